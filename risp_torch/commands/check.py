@@ -14,7 +14,7 @@ from risp_torch.commands.options import (
     number,
 )
 from risp_torch.files.video import Quality
-from ti_sim.base.rules import Positive
+from ti_sim.base.rules import Deviation
 
 MOST_PAIRS = 12  # that are listed
 
@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_bounds_argument(parser)
     add_prior_argument(parser)
     parser.add_argument(
-        "--noise", type=number(Positive),
+        "--noise", type=number(Deviation),
         help="standard deviation of a pixel, in linear colour from 0 to 1 (default 0.0039, a grey level of 255)",
     )  # fmt: skip
     parser.add_argument(

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ti_sim.base.errors import UserError
+from ti_sim.base.json_text import parse_json
 
 __all__ = ["FILM_ENDINGS", "TRUTH_OF_FOLDER", "MeasuredFilm", "labelled", "read_json", "read_measured_films"]
 
@@ -108,7 +109,7 @@ def read_json(path: Path, form: str) -> dict[str, Any]:
         UserError: the file cannot be read or has no JSON object.
     """
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = parse_json(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise UserError(f"{path} cannot be read ({error.strerror}): give {form}") from error
     except ValueError as error:
@@ -157,7 +158,7 @@ def _read_film(name: str, path: Path) -> MeasuredFilm:
 def _has_truth(path: Path) -> bool:
     """Whether a JSON file is meant to be the truth of a film: cameras and others may lie there, too."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = parse_json(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return False
     return isinstance(content, dict) and "unknown" in content

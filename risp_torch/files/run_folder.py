@@ -23,6 +23,7 @@ import numpy as np
 from risp_torch.files.atomic import clear_leftovers, write_tensors, write_text
 from risp_torch.files.folder_lock import FolderLock, lock_folder
 from ti_sim.base.errors import UserError
+from ti_sim.base.json_text import parse_json
 
 if TYPE_CHECKING:
     import torch
@@ -165,7 +166,7 @@ class RunFolder:
                 texts = file.metadata() or {}
                 tensors = {name: file.get_tensor(name) for name in file.keys()}
             whole = texts[_DIGEST_KEY] == _digest(tensors, texts[_METADATA_KEY])
-            own, content = texts[_RUN_KEY] == self._run_digest(), json.loads(texts[_METADATA_KEY])
+            own, content = texts[_RUN_KEY] == self._run_digest(), parse_json(texts[_METADATA_KEY])
         except (SafetensorError, OSError, ValueError, KeyError) as error:
             raise UserError(f"checkpoint {path} is damaged: remove it to start the run again") from error
         if not whole:
@@ -322,7 +323,7 @@ def _to_json(value: Any) -> str:
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = parse_json(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise UserError(f"{path} is damaged: remove the folder to start the run again") from error
     if not isinstance(content, dict):

@@ -27,6 +27,7 @@ from risp_torch.inversion.start_steps import StartSteps
 from risp_torch.inversion.starting_values import StartingValues
 from risp_torch.inversion.unknowns import Unknowns
 from ti_sim.base.errors import DivergenceError, UserError
+from ti_sim.base.json_text import parse_json
 
 _FILE = "start.json"
 _APART = 0.05  # of the ranges: distance from which on poses or velocities differ
@@ -179,7 +180,7 @@ def _read(folder: RunFolder, unknowns: Unknowns, shape: tuple[int, ...]) -> np.n
     """The starts [S, K] of an unfinished run."""
     path = folder.path / _FILE
     try:
-        record = json.loads(path.read_text(encoding="utf-8"))
+        record = parse_json(path.read_text(encoding="utf-8"))
         starts, labels = np.array(record["starts"], dtype=np.float64), record["labels"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError(f"{path} is damaged: remove the folder to start the run again") from error

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import replace
@@ -19,6 +18,8 @@ from risp_torch.scene.parameters import split_entry
 from risp_torch.scene.parts.clock import NUMBERS
 from risp_torch.scene.scene import Scene
 from ti_sim.base.errors import UserError
+from ti_sim.base.json_text import parse_json
+from ti_sim.base.numbers import real_numbers, shown
 
 _WRITERS = "the result.json of 'risp invert', 'risp landscape' or 'risp task'"
 
@@ -63,7 +64,7 @@ def _read(file: Path) -> Mapping[str, Any]:
     if not file.is_file():
         raise UserError(f"{file} does not exist: give {_WRITERS}, or the folder of a finished run")
     try:
-        result = json.loads(file.read_text(encoding="utf-8"))
+        result = parse_json(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise UserError(f"{file} is not a JSON file: give {_WRITERS}") from error
     kinds = ("unknowns", "lowest", "values")
@@ -76,19 +77,30 @@ def _values(scene: Scene, result: Mapping[str, Any], file: str, film: int) -> di
     """Name of a parameter or an entry -> value; psi as its parameters."""
     for key in ("lowest", "values"):
         if isinstance(result.get(key), Mapping):
-            return dict(result[key])
+            return {name: _numbers(value, name, file) for name, value in result[key].items()}
     try:
-        found = {label: float(about["value"]) for label, about in result["unknowns"].items()}
+        found = {label: float(_numbers(about["value"], label, file)) for label, about in result["unknowns"].items()}
     except (KeyError, TypeError, ValueError):
         raise UserError(f"{file} is damaged: give {_WRITERS}") from None
     found = _of_one_film(found, film, file)
     appearance = [found.pop(label) for label in list(found) if label.startswith(f"{PSI}: ")]
     values = _whole(scene, found)
     if appearance:
-        parameters = RenderingParameters.from_json(scene, result["settings"]["psi"])
+        try:
+            parameters = RenderingParameters.from_json(scene, result["settings"]["psi"])
+        except (KeyError, TypeError):
+            raise UserError(f"{file} is damaged: give {_WRITERS}") from None
         shown = parameters.values(torch.tensor(appearance, dtype=torch.float64))
         values |= {name: value.numpy() for name, value in shown.items()}
     return values
+
+
+def _numbers(value: Any, name: str, file: str) -> np.ndarray:
+    """A number or an array of numbers of a file."""
+    array = real_numbers(value)
+    if array is None or not np.isfinite(array).all():
+        raise UserError(f"{file}: {name} is {shown(value)}: give finite numbers there, or the file of another run")
+    return array
 
 
 def _of_one_film(found: Mapping[str, float], film: int, file: str) -> dict[str, float]:

@@ -32,7 +32,7 @@ from risp_torch.inversion.unseen import MOST_NAMED, size_of
 from risp_torch.risp.psi import RenderingParameters
 from risp_torch.scene.scene import Scene
 from ti_sim.base.errors import DivergenceError, UserError
-from ti_sim.base.rules import Positive, checked
+from ti_sim.base.rules import Deviation, checked
 
 GREY_LEVEL = 1 / 255  # default standard deviation of an observation
 USUAL_CRF = 18  # constant rate factor of films whose own is not known
@@ -114,7 +114,7 @@ class Observability:
 @checked
 def observability(
     scene: Scene, unknown: Sequence[str], *, bounds: Bounds | None = None, priors: PriorsGiven | None = None,
-    psi: RenderingParameters | None = None, noise: Positive = GREY_LEVEL, crf: Quality | None = USUAL_CRF,
+    psi: RenderingParameters | None = None, noise: Deviation = GREY_LEVEL, crf: Quality | None = USUAL_CRF,
     loss: Loss | None = None, sampling: str = "all",
 ) -> Observability:  # fmt: skip
     """What a film of a scene, at the scene's own values, could tell about unknowns.

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ti_sim.base.errors import UserError
+from ti_sim.base.json_text import parse_json
 
 
 def read_text(path: Path) -> str:
@@ -31,8 +32,8 @@ def read_json(path: Path) -> Any:
         UserError: it cannot be read, or is not JSON; the message gives the place of the fault.
     """
     try:
-        return json.loads(read_text(path))
-    except (json.JSONDecodeError, RecursionError) as error:
+        return parse_json(read_text(path))
+    except ValueError as error:
         raise UserError(f"camera file {path} is not valid JSON ({error}): mend it, or export it again") from None
 
 

@@ -13,6 +13,7 @@ from zlib import crc32
 import numpy as np
 
 from ti_sim.base.errors import UserError
+from ti_sim.base.json_text import parse_json
 from ti_sim.base.rules import Rule, Seed, checked
 
 SCHEMA = 1
@@ -91,7 +92,7 @@ class Appearance:
             UserError: the text is no look, or one of another schema; a number or a choice is missing or wrong.
         """
         try:
-            content = json.loads(text)
+            content = parse_json(text)
             schema, seed, colors = content["schema"], int(content["seed"]), str(content["colors"])
             numbers = {str(key): float(value) for key, value in content["numbers"].items()}
             choices = {str(key): str(value) for key, value in content["choices"].items()}

@@ -152,6 +152,7 @@ Real = Annotated[float, Rule()]
 Positive = Annotated[float, Rule(above=0)]
 PositiveOrInfinite = Annotated[float, Rule(above=0, infinite=True)]
 NotNegative = Annotated[float, Rule(least=0)]
+Deviation = Annotated[float, Rule(least=1e-9, most=1e9)]  # a standard deviation, whose square is neither zero nor infinite
 FiniteArray = Annotated[Any, Rule(shape=None)]
 Share = Annotated[float, Rule(least=0, most=1)]
 Whole = Annotated[int, Rule(whole=True)]

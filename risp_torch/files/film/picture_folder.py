@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import filecmp
-import json
 import math
 import re
 from collections.abc import Iterator, Sequence
@@ -20,6 +19,7 @@ from risp_torch.files.film.facts import FilmFacts, repeats_remarks
 from risp_torch.files.film.placement import Placement, StoredPicture
 from risp_torch.files.pictures import picture_levels
 from ti_sim.base.errors import UserError
+from ti_sim.base.json_text import parse_json
 
 __all__ = ["DESCRIPTION", "LINEAR", "PictureFolder", "numbered_pictures"]
 
@@ -119,7 +119,7 @@ def _description(folder: Path) -> dict[str, Any]:
     """What ``video.json`` says; without one, nothing."""
     path = folder / DESCRIPTION
     try:
-        said = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+        said = parse_json(path.read_text(encoding="utf-8")) if path.is_file() else {}
         times = said.get("times")
         size = said.get("bytes_per_pixel")
         return {

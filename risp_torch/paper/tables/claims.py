@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from risp_torch.files.atomic import write_text
+from ti_sim.base.json_text import parse_json
 
 _DONE, _FAILED, _LOCK = "done.json", "failed.json", "unit.lock"
 
@@ -59,6 +60,6 @@ def is_claimed(folder: Path) -> bool:
 
 def _read(path: Path) -> Mapping[str, Any] | None:
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return parse_json(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +11,7 @@ from risp_torch.paper.tables.plan import BLIND, CHAIN, NETWORKS, PAPER_SEARCH, S
 from risp_torch.paper.tables.units import Unit, network_name, planned, target_name, trial_name
 from risp_torch.risp.task import RispTask, load_task, training_scene
 from ti_sim.base.errors import UserError
+from ti_sim.base.json_text import parse_json
 
 if TYPE_CHECKING:
     from risp_torch.paper.trials.run import TrialSettings
@@ -85,7 +85,7 @@ def training_settings(plan: TablePlan, task: RispTask, variant: str) -> TrainSet
 
 
 def _check_finished(run: Path, wanted: TrainSettings) -> None:
-    there = json.loads((run / "settings.json").read_text(encoding="utf-8"))["training"]
+    there = parse_json((run / "settings.json").read_text(encoding="utf-8"))["training"]
     there.pop("data", None)
     difference = first_difference(there, plain(wanted))
     if difference is not None:

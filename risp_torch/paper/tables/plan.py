@@ -11,6 +11,7 @@ from typing import Any
 from risp_torch.files.suggest import unknown_name_error
 from risp_torch.paper.tables.presets import TablePreset
 from ti_sim.base.errors import UserError
+from ti_sim.base.json_text import parse_json
 from ti_sim.base.rules import Count, checked
 
 SCENES = ("quadrotor", "cube", "hand", "rod")
@@ -89,7 +90,7 @@ class TablePlan:
     @staticmethod
     def from_json(text: str) -> TablePlan:
         """The plan from the result of ``to_json``."""
-        given: Mapping[str, Any] = json.loads(text)
+        given: Mapping[str, Any] = parse_json(text)
         lists = {name: tuple(given[name]) for name in ("tables", "scenes", "methods")}
         preset, out = TablePreset.from_json(given["preset"]), Path(given["out"])
         return TablePlan(**lists, repeats=given["repeats"], device=given["device"], preset=preset, out=out)

@@ -12,6 +12,7 @@ from typing import Any
 
 from risp_torch.files.atomic import write_text
 from risp_torch.files.run_folder import program_version
+from ti_sim.base.json_text import parse_json
 
 _FILE = "provenance.json"
 _LIBRARIES = ("taichi", "torch", "numpy", "mitsuba")
@@ -27,7 +28,7 @@ def note_provenance(out: Path) -> None:
 def provenance(out: Path) -> list[dict[str, Any]]:
     """Every machine and program in the provenance of a folder of results."""
     try:
-        return json.loads((out / _FILE).read_text(encoding="utf-8"))
+        return parse_json((out / _FILE).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return []
 

@@ -14,6 +14,7 @@ from risp_torch.files.atomic import write_text
 from risp_torch.risp.dataset.plan import Plan
 from risp_torch.risp.dataset.shards import ShardError, open_shard
 from ti_sim.base.errors import UserError
+from ti_sim.base.json_text import parse_json
 
 MANIFEST, SETTINGS = "manifest.json", "settings.json"
 _BLOCK = 1 << 20
@@ -118,7 +119,7 @@ def _unfinished(folder: Path) -> UserError:
 
 def _read(path: Path) -> Any:
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return parse_json(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise _damaged(path) from error
 

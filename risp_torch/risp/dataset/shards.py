@@ -14,6 +14,7 @@ import torch
 from risp_torch.files.atomic import write_tensors
 from risp_torch.risp.dataset.plan import SCHEMA, Plan
 from ti_sim.base.errors import UserError
+from ti_sim.base.json_text import parse_json
 
 _TYPES = {"F32": np.dtype("<f4"), "F16": np.dtype("<f2")}
 _MOST_HEADER = 1 << 20  # bytes: a header is a few hundred
@@ -82,9 +83,9 @@ def open_shard(path: Path, plan: Plan, shard: int) -> Shard:
     try:
         with open(path, "rb") as file:
             length = int.from_bytes(file.read(8), "little")
-            header = json.loads(file.read(length)) if 0 < length <= _MOST_HEADER else None
+            header = parse_json(file.read(length)) if 0 < length <= _MOST_HEADER else None
             size = file.seek(0, 2)
-        metadata = json.loads(header.pop("__metadata__")[_METADATA_KEY])
+        metadata = parse_json(header.pop("__metadata__")[_METADATA_KEY])
         found = {name: (entry["dtype"], tuple(entry["shape"])) for name, entry in header.items()}
         offsets = {name: 8 + length + entry["data_offsets"][0] for name, entry in header.items()}
         end = 8 + length + max(entry["data_offsets"][1] for entry in header.values())

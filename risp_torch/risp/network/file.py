@@ -13,6 +13,7 @@ import torch
 from risp_torch.files.atomic import write_tensors
 from risp_torch.risp.network.resnet import NetworkSettings, RispNetwork
 from ti_sim.base.errors import UserError
+from ti_sim.base.json_text import parse_json
 
 SCHEMA = 1
 _KEY = "risp_network"
@@ -54,7 +55,7 @@ def load_network(path: Path | str, *, device: torch.device | str = "cpu") -> tup
         raise UserError(f"the network {path} does not exist: give the network.safetensors that 'risp train' has written")
     try:
         with safe_open(path, framework="pt", device="cpu") as file:
-            content = json.loads((file.metadata() or {}).get(_KEY, "null"))
+            content = parse_json((file.metadata() or {}).get(_KEY, "null"))
             weights = {name: file.get_tensor(name) for name in file.keys()}
     except (SafetensorError, OSError, ValueError) as error:
         raise UserError(f"{path} is not a network ({error}): give the network.safetensors of a training run") from error

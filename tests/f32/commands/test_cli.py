@@ -375,6 +375,36 @@ def test_wrong_input_is_refused(risp: Risp, folder: Path, arguments: list[object
 
 
 @pytest.mark.parametrize(
+    ("content", "culprit"),
+    [
+        ('{"unknowns": {"block.density": {"value": "800"}}}', "block.density is '800': give finite numbers there"),
+        ('{"unknowns": {"block.density": {"value": null}}}', "block.density is None: give finite numbers there"),
+        ('{"unknowns": {"block.density": {"value": [800]}}}', "damaged"), ('{"unknowns": {"block.density": 3}}', "is damaged"),
+        ('{"values": {"block.density": "heavy"}}', "block.density is 'heavy': give finite numbers there"),
+        ('{"lowest": {"block.density": {}}}', "block.density is {}: give finite numbers there"),
+        ('{"values": {"block.density": NaN}}', "block.density is nan: give finite numbers there"),
+        ('{"unknowns": {"psi: light": {"value": 0.1}}}', "is damaged"), ("[" * 100_000, "is not a JSON file"),
+        ('{"values": ' * 100_000, "is not a JSON file"), ('"' + "\\ud800" * 3, "is not a JSON file"),
+    ],
+)  # fmt: skip
+def test_results_that_hold_no_estimates_are_refused(risp: Risp, folder: Path, content: str, culprit: str) -> None:
+    (folder / "found.json").write_text(content)
+    assert_refused(risp, folder, [*SIMULATE, "--from", "found.json"], culprit)
+
+
+@pytest.mark.parametrize("option", ["--camera-file", "--from"])
+def test_deeply_nested_json_is_refused(risp: Risp, folder: Path, option: str) -> None:
+    (folder / "deep.json").write_text("[" * 100_000)
+    assert_refused(risp, folder, [*SIMULATE, option, "deep.json"], "deep.json")
+
+
+@pytest.mark.parametrize("noise", ["1e300", "1e-300"])
+def test_noise_whose_square_is_no_number_is_refused(risp: Risp, folder: Path, noise: str) -> None:
+    words = ["check", "small.py", "--unknown", "block.density", "--noise", noise]
+    assert_refused(risp, folder, words, f"--noise: it is {float(noise)}: give a finite number from 1e-09 to 1000000000")
+
+
+@pytest.mark.parametrize(
     ("name", "source", "culprit"),
     [
         ("syntax.py", b"def make_scene(:\n", "syntax.py does not load: SyntaxError"),
