@@ -1,23 +1,45 @@
-"""The folder in which compiled kernels are cached between processes."""
+"""The folder in which compiled kernels are cached between processes.
+
+Its files are run as machine code: it belongs to the user, no other user may write to it, and none may put another folder in its
+place.
+"""
 
 from __future__ import annotations
 
 import atexit
 import os
 import shutil
+import stat
 import tempfile
 import warnings
+from functools import cache
 from pathlib import Path
 
 __all__ = ["cache_folder", "home_directory", "writable_cache"]
 
+_PRIVATE = 0o700
+_WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
+
 
 def home_directory() -> Path:
-    """The user's home folder, or the folder of temporary files if it cannot be determined."""
+    """The user's home folder; if it cannot be determined, a private folder ``risp-taichi-UID`` among the temporary files.
+
+    Where another user has taken that name, it is a folder that is deleted when the process ends.
+    """
     try:
         return Path.home()
     except RuntimeError:
-        return Path(tempfile.gettempdir())
+        return _private_home()
+
+
+@cache
+def _private_home() -> Path:
+    folder = Path(tempfile.gettempdir()) / f"risp-taichi-{os.getuid()}"
+    try:
+        folder.mkdir(mode=_PRIVATE, exist_ok=True)
+    except OSError:
+        return _temporary("risp-home-")
+    return folder if _exposure(folder) is None else _temporary("risp-home-")
 
 
 def cache_folder() -> Path:
@@ -27,32 +49,68 @@ def cache_folder() -> Path:
 
 
 def writable_cache() -> Path | None:
-    """A writable folder for compiled kernels.
+    """A private, writable folder for compiled kernels.
 
     Taichi crashes with a segmentation fault if it cannot write there.
 
     Returns:
-        ``cache_folder()``; if that is not writable, a temporary folder that is deleted when the process ends; None if that fails,
-        too.
+        ``cache_folder()``, with the mode 0700; if that is not writable or other users can write to it, a temporary folder that is
+        deleted when the process ends; None if that fails, too.
 
     Warns:
         UserWarning: the result is not ``cache_folder()``.
     """
     wanted = cache_folder()
     try:
-        wanted.mkdir(parents=True, exist_ok=True)
-        tempfile.TemporaryFile(dir=wanted).close()
-        return wanted
+        wanted.parent.mkdir(mode=_PRIVATE, parents=True, exist_ok=True)
+        wanted.mkdir(mode=_PRIVATE, exist_ok=True)
+        fault = _exposure(wanted.parent) or _exposure(wanted) or _replaceable(wanted.parent)
+        if fault is None:
+            wanted.chmod(_PRIVATE)
+            tempfile.TemporaryFile(dir=wanted).close()
+            return wanted
+        reason, advice = f"is not used: {fault}", "remove it, or set XDG_CACHE_HOME to a folder of your own"
     except OSError as error:
-        reason = error.strerror
+        reason = f"cannot be written ({error.strerror})"
+        advice = "make it writable, or set XDG_CACHE_HOME to another folder"
     try:
-        cache = Path(tempfile.mkdtemp(prefix="risp-kernels-"))
-        atexit.register(shutil.rmtree, cache, ignore_errors=True)
+        folder = _temporary("risp-kernels-")
     except OSError:
-        cache = None
-    warnings.warn(
-        f"the folder of compiled kernels {wanted} cannot be written ({reason}), so that every process compiles again: "
-        "make it writable, or set XDG_CACHE_HOME to another folder",
-        stacklevel=2,
-    )
-    return cache
+        folder = None
+    consequence = "so that every process compiles again"
+    warnings.warn(f"the folder of compiled kernels {wanted} {reason}, {consequence}: {advice}", stacklevel=2)
+    return folder
+
+
+def _temporary(prefix: str) -> Path:
+    """A private folder that is deleted when the process ends."""
+    folder = Path(tempfile.mkdtemp(prefix=prefix))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
+def _exposure(folder: Path) -> str | None:
+    """Why a folder is not the user's alone, or None; always None on systems without user numbers."""
+    if not hasattr(os, "getuid"):
+        return None
+    status = folder.lstat()
+    if not stat.S_ISDIR(status.st_mode):
+        return f"{folder} is a link or no folder"
+    if status.st_uid != os.getuid():
+        return f"{folder} belongs to another user"
+    if status.st_mode & _WRITABLE_BY_OTHERS:
+        return f"other users can write to {folder}"
+    return None
+
+
+def _replaceable(folder: Path) -> str | None:
+    """Which folder above lets other users than root put another in the place of ``folder``, or None."""
+    if not hasattr(os, "getuid"):
+        return None
+    for parent in folder.resolve().parents:
+        status = parent.stat()
+        if status.st_mode & stat.S_IWOTH and not status.st_mode & stat.S_ISVTX:
+            return f"every user can replace what is in {parent}"
+        if status.st_uid not in (0, os.getuid()):
+            return f"{parent} belongs to another user"
+    return None

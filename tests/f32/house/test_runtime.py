@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 
 import ti_sim
-from ti_sim.base.kernel_cache import cache_folder, writable_cache
+from ti_sim.base import kernel_cache
+from ti_sim.base.kernel_cache import cache_folder, home_directory, writable_cache
 
 pytestmark = pytest.mark.processes
 
@@ -102,6 +104,56 @@ def test_the_place_for_kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         assert writable_cache() == cache_folder() == usual and usual.is_dir()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "other"))
     assert writable_cache() == tmp_path / "other" / "risp-taichi" / "kernels"
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid"), reason="folders have no owners here")
+def test_kernels_are_not_loaded_from_folders_that_others_can_write_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compiled code is loaded from them."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    usual = tmp_path / "risp-taichi" / "kernels"
+    assert writable_cache() == usual and {folder.stat().st_mode & 0o777 for folder in (usual, usual.parent)} == {0o700}
+    usual.chmod(0o755)
+    assert writable_cache() == usual and usual.stat().st_mode & 0o777 == 0o700
+
+    def refused(words: str) -> None:
+        with pytest.warns(UserWarning, match=words):
+            folder = writable_cache()
+        assert folder is not None and folder.stat().st_mode & 0o777 == 0o700 and tmp_path not in folder.parents
+
+    for folder in (usual, usual.parent):
+        folder.chmod(0o777)
+        refused(f"is not used: other users can write to {folder}, .* remove it, or set XDG_CACHE_HOME")
+        folder.chmod(0o700)
+    tmp_path.chmod(0o777)
+    refused(f"every user can replace what is in {tmp_path}")
+    tmp_path.chmod(0o1777)  # as folders of temporary files are: no user replaces what belongs to another
+    assert writable_cache() == usual
+    usual.rmdir()
+    (tmp_path / "elsewhere").mkdir()
+    usual.symlink_to(tmp_path / "elsewhere")
+    refused("is a link or no folder")
+    if os.getuid() == 0:
+        usual.unlink()
+        usual.mkdir()
+        os.chown(usual, 12345, 12345)
+        refused("belongs to another user")
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid"), reason="folders have no owners here")
+def test_without_a_home_its_place_is_private(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_home() -> Path:
+        raise RuntimeError("no home")
+
+    monkeypatch.setattr(Path, "home", no_home)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    kernel_cache._private_home.cache_clear()
+    expected = tmp_path / f"risp-taichi-{os.getuid()}"
+    assert home_directory() == expected and expected.stat().st_mode & 0o777 == 0o700
+    expected.chmod(0o777)
+    kernel_cache._private_home.cache_clear()
+    other = home_directory()
+    assert other.parent == tmp_path and other != expected and other.stat().st_mode & 0o777 == 0o700
+    kernel_cache._private_home.cache_clear()
 
 
 def test_a_runtime_that_the_user_started_is_adopted() -> None:
