@@ -26,11 +26,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--lens", choices=("none", "radial", "standard", "full"),
         help="coefficients of the lens: none, k1 k2, k1 k2 p1 p2 (default), or k1 k2 p1 p2 k3",
     )  # fmt: skip
+    board.add_argument("--non-square-pixels", action="store_true", help="estimate fx and fy apart (default: one focal length)")
     pose = parser.add_argument_group("pose")
     pose.add_argument("--points", metavar="FILE.csv", help="lines x,y,z,u,v: points [m] and pixels from the upper left corner")
     pose.add_argument("--picture-size", type=_sides, metavar="WxH", help="of the picture [px]")
     pose.add_argument("--focal", type=number(Positive), metavar="PIXELS", help="focal length (default: it is estimated)")
     pose.add_argument("--camera-file", metavar="FILE", help="a camera whose focal length, centre and lens this one has")
+    pose.add_argument("--below-ground", action="store_true", help="accept a camera below z = 0 and all points")
     pose.add_argument("--free-focal", action="store_true", help="estimate the focal length though one is given")
 
 
@@ -56,7 +58,10 @@ def _from_board(options: argparse.Namespace) -> list[Any]:
     kind = {} if options.dictionary is None else {"dictionary": options.dictionary}
     board = Board(columns=columns, rows=rows, square=options.square, marker=options.marker, **kind)
     names = [Path(path).stem for path in options.pictures]
-    estimates = calibrate([read_grey(path) for path in options.pictures], board, names=names, lens=options.lens or "standard")
+    estimates = calibrate(
+        [read_grey(path) for path in options.pictures], board, names=names, lens=options.lens or "standard",
+        square_pixels=not options.non_square_pixels,
+    )  # fmt: skip
     missed = sorted(set(names) - {estimate.record.name for estimate in estimates})
     if missed:
         print(f"the board is not found in {', '.join(missed)}")
@@ -69,7 +74,7 @@ def _from_points(options: argparse.Namespace) -> Any:
 
     if options.points is None:
         raise UserError("risp camera pose takes --points FILE.csv: give it")
-    like = None if options.camera_file is None else read_cameras(options.camera_file)[0]
+    like = None if options.camera_file is None else read_cameras(options.camera_file, pose_needed=False)[0]
     size = options.picture_size or (None if like is None else (like.width, like.height))
     if size is None:
         raise UserError("the size of the picture is not known: give --picture-size WxH, or a --camera-file")
@@ -77,8 +82,9 @@ def _from_points(options: argparse.Namespace) -> Any:
         raise UserError("--focal and --camera-file both give a focal length: leave one out")
     points, pixels = read_points(options.points)
     return camera_from_points(
-        points, pixels, width=size[0], height=size[1], focal=options.focal, like=like, free_focal=options.free_focal
-    )
+        points, pixels, width=size[0], height=size[1], focal=options.focal, like=like, free_focal=options.free_focal,
+        below_ground=options.below_ground,
+    )  # fmt: skip
 
 
 def _print(estimates: list[Any]) -> None:
@@ -104,17 +110,16 @@ def _print(estimates: list[Any]) -> None:
     ]  # fmt: skip
     print(format_table(poses, ["camera", "x [m]", "y [m]", "z [m]", "turn ± [rad]", "rms [px]", "points"]))
     for estimate in estimates:
-        away = [str(k + 1) for k, kept in enumerate(estimate.kept) if not kept]
-        if away:
-            print(f"points that do not fit, and count little: {', '.join(away)}")
+        for remark in estimate.remarks:
+            print(remark)
     print("as priors of the first camera: " + " ".join(first.prior_options))
 
 
 def _refuse_others(options: argparse.Namespace) -> None:
     """Raise a UserError for an option of the other way."""
     ways = {
-        "board": ("board", "square", "marker", "dictionary", "lens", "pictures"),
-        "pose": ("points", "picture_size", "focal", "camera_file", "free_focal"),
+        "board": ("board", "square", "marker", "dictionary", "lens", "non_square_pixels", "pictures"),
+        "pose": ("points", "picture_size", "focal", "camera_file", "free_focal", "below_ground"),
     }
     (other,) = set(ways) - {options.how}
     for name in ways[other]:

@@ -87,7 +87,7 @@ def find_board(picture: np.ndarray, board: Board) -> tuple[np.ndarray, np.ndarra
 
 @checked
 def calibrate(
-    pictures: Sequence[np.ndarray], board: Board, *, names: Sequence[str], lens: Lens = "standard"
+    pictures: Sequence[np.ndarray], board: Board, *, names: Sequence[str], lens: Lens = "standard", square_pixels: bool = True
 ) -> list[CameraEstimate]:
     """The camera of each picture in which the board is found: equal intrinsics and lens, and poses of their own.
 
@@ -96,6 +96,7 @@ def calibrate(
         board: the board.
         names: a name for each picture.
         lens: which coefficients are estimated: "none", "radial" (k1, k2), "standard" (k1, k2, p1, p2) or "full" (with k3).
+        square_pixels: whether fx and fy are one number.
 
     Raises:
         UserError: OpenCV is not installed, sizes differ, the board is in fewer than three pictures, or the lens is unknown.
@@ -116,7 +117,11 @@ def calibrate(
     height, width = next(iter(sizes))
     places, pixels = ([part.astype(np.float32) for part in column] for column in zip(*(found for _, found in seen), strict=True))
     flags = sum(getattr(cv2, f"CALIB_{name}") for name in _FIXED[lens])
-    _, matrix, distortion, turns, moves = cv2.calibrateCamera(places, pixels, (width, height), None, None, flags=flags)
+    start = None
+    if square_pixels:  # OpenCV keeps the ratio of the focal lengths that it begins with
+        flags |= cv2.CALIB_FIX_ASPECT_RATIO
+        start = np.eye(3)
+    _, matrix, distortion, turns, moves = cv2.calibrateCamera(places, pixels, (width, height), start, None, flags=flags)
     lens_row = np.zeros(5)
     lens_row[: min(5, distortion.size)] = np.ravel(distortion)[:5]
     records = []
@@ -127,8 +132,9 @@ def calibrate(
             intrinsics=np.array([matrix[0, 0], matrix[1, 1], matrix[0, 2] + _HALF, matrix[1, 2] + _HALF]),
         ))  # fmt: skip
     return joint_estimates(
-        records, [flat @ _FLIP for _, (flat, _) in seen], [points + _HALF for _, (_, points) in seen], free=_FREE[lens]
-    )
+        records, [flat @ _FLIP for _, (flat, _) in seen], [points + _HALF for _, (_, points) in seen], free=_FREE[lens],
+        square=square_pixels,
+    )  # fmt: skip
 
 
 def _charuco(cv2: ModuleType, grey: np.ndarray, board: Board) -> tuple[np.ndarray, np.ndarray] | None:

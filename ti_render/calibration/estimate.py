@@ -24,12 +24,14 @@ class CameraEstimate:
             the camera's own axes, "focal" [2] px, "center" [2] px, "distortion" [5].
         residuals: [N, 2] image points minus projected points [px].
         kept: [N] bool; False for points that fit no camera like the others.
+        remarks: sentences about points that do not fit.
     """
 
     record: CameraRecord
     sd: Mapping[str, np.ndarray]
     residuals: np.ndarray
     kept: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=bool))
+    remarks: tuple[str, ...] = ()
 
     @property
     def rms(self) -> float:
@@ -65,7 +67,7 @@ def changed(record: CameraRecord, numbers: np.ndarray) -> CameraRecord:
 
 
 def joint_estimates(
-    records: Sequence[CameraRecord], points: Sequence[np.ndarray], pixels: Sequence[np.ndarray], *, free: int
+    records: Sequence[CameraRecord], points: Sequence[np.ndarray], pixels: Sequence[np.ndarray], *, free: int, square: bool
 ) -> list[CameraEstimate]:
     """Error bars of cameras with poses of their own and equal intrinsics, by the Jacobian of all projections.
 
@@ -74,22 +76,25 @@ def joint_estimates(
         points: [N, 3] seen by each [m].
         pixels: [N, 2] where each sees them.
         free: how many of fx, fy, cx, cy, k1, k2, p1, p2, k3 were estimated; of the lens, k3 is the last.
+        square: whether fx and fy are one number.
     """
     residuals = [seen - record.project(places) for record, places, seen in zip(records, points, pixels, strict=True)]
     own, common = [], []
-    order = np.arange(6, 6 + free)
+    spread = np.eye(9)[:, :free]  # from what was estimated to the nine numbers
+    if square:
+        spread = np.c_[spread[:, 0] + spread[:, 1], spread[:, 2:]]
     for record, places in zip(records, points, strict=True):
         columns = _jacobian(record, places)
         own.append(columns[:, :6])
-        common.append(columns[:, order])
-    variance = sum(float((part**2).sum()) for part in residuals) / max(1, 2 * sum(map(len, points)) - free - 6 * len(records))
+        common.append(columns[:, 6:] @ spread)
+    freedom = 2 * sum(map(len, points)) - spread.shape[1] - 6 * len(records)
+    variance = sum(float((part**2).sum()) for part in residuals) / max(1, freedom)
     inverses = [np.linalg.inv(a.T @ a) for a in own]
     mixed = [a.T @ b for a, b in zip(own, common, strict=True)]
     shared = np.linalg.inv(
         sum(b.T @ b for b in common) - sum(m.T @ inverse @ m for m, inverse in zip(mixed, inverses, strict=True))
     )
-    sd = np.zeros(9)
-    sd[order - 6] = np.sqrt(variance * np.diag(shared))
+    sd = np.sqrt(variance * np.diag(spread @ shared @ spread.T))
     estimates = []
     for record, inverse, m, left in zip(records, inverses, mixed, residuals, strict=True):
         pose = np.sqrt(variance * np.diag(inverse + inverse @ m @ shared @ m.T @ inverse))

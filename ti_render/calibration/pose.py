@@ -1,33 +1,45 @@
 """A camera's pose, and if asked its focal length, from points whose places in the world are known (resection).
 
-Robust least squares of the distances in the picture: residuals beyond a few times their scale count by their square root
-(soft L1), and points that then do not fit are left out of a last, plain fit, so that one that was clicked wrongly moves the
-camera little. The search begins from many directions.
+A search (``pose_search``) finds the camera on which most points agree, and robust least squares refine it. Points further than
+five times the scale of the residuals from their projections are outliers; a plain fit of the others gives the camera and its
+error bars.
+
+Other readings of the same table are fitted as well: a mirrored picture (v measured upwards, or points with left-handed axes),
+pixels of a smaller picture or in shares of it, and two points exchanged. A table that fits one of them much better is an error
+that names it.
 """
 
 from __future__ import annotations
 
 import csv
+import itertools
 import math
-from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 from scipy.optimize import least_squares
 from scipy.spatial.transform import Rotation
+from scipy.stats import f as f_distribution
+from scipy.stats import norm
+from scipy.stats import t as student_t
 
 from ti_render.calibration.estimate import CameraEstimate
-from ti_render.camera import look_at
+from ti_render.calibration.pose_search import BEHIND, best_pose
 from ti_render.camera_files import CameraRecord
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Count, Positive, Rule, checked
 
 COLUMNS = ("x", "y", "z", "u", "v")
-_BEHIND = 1e4  # pixels: residual of a point behind the camera
-_DIRECTIONS, _ROLLS, _TRIED = 32, 4, 5  # first guesses, and those from which the search goes on
 _OUTLIER = 5.0  # scales: a point with a larger residual is not kept
-_LEAST_SCALE = 0.1  # pixels
+_LEAST_SCALE = 0.1  # pixels: no point is marked more exactly
+_MOST_RMS = (1.0, 0.005)  # pixels, and a share of the picture's diagonal: what a camera may leave is their sum
+_BETTER, _CHANCE = 3.0, 1e-3  # a reading with residuals smaller by this factor, and not by chance (F-test), is the right one
+_SMALLER = (1.5, 2.0, 3.0, 4.0)  # factors of the size between pictures in which points may have been marked
+_LONG = 100.0  # m: points that extend further are in another unit, if a scene has them
+_LONGEST = 20.0  # focal length [picture widths] beyond which perspective does not determine it
+_MOST_EXCHANGES = 500
 
 Points = Annotated[np.ndarray, Rule(shape=(None, 3), exact=True)]
 Pixels = Annotated[np.ndarray, Rule(shape=(None, 2), exact=True)]
@@ -62,21 +74,23 @@ def read_points(path: str | Path) -> tuple[np.ndarray, np.ndarray]:
 @checked
 def camera_from_points(
     points: Points, pixels: Pixels, *, width: Count, height: Count, focal: Positive | None = None,
-    like: CameraRecord | None = None, free_focal: bool = False, name: str = "camera",
+    like: CameraRecord | None = None, free_focal: bool = False, below_ground: bool = False, name: str = "camera",
 ) -> CameraEstimate:  # fmt: skip
     """The camera that sees points where they were seen.
 
     Args:
-        points: [N, 3] in the world [m].
-        pixels: [N, 2] where they appear; the centre of the first pixel is (0.5, 0.5).
+        points: [N, 3] in the world [m], z up.
+        pixels: [N, 2] where they appear, v downwards; the centre of the first pixel is (0.5, 0.5).
         width, height: of the picture [px].
         focal: focal length [px]; the principal point is the middle of the picture. None with ``like``, or to estimate it.
         like: a camera whose focal length, centre and lens this one has.
         free_focal: estimate the focal length, too (one for both axes' ratio), beginning at the given one.
+        below_ground: accept a camera below z = 0 and all points.
         name: of the camera.
 
     Raises:
-        UserError: too few points, points on a line, or no camera sees them so.
+        UserError: too few points, points on a line or outside of the picture, no camera sees them so, one reading of the table
+            fits much better than the one that is documented, or the camera has points behind it or is below the ground.
     """
     unknown_focal = free_focal or (focal is None and like is None)
     needed = 5 if unknown_focal else 4
@@ -92,19 +106,173 @@ def camera_from_points(
         intrinsics, distortion = np.array([size, size, 0.5 * width, 0.5 * height]), np.zeros(5)
     else:
         intrinsics, distortion = like.intrinsics, like.distortion
-    search = _Resection(points, pixels, intrinsics, distortion, (width, height), unknown_focal, name)
-    return search.solve()
+    search = _Resection(points, intrinsics, distortion, (width, height), unknown_focal, name)
+    if np.abs(pixels).max() <= 1.0 and min(width, height) > 2:
+        raise UserError(_shares(search, pixels))
+    _refuse_outside(pixels, width, height)
+    fit = search.fit(pixels)
+    mirrored = search.fit(_upwards(pixels, height))
+    fault = fit.fault or (None if below_ground else fit.ground_fault) or _upside_down_fault(fit, mirrored)
+    doubtful = fault is not None or fit.scale > 1.0 or not fit.kept.all()
+    others = [(mirrored.mirror_words, mirrored), *(_other_readings(search, pixels) if doubtful else ())]
+    better = [(other.scale, words, other) for words, other in others if other.good and (fault or _much_better(other, fit))]
+    if better:
+        _, words, other = min(better, key=lambda entry: entry[0])
+        reason = fault or f"a camera fits these points to {fit.rms:.3g} pixels only"
+        raise UserError(f"{reason}; {words} it is {other.rms:.2f} pixels: mend the table of points")
+    if fault is not None:
+        raise UserError(fault)
+    extent = float(np.linalg.norm(np.ptp(points, axis=0)))
+    remarks = [f"the points extend over {extent:.3g} m: give metres"] if extent > _LONG else []
+    remarks += [] if fit.kept.all() else _outlier_remarks(fit, pixels)
+    return CameraEstimate(fit.camera, fit.bars, fit.residuals, fit.kept, tuple(remarks))
+
+
+@dataclass(frozen=True, eq=False)
+class _Fit:
+    """The best camera for one reading of the table.
+
+    Attributes:
+        camera: the camera.
+        residuals: [N, 2] px; ``BEHIND`` where a point is behind the camera.
+        kept: [N] bool, which points are no outliers.
+        scale: standard deviation of the residuals of the points that are kept [px].
+        bars: standard deviations, as in ``CameraEstimate``.
+        points: [N, 3] in the world.
+        fault: why this is no camera, or None.
+    """
+
+    camera: CameraRecord
+    residuals: np.ndarray
+    kept: np.ndarray
+    scale: float
+    bars: dict[str, np.ndarray]
+    points: np.ndarray
+    fault: str | None
+
+    @property
+    def count(self) -> int:
+        return int(self.kept.sum())
+
+    @property
+    def free(self) -> int:
+        """Degrees of freedom of the residuals that are kept."""
+        return max(1, 2 * self.count - 6 - ("focal" in self.bars))
+
+    @property
+    def rms(self) -> float:
+        """Root mean square distance of the points that are kept from their projections [px]."""
+        return float(np.sqrt((self.residuals[self.kept] ** 2).sum(axis=1).mean()))
+
+    @property
+    def good(self) -> bool:
+        return self.fault is None and self.ground_fault is None
+
+    @property
+    def planar(self) -> bool:
+        spread = np.linalg.svd(self.points - self.points.mean(axis=0), compute_uv=False)
+        return bool(spread[2] < 0.02 * spread[0])
+
+    @property
+    def upside_down(self) -> bool:
+        """Whether the picture's lower edge shows what is above."""
+        return bool(self.camera.rotation[1, 2] > 0.1)
+
+    @property
+    def ground_fault(self) -> str | None:
+        height = float(self.camera.position()[2])
+        if height >= min(0.0, float(self.points[:, 2].min())):
+            return None
+        return f"the camera is {-height:.3g} m below the ground (z = 0) and below all points (--below-ground accepts that)"
+
+    @property
+    def mirror_words(self) -> str:
+        """How the table was read where the pixels of this fit are mirrored: both ways are one picture, turned by half a turn."""
+        edge = "u measured from the right edge" if self.upside_down else "v measured upwards"
+        return f"with {edge} (or points with left-handed axes)"
 
 
 class _Resection:
-    """Residuals of one camera: six numbers of the pose (turn, move), and the logarithm of a factor of the focal length."""
+    """Fits of one camera: six numbers of the pose (turn, move), and the logarithm of a factor of the focal length."""
 
     def __init__(
-        self, points: np.ndarray, pixels: np.ndarray, intrinsics: np.ndarray, distortion: np.ndarray, size: tuple[int, int],
-        free_focal: bool, name: str,
+        self, points: np.ndarray, intrinsics: np.ndarray, distortion: np.ndarray, size: tuple[int, int], free_focal: bool,
+        name: str,
     ) -> None:  # fmt: skip
-        self.points, self.pixels, self.intrinsics, self.distortion = points, pixels, intrinsics, distortion
+        self.points, self.intrinsics, self.distortion = points, intrinsics, distortion
         self.size, self.free_focal, self.name = size, free_focal, name
+        self.numbers = 7 if free_focal else 6
+        self.limit = _MOST_RMS[0] + _MOST_RMS[1] * math.hypot(*size)
+
+    def fit(self, pixels: np.ndarray) -> _Fit:
+        """The best camera for pixels [N, 2], with outliers left out."""
+        rotation, translation, zoom, _ = self._search(self._ideal(pixels))
+        return self._refined(pixels, rotation, translation, zoom)
+
+    def exchanged(self, pixels: np.ndarray) -> list[tuple[tuple[int, int], _Fit]]:
+        """The best camera where two points have each other's pixels, which they are; empty where there are too many pairs."""
+        pairs = list(itertools.combinations(range(len(pixels)), 2))
+        if len(pairs) > _MOST_EXCHANGES:
+            return []
+        tables = np.repeat(pixels[None], len(pairs), axis=0)
+        for table, pair in zip(tables, pairs, strict=True):
+            table[list(pair)] = table[list(pair[::-1])]
+        rotation, translation, zoom, index = self._search(np.stack([self._ideal(table) for table in tables]))
+        return [(pairs[index], self._refined(tables[index], rotation, translation, zoom))]
+
+    def _search(self, ideal: np.ndarray) -> tuple[np.ndarray, np.ndarray, float, int]:
+        least = 6 if self.free_focal else 5
+        return best_pose(
+            self.points, ideal, float(self.intrinsics[0]), free_focal=self.free_focal, least=least, tolerance=2 * self.limit
+        )
+
+    def _ideal(self, pixels: np.ndarray) -> np.ndarray:
+        """Pixels as a pinhole camera of the focal length fx would have them, from the principal point, by fixed-point steps."""
+        seen = (pixels - self.intrinsics[2:]) / self.intrinsics[:2]
+        k1, k2, p1, p2, k3 = self.distortion
+        straight = seen
+        for _ in range(20):
+            x, y = straight.T
+            r2 = x * x + y * y
+            tangential = np.stack([2 * p1 * x * y + p2 * (r2 + 2 * x * x), p1 * (r2 + 2 * y * y) + 2 * p2 * x * y], axis=1)
+            straight = (seen - tangential) / (1 + r2 * (k1 + r2 * (k2 + r2 * k3)))[:, None]
+        return self.intrinsics[0] * np.where(np.isfinite(straight), straight, seen)
+
+    def _refined(self, pixels: np.ndarray, rotation: np.ndarray, translation: np.ndarray, zoom: float) -> _Fit:
+        """Robust least squares from a pose, outliers, and plain least squares of the others."""
+        base, numbers = (rotation, -rotation.T @ translation), np.r_[np.zeros(6), [math.log(zoom)] * self.free_focal]
+        spare = max(1, pixels.size - self.numbers) / pixels.size  # a fit takes part of the residuals away
+        for _ in range(3):
+            scale = max(_LEAST_SCALE, 1.4826 * float(np.median(np.abs(self.residuals(pixels, base, numbers)))) / spare**0.5)
+            fit = self._fitted(pixels, base, numbers, scale=2 * scale)
+            base, numbers = self._moved(base, fit.x), np.r_[np.zeros(6), fit.x[6:]]
+        kept = np.linalg.norm(self.residuals(pixels, base, numbers).reshape(-1, 2), axis=1) <= _OUTLIER * scale
+        for _ in range(2):  # the second fit begins at the estimate: its Jacobian is that about the estimate's own axes
+            fit = self._fitted(pixels, base, numbers, kept=kept)
+            base, numbers = self._moved(base, fit.x), np.r_[np.zeros(6), fit.x[6:]]
+        camera, residuals = self.camera(base, numbers), self.residuals(pixels, base, numbers).reshape(-1, 2)
+        free = 2 * int(kept.sum()) - self.numbers
+        left = float(np.sqrt((residuals[kept] ** 2).sum() / max(1, free)))
+        bars = self._bars(fit, camera, max(left, _LEAST_SCALE), max(1, free))
+        return _Fit(camera, residuals, kept, left, bars, self.points, self._fault(camera, residuals, kept, left))
+
+    def _fault(self, camera: CameraRecord, residuals: np.ndarray, kept: np.ndarray, scale: float) -> str | None:
+        least = (5 if self.free_focal else 4) + (not kept.all())
+        if 2 * kept.sum() <= len(kept) or kept.sum() < least or math.sqrt(2) * scale > self.limit:
+            rms = float(np.sqrt(np.minimum((residuals**2).sum(axis=1), BEHIND**2).mean()))
+            return (
+                f"no camera sees these points so: the best leaves {rms:.3g} pixels; check units, axes and pixels (u to the "
+                "right, v down), and the focal length"
+            )
+        behind = np.flatnonzero((residuals == BEHIND).any(axis=1) | ~np.isfinite(camera.project(self.points)).all(axis=1))
+        if len(behind):
+            return f"the camera that sees most points so has {_named(behind)} behind it: mend the table of points"
+        if self.free_focal and camera.intrinsics[0] > _LONGEST * max(self.size):
+            return (
+                "the points do not determine the focal length (the best one is beyond "
+                f"{_LONGEST:g} picture widths): add points at other depths, or give --focal"
+            )
+        return None
 
     def camera(self, base: tuple[np.ndarray, np.ndarray], numbers: np.ndarray) -> CameraRecord:
         """The camera whose rotation and position are ``base``, turned about its own axes and moved in the world."""
@@ -117,46 +285,22 @@ class _Resection:
             translation=-rotation @ (base[1] + numbers[3:6]), distortion=self.distortion,
         )  # fmt: skip
 
-    def residuals(self, base: tuple[np.ndarray, np.ndarray], numbers: np.ndarray) -> np.ndarray:
+    def residuals(self, pixels: np.ndarray, base: tuple[np.ndarray, np.ndarray], numbers: np.ndarray) -> np.ndarray:
         """Pixels minus projections, [2 N]."""
-        return np.nan_to_num(self.pixels - self.camera(base, numbers).project(self.points), nan=_BEHIND).ravel()
+        return np.nan_to_num(pixels - self.camera(base, numbers).project(self.points), nan=BEHIND).ravel()
 
-    def solve(self) -> CameraEstimate:
-        """The best camera from all guesses, with error bars."""
-        count = 7 if self.free_focal else 6
-        bases = list(self._guesses())
-        first = [np.abs(self.residuals(base, np.zeros(count))).sum() for base in bases]
-        near = [bases[k] for k in np.argsort(first)[:_TRIED]]
-        ends = [(base, self._fitted(base, np.zeros(count), scale=20.0)) for base in near]
-        base, fit = min(ends, key=lambda end: end[1].cost)
-        for _ in range(3):
-            spare = max(1, self.pixels.size - count) / self.pixels.size  # a fit takes part of the residuals away
-            scale = max(_LEAST_SCALE, 1.4826 * float(np.median(np.abs(self.residuals(base, fit.x)))) / spare**0.5)
-            base = self._moved(base, fit.x)
-            fit = self._fitted(base, np.r_[np.zeros(6), fit.x[6:]], scale=2 * scale)
-        residuals = self.residuals(base, fit.x).reshape(-1, 2)
-        kept = np.linalg.norm(residuals, axis=1) <= _OUTLIER * scale
-        if 2 * kept.sum() <= len(kept) or scale > 0.05 * max(self.size):
-            raise UserError(
-                f"no camera sees these points so: the best leaves {scale:.3g} pixels; check units, axes and pixels (u to the "
-                "right, v down), and the focal length"
-            )
-        fit = self._fitted(base, fit.x, kept=kept)
-        base = self._moved(base, fit.x)
-        fit = self._fitted(base, np.r_[np.zeros(6), fit.x[6:]], kept=kept)
-        camera, residuals = self.camera(base, fit.x), self.residuals(base, fit.x).reshape(-1, 2)
-        return CameraEstimate(camera, self._bars(fit, camera, residuals[kept]), residuals, kept)
+    def _bars(self, fit: Any, camera: CameraRecord, scale: float, free: int) -> dict[str, np.ndarray]:
+        """Standard deviations by the Jacobian of the points that are kept and the scale of their residuals.
 
-    def _bars(self, fit: Any, camera: CameraRecord, residuals: np.ndarray) -> dict[str, np.ndarray]:
-        """Standard deviations by the Jacobian of the points that are kept and the variance of their residuals."""
-        free = max(1, residuals.size - len(fit.x))
-        variance = float((residuals**2).sum()) / free
-        sd = np.sqrt(np.maximum(np.diag(np.linalg.pinv(fit.jac.T @ fit.jac)) * variance, 0.0))
+        A scale that few residuals give is uncertain: bars reach as far as one deviation of Student's t does.
+        """
+        widened = scale * student_t.ppf(norm.cdf(1.0), free)
+        sd = widened * np.sqrt(np.maximum(np.diag(np.linalg.pinv(fit.jac.T @ fit.jac)), 0.0))
         bars = {"position": sd[3:6], "turn": sd[:3]}
         return bars | ({"focal": sd[6] * camera.intrinsics[:2]} if self.free_focal else {})
 
     def _fitted(
-        self, base: tuple[np.ndarray, np.ndarray], numbers: np.ndarray, *, scale: float | None = None,
+        self, pixels: np.ndarray, base: tuple[np.ndarray, np.ndarray], numbers: np.ndarray, *, scale: float | None = None,
         kept: np.ndarray | None = None,
     ) -> Any:  # fmt: skip
         """Least squares from ``numbers``: robust ones of a scale [px], or plain ones of the points that are kept."""
@@ -164,30 +308,87 @@ class _Resection:
         scales = np.r_[np.full(3, 0.1), np.full(3, 0.3 * far), np.full(len(numbers) - 6, 0.1)]
         counted = 1.0 if kept is None else np.repeat(kept, 2)
         loss = {"loss": "linear"} if scale is None else {"loss": "soft_l1", "f_scale": scale}
-        return least_squares(lambda x: counted * self.residuals(base, x), numbers, x_scale=scales, max_nfev=80, **loss)
+        return least_squares(lambda x: counted * self.residuals(pixels, base, x), numbers, x_scale=scales, max_nfev=80, **loss)
 
     def _moved(self, base: tuple[np.ndarray, np.ndarray], numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The base with the turn and move in it, so that error bars are those about the estimate's own axes."""
         return Rotation.from_rotvec(numbers[:3]).as_matrix() @ base[0], base[1] + numbers[3:6]
 
-    def _guesses(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Rotation and position of cameras that look at the points from all around, as far away as these look large."""
-        middle = self.points.mean(axis=0)
-        wide = float(np.sqrt(((self.points - middle) ** 2).sum(axis=1).mean()))
-        seen = float(np.sqrt(((self.pixels - self.pixels.mean(axis=0)) ** 2).sum(axis=1).mean()))
-        distance = self.intrinsics[0] * wide / max(seen, 1e-9)
-        for direction in _sphere(_DIRECTIONS):
-            eye = middle + distance * direction
-            rotation, _ = look_at(eye, middle)
-            towards = self.pixels.mean(axis=0) - self.intrinsics[2:]
-            aim = Rotation.from_rotvec([-towards[1] / self.intrinsics[1], towards[0] / self.intrinsics[0], 0.0]).as_matrix()
-            for roll in range(_ROLLS):
-                yield aim @ Rotation.from_rotvec([0, 0, roll * math.pi / 2]).as_matrix() @ rotation, eye
+
+def _much_better(other: _Fit, fit: _Fit) -> bool:
+    """Whether a reading leaves residuals that are smaller by more than chance makes them."""
+    ratio = fit.scale / max(other.scale, _LEAST_SCALE)
+    return other.count >= fit.count and ratio > max(_BETTER, f_distribution.ppf(1 - _CHANCE, fit.free, other.free) ** 0.5)
 
 
-def _sphere(count: int) -> Sequence[np.ndarray]:
-    """Directions [count, 3] spread over the sphere (a Fibonacci lattice), none of them vertical."""
-    heights = 1 - (2 * np.arange(count) + 1) / count
-    angles = math.pi * (3 - math.sqrt(5)) * np.arange(count)
-    around = np.sqrt(1 - heights**2)
-    return np.stack([around * np.cos(angles), around * np.sin(angles), heights], axis=1)
+def _upside_down_fault(fit: _Fit, mirrored: _Fit) -> str | None:
+    """Points in a wall: a mirrored picture of them is that of a camera behind the wall, upside down."""
+    if fit.planar and fit.upside_down and mirrored.good and not mirrored.upside_down:
+        return "the camera that sees these points so is upside down and behind their plane"
+    return None
+
+
+def _other_readings(search: _Resection, pixels: np.ndarray) -> list[tuple[str, _Fit]]:
+    """Fits with two points exchanged, and of larger pictures: words for the reading, and its fit."""
+    fits = [(_exchange_words(pair), other) for pair, other in search.exchanged(pixels) if other.kept.all()]
+    width, height = search.size
+    for factor in _SMALLER:
+        if (factor * pixels.max(axis=0) <= search.size).all():
+            words = f"as pixels of a picture of {width / factor:.0f} x {height / factor:.0f}"
+            fits.append((words, search.fit(factor * pixels)))
+    return fits
+
+
+def _upwards(pixels: np.ndarray, height: float) -> np.ndarray:
+    return pixels * [1, -1] + [0, height]
+
+
+def _shares(search: _Resection, pixels: np.ndarray) -> str:
+    """The message for pixels between -1 and 1, with the reading that fits best."""
+    size = np.array(search.size, dtype=float)
+    scaled = {"from 0 to 1": pixels * size, "from -1 to 1": (pixels + 1) / 2 * size}
+    readings = {
+        f"{words}, v {way}": search.fit(seen if way == "downwards" else _upwards(seen, size[1]))
+        for words, seen in scaled.items()
+        if words == "from -1 to 1" or (pixels >= 0).all()
+        for way in ("downwards", "upwards")
+    }
+    words, best = min(readings.items(), key=lambda reading: (not reading[1].good, reading[1].scale))
+    fits = f" (read as shares of the picture {words}, they fit to {best.rms:.2f} pixels)" if best.good else ""
+    return f"u and v are between -1 and 1: give pixels from the upper left corner, v downwards{fits}"
+
+
+def _refuse_outside(pixels: np.ndarray, width: int, height: int) -> None:
+    shares = pixels / [width, height]
+    outside = np.flatnonzero(((shares < -0.1) | (shares > 1.1)).any(axis=1))
+    if len(outside):
+        verb = "lie" if len(outside) > 1 else "lies"
+        raise UserError(
+            f"{_named(outside)} of the table {verb} outside of the picture of {width} x {height} pixels: give the size of the "
+            "picture in which the points were marked, and pixels from its upper left corner"
+        )
+
+
+def _outlier_remarks(fit: _Fit, pixels: np.ndarray) -> list[str]:
+    """Which points do not fit, and which of them fit once exchanged."""
+    away = np.flatnonzero(~fit.kept)
+    projected = fit.camera.project(fit.points)
+    near = max(_OUTLIER * max(fit.scale, _LEAST_SCALE), 1.0)
+    swapped = [
+        (a, b) for a, b in itertools.combinations(away, 2)
+        if max(np.linalg.norm(projected[a] - pixels[b]), np.linalg.norm(projected[b] - pixels[a])) <= near
+    ]  # fmt: skip
+    remarks = [f"{_named(np.array(pair))} have each other's pixels: exchange them in the table" for pair in swapped]
+    return [f"points that do not fit and are left out: {', '.join(str(k + 1) for k in away)}", *remarks]
+
+
+def _exchange_words(pair: tuple[int, int]) -> str:
+    return f"with points {pair[0] + 1} and {pair[1] + 1} exchanged"
+
+
+def _named(rows: np.ndarray) -> str:
+    numbers = [str(row + 1) for row in rows[:5]]
+    if len(rows) == 1:
+        return f"point {numbers[0]}"
+    last = numbers.pop() if len(rows) <= 5 else f"{len(rows) - 5} more"
+    return f"points {', '.join(numbers)} and {last}"

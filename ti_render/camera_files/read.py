@@ -6,16 +6,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
+from ti_render.camera_files.calibration_files import cameras_from_calibration, is_calibration
 from ti_render.camera_files.checks import located
 from ti_render.camera_files.colmap_text import CAMERAS, IMAGES, cameras_from_colmap
+from ti_render.camera_files.markup import read_xml, read_yaml
 from ti_render.camera_files.names import check_names
 from ti_render.camera_files.opencv_json import cameras_from_opencv
 from ti_render.camera_files.record import CameraRecord
-from ti_render.camera_files.text import read_json
+from ti_render.camera_files.text import read_json, read_text
 from ti_render.camera_files.transforms_json import cameras_from_transforms
 from ti_sim.base.errors import UserError
 
 _TRANSFORMS = "transforms.json"
+_MARKUP = {".yml": read_yaml, ".yaml": read_yaml, ".xml": read_xml}
 
 
 def read_cameras(
@@ -24,19 +27,23 @@ def read_cameras(
     world_from_file: Any = None,
     pixel_centers: Literal["integer", "half"] | None = None,
     original_world: bool = False,
+    pose_needed: bool = True,
 ) -> list[CameraRecord]:
     """Read the cameras of a file, in the axes and pixel coordinates of the renderer.
 
     Args:
-        path: OpenCV JSON or a nerfstudio transforms.json (told apart by their keys); a folder with a transforms.json or
-            with COLMAP's cameras.txt and images.txt; or one of these two, its fellow beside it.
+        path: OpenCV JSON or a nerfstudio transforms.json (told apart by their keys); a calibration in OpenCV's YAML or XML or
+            in ROS's camera_info YAML; a folder with a transforms.json or with COLMAP's cameras.txt and images.txt; or one of
+            these two, its fellow beside it.
         world_from_file: p_world = M p_file, a similarity [4, 4] (or a rotation [3, 3]), for example ``z_up_from("y")``;
             None keeps the file's world.
-        pixel_centers: for OpenCV JSON only: "integer" if the centre of the first pixel is (0, 0), so that cx and cy grow
+        pixel_centers: for OpenCV and ROS files only: "integer" if the centre of the first pixel is (0, 0), so that cx and cy grow
             by 0.5; "half" if it is (0.5, 0.5). None takes what the file says under ``pixel_centers``, and "integer",
             OpenCV's own convention, where it says nothing.
         original_world: for transforms.json only: undo the file's applied_transform and applied_scale, so that the cameras
             stand in the world of the model that the file was made from. ``world_from_file`` comes after it.
+        pose_needed: whether a calibration without a pose is refused; otherwise its camera stands in the world's origin and
+            axes, and only its focal lengths, centre and lens mean something.
 
     Returns:
         One record a camera (OpenCV) or image (the others), in the order of the file, with different names.
@@ -53,7 +60,7 @@ def read_cameras(
         _refuse_options(source, "a COLMAP model", pixel_centers=pixel_centers, original_world=original_world)
         cameras = cameras_from_colmap(source)
     else:
-        cameras = _read_json_cameras(source, pixel_centers=pixel_centers, original_world=original_world)
+        cameras = _read_file(source, pixel_centers=pixel_centers, original_world=original_world, pose_needed=pose_needed)
     with located(f"camera file {source}"):
         check_names(cameras)
     if world_from_file is None:
@@ -82,17 +89,35 @@ def _source(path: Path) -> Path:
     raise UserError(f"folder {path} holds no cameras: {_TRANSFORMS}, or {CAMERAS} and {IMAGES}, are looked for")
 
 
-def _read_json_cameras(path: Path, *, pixel_centers: Any, original_world: bool) -> list[CameraRecord]:
-    data = read_json(path)
+def _read_file(path: Path, *, pixel_centers: Any, original_world: bool, pose_needed: bool) -> list[CameraRecord]:
+    suffix = path.suffix.lower()
+    if suffix in _MARKUP:
+        with located(f"camera file {path}"):
+            data = _MARKUP[suffix](read_text(path))
+    else:
+        data = read_json(path)
+    if is_calibration(data) and not ("K" in data and "R" in data):
+        _refuse_options(path, "a calibration", original_world=original_world)
+        with located(f"camera file {path}"):
+            cameras, posed = cameras_from_calibration(data, pixel_centers=pixel_centers)
+        if pose_needed and not posed:
+            raise UserError(
+                f"camera file {path} holds a lens and no pose: find the pose with risp camera pose --camera-file, and use the "
+                "file that it writes"
+            )
+        return cameras
     if isinstance(data, Mapping) and "frames" in data:
         _refuse_options(path, "a transforms.json", pixel_centers=pixel_centers)
         with located(f"camera file {path}"):
-            return cameras_from_transforms(data, original_world=original_world)
+            return cameras_from_transforms(data, original_world=original_world, folder=path.parent)
     if isinstance(data, list) or (isinstance(data, Mapping) and ("K" in data or "cameras" in data)):
         _refuse_options(path, "an OpenCV file", original_world=original_world)
         with located(f"camera file {path}"):
             return cameras_from_opencv(data, pixel_centers=pixel_centers)
-    raise UserError(f"camera file {path} has none of the keys 'K', 'cameras' (OpenCV) and 'frames' (nerfstudio): add one")
+    raise UserError(
+        f"camera file {path} has none of the keys 'K', 'cameras', 'camera_matrix' (OpenCV, ROS) and 'frames' (nerfstudio): "
+        "add one"
+    )
 
 
 def _refuse_options(path: Path, kind: str, **options: Any) -> None:

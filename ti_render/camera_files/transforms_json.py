@@ -1,7 +1,8 @@
 """Cameras of a nerfstudio ``transforms.json`` (the format of Instant NGP, with OpenCV's lens coefficients).
 
 fl_x, fl_y, cx, cy, w, h [pixels], k1, k2, p1, p2, k3 and camera_model stand at the top or in a frame, and the frame's
-value goes first. Each frame has a file_path and a transform_matrix: camera to world, [4, 4], in OpenGL axes (x right,
+value goes first; where the focal length is missing, it is that of camera_angle_x [rad], and the size that of the pictures.
+Each frame has a file_path and a transform_matrix: camera to world, [4, 4], in OpenGL axes (x right,
 y up, z back). The centre of the first pixel is (0.5, 0.5). The cameras have gone through applied_transform and
 applied_scale already: p_file = scale (A p_original).
 """
@@ -14,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ti_render.camera_files.checks import located, number, numbers, required, rotation
+from ti_render.camera_files.checks import image_side, located, number, numbers, required, rotation
 from ti_render.camera_files.names import check_names
 from ti_render.camera_files.record import CameraRecord
 from ti_render.camera_files.text import write_json
@@ -31,15 +32,17 @@ _INTRINSICS = {
 }
 _DISTORTION = ("k1", "k2", "p1", "p2", "k3")
 _HIGHER = ("k4", "k5", "k6")
+_PICTURES = (".png", ".jpg", ".jpeg", ".PNG", ".JPG")
 _OPENCV_FROM_OPENGL = np.diag([1.0, -1.0, -1.0])  # y and z turn round
 
 
-def cameras_from_transforms(data: Mapping[str, Any], *, original_world: bool) -> list[CameraRecord]:
+def cameras_from_transforms(data: Mapping[str, Any], *, original_world: bool, folder: Path) -> list[CameraRecord]:
     """The cameras of a transforms.json, one a frame, in the order of the file.
 
     Args:
         data: what the file holds.
         original_world: undo the file's applied_transform and applied_scale.
+        folder: of the file, from which the names of pictures start.
 
     Raises:
         UserError: a key is missing or wrong, the camera model is not supported, or ``original_world`` is asked for and
@@ -48,7 +51,7 @@ def cameras_from_transforms(data: Mapping[str, Any], *, original_world: bool) ->
     frames = required(data, "frames", "a list of frames")
     if not isinstance(frames, list) or not frames:
         raise UserError("'frames' is not a list with at least one frame")
-    cameras = [_camera(frame, index, data) for index, frame in enumerate(frames)]
+    cameras = [_camera(frame, index, data, folder) for index, frame in enumerate(frames)]
     if not original_world:
         return cameras
     original_from_file = _undo_applied(data)
@@ -78,7 +81,7 @@ def write_transforms_json(path: str | Path, cameras: Sequence[CameraRecord]) -> 
     write_json(Path(path), {"camera_model": "OPENCV", **(shared or {}), "frames": frames})
 
 
-def _camera(frame: Any, index: int, data: Mapping[str, Any]) -> CameraRecord:
+def _camera(frame: Any, index: int, data: Mapping[str, Any], folder: Path) -> CameraRecord:
     if not isinstance(frame, Mapping):
         raise UserError(f"frame {index} is {type(frame).__name__}: give an object with file_path and transform_matrix")
     with located(f"frame {index}"):
@@ -86,6 +89,8 @@ def _camera(frame: Any, index: int, data: Mapping[str, Any]) -> CameraRecord:
     values = {**data, **frame}
     with located(f"frame {name!r}"):
         _check_model(values)
+        if "fl_x" not in values and "camera_angle_x" in values:
+            values |= _of_field_of_view(values, folder / str(name))
         rotation_gl, eye = _pose(required(frame, "transform_matrix", "the 4 x 4 camera-to-world matrix"))
         world_to_camera = _OPENCV_FROM_OPENGL @ rotation_gl.T
         record = {
@@ -97,6 +102,43 @@ def _camera(frame: Any, index: int, data: Mapping[str, Any]) -> CameraRecord:
             "height": required(values, "h", "the height of the image in pixels"),
         }
     return CameraRecord(name=name, **record)
+
+
+def _of_field_of_view(values: Mapping[str, Any], picture: Path) -> dict[str, Any]:
+    """Size, focal lengths and centre of a file that has the field of view only (camera_angle_x, as Blender's exporters write).
+
+    The centre is that of the picture, and so is the size where the file has none.
+    """
+    if "w" in values and "h" in values:
+        width, height = values["w"], values["h"]
+    else:
+        width, height = _picture_size(picture)
+    sides = {"x": image_side(width, "w"), "y": image_side(height, "h")}
+    focal = {axis: _focal(values[key], key, sides[axis]) for axis in sides if (key := f"camera_angle_{axis}") in values}
+    made = {"w": width, "h": height, "fl_x": focal["x"], "fl_y": focal.get("y", focal["x"])}
+    return made | {key: values.get(key, 0.5 * side) for key, side in (("cx", sides["x"]), ("cy", sides["y"]))}
+
+
+def _focal(angle: Any, key: str, side: int) -> float:
+    """Focal length [px] of a field of view [rad] over a side [px]."""
+    angle = number(angle, key)
+    if not 0 < angle < np.pi:
+        raise UserError(f"{key} is {angle:g}: give the field of view in radians, above 0 and below pi")
+    return float(0.5 * side / np.tan(0.5 * angle))
+
+
+def _picture_size(path: Path) -> tuple[int, int]:
+    """Width and height of a picture whose name may lack its ending."""
+    from PIL import Image
+
+    for candidate in (path, *(path.with_name(path.name + ending) for ending in _PICTURES)):
+        if candidate.is_file():
+            try:
+                with Image.open(candidate) as picture:
+                    return picture.size
+            except (OSError, SyntaxError, ValueError, Image.DecompressionBombError):
+                raise UserError(f"the picture {candidate} cannot be read: give w and h in the file") from None
+    raise UserError(f"the size of the pictures is not known ({path} is not there): give w and h in the file")
 
 
 def _check_model(values: Mapping[str, Any]) -> None:

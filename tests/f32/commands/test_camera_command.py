@@ -10,6 +10,7 @@ from PIL import Image
 
 from tests.reference.boards import board_cameras, chessboard, drawn
 from tests.reference.small_scenes import make_scene
+from ti_render import look_at
 from ti_render.camera_files import CameraRecord, read_cameras
 
 Risp = Callable[..., tuple[int, str, str]]
@@ -66,3 +67,39 @@ def test_a_board_gives_cameras(risp: Risp, folder: Path) -> None:
 def test_what_is_refused(risp: Risp, words: list[str], sentence: str) -> None:
     status, _, error = risp("camera", *words, "--out", "camera.json")
     assert status == 2 and sentence in error
+
+
+def test_points_with_v_upwards_are_refused_and_named(risp: Risp, folder: Path) -> None:
+    rotation, translation = look_at((0.8, -0.9, 0.7), (0.0, 0.0, 0.0))
+    record = CameraRecord(
+        name="own", width=640, height=480, intrinsics=np.array([600.0, 600.0, 320.0, 240.0]), rotation=rotation,
+        translation=translation,
+    )  # fmt: skip
+    ground = np.array([[-0.2, -0.2, 0.0], [0.2, -0.2, 0.0], [0.2, 0.2, 0.0], [-0.2, 0.2, 0.0]])
+    pixels = record.project(ground) * [1, -1] + [0, 480]
+    np.savetxt(folder / "points.csv", np.hstack([ground, pixels]), delimiter=",", header="x,y,z,u,v", comments="")
+    words = ("camera", "pose", "--points", "points.csv", "--picture-size", "640x480", "--focal", 600, "--out", "camera.json")
+    status, _, error = risp(*words)
+    assert status == 2 and "below the ground" in error and "with v measured upwards" in error
+    assert not (folder / "camera.json").exists()
+    assert risp(*words, "--below-ground")[0] == 0
+
+
+def test_a_calibration_without_a_pose_gives_the_lens_of_one(risp: Risp, folder: Path) -> None:
+    (folder / "lens.yaml").write_text(
+        "image_width: 640\nimage_height: 480\n"
+        "camera_matrix: {rows: 3, cols: 3, data: [600, 0, 319.5, 0, 600, 239.5, 0, 0, 1]}\n"
+    )
+    rotation, translation = look_at((0.8, -0.9, 0.7), (0.0, 0.0, 0.0))
+    record = CameraRecord(
+        name="own", width=640, height=480, intrinsics=np.array([600.0, 600.0, 320.0, 240.0]), rotation=rotation,
+        translation=translation,
+    )  # fmt: skip
+    points = np.random.default_rng(0).uniform(-0.2, 0.2, (6, 3))
+    rows = np.hstack([points, record.project(points)])
+    np.savetxt(folder / "points.csv", rows, delimiter=",", header="x,y,z,u,v", comments="")
+    status, _, error = risp("camera", "pose", "--points", "points.csv", "--camera-file", "lens.yaml", "--out", "camera.json")
+    assert (status, error) == (0, "")
+    np.testing.assert_allclose(read_cameras(folder / "camera.json")[0].position(), (0.8, -0.9, 0.7), atol=1e-4)
+    status, _, error = risp("simulate", "small.py", "--camera-file", "lens.yaml", "--out", "film")
+    assert status == 2 and "lens.yaml holds a lens and no pose: find the pose with risp camera pose" in error

@@ -83,6 +83,74 @@ def test_points_that_make_no_camera(count: int, sentence: str) -> None:
         camera_from_points(POINTS[:count], pixels, **SIZE, focal=500.0)
 
 
+# Eight points seen by a camera of focal length 600 at EYE, and four of the ground.
+EYE = (0.8, -0.9, 0.7)
+EIGHT = np.random.default_rng(3).uniform([-0.25, -0.25, -0.15], [0.25, 0.25, 0.3], (8, 3))
+GROUND = np.array([[-0.2, -0.2, 0.0], [0.2, -0.2, 0.0], [0.2, 0.2, 0.0], [-0.2, 0.2, 0.0]])
+WALL = GROUND[:, [0, 2, 1]]
+
+
+def seen(points: np.ndarray) -> np.ndarray:
+    rotation, translation = look_at(EYE, (0.0, 0.0, 0.05))
+    lens = np.array([600.0, 600.0, 320.0, 240.0])
+    return CameraRecord(name="true", intrinsics=lens, rotation=rotation, translation=translation, **SIZE).project(points)
+
+
+def upwards(pixels: np.ndarray) -> np.ndarray:
+    return pixels * [1, -1] + [0, 480]
+
+
+@pytest.mark.parametrize(
+    ("points", "pixels", "focal", "sentence"),
+    [
+        (EIGHT, upwards(seen(EIGHT)), None, r"with v measured upwards \(or points with left-handed axes\) it is 0.00 pixels"),
+        (EIGHT, upwards(seen(EIGHT)), 600.0, "with v measured upwards"),
+        (EIGHT, seen(EIGHT) * [-1, 1] + [640, 0], 600.0, "with u measured from the right edge"),
+        (EIGHT[:, [1, 0, 2]], seen(EIGHT), 600.0, "points with left-handed axes"),
+        (GROUND, upwards(seen(GROUND)), 600.0, "0.7 m below the ground .* with v measured upwards"),
+        (WALL, upwards(seen(WALL)), 600.0, "upside down and behind their plane; with v measured upwards"),
+        (EIGHT, seen(EIGHT) / [640, 480], None, r"read as shares of the picture from 0 to 1, v downwards, they fit to 0.0"),
+        (EIGHT, upwards(seen(EIGHT)) / [320, 240] - 1, 600.0, "from -1 to 1, v upwards, they fit to 0.0"),
+        (EIGHT, seen(EIGHT)[[0, 5, 2, 3, 4, 1, 6, 7]], None, "with points 2 and 6 exchanged it is 0.00"),
+        (EIGHT, 0.5 * seen(EIGHT), 600.0, "as pixels of a picture of 320 x 240 it is 0.00"),
+        (EIGHT, 2.0 * seen(EIGHT), 600.0, "outside of the picture of 640 x 480 pixels: give the size of the picture"),
+        (EIGHT, seen(EIGHT), 200.0, "no camera sees these points so"),
+    ],
+)
+def test_a_table_that_is_read_in_the_wrong_way_is_an_error_that_names_the_right_one(
+    points: np.ndarray, pixels: np.ndarray, focal: float | None, sentence: str
+) -> None:
+    with pytest.raises(UserError, match=sentence):
+        camera_from_points(points, pixels, **SIZE, focal=focal)
+
+
+@pytest.mark.parametrize(("points", "focal"), [(EIGHT, None), (EIGHT, 600.0), (GROUND, 600.0), (WALL, 600.0)])
+def test_the_same_points_read_in_the_right_way_are_a_camera(points: np.ndarray, focal: float | None) -> None:
+    random = np.random.default_rng(5)
+    found = camera_from_points(points, seen(points) + 0.5 * random.normal(size=(len(points), 2)), **SIZE, focal=focal)
+    np.testing.assert_array_less(np.abs(found.record.position() - EYE), 4 * found.sd["position"])
+    assert found.kept.all() and found.remarks == () and (found.sd["position"] > 1e-3).all()
+
+
+def test_exchanged_points_among_enough_others_are_named_and_left_out() -> None:
+    pixels = seen(EIGHT)[[0, 5, 2, 3, 4, 1, 6, 7]]
+    found = camera_from_points(EIGHT, pixels, **SIZE, focal=600.0)
+    np.testing.assert_allclose(found.record.position(), EYE, atol=1e-4)
+    assert found.remarks == (
+        "points that do not fit and are left out: 2, 6", "points 2 and 6 have each other's pixels: exchange them in the table",
+    )  # fmt: skip
+
+
+def test_a_camera_below_the_ground_is_accepted_where_it_is_asked_for() -> None:
+    found = camera_from_points(GROUND, upwards(seen(GROUND)), **SIZE, focal=600.0, below_ground=True)
+    np.testing.assert_allclose(found.record.position(), (0.8, -0.9, -0.7), atol=1e-6)
+
+
+def test_points_in_millimetres_are_a_remark() -> None:
+    found = camera_from_points(1000 * EIGHT, seen(EIGHT), **SIZE, focal=600.0)
+    assert len(found.remarks) == 1 and "give metres" in found.remarks[0]
+
+
 def test_points_are_read_from_a_table(tmp_path: Path) -> None:
     path = tmp_path / "points.csv"
     path.write_text("name,x,y,z,u,v\na,0,0.5,1,320.5,240\nb, 1,2,3,4,5\n")
@@ -108,7 +176,8 @@ def calibrated() -> tuple[list[CameraRecord], list[CameraEstimate]]:
     random = np.random.default_rng(0)
     pictures = [drawn(camera, chessboard(9, 6, 0.025)) for camera in cameras]
     noisy = [np.clip(picture + random.normal(0, 2, picture.shape), 0, 255).astype(np.uint8) for picture in pictures]
-    return cameras, calibrate(noisy, Board(columns=9, rows=6, square=0.025), names=[camera.name for camera in cameras])
+    names = [camera.name for camera in cameras]
+    return cameras, calibrate(noisy, Board(columns=9, rows=6, square=0.025), names=names, square_pixels=False)
 
 
 def test_a_chessboard_gives_lens_focal_length_and_centre(
@@ -121,6 +190,16 @@ def test_a_chessboard_gives_lens_focal_length_and_centre(
     bars = np.r_[sd["focal"], sd["center"], sd["distortion"][:4]]
     assert (np.abs(errors) <= 4 * bars).all() and (bars[:4] < 3.0).all(), (errors, bars)
     assert record.distortion[4] == 0.0 == sd["distortion"][4]
+
+
+def test_square_pixels_have_one_focal_length(calibrated: tuple[list[CameraRecord], list[CameraEstimate]]) -> None:
+    lens, places = np.array([520.0, 520.0, 322.0, 238.5]), np.array([0.1, -0.06, 0.0])
+    cameras = board_cameras(lens, np.zeros(5), places, **SIZE)
+    pictures = [drawn(camera, chessboard(9, 6, 0.025)) for camera in cameras]
+    names = [camera.name for camera in cameras]
+    square = calibrate(pictures, Board(columns=9, rows=6, square=0.025), names=names, lens="none")[0]
+    fx, fy = square.record.intrinsics[:2]
+    assert fx == fy == pytest.approx(520, abs=4 * square.sd["focal"][0]) and square.sd["focal"][0] == square.sd["focal"][1] > 0
 
 
 def test_poses_are_those_of_cameras_above_the_board(calibrated: tuple[list[CameraRecord], list[CameraEstimate]]) -> None:
@@ -157,7 +236,7 @@ def test_a_charuco_board_is_found_in_part() -> None:
     pictures = [drawn(camera, color) for camera in cameras]
     places, _ = find_board(pictures[0], board)
     assert 6 <= len(places) < 24
-    estimates = calibrate(pictures, board, names=[camera.name for camera in cameras], lens="none")
+    estimates = calibrate(pictures, board, names=[camera.name for camera in cameras], lens="none", square_pixels=False)
     for true, estimate in zip(cameras, estimates, strict=True):
         away = np.abs(estimate.record.position() - true.position())
         assert (away < 4 * estimate.sd["position"]).all() and away.max() < 8e-3 and not estimate.record.distortion.any()

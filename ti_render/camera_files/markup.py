@@ -1,0 +1,173 @@
+"""YAML and XML of calibrated cameras, read without further packages: what OpenCV's FileStorage and ROS write, and no more.
+
+Of YAML: nested mappings and lists by indentation, lists and mappings in brackets over several lines, plain and quoted scalars,
+comments; tags and the lines of a document's head are skipped. Of XML: elements of text or of other elements.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+from xml.etree import ElementTree
+
+from ti_sim.base.errors import UserError
+from ti_sim.base.json_text import parse_json
+
+_DEEPEST = 20  # levels of nesting
+_TOKENS = re.compile(r"""\s*("(?:[^"\\]|\\.)*"|'(?:[^']|'')*'|[\[\]{},:]|[^\s\[\]{},:"'][^\[\]{},]*)""")
+
+
+def read_yaml(text: str) -> Any:
+    """The mapping, list or scalar of a YAML document.
+
+    Raises:
+        UserError: the text is none of the YAML that is read here; the message names the line.
+    """
+    lines = _Lines(text)
+    value = lines.block(0, 0)
+    if lines.rows:
+        raise UserError(f"line {lines.rows[0][0]} of the YAML is not understood ({lines.rows[0][2][:40]!r}): export it again")
+    return value
+
+
+def read_xml(text: str) -> Any:
+    """Nested mappings of an XML document: element -> its text, or the mapping of its elements.
+
+    Raises:
+        UserError: the text is no XML, or defines entities.
+    """
+    if "<!DOCTYPE" in text or "<!ENTITY" in text:
+        raise UserError("the XML has a document type, which is not read: export it again without")
+    try:
+        return _element(ElementTree.fromstring(text), 0)
+    except ElementTree.ParseError as error:
+        raise UserError(f"not valid XML ({error}): export it again") from None
+
+
+def _element(element: ElementTree.Element, depth: int) -> Any:
+    if depth > _DEEPEST:
+        raise UserError(f"the XML is nested more than {_DEEPEST} levels deep: export it again")
+    if len(element):
+        return {child.tag: _element(child, depth + 1) for child in element}
+    words = (element.text or "").split()
+    numbers = [_scalar(word) for word in words]
+    if element.tag == "data" or len(words) > 1 and all(isinstance(word, int | float) for word in numbers):
+        return numbers
+    return _scalar((element.text or "").strip().strip('"'))
+
+
+class _Lines:
+    """The lines of a document that hold something: (number, indentation, text) each."""
+
+    def __init__(self, text: str) -> None:
+        self.rows: list[tuple[int, int, str]] = []
+        waiting: tuple[int, int, str] | None = None  # brackets that are open
+        for number, line in enumerate(text.splitlines(), start=1):
+            content = re.sub(r"(^|\s)#.*$", "", line).rstrip()
+            if not content.strip() or (waiting is None and re.match(r"%|---|\.\.\.", content)):
+                continue
+            if waiting is None:
+                waiting = (number, len(content) - len(content.lstrip(" ")), content.strip())
+            else:
+                waiting = (*waiting[:2], f"{waiting[2]} {content.strip()}")
+            if sum(waiting[2].count(c) for c in "[{") <= sum(waiting[2].count(c) for c in "]}"):
+                self.rows.append(waiting)
+                waiting = None
+        if waiting is not None:
+            raise UserError(f"line {waiting[0]} of the YAML opens a bracket that is not closed: export it again")
+
+    def block(self, indent: int, depth: int) -> Any:
+        """The value of the lines from the first on that are indented at least so far."""
+        if depth > _DEEPEST:
+            raise UserError(f"the YAML is nested more than {_DEEPEST} levels deep: export it again")
+        if not self.rows or self.rows[0][1] < indent:
+            return None
+        here = self.rows[0][1]
+        if self.rows[0][2] == "-" or self.rows[0][2].startswith("- "):
+            return self._items(here, depth)
+        if re.match(r"[^\[{\"'][^:]*:(\s|$)|[\"'][^\"']*[\"']\s*:(\s|$)", self.rows[0][2]) is None:
+            return _flow(self.rows.pop(0)[2])
+        values: dict[str, Any] = {}
+        while self.rows and self.rows[0][1] == here and not self.rows[0][2].startswith("- "):
+            number, _, text = self.rows.pop(0)
+            key, colon, rest = text.partition(":")
+            if not colon:
+                raise UserError(f"line {number} of the YAML is not understood ({text[:40]!r}): export it again")
+            rest = re.sub(r"^!\S*\s*", "", rest.strip())
+            values[str(_scalar(key.strip()))] = _flow(rest) if rest else self._below(here, depth)
+        return values
+
+    def _below(self, indent: int, depth: int) -> Any:
+        """The value below a key: lists may stand at the key's own indentation."""
+        listed = bool(self.rows) and self.rows[0][1] == indent and self.rows[0][2].startswith("-")
+        return self.block(indent if listed else indent + 1, depth + 1)
+
+    def _items(self, indent: int, depth: int) -> list[Any]:
+        items = []
+        while self.rows and self.rows[0][1] == indent and (self.rows[0][2] == "-" or self.rows[0][2].startswith("- ")):
+            number, _, text = self.rows.pop(0)
+            rest = re.sub(r"^!\S*\s*", "", text[1:].strip())
+            if rest:  # a mapping or list that begins behind the dash goes on below its first key
+                self.rows.insert(0, (number, indent + len(text) - len(text[1:].lstrip()), rest))
+            items.append(self.block(indent + 1, depth + 1))
+        return items
+
+
+def _flow(text: str) -> Any:
+    """A scalar, or lists and mappings in brackets."""
+    if text[:1] not in "[{":
+        return _scalar(text)
+    tokens = _TOKENS.findall(text)
+    tokens.reverse()
+    value = _bracketed(tokens, 0)
+    if tokens:
+        raise UserError(f"the YAML value {text[:40]!r} goes on behind its bracket: export it again")
+    return value
+
+
+def _bracketed(tokens: list[str], depth: int) -> Any:
+    if depth > _DEEPEST or not tokens:
+        raise UserError("brackets of the YAML are not closed, or nested too deeply: export it again")
+    first = tokens.pop()
+    if first not in "[{":
+        return _scalar(first.strip())
+    items, mapping = [], {}
+    while tokens and tokens[-1] not in "]}":
+        value = _bracketed(tokens, depth + 1)
+        if first == "{":
+            if isinstance(value, str) and ":" in value:  # "rows: 3" is one token
+                key, _, rest = value.partition(":")
+                value = _scalar(rest.strip()) if rest.strip() else _bracketed(tokens, depth + 1)
+                mapping[key.strip()] = value
+            elif tokens and tokens[-1] == ":":
+                tokens.pop()
+                mapping[str(value)] = _bracketed(tokens, depth + 1)
+            else:
+                raise UserError("a mapping in the YAML has an entry without a value: export it again")
+        else:
+            items.append(value)
+        if tokens and tokens[-1] == ",":
+            tokens.pop()
+    if not tokens:
+        raise UserError("brackets of the YAML are not closed: export it again")
+    tokens.pop()
+    return mapping if first == "{" else items
+
+
+def _scalar(text: str) -> Any:
+    """A number, or a text without its quotes."""
+    if text[:1] == '"' and text[-1:] == '"' and len(text) > 1:
+        try:
+            return parse_json(text)
+        except ValueError:
+            return text[1:-1]
+    if text[:1] == "'" and text[-1:] == "'" and len(text) > 1:
+        return text[1:-1].replace("''", "'")
+    if text.lower() in (".nan", "nan", ".inf", "+.inf", "-.inf"):
+        return float(text.replace(".", ""))
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
