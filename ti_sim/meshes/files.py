@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import warnings
 from collections import Counter
 from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
@@ -18,7 +19,7 @@ from ti_sim.meshes.sheet import SheetMesh
 from ti_sim.meshes.solid import SolidMesh, jacobians
 from ti_sim.shapes.archives import check_unpacked_size
 from ti_sim.shapes.mesh import read_mesh_file, warn_of_size
-from ti_sim.shapes.surface import merge_vertices
+from ti_sim.shapes.surface import connected_parts, merge_vertices
 
 _MESHIO_KINDS = {"tetra": "tet", "hexahedron": "hex", "tetra10": "tet10"}
 _FLAT_CELLS = ("vertex", "line", "triangle", "quad", "polygon")  # prefixes of kinds that are not volume elements
@@ -35,8 +36,8 @@ def read_solid_mesh(path: str | Path, *, scale: Positive = 1.0) -> SolidMesh:
 
     Files ending in ``.tet`` are text: lines ``v x y z`` (vertices), ``t a b c d`` (tetrahedra, vertices counted from 0) and ``#``
     comments; other records are skipped. All other formats (``.msh``, ``.vtk``, ``.vtu``, ``.mesh``, ``.inp``, ...) are read by
-    meshio. Faces and lines in the file and unused vertices are skipped, and a mesh whose elements are all inverted is reordered.
-    Colours are not read.
+    meshio. Faces and lines in the file and unused vertices are skipped, equal vertices are merged, and a mesh whose elements are
+    all inverted is reordered. Colours are not read.
 
     Args:
         path: path of the file; its extension defines the format.
@@ -45,6 +46,8 @@ def read_solid_mesh(path: str | Path, *, scale: Positive = 1.0) -> SolidMesh:
     Raises:
         UserError: the file is missing or unreadable; it has no volume elements, several kinds of them, or unsupported kinds; an
             element is inverted or flat; meshio is not installed.
+
+    A warning is issued if the mesh consists of pieces that share no vertices.
     """
     path = Path(path)
     name = f"solid mesh file {path}"
@@ -55,12 +58,29 @@ def read_solid_mesh(path: str | Path, *, scale: Positive = 1.0) -> SolidMesh:
     vertices, indices = (_read_tet if path.suffix.lower() == ".tet" else _read_meshio)(path, name)
     if not ((indices >= 0) & (indices < len(vertices))).all():
         return SolidMesh(vertices, indices, name=name)  # raises, with the element's index
-    used, compact = np.unique(indices, return_inverse=True)
-    vertices, indices = factor * vertices[used], compact.reshape(indices.shape)
+    points, merged = merge_vertices(vertices)
+    used, compact = np.unique(merged[indices], return_inverse=True)
+    vertices, indices = factor * points[used], compact.reshape(indices.shape)
     warn_of_size(vertices, factor, name, frames=3)
     if (jacobians(vertices, indices) < 0).all():
         indices = indices[:, _MIRRORED[indices.shape[1]]]
-    return SolidMesh(vertices, indices, name=name)
+    mesh = SolidMesh(vertices, indices, name=name)
+    _warn_of_pieces(mesh)
+    return mesh
+
+
+def _warn_of_pieces(mesh: SolidMesh) -> None:
+    """Warn where pieces of a mesh move apart."""
+    count, piece = connected_parts(mesh.indices, len(mesh.vertices))
+    if count > 1:
+        sizes = np.bincount(piece)
+        listed = ", ".join(f"{size} from element {int(np.argmax(piece == k))}" for k, size in enumerate(sizes[:4]))
+        more = f" and {count - 4} more" if count > 4 else ""
+        warnings.warn(
+            f"{mesh.name} has {count} pieces that share no vertices ({listed}{more}) and move apart: join their vertices, or "
+            "make a body of each",
+            stacklevel=4,
+        )
 
 
 def write_solid_mesh(mesh: SolidMesh, path: str | Path) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import warnings
+from codecs import BOM_UTF8
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -17,11 +19,14 @@ from ti_sim.shapes.archives import check_unpacked_size
 from ti_sim.shapes.mass import MassProperties, integrate_surface
 from ti_sim.shapes.overlap import miscounted_volume
 from ti_sim.shapes.shape import Shape
-from ti_sim.shapes.surface import TriangleMesh, check_arrays, check_solid, extent, ungrouped_mesh
+from ti_sim.shapes.surface import TriangleMesh, check_arrays, check_solid, extent, ungrouped_mesh, without_slivers
 
 HUGE = 10.0  # m: a mesh of this size may be one in millimetres
 _LARGE = 20_000_000  # bytes: reading a file of this size takes seconds
-_LINEAR_COLOUR_FILES = (".glb", ".gltf")  # the glTF 2.0 specification stores vertex colours linear
+_LINEAR_COLOUR_FILES = (".glb", ".gltf")  # the glTF 2.0 specification stores colours linear
+_MENDED = (".obj", ".stl", ".ply", ".off")
+_STL_HEADER, _STL_FACET = 84, 50  # bytes
+_GREY = 0.5  # linear: the colour of bodies without colours
 
 
 @checked
@@ -30,9 +35,9 @@ class Mesh(Shape):
     """A closed mesh from a file (OBJ, STL, PLY, OFF, GLB: what trimesh reads) or from arrays.
 
     Coordinates are multiplied by ``scale``; several geometries in one file become one body. Vertices that a file splits (for
-    colours or normals) stay split in ``mesh()`` and are merged in ``contact_points``. Vertex or face colours are read and made
-    linear, and so are texture coordinates and texture images (map_Kd of an OBJ file, base colour texture of a glTF file). Other
-    properties of its materials are ignored.
+    colours or normals) stay split in ``mesh()`` and are merged in ``contact_points``. Colours of vertices, faces and materials
+    (Kd of an OBJ file, diffuse colours of Collada, base colours of glTF) are read and made linear, and so are texture coordinates
+    and texture images (map_Kd of an OBJ file, base colour texture of a glTF file). Other properties of materials are ignored.
 
     Attributes:
         path: mesh file; or None if ``vertices`` and ``faces`` are given.
@@ -181,7 +186,7 @@ def _used(mesh: TriangleMesh) -> TriangleMesh:
 def read_mesh_file(path: Path) -> TriangleMesh:
     """Read the triangles of all geometries of a file, without checks or merging.
 
-    Colours are read if every geometry has the same kind of colours.
+    Where geometries have colours of different kinds, or of materials, all faces get one.
 
     Args:
         path: path of the file; its extension defines the format.
@@ -200,20 +205,26 @@ def read_mesh_file(path: Path) -> TriangleMesh:
     vertices = np.concatenate([np.asarray(part.vertices, dtype=np.float64) for part in parts])
     faces = np.concatenate([np.asarray(part.faces) + offset for part, offset in zip(parts, offsets, strict=True)])
     check_arrays(vertices, faces, f"mesh file {path}")
-    linear = path.suffix.lower() in _LINEAR_COLOUR_FILES
     textures, face_texture = _textures(parts)
-    return ungrouped_mesh(
-        vertices, faces, vertex_colors=_colors(parts, "vertex", linear), face_colors=_colors(parts, "face", linear),
-        uv=_uv(parts), textures=textures, face_texture=face_texture, texture_fault=_texture_fault(path),
-    )  # fmt: skip
+    vertex_colors, face_colors = _colors(parts, path)
+    return without_slivers(ungrouped_mesh(
+        vertices, faces, vertex_colors=vertex_colors, face_colors=face_colors, uv=_uv(parts), textures=textures,
+        face_texture=face_texture, texture_fault=_texture_fault(path),
+    ))  # fmt: skip
 
 
 def _triangle_parts(path: Path) -> list[Any]:
     """The triangle meshes of a file, each transformed to its pose in the scene of the file."""
     import trimesh  # deferred: this import takes half a second
 
+    mended = _mended(path)
     try:
-        scene = trimesh.load_scene(path, process=False)  # with process=True it would merge and drop vertices
+        # With process=True it would merge and drop vertices.
+        if mended is None:
+            scene = trimesh.load_scene(path, process=False)
+        else:
+            folder, kind = trimesh.resolvers.FilePathResolver(path), path.suffix[1:].lower()
+            scene = trimesh.load_scene(io.BytesIO(mended), file_type=kind, resolver=folder, process=False)
         parts = scene.dump()
     except Exception as error:  # the readers of about twenty formats raise different exceptions
         raise UserError(
@@ -222,12 +233,92 @@ def _triangle_parts(path: Path) -> list[Any]:
     return [part for part in parts if isinstance(part, trimesh.Trimesh) and len(part.faces)]
 
 
-def _colors(parts: list[Any], kind: str, linear: bool) -> np.ndarray | None:
-    """Linear colours [V or F, 3] of all parts; None unless each part has colours of this kind."""
-    if any(part.visual.kind != kind for part in parts):
+def _mended(path: Path) -> bytes | None:
+    """The content of a file without what its reader does not take: a byte order mark, bytes behind an STL's facets; None if
+    there is nothing of this.
+    """
+    suffix = path.suffix.lower()
+    if suffix not in _MENDED:
         return None
-    stored = np.concatenate([getattr(part.visual, f"{kind}_colors")[:, :3] for part in parts]) / 255.0
-    return stored if linear else _srgb_to_linear(stored)
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise UserError(f"mesh file {path} cannot be read ({error.strerror}): check the path") from error
+    if suffix == ".stl" and not _is_text_stl(content):
+        return _counted_facets(content, path)
+    return content[len(BOM_UTF8) :] if content.startswith(BOM_UTF8) else None
+
+
+def _is_text_stl(content: bytes) -> bool:
+    """Whether an STL file is text; binary ones may begin with "solid" too."""
+    head = content.removeprefix(BOM_UTF8).lstrip()
+    return head[:5].lower() == b"solid" and (b"facet" in head[:4096].lower() or b"endsolid" in head[-4096:].lower())
+
+
+def _counted_facets(content: bytes, path: Path) -> bytes | None:
+    """A binary STL file with as many facets as its header counts; None if it is one already, or has no header.
+
+    Raises:
+        UserError: it is cut short.
+    """
+    if len(content) < _STL_HEADER:
+        return None
+    count, (stored, rest) = int.from_bytes(content[80:84], "little"), divmod(len(content) - _STL_HEADER, _STL_FACET)
+    if count == stored and not rest:
+        return None
+    if count > stored and rest:
+        raise UserError(f"mesh file {path} is cut short: it counts {count} facets and holds {stored}: save it again")
+    used = count if 0 < count <= stored else stored
+    left = f"{stored} and {rest} bytes" if rest else str(stored)
+    warnings.warn(f"mesh file {path} counts {count} facets and holds {left}: {used} are read", stacklevel=2)
+    return content[:80] + used.to_bytes(4, "little") + content[_STL_HEADER : _STL_HEADER + used * _STL_FACET]
+
+
+def _colors(parts: list[Any], path: Path) -> tuple[np.ndarray | None, np.ndarray | None]:
+    """Linear colours of the vertices [V, 3] and of the faces [F, 3] of all parts: one of both, or none.
+
+    Where parts differ in kind every face gets a colour: a textured one white, which its texture is multiplied by, and one without
+    any the colour of bodies without colours.
+    """
+    suffix = path.suffix.lower()
+
+    def linear(stored: Any) -> np.ndarray:
+        rows = np.asarray(stored, dtype=np.float64)[..., :3] / 255.0
+        return rows if suffix in _LINEAR_COLOUR_FILES else _srgb_to_linear(rows)
+
+    if all(part.visual.kind == "vertex" for part in parts):
+        return np.concatenate([linear(part.visual.vertex_colors) for part in parts]), None
+    # For a missing library of materials, trimesh makes grey ones up.
+    materials = suffix != ".obj" or any(library.is_file() for library in _named_files(path, "mtllib"))
+    rows = []
+    for part in parts:
+        kind, found = part.visual.kind, None
+        if kind == "face":
+            found = linear(part.visual.face_colors)
+        elif kind == "vertex":
+            found = linear(part.visual.vertex_colors)[np.asarray(part.faces)].mean(axis=1)
+        elif kind == "texture" and materials and not _is_textured(part):
+            stored = _material_color(part.visual.material)
+            found = None if stored is None else linear(stored)
+        rows.append(found)
+    if all(found is None for found in rows):
+        return None, None
+    blank = [1.0 if _is_textured(part) else _GREY for part in parts]
+    return None, np.concatenate([
+        np.broadcast_to(grey if found is None else found, (len(part.faces), 3))
+        for part, found, grey in zip(parts, rows, blank, strict=True)
+    ])  # fmt: skip
+
+
+def _is_textured(part: Any) -> bool:
+    return _texture_image(part) is not None and _uv_of(part) is not None
+
+
+def _material_color(material: Any) -> Any:
+    """The colour [3 or 4] of a material, 0 to 255, or None if it has none."""
+    if hasattr(material, "baseColorFactor"):
+        return material.baseColorFactor
+    return getattr(material, "diffuse", None)
 
 
 def _uv(parts: list[Any]) -> np.ndarray | None:
@@ -253,7 +344,7 @@ def _textures(parts: list[Any]) -> tuple[tuple[np.ndarray, ...], np.ndarray | No
     for part in parts:
         image = _texture_image(part)
         number = -1
-        if image is not None and _uv_of(part) is not None:
+        if _is_textured(part):
             picture = linear_picture(image)
             number = next((k for k, other in enumerate(pictures) if np.array_equal(other, picture)), len(pictures))
             pictures += [picture] * (number == len(pictures))
@@ -294,7 +385,7 @@ def _texture_fault(path: Path) -> str:
 
 def _named_files(path: Path, keyword: str) -> list[Path]:
     """Files from the lines ``keyword <file>`` of a text file, relative to its folder."""
-    lines = (line.split(maxsplit=1) for line in path.read_text(encoding="utf-8", errors="replace").splitlines())
+    lines = (line.split(maxsplit=1) for line in path.read_text(encoding="utf-8-sig", errors="replace").splitlines())
     return [path.parent / line[1].strip() for line in lines if len(line) == 2 and line[0].lower() == keyword.lower()]
 
 

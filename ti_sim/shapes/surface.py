@@ -250,7 +250,120 @@ def check_solid(vertices: np.ndarray, faces: np.ndarray, name: str) -> tuple[np.
         raise UserError(f"{name} is degenerate: it encloses no volume: give it a thickness")
     if volume < 0:
         raise UserError(f"{name} is inside-out (volume {volume:.3g} m3): reverse the vertex order of every face")
+    _check_parts(points, triangles, name)
     return points, triangles
+
+
+def _check_parts(points: np.ndarray, triangles: np.ndarray, name: str) -> None:
+    """Raise a UserError if a part of the surface is inside out and is not the wall of a cavity in another part."""
+    _, part = connected_parts(triangles, len(points))
+    count = int(part.max()) + 1
+    if count == 1:
+        return
+    centre = 0.5 * (points.min(axis=0) + points.max(axis=0))
+    a, b, c = np.moveaxis(points[triangles] - centre, 1, 0)
+    volumes = np.bincount(part, weights=np.einsum("fi,fi->f", a, np.cross(b, c)) / 6.0)
+    for inverted in np.flatnonzero(volumes < 0):
+        faces = np.flatnonzero(part == inverted)
+        if _winding_number(points[triangles[faces[0], 0]], points[triangles[part != inverted]]) < 0.5:
+            raise UserError(
+                f"{name} has a part that is inside-out (of its {count} parts, the one of {len(faces)} faces from face {faces[0]} "
+                f"on; volume {volumes[inverted]:.3g} m3): reverse the vertex order of its faces"
+            )
+
+
+def connected_parts(indices: np.ndarray, count: int) -> tuple[int, np.ndarray]:
+    """Parts of a mesh that share no vertices.
+
+    Args:
+        indices: [E, n] vertices of each face or element.
+        count: number of vertices.
+
+    Returns:
+        Number of parts, and the part of each face or element [E] (in the order of their first ones).
+    """
+    rows = np.repeat(indices[:, 0], indices.shape[1] - 1)
+    graph = coo_matrix((np.ones(len(rows), dtype=bool), (rows, indices[:, 1:].ravel())), shape=(count, count))
+    label = connected_components(graph, directed=False)[1][indices[:, 0]]
+    _, first, part = np.unique(label, return_index=True, return_inverse=True)
+    return len(first), np.argsort(np.argsort(first))[part]
+
+
+def _winding_number(point: np.ndarray, corners: np.ndarray) -> float:
+    """How many times a closed surface surrounds a point, from the solid angles of its triangles [F, 3, 3] (Van Oosterom and
+    Strackee, IEEE Transactions on Biomedical Engineering 30, 1983).
+    """
+    a, b, c = np.moveaxis(corners - point, 1, 0)
+    la, lb, lc = (np.linalg.norm(side, axis=1) for side in (a, b, c))
+    volume = np.einsum("fi,fi->f", a, np.cross(b, c))
+    below = la * lb * lc + np.einsum("fi,fi->f", a, b) * lc + np.einsum("fi,fi->f", b, c) * la + np.einsum("fi,fi->f", c, a) * lb
+    return float(2 * np.arctan2(volume, below).sum() / (4 * np.pi))
+
+
+def without_slivers(mesh: TriangleMesh) -> TriangleMesh:
+    """A mesh without the triangles of no area that polygons with a vertex on an edge are divided into.
+
+    The vertex in the middle of such a triangle's longest edge divides the other triangle at this edge instead. Triangles of two
+    equal vertices stay.
+    """
+    points, index = merge_vertices(mesh.vertices)
+    triangles = index[mesh.faces]
+    a, b, c = np.moveaxis(points[triangles], 1, 0)
+    flat = np.linalg.norm(np.cross(b - a, c - a), axis=1) <= _ZERO_AREA * extent(points) ** 2
+    flat &= (triangles != np.roll(triangles, 1, axis=1)).all(axis=1)
+    if not flat.any():
+        return mesh
+    mesh = mesh.transformed()  # a copy, whose arrays change below
+    corners, waiting = index[mesh.faces], set(np.flatnonzero(flat).tolist())
+    owner = {(int(row[k]), int(row[(k + 1) % 3])): face for face, row in enumerate(corners) for k in range(3)}
+    progress = True
+    while waiting and progress:
+        progress = False
+        for face in sorted(waiting):
+            row = corners[face]
+            lengths = np.linalg.norm(points[row] - points[np.roll(row, -1)], axis=1)
+            long = int(np.argmax(lengths))  # from its corner `long` to the next; the corner after that lies between them
+            start, end, middle = (int(row[(long + k) % 3]) for k in range(3))
+            other = owner.get((end, start))
+            if other is None or other in waiting:
+                continue
+            _divide(mesh, corners, face, other, (start, end, middle), (long + 2) % 3, points)
+            for one in (face, other):
+                owner |= {(int(corners[one][k]), int(corners[one][(k + 1) % 3])): one for k in range(3)}
+            waiting.discard(face)
+            progress = True
+    return mesh
+
+
+def _divide(
+    mesh: TriangleMesh, corners: np.ndarray, face: int, other: int, edge: tuple[int, int, int], between: int, points: np.ndarray
+) -> None:
+    """Divide the triangle ``other`` at the point in the middle of its edge; ``face``, without area, becomes one of the halves.
+
+    Args:
+        mesh: whose faces, and their colours, groups and texture coordinates, change.
+        corners: [F, 3] merged vertices of the faces, which change too.
+        face, other: indices of the two triangles.
+        edge: start, end and middle of the edge of ``face``; ``other`` has it from the end to the start.
+        between: the corner of ``face`` in the middle.
+        points: [P, 3] merged vertices.
+    """
+    start, end, middle = edge
+    k = int(np.flatnonzero(corners[other] == end)[0])  # end, start, tip
+    order = [k, (k + 1) % 3, (k + 2) % 3]
+    vertices, tip = mesh.faces[other][order], int(corners[other][order[2]])
+    center = mesh.faces[face][between]
+    corners[other], corners[face] = (end, middle, tip), (middle, start, tip)
+    mesh.faces[other], mesh.faces[face] = (vertices[0], center, vertices[2]), (center, vertices[1], vertices[2])
+    if mesh.uv is not None:
+        at_end, at_start, at_tip = mesh.uv[other][order]
+        length = np.linalg.norm(points[start] - points[end])
+        share = np.linalg.norm(points[middle] - points[end]) / length
+        at_middle = at_end + share * (at_start - at_end)
+        mesh.uv[other], mesh.uv[face] = (at_end, at_middle, at_tip), (at_middle, at_start, at_tip)
+    for attribute in (mesh.face_groups, mesh.face_colors, mesh.face_texture):
+        if attribute is not None:
+            attribute[face] = attribute[other]
 
 
 def _check_edges(triangles: np.ndarray, name: str) -> None:

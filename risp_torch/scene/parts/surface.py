@@ -194,7 +194,7 @@ def _add_colors(table: ParameterTable, name: str, mesh: TriangleMesh, surface: S
         add("face_colors", given, (rows, 3))
     elif surface.color is not None:
         add("color", surface.color, (3,))
-    elif textured:
+    elif textured and mesh.face_colors is None:
         add("color", WHITE, (3,))
     elif mesh.vertex_colors is not None:
         add("vertex_colors", mesh.vertex_colors, mesh.vertex_colors.shape)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from pathlib import Path
 
 import meshio
@@ -235,6 +236,22 @@ def test_files_with_other_cells_stray_vertices_and_elements_inside_out(tmp_path,
     read = read_solid_mesh(tmp_path / "box.vtu")
     np.testing.assert_array_equal(read.vertices, mirrored[1:])
     check_surface(read, np.prod(SIZE))
+
+
+def test_pieces_with_vertices_of_their_own_are_joined_where_they_touch_and_named_where_they_do_not(tmp_path):
+    block = box_tets((1.0, 1.0, 1.0), (1, 1, 1))
+    count = len(block.vertices)
+    for shift, vertices, warned in ((1.0, 2 * count - 4, False), (1.5, 2 * count, True)):
+        lines = [f"v {x!r} {y!r} {z!r}" for x, y, z in np.concatenate([block.vertices, block.vertices + [shift, 0, 0]]).tolist()]
+        lines += ["t {} {} {} {}".format(*row) for row in np.concatenate([block.indices, block.indices + count]).tolist()]
+        (tmp_path / "two.tet").write_text("\n".join(lines))
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            mesh = read_solid_mesh(tmp_path / "two.tet")
+        assert len(mesh.vertices) == vertices and len(mesh.indices) == 2 * len(block.indices)
+        sentence = "has 2 pieces that share no vertices (5 from element 0, 5 from element 5) and move apart"
+        assert [sentence in str(one.message) for one in caught] == [True] * warned
+        assert all(one.filename == __file__ for one in caught)
 
 
 def test_tet_text(tmp_path):

@@ -227,6 +227,80 @@ def test_colours_of_a_file_become_linear(tmp_path):
     np.testing.assert_allclose(Mesh(tmp_path / "v.glb").mesh().vertex_colors[:, 0], red, rtol=1e-14)  # glTF is linear
 
 
+def test_colours_of_materials_are_kept(tmp_path):
+    """A cube of each material, and cubes whose colours differ in kind."""
+    box = Box(1, 1, 1).surface()
+    lines = [f"v {x} {y} {z}" for x, y, z in np.concatenate([box.vertices, box.vertices + [2, 0, 0]])]
+    lines += ["mtllib a.mtl", "usemtl red", *("f {} {} {}".format(*face) for face in box.faces + 1)]
+    lines += ["usemtl green", *("f {} {} {}".format(*face) for face in box.faces + 1 + len(box.vertices))]
+    (tmp_path / "two.obj").write_text("\n".join(lines))
+    assert Mesh(tmp_path / "two.obj").mesh().face_colors is None  # its materials are elsewhere
+    (tmp_path / "a.mtl").write_text("newmtl red\nKd 0.8 0.2 0\nnewmtl green\nKd 0 0.6 0\n")
+    mesh = Mesh(tmp_path / "two.obj").mesh()
+    left = mesh.vertices[mesh.faces].mean(axis=1)[:, 0] < mesh.vertices[:, 0].mean()
+    np.testing.assert_allclose(mesh.face_colors[left], np.tile([0.6038, 0.0331, 0.0], (12, 1)), atol=1e-4)
+    np.testing.assert_allclose(mesh.face_colors[~left], np.tile([0.0, 0.3185, 0.0], (12, 1)), atol=1e-4)
+    material = trimesh.visual.material.PBRMaterial(baseColorFactor=[204, 51, 0, 255])
+    plain = trimesh.Trimesh(box.vertices, box.faces, process=False, visual=trimesh.visual.TextureVisuals(material=material))
+    plain.export(tmp_path / "plain.glb")
+    np.testing.assert_allclose(Mesh(tmp_path / "plain.glb").mesh().face_colors, np.tile([0.8, 0.2, 0.0], (12, 1)), atol=1e-9)
+    blue = trimesh.Trimesh(box.vertices + [2, 0, 0], box.faces, process=False)
+    blue.visual.vertex_colors = np.tile([0, 0, 255, 255], (len(box.vertices), 1))
+    trimesh.Scene([plain, blue]).export(tmp_path / "mixed.glb")
+    mixed = Mesh(tmp_path / "mixed.glb").mesh().face_colors
+    assert sorted(map(tuple, np.unique(mixed.round(3), axis=0))) == [(0.0, 0.0, 1.0), (0.8, 0.2, 0.0)]
+
+
+def test_a_part_that_is_inside_out_is_refused_and_a_cavity_is_not():
+    box = Box(1, 1, 1).surface()
+    faces = np.concatenate([box.faces, box.faces[:, ::-1] + len(box.vertices)])
+    with pytest.raises(UserError, match=r"of its 2 parts, the one of 12 faces from face 12 on; volume -0.125 m3"):
+        Mesh(vertices=np.concatenate([box.vertices, 0.5 * box.vertices + [2, 0, 0]]), faces=faces)
+    hollow = Mesh(vertices=np.concatenate([box.vertices, 0.5 * box.vertices]), faces=faces)
+    assert mass_properties(hollow).volume == pytest.approx(0.875)
+
+
+PENTAGONS = """
+v 0 0 0\nv 1 0 0\nv 2 0 0\nv 2 2 0\nv 0 2 0\nv 0 0 2\nv 1 0 2\nv 2 0 2\nv 2 2 2\nv 0 2 2
+vt 0 0\nvt 0.5 0\nvt 1 0\nvt 1 1\nvt 0 1
+f 5/5 4/4 3/3 2/2 1/1\nf 6/1 7/2 8/3 9/4 10/5\nf 1/1 2/2 7/2 6/1\nf 2/2 3/3 8/3 7/2\nf 3/3 4/4 9/4 8/3\nf 4/4 5/5 10/5 9/4
+f 5/5 1/1 6/1 10/5
+"""  # of two walls, one edge has a vertex in its middle
+
+
+def test_a_vertex_on_an_edge_of_a_polygon_divides_the_triangle_behind_it(tmp_path):
+    (tmp_path / "pentagons.obj").write_text(PENTAGONS)
+    shape = Mesh(tmp_path / "pentagons.obj")
+    assert mass_properties(shape).volume == pytest.approx(8.0) and len(contact_points(shape)) == 10
+    mesh = shape.mesh()
+    a, b, c = np.moveaxis(mesh.vertices[mesh.faces], 1, 0)
+    areas = np.linalg.norm(np.cross(b - a, c - a), axis=1) / 2
+    assert areas.min() > 0.1 and areas.sum() == pytest.approx(24.0)
+    flat = np.abs(mesh.vertices[mesh.faces][..., 2] - mesh.vertices[:, 2].max()).max(axis=1) < 1e-9
+    corners = mesh.vertices[mesh.faces[flat]] - mesh.vertices.min(axis=0)
+    np.testing.assert_allclose(mesh.uv[flat], corners[..., :2] / 2, atol=1e-12)  # texture coordinates are divided with it
+
+
+def test_a_byte_order_mark_is_skipped(tmp_path):
+    (tmp_path / "marked.obj").write_bytes(b"\xef\xbb\xbf" + PENTAGONS.replace("\n", "\r\n").lstrip().encode())
+    assert mass_properties(Mesh(tmp_path / "marked.obj")).volume == pytest.approx(8.0)
+
+
+def test_binary_stl_files_with_other_counts(tmp_path):
+    whole = trimesh.creation.box().export(file_type="stl")
+    head, facets = whole[:80], whole[84:]
+    counted = {"trailing": whole + b"\0" * 10, "zero": head + b"\0" * 4 + facets, "streamed": head + b"\xff" * 4 + facets}
+    for name, content in counted.items():
+        (tmp_path / f"{name}.stl").write_bytes(content)
+        with pytest.warns(UserWarning, match="12 are read"):
+            assert mass_properties(Mesh(tmp_path / f"{name}.stl")).volume == pytest.approx(1.0)
+    (tmp_path / "named.stl").write_bytes(b"solid".ljust(80, b" ") + whole[80:])
+    assert mass_properties(Mesh(tmp_path / "named.stl")).volume == pytest.approx(1.0)
+    (tmp_path / "cut.stl").write_bytes(whole[:-70])
+    with pytest.raises(UserError, match="cut short: it counts 12 facets and holds 10"):
+        Mesh(tmp_path / "cut.stl")
+
+
 def test_where_round_shapes_touch():
     np.testing.assert_array_equal(contact_points(Sphere(0.3)), [[0, 0, 0, 0.3, 0, 0, 0, 0]])
     ends = contact_points(Capsule(0.1, 0.4))
