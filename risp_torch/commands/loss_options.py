@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 from typing import Annotated, Any
 
 from risp_torch.commands.options import make_scene, make_scene_of_network, number
-from risp_torch.commands.seen_options import add_seen_arguments, masks_of, pixel_weights_of
+from risp_torch.commands.seen_options import add_seen_arguments, masks_of, objects_of, pixel_weights_of
 from risp_torch.inversion.look.settings import LookSettings
 from risp_torch.inversion.losses.depth import DepthLoss
 from risp_torch.inversion.losses.image_tracks import ImageTracksLoss
@@ -35,7 +35,7 @@ _FILES = {
 }  # fmt: skip
 # Option -> the loss that it belongs to.
 _OPTION_OF = {option: loss for loss, options in _FILES.items() for option in options} | {
-    "look": "matched", "weights": "perceptual", "track_points": "image-tracks", "plate_threshold": "mask"
+    "look": "matched", "weights": "perceptual", "track_points": "image-tracks", "plate_threshold": "mask", "mask_object": "mask"
 }  # fmt: skip
 _WEIGHTED = ("pixel", "luminance", "matched", "perceptual", "mask", "depth")  # those that weights of pixels apply to
 
@@ -115,6 +115,8 @@ def _check_combinations(options: argparse.Namespace, chosen: list[str]) -> None:
     """Raise a UserError for options that have no effect with the others."""
     if options.masks is not None and options.plate is not None:
         raise UserError("--masks and --plate both say where bodies are: leave one out")
+    if options.mask_object is not None and options.masks is None:
+        raise UserError("--mask-object belongs to --masks: give those too, or leave it out")
     if options.plate_threshold is not None and options.plate is None:
         raise UserError("--plate-threshold belongs to --plate: give that too, or leave it out")
     for option in ("pixel_weights", "region"):
@@ -241,7 +243,7 @@ def _single_loss(name: str, options: argparse.Namespace, scene: Any) -> Any:
     if name == "state":
         return _state_loss(options, scene)
     if name == "mask":
-        return MaskLoss(masks_of(options, scene))
+        return MaskLoss(masks_of(options, scene), objects=objects_of(options))
     if name == "image-tracks":
         return ImageTracksLoss(options.tracks, options.track_points)
     if name == "depth":

@@ -11,11 +11,15 @@ from ti_sim.base.rules import Share
 
 
 def add_seen_arguments(parser: argparse.ArgumentParser) -> None:
-    """--masks, --plate, --tracks, --track-points, --depth, --pixel-weights, --region."""
+    """--masks, --mask-object, --plate, --tracks, --track-points, --depth, --pixel-weights, --region."""
     parser.add_argument(
         "--masks", metavar="[BODY=]PATH", nargs="+", action="extend",
         help="of --loss mask: a folder of PNG pictures (or .npy) of all bodies together, a folder with such a folder for each "
-        "body, or BODY=PATH for each; white is the body",
+        "body, or BODY=PATH for each; white, the other value than 0, or what is not transparent is the body",
+    )  # fmt: skip
+    parser.add_argument(
+        "--mask-object", metavar="[BODY=]N", nargs="+", action="extend", type=_object,
+        help="of --masks that hold object numbers: the number of the body, or BODY=N for each",
     )  # fmt: skip
     parser.add_argument(
         "--plate", metavar="FILE|median",
@@ -82,6 +86,28 @@ def pixel_weights_of(options: argparse.Namespace, scene: Any) -> Any:
     if not parts:
         return None
     return parts[0] if len(parts) == 1 else parts[0] * parts[1]
+
+
+def objects_of(options: argparse.Namespace) -> Any:
+    """The number of --mask-object, those of bodies by their names, or None.
+
+    Raises:
+        UserError: numbers with and without the name of a body, or a body twice.
+    """
+    if options.mask_object is None:
+        return None
+    numbers = dict(options.mask_object)
+    if len(numbers) < len(options.mask_object) or None in numbers and len(numbers) > 1:
+        raise UserError("--mask-object takes one number, or BODY=N for each body once: write for example cube=1 hand=3")
+    return numbers.get(None, numbers)
+
+
+def _object(text: str) -> tuple[str | None, int]:
+    """Name (or None) and number of [BODY=]N, for argparse."""
+    name, equals, value = text.rpartition("=")
+    if not value.strip().isdecimal() or (equals and not name.strip()):
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not [BODY=]N: write for example 3, or cube=3")
+    return (name.strip() if equals else None), int(value)
 
 
 def _region(text: str) -> tuple[int, int, int, int]:

@@ -1,30 +1,32 @@
-"""Pictures that hold numbers in place of colours: masks, weights and depths, from PNG files and arrays of numpy."""
+"""Pictures that hold numbers in place of colours, weights and depths, from PNG files and arrays of numpy."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from risp_torch.files.film.picture_folder import numbered_pictures
+from risp_torch.files.folders import check_regular
 from risp_torch.files.memory import check_memory
 from risp_torch.files.pictures import opened_picture
 from ti_sim.base.errors import UserError
 
 MILLIMETRE = 1e-3  # m of a level in a depth picture
+_ONE_LEVEL = 1.5 / 255  # largest share of pictures that hold the numbers 0 and 1 in place of black and white
 _LARGEST = {"1": 1.0, "L": 255.0, "I": 65535.0, "F": 1.0}  # level of full coverage by pillow's mode
 
 
 def read_shares(path: Path | str, what: str) -> np.ndarray:
-    """Shares of pixels, such as coverage by a body: white is 1, black is 0, with no sRGB curve between.
+    """Shares of pixels, such as weights: white is 1, black is 0, with no sRGB curve between.
 
     Args:
         path: a folder of PNG pictures, one for each frame, in the order of their names; a single picture; or an array
             [T, H, W] or [H, W] as .npy. Pictures have 8 or 16 bits; of colours the brightest channel counts, times alpha, and of
-            a palette every colour but black.
-        what: what errors call it, such as "the masks".
+            a palette every colour but black. Whole numbers that are all 0 or 1 are shares.
+        what: what errors call it, such as "the weights of pixels".
 
     Returns:
         float32 [T, H, W] in [0, 1]; T = 1 for a single picture.
@@ -32,8 +34,15 @@ def read_shares(path: Path | str, what: str) -> np.ndarray:
     Raises:
         UserError: it does not exist, cannot be read, or holds numbers outside [0, 1].
     """
-    shares = _read(Path(path), what, _share)
-    if not np.isfinite(shares).all() or shares.min() < 0 or shares.max() > 1:
+    path = Path(path)
+    if path.suffix.lower() == ".npy":
+        array = read_array(path, what)
+        levels = array / np.float32(255) if array.dtype == np.uint8 and array.max() > 1 else array
+        shares = np.asarray(levels if levels.ndim == 3 else levels[None], dtype=np.float32)
+    else:
+        shares = np.stack(read_pictures(path, what, _share))
+        shares = shares / np.float32(max(shares.max(), 1e-9)) if 0 < shares.max() <= _ONE_LEVEL else shares
+    if shares.ndim != 3 or not np.isfinite(shares).all() or shares.min() < 0 or shares.max() > 1:
         raise UserError(f"{what} in {path} are no numbers from 0 to 1: give shares of pixels, 1 for all of a pixel")
     return shares
 
@@ -52,7 +61,11 @@ def read_depths(path: Path | str, what: str = "the depths") -> np.ndarray:
     Raises:
         UserError: it does not exist, cannot be read, holds colours or negative numbers.
     """
-    depths = _read(Path(path), what, _depth)
+    path = Path(path)
+    array = read_array(path, what) if path.suffix.lower() == ".npy" else np.stack(read_pictures(path, what, _depth))
+    depths = np.asarray(array if array.ndim == 3 else array[None], dtype=np.float32)
+    if depths.ndim != 3:
+        raise UserError(f"{what} in {path} have shape {array.shape}: give numbers [frames, height, width]")
     depths = np.where(depths == 0, np.float32(np.nan), depths)
     known = depths[np.isfinite(depths)]
     if not known.size or known.min() < 0:
@@ -60,33 +73,47 @@ def read_depths(path: Path | str, what: str = "the depths") -> np.ndarray:
     return np.where(np.isfinite(depths), depths, np.float32(np.nan))
 
 
-def _read(path: Path, what: str, convert: Any) -> np.ndarray:
-    """[T, H, W] float32 of a folder, a picture or an array; ``convert`` makes numbers of pillow's picture."""
-    if path.suffix.lower() == ".npy":
-        return _array(path, what)
+def read_pictures(path: Path, what: str, convert: Callable[[Any], Any]) -> list[Any]:
+    """What ``convert`` makes of the pictures of a folder, or of a single picture, as pillow opens them: arrays of one size.
+
+    ``convert`` returns an array [H, W], or a tuple that begins with one.
+
+    Raises:
+        UserError: a picture cannot be read, is missing between others, or has another size.
+    """
+    check_regular(path, f"{what} {path}")
     if not path.is_dir():
-        return opened_picture(path, f"{what} {path}", convert)[None]
+        return [opened_picture(path, f"{what} {path}", convert)]
     names = numbered_pictures(path)
-    pictures: list[np.ndarray] = []
+    pictures, sizes = [], []
     for name in names:
         picture = opened_picture(name, f"{what} {name}", convert)
-        if pictures and picture.shape != pictures[0].shape:
-            sizes = " and ".join(f"{width} x {height}" for height, width in (pictures[0].shape, picture.shape))
-            raise UserError(f"{what} in {path} have pictures of {sizes} pixels ({name.name}): give all one size")
+        sizes.append((picture[0] if isinstance(picture, tuple) else picture).shape)
+        if sizes[-1] != sizes[0]:
+            both = " and ".join(f"{width} x {height}" for height, width in (sizes[0], sizes[-1]))
+            raise UserError(f"{what} in {path} have pictures of {both} pixels ({name.name}): give all one size")
         if not pictures:
-            check_memory(8 * picture.size * len(names), f"reading {len(names)} pictures of {path}", "scale them down")
+            pixels = sizes[0][0] * sizes[0][1]
+            check_memory(8 * pixels * len(names), f"reading {len(names)} pictures of {path}", "scale them down")
         pictures.append(picture)
-    return np.stack(pictures)
+    return pictures
 
 
-def _array(path: Path, what: str) -> np.ndarray:
+def read_array(path: Path, what: str) -> np.ndarray:
+    """The numbers of a .npy file, of any shape.
+
+    Raises:
+        UserError: it cannot be read, or holds no numbers.
+    """
+    check_regular(path, f"{what} {path}")
     try:
         array = np.load(path, allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
         raise UserError(f"{what} {path} cannot be read as an array of numpy ({error}): give a .npy file of numbers") from error
-    if array.ndim not in (2, 3) or array.dtype.kind not in "fiub" or not array.size:
-        raise UserError(f"{what} in {path} are {array.dtype} of shape {array.shape}: give numbers [frames, height, width]")
-    return np.asarray(array if array.ndim == 3 else array[None], dtype=np.float32)
+    if not isinstance(array, np.ndarray) or array.ndim < 2 or array.dtype.kind not in "fiub" or not array.size:
+        kind = f"{array.dtype} of shape {array.shape}" if isinstance(array, np.ndarray) else "several arrays"
+        raise UserError(f"{what} in {path} are {kind}: give numbers [frames, height, width], in a file .npy")
+    return array
 
 
 def _share(image: Any) -> np.ndarray:

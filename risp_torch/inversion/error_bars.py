@@ -100,6 +100,7 @@ def judge(problem: Problem, ends: Ends) -> Judgement:
     bars = widened_by_suspects(bars, suspects, widest)
     residual = Residual.of(at, estimate, problem.pictures, films, size, explained if misfit is not None else None)
     doubts += sentences_on(suspects, unknowns, at.scaled)
+    doubts = loss.target_doubts(scene) + doubts
     return Judgement(bars, misfit, doubts, residual, [each.to_json(unknowns) for each in suspects])
 
 

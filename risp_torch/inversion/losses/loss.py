@@ -219,6 +219,10 @@ class Loss(ABC):
         """
         return []
 
+    def target_doubts(self, scene: Scene) -> list[str]:
+        """Sentences on what of the target itself is doubtful, whatever the estimate."""
+        return []
+
     @abstractmethod
     def to_json(self) -> dict[str, Any]:
         """All data that determine the loss, as JSON values."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from colorsys import hsv_to_rgb
 from copy import copy
@@ -12,7 +13,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from risp_torch.files.levels import check_frames, read_shares
+from risp_torch.files.levels import check_frames
+from risp_torch.files.mask_pictures import covered_rim, mask_of, read_masks
 from risp_torch.files.suggest import unknown_name_error
 from risp_torch.inversion.losses.loss import Loss, pixel_blocks
 from risp_torch.inversion.losses.pixel_weights import PixelWeights
@@ -22,9 +24,10 @@ from risp_torch.scene.masks import EDGE, SAMPLES, render_masks, visible_bodies
 from risp_torch.scene.scene import Scene
 from risp_torch.scene.states import States
 from ti_sim.base.errors import UserError
-from ti_sim.base.rules import Count, Positive, checked
+from ti_sim.base.rules import Count, FromZero, Positive, checked
 
 ALL = "all"  # name of a mask that shows all bodies together
+MOST_OF_RIM, MOST_LISTED = 0.5, 8  # share of the picture's rim from which a mask is doubted; frames that a sentence lists
 Masks = Mapping[str, Any] | np.ndarray | torch.Tensor | str | Path
 
 
@@ -42,26 +45,27 @@ class MaskLoss(Loss):
 
     @checked
     def __init__(
-        self, masks: Any, *, weights: PixelWeights | None = None, noise: Positive | None = None, edge: Positive = EDGE,
-        samples: Count = SAMPLES,
+        self, masks: Any, *, objects: FromZero | Mapping[str, int] | None = None, weights: PixelWeights | None = None,
+        noise: Positive | None = None, edge: Positive = EDGE, samples: Count = SAMPLES,
     ) -> None:  # fmt: skip
         """A loss of masks.
 
         Args:
-            masks: one mask of all bodies together, or name of a body -> its mask, each an array [T, H, W] in [0, 1] or files as
-                of ``read_shares``. A folder may also hold a folder for each body, as ``risp simulate --renderer mitsuba`` writes
-                them. Bodies without a mask hide what is behind them, and are not compared.
+            masks: one mask of all bodies together, or name of a body -> its mask, each an array [T, H, W] (``mask_of``) or files
+                as of ``read_masks``. A folder may also hold a folder for each body, as ``risp simulate --renderer mitsuba``
+                writes them. Bodies without a mask hide what is behind them, and are not compared.
+            objects: of masks that hold object numbers: the number that is compared, or name of a body -> its number.
             weights: how much each pixel counts, all alike by default.
             noise: standard deviation of the share of a pixel on an edge; estimated from the residual by default.
             edge, samples: of the simulated masks (``render_masks``): steeper edges with more samples are more exact and slower.
 
         Raises:
-            UserError: see ``read_shares``; or there is no mask.
+            UserError: see ``read_masks``; or there is no mask.
         """
         self.weights, self.noise = weights, noise
         self._sharpness = {"edge": float(edge), "samples": int(samples)}
         self.path = str(masks) if isinstance(masks, str | Path) else ""
-        named = {name: _mask(mask, name) for name, mask in _named(masks).items()}
+        named = {name: _mask(mask, name, number) for name, (mask, number) in _named(masks, objects).items()}
         if not named or (ALL in named and len(named) > 1):
             raise UserError("masks are of all bodies together, or of single bodies by their names: give one or the other")
         shapes = {tuple(mask.shape) for mask in named.values()}
@@ -92,6 +96,24 @@ class MaskLoss(Loss):
             self.weights.check(scene)
         if not self.count(range(scene.frames + 1), ()) > 0:
             raise UserError("the masks have no edge that counts: they are black or white throughout, or all weights are zero")
+        for sentence in self.target_doubts(scene):
+            warnings.warn(sentence, stacklevel=2)
+
+    def target_doubts(self, scene: Scene) -> list[str]:
+        """Masks that cover most of the picture's rim, or nothing in some frames (``Loss.target_doubts``)."""
+        sentences = []
+        for name, mask in zip(self.names, self.masks[: scene.frames + 1].unbind(-1), strict=True):
+            what, rim = _title(name), covered_rim(mask.cpu().numpy())
+            if rim > MOST_OF_RIM:
+                sentences.append(
+                    f"{what} cover {100 * rim:.0f} % of the picture's rim: look whether they are inverted, or show the background"
+                )
+            empty = (mask.flatten(1).amax(1) == 0).nonzero()[:, 0].tolist()
+            if empty:
+                listed = ", ".join(map(str, empty[:MOST_LISTED])) + (" and others" if len(empty) > MOST_LISTED else "")
+                count = f"{len(empty)} of {len(mask)} frames ({listed})"
+                sentences.append(f"{what} cover nothing in {count}: look whether the body is out of the picture there")
+        return sentences
 
     def observe(
         self, scene: Scene, states: States, values: Mapping[str, torch.Tensor], frames: Sequence[int] | None
@@ -173,22 +195,38 @@ def _colors(masks: torch.Tensor) -> torch.Tensor:
     return masks.new_tensor(hues)
 
 
-def _named(masks: Masks) -> Mapping[str, Any]:
-    """Masks by the names of their bodies."""
-    if isinstance(masks, Mapping):
-        return masks
+def _named(masks: Masks, objects: Mapping[str, int] | int | None) -> dict[str, tuple[Any, int | None]]:
+    """Masks and the numbers of their objects by the names of their bodies.
+
+    Raises:
+        UserError: numbers are given for other bodies than masks.
+    """
+    folders = []
     if isinstance(masks, str | Path) and Path(masks).is_dir():
         folders = sorted(path for path in Path(masks).iterdir() if path.is_dir() and not path.name.startswith((".", "__")))
-        if folders:
-            return {path.name: path for path in folders}
-    return {ALL: masks}
+    if folders:
+        masks = {path.name: path for path in folders}
+    if isinstance(masks, Mapping):
+        numbers = objects if isinstance(objects, Mapping) else dict.fromkeys(masks, objects)
+        unknown = next((name for name in numbers if name not in masks), None)
+        if unknown is not None:
+            raise unknown_name_error("mask of an object's number", unknown, list(masks))
+        return {name: (mask, numbers.get(name)) for name, mask in masks.items()}
+    if isinstance(objects, Mapping):
+        return {name: (masks, number) for name, number in objects.items()}
+    return {ALL: (masks, objects)}
 
 
-def _mask(mask: Any, name: str) -> torch.Tensor:
+def _title(name: str) -> str:
+    return "the masks" if name == ALL else f"the masks of {name}"
+
+
+def _mask(mask: Any, name: str, number: int | None) -> torch.Tensor:
     """[T, H, W] shares of a file or an array."""
-    what = "the masks" if name == ALL else f"the masks of {name}"
-    values = torch.as_tensor(read_shares(mask, what) if isinstance(mask, str | Path) else mask)
-    values = values.detach().to(dtype=bridge_dtype(), device=bridge_device())
-    if values.ndim != 3 or not torch.isfinite(values).all() or values.min() < 0 or values.max() > 1:
-        raise UserError(f"{what} have shape {tuple(values.shape)}: give [frames, height, width], numbers from 0 to 1")
-    return values
+    what = _title(name)
+    if isinstance(mask, str | Path):
+        values = read_masks(mask, what, number=number)
+    else:
+        array = mask.detach().cpu().numpy() if isinstance(mask, torch.Tensor) else np.asarray(mask)
+        values = mask_of(array, what, number=number)
+    return torch.as_tensor(values).to(dtype=bridge_dtype(), device=bridge_device())

@@ -164,6 +164,10 @@ class MixedLoss(Loss):
                 )
         return sentences
 
+    def target_doubts(self, scene: Scene) -> list[str]:
+        """Those of the parts (``Loss.target_doubts``)."""
+        return [sentence for part in self.parts for sentence in part.loss.target_doubts(scene)]
+
     def to_json(self) -> dict[str, Any]:
         """The parts (``Loss.to_json``)."""
         return {"kind": self.kind, "parts": [part.to_json() for part in self.parts]}

@@ -543,7 +543,7 @@ def test_an_unfinished_run_with_other_settings_is_not_touched(risp: Risp, folder
 
 
 def test_a_place_that_cannot_be_written(risp: Risp, folder: Path) -> None:
-    assert_refused(risp, folder, ["simulate", "small.py", "--out", "small.py"], "small.py is a file")
+    assert_refused(risp, folder, ["simulate", "small.py", "--out", "small.py"], "small.py is the input small.py")
     assert_refused(risp, folder, ["simulate", "small.py", "--out", "small.py/run"], "small.py")
 
 

@@ -246,6 +246,29 @@ def test_masks_that_do_not_fit(scene: Scene, hard_masks: torch.Tensor, tmp_path:
         read_plate(tmp_path / "plate.png", torch.zeros(2, 8, 8, 3))
 
 
+def test_masks_of_object_numbers_and_masks_that_are_doubted(scene: Scene, hard_masks: torch.Tensor, tmp_path: Path) -> None:
+    labels = (7 * hard_masks.cpu().numpy()).astype(np.uint8)
+    labels[:, :4, :4] = 38
+    np.save(tmp_path / "labels.npy", labels)
+    with pytest.raises(UserError, match="the masks in .* hold the numbers 0, 7, 38"):
+        MaskLoss(tmp_path / "labels.npy")
+    for masks in (tmp_path / "labels.npy", labels, torch.as_tensor(labels)):
+        loss = MaskLoss(masks, objects={"block": 7})
+        assert loss.names == ("block",)
+        np.testing.assert_array_equal(loss.masks[..., 0].cpu().numpy(), labels == 7)
+        np.testing.assert_array_equal(MaskLoss(masks, objects=38).masks[..., 0].cpu().numpy(), labels == 38)
+    with pytest.raises(UserError, match="unknown mask of an object's number 'blok': did you mean 'block'"):
+        MaskLoss({"block": labels}, objects={"blok": 7})
+    broad = np.zeros(labels.shape, np.uint8)
+    broad[:, :-6] = 1
+    broad[2] = 0
+    with pytest.warns(UserWarning, match="the masks cover 66 % of the picture's rim: look whether they are inverted"):
+        loss = MaskLoss(broad)
+        loss.check(scene)
+    doubts = MixedLoss(loss).target_doubts(scene)
+    assert len(doubts) == 2 and "cover nothing in 1 of 9 frames (2)" in doubts[1]
+
+
 def test_pictures_of_shares(tmp_path: Path) -> None:
     """Grey, colours with alpha, labels of a palette, one bit and 16 bits."""
     level = np.array([[0, 255], [128, 255]], dtype=np.uint8)
