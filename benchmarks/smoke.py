@@ -32,7 +32,7 @@ def tables(*, quick: bool) -> Iterator[Table]:
          "mass after / before - 1"),
     )  # fmt: skip
     for side in SIDES[:2] if quick else SIDES:
-        for advection in ("semi_lagrangian", "maccormack"):
+        for advection in ("semi_lagrangian", "maccormack", "cubic"):
             solver = SmokeSolver(SmokeModel((side, side), 1 / side), SmokeSettings(DT, 1, advection))
             inputs = vortices(side)
             forward = best_time(lambda solver=solver, inputs=inputs: solver.rollout(inputs, STEPS), repeats=3 if quick else 9)

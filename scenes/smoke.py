@@ -1,7 +1,7 @@
 """Smoke in a box: bands of it rise and are wound up by four vortices (gradSim's smoke task); buoyancy, viscosity, the flow.
 
 Viscosity shows by how soon the vortices, of half the box's side, lose their speed; buoyancy by how fast the bands rise.
-Advection is of second order: the plain one blurs the bands as a viscosity would.
+Advection is cubic: the plain one blurs the bands as a viscosity would.
 """
 
 import numpy as np
@@ -14,7 +14,7 @@ def make_scene(
     buoyancy: float = 0.5,
     viscosity: float = 2e-3,
     speed: float = 0.4,
-    advection: str = "maccormack",
+    advection: str = "cubic",
     frames: int = 45,
     size: int = 128,
 ) -> Scene:
@@ -25,7 +25,7 @@ def make_scene(
         buoyancy: upward acceleration of smoke of density 1, above 0 [m/s2].
         viscosity: kinematic, above 0 [m2/s].
         speed: largest of the vortices at the start [m/s].
-        advection: "maccormack" or "semi_lagrangian".
+        advection: "cubic", "maccormack" or "semi_lagrangian".
         frames: frame intervals of 1/30 s.
         size: of the square picture [pixels].
     """

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 
@@ -18,40 +20,71 @@ def velocity_at(kind: str, x: np.ndarray, y: np.ndarray, i: int, j: int) -> tupl
     return sum(of(x, i + k, j - 1 + m) for k in (0, 1) for m in (0, 1)) / 4, y[i, j]
 
 
-def traced(
-    kind: str, field: np.ndarray, x: np.ndarray, y: np.ndarray, i: int, j: int, scale: float
-) -> tuple[int, int, float, float]:
-    """Lower left node of where a value comes from, and the parts of a cell beyond it."""
-    u, v = velocity_at(kind, x, y, i, j)
-    at = np.clip([i - scale * u, j - scale * v], 0, np.array(field.shape) - 1)
-    node = np.minimum(np.floor(at).astype(int), np.array(field.shape) - 2)
-    return (*node.tolist(), *(at - node).tolist())
+def mirrored(field: np.ndarray, kind: str, i: int, j: int) -> float:
+    """Value of a node, mirrored at the walls; velocities across a wall, which lie on it, with the other sign."""
+    sign = 1.0
+    index = [i, j]
+    for axis, name in enumerate("xy"):
+        last = field.shape[axis] - 1
+        if index[axis] < 0 or index[axis] > last:
+            middle = 0.0 if index[axis] < 0 else last  # of the mirror
+            if kind == name:
+                sign = -sign
+            else:
+                middle += -0.5 if index[axis] < 0 else 0.5
+            index[axis] = round(2 * middle - index[axis])
+    return sign * field[index[0], index[1]]
+
+
+def filled(field: np.ndarray, outside: np.ndarray) -> np.ndarray:
+    """A field with the mean of the nearest values outside obstacles inside them."""
+    result, nodes = field.copy(), np.argwhere(outside)
+    for i, j in np.argwhere(~outside):
+        distance = np.hypot(*(nodes - (i, j)).T)
+        nearest = nodes[np.isclose(distance, distance.min())]
+        result[i, j] = field[nearest[:, 0], nearest[:, 1]].mean()
+    return result
+
+
+def bilinear(values: np.ndarray, p: float) -> float:
+    """Between the second and the third of four values."""
+    return (1 - p) * values[1] + p * values[2]
+
+
+def cubic(values: np.ndarray, p: float, small: float | None = None) -> float:
+    """Hermite's cubic between the second and the third of four values, with van Albada's slopes if ``small`` is given."""
+    a = np.diff(values)
+    weight = np.ones(3) if small is None else 1 / (a**2 + small)  # a mean in which the smaller difference weighs more
+    slope = (weight[:-1] * a[:-1] + weight[1:] * a[1:]) / (weight[:-1] + weight[1:])
+    basis = 2 * p**3 - 3 * p**2 + 1, p**3 - 2 * p**2 + p, -2 * p**3 + 3 * p**2, p**3 - p**2
+    return float(np.dot(basis, (values[1], slope[0], values[2], slope[1])))
 
 
 def advected(
-    kind: str, field: np.ndarray, x: np.ndarray, y: np.ndarray, is_open: np.ndarray, counted: np.ndarray, scale: float,
-    *, second: bool = False,
+    kind: str, field: np.ndarray, x: np.ndarray, y: np.ndarray, is_open: np.ndarray, outside: np.ndarray, scale: float,
+    *, advection: str, small: float,
 ) -> np.ndarray:  # fmt: skip
-    """A field after advection, by MacCormack's scheme if ``second``; values that do not count are inside obstacles."""
+    """A field after advection; values that are not outside are inside obstacles."""
 
-    def plain(field: np.ndarray, scale: float) -> np.ndarray:
-        result = np.zeros_like(field)
+    def followed(field: np.ndarray, scale: float) -> np.ndarray:
+        source, result = filled(field, outside), np.zeros_like(field)
+        margin = np.array([0.0 if kind == name else 0.5 for name in "xy"])  # from the outermost nodes to the walls
         for i, j in np.argwhere(is_open):
-            a, b, p, q = traced(kind, field, x, y, i, j, scale)
-            weights = np.outer([1 - p, p], [1 - q, q]) * counted[a : a + 2, b : b + 2]
-            total = weights.sum()
-            result[i, j] = (weights * field[a : a + 2, b : b + 2]).sum() / total if total > 0 else field[i, j]
+            u, v = velocity_at(kind, x, y, i, j)
+            at = np.clip([i - scale * u, j - scale * v], -margin, np.array(field.shape) - 1 + margin)
+            node = np.minimum(np.floor(at), np.array(field.shape) - 2 + 2 * margin).astype(int)
+            along = [[mirrored(source, kind, node[0] + k, node[1] + m) if advection == "cubic" or {k, m} <= {0, 1} else 0.0
+                      for m in range(-1, 3)] for k in range(-1, 3)]  # fmt: skip
+            limit = small if kind == "centre" else None
+            between = partial(cubic, small=limit) if advection == "cubic" else bilinear
+            p, q = at - node
+            result[i, j] = between(np.array([between(np.array(values), q) for values in along]), p)
         return result
 
-    ahead = plain(field, scale)
-    if not second:
+    ahead = followed(field, scale)
+    if advection != "maccormack":
         return ahead
-    back, result = plain(ahead, -scale), np.zeros_like(field)
-    for i, j in np.argwhere(is_open):
-        a, b, _, _ = traced(kind, field, x, y, i, j, scale)
-        others = [*field[a : a + 2, b : b + 2][counted[a : a + 2, b : b + 2]], ahead[i, j]]
-        result[i, j] = np.clip(ahead[i, j] + 0.5 * (field[i, j] - back[i, j]), min(others), max(others))
-    return result
+    return is_open * (ahead + 0.5 * (field - followed(ahead, -scale)))
 
 
 def divergence(x: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -105,18 +138,19 @@ def confining(
 
 def stepped(
     density: np.ndarray, x: np.ndarray, y: np.ndarray, *, source: np.ndarray, buoyancy: float, viscosity: float,
-    confinement: float, cell: float, dt: float, masks: tuple[np.ndarray, ...], small: float, second: bool,
+    confinement: float, cell: float, dt: float, masks: tuple[np.ndarray, ...], advection: str, small: float,
+    small_vorticity: float,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """One step: advection, sources, viscosity, buoyancy, confinement, projection."""
     is_open, open_x, open_y, beside_x, beside_y = masks
-    scale = dt / cell
-    moved = advected("centre", density, x, y, is_open, is_open, scale, second=second) + dt * source * is_open
-    new_x = advected("x", x, x, y, open_x, beside_x, scale, second=second)
-    new_y = advected("y", y, x, y, open_y, beside_y, scale, second=second)
+    scale, scheme = dt / cell, {"advection": advection, "small": small}
+    moved = advected("centre", density, x, y, is_open, is_open, scale, **scheme) + dt * source * is_open
+    new_x = advected("x", x, x, y, open_x, beside_x, scale, **scheme)
+    new_y = advected("y", y, x, y, open_y, beside_y, scale, **scheme)
     spread = viscosity * dt / cell**2
     new_x, new_y = new_x + spread * laplacian(new_x, beside_x), new_y + spread * laplacian(new_y, beside_y)
     new_y[:, 1:-1] += dt * buoyancy * (moved[:, 1:] + moved[:, :-1]) / 2
-    ax, ay = confining(x, y, is_open, cell, confinement, small)
+    ax, ay = confining(x, y, is_open, cell, confinement, small_vorticity)
     new_x[1:] += dt * ax / 2
     new_x[:-1] += dt * ax / 2
     new_y[:, 1:] += dt * ay / 2

@@ -1,15 +1,18 @@
 """Advection by the velocity of a staggered grid: values are those of the places that the flow comes from.
 
-Stam, Stable Fluids, SIGGRAPH 1999; the correction of second order is that of Selle et al., J. Sci. Comput. 35, 2008. Fields lie
-at the centres of the cells, or at the faces across x or y. Kernels and their adjoints stand beside each other; derivatives with
-respect to the velocity are those of bilinear interpolation, one-sided where a path begins at a node or is held at the wall.
+Stam, Stable Fluids, SIGGRAPH 1999. Values between the nodes are bilinear, or cubic by Hermite's formula. Fields lie at the
+centres of the cells, or at the faces across x or y. Beyond the walls they are mirrored; velocities across a wall change sign.
+No scheme takes bounds from the cell in which a path ends: motions are continuous in the flow. Kernels and their
+adjoints stand beside each other.
 """
 
 from ti_sim.base.bundles import Array, Number, Static, bundle, kernel
+from ti_sim.base.differentiable import differentiable
 from ti_sim.base.runtime import ti
-from ti_sim.base.vecmath import vec2
+from ti_sim.base.vecmath import vec2, vec4
 
 CENTRE, FACE_X, FACE_Y = range(3)  # where a field lies
+SMALL = 0.03**2  # squared difference of density between cells, below which its slope is not limited [1]
 
 
 @bundle
@@ -27,13 +30,11 @@ class Place:
     Attributes:
         kind: ``CENTRE``, ``FACE_X`` or ``FACE_Y``.
         open: 1 where values are kept and 0 where they are zero, in the field's shape without B.
-        counted: 1 where values take part in interpolation and 0 inside obstacles.
         scale: dt over the side of a cell [s/m]; negative to follow the flow forward.
     """
 
     kind: Static
     open: Array
-    counted: Array
     scale: Number
 
 
@@ -76,46 +77,57 @@ def velocity_at_adjoint(kind: ti.template(), bar: ti.template(), b, i, j, u_bar)
 
 
 @ti.func
-def traced(place: ti.template(), flow: ti.template(), shape: ti.template(), b, i, j):
-    """Where value (i, j) comes from: its lower left node, the parts of a cell beyond it, and 0 for axes along which the path is
-    held at the outermost nodes (1 otherwise)."""
+def trace_back(place: ti.template(), flow: ti.template(), shape: ti.template(), b, i, j):
+    """Where value (i, j) comes from, held at the walls.
+
+    Returns:
+        (its lower left node, the parts of a cell beyond it, 0 for axes along which the path is held and 1 otherwise).
+    """
     u = velocity_at(place.kind, flow, b, i, j)
-    at = vec2(i, j) - place.scale * u
+    position = vec2(i, j) - place.scale * u
     free = vec2(1.0)
     node = ti.Vector([0, 0])
     for axis in ti.static(range(2)):
-        most = shape[axis + 1] - 1
-        if at[axis] < 0:
-            at[axis], free[axis] = 0.0, 0.0
-        elif at[axis] > most:
-            at[axis], free[axis] = most, 0.0
-        node[axis] = ti.max(0, ti.min(int(ti.floor(at[axis])), most - 1))  # both ends: a place may be no number
-    return node, at - node, free
+        on_wall = ti.static(place.kind == axis + 1)  # of the outermost nodes; the others are half a cell away
+        least = ti.static(0.0 if on_wall else -0.5)
+        most = shape[axis + 1] - 1 - least
+        if position[axis] < least:
+            position[axis], free[axis] = least, 0.0
+        elif position[axis] > most:
+            position[axis], free[axis] = most, 0.0
+        first, last = ti.static(0 if on_wall else -1), shape[axis + 1] - (2 if ti.static(on_wall) else 1)
+        node[axis] = ti.max(first, ti.min(int(ti.floor(position[axis])), last))  # both ends: a position may be no number
+    return node, position - node, free
 
 
 @ti.func
-def weight_of(place: ti.template(), node, part, k, m):
-    """Bilinear weight of node (k, m) of a cell, 0 inside an obstacle."""
-    return (part[0] if k else 1 - part[0]) * (part[1] if m else 1 - part[1]) * place.counted[node[0] + k, node[1] + m]
+def mirrored(on_wall: ti.template(), index, count):
+    """Index of a node within an axis of ``count`` nodes, mirrored at the walls, and the sign of its value."""
+    sign = 1.0
+    if ti.static(on_wall):
+        if index < 0:
+            index, sign = -index, -1.0
+        elif index > count - 1:
+            index, sign = 2 * (count - 1) - index, -1.0
+    else:
+        if index < 0:
+            index = -1 - index
+        elif index > count - 1:
+            index = 2 * count - 1 - index
+    return index, sign
 
 
 @kernel
 def advect(place: Place, flow: Flow, field: ti.types.ndarray(), result: ti.types.ndarray()):
-    """result = field where the flow comes from, 0 where the place is closed; fields [B, ., .].
-
-    Nodes inside obstacles do not take part, as those beyond the walls of the box: the weights of the others are scaled to a sum
-    of one. A path that ends inside an obstacle keeps the value.
-    """
+    """result = field where the flow comes from, bilinear, and 0 where the place is closed; fields [B, ., .]."""
     for b, i, j in result:
         value = 0.0
         if place.open[i, j] > 0:
-            node, part, _ = traced(place, flow, field.shape, b, i, j)
-            total = 0.0
+            node, part, _ = trace_back(place, flow, field.shape, b, i, j)
             for k, m in ti.static(ti.ndrange(2, 2)):
-                weight = weight_of(place, node, part, k, m)
-                total += weight
-                value += weight * field[b, node[0] + k, node[1] + m]
-            value = value / total if total > 0 else field[b, i, j]
+                x, _x = mirrored(place.kind == FACE_X, node[0] + k, field.shape[1])
+                y, _y = mirrored(place.kind == FACE_Y, node[1] + m, field.shape[2])
+                value += (part[0] if k else 1 - part[0]) * (part[1] if m else 1 - part[1]) * field[b, x, y]
         result[b, i, j] = value
 
 
@@ -124,89 +136,143 @@ def advect_adjoint(
     place: Place, flow: Flow, field: ti.types.ndarray(), result_bar: ti.types.ndarray(), flow_bar: Flow,
     field_bar: ti.types.ndarray(),
 ):  # fmt: skip
-    """Adjoint of ``advect``: adds to those of the flow and of the field."""
+    """Adjoint of ``advect``: adds to those of the flow and of the field. Where a path begins at a node, slopes are one-sided."""
     for b, i, j in result_bar:
         if place.open[i, j] > 0:
             bar = result_bar[b, i, j]
-            node, part, free = traced(place, flow, field.shape, b, i, j)
-            total, mean = 0.0, 0.0
+            node, part, free = trace_back(place, flow, field.shape, b, i, j)
+            slope = vec2(0.0)
             for k, m in ti.static(ti.ndrange(2, 2)):
-                weight = weight_of(place, node, part, k, m)
-                total += weight
-                mean += weight * field[b, node[0] + k, node[1] + m]
-            if total > 0:
-                mean /= total
-                slope = vec2(0.0)
-                for k, m in ti.static(ti.ndrange(2, 2)):
-                    field_bar[b, node[0] + k, node[1] + m] += bar * weight_of(place, node, part, k, m) / total
-                    away = (field[b, node[0] + k, node[1] + m] - mean) * place.counted[node[0] + k, node[1] + m]
-                    slope[0] += away * (1.0 if k else -1.0) * (part[1] if m else 1 - part[1])
-                    slope[1] += away * (1.0 if m else -1.0) * (part[0] if k else 1 - part[0])
-                velocity_at_adjoint(place.kind, flow_bar, b, i, j, -place.scale * bar / total * free * slope)
-            else:
-                field_bar[b, i, j] += bar
+                x, _x = mirrored(place.kind == FACE_X, node[0] + k, field.shape[1])
+                y, _y = mirrored(place.kind == FACE_Y, node[1] + m, field.shape[2])
+                along_x, along_y = (part[0] if k else 1 - part[0]), (part[1] if m else 1 - part[1])
+                field_bar[b, x, y] += bar * along_x * along_y
+                slope[0] += (1.0 if k else -1.0) * along_y * field[b, x, y]
+                slope[1] += (1.0 if m else -1.0) * along_x * field[b, x, y]
+            velocity_at_adjoint(place.kind, flow_bar, b, i, j, -place.scale * bar * free * slope)
+
+
+def _hermite(values, part, slope):
+    """Cubic from the second to the third of four values, with these slopes at both."""
+    before, here, after = values[1] - values[0], values[2] - values[1], values[3] - values[2]
+    first, second = slope(before, here), slope(here, after)
+    return values[1] + part * (first + part * (3.0 * here - 2.0 * first - second + part * (first + second - 2.0 * here)))
+
+
+@differentiable()
+def cubic(values, part):
+    """Value between the second and the third of four values: Catmull and Rom's cubic."""
+    return _hermite(values, part, lambda a, b: 0.5 * (a + b))
+
+
+@differentiable()
+def limited_cubic(values, part):
+    """Cubic whose slopes are those of van Albada et al., Astron. Astrophys. 108, 1982: smooth, and hardly outside the values.
+
+    Differences far below the root of ``SMALL`` have the slopes of ``cubic``, so that there is a derivative where all are equal.
+    """
+
+    def slope(a, b):
+        aa, bb = a * a + SMALL, b * b + SMALL
+        return (a * bb + b * aa) / (aa + bb)
+
+    return _hermite(values, part, slope)
+
+
+@ti.func
+def values_along_y(place: ti.template(), field: ti.template(), b, x, sign, first):
+    """Four values of a field from node (x, first) on along y, times a sign."""
+    values = vec4(0.0)
+    for m in ti.static(range(4)):
+        y, other = mirrored(place.kind == FACE_Y, first + m, field.shape[2])
+        values[m] = sign * other * field[b, x, y]
+    return values
 
 
 @kernel
-def correct(
-    place: Place, flow: Flow, field: ti.types.ndarray(), ahead: ti.types.ndarray(), back: ti.types.ndarray(),
-    result: ti.types.ndarray(),
-):  # fmt: skip
-    """MacCormack's correction: result = ahead + (field - back) / 2, within the values around the place that is traced back to.
-
-    Args:
-        place: of the field.
-        flow: what advects.
-        field: before the step.
-        ahead: ``advect`` of it.
-        back: ``advect`` of ``ahead`` against the flow.
-        result: written.
-    """
+def advect_cubic(place: Place, flow: Flow, field: ti.types.ndarray(), result: ti.types.ndarray()):
+    """As ``advect``, cubic along y and then along x; what lies at the centres is limited."""
     for b, i, j in result:
         value = 0.0
         if place.open[i, j] > 0:
-            node, _part, _free = traced(place, flow, field.shape, b, i, j)
-            least, most = ahead[b, i, j], ahead[b, i, j]  # between the others, or the value itself where no other counts
-            for k, m in ti.static(ti.ndrange(2, 2)):
-                if place.counted[node[0] + k, node[1] + m] > 0:
-                    least = ti.min(least, field[b, node[0] + k, node[1] + m])
-                    most = ti.max(most, field[b, node[0] + k, node[1] + m])
-            value = ti.min(ti.max(ahead[b, i, j] + 0.5 * (field[b, i, j] - back[b, i, j]), least), most)
+            node, part, _ = trace_back(place, flow, field.shape, b, i, j)
+            rows = vec4(0.0)
+            for k in ti.static(range(4)):
+                x, sign = mirrored(place.kind == FACE_X, node[0] - 1 + k, field.shape[1])
+                values = values_along_y(place, field, b, x, sign, node[1] - 1)
+                if ti.static(place.kind == CENTRE):
+                    rows[k] = limited_cubic.value(values, part[1])
+                else:
+                    rows[k] = cubic.value(values, part[1])
+            if ti.static(place.kind == CENTRE):
+                value = limited_cubic.value(rows, part[0])
+            else:
+                value = cubic.value(rows, part[0])
         result[b, i, j] = value
 
 
 @kernel
-def correct_adjoint(
-    place: Place, flow: Flow, field: ti.types.ndarray(), ahead: ti.types.ndarray(), back: ti.types.ndarray(),
-    result_bar: ti.types.ndarray(), field_bar: ti.types.ndarray(), ahead_bar: ti.types.ndarray(),
-    back_bar: ti.types.ndarray(),
+def advect_cubic_adjoint(
+    place: Place, flow: Flow, field: ti.types.ndarray(), result_bar: ti.types.ndarray(), flow_bar: Flow,
+    field_bar: ti.types.ndarray(),
 ):  # fmt: skip
-    """Adjoint of ``correct``: adds to those of the three fields; where the result is limited, to that of the limiting value."""
+    """Adjoint of ``advect_cubic``: adds to those of the flow and of the field."""
     for b, i, j in result_bar:
         if place.open[i, j] > 0:
-            bar = result_bar[b, i, j]
-            node, _part, _free = traced(place, flow, field.shape, b, i, j)
-            least, most = ahead[b, i, j], ahead[b, i, j]
-            low, high = ti.Vector([-1, -1]), ti.Vector([-1, -1])  # of the limiting nodes; none is below 0
-            for k, m in ti.static(ti.ndrange(2, 2)):
-                value = field[b, node[0] + k, node[1] + m]
-                if place.counted[node[0] + k, node[1] + m] > 0:
-                    if value < least:
-                        least, low = value, ti.Vector([node[0] + k, node[1] + m])
-                    if value > most:
-                        most, high = value, ti.Vector([node[0] + k, node[1] + m])
-            wanted = ahead[b, i, j] + 0.5 * (field[b, i, j] - back[b, i, j])
-            if wanted < least:
-                if low[0] >= 0:
-                    field_bar[b, low[0], low[1]] += bar
+            node, part, free = trace_back(place, flow, field.shape, b, i, j)
+            rows = vec4(0.0)
+            for k in ti.static(range(4)):
+                x, sign = mirrored(place.kind == FACE_X, node[0] - 1 + k, field.shape[1])
+                values = values_along_y(place, field, b, x, sign, node[1] - 1)
+                if ti.static(place.kind == CENTRE):
+                    rows[k] = limited_cubic.value(values, part[1])
                 else:
-                    ahead_bar[b, i, j] += bar
-            elif wanted > most:
-                if high[0] >= 0:
-                    field_bar[b, high[0], high[1]] += bar
-                else:
-                    ahead_bar[b, i, j] += bar
+                    rows[k] = cubic.value(values, part[1])
+            rows_bar, part_bar = vec4(0.0), vec2(0.0)
+            if ti.static(place.kind == CENTRE):
+                rows_bar, part_bar[0] = limited_cubic.vjp((rows, part[0]), result_bar[b, i, j])
             else:
-                ahead_bar[b, i, j] += bar
-                field_bar[b, i, j] += 0.5 * bar
-                back_bar[b, i, j] -= 0.5 * bar
+                rows_bar, part_bar[0] = cubic.vjp((rows, part[0]), result_bar[b, i, j])
+            for k in ti.static(range(4)):
+                x, sign = mirrored(place.kind == FACE_X, node[0] - 1 + k, field.shape[1])
+                values = values_along_y(place, field, b, x, sign, node[1] - 1)
+                values_bar, y_bar = vec4(0.0), 0.0
+                if ti.static(place.kind == CENTRE):
+                    values_bar, y_bar = limited_cubic.vjp((values, part[1]), rows_bar[k])
+                else:
+                    values_bar, y_bar = cubic.vjp((values, part[1]), rows_bar[k])
+                part_bar[1] += y_bar
+                for m in ti.static(range(4)):
+                    y, other = mirrored(place.kind == FACE_Y, node[1] - 1 + m, field.shape[2])
+                    field_bar[b, x, y] += sign * other * values_bar[m]
+            velocity_at_adjoint(place.kind, flow_bar, b, i, j, -place.scale * free * part_bar)
+
+
+@kernel
+def correct(
+    place: Place, field: ti.types.ndarray(), ahead: ti.types.ndarray(), back: ti.types.ndarray(), result: ti.types.ndarray()
+):
+    """MacCormack's correction (Selle et al., J. Sci. Comput. 35, 2008) without a limiter: ahead + (field - back) / 2.
+
+    Args:
+        place: of the field.
+        field: before the step.
+        ahead: ``advect`` of it.
+        back: ``advect`` of ``ahead`` against the flow.
+        result: written, 0 where the place is closed.
+    """
+    for b, i, j in result:
+        result[b, i, j] = place.open[i, j] * (ahead[b, i, j] + 0.5 * (field[b, i, j] - back[b, i, j]))
+
+
+@kernel
+def correct_adjoint(
+    place: Place, result_bar: ti.types.ndarray(), field_bar: ti.types.ndarray(), ahead_bar: ti.types.ndarray(),
+    back_bar: ti.types.ndarray(),
+):  # fmt: skip
+    """Adjoint of ``correct``: adds to that of the field, and writes those of the others."""
+    for b, i, j in result_bar:
+        bar = place.open[i, j] * result_bar[b, i, j]
+        field_bar[b, i, j] += 0.5 * bar
+        ahead_bar[b, i, j] = bar
+        back_bar[b, i, j] = -0.5 * bar

@@ -7,16 +7,29 @@ from functools import cached_property
 
 import numpy as np
 
-from ti_sim.base.arrays import Array, empty_like_family, reals_like_family, to_numpy, zeros_like_family
+from ti_sim.base.arrays import Array, empty_like_family, ints_like_family, reals_like_family, to_numpy, zeros_like_family
 from ti_sim.base.bundles import viewed, views
 from ti_sim.base.errors import DivergenceError
 from ti_sim.rollout.adjoint import Adjoint, kept_interval, segment_length
 from ti_sim.rollout.divergence import mark_diverged_frames
 from ti_sim.rollout.solver import Solver
 from ti_sim.smoke import forces
-from ti_sim.smoke.advection import CENTRE, FACE_X, FACE_Y, Flow, Place, advect, advect_adjoint, correct, correct_adjoint
+from ti_sim.smoke.advection import (
+    CENTRE,
+    FACE_X,
+    FACE_Y,
+    Flow,
+    Place,
+    advect,
+    advect_adjoint,
+    advect_cubic,
+    advect_cubic_adjoint,
+    correct,
+    correct_adjoint,
+)
 from ti_sim.smoke.forces import Grid
 from ti_sim.smoke.model import SmokeInputs, SmokeModel, SmokeSettings
+from ti_sim.smoke.obstacles import Filling, fill, fill_adjoint, nearest_outside
 from ti_sim.smoke.pressure import Pressure
 from ti_sim.smoke.rows import add_field, add_row, close, read_row, write_row
 
@@ -176,9 +189,26 @@ class SmokeSolver(Solver):
     def _places(self, grid: Grid, sign: float = 1.0) -> tuple[Place, Place, Place]:
         scale = sign * grid.dt / grid.cell
         return (
-            Place(CENTRE, grid.open, grid.open, scale), Place(FACE_X, grid.open_x, grid.beside_x, scale),
-            Place(FACE_Y, grid.open_y, grid.beside_y, scale),
+            Place(CENTRE, grid.open, scale), Place(FACE_X, grid.open_x, scale), Place(FACE_Y, grid.open_y, scale),
         )  # fmt: skip
+
+    @cached_property
+    def _fillings(self) -> tuple[tuple[np.ndarray, np.ndarray, np.ndarray], ...]:
+        """``nearest_outside`` of the fields."""
+        model = self.model
+        return tuple(nearest_outside(outside) for outside in (model.open_cells, model.beside_x, model.beside_y))
+
+    def _filling(self, number: int, like: Array) -> Filling:
+        target, source, weight = self._fillings[number]
+        return Filling(ints_like_family(like, target), ints_like_family(like, source), reals_like_family(like, weight))
+
+    def _filled(self, number: int, field: Array) -> Array:
+        """A field with values inside obstacles; itself if there are none."""
+        if not len(self._fillings[number][0]):
+            return field
+        result = _copied(field)
+        fill(viewed(self._filling(number, field)), *views(result))
+        return result
 
     def _stepped(self, inputs: SmokeInputs, grid: Grid, state: _State, frame: int) -> _State:
         """The state after a step, in new arrays."""
@@ -204,16 +234,20 @@ class SmokeSolver(Solver):
         return moved[0], Flow(*moved[1:])
 
     def _moved(self, grid: Grid, number: int, state: _State) -> list[Array]:
-        """Advection of one field: the result last, before it what MacCormack's correction needs."""
+        """Advection of one field: the result last, before it what its adjoint needs."""
         field, place, flow = state.fields()[number], viewed(self._places(grid)[number]), viewed(state.flow)
-        ahead = empty_like_family(field, tuple(field.shape))
-        advect(place, flow, *views(field, ahead))
+        source, result = self._filled(number, field), empty_like_family(field, tuple(field.shape))
+        if self.settings.advection == "cubic":
+            advect_cubic(place, flow, *views(source, result))
+            return [source, result]
+        advect(place, flow, *views(source, result))
         if self.settings.advection == "semi_lagrangian":
-            return [ahead]
-        back, result = (empty_like_family(field, tuple(field.shape)) for _ in range(2))
+            return [source, result]
+        ahead = self._filled(number, result)
+        back, corrected = (empty_like_family(field, tuple(field.shape)) for _ in range(2))
         advect(viewed(self._places(grid, -1.0)[number]), flow, *views(ahead, back))
-        correct(place, flow, *views(field, ahead, back, result))
-        return [ahead, back, result]
+        correct(place, *views(field, result, back, corrected))
+        return [source, ahead, corrected]
 
     def _stepped_adjoint(
         self, inputs: SmokeInputs, grid: Grid, state: _State, frame: int, bar: _State, sums: SmokeInputs
@@ -244,17 +278,27 @@ class SmokeSolver(Solver):
         self, grid: Grid, number: int, state: _State, moved: list[Array], result_bar: Array, before: _State
     ) -> None:
         """Adjoint of ``_moved``: adds to the adjoint of the state before."""
-        field, field_bar = state.fields()[number], before.fields()[number]
         place, flow, flow_bar = viewed(self._places(grid)[number]), viewed(state.flow), viewed(before.flow)
+        source, shape, field_bar = moved[0], tuple(result_bar.shape), before.fields()[number]
         ahead_bar = result_bar
-        if len(moved) > 1:
-            ahead, back, _ = moved
-            ahead_bar, back_bar = (zeros_like_family(field, tuple(field.shape)) for _ in range(2))
-            correct_adjoint(place, flow, *views(field, ahead, back, result_bar, field_bar, ahead_bar, back_bar))
+        if self.settings.advection == "maccormack":
+            ahead_bar, back_bar = (empty_like_family(source, shape) for _ in range(2))
+            correct_adjoint(place, *views(result_bar, field_bar, ahead_bar, back_bar))
+            filled_bar = zeros_like_family(source, shape)
             advect_adjoint(
-                viewed(self._places(grid, -1.0)[number]), flow, *views(ahead, back_bar), flow_bar, *views(ahead_bar)
+                viewed(self._places(grid, -1.0)[number]), flow, *views(moved[1], back_bar), flow_bar, *views(filled_bar)
             )
-        advect_adjoint(place, flow, *views(field, ahead_bar), flow_bar, *views(field_bar))
+            self._filled_adjoint(number, filled_bar, ahead_bar)
+        source_bar = zeros_like_family(source, shape)
+        run = advect_cubic_adjoint if self.settings.advection == "cubic" else advect_adjoint
+        run(place, flow, *views(source, ahead_bar), flow_bar, *views(source_bar))
+        self._filled_adjoint(number, source_bar, field_bar)
+
+    def _filled_adjoint(self, number: int, filled_bar: Array, field_bar: Array) -> None:
+        """Adjoint of ``_filled``: overwrites its argument, and adds to the adjoint of the field."""
+        if len(self._fillings[number][0]):
+            fill_adjoint(viewed(self._filling(number, filled_bar)), *views(filled_bar))
+        add_field(*views(filled_bar, field_bar))
 
 
 def _copied(field: Array) -> Array:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from ti_sim.base.errors import UserError
 from ti_sim.base.param import Param
 from ti_sim.base.rules import Positive, Rule, checked
 from ti_sim.smoke import SmokeModel, SmokeSettings
+from ti_sim.smoke.model import Advection
 
 # Cells that no smoke enters: a mask, or a function of the x and y of their middles that returns one.
 Inside = Callable[[np.ndarray, np.ndarray], np.ndarray] | Any
@@ -36,7 +37,7 @@ def add_smoke(
     buoyancy: Number = 0.0,
     viscosity: Number = 0.0,
     confinement: Number = 0.0,
-    advection: Literal["semi_lagrangian", "maccormack"] = "semi_lagrangian",
+    advection: Advection = "semi_lagrangian",
     color: Vector = (0.95, 0.95, 0.95),
     opacity: Number = 3.0,
 ) -> None:
@@ -57,8 +58,8 @@ def add_smoke(
         source: density that is added [1/s], a number, [X, Y], or [frames, X, Y] for each frame interval.
         buoyancy: upward acceleration of smoke of density 1 [m/s2].
         viscosity: kinematic [m2/s].
-        confinement: strength of vorticity confinement [1].
-        advection: "semi_lagrangian" or "maccormack" (``SmokeSettings``).
+        confinement: strength of vorticity confinement [1/s]: eps of the acceleration eps h (N x vorticity) in cells of side h.
+        advection: "semi_lagrangian", "cubic" or "maccormack" (``SmokeSettings``).
         color: of dense smoke, linear rgb.
         opacity: smoke of density d hides 1 - exp(-opacity d) of the background [1].
 
@@ -85,7 +86,7 @@ def add_smoke(
     for key, (value, unit, of) in added.items():
         table.add(f"{name}.{key}", value, unit=unit, shape=of)
     table.add(f"{name}.viscosity", viscosity, unit="m2/s", sign="not negative")
-    table.add(f"{name}.confinement", confinement, unit="", sign="not negative")
+    table.add(f"{name}.confinement", confinement, unit="1/s", sign="not negative")
     table.add(f"{name}.color", color, unit="", shape=(3,), sign="color")
     table.add(f"{name}.opacity", opacity, unit="", sign="positive")
     scene.table.params.update(table.params)

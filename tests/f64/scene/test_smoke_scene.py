@@ -71,6 +71,20 @@ def test_gradient_of_a_film_in_every_number() -> None:
     assert {entry.name for entry in report.entries if entry.status == "ok"} == set(names)
 
 
+def test_units_of_all_numbers_are_those_of_the_equations() -> None:
+    """Lengths ten times as large and a clock half as fast: numbers that follow their units give the same smoke."""
+    scene, length, time = smoky(), 10.0, 2.0
+    scaled = Scene(frame_dt=time * 0.04, frames=FRAMES, substeps=2, name="scaled")
+    factors = {"": 1.0, "m/s": length / time, "m/s2": length / time**2, "m2/s": length**2 / time, "1/s": 1 / time}
+    numbers = {
+        key: scene.parameters[f"smoke.{key}"].value * factors[scene.parameters[f"smoke.{key}"].unit]
+        for key in ("density", "velocity_x", "velocity_y", "source", "buoyancy", "viscosity", "confinement")
+    }
+    scaled.add_smoke("smoke", cells=CELLS, cell=length * 0.25, obstacle=~scene.smoke.model.open_cells, **numbers)
+    # Not to rounding: the vorticity at which confinement fades out is a constant.
+    np.testing.assert_allclose(scaled.rollout(worlds=1).smoke, scene.rollout(worlds=1).smoke, atol=1e-6)
+
+
 def test_sources_may_change_from_frame_to_frame_and_smoke_starts_from_given_fields() -> None:
     x, y = CELLS
     rates = np.zeros((FRAMES, x, y))
