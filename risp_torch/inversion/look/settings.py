@@ -12,7 +12,7 @@ from ti_sim.base.rules import Count, NotNegative, Positive, PositiveOrInfinite, 
 COLORS = ("texel", "vertex", "face", "body")
 PLATES = ("any", "smooth")
 EDGES = ("camera", "fine", "scene")
-CAMERA_EDGES = Edges(samples=2, width=0.06)  # silhouettes are too large by about half the width
+CAMERA_EDGES = Edges(samples=2, width=0.06)
 FINE_EDGES = Edges(samples=4, width=0.12)  # a pixel's colour then changes nearly evenly as an edge moves through it
 LIGHTS = {"none": 1, "sh1": 4, "sh2": 9}  # number of spherical harmonics
 
@@ -39,7 +39,8 @@ class LookSettings:
         smoothness: weight of the squared difference of neighbouring colours, in pixels that show them.
         pull: weight of the squared difference of the colours from grey and of the light from even, in pixels.
         rounds: largest number of steps.
-        tolerance: expected relative decrease of the objective below which the steps end.
+        tolerance: expected relative decrease of the objective below which the steps end, after one more step. Relative errors of
+            gradients are up to the root of it.
 
     Raises:
         UserError: a choice is unknown, or a number is out of its range.
@@ -56,7 +57,7 @@ class LookSettings:
     smoothness: NotNegative = 0.02
     pull: Positive = 1e-3
     rounds: Count = 40
-    tolerance: Positive = 1e-6
+    tolerance: Positive = 1e-8
 
     def __post_init__(self) -> None:
         for name, known in (("colors", COLORS), ("light", tuple(LIGHTS)), ("plate", PLATES), ("edges", EDGES)):

@@ -77,7 +77,7 @@ class _Descent:
             step = self.secants.step(self.inverse, equations.right)
             expected = equations.decrease(step)
             if expected <= little and self._exposed() <= little:
-                return False
+                return self._finish(step)
             self.age += 1
             if (expected <= SLOW * self.last or self.age <= YOUNG) and self._moves(step, expected):
                 return True
@@ -87,12 +87,21 @@ class _Descent:
             step = self.inverse.step(equations.right)
             expected = equations.decrease(step)
             if expected <= little and self._exposed() <= little:
-                return False
+                return self._finish(step)
             if self._moves(step, expected):
                 self.age = 0
                 self.damping = max(self.damping / EASIER, LEAST_DAMPING)
                 return True
             self.damping *= HARDER
+        return False
+
+    def _finish(self, step: Step) -> bool:
+        """Take the last step, unless it raises the objective; return that no others follow.
+
+        Derivatives by the motion have errors of the order of the distance from the minimum (envelope theorem), the objective
+        of its square.
+        """
+        self.fit = min(self.fit, self.fit.after(*step), key=lambda each: each.objective)
         return False
 
     def _exposed(self) -> float:

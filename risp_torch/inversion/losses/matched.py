@@ -33,7 +33,7 @@ from risp_torch.scene.view.unlit import Unlit
 from ti_sim.base.errors import UserError
 
 SOFTNESS = "softness.sigma"
-SEARCH_SCALE, SEARCH_TOLERANCE = 8.0, 100.0  # robust scale and tolerance of the search, relative to those of the loss
+SEARCH_SCALE, SEARCH_TOLERANCE = 8.0, 1e4  # robust scale and tolerance of the search, relative to those of the loss
 
 
 class MatchedLoss(PictureLoss):

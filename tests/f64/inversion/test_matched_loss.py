@@ -149,3 +149,26 @@ def test_conjugate_gradients_and_factors_agree_before_a_smooth_plate(monkeypatch
             velocity = torch.tensor([[0.65, 0.1, 0.7]], dtype=torch.float64)
             losses.append(float(comparison.losses(scene, {"box.velocity": velocity}, worlds=1)))
     assert losses[1] == pytest.approx(losses[0], rel=1e-6)
+
+
+def test_gradients_hold_at_the_default_tolerance():
+    """With a look that is solved as users solve it; the loss of a motion does not depend on the one before."""
+    scene, filmed = scenes_of({})
+    film = film_of(filmed, {"box.velocity": torch.tensor([0.5, 0.15, 0.75], dtype=torch.float64)})
+
+    def run(settings, points):
+        comparison, found = Comparison.of(scene, MatchedLoss(settings), film), []
+        for point in points:
+            velocity = point.clone().requires_grad_()
+            loss = comparison.losses(scene, {"box.velocity": velocity}, worlds=1).sum()
+            found.append((float(loss.detach()), torch.autograd.grad(loss, velocity)[0]))
+        return found
+
+    moves = 0.02 * torch.as_tensor(np.random.default_rng(4).uniform(-1, 1, (5, 1, 3)))
+    points = torch.tensor([[0.55, 0.12, 0.72]], dtype=torch.float64) + moves
+    default = LookSettings(edges="scene")
+    exact, forward, backward = run(LookSettings(**TIGHT), points), run(default, points), run(default, points.flip(0))[::-1]
+    for (loss, gradient), *others in zip(exact, forward, backward, strict=True):
+        for other, slope in others:
+            assert other == pytest.approx(loss, rel=1e-7)
+            assert float((slope - gradient).norm() / gradient.norm()) < 1e-3
