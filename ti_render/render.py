@@ -16,6 +16,7 @@ from ti_render.geometry.pose import pose
 from ti_render.geometry.project import project
 from ti_render.inputs import RenderInputs, checked, with_dummies
 from ti_render.raster.antialias import average_samples
+from ti_render.raster.coverage import find_contours
 from ti_render.raster.dibr import DIBR_STATE_SIZE, rasterise_dibr
 from ti_render.raster.softras import STATE_SIZE, rasterise
 from ti_render.raster.tiles import Tiles, bin_faces
@@ -23,9 +24,11 @@ from ti_render.settings import RasterSettings
 from ti_render.shading.light_view import view_from_lights
 from ti_render.shading.surface import SHADINGS
 from ti_render.shading.uniforms import gather_uniforms, uniforms_size
+from ti_render.topology import MeshTopology
 from ti_sim.base.arrays import (
     Array,
     empty_like_family,
+    int_empty_like_family,
     ints_like_family,
     like_family,
     reals_like_family,
@@ -154,6 +157,7 @@ def render(inputs: RenderInputs, settings: RasterSettings) -> RenderResult:
     pictures = empty_like_family(like, (images, height, samples * settings.width, 4))
     draw_backdrop(backdrop, spread_of(images * height), pictures)
     sigma, centres = float(to_numpy(gathered["softness"])[:, 0].max()), None if inputs.distortion is None else seen["centres"]
+    seen["contours"] = _contours(mesh, seen["screen"], settings.near)
     layer = _draw(chosen(Faces, seen), settings, pictures, sigma, centres, hard=settings.aggregation == "dibr")
     if samples > 1:
         pictures = empty_like_family(like, (images, settings.height, settings.width, 4))
@@ -231,6 +235,13 @@ def _centres(inputs: RenderInputs, settings: RasterSettings) -> Array:
     return centres
 
 
+def _contours(mesh: MeshTopology, screen: Array, near: float) -> Array:
+    """The sides that faces show on a screen [M, V, 3] and their edges that count (``coverage``)."""
+    contours = int_empty_like_family(screen, (screen.shape[0], mesh.face_count))
+    find_contours(serial_for(screen.shape[0] * mesh.face_count), screen, mesh.corners, mesh.neighbours, near, contours)
+    return contours
+
+
 def _draw_shadows(inputs: RenderInputs, settings: RasterSettings, seen: Mapping[str, Any]) -> tuple[Layer, Array]:
     """Draw the shadow maps of the directional lights: pictures of depths without lights, distortion or shadows.
 
@@ -247,7 +258,8 @@ def _draw_shadows(inputs: RenderInputs, settings: RasterSettings, seen: Mapping[
     pictures = np.zeros((count, side, side, 4))
     pictures[..., :3] = SHADOW_FAR
     faces = chosen(Faces, seen | {
-        "shading": SHADINGS["depth"], "flags": ints_like_family(like, np.zeros(FLAG.size, dtype=np.int32)), "screen": screen,
+        "contours": _contours(inputs.mesh, screen, SHADOW_NEAR), "shading": SHADINGS["depth"],
+        "flags": ints_like_family(like, np.zeros(FLAG.size, dtype=np.int32)), "screen": screen,
         "uniforms": reals_like_family(like, constants), "centres": zeros_like_family(like, (1, 1, 1, 2)), "near": SHADOW_NEAR,
         "background_depth": SHADOW_FAR, "depth_range": 1.0, "strict": 1, "steepest": SHADOW_STEEPEST,
     })  # fmt: skip

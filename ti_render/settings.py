@@ -56,8 +56,8 @@ class RasterSettings:
         near, far: depths [m] that normalise the depth. A face fades out as its nearest corner comes from 1.25 near to near,
             and is left out from there on.
         background_weight: normalised depth at which the background takes part in the softmax (SoftRas: eps).
-        aggregation: "softras" (Liu et al. 2019: every face near a pixel contributes) or "dibr" (Chen et al. 2019: the nearest
-            covering face gives the colour, all others near it the soft silhouette).
+        aggregation: how faces give a pixel its colour: "softras" (Liu et al. 2019: every face near the pixel contributes) or
+            "dibr" (Chen et al. 2019: the nearest covering face). The alpha channel of both is the coverage by all faces together.
         composite: how coverage enters the colour of "softras". "softmax" is strict SoftRas: the colour is the softmax over
             faces, ground and background, weighted with coverage times exp(normalised depth / gamma). There exp() dwarfs every
             coverage, so that the edge of an object in front of the ground or background is a steep step of the colour shortly

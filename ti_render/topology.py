@@ -18,6 +18,8 @@ class MeshTopology:
     Attributes:
         corners: [F, 8] the faces' three vertices (counter-clockwise from outside), material, texture (-1: none), and the rows of
             the normals that their corners use (groups first, then faces).
+        neighbours: [F, 3] the face on the other side of the edge opposite to each corner; -1 for an edge of one face alone, of
+            more than two, or of two faces of opposite orientation.
         vertex_body: [V] body of every vertex, -1 for vertices that do not move.
         group_start: [G + 1] first entry of every smooth group in ``group_faces``.
         group_faces: faces of the groups (one unused entry where there are none).
@@ -28,6 +30,7 @@ class MeshTopology:
     """
 
     corners: Array
+    neighbours: Array
     vertex_body: Array
     group_start: Array
     group_faces: Array
@@ -98,6 +101,7 @@ def mesh_topology(
     corners = np.concatenate([faces, material[:, None], texture[:, None], rows], axis=1)
     return MeshTopology(
         corners=ints_like_family(like, corners),
+        neighbours=ints_like_family(like, _neighbours(faces)),
         vertex_body=ints_like_family(like, vertex_body),
         group_start=ints_like_family(like, start),
         group_faces=ints_like_family(like, members if len(members) else np.zeros(1, np.int64)),
@@ -107,6 +111,22 @@ def mesh_topology(
         textured=bool((texture >= 0).any()),
         bodies=int(vertex_body.max()) + 1,
     )
+
+
+def _neighbours(faces: np.ndarray) -> np.ndarray:
+    """[F, 3] see ``MeshTopology``."""
+    first, second = faces[:, [1, 2, 0]].ravel(), faces[:, [2, 0, 1]].ravel()  # ends of the edges opposite to corners 0, 1, 2
+    low, high = np.minimum(first, second), np.maximum(first, second)
+    order = np.lexsort((high, low))
+    changes = (low[order][1:] != low[order][:-1]) | (high[order][1:] != high[order][:-1])
+    begins = np.flatnonzero(np.concatenate([[True], changes]))
+    pairs = begins[np.diff(np.append(begins, len(order))) == 2]
+    a, b = order[pairs], order[pairs + 1]
+    opposite = first[a] == second[b]
+    a, b = a[opposite & (low[a] != high[a])], b[opposite & (low[a] != high[a])]
+    neighbours = np.full(faces.size, -1)
+    neighbours[a], neighbours[b] = b // 3, a // 3
+    return neighbours.reshape(-1, 3)
 
 
 def _group_members(groups: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:

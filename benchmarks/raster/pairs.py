@@ -10,7 +10,6 @@ from ti_render.arrays import UNIFORM, Faces
 from ti_render.backdrop.backdrop import backdrop_weights, depth_rate, inverse_ground_depth, negligible, pixel_centre
 from ti_render.raster.fragment import fragment, near_fade_rates, perspective, setup
 from ti_render.raster.softras import NO_COVERAGE, face_screen, pixel_range, tile_box
-from ti_render.raster.softras_adjoint import OPAQUE
 from ti_render.raster.tiles import CUT_OFF, Tiles
 from ti_sim.base.bundles import kernel
 from ti_sim.base.runtime import ti
@@ -28,7 +27,7 @@ class Pairs:
         outside: outside it with coverage.
         blended: whose colour the forward pass computes; DIB-R: pixels that show a face.
         coloured: whose colour the backward pass needs (the forward pass cannot know yet what lies in front).
-        sliding: whose distance to the boundary has an adjoint.
+        sliding: whose distance to the boundary has an adjoint in the colour. (Terms of silhouettes are not counted.)
     """
 
     visited: int
@@ -47,8 +46,8 @@ class Pairs:
 
 
 VISITED, NEAR, INSIDE, BAND, OUTSIDE, BLENDED, COLOURED, SLIDING = range(8)
-# Columns of the workspace of a pixel: least depth so far, product of the gaps, 1 for a pixel that lies inside a face.
-DEPTH, GAP, SHOWN, WORKSPACE = 0, 1, 2, 3
+# Columns of the workspace of a pixel: least depth so far, 1 for a pixel that lies inside a face.
+DEPTH, SHOWN, WORKSPACE = 0, 1, 2
 
 
 @kernel
@@ -57,9 +56,9 @@ def count_kernel(
 ):  # fmt: skip
     """Count pixel-face pairs with the tests of the rasteriser, in its order.
 
-    Reads the bundles of a ``Layer`` (``ti_render.render``). Writes pixels [occupied side^2, 3] (workspace) and adds to counts [8]
-    int32 (see ``Pairs``). A first walk over the faces is the forward pass, a second one, which knows the least depths and the
-    gaps, the backward pass. No adjoint: integers.
+    Reads the bundles of a ``Layer`` (``ti_render.render``). Writes pixels [occupied side^2, 2] (workspace) and adds to counts [8]
+    int32 (see ``Pairs``). A first walk over the faces is the forward pass, a second one, which knows the least depths,
+    the backward pass. No adjoint: integers.
     """
     half = 0.5 * ti.min(width, height)
     for tile in range(tiles.slot.shape[0]):
@@ -75,7 +74,7 @@ def count_kernel(
                 i = base + (y - y0) * tiles.side + x - x0
                 p = pixel_centre(faces, m, x, y, width, height)
                 depth, _g, _b = backdrop_weights(faces, inverse_ground_depth(faces, m, p), rate, hard)
-                pixels[i, DEPTH], pixels[i, GAP], pixels[i, SHOWN] = depth, 1.0, 0.0
+                pixels[i, DEPTH], pixels[i, SHOWN] = depth, 0.0
         for walk, entry in ti.ndrange(2, (tiles.start[tile], tiles.start[tile + 1])):
             f = tiles.entries[entry]
             a0, a1, a2, depths = face_screen(faces, m, f)
@@ -85,7 +84,7 @@ def count_kernel(
             begin_y, end_y = pixel_range(faces, a0[1], a1[1], a2[1], radius, half, height, y0, y1)
             for y in range(begin_y, end_y + 1):
                 for x in range(begin_x, end_x + 1):
-                    bare, tail, bare_gap, signed, slope, b, _edge, inside = fragment(
+                    bare, tail, _signed, slope, b, _edge, inside, _distance = fragment(
                         pixel_centre(faces, m, x, y, width, height), a0, a1, a2, inverse_area, inverse_squared,
                         to_distance, radius, inverse_sigma,
                     )  # fmt: skip
@@ -107,16 +106,11 @@ def count_kernel(
                             counts[BLENDED] += shaded
                             if shaded == 1:
                                 pixels[i, DEPTH] = ti.min(pixels[i, DEPTH], z + tail / rate)
-                            gap = bare_gap
-                            if hard == 1:
-                                gap = 1.0 - inside - (1 - inside) * ti.exp(signed)
-                            pixels[i, GAP] = pixels[i, GAP] * (1.0 - fade + fade * gap)
                             pixels[i, SHOWN] = ti.max(pixels[i, SHOWN], inside)
                     elif covered:
                         counts[COLOURED] += shaded
-                        if pixels[i, GAP] > OPAQUE or shaded == 1:
-                            if slope > 0 and (hard == 0 or inside == 0):
-                                counts[SLIDING] += 1
+                        if slope > 0 and shaded == 1:
+                            counts[SLIDING] += 1
         if hard == 1:
             for y in range(y0, y1 + 1):
                 for x in range(x0, x1 + 1):

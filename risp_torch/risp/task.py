@@ -75,8 +75,7 @@ def training_scene(name: str, size: int, **overrides: Any) -> Scene:
 def resize_pictures(scene: Scene, size: int) -> None:
     """Resize the pictures of a scene to squares for a network, with edges as sharp as those of a film.
 
-    A network infers distance from apparent size, and soft edges make bodies appear larger than in other renderers and films:
-    sigma becomes (``EDGE`` pixels)^2, and every pixel is the mean of ``ANTIALIAS`` x ``ANTIALIAS`` samples.
+    Sigma becomes (``EDGE`` pixels)^2, and every pixel is the mean of ``ANTIALIAS`` x ``ANTIALIAS`` samples.
     Training differentiates images with respect to appearance, not edges.
 
     Args:

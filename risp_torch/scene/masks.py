@@ -19,9 +19,7 @@ from ti_render import RasterSettings, RenderInputs
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Count, Positive, checked
 
-# Softness of an edge [pixels] and samples per side of a pixel, by default. Every face near a pixel covers a part of it, so that a
-# soft silhouette is too large, in proportion to its softness: by 0.04 pixels with these numbers, by 0.4 with one sample and edges
-# as soft as a pixel. Several samples average the steep edges over the pixel.
+# Softness of an edge [pixels] and samples per side of a pixel, by default: samples average the steep edges over the pixel.
 EDGE, SAMPLES = 0.08, 4
 CHANNELS = 3  # bodies per render: one in each colour channel
 
@@ -51,8 +49,7 @@ def render_masks(
         together: whether one mask shows all of them.
         frames: slice or list of frame numbers, all by default.
         camera: name of a camera, the first one by default.
-        edge: softness of the edges [pixels], in place of the scene's ``softness.sigma``. A soft silhouette is too large, by about
-            half of it.
+        edge: softness of the edges [pixels], in place of the scene's ``softness.sigma``.
         samples: per side of a pixel; the mask is their mean.
 
     Returns:

@@ -113,7 +113,7 @@ def bilinear(texels, x, y, *, repeat):
 
 
 def coverage(pixels, corners, sigma):
-    """Of a screen triangle [3, 2] at pixels [H, W, 2]: log D0, DIB-R's E, inside (bool) [H, W], barycentrics [H, W, 3]."""
+    """Of a screen triangle [3, 2] at pixels [H, W, 2]: log D0, inside (bool) [H, W], barycentrics [H, W, 3]."""
     best = np.full(pixels.shape[:2], np.inf)
     barycentrics = np.zeros((*pixels.shape[:2], 3))
     areas = []
@@ -137,12 +137,41 @@ def coverage(pixels, corners, sigma):
     barycentrics = np.where(inside[..., None], areas / np.where(area == 0, 1, area)[..., None], barycentrics)
     y = best / sigma
     t = np.clip((y - FADE_START) / (CUT_OFF - FADE_START), 0, 1)
-    fade = (1 - t) ** 2 * (1 + 2 * t)
     capped = np.minimum(y, 500)
     with np.errstate(divide="ignore"):
         tail = np.where(t < 1 - 1e-3, FADE * t**2 / (1 - t), np.inf)
     log_d0 = np.where(inside, np.where(y >= 40, 0, -np.log1p(np.exp(-capped))), -np.log1p(np.exp(capped)) - tail)
-    return log_d0, np.where(inside, 1, fade * np.exp(-capped)), inside, barycentrics
+    return log_d0, inside, barycentrics
+
+
+def share_of_disc(pixels, corners, sigma):
+    """Share [H, W] that a screen triangle [3, 2] has of the weighted disc around each pixel [H, W, 2].
+
+    The weight 3 (1 - r^2)^2 / (pi R^2) of a point at r R from the pixel has the mass M = 1 - (1 - r^2)^3 within r, and one
+    beyond the disc.
+    By the divergence theorem the share is the integral of M over the angle at which the boundary is seen, over 2 pi: along an
+    edge at h, d angle = h dt / r^2, in closed form where it is within the disc, and the angle itself elsewhere.
+    """
+    radius = np.sqrt(CUT_OFF * sigma)
+    u = (corners[None, None] - pixels[:, :, None]) / radius  # [H, W, 3, 2]
+    first, second = u, np.roll(u, -1, axis=2)
+    along = second - first
+    length = np.maximum(np.linalg.norm(along, axis=-1), 1e-300)
+    along = along / length[..., None]
+    h = first[..., 0] * along[..., 1] - first[..., 1] * along[..., 0]
+    start = (first * along).sum(-1)
+    half = np.sqrt(np.maximum(1 - h**2, 0))
+    a, b = np.clip(start, -half, half), np.clip(start + length, -half, half)
+
+    def angle(s, t):
+        return np.arctan2(h * (t - s), h**2 + s * t)
+
+    # M / r^2 = 3 - 3 r^2 + r^4 with r^2 = h^2 + t^2
+    within = [(3 - 3 * h**2 + h**4) * t + (2 * h**2 - 3) * t**3 / 3 + t**5 / 5 for t in (a, b)]
+    within = h * (within[1] - within[0])
+    crosses = abs(h) < 1
+    beyond = np.where(crosses, angle(start, a) + angle(b, start + length), angle(start, start + length))
+    return abs((beyond + np.where(crosses, within, 0)).sum(-1)) / (2 * np.pi)
 
 
 def seen_point(pixels, corners, depths, barycentrics, sigma, steepest):
@@ -177,17 +206,18 @@ def shadow_map(world, faces, towards, shadows):
     size = shadows.resolution
     centres = (np.arange(size) + 0.5) * 2 / size - 1
     texels = np.stack(np.meshgrid(centres, centres), axis=-1)
-    layers = []
+    layers, shares = [], []
     for face in faces:
         corners = coordinates[face]
         if np.all(np.isfinite(corners)):
-            log_d0, _, _, barycentrics = coverage(texels, corners[:, :2], shadows.sigma)
+            log_d0, _, barycentrics = coverage(texels, corners[:, :2], shadows.sigma)
             barycentrics = seen_point(texels, corners[:, :2], corners[:, 2], barycentrics, shadows.sigma, SHADOW_STEEPEST)
             layers.append((log_d0, 1 / (barycentrics / corners[:, 2]).sum(-1)))
+            shares.append((front(corners), share_of_disc(texels, corners[:, :2], shadows.sigma)))
     far = np.full((size, size), SHADOW_FAR)
     # "colour" is the depth itself
     depth = softmax([(d, z, z[..., None]) for d, z in layers] + [(np.zeros_like(far), far, far[..., None])], SHADOW_SOFTNESS)
-    return union([np.exp(log_d0) for log_d0, _ in layers], far.shape), depth[..., 0]
+    return union(shares, far.shape), depth[..., 0]
 
 
 def light_coordinates(points, towards, shadows):
@@ -221,9 +251,16 @@ def visibility(points, towards, maps, shadows):
     return np.where((np.abs(coordinates[..., :2]) <= 1).all(-1), 1 - hidden, 1.0)
 
 
+def front(corners):
+    """Whether the corners [3, 2 or 3] of a face run one way round on the screen."""
+    (x1, y1), (x2, y2) = corners[1, :2] - corners[0, :2], corners[2, :2] - corners[0, :2]
+    return x1 * y2 - x2 * y1 < 0
+
+
 def union(parts, shape):
-    """Coverage [...] of all parts together."""
-    return 1 - np.prod([1 - part for part in parts], axis=0) if parts else np.zeros(shape)
+    """Coverage [...] of all parts (front, share) together: the larger sum, of front parts or of the others, at most one."""
+    sums = [sum((share for side, share in parts if side == which), np.zeros(shape)) for which in (True, False)]
+    return np.minimum(np.maximum(*sums), 1)
 
 
 def softmax(layers, softness):
@@ -351,7 +388,7 @@ def _softness(row, settings):
 
 
 def _faces(row, mesh, settings, view, world, lights):
-    """What every drawn face shows: log D, phi E, inside, depth, colour."""
+    """What every drawn face shows: log D, side and share of the disc, inside, depth, colour."""
     camera_points = world @ view.rotation.T + view.translation
     normals = _corner_normals(world, mesh)
     drawn = []
@@ -360,7 +397,7 @@ def _faces(row, mesh, settings, view, world, lights):
         if not np.all(np.isfinite(points)) or np.any(points[:, 2] <= settings.near):
             continue
         corners = view.screen(points[:, 0] / points[:, 2], points[:, 1] / points[:, 2])
-        log_d0, e, inside, barycentrics = coverage(view.pixels, corners, _softness(row, settings)[0])
+        log_d0, inside, barycentrics = coverage(view.pixels, corners, _softness(row, settings)[0])
         phi = np.prod(smoothstep((points[:, 2] / settings.near - 1) / NEAR_FADE))
         if settings.aggregation == "softras":
             sigma = _softness(row, settings)[0]
@@ -370,7 +407,8 @@ def _faces(row, mesh, settings, view, world, lights):
         r = inverse * z[..., None]
         colour = _surface(row, mesh, settings, view, lights, f, r, z, r @ world[face], r @ normals[f])
         log_d = log_d0 + np.log(phi) if phi > 0 else np.full_like(log_d0, -np.inf)
-        drawn.append(SimpleNamespace(log_d=log_d, e=phi * e, inside=inside, z=z, colour=colour))
+        part = front(corners), phi * share_of_disc(view.pixels, corners, _softness(row, settings)[0])
+        drawn.append(SimpleNamespace(log_d=log_d, part=part, inside=inside, z=z, colour=colour))
     return drawn
 
 
@@ -444,7 +482,7 @@ def _softras(faces, ground, background, settings, gamma):
         there, z, colour = ground
         behind.append((np.where(there, 0.0, -np.inf), z, colour))
     c_in = softmax([(face.log_d, face.z, face.colour) for face in faces] + behind, softness)
-    alpha = union([np.exp(face.log_d) for face in faces], shape)
+    alpha = union([face.part for face in faces], shape)
     mix = alpha[..., None] if settings.composite == "alpha" else 1.0
     return np.concatenate([mix * c_in + (1 - mix) * softmax(behind, softness), alpha[..., None]], axis=-1)
 
@@ -462,5 +500,5 @@ def _dibr(faces, ground, background, settings):
         wins = face.inside & (face.z < nearest)
         nearest = np.where(wins, face.z, nearest)
         colour = np.where(wins[..., None], face.colour, colour)
-    alpha = union([face.e for face in faces], shape)
+    alpha = union([face.part for face in faces], shape)
     return np.concatenate([colour, alpha[..., None]], axis=-1)

@@ -1,37 +1,24 @@
-"""DIB-R: the nearest covering face gives a pixel its colour, all faces near a pixel outside of them its soft silhouette.
+"""DIB-R: the nearest covering face gives a pixel its colour, all faces together give it its soft silhouette.
 
 Chen et al., Learning to predict 3D objects with an interpolation-based differentiable renderer (NeurIPS 2019), eq. 1-5: colours
-are interpolated attributes of the one face that is seen, with derivatives inside that face; A = 1 - prod_j (1 - phi_j E_j) with
-E = 1 inside and exp(-d^2 / sigma) outside, here with a smooth fade to zero at the cut-off and all faces instead of the first
-thirty. phi is the near fade. Ground and background show where no face covers the pixel or the ground is nearer.
+are interpolated attributes of the one face that is seen, with derivatives inside that face. The silhouette is the ``coverage`` of
+all faces, in place of a product over faces, which depends on the triangulation. Ground and background show where no face covers
+the pixel or the ground is nearer.
 """
 
 from ti_render.arrays import UNIFORM, Faces
 from ti_render.backdrop.backdrop import inverse_ground_depth, pixel_centre
-from ti_render.raster.fragment import FADE_START, fragment, near_fade_rates, perspective, setup
+from ti_render.raster.coverage import covered_part, union_coverage
+from ti_render.raster.fragment import fragment, near_fade_rates, perspective, setup
 from ti_render.raster.softras import NO_COVERAGE, face_screen, pixel_range, tile_box
 from ti_render.raster.tiles import CUT_OFF, Tiles
 from ti_render.shading.surface import face_attributes, surface_colour
 from ti_sim.base.bundles import kernel
 from ti_sim.base.runtime import ti
 
-# Columns of pixel_state: depth of the nearest covering face, its number (-1: none), prod (1 - phi E).
-NEAREST, FACE, GAP = 0, 1, 2
-DIBR_STATE_SIZE = 3
-
-
-@ti.func
-def silhouette(signed, inside):
-    """E of a fragment and d(log E)/dx, x = +-d^2 / sigma."""
-    value, rate = 1.0, 0.0
-    if inside == 0:
-        t = ti.max((-signed - FADE_START) / (CUT_OFF - FADE_START), 0.0)
-        rest = 1.0 - t
-        value = 0.0
-        if rest > 0:
-            value = ti.exp(signed) * rest * rest * (1.0 + 2.0 * t)
-            rate = 1.0 + 6.0 * t / (rest * (1.0 + 2.0 * t) * (CUT_OFF - FADE_START))
-    return value, rate
+# Columns of pixel_state: depth of the nearest covering face, its number (-1: none), the sums of ``coverage`` over front and back.
+NEAREST, FACE, FRONT, BACK = 0, 1, 2, 3
+DIBR_STATE_SIZE = 4
 
 
 @ti.func
@@ -48,7 +35,7 @@ def seen_face(faces: ti.template(), pixel_state: ti.template(), i, m, p):
 def rasterise_dibr(faces: Faces, tiles: Tiles, pixel_state: ti.types.ndarray(), pictures: ti.types.ndarray()):
     """Draw the faces into pictures [M, H, W, 4] that hold the backdrop.
 
-    Writes pixel_state [occupied side^2 3] (face numbers as reals: at most 2^24 in f32), too. Adjoint: ``rasterise_dibr_adjoint``;
+    Writes pixel_state [occupied side^2 4] (face numbers as reals: at most 2^24 in f32), too. Adjoint: ``rasterise_dibr_adjoint``;
     tangent: ``rasterise_dibr_jvp``; both by hand.
     """
     height, width = pictures.shape[1], pictures.shape[2]
@@ -64,25 +51,31 @@ def rasterise_dibr(faces: Faces, tiles: Tiles, pixel_state: ti.types.ndarray(), 
         for i in range(base, base + tiles.side * tiles.side):
             pixel_state[i * DIBR_STATE_SIZE + NEAREST] = 1e30
             pixel_state[i * DIBR_STATE_SIZE + FACE] = -1.0
-            pixel_state[i * DIBR_STATE_SIZE + GAP] = 1.0
+            pixel_state[i * DIBR_STATE_SIZE + FRONT] = 0.0
+            pixel_state[i * DIBR_STATE_SIZE + BACK] = 0.0
         for entry in range(tiles.start[tile], tiles.start[tile + 1]):
             f = tiles.entries[entry]
             a0, a1, a2, depths = face_screen(faces, m, f)
             inverse_depths = 1.0 / depths
             fade, _rates = near_fade_rates(depths, 1.0 / faces.near)
             inverse_area, inverse_squared, to_distance = setup(a0, a1, a2)
+            code = faces.contours[m, f]
+            side = FRONT
+            if code < 0:
+                side = BACK
             begin_x, end_x = pixel_range(faces, a0[0], a1[0], a2[0], radius, half, width, x0, x1)
             begin_y, end_y = pixel_range(faces, a0[1], a1[1], a2[1], radius, half, height, y0, y1)
             for y in range(begin_y, end_y + 1):
                 for x in range(begin_x, end_x + 1):
                     p = pixel_centre(faces, m, x, y, width, height)
-                    bare, _tail, _gap, signed, _rate, b, _edge, inside = fragment(
+                    i = base + (y - y0) * tiles.side + x - x0
+                    bare, _tail, _x, _rate, b, _edge, inside, distance = fragment(
                         p, a0, a1, a2, inverse_area, inverse_squared, to_distance, radius, inverse_sigma
                     )
+                    part = fade * covered_part(p, a0, a1, a2, inverse_squared, distance, to_distance, code, radius)
+                    if part != 0:
+                        pixel_state[i * DIBR_STATE_SIZE + side] = pixel_state[i * DIBR_STATE_SIZE + side] + part
                     if bare * fade > NO_COVERAGE:
-                        i = base + (y - y0) * tiles.side + x - x0
-                        value, _r = silhouette(signed, inside)
-                        pixel_state[i * DIBR_STATE_SIZE + GAP] = pixel_state[i * DIBR_STATE_SIZE + GAP] * (1.0 - fade * value)
                         if inside == 1:
                             _r3, z = perspective(b, inverse_depths)
                             if z < pixel_state[i * DIBR_STATE_SIZE + NEAREST]:
@@ -96,11 +89,13 @@ def rasterise_dibr(faces: Faces, tiles: Tiles, pixel_state: ti.types.ndarray(), 
                 if f >= 0:
                     a0, a1, a2, depths = face_screen(faces, m, f)
                     inverse_area, inverse_squared, to_distance = setup(a0, a1, a2)
-                    _c, _t, _g, _x, _l, b, _e, _i = fragment(
+                    _c, _t, _x, _l, b, _e, _i, _d = fragment(
                         p, a0, a1, a2, inverse_area, inverse_squared, to_distance, radius, inverse_sigma
                     )
                     r, z = perspective(b, 1.0 / depths)
                     colour = surface_colour(faces, face_attributes(faces, m, f), m, r, z)
                     for k in ti.static(range(3)):
                         pictures[m, y, x, k] = colour[k]
-                pictures[m, y, x, 3] = 1.0 - pixel_state[i * DIBR_STATE_SIZE + GAP]
+                pictures[m, y, x, 3] = union_coverage(
+                    pixel_state[i * DIBR_STATE_SIZE + FRONT], pixel_state[i * DIBR_STATE_SIZE + BACK]
+                )

@@ -1,19 +1,20 @@
-"""Adjoint of DIB-R: of the seen face's colour inside it, and of the silhouette outside of all faces."""
+"""Adjoint of DIB-R: of the seen face's colour inside it, and of the silhouette."""
 
 from ti_render.arrays import FLAG, UNIFORM, FaceArrays, Faces
 from ti_render.backdrop.backdrop import pixel_centre
-from ti_render.raster.dibr import DIBR_STATE_SIZE, GAP, seen_face, silhouette
+from ti_render.raster.coverage import covered_part, covered_part_rates, union_sides
+from ti_render.raster.dibr import BACK, DIBR_STATE_SIZE, FRONT, seen_face
 from ti_render.raster.fragment import (
     barycentrics_adjoint,
-    distance_adjoint,
     fragment,
     near_fade_rates,
     perspective,
     setup,
+    sub_areas,
     vec2,
 )
-from ti_render.raster.softras import NO_COVERAGE, face_screen, pixel_range, tile_box
-from ti_render.raster.softras_adjoint import OPAQUE, add_screen
+from ti_render.raster.softras import face_screen, pixel_range, tile_box
+from ti_render.raster.softras_adjoint import add_screen
 from ti_render.raster.tiles import CUT_OFF, Tiles
 from ti_render.shading.surface import add_attributes, face_attributes, surface_adjoint
 from ti_sim.base.bundles import kernel
@@ -48,7 +49,7 @@ def rasterise_dibr_adjoint(
                         a0, a1, a2, depths = face_screen(faces, m, f)
                         inverse_depths = 1.0 / depths
                         inverse_area, inverse_squared, to_distance = setup(a0, a1, a2)
-                        _c, _t, _g, _x, _l, b, edge, inside = fragment(
+                        _c, _t, _x, _l, b, edge, inside, _d = fragment(
                             p, a0, a1, a2, inverse_area, inverse_squared, to_distance, radius, inverse_sigma
                         )
                         r, z = perspective(b, inverse_depths)
@@ -75,35 +76,38 @@ def rasterise_dibr_adjoint(
             sigma_bar = 0.0
             for entry in range(tiles.start[tile], tiles.start[tile + 1]):
                 f = tiles.entries[entry]
+                code = faces.contours[m, f]
+                if ti.abs(code) & 7 == 0:  # nothing but silhouettes moves the coverage
+                    continue
                 a0, a1, a2, depths = face_screen(faces, m, f)
                 fade, fade_rates = near_fade_rates(depths, 1.0 / faces.near)
-                inverse_area, inverse_squared, to_distance = setup(a0, a1, a2)
+                _area, inverse_squared, to_distance = setup(a0, a1, a2)
                 a0_bar, a1_bar, a2_bar, fade_bar = vec2(0), vec2(0), vec2(0), 0.0
                 begin_x, end_x = pixel_range(faces, a0[0], a1[0], a2[0], radius, half, width, x0, x1)
                 begin_y, end_y = pixel_range(faces, a0[1], a1[1], a2[1], radius, half, height, y0, y1)
                 for y in range(begin_y, end_y + 1):
                     for x in range(begin_x, end_x + 1):
-                        p = pixel_centre(faces, m, x, y, width, height)
-                        bare, _t2, _g2, signed, _r2, _b2, edge, inside = fragment(
-                            p, a0, a1, a2, inverse_area, inverse_squared, to_distance, radius, inverse_sigma
-                        )
                         i = base + (y - y0) * tiles.side + x - x0
-                        if bare * fade > NO_COVERAGE and pixel_state[i * DIBR_STATE_SIZE + GAP] > OPAQUE:
-                            value, log_rate = silhouette(signed, inside)
-                            others = pixel_state[i * DIBR_STATE_SIZE + GAP] / (1.0 - fade * value)
-                            log_bar = pictures_bar[m, y, x, 3] * others * fade * value
-                            fade_bar += log_bar
-                            x_bar = log_rate * log_bar
-                            if x_bar != 0:
-                                h0, h1, h2 = distance_adjoint(
-                                    p, a0, a1, a2, edge, inside, inverse_squared, x_bar, inverse_sigma
+                        front_rate, back_rate = union_sides(
+                            pixel_state[i * DIBR_STATE_SIZE + FRONT], pixel_state[i * DIBR_STATE_SIZE + BACK]
+                        )
+                        part_bar = fade * pictures_bar[m, y, x, 3] * (front_rate if code > 0 else back_rate)
+                        if part_bar != 0:
+                            p = pixel_centre(faces, m, x, y, width, height)
+                            distance = sub_areas(p, a0, a1, a2) * to_distance
+                            h0, h1, h2, sigma_rate = covered_part_rates(
+                                p, a0, a1, a2, inverse_squared, distance, to_distance, code, radius
+                            )
+                            a0_bar += h0 * part_bar
+                            a1_bar += h1 * part_bar
+                            a2_bar += h2 * part_bar
+                            sigma_bar += sigma_rate * inverse_sigma * part_bar
+                            if fade < 1:
+                                fade_bar += part_bar * covered_part(
+                                    p, a0, a1, a2, inverse_squared, distance, to_distance, code, radius
                                 )
-                                a0_bar += h0
-                                a1_bar += h1
-                                a2_bar += h2
-                                sigma_bar -= x_bar * signed * inverse_sigma
-                                if faces.flags[FLAG.distorted] == 1:
-                                    for k in ti.static(range(2)):
-                                        bars.centres[m, y, x, k] -= h0[k] + h1[k] + h2[k]
+                            if faces.flags[FLAG.distorted] == 1:
+                                for k in ti.static(range(2)):
+                                    bars.centres[m, y, x, k] -= (h0[k] + h1[k] + h2[k]) * part_bar
                 add_screen(faces, bars, m, f, a0_bar, a1_bar, a2_bar, fade_rates * fade_bar)
             bars.uniforms[row, UNIFORM.sigma] = bars.uniforms[row, UNIFORM.sigma] + sigma_bar

@@ -3,12 +3,12 @@
 from ti_render.arrays import MOVING_COLUMN, UNIFORM, FaceArrays, Faces, FaceTangentWork
 from ti_render.backdrop.backdrop import pixel_centre
 from ti_render.backdrop.backdrop_jvp import pixel_tangent
-from ti_render.raster.dibr import DIBR_STATE_SIZE, GAP, seen_face, silhouette
-from ti_render.raster.fragment import distance_gradient, fragment, near_fade_rates, perspective, setup
+from ti_render.raster.coverage import covered_part, covered_part_rates, union_sides
+from ti_render.raster.dibr import BACK, DIBR_STATE_SIZE, FRONT, seen_face
+from ti_render.raster.fragment import fragment, near_fade_rates, perspective, setup, sub_areas
 from ti_render.raster.fragment_tangent import barycentrics_tangent
-from ti_render.raster.softras import NO_COVERAGE, face_screen, pixel_range, tile_box
-from ti_render.raster.softras_adjoint import OPAQUE
-from ti_render.raster.softras_jvp import corner_tangents, perspective_tangent
+from ti_render.raster.softras import face_screen, pixel_range, tile_box
+from ti_render.raster.softras_jvp import corner_tangents, coverage_tangent, perspective_tangent
 from ti_render.raster.tiles import CUT_OFF, Tiles
 from ti_render.rows import put3
 from ti_render.shading.lighting import COLOUR_DOT, R_DOT, SCRATCH_SIZE, Z_DOT
@@ -43,7 +43,7 @@ def rasterise_dibr_jvp(
                     a0, a1, a2, depths = face_screen(faces, m, f)
                     inverse_depths = 1.0 / depths
                     inverse_area, inverse_squared, to_distance = setup(a0, a1, a2)
-                    _c, _t, _g, _x, _l, b, edge, inside = fragment(
+                    _c, _t, _x, _l, b, edge, inside, _d = fragment(
                         p, a0, a1, a2, inverse_area, inverse_squared, to_distance, radius, inverse_sigma
                     )
                     r, z = perspective(b, inverse_depths)
@@ -67,29 +67,31 @@ def rasterise_dibr_jvp(
                             pictures_dot[m, c, y, x, k] = work.scratch[row + c * SCRATCH_SIZE + COLOUR_DOT + k]
         for entry in range(tiles.start[tile], tiles.start[tile + 1]):
             f = tiles.entries[entry]
+            code = faces.contours[m, f]
+            if ti.abs(code) & 7 == 0:
+                continue
             a0, a1, a2, depths = face_screen(faces, m, f)
             fade, fade_rates = near_fade_rates(depths, 1.0 / faces.near)
-            inverse_area, inverse_squared, to_distance = setup(a0, a1, a2)
+            _area, inverse_squared, to_distance = setup(a0, a1, a2)
             gather_face_tangents(with_fields(faces, shading=DEPTH), dots, work, face_row, m, f)
             begin_x, end_x = pixel_range(faces, a0[0], a1[0], a2[0], radius, half, width, x0, x1)
             begin_y, end_y = pixel_range(faces, a0[1], a1[1], a2[1], radius, half, height, y0, y1)
             for y in range(begin_y, end_y + 1):
                 for x in range(begin_x, end_x + 1):
-                    p = pixel_centre(faces, m, x, y, width, height)
-                    bare, _t2, _g2, signed, _r2, _b2, edge, inside = fragment(
-                        p, a0, a1, a2, inverse_area, inverse_squared, to_distance, radius, inverse_sigma
-                    )
                     i = base + (y - y0) * tiles.side + x - x0
-                    if bare * fade > NO_COVERAGE and pixel_state[i * DIBR_STATE_SIZE + GAP] > OPAQUE:
-                        value, log_rate = silhouette(signed, inside)
-                        alpha_rate = pixel_state[i * DIBR_STATE_SIZE + GAP] * fade * value / (1.0 - fade * value)
-                        gradient, q = distance_gradient(p, a0, a1, a2, edge, inside, inverse_squared, inverse_sigma)
+                    front_rate, back_rate = union_sides(
+                        pixel_state[i * DIBR_STATE_SIZE + FRONT], pixel_state[i * DIBR_STATE_SIZE + BACK]
+                    )
+                    if fade > 0 and ((code > 0 and front_rate > 0) or (code < 0 and back_rate > 0)):
+                        p = pixel_centre(faces, m, x, y, width, height)
+                        distance = sub_areas(p, a0, a1, a2) * to_distance
+                        g0, g1, g2, sigma_rate = covered_part_rates(
+                            p, a0, a1, a2, inverse_squared, distance, to_distance, code, radius
+                        )
+                        part = covered_part(p, a0, a1, a2, inverse_squared, distance, to_distance, code, radius)
                         for c in range(columns):
-                            log_dot = -log_rate * signed * inverse_sigma * dots.uniforms[m * columns + c, UNIFORM.sigma]
                             if work.active[c] & MOVING_COLUMN != 0:
-                                d0, d1, d2, depths_dot = corner_tangents(
-                                    work.face_dot, face_row, c, pixel_tangent(faces, dots, m, c, y, x)
-                                )
-                                log_dot += log_rate * gradient.dot(d0 * q[0] + d1 * q[1] + d2 * q[2])
-                                log_dot += fade_rates.dot(depths_dot)
-                            pictures_dot[m, c, y, x, 3] = pictures_dot[m, c, y, x, 3] + alpha_rate * log_dot
+                                pictures_dot[m, c, y, x, 3] = pictures_dot[m, c, y, x, 3] + coverage_tangent(
+                                    faces, dots, work, face_row, c, m, y, x, g0, g1, g2, sigma_rate * inverse_sigma, part, fade,
+                                    fade_rates,
+                                )  # fmt: skip

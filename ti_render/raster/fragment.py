@@ -1,4 +1,4 @@
-"""One face seen by one pixel: coverage, depth and their derivatives.
+"""One face seen by one pixel: its weight in the colour, depth and their derivatives.
 
 Liu et al., Soft Rasterizer (ICCV 2019), eq. 1: D = sigmoid(+-d^2 / sigma), d the distance to the triangle's boundary. From
 FADE_START on outside of it, D is multiplied by exp(-tail), and tail grows beyond all bounds towards the cut-off: the softmax
@@ -144,15 +144,6 @@ def outside_coverage(y):
 
 
 @ti.func
-def faded(bare, tail):
-    """bare exp(-tail)."""
-    result = bare
-    if tail > 0:
-        result = bare * ti.exp(-tail)
-    return result
-
-
-@ti.func
 def sub_areas_adjoint(p, a0, a1, a2, g):
     """Adjoint of the three independent ``sub_areas`` (each of its own two corners and p): adjoints of the corners."""
     r0, r1, r2 = a0 - p, a1 - p, a2 - p
@@ -179,10 +170,11 @@ def fragment(p, a0, a1, a2, inverse_area, inverse_squared, to_distance, radius, 
     """A face of ``setup`` at the pixel centre ``p``.
 
     Returns:
-        sigmoid(x) (0 beyond the cut-off), tail, 1 - D, x = +-d^2 / sigma, d(log D)/dx, barycentrics of the closest point of the
-        triangle, the closest edge (0, 1, 2; opposite to that corner), and whether the pixel is inside.
+        sigmoid(x) (0 beyond the cut-off), tail, x = +-d^2 / sigma, d(log D)/dx, barycentrics of the closest point of the
+        triangle, the closest edge (0, 1, 2; opposite to that corner), whether the pixel is inside, and its signed distances [3]
+        from the lines of the edges.
     """
-    bare, tail, gap, rate, signed = 0.0, 0.0, 1.0, 0.0, 0.0
+    bare, tail, rate, signed = 0.0, 0.0, 0.0, 0.0
     b = vec3(0)
     edge, inside = 0, 0
     areas = sub_areas(p, a0, a1, a2)
@@ -194,9 +186,8 @@ def fragment(p, a0, a1, a2, inverse_area, inverse_squared, to_distance, radius, 
         if least >= 0 and not thin:
             inside = 1
             signed = least * least * inverse_sigma
-            gap = inside_gap(signed)
-            bare = 1.0 - gap
-            rate = gap
+            rate = inside_gap(signed)
+            bare = 1.0 - rate
             b = areas * inverse_area
             if least == distance[1]:
                 edge = 1
@@ -207,8 +198,7 @@ def fragment(p, a0, a1, a2, inverse_area, inverse_squared, to_distance, radius, 
             if squared * inverse_sigma < CUT_OFF:
                 signed = -squared * inverse_sigma
                 bare, tail, rate = outside_coverage(-signed)
-                gap = 1.0 - faded(bare, tail)
-    return bare, tail, gap, signed, rate, b, edge, inside
+    return bare, tail, signed, rate, b, edge, inside, distance
 
 
 @ti.func

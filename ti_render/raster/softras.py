@@ -4,15 +4,16 @@ Per pixel, over the faces j with coverage D_j, depth z_j and colour c_j, the gro
 
     e_k = exp((zmin - z_k) rate), rate = 1 / (gamma (far - near))   (the softmax over normalised depths, zmin any depth)
     S = sum_j D_j e_j + e_g + e_b,   C_in = (sum_j D_j e_j c_j + (e_g + e_b) C_back) / S
-    C_back = (e_g c_g + e_b c_b) / (e_g + e_b)  (``backdrop``),   A = 1 - prod_j (1 - D_j)
+    C_back = (e_g c_g + e_b c_b) / (e_g + e_b)  (``backdrop``),   A: ``coverage``
     composite "alpha": rgb = A C_in + (1 - A) C_back;   "softmax": rgb = C_in
 
-(Liu et al., Soft Rasterizer, ICCV 2019, eq. 2-4; the running rescaling is Milakov and Gimelshein, Online normalizer
-calculation for softmax, 2018, eq. 5.) A thread owns a tile: it walks over the tile's faces, and for each face over the pixels
-of its grown box, so that a pixel is visited by the faces near it only. What a pixel carries from face to face lies in
-pixel_state, which exists for the tiles that have faces; a tile without faces shows the backdrop. The colours of fragments that
-are far behind what is there already are not computed. Numbers stay in range where D is exceedingly small: the part exp(-tail) of
-D = sigmoid exp(-tail) (``fragment``) counts as a greater depth, z + tail / rate, and zmin is the least of those.
+(Liu et al., Soft Rasterizer, ICCV 2019, eq. 2-3; A in place of their 1 - prod_j (1 - D_j), which depends on the triangulation;
+the running rescaling is Milakov and Gimelshein, Online normalizer calculation for softmax, 2018, eq. 5.) A thread owns a tile:
+it walks over the tile's faces, and for each face over the pixels of its grown box, so that a pixel is visited by the faces near
+it only. What a pixel carries from face to face lies in pixel_state, which exists for the tiles that have faces; a tile without
+faces shows the backdrop. The colours of fragments that are far behind what is there already are not computed. Numbers stay in
+range where D is exceedingly small: the part exp(-tail) of D = sigmoid exp(-tail) (``fragment``) counts as a greater depth, z +
+tail / rate, and zmin is the least of those.
 
 Taichi's CPU scheduler gives at least 512 iterations of a loop to a thread at a time, whatever the loop's settings say. The loop
 over the tiles therefore counts ``spread`` iterations for each tile, of which one does the work.
@@ -22,6 +23,7 @@ The adjoint is in ``softras_adjoint``, the tangent in ``softras_jvp``.
 
 from ti_render.arrays import FLAG, UNIFORM, Faces
 from ti_render.backdrop.backdrop import backdrop_weights, depth_rate, inverse_ground_depth, negligible, pixel_centre
+from ti_render.raster.coverage import covered_part, union_coverage
 from ti_render.raster.edge_on import even_point, steepness
 from ti_render.raster.fragment import fragment, near_fade_rates, perspective, setup, vec2
 from ti_render.raster.tiles import CUT_OFF, Tiles
@@ -30,9 +32,9 @@ from ti_sim.base.bundles import kernel
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import vec3
 
-# Columns of pixel_state: zmin, S, sum (after the pass: C_in), prod (1 - D).
-LEAST_DEPTH, WEIGHT, COLOUR, GAP = 0, 1, 2, 5
-STATE_SIZE = 6
+# Columns of pixel_state: zmin, S, sum (after the pass: C_in), and the sums of ``coverage`` over front and back faces.
+LEAST_DEPTH, WEIGHT, COLOUR, FRONT, BACK = 0, 1, 2, 5, 6
+STATE_SIZE = 7
 # A coverage below this is none (its square must stay above the least f32).
 NO_COVERAGE = 1e-17
 
@@ -99,14 +101,21 @@ def _begin(pixel_state: ti.template(), i, faces: ti.template(), m, p, rate, c_ba
     weight = e_ground + e_background
     pixel_state[i * STATE_SIZE + LEAST_DEPTH] = depth
     pixel_state[i * STATE_SIZE + WEIGHT] = weight
-    pixel_state[i * STATE_SIZE + GAP] = 1.0
+    pixel_state[i * STATE_SIZE + FRONT] = 0.0
+    pixel_state[i * STATE_SIZE + BACK] = 0.0
     for k in ti.static(range(3)):
         pixel_state[i * STATE_SIZE + COLOUR + k] = weight * c_back[k]
 
 
 @ti.func
+def pixel_alpha(pixel_state: ti.template(), i):
+    """A of a pixel, after all of its faces."""
+    return union_coverage(pixel_state[i * STATE_SIZE + FRONT], pixel_state[i * STATE_SIZE + BACK])
+
+
+@ti.func
 def _finish(pixel_state: ti.template(), i, pictures: ti.template(), m, y, x, strict):
-    alpha = 1.0 - pixel_state[i * STATE_SIZE + GAP]
+    alpha = pixel_alpha(pixel_state, i)
     mix = alpha
     if strict == 1:
         mix = 1.0
@@ -120,7 +129,7 @@ def _finish(pixel_state: ti.template(), i, pictures: ti.template(), m, y, x, str
 
 @kernel
 def rasterise(faces: Faces, tiles: Tiles, pixel_state: ti.types.ndarray(), pictures: ti.types.ndarray()):
-    """Draw the faces into pictures [M, H, W, 4] that hold the backdrop. Writes pixel_state [occupied side^2 6], too.
+    """Draw the faces into pictures [M, H, W, 4] that hold the backdrop. Writes pixel_state [occupied side^2 7], too.
 
     Adjoint: ``rasterise_adjoint``; tangent: ``rasterise_jvp``; both by hand.
     """
@@ -148,19 +157,25 @@ def rasterise(faces: Faces, tiles: Tiles, pixel_state: ti.types.ndarray(), pictu
             fade, _rates = near_fade_rates(depths, 1.0 / faces.near)
             steep = steepness(a0, a1, a2, inverse_depths, faces.steepest)
             face = face_attributes(faces, m, f)
+            code = faces.contours[m, f]
+            side = FRONT
+            if code < 0:
+                side = BACK
             inverse_area, inverse_squared, to_distance = setup(a0, a1, a2)
             begin_x, end_x = pixel_range(faces, a0[0], a1[0], a2[0], radius, half, width, x0, x1)
             begin_y, end_y = pixel_range(faces, a0[1], a1[1], a2[1], radius, half, height, y0, y1)
             for y in range(begin_y, end_y + 1):
                 for x in range(begin_x, end_x + 1):
                     p = pixel_centre(faces, m, x, y, width, height)
-                    bare, tail, bare_gap, _x, _rate, b, _edge, _inside = fragment(
+                    i = base + (y - y0) * tiles.side + x - x0
+                    bare, tail, _x, _rate, b, _edge, _inside, distance = fragment(
                         p, a0, a1, a2, inverse_area, inverse_squared, to_distance, radius, inverse_sigma
                     )
+                    part = fade * covered_part(p, a0, a1, a2, inverse_squared, distance, to_distance, code, radius)
+                    if part != 0:
+                        pixel_state[i * STATE_SIZE + side] = pixel_state[i * STATE_SIZE + side] + part
                     coverage = bare * fade
                     if coverage > NO_COVERAGE:
-                        i = base + (y - y0) * tiles.side + x - x0
-                        pixel_state[i * STATE_SIZE + GAP] = pixel_state[i * STATE_SIZE + GAP] * (1.0 - fade + fade * bare_gap)
                         # A face that is deeper than the pixel by the softmax's reach only covers.
                         if (pixel_state[i * STATE_SIZE + LEAST_DEPTH] - face_depth) * rate > ti.static(negligible()):
                             if steep > 0:

@@ -1,9 +1,9 @@
 """Adjoint of the soft rasteriser.
 
-With I_bar and A_bar the picture's adjoint: Cin_bar = A I_bar, a_bar = A_bar + I_bar . (C_in - C_back) (softmax: I_bar and A_bar),
-w_j = D_j e_j / S, G_j = Cin_bar . (c_j - C_in):
+With I_bar and A_bar the picture's adjoint: Cin_bar = A I_bar, a_bar = A_bar + I_bar . (C_in - C_back) (softmax: I_bar and A_bar;
+its way to the faces is in ``coverage``), w_j = D_j e_j / S, G_j = Cin_bar . (c_j - C_in):
 
-    c_j_bar = w_j Cin_bar,   log D_j: L_j = w_j G_j + a_bar prod_i (1 - D_i) D_j / (1 - D_j),   x_j_bar = dlog D_j/dx_j L_j
+    c_j_bar = w_j Cin_bar,   log D_j: L_j = w_j G_j,   x_j_bar = dlog D_j/dx_j L_j
     z_j_bar = -rate w_j G_j,   rate_bar = sum_j w_j G_j (zmin - z_j),   sigma_bar = -sum_j x_j_bar x_j / sigma
 
 with x_j = +-d^2 / sigma; the backdrop takes part with weight (e_g + e_b) / S. Fragments are found again; a face's adjoints are
@@ -14,11 +14,11 @@ from typing import Any
 
 from ti_render.arrays import FLAG, UNIFORM, FaceArrays, Faces
 from ti_render.backdrop.backdrop import backdrop_weights, depth_rate, inverse_ground_depth, negligible, pixel_centre
+from ti_render.raster.coverage import covered_part, covered_part_rates, union_sides
 from ti_render.raster.edge_on import even_point, steepness_rates
 from ti_render.raster.fragment import (
     barycentrics_adjoint,
     distance_adjoint,
-    faded,
     fragment,
     near_fade_rates,
     perspective,
@@ -26,13 +26,15 @@ from ti_render.raster.fragment import (
     vec2,
 )
 from ti_render.raster.softras import (
+    BACK,
     COLOUR,
-    GAP,
+    FRONT,
     LEAST_DEPTH,
     NO_COVERAGE,
     STATE_SIZE,
     WEIGHT,
     face_screen,
+    pixel_alpha,
     pixel_range,
     tile_box,
 )
@@ -45,11 +47,9 @@ from ti_sim.base.bundles import bundle, kernel
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import mat3, outer, vec3
 
-# Columns of the workspace of a pixel: Cin_bar, a_bar prod (1 - D).
-COLOUR_BAR, GAP_BAR = 0, 3
-PIXEL_BAR_SIZE = 4
-# A (1 - D) below this is opaque: no other face shows through, and none has a gap adjoint.
-OPAQUE = 1e-20
+# Columns of the workspace of a pixel: Cin_bar, and the adjoints of the sums over front and back faces.
+COLOUR_BAR, FRONT_BAR, BACK_BAR = 0, 3, 4
+PIXEL_BAR_SIZE = 5
 
 
 @ti.func
@@ -59,16 +59,18 @@ def _pixel_vector(pixel_state: ti.template(), i, first):
 
 @ti.func
 def _split(pixel_state: ti.template(), pixel_bar: ti.template(), i, c_back, colour_bar, alpha_bar, strict):
-    """Split a pixel's adjoint: keeps Cin_bar and a_bar prod (1 - D) for its faces, returns Cin_bar and C_back_bar."""
-    gap = pixel_state[i * STATE_SIZE + GAP]
+    """Split a pixel's adjoint: keeps Cin_bar and the adjoints of the sums of ``coverage``, returns Cin_bar and C_back_bar."""
+    alpha = pixel_alpha(pixel_state, i)
     in_bar, back_bar, whole_bar = colour_bar, vec3(0), alpha_bar
     if strict == 0:
         whole_bar += colour_bar.dot(_pixel_vector(pixel_state, i, COLOUR) - c_back)
-        in_bar = colour_bar * (1.0 - gap)
-        back_bar = colour_bar * gap
+        in_bar = colour_bar * alpha
+        back_bar = colour_bar * (1.0 - alpha)
     for k in ti.static(range(3)):
         pixel_bar[i * PIXEL_BAR_SIZE + COLOUR_BAR + k] = in_bar[k]
-    pixel_bar[i * PIXEL_BAR_SIZE + GAP_BAR] = whole_bar * gap
+    front_rate, back_rate = union_sides(pixel_state[i * STATE_SIZE + FRONT], pixel_state[i * STATE_SIZE + BACK])
+    pixel_bar[i * PIXEL_BAR_SIZE + FRONT_BAR] = whole_bar * front_rate
+    pixel_bar[i * PIXEL_BAR_SIZE + BACK_BAR] = whole_bar * back_rate
     return in_bar, back_bar
 
 
@@ -179,7 +181,7 @@ def rasterise_adjoint(
 ):  # fmt: skip
     """Adjoint of ``rasterise`` from pictures_bar [M, H, W, 4].
 
-    Writes pixel_bar [occupied side^2 4] (workspace) and turns backdrop_bar [M, H, W, 3], which holds the backdrop's colours,
+    Writes pixel_bar [occupied side^2 5] (workspace) and turns backdrop_bar [M, H, W, 3], which holds the backdrop's colours,
     into their adjoint. Adds to ``bars``, of which the uniforms have a row [occupied, U] for each tile that has faces.
     """
     height, width = pictures_bar.shape[1], pictures_bar.shape[2]
@@ -210,28 +212,40 @@ def rasterise_adjoint(
                 face = face_attributes(faces, m, f)
                 base_bar, place_bar, mix_bar, points_bar = mat3(0), mat3(0), mat3(0), mat3(0)
                 own = CornerSums(base_bar, place_bar, mix_bar, points_bar)
+                code = faces.contours[m, f]
+                side = FRONT_BAR
+                if code < 0:
+                    side = BACK_BAR
                 begin_x, end_x = pixel_range(faces, a0[0], a1[0], a2[0], radius, half, width, x0, x1)
                 begin_y, end_y = pixel_range(faces, a0[1], a1[1], a2[1], radius, half, height, y0, y1)
                 for y in range(begin_y, end_y + 1):
                     for x in range(begin_x, end_x + 1):
                         p = pixel_centre(faces, m, x, y, width, height)
-                        bare, tail, bare_gap, signed, log_rate, b, edge, inside = fragment(
+                        i = base + (y - y0) * tiles.side + x - x0
+                        bare, tail, signed, log_rate, b, edge, inside, distance = fragment(
                             p, a0, a1, a2, inverse_area, inverse_squared, to_distance, radius, inverse_sigma
                         )
+                        g0, g1, g2 = vec2(0), vec2(0), vec2(0)
+                        part_bar = fade * pixel_bar[i * PIXEL_BAR_SIZE + side]
+                        if part_bar != 0 and ti.abs(code) & 7 != 0:
+                            k0, k1, k2, sigma_rate = covered_part_rates(
+                                p, a0, a1, a2, inverse_squared, distance, to_distance, code, radius
+                            )
+                            g0, g1, g2 = k0 * part_bar, k1 * part_bar, k2 * part_bar
+                            sigma_bar += sigma_rate * inverse_sigma * part_bar
+                            if fade < 1:
+                                fade_bar += part_bar * covered_part(
+                                    p, a0, a1, a2, inverse_squared, distance, to_distance, code, radius
+                                )
                         coverage = bare * fade
                         if coverage > NO_COVERAGE:
-                            i = base + (y - y0) * tiles.side + x - x0
-                            gap = 1.0 - fade + fade * bare_gap
                             log_bar = 0.0
-                            if gap > OPAQUE:
-                                log_bar = pixel_bar[i * PIXEL_BAR_SIZE + GAP_BAR] * faded(coverage, tail) / gap
                             seen, even = b, vec3(0)
                             if steep > 0:
                                 even = even_point.value(a0 - p, a1 - p, a2 - p, inverse_sigma)
                                 seen = b + (even - b) * steep
                             r, z = perspective(seen, inverse_depths)
                             t = (pixel_state[i * STATE_SIZE + LEAST_DEPTH] - z) * rate - tail
-                            g0, g1, g2 = vec2(0), vec2(0), vec2(0)
                             if t > ti.static(negligible()):
                                 share = coverage * ti.exp(t) / pixel_state[i * STATE_SIZE + WEIGHT]
                                 in_bar = get3(pixel_bar, i * PIXEL_BAR_SIZE + COLOUR_BAR)
@@ -242,9 +256,12 @@ def rasterise_adjoint(
                                     )  # fmt: skip
                                     log_bar += contrast
                                     depths_bar -= b_bar * seen * inverse_depths
-                                    g0, g1, g2 = barycentrics_adjoint(
+                                    h0, h1, h2 = barycentrics_adjoint(
                                         p, a0, a1, a2, b, edge, inside, inverse_area, inverse_squared, b_bar * (1.0 - steep)
                                     )
+                                    g0 += h0
+                                    g1 += h1
+                                    g2 += h2
                                     if steep > 0:
                                         place = (a0 - p, a1 - p, a2 - p, inverse_sigma)
                                         e0, e1, e2, inverse_bar = even_point.vjp(place, b_bar * steep)
@@ -261,13 +278,13 @@ def rasterise_adjoint(
                                 g1 += h1
                                 g2 += h2
                                 sigma_bar -= x_bar * signed * inverse_sigma
-                            a0_bar += g0
-                            a1_bar += g1
-                            a2_bar += g2
-                            # What moves all corners moves the pixel the other way.
-                            if faces.flags[FLAG.distorted] == 1:
-                                for k in ti.static(range(2)):
-                                    bars.centres[m, y, x, k] -= g0[k] + g1[k] + g2[k]
+                        a0_bar += g0
+                        a1_bar += g1
+                        a2_bar += g2
+                        # What moves all corners moves the pixel the other way.
+                        if faces.flags[FLAG.distorted] == 1:
+                            for k in ti.static(range(2)):
+                                bars.centres[m, y, x, k] -= g0[k] + g1[k] + g2[k]
                 depths_bar += fade_rates * fade_bar + steep_rates * steep_bar
                 a0_bar += s0 * steep_bar
                 a1_bar += s1 * steep_bar

@@ -3,7 +3,7 @@
 In the terms of ``softras_adjoint``, each fragment adds to every column
 
     rgb:  A w_j (c_j_dot + (c_j - C_in) (log D_j_dot + (zmin - z_j) rate_dot - rate z_j_dot)) + A_j_dot (C_in - C_back)
-    alpha:  A_j_dot = prod_i (1 - D_i) D_j / (1 - D_j) log D_j_dot
+    alpha:  A_j_dot, the face's part in the tangent of the coverage (``coverage``)
 
 (composite "softmax": factor 1 instead of A, no second term), and so does the backdrop. Fragments are found once for all columns.
 """
@@ -11,21 +11,23 @@ In the terms of ``softras_adjoint``, each fragment adds to every column
 from ti_render.arrays import MOVING_COLUMN, UNIFORM, FaceArrays, Faces, FaceTangentWork
 from ti_render.backdrop.backdrop import backdrop_weights, depth_rate, inverse_ground_depth, negligible, pixel_centre
 from ti_render.backdrop.backdrop_jvp import inverse_depth_tangent, pixel_tangent, rate_tangent
+from ti_render.raster.coverage import covered_part, covered_part_rates, union_sides
 from ti_render.raster.edge_on import even_point, steepness_rates
-from ti_render.raster.fragment import distance_gradient, faded, fragment, near_fade_rates, perspective, setup, vec2
+from ti_render.raster.fragment import distance_gradient, fragment, near_fade_rates, perspective, setup, vec2
 from ti_render.raster.fragment_tangent import barycentrics_tangent
 from ti_render.raster.softras import (
+    BACK,
     COLOUR,
-    GAP,
+    FRONT,
     LEAST_DEPTH,
     NO_COVERAGE,
     STATE_SIZE,
     WEIGHT,
     face_screen,
+    pixel_alpha,
     pixel_range,
     tile_box,
 )
-from ti_render.raster.softras_adjoint import OPAQUE
 from ti_render.raster.tiles import CUT_OFF, Tiles
 from ti_render.rows import add_to3, get3, put3
 from ti_render.shading.lighting import COLOUR_DOT, LOG_DOT, R_DOT, SCRATCH_SIZE, Z_DOT
@@ -76,7 +78,7 @@ def _begin(
     columns = pictures_dot.shape[1]
     inverse_depth = inverse_ground_depth(faces, m, p)
     depth, e_ground, e_background = backdrop_weights(faces, inverse_depth, rate, 0)
-    mix = 1.0 - pixel_state[i * STATE_SIZE + GAP]
+    mix = pixel_alpha(pixel_state, i)
     if faces.strict == 1:
         mix = 1.0
     share, t = 0.0, (pixel_state[i * STATE_SIZE + LEAST_DEPTH] - depth) * rate
@@ -104,24 +106,54 @@ def _begin(
 @ti.func
 def _add_columns(
     faces: ti.template(), dots: ti.template(), work: ti.template(), row, pixel_state: ti.template(), pixel_dot: ti.template(), i,
-    m, z, rate, alpha_rate, share, over, contrast,
+    m, z, rate, share, contrast,
 ):  # fmt: skip
     """Add a fragment's part in the tangents of a pixel to pixel_dot."""
     columns = work.active.shape[0]
     for c in range(columns):
         here, result = row + c * SCRATCH_SIZE, vec3(0)
         if work.active[c] & MOVING_COLUMN != 0:
-            alpha_dot = alpha_rate * work.scratch[here + LOG_DOT]
-            result = over * alpha_dot
-            pixel_dot[4 * (i * columns + c) + 3] = pixel_dot[4 * (i * columns + c) + 3] + alpha_dot
             rate_dot = rate_tangent(faces, dots, m, m * columns + c, rate)
             log_share = work.scratch[here + LOG_DOT] - rate * work.scratch[here + Z_DOT]
             log_share += (pixel_state[i * STATE_SIZE + LEAST_DEPTH] - z) * rate_dot
-            result += share * log_share * contrast
+            result = share * log_share * contrast
         if work.active[c] != 0:
             if share > 0:
                 result += share * get3(work.scratch, here + COLOUR_DOT)
             add_to3(pixel_dot, 4 * (i * columns + c), result)
+
+
+@ti.func
+def coverage_tangent(
+    faces: ti.template(), dots: ti.template(), work: ti.template(), face_row, c, m, y, x, g0, g1, g2, sigma_rate, part, fade,
+    fade_rates,
+):  # fmt: skip
+    """Tangent of a face's part in the coverage, from its derivatives (``covered_part_rates``) and its value."""
+    d0, d1, d2, depths_dot = corner_tangents(work.face_dot, face_row, c, pixel_tangent(faces, dots, m, c, y, x))
+    sigma_dot = dots.uniforms[m * work.active.shape[0] + c, UNIFORM.sigma]
+    moved = g0.dot(d0) + g1.dot(d1) + g2.dot(d2) + sigma_rate * sigma_dot
+    return fade * (moved + part * fade_rates.dot(depths_dot))
+
+
+@ti.func
+def _add_coverage(
+    faces: ti.template(), dots: ti.template(), work: ti.template(), face_row, pixel_state: ti.template(),
+    pixel_dot: ti.template(), i, m, y, x, p, a0, a1, a2, inverse_squared, distance, to_distance, code, radius, inverse_sigma,
+    fade, fade_rates, over,
+):  # fmt: skip
+    """Add a face's part in the tangent of the coverage to pixel_dot."""
+    front_rate, back_rate = union_sides(pixel_state[i * STATE_SIZE + FRONT], pixel_state[i * STATE_SIZE + BACK])
+    if (code > 0 and front_rate > 0) or (code < 0 and back_rate > 0):
+        columns = work.active.shape[0]
+        g0, g1, g2, sigma_rate = covered_part_rates(p, a0, a1, a2, inverse_squared, distance, to_distance, code, radius)
+        part = covered_part(p, a0, a1, a2, inverse_squared, distance, to_distance, code, radius)
+        for c in range(columns):
+            if work.active[c] & MOVING_COLUMN != 0:
+                alpha_dot = coverage_tangent(
+                    faces, dots, work, face_row, c, m, y, x, g0, g1, g2, sigma_rate * inverse_sigma, part, fade, fade_rates
+                )
+                pixel_dot[4 * (i * columns + c) + 3] = pixel_dot[4 * (i * columns + c) + 3] + alpha_dot
+                add_to3(pixel_dot, 4 * (i * columns + c), over * alpha_dot)
 
 
 @ti.func
@@ -188,6 +220,7 @@ def rasterise_jvp(
             fade, fade_rates = near_fade_rates(depths, 1.0 / faces.near)
             steep, s0, s1, s2, steep_rates = steepness_rates(a0, a1, a2, inverse_depths, faces.steepest)
             face = face_attributes(faces, m, f)
+            code = faces.contours[m, f]
             gather_face_tangents(faces, dots, work, face_row, m, f)
             inverse_area, inverse_squared, to_distance = setup(a0, a1, a2)
             begin_x, end_x = pixel_range(faces, a0[0], a1[0], a2[0], radius, half, width, x0, x1)
@@ -195,16 +228,21 @@ def rasterise_jvp(
             for y in range(begin_y, end_y + 1):
                 for x in range(begin_x, end_x + 1):
                     p = pixel_centre(faces, m, x, y, width, height)
-                    bare, tail, bare_gap, signed, log_rate, b, edge, inside = fragment(
+                    i = base + (y - y0) * tiles.side + x - x0
+                    bare, tail, signed, log_rate, b, edge, inside, distance = fragment(
                         p, a0, a1, a2, inverse_area, inverse_squared, to_distance, radius, inverse_sigma
                     )
+                    c_in = _state_vector(pixel_state, i, COLOUR)
+                    if weights_change == 1 and fade > 0 and ti.abs(code) & 7 != 0:
+                        over = vec3(0)
+                        if faces.strict == 0:
+                            over = c_in - vec3(backdrop[m, y, x, 0], backdrop[m, y, x, 1], backdrop[m, y, x, 2])
+                        _add_coverage(
+                            faces, dots, work, face_row, pixel_state, pixel_dot, i, m, y, x, p, a0, a1, a2, inverse_squared,
+                            distance, to_distance, code, radius, inverse_sigma, fade, fade_rates, over,
+                        )  # fmt: skip
                     coverage = bare * fade
                     if coverage > NO_COVERAGE:
-                        i = base + (y - y0) * tiles.side + x - x0
-                        gap = 1.0 - fade + fade * bare_gap
-                        alpha_rate = 0.0
-                        if gap > OPAQUE:
-                            alpha_rate = pixel_state[i * STATE_SIZE + GAP] * faded(coverage, tail) / gap
                         seen, even = b, vec3(0)
                         if steep > 0:
                             even = even_point.value(a0 - p, a1 - p, a2 - p, inverse_sigma)
@@ -212,11 +250,9 @@ def rasterise_jvp(
                         r, z = perspective(seen, inverse_depths)
                         t = (pixel_state[i * STATE_SIZE + LEAST_DEPTH] - z) * rate - tail
                         share = 0.0
-                        c_in = _state_vector(pixel_state, i, COLOUR)
-                        mix, over = 1.0, vec3(0)
+                        mix = 1.0
                         if faces.strict == 0:
-                            mix = 1.0 - pixel_state[i * STATE_SIZE + GAP]
-                            over = c_in - vec3(backdrop[m, y, x, 0], backdrop[m, y, x, 1], backdrop[m, y, x, 2])
+                            mix = pixel_alpha(pixel_state, i)
                         contrast = vec3(0)
                         if t > ti.static(negligible()):
                             share = mix * coverage * ti.exp(t) / pixel_state[i * STATE_SIZE + WEIGHT]
@@ -249,6 +285,6 @@ def rasterise_jvp(
                         if share > 0:
                             surface_columns(faces, dots, work, row, face_row, face, m, r)
                         _add_columns(
-                            faces, dots, work, row, pixel_state, pixel_dot, i, m, z, rate, alpha_rate, share, over, contrast
+                            faces, dots, work, row, pixel_state, pixel_dot, i, m, z, rate, share, contrast
                         )
         _write_tile(tiles, pixel_dot, pictures_dot, tile, m, x0, y0, x1, y1)

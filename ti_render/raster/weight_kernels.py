@@ -4,7 +4,16 @@ from ti_render.arrays import UNIFORM, Faces
 from ti_render.backdrop.backdrop import depth_rate, negligible, pixel_centre
 from ti_render.raster.edge_on import even_point, steepness
 from ti_render.raster.fragment import fragment, near_fade_rates, perspective, setup
-from ti_render.raster.softras import GAP, LEAST_DEPTH, NO_COVERAGE, STATE_SIZE, WEIGHT, face_screen, pixel_range, tile_box
+from ti_render.raster.softras import (
+    LEAST_DEPTH,
+    NO_COVERAGE,
+    STATE_SIZE,
+    WEIGHT,
+    face_screen,
+    pixel_alpha,
+    pixel_range,
+    tile_box,
+)
 from ti_render.raster.tiles import CUT_OFF, Tiles
 from ti_sim.base.bundles import kernel
 from ti_sim.base.runtime import ti
@@ -45,7 +54,7 @@ def fragment_weights_kernel(
             for y in range(begin_y, end_y + 1):
                 for x in range(begin_x, end_x + 1):
                     p = pixel_centre(faces, m, x, y, width, height)
-                    bare, tail, _gap, _x, _rate, b, _edge, _inside = fragment(
+                    bare, tail, _x, _rate, b, _edge, _inside, _distance = fragment(
                         p, a0, a1, a2, inverse_area, inverse_squared, to_distance, radius, inverse_sigma
                     )
                     coverage = bare * fade
@@ -56,7 +65,7 @@ def fragment_weights_kernel(
                         r, z = perspective(b, inverse_depths)
                         t = (pixel_state[i * STATE_SIZE + LEAST_DEPTH] - z) * rate - tail
                         if t > ti.static(negligible()):
-                            mix = 1.0 - pixel_state[i * STATE_SIZE + GAP]
+                            mix = pixel_alpha(pixel_state, i)
                             if faces.strict == 1:
                                 mix = 1.0
                             share = mix * coverage * ti.exp(t) / pixel_state[i * STATE_SIZE + WEIGHT]

@@ -130,8 +130,8 @@ class MaskLoss(Loss):
     def systematic(
         self, scene: Scene, states: States, values: Mapping[str, torch.Tensor], frames: Sequence[int]
     ) -> torch.Tensor:
-        """What soft edges add to the masks: a silhouette is too large in proportion to its softness, so that it is the difference
-        to masks with edges twice as soft (``Loss.systematic``)."""
+        """Bias of soft edges, in the order of their width: the difference to masks with edges twice as soft
+        (``Loss.systematic``)."""
         own, softer = (self._render(scene, states, values, frames, edge=n * self._sharpness["edge"]) for n in (1, 2))
         error = softer - own
         return error if self.weights is None else error * self.weights.roots(frames)

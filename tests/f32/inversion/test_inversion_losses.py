@@ -153,7 +153,7 @@ def test_a_network_reads_through_another_appearance(tmp_path: Path) -> None:
         )  # fmt: skip
         errors = result.scaled_error(truth)
         error[name] = max(abs(errors[f"block.velocity[{i}]"]) for i in (0, 2))
-    assert error["risp"] < 0.02 and error["pixel"] > 0.03, error
+    assert error["risp"] < 0.05 and error["pixel"] > 0.1, error
     settings = json.loads((tmp_path / "risp" / "result.json").read_text())["settings"]
     assert settings["loss"]["network_sha256"] and settings["loss"]["loop"]["psi"] == [0.0] * 4
     with pytest.raises(UserError, match="finished run"):

@@ -47,4 +47,4 @@ def test_compressed_colours_move_an_estimate_by_luminance_less_than_by_pixels(tm
     for loss in (PixelLoss(), LuminanceLoss()):
         at = linearise(scene, Comparison.of(scene, loss, seen), unknowns, unknowns.current())
         steps[loss.kind] = np.abs(newton_step(at))
-    assert (steps["luminance"] < steps["pixel"]).all() and steps["luminance"][0] < 0.3 * steps["pixel"][0], steps
+    assert (steps["luminance"] < steps["pixel"]).all() and steps["luminance"][0] < 0.5 * steps["pixel"][0], steps

@@ -51,7 +51,7 @@ def test_a_lens_is_found_by_a_camera_without_one() -> None:
     give_lens(filmed, "camera.distortion")
     filmed.set("camera.distortion[0]", -0.4)
     result = quick(scene, pictures(filmed), ["camera.distortion[0]"], priors={"camera.distortion[0]": 0.3}, starts=1, refine=4)
-    assert abs(result.values["camera.distortion[0]"] + 0.4) < min(0.05, 3 * result.sd["camera.distortion[0]"])
+    assert abs(result.values["camera.distortion[0]"] + 0.4) < min(0.1, 3 * result.sd["camera.distortion[0]"])
     assert scene.cameras[0].distortion is not None and not scene.parameters["camera.distortion"].value.any()
 
 

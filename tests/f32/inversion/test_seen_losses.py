@@ -120,7 +120,7 @@ def test_masks_see_through_another_look(scene: Scene, other_look: torch.Tensor, 
     masks, pixels = found(scene, MaskLoss({"block": hard_masks})), found(scene, PixelLoss(), other_look)
     errors = [abs(result.scaled_error(TRUTH)[VELOCITY]) for result in (masks, pixels)]
     assert bars_off(masks) < 3 and errors[0] < 0.02 and masks.converged
-    assert errors[1] > 0.05 and pixels.fits is False
+    assert errors[1] > 0.03 and pixels.fits is False
 
 
 def test_masks_by_difference_from_a_plate(scene: Scene, other_look: torch.Tensor, hard_masks: torch.Tensor) -> None:

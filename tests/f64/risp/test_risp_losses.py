@@ -23,7 +23,7 @@ from risp_torch.risp.training.losses import Norm, error_and_its_gradient, error_
 from ti_sim.base.gradcheck import GradcheckReport, gradcheck
 
 SIZE, PICTURES = 64, 2
-PSI_STEP, PARAMETER_STEP = 4e-6, 1e-5
+PSI_STEP, PARAMETER_STEP = 8e-6, 2e-5
 LINES = 3  # random directions in the space of the network's parameters
 NORMS: tuple[Norm, ...] = ("norm", "squared")
 

@@ -132,7 +132,8 @@ def test_gradcheck_from_parameters_to_pixels() -> None:
         return projected(scene.render(scene.rollout(given, frames=FRAMES), given))
 
     start = [torch.zeros_like(v, requires_grad=True) for v in values]
-    assert torch.autograd.gradcheck(pixels, start, eps=1e-6, atol=1e-8, rtol=1e-5, nondet_tol=1e-11)
+    # The step is small, as edges are a thousandth as soft as a pixel is wide.
+    assert torch.autograd.gradcheck(pixels, start, eps=2e-7, atol=1e-8, rtol=1e-5, nondet_tol=1e-11)
 
 
 def test_leaf_and_non_leaf_inputs_give_the_same_gradient(function: Function) -> None:
