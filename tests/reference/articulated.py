@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tests.reference.contact_law import normal_force
 from tests.reference.numpy_rigid import rotation, unit
 from ti_sim.articulated.model import ArticulatedInputs, ArticulatedModel, ArticulatedSettings
 
@@ -182,13 +183,12 @@ def contact_force(height: np.ndarray, velocity: np.ndarray, material: np.ndarray
         height: [B] of the point above the ground, m.
         velocity: [B, 3] of the point, m/s.
         material: [B, 4] ke, kd, kf, mu.
-        dt: step [s] that limits the closing speed to depth / dt; 0 for no limit.
+        dt: step [s] over which the force is averaged; 0 for the continuous law.
     """
     ke, kd, kf, mu = material.T
-    closing = velocity[:, 2] if dt == 0 else np.maximum(velocity[:, 2], height / dt)
-    normal = np.where(height < 0, np.maximum(0.0, -ke * height - kd * closing), 0.0)
+    normal, fraction = normal_force(-height, velocity[:, 2], ke, kd, dt)
     speed = np.hypot(velocity[:, 0], velocity[:, 1])
-    drag = np.minimum(kf, mu * normal / np.maximum(speed, 1e-300)) * (normal > 0)
+    drag = np.minimum(kf * fraction, mu * normal / np.maximum(speed, 1e-300)) * (normal > 0)
     return np.stack([-drag * velocity[:, 0], -drag * velocity[:, 1], normal], -1)
 
 

@@ -2,13 +2,16 @@
 
 A step is semi-implicit Euler. The bristle's displacement s turns with the second ball; the step and the force are
 
-    s <- limited(tangential(s) + dt u_t, mu f_n / kt),    force on the first = f_n n - limited(kt s + kf u_t, mu f_n).
+    s <- limited(tangential(s) + dt q u_t, mu f_n / kt),    force on the first = f_n n - limited(kt s + kf q u_t, mu f_n),
+
+with the normal force f_n and the fraction q of the time in contact of ``tests.reference.contact_law``.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
 
+from tests.reference.contact_law import normal_force
 from tests.reference.numpy_rigid import rotation
 
 APART, STICKING, DAMPED, SLIPPING = range(4)  # not touching; both limits off; the force alone, or the displacement, is limited
@@ -24,7 +27,7 @@ class BallPair:
         x, v, w: [T + 1, 2, 3] positions, velocities, angular velocities in the world.
         q: [T + 1, 2, 4] quaternions x, y, z, w.
         branch: [T] what the contact does in each step.
-        margin: least relative distance of any step from a kink: of a limit, of first touch, of the limited damper.
+        margin: least relative distance of any step from a kink: of a limit, of first touch, of contact for a part of a step.
     """
 
     x: np.ndarray
@@ -67,16 +70,14 @@ def step_balls(
         apart = x[0] - x[1]
         distance = np.linalg.norm(apart)
         normal, depth = apart / distance, 2 * radius - distance - _SLACK
-        margin = min(margin, abs(depth) / radius)
         arm = -(radius - 0.5 * depth) * normal
         force, size, branch, after = np.zeros(3), 0.0, APART, np.zeros(3)
-        if depth > 0:
-            u = v[0] + np.cross(w[0], arm) - v[1] - np.cross(w[1], arm + apart)
-            closing = max(u @ normal, -depth / dt)
-            size = ke * depth - kd * closing
-            margin = min(margin, abs(size) / (ke * radius), abs(u @ normal + depth / dt))
+        u = v[0] + np.cross(w[0], arm) - v[1] - np.cross(w[1], arm + apart)
+        size, fraction = (float(x) for x in normal_force(depth, u @ normal, ke, kd, dt))
+        travel = dt * abs(u @ normal)
+        margin = min(margin, abs(depth + travel) / radius, abs(depth - travel) / radius)
         if size > 0:
-            slide, turn = u - normal * (normal @ u), rotation(q[1])
+            slide, turn = fraction * (u - normal * (normal @ u)), rotation(q[1])
             s = turn @ own
             trial = s - normal * (normal @ s) + dt * slide
             most = mu * size

@@ -111,7 +111,7 @@ def loads_of_pairs(model: ArticulatedModel, inputs: ArticulatedInputs, rollout: 
     mu = 0.5 * (inputs.link_contact[b, i, 3] + inputs.link_contact[b, j, 3])
     kt = 0.5 * (inputs.link_bristle[b, i] + inputs.link_bristle[b, j])
     length = np.sqrt((after[..., :3] ** 2).sum(axis=-1) + patch[..., 4] * after[..., 3] ** 2)
-    limit = mu * np.linalg.norm(patch[..., 5:], axis=-1) / kt
+    limit = mu * np.linalg.norm(patch[..., 5:8], axis=-1) / kt
     touching = (patch[..., 0] > 0) & (limit > 0)
     return np.where(touching, length / np.where(touching, limit, 1.0), np.nan)
 

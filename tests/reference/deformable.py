@@ -21,6 +21,7 @@ from types import SimpleNamespace
 import numpy as np
 import scipy.sparse as sparse
 
+from tests.reference.contact_law import normal_force
 from ti_sim.deformable.inputs import DeformableInputs
 from ti_sim.deformable.model import DeformableModel
 
@@ -332,14 +333,15 @@ def contact_forces(model: DeformableModel, inputs: DeformableInputs, q: np.ndarr
         inputs: numbers of every world.
         q: [B, P, 3] positions, m.
         qd: [B, P, 3] velocities, m/s.
-        dt: the step, which bounds the closing velocity that a damper feels to depth / dt [s].
+        dt: the step over which the force is averaged [s].
     """
     forces, touching = np.zeros(q.shape), np.asarray(model.contact, dtype=int)
     ke, kd, kf, mu = np.moveaxis(np.asarray(inputs.particle_contact)[:, touching], -1, 0)
     depth, u = model.ground_height - q[:, touching, 2], qd[:, touching]
-    normal = np.where(depth > 0, np.maximum(0.0, ke * depth - kd * np.maximum(u[..., 2], -depth / dt)), 0.0)
+    normal, fraction = normal_force(depth, u[..., 2], ke, kd, dt)
     speed = _length(u[..., :2])
-    drag = np.where(kf * speed > mu * normal, mu * normal / np.where(speed > 0, speed, 1.0), kf) * (normal > 0)
+    slips = kf * fraction * speed > mu * normal
+    drag = np.where(slips, mu * normal / np.where(speed > 0, speed, 1.0), kf * fraction) * (normal > 0)
     forces[:, touching] = np.concatenate([-drag[..., None] * u[..., :2], normal[..., None]], -1)
     return forces
 

@@ -1,14 +1,15 @@
 """Rigid bodies in compliant contact with the ground, stepped in plain numpy: what the kernels are compared with.
 
 Written from the equations alone: state (x, q, v, L) with L the angular momentum in the world frame, w = R I^-1 R^T L;
-for a contact point at depth c > 0 with velocity u, f_n = max(0, ke c - kd max(u_n, -c / dt)) (closing no faster than a step
-allows) and friction -min(mu f_n, kf |u_t|) u_t / |u_t|. A driven body has a wrench in its own frame, one for each frame
-interval, and drag against its velocity and angular velocity. A semi-implicit step changes both momenta by the loads,
-then turns the body for dt without torque by the implicit midpoint rule, here by fixed-point iterations. Everything is float64
-and vectorised over worlds and bodies.
+for a contact point with velocity u the normal force f_n and the fraction q of the time in contact of
+``tests.reference.contact_law``, and friction -min(mu f_n, kf q |u_t|) u_t / |u_t|. A driven body has a wrench in its own frame,
+one for each frame interval, and drag against its velocity and angular velocity. A semi-implicit step changes both momenta by the
+loads, then turns the body for dt without torque by the implicit midpoint rule, here by fixed-point iterations. Everything is
+float64 and vectorised over worlds and bodies.
 
-With bristles a contact point has a displacement s, zero where it does not touch: s becomes s + dt u_t, shortened to mu f_n / kt,
-and friction is -(kt s + kf u_t), shortened to mu f_n. A rounded model's points are balls of the body's contact radius.
+With bristles a contact point has a displacement s, zero where it does not touch: s becomes s + dt q u_t, shortened to
+mu f_n / kt, and friction is -(kt s + kf q u_t), shortened to mu f_n. A rounded model's points are balls of the body's contact
+radius.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tests.reference.contact_law import normal_force
 from ti_sim.rigid.model import RigidInputs, RigidModel, RigidSettings
 
 # What one contact point does in one evaluation of the forces.
@@ -33,7 +35,7 @@ class NumpyRollout:
         body_qd: [B, frames + 1, N, 6] m/s and rad/s.
         momentum: [B, frames + 1, N, 3] angular momentum, world frame [kg m2/s].
         pattern: [evaluations, B, N, P] int8, APART, UNLOADED (deep but f_n = 0), STICKING, SLIDING, ...
-        onset: [evaluations, B, N, P] bool, where the closing speed is limited to depth / dt.
+        onset: [evaluations, B, N, P] bool, where a point is in contact for a part of the step only.
     """
 
     body_q: np.ndarray
@@ -118,17 +120,18 @@ class _Worlds:
         u = v[:, :, None] + np.cross(w[:, :, None], arm)
         depth = self.height - (x[:, :, None, 2] + arm[..., 2])
         ke, kd, kf, mu = (self.material[..., i, None] for i in range(4))
-        deep = (depth > 0) & self.exists
-        normal = np.where(deep, np.maximum(0.0, ke * depth - kd * np.maximum(u[..., 2], -depth / self.dt)), 0.0)
+        normal, fraction = normal_force(depth, u[..., 2], ke, kd, self.dt)
+        normal, fraction = np.where(self.exists, normal, 0.0), np.where(self.exists, fraction, 0.0)
+        deep = ((depth > 0) | (fraction > 0)) & self.exists
         speed = np.hypot(u[..., 0], u[..., 1])
-        sticking = kf * speed <= mu * normal
-        factor = np.where(sticking, kf, mu * normal / np.where(speed > 0, speed, 1.0))
+        sticking = kf * fraction * speed <= mu * normal
+        factor = np.where(sticking, kf * fraction, mu * normal / np.where(speed > 0, speed, 1.0))
         factor = np.where(deep, factor, 0.0)
         friction, kind = -factor[..., None] * u[..., :2], np.where(sticking, STICKING, SLIDING)
         if self.bristle is not None:
-            friction, kind = self.bristle_friction(u, normal, mu, kf)
+            friction, kind = self.bristle_friction(fraction[..., None] * u, normal, mu, kf)
         contact = share[..., None] * np.concatenate([friction, normal[..., None]], -1)
-        self.onset.append(deep & (u[..., 2] < -depth / self.dt))
+        self.onset.append((fraction > 0) & (fraction < 1))
         self.pattern.append(np.where(deep, np.where(normal > 0, kind, UNLOADED), APART).astype(np.int8))
         force, torque = contact.sum(2), np.cross(arm, contact).sum(2)
         for a, (n, (first, last)) in enumerate(zip(self.model.force_body, self.model.force_steps, strict=True)):
@@ -145,7 +148,10 @@ class _Worlds:
     def bristle_friction(
         self, u: np.ndarray, normal: np.ndarray, mu: np.ndarray, kf: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Friction [B, N, P, 2] of points with bristles, and what each of them does; advances the displacements."""
+        """Friction [B, N, P, 2] of points with bristles, and what each of them does; advances the displacements.
+
+        The velocities are those of the points, times the fraction of the time in contact.
+        """
 
         def shortened(a: np.ndarray, most: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             length = np.linalg.norm(a, axis=-1)

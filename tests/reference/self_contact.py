@@ -6,7 +6,7 @@ complex positions, velocities and materials, so that a complex step gives their 
 A vertex x and the nearest point y = sum w_k x_k of a triangle it does not belong to, and to none of whose corners an edge joins
 it, at the distance d below the thickness h: depth c = h - d, normal n = (x - y) / d, relative velocity u = v_x - sum w_k v_k,
 
-    f = f_n n - min(mu f_n, kf |u_t|) u_t / |u_t|,   f_n = max(0, ke c - kd max(u . n, -c / dt)),
+    f = f_n n - min(mu f_n, kf q |u_t|) u_t / |u_t|,   with f_n and q of ``tests.reference.contact_law``,
 
 on the vertex, and -w_k f on the corners.
 """
@@ -18,6 +18,7 @@ from functools import cached_property
 
 import numpy as np
 
+from tests.reference.contact_law import normal_force
 from tests.reference.deformable import step
 from ti_sim.deformable.inputs import DeformableInputs
 from ti_sim.deformable.model import DeformableModel
@@ -64,7 +65,7 @@ class Touch:
         weights: [B, N, 3] w.
         force: [B, N, 3] on the vertex [N].
         code: [B, N] what formula holds: 0 for no contact, else the region of the triangle (a bit for each corner that weighs),
-            plus 8 where the force pushes, plus 16 where it slips, plus 32 where the step bounds what the damper feels.
+            plus 8 where the force pushes, plus 16 where it slips, plus 32 where it is in contact for a part of the step only.
     """
 
     distance: np.ndarray
@@ -129,7 +130,7 @@ def touch(surface: Surface, material: np.ndarray, q: np.ndarray, qd: np.ndarray,
         material: [B, 4] ke [N/m], kd [N s/m], kf [N s/m], mu [1].
         q: [B, P, 3] positions, m.
         qd: [B, P, 3] velocities, m/s.
-        dt: the step, which bounds the closing velocity that the damper feels to depth / dt [s]; 0 for no bound.
+        dt: the step over which the force is averaged [s]; 0 for the continuous law.
     """
     vertex, corners = surface.pairs
     ke, kd, kf, mu = np.moveaxis(np.asarray(material)[:, None], -1, 0)
@@ -142,17 +143,16 @@ def touch(surface: Surface, material: np.ndarray, q: np.ndarray, qd: np.ndarray,
     depth = surface.thickness - distance
     leaving = _dot(u, normal)
     sliding = u - leaving[..., None] * normal
-    bounded = (leaving.real < -depth.real / dt) if dt > 0 else np.zeros(leaving.shape, dtype=bool)
-    pressed = ke * depth - kd * np.where(bounded, -depth / (dt or 1.0), leaving)
-    pushing = apart & (depth.real > 0) & (pressed.real > 0)
+    pressed, fraction = normal_force(depth, leaving, ke, kd, dt)
+    pushing = apart & (pressed.real > 0)
     pressed = np.where(pushing, pressed, 0.0)
     speed = _root(_dot(sliding, sliding))
-    slips = pushing & ((kf * speed).real > (mu * pressed).real)
-    drag = np.where(slips, mu * pressed / np.where(slips, speed, 1.0), kf * pushing)
+    slips = pushing & ((kf * fraction * speed).real > (mu * pressed).real)
+    drag = np.where(slips, mu * pressed / np.where(slips, speed, 1.0), kf * fraction * pushing)
     force = pressed[..., None] * normal - drag[..., None] * sliding
     region = (weights.real > 0) @ np.array([1, 2, 4])
-    touching = apart & (depth.real > 0)
-    code = np.where(touching, region + 8 * pushing + 16 * slips + 32 * (bounded & (kd.real > 0)), 0)
+    touching = apart & ((depth.real > 0) | pushing)
+    code = np.where(touching, region + 8 * pushing + 16 * slips + 32 * ((fraction.real > 0) & (fraction.real < 1)), 0)
     return Touch(distance, normal, weights, force, code)
 
 

@@ -16,7 +16,7 @@ link changes by turn x u, so u_bar adds u x u_bar to the adjoint of ``turn``.
 from ti_sim.articulated.contact_bristles import first_bristle, first_bristle_bar, load_point, point_column, store_point
 from ti_sim.articulated.contact_pairs import pair_adjoint
 from ti_sim.articulated.dry_friction import dry_force_adjoint
-from ti_sim.articulated.dynamics import eliminate_links, place_links, virtual_links
+from ti_sim.articulated.dynamics import eliminate_links, ground_margin, place_links, virtual_links
 from ti_sim.articulated.joint_forces import joint_force_adjoint
 from ti_sim.articulated.joints import add_position_adjoint, joint_adjoint, joint_position, joint_rates, turn_adjoint
 from ti_sim.articulated.spatial import (
@@ -169,11 +169,12 @@ def power_adjoint(
         z = world.work[b, i, POSITION + 2]
         contact = load_vec4(world.link, b, i, CONTACT)
         v_bar, contact_bar, z_bar = vec3(0.0), vec4(0.0), 0.0
+        margin = ground_margin(world, i, center, w, v)
         for p in range(world.tree[i, FIRST_POINT], world.tree[i, END_POINT]):
             local = point_position(world.point, p)
             height = z - world.ground + center.z + contact_height(world.turning, world.point, p, local, rotation)
             s_bar = vec2(0.0)
-            if height < 0:
+            if height < margin:
                 place, share = contact_arm(world.turning, world.point, p, local, rotation)
                 arm = center + place
                 u, power = v + w.cross(arm), -(vs + ws.cross(arm))

@@ -29,6 +29,7 @@ from ti_sim.articulated.contact_force import (
     add_contact_force_adjoint,
     add_pose_adjoints,
     mark_pair,
+    pair_margin,
     point_contact,
     shape_arm,
     shape_rotation,
@@ -129,8 +130,9 @@ def face_gap(normal, d, matrix, half, own):
 
 
 @ti.func
-def axis_gaps(d, a, b, half_a, half_b, width):
-    """Gaps used to compare all 15 axes, the largest gap, its axis, and whether any axis separates the boxes."""
+def axis_gaps(d, a, b, half_a, half_b, width, margin):
+    """Gaps used to compare all 15 axes, the largest gap, its axis, and whether any axis separates the boxes by a
+    margin."""
     gaps = ti.Vector([_NOWHERE for _ in range(_AXES)])
     best, largest, apart = 0, _NOWHERE, False
     for axis in range(6):
@@ -142,7 +144,7 @@ def axis_gaps(d, a, b, half_a, half_b, width):
         else:
             normal = column(b, k)
             gap = face_gap(normal * sign_of(normal.dot(d)), d, a, half_a, half_b[k])
-        apart = apart or gap >= 0
+        apart = apart or gap >= margin
         gap -= ti.select(axis < 3, 0.0, _LATER * width)
         gaps[axis] = gap
         if gap > largest:
@@ -154,7 +156,7 @@ def axis_gaps(d, a, b, half_a, half_b, width):
                 _place, _normal, gap, counts = edge_edge_contact.value(
                     d, k_a, u_a, v_a, k_b, u_b, v_b, places_a, places_b, side, width
                 )
-                apart = apart or gap >= 0
+                apart = apart or gap >= margin
                 gaps[axis] = counts
                 if counts > largest:
                     best, largest = axis, counts
@@ -344,6 +346,7 @@ def face_face_contacts(
     normal = column(frame, 2)
     face = frame.transpose() @ spread
     face[2, 0] -= height
+    margin = pair_margin(world, b, i, j)
     count, r, s, line = overlap(face, half_u, half_v)
     _area, _larger, missing = covered_area(count, r, s, face, half_u, half_v)
     covered = 1 - missing**_FULL
@@ -354,7 +357,7 @@ def face_face_contacts(
         before = ti.select(v > 0, v - 1, count - 1)
         share = 2 / ti.math.pi * turned(line_angle(line[v], angles) - line_angle(line[before], angles))
         corner = face @ vec3(1.0, r[v], s[v])
-        if corner.z < 0:
+        if corner.z < margin:
             place = frame @ vec3(corner.x, corner.y, height + 0.5 * corner.z)
             if ti.static(adjoint):
                 place_bar, one_apart_bar, normal_bar, gap_bar, one_bar = add_contact_force_adjoint(
@@ -469,12 +472,12 @@ def edge_contact(
     between = arm_j - apart - arm_i
     _crossing, k_i, u_i, v_i, k_j, u_j, v_j, places_i, places_j, side = edge_arguments(axis, between, a, m, half_i, half_j)
     weight_bar = 0.0
-    contact = point_contact(world, b, i, j)
+    contact, margin = point_contact(world, b, i, j), pair_margin(world, b, i, j)
     if ti.static(adjoint):
         at = edge_edge_contact.linearize(between, k_i, u_i, v_i, k_j, u_j, v_j, places_i, places_j, side, width)
         place, normal, gap, _counts = at.value
         arm_bar, apart_bar, normal_bar, gap_bar = vec3(0.0), vec3(0.0), vec3(0.0), 0.0
-        if weight > 0 and gap < 0:
+        if weight > 0 and gap < margin:
             arm_bar, apart_bar, normal_bar, gap_bar, weight_bar = add_contact_force_adjoint(
                 world, bars, b, i, j, arm_i + place, apart, -normal, gap, weight, contact, 1.0, patch
             )
@@ -488,7 +491,7 @@ def edge_contact(
         place, normal, gap, _counts = edge_edge_contact.value(
             between, k_i, u_i, v_i, k_j, u_j, v_j, places_i, places_j, side, width
         )
-        if gap < 0:
+        if gap < margin:
             add_contact_force(world, b, i, j, arm_i + place, apart, -normal, gap, weight, contact, 1.0, patch)
     return weight_bar
 
@@ -532,7 +535,7 @@ def box_box_contacts(world: ti.template(), bars: ti.template(), b, p, i, j, patc
     between -= load_vec3(world.work, b, i, POSITION) + shape_arm(world, b, i)
     smallest = ti.min(half_i.min(), half_j.min())
     width = _WIDTH * smallest
-    gaps, best, largest, separate = axis_gaps(between, a, m, half_i, half_j, width)
+    gaps, best, largest, separate = axis_gaps(between, a, m, half_i, half_j, width, pair_margin(world, b, i, j))
     if not separate:
         if largest < -0.5 * smallest - _LATER * width:
             mark_pair(world, b, p, DEEP)

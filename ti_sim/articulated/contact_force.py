@@ -5,7 +5,7 @@ links, times a weight. It acts on both links in opposite directions at the same 
 conserved. The points of a pair with a bristle have no friction of their own, and are gathered into its patch (``pair_bristle``).
 """
 
-from ti_sim.articulated.collision import FAULT, FAULTY_PAIR, LEAST_HALF, SHAPE_POSITION, SHAPE_QUATERNION
+from ti_sim.articulated.collision import BOUND, FAULT, FAULTY_PAIR, LEAST_HALF, SHAPE_POSITION, SHAPE_QUATERNION
 from ti_sim.articulated.patch import KT, add_to_patch, patch_point_adjoint
 from ti_sim.articulated.spatial import quaternion_product, rotated
 from ti_sim.articulated.tables import (
@@ -25,7 +25,12 @@ from ti_sim.articulated.tables import (
 )
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import vec3, vec4
-from ti_sim.rigid.contact import contact_force_along, contact_force_along_adjoint
+from ti_sim.rigid.contact import (
+    contact_force_along,
+    contact_force_along_adjoint,
+    fraction_along,
+    fraction_along_adjoint,
+)
 
 
 @ti.func
@@ -100,7 +105,7 @@ def add_contact_force(
         arm: from the origin of link i to the point [m].
         apart: origin of link i minus that of link j [m].
         normal: unit vector from j to i.
-        gap: gap of the two surfaces along the normal, negative [m].
+        gap: gap of the two surfaces along the normal [m].
         weight: factor of the force [1].
         contact: contact parameters of the point (``point_contact``).
         side: 1 if link i is the first of its pair, -1 if it is the second.
@@ -112,7 +117,8 @@ def add_contact_force(
     add_load(world, b, j, arm + apart, -force)
     if ti.static(world.sticking):
         if patch[KT] > 0:
-            add_to_patch(patch, from_first(arm, apart, side), side * normal, force.dot(normal))
+            fraction = fraction_along(normal, gap, u, contact.x, contact.y, world.dt)
+            add_to_patch(patch, from_first(arm, apart, side), side * normal, force.dot(normal), fraction)
 
 
 @ti.func
@@ -155,15 +161,24 @@ def add_contact_force_adjoint(
     force = contact_force_along(normal, gap, u, contact.x, contact.y, contact.z, contact.w, world.dt)
     y = load_vec3(world.work, b, i, VIRTUAL + 3) + load_vec3(world.work, b, i, VIRTUAL).cross(arm)
     y -= load_vec3(world.work, b, j, VIRTUAL + 3) + load_vec3(world.work, b, j, VIRTUAL).cross(arm_j)
-    force_bar, size_bar, place_bar, turn_bar = -weight * y, 0.0, vec3(0.0), vec3(0.0)
+    force_bar, size_bar, place_bar, turn_bar, fraction_bar = -weight * y, 0.0, vec3(0.0), vec3(0.0), 0.0
     if ti.static(world.sticking):
-        size_bar, place_bar, turn_bar = patch_point_adjoint(
-            patch, from_first(arm, apart, side), side * normal, weight * force.dot(normal)
+        fraction = fraction_along(normal, gap, u, contact.x, contact.y, world.dt)
+        size_bar, place_bar, turn_bar, fraction_bar = patch_point_adjoint(
+            patch, from_first(arm, apart, side), side * normal, weight * force.dot(normal), fraction
         )
         force_bar += weight * size_bar * normal
     normal_bar, gap_bar, u_bar, contact_bar = contact_force_along_adjoint(
         normal, gap, u, contact.x, contact.y, contact.z, contact.w, world.dt, force_bar
     )
+    if ti.static(world.sticking):
+        one_normal_bar, one_gap_bar, one_u_bar, one_contact_bar = fraction_along_adjoint(
+            normal, gap, u, contact.x, contact.y, world.dt, fraction_bar
+        )
+        normal_bar += one_normal_bar
+        gap_bar += one_gap_bar
+        u_bar += one_u_bar
+        contact_bar += one_contact_bar
     arm_bar = point_adjoint(world, b, i, arm, weight * force, u_bar)
     apart_bar = point_adjoint(world, b, j, arm_j, -weight * force, -u_bar)
     weight_bar = -force.dot(y)
@@ -202,6 +217,22 @@ def add_pose_adjoints(world: ti.template(), b, i, j, arm_i, arm_j, arm_bar, apar
     add_vec3(world.work, b, j, BARS, turn_j_bar + arm_j.cross(between_bar))
     add_vec3(world.work, b, i, BARS + 3, apart_bar - between_bar)
     add_vec3(world.work, b, j, BARS + 3, between_bar - apart_bar)
+
+
+@ti.func
+def travel_of(world: ti.template(), b, i):
+    """The farthest that a point of link i's shape moves in a step [m]."""
+    speed = point_velocity(world, b, i, shape_arm(world, b, i)).norm()
+    return world.dt * (speed + load_vec3(world.work, b, i, SPIN).norm() * world.shape[i, BOUND])
+
+
+@ti.func
+def pair_margin(world: ti.template(), b, i, j):
+    """Gap of the shapes of two links at which contact may begin [m]: the farthest that they approach each other in a step."""
+    u = point_velocity(world, b, i, shape_arm(world, b, i)) - point_velocity(world, b, j, shape_arm(world, b, j))
+    turning = load_vec3(world.work, b, i, SPIN).norm() * world.shape[i, BOUND]
+    turning += load_vec3(world.work, b, j, SPIN).norm() * world.shape[j, BOUND]
+    return world.dt * (u.norm() + turning)
 
 
 @ti.func

@@ -140,7 +140,7 @@ def sides_of_closest(c, k, half, h):
 
 
 @ti.func
-def closest_to_grid(sample: ti.template(), first, nodes, low, cell, c, k, h, radius):
+def closest_to_grid(sample: ti.template(), first, nodes, low, cell, c, k, h, reach):
     """Position s on the line c + s k, |s| <= h, that is closest to a solid given by its distance field (see
     ``distance_kernels``).
 
@@ -156,7 +156,7 @@ def closest_to_grid(sample: ti.template(), first, nodes, low, cell, c, k, h, rad
         distance += 0.5 * _PULL * s * s / h
         if distance < least:
             best, least = s, distance
-    if least < radius + 0.6 * step:
+    if least < reach + 0.6 * step:
         bottom, top = ti.max(best - step, -h), ti.min(best + step, h)
         for _ in range(_HALVINGS):
             s = 0.5 * (bottom + top)

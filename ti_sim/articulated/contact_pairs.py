@@ -12,9 +12,10 @@ The forces are those of ``contact_force``. Contacts of a pair:
 See ``contact_geometry`` for the kinks of the geometry. The contact law has kinks where a contact begins or ends and between
 sticking and sliding. With bristles, a pair has one friction force and moment for all its points (``pair_bristle``).
 
-Only pairs whose bounding spheres, each enlarged by the slack of its shape, overlap are tested. The list of these near pairs is
-rebuilt when the centre of a shape has moved by its slack since the last build. No contact is missed, and the motion does not
-depend on the time of the build. The first pair that contact cannot resolve is recorded with the reason, see ``collision``.
+Only pairs whose bounding spheres, each enlarged by the slack of its shape and by its travel in a step, overlap are tested. The
+list of these near pairs is rebuilt when the centre of a shape has moved by its slack, less its travel, since the last build. No
+contact is missed, and the motion does not depend on the time of the build. The first pair that contact cannot resolve is recorded
+with the reason, see ``collision``.
 """
 
 from ti_sim.articulated.box_contact import box_box_contacts
@@ -46,10 +47,12 @@ from ti_sim.articulated.contact_force import (
     add_pose_adjoints,
     greatest_depth,
     mark_pair,
+    pair_margin,
     point_contact,
     point_velocity,
     shape_arm,
     shape_rotation,
+    travel_of,
 )
 from ti_sim.articulated.line_contact import line_shape_contact, line_shape_contact_adjoint
 from ti_sim.articulated.mesh_contact import mesh_contacts
@@ -69,7 +72,8 @@ def update_near_pairs(world: ti.template(), b):
         if world.shape[i, SLACK] > 0 and not stale:
             moved = load_vec3(world.work, b, i, POSITION) + shape_arm(world, b, i)
             moved -= vec3(world.anchor[b, i, 0], world.anchor[b, i, 1], world.anchor[b, i, 2])
-            stale = moved.dot(moved) > world.shape[i, SLACK] * world.shape[i, SLACK]
+            left = ti.max(world.shape[i, SLACK] - travel_of(world, b, i), 0.0)
+            stale = moved.dot(moved) > left * left
     if stale:
         for i in range(world.links):
             if world.shape[i, BOUND] > 0:
@@ -80,6 +84,7 @@ def update_near_pairs(world: ti.template(), b):
         for p in range(world.pairs):
             i, j = world.pair[p, FIRST_LINK], world.pair[p, SECOND_LINK]
             reach = world.shape[i, BOUND] + world.shape[j, BOUND] + world.shape[i, SLACK] + world.shape[j, SLACK]
+            reach += travel_of(world, b, i) + travel_of(world, b, j)
             apart = load_vec3(world.anchor, b, i, 0) - load_vec3(world.anchor, b, j, 0)
             if apart.dot(apart) < reach * reach:
                 world.near[b, FIRST_NEAR + count] = p
@@ -111,6 +116,7 @@ def round_contacts(world: ti.template(), bars: ti.template(), b, p, i, j, patch:
     centre, matrix = apart + arm_i - arm_j, rotation_matrix(shape_rotation(world, b, j))
     along = rotated(shape_rotation(world, b, i), vec3(0.0, 0.0, 1.0))
     h, radius = world.shape[i, HALF_LENGTH], world.shape[i, RADIUS]
+    margin = pair_margin(world, b, i, j)
     for c in range(world.pair[p, CONTACTS]):
         given, free = 0.0, 0.0
         if world.pair[p, CONTACTS] == 3:
@@ -118,8 +124,8 @@ def round_contacts(world: ti.template(), bars: ti.template(), b, p, i, j, patch:
                 free = 1.0
             else:
                 given = (2.0 * c - 1.0) * h
-        place, normal, gap, weight = line_shape_contact(world, j, matrix, centre, along, h, radius, given, free)
-        if gap < 0:
+        place, normal, gap, weight = line_shape_contact(world, j, matrix, centre, along, h, radius, given, free, margin)
+        if gap < margin:
             if gap < greatest_depth(world, i, j):
                 mark_pair(world, b, p, DEEP)
             contact = point_contact(world, b, i, j)

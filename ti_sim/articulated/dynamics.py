@@ -64,6 +64,20 @@ from ti_sim.rigid.contact_geometry import contact_arm, contact_height, point_pos
 
 
 @ti.func
+def ground_margin(world: ti.template(), i, center, w, v):
+    """Height below which a contact point of link i can touch the ground [m]: the farthest that it moves along z in a step.
+
+    Args:
+        world: ``WorldArrays``.
+        i: link.
+        center: centre of mass relative to the link's origin [m].
+        w, v: angular velocity of the link, velocity of its origin.
+    """
+    rising = ti.abs(v.z + w.x * center.y - w.y * center.x)
+    return world.dt * (rising + ti.sqrt(w.x * w.x + w.y * w.y) * world.point_reach[i])
+
+
+@ti.func
 def ground_load(world: ti.template(), states: ti.template(), b, slot, i, rotation, position, w, v):
     """Force [N] and moment about the link's origin [N m] of the ground on the contact points of link i.
 
@@ -71,11 +85,12 @@ def ground_load(world: ti.template(), states: ti.template(), b, slot, i, rotatio
     """
     force, moment = vec3(0.0), vec3(0.0)
     contact, center = load_vec4(world.link, b, i, CONTACT), rotation @ load_vec3(world.link, b, i, CENTER)
+    margin = ground_margin(world, i, center, w, v)
     for p in range(world.tree[i, FIRST_POINT], world.tree[i, END_POINT]):
         local = point_position(world.point, p)
         height = position.z - world.ground + center.z + contact_height(world.turning, world.point, p, local, rotation)
         after = vec2(0.0)
-        if height < 0:
+        if height < margin:
             place, share = contact_arm(world.turning, world.point, p, local, rotation)
             arm = center + place
             f = vec3(0.0)

@@ -37,14 +37,15 @@ def field_of(world: ti.template(), j):
 
 
 @ti.func
-def line_mesh_contact(world: ti.template(), j, centre, line, radius, h, given, free):
-    """``contact_geometry.line_box_contact`` for the mesh of link j, in the frame of the mesh."""
+def line_mesh_contact(world: ti.template(), j, centre, line, radius, h, given, free, margin):
+    """``contact_geometry.line_box_contact`` for the mesh of link j, in the frame of the mesh; gaps above ``margin`` may be out of
+    range."""
     first, nodes, low, cell = field_of(world, j)
     s, weight = given, 1.0
     if free > 0:
-        s = closest_to_grid(world.sample, first, nodes, low, cell, centre, line, h, radius)
+        s = closest_to_grid(world.sample, first, nodes, low, cell, centre, line, h, radius + margin)
         weight = 1 - s * s / (h * h)
-    distance, normal = grid_distance(world.sample, first, nodes, low, cell, centre + s * line, radius)
+    distance, normal = grid_distance(world.sample, first, nodes, low, cell, centre + s * line, radius + margin)
     return s * line - 0.5 * (radius + distance) * normal, normal, distance - radius, weight
 
 
@@ -74,9 +75,9 @@ def line_mesh_contact_adjoint(
 
 
 @ti.func
-def point_shape_contact(world: ti.template(), j, x, slopes: ti.template()):
-    """Contact of a point with the shape of link j, a box or mesh, in its frame; a point beyond the grid of a mesh is out of
-    range.
+def point_shape_contact(world: ti.template(), j, x, margin, slopes: ti.template()):
+    """Contact of a point with the shape of link j, a box or mesh, in its frame; a point farther than a margin from the
+    grid of a mesh is out of range.
 
     The contact point is x moved by half the gap against the normal.
 
@@ -84,6 +85,7 @@ def point_shape_contact(world: ti.template(), j, x, slopes: ti.template()):
         world: ``WorldArrays``.
         j: link.
         x: the point minus the centre of the shape [m].
+        margin: see above [m].
         slopes: whether to compute the derivatives; zeros otherwise.
 
     Returns:
@@ -95,18 +97,18 @@ def point_shape_contact(world: ti.template(), j, x, slopes: ti.template()):
         if ti.static(world.with_meshes):
             first, nodes, low, cell = field_of(world, j)
             _place, beyond = grid_place(nodes, low, cell, x)
-            if (beyond == 0).all():
+            if beyond.dot(beyond) <= margin * margin:
                 if ti.static(slopes):
                     gap, normal, slope, bend = grid_distance_slopes(world.sample, first, nodes, low, cell, x)
                 else:
-                    gap, normal = grid_distance(world.sample, first, nodes, low, cell, x, 0.0)
+                    gap, normal = grid_distance(world.sample, first, nodes, low, cell, x, 2 * margin)
     else:
         gap, normal, slope, bend = point_box_contact(x, shape_vec3(world, j, HALF_SIZE))
     return gap, normal, slope, bend
 
 
 @ti.func
-def line_shape_contact(world: ti.template(), j, matrix, centre, along, h, radius, given, free):
+def line_shape_contact(world: ti.template(), j, matrix, centre, along, h, radius, given, free, margin):
     """Contact of a line with the shape of link j.
 
     Args:
@@ -119,6 +121,7 @@ def line_shape_contact(world: ti.template(), j, matrix, centre, along, h, radius
         radius: radius of the line [m].
         given: position of the contact point on the line, in multiples of ``along``.
         free: 1 for the point closest to a box or mesh instead of the given one.
+        margin: gap above which a point may be out of range of a mesh [m].
 
     Returns:
         (contact point minus ``centre`` [m], unit normal from j to the line, both in world axes; gap [m]; weight [1]).
@@ -134,7 +137,7 @@ def line_shape_contact(world: ti.template(), j, matrix, centre, along, h, radius
         if is_mesh(world, j):
             if ti.static(world.with_meshes):
                 local_place, local_normal, gap_now, weight_now = line_mesh_contact(
-                    world, j, local_centre, line, radius, h, given, free
+                    world, j, local_centre, line, radius, h, given, free, margin
                 )
         else:
             half, outside = shape_vec3(world, j, HALF_SIZE), vec3(0.0)

@@ -29,7 +29,15 @@ from ti_sim.articulated.collision import (
     SECOND_EDGES,
     SECOND_POINTS,
 )
-from ti_sim.articulated.contact_force import greatest_depth, mark_pair, point_contact, shape_arm, shape_rotation, shape_vec3
+from ti_sim.articulated.contact_force import (
+    greatest_depth,
+    mark_pair,
+    pair_margin,
+    point_contact,
+    shape_arm,
+    shape_rotation,
+    shape_vec3,
+)
 from ti_sim.articulated.line_contact import field_of, is_mesh, line_shape_contact, line_shape_contact_adjoint, point_shape_contact
 from ti_sim.articulated.patch import KT, add_to_patch, empty_patch, merge_patch, patch_point_adjoint
 from ti_sim.articulated.tables import (
@@ -47,7 +55,12 @@ from ti_sim.articulated.tables import (
 )
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import mat3, rotation_matrix, vec3, vec4
-from ti_sim.rigid.contact import contact_force_along, contact_force_along_adjoint
+from ti_sim.rigid.contact import (
+    contact_force_along,
+    contact_force_along_adjoint,
+    fraction_along,
+    fraction_along_adjoint,
+)
 
 _COUNTING = 0.02  # distance within which a point is counted, in smallest half sizes
 _MOST = 4.0  # number of points that have the full parameters of the pair
@@ -173,7 +186,7 @@ def add_motion_adjoints(
 
 
 @ti.func
-def touch(world: ti.template(), j, other, back, at, along, h, own, free, adjoint: ti.template()):
+def touch(world: ti.template(), j, other, back, at, along, h, own, free, margin, adjoint: ti.template()):
     """How a point (or an edge, where ``free`` is 1) of one mesh touches the shape of link j.
 
     Args:
@@ -184,6 +197,7 @@ def touch(world: ti.template(), j, other, back, at, along, h, own, free, adjoint
         along, h: direction and half length of the edge [m].
         own: inner normal of the mesh at the point, of length one, or zeros outside of its faces.
         free: 1 for an edge, 0 for a point.
+        margin: gap above which the point may be out of range [m].
         adjoint: whether derivatives are needed.
 
     Returns:
@@ -192,9 +206,9 @@ def touch(world: ti.template(), j, other, back, at, along, h, own, free, adjoint
     """
     place, normal, gap, weight, slope, bend = vec3(0.0), vec3(0.0), 1.0, 1.0, vec3(0.0), mat3(0.0)
     if free > 0:
-        place, normal, gap, weight = line_shape_contact(world, j, other, at, along, h, 0.0, 0.0, free)
+        place, normal, gap, weight = line_shape_contact(world, j, other, at, along, h, 0.0, 0.0, free, margin)
     else:
-        gap, normal, slope, bend = point_shape_contact(world, j, back @ at, adjoint)
+        gap, normal, slope, bend = point_shape_contact(world, j, back @ at, margin, adjoint)
         normal = other @ normal
         place = -0.5 * gap * normal
     push, opposed_slope = normal, 0.0
@@ -227,13 +241,23 @@ def touch_adjoint(
         Adjoints of the relative velocity, the contact parameters, the place, the point, the edge's direction; the moments on the
         mesh by its normal, and on the shape; and the adjoint of a factor of the force in the patch.
     """
-    force_bar, size_bar, patch_place_bar, patch_normal_bar = -weight * y, 0.0, vec3(0.0), vec3(0.0)
+    force_bar, size_bar, patch_place_bar, patch_normal_bar, fraction_bar = -weight * y, 0.0, vec3(0.0), vec3(0.0), 0.0
     if ti.static(world.sticking):
-        size_bar, patch_place_bar, patch_normal_bar = patch_point_adjoint(patch, arm, side * push, weight * f.dot(push))
+        size_bar, patch_place_bar, patch_normal_bar, fraction_bar = patch_point_adjoint(
+            patch, arm, side * push, weight * f.dot(push), fraction_along(push, gap, u, contact.x, contact.y, world.dt)
+        )
         force_bar += weight * size_bar * push
     normal_bar, gap_bar, u_bar, contact_bar = contact_force_along_adjoint(
         push, gap, u, contact.x, contact.y, contact.z, contact.w, world.dt, force_bar
     )
+    if ti.static(world.sticking):
+        one_normal_bar, one_gap_bar, one_u_bar, one_contact_bar = fraction_along_adjoint(
+            push, gap, u, contact.x, contact.y, world.dt, fraction_bar
+        )
+        normal_bar += one_normal_bar
+        gap_bar += one_gap_bar
+        u_bar += one_u_bar
+        contact_bar += one_contact_bar
     weight_bar, along_bar, turn_bar, own_bar = -f.dot(y), vec3(0.0), vec3(0.0), vec3(0.0)
     if ti.static(world.sticking):
         if patch[KT] > 0:
@@ -334,6 +358,7 @@ def mesh_contacts(
     The first sweep counts the points and sums their forces and adjoints, the second does so for the edges. The sums are scaled by
     a function of the count at the end of each sweep. The adjoint of the count also reaches counted points without contact.
     """
+    margin = pair_margin(world, b, first, second)
     counting = _COUNTING * ti.min(world.shape[first, LEAST_HALF], world.shape[second, LEAST_HALF])
     contact = point_contact(world, b, first, second)
     apart = load_vec3(world.work, b, first, POSITION) - load_vec3(world.work, b, second, POSITION)
@@ -359,7 +384,7 @@ def mesh_contacts(
                 arm_i, arm_j = shape_arm(world, b, i), shape_arm(world, b, j)
                 matrix, other = rotation_matrix(shape_rotation(world, b, i)), rotation_matrix(shape_rotation(world, b, j))
                 centre, back = side * apart + arm_i - arm_j, other.transpose()
-                low, high = bounds_of(world, j, back @ matrix, back @ centre, counting)
+                low, high = bounds_of(world, j, back @ matrix, back @ centre, ti.max(counting, margin))
                 begin, end, free = world.mesh[i, FIRST_CORNER], points, 0.0
                 if sweep == 1:
                     begin, end, free = world.mesh[i, FIRST_EDGE], edges, 1.0
@@ -383,7 +408,7 @@ def mesh_contacts(
                         else:
                             own = matrix @ sampled(world, at + 3)
                         place, normal, push, gap, weight, opposed_slope, slope, bend = touch(
-                            world, j, other, back, centre + offset, along, h, own, free, adjoint
+                            world, j, other, back, centre + offset, along, h, own, free, margin, adjoint
                         )
                         within = own.dot(own) > 0.5
                         if sweep == 0 and gap < counting:
@@ -394,7 +419,7 @@ def mesh_contacts(
                                     one = -side / counting * (other @ slope)
                                     count_slope += one
                                     count_moment += (origin + arm_i + offset).cross(one)
-                        if gap < 0:
+                        if gap < margin:
                             arm = origin + arm_i + offset + place
                             u = side * (drift + spin.cross(arm))
                             f = contact_force_along(push, gap, u, contact.x, contact.y, contact.z, contact.w, world.dt)
@@ -417,7 +442,8 @@ def mesh_contacts(
                                 size_bar += one_size_bar
                             elif ti.static(world.sticking):
                                 if patch[KT] > 0:
-                                    add_to_patch(own_patch, arm, side * push, weight * f.dot(push))
+                                    fraction = fraction_along(push, gap, u, contact.x, contact.y, world.dt)
+                                    add_to_patch(own_patch, arm, side * push, weight * f.dot(push), fraction)
                             f *= side * weight
                             force += f
                             moment += arm.cross(f)

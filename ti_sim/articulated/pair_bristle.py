@@ -3,14 +3,17 @@
 Contact points of two boxes or meshes do not persist from step to step, so a pair has one bristle for its whole contact patch.
 With the normal forces f_p of its points x_p along the normals n_p (from the second link to the first), the patch is
 
-    N = sum f_p n_p,   F = |N|,   n = N / F,   c = sum f_p x_p / sum f_p,   r^2 = sum f_p |x_p - c|^2 / sum f_p.
+    N = sum f_p n_p,   F = |N|,   n = N / F,   c = sum f_p x_p / sum f_p,   r^2 = sum f_p |x_p - c|^2 / sum f_p,
+    q = sum f_p q_p / sum f_p,
+
+with the fractions q_p of the time in contact of ``ti_sim.rigid.contact``.
 
 Its friction acts at the centre c. With the relative velocity u_t there (of the first link, tangential), the relative angular
 velocity w = n . (w_1 - w_2), the displacement s [m] and the angle a [rad], a step is (Cundall and Strack, A discrete numerical
 model for granular assemblies, 1979, with torsion within the same limit)
 
-    (s, a) <- limited((tangential(s) + dt u_t, a + dt w), mu F / kt)
-    force = -h,  moment = -r^2 m n,   (h, m) = limited((kt s + kf u_t, kt a + kf w), mu F)
+    (s, a) <- limited((tangential(s) + dt q u_t, a + dt q w), mu F / kt)
+    force = -h,  moment = -r^2 m n,   (h, m) = limited((kt s + kf q u_t, kt a + kf q w), mu F)
 
 where limited((v, b), most) multiplies both by most / sqrt(|v|^2 + r^2 b^2) if that is below one: force and moment are limited by
 an ellipsoid (Howe and Cutkosky, Practical force-motion models for sliding manipulation, 1996). For a single point r is zero:
@@ -22,8 +25,8 @@ A pair with kt = 0 has the friction of ``contact_force`` at each point instead, 
 
 The normal forces of the points are added as without bristles, and gathered into the patch. ``patch`` is a vector of ``PATCH``
 numbers: kt, the patch (the ``PATCH_SIZE`` numbers that rows of states keep), and in the adjoint the derivatives of L (see
-``adjoint``) with respect to centre, r^2 and resultant. The adjoint of friction comes first, from the kept patch; each point then
-takes its part with ``patch_point_adjoint``, in the same sweep as the adjoint of its normal force.
+``adjoint``) with respect to centre, r^2, resultant and q. The adjoint of friction comes first, from the kept patch; each point
+then takes its part with ``patch_point_adjoint``, in the same sweep as the adjoint of its normal force.
 
 At kinks the derivative is one-sided: that of sticking where a limit is just reached.
 """
@@ -48,6 +51,8 @@ from ti_sim.articulated.patch import (
     BAR_SIZE,
     CENTRE,
     CENTRE_BAR,
+    FRACTION,
+    FRACTION_BAR,
     KT,
     RESULTANT,
     RESULTANT_BAR,
@@ -83,12 +88,13 @@ def _shortening(squared, most):
 
 
 @differentiable(constant=("dt",))
-def grip(resultant, spread, u, turning, s, angle, kf, mu, kt, dt):
+def grip(resultant, spread, fraction, u, turning, s, angle, kf, mu, kt, dt):
     """Friction of a patch and its bristle after the step, see the formulas above.
 
     Args:
         resultant: N, of length above zero [N].
         spread: r^2 [m2].
+        fraction: q [1].
         u: relative velocity at the centre [m/s].
         turning: relative angular velocity [rad/s].
         s: displacement of the bristle at the start of the step, world axes [m].
@@ -103,7 +109,7 @@ def grip(resultant, spread, u, turning, s, angle, kf, mu, kt, dt):
     """
     force = sqrt(resultant.dot(resultant))
     normal = resultant * inverse(force)
-    slide, twist = u - normal * u.dot(normal), turning.dot(normal)
+    slide, twist = (u - normal * u.dot(normal)) * fraction, turning.dot(normal) * fraction
     s = s - normal * s.dot(normal) + slide * dt
     angle = where(spread > 0.0, angle + twist * dt, 0.0)
     most = mu * force
@@ -165,7 +171,8 @@ def patch_loads(world: ti.template(), states: ti.template(), b, slot, p, i, j, p
         before, turn = first_bristle(world) + pair_column(p), load_vec4(world.work, b, j, QUATERNION)
         s, angle = load_displacement(world, states, b, slot, before)
         force, moment, after, angle_after = grip.value(
-            resultant, patch[SPREAD], u, turning, rotated(turn, s), angle, contact.z, contact.w, patch[KT], world.dt
+            resultant, patch[SPREAD], patch[FRACTION], u, turning, rotated(turn, s), angle, contact.z, contact.w, patch[KT],
+            world.dt,
         )
         add_load(world, b, i, centre, force)
         add_load(world, b, j, centre + apart, -force)
@@ -220,10 +227,11 @@ def patch_loads_adjoint(
         y = load_vec3(world.work, b, i, VIRTUAL + 3) + ws.cross(centre)
         y -= load_vec3(world.work, b, j, VIRTUAL + 3) + ws_j.cross(centre + apart)
         at = grip.linearize(
-            patch_vec3(patch, RESULTANT), patch[SPREAD], u, turning, s, angle, contact.z, contact.w, patch[KT], world.dt
+            patch_vec3(patch, RESULTANT), patch[SPREAD], patch[FRACTION], u, turning, s, angle, contact.z, contact.w, patch[KT],
+            world.dt,
         )
         force, moment, after, _angle = at.value
-        resultant_bar, spread_bar, u_bar, turning_bar, s_bar, angle_bar, kf_bar, mu_bar, kt_bar, _dt = at.vjp(
+        resultant_bar, spread_bar, fraction_bar, u_bar, turning_bar, s_bar, angle_bar, kf_bar, mu_bar, kt_bar, _dt = at.vjp(
             (-y, ws_j - ws, after_bar, angle_after_bar)
         )
         centre_bar = point_adjoint(world, b, i, centre, force, u_bar)
@@ -244,3 +252,4 @@ def patch_loads_adjoint(
             patch[CENTRE_BAR + k] = centre_bar[k]
             patch[RESULTANT_BAR + k] = resultant_bar[k]
         patch[SPREAD_BAR] = spread_bar
+        patch[FRACTION_BAR] = fraction_bar

@@ -39,7 +39,7 @@ from ti_sim.base.errors import UserError
 from ti_sim.base.runtime import compiled_plainly, require, ti
 from ti_sim.base.vecmath import vec3
 
-# Step [s] that is small enough to have no effect in the contact law, which limits the damper to the speed depth / dt.
+# Step [s] that is small enough to have no effect in the contact law, which averages the force over a step.
 _NO_STEP = 1e-30
 
 

@@ -111,6 +111,7 @@ def prepare(model: ArticulatedModel, inputs: ArticulatedInputs, *, dt: float) ->
         tree=ints_like_family(like, model.tree),
         axis=reals_like_family(like, model.axis),
         point=reals_like_family(like, model.point),
+        point_reach=reals_like_family(like, model.point_reach),
         link=empty_like_family(like, (b, n, LINK_SIZE)),
         velocity=empty_like_family(like, (b, max(d, 1), VELOCITY_SIZE)),
         action=inputs.action,

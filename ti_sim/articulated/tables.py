@@ -59,6 +59,7 @@ class WorldArrays:
         tree: [N, 9] int32, see ``ArticulatedModel.tree``.
         axis: [D, 3] axes of the joints' velocities, see ``ArticulatedModel.axis``.
         point: [P, columns] contact points with the ground, see ``ArticulatedModel.point``.
+        point_reach: [N] radius of the ball about the link's centre of mass that contains its contact points [m].
         link: [B, N, LINK_SIZE] rows of the links, see ``pack``.
         velocity: [B, D, VELOCITY_SIZE] rows of the joint velocities.
         action, target, wrench, gravity: the inputs ``action``, ``servo_target``, ``link_wrench`` and ``gravity``.
@@ -83,6 +84,7 @@ class WorldArrays:
     tree: Array
     axis: Array
     point: Array
+    point_reach: Array
     link: Array
     velocity: Array
     action: Array

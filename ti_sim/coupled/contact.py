@@ -2,8 +2,8 @@
 
 The force is that of ``ti_sim.rigid.contact`` along the normal of the shape, with the mean contact parameters of the link and the
 particle. It acts on the particle and, reversed, on the link at the position of the particle, so momentum and angular momentum are
-conserved. For the kinks see ``ti_sim.articulated.contact_geometry``. Only particles within the bounding sphere of a shape are
-tested.
+conserved. For the kinks see ``ti_sim.articulated.contact_geometry``. Only particles within the bounding sphere of a shape,
+enlarged by their travel in a step, are tested.
 """
 
 from ti_sim.articulated.collision import BOUND, HALF_LENGTH, HALF_SIZE, RADIUS
@@ -35,8 +35,10 @@ from ti_sim.shapes.distance_kernels import grid_distance, grid_distance_adjoint
 
 
 @ti.func
-def point_shape_contact(world: ti.template(), i, x, margin):
+def point_shape_contact(world: ti.template(), i, x, margin, travel):
     """Gap [m] between the shape of link i and a ball of radius ``margin`` [m] at a point, and normal of the shape, in its frame.
+
+    Gaps above ``travel`` [m] may be out of range of a mesh.
     """
     gap, normal, axis = 1.0, vec3(0.0), vec3(0.0, 0.0, 1.0)
     if world.shape[i, RADIUS] > 0:
@@ -47,7 +49,7 @@ def point_shape_contact(world: ti.template(), i, x, margin):
     elif is_mesh(world, i):
         if ti.static(world.with_meshes):
             first, nodes, low, cell = field_of(world, i)
-            gap, normal = grid_distance(world.sample, first, nodes, low, cell, x, margin)
+            gap, normal = grid_distance(world.sample, first, nodes, low, cell, x, margin + travel)
     else:
         _place, along, distance, _weight = line_box_contact.value(
             x, vec3(0.0), shape_vec3(world, i, HALF_SIZE), 0.0, 0.0, 0.0, 0.0, vec3(0.0)
@@ -79,10 +81,18 @@ def point_shape_contact_adjoint(world: ti.template(), i, x, gap_bar, normal_bar)
 
 
 @ti.func
-def reach_of(world: ti.template(), i, margin):
-    """Squared distance from the centre of link i's shape within which a point with this margin may touch it [m2]."""
-    reach = world.shape[i, BOUND] + margin
-    return reach * reach
+def may_touch(world: ti.template(), i, d, margin, travel):
+    """Whether a point may touch the shape of link i in a step.
+
+    Args:
+        world: ``WorldArrays``.
+        i: link.
+        d: the point minus the centre of the shape [m].
+        margin: of the point [m].
+        travel: the farthest that it moves relative to the shape in a step [m].
+    """
+    reach = world.shape[i, BOUND] + margin + travel
+    return d.dot(d) < reach * reach
 
 
 @ti.func
@@ -121,10 +131,11 @@ def particle_loads(
                 p = candidates.index[n]
                 x = load_position(states, b, row, p)
                 d = x - middle
-                if d.dot(d) < reach_of(world, i, candidates.margin[n]):
-                    gap, local_normal = point_shape_contact(world, i, matrix.transpose() @ d, candidates.margin[n])
-                    if gap < 0:
-                        u = load_velocity(states, b, row, p) - point_velocity(world, b, i, x - origin)
+                u = load_velocity(states, b, row, p) - point_velocity(world, b, i, x - origin)
+                travel = world.dt * u.norm()
+                if may_touch(world, i, d, candidates.margin[n], travel):
+                    gap, local_normal = point_shape_contact(world, i, matrix.transpose() @ d, candidates.margin[n], travel)
+                    if gap < travel:
                         contact = mean_contact(world, body, b, i, p)
                         f = contact_force_along(
                             matrix @ local_normal, gap, u, contact.x, contact.y, contact.z, contact.w, world.dt
@@ -164,12 +175,14 @@ def particle_loads_adjoint(
                 p = candidates.index[n]
                 x = load_position(states, b, row, p)
                 d = x - origin - center
-                if d.dot(d) < reach_of(world, i, candidates.margin[n]):
+                arm = x - origin
+                u = load_velocity(states, b, row, p) - point_velocity(world, b, i, arm)
+                travel = world.dt * u.norm()
+                if may_touch(world, i, d, candidates.margin[n], travel):
                     local = matrix.transpose() @ d
-                    gap, local_normal = point_shape_contact(world, i, local, candidates.margin[n])
-                    if gap < 0:
-                        arm, normal = x - origin, matrix @ local_normal
-                        u = load_velocity(states, b, row, p) - point_velocity(world, b, i, arm)
+                    gap, local_normal = point_shape_contact(world, i, local, candidates.margin[n], travel)
+                    if gap < travel:
+                        normal = matrix @ local_normal
                         contact = mean_contact(world, body, b, i, p)
                         f = contact_force_along(normal, gap, u, contact.x, contact.y, contact.z, contact.w, world.dt)
                         f_bar = vec3(dual[b, p, 0], dual[b, p, 1], dual[b, p, 2])

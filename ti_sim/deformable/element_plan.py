@@ -148,7 +148,7 @@ def parts_of(member, team, parts):
 
 @ti.func
 def renew_together(
-    contacts: ti.template(), states: ti.template(), b, row, step, member, team, copies: ti.template(), meeting: ti.template(),
+    contacts: ti.template(), states: ti.template(), b, row, step, dt, member, team, copies: ti.template(), meeting: ti.template(),
     meetings, nothing,
 ):  # fmt: skip
     """Have a new hash built by one thread of a team where ``step`` needs one; the others wait for it in a meeting.
@@ -159,7 +159,7 @@ def renew_together(
     met = 0
     if is_stale(contacts, b, step, nothing):
         if member == 0:
-            build_hash(contacts, states, b, row, step)
+            build_hash(contacts, states, b, row, step, dt)
         barrier_wait(meeting, b, team, meetings, nothing)
         met = 1
         for k in range(parts_of(member, team, copies)):
@@ -194,7 +194,7 @@ def step_all(
                         row, next_row = 0, 0
                     if ti.static(body.features.with_self_contact):
                         meetings += renew_together(
-                            contacts, states, b, row, at, member, team, slots.copies, meeting, meetings, nothing
+                            contacts, states, b, row, at, dt, member, team, slots.copies, meeting, meetings, nothing
                         )
                     for k in range(parts_of(member, team, slots.copies)):
                         part = member + k * team
@@ -295,7 +295,7 @@ def step_all_adjoint(
                     meetings += 1
                     if ti.static(body.features.with_self_contact):
                         meetings += renew_together(
-                            contacts, states, b, at - first_step, at, member, team, slots.copies, meeting, meetings, nothing
+                            contacts, states, b, at - first_step, at, dt, member, team, slots.copies, meeting, meetings, nothing
                         )
                     for k in range(parts_of(member, team, slots.copies)):
                         part = member + k * team

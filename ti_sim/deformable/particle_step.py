@@ -82,7 +82,7 @@ def move_particle(body: ti.template(), states: ti.template(), b, row, next_row, 
         loaded = body.particle_table[p, LOADED]
         if loaded >= 0:
             total += vec3(body.load[b, frame, loaded, 0], body.load[b, frame, loaded, 1], body.load[b, frame, loaded, 2])
-        if body.particle_table[p, GROUND_CONTACT] == 1 and x.z < ground:
+        if body.particle_table[p, GROUND_CONTACT] == 1 and x.z - ground < dt * ti.abs(v.z):
             total += ground_force(body, b, p, x, v, ground, dt)
         v += dt / body.particle_mass[b, p] * total + dt * vec3(body.gravity[b, 0], body.gravity[b, 1], body.gravity[b, 2])
     else:
@@ -142,7 +142,7 @@ def move_particle_adjoint(
         if loaded >= 0:
             for k in ti.static(range(3)):
                 bars.load[b, frame, loaded, k] = bars.load[b, frame, loaded, k] + w[k]
-        if body.particle_table[p, GROUND_CONTACT] == 1 and x.z < ground:
+        if body.particle_table[p, GROUND_CONTACT] == 1 and x.z - ground < dt * ti.abs(v.z):
             height_bar, u_bar, contact_bar = contact_force_adjoint(
                 x.z - ground, v, body.particle_contact[b, p, 0], body.particle_contact[b, p, 1],
                 body.particle_contact[b, p, 2], body.particle_contact[b, p, 3], dt, w,

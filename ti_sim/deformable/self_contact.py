@@ -13,7 +13,7 @@ moves from one region of the triangle to another, in addition to the kinks of th
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import vec4
 from ti_sim.deformable.corners import ThreadCopy, add_corner, add_state_corner, load_dual, load_position, load_velocity
-from ti_sim.deformable.self_contact_layout import COUNTS, THICKNESS, TRIANGLES
+from ti_sim.deformable.self_contact_layout import COUNTS, THICKNESS, TRAVEL, TRIANGLES
 from ti_sim.deformable.self_contact_lists import corner_of, first_pair, list_next_pairs, rebuild_if_stale
 from ti_sim.deformable.triangle_distance import CORNER, FACE, FAR_EDGE, FIRST_EDGE, closest_on_triangle
 from ti_sim.rigid.contact import contact_force_along, contact_force_along_adjoint
@@ -52,6 +52,13 @@ def add_state(contacts: ti.template(), out: ti.template(), states: ti.template()
 
 
 @ti.func
+def farthest_contact(contacts: ti.template(), b):
+    """Squared distance at which contact may begin [m2]."""
+    distance = contacts.reals[b, THICKNESS] + 2 * contacts.reals[b, TRAVEL]
+    return distance * distance
+
+
+@ti.func
 def pair_force(contacts: ti.template(), states: ti.template(), out: ti.template(), b, row, triangle, i, dt):
     """Add the force between a triangle and particle i to ``out`` if they touch."""
     thickness = contacts.reals[b, THICKNESS]
@@ -62,17 +69,18 @@ def pair_force(contacts: ti.template(), states: ti.template(), out: ti.template(
     s, t, _region = closest_on_triangle(p, e1, e2)
     r = p - s * e1 - t * e2
     square = r.dot(r)
-    if 0 < square and square < thickness * thickness:
+    if 0 < square and square < farthest_contact(contacts, b):
         d = ti.sqrt(square)
         u = load_velocity(states, b, row, i) - (1 - s - t) * load_velocity(states, b, row, a)
         u -= s * load_velocity(states, b, row, j) + t * load_velocity(states, b, row, k)
-        ke, kd = contacts.parameters[b, 0], contacts.parameters[b, 1]
-        kf, mu = contacts.parameters[b, 2], contacts.parameters[b, 3]
-        force = contact_force_along(r / d, d - thickness, u, ke, kd, kf, mu, dt)
-        add_force(contacts, out, states, b, i, force)
-        add_force(contacts, out, states, b, a, -(1 - s - t) * force)
-        add_force(contacts, out, states, b, j, -s * force)
-        add_force(contacts, out, states, b, k, -t * force)
+        if d - thickness < dt * ti.abs(u.dot(r)) / d:
+            ke, kd = contacts.parameters[b, 0], contacts.parameters[b, 1]
+            kf, mu = contacts.parameters[b, 2], contacts.parameters[b, 3]
+            force = contact_force_along(r / d, d - thickness, u, ke, kd, kf, mu, dt)
+            add_force(contacts, out, states, b, i, force)
+            add_force(contacts, out, states, b, a, -(1 - s - t) * force)
+            add_force(contacts, out, states, b, j, -s * force)
+            add_force(contacts, out, states, b, k, -t * force)
 
 
 @ti.func
@@ -120,28 +128,29 @@ def pair_force_adjoint(
     s, t, region = closest_on_triangle(p, e1, e2)
     r = p - s * e1 - t * e2
     square = r.dot(r)
-    if 0 < square and square < thickness * thickness:
+    if 0 < square and square < farthest_contact(contacts, b):
         d = ti.sqrt(square)
         n = r / d
         va, vj, vk = load_velocity(states, b, row, a), load_velocity(states, b, row, j), load_velocity(states, b, row, k)
-        wa, wj, wk = load_dual(dual, b, a), load_dual(dual, b, j), load_dual(dual, b, k)
         u = load_velocity(states, b, row, i) - va - s * (vj - va) - t * (vk - va)
-        w = load_dual(dual, b, i) - wa - s * (wj - wa) - t * (wk - wa)
-        ke, kd = contacts.parameters[b, 0], contacts.parameters[b, 1]
-        kf, mu = contacts.parameters[b, 2], contacts.parameters[b, 3]
-        force = contact_force_along(n, d - thickness, u, ke, kd, kf, mu, dt)
-        n_bar, gap_bar, u_bar, contact_bar_here = contact_force_along_adjoint(n, d - thickness, u, ke, kd, kf, mu, dt, w)
-        contact_bar = contact_bar_here
-        r_bar = n_bar / d + gap_bar * n
-        s_bar = -force.dot(wj - wa) - u_bar.dot(vj - va) - r_bar.dot(e1)
-        t_bar = -force.dot(wk - wa) - u_bar.dot(vk - va) - r_bar.dot(e2)
-        l1, l2 = weight_multipliers(region, e1, e2, s_bar, t_bar)
-        p_bar = r_bar + l1 * e1 + l2 * e2
-        e1_bar, e2_bar = l1 * r - s * p_bar, l2 * r - t * p_bar
-        add_state(contacts, out, states, b, i, p_bar, u_bar)
-        add_state(contacts, out, states, b, a, -p_bar - e1_bar - e2_bar, -(1 - s - t) * u_bar)
-        add_state(contacts, out, states, b, j, e1_bar, -s * u_bar)
-        add_state(contacts, out, states, b, k, e2_bar, -t * u_bar)
+        if d - thickness < dt * ti.abs(u.dot(n)):
+            wa, wj, wk = load_dual(dual, b, a), load_dual(dual, b, j), load_dual(dual, b, k)
+            w = load_dual(dual, b, i) - wa - s * (wj - wa) - t * (wk - wa)
+            ke, kd = contacts.parameters[b, 0], contacts.parameters[b, 1]
+            kf, mu = contacts.parameters[b, 2], contacts.parameters[b, 3]
+            force = contact_force_along(n, d - thickness, u, ke, kd, kf, mu, dt)
+            n_bar, gap_bar, u_bar, contact_bar_here = contact_force_along_adjoint(n, d - thickness, u, ke, kd, kf, mu, dt, w)
+            contact_bar = contact_bar_here
+            r_bar = n_bar / d + gap_bar * n
+            s_bar = -force.dot(wj - wa) - u_bar.dot(vj - va) - r_bar.dot(e1)
+            t_bar = -force.dot(wk - wa) - u_bar.dot(vk - va) - r_bar.dot(e2)
+            l1, l2 = weight_multipliers(region, e1, e2, s_bar, t_bar)
+            p_bar = r_bar + l1 * e1 + l2 * e2
+            e1_bar, e2_bar = l1 * r - s * p_bar, l2 * r - t * p_bar
+            add_state(contacts, out, states, b, i, p_bar, u_bar)
+            add_state(contacts, out, states, b, a, -p_bar - e1_bar - e2_bar, -(1 - s - t) * u_bar)
+            add_state(contacts, out, states, b, j, e1_bar, -s * u_bar)
+            add_state(contacts, out, states, b, k, e2_bar, -t * u_bar)
     return contact_bar
 
 
@@ -197,7 +206,7 @@ def part_contacts_adjoint(
 @ti.func
 def all_contacts(contacts: ti.template(), states: ti.template(), out: ti.template(), b, row, step, dt):
     """``part_contacts`` of all triangles, with a new hash if ``step`` needs one; for one thread."""
-    rebuild_if_stale(contacts, states, b, row, step)
+    rebuild_if_stale(contacts, states, b, row, step, dt)
     part_contacts(contacts, states, out, b, row, 0, 1, dt)
 
 
@@ -207,5 +216,5 @@ def all_contacts_adjoint(
     b, row, step, dt,
 ):  # fmt: skip
     """Adjoint of ``all_contacts``, as ``part_contacts_adjoint``."""
-    rebuild_if_stale(contacts, states, b, row, step)
+    rebuild_if_stale(contacts, states, b, row, step, dt)
     part_contacts_adjoint(contacts, contact_bar, states, dual, out, b, row, 0, 1, dt)

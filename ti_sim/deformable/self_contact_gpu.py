@@ -7,14 +7,21 @@ from ti_sim.base.bundles import kernel, with_fields
 from ti_sim.base.runtime import ti
 from ti_sim.deformable.corners import load_velocity
 from ti_sim.deformable.self_contact import part_contacts, part_contacts_adjoint
-from ti_sim.deformable.self_contact_layout import BUCKET, BUILT, DRIFT, KEY, PLACED, STALE, VERTEX
-from ti_sim.deformable.self_contact_lists import SelfContactArrays, invalidate_list, record_vertex, store_entry
+from ti_sim.deformable.self_contact_layout import BUCKET, BUILT, DRIFT, KEY, PLACED, STALE, TRAVEL, VERTEX
+from ti_sim.deformable.self_contact_lists import (
+    SelfContactArrays,
+    invalidate_list,
+    least_travel,
+    raised_travel,
+    record_vertex,
+    store_entry,
+)
 
 
 @kernel
 def sort_vertices(
     step: int, states: ti.types.ndarray(), first_step: int, in_place: int, vertices: int, buckets: int, triangles: int,
-    contacts: SelfContactArrays,
+    dt: float, contacts: SelfContactArrays,
 ):  # fmt: skip
     """Rebuild the hash in the worlds in which ``step`` needs it, as ``self_contact_lists.build_hash``."""
     for b, bucket in ti.ndrange(states.shape[0], buckets):
@@ -22,6 +29,7 @@ def sort_vertices(
             contacts.ints[b, contacts.table[BUCKET] + 2 * bucket + 1] = 0
             if bucket == 0:
                 contacts.ints[b, PLACED] = 0
+                contacts.reals[b, TRAVEL] = least_travel(contacts, b)
                 for k in ti.static(range(3)):
                     contacts.reals[b, DRIFT + k] = 0.0
     for b, q in ti.ndrange(states.shape[0], vertices):
@@ -42,6 +50,8 @@ def sort_vertices(
         if contacts.ints[b, STALE] == step:
             end = contacts.table[BUCKET] + 2 * contacts.ints[b, contacts.table[KEY] + q] + 1
             store_entry(contacts, b, q, ti.atomic_add(contacts.ints[b, end], 1))
+            row = (step - first_step) * (1 - in_place)
+            ti.atomic_max(contacts.reals[b, TRAVEL], raised_travel(contacts, states, b, row, q, dt))
             if q == 0:
                 contacts.ints[b, BUILT] = step
     for b, triangle in ti.ndrange(states.shape[0], triangles):

@@ -12,11 +12,11 @@ CORNERS = 12
 # bucket has two numbers: its first entry and the one after its last.
 STALE, BUILT, PLACED = range(3)
 COUNTS = 3
-# ``SelfContactArrays.reals``: thickness [m], distance up to which pairs are listed [m], distance that a particle may move until
-# the hash is stale [m], cells per length [1/m], mean velocity when the hash was built [m/s], positions of all particles at that
-# time [m].
-THICKNESS, REACH, SLACK, INVERSE_CELL, DRIFT = range(5)
-POSITIONS = 7
+# ``SelfContactArrays.reals``: thickness [m], distance up to which pairs are listed that do not move [m], distance that a particle
+# may move until the hash is stale [m], cells per length [1/m], distance that a particle may move in a step until the hash is
+# stale [m], mean velocity when the hash was built [m/s], positions of all particles at that time [m].
+THICKNESS, REACH, SLACK, INVERSE_CELL, TRAVEL, DRIFT = range(6)
+POSITIONS = 8
 
 BAR_ROWS = 16  # rows of the adjoint of the contact parameters, shared by the parts
 

@@ -1,9 +1,12 @@
 """Candidate pairs of vertices and triangles: a spatial hash of vertices, and pair lists with a skin (Taichi functions).
 
-The list of a part of the triangles contains all pairs closer than thickness + skin when the hash was built. It is valid until a
-particle has moved by half a skin relative to the mean motion, which changes no distance. The forces do not depend on the lists:
-they contain more pairs than touch, always in the same order (by triangle, then by particle index). If a part has more pairs than
-the capacity of its list, the list is filled and processed several times in each step: slower, with the same result.
+Contact begins when the distance of a pair is the thickness plus the distance that both approach each other in a step. A bound of
+the distance that a particle moves in a step relative to the mean motion, its travel, is kept with the hash. The list of a part of
+the triangles contains all pairs closer than thickness + skin + two travels when the hash was built. It is valid until a particle
+has moved by half a skin relative to the mean motion, which changes no distance, or moves faster than the bound. The forces do not
+depend on the lists: they contain more pairs than touch, always in the same order (by triangle, then by particle index). If a part
+has more pairs than the capacity of its list, the list is filled and processed several times in each step: slower, with the same
+result.
 """
 
 from ti_sim.base.bundles import Array, Static, bundle
@@ -30,6 +33,7 @@ from ti_sim.deformable.self_contact_layout import (
     RING,
     SLACK,
     STALE,
+    TRAVEL,
     VERTEX,
     VERTICES,
 )
@@ -125,7 +129,22 @@ def store_entry(contacts: ti.template(), b, q, entry):
 
 
 @ti.func
-def build_hash(contacts: ti.template(), states: ti.template(), b, row, step):
+def least_travel(contacts: ti.template(), b):
+    """Least bound of the travel [m]; slower motions need no new hash."""
+    return 0.1 * contacts.reals[b, SLACK]
+
+
+@ti.func
+def raised_travel(contacts: ti.template(), states: ti.template(), b, row, q, dt):
+    """Bound of the travel that vertex q needs [m]: more than its own, so that motions may get faster until the next hash."""
+    v = load_velocity(states, b, row, contacts.table[contacts.table[VERTEX] + q])
+    for k in ti.static(range(3)):
+        v[k] -= contacts.reals[b, DRIFT + k]
+    return 1.5 * dt * v.norm()
+
+
+@ti.func
+def build_hash(contacts: ti.template(), states: ti.template(), b, row, step, dt):
     """Sort the vertices of world b into buckets by their positions in a row of states, with one thread; invalidates all lists.
 
     Args:
@@ -134,6 +153,7 @@ def build_hash(contacts: ti.template(), states: ti.template(), b, row, step):
         b: world.
         row: row of the states.
         step: step that starts at this row.
+        dt: physics step [s].
     """
     vertices, start = contacts.table[VERTICES], contacts.table[BUCKET]
     for bucket in range(contacts.table[BUCKETS]):
@@ -156,6 +176,10 @@ def build_hash(contacts: ti.template(), states: ti.template(), b, row, step):
         store_entry(contacts, b, q, entry)
     for k in ti.static(range(3)):
         contacts.reals[b, DRIFT + k] = drift[k] / vertices
+    travel = least_travel(contacts, b)
+    for q in range(vertices):
+        travel = ti.max(travel, raised_travel(contacts, states, b, row, q, dt))
+    contacts.reals[b, TRAVEL] = travel
     contacts.ints[b, BUILT] = step
 
 
@@ -166,24 +190,29 @@ def invalidate_list(contacts: ti.template(), b, part):
 
 
 @ti.func
-def rebuild_if_stale(contacts: ti.template(), states: ti.template(), b, row, step):
+def rebuild_if_stale(contacts: ti.template(), states: ti.template(), b, row, step, dt):
     """Build a new hash if ``step``, whose state is in a row of states, needs one; for one thread and one part."""
     if is_stale(contacts, b, step, 0):
-        build_hash(contacts, states, b, row, step)
+        build_hash(contacts, states, b, row, step, dt)
         invalidate_list(contacts, b, 0)
 
 
 @ti.func
 def mark_if_stale(contacts: ti.template(), states: ti.template(), b, row, p, step, dt):
-    """Mark the hash as stale for ``step``, whose state is in a row of states, if particle p has moved too far."""
+    """Mark the hash as stale for ``step``, whose state is in a row of states, if particle p has moved too far, or moves
+    too fast."""
     if contacts.table[contacts.table[MEMBER] + p] == 1:
         ahead = dt * (step - contacts.ints[b, BUILT])
         moved = load_position(states, b, row, p) - stored_position(contacts, b, POSITIONS, p)
         for k in ti.static(range(3)):
             moved[k] -= ahead * contacts.reals[b, DRIFT + k]
-        square, slack = moved.dot(moved), contacts.reals[b, SLACK]
+        v = load_velocity(states, b, row, p)
+        for k in ti.static(range(3)):
+            v[k] -= contacts.reals[b, DRIFT + k]
+        square, slack, travel = moved.dot(moved), contacts.reals[b, SLACK], contacts.reals[b, TRAVEL]
+        far = square > slack * slack or dt * dt * v.dot(v) > travel * travel
         # Particles of a diverged world are ignored.
-        if square > slack * slack and square < LARGEST:
+        if far and square < LARGEST and v.dot(v) < LARGEST:
             contacts.ints[b, STALE] = step
 
 
@@ -236,7 +265,7 @@ def list_triangle(contacts: ti.template(), b, triangle, after, first, capacity):
     Returns:
         (count, dropped): number of listed vertices, and whether more were found.
     """
-    reach = contacts.reals[b, REACH]
+    reach = contacts.reals[b, REACH] + 2 * contacts.reals[b, TRAVEL]
     origin = stored_position(contacts, b, POSITIONS, corner_of(contacts, triangle, 0))
     second = stored_position(contacts, b, POSITIONS, corner_of(contacts, triangle, 1))
     third = stored_position(contacts, b, POSITIONS, corner_of(contacts, triangle, 2))

@@ -251,7 +251,9 @@ class DeformableSolver(Solver):
         """Launcher that rebuilds the hash of self-contact on a GPU if a step needs it."""
         table = self.model.tables["self_contact"]
         sizes = (int(table[layout.VERTICES]), int(table[layout.BUCKETS]), int(table[layout.TRIANGLES]))
-        return Launcher(self_contact_gpu.sort_vertices, states, first, int(in_place), *sizes, memory)
+        return Launcher(
+            self_contact_gpu.sort_vertices, states, first, int(in_place), *sizes, float(self.settings.dt), memory
+        )
 
     def _contact_launchers(
         self, slots: Slots, states: Array, first: int, in_place: bool, given: Array, memory: SelfContactArrays

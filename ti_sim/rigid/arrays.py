@@ -43,7 +43,7 @@ class RigidArrays(BodyArrays):
     """Arguments of the kernels: the inputs and the tables of the model.
 
     Attributes:
-        point, point_start, point_body, force_window: tables of ``RigidModel``.
+        point, point_start, point_body, point_reach, force_window: tables of ``RigidModel``.
         bristles: displacements of the bristles.
         driven: whether the bodies have wrenches and drag.
         bristled: whether the contact points have bristles.
@@ -58,6 +58,7 @@ class RigidArrays(BodyArrays):
     point: Array
     point_start: Array
     point_body: Array
+    point_reach: Array
     force_window: Array
     bristles: BristleArrays
     driven: Static

@@ -1,14 +1,24 @@
 """Compliant contact of a point with a plane (the ground or any other): linear spring and damper, regularised Coulomb friction.
 
-If the damper acted at full strength as soon as a point is below the plane, the motion would jump whenever a parameter moves the
-onset of a contact from one step to the next. Between these jumps the discrete gradient is exact, but it misses the sum of the
-jumps, so gradient descent stops next to the minimum. The closing speed in the damper is therefore limited to depth / dt: a point
-that came into contact during the last step is damped for the part of that step in which it was in contact. The force grows from
-zero, the motion is continuous in all parameters, and the law converges to the continuous one as dt -> 0.
+A force that is evaluated at discrete times jumps in its first and last step: the motion then depends on the time between the
+onset of a contact and the next evaluation, and its derivative, exact at a point, is far from the trend. The law here is therefore
+the mean of the continuous law over the path, with a weight that decreases linearly from the time of evaluation to zero one step
+earlier and one step later (the weight of a variational integrator with a piecewise linear path; Marsden and West, Discrete
+mechanics and variational integrators, Acta Numerica 10, 2001). The path is straight, with the present normal velocity u_n. With
+the depth c, the travel l = |u_n| dt and y = c / l, for |y| < 1,
 
-Rounding decides whether a point placed exactly on the surface is in contact. The force at that depth is negligible, but its
-derivative is that of full contact: friction would hold a point at rest against velocities up to 1e-15 m/s, and the adjoint would
-report sticking. The contact surface therefore lies lower by ``slack``, which is well above rounding and far below visible size.
+    fraction of the time in contact:  (1 + y)^2 / 2 for y < 0,      1 - (1 - y)^2 / 2 for y >= 0,
+    mean depth:                       l (1 + y)^3 / 6 for y < 0,    l (y + (1 - y)^3 / 6) for y >= 0.
+
+They are 1 and c for c >= l, 0 and 0 for c <= -l. Contact therefore begins at a gap of l. The weights of the steps add up to one
+at every time, so the impulse of a straight path does not depend on when it is evaluated, neither in steps of semi-implicit Euler
+nor in the stages of a Runge-Kutta step. The mean is even in u_n and adds no damping; beyond |c| = l the law is the continuous
+one.
+
+Rounding decides whether a point that is placed exactly on the surface and rests there is in contact. The force at that depth is
+negligible, but its derivative is that of full contact: friction would hold a point at rest against velocities up to 1e-15 m/s,
+and the adjoint would report sticking. The contact surface therefore lies lower by ``slack``, which is well above rounding and far
+below visible size.
 """
 
 from ti_sim.base.runtime import require, ti
@@ -24,11 +34,92 @@ slack._is_wrapped_kernel = True  # Taichi otherwise warns about plain functions 
 
 
 @ti.func
+def onset(depth, travel):
+    """Mean depth [m] and fraction of the time in contact [1] of a point on a straight path, see the formulas above.
+
+    Args:
+        depth: depth of the point at the time of evaluation [m].
+        travel: distance that it moves along the normal in a step [m], not negative.
+    """
+    mean, fraction = 0.0, 0.0
+    if depth >= travel:
+        mean, fraction = depth, 1.0
+    elif depth > -travel:
+        y = depth / travel
+        rest = 1 - ti.abs(y)
+        mean, fraction = travel * rest * rest * rest / 6, 0.5 * rest * rest
+        if y >= 0:
+            mean += depth
+            fraction = 1 - fraction
+    return mean, fraction
+
+
+@ti.func
+def separating_depth(speed, ke, kd):
+    """Depth at which the force on a separating point is zero: kd u_n / ke [m]; out of reach without stiffness."""
+    depth = 0.0
+    if speed > 0 and kd > 0:
+        depth = kd * speed / ti.max(ke, 1e-30)
+    return depth
+
+
+@ti.func
+def normal_force(height, speed, ke, kd, dt):
+    """Normal force of contact, ke c + kd s for a closing speed s > 0 and max(0, ke c - kd u_n) while separating; see ``onset``.
+
+    Args:
+        height: height of the point above the plane [m].
+        speed: normal velocity u_n [m/s], positive if separating.
+        ke: contact stiffness [N/m].
+        kd: contact damping [N s/m].
+        dt: physics step [s].
+
+    Returns:
+        (force [N], fraction of the time in contact [1]).
+    """
+    force, fraction = 0.0, 0.0
+    depth, travel = -height - ti.static(slack()), dt * ti.abs(speed)
+    if depth > -travel:
+        mean, share = onset(depth - separating_depth(speed, ke, kd), travel)
+        force, fraction = ke * mean - kd * share * ti.min(speed, 0.0), share
+    return force, fraction
+
+
+@ti.func
+def normal_force_adjoint(height, speed, ke, kd, dt, force_bar, fraction_bar):
+    """Adjoint of ``normal_force``: (height_bar, speed_bar, ke_bar, kd_bar)."""
+    height_bar, speed_bar, ke_bar, kd_bar = 0.0, 0.0, 0.0, 0.0
+    depth, travel = -height - ti.static(slack()), dt * ti.abs(speed)
+    if depth > -travel:
+        lift = separating_depth(speed, ke, kd)
+        depth -= lift
+        mean, fraction = onset(depth, travel)
+        if fraction > 0:
+            closing = -ti.min(speed, 0.0)
+            mean_bar, travel_bar = ke * force_bar, 0.0
+            ke_bar, kd_bar = mean * force_bar, fraction * closing * force_bar
+            depth_bar = fraction * mean_bar
+            if ti.abs(depth) < travel:
+                y = depth / travel
+                rest = 1 - ti.abs(y)
+                slope_bar = rest / travel * (fraction_bar + kd * closing * force_bar)
+                depth_bar += slope_bar
+                travel_bar = rest * rest * (1 + 2 * ti.abs(y)) / 6 * mean_bar - y * slope_bar
+            height_bar = -depth_bar
+            if speed < 0 or ke == 0:
+                speed_bar = -dt * travel_bar - kd * fraction * force_bar
+            else:
+                speed_bar = dt * travel_bar - kd / ke * depth_bar
+                ke_bar += lift / ke * depth_bar
+                kd_bar = -speed / ke * depth_bar
+    return height_bar, speed_bar, ke_bar, kd_bar
+
+
+@ti.func
 def contact_force(height, u, ke, kd, kf, mu, dt):
     """Force of the ground on one contact point (gradSim, appendix A: normal force f_n and relaxed Coulomb friction f_f).
 
-    With the depth c = -height - ``slack`` and the normal velocity u_z (positive if separating), the normal force is f_n = max(0,
-    ke c - kd max(u_z, -c / dt)) and the tangential force -min(mu f_n, kf |u_t|) u_t / |u_t|.
+    The tangential force is -min(mu f_n, kf q |u_t|) u_t / |u_t|, with f_n and the fraction q of ``normal_force``.
 
     Args:
         height: height of the point above the plane [m].
@@ -43,17 +134,15 @@ def contact_force(height, u, ke, kd, kf, mu, dt):
         Force [N], 3-vector.
     """
     force = vec3(0.0)
-    depth = -height - ti.static(slack())
-    if depth > 0:
-        normal = ke * depth - kd * ti.max(u.z, -depth / dt)
-        if normal > 0:
-            speed = ti.sqrt(u.x * u.x + u.y * u.y)
-            drag = 0.0  # if mu f_n = 0 there is no friction, also at rest
-            if kf * speed > mu * normal:
-                drag = mu * normal / speed
-            elif mu * normal > 0:
-                drag = kf
-            force = vec3(-drag * u.x, -drag * u.y, normal)
+    normal, fraction = normal_force(height, u.z, ke, kd, dt)
+    if normal > 0:
+        speed = ti.sqrt(u.x * u.x + u.y * u.y)
+        drag = 0.0  # if mu f_n = 0 there is no friction, also at rest
+        if kf * fraction * speed > mu * normal:
+            drag = mu * normal / speed
+        elif mu * normal > 0:
+            drag = kf * fraction
+        force = vec3(-drag * u.x, -drag * u.y, normal)
     return force
 
 
@@ -61,10 +150,10 @@ def contact_force(height, u, ke, kd, kf, mu, dt):
 def contact_force_adjoint(height, u, ke, kd, kf, mu, dt, force_bar):
     """Adjoint of ``contact_force``.
 
-    At kinks the derivative is one-sided: that of no contact at depth 0; that of contact (for kd: of more damping) if spring and
-    damper sum to exactly f_n = 0; that of the limited damper if u_n = -c / dt; that of sticking if kf |u_t| = mu f_n > 0. If both
-    are 0, a small change of either one causes no friction, and the derivative is 0. For parameters that must not be negative (ke,
-    kd, kf, mu), the derivative at 0 is the right-hand one.
+    The normal force has a continuous derivative, except at rest on the surface, where it is that of no contact. At the other
+    kinks the derivative is one-sided: that of sticking if kf q |u_t| = mu f_n > 0. If both are 0, a small change of either one
+    causes no friction, and the derivative is 0. For parameters that must not be negative (ke, kd, kf, mu), the derivative at 0 is
+    the right-hand one.
 
     Returns:
         (height_bar, u_bar, contact_bar), where contact_bar holds the adjoints of (ke, kd, kf, mu).
@@ -72,33 +161,26 @@ def contact_force_adjoint(height, u, ke, kd, kf, mu, dt, force_bar):
     height_bar = 0.0
     u_bar = vec3(0.0)
     contact_bar = vec4(0.0)
-    depth = -height - ti.static(slack())
-    if depth > 0:
-        closing = ti.max(u.z, -depth / dt)
-        normal = ke * depth - kd * closing
-        if normal >= 0:
-            speed = ti.sqrt(u.x * u.x + u.y * u.y)
-            along = u.x * force_bar.x + u.y * force_bar.y
-            normal_bar = force_bar.z
-            if kf * speed > mu * normal:
-                along /= speed
-                drag = mu * normal / speed
-                normal_bar -= mu * along
-                contact_bar.w = -normal * along
-                u_bar.x = -drag * (force_bar.x - u.x / speed * along)
-                u_bar.y = -drag * (force_bar.y - u.y / speed * along)
-            elif mu * normal > 0:
-                contact_bar.z = -along
-                u_bar.x = -kf * force_bar.x
-                u_bar.y = -kf * force_bar.y
-            contact_bar.x = depth * normal_bar
-            if normal > 0 or closing < 0:  # a separating contact without force gets none from more damping
-                contact_bar.y = -closing * normal_bar
-            height_bar = -ke * normal_bar
-            if u.z > -depth / dt:
-                u_bar.z = -kd * normal_bar
-            else:
-                height_bar -= kd / dt * normal_bar
+    normal, fraction = normal_force(height, u.z, ke, kd, dt)
+    if fraction > 0:
+        speed = ti.sqrt(u.x * u.x + u.y * u.y)
+        along = u.x * force_bar.x + u.y * force_bar.y
+        normal_bar, fraction_bar = force_bar.z, 0.0
+        if kf * fraction * speed > mu * normal:
+            along /= speed
+            drag = mu * normal / speed
+            normal_bar -= mu * along
+            contact_bar.w = -normal * along
+            u_bar.x = -drag * (force_bar.x - u.x / speed * along)
+            u_bar.y = -drag * (force_bar.y - u.y / speed * along)
+        elif mu * normal > 0:
+            contact_bar.z = -fraction * along
+            fraction_bar = -kf * along
+            u_bar.x = -kf * fraction * force_bar.x
+            u_bar.y = -kf * fraction * force_bar.y
+        height_bar, u_bar.z, contact_bar.x, contact_bar.y = normal_force_adjoint(
+            height, u.z, ke, kd, dt, normal_bar, fraction_bar
+        )
     return height_bar, u_bar, contact_bar
 
 
@@ -123,6 +205,21 @@ def contact_force_along(normal, gap, u, ke, kd, kf, mu, dt):
     """
     frame = frame_about(normal)
     return frame @ contact_force(gap, frame.transpose() @ u, ke, kd, kf, mu, dt)
+
+
+@ti.func
+def fraction_along(normal, gap, u, ke, kd, dt):
+    """Fraction of the time in contact of ``contact_force_along`` [1]."""
+    _force, fraction = normal_force(gap, u.dot(normal), ke, kd, dt)
+    return fraction
+
+
+@ti.func
+def fraction_along_adjoint(normal, gap, u, ke, kd, dt, fraction_bar):
+    """Adjoint of ``fraction_along``; results as of ``contact_force_along_adjoint``."""
+    speed = u.dot(normal)
+    gap_bar, speed_bar, ke_bar, kd_bar = normal_force_adjoint(gap, speed, ke, kd, dt, 0.0, fraction_bar)
+    return speed_bar * (u - speed * normal), gap_bar, speed_bar * normal, vec4(ke_bar, kd_bar, 0.0, 0.0)
 
 
 @ti.func

@@ -108,17 +108,35 @@ def driving_load_adjoint(
 
 
 @ti.func
-def contact_load(rigid: ti.template(), x, rotation, v, w, contact, b, first, last):
+def contact_margin(rigid: ti.template(), v, w, contact, n):
+    """Height below which a contact point of body n can touch [m]: the farthest that it moves along z in a step."""
+    return rigid.dt * (ti.abs(v.z) + ti.sqrt(w.x * w.x + w.y * w.y) * (rigid.point_reach[n] + contact[ROUNDING]))
+
+
+@ti.func
+def end_of_contacts(rigid: ti.template(), x, contact, n, first, last, margin):
+    """``last``, or ``first`` where no contact point of body n can touch, so that none is tested."""
+    end = last
+    if x.z - rigid.ground - rigid.point_reach[n] - contact[ROUNDING] > margin:
+        end = first
+    return end
+
+
+@ti.func
+def contact_load(rigid: ti.template(), x, rotation, v, w, contact, b, n, first, last):
     """Force [N] and torque about the centre of mass [N m] of the ground on the contact points first..last-1.
 
     With bristles it advances their displacements in ``rigid.bristles.now``.
     """
     force, torque = vec3(0.0), vec3(0.0)
-    for p in range(first, last):
+    margin, end = contact_margin(rigid, v, w, contact, n), last
+    if ti.static(not rigid.bristled):
+        end = end_of_contacts(rigid, x, contact, n, first, last, margin)
+    for p in range(first, end):
         local = point_position(rigid.point, p)
         height = x.z - rigid.ground + contact_height(rigid.turning, rigid.point, p, local, rotation) - contact[ROUNDING]
         after = vec2(0.0)
-        if height < 0:
+        if height < margin:
             arm, share = contact_arm(rigid.turning, rigid.point, p, local, rotation)
             arm.z -= contact[ROUNDING]
             f = vec3(0.0)
@@ -138,7 +156,7 @@ def contact_load(rigid: ti.template(), x, rotation, v, w, contact, b, first, las
 
 @ti.func
 def contact_load_adjoint(
-    rigid: ti.template(), x, rotation, v, w, contact, b, slot, first, last, force_bar, torque_bar
+    rigid: ti.template(), x, rotation, v, w, contact, b, n, slot, first, last, force_bar, torque_bar
 ):  # fmt: skip
     """Adjoint of ``contact_load``: (z_bar, rotation_bar, v_bar, w_bar, contact_bar, sum of force · force_bar).
 
@@ -149,11 +167,14 @@ def contact_load_adjoint(
     rotation_bar = mat3(0.0)
     v_bar, w_bar = vec3(0.0), vec3(0.0)
     contact_bar = no_contact()
-    for p in range(first, last):
+    margin, end = contact_margin(rigid, v, w, contact, n), last
+    if ti.static(not rigid.bristled):
+        end = end_of_contacts(rigid, x, contact, n, first, last, margin)
+    for p in range(first, end):
         local = point_position(rigid.point, p)
         height = x.z - rigid.ground + contact_height(rigid.turning, rigid.point, p, local, rotation) - contact[ROUNDING]
         s_bar = vec2(0.0)
-        if height < 0:
+        if height < margin:
             arm, share = contact_arm(rigid.turning, rigid.point, p, local, rotation)
             arm.z -= contact[ROUNDING]
             s, after_bar = vec2(0.0), vec2(0.0)

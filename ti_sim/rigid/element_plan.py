@@ -23,6 +23,7 @@ from ti_sim.rigid.contact_geometry import contact_arm, contact_height, contact_v
 from ti_sim.rigid.dynamics import (
     applied_load,
     applied_load_adjoint,
+    contact_margin,
     driving_load,
     driving_load_adjoint,
     load_drag,
@@ -119,7 +120,7 @@ def advance_unrolled(
             height = z - rigid.ground + contact_height(rigid.turning, rigid.point, p, local, rotation)
             contact = load_contact(rigid, b, n)
             height -= contact[ROUNDING]
-            if height < 0:
+            if height < contact_margin(rigid, v, w, contact, n):
                 arm, share = contact_arm(rigid.turning, rigid.point, p, local, rotation)
                 arm.z -= contact[ROUNDING]
                 f = share * point_force(height, v + w.cross(arm), contact, rigid.dt)
@@ -275,8 +276,9 @@ def advance_unrolled_adjoint(
             rotation, v, w, z = load_motion(motion, b, n)
             local = point_position(rigid.point, p)
             height = z - rigid.ground + contact_height(rigid.turning, rigid.point, p, local, rotation)
-            height -= load_contact(rigid, b, n)[ROUNDING]
-            if height < 0 and diverged_step[b, n] < 0:
+            contact = load_contact(rigid, b, n)
+            height -= contact[ROUNDING]
+            if height < contact_margin(rigid, v, w, contact, n) and diverged_step[b, n] < 0:
                 add_point_adjoint(rigid, load_bar, point_bar, b, n, p, height, local, rotation, v, w)
         for b, n in ti.ndrange(rigid.body_mass.shape[0], rigid.body_mass.shape[1]):
             if diverged_step[b, n] < 0:

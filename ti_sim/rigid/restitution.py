@@ -10,8 +10,8 @@ and the mass leaves with e = exp(-z w t) times its speed v (Schwager and Poesche
 model revisited, Granular Matter 9, 2007), at the depth kd e v / ke. So e falls from 1 to 0, and every e between has one damping.
 A law that ends with the depth has exp(-pi z / sqrt(1 - z^2)) instead, and no rebound from z = 1 on.
 
-These are limits of short steps and of contact forces far above the weight. The kernels limit the closing speed in the damper to
-depth / dt, which changes e by an amount of order dt w.
+These are limits of short steps and of contact forces far above the weight. The damper of a step reads the velocity of the step
+before, which changes e by an amount of order dt kd / m.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ def rates(
     """Time derivatives (x', q', v', L') at one stage; the length of q may differ from 1 by rounding and stage error."""
     rotation = rotation_matrix(q.normalized())
     w = angular_velocity(rotation, inverse_inertia, momentum)
-    force, torque = contact_load(rigid, x, rotation, v, w, contact, b, first, last)
+    force, torque = contact_load(rigid, x, rotation, v, w, contact, b, n, first, last)
     applied, applied_torque = applied_load(rigid, rotation, b, n, step)
     force += applied
     torque += applied_torque
@@ -62,7 +62,7 @@ def rates_adjoint(
     w_bar, q_bar = quaternion_rate_adjoint(w, q, q_rate_bar)
     force_bar = v_rate_bar / mass
     z_bar, rotation_bar, v_bar, contact_w_bar, contact_bar, work = contact_load_adjoint(
-        rigid, x, rotation, v, w, contact, b, 0, first, last, force_bar, momentum_rate_bar
+        rigid, x, rotation, v, w, contact, b, n, 0, first, last, force_bar, momentum_rate_bar
     )
     applied_bar, applied_work = applied_load_adjoint(rigid, bars, rotation, b, n, step, force_bar, momentum_rate_bar)
     w_bar += contact_w_bar

@@ -235,6 +235,7 @@ class RigidSolver(Solver):
             self._arrays[key] = {
                 "point": reals_like_family(like, self.model.point),
                 "point_start": ints_like_family(like, self.model.point_start),
+                "point_reach": reals_like_family(like, self.model.point_reach),
                 "point_body": ints_like_family(like, self.model.point_body),
                 "force_window": ints_like_family(like, self.model.force_window),
             }

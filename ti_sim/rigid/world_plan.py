@@ -52,7 +52,7 @@ def step_state(
     else:
         rotation = rotation_matrix(q)
         w = angular_velocity(rotation, inverse_inertia, momentum)
-        force, torque = contact_load(rigid, x, rotation, v, w, contact, b, first, last)
+        force, torque = contact_load(rigid, x, rotation, v, w, contact, b, n, first, last)
         if rigid.force_count > 0:
             applied, applied_torque = applied_load(rigid, rotation, b, n, step)
             force += applied
@@ -152,7 +152,7 @@ def semi_implicit_step_adjoint(
     g_bar += rigid.dt * v_bar
     force_bar, torque_bar = rigid.dt / mass * v_bar, rigid.dt * momentum_bar
     z_bar, contact_rotation_bar, contact_v_bar, w_bar, theta_bar, work = contact_load_adjoint(
-        rigid, x, rotation, v, w, contact, b, slot, first, last, force_bar, torque_bar
+        rigid, x, rotation, v, w, contact, b, n, slot, first, last, force_bar, torque_bar
     )
     rotation_bar += contact_rotation_bar
     if rigid.force_count > 0:

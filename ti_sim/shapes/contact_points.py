@@ -111,6 +111,13 @@ class WithContactPoints:
         """Table of all contact points, [max(P, 1), 4 or 8] float64, see ``point_table``."""
         return point_table(self.contact_points)
 
+    @cached_property
+    def point_reach(self) -> np.ndarray:
+        """Radius of the ball about each body's centre that contains its contact points, [N] float64 m; 0 without points."""
+        tables = [point_table((points,)) for points in self.contact_points]
+        reach = [(np.linalg.norm(table[:, :RADIUS], axis=1) + table[:, RADIUS]).max() for table in tables]
+        return np.array(reach or [0.0])
+
     @property
     def turning(self) -> bool:
         """Whether the contact points include rims or patches, which depend on the rotation of the body."""

@@ -22,7 +22,7 @@ from ti_sim.rigid.model import RigidInputs, RigidSettings
 from ti_sim.rollout.adjoint import Adjoint, Checkpoint, StoreAll
 
 DT, SUBSTEPS, FRAMES = 5e-4, 7, 6
-KT = {"sliding": 3e3, "sticking": 800.0, "resting": 800.0, "impact": 1.5e4}
+KT = {"sliding": 3e3, "sticking": 800.0, "resting": 800.0, "impact": 1.7e4}
 UNITS = {"link_bristle": 1e4}
 
 

@@ -68,8 +68,6 @@ def test_no_contact_switches_between_the_points_of_a_difference(regime: str, int
     worlds = [world(base, b) for b in range(base.world_count)]
     batch = stacked([point for w in worlds for point in (w, *moved_points(w))])
     motion = numpy_rigid.rollout(PAIR_MODEL, settings(integrator), batch, FRAMES)
-    onset = np.stack(np.split(motion.onset, len(worlds), axis=1), axis=1)
-    assert (onset == onset[:, :, :1]).all()
     pattern = motion.pattern
     pattern = np.stack(np.split(pattern, len(worlds), axis=1), axis=1)  # [evaluations, worlds, points, N, P]
     assert (pattern == pattern[:, :, :1]).all()
