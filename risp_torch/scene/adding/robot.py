@@ -53,6 +53,7 @@ def add_robot(
     position: Direction = (0.0, 0.0, 0.0),
     orientation: Quaternion = UPRIGHT,
     free_base: bool = False,
+    free_mimic: bool = False,
     contact: Contact | None = None,
     dry_friction: bool = True,
 ) -> RobotDescription:
@@ -72,6 +73,7 @@ def add_robot(
         position: position of the file's origin [m].
         orientation: orientation of the file's axes, quaternion (x, y, z, w).
         free_base: give the root link a free joint instead of fixing it to the world.
+        free_mimic: let joints that the file couples to others (``mimic``) move on their own; otherwise they are an error.
         contact: contact parameters of the robot with the ground ("<name>.contact.stiffness" and so on), those of the ground
             by default. Primitive collision shapes are used as they are, meshes by the vertices of their convex hulls.
         dry_friction: False to leave the joint friction of the file out, as in a scene with the integrator "rk4".
@@ -83,11 +85,17 @@ def add_robot(
         UserWarning: with these sentences, if there are any.
 
     Raises:
-        UserError: the file cannot be read or describes no valid robot, a name is taken, or there are contact
+        UserError: the file cannot be read or describes no valid robot, it couples joints, a name is taken, or there are contact
             parameters and no ground.
     """
     place, turn = _placement(position, orientation)
     robot = read_robot(path, free_base=free_base)
+    if robot.mimics and not free_mimic:
+        listed = ", ".join(f"{joint!r} follows {leader!r}" for joint, leader in robot.mimics)
+        raise UserError(
+            f"{path} couples joints with <mimic> ({listed}), which is not simulated: add the robot with free_mimic=True, so that "
+            "these joints move on their own, or make them fixed"
+        )
     name = name or _spelt(robot.name or "robot")
     check_name(name)
     ground = scene.ground is not None

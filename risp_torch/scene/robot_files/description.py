@@ -122,9 +122,11 @@ class RobotDescription:
         gravity: (x, y, z) m/s2, or None if the format has none (URDF).
         unsupported: one sentence for each kind of feature that is not imported or should be checked, with its
             places; may be empty.
+        mimics: (joint, the joint that it follows) of each joint whose motion the file couples to that of another.
     """
 
     name: str
     links: tuple[RobotLink, ...]
     gravity: tuple[float, float, float] | None = None
     unsupported: tuple[str, ...] = ()
+    mimics: tuple[tuple[str, str], ...] = ()

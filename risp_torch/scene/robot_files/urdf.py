@@ -101,7 +101,9 @@ def read_urdf(path: Path, root: Any) -> RobotDescription:
                 collisions=tuple(_shape(shape, link, path, meshes, left_out, colors) for shape in link.collisions),
             )
         )
-    return RobotDescription(robot.name, tuple(links), unsupported=left_out.sentences())
+    followers = [(joint, mimic) for joint in root.iter("joint") for mimic in joint.iter("mimic")]
+    mimics = tuple((str(joint.get("name")), str(mimic.get("joint"))) for joint, mimic in followers)
+    return RobotDescription(robot.name, tuple(links), unsupported=left_out.sentences(), mimics=mimics)
 
 
 def _refuse_xacro(root: Any, path: Path) -> None:

@@ -92,7 +92,7 @@ def test_robots_touch_with_their_primitives_or_share_their_surfaces() -> None:
         scene = Scene(frame_dt=0.01, frames=1, substeps=1)
         scene.add_ground(contact=contact(per))
         with pytest.warns(UserWarning, match="not imported completely"):
-            scene.add_robot(robot)
+            scene.add_robot(robot, free_mimic=True)
         base = scene.bodies[0].points  # a cylinder
         if per == "point":
             assert base[:, 4].tolist() == [1, 2, 3, 4, 1, 2, 3, 4] and (base[:, 3] == 0.1).all()

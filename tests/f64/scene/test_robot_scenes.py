@@ -27,7 +27,7 @@ GROUND = Contact(stiffness=3000.0, damping=20.0, friction_stiffness=20.0, fricti
 def scene_with(file: str, *, gravity: tuple[float, float, float] = (0.0, 0.0, -9.81), **options: object) -> Scene:
     scene = Scene(frame_dt=1e-6, frames=1, substeps=1, gravity=gravity, gamma=2e-3)
     with pytest.warns(UserWarning, match=f"{file} is not imported completely: "):
-        scene.add_robot(ROBOTS / file, **options)
+        scene.add_robot(ROBOTS / file, free_mimic=True, **options)
     return scene
 
 
@@ -158,7 +158,7 @@ def test_feet_carry_a_robot():
 def test_gradient_of_the_last_pose_by_a_damping():
     scene = Scene(frame_dt=0.01, frames=5, substeps=10)
     with pytest.warns(UserWarning):
-        scene.add_robot(ROBOTS / "arm.urdf")
+        scene.add_robot(ROBOTS / "arm.urdf", free_mimic=True)
     weights = torch.randn((8, 7), generator=torch.Generator().manual_seed(3), dtype=torch.float64)
 
     def loss(at):
@@ -173,7 +173,7 @@ def test_gradient_of_the_last_pose_by_a_damping():
 def test_joint_friction_of_files():
     scene = Scene(frame_dt=0.1, frames=5, substeps=100)
     with pytest.warns(UserWarning) as told:
-        scene.add_robot(ROBOTS / "arm.urdf")
+        scene.add_robot(ROBOTS / "arm.urdf", free_mimic=True)
         scene.add_robot(ROBOTS / "gripper.xml")
     assert not any("joint friction" in str(warning.message) for warning in told)
     with warnings.catch_warnings():  # the step is not too long for it
@@ -196,7 +196,7 @@ def test_joint_friction_holds_a_robot():
     """The column of the arm stays under a motor force below its friction, and turns under a larger one, without gravity."""
     scene = Scene(frame_dt=0.1, frames=6, substeps=100, gravity=0.0)
     with pytest.warns(UserWarning):
-        scene.add_robot(ROBOTS / "arm.urdf")
+        scene.add_robot(ROBOTS / "arm.urdf", free_mimic=True)
     force = torch.full((6, 1), 0.03 / float(scene.parameters["arm_column.motor.gain"].value))
     with torch.no_grad():
         turned = {f: scene.rollout({"arm_column.motor.actions": f * force}).joint_q[0, :, 0] for f in (1.0, 10.0)}
@@ -224,7 +224,7 @@ def test_inertias_of_free_joints_are_mujocos():
 def test_joint_friction_may_be_left_out(options, integrator, words):
     scene = Scene(frame_dt=0.1, frames=1, substeps=100, integrator=integrator)
     with pytest.warns(UserWarning, match=words):
-        scene.add_robot(ROBOTS / "arm.urdf", **options)
+        scene.add_robot(ROBOTS / "arm.urdf", free_mimic=True, **options)
     assert "arm_column.dry_friction" not in scene.parameters
 
 
@@ -239,7 +239,7 @@ def test_springs_of_limits():
         assert limit_stiffness(joint, moved, step=1e-2) < stiffness
     scene = Scene(frame_dt=0.01, frames=30, substeps=20, gravity=(0.0, 0.0, 0.0))
     with pytest.warns(UserWarning):
-        scene.add_robot(ROBOTS / "arm.urdf")
+        scene.add_robot(ROBOTS / "arm.urdf", free_mimic=True)
     with torch.no_grad():
         given = {f"arm_{link}.motor.actions": torch.full((30, 1), 99.0) for link in ("wrist", "left_finger")}
         end = scene.rollout(given | {"arm_wrist.damping": torch.tensor(0.5)}).joint_q[0, -1]
@@ -304,7 +304,7 @@ def test_several_shapes_make_one_surface(tmp_path):
 )
 def test_wrong_robots(options, words):
     with pytest.raises(UserError, match=words):
-        Scene(frame_dt=0.01, frames=1, substeps=1).add_robot(ROBOTS / "arm.urdf", **options)
+        Scene(frame_dt=0.01, frames=1, substeps=1).add_robot(ROBOTS / "arm.urdf", free_mimic=True, **options)
 
 
 def test_a_wrong_file_ends_a_command(tmp_path, capsys):
@@ -317,3 +317,12 @@ def test_a_wrong_file_ends_a_command(tmp_path, capsys):
     )
     assert main(["simulate", str(scene), "--precision", "f64", "--out", str(tmp_path / "run")]) == 2
     assert "have no parent" in capsys.readouterr().err
+
+
+def test_joints_that_follow_others_are_refused_unless_they_are_freed() -> None:
+    scene = Scene(frame_dt=0.01, frames=1, substeps=1)
+    with pytest.raises(UserError, match="couples joints with <mimic> .'slide_too' follows 'slide'.* with free_mimic=True"):
+        scene.add_robot(ROBOTS / "arm.urdf")
+    assert not scene.bodies
+    with pytest.warns(UserWarning, match="<mimic> is not used: the joint moves on its own"):
+        assert scene.add_robot(ROBOTS / "arm.urdf", free_mimic=True).mimics == (("slide_too", "slide"),)
