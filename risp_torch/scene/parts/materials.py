@@ -159,14 +159,12 @@ def add_stiffness(
         least: for each convention, the lam / mu above which the material resists a change of volume.
 
     Raises:
-        UserError: not exactly one pair of constants, an unknown convention, or an invalid number.
+        UserError: not exactly one pair of constants, or an invalid number.
     """
     pairs = {"E and nu": (material.E, material.nu), "mu and lam": (material.mu, material.lam)}
     whole = [pair for pair, (first, second) in pairs.items() if first is not None and second is not None]
     if len(whole) != 1 or any((a is None) != (b is None) for a, b in pairs.values()):
         raise UserError(f"the material of {name} needs E and nu, or mu and lam: give exactly one of the two pairs")
-    if material.convention not in ("lame", "energy"):
-        raise UserError(f"the material of {name} has the convention {material.convention!r}: choose 'lame' or 'energy'")
     young = whole == ["E and nu"]
     if young:
         add_element_number(table, f"{name}.E", material.E, count, unit="Pa", sign="positive")
