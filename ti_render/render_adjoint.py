@@ -19,10 +19,12 @@ from ti_render.shading.light_view import view_from_lights_adjoint
 from ti_render.shading.uniforms import gather_uniforms_adjoint
 from ti_sim.base.arrays import Array, check_array, empty_like_family, like_family, zeros_like_family
 from ti_sim.base.bundles import with_fields
-from ti_sim.base.parallel import serial_for, spread_of
+from ti_sim.base.parallel import serial_for, spread_of, sums_serially
+from ti_sim.base.rules import checked
 from ti_sim.base.runtime import compiled_lightly, require
 
 
+@checked
 def render_adjoint(result: RenderResult, images_bar: Array) -> RenderInputs:
     """Adjoint of ``render``: the derivative of sum(images_bar * images) with respect to every real input.
 
@@ -70,8 +72,8 @@ def add_render_adjoint(result: RenderResult, images_bar: Array, adjoints: dict[s
     )  # fmt: skip
     if inputs.distortion is not None:
         undistort_pixels_adjoint(
-            inputs.camera, inputs.distortion, settings.width, settings.height, settings.antialias, layer.faces.centres,
-            bars["centres"], bars["camera"], bars["distortion"],
+            sums_serially(), inputs.camera, inputs.distortion, settings.width, settings.height, settings.antialias,
+            layer.faces.centres, bars["centres"], bars["camera"], bars["distortion"],
         )  # fmt: skip
     few = serial_for(layer.faces.normals.shape[0] * layer.faces.normals.shape[1])
     if result.with_normals:
@@ -101,18 +103,21 @@ def _add_picture(result: RenderResult, pictures_bar: Array, bars: dict[str, Arra
     add_tile_sums(few, tile_bars, layer.tiles.slot, bars["uniforms"])
     row_bars = zeros_like_family(pictures_bar, (images * height, columns))
     draw_backdrop_adjoint(
-        result.backdrop, spread_of(images * height), backdrop_bar, chosen(BackdropArrays, bars | {"uniforms": row_bars})
-    )
+        sums_serially(), result.backdrop, spread_of(images * height), backdrop_bar,
+        chosen(BackdropArrays, bars | {"uniforms": row_bars}),
+    )  # fmt: skip
     add_row_sums(few, row_bars, bars["uniforms"])
 
 
 def _add_faces(layer: Layer, pictures_bar: Array, backdrop_bar: Array, bars: FaceArrays) -> None:
     """Adjoint of the faces of a layer."""
     if layer.hard:
-        rasterise_dibr_adjoint(layer.faces, layer.tiles, layer.pixel_state, pictures_bar, backdrop_bar, bars)
+        rasterise_dibr_adjoint(sums_serially(), layer.faces, layer.tiles, layer.pixel_state, pictures_bar, backdrop_bar, bars)
         return
     pixel_bar = empty_like_family(pictures_bar, (layer.pixel_state.shape[0] // STATE_SIZE * PIXEL_BAR_SIZE,))
-    rasterise_adjoint(layer.faces, layer.tiles, layer.pixel_state, pixel_bar, pictures_bar, backdrop_bar, bars)
+    rasterise_adjoint(
+        sums_serially(), layer.faces, layer.tiles, layer.pixel_state, pixel_bar, pictures_bar, backdrop_bar, bars
+    )
 
 
 def _add_shadows(result: RenderResult, layer: Layer, bars: dict[str, Array]) -> None:
@@ -121,6 +126,6 @@ def _add_shadows(result: RenderResult, layer: Layer, bars: dict[str, Array]) -> 
     tile_bars = zeros_like_family(bars["maps"], (layer.occupied, layer.faces.uniforms.shape[1]))
     _add_faces(layer, bars["maps"], shadow_backdrop(layer), with_fields(own, uniforms=tile_bars))
     view_from_lights_adjoint(
-        result.vertices, result.layer.faces.uniforms, result.backdrop.frame, result.inputs.directional.shape[1],
+        sums_serially(), result.vertices, result.layer.faces.uniforms, result.backdrop.frame, result.inputs.directional.shape[1],
         layer.faces.screen, own.screen, bars["vertices"], bars["uniforms"],
     )  # fmt: skip

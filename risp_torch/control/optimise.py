@@ -17,6 +17,7 @@ from risp_torch.control.objectives import Aim
 from risp_torch.control.rollouts import Drive, Driven
 from risp_torch.control.task import ControlTask, Objective
 from risp_torch.files.run_folder import RunFolder
+from ti_sim.base.parallel import repeatable_sums
 from ti_sim.base.rules import FromZero, Seed, checked
 
 
@@ -116,7 +117,8 @@ def search(
         if history.best(objective) == iteration:
             kept = _weights(policy)
         if stepping:
-            loss.backward()
+            with repeatable_sums():
+                loss.backward()
             optimizer.step()
         history.seconds.append(time.perf_counter() - began)
         bar.set_postfix(loss=f"{history.losses[-1]:.3e}", error=f"{100 * history.errors[-1]:.1f} %")

@@ -16,6 +16,7 @@ from risp_torch.control.windows import Windows, joined_states, last_state
 from risp_torch.scene.scene import Scene
 from risp_torch.scene.states import States
 from ti_sim.base.errors import UserError
+from ti_sim.base.parallel import repeatable_sums
 from ti_sim.base.rules import Count, FromZero, Positive, checked
 from ti_sim.rollout.adjoint import Checkpoint
 
@@ -109,7 +110,8 @@ def _improve(
             least, error = float(loss.detach()), plan.aim.error(driven)
             kept = {name: value.detach().clone() for name, value in policy.state_dict().items()}
         if stepping:
-            loss.backward()
+            with repeatable_sums():
+                loss.backward()
             optimizer.step()
     policy.load_state_dict(kept)
     return error

@@ -78,12 +78,15 @@ def _far_adjoint(behind: ti.template(), bars: ti.template(), m, x, y, width, hei
 
 
 @kernel
-def draw_backdrop_adjoint(behind: Backdrop, spread: int, pictures_bar: ti.types.ndarray(), bars: BackdropArrays):
+def draw_backdrop_adjoint(
+    serial: ti.template(), behind: Backdrop, spread: int, pictures_bar: ti.types.ndarray(), bars: BackdropArrays
+):
     """Adjoint of ``draw_backdrop`` from pictures_bar [M, H, W, 3].
 
     Adds to ``bars``, of which the uniforms have a row [M H, U] for each row of pixels, which one thread owns.
     """
     images, height, width = pictures_bar.shape[0], pictures_bar.shape[1], pictures_bar.shape[2]
+    ti.loop_config(serialize=serial)
     for index in range(images * height * spread):
         if index % spread > 0:
             continue

@@ -106,13 +106,14 @@ def _plane_place(camera: ti.template(), r, centres: ti.template(), m, i, j, widt
 
 @ti.kernel
 def undistort_pixels_adjoint(
-    camera: ti.types.ndarray(), distortion: ti.types.ndarray(), width: int, height: int, samples: int,
+    serial: ti.template(), camera: ti.types.ndarray(), distortion: ti.types.ndarray(), width: int, height: int, samples: int,
     centres: ti.types.ndarray(), centres_bar: ti.types.ndarray(), camera_bar: ti.types.ndarray(),
     distortion_bar: ti.types.ndarray(),
 ):  # fmt: skip
     """Adjoint of ``undistort_pixels``: adds to camera_bar and distortion_bar, once for each row of pixels."""
     scale = 2.0 / ti.min(width, height)
     images = centres.shape[0]
+    ti.loop_config(serialize=serial)
     for m, i in ti.ndrange(images, centres.shape[1]):
         r = row_of(m, camera.shape[0], images)
         k_row = row_of(m, distortion.shape[0], images)

@@ -24,12 +24,13 @@ from ti_sim.base.vecmath import outer, vec3
 
 @kernel
 def rasterise_dibr_adjoint(
-    faces: Faces, tiles: Tiles, pixel_state: ti.types.ndarray(), pictures_bar: ti.types.ndarray(),
+    serial: ti.template(), faces: Faces, tiles: Tiles, pixel_state: ti.types.ndarray(), pictures_bar: ti.types.ndarray(),
     backdrop_bar: ti.types.ndarray(), bars: FaceArrays,
 ):  # fmt: skip
     """Adjoint of ``rasterise_dibr`` from pictures_bar [M, H, W, 4]: reads and writes what ``rasterise_adjoint`` does."""
     height, width = pictures_bar.shape[1], pictures_bar.shape[2]
     half = 0.5 * ti.min(width, height)
+    ti.loop_config(serialize=serial)
     for index in range(tiles.slot.shape[0] * tiles.spread):
         if index % tiles.spread > 0:
             continue

@@ -176,8 +176,8 @@ def _backdrop_part(
 
 @kernel
 def rasterise_adjoint(
-    faces: Faces, tiles: Tiles, pixel_state: ti.types.ndarray(), pixel_bar: ti.types.ndarray(), pictures_bar: ti.types.ndarray(),
-    backdrop_bar: ti.types.ndarray(), bars: FaceArrays,
+    serial: ti.template(), faces: Faces, tiles: Tiles, pixel_state: ti.types.ndarray(), pixel_bar: ti.types.ndarray(),
+    pictures_bar: ti.types.ndarray(), backdrop_bar: ti.types.ndarray(), bars: FaceArrays,
 ):  # fmt: skip
     """Adjoint of ``rasterise`` from pictures_bar [M, H, W, 4].
 
@@ -186,6 +186,7 @@ def rasterise_adjoint(
     """
     height, width = pictures_bar.shape[1], pictures_bar.shape[2]
     half = 0.5 * ti.min(width, height)
+    ti.loop_config(serialize=serial)
     for index in range(tiles.slot.shape[0] * tiles.spread):
         if index % tiles.spread > 0:
             continue

@@ -37,11 +37,12 @@ def view_from_lights(
 
 @ti.kernel
 def view_from_lights_adjoint(
-    vertices_world: ti.types.ndarray(), uniforms: ti.types.ndarray(), frame: ti.types.ndarray(), lights: int,
-    screen: ti.types.ndarray(), screen_bar: ti.types.ndarray(), vertices_world_bar: ti.types.ndarray(),
+    serial: ti.template(), vertices_world: ti.types.ndarray(), uniforms: ti.types.ndarray(), frame: ti.types.ndarray(),
+    lights: int, screen: ti.types.ndarray(), screen_bar: ti.types.ndarray(), vertices_world_bar: ti.types.ndarray(),
     uniforms_bar: ti.types.ndarray(),
 ):  # fmt: skip
     """Adjoint of ``view_from_lights``: adds to vertices_world_bar [M, V, 3] and uniforms_bar [M, U]."""
+    ti.loop_config(serialize=serial)
     for i in range(screen.shape[0]):
         m, light = i // lights, i % lights
         centre, inverse_radius = _ball(frame)

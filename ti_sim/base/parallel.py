@@ -1,7 +1,8 @@
 """Distribution of few, heavy loop iterations over the threads of the CPU, and a barrier for them."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from ti_sim.base.runtime import require, ti
 
@@ -23,8 +24,32 @@ def spread_of(tasks: int) -> int:
 
 
 def serial_for(iterations: int) -> bool:
-    """Whether a loop of this many light iterations runs faster on one thread than on several (on the CPU)."""
-    return require().device == "cpu" and iterations <= 8 * PORTION
+    """Whether a loop of this many light iterations runs on one thread: it is faster there than on several (on the CPU), or
+    ``repeatable_sums`` asks for it.
+    """
+    return require().device == "cpu" and (iterations <= 8 * PORTION or _repeatable)
+
+
+_repeatable = False
+
+
+@contextmanager
+def repeatable_sums() -> Iterator[None]:
+    """Loops whose threads add to the same numbers run on one thread (on the CPU), so that results are equal to the last bit.
+
+    Holds for all threads of the process, because torch may run backward passes in threads of its own.
+    """
+    global _repeatable
+    before, _repeatable = _repeatable, True
+    try:
+        yield
+    finally:
+        _repeatable = before
+
+
+def sums_serially() -> bool:
+    """Whether loops whose threads add to the same numbers run on one thread."""
+    return _repeatable and require().device == "cpu"
 
 
 def thread_count() -> int:

@@ -143,7 +143,7 @@ def test_lens(samples, rows):
 
     def adjoints(bar):
         found = zeros(inputs)
-        undistort_pixels_adjoint(*inputs.values(), 9, 7, samples, stage(**inputs), bar, *found.values())
+        undistort_pixels_adjoint(False, *inputs.values(), 9, 7, samples, stage(**inputs), bar, *found.values())
         return found
 
     def tangent(dots):
