@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import trimesh
 from PIL import Image
 
 from risp_torch import Box, Mesh, Param, Sphere, Start, Surface, UserError
@@ -121,3 +122,25 @@ def test_textures_that_cannot_be_read_are_refused_by_name(tmp_path: Path) -> Non
     (tmp_path / "lost.png").write_bytes(b"\x89PNG half")
     with pytest.raises(UserError, match=r"lost.png is damaged, cut short or no picture"):
         add(plain_scene(), shape=Mesh(tmp_path / "box.obj"))
+
+
+def test_a_file_with_textured_and_plain_parts_shows_both(tmp_path: Path) -> None:
+    """A green texture on one half of the body, a red material on the other."""
+    half = Box(0.02, 0.04, 0.03).mesh()
+    materials = (
+        trimesh.visual.material.PBRMaterial(baseColorTexture=Image.new("RGB", (2, 2), (0, 255, 0))),
+        trimesh.visual.material.PBRMaterial(baseColorFactor=[255, 0, 0, 255]),
+    )
+    parts = [
+        trimesh.Trimesh(
+            half.vertices + [0.03 * k, 0, 0], half.faces, process=False,
+            visual=trimesh.visual.TextureVisuals(uv=np.full((len(half.vertices), 2), 0.5) if k == 0 else None, material=material),
+        )
+        for k, material in enumerate(materials)
+    ]  # fmt: skip
+    trimesh.Scene(parts).export(tmp_path / "both.glb")
+    scene = plain_scene(size=16)
+    add(scene, shape=Mesh(tmp_path / "both.glb"), surface=None)
+    assert {"thing.texture", "thing.face_colors"} <= set(scene.parameters)
+    red, green, _ = shot(scene).reshape(-1, 3).T
+    assert ((red > 4 * green) & (red > 0.2)).sum() > 3 and ((green > 4 * red) & (green > 0.2)).sum() > 3
