@@ -101,7 +101,7 @@ def test_robots_touch_with_their_primitives_or_share_their_surfaces() -> None:
 
 
 def test_what_cannot_be_per_area_says_so() -> None:
-    with pytest.raises(UserError, match="contact parameters per 'body': choose 'point' or 'area'"):
+    with pytest.raises(UserError, match="per 'body' is unknown: choose 'point' or 'area'"):
         Contact(stiffness=1.0, damping=1.0, friction_stiffness=1.0, friction=1.0, per="body")
     with pytest.raises(UserError, match="body collides with other bodies, at points, and its contact parameters are per area"):
         scene_of(Box(*SIDES), collision=True)
