@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import os
 from collections.abc import Iterable
 from typing import Any
 
@@ -12,6 +13,7 @@ import numpy as np
 from ti_sim.base.errors import UserError
 
 _PREFIX = "film."  # of the numbers of a clock
+_SAME_RATE, _AT_FRAME = 0.01, 2e-3  # of the scene's rate, and of its frame interval
 _SPARE = 1e-6  # part of its length by which a film may be longer than its scene
 
 
@@ -37,11 +39,33 @@ def use_film(scene: Any, options: argparse.Namespace, named: Iterable[str]) -> N
         raise UserError("--fps and --times film both say when the pictures were taken: leave one out")
     if scene.clock is None and any(name.startswith(_PREFIX) for name in named):
         scene.set_film()
+    if options.fps is None and getattr(options, "times", "scene") is None:
+        by_film = _differs(scene, options)
     if options.fps is not None or by_film:
         times = _of_films(options) if by_film else np.arange(_longest(scene, options.fps)) / options.fps
         scene.change_film(times=times[times <= scene.frames * scene.frame_dt * (1 + _SPARE)])
     if options.moments:
         scene.change_film(samples=options.moments)
+
+
+def _differs(scene: Any, options: argparse.Namespace) -> bool:
+    """Whether a film has nearly the rate of the scene and other time stamps than its frames; says so."""
+    from risp_torch.files.film import film_facts
+
+    videos = [options.video] if isinstance(options.video, str) else options.video or []
+    if not videos or not all(map(os.path.exists, videos)) or scene.clock is not None and scene.clock.times is not None:
+        return False
+    for video in videos:
+        clock = film_facts(video).clock
+        if clock is None or clock.rate is None or clock.disorder is not None or abs(clock.rate * scene.frame_dt - 1) > _SAME_RATE:
+            return False
+        times = clock.unrounded[: scene.frames + 1]
+        off = np.abs(times - scene.frame_dt * np.arange(len(times)))
+        if (off > clock.tick + _AT_FRAME * scene.frame_dt).any():
+            rates = f"{clock.rate:.6g} pictures per second, where the scene has {1 / scene.frame_dt:.6g} frames"
+            print(f"times: those of {video} ({rates})")
+            return True
+    return False
 
 
 def _longest(scene: Any, fps: float) -> int:

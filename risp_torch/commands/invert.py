@@ -70,6 +70,8 @@ def run(options: argparse.Namespace) -> int:
     options.out = options.out or default_run_path("invert", scene.name)
     losses = make_losses(options, scene)
     psi = psi_of(options, scene) if "psi" in options.unknown else None
+    for sentence in [*_films_used(options, scene), *(said for loss in losses for said in loss.target_used(scene))]:
+        print(f"used: {sentence}")
     scene, video = _films(options, scene)
     try:
         result = invert(
@@ -85,6 +87,18 @@ def run(options: argparse.Namespace) -> int:
         return _status(options, record.get("converged"), record.get("fits"))
     print_inversion(result)
     return _status(options, result.converged, result.fits)
+
+
+def _films_used(options: argparse.Namespace, scene: Any) -> list[str]:
+    """Sentences on films that are longer than the scene, of which the first frames are compared."""
+    from risp_torch.files.film import film_facts
+
+    counts = [(video, film_facts(video).frames) for video in options.video or [] if Path(video).exists()]
+    return [
+        f"{video}: the first {scene.frames + 1} of {count} frames are compared; the others are after the scene's end"
+        for video, count in counts
+        if count > scene.frames + 1
+    ]
 
 
 def _status(options: argparse.Namespace, converged: bool | None, fits: bool | None) -> int:

@@ -65,8 +65,9 @@ def add_loss_arguments(parser: argparse.ArgumentParser) -> None:
         help="of --loss state: states.npz of 'risp simulate', poses or particles as .npy, or a .csv table of known coordinates",
     )  # fmt: skip
     parser.add_argument(
-        "--times", choices=("scene", "film"), default="scene",
-        help="when the film's pictures were taken: at the frames of the scene (default), or at the film's own time stamps",
+        "--times", choices=("scene", "film"),
+        help="when the film's pictures were taken: at the frames of the scene, or at the film's own time stamps (default: at the "
+        "time stamps where they differ from the frames and the rates are within 1 %%, else at the frames)",
     )  # fmt: skip
     parser.add_argument(
         "--noise", metavar="LOSS=SD", type=_of_loss, action="append", default=[],

@@ -56,9 +56,9 @@ def read_measured_films(folder: str | Path) -> list[MeasuredFilm]:
     Raises:
         UserError: there is no film, or files are malformed: one sentence for each of them, a line each.
     """
-    folder = Path(folder)
-    if not folder.is_dir():
-        raise UserError(f"{folder} is not a folder: give a folder of films with JSON files of their true values")
+    named, folder = str(folder), Path(folder)
+    if not named or not folder.is_dir():  # "" would be the working folder, and all below it
+        raise UserError(f"{named!r} is not a folder: give a folder of films with JSON files of their true values")
     paths = sorted(_files(folder))
     films, faults, names = [], [], set()
     for path in (path for path in paths if path.suffix.lower() in FILM_ENDINGS):

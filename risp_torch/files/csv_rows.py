@@ -3,19 +3,32 @@
 from __future__ import annotations
 
 import csv
+import re
 from pathlib import Path
 
+from risp_torch.files.folders import check_regular
 from ti_sim.base.errors import UserError
+
+_SEPARATORS = (",", ";", "\t")
+_DECIMAL_COMMA = re.compile(r"^(\s*[-+]?\d*),(\d+(?:[eE][-+]?\d+)?\s*)$")
 
 
 def read_csv_rows(path: Path) -> list[list[str]]:
     """The rows of a CSV file (UTF-8) that have any text, as texts.
 
+    Cells are separated by what the first row has most of, commas, semicolons or tabulators. Between semicolons and tabulators
+    numbers may have a decimal comma.
+
     Raises:
         UserError: the file cannot be read.
     """
+    check_regular(path, f"the table {path}")
     try:
         with open(path, newline="", encoding="utf-8-sig") as file:
-            return [row for row in csv.reader(file) if any(cell.strip() for cell in row)]
+            text = file.read()
+        first = next((line for line in text.splitlines() if line.strip()), "")
+        separator = max(_SEPARATORS, key=first.count)
+        rows = [row for row in csv.reader(text.splitlines(), delimiter=separator) if any(cell.strip() for cell in row)]
+        return rows if separator == "," else [[_DECIMAL_COMMA.sub(r"\1.\2", cell) for cell in row] for row in rows]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise UserError(f"the table {path} cannot be read ({error}): give a CSV file") from error

@@ -118,7 +118,7 @@ def read_video(
 
     Args:
         path: the file or folder.
-        fps: pictures per second that the video must have (to one in a thousand), without gaps among the frames that are needed;
+        fps: pictures per second that the video must have (to one in ten thousand), without gaps among the frames that are needed;
             None takes any.
         size: (height, width) in pixels that it must have, turned and with square pixels; None takes any.
         frames: how many frames are needed; a longer video gives its first ones, None gives all.

@@ -12,16 +12,19 @@ from risp_torch.inversion.newton_steps import NewtonSteps
 from risp_torch.inversion.problem import SearchSettings, usual_search
 from risp_torch.inversion.result import Inversion
 from ti_sim.base.errors import UserError
+from ti_sim.base.numbers import shown
 
 
 def losses_in_turn(loss: Loss | Sequence[Loss] | None) -> tuple[list[Loss], Loss | None]:
     """The losses before the last one, and the last one.
 
     Raises:
-        UserError: there is none in the list.
+        UserError: there is none in the list, or something else than a loss.
     """
     if loss is None or isinstance(loss, Loss):
         return [], loss
+    if not isinstance(loss, list | tuple) or not all(isinstance(each, Loss) for each in loss):
+        raise UserError(f"loss is {shown(loss)}: give a loss such as PixelLoss(), or a list of them")
     if not loss:
         raise UserError("the list of losses is empty: give one loss, or leave it out")
     return list(loss[:-1]), loss[-1]

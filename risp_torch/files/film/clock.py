@@ -12,7 +12,7 @@ from ti_sim.base.errors import UserError
 
 __all__ = ["Clock"]
 
-_RATE_TOLERANCE = 1e-3
+_RATE_TOLERANCE = 1e-4
 _GAP = 1.5  # intervals longer than this many usual ones are gaps
 _UNEVEN = 0.1  # of the usual interval: how far a time stamp may be off
 
@@ -117,7 +117,8 @@ class Clock:
             frames: how many of the first frames are needed; all for None.
 
         Raises:
-            UserError: the rate is another by more than one in a thousand, or a frame is off by more than a tenth of an interval.
+            UserError: the rate is another by more than one in ten thousand, or a frame is off by more than a tenth of an
+                interval.
         """
         clock = self if frames is None else self.of(range(min(frames, len(self.times))))
         if clock.rate is None:
@@ -138,11 +139,12 @@ class Clock:
         return (len(self.times) - intervals) * self.tick / intervals + 1e-9
 
     def _rate_slack(self) -> float:
-        """How far, relatively, the rate may be off because time stamps are rounded."""
+        """How far, relatively, the rate may be off because time stamps are rounded or scatter."""
         period = self.period
         if period is None or self.named_rate and period == 1.0 / self.named_rate:
             return 0.0
-        return self._rounding(max(len(self.times) - 1 - len(self.gaps), 1)) / period
+        intervals = max(len(self.times) - 1 - len(self.gaps), 1)
+        return (self._rounding(intervals) + self.jitter / intervals) / period
 
     def _sentence(self, frame: int, fps: float) -> str:
         step, usual = 1e3 * float(self.times[frame] - self.times[frame - 1]), 1e3 * self.period
@@ -159,7 +161,7 @@ def check_rate(path: Path, found: float, wanted: float, *, slack: float = 0.0) -
     """Refuse a film of another rate than the wanted one [frames per second].
 
     Raises:
-        UserError: they differ by more than one in a thousand and ``slack``.
+        UserError: they differ by more than one in ten thousand and ``slack``.
     """
     if abs(found / float(wanted) - 1.0) > _RATE_TOLERANCE + slack:
         raise UserError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
@@ -14,7 +15,7 @@ import torch
 from risp_torch.files.csv_rows import read_csv_rows
 from risp_torch.files.suggest import unknown_name_error
 from risp_torch.inversion.losses.loss import Loss
-from risp_torch.inversion.losses.tracks import TIMES, Table, frame_numbers
+from risp_torch.inversion.losses.tracks import TIMES, Table, frame_numbers, rows_used
 from risp_torch.scene.bridge.checks import bridge_device
 from risp_torch.scene.numbers import constant
 from risp_torch.scene.parameters import split_entry
@@ -25,6 +26,9 @@ from risp_torch.scene.states import States, split_placement
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Positive, checked
 
+# Share of the distance to the scene's points from which a reversed axis is told, and distance, in heights of the picture, below
+# which none is.
+REVERSED, LEAST_DISTANCE = 0.5, 0.03
 WORLD = "world"  # body of points that do not move
 _PLACE = ("x", "y", "z")
 _NUMBERS = (*TIMES, *_PLACE, "u", "v", "seen", "sd")
@@ -73,6 +77,8 @@ class ImageTracksLoss(Loss):
         if scene.camera is None:
             raise UserError("the scene has no camera: add one with add_camera")
         self._tracks(scene)
+        for sentence in self.target_doubts(scene):
+            warnings.warn(sentence, stacklevel=2)
 
     def known_frames(self, scene: Scene, frames: tuple[int, ...]) -> tuple[int, ...]:
         """Those in which a point was seen (``Loss.known_frames``)."""
@@ -81,6 +87,36 @@ class ImageTracksLoss(Loss):
         if not known:
             raise UserError(f"{self.path} has no seen point in the compared frames: give rows at frames 0 to {scene.frames}")
         return known
+
+    def target_used(self, scene: Scene) -> list[str]:
+        """Rows and frames of the table (``Loss.target_used``)."""
+        return [rows_used(scene, self.path, _frames_of(scene, self.path, self._rows))]
+
+    def target_doubts(self, scene: Scene) -> list[str]:
+        """Whether the points fit the scene's own motion better with an axis of the pictures reversed (``Loss.target_doubts``)."""
+        tracks, camera = self._tracks(scene), scene.camera
+        with torch.no_grad():
+            places = tracks.places(scene, scene.rollout().placement)
+            simulated, _ = project_points(scene, scene.table.values(None, worlds=1), places)
+        seen = tracks.roots > 0
+
+        def distance(pixels: torch.Tensor) -> float:
+            return float((pixels - simulated[0])[seen].norm(dim=-1).median())
+
+        u, v = tracks.pixels.unbind(-1)
+        usual = distance(tracks.pixels)
+        hypotheses = {
+            "v measured upwards from the lower edge": torch.stack([u, camera.height - v], dim=-1),
+            "u measured from the right edge": torch.stack([camera.width - u, v], dim=-1),
+            "u and v exchanged": torch.stack([v, u], dim=-1),
+        }
+        name, other = min(((name, distance(pixels)) for name, pixels in hypotheses.items()), key=lambda pair: pair[1])
+        if other > REVERSED * usual or usual < LEAST_DISTANCE * camera.height:
+            return []
+        return [
+            f"the points of {self.path} are {usual:.3g} pixels from those of the scene as it is given, and with {name} "
+            f"{other:.3g}: write u to the right and v downwards from the upper left corner"
+        ]
 
     def observe(
         self, scene: Scene, states: States, values: Mapping[str, torch.Tensor], frames: Sequence[int] | None

@@ -219,6 +219,10 @@ class Loss(ABC):
         """
         return []
 
+    def target_used(self, scene: Scene) -> list[str]:
+        """Sentences on what of the target's files is compared, for losses that read tables."""
+        return []
+
     def target_doubts(self, scene: Scene) -> list[str]:
         """Sentences on what of the target itself is doubtful, whatever the estimate."""
         return []

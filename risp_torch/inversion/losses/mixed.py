@@ -164,6 +164,10 @@ class MixedLoss(Loss):
                 )
         return sentences
 
+    def target_used(self, scene: Scene) -> list[str]:
+        """Those of the parts (``Loss.target_used``)."""
+        return [sentence for part in self.parts for sentence in part.loss.target_used(scene)]
+
     def target_doubts(self, scene: Scene) -> list[str]:
         """Those of the parts (``Loss.target_doubts``)."""
         return [sentence for part in self.parts for sentence in part.loss.target_doubts(scene)]

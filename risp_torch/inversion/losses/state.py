@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from risp_torch.inversion.losses.loss import Loss
-from risp_torch.inversion.losses.tracks import Table, Track, point_coordinates
+from risp_torch.inversion.losses.tracks import Table, Track, point_coordinates, rows_used
 from risp_torch.risp.state_heads.head import StateHead
 from risp_torch.scene.bridge import bridge_dtype
 from risp_torch.scene.bridge.checks import bridge_device
@@ -90,6 +90,12 @@ class StateLoss(Loss):
         if not known:
             raise UserError(f"{self.path} has none of the compared frames: give rows at frames 0 to {scene.frames}")
         return known
+
+    def target_used(self, scene: Scene) -> list[str]:
+        """Rows and frames of a table, or frames of an array (``Loss.target_used``)."""
+        if self._table is not None:
+            return [rows_used(scene, self.path, np.array(Track.of_table(scene, self._table).frames))]
+        return [rows_used(scene, self.path or "the states", np.arange(len(self.placement)))]
 
     def observe(
         self, scene: Scene, states: States, values: Mapping[str, torch.Tensor], frames: Sequence[int] | None

@@ -23,6 +23,8 @@ TIMES = ("time", "t", "frame")
 _PLACE, _TURN = ("x", "y", "z"), ("qx", "qy", "qz", "qw")
 _OF_BODY = 12  # coordinates of a body: of its centre of mass, and of a point on each of its axes
 _LATE = 0.02  # of a frame: largest distance of a time from that of a frame
+_ROUNDED = 0.06  # of a frame: largest rounding of times that is allowed for
+_MOST_FRAMES = 2**31 - 1
 
 
 @dataclass(frozen=True)
@@ -145,10 +147,13 @@ def frame_numbers(scene: Scene, table: Table) -> np.ndarray:
         raise UserError(f"{table.path} has the columns {' and '.join(given)}: leave one out")
     if not given:
         return np.arange(len(next(iter(table.columns.values()))))
-    column = table.columns[given[0]]
-    exact = column if given[0] == "frame" else _frames_at(scene, column)
+    column, timed = table.columns[given[0]], given[0] != "frame"
+    if timed:
+        _check_unit(scene, table.path, column)
+    exact = _frames_at(scene, column) if timed else column
     frames = np.rint(exact)
-    off = ~(np.abs(exact - frames) <= _LATE) | (frames < 0)
+    late = _LATE + (_rounding(scene, column) if timed else 0.0)
+    off = ~(np.abs(exact - frames) <= late) | (frames < 0) | (frames > _MOST_FRAMES)
     if off.any():
         row = int(np.argmax(off))
         raise UserError(
@@ -156,6 +161,50 @@ def frame_numbers(scene: Scene, table: Table) -> np.ndarray:
             f"({_rhythm(scene)}): give rows at frames, or change the scene's frame time"
         )
     return frames.astype(np.int64)
+
+
+def _rounding(scene: Scene, times: np.ndarray) -> float:
+    """Frames by which times [s] may be off because they are written with few digits; 0 where that would be much of a frame."""
+    known = times[np.isfinite(times)]
+    for digits in range(1, 9):
+        if np.abs(known * 10**digits - np.rint(known * 10**digits)).max(initial=0.0) < 1e-6:
+            interval = scene.frame_dt if scene.clock is None else float(np.diff(scene.film_times).min())
+            off = 0.5 * 10.0**-digits / interval
+            return off if off <= _ROUNDED else 0.0
+    return 0.0
+
+
+def _check_unit(scene: Scene, path: str, times: np.ndarray) -> None:
+    """Refuse times that lie in the film as milliseconds or microseconds, and behind its end as seconds."""
+    end = float(scene.frames * scene.frame_dt if scene.clock is None else scene.film_times[-1]) * (1 + 1e-6)
+    known = times[np.isfinite(times)]
+    if not len(known) or (known > end).mean() <= 0.5:
+        return
+    for unit, factor in (("milliseconds", 1e-3), ("microseconds", 1e-6), ("nanoseconds", 1e-9)):
+        if 0.2 * end < known.max() * factor <= 3 * end:
+            raise UserError(
+                f"the times of {path} go to {known.max():g}, and the film of {scene.name} to {end:g} s: they look like {unit}, "
+                "so give seconds"
+            )
+
+
+def rows_used(scene: Scene, path: str, frames: np.ndarray) -> str:
+    """A sentence on which rows of a table, at frame numbers [n], lie in the film of a scene.
+
+    Raises:
+        UserError: none does.
+    """
+    used = frames[frames <= scene.frames]
+    if not len(used):
+        raise UserError(f"{path} has no row at the frames 0 to {scene.frames} of {scene.name}: simulate more frames")
+    stamps = np.arange(scene.frames + 1) * scene.frame_dt if scene.clock is None else scene.film_times
+    first, last = int(used.min()), int(used.max())
+    left = len(frames) - len(used)
+    beyond = f"; {left} rows after the last frame {scene.frames} are left out" if left else ""
+    return (
+        f"{path}: {len(used)} of {len(frames)} rows are compared, at {len(np.unique(used))} frames from {first} to {last} "
+        f"({stamps[first]:.6g} to {stamps[last]:.6g} s){beyond}"
+    )
 
 
 def _frames_at(scene: Scene, times: np.ndarray) -> np.ndarray:

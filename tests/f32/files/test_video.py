@@ -205,9 +205,12 @@ def test_video_that_does_not_fit_the_scene(tmp_path, kind, needs, message):
     assert "v.mp4" in str(caught.value)
 
 
-def test_rate_within_a_thousandth_fits(tmp_path):
+def test_rate_within_a_ten_thousandth_fits(tmp_path):
+    """29.97 pictures per second are not 30."""
     write_video(tmp_path / "v.mp4", moving_ball(4), fps=30)
-    assert len(read_video(tmp_path / "v.mp4", fps=30.02)) == 4
+    assert len(read_video(tmp_path / "v.mp4", fps=30.002)) == 4
+    with pytest.raises(UserError, match="has 30 frames per second, and the scene has 29.97"):
+        read_video(tmp_path / "v.mp4", fps=30_000 / 1001)
 
 
 def test_missing_video(tmp_path):
