@@ -19,8 +19,8 @@ from risp_torch.files.suggest import near_names
 from ti_sim.base.errors import DivergenceError, UserError
 
 COMMANDS = (
-    "scenes", "film", "camera", "simulate", "render", "gradcheck", "landscape", "check", "invert", "control", "dataset", "train",
-    "evaluate", "task", "table", "data",
+    "scenes", "film", "camera", "simulate", "render", "gradcheck", "landscape", "check", "invert", "show", "control", "dataset",
+    "train", "evaluate", "task", "table", "data",
 )  # fmt: skip
 
 

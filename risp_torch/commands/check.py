@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from typing import Any
 
 from risp_torch.commands.options import (
@@ -20,7 +21,7 @@ MOST_PAIRS = 12  # that are listed
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """SCENE, --unknown, --bounds, --prior, --noise, --crf, --strict, --out."""
+    """SCENE, --unknown, --bounds, --prior, --loss, --noise, --crf, --strict, --out."""
     add_scene_arguments(parser)
     parser.add_argument(
         "--unknown", required=True, nargs="+", action="extend", metavar="NAME",
@@ -29,13 +30,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_bounds_argument(parser)
     add_prior_argument(parser)
     parser.add_argument(
+        "--loss", default="pixel", choices=("pixel", "matched", "mask", "image-tracks"),
+        help="what an inversion would compare: pixels in the scene's look (default), pixels in a solved look, masks of the "
+        "bodies, or tracks of eight points on each of them",
+    )  # fmt: skip
+    parser.add_argument(
         "--noise", type=number(Deviation),
-        help="standard deviation of a pixel, in linear colour from 0 to 1 (default 0.0039, a grey level of 255)",
+        help="standard deviation of an observation: a pixel in linear colour from 0 to 1 (default 0.0039, a grey level of 255), "
+        "the share of a pixel on an edge of a mask (default 0.2), or a coordinate of a track in pixels (default 1)",
     )  # fmt: skip
     parser.add_argument(
         "--crf", type=_quality, default=18, metavar="CRF",
         help="count the errors of an H.264 file of this constant rate factor as well: 0 best, 18 good, 28 poor; none for a film "
-        "that is not compressed (default 18)",
+        "that is not compressed (default 18; pixels alone)",
     )  # fmt: skip
     parser.add_argument("--strict", action="store_true", help="exit status 1 where an unknown is not observable")
     parser.add_argument("--out", metavar="DIR", help="folder of the run (default: runs/check-SCENE-TIME)")
@@ -47,16 +54,19 @@ def run(options: argparse.Namespace) -> int:
     from risp_torch.commands.simulate import simulation_settings
     from risp_torch.files import report
     from risp_torch.files.run_folder import RunFolder, default_run_path
-    from risp_torch.inversion.observability import GREY_LEVEL, observability, settings_of
+    from risp_torch.inversion.observability import observability, settings_of
+    from risp_torch.inversion.planned_losses import planned_loss
 
-    noise = GREY_LEVEL if options.noise is None else options.noise
     bounds = dict(bounds_of(text) for text in options.bounds)
     scene = make_scene(options)
     psi = psi_of(options, scene) if "psi" in options.unknown else None
+    planned = planned_loss(scene, options.loss)
+    noise, crf = options.noise or planned.noise, options.crf if planned.is_compressed else None
     found = observability(
-        scene, options.unknown, bounds=bounds, priors=dict(options.prior), psi=psi, noise=noise, crf=options.crf
+        scene, options.unknown, bounds=bounds, priors=dict(options.prior), psi=psi, noise=noise, crf=crf, loss=planned.loss
     )
-    settings = simulation_settings(scene, options) | dict(settings_of(found.unknowns, noise, options.crf))
+    found = replace(found, unit=planned.unit)
+    settings = simulation_settings(scene, options) | dict(settings_of(found.unknowns, noise, crf)) | {"loss": options.loss}
     folder = RunFolder.create(options.out or default_run_path("check", scene.name), settings)
     ranges = found.unknowns.scaled_range()
     labels = [f"{k + 1}  {label}" for k, label in enumerate(found.unknowns.labels)]

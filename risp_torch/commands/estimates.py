@@ -19,6 +19,8 @@ def print_inversion(result: Any, truth: dict[str, float] | None = None) -> None:
     print(format_table(estimate_rows(result, truth), HEADERS if truth is None else TRUE_HEADERS))
     for sentence in result.uncertainty.unseen:
         print(f"not visible in this film: {sentence}")
+    for sentence in result.assumptions:
+        print(f"assumption: {sentence}")
     for sentence in result.remarks:
         print(f"note: {sentence}")
     starts = [
@@ -43,7 +45,7 @@ def estimate_rows(result: Any, truth: dict[str, float] | None = None) -> list[li
         for k in range(part.start, part.stop):
             label, unit, seen = unknowns.labels[k], unknowns.units[k], result.uncertainty.observable[k]
             value = result.values[label]
-            row = [label, f"{value:.5g} {unit}".strip(), _bar(result.sd[label], logs[label]) if seen else "not observable"]
+            row = [label, f"{value:.5g} {unit}".strip(), bar_of(result.sd[label], logs[label]) if seen else "not observable"]
             if truth:
                 error = errors[label]
                 row[1:1] = [f"{truth[label]:.5g} {unit}".strip()]
@@ -60,7 +62,7 @@ def _row_of_many(result: Any, name: str, part: slice, truth: dict[str, float] | 
     labels = unknowns.labels[part]
     values, bars = (np.array([column[label] for label in labels]) for column in (result.values, result.sd))
     unseen = len(labels) - sum(result.uncertainty.observable[part])
-    bar = _bar(float(np.median(bars)), unknowns.scales[part.start] == "log10")
+    bar = bar_of(float(np.median(bars)), unknowns.scales[part.start] == "log10")
     row = [f"{name} ({len(labels)} numbers)", _span(values, unknowns.units[part.start]), bar]
     row[2] += f" (median), {unseen} not observable" if unseen else " (median)" if np.isfinite(bars).all() else ""
     if truth:
@@ -74,7 +76,8 @@ def _span(values: Any, unit: str) -> str:
     return f"{min(values):.4g} to {max(values):.4g} {unit}".strip()
 
 
-def _bar(sd: float, log: bool) -> str:
+def bar_of(sd: float, log: bool) -> str:
+    """An error bar in words: percent of the estimate for logarithmic unknowns; "-" if there is none."""
     if sd != sd:
         return "-"
     return f"± {100 * (10 ** min(sd, 9.0) - 1):.2g} %" if log else f"± {sd:.2g}"

@@ -54,7 +54,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_loss_arguments(parser)
     add_search_arguments(parser)
     parser.add_argument(
-        "--strict", action="store_true", help="exit status 1 where the search has not converged, or nothing fits the film"
+        "--strict", action="store_true",
+        help="exit status 1 where the search has not converged, nothing fits the film, or it is not known whether",
     )
     parser.add_argument("--seed", type=number(Seed), default=0, help="of the starts (default 0)")
     parser.add_argument("--out", metavar="DIR", help="folder of the run (default: runs/invert-SCENE-TIME)")
@@ -103,7 +104,7 @@ def _films_used(options: argparse.Namespace, scene: Any) -> list[str]:
 
 def _status(options: argparse.Namespace, converged: bool | None, fits: bool | None) -> int:
     """Exit status of a finished run: 1 with --strict if the estimate may be wrong."""
-    return 1 if options.strict and (converged is not True or fits is False) else 0
+    return 1 if options.strict and (converged is not True or fits is not True) else 0
 
 
 def _films(options: argparse.Namespace, scene: Any) -> tuple[Any, Any]:

@@ -15,17 +15,31 @@ from risp_torch.inversion.compression import (
     Encoding,
     compressed_films,
     compression_moves,
+    compression_power,
     size_of_moves,
 )
 from risp_torch.inversion.compression_refits import refitted_moves
+from risp_torch.inversion.data_noise import doubts_of_motion, expected_residual
+from risp_torch.inversion.errors_together import errors_together
 from risp_torch.inversion.film import film_at, motion_at
 from risp_torch.inversion.flatness import flatness
-from risp_torch.inversion.likely_wrong import NOTICED, sentences_on, suspects_of, widened_by_suspects
+from risp_torch.inversion.likely_wrong import NOTICED, diagnose, doubts_of_residual, sentences_on, widened_by_suspects
 from risp_torch.inversion.linearisation import Linearisation, along_weak_directions, linearise, newton_step
 from risp_torch.inversion.losses.loss import PictureLoss
-from risp_torch.inversion.misfit import Residual, doubts_of_misfit, explained_residual, widened_by_misfit
+from risp_torch.inversion.losses.pixel import PixelLoss
+from risp_torch.inversion.misfit import (
+    MISFIT,
+    Residual,
+    doubts_of_misfit,
+    explained_residual,
+    local_noise,
+    rounding_error,
+    rounding_samples,
+    widened_by_misfit,
+)
 from risp_torch.inversion.problem import MOST_LINEARISED, Problem
 from risp_torch.inversion.rounding import rounding_scatter
+from risp_torch.inversion.score_tests import FilmErrors
 from risp_torch.inversion.search import Ends
 from risp_torch.inversion.steps_to_go import steps_to_go
 from risp_torch.inversion.uncertainty import Spread, Uncertainty, distance_in_steps, uncertainty, unfinished, widened
@@ -35,6 +49,7 @@ from risp_torch.scene.scene import Scene
 WIDE_STEP = 1e-2  # of the range: step of the differences for error bars of more unknowns than MOST_LINEARISED
 ROUGH_STEP = 4e-2  # of the range: step of the differences for the convergence check on a rough loss
 FEW_STEPS = 4.0  # longest distance to a minimum whose residual is explained, in Gauss-Newton steps
+LEAST_NOISE = 1e-3  # of the explained residual: independent errors beside those of rounding or compression
 UNMOVED = 1e-5  # of the range: change of a guess by rounding
 
 
@@ -48,6 +63,8 @@ class Judgement:
         doubts: sentences on why the estimate may be wrong.
         residual: how large the residual is, and what of it is noise of the film; None without error bars.
         suspects: what is likely wrong with the scene (``Suspect.to_json``).
+        whiteness: power of the residual in blocks over that of the film's errors; None if unknown.
+        assumptions: sentences on numbers that the film does not show, and that estimates stand for.
     """
 
     bars: Uncertainty
@@ -55,6 +72,8 @@ class Judgement:
     doubts: list[str]
     residual: Residual | None = None
     suspects: list[dict[str, Any]] = field(default_factory=list)
+    whiteness: float | None = None
+    assumptions: list[str] = field(default_factory=list)
 
 
 def judge(problem: Problem, ends: Ends) -> Judgement:
@@ -77,7 +96,10 @@ def judge(problem: Problem, ends: Ends) -> Judgement:
     # Twelve times the variance of rounding is the square of a whole step, a grey level of 255 for pixels.
     scatter = scatter_of_starts(unknowns, ends.final, ends.losses, ends.best, near=12 * floor)
     flat = loss.of_pictures and not loss.rough and len(values) <= MOST_LINEARISED
-    bars, own = _bars(scene, unknowns, at, floor=floor, moves=moves, scatter=scatter, flat=flat, refits=refits)
+    shift_name = "compression" if encoder is not None and size is not None else "mask edges"
+    bars, own = _bars(
+        scene, unknowns, at, floor=floor, moves=moves, scatter=scatter, flat=flat, refits=refits, shift_name=shift_name
+    )
     explained = explained_residual(at, estimate, problem.pictures, films, size, floor)
     # Near the minimum of a rough loss, local minima dominate the slopes; wide differences average over them.
     rough = linearise(scene, comparison, unknowns, values, step=ROUGH_STEP) if loss.rough else at
@@ -85,23 +107,61 @@ def judge(problem: Problem, ends: Ends) -> Judgement:
     fit = min(1.0, explained / max(at.loss, 1e-300)) ** 0.5 if explained is not None and loss.needs_film else 1.0
     misfit = None
     if loss.colors_of_pixels or loss.noise is not None or loss.rounding() is not None:
-        misfit = max(0.0, at.loss - (12 * floor if loss.noise is None else 0.0)) / explained
+        misfit = at.loss / explained
+    stated = misfit is not None
+    expected = explained if stated else expected_residual(at)
+    if misfit is None and expected is not None:
+        misfit = at.loss / expected
     distance = steps_to_go(scene, unknowns, rough, step, distance_in_steps(rough, step, explained))
-    if misfit is not None and misfit <= NOTICED:  # the explained residual is known to some tens of percent: no more is left
+    if stated and misfit <= NOTICED:  # the explained residual is known to some tens of percent: no more is left
         distance = min(distance, FEW_STEPS)
     bars, doubts = unfinished(bars, unknowns, step * ranges, own=own, times=distance, fit=fit)
+    doubts = loss.doubts(at.residual.reshape(len(comparison.frames), -1), comparison.frames) + doubts
     if misfit is not None:
         moved = np.abs(unknowns.scaled(values) - unknowns.scaled(problem.initial[ends.best])) / ranges
-        doubts += loss.doubts(at.residual.reshape(len(comparison.frames), -1), comparison.frames)
-        doubts += doubts_of_misfit(misfit, at.loss, explained, unmoved=bool(moved.max() < UNMOVED))
+        doubts += doubts_of_misfit(misfit, at.loss, expected, unmoved=bool(moved.max() < UNMOVED), stated=stated)
+    if not stated:
+        doubts += doubts_of_motion(at, expected)
     widest = unknowns.priors.widest(unknowns.scaled(values), ranges)
     bars = bars if misfit is None else widened_by_misfit(bars, misfit, widest)
-    suspects = suspects_of(scene, unknowns, at, explained=explained if misfit is not None else None, misfit=misfit)
+    errors = _errors_of_film(at, encoder, films, size, explained if stated else None, estimate)
+    if stated and isinstance(loss, PixelLoss) and loss.weights is None and problem.pictures is not None:
+        frames = list(comparison.frames)
+        errors = replace(errors, local=local_noise(problem.pictures[frames], estimate[frames], errors.variance))
+    fits = misfit is None or misfit <= MISFIT
+    diagnosis = diagnose(
+        scene, unknowns, at, bars.sd, errors, explained=expected, misfit=misfit if stated or not fits else None
+    )
+    suspects = diagnosis.suspects
     bars = widened_by_suspects(bars, suspects, widest)
-    residual = Residual.of(at, estimate, problem.pictures, films, size, explained if misfit is not None else None)
+    residual = Residual.of(at, estimate, problem.pictures, films, size, expected)
     doubts += sentences_on(suspects, unknowns, at.scaled)
+    doubts += doubts_of_residual(diagnosis, misfit if stated and not loss.refits else None)
     doubts = loss.target_doubts(scene) + doubts
-    return Judgement(bars, misfit, doubts, residual, [each.to_json(unknowns) for each in suspects])
+    return Judgement(
+        bars, misfit, doubts, residual, [each.to_json(unknowns) for each in suspects], diagnosis.whiteness, diagnosis.assumptions
+    )
+
+
+def _errors_of_film(
+    at: Linearisation, encoder: Encoder | None, films: list[CompressedFilm], size: float | None, explained: float | None,
+    estimate: torch.Tensor | None,
+) -> FilmErrors:  # fmt: skip
+    """What a film of a right scene leaves: noise, and rounding, or compression of films of the estimate at the file's quality."""
+    if explained is None:
+        return FilmErrors(None, (), errors_together(at))
+    loss, frames = at.comparison.loss, list(at.comparison.frames)
+    if not films or size is None:
+        if estimate is None or not loss.colors_of_pixels:
+            return FilmErrors(explained)
+        noise = max(explained - rounding_error(at, estimate), LEAST_NOISE * explained)
+        return FilmErrors(noise, rounding_samples(loss, estimate, frames))
+    power = compression_power(films, size)
+    closest = int(np.abs(np.log([film.bytes_per_frame for film in films]) - np.log(size)).argmin())
+    near = [films[number] for number in (closest, closest - 1, closest + 1) if 0 <= number < len(films)]
+    near += encoder.elsewhere(near[0])
+    samples = [film.residual * (power / max(film.power, 1e-300)) ** 0.5 for film in near]
+    return FilmErrors(max(explained - power, LEAST_NOISE * explained), samples)
 
 
 def _linearised(scene: Scene, comparison: Comparison, unknowns: Unknowns, values: np.ndarray) -> Linearisation:
@@ -146,7 +206,7 @@ def _systematic_move(scene: Scene, unknowns: Unknowns, at: Linearisation, values
 
 def _bars(
     scene: Scene, unknowns: Unknowns, at: Linearisation, *, floor: float, moves: np.ndarray, scatter: np.ndarray, flat: bool,
-    refits: bool,
+    refits: bool, shift_name: str = "compression",
 ) -> tuple[Uncertainty, Uncertainty]:  # fmt: skip
     """Error bars of the estimate, and those of the Gauss-Newton model, relative to which the length of its next step is measured.
 
@@ -158,20 +218,23 @@ def _bars(
         scatter: [K] scatter of the starts, scaled units.
         flat: whether to evaluate the loss along the principal directions, where it may be flatter than its model.
         refits: whether the moves are those of estimates, which know how flat the loss is.
+        shift_name: what makes the moves.
     """
     spread, ranges = Spread.of(at, floor), unknowns.scaled_range()
     bars = uncertainty(at, unknowns, floor=floor, spread=spread)
     rounding = rounding_scatter(scene, unknowns, at) if len(ranges) <= MOST_LINEARISED else np.zeros(len(ranges))
     scatter = np.hypot(scatter, rounding)
     own, model = (widened(bars, unknowns, other, size_of_moves(moves) * ranges) for other in (rounding, scatter))
+    straight = bars
     # If no start has converged, their scatter is not an error bar: the step is then compared with the bars without it.
     own = replace(own, sd=np.where(model.observable, model.sd, own.sd))
     if flat:
         known = np.zeros_like(moves) if refits else moves
         times = flatness(scene, unknowns, at, spread, np.hypot(spread.sizes, size_of_moves(known @ spread.vectors)))
         bars = uncertainty(at, unknowns, floor=floor, spread=spread.stretched(times))
+        bars = replace(bars, parts=replace(straight, parts=dict(straight.parts)).wider(bars.sd, "curvature").parts)
         moves = moves if refits else moves @ spread.stretch(times)
-    return widened(bars, unknowns, scatter, size_of_moves(moves) * ranges), own
+    return widened(bars, unknowns, scatter, size_of_moves(moves) * ranges, shift_name=shift_name), own
 
 
 def scatter_of_starts(

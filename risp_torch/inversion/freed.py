@@ -15,6 +15,7 @@ from risp_torch.inversion.nuisances import Family
 from risp_torch.inversion.unknowns import Unknowns
 from risp_torch.scene.bridge import bridge_dtype
 from risp_torch.scene.bridge.checks import bridge_device
+from risp_torch.scene.scene import Scene
 
 STEP = 0.03  # of the differences, in standard deviations of a nuisance
 OWN_STEP = 1e-3  # of the differences of the unknowns, in parts of their ranges
@@ -54,36 +55,52 @@ class Joint:
     @cached_property
     def bounds(self) -> tuple[np.ndarray, np.ndarray]:
         """Lowest and highest vectors."""
-        far = np.full(len(self.family.nuisances), FARTHEST)
         low, high = (self.unknowns.scaled(bound) / self.unknowns.scaled_range() for bound in self.unknowns.bounds())
-        return np.concatenate([low, -far]), np.concatenate([high, far])
+        least, most = self.family.limits(FARTHEST)
+        return np.concatenate([low, least]), np.concatenate([high, most])
 
     def values(self, points: np.ndarray) -> dict[str, torch.Tensor]:
         """Parameter values [n, ...] of vectors [n, K + M]."""
         rows = torch.as_tensor(points, dtype=bridge_dtype(), device=bridge_device())
         ranges = torch.as_tensor(self.unknowns.scaled_range()).to(rows)
-        return self.unknowns.from_scaled(rows[:, : self.own] * ranges) | self.family.values(rows[:, self.own :])
+        known = {} if self.family.variants else self.family.values(rows[:, self.own :])
+        return self.unknowns.from_scaled(rows[:, : self.own] * ranges) | known
 
-    def observed(self, points: np.ndarray, comparison: Comparison | None = None) -> tuple[torch.Tensor, torch.Tensor]:
-        """Observations [n, P] of vectors [n, K + M], and which worlds stayed finite [n]."""
+    def observed(
+        self, points: np.ndarray, comparison: Comparison | None = None, scene: Scene | None = None
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Observations [n, P] of vectors [n, K + M], and which worlds stayed finite [n]; of another scene if that is given."""
         comparison, parts = comparison or self.comparison, []
         with torch.no_grad():
             for first in range(0, len(points), comparison.worlds_at_once):
                 some = points[first : first + comparison.worlds_at_once]
-                observed, finite = comparison.observe(self.family.scene, self.values(some), worlds=len(some))
+                values = self.values(some)
+                observed, finite = comparison.observe(scene or self.family.scene, values, worlds=len(some))
                 parts.append((observed.flatten(1), finite))
         return torch.cat([part[0] for part in parts]), torch.cat([part[1] for part in parts])
 
-    def columns(self, point: np.ndarray, which: range) -> torch.Tensor:
-        """Derivatives [P, n] of the observations by some entries of the vector, by central differences."""
+    def columns(self, point: np.ndarray, which: range, *, central: bool = True) -> torch.Tensor:
+        """Derivatives [P, n] of the observations by some entries of the vector, by central or one-sided differences.
+
+        Those by variants of the scene are the differences to their films.
+        """
+        if self.family.variants:
+            own, *others = (
+                self.observed(point[None], scene=scene)[0][0] for scene in (self.family.scene, *self.family.variants)
+            )  # fmt: skip
+            return self.family.times * torch.stack([film - own for film in others], dim=1)
         low, high = self.bounds
         steps = np.where(np.arange(len(point)) < self.own, OWN_STEP, STEP)
         moves = np.diag(steps)[list(which)]
-        ends = [np.clip(point + sign * moves, low, high) for sign in (1, -1)]
-        nearby = self.comparison.near(self.family.scene, self.values(point[None]))
-        observed, _ = self.observed(np.concatenate(ends), nearby)
-        lengths = np.maximum((ends[0] - ends[1]).sum(axis=1), 1e-12)
-        count = len(which)
+        nearby, count = self.comparison.near(self.family.scene, self.values(point[None])), len(which)
+        if central:
+            ends = np.concatenate([np.clip(point + sign * moves, low, high) for sign in (1, -1)])
+            lengths = np.maximum((ends[:count] - ends[count:]).sum(axis=1), 1e-12)
+        else:
+            first = np.clip(point + moves, low, high)
+            first = np.where(np.isclose(first, point).all(axis=1)[:, None], point - moves, first)
+            ends, lengths = np.concatenate([first, point[None]]), (first - point).sum(axis=1)
+        observed, _ = self.observed(ends, nearby)
         return ((observed[:count] - observed[count:]) / torch.as_tensor(lengths).to(observed)[:, None]).T
 
     def penalty(self, points: np.ndarray) -> np.ndarray:

@@ -21,6 +21,7 @@ from risp_torch.inversion.in_turn import end_of, losses_in_turn, search_near
 from risp_torch.inversion.losses.loss import Loss
 from risp_torch.inversion.newton_steps import NewtonSteps
 from risp_torch.inversion.observability import verdict_before
+from risp_torch.inversion.observed_starts import best_observed
 from risp_torch.inversion.optimise import OptimiseSettings
 from risp_torch.inversion.priors import PriorsGiven
 from risp_torch.inversion.problem import Problem
@@ -143,10 +144,12 @@ def invert(
 
 def _result(problem: Problem, initial: np.ndarray, ends: Ends, began: float, folder: RunFolder | None) -> Inversion:
     """The result of the search from the starts [S, K], with error bars unless there are too many unknowns."""
+    ends, seen = best_observed(problem, ends) if problem.linear else (ends, [])
     unknowns, best = ends.unknowns, ends.best
-    status = status_of_starts(ends.losses, best, ends.history.stopped)
+    places = unknowns.scaled(ends.final) / unknowns.scaled_range()
+    status = status_of_starts(ends.losses, best, ends.history.stopped, places)
     judged = judge(problem, ends) if problem.linear else Judgement(without_error_bars(len(unknowns.labels)), None, [])
-    remarks = remarks_on(unknowns, ends.final[best], status) + far_from_priors(ends.final[best], unknowns)
+    remarks = remarks_on(unknowns, ends.final[best], status) + far_from_priors(ends.final[best], unknowns) + seen
     if not problem.linear:
         count, most = len(unknowns.labels), problem.most_linearised
         remarks.insert(0, f"{count} unknowns: no Gauss-Newton steps, no error bars (--linearise-up-to is {most})")
@@ -159,5 +162,5 @@ def _result(problem: Problem, initial: np.ndarray, ends: Ends, began: float, fol
         converged=arrived if problem.linear else None,
         misfit=judged.misfit, doubts=judged.doubts, history=ends.history, remarks=remarks,
         seconds=time.perf_counter() - began, folder=folder.path if folder else None,
-        residual=judged.residual, suspects=judged.suspects,
+        residual=judged.residual, suspects=judged.suspects, whiteness=judged.whiteness, assumptions=judged.assumptions,
     )  # fmt: skip

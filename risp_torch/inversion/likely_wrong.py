@@ -1,37 +1,42 @@
-"""What is likely wrong with a scene whose estimate does not fit its film, and how far that may have moved the estimate.
+"""Numbers that were taken for known and are likely wrong, and how far that has moved an estimate.
 
-Every family of numbers that were taken for known (camera, time of the film, look, start of the bodies) is tested as in a
-Lagrange multiplier test (Rao 1948, Silvey 1959): derivatives of the observations by them at the estimate, and the share of the
-residual that one Gauss-Newton step of unknowns and family together explains. What explains a lot is freed, with priors of
-sensible sizes, for some steps: what that moves the unknowns by is the bias of having left it out (omitted-variable bias), and
-widens the error bars. Where nothing fits the film one step is no measure, and every family is freed.
+Every family of such numbers (``nuisances``) is tested by its score (``score_tests``). A family whose freeing moves an unknown
+by more than errors of the film let it, and by more than a part of its error bar, is named. So is one that explains most of a
+residual that is larger than noise and compression leave. What is named is freed, with priors of sensible sizes, for some steps;
+the shift of the unknowns (omitted-variable bias) widens the error bars. Where nothing fits the film one step is no measure, and
+families are freed. A residual that is not noise and that no family explains is doubted, too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+import torch
 
-from risp_torch.inversion.errors_together import errors_together
-from risp_torch.inversion.freed import Freed, Joint, freed
+from risp_torch.inversion.freed import FARTHEST, Freed, Joint, freed
 from risp_torch.inversion.linearisation import Linearisation
 from risp_torch.inversion.misfit import MISFIT
-from risp_torch.inversion.nuisances import CAMERA_ZOOM, COLOR, Family, families_of, sizes_of
+from risp_torch.inversion.nuisances import CAMERA_ZOOM, COLOR, STEP, Family, families_of, sizes_of
+from risp_torch.inversion.score_tests import FilmErrors, ScoreTest, score_test
 from risp_torch.inversion.uncertainty import Uncertainty
 from risp_torch.inversion.unknowns import Unknowns
 from risp_torch.scene.scene import Scene
 from ti_sim.base.errors import DivergenceError, UserError
 
-NOTICED = 1.3  # times the explained residual: below, nothing is tested
+NOTICED = 1.3  # times the explained residual: from there on, the residual is doubted whatever it does to the estimate
 ROUNDS, ROUNDS_OF_A_FIT = 10, 3  # Gauss-Newton steps with a family freed, where nothing fits the film, and where it does
-TESTED = 0.05  # of the residual: a family whose linear step explains less is not freed, where the estimate fits the film
-SURE = 4.0  # times what noise lets a family explain
-NAMED = 0.5  # of what noise leaves unexplained: a family that explains less is not named
+LEVEL = 0.01  # of significance, for all tests together
+MATTERS = 0.5  # of an error bar: smaller shifts of the unknowns are left alone
+NAMED = 0.5  # of what noise leaves unexplained: a family that explains less of a large residual is not named
 AS_GOOD = 0.7  # of what the best family explains: others that explain this much are named, too
+NOT_WHITE = 2.0  # times the power of the film's errors in blocks: a residual with more is not noise, where that is significant
+ABSORBED = 2.0  # standard deviations of the film's errors: a number whose change by one of its own is less visible is assumed
 MOST_UNKNOWNS = 12  # of an inversion: with more, nothing is tested
+MOST_FREED = 5  # families that are freed where nothing fits the film: those whose first step explains most
 LISTED = 4  # parameters that a sentence names
 
 
@@ -57,62 +62,190 @@ class Suspect:
         }  # fmt: skip
 
 
-def suspects_of(
-    scene: Scene, unknowns: Unknowns, at: Linearisation, *, explained: float | None, misfit: float | None
-) -> list[Suspect]:
-    """Families of known numbers that are likely wrong, the best explanation first.
+@dataclass(frozen=True)
+class Diagnosis:
+    """Result of the tests of a scene.
+
+    Attributes:
+        suspects: families that are likely wrong, the best explanation first.
+        whiteness: largest significant power of the residual in blocks, divided by that of the film's errors, at least 1; None if
+            nothing was tested or the errors are not known.
+        assumptions: sentences on numbers that the film does not show and that an unknown can stand for.
+    """
+
+    suspects: list[Suspect] = field(default_factory=list)
+    whiteness: float | None = None
+    assumptions: list[str] = field(default_factory=list)
+
+
+def diagnose(
+    scene: Scene, unknowns: Unknowns, at: Linearisation, bars: np.ndarray, errors: FilmErrors, *, explained: float | None,
+    misfit: float | None,
+) -> Diagnosis:  # fmt: skip
+    """Test a scene's known numbers at an estimate.
 
     Args:
         scene, unknowns: those of the inversion.
         at: linearisation at the estimate.
+        bars: [K] error bars, scaled units.
+        errors: of the film of a right scene.
         explained: mean squared residual that noise and compression explain; None if unknown.
         misfit: mean squared residual divided by that; None if unknown.
     """
-    if len(unknowns.labels) > MOST_UNKNOWNS or (misfit is not None and misfit <= NOTICED) or not np.isfinite(at.loss):
-        return []
-    together, fits = errors_together(at), misfit is not None and misfit <= MISFIT
+    if len(unknowns.labels) > MOST_UNKNOWNS or not np.isfinite(at.loss):
+        return Diagnosis()
+    with warnings.catch_warnings():  # of numbers that are varied beyond what a scene may have
+        warnings.simplefilter("ignore")
+        return _diagnosed(_tests(scene, unknowns, at, errors), unknowns, at, bars, errors, explained, misfit)
+
+
+def _diagnosed(
+    tests: list[tuple[Joint, ScoreTest]], unknowns: Unknowns, at: Linearisation, bars: np.ndarray, errors: FilmErrors,
+    explained: float | None, misfit: float | None,
+) -> Diagnosis:  # fmt: skip
+    """What the tests say (arguments: ``diagnose``)."""
+    bars = np.maximum(bars / unknowns.scaled_range(), 1e-300)
+    assumptions = _assumptions(tests, unknowns, bars)
+    if misfit is not None and misfit > MISFIT:
+        return Diagnosis(_freed_where_nothing_fits(at, tests, errors, explained or 0.0), None, assumptions)
+    level = LEVEL / max(1, len(tests))
+    whiteness = None
+    if tests and errors.variance is not None:
+        whiteness = max([1.0, *(test.whiteness for _, test in tests if test.color_p_value < level)])
+    unexplained = at.loss - (explained or 0.0)
     found = []
-    for family in families_of(scene, at.comparison.loss, unknowns):
-        joint = Joint(family, at.comparison, unknowns)
+    for joint, test in tests:
+        p_values = np.minimum(test.p_value, test.shift_p_values * len(bars))
+        moves = (np.abs(test.shift) > MATTERS * bars) & (p_values < level)
+        explains = misfit is not None and misfit > NOTICED and test.p_value < level
+        if moves.any() or (explains and test.falls / at.comparison.count > NAMED * unexplained):
+            found.append((joint, test))
+    whole = {joint.family.title for joint, _ in found if joint.family.whole}
+    parts = sorted((each for each in found if each[0].family.title not in whole), key=lambda each: -each[1].falls)
+    best = {each[0].family.title: each for each in reversed(parts)}
+    found = [each for each in found if each[0].family.whole or best.get(each[0].family.title) is each]
+    most = max((test.falls for _, test in found), default=0.0)
+    suspects = [_suspect(at, *each, errors, unexplained) for each in found if each[1].falls >= AS_GOOD * most]
+    suspects.sort(key=lambda suspect: -round(suspect.share, 1))  # of families that explain as much, the first ones first
+    return Diagnosis(suspects, whiteness, assumptions)
+
+
+def _tests(scene: Scene, unknowns: Unknowns, at: Linearisation, errors: FilmErrors) -> list[tuple[Joint, ScoreTest]]:
+    """Tests of every family that changes the film, and of the numbers of each parameter of it."""
+    tests, families = [], families_of(scene, at.comparison.loss, unknowns)
+    for family, columns in _derivatives(families, unknowns, at):
+        for part, which in family.with_parts():
+            if (test := score_test(at, columns[:, which], part.limits(FARTHEST), errors)) is not None:
+                tests.append((Joint(part, at.comparison, unknowns), test))
+    return tests
+
+
+def _derivatives(
+    families: Sequence[Family], unknowns: Unknowns, at: Linearisation
+) -> Iterator[tuple[Family, torch.Tensor]]:
+    """Families and derivatives [P, M] of the observations by their numbers: in one batch of films for those of one scene."""
+    for some in _batches(families, at.comparison.worlds_at_once):
+        together = replace(some[0], nuisances=tuple(each for family in some for each in family.nuisances))
         try:
-            if (fits or misfit is None) and not _worth_freeing(at, joint, together):
-                continue
-            end = freed(at, joint, together=together, rounds=ROUNDS_OF_A_FIT if fits else ROUNDS)
+            columns = _columns(together, unknowns, at)
         except (UserError, DivergenceError):  # a film that is longer than the scene's actions, a start below the ground
+            if len(some) > 1:
+                yield from (part for family in some for part in _derivatives([family], unknowns, at))
             continue
-        unexplained = max(at.loss - (explained or 0.0), 1e-300)
-        found.append(Suspect(end, float(np.clip((at.loss - end.loss) / unexplained, 0.0, 1.0))))
-    found.sort(key=lambda suspect: -round(suspect.share, 1))  # of families that explain as much, the first ones first
+        yield from zip(some, columns.split([len(family.nuisances) for family in some], dim=1), strict=True)
+
+
+def _batches(families: Sequence[Family], most: int) -> Iterator[list[Family]]:
+    """Families of one scene, together with at most so many numbers."""
+    batch: list[Family] = []
+    for family in families:
+        count = sum(len(each.nuisances) for each in batch) + len(family.nuisances)
+        if batch and (family.scene is not batch[0].scene or family.variants or batch[0].variants or count > most):
+            yield batch
+            batch = []
+        batch.append(family)
+    if batch:
+        yield batch
+
+
+def _columns(family: Family, unknowns: Unknowns, at: Linearisation) -> torch.Tensor:
+    """Derivatives [P, M] by one-sided differences."""
+    joint = Joint(family, at.comparison, unknowns)
+    begin = joint.start(at.scaled)
+    return joint.columns(begin, range(joint.own, len(begin)), central=False)
+
+
+def _suspect(at: Linearisation, joint: Joint, test: ScoreTest, errors: FilmErrors, unexplained: float) -> Suspect:
+    """A family whose test is significant, with its amplitudes after some steps, and the larger shifts of these and the test."""
+    ranges, loss = joint.unknowns.scaled_range(), at.loss - test.falls / at.comparison.count
+    end = Freed(joint.family, test.amplitudes, test.shift * ranges, loss)
+    if not joint.family.variants:
+        try:
+            steps = freed(at, joint, together=errors.together, rounds=ROUNDS_OF_A_FIT)
+            end = steps if steps.loss < at.loss else end
+        except (UserError, DivergenceError):
+            pass
+    end = replace(end, shift=np.where(np.abs(end.shift) > np.abs(test.shift * ranges), end.shift, test.shift * ranges))
+    return Suspect(end, _share(at, end, unexplained))
+
+
+def _share(at: Linearisation, end: Freed, unexplained: float) -> float:
+    """Share of the unexplained residual that a freed family takes away."""
+    return float(np.clip((at.loss - end.loss) / max(unexplained, 1e-300), 0.0, 1.0))
+
+
+def _freed_where_nothing_fits(
+    at: Linearisation, tests: Sequence[tuple[Joint, ScoreTest]], errors: FilmErrors, explained: float
+) -> list[Suspect]:
+    """Families that explain most of a residual, of those whose first step explains most."""
+    found = []
+    able = [(joint, test.falls) for joint, test in tests if joint.family.whole and not joint.family.variants]
+    least = sorted((falls for _, falls in able), reverse=True)[:MOST_FREED]
+    for joint in [joint for joint, falls in able if falls >= least[-1]]:
+        try:
+            end = freed(at, joint, together=errors.together, rounds=ROUNDS)
+        except (UserError, DivergenceError):
+            continue
+        found.append(Suspect(end, _share(at, end, at.loss - explained)))
+    found.sort(key=lambda suspect: -round(suspect.share, 1))
     most = max((each.share for each in found), default=0.0)
     return [each for each in found if each.share >= max(NAMED, AS_GOOD * most)]
 
 
-def share_of_step(at: Linearisation, joint: Joint, together: float) -> float:
-    """Share of the summed squared residual that a joint Gauss-Newton step explains beyond a step of the unknowns alone.
+def _assumptions(tests: Sequence[tuple[Joint, ScoreTest]], unknowns: Unknowns, bars: np.ndarray) -> list[str]:
+    """A sentence for each unknown that stands for numbers which the film does not show."""
+    assumed: dict[int, list[str]] = {}
+    for joint, test in tests:
+        if not joint.family.assumed:
+            continue
+        moved = (np.abs(test.unit_shift) > bars[:, None]) & (test.visible < ABSORBED)
+        for k in np.flatnonzero(moved.any(axis=1)):
+            assumed.setdefault(int(k), []).append(joint.family.title)
+    return [
+        f"{unknowns.labels[k]} assumes {', '.join(names)}, which this film does not show beside it: an error there moves it"
+        for k, names in sorted(assumed.items())
+    ]
+
+
+def doubts_of_residual(diagnosis: Diagnosis, misfit: float | None) -> list[str]:
+    """A sentence on a residual that is no noise and that no family explains.
 
     Args:
-        at: linearisation at the estimate.
-        joint: unknowns and nuisances.
-        together: number of observations that count as one independent observation: the weight of the nuisances' priors.
+        diagnosis: the tests.
+        misfit: mean squared residual divided by what noise and compression explain; None if unknown.
     """
-    own, begin = joint.own, joint.start(at.scaled)
-    columns = joint.columns(begin, range(own, len(begin))).double()
-    jacobian, residual = at.jacobian.double(), at.residual.double()
-    cross, normal = (jacobian.T @ columns).cpu().numpy(), np.zeros((len(begin), len(begin)))
-    normal[:own, :own], normal[:own, own:], normal[own:, :own] = at.normal_equations[0], cross, cross.T
-    normal[own:, own:] = (columns.T @ columns).cpu().numpy()
-    slope = np.concatenate([at.normal_equations[1], (columns.T @ residual).cpu().numpy()])
-    if not np.isfinite(normal).all():  # a world diverges near the estimate
-        return 0.0
-    prior = together * max(at.loss, 1e-300) * joint.precision()
-    prior += 1e-9 * np.trace(normal[:own, :own]) / own * np.diag(np.arange(len(begin)) < own)
-
-    def falls(part: slice) -> float:
-        step = np.linalg.pinv((normal + prior)[part, part], hermitian=True) @ slope[part]
-        return float(2 * step @ slope[part] - step @ normal[part, part] @ step)
-
-    whole = float((residual**2).sum())
-    return (falls(slice(None)) - falls(slice(own))) / max(whole, 1e-300)
+    if diagnosis.suspects or (misfit is not None and misfit > MISFIT):
+        return []
+    colored = diagnosis.whiteness is not None and diagnosis.whiteness > NOT_WHITE
+    if not colored and (misfit is None or misfit <= NOTICED):
+        return []
+    size = f"its errors are correlated, {diagnosis.whiteness:.2g} times as strongly as noise and compression" if colored else ""
+    much = f"it is {misfit:.2g} times what noise and compression explain" if misfit is not None and misfit > NOTICED else ""
+    return [
+        f"the scene differs from the film: the residual is no noise ({' and '.join(part for part in (much, size) if part)}), and "
+        "no number of the scene that was tested explains it: shapes, colours or laws may be others, and the error bars need "
+        "not hold"
+    ]
 
 
 def sentences_on(suspects: Sequence[Suspect], unknowns: Unknowns, scaled: np.ndarray) -> list[str]:
@@ -138,18 +271,14 @@ def widened_by_suspects(bars: Uncertainty, suspects: Sequence[Suspect], widest: 
     if not suspects:
         return bars
     shift = np.abs([each.freed.shift for each in suspects]).max(axis=0)
-    return replace(bars, sd=np.maximum(bars.sd, np.minimum(np.hypot(bars.sd, shift), widest)))
-
-
-def _worth_freeing(at: Linearisation, joint: Joint, together: float) -> bool:
-    """Whether a linear step explains more of the residual than errors that hang together let it."""
-    by_chance = len(joint.family.nuisances) * together / at.comparison.count
-    return share_of_step(at, joint, together) > max(TESTED, SURE * by_chance)
+    return bars.wider(np.maximum(bars.sd, np.minimum(np.hypot(bars.sd, shift), widest)), "wrong scene")
 
 
 def _changes(end: Freed) -> dict[str, np.ndarray]:
     """Parameter -> its change, those of the largest amplitudes first."""
     sizes = sizes_of(end.family, end.amplitudes)
+    if end.family.variants:
+        return dict(sizes)
     amplitudes = {
         name: np.abs([a for a, n in zip(end.amplitudes, end.family.nuisances, strict=True) if n.name == name]).max()
         for name in sizes
@@ -160,6 +289,11 @@ def _changes(end: Freed) -> dict[str, np.ndarray]:
 def _amounts(end: Freed) -> str:
     """The largest changes in words."""
     parts = []
+    if end.family.variants:
+        changes = _changes(end)
+        if STEP in changes:
+            return "errors of longer steps than the scene's" if changes[STEP] < 0 else "shorter steps than the scene's"
+        return ", ".join(f"{name} by {np.linalg.norm(size):.2g} m" for name, size in changes.items())
     for name, change in list(_changes(end).items())[:LISTED]:
         value = np.asarray(end.family.scene.parameters[name].value)
         unit = end.family.scene.parameters[name].unit
@@ -167,7 +301,7 @@ def _amounts(end: Freed) -> str:
         last = name.rpartition(".")[2]
         if last in ("turn", "rotation", "angle"):
             parts.append(f"{name} by {np.degrees(size):.2g} degrees")
-        elif last in ("focal", "rate", "intensity"):
+        elif last in ("focal", "rate", "intensity") or end.family.assumed and np.any(value):
             parts.append(f"{name} by {100 * size / max(float(np.linalg.norm(value)), 1e-12):.2g} %")
         else:
             parts.append(f"{name} by {size:.2g} {unit}".rstrip())
@@ -184,6 +318,10 @@ def _advice(family: Family) -> str:
     """What to do about it."""
     if any(np.abs(each.move).max() == COLOR for each in family.nuisances):
         return "make psi unknown, or compare with --loss matched or mask"
+    if family.variants:
+        return "give the scene more substeps" if STEP in family.names else "give the bodies other shapes, or shapes in parts"
+    logarithmic = {each.name for each in family.nuisances if each.logarithmic}
     sizes = {name: max(float(np.abs(n.move).max()) for n in family.nuisances if n.name == name) for name in family.names}
     given = {name: f"{100 * CAMERA_ZOOM:g}%" if name.endswith(".focal") else f"{size:.2g}" for name, size in sizes.items()}
+    given |= {name: f"{100 * (np.exp(sizes[name]) - 1):.2g}%" for name in logarithmic}
     return f"make {' '.join(sizes)} unknown with --prior {' '.join(f'{name}={size}' for name, size in given.items())}"

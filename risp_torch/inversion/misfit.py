@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 
 import numpy as np
 import torch
 
+from risp_torch.files.film.curves import linear_to_srgb, srgb_to_linear
 from risp_torch.inversion.compression import CompressedFilm, compression_power, noise_variance
 from risp_torch.inversion.errors_together import errors_together
 from risp_torch.inversion.linearisation import Linearisation
@@ -33,16 +34,68 @@ def explained_residual(
         difference = pictures[frames] - estimate[frames]
         compared = loss.read(difference) if isinstance(loss, PixelLoss) else difference
         noise = noise_variance(compared, None if loss.weights is None else loss.weights.of(frames))
-    return floor + noise + _compression(films, size)
+    return max(floor, rounding_error(at, estimate)) + noise + _compression(films, size)
 
 
-def doubts_of_misfit(misfit: float, loss: float, explained: float, *, unmoved: bool) -> list[str]:
-    """A sentence if the estimate does not fit the film."""
+def rounding_samples(loss: Loss, estimate: torch.Tensor, frames: list[int], count: int = 10) -> list[torch.Tensor]:
+    """What rounding to eight bits changes a loss's observations by, of films that differ by parts of a grey level, [P] each.
+
+    Areas of one colour are rounded alike: such errors are not independent.
+    """
+    random = np.random.default_rng(0)
+    stored, samples = linear_to_srgb(estimate[frames].clamp(0, 1).cpu().numpy()), []
+    for _ in range(count):
+        samples.append(_rounded(loss, estimate, frames, np.clip(stored + random.uniform(-0.5, 0.5, 3) / 255, 0, 1)))
+    return samples
+
+
+def local_noise(pictures: torch.Tensor, estimate: torch.Tensor, variance: float) -> torch.Tensor:
+    """Variance of each observation's noise [P], relative to that of linear colours, if the noise is alike in stored colours.
+
+    Noise that is alike in sRGB is larger in bright linear colours. It is at least that of linear colours everywhere, since a film
+    does not say which of the two it has.
+
+    Args:
+        pictures: the film [n, H, W, 3], linear rgb.
+        estimate: film of the estimate [n, H, W, 3].
+        variance: of linear colours.
+    """
+    film, own = (torch.as_tensor(linear_to_srgb(part.clamp(0, 1).cpu().numpy())) for part in (pictures, estimate))
+    stored = noise_variance((film - own).to(pictures))
+    level = 1 / 255
+    low, high = (own - level).clamp(0, 1), (own + level).clamp(0, 1)
+    linear = torch.as_tensor(srgb_to_linear(high.numpy()) - srgb_to_linear(low.numpy()))
+    slope = (linear / (high - low)).to(pictures)
+    return (stored * slope**2 / max(variance, 1e-300)).clamp(min=1.0).flatten()
+
+
+def rounding_error(at: Linearisation, estimate: torch.Tensor) -> float:
+    """Mean square of what rounding the estimate's film [T, H, W, 3] to eight bits changes observations that are colours by."""
+    loss, frames = at.comparison.loss, list(at.comparison.frames)
+    if not loss.colors_of_pixels:
+        return 0.0
+    stored = linear_to_srgb(estimate[frames].clamp(0, 1).cpu().numpy())
+    return float((_rounded(loss, estimate, frames, stored).double() ** 2).sum()) / at.comparison.count
+
+
+def _rounded(loss: Loss, estimate: torch.Tensor, frames: list[int], stored: np.ndarray) -> torch.Tensor:
+    """Change [P] of the observations by rounding of stored colours [n, H, W, 3]."""
+    with torch.no_grad():
+        film, own = (
+            loss.compared(torch.as_tensor(srgb_to_linear(part)).to(estimate), frames)
+            for part in (np.round(255 * stored) / 255, stored)
+        )
+    return (film - own).flatten()
+
+
+def doubts_of_misfit(misfit: float, loss: float, explained: float, *, unmoved: bool, stated: bool = True) -> list[str]:
+    """A sentence if the estimate does not fit the film; ``stated`` is whether the noise is known, not estimated from the data."""
     if misfit <= MISFIT:
         return []
     guess = ", a guess that no step has changed," if unmoved else ""
+    noise = "noise and compression explain" if stated else "usual errors of such data explain"
     return [
-        f"nothing fits this film: the best start{guess} leaves {misfit:.2g} times what noise and compression explain (loss "
+        f"nothing fits this film: the best start{guess} leaves {misfit:.2g} times what {noise} (loss "
         f"{loss:.2g}, explained {explained:.2g}): another minimum, bounds without the truth, or a scene unlike the film's; the "
         f"error bars are widened {misfit**0.5:.2g} times, as if the rest were noise, and need not hold"
     ]
@@ -56,7 +109,7 @@ def widened_by_misfit(bars: Uncertainty, misfit: float, widest: np.ndarray) -> U
     """
     if misfit <= MISFIT:
         return bars
-    return replace(bars, sd=np.maximum(bars.sd, np.minimum(misfit**0.5 * bars.sd, widest)))
+    return bars.wider(np.maximum(bars.sd, np.minimum(misfit**0.5 * bars.sd, widest)), "misfit")
 
 
 def _compression(films: list[CompressedFilm], size: float | None) -> float:

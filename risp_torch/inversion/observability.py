@@ -22,6 +22,7 @@ from risp_torch.inversion.error_blocks import block_scores
 from risp_torch.inversion.film import film_at
 from risp_torch.inversion.linearisation import Linearisation, along_weak_directions, linearise
 from risp_torch.inversion.losses.loss import Loss
+from risp_torch.inversion.losses.matched import MatchedLoss
 from risp_torch.inversion.losses.pixel import PixelLoss
 from risp_torch.inversion.priors import PriorsGiven
 from risp_torch.inversion.problem import MOST_LINEARISED, Problem
@@ -50,6 +51,7 @@ class Observability:
         bars: error bars, correlations and unobservable directions, with the priors.
         alone: [K] error bars if all other unknowns were known, scaled units; infinite without any effect.
         singular: [K] singular values of the whitened Jacobian, per range of the unknowns, the largest first, without priors.
+        unit: of an observation, in sentences.
     """
 
     unknowns: Unknowns
@@ -58,6 +60,7 @@ class Observability:
     bars: Uncertainty
     alone: np.ndarray
     singular: np.ndarray
+    unit: str = "pixel"
 
     @property
     def shares(self) -> np.ndarray:
@@ -84,7 +87,7 @@ class Observability:
     def verdict(self) -> str:
         """One or two sentences: what is seen and how well, and what is not."""
         labels, seen = self.unknowns.labels, np.array(self.bars.observable)
-        noise = f"errors of {self.noise:.2g} in a pixel"
+        noise = f"errors of {self.noise:.2g} in a {self.unit}"
         worst = int(np.where(seen, self.shares, -1.0).argmax())
         least = f"{labels[worst]} to {self.size(worst, self.bars.sd[worst])}" if seen.any() else ""
         if seen.all():
@@ -140,7 +143,8 @@ def observability(
     loss = loss or PixelLoss()
     loss.check(scene)
     values = unknowns.current()
-    own = film_at(scene, unknowns, values, loss) if loss.needs_film else None
+    shown = PixelLoss() if isinstance(loss, MatchedLoss) else loss  # a look is solved from a film, which has the scene's own
+    own = film_at(scene, unknowns, values, shown) if loss.needs_film else None
     comparison = Comparison.of(scene, loss, own, sampling)
     at = along_weak_directions(scene, unknowns, linearise(scene, comparison, unknowns, values))
     errors = torch.zeros_like(at.residual)

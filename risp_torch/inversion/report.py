@@ -14,13 +14,14 @@ from risp_torch.inversion.losses.loss import Loss
 from risp_torch.inversion.result import Inversion
 from risp_torch.scene.scene import Scene
 
+MOST_ROWS = 40  # error bars that are drawn in parts
 MOST_PANELS = 12  # entries of one parameter that are plotted separately
 
 
 def write_report(
     scene: Scene, film: torch.Tensor | None, result: Inversion, folder: RunFolder, *, seed: int, loss: Loss
 ) -> None:
-    """Write result.json, the plots of the search, bodies coloured by per-element values, and a strip and a video.
+    """Write result.json, plots of the search and of the error bars' parts, bodies coloured by element, a strip and a video.
 
     Args:
         scene: the scene.
@@ -34,6 +35,10 @@ def write_report(
     from risp_torch.files import report
 
     _plot_search(result, folder)
+    if result.uncertainty.parts:
+        some = slice(MOST_ROWS)
+        parts = {name: sizes[some] for name, sizes in result.uncertainty.parts.items()}
+        report.plot_error_bars(folder.path / "error_bars.png", result.unknowns.labels[some], parts)
     estimate = result.final[result.best]
     write_elements(folder.path / "elements.png", scene, result.unknowns, {"estimate": estimate})
     target, picture = (loss.pictures(scene), shown_at) if film is None else (film, film_at)
@@ -50,6 +55,7 @@ def write_report(
         )
         | {"converged": result.converged, "fits": result.fits, "misfit": result.misfit, "doubts": result.doubts}
         | {"residual": result.residual and result.residual.to_json(), "likely_wrong": result.suspects}
+        | {"whiteness": result.whiteness, "assumptions": result.assumptions}
         | {"unseen": result.uncertainty.unseen, "remarks": result.remarks}
         | {"observable_modes": result.uncertainty.observable_modes}
     )  # fmt: skip
@@ -94,6 +100,7 @@ def _unknowns_to_json(result: Inversion) -> dict[str, dict[str, Any]]:
         label: {
             "value": result.values[label], "unit": unknowns.units[k], "low": low[k], "high": high[k],
             "sd": result.sd[label], "observable": result.uncertainty.observable[k], "scale": unknowns.scales[k],
+            "parts": {name: float(sizes[k]) for name, sizes in result.uncertainty.parts.items() if sizes[k] > 0},
         }
         | priors.get(k, {})
         for k, label in enumerate(unknowns.labels)

@@ -15,6 +15,7 @@ from risp_torch.inversion.uncertainty import Uncertainty
 from risp_torch.inversion.unknowns import Unknowns
 
 SAME_MINIMUM = 1.05  # a start belongs to the best one's minimum when its loss is at most this many times the lowest
+SAME_PLACE = 0.02  # of the ranges: starts that end farther apart are not in one minimum
 MOST_NAMED = 12  # entries of one parameter that are listed separately
 
 
@@ -29,7 +30,7 @@ class Inversion:
         uncertainty: error bars and unobservable directions.
         initial, final: [S, K] physical values of the starts.
         losses: [S] final losses over all compared frames.
-        status: per start: "best", "same minimum", "higher loss", "stopped early" or "diverged".
+        status: per start: "best", "same minimum", "same loss" (elsewhere), "higher loss", "stopped early" or "diverged".
         best: index of the best start.
         converged: whether the next Gauss-Newton step is within the error bars; None without error bars.
         misfit: mean squared residual divided by the part explained by noise and compression; None if unknown.
@@ -41,6 +42,8 @@ class Inversion:
         residual: how large the residual is, and what of it the film's own noise leaves; None without error bars.
         suspects: families of numbers that were taken for known and are likely wrong: the share of the residual that each
             explains, its changes, and the shifts of the unknowns.
+        whiteness: power of the residual in blocks, divided by that of the film's errors: about 1 for noise; None if unknown.
+        assumptions: sentences on known numbers that the film does not show, and that estimates stand for.
     """
 
     unknowns: Unknowns
@@ -61,6 +64,8 @@ class Inversion:
     folder: Path | None
     residual: Residual | None = None
     suspects: list[dict[str, Any]] = field(default_factory=list)
+    whiteness: float | None = None
+    assumptions: list[str] = field(default_factory=list)
 
     @property
     def fits(self) -> bool | None:
@@ -74,8 +79,8 @@ class Inversion:
         return dict(zip(self.unknowns.labels, self.unknowns.scaled(estimate) - self.unknowns.scaled(row), strict=True))
 
 
-def status_of_starts(losses: np.ndarray, best: int, stopped: Sequence[int]) -> list[str]:
-    """The status of each start (``Inversion.status``) by the losses [S] that they ended with."""
+def status_of_starts(losses: np.ndarray, best: int, stopped: Sequence[int], places: np.ndarray) -> list[str]:
+    """The status of each start (``Inversion.status``) by the losses [S] that they ended with, and where: [S, K], in ranges."""
     names = []
     for index, loss in enumerate(losses):
         if index == best:
@@ -85,7 +90,9 @@ def status_of_starts(losses: np.ndarray, best: int, stopped: Sequence[int]) -> l
         elif index in stopped:
             names.append("stopped early")
         else:
-            names.append("same minimum" if loss <= SAME_MINIMUM * losses[best] + 1e-9 else "higher loss")
+            near = np.abs(places[index] - places[best]).max() <= SAME_PLACE
+            same = "same minimum" if near else "same loss"
+            names.append(same if loss <= SAME_MINIMUM * losses[best] + 1e-9 else "higher loss")
     return names
 
 
@@ -96,7 +103,12 @@ def remarks_on(unknowns: Unknowns, physical: np.ndarray, status: list[str]) -> l
     """
     remarks = []
     others = [name for name in status if name not in ("best", "stopped early")]
-    if others and "same minimum" not in others:
+    if "same loss" in others:
+        remarks.append(
+            f"{others.count('same loss') + 1} starts end with the same loss at different estimates: the film does not tell these "
+            "apart"
+        )
+    elif others and "same minimum" not in others:
         remarks.append(
             f"only 1 of the {len(others) + 1} starts that went on to the end reached the lowest loss: "
             "more starts, or a growing horizon, would tell whether it is the lowest there is"

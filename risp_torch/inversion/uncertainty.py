@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from risp_torch.inversion.error_blocks import scores_of_sizes
 from risp_torch.inversion.linearisation import Linearisation
-from risp_torch.inversion.unknowns import Unknowns
+from risp_torch.inversion.unknowns import PSI, Unknowns
 from risp_torch.inversion.unseen import hardly_fixed, known_from_priors, size_of, unseen_directions
 from ti_sim.base.rules import NotNegative, checked
 
@@ -29,6 +30,7 @@ class Uncertainty:
         modes: [K, K] unit vectors (columns, relative to the ranges) with uncorrelated amplitudes,
             without smoothness, the best known first. Empty if not computed.
         mode_sd: [K] standard deviations of their amplitudes.
+        parts: name of an error -> [K] its standard deviation, scaled units; their squares add up to those of ``sd``.
     """
 
     sd: np.ndarray
@@ -37,6 +39,12 @@ class Uncertainty:
     unseen: list[str]
     modes: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
     mode_sd: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    parts: Mapping[str, np.ndarray] = field(default_factory=dict)
+
+    def wider(self, sd: np.ndarray, part: str) -> Uncertainty:
+        """With these standard deviations [K], whatever they are larger by counted as an error of that name."""
+        added = np.sqrt(np.maximum(sd**2 - self.sd**2, 0.0))
+        return replace(self, sd=sd, parts={**self.parts, part: np.hypot(self.parts.get(part, 0.0), added)})
 
     @property
     def observable_modes(self) -> int | None:
@@ -50,13 +58,14 @@ class Uncertainty:
 
 
 def widened(
-    bars: Uncertainty, unknowns: Unknowns, scatter: np.ndarray, shift: np.ndarray
+    bars: Uncertainty, unknowns: Unknowns, scatter: np.ndarray, shift: np.ndarray, *, shift_name: str = "compression"
 ) -> Uncertainty:
     """Error bars with additional errors: scatter of the starts and shift by compression, [K] scaled units.
 
     An unknown whose error bar then is wider than a quarter of its range counts as not observable.
     """
     sd = np.sqrt(bars.sd**2 + scatter**2 + shift**2)
+    bars = replace(bars, parts={**bars.parts, "starts": scatter, shift_name: shift})
     wide = sd > UNSEEN * unknowns.scaled_range()
     remarks = hardly_fixed(wide & np.array(bars.observable), sd, unknowns)
     observable = [bool(seen and not much) for seen, much in zip(bars.observable, wide, strict=True)]
@@ -112,7 +121,7 @@ def unfinished(
         f"{parts[worst]:.2g} error bars; the bars are widened by the remaining distance: search longer, or from other starts"
     )
     way = np.minimum(times * np.abs(step), ranges)
-    return replace(bars, sd=np.where(observable, np.hypot(bars.sd, way), bars.sd)), [sentence]
+    return bars.wider(np.where(observable, np.hypot(bars.sd, way), bars.sd), "distance"), [sentence]
 
 
 @dataclass(frozen=True)
@@ -210,14 +219,34 @@ def uncertainty(
     loose = np.zeros(count) if not weak else np.abs(vectors[:, weak]).max(axis=1)
     film_values, modes = _eigen(film, noise / NO_TRACE**2)
     mode_sd = np.sqrt(noise / film_values)
-    sd = sd * unknowns.scaled_range()
+    ranges = unknowns.scaled_range()
+    sd, independent = sd * ranges, scale * ranges
     return Uncertainty(
         sd=sd,
         correlation=plain / np.outer(scale, scale),
         observable=[bool(size < 0.3) for size in loose],
         unseen=[*unseen_directions(vectors[:, weak], direction_sd[weak], unknowns), *known_from_priors(sd, unknowns)],
         modes=modes[:, ::-1], mode_sd=mode_sd[::-1],
+        parts=_parts_of_noise(spread, unknowns, np.minimum(independent, sd))
+        | {"correlated errors": np.sqrt(np.maximum(sd**2 - independent**2, 0.0))},
     )  # fmt: skip
+
+
+def _parts_of_noise(spread: Spread, unknowns: Unknowns, independent: np.ndarray) -> dict[str, np.ndarray]:
+    """Error bars for independent errors [K], taken apart: if all others were known, what the look adds, and other unknowns."""
+    model, count = (spread.vectors * spread.values) @ spread.vectors.T, len(independent)
+    look = np.zeros(count, dtype=bool)
+    if PSI in unknowns.groups:
+        look[unknowns.groups[PSI]] = True
+    ranges, alone = unknowns.scaled_range(), np.sqrt(spread.noise / np.maximum(np.diag(model), 1e-300))
+    alone, shown = np.minimum(alone * ranges, independent), independent.copy()
+    if look.any() and not look.all():
+        known = np.sqrt(spread.noise * np.diag(np.linalg.pinv(model[np.ix_(~look, ~look)], hermitian=True)))
+        shown[~look] = np.clip(known * ranges[~look], alone[~look], independent[~look])
+    return {
+        "noise": alone, "other unknowns": np.sqrt(np.maximum(shown**2 - alone**2, 0.0)),
+        "look": np.sqrt(np.maximum(independent**2 - shown**2, 0.0)),
+    }  # fmt: skip
 
 
 def _eigen(matrix: np.ndarray, least: float) -> tuple[np.ndarray, np.ndarray]:

@@ -99,7 +99,7 @@ def describe_direction(direction: np.ndarray, unknowns: Unknowns, sd: float) -> 
         k = int(np.flatnonzero(large)[0])
         if sd <= MOST_RANGES:
             bar = f"error bar {size_of(sd * unknowns.scaled_range()[k], unknowns.units[k], unknowns.scales[k])}"
-        return f"{parts[0]} leaves no trace in the film ({bar})"
+        return f"{parts[0]} leaves no trace in the film at this estimate ({bar})"
     decades = direction * unknowns.scaled_range()
     chosen = decades[large]
     logs = all(scale == "log10" for scale, part in zip(unknowns.scales, large, strict=True) if part)

@@ -140,7 +140,7 @@ def run(job: Job, out: Path, *, crf: float, iterations: int) -> list[list[str]]:
     write_elements(
         out / "run" / "elements.png", scene, result.unknowns, {"truth": true_row, "estimate": result.final[result.best]}
     )
-    found = sum(status in ("best", "same minimum") for status in result.status)
+    found = sum(status in ("best", "same minimum", "same loss") for status in result.status)
     ending = [f"{found} of {len(starts)}", f"{result.seconds:.0f}"]
     rows = []
     for asked in dict.fromkeys(asked for asked in job.unknowns.values() if asked is not None):

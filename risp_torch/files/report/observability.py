@@ -1,19 +1,20 @@
-"""A picture of what a film could tell: error bars relative to the ranges, and correlations."""
+"""Pictures of error bars: relative to the ranges with their correlations, and in parts."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from risp_torch.files.report.figure import BEST, BOUNDS, OTHERS, figure_file
+from risp_torch.files.report.figure import BEST, BOUNDS, OTHERS, figure_file, legend_beside
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+_LISTED = 0.005  # of a squared error bar: smaller parts are not drawn
 _WIDEST, _NARROWEST = 10.0, 1e-7  # of the range: bars that are drawn in full
 
 
@@ -37,6 +38,31 @@ def plot_observability(
         bars, matrix = figure.subplots(1, 2, width_ratios=[4.2, side])
         _draw_bars(bars, labels, np.asarray(shares), np.asarray(alone), limit)
         _draw_matrix(figure, matrix, np.asarray(correlation), count)
+
+
+def plot_error_bars(path: Path | str, labels: Sequence[str], parts: Mapping[str, np.ndarray]) -> None:
+    """Draw what the error bars of K unknowns are made of: a row for each, divided by the shares of the squares of their parts.
+
+    Args:
+        path: picture to write.
+        labels: K names.
+        parts: name of a part -> [K] its standard deviations.
+    """
+    squares = {name: np.nan_to_num(np.asarray(sizes, dtype=np.float64)) ** 2 for name, sizes in parts.items()}
+    total = np.maximum(sum(squares.values()), 1e-300)
+    shares = {name: 100 * square / total for name, square in squares.items() if (square > _LISTED * total).any()}
+    rows, left = np.arange(len(labels)), np.zeros(len(labels))
+    with figure_file(path, 7.2, 1.2 + max(1.2, 0.32 * len(labels))) as figure:
+        axes = figure.add_subplot()
+        for number, (name, share) in enumerate(shares.items()):
+            axes.barh(rows, share, left=left, height=0.7, color=(BEST, *OTHERS)[number % (1 + len(OTHERS))], label=name)
+            left += share
+        axes.set_yticks(rows, labels)
+        axes.invert_yaxis()
+        axes.set_xlim(0, 100)
+        axes.grid(False, axis="y")
+        axes.set_xlabel("percent of the squared error bar")
+        legend_beside(axes)
 
 
 def _draw_bars(axes: Axes, labels: Sequence[str], shares: np.ndarray, alone: np.ndarray, limit: float) -> None:

@@ -133,6 +133,26 @@ class ImageTracksLoss(Loss):
         tracks = self._tracks(scene)
         return tracks.pixels[list(frames)] * tracks.roots[list(frames)][..., None]
 
+    def doubts(self, residual: torch.Tensor, frames: Sequence[int]) -> list[str]:
+        """Bodies whose points stay farther from their tracks than they are apart (``Loss.doubts``)."""
+        tracks, sentences = self._known[1], []
+        roots = tracks.roots[list(frames)]
+        scale = torch.where(roots > 0, 1.0 / roots.clamp(min=1e-30), torch.zeros_like(roots))
+        away = residual.reshape(*roots.shape, 2) * scale[..., None]
+        for body in sorted(set(tracks.bodies.tolist()) - {-1}):
+            own = (tracks.bodies == body) & (roots > 0)
+            if not bool(own.any()):
+                continue
+            pictures = zip(tracks.pixels[list(frames)], own, strict=True)
+            size = max((_extent(pixels[seen]) for pixels, seen in pictures), default=0.0)
+            distance = float((away[own].double() ** 2).sum(dim=-1).mean() ** 0.5)
+            if size > 0 and distance > size:
+                sentences.append(
+                    f"points lie {distance:.2g} pixels from their tracks, and are at most {size:.2g} pixels apart: the body does "
+                    "not meet its tracks; the camera, the start or the axes of u and v are others"
+                )
+        return sentences
+
     def count(self, frames: Sequence[int], shape: Sequence[int]) -> float:
         """Coordinates of seen points (``Loss.count``)."""
         return 2.0 * float((self._known[1].roots[list(frames)] > 0).sum())
@@ -154,6 +174,11 @@ class ImageTracksLoss(Loss):
         if self._known is None or self._known[0] != of:
             self._known = of, _Tracks.of(scene, self.path, self._rows, self._points)
         return self._known[1]
+
+
+def _extent(pixels: torch.Tensor) -> float:
+    """Largest distance between two of some points [P, 2]."""
+    return float(torch.cdist(pixels, pixels).max()) if len(pixels) > 1 else 0.0
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ from risp_torch.scene.states import States
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Count, FromZero, Positive, checked
 
+MEETS = 0.05  # of a mask, or of the body: less that both cover is no meeting
 ALL = "all"  # name of a mask that shows all bodies together
 MOST_OF_RIM, MOST_LISTED = 0.5, 8  # share of the picture's rim from which a mask is doubted; frames that a sentence lists
 Masks = Mapping[str, Any] | np.ndarray | torch.Tensor | str | Path
@@ -135,6 +136,20 @@ class MaskLoss(Loss):
         own, softer = (self._render(scene, states, values, frames, edge=n * self._sharpness["edge"]) for n in (1, 2))
         error = softer - own
         return error if self.weights is None else error * self.weights.roots(frames)
+
+    def doubts(self, residual: torch.Tensor, frames: Sequence[int]) -> list[str]:
+        """Bodies whose simulated masks hardly meet the given ones (``Loss.doubts``)."""
+        target = self.of_target(None, None, frames)
+        simulated, sentences = target - residual.reshape(target.shape), []
+        both, given, own = (part.sum((0, 1, 2)) for part in (torch.minimum(target, simulated), target, simulated))
+        for name, shared, mask, body in zip(self.names, both, given, own, strict=True):
+            if float(mask) > 0 and float(shared) < MEETS * min(float(mask), float(body)) or not float(body) > 0:
+                who = "the bodies" if name == ALL else name
+                sentences.append(
+                    f"{who} never meets the mask: less than {100 * MEETS:.0f} % of one covers the other; the camera, the start "
+                    "or the mask is another one"
+                )
+        return sentences
 
     def of_target(self, scene: Scene, video: torch.Tensor | None, frames: Sequence[int]) -> torch.Tensor:
         """The given masks (``Loss.of_target``)."""

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import pytest
 from PIL import Image
 
 Risp = Callable[..., tuple[int, str, str]]
@@ -34,6 +35,21 @@ def test_compression_widens_what_a_film_tells(risp: Risp, folder: Path) -> None:
         assert status == 0 and out.startswith("the film can tell block.density to ± ")
         bars[crf] = json.loads((folder / crf / "result.json").read_text())["unknowns"]["block.density"]["sd"]
     assert 1.5 * bars["none"] < bars["18"] < bars["38"]
+
+
+def test_other_losses_than_pixels_can_be_checked(risp: Risp, folder: Path) -> None:
+    """Tracks with errors of a pixel, masks, and pixels in a solved look see a density; finer tracks see it better."""
+    sizes = {}
+    for kind, noise in (("matched", ()), ("mask", ()), ("image-tracks", ()), ("image-tracks", ("--noise", "0.1"))):
+        out = f"{kind}{len(noise)}"
+        status, told, error = risp("check", "small.py", "--unknown", "block.density", "--loss", kind, *noise, "--out", out)
+        assert status == 0 and error == "", error
+        result = json.loads((folder / out / "result.json").read_text())
+        sizes[out] = result["unknowns"]["block.density"]["sd"]
+        assert ("coordinate of a track" in told) == (kind == "image-tracks") and ("pixel on an edge" in told) == (kind == "mask")
+        assert json.loads((folder / out / "settings.json").read_text())["loss"] == kind
+    assert sizes["image-tracks2"] == pytest.approx(0.1 * sizes["image-tracks0"], rel=0.05)
+    assert risp("check", "small.py", "--unknown", "block.density", "--loss", "depth", "--out", "refused")[0] == 2
 
 
 def test_what_is_refused(risp: Risp) -> None:

@@ -18,12 +18,12 @@ from risp_torch.inversion.flatness import flatness
 from risp_torch.inversion.linearisation import Linearisation, newton_step
 from risp_torch.inversion.losses.loss import pixel_blocks
 from risp_torch.inversion.losses.whitening import Whitening
-from risp_torch.inversion.misfit import MISFIT, doubts_of_misfit, widened_by_misfit
+from risp_torch.inversion.misfit import MISFIT, doubts_of_misfit, film_noise, widened_by_misfit
 from risp_torch.inversion.newton_steps import NewtonSteps, _Run, _Search
 from risp_torch.inversion.optimise import History
 from risp_torch.inversion.refine import _Refinement, refined
 from risp_torch.inversion.result import remarks_on
-from risp_torch.inversion.uncertainty import Spread, distance_in_steps, lasting_frames, unfinished
+from risp_torch.inversion.uncertainty import Spread, distance_in_steps, lasting_frames, unfinished, widened
 from ti_sim.base.errors import UserError
 
 TWO = Unknowns({"a": Param(1.0, low=0.0, high=2.0, unit="m"), "b": Param(1.0, low=0.1, high=10.0, scale="log10")})
@@ -95,6 +95,41 @@ def test_the_size_of_a_file_tells_how_strongly_it_was_compressed() -> None:
     assert compression_power(films, 200.0) == pytest.approx(4e-4, rel=1e-4)
     assert compression_power(films, 100.0) == pytest.approx(0.02 * 0.08, rel=1e-4)  # half the way, in logarithms
     assert compression_power(films, 9000.0) == pytest.approx(1e-4, rel=1e-4)
+
+
+def test_a_film_s_noise_is_that_of_pixels_that_no_body_covers() -> None:
+    """A sixth of the mean square of second differences in time, of what stands still in the film of the estimate."""
+    random, sigma = np.random.default_rng(0), 0.02
+    still = np.full((9, 24, 24, 3), 0.4)
+    moving = still.copy()
+    moving[::2, :12] += 0.3  # a half that flickers
+    film = torch.as_tensor(moving + sigma * random.normal(size=still.shape))
+    assert film_noise(film, torch.as_tensor(moving)) == pytest.approx(sigma**2, rel=0.05)
+    assert film_noise(film, torch.as_tensor(still)) > 10 * sigma**2  # an estimate in which nothing moves counts the flicker
+    drift = torch.as_tensor(still + 0.01 * np.arange(9)[:, None, None, None])  # a slow change is no noise
+    assert film_noise(drift, torch.as_tensor(still)) == pytest.approx(0.0, abs=1e-12)
+    assert film_noise(film[:2], torch.as_tensor(moving[:2])) is None
+    assert film_noise(film, torch.as_tensor(0.5 * random.normal(size=still.shape))) is None
+
+
+def test_fitted_numbers_take_degrees_of_freedom_from_the_noise() -> None:
+    """The variance of errors of which K unknowns explain a part is the sum of squares divided by n - K."""
+    residual = torch.tensor([0.1, -0.1, 0.2, 0.0, -0.2, 0.1], dtype=torch.float64)
+    comparison = SimpleNamespace(
+        frames=(0, 1, 2), count=6.0, blocks=np.zeros(2, dtype=int), loss=SimpleNamespace(lasting=False, noise=None)
+    )
+    at = Linearisation(residual, torch.eye(2, dtype=torch.float64).repeat(3, 1), np.ones(2), comparison)
+    assert Spread.of(at, 1e-12).noise == pytest.approx(float((residual**2).sum()) / (6 - 2))
+
+
+def test_the_parts_of_a_bar_add_up_to_it() -> None:
+    bars = Uncertainty(np.array([0.03, 0.04]), np.eye(2), [True, True], [], parts={"noise": np.array([0.03, 0.04])})
+    bars = widened(bars, TWO, np.array([0.01, 0.0]), np.array([0.0, 0.02]))
+    bars, _ = unfinished(bars, TWO, np.array([0.1, 0.0]))
+    bars = widened_by_misfit(bars, 9.0, np.array([2.0, 0.1]))
+    assert list(bars.parts) == ["noise", "starts", "compression", "distance", "misfit"]
+    np.testing.assert_allclose(np.sqrt(sum(size**2 for size in bars.parts.values())), bars.sd)
+    assert bars.parts["distance"][0] == pytest.approx(0.1) and bars.parts["misfit"][1] > 0
 
 
 def test_noise_is_told_from_bodies_out_of_place() -> None:

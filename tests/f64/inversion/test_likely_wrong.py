@@ -4,13 +4,22 @@ import numpy as np
 import pytest
 import torch
 
-from risp_torch import Param
+from risp_torch import Param, PixelLoss, load_scene
 from risp_torch.inversion import Uncertainty, Unknowns
 from risp_torch.inversion import likely_wrong as checked
 from risp_torch.inversion.freed import Freed, Joint, freed
-from risp_torch.inversion.likely_wrong import Suspect, sentences_on, share_of_step, suspects_of, widened_by_suspects
+from risp_torch.inversion.likely_wrong import (
+    NOT_WHITE,
+    Diagnosis,
+    Suspect,
+    diagnose,
+    doubts_of_residual,
+    sentences_on,
+    widened_by_suspects,
+)
 from risp_torch.inversion.linearisation import Linearisation, linearise
-from risp_torch.inversion.nuisances import Family, Nuisance
+from risp_torch.inversion.nuisances import BODY_TURN, Family, Nuisance, families_of, sizes_of
+from risp_torch.inversion.score_tests import FilmErrors
 from tests.reference.linear_films import FRAMES, SIDE, LinearLoss, LinearScene, compared
 
 UNKNOWNS = Unknowns({"a": Param(1.0, low=-10.0, high=10.0)})
@@ -36,26 +45,107 @@ def at_minimum(b: float) -> Linearisation:
     return linearise(LinearScene(), compared(LinearLoss(patterns, target)), UNKNOWNS, np.array([a]))
 
 
-def test_the_step_and_the_freed_family_find_what_was_left_out() -> None:
+def diagnosed(at: Linearisation, monkeypatch: pytest.MonkeyPatch, bar: float = 1e-3, known: bool = True) -> Diagnosis:
+    """Tests of both families, with a bar of the estimate."""
+    monkeypatch.setattr(checked, "families_of", lambda *_: families())
+    explained = NOISE**2 if known else None
+    return diagnose(
+        None, UNKNOWNS, at, np.array([bar]), FilmErrors(explained), explained=explained,
+        misfit=at.loss / NOISE**2 if known else None,
+    )  # fmt: skip
+
+
+def test_a_freed_family_finds_what_was_left_out() -> None:
     at = at_minimum(0.4)
-    shares = [share_of_step(at, Joint(family, at.comparison, UNKNOWNS), together=1.0) for family in families()]
-    assert shares[0] > 0.9 and shares[1] < 0.05, shares
     end = freed(at, Joint(families()[0], at.comparison, UNKNOWNS), together=1.0, rounds=5)
     assert at.scaled[0] + end.shift[0] == pytest.approx(1.0, abs=3e-3) and abs(end.shift[0]) > 0.1
     assert 0.3 * end.amplitudes[0] == pytest.approx(0.4, abs=3e-3) and end.loss < 2 * NOISE**2
 
 
-def test_the_right_family_is_named_and_nothing_without_a_misfit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checked, "families_of", lambda *_: families())
+def test_the_right_family_is_named_and_nothing_where_the_scene_is_right(monkeypatch: pytest.MonkeyPatch) -> None:
     at = at_minimum(0.4)
-    (suspect,) = suspects_of(None, UNKNOWNS, at, explained=NOISE**2, misfit=at.loss / NOISE**2)
+    (suspect,) = diagnosed(at, monkeypatch).suspects
     assert suspect.freed.family.title == "the b" and suspect.share > 0.99
     (sentence,) = sentences_on([suspect], UNKNOWNS, at.scaled)
     assert sentence.startswith("likely wrong: the b (b by 0.4 m would explain 100 % of what noise does not, with a of 0.9998; ")
     assert "make b unknown with --prior b=0.3" in sentence
     clean = at_minimum(0.0)
-    assert suspects_of(None, UNKNOWNS, clean, explained=NOISE**2, misfit=1.0) == []
-    assert suspects_of(None, UNKNOWNS, clean, explained=None, misfit=None) == [] and sentences_on([], UNKNOWNS, at.scaled) == []
+    for known in (True, False):
+        result = diagnosed(clean, monkeypatch, known=known)
+        assert result.suspects == [] and (result.whiteness or 1.0) < NOT_WHITE and doubts_of_residual(result, 1.0) == []
+    assert sentences_on([], UNKNOWNS, at.scaled) == []
+
+
+def test_a_fault_that_hardly_changes_the_residual_is_named_where_it_moves_the_estimate(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A shift of many bars changes the residual by a tenth."""
+    at = at_minimum(0.003)
+    assert at.loss < 1.15 * NOISE**2
+    (suspect,) = diagnosed(at, monkeypatch, bar=2e-4).suspects
+    assert suspect.freed.family.title == "the b" and 3e-4 < abs(suspect.freed.shift[0]) < 2e-3
+    assert diagnosed(at, monkeypatch, bar=0.1).suspects == []  # it does not matter beside that bar
+
+
+def test_a_residual_that_no_family_explains_is_said() -> None:
+    quiet = Diagnosis([], 1.2, [])
+    assert doubts_of_residual(quiet, 1.2) == [] and doubts_of_residual(quiet, None) == []
+    (sentence,) = doubts_of_residual(quiet, 2.0)
+    assert sentence.startswith("the scene differs from the film: the residual is no noise (it is 2 times what noise")
+    (sentence,) = doubts_of_residual(Diagnosis([], 50.0, []), 1.0)
+    assert "its errors are correlated, 50 times as strongly as noise and compression" in sentence
+    assert doubts_of_residual(quiet, 20.0) == []  # that nothing fits the film is said by itself
+
+
+def test_what_an_unknown_can_stand_for_is_an_assumption(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The derivative by d is that by a: only their sum shows."""
+    scene = LinearScene()
+    scene.add_number("d", 1.0, unit="m")
+    family = Family("d", (Nuisance("d", np.asarray(0.5)),), scene, assumed=True)
+    monkeypatch.setattr(checked, "families_of", lambda *_: [family])
+    random = np.random.default_rng(5)
+    first = torch.as_tensor(random.normal(size=(FRAMES, SIDE)))
+    target = 2.0 * first + NOISE * torch.as_tensor(random.normal(size=(FRAMES, SIDE)))
+    at = linearise(LinearScene(), compared(LinearLoss({"a": first}, target)), UNKNOWNS, np.array([2.0]))
+    monkeypatch.setattr(Joint, "columns", lambda *_, **__: 0.5 * first.flatten()[:, None].to(at.jacobian))
+    result = diagnose(None, UNKNOWNS, at, np.array([0.01]), FilmErrors(NOISE**2), explained=NOISE**2, misfit=1.0)
+    (sentence,) = result.assumptions
+    assert sentence.startswith("a assumes d, which this film does not show beside it")
+
+
+def test_families_have_the_numbers_of_a_scene() -> None:
+    """Every physical number that is taken for known is one; a spin's size is a turn divided by the length of the film."""
+    scene = load_scene("toss", size=8)
+    scene.frames = 12
+    found = {each.title: each for each in families_of(scene, PixelLoss(), Unknowns.of(scene, ["body.density"]))}
+    assert {
+        "the camera", "the camera's lens", "the film's time", "the look", "the start of the bodies", "the direction of gravity",
+        "air drag", "the mass distribution", "the centre of mass", "the time step of the physics", "ground.contact.stiffness",
+        "ground.contact.damping", "ground.contact.friction_stiffness", "ground.contact.friction", "push.impulse", "push.point",
+    } == set(found)  # fmt: skip
+    sizes = {each.name: np.abs(each.move).max() for each in found["the start of the bodies"].nuisances}
+    assert sizes["body.angular_velocity"] * 12 * 0.01 == pytest.approx(BODY_TURN)
+    assert sizes["body.velocity"] * 12 * 0.01 == pytest.approx(sizes["body.position"])
+    low, _ = found["air drag"].limits(3.0)
+    assert (low == 0).all()
+    half = sizes_of(found["ground.contact.friction"], np.array([-1.0]))["ground.contact.friction"]
+    assert half == pytest.approx(0.3 * (30.0**-0.1 - 1.0))
+
+
+def test_variants_of_a_scene_differ_in_what_is_tested_alone() -> None:
+    """Half the step moves the body a little, forces act at the same times; another centre of mass leaves the first picture."""
+    scene = load_scene("toss", size=8)
+    scene.frames = 6
+    found = {each.title: each for each in families_of(scene, PixelLoss(), Unknowns.of(scene, ["body.density"]))}
+    own = scene.rollout()
+    (finer,) = found["the time step of the physics"].variants
+    away = (finer.rollout().placement - own.placement)[0, :, 0].abs().amax(dim=0)
+    assert 1e-7 < float(away.max()) < 2e-3
+    assert (np.shape(sizes_of(found["the centre of mass"], np.array([1.0, 0.0, 0.0]))["body.center_of_mass"])) == (3,)
+    other = found["the centre of mass"].variants[1]
+    moved = other.rollout()
+    first, last = (
+        (other.render(moved, frames=[frame]) - scene.render(own, frames=[frame])).abs().max() for frame in (0, 6)
+    )
+    assert float(first) < 1e-9 < 1e-3 < float(last)
 
 
 def test_bars_reach_the_estimate_with_the_family_freed_but_not_beyond_what_is_allowed() -> None:

@@ -48,7 +48,7 @@ def test_error_bars_are_those_of_least_squares() -> None:
 def test_a_number_without_effect_is_named_and_others_stay() -> None:
     found = seen({"a": A, "d": 0 * A})
     assert found.bars.observable == [True, False] and np.isinf(found.alone[1])
-    assert found.bars.unseen == ["d leaves no trace in the film (error bar above 10 times its range)"]
+    assert found.bars.unseen == ["d leaves no trace in the film at this estimate (error bar above 10 times its range)"]
     assert found.verdict() == (
         "the film cannot tell d (errors of 0.05 in a pixel, to first order); of the others a to "
         f"{found.size(0, found.bars.sd[0])} at worst"
@@ -67,6 +67,16 @@ def test_a_prior_counts_and_is_said() -> None:
     np.testing.assert_allclose(found.bars.sd, 0.3, rtol=1e-3)
     assert found.bars.observable == [True, True] and found.bars.unseen == ["c is known from its prior only (± 0.3)"]
     assert found.alone[1] < 0.01
+    faint = seen({"a": A, "c": 0.01 * C}, sd={"c": 0.3})  # of a number that is known alone, its own prior counts, too
+    assert faint.alone[1] == pytest.approx((0.3**-2 + float((0.01 * C).square().sum()) / NOISE**2) ** -0.5)
+
+
+def test_bars_are_taken_apart_into_noise_and_other_unknowns() -> None:
+    found = seen({"a": A, "c": A + 0.1 * C})
+    parts = found.bars.parts
+    np.testing.assert_allclose(parts["noise"], found.alone, rtol=1e-4)
+    assert (parts["other unknowns"] > 5 * parts["noise"]).all() and not parts["look"].any()
+    np.testing.assert_allclose(np.sqrt(sum(size**2 for size in parts.values())), found.bars.sd, rtol=1e-9)
 
 
 def test_errors_of_a_block_count_more_than_noise_of_the_same_size() -> None:

@@ -1,0 +1,198 @@
+"""Score tests: whether freeing known numbers would move an estimate by more than errors of the film let it.
+
+The score of a family of known numbers is C^T r, with the derivatives C of the observations by its numbers and the residual r of
+the estimate. What the unknowns can absorb is projected out (C - J A^-1 J^T C, with the unknowns' normal equations A), so that
+the score is that of the joint model (Rao 1948; Silvey 1959). One joint Gauss-Newton step gives the numbers' amplitudes and the
+omitted-variable bias of the unknowns. Their covariances are those of the score under errors of a right scene: independent
+noise, or errors that are correlated within blocks, whichever is larger, and the errors of compressed films of the estimate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import torch
+from scipy.stats import f as fisher
+from scipy.stats import t as student
+
+from risp_torch.inversion.error_blocks import block_scores
+from risp_torch.inversion.linearisation import Linearisation
+
+LEAST_FREEDOM, MANY = 4.0, 1e6  # degrees of freedom of a covariance from few samples, and of a known one
+DOMINANT = 3.0  # times the power of sampled errors: all errors together, where most are independent
+
+
+@dataclass(frozen=True)
+class FilmErrors:
+    """Errors that the film of a right scene leaves.
+
+    Attributes:
+        variance: of independent errors of an observation; None where it is unknown and the residual's is taken.
+        samples: residuals [P] of films of the estimate that were compressed, or rounded.
+        together: number of observations that count as one independent one, in the residual and in priors of the nuisances.
+        local: [P] variance of each observation's errors, relative to ``variance``; equal by default.
+    """
+
+    variance: float | None
+    samples: Sequence[torch.Tensor] = ()
+    together: float = 1.0
+    local: torch.Tensor | None = None
+
+
+@dataclass(frozen=True)
+class ScoreTest:
+    """Test of a family of M known numbers at an estimate of K unknowns.
+
+    Attributes:
+        amplitudes: [M] of the joint step, standard deviations of the family's numbers.
+        shift: [K] of the unknowns, relative to their ranges.
+        shift_sd: [C, K] standard deviations of that shift if the family is right, by each of C covariances of the errors.
+        unit_shift: [K, M] shifts by one standard deviation of each number.
+        visible: [M] how many standard deviations of the film's errors one standard deviation of each number changes the film by,
+            beyond what the unknowns can absorb.
+        falls: by how much the step lowers the summed squared residual.
+        statistics: [C] squared lengths of the score in the covariances.
+        freedom: [C] degrees of freedom of the covariances.
+        whiteness: power of the residual's scores in blocks, divided by that of the errors of a right scene.
+        color_p_value: probability of a power as large if the errors are those of a right scene.
+    """
+
+    amplitudes: np.ndarray
+    shift: np.ndarray
+    shift_sd: np.ndarray
+    unit_shift: np.ndarray
+    visible: np.ndarray
+    falls: float
+    statistics: np.ndarray
+    freedom: np.ndarray
+    whiteness: float
+    color_p_value: float
+
+    @cached_property
+    def p_value(self) -> float:
+        """Of the multiplier test: probability of such a score if the family is right, by the least telling covariance."""
+        count = len(self.amplitudes)
+        return float(fisher.sf(self.statistics / count, count, self.freedom).max())
+
+    @cached_property
+    def shift_p_values(self) -> np.ndarray:
+        """[K] probabilities of such shifts if the family is right, by the least telling covariance."""
+        return 2 * student.sf(np.abs(self.shift) / np.maximum(self.shift_sd, 1e-300), self.freedom[:, None]).max(axis=0)
+
+
+def score_test(
+    at: Linearisation, columns: torch.Tensor, limits: tuple[np.ndarray, np.ndarray], errors: FilmErrors
+) -> ScoreTest | None:
+    """Test a family of known numbers.
+
+    Args:
+        at: linearisation at the estimate.
+        columns: [P, M] derivatives of the observations by the family's numbers, in standard deviations of these.
+        limits: lowest and highest amplitudes [M] (``Family.limits``).
+        errors: of the film.
+
+    Returns:
+        The test; None if a world diverges near the estimate, or no number changes the film.
+    """
+    film, gradient = at.normal_equations
+    inverse = np.linalg.pinv(film + at.prior + 1e-9 * np.trace(film) / len(film) * np.eye(len(film)), hermitian=True)
+    cross = (at.jacobian.double().T @ columns.double()).cpu().numpy()
+    if not np.isfinite(cross).all():
+        return None
+    rest = columns - at.jacobian @ torch.as_tensor(inverse @ cross).to(columns)
+    normal = (rest.double().T @ rest.double()).cpu().numpy()
+    if not np.trace(normal) > 0:
+        return None
+    score = (rest.double().T @ at.residual.double()).cpu().numpy() - cross.T @ inverse @ (at.pull + np.zeros(len(film)))
+    variance = at.loss if errors.variance is None else errors.variance
+    weight = errors.together * max(variance, 1e-300)
+    free, amplitudes = np.ones(len(normal), dtype=bool), np.zeros(len(normal))
+    for _ in range(len(normal)):  # numbers on their limits that would leave them stay there
+        step = np.zeros((len(normal),) * 2)
+        step[np.ix_(free, free)] = np.linalg.pinv(normal[np.ix_(free, free)] + weight * np.eye(free.sum()), hermitian=True)
+        amplitudes = step @ score
+        outside = free & (((limits[0] == 0) & (amplitudes < 0)) | ((limits[1] == 0) & (amplitudes > 0)))
+        if not outside.any():
+            break
+        free &= ~outside
+    away = -inverse @ cross
+    left = at.residual - rest @ torch.as_tensor(amplitudes).to(rest)
+    own = replace(at, jacobian=rest)
+    covariances, freedom = _covariances(own, normal, left, variance, errors, fitted=len(normal) + len(film))
+    to_shift = away @ step
+    whiteness, color_p_value = _whiteness(own, normal, variance, errors)
+    return ScoreTest(
+        amplitudes=amplitudes, shift=away @ amplitudes, unit_shift=away,
+        shift_sd=np.array([np.sqrt(np.einsum("km,mn,kn->k", to_shift, each, to_shift)) for each in covariances]),
+        visible=np.sqrt(np.diag(normal) / weight), falls=float(2 * amplitudes @ score - amplitudes @ normal @ amplitudes),
+        statistics=np.array([_squared_length(score[free], each[np.ix_(free, free)]) for each in covariances]),
+        freedom=freedom, whiteness=whiteness, color_p_value=color_p_value,
+    )  # fmt: skip
+
+
+def _squared_length(score: np.ndarray, covariance: np.ndarray) -> float:
+    return float(score @ np.linalg.pinv(covariance, hermitian=True) @ score)
+
+
+def _covariances(
+    at: Linearisation, normal: np.ndarray, left: torch.Tensor, variance: float, errors: FilmErrors, *, fitted: int
+) -> tuple[list[np.ndarray], np.ndarray]:
+    """Covariances [M, M] of the score if the family is right, and their degrees of freedom.
+
+    One is of the film's known errors, the other of the residual that is left after the family's step, in blocks.
+
+    Args:
+        at: linearisation with the family's projected columns.
+        normal: [M, M] their normal equations.
+        left: [P] residual after the step.
+        variance: of independent errors.
+        errors: of the film.
+        fitted: numbers that are fitted.
+    """
+    scores = block_scores(replace(at, residual=left))
+    blocks = int((np.abs(scores).sum(axis=1) > 0).sum())
+    rest = max(LEAST_FREEDOM, float(blocks - fitted))
+    clustered = blocks / rest * scores.T @ scores  # residuals of a fit are too small
+    weighted = at.jacobian if errors.local is None else at.jacobian * errors.local[:, None].to(at.jacobian)
+    noise = normal if errors.local is None else (at.jacobian.double().T @ weighted.double()).cpu().numpy()
+    known, certain = errors.together * variance * noise, MANY
+    if errors.samples:
+        jacobian = at.jacobian.double()
+        compressed = np.array([(jacobian.T @ each.to(jacobian)).cpu().numpy() for each in errors.samples])
+        known = known + compressed.T @ compressed / len(compressed)
+        inverse = np.linalg.pinv(normal, hermitian=True)
+        sampled = float(np.trace(inverse @ (compressed.T @ compressed))) / len(compressed)
+        ratio = min(MANY, float(np.trace(inverse @ known)) / max(sampled, 1e-300))
+        certain = max(LEAST_FREEDOM, (len(compressed) - len(normal) + 1.0) * ratio**2)  # that of independent errors is known
+        if len(normal) > len(compressed) // 2 and ratio < DOMINANT:  # so few samples do not span the numbers
+            known, certain = known + clustered, rest
+    return [known, clustered], np.array([certain, rest])
+
+
+def _whiteness(at: Linearisation, normal: np.ndarray, variance: float, errors: FilmErrors) -> tuple[float, float]:
+    """Power of the residual's block scores along the Jacobian's columns over that of the film's errors, and its p-value.
+
+    The power of independent errors is a sum over blocks, with weights w_c that are the blocks' shares of the normal equations: a
+    chi-squared variable of (sum w)^2 / sum w^2 degrees of freedom, nearly (Satterthwaite, 1946).
+    """
+    inverse = np.linalg.pinv(normal, hermitian=True)
+
+    def power(residual: torch.Tensor) -> float:
+        scores = block_scores(replace(at, residual=residual))
+        return float(np.trace(inverse @ (scores.T @ scores)))
+
+    root = torch.as_tensor(np.linalg.cholesky(inverse + 1e-12 * np.trace(inverse) * np.eye(len(inverse)))).to(at.jacobian)
+    squares = ((at.jacobian @ root) ** 2).sum(dim=1, keepdim=True)
+    weights = block_scores(replace(at, jacobian=squares, residual=torch.ones_like(at.residual)))[:, 0]
+    freedom = float(weights.sum() ** 2 / max((weights**2).sum(), 1e-300))
+    local = 1.0 if errors.local is None else errors.local.to(squares)[:, None]
+    expected = errors.together * variance * float((squares * local).double().sum())
+    known = [power(each) for each in errors.samples]
+    by_samples = float(np.mean(known)) if known else 0.0
+    expected += by_samples
+    certain = min(MANY, expected / by_samples) ** 2 * len(known) if by_samples > 0 else MANY
+    ratio = power(at.residual) / max(expected, 1e-300)
+    return ratio, float(fisher.sf(ratio, freedom, certain))

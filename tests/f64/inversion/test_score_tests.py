@@ -1,0 +1,93 @@
+"""Score tests of known numbers: their level under noise, correlated errors and compression, and the bias that they measure."""
+
+import numpy as np
+import pytest
+import torch
+
+from risp_torch import Param
+from risp_torch.inversion import Unknowns
+from risp_torch.inversion.linearisation import Linearisation, linearise
+from risp_torch.inversion.score_tests import FilmErrors, ScoreTest, score_test
+from tests.reference.linear_films import FRAMES, SIDE, LinearLoss, LinearScene, block_errors, compared
+
+UNKNOWNS = Unknowns({"a": Param(1.0, low=-10.0, high=10.0)})
+NOISE, COUNT = 0.01, 12
+FREE = np.full(COUNT, -3.0), np.full(COUNT, 3.0)
+
+
+def at_minimum(residual: np.ndarray, column: np.ndarray) -> Linearisation:
+    """The best a for a film with a = 1, a column of derivatives and further observations [FRAMES, SIDE]."""
+    target = torch.as_tensor(column + residual)
+    a = float((column * (column + residual)).sum() / (column**2).sum())
+    return linearise(LinearScene(), compared(LinearLoss({"a": torch.as_tensor(column)}, target)), UNKNOWNS, np.array([a]))
+
+
+def drawn(random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Derivatives by the unknown [FRAMES, SIDE], and by the numbers of a family [P, COUNT]."""
+    return random.normal(size=(FRAMES, SIDE)), random.normal(size=(FRAMES * SIDE, COUNT))
+
+
+def scored(residual: np.ndarray, column: np.ndarray, columns: np.ndarray, errors: FilmErrors, **limits: object) -> ScoreTest:
+    at = at_minimum(residual, column)
+    return score_test(at, torch.as_tensor(columns).to(at.jacobian), limits.get("limits", FREE), errors)
+
+
+def test_p_values_of_a_right_scene_are_as_large_as_chance_makes_them_whatever_the_number_of_nuisances() -> None:
+    """A score of twelve numbers is twelve times as long as that of one."""
+    random = np.random.default_rng(0)
+    p_values = []
+    for _ in range(60):
+        column, columns = drawn(random)
+        test = scored(NOISE * random.normal(size=(FRAMES, SIDE)), column, columns, FilmErrors(NOISE**2))
+        p_values.append(test.p_value)
+        assert test.whiteness == pytest.approx(1.0, abs=0.9)
+    assert 0.3 < np.mean(p_values) < 0.95 and np.mean(np.array(p_values) < 0.05) < 0.1, np.sort(p_values)[:5]
+
+
+def test_errors_that_are_alike_in_blocks_are_no_evidence() -> None:
+    """Without the blocks, each of their 36 equal errors would count."""
+    random = np.random.default_rng(1)
+    p_values = []
+    for _ in range(60):
+        column = block_errors(random)
+        columns = np.stack([block_errors(random).ravel() for _ in range(2)], axis=1)
+        limits = np.full(2, -3.0), np.full(2, 3.0)
+        p_values.append(scored(NOISE * block_errors(random), column, columns, FilmErrors(NOISE**2), limits=limits).p_value)
+    assert np.mean(np.array(p_values) < 0.01) < 0.05, np.sort(p_values)[:5]
+
+
+def test_errors_of_compressed_films_are_no_evidence() -> None:
+    """An error that every compressed film of the estimate has is not that of a wrong number."""
+    random = np.random.default_rng(2)
+    column, columns = drawn(random)
+    noise, shape = NOISE * random.normal(size=(FRAMES, SIDE)), 0.05 * columns[:, :1].reshape(FRAMES, SIDE)
+    blind = scored(noise + shape, column, columns, FilmErrors(NOISE**2))
+    assert blind.p_value < 1e-4 and blind.whiteness > 3
+    sample = torch.as_tensor(1.1 * shape.ravel())
+    aware = scored(noise + shape, column, columns, FilmErrors(NOISE**2, [sample, 0.9 * sample]))
+    assert aware.p_value > 0.05 and aware.whiteness < blind.whiteness
+
+
+def test_the_shift_is_the_bias_of_what_was_left_out() -> None:
+    random = np.random.default_rng(3)
+    column, columns = drawn(random)
+    columns[:, 0] += 0.5 * column.ravel()
+    residual = 0.4 * columns[:, 0].reshape(FRAMES, SIDE) + NOISE * random.normal(size=(FRAMES, SIDE))
+    at = at_minimum(residual, column)
+    test = score_test(at, torch.as_tensor(columns).to(at.jacobian), FREE, FilmErrors(NOISE**2))
+    assert test.amplitudes[0] == pytest.approx(0.4, abs=5e-3)
+    assert at.scaled[0] + 20.0 * test.shift[0] == pytest.approx(1.0, abs=5e-3) and abs(20.0 * test.shift[0]) > 0.1
+    assert 20.0 * test.shift_sd[0] < 5e-3 and test.shift_p_values[0] < 1e-4
+    assert test.falls == pytest.approx(float((at.residual**2).sum()), rel=0.05)
+    assert 20.0 * test.unit_shift[0, 0] == pytest.approx(-0.5, abs=0.1) and test.visible[0] == pytest.approx(1700, rel=0.1)
+
+
+def test_a_number_on_its_limit_does_not_leave_it() -> None:
+    """A film that a negative drag would explain shows no drag."""
+    random = np.random.default_rng(4)
+    column, columns = drawn(random)
+    residual = -0.4 * columns[:, 0].reshape(FRAMES, SIDE) + NOISE * random.normal(size=(FRAMES, SIDE))
+    low = FREE[0].copy()
+    low[0] = 0.0
+    assert scored(residual, column, columns, FilmErrors(NOISE**2)).amplitudes[0] == pytest.approx(-0.4, abs=5e-3)
+    assert scored(residual, column, columns, FilmErrors(NOISE**2), limits=(low, FREE[1])).amplitudes[0] == 0.0
