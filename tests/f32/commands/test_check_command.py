@@ -55,7 +55,7 @@ def test_other_losses_than_pixels_can_be_checked(risp: Risp, folder: Path) -> No
 def test_what_is_refused(risp: Risp) -> None:
     for words, sentence in (
         (["--unknown", "block.weight"], "block.weight"), (["--unknown", "block.position"], "has no bounds"),
-        (["--unknown", "block.density", "--noise", "0"], "above zero"),
+        (["--unknown", "block.density", "--noise", "0"], "give a finite number from"),
         (["--unknown", "block.density", "--crf", "few"], "--crf"),
     ):  # fmt: skip
         status, _, error = risp("check", "small.py", *words, "--out", "refused")

@@ -128,7 +128,7 @@ def test_refusals():
     scene = thrown()
     with torch.no_grad(), pytest.raises(UserError, match="needs the film"):
         MatchedLoss().observe(scene, scene.rollout(), {}, None)
-    with pytest.raises(UserError, match="colors is 'pixel'"):
+    with pytest.raises(UserError, match="colors 'pixel' is unknown"):
         LookSettings(colors="pixel")
     with pytest.raises(UserError, match="no ground for the look's shadow"):
         Comparison.of(scene, MatchedLoss(LookSettings(shadow=True)), film_of(scene))
