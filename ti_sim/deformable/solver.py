@@ -193,7 +193,7 @@ class DeformableSolver(Solver):
             raise ConvergenceError(
                 f"the simulation did not converge: step {step} ({step * self.settings.dt:.4g} s) left a residual of "
                 f"{rollout.motion.residual[world]:.3g} N at {self.model.particle_name(particle)}: take shorter steps (more "
-                "substeps), more iterations, or a larger tolerance (ImplicitSettings)",
+                "substeps)",
                 body=self.model.part_of(particle),
                 step=step,
             )

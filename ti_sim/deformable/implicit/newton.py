@@ -9,7 +9,8 @@ A stage has converged when the next direction is short. The residual does not te
 is stiff and converges first, and hardly any bending.
 
 The potential holds inertia, elastic energies, loads and the normal force of the ground. Damping, air and friction have none:
-their work along the step is counted by the trapezoidal rule, with the forces at both ends.
+their work along the step is counted by the trapezoidal rule, with the forces at both ends. Where this search does not end and
+particles have friction, ``_with_friction`` solves the stage.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.sparse.linalg import splu
 
 from ti_sim.deformable.implicit.linear import LinearSolver
 from ti_sim.deformable.implicit.settings import ImplicitSettings
@@ -28,6 +30,8 @@ _SHORTEST = 2.0**-30  # step of the line search
 _LOOSEST, _FORCING = 1e-2, 0.1  # relative residual of linear solves: at first, and over Newton's last reduction
 _SLOW = 0.4  # reduction of residual and direction, up to which directions use the factor as it is
 _STUCK = 0.5  # reduction from which on a factor that is not cheap is made anew
+_SHORTEST_NATURAL = 2.0**-12  # step that is shortened by the natural monotonicity test
+_FIRST_PART, _LEAST_PART = 0.25, 1e-4  # of the friction, by which continuation makes it larger
 _MARGIN = 0.1  # of the tolerance, for directions with the last factor, which may be too short
 
 
@@ -61,8 +65,24 @@ def solve_stage(
         gamma: as in ``Stepper.begin`` [s].
         world, row, control, frame: as in ``kernels.evaluate``.
     """
-    free = stepper.pattern.free
     positions = stepper.states[world, row, :, :3]
+    first = positions.copy()
+    result = _with_potential(
+        stepper, linear, settings, gamma=gamma, world=world, row=row, control=control, frame=frame, positions=positions
+    )
+    if result.converged or not stepper.has_friction(world):
+        return result
+    return _with_friction(
+        stepper, linear, settings, result, first, gamma=gamma, world=world, row=row, control=control, frame=frame
+    )
+
+
+def _with_potential(
+    stepper: Stepper, linear: LinearSolver, settings: ImplicitSettings, *, gamma: float, world: int, row: int, control: int,
+    frame: int, positions: np.ndarray,
+) -> StageResult:  # fmt: skip
+    """Newton's method with the line search on the potential, from ``positions``, a view of the row of the states."""
+    free = stepper.pattern.free
     at = stepper.evaluate(world, row, control, frame)
     forcing, renew = _LOOSEST, linear.factor_is_cheap
     chord: np.ndarray | None = None
@@ -96,6 +116,88 @@ def solve_stage(
     return _result(stepper, at, settings.iterations, converged=False)
 
 
+def _with_friction(
+    stepper: Stepper, linear: LinearSolver, settings: ImplicitSettings, failed: StageResult, first: np.ndarray, *, gamma: float,
+    world: int, row: int, control: int, frame: int,
+) -> StageResult:  # fmt: skip
+    """Solve a stage that ``_with_potential`` did not: from its first positions, then by continuation in the friction.
+
+    Friction depends on the normal force, so that it has no potential, and a search on one may cycle. Here every step lowers the
+    next correction (``_natural_newton``). Continuation begins without friction, and makes it larger as far as Newton's method
+    follows.
+    """
+    positions, friction = stepper.states[world, row, :, :3], stepper.friction(world)
+    wanted, count = friction.copy(), failed.iterations
+
+    def solve() -> bool:
+        nonlocal count
+        at, iterations, solved = _natural_newton(stepper, settings, gamma, world, row, control, frame)
+        count += iterations
+        return solved
+
+    try:
+        positions[:] = first
+        if solve():
+            return _result(stepper, stepper.evaluate(world, row, control, frame), count, converged=True)
+        positions[:] = first
+        friction[:] = 0.0
+        start = _with_potential(
+            stepper, linear, settings, gamma=gamma, world=world, row=row, control=control, frame=frame, positions=positions
+        )
+        count += start.iterations
+        part, step = 0.0, _FIRST_PART
+        solved = positions.copy()
+        while start.converged and part < 1 and step >= _LEAST_PART:
+            friction[:] = min(part + step, 1.0) * wanted
+            if solve():
+                part, step = min(part + step, 1.0), 2 * step
+                solved = positions.copy()
+            else:
+                positions[:] = solved
+                step /= 4
+        friction[:] = wanted
+        at = stepper.evaluate(world, row, control, frame)
+        return _result(stepper, at, count, converged=part == 1)
+    finally:
+        friction[:] = wanted
+
+
+def _natural_newton(
+    stepper: Stepper, settings: ImplicitSettings, gamma: float, world: int, row: int, control: int, frame: int
+) -> tuple[Evaluation, int, bool]:
+    """Newton's method whose steps are shortened until they lower the next correction with the same matrix (the natural
+    monotonicity test: Deuflhard, Newton Methods for Nonlinear Problems, 2004, ch. 3).
+
+    Returns:
+        (last evaluation, linear solves, whether the next correction is within the tolerance).
+    """
+    free, positions = stepper.pattern.free, stepper.states[world, row, :, :3]
+    at, length, close = stepper.evaluate(world, row, control, frame), 1.0, _MARGIN * gamma * settings.tolerance
+    for iteration in range(settings.iterations):
+        if not np.isfinite(at.residual).all():
+            return at, iteration, False
+        try:
+            factor = splu(stepper.pattern.full(stepper.jacobian(world, row, control)).tocsc())
+        except RuntimeError:  # exactly singular
+            return at, iteration, False
+        step, start = factor.solve(-at.residual), positions[free]
+        length = min(1.0, 4 * length)
+        while True:
+            positions[free] = start + length * step.reshape(-1, 3)
+            after = stepper.evaluate(world, row, control, frame)
+            ahead = factor.solve(-after.residual) if np.isfinite(after.residual).all() else np.full_like(step, np.inf)
+            if np.linalg.norm(ahead) <= (1 - length / 4) * np.linalg.norm(step):
+                break
+            length /= 2
+            if length < _SHORTEST_NATURAL:
+                positions[free] = start
+                return at, iteration, False
+        at = after
+        if length == 1 and np.abs(ahead).max() <= close:
+            return at, iteration + 1, True
+    return at, settings.iterations, False
+
+
 def _ratio(above: np.ndarray, below: np.ndarray) -> float:
     """Ratio of the norms of two vectors, 1 where both are zero."""
     size = np.linalg.norm(below)
@@ -112,6 +214,8 @@ def _newton(
 
 
 def _result(stepper: Stepper, at: Evaluation, iterations: int, *, converged: bool) -> StageResult:
+    if not at.residual.size:  # no free particles
+        return StageResult(converged, iterations, 0.0, -1)
     sizes = np.linalg.norm(at.residual.reshape(-1, 3), axis=1)
     worst = int(np.nanargmax(sizes)) if np.isfinite(sizes).any() else 0
     return StageResult(converged, iterations, float(sizes[worst]), int(stepper.pattern.free[worst]))

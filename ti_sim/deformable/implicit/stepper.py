@@ -65,7 +65,7 @@ class Stepper:
             pattern: that of the model.
             bars: adjoints of the inputs, f64, gravity and wind by particle and triangle; None for no adjoint.
         """
-        self.pattern = pattern
+        self.pattern, self.contact = pattern, np.asarray(model.contact, dtype=int)
         self.states, self.mass = states, inputs.particle_mass
         worlds, particles = states.shape[0], model.particle_count
         indices = np.concatenate([model.tables[table].ravel() for table in TABLES.values()])
@@ -106,6 +106,14 @@ class Stepper:
                 stage_adjoint, self.states, self.dual, given, self.bar, self.hat_bar, self.way, self.body, bars, self.stage,
                 integers=4,
             )  # fmt: skip
+
+    def friction(self, world: int) -> np.ndarray:
+        """[P] coefficients of friction of a world, which the kernels read."""
+        return self.body.particle_contact[world, :, 3]
+
+    def has_friction(self, world: int) -> bool:
+        """Whether a particle of a world may touch the ground with friction."""
+        return bool((self.friction(world)[self.contact] > 0).any())
 
     def begin(self, gamma: float, hat: np.ndarray) -> None:
         """Set gamma [s] and ``StageArrays.hat`` [P, 6] of the stage."""
