@@ -88,6 +88,8 @@ def fit_steps(scene: Scene, parts: list[Window], steps: int) -> None:
     robust=float("inf"),
     iterations=steps,
         tolerance=1e-12,
+        first_guesses=1,
+        shortest_window=None,
     )  # fmt: skip
     fit_motions(scene, parts, [f"ground.contact.{name}" for name in CONTACT], settings)
 

@@ -10,6 +10,7 @@ import torch
 
 from risp_torch.motions.joint_recording import JointRecording
 from risp_torch.motions.measured import check_windows, noise_of, tensor
+from risp_torch.motions.recorded_actions import RecordedActions, check_instruments
 from risp_torch.motions.recording import Window
 from risp_torch.motions.settings import JointNoise
 from risp_torch.scene.parts.links import Link, coordinate_slices
@@ -21,20 +22,25 @@ class JointMotions:
     """Windows of joint coordinates (``Measured``): a group is a joint, with its one coordinate.
 
     A start is D coordinates [rad or m] and D velocities [rad/s or m/s]; where actions are unknown, (T - 1) A of these follow,
-    frame by frame, whose measured values are zero.
+    frame by frame, and where recorded actions have errors, these (``RecordedActions``). Their measured values are zero.
 
     Args:
         scene: whose links have the recordings' names, with the recordings' frame time.
         windows: parts of recordings of joints.
         noise: how well they were measured.
         zeros: D parameters that are added to simulated coordinates, what the instruments show at coordinate 0; None for 0.
+        action_offsets, action_lag: of recorded actions (``RecordedActions``).
 
     Raises:
         UserError: the recordings do not fit the scene.
     """
 
-    def __init__(self, scene: Scene, windows: Sequence[Window], noise: JointNoise, *, zeros: Sequence[str] | None) -> None:
+    def __init__(
+        self, scene: Scene, windows: Sequence[Window], noise: JointNoise, *, zeros: Sequence[str] | None,
+        action_offsets: Sequence[str] | None = None, action_lag: str | None = None,
+    ) -> None:  # fmt: skip
         check_joints(scene, windows, zeros)
+        check_instruments(scene, action_offsets, action_lag)
         self.links = windows[0].recording.links
         self.scene, self.windows, self.zeros = scene, windows, zeros
         self.frames = max(window.frames for window in windows)
@@ -50,12 +56,24 @@ class JointMotions:
         self.noise = noise_of(windows, self.frames, each(noise.coordinate, joints_of, "coordinate"))
         sds = [each(noise.start_coordinate, joints_of, "start_coordinate"), each(noise.start_rate, joints_of, "start_rate")]
         self._unknown_actions, self._motor_count = noise.action is not None, motors
+        self._action_errors = noise.recorded_action is not None
+        recorded = windows[0].recording.actions is not None
+        if not recorded and (self._action_errors or action_offsets is not None or action_lag is not None):
+            raise UserError(
+                f"{windows[0].recording.name} has no actions: leave out recorded_action, action_offsets and action_lag"
+            )
         if noise.action is not None:
             sds += [each(noise.action, motors, "action")] * (self.frames - 1)
-        self.start_sd = np.concatenate(sds)
+        self.start_sd, self._recorded = np.tile(np.concatenate(sds), (len(windows), 1)), None
+        if recorded and not self._unknown_actions:
+            self._recorded = RecordedActions(
+                scene, windows, self.frames, offsets=action_offsets, lag=action_lag, despike=self._action_errors
+            )
+        if self._action_errors:
+            errors = self._recorded.error_sd(each(noise.recorded_action, motors, "recorded_action"))
+            self.start_sd = np.concatenate([self.start_sd, errors], axis=1)
         states = np.array([np.concatenate(window.recording.state(window.first)) for window in windows])
-        self.starts = np.pad(states, ((0, 0), (0, len(self.start_sd) - states.shape[1])))
-        self._given = None if self._unknown_actions else self._given_actions()
+        self.starts = np.pad(states, ((0, 0), (0, self.start_sd.shape[1] - states.shape[1])))
 
     def simulate(self, values: Mapping[str, torch.Tensor], starts: np.ndarray, motion: np.ndarray) -> np.ndarray:
         """As ``Measured.simulate``."""
@@ -67,8 +85,10 @@ class JointMotions:
             zero = torch.stack([one.expand(len(rows)) for one in shown], dim=1)
         for k, (place, rate) in enumerate(self._names):
             given[place], given[rate] = rows[:, k] - zero[:, k], rows[:, count + k]
-        actions = None if self._given is None else self._given[motion]
-        if self._unknown_actions:
+        actions = None
+        if self._recorded is not None:
+            actions = self._recorded.of(values, motion, rows[:, 2 * count :] if self._action_errors else None)
+        elif self._unknown_actions:
             actions = rows[:, 2 * count :].reshape(len(rows), self.frames - 1, self._motor_count)
         try:
             joint_q = self.scene.rollout(given, frames=self.frames - 1, actions=actions).joint_q
@@ -82,16 +102,6 @@ class JointMotions:
         for row, window in zip(found, self.windows, strict=True):
             row[window.frames - 1 :] = np.nan
         return found
-
-    def _given_actions(self) -> torch.Tensor | None:
-        """[M, T - 1, A] of the recordings, the last row again behind the end of a shorter window; None for the scene's own."""
-        if self.windows[0].recording.actions is None:
-            return None
-        rows = []
-        for window in self.windows:
-            own = window.recording.actions[window.first : window.first + window.frames - 1]
-            rows.append(np.concatenate([own, np.repeat(own[-1:], self.frames - window.frames, axis=0)]))
-        return tensor(np.array(rows))
 
 
 def each(given: Any, count: int, name: str) -> np.ndarray:

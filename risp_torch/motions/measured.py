@@ -14,7 +14,7 @@ from risp_torch.scene.bridge.checks import bridge_device
 from risp_torch.scene.scene import Scene
 from ti_sim.base.errors import UserError
 
-_SAME_DT = 1e-6  # relative
+_ROUNDED_DT, _RELATIVE_DT, _MOST_DT = 0.51e-6, 1e-5, 5e-4  # s, of six decimals; of six digits; largest relative difference
 
 
 class Measured(Protocol):
@@ -25,7 +25,7 @@ class Measured(Protocol):
             end of a shorter window.
         noise: [M, T, G, 1] standard deviation of a measured coordinate, in its unit.
         starts: [M, S] numbers that a window has for itself: its start as it is measured, in this unit.
-        start_sd: [S] standard deviations of these.
+        start_sd: [S] or [M, S] standard deviations of these.
         start_names: parameters of the scene in whose place they are.
     """
 
@@ -51,10 +51,13 @@ def tensor(array: np.ndarray) -> torch.Tensor:
 
 
 def check_windows(scene: Scene, windows: Sequence[Window]) -> None:
-    """Raise a UserError if windows have another frame time than the scene, or frames that their recordings do not have."""
+    """Raise a UserError if windows have another frame time than the scene, or frames that their recordings do not have.
+
+    Frame times may be rounded to six digits or six decimals; 29.97 and 30 frames per second differ by twenty times as much.
+    """
     for window in windows:
         recording = window.recording
-        if abs(recording.dt / scene.frame_dt - 1) > _SAME_DT:
+        if abs(recording.dt - scene.frame_dt) > min(max(_ROUNDED_DT, _RELATIVE_DT * scene.frame_dt), _MOST_DT * scene.frame_dt):
             raise UserError(f"{recording.name} has a frame every {recording.dt:g} s, and {scene.name} every {scene.frame_dt:g} s")
         if window.first < 0 or window.frames < 3 or window.first + window.frames > len(recording):
             raise UserError(f"{recording.name} has {len(recording)} frames, and not {window.frames} from frame {window.first} on")

@@ -76,6 +76,8 @@ def predict_joints(
     *,
     starts: np.ndarray | None = None,
     zeros: Sequence[str] | None = None,
+    action_offsets: Sequence[str] | None = None,
+    action_lag: str | None = None,
 ) -> np.ndarray:
     """Simulate windows of joint coordinates from their first frames on.
 
@@ -86,6 +88,7 @@ def predict_joints(
         starts: [M, 2 D] coordinates and velocities at the beginnings [rad or m, rad/s or m/s], those of ``estimate_starts`` for
             instance; by default those of the parabola through the frames about each beginning, two later ones among them.
         zeros: numbers of what the instruments show at coordinate 0 of each joint.
+        action_offsets, action_lag: as of ``fit_motions``.
 
     Returns:
         [M, T, D] predicted coordinates as the instruments show them; NaN behind the end of a shorter window.
@@ -94,7 +97,7 @@ def predict_joints(
         UserError: the recordings do not fit the scene, or the starts have another shape.
     """
     noise = JointNoise(coordinate=1.0, start_coordinate=1.0, start_rate=1.0)  # which a roll-out does not use
-    motions = JointMotions(scene, windows, noise, zeros=zeros)
+    motions = JointMotions(scene, windows, noise, zeros=zeros, action_offsets=action_offsets, action_lag=action_lag)
     given = {name: tensor(value) for name, value in (values or {}).items()}
     begin = motions.starts if starts is None else np.asarray(starts, dtype=np.float64)
     if begin.shape != motions.starts.shape:

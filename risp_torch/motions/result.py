@@ -44,7 +44,12 @@ class MotionFit:
         cost: the final cost per coordinate, 1 where the model leaves the noise alone.
         costs: of all iterations.
         converged: whether the last step changed the cost by less than the tolerance.
-        unseen: sentences on combinations of unknowns that the motions do not tell.
+        unseen: sentences on combinations of unknowns that the motions do not determine.
+        chi_square: the final cost of all coordinates and priors.
+        misfit: mean squared residual in multiples of the noise, 1 where the noise explains it.
+        start_distance: root mean square distance of estimated starts from measured ones, in their standard deviations.
+        doubts: sentences on why the estimate may be wrong.
+        shorter: fits to pieces of the windows, the shortest first (``fit_growing_windows``).
     """
 
     unknowns: Unknowns
@@ -59,6 +64,11 @@ class MotionFit:
     costs: Sequence[float]
     converged: bool
     unseen: list[str] = field(default_factory=list)
+    chi_square: float = 0.0
+    misfit: float = 1.0
+    start_distance: float = 0.0
+    doubts: list[str] = field(default_factory=list)
+    shorter: tuple[MotionFit, ...] = ()
 
     @property
     def values(self) -> dict[str, float]:
@@ -82,9 +92,9 @@ class MotionFit:
         return Derived(at(self.scaled), float(np.sqrt(max(slope @ self.covariance @ slope, 0.0))))
 
     def lines(self) -> list[str]:
-        """Estimates with their error bars, one line each."""
+        """Doubts about the estimate first, then estimates with their error bars, one line each."""
         labels, units, scales = self.unknowns.labels, self.unknowns.units, self.unknowns.scales
-        return [
+        return [*self.doubts] + [
             f"{label:34s} {self.values[label]:.5g} {unit}".rstrip() + f"  {size_of(self.sd[label], unit, scale)}"
             for label, unit, scale in zip(labels, units, scales, strict=True)
         ]
@@ -94,5 +104,14 @@ class MotionFit:
         return {
             "values": self.values, "sd": self.sd, "scales": dict(zip(self.unknowns.labels, self.unknowns.scales, strict=True)),
             "covariance": self.covariance.tolist(), "cost": self.cost, "converged": self.converged, "unseen": self.unseen,
-            "windows": len(self.windows), "median_residual": float(np.median(self.residual)),
+            "windows": len(self.windows), "median_residual": float(np.median(self.residual)), "misfit": self.misfit,
+            "doubts": self.doubts, "lengths": [fit.summary() for fit in (*self.shorter, self)],
+        }  # fmt: skip
+
+    def summary(self) -> dict[str, Any]:
+        """Length of the windows, estimates, error bars and misfit as JSON values."""
+        frames = max(window.frames for window in self.windows)
+        return {
+            "frames": frames, "windows": len(self.windows), "values": self.values, "sd": self.sd, "misfit": self.misfit,
+            "converged": self.converged,
         }  # fmt: skip

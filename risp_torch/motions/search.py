@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,13 +22,25 @@ _FAR = 100.0  # residual of a world that diverged, in multiples of the noise
 _FIRST_DAMPING, _MOST_DAMPING, _CHANGE = 1e-3, 1e8, 5.0
 _TRIES = 10  # of a motion with shorter and shorter steps
 _ROUNDS, _WIDEST = 3, 30.0
+EXPLAINED = 1.7  # mean squared residual in multiples of the noise: more is a misfit
+_MANY = 4  # clusters for each unknown, whose scatter is used in any case
+_LINEAR = 3.0  # multiples of the noise: change of all coordinates of a window over a finite difference
+_TOLD_BY = 30  # degrees of freedom
+_REMAINING = 0.5  # error bars: next step of a fit that has not converged
 _UNSEEN = 0.25  # of the ranges: error bar from which a combination of unknowns is named
 
 
 class NoUnknowns:
-    """In place of ``Unknowns``, where windows share nothing that is unknown."""
+    """In place of ``Unknowns``, where windows share nothing that is unknown.
+
+    Args:
+        values: parameters [1, *shape] that replace the scene's own.
+    """
 
     priors = Priors()
+
+    def __init__(self, values: Mapping[str, torch.Tensor] | None = None) -> None:
+        self.values = dict(values or {})
 
     def current(self) -> np.ndarray:
         """No value, [0]."""
@@ -47,8 +59,8 @@ class NoUnknowns:
         return np.zeros(0), np.zeros(0)
 
     def from_scaled(self, scaled: torch.Tensor) -> dict[str, torch.Tensor]:
-        """The scene's own parameters, for [R, 0]."""
-        return {}
+        """The known values, for [R, 0]."""
+        return {name: value.expand(len(scaled), *value.shape[1:]) for name, value in self.values.items()}
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,26 +93,46 @@ class _Damping:
 
 
 class MotionSearch:
-    """The problem, and steps in it."""
+    """The problem, and steps in it.
+
+    Args:
+        motions: the windows as ``Measured``.
+        windows: the windows.
+        unknowns: shared unknowns.
+        settings: noise and search.
+        pieces: whether windows are pieces of few recordings, which count as clusters of their own where noise does not explain
+            their residuals.
+    """
 
     def __init__(
-        self, motions: Measured, windows: Sequence[Window], unknowns: Unknowns | NoUnknowns, settings: MotionFitSettings
-    ) -> None:
+        self, motions: Measured, windows: Sequence[Window], unknowns: Unknowns | NoUnknowns, settings: MotionFitSettings, *,
+        pieces: bool = False,
+    ) -> None:  # fmt: skip
         self.motions, self.windows, self.unknowns, self.settings = motions, windows, unknowns, settings
+        self.own_sd = np.broadcast_to(motions.start_sd, motions.starts.shape)
         self.known = np.isfinite(motions.target)
         self.first, self.ranges = unknowns.scaled(unknowns.current()), unknowns.scaled_range()
         self.low, self.high = (unknowns.scaled(bound) for bound in unknowns.bounds())
         recordings = list(dict.fromkeys(id(window.recording) for window in windows))
         self.clusters = np.array([recordings.index(id(window.recording)) for window in windows])
+        self.pieces = pieces
+        self.steps, self.start_steps = np.full(len(self.first), settings.step), np.full(self.own_sd.shape, settings.start_step)
 
-    def run(self, *, progress: bool) -> tuple[Point, list[float], bool]:
+    def run(
+        self, *, progress: bool, scaled: np.ndarray | None = None, moves: np.ndarray | None = None
+    ) -> tuple[Point, list[float], bool]:
         """Steps of Levenberg and Marquardt until the cost no longer falls.
+
+        Args:
+            progress: whether to show a progress bar.
+            scaled: [K] first guess of the shared unknowns; the scene's values by default.
+            moves: [M, S] first guess of the moves of the starts from the measured ones; none by default.
 
         Returns:
             (the last point; the costs of all points; whether the last step changed the cost by less than the tolerance, that of
             each motion where nothing is shared, or no step lowers it).
         """
-        at = self.at(self.first, np.zeros_like(self.motions.starts))
+        at = self.at(self.first if scaled is None else scaled, np.zeros_like(self.motions.starts) if moves is None else moves)
         costs, converged = [at.cost], False
         damping = _Damping(_FIRST_DAMPING, np.full(len(self.windows), _FIRST_DAMPING))
         for _ in tqdm(range(self.settings.iterations), desc="fitting", disable=not progress):
@@ -134,8 +166,15 @@ class MotionSearch:
         residual = np.where(np.isfinite(residual), residual, _FAR)
         square = (residual**2).mean(axis=-1)
         share = 1.0 / (1.0 + square / self.settings.robust**2)
-        costs = (residual.shape[-1] * square * share).sum(axis=(1, 2)) + ((moves / self.motions.start_sd) ** 2).sum(axis=1)
+        costs = (residual.shape[-1] * square * share).sum(axis=(1, 2)) + ((moves / self.own_sd) ** 2).sum(axis=1)
         return self._point(scaled, moves, residual, share**2, costs)
+
+    def profile(self, scaled: np.ndarray, moves: np.ndarray) -> float:
+        """Cost of all coordinates and priors at shared unknowns [K], with the best starts, searched from moves [M, S]."""
+        known = NoUnknowns(self.unknowns.from_scaled(tensor(scaled[None])))
+        at, *_ = MotionSearch(self.motions, self.windows, known, self.settings).run(progress=False, moves=moves)
+        away = self.unknowns.priors.offset(scaled, self.ranges)
+        return float(at.costs.sum() + away @ self.unknowns.priors.precision(self.ranges) @ away)
 
     def _point(
         self, scaled: np.ndarray, moves: np.ndarray, residual: np.ndarray, weights: np.ndarray, costs: np.ndarray
@@ -154,7 +193,23 @@ class MotionSearch:
             np.where(first, one.costs, other.costs),
         ), first  # fmt: skip
 
-    def normal(self, at: Point, moves: np.ndarray | None = None) -> SharedNormalEquations:
+    def normal(self, at: Point) -> SharedNormalEquations:
+        """Normal equations at a point, with finite differences over which simulations change by a few multiples of the noise.
+
+        A long window may respond to a small part of a range by more than it is linear in.
+        """
+        for _ in range(_ROUNDS):
+            normal = self._normal(at)
+            steps, start_steps = self.steps, self.start_steps
+            shared = np.einsum("mkk->mk", normal.shared).max(axis=0, initial=0.0)
+            own = np.einsum("mqq->mq", normal.own) - 1.0  # without the priors of starts
+            self.steps = np.minimum(self.settings.step, _LINEAR / np.sqrt(np.maximum(shared, 1e-30)))
+            self.start_steps = np.minimum(self.settings.start_step, _LINEAR / np.sqrt(np.maximum(own, 1e-30)))
+            if (self.steps > steps / _CHANGE).all() and (self.start_steps > start_steps / _CHANGE).all():
+                break
+        return normal
+
+    def _normal(self, at: Point, moves: np.ndarray | None = None) -> SharedNormalEquations:
         """Normal equations at a point; shared unknowns relative to their ranges, starts to their standard deviations.
 
         Args:
@@ -167,10 +222,10 @@ class MotionSearch:
         jacobian = np.empty((motions, self.motions.target[0].size, own + shared))
         starts, tiled = self.motions.starts + at.moves, np.tile(at.scaled, (motions, 1))
         for k in range(own):
-            move = np.zeros(own)
-            move[k] = self.settings.start_step * self.motions.start_sd[k]
-            jacobian[..., k] = self._slope(tiled, tiled, starts + move, starts - move, self.settings.start_step)
-        moves = self.settings.step * np.eye(shared) if moves is None else moves
+            move = np.zeros_like(starts)
+            move[:, k] = self.start_steps[:, k] * self.own_sd[:, k]
+            jacobian[..., k] = self._slope(tiled, tiled, starts + move, starts - move, self.start_steps[:, k])
+        moves = np.diag(self.steps) if moves is None else moves
         for k, move in enumerate(moves):
             up = np.clip(at.scaled + self.ranges * move, self.low, self.high)
             down = np.clip(at.scaled - self.ranges * move, self.low, self.high)
@@ -181,12 +236,15 @@ class MotionSearch:
         weights = np.repeat(at.weights[..., None], at.residual.shape[-1], axis=-1).reshape(motions, -1)
         normal = SharedNormalEquations.of(jacobian, weights, at.residual.reshape(motions, -1), own)
         normal.own[:, range(own), range(own)] += 1.0
-        normal.own_gradient[:] -= at.moves / self.motions.start_sd
+        normal.own_gradient[:] -= at.moves / self.own_sd
         return normal
 
-    def _slope(self, up: np.ndarray, down: np.ndarray, ahead: np.ndarray, behind: np.ndarray, half: float) -> np.ndarray:
+    def _slope(
+        self, up: np.ndarray, down: np.ndarray, ahead: np.ndarray, behind: np.ndarray, half: float | np.ndarray
+    ) -> np.ndarray:
         """Central difference [M, P] of the points in multiples of the noise, 0 where a world diverged."""
         both = self.points(np.concatenate([up, down]), np.concatenate([ahead, behind]))
+        half = np.reshape(half, (-1, 1, 1, 1))
         slope = (both[: len(up)] - both[len(up) :]) / (2 * half * self.motions.noise)
         return np.where(self.known & np.isfinite(slope), slope, 0.0).reshape(len(up), -1)
 
@@ -201,7 +259,7 @@ class MotionSearch:
         while damping.shared < _MOST_DAMPING:
             shared, own = normal.damped(damping.shared, damping.own).step(precision, pull)
             scaled = np.clip(at.scaled + self.ranges * shared, self.low, self.high)
-            moves = at.moves + own * self.motions.start_sd
+            moves = at.moves + own * self.own_sd
             after, moved = self.better_of(self.at(scaled, moves), self.at(scaled, at.moves))
             own_damping = np.where(moved, damping.own / _CHANGE, damping.own * _CHANGE).clip(1e-9, _MOST_DAMPING)
             if not len(shared):  # then each motion is a problem of its own, and none waits for the others
@@ -221,7 +279,7 @@ class MotionSearch:
             if not waiting.any():
                 break
             _, own = normal.damped(0.0, damping).step(np.zeros((0, 0)), np.zeros(0))
-            moves = at.moves + waiting[:, None] * own * self.motions.start_sd
+            moves = at.moves + waiting[:, None] * own * self.own_sd
             at, better = self.better_of(self.at(at.scaled, moves), at)
             waiting &= ~better
             damping = np.where(waiting, damping * _CHANGE, damping).clip(1e-9, _MOST_DAMPING)
@@ -231,24 +289,55 @@ class MotionSearch:
         """The fit at the last point."""
         normal, precision = self._along_weak_directions(at), self.unknowns.priors.precision(self.ranges)
         information = normal.eliminated.sum(0) + precision
-        covariance = self._covariance(at, normal, information, precision)
+        misfit, free = self.misfit(at, normal)
+        # The residuals of few observations say little of the noise; many that are smaller than the stated noise replace it.
+        noise = misfit if misfit > 1.0 or (misfit < 1 / EXPLAINED and free > _TOLD_BY) else 1.0
+        covariance = self._covariance(normal, information, precision, noise)
+        step = self._remaining(at, normal, precision)
+        bars = np.sqrt(np.maximum(np.diag(covariance), 1e-300))
+        converged = converged and bool((np.abs(step) < _REMAINING * bars).all())
         residual = self.residual_sizes(at)
         frames = self.known.any(axis=-1)
         weights = (at.weights * frames).sum(axis=(1, 2)) / frames.sum(axis=(1, 2))
         scale = np.outer(self.ranges, self.ranges)
         return MotionFit(
-            self.unknowns, at.scaled, covariance * scale, self.windows, self.motions.starts + at.moves, self.start_sd(normal),
-            residual, weights, at.cost, costs, converged, self._unseen(information, covariance),
+            self.unknowns, at.scaled, (covariance + np.outer(step, step)) * scale, self.windows, self.motions.starts + at.moves,
+            self.start_sd(normal), residual, weights, at.cost, costs, converged, self._unseen(information, covariance),
+            chi_square=at.cost * float(self.known.sum()), misfit=misfit,
+            start_distance=float(np.sqrt(np.mean(np.square(at.moves / self.own_sd)))),
         )  # fmt: skip
 
-    def _covariance(self, at: Point, normal: SharedNormalEquations, information: np.ndarray, precision: np.ndarray) -> np.ndarray:
-        """[K, K] from the scatter of the recordings' gradients; of fewer recordings than unknowns, which have no scatter in some
-        direction, from what is left of them as noise, independent from frame to frame."""
-        if len(np.unique(self.clusters)) > len(at.scaled):
-            return clustered_covariance(information, normal.scores, self.clusters, precision)
+    def misfit(self, at: Point, normal: SharedNormalEquations) -> tuple[float, float]:
+        """Mean squared residual in multiples of the noise, 1 where the noise explains it, and its degrees of freedom: coordinates
+        by robust weights, without as many as all that is estimated takes."""
         weights = np.where(self.known, at.weights[..., None], 0.0)
-        noise = max(float((weights * at.residual**2).sum() / weights.sum()), 1.0)
+        observations = weights.sum()
+        starts = normal.own.shape[0] * normal.own.shape[1] - np.trace(np.linalg.inv(normal.own), axis1=1, axis2=2).sum()
+        free = observations - starts - len(at.scaled)
+        return float((weights * at.residual**2).sum() / max(free, 1.0)), float(free)
+
+    def _covariance(
+        self, normal: SharedNormalEquations, information: np.ndarray, precision: np.ndarray, noise: float
+    ) -> np.ndarray:
+        """[K, K] from the scatter of the clusters' gradients, or of few clusters from their residuals as independent noise.
+
+        K unknowns absorb part of the scatter of G clusters, so that the variance is multiplied by (G - 1) / (G - K). Few
+        clusters have a scatter that is itself uncertain: it is used only where noise does not explain the residuals, and never
+        that of fewer clusters than unknowns, which have none in some direction.
+        """
+        clusters = np.arange(len(self.windows)) if self.pieces else self.clusters
+        count, unknowns = len(np.unique(clusters)), len(information)
+        if count > (_MANY * unknowns if noise <= EXPLAINED else unknowns):
+            scatter = clustered_covariance(information, normal.scores, clusters, precision)
+            return scatter * (count - 1) / (count - unknowns)
         return np.linalg.pinv((information - precision) / noise + precision, rcond=1e-12, hermitian=True)
+
+    def _remaining(self, at: Point, normal: SharedNormalEquations, precision: np.ndarray) -> np.ndarray:
+        """[K] the next Gauss-Newton step without damping, within the bounds, relative to the ranges."""
+        pull = -precision @ self.unknowns.priors.offset(at.scaled, self.ranges)
+        information = normal.eliminated.sum(0) + precision
+        step = np.linalg.pinv(information, rcond=1e-9, hermitian=True) @ (normal.scores.sum(0) + pull)
+        return (np.clip(at.scaled + self.ranges * step, self.low, self.high) - at.scaled) / self.ranges
 
     def residual_sizes(self, at: Point) -> np.ndarray:
         """[M] root mean square residuals of the windows, in the unit of the coordinates."""
@@ -257,7 +346,7 @@ class MotionSearch:
 
     def start_sd(self, normal: SharedNormalEquations) -> np.ndarray:
         """[M, S] standard deviations of the starts at these shared unknowns, if what is left is noise of the given size."""
-        return self.motions.start_sd * np.sqrt(np.diagonal(np.linalg.inv(normal.own), axis1=1, axis2=2))
+        return self.own_sd * np.sqrt(np.diagonal(np.linalg.inv(normal.own), axis1=1, axis2=2))
 
     def _along_weak_directions(self, at: Point) -> SharedNormalEquations:
         """Normal equations whose Jacobian is measured along its own principal directions, with longer steps along weaker ones.
@@ -269,8 +358,10 @@ class MotionSearch:
         for _ in range(_ROUNDS if len(at.scaled) > 1 else 0):
             values, vectors = np.linalg.eigh(normal.eliminated.sum(0))
             response = np.sqrt(np.maximum(values, 1e-30 * values.max()))
-            steps = self.settings.step * np.clip(response.max() / response, 1.0, _WIDEST)
-            normal = self.normal(at, (steps * vectors).T)
+            largest = np.einsum("km,wkl,lm->wm", vectors, normal.shared, vectors).max(axis=0)
+            linear = np.maximum(_LINEAR / np.sqrt(np.maximum(largest, 1e-30)), self.steps.min())
+            steps = np.minimum(self.settings.step * np.clip(response.max() / response, 1.0, _WIDEST), linear)
+            normal = self._normal(at, (steps * vectors).T)
         return normal
 
     def _unseen(self, information: np.ndarray, covariance: np.ndarray) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Any
 
+from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Count, Positive, PositiveOrInfinite, Rule, checked
 
 PositiveEach = Annotated[Any, Rule(shape=None, above=0)]  # one for all, or one each
@@ -41,12 +42,24 @@ class JointNoise:
         start_rate: of the velocity that the coordinates about it give [rad/s or m/s].
         action: of unknown actions about zero [N or N m], for all motors or [A] for each; None where actions are those of the
             recordings or of the scene.
+        recorded_action: of the error of the recordings' actions [N or N m], for all motors or [A] for each. The error of every
+            interval is then estimated with the start of its window. An action that stands out from its neighbours is
+            replaced by their median, known up to half of the distance, so that a spike of the instrument does not count.
+            None where recorded actions are exact.
+
+    Raises:
+        UserError: both ``action`` and ``recorded_action`` are given.
     """
 
     coordinate: PositiveEach
     start_coordinate: PositiveEach
     start_rate: PositiveEach
     action: PositiveEach | None = None
+    recorded_action: PositiveEach | None = None
+
+    def __post_init__(self) -> None:
+        if self.action is not None and self.recorded_action is not None:
+            raise UserError("JointNoise: actions are either unknown (action) or recorded with errors (recorded_action): give one")
 
 
 @checked
@@ -60,9 +73,12 @@ class MotionFitSettings:
             which it counts for a quarter (weights of Geman and McClure, 1 / (1 + (r / robust)^2)^2); ``inf`` for least squares.
         step: of finite differences, for the shared unknowns in parts of their ranges.
         start_step: the same for starts, in parts of their standard deviations.
-        iterations: most Gauss-Newton steps.
+        iterations: most Gauss-Newton steps of a fit to windows of one length.
         tolerance: relative change of the cost below which the fit has converged.
         worlds: most worlds that are simulated at once.
+        first_guesses: points from which ``fit_motions`` begins: the scene's values, and others spread over the bounds.
+        shortest_window: frames of the pieces that ``fit_motions`` begins with; their length is doubled until they are the given
+            windows. None fits the given windows alone.
     """
 
     noise: PoseNoise | JointNoise
@@ -72,3 +88,5 @@ class MotionFitSettings:
     iterations: Count = 20
     tolerance: Positive = 1e-4
     worlds: Count = 4096
+    first_guesses: Count = 3
+    shortest_window: Annotated[int, Rule(whole=True, least=4)] | None = 12

@@ -21,6 +21,8 @@ def estimate_starts(
     *,
     scale: str | None = None,
     zeros: Sequence[str] | None = None,
+    action_offsets: Sequence[str] | None = None,
+    action_lag: str | None = None,
 ) -> np.ndarray:
     """The starts from which the scene, with its numbers as they are, follows windows best.
 
@@ -28,7 +30,7 @@ def estimate_starts(
     and simulate on from that window's start.
 
     Args:
-        scene, windows, settings, scale, zeros: as of ``fit_motions``.
+        scene, windows, settings, scale, zeros, action_offsets, action_lag: as of ``fit_motions``.
 
     Returns:
         [M, S] starts (``BodyMotions``, ``JointMotions``).
@@ -39,7 +41,9 @@ def estimate_starts(
     Warns:
         UserWarning: the search of a start has not converged.
     """
-    motions = measured_motions(scene, windows, settings.noise, scale=scale, zeros=zeros)
+    motions = measured_motions(
+        scene, windows, settings.noise, scale=scale, zeros=zeros, action_offsets=action_offsets, action_lag=action_lag
+    )
     at, _, converged = MotionSearch(motions, windows, NoUnknowns(), settings).run(progress=False)
     if not converged:
         warnings.warn(f"starts of {scene.name} have not converged after {settings.iterations} steps", stacklevel=2)

@@ -48,6 +48,8 @@ SETTINGS = MotionFitSettings(
     noise=PoseNoise(coordinate=cube.FLIGHT_NOISE, start_position=5e-4, start_rotation=5e-3, start_velocity=0.1, start_spin=1.0),
     robust=5.0,
     iterations=40,
+    first_guesses=1,
+    shortest_window=None,  # the lengths of the study are fitted one by one
 )
 LEAST_MOTION = 0.01  # m over a window
 KNOWN = {"side": cube.SIDE, "friction": (0.15, 0.18)}

@@ -12,9 +12,9 @@ from collections.abc import Callable
 import numpy as np
 
 from risp_torch import Scene, load_scene
-from risp_torch.motions import JointNoise, JointRecording, MotionFitSettings
+from risp_torch.motions import GrowingFits, JointNoise, JointRecording, MotionFitSettings
 
-from .growing_windows import GrowingFits, fit_growing_windows, prediction_errors, rms
+from .growing_windows import grown, prediction_errors, rms
 from .log import RATE, SWING_UP, Log
 from .numbers import FRICTION, MASSES, upright_growth
 
@@ -61,7 +61,7 @@ def driven(log: Log, say: Callable[[str], None]) -> tuple[GrowingFits, dict[str,
         (the fits to the whole swing-up; predictions: of each half from the other, and upright, with the growth of errors there).
     """
     early, late, whole = (
-        fit_growing_windows(scene_of(last - first), logged(log, first, last), UNKNOWN, SETTINGS, say=say)
+        grown(scene_of(last - first), logged(log, first, last), UNKNOWN, SETTINGS, say=say)
         for first, last in ((FIRST, HALF), (HALF, SWING_UP), (FIRST, SWING_UP))
     )
     return whole, {

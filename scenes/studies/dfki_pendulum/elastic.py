@@ -17,13 +17,15 @@ from risp_torch.motions import (
     MotionFit,
     MotionFitSettings,
     Window,
+    at_bounds,
     fit_motions,
     predict_joints,
+    split_windows,
+    whole,
 )  # fmt: skip
 
 from ...real import double_pendulum as pendulum
 from .driven import logged
-from .growing_windows import at_bounds, pieces
 from .log import RATE, Log
 from .numbers import GIVEN
 
@@ -40,6 +42,8 @@ SETTINGS = MotionFitSettings(
     ),
     robust=5.0,
     iterations=30,
+    first_guesses=1,
+    shortest_window=None,
 )
 RIGID = 1e4  # N m/rad
 ROTORS = tuple(f"{link}_rotor.{key}" for link in ("upper", "lower") for key in ("armature", "damping", "dry_friction"))
@@ -81,11 +85,13 @@ def elastic_scene(stiffness: float) -> Scene:
 def elastic_windows(log: Log) -> list[Window]:
     """Windows of the balanced part; what stands for the deflections, which are not measured, is zero."""
     found = []
-    whole = logged(log, *PART)
-    for window in pieces(whole, (len(whole) - 1) // FRAMES):
-        one = window.recording
-        joint_q = np.stack([one.joint_q[:, 0], 0 * one.joint_q[:, 0], one.joint_q[:, 1], 0 * one.joint_q[:, 0]], axis=1)
-        found.append(Window(JointRecording(one.name, LINKS, joint_q, one.dt, one.actions), 0, len(one)))
+    motion = logged(log, *PART)
+    for k, window in enumerate(split_windows(whole([motion], first=0), (len(motion) - 1) // FRAMES)):
+        encoders = motion.joint_q[window.first : window.first + window.frames]
+        joint_q = np.zeros((window.frames, len(LINKS)))
+        joint_q[:, [0, 2]] = encoders
+        actions = motion.actions[window.first : window.first + window.frames - 1]
+        found.append(Window(JointRecording(f"{motion.name}, {k + 1}", LINKS, joint_q, motion.dt, actions), 0, window.frames))
     return found
 
 

@@ -6,13 +6,22 @@ The split is by time: numbers are fitted to the first half of the swing, and the
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
 from risp_torch import Param, Scene, load_scene
-from risp_torch.motions import JointNoise, JointRecording, MotionFitSettings, fit_motions
+from risp_torch.motions import (
+    GrowingFits,
+    JointNoise,
+    JointRecording,
+    MotionFitSettings,
+    fit_motions,
+    split_windows,
+    whole,
+)  # fmt: skip
 
-from .growing_windows import GrowingFits, fit_growing_windows, pieces, prediction_errors, rms
+from .growing_windows import grown, prediction_errors, rms
 from .log import rest_zeros
 from .numbers import FRICTION, MASSES
 
@@ -52,13 +61,14 @@ def free_swing(times: np.ndarray, angles: np.ndarray, say: Callable[[str], None]
     """
     seen, unseen = swing(times, angles, SWING, HALF), swing(times, angles, HALF - PAST, END)
     scene = scene_of(seen)
-    found = fit_growing_windows(scene, seen, UNKNOWN, SETTINGS, zeros=ZEROS, say=say)
+    found = grown(scene, seen, UNKNOWN, SETTINGS, zeros=ZEROS, say=say)
     errors = prediction_errors(scene, unseen, PAST, SETTINGS, ZEROS)
     second = round(1 / unseen.dt)
     every = fit_motions(
-        scene_of(seen), pieces(seen, 8), ["lower.mass", "upper.center[2]", "lower.center[2]", *UNKNOWN], SETTINGS, zeros=ZEROS
-    )
-    with_length = fit_growing_windows(scene_of(seen), seen, [*UNKNOWN, "upper.length"], SETTINGS, zeros=ZEROS, say=say)
+        scene_of(seen), split_windows(whole([seen], first=0), 8), ["lower.mass", "upper.center[2]", "lower.center[2]", *UNKNOWN],
+        replace(SETTINGS, first_guesses=1, shortest_window=None), zeros=ZEROS,
+    )  # fmt: skip
+    with_length = grown(scene_of(seen), seen, [*UNKNOWN, "upper.length"], SETTINGS, zeros=ZEROS, say=say)
     return found, {
         "errors": errors.tolist(),
         "rms, first second [deg]": rms(errors[:second]), "rms, after 1 s [deg]": rms(errors[second:]),

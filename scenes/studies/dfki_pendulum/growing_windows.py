@@ -1,87 +1,32 @@
-"""Fits to windows that grow: from many short ones to one that is the whole motion."""
+"""Fits to windows of the pendulum's motions that grow, and predictions from a state that is estimated."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from risp_torch import Scene
 from risp_torch.motions import (
+    GrowingFits,
     JointRecording,
-    MotionFit,
     MotionFitSettings,
     Window,
     estimate_starts,
-    fit_motions,
+    fit_growing_windows,
     predict_joints,
+    whole,
 )  # fmt: skip
 
-SHARES = (16, 8, 4, 2, 1)  # parts into which a motion is cut, one fit after the other
-AT_BOUND = 1e-3  # of the range
+SHARES = (16, 8, 4, 2, 1)  # pieces into which a motion is cut, one fit after the other
 
 
-@dataclass(frozen=True, eq=False)
-class GrowingFits:
-    """Fits to shorter and longer windows of one motion.
-
-    Attributes:
-        fits: one for each of ``SHARES``.
-    """
-
-    fits: tuple[MotionFit, ...]
-
-    @property
-    def values(self) -> Mapping[str, float]:
-        """Label -> estimate of the last fit, to the whole motion at once."""
-        return self.fits[-1].values
-
-    def number(self, function: Callable[[Mapping[str, float]], float]) -> tuple[float, float]:
-        """A number computed from the estimates of the last fit, and its error bar.
-
-        Where the model is right, all lengths give the same. The bar is the root of the variance of the fit with the most windows,
-        and the mean square distance of the other lengths from the last. K unknowns follow the scatter of G windows in part, so
-        that the variance is multiplied by G / (G - K).
-        """
-        found = [fit.derived(function) for fit in self.fits]
-        values = np.array([each.value for each in found])
-        windows, unknowns = len(self.fits[0].windows), len(self.fits[0].scaled)
-        variance = found[0].sd ** 2 * windows / max(windows - unknowns, 1)
-        return float(values[-1]), float(np.sqrt(variance + np.mean(np.square(values[:-1] - values[-1]))))
-
-    @property
-    def left(self) -> list[tuple[int, float]]:
-        """Windows of each fit, and the root mean square [degrees] that is left: where it grows, the model is not exact."""
-        return [(len(fit.windows), float(np.degrees(np.sqrt(np.mean(fit.residual**2))))) for fit in self.fits]
-
-
-def at_bounds(fit: MotionFit) -> list[str]:
-    """Unknowns that ended at a bound."""
-    low, high = (fit.unknowns.scaled(bound) for bound in fit.unknowns.bounds())
-    near = np.minimum(fit.scaled - low, high - fit.scaled) < AT_BOUND * fit.unknowns.scaled_range()
-    return [label for label, here in zip(fit.unknowns.labels, near, strict=True) if here]
-
-
-def pieces(recording: JointRecording, count: int) -> list[Window]:
-    """The recording in ``count`` windows of equal length, each a recording of its own; an uneven end is left out."""
-    frames = (len(recording) - 1) // count
-    found = []
-    for k in range(count):
-        part = slice(k * frames, (k + 1) * frames + 1)
-        actions = None if recording.actions is None else recording.actions[part.start : part.stop - 1]
-        own = replace(recording, name=f"{recording.name}, {k + 1} of {count}", joint_q=recording.joint_q[part], actions=actions)
-        found.append(Window(own, 0, frames + 1))
-    return found
-
-
-def fit_growing_windows(
+def grown(
     scene: Scene, recording: JointRecording, unknown: Sequence[str], settings: MotionFitSettings, *,
     zeros: Sequence[str] | None = None, say: Callable[[str], None],
 ) -> GrowingFits:  # fmt: skip
-    """Fit numbers to windows that grow; each fit begins with the numbers of the one before it.
-
-    A long window has many minima, and a short one says little: it forgets the motion at its start.
+    """Fits from the published numbers alone; the scene then has the numbers of the last one.
 
     Args:
         scene: the scene, whose values are changed.
@@ -89,16 +34,15 @@ def fit_growing_windows(
         unknown: numbers of the scene.
         settings: of the fits.
         zeros: as of ``fit_motions``.
-        say: what is called after each fit.
+        say: is called with a line after each fit.
     """
-    fits = []
-    for count in SHARES:
-        fit = fit_motions(scene, pieces(recording, count), unknown, settings, zeros=zeros)
-        for name, value in fit.values.items():
-            scene.table.set(name, value)
-        say(f"{count} windows: residual {np.degrees(np.median(fit.residual)):.2f} degrees, " + "; ".join(fit.lines()))
-        fits.append(fit)
-    return GrowingFits(tuple(fits))
+    settings = replace(settings, first_guesses=1)
+    found = fit_growing_windows(
+        scene, whole([recording], first=0), unknown, settings, counts=SHARES, zeros=zeros, say=say
+    )  # fmt: skip
+    for name, value in found.values.items():
+        scene.table.set(name, value)
+    return found
 
 
 def prediction_errors(

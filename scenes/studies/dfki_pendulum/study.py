@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from risp_torch.motions import at_bounds
+
 from .camera import CAMERA
 from .driven import driven
 from .elastic import elastic
 from .free_swing import free_swing
-from .growing_windows import at_bounds
 from .log import LOG, Clock, Log, compared, read_log
 from .numbers import BASE, JOINTS, OF_IDENTIFIED_CENTRES, RATIOS, rows
 from .plots import overlay, plot_angles, plot_prediction, plot_torques, write_angles

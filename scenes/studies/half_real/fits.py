@@ -23,6 +23,8 @@ OF_FILMS = MotionFitSettings(
     noise=PoseNoise(coordinate=FILM_NOISE, start_position=5e-4, start_rotation=5e-3, start_velocity=0.1, start_spin=1.0),
     robust=OF_MEASURED.robust,
     iterations=OF_MEASURED.iterations,
+    first_guesses=OF_MEASURED.first_guesses,
+    shortest_window=OF_MEASURED.shortest_window,
 )
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from risp_torch import Scene
+from risp_torch.inversion.unknowns import Unknowns
 from risp_torch.motions import (
     MotionFit,
     MotionFitSettings,
@@ -17,6 +18,8 @@ from risp_torch.motions import (
     whole,
     windows,
 )
+from risp_torch.motions.kinds import measured_motions
+from risp_torch.motions.search import MotionSearch
 from tests.reference.tosses import DT, toss_scene, tosses
 from ti_sim import UserError
 
@@ -25,6 +28,8 @@ SETTINGS = MotionFitSettings(
     noise=PoseNoise(coordinate=NOISE, start_position=5e-4, start_rotation=5e-3, start_velocity=0.05, start_spin=0.5),
     robust=5.0,
     iterations=25,
+    first_guesses=1,
+    shortest_window=None,
 )
 CONTACT = ["stiffness", "damping", "friction_stiffness", "friction"]
 UNKNOWN = [*(f"ground.contact.{name}" for name in CONTACT), "gravity", "poses.scale"]
@@ -151,3 +156,37 @@ def test_bad_input_is_refused() -> None:
         replace(part.recording, body_q=2 * part.recording.body_q)
     with pytest.raises(UserError, match="nothing moves within 10 frames"):
         windows(recordings, frames=10, stride=9, least_motion=10.0)
+
+
+def test_robust_weights_are_the_slope_of_the_cost() -> None:
+    """Geman and McClure: the cost r^2 / (1 + (r / c)^2) has the slope 2 r / (1 + (r / c)^2)^2, so the weight is squared."""
+    recordings = tosses(TRUTH, count=1, frames=20, noise=NOISE)
+    pushed = replace(recordings[0], body_q=recordings[0].body_q + np.array([3e-4, 0, 0, 0, 0, 0, 0]))
+    search = search_of([Window(pushed, 1, 12)])
+    at, step = search.at(search.first, np.zeros((1, 12))), 1e-4
+    moves = np.zeros((1, 12))
+    moves[0, 0] = step
+    slope = (search.at(search.first, moves).costs[0] - search.at(search.first, -moves).costs[0]) / (2 * step)
+    gradient = search.normal(at).own_gradient[0, 0] / search.own_sd[0, 0]
+    assert (at.weights < 0.9).any()
+    np.testing.assert_allclose(slope, -2 * gradient, rtol=1e-4)
+    square = (at.residual[0, :, 0] ** 2).mean(axis=-1)
+    np.testing.assert_allclose(at.weights[0, :, 0], (1 + square / SETTINGS.robust**2) ** -2.0, rtol=1e-12)
+
+
+def search_of(parts: list[Window], **options: object) -> MotionSearch:
+    scene = at_truth()
+    motions = measured_motions(scene, parts, SETTINGS.noise, scale="poses.scale")
+    return MotionSearch(motions, parts, Unknowns.of(scene, ["gravity"], **options), SETTINGS)
+
+
+def test_priors_are_not_scaled_by_the_residual() -> None:
+    """Of one recording whose noise is ten times the stated one, what the motion adds to a prior is a hundredth."""
+    (toss,) = tosses(TRUTH, count=1, frames=30, noise=NOISE)
+    search = search_of([Window(toss, 1, 20)], priors={"gravity": (9.6, 0.02)})
+    normal = search.normal(search.at(search.first, np.zeros((1, 12))))
+    precision = search.unknowns.priors.precision(search.ranges)
+    information = normal.eliminated.sum(0) + precision
+    for noise in (1.0, 100.0):
+        covariance = search._covariance(normal, information, precision, noise)
+        np.testing.assert_allclose(1 / covariance, normal.eliminated.sum(0) / noise + precision, rtol=1e-6)

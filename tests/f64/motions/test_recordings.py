@@ -79,3 +79,14 @@ def test_clustered_errors_are_those_of_repeated_draws() -> None:
         bars.append(np.sqrt(covariance[0, 0]))
         naive.append(1 / np.sqrt(x @ x))
     assert abs(np.mean(bars) / np.std(slopes) - 1) < 0.12 and np.std(slopes) > 1.8 * np.mean(naive)
+
+
+def test_the_sandwich_is_that_of_its_formula() -> None:
+    """Scores are centred, the variance has the factor G / (G - 1), and the precision of priors is not scaled by the scatter."""
+    rng = np.random.default_rng(8)
+    scores, clusters = rng.normal(size=(7, 2)) + np.array([3.0, -1.0]), np.array([0, 0, 1, 2, 2, 2, 3])
+    information, precision = np.array([[5.0, 1.0], [1.0, 4.0]]), np.diag([0.7, 0.0])
+    sums = np.array([(scores - scores.mean(axis=0))[clusters == k].sum(axis=0) for k in range(4)])
+    bread = np.linalg.inv(information)
+    wanted = bread @ (sums.T @ sums * 4 / 3 + precision) @ bread
+    np.testing.assert_allclose(clustered_covariance(information, scores, clusters, precision), wanted, rtol=1e-10)

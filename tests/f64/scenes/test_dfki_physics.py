@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from risp_torch import load_scene
-from risp_torch.motions import JointRecording
 from scenes.real import double_pendulum as pendulum
 from scenes.studies.dfki_pendulum import driven, elastic, free_swing, growing_windows, numbers, torques
 from scenes.studies.dfki_pendulum.log import LOG, RATE, Clock, Log, read_log
@@ -86,14 +85,6 @@ def test_the_free_swing_tells_its_numbers_and_its_second_half(swung: np.ndarray,
     length, bar = figures["first length [m]"]
     assert length == pytest.approx(0.3, rel=0.03) and bar < 0.02
     assert not figures["unseen"]  # as the first link's mass and inertia are given here, they tell the second's
-
-
-def test_pieces_share_their_ends_and_have_their_torques() -> None:
-    joint_q, actions = np.arange(24.0).reshape(12, 2), 100 + np.arange(22.0).reshape(11, 2)
-    parts = growing_windows.pieces(JointRecording("x", ("a", "b"), joint_q, 0.1, actions), 3)
-    assert [len(part.recording) for part in parts] == [4, 4, 4] and len({id(part.recording) for part in parts}) == 3
-    np.testing.assert_array_equal(parts[1].recording.joint_q, joint_q[3:7])
-    np.testing.assert_array_equal(parts[1].recording.actions, actions[3:6])
 
 
 def toy_log(seconds: float, torque: np.ndarray, angles: tuple[float, float] = (0.2, 0.1)) -> Log:
@@ -183,7 +174,7 @@ def test_the_real_log_tells_masses_and_inertias(real_log: Log, monkeypatch: pyte
     monkeypatch.setattr(growing_windows, "SHARES", (2, 1))
     motion = driven.logged(real_log, driven.HALF, driven.SWING_UP)
     scene = driven.scene_of(driven.SWING_UP - driven.HALF)
-    found = growing_windows.fit_growing_windows(scene, motion, driven.UNKNOWN, driven.SETTINGS, say=silent)
+    found = growing_windows.grown(scene, motion, driven.UNKNOWN, driven.SETTINGS, say=silent)
     for number in numbers.BASE[:4]:
         known = number.known(pendulum.MODELS[numbers.IDENTIFIED])
         assert number.found(found.values) == pytest.approx(known, rel=0.2), number.name

@@ -1,0 +1,196 @@
+"""Fits to windows that grow: from many short pieces to the given windows, from several first guesses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from risp_torch.inversion.unknowns import Unknowns
+from risp_torch.motions.kinds import measured_motions
+from risp_torch.motions.recording import Window
+from risp_torch.motions.result import MotionFit
+from risp_torch.motions.search import MotionSearch
+from risp_torch.motions.settings import MotionFitSettings
+from risp_torch.scene.scene import Scene
+from ti_sim.base.errors import UserError
+from ti_sim.base.rules import Count, checked
+
+_GUESS_SEED = 0
+_KEPT = 1.5  # times the lowest cost: fits of pieces that go on to longer ones
+_SAME = 0.02  # of the ranges: distance below which two fits are one
+
+
+@dataclass(frozen=True, eq=False)
+class GrowingFits:
+    """Fits to pieces of windows, from the shortest to the windows themselves.
+
+    Attributes:
+        fits: one for each length; windows of a fit are twice as long as those of the one before.
+        others: fits of the last length that began with other guesses and ended elsewhere.
+        searches: the problem of each length.
+    """
+
+    fits: tuple[MotionFit, ...]
+    others: tuple[MotionFit, ...] = ()
+    searches: tuple[MotionSearch, ...] = ()
+
+    def rise(self, length: int, scaled: np.ndarray) -> float:
+        """By how much the cost of all coordinates of the fit of a length is higher at other shared unknowns [K]."""
+        fit, search = self.fits[length], self.searches[length]
+        return search.profile(scaled, fit.starts - search.motions.starts) - fit.chi_square
+
+    @property
+    def values(self) -> Mapping[str, float]:
+        """Label -> estimate of the last fit, to the windows as they are."""
+        return self.fits[-1].values
+
+    def number(self, function: Callable[[Mapping[str, float]], float]) -> tuple[float, float]:
+        """A number computed from the estimates of the last fit, and its error bar.
+
+        Where the model is right, all lengths agree. The variance is that of the fit with the most windows plus the mean square
+        distance of the other lengths from the last. K unknowns absorb part of the scatter of G windows, so that the variance is
+        multiplied by G / (G - K).
+
+        Args:
+            function: of label -> physical value.
+        """
+        derived = [fit.derived(function) for fit in self.fits]
+        values = np.array([each.value for each in derived])
+        windows, unknowns = len(self.fits[0].windows), len(self.fits[0].scaled)
+        variance = derived[0].sd ** 2 * windows / max(windows - unknowns, 1)
+        spread = np.mean(np.square(values[:-1] - values[-1])) if len(values) > 1 else 0.0
+        return float(values[-1]), float(np.sqrt(variance + spread))
+
+
+@checked
+def split_windows(windows: Sequence[Window], count: Count) -> list[Window]:
+    """Each window in ``count`` pieces whose lengths differ by at most one frame; neighbours share a frame.
+
+    Pieces in twice as many begin where these begin, and between.
+
+    Args:
+        windows: the windows.
+        count: pieces of each.
+
+    Raises:
+        UserError: a piece would have fewer than 3 frames.
+    """
+    pieces = []
+    for window in windows:
+        ends = np.round(np.linspace(0, window.frames - 1, count + 1)).astype(int)
+        if np.diff(ends).min() < 2:
+            raise UserError(
+                f"{window.recording.name} has a window of {window.frames} frames: give at most {(window.frames - 1) // 2} pieces"
+            )
+        for first, last in zip(ends[:-1].tolist(), ends[1:].tolist(), strict=True):
+            noise = None if window.noise is None else window.noise[first : last + 1]
+            pieces.append(replace(window, first=window.first + first, frames=last - first + 1, noise=noise))
+    return pieces
+
+
+def piece_counts(windows: Sequence[Window], shortest: int | None) -> list[int]:
+    """Numbers of pieces of a fit to growing windows, ..., 8, 4, 2, 1, so that each piece has at least ``shortest`` frames."""
+    counts, frames = [1], min(window.frames for window in windows)
+    while shortest is not None and (frames - 1) // (2 * counts[0]) + 1 >= shortest:
+        counts.insert(0, 2 * counts[0])
+    return counts
+
+
+def fit_growing_windows(
+    scene: Scene,
+    windows: Sequence[Window],
+    unknown: Sequence[str],
+    settings: MotionFitSettings,
+    *,
+    counts: Sequence[int] | None = None,
+    bounds: dict[str, tuple] | None = None,
+    priors: dict[str, Any] | None = None,
+    scale: str | None = None,
+    zeros: Sequence[str] | None = None,
+    action_offsets: Sequence[str] | None = None,
+    action_lag: str | None = None,
+    progress: bool = False,
+    say: Callable[[str], None] | None = None,
+) -> GrowingFits:
+    """Fit numbers of a scene to pieces of windows that grow; each fit begins with the numbers and starts of the one before.
+
+    A simulation of a long window departs from the motion at a small error of a number, so that its cost has many minima. A short
+    one has few, and determines less. The shortest pieces are fitted from several first guesses
+    (``MotionFitSettings.first_guesses``); of the ends that differ, those that fit nearly as well as the best go on. Pieces of
+    fewer recordings than unknowns count as clusters of their own in the error bars.
+
+    Args:
+        scene: as of ``fit_motions``, and so are the other arguments below.
+        windows: parts of recordings.
+        unknown: names of parameters, or of entries.
+        settings: noise and search.
+        counts: into how many pieces each window is cut, one fit after the other; by default ..., 8, 4, 2, 1
+            (``MotionFitSettings.shortest_window``).
+        bounds, priors, scale, zeros, action_offsets, action_lag, progress: as of ``fit_motions``.
+        say: is called with a line after each fit.
+
+    Raises:
+        UserError: as of ``fit_motions``.
+    """
+    instruments = {"scale": scale, "zeros": zeros, "action_offsets": action_offsets, "action_lag": action_lag}
+    check_unknown(scene, windows, unknown, settings, instruments)
+    unknowns = Unknowns.of(scene, list(unknown), bounds=bounds, priors=priors)
+    guesses = first_guesses(unknowns, settings.first_guesses)
+    fits, searches, ends = [], [], [(guess, None) for guess in guesses]
+    for count in counts or piece_counts(windows, settings.shortest_window):
+        pieces = split_windows(windows, count)
+        motions = measured_motions(scene, pieces, settings.noise, **instruments)
+        recordings = len({id(window.recording) for window in windows})
+        search = MotionSearch(motions, pieces, unknowns, settings, pieces=recordings <= len(guesses[0]) and count > 1)
+        found = []
+        for scaled, shorter in ends:
+            moves = None if shorter is None else moved_starts(shorter, pieces, motions.starts)
+            found.append(search.result(*search.run(progress=progress, scaled=scaled, moves=moves)))
+        kept = distinct(found, unknowns.scaled_range())
+        ends = [(fit.scaled, fit) for fit in kept]
+        fits.append(kept[0])
+        searches.append(search)
+        if say is not None:
+            say(f"{len(pieces)} windows: residual {kept[0].misfit ** 0.5:.3g} times the noise; " + "; ".join(kept[0].lines()))
+    return GrowingFits(tuple(fits), tuple(kept[1:]), tuple(searches))
+
+
+def check_unknown(
+    scene: Scene, windows: Sequence[Window], unknown: Sequence[str], settings: MotionFitSettings, instruments: dict[str, Any]
+) -> None:
+    """Raise a UserError if the windows do not fit the scene, or an unknown is the start of a body or joint."""
+    motions = measured_motions(scene, windows, settings.noise, **instruments)
+    for name in unknown:
+        if name.split("[")[0] in motions.start_names:
+            raise UserError(f"{name} is a start, and every motion has its own: leave it out")
+
+
+def first_guesses(unknowns: Unknowns, count: int) -> list[np.ndarray]:
+    """Scaled coordinates [K] of the scene's values, and of ``count`` - 1 others spread over the bounds."""
+    own = unknowns.scaled(unknowns.current())
+    return [own, *unknowns.scaled(unknowns.starts(count - 1, _GUESS_SEED))] if count > 1 else [own]
+
+
+def moved_starts(shorter: MotionFit, windows: Sequence[Window], measured: np.ndarray) -> np.ndarray:
+    """Moves [M, S] of the starts of windows from measured ones, to those of shorter windows that begin at the same frame."""
+    rows = {(id(window.recording), window.first): row for window, row in zip(shorter.windows, shorter.starts, strict=True)}
+    moves = np.zeros_like(measured)
+    for move, window, start in zip(moves, windows, measured, strict=True):
+        row = rows.get((id(window.recording), window.first))
+        if row is not None:
+            count = min(len(row), len(start))  # numbers of intervals follow those of the state
+            move[:count] = row[:count] - start[:count]
+    return moves
+
+
+def distinct(fits: Sequence[MotionFit], ranges: np.ndarray) -> list[MotionFit]:
+    """The best fit first, and those that end elsewhere with a cost that is nearly as low."""
+    kept: list[MotionFit] = []
+    for fit in sorted(fits, key=lambda fit: fit.cost):
+        near = any((np.abs(fit.scaled - other.scaled) < _SAME * ranges).all() for other in kept)
+        if not kept or (not near and fit.cost <= _KEPT * kept[0].cost):
+            kept.append(fit)
+    return kept
