@@ -156,6 +156,12 @@ def trained(
         maker.join()
 
 
+def parts_of(count: int, held: float) -> tuple[tuple[int, int], tuple[int, int]]:
+    """First film and end of those that a network learns from, and of those that choose its epoch, a share ``held`` of them."""
+    last = max(1, round(count * (1 - held)))
+    return (0, last), (min(last, count - 1), count)
+
+
 def _train(
     settings: NetworkSettings, place: Path, count: int, every: int, test: list[int], maker: Any
 ) -> dict[str, Any]:
@@ -173,8 +179,7 @@ def _train(
         _epoch(network, adam, Scales.of(films), films, settings)
         early, parts = early + 1, read_parts(place, every)
     films = NetworkFilms.joined(_waited_for(place, every, maker, least=whole))
-    last = max(1, round(count * (1 - settings.held)))
-    learnt, held = _cut(films, 0, last), _cut(films, min(last, count - 1), count)
+    learnt, held = (_cut(films, *ends) for ends in parts_of(count, settings.held))
     scales, curve, best, weights = Scales.of(learnt), [], (np.inf, 0), network.state_dict()
     for epoch in range(settings.epochs):
         loss = _epoch(network, adam, scales, learnt, settings)

@@ -23,6 +23,7 @@ from .cells import FAILED, Cell, run_cells
 from .pages import Page, digits, share
 from .presets import CRF, INSIDE, Preset
 
+WIDEST = 0.3  # of the truth: bars (one standard deviation) above it are those of numbers that count as not found
 STARTS = 2
 TIMES = 4.0  # bounds of a positive number are this many times the truth and its inverse
 
@@ -156,13 +157,30 @@ def found(row: Count, *, size: Count) -> Mapping[str, Any]:
         path = simulate_video(scene, Path(folder) / "video.mp4", crf=CRF)
         result = invert(scene, path, list(asked.unknown), bounds=bounds, starts=STARTS, progress=False)
     relative = {name: scale == "log10" for name, (_, _, scale) in bounds.items()}
-    bars = {name: math.log(10) * result.sd[name] if relative[name] else result.sd[name] for name in truth}
-    errors = {name: (result.values[name] - true) / (true if relative[name] else 1.0) for name, true in truth.items()}
+    errors, bars = errors_and_bars(result.values, result.sd, truth, relative)
     return {
         "truth": truth, "values": {name: result.values[name] for name in truth}, "error": errors, "bar": bars,
         "relative": relative, "unit": {name: result.unknowns.units[k] for k, name in enumerate(result.unknowns.labels)},
         "converged": result.converged, "fits": result.fits, "doubts": result.doubts, "unseen": result.uncertainty.unseen,
     }  # fmt: skip
+
+
+def errors_and_bars(
+    values: Mapping[str, float], sd: Mapping[str, float], truth: Mapping[str, float], relative: Mapping[str, bool]
+) -> tuple[dict[str, float], dict[str, float]]:
+    """Errors and bars by name: parts of the truth where ``relative``, whose ``sd`` is in decades; else in the number's unit."""
+    errors = {name: (values[name] - true) / (true if relative[name] else 1.0) for name, true in truth.items()}
+    return errors, {name: math.log(10) * sd[name] if relative[name] else sd[name] for name in truth}
+
+
+def verdict_of(result: Mapping[str, Any]) -> str:
+    """Whether the numbers are found, or why not: a film hardly determines a number with a relative bar above ``WIDEST``."""
+    if result["unseen"]:
+        return "not told by the film"
+    if result["converged"] is False:
+        return "not converged"
+    wide = any(result["relative"][name] and bar > WIDEST for name, bar in result["bar"].items())
+    return f"not found: bar above {100 * WIDEST:g} %" if wide else "found"
 
 
 def round_to(value: float) -> float:
@@ -198,7 +216,8 @@ def page_text(rows: Sequence[Asked], results: Sequence[Mapping[str, Any]], prese
         f"`python -m scenes.studies.gradsim table-6 --preset {preset.name}`", "",
         f"Films of {preset.size} pixels, H.264 at crf {CRF:g}; {STARTS} starts spread over the bounds, which are up to "
         f"{TIMES**2:g} times the truth for positive numbers. Errors and bars (one standard deviation) of these are parts of the "
-        f"truth; others have the number's unit. {share(held, of)} errors are within {INSIDE} bars.", "",
+        f"truth; others have the number's unit. {share(held, of)} errors are within {INSIDE} bars. A number whose "
+        f"relative bar is above {100 * WIDEST:g} % counts as not found.", "",
         markdown(["system", "number", "unknown", "truth", "error", "bar", "within", "verdict", "s"], table), "",
         "The commands:", "", *lists,
     ])  # fmt: skip
@@ -218,7 +237,7 @@ def _line(asked: Asked, result: Mapping[str, Any]) -> list[str]:
     errors, bars = (
         "; ".join(digits(result[key][name]) + units[name] for name in asked.unknown) for key in ("error", "bar")
     )
-    verdict = "not told by the film" if result["unseen"] else "not converged" if result["converged"] is False else "found"
+    verdict = verdict_of(result)
     truth = "; ".join(digits(result["truth"][name]) for name in asked.unknown)
     return [
         asked.system, asked.mark, names, truth, errors, bars, share(*inside(result)), verdict, f"{result['seconds']:.0f}"

@@ -13,7 +13,7 @@ from risp_torch import load_scene
 from risp_torch.__main__ import main as risp
 from scenes.studies.gradsim.__main__ import main
 from scenes.studies.gradsim.cells import FAILED
-from scenes.studies.gradsim.parameters import ROWS, Asked, commands, inside, page_text
+from scenes.studies.gradsim.parameters import ROWS, Asked, commands, errors_and_bars, inside, page_text, verdict_of
 from scenes.studies.gradsim.presets import PRESETS
 
 
@@ -45,6 +45,21 @@ def test_a_page_counts_errors_within_their_bars() -> None:
     assert inside(result) == (1, 2)
     text = page_text([row, row], [result, {FAILED: "it fell", "seconds": 1.0}], PRESETS["tiny"])
     assert "1 of 2 errors are within" in text and "0.2 m/s; -0.19 m/s" in text and "it fell" in text
+
+
+def test_errors_are_parts_of_the_truth_and_bars_are_no_decades() -> None:
+    values, truth = {"a": 3.0, "b": 0.5}, {"a": 2.0, "b": 0.4}
+    errors, bars = errors_and_bars(values, {"a": 0.1, "b": 0.02}, truth, {"a": True, "b": False})
+    assert errors == pytest.approx({"a": 0.5, "b": 0.1})  # of the truth, not of the estimate
+    assert bars == pytest.approx({"a": 0.1 * np.log(10), "b": 0.02})
+
+
+def test_wide_bars_are_not_found() -> None:
+    result = {"unseen": [], "converged": True, "relative": {"a": True, "b": False}, "bar": {"a": 0.29, "b": 5.0}}
+    assert verdict_of(result) == "found"
+    assert verdict_of(result | {"bar": {"a": 0.83, "b": 0.0}}) == "not found: bar above 30 %"
+    assert verdict_of(result | {"converged": False}) == "not converged"
+    assert verdict_of(result | {"unseen": ["a leaves no trace"]}) == "not told by the film"
 
 
 def test_a_command_of_the_page_finds_what_the_page_says(

@@ -16,7 +16,7 @@ import trimesh
 from risp_torch import UserError, film
 from scenes.assets.make_objects import MAKERS, MOST_VERTICES, normalised
 from scenes.studies.gradsim import identify as identification
-from scenes.studies.gradsim import rigid_page
+from scenes.studies.gradsim import networks, rigid_page, rigid_tables
 from scenes.studies.gradsim.__main__ import main
 from scenes.studies.gradsim.black_box import engine_films, film_rewards, surrogate_loss
 from scenes.studies.gradsim.black_box import normalised as normalised_rewards
@@ -137,6 +137,36 @@ def test_rewards_are_highest_at_the_truth_and_normalised() -> None:
     scaled = normalised_rewards(rewards).cpu().numpy()
     np.testing.assert_allclose((scaled.mean(), scaled.std()), (0, 1), atol=1e-12)
     assert (normalised_rewards(torch.ones(3)) == 0).all()
+
+
+def test_draws_that_diverge_have_the_lowest_reward() -> None:
+    pictures = torch.stack([torch.full((2, 2, 2, 3), value) for value in (0.1, 0.5, 0.0, 0.2)])
+    finite = torch.tensor([True, True, False, True])
+    rewards = film_rewards(lambda _: (pictures, finite), torch.zeros(2, 2, 2, 3), {})
+    assert rewards[2] == rewards[1] == rewards.min() and rewards[0] == rewards.max()
+
+
+def test_black_boxes_and_networks_are_tested_on_held_out_tosses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rate is chosen on training tosses, and the row of the table is that of the others."""
+    asked: list[set[int]] = []
+
+    def run(cells: list, folder: Path, **_: object) -> list[dict]:
+        asked.append({cell.given["index"] for cell in cells})
+        return [{"error": {MASS: 0.1}} for _ in cells]
+
+    monkeypatch.setattr(rigid_tables, "run_cells", run)
+    preset = PRESETS["quick"]
+    rigid_tables._black_boxes("black box", "engine", "table-1", preset, tmp_path, [MASS], 1)
+    chosen, tested = asked
+    assert max(chosen) < preset.train <= min(tested) and tested == set(rigid_tables.test_tosses(preset))
+    network = rigid_tables._network_cell(preset, tmp_path)
+    assert set(network.given["test"]) == tested
+    assert network.given["count"] == preset.train
+
+
+def test_networks_learn_from_the_films_that_choose_no_epoch() -> None:
+    learnt, held = networks.parts_of(100, 0.1)
+    assert (learnt, held) == ((0, 90), (90, 100)) and networks.parts_of(1, 0.1) == ((0, 1), (0, 1))
 
 
 def test_bullet_flies_as_this_engine_does_and_a_box_rests_as_deep() -> None:

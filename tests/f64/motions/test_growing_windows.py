@@ -32,9 +32,9 @@ SETTINGS = MotionFitSettings(
 PLAIN = replace(SETTINGS, shortest_window=None)
 
 
-def pendulum(frames: int = 200, *, motors: bool = False, length: float = 0.3, at_truth: bool = False) -> Scene:
+def pendulum(frames: int = 200, *, motors: bool = False, length: float = 0.3, at_truth: bool = False, dt: float = DT) -> Scene:
     """Two links with viscous and dry friction, from numbers that are not ``TRUTH`` unless they are asked for."""
-    scene = Scene(frame_dt=DT, frames=frames, substeps=10, name="pendulum")
+    scene = Scene(frame_dt=dt, frames=frames, substeps=10, name="pendulum")
     for k, (name, mass, size) in enumerate((("upper", 0.6, length), ("lower", Param(0.6, low=0.3, high=1.0), 0.2))):
         scene.add_link(
             name, parent="upper" if k else None, at_tip=k > 0, shape=Sphere(radius=0.03, subdivisions=1), mass=mass,
@@ -59,7 +59,7 @@ def swing(
 ) -> JointRecording:
     """The measured motion of the true scene from rest, by torques [frames, 2]."""
     scene = pendulum(frames, motors=actions is not None, at_truth=True)
-    start = {f"{name}.angle": torch.tensor([angle], dtype=torch.float64) for name, angle in zip(("upper", "lower"), angles, strict=True)}
+    start = {"upper.angle": torch.tensor(angles[:1]), "lower.angle": torch.tensor(angles[1:])}
     applied = None if actions is None else torch.as_tensor(actions[None])
     joint_q = scene.rollout(start, frames=frames, actions=applied).joint_q[0].cpu().numpy()
     noise = NOISE * np.random.default_rng(seed).normal(size=joint_q.shape)
@@ -84,7 +84,7 @@ def test_a_long_window_is_fitted_from_short_ones() -> None:
 
 
 def test_error_bars_of_an_exact_model_hold() -> None:
-    """Of 80 numbers of 40 draws 95 to 97 % lie within 1.96 bars, at 50, 100 and 200 frames; here a few of them."""
+    """Of 40 to 80 numbers 95 to 97 % lie within 1.96 bars, at 50, 100 and 200 frames; here a few of them."""
     distances = []
     for seed, frames in enumerate((40, 50, 60, 70, 100)):
         angles = np.random.default_rng(seed).uniform(-2.8, 2.8, 2)
@@ -139,7 +139,7 @@ def test_offset_and_lag_of_torques_are_unknowns() -> None:
         action_offsets=("offset1", "offset2"), action_lag="lag",
     )  # fmt: skip
     assert np.abs(away(found, truth)).max() < 4, away(found, truth)
-    assert found.sd["lag"] < 1e-3 and found.sd["offset1"] < 0.02
+    assert found.sd["lag"] < 0.2 * lag and found.sd["offset1"] < 0.5 * offsets[0]
     for options, message in (
         ({"action_lag": "delay"}, "action_lag is 'delay': name a number of pendulum"),
         ({"action_offsets": ("offset1",)}, "name a number of pendulum .* for each of its 2 motors"),
@@ -154,8 +154,7 @@ def test_offset_and_lag_of_torques_are_unknowns() -> None:
 
 
 def test_frame_times_may_be_rounded_to_six_decimals() -> None:
-    scene = pendulum(20)
-    scene.frame_dt = 1 / 148
+    scene = pendulum(20, dt=1 / 148)
     times = np.arange(21)[:, None]
     for dt, refused in ((0.006757, False), (0.00675676, False), (1 / 148.148, True), (0.00676, True)):
         parts = whole([JointRecording("rounded", ("upper", "lower"), 0.01 * times * (1.0, 2.0), dt)], first=0)
