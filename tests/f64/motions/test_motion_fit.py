@@ -163,7 +163,7 @@ def test_robust_weights_are_the_slope_of_the_cost() -> None:
     recordings = tosses(TRUTH, count=1, frames=20, noise=NOISE)
     pushed = replace(recordings[0], body_q=recordings[0].body_q + np.array([3e-4, 0, 0, 0, 0, 0, 0]))
     search = search_of([Window(pushed, 1, 12)], start_step=1e-3)
-    at, step = search.at(search.first, np.zeros((1, 12))), 1e-4
+    at, step = search.at(search.first, np.zeros((1, 12))), 1e-6
     moves = np.zeros((1, 12))
     moves[0, 0] = step
     slope = (search.at(search.first, moves).costs[0] - search.at(search.first, -moves).costs[0]) / (2 * step)
