@@ -16,7 +16,7 @@ _INPUTS = (
     "found", "camera_file", "appearance", "data", "points", "pictures",
 )  # fmt: skip
 _OUTPUTS = ("out", "sheet")
-_RUNS = ("found",)  # folders of runs, to which more runs may be added
+_SHARED = ("found", "data")  # folders of runs and of data sets, in which more runs may lie
 _KEYED = ("masks",)  # written as NAME=PATH
 
 
@@ -37,7 +37,7 @@ def check_paths(options: argparse.Namespace) -> None:
     for output, place in outputs:
         for name, path in inputs:
             same = is_same_place(place, path)
-            inside = os.path.isdir(path) and name not in _RUNS and contains(path, place)
+            inside = os.path.isdir(path) and name not in _SHARED and contains(path, place)
             around = options.command == "film" and output == "out" and contains(place, path)
             if same or inside or around:
                 what = "is" if same else "lies in" if inside else "is a folder around"

@@ -105,7 +105,7 @@ def objects_of(options: argparse.Namespace) -> Any:
 def _object(text: str) -> tuple[str | None, int]:
     """Name (or None) and number of [BODY=]N, for argparse."""
     name, equals, value = text.rpartition("=")
-    if not value.strip().isdecimal() or (equals and not name.strip()):
+    if not value.strip().isdecimal() or len(value) > 10 or (equals and not name.strip()):
         raise argparse.ArgumentTypeError(f"{text[:40]!r} is not [BODY=]N: write for example 3, or cube=3")
     return (name.strip() if equals else None), int(value)
 

@@ -36,7 +36,8 @@ def test_what_is_solved_of_a_look() -> None:
     ("text", "said"),
     [
         ("brightness", "unknown part of the look 'brightness'"), ("exposure=1", "'exposure=1': write exposure"),
-        ("robust", "'robust': write robust=VALUE"), ("robust=x", "'robust=x' is no number"), ("light=sun", "light is 'sun'"),
+        ("robust", "'robust': write robust=VALUE"), ("robust=x", "'robust=x' is no number"),
+        ("light=sun", "light 'sun' is unknown"),
         ("pull=-1", "pull is -1"), ("texels=0", "texels is 0"),
     ],
 )  # fmt: skip
