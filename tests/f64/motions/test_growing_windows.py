@@ -74,7 +74,7 @@ def test_a_long_window_is_fitted_from_short_ones() -> None:
     """Two seconds at once end in another minimum, with a doubt before all numbers; from short pieces the truth is found."""
     parts = whole([swing(200)], first=0)
     lost = fit_motions(pendulum(), parts, list(TRUTH), PLAIN)
-    assert max(abs(lost.values[name] / truth - 1) for name, truth in TRUTH.items()) > 0.1 and lost.misfit > 100
+    assert max(abs(lost.values[name] / truth - 1) for name, truth in TRUTH.items()) > 0.1 and lost.misfit > 4
     assert lost.lines()[0].startswith(f"the motions are not explained: the residual is {lost.misfit**0.5:.3g} times the noise")
     found = fit_motions(pendulum(), parts, list(TRUTH), SETTINGS)
     assert found.converged and not found.doubts and np.abs(away(found)).max() < 4, (found.doubts, away(found))
