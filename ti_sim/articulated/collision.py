@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal
 
 import numpy as np
 
-from ti_sim.articulated.surface_points import surface_points
+from ti_sim.articulated.surface_points import box_features, rim_features, surface_features
 from ti_sim.base.errors import UserError
+from ti_sim.shapes.contact_points import BALL, KIND, POINT_SIZE, POSITION, RIM
 from ti_sim.shapes.distance import DistanceField
 from ti_sim.shapes.mesh import Mesh
-from ti_sim.shapes.primitives import Box
-from ti_sim.shapes.shape import Shape, collision_corners, mass_properties
+from ti_sim.shapes.shape import Shape, collision_corners, contact_points, mass_properties
 from ti_sim.shapes.surface import TriangleMesh
 
 ShapeKind = Literal["sphere", "capsule", "box", "mesh"]
@@ -38,23 +38,21 @@ LEAST_HALF = 18  # half the smallest extent of the shape, or its radius
 SHAPE_SIZE = 19
 
 # Columns of the table of meshes: first coefficient and nodes along x, y, z of the distance field (zero for other shapes), first
-# point (six numbers each: position and normal), first edge (six numbers each: middle and half vector). All numbers are in one
-# array (``WorldArrays.sample``). Boxes that collide with meshes have points and edges, too.
+# number of the features of a box or mesh (``surface_points``). All these numbers are in one array (``WorldArrays.sample``).
 FIRST_SAMPLE = 0
 NODES = 1  # 3
-FIRST_CORNER = 4
-FIRST_EDGE = 5
-MESH_SIZE = 6
+FIRST_FEATURE = 4
+MESH_SIZE = 5
 
-# Columns of the table of pairs. In a pair, spheres and capsules come before other shapes, and boxes before meshes. The contacts
-# of a round shape are numbered; the contacts of meshes are points and edges of both shapes.
-FIRST_LINK, SECOND_LINK, CONTACT_KIND, CONTACTS, FIRST_POINTS, SECOND_POINTS, FIRST_EDGES, SECOND_EDGES = range(8)
+# Columns of the table of pairs. In a pair, spheres and capsules come before other shapes. The contacts of a round shape are
+# numbered; those of boxes and meshes are the features of both shapes.
+FIRST_LINK, SECOND_LINK, CONTACT_KIND, CONTACTS, FIRST_FEATURES, SECOND_FEATURES = range(6)
 
-# Kinds of contact of a pair: a line with a radius and any shape; points and edges of each shape with the other; two boxes.
-ROUND, POINTS, BOXES = range(3)
+# Kinds of contact of a pair: a line with a radius and any shape; features of each shape with the other.
+ROUND, SURFACES = range(2)
 
-# Bits of the kinds of pairs that kernels are compiled for: two boxes, all other pairs.
-WITH_BOXES, WITH_OTHERS = 1, 2
+# Bits of the kinds of pairs that kernels are compiled for.
+WITH_ROUND, WITH_SURFACES = 1, 2
 
 # Columns of the list of near pairs of a world: their number (negative before the first list), the number of shape tests and of
 # lists so far, the first pair that contact could not resolve (negative for none), the reason, the step, and the pairs.
@@ -64,6 +62,7 @@ NEAR_COUNT, TEST_COUNT, LIST_COUNT, FAULTY_PAIR, FAULT, FAULT_STEP, FIRST_NEAR =
 # a step.
 DEEP, FAST = range(2)
 
+_INSIDE, _SECTIONS = 0.98, 16  # radius over that of a cylinder or cone, and sides, of the prism or pyramid inside
 _SLACK_PART = 0.5  # fraction of the bounding radius of a shape
 
 
@@ -79,6 +78,7 @@ class CollisionShape:
         distance: distance field of a mesh, in the shape's frame; None for the other kinds.
         surface: surface of a mesh, in the shape's frame [m]; None for the other kinds.
         corners: [V, 3] points of a mesh that are always contact points [m]; None for the other kinds.
+        rims: [R, POINT_SIZE] round rims of a mesh, see ``surface_points.rim_features``.
     """
 
     kind: ShapeKind
@@ -88,6 +88,7 @@ class CollisionShape:
     distance: DistanceField | None = None
     corners: np.ndarray | None = field(default=None, repr=False, compare=False)
     surface: TriangleMesh | None = field(default=None, repr=False, compare=False)
+    rims: np.ndarray = field(default_factory=lambda: np.zeros((0, POINT_SIZE)), repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.kind not in _SIZES:
@@ -112,24 +113,28 @@ class CollisionShape:
     def bound(self) -> float:
         """Radius of the bounding sphere about the centre [m]."""
         if self.kind == "mesh":
-            return max(self.distance.bound, float(np.linalg.norm(self.corners, axis=1).max()))
+            return max(self.distance.bound, float(np.linalg.norm(self._points, axis=1).max()))
         return float(np.linalg.norm(self.size) if self.kind == "box" else np.sum(self.size))
 
     @property
     def least_half(self) -> float:
         """Half the smallest extent along the axes of the shape's frame [m]; the radius of a round shape."""
         if self.kind == "mesh":
-            return 0.5 * float(np.ptp(self.corners, axis=0).min())
+            return 0.5 * float(np.ptp(self._points, axis=0).min())
         return float(min(self.size) if self.kind == "box" else self.size[0])
 
+    @property
+    def _points(self) -> np.ndarray:
+        """Corners of a mesh and vertices of its surface [n, 3] m."""
+        return np.concatenate([self.corners, self.surface.vertices])
+
     @cached_property
-    def points_and_edges(self) -> tuple[np.ndarray, np.ndarray]:
-        """Points [P, 6] and edges [E, 6] of a box or mesh, see ``surface_points``."""
-        surface, corners = self.surface, self.corners
+    def features(self) -> np.ndarray:
+        """Features [F, FEATURE_SIZE] of a box or mesh, see ``surface_points``."""
         if self.kind == "box":
-            surface = Box(*(2 * half for half in self.size)).surface()
-            corners = collision_corners(Box(*(2 * half for half in self.size)))
-        return surface_points(corners, surface)
+            return box_features(np.array(self.size))
+        rows = [surface_features(self.corners, self.surface)] + ([rim_features(self.rims)] if len(self.rims) else [])
+        return np.concatenate([*rows[1:], rows[0]])
 
     def row(self) -> np.ndarray:
         """Row of the table of shapes, without the slack, [SHAPE_SIZE] float64."""
@@ -160,10 +165,13 @@ def mesh_shape(shape: Shape, *, position: tuple[float, float, float] = (0.0, 0.0
         UserError: the cells of the distance field are too coarse.
     """
     solid = shape.collision if isinstance(shape, Mesh) and isinstance(shape.collision, Shape) else shape
+    rows, corners = contact_points(shape), collision_corners(shape)
+    rims = rows[rows[:, KIND] == RIM]
+    if len(rims):  # a cylinder or cone: a prism or pyramid inside, which touches with its edges where its rims do not
+        corners = rows[rows[:, KIND] == BALL, POSITION : POSITION + 3]
+        solid = replace(solid, radius=_INSIDE * solid.radius, sections=_SECTIONS)
     surface = solid.surface().transformed(offset=-mass_properties(shape).centre_of_mass)
-    return CollisionShape(
-        "mesh", (), position, distance=shape.distance_field, corners=collision_corners(shape), surface=surface
-    )
+    return CollisionShape("mesh", (), position, distance=shape.distance_field, corners=corners, surface=surface, rims=rims)
 
 
 def check_shapes(
@@ -228,16 +236,14 @@ def shape_rows(shapes: tuple[CollisionShape | None, ...], moves: np.ndarray) -> 
 
 
 def mesh_rows(shapes: tuple[CollisionShape | None, ...]) -> tuple[np.ndarray, np.ndarray]:
-    """Tables of meshes: (one row per link [max(N, 1), MESH_SIZE] int32, coefficients, points and edges of all meshes, float64).
+    """Tables of boxes and meshes: (one row per link [max(N, 1), MESH_SIZE] int32, all coefficients and features, float64).
 
-    A distance field shared by several links is stored once.
+    An array shared by several links is stored once.
     """
     rows, numbers, starts, end = np.zeros((max(len(shapes), 1), MESH_SIZE), dtype=np.int32), [np.zeros(1)], {}, 1
-    if not any(shape is not None and shape.kind == "mesh" for shape in shapes):
-        return rows, numbers[0]
     for i, shape in enumerate(shapes):
         if shape is not None and shape.kind in ("mesh", "box"):
-            arrays = {FIRST_CORNER: shape.points_and_edges[0], FIRST_EDGE: shape.points_and_edges[1]}
+            arrays = {FIRST_FEATURE: shape.features}
             if shape.kind == "mesh":
                 rows[i, NODES : NODES + 3] = shape.distance.coefficients.shape
                 arrays[FIRST_SAMPLE] = shape.distance.coefficients
@@ -251,17 +257,14 @@ def mesh_rows(shapes: tuple[CollisionShape | None, ...]) -> tuple[np.ndarray, np
 
 
 def pair_rows(shapes: tuple[CollisionShape | None, ...], pairs: list[tuple[int, int]]) -> np.ndarray:
-    """Table of pairs, [max(P, 1), 8] int32; columns see above."""
+    """Table of pairs, [max(P, 1), 6] int32; columns see above."""
     order = ("sphere", "capsule", "box", "mesh")
     rows = []
     for pair in pairs:
         i, j = sorted(pair, key=lambda link: max(order.index(shapes[link].kind), 1))
         first, second = shapes[i], shapes[j]
-        if first.kind == second.kind == "box":
-            rows.append((i, j, BOXES, 0, 0, 0, 0, 0))
-        elif first.kind in ("box", "mesh"):
-            counts = [len(shape.points_and_edges[k]) for k in range(2) for shape in (first, second)]
-            rows.append((i, j, POINTS, 0, *counts))
+        if first.kind in ("box", "mesh"):
+            rows.append((i, j, SURFACES, 0, len(first.features), len(second.features)))
         else:
-            rows.append((i, j, ROUND, 3 if first.kind == "capsule" and second.kind in ("box", "mesh") else 1, 0, 0, 0, 0))
-    return np.array(rows or [(0,) * 8], dtype=np.int32)
+            rows.append((i, j, ROUND, 3 if first.kind == "capsule" and second.kind in ("box", "mesh") else 1, 0, 0))
+    return np.array(rows or [(0,) * 6], dtype=np.int32)

@@ -30,6 +30,8 @@ from ti_sim.rigid.contact import (
     contact_force_along_adjoint,
     fraction_along,
     fraction_along_adjoint,
+    onset,
+    slack,
 )
 
 
@@ -81,6 +83,19 @@ def point_contact(world: ti.template(), b, i, j):
 def point_velocity(world: ti.template(), b, i, arm):
     """Velocity of the point of link i at ``arm`` from its origin."""
     return load_vec3(world.work, b, i, VELOCITY) + load_vec3(world.work, b, i, SPIN).cross(arm)
+
+
+@ti.func
+def depth_in_contact(gap, speed, dt):
+    """Depth of which the elastic force of ``ti_sim.rigid.contact`` is a multiple [m], and its derivatives by minus the gap and by
+    the normal velocity ``speed``.
+    """
+    depth, travel, speed_rate = -gap - ti.static(slack()), dt * ti.abs(speed), 0.0
+    mean, rate = onset(depth, travel)
+    if ti.abs(depth) < travel:
+        y = ti.abs(depth) / travel
+        speed_rate = (1 - y) * (1 - y) * (1 + 2 * y) / 6 * dt * ti.select(speed < 0, -1.0, 1.0)
+    return mean, rate, speed_rate
 
 
 @ti.func

@@ -3,11 +3,9 @@
 The forces are those of ``contact_force``. Contacts of a pair:
 
 - spheres and capsules with each other: one, at their closest points;
-- sphere and box: one; capsule and box: the spheres at the two ends of the capsule, and the point of the capsule closest to the
-  box, with the weight 1 - (s / half length)^2, where s is its position on the capsule, so its force is zero at the ends;
-- sphere and mesh, capsule and mesh: as with a box, with the distance field of the mesh;
-- two boxes: see ``box_contact``;
-- meshes with each other and with boxes: see ``mesh_contact``.
+- sphere and box or mesh: one; capsule and box or mesh: the spheres at the two ends of the capsule, and its deepest point in a
+  window that is zero at the ends (``shape_distance``);
+- boxes and meshes with each other: see ``surface_contact``.
 
 See ``contact_geometry`` for the kinks of the geometry. The contact law has kinks where a contact begins or ends and between
 sticking and sliding. With bristles, a pair has one friction force and moment for all its points (``pair_bristle``).
@@ -18,10 +16,8 @@ contact is missed, and the motion does not depend on the time of the build. The 
 with the reason, see ``collision``.
 """
 
-from ti_sim.articulated.box_contact import box_box_contacts
 from ti_sim.articulated.collision import (
     BOUND,
-    BOXES,
     CONTACT_KIND,
     CONTACTS,
     DEEP,
@@ -32,13 +28,13 @@ from ti_sim.articulated.collision import (
     LEAST_HALF,
     LIST_COUNT,
     NEAR_COUNT,
-    POINTS,
     RADIUS,
     SECOND_LINK,
     SLACK,
+    SURFACES,
     TEST_COUNT,
-    WITH_BOXES,
-    WITH_OTHERS,
+    WITH_ROUND,
+    WITH_SURFACES,
 )
 from ti_sim.articulated.contact_bristles import clear_pairs
 from ti_sim.articulated.contact_force import (
@@ -55,10 +51,10 @@ from ti_sim.articulated.contact_force import (
     travel_of,
 )
 from ti_sim.articulated.line_contact import line_shape_contact, line_shape_contact_adjoint
-from ti_sim.articulated.mesh_contact import mesh_contacts
 from ti_sim.articulated.pair_bristle import begin_patch, clear_pair_adjoints, patch_loads, patch_loads_adjoint
 from ti_sim.articulated.patch import empty_patch
 from ti_sim.articulated.spatial import rotated
+from ti_sim.articulated.surface_contact import surface_contacts
 from ti_sim.articulated.tables import POSITION, load_vec3
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import rotation_matrix, vec3
@@ -109,7 +105,7 @@ def check_speed(world: ti.template(), b, p, i, j):
 def round_contacts(world: ti.template(), bars: ti.template(), b, p, i, j, patch: ti.template(), adjoint: ti.template()):
     """Contacts of pair p, a sphere or capsule of link i with the shape of link j: the forces or their adjoint.
 
-    Arguments are those of ``box_contact.box_box_contacts``.
+    Arguments are those of ``surface_contact.surface_contacts``.
     """
     arm_i, arm_j = shape_arm(world, b, i), shape_arm(world, b, j)
     apart = load_vec3(world.work, b, i, POSITION) - load_vec3(world.work, b, j, POSITION)
@@ -118,13 +114,13 @@ def round_contacts(world: ti.template(), bars: ti.template(), b, p, i, j, patch:
     h, radius = world.shape[i, HALF_LENGTH], world.shape[i, RADIUS]
     margin = pair_margin(world, b, i, j)
     for c in range(world.pair[p, CONTACTS]):
-        given, free = 0.0, 0.0
+        end, free = 0.0, 0.0
         if world.pair[p, CONTACTS] == 3:
             if c == 2:
                 free = 1.0
             else:
-                given = (2.0 * c - 1.0) * h
-        place, normal, gap, weight = line_shape_contact(world, j, matrix, centre, along, h, radius, given, free, margin)
+                end = (2.0 * c - 1.0) * h
+        place, normal, gap, weight, s = line_shape_contact(world, j, matrix, centre, along, h, radius, end, free, margin)
         if gap < margin:
             if gap < greatest_depth(world, i, j):
                 mark_pair(world, b, p, DEEP)
@@ -134,7 +130,7 @@ def round_contacts(world: ti.template(), bars: ti.template(), b, p, i, j, patch:
                     world, bars, b, i, j, arm_i + place, apart, normal, gap, weight, contact, 1.0, patch
                 )
                 centre_bar, along_bar, turn_j_bar = line_shape_contact_adjoint(
-                    world, j, matrix, centre, along, h, radius, given, free, place, normal, gap,
+                    world, j, matrix, centre, along, h, radius, s, free, normal, gap,
                     place_bar, normal_bar, gap_bar, weight_bar,
                 )  # fmt: skip
                 add_pose_adjoints(
@@ -151,7 +147,7 @@ def near_pair_contacts(
     """Contacts of all near pairs: the forces or their adjoint; needs the links' poses.
 
     Args:
-        world, bars, b, adjoint: as of ``box_box_contacts``.
+        world, bars, b, adjoint: as of ``surface_contacts``.
         states, slot: row with the bristles of the pairs.
         bar, row: row with their adjoints, read with ``adjoint`` only.
     """
@@ -171,13 +167,10 @@ def near_pair_contacts(
                 patch_loads_adjoint(world, bars, states, bar, b, slot, row, p, i, j, patch)
             else:
                 begin_patch(world, b, i, j, patch)
-        if kind == BOXES:
-            if ti.static(world.with_pairs & WITH_BOXES):
-                box_box_contacts(world, bars, b, p, i, j, patch, adjoint)
-        elif kind == POINTS:
-            if ti.static(world.with_meshes and world.with_pairs & WITH_OTHERS):
-                mesh_contacts(world, bars, b, p, i, j, patch, adjoint)
-        elif ti.static(world.with_pairs & WITH_OTHERS):
+        if kind == SURFACES:
+            if ti.static(world.with_pairs & WITH_SURFACES):
+                surface_contacts(world, bars, b, p, i, j, patch, adjoint)
+        elif ti.static(world.with_pairs & WITH_ROUND):
             round_contacts(world, bars, b, p, i, j, patch, adjoint)
         if ti.static(world.sticking and not adjoint):
             patch_loads(world, states, b, slot, p, i, j, patch)

@@ -8,10 +8,10 @@ from functools import cached_property
 import numpy as np
 
 from ti_sim.articulated.collision import (
-    BOXES,
     CONTACT_KIND,
-    WITH_BOXES,
-    WITH_OTHERS,
+    SURFACES,
+    WITH_ROUND,
+    WITH_SURFACES,
     CollisionShape,
     check_shapes,
     mesh_rows,
@@ -194,7 +194,7 @@ class ArticulatedModel(WithContactPoints):
 
     @cached_property
     def pair(self) -> np.ndarray:
-        """Table of the pairs, see ``collision.pair_rows``, [max(P, 1), 5] int32."""
+        """Table of the pairs, see ``collision.pair_rows``, [max(P, 1), 6] int32."""
         return pair_rows(self.collision_shape, self.candidate_pairs)
 
     @cached_property
@@ -204,8 +204,10 @@ class ArticulatedModel(WithContactPoints):
 
     @cached_property
     def pair_kinds(self) -> int:
-        """Kinds of pairs in the model, the bits ``collision.WITH_BOXES`` and ``WITH_OTHERS``; 0 for none."""
-        kinds = {WITH_BOXES if row[CONTACT_KIND] == BOXES else WITH_OTHERS for row in self.pair} if self.has_pairs else set()
+        """Kinds of pairs in the model, the bits ``collision.WITH_ROUND`` and ``WITH_SURFACES``; 0 for none."""
+        kinds = (
+            {WITH_SURFACES if row[CONTACT_KIND] == SURFACES else WITH_ROUND for row in self.pair} if self.has_pairs else set()
+        )
         return sum(kinds)
 
     @cached_property
@@ -215,7 +217,7 @@ class ArticulatedModel(WithContactPoints):
 
     @cached_property
     def meshes(self) -> tuple[np.ndarray, np.ndarray]:
-        """Tables of the shapes that are meshes, see ``collision.mesh_rows``."""
+        """Tables of the shapes that are boxes or meshes, see ``collision.mesh_rows``."""
         return mesh_rows(self.collision_shape)
 
     @property

@@ -1,27 +1,36 @@
-"""Contact points and edges of a surface: corners, points on large faces and long edges, sharp edges."""
+"""Features of a surface by which it touches others: corners, points on large faces, and sharp edges, each with a weight."""
 
 import numpy as np
 
+from ti_sim.shapes.contact_points import POSITION, RADIUS
 from ti_sim.shapes.surface import TriangleMesh, merge_vertices
+
+# Columns of a feature's row: position of a point or of the middle of an edge [m], half vector of an edge (zeros for a point) [m],
+# weight [1].
+FEATURE_VECTOR = 3
+FEATURE_WEIGHT = 6
+FEATURE_SIZE = 7
 
 _PATCHES = 48  # a triangle larger than 1 / 48 of the surface gets additional points
 _SHARP = np.cos(np.radians(20.0))  # cosine of the angle between two face normals below which their edge is sharp
+_DENSE = 192  # largest total weight of the corners
+_INNER = 2 / 3  # position of a point on the face of a box, in half sides
 
 
-def surface_points(corners: np.ndarray, surface: TriangleMesh) -> tuple[np.ndarray, np.ndarray]:
-    """Points and edges of a closed surface.
+def surface_features(corners: np.ndarray, surface: TriangleMesh) -> np.ndarray:
+    """Points and edges of a closed surface, with the weights of ``surface_contact``.
 
-    A triangle larger than 1/48 of the surface is divided into k^2 equal ones of at most that size, whose centres become points.
-    Convex edges are sharp if the normals of their faces differ by more than 20 degrees, and used if they are longer than the side
-    of a square of 1/48 of the surface; the middles of their segments, about two such sides long, become points, too.
+    A corner has the weight 1, or 192 over the number of corners where there are more. A triangle larger than 1/48 of the surface
+    is divided into k^2 equal ones of at most that size, whose centres are points that share the weight 4. Convex edges are sharp
+    if the normals of their faces differ by more than 20 degrees; those longer than the side of a square of 1/48 of the surface
+    have the weight 1. A rectangular face with its border then has the total weight 16.
 
     Args:
         corners: [V, 3] points that are always included [m].
         surface: the surface, in the frame of the corners.
 
     Returns:
-        (points [P, 6], the corners first: position [m], and the outward unit normal for points within faces, else zeros; edges
-        [E, 6]: middle and half vector, m).
+        [F, FEATURE_SIZE] rows, points first.
     """
     points, index = merge_vertices(surface.vertices)
     faces = index[surface.faces]
@@ -29,21 +38,50 @@ def surface_points(corners: np.ndarray, surface: TriangleMesh) -> tuple[np.ndarr
     normals = np.cross(b - a, c - a)
     double_area = np.linalg.norm(normals, axis=1)
     patch = 0.5 * double_area.sum() / _PATCHES
-    inner = [_with_normal(corners, np.zeros(3))]
     normals /= double_area[:, None]
+    rows = [_rows(corners, weight=min(1.0, _DENSE / max(len(corners), 1)))]
     for face in np.flatnonzero(0.5 * double_area > (1 + 1e-9) * patch):
         cuts = int(np.ceil(np.sqrt(0.5 * double_area[face] / patch) - 1e-9))
-        inner.append(_with_normal(_middles(cuts) @ points[faces[face]], normals[face]))
-    edges = _sharp_edges(points, faces, normals, np.sqrt(patch))
-    for edge in edges:
-        cuts = max(round(float(np.linalg.norm(edge[3:]) / np.sqrt(patch))), 1)
-        inner.append(_with_normal(edge[:3] + ((2 * np.arange(cuts) + 1) / cuts - 1)[:, None] * edge[3:], np.zeros(3)))
-    return np.concatenate(inner), edges
+        rows.append(_rows(_middles(cuts) @ points[faces[face]], weight=4 / cuts**2))
+    middles, halves = _sharp_edges(points, faces, normals, np.sqrt(patch))
+    return np.concatenate([*rows, _rows(middles, halves)])
 
 
-def _with_normal(places: np.ndarray, normal: np.ndarray) -> np.ndarray:
-    """Positions [n, 3] joined with a normal [3]: [n, 6]."""
-    return np.concatenate([places, np.tile(normal, (len(places), 1))], axis=1)
+def rim_features(rims: np.ndarray) -> np.ndarray:
+    """Features of round rims: 256 points with the total weight 32, and 16 points on the face inside with the total weight 8.
+
+    The points of a rim are so close that a body rolls on them as on a circle.
+
+    Args:
+        rims: [R, POINT_SIZE] rows of the first quarter of each (``ti_sim.shapes.contact_points``), with axes along z.
+    """
+    rows = []
+    for row in rims:
+        for count, radius, weight in ((256, row[RADIUS], 32.0), (16, 0.8 * row[RADIUS], 8.0)):
+            angle = 2 * np.pi * np.arange(count) / count
+            circle = np.stack([np.cos(angle), np.sin(angle), 0 * angle], axis=1)
+            rows.append(_rows(row[POSITION : POSITION + 3] + radius * circle, weight=weight / count))
+    return np.concatenate(rows)
+
+
+def box_features(half: np.ndarray) -> np.ndarray:
+    """Features of a box with half sizes ``half`` [3] m: 8 corners, 4 points of weight 2 on each face, and 12 edges."""
+    signs = np.array(list(np.ndindex(2, 2, 2))) * 2.0 - 1.0
+    inner, middles, halves = [], [], []
+    for axis in range(3):
+        inner.append(np.where(np.arange(3) == axis, 1.0, _INNER) * signs)
+        middles.append(np.where(np.arange(3) == axis, 0.0, 1.0) * signs[signs[:, axis] > 0])
+        halves.append(np.tile(np.eye(3)[axis], (4, 1)))
+    edges = _rows(half * np.concatenate(middles), half * np.concatenate(halves))
+    return np.concatenate([_rows(half * signs), _rows(half * np.concatenate(inner), weight=2.0), edges])
+
+
+def _rows(places: np.ndarray, halves: np.ndarray | float = 0.0, *, weight: float = 1.0) -> np.ndarray:
+    """Rows of features at places [n, 3] with half vectors [n, 3]."""
+    rows = np.full((len(places), FEATURE_SIZE), weight)
+    rows[:, :FEATURE_VECTOR] = places
+    rows[:, FEATURE_VECTOR:FEATURE_WEIGHT] = halves
+    return rows
 
 
 def _middles(cuts: int) -> np.ndarray:
@@ -56,8 +94,10 @@ def _middles(cuts: int) -> np.ndarray:
     return np.stack([first, second, 1 - first - second], axis=1)
 
 
-def _sharp_edges(points: np.ndarray, faces: np.ndarray, normals: np.ndarray, longer: float) -> np.ndarray:
-    """Middles and half vectors [E, 6] of the convex sharp edges longer than a given length."""
+def _sharp_edges(
+    points: np.ndarray, faces: np.ndarray, normals: np.ndarray, longer: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Middles and half vectors, each [E, 3], of the convex sharp edges longer than a given length."""
     ends = np.concatenate([faces[:, [0, 1]], faces[:, [1, 2]], faces[:, [2, 0]]])
     owner, third = np.tile(np.arange(len(faces)), 3), np.concatenate([faces[:, 2], faces[:, 0], faces[:, 1]])
     order = np.lexsort(np.sort(ends, axis=1).T)
@@ -68,4 +108,4 @@ def _sharp_edges(points: np.ndarray, faces: np.ndarray, normals: np.ndarray, lon
     sharp = np.einsum("ek,ek->e", normals[owner[one]], normals[owner[other]]) < _SHARP
     convex = np.einsum("ek,ek->e", normals[owner[one]], points[third[other]] - start) < 0
     kept = sharp & convex & (np.linalg.norm(end - start, axis=1) > longer)
-    return np.concatenate([0.5 * (start + end), 0.5 * (end - start)], axis=1)[kept]
+    return 0.5 * (start + end)[kept], 0.5 * (end - start)[kept]

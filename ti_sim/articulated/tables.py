@@ -69,7 +69,7 @@ class WorldArrays:
         pair: pairs of shapes that may collide, int32.
         near: [B, columns] int32, list of near pairs (see ``collision``).
         anchor: [B, N, 3] positions of the shapes when that list was built [m].
-        mesh, sample: tables of the shapes that are meshes, see ``collision.mesh_rows``.
+        mesh, sample: tables of the shapes that are boxes or meshes, see ``collision.mesh_rows``.
         with_pairs: kinds of pairs in the model, as bits.
         with_meshes: whether any shape is a mesh.
         turning: whether the contact points include rims or patches, which depend on the rotation of the link.

@@ -6,17 +6,16 @@ conserved. For the kinks see ``ti_sim.articulated.contact_geometry``. Only parti
 enlarged by their travel in a step, are tested.
 """
 
-from ti_sim.articulated.collision import BOUND, HALF_LENGTH, HALF_SIZE, RADIUS
+from ti_sim.articulated.collision import BOUND, HALF_LENGTH, RADIUS
 from ti_sim.articulated.contact_force import (
     add_load,
     point_adjoint,
     point_velocity,
     shape_arm,
     shape_rotation,
-    shape_vec3,
 )
-from ti_sim.articulated.contact_geometry import line_box_contact, line_line_contact
-from ti_sim.articulated.line_contact import field_of, is_mesh
+from ti_sim.articulated.contact_geometry import line_line_contact
+from ti_sim.articulated.shape_distance import distance_adjoint, shape_distance, unit_normal
 from ti_sim.articulated.tables import (
     BARS,
     CONTACT,
@@ -31,35 +30,29 @@ from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import rotation_matrix, vec3, vec4
 from ti_sim.deformable.corners import load_position, load_velocity
 from ti_sim.rigid.contact import contact_force_along, contact_force_along_adjoint
-from ti_sim.shapes.distance_kernels import grid_distance, grid_distance_adjoint
 
 
 @ti.func
 def point_shape_contact(world: ti.template(), i, x, margin, travel):
-    """Gap [m] between the shape of link i and a ball of radius ``margin`` [m] at a point, and normal of the shape, in its frame.
+    """Contact of a ball of radius ``margin`` [m] at a point with link i's shape, in its frame: gap [m], normal, weight [1].
 
     Gaps above ``travel`` [m] may be out of range of a mesh.
     """
-    gap, normal, axis = 1.0, vec3(0.0), vec3(0.0, 0.0, 1.0)
+    gap, normal, weight, axis = 1.0, vec3(0.0), 1.0, vec3(0.0, 0.0, 1.0)
     if world.shape[i, RADIUS] > 0:
         _place, along, distance = line_line_contact.value(
             x, axis, axis, 0.0, world.shape[i, HALF_LENGTH], 0.0, world.shape[i, RADIUS]
         )
-        gap, normal = distance, along
-    elif is_mesh(world, i):
-        if ti.static(world.with_meshes):
-            first, nodes, low, cell = field_of(world, i)
-            gap, normal = grid_distance(world.sample, first, nodes, low, cell, x, margin + travel)
+        gap, normal = distance - margin, along
     else:
-        _place, along, distance, _weight = line_box_contact.value(
-            x, vec3(0.0), shape_vec3(world, i, HALF_SIZE), 0.0, 0.0, 0.0, 0.0, vec3(0.0)
-        )
-        gap, normal = distance, along
-    return gap - margin, normal
+        distance, direction, _slope, _bend = shape_distance(world, i, x, margin + travel, False)
+        normal, gap, length = unit_normal(distance, direction, margin)
+        weight = length * length
+    return gap, normal, weight
 
 
 @ti.func
-def point_shape_contact_adjoint(world: ti.template(), i, x, gap_bar, normal_bar):
+def point_shape_contact_adjoint(world: ti.template(), i, x, margin, gap_bar, normal_bar, weight_bar):
     """Adjoint of ``point_shape_contact`` with respect to the point."""
     x_bar, axis = vec3(0.0), vec3(0.0, 0.0, 1.0)
     if world.shape[i, RADIUS] > 0:
@@ -67,16 +60,10 @@ def point_shape_contact_adjoint(world: ti.template(), i, x, gap_bar, normal_bar)
             (x, axis, axis, 0.0, world.shape[i, HALF_LENGTH], 0.0, world.shape[i, RADIUS]), (vec3(0.0), normal_bar, gap_bar)
         )
         x_bar = bars[0]
-    elif is_mesh(world, i):
-        if ti.static(world.with_meshes):
-            first, nodes, low, cell = field_of(world, i)
-            x_bar = grid_distance_adjoint(world.sample, first, nodes, low, cell, x, gap_bar, normal_bar)
     else:
-        bars = line_box_contact.vjp(
-            (x, vec3(0.0), shape_vec3(world, i, HALF_SIZE), 0.0, 0.0, 0.0, 0.0, vec3(0.0)),
-            (vec3(0.0), normal_bar, gap_bar, 0.0),
-        )
-        x_bar = bars[0]
+        distance, direction, slope, bend = shape_distance(world, i, x, 1e9, True)
+        normal, gap, length = unit_normal(distance, direction, margin)
+        x_bar = distance_adjoint(normal, gap, length, slope, bend, normal_bar, gap_bar, 2 * length * weight_bar)
     return x_bar
 
 
@@ -134,10 +121,11 @@ def particle_loads(
                 u = load_velocity(states, b, row, p) - point_velocity(world, b, i, x - origin)
                 travel = world.dt * u.norm()
                 if may_touch(world, i, d, candidates.margin[n], travel):
-                    gap, local_normal = point_shape_contact(world, i, matrix.transpose() @ d, candidates.margin[n], travel)
+                    local = matrix.transpose() @ d
+                    gap, local_normal, weight = point_shape_contact(world, i, local, candidates.margin[n], travel)
                     if gap < travel:
                         contact = mean_contact(world, body, b, i, p)
-                        f = contact_force_along(
+                        f = weight * contact_force_along(
                             matrix @ local_normal, gap, u, contact.x, contact.y, contact.z, contact.w, world.dt
                         )
                         add_load(world, b, i, x - origin, -f)
@@ -180,7 +168,7 @@ def particle_loads_adjoint(
                 travel = world.dt * u.norm()
                 if may_touch(world, i, d, candidates.margin[n], travel):
                     local = matrix.transpose() @ d
-                    gap, local_normal = point_shape_contact(world, i, local, candidates.margin[n], travel)
+                    gap, local_normal, weight = point_shape_contact(world, i, local, candidates.margin[n], travel)
                     if gap < travel:
                         normal = matrix @ local_normal
                         contact = mean_contact(world, body, b, i, p)
@@ -188,12 +176,12 @@ def particle_loads_adjoint(
                         f_bar = vec3(dual[b, p, 0], dual[b, p, 1], dual[b, p, 2])
                         f_bar += load_vec3(world.work, b, i, VIRTUAL + 3) + load_vec3(world.work, b, i, VIRTUAL).cross(arm)
                         normal_bar, gap_bar, u_bar, contact_bar = contact_force_along_adjoint(
-                            normal, gap, u, contact.x, contact.y, contact.z, contact.w, world.dt, f_bar
+                            normal, gap, u, contact.x, contact.y, contact.z, contact.w, world.dt, weight * f_bar
                         )
                         d_bar = matrix @ point_shape_contact_adjoint(
-                            world, i, local, gap_bar, matrix.transpose() @ normal_bar
+                            world, i, local, candidates.margin[n], gap_bar, matrix.transpose() @ normal_bar, f.dot(f_bar)
                         )
-                        x_bar = d_bar + point_adjoint(world, b, i, arm, -f, -u_bar)
+                        x_bar = d_bar + point_adjoint(world, b, i, arm, -weight * f, -u_bar)
                         # The frame of the shape rotates the normal forwards and the point backwards; its centre rotates with the
                         # link.
                         turn_bar = normal.cross(normal_bar) - (d + center).cross(d_bar)

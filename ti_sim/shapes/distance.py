@@ -12,6 +12,7 @@ cell. ``distance_kernels`` evaluates it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -59,11 +60,31 @@ def sample_distance(surface: TriangleMesh, *, cells: int | None = None) -> Dista
     """
     vertices, faces = surface.vertices, surface.faces
     used = vertices[np.unique(faces)]
-    low, sides = used.min(axis=0), np.ptp(used, axis=0)
+
+    def distance(first: np.ndarray, cell: float, counts: tuple[int, int, int]) -> np.ndarray:
+        return signed_distance(vertices, faces, first, cell, counts)
+
+    bound = float(np.linalg.norm(used, axis=1).max())
+    return sample_field(distance, used.min(axis=0), np.ptp(used, axis=0), bound, cells=cells)
+
+
+def sample_field(
+    distance: Callable[[np.ndarray, float, tuple[int, int, int]], np.ndarray], low: np.ndarray, sides: np.ndarray, bound: float,
+    *, cells: int | None = None,
+) -> DistanceField:  # fmt: skip
+    """Sample a signed distance on a grid about a box.
+
+    Args:
+        distance: [X, Y, Z] distances [m] at the nodes of a grid, of its first node, cell and number of nodes.
+        low: [3] lowest corner of the box [m].
+        sides: [3] its sides [m].
+        bound: radius of the bounding sphere about the origin [m].
+        cells: as of ``sample_distance``.
+    """
     cell = _cell_size(sides) if cells is None else float(sides.max() / cells)
     counts = np.ceil(sides / cell).astype(int) + 1 + 2 * _MARGIN
     first = low + 0.5 * sides - 0.5 * cell * (counts - 1)
-    values = signed_distance(vertices, faces, first - cell, cell, tuple(counts + 2))  # one more node for the differences
+    values = distance(first - cell, cell, tuple(counts + 2))  # one more node for the differences
     if not (values < 0).any():
         raise UserError(
             f"the distance field of a mesh of {sides[0]:.3g} x {sides[1]:.3g} x {sides[2]:.3g} m with cells of {cell:.3g} m has "
@@ -73,7 +94,7 @@ def sample_distance(surface: TriangleMesh, *, cells: int | None = None) -> Dista
     coefficients = values[inner].copy()
     for axis in range(3):
         coefficients -= np.diff(values, n=2, axis=axis)[tuple(slice(None) if k == axis else slice(1, -1) for k in range(3))] / 8
-    return DistanceField(coefficients, first, cell, float(np.linalg.norm(used, axis=1).max()))
+    return DistanceField(coefficients, first, cell, bound)
 
 
 def _cell_size(sides: np.ndarray) -> float:

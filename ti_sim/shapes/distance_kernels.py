@@ -1,8 +1,8 @@
-"""Distance and normal of a solid at a point from its sampled field (see ``distance``), and their adjoint (Taichi functions).
+"""Distance of a solid at a point from its sampled field (see ``distance``), and its derivatives (Taichi functions).
 
-Inside the grid the gap is the value of the spline and the normal its normalised gradient. The outermost nodes of the grid are
-outside the solid. For a point beyond the grid, the closest surface point is approximated by that of the closest grid point p,
-along the normal at p. Gap and normal are continuous; the normal is zero where the gradient vanishes, deep inside.
+Inside the grid the distance is the value of the spline, and the direction its gradient, whose length is one except near edges and
+deep inside. The outermost nodes of the grid are outside the solid. For a point beyond the grid, the closest surface point is
+approximated by that of the closest grid point p, along the gradient at p, and the direction is the unit vector away from it.
 """
 
 from ti_sim.base.runtime import ti
@@ -72,8 +72,8 @@ def spline_at(sample: ti.template(), first, nodes, cell, u, second: ti.template(
 
 
 @ti.func
-def grid_distance(sample: ti.template(), first, nodes, low, cell, x, reach):
-    """Distance and normal of a solid at a point.
+def grid_distance(sample: ti.template(), first, nodes, low, cell, x, reach, second: ti.template()):
+    """Distance of a solid at a point, the direction away from it, and their derivatives.
 
     Args:
         sample: array that contains the coefficients of all fields.
@@ -83,58 +83,33 @@ def grid_distance(sample: ti.template(), first, nodes, low, cell, x, reach):
         cell: distance between nodes [m].
         x: point in the frame of the field [m].
         reach: distance from the grid beyond which a point is out of range [m].
+        second: whether to compute the derivatives; zeros otherwise.
 
     Returns:
-        (gap [m], outward unit normal); a large gap and a zero normal out of range.
+        (distance [m], direction [1]: the gradient of the distance in the grid and a unit vector beyond it, derivative of the
+        distance by x, matrix that maps the adjoint of the direction to that of x [1/m]); a large distance and zeros out of range.
     """
     u, beyond = grid_place(nodes, low, cell, x)
-    gap, normal = _FAR, vec3(0.0)
+    distance, direction, slope, bend = _FAR, vec3(0.0), vec3(0.0), mat3(0.0)
     outside = beyond.dot(beyond)
     if outside == 0 or outside < reach * reach:
-        value, gradient, _ = spline_at(sample, first, nodes, cell, u, False)
-        squared = gradient.dot(gradient)
-        gap = value
-        if squared > _LEAST:
-            normal = gradient / ti.sqrt(squared)
+        value, gradient, hessian = spline_at(sample, first, nodes, cell, u, second)
+        distance, direction, slope, bend = value, gradient, gradient, hessian
         if outside > 0:
+            squared, inverse = gradient.dot(gradient), 0.0
+            if squared > _LEAST:
+                inverse = 1 / ti.sqrt(squared)
+            normal = gradient * inverse
             away = value * normal + beyond
-            gap = away.norm()
-            normal = away / gap
-    return gap, normal
-
-
-@ti.func
-def grid_distance_slopes(sample: ti.template(), first, nodes, low, cell, x):
-    """``grid_distance`` of a point in range, and its derivatives.
-
-    Returns:
-        (gap [m], unit normal, derivative of the gap by x, matrix that maps the adjoint of the normal to that of x [1/m]).
-    """
-    u, beyond = grid_place(nodes, low, cell, x)
-    value, gradient, hessian = spline_at(sample, first, nodes, cell, u, True)
-    squared = gradient.dot(gradient)
-    inverse = 0.0
-    if squared > _LEAST:
-        inverse = 1 / ti.sqrt(squared)
-    normal = gradient * inverse
-    bend = inverse * (hessian - outer(hessian @ normal, normal))
-    gap, slope = value, gradient
-    if beyond.dot(beyond) > 0:
-        away = value * normal + beyond
-        gap = away.norm()
-        moved = outer(gradient, normal) + value * bend  # maps the adjoint of ``away`` to that of x
-        for k in ti.static(range(3)):
-            if beyond[k] != 0:
-                for m in ti.static(range(3)):
-                    moved[k, m] = 1.0 if ti.static(k == m) else 0.0
-        normal = away / gap
-        slope = moved @ normal
-        bend = (moved - outer(slope, normal)) / gap
-    return gap, normal, slope, bend
-
-
-@ti.func
-def grid_distance_adjoint(sample: ti.template(), first, nodes, low, cell, x, gap_bar, normal_bar):
-    """Adjoint of ``grid_distance`` with respect to x. The point must be in range."""
-    _gap, _normal, slope, bend = grid_distance_slopes(sample, first, nodes, low, cell, x)
-    return gap_bar * slope + bend @ normal_bar
+            distance = away.norm()
+            direction = away / distance
+            if ti.static(second):
+                # Maps the adjoint of ``away`` to that of x.
+                moved = outer(gradient, normal) + value * inverse * (hessian - outer(hessian @ normal, normal))
+                for k in ti.static(range(3)):
+                    if beyond[k] != 0:
+                        for m in ti.static(range(3)):
+                            moved[k, m] = 1.0 if ti.static(k == m) else 0.0
+                slope = moved @ direction
+                bend = (moved - outer(slope, direction)) / distance
+    return distance, direction, slope, bend

@@ -6,9 +6,11 @@ the exact round body.
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass, fields
-from typing import Annotated
+from functools import cached_property
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 
@@ -17,6 +19,9 @@ from ti_sim.shapes.contact_points import balls, rim
 from ti_sim.shapes.mass import MassProperties
 from ti_sim.shapes.shape import Shape
 from ti_sim.shapes.surface import TriangleMesh, ungrouped_mesh
+
+if TYPE_CHECKING:
+    from ti_sim.shapes.distance import DistanceField
 
 Sections = Annotated[int, Rule(whole=True, least=3, most=4096)]
 
@@ -150,6 +155,12 @@ class Cylinder(_Sized):
         ends = 0.5 * self.height * np.array([(0.0, 0.0, -1.0), (0.0, 0.0, 1.0)])
         return np.concatenate([rim(end, self.radius, np.array([0.0, 0.0, 1.0])) for end in ends])
 
+    @cached_property
+    def distance_field(self) -> DistanceField:
+        """Signed distance field of the round body."""
+        r, h = self.radius, 0.5 * self.height
+        return _field_of_revolution(np.array([(0.0, -h), (r, -h), (r, h), (0.0, h)]), 0.0)
+
     def solid(self) -> MassProperties:
         """The cylinder: I = m r2 / 2 about its axis, m (3 r2 + h2) / 12 across."""
         r, h = self.radius, self.height
@@ -181,11 +192,46 @@ class Cone(_Sized):
         tip = balls(np.array([(0.0, 0.0, self.height)]))
         return np.concatenate([rim(np.zeros(3), self.radius, np.array([0.0, 0.0, 1.0])), tip])
 
+    @cached_property
+    def distance_field(self) -> DistanceField:
+        """Signed distance field of the round body, relative to its centre of mass."""
+        return _field_of_revolution(np.array([(0.0, 0.0), (self.radius, 0.0), (0.0, self.height)]), 0.25 * self.height)
+
     def solid(self) -> MassProperties:
         """The cone, its centre of mass a quarter of the height above the base: I = 3/10 m r2 and 3/80 m (4 r2 + h2)."""
         r, h = self.radius, self.height
         volume = math.pi * r**2 * h / 3.0
         return _solid_of_revolution(volume, 0.0375 * volume * (4.0 * r**2 + h**2), 0.3 * volume * r**2, height=0.25 * h)
+
+
+def _field_of_revolution(profile: np.ndarray, height: float) -> DistanceField:
+    """Distance field of a convex solid about the z axis, relative to its centre of mass.
+
+    Args:
+        profile: [P, 2] corners (radius, z) of its half section from the lower to the upper end of the axis [m].
+        height: z of the centre of mass [m].
+    """
+    from ti_sim.shapes.distance import sample_field  # deferred, as in ``Shape.distance_field``
+
+    profile = profile - [0.0, height]
+
+    def distance(first: np.ndarray, cell: float, counts: tuple[int, int, int]) -> np.ndarray:
+        x, y, z = (first[k] + cell * np.arange(counts[k]) for k in range(3))
+        rho = np.hypot(x[:, None, None], y[None, :, None])
+        place = np.stack(np.broadcast_arrays(rho, z), axis=-1)
+        nearest, inner = np.full(counts, np.inf), np.full(counts, -np.inf)
+        for start, end in itertools.pairwise(profile):
+            along = end - start
+            share = np.clip((place - start) @ along / (along @ along), 0.0, 1.0)
+            nearest = np.minimum(nearest, np.linalg.norm(place - start - share[..., None] * along, axis=-1))
+            inner = np.maximum(inner, (place - start) @ (along[1], -along[0]) / np.hypot(*along))
+        return np.where(inner < 0, -nearest, nearest)
+
+    radius, low, high = profile[:, 0].max(), profile[0, 1], profile[-1, 1]
+    return sample_field(
+        distance, np.array([-radius, -radius, low]), np.array([2 * radius, 2 * radius, high - low]),
+        float(np.linalg.norm(profile, axis=1).max()),
+    )  # fmt: skip
 
 
 def _solid_of_revolution(volume: float, across: float, along: float, *, height: float = 0.0) -> MassProperties:

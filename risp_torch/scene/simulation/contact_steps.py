@@ -8,6 +8,10 @@ map from its velocity and angular velocity to the velocity of point p, n the nor
 with one kt for a whole face where two bodies touch (``ti_sim.articulated.pair_bristle``), a semi-implicit step of a mode stays
 bounded while omega^2 dt^2 + 2 c dt <= 4 (see ``ti_sim.deformable.stable_step``), and the largest omega^2 and c are the largest
 eigenvalues of M^-1 K and M^-1 D. For two moving bodies in contact, the values of the pair are at most the sums of those of both.
+
+The features of boxes and meshes, with the weights w, have the energy ke / 2 sqrt(sum w d^4) of their depths d
+(``ti_sim.articulated.surface_contact``). At equal depths, with q = J^T n and the shares s = w / sqrt(sum w), the part of ke in K
+is ke (3 sum s q q^T - 2 (sum s q) (sum s q)^T / sum s), and the terms of D have the factors s.
 """
 
 from __future__ import annotations
@@ -16,11 +20,11 @@ import numpy as np
 from scipy.linalg import eigh
 
 from ti_sim.articulated.collision import CollisionShape
+from ti_sim.articulated.surface_points import FEATURE_VECTOR, FEATURE_WEIGHT
 from ti_sim.shapes.contact_points import KIND, PATCH, POSITION, RADIUS, RIM, VECTOR
 
 _DIRECTIONS = tuple(sign * axis for axis in np.eye(3) for sign in (1.0, -1.0))
 _FLAT = 1e-3  # of a body's size: points within this height touch together
-_MOST = 4  # largest number of contact points of two meshes with full stiffness
 
 
 def ground_points(rows: np.ndarray, normal: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -51,17 +55,20 @@ def ground_points(rows: np.ndarray, normal: np.ndarray) -> tuple[np.ndarray, np.
 
 
 def touching_points(shape: CollisionShape, normal: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Points of a body's shape that touch another body together, as ``ground_points``; relative to the shape's centre."""
-    if shape.kind == "box":
-        signs = np.stack(np.meshgrid(*[(-1.0, 1.0)] * 3), axis=-1).reshape(-1, 3)
-        places = signs * np.array(shape.size)
-    elif shape.kind == "mesh":
-        places = shape.points_and_edges[0][:, :3]
-    else:
-        half = shape.size[1] if shape.kind == "capsule" else 0.0
-        places = np.array([[0.0, 0.0, half], [0.0, 0.0, -half]][: 1 + (half > 0)]) + shape.size[0] * normal
-    places, shares = _lowest(places, np.ones(len(places)), normal)
-    return places, shares * min(1.0, _MOST / max(len(places), 1))
+    """Points of a body's shape that touch another body together, as ``ground_points``; relative to the shape's centre.
+
+    An edge of half length h acts as two points at h / sqrt(6) from its middle: the deepest point moves along it as it tilts.
+    """
+    if shape.kind in ("box", "mesh"):
+        rows = shape.features
+        middles, halves = rows[:, :FEATURE_VECTOR], rows[:, FEATURE_VECTOR:FEATURE_WEIGHT]
+        tops = middles @ normal - np.abs(halves @ normal)  # an edge touches along its whole length, or not at all
+        lowest = tops >= tops.max() - _FLAT * np.ptp(middles, axis=0).max()
+        weights = np.tile(rows[lowest, FEATURE_WEIGHT] / np.sqrt(rows[lowest, FEATURE_WEIGHT].sum()), 2)
+        return np.concatenate([middles[lowest] + sign * halves[lowest] / np.sqrt(6) for sign in (-1, 1)]), 0.5 * weights
+    half = shape.size[1] if shape.kind == "capsule" else 0.0
+    places = np.array([[0.0, 0.0, half], [0.0, 0.0, -half]][: 1 + (half > 0)]) + shape.size[0] * normal
+    return _lowest(places, np.ones(len(places)), normal)
 
 
 def _lowest(places: np.ndarray, shares: np.ndarray, normal: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -75,7 +82,7 @@ def _lowest(places: np.ndarray, shares: np.ndarray, normal: np.ndarray) -> tuple
 
 def rates(
     mass: float, inertia: np.ndarray, contact: np.ndarray, faces: list[tuple[np.ndarray, np.ndarray, np.ndarray]],
-    *, bristle: float = 0.0, shared: bool = False,
+    *, bristle: float = 0.0, shared: bool = False, surface: bool = False,
 ) -> np.ndarray:
     """Largest omega^2 [1/s2] and c [1/s] of a body in contact with a fixed one.
 
@@ -86,6 +93,7 @@ def rates(
         faces: simultaneous contact faces: positions [n, 3], factors [n] and normal [3] of each.
         bristle: bristle stiffness kt of a point [N/m].
         shared: whether it is that of a whole face instead.
+        surface: whether the shape is a box or mesh, whose features share their stiffness.
     """
     ke, kd, kf, mu = contact
     stiffness, damping, moving = np.zeros((6, 6)), np.zeros((6, 6)), np.zeros((6, 6))
@@ -97,9 +105,12 @@ def rates(
         sticking = (bristle if mu > 0 else 0.0) * (np.eye(3) - along)
         for place, share in zip(places, shares, strict=True):
             map_ = np.hstack([np.eye(3), -np.cross(np.eye(3), place).T])
-            spring = share * ke * along + (1 / len(places) if shared else share) * sticking
+            spring = (3 if surface else 1) * share * ke * along + (1 / len(places) if shared else share) * sticking
             stiffness += map_.T @ spring @ map_
             damping += share * map_.T @ drag @ map_
+        if surface and len(places):
+            mean = np.concatenate([shares.sum() * normal, np.cross(shares @ places, normal)])
+            stiffness -= 2 * ke * np.outer(mean, mean) / shares.sum()
     return np.array([eigh(matrix, moving, eigvals_only=True)[-1] for matrix in (stiffness, damping)])
 
 
@@ -132,5 +143,6 @@ def contact_rates(
             (*(ground_points(rows, side) if shape is None else touching_points(shape, side)), side)
             for side in (normal, -normal)[: min(partners, 2)]
         ]
-        worst = np.maximum(worst, rates(mass, inertia, contact, faces, bristle=bristle, shared=shared))
+        surface = shape is not None and shape.kind in ("box", "mesh")
+        worst = np.maximum(worst, rates(mass, inertia, contact, faces, bristle=bristle, shared=shared, surface=surface))
     return worst

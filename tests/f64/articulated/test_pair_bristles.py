@@ -74,10 +74,14 @@ def test_a_box_beyond_the_cone_slides_with_the_friction_of_the_squeeze(finger: s
 
 
 def test_a_box_pinched_beside_its_centre_of_mass_turns_by_its_moment_and_stays() -> None:
-    """Two faces of the half diagonal r resist torsion by kt r^2 each; a pair of points does not, and the box swings."""
+    """Two faces resist torsion by kt r^2 each, with the mean square r^2 of their features' distances from the middle.
+
+    Of the half side h these are 2 h^2 for 4 corners, h^2 for 4 edges, 8/9 h^2 for the points inside, of weight 8. Two points
+    have no torsion, and the box swings.
+    """
     frames, off = 50, 0.005
     box = run(*pinched("box", 5.0, frames=frames, off=off), frames).body_q[0, :, 3]
-    turn = WEIGHT * off / (2 * KT * 2 * FINGER_SIZE**2)
+    turn = WEIGHT * off / (2 * KT * (4 * 2 + 4 * 1 + 8 * 8 / 9) / 16 * FINGER_SIZE**2)
     np.testing.assert_allclose(2 * box[-1, 3], -turn, rtol=2e-3)
     assert np.abs(box[25:] - box[-1]).max() < 1e-12
     plain = run(*pinched("box", 5.0, frames=10, off=off, kt=None), 10).body_q[0, :, 3]
@@ -126,7 +130,8 @@ def test_a_box_on_a_tilted_plate_does_not_creep() -> None:
     foot = body_q[-1, 0] - 0.1 - 0.03 * np.sin(tilt)
     np.testing.assert_allclose(foot, 0.5 * GRAVITY * np.sin(angle) / 4000.0, rtol=5e-3)
     plain = run(model, replace(inputs, link_bristle=None), 100).body_q[0, :, 1, 0]
-    np.testing.assert_allclose(plain[-1] - plain[50], 5.0 * 0.5 * GRAVITY * np.sin(angle) / (4 * 100.0), rtol=1e-2)
+    # A tilted load has up to 3 % less than four times kf, as its features are not equally deep.
+    assert 1 < (plain[-1] - plain[50]) / (5.0 * 0.5 * GRAVITY * np.sin(angle) / (4 * 100.0)) < 1.03
 
 
 def test_a_box_on_a_steep_plate_slides_against_its_friction() -> None:

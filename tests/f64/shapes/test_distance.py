@@ -8,7 +8,7 @@ from ti_sim.base.errors import UserError
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import offset_from_box, vec3
 from ti_sim.shapes.distance import DistanceField, sample_distance, signed_distance
-from ti_sim.shapes.distance_kernels import grid_distance, grid_distance_adjoint
+from ti_sim.shapes.distance_kernels import grid_distance
 from ti_sim.shapes.surface import ungrouped_mesh
 
 
@@ -17,16 +17,15 @@ def evaluate(
     sample: ti.types.ndarray(), grid: ti.types.ndarray(), nx: int, ny: int, nz: int, reach: float,
     x: ti.types.ndarray(), result: ti.types.ndarray(), result_bar: ti.types.ndarray(), x_bar: ti.types.ndarray(),
 ):  # fmt: skip
-    """Gap and normal at points x [P, 3], and the adjoint of x for result_bar [P, 4]."""
+    """Distance and direction at points x [P, 3], and the adjoint of x for result_bar [P, 4]."""
     for p in range(x.shape[0]):
         place, low = vec3(x[p, 0], x[p, 1], x[p, 2]), vec3(grid[0], grid[1], grid[2])
         nodes = ti.Vector([nx, ny, nz])
-        gap, normal = grid_distance(sample, 0, nodes, low, grid[3], place, reach)
-        normal_bar = vec3(result_bar[p, 1], result_bar[p, 2], result_bar[p, 3])
-        bar = grid_distance_adjoint(sample, 0, nodes, low, grid[3], place, result_bar[p, 0], normal_bar)
-        result[p, 0] = gap
+        distance, direction, slope, bend = grid_distance(sample, 0, nodes, low, grid[3], place, reach, True)
+        bar = result_bar[p, 0] * slope + bend @ vec3(result_bar[p, 1], result_bar[p, 2], result_bar[p, 3])
+        result[p, 0] = distance
         for k in ti.static(range(3)):
-            result[p, 1 + k] = normal[k]
+            result[p, 1 + k] = direction[k]
             x_bar[p, k] = bar[k]
 
 
@@ -43,7 +42,7 @@ def offsets(x: ti.types.ndarray(), low: ti.types.ndarray(), high: ti.types.ndarr
 def at(
     field: DistanceField, x: np.ndarray, bar: np.ndarray | None = None, *, reach: float = 1e9
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Gaps and normals [P, 4] at points [P, 3], and the adjoint of the points."""
+    """Distances and directions [P, 4] at points [P, 3], and the adjoint of the points."""
     result, x_bar = np.zeros((len(x), 4)), np.zeros(x.shape)
     grid = np.array([*field.low, field.cell])
     bar = np.zeros((len(x), 4)) if bar is None else bar
