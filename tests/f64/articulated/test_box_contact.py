@@ -124,8 +124,8 @@ LOW, ACROSS = 2 * HALF - 3e-4, np.sqrt(2) * HALF
 ON_EDGE = np.concatenate([np.zeros(3), turn(np.pi / 4 + 0.05, 0.02, 0.1)])
 CORNER = np.array([1, -1, 0.1]) / np.sqrt(2.01) * (np.arccos(1 / np.sqrt(3)) + 0.02)  # turns a corner downwards
 REGIMES = {
-    "flush": [0, 0, LOW, *turn(0, 0, 0)],
-    "one side flush": [0.007, 0, LOW, *turn(0, 0, 0)],
+    "nearly flush": [1e-4, -1e-4, LOW, *turn(0, 0, 0)],  # corners at an edge are at a kink of the distance
+    "one side nearly flush": [0.007, 1e-4, LOW, *turn(0, 0, 0)],
     "face on face": [0.007, 0.003, LOW, *turn(0, 0, 0)],
     "overhang": [0.025, 0.013, LOW, *turn(1e-3, 2e-3, 0)],
     "rotated": [0.002, 0.003, LOW, *turn(0, 0, 0.6)],
@@ -142,10 +142,7 @@ REGIMES = {
 
 @pytest.mark.parametrize("regime", REGIMES)
 def test_gradient_of_a_step_in_every_regime(regime: str) -> None:
-    """Both poses, both velocities and all contact numbers.
-
-    Where sides are flush the force has small kinks.
-    """
+    """Both poses, both velocities and all contact numbers."""
     rng = np.random.default_rng(3)
     model = bodies(CUBE, CUBE)
     first = ON_EDGE if regime.startswith("edges") else np.array(at(0, 0, 0))
@@ -177,12 +174,8 @@ def test_gradient_of_a_step_in_every_regime(regime: str) -> None:
         loss_and_gradient, point, loss=loss, names=names, rtol=1e-5, floor=1e-6, atol=1e-9, max_entries=30, step=1e-7, order=2
     )
     for entry in report.entries:
-        if "flush" in regime:  # features on the border of a face are at a kink, and have next to no force
-            most = max(abs(other.difference) for other in report.entries if other.name == entry.name)
-            assert abs(entry.adjoint - entry.difference) < 1e-2 * most
-        else:
-            assert entry.status in ("ok", "not observable"), entry
-    assert "flush" in regime or sum(entry.status == "ok" for entry in report.entries) > 20
+        assert entry.status in ("ok", "not observable"), entry
+    assert sum(entry.status == "ok" for entry in report.entries) > 20
 
 
 def random_poses(rng: np.random.Generator, worlds: int, depth: float) -> np.ndarray:
