@@ -1,16 +1,16 @@
 """Runs the commands of the pages, and writes the estimates that they print into the pages.
 
-    python -m scenes.studies.pages                         # every page: about a quarter of an hour on two cores
-    python -m scenes.studies.pages --run runs/late-found   # one table
+    python -m scenes.studies.pages                            # every page: about a quarter of an hour on two cores
+    python -m scenes.studies.pages --table time-late-found    # one table, named like its page and run folder
 
 A table in a page lies between two comments. The first one names a run folder and the true values:
 
     <!-- estimates of runs/late-found, truth: body.density=600 film.start=-0.00333 -->
     <!-- end -->
 
-The commands are those of the fenced block above it that writes this folder. They run as printed, in an empty folder; if they name
-``my_scene.py``, it holds the scene file that the page shows. The warnings of the run follow the table. ``docs/results/pages``
-keeps the numbers of each table beside its commands.
+The commands are those of the fenced block above it, up to the one that writes this folder. They run as printed in an empty
+folder, which holds the page's scene file if they name ``my_scene.py``. The warnings of the run follow the table.
+``docs/results/pages`` keeps the numbers of each table beside its commands.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class EstimateTable:
         page: path relative to the root of the repository.
         run: folder that the last command writes, relative to where the commands run.
         truth: label of an unknown -> true value, in its unit.
-        commands: the commands of its fenced block.
+        commands: the commands of its fenced block, up to the one that writes the run folder.
         text: the table, as it stands in the page.
     """
 
@@ -62,9 +62,14 @@ class EstimateTable:
     text: str
 
     @property
+    def name(self) -> str:
+        """Name of the table, from its page and run folder."""
+        return f"{Path(self.page).stem.lower()}-{Path(self.run).name}"
+
+    @property
     def record_path(self) -> Path:
         """File of the table's numbers."""
-        return RECORDS / f"{Path(self.page).stem.lower()}-{Path(self.run).name}.json"
+        return RECORDS / f"{self.name}.json"
 
     def record(self) -> dict[str, Any]:
         """Numbers of the table: page, run, truth, commands, and name -> value, sd, scale, unit of each unknown."""
@@ -80,11 +85,12 @@ def tables_of(page: str, text: str) -> list[EstimateTable]:
     tables = []
     for marker in _MARKER.finditer(text):
         run = marker["run"]
-        blocks = [lines for lines in map(_commands, _FENCE.findall(text[: marker.start()])) if f"--out {run}" in " ".join(lines)]
+        blocks = [block for block in map(_commands, _FENCE.findall(text[: marker.start()])) if _writer(block, run) is not None]
         if not blocks:
             raise UserError(f"{page}: no command above the table of {run} has --out {run}")
+        commands = blocks[-1][: _writer(blocks[-1], run) + 1]
         truth = {name: float(value) for name, value in (pair.rsplit("=", 1) for pair in marker["truth"].split())}
-        tables.append(EstimateTable(page, run, truth, tuple(blocks[-1]), marker["table"]))
+        tables.append(EstimateTable(page, run, truth, tuple(commands), marker["table"]))
     return tables
 
 
@@ -98,6 +104,12 @@ def _commands(block: str) -> list[str]:
     """The ``risp`` commands of a fenced block, those over several lines joined."""
     lines = (" ".join(line.split()) for line in block.replace("\\\n", " ").splitlines())
     return [line for line in lines if line.startswith("risp ")]
+
+
+def _writer(commands: Sequence[str], run: str) -> int | None:
+    """Index of the command that writes a run folder, or None."""
+    writers = [index for index, command in enumerate(commands) if command.endswith(f"--out {run}")]
+    return writers[-1] if writers else None
 
 
 def table_text(truth: Mapping[str, float], unknowns: Mapping[str, Mapping[str, Any]], doubts: Sequence[str] = ()) -> str:
@@ -178,15 +190,10 @@ def write_table(table: EstimateTable) -> None:
 def main() -> int:
     """Write the tables; 0 when every command ran."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--run", nargs="+", metavar="DIR", help="run folders of the tables to write (default: all)")
-    options = parser.parse_args()
-    tables = all_tables()
-    unknown = set(options.run or ()) - {table.run for table in tables}
-    if unknown:
-        parser.error(f"no page has a table of {', '.join(sorted(unknown))}: there are {', '.join(table.run for table in tables)}")
-    for table in tables:
-        if options.run is None or table.run in options.run:
-            write_table(table)
+    tables = {table.name: table for table in all_tables()}
+    parser.add_argument("--table", nargs="+", choices=tables, default=list(tables), help="tables to write (default: all)")
+    for name in parser.parse_args().table:
+        write_table(tables[name])
     return 0
 
 
