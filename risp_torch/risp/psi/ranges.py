@@ -190,8 +190,6 @@ def check_ends(what: str, low: Any, high: Any, scale: str, shape: Shape) -> None
         low, high, scale: those of the range.
         shape: shape of the parameter.
     """
-    if scale not in ("linear", "log10"):
-        raise UserError(f"{what} has the scale {scale!r}: choose linear or log10")
     try:
         ends = [np.broadcast_to(np.asarray(end, dtype=np.float64), shape) for end in (low, high)]
     except ValueError:

@@ -306,7 +306,6 @@ def test_one_pass_for_all_columns(scene: Scene, poses: torch.Tensor, monkeypatch
         ({"box.color": Factor(-0.5, 0.5)}, "the factor of box.color has the low end -0.5"),
         ({"box.color": Factor(1.0, 0.5)}, "the factor of box.color ranges from 1.0 to 0.5: the low end"),
         ({"box.color": Range(0.0, 1.0, scale="log10")}, "box.color ranges from 0.0 on the scale log10: give numbers above zero"),
-        ({"box.color": Range(0.1, 1.0, scale="log")}, "box.color has the scale 'log': choose linear or log10"),
         ({"box.shininess": Range(0.0, 10.0)}, "box.shininess would reach 0 , outside its bounds"),
         ({"light.key.intensity": Range(-1.0, 1.0)}, "light.key.intensity would reach -1 , outside its bounds"),
         ({"box.color": Direction((0, 1), (0, 1))}, "box.color is not the direction of a light"),
@@ -316,6 +315,11 @@ def test_one_pass_for_all_columns(scene: Scene, poses: torch.Tensor, monkeypatch
 def test_bad_ranges(scene: Scene, spreads: dict[str, object], message: str) -> None:
     with pytest.raises(UserError, match=message):
         RenderingParameters(scene, spreads)
+
+
+def test_an_unknown_scale() -> None:
+    with pytest.raises(UserError, match="scale 'log' is unknown: choose 'linear' or 'log10'"):
+        Range(0.1, 1.0, scale="log")
 
 
 def test_bounds_of_a_param_hold() -> None:
