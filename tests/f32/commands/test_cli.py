@@ -225,7 +225,7 @@ def test_invert_writes_result_plots_strip_and_video(risp: Risp, folder: Path, vi
     )  # fmt: skip
     assert status == 0, err
     run = folder / "run"
-    texts, pictures = {"result.json", "settings.json"}, {"loss.png", "parameters.png", "strip.png"}
+    texts, pictures = {"result.json", "settings.json"}, {"error_bars.png", "loss.png", "parameters.png", "strip.png"}
     assert {path.name for path in run.iterdir()} == {*texts, *pictures, "checkpoint.safetensors", "comparison.mp4"}
     result = json.loads((run / "result.json").read_text())
     assert result["schema"] == 2 and result["scene"] == "small" and result["seed"] == 3 and result["seconds"] > 0
