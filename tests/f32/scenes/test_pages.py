@@ -14,7 +14,7 @@ from ti_sim import UserError
 
 TABLES = all_tables()
 # Runs whose commands take minutes: their tables are compared with the records alone.
-LONG = {"readme-found", "readme-answer", "look-matched", "losses-found", "losses-pixels", "smoke-found", "start-start"}
+LONG = {"readme-found", "readme-answer"}
 PAGE = """```
 risp simulate toss --out runs/a
 risp invert toss --video runs/a/video.mp4 \\
