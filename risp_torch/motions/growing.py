@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
@@ -105,7 +105,7 @@ def fit_growing_windows(
     unknown: Sequence[str],
     settings: MotionFitSettings,
     *,
-    counts: Sequence[int] | None = None,
+    counts: Sequence[Count] | None = None,
     bounds: dict[str, tuple] | None = None,
     priors: dict[str, Any] | None = None,
     scale: str | None = None,
@@ -141,6 +141,7 @@ def fit_growing_windows(
     guesses = first_guesses(unknowns, settings.first_guesses)
     fits, searches, ends = [], [], [(guess, None) for guess in guesses]
     for count in counts or piece_counts(windows, settings.shortest_window):
+        get_args(Count)[1].check("counts", count)
         pieces = split_windows(windows, count)
         motions = measured_motions(scene, pieces, settings.noise, **instruments)
         recordings = len({id(window.recording) for window in windows})
