@@ -232,7 +232,7 @@ def test_settings_of_the_search_of_the_paper():
 
 
 def test_wrong_settings_are_refused():
-    with pytest.raises(UserError, match="search 'best' is unknown: choose usual or paper"):
+    with pytest.raises(UserError, match="search 'best' is unknown: choose 'usual' or 'paper'"):
         TrialSettings(search="best")
 
 

@@ -500,8 +500,8 @@ def test_a_batch_must_split_over_the_ranks(run: Run, monkeypatch: pytest.MonkeyP
     [
         ({"gamma": -0.1}, "gamma is -0.1: give a finite number that is not negative"),
         ({"gamma": math.nan}, "gamma is nan"),
-        ({"regulariser": "both"}, "regulariser 'both' with 'norm': choose error, outputs or none, and norm or squared"),
-        ({"norm": "l1"}, "regulariser 'error' with 'l1'"),
+        ({"regulariser": "both"}, "regulariser 'both' is unknown: choose 'error', 'outputs' or 'none'"),
+        ({"norm": "l1"}, "norm 'l1' is unknown"),
         ({"epochs": 0}, "epochs is 0: give a whole number of at least 1"),
         ({"batch_size": 0}, "batch_size is 0"),
         ({"learning_rate": 0.0}, "learning_rate is 0.0: give a finite number above zero"),
@@ -509,7 +509,7 @@ def test_a_batch_must_split_over_the_ranks(run: Run, monkeypatch: pytest.MonkeyP
         ({"interval": 0}, "interval is 0: give a whole number of at least 1"),
         ({"warmup": 1.5}, "warmup is 1.5: give a finite number from 0 to 1"),
         ({"validation": 0.0}, "validation is 0.0: give a finite number above zero and below 1"),
-        ({"precision": "f16"}, "precision 'f16' is unknown: choose f32 or bf16"),
+        ({"precision": "f16"}, "precision 'f16' is unknown: choose 'f32' or 'bf16'"),
     ],
     ids=str,
 )

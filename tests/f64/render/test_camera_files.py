@@ -544,7 +544,7 @@ def test_option_faults(tmp_path):
     frames = put(tmp_path / "b.json", transforms())
     refused(["no option pixel_centers"], read_cameras, frames, pixel_centers="half")
     refused(["COLMAP", "no option pixel_centers"], read_cameras, colmap(tmp_path / "m"), pixel_centers="half")
-    refused(["up is 'x'", "'-y'"], z_up_from, "x")
+    refused(["up 'x' is unknown", "'-y'"], z_up_from, "x")
     refused(["scale is 0"], z_up_from, "y", scale=0)
     for change, words in [
         (np.eye(2), ["shape [2, 2]"]),

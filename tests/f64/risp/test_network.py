@@ -206,7 +206,7 @@ def test_read_refuses_pictures_of_another_size(shape: tuple[int, ...]) -> None:
     [
         ({"size": 32}, "images of 32 pixels was requested: use a multiple of 32, at least 64"),
         ({"size": 80}, "images of 80 pixels"),
-        ({"head": "middle"}, "head 'middle' is unknown: choose spatial or average"),
+        ({"head": "middle"}, "head 'middle' is unknown: choose 'spatial' or 'average'"),
     ],
 )
 def test_settings_that_make_no_network(settings: dict, words: str) -> None:

@@ -28,7 +28,7 @@ UNWRAPPED = Mesh(vertices=Box(1, 1, 1).surface().vertices * 0.05, faces=Box(1, 1
         (lambda s: add(s, surface=Surface(texture=WHITE, uv=np.zeros((5, 2)))), r"thing.uv has shape \(5, 2\)"),
         (lambda s: add(s, surface=Surface(specular=0.5)), "thing has a specular and .*phong"),
         (lambda s: add(s, surface=Surface(shininess=5.0)), "thing has a shininess and .*phong"),
-        (lambda s: Surface(texture="a.png", wrap="mirror"), "wrap 'mirror': choose clamp or repeat"),
+        (lambda s: Surface(texture="a.png", wrap="mirror"), "wrap 'mirror' is unknown: choose 'clamp' or 'repeat'"),
         (lambda s: Surface(crease_angle=0.5), "crease angle 0.5 and smooth=False"),
         (lambda s: Surface(smooth=True, crease_angle=40.0), "crease angle 40.0"),
         (lambda s: s.set_background(), "a background is a color, or top and bottom, or an image"),
@@ -66,13 +66,13 @@ def test_errors(build: Callable[[Scene], object], message: str) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"pattern": "stripes"}, "the ground's pattern is 'stripes': choose one of plain, checker, texture"),
+        ({"pattern": "stripes"}, "pattern 'stripes' is unknown: choose 'plain', 'checker' or 'texture'"),
         ({"pattern": "texture"}, "the pattern 'texture' and no texture"),
         ({"texture": np.ones((2, 2, 3))}, "the pattern 'plain' and a texture"),
         ({"second_color": (1, 1, 1)}, "a second colour and the pattern 'plain'"),
         ({"pattern": "checker", "cell": 0.0}, "ground.cell is 0.0 m: give a number above zero"),
         ({"pattern": "texture", "texture": "no.jpg"}, "ground.texture: picture no.jpg does not exist"),
-        ({"wrap": "mirror"}, "the ground has wrap 'mirror'"),
+        ({"wrap": "mirror"}, "wrap 'mirror' is unknown"),
     ],
 )
 def test_errors_of_the_ground(options: dict[str, object], message: str) -> None:
