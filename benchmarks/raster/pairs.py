@@ -57,7 +57,7 @@ def count_kernel(
     """Count pixel-face pairs with the tests of the rasteriser, in its order.
 
     Reads the bundles of a ``Layer`` (``ti_render.render``). Writes pixels [occupied side^2, 2] (workspace) and adds to counts [8]
-    int32 (see ``Pairs``). A first walk over the faces is the forward pass, a second one, which knows the least depths,
+    int32 (see ``Pairs``). A first walk over the faces is the forward pass, a second one, which reads the least depths,
     the backward pass. No adjoint: integers.
     """
     half = 0.5 * ti.min(width, height)

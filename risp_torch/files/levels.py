@@ -74,7 +74,7 @@ def read_depths(path: Path | str, what: str = "the depths") -> np.ndarray:
 
 
 def read_pictures(path: Path, what: str, convert: Callable[[Any], Any]) -> list[Any]:
-    """What ``convert`` makes of the pictures of a folder, or of a single picture, as pillow opens them: arrays of one size.
+    """Arrays of one size, which ``convert`` makes of the pictures of a folder or of a single picture, as pillow opens them.
 
     ``convert`` returns an array [H, W], or a tuple that begins with one.
 

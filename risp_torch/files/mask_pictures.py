@@ -16,7 +16,7 @@ from ti_sim.base.rules import FromZero, checked
 __all__ = ["covered_rim", "mask_of", "read_masks"]
 
 _HALF_RIM, _CLEAR_RIM = 0.5, 0.1  # shares of the picture's rim: most of it, and hardly any of it
-_FEW_RIM, _MUCH_RIM = 0.25, 0.75  # shares of the rim that tell body and background apart where no value is zero
+_FEW_RIM, _MUCH_RIM = 0.25, 0.75  # shares of the rim that separate body and background where no value is zero
 _MIDDLE = (0.1, 0.9)  # of the largest level: between them are edges of shares, or objects
 _FLAT = 0.2  # share of the pixels of a middle level that lie within others of the same level: more are an object
 _MOST_LISTED = 12

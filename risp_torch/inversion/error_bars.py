@@ -147,7 +147,7 @@ def _errors_of_film(
     at: Linearisation, encoder: Encoder | None, films: list[CompressedFilm], size: float | None, explained: float | None,
     estimate: torch.Tensor | None,
 ) -> FilmErrors:  # fmt: skip
-    """What a film of a right scene leaves: noise, and rounding, or compression of films of the estimate at the file's quality."""
+    """Residual of a film of a right scene: noise, and rounding, or compression of films of the estimate at the file's quality."""
     if explained is None:
         return FilmErrors(None, (), errors_together(at))
     loss, frames = at.comparison.loss, list(at.comparison.frames)

@@ -2,7 +2,7 @@
 
 Every family of such numbers (``nuisances``) is tested by its score (``score_tests``). A family whose freeing moves an unknown
 by more than errors of the film let it, and by more than a part of its error bar, is named. So is one that explains most of a
-residual that is larger than noise and compression leave. What is named is freed, with priors of sensible sizes, for some steps;
+residual that is larger than noise and compression leave. Named families are freed, with priors of sensible sizes, for some steps;
 the shift of the unknowns (omitted-variable bias) widens the error bars. Where nothing fits the film one step is no measure, and
 families are freed. A residual that is not noise and that no family explains is doubted, too.
 """
@@ -103,7 +103,7 @@ def _diagnosed(
     tests: list[tuple[Joint, ScoreTest]], unknowns: Unknowns, at: Linearisation, bars: np.ndarray, errors: FilmErrors,
     explained: float | None, misfit: float | None,
 ) -> Diagnosis:  # fmt: skip
-    """What the tests say (arguments: ``diagnose``)."""
+    """Results of the tests (arguments: ``diagnose``)."""
     bars = np.maximum(bars / unknowns.scaled_range(), 1e-300)
     assumptions = _assumptions(tests, unknowns, bars)
     if misfit is not None and misfit > MISFIT:

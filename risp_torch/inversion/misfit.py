@@ -38,7 +38,7 @@ def explained_residual(
 
 
 def rounding_samples(loss: Loss, estimate: torch.Tensor, frames: list[int], count: int = 10) -> list[torch.Tensor]:
-    """What rounding to eight bits changes a loss's observations by, of films that differ by parts of a grey level, [P] each.
+    """Changes of a loss's observations by rounding to eight bits, of films that differ by parts of a grey level, [P] each.
 
     Areas of one colour are rounded alike: such errors are not independent.
     """

@@ -28,7 +28,7 @@ from risp_torch.scene.rotations import rotation_matrix
 from risp_torch.scene.scene import Scene
 from ti_sim.shapes.contact_points import POSITION
 
-# What may be wrong unnoticed, as standard deviations: of a camera in rad and in parts of its distance from the world's origin
+# Standard deviations of errors that users may not see: of a camera in rad and in parts of its distance from the world's origin
 # and of its focal length; of a film in frame intervals and in parts of its rate; of lights in parts of their intensity and in
 # rad, of colours in parts of white; of a start in rad and in parts of the camera's distance; of a lens the coefficients k1 and
 # k2; of gravity in rad; of drag in 1/s of a body's mass; of inertia and of physical numbers in parts of them, or of their
@@ -160,7 +160,7 @@ def families_of(scene: Scene, loss: Loss, unknowns: Unknowns) -> list[Family]:
 
 
 def _changed_scenes(scene: Scene) -> Iterator[Family]:
-    """Gravity's direction, drag and inertia of bodies that have none of their own, and the time step."""
+    """Gravity's direction, drag and inertia of bodies for which the scene gives none, and the time step."""
     gravity = np.asarray(scene.parameters["gravity"].value) if "gravity" in scene.parameters else np.zeros(0)
     if gravity.shape == (3,) and gravity.any():
         yield Family("the direction of gravity", tuple(Nuisance("gravity", TILT * way) for way in _tangents(gravity)), scene)

@@ -18,7 +18,7 @@ MOST_STARTS = 4  # that are looked at
 def best_observed(problem: Problem, ends: Ends) -> tuple[Ends, list[str]]:
     """The ends with a best start at which the film shows most, of those that fit it as well, and a sentence on others.
 
-    What a film shows depends on the motion: a wheel that rolls hides its friction, one that slips shows it.
+    The motion decides which parameters are observable: a wheel that rolls hides its friction, one that slips shows it.
 
     Args:
         problem: the inversion problem.

@@ -105,8 +105,8 @@ def remarks_on(unknowns: Unknowns, physical: np.ndarray, status: list[str]) -> l
     others = [name for name in status if name not in ("best", "stopped early")]
     if "same loss" in others:
         remarks.append(
-            f"{others.count('same loss') + 1} starts end with the same loss at different estimates: the film does not tell these "
-            "apart"
+            f"{others.count('same loss') + 1} starts end with the same loss at different estimates, between which the film "
+            "does not decide"
         )
     elif others and "same minimum" not in others:
         remarks.append(

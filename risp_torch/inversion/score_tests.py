@@ -1,10 +1,11 @@
 """Score tests: whether freeing known numbers would move an estimate by more than errors of the film let it.
 
 The score of a family of known numbers is C^T r, with the derivatives C of the observations by its numbers and the residual r of
-the estimate. What the unknowns can absorb is projected out (C - J A^-1 J^T C, with the unknowns' normal equations A), so that
-the score is that of the joint model (Rao 1948; Silvey 1959). One joint Gauss-Newton step gives the numbers' amplitudes and the
-omitted-variable bias of the unknowns. Their covariances are those of the score under errors of a right scene: independent
-noise, or errors that are correlated within blocks, whichever is larger, and the errors of compressed films of the estimate.
+the estimate. Components that the unknowns can absorb are projected out (C - J A^-1 J^T C, with the unknowns' normal equations
+A), so that the score is that of the joint model (Rao 1948; Silvey 1959). One joint Gauss-Newton step gives the numbers'
+amplitudes and the omitted-variable bias of the unknowns. Their covariances are those of the score under errors of a right
+scene: independent noise, or errors that are correlated within blocks, whichever is larger, and the errors of compressed films
+of the estimate.
 """
 
 from __future__ import annotations
@@ -142,7 +143,7 @@ def _covariances(
 ) -> tuple[list[np.ndarray], np.ndarray]:
     """Covariances [M, M] of the score if the family is right, and their degrees of freedom.
 
-    One is of the film's known errors, the other of the residual that is left after the family's step, in blocks.
+    One is of the film's known errors, the other of the residual after the family's step, in blocks.
 
     Args:
         at: linearisation with the family's projected columns.

@@ -120,7 +120,7 @@ def fit_growing_windows(
     A simulation of a long window departs from the motion at a small error of a number, so that its cost has many minima. A short
     one has few, and determines less. The shortest pieces are fitted from several first guesses
     (``MotionFitSettings.first_guesses``); of the ends that differ, those that fit nearly as well as the best go on. Pieces of
-    fewer recordings than unknowns count as clusters of their own in the error bars.
+    fewer recordings than unknowns count as separate clusters in the error bars.
 
     Args:
         scene: as of ``fit_motions``, and so are the other arguments below.

@@ -100,7 +100,7 @@ class MotionSearch:
         windows: the windows.
         unknowns: shared unknowns.
         settings: noise and search.
-        pieces: whether windows are pieces of few recordings, which count as clusters of their own where noise does not explain
+        pieces: whether windows are pieces of few recordings, which count as separate clusters where noise does not explain
             their residuals.
     """
 

@@ -40,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--count", type=number(Count), default=120, help="inversions (default 120)")
     parser.add_argument("--seed", type=number(Seed), default=3, help="of truths, starts and films (default 3)")
-    parser.add_argument("--most", type=number(Count), default=None, help="inversions of this call; the next one goes on")
+    parser.add_argument("--most", type=number(Count), default=None, help="inversions of this call; the next call continues")
     parser.add_argument("--out", default="runs/coverage", help="folder (default runs/coverage)")
     options = parser.parse_args(arguments)
     out = Path(options.out)

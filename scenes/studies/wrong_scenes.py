@@ -1,6 +1,6 @@
 """How often an answer from a film with a wrong scene is doubted: inversions with faults of 20 kinds, and with the right scene.
 
-`python -m scenes.studies.wrong_scenes --count 160 --seed 5 --out runs/wrong_scenes` goes on where it was stopped: each finished
+`python -m scenes.studies.wrong_scenes --count 160 --seed 5 --out runs/wrong_scenes` resumes an interrupted study: each finished
 inversion is a line of results.jsonl. Three of four inversions have a wrong scene.
 """
 
@@ -42,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--count", type=number(Count), default=160, help="inversions (default 160)")
     parser.add_argument("--seed", type=number(Seed), default=5, help="of truths, starts and films (default 5)")
-    parser.add_argument("--most", type=number(Count), default=None, help="inversions of this call; the next one goes on")
+    parser.add_argument("--most", type=number(Count), default=None, help="inversions of this call; the next call continues")
     parser.add_argument("--out", default="runs/wrong_scenes", help="folder (default runs/wrong_scenes)")
     options = parser.parse_args(arguments)
     out = Path(options.out)

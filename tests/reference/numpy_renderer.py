@@ -388,7 +388,7 @@ def _softness(row, settings):
 
 
 def _faces(row, mesh, settings, view, world, lights):
-    """What every drawn face shows: log D, side and share of the disc, inside, depth, colour."""
+    """Quantities of every drawn face: log D, side and share of the disc, inside, depth, colour."""
     camera_points = world @ view.rotation.T + view.translation
     normals = _corner_normals(world, mesh)
     drawn = []

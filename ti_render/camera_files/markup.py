@@ -121,7 +121,7 @@ def _flow(text: str) -> Any:
     tokens.reverse()
     value = _bracketed(tokens, 0)
     if tokens:
-        raise UserError(f"the YAML value {text[:40]!r} goes on behind its bracket: export it again")
+        raise UserError(f"the YAML value {text[:40]!r} continues after its bracket: export it again")
     return value
 
 

@@ -10,7 +10,7 @@ Per pixel, over the faces j with coverage D_j, depth z_j and colour c_j, the gro
 (Liu et al., Soft Rasterizer, ICCV 2019, eq. 2-3; A in place of their 1 - prod_j (1 - D_j), which depends on the triangulation;
 the running rescaling is Milakov and Gimelshein, Online normalizer calculation for softmax, 2018, eq. 5.) A thread owns a tile:
 it walks over the tile's faces, and for each face over the pixels of its grown box, so that a pixel is visited by the faces near
-it only. What a pixel carries from face to face lies in pixel_state, which exists for the tiles that have faces; a tile without
+it only. The state of a pixel between faces lies in pixel_state, which exists for the tiles that have faces; a tile without
 faces shows the backdrop. The colours of fragments that are far behind what is there already are not computed. Numbers stay in
 range where D is exceedingly small: the part exp(-tail) of D = sigmoid exp(-tail) (``fragment``) counts as a greater depth, z +
 tail / rate, and zmin is the least of those.

@@ -282,7 +282,7 @@ def rasterise_adjoint(
                         a0_bar += g0
                         a1_bar += g1
                         a2_bar += g2
-                        # What moves all corners moves the pixel the other way.
+                        # A shift of all corners is the opposite shift of the pixel.
                         if faces.flags[FLAG.distorted] == 1:
                             for k in ti.static(range(2)):
                                 bars.centres[m, y, x, k] -= g0[k] + g1[k] + g2[k]

@@ -37,7 +37,7 @@ _repeatable = False
 def repeatable_sums() -> Iterator[None]:
     """Loops whose threads add to the same numbers run on one thread (on the CPU), so that results are equal to the last bit.
 
-    Holds for all threads of the process, because torch may run backward passes in threads of its own.
+    Holds for all threads of the process, because torch may run backward passes in other threads.
     """
     global _repeatable
     before, _repeatable = _repeatable, True

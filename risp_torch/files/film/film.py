@@ -99,7 +99,7 @@ def opened_film(path: Path | str, *, curve: str | None = None, square: bool = Tr
 
 
 def film_facts(path: Path | str) -> FilmFacts:
-    """What a film is. A video file is decoded once for it; of a folder only the first picture is.
+    """Properties of a film. A video file is decoded once; of a folder only the first picture is.
 
     Args:
         path: a video file, or a folder of pictures.

@@ -88,7 +88,7 @@ class VideoFile:
 
 @dataclass
 class _Packets:
-    """What a file holds of its video stream.
+    """Contents of the video stream of a file.
 
     Attributes:
         stamps: presentation times of the packets that are shown, in the order of the file; None where one has none.
@@ -154,7 +154,7 @@ def _decoded(container: Any, stream: Any, packets: _Packets | None = None) -> It
 
 @lru_cache(maxsize=32)
 def _facts_of(path: Path, curve: str | None, state: tuple[int, ...]) -> FilmFacts:
-    """What a file is; ``state`` is its size, time of change and number, so that another file of this name is read anew."""
+    """Properties of a file; ``state`` is its size, time of change and number, so that another file of this name is read anew."""
     with _opened(path) as (container, stream):
         packets, first, stamps, damaged, changes, luma = _Packets(), None, [], [], [], None
         for frame in _decoded(container, stream, packets):

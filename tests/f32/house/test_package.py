@@ -68,7 +68,7 @@ def test_a_wheel_installs_packages_of_the_project_only(tmp_path: Path) -> None:
 
 
 def test_the_demo_installs_no_extra_and_the_tests_nothing_that_is_compiled(tmp_path: Path) -> None:
-    """What ``make -n`` prints for an environment that does not exist yet. PyBullet has no wheels from Python 3.12 on."""
+    """Output of ``make -n`` for an environment that does not exist yet. PyBullet has no wheels from Python 3.12 on."""
     if shutil.which("make") is None:
         pytest.skip("make is not installed")
     installs = {}

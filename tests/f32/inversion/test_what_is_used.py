@@ -1,4 +1,4 @@
-"""What of a file is compared is said, and files that mean something else than they seem to are refused or doubted."""
+"""Commands report which rows and frames they compare, and refuse or doubt files with ambiguous meaning."""
 
 from __future__ import annotations
 

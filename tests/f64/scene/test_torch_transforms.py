@@ -1,4 +1,4 @@
-"""What torch programs put around scenes: ``torch.func`` transforms, mixed precision, empty batches."""
+"""Contexts in which torch programs call scenes: ``torch.func`` transforms, mixed precision, empty batches."""
 
 from collections.abc import Callable
 
