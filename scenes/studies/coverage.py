@@ -7,15 +7,12 @@ is a line of results.jsonl.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
-import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tqdm import tqdm
 
 from risp_torch import UserError, start
 from risp_torch.files.report import format_table
@@ -23,6 +20,7 @@ from risp_torch.programs import number, write_text
 from ti_sim import Count, Seed
 
 from .coverage_cases import KINDS, SUBJECTS, Case, run
+from .numbered_runs import run_numbered
 
 INSIDE = 1.96  # standard deviations: 95 % of a normal distribution
 ASKED = (0.90, 0.99)  # share of the inversions whose bars hold the truth
@@ -46,7 +44,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     out = Path(options.out)
     try:
         start(precision="f32")
-        rows = _run_all(options.count, options.seed, out, options.most)
+        rows = run_numbered(
+            lambda index, folder: run(Case.of(index, options.seed), folder), options.count, options.seed, out, options.most
+        )
     except UserError as error:
         print(f"{parser.prog}: error: {error}", file=sys.stderr)
         return 2
@@ -96,36 +96,6 @@ def _parts(row: dict[str, Any]) -> list[float]:
 def _share(rows: Sequence[dict[str, Any]]) -> float:
     """Share of the inversions whose first unknown is within its bar, which is one of 95 % for each of them."""
     return float(np.mean([_parts(row)[0] <= INSIDE for row in rows]))
-
-
-def _run_all(count: int, seed: int, out: Path, most: int | None) -> list[dict[str, Any]]:
-    """Run what is not done yet, at most so many, and return the lines of all."""
-    out.mkdir(parents=True, exist_ok=True)
-    path = out / "results.jsonl"
-    rows = _finished(path, seed, count)
-    done = {row["number"] for row in rows}
-    left = [number for number in range(count) if number not in done][:most]
-    for each in tqdm(left, desc="inversions", initial=len(done), total=len(done) + len(left)):
-        with tempfile.TemporaryDirectory() as folder:
-            row = run(Case.of(each, seed), Path(folder))
-        with path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(row) + "\n")
-        rows.append(row)
-    return rows
-
-
-def _finished(path: Path, seed: int, count: int) -> list[dict[str, Any]]:
-    """Whole lines of the file; a line that was cut off when the study was killed is removed."""
-    if not path.is_file():
-        return []
-    text = path.read_text(encoding="utf-8")
-    whole = text[: text.rfind("\n") + 1]
-    if whole != text:
-        write_text(path, whole)
-    rows = [json.loads(line) for line in whole.splitlines()]
-    if any(row["seed"] != seed for row in rows):
-        raise UserError(f"{path} has inversions of another seed: give the same --seed, or another --out")
-    return [row for row in rows if row["number"] < count]
 
 
 if __name__ == "__main__":

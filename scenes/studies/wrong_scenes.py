@@ -7,21 +7,19 @@ inversion is a line of results.jsonl. Three of four inversions have a wrong scen
 from __future__ import annotations
 
 import argparse
-import json
 import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tqdm import tqdm
 
 from risp_torch import UserError, start
 from risp_torch.files.report import format_table
 from risp_torch.programs import number, write_text
 from ti_sim import Count, Seed
 
+from .numbered_runs import run_numbered
 from .wrong_scene_cases import KINDS, RIGHT, Case, run
 
 INSIDE = 1.96  # standard deviations: 95 % of a normal distribution
@@ -48,7 +46,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     out = Path(options.out)
     try:
         start(precision="f32")
-        rows = _run_all(options.count, options.seed, out, options.most)
+        rows = run_numbered(
+            lambda index, folder: run(Case.of(index, options.seed), folder), options.count, options.seed, out, options.most
+        )
     except UserError as error:
         print(f"{parser.prog}: error: {error}", file=sys.stderr)
         return 2
@@ -101,36 +101,6 @@ def _is_good(rows: Sequence[dict[str, Any]]) -> bool:
     false = np.mean([bool(row["doubts"]) for row in right]) if right else 0.0
     errors = np.array([_error(row) for row in quiet] or [0.0])
     return bool(false <= ASKED and (errors > INSIDE).mean() <= ASKED and errors.max() <= WORST)
-
-
-def _run_all(count: int, seed: int, out: Path, most: int | None) -> list[dict[str, Any]]:
-    """Run what is not done yet, at most so many, and return the lines of all."""
-    out.mkdir(parents=True, exist_ok=True)
-    path = out / "results.jsonl"
-    rows = _finished(path, seed, count)
-    done = {row["number"] for row in rows}
-    left = [number for number in range(count) if number not in done][:most]
-    for each in tqdm(left, desc="inversions", initial=len(done), total=len(done) + len(left)):
-        with tempfile.TemporaryDirectory() as folder:
-            row = run(Case.of(each, seed), Path(folder))
-        with path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(row) + "\n")
-        rows.append(row)
-    return rows
-
-
-def _finished(path: Path, seed: int, count: int) -> list[dict[str, Any]]:
-    """Whole lines of the file; a line that was cut off when the study was killed is removed."""
-    if not path.is_file():
-        return []
-    text = path.read_text(encoding="utf-8")
-    whole = text[: text.rfind("\n") + 1]
-    if whole != text:
-        write_text(path, whole)
-    rows = [json.loads(line) for line in whole.splitlines()]
-    if any(row["seed"] != seed for row in rows):
-        raise UserError(f"{path} has inversions of another seed: give the same --seed, or another --out")
-    return [row for row in rows if row["number"] < count]
 
 
 if __name__ == "__main__":

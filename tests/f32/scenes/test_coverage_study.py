@@ -8,6 +8,7 @@ import pytest
 from risp_torch import UserError
 from scenes.studies import coverage
 from scenes.studies.coverage_cases import CAMERA, KINDS, LOOK, MASKS, SAME, SOLVED, SUBJECTS, Case, run
+from scenes.studies.numbered_runs import finished_rows
 
 
 def line(number: int, kind: str, errors: dict[str, float]) -> dict[str, object]:
@@ -41,4 +42,4 @@ def test_a_line_that_was_cut_off_is_done_again(tmp_path: Path, monkeypatch: pyte
     table = (tmp_path / "coverage.md").read_text()
     assert ["all", "3", "67", "%", "4", "75", "%"] == next(row for row in table.splitlines() if row.startswith("all")).split()[:7]
     with pytest.raises(UserError, match="inversions of another seed"):
-        coverage._finished(tmp_path / "results.jsonl", 4, 4)
+        finished_rows(tmp_path / "results.jsonl", 4, 4)

@@ -1,0 +1,52 @@
+"""The study of answers from films of wrong scenes: which rows count, and when the study passes."""
+
+from __future__ import annotations
+
+import pytest
+
+from scenes.studies import wrong_scenes
+from scenes.studies.wrong_scene_cases import KINDS, RIGHT, Case
+
+WRONG = KINDS[0]
+
+
+def row(*, kind: str = WRONG.name, error: float = 0.1, shown: bool = True, flagged: bool = False) -> dict[str, object]:
+    """A row of an inversion whose estimate is ``error`` off, with an error bar of 0.1."""
+    unknowns = {"a": {"truth": 1.0, "value": 1.0 + error, "error": error, "sd": 0.1}}
+    return {"kind": kind, "scene": WRONG.scene, "shown": shown, "doubts": ["doubt"] if flagged else [], "unknowns": unknowns}
+
+
+def cells(name: str, rows: list[dict[str, object]]) -> list[str]:
+    """Cells of the report's line of that name."""
+    return next(line for line in wrong_scenes.report(rows, 1).splitlines() if line.startswith(name))[len(name) :].split()
+
+
+def test_only_unflagged_answers_whose_film_shows_the_fault_count() -> None:
+    """Of four rows, one is unflagged, shown and 3 bars off; the flagged and the unobservable one do not count."""
+    rows = [row(), row(error=0.3), row(error=0.9, flagged=True), row(error=0.8, shown=False)]
+    assert cells("wrong scenes", rows) == ["4", "3", "1", "2", "1", "3.00"]
+
+
+def test_right_scenes_count_whether_or_not_a_fault_is_shown() -> None:
+    rows = [row(kind=RIGHT, shown=False), row(kind=RIGHT, shown=False, error=-0.25), row(kind=RIGHT, shown=False, flagged=True)]
+    assert cells("right scenes", rows) == ["3", "0", "1", "2", "1", "2.50"]
+
+
+@pytest.mark.parametrize(
+    ("rows", "passes"),
+    [
+        ([row()] * 20 + [row(kind=RIGHT)] * 20, True),
+        ([row()] * 19 + [row(error=0.3)], True),  # one of 20 excludes the truth
+        ([row()] * 18 + [row(error=0.3)] * 2, False),
+        ([row()] * 19 + [row(error=-0.41)], False),  # beyond four bars
+        ([row(error=0.9, flagged=True)] * 20, True),
+        ([row(kind=RIGHT)] * 18 + [row(kind=RIGHT, flagged=True)] * 2, False),  # false alarms
+    ],
+)
+def test_when_the_study_passes(rows: list[dict[str, object]], passes: bool) -> None:
+    assert wrong_scenes._is_good(rows) is passes
+
+
+def test_a_quarter_of_the_cases_is_right_and_all_kinds_occur() -> None:
+    names = [Case.of(number, 3).kind.name for number in range(160)]
+    assert names.count(RIGHT) == 40 and {kind.name for kind in KINDS} == set(names) - {RIGHT}
