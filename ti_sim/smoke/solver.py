@@ -284,21 +284,25 @@ class SmokeSolver(Solver):
         if self.settings.advection == "maccormack":
             ahead_bar, back_bar = (empty_like_family(source, shape) for _ in range(2))
             correct_adjoint(place, *views(result_bar, field_bar, ahead_bar, back_bar))
-            filled_bar = zeros_like_family(source, shape)
+            filled_bar = self._filled_bar(number, ahead_bar)
             advect_adjoint(
                 viewed(self._places(grid, -1.0)[number]), flow, *views(moved[1], back_bar), flow_bar, *views(filled_bar)
             )
             self._filled_adjoint(number, filled_bar, ahead_bar)
-        source_bar = zeros_like_family(source, shape)
+        source_bar = self._filled_bar(number, field_bar)
         run = advect_cubic_adjoint if self.settings.advection == "cubic" else advect_adjoint
         run(place, flow, *views(source, ahead_bar), flow_bar, *views(source_bar))
         self._filled_adjoint(number, source_bar, field_bar)
 
+    def _filled_bar(self, number: int, field_bar: Array) -> Array:
+        """Where the adjoint of a filled field is summed: that of the field itself if there are no obstacles."""
+        return zeros_like_family(field_bar, tuple(field_bar.shape)) if len(self._fillings[number][0]) else field_bar
+
     def _filled_adjoint(self, number: int, filled_bar: Array, field_bar: Array) -> None:
-        """Adjoint of ``_filled``: overwrites its argument, and adds to the adjoint of the field."""
-        if len(self._fillings[number][0]):
+        """Adjoint of ``_filled`` from the result of ``_filled_bar``: adds to the adjoint of the field."""
+        if filled_bar is not field_bar:
             fill_adjoint(viewed(self._filling(number, filled_bar)), *views(filled_bar))
-        add_field(*views(filled_bar, field_bar))
+            add_field(*views(filled_bar, field_bar))
 
 
 def _copied(field: Array) -> Array:
