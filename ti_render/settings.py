@@ -101,11 +101,6 @@ class RasterSettings:
     def __post_init__(self) -> None:
         if not self.near < self.far:
             raise UserError(f"near is {self.near} and far is {self.far}: near < far is needed")
-        _check_choice("aggregation", self.aggregation, AGGREGATIONS)
-        _check_choice("composite", self.composite, COMPOSITES)
-        _check_choice("shading", self.shading, SHADING_NAMES)
-        _check_choice("quantity", self.quantity, QUANTITIES)
-        _check_choice("ground", self.ground, GROUNDS)
 
     @property
     def background_depth(self) -> float:
@@ -135,8 +130,3 @@ def check_softness(sigma: float, gamma: float) -> None:
         raise UserError(f"sigma is {sigma}: the softness of the edges must be positive")
     if not (gamma > 0 and math.isfinite(gamma)):
         raise UserError(f"gamma is {gamma}: the softness of the depth order must be positive")
-
-
-def _check_choice(name: str, value: str | None, choices: tuple[str | None, ...]) -> None:
-    if value not in choices:
-        raise UserError(f"{name} is {value!r}: give one of {', '.join(str(choice) for choice in choices)}")
