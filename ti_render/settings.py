@@ -11,10 +11,7 @@ from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Count, FromZero, NotNegative, Positive, Rule, checked
 
 AGGREGATIONS = ("softras", "dibr")
-COMPOSITES = ("alpha", "softmax")
-SHADING_NAMES = ("none", "lambert", "phong")
 QUANTITIES = ("color", "depth", "normal")
-GROUNDS = (None, "plain", "checker", "texture")
 
 
 @checked

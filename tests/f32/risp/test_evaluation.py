@@ -145,7 +145,7 @@ def test_foreign_and_damaged_caches_are_refused(cube, tmp_path):
 
 
 def test_wrong_settings_are_refused():
-    with pytest.raises(UserError, match="renderer 'pbrt' is unknown: choose one of soft, mitsuba"):
+    with pytest.raises(UserError, match="renderer 'pbrt' is unknown: choose 'soft' or 'mitsuba'"):
         settings(renderer="pbrt")
 
 
