@@ -125,7 +125,8 @@ def judge(problem: Problem, ends: Ends) -> Judgement:
     widest = unknowns.priors.widest(unknowns.scaled(values), ranges)
     bars = bars if misfit is None else widened_by_misfit(bars, misfit, widest)
     errors = _errors_of_film(at, encoder, films, size, explained if stated else None, estimate)
-    if stated and isinstance(loss, PixelLoss) and loss.weights is None and problem.pictures is not None:
+    # The noise of a pixel is that of its three colours: losses of other observations of pixels, such as luminance, have none.
+    if stated and type(loss) is PixelLoss and loss.weights is None and problem.pictures is not None:
         frames = list(comparison.frames)
         errors = replace(errors, local=local_noise(problem.pictures[frames], estimate[frames], errors.variance))
     fits = misfit is None or misfit <= MISFIT

@@ -105,7 +105,8 @@ def rates(
         sticking = (bristle if mu > 0 else 0.0) * (np.eye(3) - along)
         for place, share in zip(places, shares, strict=True):
             map_ = np.hstack([np.eye(3), -np.cross(np.eye(3), place).T])
-            spring = (3 if surface else 1) * share * ke * along + (1 / len(places) if shared else share) * sticking
+            # The patch of a pair is centred and turned by the loads of its points, which their shares are proportional to.
+            spring = (3 if surface else 1) * share * ke * along + (share / shares.sum() if shared else share) * sticking
             stiffness += map_.T @ spring @ map_
             damping += share * map_.T @ drag @ map_
         if surface and len(places):
