@@ -7,16 +7,18 @@ The features of a shape are its corners, points on its faces, and its sharp edge
 
 It has the stiffness ke for a single corner, and four times that for a face on a face, whose features have a total weight of 16,
 shared in any way by both surfaces. The elastic force is the gradient of U, so it does no work around closed paths of both poses.
-The depth of a point is minus the signed distance of the other shape; that of an edge is the largest one along it, times a window
-(``shape_distance``). The energy has continuous derivatives: the distance of a box is smooth where two depths are equal, and that
-of a mesh is a smooth spline. Kinks are left where an edge enters a mesh at two places.
+The depth of a point is minus the signed distance d of the other shape; that of an edge is the largest value along it of
+(1 - s^2 / h^2) (r - d) - r, with a small length r (``shape_distance``). It is defined outside, too, where contact begins, and
+changes smoothly with the tilt of an edge that is parallel to a face. The energy has continuous derivatives: the distance of a box
+is smooth where two depths are equal, and that of a mesh is a smooth spline. Kinks are left where an edge enters a mesh at two
+places.
 
 In terms of the contact law, a feature at the place x with the unit normal n, the gap g along it, and the mass m = w (D / -g)^4
 has the force of ``ti_sim.rigid.contact`` with all its parameters multiplied by m g^2 / sqrt(S), S = sum m g^4. So the features
 of a pair also share damping and friction.
 """
 
-from ti_sim.articulated.collision import DEEP, FIRST_FEATURE, FIRST_FEATURES, SECOND_FEATURES
+from ti_sim.articulated.collision import DEEP, FIRST_FEATURE, FIRST_FEATURES, LEAST_HALF, SECOND_FEATURES
 from ti_sim.articulated.contact_force import (
     depth_in_contact,
     greatest_depth,
@@ -60,6 +62,7 @@ from ti_sim.rigid.contact import (
 )
 
 _FAR = 1e9  # overlap before the first test [m]
+_REACH = 0.01  # length r in the depth of an edge, in the smaller half size of a pair
 _UNIT = 1e3  # depths are in mm where they are raised to the fourth power, for single precision
 
 
@@ -179,6 +182,7 @@ def surface_contacts(
     feature_patch, size_power, deepest = empty_patch(), 0.0, 0.0
     total, scale, total_bar, overlap = 0.0, 0.0, 0.0, _FAR
     margin = pair_margin(world, b, first, second)
+    reach = _REACH * ti.min(world.shape[first, LEAST_HALF], world.shape[second, LEAST_HALF])
     for sweep in range(ti.static(2 if adjoint else 1)):
         if sweep == 0 or total > 0:
             for half in range(2):
@@ -198,10 +202,9 @@ def surface_contacts(
                 for n in range(features):
                     at = begin + FEATURE_SIZE * n
                     offset, along = sampled(world, at), sampled(world, at + FEATURE_VECTOR)
-                    h, s, near = 0.0, 0.0, True
-                    reach = ti.abs(along)
-                    near = (offset + reach > low).all() and (offset - reach < high).all()
-                    if near and reach.sum() > 0:
+                    h, s, part, extent = 0.0, 0.0, 1.0, ti.abs(along)
+                    near = (offset + extent > low).all() and (offset - extent < high).all()
+                    if near and extent.sum() > 0:
                         start, end = part_within(offset, along, low, high, 1.0)
                         near = start < end
                         h = along.norm()
@@ -210,15 +213,13 @@ def surface_contacts(
                         at_j = back @ (centre + offset)
                         if h > 0:
                             along = matrix @ (along / h)
-                            s, near = deepest_on_line(world, j, at_j, back @ along, h, 0.0)
+                            s, near = deepest_on_line(world, j, at_j, back @ along, h, reach)
                             at_j += s * (back @ along)
+                            part -= s * s / (h * h)
                         distance, direction, slope, bend = shape_distance(world, j, at_j, margin, adjoint)
-                        normal, gap, length = unit_normal(distance, direction, 0.0)
+                        normal, gap, length = unit_normal(distance, direction, reach - reach / part)
                         normal = other @ normal
                         if near and gap < margin:
-                            part = 1.0
-                            if h > 0:
-                                part -= s * s / (h * h)
                             arm = origin + arm_i + offset + s * along
                             u = side * (drift + spin.cross(arm))
                             speed = normal.dot(u)
@@ -279,8 +280,9 @@ def surface_contacts(
                                 if h > 0:
                                     rate = -2 * s / (h * h)
                                     s_bar = along.dot(point_bar + place_bar) + 4 * mass / part * rate * mass_bar
+                                    s_bar -= reach / (part * part * length) * rate * gap_bar
                                     line_bar, line_along_bar = deepest_adjoint(
-                                        back @ along, s, h, -distance, direction, slope, bend, s_bar
+                                        back @ along, s, h, reach - distance, direction, slope, bend, s_bar
                                     )
                                     point_bar += other @ line_bar
                                     along_bar += other @ line_along_bar

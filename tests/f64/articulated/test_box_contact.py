@@ -124,7 +124,7 @@ LOW, ACROSS = 2 * HALF - 3e-4, np.sqrt(2) * HALF
 ON_EDGE = np.concatenate([np.zeros(3), turn(np.pi / 4 + 0.05, 0.02, 0.1)])
 CORNER = np.array([1, -1, 0.1]) / np.sqrt(2.01) * (np.arccos(1 / np.sqrt(3)) + 0.02)  # turns a corner downwards
 REGIMES = {
-    "nearly flush": [1e-4, -1e-4, LOW, *turn(0, 0, 0)],  # corners at an edge are at a kink of the distance
+    "nearly flush": [1e-4, -1e-4, LOW, *turn(0, 0, 0)],  # exactly flush corners are at an edge, where the normal jumps
     "one side nearly flush": [0.007, 1e-4, LOW, *turn(0, 0, 0)],
     "face on face": [0.007, 0.003, LOW, *turn(0, 0, 0)],
     "overhang": [0.025, 0.013, LOW, *turn(1e-3, 2e-3, 0)],

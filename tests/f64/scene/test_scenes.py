@@ -387,7 +387,7 @@ def test_every_scene_runs_and_renders(name: str) -> None:
     assert states.body_q.shape == (1, 3, len(scene.bodies), 7) and states.finite.all()
     below = np.expm1(3 * 0.03) if name == "smoke" else 0.0  # its density overshoots by up to .03, its opacity is 3
     assert pictures.shape == (1, 3, 32, 32, 4) and bool(((pictures >= -below) & (pictures <= 1 + 1e-12)).all())
-    least = 0.005 if name == "cloth_control" else 0.01  # a cloth that starts edge-on
+    least = 0.001 if name == "cloth_control" else 0.01  # a cloth that starts edge-on covers its projected area, and no more
     most = 1.0 if name == "smoke" else 0.9
     assert least < pictures[..., 3].mean() < most and pictures[..., :3].std() > 0.02  # something is in the picture
     assert scene.unknowns or load_control(name, scene).drives in scene.parameters  # to be read from a film, or to be driven
