@@ -125,7 +125,7 @@ class Clock:
             return
         check_rate(path, clock.rate, fps, slack=clock._rate_slack())
         places = np.arange(len(clock.times)) / fps
-        allowed = _UNEVEN / fps + clock.tick + (_RATE_TOLERANCE + clock._rate_slack()) * places
+        allowed = _UNEVEN / fps + clock.tick + _RATE_TOLERANCE * places
         wrong = np.flatnonzero(np.abs(clock.times - places) > allowed)
         if len(wrong):
             raise UserError(f"video {path} is uneven: {clock._sentence(int(wrong[0]), fps)}")

@@ -68,6 +68,35 @@ def test_jitter_up_to_a_tenth_of_an_interval_passes(tmp_path):
         read_video(film_with(tmp_path / "b.mp4", early), fps=30)
 
 
+def test_rounding_and_scatter_of_time_stamps_let_the_rate_be_off_by_their_share_of_an_interval():
+    """Of n intervals the mean is off by a tick over n at most, or by the jitter over n: more is another rate."""
+    count, rate, tick = 100, 30.0, 1e-3
+    steady = np.arange(count + 1) / rate
+    edge = steady.copy()
+    edge[-1] += 0.9 * tick  # the mean interval is 0.9 ticks / 100 longer: relatively 2.7e-4
+    Clock(edge, tick=tick).check_rate("v.mp4", rate)
+    Clock(steady * (1 + 3.5e-4), tick=tick).check_rate("v.mp4", rate)  # 1e-4 and 3e-4
+    for stretch, ticks in ((5e-4, tick), (3.5e-4, 0.0)):
+        with pytest.raises(UserError, match="frames per second, and the scene has 30"):
+            Clock(steady * (1 + stretch), tick=ticks).check_rate("v.mp4", rate)
+    scattered = steady.copy()
+    scattered[-1] += 0.08 / rate  # one interval is 8 % too long: 8e-4 of the mean
+    Clock(scattered).check_rate("v.mp4", rate)
+    with pytest.raises(UserError, match="frames per second, and the scene has 30"):
+        Clock(scattered * (1 + 2e-3)).check_rate("v.mp4", rate)
+
+
+def test_no_frame_may_be_more_than_a_tenth_of_an_interval_off_however_late_it_comes():
+    """A rate that is off by one part in ten thousand adds up besides: 0.3 intervals in 3,000."""
+    rate, count = 30.0, 3000
+    steady = np.arange(count + 1) / rate
+    Clock(steady * (1 + 9e-5)).check_rate("v.mp4", rate)
+    late = steady[:101].copy()
+    late[-1] += 0.12 / rate
+    with pytest.raises(UserError, match="uneven: frame 100 comes .* and is 4 ms late for 30 frames"):
+        Clock(late).check_rate("v.mp4", rate)
+
+
 def test_a_film_that_is_slow_and_then_fast(tmp_path):
     """Each interval is within a tenth of the usual one, and the middle is most of an interval late."""
     stamps = np.cumsum([9000] + [3200] * 10 + [2800] * 10)

@@ -104,6 +104,15 @@ def test_masks_and_films_of_another_look() -> None:
     np.testing.assert_allclose(starts[0, 3:6:2], TRUTH[VELOCITY][::2], atol=0.2)
 
 
+def test_starts_are_the_candidates_that_fit_nearly_as_well_as_the_best_in_turn() -> None:
+    """Two of the three candidates have at most four times the least loss; numbers that are no starting values stay."""
+    candidates = np.array([[1.0, 10.0, 0.1], [2.0, 20.0, 0.2], [3.0, 30.0, 0.3]])
+    guesses = np.arange(4)[:, None] + np.array([7.0, 70.0, 0.7])
+    starts = find_start._chosen(candidates, np.array([1.0, 3.9, 4.1]), guesses, np.array([0, 1]))
+    np.testing.assert_array_equal(starts[:, :2], candidates[[0, 1, 0, 1], :2])
+    np.testing.assert_array_equal(starts[:, 2], guesses[:, 2])
+
+
 def test_the_whole_inversion(film: torch.Tensor, tmp_path: Path) -> None:
     """From a found start everything is found where the same search without one is far away."""
     options = {"bounds": BOUNDS, "starts": 1, "progress": False}

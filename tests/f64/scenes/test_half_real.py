@@ -149,6 +149,35 @@ def test_a_stage_that_is_there_is_not_done_again(tmp_path: Path) -> None:
     np.testing.assert_array_equal(guess, stages.first_guess(poses(1)[0, 0], seed=3))
 
 
+def test_first_guesses_are_off_in_place_and_orientation() -> None:
+    """By 5 mm along each axis and 0.05 rad about each axis (standard deviations), independently."""
+    pose = poses(1)[0, 0]
+    guesses = np.concatenate([stages.first_guess(pose, seed=seed) for seed in range(400)])
+    turns = (Rotation.from_quat(guesses[:, 3:]) * Rotation.from_quat(pose[0, 3:]).inv()).as_rotvec()
+    away = np.concatenate([guesses[:, :3] - pose[0, :3], turns], axis=1) / ([5e-3] * 3 + [0.05] * 3)
+    np.testing.assert_allclose(away.T @ away / len(away), np.eye(6), atol=0.25)
+
+
+def test_tracking_begins_with_the_first_guess(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The measured poses are those of the comparison alone; each film has the plate of its own camera."""
+    begun = []
+
+    def track(scene: object, films: dict, start: np.ndarray, *, plates: dict) -> TrackedPoses:
+        begun.append((films, start, plates))
+        return TrackedPoses(np.repeat(start[None], 41, axis=0), np.zeros(41))
+
+    monkeypatch.setattr(stages, "film_of", lambda scene, shown, folder, *, camera, seed: (f"film {camera}", f"plate {camera}"))
+    monkeypatch.setattr(stages, "track_poses", track)
+    toss = measured(poses(1, frames=70)[0], "toss")
+    found = stages.tracked(toss, VALUES, tmp_path, ("front", "side"), seed=5)
+    ((given, start, plates),) = begun
+    np.testing.assert_array_equal(start, stages.first_guess(found.measured.body_q[0], 5))
+    assert (given, plates) == tuple({name: f"{what} {name}" for name in films.CAMERAS} for what in ("film", "plate"))
+    window = films.window_of(toss)
+    np.testing.assert_allclose(found.measured.body_q[:, 0, :3] * VALUES[SCALE], window.body_q[:, 0, :3])
+    assert (found.errors()[0] > 0).any()
+
+
 def test_noise_of_films_is_what_single_frames_scatter_by() -> None:
     """A tracked coordinate is a point at the corners' distance: turns count with the arm."""
     scatter, arm = (1e-4, np.radians(0.1)), 0.5 * np.sqrt(3) * cube.SIDE  # medians of the films on the page

@@ -12,6 +12,7 @@ from risp_torch import AmbientLight, Box, Camera, Contact, DirectionalLight, Sce
 from risp_torch.inversion.look.settings import CAMERA_EDGES
 from risp_torch.inversion.look.shadow import shadows_of
 from risp_torch.tracking import TrackedPoses, TrackSettings, track_poses
+from risp_torch.tracking import track as tracking
 from risp_torch.tracking.background import background
 from risp_torch.tracking.coverage import Outlines
 from risp_torch.tracking.picture_fit import FilmedView
@@ -186,6 +187,30 @@ def test_what_is_not_known_of_a_plate_does_not_count() -> None:
     plain, wild = (track_poses(scene_of(), films | {"front": film}, true[0], plates=plates) for film in (films["front"], painted))
     assert unknown.sum() > 200 and errors(plain, true)[0].max() < 1e-3  # a pixel is 7 mm
     np.testing.assert_allclose(wild.body_q, plain.body_q, rtol=0, atol=1e-12)
+
+
+def test_every_frame_is_begun_where_its_neighbours_lead(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On with the velocity and the spin of two frames: of those before it, then of those after it."""
+    frames, move, turn = 5, np.array([0.01, -0.02, 0.005]), np.array([0.1, 0.05, -0.2])
+    true = [moved(POSE, k * move, k * turn) for k in range(frames)]
+    asked: list[tuple[int, list[np.ndarray]]] = []
+
+    def fitted(self: object, frame: int, starts: list[np.ndarray], before: object) -> tracking._Fitted:
+        asked.append((frame, starts))
+        return tracking._Fitted(true[frame], 0.0, [])
+
+    monkeypatch.setattr(tracking._Tracker, "fitted", fitted)
+    picture = np.zeros((frames, SIZE, SIZE, 3))
+    track_poses(scene_of(), {"front": picture}, POSE, plates={"front": picture[0]})
+    assert [frame for frame, _ in asked] == [0, 1, 2, 3, 4, 3, 2, 1, 0]
+    np.testing.assert_array_equal(asked[0][1][0], POSE)
+    np.testing.assert_array_equal(asked[1][1], [POSE])
+    for frame, starts in asked[2:frames]:
+        wanted = [true[frame], moved(POSE, (frame - 0.5) * move, (frame - 0.5) * turn)]
+        np.testing.assert_allclose(starts, wanted, atol=1e-12)
+    for frame, (start, led) in asked[frames:]:
+        np.testing.assert_array_equal(start, true[frame])
+        np.testing.assert_allclose(led, true[frame if frame < frames - 2 else frame + 1], atol=1e-12)  # of one frame: no velocity
 
 
 def test_scatter_is_that_of_single_frames() -> None:
