@@ -7,6 +7,7 @@ import math
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -23,7 +24,7 @@ from scenes.studies.gradsim.black_box import normalised as normalised_rewards
 from scenes.studies.gradsim.bullet import bullet_poses
 from scenes.studies.gradsim.cells import FAILED, Cell, run_cells
 from scenes.studies.gradsim.identify import far_guess, identify, range_guess, scanned_mass
-from scenes.studies.gradsim.network_films import read_parts, write_parts
+from scenes.studies.gradsim.network_films import NetworkFilms, read_parts, write_parts
 from scenes.studies.gradsim.networks import ConvLSTM
 from scenes.studies.gradsim.pages import digits
 from scenes.studies.gradsim.presets import PRESETS
@@ -167,6 +168,42 @@ def test_black_boxes_and_networks_are_tested_on_held_out_tosses(tmp_path: Path, 
 def test_networks_learn_from_the_films_that_choose_no_epoch() -> None:
     learnt, held = networks.parts_of(100, 0.1)
     assert (learnt, held) == ((0, 90), (90, 100)) and networks.parts_of(1, 0.1) == ((0, 1), (0, 1))
+
+
+def test_the_epoch_is_chosen_by_films_that_no_network_learns_from(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Of twelve films ten are for training, of which two choose the epoch; the last two are read by the chosen weights."""
+    random, learnt, read = np.random.default_rng(0), [], []
+    films = NetworkFilms(
+        random.normal(size=(12, 2, 3, networks.MAP, networks.MAP)).astype(np.float16), random.normal(size=(12, 4)),
+        np.arange(60.0).reshape(12, 5),
+    )  # fmt: skip
+
+    def epoch(network: torch.nn.Module, adam: object, scales: object, part: NetworkFilms, settings: object) -> float:
+        learnt.append(part.numbers[:, 0] / 5)
+        with torch.no_grad():
+            for weight in network.parameters():
+                weight.fill_(len(learnt))
+        return 1.0
+
+    def outputs(network: torch.nn.Module, scales: networks.Scales, part: NetworkFilms) -> torch.Tensor:
+        """Nearest to the truth after the second of three epochs."""
+        passes = float(next(network.parameters()).detach().flatten()[0])
+        read.append((part.numbers[:, 0] / 5, passes))
+        return scales.targets(part) + abs(passes - 2)
+
+    monkeypatch.setattr(networks, "_epoch", epoch)
+    monkeypatch.setattr(networks, "_read", outputs)
+    monkeypatch.setattr(networks, "_waited_for", lambda *_, least: [films])
+    maker = SimpleNamespace(is_alive=lambda: False)
+    settings = networks.NetworkSettings(kind="convnet", epochs=3, held=0.2)
+    result = networks._train(settings, tmp_path, 10, 12, [11, 10], maker)
+    assert len(learnt) == 3 and all(list(part) == list(range(8)) for part in learnt)
+    *choosing, (last, passes) = read
+    assert [list(part) for part, _ in choosing] == [[8, 9]] * 3 and (list(last), passes) == ([10, 11], 2)
+    assert result["epoch"] == 1 and [losses[1] for losses in result["curve"]] == pytest.approx([1, 0, 1])
+    np.testing.assert_allclose(result["values"], films.numbers[[11, 10]])
+    np.testing.assert_allclose(result["truth"], films.numbers[[11, 10]])
+    np.testing.assert_allclose(result["mean"], films.numbers[:10].mean(axis=0))
 
 
 def test_bullet_flies_as_this_engine_does_and_a_box_rests_as_deep() -> None:
