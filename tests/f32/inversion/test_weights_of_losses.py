@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
 
-from risp_torch import DepthLoss, MaskLoss, PixelWeights
+from risp_torch import DepthLoss, ImageTracksLoss, MaskLoss, PixelWeights
 from tests.reference.small_scenes import make_scene
 
 SIZE, FRAMES = 16, 2
@@ -40,3 +42,28 @@ def test_depths_have_the_root_of_their_weights_and_end_at_the_cameras_far(weight
     assert loss.count(frames, ()) == pytest.approx(counts.sum(), rel=1e-5)
     compared = loss.of_target(scene, None, frames)
     np.testing.assert_allclose((compared**2).numpy(), counts * (0.5 * far) ** 2, rtol=1e-5)
+
+
+def test_differences_of_depths_end_at_their_limit() -> None:
+    """A difference d counts as L tanh(d / L): itself where it is small, and the limit L across a silhouette."""
+    scene, limit = make_scene(size=SIZE, frames=FRAMES), 0.04
+    with torch.no_grad():
+        states = scene.rollout()
+        seen = scene.render(states, quantity="depth")[0, ..., 0].cpu().numpy()
+    away = np.linspace(-0.2, 0.2, seen.size).reshape(seen.shape)
+    loss, near = DepthLoss(seen - away, limit=limit), (seen > away) & (seen - away < scene.camera.far)
+    loss.check(scene)
+    with torch.no_grad():
+        observed = loss.observe(scene, states, {}, None)[0] - loss.of_target(scene, None, range(FRAMES + 1))
+    assert near.mean() > 0.3
+    np.testing.assert_allclose(observed.cpu().numpy()[near], limit * np.tanh(away[near] / limit), atol=2e-6)
+
+
+def test_tracks_are_compared_in_their_own_standard_deviations(tmp_path: Path) -> None:
+    lines = ["frame,point,u,v,sd,x,y,z", "0,a,4.0,5.0,0.5,0,0,0", "0,b,6.0,7.0,2.0,0.01,0,0", "1,a,4.5,5.5,0.25,0,0,0"]
+    (tmp_path / "tracks.csv").write_text("\n".join(lines) + "\n")
+    loss, scene = ImageTracksLoss(tmp_path / "tracks.csv"), make_scene(size=SIZE, frames=FRAMES)
+    loss.check(scene)
+    target = loss.of_target(scene, None, (0, 1)).cpu().numpy()
+    np.testing.assert_allclose(target, [[[8, 10], [3, 3.5]], [[18, 22], [0, 0]]])
+    assert loss.count((0, 1), ()) == 6 and loss.noise == 1.0

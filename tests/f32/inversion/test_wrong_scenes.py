@@ -9,6 +9,7 @@ import torch
 
 from risp_torch import Inversion, load_scene
 from risp_torch.files.film.curves import linear_to_srgb, srgb_to_linear
+from risp_torch.inversion import error_bars
 from risp_torch.scene.scene import Scene
 from tests.reference.searches import pictures, quick
 
@@ -47,8 +48,17 @@ def test_a_wrong_light_is_named() -> None:
     assert result.suspects[0]["family"] == "the look"
 
 
-def test_nothing_is_named_where_the_scene_is_right() -> None:
+def test_nothing_is_named_where_the_scene_is_right(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Starts that differ by a grey level count as one minimum: a step of 1 / 255 of stored colours, in linear ones."""
+    near = []
+    scatter = error_bars.scatter_of_starts
+    monkeypatch.setattr(
+        error_bars, "scatter_of_starts", lambda *given, **named: near.append(named["near"]) or scatter(*given, **named)
+    )
     result = found(scene_of())
+    stored = linear_to_srgb(pictures(scene_of()).cpu().numpy())
+    level = srgb_to_linear(np.clip(stored + 0.5 / 255, 0, 1)) - srgb_to_linear(np.clip(stored - 0.5 / 255, 0, 1))
+    assert near == pytest.approx([np.mean(level**2)], rel=0.3)
     assert result.suspects == [] and result.doubts == []
     assert result.residual.noise == pytest.approx(result.residual.mean_square, rel=0.3)
     assert result.residual.film_noise > 0 and abs(result.scaled_error({DENSITY: 600.0})[DENSITY]) <= 3 * result.sd[DENSITY]

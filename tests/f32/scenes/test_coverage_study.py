@@ -3,12 +3,16 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 
-from risp_torch import UserError
-from scenes.studies import coverage
+from risp_torch import Scene, UserError, load_scene
+from scenes.studies import coverage, coverage_cases
 from scenes.studies.coverage_cases import CAMERA, KINDS, LOOK, MASKS, SAME, SOLVED, SUBJECTS, Case, run
 from scenes.studies.numbered_runs import finished_rows
+
+DIRECTIONS = ("turn", "position")
 
 
 def line(number: int, kind: str, errors: dict[str, float]) -> dict[str, object]:
@@ -23,6 +27,26 @@ def test_half_of_the_cases_do_not_agree_with_their_films() -> None:
         kinds = [case.kind for case in cases if case.scene == name]
         assert [kinds.count(kind) for kind in (SAME, MASKS, LOOK, SOLVED, CAMERA)] == [15, 3, 3, 6, 3]
     assert set(KINDS) == {SAME, MASKS, LOOK, SOLVED, CAMERA}
+
+
+def test_cameras_are_off_as_their_priors_say(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    off: list[np.ndarray] = []
+
+    def filmed(true: Scene, values: dict, **_: object) -> tuple[torch.Tensor, None]:
+        scene = load_scene("pendulum")
+        parts = [np.subtract(true.parameters[f"camera.{n}"].value, scene.parameters[f"camera.{n}"].value) for n in DIRECTIONS]
+        off.append(np.concatenate(parts))
+        return torch.zeros(1, 1, 1, 1, 3), None
+
+    monkeypatch.setattr(coverage_cases, "film", filmed)
+    monkeypatch.setattr(coverage_cases, "_written", lambda *_: (tmp_path, "PNG"))
+    case = Case(0, "pendulum", CAMERA, 1)
+    made = [coverage_cases._filmed(case, np.random.default_rng(k), tmp_path) for k in range(40)]
+    priors = made[0].arguments["priors"]
+    bars = np.array(off) / np.repeat([priors["camera.turn"], priors["camera.position"]], 3)
+    assert bars.std() == pytest.approx(1.0, abs=0.15) and len(bars) == 40
+    eye = np.linalg.norm(load_scene("pendulum").parameters["camera.position"].value)
+    assert priors["camera.position"] == pytest.approx(coverage_cases.CAMERA_SHIFT * eye)
 
 
 def test_an_inversion_of_the_study_is_the_same_again(tmp_path: Path) -> None:
@@ -40,6 +64,7 @@ def test_a_line_that_was_cut_off_is_done_again(tmp_path: Path, monkeypatch: pyte
     rows = [json.loads(text) for text in (tmp_path / "results.jsonl").read_text().splitlines()]
     assert [row["number"] for row in rows] == [0, 1, 2]
     table = (tmp_path / "coverage.md").read_text()
-    assert ["all", "3", "67", "%", "4", "75", "%"] == next(row for row in table.splitlines() if row.startswith("all")).split()[:7]
+    whole = next(row for row in table.splitlines() if row.startswith("all")).split()
+    assert whole == ["all", "3", "67", "%", "4", "75", "%", "0.75", "2.40", "3.00"]  # of 0.1, 0.5, 1 and 3 bars
     with pytest.raises(UserError, match="inversions of another seed"):
         finished_rows(tmp_path / "results.jsonl", 4, 4)

@@ -29,6 +29,10 @@ def test_true_numbers_predict_without_error_and_others_do_not() -> None:
     errors = prediction.errors_over_time(scene, tried, since=5, length=2.0)
     assert set(errors) == {"truth", "average", "constant velocity"} and len(errors["truth"]["angle"]) == 16
     assert max(errors["truth"]["position"]) < 1e-6 and max(errors["truth"]["squared"]) < 1e-10
+    with torch.no_grad():
+        true = scene.rollout(worlds=1).body_q[0, 5:, 0, :3]
+        other = scene.rollout({name: torch.tensor([value]) for name, value in tried["average"].items()}, worlds=1).body_q
+    np.testing.assert_allclose(errors["average"]["position"], (other[0, 5:, 0, :3] - true).norm(dim=1) / 2.0, rtol=1e-4)
     assert errors["average"]["position"][-1] > 1e-3 and errors["constant velocity"]["position"][0] == 0.0
 
 

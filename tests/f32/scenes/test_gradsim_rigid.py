@@ -16,8 +16,8 @@ import trimesh
 
 from risp_torch import UserError, film
 from scenes.assets.make_objects import MAKERS, MOST_VERTICES, normalised
+from scenes.studies.gradsim import black_box, networks, rigid_cells, rigid_page, rigid_tables
 from scenes.studies.gradsim import identify as identification
-from scenes.studies.gradsim import networks, rigid_page, rigid_tables
 from scenes.studies.gradsim.__main__ import main
 from scenes.studies.gradsim.black_box import engine_films, film_rewards, surrogate_loss
 from scenes.studies.gradsim.black_box import normalised as normalised_rewards
@@ -118,7 +118,65 @@ def test_a_mass_five_times_off_is_found_from_the_flight_and_then_to_rounding() -
     assert abs(error) < 1e-5 and abs(error) < 4 * bar < 1e-4 and result.losses[result.best] < identification.EXACT
 
 
+def test_searches_of_exact_films_are_repeated_until_one_explains_it_and_the_best_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Further starts keep the guess's mass, and draw the other numbers."""
+    other = "ground.contact.damping"
+    scene, guess, begun = toss_scene(draw_toss(0, seed=0), size=8), {MASS: 3.0, other: 7.0}, []
+    losses = iter([3e-5, 1e-5, 2e-5, 1e-12, 0.0])
+
+    def searched(*_: object, starts: list[dict[str, float]], **__: object) -> SimpleNamespace:
+        begun.append(starts)
+        return SimpleNamespace(losses=np.array([next(losses)]), best=0)
+
+    monkeypatch.setattr(identification, "invert", searched)
+    monkeypatch.setattr(identification, "scanned_mass", lambda scene, film, each, loss: 10 * each[MASS])
+    found = identify(scene, torch.zeros(3, 8, 8, 3), guess, random=np.random.default_rng(0))
+    assert found.losses[0] == 1e-12 and len(begun) == 4 and begun[0] == [{MASS: 30.0, other: 7.0}]
+    assert all(start[MASS] == 30.0 and start[other] != 7.0 for (start,) in begun[1:])
+    losses = iter([2e-5, 1e-5, 3e-5, 4e-5, 5e-5, 6e-5])
+    assert identify(scene, torch.zeros(3, 8, 8, 3), guess, random=np.random.default_rng(0)).losses[0] == 1e-5
+
+
+def test_cells_begin_up_to_five_times_off_and_report_parts_of_the_truth(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Error bars are in decades, of which one is ln 10 in the logarithm."""
+    factors = []
+
+    def found(scene: object, video: object, guess: dict[str, float], **_: object) -> SimpleNamespace:
+        factors.append(guess[MASS] / scene.parameters[MASS].value)
+        value, bars = 1.5 * scene.parameters[MASS].value, SimpleNamespace(observable=[True], unseen=[])
+        return SimpleNamespace(
+            values={MASS: value}, sd={MASS: 0.02}, unknowns=SimpleNamespace(labels=[MASS]), uncertainty=bars, converged=True,
+            fits=True, misfit=1.0, losses=np.array([1e-9]), best=0, doubts=(), remarks=(), history=SimpleNamespace(losses=[1.0]),
+        )  # fmt: skip
+
+    monkeypatch.setattr(rigid_cells, "film", lambda *_, **__: (torch.zeros(1, 9, 8, 8, 3), None))
+    monkeypatch.setattr(rigid_cells, "identify", found)
+    asked = {"seed": 0, "units": "paper", "size": 8, "frames": 8, "unknowns": [MASS], "source": "lossless", "start": "far"}
+    results = [rigid_cells.identified(index, **asked) for index in range(14)]
+    assert max(np.abs(np.log(factors))) > math.log(4) and (np.abs(np.log(factors)) <= math.log(5)).all()
+    assert results[0]["error"][MASS] == pytest.approx(0.5) and results[0]["bar"][MASS] == pytest.approx(0.02 * 2.302585)
+
+
 # -- the black box ------------------------------------------------------------
+
+
+def test_rewards_of_the_black_box_count_less_and_less(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Normalised rewards times 0.925 to the power of the updates so far (table 5 of the paper)."""
+    scene, spreads, draws_of = toss_scene(draw_toss(0, seed=0), size=8), [], []
+
+    def noted(mean: torch.Tensor, draws: torch.Tensor, rewards: torch.Tensor, noise: float) -> torch.Tensor:
+        spreads.append(float(rewards.std(unbiased=False)))
+        draws_of.append(draws - mean.detach())
+        return surrogate_loss(mean, draws, rewards, noise)
+
+    monkeypatch.setattr(black_box, "surrogate_loss", noted)
+    settings = black_box.BlackBox(samples=64, updates=4)
+    films = lambda values: (torch.as_tensor(values[MASS]).reshape(-1, 1, 1, 1, 1), torch.ones(64, dtype=torch.bool))  # noqa: E731
+    random = np.random.default_rng(0)
+    path = black_box.reinforce(scene, films, torch.full((1, 1, 1, 1), 8.0), {MASS: 4.0}, {MASS: 5.0}, settings, random)
+    np.testing.assert_allclose(spreads, 0.925 ** np.arange(4), rtol=1e-6)
+    assert torch.cat(draws_of).std() == pytest.approx(0.05, rel=0.1)
+    assert [each[MASS] for each in path] == sorted(each[MASS] for each in path) and len(path) == 5  # towards a higher reward
 
 
 def test_the_gradient_of_the_surrogate_is_that_of_reinforce() -> None:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
 import pytest
 
-from scenes.studies import wrong_scenes
+from scenes.studies import wrong_scene_cases, wrong_scenes
 from scenes.studies.wrong_scene_cases import KINDS, RIGHT, Case
 
 WRONG = KINDS[0]
@@ -45,6 +50,29 @@ def test_right_scenes_count_whether_or_not_a_fault_is_shown() -> None:
 )
 def test_when_the_study_passes(rows: list[dict[str, object]], passes: bool) -> None:
     assert wrong_scenes._is_good(rows) is passes
+
+
+def test_a_film_shows_a_fault_that_changes_it_by_more_than_its_errors(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """What is left at the estimate, squared and summed, in variances of the film's errors."""
+    films: list[np.ndarray] = []
+
+    def filmed(scene: object) -> np.ndarray:
+        films.append(np.full((2, 4, 4, 3), 0.3 + 0.05 * len(films)))
+        return films[-1]
+
+    found = SimpleNamespace(
+        values={"a": 1.0}, scaled_error=lambda truth: dict.fromkeys(truth, 0.2), sd=defaultdict(lambda: 0.1), misfit=1.0,
+        doubts=[], suspects=[],
+    )  # fmt: skip
+    monkeypatch.setattr(wrong_scene_cases, "_film_of", filmed)
+    monkeypatch.setattr(wrong_scene_cases, "_put", lambda *_: None)
+    monkeypatch.setattr(wrong_scene_cases, "invert", lambda *_, **__: found)
+    for variance in (1e-4, 1.0):
+        films.clear()
+        monkeypatch.setattr(wrong_scene_cases, "_written", lambda *_, v=variance: (tmp_path, "PNG", v))
+        found.values = defaultdict(lambda: 1.0)
+        told = wrong_scene_cases.run(Case(3, wrong_scene_cases.Kind(RIGHT, "toss", None), 1), tmp_path)
+        assert told["strength"] == pytest.approx(films[0].size * 0.05**2 / variance) and told["shown"] == (variance < 1)
 
 
 def test_a_quarter_of_the_cases_is_right_and_all_kinds_occur() -> None:

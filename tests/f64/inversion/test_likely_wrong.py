@@ -1,5 +1,8 @@
 """Families of numbers that were taken for known: which of them explains a residual, and what that moves the estimate by."""
 
+from dataclasses import replace
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -85,6 +88,34 @@ def test_a_fault_that_hardly_changes_the_residual_is_named_where_it_moves_the_es
     assert diagnosed(at, monkeypatch, bar=0.1).suspects == []  # it does not matter beside that bar
 
 
+def tested(*, p_value: float = 1.0, shift_p_values: tuple[float, ...] = (1.0,), shift: float = 1.0) -> SimpleNamespace:
+    """A test of a family whose step explains little, with these probabilities."""
+    count = len(shift_p_values)
+    return SimpleNamespace(
+        p_value=p_value, shift_p_values=np.array(shift_p_values), shift=np.full(count, shift), falls=1e-9, whiteness=1.0,
+        color_p_value=1.0,
+    )  # fmt: skip
+
+
+def test_the_level_of_significance_is_that_of_all_tests_and_unknowns_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One per cent, over the number of families; the probability of a shift, times the number of unknowns."""
+    at = at_minimum(0.0)
+    family = families()[0]
+    monkeypatch.setattr(checked, "_suspect", lambda at, joint, *_: Suspect(Freed(joint.family, 0, 0, 0), 1.0))
+
+    def named(tests: list[SimpleNamespace], unknowns: Unknowns = UNKNOWNS) -> int:
+        joints = [(Joint(replace(family, title=str(k)), at.comparison, unknowns), test) for k, test in enumerate(tests)]
+        bars = np.full(len(unknowns.labels), 1e-3)
+        return len(checked._diagnosed(joints, unknowns, at, bars, FilmErrors(NOISE**2), NOISE**2, 1.0).suspects)
+
+    nothing = [tested()] * 9
+    assert named([tested(p_value=9e-3)]) == 1 and named([tested(p_value=1.1e-2)]) == 0
+    assert named([tested(p_value=9e-4), *nothing]) == 1 and named([tested(p_value=1.1e-3), *nothing]) == 0
+    assert named([tested(shift_p_values=(9e-3,))]) == 1 and named([tested(shift_p_values=(9e-3,), shift=1e-9)]) == 0
+    two = Unknowns({name: Param(1.0, low=-10.0, high=10.0) for name in "ab"})
+    assert named([tested(shift_p_values=(4.9e-3, 1.0))], two) == 1 and named([tested(shift_p_values=(5.1e-3, 1.0))], two) == 0
+
+
 def test_a_residual_that_no_family_explains_is_said() -> None:
     quiet = Diagnosis([], 1.2, [])
     assert doubts_of_residual(quiet, 1.2) == [] and doubts_of_residual(quiet, None) == []
@@ -124,6 +155,19 @@ def test_families_have_the_numbers_of_a_scene() -> None:
     sizes = {each.name: np.abs(each.move).max() for each in found["the start of the bodies"].nuisances}
     assert sizes["body.angular_velocity"] * 12 * 0.01 == pytest.approx(BODY_TURN)
     assert sizes["body.velocity"] * 12 * 0.01 == pytest.approx(sizes["body.position"])
+    time = {each.name: float(each.move) for each in found["the film's time"].nuisances}
+    assert time == pytest.approx({"film.start": 0.3 * 0.01, "film.rate": 0.03})  # of a frame interval, and of the rate
+    inertia, drag = found["the mass distribution"].nuisances, found["air drag"].nuisances
+    unit = np.asarray(found["the mass distribution"].scene.parameters["body.inertia_per_mass"].value)
+    moves = sum(each.move for each in inertia)
+    np.testing.assert_allclose(moves, 0.1 * unit, rtol=1e-9)  # all three second moments larger by a tenth
+    assert [np.count_nonzero(np.diag(each.move)) for each in inertia] == [1, 1, 1]
+    values = scene.table.values(worlds=1)
+    mass, turning = float(scene.bodies[0].mass(values)[0]), float(scene.bodies[0].inertia(values)[0].trace()) / 3
+    assert [float(each.move) for each in drag] == pytest.approx([0.2 * mass, 0.2 * turning])
+    tilts = np.array([each.move for each in found["the direction of gravity"].nuisances])
+    np.testing.assert_allclose(np.linalg.norm(tilts, axis=1), 9.81 * np.radians(2.0))
+    np.testing.assert_allclose(tilts[:, 2], 0.0, atol=1e-12)
     low, _ = found["air drag"].limits(3.0)
     assert (low == 0).all()
     half = sizes_of(found["ground.contact.friction"], np.array([-1.0]))["ground.contact.friction"]

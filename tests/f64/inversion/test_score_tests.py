@@ -56,6 +56,29 @@ def test_errors_that_are_alike_in_blocks_are_no_evidence() -> None:
     assert np.mean(np.array(p_values) < 0.01) < 0.05, np.sort(p_values)[:5]
 
 
+def test_shifts_scatter_as_the_blocks_of_the_residual_do() -> None:
+    """By plain numpy, of one number at right angles to the unknown: G blocks with F fitted numbers have G - F degrees."""
+    random = np.random.default_rng(7)
+    column = random.normal(size=(FRAMES, SIDE))
+    own = random.normal(size=(FRAMES, SIDE))
+    own -= column * (own * column).sum() / (column**2).sum()
+    at = at_minimum(NOISE * random.normal(size=(FRAMES, SIDE)), column)
+    family = own + 0.5 * column
+    columns = torch.as_tensor(family.reshape(-1, 1)).to(at.jacobian)
+    test = score_test(at, columns, (np.array([-3.0]), np.array([3.0])), FilmErrors(NOISE**2))
+    residual = at.residual.reshape(FRAMES, SIDE).cpu().numpy()
+    amplitude = (own * residual).sum() / ((own**2).sum() + NOISE**2)
+    np.testing.assert_allclose(test.amplitudes, [amplitude], rtol=1e-6)
+    np.testing.assert_allclose(20.0 * test.shift, [-0.5 * amplitude], rtol=1e-6)
+    places, frames = at.comparison.blocks, np.array(at.comparison.frames) // 4
+    scores = np.zeros((frames.max() + 1, places.max() + 1))
+    np.add.at(scores, (frames[:, None], places[None]), own * (residual - amplitude * own))
+    degrees = scores.size - 2
+    expected = 0.5 * np.sqrt([NOISE**2 * (own**2).sum(), scores.size / degrees * (scores**2).sum()]) / (own**2).sum()
+    np.testing.assert_allclose(20.0 * test.shift_sd[:, 0], expected, rtol=1e-5)
+    assert test.freedom[1] == degrees
+
+
 def test_errors_of_compressed_films_are_no_evidence() -> None:
     """An error that every compressed film of the estimate has is not that of a wrong number."""
     random = np.random.default_rng(2)
