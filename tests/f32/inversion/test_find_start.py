@@ -34,6 +34,7 @@ from risp_torch.files.run_folder import RunFolder
 from risp_torch.inversion import find_start
 from risp_torch.inversion.find_start import found_starts
 from risp_torch.inversion.losses.plate import even_exposures
+from risp_torch.inversion.priors import Priors
 from risp_torch.inversion.problem import Problem
 from tests.reference.searches import pictures
 
@@ -111,6 +112,26 @@ def test_starts_are_the_candidates_that_fit_nearly_as_well_as_the_best_in_turn()
     starts = find_start._chosen(candidates, np.array([1.0, 3.9, 4.1]), guesses, np.array([0, 1]))
     np.testing.assert_array_equal(starts[:, :2], candidates[[0, 1, 0, 1], :2])
     np.testing.assert_array_equal(starts[:, 2], guesses[:, 2])
+
+
+def test_candidates_that_differ_in_one_number_are_apart() -> None:
+    """By a twentieth of its range or more; the best of near ones is kept, and none that diverged."""
+    bounds = argparse.Namespace(low=np.zeros(3), high=np.array([1.0, 10.0, 100.0]))
+    points = np.array([[0.5, 5.0, 0.0], [0.5, 5.4, 90.0], [0.5, 5.6, 0.0], [0.9, 5.0, 0.0], [0.1, 9.0, 0.0]])
+    losses = np.array([1.0, 2.0, 3.0, 4.0, np.inf])
+    kept, found = find_start._Search._apart(bounds, points, losses, np.array([0, 1]), 8)
+    np.testing.assert_array_equal(kept, points[[0, 2, 3]])
+    np.testing.assert_array_equal(found, [1.0, 3.0, 4.0])
+    assert len(find_start._Search._apart(bounds, points, losses, np.array([0, 1]), 2)[0]) == 2
+
+
+def test_priors_pull_starts_to_their_means() -> None:
+    """The normal equations of (x - m)^2 / s^2, relative to the ranges, with the variance of an observation."""
+    priors = Priors(np.array([1]), np.array([3.0]), np.array([0.5]), floor=1e-2, together=4.0)
+    steps = find_start.StartSteps(None, None, argparse.Namespace(priors=priors))
+    matrix, pull = steps._prior(np.array([0.0, 5.0]), 0.1, np.array([0, 1]), np.array([1.0, 8.0]))
+    np.testing.assert_allclose(matrix, np.diag([0.0, 4 * 0.1 * (8 / 0.5) ** 2]))
+    np.testing.assert_allclose(pull, [0.0, -4 * 0.1 * (8 / 0.5) ** 2 * (5 - 3) / 8])
 
 
 def test_the_whole_inversion(film: torch.Tensor, tmp_path: Path) -> None:

@@ -176,6 +176,12 @@ def test_errors_are_means_over_outputs_and_in_metres_and_degrees(small, cube):
     perfect = state_errors(small.outputs, small, head)
     assert perfect.absolute.max() == 0 and perfect.spread.max() == 0
     assert perfect.physical["position [m]"].max() == 0 and perfect.physical["rotation [deg]"].max() < 1e-5
+    states = len(small) // (int(small.appearance[-1]) + 1)
+    moved = small.outputs + 0.1 * torch.randn(small.outputs.shape, generator=torch.Generator().manual_seed(0))
+    by_appearance = moved.double().numpy().reshape(-1, states, small.outputs.shape[1])
+    np.testing.assert_allclose(
+        state_errors(moved, small, head).spread, [by_appearance[:, k].std(axis=0).mean() for k in range(states)], rtol=1e-6
+    )
     shifted = small.outputs.clone()
     shifted[:, 0] += 0.5
     errors = state_errors(shifted, small, head)

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.spatial.transform import Rotation
 
 from risp_torch import Scene
 from risp_torch.inversion.unknowns import Unknowns
@@ -122,6 +123,8 @@ def test_predictions_of_the_truth_are_exact_and_others_are_not() -> None:
     position, rotation = errors.mean()
     # Starts are differences of poses, so that predictions are not exact but near.
     assert np.median(position) < 2e-3 and np.median(rotation) < 1.0
+    measured, predicted = (Rotation.from_quat(q[1:, 0, 3:]) for q in (recordings[1].body_q[1:], errors.body_q[1]))
+    np.testing.assert_allclose(errors.rotation[1, 1:, 0], np.degrees((predicted * measured.inv()).magnitude()), atol=1e-6)
     worse, _ = predict_motions(toss_scene(), whole(recordings, first=1), TRUTH | {"gravity": 8.0}, scale="poses.scale").mean()
     assert (worse > position).all()
     last = errors.last()[0][:, 0]
