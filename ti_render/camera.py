@@ -68,6 +68,7 @@ def intrinsics_from_fov(
     return focal, focal, 0.5 * width, 0.5 * height
 
 
+@checked
 def pack_camera(intrinsics: Sequence[float], rotation: np.ndarray, translation: np.ndarray) -> np.ndarray:
     """One camera row [16] (float64) from fx, fy, cx, cy [pixels], R [3, 3] and t [3] [m]."""
     return np.concatenate(

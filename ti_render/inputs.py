@@ -101,7 +101,7 @@ def contiguous(array: Array) -> Array:
     return kernel_view(array.detach().contiguous())
 
 
-def checked(inputs: RenderInputs, settings: RasterSettings) -> RenderInputs:
+def checked_inputs(inputs: RenderInputs, settings: RasterSettings) -> RenderInputs:
     """The inputs in C order, as kernels take them.
 
     Raises:

@@ -14,7 +14,7 @@ from ti_render.geometry.lens import undistort_pixels
 from ti_render.geometry.normals import find_normals
 from ti_render.geometry.pose import pose
 from ti_render.geometry.project import project
-from ti_render.inputs import RenderInputs, checked, with_dummies
+from ti_render.inputs import RenderInputs, checked_inputs, with_dummies
 from ti_render.raster.antialias import average_samples
 from ti_render.raster.coverage import find_contours
 from ti_render.raster.dibr import DIBR_STATE_SIZE, rasterise_dibr
@@ -36,6 +36,7 @@ from ti_sim.base.arrays import (
     zeros_like_family,
 )
 from ti_sim.base.parallel import serial_for, spread_of
+from ti_sim.base.rules import checked
 from ti_sim.base.runtime import compiled_lightly, require
 
 # The soft pictures of shadow maps: softness of their depth order and depth of their background, in radii; no near plane.
@@ -114,6 +115,7 @@ class RenderResult:
         return replace(self, images=ShapeOnly(tuple(self.images.shape)), layer=layer)
 
 
+@checked
 @compiled_lightly
 def render(inputs: RenderInputs, settings: RasterSettings) -> RenderResult:
     """Render M images.
@@ -129,7 +131,7 @@ def render(inputs: RenderInputs, settings: RasterSettings) -> RenderResult:
         UserError: a shape, a number of rows or a number type does not fit, or something that the settings need is missing.
     """
     require()
-    given, inputs = inputs.body_q, checked(inputs, settings)
+    given, inputs = inputs.body_q, checked_inputs(inputs, settings)
     mesh, like = inputs.mesh, inputs.body_q
     images, samples = like.shape[0], settings.antialias
     gathered = with_dummies(inputs, settings)

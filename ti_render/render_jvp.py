@@ -41,9 +41,11 @@ from ti_sim.base.arrays import (
 )
 from ti_sim.base.errors import UserError
 from ti_sim.base.parallel import spread_of
+from ti_sim.base.rules import checked
 from ti_sim.base.runtime import compiled_lightly, require
 
 
+@checked
 @compiled_lightly
 def render_jvp(result: RenderResult, tangents: Mapping[str, Array]) -> Array:
     """Tangents of the images: column k is the derivative of the images along the k-th tangents of the inputs.

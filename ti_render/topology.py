@@ -9,6 +9,7 @@ import numpy as np
 from ti_render.geometry.normals import NormalRows
 from ti_sim.base.arrays import Array, ints_like_family, kernel_view, to_numpy
 from ti_sim.base.errors import UserError
+from ti_sim.base.rules import checked
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +57,7 @@ class MeshTopology:
         return self.group_start.shape[0] - 1 + self.corners.shape[0]
 
 
+@checked
 def mesh_topology(
     faces: Array,
     vertex_body: Array,

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from ti_sim.base.rules import checked
+
 MOST_ROWS = 12  # entries of one parameter that the table lists separately
 MOST_SHOWN = 6  # numbers of a start that a row shows
 HEADERS = ["unknown", "estimate", "error bar"]
 TRUE_HEADERS = ["unknown", "truth", "estimate", "error bar", "error"]
 
 
+@checked
 def print_inversion(result: Any, truth: dict[str, float] | None = None) -> None:
     """Print doubts, estimates with error bars (and errors if the truth is known), unobservable directions and starts."""
     from risp_torch.files.report import format_table
@@ -32,6 +35,7 @@ def print_inversion(result: Any, truth: dict[str, float] | None = None) -> None:
         print(f"pictures and numbers: {result.folder} ({result.seconds:.0f} s)")
 
 
+@checked
 def estimate_rows(result: Any, truth: dict[str, float] | None = None) -> list[list[str]]:
     """Rows of the table of estimates, one for each unknown: below ``HEADERS``, or ``TRUE_HEADERS`` if the truth is known."""
     unknowns = result.unknowns

@@ -11,10 +11,12 @@ from torch.nn import Module
 
 from risp_torch.files.atomic import write_tensors
 from ti_sim.base.errors import UserError
+from ti_sim.base.rules import checked
 
 _KEY = "risp_policy"
 
 
+@checked
 def save_policy(path: Path | str, policy: Module, record: Mapping[str, Any]) -> None:
     """Write the weights of a policy.
 
@@ -30,6 +32,7 @@ def save_policy(path: Path | str, policy: Module, record: Mapping[str, Any]) -> 
     write_tensors(path, weights, {_KEY: json.dumps(dict(record))})
 
 
+@checked
 def load_policy(path: Path | str, policy: Module) -> None:
     """Load the weights of a policy.
 

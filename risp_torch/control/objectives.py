@@ -15,6 +15,7 @@ from risp_torch.scene.numbers import constant
 from risp_torch.scene.scene import Scene
 from risp_torch.scene.states import joined_placement, split_placement
 from ti_sim.base.errors import UserError
+from ti_sim.base.rules import checked
 
 _REACH = 3.0  # cut-off of a Gaussian, in widths
 
@@ -28,6 +29,7 @@ class Aim:
         pictures: [1, H, W, 3] or [frames, H, W, 3] target pictures (linear rgb); None if pictures are not compared.
     """
 
+    @checked
     def __init__(
         self, scene: Scene, task: ControlTask, goal: Goal | None, *, pictures: torch.Tensor | None = None, seen: bool = True
     ) -> None:

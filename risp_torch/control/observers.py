@@ -12,6 +12,7 @@ from risp_torch.risp.network.resnet import RispNetwork
 from risp_torch.scene.scene import Scene
 from risp_torch.scene.states import States
 from ti_sim.base.errors import UserError
+from ti_sim.base.rules import checked
 
 _WATCHED = 16  # default number of observed particles
 
@@ -40,6 +41,7 @@ class Observer(ABC):
 class StateObserver(Observer):
     """Positions and velocities of some particles about their mean, and the mean of the goal, relative to the task's size."""
 
+    @checked
     def __init__(self, scene: Scene, task: ControlTask, places: torch.Tensor) -> None:
         """An observer.
 
@@ -75,6 +77,7 @@ class StateObserver(Observer):
 class RispObserver(Observer):
     """Predictions of a network for the rendered picture: difference to that of the goal, and change since the last one."""
 
+    @checked
     def __init__(self, scene: Scene, network: RispNetwork, picture: torch.Tensor) -> None:
         """An observer.
 

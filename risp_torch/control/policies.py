@@ -120,6 +120,7 @@ class DirectPolicy(nn.Module):
         return self.scale * self.numbers
 
 
+@checked
 def control_times(scene: Scene) -> np.ndarray:
     """[frames controls] s, when each row of an actuation of a scene begins."""
     return np.arange(scene.frames * scene.stepping.controls) * (scene.frame_dt / scene.stepping.controls)

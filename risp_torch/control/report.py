@@ -15,6 +15,7 @@ from risp_torch.files.run_folder import RESULT_SCHEMA, RunFolder, program_versio
 from risp_torch.files.video import write_picture
 from risp_torch.scene.scene import Scene
 from risp_torch.scene.states import States
+from ti_sim.base.rules import checked
 
 MOST_PICTURES = 30.0  # per second, in videos
 _TOGETHER = 64  # pictures that are rendered together
@@ -47,6 +48,7 @@ def write_report(scene: Scene, task: ControlTask, result: Control, folder: RunFo
     )  # fmt: skip
 
 
+@checked
 def film_of(scene: Scene, states: States) -> tuple[np.ndarray, float, list[int]]:
     """A film [T, H, W, 3] (linear rgb) of a motion with at most 30 pictures per second, its rate, and its frame numbers."""
     step = max(1, math.ceil(1 / scene.frame_dt / MOST_PICTURES - 1e-6))

@@ -36,6 +36,7 @@ class Driven:
 Drive = Callable[[Module], Driven]
 
 
+@checked
 def open_loop(scene: Scene, task: ControlTask) -> Drive:
     """Open-loop control: one rollout, differentiable in the weights.
 

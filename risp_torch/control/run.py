@@ -131,6 +131,7 @@ def load_pictures(scene: Scene, target: str | Path | torch.Tensor | np.ndarray) 
     return torch.as_tensor(picture[None], dtype=bridge_dtype(), device=bridge_device())
 
 
+@checked
 def settings_of(scene: Scene, task: ControlTask) -> dict[str, Any]:
     """Properties of a scene and its task that determine a run, for settings.json."""
     names = (

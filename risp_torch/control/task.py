@@ -20,6 +20,7 @@ Widths = Annotated[Sequence[int], Rule(shape=(None,), empty=True, exact=True, wh
 OBJECTIVES = ("image", "state", "random")
 
 
+@checked
 @dataclass(frozen=True)
 class Goal:
     """Target positions of the particles.
@@ -94,14 +95,11 @@ class ControlTask:
     def __post_init__(self) -> None:
         if isinstance(self.learning_rate, Mapping):
             Rule(named=True, above=0).check("ControlTask: learning_rate", self.learning_rate)
-        if self.measure not in ("center", "vertices", "along"):
-            raise UserError(f"measure {self.measure!r} is unknown: choose center, vertices or along")
         if (self.measure == "along") != (self.direction is not None):
             raise UserError("a direction belongs to the measure 'along', and only to it: give both, or neither")
         if self.direction is not None and not np.linalg.norm(self.direction) > 0:
             raise UserError(f"the direction of a control task is {self.direction}: give three numbers that are not all zero")
-        unknown = [name for name in self.objectives if name not in OBJECTIVES]
-        if unknown or not self.objectives:
+        if not self.objectives:
             raise UserError(f"the objectives of a control task are {self.objectives}: choose from {', '.join(OBJECTIVES)}")
 
     def rate(self, objective: Objective) -> float:
@@ -133,6 +131,7 @@ class ControlTask:
             raise UserError(f"the scene {scene} has no objective {objective!r}: choose {' or '.join(self.objectives)}")
 
 
+@checked
 def load_control(name: str, scene: Scene) -> ControlTask:
     """The control task of a scene, by the scene's name or the path of its file.
 

@@ -12,12 +12,14 @@ from risp_torch.scene.parts.elements import Sheet, Solid
 from risp_torch.scene.scene import Scene
 from risp_torch.scene.states import States
 from ti_sim.base.errors import UserError
+from ti_sim.base.rules import checked
 from ti_sim.rollout.adjoint import Adjoint
 
 
 class Windows:
     """Rollouts of a scene from any frame on; parameters over time are those of the window's frames."""
 
+    @checked
     def __init__(self, scene: Scene) -> None:
         """Windows of a scene.
 
@@ -90,6 +92,7 @@ def timed_parameters(scene: Scene) -> dict[str, int]:
     return rows
 
 
+@checked
 def last_state(scene: Scene, states: States) -> tuple[torch.Tensor, ...]:
     """The state at the last frame of a motion, as ``state0`` of ``Scene.rollout``."""
     state: list[torch.Tensor] = []

@@ -9,6 +9,7 @@ from pathlib import Path
 from risp_torch.data.places import VARIABLE, complete_folder, missing_files, roots
 from risp_torch.data.registry import DataFile, data_set_named
 from ti_sim.base.errors import UserError
+from ti_sim.base.rules import checked
 
 __all__ = ["Fetched", "fetch_data_set"]
 
@@ -30,6 +31,7 @@ class Fetched:
     lacking: tuple[DataFile, ...]
 
 
+@checked
 def fetch_data_set(name: str, *, out: str | Path | None = None) -> Fetched:
     """Download the files of a data set that are not here yet.
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from risp_torch.data.measured_films import MeasuredFilm, read_json
 from ti_sim.base.errors import UserError
+from ti_sim.base.rules import checked
 
 __all__ = ["INSIDE", "ErrorRow", "estimate_errors", "median_errors"]
 
@@ -57,6 +58,7 @@ class ErrorRow:
         return abs(math.log10(self.estimate / self.truth)) <= INSIDE * self.sd
 
 
+@checked
 def estimate_errors(films: Sequence[MeasuredFilm], results: str | Path) -> list[ErrorRow]:
     """Compare the estimates of runs with the truth of their films.
 
@@ -78,6 +80,7 @@ def estimate_errors(films: Sequence[MeasuredFilm], results: str | Path) -> list[
     return [row for film in films for row in _rows(film, files[film.name])]
 
 
+@checked
 def median_errors(rows: Sequence[ErrorRow]) -> dict[str, tuple[float | None, int, int]]:
     """The errors of each quantity over all films.
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from ti_sim.base.errors import UserError
 from ti_sim.base.json_text import parse_json
+from ti_sim.base.rules import checked
 
 __all__ = ["FILM_ENDINGS", "TRUTH_OF_FOLDER", "MeasuredFilm", "labelled", "read_json", "read_measured_films"]
 
@@ -40,6 +41,7 @@ class MeasuredFilm:
     units: Mapping[str, str]
 
 
+@checked
 def read_measured_films(folder: str | Path) -> list[MeasuredFilm]:
     """Read all films of a folder and its subfolders with their measured truth.
 

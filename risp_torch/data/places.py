@@ -8,6 +8,7 @@ from pathlib import Path
 
 from risp_torch.data.registry import DataFile, DataSet, data_set_named
 from ti_sim.base.errors import UserError
+from ti_sim.base.rules import checked
 
 __all__ = ["VARIABLE", "cache_folder", "complete_folder", "data_folder", "missing_files", "not_here_error", "roots"]
 
@@ -15,6 +16,7 @@ VARIABLE = "RISP_DATA"
 _EXTRA = "pip install 'risp-taichi[data]'"
 
 
+@checked
 def data_folder(name: str) -> Path:
     """The folder of a data set on this machine, with all its files as published. Nothing is downloaded.
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ti_sim.base.errors import UserError
+from ti_sim.base.rules import checked
 
 if TYPE_CHECKING:
     import torch
@@ -63,6 +64,7 @@ def replacing(path: Path | str) -> Iterator[Path]:
         _remove(temporary)
 
 
+@checked
 def write_text(path: Path | str, text: str) -> None:
     """Write a UTF-8 text file, atomically.
 

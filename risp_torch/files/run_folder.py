@@ -24,6 +24,7 @@ from risp_torch.files.atomic import clear_leftovers, write_tensors, write_text
 from risp_torch.files.folder_lock import FolderLock, lock_folder
 from ti_sim.base.errors import UserError
 from ti_sim.base.json_text import parse_json
+from ti_sim.base.rules import checked
 
 if TYPE_CHECKING:
     import torch
@@ -253,6 +254,7 @@ def inversion_result(
     }
 
 
+@checked
 def default_run_path(kind: str, scene: str) -> Path:
     """A new folder name ``runs/<kind>-<scene>-<yyyymmdd-hhmmss>``, relative to the working folder; makes nothing.
 
@@ -285,8 +287,13 @@ def program_version() -> str:
         return "unknown"
 
 
+@checked
 def plain(value: Any, *, keep_nan: bool = False) -> Any:
     """``value`` in the types that JSON has; NaN and infinities become None unless ``keep_nan``."""
+    return _plain(value, keep_nan)
+
+
+def _plain(value: Any, keep_nan: bool) -> Any:
     if isinstance(value, float | np.floating):
         return float(value) if keep_nan or math.isfinite(value) else None
     if value is None or isinstance(value, bool | int | str):
@@ -298,11 +305,11 @@ def plain(value: Any, *, keep_nan: bool = False) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         value = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     if isinstance(value, Mapping):
-        return {str(key): plain(item, keep_nan=keep_nan) for key, item in value.items()}
+        return {str(key): _plain(item, keep_nan) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(item, keep_nan=keep_nan) for item in value]
+        return [_plain(item, keep_nan) for item in value]
     if hasattr(value, "tolist"):  # numpy arrays and scalars, torch tensors
-        return plain(value.tolist(), keep_nan=keep_nan)
+        return _plain(value.tolist(), keep_nan)
     raise TypeError(f"{type(value).__name__} {value!r} cannot be written as JSON")
 
 
@@ -331,6 +338,7 @@ def _read_json(path: Path) -> dict[str, Any]:
     return content
 
 
+@checked
 def first_difference(there: Any, wanted: Any, name: str = "") -> str | None:
     """The first setting that differs, as text: its dotted name and both values; None when all are equal."""
     if isinstance(there, dict) and isinstance(wanted, dict):

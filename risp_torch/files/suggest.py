@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Iterable
 
 from ti_sim.base.errors import UserError
+from ti_sim.base.rules import checked
 
 __all__ = ["near_names", "unknown_name_error"]
 
@@ -61,6 +62,7 @@ def near_names(name: str, known: Iterable[str], *, most: int = 3) -> list[str]:
     return sorted(near, key=lambda other: (-scores[other], other))[:most]
 
 
+@checked
 def unknown_name_error(kind: str, name: str, known: Iterable[str]) -> UserError:
     """The error to raise for a name that is not known.
 

@@ -173,6 +173,7 @@ def _unless_all(frames: tuple[int, ...]) -> tuple[int, ...] | None:
     return None if len(frames) == max(frames[-1], 1) + 1 else frames
 
 
+@checked
 def film_losses(
     scene: Scene, values: Mapping[str, torch.Tensor], target: torch.Tensor | Comparison, *, worlds: int, most: int = 8
 ) -> torch.Tensor:

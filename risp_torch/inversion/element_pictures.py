@@ -12,9 +12,11 @@ from risp_torch.inversion.smoothness import body_of_elements
 from risp_torch.inversion.unknowns import Unknowns
 from risp_torch.scene.parts.deformable import Deformable
 from risp_torch.scene.scene import Scene
+from ti_sim.base.rules import checked
 from ti_sim.meshes.boundary import boundary_faces
 
 
+@checked
 def write_elements(path: Path, scene: Scene, unknowns: Unknowns, columns: Mapping[str, np.ndarray]) -> bool:
     """Plot all unknowns with a value for each element of a solid or sheet; return whether there are any.
 

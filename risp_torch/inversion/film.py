@@ -63,6 +63,7 @@ def shown_at(scene: Scene, unknowns: Unknowns, physical: np.ndarray, loss: Loss)
         return loss.shown(scene, states, values)[0]
 
 
+@checked
 def pixel_loss(pictures: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
     """Mean squared difference of linear colours (gradSim, Eq. 1's pixel-wise loss).
 

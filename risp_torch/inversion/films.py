@@ -20,6 +20,7 @@ from risp_torch.scene.parts.cameras import Camera
 from risp_torch.scene.scene import Scene
 from risp_torch.scene.states import States
 from ti_sim.base.errors import UserError
+from ti_sim.base.rules import Count, checked
 
 MARK = "@"  # separates the name of a parameter from the number of its film
 
@@ -54,7 +55,8 @@ class FilmStates:
 class Films(Scene):
     """A scene with several films. Its images are those of all films side by side."""
 
-    def __init__(self, scene: Scene, count: int, *, cameras: Sequence[str] = (), per_film: Sequence[str] = ()) -> None:
+    @checked
+    def __init__(self, scene: Scene, count: Count, *, cameras: Sequence[str] = (), per_film: Sequence[str] = ()) -> None:
         """Make several films of a scene.
 
         Args:

@@ -20,10 +20,12 @@ from risp_torch.scene.scene import Scene
 from ti_sim.base.errors import UserError
 from ti_sim.base.json_text import parse_json
 from ti_sim.base.numbers import real_numbers, shown
+from ti_sim.base.rules import checked
 
 _WRITERS = "the result.json of 'risp invert', 'risp landscape' or 'risp task'"
 
 
+@checked
 def use_found(scene: Scene, path: str | Path) -> list[str]:
     """Set the parameters of a scene to the estimates of a run.
 

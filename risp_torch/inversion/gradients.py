@@ -79,6 +79,7 @@ def loss_and_gradient(
     return evaluate
 
 
+@checked
 def check_torch(
     function: Callable[[dict[str, torch.Tensor]], torch.Tensor], point: Mapping[str, np.ndarray], **options: object
 ) -> GradcheckReport:

@@ -45,7 +45,7 @@ from ti_sim.rollout.adjoint import Adjoint
 def invert(
     scene: Scene,
     video: Video | Sequence[Video] | None,
-    unknown: Sequence[str],
+    unknown: str | Sequence[str],
     *,
     cameras: Sequence[str] = (),
     per_film: Sequence[str] = (),

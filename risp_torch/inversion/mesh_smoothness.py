@@ -78,6 +78,7 @@ def _edges_and_pairs(faces: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return edges, np.stack([owner[order[shared]], owner[order[shared + 1]]], axis=1)
 
 
+@checked
 def laplacian_loss(vertices: torch.Tensor, neighbours: MeshNeighbours) -> torch.Tensor:
     """Mean squared distance of the vertices from the mean of their neighbours.
 
@@ -102,6 +103,7 @@ def laplacian_loss(vertices: torch.Tensor, neighbours: MeshNeighbours) -> torch.
     return ((delta * delta).sum(dim=(1, 2)) / used.sum()).reshape(vertices.shape[:-2])
 
 
+@checked
 def flattening_loss(vertices: torch.Tensor, neighbours: MeshNeighbours) -> torch.Tensor:
     """Deviation of neighbouring faces from a plane.
 
@@ -132,6 +134,7 @@ def flattening_loss(vertices: torch.Tensor, neighbours: MeshNeighbours) -> torch
     return ((1.0 - (one * other).sum(dim=-1)) ** 2).mean(dim=-1)
 
 
+@checked
 def edge_length_loss(vertices: torch.Tensor, neighbours: MeshNeighbours) -> torch.Tensor:
     """Mean squared length of the edges (Wang et al., Pixel2Mesh, 2018): penalises isolated distant vertices.
 

@@ -116,7 +116,7 @@ class Observability:
 
 @checked
 def observability(
-    scene: Scene, unknown: Sequence[str], *, bounds: Bounds | None = None, priors: PriorsGiven | None = None,
+    scene: Scene, unknown: str | Sequence[str], *, bounds: Bounds | None = None, priors: PriorsGiven | None = None,
     psi: RenderingParameters | None = None, noise: Deviation = GREY_LEVEL, crf: Quality | None = USUAL_CRF,
     loss: Loss | None = None, sampling: str = "all",
 ) -> Observability:  # fmt: skip

@@ -51,8 +51,6 @@ class OptimiseSettings:
     keep: Annotated[tuple[tuple[float, int], ...], Rule(shape=(None, 2), empty=True, exact=True, least=0)] = ()
 
     def __post_init__(self) -> None:
-        if self.optimizer not in ("adam", "rmsprop", "lbfgs"):
-            raise UserError(f"optimizer {self.optimizer!r} is unknown: choose adam, rmsprop or lbfgs")
         self._check_keep()
 
     def horizon(self, iteration: int, frames: int) -> int:

@@ -13,6 +13,7 @@ from risp_torch.motions.search import MotionSearch, NoUnknowns
 from risp_torch.motions.settings import JointNoise, MotionFitSettings
 from risp_torch.scene.scene import Scene
 from ti_sim.base.errors import UserError
+from ti_sim.base.rules import checked
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,6 +36,7 @@ class ActionEstimate:
     converged: bool
 
 
+@checked
 def estimate_actions(
     scene: Scene,
     windows: Sequence[Window],

@@ -14,6 +14,7 @@ from risp_torch.motions.recorded_actions import spikes
 from risp_torch.motions.result import MotionFit
 from risp_torch.motions.search import EXPLAINED
 from risp_torch.motions.settings import MotionFitSettings
+from ti_sim.base.rules import checked
 
 DISAGREEING = 3.5  # error bars of the shorter windows: a difference that noise does not explain
 ALSO_FITS = 9.0  # change of the cost in multiples of the noise: an estimate that fits as well
@@ -132,6 +133,7 @@ def doubts_of_bounds(fit: MotionFit) -> list[str]:
     return [f"{', '.join(names)} ended at a bound: widen it, or the model lacks something"] if names else []
 
 
+@checked
 def at_bounds(fit: MotionFit) -> list[str]:
     """Labels of unknowns that ended at a bound."""
     low, high = (fit.unknowns.scaled(bound) for bound in fit.unknowns.bounds())

@@ -11,8 +11,10 @@ from risp_torch.motions.recording import Window
 from risp_torch.motions.result import MotionFit
 from risp_torch.motions.settings import MotionFitSettings
 from risp_torch.scene.scene import Scene
+from ti_sim.base.rules import checked
 
 
+@checked
 def fit_motions(
     scene: Scene,
     windows: Sequence[Window],

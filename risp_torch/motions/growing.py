@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 
@@ -23,6 +23,7 @@ _KEPT = 1.5  # times the lowest cost: fits of pieces that go on to longer ones
 _SAME = 0.02  # of the ranges: distance below which two fits are one
 
 
+@checked
 @dataclass(frozen=True, eq=False)
 class GrowingFits:
     """Fits to pieces of windows, from the shortest to the windows themselves.
@@ -99,6 +100,7 @@ def piece_counts(windows: Sequence[Window], shortest: int | None) -> list[int]:
     return counts
 
 
+@checked
 def fit_growing_windows(
     scene: Scene,
     windows: Sequence[Window],
@@ -141,7 +143,6 @@ def fit_growing_windows(
     guesses = first_guesses(unknowns, settings.first_guesses)
     fits, searches, ends = [], [], [(guess, None) for guess in guesses]
     for count in counts or piece_counts(windows, settings.shortest_window):
-        get_args(Count)[1].check("counts", count)
         pieces = split_windows(windows, count)
         motions = measured_motions(scene, pieces, settings.noise, **instruments)
         recordings = len({id(window.recording) for window in windows})

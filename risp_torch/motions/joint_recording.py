@@ -36,7 +36,10 @@ class JointRecording:
     actions: np.ndarray | None = None
 
     def __post_init__(self) -> None:
-        shape = np.shape(self.joint_q)
+        object.__setattr__(self, "joint_q", np.asarray(self.joint_q, dtype=np.float64))
+        if self.actions is not None:
+            object.__setattr__(self, "actions", np.asarray(self.actions, dtype=np.float64))
+        shape = self.joint_q.shape
         if len(shape) != 2 or shape[0] < 3 or shape[1] != len(self.links):
             raise UserError(
                 f"the recording {self.name} has coordinates of shape {shape}: give [T, {len(self.links)}] with at least 3 frames"
@@ -51,6 +54,11 @@ class JointRecording:
 
     def __len__(self) -> int:
         return len(self.joint_q)
+
+    @property
+    def count(self) -> int:
+        """Number of joints."""
+        return self.joint_q.shape[1]
 
     def state(self, frame: int) -> tuple[np.ndarray, np.ndarray]:
         """Coordinates [D] rad or m, and velocities [D] rad/s or m/s, of the parabolas through the frames about a frame."""

@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Annotated
 
 import numpy as np
+
+from ti_sim.base.errors import UserError
+from ti_sim.base.rules import Rule, checked
+
+Matrix = Annotated[np.ndarray, Rule(shape=(None, None), exact=True)]
+Numbering = Annotated[np.ndarray, Rule(shape=(None,), exact=True, whole=True, least=0)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,7 +76,8 @@ class SharedNormalEquations:
         return shared, own
 
 
-def clustered_covariance(information: np.ndarray, scores: np.ndarray, clusters: np.ndarray, precision: np.ndarray) -> np.ndarray:
+@checked
+def clustered_covariance(information: Matrix, scores: Matrix, clusters: Numbering, precision: Matrix) -> np.ndarray:
     """Covariance [K, K] of estimates whose residuals hang together within clusters (sandwich; Liang and Zeger, 1986).
 
     What is left of a motion is no noise but what the model lacks, and windows of a recording share it. So the scatter of the
@@ -80,7 +88,15 @@ def clustered_covariance(information: np.ndarray, scores: np.ndarray, clusters: 
         scores: [M, K] gradients of the motions at the estimate.
         clusters: [M] number of the cluster of each motion.
         precision: [K, K] inverse covariance of the priors.
+
+    Raises:
+        UserError: an array is not finite, or the shapes do not fit each other.
     """
+    information, scores, clusters, precision = map(np.asarray, (information, scores, clusters, precision))
+    motions, unknowns = scores.shape
+    if information.shape != 2 * (unknowns,) or precision.shape != 2 * (unknowns,) or clusters.shape != (motions,):
+        shapes = ", ".join(str(array.shape) for array in (information, scores, clusters, precision))
+        raise UserError(f"clustered_covariance: the arrays have shapes {shapes}: give [K, K], [M, K], [M] and [K, K]")
     sums = np.zeros((clusters.max() + 1, scores.shape[1]))
     np.add.at(sums, clusters, scores - scores.mean(axis=0))
     count = len(np.unique(clusters))

@@ -16,6 +16,7 @@ from risp_torch.motions.recording import Window, rotation_vector
 from risp_torch.motions.settings import JointNoise
 from risp_torch.scene.scene import Scene
 from ti_sim.base.errors import UserError
+from ti_sim.base.rules import checked
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,6 +44,7 @@ class PredictionErrors:
         return self.position[rows, ends], self.rotation[rows, ends]
 
 
+@checked
 def predict_motions(
     scene: Scene, windows: Sequence[Window], values: Mapping[str, Any] | None = None, *, scale: str | None = None
 ) -> PredictionErrors:
@@ -69,6 +71,7 @@ def predict_motions(
     return PredictionErrors(position, rotation, poses)
 
 
+@checked
 def predict_joints(
     scene: Scene,
     windows: Sequence[Window],

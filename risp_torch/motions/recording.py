@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from risp_torch.motions.joint_recording import JointRecording
+from risp_torch.motions.settings import PositiveEach
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Count, FromZero, NotNegative, Positive, checked
 
@@ -34,7 +35,8 @@ class Recording:
     dt: Positive
 
     def __post_init__(self) -> None:
-        shape = np.shape(self.body_q)
+        object.__setattr__(self, "body_q", np.asarray(self.body_q, dtype=np.float64))
+        shape = self.body_q.shape
         if len(shape) != 3 or shape[0] < 3 or shape[2] != 7:
             raise UserError(f"the recording {self.name} has poses of shape {shape}: give [T, N, 7] with at least 3 frames")
         length = np.linalg.norm(self.body_q[..., 3:], axis=-1)
@@ -43,6 +45,11 @@ class Recording:
 
     def __len__(self) -> int:
         return len(self.body_q)
+
+    @property
+    def count(self) -> int:
+        """Number of bodies."""
+        return self.body_q.shape[1]
 
     def state(self, frame: int) -> tuple[np.ndarray, np.ndarray]:
         """Pose [N, 7] and velocity [N, 6] (m/s, rad/s, world frame) at a frame.
@@ -74,13 +81,24 @@ class Window:
         first: number of its first frame.
         frames: number of its frames.
         noise: standard deviation of a coordinate in each frame, [frames], or [frames, G] of each body or joint, where a model's
-            own errors are counted as well; None for that of the settings.
+            own errors are counted as well, all above zero; None for that of the settings.
+
+    Raises:
+        UserError: the noise has another shape, or a number that is not finite and above zero.
     """
 
     recording: Recording | JointRecording
     first: FromZero
     frames: Count
-    noise: np.ndarray | None = None
+    noise: PositiveEach | None = None
+
+    def __post_init__(self) -> None:
+        if self.noise is None:
+            return
+        object.__setattr__(self, "noise", np.asarray(self.noise, dtype=np.float64))
+        each = (self.frames, self.recording.count)
+        if self.noise.shape not in (each, each[:1]):
+            raise UserError(f"Window: noise has shape {self.noise.shape}: give {each[:1]}, or {each} of each body or joint")
 
     @property
     def body_q(self) -> np.ndarray:

@@ -12,8 +12,10 @@ from risp_torch.motions.recording import Window
 from risp_torch.motions.search import MotionSearch, NoUnknowns
 from risp_torch.motions.settings import MotionFitSettings
 from risp_torch.scene.scene import Scene
+from ti_sim.base.rules import checked
 
 
+@checked
 def estimate_starts(
     scene: Scene,
     windows: Sequence[Window],

@@ -15,6 +15,7 @@ from risp_torch.files.film.curves import linear_to_srgb
 from risp_torch.files.film.picture_folder import DESCRIPTION, LINEAR
 from ti_render import RenderInputs
 from ti_render.photoreal import Appearance, MitsubaFilm, MitsubaSettings, Picture, Variant
+from ti_sim.base.rules import checked
 
 if TYPE_CHECKING:
     import torch
@@ -27,6 +28,7 @@ __all__ = ["photoreal_film", "write_photoreal_frames"]
 FRAMES, MASKS = "frames", "masks"
 
 
+@checked
 def photoreal_film(
     scene: Scene,
     states: States | torch.Tensor,

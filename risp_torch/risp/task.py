@@ -10,7 +10,7 @@ from risp_torch.risp.state_heads.head import StateHead
 from risp_torch.scene.load import errors_of_scene_file, find_function, load_scene
 from risp_torch.scene.scene import Scene
 from ti_sim.base.errors import UserError
-from ti_sim.base.rules import NotNegative, checked
+from ti_sim.base.rules import Count, NotNegative, checked
 
 EDGE = 0.06  # softness of edges in the pictures of networks, in pixels
 ANTIALIAS = 2
@@ -36,6 +36,7 @@ class RispTask:
         return {"head": self.head.to_json(), "domains": self.domains.to_json(), "gamma": self.gamma}
 
 
+@checked
 def load_task(name: str, scene: Scene) -> RispTask:
     """The task of a scene, by the scene's name or the path of its file.
 
@@ -55,7 +56,8 @@ def load_task(name: str, scene: Scene) -> RispTask:
     return task
 
 
-def training_scene(name: str, size: int, **overrides: Any) -> Scene:
+@checked
+def training_scene(name: str, size: Count, **overrides: Any) -> Scene:
     """A scene with square pictures of this size for a network (``resize_pictures``).
 
     Args:
@@ -72,7 +74,8 @@ def training_scene(name: str, size: int, **overrides: Any) -> Scene:
     return scene
 
 
-def resize_pictures(scene: Scene, size: int) -> None:
+@checked
+def resize_pictures(scene: Scene, size: Count) -> None:
     """Resize the pictures of a scene to squares for a network, with edges as sharp as those of a film.
 
     Sigma becomes (``EDGE`` pixels)^2, and every pixel is the mean of ``ANTIALIAS`` x ``ANTIALIAS`` samples.

@@ -16,6 +16,7 @@ from typing import Any
 from risp_torch.files.suggest import unknown_name_error
 from risp_torch.scene.scene import Scene
 from ti_sim.base.errors import UserError
+from ti_sim.base.rules import checked
 
 # The package of the shipped scenes, as a wheel installs it; in a checkout it is the folder ``scenes``.
 _PACKAGE = "risp_torch_scenes"
@@ -28,6 +29,7 @@ _SIGNATURES = {
 }
 
 
+@checked
 def scene_names(having: str = "make_scene") -> dict[str, str]:
     """Name -> first line of the docstring, for every shipped scene; those of real data are "real/NAME".
 
@@ -43,6 +45,7 @@ def scene_names(having: str = "make_scene") -> dict[str, str]:
     return result
 
 
+@checked
 def load_scene(scene: str, **overrides: Any) -> Scene:
     """Make a scene from its name or the path of its file.
 

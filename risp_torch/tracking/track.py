@@ -17,6 +17,7 @@ from risp_torch.tracking.picture_fit import FilmedView, PictureNormal
 from risp_torch.tracking.poses import TrackedPoses
 from risp_torch.tracking.settings import TrackSettings
 from ti_sim.base.errors import UserError
+from ti_sim.base.rules import checked
 
 STEP = 0.35  # pixels, of the differences
 UNIT = 1e-3  # largest deviation of a quaternion's length from 1
@@ -29,6 +30,7 @@ LENGTHS = (0.0, 1.0, 0.4)  # of a step that are tried
 Colors = Sequence[np.ndarray] | None  # [N, 3] of each camera, in a frame beside it
 
 
+@checked
 def track_poses(
     scene: Scene,
     films: Mapping[str, np.ndarray],

@@ -49,14 +49,16 @@ def call(target: Callable[..., Any], needs: dict[str, Argument], argument: str, 
     given = {argument: value}
     parameters = inspect.signature(target).parameters
     for name, parameter in parameters.items():
-        if parameter.default is parameter.empty and name not in given and name != "self":
+        several = parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+        if parameter.default is parameter.empty and name not in given and name != "self" and not several:
             need = needs.get(name)
             kind = None if need is None or not need.classes else need.classes[0]
             rule = None if need is None else need.rule
             if need is not None and need.choices:
                 given[name] = need.choices[0]
                 continue
-            given[name] = rule.example if rule else "thing" if kind is str else Mock(spec=kind) if kind else None
+            held = need.kinds[0].example if need is not None and need.kinds else None
+            given[name] = rule.example if rule else "thing" if kind is str else Mock(spec=kind) if kind else held
     target(*([instance] if "self" in parameters else []), **given)
 
 
@@ -69,6 +71,19 @@ def check_refused(target: Callable[..., Any], needs: dict[str, Argument], argume
         pattern = rf"(\w+: |\w+\.){argument}(\['a'\])? (is|has shape) .*: give "
         assert re.match(pattern, message), f"{value!r}: {message}"
         assert "\n" not in message and len(message) < 200
+
+
+def check_wrong_types_are_refused(target: Callable[..., Any], argument: str, instance: Any = None) -> None:
+    """Every value of a type that an argument may not have ends in one sentence with its name."""
+    needs = arguments_of(target)
+    wrong = [object(), None, 3, -1.5, math.nan, "words", b"bytes", {"a": object()}, [object()], np.array(["a"]), lambda: 0, int]
+    for value in wrong:
+        if needs[argument].accepts(value):
+            continue
+        with pytest.raises(UserError) as error:
+            call(target, needs, argument, value, instance)
+        message = str(error.value)
+        assert argument in message and "\n" not in message and len(message) < 400, f"{value!r}: {message}"
 
 
 def numbers_of(target: Callable[..., Any]) -> list[str]:

@@ -45,6 +45,7 @@ Points = Annotated[np.ndarray, Rule(shape=(None, 3), exact=True)]
 Pixels = Annotated[np.ndarray, Rule(shape=(None, 2), exact=True)]
 
 
+@checked
 def read_points(path: str | Path) -> tuple[np.ndarray, np.ndarray]:
     """Points [N, 3] in m and their pixels [N, 2] from a CSV file with the columns x, y, z, u, v.
 

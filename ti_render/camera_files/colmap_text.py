@@ -19,6 +19,7 @@ from ti_render.camera_files.quaternion import quaternion_from_rotation, rotation
 from ti_render.camera_files.record import CameraRecord
 from ti_render.camera_files.text import read_text, write_text
 from ti_sim.base.errors import UserError
+from ti_sim.base.rules import checked
 
 CAMERAS, IMAGES, POINTS = "cameras.txt", "images.txt", "points3D.txt"
 _MODELS = {
@@ -59,6 +60,7 @@ def cameras_from_colmap(folder: Path) -> list[CameraRecord]:
     return cameras
 
 
+@checked
 def write_colmap_text(folder: str | Path, cameras: Sequence[CameraRecord]) -> None:
     """Write cameras as a COLMAP text model without points: cameras.txt, images.txt and an empty points3D.txt.
 

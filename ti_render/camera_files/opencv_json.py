@@ -23,6 +23,7 @@ from ti_render.camera_files.names import check_names
 from ti_render.camera_files.record import CameraRecord
 from ti_render.camera_files.text import write_json
 from ti_sim.base.errors import UserError
+from ti_sim.base.rules import checked
 
 PixelCenters = Literal["integer", "half"]
 _HALF_FROM = {"integer": 0.5, "half": 0.0}  # what to add to cx and cy
@@ -51,6 +52,7 @@ def cameras_from_opencv(data: Any, *, pixel_centers: PixelCenters | None) -> lis
     return [_camera(entry, f"camera_{index}", shared, pixel_centers) for index, entry in enumerate(entries)]
 
 
+@checked
 def write_opencv_json(path: str | Path, cameras: Sequence[CameraRecord], *, pixel_centers: PixelCenters = "integer") -> None:
     """Write cameras as OpenCV JSON: K, R, t, dist, width, height and name of each.
 

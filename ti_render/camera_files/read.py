@@ -16,11 +16,13 @@ from ti_render.camera_files.record import CameraRecord
 from ti_render.camera_files.text import read_json, read_text
 from ti_render.camera_files.transforms_json import cameras_from_transforms
 from ti_sim.base.errors import UserError
+from ti_sim.base.rules import checked
 
 _TRANSFORMS = "transforms.json"
 _MARKUP = {".yml": read_yaml, ".yaml": read_yaml, ".xml": read_xml}
 
 
+@checked
 def read_cameras(
     path: str | Path,
     *,

@@ -21,6 +21,7 @@ from ti_render.camera_files.record import CameraRecord
 from ti_render.camera_files.text import write_json
 from ti_render.camera_files.world import similarity
 from ti_sim.base.errors import UserError
+from ti_sim.base.rules import checked
 
 # All of them are the same formula: the coefficients that a model lacks are not in the file.
 _MODELS = ("SIMPLE_PINHOLE", "PINHOLE", "SIMPLE_RADIAL", "RADIAL", "OPENCV")
@@ -58,6 +59,7 @@ def cameras_from_transforms(data: Mapping[str, Any], *, original_world: bool, fo
     return [camera.in_world(original_from_file) for camera in cameras]
 
 
+@checked
 def write_transforms_json(path: str | Path, cameras: Sequence[CameraRecord]) -> None:
     """Write cameras as a nerfstudio transforms.json; a camera's name becomes its file_path.
 

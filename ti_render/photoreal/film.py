@@ -21,6 +21,7 @@ from ti_render.photoreal.stage import Stage, stage_key
 from ti_render.photoreal.surfaces import color_source, diffuse, ground_object, part_object, principled
 from ti_render.photoreal.variant import Variant, choose_variant, load_mitsuba
 from ti_sim.base.errors import UserError
+from ti_sim.base.rules import checked
 
 if TYPE_CHECKING:
     from ti_render.inputs import RenderInputs
@@ -49,6 +50,7 @@ class Picture:
 class MitsubaFilm:
     """Makes the pictures of one set of inputs, each when it is asked for."""
 
+    @checked
     def __init__(
         self,
         inputs: RenderInputs,

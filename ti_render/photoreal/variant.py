@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ti_sim.base.errors import UserError
+from ti_sim.base.rules import checked
 
 OLDEST_LLVM = 17
 LLVM_PATH_VARIABLE = "DRJIT_LIBLLVM_PATH"
@@ -73,6 +74,7 @@ class Variant:
         return f"{self.name} ({self.reason})"
 
 
+@checked
 def choose_variant(wanted: str) -> Variant:
     """The variant to use.
 

@@ -17,6 +17,7 @@ from ti_render.raster.weight_kernels import fragment_weights_kernel
 from ti_render.render import RenderResult
 from ti_sim.base.arrays import Array, empty_like_family, int_zeros_like_family, ints_like_family, to_numpy
 from ti_sim.base.errors import UserError
+from ti_sim.base.rules import checked
 from ti_sim.base.runtime import require
 
 LEAST_WEIGHT = {"f32": 1e-6, "f64": 1e-12}  # of a face in a sample: smaller ones are left out
@@ -39,6 +40,7 @@ class FragmentWeights:
     weight: np.ndarray
 
 
+@checked
 def fragment_weights(result: RenderResult) -> FragmentWeights:
     """The weights of the corner colours in a rendered picture; weights below 1e-6 (f64: 1e-12) are left out.
 

@@ -36,6 +36,7 @@ from ti_sim.articulated.tables import (
 from ti_sim.base.arrays import Array, check_array, reals_like_family, to_numpy, zeros_like_family
 from ti_sim.base.bundles import kernel, views
 from ti_sim.base.errors import UserError
+from ti_sim.base.rules import FromZero, Positive, checked
 from ti_sim.base.runtime import compiled_plainly, require, ti
 from ti_sim.base.vecmath import vec3
 
@@ -43,6 +44,7 @@ from ti_sim.base.vecmath import vec3
 _NO_STEP = 1e-30
 
 
+@checked
 @compiled_plainly
 def forward_kinematics(
     model: ArticulatedModel, inputs: ArticulatedInputs, joint_q: Array, joint_qd: Array
@@ -66,6 +68,7 @@ def forward_kinematics(
     return reals_like_family(joint_q, to_numpy(body_q)[:, 0]), reals_like_family(joint_q, to_numpy(body_qd)[:, 0])
 
 
+@checked
 @compiled_plainly
 def forward_dynamics(
     model: ArticulatedModel,
@@ -73,8 +76,8 @@ def forward_dynamics(
     joint_q: Array,
     joint_qd: Array,
     *,
-    frame: int = 0,
-    dt: float = _NO_STEP,
+    frame: FromZero = 0,
+    dt: Positive = _NO_STEP,
 ) -> Array:
     """Joint accelerations under all modelled forces, by the articulated-body algorithm.
 
@@ -98,6 +101,7 @@ def forward_dynamics(
     return reals_like_family(joint_q, to_numpy(states)[:, 0, first : first + model.velocity_count])
 
 
+@checked
 @compiled_plainly
 def inverse_dynamics(
     model: ArticulatedModel,
@@ -106,8 +110,8 @@ def inverse_dynamics(
     joint_qd: Array,
     joint_qdd: Array,
     *,
-    frame: int = 0,
-    dt: float = _NO_STEP,
+    frame: FromZero = 0,
+    dt: Positive = _NO_STEP,
 ) -> Array:
     """Joint forces that cause these accelerations, in addition to all modelled forces, by the recursive Newton-Euler algorithm.
 
@@ -133,6 +137,7 @@ def inverse_dynamics(
     return force
 
 
+@checked
 @compiled_plainly
 def mass_matrix(model: ArticulatedModel, inputs: ArticulatedInputs, joint_q: Array) -> Array:
     """Joint-space mass matrix, armatures included.
@@ -155,9 +160,10 @@ def mass_matrix(model: ArticulatedModel, inputs: ArticulatedInputs, joint_q: Arr
     return result
 
 
+@checked
 @compiled_plainly
 def point_jacobian(
-    model: ArticulatedModel, inputs: ArticulatedInputs, joint_q: Array, link: int, point: np.ndarray
+    model: ArticulatedModel, inputs: ArticulatedInputs, joint_q: Array, link: FromZero, point: np.ndarray
 ) -> Array:
     """Velocity of a point of a link per joint velocity.
 

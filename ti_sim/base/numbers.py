@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+_LONGEST = 120  # characters of a value in a message
+
 
 def real_numbers(given: Any) -> np.ndarray | None:
     """Integers or real numbers as an array (integers keep their type); None for anything else.
@@ -34,7 +36,8 @@ def shown(given: Any) -> str:
         return reprlib.repr(given) if isinstance(given, int) else str(given)
     if not isinstance(given, str | list | tuple | dict | type(None)) and not hasattr(given, "tolist"):
         return f"of type {type(given).__name__}"
-    return " ".join(reprlib.repr(given.tolist() if hasattr(given, "tolist") else given).split())
+    text = " ".join(reprlib.repr(given.tolist() if hasattr(given, "tolist") else given).split())
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
 
 
 def _float(number: numbers.Real) -> float:

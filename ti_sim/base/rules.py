@@ -5,7 +5,8 @@ from __future__ import annotations
 import inspect
 import math
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections import ChainMap
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, wraps
 from types import UnionType
@@ -17,7 +18,8 @@ from ti_sim.base.errors import UserError
 from ti_sim.base.numbers import real_numbers, shown
 from ti_sim.base.param import Param
 
-_UNCHECKED = (int, float, object, Any, np.ndarray)  # lists are accepted in place of arrays
+_UNCHECKED = (int, float, object, Any)
+_PACKAGES = ("ti_sim", "ti_render", "risp_torch")
 _COUNTED = 2**31 - 1  # kernels and arrays use 32-bit indices
 T = TypeVar("T", bound=Callable[..., Any])
 
@@ -118,6 +120,94 @@ class Rule:
 
 
 @dataclass(frozen=True)
+class Container:
+    """A sequence, an iterable or a mapping of things.
+
+    Attributes:
+        container: ``Sequence``, ``Iterable`` or ``Mapping``.
+        items: what each thing, or each value of a mapping, must be; None if that is not checked.
+        named: whether the keys of a mapping are texts.
+    """
+
+    container: type
+    items: Argument | None = None
+    named: bool = False
+
+    def accepts(self, given: Any) -> bool:
+        """Whether a value is such a container of such things.
+
+        Sets and views of mappings are accepted as sequences, and so are arrays, whose first entry stands for all. A mapping is an
+        iterable of its keys. The items of an iterator are not checked.
+        """
+        if isinstance(given, str | bytes):
+            return False
+        if self.container is Mapping:
+            named = isinstance(given, Mapping) and (not self.named or all(isinstance(key, str) for key in given))
+            return named and self._all(given.values())
+        if isinstance(given, Mapping) and self.container is Sequence:
+            return False
+        if hasattr(given, "dtype"):
+            return getattr(given, "ndim", 0) > 0 and self._all(given[:1] if given.dtype != object else given)
+        if isinstance(given, Collection):
+            return self._all(given)
+        return self.container is Iterable and isinstance(given, Iterable)
+
+    def _all(self, things: Iterable[Any]) -> bool:
+        return self.items is None or all(self.items.accepts(thing) for thing in things)
+
+    @property
+    def wanted(self) -> str:
+        """Description of the accepted values, for error messages."""
+        kind = "a mapping" if self.container is Mapping else "a list"
+        keys = " from names" if self.named else ""
+        link = " to" if self.container is Mapping else ", each"
+        return f"{kind}{keys}" + ("" if self.items is None else f"{link} {self.items.wanted}")
+
+    @property
+    def example(self) -> Any:
+        """A value that is accepted."""
+        return {} if self.container is Mapping else []
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """An array, or nested lists, of numbers or booleans of any shape; NaN may be among them."""
+
+    wanted: str = "an array of numbers"
+
+    def accepts(self, given: Any) -> bool:
+        """Whether a value is an array of numbers."""
+        dtype = getattr(given, "dtype", None)
+        if dtype is not None:  # nothing of a large array is read
+            return str(dtype).removeprefix("torch.").startswith(("float", "bfloat", "int", "uint", "bool"))
+        try:
+            return np.asarray(given).dtype.kind in "biuf"
+        except (TypeError, ValueError, OverflowError):
+            return False
+
+    @property
+    def example(self) -> Any:
+        """A value that is accepted."""
+        return np.zeros(1)
+
+
+@dataclass(frozen=True)
+class Function:
+    """A function."""
+
+    wanted: str = "a function"
+
+    def accepts(self, given: Any) -> bool:
+        """Whether a value can be called."""
+        return callable(given)
+
+    @property
+    def example(self) -> Any:
+        """A value that is accepted."""
+        return lambda *_: None
+
+
+@dataclass(frozen=True)
 class Argument:
     """Accepted values of an argument.
 
@@ -125,27 +215,44 @@ class Argument:
         rule: rule for its numbers, None for an argument without numbers.
         classes: other classes that it may be an instance of.
         optional: whether it may be None.
+        kinds: other kinds of values that are accepted.
         choices: the values of a Literal, of which it may be one.
     """
 
     rule: Rule | None
     classes: tuple[type, ...]
     optional: bool
+    kinds: tuple[Container | Numbers | Function, ...] = ()
     choices: tuple[Any, ...] = ()
+
+    def accepts(self, given: Any) -> bool:
+        """Whether a value is accepted."""
+        try:
+            self.check("", given)
+        except UserError:
+            return False
+        return True
+
+    @property
+    def wanted(self) -> str:
+        """Description of the accepted values without a rule, for error messages."""
+        words = [*(kind.wanted for kind in self.kinds), *map(_article, self.classes), *map(repr, self.choices)]
+        return " or ".join(words or [self.rule.wanted])
 
     def check(self, label: str, given: Any) -> None:
         """Raise a UserError that begins with ``label`` unless the value is accepted."""
         if given is None and self.optional or isinstance(given, self.classes):
             return
+        if bool in self.classes and isinstance(given, np.bool_) or any(kind.accepts(given) for kind in self.kinds):
+            return
         if self.choices:
             if not any(type(given) is type(choice) and given == choice for choice in self.choices):
                 *others, last = (repr(choice) for choice in self.choices)
                 raise UserError(f"{label} {shown(given)} is unknown: choose {', '.join(others)}{' or ' if others else ''}{last}")
-            return
-        if self.rule is not None:
+        elif self.rule is not None:
             self.rule.check(label, given)
-        elif not (bool in self.classes and isinstance(given, np.bool_)):
-            raise UserError(f"{label} is {shown(given)}: give {' or '.join(map(_article, self.classes))}")
+        else:
+            raise UserError(f"{label} is {shown(given)}: give {self.wanted}")
 
 
 Real = Annotated[float, Rule()]
@@ -187,20 +294,32 @@ def arguments_of(target: Callable[..., Any]) -> dict[str, Argument]:
 
 
 def _hints(target: Callable[..., Any]) -> Iterator[tuple[str, Any]]:
-    """Annotations of a function, or of a class and its bases; annotations that only type checkers can resolve are left out."""
+    """Annotations of a function, or of a class and its bases; those of which a name is not known are left out."""
     owners = reversed(target.__mro__) if isinstance(target, type) else [inspect.unwrap(target)]
     for owner in owners:
-        names = vars(sys.modules[owner.__module__]) if isinstance(owner, type) else owner.__globals__
+        names = vars(sys.modules[owner.__module__]) if isinstance(owner, type) else getattr(owner, "__globals__", {})
         for name, hint in inspect.get_annotations(owner).items():
             try:
-                yield name, eval(hint, names) if isinstance(hint, str) else hint
-            except NameError:  # imported below TYPE_CHECKING
+                yield name, eval(hint, {}, ChainMap(names, _Loaded())) if isinstance(hint, str) else hint
+            except NameError:
                 continue
+
+
+class _Loaded(dict):
+    """Classes of modules that are loaded, by name: annotations may use what is imported below TYPE_CHECKING only."""
+
+    def __missing__(self, name: str) -> Any:
+        for path, module in list(sys.modules.items()):
+            if path.partition(".")[0] in _PACKAGES and getattr(vars(module).get(name), "__module__", None) == path:
+                return vars(module)[name]
+        raise KeyError(name)
 
 
 def _held(function: Callable[..., Any], owner: Callable[..., Any], title: str) -> Callable[..., Any]:
     signature = inspect.signature(function)
     by_class = isinstance(owner, type) or function.__name__ == "__init__"
+    several = {name for name, parameter in signature.parameters.items() if parameter.kind is parameter.VAR_POSITIONAL}
+    options = {name for name, parameter in signature.parameters.items() if parameter.kind is parameter.VAR_KEYWORD}
 
     @wraps(function)
     def held(*args: Any, **kwargs: Any) -> Any:
@@ -211,7 +330,10 @@ def _held(function: Callable[..., Any], owner: Callable[..., Any], title: str) -
         named = None if by_class else given.get("name")
         prefix = f"{named}." if isinstance(named, str) and named else f"{title}: "
         for name, argument in arguments_of(owner).items():
-            if name in given:
+            if name in several:
+                for k, value in enumerate(given.get(name, ())):
+                    argument.check(f"{prefix}{name}[{k}]", value)
+            elif name in given and name not in options:
                 argument.check(prefix + name, given[name])
         return function(*args, **kwargs)
 
@@ -231,10 +353,48 @@ def _argument(hint: Any) -> Argument | None:
     """Accepted values of an annotation; None if it is not checked."""
     parts = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
     rules = [rule for part in parts if get_origin(part) is Annotated for rule in part.__metadata__ if isinstance(rule, Rule)]
-    choices = tuple(value for part in parts if get_origin(part) is Literal for value in get_args(part))
-    others = [part for part in parts if get_origin(part) not in (Annotated, Literal) and part is not type(None)]
-    others = [get_origin(part) if rules and get_origin(part) in (Mapping, list, tuple) else part for part in others]
-    plain = all(isinstance(part, type) and get_origin(part) is None and part not in _UNCHECKED for part in others)
-    if not plain or not (rules or others or choices):
+    classes: list[type] = []
+    kinds: list[Container | Numbers | Function] = []
+    choices: list[Any] = []
+    for part in parts:
+        origin = get_origin(part)
+        if origin is Annotated or part is type(None):
+            continue
+        if part is np.ndarray:
+            kinds.append(Numbers())
+        elif origin is Literal:
+            choices += get_args(part)
+        elif rules and origin in (Mapping, list, tuple):
+            classes.append(origin)
+        elif origin in _CONTAINERS:
+            kinds.append(_container(_CONTAINERS[origin], get_args(part)))
+        elif origin is Callable or part is Callable:
+            kinds.append(Function())
+        elif isinstance(part, type) and origin is None and part not in _UNCHECKED and not getattr(part, "_is_protocol", False):
+            classes.append(part)
+        else:
+            return None
+    if not (rules or classes or kinds or choices):
         return None
-    return Argument(rules[-1] if rules else None, tuple(others), type(None) in parts, choices)
+    return Argument(rules[-1] if rules else None, tuple(classes), type(None) in parts, tuple(kinds), tuple(choices))
+
+
+_CONTAINERS = {
+    Sequence: Sequence, list: Sequence, tuple: Sequence, Iterable: Iterable, Iterator: Iterable, Mapping: Mapping, dict: Mapping,
+}  # fmt: skip
+
+
+def _container(container: type, parts: tuple[Any, ...]) -> Container:
+    """A container of an annotation; tuples of different things are not looked into."""
+    if container is Mapping:
+        return Container(container, _item(parts[1]) if len(parts) == 2 else None, named=parts[:1] == (str,))
+    alike = len(parts) == 1 or (len(parts) == 2 and parts[1] is Ellipsis)
+    return Container(container, _item(parts[0]) if alike else None)
+
+
+def _item(hint: Any) -> Argument | None:
+    """Accepted values of a thing in a container: where tensors are annotated, numbers and arrays are accepted, too."""
+    found = _argument(hint)
+    if found is None or not any(kind.__name__ == "Tensor" for kind in found.classes):
+        return found
+    return replace(found, kinds=(*found.kinds, Numbers()))

@@ -15,6 +15,7 @@ from ti_sim.deformable.model import DeformableModel
 from ti_sim.rollout.arrays import Arrays
 
 
+@checked
 @dataclass(frozen=True)
 class CoupledModel:
     """Links and deformable bodies, equal in every world.

@@ -11,6 +11,7 @@ from typing import TypeVar
 import numpy as np
 
 from ti_sim.base.errors import UserError
+from ti_sim.base.rules import checked
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import vec3
 from ti_sim.deformable.corners import add_bar, add_corner, add_state_corner, load_dual, load_position, load_velocity
@@ -24,6 +25,7 @@ FIRST, SECOND, START, END = range(4)
 STIFFNESS, DAMPING, REST_ANGLE = range(3)
 
 
+@checked
 def bending_edges(tri_indices: np.ndarray) -> np.ndarray:
     """Interior edges of a mesh of consistently wound triangles.
 
@@ -83,11 +85,13 @@ def rest_angles(positions: np.ndarray, edge_indices: np.ndarray) -> np.ndarray:
     return np.arctan2(-np.linalg.norm(edge, axis=-1) * (n1 * second).sum(-1), (n1 * n2).sum(-1))
 
 
+@checked
 def plate_rigidity(youngs_modulus: Number, poisson_ratio: Number, thickness: Number) -> Number:
     """Flexural rigidity D of a thin plate [N m]: E h^3 / (12 (1 - nu^2)), from E [Pa], nu [1] and the thickness h [m]."""
     return youngs_modulus * thickness**3 / (12 * (1 - poisson_ratio * poisson_ratio))
 
 
+@checked
 def edge_stiffness(rigidity: float | np.ndarray, particle_rest: np.ndarray, edge_indices: np.ndarray) -> np.ndarray:
     """Stiffness of edges for which a sheet bends as a plate: k = 2 D L^2 / (A1 + A2), L the length of the edge, A1, A2 the areas.
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ti_sim.base.errors import UserError
+from ti_sim.base.rules import checked
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import mat3, vec3
 from ti_sim.deformable.corners import add_bar, add_corner, load_dual
@@ -33,6 +34,7 @@ _TET_CORNERS = np.array([(0, 0, 0), (1, 0, 0), (0, 1, 0), (0, 0, 1)])
 _MID_EDGES = np.array([(0, 1), (1, 2), (0, 2), (0, 3), (1, 3), (2, 3)])
 
 
+@checked
 def lame_from_young(young: Any, poisson: Any) -> tuple[Any, Any]:
     """Lame constants of linear elasticity.
 
@@ -46,6 +48,7 @@ def lame_from_young(young: Any, poisson: Any) -> tuple[Any, Any]:
     return young / (2 * (1 + poisson)), young * poisson / ((1 + poisson) * (1 - 2 * poisson))
 
 
+@checked
 def energy_constants(energy: str, mu_lame: Any, lambda_lame: Any) -> tuple[Any, Any]:
     """Parameters for which an energy equals, at small strains, linear elasticity with these Lame constants.
 
@@ -120,6 +123,7 @@ def rest_table(
     return np.concatenate([table, volumes[..., None]], axis=-1)
 
 
+@checked
 def corner_volumes(kind: str, rest: np.ndarray) -> np.ndarray:
     """Volume of each node of an element; lumped masses are density times this volume.
 

@@ -15,6 +15,7 @@ from typing import TypeVar
 import numpy as np
 
 from ti_sim.base.errors import UserError
+from ti_sim.base.rules import checked
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import vec3
 from ti_sim.deformable.air import air_force, air_force_adjoint
@@ -86,11 +87,13 @@ def triangle_rest_table(particle_rest: np.ndarray, tri_indices: np.ndarray, tri_
     return table
 
 
+@checked
 def triangle_areas(particle_rest: np.ndarray, tri_indices: np.ndarray) -> np.ndarray:
     """Areas of triangles [T], m2, from positions [P, 3], m, and indices [T, 3]."""
     return np.linalg.norm(_edges(particle_rest, tri_indices)[2], axis=1) / 2
 
 
+@checked
 def membrane_constants(youngs_modulus: Number, poisson_ratio: Number, thickness: Number) -> tuple[Number, Number]:
     """Parameters of the energy for a thin sheet: plane stress.
 
@@ -107,6 +110,7 @@ def membrane_constants(youngs_modulus: Number, poisson_ratio: Number, thickness:
     return triangle_constants(shear, stretching * poisson_ratio / (1 - poisson_ratio * poisson_ratio))
 
 
+@checked
 def plane_strain_constants(youngs_modulus: Number, poisson_ratio: Number) -> tuple[Number, Number]:
     """Parameters of the energy for a plane body without strain along its normal: plane strain.
 

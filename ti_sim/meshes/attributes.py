@@ -72,7 +72,10 @@ class SurfaceAttributes(ABC):
         value = getattr(self, attribute)
         if value is None:
             return
-        array = np.asarray(value, dtype=dtype)
+        array = np.asarray(value)
+        if dtype is np.int32 and not ((np.abs(array) < 2**31) & (np.floor(array) == array)).all():
+            raise UserError(f"{self.name}: {attribute} has numbers that are not whole: give 32-bit integers")
+        array = array.astype(dtype)
         if array.shape != shape:
             raise UserError(
                 f"{self.name}: {attribute} has shape {array.shape}, and {shape} is needed: its surface has "

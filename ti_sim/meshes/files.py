@@ -83,6 +83,7 @@ def _warn_of_pieces(mesh: SolidMesh) -> None:
         )
 
 
+@checked
 def write_solid_mesh(mesh: SolidMesh, path: str | Path) -> None:
     """Write the vertices (m) and elements of a solid mesh, without surface attributes.
 

@@ -7,11 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from ti_sim.base.errors import UserError
+from ti_sim.base.rules import checked
 from ti_sim.meshes.attributes import SurfaceAttributes, check_mesh_arrays
 
 FLAT = 1e-9  # of the squared longest side of a triangle: a smaller area is roundoff
 
 
+@checked
 @dataclass(frozen=True, eq=False)
 class SheetMesh(SurfaceAttributes):
     """A sheet of triangles.

@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from ti_sim.base.errors import UserError
+from ti_sim.base.rules import checked
 from ti_sim.meshes.attributes import SurfaceAttributes, check_mesh_arrays
 from ti_sim.meshes.boundary import KINDS, boundary_faces
 
@@ -18,6 +19,7 @@ _HEX_CORNERS = (  # a corner, and its neighbours in the order of a right-handed 
 )  # fmt: skip
 
 
+@checked
 @dataclass(frozen=True, eq=False)
 class SolidMesh(SurfaceAttributes):
     """A solid mesh with elements of one kind, nodes in VTK order.
@@ -124,6 +126,7 @@ def _tet10_derivatives() -> np.ndarray:
     return by_all[:, :, 1:] - by_all[:, :, :1]  # the coordinate 0 is one minus the others
 
 
+@checked
 def quadratic(mesh: SolidMesh) -> SolidMesh:
     """Ten-node tetrahedra from a mesh of linear ones: the same straight elements with a node in the middle of every edge.
 

@@ -16,16 +16,19 @@ before, which changes e by an amount of order dt kd / m.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
-from numpy.typing import ArrayLike
 
 from ti_sim.base.errors import UserError
+from ti_sim.base.rules import FiniteArray, checked
 
 _NEAR_ONE = 1e-4  # of the damping ratio: nearer to one a series is more accurate
 _HALVINGS = 80
 
 
-def restitution(stiffness: ArrayLike, damping: ArrayLike, mass: ArrayLike) -> np.ndarray:
+@checked
+def restitution(stiffness: FiniteArray, damping: FiniteArray, mass: FiniteArray) -> np.ndarray:
     """Speed after a normal impact on one contact point, relative to the speed before it (Schwager and Poeschel 2007).
 
     Args:
@@ -42,7 +45,8 @@ def restitution(stiffness: ArrayLike, damping: ArrayLike, mass: ArrayLike) -> np
     return np.exp(-2 * _half_angle_times_ratio(_damping_ratio(stiffness, damping, mass)))
 
 
-def contact_time(stiffness: ArrayLike, damping: ArrayLike, mass: ArrayLike) -> np.ndarray:
+@checked
+def contact_time(stiffness: FiniteArray, damping: FiniteArray, mass: FiniteArray) -> np.ndarray:
     """Duration of a normal impact on one contact point: until the force is zero (Schwager and Poeschel 2007).
 
     Args:
@@ -58,7 +62,8 @@ def contact_time(stiffness: ArrayLike, damping: ArrayLike, mass: ArrayLike) -> n
     return 2 * _half_angle(ratio) * np.sqrt(np.asarray(mass, np.float64) / np.asarray(stiffness, np.float64))
 
 
-def damping_for_restitution(stiffness: ArrayLike, restitution: ArrayLike, mass: ArrayLike) -> np.ndarray:
+@checked
+def damping_for_restitution(stiffness: FiniteArray, restitution: FiniteArray, mass: FiniteArray) -> np.ndarray:
     """The damping of a contact with a given restitution: inverse of the function ``restitution``, by bisection.
 
     Args:
@@ -87,7 +92,8 @@ def damping_for_restitution(stiffness: ArrayLike, restitution: ArrayLike, mass: 
     return 2 * ratio * np.sqrt(stiffness * mass)
 
 
-def effective_mass(mass: ArrayLike, inertia: ArrayLike, arm: ArrayLike, normal: ArrayLike) -> np.ndarray:
+@checked
+def effective_mass(mass: FiniteArray, inertia: FiniteArray, arm: FiniteArray, normal: FiniteArray) -> np.ndarray:
     """Mass with which a free body resists a frictionless force at a point: 1 / (1 / m + n . (I^-1 (r x n)) x r).
 
     A corner that hits the ground bounces as a point of this mass.
@@ -113,7 +119,7 @@ def effective_mass(mass: ArrayLike, inertia: ArrayLike, arm: ArrayLike, normal: 
     return 1 / (1 / mass + (lever * turning).sum(axis=-1))
 
 
-def _above_zero(name: str, values: ArrayLike) -> np.ndarray:
+def _above_zero(name: str, values: Any) -> np.ndarray:
     """The values in float64; a UserError if one is not finite and above zero."""
     array = np.asarray(values, np.float64)
     if not (np.isfinite(array) & (array > 0)).all():
@@ -121,7 +127,7 @@ def _above_zero(name: str, values: ArrayLike) -> np.ndarray:
     return array
 
 
-def _damping_ratio(stiffness: ArrayLike, damping: ArrayLike, mass: ArrayLike) -> np.ndarray:
+def _damping_ratio(stiffness: FiniteArray, damping: FiniteArray, mass: FiniteArray) -> np.ndarray:
     """z = kd / (2 sqrt(ke m)) of checked numbers."""
     stiffness, mass, given = _above_zero("stiffness", stiffness), _above_zero("mass", mass), np.asarray(damping, np.float64)
     if not (np.isfinite(given) & (given >= 0)).all():

@@ -10,6 +10,7 @@ from ti_sim.base.rules import Count, checked
 Segment = Callable[[int, int], None]  # called with the first step and the number of steps of a segment
 
 
+@checked
 @dataclass(frozen=True)
 class StoreAll:
     """Store the state of every step: the fastest gradient, with memory proportional to the number of steps."""

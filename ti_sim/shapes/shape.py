@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ti_sim.base.rules import checked
 from ti_sim.shapes.contact_points import balls, patches, placed
 from ti_sim.shapes.mass import MassProperties, integrate_surface
 from ti_sim.shapes.surface import TriangleMesh, merge_vertices
@@ -67,6 +68,7 @@ class Shape(ABC):
         return self.surface(), None
 
 
+@checked
 def mass_properties(shape: Shape) -> MassProperties:
     """Volume (m3), centre of mass ([3] m, shape's frame) and inertia per density ([3, 3] m5) of a shape.
 
@@ -79,6 +81,7 @@ def mass_properties(shape: Shape) -> MassProperties:
     return shape.solid()
 
 
+@checked
 def contact_points(shape: Shape, *, per_area: bool = False) -> np.ndarray:
     """Contact points of a shape with a plane.
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from ti_sim.base.errors import UserError
+from ti_sim.base.rules import NotNegative, Positive, Real, checked
 
 __all__ = ["Clock"]
 
@@ -17,6 +18,7 @@ _GAP = 1.5  # intervals longer than this many usual ones are gaps
 _UNEVEN = 0.1  # of the usual interval: how far a time stamp may be off
 
 
+@checked
 @dataclass(frozen=True, eq=False)
 class Clock:
     """When each frame of a film was taken.
@@ -30,9 +32,9 @@ class Clock:
     """
 
     times: np.ndarray
-    start: float = 0.0
-    tick: float = 0.0
-    named_rate: float | None = None
+    start: Real = 0.0
+    tick: NotNegative = 0.0
+    named_rate: Positive | None = None
 
     @staticmethod
     def steady(frames: int, rate: float, *, start: float = 0.0) -> Clock:

@@ -11,6 +11,8 @@ from functools import lru_cache
 
 import numpy as np
 
+from ti_sim.base.rules import checked
+
 __all__ = ["CURVES", "SRGB", "linear_to_srgb", "linear_values", "srgb_to_linear"]
 
 SRGB = "sRGB"
@@ -30,6 +32,7 @@ def linear_to_srgb(linear: np.ndarray) -> np.ndarray:
     return np.where(linear <= 0.0031308, 12.92 * linear, curve)
 
 
+@checked
 def srgb_to_linear(srgb: np.ndarray) -> np.ndarray:
     """Decode sRGB to linear colour, with the exact piecewise curve of IEC 61966-2-1.
 

@@ -98,6 +98,7 @@ def opened_film(path: Path | str, *, curve: str | None = None, square: bool = Tr
     return OpenedFilm(PictureFolder(path, curve=curve) if path.is_dir() else VideoFile(path, curve=curve), square)
 
 
+@checked
 def film_facts(path: Path | str) -> FilmFacts:
     """Properties of a film. A video file is decoded once; of a folder only the first picture is.
 

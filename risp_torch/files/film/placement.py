@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
 from ti_sim.base.errors import UserError
+from ti_sim.base.rules import Count, Rule, checked
 
 __all__ = ["Placement", "StoredPicture"]
 
 
+@checked
 @dataclass(frozen=True, kw_only=True)
 class StoredPicture:
     """The pictures of a film as its file stores them, and how they are to be shown.
@@ -24,10 +26,10 @@ class StoredPicture:
         quarter_turns: clockwise turns by 90 degrees, 0 to 3, from the stored picture to the one that is shown.
     """
 
-    width: int
-    height: int
+    width: Count
+    height: Count
     pixel_aspect: Fraction = Fraction(1)
-    quarter_turns: int = 0
+    quarter_turns: Annotated[int, Rule(whole=True, least=0, most=3)] = 0
 
     @property
     def turned_size(self) -> tuple[int, int]:
@@ -46,6 +48,7 @@ class StoredPicture:
         return shown.width, shown.height
 
 
+@checked
 @dataclass(frozen=True, kw_only=True)
 class Placement:
     """A picture as a part of a stored one, on a grid of its own.
@@ -62,8 +65,8 @@ class Placement:
     """
 
     stored: StoredPicture
-    width: int
-    height: int
+    width: Count
+    height: Count
     scale: tuple[float, float] = (1.0, 1.0)
     offset: tuple[float, float] = (0.0, 0.0)
 

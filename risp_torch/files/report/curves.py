@@ -25,6 +25,7 @@ from risp_torch.files.report.figure import (
     with_unit,
 )
 from ti_sim.base.errors import UserError
+from ti_sim.base.rules import FromZero, checked
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -32,7 +33,8 @@ if TYPE_CHECKING:
 _MOST_LISTED = 12  # lines that a legend names
 
 
-def plot_losses(path: Path | str, losses: Any, labels: Sequence[str], *, best: int | None = None) -> None:
+@checked
+def plot_losses(path: Path | str, losses: Any, labels: Sequence[str], *, best: FromZero | None = None) -> None:
     """Plot the loss of every start against the iteration, the best start bold.
 
     Args:
@@ -60,6 +62,7 @@ def plot_losses(path: Path | str, losses: Any, labels: Sequence[str], *, best: i
             legend_beside(axes)
 
 
+@checked
 def plot_curves(
     path: Path | str,
     panels: Mapping[str, Mapping[str, Any]],
@@ -103,6 +106,7 @@ def plot_curves(
             axes.legend()
 
 
+@checked
 def plot_parameters(
     path: Path | str,
     histories: Mapping[str, Any],
@@ -111,7 +115,7 @@ def plot_parameters(
     truths: Mapping[str, float | None] | None = None,
     scales: Mapping[str, str] | None = None,
     *,
-    best: int | None = None,
+    best: FromZero | None = None,
 ) -> None:
     """Plot each parameter of every start against the iteration, with its bounds and, where known, its true value.
 
@@ -153,6 +157,7 @@ def plot_parameters(
             figure.legend(handles.values(), handles, loc="outside lower center", ncols=len(handles))
 
 
+@checked
 def plot_entries(
     path: Path | str, parameters: Mapping[str, tuple[Any, Any]], units: Mapping[str, str] | None = None
 ) -> None:

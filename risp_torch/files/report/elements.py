@@ -11,6 +11,7 @@ import numpy as np
 
 from risp_torch.files.report.figure import figure_file
 from ti_sim.base.errors import UserError
+from ti_sim.base.rules import checked
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -42,6 +43,7 @@ class ElementNumbers:
     logarithmic: bool = False
 
 
+@checked
 def plot_elements(path: Path | str, rows: Sequence[ElementNumbers]) -> None:
     """Draw bodies seen obliquely from the front (-y) and above, with one colour bar for each row.
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from risp_torch.files.atomic import replacing
 from ti_sim.base.errors import UserError
+from ti_sim.base.rules import Positive, checked
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -41,8 +42,9 @@ _STYLE = {
 }
 
 
+@checked
 @contextmanager
-def figure_file(path: Path | str, width: float, height: float) -> Iterator[Figure]:
+def figure_file(path: Path | str, width: Positive, height: Positive) -> Iterator[Figure]:
     """A figure of this size in inches, saved to ``path`` when the block ends well."""
     import matplotlib
     from matplotlib.backends.backend_agg import FigureCanvasAgg

@@ -20,12 +20,14 @@ from risp_torch.files.report.figure import (
     with_unit,
 )
 from ti_sim.base.errors import UserError
+from ti_sim.base.rules import checked
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 
+@checked
 def plot_landscape_1d(
     path: Path | str,
     x: Any,
@@ -69,6 +71,7 @@ def plot_landscape_1d(
             legend_beside(axes)
 
 
+@checked
 def plot_landscape_2d(
     path: Path | str,
     x: Any,

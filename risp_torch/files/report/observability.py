@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from risp_torch.files.report.figure import BEST, BOUNDS, OTHERS, figure_file, legend_beside
+from ti_sim.base.rules import Positive, checked
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -18,9 +19,10 @@ _LISTED = 0.005  # of a squared error bar: smaller parts are not drawn
 _WIDEST, _NARROWEST = 10.0, 1e-7  # of the range: bars that are drawn in full
 
 
+@checked
 def plot_observability(
     path: Path | str, labels: Sequence[str], shares: np.ndarray, alone: np.ndarray, correlation: np.ndarray, *,
-    limit: float = 0.25,
+    limit: Positive = 0.25,
 ) -> None:  # fmt: skip
     """Draw bars of the unknowns and the matrix of their correlations beside each other.
 
@@ -40,6 +42,7 @@ def plot_observability(
         _draw_matrix(figure, matrix, np.asarray(correlation), count)
 
 
+@checked
 def plot_error_bars(path: Path | str, labels: Sequence[str], parts: Mapping[str, np.ndarray]) -> None:
     """Draw what the error bars of K unknowns are made of: a row for each, divided by the shares of the squares of their parts.
 

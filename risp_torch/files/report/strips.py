@@ -5,7 +5,6 @@ Colours are linear in [0, 1] in memory and sRGB in the files.
 
 from __future__ import annotations
 
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +14,14 @@ from risp_torch.files.film.curves import linear_to_srgb, srgb_to_linear
 from risp_torch.files.report.figure import as_numbers, figure_file
 from risp_torch.files.video import write_video
 from ti_sim.base.errors import UserError
+from ti_sim.base.rules import Count, Positive, checked
 
 _DIFFERENCE_GAIN = 4.0
 
 
+@checked
 def write_strip(
-    path: Path | str, target: Any, estimate: Any, *, fps: float | Fraction | None = None, frames: int = 6
+    path: Path | str, target: Any, estimate: Any, *, fps: Positive | None = None, frames: Count = 6
 ) -> None:
     """Write a picture of three rows, target, estimate and four times their difference, at times spread over the video.
 
@@ -35,7 +36,7 @@ def write_strip(
         UserError: the videos differ in shape, or the picture cannot be written.
     """
     target, estimate = _same_videos(target, estimate)
-    chosen = np.unique(np.linspace(0, len(target) - 1, max(1, frames)).round().astype(int))
+    chosen = np.unique(np.linspace(0, len(target) - 1, frames).round().astype(int))
     target, estimate = target[chosen], estimate[chosen]
     rows = {
         "target": linear_to_srgb(target),
@@ -57,7 +58,8 @@ def write_strip(
             axes.set_title(_time_label(int(frame), fps), fontsize=8, loc="center", pad=3)
 
 
-def write_film_strip(path: Path | str, film: Any, *, fps: float | Fraction | None = None, frames: int = 8) -> None:
+@checked
+def write_film_strip(path: Path | str, film: Any, *, fps: Positive | None = None, frames: Count = 8) -> None:
     """Write a picture of one row: frames spread over a film, with their times.
 
     Args:
@@ -70,7 +72,7 @@ def write_film_strip(path: Path | str, film: Any, *, fps: float | Fraction | Non
         UserError: the picture cannot be written.
     """
     film = as_numbers(film)
-    chosen = np.unique(np.linspace(0, len(film) - 1, max(1, frames)).round().astype(int))
+    chosen = np.unique(np.linspace(0, len(film) - 1, frames).round().astype(int))
     _, height, width, _ = film.shape
     with figure_file(path, 1.5 * len(chosen), 1.5 * height / width + 0.25) as figure:
         figure.get_layout_engine().set(w_pad=0.02, h_pad=0.02, wspace=0, hspace=0)
@@ -81,7 +83,8 @@ def write_film_strip(path: Path | str, film: Any, *, fps: float | Fraction | Non
             axes.set_title(_time_label(int(frame), fps), fontsize=8)
 
 
-def comparison_video(path: Path | str, target: Any, estimate: Any, fps: float | Fraction) -> None:
+@checked
+def comparison_video(path: Path | str, target: Any, estimate: Any, fps: Positive) -> None:
     """Write target, estimate and four times their difference side by side as an mp4, each pixel drawn 2 by 2.
 
     Args:
@@ -100,7 +103,7 @@ def comparison_video(path: Path | str, target: Any, estimate: Any, fps: float | 
     write_video(path, joined.repeat(2, axis=1).repeat(2, axis=2), fps=fps)
 
 
-def _time_label(frame: int, fps: float | Fraction | None) -> str:
+def _time_label(frame: int, fps: Positive | None) -> str:
     return f"frame {frame}" if fps is None else f"{frame / float(fps):.3f} s"
 
 

@@ -8,7 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from ti_sim.base.rules import checked
 
+
+@checked
 def format_table(rows: Sequence[Sequence[Any]], headers: Sequence[str]) -> str:
     """Lay out rows as plain text in aligned columns: numbers to the right, words to the left.
 

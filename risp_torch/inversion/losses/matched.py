@@ -31,6 +31,7 @@ from risp_torch.scene.scene import Scene
 from risp_torch.scene.states import States
 from risp_torch.scene.view.unlit import Unlit
 from ti_sim.base.errors import UserError
+from ti_sim.base.rules import checked
 
 SOFTNESS = "softness.sigma"
 SEARCH_SCALE, SEARCH_TOLERANCE = 8.0, 1e4  # robust scale and tolerance of the search, relative to those of the loss
@@ -48,6 +49,7 @@ class MatchedLoss(PictureLoss):
     refits = True
     colors_of_pixels = True
 
+    @checked
     def __init__(self, settings: LookSettings | None = None, *, weights: PixelWeights | None = None) -> None:
         """A loss by the solved look.
 

@@ -64,6 +64,7 @@ class MixedLoss(Loss):
     kind = "mixed"
     noise = 1.0
 
+    @checked
     def __init__(self, *parts: Loss | MixedPart) -> None:
         """A mix of losses.
 

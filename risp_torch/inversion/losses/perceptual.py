@@ -19,6 +19,7 @@ from risp_torch.scene.bridge import bridge_dtype
 from risp_torch.scene.bridge.checks import bridge_device
 from risp_torch.scene.scene import Scene
 from ti_sim.base.errors import UserError
+from ti_sim.base.rules import checked
 
 MEAN, SPREAD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet's pictures, sRGB: what VGG-16 was trained with
 
@@ -29,6 +30,7 @@ class PerceptualLoss(PictureLoss):
     kind = "perceptual"
     rough = True
 
+    @checked
     def __init__(
         self, network: torch.nn.Module | str | Path | None = None, *, weights: PixelWeights | None = None
     ) -> None:

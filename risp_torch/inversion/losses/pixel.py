@@ -10,6 +10,7 @@ import torch
 
 from risp_torch.inversion.losses.loss import PictureLoss, pixel_blocks
 from risp_torch.inversion.losses.pixel_weights import PixelWeights
+from ti_sim.base.rules import checked
 
 
 class PixelLoss(PictureLoss):
@@ -21,6 +22,7 @@ class PixelLoss(PictureLoss):
     usual_noise = 0.02
     colors_of_pixels = True
 
+    @checked
     def __init__(self, *, weights: PixelWeights | None = None) -> None:
         """A loss of colours.
 

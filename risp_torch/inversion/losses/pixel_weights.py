@@ -25,6 +25,7 @@ from ti_sim.base.rules import Positive, checked
 LEAST_COVER = 0.01  # part of a pixel that shows a body
 
 
+@checked
 @dataclass(frozen=True, eq=False)
 class PixelWeights:
     """How much each pixel of a film counts: 0 for a pixel that is not compared, 1 for a whole observation.

@@ -23,6 +23,7 @@ from risp_torch.scene.parts.cameras import Camera
 from risp_torch.scene.scene import Scene
 from risp_torch.scene.states import States
 from ti_sim.base.errors import UserError
+from ti_sim.base.rules import checked
 
 _TOGETHER = 512  # images per batch; for the derivative each needs one megabyte (width 32) or two (64)
 
@@ -37,6 +38,7 @@ class RispLoss(PictureLoss):
     lasting = True
     rough = True
 
+    @checked
     def __init__(
         self,
         network: torch.nn.Module | str | Path,

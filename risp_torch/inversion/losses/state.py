@@ -19,6 +19,7 @@ from risp_torch.scene.bridge.checks import bridge_device
 from risp_torch.scene.scene import Scene
 from risp_torch.scene.states import States, joined_placement, placement_shape
 from ti_sim.base.errors import UserError
+from ti_sim.base.rules import checked
 
 _ARRAYS = ("body_q", "particle_q")
 
@@ -33,6 +34,7 @@ class StateLoss(Loss):
     needs_film = False
     lasting = True
 
+    @checked
     def __init__(self, head: StateHead | None, states: States | torch.Tensor | np.ndarray | str | Path) -> None:
         """A loss by true states.
 

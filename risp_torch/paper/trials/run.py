@@ -75,11 +75,6 @@ class TrialSettings:
     warm: Literal["none", "cma"] = "none"
     horizon: Count | None = None
 
-    def __post_init__(self) -> None:
-        for name, known in (("search", ("usual", "paper")), ("warm", ("none", "cma"))):
-            if getattr(self, name) not in known:
-                raise UserError(f"{name} {getattr(self, name)!r} is unknown: choose {' or '.join(known)}")
-
     def of_search(self, trial: Trial) -> OptimiseSettings | WideSteps:
         """Settings of the wide or the gradient steps of a trial."""
         usual = trial.search if self.search == "usual" else PAPER_SEARCH

@@ -93,6 +93,7 @@ class Trial:
         return replace(self, truth=self.truths(random))
 
 
+@checked
 def load_trials(name: str) -> dict[str, Trial]:
     """The trials of a scene, by the scene's name or the path of its file.
 
@@ -110,6 +111,7 @@ def load_trials(name: str) -> dict[str, Trial]:
     return trials
 
 
+@checked
 def load_trial(name: str, kind: str) -> Trial:
     """One trial of a scene.
 

@@ -13,6 +13,7 @@ from risp_torch.risp.dataset.settings import DatasetSettings
 from risp_torch.risp.psi import image_jacobian
 from risp_torch.scene.numbers import constant
 from ti_sim.base.errors import UserError
+from ti_sim.base.rules import checked
 
 if TYPE_CHECKING:
     from risp_torch.risp.task import RispTask
@@ -29,6 +30,7 @@ class RendererSource:
 
     concurrent = False
 
+    @checked
     def __init__(self, scene: Scene, task: RispTask, settings: DatasetSettings) -> None:
         """Pictures of a scene's training domain.
 

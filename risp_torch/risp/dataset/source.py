@@ -15,6 +15,7 @@ from risp_torch.risp.dataset.renderer import check_indices
 from risp_torch.risp.dataset.settings import DatasetSettings
 from risp_torch.risp.dataset.shards import open_shard
 from ti_sim.base.errors import UserError
+from ti_sim.base.rules import checked
 
 if TYPE_CHECKING:
     from risp_torch.risp.task import RispTask
@@ -28,6 +29,7 @@ class ShardSource:
 
     concurrent = True
 
+    @checked
     def __init__(
         self, folder: Path | str, scene: Scene | None = None, task: RispTask | None = None, *, verify: bool = False
     ) -> None:

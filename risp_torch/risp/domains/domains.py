@@ -86,6 +86,7 @@ class PhotorealDomain:
         return {"renderer": "mitsuba", "ranges": ranges, "colors": self.colors, "samples": self.samples, "floor": self.floor}
 
 
+@checked
 @dataclass(frozen=True)
 class Domains:
     """The three domains of RISP (ICLR 2022, section 4.1).

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from risp_torch.risp.task import RispTask
     from risp_torch.scene.scene import Scene
 
-RENDERERS = ("soft", "mitsuba")
 Renderer = Literal["soft", "mitsuba"]
 
 SCHEMA = 1
@@ -54,10 +53,6 @@ class TestSettings:
     states: Count = 200
     seed: Seed = 0
 
-    def __post_init__(self) -> None:
-        if self.renderer not in RENDERERS:
-            raise UserError(f"renderer {self.renderer!r} is unknown: choose one of {', '.join(RENDERERS)}")
-
 
 @dataclass(frozen=True, eq=False)
 class TestSet:
@@ -85,6 +80,7 @@ class TestSet:
         return torch.from_numpy(_FROM_BYTE[self.levels])
 
 
+@checked
 def make_test_set(
     scene: Scene, task: RispTask, settings: TestSettings, *, cache: Path | str | None = None, progress: bool = True
 ) -> TestSet:

@@ -14,11 +14,13 @@ from risp_torch.files.atomic import write_tensors
 from risp_torch.risp.network.resnet import NetworkSettings, RispNetwork
 from ti_sim.base.errors import UserError
 from ti_sim.base.json_text import parse_json
+from ti_sim.base.rules import checked
 
 SCHEMA = 1
 _KEY = "risp_network"
 
 
+@checked
 def save_network(path: Path | str, network: RispNetwork, record: Mapping[str, Any]) -> None:
     """Write a network.
 
@@ -35,6 +37,7 @@ def save_network(path: Path | str, network: RispNetwork, record: Mapping[str, An
     write_tensors(path, weights, {_KEY: json.dumps(content)})
 
 
+@checked
 def load_network(path: Path | str, *, device: torch.device | str = "cpu") -> tuple[RispNetwork, dict[str, Any]]:
     """Load a network with frozen weights.
 

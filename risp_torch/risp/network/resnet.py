@@ -42,8 +42,6 @@ class NetworkSettings:
     def __post_init__(self) -> None:
         if self.size < _LEAST_SIZE or self.size % _STRIDE:
             raise UserError(f"a network for images of {self.size} pixels was requested: use a multiple of 32, at least 64")
-        if self.head not in ("spatial", "average"):
-            raise UserError(f"head {self.head!r} is unknown: choose spatial or average")
 
 
 class RispNetwork(nn.Module):
@@ -53,6 +51,7 @@ class RispNetwork(nn.Module):
     zero everywhere, so that the loss on derivatives (``training.losses``) can train the network.
     """
 
+    @checked
     def __init__(self, settings: NetworkSettings) -> None:
         """Make a network with PyTorch's usual random weights (seeded by ``torch.manual_seed``)."""
         super().__init__()

@@ -11,6 +11,7 @@ from risp_torch.risp.psi.parameters import RenderingParameters
 from risp_torch.risp.psi.ranges import Direction, Factor, Range, Spread
 from risp_torch.scene.parts.lights import ARRAYS
 from ti_sim.base.param import Param
+from ti_sim.base.rules import checked
 
 if TYPE_CHECKING:
     from risp_torch.scene.scene import Scene
@@ -27,6 +28,7 @@ CAMERA_SHIFT, CAMERA_TURN, CAMERA_ZOOM = 0.05, 0.03, (0.95, 1.05)
 _NEVER = ("softness", "uv", "texels", "background_image", "distortion")
 
 
+@checked
 def default_psi(scene: Scene, *, camera: bool = False) -> RenderingParameters:
     """Rendering parameters of a scene with default ranges.
 

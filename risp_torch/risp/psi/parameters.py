@@ -32,6 +32,7 @@ class RenderingParameters:
         labels: K names of the entries of psi.
     """
 
+    @checked
     def __init__(self, scene: Scene, spreads: Mapping[str, Spread]) -> None:
         """Make rendering parameters.
 

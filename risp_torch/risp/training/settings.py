@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from risp_torch.files.suggest import unknown_name_error
 from risp_torch.risp.network.resnet import HeadKind, NetworkSettings
 from risp_torch.risp.training.losses import Norm, Regulariser
-from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Count, NotNegative, Positive, Rule, Seed, Share, checked
 
 if TYPE_CHECKING:
@@ -63,14 +62,6 @@ class TrainSettings:
     surroundings: bool = True
     seed: Seed = 0
 
-    def __post_init__(self) -> None:
-        if self.regulariser not in ("error", "outputs", "none") or self.norm not in ("norm", "squared"):
-            raise UserError(
-                f"regulariser {self.regulariser!r} with {self.norm!r}: choose error, outputs or none, and norm or squared"
-            )
-        if self.precision not in ("f32", "bf16"):
-            raise UserError(f"precision {self.precision!r} is unknown: choose f32 or bf16")
-
     @property
     def weighted(self) -> bool:
         """Whether dI/dpsi is used."""
@@ -102,6 +93,7 @@ PRESETS: dict[str, TrainSettings] = {
 }
 
 
+@checked
 def preset(name: str, task: RispTask, **changes: Any) -> TrainSettings:
     """A preset for a scene, with some settings changed.
 

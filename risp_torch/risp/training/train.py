@@ -30,6 +30,7 @@ from risp_torch.risp.training.settings import TrainSettings
 from risp_torch.risp.training.surroundings import Surroundings
 from risp_torch.scene.scene import Scene
 from ti_sim.base.errors import DivergenceError, UserError
+from ti_sim.base.rules import checked
 
 if TYPE_CHECKING:
     from risp_torch.risp.evaluation.test_set import TestSet
@@ -38,6 +39,7 @@ _AT_ONCE = 100  # test pictures per batch
 NETWORK, TABLE, BOARD = "network.safetensors", "training.csv", "tensorboard"
 
 
+@checked
 def train(
     scene: Scene,
     task: RispTask,

@@ -10,7 +10,6 @@ from risp_torch.scene.spec import SceneSpec
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Real, checked
 
-PATTERNS = ("plain", "checker", "texture")
 GREY, WHITISH = (0.45, 0.45, 0.45), (0.9, 0.9, 0.9)
 
 
@@ -62,8 +61,6 @@ def add_ground(
 
 
 def _check_pattern(pattern: Pattern, *, second_color: Vector | None, texture: Picture | None, wrap: Wrap) -> None:
-    if pattern not in PATTERNS:
-        raise UserError(f"the ground's pattern is {pattern!r}: choose one of {', '.join(PATTERNS)}")
     if (pattern == "texture") != (texture is not None):
         raise UserError(
             f"the ground has the pattern {pattern!r} and {'no' if texture is None else 'a'} texture: "
@@ -71,5 +68,3 @@ def _check_pattern(pattern: Pattern, *, second_color: Vector | None, texture: Pi
         )
     if second_color is not None and pattern != "checker":
         raise UserError(f"the ground has a second colour and the pattern {pattern!r}: a checker has two colours")
-    if wrap not in ("clamp", "repeat"):
-        raise UserError(f"the ground has wrap {wrap!r}: choose clamp or repeat")

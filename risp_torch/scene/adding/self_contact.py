@@ -18,7 +18,9 @@ from ti_sim.meshes.boundary import boundary_faces
 
 
 @checked
-def add_self_contact(scene: SceneSpec, *, contact: Contact, thickness: Positive, bodies: Sequence[str] | None = None) -> None:
+def add_self_contact(
+    scene: SceneSpec, *, contact: Contact, thickness: Positive, bodies: str | Sequence[str] | None = None
+) -> None:
     """Add self-contact of deformable bodies, also between different bodies: a vertex collides with triangles to which no edge
     connects it, on both sides.
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import torch
 
 from ti_sim.base.errors import UserError
+from ti_sim.base.rules import checked
 from ti_sim.base.runtime import require
 
 
+@checked
 def bridge_dtype() -> torch.dtype:
     """The torch type of the runtime's working precision."""
     return torch.float64 if require().precision == "f64" else torch.float32

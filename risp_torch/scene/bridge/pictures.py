@@ -12,6 +12,7 @@ from risp_torch.scene.bridge.chunks import Chunk, plan_chunks, real_inputs
 from risp_torch.scene.bridge.once import once, one_by_one, twice
 from ti_render import MeshTopology, RasterSettings, RenderInputs, RenderResult, render_adjoint, render_jvp
 from ti_render import render as render_arrays
+from ti_sim.base.rules import Positive, checked
 
 
 class _Call:
@@ -167,7 +168,8 @@ def _joined(parts: list[torch.Tensor]) -> torch.Tensor:
     return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 
-def render(inputs: RenderInputs, settings: RasterSettings, *, memory_limit: float | None = None) -> torch.Tensor:
+@checked
+def render(inputs: RenderInputs, settings: RasterSettings, *, memory_limit: Positive | None = None) -> torch.Tensor:
     """Render M images, differentiable in every tensor of ``inputs``, in reverse and forward mode (also torch.func.jvp).
 
     Args:
@@ -189,8 +191,9 @@ def render(inputs: RenderInputs, settings: RasterSettings, *, memory_limit: floa
     return _Render.apply(call, *tensors.values())
 
 
+@checked
 def render_jacobian(
-    inputs: RenderInputs, settings: RasterSettings, tangents: Mapping[str, torch.Tensor], *, memory_limit: float | None = None
+    inputs: RenderInputs, settings: RasterSettings, tangents: Mapping[str, torch.Tensor], *, memory_limit: Positive | None = None
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Images and their derivatives along K directions, all in one pass.
 

@@ -11,6 +11,7 @@ import torch
 from risp_torch.scene.bridge.checks import kernel_tensor, upstream
 from risp_torch.scene.bridge.once import one_by_one, twice
 from ti_sim.base.errors import DivergenceError
+from ti_sim.base.rules import Count, checked
 from ti_sim.rollout.adjoint import Adjoint, StoreAll
 from ti_sim.rollout.arrays import Arrays
 from ti_sim.rollout.solver import Solver
@@ -112,8 +113,14 @@ class _Adjoint(torch.autograd.Function):
         return one_by_one(_Adjoint, info, in_dims, arguments)
 
 
+@checked
 def rollout(
-    solver: Solver, inputs: Arrays, frames: int, *, adjoint: Adjoint | None = None, failures: list[DivergenceError] | None = None
+    solver: Solver,
+    inputs: Arrays,
+    frames: Count,
+    *,
+    adjoint: Adjoint | None = None,
+    failures: list[DivergenceError] | None = None,
 ) -> tuple[torch.Tensor, ...]:
     """Simulate a batch of worlds, differentiable in every tensor of ``inputs``.
 

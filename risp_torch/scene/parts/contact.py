@@ -7,7 +7,6 @@ from typing import Literal
 
 from risp_torch.scene.arguments import Number
 from risp_torch.scene.parameters import ParameterTable
-from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Positive, checked
 from ti_sim.rigid.restitution import damping_for_restitution
 
@@ -50,10 +49,6 @@ class Contact:
     bristle_stiffness: Number | None = None
     radius: Number | None = None
     per: Literal["point", "area"] = "point"
-
-    def __post_init__(self) -> None:
-        if self.per not in ("point", "area"):
-            raise UserError(f"contact parameters per {self.per!r}: choose 'point' or 'area'")
 
     @classmethod
     @checked

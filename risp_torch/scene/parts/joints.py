@@ -22,6 +22,7 @@ Shared = Number | str
 SharedVector = Vector | str
 
 
+@checked
 @dataclass(frozen=True, kw_only=True)
 class Joint:
     """Base of all joints.
@@ -64,6 +65,7 @@ class Joint:
         return {name: value for name, value in given.items() if value is not None}
 
 
+@checked
 @dataclass(frozen=True, kw_only=True)
 class Fixed(Joint):
     """No motion relative to the parent."""

@@ -57,8 +57,6 @@ class Surface:
     def __post_init__(self) -> None:
         if sum(given is not None for given in (self.color, self.face_colors, self.vertex_colors)) > 1:
             raise UserError("a Surface takes one of color, face_colors and vertex_colors: leave the others out")
-        if self.wrap not in ("clamp", "repeat"):
-            raise UserError(f"a Surface has wrap {self.wrap!r}: choose clamp or repeat")
         if self.crease_angle is not None and not (self.smooth and 0 <= self.crease_angle <= math.pi):
             raise UserError(
                 f"a Surface has the crease angle {self.crease_angle} and smooth={self.smooth}: give an angle from 0 to pi rad, "

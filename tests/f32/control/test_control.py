@@ -322,7 +322,7 @@ def test_networks_that_do_not_fit_are_named() -> None:
     [
         ({"measure": "volume"}, "measure 'volume' is unknown"),
         ({"measure": "along"}, "a direction belongs to the measure 'along'"),
-        ({"objectives": ("images",)}, "objectives of a control task"),
+        ({"objectives": ("images",)}, r"objectives is \('images',\): give a list, each 'image' or"),
     ],
 )
 def test_tasks_are_checked(change: dict[str, object], message: str) -> None:

@@ -161,7 +161,7 @@ BAD_SOLIDS = {
     "its elements have 3 nodes": (TET, [[0, 1, 2], [1, 2, 3]]),
     "vertices have shape (4, 2)": (TET[:, :2], [[0, 1, 2, 3]]),
     "its elements have shape (0,)": (TET, []),
-    "must be arrays of numbers": ([["a"]], [[0, 1, 2, 3]]),
+    "give an array of numbers": ([["a"]], [[0, 1, 2, 3]]),
     "has a face that belongs to 3 elements": (TWO[:6] + 0.1 * TWO[:6] ** 2, [[0, 1, 2, 3], [0, 1, 2, 4], [0, 1, 2, 5]]),
 }  # fmt: skip
 
@@ -169,7 +169,7 @@ BAD_SOLIDS = {
 @pytest.mark.parametrize("words", BAD_SOLIDS)
 def test_unsound_solids_are_refused(words):
     vertices, indices = BAD_SOLIDS[words]
-    with pytest.raises(UserError, match="^part: ") as caught:
+    with pytest.raises(UserError, match="^(part|SolidMesh): ") as caught:
         SolidMesh(vertices, indices, name="part")
     assert words in str(caught.value)
 

@@ -1,5 +1,6 @@
 """Fits of pendulums with friction whose model is exact, from wrong first guesses, and doubts about fits that are wrong."""
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -176,15 +177,26 @@ def test_spikes_stand_out_from_steps() -> None:
 
 def test_pieces_begin_where_longer_ones_begin() -> None:
     recording = JointRecording("x", ("a", "b"), np.arange(60.0).reshape(30, 2), DT)
-    window = Window(recording, 2, 28, noise=np.arange(28.0))
+    window = Window(recording, 2, 28, noise=np.arange(1, 29))
     four, two = split_windows([window], 4), split_windows([window], 2)
     assert [part.first for part in two] == [four[0].first, four[2].first] and four[0].first == 2
     assert four[-1].first + four[-1].frames == 30
     assert all(one.first + one.frames - 1 == other.first for one, other in zip(four[:-1], four[1:], strict=True))
-    np.testing.assert_array_equal(four[2].noise, np.arange(28.0)[four[2].first - 2 :][: four[2].frames])
+    np.testing.assert_array_equal(four[2].noise, np.arange(1.0, 29.0)[four[2].first - 2 :][: four[2].frames])
     assert piece_counts([window], 6) == [4, 2, 1] and piece_counts([window], 15) == [1] and piece_counts([window], None) == [1]
     with pytest.raises(UserError, match="give at most 13 pieces"):
         split_windows([window], 14)
+
+
+@pytest.mark.parametrize(
+    "noise", [0.0, -1e-3, math.nan, math.inf, "small", [[0.1]] * 4, [0.1] * 3, [[0.1, 0.0]] * 4, [[0.1] * 3] * 4]
+)
+def test_the_noise_of_a_window_is_above_zero_and_one_in_each_frame_or_joint(noise: object) -> None:
+    recording = JointRecording("x", ("a", "b"), np.zeros((10, 2)), DT)
+    for right in (None, [0.1] * 4, [[0.1, 0.2]] * 4, np.full((4, 2), 0.1, dtype=np.float32), torch.ones(4)):
+        Window(recording, 0, 4, noise=right)
+    with pytest.raises(UserError, match="^Window: noise "):
+        Window(recording, 0, 4, noise=noise if isinstance(noise, list | str) else [0.1, 0.1, noise, 0.1])
 
 
 def a_fit(values: tuple[float, float], sd: tuple[float, float], **changes: object) -> MotionFit:
