@@ -48,6 +48,8 @@ def replacing(path: Path | str) -> Iterator[Path]:
         DiskFullError: the disk is full.
     """
     path = Path(path)
+    if not path.name or "\0" in path.name:
+        raise UserError(f"{str(path)!r} is no name of a file: give it one")
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -175,7 +175,7 @@ def _unless_all(frames: tuple[int, ...]) -> tuple[int, ...] | None:
 
 @checked
 def film_losses(
-    scene: Scene, values: Mapping[str, torch.Tensor], target: torch.Tensor | Comparison, *, worlds: int, most: int = 8
+    scene: Scene, values: Mapping[str, torch.Tensor], target: torch.Tensor | Comparison, *, worlds: Count, most: Count = 8
 ) -> torch.Tensor:
     """Losses of many worlds without gradients, a few worlds at a time; infinite for worlds that diverged, [B].
 

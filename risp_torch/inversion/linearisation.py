@@ -15,6 +15,7 @@ from risp_torch.inversion.unknowns import Unknowns
 from risp_torch.scene.bridge import bridge_dtype
 from risp_torch.scene.bridge.checks import bridge_device
 from risp_torch.scene.scene import Scene
+from ti_sim.base.errors import UserError
 from ti_sim.base.rules import FromZero, Rule, checked
 
 Step = Annotated[float, Rule(above=0, most=0.5)]  # of differences, in parts of the range
@@ -80,7 +81,12 @@ def linearise(
         target: a film [T, H, W, 3] to compare by pixels, or any comparison.
         physical: values of the unknowns.
         step: of the differences, in parts of the allowed range (it shrinks near a bound).
+
+    Raises:
+        UserError: there is another number of values than of unknowns.
     """
+    if np.shape(physical) != (len(unknowns.labels),):
+        raise UserError(f"linearise: physical has shape {np.shape(physical)}: give {len(unknowns.labels)} values")
     comparison = Comparison.of_film(target)
     scaled = unknowns.scaled(physical)
     ranges = unknowns.scaled_range()

@@ -33,6 +33,7 @@ from risp_torch.risp.psi import RenderingParameters
 from risp_torch.scene.bridge import bridge_dtype
 from risp_torch.scene.scene import Scene
 from ti_sim.base.errors import UserError
+from ti_sim.base.numbers import real_numbers, shown
 
 # Largest number of unknowns for Gauss-Newton steps and error bars, which need two films per unknown; and without rendering.
 MOST_LINEARISED, MOST_WITHOUT_PICTURES = 40, 400
@@ -185,10 +186,12 @@ def _given_starts(unknowns: Unknowns, starts: Sequence[Mapping[str, Any]]) -> np
                 raise unknown_name_error("unknown", name, list(unknowns.params))
         row = []
         for name, param in unknowns.params.items():
-            value = np.asarray(start.get(name, param.value), dtype=np.float64)
+            value = real_numbers(start.get(name, param.value))
+            if value is None:
+                raise UserError(f"start of {name} is {shown(start[name])}: give numbers")
             if value.shape != np.shape(param.value):
                 raise UserError(f"start of {name} has shape {value.shape}, and {np.shape(param.value)} is needed")
-            row.append(value.ravel())
+            row.append(value.astype(np.float64).ravel())
         rows.append(np.concatenate(row))
     if not rows:
         raise UserError("no starts were given: give a number of starts, or at least one guess")

@@ -37,8 +37,8 @@ def load_target(scene: Scene, video: Video | Sequence[Video]) -> torch.Tensor:
         frames = read_video(video, fps=rate, size=(camera.height, camera.width), frames=scene.frames + 1)
         return torch.as_tensor(frames, dtype=bridge_dtype(), device=bridge_device())
     wanted = (scene.frames + 1, camera.height, camera.width, 3)
-    if tuple(video.shape) != wanted:
-        raise UserError(f"the target film has shape {tuple(video.shape)}, and the scene's films have {wanted}")
+    if tuple(np.shape(video)) != wanted:
+        raise UserError(f"the target film has shape {tuple(np.shape(video))}, and the scene's films have {wanted}")
     frames = torch.as_tensor(video).detach().to(dtype=bridge_dtype(), device=bridge_device())
     if not torch.isfinite(frames).all() or frames.min() < -0.01 or frames.max() > 1.01:
         raise UserError(

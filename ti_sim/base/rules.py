@@ -136,8 +136,8 @@ class Container:
     def accepts(self, given: Any) -> bool:
         """Whether a value is such a container of such things.
 
-        Sets and views of mappings are accepted as sequences, and so are arrays, whose first entry stands for all. A mapping is an
-        iterable of its keys. The items of an iterator are not checked.
+        Sets and views of mappings are accepted as sequences, and so are arrays of numbers where the things are numbers or arrays.
+        A mapping is an iterable of its keys. The items of an iterator are not checked.
         """
         if isinstance(given, str | bytes):
             return False
@@ -147,7 +147,8 @@ class Container:
         if isinstance(given, Mapping) and self.container is Sequence:
             return False
         if hasattr(given, "dtype"):
-            return getattr(given, "ndim", 0) > 0 and self._all(given[:1] if given.dtype != object else given)
+            numbers = self.items is None or not self.items.classes or bool(self.items.kinds)
+            return numbers and getattr(given, "ndim", 0) > 0 and self._all(given[:1])  # the first entry stands for all
         if isinstance(given, Collection):
             return self._all(given)
         return self.container is Iterable and isinstance(given, Iterable)
@@ -192,6 +193,22 @@ class Numbers:
 
 
 @dataclass(frozen=True)
+class KernelArray:
+    """An array that kernels read."""
+
+    wanted: str = "an array or a tensor"
+
+    def accepts(self, given: Any) -> bool:
+        """Whether a value has the shape and the type of an array."""
+        return hasattr(given, "dtype") and hasattr(given, "shape")
+
+    @property
+    def example(self) -> Any:
+        """A value that is accepted."""
+        return np.zeros(1)
+
+
+@dataclass(frozen=True)
 class Function:
     """A function."""
 
@@ -222,7 +239,7 @@ class Argument:
     rule: Rule | None
     classes: tuple[type, ...]
     optional: bool
-    kinds: tuple[Container | Numbers | Function, ...] = ()
+    kinds: tuple[Container | Numbers | KernelArray | Function, ...] = ()
     choices: tuple[Any, ...] = ()
 
     def accepts(self, given: Any) -> bool:
@@ -235,9 +252,9 @@ class Argument:
 
     @property
     def wanted(self) -> str:
-        """Description of the accepted values without a rule, for error messages."""
+        """Description of the accepted values, for error messages."""
         words = [*(kind.wanted for kind in self.kinds), *map(_article, self.classes), *map(repr, self.choices)]
-        return " or ".join(words or [self.rule.wanted])
+        return " or ".join([*words, self.rule.wanted] if self.rule is not None else words)
 
     def check(self, label: str, given: Any) -> None:
         """Raise a UserError that begins with ``label`` unless the value is accepted."""
@@ -249,7 +266,7 @@ class Argument:
             if not any(type(given) is type(choice) and given == choice for choice in self.choices):
                 *others, last = (repr(choice) for choice in self.choices)
                 raise UserError(f"{label} {shown(given)} is unknown: choose {', '.join(others)}{' or ' if others else ''}{last}")
-        elif self.rule is not None:
+        elif self.rule is not None and not (self.kinds and real_numbers(given) is None):
             self.rule.check(label, given)
         else:
             raise UserError(f"{label} is {shown(given)}: give {self.wanted}")
@@ -354,18 +371,17 @@ def _argument(hint: Any) -> Argument | None:
     parts = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
     rules = [rule for part in parts if get_origin(part) is Annotated for rule in part.__metadata__ if isinstance(rule, Rule)]
     classes: list[type] = []
-    kinds: list[Container | Numbers | Function] = []
+    kinds: list[Container | Numbers | KernelArray | Function] = []
     choices: list[Any] = []
     for part in parts:
         origin = get_origin(part)
         if origin is Annotated or part is type(None):
+            kinds += [KernelArray()] * any(type(each).__name__ == "NdarrayType" for each in getattr(part, "__metadata__", ()))
             continue
         if part is np.ndarray:
             kinds.append(Numbers())
         elif origin is Literal:
             choices += get_args(part)
-        elif rules and origin in (Mapping, list, tuple):
-            classes.append(origin)
         elif origin in _CONTAINERS:
             kinds.append(_container(_CONTAINERS[origin], get_args(part)))
         elif origin is Callable or part is Callable:

@@ -14,6 +14,7 @@ import numpy as np
 
 from risp_torch.files.atomic import replacing
 from ti_sim.base.errors import UserError
+from ti_sim.base.numbers import shown
 from ti_sim.base.rules import Positive, checked
 
 if TYPE_CHECKING:
@@ -93,10 +94,17 @@ def as_matrix(values: Any, name: str) -> np.ndarray:
 
 
 def as_numbers(values: Any) -> np.ndarray:
-    """numpy or torch as float64."""
+    """numpy or torch as float64.
+
+    Raises:
+        UserError: they are no array of numbers.
+    """
     if hasattr(values, "detach"):
         values = values.detach().cpu().numpy()
-    return np.asarray(values, dtype=np.float64)
+    try:
+        return np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        raise UserError(f"numbers to draw are {shown(values)}: give an array of numbers") from None
 
 
 def spans_decades(loss: np.ndarray) -> bool:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from risp_torch.files.report.figure import BEST, BOUNDS, OTHERS, figure_file, legend_beside
+from risp_torch.files.report.figure import BEST, BOUNDS, OTHERS, as_numbers, figure_file, legend_beside
+from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Positive, checked
 
 if TYPE_CHECKING:
@@ -50,8 +51,13 @@ def plot_error_bars(path: Path | str, labels: Sequence[str], parts: Mapping[str,
         path: picture to write.
         labels: K names.
         parts: name of a part -> [K] its standard deviations.
+
+    Raises:
+        UserError: there is another number of standard deviations than of names, or the picture cannot be written.
     """
-    squares = {name: np.nan_to_num(np.asarray(sizes, dtype=np.float64)) ** 2 for name, sizes in parts.items()}
+    squares = {name: np.nan_to_num(as_numbers(sizes)) ** 2 for name, sizes in parts.items()}
+    if any(square.shape != (len(labels),) for square in squares.values()) or not len(labels):
+        raise UserError(f"plot_error_bars: there are {len(labels)} labels: give as many standard deviations of each part")
     total = np.maximum(sum(squares.values()), 1e-300)
     shares = {name: 100 * square / total for name, square in squares.items() if (square > _LISTED * total).any()}
     rows, left = np.arange(len(labels)), np.zeros(len(labels))
