@@ -40,7 +40,7 @@ def malformed(found: Argument) -> Iterator[Any]:
             wrong.append(_filled(rule.shape, bound + outside))
     wrong = [{"a": value} for value in wrong] + [3.0] if rule.named else [*wrong, {}]
     for value in wrong:
-        if not isinstance(value, found.classes):
+        if not isinstance(value, found.classes) and not any(kind.accepts(value) for kind in found.kinds):
             yield value
 
 

@@ -36,7 +36,7 @@ NO_SETTINGS = {
     "MeshTopology", "Moments", "Motors", "Moved", "Part", "Particles", "PictureArrays", "Point", "Problem", "Ranks", "Replanned",
     "RigidRollout", "RobotDescription", "RobotJoint", "RobotLink", "RobotShape", "Rotors", "Rule", "SceneSpec", "Search",
     "Observability", "SelfContact", "ShapeOnly", "Shard", "Sheet", "Smoothness", "Spread", "Stiffness", "Tiles", "Track", "View",
-    "Whitening", "Clock", "Residual", "Suspect", "FilmFacts", "StoredPicture", "Placement", "Look", "Palette", "Unlit",
+    "Whitening", "Residual", "Suspect", "FilmFacts", "Placement", "Look", "Palette", "Unlit",
     "Factors", "ConjugateGradients", "Lattice", "Tangent", "Reference", "FrameSteps", "Secants", "Edges", "Encoding",
     "Bars", "DataFile", "DataSet", "DataSource", "ErrorRow", "Fetched", "MeasuredFilm",
     "Derived", "MotionFit", "Solved", "PictureNormal", "SmokeRollout",
@@ -47,15 +47,13 @@ NO_SETTINGS = {
 NO_SETTINGS |= {"Scene"}
 # Public functions that only the library calls with numbers, and those that read numbers of files or of models.
 NOT_CALLED_BY_USERS = {
-    "check_mass", "check_memory", "check_network", "comparison_video", "figure_file", "film_losses", "inversion_result",
-    "is_running", "near_names", "pack_camera", "plot_curves", "plot_landscape_1d", "plot_landscape_2d", "plot_losses",
-    "plot_observability", "plot_parameters", "readable_bytes", "render", "render_jacobian", "rollout", "write_film_strip",
-    "write_photoreal_frames", "write_strip", "averaged", "colours_of", "rgb_of_luma_chroma",
+    "check_mass", "check_memory", "check_network", "inversion_result", "is_running", "near_names", "pack_camera", "plot_curves",
+    "plot_landscape_1d", "plot_landscape_2d", "plot_parameters", "readable_bytes", "write_photoreal_frames", "averaged",
+    "colours_of", "rgb_of_luma_chroma",
 }  # fmt: skip
 # Their numbers are checked by what they are handed to, or are results.
 NOT_CALLED_BY_USERS |= {
     "edge_stiffness", "estimate_rows", "forward_dynamics", "inverse_dynamics", "mesh_shape", "point_jacobian", "print_inversion",
-    "resize_pictures", "training_scene",
 }  # fmt: skip
 # Arguments whose annotation speaks of numbers, and which hold functions, films or guesses.
 READ_ELSEWHERE = {"policy", "goal", "make_policy", "loss_and_gradient", "loss", "jvp", "vjp", "target", "guess", "random"}
