@@ -15,7 +15,11 @@ import warnings
 from functools import cache
 from pathlib import Path
 
-__all__ = ["cache_folder", "home_directory", "writable_cache"]
+__all__ = ["CACHED_BYTES", "cache_folder", "home_directory", "writable_cache"]
+
+# Above this size Taichi deletes, as each process ends, the quarter of the kernels that were used least recently. A kernel takes
+# up to a megabyte, and Taichi's own limit is 100 MiB: the kernels of a few scenes.
+CACHED_BYTES = 2_000_000_000
 
 _PRIVATE = 0o700
 _WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH

@@ -18,7 +18,7 @@ from typing import ParamSpec, TypeVar
 import numpy as np
 
 from ti_sim.base.errors import UserError
-from ti_sim.base.kernel_cache import home_directory, writable_cache
+from ti_sim.base.kernel_cache import CACHED_BYTES, home_directory, writable_cache
 from ti_sim.base.rules import Count, checked
 
 os.environ.setdefault("ENABLE_TAICHI_HEADER_PRINT", "0")
@@ -155,6 +155,7 @@ def _initialise(device: str, precision: str, threads: int | None) -> Runtime:
             offline_cache=cache is not None,
             fast_math=False,
             offline_cache_file_path=str(cache),
+            offline_cache_max_size_of_files=CACHED_BYTES,
             **options,
         )
     ti.lang.impl.get_runtime().materialize()  # in this thread: another one may launch the first kernel

@@ -13,6 +13,7 @@ import pytest
 import ti_sim
 from ti_sim.base import kernel_cache
 from ti_sim.base.kernel_cache import cache_folder, home_directory, writable_cache
+from ti_sim.base.runtime import ti
 
 pytestmark = pytest.mark.processes
 
@@ -75,6 +76,11 @@ def test_kernels_are_cached_though_a_gradient_is_alive_at_the_end(tmp_path: Path
     )
     assert printed(source, env={"RISP_DEVICE": "cpu", "XDG_CACHE_HOME": str(tmp_path)}) == "True"
     assert list((tmp_path / "risp-taichi" / "kernels").glob("*.tic"))
+
+
+def test_more_kernels_are_cached_than_taichi_keeps() -> None:
+    """Taichi's limit of 100 MiB would delete kernels of this many scenes as each process ends."""
+    assert ti.lang.impl.current_cfg().offline_cache_max_size_of_files == kernel_cache.CACHED_BYTES > 1e9
 
 
 def test_without_a_home_and_a_place_for_kernels_a_temporary_one_serves(tmp_path: Path) -> None:
