@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from risp_torch import DepthLoss, ImageTracksLoss, MaskLoss, PixelWeights
+from risp_torch import DepthLoss, ImageTracksLoss, MaskLoss, PixelWeights, render_masks
 from tests.reference.small_scenes import make_scene
 
 SIZE, FRAMES = 16, 2
@@ -29,6 +29,19 @@ def test_masks_have_the_root_of_their_weights(weights: torch.Tensor) -> None:
     np.testing.assert_allclose((compared**2).numpy(), weights.numpy() * masks, rtol=1e-5, atol=1e-7)
     whole = MaskLoss(masks).count(frames, ())
     assert MaskLoss(masks, weights=PixelWeights(0.25 + 0 * weights)).count(frames, ()) == pytest.approx(0.25 * whole)
+
+
+def test_simulated_masks_have_the_same_weights(weights: torch.Tensor) -> None:
+    """Those of the motion that was simulated fit without a residual, whatever the weights."""
+    scene = make_scene(size=SIZE, frames=FRAMES)
+    with torch.no_grad():
+        states = scene.rollout()
+        masks = render_masks(scene, states, together=True)[0, ..., 0]
+        loss = MaskLoss(masks, weights=PixelWeights(weights))
+        loss.check(scene)
+        observed = loss.observe(scene, states, {}, None)[0]
+    torch.testing.assert_close(observed, loss.of_target(scene, None, range(FRAMES + 1)), rtol=1e-5, atol=1e-6)
+    assert float(observed.max()) > 0.3
 
 
 def test_depths_have_the_root_of_their_weights_and_end_at_the_cameras_far(weights: torch.Tensor) -> None:

@@ -1,4 +1,4 @@
-"""Error bars of fits to many motions, by plain numpy: scatter of clusters, degrees of freedom, residuals of few clusters."""
+"""Error bars of fits to many motions, by plain numpy: degrees of freedom, and residuals of few clusters."""
 
 from types import SimpleNamespace
 
@@ -13,15 +13,6 @@ CLUSTERS = np.array([0, 0, 1, 2, 2, 2, 3, 4])  # of eight motions
 SCORES = RANDOM.normal(size=(8, 2)) + [3.0, -1.0]
 INFORMATION = np.array([[40.0, 9.0], [9.0, 30.0]])
 PRECISION = np.diag([0.0, 5.0])
-
-
-def test_scatter_is_that_of_the_sums_of_clusters_about_the_mean() -> None:
-    """Sandwich of Liang and Zeger with the factor G / (G - 1) for G clusters; means of priors scatter by their precision."""
-    centred = SCORES - SCORES.mean(axis=0)
-    sums = np.array([centred[CLUSTERS == k].sum(axis=0) for k in range(5)])
-    bread = np.linalg.inv(INFORMATION)
-    expected = bread @ (5 / 4 * sums.T @ sums + PRECISION) @ bread
-    np.testing.assert_allclose(clustered_covariance(INFORMATION, SCORES, CLUSTERS, PRECISION), expected, rtol=1e-9)
 
 
 def search(pieces: bool = False, clusters: np.ndarray = CLUSTERS) -> SimpleNamespace:
