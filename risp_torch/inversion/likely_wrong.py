@@ -20,7 +20,7 @@ import torch
 from risp_torch.inversion.freed import FARTHEST, Freed, Joint, freed
 from risp_torch.inversion.linearisation import Linearisation
 from risp_torch.inversion.misfit import MISFIT
-from risp_torch.inversion.nuisances import CAMERA_ZOOM, COLOR, STEP, Family, families_of, sizes_of
+from risp_torch.inversion.nuisances import BODY_SIZE, CAMERA_ZOOM, COLOR, STEP, Family, families_of, sizes_of
 from risp_torch.inversion.score_tests import FilmErrors, ScoreTest, score_test
 from risp_torch.inversion.uncertainty import Uncertainty
 from risp_torch.inversion.unknowns import Unknowns
@@ -29,7 +29,7 @@ from ti_sim.base.errors import DivergenceError, UserError
 
 NOTICED = 1.3  # times the explained residual: from there on, the residual is doubted whatever it does to the estimate
 ROUNDS, ROUNDS_OF_A_FIT = 10, 3  # Gauss-Newton steps with a family freed, where nothing fits the film, and where it does
-LEVEL = 0.01  # of significance, for all tests together
+LEVEL, WHITE_LEVEL = 0.05, 0.01  # of significance, for all tests together: of the families, and of the residual's power
 MATTERS = 0.5  # of an error bar: smaller shifts of the unknowns are left alone
 NAMED = 0.5  # of what noise leaves unexplained: a family that explains less of a large residual is not named
 AS_GOOD = 0.7  # of what the best family explains: others that explain this much are named, too
@@ -108,18 +108,14 @@ def _diagnosed(
     assumptions = _assumptions(tests, unknowns, bars)
     if misfit is not None and misfit > MISFIT:
         return Diagnosis(_freed_where_nothing_fits(at, tests, errors, explained or 0.0), None, assumptions)
-    level = LEVEL / max(1, len(tests))
     whiteness = None
     if tests and errors.variance is not None:
-        whiteness = max([1.0, *(test.whiteness for _, test in tests if test.color_p_value < level)])
+        whiteness = max([1.0, *(test.whiteness for _, test in tests if test.color_p_value < WHITE_LEVEL / len(tests))])
     unexplained = at.loss - (explained or 0.0)
-    found = []
-    for joint, test in tests:
-        p_values = np.minimum(test.p_value, test.shift_p_values * len(bars))
-        moves = (np.abs(test.shift) > MATTERS * bars) & (p_values < level)
-        explains = misfit is not None and misfit > NOTICED and test.p_value < level
-        if moves.any() or (explains and test.falls / at.comparison.count > NAMED * unexplained):
-            found.append((joint, test))
+    p_values = np.array([_p_value(test, bars, at.comparison.count, misfit, unexplained) for _, test in tests])
+    found = [each for each, p_value in zip(tests, p_values, strict=True) if p_value < LEVEL]
+    if found and len(tests) / (1 / np.maximum(p_values, 1e-300)).sum() >= LEVEL:
+        found = []
     whole = {joint.family.title for joint, _ in found if joint.family.whole}
     parts = sorted((each for each in found if each[0].family.title not in whole), key=lambda each: -each[1].falls)
     best = {each[0].family.title: each for each in reversed(parts)}
@@ -128,6 +124,16 @@ def _diagnosed(
     suspects = [_suspect(at, *each, errors, unexplained) for each in found if each[1].falls >= AS_GOOD * most]
     suspects.sort(key=lambda suspect: -round(suspect.share, 1))  # of families that explain as much, the first ones first
     return Diagnosis(suspects, whiteness, assumptions)
+
+
+def _p_value(test: ScoreTest, bars: np.ndarray, count: float, misfit: float | None, unexplained: float) -> float:
+    """Of a test; 1 if freeing the family moves no unknown by much of its bar [K], and explains no residual that is too large.
+
+    The harmonic mean of these is that of all tests together, however they depend on each other (Wilson, 2019).
+    """
+    p_values = np.minimum(test.p_value, test.shift_p_values * len(bars))[np.abs(test.shift) > MATTERS * bars]
+    explains = misfit is not None and misfit > NOTICED and test.falls / count > NAMED * unexplained
+    return float(min([1.0, *p_values, *([test.p_value] if explains else [])]))
 
 
 def _tests(scene: Scene, unknowns: Unknowns, at: Linearisation, errors: FilmErrors) -> list[tuple[Joint, ScoreTest]]:
@@ -293,6 +299,8 @@ def _amounts(end: Freed) -> str:
         changes = _changes(end)
         if STEP in changes:
             return "errors of longer steps than the scene's" if changes[STEP] < 0 else "shorter steps than the scene's"
+        if all(name.endswith(f".{BODY_SIZE}") for name in changes):
+            return ", ".join(f"{name} by {100 * float(size):.2g} %" for name, size in changes.items())
         return ", ".join(f"{name} by {np.linalg.norm(size):.2g} m" for name, size in changes.items())
     for name, change in list(_changes(end).items())[:LISTED]:
         value = np.asarray(end.family.scene.parameters[name].value)
@@ -319,7 +327,9 @@ def _advice(family: Family) -> str:
     if any(np.abs(each.move).max() == COLOR for each in family.nuisances):
         return "make psi unknown, or compare with --loss matched or mask"
     if family.variants:
-        return "give the scene more substeps" if STEP in family.names else "give the bodies other shapes, or shapes in parts"
+        if STEP in family.names:
+            return "give the scene more substeps"
+        return "give the bodies other sizes or shapes, or shapes in parts"
     logarithmic = {each.name for each in family.nuisances if each.logarithmic}
     sizes = {name: max(float(np.abs(n.move).max()) for n in family.nuisances if n.name == name) for name in family.names}
     given = {name: f"{100 * CAMERA_ZOOM:g}%" if name.endswith(".focal") else f"{size:.2g}" for name, size in sizes.items()}

@@ -1,7 +1,7 @@
 """Numbers of a scene that an inversion takes for known and that may be wrong.
 
 Families of them: camera and lens, time of the film, look, start of the bodies, gravity's direction, air drag, mass distribution,
-time step of the physics, and every other physical number by itself.
+time step of the physics, centre of mass and size of bodies, and every other physical number by itself.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from risp_torch.scene.parts.clock import RATE, START
 from risp_torch.scene.parts.lights import ARRAYS
 from risp_torch.scene.rotations import rotation_matrix
 from risp_torch.scene.scene import Scene
-from ti_sim.shapes.contact_points import POSITION
+from ti_sim.shapes.contact_points import KIND, PATCH, POSITION, RADIUS, VECTOR
 
 # Standard deviations of errors that users may not see: of a camera in rad and in parts of its distance from the world's origin
 # and of its focal length; of a film in frame intervals and in parts of its rate; of lights in parts of their intensity and in
 # rad, of colours in parts of white; of a start in rad and in parts of the camera's distance; of a lens the coefficients k1 and
 # k2; of gravity in rad; of drag in 1/s of a body's mass; of inertia and of physical numbers in parts of them, or of their
-# ranges; of the time step in errors by the scene's own.
+# ranges; of the time step in errors by the scene's own; of a body its centre of mass and its size in parts of its size.
 CAMERA_TURN, CAMERA_SHIFT, CAMERA_ZOOM = np.radians(2.0), 0.07, 0.1
 FILM_START, FILM_RATE = 0.3, 0.03
 BRIGHTNESS, LIGHT_TURN, COLOR = 0.3, 0.2, 0.1
@@ -40,8 +40,10 @@ BODY_TURN, BODY_SHIFT = 0.05, 0.02
 LENS, TILT, DRAG, INERTIA, NUMBER, RANGE, POISSON, STEPS = 0.2, np.radians(2.0), 0.2, 0.1, 0.2, 0.1, 0.05, 3.0
 MOST_ENTRIES = 4  # of a vector whose entries are varied one by one; a larger array is scaled
 START_NAMES = ("position", "velocity", "rotation", "angle", "angular_velocity", "rate", "velocity_gradient")
-CENTER, MOST_BODIES = 0.05, 3  # of a body's size: its centre of mass; and bodies up to which it is tested
-CENTER_OF_MASS = "center_of_mass"
+CENTER, SIZE = 0.05, 0.03
+RESIZED = 0.01  # change of a body's size in its variant
+MOST_BODIES = 3  # whose centre of mass and size are tested
+CENTER_OF_MASS, BODY_SIZE = "center_of_mass", "size"  # names of nuisances that are no parameters
 STEP = "substeps"  # name of the nuisance that stands for the time step of the physics
 
 
@@ -176,6 +178,10 @@ def _changed_scenes(scene: Scene) -> Iterator[Family]:
         moved = tuple(_changed(scene, partial(_move_center, body=k, shift=shift)) for k, shift in shifts)
         center = tuple(Nuisance(f"{scene.bodies[k].name}.{CENTER_OF_MASS}", shift) for k, shift in shifts)
         yield Family("the centre of mass", center, scene, moved)
+        whole = [k for k in seen if scene.bodies[k].collision is None or scene.bodies[k].collision.kind != "mesh"]
+        resized = tuple(_changed(scene, partial(_resize, body=k, times=1.0 + RESIZED)) for k in whole)
+        sizes = tuple(Nuisance(f"{scene.bodies[k].name}.{BODY_SIZE}", np.asarray(SIZE)) for k in whole)
+        yield Family("the size of the bodies", sizes, scene, resized, SIZE / RESIZED)
 
 
 def _changed(scene: Scene, change: Callable[[Scene], None]) -> Scene:
@@ -220,6 +226,23 @@ def _move_center(scene: Scene, *, body: int, shift: np.ndarray) -> None:
         if force.body == body:
             param = scene.table.params[f"{force.name}.point"]
             scene.table.params[f"{force.name}.point"] = replace(param, value=param.value - shift, low=None, high=None)
+
+
+def _resize(scene: Scene, *, body: int, times: float) -> None:
+    """Enlarge a body about its centre of mass. A mass or inertia that is a parameter stays."""
+    own = scene.bodies[body]
+    points = own.points.copy()
+    points[:, POSITION : RADIUS + 1] *= times
+    points[points[:, KIND] == PATCH, VECTOR:] *= times**2
+    mesh, solid, collision = replace(own.mesh, vertices=times * own.mesh.vertices), own.solid, own.collision
+    if solid is not None:
+        volume, inertia = times**3 * solid.volume, times**5 * solid.inertia_per_density
+        solid = replace(solid, volume=volume, inertia_per_density=inertia)
+    if collision is not None:
+        size, position = (tuple(times * np.asarray(part)) for part in (collision.size, collision.position))
+        collision = replace(collision, size=size, position=position)
+    resized = replace(own, surface=replace(own.surface, mesh=mesh), points=points, solid=solid, collision=collision)
+    scene.bodies = tuple(resized if k == body else other for k, other in enumerate(scene.bodies))
 
 
 def _lens(scene: Scene) -> Iterator[Nuisance]:

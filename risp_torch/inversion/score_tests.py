@@ -3,9 +3,11 @@
 The score of a family of known numbers is C^T r, with the derivatives C of the observations by its numbers and the residual r of
 the estimate. Components that the unknowns can absorb are projected out (C - J A^-1 J^T C, with the unknowns' normal equations
 A), so that the score is that of the joint model (Rao 1948; Silvey 1959). One joint Gauss-Newton step gives the numbers'
-amplitudes and the omitted-variable bias of the unknowns. Their covariances are those of the score under errors of a right
-scene: independent noise, or errors that are correlated within blocks, whichever is larger, and the errors of compressed films
-of the estimate.
+amplitudes and the omitted-variable bias of the unknowns.
+
+Compressed films of the estimate have the errors of a right scene. Their mean, which blurs all edges alike, is taken off the
+residual. Covariances of the score are those of independent noise and of the films' scatter about that mean, and a mean of these
+with that of the residual in blocks, for errors that are correlated otherwise.
 """
 
 from __future__ import annotations
@@ -23,7 +25,9 @@ from risp_torch.inversion.error_blocks import block_scores
 from risp_torch.inversion.linearisation import Linearisation
 
 LEAST_FREEDOM, MANY = 4.0, 1e6  # degrees of freedom of a covariance from few samples, and of a known one
-DOMINANT = 3.0  # times the power of sampled errors: all errors together, where most are independent
+BIAS = 0.3  # of the mean of compressed films' errors: what it may be wrong by
+FROM_BLOCKS = 20.0  # degrees of freedom of a covariance whose shape is that of errors in blocks
+MOST_KNOWN = 30.0  # degrees of freedom of known errors beside those of the residual
 
 
 @dataclass(frozen=True)
@@ -32,7 +36,7 @@ class FilmErrors:
 
     Attributes:
         variance: of independent errors of an observation; None where it is unknown and the residual's is taken.
-        samples: residuals [P] of films of the estimate that were compressed, or rounded.
+        samples: residuals [P] of two or more films of the estimate that were compressed, or rounded; or none.
         together: number of observations that count as one independent one, in the residual and in priors of the nuisances.
         local: [P] variance of each observation's errors, relative to ``variance``; equal by default.
     """
@@ -41,6 +45,20 @@ class FilmErrors:
     samples: Sequence[torch.Tensor] = ()
     together: float = 1.0
     local: torch.Tensor | None = None
+
+    @cached_property
+    def bias(self) -> torch.Tensor | float:
+        """[P] mean of the samples, 0 without samples."""
+        return torch.stack(list(self.samples)).mean(dim=0) if self.samples else 0.0
+
+    @cached_property
+    def scatter(self) -> list[torch.Tensor]:
+        """Residuals [P] whose mean square is the variance of another film's errors about ``bias``, which is not known exactly."""
+        count = len(self.samples)
+        if not count:
+            return []
+        times = ((count + 1) / max(1, count - 1) * (count + 1) / count) ** 0.5
+        return [times * (each - self.bias) for each in self.samples] + [BIAS * (count + 1) ** 0.5 * self.bias]
 
 
 @dataclass(frozen=True)
@@ -57,7 +75,7 @@ class ScoreTest:
         falls: by how much the step lowers the summed squared residual.
         statistics: [C] squared lengths of the score in the covariances.
         freedom: [C] degrees of freedom of the covariances.
-        whiteness: power of the residual's scores in blocks, divided by that of the errors of a right scene.
+        whiteness: power of the residual's scores in blocks, without ``FilmErrors.bias``, over that of a right scene's errors.
         color_p_value: probability of a power as large if the errors are those of a right scene.
     """
 
@@ -107,7 +125,8 @@ def score_test(
     normal = (rest.double().T @ rest.double()).cpu().numpy()
     if not np.trace(normal) > 0:
         return None
-    score = (rest.double().T @ at.residual.double()).cpu().numpy() - cross.T @ inverse @ (at.pull + np.zeros(len(film)))
+    residual = at.residual - torch.as_tensor(errors.bias).to(at.residual)
+    score = (rest.double().T @ residual.double()).cpu().numpy() - cross.T @ inverse @ (at.pull + np.zeros(len(film)))
     variance = at.loss if errors.variance is None else errors.variance
     weight = errors.together * max(variance, 1e-300)
     free, amplitudes = np.ones(len(normal), dtype=bool), np.zeros(len(normal))
@@ -120,11 +139,11 @@ def score_test(
             break
         free &= ~outside
     away = -inverse @ cross
-    left = at.residual - rest @ torch.as_tensor(amplitudes).to(rest)
-    own = replace(at, jacobian=rest)
-    covariances, freedom = _covariances(own, normal, left, variance, errors, fitted=len(normal) + len(film))
+    own = replace(at, jacobian=rest, residual=residual - rest @ torch.as_tensor(amplitudes).to(rest))
+    samples = [block_scores(replace(own, residual=each.to(rest))) for each in errors.scatter]
+    covariances, freedom = _covariances(own, normal, variance, errors, samples, fitted=len(normal) + len(film))
     to_shift = away @ step
-    whiteness, color_p_value = _whiteness(own, normal, variance, errors)
+    whiteness, color_p_value = _whiteness(replace(own, residual=residual), normal, variance, errors, samples)
     return ScoreTest(
         amplitudes=amplitudes, shift=away @ amplitudes, unit_shift=away,
         shift_sd=np.array([np.sqrt(np.einsum("km,mn,kn->k", to_shift, each, to_shift)) for each in covariances]),
@@ -139,41 +158,51 @@ def _squared_length(score: np.ndarray, covariance: np.ndarray) -> float:
 
 
 def _covariances(
-    at: Linearisation, normal: np.ndarray, left: torch.Tensor, variance: float, errors: FilmErrors, *, fitted: int
+    at: Linearisation, normal: np.ndarray, variance: float, errors: FilmErrors, samples: list[np.ndarray], *, fitted: int
 ) -> tuple[list[np.ndarray], np.ndarray]:
     """Covariances [M, M] of the score if the family is right, and their degrees of freedom.
 
-    One is of the film's known errors, the other of the residual after the family's step, in blocks.
+    One is of the film's known errors, the other also of the residual after the family's step, in blocks.
 
     Args:
-        at: linearisation with the family's projected columns.
+        at: linearisation with the family's projected columns, and the residual after its step.
         normal: [M, M] their normal equations.
-        left: [P] residual after the step.
         variance: of independent errors.
         errors: of the film.
+        samples: block scores [blocks, M] of its ``scatter``.
         fitted: numbers that are fitted.
     """
-    scores = block_scores(replace(at, residual=left))
+    scores = block_scores(at)
     blocks = int((np.abs(scores).sum(axis=1) > 0).sum())
     rest = max(LEAST_FREEDOM, float(blocks - fitted))
     clustered = blocks / rest * scores.T @ scores  # residuals of a fit are too small
     weighted = at.jacobian if errors.local is None else at.jacobian * errors.local[:, None].to(at.jacobian)
     noise = normal if errors.local is None else (at.jacobian.double().T @ weighted.double()).cpu().numpy()
     known, certain = errors.together * variance * noise, MANY
-    if errors.samples:
-        jacobian = at.jacobian.double()
-        compressed = np.array([(jacobian.T @ each.to(jacobian)).cpu().numpy() for each in errors.samples])
-        known = known + compressed.T @ compressed / len(compressed)
-        inverse = np.linalg.pinv(normal, hermitian=True)
-        sampled = float(np.trace(inverse @ (compressed.T @ compressed))) / len(compressed)
-        ratio = min(MANY, float(np.trace(inverse @ known)) / max(sampled, 1e-300))
-        certain = max(LEAST_FREEDOM, (len(compressed) - len(normal) + 1.0) * ratio**2)  # that of independent errors is known
-        if len(normal) > len(compressed) // 2 and ratio < DOMINANT:  # so few samples do not span the numbers
-            known, certain = known + clustered, rest
-    return [known, clustered], np.array([certain, rest])
+    inverse = np.linalg.pinv(normal, hermitian=True)
+    if samples:
+        count = len(samples) - 2  # without the mean and its error
+        totals = np.array([each.sum(axis=0) for each in samples])
+        sampled = totals.T @ totals / len(samples)
+        # Few samples do not span many numbers: their size is that of the samples, their shape also that of errors in blocks.
+        shape = sum(each.T @ each for each in samples) / len(samples)
+        size = max(1.0, float(np.trace(inverse @ sampled)) / max(float(np.trace(inverse @ shape)), 1e-300))
+        sampled = (count * sampled + FROM_BLOCKS * size * shape) / (count + FROM_BLOCKS)
+        known = known + sampled
+        ratio = min(MANY, float(np.trace(inverse @ known)) / max(float(np.trace(inverse @ sampled)), 1e-300))
+        certain = max(LEAST_FREEDOM, (count + FROM_BLOCKS - len(normal) + 1.0) * ratio**2)  # independent errors are known
+    if errors.variance is None:
+        return [known, clustered], np.array([certain, rest])
+    # Known errors of the residual's size: the more it exceeds them, the less they count.
+    larger = max(1.0, float(np.trace(inverse @ clustered)) / max(float(np.trace(inverse @ known)), 1e-300))
+    trusted = min(certain, MOST_KNOWN) / larger**2
+    both = (trusted * larger * known + rest * clustered) / (trusted + rest)
+    return [known, both], np.array([certain, trusted + rest])
 
 
-def _whiteness(at: Linearisation, normal: np.ndarray, variance: float, errors: FilmErrors) -> tuple[float, float]:
+def _whiteness(
+    at: Linearisation, normal: np.ndarray, variance: float, errors: FilmErrors, samples: list[np.ndarray]
+) -> tuple[float, float]:
     """Power of the residual's block scores along the Jacobian's columns over that of the film's errors, and its p-value.
 
     The power of independent errors is a sum over blocks, with weights w_c that are the blocks' shares of the normal equations: a
@@ -181,19 +210,21 @@ def _whiteness(at: Linearisation, normal: np.ndarray, variance: float, errors: F
     """
     inverse = np.linalg.pinv(normal, hermitian=True)
 
-    def power(residual: torch.Tensor) -> float:
-        scores = block_scores(replace(at, residual=residual))
+    def power(scores: np.ndarray) -> float:
         return float(np.trace(inverse @ (scores.T @ scores)))
 
-    root = torch.as_tensor(np.linalg.cholesky(inverse + 1e-12 * np.trace(inverse) * np.eye(len(inverse)))).to(at.jacobian)
-    squares = ((at.jacobian @ root) ** 2).sum(dim=1, keepdim=True)
+    jacobian = at.jacobian.double()
+    squares = ((jacobian @ torch.as_tensor(inverse).to(jacobian)) * jacobian).sum(dim=1, keepdim=True).to(at.jacobian)
     weights = block_scores(replace(at, jacobian=squares, residual=torch.ones_like(at.residual)))[:, 0]
     freedom = float(weights.sum() ** 2 / max((weights**2).sum(), 1e-300))
     local = 1.0 if errors.local is None else errors.local.to(squares)[:, None]
     expected = errors.together * variance * float((squares * local).double().sum())
-    known = [power(each) for each in errors.samples]
-    by_samples = float(np.mean(known)) if known else 0.0
-    expected += by_samples
-    certain = min(MANY, expected / by_samples) ** 2 * len(known) if by_samples > 0 else MANY
-    ratio = power(at.residual) / max(expected, 1e-300)
+    powers = np.array([power(each) for each in samples[:-1]])
+    by_samples, certain = 0.0, MANY
+    if samples and powers.any():
+        by_samples = float(powers.sum() + power(samples[-1])) / len(samples)
+        expected += by_samples
+        each = np.clip(2 * powers.mean() ** 2 / max(float(powers.var()), 1e-300), 1.0, freedom)  # degrees of freedom of a sample
+        certain = min(MANY, each * (len(powers) - 1) * min(MANY, expected / by_samples) ** 2)
+    ratio = power(block_scores(at)) / max(expected, 1e-300)
     return ratio, float(fisher.sf(ratio, freedom, certain))

@@ -21,7 +21,7 @@ from risp_torch.inversion.likely_wrong import (
     widened_by_suspects,
 )
 from risp_torch.inversion.linearisation import Linearisation, linearise
-from risp_torch.inversion.nuisances import BODY_TURN, Family, Nuisance, families_of, sizes_of
+from risp_torch.inversion.nuisances import BODY_TURN, RESIZED, Family, Nuisance, families_of, sizes_of
 from risp_torch.inversion.score_tests import FilmErrors
 from tests.reference.linear_films import FRAMES, SIDE, LinearLoss, LinearScene, compared
 
@@ -88,7 +88,7 @@ def test_a_fault_that_hardly_changes_the_residual_is_named_where_it_moves_the_es
     assert diagnosed(at, monkeypatch, bar=0.1).suspects == []  # it does not matter beside that bar
 
 
-def tested(*, p_value: float = 1.0, shift_p_values: tuple[float, ...] = (1.0,), shift: float = 1.0) -> SimpleNamespace:
+def outcome(*, p_value: float = 1.0, shift_p_values: tuple[float, ...] = (1.0,), shift: float = 1.0) -> SimpleNamespace:
     """A test of a family whose step explains little, with these probabilities."""
     count = len(shift_p_values)
     return SimpleNamespace(
@@ -98,7 +98,7 @@ def tested(*, p_value: float = 1.0, shift_p_values: tuple[float, ...] = (1.0,), 
 
 
 def test_the_level_of_significance_is_that_of_all_tests_and_unknowns_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One per cent, over the number of families; the probability of a shift, times the number of unknowns."""
+    """Five per cent of the harmonic mean over the families; probabilities of shifts are multiplied by the number of unknowns."""
     at = at_minimum(0.0)
     family = families()[0]
     monkeypatch.setattr(checked, "_suspect", lambda at, joint, *_: Suspect(Freed(joint.family, 0, 0, 0), 1.0))
@@ -108,12 +108,24 @@ def test_the_level_of_significance_is_that_of_all_tests_and_unknowns_together(mo
         bars = np.full(len(unknowns.labels), 1e-3)
         return len(checked._diagnosed(joints, unknowns, at, bars, FilmErrors(NOISE**2), NOISE**2, 1.0).suspects)
 
-    nothing = [tested()] * 9
-    assert named([tested(p_value=9e-3)]) == 1 and named([tested(p_value=1.1e-2)]) == 0
-    assert named([tested(p_value=9e-4), *nothing]) == 1 and named([tested(p_value=1.1e-3), *nothing]) == 0
-    assert named([tested(shift_p_values=(9e-3,))]) == 1 and named([tested(shift_p_values=(9e-3,), shift=1e-9)]) == 0
+    nothing = [outcome()] * 9
+    assert named([outcome(p_value=4.9e-2)]) == 1 and named([outcome(p_value=5.1e-2)]) == 0
+    assert named([outcome(p_value=5.2e-3), *nothing]) == 1 and named([outcome(p_value=5.3e-3), *nothing]) == 0  # 1 / (200 - 9)
+    assert named([outcome(shift_p_values=(4.9e-2,))]) == 1 and named([outcome(shift_p_values=(4.9e-2,), shift=1e-9)]) == 0
     two = Unknowns({name: Param(1.0, low=-10.0, high=10.0) for name in "ab"})
-    assert named([tested(shift_p_values=(4.9e-3, 1.0))], two) == 1 and named([tested(shift_p_values=(5.1e-3, 1.0))], two) == 0
+    assert named([outcome(shift_p_values=(2.4e-2, 1.0))], two) == 1 and named([outcome(shift_p_values=(2.6e-2, 1.0))], two) == 0
+
+
+def test_families_that_are_alike_count_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten names of the same number are no more tests than one: the harmonic mean of equal p-values is that of each."""
+    at = at_minimum(0.0022)
+    each = families()[0]
+    monkeypatch.setattr(checked, "families_of", lambda *_: [replace(each, title=f"name {k}") for k in range(10)])
+    errors = FilmErrors(NOISE**2)
+    tests = checked._tests(None, UNKNOWNS, at, errors)
+    assert len(tests) == 10 and 0.005 < tests[0][1].p_value < 0.05
+    result = diagnose(None, UNKNOWNS, at, np.array([1e-4]), errors, explained=NOISE**2, misfit=1.0)
+    assert len(result.suspects) == 10
 
 
 def test_a_residual_that_no_family_explains_is_said() -> None:
@@ -151,6 +163,7 @@ def test_families_have_the_numbers_of_a_scene() -> None:
         "the camera", "the camera's lens", "the film's time", "the look", "the start of the bodies", "the direction of gravity",
         "air drag", "the mass distribution", "the centre of mass", "the time step of the physics", "ground.contact.stiffness",
         "ground.contact.damping", "ground.contact.friction_stiffness", "ground.contact.friction", "push.impulse", "push.point",
+        "the size of the bodies",
     } == set(found)  # fmt: skip
     sizes = {each.name: np.abs(each.move).max() for each in found["the start of the bodies"].nuisances}
     assert sizes["body.angular_velocity"] * 12 * 0.01 == pytest.approx(BODY_TURN)
@@ -190,6 +203,20 @@ def test_variants_of_a_scene_differ_in_what_is_tested_alone() -> None:
         (other.render(moved, frames=[frame]) - scene.render(own, frames=[frame])).abs().max() for frame in (0, 6)
     )
     assert float(first) < 1e-9 < 1e-3 < float(last)
+
+
+def test_the_variant_of_a_size_is_the_scene_with_a_larger_body() -> None:
+    """Motion and pictures are those of the scene whose mesh is read with a larger unit."""
+    scene, larger = load_scene("toss", size=8), load_scene("toss", size=8, scale=1.0 + RESIZED)
+    scene.frames = larger.frames = 6
+    found = {each.title: each for each in families_of(scene, PixelLoss(), Unknowns.of(scene, ["body.density"]))}
+    (variant,) = found["the size of the bodies"].variants
+    motions = [each.rollout() for each in (scene, variant, larger)]
+    own, resized, other = (motion.placement for motion in motions)
+    torch.testing.assert_close(resized, other, rtol=0, atol=1e-9)
+    assert float((own - other).abs().max()) > 1e-6
+    pictures = [each.render(motion, frames=[6]) for each, motion in zip((variant, larger), motions[1:], strict=True)]
+    torch.testing.assert_close(*pictures, rtol=0, atol=1e-7)
 
 
 def test_bars_reach_the_estimate_with_the_family_freed_but_not_beyond_what_is_allowed() -> None:

@@ -57,7 +57,10 @@ def test_errors_that_are_alike_in_blocks_are_no_evidence() -> None:
 
 
 def test_shifts_scatter_as_the_blocks_of_the_residual_do() -> None:
-    """By plain numpy, of one number at right angles to the unknown: G blocks with F fitted numbers have G - F degrees."""
+    """By plain numpy, of one number at right angles to the unknown: G blocks with F fitted numbers have G - F degrees.
+
+    Known errors, at least of the residual's size s, are 30 / s^2 degrees beside them.
+    """
     random = np.random.default_rng(7)
     column = random.normal(size=(FRAMES, SIDE))
     own = random.normal(size=(FRAMES, SIDE))
@@ -74,9 +77,15 @@ def test_shifts_scatter_as_the_blocks_of_the_residual_do() -> None:
     scores = np.zeros((frames.max() + 1, places.max() + 1))
     np.add.at(scores, (frames[:, None], places[None]), own * (residual - amplitude * own))
     degrees = scores.size - 2
-    expected = 0.5 * np.sqrt([NOISE**2 * (own**2).sum(), scores.size / degrees * (scores**2).sum()]) / (own**2).sum()
-    np.testing.assert_allclose(20.0 * test.shift_sd[:, 0], expected, rtol=1e-5)
-    assert test.freedom[1] == degrees
+    known, clustered = NOISE**2 * (own**2).sum(), scores.size / degrees * (scores**2).sum()
+    size = max(1.0, clustered / known)
+    both = (30.0 / size * known + degrees * clustered) / (30.0 / size**2 + degrees)
+    np.testing.assert_allclose(20.0 * test.shift_sd[:, 0], 0.5 * np.sqrt([known, both]) / (own**2).sum(), rtol=1e-5)
+    np.testing.assert_allclose(test.freedom[1], 30.0 / size**2 + degrees)
+    unknown = score_test(at, columns, (np.array([-3.0]), np.array([3.0])), FilmErrors(None))
+    assert unknown.freedom[1] == degrees and 20.0 * unknown.shift_sd[1, 0] == pytest.approx(
+        0.5 * np.sqrt(clustered) / (own**2).sum(), rel=1e-4
+    )
 
 
 def test_errors_of_compressed_films_are_no_evidence() -> None:
@@ -89,6 +98,31 @@ def test_errors_of_compressed_films_are_no_evidence() -> None:
     sample = torch.as_tensor(1.1 * shape.ravel())
     aware = scored(noise + shape, column, columns, FilmErrors(NOISE**2, [sample, 0.9 * sample]))
     assert aware.p_value > 0.05 and aware.whiteness < blind.whiteness
+
+
+def test_a_fault_is_seen_beside_errors_that_all_compressed_films_have() -> None:
+    """The mean of the films' errors is taken off the residual; it may be wrong by three tenths of itself."""
+    random = np.random.default_rng(5)
+    column, columns = drawn(random)
+    first = columns[:, 0].reshape(FRAMES, SIDE)
+    samples = [torch.as_tensor((first + 0.01 * random.normal(size=(FRAMES, SIDE))).ravel()) for _ in range(10)]
+    for fault, least, most in ((0.0, 0.05, 1.0), (1.7, 0.0, 1e-3)):
+        residual = (1.0 + fault) * first + 0.01 * random.normal(size=(FRAMES, SIDE))
+        test = scored(residual, column, columns[:, :1], FilmErrors(NOISE**2, samples), limits=(FREE[0][:1], FREE[1][:1]))
+        assert least <= test.p_value < most, (fault, test.p_value)
+        assert test.amplitudes[0] == pytest.approx(fault, abs=0.02)
+
+
+def test_many_numbers_are_tested_by_few_compressed_films() -> None:
+    """The covariance of twelve scores is not that of ten films alone: chance makes p-values as small as it should."""
+    random = np.random.default_rng(6)
+    p_values = []
+    for _ in range(40):
+        column, columns = drawn(random)
+        errors = [NOISE * block_errors(random) for _ in range(11)]
+        samples = [torch.as_tensor(each.ravel()) for each in errors[1:]]
+        p_values.append(scored(errors[0], column, columns, FilmErrors((0.1 * NOISE) ** 2, samples)).p_value)
+    assert np.mean(np.array(p_values) < 0.05) <= 0.1 and np.mean(p_values) > 0.3, np.sort(p_values)[:5]
 
 
 def test_the_shift_is_the_bias_of_what_was_left_out() -> None:
