@@ -20,8 +20,10 @@ from risp_torch.programs import number, write_text
 from ti_sim import Count, Seed
 
 from .coverage_cases import KINDS, SUBJECTS, Case, run
+from .markdown import write_into_page
 from .numbered_runs import run_numbered
 
+PAGE = "docs/error-bars.md"
 INSIDE = 1.96  # standard deviations: 95 % of a normal distribution
 ASKED = (0.90, 0.99)  # share of the inversions whose bars hold the truth
 
@@ -40,6 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=number(Seed), default=3, help="of truths, starts and films (default 3)")
     parser.add_argument("--most", type=number(Count), default=None, help="inversions of this call; the next call continues")
     parser.add_argument("--out", default="runs/coverage", help="folder (default runs/coverage)")
+    parser.add_argument("--page", action="store_true", help=f"write the table into {PAGE}, too")
     options = parser.parse_args(arguments)
     out = Path(options.out)
     try:
@@ -47,11 +50,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         rows = run_numbered(
             lambda index, folder: run(Case.of(index, options.seed), folder), options.count, options.seed, out, options.most
         )
+        text = report(rows, options.seed)
+        write_text(out / "coverage.md", text)
+        if options.page:
+            write_into_page(PAGE, "scenes.studies.coverage", text)
     except UserError as error:
         print(f"{parser.prog}: error: {error}", file=sys.stderr)
         return 2
-    text = report(rows, options.seed)
-    write_text(out / "coverage.md", text)
     print(text)
     print(f"{len(rows)} of {options.count} inversions; written: {out}/coverage.md")
     held = _share(rows)
@@ -77,7 +82,7 @@ def report(rows: Sequence[dict[str, Any]], seed: int) -> str:
         if some := [row for row in rows if belongs(row)]:
             lines.append(_line(name, some))
     table = format_table(lines, headers)
-    return f"# How often error bars hold the truth\n\nSeed {seed}; bars of {INSIDE} standard deviations.\n\n```\n{table}\n```\n"
+    return f"Seed {seed}, {len(rows)} inversions; bars of {INSIDE} standard deviations.\n\n```\n{table}\n```\n"
 
 
 def _line(name: str, rows: Sequence[dict[str, Any]]) -> list[str]:

@@ -33,9 +33,8 @@ from typing import Any
 from risp_torch.programs import write_text
 from ti_sim import UserError
 
-from .markdown import markdown
+from .markdown import ROOT, markdown
 
-ROOT = Path(__file__).parents[2]
 RECORDS = ROOT / "docs" / "results" / "pages"
 HEADERS = ("unknown", "truth", "estimate", "error bar", "error", "error / bar")
 

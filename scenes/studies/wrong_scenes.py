@@ -19,9 +19,11 @@ from risp_torch.files.report import format_table
 from risp_torch.programs import number, write_text
 from ti_sim import Count, Seed
 
+from .markdown import write_into_page
 from .numbered_runs import run_numbered
 from .wrong_scene_cases import KINDS, RIGHT, Case, run
 
+PAGE = "docs/error-bars.md"
 INSIDE = 1.96  # standard deviations: 95 % of a normal distribution
 ASKED = 0.05  # largest share of unflagged answers that exclude the truth, and of false flags
 WORST = 4.0  # largest error of an unflagged answer, in bars
@@ -42,6 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=number(Seed), default=5, help="of truths, starts and films (default 5)")
     parser.add_argument("--most", type=number(Count), default=None, help="inversions of this call; the next call continues")
     parser.add_argument("--out", default="runs/wrong_scenes", help="folder (default runs/wrong_scenes)")
+    parser.add_argument("--page", action="store_true", help=f"write the table into {PAGE}, too")
     options = parser.parse_args(arguments)
     out = Path(options.out)
     try:
@@ -49,11 +52,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         rows = run_numbered(
             lambda index, folder: run(Case.of(index, options.seed), folder), options.count, options.seed, out, options.most
         )
+        text = report(rows, options.seed)
+        write_text(out / "wrong_scenes.md", text)
+        if options.page:
+            write_into_page(PAGE, "scenes.studies.wrong_scenes", text)
     except UserError as error:
         print(f"{parser.prog}: error: {error}", file=sys.stderr)
         return 2
-    text = report(rows, options.seed)
-    write_text(out / "wrong_scenes.md", text)
     print(text)
     print(f"{len(rows)} of {options.count} inversions; written: {out}/wrong_scenes.md")
     return 0 if _is_good(rows) else 1
@@ -73,8 +78,8 @@ def report(rows: Sequence[dict[str, Any]], seed: int) -> str:
     ]
     table = format_table(lines, HEADERS)
     return (
-        f"# Answers from films of other scenes\n\nSeed {seed}. An answer is flagged if `result.json` has a doubt; unflagged "
-        f"answers are counted where the film shows the fault, and exclude the truth beyond {INSIDE} bars.\n\n```\n{table}\n```\n"
+        f"Seed {seed}, {len(rows)} inversions. An answer is flagged if `result.json` has a doubt; unflagged answers are counted "
+        f"where the film shows the fault, and exclude the truth beyond {INSIDE} bars.\n\n```\n{table}\n```\n"
     )
 
 

@@ -9,7 +9,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from scenes.studies import wrong_scene_cases, wrong_scenes
+from risp_torch import UserError
+from scenes.studies import coverage, markdown, wrong_scene_cases, wrong_scenes
 from scenes.studies.wrong_scene_cases import KINDS, RIGHT, Case
 
 WRONG = KINDS[0]
@@ -78,3 +79,16 @@ def test_a_film_shows_a_fault_that_changes_it_by_more_than_its_errors(monkeypatc
 def test_a_quarter_of_the_cases_is_right_and_all_kinds_occur() -> None:
     names = [Case.of(number, 3).kind.name for number in range(160)]
     assert names.count(RIGHT) == 40 and {kind.name for kind in KINDS} == set(names) - {RIGHT}
+
+
+def test_tables_are_written_between_the_comments_of_a_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What stands before and after stays; a page without the comments is an error."""
+    for module in (wrong_scenes, coverage):
+        assert f"<!-- printed by {module.__name__} -->\n" in (markdown.ROOT / module.PAGE).read_text(encoding="utf-8")
+    monkeypatch.setattr(markdown, "ROOT", tmp_path)
+    page = tmp_path / "page.md"
+    page.write_text("a\n<!-- printed by study -->\nold\n<!-- end -->\nb <!-- end -->\n", encoding="utf-8")
+    markdown.write_into_page("page.md", "study", "new\n")
+    assert page.read_text(encoding="utf-8") == "a\n<!-- printed by study -->\nnew\n<!-- end -->\nb <!-- end -->\n"
+    with pytest.raises(UserError, match="page.md lacks the lines <!-- printed by other -->"):
+        markdown.write_into_page("page.md", "other", "new\n")
