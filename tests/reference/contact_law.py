@@ -44,3 +44,23 @@ def normal_force(
         lift = np.where(apart & (kd.real > 0), np.where(ke.real > 0, kd * leaving / ke, np.inf), 0.0)
     mean, fraction = onset(depth - lift, dt * np.where(apart, leaving, -leaving))
     return ke * mean + fraction * np.where(apart, 0.0, -kd * leaving), fraction
+
+
+def held(
+    pull: np.ndarray, depth: np.ndarray, leaving: np.ndarray, ke: np.ndarray, kd: np.ndarray, mu: np.ndarray, dt: float
+) -> np.ndarray:
+    """Mean over a path of min(pull, mu f_n) [N], with the normal force f_n of ``normal_force`` at each time.
+
+    With closing speed s, f_n is kd s and ke times the depth: what is above kd s is the difference of two ramps.
+
+    Args:
+        pull: N.
+        depth, leaving, ke, kd, dt: as of ``normal_force``, with ke > 0.
+        mu: friction coefficient.
+    """
+    travel, closing = dt * np.abs(leaving), np.maximum(-leaving, 0.0)
+    depth = depth - kd * np.maximum(leaving, 0.0) / ke
+    (ramp, fraction), limit = onset(depth, travel), mu * kd * closing
+    above = np.maximum(pull - limit, 0.0) / np.maximum(mu * ke, 1e-300)
+    mean = fraction * np.minimum(pull, limit) + mu * ke * (ramp - onset(depth - above, travel)[0])
+    return np.where(depth - above >= travel, pull, mean)  # exactly, where the limit is never reached

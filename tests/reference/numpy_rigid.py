@@ -7,9 +7,9 @@ one for each frame interval, and drag against its velocity and angular velocity.
 loads, then turns the body for dt without torque by the implicit midpoint rule, here by fixed-point iterations. Everything is
 float64 and vectorised over worlds and bodies.
 
-With bristles a contact point has a displacement s, zero where it does not touch: s becomes s + dt q u_t, shortened to
-mu f_n / kt, and friction is -(kt s + kf q u_t), shortened to mu f_n. A rounded model's points are balls of the body's contact
-radius.
+With bristles a contact point has a displacement s, zero where it does not touch: kt (s + dt q u_t), shortened to its mean with
+the limit mu f_n at each time of the path, is q kt s after the step, and friction is -(kt s + kf u_t), shortened likewise. A
+rounded model's points are balls of the body's contact radius.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tests.reference.contact_law import normal_force
+from tests.reference.contact_law import held, normal_force
 from ti_sim.rigid.model import RigidInputs, RigidModel, RigidSettings
 
 # What one contact point does in one evaluation of the forces.
@@ -129,7 +129,7 @@ class _Worlds:
         factor = np.where(deep, factor, 0.0)
         friction, kind = -factor[..., None] * u[..., :2], np.where(sticking, STICKING, SLIDING)
         if self.bristle is not None:
-            friction, kind = self.bristle_friction(fraction[..., None] * u, normal, mu, kf)
+            friction, kind = self.bristle_friction(depth, u, normal, fraction)
         contact = share[..., None] * np.concatenate([friction, normal[..., None]], -1)
         self.onset.append((fraction > 0) & (fraction < 1))
         self.pattern.append(np.where(deep, np.where(normal > 0, kind, UNLOADED), APART).astype(np.int8))
@@ -146,25 +146,24 @@ class _Worlds:
         return force, torque
 
     def bristle_friction(
-        self, u: np.ndarray, normal: np.ndarray, mu: np.ndarray, kf: np.ndarray
+        self, depth: np.ndarray, u: np.ndarray, normal: np.ndarray, fraction: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Friction [B, N, P, 2] of points with bristles, and what each of them does; advances the displacements.
+        """Friction [B, N, P, 2] of points with bristles, and what each of them does; advances the displacements."""
+        ke, kd, kf, mu = (self.material[..., i, None] for i in range(4))
+        touching, kt, along = normal > 0, self.bristle[:, :, None], u[..., :2]
 
-        The velocities are those of the points, times the fraction of the time in contact.
-        """
-
-        def shortened(a: np.ndarray, most: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        def shortened(a: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             length = np.linalg.norm(a, axis=-1)
-            over = length > most
-            return np.where(over, most / np.where(over, length, 1.0), 1.0)[..., None] * a, over
+            mean = held(length, depth, u[..., 2], ke, kd, mu, self.dt)
+            return (mean / np.where(length > 0, length, 1.0))[..., None] * a, mean < (1 - 1e-9) * fraction * length
 
-        kt = self.bristle[:, :, None]
-        trial = self.displacement + self.dt * u[..., :2]
-        after, slipped = shortened(trial, np.where(kt > 0, mu * normal / np.where(kt > 0, kt, 1.0), np.inf))
-        hold, sliding = shortened(kt[..., None] * after + kf[..., None] * u[..., :2], mu * normal)
-        self.displacement = np.where((normal > 0)[..., None], after, 0.0)
+        trial = self.displacement + self.dt * fraction[..., None] * along
+        spring, slipped = shortened(kt[..., None] * trial)
+        after = spring / np.where(touching & (kt > 0), kt * fraction, 1.0)[..., None]
+        hold, sliding = shortened(kt[..., None] * after + kf[..., None] * along)
+        self.displacement = np.where(touching[..., None], after, 0.0)
         names = np.array([[STICKING, SLIDING], [SLIPPED, SLIPPED_AND_SLIDING]])
-        return np.where((normal > 0)[..., None], -hold, 0.0), names[slipped.astype(int), sliding.astype(int)]
+        return np.where(touching[..., None], -hold, 0.0), names[slipped.astype(int), sliding.astype(int)]
 
     def semi_implicit(self, state: tuple[np.ndarray, ...], dt: float, step: int) -> tuple[np.ndarray, ...]:
         x, q, v, momentum = state

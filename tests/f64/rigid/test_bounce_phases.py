@@ -30,6 +30,7 @@ DAMPINGS = (0.0, 18.0)  # kd: a damping ratio of .09 for MASS
 DT = float(contact_time(KE, 0.0, MASS)) / 30  # 30 steps in contact
 GAP, STEPS = 3.5 * DT * SPEED, 45
 HEIGHTS = GAP + np.arange(PHASES) / PHASES * DT * SPEED
+SLIDE, KF, MU, KT = 0.3, 20.0, 1.0, 3e3  # tangential velocity, friction and bristle of a bounce
 
 
 def seeds(shape: tuple[int, ...], where: tuple, axis: int) -> np.ndarray:
@@ -41,7 +42,8 @@ def seeds(shape: tuple[int, ...], where: tuple, axis: int) -> np.ndarray:
 
 def joined(worlds: list[ArticulatedInputs]) -> ArticulatedInputs:
     """Inputs of one world each as the worlds of one."""
-    return type(worlds[0])(*(np.concatenate(arrays) for arrays in zip(*(w.arrays() for w in worlds), strict=True)))
+    names = worlds[0].named_arrays()
+    return type(worlds[0])(**{name: np.concatenate([getattr(world, name) for world in worlds]) for name in names})
 
 
 def rigid(kd: float, integrator: str, plan: str) -> np.ndarray:
@@ -184,3 +186,50 @@ def test_an_elastic_bounce_keeps_its_energy_at_every_phase(integrator: str) -> N
     solver = RigidSolver(worlds[0][0], RigidSettings(dt=DT, substeps=STEPS, integrator=integrator))
     rollout = solver.rollout(stacked([inputs for _model, inputs in worlds]), 1)
     np.testing.assert_allclose(rollout.body_qd[:, -1, 0, 2], SPEED, rtol=1e-5)  # the law without the mean: 7e-5
+
+
+def sliding_point() -> tuple[np.ndarray, np.ndarray]:
+    """x of a body with one point after a bounce with a bristle at each height, and its derivative by the height."""
+    one = [
+        one_body(
+            np.zeros((1, 3)), mass=MASS, position=(0, 0, z), velocity=(SLIDE, 0, -SPEED), ke=KE, kd=18.0, kf=KF, mu=MU, gravity=0
+        )
+        for z in HEIGHTS
+    ]  # fmt: skip
+    inputs = replace(stacked([inputs for _model, inputs in one]), body_bristle=np.full((PHASES, 1), KT))
+    solver = RigidSolver(replace(one[0][0], bristled=True), RigidSettings(dt=DT, substeps=STEPS))
+    rollout = solver.rollout(inputs, 1, adjoint=StoreAll())
+    bar = seeds(rollout.body_q.shape, (-1, 0), 0)
+    bars = solver.rollout_adjoint(rollout, bar, np.zeros_like(rollout.body_qd))
+    return rollout.body_q[:, -1, 0, 0], bars.body_q0[:, 0, 2]
+
+
+def sliding_links(model: ArticulatedModel, q: list[float], qd: list[float], height: int) -> tuple[np.ndarray, np.ndarray]:
+    """The same of the last of several links, whose coordinates begin with x and have the height at the index ``height``."""
+    one = inputs_of(model, q, qd, material=(KE, 18.0, KF, MU))
+    one.link_inertia[:] = 1e6 * np.eye(3)  # none spins
+    one.link_mass[0, :-1] = 1e-9
+    inputs = joined([replace(one, link_bristle=np.full((1, model.link_count), KT))] * PHASES)
+    inputs.joint_q0[:, height] += HEIGHTS
+    solver = ArticulatedSolver(model, ArticulatedSettings(DT, STEPS))
+    rollout = solver.rollout(inputs, 1, adjoint=StoreAll())
+    none = (np.zeros_like(rollout.joint_qd), np.zeros_like(rollout.body_q), np.zeros_like(rollout.body_qd))
+    bars = solver.rollout_adjoint(rollout, seeds(rollout.joint_q.shape, (-1,), 0), *none)
+    return rollout.joint_q[:, -1, 0], bars.joint_q0[:, height]
+
+
+def sliding_link() -> tuple[np.ndarray, np.ndarray]:
+    """A block on a vertical rail of a car."""
+    model = ArticulatedModel(
+        ("car", "block"), (-1, 0), ("prismatic", "prismatic"), np.array([(1.0, 0, 0), (0, 0, 1.0)]),
+        contact_points=(np.zeros((0, 3)), np.zeros((1, 3))),
+    )  # fmt: skip
+    return sliding_links(model, [0, 0], [SLIDE, -SPEED], 1)
+
+
+@pytest.mark.parametrize("run", [sliding_point, sliding_link])
+def test_gradient_of_a_slide_with_bristles_at_every_phase(run: Callable) -> None:
+    x, slope = run()
+    secant = (x[-1] - x[0]) / (HEIGHTS[-1] - HEIGHTS[0])
+    assert abs(secant) > 0.3
+    np.testing.assert_allclose(slope, secant, rtol=0.02)
