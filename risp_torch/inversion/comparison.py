@@ -12,6 +12,7 @@ from risp_torch.inversion.losses.loss import Loss, PictureLoss, mean_square
 from risp_torch.inversion.losses.pixel import PixelLoss
 from risp_torch.scene.bridge.checks import bridge_device
 from risp_torch.scene.scene import Scene
+from ti_sim.base.arrays import Array
 from ti_sim.base.errors import DivergenceError, UserError
 from ti_sim.base.rules import Count, checked
 from ti_sim.rollout.adjoint import Adjoint
@@ -175,7 +176,7 @@ def _unless_all(frames: tuple[int, ...]) -> tuple[int, ...] | None:
 
 @checked
 def film_losses(
-    scene: Scene, values: Mapping[str, torch.Tensor], target: torch.Tensor | Comparison, *, worlds: Count, most: Count = 8
+    scene: Scene, values: Mapping[str, Array], target: torch.Tensor | Comparison, *, worlds: Count, most: Count = 8
 ) -> torch.Tensor:
     """Losses of many worlds without gradients, a few worlds at a time; infinite for worlds that diverged, [B].
 

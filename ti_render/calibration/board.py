@@ -72,9 +72,11 @@ def find_board(picture: np.ndarray, board: Board) -> tuple[np.ndarray, np.ndarra
         None if the board is not seen.
 
     Raises:
-        UserError: OpenCV is not installed, or the dictionary is unknown.
+        UserError: OpenCV is not installed, the picture is no uint8 array of this shape, or the dictionary is unknown.
     """
-    cv2 = _opencv()
+    cv2, picture = _opencv(), np.asarray(picture)
+    if picture.ndim not in (2, 3) or picture.shape[2:] not in ((), (3,)) or picture.dtype != np.uint8 or not picture.size:
+        raise UserError(f"a picture of a board has shape {picture.shape} of {picture.dtype}: give [H, W] or [H, W, 3] of uint8")
     grey = picture if picture.ndim == 2 else cv2.cvtColor(np.ascontiguousarray(picture), cv2.COLOR_RGB2GRAY)
     if board.marker is not None:
         return _charuco(cv2, grey, board)
@@ -103,9 +105,11 @@ def calibrate(
         UserError: OpenCV is not installed, sizes differ, the board is in fewer than three pictures, or the lens is unknown.
     """
     cv2 = _opencv()
-    sizes = {picture.shape[:2] for picture in pictures}
+    if len(names) != len(pictures):
+        raise UserError(f"calibrate: there are {len(names)} names and {len(pictures)} pictures: give a name for each picture")
+    sizes = {np.shape(picture)[:2] for picture in pictures}
     if len(sizes) > 1:
-        shown = ", ".join(f"{width} x {height}" for height, width in sorted(sizes))
+        shown = ", ".join(" x ".join(map(str, reversed(size))) for size in sorted(sizes))
         raise UserError(f"the pictures have the sizes {shown}: a camera is calibrated from pictures of one size")
     seen = [(name, found) for name, picture in zip(names, pictures, strict=True) if (found := find_board(picture, board))]
     if len(seen) < _LEAST_PICTURES:

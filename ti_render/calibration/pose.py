@@ -93,12 +93,13 @@ def camera_from_points(
         UserError: too few points, points on a line or outside of the picture, no camera sees them so, one reading of the table
             fits much better than the one that is documented, or the camera has points behind it or is below the ground.
     """
+    points, pixels = np.asarray(points, dtype=np.float64), np.asarray(pixels, dtype=np.float64)
     unknown_focal = free_focal or (focal is None and like is None)
     needed = 5 if unknown_focal else 4
     if len(points) != len(pixels) or len(points) < needed:
         raise UserError(f"{len(points)} points and {len(pixels)} pixels: a pose needs {needed} of both at least")
     spread = np.linalg.svd(points - points.mean(axis=0), compute_uv=False)
-    if spread[1] < 1e-6 * spread[0]:
+    if not spread[1] > 1e-6 * spread[0]:
         raise UserError("the points lie on a line: add points beside it")
     if unknown_focal and spread[2] < 1e-3 * spread[0]:
         raise UserError("the points lie in a plane, which leaves the focal length open: add points off it, or give --focal")

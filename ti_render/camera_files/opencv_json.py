@@ -41,8 +41,6 @@ def cameras_from_opencv(data: Any, *, pixel_centers: PixelCenters | None) -> lis
     Raises:
         UserError: a key is missing or wrong; the file and the argument disagree about the pixel centres.
     """
-    if pixel_centers is not None:
-        _check_pixel_centers(pixel_centers)
     shared: Mapping[str, Any] = data if isinstance(data, Mapping) else {}
     if "K" in shared:
         return [_camera(shared, "camera", {}, pixel_centers)]
@@ -65,7 +63,6 @@ def write_opencv_json(path: str | Path, cameras: Sequence[CameraRecord], *, pixe
     Raises:
         UserError: there are no cameras, two share a name, or the place cannot be written to.
     """
-    _check_pixel_centers(pixel_centers)
     check_names(cameras)
     entries = [_entry(camera, _HALF_FROM[pixel_centers]) for camera in cameras]
     write_json(Path(path), {"pixel_centers": pixel_centers, "cameras": entries})
@@ -124,15 +121,11 @@ def _pixel_centers(stated: Any, asked: PixelCenters | None) -> PixelCenters:
     """The convention that holds for a camera."""
     if stated is None:
         return "integer" if asked is None else asked
-    _check_pixel_centers(stated)
+    if not isinstance(stated, str) or stated not in _HALF_FROM:
+        raise UserError(f"pixel_centers is {stated!r}: choose 'integer' or 'half'")
     if asked is not None and asked != stated:
         raise UserError(f"the file says pixel_centers {stated!r}, and {asked!r} was asked for: leave the option out")
     return stated
-
-
-def _check_pixel_centers(value: Any) -> None:
-    if not isinstance(value, str) or value not in _HALF_FROM:
-        raise UserError(f"pixel_centers is {value!r}: choose 'integer' or 'half'")
 
 
 def _entry(camera: CameraRecord, shift: float) -> dict[str, Any]:

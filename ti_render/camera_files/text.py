@@ -43,6 +43,8 @@ def write_text(path: Path, text: str) -> None:
     Raises:
         UserError: the place cannot be written to.
     """
+    if not path.name or "\0" in path.name:
+        raise UserError(f"{str(path)!r} is no name of a file: give it one")
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -172,17 +172,24 @@ class Container:
 
 @dataclass(frozen=True)
 class Numbers:
-    """An array, or nested lists, of numbers or booleans of any shape; NaN may be among them."""
+    """An array, or nested lists, of numbers or booleans; NaN may be among them.
 
+    Attributes:
+        single: whether one number is accepted in place of an array.
+    """
+
+    single: bool = False
     wanted: str = "an array of numbers"
 
     def accepts(self, given: Any) -> bool:
         """Whether a value is an array of numbers."""
         dtype = getattr(given, "dtype", None)
         if dtype is not None:  # nothing of a large array is read
-            return str(dtype).removeprefix("torch.").startswith(("float", "bfloat", "int", "uint", "bool"))
+            real = str(dtype).removeprefix("torch.").startswith(("float", "bfloat", "int", "uint", "bool"))
+            return real and (self.single or not isinstance(given, np.generic))
         try:
-            return np.asarray(given).dtype.kind in "biuf"
+            array = np.asarray(given)
+            return array.dtype.kind in "biuf" and (self.single or array.ndim > 0)
         except (TypeError, ValueError, OverflowError):
             return False
 
@@ -200,7 +207,7 @@ class KernelArray:
 
     def accepts(self, given: Any) -> bool:
         """Whether a value has the shape and the type of an array."""
-        return hasattr(given, "dtype") and hasattr(given, "shape")
+        return hasattr(given, "dtype") and len(getattr(given, "shape", ())) > 0
 
     @property
     def example(self) -> Any:
@@ -403,14 +410,14 @@ _CONTAINERS = {
 def _container(container: type, parts: tuple[Any, ...]) -> Container:
     """A container of an annotation; tuples of different things are not looked into."""
     if container is Mapping:
-        return Container(container, _item(parts[1]) if len(parts) == 2 else None, named=parts[:1] == (str,))
+        return Container(container, _item(parts[1], single=True) if len(parts) == 2 else None, named=parts[:1] == (str,))
     alike = len(parts) == 1 or (len(parts) == 2 and parts[1] is Ellipsis)
     return Container(container, _item(parts[0]) if alike else None)
 
 
-def _item(hint: Any) -> Argument | None:
-    """Accepted values of a thing in a container: where tensors are annotated, numbers and arrays are accepted, too."""
+def _item(hint: Any, *, single: bool = False) -> Argument | None:
+    """Accepted values of a thing in a container: where tensors are annotated, arrays are accepted, and numbers if ``single``."""
     found = _argument(hint)
-    if found is None or not any(kind.__name__ == "Tensor" for kind in found.classes):
+    if found is None or not (Numbers() in found.kinds or any(kind.__name__ == "Tensor" for kind in found.classes)):
         return found
-    return replace(found, kinds=(*found.kinds, Numbers()))
+    return replace(found, kinds=(*(kind for kind in found.kinds if kind != Numbers()), Numbers(single=single)))

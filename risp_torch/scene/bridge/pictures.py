@@ -12,6 +12,7 @@ from risp_torch.scene.bridge.chunks import Chunk, plan_chunks, real_inputs
 from risp_torch.scene.bridge.once import once, one_by_one, twice
 from ti_render import MeshTopology, RasterSettings, RenderInputs, RenderResult, render_adjoint, render_jvp
 from ti_render import render as render_arrays
+from ti_sim.base.arrays import Array
 from ti_sim.base.rules import Positive, checked
 
 
@@ -193,7 +194,7 @@ def render(inputs: RenderInputs, settings: RasterSettings, *, memory_limit: Posi
 
 @checked
 def render_jacobian(
-    inputs: RenderInputs, settings: RasterSettings, tangents: Mapping[str, torch.Tensor], *, memory_limit: Positive | None = None
+    inputs: RenderInputs, settings: RasterSettings, tangents: Mapping[str, Array], *, memory_limit: Positive | None = None
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Images and their derivatives along K directions, all in one pass.
 

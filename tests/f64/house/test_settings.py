@@ -41,7 +41,7 @@ NO_SETTINGS = {
     "Bars", "DataFile", "DataSet", "DataSource", "ErrorRow", "Fetched", "MeasuredFilm",
     "Derived", "MotionFit", "Solved", "PictureNormal", "SmokeRollout",
     "Evaluation", "ImplicitMotion", "Pattern", "Stage", "StageResult",
-    "Diagnosis", "Family", "PlannedLoss", "FilmErrors", "ScoreTest",
+    "Diagnosis", "Family", "PlannedLoss", "FilmErrors", "ScoreTest", "Numbers",
 }  # fmt: skip
 # Its initialiser, and not its fields: ``test_arguments``.
 NO_SETTINGS |= {"Scene"}

@@ -539,7 +539,7 @@ def test_option_faults(tmp_path):
     """Options that contradict the file, or that would do nothing, are refused."""
     stated = put(tmp_path / "a.json", opencv_entry(pixel_centers="half"))
     refused(["says pixel_centers 'half'", "'integer' was asked"], read_cameras, stated, pixel_centers="integer")
-    refused(["pixel_centers is 'no'"], read_cameras, stated, pixel_centers="no")
+    refused(["pixel_centers 'no' is unknown"], read_cameras, stated, pixel_centers="no")
     refused(["no option original_world"], read_cameras, stated, original_world=True)
     frames = put(tmp_path / "b.json", transforms())
     refused(["no option pixel_centers"], read_cameras, frames, pixel_centers="half")
@@ -576,7 +576,7 @@ def test_writers_spare_other_models(tmp_path):
     assert read_cameras(tmp_path / "m")[0].name == "a b.jpg"
     (tmp_path / "c.json").mkdir()
     refused(["c.json cannot be written"], write_opencv_json, tmp_path / "c.json", records())
-    refused(["pixel_centers is 'x'"], write_opencv_json, tmp_path / "d.json", records(), pixel_centers="x")
+    refused(["pixel_centers 'x' is unknown"], write_opencv_json, tmp_path / "d.json", records(), pixel_centers="x")
     assert not [path.name for path in tmp_path.iterdir() if re.search(r"\.tmp$|d\.json", path.name)]
 
 
