@@ -10,12 +10,12 @@ import torch
 from risp_torch import Param, Revolute, Scene, Sphere
 from risp_torch.inversion.unknowns import Unknowns
 from risp_torch.motions import (
+    GrowingFits,
     JointNoise,
     JointRecording,
     MotionFit,
     MotionFitSettings,
     Window,
-    fit_growing_windows,
     fit_motions,
     split_windows,
     whole,
@@ -218,7 +218,7 @@ def test_lengths_that_disagree_widen_the_error_bars() -> None:
     extra, (sentence,) = disagreement(fit, [far, near], lambda *_: 100.0)
     np.testing.assert_allclose(extra, np.diag([0.5 * (0.01**2 + 0.003**2), 0.0]), atol=1e-12)
     assert "lower.dry_friction differs by 5 error bars" in sentence
-    growing = fit_growing_windows.__globals__["GrowingFits"]((replace(far, windows=[*far.windows] * 4), near, fit))
+    growing = GrowingFits((replace(far, windows=[*far.windows] * 4), near, fit))
     value, bar = growing.number(lambda values: values["lower.dry_friction"])
     np.testing.assert_allclose((value, bar), (0.1, np.sqrt(2e-3**2 * 4 / 2 + 0.5 * (0.01**2 + 0.003**2))), rtol=1e-6)
 
