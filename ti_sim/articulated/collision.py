@@ -35,7 +35,8 @@ SLACK = 13  # distance that the centre may move before the list of near pairs is
 GRID_LOW = 14  # 3, first node of a mesh's distance field
 GRID_CELL = 17  # distance between nodes
 LEAST_HALF = 18  # half the smallest extent of the shape, or its radius
-SHAPE_SIZE = 19
+REVOLVED = 19  # 1 for a cylinder or cone, whose surface does not change as it spins about z of the shape's frame; else zero
+SHAPE_SIZE = 20
 
 # Columns of the table of meshes: first coefficient and nodes along x, y, z of the distance field (zero for other shapes), first
 # number of the features of a box or mesh (``surface_points``). All these numbers are in one array (``WorldArrays.sample``).
@@ -146,6 +147,7 @@ class CollisionShape:
         elif self.kind == "mesh":
             row[GRID_LOW : GRID_LOW + 3] = self.distance.low
             row[GRID_CELL] = self.distance.cell
+            row[REVOLVED] = len(self.rims) > 0
         else:
             row[RADIUS : RADIUS + len(self.size)] = self.size
         row[BOUND] = self.bound

@@ -16,9 +16,12 @@ places.
 In terms of the contact law, a feature at the place x with the unit normal n, the gap g along it, and the mass m = w (D / -g)^4
 has the force of ``ti_sim.rigid.contact`` with all its parameters multiplied by m g^2 / sqrt(S), S = sum m g^4. So the features
 of a pair also share damping and friction.
+
+The spin of a cylinder or cone about its own axis moves its features, but not its surface. The normal velocity of a feature is
+that without this spin, so damping does not resist rolling.
 """
 
-from ti_sim.articulated.collision import DEEP, FIRST_FEATURE, FIRST_FEATURES, LEAST_HALF, SECOND_FEATURES
+from ti_sim.articulated.collision import DEEP, FIRST_FEATURE, FIRST_FEATURES, LEAST_HALF, REVOLVED, SECOND_FEATURES
 from ti_sim.articulated.contact_force import (
     depth_in_contact,
     greatest_depth,
@@ -199,6 +202,8 @@ def surface_contacts(
                 if (middle + size <= low).any() or (middle - size >= high).any():
                     features = 0
                 place_sum, centre_bar, turn_i_bar, turn_j_bar = vec3(0.0), vec3(0.0), vec3(0.0), vec3(0.0)
+                axis = world.shape[i, REVOLVED] * (matrix @ vec3(0.0, 0.0, 1.0))
+                rolling, rolling_bar = axis.dot(load_vec3(world.work, b, i, SPIN)), 0.0
                 for n in range(features):
                     at = begin + FEATURE_SIZE * n
                     offset, along = sampled(world, at), sampled(world, at + FEATURE_VECTOR)
@@ -222,6 +227,8 @@ def surface_contacts(
                         if near and gap < margin:
                             arm = origin + arm_i + offset + s * along
                             u = side * (drift + spin.cross(arm))
+                            round_u = rolling * axis.cross(offset + s * along)  # velocity by the spin of a round body
+                            u -= normal.dot(round_u) * normal
                             speed = normal.dot(u)
                             depth, depth_rate, speed_rate = depth_in_contact(gap, speed, world.dt)
                             depth *= _UNIT
@@ -268,6 +275,11 @@ def surface_contacts(
                                 gap_bar -= depth_rate * depth_bar
                                 u_bar += speed_rate * depth_bar * normal
                                 normal_bar += speed_rate * depth_bar * u
+                                round_u_bar = -u_bar.dot(normal) * normal
+                                normal_bar -= normal.dot(round_u) * u_bar + u_bar.dot(normal) * round_u
+                                lever_bar = rolling * round_u_bar.cross(axis)
+                                rolling_bar += round_u_bar.dot(axis.cross(offset + s * along))
+                                turn_i_bar += round_u.cross(round_u_bar)
                                 u_bar *= side
                                 place_bar = u_bar.cross(spin) - side * scale * weight * f.cross(virtual_spin) + patch_place_bar
                                 point_bar = other @ distance_adjoint(
@@ -279,7 +291,7 @@ def surface_contacts(
                                 turned = normal.cross(normal_bar)
                                 if h > 0:
                                     rate = -2 * s / (h * h)
-                                    s_bar = along.dot(point_bar + place_bar) + 4 * mass / part * rate * mass_bar
+                                    s_bar = along.dot(point_bar + place_bar + lever_bar) + 4 * mass / part * rate * mass_bar
                                     s_bar -= reach / (part * part * length) * rate * gap_bar
                                     line_bar, line_along_bar = deepest_adjoint(
                                         back @ along, s, h, reach - distance, direction, slope, bend, s_bar
@@ -293,6 +305,8 @@ def surface_contacts(
                                 turn_i_bar += offset.cross(point_bar + place_bar) + along.cross(along_bar + s * place_bar)
                                 turn_j_bar += turned - (centre + offset).cross(point_bar) - along.cross(along_bar)
                 if ti.static(adjoint):
+                    add_vec3(world.work, b, i, BARS + 6, rolling_bar * axis)
+                    turn_i_bar += rolling_bar * axis.cross(load_vec3(world.work, b, i, SPIN))
                     turn_i_bar += arm_i.cross(place_sum + centre_bar)
                     turn_j_bar -= arm_j.cross(centre_bar)
                     apart_bar += side * centre_bar

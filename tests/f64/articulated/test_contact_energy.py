@@ -4,10 +4,11 @@
 import numpy as np
 import pytest
 
+from tests.reference.articulated_adjoints import check_adjoint
 from tests.reference.contact_cases import CUBE, FLOOR, as_mesh, at, bodies, inputs_of, simulate
 from ti_sim import Box, Cone, Cylinder, damping_for_restitution
 from ti_sim.articulated.collision import CollisionShape, mesh_shape
-from ti_sim.articulated.model import ArticulatedInputs
+from ti_sim.articulated.model import ArticulatedInputs, ArticulatedModel, ArticulatedSettings
 from ti_sim.articulated.single_state import forward_dynamics
 
 MASS, MOMENT = 1.0, 0.004  # of every body of ``inputs_of``
@@ -104,14 +105,32 @@ def test_collisions_conserve_energy_to_the_order_of_the_step(kind: str) -> None:
     assert damped.max() < 1.01 and damped.min() < 0.9
 
 
-@pytest.mark.parametrize("sections", [6, 64])
-def test_a_cylinder_rolls_down_a_slope_of_a_box_as_a_round_body(sections: int) -> None:
-    """Without damping of the contact, which resists rolling: 2/3 of the gravity along the slope, whatever the number of sides."""
-    radius, angle, ke = 0.04, 0.3, 2e4
+def cylinder_on_floor(sections: int, kd: float, *, frames: int = 1) -> tuple[ArticulatedModel, ArticulatedInputs]:
+    """A lying cylinder of radius 4 cm at about its depth at rest."""
+    radius = 0.04
     model = bodies(FLOOR, mesh_shape(Cylinder(radius, 0.06, sections=sections)), kinds=("fixed", "free"))
-    q = [-0.3, 0.0, radius - 4e-4, np.sqrt(0.5), 0.0, 0.0, np.sqrt(0.5)]  # about its depth at rest
-    inputs = inputs_of(model, q, np.zeros(6), material=(ke, 0.0, 60.0, 0.6), frames=4)
-    inputs.gravity[0] = 9.81 * np.sin(angle), 0.0, -9.81 * np.cos(angle)
+    q = [-0.3, 0.0, radius - 4e-4, np.sqrt(0.5), 0.0, 0.0, np.sqrt(0.5)]
+    inputs = inputs_of(model, q, np.zeros(6), material=(2e4, kd, 60.0, 0.6), frames=frames)
     inputs.link_inertia[0, 1] = np.diag([0.0007, 0.0007, 0.5 * radius**2])
+    return model, inputs
+
+
+def test_adjoint_of_a_cylinder_that_spins_on_a_box() -> None:
+    rng = np.random.default_rng(3)
+    model, inputs = cylinder_on_floor(16, 30.0)
+    inputs.joint_q0[0, 2:] += [-1e-3, *0.01 * rng.standard_normal(4)]
+    inputs.joint_qd0[0] = [0.3, 0.1, -0.2, 1.0, -2.0, 8.0]
+    steps = {"joint_q0": 1e-7, "joint_frame": 1e-7, "gravity": 1e-4, "link_wrench": 1e-4, "joint_damping": 1e-4}
+    steps["servo_damping"] = 1e-4
+    reacts = check_adjoint(model, inputs, ArticulatedSettings(1e-4, 4), few=13, steps=steps)
+    assert {"joint_q0", "joint_qd0", "link_contact"} <= reacts
+
+
+@pytest.mark.parametrize(("sections", "kd"), [(6, 30.0), (64, 0.0)])
+def test_a_cylinder_rolls_down_a_slope_of_a_box_as_a_round_body(sections: int, kd: float) -> None:
+    """By 2/3 of the gravity along the slope, whatever the number of sides and the damping of the contact."""
+    angle = 0.3
+    model, inputs = cylinder_on_floor(sections, kd, frames=4)
+    inputs.gravity[0] = 9.81 * np.sin(angle), 0.0, -9.81 * np.cos(angle)
     speed = simulate(model, inputs, 1e-4, 1000).joint_qd[0, :, 0]
     np.testing.assert_allclose((speed[-1] - speed[1]) / 0.3, 2 / 3 * 9.81 * np.sin(angle), rtol=5e-3)
