@@ -260,8 +260,10 @@ class Argument:
     @property
     def wanted(self) -> str:
         """Description of the accepted values, for error messages."""
-        words = [*(kind.wanted for kind in self.kinds), *map(_article, self.classes), *map(repr, self.choices)]
-        return " or ".join([*words, self.rule.wanted] if self.rule is not None else words)
+        words = [] if self.rule is None else [self.rule.wanted]
+        words += [*map(_article, self.classes), *map(repr, self.choices)]
+        words += [kind.wanted for kind in sorted(self.kinds, key=lambda kind: isinstance(kind, Container))]
+        return " or ".join(dict.fromkeys(words))
 
     def check(self, label: str, given: Any) -> None:
         """Raise a UserError that begins with ``label`` unless the value is accepted."""
@@ -389,8 +391,8 @@ def _argument(hint: Any) -> Argument | None:
             kinds.append(Numbers())
         elif origin is Literal:
             choices += get_args(part)
-        elif origin in _CONTAINERS:
-            kinds.append(_container(_CONTAINERS[origin], get_args(part)))
+        elif (origin or part) in _CONTAINERS:
+            kinds.append(_container(_CONTAINERS[origin or part], get_args(part)))
         elif origin is Callable or part is Callable:
             kinds.append(Function())
         elif isinstance(part, type) and origin is None and part not in _UNCHECKED and not getattr(part, "_is_protocol", False):
