@@ -24,7 +24,12 @@ from ti_sim.base.rules import Count, checked
 os.environ.setdefault("ENABLE_TAICHI_HEADER_PRINT", "0")
 os.environ.setdefault("HOME", str(home_directory()))  # without it, Taichi terminates the process
 
-import taichi as ti  # noqa: E402  (the banner is switched off first)
+try:
+    import taichi as ti  # noqa: E402  (the banner is switched off first)
+except ImportError as error:
+    if "libX11" in str(error):
+        raise ImportError("Taichi loads the library libX11, which is missing: install it (apt-get install libx11-6)") from None
+    raise
 
 from ti_sim.base.compilation import compile_one_at_a_time, compiling, in_double, refuse_launches, without  # noqa: E402
 from ti_sim.base.fast_launch import install_fast_launch  # noqa: E402

@@ -32,6 +32,12 @@ def printed(source: str, **options: dict[str, str]) -> str:
     return done.stdout.strip()
 
 
+def test_a_missing_libx11_is_named_with_its_package(tmp_path: Path) -> None:
+    (tmp_path / "taichi.py").write_text("raise ImportError('libX11.so.6: cannot open shared object file')\n", encoding="utf-8")
+    done = python(f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import ti_sim")
+    assert done.returncode == 1 and done.stderr.splitlines()[-1].endswith("install it (apt-get install libx11-6)")
+
+
 def test_importing_and_making_and_listing_scenes_starts_nothing() -> None:
     """Of modules imported in this order, each is judged by what it adds to those before it."""
     out = printed(
