@@ -4,14 +4,17 @@ A body that falls without gravity and leaves with e times its speed has d z / d 
 damping, and ``ti_sim.rigid.restitution`` with it. Two equal balls exchange their velocities.
 """
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from scenes.studies import contact_onset
 from tests.reference.contact_cases import at, bodies, frames_of, inputs_of
 from tests.reference.deformable_cases import inputs_for
+from tests.reference.folders import ROOT
 from tests.reference.rigid_cases import one_body, stacked
 from ti_sim.articulated.collision import CollisionShape
 from ti_sim.articulated.model import ArticulatedInputs, ArticulatedModel, ArticulatedSettings
@@ -245,3 +248,16 @@ def test_gradients_of_slides_of_pairs_have_the_secant_as_median() -> None:
     x, slope = sliding_ball()
     secant = (x[-1] - x[0]) / (HEIGHTS[-1] - HEIGHTS[0])
     np.testing.assert_allclose([np.median(slope), slope.mean()], secant, rtol=0.02)
+
+
+def test_the_table_of_the_page_is_current() -> None:
+    page = (ROOT / contact_onset.PAGE).read_text(encoding="utf-8")
+    shown = page.partition("<!-- printed by scenes.studies.contact_onset -->\n")[2].partition("<!-- end -->")[0]
+    lines = contact_onset.table().splitlines()
+    assert len(lines) == 6
+    for line, line_shown in zip(lines, shown.splitlines(), strict=True):
+        numbers, numbers_shown = (re.findall(r"\d\.\d{4}", text) for text in (line, line_shown))
+        assert re.sub(r"\d\.\d{4}", "#", line) == re.sub(r"\d\.\d{4}", "#", line_shown)
+        np.testing.assert_allclose([float(n) for n in numbers], [float(n) for n in numbers_shown], atol=1.01e-4)
+        if numbers:
+            assert abs(float(numbers[2]) - 1) < 0.005 and abs(float(numbers[3]) - 1) < 0.005

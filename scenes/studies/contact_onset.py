@@ -1,0 +1,106 @@
+"""How the gradient through a bounce depends on when contact begins within a step: the table of docs/contact-onset.md.
+
+A ball falls without gravity, touches for 30 steps and leaves with e times its speed, so that d z / d z0 = -e after the bounce,
+whenever it touches. The gradients of the contact law of ``ti_sim.rigid.contact`` are those of a scene; beside them are the exact
+derivatives of steps with the law that it averages, max(0, ke c - kd u).
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from risp_torch import Contact, Scene, Sphere, Start, start
+from ti_sim import contact_time, restitution
+
+from .exit_status import exit_status
+from .markdown import markdown, write_into_page
+
+PAGE = "docs/contact-onset.md"
+MASS, STIFFNESS, SPEED, PHASES = 1.0, 1e4, 1.0, 80
+DAMPING_RATIOS = (0.0, 0.09)
+DT = float(contact_time(STIFFNESS, 0.0, MASS)) / 30
+GAP, STEPS = 3.5 * DT * SPEED, 45
+HEIGHTS = GAP + np.arange(PHASES) / PHASES * DT * SPEED  # all phases of a step
+NAMES = {"semi_implicit": "semi-implicit Euler", "rk4": "Runge-Kutta"}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print the table, and write it into the page if asked.
+
+    Args:
+        arguments: of the command line; None for those of the process.
+
+    Returns:
+        0; 2 for wrong input.
+    """
+    parser = argparse.ArgumentParser(prog="python -m scenes.studies.contact_onset", description=__doc__)
+    parser.add_argument("--page", action="store_true", help=f"write the table into {PAGE}, too")
+    options = parser.parse_args(arguments)
+
+    def work() -> int:
+        start(precision="f64")
+        text = table() + "\n"
+        if options.page:
+            write_into_page(PAGE, "scenes.studies.contact_onset", text)
+        print(text)
+        return 0
+
+    return exit_status(parser.prog, work)
+
+
+def table() -> str:
+    """Ranges of d z / (-e d z0) over the phases, in Markdown."""
+    rows = []
+    for integrator, name in NAMES.items():
+        for ratio in DAMPING_RATIOS:
+            kd = 2 * ratio * float(np.sqrt(STIFFNESS * MASS))
+            e = float(restitution(STIFFNESS, kd, MASS))
+            slopes = (usual_slopes(kd, integrator), scene_slopes(kd, integrator))
+            rows.append([name, f"{ratio:g}", *(f"{(-s / e).min():.4f} to {(-s / e).max():.4f}" for s in slopes)])
+    return markdown(["steps of", "damping ratio", "usual law", "mean over the path"], rows)
+
+
+def scene_slopes(kd: float, integrator: str) -> np.ndarray:
+    """d z / d z0 [PHASES] of a ball of a scene, whose contact has the damping kd [N s/m]."""
+    radius = 0.05
+    scene = Scene(frame_dt=STEPS * DT, frames=1, substeps=STEPS, gravity=(0, 0, 0), integrator=integrator)
+    scene.add_ground(contact=Contact(stiffness=STIFFNESS, damping=kd, friction=0.0, friction_stiffness=0.0))
+    scene.add_rigid("ball", shape=Sphere(radius), mass=MASS, start=Start(velocity=(0, 0, -SPEED)))
+    position = torch.zeros(PHASES, 3, dtype=torch.float64)
+    position[:, 2] = torch.from_numpy(HEIGHTS + radius)
+    position.requires_grad_()
+    scene.rollout({"ball.position": position}).body_q[:, -1, 0, 2].sum().backward()
+    return position.grad[:, 2].numpy()
+
+
+def usual_slopes(kd: float, integrator: str) -> np.ndarray:
+    """d z / d z0 [PHASES] with the force max(0, ke c - kd u), where c > 0, evaluated once in a step (four times by "rk4")."""
+
+    def rates(state: np.ndarray) -> np.ndarray:
+        """Of height and velocity, and of their derivatives by the first height [4, PHASES]."""
+        z, u, z_slope, u_slope = state
+        force = -STIFFNESS * z - kd * u
+        pushes = (z < 0) & (force > 0)
+        slope = -STIFFNESS * z_slope - kd * u_slope
+        return np.stack([u, np.where(pushes, force, 0.0) / MASS, u_slope, np.where(pushes, slope, 0.0) / MASS])
+
+    state = np.stack([HEIGHTS, np.full(PHASES, -SPEED), np.ones(PHASES), np.zeros(PHASES)])
+    for _ in range(STEPS):
+        if integrator == "rk4":
+            k1 = rates(state)
+            k2 = rates(state + 0.5 * DT * k1)
+            k3 = rates(state + 0.5 * DT * k2)
+            state = state + DT / 6 * (k1 + 2 * k2 + 2 * k3 + rates(state + DT * k3))
+        else:
+            state[1::2] += DT * rates(state)[1::2]
+            state[::2] += DT * state[1::2]
+    return state[2]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
