@@ -28,8 +28,6 @@ from ti_sim.base.vecmath import vec3, vec4
 from ti_sim.rigid.contact import (
     contact_force_along,
     contact_force_along_adjoint,
-    fraction_along,
-    fraction_along_adjoint,
     onset,
     slack,
 )
@@ -127,12 +125,12 @@ def add_contact_force(
         patch: of the pair.
     """
     u = point_velocity(world, b, i, arm) - point_velocity(world, b, j, arm + apart)
-    force = weight * contact_force_along(normal, gap, u, contact.x, contact.y, contact.z, contact.w, world.dt)
+    force, fraction = contact_force_along(normal, gap, u, contact.x, contact.y, contact.z, contact.w, world.dt)
+    force *= weight
     add_load(world, b, i, arm, force)
     add_load(world, b, j, arm + apart, -force)
     if ti.static(world.sticking):
         if patch[KT] > 0:
-            fraction = fraction_along(normal, gap, u, contact.x, contact.y, world.dt)
             add_to_patch(patch, from_first(arm, apart, side), side * normal, force.dot(normal), fraction)
 
 
@@ -173,27 +171,18 @@ def add_contact_force_adjoint(
     """
     arm_j = arm + apart
     u = point_velocity(world, b, i, arm) - point_velocity(world, b, j, arm_j)
-    force = contact_force_along(normal, gap, u, contact.x, contact.y, contact.z, contact.w, world.dt)
+    force, fraction = contact_force_along(normal, gap, u, contact.x, contact.y, contact.z, contact.w, world.dt)
     y = load_vec3(world.work, b, i, VIRTUAL + 3) + load_vec3(world.work, b, i, VIRTUAL).cross(arm)
     y -= load_vec3(world.work, b, j, VIRTUAL + 3) + load_vec3(world.work, b, j, VIRTUAL).cross(arm_j)
     force_bar, size_bar, place_bar, turn_bar, fraction_bar = -weight * y, 0.0, vec3(0.0), vec3(0.0), 0.0
     if ti.static(world.sticking):
-        fraction = fraction_along(normal, gap, u, contact.x, contact.y, world.dt)
         size_bar, place_bar, turn_bar, fraction_bar = patch_point_adjoint(
             patch, from_first(arm, apart, side), side * normal, weight * force.dot(normal), fraction
         )
         force_bar += weight * size_bar * normal
     normal_bar, gap_bar, u_bar, contact_bar = contact_force_along_adjoint(
-        normal, gap, u, contact.x, contact.y, contact.z, contact.w, world.dt, force_bar
+        normal, gap, u, contact.x, contact.y, contact.z, contact.w, world.dt, force_bar, fraction_bar
     )
-    if ti.static(world.sticking):
-        one_normal_bar, one_gap_bar, one_u_bar, one_contact_bar = fraction_along_adjoint(
-            normal, gap, u, contact.x, contact.y, world.dt, fraction_bar
-        )
-        normal_bar += one_normal_bar
-        gap_bar += one_gap_bar
-        u_bar += one_u_bar
-        contact_bar += one_contact_bar
     arm_bar = point_adjoint(world, b, i, arm, weight * force, u_bar)
     apart_bar = point_adjoint(world, b, j, arm_j, -weight * force, -u_bar)
     weight_bar = -force.dot(y)

@@ -62,17 +62,19 @@ def box_distance(x, half):
     least = (half - ti.abs(x)).min()
     distance, gradient, bend = 0.0, vec3(0.0), mat3(0.0)
     if least > 0:
-        total = 0.0
+        total, diagonal = 0.0, vec3(0.0)
         for k in ti.static(range(3)):
             for side in ti.static((-1.0, 1.0)):
-                total += eighth_power(least / (half[k] - side * x[k]))
-        depth = least / ti.sqrt(ti.sqrt(ti.sqrt(total)))
+                ratio = least / (half[k] - side * x[k])
+                power = eighth_power(ratio)
+                total += power
+                gradient[k] += side * power * ratio
+                diagonal[k] += power * ratio * ratio
+        root = 1 / ti.sqrt(ti.sqrt(ti.sqrt(total)))  # depth / least
+        depth = least * root
+        gradient *= root / total
         for k in ti.static(range(3)):
-            for side in ti.static((-1.0, 1.0)):
-                below = half[k] - side * x[k]
-                share = eighth_power(depth / below) * (depth / below)
-                gradient[k] += side * share
-                bend[k, k] += 9 * share / below
+            bend[k, k] = 9 * root / (total * least) * diagonal[k]
         bend -= outer(gradient, gradient) * (9 / depth)
         distance = -depth
     else:
@@ -100,15 +102,16 @@ def box_distance_along(x, k, half):
         total = 0.0
         for m in ti.static(range(3)):
             for side in ti.static((-1.0, 1.0)):
-                total += eighth_power(least / (half[m] - side * x[m]))
-        depth = least / ti.sqrt(ti.sqrt(ti.sqrt(total)))
-        for m in ti.static(range(3)):
-            for side in ti.static((-1.0, 1.0)):
-                ratio = depth / (half[m] - side * x[m])
-                share = eighth_power(ratio) * ratio * k[m]
-                along += side * share
-                bend += share * ratio * k[m]
-        bend = 9 / depth * (bend - along * along)
+                ratio = least / (half[m] - side * x[m])
+                power = eighth_power(ratio)
+                total += power
+                power *= ratio * k[m]
+                along += side * power
+                bend += power * ratio * k[m]
+        root = 1 / ti.sqrt(ti.sqrt(ti.sqrt(total)))  # depth / least
+        depth = least * root
+        along *= root / total
+        bend = 9 * (root / (total * least) * bend - along * along / depth)
         distance = -depth
     else:
         apart = offset_from_box(x, -half, half)

@@ -60,12 +60,11 @@ from ti_sim.base.vecmath import rotation_matrix, vec3, vec4
 from ti_sim.rigid.contact import (
     contact_force_along,
     contact_force_along_adjoint,
-    fraction_along,
-    fraction_along_adjoint,
 )
 
 _FAR = 1e9  # overlap before the first test [m]
 _REACH = 0.01  # length r in the depth of an edge, in the smaller half size of a pair
+_GROUPS = 63  # bits of a word that are used
 _UNIT = 1e3  # depths are in mm where they are raised to the fourth power, for single precision
 
 
@@ -184,16 +183,20 @@ def surface_contacts(
     first_turn_bar, second_turn_bar, apart_bar = vec3(0.0), vec3(0.0), vec3(0.0)
     feature_patch, size_power, deepest = empty_patch(), 0.0, 0.0
     total, scale, total_bar, overlap = 0.0, 0.0, 0.0, _FAR
+    first_arm, first_matrix = shape_arm(world, b, first), rotation_matrix(shape_rotation(world, b, first))
+    second_arm, second_matrix = shape_arm(world, b, second), rotation_matrix(shape_rotation(world, b, second))
+    first_touching, second_touching = ti.i64(0), ti.i64(0)  # a bit for each group of features, of which there are at most 63
     margin = pair_margin(world, b, first, second)
     reach = _REACH * ti.min(world.shape[first, LEAST_HALF], world.shape[second, LEAST_HALF])
     for sweep in range(ti.static(2 if adjoint else 1)):
         if sweep == 0 or total > 0:
             for half in range(2):
                 i, j, features, side, origin = first, second, world.pair[p, FIRST_FEATURES], 1.0, vec3(0.0)
+                arm_i, arm_j, matrix, other, touching = first_arm, second_arm, first_matrix, second_matrix, first_touching
                 if half == 1:
                     i, j, features, side, origin = second, first, world.pair[p, SECOND_FEATURES], -1.0, -apart
-                arm_i, arm_j = shape_arm(world, b, i), shape_arm(world, b, j)
-                matrix, other = rotation_matrix(shape_rotation(world, b, i)), rotation_matrix(shape_rotation(world, b, j))
+                    arm_i, arm_j, matrix, other, touching = second_arm, first_arm, second_matrix, first_matrix, second_touching
+                group = features // _GROUPS + 1
                 centre, back = side * apart + arm_i - arm_j, other.transpose()
                 low, high = bounds_of(world, j, back @ matrix, back @ centre, margin)
                 begin = world.mesh[i, FIRST_FEATURE]
@@ -207,8 +210,12 @@ def surface_contacts(
                 for n in range(features):
                     at = begin + FEATURE_SIZE * n
                     offset, along = sampled(world, at), sampled(world, at + FEATURE_VECTOR)
-                    h, s, part, extent = 0.0, 0.0, 1.0, ti.abs(along)
-                    near = (offset + extent > low).all() and (offset - extent < high).all()
+                    h, s, part, extent, bit = 0.0, 0.0, 1.0, ti.abs(along), ti.i64(0)
+                    near = True
+                    if ti.static(adjoint):  # the second sweep needs only what touched in the first one
+                        bit = ti.i64(1) << (n // group)
+                        near = sweep == 0 or (touching & bit) != 0
+                    near = near and (offset + extent > low).all() and (offset - extent < high).all()
                     if near and extent.sum() > 0:
                         start, end = part_within(offset, along, low, high, 1.0)
                         near = start < end
@@ -221,7 +228,7 @@ def surface_contacts(
                             s, near = deepest_on_line(world, j, at_j, back @ along, h, reach)
                             at_j += s * (back @ along)
                             part -= s * s / (h * h)
-                        distance, direction, slope, bend = shape_distance(world, j, at_j, margin, adjoint)
+                        distance, direction, slope, bend = shape_distance(world, j, at_j, margin, sweep == 1)
                         normal, gap, length = unit_normal(distance, direction, reach - reach / part)
                         normal = other @ normal
                         if near and gap < margin:
@@ -235,11 +242,11 @@ def surface_contacts(
                             mass = world.sample[at + FEATURE_WEIGHT] * (part * length) ** 4
                             weight = mass * depth * depth
                             deepest = ti.min(deepest, distance)
-                            f = contact_force_along(normal, gap, u, contact.x, contact.y, contact.z, contact.w, world.dt)
+                            f, fraction = contact_force_along(
+                                normal, gap, u, contact.x, contact.y, contact.z, contact.w, world.dt
+                            )
                             size_bar, patch_place_bar, patch_normal_bar = 0.0, vec3(0.0), vec3(0.0)
-                            fraction, fraction_bar = 0.0, 0.0
-                            if ti.static(world.sticking):
-                                fraction = fraction_along(normal, gap, u, contact.x, contact.y, world.dt)
+                            fraction_bar = 0.0
                             if ti.static(adjoint and world.sticking):
                                 size_bar, patch_place_bar, patch_normal_bar, fraction_bar = patch_point_adjoint(
                                     patch, arm, side * normal, scale * weight * f.dot(normal), fraction
@@ -248,6 +255,7 @@ def surface_contacts(
                                 total += weight * depth * depth
                                 force += side * weight * f
                                 moment += side * weight * arm.cross(f)
+                                touching |= bit
                                 size_power += weight * size_bar * f.dot(normal)
                                 if ti.static(not adjoint and world.sticking):
                                     if patch[KT] > 0:
@@ -256,18 +264,12 @@ def surface_contacts(
                                 y = side * (virtual_drift + virtual_spin.cross(arm))
                                 normal_bar, gap_bar, u_bar, one_contact_bar = contact_force_along_adjoint(
                                     normal, gap, u, contact.x, contact.y, contact.z, contact.w, world.dt,
-                                    scale * weight * (size_bar * normal - y),
+                                    scale * weight * (size_bar * normal - y), fraction_bar,
                                 )  # fmt: skip
                                 if ti.static(world.sticking):
                                     if patch[KT] > 0:
                                         one_contact_bar.w = 0.0
-                                    one_normal_bar, one_gap_bar, one_u_bar, fraction_contact_bar = fraction_along_adjoint(
-                                        normal, gap, u, contact.x, contact.y, world.dt, fraction_bar
-                                    )
-                                    normal_bar += one_normal_bar + side * patch_normal_bar
-                                    gap_bar += one_gap_bar
-                                    u_bar += one_u_bar
-                                    one_contact_bar += fraction_contact_bar
+                                    normal_bar += side * patch_normal_bar
                                 contact_bar += one_contact_bar
                                 weight_bar = scale * (size_bar * f.dot(normal) - f.dot(y))
                                 mass_bar = depth * depth * (weight_bar + depth * depth * total_bar)
@@ -307,6 +309,10 @@ def surface_contacts(
                 if ti.static(adjoint):
                     add_vec3(world.work, b, i, BARS + 6, rolling_bar * axis)
                     turn_i_bar += rolling_bar * axis.cross(load_vec3(world.work, b, i, SPIN))
+                    if half == 0:
+                        first_touching = touching
+                    else:
+                        second_touching = touching
                     turn_i_bar += arm_i.cross(place_sum + centre_bar)
                     turn_j_bar -= arm_j.cross(centre_bar)
                     apart_bar += side * centre_bar

@@ -76,7 +76,7 @@ def pair_force(contacts: ti.template(), states: ti.template(), out: ti.template(
         if d - thickness < dt * ti.abs(u.dot(r)) / d:
             ke, kd = contacts.parameters[b, 0], contacts.parameters[b, 1]
             kf, mu = contacts.parameters[b, 2], contacts.parameters[b, 3]
-            force = contact_force_along(r / d, d - thickness, u, ke, kd, kf, mu, dt)
+            force, _fraction = contact_force_along(r / d, d - thickness, u, ke, kd, kf, mu, dt)
             add_force(contacts, out, states, b, i, force)
             add_force(contacts, out, states, b, a, -(1 - s - t) * force)
             add_force(contacts, out, states, b, j, -s * force)
@@ -138,8 +138,10 @@ def pair_force_adjoint(
             w = load_dual(dual, b, i) - wa - s * (wj - wa) - t * (wk - wa)
             ke, kd = contacts.parameters[b, 0], contacts.parameters[b, 1]
             kf, mu = contacts.parameters[b, 2], contacts.parameters[b, 3]
-            force = contact_force_along(n, d - thickness, u, ke, kd, kf, mu, dt)
-            n_bar, gap_bar, u_bar, contact_bar_here = contact_force_along_adjoint(n, d - thickness, u, ke, kd, kf, mu, dt, w)
+            force, _fraction = contact_force_along(n, d - thickness, u, ke, kd, kf, mu, dt)
+            n_bar, gap_bar, u_bar, contact_bar_here = contact_force_along_adjoint(
+                n, d - thickness, u, ke, kd, kf, mu, dt, w, 0.0
+            )
             contact_bar = contact_bar_here
             r_bar = n_bar / d + gap_bar * n
             s_bar = -force.dot(wj - wa) - u_bar.dot(vj - va) - r_bar.dot(e1)

@@ -22,7 +22,7 @@ below visible size.
 """
 
 from ti_sim.base.runtime import require, ti
-from ti_sim.base.vecmath import mat3, vec3, vec4
+from ti_sim.base.vecmath import vec3, vec4
 
 
 def slack() -> float:
@@ -185,56 +185,55 @@ def contact_force_adjoint(height, u, ke, kd, kf, mu, dt, force_bar):
 
 
 @ti.func
-def frame_about(n):
-    """Rotation matrix whose third column is the unit vector n (Duff et al., Building an orthonormal basis, revisited, 2017)."""
-    sign = 1.0
-    if n.z < 0:
-        sign = -1.0
-    a = -1 / (sign + n.z)
-    b = n.x * n.y * a
-    return mat3(
-        1 + sign * n.x * n.x * a, b, n.x,
-        sign * b, sign + n.y * n.y * a, n.y,
-        -sign * n.x, -n.y, n.z,
-    )  # fmt: skip
-
-
-@ti.func
 def contact_force_along(normal, gap, u, ke, kd, kf, mu, dt):
-    """``contact_force`` for a surface with a given unit ``normal`` and a point at the distance ``gap`` [m] above it; world axes.
+    """``contact_force`` for a surface with the unit ``normal`` and a point at the distance ``gap`` [m] above it, in world axes.
+
+    Returns:
+        (force [N], fraction of the time in contact [1]).
     """
-    frame = frame_about(normal)
-    return frame @ contact_force(gap, frame.transpose() @ u, ke, kd, kf, mu, dt)
+    force, speed = vec3(0.0), u.dot(normal)
+    size, fraction = normal_force(gap, speed, ke, kd, dt)
+    if size > 0:
+        slide, drag = u - speed * normal, 0.0
+        slip = slide.norm()
+        if kf * fraction * slip > mu * size:
+            drag = mu * size / slip
+        elif mu * size > 0:
+            drag = kf * fraction
+        force = size * normal - drag * slide
+    return force, fraction
 
 
 @ti.func
-def fraction_along(normal, gap, u, ke, kd, dt):
-    """Fraction of the time in contact of ``contact_force_along`` [1]."""
-    _force, fraction = normal_force(gap, u.dot(normal), ke, kd, dt)
-    return fraction
-
-
-@ti.func
-def fraction_along_adjoint(normal, gap, u, ke, kd, dt, fraction_bar):
-    """Adjoint of ``fraction_along``; results as of ``contact_force_along_adjoint``."""
-    speed = u.dot(normal)
-    gap_bar, speed_bar, ke_bar, kd_bar = normal_force_adjoint(gap, speed, ke, kd, dt, 0.0, fraction_bar)
-    return speed_bar * (u - speed * normal), gap_bar, speed_bar * normal, vec4(ke_bar, kd_bar, 0.0, 0.0)
-
-
-@ti.func
-def contact_force_along_adjoint(normal, gap, u, ke, kd, kf, mu, dt, force_bar):
-    """Adjoint of ``contact_force_along``; the law does not depend on the choice of axes in the surface.
+def contact_force_along_adjoint(normal, gap, u, ke, kd, kf, mu, dt, force_bar, fraction_bar):
+    """Adjoint of ``contact_force_along``, with the derivatives of ``contact_force_adjoint`` at kinks.
 
     Returns:
         (normal_bar, gap_bar, u_bar, contact_bar); normal_bar is orthogonal to the normal.
     """
-    frame = frame_about(normal)
-    force = contact_force_along(normal, gap, u, ke, kd, kf, mu, dt)
-    gap_bar, local_bar, contact_bar = contact_force_adjoint(
-        gap, frame.transpose() @ u, ke, kd, kf, mu, dt, frame.transpose() @ force_bar
-    )
-    u_bar = frame @ local_bar
-    # A rotation of the normal rotates the force, and rotates the velocity in the axes of the law backwards.
-    turn_bar = force.cross(force_bar) - u.cross(u_bar)
-    return turn_bar.cross(normal), gap_bar, u_bar, contact_bar
+    normal_bar, gap_bar, u_bar, contact_bar = vec3(0.0), 0.0, vec3(0.0), vec4(0.0)
+    speed = u.dot(normal)
+    size, fraction = normal_force(gap, speed, ke, kd, dt)
+    if fraction > 0:
+        slide, size_bar, drag = u - speed * normal, force_bar.dot(normal), 0.0
+        across, slide_bar, slip = force_bar - size_bar * normal, vec3(0.0), slide.norm()
+        normal_bar = size * across
+        along, lost = slide.dot(across), size_bar
+        if kf * fraction * slip > mu * size:
+            along /= slip
+            drag = mu * size / slip
+            size_bar -= mu * along
+            contact_bar.w = -size * along
+            slide_bar = -drag * (across - slide * (along / slip))
+        elif mu * size > 0:
+            drag = kf * fraction
+            contact_bar.z = -fraction * along
+            fraction_bar -= kf * along
+            slide_bar = -drag * across
+        gap_bar, speed_bar, contact_bar.x, contact_bar.y = normal_force_adjoint(
+            gap, speed, ke, kd, dt, size_bar, fraction_bar
+        )
+        # The normal changes the speed along it, and what is left of the velocity.
+        normal_bar += (lost * drag + speed_bar) * slide - speed * slide_bar
+        u_bar = slide_bar + speed_bar * normal
+    return normal_bar, gap_bar, u_bar, contact_bar

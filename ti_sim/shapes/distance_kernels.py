@@ -33,7 +33,7 @@ def grid_place(nodes, low, cell, x):
 
 
 @ti.func
-def spline_at(sample: ti.template(), first, nodes, cell, u, second: ti.template()):
+def spline_at(sample: ti.template(), first, nodes, cell, u, second):
     """Value [m], gradient [1] and, if ``second``, matrix of second derivatives [1/m] of a field at the grid coordinates u.
 
     Args:
@@ -60,7 +60,7 @@ def spline_at(sample: ti.template(), first, nodes, cell, u, second: ti.template(
             slope_z = before_slope * before + here_slope * here + after_slope * after
             value += w_x * w_y * f
             gradient += vec3(slope_x * w_y * f, w_x * slope_y * f, w_x * w_y * slope_z)
-            if ti.static(second):
+            if second:
                 squares += vec3(bend_x * w_y * f, w_x * bend_y * f, w_x * w_y * (before - 2 * here + after))
                 mixed += vec3(slope_x * slope_y * f, slope_x * w_y * slope_z, w_x * slope_y * slope_z)
     hessian = mat3(
@@ -72,7 +72,7 @@ def spline_at(sample: ti.template(), first, nodes, cell, u, second: ti.template(
 
 
 @ti.func
-def grid_distance(sample: ti.template(), first, nodes, low, cell, x, reach, second: ti.template()):
+def grid_distance(sample: ti.template(), first, nodes, low, cell, x, reach, second):
     """Distance of a solid at a point, the direction away from it, and their derivatives.
 
     Args:
@@ -103,7 +103,7 @@ def grid_distance(sample: ti.template(), first, nodes, low, cell, x, reach, seco
             away = value * normal + beyond
             distance = away.norm()
             direction = away / distance
-            if ti.static(second):
+            if second:
                 # Maps the adjoint of ``away`` to that of x.
                 moved = outer(gradient, normal) + value * inverse * (hessian - outer(hessian @ normal, normal))
                 for k in ti.static(range(3)):

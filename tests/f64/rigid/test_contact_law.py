@@ -45,8 +45,10 @@ def law_adjoints(
         ke, kd, kf, mu = numbers[m, 4], numbers[m, 5], numbers[m, 6], numbers[m, 7]
         height_bar, u_bar, material_bar = contact_force_adjoint(numbers[m, 0], u, ke, kd, kf, mu, dt, f_bar)
         up = vec3(0.0, 0.0, 1.0)
-        force = contact_force_along(up, numbers[m, 0], u, ke, kd, kf, mu, dt)
-        _up_bar, gap_bar, v_bar, other_bar = contact_force_along_adjoint(up, numbers[m, 0], u, ke, kd, kf, mu, dt, f_bar)
+        force, _fraction = contact_force_along(up, numbers[m, 0], u, ke, kd, kf, mu, dt)
+        _up_bar, gap_bar, v_bar, other_bar = contact_force_along_adjoint(
+            up, numbers[m, 0], u, ke, kd, kf, mu, dt, f_bar, 0.0
+        )
         bars[m, 0], turned_bars[m, 0] = height_bar, gap_bar
         for k in ti.static(range(3)):
             forces[m, k] = force[k]
