@@ -11,6 +11,7 @@ from scipy.spatial import ConvexHull
 
 from ti_sim.articulated.surface_points import box_features, rim_features, surface_features
 from ti_sim.base.errors import UserError
+from ti_sim.base.rules import checked
 from ti_sim.shapes.contact_points import BALL, KIND, POINT_SIZE, POSITION, RIM
 from ti_sim.shapes.distance import DistanceField
 from ti_sim.shapes.mesh import Mesh
@@ -70,6 +71,7 @@ _INSIDE, _SECTIONS = 0.98, 16  # radius over that of a cylinder or cone, and sid
 _SLACK_PART = 0.5  # fraction of the bounding radius of a shape
 
 
+@checked
 @dataclass(frozen=True)
 class CollisionShape:
     """Shape with which a link collides with other links; fixed to the link and equal in every world.
@@ -95,8 +97,6 @@ class CollisionShape:
     rims: np.ndarray = field(default_factory=lambda: np.zeros((0, POINT_SIZE)), repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        if self.kind not in _SIZES:
-            raise UserError(f"collision shape of unknown kind {self.kind!r}: choose one of {', '.join(_SIZES)}")
         if np.shape(self.size) != (_SIZE_COUNT[self.kind],) or not all(0 < x < np.inf for x in self.size):
             raise UserError(
                 f"the size of a {self.kind} is {_SIZES[self.kind]}, all above zero and finite: {self.size!r} does not fit"
@@ -164,6 +164,7 @@ class CollisionShape:
         return row
 
 
+@checked
 def mesh_shape(shape: Shape, *, position: tuple[float, float, float] = (0.0, 0.0, 0.0)) -> CollisionShape:
     """Collision shape of kind "mesh" from any shape, placed by its centre of mass; its distance field is sampled once, here.
 

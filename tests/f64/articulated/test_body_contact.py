@@ -201,7 +201,7 @@ def test_pairs_that_may_meet() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("cone", (1.0,)), "unknown kind 'cone': choose one of sphere, capsule, box"),
+        (("cone", (1.0,)), "kind 'cone' is unknown: choose 'sphere', 'capsule', 'box' or 'mesh'"),
         (("sphere", (1.0, 2.0)), r"size of a sphere is \(radius,\)"),
         (("capsule", (0.1,)), r"size of a capsule is \(radius, half length\)"),
         (("box", (1.0, -1.0, 1.0)), "size of a box is .* above zero"),

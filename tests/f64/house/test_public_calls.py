@@ -29,7 +29,7 @@ RESULTS = {
 }  # fmt: skip
 # Inputs of solvers and renderers, whose arrays are checked against the model that they are handed to with.
 RESULTS |= {"ArticulatedInputs", "CoupledInputs", "DeformableInputs", "RenderInputs", "RigidInputs", "SmokeInputs"}
-RESULTS |= {"given_inputs", "CollisionShape", "mesh_shape"}
+RESULTS |= {"given_inputs"}
 # Records that check themselves in their initialiser, base classes and protocols, and the checks.
 RESULTS |= {
     "Appearance", "ArticulatedSolver", "CoupledSolver", "DeformableSolver", "DeformableTape", "Loss", "Param", "PictureLoss",
