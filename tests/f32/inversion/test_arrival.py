@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import itertools
 import json
+import warnings
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -94,6 +96,16 @@ def test_strict_and_the_result_say_so(command_line: Callable[..., tuple[int, str
     ):
         status, _, error = command_line(*arguments, tmp_path / "none", *wrong)
         assert status == 2 and words in error
+
+
+def test_a_film_at_rest_is_compressed_without_a_warning() -> None:
+    loss = SimpleNamespace(compared=lambda pictures, _frames: pictures)
+    comparison = SimpleNamespace(loss=loss, frames=range(3), count=1)
+    still = torch.full((3, 16, 16, 3), 0.5)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        film = Encoder(comparison, still, 30.0).film(23.0)
+    assert len(film.residual) == still.numel()
 
 
 def test_compression_is_read_as_a_move_of_the_estimate(tmp_path: Path) -> None:
