@@ -107,7 +107,7 @@ class Encoder:
         """The film at a constant rate factor of H.264, moved by so many pixels down and right while it is encoded."""
         loss, frames = self.comparison.loss, list(self.comparison.frames)
         with tempfile.TemporaryDirectory() as folder, torch.no_grad(), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # an estimate at rest repeats pictures
+            warnings.simplefilter("ignore")  # an estimate may repeat pictures
             path, whole = Path(folder) / "film.mp4", _enlarged(self.estimate, self.enlargement)
             write_video(path, _moved(whole, *place).cpu().numpy(), fps=self.fps, crf=crf)
             decoded = torch.as_tensor(read_video(path), dtype=whole.dtype, device=whole.device)

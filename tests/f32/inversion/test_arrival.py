@@ -98,14 +98,14 @@ def test_strict_and_the_result_say_so(command_line: Callable[..., tuple[int, str
         assert status == 2 and words in error
 
 
-def test_a_film_at_rest_is_compressed_without_a_warning() -> None:
+def test_an_estimate_that_repeats_a_picture_is_compressed_without_a_warning() -> None:
     loss = SimpleNamespace(compared=lambda pictures, _frames: pictures)
-    comparison = SimpleNamespace(loss=loss, frames=range(3), count=1)
-    still = torch.full((3, 16, 16, 3), 0.5)
+    comparison = SimpleNamespace(loss=loss, frames=range(9), count=1)
+    levels = torch.tensor([0.1, 0.2, 0.3, 0.4, 0.4, 0.5, 0.6, 0.7, 0.8])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        film = Encoder(comparison, still, 30.0).film(23.0)
-    assert len(film.residual) == still.numel()
+        film = Encoder(comparison, levels[:, None, None, None].expand(9, 16, 16, 3), 30.0).film(23.0)
+    assert len(film.residual) == 9 * 16 * 16 * 3
 
 
 def test_compression_is_read_as_a_move_of_the_estimate(tmp_path: Path) -> None:
