@@ -118,7 +118,7 @@ ROWS = (
     Asked(SMOKE, "velocity", "smoke", ("smoke.velocity_x[20][12]", "smoke.velocity_y[44][30]"), 0.5),
 )
 FRAMES = {"walker": 40, "jellyfish": 30, "gear": 40}  # of scenes whose films are long
-TINY = 3  # rows of the smallest preset
+TINY = 1  # rows of the smallest preset
 
 
 def commands(asked: Asked, size: int) -> tuple[str, str]:

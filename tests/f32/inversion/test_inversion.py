@@ -268,7 +268,7 @@ def test_a_parameter_without_a_trace_is_reported() -> None:
 
 # -- runs that are killed -------------------------------------------------------------------------------------------------
 
-ITERATIONS = 60
+ITERATIONS = 30
 
 
 @pytest.mark.processes

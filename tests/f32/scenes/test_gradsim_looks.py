@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,7 @@ from scenes.studies.gradsim import cells, looks
 from scenes.studies.gradsim.landscape_films import frame_losses
 from scenes.studies.gradsim.looks import FARTHEST, LOOKS, SEARCHES, box_uv, iterations_to, look_scene, start_factor
 from scenes.studies.gradsim.presets import PRESETS
-from scenes.studies.gradsim.tosses import MASS, draw_toss, shaped
+from scenes.studies.gradsim.tosses import MASS, draw_toss, shaped, toss_scene
 
 SIZE = 24
 
@@ -65,6 +66,7 @@ def test_texture_is_as_dense_on_every_face() -> None:
 
 def test_the_page_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     preset = replace(PRESETS["tiny"], size=SIZE, small=SIZE)
+    monkeypatch.setattr(looks, "toss_scene", partial(toss_scene, frames=20))
     page = looks.make("figure-7", preset, tmp_path, jobs=1)
     for search in SEARCHES.values():
         for look in LOOKS.values():
