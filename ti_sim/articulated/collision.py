@@ -7,7 +7,6 @@ from functools import cached_property
 from typing import Literal
 
 import numpy as np
-from scipy.spatial import ConvexHull
 
 from ti_sim.articulated.surface_points import box_features, rim_features, surface_features
 from ti_sim.base.errors import UserError
@@ -16,7 +15,7 @@ from ti_sim.shapes.contact_points import BALL, KIND, POINT_SIZE, POSITION, RIM
 from ti_sim.shapes.distance import DistanceField
 from ti_sim.shapes.mesh import Mesh
 from ti_sim.shapes.shape import Shape, collision_corners, contact_points, mass_properties
-from ti_sim.shapes.surface import TriangleMesh, enclosed_volume
+from ti_sim.shapes.surface import TriangleMesh
 
 ShapeKind = Literal["sphere", "capsule", "box", "mesh"]
 
@@ -41,13 +40,11 @@ REVOLVED = 19  # 1 for a cylinder or cone, whose surface does not change as it s
 SHAPE_SIZE = 20
 
 # Columns of the table of meshes: first coefficient and nodes along x, y, z of the distance field (zero for other shapes), first
-# number of the features of a box or mesh (``surface_points``), 1 for a convex mesh. All these numbers are in one array
-# (``WorldArrays.sample``).
+# number of the features of a box or mesh (``surface_points``). All these numbers are in one array (``WorldArrays.sample``).
 FIRST_SAMPLE = 0
 NODES = 1  # 3
 FIRST_FEATURE = 4
-CONVEX = 5
-MESH_SIZE = 6
+MESH_SIZE = 5
 
 # Columns of the table of pairs. In a pair, spheres and capsules come before other shapes. The contacts of a round shape are
 # numbered; those of boxes and meshes are the features of both shapes.
@@ -126,12 +123,6 @@ class CollisionShape:
         if self.kind == "mesh":
             return 0.5 * float(np.ptp(self._points, axis=0).min())
         return float(min(self.size) if self.kind == "box" else self.size[0])
-
-    @cached_property
-    def convex(self) -> bool:
-        """Whether a mesh fills its convex hull, to one in a million of its volume."""
-        hull = ConvexHull(self.surface.vertices).volume
-        return enclosed_volume(self.surface.vertices, self.surface.faces) > (1 - 1e-6) * hull
 
     @property
     def _points(self) -> np.ndarray:
@@ -258,7 +249,6 @@ def mesh_rows(shapes: tuple[CollisionShape | None, ...]) -> tuple[np.ndarray, np
             arrays = {FIRST_FEATURE: shape.features}
             if shape.kind == "mesh":
                 rows[i, NODES : NODES + 3] = shape.distance.coefficients.shape
-                rows[i, CONVEX] = shape.convex
                 arrays[FIRST_SAMPLE] = shape.distance.coefficients
             for column, array in arrays.items():
                 if id(array) not in starts:

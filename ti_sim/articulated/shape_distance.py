@@ -9,7 +9,7 @@ contacts themselves, and its place is unique where the surface is flat or the so
 pose is that of the function at the maximum, so the force is the gradient of the energy although the place depends on the pose.
 """
 
-from ti_sim.articulated.collision import CONVEX, FIRST_SAMPLE, GRID_CELL, GRID_LOW, HALF_SIZE, NODES
+from ti_sim.articulated.collision import FIRST_SAMPLE, GRID_CELL, GRID_LOW, HALF_SIZE, NODES
 from ti_sim.articulated.contact_force import shape_vec3
 from ti_sim.articulated.contact_geometry import box_distance, box_distance_along
 from ti_sim.base.runtime import require, ti
@@ -19,7 +19,6 @@ from ti_sim.shapes.distance_kernels import grid_distance
 _ITERATIONS = 50
 _FINER = 4  # points of a line in a mesh of which one is tested first
 _MOST_SAMPLES = 64  # of them along a line
-_BESIDE = 1.3  # distance of the places beside a place in a convex mesh, in cells of its field
 _SAFE = 0.9  # of the distance of a point outside, which the spline approximates
 _MARGIN = 0.05  # of the largest depth between two of them, in distances between points
 _ANYWHERE = 1e9  # reach of points whose distance is computed anywhere [m]
@@ -170,21 +169,6 @@ def coarse_place(world: ti.template(), j, c, k, h, radius, low, high, step):
 
 
 @ti.func
-def higher_beside(world: ti.template(), j, c, k, h, radius, s, step):
-    """Of s and the places ``step`` before and after it, that of the largest ``windowed_depth``.
-
-    Where two faces of a convex mesh are equally deep, the spline is not concave within about a cell.
-    """
-    place, most = s, 0.0
-    for n in range(3):
-        beside = s + step * ((n + 1) % 3 - 1)  # s itself first
-        windowed, _depth, _slope = windowed_depth(world, j, c, k, h, radius, beside)
-        if windowed > most:
-            place, most = beside, windowed
-    return place
-
-
-@ti.func
 def deepest_on_line(world: ti.template(), j, c, k, h, radius):
     """Place s on the line c + s k, |s| < h, at which it touches link j's box or mesh (see above), in the frame of the shape.
 
@@ -200,52 +184,42 @@ def deepest_on_line(world: ti.template(), j, c, k, h, radius):
         (s [m], whether the line touches there).
     """
     middle, half = box_about(world, j)
-    lowest, highest = part_within(c, k, middle - half - radius, middle + half + radius, h)
-    low, high, going, touches, convex = lowest, highest, lowest < highest, False, False
+    low, high = part_within(c, k, middle - half - radius, middle + half + radius, h)
+    going, touches = low < high, False
     if ti.static(world.with_meshes):
         if going and is_mesh(world, j):
-            convex = world.mesh[j, CONVEX] == 1
-            if not convex:  # there may be several such places: begin beside the deepest of many points
-                step = ti.max(world.shape[j, GRID_CELL], 2 * h / _MOST_SAMPLES)
-                best = coarse_place(world, j, c, k, h, radius, low, high, step)
-                low, high = ti.max(best - step, low), ti.min(best + step, high)
+            # There may be several such places, in convex meshes too, as the spline is not concave where two faces are equally
+            # deep: begin beside the deepest of many points.
+            step = ti.max(world.shape[j, GRID_CELL], 2 * h / _MOST_SAMPLES)
+            best = coarse_place(world, j, c, k, h, radius, low, high, step)
+            low, high = ti.max(best - step, low), ti.min(best + step, high)
     s = ti.max(0.75 * low + 0.25 * high, ti.min(0.25 * low + 0.75 * high, 0.0))
-    searches = 1
-    if convex:
-        searches = 2
-    for search in range(searches):
-        if ti.static(world.with_meshes):
-            if search == 1 and touches:
-                step = _BESIDE * world.shape[j, GRID_CELL]
-                place = higher_beside(world, j, c, k, h, radius, s, step)
-                going, s = place != s and place > lowest and place < highest, place
-                low, high = ti.max(s - step, lowest), ti.min(s + step, highest)
-        for _ in range(_ITERATIONS):
-            if going:
-                distance, along, slope_along, bend_along = distance_along(world, j, c + s * k, k)
-                depth = radius - distance
-                touches = depth > 0
-                following = s
-                if touches:
-                    rate, curve = _window_rates(s, h, depth, along, slope_along, bend_along)
-                    if rate > 0:
-                        low = s
-                    else:
-                        high = s
-                    following = 0.5 * (low + high)
-                    if curve < 0:
-                        newton = s - rate / curve
-                        if newton >= low and newton <= high:
-                            following = newton
-                            going = ti.abs(newton - s) > ti.static(tolerance()) * h
+    for _ in range(_ITERATIONS):
+        if going:
+            distance, along, slope_along, bend_along = distance_along(world, j, c + s * k, k)
+            depth = radius - distance
+            touches = depth > 0
+            following = s
+            if touches:
+                rate, curve = _window_rates(s, h, depth, along, slope_along, bend_along)
+                if rate > 0:
+                    low = s
                 else:
-                    if along > 0:
-                        high = s
-                    else:
-                        low = s
-                    following = 0.5 * (low + high)
-                    going = ti.abs(along) * (high - low) > -depth  # a convex distance does not decrease further
-                s = following
+                    high = s
+                following = 0.5 * (low + high)
+                if curve < 0:
+                    newton = s - rate / curve
+                    if newton >= low and newton <= high:
+                        following = newton
+                        going = ti.abs(newton - s) > ti.static(tolerance()) * h
+            else:
+                if along > 0:
+                    high = s
+                else:
+                    low = s
+                following = 0.5 * (low + high)
+                going = ti.abs(along) * (high - low) > -depth  # a convex distance does not decrease further
+            s = following
     return s, touches
 
 
