@@ -162,7 +162,7 @@ def _errors_of_film(
     near = [films[number] for number in (closest, closest - 1, closest + 1) if 0 <= number < len(films)]
     near += encoder.elsewhere(near[0])
     samples = [film.residual * (power / max(film.power, 1e-300)) ** 0.5 for film in near]
-    return FilmErrors(max(explained - power, LEAST_NOISE * explained), samples)
+    return FilmErrors(max(explained - power, LEAST_NOISE * explained), samples, biased=True)
 
 
 def _linearised(scene: Scene, comparison: Comparison, unknowns: Unknowns, values: np.ndarray) -> Linearisation:

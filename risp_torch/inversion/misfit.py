@@ -37,7 +37,7 @@ def explained_residual(
     return max(floor, rounding_error(at, estimate)) + noise + _compression(films, size)
 
 
-def rounding_samples(loss: Loss, estimate: torch.Tensor, frames: list[int], count: int = 10) -> list[torch.Tensor]:
+def rounding_samples(loss: Loss, estimate: torch.Tensor, frames: list[int], count: int = 30) -> list[torch.Tensor]:
     """Changes of a loss's observations by rounding to eight bits, of films that differ by parts of a grey level, [P] each.
 
     Areas of one colour are rounded alike: such errors are not independent.

@@ -39,24 +39,30 @@ class FilmErrors:
         samples: residuals [P] of two or more films of the estimate that were compressed, or rounded; or none.
         together: number of observations that count as one independent one, in the residual and in priors of the nuisances.
         local: [P] variance of each observation's errors, relative to ``variance``; equal by default.
+        biased: whether the samples have errors that all films have, as compressed ones do, and rounded ones do not.
     """
 
     variance: float | None
     samples: Sequence[torch.Tensor] = ()
     together: float = 1.0
     local: torch.Tensor | None = None
+    biased: bool = False
 
     @cached_property
     def bias(self) -> torch.Tensor | float:
-        """[P] mean of the samples, 0 without samples."""
-        return torch.stack(list(self.samples)).mean(dim=0) if self.samples else 0.0
+        """[P] mean of the samples if they are ``biased``, otherwise 0."""
+        return torch.stack(list(self.samples)).mean(dim=0) if self.samples and self.biased else 0.0
 
     @cached_property
     def scatter(self) -> list[torch.Tensor]:
-        """Residuals [P] whose mean square is the variance of another film's errors about ``bias``, which is not known exactly."""
+        """Residuals [P] whose mean square is the variance of another film's errors about ``bias``; the last one is the bias's own
+        error.
+        """
         count = len(self.samples)
         if not count:
             return []
+        if not self.biased:
+            return [*self.samples, torch.zeros_like(self.samples[0])]
         times = ((count + 1) / max(1, count - 1) * (count + 1) / count) ** 0.5
         return [times * (each - self.bias) for each in self.samples] + [BIAS * (count + 1) ** 0.5 * self.bias]
 

@@ -96,7 +96,7 @@ def test_errors_of_compressed_films_are_no_evidence() -> None:
     blind = scored(noise + shape, column, columns, FilmErrors(NOISE**2))
     assert blind.p_value < 1e-4 and blind.whiteness > 3
     sample = torch.as_tensor(1.1 * shape.ravel())
-    aware = scored(noise + shape, column, columns, FilmErrors(NOISE**2, [sample, 0.9 * sample]))
+    aware = scored(noise + shape, column, columns, FilmErrors(NOISE**2, [sample, 0.9 * sample], biased=True))
     assert aware.p_value > 0.05 and aware.whiteness < blind.whiteness
 
 
@@ -106,11 +106,21 @@ def test_a_fault_is_seen_beside_errors_that_all_compressed_films_have() -> None:
     column, columns = drawn(random)
     first = columns[:, 0].reshape(FRAMES, SIDE)
     samples = [torch.as_tensor((first + 0.01 * random.normal(size=(FRAMES, SIDE))).ravel()) for _ in range(10)]
+    errors = FilmErrors(NOISE**2, samples, biased=True)
     for fault, least, most in ((0.0, 0.05, 1.0), (1.7, 0.0, 1e-3)):
         residual = (1.0 + fault) * first + 0.01 * random.normal(size=(FRAMES, SIDE))
-        test = scored(residual, column, columns[:, :1], FilmErrors(NOISE**2, samples), limits=(FREE[0][:1], FREE[1][:1]))
+        test = scored(residual, column, columns[:, :1], errors, limits=(FREE[0][:1], FREE[1][:1]))
         assert least <= test.p_value < most, (fault, test.p_value)
         assert test.amplitudes[0] == pytest.approx(fault, abs=0.02)
+
+
+def test_rounded_films_have_no_errors_in_common() -> None:
+    """The mean of samples of rounding is chance: nothing is taken off the residual, and their mean square is the variance."""
+    random = np.random.default_rng(8)
+    samples = [torch.as_tensor(random.normal(size=5)) for _ in range(3)]
+    rounded, compressed = FilmErrors(1.0, samples), FilmErrors(1.0, samples, biased=True)
+    assert rounded.bias == 0.0 and torch.equal(torch.stack(rounded.scatter[:-1]), torch.stack(samples))
+    assert not rounded.scatter[-1].any() and torch.allclose(compressed.bias, sum(samples) / 3)
 
 
 def test_many_numbers_are_tested_by_few_compressed_films() -> None:
@@ -121,7 +131,7 @@ def test_many_numbers_are_tested_by_few_compressed_films() -> None:
         column, columns = drawn(random)
         errors = [NOISE * block_errors(random) for _ in range(11)]
         samples = [torch.as_tensor(each.ravel()) for each in errors[1:]]
-        p_values.append(scored(errors[0], column, columns, FilmErrors((0.1 * NOISE) ** 2, samples)).p_value)
+        p_values.append(scored(errors[0], column, columns, FilmErrors((0.1 * NOISE) ** 2, samples, biased=True)).p_value)
     assert np.mean(np.array(p_values) < 0.05) <= 0.1 and np.mean(p_values) > 0.3, np.sort(p_values)[:5]
 
 
