@@ -148,7 +148,7 @@ def test_time_stamps_of_nearly_the_scenes_rate_are_used(tmp_path: Path, ratio: f
 
 def test_things_that_are_no_losses_or_folders(scene: Scene) -> None:
     for loss in ("pixel", 3, ["pixel"], object()):
-        with pytest.raises(UserError, match="loss is .*: give a loss such as PixelLoss"):
+        with pytest.raises(UserError, match="loss.* is .*: give a Loss"):
             invert(scene, torch.zeros(FRAMES + 1, 32, 32, 3), ["ground.contact.friction"], loss=loss)
     with pytest.raises(UserError, match="'' is not a folder"):
         read_measured_films("")
