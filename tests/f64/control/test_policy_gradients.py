@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -107,7 +108,7 @@ def test_the_centre_is_that_of_mass() -> None:
     masses, places = np.array([1.0, 2.0, 5.0]), np.random.default_rng(1).normal(size=(3, 3, 3))
     bodies = [SimpleNamespace(mass=lambda values, part=part: torch.as_tensor(masses[part])[None]) for part in ([0, 1], [2])]
     table = SimpleNamespace(values=lambda: {})
-    scene = SimpleNamespace(frames=2, particle_count=3, deformables=bodies, table=table, camera=None)
+    scene = Mock(spec=Scene, frames=2, particle_count=3, deformables=bodies, table=table, camera=None)
     task = replace(setting()[1], measure="center", direction=None, penalty=0.0)
     driven = SimpleNamespace(states=SimpleNamespace(particle_q=torch.as_tensor(places)[None]), outputs=torch.zeros(1))
     aim = Aim(scene, task, Goal(np.zeros((1, 3, 3))), seen=False)
