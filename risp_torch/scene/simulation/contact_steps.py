@@ -58,6 +58,7 @@ def touching_points(shape: CollisionShape, normal: np.ndarray) -> tuple[np.ndarr
     """Points of a body's shape that touch another body together, as ``ground_points``; relative to the shape's centre.
 
     An edge of half length h acts as two points at h / sqrt(6) from its middle: the deepest point moves along it as it tilts.
+    That is the limit of depths far above the length r of ``surface_contact``; shallower edges are softer.
     """
     if shape.kind in ("box", "mesh"):
         rows = shape.features

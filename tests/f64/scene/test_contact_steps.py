@@ -22,9 +22,10 @@ INERTIA = box_inertia(1.0, (HALF,) * 3)
 def test_rates_of_a_cube_are_those_of_its_face(kind: str) -> None:
     """On the ground tilting moves four springs at the lever of half a side, twisting four dampers at that of half a diagonal.
 
-    On another body they are the derivatives of the force and of the torque at equal depths.
+    On another body they are the derivatives of the force and of the torque at equal depths d far above the length r of edges
+    (``surface_contact``). At smaller ones the two edges that tilt add d / (r + d) of their ke half^2 / 4 to the torque.
     """
-    rows, ke, kf = contact_points(BOX, per_area=False), 1e4, 30.0
+    rows, ke, kf, depth = contact_points(BOX, per_area=False), 1e4, 30.0, 1e-5
     shape = {"ground": None, "box": CUBE, "mesh": mesh_shape(as_mesh(BOX))}[kind]
     rates = contact_rates(1.0, INERTIA, np.array([ke, 0.0, kf, 0.5]), rows, shape, 1)
     if kind == "ground":
@@ -35,7 +36,7 @@ def test_rates_of_a_cube_are_those_of_its_face(kind: str) -> None:
     model = bodies(FLOOR, shape, kinds=("fixed", "free"))
 
     def accelerations(moved: np.ndarray, velocity: np.ndarray) -> np.ndarray:
-        q = [*moved[:3] + [0, 0, HALF - 1e-5], *moved[3:] / 2, 1.0]
+        q = [*moved[:3] + [0, 0, HALF - depth], *moved[3:] / 2, 1.0]
         inputs = inputs_of(model, q, velocity, material=(ke, 0.0, kf, 1e9))
         inputs.link_inertia[0, 1] = INERTIA
         return forward_dynamics(model, inputs, inputs.joint_q0, inputs.joint_qd0)[0]
@@ -46,6 +47,7 @@ def test_rates_of_a_cube_are_those_of_its_face(kind: str) -> None:
         springs[:, k] = (accelerations(-step, still) - accelerations(step, still)) / 2e-7
         dampers[:, k] = -accelerations(still, 1e3 * step) / 1e-4
     wanted = [np.linalg.eigvals(matrix).real.max() for matrix in (springs, dampers)]
+    wanted[0] += (1 - depth / (0.01 * HALF + depth)) * ke * HALF**2 / 4 / INERTIA[0, 0]
     np.testing.assert_allclose(rates, wanted, rtol=2e-3)
 
 
