@@ -54,7 +54,7 @@ def test_when_the_study_passes(rows: list[dict[str, object]], passes: bool) -> N
 
 
 def test_a_film_shows_a_fault_that_changes_it_by_more_than_its_errors(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """What is left at the estimate, squared and summed, in variances of the film's errors."""
+    """The strength of a fault is the summed squared residual of the estimate over the variance of the film's errors."""
     films: list[np.ndarray] = []
 
     def filmed(scene: object) -> np.ndarray:
@@ -72,8 +72,8 @@ def test_a_film_shows_a_fault_that_changes_it_by_more_than_its_errors(monkeypatc
         films.clear()
         monkeypatch.setattr(wrong_scene_cases, "_written", lambda *_, v=variance: (tmp_path, "PNG", v))
         found.values = defaultdict(lambda: 1.0)
-        told = wrong_scene_cases.run(Case(3, wrong_scene_cases.Kind(RIGHT, "toss", None), 1), tmp_path)
-        assert told["strength"] == pytest.approx(films[0].size * 0.05**2 / variance) and told["shown"] == (variance < 1)
+        row = wrong_scene_cases.run(Case(3, wrong_scene_cases.Kind(RIGHT, "toss", None), 1), tmp_path)
+        assert row["strength"] == pytest.approx(films[0].size * 0.05**2 / variance) and row["shown"] == (variance < 1)
 
 
 def test_a_quarter_of_the_cases_is_right_and_all_kinds_occur() -> None:
@@ -82,7 +82,7 @@ def test_a_quarter_of_the_cases_is_right_and_all_kinds_occur() -> None:
 
 
 def test_tables_are_written_between_the_comments_of_a_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What stands before and after stays; a page without the comments is an error."""
+    """The text around the comments stays; a page without the comments is an error."""
     for module in (wrong_scenes, coverage):
         assert f"<!-- printed by {module.__name__} -->\n" in (markdown.ROOT / module.PAGE).read_text(encoding="utf-8")
     monkeypatch.setattr(markdown, "ROOT", tmp_path)

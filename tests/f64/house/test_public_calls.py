@@ -17,7 +17,7 @@ from tests.reference.malformed import check_wrong_types_are_refused
 from ti_sim.base.rules import arguments_of
 
 PAGE = Path(risp_torch.__file__).parents[1] / "docs" / "api.md"
-# What functions return, and what the library itself puts together: users make none of them.
+# Classes that functions return or the library builds: users make none of them.
 RESULTS = {
     "ActionEstimate", "ArticulatedRollout", "Batch", "CameraEstimate", "CameraRecord", "Colours", "Comparison", "Control",
     "ConvergenceError", "CoupledRollout", "DataFile", "DataSet", "DataSource", "DeformableRollout", "Derived", "DivergenceError",

@@ -34,7 +34,7 @@ def test_numbers_that_are_fitted_take_part_of_the_scatter_of_the_clusters() -> N
 
 
 def test_starts_take_as_many_degrees_of_freedom_as_the_motion_determines() -> None:
-    """Of a number of its own with the information d and the prior 1, that is d / (1 + d); coordinates count by their weights."""
+    """A start with the information d and the prior 1 takes d / (1 + d) degrees of freedom; coordinates count by their weights."""
     known = np.ones((2, 3, 1, 4), dtype=bool)
     known[1, 2] = False
     weights = np.array([[[1.0], [0.5], [1.0]], [[1.0], [1.0], [1.0]]])

@@ -159,7 +159,7 @@ def test_first_guesses_are_off_in_place_and_orientation() -> None:
 
 
 def test_tracking_begins_with_the_first_guess(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The measured poses are those of the comparison alone; each film has the plate of its own camera."""
+    """The measured poses are those of the comparison alone; each film has the plate of its camera."""
     begun = []
 
     def track(scene: object, films: dict, start: np.ndarray, *, plates: dict) -> TrackedPoses:
