@@ -23,7 +23,14 @@ from risp_torch.inversion.data_noise import doubts_of_motion, expected_residual
 from risp_torch.inversion.errors_together import errors_together
 from risp_torch.inversion.film import film_at, motion_at
 from risp_torch.inversion.flatness import flatness
-from risp_torch.inversion.likely_wrong import NOTICED, diagnose, doubts_of_residual, sentences_on, widened_by_suspects
+from risp_torch.inversion.likely_wrong import (
+    NOTICED,
+    Diagnosis,
+    diagnose,
+    doubts_of_residual,
+    sentences_on,
+    widened_by_suspects,
+)
 from risp_torch.inversion.linearisation import Linearisation, along_weak_directions, linearise, newton_step
 from risp_torch.inversion.losses.loss import PictureLoss
 from risp_torch.inversion.losses.pixel import PixelLoss
@@ -130,14 +137,17 @@ def judge(problem: Problem, ends: Ends) -> Judgement:
         frames = list(comparison.frames)
         errors = replace(errors, local=local_noise(problem.pictures[frames], estimate[frames], errors.variance))
     fits = misfit is None or misfit <= MISFIT
-    diagnosis = diagnose(
-        scene, unknowns, at, bars.sd, errors, explained=expected, misfit=misfit if stated or not fits else None
-    )
+    diagnosis = Diagnosis()
+    if not problem.handed_on:
+        diagnosis = diagnose(
+            scene, unknowns, at, bars.sd, errors, explained=expected, misfit=misfit if stated or not fits else None
+        )
     suspects = diagnosis.suspects
     bars = widened_by_suspects(bars, suspects, widest)
     residual = Residual.of(at, estimate, problem.pictures, films, size, expected)
     doubts += sentences_on(suspects, unknowns, at.scaled)
-    doubts += doubts_of_residual(diagnosis, misfit if stated and not loss.refits else None)
+    if not problem.handed_on:
+        doubts += doubts_of_residual(diagnosis, misfit if stated and not loss.refits else None)
     doubts = loss.target_doubts(scene) + doubts
     return Judgement(
         bars, misfit, doubts, residual, [each.to_json(unknowns) for each in suspects], diagnosis.whiteness, diagnosis.assumptions

@@ -110,7 +110,6 @@ def invert(
         UserError: a name, start, video, loss, smoothness or prior is invalid, or pycma is not installed.
         DivergenceError: no start could be simulated.
     """
-    began = time.perf_counter()
     given: dict[str, Any] = {
         "cameras": cameras, "per_film": per_film, "sampling": sampling, "bounds": bounds, "psi": psi, "smooth": smooth,
         "priors": priors, "refine": refine, "linearise_up_to": linearise_up_to, "seed": seed,
@@ -118,15 +117,22 @@ def invert(
     before, loss = losses_in_turn(loss)
     for number, (earlier, following) in enumerate(pairwise([*before, loss]), start=1):
         part = None if out is None else Path(out) / f"{number}-{earlier.kind}"
-        searched = partial(
-            invert, scene, video, unknown, loss=earlier, starts=starts, settings=settings, find_start=find_start,
-            warm_start=warm_start, adjoint=adjoint, out=part, progress=progress, **given,
+        problem = Problem.of(
+            scene, video, unknown, loss=earlier, starts=starts, settings=settings, find_start=find_start, warm_start=warm_start,
+            handed_on=True, **given,
         )  # fmt: skip
-        starts, find_start, warm_start = end_of(searched, part), None, None
+        starts = end_of(partial(_run, problem, part, sampling, adjoint=adjoint, progress=progress), part)
+        find_start = warm_start = None
         settings = search_near(following, starts[0], frames=scene.frames)
     problem = Problem.of(
         scene, video, unknown, loss=loss, starts=starts, settings=settings, find_start=find_start, warm_start=warm_start, **given
     )  # fmt: skip
+    return _run(problem, out, sampling, adjoint=adjoint, progress=progress)
+
+
+def _run(problem: Problem, out: str | Path | None, sampling: str, *, adjoint: Adjoint | None, progress: bool) -> Inversion:
+    """The inversion of one loss: search, error bars, and the report in the folder ``out``, if given."""
+    began = time.perf_counter()
     check_start(problem)
     folder = None if out is None else RunFolder.open_or_create(out, problem.to_json(sampling))
     if progress and (verdict := verdict_before(problem)) is not None:
@@ -138,7 +144,7 @@ def invert(
         tqdm.write("error bars, plots and videos ...", file=sys.stderr)
     result = _result(problem, initial, ends, began, folder)
     if folder is not None:
-        write_report(problem.scene, problem.pictures, result, folder, seed=seed, loss=problem.loss)
+        write_report(problem.scene, problem.pictures, result, folder, seed=problem.seed, loss=problem.loss)
     return result
 
 
