@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import risp_torch
@@ -15,50 +15,52 @@ from tests.reference.folders import ROOT
 ROOMS = {package.__name__: Path(package.__file__).parent for package in (ti_sim, ti_render, risp_torch, scenes)}
 
 
-def sources(room: str) -> Iterator[tuple[Path, ast.Module]]:
-    for path in sorted(ROOMS[room].rglob("*.py")):
-        yield path, ast.parse(path.read_text(encoding="utf-8"))
+@cache
+def sources(room: str) -> tuple[Path, ...]:
+    """Files of a package."""
+    return tuple(sorted(ROOMS[room].rglob("*.py")))
 
 
-def imported(tree: ast.Module) -> set[str]:
-    """Dotted names of everything that a module imports, at any depth; relative ones begin with a dot."""
-    names = set()
+@cache
+def imported(path: Path) -> frozenset[str]:
+    """Dotted names of everything that a file imports, at any depth; relative ones begin with a dot."""
+    names, tree = set(), ast.parse(path.read_text(encoding="utf-8"))
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             names |= {f"{'.' * node.level}{node.module or ''}.{alias.name}" for alias in node.names}
-    return names
+    return frozenset(names)
 
 
-def of(names: set[str], *packages: str) -> set[str]:
+def of(names: frozenset[str], *packages: str) -> set[str]:
     return {name for name in names if name.split(".")[0] in packages}
 
 
 def test_taichi_has_one_door() -> None:
-    doors = [path for room in ROOMS for path, tree in sources(room) if of(imported(tree), "taichi")]
+    doors = [path for room in ROOMS for path in sources(room) if of(imported(path), "taichi")]
     assert doors == [ROOMS["ti_sim"] / "base" / "runtime.py"]
 
 
 def test_imports_are_absolute_but_for_scenes_from_one_another() -> None:
     """The package of the scenes has another name where it is installed."""
     for room in ROOMS:
-        relative = {name for _, tree in sources(room) for name in imported(tree) if name.startswith(".")}
+        relative = {name for path in sources(room) for name in imported(path) if name.startswith(".")}
         assert bool(relative) == (room == "scenes"), relative
-    assert not [path for room in ROOMS for path, tree in sources(room) if of(imported(tree), "scenes", "risp_torch_scenes")]
+    assert not [path for room in ROOMS for path in sources(room) if of(imported(path), "scenes", "risp_torch_scenes")]
 
 
 def test_arrows_point_one_way() -> None:
-    for path, tree in sources("ti_sim"):
-        assert not of(imported(tree), "torch", "ti_render", "risp_torch", "scenes"), path
+    for path in sources("ti_sim"):
+        assert not of(imported(path), "torch", "ti_render", "risp_torch", "scenes"), path
         if path.parent.name == "base":
-            outside = {name for name in of(imported(tree), "ti_sim") if not name.startswith("ti_sim.base.")}
+            outside = {name for name in of(imported(path), "ti_sim") if not name.startswith("ti_sim.base.")}
             assert not outside, path
-    for path, tree in sources("ti_render"):
-        assert not of(imported(tree), "torch", "risp_torch", "scenes"), path
-        assert all(name.startswith("ti_sim.base.") for name in of(imported(tree), "ti_sim")), path
-    for path, tree in sources("risp_torch"):
-        assert not of(imported(tree), "scenes"), path
+    for path in sources("ti_render"):
+        assert not of(imported(path), "torch", "risp_torch", "scenes"), path
+        assert all(name.startswith("ti_sim.base.") for name in of(imported(path), "ti_sim")), path
+    for path in sources("risp_torch"):
+        assert not of(imported(path), "scenes"), path
 
 
 def test_rooms_of_risp_torch_point_one_way() -> None:
@@ -72,20 +74,20 @@ def test_rooms_of_risp_torch_point_one_way() -> None:
     below["commands"] = set(below)
     rooms = {path.name for path in ROOMS["risp_torch"].iterdir() if path.is_dir() and path.name != "__pycache__"}
     assert rooms == set(below)
-    for path, tree in sources("risp_torch"):
+    for path in sources("risp_torch"):
         room, *inside = path.relative_to(ROOMS["risp_torch"]).parts
         if inside:
-            others = {name.split(".")[1] for name in of(imported(tree), "risp_torch") if "." in name}
+            others = {name.split(".")[1] for name in of(imported(path), "risp_torch") if "." in name}
             assert others <= below[room] | {room}, (path, others)
 
 
 def test_no_files_import_each_other_in_a_circle() -> None:
     """Imports have an order, those for type checkers too."""
-    graph: dict[str, set[str]] = {}
+    graph: dict[str, frozenset[str]] = {}
     for room, folder in ROOMS.items():
-        for path, tree in sources(room):
+        for path in sources(room):
             name = ".".join((room, *path.relative_to(folder).with_suffix("").parts)).removesuffix(".__init__")
-            graph[name] = imported(tree)
+            graph[name] = imported(path)
     nearest = {name: {each if each in graph else each.rpartition(".")[0] for each in names} for name, names in graph.items()}
     assert not {name for name in graph if reaches(nearest, name, name)}
 
@@ -127,6 +129,6 @@ def test_no_test_imports_a_test() -> None:
     for path in (ROOT / "tests").rglob("*.py"):
         tree = ast.parse(path.read_text(encoding="utf-8"))
         texts = [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
-        names = {name.lstrip(".") for name in imported(tree)}
+        names = {name.lstrip(".") for name in imported(path)}
         assert not [name for name in names if name.startswith(("tests.f64", "tests.f32", "test_"))], path
         assert not [text for text in texts if "import " in text and ("tests.f64" in text or "tests.f32" in text)], path
