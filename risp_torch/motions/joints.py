@@ -130,6 +130,8 @@ def check_joints(scene: Scene, windows: Sequence[Window], zeros: Sequence[str] |
         if recording.actions is not None and recording.actions.shape[1] != motors:
             raise UserError(f"{recording.name} has {recording.actions.shape[1]} actions, and {scene.name} has {motors} motors")
     for name in first.links:
+        if name in links and links[name].coupling is not None:
+            raise UserError(f"the joint of link {name!r} of {scene.name} follows another joint: leave it out of the recordings")
         if name not in links or links[name].joint.coordinates != 1:
             raise UserError(
                 f"{scene.name} has no link {name!r} with a joint of one coordinate: give its revolute or prismatic links"

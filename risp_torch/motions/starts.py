@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 
 import numpy as np
@@ -13,6 +12,7 @@ from risp_torch.motions.search import MotionSearch, NoUnknowns
 from risp_torch.motions.settings import MotionFitSettings
 from risp_torch.scene.scene import Scene
 from ti_sim.base.rules import checked
+from ti_sim.base.warn import warn
 
 
 @checked
@@ -48,5 +48,5 @@ def estimate_starts(
     )
     at, _, converged = MotionSearch(motions, windows, NoUnknowns(), settings).run(progress=False)
     if not converged:
-        warnings.warn(f"starts of {scene.name} have not converged after {settings.iterations} steps", stacklevel=2)
+        warn(f"starts of {scene.name} have not converged after {settings.iterations} steps")
     return motions.starts + at.moves

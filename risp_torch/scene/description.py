@@ -125,7 +125,8 @@ def _groups(actuation: Actuation | None) -> list[int] | None:
 def _link(link: Link) -> list[Any]:
     """Data of a link, besides its parameters, that determine its motion."""
     direction = None if link.direction is None else link.direction.tolist()
-    return [link.name, link.parent, link.joint.kind, link.axis.tolist(), direction, link.share, link.at_tip]
+    described = [link.name, link.parent, link.joint.kind, link.axis.tolist(), direction, link.share, link.at_tip]
+    return described + ([] if link.coupling is None else [asdict(link.coupling)])
 
 
 def _geometry_checksum(bodies: Iterable[Body]) -> str:

@@ -7,7 +7,8 @@ The dynamics state that for all virtual joint velocities y, with the virtual lin
 
 where force and moment are the inertial ones minus the external ones. For adjoints g of the accelerations choose y with M y = -g.
 The adjoint of any quantity on which the accelerations depend is then the derivative of L with respect to it, at fixed
-accelerations and y. L depends on kinematics only, and its adjoint is one sweep from the leaves to the root.
+accelerations and y. Couplings of joints restrict accelerations and y alike (see ``joint_coupling``); their forces do no virtual
+work. L depends on kinematics only, and its adjoint is one sweep from the leaves to the root.
 
 Rotations of a link are differentiated with respect to a small rotation vector in world axes, ``turn``: a vector u fixed to the
 link changes by turn x u, so u_bar adds u x u_bar to the adjoint of ``turn``.
@@ -16,8 +17,10 @@ link changes by turn x u, so u_bar adds u x u_bar to the adjoint of ``turn``.
 from ti_sim.articulated.contact_bristles import first_bristle, first_bristle_bar, load_point, point_column, store_point
 from ti_sim.articulated.contact_pairs import pair_adjoint
 from ti_sim.articulated.dry_friction import dry_force_adjoint
-from ti_sim.articulated.dynamics import eliminate_links, ground_margin, place_links, virtual_links
+from ti_sim.articulated.dynamics import eliminate_links, ground_margin, place_links
+from ti_sim.articulated.joint_coupling import couple_virtual_links
 from ti_sim.articulated.joint_forces import joint_force_adjoint
+from ti_sim.articulated.joint_solve import virtual_links
 from ti_sim.articulated.joints import add_position_adjoint, joint_adjoint, joint_position, joint_rates, turn_adjoint
 from ti_sim.articulated.spatial import (
     rotated,
@@ -303,7 +306,9 @@ def begin_accelerate_adjoint(
     """
     place_links(world, states, b, slot, frame, True)
     eliminate_links(world, states, b, slot, frame, True)
-    virtual_links(world, b)
+    virtual_links(world, b, False)
+    if ti.static(world.with_couplings):
+        couple_virtual_links(world, b)
     accelerations_of_links(world, states, b, slot)
     begin_link_adjoints(world, b, seed_frame, seeded, body_q_bar, body_qd_bar)
 

@@ -1,11 +1,11 @@
 """Warnings about pairs of bodies that contact could not resolve."""
 
-import warnings
 
 import numpy as np
 
 from ti_sim.articulated.collision import DEEP, FAULT, FAULT_STEP, FAULTY_PAIR, FIRST_LINK, SECOND_LINK
 from ti_sim.articulated.model import ArticulatedModel
+from ti_sim.base.warn import warn
 
 _REASONS = {
     True: "are inside each other, deeper than half of the smaller one's half size; contact may push them out on the wrong side: "
@@ -40,4 +40,4 @@ class ContactWarnings:
                 self._reported.add((pair, reason))
                 first, second = (self._model.link_names[self._model.pair[pair, k]] for k in (FIRST_LINK, SECOND_LINK))
                 where = f"at step {step} ({step * self._dt:.4g} s)" + (f" of world {world}" if len(near) > 1 else "")
-                warnings.warn(f"{where} {first!r} and {second!r} {_REASONS[reason == DEEP]}", stacklevel=4)
+                warn(f"{where} {first!r} and {second!r} {_REASONS[reason == DEEP]}")

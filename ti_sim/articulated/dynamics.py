@@ -15,7 +15,9 @@ The same elimination with zero loads, velocities and gravity solves M x = y for 
 from ti_sim.articulated.contact_bristles import bristle_size, first_bristle, load_point, point_column, store_point
 from ti_sim.articulated.contact_pairs import pair_loads
 from ti_sim.articulated.dry_friction import dry_force
+from ti_sim.articulated.joint_coupling import couple_accelerations
 from ti_sim.articulated.joint_forces import joint_force
+from ti_sim.articulated.joint_solve import solve_joint
 from ti_sim.articulated.joints import direction, joint_position
 from ti_sim.articulated.kinematics import place_link
 from ti_sim.articulated.spatial import (
@@ -50,7 +52,6 @@ from ti_sim.articulated.tables import (
     MOVES,
     PARENT,
     POSITION,
-    VIRTUAL,
     add_vec3,
     load_vec3,
     load_vec4,
@@ -229,37 +230,11 @@ def add_matrix(array: ti.template(), b, i, column: ti.template(), m):
 
 
 @ti.func
-def solve_joint(world: ti.template(), b, i, kind, angular, linear):
-    """Solve for the joint velocities of link i; the solutions are written to column DRIVE.
-
-    Args:
-        world: ``WorldArrays``.
-        b: world.
-        i: link.
-        kind: type of its joint.
-        angular: angular acceleration (or virtual velocity) of the link with the joint at rest.
-        linear: linear acceleration (or virtual velocity) of its origin.
-
-    Returns:
-        (angular, linear) including the motion of the joint.
-    """
-    first = world.tree[i, FIRST_QD]
-    for d in range(first, world.tree[i, END_QD]):
-        axis, is_linear = direction(world, b, i, kind, d - first)
-        held = load_vec3(world.velocity_work, b, d, COLUMN).dot(angular)
-        held += load_vec3(world.velocity_work, b, d, COLUMN + 3).dot(linear)
-        value = world.velocity_work[b, d, INVERSE] * (world.velocity_work[b, d, DRIVE] - held)
-        world.velocity_work[b, d, DRIVE] = value
-        if is_linear:
-            linear += value * axis
-        else:
-            angular += value * axis
-    return angular, linear
-
-
-@ti.func
 def accelerate_links(world: ti.template(), states: ti.template(), b, slot):
-    """Third sweep, root to leaf: joint accelerations, written after the velocities in the row of ``states``."""
+    """Third sweep, root to leaf: joint accelerations, written after the velocities in the row of ``states``.
+
+    The accelerations of the links (column ACCELERATION) are those without couplings of joints.
+    """
     for i in range(world.links):
         parent, kind = world.tree[i, PARENT], world.tree[i, KIND]
         angular = vec3(0.0)
@@ -276,22 +251,8 @@ def accelerate_links(world: ti.template(), states: ti.template(), b, slot):
                 states[b, slot, world.coordinates + world.velocities + d] = world.velocity_work[b, d, DRIVE]
         store_vec3(world.work, b, i, ACCELERATION, angular)
         store_vec3(world.work, b, i, ACCELERATION + 3, linear)
-
-
-@ti.func
-def virtual_links(world: ti.template(), b):
-    """Third sweep of a virtual solve: virtual velocities of joints (column DRIVE) and links (column VIRTUAL)."""
-    for i in range(world.links):
-        parent, kind = world.tree[i, PARENT], world.tree[i, KIND]
-        angular, linear = vec3(0.0), vec3(0.0)
-        if world.tree[i, MOVES] == 1:
-            if parent >= 0:
-                angular = load_vec3(world.work, b, parent, VIRTUAL)
-                linear = load_vec3(world.work, b, parent, VIRTUAL + 3)
-            linear += angular.cross(load_vec3(world.work, b, i, ARM))
-            angular, linear = solve_joint(world, b, i, kind, angular, linear)
-        store_vec3(world.work, b, i, VIRTUAL, angular)
-        store_vec3(world.work, b, i, VIRTUAL + 3, linear)
+    if ti.static(world.with_couplings):
+        couple_accelerations(world, states, b, slot)
 
 
 @ti.func

@@ -51,6 +51,9 @@ class ArticulatedModel(WithContactPoints):
         collision_shape: one per link: the shape with which it collides with other links, or None; () if no link has one.
         collision_pairs: pairs of links that may collide; None for all pairs of links with shapes, except those that are fixed to
             each other or have a single joint between them.
+        joint_coupling: (link, leading link, multiplier) of each coupled joint, whose velocity is that of the other link's joint
+            times the multiplier [1, m/rad, rad/m]; both are revolute or prismatic, and a leading joint is not coupled itself.
+            Initial velocities meet the couplings; differences of the initial coordinates stay.
     """
 
     link_names: tuple[str, ...]
@@ -61,6 +64,7 @@ class ArticulatedModel(WithContactPoints):
     ground_height: Real = 0.0
     collision_shape: tuple[CollisionShape | None, ...] = ()
     collision_pairs: tuple[tuple[int, int], ...] | None = None
+    joint_coupling: tuple[tuple[int, int, float], ...] = ()
 
     def __post_init__(self) -> None:
         n = len(self.link_names)
@@ -85,6 +89,27 @@ class ArticulatedModel(WithContactPoints):
             if JOINT_TYPES[kind].about_axis and not 0 < np.linalg.norm(self.joint_axis[i]) < np.inf:
                 raise UserError(f"the {kind} joint of link {name!r} has no axis: give a vector of finite length above zero")
         check_shapes(self.link_names, self.collision_shape, self.collision_pairs)
+        self._check_couplings()
+
+    def _check_couplings(self) -> None:
+        coupled = [link for link, _leader, _multiplier in self.joint_coupling]
+        for link, leader, multiplier in self.joint_coupling:
+            for i in (link, leader):
+                if not 0 <= i < self.link_count or not JOINT_TYPES[self.joint_type[i]].about_axis:
+                    raise UserError(f"joint_coupling names link {i}: couple links that have a revolute or prismatic joint")
+            name = self.link_names[link]
+            if coupled.count(link) > 1 or leader in coupled:
+                raise UserError(
+                    f"the joint of link {name!r} is coupled twice, or to a joint that is coupled: couple it once, to a free one"
+                )
+            if not np.isfinite(multiplier):
+                raise UserError(f"the joint of link {name!r} is coupled with the multiplier {multiplier:g}: give a finite number")
+
+    @property
+    def coupling(self) -> np.ndarray:
+        """Joint velocities (coupled, leading) of the couplings, [C, 2] int32."""
+        rows = [(self.qd_start[link], self.qd_start[leader]) for link, leader, _multiplier in self.joint_coupling]
+        return np.array(rows, dtype=np.int32).reshape(-1, 2)
 
     @property
     def link_count(self) -> int:
@@ -359,6 +384,8 @@ class ArticulatedInputs(Arrays):
                 f"the limits of the joint of {model.link_names[model.velocity_link[d]]!r} are reversed, {low:g} to {high:g}: "
                 "give the lower one as joint_limit_low"
             )
+        if model.joint_coupling:
+            self._check_coupled_velocities(model)
         if self.has_dry_friction:
             self._check_dry_friction(model)
         if self.has_bristles:
@@ -385,6 +412,16 @@ class ArticulatedInputs(Arrays):
                 f"link_bristle of link {model.link_names[i]!r} is {float(values[b, i]):g} in world {b}: it must be finite and "
                 "not negative"
             )
+
+    def _check_coupled_velocities(self, model: ArticulatedModel) -> None:
+        rates = to_numpy(self.joint_qd0).astype(np.float64)
+        for (link, leader, multiplier), (d, e) in zip(model.joint_coupling, model.coupling, strict=True):
+            bad = ~(np.abs(rates[:, d] - multiplier * rates[:, e]) <= 1e-3 * (1.0 + np.abs(rates[:, d])))
+            if bad.any():
+                raise UserError(
+                    f"the joint of {model.link_names[link]!r} begins with the velocity {rates[bad, d][0]:g}, and its coupling to "
+                    f"that of {model.link_names[leader]!r} makes it {multiplier * rates[bad, e][0]:g}: begin with this velocity"
+                )
 
     def _check_dry_friction(self, model: ArticulatedModel) -> None:
         """Raise a UserError for numbers of dry friction that are negative or not finite, and for friction without stiffness."""

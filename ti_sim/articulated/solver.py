@@ -107,6 +107,8 @@ def prepare(model: ArticulatedModel, inputs: ArticulatedInputs, *, dt: float) ->
     pair, (mesh, sample) = model.pair, model.meshes
     near = np.zeros((b, FIRST_NEAR + len(pair)) if model.has_pairs else (1, FIRST_NEAR))
     near[:, [NEAR_COUNT, FAULTY_PAIR, FAULT_STEP]] = -1
+    coupling_work = np.zeros((b, len(model.coupling) + 1, d + 1))
+    coupling_work[:, :-1, -1] = [multiplier for _follower, _leader, multiplier in model.joint_coupling]
     world = WorldArrays(
         tree=ints_like_family(like, model.tree),
         axis=reals_like_family(like, model.axis),
@@ -126,11 +128,14 @@ def prepare(model: ArticulatedModel, inputs: ArticulatedInputs, *, dt: float) ->
         anchor=empty_like_family(like, (b, n, 3) if model.has_pairs else (1, 1, 3)),
         mesh=ints_like_family(like, mesh),
         sample=reals_like_family(like, sample),
+        coupling=ints_like_family(like, model.coupling if model.joint_coupling else np.zeros((1, 2))),
+        coupling_work=reals_like_family(like, coupling_work),
         with_pairs=model.pair_kinds,
         with_meshes=model.has_meshes,
         turning=model.turning,
         with_bristles=inputs.has_dry_friction,
         sticking=inputs.has_bristles,
+        with_couplings=bool(model.joint_coupling),
         coordinates=model.coordinate_count,
         velocities=model.velocity_count,
         dt=float(dt),

@@ -70,11 +70,14 @@ class WorldArrays:
         near: [B, columns] int32, list of near pairs (see ``collision``).
         anchor: [B, N, 3] positions of the shapes when that list was built [m].
         mesh, sample: tables of the shapes that are boxes or meshes, see ``collision.mesh_rows``.
+        coupling: [C, 2] int32, coupled joint velocities, see ``joint_coupling``.
+        coupling_work: [B, C + 1, D + 1] scratch memory and multipliers of the couplings.
         with_pairs: kinds of pairs in the model, as bits.
         with_meshes: whether any shape is a mesh.
         turning: whether the contact points include rims or patches, which depend on the rotation of the link.
         with_bristles: whether joints have dry friction, whose deflections are D more columns of states (see ``dry_friction``).
         sticking: whether contacts have bristles, which are more columns of states (see ``contact_bristles``).
+        with_couplings: whether joints are coupled.
         coordinates: number of joint coordinates Q.
         velocities: number of joint velocities D.
         dt: physics step [s].
@@ -99,11 +102,14 @@ class WorldArrays:
     anchor: Array
     mesh: Array
     sample: Array
+    coupling: Array
+    coupling_work: Array
     with_pairs: Static
     with_meshes: Static
     turning: Static
     with_bristles: Static
     sticking: Static
+    with_couplings: Static
     coordinates: Integer
     velocities: Integer
     dt: Number

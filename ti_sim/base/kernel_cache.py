@@ -11,9 +11,10 @@ import os
 import shutil
 import stat
 import tempfile
-import warnings
 from functools import cache
 from pathlib import Path
+
+from ti_sim.base.warn import warn
 
 __all__ = ["CACHED_BYTES", "cache_folder", "home_directory", "writable_cache"]
 
@@ -82,7 +83,7 @@ def writable_cache() -> Path | None:
     except OSError:
         folder = None
     consequence = "so that every process compiles again"
-    warnings.warn(f"the folder of compiled kernels {wanted} {reason}, {consequence}: {advice}", stacklevel=2)
+    warn(f"the folder of compiled kernels {wanted} {reason}, {consequence}: {advice}")
     return folder
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import warnings
 from collections import Counter
 from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
@@ -14,6 +13,7 @@ import numpy as np
 
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Positive, checked
+from ti_sim.base.warn import warn
 from ti_sim.meshes.packages import required
 from ti_sim.meshes.sheet import SheetMesh
 from ti_sim.meshes.solid import SolidMesh, jacobians
@@ -61,7 +61,7 @@ def read_solid_mesh(path: str | Path, *, scale: Positive = 1.0) -> SolidMesh:
     points, merged = merge_vertices(vertices)
     used, compact = np.unique(merged[indices], return_inverse=True)
     vertices, indices = factor * points[used], compact.reshape(indices.shape)
-    warn_of_size(vertices, factor, name, frames=3)
+    warn_of_size(vertices, factor, name)
     if (jacobians(vertices, indices) < 0).all():
         indices = indices[:, _MIRRORED[indices.shape[1]]]
     mesh = SolidMesh(vertices, indices, name=name)
@@ -76,10 +76,9 @@ def _warn_of_pieces(mesh: SolidMesh) -> None:
         sizes = np.bincount(piece)
         listed = ", ".join(f"{size} from element {int(np.argmax(piece == k))}" for k, size in enumerate(sizes[:4]))
         more = f" and {count - 4} more" if count > 4 else ""
-        warnings.warn(
+        warn(
             f"{mesh.name} has {count} pieces that share no vertices ({listed}{more}) and move apart: join their vertices, or "
             "make a body of each",
-            stacklevel=4,
         )
 
 
@@ -130,7 +129,7 @@ def read_sheet_mesh(path: str | Path, *, scale: Positive = 1.0) -> SheetMesh:
     name = f"mesh file {path}"
     factor = float(scale)
     surface = read_mesh_file(path)
-    warn_of_size(factor * surface.vertices, factor, name, frames=3)
+    warn_of_size(factor * surface.vertices, factor, name)
     points, merged = merge_vertices(surface.vertices)
     used, compact = np.unique(merged[surface.faces], return_inverse=True)
     colors = surface.vertex_colors

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import warnings
 from codecs import BOM_UTF8
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -15,6 +14,7 @@ from tqdm import tqdm
 
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Positive, Rule, checked
+from ti_sim.base.warn import warn
 from ti_sim.shapes.archives import check_unpacked_size
 from ti_sim.shapes.mass import MassProperties, integrate_surface
 from ti_sim.shapes.overlap import miscounted_volume
@@ -72,7 +72,7 @@ class Mesh(Shape):
                 getattr(self, part)
                 bar.update()
         if self.path is not None:
-            warn_of_size(self._surface.vertices, self.scale, name, frames=5)
+            warn_of_size(self._surface.vertices, self.scale, name)
 
     def surface(self) -> TriangleMesh:
         """The mesh in its own frame: the file's axes and origin, in m."""
@@ -161,19 +161,17 @@ def _stages(path: str | Path | None, count: int) -> tqdm:
     return tqdm(total=count, desc="" if file is None else f"mesh file {file.name}", leave=False, disable=not large)
 
 
-def warn_of_size(vertices: np.ndarray, scale: float, name: str, *, frames: int) -> None:
+def warn_of_size(vertices: np.ndarray, scale: float, name: str) -> None:
     """Warn if a mesh is so large without scaling that its numbers may be in millimetres.
 
     Args:
         vertices: [V, 3] m.
         scale: metres per unit of the file.
         name: name of the mesh in the warning.
-        frames: number of stack frames up to the line of the user, which the warning shows.
     """
     if scale == 1.0 and extent(vertices) > HUGE:
-        warnings.warn(
+        warn(
             f"{name} is {extent(vertices):.3g} m across: if its numbers are millimetres, read it with scale=0.001",
-            stacklevel=frames,
         )
 
 
@@ -270,7 +268,7 @@ def _counted_facets(content: bytes, path: Path) -> bytes | None:
         raise UserError(f"mesh file {path} is cut short: it counts {count} facets and holds {stored}: save it again")
     used = count if 0 < count <= stored else stored
     left = f"{stored} and {rest} bytes" if rest else str(stored)
-    warnings.warn(f"mesh file {path} counts {count} facets and holds {left}: {used} are read", stacklevel=2)
+    warn(f"mesh file {path} counts {count} facets and holds {left}: {used} are read")
     return content[:80] + used.to_bytes(4, "little") + content[_STL_HEADER : _STL_HEADER + used * _STL_FACET]
 
 

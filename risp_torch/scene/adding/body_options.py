@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,6 +14,7 @@ from risp_torch.scene.spec import SceneSpec
 from ti_sim.articulated.collision import CollisionShape, mesh_shape
 from ti_sim.base.errors import UserError
 from ti_sim.base.param import Param
+from ti_sim.base.warn import warn
 from ti_sim.shapes.contact_points import balls
 from ti_sim.shapes.mass import MassProperties, check_inertia
 from ti_sim.shapes.mesh import Mesh
@@ -117,11 +117,10 @@ class BodyOptions:
         """Warn if mass or inertia are computed from a mesh that intersects itself."""
         given = self.mass is not None and (self.inertia is not None or self.inertia_per_mass is not None)
         if isinstance(self.shape, Mesh) and not given and self.shape.miscounted_share > _OVERLAP:
-            warnings.warn(
+            warn(
                 f"the mesh of {name} intersects itself, or has parts that overlap or are inside out: "
                 f"{100 * self.shape.miscounted_share:.2g} % of its volume is wrong in mass and inertia: unite its parts in "
                 "a mesh editor, or give both numbers",
-                stacklevel=6,
             )
 
 

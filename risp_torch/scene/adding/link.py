@@ -13,7 +13,7 @@ from risp_torch.scene.parameters import ParameterTable, check_name
 from risp_torch.scene.parts.body import Body
 from risp_torch.scene.parts.contact import Contact
 from risp_torch.scene.parts.joints import Joint
-from risp_torch.scene.parts.links import Link
+from risp_torch.scene.parts.links import JointCoupling, Link
 from risp_torch.scene.parts.surface import Surface
 from risp_torch.scene.rotations import unit_quaternion
 from risp_torch.scene.spec import SceneSpec
@@ -82,8 +82,9 @@ def add_link(
 def make_link(
     scene: SceneSpec, name: str, options: BodyOptions, *, joint: Joint, parent: str | None, position: Any, orientation: Any,
     center: Any, length: Any = None, direction: Any = None, share: float = 0.0, at_tip: bool = False,
+    coupling: JointCoupling | None = None,
 ) -> Link:  # fmt: skip
-    """Add the parameters of a link to the scene's table and return the link (arguments: ``add_link``)."""
+    """Add the parameters of a link to the scene's table and return the link (arguments: ``add_link`` and ``Link``)."""
     check_name(name)
     options.check(scene, name)
     index = parent_index(name, parent, scene.bodies)
@@ -98,22 +99,24 @@ def make_link(
     if length is not None:
         unit = unit_vector(name, direction)
         table.add(f"{name}.length", length, unit="m", sign="positive")
-    names = add_joint(table, name, joint)
+    names = add_joint(table, name, joint, left_out=() if coupling is None else (joint.place, "rate"))
     axis = joint.unit_axis(name) if hasattr(joint, "unit_axis") else np.array([0.0, 0.0, 1.0])
     return Link(
         name=name, orientation=quaternion, **options.add_to(scene, name), parent=index, joint=joint, names=names, axis=axis,
-        direction=unit, share=share, at_tip=at_tip,
+        direction=unit, share=share, at_tip=at_tip, coupling=coupling,
     )  # fmt: skip
 
 
-def add_joint(table: ParameterTable, link: str, joint: Joint) -> dict[str, str]:
-    """Add the parameters of a joint, except shared ones; return joint quantity -> parameter name.
+def add_joint(table: ParameterTable, link: str, joint: Joint, *, left_out: Sequence[str] = ()) -> dict[str, str]:
+    """Add the parameters of a joint, except shared ones and those ``left_out``; return joint quantity -> parameter name.
 
     Raises:
         UserError: a shared parameter does not exist, the limits are reversed, or dry friction has no stiffness.
     """
     names = {}
     for key, value in joint.numbers().items():
+        if key in left_out:
+            continue
         if isinstance(value, str):
             table[value]  # raises an error with similar names
             names[key] = value

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,6 +22,7 @@ from risp_torch.scene.parameters import check_name
 from risp_torch.scene.parts.body import Body
 from risp_torch.scene.parts.contact import Contact, add_contact, meant_per_area
 from risp_torch.scene.parts.joints import Fixed, Joint, Prismatic, Revolute, Spherical
+from risp_torch.scene.parts.links import JointCoupling
 from risp_torch.scene.parts.surface import GREY, Surface
 from risp_torch.scene.robot_files.check import Moved, inertias_of_free_joints, moved_by_joints
 from risp_torch.scene.robot_files.description import RobotDescription, RobotJoint, RobotLink, RobotShape
@@ -33,6 +33,7 @@ from risp_torch.scene.spec import SceneSpec
 from risp_torch.scene.start import Start
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import checked
+from ti_sim.base.warn import warn
 from ti_sim.shapes.contact_points import balls, patches, placed
 from ti_sim.shapes.primitives import Box, Capsule, Cylinder, Sphere
 from ti_sim.shapes.surface import TriangleMesh, merge_vertices
@@ -73,7 +74,8 @@ def add_robot(
         position: position of the file's origin [m].
         orientation: orientation of the file's axes, quaternion (x, y, z, w).
         free_base: give the root link a free joint instead of fixing it to the world.
-        free_mimic: let joints that the file couples to others (``mimic``) move on their own; otherwise they are an error.
+        free_mimic: let joints that the file couples to others (``mimic``) move freely; otherwise their coordinates follow
+            exactly, they have no numbers for their start, and no motors.
         contact: contact parameters of the robot with the ground ("<name>.contact.stiffness" and so on), those of the ground
             by default. Primitive collision shapes are used as they are, meshes by the vertices of their convex hulls.
         dry_friction: False to leave the joint friction of the file out, as in a scene with the integrator "rk4".
@@ -85,17 +87,11 @@ def add_robot(
         UserWarning: with these sentences, if there are any.
 
     Raises:
-        UserError: the file cannot be read or describes no valid robot, it couples joints, a name is taken, or there are contact
+        UserError: the file cannot be read or describes no valid robot, a name is taken, or there are contact
             parameters and no ground.
     """
     place, turn = _placement(position, orientation)
     robot = read_robot(path, free_base=free_base)
-    if robot.mimics and not free_mimic:
-        listed = ", ".join(f"{joint!r} follows {leader!r}" for joint, leader in robot.mimics)
-        raise UserError(
-            f"{path} couples joints with <mimic> ({listed}), which is not simulated: add the robot with free_mimic=True, so that "
-            "these joints move on their own, or make them fixed"
-        )
     name = name or _spelt(robot.name or "robot")
     check_name(name)
     ground = scene.ground is not None
@@ -105,6 +101,9 @@ def add_robot(
         add_contact(scene.table, f"{name}.contact", contact)
     per_area = meant_per_area(scene.table, contact, ground=ground)
     left_out = LeftOut()
+    couplings = {} if free_mimic else _couplings(robot, first=len(scene.bodies))
+    for mimic in robot.mimics if free_mimic else ():
+        left_out.add("<mimic> is not used: the joint moves freely", f"joint {mimic.joint!r}")
     names = _body_names(name, robot.links)
     properties = zip(moved_by_joints(robot.links), inertias_of_free_joints(robot.links), strict=True)
     for link, body, (moved, inertia) in zip(robot.links, names, properties, strict=True):
@@ -118,15 +117,17 @@ def add_robot(
             made = make_link(
                 scene, body, options, parent=names[link.parent] if link.parent >= 0 else None,
                 joint=_joint(joint, moved, inertia, step=scene.stepping.dt), position=frame.position,
-                orientation=frame.turn.as_quat(), center=link.com,
+                orientation=frame.turn.as_quat(), center=link.com, coupling=couplings.get(joint.name),
             )  # fmt: skip
         scene.bodies += (made if contact is None else replace(made, contact_name=f"{name}.contact"),)
     for link, body in zip(robot.links, names, strict=True):
+        if link.joint.name in couplings:
+            continue
         _add_motor(scene, body, link.joint, left_out)
     _note_gravity(scene, robot, left_out)
     robot = replace(robot, unsupported=robot.unsupported + left_out.sentences())
     if robot.unsupported:
-        warnings.warn(f"{path} is not imported completely: {'; '.join(robot.unsupported)}", stacklevel=3)
+        warn(f"{path} is not imported completely: {'; '.join(robot.unsupported)}")
     return robot
 
 
@@ -174,6 +175,12 @@ def _rubbing(scene: SceneSpec, joint: RobotJoint, left_out: LeftOut, *, used: bo
     left_out.add("joint friction is not used" + (f" with the integrator {scene.stepping.integrator!r}" if used else ""),
                  f"joint {joint.name!r}")  # fmt: skip
     return replace(joint, dry_friction=0.0)
+
+
+def _couplings(robot: RobotDescription, *, first: int) -> dict[str, JointCoupling]:
+    """Couplings of the joints by name; ``first``: index of the robot's first link among the scene's bodies."""
+    index = {link.joint.name: first + k for k, link in enumerate(robot.links)}
+    return {mimic.joint: JointCoupling(index[mimic.leader], mimic.multiplier, mimic.offset) for mimic in robot.mimics}
 
 
 @dataclass(frozen=True)

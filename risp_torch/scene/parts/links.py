@@ -11,6 +11,23 @@ import torch
 from risp_torch.scene.numbers import Values
 from risp_torch.scene.parts.body import Body
 from risp_torch.scene.parts.joints import Joint, Spherical
+from ti_sim.base.rules import FromZero, Real, checked
+
+
+@checked
+@dataclass(frozen=True)
+class JointCoupling:
+    """A joint with one axis whose coordinate is ``multiplier * that of another link's joint + offset``.
+
+    Attributes:
+        leader: index of the other link among the scene's bodies; its joint is not coupled itself.
+        multiplier: 1, m/rad or rad/m.
+        offset: coordinate where that of the leader is zero, rad or m.
+    """
+
+    leader: FromZero
+    multiplier: Real
+    offset: Real
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,6 +44,8 @@ class Link(Body):
         direction: unit vector in the link frame along its length.
         share: fraction of the length between the joint and the centre of mass.
         at_tip: whether the joint is at the tip of the parent.
+        coupling: what determines the joint's motion, None for a joint that moves freely. A coupled joint has no numbers for its
+            start.
     """
 
     parent: int = -1
@@ -36,6 +55,7 @@ class Link(Body):
     direction: np.ndarray | None = None
     share: float = 0.0
     at_tip: bool = False
+    coupling: JointCoupling | None = None
 
     def along(self, values: Values) -> torch.Tensor:
         """[B, 3] from the joint to the tip, link frame [m]; zeros for a link without length."""
@@ -63,9 +83,17 @@ class Link(Body):
         value = values[self.names[key]]
         return value if value.ndim == 2 else value[:, None].expand(-1, count)
 
-    def start(self, values: Values) -> torch.Tensor:
-        """[B, coordinates] of the joint at the start (rad, m; quaternions of length one)."""
+    def start(self, values: Values, bodies: Sequence[Body]) -> torch.Tensor:
+        """[B, coordinates] of the joint at the start (rad, m; quaternions of length one); ``bodies``: of the scene."""
+        if self.coupling is not None:
+            return self.coupling.multiplier * bodies[self.coupling.leader].start(values, bodies) + self.coupling.offset
         return self.joint.start(self.number(values, self.joint.place))
+
+    def rate(self, values: Values, bodies: Sequence[Body]) -> torch.Tensor:
+        """[B, velocities] of the joint at the start (rad/s, m/s); ``bodies``: of the scene."""
+        if self.coupling is not None:
+            return self.coupling.multiplier * bodies[self.coupling.leader].rate(values, bodies)
+        return self.number(values, "rate")
 
 
 def velocity_slices(bodies: Sequence[Body]) -> list[slice]:

@@ -8,6 +8,7 @@ from typing import Literal
 
 import numpy as np
 
+from ti_sim.base.rules import Real, checked
 from ti_sim.shapes.surface import TriangleMesh
 
 JointType = Literal["fixed", "revolute", "prismatic", "spherical", "free"]
@@ -112,6 +113,24 @@ class RobotLink:
     collisions: tuple[RobotShape, ...] = ()
 
 
+@checked
+@dataclass(frozen=True)
+class RobotMimic:
+    """A joint whose coordinate is ``multiplier * that of another joint + offset``.
+
+    Attributes:
+        joint: name of the joint.
+        leader: name of the other joint, which follows none itself.
+        multiplier: 1, m/rad or rad/m.
+        offset: coordinate of the joint where that of the leader is zero, rad or m.
+    """
+
+    joint: str
+    leader: str
+    multiplier: Real
+    offset: Real
+
+
 @dataclass(frozen=True, eq=False)
 class RobotDescription:
     """A robot as described by its file.
@@ -122,11 +141,11 @@ class RobotDescription:
         gravity: (x, y, z) m/s2, or None if the format has none (URDF).
         unsupported: one sentence for each kind of feature that is not imported or should be checked, with its
             places; may be empty.
-        mimics: (joint, the joint that it follows) of each joint whose motion the file couples to that of another.
+        mimics: the joints whose coordinates the file couples to those of others.
     """
 
     name: str
     links: tuple[RobotLink, ...]
     gravity: tuple[float, float, float] | None = None
     unsupported: tuple[str, ...] = ()
-    mimics: tuple[tuple[str, str], ...] = ()
+    mimics: tuple[RobotMimic, ...] = ()

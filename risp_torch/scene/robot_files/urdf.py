@@ -12,7 +12,7 @@ from scipy.spatial.transform import Rotation
 
 from risp_torch.files.film.curves import srgb_to_linear
 from risp_torch.files.suggest import unknown_name_error
-from risp_torch.scene.robot_files.description import RobotDescription, RobotJoint, RobotLink, RobotShape
+from risp_torch.scene.robot_files.description import RobotDescription, RobotJoint, RobotLink, RobotMimic, RobotShape
 from risp_torch.scene.robot_files.left_out import LeftOut
 from risp_torch.scene.robot_files.meshes import MeshFiles
 from risp_torch.scene.robot_files.packages import required
@@ -45,16 +45,16 @@ _TABLE = {
     "color": Known(numbers={"rgba": (4,)}, needs=("rgba",)),
     "joint": Known(
         text=("name", "type"), needs=("name", "type", "parent", "child"),
-        one=("origin", "parent", "child", "axis", "limit", "dynamics"),
+        one=("origin", "parent", "child", "axis", "limit", "dynamics", "mimic"),
     ),
     "parent": Known(text=("link",), needs=("link",)),
     "child": Known(text=("link",), needs=("link",)),
     "axis": Known(numbers={"xyz": (3,)}, needs=("xyz",)),
     "limit": Known(numbers={"lower": (1,), "upper": (1,), "effort": (1,)}),
     "dynamics": Known(numbers={"damping": (1,), "friction": (1,)}),
+    "mimic": Known(text=("joint",), numbers={"multiplier": (1,), "offset": (1,)}, needs=("joint",)),
 }  # fmt: skip
 _EXPLAIN = {
-    "mimic": "<mimic> is not used: the joint moves on its own",
     "limit.velocity": "velocity limits of joints are not used",
     "texture": "textures of materials are not used",
 }
@@ -101,9 +101,36 @@ def read_urdf(path: Path, root: Any) -> RobotDescription:
                 collisions=tuple(_shape(shape, link, path, meshes, left_out, colors) for shape in link.collisions),
             )
         )
-    followers = [(joint, mimic) for joint in root.iter("joint") for mimic in joint.iter("mimic")]
-    mimics = tuple((str(joint.get("name")), str(mimic.get("joint"))) for joint, mimic in followers)
-    return RobotDescription(robot.name, tuple(links), unsupported=left_out.sentences(), mimics=mimics)
+    return RobotDescription(robot.name, tuple(links), unsupported=left_out.sentences(), mimics=_mimics(robot, path))
+
+
+def _mimics(robot: Any, path: Path) -> tuple[RobotMimic, ...]:
+    """The coupled joints; one that follows a joint that follows another one is coupled to the first of them."""
+    joints = {joint.name: joint for joint in robot.joints}
+    mimics = []
+    for joint in robot.joints:
+        multiplier, offset, leader, passed = 1.0, 0.0, joint, {joint.name}
+        while leader.mimic is not None:
+            given = leader.mimic
+            if given.joint not in joints:
+                raise UserError(f"{path}: <mimic> of joint {leader.name!r}: {unknown_name_error('joint', given.joint, joints)}")
+            if given.joint in passed:
+                raise UserError(f"{path}: joint {joint.name!r} follows itself by <mimic>: couple it to a joint that moves freely")
+            # 1 and 0 are the defaults of URDF.
+            offset += multiplier * (0.0 if given.offset is None else float(given.offset))
+            multiplier *= 1.0 if given.multiplier is None else float(given.multiplier)
+            leader = joints[given.joint]
+            passed.add(leader.name)
+        if leader is joint:
+            continue
+        for coupled in (joint, leader):
+            if _JOINT_TYPES.get(coupled.type) not in ("revolute", "prismatic"):
+                raise UserError(
+                    f"{path}: <mimic> couples joint {joint.name!r} to {leader.name!r}, and {coupled.name!r} is {coupled.type}: "
+                    "couple revolute, continuous and prismatic joints"
+                )
+        mimics.append(RobotMimic(joint.name, leader.name, multiplier, offset))
+    return tuple(mimics)
 
 
 def _refuse_xacro(root: Any, path: Path) -> None:

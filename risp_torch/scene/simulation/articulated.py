@@ -128,7 +128,11 @@ def articulated_model(bodies: Sequence[Body], values: Values, *, ground_height: 
         contact_points=tuple(body.points for body in bodies),
         ground_height=ground_height,
         collision_shape=shapes if any(shapes) else (),
-    )
+        joint_coupling=tuple(
+            (i, body.coupling.leader, body.coupling.multiplier)
+            for i, body in enumerate(bodies) if isinstance(body, Link) and body.coupling is not None
+        ),
+    )  # fmt: skip
 
 
 def check_collision_shapes(bodies: Sequence[Body], model: ArticulatedModel, values: Values) -> None:
@@ -184,8 +188,8 @@ def articulated_inputs(
         )
         limit = limit.index_fill(1, places, group.limit)
     return ArticulatedInputs(
-        joint_q0=torch.cat([_start(body, values) for body in bodies], dim=1),
-        joint_qd0=torch.cat([_start_velocity(body, values) for body in bodies], dim=1),
+        joint_q0=torch.cat([_start(body, bodies, values) for body in bodies], dim=1),
+        joint_qd0=torch.cat([_start_velocity(body, bodies, values) for body in bodies], dim=1),
         joint_frame=torch.stack([_joint_frame(body, bodies, values) for body in bodies], dim=1),
         joint_stiffness=springs["stiffness"], joint_rest=springs["rest"], joint_damping=springs["damping"],
         joint_armature=springs["armature"], joint_limit_low=springs["limit_low"], joint_limit_high=springs["limit_high"],
@@ -232,13 +236,13 @@ def _spring(body: Body, values: Values, key: str) -> torch.Tensor:
     return some.new_full((len(some), count), usual)
 
 
-def _start(body: Body, values: Values) -> torch.Tensor:
-    return body.start(values) if isinstance(body, Link) else body.pose(values)
+def _start(body: Body, bodies: Sequence[Body], values: Values) -> torch.Tensor:
+    return body.start(values, bodies) if isinstance(body, Link) else body.pose(values)
 
 
-def _start_velocity(body: Body, values: Values) -> torch.Tensor:
+def _start_velocity(body: Body, bodies: Sequence[Body], values: Values) -> torch.Tensor:
     if isinstance(body, Link):
-        return body.number(values, "rate")
+        return body.rate(values, bodies)
     velocity, turn = body.velocity(values), rotation_matrix(body.pose(values)[:, 3:])
     return torch.cat([velocity[:, :3], matrix_vector(turn.mT, velocity[:, 3:])], dim=1)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from functools import cached_property
@@ -18,6 +17,7 @@ from risp_torch.scene.parts.rotors import Rotors
 from risp_torch.scene.simulation.finer_frames import finer_inputs, finer_solver
 from risp_torch.scene.states import States
 from ti_sim.base.errors import UserError
+from ti_sim.base.warn import warn
 from ti_sim.rollout.adjoint import Adjoint
 from ti_sim.rollout.arrays import Arrays
 from ti_sim.rollout.solver import Solver
@@ -52,7 +52,7 @@ class Motion(ABC):
             solver = self.make_solver()
             sentences = self.step_warnings(solver)
         for sentence in sentences:
-            warnings.warn(sentence, stacklevel=3)
+            warn(sentence)
         return solver
 
     @abstractmethod

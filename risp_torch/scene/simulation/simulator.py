@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -28,6 +27,7 @@ from risp_torch.scene.simulation.step_warnings import touching_particles
 from risp_torch.scene.spec import ALL_PARTS, SceneSpec
 from risp_torch.scene.states import States, joined_placement
 from ti_sim.base.errors import UserError
+from ti_sim.base.warn import warn
 from ti_sim.rollout.adjoint import Adjoint
 from ti_sim.rollout.solver import Solver
 from ti_sim.shapes.mass import possible_inertia
@@ -193,7 +193,6 @@ def _warn_of_inertias(given: Mapping[str, torch.Tensor]) -> None:
         if name.endswith((".inertia", ".inertia_per_mass")):
             inertia = np.asarray(torch.as_tensor(value).detach().cpu(), dtype=np.float64)
             if inertia.shape[-2:] == (3, 3) and not possible_inertia(inertia).all():
-                warnings.warn(
+                warn(
                     f"{name} is not a physical inertia: a principal moment below zero, or above the sum of the other two",
-                    stacklevel=5,
                 )

@@ -102,7 +102,7 @@ def spin_warnings(spec: SceneSpec, model: ArticulatedModel) -> list[str]:
     sentences, time = [], spec.frames * spec.frame_dt
     for k in np.flatnonzero(model.has_moving_children):
         body = spec.bodies[k]
-        spin = float((body.number(values, "rate") if isinstance(body, Link) else body.velocity(values)[:, 3:])[0].norm())
+        spin = float((body.rate(values, spec.bodies) if isinstance(body, Link) else body.velocity(values)[:, 3:])[0].norm())
         drift = 0.5 * spin**2 * stepping.dt * time
         if drift > _DRIFT:
             sentences.append(

@@ -127,7 +127,7 @@ NONE = "–"
 # Which fields of models, inputs and settings make a feature; every field belongs to one.
 FIELDS = {
     "what moves": "body_names link_names link_parent particle_rest parts",
-    "joints": "joint_type joint_axis joint_frame",
+    "joints": "joint_type joint_axis joint_frame joint_coupling",
     "springs, damping and limits of joints": (
         "joint_stiffness joint_rest joint_damping joint_limit_low joint_limit_high joint_limit_stiffness"
     ),

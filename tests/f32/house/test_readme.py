@@ -289,9 +289,10 @@ def check_oracle(names: dict[str, Any]) -> None:
 # What is looked at after a block, by a name that it makes.
 def check_robot(names: dict[str, Any]) -> None:
     """The arm of the page of articulated bodies, in two worlds."""
-    assert any("mimic" in sentence for sentence in names["robot"].unsupported)
+    assert names["robot"].unsupported and names["robot"].mimics
     angles = names["turned"].joint_q[:, -1]
     assert angles.shape == (2, 6) and abs(angles[0, 1] - angles[1, 1]) > 1e-3
+    assert (angles[:, 4] - angles[:, 5]).abs().max() < 1e-6
 
 
 def check_blocks(names: dict[str, Any]) -> None:

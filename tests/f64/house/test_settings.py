@@ -58,7 +58,7 @@ NOT_CALLED_BY_USERS |= {
 # Arguments whose annotation speaks of numbers, and which hold functions, films or guesses.
 READ_ELSEWHERE = {"policy", "goal", "make_policy", "loss_and_gradient", "loss", "jvp", "vjp", "target", "guess", "random"}
 # Tables of models, which are checked together.
-READ_ELSEWHERE |= {"parts", "link_parent", "collision_pairs", "force_body", "force_steps"}
+READ_ELSEWHERE |= {"parts", "link_parent", "collision_pairs", "joint_coupling", "force_body", "force_steps"}
 NUMBER = re.compile(r"\b(int|float)\b")
 POLICIES = (SinePolicy, FeedbackPolicy, DirectPolicy)
 

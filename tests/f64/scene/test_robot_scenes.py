@@ -2,10 +2,12 @@
 
 import math
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from scipy.integrate import solve_ivp
 from scipy.spatial.transform import Rotation
 
 from risp_torch import Camera, Contact, DirectionalLight, Scene, UserError
@@ -13,6 +15,7 @@ from risp_torch.__main__ import main
 from risp_torch.inversion.gradients import check_torch
 from risp_torch.scene.adding.robot import friction_numbers, limit_stiffness
 from risp_torch.scene.robot_files.check import inertias_of_free_joints, moved_by_joints
+from risp_torch.scene.robot_files.description import RobotMimic
 from risp_torch.scene.robot_files.read import read_robot
 from tests.reference.folders import ROBOTS
 
@@ -319,10 +322,116 @@ def test_a_wrong_file_ends_a_command(tmp_path, capsys):
     assert "have no parent" in capsys.readouterr().err
 
 
-def test_joints_that_follow_others_are_refused_unless_they_are_freed() -> None:
+PENDULUM = (
+    "<link name='{name}'><inertial><origin xyz='0 0 -{length}'/><mass value='{mass}'/>"
+    "<inertia ixx='1e-3' ixy='0' ixz='0' iyy='1e-3' iyz='0' izz='1e-3'/></inertial></link>"
+    "<joint name='{name}_hinge' type='continuous'><parent link='base'/><child link='{name}'/><axis xyz='0 1 0'/>{mimic}</joint>"
+)
+
+
+def coupled_pendulums(folder: Path, *, mimics: tuple[str, ...] = ("", "a_hinge' multiplier='-1.5' offset='0.4")) -> Path:
+    """Pendulums on one base, coupled to each other; by default two, the second to the first."""
+    tags = [f"<mimic joint='{mimic}'/>" if mimic else "" for mimic in mimics]
+    numbers = (("a", 0.3, 2.0), ("b", 0.2, 1.5), ("c", 0.1, 1.0))
+    pendulums = [
+        PENDULUM.format(name=name, length=length, mass=mass, mimic=tag)
+        for (name, length, mass), tag in zip(numbers, tags, strict=False)
+    ]
+    path = folder / "pair.urdf"
+    path.write_text(f"<robot name='pair'><link name='base'/>{''.join(pendulums)}</robot>")
+    return path
+
+
+def test_coupled_pendulums_move_as_their_reduced_equation(tmp_path: Path) -> None:
+    scene = Scene(frame_dt=0.05, frames=20, substeps=50, integrator="rk4")
+    scene.add_robot(coupled_pendulums(tmp_path))
+    assert "pair_b.angle" not in scene.parameters and "pair_b.rate" not in scene.parameters
+    angle, rate, multiplier, offset = 0.7, -1.2, -1.5, 0.4
+    inertia = (1e-3 + 2.0 * 0.3**2) + multiplier**2 * (1e-3 + 1.5 * 0.2**2)
+
+    def rates(_time: float, state: np.ndarray) -> list[float]:
+        pulled = 2.0 * 0.3 * math.sin(state[0]) + multiplier * 1.5 * 0.2 * math.sin(multiplier * state[0] + offset)
+        return [state[1], -9.81 * pulled / inertia]
+
+    times = np.linspace(0.0, 1.0, 21)
+    right = solve_ivp(rates, (0.0, 1.0), [angle, rate], t_eval=times, rtol=1e-11, atol=1e-11).y[0]
+    with torch.no_grad():
+        start = torch.tensor([angle, rate], dtype=torch.float64)
+        states = scene.rollout({"pair_a.angle": start[0], "pair_a.rate": start[1]})
+    q = states.joint_q[0].cpu().numpy()  # the base has no coordinate
+    assert np.ptp(right) > 1.0
+    np.testing.assert_allclose(q[:, 0], right, atol=1e-9)
+    np.testing.assert_allclose(q[:, 1], multiplier * right + offset, atol=2e-9)
+
+
+def test_coupled_fingers_move_about_as_with_the_soft_equality_of_mujoco() -> None:
+    spec = mujoco.MjSpec.from_file(str(ROBOTS / "arm.urdf"))
+    spec.meshdir = "meshes"
+    coupling = spec.add_equality()
+    coupling.type, coupling.objtype = mujoco.mjtEq.mjEQ_JOINT, mujoco.mjtObj.mjOBJ_JOINT
+    coupling.name1, coupling.name2, coupling.data[:2] = "slide_too", "slide", (0.0, 1.0)
+    coupling.solref[:], coupling.solimp[:3] = (4e-4, 1.0), (0.9999, 0.9999, 1e-3)
+    model = spec.compile()
+    model.opt.timestep, model.opt.integrator, model.dof_frictionloss[:] = 1e-4, mujoco.mjtIntegrator.mjINT_RK4, 0.0
+    data = mujoco.MjData(model)
+    data.qpos[:4], data.qpos[4:] = (0.2, 0.3, -0.4, 0.1), 0.02
+    data.qvel[:] = (0.5, -1.0, 0.8, 0.4, 0.05, 0.05)
+    given = {}
+    for k, link in enumerate(ARM_JOINTS[:5]):
+        given[f"arm_{link}.{'slide' if 'finger' in link else 'angle'}"] = torch.tensor(data.qpos[k])
+        given[f"arm_{link}.rate"] = torch.tensor(data.qvel[k])
+    scene = Scene(frame_dt=1e-3, frames=40, substeps=5, integrator="rk4")
+    with pytest.warns(UserWarning, match="is not imported completely"):
+        scene.add_robot(ROBOTS / "arm.urdf", dry_friction=False)
+    with torch.no_grad():
+        q = scene.rollout(given).joint_q[0].cpu().numpy()
+    for _ in range(400):
+        mujoco.mj_step(model, data)
+    assert np.abs(q[-1] - q[0])[4:].min() > 1e-3
+    np.testing.assert_allclose(q[:, 5], q[:, 4], atol=1e-12)
+    np.testing.assert_allclose(q[-1], data.qpos, atol=1e-5)
+
+
+def test_gradients_of_a_scene_with_coupled_joints(tmp_path: Path) -> None:
+    scene = Scene(frame_dt=0.02, frames=4, substeps=5)
+    scene.add_robot(coupled_pendulums(tmp_path))
+    names = ("pair_a.angle", "pair_a.rate", "pair_b.mass", "pair_b.damping", "pair_a.center")
+    weights = torch.randn(5, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
+    point = {name: np.asarray(scene.table[name].value, dtype=np.float64) + 0.3 for name in names}
+
+    def loss(values: dict[str, torch.Tensor]) -> torch.Tensor:
+        states = scene.rollout(values)
+        return (states.joint_q[0].cpu() * weights).sum() + (states.joint_qd[0].cpu() * weights).sum()
+
+    report = check_torch(loss, point)
+    report.raise_if_wrong()
+    assert {entry.name for entry in report.entries if entry.status == "ok"} == set(names)
+
+
+@pytest.mark.parametrize(
+    ("mimics", "words"),
+    [
+        (("b_hinge", "a_hinge"), "joint 'a_hinge' follows itself by <mimic>"),
+        (("", "c_hinge"), "unknown joint 'c_hinge'"),
+        (("", "a_hinge' multiplier='nan"), "multiplier"),
+        (("", "a_hinge' multiplier='x"), "multiplier"),
+    ],
+    ids=str,
+)
+def test_wrong_couplings(tmp_path: Path, mimics: tuple[str, str], words: str) -> None:
+    with pytest.raises(UserError, match=words):
+        read_robot(coupled_pendulums(tmp_path, mimics=mimics))
+
+
+def test_couplings_are_those_to_the_joint_that_moves_freely(tmp_path: Path) -> None:
+    assert read_robot(ROBOTS / "arm.urdf").mimics == (RobotMimic("slide_too", "slide", 1.0, 0.0),)
+    mimics = ("", "a_hinge' multiplier='2' offset='0.125", "b_hinge' multiplier='3' offset='0.25")
+    first, second = read_robot(coupled_pendulums(tmp_path, mimics=mimics)).mimics
+    assert (first, second) == (RobotMimic("b_hinge", "a_hinge", 2.0, 0.125), RobotMimic("c_hinge", "a_hinge", 6.0, 0.625))
+
+
+def test_freed_joints_are_named() -> None:
     scene = Scene(frame_dt=0.01, frames=1, substeps=1)
-    with pytest.raises(UserError, match="couples joints with <mimic> .'slide_too' follows 'slide'.* with free_mimic=True"):
-        scene.add_robot(ROBOTS / "arm.urdf")
-    assert not scene.bodies
-    with pytest.warns(UserWarning, match="<mimic> is not used: the joint moves on its own"):
-        assert scene.add_robot(ROBOTS / "arm.urdf", free_mimic=True).mimics == (("slide_too", "slide"),)
+    with pytest.warns(UserWarning, match="<mimic> is not used: the joint moves freely .joint 'slide_too'"):
+        scene.add_robot(ROBOTS / "arm.urdf", free_mimic=True)
+    assert "arm_right_finger.slide" in scene.parameters

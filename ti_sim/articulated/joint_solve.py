@@ -1,0 +1,108 @@
+"""Solutions of M x = y for the joint-space mass matrix by the factors of an elimination (see ``dynamics``; Taichi functions)."""
+
+from ti_sim.articulated.joints import direction
+from ti_sim.articulated.tables import (
+    ARM,
+    COLUMN,
+    DRIVE,
+    END_QD,
+    FIRST_QD,
+    INVERSE,
+    KIND,
+    LOAD,
+    MOVES,
+    PARENT,
+    VIRTUAL,
+    add_vec3,
+    load_vec3,
+    store_vec3,
+)
+from ti_sim.base.runtime import ti
+from ti_sim.base.vecmath import vec3
+
+
+@ti.func
+def solve_joint(world: ti.template(), b, i, kind, angular, linear):
+    """Solve for the joint velocities of link i; the solutions are written to column DRIVE.
+
+    Args:
+        world: ``WorldArrays``.
+        b: world.
+        i: link.
+        kind: type of its joint.
+        angular: angular acceleration (or virtual velocity) of the link with the joint at rest.
+        linear: linear acceleration (or virtual velocity) of its origin.
+
+    Returns:
+        (angular, linear) including the motion of the joint.
+    """
+    first = world.tree[i, FIRST_QD]
+    for d in range(first, world.tree[i, END_QD]):
+        axis, is_linear = direction(world, b, i, kind, d - first)
+        held = load_vec3(world.velocity_work, b, d, COLUMN).dot(angular)
+        held += load_vec3(world.velocity_work, b, d, COLUMN + 3).dot(linear)
+        value = world.velocity_work[b, d, INVERSE] * (world.velocity_work[b, d, DRIVE] - held)
+        world.velocity_work[b, d, DRIVE] = value
+        if is_linear:
+            linear += value * axis
+        else:
+            angular += value * axis
+    return angular, linear
+
+
+@ti.func
+def eliminate_drives(world: ti.template(), b):
+    """Second sweep of a virtual solve, leaf to root, with the factors of the last elimination (columns COLUMN and INVERSE).
+
+    Column DRIVE of the joint velocities holds the right-hand side. Overwrites the links' loads.
+    """
+    for i in range(world.links):
+        store_vec3(world.work, b, i, LOAD, vec3(0.0))
+        store_vec3(world.work, b, i, LOAD + 3, vec3(0.0))
+    for back in range(world.links):
+        i = world.links - 1 - back
+        if world.tree[i, MOVES] == 1:
+            kind, parent, first = world.tree[i, KIND], world.tree[i, PARENT], world.tree[i, FIRST_QD]
+            moment, force = load_vec3(world.work, b, i, LOAD), load_vec3(world.work, b, i, LOAD + 3)
+            d = world.tree[i, END_QD] - 1
+            while d >= first:
+                axis, linear = direction(world, b, i, kind, d - first)
+                held = axis.dot(moment)
+                if linear:
+                    held = axis.dot(force)
+                drive = world.velocity_work[b, d, DRIVE] - held
+                world.velocity_work[b, d, DRIVE] = drive
+                moment += world.velocity_work[b, d, INVERSE] * drive * load_vec3(world.velocity_work, b, d, COLUMN)
+                force += world.velocity_work[b, d, INVERSE] * drive * load_vec3(world.velocity_work, b, d, COLUMN + 3)
+                d -= 1
+            if parent >= 0:
+                add_vec3(world.work, b, parent, LOAD, moment + load_vec3(world.work, b, i, ARM).cross(force))
+                add_vec3(world.work, b, parent, LOAD + 3, force)
+
+
+@ti.func
+def virtual_links(world: ti.template(), b, solved: ti.template()):
+    """Third sweep of a virtual solve: virtual velocities of joints (column DRIVE) and links (column VIRTUAL).
+
+    With ``solved``, column DRIVE already holds those of the joints.
+    """
+    for i in range(world.links):
+        parent, kind = world.tree[i, PARENT], world.tree[i, KIND]
+        angular, linear = vec3(0.0), vec3(0.0)
+        if world.tree[i, MOVES] == 1:
+            if parent >= 0:
+                angular = load_vec3(world.work, b, parent, VIRTUAL)
+                linear = load_vec3(world.work, b, parent, VIRTUAL + 3)
+            linear += angular.cross(load_vec3(world.work, b, i, ARM))
+            if ti.static(solved):
+                first = world.tree[i, FIRST_QD]
+                for d in range(first, world.tree[i, END_QD]):
+                    axis, is_linear = direction(world, b, i, kind, d - first)
+                    if is_linear:
+                        linear += world.velocity_work[b, d, DRIVE] * axis
+                    else:
+                        angular += world.velocity_work[b, d, DRIVE] * axis
+            else:
+                angular, linear = solve_joint(world, b, i, kind, angular, linear)
+        store_vec3(world.work, b, i, VIRTUAL, angular)
+        store_vec3(world.work, b, i, VIRTUAL + 3, linear)
