@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 from typing import Annotated, Any
 
 from risp_torch.commands.options import make_scene, make_scene_of_network, number
-from risp_torch.commands.seen_options import add_seen_arguments, masks_of, objects_of, pixel_weights_of
+from risp_torch.commands.seen_options import add_seen_arguments, film_of, masks_of, objects_of, pixel_weights_of
 from risp_torch.inversion.look.settings import LookSettings
 from risp_torch.inversion.losses.depth import DepthLoss
 from risp_torch.inversion.losses.image_tracks import ImageTracksLoss
@@ -244,7 +244,7 @@ def _single_loss(name: str, options: argparse.Namespace, scene: Any) -> Any:
     if name == "state":
         return _state_loss(options, scene)
     if name == "mask":
-        return MaskLoss(masks_of(options, scene), objects=objects_of(options))
+        return MaskLoss(masks_of(options, scene), objects=objects_of(options), film=film_of(options))
     if name == "image-tracks":
         return ImageTracksLoss(options.tracks, options.track_points)
     if name == "depth":

@@ -15,7 +15,8 @@ def add_seen_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--masks", metavar="[BODY=]PATH", nargs="+", action="extend",
         help="of --loss mask: a folder of PNG pictures (or .npy) of all bodies together, a folder with such a folder for each "
-        "body, or BODY=PATH for each; white, the other value than 0, or what is not transparent is the body",
+        "body, or BODY=PATH for each; white, the other value than 0, or what is not transparent is the body; masks of the whole "
+        "film are cut as 'risp film' has cut that of --video",
     )  # fmt: skip
     parser.add_argument(
         "--mask-object", metavar="[BODY=]N", nargs="+", action="extend", type=_object,
@@ -72,6 +73,12 @@ def masks_of(options: argparse.Namespace, scene: Any) -> Any:
     return named
 
 
+def film_of(options: argparse.Namespace) -> str | None:
+    """The film of --video that masks and weights belong to; None where there is none, or several."""
+    videos = [options.video] if isinstance(options.video, str) else options.video or []
+    return videos[0] if len(videos) == 1 else None
+
+
 def pixel_weights_of(options: argparse.Namespace, scene: Any) -> Any:
     """Weights of the pixels from a file, a region, or both; None where all count.
 
@@ -80,7 +87,7 @@ def pixel_weights_of(options: argparse.Namespace, scene: Any) -> Any:
     """
     from risp_torch.inversion.losses.pixel_weights import PixelWeights
 
-    parts = [] if options.pixel_weights is None else [PixelWeights.read(options.pixel_weights)]
+    parts = [] if options.pixel_weights is None else [PixelWeights.read(options.pixel_weights, film=film_of(options))]
     if options.region is not None:
         parts.append(PixelWeights.region(*options.region, camera=scene.camera))
     if not parts:

@@ -30,6 +30,8 @@ class FilmFacts:
         frames: how many there are.
         stored: size of the pictures, shape of their pixels, and turns.
         placement: of the pictures of a folder in those of the film that they were cut from, where it says so.
+        numbers: of a folder's pictures, the numbers of these frames in the film that they were cut from, where it says so.
+        frames_of_source: frames of that film.
         clock: time stamps; None where the film has none.
         colours: what the numbers are.
         bytes_per_pixel: of the video stream, per pixel of a stored frame; of a folder, that of the film that it was cut from;
@@ -48,6 +50,8 @@ class FilmFacts:
     frames: int
     stored: StoredPicture
     placement: Placement | None = None
+    numbers: tuple[int, ...] | None = None
+    frames_of_source: int = 0
     clock: Clock | None
     colours: Colours
     bytes_per_pixel: float | None = None

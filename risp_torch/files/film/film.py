@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +22,7 @@ from risp_torch.files.memory import check_memory
 from risp_torch.files.suggest import unknown_name_error
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import checked
+from ti_sim.base.warn import warn
 
 __all__ = ["Film", "film_facts", "opened_film", "read_film"]
 
@@ -39,12 +39,14 @@ class Film:
         clock: times [T] from the first of these frames on, and its time stamp in the file [s]; None for a film without times.
         placement: where the pixels lie in the pictures that the file stores (of a folder: in those of the film it was cut from).
         facts: what the whole film is.
+        frames: numbers of these frames in it; () where they are not known.
     """
 
     pictures: np.ndarray
     clock: Clock | None
     placement: Placement
     facts: FilmFacts
+    frames: tuple[int, ...] = ()
 
     @property
     def times(self) -> np.ndarray | None:
@@ -147,6 +149,6 @@ def read_frames(film: OpenedFilm, frames: Sequence[int], placement: Placement) -
     for slot, picture in zip(pictures, film.pictures(frames, placement), strict=True):
         slot[...] = picture
     for sentence in film.facts.left_out:
-        warnings.warn(f"video {film.facts.path}: {sentence}", stacklevel=3)
+        warn(f"video {film.facts.path}: {sentence}")
     clock = None if film.facts.clock is None else film.facts.clock.of(frames)
-    return Film(pictures=pictures, clock=clock, placement=film.origin(placement), facts=film.facts)
+    return Film(pictures=pictures, clock=clock, placement=film.origin(placement), facts=film.facts, frames=tuple(frames))

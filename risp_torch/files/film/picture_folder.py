@@ -54,12 +54,14 @@ class PictureFolder:
                 f"video {folder} is cut short: {len(self.names)} of the {said['frames']} frames it announces are there; copy or "
                 "export it again"
             )
+        numbers, count = _source_frames(folder, said["source_frames"], len(self.names))
         first = picture_levels(self.names[0])
         height, width = first.shape[:2]
         self.facts = FilmFacts(
             path=folder, container="folder", codec=_KINDS[self.names[0].suffix.lower()], pixel_format="rgb",
             bits=8 * first.itemsize, frames=len(self.names),
             stored=StoredPicture(width=width, height=height), placement=_placement(folder, said["placement"], width, height),
+            numbers=numbers, frames_of_source=count,
             clock=_clock(folder, said, len(self.names)),
             bytes_per_pixel=said["bytes_per_pixel"],
             colours=replace(SRGB_COLOURS, curve=curve or (LINEAR if said["curve"] == LINEAR else SRGB)),
@@ -126,6 +128,7 @@ def _description(folder: Path) -> dict[str, Any]:
             "bytes_per_pixel": None if size is None else _positive(float(size)),
             "fps": None if said.get("fps") is None else float(said["fps"]), "frames": int(said.get("frames") or 0),
             "curve": said.get("curve"), "start": float(said.get("start") or 0.0), "placement": said.get("placement"),
+            "source_frames": said.get("source_frames"),
             "times": None if times is None else np.array(times, dtype=np.float64),
         }  # fmt: skip
     except (OSError, ValueError, TypeError, AttributeError) as error:
@@ -161,6 +164,19 @@ def _placement(folder: Path, record: Any, width: int, height: int) -> Placement 
         return None if record is None else Placement.from_json(record, width, height)
     except (ValueError, TypeError, KeyError, IndexError, ZeroDivisionError) as error:
         raise _no_description(folder / DESCRIPTION) from error
+
+
+def _source_frames(folder: Path, record: Any, frames: int) -> tuple[tuple[int, ...] | None, int]:
+    """Numbers of the pictures in the film that they were cut from, and how many frames that one has."""
+    if record is None:
+        return None, 0
+    try:
+        numbers, count = tuple(int(number) for number in record["numbers"]), int(record["of"])
+    except (ValueError, TypeError, KeyError) as error:
+        raise _no_description(folder / DESCRIPTION) from error
+    if len(numbers) != frames or not all(0 <= number < count for number in numbers):
+        raise _no_description(folder / DESCRIPTION)
+    return numbers, count
 
 
 def _natural_order(path: Path) -> list[tuple[int, str]]:

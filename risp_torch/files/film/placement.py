@@ -47,6 +47,20 @@ class StoredPicture:
         shown = Placement.shown(self)
         return shown.width, shown.height
 
+    @property
+    def sizes(self) -> str:
+        """For messages: sizes of the whole picture, as shown, with turns alone, and as stored."""
+        sizes = dict.fromkeys((self.shown_size, self.turned_size, (self.width, self.height)))
+        return " or ".join(f"{width}x{height}" for width, height in sizes)
+
+    def whole_picture(self, width: int, height: int) -> tuple[Placement, int] | None:
+        """The whole picture of this size (as shown, turned, or as stored), and the turns that it lacks; None for other sizes."""
+        if (width, height) == self.shown_size:
+            return Placement.shown(self), 0
+        if (width, height) == self.turned_size:
+            return Placement.turned(self), 0
+        return (Placement.turned(self), self.quarter_turns) if (width, height) == (self.width, self.height) else None
+
 
 @checked
 @dataclass(frozen=True, kw_only=True)
@@ -90,6 +104,20 @@ class Placement:
         width, height = (int(whole.width * aspect), whole.height) if aspect < 1 else (whole.width, int(whole.height / aspect))
         side = (float(1 / aspect), 1.0) if aspect < 1 else (1.0, float(aspect))
         return whole.resampled(max(width, 1), max(height, 1), side)
+
+    def within(self, width: int, height: int) -> Placement | None:
+        """The same picture as a part of whole pictures of this size (``StoredPicture.whole_picture``); None for other sizes."""
+        found = self.stored.whole_picture(width, height)
+        if found is None:
+            return None
+        whole, turns = found
+        scale, corner = np.array(whole.scale), np.array(whole.offset)
+        x, y = (self.offset - corner) / scale
+        across, down = self.scale / scale
+        return replace(
+            self, stored=StoredPicture(width=width, height=height, quarter_turns=turns), offset=(float(x), float(y)),
+            scale=(float(across), float(down)),
+        )  # fmt: skip
 
     def resampled(self, width: int, height: int, side: Sequence[float]) -> Placement:
         """Another grid about the same middle: ``side`` (x, y) pixels of this picture to one of the new ones."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -46,7 +46,8 @@ def write_film(folder: Path | str, film: Film, *, bits: Bits = 16) -> None:
         UserError: the place cannot be used, or is that of the film itself.
     """
     _check_target(Path(folder), film.facts.path)
-    write_folder(Path(folder), film.pictures, _description(film.facts, film.clock, film.placement), bits=bits)
+    described = _description(film.facts, film.clock, film.placement, film.frames)
+    write_folder(Path(folder), film.pictures, described, bits=bits)
 
 
 def write_part(folder: Path | str, film: OpenedFilm, cut: Cut, *, bits: Bits = 16) -> Placement:
@@ -63,7 +64,8 @@ def write_part(folder: Path | str, film: OpenedFilm, cut: Cut, *, bits: Bits = 1
     frames, placement = cut.frames(film.facts), cut.placement(film.whole)
     clock = None if film.facts.clock is None else film.facts.clock.of(frames)
     origin = film.origin(placement)
-    write_folder(Path(folder), film.pictures(frames, placement), _description(film.facts, clock, origin), bits=bits)
+    described = _description(film.facts, clock, origin, frames)
+    write_folder(Path(folder), film.pictures(frames, placement), described, bits=bits)
     return origin
 
 
@@ -122,7 +124,7 @@ def encoded(picture: np.ndarray, bits: Bits, curve: str = SRGB) -> np.ndarray:
     return np.round((values if curve == LINEAR else linear_to_srgb(values)) * (2.0**bits - 1)).astype(kind)
 
 
-def _description(facts: FilmFacts, clock: Clock | None, placement: Placement) -> dict[str, Any]:
+def _description(facts: FilmFacts, clock: Clock | None, placement: Placement, frames: Sequence[int]) -> dict[str, Any]:
     """What ``video.json`` says of a part of a film; shares of pixels, which have no curve, stay without one."""
     said: dict[str, Any] = {"fps": None, "width": None, "height": None, "frames": None, "source": facts.path.name}
     if facts.colours.curve == LINEAR:
@@ -132,4 +134,7 @@ def _description(facts: FilmFacts, clock: Clock | None, placement: Placement) ->
     if clock is not None:
         rate = round(clock.rate, 9) if clock.is_even and clock.rate else None
         said |= {"fps": rate, "start": round(clock.start, 9), "times": clock.times.round(9).tolist()}  # to nanoseconds
+    if frames:
+        numbers, count = (range(facts.frames), facts.frames) if facts.numbers is None else (facts.numbers, facts.frames_of_source)
+        said["source_frames"] = {"numbers": [numbers[frame] for frame in frames], "of": count}
     return said | {"placement": placement.to_json()}

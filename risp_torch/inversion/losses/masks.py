@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from colorsys import hsv_to_rgb
 from copy import copy
@@ -13,6 +12,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from risp_torch.files.film.cut_alike import cut_alike
+from risp_torch.files.film.facts import FilmFacts
+from risp_torch.files.film.film import film_facts
 from risp_torch.files.levels import check_frames
 from risp_torch.files.mask_pictures import covered_rim, mask_of, read_masks
 from risp_torch.files.suggest import unknown_name_error
@@ -25,6 +27,7 @@ from risp_torch.scene.scene import Scene
 from risp_torch.scene.states import States
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Count, FromZero, Positive, checked
+from ti_sim.base.warn import warn
 
 MEETS = 0.05  # of a mask, or of the body: less that both cover is no meeting
 ALL = "all"  # name of a mask that shows all bodies together
@@ -47,7 +50,7 @@ class MaskLoss(Loss):
     @checked
     def __init__(
         self, masks: Any, *, objects: FromZero | Mapping[str, int] | None = None, weights: PixelWeights | None = None,
-        noise: Positive | None = None, edge: Positive = EDGE, samples: Count = SAMPLES,
+        noise: Positive | None = None, edge: Positive = EDGE, samples: Count = SAMPLES, film: str | Path | None = None,
     ) -> None:  # fmt: skip
         """A loss of masks.
 
@@ -59,14 +62,17 @@ class MaskLoss(Loss):
             weights: how much each pixel counts, all alike by default.
             noise: standard deviation of the share of a pixel on an edge; estimated from the residual by default.
             edge, samples: of the simulated masks (``render_masks``): steeper edges with more samples are more exact and slower.
+            film: the film that the masks belong to. Masks of the whole pictures and all frames that it was cut from
+                (``risp film``) are cut and averaged alike.
 
         Raises:
-            UserError: see ``read_masks``; or there is no mask.
+            UserError: see ``read_masks``; there is no mask; or the masks have neither the film's size nor that of the whole one.
         """
         self.weights, self.noise = weights, noise
         self._sharpness = {"edge": float(edge), "samples": int(samples)}
         self.path = str(masks) if isinstance(masks, str | Path) else ""
-        named = {name: _mask(mask, name, number) for name, (mask, number) in _named(masks, objects).items()}
+        facts = None if film is None else film_facts(film)
+        named = {name: _mask(mask, name, number, facts) for name, (mask, number) in _named(masks, objects).items()}
         if not named or (ALL in named and len(named) > 1):
             raise UserError("masks are of all bodies together, or of single bodies by their names: give one or the other")
         shapes = {tuple(mask.shape) for mask in named.values()}
@@ -98,7 +104,7 @@ class MaskLoss(Loss):
         if not self.count(range(scene.frames + 1), ()) > 0:
             raise UserError("the masks have no edge that counts: they are black or white throughout, or all weights are zero")
         for sentence in self.target_doubts(scene):
-            warnings.warn(sentence, stacklevel=2)
+            warn(sentence)
 
     def target_doubts(self, scene: Scene) -> list[str]:
         """Masks that cover most of the picture's rim, or nothing in some frames (``Loss.target_doubts``)."""
@@ -236,12 +242,13 @@ def _title(name: str) -> str:
     return "the masks" if name == ALL else f"the masks of {name}"
 
 
-def _mask(mask: Any, name: str, number: int | None) -> torch.Tensor:
-    """[T, H, W] shares of a file or an array."""
+def _mask(mask: Any, name: str, number: int | None, film: FilmFacts | None) -> torch.Tensor:
+    """[T, H, W] shares of a file or an array, cut as the film."""
     what = _title(name)
     if isinstance(mask, str | Path):
         values = read_masks(mask, what, number=number)
     else:
         array = mask.detach().cpu().numpy() if isinstance(mask, torch.Tensor) else np.asarray(mask)
         values = mask_of(array, what, number=number)
+    values = values if film is None else cut_alike(values, film, what)
     return torch.as_tensor(values).to(dtype=bridge_dtype(), device=bridge_device())

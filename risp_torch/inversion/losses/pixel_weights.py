@@ -12,6 +12,8 @@ import numpy as np
 import torch
 from scipy.ndimage import distance_transform_edt
 
+from risp_torch.files.film.cut_alike import cut_alike
+from risp_torch.files.film.film import film_facts
 from risp_torch.files.levels import check_frames, read_shares
 from risp_torch.scene.bridge import bridge_dtype
 from risp_torch.scene.bridge.checks import bridge_device
@@ -53,13 +55,17 @@ class PixelWeights:
         object.__setattr__(self, "values", values if values.ndim == 3 else values[None])
 
     @staticmethod
-    def read(path: Path | str) -> PixelWeights:
+    def read(path: Path | str, *, film: Path | str | None = None) -> PixelWeights:
         """Weights from a folder of PNG pictures, one for each frame, from one picture for all, or from .npy; white counts.
 
+        Weights of the whole pictures from which ``film`` was cut (``risp film``) are cut and averaged alike.
+
         Raises:
-            UserError: see ``read_shares``.
+            UserError: see ``read_shares`` and ``cut_alike``.
         """
-        return PixelWeights(torch.as_tensor(read_shares(path, "the weights of pixels")))
+        what = "the weights of pixels"
+        values = read_shares(path, what)
+        return PixelWeights(torch.as_tensor(values if film is None else cut_alike(values, film_facts(film), what)))
 
     @staticmethod
     def region(x: int, y: int, width: int, height: int, *, camera: Camera) -> PixelWeights:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from risp_torch.files.film.placement import Placement, StoredPicture
+from risp_torch.files.film.placement import Placement
 from ti_sim.base.errors import UserError
 from ti_sim.base.param import Param
 
@@ -63,7 +63,12 @@ def placed_numbers(width: int, height: int, placement: Placement) -> tuple[np.nd
         UserError: the camera's pictures are of another size than the film's.
     """
     stored = placement.stored
-    whole, turns = _whole(width, height, stored)
+    whole, turns = stored.whole_picture(width, height) or (None, 0)
+    if whole is None:
+        raise UserError(
+            f"the camera's pictures are {width}x{height} pixels, and the film was cut from pictures of {stored.sizes}: give the "
+            "camera that took these, or one of the part's size"
+        )
     scale = np.asarray(whole.scale) / placement.scale
     shift = (np.asarray(whole.offset) - placement.offset) / placement.scale
     rotation = np.linalg.matrix_power(_QUARTER, turns)
@@ -78,20 +83,3 @@ def placed_numbers(width: int, height: int, placement: Placement) -> tuple[np.nd
         "turn": Rearrangement.by(rotation),
         "distortion": Rearrangement.by(tangential),
     }
-
-
-def _whole(width: int, height: int, stored: StoredPicture) -> tuple[Placement, int]:
-    """The whole film's pictures that have the camera's size, and the quarter turns that are left to make."""
-    size = (width, height)
-    if size == stored.shown_size:
-        return Placement.shown(stored), 0
-    if size == stored.turned_size:
-        return Placement.turned(stored), 0
-    if size == (stored.width, stored.height):
-        return Placement.turned(stored), stored.quarter_turns
-    sizes = dict.fromkeys((stored.shown_size, stored.turned_size, (stored.width, stored.height)))
-    named = " or ".join(f"{other[0]}x{other[1]}" for other in sizes)
-    raise UserError(
-        f"the camera's pictures are {width}x{height} pixels, and the film was cut from pictures of {named}: give the camera "
-        "that took these, or one of the part's size"
-    )

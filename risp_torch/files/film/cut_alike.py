@@ -1,0 +1,49 @@
+"""Numbers of a film's whole pictures, such as masks, cut and averaged as the film was."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from risp_torch.files.film.area import placed_picture, stored_region
+from risp_torch.files.film.facts import FilmFacts
+from ti_sim.base.errors import UserError
+
+__all__ = ["cut_alike"]
+
+
+def cut_alike(pictures: np.ndarray, facts: FilmFacts, what: str) -> np.ndarray:
+    """Pictures of a film, from those of the whole film that it was cut from (``risp film --out``).
+
+    Args:
+        pictures: [T, H, W], shares of pixels; those that have the film's size or number of frames are not cut in that respect.
+            One picture belongs to all frames.
+        facts: of the film.
+        what: what errors call the pictures.
+
+    Returns:
+        float32 [T, height, width]: means over the pixels of the film.
+
+    Raises:
+        UserError: there are more pictures than the film has frames, and not as many as the whole film has.
+    """
+    count = len(pictures)
+    if facts.numbers is not None and count > facts.frames:
+        if count != facts.frames_of_source:
+            raise UserError(
+                f"{what} have {count} pictures, and {facts.path} has {facts.frames} of the {facts.frames_of_source} frames of "
+                "the film that it was cut from: give a picture for each of one or the other"
+            )
+        pictures = pictures[list(facts.numbers)]
+    height, width = pictures.shape[1:]
+    whole = facts.whole
+    if (width, height) == (whole.width, whole.height):
+        return pictures
+    placement = whole.within(width, height)
+    if placement is None:
+        sizes = dict.fromkeys((f"{whole.width}x{whole.height}", *whole.stored.sizes.split(" or ")))
+        raise UserError(
+            f"{what} are {width} x {height} pixels, and {facts.path} has or was cut from {' or '.join(sizes)}: give pictures of "
+            "one of these sizes"
+        )
+    rows, columns = stored_region(placement)
+    return placed_picture(pictures[:, rows, columns].transpose(1, 2, 0), placement).transpose(2, 0, 1)
