@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import warnings
 from pathlib import Path
 from typing import Any
 
 from ti_sim.base.errors import UserError
+from ti_sim.base.warn import warn
 
 _SQUARE = 0.01  # difference, relative, between the shape of pixels and the focal lengths, from which it is told
 
@@ -69,8 +69,7 @@ def _check_pixels(scene: Any, camera: Any, video: str, placement: Any) -> None:
 
     fx, fy = scene.table[f"{prefix_of(camera)}.focal"].value
     if abs(fx * placement.pixel_aspect / fy - 1) > _SQUARE:
-        warnings.warn(
+        warn(
             f"pixels of {video} are {placement.pixel_aspect:.4g} times as wide as high, and the camera's focal lengths are "
             f"{fx:.4g} and {fy:.4g} pixels: read the film in square pixels, or change {prefix_of(camera)}.focal",
-            stacklevel=2,
         )

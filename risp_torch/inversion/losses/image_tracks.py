@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
@@ -25,6 +24,7 @@ from risp_torch.scene.scene import Scene
 from risp_torch.scene.states import States, split_placement
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Positive, checked
+from ti_sim.base.warn import warn
 
 # Share of the distance to the scene's points from which a reversed axis is told, and distance, in heights of the picture, below
 # which none is.
@@ -78,7 +78,7 @@ class ImageTracksLoss(Loss):
             raise UserError("the scene has no camera: add one with add_camera")
         self._tracks(scene)
         for sentence in self.target_doubts(scene):
-            warnings.warn(sentence, stacklevel=2)
+            warn(sentence)
 
     def known_frames(self, scene: Scene, frames: tuple[int, ...]) -> tuple[int, ...]:
         """Those in which a point was seen (``Loss.known_frames``)."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -11,6 +10,7 @@ import numpy as np
 import torch
 
 from risp_torch.risp.kinds import of_kind
+from ti_sim.base.warn import warn
 
 if TYPE_CHECKING:
     from risp_torch.scene.scene import Scene
@@ -77,10 +77,9 @@ def warn_of_states_beyond(head: StateHead, scene: Scene) -> None:
         found = head.beyond(head.outputs(scene, states.placement[0]))
     if found:
         named = ", ".join(f"{label} by {distance:.2g}" for label, distance in found.items())
-        warnings.warn(
+        warn(
             f"the scene's own motion leaves the ranges of its state head ({named} of half a range): networks are not trained on "
             "such states; widen the ranges in make_task",
-            stacklevel=2,
         )
 
 

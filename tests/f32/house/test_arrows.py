@@ -42,6 +42,14 @@ def test_taichi_has_one_door() -> None:
     assert doors == [ROOMS["ti_sim"] / "base" / "runtime.py"]
 
 
+def test_warnings_have_one_door() -> None:
+    doors = [
+        path for room in ROOMS for path, tree in sources(room)
+        if any(isinstance(node, ast.Attribute) and ast.unparse(node) == "warnings.warn" for node in ast.walk(tree))
+    ]  # fmt: skip
+    assert doors == [ROOMS["ti_sim"] / "base" / "warn.py"]
+
+
 def test_imports_are_absolute_but_for_scenes_from_one_another() -> None:
     """The package of the scenes has another name where it is installed."""
     for room in ROOMS:
