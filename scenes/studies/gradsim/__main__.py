@@ -14,6 +14,7 @@ from risp_torch.programs import number, unknown_name_error
 from ti_sim import Count, Seed
 
 from ..exit_status import exit_status
+from .cells import write_archive
 from .presets import PRESETS, preset_of
 
 # Name of each table or figure -> its module, which has make(name, preset, folder, jobs=...) -> Page.
@@ -40,6 +41,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--jobs", type=number(Count), default=2, metavar="N", help="processes at the same time (default 2)")
     parser.add_argument("--out", type=Path, default=Path("runs/gradsim"), metavar="DIR", help="folder of all results")
     parser.add_argument("--results", type=Path, metavar="DIR", help="a second folder for the pages, such as docs/results/gradsim")
+    parser.add_argument(
+        "--archive", type=Path, metavar="FILE",
+        help="a .tar.xz of all results that are there, from which this command makes the pages again once it is unpacked",
+    )  # fmt: skip
     options = parser.parse_args(arguments)
     return exit_status(parser.prog, lambda: _make(options))
 
@@ -58,6 +63,9 @@ def _make(options: argparse.Namespace) -> int:
         for place in (folder / "pages", options.results):
             if place is not None:
                 print(f"written: {page.write(place)}", flush=True)
+    if options.archive is not None:
+        write_archive(options.archive, folder)
+        print(f"written: {options.archive}", flush=True)
     return 0
 
 

@@ -5,8 +5,10 @@ A result is written at once under its name, so that a killed command leaves whol
 
 from __future__ import annotations
 
+import io
 import json
 import os
+import tarfile
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -92,6 +94,38 @@ def run_cells(cells: Sequence[Cell], folder: Path, *, jobs: int, title: str) -> 
                     bar.update()
     results = [cell.read(folder) for cell in cells]
     return [result for result in results if result is not None]
+
+
+def write_archive(path: Path, folder: Path) -> None:
+    """Write the results below a folder, and the pictures beside them, as a .tar.xz; equal results make equal archives.
+
+    Unpacked where it was made, it is the folder again, from which the same command makes the same pages and does nothing else.
+    Films, and what networks read of them, are left out: results hold the numbers that were found from them.
+
+    Args:
+        path: of the archive.
+        folder: of all results, relative, or its members are named from its own folder on.
+
+    Raises:
+        UserError: the name is another one, there are no results, or the file cannot be written.
+    """
+    if path.suffixes[-2:] != [".tar", ".xz"]:
+        raise UserError(f"--archive {path} is not a .tar.xz file: give it a name that ends in .tar.xz")
+    files = sorted(file for suffix in ("json", "png") for file in folder.rglob(f"*.{suffix}") if "pages" not in file.parts)
+    if not files:
+        raise UserError(f"{folder} holds no results: make a table first")
+    root = folder.parent if folder.is_absolute() else Path()
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:xz") as archive:
+        for file in files:
+            content, member = file.read_bytes(), tarfile.TarInfo(file.relative_to(root).as_posix())
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(packed.getvalue())
+    except OSError as error:
+        raise UserError(f"archive {path} cannot be written ({error.strerror}): choose another --archive") from error
 
 
 def without_failures(results: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

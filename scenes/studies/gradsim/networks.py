@@ -157,9 +157,15 @@ def trained(
 
 
 def parts_of(count: int, held: float) -> tuple[tuple[int, int], tuple[int, int]]:
-    """First film and end of those that a network learns from, and of those that choose its epoch, a share ``held`` of them."""
-    last = max(1, round(count * (1 - held)))
-    return (0, last), (min(last, count - 1), count)
+    """First film and end of those that a network learns from, and of those that choose its epoch, a share ``held`` of them.
+
+    Raises:
+        UserError: there is one film only.
+    """
+    if count < 2:
+        raise UserError(f"a network is trained on {count} film, and another must choose its epoch: give two or more")
+    last = min(max(1, round(count * (1 - held))), count - 1)
+    return (0, last), (last, count)
 
 
 def _train(
@@ -173,13 +179,14 @@ def _train(
     _, frames, channels, _, _ = parts[0].features.shape
     network = NETWORKS[settings.kind](frames, channels, known, parts[0].numbers.shape[1])
     adam = torch.optim.Adam(network.parameters(), lr=settings.rate)
+    learning, choosing = parts_of(count, settings.held)
     early, whole = 0, len(planned_parts(place, every))
     while len(parts) < whole and maker.is_alive():  # while films are made
-        films = _cut(NetworkFilms.joined(parts), 0, count)
+        films = _cut(NetworkFilms.joined(parts), *learning)
         _epoch(network, adam, Scales.of(films), films, settings)
         early, parts = early + 1, read_parts(place, every)
     films = NetworkFilms.joined(_waited_for(place, every, maker, least=whole))
-    learnt, held = (_cut(films, *ends) for ends in parts_of(count, settings.held))
+    learnt, held = (_cut(films, *ends) for ends in (learning, choosing))
     scales, curve, best, weights = Scales.of(learnt), [], (np.inf, 0), network.state_dict()
     for epoch in range(settings.epochs):
         loss = _epoch(network, adam, scales, learnt, settings)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import shutil
+import tarfile
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -22,7 +25,7 @@ from scenes.studies.gradsim.__main__ import main
 from scenes.studies.gradsim.black_box import engine_films, film_rewards, surrogate_loss
 from scenes.studies.gradsim.black_box import normalised as normalised_rewards
 from scenes.studies.gradsim.bullet import bullet_poses
-from scenes.studies.gradsim.cells import FAILED, Cell, run_cells
+from scenes.studies.gradsim.cells import FAILED, Cell, run_cells, write_archive
 from scenes.studies.gradsim.identify import far_guess, identify, range_guess, scanned_mass
 from scenes.studies.gradsim.network_films import NetworkFilms, read_parts, write_parts
 from scenes.studies.gradsim.networks import ConvLSTM
@@ -225,11 +228,15 @@ def test_black_boxes_and_networks_are_tested_on_held_out_tosses(tmp_path: Path, 
 
 def test_networks_learn_from_the_films_that_choose_no_epoch() -> None:
     learnt, held = networks.parts_of(100, 0.1)
-    assert (learnt, held) == ((0, 90), (90, 100)) and networks.parts_of(1, 0.1) == ((0, 1), (0, 1))
+    assert (learnt, held) == ((0, 90), (90, 100)) and networks.parts_of(2, 0.1) == ((0, 1), (1, 2))
+    with pytest.raises(UserError, match="trained on 1 film, and another must choose its epoch"):
+        networks.parts_of(1, 0.1)
 
 
 def test_the_epoch_is_chosen_by_films_that_no_network_learns_from(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Of twelve films ten are for training, of which two choose the epoch; the last two are read by the chosen weights."""
+    """Of twelve films ten are for training, of which two choose the epoch, also of passes while films are made; the last two are
+    read by the chosen weights.
+    """
     random, learnt, read = np.random.default_rng(0), [], []
     films = NetworkFilms(
         random.normal(size=(12, 2, 3, networks.MAP, networks.MAP)).astype(np.float16), random.normal(size=(12, 4)),
@@ -244,20 +251,23 @@ def test_the_epoch_is_chosen_by_films_that_no_network_learns_from(monkeypatch: p
         return 1.0
 
     def outputs(network: torch.nn.Module, scales: networks.Scales, part: NetworkFilms) -> torch.Tensor:
-        """Nearest to the truth after the second of three epochs."""
+        """Nearest to the truth after the second of three epochs, the fourth pass."""
         passes = float(next(network.parameters()).detach().flatten()[0])
         read.append((part.numbers[:, 0] / 5, passes))
-        return scales.targets(part) + abs(passes - 2)
+        return scales.targets(part) + abs(passes - 4)
 
     monkeypatch.setattr(networks, "_epoch", epoch)
     monkeypatch.setattr(networks, "_read", outputs)
-    monkeypatch.setattr(networks, "_waited_for", lambda *_, least: [films])
-    maker = SimpleNamespace(is_alive=lambda: False)
+    first, left = NetworkFilms(films.features[:10], films.known[:10], films.numbers[:10]), [True, True]
+    monkeypatch.setattr(networks, "planned_parts", lambda *_: [None, None])
+    monkeypatch.setattr(networks, "read_parts", lambda *_: [first] * (1 if left else 2))
+    monkeypatch.setattr(networks, "_waited_for", lambda *_, least: [first] if least == 1 else [films])
+    maker = SimpleNamespace(is_alive=lambda: bool(left) and left.pop())
     settings = networks.NetworkSettings(kind="convnet", epochs=3, held=0.2)
     result = networks._train(settings, tmp_path, 10, 12, [11, 10], maker)
-    assert len(learnt) == 3 and all(list(part) == list(range(8)) for part in learnt)
+    assert result["early"] == 2 and len(learnt) == 5 and all(list(part) == list(range(8)) for part in learnt)
     *choosing, (last, passes) = read
-    assert [list(part) for part, _ in choosing] == [[8, 9]] * 3 and (list(last), passes) == ([10, 11], 2)
+    assert [list(part) for part, _ in choosing] == [[8, 9]] * 3 and (list(last), passes) == ([10, 11], 4)
     assert result["epoch"] == 1 and [losses[1] for losses in result["curve"]] == pytest.approx([1, 0, 1])
     np.testing.assert_allclose(result["values"], films.numbers[[11, 10]])
     np.testing.assert_allclose(result["truth"], films.numbers[[11, 10]])
@@ -373,15 +383,18 @@ def test_a_tiny_table_has_all_rows_and_is_not_made_twice(
     monkeypatch.setattr(identification, "TOGETHER", 1)
     monkeypatch.setattr(identification, "TRIES", 1)
     command = [name, "--preset", "tiny", "--jobs", "1", "--out", str(tmp_path / "runs"), "--results", str(tmp_path / "docs")]
-    assert main(command) == 0
+    assert main([*command, "--archive", str(tmp_path / "kept.tar.xz")]) == 0
     page = (tmp_path / "docs" / f"{name}.md").read_text()
     table = [line.split(" | ")[0].strip("| ") for line in page.splitlines() if line.startswith("| ")][2:]
     assert len(table) == rows and {"average", "random", "convnet", "convlstm", "black box", "3D supervision"} < set(table)
     assert "ours, lossless" in table and "ours, mp4" in table
     for picture in ("training", "black-box", "strip"):
         assert f"images/{name}-{picture}.png" in page and (tmp_path / "docs" / "images" / f"{name}-{picture}.png").is_file()
-    made = {path: path.stat().st_mtime_ns for path in (tmp_path / "runs").rglob("*.json")}
-    assert main(command) == 0 and made == {path: path.stat().st_mtime_ns for path in (tmp_path / "runs").rglob("*.json")}
+    made = {path: path.read_bytes() for path in (tmp_path / "runs").rglob("*.json")}  # with the seconds that each took
+    shutil.rmtree(tmp_path / "runs")
+    with tarfile.open(tmp_path / "kept.tar.xz") as archive:
+        archive.extractall(tmp_path / "runs", filter="data")
+    assert main(command) == 0 and made == {path: path.read_bytes() for path in (tmp_path / "runs").rglob("*.json")}
     assert (tmp_path / "docs" / f"{name}.md").read_text() == page
 
 
@@ -408,6 +421,23 @@ def test_cells_are_done_once_and_failures_are_results(tmp_path: Path) -> None:
     (tmp_path / "halves" / "4.json").write_text('{"given": {"nu')
     with pytest.raises(UserError, match="is damaged"):
         cells[0].read(tmp_path)
+
+
+def test_archives_hold_all_results_and_repeat(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder, cells = Path("runs/tiny"), [Cell(f"halves/{n}", half, {"number": n}) for n in (4, 6)]
+    first = run_cells(cells, folder, jobs=1, title="halves")
+    for name in ("a.tar.xz", "b.tar.xz"):
+        write_archive(Path(name), folder)
+        os.utime(folder / "halves/4.json", (1, 1))
+    assert Path("a.tar.xz").read_bytes() == Path("b.tar.xz").read_bytes()
+    shutil.rmtree("runs")
+    with tarfile.open("a.tar.xz") as archive:
+        archive.extractall(".", filter="data")
+    assert run_cells(cells, folder, jobs=1, title="halves") == first
+    for path, place, words in (("a.zip", folder, "ends in .tar.xz"), ("a.tar.xz", Path("docs"), "holds no results")):
+        with pytest.raises(UserError, match=words):
+            write_archive(Path(path), place)
 
 
 def test_wrong_names_are_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
