@@ -9,14 +9,15 @@ from typing import Any
 
 from risp_torch.files.folders import check_regular, contains, is_same_place
 from ti_sim.base.errors import UserError
+from ti_sim.base.rules import check_path
 
 # Options that name files or folders which a command reads.
 _INPUTS = (
     "scene", "video", "masks", "plate", "tracks", "track_points", "depth", "pixel_weights", "states", "network", "weights",
-    "found", "camera_file", "appearance", "data", "points", "pictures",
+    "found", "camera_file", "appearance", "data", "points", "pictures", "target", "cache", "check",
 )  # fmt: skip
 _OUTPUTS = ("out", "sheet")
-_SHARED = ("found", "data")  # folders of runs and of data sets, in which more runs may lie
+_SHARED = ("found", "data", "cache")  # folders of runs, data sets and kept pictures, in which more runs may lie
 _KEYED = ("masks",)  # written as NAME=PATH
 
 
@@ -30,7 +31,7 @@ def check_paths(options: argparse.Namespace) -> None:
     inputs = [(name, path) for name in _INPUTS for path in _paths_of(options, name)]
     outputs = [(name, path) for name in _OUTPUTS for path in _paths_of(options, name)]
     for name, path in [*inputs, *outputs]:
-        _check_text(_shown(name), path)
+        check_path(_shown(name), path)
     inputs = [(name, path) for name, path in inputs if os.path.exists(path)]
     for name, path in inputs:
         check_regular(path, f"{_shown(name)} {path}")
@@ -58,13 +59,3 @@ def _shown(name: str) -> str:
     """An option as it is written on the command line."""
     words = {"found": "--from", "video": "the film", "scene": "the scene", "pictures": "the picture"}
     return words.get(name, f"--{name.replace('_', '-')}")
-
-
-def _check_text(option: str, path: str) -> None:
-    try:
-        path.encode("utf-8")
-    except UnicodeEncodeError:
-        shown = path.encode("utf-8", "backslashreplace").decode()
-        raise UserError(f"{option} {shown} is no text in UTF-8: rename the file or folder, or choose another place") from None
-    if "\0" in path:
-        raise UserError(f"{option} {path!r} has a zero byte, which no path has: write the path again")

@@ -67,7 +67,7 @@ class RunFolder:
             shared: whether other processes that say so may work in it, too.
 
         Raises:
-            FinishedError: the folder holds this run, finished.
+            FinishedError: the folder holds this run, finished, with a result that can be read.
             UserError: the folder holds another run, an unfinished one, or files that are no run's; another process works in it;
                 or it cannot be written.
         """
@@ -200,6 +200,7 @@ class RunFolder:
         there = _read_json(self.path / _SETTINGS) if (self.path / _SETTINGS).is_file() else {}
         difference = first_difference(there, self.settings)
         if difference is None:
+            _read_json(self.path / _RESULT)  # a damaged result is no end of a run
             raise FinishedError(f"{self.path} holds this run, already finished: nothing is left to do")
         raise UserError(
             f"{self.path} already holds a finished run ({_RESULT}) of other settings ({difference}): choose another folder, or "

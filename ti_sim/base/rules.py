@@ -9,6 +9,7 @@ from collections import ChainMap
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, wraps
+from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
@@ -267,7 +268,11 @@ class Argument:
 
     def check(self, label: str, given: Any) -> None:
         """Raise a UserError that begins with ``label`` unless the value is accepted."""
-        if given is None and self.optional or isinstance(given, self.classes):
+        if given is None and self.optional:
+            return
+        if isinstance(given, self.classes):
+            if Path in self.classes and isinstance(given, str | Path):
+                check_path(label, str(given))
             return
         if bool in self.classes and isinstance(given, np.bool_) or any(kind.accepts(given) for kind in self.kinds):
             return
@@ -279,6 +284,17 @@ class Argument:
             self.rule.check(label, given)
         else:
             raise UserError(f"{label} is {shown(given)}: give {self.wanted}")
+
+
+def check_path(label: str, path: str) -> None:
+    """Raise a UserError that begins with ``label`` for a path that no file has, or that no message or result can hold."""
+    try:
+        path.encode("utf-8")
+    except UnicodeEncodeError:
+        shown_path = path.encode("utf-8", "backslashreplace").decode()
+        raise UserError(f"{label} {shown_path} is no text in UTF-8: rename the file or folder, or choose another place") from None
+    if "\0" in path:
+        raise UserError(f"{label} {path!r} has a zero byte, which no path has: write the path again")
 
 
 Real = Annotated[float, Rule()]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -80,6 +81,8 @@ def open_shard(path: Path, plan: Plan, shard: int) -> Shard:
     Raises:
         ShardError: it is missing, damaged, or belongs to another dataset.
     """
+    if os.path.lexists(path) and not path.is_file():
+        raise ShardError(path, "is no file")
     try:
         with open(path, "rb") as file:
             length = int.from_bytes(file.read(8), "little")

@@ -37,6 +37,15 @@ def save_network(path: Path | str, network: RispNetwork, record: Mapping[str, An
     write_tensors(path, weights, {_KEY: json.dumps(content)})
 
 
+def check_device(device: torch.device | str) -> None:
+    """Raise a UserError for a device on which torch can make no tensors."""
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).partition("\n")[0]
+        raise UserError(f"device {str(device)!r} cannot be used ({reason}): give 'cpu', or 'cuda' where there is a GPU") from None
+
+
 @checked
 def load_network(path: Path | str, *, device: torch.device | str = "cpu") -> tuple[RispNetwork, dict[str, Any]]:
     """Load a network with frozen weights.
@@ -49,10 +58,12 @@ def load_network(path: Path | str, *, device: torch.device | str = "cpu") -> tup
         The network, and its record with "network", "scene", "task" and "training".
 
     Raises:
-        UserError: the file does not exist or has no network of this schema, or the weights do not fit the settings.
+        UserError: there is no such device; the file does not exist or has no network of this schema, or the weights do not fit
+            the settings.
     """
     from safetensors import SafetensorError, safe_open
 
+    check_device(device)
     path = Path(path)
     if not path.is_file():
         raise UserError(f"the network {path} does not exist: give the network.safetensors that 'risp train' has written")

@@ -17,7 +17,7 @@ from tqdm import tqdm
 from risp_torch.files.memory import check_memory
 from risp_torch.files.run_folder import RunFolder, plain
 from risp_torch.risp.dataset.batch import Batch, Source
-from risp_torch.risp.network.file import save_network
+from risp_torch.risp.network.file import check_device, save_network
 from risp_torch.risp.network.resnet import NetworkSettings, RispNetwork, denormals_flushed
 from risp_torch.risp.task import RispTask
 from risp_torch.risp.training.exposure import exposed
@@ -68,10 +68,11 @@ def train(
         Path of network.safetensors.
 
     Raises:
-        UserError: there are too few pictures, the batch is not divisible by the ranks, or their size is not valid for a
-            network; see ``RunFolder.open_or_create``.
+        UserError: there is no such device; there are too few pictures, the batch is not divisible by the ranks, or their size is
+            not valid for a network; see ``RunFolder.open_or_create``.
         DivergenceError: the loss is not finite.
     """
+    check_device(device)
     device = torch.device(device)
     # Before ranks wait for each other and before a folder is created.
     _check(source, settings, rank_from_environment())

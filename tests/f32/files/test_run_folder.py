@@ -78,6 +78,11 @@ def test_finished_run_is_not_written_over(tmp_path):
         with pytest.raises(UserError, match="already holds a finished run .*seed is not set there.*: choose") as error:
             make(tmp_path, SETTINGS | {"seed": 3})
         assert not isinstance(error.value, FinishedError)
+        (tmp_path / "result.json").write_text('{"x": ')
+        with pytest.raises(UserError, match="result.json is damaged") as error:
+            make(tmp_path, SETTINGS)
+        assert not isinstance(error.value, FinishedError)
+        (tmp_path / "result.json").write_text("{}")
 
 
 def test_folder_that_is_a_file(tmp_path):

@@ -202,6 +202,9 @@ def test_damaged_missing_and_foreign_files(made, copy, capsys):
     (copy / "shard-00000.safetensors").unlink()
     with pytest.raises(Exception, match="shard-00000.safetensors is missing"):
         ShardSource(copy)
+    os.mkfifo(copy / "shard-00000.safetensors")
+    with pytest.raises(Exception, match="shard-00000.safetensors is no file"):
+        ShardSource(copy)
     capsys.readouterr()
     assert main(["dataset", "--check", str(copy)]) == 1
     said = capsys.readouterr().out

@@ -19,7 +19,7 @@ ROWS = [[[1, 2]], [(1.0,)], np.zeros((2, 3)), torch.zeros(2, 3), np.zeros((0, 3)
 CASES: dict[str, tuple[Any, list[Any], list[Any]]] = {
     "names": (str | Sequence[str], TEXTS, [b"a", 3, None, [1], ["a", None], {"a": 1}, np.array(["a"]), np.zeros(0), np.ones(2)]),
     "keys": (Iterable[str], [*TEXTS[1:], {"a": 1}, iter("ab")], ["ab", {1: 2}, [3], np.zeros(3)]),
-    "paths": (Path | str, ["a", Path("a")], [b"a", 3, None, ["a"]]),
+    "paths": (Path | str, ["a", Path("a")], [b"a", 3, None, ["a"], "a\ud800", Path("\udcff"), "a\0b"]),
     "rows": (Sequence[Sequence[float]], ROWS, ["ab", 3, [1.0], np.zeros(3), {"a": [1.0]}]),
     "numbers": (np.ndarray, [[1, 2], (1.0,), [[True]], np.zeros(2, bool), torch.ones(1), [], np.array([np.nan])], [
         3, 2.5, np.float64(1), "a", ["a"], [10**400], [[1.0], [1.0, 2.0]], np.array(["a"]), 1j, None,

@@ -252,6 +252,13 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
         load_network(tmp_path)
 
 
+@pytest.mark.parametrize("device", ["cpux", "cuda:99", ""])
+def test_a_device_that_is_none_is_named(tmp_path: Path, device: str) -> None:
+    with pytest.raises(UserError, match=f"device '{device}' cannot be used .*: give 'cpu', or 'cuda' where") as error:
+        load_network(tmp_path / "no.safetensors", device=device)
+    assert "\n" not in str(error.value)
+
+
 class _Trap:
     """An object whose unpickling would make a file."""
 
