@@ -43,10 +43,7 @@ def test_taichi_has_one_door() -> None:
 
 
 def test_warnings_have_one_door() -> None:
-    doors = [
-        path for room in ROOMS for path, tree in sources(room)
-        if any(isinstance(node, ast.Attribute) and ast.unparse(node) == "warnings.warn" for node in ast.walk(tree))
-    ]  # fmt: skip
+    doors = [path for room in ROOMS for path in sources(room) if "warnings.warn(" in path.read_text(encoding="utf-8")]
     assert doors == [ROOMS["ti_sim"] / "base" / "warn.py"]
 
 
