@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from scipy.stats import landau
 
 from risp_torch.inversion.freed import FARTHEST, Freed, Joint, freed
 from risp_torch.inversion.linearisation import Linearisation
@@ -114,7 +115,7 @@ def _diagnosed(
     unexplained = at.loss - (explained or 0.0)
     p_values = np.array([_p_value(test, bars, at.comparison.count, misfit, unexplained) for _, test in tests])
     found = [each for each, p_value in zip(tests, p_values, strict=True) if p_value < LEVEL]
-    if found and len(tests) / (1 / np.maximum(p_values, 1e-300)).sum() >= LEVEL:
+    if found and p_value_of_all(p_values) >= LEVEL:
         found = []
     whole = {joint.family.title for joint, _ in found if joint.family.whole}
     parts = sorted((each for each in found if each[0].family.title not in whole), key=lambda each: -each[1].falls)
@@ -127,13 +128,23 @@ def _diagnosed(
 
 
 def _p_value(test: ScoreTest, bars: np.ndarray, count: float, misfit: float | None, unexplained: float) -> float:
-    """Of a test; 1 if freeing the family moves no unknown by much of its bar [K], and explains no residual that is too large.
-
-    The harmonic mean of these is that of all tests together, however they depend on each other (Wilson, 2019).
-    """
+    """Of a test; 1 if freeing the family moves no unknown by much of its bar [K], and explains no residual that is too large."""
     p_values = np.minimum(test.p_value, test.shift_p_values * len(bars))[np.abs(test.shift) > MATTERS * bars]
     explains = misfit is not None and misfit > NOTICED and test.falls / count > NAMED * unexplained
     return float(min([1.0, *p_values, *([test.p_value] if explains else [])]))
+
+
+def p_value_of_all(p_values: np.ndarray) -> float:
+    """Probability of a harmonic mean as small as that of L p-values [L], however they depend on each other (Wilson, 2019).
+
+    The mean of 1 / p over many tests has a Landau distribution of scale pi / 2 at log L + 1 - gamma - log(2 / pi), with Euler's
+    gamma (equation 4 there). The p-value of a single test is its own.
+    """
+    inverse = float((1 / np.maximum(p_values, 1e-300)).mean())
+    if len(p_values) == 1:
+        return 1 / inverse
+    location = np.log(len(p_values)) + 1 - np.euler_gamma - np.log(2 / np.pi)
+    return float(landau.sf(inverse, location, np.pi / 2))
 
 
 def _tests(scene: Scene, unknowns: Unknowns, at: Linearisation, errors: FilmErrors) -> list[tuple[Joint, ScoreTest]]:
@@ -309,7 +320,7 @@ def _amounts(end: Freed) -> str:
         last = name.rpartition(".")[2]
         if last in ("turn", "rotation", "angle"):
             parts.append(f"{name} by {np.degrees(size):.2g} degrees")
-        elif last in ("focal", "rate", "intensity") or end.family.assumed and np.any(value):
+        elif np.any(value) and (last in ("focal", "rate", "intensity") or end.family.assumed):
             parts.append(f"{name} by {100 * size / max(float(np.linalg.norm(value)), 1e-12):.2g} %")
         else:
             parts.append(f"{name} by {size:.2g} {unit}".rstrip())

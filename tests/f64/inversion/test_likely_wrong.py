@@ -1,5 +1,6 @@
 """Families of numbers that were taken for known: which of them explains a residual, and what that moves the estimate by."""
 
+import re
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -27,6 +28,7 @@ from tests.reference.linear_films import FRAMES, SIDE, LinearLoss, LinearScene, 
 
 UNKNOWNS = Unknowns({"a": Param(1.0, low=-10.0, high=10.0)})
 NOISE = 0.01
+STARTS = "the start of the bodies"
 
 
 def families() -> list[Family]:
@@ -98,7 +100,7 @@ def outcome(*, p_value: float = 1.0, shift_p_values: tuple[float, ...] = (1.0,),
 
 
 def test_the_level_of_significance_is_that_of_all_tests_and_unknowns_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Five per cent of the harmonic mean over the families; probabilities of shifts are multiplied by the number of unknowns."""
+    """Five per cent of all families together; probabilities of shifts are multiplied by the number of unknowns."""
     at = at_minimum(0.0)
     family = families()[0]
     monkeypatch.setattr(checked, "_suspect", lambda at, joint, *_: Suspect(Freed(joint.family, 0, 0, 0), 1.0))
@@ -110,10 +112,29 @@ def test_the_level_of_significance_is_that_of_all_tests_and_unknowns_together(mo
 
     nothing = [outcome()] * 9
     assert named([outcome(p_value=4.9e-2)]) == 1 and named([outcome(p_value=5.1e-2)]) == 0
-    assert named([outcome(p_value=5.2e-3), *nothing]) == 1 and named([outcome(p_value=5.3e-3), *nothing]) == 0  # 1 / (200 - 9)
+    assert named([outcome(p_value=4.1e-3), *nothing]) == 1 and named([outcome(p_value=4.2e-3), *nothing]) == 0  # 1 / (251.8 - 9)
     assert named([outcome(shift_p_values=(4.9e-2,))]) == 1 and named([outcome(shift_p_values=(4.9e-2,), shift=1e-9)]) == 0
     two = Unknowns({name: Param(1.0, low=-10.0, high=10.0) for name in "ab"})
     assert named([outcome(shift_p_values=(2.4e-2, 1.0))], two) == 1 and named([outcome(shift_p_values=(2.6e-2, 1.0))], two) == 0
+
+
+@pytest.mark.parametrize(
+    ("count", "level", "threshold"),
+    [(10, 0.05, 0.040), (100, 0.05, 0.036), (1000, 0.05, 0.034), (10**5, 0.05, 0.029), (10, 0.01, 0.0094), (10, 1e-3, 9.9e-4)],
+)
+def test_harmonic_means_have_the_thresholds_of_the_landau_distribution(count: int, level: float, threshold: float) -> None:
+    """Table 1 of Wilson (2019), to the digits that it has."""
+    digit = 10.0 ** (np.floor(np.log10(threshold)) - 1)
+    assert checked.p_value_of_all(np.full(count, threshold - digit / 2)) < level
+    assert checked.p_value_of_all(np.full(count, threshold + digit / 2)) > level
+
+
+def test_all_tests_together_have_their_level() -> None:
+    random = np.random.default_rng(4)
+    p_values = np.array([checked.p_value_of_all(each) for each in random.random((4000, 26))])
+    assert np.mean(p_values < 0.05) == pytest.approx(0.05, abs=0.009)  # the harmonic mean itself: 0.07
+    assert checked.p_value_of_all(np.array([0.03])) == pytest.approx(0.03)
+    assert 0 <= checked.p_value_of_all(np.array([0.0, 1.0])) < 1e-200
 
 
 def test_families_that_are_alike_count_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,6 +147,14 @@ def test_families_that_are_alike_count_as_one(monkeypatch: pytest.MonkeyPatch) -
     assert len(tests) == 10 and 0.005 < tests[0][1].p_value < 0.05
     result = diagnose(None, UNKNOWNS, at, np.array([1e-4]), errors, explained=NOISE**2, misfit=1.0)
     assert len(result.suspects) == 10
+
+
+def test_amounts_of_numbers_that_are_zero_have_units() -> None:
+    scene = load_scene("pendulum", size=8)
+    (family,) = [f for f in families_of(scene, PixelLoss(), Unknowns.of(scene, ["pendulum.length"])) if f.title == STARTS]
+    amplitudes = np.array([float(each.name == "pendulum.rate") for each in family.nuisances])
+    assert scene.parameters["pendulum.rate"].value == 0
+    assert re.match(r"pendulum\.rate by \d\.\d+ rad/s", checked._amounts(Freed(family, amplitudes, np.zeros(1), 0.1)))
 
 
 def test_a_residual_that_no_family_explains_is_said() -> None:
