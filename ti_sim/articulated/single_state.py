@@ -125,7 +125,7 @@ def inverse_dynamics(
         dt: physics step in the contact law [s]; by default without effect.
 
     Returns:
-        tau [B, D], N or N m: zero for the accelerations from ``forward_dynamics``.
+        tau [B, D], N or N m: zero for the accelerations from ``forward_dynamics``, but for the forces of couplings of joints.
 
     Raises:
         UserError: shapes or precision do not fit, or there is no such frame.
@@ -140,7 +140,7 @@ def inverse_dynamics(
 @checked
 @compiled_plainly
 def mass_matrix(model: ArticulatedModel, inputs: ArticulatedInputs, joint_q: Array) -> Array:
-    """Joint-space mass matrix, armatures included.
+    """Joint-space mass matrix, armatures included; couplings of joints do not change it.
 
     Args:
         model: the tree.

@@ -12,7 +12,7 @@ import torch
 from risp_torch.scene.bridge.once import once
 from risp_torch.scene.numbers import Values, gravity_rows
 from risp_torch.scene.parts.body import Body
-from risp_torch.scene.parts.links import Link, velocity_slices
+from risp_torch.scene.parts.links import Link, coordinate_slices, velocity_slices
 from risp_torch.scene.parts.motors import Motors, split_actions
 from risp_torch.scene.rotations import matrix_vector, rotation_matrix
 from risp_torch.scene.simulation.motion import Motion, State
@@ -25,6 +25,7 @@ from ti_sim.articulated.solver import ArticulatedSolver
 from ti_sim.base.errors import UserError
 
 _SPRINGS = ("stiffness", "rest", "damping", "armature", "limit_low", "limit_high", "limit_stiffness")
+_COUPLED = 1e-4  # rad or m: how far coordinates of a state may be off their coupling, for rounding
 _DRY = ("dry_friction", "dry_stiffness", "dry_damping")
 
 
@@ -64,8 +65,8 @@ class ArticulatedMotion(Motion):
         """As ``Motion.inputs``.
 
         Raises:
-            UserError: the actions do not fit, a parameter moves a link's collision shape, or joints have dry friction and there
-                is a state to start from.
+            UserError: the actions do not fit, a parameter moves a link's collision shape, joints have dry friction and there is
+                a state to start from, or that state does not meet the couplings of joints.
         """
         check_collision_shapes(self.spec.bodies, self.solver.model, values)
         inputs = articulated_inputs(self.spec.bodies, self.spec.motors, values, frames=frames, actions=actions)
@@ -74,7 +75,10 @@ class ArticulatedMotion(Motion):
                 "a scene whose joints have dry friction cannot start from state0, which does not hold the deflections of the "
                 "friction: start it from the scene's start, or leave dry_friction out"
             )
-        return inputs if state0 is None else replace(inputs, joint_q0=state0[0], joint_qd0=state0[1])
+        if state0 is None:
+            return inputs
+        check_coupled_coordinates(self.spec.bodies, state0[0])
+        return replace(inputs, joint_q0=state0[0], joint_qd0=state0[1])
 
     def states(self, values: Values, *arrays: torch.Tensor) -> States:
         """As ``Motion.states``."""
@@ -145,6 +149,22 @@ def check_collision_shapes(bodies: Sequence[Body], model: ArticulatedModel, valu
                 raise UserError(
                     f"{body.name} has a collision shape placed by the scene's own parameters: leave "
                     "its center and length unchanged, or its collision out"
+                )
+
+
+def check_coupled_coordinates(bodies: Sequence[Body], joint_q: torch.Tensor) -> None:
+    """Raise a UserError if coordinates [B, Q] do not meet the couplings of joints; the solver checks velocities."""
+    columns = coordinate_slices(bodies)
+    for body, place in zip(bodies, columns, strict=True):
+        coupling = body.coupling if isinstance(body, Link) else None
+        if coupling is not None:
+            found, leader = joint_q.detach()[:, place], joint_q.detach()[:, columns[coupling.leader]]
+            wanted = coupling.multiplier * leader + coupling.offset
+            off = int((found - wanted).abs().argmax())
+            if not float((found - wanted).abs().max()) <= _COUPLED * (1.0 + float(wanted.abs().max())):
+                raise UserError(
+                    f"state0 has the joint of {body.name!r} at {float(found[off, 0]):g}, and its coupling to that of "
+                    f"{bodies[coupling.leader].name!r} puts it at {float(wanted[off, 0]):g}: give a state of this scene"
                 )
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from tests.reference.articulated_adjoints import NAMES, check_adjoint
 from ti_sim.articulated.model import ArticulatedInputs, ArticulatedModel, ArticulatedSettings
-from ti_sim.articulated.single_state import forward_dynamics, mass_matrix
+from ti_sim.articulated.single_state import forward_dynamics, inverse_dynamics, mass_matrix
 from ti_sim.articulated.solver import ArticulatedSolver
 from ti_sim.base.errors import UserError
 from ti_sim.rollout.adjoint import Checkpoint
@@ -64,6 +64,9 @@ def test_accelerations_solve_the_projected_equations_of_motion() -> None:
         right = project @ np.linalg.solve(reduced @ project, reduced @ free[world])
         assert np.abs(right - free[world]).max() > 1.0
         np.testing.assert_allclose(coupled[world], right, rtol=1e-10, atol=1e-10)
+    forces = inverse_dynamics(*rows, inputs.joint_qd0, coupled)
+    assert np.abs(forces).max() > 1.0
+    np.testing.assert_allclose(forces @ project, 0.0, atol=1e-10)  # they do no work
 
 
 @pytest.mark.parametrize("integrator", ["semi_implicit", "rk4"])
