@@ -55,6 +55,7 @@ class PixelWeights:
         object.__setattr__(self, "values", values if values.ndim == 3 else values[None])
 
     @staticmethod
+    @checked
     def read(path: Path | str, *, film: Path | str | None = None) -> PixelWeights:
         """Weights from a folder of PNG pictures, one for each frame, from one picture for all, or from .npy; white counts.
 
