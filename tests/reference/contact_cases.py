@@ -68,15 +68,30 @@ def frames_of(rollout: CoupledRollout) -> dict[str, np.ndarray]:
     return {name: getattr(rollout.links if name[0] != "p" else rollout.particles, name) for name in COUPLED_FRAMES}
 
 
-def depth_between(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """How deep two cubes are in each other, along the best of 15 axes, [n], of their poses [n, 7]; negative while apart."""
+def separating_axes(first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Unit normals of faces and of pairs of edges of two cubes at poses [n, 7], and the reach of both along each, [n, 15, ...].
+
+    The reach is infinite along normals of edges that are nearly parallel.
+    """
     a, b = (np.swapaxes(rotation(q[:, 3:]), 1, 2) for q in (first, second))
     axes = np.concatenate([a, b, np.cross(a[:, :, None], b[:, None]).reshape(-1, 9, 3)], axis=1)
     length = np.linalg.norm(axes, axis=2)
     axes /= np.maximum(length, 1e-9)[..., None]
     reach = HALF * sum(np.abs(axes @ np.swapaxes(matrix, 1, 2)).sum(axis=2) for matrix in (a, b))
-    gaps = np.abs(np.einsum("nak,nk->na", axes, second[:, :3] - first[:, :3])) - reach
-    return -np.where(length > 1e-3, gaps, -np.inf).max(axis=1)
+    return axes, np.where(length > 1e-3, reach, np.inf)
+
+
+def depth_between(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """How deep two cubes are in each other, along the best of 15 axes, [n], of their poses [n, 7]; negative while apart."""
+    axes, reach = separating_axes(first, second)
+    return (reach - np.abs(np.einsum("nak,nk->na", axes, second[:, :3] - first[:, :3]))).min(axis=1)
+
+
+def distance_at_depth(first: np.ndarray, second: np.ndarray, direction: np.ndarray, depth: float) -> np.ndarray:
+    """Distance [n, 1] along unit vectors [n, 3] at which the second cube is so deep in the first one, as ``depth_between``."""
+    axes, reach = separating_axes(first, second)
+    along = np.abs(np.einsum("nak,nk->na", axes, direction))
+    return ((reach - depth) / np.maximum(along, 1e-12)).min(axis=1, keepdims=True)
 
 
 def as_mesh(shape: Shape | SolidMesh, **options: object) -> Mesh:

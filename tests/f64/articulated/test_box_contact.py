@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.reference.contact_cases import CUBE, FLOOR, HALF, at, bodies, depth_between, inputs_of, simulate
+from tests.reference.contact_cases import CUBE, FLOOR, HALF, at, bodies, depth_between, distance_at_depth, inputs_of, simulate
 from tests.reference.surface_energy import energy_over_ke
 from ti_sim import restitution
 from ti_sim.articulated.collision import CollisionShape
@@ -189,11 +189,7 @@ def random_poses(rng: np.random.Generator, worlds: int, depth: float) -> np.ndar
         q[:, k : k + 4] /= np.linalg.norm(q[:, k : k + 4], axis=1, keepdims=True)
     direction = rng.standard_normal((worlds, 3))
     direction /= np.linalg.norm(direction, axis=1, keepdims=True)
-    low, high = np.zeros((worlds, 1)), np.ones((worlds, 1))
-    for _ in range(40):
-        q[:, 7:10] = 0.5 * (low + high) * direction
-        inside = (depth_between(q[:, :7], q[:, 7:]) > depth)[:, None]
-        low, high = np.where(inside, 0.5 * (low + high), low), np.where(inside, high, 0.5 * (low + high))
+    q[:, 7:10] = distance_at_depth(q[:, :7], q[:, 7:], direction, depth) * direction
     return q
 
 
@@ -236,11 +232,7 @@ def test_the_force_is_continuous_where_features_change() -> None:
             for k in (3, 10):
                 q[:, k : k + 4] /= np.linalg.norm(q[:, k : k + 4], axis=1, keepdims=True)
             direction = q[:, 7:10] / np.linalg.norm(q[:, 7:10], axis=1, keepdims=True)
-            low, high = np.zeros((len(t), 1)), np.ones((len(t), 1))
-            for _ in range(50):
-                q[:, 7:10] = 0.5 * (low + high) * direction
-                inside = (depth_between(q[:, :7], q[:, 7:]) > 5e-4)[:, None]
-                low, high = np.where(inside, 0.5 * (low + high), low), np.where(inside, high, 0.5 * (low + high))
+            q[:, 7:10] = distance_at_depth(q[:, :7], q[:, 7:], direction, 5e-4) * direction
             inputs = many(inputs_of(model, at(0, 0, 0) + at(0, 0, 1), np.zeros(12), material=(1e3, 0, 0, 0)), len(t))
             inputs.joint_q0[:] = q
             return solver.rollout(inputs, 1).joint_qd[:, -1, 6:9]
@@ -279,10 +271,11 @@ def test_the_elastic_force_is_the_gradient_of_the_energy_of_the_features() -> No
         poses[:, 3:] /= np.linalg.norm(poses[:, 3:], axis=1, keepdims=True)
         direction = rng.standard_normal(3) / 50
         poses[1, :3] = 5 * direction
-        for _ in range(400):  # until the energy is that of a corner 0.6 mm deep
-            poses[1, :3] -= direction / 80
-            if energy_over_ke(shapes, poses) > 2e-7:
-                break
+        deep, apart = 0.0, 5.0
+        for _ in range(12):  # to where the energy is that of a corner 0.6 mm deep
+            poses[1, :3] = 0.5 * (deep + apart) * direction
+            touching = energy_over_ke(shapes, poses) > 2e-7
+            deep, apart = (0.5 * (deep + apart), apart) if touching else (deep, 0.5 * (deep + apart))
         inputs = inputs_of(model, poses.ravel(), np.zeros(12), material=(KE, 0, 0, 0))
         pushed = forward_dynamics(model, inputs, inputs.joint_q0, inputs.joint_qd0).reshape(2, 6)
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import fields, replace
 
 import numpy as np
 import pytest
 
 from tests.reference.deformable_cases import everything
-from ti_sim import ImplicitSettings, StoreAll, gradcheck
+from tests.reference.gradients_in_worlds import Point, gradcheck_in_worlds
+from ti_sim import ImplicitSettings, StoreAll
 from ti_sim.deformable.inputs import DeformableInputs
 from ti_sim.deformable.model import DeformableModel, DeformableSettings
 from ti_sim.deformable.rollout import DeformableRollout
@@ -31,18 +33,26 @@ def solver_of(model: DeformableModel, integrator: str, **settings: float) -> Def
 
 
 def weights_of(rollout: DeformableRollout) -> tuple[np.ndarray, np.ndarray]:
-    draw = np.random.default_rng(3)
-    return draw.normal(size=rollout.particle_q.shape), draw.normal(size=rollout.particle_qd.shape)
+    """Random weights of the frames of a world."""
+    draw, shape = np.random.default_rng(3), rollout.particle_q.shape[1:]
+    return draw.normal(size=shape), draw.normal(size=shape)
 
 
-def loss_of(rollout: DeformableRollout) -> float:
-    q_bar, qd_bar = weights_of(rollout)
-    return float((q_bar * rollout.particle_q).sum() + (qd_bar * rollout.particle_qd).sum())
+def losses_of(solver: DeformableSolver) -> Callable[[list[Point]], np.ndarray]:
+    """The loss at each of many points, which are worlds of one rollout."""
+
+    def losses(points: list[Point]) -> np.ndarray:
+        worlds = (np.concatenate([at[name] for at in points]) for name in NAMES)
+        rollout = solver.rollout(DeformableInputs(*worlds), FRAMES)
+        arrays = rollout.particle_q, rollout.particle_qd
+        return sum(array.reshape(len(points), -1) @ bar.ravel() for array, bar in zip(arrays, weights_of(rollout), strict=True))
+
+    return losses
 
 
 def gradient_of(solver: DeformableSolver, inputs: DeformableInputs) -> dict[str, np.ndarray]:
     rollout = solver.rollout(inputs, FRAMES, adjoint=StoreAll())
-    bars = solver.rollout_adjoint(rollout, *weights_of(rollout))
+    bars = solver.rollout_adjoint(rollout, *(bar[None] for bar in weights_of(rollout)))
     return {name: getattr(bars, name) for name in NAMES}
 
 
@@ -54,23 +64,21 @@ def test_gradient_of_every_input(integrator: str) -> None:
     gradient = gradient_of(solver, inputs)
     point = {name: getattr(inputs, name) for name in NAMES}
     assert {name for name in NAMES if np.any(gradient[name])} == set(NAMES) - {"self_contact"}
-    report = gradcheck(
-        lambda at: (loss_of(solver.rollout(DeformableInputs(**at), FRAMES)), gradient_of(solver, DeformableInputs(**at))),
-        point, loss=lambda at: loss_of(solver.rollout(DeformableInputs(**at), FRAMES)), max_entries=4, step=5e-5, rtol=1e-6,
-        floor=1e-2, atol=1e-8, min_observable=30,
+    options = {"step": 5e-5, "rtol": 1e-6}
+    report = gradcheck_in_worlds(
+        losses_of(solver), lambda at: gradient_of(solver, DeformableInputs(**at)), point, max_entries=2, floor=1e-2, atol=1e-8,
+        min_observable=20, **options,
     )  # fmt: skip
     report.raise_if_wrong()
     draw = np.random.default_rng(5)
-    for name in NAMES:
-        direction = draw.normal(size=point[name].shape)
-        directional = gradcheck(
-            lambda at, name=name, direction=direction: (
-                loss_of(solver.rollout(replace(inputs, **{name: point[name] + at["s"] * direction}), FRAMES)),
-                {"s": np.float64((gradient[name] * direction).sum())},
-            ),
-            {"s": np.float64(0.0)}, step=5e-5, rtol=1e-6, atol=1e-7, min_observable=0,
-        )  # fmt: skip
-        directional.raise_if_wrong()
+    direction = {name: draw.normal(size=array.shape) for name, array in point.items()}
+    slopes = {name: np.array([(gradient[name] * direction[name]).sum()]) for name in NAMES}
+
+    def along(steps: list[Point]) -> np.ndarray:
+        return losses_of(solver)([{name: point[name] + at[name] * direction[name] for name in NAMES} for at in steps])
+
+    none = {name: np.zeros(1) for name in NAMES}
+    gradcheck_in_worlds(along, lambda at: slopes, none, atol=1e-7, **options).raise_if_wrong()
 
 
 def test_contact_sticks_and_slides() -> None:
@@ -103,7 +111,7 @@ def test_a_world_whose_loss_is_not_finite_has_no_gradient_and_the_other_keeps_it
     model, inputs = everything(worlds=2, frames=FRAMES)
     solver = solver_of(model, "sdirk2")
     rollout = solver.rollout(inputs, FRAMES, adjoint=StoreAll())
-    q_bar, qd_bar = weights_of(rollout)
+    q_bar, qd_bar = (np.stack([bar, 0.5 * bar]) for bar in weights_of(rollout))
     alone = solver.rollout_adjoint(rollout, q_bar, qd_bar)
     q_bar[0, -1, -1] = np.nan
     bars = solver.rollout_adjoint(rollout, q_bar, qd_bar)

@@ -173,7 +173,7 @@ def test_what_the_film_does_not_show_keeps_the_bar_of_its_prior() -> None:
 # -- whether error bars hold ----------------------------------------------------------------------------------------------
 
 
-def coverage(kind: str, count: int = 150) -> tuple[float, np.ndarray]:
+def coverage(kind: str, count: int = 80) -> tuple[float, np.ndarray]:
     """Share of the bars of two standard deviations that hold the truth, and the mean bars [3]; truths scatter as their priors."""
     random, held, bars = np.random.default_rng(7), [], []
     patterns = columns(random)
