@@ -205,6 +205,13 @@ def compression_power(films: Sequence[CompressedFilm], size: float) -> float:
     return float(np.exp(np.interp(np.log(size), sizes[order], powers[order])))
 
 
+def compression_quality(films: Sequence[CompressedFilm], size: float) -> int:
+    """Constant rate factor, tested or between tested ones, at which a film like the estimate's has so many bytes per frame."""
+    sizes = np.log([film.bytes_per_frame for film in films])
+    order = np.argsort(sizes)
+    return round(float(np.interp(np.log(size), sizes[order], np.array([film.crf for film in films])[order])))
+
+
 def noise_variance(difference: torch.Tensor, weights: torch.Tensor | None = None) -> float:
     """Variance of the noise in a difference of images [T, H, W, 3], robust to differences in part of the pixels.
 

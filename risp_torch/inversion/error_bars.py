@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from risp_torch.inversion.comparison import Comparison
+from risp_torch.inversion.compressed_neighbours import compressed_neighbours
 from risp_torch.inversion.compression import (
     CompressedFilm,
     Encoder,
@@ -16,6 +17,7 @@ from risp_torch.inversion.compression import (
     compressed_films,
     compression_moves,
     compression_power,
+    compression_quality,
     size_of_moves,
 )
 from risp_torch.inversion.compression_refits import refitted_moves
@@ -24,6 +26,7 @@ from risp_torch.inversion.errors_together import errors_together
 from risp_torch.inversion.film import film_at, motion_at
 from risp_torch.inversion.flatness import flatness
 from risp_torch.inversion.likely_wrong import (
+    MOST_UNKNOWNS,
     NOTICED,
     Diagnosis,
     diagnose,
@@ -129,9 +132,9 @@ def judge(problem: Problem, ends: Ends) -> Judgement:
         doubts += doubts_of_misfit(misfit, at.loss, expected, unmoved=bool(moved.max() < UNMOVED), stated=stated)
     if not stated:
         doubts += doubts_of_motion(at, expected)
+    errors = _errors_of_film(problem, unknowns, at, bars, encoder, films, size, explained if stated else None, estimate)
     widest = unknowns.priors.widest(unknowns.scaled(values), ranges)
     bars = bars if misfit is None else widened_by_misfit(bars, misfit, widest)
-    errors = _errors_of_film(at, encoder, films, size, explained if stated else None, estimate)
     # The noise of a pixel is that of its three colours: losses of other observations of pixels, such as luminance, have none.
     if stated and type(loss) is PixelLoss and loss.weights is None and problem.pictures is not None:
         frames = list(comparison.frames)
@@ -155,10 +158,10 @@ def judge(problem: Problem, ends: Ends) -> Judgement:
 
 
 def _errors_of_film(
-    at: Linearisation, encoder: Encoder | None, films: list[CompressedFilm], size: float | None, explained: float | None,
-    estimate: torch.Tensor | None,
+    problem: Problem, unknowns: Unknowns, at: Linearisation, bars: Uncertainty, encoder: Encoder | None,
+    films: list[CompressedFilm], size: float | None, explained: float | None, estimate: torch.Tensor | None,
 ) -> FilmErrors:  # fmt: skip
-    """Residual of a film of a right scene: noise, and rounding, or compression of films of the estimate at the file's quality."""
+    """Residual of a film of a right scene: noise, and rounding, or compression of films near the estimate's at their quality."""
     if explained is None:
         return FilmErrors(None, (), errors_together(at))
     loss, frames = at.comparison.loss, list(at.comparison.frames)
@@ -167,10 +170,10 @@ def _errors_of_film(
             return FilmErrors(explained)
         noise = max(explained - rounding_error(at, estimate), LEAST_NOISE * explained)
         return FilmErrors(noise, rounding_samples(loss, estimate, frames))
-    power = compression_power(films, size)
-    closest = int(np.abs(np.log([film.bytes_per_frame for film in films]) - np.log(size)).argmin())
-    near = [films[number] for number in (closest, closest - 1, closest + 1) if 0 <= number < len(films)]
-    near += encoder.elsewhere(near[0])
+    if problem.handed_on or loss.refits or len(unknowns.labels) > MOST_UNKNOWNS:  # nothing is tested
+        return FilmErrors(explained)
+    power, crf = compression_power(films, size), compression_quality(films, size)
+    near = compressed_neighbours(problem.scene, unknowns, at, bars, encoder, crf)
     samples = [film.residual * (power / max(film.power, 1e-300)) ** 0.5 for film in near]
     return FilmErrors(max(explained - power, LEAST_NOISE * explained), samples, biased=True)
 

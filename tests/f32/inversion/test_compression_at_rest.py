@@ -10,10 +10,12 @@ import torch
 
 from risp_torch import AmbientLight, Box, Camera, DirectionalLight, Param, PixelLoss, Scene, Start, Surface
 from risp_torch.inversion.comparison import Comparison
-from risp_torch.inversion.compression import PLACES, Encoder, compressed_films, compression_moves, size_of_moves
+from risp_torch.inversion.compressed_neighbours import compressed_neighbours
+from risp_torch.inversion.compression import PLACES, CompressedFilm, Encoder, compressed_films, compression_moves, size_of_moves
 from risp_torch.inversion.film import film_at
 from risp_torch.inversion.linearisation import linearise, newton_step
 from risp_torch.inversion.losses.loss import PictureLoss
+from risp_torch.inversion.uncertainty import Uncertainty
 from risp_torch.inversion.unknowns import Unknowns
 
 BOX = "box.position"
@@ -79,3 +81,32 @@ def test_a_film_that_was_moved_comes_back_to_its_place() -> None:
         assert tiny.elsewhere(films[0]) == [(1, 3), (3, 2)]  # what a picture of 4 rows leaves room for
     larger = replace(encoder, enlargement=2)
     assert larger.film(1.0, (1, 1)).pictures.shape == encoder.estimate.shape
+
+
+def neighbours_of(sd: float, *, crf: int = 23) -> tuple[Encoder, list[CompressedFilm]]:
+    """Of the box, whose place is known this well [m], within bounds of 1 m."""
+    scene = still(0.03, frames=4)
+    unknowns = Unknowns.of(scene, [BOX])
+    encoder = encoder_of(scene, None, PixelLoss(), unknowns.current())
+    at = linearise(scene, encoder.comparison, unknowns, unknowns.current())
+    bars = Uncertainty(np.full(3, sd), np.eye(3), [True] * 3, [])
+    return encoder, compressed_neighbours(scene, unknowns, at, bars, encoder, crf, count=12)
+
+
+def test_neighbours_are_films_of_the_estimate_where_nothing_is_uncertain() -> None:
+    encoder, films = neighbours_of(0.0)
+    assert [film.crf for film in films] == [23, 22, 24] * 4
+    for film in films:
+        assert torch.equal(film.residual, encoder.film(film.crf).residual)
+
+
+def test_neighbours_have_the_errors_of_films_of_other_places_within_the_bars() -> None:
+    """Errors are relative to each neighbour's own film, and differ by the parts of a pixel by which edges have moved."""
+    encoder, films = neighbours_of(0.002)
+    assert torch.equal(films[0].residual, encoder.film(23).residual)
+    powers = np.array([film.power for film in films])
+    assert powers.std() > 0 and powers.max() < 2 * powers.min()
+    apart = [(film.pictures - films[0].pictures).square().mean().item() for film in films[1:]]
+    assert min(apart) > 0 and max(apart) < 100 * films[0].power
+    far = neighbours_of(50.0, crf=51)[1]  # beyond the bounds of places and qualities they are moved onto these
+    assert [film.crf for film in far] == [51, 50, 51] * 4

@@ -11,7 +11,14 @@ import torch
 from risp_torch import Param, PictureLoss
 from risp_torch.files.film.curves import linear_to_srgb, srgb_to_linear
 from risp_torch.inversion import Uncertainty, Unknowns
-from risp_torch.inversion.compression import CompressedFilm, compression_moves, compression_power, noise_variance, size_of_moves
+from risp_torch.inversion.compression import (
+    CompressedFilm,
+    compression_moves,
+    compression_power,
+    compression_quality,
+    noise_variance,
+    size_of_moves,
+)
 from risp_torch.inversion.error_bars import scatter_of_starts
 from risp_torch.inversion.error_blocks import block_scores
 from risp_torch.inversion.flatness import flatness
@@ -95,6 +102,11 @@ def test_the_size_of_a_file_tells_how_strongly_it_was_compressed() -> None:
     assert compression_power(films, 200.0) == pytest.approx(4e-4, rel=1e-4)
     assert compression_power(films, 100.0) == pytest.approx(0.02 * 0.08, rel=1e-4)  # half the way, in logarithms
     assert compression_power(films, 9000.0) == pytest.approx(1e-4, rel=1e-4)
+
+
+def test_the_size_of_a_file_tells_the_quality() -> None:
+    films = [CompressedFilm(size, torch.zeros(4), crf=crf) for size, crf in ((800.0, 8), (200.0, 18), (50.0, 28))]
+    assert [compression_quality(films, size) for size in (200.0, 100.0, 190.0, 9e3, 1.0)] == [18, 23, 18, 8, 28]
 
 
 def test_a_film_s_noise_is_that_of_pixels_that_no_body_covers() -> None:
