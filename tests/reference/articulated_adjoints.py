@@ -8,9 +8,9 @@ from dataclasses import MISSING, fields
 
 import numpy as np
 
+from tests.reference.gradients_in_worlds import Point, gradcheck_in_worlds
 from ti_sim.articulated.model import ArticulatedInputs, ArticulatedModel, ArticulatedSettings
-from ti_sim.articulated.solver import ArticulatedSolver
-from ti_sim.base.gradcheck import gradcheck
+from ti_sim.articulated.solver import ArticulatedRollout, ArticulatedSolver
 from ti_sim.rollout.adjoint import Adjoint, StoreAll
 
 NAMES = [field.name for field in fields(ArticulatedInputs) if field.default is MISSING]  # without dry friction
@@ -34,25 +34,25 @@ def check_adjoint(
     solver, units = ArticulatedSolver(model, settings), units or {}
     rng = np.random.default_rng(1)
 
-    def frames(at: dict[str, np.ndarray], **options: object) -> tuple:
-        given = {name: array * units.get(name, 1.0) for name, array in at.items()}
-        rollout = solver.rollout(ArticulatedInputs(**given), inputs.frame_count, **options)
-        return rollout, (rollout.joint_q, rollout.joint_qd, rollout.body_q, rollout.body_qd)
+    def frames(points: list[Point], **options: object) -> ArticulatedRollout:
+        given = {name: np.concatenate([at[name] for at in points]) * units.get(name, 1.0) for name in points[0]}
+        return solver.rollout(ArticulatedInputs(**given), inputs.frame_count, **options)
 
     point = {name: array / units.get(name, 1.0) for name, array in inputs.named_arrays().items()}
-    weights = [rng.standard_normal(array.shape) for array in frames(point)[1]]
+    weights = [rng.standard_normal(array.shape) for array in frames([point]).frame_arrays]
 
-    def loss(at: dict[str, np.ndarray]) -> float:
-        return float(sum(np.sum(w * array) for w, array in zip(weights, frames(at)[1], strict=True)))
+    def losses(points: list[Point]) -> np.ndarray:
+        arrays = frames(points).frame_arrays
+        return sum(array.reshape(len(points), -1) @ w.ravel() for w, array in zip(weights, arrays, strict=True))
 
-    def loss_and_gradient(at: dict[str, np.ndarray]) -> tuple[float, dict[str, np.ndarray]]:
-        bars = solver.rollout_adjoint(frames(at, adjoint=adjoint or StoreAll())[0], *weights).named_arrays()
-        return loss(at), {name: array * units.get(name, 1.0) for name, array in bars.items()}
+    def gradient(at: Point) -> Point:
+        bars = solver.rollout_adjoint(frames([at], adjoint=adjoint or StoreAll()), *weights).named_arrays()
+        return {name: array * units.get(name, 1.0) for name, array in bars.items()}
 
     finite = [name for name in point if np.isfinite(point[name]).all()]
     each = {name: (steps or {}).get(name, step) for name in finite}
-    report = gradcheck(
-        loss_and_gradient, point, loss=loss, names=finite, rtol=rtol, floor=1e-4, atol=atol, max_entries=few, step=each,
+    report = gradcheck_in_worlds(
+        losses, gradient, point, names=finite, rtol=rtol, floor=1e-4, atol=atol, max_entries=few, step=each,
         order=order,
     )  # fmt: skip
     report.raise_if_wrong()
