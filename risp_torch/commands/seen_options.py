@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from typing import Any
 
 from risp_torch.commands.options import number
@@ -74,9 +75,9 @@ def masks_of(options: argparse.Namespace, scene: Any) -> Any:
 
 
 def film_of(options: argparse.Namespace) -> str | None:
-    """The film of --video that masks and weights belong to; None where there is none, or several."""
+    """The folder of --video that masks and weights belong to, such as a part; None where there is another film."""
     videos = [options.video] if isinstance(options.video, str) else options.video or []
-    return videos[0] if len(videos) == 1 else None
+    return videos[0] if len(videos) == 1 and os.path.isdir(videos[0]) else None
 
 
 def pixel_weights_of(options: argparse.Namespace, scene: Any) -> Any:

@@ -39,6 +39,8 @@ def cut_alike(pictures: np.ndarray, facts: FilmFacts, what: str) -> np.ndarray:
     if (width, height) == (whole.width, whole.height):
         return pictures
     placement = whole.within(width, height)
+    if placement is None and facts.placement is None:
+        return pictures  # of a film that is no part, they have the size of the scene's camera, or none that fits
     if placement is None:
         sizes = dict.fromkeys((f"{whole.width}x{whole.height}", *whole.stored.sizes.split(" or ")))
         raise UserError(
