@@ -1,8 +1,8 @@
-"""How the gradient through a bounce depends on when contact begins within a step: the table of docs/contact-onset.md.
+"""How the gradient through a bounce depends on when contact begins within a step: tables of contact-onset.md and implicit.md.
 
 A ball falls without gravity, touches for 30 steps and leaves with e times its speed, so that d z / d z0 = -e after the bounce,
 whenever it touches. The gradients of the contact law of ``ti_sim.rigid.contact`` are those of a scene; beside them are the exact
-derivatives of steps with the law that it averages, max(0, ke c - kd u).
+derivatives of steps with the law that it averages, max(0, ke c - kd u). With implicit steps, the ball is a sheet of one triangle.
 """
 
 from __future__ import annotations
@@ -14,23 +14,25 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from risp_torch import Contact, Scene, Sphere, Start, start
+from risp_torch import Contact, Membrane, Scene, Sphere, Start, start
 from ti_sim import contact_time, restitution
+from ti_sim.meshes import SheetMesh
 
 from .exit_status import exit_status
 from .markdown import markdown, write_into_page
 
-PAGE = "docs/contact-onset.md"
+PAGE, IMPLICIT_PAGE = "docs/contact-onset.md", "docs/implicit.md"
 MASS, STIFFNESS, SPEED, PHASES = 1.0, 1e4, 1.0, 80
 DAMPING_RATIOS = (0.0, 0.09)
 DT = float(contact_time(STIFFNESS, 0.0, MASS)) / 30
-GAP, STEPS = 3.5 * DT * SPEED, 45
+GAP, STEPS, IMPLICIT_STEPS = 3.5 * DT * SPEED, 45, 54  # implicit steps prolong the contact
 HEIGHTS = GAP + np.arange(PHASES) / PHASES * DT * SPEED  # all phases of a step
+IMPLICIT = ("backward_euler", "bdf2", "sdirk2")
 NAMES = {"semi_implicit": "semi-implicit Euler", "rk4": "Runge-Kutta"}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print the table, and write it into the page if asked.
+    """Print the tables, and write them into the pages if asked.
 
     Args:
         arguments: of the command line; None for those of the process.
@@ -39,15 +41,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         0; 2 for wrong input.
     """
     parser = argparse.ArgumentParser(prog="python -m scenes.studies.contact_onset", description=__doc__)
-    parser.add_argument("--page", action="store_true", help=f"write the table into {PAGE}, too")
+    parser.add_argument("--page", action="store_true", help=f"write the tables into {PAGE} and {IMPLICIT_PAGE}, too")
     options = parser.parse_args(arguments)
 
     def work() -> int:
         start(precision="f64")
-        text = table() + "\n"
-        if options.page:
-            write_into_page(PAGE, "scenes.studies.contact_onset", text)
-        print(text)
+        for page, text in ((PAGE, table() + "\n"), (IMPLICIT_PAGE, implicit_table() + "\n")):
+            if options.page:
+                write_into_page(page, "scenes.studies.contact_onset", text)
+            print(text)
         return 0
 
     return exit_status(parser.prog, work)
@@ -63,6 +65,35 @@ def table() -> str:
             slopes = (usual_slopes(kd, integrator), scene_slopes(kd, integrator))
             rows.append([name, f"{ratio:g}", *(f"{(-s / e).min():.4f} to {(-s / e).max():.4f}" for s in slopes)])
     return markdown(["steps of", "damping ratio", "usual law", "mean over the path"], rows)
+
+
+def implicit_table() -> str:
+    """Speeds after the bounce, and ranges of d z / d z0 over minus that speed, over the phases with implicit steps, in Markdown.
+
+    Integrators damp the bounce themselves, so that the slope is compared with the speed that their steps return.
+    """
+    rows = []
+    for integrator in IMPLICIT:
+        for ratio in DAMPING_RATIOS:
+            slopes, speeds = implicit_slopes(2 * ratio * float(np.sqrt(STIFFNESS * MASS)), integrator)
+            ratios = -slopes / (speeds / SPEED)
+            rows.append([f"`{integrator}`", f"{ratio:g}", f"{speeds.mean():.3f}", f"{ratios.min():.4f} to {ratios.max():.4f}"])
+    return markdown(["steps of", "damping ratio", "speed after / before", "slope / expected slope"], rows)
+
+
+def implicit_slopes(kd: float, integrator: str) -> tuple[np.ndarray, np.ndarray]:
+    """d z / d z0 and speed after the bounce [PHASES] of a flat sheet of one triangle."""
+    scene = Scene(frame_dt=IMPLICIT_STEPS * DT, frames=1, substeps=IMPLICIT_STEPS, gravity=(0, 0, 0), integrator=integrator)
+    scene.add_ground(contact=Contact(stiffness=STIFFNESS, damping=kd, friction=0.0, friction_stiffness=0.0))
+    mesh = SheetMesh(np.array([(0.0, 0, 0), (1, 0, 0), (0, 1, 0)]), np.array([(0, 1, 2)]))
+    velocity = (0, 0, -SPEED)
+    scene.add_cloth("sheet", mesh=mesh, material=Membrane(mu=1.0, lam=1.0), mass=MASS, start=Start(velocity=velocity))
+    position = torch.zeros(PHASES, 3, dtype=torch.float64)
+    position[:, 2] = torch.from_numpy(HEIGHTS)
+    position.requires_grad_()
+    states = scene.rollout({"sheet.position": position})
+    states.particle_q[:, -1, :, 2].mean(1).sum().backward()
+    return position.grad[:, 2].numpy(), states.particle_qd[:, -1, :, 2].mean(1).detach().numpy()
 
 
 def scene_slopes(kd: float, integrator: str) -> np.ndarray:

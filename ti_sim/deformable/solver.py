@@ -25,7 +25,7 @@ from ti_sim.deformable import element_plan, self_contact_gpu, world_plan
 from ti_sim.deformable import self_contact_layout as layout
 from ti_sim.deformable.element_plan import Slots, slots_of
 from ti_sim.deformable.families import TABLES
-from ti_sim.deformable.implicit.rollout import differentiate, in_double, simulate
+from ti_sim.deformable.implicit.rollout import converging_division, differentiate, in_double, simulate
 from ti_sim.deformable.inputs import DeformableInputs
 from ti_sim.deformable.kernel_arrays import AdjointSums, DeformableArrays, compiled_for, prepare
 from ti_sim.deformable.particle_step import Output
@@ -190,10 +190,17 @@ class DeformableSolver(Solver):
         world = int(steps.argmin())
         particle, step = int(to_numpy(rollout.diverged_particle)[world]), int(steps[world])
         if rollout.motion is not None:
+            settings = self.settings
+            parts = converging_division(
+                self.model, in_double(rollout.inputs), rollout.motion, world, integrator=settings.integrator, dt=settings.dt,
+                substeps=settings.substeps, settings=settings.implicit,
+            )  # fmt: skip
+            remedy = "take shorter steps (more substeps)"
+            if parts is not None:
+                remedy = f"steps of {settings.dt / parts:.4g} s converge here: set substeps={parts * settings.substeps}"
             raise ConvergenceError(
-                f"the simulation did not converge: step {step} ({step * self.settings.dt:.4g} s) left a residual of "
-                f"{rollout.motion.residual[world]:.3g} N at {self.model.particle_name(particle)}: take shorter steps (more "
-                "substeps)",
+                f"the simulation did not converge: step {step} ({step * settings.dt:.4g} s) left a residual of "
+                f"{rollout.motion.residual[world]:.3g} N at {self.model.particle_name(particle)}: {remedy}",
                 body=self.model.part_of(particle),
                 step=step,
             )

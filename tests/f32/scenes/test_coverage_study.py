@@ -66,5 +66,5 @@ def test_a_line_that_was_cut_off_is_done_again(tmp_path: Path, monkeypatch: pyte
     table = (tmp_path / "coverage.md").read_text()
     whole = next(row for row in table.splitlines() if row.startswith("all")).split()
     assert whole == ["all", "3", "67", "%", "4", "75", "%", "0.75", "2.40", "3.00"]  # of 0.1, 0.5, 1 and 3 bars
-    with pytest.raises(UserError, match="inversions of another seed"):
+    with pytest.raises(UserError, match="runs of another seed"):
         finished_rows(tmp_path / "results.jsonl", 4, 4)

@@ -9,7 +9,7 @@ import pytest
 
 from tests.reference.deformable_cases import inputs_for, solid_body
 from tests.reference.implicit import imbalance
-from ti_sim import ImplicitSettings, StoreAll
+from ti_sim import ConvergenceError, ImplicitSettings, StoreAll
 from ti_sim.deformable.model import DeformableModel, DeformableSettings
 from ti_sim.deformable.solver import DeformableSolver
 from ti_sim.meshes import box_hexes
@@ -39,7 +39,8 @@ def test_a_block_that_is_thrown_on_rough_ground_converges(integrator: str, dt: f
     if integrator == "backward_euler":
         q, qd = rollout.particle_q, rollout.particle_qd
         for k in range(FRAMES):
-            _, force = imbalance(model, inputs, q[:, k + 1], qd[:, k + 1], (q[:, k], qd[:, k]), dt, k, settings.onset)
+            hat = q[:, k], qd[:, k]
+            _, force = imbalance(model, inputs, q[:, k + 1], qd[:, k + 1], hat, q[:, k], dt, k, settings.onset)
             assert np.abs(force).max() < 1e-4
 
 
@@ -53,3 +54,23 @@ def test_without_free_particles_all_stays() -> None:
     np.testing.assert_array_equal(rollout.particle_q[0], np.repeat(inputs.particle_q0, 3, axis=0))
     bars = solver.rollout_adjoint(rollout, np.ones_like(rollout.particle_q), np.zeros_like(rollout.particle_qd))
     np.testing.assert_allclose(bars.particle_q0, 3.0)
+
+
+def test_an_error_names_substeps_that_converge() -> None:
+    """A weight that is thrown across its spring, with few iterations."""
+    model = DeformableModel(
+        particle_rest=np.array([[0.0, 0, 0], [1.0, 0, 0]]), spring_indices=np.array([[0, 1]]), fixed=np.array([0])
+    )
+    inputs = inputs_for(model, frames=3, spring_material=(100.0, 0, 0.9), particle_qd0=((0, 0, 0), (0, 30.0, 0)))
+    settings = ImplicitSettings(iterations=5)
+
+    def solver_of(substeps: int) -> DeformableSolver:
+        return DeformableSolver(
+            model, DeformableSettings(dt=0.2 / substeps, substeps=substeps, integrator="backward_euler", implicit=settings)
+        )
+
+    solver = solver_of(1)
+    with pytest.raises(ConvergenceError, match="converge here: set substeps=") as error:
+        solver.check_divergence(solver.rollout(inputs, 3))
+    named = int(str(error.value).rpartition("=")[2])
+    assert (solver_of(named).rollout(inputs, 1).diverged_step == -1).all()

@@ -250,14 +250,21 @@ def test_gradients_of_slides_of_pairs_have_the_secant_as_median() -> None:
     np.testing.assert_allclose([np.median(slope), slope.mean()], secant, rtol=0.02)
 
 
-def test_the_table_of_the_page_is_current() -> None:
-    page = (ROOT / contact_onset.PAGE).read_text(encoding="utf-8")
-    shown = page.partition("<!-- printed by scenes.studies.contact_onset -->\n")[2].partition("<!-- end -->")[0]
-    lines = contact_onset.table().splitlines()
-    assert len(lines) == 6
+@pytest.mark.parametrize(
+    ("page", "table", "rows"),
+    [
+        (contact_onset.PAGE, contact_onset.table, 4),
+        (contact_onset.IMPLICIT_PAGE, contact_onset.implicit_table, 6),
+    ],
+)
+def test_the_tables_of_the_pages_are_current(page: str, table: Callable[[], str], rows: int) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    shown = text.partition("<!-- printed by scenes.studies.contact_onset -->\n")[2].partition("<!-- end -->")[0]
+    lines = table().splitlines()
+    assert len(lines) == 2 + rows
     for line, line_shown in zip(lines, shown.splitlines(), strict=True):
         numbers, numbers_shown = (re.findall(r"\d\.\d{4}", text) for text in (line, line_shown))
         assert re.sub(r"\d\.\d{4}", "#", line) == re.sub(r"\d\.\d{4}", "#", line_shown)
         np.testing.assert_allclose([float(n) for n in numbers], [float(n) for n in numbers_shown], atol=1.01e-4)
         if numbers:
-            assert abs(float(numbers[2]) - 1) < 0.005 and abs(float(numbers[3]) - 1) < 0.005
+            assert all(abs(float(number) - 1) < 0.005 for number in numbers[-2:])

@@ -1,36 +1,35 @@
-"""Contact with the ground at the end of an implicit step: the explicit law (``rigid.contact``) with smooth transitions.
+"""Contact with the ground in implicit steps: the mean of the continuous law over the path, as in ``rigid.contact``.
 
-A particle comes from the height z_hat and ends at z with the velocity u = (x - x_hat) / gamma, heights above the ground. With
-the depths c = -z and c_hat = Q(-z_hat; onset), the normal force is
+A particle comes from the height z_hat and ends at z with the velocity u = (x - x_hat) / gamma; one step before the end, it was
+at z_before (heights above the ground). The travel of the mean is l = |z - z_before| + onset, where ``onset`` smooths the
+stiffness at rest. With the mean depth m and the fraction q of ``rigid.contact.onset`` at the depth -z (less kd u_z / ke while
+separating),
 
-    f_n = Q(ke c + kd (c - c_hat) / gamma; ke onset),
+    f_n = ke m + kd q max(0, -u_z).
 
-which is a function of z alone, so that it has a potential. The damper acts on the part of the way below the ground, as in the
-explicit law. Friction is -mu f_n phi(kf |u_t| / (mu f_n)) u_t / |u_t|, with f_n that of the end of the step (it is not lagged).
+A straight path has |z - z_before| = |u_z| dt, so that the weights of the stages add up to one at every time for each integrator.
+In steps that are longer than the contact, |u_z| dt as the travel would reach back beyond the start of the step and create energy.
+Here df_n / dz <= 0 in all cases, so that f_n, which is a function of z alone within a stage, has a convex potential.
 
-Q(y; e) = e (2 t^2 - t^3), t = y / e, joins 0 at y <= 0 to y at y >= e with a continuous derivative. phi(y) is y below 1 - w and 1
-above 1 + w, joined by a parabola: sticking and sliding are those of the explicit law, and the change between them is smooth.
+Friction is -mu f_n phi(kf q |u_t| / (mu f_n)) u_t / |u_t| with the f_n and q of the end of the step (nothing is lagged). phi(y)
+is y below 1 - w and 1 above 1 + w, joined by a parabola: sticking and sliding are those of the explicit law, and the transition
+between them is smooth.
 """
 
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import mat3, vec2, vec3, vec4
+from ti_sim.rigid.contact import onset as mean_over_path
+from ti_sim.rigid.contact import separating_depth
 
+Z, Z_HAT, Z_BEFORE, KE, KD = range(5)  # entries of gradients of the normal force and of the fraction in contact
 _WIDTH = 0.5  # w
+_CELLS, _GAUSS = 8, 0.5 / 3**0.5  # cells of the quadrature of the potential, and the nodes in each of them
 
 
 @ti.func
-def soft_plus(y, width):
-    """Q(y; width), its derivatives by y and by width, and its integral from 0 to y."""
-    value, slope, by_width, integral = 0.0, 0.0, 0.0, 0.0
-    if y >= width:
-        value, slope, integral = y, 1.0, 0.5 * y * y - width * width / 12
-    elif y > 0:
-        t = y / width
-        value = width * t * t * (2 - t)
-        slope = t * (4 - 3 * t)
-        by_width = 2 * t * t * (t - 1)
-        integral = width * width * t * t * t * (2.0 / 3 - t / 4)
-    return value, slope, by_width, integral
+def vec5(a, b, c, d, e):
+    """A 5-vector of the precision that the kernel computes with; a vector type would be of that of the import."""
+    return ti.Vector([a, b, c, d, e])
 
 
 @ti.func
@@ -46,63 +45,122 @@ def grip(y):
 
 
 @ti.func
-def ground_law(x, x_hat, ground, gamma, onset, contact):
+def path_of(heights, gamma, onset, ke, kd):
+    """Depth [m] (reduced while separating), travel [m] and closing speed [m/s] of a particle; see the formulas above.
+
+    Args:
+        heights: z, z_hat and z_before above the ground [m], a 3-vector.
+        gamma: time from z_hat to z [s].
+        onset: see ``ImplicitSettings`` [m].
+        ke, kd: contact stiffness [N/m] and damping [N s/m].
+    """
+    speed = (heights.x - heights.y) / gamma
+    travel = ti.abs(heights.x - heights.z) + onset
+    return -heights.x - separating_depth(speed, ke, kd), travel, -ti.min(speed, 0.0)
+
+
+@ti.func
+def normal_law(heights, gamma, onset, ke, kd):
+    """Normal force [N], fraction q [1], and their gradients by z, z_hat, z_before, ke and kd (arguments of ``path_of``)."""
+    depth, travel, closing = path_of(heights, gamma, onset, ke, kd)
+    mean, fraction = mean_over_path(depth, travel)
+    force = ke * mean + kd * fraction * closing
+    force_by, fraction_by = vec5(0.0, 0.0, 0.0, 0.0, 0.0), vec5(0.0, 0.0, 0.0, 0.0, 0.0)
+    if fraction > 0:
+        side = 1.0
+        if heights.x < heights.z:
+            side = -1.0
+        depth_by, closing_by = vec5(-1.0, 0.0, 0.0, 0.0, 0.0), vec5(0.0, 0.0, 0.0, 0.0, 0.0)
+        travel_by = vec5(side, 0.0, -side, 0.0, 0.0)
+        if closing > 0:
+            closing_by = vec5(-1.0, 1.0, 0.0, 0.0, 0.0) / gamma
+        elif ke > 0:
+            speed, rate = (heights.x - heights.y) / gamma, kd / (ke * gamma)
+            depth_by += vec5(-rate, rate, 0.0, kd * speed / (ke * ke), -speed / ke)
+        mean_by = fraction * depth_by
+        if ti.abs(depth) < travel:
+            y = depth / travel
+            rest = 1 - ti.abs(y)
+            mean_by += rest * rest * (1 + 2 * ti.abs(y)) / 6 * travel_by
+            fraction_by = rest / travel * (depth_by - y * travel_by)
+        force_by = ke * mean_by + kd * (fraction * closing_by + closing * fraction_by)
+        force_by[KE] += mean
+        force_by[KD] += fraction * closing
+    return force, fraction, force_by, fraction_by
+
+
+@ti.func
+def normal_work(start, heights, gamma, onset, ke, kd):
+    """Integral of the normal force from the height ``start`` to z: minus the change of its potential [J].
+
+    Two Gauss points in each of eight cells. The force is smooth but for jumps of its curvature, so that the error relative to
+    the work of a change of the force vanishes with the length of the way.
+    """
+    work = 0.0
+    # Without contact at both ends there is none between them: |z - z_before| - z is convex.
+    if ti.max(ti.abs(heights.x - heights.z) - heights.x, ti.abs(start - heights.z) - start) + onset > 0:
+        cell = (heights.x - start) / _CELLS
+        for i in range(2 * _CELLS):
+            node = (i // 2) + 0.5 + (2 * (i % 2) - 1) * _GAUSS
+            depth, travel, closing = path_of(vec3(start + node * cell, heights.y, heights.z), gamma, onset, ke, kd)
+            mean, fraction = mean_over_path(depth, travel)
+            work += 0.5 * cell * (ke * mean + kd * fraction * closing)
+    return work
+
+
+@ti.func
+def ground_law(x, x_hat, before, ground, gamma, onset, contact):
     """Force of the ground on a particle, and its derivatives.
 
     Args:
         x: position at the end of the stage [m].
         x_hat: position that it came from (``stages``) [m].
+        before: height one step before the end [m].
         ground: height of the ground [m].
-        gamma: time between both [s].
+        gamma: time from x_hat to x [s].
         onset: see ``ImplicitSettings`` [m].
         contact: ke, kd, kf, mu, a 4-vector.
 
     Returns:
-        (force [N], energy of the normal force [J], by_x and by_x_hat: 3x3 derivatives of the force [N/m], by_normal: derivatives
-        of f_n by ke and kd, tangent: direction of sliding, along: derivatives of the friction by f_n, kf and mu along it).
+        (force [N], by_x and by_x_hat: 3x3 derivatives of the force [N/m], normal_by and slide_by: gradients of ``normal_law``
+        of the normal force and of the friction along the tangent, tangent: direction of sliding, along: derivatives of the
+        friction along it by kf and mu).
     """
     ke, kd, kf, mu = contact[0], contact[1], contact[2], contact[3]
-    came, came_slope, _w, _i = soft_plus(ground - x_hat.z, onset)
-    depth = ground - x.z
-    push = ke * depth + kd * (depth - came) / gamma
-    stiffness = ke + kd / gamma
-    normal, slope, by_width, integral = soft_plus(push, ke * onset)
-    by_z, by_z_hat = -slope * stiffness, slope * kd / gamma * came_slope
-    energy = 0.0
-    if stiffness > 0:
-        energy = integral / stiffness
-    n_ke, n_kd = slope * depth + by_width * onset, slope * (depth - came) / gamma
+    heights = vec3(x.z, x_hat.z, before) - ground
+    normal, fraction, normal_by, fraction_by = normal_law(heights, gamma, onset, ke, kd)
 
-    tangent = vec3(0.0)
-    drag, along, t_n, t_kf, t_mu = 0.0, 0.0, 0.0, 0.0, 0.0
+    tangent, along, slide_by = vec3(0.0), vec2(0.0), vec5(0.0, 0.0, 0.0, 0.0, 0.0)
+    drag, drag_along = 0.0, 0.0
     u = vec3(x.x - x_hat.x, x.y - x_hat.y, 0.0) / gamma
-    limit = mu * normal
-    if limit > 0 and kf > 0:
+    limit, stick = mu * normal, kf * fraction
+    if limit > 0 and stick > 0:
         speed = u.norm()
-        held, held_slope = grip(kf * speed / limit)
-        drag, along = kf, kf * held_slope
-        rest = held - kf * speed / limit * held_slope
+        held, held_slope = grip(stick * speed / limit)
+        drag, drag_along = stick, stick * held_slope
+        rest = held - stick * speed / limit * held_slope
         if speed > 0:
             tangent = u / speed
-            if kf * speed > (1 - _WIDTH) * limit:
+            if stick * speed > (1 - _WIDTH) * limit:
                 drag = limit * held / speed
-        t_n, t_mu, t_kf = -mu * rest, -normal * rest, -speed * held_slope
+        along = vec2(-fraction * speed * held_slope, -normal * rest)
+        slide_by = -mu * rest * normal_by - kf * speed * held_slope * fraction_by
     force = vec3(-drag * u.x, -drag * u.y, normal)
     by_x, by_x_hat = mat3(0.0), mat3(0.0)
     for i, j in ti.static(ti.ndrange(2, 2)):
         same = ti.static(1.0 if i == j else 0.0)
-        by_x[i, j] = -(drag * (same - tangent[i] * tangent[j]) + along * tangent[i] * tangent[j]) / gamma
+        by_x[i, j] = -(drag * (same - tangent[i] * tangent[j]) + drag_along * tangent[i] * tangent[j]) / gamma
         by_x_hat[i, j] = -by_x[i, j]
     for i in ti.static(range(2)):
-        by_x[i, 2] = t_n * tangent[i] * by_z
-        by_x_hat[i, 2] = t_n * tangent[i] * by_z_hat
-    by_x[2, 2], by_x_hat[2, 2] = by_z, by_z_hat
-    return force, energy, by_x, by_x_hat, vec2(n_ke, n_kd), tangent, vec3(t_n, t_kf, t_mu)
+        by_x[i, 2] = slide_by[Z] * tangent[i]
+        by_x_hat[i, 2] = slide_by[Z_HAT] * tangent[i]
+    by_x[2, 2], by_x_hat[2, 2] = normal_by[Z], normal_by[Z_HAT]
+    return force, by_x, by_x_hat, normal_by, slide_by, tangent, along
 
 
 @ti.func
-def ground_bars(by_normal, tangent, along, dual):
-    """Adjoints of ke, kd, kf, mu from the last three results of ``ground_law`` and the adjoint ``dual`` of the force."""
-    pulled = tangent.dot(dual)
-    normal_bar = dual.z + along[0] * pulled
-    return vec4(by_normal[0] * normal_bar, by_normal[1] * normal_bar, along[1] * pulled, along[2] * pulled)
+def ground_bars(normal_by, slide_by, tangent, along, dual):
+    """Adjoints of z_before and of (ke, kd, kf, mu) from the last results of ``ground_law`` and the force's adjoint ``dual``."""
+    slide_bar = tangent.dot(dual)
+    by = dual.z * normal_by + slide_bar * slide_by
+    return by[Z_BEFORE], vec4(by[KE], by[KD], along[0] * slide_bar, along[1] * slide_bar)

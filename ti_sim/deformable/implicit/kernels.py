@@ -11,7 +11,7 @@ from ti_sim.deformable.corners import NoBars, jacobian_row, load_dual, load_posi
 from ti_sim.deformable.element_plan import any_adjoint, any_force
 from ti_sim.deformable.elements import element_energy, element_force_adjoint
 from ti_sim.deformable.families import FAMILIES
-from ti_sim.deformable.implicit.ground import ground_bars, ground_law
+from ti_sim.deformable.implicit.ground import ground_bars, ground_law, normal_work
 from ti_sim.deformable.inputs import DeformableInputs
 from ti_sim.deformable.kernel_arrays import DeformableArrays
 from ti_sim.deformable.model import GROUND_CONTACT, HELD, LOADED, PRESCRIBED, SOLIDS
@@ -19,7 +19,7 @@ from ti_sim.deformable.solids import solid_force_jacobian
 
 NO_BARS = NoBars()
 GAMMA, GROUND, ONSET = range(3)  # entries of ``StageArrays.numbers``
-INERTIA, CONTACT = range(2)  # columns of ``StageArrays.energy`` (elements have the first only)
+INERTIA, CONTACT, ROUNDED = range(3)  # columns of ``StageArrays.energy``
 
 
 @bundle
@@ -28,13 +28,15 @@ class StageArrays:
 
     Attributes:
         numbers: [3] gamma [s], height of the ground [m], onset [m].
-        hat: [P, 6] x_hat and v_hat of free particles; of held ones, the position at the start of the step and the velocity, and
-            ``move`` times it is the way to go.
+        hat: [P, 7] x_hat and v_hat of free particles, and their height one step before the end of the stage; of held ones, the
+            position at the start of the step and the velocity, and ``move`` times it is the way to go.
+        reference: [P] heights from which the work of the normal force is counted [m].
         force: [1 or B, slots, 3] forces of the elements on their corners [N].
         elastic: [1 or B, slots, 3] those without damping and air.
         residual: [P, 3] M (v - v_hat) / gamma - f of free particles, zero for held ones [N].
         other: [P, 3] forces of damping, air and friction [N].
-        energy: [P, 2] inertia with gravity and loads; normal contact [J].
+        energy: [P, 3] inertia with gravity and loads; normal contact, from the reference heights; what the rounding of both is
+            proportional to, M |v - v_hat| |v_hat| + f_n |z| [J].
         element_energy: [elements] [J].
         ground: [P, 3, 3] derivatives of the ground's force by positions [N/m].
         slot_start: [P + 1] int32, where each particle's entries in ``slot`` begin.
@@ -44,6 +46,7 @@ class StageArrays:
 
     numbers: Array
     hat: Array
+    reference: Array
     force: Array
     elastic: Array
     residual: Array
@@ -105,7 +108,7 @@ def evaluate(
             first += count
     for p in range(states.shape[2]):
         residual, other = vec3(0.0), vec3(0.0)
-        inertia, stored = 0.0, 0.0
+        inertia, stored, rounded = 0.0, 0.0, 0.0
         if body.particle_table[p, HELD] == 0:
             gamma, mass = stage.numbers[GAMMA], body.particle_mass[b, p]
             x, v = load_position(states, b, row, p), load_velocity(states, b, row, p)
@@ -119,10 +122,16 @@ def evaluate(
             if loaded >= 0:
                 outer += vec3(body.load[b, frame, loaded, 0], body.load[b, frame, loaded, 1], body.load[b, frame, loaded, 2])
             inertia = 0.5 * mass * (v - v_hat).norm_sqr() - outer.dot(x - x_hat)
+            rounded = mass * (v - v_hat).norm() * v_hat.norm()
             if body.particle_table[p, GROUND_CONTACT] == 1:
-                contact, stored, by_x, _by_x_hat, _by_normal, _tangent, _along = ground_law(
-                    x, x_hat, stage.numbers[GROUND], gamma, stage.numbers[ONSET], contact_of(body, b, p)
+                ground, onset, before = stage.numbers[GROUND], stage.numbers[ONSET], stage.hat[p, 6]
+                material = contact_of(body, b, p)
+                contact, by_x, _by_x_hat, _normal_by, _slide_by, _tangent, _along = ground_law(
+                    x, x_hat, before, ground, gamma, onset, material
                 )
+                heights = vec3(x.z, x_hat.z, before) - ground
+                stored = -normal_work(stage.reference[p] - ground, heights, gamma, onset, material[0], material[1])
+                rounded += contact.z * ti.abs(x.z)
                 force += contact
                 other += vec3(contact.x, contact.y, 0.0)
                 for i, j in ti.static(ti.ndrange(3, 3)):
@@ -131,7 +140,7 @@ def evaluate(
         for k in ti.static(range(3)):
             stage.residual[p, k] = residual[k]
             stage.other[p, k] = other[k]
-        stage.energy[p, INERTIA], stage.energy[p, CONTACT] = inertia, stored
+        stage.energy[p, INERTIA], stage.energy[p, CONTACT], stage.energy[p, ROUNDED] = inertia, stored, rounded
 
 
 @kernel
@@ -221,7 +230,7 @@ def stage_adjoint(
         dual: [B, P, 3] multipliers, zero for held particles.
         given: [B, slots, 6] scratch.
         bar: [P, 6] adjoint of the result.
-        hat_bar: [P, 6], receives the adjoint of ``hat`` of free particles, and of the start of the step of held ones.
+        hat_bar: [P, 7], receives the adjoint of ``hat`` of free particles, and of the start of the step of held ones.
         way: [1] time from the start of the step to the result [s].
         body, bars, stage: arguments, adjoints, and the stage, whose ``hat`` is read.
     """
@@ -231,7 +240,7 @@ def stage_adjoint(
     for p in range(states.shape[2]):
         x_bar, v_bar = vec3(bar[p, 0], bar[p, 1], bar[p, 2]), vec3(bar[p, 3], bar[p, 4], bar[p, 5])
         fx, fv = slot_sum(stage, given, b, p, 0), slot_sum(stage, given, b, p, 3)
-        x_hat_bar, v_hat_bar = vec3(0.0), vec3(0.0)
+        x_hat_bar, v_hat_bar, before_bar = vec3(0.0), vec3(0.0), 0.0
         if body.particle_table[p, HELD] == 0:
             gamma, mass = stage.numbers[GAMMA], body.particle_mass[b, p]
             w = load_dual(dual, b, p)
@@ -248,11 +257,11 @@ def stage_adjoint(
                 if loaded >= 0:
                     bars.load[b, frame, loaded, k] = bars.load[b, frame, loaded, k] + w[k]
             if body.particle_table[p, GROUND_CONTACT] == 1:
-                _force, _energy, _by_x, by_x_hat, by_normal, tangent, along = ground_law(
-                    x, x_hat, stage.numbers[GROUND], gamma, stage.numbers[ONSET], contact_of(body, b, p)
+                _force, _by_x, by_x_hat, normal_by, slide_by, tangent, along = ground_law(
+                    x, x_hat, stage.hat[p, 6], stage.numbers[GROUND], gamma, stage.numbers[ONSET], contact_of(body, b, p)
                 )
                 x_hat_bar += by_x_hat.transpose() @ w
-                contact_bar = ground_bars(by_normal, tangent, along, w)
+                before_bar, contact_bar = ground_bars(normal_by, slide_by, tangent, along, w)
                 for k in ti.static(range(4)):
                     bars.particle_contact[b, p, k] = bars.particle_contact[b, p, k] + contact_bar[k]
         else:
@@ -266,3 +275,4 @@ def stage_adjoint(
         for k in ti.static(range(3)):
             hat_bar[p, k] = x_hat_bar[k]
             hat_bar[p, 3 + k] = v_hat_bar[k]
+        hat_bar[p, 6] = before_bar

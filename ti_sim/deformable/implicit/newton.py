@@ -230,6 +230,7 @@ def _search(
         (evaluation at the result, part of the step), (None, 0) if no part of it helps.
     """
     free, positions = stepper.pattern.free, stepper.states[world, row, :, :3]
+    stepper.stage.reference[:] = positions[:, 2]
     slope, length, noise = float(at.residual @ step), 1.0, stepper.energy_noise[world]
     if not slope < 0:
         return None, 0.0
@@ -237,7 +238,7 @@ def _search(
         positions[free] = start + length * step.reshape(-1, 3)
         after = stepper.evaluate(world, row, control, frame)
         work = 0.5 * length * float((at.other + after.other) @ step)
-        change = after.energy - at.energy - work
+        change = after.energy - at.energy + after.contact - work
         if change <= _ARMIJO * length * slope + _NOISE * (at.scale + after.scale) + noise:
             return after, length
         length /= 2

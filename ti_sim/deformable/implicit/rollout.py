@@ -97,6 +97,32 @@ def simulate(
     return ImplicitMotion(stages, states, np.array(rows), failed, particle, residuals, int(iterations.sum()))
 
 
+def converging_division(
+    model: DeformableModel, inputs: DeformableInputs, motion: ImplicitMotion, world: int, *, integrator: str, dt: float,
+    substeps: int, settings: ImplicitSettings,
+) -> int | None:  # fmt: skip
+    """Least power of two, up to 16, of steps that converge in place of the failed step of a world; None if none of them does.
+
+    Args:
+        model, inputs, integrator, dt, substeps, settings: as in ``simulate``.
+        motion: its result.
+        world: a world that failed.
+    """
+    step = int(motion.failed_step[world]) - 1
+    start = motion.states[world, next(stage.start for stage in motion.stages if stage.step == step)]
+    rows = {name: getattr(inputs, name)[world : world + 1] for name in inputs.named_arrays()}
+    rows |= {name: rows[name][:, step // substeps :][:, :1] for name in ("load", "prescribed_qd")}
+    control = step * inputs.controls // substeps
+    rows |= {name: rows[name][:, control:][:, :1] for name in ("solid_actuation", "tri_actuation", "edge_actuation")}
+    rows |= {"particle_q0": start[None, :, :3], "particle_qd0": start[None, :, 3:]}
+    one = inputs.with_arrays(np.ascontiguousarray(rows[name]) for name in inputs.named_arrays())
+    for parts in (2, 4, 8, 16):
+        shorter = simulate(model, one, 1, integrator=integrator, dt=dt / parts, substeps=parts, settings=settings)
+        if shorter.failed_step[0] < 0:
+            return parts
+    return None
+
+
 def differentiate(
     model: DeformableModel, inputs: DeformableInputs, motion: ImplicitMotion, bars: tuple[np.ndarray, np.ndarray], *, dt: float,
     substeps: int, settings: ImplicitSettings,
@@ -136,7 +162,8 @@ def differentiate(
             )  # fmt: skip
             driving.spread(sums, stage, world)
             for row, weight in zip(stage.rows, stage.weights, strict=True):
-                row_bars[row][~held] += weight * stepper.hat_bar[~held]
+                row_bars[row][~held] += weight * stepper.hat_bar[~held, :6]
+            row_bars[stage.before][~held, 2] += stepper.hat_bar[~held, 6]
             row_bars[stage.start][held, :3] += stepper.hat_bar[held, :3]
         result.particle_q0[world], result.particle_qd0[world] = row_bars[0, :, :3], row_bars[0, :, 3:]
 
@@ -182,14 +209,14 @@ def _stage_adjoint(
 def _hat(
     model: DeformableModel, inputs: DeformableInputs, states: np.ndarray, stage: Stage, world: int, frame: int
 ) -> np.ndarray:
-    """``StageArrays.hat`` of a stage [P, 6] from the rows [rows, P, 6] before it."""
+    """``StageArrays.hat`` of a stage [P, 7] from the rows [rows, P, 6] before it."""
     hat = stage.weights[0] * states[stage.rows[0]] + stage.weights[1] * states[stage.rows[1]]
     table = model.particle_table
     held = table[:, HELD] == 1
     hat[held, :3], hat[held, 3:] = states[stage.start, held, :3], 0.0
     moved = table[:, PRESCRIBED] >= 0
     hat[moved, 3:] = inputs.prescribed_qd[world, frame][table[moved, PRESCRIBED]]
-    return hat
+    return np.column_stack([hat, states[stage.before, :, 2]])
 
 
 def _guess(
@@ -205,5 +232,5 @@ def _guess(
         before, last, now = times[stage.row - 2 : stage.row + 1]
         latest = latest + (now - last) / (last - before) * (latest - states[stage.row - 2, :, 3:])
     row[:, :3] = hat[:, :3] + stage.gamma * dt * latest
-    row[:, 3:] = hat[:, 3:]
-    row[held, :3] = hat[held, :3] + stage.time * dt * hat[held, 3:]
+    row[:, 3:] = hat[:, 3:6]
+    row[held, :3] = hat[held, :3] + stage.time * dt * hat[held, 3:6]

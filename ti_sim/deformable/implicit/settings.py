@@ -16,7 +16,7 @@ class ImplicitSettings:
         tolerance: a step has converged when Newton's next correction is expected to change no velocity by more [m/s]. Errors of
             states and of gradients are proportional to it.
         iterations: most iterations of Newton's method in a stage of a step; one that needs more has failed.
-        onset: depth over which the ground's stiffness sets in [m]; the law is the explicit one beyond it (``ground``).
+        onset: depth over which the ground's stiffness sets in at rest [m]; it is added to the travel of a step (``ground``).
         adjoint_tolerance: relative size of the residual of the adjoint's linear systems, and of the next correction (but for
             bodies that are too large to factor) [1]; errors of gradients are proportional to it, too.
     """

@@ -34,6 +34,7 @@ class Stage:
         rows: the two rows that y_hat combines; the first is the latest known one.
         weights: their weights.
         start: row at the start of the step.
+        before: row one step before the result: of the same stage of the step before; the first row, where there is none.
         time: time of the result after the start of the step, in steps [1].
         ends_step: whether the result is the state after the step.
     """
@@ -44,6 +45,7 @@ class Stage:
     rows: tuple[int, int]
     weights: tuple[float, float]
     start: int
+    before: int
     time: float
     ends_step: bool
 
@@ -58,13 +60,13 @@ def stages_of(integrator: ImplicitIntegrator, steps: int) -> Iterator[Stage]:
     last, before = 0, 0
     for step in range(steps):
         if integrator == "backward_euler":
-            yield Stage(step, last + 1, 1.0, (last, last), (1.0, 0.0), last, 1.0, True)
+            yield Stage(step, last + 1, 1.0, (last, last), (1.0, 0.0), last, last, 1.0, True)
             before, last = last, last + 1
         elif integrator == "bdf2" and step > 0:
-            yield Stage(step, last + 1, 2 / 3, (last, before), (4 / 3, -1 / 3), last, 1.0, True)
+            yield Stage(step, last + 1, 2 / 3, (last, before), (4 / 3, -1 / 3), last, last, 1.0, True)
             before, last = last, last + 1
         else:
             further = (1 - _SDIRK) / _SDIRK
-            yield Stage(step, last + 1, _SDIRK, (last, last), (1.0, 0.0), last, _SDIRK, False)
-            yield Stage(step, last + 2, _SDIRK, (last + 1, last), (further, 1 - further), last, 1.0, True)
+            yield Stage(step, last + 1, _SDIRK, (last, last), (1.0, 0.0), last, max(last - 1, 0), _SDIRK, False)
+            yield Stage(step, last + 2, _SDIRK, (last + 1, last), (further, 1 - further), last, last, 1.0, True)
             before, last = last, last + 2

@@ -11,8 +11,10 @@ from ti_sim.base.launcher import Launcher
 from ti_sim.base.runtime import compiled_in_double
 from ti_sim.deformable.families import FAMILIES, TABLES
 from ti_sim.deformable.implicit.kernels import (
+    CONTACT,
     GAMMA,
     GROUND,
+    INERTIA,
     ONSET,
     StageArrays,
     assemble,
@@ -38,13 +40,15 @@ class Evaluation:
     Attributes:
         residual: [n] of free particles [N].
         other: [n] forces without potential: damping, air, friction [N].
-        energy: incremental potential of all others [J].
-        scale: sum of the sizes of its terms [J].
+        energy: incremental potential of all others but the ground's normal force [J].
+        contact: potential of the ground's normal force, from the reference heights [J].
+        scale: sum of the sizes of the terms of both, and of what their rounding is proportional to [J].
     """
 
     residual: np.ndarray
     other: np.ndarray
     energy: float
+    contact: float
     scale: float
 
 
@@ -76,9 +80,10 @@ class Stepper:
         features = features_of(model, inputs, differentiable=bars is not None)
         other = features.with_damping or features.with_air
         self.stage = StageArrays(
-            numbers=np.zeros(3), hat=np.zeros((particles, 6)), force=np.zeros((worlds, slots, 3)),
-            elastic=np.zeros((worlds, slots if other else 1, 3)), residual=np.zeros((particles, 3)),
-            other=np.zeros((particles, 3)), energy=np.zeros((particles, 2)), element_energy=np.zeros(max(elements, 1)),
+            numbers=np.zeros(3), hat=np.zeros((particles, 7)), reference=np.zeros(particles),
+            force=np.zeros((worlds, slots, 3)), elastic=np.zeros((worlds, slots if other else 1, 3)),
+            residual=np.zeros((particles, 3)), other=np.zeros((particles, 3)), energy=np.zeros((particles, 3)),
+            element_energy=np.zeros(max(elements, 1)),
             ground=np.zeros((particles, 3, 3)), slot_start=start.astype(np.int32),
             slot=(np.argsort(indices, kind="stable") if len(indices) else np.zeros(1)).astype(np.int32), elements=elements,
         )  # fmt: skip
@@ -100,7 +105,7 @@ class Stepper:
         if bars is not None:
             worlds, particles = self.mass.shape
             self.dual, self.bar = np.zeros((worlds, particles, 3)), np.zeros((particles, 6))
-            self.hat_bar, self.way = np.zeros((particles, 6)), np.zeros(1)
+            self.hat_bar, self.way = np.zeros((particles, 7)), np.zeros(1)
             given = np.zeros((worlds, self.stage.slot.shape[0], 6))
             self._adjoint = Launcher(
                 stage_adjoint, self.states, self.dual, given, self.bar, self.hat_bar, self.way, self.body, bars, self.stage,
@@ -116,7 +121,7 @@ class Stepper:
         return bool((self.friction(world)[self.contact] > 0).any())
 
     def begin(self, gamma: float, hat: np.ndarray) -> None:
-        """Set gamma [s] and ``StageArrays.hat`` [P, 6] of the stage."""
+        """Set gamma [s] and ``StageArrays.hat`` [P, 7] of the stage."""
         self.stage.numbers[GAMMA] = gamma
         self.stage.hat[:] = hat
 
@@ -127,8 +132,8 @@ class Stepper:
         stage, free = self.stage, self.pattern.free
         particles, elements = stage.energy, stage.element_energy
         return Evaluation(
-            stage.residual[free].ravel(), stage.other[free].ravel(), float(particles.sum() + elements.sum()),
-            float(np.abs(particles).sum() + np.abs(elements).sum()),
+            stage.residual[free].ravel(), stage.other[free].ravel(), float(particles[:, INERTIA].sum() + elements.sum()),
+            float(particles[:, CONTACT].sum()), float(np.abs(particles).sum() + np.abs(elements).sum()),
         )  # fmt: skip
 
     def jacobian(self, world: int, row: int, control: int) -> np.ndarray:

@@ -1,0 +1,126 @@
+"""Bounces, slides and rest of a particle on the ground with implicit steps, at all phases of the onset in a step."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.reference.deformable_cases import inputs_for
+from ti_sim import ImplicitSettings, StoreAll, contact_time, restitution
+from ti_sim.deformable.inputs import DeformableInputs
+from ti_sim.deformable.model import DeformableModel, DeformableSettings
+from ti_sim.deformable.rollout import DeformableRollout
+from ti_sim.deformable.solver import DeformableSolver
+
+INTEGRATORS = ("backward_euler", "bdf2", "sdirk2")
+MASS, KE, PHASES = 1.0, 1e4, 40
+CONTACT_TIME = float(contact_time(KE, 0.0, MASS))
+MODEL = DeformableModel(particle_rest=np.zeros((1, 3)), contact=np.array([0]))
+
+
+def falling(
+    dt: float, contact: tuple[float, ...], velocity: tuple[float, ...] = (0.0, 0.0, -1.0), gap: float = 3.5
+) -> tuple[DeformableInputs, np.ndarray]:
+    """A particle in ``PHASES`` worlds without gravity, at heights of ``gap`` to ``gap`` + 1 steps above the ground."""
+    heights = (gap + np.arange(PHASES) / PHASES) * dt
+    q, qd = np.zeros((PHASES, 1, 3)), np.zeros((PHASES, 1, 3))
+    q[:, 0, 2], qd[:, 0] = heights, velocity
+    material = np.tile(contact, (PHASES, 1, 1))
+    inputs = inputs_for(
+        MODEL, worlds=PHASES, particle_q0=q, particle_qd0=qd, particle_mass=MASS, particle_contact=material
+    )
+    return inputs, heights
+
+
+def solver_of(integrator: str, dt: float, steps: int) -> DeformableSolver:
+    settings = ImplicitSettings(tolerance=1e-12, adjoint_tolerance=1e-12)
+    return DeformableSolver(MODEL, DeformableSettings(dt=dt, substeps=steps, integrator=integrator, implicit=settings))
+
+
+def gradient_of(solver: DeformableSolver, rollout: DeformableRollout, axis: int) -> DeformableInputs:
+    """Adjoints of the sum of the last positions along an axis."""
+    bar = np.zeros_like(rollout.particle_q)
+    bar[:, -1, 0, axis] = 1
+    return solver.rollout_adjoint(rollout, bar, np.zeros_like(bar))
+
+
+@pytest.mark.parametrize("integrator", INTEGRATORS)
+def test_slope_of_a_bounce_at_every_phase(integrator: str) -> None:
+    """d z / d z0 is minus the ratio of the speeds. Backward Euler damps the bounce itself: the ratio is that of its steps."""
+    dt = CONTACT_TIME / 30
+    for kd in (0.0, 18.0):
+        inputs, _ = falling(dt, (KE, kd, 0.0, 0.0))
+        solver = solver_of(integrator, dt, 54)
+        rollout = solver.rollout(inputs, 1, adjoint=StoreAll())
+        slope, speed = gradient_of(solver, rollout, 2).particle_q0[:, 0, 2], rollout.particle_qd[:, -1, 0, 2]
+        np.testing.assert_allclose(slope, -speed, rtol=0.01)
+        np.testing.assert_allclose(speed, speed.mean(), rtol=1e-3)
+        if integrator != "backward_euler":
+            np.testing.assert_allclose(slope, -float(restitution(KE, kd, MASS)), rtol=0.02)
+
+
+@pytest.mark.parametrize("integrator", INTEGRATORS)
+def test_slope_of_a_slide_at_every_phase(integrator: str) -> None:
+    """The particle slides at first, and sticks before it leaves."""
+    dt = CONTACT_TIME / 30
+    inputs, heights = falling(dt, (KE, 18.0, 400.0, 0.3), (0.5, 0.0, -1.0))
+    solver = solver_of(integrator, dt, 54)
+    rollout = solver.rollout(inputs, 1, adjoint=StoreAll())
+    x, slope = rollout.particle_q[:, -1, 0, 0], gradient_of(solver, rollout, 0).particle_q0[:, 0, 2]
+    secant = (x[-1] - x[0]) / (heights[-1] - heights[0])
+    assert secant > 0.3 and rollout.particle_qd[0, -1, 0, 0] < 0.1
+    np.testing.assert_allclose(slope, secant, rtol=0.02)
+
+
+@pytest.mark.parametrize("integrator", INTEGRATORS)
+def test_no_bounce_returns_more_energy_than_it_had(integrator: str) -> None:
+    """Steps from ten times the time of the contact to a tenth of it."""
+    for kd in (0.0, 18.0):
+        for steps_in_contact in (0.1, 0.5, 1, 2, 10):
+            dt = CONTACT_TIME / steps_in_contact
+            inputs, _ = falling(dt, (KE, kd, 0.0, 0.0), gap=1.3)
+            rollout = solver_of(integrator, dt, 20 + int(2 * steps_in_contact)).rollout(inputs, 1)
+            assert (rollout.diverged_step == -1).all()
+            assert rollout.particle_qd[:, -1, 0, 2].max() <= 1.0
+
+
+@pytest.mark.parametrize("integrator", INTEGRATORS)
+def test_gradients_of_bounces_are_those_of_differences(integrator: str) -> None:
+    """By each height, velocity, mass, stiffness, damping and friction, in worlds of eight phases of the onset."""
+    dt = CONTACT_TIME / 5
+    inputs, _ = falling(dt, (KE, 18.0, 40.0, 0.3), (0.3, 0.2, -1.0), gap=1.5)
+    inputs = inputs.with_arrays(np.ascontiguousarray(each[::5]) for each in inputs.arrays())
+    solver = solver_of(integrator, dt, 12)
+    weights = np.random.default_rng(2).normal(size=(2, PHASES // 5, 1, 3))
+
+    def losses(name: str, column: int, change: float) -> np.ndarray:
+        array = getattr(inputs, name).copy()
+        array.reshape(len(array), -1)[:, column] += change
+        rollout = solver.rollout(replace(inputs, **{name: array}), 1)
+        return (weights[0] * rollout.particle_q[:, -1] + weights[1] * rollout.particle_qd[:, -1]).sum((1, 2))
+
+    rollout = solver.rollout(inputs, 1, adjoint=StoreAll())
+    bars = np.zeros((2, *rollout.particle_q.shape))
+    bars[:, :, -1] = weights
+    gradient = solver.rollout_adjoint(rollout, *bars)
+    for name, steps in (
+        ("particle_q0", (1e-7,) * 3), ("particle_qd0", (1e-5,) * 3), ("particle_mass", (1e-5,)),
+        ("particle_contact", (1e-2, 1e-4, 1e-4, 1e-5)),
+    ):  # fmt: skip
+        for column, step in enumerate(steps):
+            found = getattr(gradient, name).reshape(len(weights[0]), -1)[:, column]
+            difference = (losses(name, column, step) - losses(name, column, -step)) / (2 * step)
+            assert np.abs(difference).max() > 0
+            np.testing.assert_allclose(found, difference, atol=2e-6 * np.abs(difference).max(), rtol=1e-6, err_msg=name)
+
+
+@pytest.mark.parametrize("integrator", INTEGRATORS)
+def test_a_particle_rests_where_its_weight_is_the_force(integrator: str) -> None:
+    inputs = inputs_for(
+        MODEL, particle_q0=(0.0, 0.0, 0.003), particle_mass=MASS, particle_contact=(KE, 150.0, 0.0, 0.0), gravity=(0, 0, -9.81)
+    )
+    rollout = solver_of(integrator, 0.005, 200).rollout(inputs, 1)
+    assert rollout.particle_q[0, -1, 0, 2] == pytest.approx(-9.81 * MASS / KE, rel=1e-9)
+    assert abs(rollout.particle_qd[0, -1, 0, 2]) < 1e-9
