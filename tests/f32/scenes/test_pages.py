@@ -14,7 +14,10 @@ from ti_sim import UserError
 
 TABLES = all_tables()
 # Runs whose commands take minutes: their tables are compared with the records alone.
-LONG = {"readme-found", "readme-answer"}
+LONG = {
+    "readme-found", "readme-answer", "look-matched", "losses-found", "losses-by-pixels", "smoke-found",
+    "start-start", "start-spread",
+}  # fmt: skip
 PAGE = """```
 risp simulate toss --out runs/a
 risp invert toss --video runs/a/video.mp4 \\
