@@ -5,23 +5,24 @@ shape and r a radius. Its force is along the gradient of d, which is shorter tha
 normal n the gap is (d - r) / |grad d|, and the factor of the force |grad d|^2.
 
 A line c + s k, |s| <= h, touches at the point where (1 - s^2 / h^2) (r - d) is largest. Its force vanishes at the ends, which are
-contacts themselves, and its place is unique where the surface is flat or the solid is convex. The derivative of a maximum by the
-pose is that of the function at the maximum, so the force is the gradient of the energy although the place depends on the pose.
+contacts themselves, and its place is unique in a box. The derivative of a maximum by the pose is that of the function at the
+maximum, so the force is the gradient of the energy although the place depends on the pose. It is so only for the largest of all
+maxima: another one would release less energy than the contact took up.
 """
 
 from ti_sim.articulated.collision import FIRST_SAMPLE, GRID_CELL, GRID_LOW, HALF_SIZE, NODES
 from ti_sim.articulated.contact_force import shape_vec3
 from ti_sim.articulated.contact_geometry import box_distance, box_distance_along
 from ti_sim.base.runtime import require, ti
-from ti_sim.base.vecmath import mat3, vec3
-from ti_sim.shapes.distance_kernels import grid_distance
+from ti_sim.base.vecmath import mat3, vec3, vec4
+from ti_sim.shapes.distance_kernels import grid_distance, grid_place, spline_along, spline_value
 
 _ITERATIONS = 50
-_FINER = 4  # points of a line in a mesh of which one is tested first
-_MOST_SAMPLES = 64  # of them along a line
+_MOST_SAMPLES = 128  # points along a line in a mesh that are tested first
 _SAFE = 0.9  # of the distance of a point outside, which the spline approximates
-_MARGIN = 0.05  # of the largest depth between two of them, in distances between points
+_ALIKE = 0.1  # difference of two maxima that their estimates may mistake, in cells
 _ANYWHERE = 1e9  # reach of points whose distance is computed anywhere [m]
+_OUTSIDE = 4.5  # nodes of a grid along an axis, less the cells of the box: the solid has at least two nodes beyond each side
 _SHORT = 1e-9  # squared length of a gradient that is treated as zero
 
 
@@ -90,7 +91,7 @@ def box_about(world: ti.template(), j):
         if ti.static(world.with_meshes):
             _first, nodes, first_node, cell = field_of(world, j)
             middle = first_node + 0.5 * cell * (nodes - 1)
-            half = 0.5 * cell * (nodes - 3)
+            half = 0.5 * cell * (nodes - _OUTSIDE)
     return middle, half
 
 
@@ -115,8 +116,13 @@ def distance_along(world: ti.template(), j, x, k):
     if is_mesh(world, j):
         if ti.static(world.with_meshes):
             first, nodes, low, cell = field_of(world, j)
-            away, direction, slope, bend = grid_distance(world.sample, first, nodes, low, cell, x, _ANYWHERE, True)
-            distance, along, slope_along, bend_along = away, k.dot(direction), k.dot(slope), k.dot(bend @ k)
+            u, beyond = grid_place(nodes, low, cell, x)
+            if beyond.dot(beyond) == 0:
+                distance, along, bend_along = spline_along(world.sample, first, nodes, cell, u, k)
+                slope_along = along
+            else:
+                away, direction, slope, bend = grid_distance(world.sample, first, nodes, low, cell, x, _ANYWHERE, True)
+                distance, along, slope_along, bend_along = away, k.dot(direction), k.dot(slope), k.dot(bend @ k)
     else:
         distance, along, bend_along = box_distance_along(x, k, shape_vec3(world, j, HALF_SIZE))
         slope_along = along
@@ -124,48 +130,61 @@ def distance_along(world: ti.template(), j, x, k):
 
 
 @ti.func
-def windowed_depth(world: ti.template(), j, c, k, h, radius, s):
-    """Depth of the point c + s k of a line in a mesh, times its window if inside; the depth itself [m], and its slope by s."""
-    distance, direction, _slope, _bend = shape_distance(world, j, c + s * k, _ANYWHERE, False)
-    depth = radius - distance
-    windowed = depth
-    if depth > 0:
-        windowed *= 1 - s * s / (h * h)
-    return windowed, depth, -k.dot(direction)
+def depth_in_mesh(world: ti.template(), j, x, radius):
+    """Depth r - d of a point x of the frame of link j's mesh [m]."""
+    first, nodes, low, cell = field_of(world, j)
+    u, beyond = grid_place(nodes, low, cell, x)
+    distance = 0.0
+    if beyond.dot(beyond) == 0:
+        distance = spline_value(world.sample, first, nodes, u)
+    else:
+        distance, _direction, _slope, _bend = grid_distance(world.sample, first, nodes, low, cell, x, _ANYWHERE, False)
+    return radius - distance
 
 
 @ti.func
-def largest_between(before, rise, after, fall, step):
-    """Largest value of a concave function between two places ``step`` apart, of its values and slopes at both."""
-    most = ti.max(before, after)
-    if rise > 0 and fall < 0:
-        most = ti.max(most, before + rise * ti.min((after - before - fall * step) / (rise - fall), step))
-    return most
+def largest_maxima(world: ti.template(), j, c, k, h, radius, low, high, step):
+    """The two largest local maxima of the depth times its window on the part [low, high] of a line in a mesh.
 
+    A convex mesh has several, too: along a line that crosses a ridge at a small angle the spline is wavy. Points on the line are
+    ``step`` apart, and farther outside, where no point is inside that is closer than the distance. A parabola through three of
+    them estimates the place and the size of a maximum.
 
-@ti.func
-def coarse_place(world: ti.template(), j, c, k, h, radius, low, high, step):
-    """Place of the largest ``windowed_depth`` of points on the part [low, high] of a line in a mesh, ``step`` apart.
-
-    Every fourth point is tested first, and those between two of them only where a depth may be larger, with a margin for solids
-    that are not convex. No point closer to a point outside than its distance is inside.
+    Returns:
+        Two rows (estimated size [m], estimated place, point before it, point after it [m]), the larger one first.
     """
-    s, end = low, low
-    most, before, rise = windowed_depth(world, j, c, k, h, radius, s)
-    while end < high:
-        start = end
-        end = ti.min(start + ti.max(_FINER * step, -_SAFE * before), high)
-        windowed, after, fall = windowed_depth(world, j, c, k, h, radius, end)
-        if windowed > most:
-            s, most = end, windowed
-        if -_SAFE * before <= _FINER * step and largest_between(before, rise, after, fall, end - start) + _MARGIN * step > most:
-            for m in range(1, _FINER):
-                place = ti.min(start + m * step, high)
-                windowed, _depth, _slope = windowed_depth(world, j, c, k, h, radius, place)
-                if windowed > most:
-                    s, most = place, windowed
-        before, rise = after, fall
-    return s
+    most, second = vec4(-_ANYWHERE, low, low, high), vec4(-_ANYWHERE, low, low, high)
+    before, s, after = low, low, low
+    value_before, value, value_after = -_ANYWHERE, -_ANYWHERE, -_ANYWHERE
+    skipped, going = 0.0, True
+    while going:
+        if value > -_ANYWHERE:
+            after = ti.min(s + ti.max(step, skipped), high)
+        going = after > s or value == -_ANYWHERE
+        value_after = -_ANYWHERE
+        if going:
+            depth = depth_in_mesh(world, j, c + after * k, radius)
+            skipped = -_SAFE * depth
+            value_after = depth
+            if depth > 0:
+                value_after *= 1 - after * after / (h * h)
+        if value > -_ANYWHERE and value >= value_before and value > value_after:
+            place, size = s, value
+            if before < s and s < after:
+                rise, fall = (value - value_before) / (s - before), (value_after - value) / (after - s)
+                slope = (rise * (after - s) + fall * (s - before)) / (after - before)
+                curve = (fall - rise) / (after - before)  # half the second derivative
+                place -= 0.5 * slope / curve
+                size -= 0.25 * slope * slope / curve
+            row = vec4(size, place, before, after)
+            if size > most[0]:
+                second = most
+                most = row
+            elif size > second[0]:
+                second = row
+        before, value_before = s, value
+        s, value = after, value_after
+    return most, second
 
 
 @ti.func
@@ -185,42 +204,50 @@ def deepest_on_line(world: ti.template(), j, c, k, h, radius):
     """
     middle, half = box_about(world, j)
     low, high = part_within(c, k, middle - half - radius, middle + half + radius, h)
-    going, touches = low < high, False
+    start = ti.max(0.75 * low + 0.25 * high, ti.min(0.25 * low + 0.75 * high, 0.0))
+    next_start, next_low, next_high, count = 0.0, 0.0, 0.0, ti.select(low < high, 1, 0)
     if ti.static(world.with_meshes):
-        if going and is_mesh(world, j):
-            # There may be several such places, in convex meshes too, as the spline is not concave where two faces are equally
-            # deep: begin beside the deepest of many points.
-            step = ti.max(world.shape[j, GRID_CELL], 2 * h / _MOST_SAMPLES)
-            best = coarse_place(world, j, c, k, h, radius, low, high, step)
-            low, high = ti.max(best - step, low), ti.min(best + step, high)
-    s = ti.max(0.75 * low + 0.25 * high, ti.min(0.25 * low + 0.75 * high, 0.0))
-    for _ in range(_ITERATIONS):
-        if going:
-            distance, along, slope_along, bend_along = distance_along(world, j, c + s * k, k)
-            depth = radius - distance
-            touches = depth > 0
-            following = s
-            if touches:
-                rate, curve = _window_rates(s, h, depth, along, slope_along, bend_along)
-                if rate > 0:
-                    low = s
+        if count > 0 and is_mesh(world, j):
+            cell = world.shape[j, GRID_CELL]
+            most, second = largest_maxima(world, j, c, k, h, radius, low, high, ti.max(0.5 * cell, 2 * h / _MOST_SAMPLES))
+            start, low, high = most[1], most[2], most[3]
+            if second[0] > most[0] - _ALIKE * cell:
+                count, next_start, next_low, next_high = 2, second[1], second[2], second[3]
+    result, deepest = 0.0, -_ANYWHERE
+    for n in range(count):
+        s, depth = start, 0.0
+        if n == 1:
+            s, low, high = next_start, next_low, next_high
+        going = low < high
+        for _ in range(_ITERATIONS):
+            if going:
+                distance, along, slope_along, bend_along = distance_along(world, j, c + s * k, k)
+                depth = radius - distance
+                following = s
+                if depth > 0:
+                    rate, curve = _window_rates(s, h, depth, along, slope_along, bend_along)
+                    depth *= 1 - s * s / (h * h)
+                    if rate > 0:
+                        low = s
+                    else:
+                        high = s
+                    following = 0.5 * (low + high)
+                    if curve < 0:
+                        newton = s - rate / curve
+                        if newton >= low and newton <= high:
+                            following = newton
+                            going = ti.abs(newton - s) > ti.static(tolerance()) * h
                 else:
-                    high = s
-                following = 0.5 * (low + high)
-                if curve < 0:
-                    newton = s - rate / curve
-                    if newton >= low and newton <= high:
-                        following = newton
-                        going = ti.abs(newton - s) > ti.static(tolerance()) * h
-            else:
-                if along > 0:
-                    high = s
-                else:
-                    low = s
-                following = 0.5 * (low + high)
-                going = ti.abs(along) * (high - low) > -depth  # a convex distance does not decrease further
-            s = following
-    return s, touches
+                    if along > 0:
+                        high = s
+                    else:
+                        low = s
+                    following = 0.5 * (low + high)
+                    going = ti.abs(along) * (high - low) > -depth  # a convex distance does not decrease further
+                s = following
+        if depth > deepest:
+            result, deepest = s, depth
+    return result, deepest > 0
 
 
 @ti.func

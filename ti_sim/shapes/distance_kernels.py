@@ -72,6 +72,50 @@ def spline_at(sample: ti.template(), first, nodes, cell, u, second):
 
 
 @ti.func
+def spline_value(sample: ti.template(), first, nodes, u):
+    """Value of ``spline_at`` alone."""
+    base = ti.cast(ti.floor(u + 0.5), ti.i32)
+    t = u - ti.cast(base, float)
+    before, here, after = 0.5 * (0.5 - t) * (0.5 - t), 0.75 - t * t, 0.5 * (0.5 + t) * (0.5 + t)
+    w_x, w_y = vec3(before.x, here.x, after.x), vec3(before.y, here.y, after.y)
+    value, at = 0.0, first + ((base.x - 1) * nodes.y + base.y - 1) * nodes.z + base.z
+    for i, j in ti.static(ti.ndrange(3, 3)):
+        row = at + (i * nodes.y + j) * nodes.z
+        value += w_x[i] * w_y[j] * (before.z * sample[row - 1] + here.z * sample[row] + after.z * sample[row + 1])
+    return value
+
+
+@ti.func
+def spline_along(sample: ti.template(), first, nodes, cell, u, k):
+    """Value of ``spline_at``, and its first and second derivative along a unit vector k [m, 1, 1/m]."""
+    base = ti.cast(ti.floor(u + 0.5), ti.i32)
+    t, rate = u - ti.cast(base, float), k / cell
+    total = vec3(0.0)
+    for i in range(-1, 2):
+        sheet = vec3(0.0)
+        for j in range(-1, 2):
+            at, row = first + ((base.x + i) * nodes.y + base.y + j) * nodes.z + base.z, vec3(0.0)
+            for m in ti.static(range(-1, 2)):
+                row += sample[at + m] * _weights_along(t.z, m, rate.z)
+            sheet += _product(_weights_along(t.y, j, rate.y), row)
+        total += _product(_weights_along(t.x, i, rate.x), sheet)
+    return total.x, total.y, total.z
+
+
+@ti.func
+def _weights_along(t, side, rate):
+    """Weight of ``spline_weights`` and its derivatives by a variable of which t changes by ``rate``."""
+    weight, slope, bend = spline_weights(t, side)
+    return vec3(weight, slope * rate, bend * rate * rate)
+
+
+@ti.func
+def _product(a, b):
+    """Product of two functions of one variable, each given as value, first and second derivative."""
+    return vec3(a.x * b.x, a.x * b.y + a.y * b.x, a.x * b.z + 2 * a.y * b.y + a.z * b.x)
+
+
+@ti.func
 def grid_distance(sample: ti.template(), first, nodes, low, cell, x, reach, second):
     """Distance of a solid at a point, the direction away from it, and their derivatives.
 
