@@ -71,7 +71,7 @@ def work(shapes: tuple[CollisionShape, CollisionShape], rng: np.random.Generator
 
 @pytest.mark.parametrize("kind", PAIRS)
 def test_the_elastic_force_does_no_work_around_closed_paths(kind: str) -> None:
-    """The deepest point of an edge in a mesh is found among several by samples: there the energy has small jumps."""
+    """In a mesh the force jumps where two maxima along an edge are equal, which costs the sum over the path accuracy."""
     rng = np.random.default_rng(2)
     results = np.array([work(PAIRS[kind], rng, 4000) for _ in range(8)])
     assert (results[:, 1] > 1e-5).sum() >= 6
