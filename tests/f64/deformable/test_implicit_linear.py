@@ -25,7 +25,7 @@ def jacobian_of_a_thin_strip(gamma: float) -> tuple[Pattern, np.ndarray]:
     states[0, :, :, :3] = mesh.vertices
     states[0, 1, :, 2] += 0.1 * (mesh.vertices[:, 0] - mesh.vertices[:, 0].min()) ** 2
     stepper = Stepper(model, inputs, states, ImplicitSettings(), pattern_of(model))
-    stepper.begin(gamma, states[0, 0])
+    stepper.begin(gamma, np.column_stack((states[0, 0], mesh.vertices[:, 2])))  # and the heights one step before
     stepper.evaluate(0, 1, 0, 0)
     return stepper.pattern, stepper.jacobian(0, 1, 0).copy()
 
