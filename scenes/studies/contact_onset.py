@@ -82,14 +82,14 @@ def implicit_table() -> str:
 
 
 def implicit_slopes(kd: float, integrator: str) -> tuple[np.ndarray, np.ndarray]:
-    """d z / d z0 and speed after the bounce [PHASES] of a flat sheet of one triangle."""
+    """d z / d z0 and speed after the bounce of a flat sheet of one triangle, at every second phase [PHASES / 2]."""
     scene = Scene(frame_dt=IMPLICIT_STEPS * DT, frames=1, substeps=IMPLICIT_STEPS, gravity=(0, 0, 0), integrator=integrator)
     scene.add_ground(contact=Contact(stiffness=STIFFNESS, damping=kd, friction=0.0, friction_stiffness=0.0))
     mesh = SheetMesh(np.array([(0.0, 0, 0), (1, 0, 0), (0, 1, 0)]), np.array([(0, 1, 2)]))
     velocity = (0, 0, -SPEED)
     scene.add_cloth("sheet", mesh=mesh, material=Membrane(mu=1.0, lam=1.0), mass=MASS, start=Start(velocity=velocity))
-    position = torch.zeros(PHASES, 3, dtype=torch.float64)
-    position[:, 2] = torch.from_numpy(HEIGHTS)
+    heights = torch.from_numpy(HEIGHTS[::2].copy())
+    position = torch.stack((torch.zeros_like(heights), torch.zeros_like(heights), heights), dim=1)
     position.requires_grad_()
     states = scene.rollout({"sheet.position": position})
     states.particle_q[:, -1, :, 2].mean(1).sum().backward()

@@ -16,7 +16,7 @@ TABLES = all_tables()
 # Runs whose commands take minutes: their tables are compared with the records alone.
 LONG = {
     "readme-found", "readme-answer", "look-matched", "losses-found", "losses-by-pixels", "smoke-found",
-    "start-start", "start-spread",
+    "start-start", "start-spread", "error-bars-kept",
 }  # fmt: skip
 PAGE = """```
 risp simulate toss --out runs/a
