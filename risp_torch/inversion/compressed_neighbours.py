@@ -15,7 +15,7 @@ from risp_torch.scene.scene import Scene
 from ti_sim.base.rules import Count, checked
 
 COUNT, BOUNDS_OF_QUALITY = 16, (0, 51)
-QUALITIES_APART = (0, -1, 1)  # constant rate factors: the size of a file tells its quality to about one
+QUALITIES_APART = (0, -1, 1)  # constant rate factors; the size of a file determines its own to about one
 
 
 @checked

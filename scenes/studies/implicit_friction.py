@@ -1,6 +1,6 @@
 """Whether implicit steps converge with friction: blocks, cloths and strips thrown on rough ground, with drawn numbers.
 
-`python -m scenes.studies.implicit_friction --count 200 --seed 1 --out runs/implicit-friction` goes on where it was stopped: each
+`python -m scenes.studies.implicit_friction --count 200 --seed 1 --out runs/implicit-friction` resumes an interrupted study: each
 finished scene is a line of results.jsonl. With --page it writes the table of docs/implicit.md.
 """
 
