@@ -51,6 +51,7 @@ from risp_torch.inversion.problem import MOST_LINEARISED, Problem
 from risp_torch.inversion.rounding import rounding_scatter
 from risp_torch.inversion.score_tests import FilmErrors
 from risp_torch.inversion.search import Ends
+from risp_torch.inversion.start_scatter import excess_by_errors, scatter_of_starts
 from risp_torch.inversion.steps_to_go import steps_to_go
 from risp_torch.inversion.uncertainty import Spread, Uncertainty, distance_in_steps, uncertainty, unfinished, widened
 from risp_torch.inversion.unknowns import Unknowns
@@ -75,6 +76,7 @@ class Judgement:
         suspects: what is likely wrong with the scene (``Suspect.to_json``).
         whiteness: power of the residual in blocks over that of the film's errors; None if unknown.
         assumptions: sentences on numbers that the film does not show, and that estimates stand for.
+        excess: loss beyond the best start's that errors of the film explain (``excess_by_errors``); None without error bars.
     """
 
     bars: Uncertainty
@@ -84,6 +86,7 @@ class Judgement:
     suspects: list[dict[str, Any]] = field(default_factory=list)
     whiteness: float | None = None
     assumptions: list[str] = field(default_factory=list)
+    excess: float | None = None
 
 
 def judge(problem: Problem, ends: Ends) -> Judgement:
@@ -103,12 +106,10 @@ def judge(problem: Problem, ends: Ends) -> Judgement:
     films = [] if encoder is None else compressed_films(encoder)
     size, refits = None if encoding is None else encoding.size, bool(films) and loss.refits
     moves = _moves(problem, unknowns, at, values, films, size, encoder)
-    # Twelve times the variance of rounding is the square of a whole step, a grey level of 255 for pixels.
-    scatter = scatter_of_starts(unknowns, ends.final, ends.losses, ends.best, near=12 * floor)
     flat = loss.of_pictures and not loss.rough and len(values) <= MOST_LINEARISED
     shift_name = "compression" if encoder is not None and size is not None else "mask edges"
-    bars, own = _bars(
-        scene, unknowns, at, floor=floor, moves=moves, scatter=scatter, flat=flat, refits=refits, shift_name=shift_name
+    bars, own, excess = _bars(
+        scene, unknowns, at, ends, floor=floor, moves=moves, flat=flat, refits=refits, shift_name=shift_name
     )
     explained = explained_residual(at, estimate, problem.pictures, films, size, floor)
     # Near the minimum of a rough loss, local minima dominate the slopes; wide differences average over them.
@@ -153,8 +154,9 @@ def judge(problem: Problem, ends: Ends) -> Judgement:
         doubts += doubts_of_residual(diagnosis, misfit if stated and not loss.refits else None)
     doubts = loss.target_doubts(scene) + doubts
     return Judgement(
-        bars, misfit, doubts, residual, [each.to_json(unknowns) for each in suspects], diagnosis.whiteness, diagnosis.assumptions
-    )
+        bars, misfit, doubts, residual, [each.to_json(unknowns) for each in suspects], diagnosis.whiteness, diagnosis.assumptions,
+        excess,
+    )  # fmt: skip
 
 
 def _errors_of_film(
@@ -219,48 +221,36 @@ def _systematic_move(scene: Scene, unknowns: Unknowns, at: Linearisation, values
 
 
 def _bars(
-    scene: Scene, unknowns: Unknowns, at: Linearisation, *, floor: float, moves: np.ndarray, scatter: np.ndarray, flat: bool,
+    scene: Scene, unknowns: Unknowns, at: Linearisation, ends: Ends, *, floor: float, moves: np.ndarray, flat: bool,
     refits: bool, shift_name: str = "compression",
-) -> tuple[Uncertainty, Uncertainty]:  # fmt: skip
-    """Error bars of the estimate, and those of the Gauss-Newton model, relative to which the length of its next step is measured.
+) -> tuple[Uncertainty, Uncertainty, float]:  # fmt: skip
+    """Error bars of the estimate, those of the Gauss-Newton model, relative to which the length of its next step is measured, and
+    the excess of a loss that errors of the film explain.
 
     Args:
         scene, unknowns: those of the inversion.
         at: linearisation near the estimate.
+        ends: ends of the starts.
         floor: lower bound of the variance of an observation.
         moves: [M, K] shifts of the estimate by compression, relative to the ranges.
-        scatter: [K] scatter of the starts, scaled units.
         flat: whether to evaluate the loss along the principal directions, where it may be flatter than its model.
         refits: whether the moves are those of estimates, which know how flat the loss is.
         shift_name: what makes the moves.
     """
     spread, ranges = Spread.of(at, floor), unknowns.scaled_range()
-    bars = uncertainty(at, unknowns, floor=floor, spread=spread)
-    rounding = rounding_scatter(scene, unknowns, at) if len(ranges) <= MOST_LINEARISED else np.zeros(len(ranges))
-    scatter = np.hypot(scatter, rounding)
-    own, model = (widened(bars, unknowns, other, size_of_moves(moves) * ranges) for other in (rounding, scatter))
-    straight = bars
-    # If no start has converged, their scatter is not an error bar: the step is then compared with the bars without it.
-    own = replace(own, sd=np.where(model.observable, model.sd, own.sd))
+    straight, times, wider = uncertainty(at, unknowns, floor=floor, spread=spread), np.ones(len(ranges)), moves
+    bars = straight
     if flat:
         known = np.zeros_like(moves) if refits else moves
         times = flatness(scene, unknowns, at, spread, np.hypot(spread.sizes, size_of_moves(known @ spread.vectors)))
         bars = uncertainty(at, unknowns, floor=floor, spread=spread.stretched(times))
         bars = replace(bars, parts=replace(straight, parts=dict(straight.parts)).wider(bars.sd, "curvature").parts)
-        moves = moves if refits else moves @ spread.stretch(times)
-    return widened(bars, unknowns, scatter, size_of_moves(moves) * ranges, shift_name=shift_name), own
-
-
-def scatter_of_starts(
-    unknowns: Unknowns, final: np.ndarray, losses: np.ndarray, best: int, *, near: float = (1 / 255) ** 2
-) -> np.ndarray:
-    """Standard deviation [K] (scaled units) of the starts whose loss is close to the best.
-
-    That is within a fifth of its loss or ``near`` (a grey level of 255, squared), less than any modelling error of a scene.
-    The floor of a flat valley has local minima (contacts that slip or stick, edges that become occluded); the scatter of the
-    starts in them shows their effect on the estimate, which a local Jacobian cannot.
-    """
-    together = losses <= 1.2 * losses[best] + near
-    if together.sum() < 2:
-        return np.zeros(final.shape[1])
-    return unknowns.scaled(final[together]).std(axis=0, ddof=1)
+        wider = moves if refits else moves @ spread.stretch(times)
+    sizes = np.hypot(times * spread.sizes, size_of_moves(wider @ spread.vectors))
+    excess = excess_by_errors(spread.values / times, sizes, floor) / at.comparison.count
+    rounding = rounding_scatter(scene, unknowns, at) if len(ranges) <= MOST_LINEARISED else np.zeros(len(ranges))
+    scatter = np.hypot(scatter_of_starts(unknowns, ends.final, ends.losses, ends.best, excess), rounding)
+    own, model = (widened(straight, unknowns, other, size_of_moves(moves) * ranges) for other in (rounding, scatter))
+    # If no start has converged, their scatter is not an error bar: the step is then compared with the bars without it.
+    own = replace(own, sd=np.where(model.observable, model.sd, own.sd))
+    return widened(bars, unknowns, scatter, size_of_moves(wider) * ranges, shift_name=shift_name), own, excess

@@ -153,8 +153,8 @@ def _result(problem: Problem, initial: np.ndarray, ends: Ends, began: float, fol
     ends, seen = best_observed(problem, ends) if problem.linear else (ends, [])
     unknowns, best = ends.unknowns, ends.best
     places = unknowns.scaled(ends.final) / unknowns.scaled_range()
-    status = status_of_starts(ends.losses, best, ends.history.stopped, places)
     judged = judge(problem, ends) if problem.linear else Judgement(without_error_bars(len(unknowns.labels)), None, [])
+    status = status_of_starts(ends.losses, best, ends.history.stopped, places, judged.excess)
     remarks = remarks_on(unknowns, ends.final[best], status) + far_from_priors(ends.final[best], unknowns) + seen
     if not problem.linear:
         count, most = len(unknowns.labels), problem.most_linearised

@@ -79,8 +79,20 @@ class Inversion:
         return dict(zip(self.unknowns.labels, self.unknowns.scaled(estimate) - self.unknowns.scaled(row), strict=True))
 
 
-def status_of_starts(losses: np.ndarray, best: int, stopped: Sequence[int], places: np.ndarray) -> list[str]:
-    """The status of each start (``Inversion.status``) by the losses [S] that they ended with, and where: [S, K], in ranges."""
+def status_of_starts(
+    losses: np.ndarray, best: int, stopped: Sequence[int], places: np.ndarray, excess: float | None = None
+) -> list[str]:
+    """The status of each start (``Inversion.status``).
+
+    Args:
+        losses: [S] that the starts ended with.
+        best: index of the best start.
+        stopped: indices of those that were stopped early.
+        places: [S, K] their ends, in ranges.
+        excess: loss beyond the best one's up to which starts that end elsewhere have the same loss; if None, a twentieth of it.
+    """
+    nearly = SAME_MINIMUM * losses[best] + 1e-9
+    same = nearly if excess is None else losses[best] + excess
     names = []
     for index, loss in enumerate(losses):
         if index == best:
@@ -91,8 +103,8 @@ def status_of_starts(losses: np.ndarray, best: int, stopped: Sequence[int], plac
             names.append("stopped early")
         else:
             near = np.abs(places[index] - places[best]).max() <= SAME_PLACE
-            same = "same minimum" if near else "same loss"
-            names.append(same if loss <= SAME_MINIMUM * losses[best] + 1e-9 else "higher loss")
+            alike = loss <= (max(nearly, same) if near else same)
+            names.append(("same minimum" if near else "same loss") if alike else "higher loss")
     return names
 
 

@@ -19,7 +19,6 @@ from risp_torch import (
     UserError,
     invert,
 )
-from risp_torch.inversion.error_bars import scatter_of_starts
 from risp_torch.inversion.linearisation import losses_at
 from risp_torch.inversion.refine import _Refinement
 from risp_torch.inversion.result import remarks_on
@@ -150,9 +149,6 @@ def test_doubts_are_spoken() -> None:
     wide = widened(bars, unknowns, np.array([0.0, 0.8]), np.zeros(2))
     assert wide.observable == [True, False] and "b is hardly fixed" in wide.unseen[0]
     assert wide.sd[1] == pytest.approx(np.hypot(0.01, 0.8))
-    final = np.array([[1.0, 0.5], [1.2, 0.5], [2.0, 2.0]])
-    scatter = scatter_of_starts(unknowns, final, np.array([1e-4, 1.1e-4, 1e-2]), 0)
-    np.testing.assert_allclose(scatter, [np.std([1.0, 1.2], ddof=1), 0.0])
 
 
 def test_refinement_climbs_along_a_valley(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -58,10 +60,11 @@ def test_bars_of_refits_are_not_stretched_again(monkeypatch):
     clean = film_of(scene)
     film = clean + 0.02 * torch.as_tensor(np.random.default_rng(0).normal(size=(9, 32, 32, 3))).to(clean)
     at = linearise(scene, Comparison.of(scene, PixelLoss(), film), unknowns, np.array([0.8]))
-    given = {"floor": 1e-6, "scatter": np.zeros(1), "flat": True}
+    ends = SimpleNamespace(final=np.array([[0.8]]), losses=np.zeros(1), best=0)
 
     def sd(move, refits):
-        return error_bars._bars(scene, unknowns, at, moves=np.array([[move]]), refits=refits, **given)[0].sd[0]
+        moves = np.array([[move]])
+        return error_bars._bars(scene, unknowns, at, ends, floor=1e-6, moves=moves, flat=True, refits=refits)[0].sd[0]
 
     alone, both, stretched = sd(0.0, True), sd(0.1, True), sd(0.1, False)
     assert both == pytest.approx(np.hypot(alone, 0.1 * 1.2))

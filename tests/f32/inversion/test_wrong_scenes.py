@@ -1,15 +1,19 @@
 """Inversions whose scene is not quite that of the film: what is named as likely wrong, and bars that hold the truth."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
+import risp_torch.inversion.invert as inversion
 from risp_torch import Inversion, load_scene
 from risp_torch.files.film.curves import linear_to_srgb, srgb_to_linear
 from risp_torch.inversion import error_bars
+from risp_torch.inversion.error_bars import judge
+from risp_torch.inversion.likely_wrong import Diagnosis
 from risp_torch.scene.scene import Scene
 from tests.reference.searches import pictures, quick
 
@@ -48,17 +52,24 @@ def test_a_wrong_light_is_named() -> None:
     assert result.suspects[0]["family"] == "the look"
 
 
-def test_nothing_is_named_where_the_scene_is_right(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Starts that differ by a grey level count as one minimum: a step of 1 / 255 of stored colours, in linear ones."""
-    near = []
-    scatter = error_bars.scatter_of_starts
-    monkeypatch.setattr(
-        error_bars, "scatter_of_starts", lambda *given, **named: near.append(named["near"]) or scatter(*given, **named)
-    )
+def test_nothing_is_named_where_the_scene_is_right() -> None:
     result = found(scene_of())
-    stored = linear_to_srgb(pictures(scene_of()).cpu().numpy())
-    level = srgb_to_linear(np.clip(stored + 0.5 / 255, 0, 1)) - srgb_to_linear(np.clip(stored - 0.5 / 255, 0, 1))
-    assert near == pytest.approx([np.mean(level**2)], rel=0.3)
     assert result.suspects == [] and result.doubts == []
     assert result.residual.noise == pytest.approx(result.residual.mean_square, rel=0.3)
     assert result.residual.film_noise > 0 and abs(result.scaled_error({DENSITY: 600.0})[DENSITY]) <= 3 * result.sd[DENSITY]
+
+
+def test_only_starts_that_fit_as_well_widen_the_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second start that ended far away counts if its loss is larger by what noise explains, and not by a twentieth."""
+    ends_of = []
+    monkeypatch.setattr(error_bars, "diagnose", lambda *_, **__: Diagnosis())
+    monkeypatch.setattr(inversion, "judge", lambda problem, ends: ends_of.append((problem, ends)) or judge(problem, ends))
+    result = found(scene_of())
+    ((problem, ends),) = ends_of
+    final, (loss,) = np.append(ends.final, [[300.0]], axis=0), ends.losses
+
+    def bar(times: float) -> float:
+        return judge(problem, replace(ends, final=final, losses=np.array([loss, times * loss]))).bars.sd[0]
+
+    assert bar(np.inf) == bar(1.05) == result.sd[DENSITY]
+    assert bar(1.00001) == pytest.approx(np.hypot(bar(np.inf), np.std(np.log10(final), ddof=1)))

@@ -82,6 +82,10 @@ def test_starts_with_one_loss_at_different_places_are_not_one_minimum() -> None:
     places = np.array([[0.119, 0.5], [0.289, 0.5], [0.121, 0.5], [0.119, 0.5]])
     status = status_of_starts(np.array([1.0, 1.01, 1.02, 2.0]), 0, [], places)
     assert status == ["best", "same loss", "same minimum", "higher loss"]
+    # With errors of the film that explain an excess of half a percent, the film decides against the second place.
+    status_of_film = status_of_starts(np.array([1.0, 1.01, 1.02, 2.0]), 0, [], places, 0.005)
+    assert status_of_film == ["best", "higher loss", "same minimum", "higher loss"]
+    assert status_of_starts(np.array([1.0, 1.2]), 0, [], places, 0.3) == ["best", "same loss"]
     unknowns = Unknowns({"a": Param(1.0, low=0.0, high=2.0)})
     (remark,) = remarks_on(unknowns, np.array([1.0]), status)
     assert remark.startswith("2 starts end with the same loss at different estimates")
