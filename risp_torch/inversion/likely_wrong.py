@@ -21,7 +21,7 @@ from scipy.stats import landau
 from risp_torch.inversion.freed import FARTHEST, Freed, Joint, freed
 from risp_torch.inversion.linearisation import Linearisation
 from risp_torch.inversion.misfit import MISFIT
-from risp_torch.inversion.nuisances import BODY_SIZE, CAMERA_ZOOM, COLOR, STEP, Family, families_of, sizes_of
+from risp_torch.inversion.nuisances import BODY_SIZE, CAMERA_ZOOM, COLOR, STEP, Family, families_of, sizes_of, why_untested
 from risp_torch.inversion.score_tests import FilmErrors, ScoreTest, score_test
 from risp_torch.inversion.uncertainty import Uncertainty
 from risp_torch.inversion.unknowns import Unknowns
@@ -38,6 +38,7 @@ NOT_WHITE = 2.0  # times the power of the film's errors in blocks: a residual wi
 ABSORBED = 2.0  # standard deviations of the film's errors: a number whose change by one of its own is less visible is assumed
 MOST_UNKNOWNS = 12  # of an inversion: with more, nothing is tested
 MOST_FREED = 5  # families that are freed where nothing fits the film: those whose first step explains most
+_UNTESTED = "the estimates assume all other numbers of the scene, none of which was tested: {}"
 LISTED = 4  # parameters that a sentence names
 
 
@@ -71,7 +72,7 @@ class Diagnosis:
         suspects: families that are likely wrong, the best explanation first.
         whiteness: largest significant power of the residual in blocks, divided by that of the film's errors, at least 1; None if
             nothing was tested or the errors are not known.
-        assumptions: sentences on numbers that the film does not show and that an unknown can stand for.
+        assumptions: sentences on numbers that the film does not show and that an unknown can stand for, or that are not tested.
     """
 
     suspects: list[Suspect] = field(default_factory=list)
@@ -93,11 +94,16 @@ def diagnose(
         explained: mean squared residual that noise and compression explain; None if unknown.
         misfit: mean squared residual divided by that; None if unknown.
     """
-    if len(unknowns.labels) > MOST_UNKNOWNS or not np.isfinite(at.loss):
+    if not np.isfinite(at.loss):
         return Diagnosis()
+    if len(unknowns.labels) > MOST_UNKNOWNS:
+        return Diagnosis(assumptions=[_UNTESTED.format(f"more than {MOST_UNKNOWNS} unknowns have no such tests")])
     with warnings.catch_warnings():  # of numbers that are varied beyond what a scene may have
         warnings.simplefilter("ignore")
-        return _diagnosed(_tests(scene, unknowns, at, errors), unknowns, at, bars, errors, explained, misfit)
+        tests = _tests(scene, unknowns, at, errors)
+        if not tests and (why := why_untested(scene, at.comparison.loss)) is not None:
+            return Diagnosis(assumptions=[_UNTESTED.format(why)])
+        return _diagnosed(tests, unknowns, at, bars, errors, explained, misfit)
 
 
 def _diagnosed(

@@ -130,6 +130,17 @@ class Family:
         return value.clamp(min=0.0) if sign in ("positive", "not negative") else value
 
 
+def why_untested(scene: Scene, loss: Loss) -> str | None:
+    """Why no number of a scene is tested with a loss, as a part of a sentence; None where they are tested."""
+    if isinstance(scene, Films):
+        return "several films have no such tests (those of a single one have)"
+    if isinstance(loss, MatchedLoss):
+        return "a solved look has no such tests (--loss mask alone has)"
+    if loss.rough:
+        return f"the {loss.kind} loss is not smooth and has no such tests (--loss mask has)"
+    return "a scene without a camera has no such tests" if scene.camera is None else None
+
+
 def families_of(scene: Scene, loss: Loss, unknowns: Unknowns) -> list[Family]:
     """What may be wrong in a scene besides its unknowns; nothing for several films, and where a film takes a solve of its look.
 
@@ -138,7 +149,7 @@ def families_of(scene: Scene, loss: Loss, unknowns: Unknowns) -> list[Family]:
         loss: the loss: masks and depths do not show the look, states and tracks in space not the camera.
         unknowns: the unknowns; parameters of which a part is unknown are not among the nuisances.
     """
-    if isinstance(scene, Films) or isinstance(loss, MatchedLoss) or loss.rough or scene.camera is None:
+    if why_untested(scene, loss) is not None:
         return []
     taken = {split_entry(name)[0] for name in unknowns.params} | set(loss.appearance())
     if unknowns.appearance is not None:

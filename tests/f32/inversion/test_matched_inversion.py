@@ -23,6 +23,8 @@ from risp_torch import (
     UserError,
     invert,
 )
+from risp_torch.__main__ import main
+from risp_torch.commands.estimates import print_inversion
 from risp_torch.files.run_folder import FinishedError
 from risp_torch.inversion.comparison import Comparison
 from risp_torch.inversion.look.palette import Palette
@@ -63,7 +65,7 @@ def test_speed_in_another_look(tmp_path):
     assert (tmp_path / "run" / "look.png").is_file()
 
 
-def test_losses_in_turn(tmp_path):
+def test_losses_in_turn(tmp_path, capsys):
     """Each loss starts where the one before it ended; both runs are kept, and given again nothing changes.
 
     The film's light is not the scene's, so that pixels leave a residual: only the last loss tests the scene's numbers.
@@ -79,6 +81,12 @@ def test_losses_in_turn(tmp_path):
     assert result.initial.tolist() == [[first["unknowns"]["ball.velocity[0]"]["value"]]]
     assert abs(next(iter(result.values.values())) - 0.8) < 0.004
     assert first["misfit"] > 1.3 and not first["likely_wrong"] and not any("differs" in doubt for doubt in first["doubts"])
+    (sentence,) = result.assumptions
+    assert sentence.startswith("the estimates assume all other numbers of the scene, none of which was tested: a solved look")
+    assert json.loads((tmp_path / "run" / "result.json").read_text())["assumptions"] == [sentence]
+    assert main(["show", str(tmp_path / "run")]) == 0
+    print_inversion(result)
+    assert capsys.readouterr().out.count(f"assumption: {sentence}") == 2
     settings = json.loads((tmp_path / "run" / "settings.json").read_text())
     assert settings["search"]["first_frames"] == 10  # the whole film
     with pytest.raises(FinishedError):

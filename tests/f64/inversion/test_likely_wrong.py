@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from risp_torch import Param, PixelLoss, load_scene
+from risp_torch import Films, MaskLoss, MatchedLoss, Param, PixelLoss, load_scene
 from risp_torch.inversion import Uncertainty, Unknowns
 from risp_torch.inversion import likely_wrong as checked
 from risp_torch.inversion.freed import Freed, Joint, freed
@@ -22,7 +22,7 @@ from risp_torch.inversion.likely_wrong import (
     widened_by_suspects,
 )
 from risp_torch.inversion.linearisation import Linearisation, linearise
-from risp_torch.inversion.nuisances import BODY_TURN, RESIZED, Family, Nuisance, families_of, sizes_of
+from risp_torch.inversion.nuisances import BODY_TURN, RESIZED, Family, Nuisance, families_of, sizes_of, why_untested
 from risp_torch.inversion.score_tests import FilmErrors
 from tests.reference.linear_films import FRAMES, SIDE, LinearLoss, LinearScene, compared
 
@@ -181,6 +181,20 @@ def test_what_an_unknown_can_stand_for_is_an_assumption(monkeypatch: pytest.Monk
     result = diagnose(None, UNKNOWNS, at, np.array([0.01]), FilmErrors(NOISE**2), explained=NOISE**2, misfit=1.0)
     (sentence,) = result.assumptions
     assert sentence.startswith("a assumes d, which this film does not show beside it")
+
+
+def test_an_inversion_that_tests_nothing_says_so() -> None:
+    """Solved looks, networks, several films, scenes without a camera, and many unknowns."""
+    scene = load_scene("toss", size=8)
+    assert why_untested(scene, PixelLoss()) is None and why_untested(scene, MaskLoss(np.zeros((2, 8, 8)))) is None
+    assert why_untested(scene, MatchedLoss()).startswith("a solved look has no such tests")
+    assert why_untested(Films(scene, 2, per_film=["body.velocity"]), PixelLoss()).startswith("several films")
+    assert why_untested(scene, SimpleNamespace(rough=True, kind="risp")).startswith("the risp loss is not smooth")
+    assert "without a camera" in why_untested(SimpleNamespace(camera=None), SimpleNamespace(rough=False))
+    many = Unknowns({f"a{k}": Param(1.0, low=0.0, high=2.0) for k in range(13)})
+    at = SimpleNamespace(loss=1.0)
+    (sentence,) = diagnose(scene, many, at, np.ones(13), FilmErrors(None), explained=None, misfit=None).assumptions
+    assert sentence.endswith("none of which was tested: more than 12 unknowns have no such tests")
 
 
 def test_families_have_the_numbers_of_a_scene() -> None:
