@@ -193,6 +193,20 @@ def size_of_moves(moves: np.ndarray) -> np.ndarray:
     return np.maximum(np.sqrt(np.mean(moves**2, axis=0)), np.abs(moves[0]))
 
 
+def beyond_blocks(shift: np.ndarray, sd: np.ndarray) -> np.ndarray:
+    """Part [K] of shifts by compression that error bars of the residual do not contain.
+
+    A shift is A^-1 sum_c g_c with the scores g_c = J_c^T e of compression's errors e in blocks c. The residual has these errors,
+    too, and the sum of g_c g_c^T over its blocks (``uncertainty``) is the covariance of the shift but for what blocks have
+    in common, E[g_c g_d^T], since compression blurs all edges alike. This is what exceeds the variance of the blocks in shift^2.
+
+    Args:
+        shift: [K] root mean square shifts of an estimate by errors as large as the residual.
+        sd: [K] error bars by the residual's blocks, in the same scale.
+    """
+    return np.sqrt(np.maximum(shift**2 - sd**2, 0.0))
+
+
 def compression_power(films: Sequence[CompressedFilm], size: float) -> float:
     """Mean square compression error of a film like the estimate's in a file with this number of bytes per frame.
 

@@ -14,6 +14,7 @@ from risp_torch.inversion.compression import (
     CompressedFilm,
     Encoder,
     Encoding,
+    beyond_blocks,
     compressed_films,
     compression_moves,
     compression_power,
@@ -61,6 +62,7 @@ WIDE_STEP = 1e-2  # of the range: step of the differences for error bars of more
 ROUGH_STEP = 4e-2  # of the range: step of the differences for the convergence check on a rough loss
 FEW_STEPS = 4.0  # longest distance to a minimum whose residual is explained, in Gauss-Newton steps
 LEAST_NOISE = 1e-3  # of the explained residual: independent errors beside those of rounding or compression
+COMPRESSION = "compression"  # name of that part of an error bar
 UNMOVED = 1e-5  # of the range: change of a guess by rounding
 
 
@@ -107,7 +109,7 @@ def judge(problem: Problem, ends: Ends) -> Judgement:
     size, refits = None if encoding is None else encoding.size, bool(films) and loss.refits
     moves = _moves(problem, unknowns, at, values, films, size, encoder)
     flat = loss.of_pictures and not loss.rough and len(values) <= MOST_LINEARISED
-    shift_name = "compression" if encoder is not None and size is not None else "mask edges"
+    shift_name = COMPRESSION if encoder is not None and size is not None else "mask edges"
     bars, own, excess = _bars(
         scene, unknowns, at, ends, floor=floor, moves=moves, flat=flat, refits=refits, shift_name=shift_name
     )
@@ -222,7 +224,7 @@ def _systematic_move(scene: Scene, unknowns: Unknowns, at: Linearisation, values
 
 def _bars(
     scene: Scene, unknowns: Unknowns, at: Linearisation, ends: Ends, *, floor: float, moves: np.ndarray, flat: bool,
-    refits: bool, shift_name: str = "compression",
+    refits: bool, shift_name: str = COMPRESSION,
 ) -> tuple[Uncertainty, Uncertainty, float]:  # fmt: skip
     """Error bars of the estimate, those of the Gauss-Newton model, relative to which the length of its next step is measured, and
     the excess of a loss that errors of the film explain.
@@ -234,7 +236,7 @@ def _bars(
         floor: lower bound of the variance of an observation.
         moves: [M, K] shifts of the estimate by compression, relative to the ranges.
         flat: whether to evaluate the loss along the principal directions, where it may be flatter than its model.
-        refits: whether the moves are those of estimates, which know how flat the loss is.
+        refits: whether the moves are those of estimates, which know how flat the loss is, and are no sums over blocks.
         shift_name: what makes the moves.
     """
     spread, ranges = Spread.of(at, floor), unknowns.scaled_range()
@@ -246,11 +248,15 @@ def _bars(
         bars = uncertainty(at, unknowns, floor=floor, spread=spread.stretched(times))
         bars = replace(bars, parts=replace(straight, parts=dict(straight.parts)).wider(bars.sd, "curvature").parts)
         wider = moves if refits else moves @ spread.stretch(times)
-    sizes = np.hypot(times * spread.sizes, size_of_moves(wider @ spread.vectors))
+    beyond = beyond_blocks if shift_name == COMPRESSION and not refits else lambda shift, _: shift
+    sizes = times * spread.sizes
+    sizes = np.hypot(sizes, beyond(size_of_moves(wider @ spread.vectors), sizes))
     excess = excess_by_errors(spread.values / times, sizes, floor) / at.comparison.count
     rounding = rounding_scatter(scene, unknowns, at) if len(ranges) <= MOST_LINEARISED else np.zeros(len(ranges))
     scatter = np.hypot(scatter_of_starts(unknowns, ends.final, ends.losses, ends.best, excess), rounding)
-    own, model = (widened(straight, unknowns, other, size_of_moves(moves) * ranges) for other in (rounding, scatter))
+    shift = beyond(size_of_moves(moves) * ranges, straight.sd)
+    own, model = (widened(straight, unknowns, other, shift) for other in (rounding, scatter))
     # If no start has converged, their scatter is not an error bar: the step is then compared with the bars without it.
     own = replace(own, sd=np.where(model.observable, model.sd, own.sd))
-    return widened(bars, unknowns, scatter, size_of_moves(wider) * ranges, shift_name=shift_name), own, excess
+    shift = beyond(size_of_moves(wider) * ranges, bars.sd)
+    return widened(bars, unknowns, scatter, shift, shift_name=shift_name), own, excess

@@ -53,7 +53,10 @@ def test_a_shift_is_found_whole(loss):
 
 
 def test_bars_of_refits_are_not_stretched_again(monkeypatch):
-    """How flat a loss is stretches the other parts of a bar; a shift that an estimate has made already knows it."""
+    """How flat a loss is stretches the other parts of a bar; a shift that an estimate has made already knows it.
+
+    A Gauss-Newton step is stretched, and then the bar is the larger one of the shift and the residual's.
+    """
     scene, flat = thrown(), 5.0
     unknowns = Unknowns.of(scene, [NAME], bounds={NAME: BOUNDS})
     monkeypatch.setattr(error_bars, "flatness", lambda scene, unknowns, at, spread, sizes: np.full(len(sizes), flat))
@@ -68,7 +71,7 @@ def test_bars_of_refits_are_not_stretched_again(monkeypatch):
 
     alone, both, stretched = sd(0.0, True), sd(0.1, True), sd(0.1, False)
     assert both == pytest.approx(np.hypot(alone, 0.1 * 1.2))
-    assert stretched == pytest.approx(np.hypot(alone, flat * 0.1 * 1.2))
+    assert stretched == pytest.approx(max(alone, flat * 0.1 * 1.2), rel=1e-4)
 
 
 def test_mixes_refit_where_one_of_their_losses_does():

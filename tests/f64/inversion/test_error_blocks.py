@@ -8,6 +8,7 @@ import torch
 
 from risp_torch import Param
 from risp_torch.inversion import Unknowns
+from risp_torch.inversion.compression import beyond_blocks, size_of_moves
 from risp_torch.inversion.error_blocks import block_scores, scores_of_sizes
 from risp_torch.inversion.linearisation import Linearisation
 from risp_torch.inversion.uncertainty import Spread, uncertainty
@@ -51,6 +52,24 @@ def test_bars_hold_where_each_frame_is_off_as_a_whole() -> None:
 def test_bars_of_independent_errors_hardly_grow() -> None:
     share, ratio = held("pixels")
     assert 0.93 <= share <= 0.995 and ratio < 1.15, (share, ratio)
+
+
+@pytest.mark.parametrize("common", [0.0, 0.4])
+def test_a_shift_that_blocks_contain_is_not_added_again(common: float) -> None:
+    """Films with equal errors in each block, and a part that all blocks have in common, whose size differs between films."""
+    random, errors_in_bars = np.random.default_rng(5), []
+
+    def errors() -> np.ndarray:
+        own = random.normal(size=(FRAMES // 4, SIDE // 4)).repeat(4, axis=0).repeat(4, axis=1)
+        return own + common * random.normal()
+
+    for _ in range(300):
+        at, error = linear(random, errors())
+        sd = 100.0 * np.sqrt(Spread.of(at, 1e-12).variances)
+        shift = size_of_moves(np.array([[linear(random, errors())[1]] for _ in range(10)]))
+        errors_in_bars.append(abs(error) / np.hypot(sd, beyond_blocks(shift, sd))[0])
+    assert np.mean(np.array(errors_in_bars) <= 1.96) >= 0.92
+    assert 0.5 <= np.median(errors_in_bars) <= 0.7
 
 
 def test_scores_of_all_sizes_add_up_to_the_slope() -> None:
