@@ -36,6 +36,7 @@ from risp_torch.inversion.likely_wrong import (
     widened_by_suspects,
 )
 from risp_torch.inversion.linearisation import Linearisation, along_weak_directions, linearise, newton_step
+from risp_torch.inversion.look_errors import look_moves
 from risp_torch.inversion.losses.loss import PictureLoss
 from risp_torch.inversion.losses.pixel import PixelLoss
 from risp_torch.inversion.misfit import (
@@ -110,10 +111,11 @@ def judge(problem: Problem, ends: Ends) -> Judgement:
     moves = _moves(problem, unknowns, at, values, films, size, encoder)
     flat = loss.of_pictures and not loss.rough and len(values) <= MOST_LINEARISED
     shift_name = COMPRESSION if encoder is not None and size is not None else "mask edges"
-    bars, own, excess = _bars(
-        scene, unknowns, at, ends, floor=floor, moves=moves, flat=flat, refits=refits, shift_name=shift_name
-    )
     explained = explained_residual(at, estimate, problem.pictures, films, size, floor)
+    look = look_moves(scene, unknowns, at, values, explained)
+    bars, own, excess = _bars(
+        scene, unknowns, at, ends, floor=floor, moves=moves, look=look, flat=flat, refits=refits, shift_name=shift_name
+    )
     # Near the minimum of a rough loss, local minima dominate the slopes; wide differences average over them.
     rough = linearise(scene, comparison, unknowns, values, step=ROUGH_STEP) if loss.rough else at
     step = newton_step(rough)
@@ -224,7 +226,7 @@ def _systematic_move(scene: Scene, unknowns: Unknowns, at: Linearisation, values
 
 def _bars(
     scene: Scene, unknowns: Unknowns, at: Linearisation, ends: Ends, *, floor: float, moves: np.ndarray, flat: bool,
-    refits: bool, shift_name: str = COMPRESSION,
+    refits: bool, shift_name: str = COMPRESSION, look: np.ndarray | None = None,
 ) -> tuple[Uncertainty, Uncertainty, float]:  # fmt: skip
     """Error bars of the estimate, those of the Gauss-Newton model, relative to which the length of its next step is measured, and
     the excess of a loss that errors of the film explain.
@@ -238,6 +240,7 @@ def _bars(
         flat: whether to evaluate the loss along the principal directions, where it may be flatter than its model.
         refits: whether the moves are those of estimates, which know how flat the loss is, and are no sums over blocks.
         shift_name: what makes the moves.
+        look: [L, K] shifts by errors of a solved look, relative to the ranges; None without.
     """
     spread, ranges = Spread.of(at, floor), unknowns.scaled_range()
     straight, times, wider = uncertainty(at, unknowns, floor=floor, spread=spread), np.ones(len(ranges)), moves
@@ -248,6 +251,9 @@ def _bars(
         bars = uncertainty(at, unknowns, floor=floor, spread=spread.stretched(times))
         bars = replace(bars, parts=replace(straight, parts=dict(straight.parts)).wider(bars.sd, "curvature").parts)
         wider = moves if refits else moves @ spread.stretch(times)
+    if look is not None and look.any():
+        by_look = np.minimum(np.sqrt(np.mean((look @ spread.stretch(times)) ** 2, axis=0)), 1.0) * ranges
+        bars = bars.wider(np.hypot(bars.sd, by_look), "solved look")
     beyond = beyond_blocks if shift_name == COMPRESSION and not refits else lambda shift, _: shift
     sizes = times * spread.sizes
     sizes = np.hypot(sizes, beyond(size_of_moves(wider @ spread.vectors), sizes))
