@@ -3,6 +3,8 @@
 import pytest
 import torch
 
+from risp_torch.inversion import error_bars
+from risp_torch.inversion.likely_wrong import Diagnosis
 from tests.reference.searches import pictures
 from tests.reference.small_scenes import make_scene
 
@@ -11,3 +13,9 @@ from tests.reference.small_scenes import make_scene
 def target() -> torch.Tensor:
     """The film [T, H, W, 3] of the small scene."""
     return pictures(make_scene())
+
+
+@pytest.fixture
+def undiagnosed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Results without tests of the scene's known numbers, for tests of the search: they take longer than a small search."""
+    monkeypatch.setattr(error_bars, "diagnose", lambda *_, **__: Diagnosis())

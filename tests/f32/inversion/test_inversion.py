@@ -79,7 +79,7 @@ def test_the_landscape_of_two_parameters() -> None:
 
 
 def test_the_scripted_inversion_runs(tmp_path: Path) -> None:
-    error = invert_cube.main(str(tmp_path / "run"), iterations=2, size=64)
+    error = invert_cube.main(str(tmp_path / "run"), iterations=2, size=40)
     assert abs(error) <= 0.01
     assert (tmp_path / "run" / "target.mp4").is_file() and (tmp_path / "run" / "run" / "result.json").is_file()
 
@@ -87,6 +87,7 @@ def test_the_scripted_inversion_runs(tmp_path: Path) -> None:
 # -- the search -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("undiagnosed")
 @pytest.mark.parametrize(("optimizer", "iterations"), [("adam", 15), ("rmsprop", 25), ("lbfgs", 15)])
 def test_every_optimizer_lowers_the_loss(optimizer: str, iterations: int) -> None:
     scene = small_scenes.make_scene()
@@ -101,6 +102,7 @@ def test_every_optimizer_lowers_the_loss(optimizer: str, iterations: int) -> Non
     np.testing.assert_allclose(result.history.values[0].numpy(force=True), [[500.0, 0.2], [1300.0, 0.5]], rtol=1e-4)
 
 
+@pytest.mark.usefixtures("undiagnosed")
 def test_a_growing_horizon() -> None:
     scene = small_scenes.make_scene()
     settings = OptimiseSettings(iterations=10, first_frames=1, growth=0.5)
@@ -108,6 +110,7 @@ def test_a_growing_horizon() -> None:
     assert quick(scene, pictures(scene), ["block.density"], starts=2, settings=settings).losses.min() < 1e-7
 
 
+@pytest.mark.usefixtures("undiagnosed")
 def test_refinement_ends_at_the_truth_of_a_noiseless_film() -> None:
     scene = small_scenes.make_scene()
     settings = OptimiseSettings(iterations=1, learning_rate=1e-6)
@@ -117,6 +120,7 @@ def test_refinement_ends_at_the_truth_of_a_noiseless_film() -> None:
     assert all(abs(error) < 1e-3 for error in errors.values()), errors
 
 
+@pytest.mark.usefixtures("undiagnosed")
 def test_vectors_are_found_entry_by_entry() -> None:
     scene = small_scenes.make_scene()
     settings = OptimiseSettings(iterations=1, learning_rate=1e-6)
@@ -143,6 +147,7 @@ def stiff_scene(low: float = 40.0) -> Scene:
     return scene
 
 
+@pytest.mark.usefixtures("undiagnosed")
 @pytest.mark.parametrize("optimizer", ["adam", "rmsprop", "lbfgs"])
 def test_a_diverging_start_is_marked_and_the_others_go_on(optimizer: str) -> None:
     scene = stiff_scene()
@@ -188,6 +193,7 @@ def test_errors_name_what_is_wrong(options: dict[str, object], message: str) -> 
 # -- error bars -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("undiagnosed")
 def test_error_bars_predict_the_scatter_over_noise() -> None:
     """Estimates from films with known Gaussian noise, 8 seeds of 3 unknowns: their errors against the predicted ones."""
     scene = small_scenes.make_scene()
@@ -314,6 +320,7 @@ def test_a_killed_inversion_goes_on_where_it_was(tmp_path: Path, monkeypatch: py
     torch.testing.assert_close(after["losses"], torch.stack(whole.history.losses[:ITERATIONS]), rtol=0.02, atol=1e-7)
 
 
+@pytest.mark.usefixtures("undiagnosed")
 def test_a_finished_search_resumes_at_once(tmp_path: Path) -> None:
     scene = small_scenes.make_scene()
     target = pictures(scene)

@@ -16,6 +16,7 @@ from risp_torch.files.run_folder import RunFolder
 from risp_torch.inversion import optimise
 from tests.reference import small_scenes
 
+pytestmark = pytest.mark.usefixtures("undiagnosed")
 INVERT = sys.modules["risp_torch.inversion.invert"]
 DENSITY, FRICTION = "block.density", "ground.contact.friction"
 KEEP = ((0.25, 2), (0.6, 1))
