@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 from scipy.sparse import coo_matrix
@@ -44,23 +45,8 @@ class Palette:
             colors: "texel", "vertex", "face" or "body" (``LookSettings``).
             texels: divisions of an edge, of "texel".
         """
-        if colors == "body":
-            _, body = np.unique(vertex_body[faces[:, 0]], return_inverse=True)
-            return Palette(np.repeat(body[:, None], 3, axis=1), int(body.max()) + 1, np.zeros((0, 2), dtype=np.int64))
-        pairs, ends = _shared_edges(_places(vertices, vertex_body)[faces])
-        if colors == "face":
-            number = np.arange(len(faces))
-            return Palette(np.repeat(number[:, None], 3, axis=1), len(faces), pairs)
-        normals = _normals(vertices[faces])
-        smooth = (normals[pairs[:, 0]] * normals[pairs[:, 1]]).sum(axis=1) > CREASE
-        lattice = Lattice(texels if colors == "texel" else 1)
-        links = _links(ends[smooth], lattice)
-        size = len(faces) * len(lattice.places)
-        graph = coo_matrix((np.ones(len(links)), links.T), shape=(size, size))
-        count, label = connected_components(graph, directed=False)
-        corner = label.reshape(len(faces), -1).astype(np.int64)
-        edges = np.sort(corner[:, lattice.neighbours].reshape(-1, 2), axis=1)
-        return Palette(corner, count, np.unique(edges[edges[:, 0] != edges[:, 1]], axis=0), lattice)
+        arrays = (np.ascontiguousarray(each) for each in (faces, vertices, vertex_body))
+        return _palette_of(colors, texels, *((each.tobytes(), each.dtype.str, each.shape) for each in arrays))
 
     def with_shadows(self, shadows: int) -> Palette:
         """The same colours, and those of so many shadows after them."""
@@ -75,6 +61,29 @@ class Palette:
     def home(self) -> np.ndarray:
         """[N, 1] what the colours are pulled to: grey, and nothing for shadows."""
         return np.where(np.arange(self.count) < self.bodies, GREY, 0.0)[:, None]
+
+
+@lru_cache(maxsize=8)  # a search solves many looks of one mesh
+def _palette_of(colors: str, texels: int, *contents: tuple[bytes, str, tuple[int, ...]]) -> Palette:
+    """``Palette.of`` of arrays by their bytes, types and shapes."""
+    faces, vertices, vertex_body = (np.frombuffer(data, dtype).reshape(shape) for data, dtype, shape in contents)
+    if colors == "body":
+        _, body = np.unique(vertex_body[faces[:, 0]], return_inverse=True)
+        return Palette(np.repeat(body[:, None], 3, axis=1), int(body.max()) + 1, np.zeros((0, 2), dtype=np.int64))
+    pairs, ends = _shared_edges(_places(vertices, vertex_body)[faces])
+    if colors == "face":
+        number = np.arange(len(faces))
+        return Palette(np.repeat(number[:, None], 3, axis=1), len(faces), pairs)
+    normals = _normals(vertices[faces])
+    smooth = (normals[pairs[:, 0]] * normals[pairs[:, 1]]).sum(axis=1) > CREASE
+    lattice = Lattice(texels if colors == "texel" else 1)
+    links = _links(ends[smooth], lattice)
+    size = len(faces) * len(lattice.places)
+    graph = coo_matrix((np.ones(len(links)), links.T), shape=(size, size))
+    count, label = connected_components(graph, directed=False)
+    corner = label.reshape(len(faces), -1).astype(np.int64)
+    edges = np.sort(corner[:, lattice.neighbours].reshape(-1, 2), axis=1)
+    return Palette(corner, count, np.unique(edges[edges[:, 0] != edges[:, 1]], axis=0), lattice)
 
 
 def _places(vertices: np.ndarray, vertex_body: np.ndarray) -> np.ndarray:
