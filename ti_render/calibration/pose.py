@@ -28,6 +28,7 @@ from scipy.stats import t as student_t
 from ti_render.calibration.estimate import CameraEstimate
 from ti_render.calibration.pose_search import BEHIND, best_pose
 from ti_render.camera_files import CameraRecord
+from ti_render.camera_files.record import distorted
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Count, Positive, Rule, checked
 
@@ -40,6 +41,7 @@ _SMALLER = (1.5, 2.0, 3.0, 4.0)  # factors of the size between pictures in which
 _LONG = 100.0  # m: points that extend further are in another unit, if a scene has them
 _LONGEST = 20.0  # focal length [picture widths] beyond which perspective does not determine it
 _MOST_EXCHANGES = 500
+_STEP = float(np.finfo(float).eps ** 0.5)  # of forward differences
 
 Points = Annotated[np.ndarray, Rule(shape=(None, 3), exact=True)]
 Pixels = Annotated[np.ndarray, Rule(shape=(None, 2), exact=True)]
@@ -288,8 +290,21 @@ class _Resection:
         )  # fmt: skip
 
     def residuals(self, pixels: np.ndarray, base: tuple[np.ndarray, np.ndarray], numbers: np.ndarray) -> np.ndarray:
-        """Pixels minus projections, [2 N]."""
-        return np.nan_to_num(pixels - self.camera(base, numbers).project(self.points), nan=BEHIND).ravel()
+        """Pixels minus projections of the cameras of ``numbers`` [..., 6 or 7], [..., 2 N]."""
+        rotation = Rotation.from_rotvec(numbers[..., :3].reshape(-1, 3)).as_matrix().reshape(*numbers.shape[:-1], 3, 3) @ base[0]
+        move = rotation @ (base[1] + numbers[..., 3:6])[..., None]
+        seen = self.points @ rotation.swapaxes(-1, -2) - move.swapaxes(-1, -2)
+        depth = np.where(seen[..., 2] > 0, seen[..., 2], np.nan)
+        bent = np.stack(distorted(seen[..., 0] / depth, seen[..., 1] / depth, self.distortion), axis=-1)
+        zoom = np.exp(np.clip(numbers[..., 6], -4, 4))[..., None, None] if self.free_focal else 1.0
+        projected = zoom * self.intrinsics[:2] * bent + self.intrinsics[2:]
+        return np.nan_to_num(pixels - projected, nan=BEHIND).reshape(*numbers.shape[:-1], -1)
+
+    def jacobian(self, pixels: np.ndarray, base: tuple[np.ndarray, np.ndarray], numbers: np.ndarray) -> np.ndarray:
+        """Forward differences of the residuals by the numbers, [2 N, 6 or 7], from one batch of cameras."""
+        moved = numbers + np.diag(np.where(numbers < 0, -_STEP, _STEP) * np.maximum(1.0, np.abs(numbers)))
+        left = self.residuals(pixels, base, np.concatenate([numbers[None], moved]))
+        return ((left[1:] - left[0]) / (np.diag(moved) - numbers)[:, None]).T
 
     def _bars(self, fit: Any, camera: CameraRecord, scale: float, free: int) -> dict[str, np.ndarray]:
         """Standard deviations by the Jacobian of the points that are kept and the scale of their residuals.
@@ -310,7 +325,10 @@ class _Resection:
         scales = np.r_[np.full(3, 0.1), np.full(3, 0.3 * far), np.full(len(numbers) - 6, 0.1)]
         counted = 1.0 if kept is None else np.repeat(kept, 2)
         loss = {"loss": "linear"} if scale is None else {"loss": "soft_l1", "f_scale": scale}
-        return least_squares(lambda x: counted * self.residuals(pixels, base, x), numbers, x_scale=scales, max_nfev=80, **loss)
+        return least_squares(
+            lambda x: counted * self.residuals(pixels, base, x), numbers, x_scale=scales, max_nfev=80,
+            jac=lambda x: np.reshape(counted, (-1, 1)) * self.jacobian(pixels, base, x), **loss,
+        )  # fmt: skip
 
     def _moved(self, base: tuple[np.ndarray, np.ndarray], numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The base with the turn and move in it, so that error bars are those about the estimate's own axes."""

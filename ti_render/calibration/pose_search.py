@@ -21,6 +21,8 @@ _ZOOMS = (1.0, 3.0)  # factors of the initial focal length, where it is estimate
 _SUBSETS = 150  # where leaving out up to two points takes more, random ones of seven points
 _RANDOM_SIZE = 7
 _STEPS = 40
+_SETTLED = 1e-10  # of the squared residual: expected decrease at which a hypothesis stops
+_MOST_DAMPING = 1e6  # at which it stops as well
 
 
 def best_pose(
@@ -89,7 +91,8 @@ def _fit(
     focal: float, free_focal: bool,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # fmt: skip
     """Levenberg-Marquardt steps of all hypotheses: weights [B, N], rotations [B, 3, 3], translations [B, 3], zooms [B]."""
-    count, damping = 7 if free_focal else 6, np.full(len(zoom), 1e-3)
+    count, damping, going = 7 if free_focal else 6, np.full(len(zoom), 1e-3), np.arange(len(zoom))
+    ends = rotation.copy(), translation.copy(), zoom.copy()
 
     def cost(projected: np.ndarray) -> np.ndarray:
         return (weights * ((projected - pixels) ** 2).sum(axis=2)).sum(axis=1)
@@ -104,7 +107,10 @@ def _fit(
         local[..., 0, 0] = local[..., 1, 1] = scale
         local[..., 2] = -scale[..., None] * slope
         columns = np.empty((*slope.shape, count))
-        columns[..., :3] = np.cross(turned[:, :, None], local, axis=3)  # of a turn w: local (w x p) = w (p x local)
+        x, y, z = (turned[:, :, None, axis] for axis in range(3))  # of a turn w: local (w x p) = w (p x local)
+        columns[..., 0] = y * local[..., 2] - z * local[..., 1]
+        columns[..., 1] = z * local[..., 0] - x * local[..., 2]
+        columns[..., 2] = x * local[..., 1] - y * local[..., 0]
         columns[..., 3:6] = local
         if free_focal:
             columns[..., 6] = projected * (seen[..., 2:] > 1e-9)  # of the zoom's logarithm
@@ -120,8 +126,6 @@ def _fit(
         tried, spun, placed = _project(points, turns, moves, zooms, focal)
         reached = cost(tried)
         better = reached < least
-        if not better.any() and damping.min() > 1e6:
-            break
         rotation, translation, zoom = (
             np.where(better[:, None, None], turns, rotation), np.where(better[:, None], moves, translation),
             np.where(better, zooms, zoom),
@@ -131,7 +135,16 @@ def _fit(
         )
         least = np.where(better, reached, least)
         damping = np.clip(np.where(better, 0.2 * damping, 5.0 * damping), 1e-9, 1e9)
-    return rotation, translation, zoom
+        for end, reached in zip(ends, (rotation, translation, zoom), strict=True):
+            end[going] = reached
+        goes = (-(gradient * step).sum(axis=1) > _SETTLED * least) & (damping < _MOST_DAMPING)
+        if not goes.any():
+            break
+        going, damping, least, pixels, weights, rotation, translation, zoom, projected, turned, seen = (
+            each[goes]
+            for each in (going, damping, least, pixels, weights, rotation, translation, zoom, projected, turned, seen)
+        )  # fmt: skip
+    return ends
 
 
 def _guesses(points: np.ndarray, pixels: np.ndarray, focal: float, free_focal: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

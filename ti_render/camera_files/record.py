@@ -112,15 +112,20 @@ class CameraRecord:
 
     def _distort(self, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Normalised image coordinates behind the lens."""
-        k1, k2, p1, p2, k3 = self.distortion
-        r2 = x * x + y * y
-        radial = 1.0 + r2 * (k1 + r2 * (k2 + r2 * k3))
-        return (
-            x * radial + 2.0 * p1 * x * y + p2 * (r2 + 2.0 * x * x),
-            y * radial + p1 * (r2 + 2.0 * y * y) + 2.0 * p2 * x * y,
-        )
+        return distorted(x, y, self.distortion)
 
     def _set(self, name: str, value: int | np.ndarray) -> None:
         if isinstance(value, np.ndarray):
             value.flags.writeable = False
         object.__setattr__(self, name, value)
+
+
+def distorted(x: np.ndarray, y: np.ndarray, distortion: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Normalised image coordinates behind a lens with k1, k2, p1, p2, k3."""
+    k1, k2, p1, p2, k3 = distortion
+    r2 = x * x + y * y
+    radial = 1.0 + r2 * (k1 + r2 * (k2 + r2 * k3))
+    return (
+        x * radial + 2.0 * p1 * x * y + p2 * (r2 + 2.0 * x * x),
+        y * radial + p1 * (r2 + 2.0 * y * y) + 2.0 * p2 * x * y,
+    )

@@ -52,8 +52,14 @@ def at_truth() -> Scene:
     return scene
 
 
-def test_the_numbers_of_simulated_tosses_come_back() -> None:
-    found = fitted(tosses(TRUTH, noise=NOISE), scale="poses.scale")
+@pytest.fixture(scope="module")
+def sound() -> MotionFit:
+    """All numbers, from tosses with noise."""
+    return fitted(tosses(TRUTH, noise=NOISE), scale="poses.scale")
+
+
+def test_the_numbers_of_simulated_tosses_come_back(sound: MotionFit) -> None:
+    found = sound
     assert found.converged and not found.unseen
     for name, truth in TRUTH.items():
         scaled = found.unknowns.params[name].to_scaled(np.array([found.values[name], truth]))
@@ -90,12 +96,12 @@ def test_mass_and_contact_are_known_up_to_a_common_factor() -> None:
     np.testing.assert_allclose(ratio, 3000.0 / 800.0, rtol=0.05)
 
 
-def test_a_recording_that_does_not_fit_counts_little() -> None:
+def test_a_recording_that_does_not_fit_counts_little(sound: MotionFit) -> None:
     recordings = tosses(TRUTH, noise=NOISE)
     spoiled = recordings[2].body_q.copy()
     spoiled[20:, :, 0] += 0.03  # it is pushed aside, by more than any start explains
     changed = [*recordings[:2], replace(recordings[2], body_q=spoiled), *recordings[3:]]
-    sound, found = fitted(recordings, scale="poses.scale"), fitted(changed, scale="poses.scale")
+    found = fitted(changed, scale="poses.scale")
     worst = int(np.argmin(found.weights))
     assert found.windows[worst].recording.name == "toss_2" and found.weights[worst] < 0.7
     for name in UNKNOWN:
