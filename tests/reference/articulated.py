@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tests.reference.contact_law import normal_force
+from tests.reference.contact_law import friction, normal_force
 from tests.reference.numpy_rigid import rotation, unit
 from ti_sim.articulated.model import ArticulatedInputs, ArticulatedModel, ArticulatedSettings
 
@@ -185,10 +185,8 @@ def contact_force(height: np.ndarray, velocity: np.ndarray, material: np.ndarray
         material: [B, 4] ke, kd, kf, mu.
         dt: step [s] over which the force is averaged; 0 for the continuous law.
     """
-    ke, kd, kf, mu = material.T
-    normal, fraction = normal_force(-height, velocity[:, 2], ke, kd, dt)
-    speed = np.hypot(velocity[:, 0], velocity[:, 1])
-    drag = np.minimum(kf * fraction, mu * normal / np.maximum(speed, 1e-300)) * (normal > 0)
+    normal, _fraction = normal_force(-height, velocity[:, 2], material[:, 0], material[:, 1], dt)
+    drag, _slips = friction(np.hypot(velocity[:, 0], velocity[:, 1]), -height, velocity[:, 2], tuple(material.T), dt)
     return np.stack([-drag * velocity[:, 0], -drag * velocity[:, 1], normal], -1)
 
 

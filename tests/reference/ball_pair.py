@@ -2,16 +2,17 @@
 
 A step is semi-implicit Euler. The bristle's displacement s turns with the second ball; the step and the force are
 
-    s <- limited(tangential(s) + dt q u_t, mu f_n / kt),    force on the first = f_n n - limited(kt s + kf q u_t, mu f_n),
+    s <- <kt (tangential(s) + dt q u_t)> / (kt q),    force on the first = f_n n - <kt s + kf u_t>,
 
-with the normal force f_n and the fraction q of the time in contact of ``tests.reference.contact_law``.
+where <a> is a / |a| times the mean of min(|a|, mu f_n) over the path, with the normal force f_n and the fraction q of the time in
+contact of ``tests.reference.contact_law``.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
 
-from tests.reference.contact_law import normal_force
+from tests.reference.contact_law import held, normal_force, path
 from tests.reference.numpy_rigid import rotation
 
 APART, STICKING, DAMPED, SLIPPING = range(4)  # not touching; both limits off; the force alone, or the displacement, is limited
@@ -27,7 +28,7 @@ class BallPair:
         x, v, w: [T + 1, 2, 3] positions, velocities, angular velocities in the world.
         q: [T + 1, 2, 4] quaternions x, y, z, w.
         branch: [T] what the contact does in each step.
-        margin: least relative distance of any step from a kink: of a limit, of first touch, of contact for a part of a step.
+        margin: least relative distance of any step from a jump of the second derivative: the path just meets contact or a limit.
     """
 
     x: np.ndarray
@@ -38,9 +39,15 @@ class BallPair:
     margin: float
 
 
-def _shortened(a: np.ndarray, most: float) -> np.ndarray:
-    length = np.linalg.norm(a)
-    return a if length <= most else most / length * a
+def _share(a: np.ndarray, law: tuple) -> tuple[float, float]:
+    """The mean over the path of min(|a|, mu f_n), divided by |a|, and the distance from a path that just meets this limit [m].
+
+    ``law`` holds the arguments of ``held`` after the first.
+    """
+    length, (place, leaving, ke, kd, mu, dt) = float(np.linalg.norm(a)), law
+    depth, travel, closing = (float(x) for x in path(*(np.array(x) for x in (place, leaving, ke, kd)), dt))
+    depth -= max(length - mu * kd * closing, 0.0) / (mu * ke)
+    return float(held(np.array(length), *law)) / length, abs(abs(depth) - travel)
 
 
 def _turned(q: np.ndarray, w: np.ndarray, dt: float) -> np.ndarray:
@@ -65,7 +72,7 @@ def step_balls(
     """
     ke, kd, kf, mu = material
     x, v, w, q = x.copy(), v.copy(), w.copy(), np.array([[0.0, 0.0, 0.0, 1.0]] * 2)
-    own, path, branches, margin = np.zeros(3), [(x.copy(), v.copy(), w.copy(), q.copy())], [], np.inf
+    own, motion, branches, margin = np.zeros(3), [(x.copy(), v.copy(), w.copy(), q.copy())], [], np.inf
     for _ in range(steps):
         apart = x[0] - x[1]
         distance = np.linalg.norm(apart)
@@ -77,16 +84,17 @@ def step_balls(
         travel = dt * abs(u @ normal)
         margin = min(margin, abs(depth + travel) / radius, abs(depth - travel) / radius)
         if size > 0:
-            slide, turn = fraction * (u - normal * (normal @ u)), rotation(q[1])
+            slide, turn = u - normal * (normal @ u), rotation(q[1])
             s = turn @ own
-            trial = s - normal * (normal @ s) + dt * slide
-            most = mu * size
-            after = _shortened(trial, most / kt)
-            hold = kt * after + kf * slide
-            force = size * normal - _shortened(hold, most)
-            slips, damped = kt * np.linalg.norm(trial) / most, np.linalg.norm(hold) / most
-            branch = SLIPPING if slips > 1 else DAMPED if damped > 1 else STICKING
-            margin = min(margin, abs(slips - 1), abs(damped - 1))
+            trial, law = s - normal * (normal @ s) + dt * fraction * slide, (depth, u @ normal, ke, kd, mu, dt)
+            kept, slip_margin = _share(kt * trial, law)
+            after = kept / fraction * trial
+            pull = kt * after + kf * slide
+            share, hold_margin = _share(pull, law)
+            force = size * normal - share * pull
+            slips, damped = (part < (1 - 1e-9) * fraction for part in (kept, share))
+            margin = min(margin, slip_margin / radius, hold_margin / radius)
+            branch = SLIPPING if slips else DAMPED if damped else STICKING
             after = turn.T @ after
         own = after
         branches.append(branch)
@@ -95,6 +103,6 @@ def step_balls(
             w[k] += dt * np.cross(lever, sign * force) / _INERTIA
             x[k] += dt * v[k]
             q[k] = _turned(q[k], w[k], dt)
-        path.append((x.copy(), v.copy(), w.copy(), q.copy()))
-    arrays = (np.array(part) for part in zip(*path, strict=True))
+        motion.append((x.copy(), v.copy(), w.copy(), q.copy()))
+    arrays = (np.array(part) for part in zip(*motion, strict=True))
     return BallPair(*arrays, np.array(branches), margin)

@@ -37,13 +37,20 @@ def normal_force(
         kd: N s/m.
         dt: step [s]; 0 for the continuous law.
     """
+    depth, travel, closing = path(depth, leaving, ke, kd, dt)
+    mean, fraction = onset(depth, travel)
+    return ke * mean + fraction * kd * closing, fraction
+
+
+def path(
+    depth: np.ndarray, leaving: np.ndarray, ke: np.ndarray, kd: np.ndarray, dt: float
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Depth in contact, travel and closing speed; a separating point has the force ke max(0, c - kd u / ke)."""
     depth, leaving, ke, kd = np.broadcast_arrays(depth, leaving, ke, kd)
     apart = leaving.real > 0
-    # A separating point has the force ke max(0, c - kd u / ke).
     with np.errstate(divide="ignore", invalid="ignore"):
         lift = np.where(apart & (kd.real > 0), np.where(ke.real > 0, kd * leaving / ke, np.inf), 0.0)
-    mean, fraction = onset(depth - lift, dt * np.where(apart, leaving, -leaving))
-    return ke * mean + fraction * np.where(apart, 0.0, -kd * leaving), fraction
+    return depth - lift, dt * np.where(apart, leaving, -leaving), np.where(apart, 0.0, -leaving)
 
 
 def held(
@@ -54,13 +61,25 @@ def held(
     With closing speed s, f_n is kd s and ke times the depth: what is above kd s is the difference of two ramps.
 
     Args:
-        pull: N.
-        depth, leaving, ke, kd, dt: as of ``normal_force``, with ke > 0.
+        pull: N; real or complex.
+        depth, leaving, ke, kd, dt: as of ``normal_force``.
         mu: friction coefficient.
     """
-    travel, closing = dt * np.abs(leaving), np.maximum(-leaving, 0.0)
-    depth = depth - kd * np.maximum(leaving, 0.0) / ke
-    (ramp, fraction), limit = onset(depth, travel), mu * kd * closing
-    above = np.maximum(pull - limit, 0.0) / np.maximum(mu * ke, 1e-300)
-    mean = fraction * np.minimum(pull, limit) + mu * ke * (ramp - onset(depth - above, travel)[0])
-    return np.where(depth - above >= travel, pull, mean)  # exactly, where the limit is never reached
+    depth, travel, closing = path(depth, leaving, ke, kd, dt)
+    limit, stiffness, (ramp, fraction) = mu * kd * closing, mu * ke, onset(depth, travel)
+    over, stiff = pull.real > limit.real, stiffness.real > 0
+    above = np.where(over & stiff, pull - limit, 0.0) / np.where(stiff, stiffness, 1.0)
+    rest = np.where(stiff, onset(depth - above, travel)[0], 0.0)
+    mean = fraction * np.where(over, limit, pull) + stiffness * (ramp - rest)
+    return np.where(stiff & ((depth - above).real >= travel.real), pull, mean)  # exactly, where the limit is never reached
+
+
+def friction(
+    slip: np.ndarray, depth: np.ndarray, leaving: np.ndarray, material: tuple[np.ndarray, ...], dt: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Friction over the tangential speed ``slip`` [N s/m], and where its limit is reached; ``material`` is ke, kd, kf, mu."""
+    ke, kd, kf, mu = material
+    pull, (normal, fraction) = kf * slip, normal_force(depth, leaving, ke, kd, dt)
+    moves, size = pull.real > 0, held(pull, depth, leaving, ke, kd, mu, dt)
+    drag = np.where(moves, size / np.where(moves, slip, 1.0), kf * fraction * (mu.real * normal.real > 0))
+    return drag, size.real < (1 - 1e-9) * (fraction * pull).real

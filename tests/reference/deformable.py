@@ -21,7 +21,7 @@ from types import SimpleNamespace
 import numpy as np
 import scipy.sparse as sparse
 
-from tests.reference.contact_law import normal_force
+from tests.reference.contact_law import friction, normal_force
 from ti_sim.deformable.inputs import DeformableInputs
 from ti_sim.deformable.model import DeformableModel
 
@@ -338,10 +338,8 @@ def contact_forces(model: DeformableModel, inputs: DeformableInputs, q: np.ndarr
     forces, touching = np.zeros(q.shape), np.asarray(model.contact, dtype=int)
     ke, kd, kf, mu = np.moveaxis(np.asarray(inputs.particle_contact)[:, touching], -1, 0)
     depth, u = model.ground_height - q[:, touching, 2], qd[:, touching]
-    normal, fraction = normal_force(depth, u[..., 2], ke, kd, dt)
-    speed = _length(u[..., :2])
-    slips = kf * fraction * speed > mu * normal
-    drag = np.where(slips, mu * normal / np.where(speed > 0, speed, 1.0), kf * fraction) * (normal > 0)
+    normal, _fraction = normal_force(depth, u[..., 2], ke, kd, dt)
+    drag, _slips = friction(_length(u[..., :2]), depth, u[..., 2], (ke, kd, kf, mu), dt)
     forces[:, touching] = np.concatenate([-drag[..., None] * u[..., :2], normal[..., None]], -1)
     return forces
 

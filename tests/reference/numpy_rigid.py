@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tests.reference.contact_law import held, normal_force
+from tests.reference.contact_law import friction, held, normal_force
 from ti_sim.rigid.model import RigidInputs, RigidModel, RigidSettings
 
 # What one contact point does in one evaluation of the forces.
@@ -123,14 +123,11 @@ class _Worlds:
         normal, fraction = normal_force(depth, u[..., 2], ke, kd, self.dt)
         normal, fraction = np.where(self.exists, normal, 0.0), np.where(self.exists, fraction, 0.0)
         deep = ((depth > 0) | (fraction > 0)) & self.exists
-        speed = np.hypot(u[..., 0], u[..., 1])
-        sticking = kf * fraction * speed <= mu * normal
-        factor = np.where(sticking, kf * fraction, mu * normal / np.where(speed > 0, speed, 1.0))
-        factor = np.where(deep, factor, 0.0)
-        friction, kind = -factor[..., None] * u[..., :2], np.where(sticking, STICKING, SLIDING)
+        drag, sliding = friction(np.hypot(u[..., 0], u[..., 1]), depth, u[..., 2], (ke, kd, kf, mu), self.dt)
+        along, kind = -np.where(deep, drag, 0.0)[..., None] * u[..., :2], np.where(sliding, SLIDING, STICKING)
         if self.bristle is not None:
-            friction, kind = self.bristle_friction(depth, u, normal, fraction)
-        contact = share[..., None] * np.concatenate([friction, normal[..., None]], -1)
+            along, kind = self.bristle_friction(depth, u, normal, fraction)
+        contact = share[..., None] * np.concatenate([along, normal[..., None]], -1)
         self.onset.append((fraction > 0) & (fraction < 1))
         self.pattern.append(np.where(deep, np.where(normal > 0, kind, UNLOADED), APART).astype(np.int8))
         force, torque = contact.sum(2), np.cross(arm, contact).sum(2)

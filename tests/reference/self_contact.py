@@ -18,7 +18,7 @@ from functools import cached_property
 
 import numpy as np
 
-from tests.reference.contact_law import normal_force
+from tests.reference.contact_law import friction, normal_force
 from tests.reference.deformable import step
 from ti_sim.deformable.inputs import DeformableInputs
 from ti_sim.deformable.model import DeformableModel
@@ -146,9 +146,8 @@ def touch(surface: Surface, material: np.ndarray, q: np.ndarray, qd: np.ndarray,
     pressed, fraction = normal_force(depth, leaving, ke, kd, dt)
     pushing = apart & (pressed.real > 0)
     pressed = np.where(pushing, pressed, 0.0)
-    speed = _root(_dot(sliding, sliding))
-    slips = pushing & ((kf * fraction * speed).real > (mu * pressed).real)
-    drag = np.where(slips, mu * pressed / np.where(slips, speed, 1.0), kf * fraction * pushing)
+    drag, slips = friction(_root(_dot(sliding, sliding)), depth, leaving, (ke, kd, kf, mu), dt)
+    drag, slips = pushing * drag, pushing & slips
     force = pressed[..., None] * normal - drag[..., None] * sliding
     region = (weights.real > 0) @ np.array([1, 2, 4])
     touching = apart & ((depth.real > 0) | pushing)

@@ -7,7 +7,7 @@ velocities, accelerations and deflections of dry friction,
 
 - the displacements before the step: of pairs (4 numbers each), of points (2 each);
 - those after it, in the same order, which the forces of the step write;
-- the patch of each pair in the step (9 numbers each), from which the adjoint of the step begins.
+- the patch of each pair in the step (11 numbers each), from which the adjoint of the step begins.
 
 A row of adjoints holds those of the displacements, after those of velocities and of deflections of dry friction. They are the
 adjoints of the displacements after a step until the adjoint of its forces replaces them by those before it.
@@ -18,7 +18,7 @@ from ti_sim.base.vecmath import vec2
 
 PAIR_SIZE = 4  # displacement and angle
 POINT_SIZE = 2
-PATCH_SIZE = 9  # sum of the normal forces, centre, mean square of the radius, resultant, fraction of the time in contact
+PATCH_SIZE = 11  # sum of the normal forces, centre, mean square of the radius, resultant, path
 
 
 @ti.func

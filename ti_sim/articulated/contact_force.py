@@ -125,13 +125,13 @@ def add_contact_force(
         patch: of the pair.
     """
     u = point_velocity(world, b, i, arm) - point_velocity(world, b, j, arm + apart)
-    force, fraction = contact_force_along(normal, gap, u, contact.x, contact.y, contact.z, contact.w, world.dt)
+    force, path = contact_force_along(normal, gap, u, contact.x, contact.y, contact.z, contact.w, world.dt)
     force *= weight
     add_load(world, b, i, arm, force)
     add_load(world, b, j, arm + apart, -force)
     if ti.static(world.sticking):
         if patch[KT] > 0:
-            add_to_patch(patch, from_first(arm, apart, side), side * normal, force.dot(normal), fraction)
+            add_to_patch(patch, from_first(arm, apart, side), side * normal, force.dot(normal), path)
 
 
 @ti.func
@@ -171,17 +171,17 @@ def add_contact_force_adjoint(
     """
     arm_j = arm + apart
     u = point_velocity(world, b, i, arm) - point_velocity(world, b, j, arm_j)
-    force, fraction = contact_force_along(normal, gap, u, contact.x, contact.y, contact.z, contact.w, world.dt)
+    force, path = contact_force_along(normal, gap, u, contact.x, contact.y, contact.z, contact.w, world.dt)
     y = load_vec3(world.work, b, i, VIRTUAL + 3) + load_vec3(world.work, b, i, VIRTUAL).cross(arm)
     y -= load_vec3(world.work, b, j, VIRTUAL + 3) + load_vec3(world.work, b, j, VIRTUAL).cross(arm_j)
-    force_bar, size_bar, place_bar, turn_bar, fraction_bar = -weight * y, 0.0, vec3(0.0), vec3(0.0), 0.0
+    force_bar, size_bar, place_bar, turn_bar, path_bar = -weight * y, 0.0, vec3(0.0), vec3(0.0), vec3(0.0)
     if ti.static(world.sticking):
-        size_bar, place_bar, turn_bar, fraction_bar = patch_point_adjoint(
-            patch, from_first(arm, apart, side), side * normal, weight * force.dot(normal), fraction
+        size_bar, place_bar, turn_bar, path_bar = patch_point_adjoint(
+            patch, from_first(arm, apart, side), side * normal, weight * force.dot(normal), path
         )
         force_bar += weight * size_bar * normal
     normal_bar, gap_bar, u_bar, contact_bar = contact_force_along_adjoint(
-        normal, gap, u, contact.x, contact.y, contact.z, contact.w, world.dt, force_bar, fraction_bar
+        normal, gap, u, contact.x, contact.y, contact.z, contact.w, world.dt, force_bar, path_bar
     )
     arm_bar = point_adjoint(world, b, i, arm, weight * force, u_bar)
     apart_bar = point_adjoint(world, b, j, arm_j, -weight * force, -u_bar)

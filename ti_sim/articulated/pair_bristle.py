@@ -4,31 +4,32 @@ Contact points of two boxes or meshes do not persist from step to step, so a pai
 With the normal forces f_p of its points x_p along the normals n_p (from the second link to the first), the patch is
 
     N = sum f_p n_p,   F = |N|,   n = N / F,   c = sum f_p x_p / sum f_p,   r^2 = sum f_p |x_p - c|^2 / sum f_p,
-    q = sum f_p q_p / sum f_p,
 
-with the fractions q_p of the time in contact of ``ti_sim.rigid.contact``.
+and the mean of the paths of the points in the step, with f_p as weights (``contact_path`` of ``ti_sim.rigid.contact``). Along it
+the patch has the force of one contact point times W, so that the mean of the force is F.
 
 Its friction acts at the centre c. With the relative velocity u_t there (of the first link, tangential), the relative angular
-velocity w = n . (w_1 - w_2), the displacement s [m] and the angle a [rad], a step is (Cundall and Strack, A discrete numerical
-model for granular assemblies, 1979, with torsion within the same limit)
+velocity w = n . (w_1 - w_2), the displacement s [m] and the angle a [rad], and the fraction q of the time in contact of the path,
+a step is (Cundall and Strack, A discrete numerical model for granular assemblies, 1979, with torsion within the same limit)
 
-    (s, a) <- limited((tangential(s) + dt q u_t, a + dt q w), mu F / kt)
-    force = -h,  moment = -r^2 m n,   (h, m) = limited((kt s + kf q u_t, kt a + kf q w), mu F)
+    (s, a) <- <kt (tangential(s) + dt q u_t, a + dt q w)> / (kt q)
+    force = -h,  moment = -r^2 m n,   (h, m) = <kt s + kf u_t, kt a + kf w>
 
-where limited((v, b), most) multiplies both by most / sqrt(|v|^2 + r^2 b^2) if that is below one: force and moment are limited by
-an ellipsoid (Howe and Cutkosky, Practical force-motion models for sliding manipulation, 1996). For a single point r is zero:
-there is no torsion, and the law is that of ``ti_sim.rigid.bristle``. kt, kf and mu are those of the pair as a whole, the means of
-both links. The displacement is kept in the frame of the second link, so that links that turn together keep their force. Where
-normals oppose each other, as of a peg in a hole that is one mesh, N is their resultant, and so is the limit of friction.
+where <(v, b)> is (v, b) / L times the mean of min(L, mu f) over the path, with L^2 = |v|^2 + r^2 b^2 and the force f of the
+patch at each time: force and moment are limited by an ellipsoid (Howe and Cutkosky, Practical force-motion models for sliding
+manipulation, 1996). For a single point r is zero: there is no torsion, and the law is that of ``ti_sim.rigid.bristle``. ke, kd,
+kt, kf and mu are those of the pair as a whole, the means of both links. The displacement is kept in the frame of the second link,
+so that links that turn together keep their force. Where normals oppose each other, as of a peg in a hole that is one mesh, N is
+their resultant, and so is the limit of friction.
 
 A pair with kt = 0 has the friction of ``contact_force`` at each point instead, and no bristle.
 
 The normal forces of the points are added as without bristles, and gathered into the patch. ``patch`` is a vector of ``PATCH``
 numbers: kt, the patch (the ``PATCH_SIZE`` numbers that rows of states keep), and in the adjoint the derivatives of L (see
-``adjoint``) with respect to centre, r^2, resultant and q. The adjoint of friction comes first, from the kept patch; each point
+``adjoint``) with respect to centre, r^2, resultant and path. The adjoint of friction comes first, from the kept patch; each point
 then takes its part with ``patch_point_adjoint``, in the same sweep as the adjoint of its normal force.
 
-At kinks the derivative is one-sided: that of sticking where a limit is just reached.
+Without travel there are kinks, at which the derivative is one-sided: that of sticking where a limit is just reached.
 """
 
 from ti_sim.articulated.contact_bristles import (
@@ -51,9 +52,9 @@ from ti_sim.articulated.patch import (
     BAR_SIZE,
     CENTRE,
     CENTRE_BAR,
-    FRACTION,
-    FRACTION_BAR,
     KT,
+    PATH,
+    PATH_BAR,
     RESULTANT,
     RESULTANT_BAR,
     SPREAD,
@@ -73,50 +74,68 @@ from ti_sim.articulated.tables import (
     SPIN,
     VIRTUAL,
     add_vec3,
+    add_vec4,
     load_vec3,
     load_vec4,
 )
-from ti_sim.base.differentiable import differentiable, inverse, sqrt, where
+from ti_sim.base.differentiable import Real, Vector, differentiable, inverse, recorded, sqrt, where
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import vec3
+from ti_sim.rigid.contact import held, onset, onset_rates
+
+_LEAST = 1e-30  # square of the normal force below which there is no friction [N2]; its powers are in the range of f32
 
 
-def _shortening(squared, most):
-    """Factor that shortens a vector of this squared length to the length ``most``; 1 if it is not longer."""
-    over = squared > most * most
-    return where(over, most * inverse(sqrt(where(over, squared, 1.0))), 1.0)
+def _onset(path: Vector) -> tuple[Real, Real]:
+    """``onset`` of a recorded path."""
+    depth, travel = path[0], path[1]
+    mean, fraction = onset(depth.value, travel.value)
+    by_depth, by_travel, mean_by_travel = onset_rates(depth.value, travel.value)
+    share = recorded(fraction, [(depth, by_depth), (travel, by_travel)])
+    return recorded(mean, [(depth, fraction), (travel, mean_by_travel)]), share
+
+
+def _held(squared: Real, weight: Real, path: Vector, law: Vector) -> Real:
+    """Factor that shortens a vector of this squared length to the mean of min(length, mu f) along the path of a patch."""
+    sound = squared > 0.0
+    length = sqrt(where(sound, squared, 1.0))
+    pull = where(sound, length * inverse(weight), 0.0)
+    path_values = ti.Vector([x.value for x in path.entries])
+    value, rate, by_path, by_law = held(pull.value, path_values, *(x.value for x in law.entries))
+    size = recorded(value, [(pull, rate), (path, by_path), (law, by_law)])
+    return where(sound, size * weight * inverse(length), rate)
 
 
 @differentiable(constant=("dt",))
-def grip(resultant, spread, fraction, u, turning, s, angle, kf, mu, kt, dt):
+def grip(resultant, spread, path, u, turning, s, angle, contact, kt, dt):
     """Friction of a patch and its bristle after the step, see the formulas above.
 
     Args:
         resultant: N, of length above zero [N].
         spread: r^2 [m2].
-        fraction: q [1].
+        path: mean path of the points.
         u: relative velocity at the centre [m/s].
         turning: relative angular velocity [rad/s].
         s: displacement of the bristle at the start of the step, world axes [m].
         angle: its angle [rad].
-        kf: tangential damping [N s/m].
-        mu: friction coefficient [1].
+        contact: ke, kd, kf, mu.
         kt: bristle stiffness, above zero [N/m].
         dt: physics step [s].
 
     Returns:
         (force on the first link [N], moment on it about the centre [N m], displacement [m] and angle [rad] after the step).
     """
-    force = sqrt(resultant.dot(resultant))
-    normal = resultant * inverse(force)
-    slide, twist = (u - normal * u.dot(normal)) * fraction, turning.dot(normal) * fraction
-    s = s - normal * s.dot(normal) + slide * dt
-    angle = where(spread > 0.0, angle + twist * dt, 0.0)
-    most = mu * force
-    shrink = _shortening(s.dot(s) + spread * angle * angle, most * inverse(kt))
+    ke, kd, kf, mu = contact.entries
+    force, (mean, fraction) = sqrt(resultant.dot(resultant)), _onset(path)
+    weight = force * inverse(ke * mean + kd * fraction * path[2])
+    normal, law = resultant * inverse(force), Vector([ke, kd, mu])
+    slide, twist = u - normal * u.dot(normal), turning.dot(normal)
+    s = s - normal * s.dot(normal) + slide * (fraction * dt)
+    angle = where(spread > 0.0, angle + twist * (fraction * dt), 0.0)
+    shrink = _held((s.dot(s) + spread * angle * angle) * kt * kt, weight, path, law) * inverse(fraction)
     s, angle = s * shrink, angle * shrink
     pull, torsion = s * kt + slide * kf, angle * kt + twist * kf
-    shrink = _shortening(pull.dot(pull) + spread * torsion * torsion, most)
+    shrink = _held(pull.dot(pull) + spread * torsion * torsion, weight, path, law)
     return pull * (-shrink), normal * (-(spread * torsion * shrink)), s, angle
 
 
@@ -163,7 +182,7 @@ def patch_loads(world: ti.template(), states: ti.template(), b, slot, p, i, j, p
     Reads the displacement before the step in a row of ``states``, and writes that after it and the patch there.
     """
     resultant = patch_vec3(patch, RESULTANT)
-    if patch[KT] > 0 and patch[SUM] > 0 and resultant.dot(resultant) > 0:
+    if patch[KT] > 0 and patch[SUM] > 0 and resultant.dot(resultant) > _LEAST:
         patch[SPREAD] = patch[SPREAD] / patch[SUM]
         centre, contact = patch_vec3(patch, CENTRE), mean_contact(world, b, i, j)
         apart = load_vec3(world.work, b, i, POSITION) - load_vec3(world.work, b, j, POSITION)
@@ -171,8 +190,7 @@ def patch_loads(world: ti.template(), states: ti.template(), b, slot, p, i, j, p
         before, turn = first_bristle(world) + pair_column(p), load_vec4(world.work, b, j, QUATERNION)
         s, angle = load_displacement(world, states, b, slot, before)
         force, moment, after, angle_after = grip.value(
-            resultant, patch[SPREAD], patch[FRACTION], u, turning, rotated(turn, s), angle, contact.z, contact.w, patch[KT],
-            world.dt,
+            resultant, patch[SPREAD], patch_vec3(patch, PATH), u, turning, rotated(turn, s), angle, contact, patch[KT], world.dt
         )
         add_load(world, b, i, centre, force)
         add_load(world, b, j, centre + apart, -force)
@@ -192,10 +210,9 @@ def clear_pair_adjoints(world: ti.template(), states: ti.template(), bar: ti.tem
 
 
 @ti.func
-def add_number_adjoints(bars: ti.template(), b, i, kf_bar, mu_bar, kt_bar):
-    """Add to the adjoints of the tangential numbers of link i's contact."""
-    bars.link[b, i, CONTACT + 2] = bars.link[b, i, CONTACT + 2] + kf_bar
-    bars.link[b, i, CONTACT + 3] = bars.link[b, i, CONTACT + 3] + mu_bar
+def add_number_adjoints(bars: ti.template(), b, i, contact_bar, kt_bar):
+    """Add to the adjoints of link i's contact parameters and bristle stiffness."""
+    add_vec4(bars.link, b, i, CONTACT, contact_bar)
     bars.link[b, i, BRISTLE] = bars.link[b, i, BRISTLE] + kt_bar
 
 
@@ -227,11 +244,11 @@ def patch_loads_adjoint(
         y = load_vec3(world.work, b, i, VIRTUAL + 3) + ws.cross(centre)
         y -= load_vec3(world.work, b, j, VIRTUAL + 3) + ws_j.cross(centre + apart)
         at = grip.linearize(
-            patch_vec3(patch, RESULTANT), patch[SPREAD], patch[FRACTION], u, turning, s, angle, contact.z, contact.w, patch[KT],
+            patch_vec3(patch, RESULTANT), patch[SPREAD], patch_vec3(patch, PATH), u, turning, s, angle, contact, patch[KT],
             world.dt,
         )
         force, moment, after, _angle = at.value
-        resultant_bar, spread_bar, fraction_bar, u_bar, turning_bar, s_bar, angle_bar, kf_bar, mu_bar, kt_bar, _dt = at.vjp(
+        resultant_bar, spread_bar, path_bar, u_bar, turning_bar, s_bar, angle_bar, contact_bar, kt_bar, _dt = at.vjp(
             (-y, ws_j - ws, after_bar, angle_after_bar)
         )
         centre_bar = point_adjoint(world, b, i, centre, force, u_bar)
@@ -245,11 +262,11 @@ def patch_loads_adjoint(
         # The frame of j rotates the displacement before the step forwards, and that after it backwards.
         add_vec3(world.work, b, j, BARS, s.cross(s_bar) - after.cross(after_bar))
         store_displacement(bar, b, row, column, rotated_back(turn, s_bar), angle_bar)
-        add_number_adjoints(bars, b, i, 0.5 * kf_bar, 0.5 * mu_bar, 0.5 * kt_bar)
-        add_number_adjoints(bars, b, j, 0.5 * kf_bar, 0.5 * mu_bar, 0.5 * kt_bar)
+        add_number_adjoints(bars, b, i, 0.5 * contact_bar, 0.5 * kt_bar)
+        add_number_adjoints(bars, b, j, 0.5 * contact_bar, 0.5 * kt_bar)
         centre_bar += apart_bar
         for k in ti.static(range(3)):
             patch[CENTRE_BAR + k] = centre_bar[k]
             patch[RESULTANT_BAR + k] = resultant_bar[k]
+            patch[PATH_BAR + k] = path_bar[k]
         patch[SPREAD_BAR] = spread_bar
-        patch[FRACTION_BAR] = fraction_bar

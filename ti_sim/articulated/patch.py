@@ -14,12 +14,12 @@ SUM = 1  # sum of the normal forces [N]
 CENTRE = 2  # 3 [m]
 SPREAD = 5  # mean square of the distance from the centre [m2]; while points are gathered, times the sum of the forces [N m2]
 RESULTANT = 6  # 3, sum of the normal forces as vectors [N]
-FRACTION = 9  # fraction of the time in contact, mean over the points with their forces as weights [1]
-CENTRE_BAR = 10  # 3, adjoints: of the centre, of the mean square of the radius, of the resultant, of the fraction
-SPREAD_BAR = 13
-RESULTANT_BAR = 14
-FRACTION_BAR = 17
-BAR_SIZE = 8
+PATH = 9  # 3, path (``ti_sim.rigid.contact``), mean over the points with their forces as weights
+CENTRE_BAR = 12  # 3, adjoints: of the centre, of the mean square of the radius, of the resultant, of the path
+SPREAD_BAR = 15
+RESULTANT_BAR = 16
+PATH_BAR = 19
+BAR_SIZE = 10
 PATCH = 1 + PATCH_SIZE + BAR_SIZE
 
 
@@ -36,7 +36,7 @@ def patch_vec3(patch: ti.template(), first: ti.template()):
 
 
 @ti.func
-def add_to_patch(patch: ti.template(), place, normal, force, fraction):
+def add_to_patch(patch: ti.template(), place, normal, force, path):
     """Add a point to a patch.
 
     Args:
@@ -44,7 +44,7 @@ def add_to_patch(patch: ti.template(), place, normal, force, fraction):
         place: of the point, relative to the origin of the pair's first link [m].
         normal: unit vector towards the first link.
         force: normal force [N]; a point without force adds nothing.
-        fraction: of the time in contact [1].
+        path: of the point.
     """
     if force > 0:
         total = patch[SUM] + force
@@ -52,8 +52,8 @@ def add_to_patch(patch: ti.template(), place, normal, force, fraction):
         step = force / total * away
         patch[SUM] = total
         patch[SPREAD] += force * away.dot(away - step)
-        patch[FRACTION] += force / total * (fraction - patch[FRACTION])
         for k in ti.static(range(3)):
+            patch[PATH + k] += force / total * (path[k] - patch[PATH + k])
             patch[CENTRE + k] += step[k]
             patch[RESULTANT + k] += force * normal[k]
 
@@ -63,27 +63,26 @@ def merge_patch(patch: ti.template(), part: ti.template(), scale):
     """Add the points of another patch to a patch, with their forces times a scale."""
     force = scale * part[SUM]
     if force > 0:
-        add_to_patch(patch, patch_vec3(part, CENTRE), vec3(0.0), force, part[FRACTION])
+        add_to_patch(patch, patch_vec3(part, CENTRE), vec3(0.0), force, patch_vec3(part, PATH))
         patch[SPREAD] += scale * part[SPREAD]
         for k in ti.static(range(3)):
             patch[RESULTANT + k] += scale * part[RESULTANT + k]
 
 
 @ti.func
-def patch_point_adjoint(patch: ti.template(), place, normal, force, fraction):
-    """Adjoint of ``add_to_patch``, from the derivatives that the patch holds: (force_bar, place_bar, normal_bar,
-    fraction_bar).
+def patch_point_adjoint(patch: ti.template(), place, normal, force, path):
+    """Adjoint of ``add_to_patch``, from the derivatives that the patch holds: (force_bar, place_bar, normal_bar, path_bar).
 
     The adjoint of the normal is orthogonal to it. Zeros for a pair that has no bristle, or did not touch in the step.
     """
-    force_bar, place_bar, normal_bar, fraction_bar = 0.0, vec3(0.0), vec3(0.0), 0.0
+    force_bar, place_bar, normal_bar, path_bar = 0.0, vec3(0.0), vec3(0.0), vec3(0.0)
     if patch[KT] > 0 and patch[SUM] > 0:
         away, resultant_bar = place - patch_vec3(patch, CENTRE), patch_vec3(patch, RESULTANT_BAR)
-        centre_bar = patch_vec3(patch, CENTRE_BAR)
+        centre_bar, mean_bar = patch_vec3(patch, CENTRE_BAR), patch_vec3(patch, PATH_BAR)
         along = resultant_bar.dot(normal)
         force_bar = along + (away.dot(centre_bar) + patch[SPREAD_BAR] * (away.dot(away) - patch[SPREAD])) / patch[SUM]
-        force_bar += patch[FRACTION_BAR] * (fraction - patch[FRACTION]) / patch[SUM]
-        fraction_bar = patch[FRACTION_BAR] * force / patch[SUM]
+        force_bar += mean_bar.dot(path - patch_vec3(patch, PATH)) / patch[SUM]
+        path_bar = force / patch[SUM] * mean_bar
         place_bar = force / patch[SUM] * (centre_bar + 2 * patch[SPREAD_BAR] * away)
         normal_bar = force * (resultant_bar - along * normal)
-    return force_bar, place_bar, normal_bar, fraction_bar
+    return force_bar, place_bar, normal_bar, path_bar

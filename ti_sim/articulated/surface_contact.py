@@ -242,14 +242,13 @@ def surface_contacts(
                             mass = world.sample[at + FEATURE_WEIGHT] * (part * length) ** 4
                             weight = mass * depth * depth
                             deepest = ti.min(deepest, distance)
-                            f, fraction = contact_force_along(
+                            f, path = contact_force_along(
                                 normal, gap, u, contact.x, contact.y, contact.z, contact.w, world.dt
                             )
-                            size_bar, patch_place_bar, patch_normal_bar = 0.0, vec3(0.0), vec3(0.0)
-                            fraction_bar = 0.0
+                            size_bar, patch_place_bar, patch_normal_bar, path_bar = 0.0, vec3(0.0), vec3(0.0), vec3(0.0)
                             if ti.static(adjoint and world.sticking):
-                                size_bar, patch_place_bar, patch_normal_bar, fraction_bar = patch_point_adjoint(
-                                    patch, arm, side * normal, scale * weight * f.dot(normal), fraction
+                                size_bar, patch_place_bar, patch_normal_bar, path_bar = patch_point_adjoint(
+                                    patch, arm, side * normal, scale * weight * f.dot(normal), path
                                 )
                             if sweep == 0:
                                 total += weight * depth * depth
@@ -259,12 +258,12 @@ def surface_contacts(
                                 size_power += weight * size_bar * f.dot(normal)
                                 if ti.static(not adjoint and world.sticking):
                                     if patch[KT] > 0:
-                                        add_to_patch(feature_patch, arm, side * normal, weight * f.dot(normal), fraction)
+                                        add_to_patch(feature_patch, arm, side * normal, weight * f.dot(normal), path)
                             elif ti.static(adjoint):
                                 y = side * (virtual_drift + virtual_spin.cross(arm))
                                 normal_bar, gap_bar, u_bar, one_contact_bar = contact_force_along_adjoint(
                                     normal, gap, u, contact.x, contact.y, contact.z, contact.w, world.dt,
-                                    scale * weight * (size_bar * normal - y), fraction_bar,
+                                    scale * weight * (size_bar * normal - y), path_bar,
                                 )  # fmt: skip
                                 if ti.static(world.sticking):
                                     if patch[KT] > 0:

@@ -143,6 +143,12 @@ def _binary(a: Any, b: Any, function: Callable, partials: Callable) -> Real:
     return Real(y, parents, active=any(x.active for x, _ in parents))
 
 
+def recorded(value: Any, partials: Sequence[tuple[Any, Any]]) -> Real:
+    """A number that other functions of the kernel compute, with its partial derivatives by recorded numbers and vectors."""
+    parents = [(x, _local(partial)) for pair in partials for x, partial in _pairs(*pair)]
+    return Real(_local(value), parents, active=any(x.active for x, _ in parents))
+
+
 def inverse(a: Real) -> Real:
     """1 / a."""
     return _unary(a, lambda x: 1.0 / x, lambda x, y: _local(-y * y))

@@ -125,7 +125,7 @@ def particle_loads(
                     gap, local_normal, weight = point_shape_contact(world, i, local, candidates.margin[n], travel)
                     if gap < travel:
                         contact = mean_contact(world, body, b, i, p)
-                        f, _fraction = contact_force_along(
+                        f, _path = contact_force_along(
                             matrix @ local_normal, gap, u, contact.x, contact.y, contact.z, contact.w, world.dt
                         )
                         f *= weight
@@ -173,11 +173,11 @@ def particle_loads_adjoint(
                     if gap < travel:
                         normal = matrix @ local_normal
                         contact = mean_contact(world, body, b, i, p)
-                        f, _fraction = contact_force_along(normal, gap, u, contact.x, contact.y, contact.z, contact.w, world.dt)
+                        f, _path = contact_force_along(normal, gap, u, contact.x, contact.y, contact.z, contact.w, world.dt)
                         f_bar = vec3(dual[b, p, 0], dual[b, p, 1], dual[b, p, 2])
                         f_bar += load_vec3(world.work, b, i, VIRTUAL + 3) + load_vec3(world.work, b, i, VIRTUAL).cross(arm)
                         normal_bar, gap_bar, u_bar, contact_bar = contact_force_along_adjoint(
-                            normal, gap, u, contact.x, contact.y, contact.z, contact.w, world.dt, weight * f_bar, 0.0
+                            normal, gap, u, contact.x, contact.y, contact.z, contact.w, world.dt, weight * f_bar, vec3(0.0)
                         )
                         d_bar = matrix @ point_shape_contact_adjoint(
                             world, i, local, candidates.margin[n], gap_bar, matrix.transpose() @ normal_bar, f.dot(f_bar)

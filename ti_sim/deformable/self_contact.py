@@ -11,7 +11,7 @@ moves from one region of the triangle to another, in addition to the kinks of th
 """
 
 from ti_sim.base.runtime import ti
-from ti_sim.base.vecmath import vec4
+from ti_sim.base.vecmath import vec3, vec4
 from ti_sim.deformable.corners import ThreadCopy, add_corner, add_state_corner, load_dual, load_position, load_velocity
 from ti_sim.deformable.self_contact_layout import COUNTS, THICKNESS, TRAVEL, TRIANGLES
 from ti_sim.deformable.self_contact_lists import corner_of, first_pair, list_next_pairs, rebuild_if_stale
@@ -76,7 +76,7 @@ def pair_force(contacts: ti.template(), states: ti.template(), out: ti.template(
         if d - thickness < dt * ti.abs(u.dot(r)) / d:
             ke, kd = contacts.parameters[b, 0], contacts.parameters[b, 1]
             kf, mu = contacts.parameters[b, 2], contacts.parameters[b, 3]
-            force, _fraction = contact_force_along(r / d, d - thickness, u, ke, kd, kf, mu, dt)
+            force, _path = contact_force_along(r / d, d - thickness, u, ke, kd, kf, mu, dt)
             add_force(contacts, out, states, b, i, force)
             add_force(contacts, out, states, b, a, -(1 - s - t) * force)
             add_force(contacts, out, states, b, j, -s * force)
@@ -138,9 +138,9 @@ def pair_force_adjoint(
             w = load_dual(dual, b, i) - wa - s * (wj - wa) - t * (wk - wa)
             ke, kd = contacts.parameters[b, 0], contacts.parameters[b, 1]
             kf, mu = contacts.parameters[b, 2], contacts.parameters[b, 3]
-            force, _fraction = contact_force_along(n, d - thickness, u, ke, kd, kf, mu, dt)
+            force, _path = contact_force_along(n, d - thickness, u, ke, kd, kf, mu, dt)
             n_bar, gap_bar, u_bar, contact_bar_here = contact_force_along_adjoint(
-                n, d - thickness, u, ke, kd, kf, mu, dt, w, 0.0
+                n, d - thickness, u, ke, kd, kf, mu, dt, w, vec3(0.0)
             )
             contact_bar = contact_bar_here
             r_bar = n_bar / d + gap_bar * n

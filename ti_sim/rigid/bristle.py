@@ -19,134 +19,14 @@ kt = 0 the law is that without a bristle.
 
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import vec2, vec3, vec4
-from ti_sim.rigid.contact import normal_force, normal_force_adjoint, onset, separating_depth, slack
-
-
-@ti.func
-def limited(a, most):
-    """Vector a, shortened to the length ``most`` if it is longer."""
-    length = ti.sqrt(a.x * a.x + a.y * a.y)
-    result = a
-    if length > most:
-        result = most / length * a
-    return result
-
-
-@ti.func
-def limited_adjoint(a, most, bar):
-    """Adjoint of ``limited``: (a_bar, most_bar). On the limit it is that of the shorter vector."""
-    length = ti.sqrt(a.x * a.x + a.y * a.y)
-    a_bar, most_bar = bar, 0.0
-    if length > most:
-        along = a / length
-        most_bar = along.dot(bar)
-        a_bar = most / length * (bar - most_bar * along)
-    return a_bar, most_bar
-
-
-@ti.func
-def contact_path(height, speed, ke, kd, dt):
-    """Depth [m] at which the normal force begins from, travel in a step [m] and closing speed [m/s] of a contact point."""
-    depth = -height - ti.static(slack()) - separating_depth(speed, ke, kd)
-    return vec3(depth, dt * ti.abs(speed), ti.max(-speed, 0.0))
-
-
-@ti.func
-def contact_path_adjoint(speed, ke, kd, dt, path_bar):
-    """Adjoint of ``contact_path``: (height_bar, speed_bar, ke_bar, kd_bar)."""
-    speed_bar, ke_bar, kd_bar = -dt * path_bar[1] - path_bar[2], 0.0, 0.0
-    if speed >= 0:
-        speed_bar = dt * path_bar[1]
-        if ke > 0:
-            speed_bar -= kd / ke * path_bar[0]
-            ke_bar = separating_depth(speed, ke, kd) / ke * path_bar[0]
-            kd_bar = -speed / ke * path_bar[0]
-    return -path_bar[0], speed_bar, ke_bar, kd_bar
-
-
-@ti.func
-def held(pull, path, ke, kd, mu):
-    """Mean of min(pull, mu f_n) over a path [N], with f_n = ke c + kd s at the depth c > 0 and the closing speed s.
-
-    Args:
-        pull: not negative [N].
-        path: of ``contact_path``.
-        ke, kd, mu: of the contact.
-
-    Returns:
-        (mean [N], its derivative by ``pull`` [1]).
-    """
-    mean, fraction = onset(path[0], path[1])
-    damped, stiffness = mu * kd * path[2], mu * ke
-    value, rate = fraction * pull, fraction
-    if pull > damped:
-        value, rate = fraction * damped + stiffness * mean, 0.0
-        if stiffness > 0:
-            depth = path[0] - (pull - damped) / stiffness  # below the place where the limit is ``pull``
-            if depth >= path[1]:
-                value, rate = pull, 1.0
-            elif depth > -path[1]:
-                less, rate_less = onset(depth, path[1])
-                value, rate = value - stiffness * less, rate_less
-    elif mu == 0:
-        rate = 0.0
-    return value, rate
-
-
-@ti.func
-def onset_rates(depth, travel):
-    """Derivatives of the fraction of ``onset`` by depth and by travel [1/m], and of its mean depth by travel [1]."""
-    by_depth, by_travel, mean_by_travel = 0.0, 0.0, 0.0
-    if ti.abs(depth) < travel:
-        y = depth / travel
-        rest = 1 - ti.abs(y)
-        by_depth, by_travel, mean_by_travel = rest / travel, -y * rest / travel, rest * rest * (1 + 2 * ti.abs(y)) / 6
-    return by_depth, by_travel, mean_by_travel
-
-
-@ti.func
-def held_adjoint(pull, path, ke, kd, mu, bar):
-    """Adjoint of the mean of ``held``, but for ``pull``: (adjoint of the path, vec3 of the adjoints of ke, kd, mu)."""
-    mean, fraction = onset(path[0], path[1])
-    by_depth, by_travel, mean_by_travel = onset_rates(path[0], path[1])
-    damped, stiffness = mu * kd * path[2], mu * ke
-    lesser = ti.min(pull, damped)
-    depth_bar, travel_bar, damped_bar, stiffness_bar = lesser * by_depth, lesser * by_travel, 0.0, 0.0
-    if pull > damped:
-        over, less, rate_less, less_by_travel = 0.0, 0.0, 0.0, 0.0
-        if stiffness > 0:
-            over = (pull - damped) / stiffness
-            less, rate_less = onset(path[0] - over, path[1])
-            _depth, _travel, less_by_travel = onset_rates(path[0] - over, path[1])
-        depth_bar += stiffness * (fraction - rate_less)
-        travel_bar += stiffness * (mean_by_travel - less_by_travel)
-        damped_bar, stiffness_bar = fraction - rate_less, mean - less - rate_less * over
-    law_bar = vec3(mu * stiffness_bar, mu * path[2] * damped_bar, ke * stiffness_bar + kd * path[2] * damped_bar)
-    return bar * vec3(depth_bar, travel_bar, mu * kd * damped_bar), bar * law_bar
-
-
-@ti.func
-def held_vector(a, path, ke, kd, mu):
-    """A vector a [N], shortened to the mean of min(|a|, mu f_n)."""
-    length, result = ti.sqrt(a.x * a.x + a.y * a.y), vec2(0.0)
-    if length > 0:
-        value, _rate = held(length, path, ke, kd, mu)
-        result = value / length * a
-    return result
-
-
-@ti.func
-def held_vector_adjoint(a, path, ke, kd, mu, bar):
-    """Adjoint of ``held_vector``: (a_bar, adjoint of the path, vec3 of the adjoints of ke, kd, mu)."""
-    length = ti.sqrt(a.x * a.x + a.y * a.y)
-    value, rate = held(length, path, ke, kd, mu)
-    a_bar, path_bar, law_bar = rate * bar, vec3(0.0), vec3(0.0)
-    if length > 0:
-        along = a / length
-        value_bar = along.dot(bar)
-        path_bar, law_bar = held_adjoint(length, path, ke, kd, mu, value_bar)
-        a_bar = rate * value_bar * along + value / length * (bar - value_bar * along)
-    return a_bar, path_bar, law_bar
+from ti_sim.rigid.contact import (
+    contact_path,
+    contact_path_adjoint,
+    held_vector,
+    held_vector_adjoint,
+    normal_force,
+    normal_force_adjoint,
+)
 
 
 @ti.func
@@ -168,17 +48,14 @@ def bristle_force(height, u, s, ke, kd, kf, mu, kt, dt):
         (force [N], 3-vector; displacement at the end of the step [m], 2-vector).
     """
     force, after = vec3(0.0), vec2(0.0)
-    normal, fraction = normal_force(height, u.z, ke, kd, dt)
+    path = contact_path(height, u.z, ke, kd, dt)
+    normal, fraction = normal_force(path, ke, kd)
     if normal > 0:
         tangential = vec2(u.x, u.y)
         after = s + dt * fraction * tangential
-        hold = vec2(0.0)
         if kt > 0:
-            path = contact_path(height, u.z, ke, kd, dt)
             after = held_vector(kt * after, path, ke, kd, mu) / (kt * fraction)
-            hold = held_vector(kt * after + kf * tangential, path, ke, kd, mu)
-        else:
-            hold = limited(kf * fraction * tangential, mu * normal)
+        hold = held_vector(kt * after + kf * tangential, path, ke, kd, mu)
         force = vec3(-hold.x, -hold.y, normal)
     return force, after
 
@@ -195,41 +72,34 @@ def bristle_force_adjoint(height, u, s, ke, kd, kf, mu, kt, dt, force_bar, after
     height_bar, kt_bar = 0.0, 0.0
     u_bar, s_bar = vec3(0.0), vec2(0.0)
     contact_bar = vec4(0.0)
-    normal, fraction = normal_force(height, u.z, ke, kd, dt)
+    path = contact_path(height, u.z, ke, kd, dt)
+    normal, fraction = normal_force(path, ke, kd)
     if normal > 0:
-        tangential, hold_bar = vec2(u.x, u.y), -vec2(force_bar.x, force_bar.y)
+        tangential, fraction_bar = vec2(u.x, u.y), 0.0
         trial = s + dt * fraction * tangential
-        tangential_bar, normal_bar, fraction_bar, kf_bar = vec2(0.0), force_bar.z, 0.0, 0.0
-        path_bar, law_bar = vec3(0.0), vec3(0.0)
+        after = trial
         if kt > 0:
-            path = contact_path(height, u.z, ke, kd, dt)
             after = held_vector(kt * trial, path, ke, kd, mu) / (kt * fraction)
-            pull_bar, path_bar_force, law_bar_force = held_vector_adjoint(
-                kt * after + kf * tangential, path, ke, kd, mu, hold_bar
-            )
-            kf_bar, tangential_bar = tangential.dot(pull_bar), kf * pull_bar
-            spring_bar = after_bar + kt * pull_bar
-            fraction_bar = -after.dot(spring_bar) / fraction
-            trial_bar, path_bar_after, law_bar_after = held_vector_adjoint(
-                kt * trial, path, ke, kd, mu, spring_bar / (kt * fraction)
-            )
-            kt_bar = after.dot(pull_bar) - after.dot(spring_bar) / kt + trial.dot(trial_bar)
+        pull_bar, path_bar, law_bar = held_vector_adjoint(
+            kt * after + kf * tangential, path, ke, kd, mu, -vec2(force_bar.x, force_bar.y)
+        )
+        kt_bar, s_bar = after.dot(pull_bar), after_bar + kt * pull_bar
+        if kt > 0:
+            spring_bar = s_bar / (kt * fraction)
+            trial_bar, path_bar_after, law_bar_after = held_vector_adjoint(kt * trial, path, ke, kd, mu, spring_bar)
+            fraction_bar = -kt * after.dot(spring_bar)
+            kt_bar += trial.dot(trial_bar) - fraction * after.dot(spring_bar)
             s_bar = kt * trial_bar
-            path_bar, law_bar = path_bar_force + path_bar_after, law_bar_force + law_bar_after
-        else:
-            pull_bar, most_bar = limited_adjoint(kf * fraction * tangential, mu * normal, hold_bar)
-            kt_bar, s_bar = trial.dot(pull_bar), after_bar
-            kf_bar, tangential_bar = fraction * tangential.dot(pull_bar), kf * fraction * pull_bar
-            fraction_bar = kf * tangential.dot(pull_bar)
-            normal_bar += mu * most_bar
-            law_bar[2] = normal * most_bar
-        tangential_bar += dt * fraction * s_bar
-        fraction_bar += dt * tangential.dot(s_bar)
-        height_bar, speed_bar, ke_bar, kd_bar = normal_force_adjoint(height, u.z, ke, kd, dt, normal_bar, fraction_bar)
-        path_height_bar, path_speed_bar, path_ke_bar, path_kd_bar = contact_path_adjoint(u.z, ke, kd, dt, path_bar)
-        height_bar += path_height_bar
-        u_bar = vec3(tangential_bar.x, tangential_bar.y, speed_bar + path_speed_bar)
-        contact_bar = vec4(ke_bar + path_ke_bar + law_bar[0], kd_bar + path_kd_bar + law_bar[1], kf_bar, law_bar[2])
+            path_bar, law_bar = path_bar + path_bar_after, law_bar + law_bar_after
+        path_bar_force, ke_bar, kd_bar = normal_force_adjoint(
+            path, ke, kd, force_bar.z, fraction_bar + dt * tangential.dot(s_bar)
+        )
+        height_bar, speed_bar, ke_bar_path, kd_bar_path = contact_path_adjoint(u.z, ke, kd, dt, path_bar + path_bar_force)
+        tangential_bar = kf * pull_bar + dt * fraction * s_bar
+        u_bar = vec3(tangential_bar.x, tangential_bar.y, speed_bar)
+        contact_bar = vec4(
+            ke_bar + ke_bar_path + law_bar[0], kd_bar + kd_bar_path + law_bar[1], tangential.dot(pull_bar), law_bar[2]
+        )
     return height_bar, u_bar, s_bar, contact_bar, kt_bar
 
 

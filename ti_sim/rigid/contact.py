@@ -13,7 +13,7 @@ the depth c, the travel l = |u_n| dt and y = c / l, for |y| < 1,
 They are 1 and c for c >= l, 0 and 0 for c <= -l. Contact therefore begins at a gap of l. The weights of the steps add up to one
 at every time, so the impulse of a straight path does not depend on when it is evaluated, neither in steps of semi-implicit Euler
 nor in the stages of a Runge-Kutta step. The mean is even in u_n and adds no damping; beyond |c| = l the law is the continuous
-one.
+one. Friction is the mean over the same path, along which its limit mu f_n grows or falls (``held``).
 
 Rounding decides whether a point that is placed exactly on the surface and rests there is in contact. The force at that depth is
 negligible, but its derivative is that of full contact: friction would hold a point at rest against velocities up to 1e-15 m/s,
@@ -22,7 +22,7 @@ below visible size.
 """
 
 from ti_sim.base.runtime import require, ti
-from ti_sim.base.vecmath import vec3, vec4
+from ti_sim.base.vecmath import vec2, vec3, vec4
 
 
 def slack() -> float:
@@ -55,6 +55,17 @@ def onset(depth, travel):
 
 
 @ti.func
+def onset_rates(depth, travel):
+    """Derivatives of the fraction of ``onset`` by depth and by travel [1/m], and of its mean depth by travel [1]."""
+    by_depth, by_travel, mean_by_travel = 0.0, 0.0, 0.0
+    if ti.abs(depth) < travel:
+        y = depth / travel
+        rest = 1 - ti.abs(y)
+        by_depth, by_travel, mean_by_travel = rest / travel, -y * rest / travel, rest * rest * (1 + 2 * ti.abs(y)) / 6
+    return by_depth, by_travel, mean_by_travel
+
+
+@ti.func
 def separating_depth(speed, ke, kd):
     """Depth at which the force on a separating point is zero: kd u_n / ke [m]; out of reach without stiffness."""
     depth = 0.0
@@ -64,8 +75,8 @@ def separating_depth(speed, ke, kd):
 
 
 @ti.func
-def normal_force(height, speed, ke, kd, dt):
-    """Normal force of contact, ke c + kd s for a closing speed s > 0 and max(0, ke c - kd u_n) while separating; see ``onset``.
+def contact_path(height, speed, ke, kd, dt):
+    """Path of a contact point in a step.
 
     Args:
         height: height of the point above the plane [m].
@@ -75,51 +86,121 @@ def normal_force(height, speed, ke, kd, dt):
         dt: physics step [s].
 
     Returns:
-        (force [N], fraction of the time in contact [1]).
+        3-vector: depth below which the point bears a force [m], travel in a step [m], closing speed [m/s].
     """
-    force, fraction = 0.0, 0.0
-    depth, travel = -height - ti.static(slack()), dt * ti.abs(speed)
-    if depth > -travel:
-        mean, share = onset(depth - separating_depth(speed, ke, kd), travel)
-        force, fraction = ke * mean - kd * share * ti.min(speed, 0.0), share
-    return force, fraction
+    depth = -height - ti.static(slack()) - separating_depth(speed, ke, kd)
+    return vec3(depth, dt * ti.abs(speed), ti.max(-speed, 0.0))
 
 
 @ti.func
-def normal_force_adjoint(height, speed, ke, kd, dt, force_bar, fraction_bar):
-    """Adjoint of ``normal_force``: (height_bar, speed_bar, ke_bar, kd_bar)."""
-    height_bar, speed_bar, ke_bar, kd_bar = 0.0, 0.0, 0.0, 0.0
-    depth, travel = -height - ti.static(slack()), dt * ti.abs(speed)
-    if depth > -travel:
-        lift = separating_depth(speed, ke, kd)
-        depth -= lift
-        mean, fraction = onset(depth, travel)
-        if fraction > 0:
-            closing = -ti.min(speed, 0.0)
-            mean_bar, travel_bar = ke * force_bar, 0.0
-            ke_bar, kd_bar = mean * force_bar, fraction * closing * force_bar
-            depth_bar = fraction * mean_bar
-            if ti.abs(depth) < travel:
-                y = depth / travel
-                rest = 1 - ti.abs(y)
-                slope_bar = rest / travel * (fraction_bar + kd * closing * force_bar)
-                depth_bar += slope_bar
-                travel_bar = rest * rest * (1 + 2 * ti.abs(y)) / 6 * mean_bar - y * slope_bar
-            height_bar = -depth_bar
-            if speed < 0 or ke == 0:
-                speed_bar = -dt * travel_bar - kd * fraction * force_bar
-            else:
-                speed_bar = dt * travel_bar - kd / ke * depth_bar
-                ke_bar += lift / ke * depth_bar
-                kd_bar = -speed / ke * depth_bar
-    return height_bar, speed_bar, ke_bar, kd_bar
+def contact_path_adjoint(speed, ke, kd, dt, path_bar):
+    """Adjoint of ``contact_path``: (height_bar, speed_bar, ke_bar, kd_bar)."""
+    speed_bar, ke_bar, kd_bar = -dt * path_bar[1] - path_bar[2], 0.0, 0.0
+    if speed >= 0:
+        speed_bar = dt * path_bar[1]
+        if ke > 0:
+            speed_bar -= kd / ke * path_bar[0]
+            ke_bar = separating_depth(speed, ke, kd) / ke * path_bar[0]
+            kd_bar = -speed / ke * path_bar[0]
+    return -path_bar[0], speed_bar, ke_bar, kd_bar
+
+
+@ti.func
+def normal_force(path, ke, kd):
+    """Mean normal force of contact, ke c + kd s for a closing speed s > 0 and max(0, ke c - kd u_n) while separating.
+
+    Args:
+        path: of ``contact_path``.
+        ke, kd: contact stiffness [N/m] and damping [N s/m].
+
+    Returns:
+        (force [N], fraction of the time in contact [1]).
+    """
+    mean, fraction = onset(path[0], path[1])
+    return ke * mean + kd * fraction * path[2], fraction
+
+
+@ti.func
+def normal_force_adjoint(path, ke, kd, force_bar, fraction_bar):
+    """Adjoint of ``normal_force``: (path_bar, ke_bar, kd_bar)."""
+    mean, fraction = onset(path[0], path[1])
+    by_depth, by_travel, mean_by_travel = onset_rates(path[0], path[1])
+    fraction_bar += kd * path[2] * force_bar
+    path_bar = vec3(
+        fraction * ke * force_bar + by_depth * fraction_bar,
+        mean_by_travel * ke * force_bar + by_travel * fraction_bar,
+        kd * fraction * force_bar,
+    )
+    return path_bar, mean * force_bar, fraction * path[2] * force_bar
+
+
+@ti.func
+def held(pull, path, ke, kd, mu):
+    """Mean of min(pull, mu f_n) over a path [N], with f_n = ke c + kd s at the depth c > 0 and the closing speed s.
+
+    Args:
+        pull: not negative [N].
+        path: of ``contact_path``.
+        ke, kd, mu: of the contact.
+
+    Returns:
+        (mean [N], its derivative by ``pull`` [1], vec3 of those by the path, vec3 of those by ke, kd and mu).
+    """
+    value, rate, by_path, by_law = pull, 1.0, vec3(0.0), vec3(0.0)
+    damped, stiffness = mu * kd * path[2], mu * ke
+    over = pull - damped  # is held elastically
+    if path[0] < path[1] or over > stiffness * (path[0] - path[1]) or damped + stiffness == 0:
+        mean, fraction = onset(path[0], path[1])
+        by_depth, by_travel, mean_by_travel = onset_rates(path[0], path[1])
+        lesser, damped_rate, stiffness_rate = ti.min(pull, damped), 0.0, 0.0
+        value, rate = fraction * lesser, 0.0
+        by_path = vec3(lesser * by_depth, lesser * by_travel, 0.0)
+        if over > 0:
+            damped_rate, stiffness_rate = fraction, mean
+            if over < stiffness * (path[0] + path[1]):  # the limit is above ``pull`` for the rest of the step
+                depth = path[0] - over / stiffness
+                more, rate = onset(depth, path[1])
+                _by_depth, _by_travel, more_by_travel = onset_rates(depth, path[1])
+                mean_by_travel -= more_by_travel
+                damped_rate -= rate
+                stiffness_rate -= more + rate * over / stiffness
+                mean -= more
+            value += stiffness * mean
+            by_path += vec3(stiffness * damped_rate, stiffness * mean_by_travel, mu * kd * damped_rate)
+            by_law = vec3(mu * stiffness_rate, mu * path[2] * damped_rate, ke * stiffness_rate + kd * path[2] * damped_rate)
+        elif damped + stiffness > 0:
+            rate = fraction
+    return value, rate, by_path, by_law
+
+
+@ti.func
+def held_vector(a, path, ke, kd, mu):
+    """A vector a [N], shortened to the mean of min(|a|, mu f_n)."""
+    length, share = a.norm(), 0.0
+    if length > 0:
+        value, _rate, _by_path, _by_law = held(length, path, ke, kd, mu)
+        share = value / length
+    return share * a
+
+
+@ti.func
+def held_vector_adjoint(a, path, ke, kd, mu, bar):
+    """Adjoint of ``held_vector``: (a_bar, adjoint of the path, vec3 of the adjoints of ke, kd, mu)."""
+    length, value_bar = a.norm(), 0.0
+    value, rate, by_path, by_law = held(length, path, ke, kd, mu)
+    share, along = rate, 0.0 * a
+    if length > 0:
+        inverse = 1 / length
+        share, along = value * inverse, inverse * a
+        value_bar = along.dot(bar)
+    return share * bar + (rate - share) * value_bar * along, value_bar * by_path, value_bar * by_law
 
 
 @ti.func
 def contact_force(height, u, ke, kd, kf, mu, dt):
     """Force of the ground on one contact point (gradSim, appendix A: normal force f_n and relaxed Coulomb friction f_f).
 
-    The tangential force is -min(mu f_n, kf q |u_t|) u_t / |u_t|, with f_n and the fraction q of ``normal_force``.
+    The tangential force is -min(mu f_n, kf |u_t|) u_t / |u_t|. Both are means over the path, of ``normal_force`` and ``held``.
 
     Args:
         height: height of the point above the plane [m].
@@ -134,53 +215,26 @@ def contact_force(height, u, ke, kd, kf, mu, dt):
         Force [N], 3-vector.
     """
     force = vec3(0.0)
-    normal, fraction = normal_force(height, u.z, ke, kd, dt)
+    path = contact_path(height, u.z, ke, kd, dt)
+    normal, _fraction = normal_force(path, ke, kd)
     if normal > 0:
-        speed = ti.sqrt(u.x * u.x + u.y * u.y)
-        drag = 0.0  # if mu f_n = 0 there is no friction, also at rest
-        if kf * fraction * speed > mu * normal:
-            drag = mu * normal / speed
-        elif mu * normal > 0:
-            drag = kf * fraction
-        force = vec3(-drag * u.x, -drag * u.y, normal)
+        hold = held_vector(kf * vec2(u.x, u.y), path, ke, kd, mu)
+        force = vec3(-hold.x, -hold.y, normal)
     return force
 
 
 @ti.func
 def contact_force_adjoint(height, u, ke, kd, kf, mu, dt, force_bar):
-    """Adjoint of ``contact_force``.
-
-    The normal force has a continuous derivative, except at rest on the surface, where it is that of no contact. At the other
-    kinks the derivative is one-sided: that of sticking if kf q |u_t| = mu f_n > 0. If both are 0, a small change of either one
-    causes no friction, and the derivative is 0. For parameters that must not be negative (ke, kd, kf, mu), the derivative at 0 is
-    the right-hand one.
-
-    Returns:
-        (height_bar, u_bar, contact_bar), where contact_bar holds the adjoints of (ke, kd, kf, mu).
-    """
-    height_bar = 0.0
-    u_bar = vec3(0.0)
-    contact_bar = vec4(0.0)
-    normal, fraction = normal_force(height, u.z, ke, kd, dt)
-    if fraction > 0:
-        speed = ti.sqrt(u.x * u.x + u.y * u.y)
-        along = u.x * force_bar.x + u.y * force_bar.y
-        normal_bar, fraction_bar = force_bar.z, 0.0
-        if kf * fraction * speed > mu * normal:
-            along /= speed
-            drag = mu * normal / speed
-            normal_bar -= mu * along
-            contact_bar.w = -normal * along
-            u_bar.x = -drag * (force_bar.x - u.x / speed * along)
-            u_bar.y = -drag * (force_bar.y - u.y / speed * along)
-        elif mu * normal > 0:
-            contact_bar.z = -fraction * along
-            fraction_bar = -kf * along
-            u_bar.x = -kf * fraction * force_bar.x
-            u_bar.y = -kf * fraction * force_bar.y
-        height_bar, u_bar.z, contact_bar.x, contact_bar.y = normal_force_adjoint(
-            height, u.z, ke, kd, dt, normal_bar, fraction_bar
-        )
+    """Adjoint of ``contact_force``: (height_bar, u_bar, contact_bar), see ``contact_force_along_adjoint``."""
+    height_bar, u_bar, contact_bar = 0.0, vec3(0.0), vec4(0.0)
+    path = contact_path(height, u.z, ke, kd, dt)
+    if path[0] > -path[1]:
+        slide = vec2(u.x, u.y)
+        pull_bar, path_bar, law_bar = held_vector_adjoint(kf * slide, path, ke, kd, mu, -vec2(force_bar.x, force_bar.y))
+        path_bar_force, ke_bar, kd_bar = normal_force_adjoint(path, ke, kd, force_bar.z, 0.0)
+        height_bar, speed_bar, ke_bar_path, kd_bar_path = contact_path_adjoint(u.z, ke, kd, dt, path_bar + path_bar_force)
+        contact_bar = vec4(ke_bar + ke_bar_path + law_bar[0], kd_bar + kd_bar_path + law_bar[1], slide.dot(pull_bar), law_bar[2])
+        u_bar = vec3(kf * pull_bar.x, kf * pull_bar.y, speed_bar)
     return height_bar, u_bar, contact_bar
 
 
@@ -189,51 +243,45 @@ def contact_force_along(normal, gap, u, ke, kd, kf, mu, dt):
     """``contact_force`` for a surface with the unit ``normal`` and a point at the distance ``gap`` [m] above it, in world axes.
 
     Returns:
-        (force [N], fraction of the time in contact [1]).
+        (force [N], path of ``contact_path``).
     """
     force, speed = vec3(0.0), u.dot(normal)
-    size, fraction = normal_force(gap, speed, ke, kd, dt)
+    path = contact_path(gap, speed, ke, kd, dt)
+    size, _fraction = normal_force(path, ke, kd)
     if size > 0:
-        slide, drag = u - speed * normal, 0.0
-        slip = slide.norm()
-        if kf * fraction * slip > mu * size:
-            drag = mu * size / slip
-        elif mu * size > 0:
-            drag = kf * fraction
-        force = size * normal - drag * slide
-    return force, fraction
+        force = size * normal - held_vector(kf * (u - speed * normal), path, ke, kd, mu)
+    return force, path
 
 
 @ti.func
-def contact_force_along_adjoint(normal, gap, u, ke, kd, kf, mu, dt, force_bar, fraction_bar):
-    """Adjoint of ``contact_force_along``, with the derivatives of ``contact_force_adjoint`` at kinks.
+def contact_force_along_adjoint(normal, gap, u, ke, kd, kf, mu, dt, force_bar, path_bar):
+    """Adjoint of ``contact_force_along``.
+
+    Normal force and friction have continuous derivatives while the point moves along the normal, except at rest on the surface,
+    where they are those of no contact. Without travel the derivative of friction is one-sided where its limit is just reached:
+    that of sticking if mu f_n > 0. If kf |u_t| and mu f_n are 0, a small change of either one causes no friction, and the
+    derivative is 0. For parameters that must not be negative (ke, kd, kf, mu), the derivative at 0 is the right-hand one.
 
     Returns:
-        (normal_bar, gap_bar, u_bar, contact_bar); normal_bar is orthogonal to the normal.
+        (normal_bar, gap_bar, u_bar, contact_bar), where contact_bar holds the adjoints of (ke, kd, kf, mu); normal_bar is
+        orthogonal to the normal.
     """
     normal_bar, gap_bar, u_bar, contact_bar = vec3(0.0), 0.0, vec3(0.0), vec4(0.0)
     speed = u.dot(normal)
-    size, fraction = normal_force(gap, speed, ke, kd, dt)
+    path = contact_path(gap, speed, ke, kd, dt)
+    size, fraction = normal_force(path, ke, kd)
     if fraction > 0:
-        slide, size_bar, drag = u - speed * normal, force_bar.dot(normal), 0.0
-        across, slide_bar, slip = force_bar - size_bar * normal, vec3(0.0), slide.norm()
-        normal_bar = size * across
-        along, lost = slide.dot(across), size_bar
-        if kf * fraction * slip > mu * size:
-            along /= slip
-            drag = mu * size / slip
-            size_bar -= mu * along
-            contact_bar.w = -size * along
-            slide_bar = -drag * (across - slide * (along / slip))
-        elif mu * size > 0:
-            drag = kf * fraction
-            contact_bar.z = -fraction * along
-            fraction_bar -= kf * along
-            slide_bar = -drag * across
-        gap_bar, speed_bar, contact_bar.x, contact_bar.y = normal_force_adjoint(
-            gap, speed, ke, kd, dt, size_bar, fraction_bar
+        slide = u - speed * normal
+        pull_bar, path_bar_friction, law_bar = held_vector_adjoint(kf * slide, path, ke, kd, mu, -force_bar)
+        path_bar_force, ke_bar, kd_bar = normal_force_adjoint(path, ke, kd, force_bar.dot(normal), 0.0)
+        gap_bar, speed_bar, ke_bar_path, kd_bar_path = contact_path_adjoint(
+            speed, ke, kd, dt, path_bar + path_bar_force + path_bar_friction
         )
+        contact_bar = vec4(ke_bar + ke_bar_path + law_bar[0], kd_bar + kd_bar_path + law_bar[1], slide.dot(pull_bar), law_bar[2])
         # The normal changes the speed along it, and what is left of the velocity.
-        normal_bar += (lost * drag + speed_bar) * slide - speed * slide_bar
+        slide_bar = kf * pull_bar
+        speed_bar -= slide_bar.dot(normal)
         u_bar = slide_bar + speed_bar * normal
+        normal_bar = size * force_bar + speed_bar * slide - speed * slide_bar
+        normal_bar -= normal_bar.dot(normal) * normal
     return normal_bar, gap_bar, u_bar, contact_bar

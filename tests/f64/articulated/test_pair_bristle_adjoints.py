@@ -3,7 +3,7 @@
 The law has kinks where a limit is reached, besides those of the contact itself. The states that a rollout keeps tell in each step
 whether a pair touches, and whether its displacement is at its limit: the tests assert that the regimes that they name occur. No
 branch may switch within the reach of a difference: ``gradcheck`` fails where the one-sided differences of both sides disagree.
-For the balls the numpy stepper gives the least distance of any step from a kink.
+For the balls the numpy stepper gives the least distance of any step from where the second derivative jumps.
 """
 
 from dataclasses import replace
@@ -58,13 +58,14 @@ def two_balls(seed: int, frames: int, substeps: int) -> tuple[ArticulatedModel, 
 @pytest.mark.parametrize("adjoint", [StoreAll(), Checkpoint(every=37), Checkpoint(every=160)], ids=str)
 def test_adjoint_through_slipping_sticking_lifting_off_and_touching_again(adjoint: Adjoint) -> None:
     frames, substeps = 4, 80
-    model, inputs, arguments = two_balls(4, frames, substeps)
+    model, inputs, arguments = two_balls(9, frames, substeps)
     motion = step_balls(*arguments)
-    assert motion.margin > 5e-4 and {APART, STICKING, DAMPED, SLIPPING} == set(motion.branch)
+    assert motion.margin > 3e-4 and {APART, STICKING, DAMPED, SLIPPING} == set(motion.branch)
     assert np.count_nonzero(np.diff((motion.branch != APART).astype(int)) > 0) >= 2
     reacts = check_adjoint(
-        model, inputs, ArticulatedSettings(1e-3, substeps), few=6, units=UNITS, rtol=1e-6, order=4, step=1e-5, adjoint=adjoint
-    )
+        model, inputs, ArticulatedSettings(1e-3, substeps), few=6, units=UNITS, rtol=1e-6, order=4, step=1e-5, adjoint=adjoint,
+        steps={"joint_q0": 5e-6, "joint_frame": 5e-6},
+    )  # fmt: skip
     assert reacts >= FELT - {"joint_frame", "link_com"}
 
 

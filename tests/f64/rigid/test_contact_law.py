@@ -45,9 +45,9 @@ def law_adjoints(
         ke, kd, kf, mu = numbers[m, 4], numbers[m, 5], numbers[m, 6], numbers[m, 7]
         height_bar, u_bar, material_bar = contact_force_adjoint(numbers[m, 0], u, ke, kd, kf, mu, dt, f_bar)
         up = vec3(0.0, 0.0, 1.0)
-        force, _fraction = contact_force_along(up, numbers[m, 0], u, ke, kd, kf, mu, dt)
+        force, _path = contact_force_along(up, numbers[m, 0], u, ke, kd, kf, mu, dt)
         _up_bar, gap_bar, v_bar, other_bar = contact_force_along_adjoint(
-            up, numbers[m, 0], u, ke, kd, kf, mu, dt, f_bar, 0.0
+            up, numbers[m, 0], u, ke, kd, kf, mu, dt, f_bar, vec3(0.0)
         )
         bars[m, 0], turned_bars[m, 0] = height_bar, gap_bar
         for k in ti.static(range(3)):
@@ -60,9 +60,8 @@ def law_adjoints(
 def law(numbers: np.ndarray) -> np.ndarray:
     """Forces [..., 3] of rows of ``NAMES``, from the equation alone."""
     height, x, y, z, ke, kd, kf, mu = np.moveaxis(numbers, -1, 0)
-    normal, fraction = contact_law.normal_force(-height, z, ke, kd, STEP)
-    speed = np.hypot(x, y)
-    drag = np.minimum(mu * normal, kf * fraction * speed) / np.where(speed > 0, speed, 1.0)
+    normal, _fraction = contact_law.normal_force(-height, z, ke, kd, STEP)
+    drag, _slips = contact_law.friction(np.hypot(x, y), -height, z, (ke, kd, kf, mu), STEP)
     return np.stack([-drag * x, -drag * y, normal], -1)
 
 
