@@ -35,7 +35,7 @@ def drawn(camera: CameraRecord, color: Callable[[np.ndarray, np.ndarray], np.nda
     fx, fy, cx, cy = camera.intrinsics
     seen = np.stack([(u - cx) / fx, (v - cy) / fy], axis=-1)
     straight = seen.copy()
-    for _ in range(8 if camera.distortion.any() else 0):  # the inverse of the lens
+    for _ in range(5 if camera.distortion.any() else 0):  # the inverse of the lens
         bent = np.stack(camera._distort(straight[..., 0], straight[..., 1]), axis=-1)
         straight += seen - bent
     rays = np.concatenate([straight, np.ones_like(straight[..., :1])], axis=-1) @ camera.rotation

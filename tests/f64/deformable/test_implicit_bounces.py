@@ -21,7 +21,8 @@ MODEL = DeformableModel(particle_rest=np.zeros((1, 3)), contact=np.array([0]))
 
 
 def falling(
-    dt: float, contact: tuple[float, ...], velocity: tuple[float, ...] = (0.0, 0.0, -1.0), gap: float = 3.5
+    dt: float, contact: tuple[float, ...], velocity: tuple[float, ...] = (0.0, 0.0, -1.0), gap: float = 2.5,
+    frames: int = 1,
 ) -> tuple[DeformableInputs, np.ndarray]:
     """A particle in ``PHASES`` worlds without gravity, at heights of ``gap`` to ``gap`` + 1 steps above the ground."""
     heights = (gap + np.arange(PHASES) / PHASES) * dt
@@ -29,9 +30,14 @@ def falling(
     q[:, 0, 2], qd[:, 0] = heights, velocity
     material = np.tile(contact, (PHASES, 1, 1))
     inputs = inputs_for(
-        MODEL, worlds=PHASES, particle_q0=q, particle_qd0=qd, particle_mass=MASS, particle_contact=material
+        MODEL, worlds=PHASES, frames=frames, particle_q0=q, particle_qd0=qd, particle_mass=MASS, particle_contact=material
     )
     return inputs, heights
+
+
+def every(step: int, inputs: DeformableInputs) -> DeformableInputs:
+    """The inputs of one in ``step`` phases."""
+    return inputs.with_arrays(np.ascontiguousarray(each[::step]) for each in inputs.arrays())
 
 
 def solver_of(integrator: str, dt: float, steps: int) -> DeformableSolver:
@@ -52,7 +58,7 @@ def test_slope_of_a_bounce_at_every_phase(integrator: str) -> None:
     dt = CONTACT_TIME / 30
     for kd in (0.0, 18.0):
         inputs, _ = falling(dt, (KE, kd, 0.0, 0.0))
-        solver = solver_of(integrator, dt, 54)
+        solver = solver_of(integrator, dt, 44)
         rollout = solver.rollout(inputs, 1, adjoint=StoreAll())
         slope, speed = gradient_of(solver, rollout, 2).particle_q0[:, 0, 2], rollout.particle_qd[:, -1, 0, 2]
         np.testing.assert_allclose(slope, -speed, rtol=0.01)
@@ -66,7 +72,7 @@ def test_slope_of_a_slide_at_every_phase(integrator: str) -> None:
     """The particle slides at first, and sticks before it leaves."""
     dt = CONTACT_TIME / 30
     inputs, heights = falling(dt, (KE, 18.0, 400.0, 0.3), (0.5, 0.0, -1.0))
-    solver = solver_of(integrator, dt, 54)
+    solver = solver_of(integrator, dt, 44)
     rollout = solver.rollout(inputs, 1, adjoint=StoreAll())
     x, slope = rollout.particle_q[:, -1, 0, 0], gradient_of(solver, rollout, 0).particle_q0[:, 0, 2]
     secant = (x[-1] - x[0]) / (heights[-1] - heights[0])
@@ -76,24 +82,25 @@ def test_slope_of_a_slide_at_every_phase(integrator: str) -> None:
 
 @pytest.mark.parametrize("integrator", INTEGRATORS)
 def test_no_bounce_returns_more_energy_than_it_had(integrator: str) -> None:
-    """Steps from ten times the time of the contact to a tenth of it."""
+    """Steps from ten times the time of the contact to a tenth of it, after every step, at twenty phases."""
     for kd in (0.0, 18.0):
         for steps_in_contact in (0.1, 0.5, 1, 2, 10):
             dt = CONTACT_TIME / steps_in_contact
-            inputs, _ = falling(dt, (KE, kd, 0.0, 0.0), gap=1.3)
-            rollout = solver_of(integrator, dt, 20 + int(2 * steps_in_contact)).rollout(inputs, 1)
+            steps = 8 + int(2 * steps_in_contact)
+            inputs = every(2, falling(dt, (KE, kd, 0.0, 0.0), gap=1.3, frames=steps)[0])
+            rollout = solver_of(integrator, dt, 1).rollout(inputs, steps)
             assert (rollout.diverged_step == -1).all()
-            assert rollout.particle_qd[:, -1, 0, 2].max() <= 1.0
+            assert rollout.particle_qd[..., 2].max() <= 1.0
 
 
 @pytest.mark.parametrize("integrator", INTEGRATORS)
 def test_gradients_of_bounces_are_those_of_differences(integrator: str) -> None:
-    """By each height, velocity, mass, stiffness, damping and friction, in worlds of eight phases of the onset."""
+    """By each height, velocity, mass, stiffness, damping and friction, in worlds of five phases of the onset."""
     dt = CONTACT_TIME / 5
     inputs, _ = falling(dt, (KE, 18.0, 40.0, 0.3), (0.3, 0.2, -1.0), gap=1.5)
-    inputs = inputs.with_arrays(np.ascontiguousarray(each[::5]) for each in inputs.arrays())
+    inputs = every(8, inputs)
     solver = solver_of(integrator, dt, 12)
-    weights = np.random.default_rng(2).normal(size=(2, PHASES // 5, 1, 3))
+    weights = np.random.default_rng(2).normal(size=(2, PHASES // 8, 1, 3))
 
     def losses(name: str, column: int, change: float) -> np.ndarray:
         array = getattr(inputs, name).copy()
