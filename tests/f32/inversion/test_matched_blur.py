@@ -6,7 +6,19 @@ import numpy as np
 import pytest
 import torch
 
-from risp_torch import AmbientLight, Camera, DirectionalLight, LookSettings, MatchedLoss, Scene, Sphere, Start, Surface, invert
+from risp_torch import (
+    AmbientLight,
+    Camera,
+    DirectionalLight,
+    LookSettings,
+    MatchedLoss,
+    NewtonSteps,
+    Scene,
+    Sphere,
+    Start,
+    Surface,
+    invert,
+)
 
 SPEED, EXPOSURE = 2.4, 0.01  # m/s; s, half of the time from picture to picture
 
@@ -45,7 +57,7 @@ def found(film, exposure, **more):
     result = invert(
         thrown(exposure), film, list(unknowns), bounds={name: bounds for name, (bounds, _) in unknowns.items()},
         starts=[{name: start for name, (_, start) in unknowns.items()}],
-        loss=MatchedLoss(LookSettings(edges="scene")), progress=False,
+        loss=MatchedLoss(LookSettings(edges="scene")), settings=NewtonSteps(rounds=8), refine=2, progress=False,
     )  # fmt: skip
     return [(result.values[name], result.sd[name]) for name in unknowns]
 

@@ -15,6 +15,7 @@ from risp_torch import (
     DirectionalLight,
     LookSettings,
     MatchedLoss,
+    NewtonSteps,
     PixelLoss,
     Scene,
     Sphere,
@@ -32,7 +33,7 @@ from risp_torch.inversion.look.palette import Palette
 
 def thrown(*, speed=0.8, color=(0.8, 0.3, 0.2), key=0.7, top=(0.2, 0.3, 0.6)):
     """A ball that flies through 32 pixels' pictures."""
-    scene = Scene(frame_dt=0.02, frames=10, substeps=4, name="thrown")
+    scene = Scene(frame_dt=0.02, frames=7, substeps=4, name="thrown")
     scene.add_rigid(
         "ball", shape=Sphere(0.04), density=500.0, surface=Surface(color=color),
         start=Start(position=(-0.08, 0.0, 0.03), velocity=(speed, 0.1, 0.9)),
@@ -57,7 +58,7 @@ def test_speed_in_another_look(tmp_path):
     film = film_of(thrown(color=(0.1, 0.7, 0.3), key=0.3, top=(0.8, 0.2, 0.2)))
     result = invert(
         thrown(speed=1.2), film, ["ball.velocity[0]"], bounds={"ball.velocity[0]": (0.3, 1.5)}, loss=MatchedLoss(),
-        starts=[{"ball.velocity[0]": 0.7}], out=tmp_path / "run", progress=False,
+        starts=[{"ball.velocity[0]": 0.7}], settings=NewtonSteps(rounds=8), refine=2, out=tmp_path / "run", progress=False,
     )  # fmt: skip
     (value,), (sd,) = result.values.values(), result.sd.values()
     assert abs(value - 0.8) < 0.008
@@ -88,7 +89,7 @@ def test_losses_in_turn(tmp_path, capsys):
     print_inversion(result)
     assert capsys.readouterr().out.count(f"assumption: {sentence}") == 2
     settings = json.loads((tmp_path / "run" / "settings.json").read_text())
-    assert settings["search"]["first_frames"] == 10  # the whole film
+    assert settings["search"]["first_frames"] == 7  # the whole film
     with pytest.raises(FinishedError):
         run(chain, starts=[{"ball.velocity[0]": 0.7}])
     with pytest.raises(UserError, match="list of losses is empty"):
