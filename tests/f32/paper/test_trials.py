@@ -98,18 +98,22 @@ def test_a_tiny_run_of_each_task(kind, method, files, tmp_path):
             run_trial("quadrotor", kind, method, **options | {"repeat": 1}, out=tmp_path)
 
 
-def test_error_bars_of_a_solved_look(files, tmp_path, capsys):
+def test_error_bars_of_a_solved_look(tmp_path, capsys):
     """They are those of ``invert`` from the same estimate, and the distance from the truth is measured in them."""
-    options = {"repeat": 0, "settings": replace(QUICK, refine=1, starts=1), "target": files["identify"], "progress": False}
-    result = run_trial("quadrotor", "identify", "matched", **options, out=tmp_path)
-    (sd,), truth = result["bars_sd"], load_trials("quadrotor")["identify"].truth["quadrotor.mass"]
+    trial, size = load_trials("quadrotor")["identify"], 32
+    scene, task = true_scene("quadrotor", trial, size)
+    with torch.no_grad():
+        motion = scene.rollout()
+    target = target_film(scene, task, "identify", motion, tmp_path / "film", seed=0, repeat=0, renderer="rasteriser")
+    options = {"repeat": 0, "settings": replace(QUICK, size=size, refine=1, starts=1), "target": target, "progress": False}
+    result = run_trial("quadrotor", "identify", "matched", **options, out=tmp_path / "run")
+    (sd,), truth = result["bars_sd"], trial.truth["quadrotor.mass"]
     assert result["bars_off"] == pytest.approx(abs(result["values"]["quadrotor.mass"] - truth) / sd, rel=1e-4)
     _print_result(result)
     assert f"{sd:.3g}; the truth is at most {result['bars_off']:.2g} of them off" in capsys.readouterr().out
-    scene, _ = true_scene("quadrotor", load_trials("quadrotor")["identify"], SIDE)
     start = [{"quadrotor.mass": result["values"]["quadrotor.mass"]}]
     found = invert(
-        scene, files["identify"], ["quadrotor.mass"], loss=MatchedLoss(), starts=start, refine=0, progress=False,
+        scene, target, ["quadrotor.mass"], loss=MatchedLoss(), starts=start, refine=0, progress=False,
         settings=OptimiseSettings(iterations=1, learning_rate=1e-9),
     )  # fmt: skip
     assert sd == pytest.approx(found.sd["quadrotor.mass"], rel=0.05)
