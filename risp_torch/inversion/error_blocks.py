@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import torch
 
@@ -14,8 +16,15 @@ LEAST_BLOCKS = 2  # for each unknown: with fewer blocks, their scores say nothin
 
 def block_scores(at: Linearisation) -> np.ndarray:
     """J_c^T r_c of every block c of the loss and of ``BLOCK_FRAMES`` frames, [blocks, K]."""
+    (scores,) = block_scores_of(at, [at.residual])
+    return scores
+
+
+def block_scores_of(at: Linearisation, residuals: Sequence[torch.Tensor]) -> list[np.ndarray]:
+    """``block_scores`` of each of several residuals [P], a list of [blocks, K]."""
     frames = np.array(at.comparison.frames) // BLOCK_FRAMES
-    return _sums(_scores_of_frames(at), np.arange(int(at.comparison.blocks.max()) + 1), frames)
+    places = np.arange(int(at.comparison.blocks.max()) + 1)
+    return [_sums(scores, places, frames) for scores in _scores_of_frames(at, residuals)]
 
 
 def scores_of_sizes(at: Linearisation) -> list[np.ndarray]:
@@ -26,7 +35,7 @@ def scores_of_sizes(at: Linearisation) -> list[np.ndarray]:
     theirs are multiplied by the root of G / (G - 1). Sizes of which there are too few blocks are left out, and losses whose
     errors last through the film have the first alone.
     """
-    scores = _scores_of_frames(at)
+    (scores,) = _scores_of_frames(at, [at.residual])
     count, size, unknowns = scores.shape
     frames = np.array(at.comparison.frames)
     sizes = [_sums(scores, np.arange(size), frames // BLOCK_FRAMES)]
@@ -41,14 +50,29 @@ def scores_of_sizes(at: Linearisation) -> list[np.ndarray]:
     return sizes
 
 
-def _scores_of_frames(at: Linearisation) -> np.ndarray:
-    """J^T r of every block of the loss in every frame, [frames, blocks, K]."""
-    blocks = torch.as_tensor(at.comparison.blocks).to(at.residual.device)
-    frames = len(at.comparison.frames)
-    scores = at.residual.new_zeros((frames, int(blocks.max()) + 1, at.jacobian.shape[1])).double()
-    for own, (jacobian, residual) in zip(scores, at.frames(), strict=True):
-        own.index_add_(0, blocks, jacobian * residual[:, None])
-    return scores.cpu().numpy()
+def _scores_of_frames(at: Linearisation, residuals: Sequence[torch.Tensor]) -> np.ndarray:
+    """J^T r of every block of the loss in every frame, for each of the residuals, [residuals, frames, blocks, K] f64."""
+    members, share = _members(at.comparison.blocks)
+    count, (blocks, width), unknowns = len(at.comparison.frames), members.shape, at.jacobian.shape[1]
+    where = torch.as_tensor(members.ravel(), device=at.jacobian.device)
+    share = torch.as_tensor(share, device=at.jacobian.device)
+    scores = np.zeros((len(residuals), count, blocks, unknowns))
+    frames = zip(at.jacobian.T.chunk(count, dim=1), *(residual.chunk(count) for residual in residuals), strict=True)
+    for index, (columns, *errors) in enumerate(frames):  # one frame at a time: all in double precision may need gigabytes
+        factors = columns.index_select(1, where).view(unknowns, blocks, width).double().movedim(1, 0)
+        terms = torch.stack(errors).index_select(1, where).view(len(errors), blocks, width).double() * share
+        scores[:, index] = (factors @ terms.permute(1, 2, 0)).permute(2, 0, 1).cpu().numpy()
+    return scores
+
+
+def _members(blocks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Observations of each block, [blocks, largest size], and 1 for each or 0 where a smaller block repeats its last one."""
+    order = np.argsort(blocks, kind="stable")
+    sizes = np.bincount(blocks)
+    ends = np.cumsum(sizes)
+    within = np.arange(sizes.max())
+    last = np.minimum(within[None], sizes[:, None] - 1)
+    return order[np.clip(ends - sizes, 0, None)[:, None] + np.maximum(last, 0)], (within[None] < sizes[:, None]).astype(np.float64)
 
 
 def _sums(scores: np.ndarray, places: np.ndarray, times: np.ndarray) -> np.ndarray:

@@ -21,7 +21,7 @@ import torch
 from scipy.stats import f as fisher
 from scipy.stats import t as student
 
-from risp_torch.inversion.error_blocks import block_scores
+from risp_torch.inversion.error_blocks import block_scores, block_scores_of
 from risp_torch.inversion.linearisation import Linearisation
 
 LEAST_FREEDOM, MANY = 4.0, 1e6  # degrees of freedom of a covariance from few samples, and of a known one
@@ -146,7 +146,7 @@ def score_test(
         free &= ~outside
     away = -inverse @ cross
     own = replace(at, jacobian=rest, residual=residual - rest @ torch.as_tensor(amplitudes).to(rest))
-    samples = [block_scores(replace(own, residual=each.to(rest))) for each in errors.scatter]
+    samples = block_scores_of(own, [each.to(rest) for each in errors.scatter])
     covariances, freedom = _covariances(own, normal, variance, errors, samples, fitted=len(normal) + len(film))
     to_shift = away @ step
     whiteness, color_p_value = _whiteness(replace(own, residual=residual), normal, variance, errors, samples)

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from types import ModuleType
 from typing import Any
 
 from ti_sim.base.errors import UserError
+from ti_sim.base.frontend import LineReader
 
 compiling = threading.RLock()
 
@@ -65,12 +66,12 @@ def _real_numbers(impl: ModuleType, double: bool) -> Iterator[None]:
             choose(usual)
 
 
-def compile_one_at_a_time(kernel_impl: ModuleType, context: type) -> None:
+def compile_one_at_a_time(kernel_impl: ModuleType, reader: LineReader) -> None:
     """Make kernels compile completely, under the lock, at their first call with a given kind of arguments.
 
     Args:
         kernel_impl: ``taichi.lang.kernel_impl``, patched in place.
-        context: ``ASTTransformerContext``; its error positions are shortened for kernels with disabled passes.
+        reader: of kernels with disabled passes.
     """
     usual, impl = kernel_impl.Kernel.materialize, kernel_impl.impl
 
@@ -80,22 +81,19 @@ def compile_one_at_a_time(kernel_impl: ModuleType, context: type) -> None:
             kernel.runtime.materialize()
             if key in kernel.compiled_kernels:
                 return
-            config, place = impl.current_cfg(), context.get_pos_info
+            config = impl.current_cfg()
             before = {name: getattr(config, name) for name in _left.passes}
             try:
                 for name in before:
                     setattr(config, name, False)
-                if before:
-                    context.get_pos_info = _brief_place
                 program = impl.get_runtime().prog
-                with _real_numbers(impl, _left.in_double):
+                with _real_numbers(impl, _left.in_double), reader.reads() if before else nullcontext():
                     usual(kernel, key, args, arg_features)
                     try:
                         program.compile_kernel(config, program.get_device_caps(), kernel.compiled_kernels[key])
                     except Exception as error:
                         raise kernel_impl.handle_exception_from_cpp(error) from None
             finally:
-                context.get_pos_info = place
                 for name, value in before.items():
                     setattr(config, name, value)
 
@@ -109,12 +107,3 @@ def refuse_launches(kernel_impl: ModuleType, message: str) -> None:
         raise UserError(message)
 
     kernel_impl.Kernel.__call__ = kernel_impl.Kernel.materialize = refused
-
-
-def _brief_place(context: Any, node: Any) -> str:
-    """Source position of a syntax node, for Taichi's error messages.
-
-    Taichi's own ``get_pos_info`` wraps and underlines the source lines of every node even if no error occurs. That takes a third
-    of the time to load a cached kernel.
-    """
-    return f'File "{context.file}", line {node.lineno + context.lineno_offset}, in {context.func.func.__name__}:\n'

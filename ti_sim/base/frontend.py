@@ -1,16 +1,20 @@
-"""Caches for work that Taichi's Python front end repeats for every definition and every inlined call.
+"""Caches for work that Taichi's Python front end repeats for every definition and every inlined call, and positions by lines.
 
 The compiled code does not change, only the time to find and read the source of kernels and functions. This module patches
-``taichi.lang.kernel_impl`` of the Taichi release in pyproject.toml.
+``taichi.lang.kernel_impl`` and, while a ``LineReader`` reads, ``taichi.lang.ast`` of the Taichi release in pyproject.toml.
 """
 
 from __future__ import annotations
 
+import ast
 import sys
 import textwrap
-from collections.abc import Callable
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from types import ModuleType, SimpleNamespace
+from typing import Any
 
 
 def cache_sources(kernel_impl: ModuleType) -> None:
@@ -42,3 +46,91 @@ def skip_importer_frame(kernel_impl: ModuleType) -> None:
         return not around.startswith("<frozen importlib") and seen_inside_class(level_of_class_stackframe + 1)
 
     kernel_impl._inside_class = inside_class
+
+
+class LineReader:
+    """Reader of kernels that records the line of each statement as the only source position.
+
+    Taichi's own reader wraps and underlines the source lines of every node of the syntax tree, and records them with every name,
+    even if no error occurs. That takes half of the time to load a cached kernel. Errors name the file, the line and the function.
+    """
+
+    def __init__(self, lang: ModuleType) -> None:
+        """Prepare the reader.
+
+        Args:
+            lang: ``taichi.lang``, of which ``ast`` and ``impl`` are patched within ``reads``.
+        """
+        self._impl, self._exception = lang.impl, lang.exception
+        self._transformer = lang.ast.ast_transformer.ASTTransformer
+        self._builder, self._context = (getattr(lang.ast.ast_transformer_utils, n) for n in ("Builder", "ASTTransformerContext"))
+        self._expression, self._array = lang.expr.Expr, lang.any_array.AnyArray
+        self._core, self._usual_subscript = lang.impl._ti_core, lang.impl.subscript
+
+    @contextmanager
+    def reads(self) -> Iterator[None]:
+        """Context in which this reader reads kernels."""
+        patches = [
+            (self._builder, "__call__", lambda builder, context, node: self._build(builder, context, node)),
+            (self._transformer, "build_Name", staticmethod(_build_name)),
+            (self._context, "get_pos_info", _line_of),
+            (self._impl, "subscript", self._subscript),
+        ]
+        usual = [(owner, name, vars(owner)[name]) for owner, name, _ in patches]
+        for owner, name, value in patches:
+            setattr(owner, name, value)
+        try:
+            yield
+        finally:
+            for owner, name, value in usual:
+                setattr(owner, name, value)
+
+    def _build(self, builder: Any, context: Any, node: ast.AST) -> Any:
+        """``Builder.__call__``: the expression of a syntax node."""
+        method = getattr(builder, f"build_{node.__class__.__name__}", None)
+        statement = isinstance(node, ast.stmt)
+        if statement:
+            positions = self._impl.get_runtime().src_info_stack
+            positions.append(_line_of(context, node))
+        try:
+            if method is None:
+                raise self._exception.TaichiSyntaxError(f'Unsupported node "{node.__class__.__name__}"')
+            return method(context, node)
+        except Exception as error:
+            raise self._positioned(error, context, node) from None
+        finally:
+            if statement:
+                positions.pop()
+
+    def _positioned(self, error: Exception, context: Any, node: ast.AST) -> Exception:
+        """The error with the position of the innermost node in front, once."""
+        if context.raised or not isinstance(node, ast.stmt | ast.expr):
+            return error.with_traceback(None)
+        context.raised = True
+        error = self._exception.handle_exception_from_cpp(error)
+        if not isinstance(error, self._exception.TaichiCompilationError):
+            return self._exception.TaichiCompilationError(_line_of(context, node) + traceback.format_exc())
+        return type(error)(_line_of(context, node) + str(error))
+
+    def _subscript(self, builder: Any, value: Any, *indices: Any, skip_reordered: bool = False) -> Any:
+        """``impl.subscript`` without its checks of fields, slices and vectors, for numbers as indices of arrays and matrices."""
+        expression = self._expression
+        array = type(value) is self._array or (type(value) is expression and value.is_tensor())
+        if not array or not all(type(index) is expression or (type(index) is int and index >= 0) for index in indices):
+            return self._usual_subscript(builder, value, *indices, skip_reordered=skip_reordered)
+        group = self._core.ExprGroup()
+        for index in indices:
+            group.push_back(index.ptr if type(index) is expression else expression(index).ptr)
+        runtime = self._impl.get_runtime()
+        position = self._core.DebugInfo(runtime.get_current_src_info())
+        return expression(runtime.compiling_callable.ast_builder().expr_subscript(value.ptr, group, position))
+
+
+def _build_name(context: Any, node: ast.Name) -> Any:
+    node.ptr = context.get_var_by_name(node.id)
+    return node.ptr
+
+
+def _line_of(context: Any, node: ast.AST) -> str:
+    """Source position of a syntax node, for Taichi's error messages."""
+    return f'File "{context.file}", line {node.lineno + context.lineno_offset}, in {context.func.func.__name__}:\n'

@@ -26,6 +26,7 @@ os.environ.setdefault("HOME", str(home_directory()))  # without it, Taichi termi
 
 try:
     import taichi as ti  # noqa: E402  (the banner is switched off first)
+    from taichi.lang import matrix_ops
 except ImportError as error:
     if "libX11" in str(error):
         raise ImportError("Taichi loads the library libX11, which is missing: install it (apt-get install libx11-6)") from None
@@ -33,7 +34,8 @@ except ImportError as error:
 
 from ti_sim.base.compilation import compile_one_at_a_time, compiling, in_double, refuse_launches, without  # noqa: E402
 from ti_sim.base.fast_launch import install_fast_launch  # noqa: E402
-from ti_sim.base.frontend import cache_sources, skip_importer_frame  # noqa: E402
+from ti_sim.base.frontend import LineReader, cache_sources, skip_importer_frame  # noqa: E402
+from ti_sim.base.matrix_products import build_products_directly  # noqa: E402
 
 __all__ = ["Runtime", "compiled_briefly", "compiled_in_double", "compiled_lightly", "compiled_plainly", "require", "start", "ti"]
 
@@ -43,7 +45,8 @@ R = TypeVar("R")
 skip_importer_frame(ti.lang.kernel_impl)
 cache_sources(ti.lang.kernel_impl)
 install_fast_launch(ti.lang.kernel_impl)
-compile_one_at_a_time(ti.lang.kernel_impl, ti.lang.ast.ast_transformer_utils.ASTTransformerContext)
+build_products_directly(matrix_ops, ti.lang.impl, ti.lang.matrix.make_matrix, ti.lang.expr.Expr)
+compile_one_at_a_time(ti.lang.kernel_impl, LineReader(ti.lang))
 
 _PRECISIONS = ("f32", "f64")
 _DEVICES = ("auto", "cpu", "cuda")
