@@ -143,11 +143,14 @@ def scene() -> tuple[CoupledModel, CoupledInputs]:
         replace(PEBBLE, position=(0.01, 0.0, 0.02), quaternion=tuple(tilted)),
     )  # fmt: skip
     links = ArticulatedModel(
-        ("arm", "ball", "box", "pebble"), (-1, 0, -1, -1), ("revolute", "fixed", "fixed", "free"),
-        np.array([[0.3, 0.2, 1.0]] * 4), collision_shape=shapes,
+        ("arm", "ball", "box", "pebble", "wheel"), (-1, 0, -1, -1, -1), ("revolute", "fixed", "fixed", "free", "revolute"),
+        np.array([[0.3, 0.2, 1.0]] * 5), collision_shape=(*shapes, None), joint_coupling=((4, 0, -1.5),),
     )  # fmt: skip
-    pose = np.concatenate([[0.2], [0.15, -0.14, 0.19], rng.standard_normal(4)])
-    given = inputs_of(links, pose, 0.3 * rng.standard_normal(7), material=(400, 2, 3, 0.2), gravity=9.81, frames=2)
+    pose = np.concatenate([[0.2], [0.15, -0.14, 0.19], rng.standard_normal(4), [0.3]])
+    velocity = 0.3 * rng.standard_normal(7)
+    velocity = np.append(velocity, -1.5 * velocity[0])  # of the wheel, which the arm turns
+    given = inputs_of(links, pose, velocity, material=(400, 2, 3, 0.2), gravity=9.81, frames=2)
+    given.link_com[0, 4] = 0.05, 0.02, 0.0
     given.joint_frame[0, 0, :3] = -0.15, 0.1, 0.1
     given.joint_frame[0, 1, :3] = -0.02, 0.04, 0.05
     given.joint_frame[0, 2, :] = 0.02, 0.01, -0.14, 0.03, -0.02, 0.0, 1.0
@@ -196,7 +199,7 @@ def test_adjoint_of_every_input_of_both_sides_and_of_checkpoints() -> None:
     assert "particles.self_contact" in reacts
     assert {f"links.joint_{name}" for name in ("dry_friction", "dry_stiffness", "dry_damping", "bristle0")} <= reacts
     stored = gradient(point, StoreAll())[1]
-    assert stored["links.link_contact"][0, 1:].any(axis=1).all()  # every shape was touched
+    assert stored["links.link_contact"][0, 1:4].any(axis=1).all()  # every shape was touched
     for every in (3, 100):
         for name, array in gradient(point, Checkpoint(every))[1].items():
             np.testing.assert_allclose(array, stored[name], rtol=1e-9, atol=1e-9, err_msg=name)
