@@ -24,7 +24,7 @@ def block_scores_of(at: Linearisation, residuals: Sequence[torch.Tensor]) -> lis
     """``block_scores`` of each of several residuals [P], a list of [blocks, K]."""
     frames = np.array(at.comparison.frames) // BLOCK_FRAMES
     places = np.arange(int(at.comparison.blocks.max()) + 1)
-    return [_sums(scores, places, frames) for scores in _scores_of_frames(at, residuals)]
+    return [_sums(scores, places, frames) for scores in _scores_of_frames(at, residuals)] if residuals else []
 
 
 def scores_of_sizes(at: Linearisation) -> list[np.ndarray]:
@@ -67,12 +67,10 @@ def _scores_of_frames(at: Linearisation, residuals: Sequence[torch.Tensor]) -> n
 
 def _members(blocks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Observations of each block, [blocks, largest size], and 1 for each or 0 where a smaller block repeats its last one."""
-    order = np.argsort(blocks, kind="stable")
-    sizes = np.bincount(blocks)
-    ends = np.cumsum(sizes)
-    within = np.arange(sizes.max())
-    last = np.minimum(within[None], sizes[:, None] - 1)
-    return order[np.clip(ends - sizes, 0, None)[:, None] + np.maximum(last, 0)], (within[None] < sizes[:, None]).astype(np.float64)
+    order, sizes = np.argsort(blocks, kind="stable"), np.bincount(blocks)[:, None]
+    places = np.arange(sizes.max())[None]
+    first = np.cumsum(sizes)[:, None] - sizes
+    return order[first + np.clip(places, None, np.maximum(sizes - 1, 0))], (places < sizes).astype(np.float64)
 
 
 def _sums(scores: np.ndarray, places: np.ndarray, times: np.ndarray) -> np.ndarray:

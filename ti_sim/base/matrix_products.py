@@ -1,10 +1,10 @@
 """Matrix products as expressions, built without reading a Taichi function.
 
-Taichi's own ``cross``, ``@``, ``sum``, ``dot``, ``norm`` and ``transpose`` are Taichi functions: at each of their calls in a kernel,
-the front end walks through their source and writes every term of a product into a variable. That is half of the front end's time
-for a kernel of spatial algebra, and most of the statements that the compiler then removes. Here the same products, with the
-same order of operations, are one expression each. This module patches ``taichi.lang.matrix_ops`` of the Taichi release in
-pyproject.toml.
+Taichi's ``cross``, ``@``, ``sum``, ``transpose`` and ``outer_product`` (and with them ``dot`` and ``norm``) are Taichi functions:
+at each call in a kernel, the front end walks through their source and writes every term of a product into a variable. Half of the
+nodes that it visits in a kernel of spatial algebra are theirs, and the compiler removes most of the statements again. Here the
+same products, with the same order of operations, are one expression each. This module patches ``taichi.lang.matrix_ops`` of the
+Taichi release in pyproject.toml.
 """
 
 from __future__ import annotations

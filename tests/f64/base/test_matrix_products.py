@@ -1,4 +1,4 @@
-"""Products of matrices in kernels: against numpy, with Taichi's own gradients, and Taichi's own errors where shapes do not fit."""
+"""Products of matrices in kernels: against numpy, with Taichi's gradients, and Taichi's errors where shapes do not fit."""
 
 import numpy as np
 import pytest
