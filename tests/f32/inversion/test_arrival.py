@@ -42,14 +42,22 @@ def found(target: object, names: list[str], **options: object) -> Inversion:
 # -- arrival --------------------------------------------------------------------------------------------------------------
 
 
+@pytest.fixture(scope="module")
+def noisy(target: torch.Tensor) -> torch.Tensor:
+    """The film with noise."""
+    return target + 0.005 * torch.randn(target.shape, generator=torch.Generator().manual_seed(0)).to(target)
+
+
 @pytest.mark.parametrize("guess", [150.0, 300.0, 3000.0])
-def test_an_unfinished_search_has_an_error_bar_that_covers(guess: float, target: torch.Tensor) -> None:
-    noisy = target + 0.005 * torch.randn(target.shape, generator=torch.Generator().manual_seed(0)).to(target)
+def test_an_unfinished_search_has_an_error_bar_that_covers(guess: float, noisy: torch.Tensor) -> None:
     options = {"starts": [{DENSITY: guess}], "settings": OptimiseSettings(iterations=3), "refine": 0}
     result = found(noisy, [DENSITY], **options)
     assert result.converged is False and result.doubts[0].startswith("not converged: the next Gauss-Newton step would move")
     error = np.log10(result.values[DENSITY] / TRUTH[DENSITY])
     assert 0.02 < abs(error) <= 2 * result.sd[DENSITY]
+
+
+def test_a_finished_search_has_no_doubts(noisy: torch.Tensor) -> None:
     arrived = found(noisy, [DENSITY], starts=[{DENSITY: 1000.0}], settings=OptimiseSettings(iterations=3))
     assert arrived.converged is True and arrived.doubts == [] and arrived.fits is True
     assert abs(np.log10(arrived.values[DENSITY] / TRUTH[DENSITY])) <= 3 * arrived.sd[DENSITY] < 0.06
@@ -193,6 +201,7 @@ def test_unknowns_that_go_together_are_found_from_afar(target: torch.Tensor) -> 
     assert result.converged is True and result.fits is True and result.doubts == []
 
 
+@pytest.mark.usefixtures("undiagnosed")
 def test_a_start_that_stops_is_not_followed(target: torch.Tensor, monkeypatch: pytest.MonkeyPatch) -> None:
     """From where a start is stopped its losses and values are NaN; its last place stays."""
 
@@ -211,6 +220,7 @@ def test_a_start_that_stops_is_not_followed(target: torch.Tensor, monkeypatch: p
     assert np.isfinite(result.final).all()
 
 
+@pytest.mark.usefixtures("undiagnosed")
 def test_a_killed_search_goes_on_where_it_was(target: torch.Tensor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     save, calls = RunFolder.save_checkpoint, []
 
@@ -231,6 +241,7 @@ def test_a_killed_search_goes_on_where_it_was(target: torch.Tensor, tmp_path: Pa
     np.testing.assert_allclose(again.final, straight.final, rtol=1e-5)
 
 
+@pytest.mark.usefixtures("undiagnosed")
 def test_starts_that_diverge_stay(target: torch.Tensor) -> None:
     bounds = {STIFFNESS: (40.0, 1e38, "log10")}
     options = {"bounds": bounds, "starts": [{STIFFNESS: 1e37}, {STIFFNESS: 500.0}], "settings": NewtonSteps(first_frames=4)}

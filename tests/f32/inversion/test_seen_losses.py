@@ -115,6 +115,7 @@ def tracked(scene: Scene, path: Path, *, noise: float = 0.0, lost: tuple[int, ..
 # -- what they find -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("undiagnosed")
 def test_masks_see_through_another_look(scene: Scene, other_look: torch.Tensor, hard_masks: torch.Tensor) -> None:
     """Pixels are off by many times what masks are, of which the truth is within three bars."""
     masks, pixels = found(scene, MaskLoss({"block": hard_masks})), found(scene, PixelLoss(), other_look)
@@ -123,6 +124,7 @@ def test_masks_see_through_another_look(scene: Scene, other_look: torch.Tensor, 
     assert errors[1] > 0.03 and pixels.fits is False
 
 
+@pytest.mark.usefixtures("undiagnosed")
 def test_masks_by_difference_from_a_plate(scene: Scene, other_look: torch.Tensor, hard_masks: torch.Tensor) -> None:
     """The picture without the block, and a median of a film in which it moves on."""
     plate = seen_otherwise(height=10.0)[0]
@@ -140,6 +142,7 @@ def test_masks_by_difference_from_a_plate(scene: Scene, other_look: torch.Tensor
     assert float(found_masks.sum()) == pytest.approx(9 * 32, rel=0.03) and found_masks.max() == 1
 
 
+@pytest.mark.usefixtures("undiagnosed")
 def test_image_tracks(scene: Scene, tmp_path: Path) -> None:
     """Points that a tracker followed with an error of a fifth of a pixel, and lost in a frame; bars are those of the errors."""
     loss = ImageTracksLoss(tracked(scene, tmp_path / "tracks.csv", noise=0.2, lost=(2, 5)), tmp_path / "points.csv")
@@ -149,6 +152,7 @@ def test_image_tracks(scene: Scene, tmp_path: Path) -> None:
     assert abs(exact.scaled_error(TRUTH)[VELOCITY]) < 2e-3
 
 
+@pytest.mark.usefixtures("undiagnosed")
 def test_depths(scene: Scene, tmp_path: Path) -> None:
     """The scene's own depths in millimetres, with holes and noise, read from files of 16 bits."""
     with torch.no_grad():
@@ -164,6 +168,7 @@ def test_depths(scene: Scene, tmp_path: Path) -> None:
     np.testing.assert_allclose(read_depths(tmp_path / "depth.npy"), read_depths(folder), atol=6e-4)
 
 
+@pytest.mark.usefixtures("undiagnosed")
 def test_a_mix_knows_more_than_its_parts(scene: Scene, hard_masks: torch.Tensor, tmp_path: Path) -> None:
     tracks = ImageTracksLoss(tracked(scene, tmp_path / "tracks.csv", noise=0.3), tmp_path / "points.csv")
     hidden = hard_masks.new_ones(FRAMES + 1, SIZE, SIZE)
