@@ -160,6 +160,7 @@ def test_a_network_reads_through_another_appearance(tmp_path: Path) -> None:
         quick(scene, target, names, bounds=bounds, starts=starts, out=tmp_path / "risp")
 
 
+@pytest.mark.usefixtures("undiagnosed")
 def test_an_unfinished_run_with_another_loss_is_not_resumed(tmp_path: Path) -> None:
     scene = small_scenes.make_scene()
     target = pictures(scene)
@@ -174,6 +175,7 @@ def test_an_unfinished_run_with_another_loss_is_not_resumed(tmp_path: Path) -> N
         quick(scene, target, [DENSITY], loss=RispLoss(Centroid()), sampling="first+last", **options)
 
 
+@pytest.mark.usefixtures("undiagnosed")
 def test_the_network_is_frozen_and_copied() -> None:
     scene = small_scenes.make_scene()
     network = Centroid().train()
