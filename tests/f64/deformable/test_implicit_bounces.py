@@ -94,6 +94,22 @@ def test_no_bounce_returns_more_energy_than_it_had(integrator: str) -> None:
 
 
 @pytest.mark.parametrize("integrator", INTEGRATORS)
+def test_a_bounce_in_the_first_step_of_bdf2_warns(integrator: str, recwarn: pytest.WarningsRecorder) -> None:
+    """There it returns more than its speed; the other integrators do not, and a body that is laid on the ground is no bounce."""
+    dt = 3 * CONTACT_TIME
+    inputs, _ = falling(dt, (KE, 0.0, 0.0, 0.0), gap=0.1)
+    speed = solver_of(integrator, dt, 6).rollout(every(8, inputs), 1).particle_qd[:, -1, 0, 2]
+    warned = any("hits the ground in the first step" in str(each.message) for each in recwarn)
+    assert warned == (integrator == "bdf2") == (speed.max() > 1.01)
+    recwarn.clear()
+    laid = every(8, falling(dt, (KE, 0.0, 0.0, 0.0), (0.0, 0.0, 0.0), gap=1e-6)[0])
+    laid.gravity[:] = 0.0, 0.0, -9.81
+    laid.particle_q0[..., 2] = 1e-6
+    solver_of(integrator, dt, 2).rollout(laid, 1)
+    assert not recwarn.list
+
+
+@pytest.mark.parametrize("integrator", INTEGRATORS)
 def test_gradients_of_bounces_are_those_of_differences(integrator: str) -> None:
     """By each height, velocity, mass, stiffness, damping and friction, in worlds of five phases of the onset."""
     dt = CONTACT_TIME / 5
