@@ -12,8 +12,17 @@ import numpy as np
 from scipy.spatial.transform import Rotation
 
 from risp_torch.files.film.curves import srgb_to_linear
-from risp_torch.scene.robot_files.description import JointType, RobotDescription, RobotJoint, RobotLink, RobotShape, ShapeKind
+from risp_torch.scene.robot_files.description import (
+    JointType,
+    RobotDescription,
+    RobotJoint,
+    RobotLink,
+    RobotMimic,
+    RobotShape,
+    ShapeKind,
+)
 from risp_torch.scene.robot_files.left_out import LeftOut
+from risp_torch.scene.robot_files.mimics import mimics_of_free_joints
 from risp_torch.scene.robot_files.packages import required
 from risp_torch.scene.robot_files.xml_elements import Known, check_element, parse_xml
 from ti_sim.base.errors import UserError
@@ -51,7 +60,7 @@ _TABLE = {
     "mujoco": Known(
         text=("model",),
         many=(
-            "compiler", "option", "size", "default", "asset", "worldbody", "actuator", "equality", "tendon", "sensor", "contact",
+            "compiler", "option", "size", "default", "asset", "worldbody", "actuator", "tendon", "sensor", "contact",
             "keyframe", "deformable", "custom", "extension",
         ),
     ),
@@ -86,10 +95,16 @@ _TABLE = {
     **_DRIVES,
     **{
         section: Known()
-        for section in ("equality", "tendon", "sensor", "contact", "keyframe", "deformable", "custom", "extension")
+        for section in ("tendon", "sensor", "contact", "keyframe", "deformable", "custom", "extension")
     },
 }  # fmt: skip
+_EQUALITIES = {
+    "equality": Known(many=("joint",)),
+    "joint": Known(text=("name", "class", "joint1", "joint2", "polycoef", "active")),
+}
 _EXPLAIN = {
+    "joint.solref": "couplings of joints are exact: solref is not used",
+    "joint.solimp": "couplings of joints are exact: solimp is not used",
     "connect": "equality constraints are not used, loops stay open: <connect>",
     "weld": "equality constraints are not used, loops stay open: <weld>",
 }
@@ -115,7 +130,11 @@ def read_mjcf(path: Path) -> RobotDescription:
     left_out = LeftOut()
     spec, model = _compiled(mujoco, path, left_out)
     # The rewritten file contains everything that it includes.
-    check_element(parse_xml(spec.to_xml().encode()), _TABLE, left_out, path, explain=_EXPLAIN)
+    root = parse_xml(spec.to_xml().encode())
+    for section in root.findall("equality"):  # its <joint> is not that of a body
+        check_element(section, _EQUALITIES, left_out, path, explain=_EXPLAIN)
+        root.remove(section)
+    check_element(root, _TABLE, left_out, path, explain=_EXPLAIN)
     drives = _drives(mujoco, model, left_out)
     shapes = _Shapes(mujoco, model, left_out)
     links: list[RobotLink] = []
@@ -151,7 +170,28 @@ def read_mjcf(path: Path) -> RobotDescription:
         )
         last_link[body], offset[body] = len(links) - 1, shift
     gravity = tuple(float(part) for part in model.opt.gravity)
-    return RobotDescription(spec.modelname, _distinct(links, path), gravity, left_out.sentences())
+    mimics = mimics_of_free_joints(_mimics(mujoco, model, drives, left_out), path, "<equality>")
+    return RobotDescription(spec.modelname, _distinct(links, path), gravity, left_out.sentences(), mimics)
+
+
+def _mimics(mujoco: Any, model: Any, drives: dict[int, dict[str, float]], left_out: LeftOut) -> list[RobotMimic]:
+    """Couplings of two hinges or sliders by ``<equality><joint>``: q1 - r1 = c0 + c1 (q2 - r2), with the references r."""
+    mimics = []
+    for number in np.flatnonzero(model.eq_type == mujoco.mjtEq.mjEQ_JOINT):
+        place = f"equality {_name(mujoco, model, 'equality', int(number))!r}"
+        pair = [int(model.eq_obj1id[number]), int(model.eq_obj2id[number])]
+        shift, multiplier, *higher = model.eq_data[number, :5]
+        if not model.eq_active0[number]:
+            left_out.add("couplings that are not active at the start are not used", place)
+        elif min(pair) < 0 or any(model.jnt_type[joint] not in (_SLIDE, _HINGE) for joint in pair) or any(higher):
+            left_out.add("only linear couplings of two hinges or sliders are used: the joints move freely", place)
+        else:
+            joint, leader = (_name(mujoco, model, "joint", each) for each in pair)
+            if pair[0] in drives:
+                left_out.add("motors of coupled joints are not used: drive the joint that they follow", f"joint {joint!r}")
+            reference = model.qpos0[model.jnt_qposadr[pair]]
+            mimics.append(RobotMimic(joint, leader, float(multiplier), float(reference[0] + shift - multiplier * reference[1])))
+    return mimics
 
 
 def _compiled(mujoco: Any, path: Path, left_out: LeftOut) -> tuple[Any, Any]:

@@ -15,6 +15,7 @@ from risp_torch.files.suggest import unknown_name_error
 from risp_torch.scene.robot_files.description import RobotDescription, RobotJoint, RobotLink, RobotMimic, RobotShape
 from risp_torch.scene.robot_files.left_out import LeftOut
 from risp_torch.scene.robot_files.meshes import MeshFiles
+from risp_torch.scene.robot_files.mimics import mimics_of_free_joints
 from risp_torch.scene.robot_files.packages import required
 from risp_torch.scene.robot_files.xml_elements import Known, check_element, label
 from ti_sim.base.errors import UserError
@@ -105,32 +106,26 @@ def read_urdf(path: Path, root: Any) -> RobotDescription:
 
 
 def _mimics(robot: Any, path: Path) -> tuple[RobotMimic, ...]:
-    """The coupled joints; one that follows a joint that follows another one is coupled to the first of them."""
+    """The joints that ``<mimic>`` couples to others."""
     joints = {joint.name: joint for joint in robot.joints}
     mimics = []
     for joint in robot.joints:
-        multiplier, offset, leader, passed = 1.0, 0.0, joint, {joint.name}
-        while leader.mimic is not None:
-            given = leader.mimic
-            if given.joint not in joints:
-                raise UserError(f"{path}: <mimic> of joint {leader.name!r}: {unknown_name_error('joint', given.joint, joints)}")
-            if given.joint in passed:
-                raise UserError(f"{path}: joint {joint.name!r} follows itself by <mimic>: couple it to a joint that moves freely")
-            # 1 and 0 are the defaults of URDF.
-            offset += multiplier * (0.0 if given.offset is None else float(given.offset))
-            multiplier *= 1.0 if given.multiplier is None else float(given.multiplier)
-            leader = joints[given.joint]
-            passed.add(leader.name)
-        if leader is joint:
+        if joint.mimic is None:
             continue
+        if joint.mimic.joint not in joints:
+            raise UserError(f"{path}: <mimic> of joint {joint.name!r}: {unknown_name_error('joint', joint.mimic.joint, joints)}")
+        leader = joints[joint.mimic.joint]
         for coupled in (joint, leader):
             if _JOINT_TYPES.get(coupled.type) not in ("revolute", "prismatic"):
                 raise UserError(
                     f"{path}: <mimic> couples joint {joint.name!r} to {leader.name!r}, and {coupled.name!r} is {coupled.type}: "
                     "couple revolute, continuous and prismatic joints"
                 )
+        # 1 and 0 are the defaults of URDF.
+        multiplier = 1.0 if joint.mimic.multiplier is None else float(joint.mimic.multiplier)
+        offset = 0.0 if joint.mimic.offset is None else float(joint.mimic.offset)
         mimics.append(RobotMimic(joint.name, leader.name, multiplier, offset))
-    return tuple(mimics)
+    return mimics_of_free_joints(mimics, path, "<mimic>")
 
 
 def _refuse_xacro(root: Any, path: Path) -> None:

@@ -435,6 +435,61 @@ def test_couplings_are_those_to_the_joint_that_moves_freely(tmp_path: Path) -> N
     assert (first, second) == (RobotMimic("b_hinge", "a_hinge", 2.0, 0.125), RobotMimic("c_hinge", "a_hinge", 6.0, 0.625))
 
 
+_GRIPPER = """<mujoco><compiler angle="radian"/><worldbody>
+    <body name="palm"><joint name="drive" type="hinge" axis="0 1 0" ref="0.2"/><geom size="0.1"/>
+    <body name="left" pos="0.3 0 0"><joint name="left" type="slide" axis="1 0 0" ref="0.1"/><geom size="0.1"/>
+    <body name="tip" pos="0.3 0 0"><joint name="tip" type="hinge" axis="0 0 1"/><geom size="0.1"/></body></body></body>
+    </worldbody><equality>{}</equality></mujoco>"""
+
+
+def test_linear_equalities_of_mjcf_couple_joints(tmp_path: Path) -> None:
+    """A coordinate less its reference is the polynomial of the other's; MuJoCo's constraint vanishes at our coordinates."""
+    path = tmp_path / "gripper.xml"
+    path.write_text(_GRIPPER.format(
+        '<joint joint1="tip" joint2="left" polycoef="0.05 3 0 0 0"/>'
+        '<joint joint1="left" joint2="drive" polycoef="0 -0.5 0 0 0"/>'
+    ))  # fmt: skip
+    robot = read_robot(path)
+    assert not robot.unsupported
+    tip, left = robot.mimics
+    assert (left.joint, left.leader, left.multiplier) == ("left", "drive", -0.5) and (tip.joint, tip.leader) == ("tip", "drive")
+    np.testing.assert_allclose((left.offset, tip.multiplier, tip.offset), (0.2, -1.5, 0.35), atol=1e-15)
+    mujoco = pytest.importorskip("mujoco")
+    model = mujoco.MjModel.from_xml_path(str(path))
+    data = mujoco.MjData(model)
+    data.qpos[:] = 0.7, -0.5 * 0.7 + left.offset, tip.multiplier * 0.7 + tip.offset
+    mujoco.mj_forward(model, data)
+    np.testing.assert_allclose(data.efc_pos[:2], 0.0, atol=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("equality", "words"),
+    [
+        ('<joint joint1="tip" joint2="left" polycoef="0 1 2 0 0"/>', "only linear couplings of two hinges or sliders"),
+        ('<joint joint1="tip"/>', "only linear couplings of two hinges or sliders"),
+        ('<joint joint1="tip" joint2="left" active="false"/>', "couplings that are not active at the start are not used"),
+        ('<joint joint1="tip" joint2="left" solref="0.1 1"/>', "solref is not used"),
+        ('<connect body1="tip" anchor="0 0 0"/>', "loops stay open: <connect>"),
+        (
+            '<joint joint1="tip" joint2="left"/></equality><actuator><motor joint="tip"/></actuator><equality>',
+            "motors of coupled joints are not used: drive the joint that they follow (joint 'tip')",
+        ),
+    ],
+)  # fmt: skip
+def test_other_equalities_are_named(tmp_path: Path, equality: str, words: str) -> None:
+    path = tmp_path / "gripper.xml"
+    path.write_text(_GRIPPER.format(equality))
+    (sentence,) = read_robot(path).unsupported
+    assert words in sentence
+
+
+def test_a_joint_that_is_coupled_twice_is_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "gripper.xml"
+    path.write_text(_GRIPPER.format('<joint joint1="tip" joint2="left"/><joint joint1="tip" joint2="drive"/>'))
+    with pytest.raises(UserError, match="<equality> couples joint 'tip' twice"):
+        read_robot(path)
+
+
 def test_freed_joints_are_named() -> None:
     scene = Scene(frame_dt=0.01, frames=1, substeps=1)
     with pytest.warns(UserWarning, match="<mimic> is not used: the joint moves freely .joint 'slide_too'"):
