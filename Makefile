@@ -11,22 +11,22 @@ demo: $(STAMP)
 	$(BIN)/python -m scenes.demo
 
 # Two lanes side by side, as much of their time is compilation, which takes one core; each process has one working precision. The f32
-# tests are the longer part: those of training, which use few kernels, come after the f64 tests.
+# tests are the longer part: those of RISP and control come after the f64 tests.
 # PyTorch gets one thread in each, memory that is let go stays with its process (films are large, and new pages cost time), and
 # kernels do not print (Taichi would look for their output after each launch).
 # Programs that tests start find compiled modules, whatever the shell says of them (PYTHONDONTWRITEBYTECODE), and come after the other
 # f32 tests, which leave their kernels in the cache.
 # Every step runs even when an earlier one fails; the f64 lane reports when all have ended.
-TRAINING := tests/f32/risp/test_training.py
+SECOND := tests/f32/risp tests/f32/control
 
 test: $(TEST_STAMP)
 	@export OMP_NUM_THREADS=1 MALLOC_MMAP_THRESHOLD_=2000000000 MALLOC_TRIM_THRESHOLD_=4000000000; \
 	export TI_ENABLE_PYBUF=0 PYTHONDONTWRITEBYTECODE=; status=0; log=$$(mktemp); \
 	$(BIN)/python -m ruff check . || status=1; \
 	{ $(BIN)/python -m pytest -q --durations=25 tests/f64; f64=$$?; \
-	  $(BIN)/python -m pytest -q --durations=10 $(TRAINING) && exit $$f64; } > $$log 2>&1 & lane=$$!; \
-	$(BIN)/python -m pytest -q --durations=25 -m "not processes" tests/f32 --ignore=$(TRAINING) || status=1; \
-	$(BIN)/python -m pytest -q --durations=10 -m processes tests/f32 || status=1; \
+	  $(BIN)/python -m pytest -q --durations=10 $(SECOND) && exit $$f64; } > $$log 2>&1 & lane=$$!; \
+	$(BIN)/python -m pytest -q --durations=25 -m "not processes" tests/f32 $(SECOND:%=--ignore=%) || status=1; \
+	$(BIN)/python -m pytest -q --durations=10 -m processes tests/f32 $(SECOND:%=--ignore=%) || status=1; \
 	wait $$lane || status=1; cat $$log; rm -f $$log; \
 	exit $$status
 
