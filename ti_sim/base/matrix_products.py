@@ -29,7 +29,8 @@ def build_products_directly(matrix_ops: ModuleType, impl: ModuleType, make_matri
     def entries(matrix: Any) -> list[Any]:
         """Entries in row-major order of a matrix, which is evaluated once, here."""
         builder = impl.get_runtime().compiling_callable.ast_builder()
-        return [expression(entry) for entry in builder.expand_exprs([matrix.ptr])]
+        # A copy, as ``expand_exprs`` refers to a variable itself, which may change before the product is evaluated.
+        return [expression(entry) for entry in builder.expand_exprs([impl.expr_init(matrix).ptr])]
 
     def matmul(left: Any, right: Any) -> Any:
         shape, other = left.get_shape(), right.get_shape()

@@ -78,6 +78,29 @@ def test_a_product_keeps_the_values_that_its_matrices_had() -> None:
     np.testing.assert_allclose(out, [*expected, *-expected], rtol=1e-14)
 
 
+@ti.func
+def _after_a_change(vector: ti.template(), product: ti.template()):
+    vector[0] = 100.0
+    return product[1] + 0.0
+
+
+@ti.kernel
+def _changed(x: Array, out: Array):
+    for _ in range(1):
+        first, second = ti.Vector([x[0], x[1], x[2]]), ti.Vector([x[3], x[4], x[5]])
+        matrix = ti.Matrix([[x[0], x[1]], [x[2], x[3]]])
+        pair = ti.Vector([x[4], x[5]])
+        out[0] = _after_a_change(first, first.cross(second))
+        out[1] = _after_a_change(pair, matrix @ pair)
+
+
+def test_a_product_that_is_passed_on_keeps_the_values_that_its_matrices_had() -> None:
+    x, out = np.random.default_rng(3).normal(size=6), np.empty(2)
+    _changed(x, out)
+    expected = np.cross(x[:3], x[3:])[1], (x[:4].reshape(2, 2) @ x[4:])[1]
+    np.testing.assert_allclose(out, expected, rtol=1e-14)
+
+
 def test_the_gradient_of_taichi_passes_through_products() -> None:
     numbers = ti.field(ti.f64, shape=6, needs_grad=True)
     loss = ti.field(ti.f64, shape=(), needs_grad=True)

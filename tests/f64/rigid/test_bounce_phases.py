@@ -41,7 +41,7 @@ Result = tuple[np.ndarray, np.ndarray]  # last coordinate at every phase, and it
 
 @dataclass(frozen=True)
 class Collision:
-    """What meets a surface at the speed ``SPEED``.
+    """Contact of a body that meets a surface at the speed ``SPEED``.
 
     Attributes:
         kd: contact damping [N s/m].
