@@ -25,6 +25,7 @@ from ti_render import (
 TRIANGLE = np.array([[-0.4, 0.1, 0.1], [0.5, -0.2, -0.1], [0.1, 0.3, 0.5]]), [[0, 1, 2]]
 TURNED = np.array([[[0.03, 0.02, 0.48, 0.12, -0.05, 0.1, 0.98]]])
 EYE, TARGET = np.array([1.9, -2.7, 1.4]), np.array([0.05, 0.02, 0.3])
+STILL = np.array([[[0, 0, 0, 0, 0, 0, 1.0]]])
 
 
 def camera(width, height, *, eye=EYE, target=TARGET, fov=0.55):
@@ -497,6 +498,12 @@ def reals(inputs):
     """The real arrays that a RenderInputs has, by name."""
     arrays = {field.name: getattr(inputs, field.name) for field in fields(inputs) if field.name != "mesh"}
     return {name: array for name, array in arrays.items() if array is not None}
+
+
+def random_tangents(inputs, columns=2):
+    """Tangents of every real input."""
+    rng = np.random.default_rng(1)
+    return {name: rng.normal(size=(columns, *array.shape)) for name, array in reals(inputs).items()}
 
 
 def convert(inputs, function):

@@ -1,51 +1,18 @@
-"""Meshes, mass properties and contact points against closed forms; what is refused, and with which words."""
+"""Meshes, mass properties, contact points and texture coordinates of shapes against closed forms."""
 
 from __future__ import annotations
-
-import bz2
-import importlib.util
-import warnings
-import zipfile
-from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 import trimesh
-from PIL import Image
 
-from risp_torch import Scene
 from tests.reference.folders import SCENE_ASSETS as ASSETS
+from tests.reference.shapes import EVERY_SHAPE, as_mesh, rotation
 from ti_sim import Box, Capsule, Cone, Cylinder, Mesh, Sphere, contact_points, mass_properties
-from ti_sim.base.errors import UserError
-from ti_sim.meshes.files import read_sheet_mesh, read_solid_mesh
 from ti_sim.shapes.contact_points import largest_share, placed
-from ti_sim.shapes.mass import check_inertia, check_mass, integrate_surface
-from ti_sim.shapes.overlap import miscounted_volume
+from ti_sim.shapes.mass import check_inertia, integrate_surface
 from ti_sim.shapes.shape import collision_corners
 from ti_sim.shapes.surface import check_solid, merge_vertices, smooth_groups
-
-EVERY_SHAPE = [
-    Box(0.1, 0.2, 0.3),
-    Sphere(0.5),
-    Sphere(0.5, subdivisions=0),
-    Capsule(0.1, 0.3),
-    Cylinder(0.2, 0.1),
-    Cone(0.2, 0.5, sections=3),
-    Mesh(ASSETS / "pebble.obj"),
-    Mesh(ASSETS / "wedge.stl"),
-]
-
-
-def rotation(seed: int) -> np.ndarray:
-    q, r = np.linalg.qr(np.random.default_rng(seed).standard_normal((3, 3)))
-    q = q * np.sign(np.diag(r))
-    return q * np.linalg.det(q)  # an odd dimension: the sign of the whole is the sign of the determinant
-
-
-def as_mesh(shape, **changes) -> Mesh:
-    surface = shape.surface()
-    return Mesh(vertices=changes.get("vertices", surface.vertices), faces=changes.get("faces", surface.faces))
 
 
 @pytest.mark.parametrize("shape", EVERY_SHAPE, ids=repr)
@@ -207,100 +174,6 @@ def test_collision_mesh_is_placed_by_the_mass_of_the_render_mesh(tmp_path):
     np.testing.assert_allclose(corners, 2.0 * np.array([[0, 0, 0], [1, 0, 0], [0, 1, 0]]), atol=1e-15)
 
 
-def test_colours_of_a_file_become_linear(tmp_path):
-    surface = Box(1, 1, 1).surface()
-    colours = np.full((8, 4), 255, np.uint8)
-    colours[:, 0] = np.arange(8) * 36
-    trimesh.Trimesh(surface.vertices, surface.faces, vertex_colors=colours, process=False).export(tmp_path / "v.ply")
-    mesh = Mesh(tmp_path / "v.ply").mesh()
-    red = colours[:, 0] / 255
-    expected = np.where(red <= 0.04045, red / 12.92, ((red + 0.055) / 1.055) ** 2.4)
-    np.testing.assert_allclose(mesh.vertex_colors[:, 0], expected, rtol=1e-14)
-    np.testing.assert_allclose(mesh.vertex_colors[:, 1:], 1.0)
-    assert mesh.face_colors is None
-    faces = np.tile(np.array([188, 0, 255, 255], np.uint8), (12, 1))
-    trimesh.Trimesh(surface.vertices, surface.faces, face_colors=faces, process=False).export(tmp_path / "f.ply")
-    mesh = Mesh(tmp_path / "f.ply").mesh()
-    assert mesh.vertex_colors is None
-    np.testing.assert_allclose(mesh.face_colors, np.tile([0.5029, 0.0, 1.0], (12, 1)), atol=1e-4)
-    trimesh.Trimesh(surface.vertices, surface.faces, vertex_colors=colours, process=False).export(tmp_path / "v.glb")
-    np.testing.assert_allclose(Mesh(tmp_path / "v.glb").mesh().vertex_colors[:, 0], red, rtol=1e-14)  # glTF is linear
-
-
-def test_colours_of_materials_are_kept(tmp_path):
-    """A cube of each material, and cubes whose colours differ in kind."""
-    box = Box(1, 1, 1).surface()
-    lines = [f"v {x} {y} {z}" for x, y, z in np.concatenate([box.vertices, box.vertices + [2, 0, 0]])]
-    lines += ["mtllib a.mtl", "usemtl red", *("f {} {} {}".format(*face) for face in box.faces + 1)]
-    lines += ["usemtl green", *("f {} {} {}".format(*face) for face in box.faces + 1 + len(box.vertices))]
-    (tmp_path / "two.obj").write_text("\n".join(lines))
-    assert Mesh(tmp_path / "two.obj").mesh().face_colors is None  # its materials are elsewhere
-    (tmp_path / "a.mtl").write_text("newmtl red\nKd 0.8 0.2 0\nnewmtl green\nKd 0 0.6 0\n")
-    mesh = Mesh(tmp_path / "two.obj").mesh()
-    left = mesh.vertices[mesh.faces].mean(axis=1)[:, 0] < mesh.vertices[:, 0].mean()
-    np.testing.assert_allclose(mesh.face_colors[left], np.tile([0.6038, 0.0331, 0.0], (12, 1)), atol=1e-4)
-    np.testing.assert_allclose(mesh.face_colors[~left], np.tile([0.0, 0.3185, 0.0], (12, 1)), atol=1e-4)
-    material = trimesh.visual.material.PBRMaterial(baseColorFactor=[204, 51, 0, 255])
-    plain = trimesh.Trimesh(box.vertices, box.faces, process=False, visual=trimesh.visual.TextureVisuals(material=material))
-    plain.export(tmp_path / "plain.glb")
-    np.testing.assert_allclose(Mesh(tmp_path / "plain.glb").mesh().face_colors, np.tile([0.8, 0.2, 0.0], (12, 1)), atol=1e-9)
-    blue = trimesh.Trimesh(box.vertices + [2, 0, 0], box.faces, process=False)
-    blue.visual.vertex_colors = np.tile([0, 0, 255, 255], (len(box.vertices), 1))
-    trimesh.Scene([plain, blue]).export(tmp_path / "mixed.glb")
-    mixed = Mesh(tmp_path / "mixed.glb").mesh().face_colors
-    assert sorted(map(tuple, np.unique(mixed.round(3), axis=0))) == [(0.0, 0.0, 1.0), (0.8, 0.2, 0.0)]
-
-
-def test_a_part_that_is_inside_out_is_refused_and_a_cavity_is_not():
-    box = Box(1, 1, 1).surface()
-    faces = np.concatenate([box.faces, box.faces[:, ::-1] + len(box.vertices)])
-    with pytest.raises(UserError, match=r"of its 2 parts, the one of 12 faces from face 12 on; volume -0.125 m3"):
-        Mesh(vertices=np.concatenate([box.vertices, 0.5 * box.vertices + [2, 0, 0]]), faces=faces)
-    hollow = Mesh(vertices=np.concatenate([box.vertices, 0.5 * box.vertices]), faces=faces)
-    assert mass_properties(hollow).volume == pytest.approx(0.875)
-
-
-PENTAGONS = """
-v 0 0 0\nv 1 0 0\nv 2 0 0\nv 2 2 0\nv 0 2 0\nv 0 0 2\nv 1 0 2\nv 2 0 2\nv 2 2 2\nv 0 2 2
-vt 0 0\nvt 0.5 0\nvt 1 0\nvt 1 1\nvt 0 1
-f 5/5 4/4 3/3 2/2 1/1\nf 6/1 7/2 8/3 9/4 10/5\nf 1/1 2/2 7/2 6/1\nf 2/2 3/3 8/3 7/2\nf 3/3 4/4 9/4 8/3\nf 4/4 5/5 10/5 9/4
-f 5/5 1/1 6/1 10/5
-"""  # of two walls, one edge has a vertex in its middle
-
-
-def test_a_vertex_on_an_edge_of_a_polygon_divides_the_triangle_behind_it(tmp_path):
-    (tmp_path / "pentagons.obj").write_text(PENTAGONS)
-    shape = Mesh(tmp_path / "pentagons.obj")
-    assert mass_properties(shape).volume == pytest.approx(8.0) and len(contact_points(shape)) == 10
-    mesh = shape.mesh()
-    a, b, c = np.moveaxis(mesh.vertices[mesh.faces], 1, 0)
-    areas = np.linalg.norm(np.cross(b - a, c - a), axis=1) / 2
-    assert areas.min() > 0.1 and areas.sum() == pytest.approx(24.0)
-    flat = np.abs(mesh.vertices[mesh.faces][..., 2] - mesh.vertices[:, 2].max()).max(axis=1) < 1e-9
-    corners = mesh.vertices[mesh.faces[flat]] - mesh.vertices.min(axis=0)
-    np.testing.assert_allclose(mesh.uv[flat], corners[..., :2] / 2, atol=1e-12)  # texture coordinates are divided with it
-
-
-def test_a_byte_order_mark_is_skipped(tmp_path):
-    (tmp_path / "marked.obj").write_bytes(b"\xef\xbb\xbf" + PENTAGONS.replace("\n", "\r\n").lstrip().encode())
-    assert mass_properties(Mesh(tmp_path / "marked.obj")).volume == pytest.approx(8.0)
-
-
-def test_binary_stl_files_with_other_counts(tmp_path):
-    whole = trimesh.creation.box().export(file_type="stl")
-    head, facets = whole[:80], whole[84:]
-    counted = {"trailing": whole + b"\0" * 10, "zero": head + b"\0" * 4 + facets, "streamed": head + b"\xff" * 4 + facets}
-    for name, content in counted.items():
-        (tmp_path / f"{name}.stl").write_bytes(content)
-        with pytest.warns(UserWarning, match="12 are read"):
-            assert mass_properties(Mesh(tmp_path / f"{name}.stl")).volume == pytest.approx(1.0)
-    (tmp_path / "named.stl").write_bytes(b"solid".ljust(80, b" ") + whole[80:])
-    assert mass_properties(Mesh(tmp_path / "named.stl")).volume == pytest.approx(1.0)
-    (tmp_path / "cut.stl").write_bytes(whole[:-70])
-    with pytest.raises(UserError, match="cut short: it counts 12 facets and holds 10"):
-        Mesh(tmp_path / "cut.stl")
-
-
 def test_where_round_shapes_touch():
     np.testing.assert_array_equal(contact_points(Sphere(0.3)), [[0, 0, 0, 0.3, 0, 0, 0, 0]])
     ends = contact_points(Capsule(0.1, 0.4))
@@ -371,48 +244,6 @@ def test_round_uv_are_angle_and_height():
     np.testing.assert_allclose(tube.uv[..., 1][side], (0.5 + corners[..., 2][side] + 1.0) / 3.0, atol=1e-12)
 
 
-def wrapped_box(folder: Path, *, material: str = "newmtl a\nmap_Kd tex.png\n") -> Path:
-    surface = Box(1, 1, 1).surface()
-    lines = ["mtllib box.mtl", "usemtl a", *(f"v {x} {y} {z}" for x, y, z in surface.vertices)]
-    lines += [f"vt {u} {v}" for u, v in surface.uv.reshape(-1, 2)]
-    lines += [" ".join(["f", *(f"{v + 1}/{3 * f + k + 1}" for k, v in enumerate(face))]) for f, face in enumerate(surface.faces)]
-    (folder / "box.obj").write_text("\n".join(lines) + "\n")
-    (folder / "box.mtl").write_text(material)
-    return folder / "box.obj"
-
-
-def test_uv_and_textures_of_a_file_are_kept(tmp_path):
-    path = wrapped_box(tmp_path)
-    pixels = np.random.default_rng(0).integers(0, 256, (3, 5, 4), dtype=np.uint8)
-    Image.fromarray(pixels).save(tmp_path / "tex.png")  # with alpha, which is dropped
-    stored = pixels[..., :3] / 255
-    linear = np.where(stored <= 0.04045, stored / 12.92, ((stored + 0.055) / 1.055) ** 2.4)
-    mesh = Mesh(path, scale=2.0).mesh()
-    np.testing.assert_allclose(mesh.uv, Box(1, 1, 1).mesh().uv, atol=1e-12)
-    np.testing.assert_allclose(mesh.textures[0], linear, atol=1e-14)
-    assert len(mesh.textures) == 1 and mesh.face_texture.tolist() == [0] * 12 and mesh.texture_fault == ""
-    trimesh.load_scene(path, process=False).export(tmp_path / "box.glb")  # glTF turns v around, and its reader turns it back
-    again = Mesh(tmp_path / "box.glb").mesh()
-    np.testing.assert_allclose(np.sort(again.uv.reshape(-1, 2), axis=0), np.sort(mesh.uv.reshape(-1, 2), axis=0), atol=1e-6)
-    np.testing.assert_allclose(again.textures[0], linear, atol=1e-14)
-    Image.fromarray(pixels[..., 0].astype(np.uint16) * 257).save(tmp_path / "tex.png")  # 16 bits of grey
-    np.testing.assert_allclose(Mesh(path).mesh().textures[0], np.repeat(linear[..., :1], 3, axis=2), atol=1e-14)
-    assert Mesh(ASSETS / "pebble.obj").mesh().uv is None and Mesh(ASSETS / "pebble.obj").mesh().textures == ()
-
-
-def test_textures_that_cannot_be_read_are_a_note_on_the_mesh(tmp_path):
-    path = wrapped_box(tmp_path)
-    mesh = Mesh(path).mesh()  # whoever paints the body otherwise does not need the picture
-    assert mesh.textures == () and mesh.uv is not None
-    assert "tex.png does not exist" in mesh.texture_fault
-    (tmp_path / "tex.png").write_bytes(b"no picture")
-    assert "tex.png is damaged, cut short or no picture" in Mesh(path).mesh().texture_fault
-    wrapped_box(tmp_path, material="newmtl a\nKd 1 0 0\n")
-    assert Mesh(path).mesh().texture_fault == "" and Mesh(path).mesh().textures == ()
-    (tmp_path / "box.mtl").unlink()
-    assert Mesh(path).mesh().texture_fault == "" and Mesh(path).mesh().textures == ()
-
-
 def test_smooth_groups_join_corners_at_a_point_and_keep_creases():
     box = Box(1, 1, 1).surface()
     groups = smooth_groups(box.vertices, box.faces)
@@ -430,19 +261,6 @@ def test_smooth_groups_join_corners_at_a_point_and_keep_creases():
     assert smooth_groups(tube.vertices, tube.faces, crease_angle=0.0).max() + 1 == 16 * 4 + 2 * (16 + 1)
 
 
-def test_several_geometries_of_a_scene_file_are_one_body_each_in_its_place(tmp_path):
-    scene, surface = trimesh.Scene(), Box(0.1, 0.1, 0.1).surface()
-    for x in (-1.0, 1.0):
-        placed = np.eye(4)
-        placed[0, 3] = x
-        scene.add_geometry(trimesh.Trimesh(surface.vertices, surface.faces, process=False), transform=placed)
-    scene.export(tmp_path / "two.glb")
-    mesh = Mesh(tmp_path / "two.glb")
-    assert len(mesh.mesh().faces) == 24
-    assert mass_properties(mesh).volume == pytest.approx(2e-3, rel=1e-6)
-    assert np.ptp(mesh.mesh().vertices[:, 0]) == pytest.approx(2.1, rel=1e-6)
-
-
 def test_results_share_no_memory():
     mesh = Mesh(ASSETS / "wedge.stl")
     before = contact_points(mesh)
@@ -453,208 +271,3 @@ def test_results_share_no_memory():
     own = Mesh(vertices=given.vertices, faces=given.faces)
     given.vertices[:] = 0
     assert mass_properties(own).volume == pytest.approx(1.0)
-
-
-def box_arrays() -> tuple[np.ndarray, np.ndarray]:
-    surface = Box(1, 1, 1).surface()
-    return surface.vertices, surface.faces.copy()
-
-
-def test_broken_arrays_are_refused():
-    vertices, faces = box_arrays()
-    with pytest.raises(UserError, match=r"not watertight: 3 edges .* close its holes"):
-        Mesh(vertices=vertices, faces=faces[1:])
-    with pytest.raises(UserError, match="inside-out .* reverse the vertex order"):
-        Mesh(vertices=vertices, faces=faces[:, ::-1])
-    twisted = faces.copy()
-    twisted[0] = twisted[0, ::-1]
-    with pytest.raises(UserError, match="opposite winding: the two faces at 3 edges"):
-        Mesh(vertices=vertices, faces=twisted)
-    with pytest.raises(UserError, match="2 of its 14 faces have no area .the first is face 12"):
-        Mesh(vertices=vertices, faces=np.concatenate([faces, [[0, 0, 1], [2, 3, 3]]]))
-    with pytest.raises(UserError, match="encloses no volume"):
-        Mesh(vertices=[[0, 0, 0], [1, 0, 0], [0, 1, 0]], faces=[[0, 1, 2], [0, 2, 1]])
-    with pytest.raises(UserError, match="faces name vertices 0 to 7, and there are 0 to 6"):
-        Mesh(vertices=vertices[:7], faces=faces)
-    with pytest.raises(UserError, match="vertex 2 is not finite"):
-        Mesh(vertices=np.where(np.arange(8)[:, None] == 2, np.nan, vertices), faces=faces)
-    with pytest.raises(UserError, match="has no faces"):
-        Mesh(vertices=vertices, faces=np.zeros((0, 3), int))
-    with pytest.raises(UserError, match=r"faces have shape .*float64.*integers"):
-        Mesh(vertices=vertices, faces=faces.astype(float))
-    with pytest.raises(UserError, match=r"vertices have shape \(8, 2\)"):
-        Mesh(vertices=vertices[:, :2], faces=faces)
-    with pytest.raises(UserError, match="give a path, or vertices and faces"):
-        Mesh(vertices=vertices)
-    with pytest.raises(UserError, match="both given"):
-        Mesh("a.obj", vertices=vertices, faces=faces)
-    with pytest.raises(UserError, match="Mesh: collision is 3: give a text or a Path or a Shape"):
-        Mesh(vertices=vertices, faces=faces, collision=3)
-
-
-@pytest.mark.parametrize("scale", [0.0, -1.0, float("nan"), "big"])
-def test_bad_scale_is_refused(scale):
-    with pytest.raises(UserError, match="Mesh: scale is .*: give a finite number above zero"):
-        Mesh(ASSETS / "wedge.stl", scale=scale)
-
-
-def test_broken_files_are_refused_by_name(tmp_path):
-    with pytest.raises(UserError, match=r"mesh file .*absent.obj does not exist .looked for /"):
-        Mesh(tmp_path / "absent.obj")
-    contents = {
-        "noise.stl": b"\x00\x01\x02 not a mesh",
-        "noise.ply": b"ply\nformat nonsense",
-        "words.xyzzy": b"hello",
-        "empty.obj": b"",
-    }
-    for name, content in contents.items():
-        (tmp_path / name).write_bytes(content)
-        with pytest.raises(UserError, match=rf"mesh file .*{name} (cannot be read|has no faces)"):
-            Mesh(tmp_path / name)
-    (tmp_path / "points.obj").write_text("v 0 0 0\nv 1 0 0\nv 0 1 0\n")
-    with pytest.raises(UserError, match=r"points.obj has no faces"):
-        Mesh(tmp_path / "points.obj")
-    (tmp_path / "open.obj").write_text("v 0 0 0\nv 1 0 0\nv 0 1 0\nf 1 2 3\n")
-    with pytest.raises(UserError, match=r"open.obj is not watertight: 3 edges"):
-        Mesh(tmp_path / "open.obj")
-    with pytest.raises(UserError, match=r"gone.obj does not exist"):
-        Mesh(ASSETS / "wedge.stl", collision=tmp_path / "gone.obj")
-
-
-@pytest.mark.parametrize(
-    ("make", "words"),
-    [
-        (lambda: Box(0.1, 0.0, 0.1), "Box: y is 0.0: give a finite number above zero"),
-        (lambda: Box(0.1, 0.1, float("inf")), "Box: z is inf"),
-        (lambda: Sphere(-1), "Sphere: radius is -1: "),
-        (lambda: Sphere("a"), "Sphere: radius is 'a': give a finite number above zero"),
-        (lambda: Sphere(1, subdivisions=1.5), "Sphere: subdivisions is 1.5: give a whole number from 0 to 7"),
-        (lambda: Capsule(0.1, -0.2), "Capsule: length is -0.2: "),
-        (lambda: Cylinder(0.1, float("nan")), "Cylinder: height is nan: "),
-        (lambda: Cone(0.1, 0.1, sections=2), "Cone: sections is 2: give a whole number from 3 to 4096"),
-    ],
-)
-def test_bad_sizes_are_refused(make, words):
-    with pytest.raises(UserError, match=words):
-        make()
-
-
-def test_hand_given_mass_and_inertia_are_checked():
-    assert check_mass(np.float32(2), "die.mass") == 2.0
-    for bad in (0.0, -1.0, float("nan"), float("inf"), None, [1, 2]):
-        with pytest.raises(UserError, match="die.mass is"):
-            check_mass(bad, "die.mass")
-    turn = rotation(1)
-    good = turn @ np.diag([1.0, 2.0, 2.9]) @ turn.T
-    np.testing.assert_allclose(check_inertia(good, "die.inertia"), good, rtol=1e-14)
-    np.testing.assert_allclose(check_inertia(np.diag([1.0, 2.0, 3.0]), "rod"), np.diag([1.0, 2.0, 3.0]))  # a flat body
-    bad = {
-        "breaks the triangle inequality": turn @ np.diag([1.0, 2.0, 3.1]) @ turn.T,
-        "not positive definite": turn @ np.diag([-1.0, 2.0, 2.0]) @ turn.T,
-        "not symmetric": good + np.triu(np.ones((3, 3)), 1),
-        r"has shape \(3,\)": np.ones(3),
-        "not finite": np.full((3, 3), np.nan),
-        "not an array of numbers": "heavy",
-    }
-    for words, inertia in bad.items():
-        with pytest.raises(UserError, match=f"die.inertia.*{words}"):
-            check_inertia(inertia, "die.inertia")
-
-
-def test_assets_are_what_their_script_makes(tmp_path):
-    spec = importlib.util.spec_from_file_location("make_assets", ASSETS / "make_assets.py")
-    script = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(script)
-    script.main(tmp_path)
-    for name in ("pebble.obj", "wedge.stl"):
-        np.testing.assert_allclose(Mesh(tmp_path / name).surface().vertices, Mesh(ASSETS / name).surface().vertices, atol=2e-6)
-    pebble = Mesh(ASSETS / "pebble.obj")
-    assert pebble.mesh().vertices.shape == (162, 3) and pebble.mesh().faces.shape == (320, 3)
-    assert np.ptp(pebble.mesh().vertices, axis=0).max() == pytest.approx(0.08, rel=1e-4)
-    moments = np.linalg.eigvalsh(mass_properties(pebble).inertia_per_density)
-    assert np.diff(moments).min() > 0.05 * moments[2]  # three distinct axes: its tumbling shows the gyroscopic term
-    # Lopsided: it reaches less far along some u than along -u from its centre of mass.
-    directions = Sphere(1.0).surface().vertices
-    reach = directions @ pebble.mesh().vertices.T
-    assert np.abs(reach.max(axis=1) + reach.min(axis=1)).max() > 0.02 * 0.08
-
-
-# --- what a mesh file may hide ------------------------------------------------------------------------------------------------
-
-
-def joined(*surfaces) -> dict:
-    starts = np.cumsum([0] + [len(surface.vertices) for surface in surfaces])
-    faces = [surface.faces + start for surface, start in zip(surfaces, starts[:-1], strict=True)]
-    return {"vertices": np.concatenate([surface.vertices for surface in surfaces]), "faces": np.concatenate(faces)}
-
-
-def test_overlapping_parts_are_told_of_with_what_counts_twice():
-    turn = rotation(5)
-    box = Box(0.1, 0.1, 0.1).surface()
-    moved = [box.transformed(offset=np.array(offset)) for offset in ((0.05, 0, 0), (0.1, 0, 0), (0.3, 0, 0))]
-    cavity = Box(0.05, 0.05, 0.05).surface()
-    inside_out = replace(cavity, faces=cavity.faces[:, ::-1].copy())
-
-    def miscounted_share(*surfaces) -> float:
-        given = joined(*surfaces)
-        points, index = merge_vertices(given["vertices"] @ turn.T)
-        return miscounted_volume(points, index[given["faces"]])
-
-    assert miscounted_share(box, moved[0]) == pytest.approx(5e-4, rel=0.02)
-    assert miscounted_share(box, inside_out.transformed(offset=np.array([0.3, 0.0, 0.0]))) == pytest.approx(1.25e-4, rel=0.02)
-    assert miscounted_share(box, moved[1]) == miscounted_share(box, moved[2]) == miscounted_share(box, inside_out) == 0.0
-    for shape in EVERY_SHAPE:
-        points, index = merge_vertices(shape.surface().vertices)
-        assert miscounted_volume(points, index[shape.surface().faces]) == 0.0
-    overlapping, beside = Mesh(**joined(box, moved[0])), Mesh(**joined(box, moved[1]))
-    assert overlapping.miscounted_share == pytest.approx(0.25, rel=0.02) and beside.miscounted_share == 0.0
-    scene = Scene(frame_dt=0.01, frames=1, substeps=1)
-    sentence = "the mesh of double intersects itself, or has parts that overlap or are inside out: 25 % of its volume is wrong"
-    with pytest.warns(UserWarning, match=sentence):
-        scene.add_rigid("double", shape=overlapping, density=1000.0)
-    with warnings.catch_warnings(action="error"):
-        scene.add_rigid("given", shape=overlapping, mass=1.0, inertia=1e-3 * np.eye(3))
-        scene.add_rigid("beside", shape=beside, density=1000.0)
-
-
-def test_a_file_in_millimetres_gets_a_remark(tmp_path):
-    ball = Sphere(20.0).surface()
-    trimesh.Trimesh(ball.vertices, ball.faces, process=False).export(tmp_path / "ball.stl")
-    sentence = "is 40 m across: if its numbers are millimetres, read it with scale=0.001"
-    with pytest.warns(UserWarning, match=sentence):
-        Mesh(tmp_path / "ball.stl")
-    with pytest.warns(UserWarning, match=sentence):
-        read_sheet_mesh(tmp_path / "ball.stl")
-    (tmp_path / "rod.tet").write_text("v 0 0 0\nv 40 0 0\nv 0 40 0\nv 0 0 40\nt 0 1 2 3\n")
-    with pytest.warns(UserWarning, match=sentence):
-        read_solid_mesh(tmp_path / "rod.tet")
-    with warnings.catch_warnings(action="error"):
-        Mesh(tmp_path / "ball.stl", scale=1e-3)
-        read_sheet_mesh(tmp_path / "ball.stl", scale=1e-3)
-        read_solid_mesh(tmp_path / "rod.tet", scale=1e-3)
-
-
-def test_packed_files_are_measured_before_they_are_unpacked(tmp_path):
-    box = Box(1.0, 2.0, 3.0).surface()
-    text = trimesh.Trimesh(box.vertices, box.faces, process=False).export(file_type="obj")
-    with zipfile.ZipFile(tmp_path / "box.zip", "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("box.obj", text)
-    assert mass_properties(Mesh(tmp_path / "box.zip")).volume == pytest.approx(6.0, rel=1e-7)
-    with zipfile.ZipFile(tmp_path / "bomb.3mf", "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("box.obj", text + "#" * 20_000_000)
-    with pytest.raises(UserError, match=r"bomb.3mf holds 0.0\d+ MB that unpack to 20 MB: no mesh packs like that"):
-        Mesh(tmp_path / "bomb.3mf")
-    (tmp_path / "bomb.obj.bz2").write_bytes(bz2.compress(b"#" * 18_000_000))
-    with pytest.raises(UserError, match=r"bomb.obj.bz2 holds .* MB that unpack to more than 17.\d+ MB: no mesh packs like that"):
-        Mesh(tmp_path / "bomb.obj.bz2")
-    (tmp_path / "cut.zip").write_bytes((tmp_path / "box.zip").read_bytes()[:-30])
-    with pytest.raises(UserError, match="cut.zip cannot be read"):
-        Mesh(tmp_path / "cut.zip")
-
-
-def test_large_files_show_a_bar(monkeypatch, capsys):
-    Mesh(ASSETS / "pebble.obj")
-    assert "pebble" not in capsys.readouterr().err
-    monkeypatch.setattr("ti_sim.shapes.mesh._LARGE", 100)
-    Mesh(ASSETS / "pebble.obj")
-    assert "mesh file pebble.obj" in capsys.readouterr().err
