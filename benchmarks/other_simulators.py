@@ -51,7 +51,9 @@ def links_description(case: Case) -> dict[str, Any]:
     none.
     """
     model, settings = case.solver.model, case.solver.settings
-    arrays = {name: np.asarray(getattr(case.inputs, name)[0].cpu(), dtype=np.float64) for name in vars(case.inputs)}
+    arrays = {
+        name: np.asarray(array[0].cpu(), dtype=np.float64) for name, array in vars(case.inputs).items() if array is not None
+    }
     links = []
     for i, (parent, kind) in enumerate(zip(model.link_parent, model.joint_type, strict=True)):
         link = {"parent": parent, "joint": kind, "axis": model.axis[i].tolist(), "frame": arrays["joint_frame"][i].tolist()}

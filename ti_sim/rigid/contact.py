@@ -99,9 +99,10 @@ def contact_path_adjoint(speed, ke, kd, dt, path_bar):
     if speed >= 0:
         speed_bar = dt * path_bar[1]
         if ke > 0:
-            speed_bar -= kd / ke * path_bar[0]
-            ke_bar = separating_depth(speed, ke, kd) / ke * path_bar[0]
-            kd_bar = -speed / ke * path_bar[0]
+            by_depth = path_bar[0] / ke
+            speed_bar -= kd * by_depth
+            ke_bar = separating_depth(speed, ke, kd) * by_depth
+            kd_bar = -speed * by_depth
     return -path_bar[0], speed_bar, ke_bar, kd_bar
 
 
@@ -174,26 +175,39 @@ def held(pull, path, ke, kd, mu):
 
 
 @ti.func
+def held_throughout(a, path, ke, kd, mu):
+    """Whether |a| is below mu f_n on the whole path, so that ``held`` is |a|: without its root, as most contacts stick."""
+    least = mu * (ke * (path[0] - path[1]) + kd * path[2])
+    return path[0] >= path[1] and least > 0 and a.dot(a) <= least * least
+
+
+@ti.func
 def held_vector(a, path, ke, kd, mu):
     """A vector a [N], shortened to the mean of min(|a|, mu f_n)."""
-    length, share = a.norm(), 0.0
-    if length > 0:
-        value, _rate, _by_path, _by_law = held(length, path, ke, kd, mu)
-        share = value / length
+    share = 1.0
+    if not held_throughout(a, path, ke, kd, mu):
+        length = a.norm()
+        if length > 0:
+            value, _rate, _by_path, _by_law = held(length, path, ke, kd, mu)
+            share = value / length
     return share * a
 
 
 @ti.func
 def held_vector_adjoint(a, path, ke, kd, mu, bar):
     """Adjoint of ``held_vector``: (a_bar, adjoint of the path, vec3 of the adjoints of ke, kd, mu)."""
-    length, value_bar = a.norm(), 0.0
-    value, rate, by_path, by_law = held(length, path, ke, kd, mu)
-    share, along = rate, 0.0 * a
-    if length > 0:
-        inverse = 1 / length
-        share, along = value * inverse, inverse * a
-        value_bar = along.dot(bar)
-    return share * bar + (rate - share) * value_bar * along, value_bar * by_path, value_bar * by_law
+    a_bar, path_bar, law_bar = bar, vec3(0.0), vec3(0.0)
+    if not held_throughout(a, path, ke, kd, mu):
+        length = a.norm()
+        value, rate, by_path, by_law = held(length, path, ke, kd, mu)
+        a_bar = rate * bar
+        if length > 0:
+            inverse = 1 / length
+            share, along = value * inverse, inverse * a
+            value_bar = along.dot(bar)
+            a_bar = share * bar + (rate - share) * value_bar * along
+            path_bar, law_bar = value_bar * by_path, value_bar * by_law
+    return a_bar, path_bar, law_bar
 
 
 @ti.func
