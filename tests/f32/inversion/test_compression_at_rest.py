@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from scipy.stats import t
 
 from risp_torch import AmbientLight, Box, Camera, DirectionalLight, Param, PixelLoss, Scene, Start, Surface
 from risp_torch.inversion.comparison import Comparison
@@ -59,8 +60,10 @@ def errors_in_bars(x: float, *, crf: float, loss: PictureLoss) -> tuple[np.ndarr
 def test_bars_of_a_body_at_rest_hold() -> None:
     places = np.random.default_rng(0).uniform(-0.1, 0.1, 10)
     errors = np.array([errors_in_bars(x, crf=23.0, loss=PixelLoss()) for x in places])
-    assert errors[:, 0].max() > errors[:, 1].max()  # films at other places of the picture show a larger shift
-    assert errors[:, 1].max() < 4.5 and (errors[:, 1] < 1.96).mean() > 0.9
+    # A bar of eight samples holds as often as Student's t says. One sample does not, as its place of the edges is the film's.
+    beyond = (errors > 1.96).mean(axis=(0, 2))
+    assert beyond[1] <= 2 * t.sf(1.96, 1 + len(PLACES)) < beyond[0], beyond
+    assert errors[:, 1].max() < 4.5
 
 
 def test_a_film_that_was_moved_comes_back_to_its_place() -> None:

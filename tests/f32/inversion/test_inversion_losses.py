@@ -145,15 +145,18 @@ def test_a_network_reads_through_another_appearance(tmp_path: Path) -> None:
     bounds = {"block.velocity": ((0.3, 0.0999, -0.95), (0.7, 0.1001, -0.65))}  # y is along the view
     starts = [{"block.velocity": (0.35, 0.1, -0.7)}]
     truth = {f"block.velocity[{i}]": value for i, value in enumerate((0.5, 0.1, -0.8))}
-    settings, error = OptimiseSettings(iterations=10, learning_rate=0.3), {}
+    settings, error, bar = OptimiseSettings(iterations=10, learning_rate=0.3), {}, {}
     loop = RasteriserDomain(light_psi(scene), (0.0,) * 4)
     for name, loss in {"pixel": PixelLoss(), "risp": RispLoss(Centroid(), loop=loop)}.items():
         result = quick(
             scene, target, names, loss=loss, bounds=bounds, starts=starts, settings=settings, refine=3, out=tmp_path / name
         )  # fmt: skip
         errors = result.scaled_error(truth)
-        error[name] = max(abs(errors[f"block.velocity[{i}]"]) for i in (0, 2))
-    assert error["risp"] < 0.05 and error["pixel"] > 0.1, error
+        error[name] = [abs(errors[f"block.velocity[{i}]"]) for i in (0, 2)]
+        bar[name] = [result.sd[f"block.velocity[{i}]"] for i in (0, 2)]
+    # The network's bars contain the errors of its reading in other looks. Pixels end on the bound of the vertical velocity.
+    assert (np.array(error["risp"]) < 3 * np.array(bar["risp"])).all() and 3 * max(bar["risp"]) < error["pixel"][1], (error, bar)
+    assert error["pixel"][1] == pytest.approx(0.8 - 0.65)
     settings = json.loads((tmp_path / "risp" / "result.json").read_text())["settings"]
     assert settings["loss"]["network_sha256"] and settings["loss"]["loop"]["psi"] == [0.0] * 4
     with pytest.raises(UserError, match="finished run"):
