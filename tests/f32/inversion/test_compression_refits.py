@@ -71,7 +71,7 @@ def test_bars_of_refits_are_not_stretched_again(monkeypatch):
 
     alone, both, stretched = sd(0.0, True), sd(0.1, True), sd(0.1, False)
     assert both == pytest.approx(np.hypot(alone, 0.1 * 1.2))
-    assert stretched == pytest.approx(max(alone, flat * 0.1 * 1.2), rel=1e-4)
+    assert stretched == pytest.approx(max(alone, flat * 0.1 * 1.2), rel=1e-9)  # the root of a sum of squares: rounding
 
 
 def test_mixes_refit_where_one_of_their_losses_does():

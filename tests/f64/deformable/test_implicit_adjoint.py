@@ -92,6 +92,10 @@ def test_contact_sticks_and_slides() -> None:
 
 
 def test_error_of_the_gradient_follows_the_tolerances() -> None:
+    """Newton's directions are as short as their tolerance, relative to the state, and so is the change of the gradient.
+
+    An entry of the gradient sums adjoints of every step and particle, each with the relative residual of its linear system.
+    """
     model, inputs = touching_model()
     truth = gradient_of(solver_of(model, "bdf2"), inputs)
 
@@ -101,9 +105,10 @@ def test_error_of_the_gradient_follows_the_tolerances() -> None:
         return max(np.abs(found[name] - truth[name]).max() / np.abs(truth[name]).max() for name in seen)
 
     by_newton = {tolerance: error(tolerance=tolerance) for tolerance in (1e-1, 1e-3, 1e-6)}
-    assert all(found < 2 * tolerance for tolerance, found in by_newton.items()) and by_newton[1e-1] > by_newton[1e-6], by_newton
+    assert all(found < tolerance for tolerance, found in by_newton.items()) and by_newton[1e-1] > by_newton[1e-6], by_newton
     by_solver = {tolerance: error(adjoint_tolerance=tolerance) for tolerance in (1e-4, 1e-6, 1e-9)}
-    assert all(found < 1e3 * tolerance for tolerance, found in by_solver.items()), by_solver
+    summands = 2 * FRAMES * model.particle_count
+    assert all(found < summands * tolerance for tolerance, found in by_solver.items()), (summands, by_solver)
     assert by_solver[1e-4] > 10 * by_solver[1e-9], by_solver
 
 

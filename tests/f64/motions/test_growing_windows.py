@@ -23,6 +23,7 @@ from risp_torch.motions import (
 from risp_torch.motions.conclusion import disagreement, doubts_of_bounds, doubts_of_data, doubts_of_search
 from risp_torch.motions.growing import distinct, moved_starts, piece_counts
 from risp_torch.motions.recorded_actions import spikes
+from risp_torch.motions.search import EXPLAINED
 from ti_sim import UserError
 
 DT, NOISE = 0.01, 1e-3
@@ -75,13 +76,14 @@ def test_a_long_window_is_fitted_from_short_ones() -> None:
     """Two seconds at once end in another minimum, with a doubt before all numbers; from short pieces the truth is found."""
     parts = whole([swing(200)], first=0)
     lost = fit_motions(pendulum(), parts, list(TRUTH), PLAIN)
-    assert max(abs(lost.values[name] / truth - 1) for name, truth in TRUTH.items()) > 0.1 and lost.misfit > 4
     assert lost.lines()[0].startswith(f"the motions are not explained: the residual is {lost.misfit**0.5:.3g} times the noise")
     found = fit_motions(pendulum(), parts, list(TRUTH), SETTINGS)
     assert found.converged and not found.doubts and np.abs(away(found)).max() < 4, (found.doubts, away(found))
     assert found.misfit == pytest.approx(1.0, abs=0.2)
     assert [each["frames"] for each in found.to_json()["lengths"]] == [14, 26, 51, 101, 201]
     assert all(found.sd[name] < 0.02 * truth for name, truth in TRUTH.items())
+    # The limit of the bars above, which another minimum exceeds, and that of residuals which noise explains.
+    assert max(abs(lost.values[name] - truth) / found.sd[name] for name, truth in TRUTH.items()) > 4 and lost.misfit > EXPLAINED
 
 
 def test_error_bars_of_an_exact_model_hold() -> None:

@@ -108,7 +108,11 @@ def test_a_ball_of_a_scene_bounces_to_the_square_of_the_restitution(wanted: floa
     first = int(np.argmin(height))
     again = first + int(np.argmax(np.diff(height[first:]) < 0)) + 1
     apex = apex_after_impact(contact.stiffness, contact.damping, 0.2, np.sqrt(2 * GRAVITY * 0.5))
-    assert apex == pytest.approx(0.5 * wanted**2, rel=0.06)  # the weight acts during contact, which ends below the ground
+    # Contact ends below the ground. The weight acts during contact, and takes nothing from an elastic impact.
+    leaving = wanted * np.sqrt(2 * GRAVITY * 0.5)
+    deep = contact.damping * leaving / contact.stiffness
+    weight = GRAVITY * float(contact_time(contact.stiffness, contact.damping, 0.2)) / leaving
+    assert 0 < 1 - apex / (0.5 * wanted**2) < deep / (0.5 * wanted**2) + (1 - wanted) * weight
     assert height[first:again].max() - 0.05 == pytest.approx(apex, rel=0.01)
 
 
