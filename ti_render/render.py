@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from ti_render.arrays import FLAG, LIGHT_KINDS, UNIFORM, Backdrop, Faces, Picture, UniformArrays, chosen
-from ti_render.backdrop.backdrop import PATTERNS, draw_backdrop
+from ti_render.backdrop.backdrop import PATTERNS
+from ti_render.backdrop.sharing import draw_backdrops
 from ti_render.geometry.lens import undistort_pixels
 from ti_render.geometry.normals import find_normals
 from ti_render.geometry.pose import pose
@@ -35,7 +36,7 @@ from ti_sim.base.arrays import (
     to_numpy,
     zeros_like_family,
 )
-from ti_sim.base.parallel import serial_for, spread_of
+from ti_sim.base.parallel import serial_for
 from ti_sim.base.rules import checked
 from ti_sim.base.runtime import compiled_lightly, require
 
@@ -155,9 +156,9 @@ def render(inputs: RenderInputs, settings: RasterSettings) -> RenderResult:
         "depth_range": settings.depth_range, "strict": int(settings.composite == "softmax"), "steepest": STEEPEST,
         "hard": int(settings.aggregation == "dibr"),
     }  # fmt: skip
-    backdrop, height = chosen(Backdrop, seen), samples * settings.height
-    pictures = empty_like_family(like, (images, height, samples * settings.width, 4))
-    draw_backdrop(backdrop, spread_of(images * height), pictures)
+    backdrop = chosen(Backdrop, seen)
+    pictures = empty_like_family(like, (images, samples * settings.height, samples * settings.width, 4))
+    draw_backdrops(backdrop, inputs, pictures)
     sigma, centres = float(to_numpy(gathered["softness"])[:, 0].max()), None if inputs.distortion is None else seen["centres"]
     seen["contours"] = _contours(mesh, seen["screen"], settings.near)
     layer = _draw(chosen(Faces, seen), settings, pictures, sigma, centres, hard=settings.aggregation == "dibr")
@@ -201,7 +202,7 @@ def draw_backdrop_again(result: RenderResult) -> Array:
     """The backdrop [M, H, W, 3] of all samples, which the pictures no longer hold."""
     shape = tuple(result.layer.pictures.shape[:3])
     pictures = empty_like_family(result.vertices, (*shape, 3))
-    draw_backdrop(result.backdrop, spread_of(shape[0] * shape[1]), pictures)
+    draw_backdrops(result.backdrop, result.inputs, pictures)
     return pictures
 
 

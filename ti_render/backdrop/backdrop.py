@@ -178,16 +178,17 @@ def far_colour(behind: ti.template(), m, x, y, width, height):
 
 
 @kernel
-def draw_backdrop(behind: Backdrop, spread: int, pictures: ti.types.ndarray()):
-    """Draw ground and background into every picture [M, H, W, 3 or 4], alpha (where there is one) 0.
+def draw_backdrop(behind: Backdrop, drawn: ti.types.ndarray(), spread: int, pictures: ti.types.ndarray()):
+    """Draw ground and background into pictures [M, H, W, 3 or 4], those with the numbers ``drawn`` [K] int32, alpha (where there
+    is one) 0.
 
     Adjoint: ``draw_backdrop_adjoint``; tangent: ``draw_backdrop_jvp``.
     """
-    images, height, width = pictures.shape[0], pictures.shape[1], pictures.shape[2]
-    for index in range(images * height * spread):
+    height, width = pictures.shape[1], pictures.shape[2]
+    for index in range(drawn.shape[0] * height * spread):
         if index % spread > 0:
             continue
-        m, y = index // spread // height, index // spread % height
+        m, y = drawn[index // spread // height], index // spread % height
         rate = depth_rate(behind, m)
         for x in range(width):
             p = pixel_centre(behind, m, x, y, width, height)

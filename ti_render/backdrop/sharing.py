@@ -1,0 +1,49 @@
+"""Backdrops that several images share: each is drawn once, and copied."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ti_render.arrays import FLAG, Backdrop
+from ti_render.backdrop.backdrop import draw_backdrop
+from ti_render.inputs import RenderInputs
+from ti_sim.base.arrays import Array, ints_like_family
+from ti_sim.base.parallel import spread_of
+
+
+def draw_backdrops(backdrop: Backdrop, inputs: RenderInputs, pictures: Array) -> None:
+    """Draw ground and background into every picture.
+
+    Args:
+        backdrop: of the M images.
+        inputs: of the images.
+        pictures: [M, H, W, 3 or 4], written.
+    """
+    sources = sources_of(backdrop, inputs) if isinstance(pictures, np.ndarray) else np.arange(pictures.shape[0])
+    drawn, copies = np.unique(sources), np.flatnonzero(sources != np.arange(len(sources)))
+    draw_backdrop(backdrop, ints_like_family(pictures, drawn), spread_of(len(drawn) * pictures.shape[1]), pictures)
+    for image in copies:
+        pictures[image] = pictures[sources[image]]
+
+
+def sources_of(backdrop: Backdrop, inputs: RenderInputs) -> np.ndarray:
+    """[M] int64, the first image that has the same backdrop as each image: the image itself, where none has.
+
+    Shadows of bodies differ from image to image, so that backdrops with shadows are not compared.
+
+    Args:
+        backdrop: of the M images, in numpy arrays.
+        inputs: of the images.
+    """
+    images = backdrop.uniforms.shape[0]
+    numbers = np.arange(images)
+    if backdrop.flags[FLAG.shadows] == 1:
+        return numbers
+    keys = [backdrop.uniforms]
+    if inputs.distortion is not None:
+        keys += [rows[numbers * len(rows) // images] for rows in (inputs.camera, inputs.distortion)]
+    # Images are compared by the number of their row.
+    keys += [(numbers * len(rows) // images)[:, None] for rows in (inputs.texels, inputs.background_image) if rows is not None]
+    first: dict[bytes, int] = {}
+    key = np.column_stack(keys)
+    return np.array([first.setdefault(row.tobytes(), image) for image, row in enumerate(key)])
