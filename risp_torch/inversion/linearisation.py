@@ -53,6 +53,11 @@ class Linearisation:
         """Mean squared residual of the observations that count, without smoothness and priors."""
         return float((self.residual**2).mean()) * (len(self.residual) / self.comparison.count)
 
+    @property
+    def is_finite(self) -> bool:
+        """Whether residual and Jacobian are finite: sums of products are if all of them are, and are needed anyway."""
+        return all(np.isfinite(sums).all() for sums in self.normal_equations)
+
     @cached_property
     def normal_equations(self) -> tuple[np.ndarray, np.ndarray]:
         """J^T J [K, K] and J^T r [K], without smoothness and priors, computed once."""

@@ -203,7 +203,7 @@ class _Search:
             at = linearise(self.scene, seen, self.unknowns, self.unknowns.physical_values(point))
         except DivergenceError:  # neither this point nor any about it can be simulated
             return nowhere
-        if not torch.isfinite(at.residual).all() or not torch.isfinite(at.jacobian).all():
+        if not at.is_finite:
             return nowhere
         lengths, dampings = np.ones(len(_DAMPINGS)), damping * _DAMPINGS
         if self.one_by_one:

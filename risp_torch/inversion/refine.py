@@ -104,7 +104,7 @@ class _Refinement:
         """Gauss-Newton step at a point without its part along the weakest direction, in parts of the ranges."""
         point = np.clip(point, self.low, self.high)
         at = linearise(self.scene, self.comparison, self.unknowns, self.unknowns.physical_values(point))
-        if not torch.isfinite(at.residual).all() or not torch.isfinite(at.jacobian).all():
+        if not at.is_finite:
             return np.zeros(len(point))
         step, direction = newton_step(at), weakest_direction(at)
         return step - direction * (step @ direction)
