@@ -25,7 +25,6 @@ from ti_sim.deformable import element_plan, self_contact_gpu, world_plan
 from ti_sim.deformable import self_contact_layout as layout
 from ti_sim.deformable.element_plan import Slots, slots_of
 from ti_sim.deformable.families import TABLES
-from ti_sim.deformable.implicit.early_contact import warn_of_early_contact
 from ti_sim.deformable.implicit.rollout import converging_division, differentiate, in_double, simulate
 from ti_sim.deformable.inputs import DeformableInputs
 from ti_sim.deformable.kernel_arrays import AdjointSums, DeformableArrays, compiled_for, prepare
@@ -166,8 +165,6 @@ class DeformableSolver(Solver):
             self.model, in_double(inputs), frames, integrator=settings.integrator, dt=settings.dt, substeps=settings.substeps,
             settings=settings.implicit,
         )  # fmt: skip
-        if settings.integrator == "bdf2":
-            warn_of_early_contact(self.model, motion, to_numpy(inputs.gravity), dt=settings.dt)
         at_frames = motion.states[:, motion.frame_rows]
         positions, velocities = (reals_like_family(like, np.ascontiguousarray(half)) for half in np.split(at_frames, 2, axis=-1))
         marks = (ints_like_family(like, each) for each in (motion.failed_step, motion.failed_particle))

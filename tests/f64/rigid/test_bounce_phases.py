@@ -261,7 +261,7 @@ def check_slide(run: Callable[[Collision], Result], hit: Collision) -> None:
     ("page", "table", "rows"),
     [
         (contact_onset.PAGE, contact_onset.table, 4),
-        (contact_onset.IMPLICIT_PAGE, contact_onset.implicit_table, 6),
+        (contact_onset.IMPLICIT_PAGE, contact_onset.implicit_table, 8),
     ],
 )
 def test_the_tables_of_the_pages_are_current(page: str, table: Callable[[], str], rows: int) -> None:
@@ -274,4 +274,5 @@ def test_the_tables_of_the_pages_are_current(page: str, table: Callable[[], str]
         assert re.sub(r"\d\.\d{4}", "#", line) == re.sub(r"\d\.\d{4}", "#", line_shown)
         np.testing.assert_allclose([float(n) for n in numbers], [float(n) for n in numbers_shown], atol=1.01e-4)
         if numbers:
-            assert all(abs(float(number) - 1) < 0.005 for number in numbers[-2:])
+            bound = 0.02 if "first step" in line else 0.005
+            assert all(abs(float(number) - 1) < bound for number in numbers[-2:])

@@ -11,6 +11,9 @@ A straight path has |z - z_before| = |u_z| dt, so that the weights of the stages
 In steps that are longer than the contact, |u_z| dt as the travel would reach back beyond the start of the step and create energy.
 Here df_n / dz <= 0 in all cases, so that f_n, which is a function of z alone within a stage, has a convex potential.
 
+The first stage of BDF2 has the path from z_before, the height at the start of the step, to the end of the step (``Stage.reach``),
+with weights that fall linearly from the start to the end.
+
 Friction is -mu f_n phi(kf q |u_t| / (mu f_n)) u_t / |u_t| with the f_n and q of the end of the step (nothing is lagged). phi(y)
 is y below 1 - w and 1 above 1 + w, joined by a parabola: sticking and sliding are those of the explicit law, and the transition
 between them is smooth.
@@ -18,7 +21,6 @@ between them is smooth.
 
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import mat3, vec2, vec3, vec4
-from ti_sim.rigid.contact import onset as mean_over_path
 from ti_sim.rigid.contact import separating_depth
 
 Z, Z_HAT, Z_BEFORE, KE, KD = range(5)  # entries of gradients of the normal force and of the fraction in contact
@@ -45,25 +47,75 @@ def grip(y):
 
 
 @ti.func
-def path_of(heights, gamma, onset, ke, kd):
-    """Depth [m] (reduced while separating), travel [m] and closing speed [m/s] of a particle; see the formulas above.
+def mean_over_path(depth, above, below):
+    """Mean depth and fraction in contact of a path, with weights that fall linearly from ``depth`` to zero at both of its ends.
+
+    Args:
+        depth: depth with the largest weight [m].
+        above, below: distances from there to the ends above and below [m]; equal, as in ``rigid.contact.onset``.
+
+    Returns:
+        (mean [m], fraction [1], mean_by: derivatives of the mean by above and below, as that by the depth is the fraction,
+        fraction_by: derivatives of the fraction by depth, above and below).
+    """
+    side = above
+    if depth <= 0:
+        side = below
+    width = above + below
+    rest = ti.max(side - ti.abs(depth), 0.0)
+    fraction, fraction_by_rest = rest * rest / (side * width), 2 * rest / (side * width)
+    mean = rest * fraction / 3
+    mean_by_side, mean_by_other = fraction - mean * (1 / side + 1 / width), -mean / width
+    by_side, by_other = fraction_by_rest - fraction * (1 / side + 1 / width), -fraction / width
+    mean_by, fraction_by = vec2(mean_by_other, mean_by_side), vec3(fraction_by_rest, by_other, by_side)
+    if depth > 0:
+        mean += depth + (below - above) / 3
+        fraction = 1 - fraction
+        mean_by = vec2(mean_by_side - 1 / 3, mean_by_other + 1 / 3)
+        fraction_by = vec3(fraction_by_rest, -by_side, -by_other)
+    return mean, fraction, mean_by, fraction_by
+
+
+@ti.func
+def path_of(heights, gamma, onset, reach, ke, kd):
+    """Path of a particle; see the formulas above.
 
     Args:
         heights: z, z_hat and z_before above the ground [m], a 3-vector.
         gamma: time from z_hat to z [s].
         onset: see ``ImplicitSettings`` [m].
+        reach: see ``Stage``.
         ke, kd: contact stiffness [N/m] and damping [N s/m].
+
+    Returns:
+        (arguments of ``mean_over_path`` [m], a 3-vector, whose depth is reduced while separating; closing speed [m/s]).
     """
     speed = (heights.x - heights.y) / gamma
-    travel = ti.abs(heights.x - heights.z) + onset
-    return -heights.x - separating_depth(speed, ke, kd), travel, -ti.min(speed, 0.0)
+    travel = ti.abs(heights.x - heights.z)
+    path = vec3(-heights.x, travel + onset, travel + onset)
+    if reach > 0:
+        path = vec3(-heights.z, reach * travel + onset, onset)
+        if heights.x < heights.z:
+            path = vec3(-heights.z, onset, reach * travel + onset)
+    path.x -= separating_depth(speed, ke, kd)
+    return path, -ti.min(speed, 0.0)
 
 
 @ti.func
-def normal_law(heights, gamma, onset, ke, kd):
+def lowest(z, before, onset, reach):
+    """Depth of the lower end of the path of a particle that does not separate [m]: a convex function of z."""
+    travel = ti.abs(z - before)
+    depth = travel - z
+    if reach > 0:
+        depth = ti.max(reach * (before - z), 0.0) - before
+    return depth + onset
+
+
+@ti.func
+def normal_law(heights, gamma, onset, reach, ke, kd):
     """Normal force [N], fraction q [1], and their gradients by z, z_hat, z_before, ke and kd (arguments of ``path_of``)."""
-    depth, travel, closing = path_of(heights, gamma, onset, ke, kd)
-    mean, fraction = mean_over_path(depth, travel)
+    path, closing = path_of(heights, gamma, onset, reach, ke, kd)
+    mean, fraction, mean_by_sides, fraction_by_path = mean_over_path(path.x, path.y, path.z)
     force = ke * mean + kd * fraction * closing
     force_by, fraction_by = vec5(0.0, 0.0, 0.0, 0.0, 0.0), vec5(0.0, 0.0, 0.0, 0.0, 0.0)
     if fraction > 0:
@@ -71,18 +123,19 @@ def normal_law(heights, gamma, onset, ke, kd):
         if heights.x < heights.z:
             side = -1.0
         depth_by, closing_by = vec5(-1.0, 0.0, 0.0, 0.0, 0.0), vec5(0.0, 0.0, 0.0, 0.0, 0.0)
-        travel_by = vec5(side, 0.0, -side, 0.0, 0.0)
+        above_by = vec5(side, 0.0, -side, 0.0, 0.0)
+        below_by = above_by
+        if reach > 0:
+            depth_by = vec5(0.0, 0.0, -1.0, 0.0, 0.0)
+            above_by *= reach * ti.max(side, 0.0)
+            below_by *= reach * ti.max(-side, 0.0)
         if closing > 0:
             closing_by = vec5(-1.0, 1.0, 0.0, 0.0, 0.0) / gamma
         elif ke > 0:
             speed, rate = (heights.x - heights.y) / gamma, kd / (ke * gamma)
             depth_by += vec5(-rate, rate, 0.0, kd * speed / (ke * ke), -speed / ke)
-        mean_by = fraction * depth_by
-        if ti.abs(depth) < travel:
-            y = depth / travel
-            rest = 1 - ti.abs(y)
-            mean_by += rest * rest * (1 + 2 * ti.abs(y)) / 6 * travel_by
-            fraction_by = rest / travel * (depth_by - y * travel_by)
+        mean_by = fraction * depth_by + mean_by_sides.x * above_by + mean_by_sides.y * below_by
+        fraction_by = fraction_by_path.x * depth_by + fraction_by_path.y * above_by + fraction_by_path.z * below_by
         force_by = ke * mean_by + kd * (fraction * closing_by + closing * fraction_by)
         force_by[KE] += mean
         force_by[KD] += fraction * closing
@@ -90,26 +143,26 @@ def normal_law(heights, gamma, onset, ke, kd):
 
 
 @ti.func
-def normal_work(start, heights, gamma, onset, ke, kd):
+def normal_work(start, heights, gamma, onset, reach, ke, kd):
     """Integral of the normal force from the height ``start`` to z: minus the change of its potential [J].
 
     Two Gauss points in each of eight cells. The force is smooth but for jumps of its curvature, so that the error relative to
     the work of a change of the force vanishes with the length of the way.
     """
     work = 0.0
-    # Without contact at both ends there is none between them: |z - z_before| - z is convex.
-    if ti.max(ti.abs(heights.x - heights.z) - heights.x, ti.abs(start - heights.z) - start) + onset > 0:
+    # Without contact at both ends there is none between them.
+    if ti.max(lowest(heights.x, heights.z, onset, reach), lowest(start, heights.z, onset, reach)) > 0:
         cell = (heights.x - start) / _CELLS
         for i in range(2 * _CELLS):
             node = (i // 2) + 0.5 + (2 * (i % 2) - 1) * _GAUSS
-            depth, travel, closing = path_of(vec3(start + node * cell, heights.y, heights.z), gamma, onset, ke, kd)
-            mean, fraction = mean_over_path(depth, travel)
+            path, closing = path_of(vec3(start + node * cell, heights.y, heights.z), gamma, onset, reach, ke, kd)
+            mean, fraction, _mean_by, _fraction_by = mean_over_path(path.x, path.y, path.z)
             work += 0.5 * cell * (ke * mean + kd * fraction * closing)
     return work
 
 
 @ti.func
-def ground_law(x, x_hat, before, ground, gamma, onset, contact):
+def ground_law(x, x_hat, before, ground, gamma, onset, reach, contact):
     """Force of the ground on a particle, and its derivatives.
 
     Args:
@@ -119,6 +172,7 @@ def ground_law(x, x_hat, before, ground, gamma, onset, contact):
         ground: height of the ground [m].
         gamma: time from x_hat to x [s].
         onset: see ``ImplicitSettings`` [m].
+        reach: see ``Stage``.
         contact: ke, kd, kf, mu, a 4-vector.
 
     Returns:
@@ -128,7 +182,7 @@ def ground_law(x, x_hat, before, ground, gamma, onset, contact):
     """
     ke, kd, kf, mu = contact[0], contact[1], contact[2], contact[3]
     heights = vec3(x.z, x_hat.z, before) - ground
-    normal, fraction, normal_by, fraction_by = normal_law(heights, gamma, onset, ke, kd)
+    normal, fraction, normal_by, fraction_by = normal_law(heights, gamma, onset, reach, ke, kd)
 
     tangent, along, slide_by = vec3(0.0), vec2(0.0), vec5(0.0, 0.0, 0.0, 0.0, 0.0)
     drag, drag_along = 0.0, 0.0

@@ -18,7 +18,7 @@ from ti_sim.deformable.model import GROUND_CONTACT, HELD, LOADED, PRESCRIBED, SO
 from ti_sim.deformable.solids import solid_force_jacobian
 
 NO_BARS = NoBars()
-GAMMA, GROUND, ONSET = range(3)  # entries of ``StageArrays.numbers``
+GAMMA, GROUND, ONSET, REACH = range(4)  # entries of ``StageArrays.numbers``
 INERTIA, CONTACT, ROUNDED = range(3)  # columns of ``StageArrays.energy``
 
 
@@ -27,7 +27,7 @@ class StageArrays:
     """Arrays of the stage that is being solved.
 
     Attributes:
-        numbers: [3] gamma [s], height of the ground [m], onset [m].
+        numbers: [4] gamma [s], height of the ground [m], onset [m], reach of the contact law (``Stage``) [1].
         hat: [P, 7] x_hat and v_hat of free particles, and their height one step before the end of the stage; of held ones, the
             position at the start of the step and the velocity, and ``move`` times it is the way to go.
         reference: [P] heights from which the work of the normal force is counted [m].
@@ -125,12 +125,13 @@ def evaluate(
             rounded = mass * (v - v_hat).norm() * v_hat.norm()
             if body.particle_table[p, GROUND_CONTACT] == 1:
                 ground, onset, before = stage.numbers[GROUND], stage.numbers[ONSET], stage.hat[p, 6]
+                reach = stage.numbers[REACH]
                 material = contact_of(body, b, p)
                 contact, by_x, _by_x_hat, _normal_by, _slide_by, _tangent, _along = ground_law(
-                    x, x_hat, before, ground, gamma, onset, material
+                    x, x_hat, before, ground, gamma, onset, reach, material
                 )
                 heights = vec3(x.z, x_hat.z, before) - ground
-                stored = -normal_work(stage.reference[p] - ground, heights, gamma, onset, material[0], material[1])
+                stored = -normal_work(stage.reference[p] - ground, heights, gamma, onset, reach, material[0], material[1])
                 rounded += contact.z * ti.abs(x.z)
                 force += contact
                 other += vec3(contact.x, contact.y, 0.0)
@@ -258,7 +259,8 @@ def stage_adjoint(
                     bars.load[b, frame, loaded, k] = bars.load[b, frame, loaded, k] + w[k]
             if body.particle_table[p, GROUND_CONTACT] == 1:
                 _force, _by_x, by_x_hat, normal_by, slide_by, tangent, along = ground_law(
-                    x, x_hat, stage.hat[p, 6], stage.numbers[GROUND], gamma, stage.numbers[ONSET], contact_of(body, b, p)
+                    x, x_hat, stage.hat[p, 6], stage.numbers[GROUND], gamma, stage.numbers[ONSET], stage.numbers[REACH],
+                    contact_of(body, b, p),
                 )
                 x_hat_bar += by_x_hat.transpose() @ w
                 before_bar, contact_bar = ground_bars(normal_by, slide_by, tangent, along, w)

@@ -17,6 +17,7 @@ from ti_sim.deformable.implicit.matrix import pattern_of
 from ti_sim.deformable.implicit.newton import solve_stage
 from ti_sim.deformable.implicit.settings import ImplicitSettings
 from ti_sim.deformable.implicit.stages import Stage, stages_of
+from ti_sim.deformable.implicit.starting_step import position_correction, position_correction_adjoint
 from ti_sim.deformable.implicit.stepper import Stepper
 from ti_sim.deformable.implicit.worlds import for_each_world, places_for
 from ti_sim.deformable.inputs import DeformableInputs
@@ -80,7 +81,8 @@ def simulate(
         linear = LinearSolver(stepper.pattern)
         for stage in stages:
             control, frame = driving.rows(stage, world)
-            stepper.begin(stage.gamma * dt, _hat(model, inputs, states[world], stage, world, stage.step // substeps))
+            hat = _hat(model, inputs, states[world], stage, dt, world, stage.step // substeps)
+            stepper.begin(stage.gamma * dt, hat, reach=stage.reach)
             _guess(model, states[world], stage, stepper.stage.hat, dt, times)
             result = solve_stage(
                 stepper, linear, settings, gamma=stage.gamma * dt, world=world, row=stage.row, control=control, frame=frame
@@ -153,9 +155,8 @@ def differentiate(
             row_bars[row, :, 3:] += bars[1][world, frame]
         for stage in reversed(motion.stages):
             control, frame = driving.rows(stage, world)
-            stepper.begin(
-                stage.gamma * dt, _hat(model, inputs, motion.states[world], stage, world, stage.step // substeps)
-            )
+            hat = _hat(model, inputs, motion.states[world], stage, dt, world, stage.step // substeps)
+            stepper.begin(stage.gamma * dt, hat, reach=stage.reach)
             _stage_adjoint(
                 model, stepper, linear, row_bars[stage.row], stage, dt, world, control, frame,
                 tolerance=settings.adjoint_tolerance,
@@ -163,6 +164,11 @@ def differentiate(
             driving.spread(sums, stage, world)
             for row, weight in zip(stage.rows, stage.weights, strict=True):
                 row_bars[row][~held] += weight * stepper.hat_bar[~held, :6]
+            if stage.corrected:
+                bar = np.where(held[:, None], 0.0, stepper.hat_bar[:, :3])
+                bar = position_correction_adjoint(model, inputs, sums, motion.states[world], stage, dt, world, frame, bar)
+                row_bars[stage.rows[0], :, 3:] += bar
+                row_bars[stage.start, :, 3:] -= bar
             row_bars[stage.before][~held, 2] += stepper.hat_bar[~held, 6]
             row_bars[stage.start][held, :3] += stepper.hat_bar[held, :3]
         result.particle_q0[world], result.particle_qd0[world] = row_bars[0, :, :3], row_bars[0, :, 3:]
@@ -207,10 +213,12 @@ def _stage_adjoint(
 
 
 def _hat(
-    model: DeformableModel, inputs: DeformableInputs, states: np.ndarray, stage: Stage, world: int, frame: int
+    model: DeformableModel, inputs: DeformableInputs, states: np.ndarray, stage: Stage, dt: float, world: int, frame: int
 ) -> np.ndarray:
     """``StageArrays.hat`` of a stage [P, 7] from the rows [rows, P, 6] before it."""
     hat = stage.weights[0] * states[stage.rows[0]] + stage.weights[1] * states[stage.rows[1]]
+    if stage.corrected:
+        hat[:, :3] += position_correction(model, inputs, states, stage, dt, world, frame)
     table = model.particle_table
     held = table[:, HELD] == 1
     hat[held, :3], hat[held, 3:] = states[stage.start, held, :3], 0.0

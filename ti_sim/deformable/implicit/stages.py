@@ -3,7 +3,7 @@
 States y = (x, v) obey dy/dt = g(y). A stage solves y = y_hat + gamma g(y), with y_hat a combination of two earlier rows:
 
 - backward Euler: y_hat = y_n, gamma = h; first order.
-- BDF2: y_hat = 4/3 y_n - 1/3 y_(n-1), gamma = 2/3 h; second order; its first step is one of SDIRK2.
+- BDF2: y_hat = 4/3 y_n - 1/3 y_(n-1), gamma = 2/3 h; second order; its first step has two stages (``starting_step``).
 - SDIRK2 (Alexander, SIAM J. Numer. Anal. 14, 1977): a stage with gamma = (1 - 1/sqrt 2) h from y_n to Y, and one with the same
   gamma from y_hat = y_n + (1 - gamma / h) / (gamma / h) (Y - y_n), which is the end of the step; second order.
 
@@ -37,6 +37,9 @@ class Stage:
         before: row one step before the result: of the same stage of the step before; the first row, where there is none.
         time: time of the result after the start of the step, in steps [1].
         ends_step: whether the result is the state after the step.
+        reach: of the first stage of BDF2, 1 / ``time``: its contact law is the mean over the path from the start to the end of
+            the step. Zero in other stages, where it is that of the path around the result.
+        corrected: whether x_hat has the correction of ``starting_step``.
     """
 
     step: int
@@ -48,6 +51,8 @@ class Stage:
     before: int
     time: float
     ends_step: bool
+    reach: float = 0.0
+    corrected: bool = False
 
     @property
     def reaches_back(self) -> bool:
@@ -65,6 +70,10 @@ def stages_of(integrator: ImplicitIntegrator, steps: int) -> Iterator[Stage]:
         elif integrator == "bdf2" and step > 0:
             yield Stage(step, last + 1, 2 / 3, (last, before), (4 / 3, -1 / 3), last, last, 1.0, True)
             before, last = last, last + 1
+        elif integrator == "bdf2":
+            yield Stage(step, last + 1, 2 / 3, (last, last), (1.0, 0.0), last, last, 2 / 3, False, reach=1.5)
+            yield Stage(step, last + 2, 2 / 3, (last + 1, last), (0.5, 0.5), last, last, 1.0, True, corrected=True)
+            before, last = last, last + 2
         else:
             further = (1 - _SDIRK) / _SDIRK
             yield Stage(step, last + 1, _SDIRK, (last, last), (1.0, 0.0), last, max(last - 1, 0), _SDIRK, False)

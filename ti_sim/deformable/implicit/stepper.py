@@ -16,6 +16,7 @@ from ti_sim.deformable.implicit.kernels import (
     GROUND,
     INERTIA,
     ONSET,
+    REACH,
     StageArrays,
     assemble,
     element_jacobians,
@@ -80,7 +81,7 @@ class Stepper:
         features = features_of(model, inputs, differentiable=bars is not None)
         other = features.with_damping or features.with_air
         self.stage = StageArrays(
-            numbers=np.zeros(3), hat=np.zeros((particles, 7)), reference=np.zeros(particles),
+            numbers=np.zeros(4), hat=np.zeros((particles, 7)), reference=np.zeros(particles),
             force=np.zeros((worlds, slots, 3)), elastic=np.zeros((worlds, slots if other else 1, 3)),
             residual=np.zeros((particles, 3)), other=np.zeros((particles, 3)), energy=np.zeros((particles, 3)),
             element_energy=np.zeros(max(elements, 1)),
@@ -120,9 +121,9 @@ class Stepper:
         """Whether a particle of a world may touch the ground with friction."""
         return bool((self.friction(world)[self.contact] > 0).any())
 
-    def begin(self, gamma: float, hat: np.ndarray) -> None:
-        """Set gamma [s] and ``StageArrays.hat`` [P, 7] of the stage."""
-        self.stage.numbers[GAMMA] = gamma
+    def begin(self, gamma: float, hat: np.ndarray, *, reach: float = 0.0) -> None:
+        """Set gamma [s], ``StageArrays.hat`` [P, 7] and ``Stage.reach`` of the stage."""
+        self.stage.numbers[GAMMA], self.stage.numbers[REACH] = gamma, reach
         self.stage.hat[:] = hat
 
     def evaluate(self, world: int, row: int, control: int, frame: int) -> Evaluation:

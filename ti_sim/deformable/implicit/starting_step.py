@@ -1,0 +1,89 @@
+"""The starting step of BDF2, for which there is no step before.
+
+BDF2 extrapolates the change of velocity of the step before: an impulse in a starting step counts 3/2 of its weight there. Steps
+of BDF2 have the weight 2/3, with which impulses add up to themselves. The starting step is one of them, with the ghost state
+
+    y_(-1) = y_0 - 3/2 (Y - y_0),
+
+where Y is the result of a stage of backward Euler over 2/3 of the step. The forces of the two stages have the weights 1/3 and
+2/3; with the extrapolation 1/2 and 1, those of the trapezoidal rule. The contact law of Y is the mean over the whole step with
+weights that fall to zero at its end (``Stage.reach``). The weights of all contact forces then add up to one at every time after
+the start.
+
+An error of second order in one step leaves the order of BDF2. Under a constant acceleration a the velocity is exact, and
+positions would end 7/18 a h^2 too far. The second stage begins by as much less, with a = 3/2 u / h, where u is the change of
+velocity in Y. An impulse of contact is no constant acceleration, and must not displace x_hat: u counts by the share
+
+    5 w^2 / (4 w^2 + |u|^2),    w = 2/3 h |g + load / m|,
+
+which is one in free fall and vanishes for impulses.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ti_sim.deformable.implicit.stages import Stage
+from ti_sim.deformable.inputs import DeformableInputs
+from ti_sim.deformable.model import LOADED, DeformableModel
+
+_PART, _GAMMA = 7 / 12, 2 / 3  # of a step: over which u counts, and in which u arises
+
+
+def position_correction(
+    model: DeformableModel, inputs: DeformableInputs, states: np.ndarray, stage: Stage, dt: float, world: int, frame: int
+) -> np.ndarray:
+    """Correction of x_hat of the second stage [P, 3], m.
+
+    Args:
+        model: particles and elements.
+        inputs: numbers of every world, f64 numpy arrays.
+        states: [rows, P, 6] of the world.
+        stage: the second stage.
+        dt: step [s].
+        world: the world.
+        frame: frame interval of the loads.
+    """
+    u, _outer, square, size = _accelerations(model, inputs, states, stage, dt, world, frame)
+    return -_PART * dt * (5 * square / size) * u
+
+
+def position_correction_adjoint(
+    model: DeformableModel, inputs: DeformableInputs, bars: DeformableInputs, states: np.ndarray, stage: Stage, dt: float,
+    world: int, frame: int, bar: np.ndarray,
+) -> np.ndarray:  # fmt: skip
+    """Adjoint of ``position_correction``: add those of gravity [B, P, 3] by particle, loads and masses to ``bars``.
+
+    Args:
+        model, inputs, states, stage, dt, world, frame: as there.
+        bars: adjoints of the inputs.
+        bar: [P, 3] adjoint of the result.
+
+    Returns:
+        [P, 3] adjoint of u.
+    """
+    u, outer, square, size = _accelerations(model, inputs, states, stage, dt, world, frame)
+    bar = -_PART * dt * bar
+    share_bar = (u * bar).sum(1, keepdims=True)
+    outer_bar = 2 * (_GAMMA * dt) ** 2 * (5 * (u * u).sum(1, keepdims=True) / size**2 * share_bar) * outer
+    bars.gravity[world] += outer_bar
+    loaded = np.flatnonzero(model.particle_table[:, LOADED] >= 0)
+    rows, mass = model.particle_table[loaded, LOADED], inputs.particle_mass[world, loaded, None]
+    bars.load[world, frame, rows] += outer_bar[loaded] / mass
+    load = inputs.load[world, frame, rows]
+    bars.particle_mass[world, loaded] -= (load * outer_bar[loaded] / mass**2).sum(1)
+    return 5 * square / size * bar - 10 * square / size**2 * share_bar * u
+
+
+def _accelerations(
+    model: DeformableModel, inputs: DeformableInputs, states: np.ndarray, stage: Stage, dt: float, world: int, frame: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """u [P, 3], g + load / m [P, 3], w^2 [P, 1] and 4 w^2 + |u|^2 [P, 1], of which zeros are made one."""
+    u = states[stage.rows[0], :, 3:] - states[stage.start, :, 3:]
+    outer = np.repeat(inputs.gravity[world][None], len(u), axis=0)
+    loaded = np.flatnonzero(model.particle_table[:, LOADED] >= 0)
+    load = inputs.load[world, frame, model.particle_table[loaded, LOADED]]
+    outer[loaded] += load / inputs.particle_mass[world, loaded, None]
+    square = (_GAMMA * dt) ** 2 * (outer * outer).sum(1, keepdims=True)
+    size = 4 * square + (u * u).sum(1, keepdims=True)
+    return u, outer, square, np.where(size > 0, size, 1.0)
