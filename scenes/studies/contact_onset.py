@@ -1,4 +1,4 @@
-"""How the gradient through a bounce depends on when contact begins within a step: tables of contact-onset.md and implicit.md.
+"""Bounces, and how their gradients depend on the phase of the onset: tables of contact-onset.md, implicit.md, contact-points.md.
 
 A ball falls without gravity, touches for 30 steps and leaves with e times its speed, so that d z / d z0 = -e after the bounce,
 whenever it touches. The gradients of the contact law of ``ti_sim.rigid.contact`` are those of a scene; beside them are the exact
@@ -15,19 +15,20 @@ import numpy as np
 import torch
 
 from risp_torch import Contact, Membrane, Scene, Sphere, Start, start
-from ti_sim import contact_time, restitution
+from ti_sim import contact_time, damping_for_restitution, restitution
 from ti_sim.meshes import SheetMesh
 
 from .exit_status import exit_status
 from .markdown import markdown, write_into_page
 
-PAGE, IMPLICIT_PAGE = "docs/contact-onset.md", "docs/implicit.md"
+PAGE, IMPLICIT_PAGE, RESTITUTION_PAGE = "docs/contact-onset.md", "docs/implicit.md", "docs/contact-points.md"
 MASS, STIFFNESS, SPEED, PHASES = 1.0, 1e4, 1.0, 80
 DAMPING_RATIOS = (0.0, 0.09)
 DT = float(contact_time(STIFFNESS, 0.0, MASS)) / 30
 GAP, STEPS, IMPLICIT_STEPS = 3.5 * DT * SPEED, 45, 54  # implicit steps prolong the contact
 HEIGHTS = GAP + np.arange(PHASES) / PHASES * DT * SPEED  # all phases of a step
 IMPLICIT = ("backward_euler", "bdf2", "sdirk2")
+RESTITUTIONS, STEPS_OF_A_BOUNCE = (0.9, 0.7, 0.5, 0.3, 0.1), (20, 50, 200, 1000)
 NAMES = {"semi_implicit": "semi-implicit Euler", "rk4": "Runge-Kutta"}
 
 
@@ -41,12 +42,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         0; 2 for wrong input.
     """
     parser = argparse.ArgumentParser(prog="python -m scenes.studies.contact_onset", description=__doc__)
-    parser.add_argument("--page", action="store_true", help=f"write the tables into {PAGE} and {IMPLICIT_PAGE}, too")
+    parser.add_argument("--page", action="store_true", help="write the tables into these pages of docs, too")
     options = parser.parse_args(arguments)
 
     def work() -> int:
         start(precision="f64")
-        for page, text in ((PAGE, table() + "\n"), (IMPLICIT_PAGE, implicit_table() + "\n")):
+        for page, made in ((PAGE, table), (IMPLICIT_PAGE, implicit_table), (RESTITUTION_PAGE, restitution_table)):
+            text = made() + "\n"
             if options.page:
                 write_into_page(page, "scenes.studies.contact_onset", text)
             print(text)
@@ -80,6 +82,29 @@ def implicit_table() -> str:
             name = f"`{integrator}`" if gap else f"`{integrator}`, from the first step on"
             rows.append([name, f"{ratio:g}", f"{speeds.mean():.3f}", f"{ratios.min():.4f} to {ratios.max():.4f}"])
     return markdown(["steps of", "damping ratio", "speed after / before", "slope / expected slope"], rows)
+
+
+def restitution_table() -> str:
+    """Speed after an impact over the speed before it, by the closed form and by steps of fractions of an undamped impact."""
+    stiffness, mass, rows = 1e5, 0.4, []
+    whole = float(contact_time(stiffness, 0.0, mass))
+    for e in RESTITUTIONS:
+        kd = float(damping_for_restitution(stiffness, e, mass))
+        ratio, time = kd / (2 * np.sqrt(stiffness * mass)), 1e3 * float(contact_time(stiffness, kd, mass))
+        found = [speed_after_impact(stiffness, kd, mass, whole / steps) for steps in STEPS_OF_A_BOUNCE]
+        rows.append([f"{e:g}", f"{ratio:.3f}", f"{kd:.1f}", f"{time:.2f}", *(f"{speed:.3f}" for speed in found)])
+    return markdown(["e", "z", "kd [N s/m]", "contact [ms]", *(f"1/{steps}" for steps in STEPS_OF_A_BOUNCE)], rows)
+
+
+def speed_after_impact(stiffness: float, kd: float, mass: float, dt: float) -> float:
+    """Speed [m/s] of a ball after it met the ground at 1 m/s without gravity, in steps of ``dt`` [s]."""
+    steps = round(1.2 * float(contact_time(stiffness, 0.0, mass)) / dt) + 5
+    scene = Scene(frame_dt=steps * dt, frames=1, substeps=steps, gravity=(0, 0, 0))
+    scene.add_ground(contact=Contact(stiffness=stiffness, damping=kd, friction=0.0, friction_stiffness=0.0))
+    falling = Start(position=(0, 0, 0.05 + 2.5 * dt), velocity=(0, 0, -1.0))
+    scene.add_rigid("ball", shape=Sphere(0.05), mass=mass, start=falling)
+    with torch.no_grad():
+        return float(scene.rollout().body_qd[0, -1, 0, 2])
 
 
 def implicit_slopes(kd: float, integrator: str, gap: float) -> tuple[np.ndarray, np.ndarray]:

@@ -262,6 +262,7 @@ def check_slide(run: Callable[[Collision], Result], hit: Collision) -> None:
     [
         (contact_onset.PAGE, contact_onset.table, 4),
         (contact_onset.IMPLICIT_PAGE, contact_onset.implicit_table, 8),
+        (contact_onset.RESTITUTION_PAGE, contact_onset.restitution_table, 5),
     ],
 )
 def test_the_tables_of_the_pages_are_current(page: str, table: Callable[[], str], rows: int) -> None:
