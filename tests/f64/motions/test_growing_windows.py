@@ -128,6 +128,7 @@ def test_spikes_of_torques_do_not_count() -> None:
 
 
 def test_offset_and_lag_of_torques_are_unknowns() -> None:
+    """Error bars are the bounds of Cramer and Rao, from differences of the true motion, with its start unknown, too."""
     lag, offsets, frames = 0.013, (0.05, -0.03), 50
     times = DT * (np.arange(frames + 20) + 0.5)
 
@@ -142,7 +143,23 @@ def test_offset_and_lag_of_torques_are_unknowns() -> None:
         action_offsets=("offset1", "offset2"), action_lag="lag",
     )  # fmt: skip
     assert np.abs(away(found, truth)).max() < 4, away(found, truth)
-    assert found.sd["lag"] < 0.2 * lag and found.sd["offset1"] < 0.5 * offsets[0]
+    start = {"upper.angle": 1.0, "lower.angle": 0.3, "upper.rate": 0.0, "lower.rate": 0.0}
+    true = dict.fromkeys(truth, 0.0) | {"lower.mass": 0.5} | start
+
+    def angles(name: str, change: float) -> np.ndarray:
+        """Of the window, with another true number."""
+        numbers = true | {name: true[name] + change}
+        applied = torque(times + numbers["lag"]) + [numbers["offset1"], numbers["offset2"]]
+        given = {key: torch.tensor([value]) for key, value in numbers.items() if "." in key}
+        scene = pendulum(frames + 20, motors=True, at_truth=True)
+        moved = scene.rollout(given, frames=frames + 20, actions=torch.as_tensor(applied[None])).joint_q[0]
+        return moved[10 : 11 + frames].cpu().numpy().ravel()
+
+    slopes = np.stack([(angles(name, 1e-5) - angles(name, -1e-5)) / 2e-5 for name in true], axis=1)
+    bounds = NOISE * np.sqrt(np.diag(np.linalg.inv(slopes.T @ slopes)))
+    # Two standard deviations of the root of a mean square of as many residuals.
+    rtol = 2 / np.sqrt(2 * len(slopes))
+    np.testing.assert_allclose([found.sd[name] for name in truth], bounds[: len(truth)], rtol=rtol)
     for options, message in (
         ({"action_lag": "delay"}, "action_lag is 'delay': name a number of pendulum"),
         ({"action_offsets": ("offset1",)}, "name a number of pendulum .* for each of its 2 motors"),
