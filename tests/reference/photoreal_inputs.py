@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
+import re
+import subprocess
+import sys
 from collections.abc import Sequence
 
 import numpy as np
@@ -12,7 +16,20 @@ import trimesh
 from ti_render import RasterSettings, RenderInputs, look_at, mesh_topology, pack_camera
 from ti_render.photoreal import MitsubaFilm, MitsubaSettings
 
-needs_mitsuba = pytest.mark.skipif(importlib.util.find_spec("mitsuba") is None, reason="the extra 'photoreal' is not installed")
+
+@functools.cache
+def _why_not_mitsuba() -> str:
+    """Why Mitsuba cannot be imported, empty if it can; by a process of its own, as Mitsuba keeps the LLVM that it finds first."""
+    if importlib.util.find_spec("mitsuba") is None:
+        return "the extra 'photoreal' is not installed"
+    trial = subprocess.run([sys.executable, "-c", "import mitsuba"], capture_output=True, text=True)
+    missing = re.search(r"ImportError: (.*)", trial.stderr)
+    if trial.returncode != 0 and missing is None:
+        raise RuntimeError(trial.stderr)
+    return f"Mitsuba needs a library of the system: {missing[1]}" if missing else ""
+
+
+needs_mitsuba = pytest.mark.skipif(bool(_why_not_mitsuba()), reason=_why_not_mitsuba())
 
 QUAD = np.array([(-1, 0, -1), (1, 0, -1), (1, 0, 1), (-1, 0, 1)], dtype=float)  # looks along -y
 QUAD_FACES = np.array([(0, 1, 2), (0, 2, 3)])

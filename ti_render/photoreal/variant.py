@@ -114,7 +114,8 @@ def load_mitsuba(variant: Variant) -> Any:
         variant: from ``choose_variant``.
 
     Raises:
-        UserError: Mitsuba is not installed, or another LLVM than that of the variant has been loaded since it was chosen.
+        UserError: Mitsuba is not installed, a library that it needs is missing, or another LLVM than that of the variant has
+            been loaded since it was chosen.
     """
     if variant.llvm is not None:
         os.environ[LLVM_PATH_VARIABLE] = variant.llvm
@@ -122,6 +123,11 @@ def load_mitsuba(variant: Variant) -> Any:
         import mitsuba
     except ImportError as error:
         raise _not_installed(str(error)) from error
+    except NameError as error:  # raised by Dr.Jit while it handles the ImportError of its own extension module
+        raise UserError(
+            f"Mitsuba cannot be imported ({error.__context__ or error}): install the library that it needs (libatomic.so.1: "
+            "Debian's package libatomic1), or leave --renderer mitsuba out"
+        ) from error
     if variant.name.startswith("llvm"):
         loaded = _loaded_llvm() or (0,)
         if loaded[0] < OLDEST_LLVM:

@@ -134,6 +134,16 @@ def test_mitsuba_cannot_be_imported(monkeypatch: pytest.MonkeyPatch) -> None:
         variants.load_mitsuba(variants.Variant("scalar_rgb", None, ""))
 
 
+def test_a_library_that_mitsuba_needs_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Dr.Jit names its extension module while it handles the error of its import."""
+    text = "try:\n    raise ImportError('libatomic.so.1: cannot open')\nexcept ImportError:\n    extension\n"
+    (tmp_path / "mitsuba.py").write_text(text)
+    monkeypatch.delitem(sys.modules, "mitsuba", raising=False)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(UserError, match=r"cannot be imported \(libatomic.so.1: cannot open\): install the library .*libatomic1"):
+        variants.load_mitsuba(variants.Variant("scalar_rgb", None, ""))
+
+
 @pytest.mark.parametrize(
     ("arguments", "culprit"),
     [

@@ -5,7 +5,6 @@ Where a command or block would take long it runs with fewer and smaller pictures
 
 import argparse
 import importlib
-import importlib.util
 import json
 import re
 import shlex
@@ -25,6 +24,7 @@ from risp_torch.risp import DatasetSettings, RendererSource, load_network, load_
 from risp_torch.risp.task import training_scene
 from scenes.studies.pages import tables_of
 from tests.reference.folders import ROBOTS, ROOT
+from tests.reference.photoreal_inputs import needs_mitsuba
 from ti_render.camera_files import CameraRecord, write_transforms_json
 
 TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -147,7 +147,7 @@ def test_sheet_of_appearances(stranger: Path) -> None:
     assert np.asarray(Image.open(stranger / "runs/looks.png")).std() > 10
 
 
-@pytest.mark.skipif(importlib.util.find_spec("mitsuba") is None, reason="the extra 'photoreal' is not installed")
+@needs_mitsuba
 def test_path_traced_film(stranger: Path) -> None:
     """The README's command, with fewer and smaller pictures."""
     assert len(PATH_TRACED) == 1
@@ -159,7 +159,7 @@ def test_path_traced_film(stranger: Path) -> None:
     assert np.asarray(Image.open(folder / "frames/00001.png")).std() > 5
 
 
-@pytest.mark.skipif(importlib.util.find_spec("mitsuba") is None, reason="the extra 'photoreal' is not installed")
+@needs_mitsuba
 def test_steps_of_risp(stranger: Path) -> None:
     """The five commands from training pictures to a number, the same in README and page, with few and small pictures."""
     assert [step.split()[1] for step in STEPS] == list(SMALL_STEPS)

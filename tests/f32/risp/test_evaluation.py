@@ -18,6 +18,7 @@ from risp_torch.risp.evaluation.evaluate import evaluate
 from risp_torch.risp.evaluation.report import error_table, output_table
 from risp_torch.risp.evaluation.test_set import TestSettings, make_test_set, sampled_states
 from risp_torch.risp.task import training_scene
+from tests.reference.photoreal_inputs import needs_mitsuba
 
 SIDE = 16
 
@@ -149,8 +150,8 @@ def test_wrong_settings_are_refused():
         settings(renderer="pbrt")
 
 
+@needs_mitsuba
 def test_mitsuba_shows_the_same_states_in_drawn_looks(small, cube):
-    pytest.importorskip("mitsuba")
     wanted = settings(renderer="mitsuba", appearances=2, states=2)
     test_set = make_test_set(*cube, wanted, progress=False)
     assert test_set.renderer == "mitsuba" and test_set.levels.shape == (4, SIDE, SIDE, 3)
@@ -160,8 +161,8 @@ def test_mitsuba_shows_the_same_states_in_drawn_looks(small, cube):
     assert (test_set.levels[:2] != test_set.levels[2:]).mean() > 0.9
 
 
+@needs_mitsuba
 def test_a_drawn_film_keeps_to_the_domains_ranges(cube):
-    pytest.importorskip("mitsuba")
     scene, task = cube
     poses = sampled_states(scene, task, 1, np.random.default_rng(0))
     film = PhotorealDomain(ranges={"key.elevation": (0.9, 0.9)}, colors="draw", samples=4).film(scene, poses[None], seed=3)
