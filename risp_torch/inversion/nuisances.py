@@ -137,7 +137,8 @@ def why_untested(scene: Scene, loss: Loss) -> str | None:
     if isinstance(loss, MatchedLoss):
         return "a solved look has no such tests (--loss mask alone has)"
     if loss.rough:
-        return f"the {loss.kind} loss is not smooth and has no such tests (--loss mask has)"
+        bias = ", and no error bar holds a bias of the network in the film's look" if loss.kind == "risp" else ""
+        return f"the {loss.kind} loss is not smooth and has no such tests (--loss mask has){bias}"
     return "a scene without a camera has no such tests" if scene.camera is None else None
 
 

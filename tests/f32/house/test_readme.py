@@ -121,7 +121,9 @@ def test_first_scene_and_first_inversion(stranger: Path) -> None:
     for label, about in table.record()["unknowns"].items():  # the table above the sentence on runs/found
         bar = about["sd"] if about["scale"] == "linear" else about["value"] * (10 ** about["sd"] - 1)
         assert unknowns[label]["value"] == pytest.approx(about["value"], rel=0, abs=0.2 * bar), label  # as all tables
-        assert unknowns[label]["sd"] == pytest.approx(about["sd"], rel=0.2), label
+        # Compression is a standard deviation of 16 films, which scatters by 1 / sqrt(30): films that differ in their rounding, as
+        # those of other builds of the libraries do, give bars that differ by up to sqrt(2) 1.96 times that.
+        assert unknowns[label]["sd"] == pytest.approx(about["sd"], rel=(2 / 30) ** 0.5 * 1.96), label
     for name in ("loss.png", "parameters.png", "strip.png", "comparison.mp4", "settings.json"):
         assert (stranger / "runs/found" / name).stat().st_size > 0
 

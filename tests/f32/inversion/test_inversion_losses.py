@@ -154,9 +154,11 @@ def test_a_network_reads_through_another_appearance(tmp_path: Path) -> None:
         errors = result.scaled_error(truth)
         error[name] = [abs(errors[f"block.velocity[{i}]"]) for i in (0, 2)]
         bar[name] = [result.sd[f"block.velocity[{i}]"] for i in (0, 2)]
-    # The network's bars contain the errors of its reading in other looks. Pixels end on the bound of the vertical velocity.
-    assert (np.array(error["risp"]) < 3 * np.array(bar["risp"])).all() and 3 * max(bar["risp"]) < error["pixel"][1], (error, bar)
+    # The other look biases the network's readings, too, which no bar holds (``assumptions`` says so): they are compared with the
+    # pixels, which end on the bound of the vertical velocity.
+    assert (3 * np.array(error["risp"]) < error["pixel"]).all(), (error, bar)
     assert error["pixel"][1] == pytest.approx(0.8 - 0.65)
+    assert "a bias of the network" in result.assumptions[0]
     settings = json.loads((tmp_path / "risp" / "result.json").read_text())["settings"]
     assert settings["loss"]["network_sha256"] and settings["loss"]["loop"]["psi"] == [0.0] * 4
     with pytest.raises(UserError, match="finished run"):

@@ -395,7 +395,8 @@ def test_focal_lengths_from_one_picture_each() -> None:
     errors = torch.expm1(found - truth)[:, 6].abs()
     places = 0.1 * (found - truth)[:, :3].norm(dim=1)
     print(f"focal lengths: {100 * errors.max():.2f} % at most, camera within {1000 * places.max():.2f} mm")
-    assert errors.max() < 0.005
+    # Half a pixel at the rim of the picture, 48 pixels from its middle; the camera, 0.24 m away, makes up for it by 2.4 mm.
+    assert errors.max() < 0.5 / 48
     assert places.max() < 0.002
 
 

@@ -189,7 +189,9 @@ def test_an_inversion_that_tests_nothing_says_so() -> None:
     assert why_untested(scene, PixelLoss()) is None and why_untested(scene, MaskLoss(np.zeros((2, 8, 8)))) is None
     assert why_untested(scene, MatchedLoss()).startswith("a solved look has no such tests")
     assert why_untested(Films(scene, 2, per_film=["body.velocity"]), PixelLoss()).startswith("several films")
-    assert why_untested(scene, SimpleNamespace(rough=True, kind="risp")).startswith("the risp loss is not smooth")
+    network, features = (why_untested(scene, SimpleNamespace(rough=True, kind=kind)) for kind in ("risp", "features"))
+    assert network.startswith("the risp loss is not smooth") and network.endswith("a bias of the network in the film's look")
+    assert features.startswith("the features loss is not smooth") and features.endswith("(--loss mask has)")
     assert "without a camera" in why_untested(SimpleNamespace(camera=None), SimpleNamespace(rough=False))
     many = Unknowns({f"a{k}": Param(1.0, low=0.0, high=2.0) for k in range(13)})
     at = SimpleNamespace(loss=1.0)
