@@ -19,7 +19,7 @@ from ti_render.photoreal import MitsubaFilm, MitsubaSettings
 
 @functools.cache
 def _why_not_mitsuba() -> str:
-    """Why Mitsuba cannot be imported, empty if it can; by a process of its own, as Mitsuba keeps the LLVM that it finds first."""
+    """Reason that Mitsuba cannot be imported, empty if it can, by a subprocess: Mitsuba keeps the first LLVM that it finds."""
     if importlib.util.find_spec("mitsuba") is None:
         return "the extra 'photoreal' is not installed"
     trial = subprocess.run([sys.executable, "-c", "import mitsuba"], capture_output=True, text=True)

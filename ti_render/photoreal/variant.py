@@ -123,7 +123,7 @@ def load_mitsuba(variant: Variant) -> Any:
         import mitsuba
     except ImportError as error:
         raise _not_installed(str(error)) from error
-    except NameError as error:  # raised by Dr.Jit while it handles the ImportError of its own extension module
+    except NameError as error:  # Dr.Jit raises it while it handles the ImportError of its extension module
         raise UserError(
             f"Mitsuba cannot be imported ({error.__context__ or error}): install the library that it needs (libatomic.so.1: "
             "Debian's package libatomic1), or leave --renderer mitsuba out"

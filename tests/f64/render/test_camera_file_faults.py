@@ -145,7 +145,7 @@ def test_colmap_faults(tmp_path, files, words):
 
 
 def test_path_faults(tmp_path):
-    """What is not there, not JSON, not text, or has no known format."""
+    """Files that do not exist, are no JSON or no text, or have an unknown format are refused."""
     refused(["nothing.json", "does not exist", "check the path"], read_cameras, tmp_path / "nothing.json")
     refused(["holds no cameras", "transforms.json"], read_cameras, tmp_path)
     refused(["is not valid JSON", "line 1"], read_cameras, put(tmp_path / "a.json", '{"K": '))
