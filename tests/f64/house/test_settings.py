@@ -42,6 +42,8 @@ NO_SETTINGS = {
     "Derived", "MotionFit", "Solved", "PictureNormal", "SmokeRollout",
     "Evaluation", "ImplicitMotion", "Pattern", "Stage", "StageResult",
     "Diagnosis", "Family", "PlannedLoss", "FilmErrors", "ScoreTest", "Numbers",
+    "Acceptance", "FixedSteps", "GrowingHorizon", "MarquardtDamping", "MeanDiagonalDamping", "NormalEquations", "Policy",
+    "RegionSchedule", "RelativeDampings", "RisingDamping", "Starts", "Termination", "TrustRegion", "ValleySearch",
 }  # fmt: skip
 # Its initialiser, and not its fields: ``test_arguments``.
 NO_SETTINGS |= {"Scene"}

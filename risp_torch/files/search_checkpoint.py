@@ -1,0 +1,101 @@
+"""Saved states of a search: each of its phases is saved in the checkpoint of a run, and resumed from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from risp_torch.files.run_folder import RunFolder
+from ti_sim.base.errors import UserError
+
+if TYPE_CHECKING:
+    import torch
+
+_ARRAY, _TENSOR, _INTEGER_KEYS = "$array", "$tensor", "$integers"
+
+
+@dataclass(frozen=True)
+class SearchCheckpoint:
+    """The checkpoint of one phase of a search, such as a line of rounds, in the folder of a run.
+
+    Attributes:
+        folder: of the run; None saves nothing.
+        phase: name of the phase. States of other phases stay in the checkpoint.
+    """
+
+    folder: RunFolder | None
+    phase: str
+
+    def load(self) -> Any | None:
+        """The last state of this phase; None if there is none. Tensors are on the CPU.
+
+        Raises:
+            UserError: the checkpoint is damaged, or of another run.
+        """
+        return self._phases().get(self.phase)
+
+    def save(self, state: Any) -> None:
+        """Save the state of this phase.
+
+        Args:
+            state: nested dicts (with names or integers as keys), lists and tuples (which come back as lists) of arrays, tensors,
+                numbers, texts and None.
+
+        Raises:
+            UserError: the folder cannot be written.
+        """
+        if self.folder is None:
+            return
+        tensors: dict[str, torch.Tensor] = {}
+        described = _described({**self._phases(), self.phase: state}, tensors)
+        self.folder.save_checkpoint(tensors, {"search": described})
+
+    def _phases(self) -> dict[str, Any]:
+        """All states, by the name of the phase."""
+        saved = None if self.folder is None else self.folder.load_checkpoint()
+        if saved is None:
+            return {}
+        tensors, metadata = saved
+        if "search" not in metadata:
+            raise UserError(f"{self.folder.path} holds the checkpoint of another program: remove it to start the run again")
+        return _restored(metadata["search"], tensors)
+
+
+def _described(value: Any, tensors: dict[str, torch.Tensor]) -> Any:
+    """A state as JSON holds it, its arrays and tensors moved to ``tensors``."""
+    import torch
+
+    if isinstance(value, torch.Tensor | np.ndarray):
+        name = f"{len(tensors)}"
+        tensors[name] = torch.as_tensor(value)
+        return {_TENSOR if isinstance(value, torch.Tensor) else _ARRAY: name}
+    if isinstance(value, Mapping):
+        return dict(_described_items(value, tensors))
+    if isinstance(value, list | tuple):
+        return [_described(each, tensors) for each in value]
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _described_items(value: Mapping[Any, Any], tensors: dict[str, torch.Tensor]) -> Iterator[tuple[str, Any]]:
+    """Items of a dict with names as keys; integers are marked."""
+    if value and all(isinstance(key, int) for key in value):
+        yield _INTEGER_KEYS, True
+    for key, each in value.items():
+        yield str(key), _described(each, tensors)
+
+
+def _restored(value: Any, tensors: Mapping[str, torch.Tensor]) -> Any:
+    """What ``_described`` made of a state, as it was."""
+    if isinstance(value, list):
+        return [_restored(each, tensors) for each in value]
+    if not isinstance(value, dict):
+        return value
+    if set(value) == {_ARRAY}:
+        return tensors[value[_ARRAY]].numpy()
+    if set(value) == {_TENSOR}:
+        return tensors[value[_TENSOR]]
+    integers = value.get(_INTEGER_KEYS, False)
+    return {int(key) if integers else key: _restored(each, tensors) for key, each in value.items() if key != _INTEGER_KEYS}

@@ -1,0 +1,259 @@
+"""The loop of damped Gauss-Newton steps from several starts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, Protocol
+
+import numpy as np
+
+from risp_torch.least_squares.damping import Damping, Limit, limited
+from risp_torch.least_squares.equations import NormalEquations
+from risp_torch.least_squares.horizon import GrowingHorizon
+from risp_torch.least_squares.problem import LeastSquaresProblem
+from risp_torch.least_squares.step_search import Candidate, StepSearch, ValleySearch
+from risp_torch.least_squares.termination import Acceptance, Termination
+
+
+@dataclass(frozen=True)
+class Policy:
+    """The exchangeable parts of a search.
+
+    Attributes:
+        damping: from normal equations to steps.
+        search: which steps are evaluated.
+        rounds: largest number of rounds.
+        limit: largest change of each coordinate in a step of length 1.
+        acceptance, termination: of steps, and of starts.
+        horizon: of problems over a growing horizon, or None.
+        valley: steps where no other is accepted, or None.
+        in_one_batch: whether candidates of all starts are evaluated in one batch; otherwise start by start, each with the
+            objectives that those before it have reached.
+    """
+
+    damping: Damping
+    search: StepSearch
+    rounds: int
+    limit: Limit = math.inf
+    acceptance: Acceptance = field(default_factory=Acceptance)
+    termination: Termination = field(default_factory=Termination)
+    horizon: GrowingHorizon | None = None
+    valley: ValleySearch | None = None
+    in_one_batch: bool = False
+
+
+@dataclass
+class Starts:
+    """State of S starts, modified in place.
+
+    Attributes:
+        points: S points.
+        objectives: [S]; NaN before the first evaluation.
+        damping: [S] of the next steps.
+        stage: [S] index of the horizon.
+        reached: [S, H] objectives with which the starts reached the next horizon; infinite before that.
+        active: [S] whether a start takes steps.
+        stopped: [S] whether a start was stopped for being far behind another one.
+    """
+
+    points: list[Any]
+    objectives: np.ndarray
+    damping: np.ndarray
+    stage: np.ndarray
+    reached: np.ndarray
+    active: np.ndarray
+    stopped: np.ndarray
+
+    @staticmethod
+    def begin(points: Sequence[Any], policy: Policy, objectives: np.ndarray | None = None) -> Starts:
+        """Starts at points; without objectives for problems that evaluate them in each round (``reevaluates``).
+
+        Starts whose objectives are not finite are not active.
+        """
+        count, stages = len(points), 1 if policy.horizon is None else policy.horizon.stages
+        known = np.full(count, np.nan) if objectives is None else np.array(objectives, dtype=np.float64)
+        active = np.ones(count, dtype=bool) if objectives is None else np.isfinite(known)
+        return Starts(
+            list(points), known, np.full(count, policy.search.first), np.zeros(count, dtype=np.int64),
+            np.full((count, stages), np.inf), active, np.zeros(count, dtype=bool),
+        )  # fmt: skip
+
+    def copy(self) -> Starts:
+        """An independent copy; the points, which are not modified, are shared."""
+        return Starts(list(self.points), *(getattr(self, part.name).copy() for part in fields(self)[1:]))
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """All arrays by their names, for a checkpoint; for points that are arrays."""
+        return {part.name: np.array(getattr(self, part.name)) for part in fields(self)}
+
+    def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """Load what ``to_arrays`` made."""
+        for part in fields(self):
+            array = np.array(arrays[part.name])
+            setattr(self, part.name, list(array) if part.name == "points" else array)
+
+
+class Checkpoint(Protocol):
+    """Where a search is saved, and resumed from."""
+
+    def load(self) -> dict[str, Any] | None:
+        """The last state; None if there is none."""
+
+    def save(self, state: dict[str, Any]) -> None:
+        """Save a state: arrays, numbers, lists and dicts of these."""
+
+
+AfterRound = Callable[[Starts, Starts], None]
+
+
+def minimise(
+    problem: LeastSquaresProblem, starts: Starts, policy: Policy, *, checkpoint: Checkpoint | None = None,
+    after_round: AfterRound | None = None,
+) -> Starts:  # fmt: skip
+    """Rounds of every active start, until none is left.
+
+    A round linearises the problem at the start's point, evaluates the steps of the search until one is accepted, and takes the
+    best. Starts whose worlds diverge end.
+
+    Args:
+        problem: the problem.
+        starts: modified in place.
+        policy: the parts of the search.
+        checkpoint: saves the state after every round; a saved state is resumed.
+        after_round: called after every round with the starts before and after it; the objectives of the former are those over the
+            horizon of the round.
+
+    Returns:
+        The starts.
+    """
+    first = 0
+    if checkpoint is not None and (saved := checkpoint.load()) is not None:
+        starts.restore(saved["starts"])
+        first = int(saved["rounds"])
+    for number in range(first, policy.rounds):
+        if not starts.active.any():
+            break
+        before, rows = starts.copy(), np.flatnonzero(starts.active)
+        for batch in [rows] if policy.in_one_batch else rows[:, None]:
+            _advance(problem, policy, starts, before, batch)
+        if policy.horizon is not None:
+            stopped = policy.horizon.stopped(starts.reached, starts.active)
+            starts.stopped |= stopped
+            starts.active &= ~stopped
+        if after_round is not None:
+            after_round(before, starts)
+        if checkpoint is not None:
+            checkpoint.save({"starts": starts.to_arrays(), "rounds": number + 1})
+    return starts
+
+
+@dataclass
+class _Round:
+    """One start in a round.
+
+    Attributes:
+        point, equations: where it stands.
+        groups: candidates that are still to be evaluated.
+        before: objective of the point.
+        best, after: the best candidate, and its objective; the point itself before one is accepted.
+        damping: of the best candidate; None before one is accepted.
+        used: of the last candidate.
+        longest: largest change of a coordinate in a step of length 1.
+    """
+
+    point: Any
+    equations: NormalEquations
+    groups: Iterator[Sequence[Candidate]]
+    before: float
+    best: Any
+    after: float
+    damping: float | None = None
+    used: float = 0.0
+    longest: float = 0.0
+
+
+def _advance(problem: LeastSquaresProblem, policy: Policy, starts: Starts, before: Starts, rows: np.ndarray) -> None:
+    """One round of some starts, in one batch."""
+    if policy.horizon is not None:
+        problem = problem.at_stage(int(starts.stage[rows[0]]))
+    lowest = float(np.min(starts.objectives, where=np.isfinite(starts.objectives), initial=np.inf))
+    rounds: dict[int, _Round] = {}
+    for row, equations in zip(rows.tolist(), problem.linearise([starts.points[row] for row in rows]), strict=True):
+        if equations is None or not equations.is_finite:
+            starts.active[row] = False
+            if problem.reevaluates:
+                starts.objectives[row] = before.objectives[row] = np.nan
+            continue
+        point, objective = starts.points[row], float(starts.objectives[row])
+        rounds[row] = _Round(point, equations, policy.search.groups(starts.damping[row]), objective, point, objective)
+    _search(problem, policy, rounds)
+    for row, each in rounds.items():
+        if each.damping is None and policy.valley is not None:
+            _search_valley(problem, policy, policy.valley, each, lowest)
+        _conclude(policy, starts, row, each, lowest)
+        before.objectives[row] = each.before
+
+
+def _search(problem: LeastSquaresProblem, policy: Policy, rounds: Mapping[int, _Round]) -> None:
+    """Evaluate groups of candidates until one of each start is accepted."""
+    waiting, first = list(rounds.values()), True
+    while waiting:
+        groups = [next(each.groups, None) for each in waiting]
+        asked = [(each, group) for each, group in zip(waiting, groups, strict=True) if group]
+        if not asked:
+            break
+        steps = [_steps(policy, each, group) for each, group in asked]
+        candidates, objectives, before = problem.tried(
+            [each.point for each, _ in asked], [each.equations for each, _ in asked], steps,
+            np.array([each.before for each, _ in asked]), first=first,
+        )  # fmt: skip
+        for (each, group), moved, values, reference, step in zip(asked, candidates, objectives, before, steps, strict=True):
+            if first:
+                each.before = each.after = float(reference)
+            values = np.where(np.isnan(values), np.inf, values)
+            pick = int(values.argmin())
+            each.used = group[pick][0]
+            if policy.acceptance.accepts(each.before, values[pick], each.equations.decrease(step[pick])):
+                each.best, each.after, each.damping = moved[pick], float(values[pick]), group[pick][0]
+        waiting, first = [each for each, _ in asked if each.damping is None], False
+
+
+def _steps(policy: Policy, each: _Round, group: Sequence[Candidate]) -> np.ndarray:
+    """Steps [M, D] of a group of candidates."""
+    made: dict[float, np.ndarray] = {}
+    for damping, _ in group:
+        if damping not in made:
+            made[damping] = policy.damping.step(each.equations, damping)
+    each.longest = max(float(np.abs(limited(step, 1.0, policy.limit)).max(initial=0.0)) for step in made.values())
+    return np.array([limited(made[damping], length, policy.limit) for damping, length in group])
+
+
+def _search_valley(
+    problem: LeastSquaresProblem, policy: Policy, valley: ValleySearch, each: _Round, lowest: float
+) -> None:
+    """Evaluate steps along the least observable direction of a start, unless it is behind others."""
+    if len(each.equations.gradient) > valley.most or not each.before <= valley.behind * lowest:
+        return
+    steps = valley.steps(problem, policy.damping, each.point, each.equations)
+    (moved,), (values,), _ = problem.tried([each.point], [each.equations], [steps], np.array([each.before]), first=False)
+    pick = int(np.where(np.isnan(values), np.inf, values).argmin())
+    if Acceptance().accepts(each.before, values[pick]):
+        each.best, each.after, each.damping = moved[pick], float(values[pick]), each.used
+
+
+def _conclude(policy: Policy, starts: Starts, row: int, each: _Round, lowest: float) -> None:
+    """Move a start to its best candidate, and decide whether it goes on."""
+    accepted = each.damping is not None
+    search, damping = policy.search, starts.damping[row]
+    starts.points[row], starts.objectives[row] = each.best, each.after
+    starts.damping[row] = search.accepted(each.damping) if accepted else search.rejected(damping)
+    horizon = policy.horizon
+    if horizon is not None and starts.stage[row] < horizon.stages - 1:
+        if each.before - each.after <= horizon.settled * each.before:
+            starts.reached[row, starts.stage[row]] = each.after
+            starts.stage[row] += 1
+            starts.damping[row] = min(starts.damping[row], search.first)
+        return
+    starts.active[row] = policy.termination.continues(each.before, each.after, lowest=lowest, longest=each.longest)

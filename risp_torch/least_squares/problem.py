@@ -1,0 +1,80 @@
+"""What the loop minimises: a problem that linearises points and evaluates candidates."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from risp_torch.least_squares.equations import NormalEquations
+
+Equations = Sequence[NormalEquations]
+
+
+class LeastSquaresProblem(ABC):
+    """Problems of G starts that are evaluated in one batch; a point is any object, such as an array or a set of poses.
+
+    Attributes:
+        reevaluates: whether the objective of a point is evaluated again with its candidates, because it depends on the round: on
+            the horizon, or on what the linearisation froze.
+    """
+
+    reevaluates: bool = False
+
+    @abstractmethod
+    def linearise(self, points: Sequence[Any]) -> Sequence[NormalEquations | None]:
+        """Normal equations at G points; None where worlds diverge."""
+
+    @abstractmethod
+    def moved(self, point: Any, equations: NormalEquations, steps: np.ndarray) -> Sequence[Any]:
+        """A point after each of M steps [M, D], within the bounds."""
+
+    @abstractmethod
+    def objectives(self, candidates: Sequence[Sequence[Any]], equations: Equations) -> np.ndarray:
+        """Objectives [G, M] of M candidates of each of G points; infinite where a world diverged."""
+
+    def at_stage(self, stage: int) -> LeastSquaresProblem:
+        """The problem over a stage of a growing horizon (``GrowingHorizon``)."""
+        return self
+
+    def tried(
+        self, points: Sequence[Any], equations: Equations, steps: Sequence[np.ndarray], before: np.ndarray, *, first: bool
+    ) -> tuple[Sequence[Sequence[Any]], np.ndarray, np.ndarray]:
+        """Candidates and their objectives.
+
+        Args:
+            points: G points.
+            equations: of these.
+            steps: [M, D] of each.
+            before: [G] objectives of the points.
+            first: whether these are the first candidates in a round.
+
+        Returns:
+            M candidates of each point, their objectives [G, M], and the objectives [G] of the points that they are compared with.
+        """
+        candidates = [self.moved(*each) for each in zip(points, equations, steps, strict=True)]
+        if not (first and self.reevaluates):
+            return candidates, self.objectives(candidates, equations), before
+        both = [[point, *moved] for point, moved in zip(points, candidates, strict=True)]
+        values = self.objectives(both, equations)
+        return candidates, values[:, 1:], values[:, 0]
+
+
+class BoundedProblem(LeastSquaresProblem):
+    """A problem whose points are vectors [K] between bounds, and whose coordinates are the unknowns in units of their own.
+
+    Candidates are clipped to the bounds. Where correlated unknowns reach a bound, a search may end near the constrained minimum.
+
+    Args:
+        low, high: [K] bounds.
+        units: [K] change of an unknown by a unit of its coordinate.
+    """
+
+    def __init__(self, low: np.ndarray, high: np.ndarray, units: np.ndarray) -> None:
+        self.low, self.high, self.units = low, high, units
+
+    def moved(self, point: np.ndarray, equations: NormalEquations, steps: np.ndarray) -> Sequence[np.ndarray]:
+        """The point after each step, clipped to the bounds (``LeastSquaresProblem.moved``)."""
+        return np.clip(point + steps * self.units, self.low, self.high)

@@ -1,0 +1,189 @@
+"""Which steps are evaluated: dampings and lengths, and what becomes of the damping."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from risp_torch.least_squares.damping import Damping
+from risp_torch.least_squares.equations import NormalEquations
+from risp_torch.least_squares.problem import LeastSquaresProblem
+
+Candidate = tuple[float, float]  # damping and length of a step
+
+
+class StepSearch(Protocol):
+    """The steps of a round, and the damping of the next one.
+
+    Attributes:
+        first: damping that a start begins with.
+    """
+
+    first: float
+
+    def groups(self, damping: float) -> Iterator[Sequence[Candidate]]:
+        """Candidates that are evaluated together; later groups are reached only if no step of those before is accepted."""
+
+    def accepted(self, damping: float) -> float:
+        """The damping after a step with this one was accepted."""
+
+    def rejected(self, damping: float) -> float:
+        """The damping after all steps of a round with this one were rejected."""
+
+
+@dataclass(frozen=True)
+class FixedSteps:
+    """The same dampings in every round, each with several lengths.
+
+    Attributes:
+        dampings: of the steps.
+        lengths: of each.
+        first: unused.
+    """
+
+    dampings: Sequence[float]
+    lengths: Sequence[float] = (1.0,)
+    first: float = 1.0
+
+    def groups(self, damping: float) -> Iterator[Sequence[Candidate]]:
+        """All steps at once (``StepSearch.groups``)."""
+        yield [(each, length) for each in self.dampings for length in self.lengths]
+
+    def accepted(self, damping: float) -> float:
+        """Unused (``StepSearch.accepted``)."""
+        return self.first
+
+    rejected = accepted
+
+
+@dataclass(frozen=True)
+class RelativeDampings:
+    """Several dampings relative to that of the last accepted step.
+
+    Attributes:
+        factors: of the dampings, ascending.
+        first, least, most: damping of a start's first round, and limits of later ones.
+        rise: factor after a round without an accepted step.
+        longer: lengths of further steps with the least damping, evaluated first.
+        at_once: largest number of evaluations in a group, of which the first round holds that of the point itself; None evaluates
+            all at once.
+    """
+
+    factors: Sequence[float]
+    first: float
+    least: float
+    most: float
+    rise: float
+    longer: Sequence[float] = ()
+    at_once: int | None = None
+
+    def groups(self, damping: float) -> Iterator[Sequence[Candidate]]:
+        """Longer steps, then the dampings in ascending order (``StepSearch.groups``)."""
+        candidates = [(damping * self.factors[0], length) for length in self.longer]
+        candidates += [(damping * factor, 1.0) for factor in self.factors]
+        begin, count = 0, len(candidates) if self.at_once is None else self.at_once - 1
+        while begin < len(candidates):
+            yield candidates[begin : begin + count]
+            begin, count = begin + count, self.at_once or 0
+
+    def accepted(self, damping: float) -> float:
+        """That damping, within the limits (``StepSearch.accepted``)."""
+        return float(np.clip(damping, self.least, self.most))
+
+    def rejected(self, damping: float) -> float:
+        """A larger one (``StepSearch.rejected``)."""
+        return min(self.rise * damping, self.most)
+
+
+@dataclass(frozen=True)
+class RisingDamping:
+    """One step at a time, with more damping until one is accepted (Levenberg and Marquardt).
+
+    Attributes:
+        first, least, most: damping of the first step, and limits.
+        rise, fall: factor after a rejected step, and divisor after an accepted one.
+    """
+
+    first: float
+    least: float
+    most: float
+    rise: float
+    fall: float
+
+    def groups(self, damping: float) -> Iterator[Sequence[Candidate]]:
+        """Single steps with rising damping (``StepSearch.groups``)."""
+        while damping <= self.most:
+            yield [(damping, 1.0)]
+            damping *= self.rise
+
+    def accepted(self, damping: float) -> float:
+        """A smaller one (``StepSearch.accepted``)."""
+        return max(damping / self.fall, self.least)
+
+    def rejected(self, damping: float) -> float:
+        """The last one (``StepSearch.rejected``)."""
+        return damping
+
+
+@dataclass(frozen=True)
+class RegionSchedule:
+    """One step a round within a trust region (``TrustRegion``), whose radius takes the place of the damping.
+
+    Attributes:
+        first: first and largest radius.
+        longer, shorter: factors of the radius after an accepted and after a rejected step.
+    """
+
+    first: float
+    longer: float
+    shorter: float
+
+    def groups(self, damping: float) -> Iterator[Sequence[Candidate]]:
+        """One step (``StepSearch.groups``)."""
+        yield [(damping, 1.0)]
+
+    def accepted(self, damping: float) -> float:
+        """A larger radius (``StepSearch.accepted``)."""
+        return min(self.longer * damping, self.first)
+
+    def rejected(self, damping: float) -> float:
+        """A smaller radius (``StepSearch.rejected``)."""
+        return self.shorter * damping
+
+
+@dataclass(frozen=True)
+class ValleySearch:
+    """Steps along the least observable direction, each followed by a Gauss-Newton step across it.
+
+    They leave small local minima on the floor of a narrow valley, where other steps are rejected. Each takes a Jacobian.
+
+    Attributes:
+        lengths: along the direction, in both senses.
+        damping: of the steps across.
+        behind: times the lowest objective of all starts: one with a larger objective takes no such steps.
+        most: number of coordinates up to which they are taken.
+    """
+
+    lengths: Sequence[float]
+    damping: float
+    behind: float
+    most: int
+
+    def steps(
+        self, problem: LeastSquaresProblem, damping: Damping, point: np.ndarray, equations: NormalEquations
+    ) -> np.ndarray:
+        """Steps [M, D] from a point."""
+        direction = equations.weakest_direction
+        along = np.array([sign * length * direction for length in self.lengths for sign in (1, -1)])
+        across = []
+        for (end,) in (problem.moved(point, equations, step[None]) for step in along):
+            (there,) = problem.linearise([end])
+            if there is None or not there.is_finite:
+                across.append(np.zeros(len(direction)))
+                continue
+            step, weakest = damping.step(there, self.damping), there.weakest_direction
+            across.append(step - weakest * (step @ weakest))
+        return np.array(across) + along

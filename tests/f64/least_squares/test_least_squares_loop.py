@@ -1,0 +1,302 @@
+"""The loop of damped Gauss-Newton steps on small problems with known minima; no scenes and no kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from risp_torch.least_squares.damping import MarquardtDamping, MeanDiagonalDamping, TrustRegion
+from risp_torch.least_squares.equations import NormalEquations
+from risp_torch.least_squares.horizon import GrowingHorizon
+from risp_torch.least_squares.jacobian import central_differences
+from risp_torch.least_squares.loop import Policy, Starts, minimise
+from risp_torch.least_squares.problem import BoundedProblem
+from risp_torch.least_squares.step_search import FixedSteps, RegionSchedule, RelativeDampings, RisingDamping, ValleySearch
+from risp_torch.least_squares.termination import Acceptance, Termination
+
+Predict = Callable[[np.ndarray], np.ndarray]
+
+LEVENBERG = Policy(
+    MeanDiagonalDamping(), RisingDamping(first=1e-3, least=1e-12, most=1e8, rise=5.0, fall=5.0), rounds=100,
+    termination=Termination(decrease=1e-12),
+)  # fmt: skip
+MARQUARDT = Policy(
+    MarquardtDamping(), RelativeDampings(10.0 ** np.arange(-2, 4), first=1e-2, least=1e-6, most=1e6, rise=30.0), rounds=100,
+    limit=0.5, termination=Termination(decrease=1e-12),
+)  # fmt: skip
+FIXED = Policy(
+    MeanDiagonalDamping(), FixedSteps((1e-6, 1e-3, 3e-2), (1.0, 0.3, 0.05)), rounds=200, acceptance=Acceptance(1e-6),
+    termination=Termination(decrease=1e-12),
+)  # fmt: skip
+REGION = Policy(
+    TrustRegion(), RegionSchedule(first=1.0, longer=2.0, shorter=0.3), rounds=100, termination=Termination(decrease=None)
+)  # fmt: skip
+POLICIES = {"Levenberg": LEVENBERG, "Marquardt": MARQUARDT, "fixed": FIXED, "region": REGION}
+
+
+class Fit(BoundedProblem):
+    """Predictions of points [N, K], compared with a target; Jacobians by central differences."""
+
+    def __init__(
+        self, predict: Predict, target: np.ndarray, low: Sequence[float], high: Sequence[float],
+        prior: tuple[np.ndarray, np.ndarray] | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(np.array(low, dtype=float), np.array(high, dtype=float), np.ones(len(low)))
+        self.predict, self.target, self.prior = predict, target, prior
+        self.evaluated: list[np.ndarray] = []
+        self.batches: list[int] = []
+
+    def linearise(self, points: Sequence[np.ndarray]) -> list[NormalEquations | None]:
+        found: list[NormalEquations | None] = []
+        for point in points:
+            step = 1e-6
+            rows, finite = central_differences(self._predicted, point, step * np.eye(len(point)))
+            residual = torch.as_tensor(self.target - self.predict(point[None])[0])
+            equations = NormalEquations.from_columns(rows / (2 * step), residual)
+            if self.prior is not None:
+                precision, mean = self.prior
+                equations = equations.with_prior(np.diag(precision), point - mean)
+            found.append(equations if bool(finite.all()) and equations.is_finite else None)
+        return found
+
+    def objectives(self, candidates: Sequence[Sequence[np.ndarray]], equations: Sequence[NormalEquations]) -> np.ndarray:
+        points = np.concatenate(candidates)
+        self.evaluated.extend(points)
+        self.batches.append(len(points))
+        return self.at(points).reshape(len(candidates), -1)
+
+    def at(self, points: np.ndarray) -> np.ndarray:
+        """Objectives [N] of points [N, K]."""
+        values = ((self.target - self.predict(np.asarray(points))) ** 2).sum(axis=1)
+        if self.prior is not None:
+            precision, mean = self.prior
+            values = values + ((points - mean) ** 2 * precision).sum(axis=1)
+        return np.where(np.isfinite(values), values, np.inf)
+
+    def _predicted(self, points: np.ndarray) -> tuple[torch.Tensor, torch.Tensor]:
+        predicted = torch.as_tensor(self.predict(points))
+        return predicted, predicted.isfinite().all(dim=1)
+
+
+def solved(problem: Fit, policy: Policy, *points: Sequence[float], **options: Any) -> Starts:
+    rows = [np.array(point, dtype=float) for point in points]
+    return minimise(problem, Starts.begin(rows, policy, problem.at(np.array(rows))), policy, **options)
+
+
+def rosenbrock() -> Fit:
+    def predict(points: np.ndarray) -> np.ndarray:
+        return np.stack([10 * (points[:, 1] - points[:, 0] ** 2), 1 - points[:, 0]], axis=1)
+
+    return Fit(predict, np.zeros(2), (-3, -3), (3, 3))
+
+
+TIMES = np.linspace(0.0, 2.0, 40)
+
+
+def decays(points: np.ndarray) -> np.ndarray:
+    """A decay to a constant, whose amplitude, rate and constant are correlated: [N, 40]."""
+    a, b, c = points.T[..., None]
+    return a * np.exp(-b * TIMES) + c
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_every_policy_follows_the_valley_of_rosenbrock(name: str) -> None:
+    starts = solved(rosenbrock(), POLICIES[name], (-1.2, 1.0))
+    np.testing.assert_allclose(starts.points[0], [1.0, 1.0], atol=1e-4)
+    assert starts.objectives[0] < 1e-9
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_every_policy_separates_correlated_unknowns(name: str) -> None:
+    true = np.array([1.5, 0.8, -0.7])
+    problem = Fit(decays, decays(true[None])[0], (0.0, 0.1, -3.0), (4.0, 3.0, 3.0))
+    starts = solved(problem, replace(POLICIES[name], rounds=200), (1.0, 1.5, 0.2), (3.0, 0.4, -2.0))
+    for point in starts.points:
+        np.testing.assert_allclose(point, true, atol=1e-3)
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_candidates_lie_within_the_bounds(name: str) -> None:
+    true = np.array([1.5, 0.8, -0.7])
+    problem = Fit(decays, decays(true[None])[0], (0.0, 0.1, -0.5), (4.0, 3.0, 3.0))
+    starts = solved(problem, POLICIES[name], (1.0, 1.5, 0.2))
+    points = np.array(problem.evaluated)
+    assert (points >= problem.low).all() and (points <= problem.high).all()
+    assert starts.points[0][2] == -0.5
+    assert starts.objectives[0] < 0.1 * problem.at(np.array([[1.0, 1.5, 0.2]]))[0]
+
+
+@pytest.mark.parametrize("name", ["Levenberg", "Marquardt", "fixed"])
+def test_priors_enter_as_observations_do(name: str) -> None:
+    """The minimum of a linear problem with a prior has a closed form; what is not observed settles at the prior's mean."""
+    matrix = np.random.default_rng(0).normal(size=(12, 3))
+    matrix[:, 2] = 0.0
+    target, precision, mean = matrix @ [0.3, -0.2, 0.0], np.array([0.0, 5.0, 2.0]), np.array([0.0, 0.4, 0.7])
+    problem = Fit(lambda points: points @ matrix.T, target, (-2,) * 3, (2,) * 3, prior=(precision, mean))
+    starts = solved(problem, replace(POLICIES[name], rounds=300), (0.0, 0.0, 0.0))
+    wanted = np.linalg.solve(matrix.T @ matrix + np.diag(precision), matrix.T @ target + precision * mean)
+    np.testing.assert_allclose(starts.points[0], wanted, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_a_rank_deficient_jacobian_moves_what_is_determined(name: str) -> None:
+    """Only the sum of two unknowns is observed, and a third has no effect: it stays."""
+    problem = Fit(lambda points: (points[:, :1] + points[:, 1:2]) * TIMES, 1.2 * TIMES, (-2,) * 3, (2,) * 3)
+    (point,) = solved(problem, POLICIES[name], (0.1, 0.3, 0.5)).points
+    assert point[0] + point[1] == pytest.approx(1.2, abs=1e-4)
+    assert point[0] - point[1] == pytest.approx(-0.2, abs=1e-4) and point[2] == pytest.approx(0.5, abs=1e-9)
+
+
+def test_a_residual_of_zero_leaves_regular_equations() -> None:
+    """Marquardt's scales of a coordinate without effect vanish with the residual; a share of the largest scale remains."""
+    equations = NormalEquations(np.diag([4.0, 0.0]), np.array([2.0, 0.0]))
+    np.testing.assert_allclose(MarquardtDamping().step(equations, 1e-3), [2.0 / (4.0 * 1.001), 0.0])
+    assert np.isfinite(MeanDiagonalDamping().step(NormalEquations(np.zeros((2, 2)), np.zeros(2)), 0.0)).all()
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_worlds_that_diverge_are_no_candidates(together: bool) -> None:
+    """Beyond x = 1.2 worlds are NaN; a start among them ends, and the other reaches the minimum at 1."""
+    predict = rosenbrock().predict
+    problem = Fit(lambda points: np.where(points[:, :1] > 1.2, np.nan, predict(points)), np.zeros(2), (-3, -3), (3, 3))
+    policy = replace(MARQUARDT, in_one_batch=together)
+    rows = [np.array([-1.2, 1.0]), np.array([2.0, 2.0])]
+    starts = minimise(problem, Starts.begin(rows, policy), policy) if together else solved(problem, policy, *rows)
+    assert not starts.active.any() and (starts.points[1] == [2.0, 2.0]).all()
+    if not together:
+        np.testing.assert_allclose(starts.points[0], [1.0, 1.0], atol=1e-4)
+
+
+def test_starts_in_one_batch_end_as_they_do_alone() -> None:
+    true, begin = np.array([1.5, 0.8, -0.7]), ((1.0, 1.5, 0.2), (3.0, 0.4, -2.0), (2.0, 1.0, 1.0))
+    problems = [Fit(decays, decays(true[None])[0], (0.0, 0.1, -3.0), (4.0, 3.0, 3.0)) for _ in range(2)]
+    alone = solved(problems[0], MARQUARDT, *begin)
+    together = solved(problems[1], replace(MARQUARDT, in_one_batch=True), *begin)
+    np.testing.assert_array_equal(alone.points, together.points)
+    assert sum(problems[0].batches) == sum(problems[1].batches) and max(problems[1].batches) == 3 * max(problems[0].batches)
+
+
+class Truncated(Fit):
+    """The first observations only: a horizon of 4, 10, 20 and 40."""
+
+    reevaluates = True
+
+    def at_stage(self, stage: int) -> Fit:
+        count = (4, 10, 20, 40)[stage]
+        part = Truncated(lambda points: self.predict(points)[:, :count], self.target[:count], self.low, self.high)
+        part.evaluated = self.evaluated
+        return part
+
+
+GROWING = replace(MARQUARDT, horizon=GrowingHorizon(stages=4, settled=0.1, behind=4.0))
+
+
+def waves(points: np.ndarray) -> np.ndarray:
+    """A sine [N, 40] whose loss has many minima in the frequency."""
+    return points[:, 1:] * np.sin(points[:, :1] * 8 * TIMES)
+
+
+def test_a_growing_horizon_leaves_local_minima() -> None:
+    true, begin = np.array([1.0, 1.0]), np.array([1.6, 0.5])
+    problem = Truncated(waves, waves(true[None])[0], (0.2, 0.1), (3.0, 3.0))
+    growing = minimise(problem, Starts.begin([begin], GROWING), GROWING)
+    np.testing.assert_allclose(growing.points[0], true, atol=1e-4)
+    assert np.isfinite(growing.reached[0, :3]).all() and growing.stage[0] == 3
+    whole = Fit(waves, problem.target, problem.low, problem.high)
+    assert abs(solved(whole, MARQUARDT, begin).points[0][0] - 1.0) > 0.1
+
+
+def test_starts_far_behind_stop() -> None:
+    horizon = GrowingHorizon(stages=3, settled=0.1, behind=4.0)
+    reached, active = np.full((3, 3), np.inf), np.ones(3, dtype=bool)
+    reached[0, :2], reached[1, 0] = [1.0, 2.0], 4.1
+    assert horizon.stopped(reached, active).tolist() == [False, True, False]
+    assert not replace(horizon, margin=0.2).stopped(reached, active).any()
+    assert not horizon.stopped(reached, np.array([True, False, True])).any()
+
+
+class Killed(Exception):
+    pass
+
+
+class Memory:
+    """A checkpoint in memory that interrupts the search at one of its saves."""
+
+    def __init__(self, die_at: int | None = None) -> None:
+        self.state: dict[str, Any] | None = None
+        self.die_at, self.saves = die_at, 0
+
+    def load(self) -> dict[str, Any] | None:
+        return self.state
+
+    def save(self, state: dict[str, Any]) -> None:
+        self.state, self.saves = state, self.saves + 1
+        if self.saves == self.die_at:
+            raise Killed
+
+
+@pytest.mark.parametrize("die_at", [1, 3, 6])
+def test_a_resumed_search_equals_an_uninterrupted_one_to_the_byte(die_at: int) -> None:
+    target = waves(np.array([[1.0, 1.0]]))[0]
+    begin = [np.array(point) for point in ([1.6, 0.5], [2.6, 2.0], [0.4, 1.5])]
+
+    def searched(checkpoint: Memory | None) -> dict[str, np.ndarray]:
+        problem = Truncated(waves, target, (0.2, 0.1), (3.0, 3.0))
+        return minimise(problem, Starts.begin(begin, GROWING), GROWING, checkpoint=checkpoint).to_arrays()
+
+    memory = Memory(die_at)
+    with pytest.raises(Killed):
+        searched(memory)
+    resumed, straight = searched(memory), searched(None)
+    assert {name: array.tobytes() for name, array in resumed.items()} == {
+        name: array.tobytes() for name, array in straight.items()
+    }
+
+
+def test_rounds_are_reported_with_the_objectives_of_their_horizon() -> None:
+    noise = 0.05 * np.random.default_rng(0).normal(size=40)
+    problem = Truncated(waves, waves(np.array([[1.0, 1.0]]))[0] + noise, (0.2, 0.1), (3.0, 3.0))
+    seen: list[tuple[float, float]] = []
+    minimise(
+        problem, Starts.begin([np.array([1.6, 0.5])], GROWING), GROWING,
+        after_round=lambda before, after: seen.append((before.objectives[0], after.objectives[0])),
+    )  # fmt: skip
+    assert all(after <= before for before, after in seen)
+    assert any(following > after for (_, after), (following, _) in pairwise(seen))
+
+
+def test_steps_along_the_valley_leave_small_minima() -> None:
+    """The floor of the valley x + y = 1 has ripples, in which every Gauss-Newton step is rejected."""
+
+    def predict(points: np.ndarray) -> np.ndarray:
+        total, along = points.sum(axis=1) - 1, points[:, 0] - points[:, 1]
+        return np.stack([10 * total, 0.1 * along + 0.02 * np.sin(40 * along)], axis=1)
+
+    problem, begin = Fit(predict, np.zeros(2), (-2, -2), (2, 2)), (1.0, 0.0)
+    valley = ValleySearch(lengths=(0.01, 0.03, 0.1, 0.3), damping=1e-6, behind=1.2, most=40)
+    stuck, free = solved(problem, FIXED, begin), solved(problem, replace(FIXED, valley=valley), begin)
+    assert free.objectives[0] < 0.1 * stuck.objectives[0]
+    two = replace(FIXED, valley=replace(valley, behind=0.5))
+    np.testing.assert_array_equal(solved(problem, two, begin).points[0], stuck.points[0])  # a start that is behind
+    few = replace(FIXED, valley=replace(valley, most=1))
+    np.testing.assert_array_equal(solved(problem, few, begin).points[0], stuck.points[0])
+
+
+def test_a_start_that_cannot_reach_the_best_ends() -> None:
+    ends = Termination(decrease=1e-6, hopeless_rounds=10.0)
+    assert ends.continues(2.0, 1.9, lowest=1.0, longest=1.0) and not ends.continues(2.0, 1.95, lowest=1.0, longest=1.0)
+    assert not ends.continues(2.0, 2.0 - 1e-7, lowest=2.0, longest=1.0)
+    assert not Termination(step=0.1).continues(2.0, 1.0, lowest=1.0, longest=0.05)
+    assert Termination(decrease=None).continues(1.0, 1.0, lowest=1.0, longest=0.0)
+
+
+def test_a_step_has_to_bring_its_share_of_the_expected_decrease() -> None:
+    assert Acceptance(gain=0.1).accepts(1.0, 0.9, expected=0.5) and not Acceptance(gain=0.1).accepts(1.0, 0.97, expected=0.5)
+    assert Acceptance(decrease=1e-3).accepts(1.0, 0.9) and not Acceptance(decrease=1e-3).accepts(1.0, 0.9995)
+    assert not Acceptance().accepts(1.0, np.nan) and Acceptance().accepts(np.inf, 1.0) and not Acceptance().accepts(1.0, 1.0)
