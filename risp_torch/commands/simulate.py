@@ -112,18 +112,13 @@ def write_outcome(path: Path, scene: Any, states: Any, pictures: np.ndarray, opt
     write_video(path / "video.mp4", pictures, fps=scene.fps, crf=options.crf)
     with replacing(path / "states.npz") as temporary, open(temporary, "wb") as file:
         names = {"body_names": [b.name for b in scene.bodies]}
-        arrays = {"body_q": states.body_q, "body_qd": states.body_qd}
         if states.joint_q is not None:
             names["joint_q_names"], names["joint_qd_names"] = joint_labels(scene.bodies)
-            arrays |= {"joint_q": states.joint_q, "joint_qd": states.joint_qd}
         if scene.deformables:
             names["deformable_names"] = [part.name for part in scene.deformables]
-            arrays |= {"particle_q": states.particle_q, "particle_qd": states.particle_qd}
-        if states.smoke is not None:
-            arrays |= {"smoke": states.smoke}
         np.savez(
             file, time=scene.film_times, **{key: np.array(value) for key, value in names.items()},
-            **{key: array[0].cpu().numpy() for key, array in arrays.items()},
+            **{key: array[0].cpu().numpy() for key, array in states.arrays().items()},
         )  # fmt: skip
     report.write_film_strip(path / "strip.png", pictures, fps=scene.fps)
 

@@ -156,7 +156,7 @@ def families_of(scene: Scene, loss: Loss, unknowns: Unknowns) -> list[Family]:
     if unknowns.appearance is not None:
         taken |= set(unknowns.appearance.spreads)
     found = []
-    with_camera = loss.of_pictures and scene.smoke is None  # smoke fills the picture, whatever the camera
+    with_camera = loss.of_pictures and scene.view.has_projection
     if with_camera:
         found.append(Family("the camera", tuple(_camera(scene)), scene))
     if isinstance(loss, PixelLoss) and PSI not in unknowns.params:
@@ -181,7 +181,7 @@ def _changed_scenes(scene: Scene) -> Iterator[Family]:
     for title, change, numbers in (("air drag", _give_drag, _drag), ("the mass distribution", _give_inertia, _inertia)):
         free = _changed(scene, change)
         yield Family(title, tuple(numbers(scene, free)), free)
-    if not scene.stepping.adaptive and scene.smoke is None:
+    if scene.simulator.motion.refinable:
         finer = _changed(scene, _halve_steps)
         yield Family("the time step of the physics", (Nuisance(STEP, np.asarray(STEPS)),), scene, (finer,), STEPS)
     if not scene.articulated and 0 < len(scene.bodies) <= MOST_BODIES:
@@ -331,7 +331,7 @@ def _with_clock(scene: Scene) -> Scene | None:
     """The scene with a film that has times as parameters; None if it cannot have one."""
     if scene.clock is not None:
         return scene
-    if scene.stepping.adaptive or scene.smoke is not None:
+    if not scene.simulator.motion.refinable:
         return None
     filmed = copy.deepcopy(scene)
     filmed.set_film()
@@ -351,9 +351,8 @@ def _time(scene: Scene) -> Iterator[Nuisance]:
 
 
 def _look(scene: Scene) -> Iterator[Nuisance]:
-    """Lights and colours; large arrays of colours by the three channels; of smoke its colour and opacity, and the background."""
-    if scene.smoke is not None:
-        yield from _look_of_smoke(scene)
+    """Lights and colours; large arrays of colours by the three channels."""
+    yield from _shading(scene)
     for array, field in scene.view.picture_fields().items():
         for name in field.names:
             last = name.rpartition(".")[2]
@@ -368,8 +367,9 @@ def _look(scene: Scene) -> Iterator[Nuisance]:
                 yield from (Nuisance(name, COLOR * np.broadcast_to(np.eye(3)[c], value.shape)) for c in range(3))
 
 
-def _look_of_smoke(scene: Scene) -> Iterator[Nuisance]:
-    for name in scene.view.picture_parameters:
+def _shading(scene: Scene) -> Iterator[Nuisance]:
+    """Numbers of the look that no array of the renderer holds."""
+    for name in scene.view.shading_parameters:
         value = np.asarray(scene.parameters[name].value, dtype=np.float64)
         if value.shape == (3,):
             yield from _each(name, COLOR, 3)

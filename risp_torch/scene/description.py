@@ -12,12 +12,13 @@ import numpy as np
 
 from risp_torch.scene.parts.body import Body
 from risp_torch.scene.parts.deformable import Deformable
+from risp_torch.scene.parts.described import DescribedPart
 from risp_torch.scene.parts.elements import Actuation, Net, Sheet
 from risp_torch.scene.parts.lights import ARRAYS, of_array
 from risp_torch.scene.parts.links import Link
 from risp_torch.scene.parts.surface import SurfaceMesh
 from risp_torch.scene.simulation.deformable import deformable_model
-from risp_torch.scene.spec import SceneSpec
+from risp_torch.scene.spec import ALL_PARTS, SceneSpec
 from risp_torch.scene.states import placement_shape
 from ti_sim.deformable.model import TABLES
 from ti_sim.shapes.contact_points import RADIUS
@@ -45,7 +46,7 @@ def describe(scene: SceneSpec) -> dict[str, Any]:
         "forces": [[f.name, f.body, f.first_step, f.last_step, f.kind] for f in scene.forces],
         "cameras": [[c.name, c.width, c.height, c.near, c.far, np.asarray(c.rotation).tolist()] for c in scene.cameras],
         "parameters": {name: _listed(param.value) for name, param in scene.parameters.items()},
-    } | _driving(scene) | _smoke(scene) | _implicit(scene) | ({} if scene.clock is None else {"film": scene.clock.to_json()})
+    } | _driving(scene) | _described(scene) | _implicit(scene) | ({} if scene.clock is None else {"film": scene.clock.to_json()})
 
 
 def _implicit(scene: SceneSpec) -> dict[str, Any]:
@@ -53,13 +54,10 @@ def _implicit(scene: SceneSpec) -> dict[str, Any]:
     return {"implicit": asdict(scene.stepping.implicit)} if scene.stepping.is_implicit else {}
 
 
-def _smoke(scene: SceneSpec) -> dict[str, Any]:
-    """The grid of the smoke, if the scene has any."""
-    if scene.smoke is None:
-        return {}
-    model = scene.smoke.model
-    walls = sha256(np.ascontiguousarray(model.open_cells).tobytes()).hexdigest()
-    return {"smoke": [scene.smoke.name, list(model.cells), model.cell, scene.smoke.advection, walls]}
+def _described(scene: SceneSpec) -> dict[str, Any]:
+    """Entries of the parts that describe themselves."""
+    parts = (getattr(scene, name) for name in ALL_PARTS)
+    return {key: entry for part in parts if isinstance(part, DescribedPart) for key, entry in part.description().items()}
 
 
 def _driving(scene: SceneSpec) -> dict[str, Any]:

@@ -40,7 +40,8 @@ from risp_torch.scene.simulation.simulator import Simulator, current_simulator
 from risp_torch.scene.spec import ALL_PARTS, PictureStyle, SceneSpec
 from risp_torch.scene.states import States
 from risp_torch.scene.time_stepping import LAST_STEP, Integrator, TimeStepping
-from risp_torch.scene.view.view import Quantity, View, current_view
+from risp_torch.scene.view.current import current_view
+from risp_torch.scene.view.view import Quantity, View
 from ti_sim.base.errors import UserError
 from ti_sim.base.param import Param
 from ti_sim.base.rules import Count, FromZero, Positive, PositiveOrInfinite, Rule, checked

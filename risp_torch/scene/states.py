@@ -40,7 +40,6 @@ class States:
         particle_qd: [B, T, P, 3] their velocities [m/s]; None in scenes without any.
         moment: [B, T] scene times of the frames with a clock [s], in double precision; None without one.
         exposed: motion during the exposures of a film that has any; None without.
-        smoke: [B, T, X, Y] density of the smoke [1]; None in scenes without. They have no bodies (N = 0).
     """
 
     body_q: torch.Tensor
@@ -52,7 +51,6 @@ class States:
     particle_qd: torch.Tensor | None = None
     moment: torch.Tensor | None = None
     exposed: Exposed | None = None
-    smoke: torch.Tensor | None = None
 
     @property
     def finite(self) -> torch.Tensor:
@@ -61,8 +59,13 @@ class States:
 
     @property
     def placement(self) -> torch.Tensor:
-        """[B, T, rows, columns] placement of all bodies (``joined_placement``); of smoke the density [B, T, X, Y]."""
-        return self.smoke if self.smoke is not None else joined_placement(self.body_q, self.particle_q)
+        """[B, T, rows, columns] placement of all bodies (``joined_placement``); pictures, losses and networks read it."""
+        return joined_placement(self.body_q, self.particle_q)
+
+    def arrays(self) -> dict[str, torch.Tensor]:
+        """The arrays [B, T, ...] of the motion by name."""
+        names = ("body_q", "body_qd", "joint_q", "joint_qd", "particle_q", "particle_qd")
+        return {name: array for name in names if (array := getattr(self, name)) is not None}
 
 
 def instant_placement(states: States | torch.Tensor, what: str) -> torch.Tensor:
@@ -127,16 +130,3 @@ def check_placement(placement: torch.Tensor, *, bodies: int, particles: int) -> 
             f"the {what} shape {tuple(placement.shape)}, and this scene needs [worlds, frames, {wanted[0]}, {wanted[1]}]"
         )
     return placement
-
-
-def check_density(density: torch.Tensor, cells: tuple[int, int]) -> torch.Tensor:
-    """Check the density [B, T, X, Y] of smoke against its grid, and return it.
-
-    Raises:
-        UserError: it has another shape.
-    """
-    if density.ndim != 4 or tuple(density.shape[2:]) != tuple(cells):
-        raise UserError(
-            f"the density has shape {tuple(density.shape)}, and this scene needs [worlds, frames, {cells[0]}, {cells[1]}]"
-        )
-    return density

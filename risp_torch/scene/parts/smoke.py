@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
+from hashlib import sha256
+from typing import Any
 
 import numpy as np
 import torch
@@ -11,12 +13,13 @@ import torch
 from risp_torch.scene.numbers import Values, constant
 from risp_torch.scene.parts.backdrop import background_rows
 from risp_torch.scene.parts.cameras import Camera
+from risp_torch.scene.parts.described import DescribedPart
 from ti_sim.smoke import SmokeInputs, SmokeModel
 from ti_sim.smoke.model import Advection
 
 
 @dataclass(frozen=True, eq=False)
-class Smoke:
+class Smoke(DescribedPart):
     """Smoke that fills the picture.
 
     Attributes:
@@ -33,6 +36,11 @@ class Smoke:
     def picture_names(self) -> tuple[str, ...]:
         """Parameters that affect pictures and not the motion."""
         return f"{self.name}.color", f"{self.name}.opacity"
+
+    def description(self) -> dict[str, Any]:
+        """As ``DescribedPart.description``: the grid, with a checksum of its obstacles."""
+        walls = sha256(np.ascontiguousarray(self.model.open_cells).tobytes()).hexdigest()
+        return {"smoke": [self.name, list(self.model.cells), self.model.cell, self.advection, walls]}
 
     def start(self, values: Values) -> torch.Tensor:
         """Density [B, X, Y] at the start, none in obstacles, from parameter values [B, ...]."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Self
 
 import numpy as np
 import torch
@@ -37,6 +38,11 @@ class ArticulatedMotion(Motion):
     def __init__(self, spec: SceneSpec) -> None:
         """The motion of the bodies of a scene."""
         self.spec, self.actuators = spec, spec.motors
+
+    @classmethod
+    def of(cls, spec: SceneSpec) -> Self | None:
+        """As ``Motion.of``."""
+        return cls(spec) if spec.articulated else None
 
     def make_solver(self) -> ArticulatedSolver:
         """As ``Motion.make_solver``."""

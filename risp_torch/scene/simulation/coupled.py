@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Self
+
 import numpy as np
 import torch
 
@@ -26,6 +28,11 @@ class CoupledMotion(Motion):
         """The motion of all bodies of a scene."""
         self.spec, self.actuators = spec, spec.motors
         self.links, self.particles = ArticulatedMotion(spec), DeformableMotion(spec)
+
+    @classmethod
+    def of(cls, spec: SceneSpec) -> Self | None:
+        """As ``Motion.of``."""
+        return cls(spec) if spec.bodies and len(touching_particles(spec)) else None
 
     def make_solver(self) -> CoupledSolver:
         """As ``Motion.make_solver``."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Self
 
 import numpy as np
 import torch
@@ -31,6 +32,11 @@ class DeformableMotion(Motion):
     def __init__(self, spec: SceneSpec) -> None:
         """The motion of the deformable bodies of a scene."""
         self.spec = spec
+
+    @classmethod
+    def of(cls, spec: SceneSpec) -> Self | None:
+        """As ``Motion.of``."""
+        return cls(spec) if spec.deformables else None
 
     def make_solver(self) -> DeformableSolver:
         """As ``Motion.make_solver``."""

@@ -12,10 +12,13 @@ import torch
 from risp_torch.scene import bridge
 from risp_torch.scene.bridge.checks import bridge_device
 from risp_torch.scene.numbers import Values, outside_transforms
+from risp_torch.scene.parameters import ParameterTable
 from risp_torch.scene.parts.motors import Motors
 from risp_torch.scene.parts.rotors import Rotors
+from risp_torch.scene.simulation.escapes import without_escapes
 from risp_torch.scene.simulation.finer_frames import finer_inputs, finer_solver
-from risp_torch.scene.states import States
+from risp_torch.scene.spec import SceneSpec
+from risp_torch.scene.states import States, joined_placement
 from ti_sim.base.errors import UserError
 from ti_sim.base.warn import warn
 from ti_sim.rollout.adjoint import Adjoint
@@ -34,9 +37,19 @@ class Motion(ABC):
         state_arrays: arrays of an initial state.
     """
 
+    spec: SceneSpec
     actuator_kind: ClassVar[str] = "rotors and no motors"
     state_arrays: ClassVar[int] = 2
     actuators: tuple[Rotors, ...] | tuple[Motors, ...] = ()
+
+    @classmethod
+    @abstractmethod
+    def of(cls, spec: SceneSpec) -> Motion | None:
+        """The motion of a scene; None if this class does not simulate it.
+
+        Raises:
+            UserError: it does, and the scene has parts that its solver does not support.
+        """
 
     @cached_property
     def solver(self) -> Solver:
@@ -84,6 +97,26 @@ class Motion(ABC):
     @abstractmethod
     def start(self, values: Values) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Poses [B, N, 7] of the bodies (m, unit quaternions) and positions [B, P, 3] of the particles at the start, or None."""
+
+    def start_placement(self, values: Values) -> torch.Tensor:
+        """The initial placement (``States.placement``, one frame of it) for parameter values [B, ...]."""
+        return joined_placement(*self.start(values))
+
+    @property
+    def refinable(self) -> bool:
+        """Whether the motion has states between its frames, and approaches a limit with shorter steps."""
+        return not self.spec.stepping.adaptive
+
+    @property
+    def numbers_per_frame(self) -> int:
+        """Numbers that a world has at each frame."""
+        return 13 * len(self.spec.bodies) + 6 * self.spec.particle_count
+
+    def without_escapes(
+        self, states: States, table: ParameterTable, parameters: Mapping[str, torch.Tensor] | None, *, between: int
+    ) -> States:
+        """A motion of the scene in which worlds are marked as diverged if a body has left its range (``escapes``)."""
+        return without_escapes(self.spec, table, states, parameters, between=between)
 
     def rollout(
         self, values: Values, *, frames: int, actions: torch.Tensor | None, state0: State | None, adjoint: Adjoint | None,

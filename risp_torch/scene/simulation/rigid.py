@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Self
 
 import torch
 
@@ -24,6 +25,11 @@ class RigidMotion(Motion):
     def __init__(self, spec: SceneSpec) -> None:
         """The motion of the bodies of a scene."""
         self.spec, self.actuators = spec, spec.rotors
+
+    @classmethod
+    def of(cls, spec: SceneSpec) -> Self | None:
+        """As ``Motion.of``."""
+        return cls(spec) if spec.bodies else None
 
     def make_solver(self) -> RigidSolver:
         """As ``Motion.make_solver``."""

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, Self
 
 import torch
 
 from risp_torch.scene.numbers import Values
+from risp_torch.scene.simulation.articulated import ArticulatedMotion
 from risp_torch.scene.simulation.deformable import DeformableMotion
 from risp_torch.scene.simulation.motion import Motion, State
+from risp_torch.scene.simulation.rigid import RigidMotion
+from risp_torch.scene.spec import SceneSpec
 from risp_torch.scene.states import States
 from ti_sim.base.errors import UserError
 from ti_sim.rollout.adjoint import Adjoint
@@ -24,8 +27,15 @@ class SideBySide(Motion):
 
     def __init__(self, bodies: Motion, particles: DeformableMotion) -> None:
         """The motions of a scene's bodies and of its deformable bodies."""
-        self.bodies, self.particles = bodies, particles
+        self.bodies, self.particles, self.spec = bodies, particles, particles.spec
         self.actuators, self.actuator_kind = bodies.actuators, bodies.actuator_kind
+
+    @classmethod
+    def of(cls, spec: SceneSpec) -> Self | None:
+        """As ``Motion.of``."""
+        if not spec.bodies or not spec.deformables:
+            return None
+        return cls(ArticulatedMotion.of(spec) or RigidMotion(spec), DeformableMotion(spec))
 
     def make_solver(self) -> Solver:
         """Raise a UserError: there are two solvers."""

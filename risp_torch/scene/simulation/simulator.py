@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -18,14 +17,13 @@ from risp_torch.scene.parts.links import Link
 from risp_torch.scene.simulation.articulated import ArticulatedMotion
 from risp_torch.scene.simulation.coupled import CoupledMotion
 from risp_torch.scene.simulation.deformable import DeformableMotion
-from risp_torch.scene.simulation.escapes import without_escapes
 from risp_torch.scene.simulation.motion import Motion, State, action_rows
 from risp_torch.scene.simulation.rigid import RigidMotion
 from risp_torch.scene.simulation.side_by_side import SideBySide
 from risp_torch.scene.simulation.smoke import SmokeMotion
 from risp_torch.scene.simulation.step_warnings import touching_particles
 from risp_torch.scene.spec import ALL_PARTS, SceneSpec
-from risp_torch.scene.states import States, joined_placement
+from risp_torch.scene.states import States
 from ti_sim.base.errors import UserError
 from ti_sim.base.warn import warn
 from ti_sim.rollout.adjoint import Adjoint
@@ -92,7 +90,7 @@ class Simulator:
             UserError, DivergenceError: as there.
         """
         given = parameters or {}
-        _check_memory(self.spec, table, given, worlds, frames * between)
+        _check_memory(self.motion, table, given, worlds, frames * between)
         _warn_of_inertias(given)
         actions, worlds = action_rows(actions, worlds)
         self.motion.check(given, actions, state0)
@@ -103,15 +101,11 @@ class Simulator:
         states = self.motion.rollout(
             values, frames=frames, actions=actions, state0=state0, adjoint=adjoint, between=between
         )
-        if self.spec.smoke is not None:
-            return states
-        return without_escapes(self.spec, table, states, parameters, between=between)
+        return self.motion.without_escapes(states, table, parameters, between=between)
 
     def start(self, values: Values) -> torch.Tensor:
         """The initial placement (``States.placement``, one frame of it) for parameter values [B, ...]."""
-        if self.spec.smoke is not None:
-            return self.spec.smoke.start(values)
-        return joined_placement(*self.motion.start(values))
+        return self.motion.start_placement(values)
 
 
 def current_simulator(made: Simulator | None, spec: SceneSpec) -> Simulator:
@@ -130,20 +124,16 @@ def current_simulator(made: Simulator | None, spec: SceneSpec) -> Simulator:
     return Simulator(spec, _motion(spec), _placing_numbers(spec))
 
 
+# The first one that simulates a scene is used.
+_MOTIONS = (SmokeMotion, CoupledMotion, SideBySide, DeformableMotion, ArticulatedMotion, RigidMotion)
+
+
 def _motion(spec: SceneSpec) -> Motion:
-    if spec.smoke is not None and (spec.bodies or spec.deformables):
-        raise UserError(f"{spec.smoke.name} fills the picture: a scene with smoke has no bodies")
-    if spec.smoke is not None:
-        return SmokeMotion(spec)
-    if not spec.bodies and not spec.deformables:
-        raise UserError("the scene has no bodies: add one with add_rigid or add_link")
     _check_contact_options(spec)
-    if not spec.bodies:
-        return DeformableMotion(spec)
-    if len(touching_particles(spec)):
-        return CoupledMotion(spec)
-    bodies = ArticulatedMotion(spec) if spec.articulated else RigidMotion(spec)
-    return SideBySide(bodies, DeformableMotion(spec)) if spec.deformables else bodies
+    for motion in _MOTIONS:
+        if (fitting := motion.of(spec)) is not None:
+            return fitting
+    raise UserError("the scene has no bodies: add one with add_rigid or add_link")
 
 
 def _check_contact_options(spec: SceneSpec) -> None:
@@ -170,7 +160,7 @@ def _placing_numbers(spec: SceneSpec) -> tuple[bytes, ...]:
 
 
 def _check_memory(
-    spec: SceneSpec, table: ParameterTable, given: Mapping[str, torch.Tensor], worlds: int | None, frames: int
+    motion: Motion, table: ParameterTable, given: Mapping[str, torch.Tensor], worlds: int | None, frames: int
 ) -> None:
     """Raise a UserError if the states at the frames of a motion, a lower bound of its memory, do not fit into memory."""
     batches = [
@@ -178,13 +168,8 @@ def _check_memory(
         if name in table.params and np.ndim(value) > np.ndim(table[name].value)
     ]  # fmt: skip
     batch = worlds or max(batches, default=1)
-    rows = 13 * len(spec.bodies) + 6 * spec.particle_count
-    if spec.smoke is not None:
-        rows += 3 * math.prod(spec.smoke.model.cells)
-    check_memory(
-        batch * (frames + 1) * rows * bridge_dtype().itemsize, f"a motion of {batch} worlds and {frames} frames",
-        "simulate fewer worlds or frames at a time",
-    )  # fmt: skip
+    size = batch * (frames + 1) * motion.numbers_per_frame * bridge_dtype().itemsize
+    check_memory(size, f"a motion of {batch} worlds and {frames} frames", "simulate fewer worlds or frames at a time")
 
 
 def _warn_of_inertias(given: Mapping[str, torch.Tensor]) -> None:

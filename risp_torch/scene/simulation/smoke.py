@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import ClassVar
+import math
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
 
 import torch
 
@@ -17,14 +18,51 @@ from ti_sim.smoke import SmokeInputs, SmokeSettings, SmokeSolver
 from ti_sim.smoke.model import STABLE
 
 
+@dataclass(frozen=True)
+class SmokeStates(States):
+    """Motion of smoke; there are no bodies (N = 0).
+
+    Attributes:
+        smoke: [B, T, X, Y] density [1].
+    """
+
+    smoke: torch.Tensor | None = None
+
+    @property
+    def placement(self) -> torch.Tensor:
+        """[B, T, X, Y] density."""
+        return self.smoke
+
+    def arrays(self) -> dict[str, torch.Tensor]:
+        """As ``States.arrays``."""
+        return super().arrays() | {"smoke": self.smoke}
+
+
 class SmokeMotion(Motion):
     """Smoke in a plane; a state is its density and the velocities at the faces."""
 
     state_arrays: ClassVar[int] = 3
 
     def __init__(self, spec: SceneSpec) -> None:
-        """The motion of the smoke of a scene."""
+        """The motion of the smoke of a scene (UserError: the scene has bodies, too)."""
+        if spec.bodies or spec.deformables:
+            raise UserError(f"{spec.smoke.name} fills the picture: a scene with smoke has no bodies")
         self.spec = spec
+
+    @classmethod
+    def of(cls, spec: SceneSpec) -> Self | None:
+        """As ``Motion.of``."""
+        return None if spec.smoke is None else cls(spec)
+
+    @property
+    def refinable(self) -> bool:
+        """False: each step blurs, so that more steps do not approach a limit."""
+        return False
+
+    @property
+    def numbers_per_frame(self) -> int:
+        """As ``Motion.numbers_per_frame``."""
+        return 3 * math.prod(self.spec.smoke.model.cells)
 
     def make_solver(self) -> SmokeSolver:
         """As ``Motion.make_solver``."""
@@ -55,11 +93,19 @@ class SmokeMotion(Motion):
         """As ``Motion.states``."""
         density, _, _, failed = arrays
         none = density.new_zeros(*density.shape[:2], 0, 7)
-        return States(none, none[..., :6], failed, smoke=density)
+        return SmokeStates(none, none[..., :6], failed, smoke=density)
 
     def start(self, values: Values) -> tuple[torch.Tensor, None]:
         """As ``Motion.start``: there are no bodies."""
         return values["gravity"].new_zeros(len(values["gravity"]), 0, 7), None
+
+    def start_placement(self, values: Values) -> torch.Tensor:
+        """Density [B, X, Y] at the start."""
+        return self.spec.smoke.start(values)
+
+    def without_escapes(self, states: States, *_arguments: Any, **_options: Any) -> States:
+        """The motion as it is: nothing of it can leave the box."""
+        return states
 
     def rollout(
         self, values: Values, *, frames: int, actions: torch.Tensor | None, state0: State | None, adjoint: Adjoint | None,

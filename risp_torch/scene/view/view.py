@@ -4,39 +4,53 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal, Self
 
 import torch
 
 from risp_torch.scene import bridge
 from risp_torch.scene.bridge.checks import bridge_device
 from risp_torch.scene.numbers import Values, shared_rows
-from risp_torch.scene.parts.backdrop import backdrop_names
 from risp_torch.scene.parts.cameras import ALL, Camera, chosen_cameras
-from risp_torch.scene.spec import ALL_PARTS, SceneSpec
-from risp_torch.scene.states import States, check_density, check_placement, split_placement
+from risp_torch.scene.spec import SceneSpec
+from risp_torch.scene.states import States, check_placement, split_placement
 from risp_torch.scene.view.arrays import Field, PictureArrays
 from risp_torch.scene.view.exposed import chosen_frames, exposed_pictures
 from ti_render import RasterSettings, RenderInputs
 from ti_sim.base.errors import UserError
 
 Quantity = Literal["color", "depth", "normal"]
-SEEN = "pixels, luminance or features of pictures (--loss pixel, luminance, perceptual)"  # of smoke
-_ARRAYS = ("bodies", "deformables", "lights", "ground", "style", "smoke", "table")  # fields that determine the renderer's arrays
+# Fields of a spec that determine the renderer's arrays.
+RENDERED_PARTS = ("bodies", "deformables", "lights", "ground", "style", "smoke", "table")
 
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """Renderer of a scene.
+    """Renderer of a scene of bodies, which are meshes.
 
     Attributes:
         spec: spec of the scene when the view was made.
         arrays: arrays of the renderer, except poses.
+        has_projection: whether pictures depend on the pose and the lens of the camera.
     """
 
     spec: SceneSpec
     arrays: PictureArrays
+    has_projection: ClassVar[bool] = True
+
+    @classmethod
+    def of(cls, spec: SceneSpec) -> Self | None:
+        """The renderer of a scene; None if this class does not render it. The spec is kept."""
+        parts = enumerate((*spec.bodies, *spec.deformables))
+        visible = {number: part.surface for number, part in parts if part.surface is not None}
+        return cls(spec, PictureArrays(
+            spec.table, tuple(visible.values()), tuple(visible), spec.lights, spec.ground, phong=spec.style.shading == "phong"
+        ))  # fmt: skip
+
+    def with_spec(self, spec: SceneSpec) -> Self:
+        """The renderer of a spec with the same meshes."""
+        return replace(self, spec=spec)
 
     def render(
         self,
@@ -51,9 +65,6 @@ class View:
     ) -> torch.Tensor:
         """Render a motion (arguments, returns, raises: ``Scene.render``)."""
         values = self.spec.table.values(parameters, worlds=len(self.poses(states)))
-
-        if self.spec.smoke is not None:
-            return self._smoke_pictures(states, values, frames, camera=camera, quantity=quantity, alpha=alpha)
 
         def pictures(placement: torch.Tensor) -> torch.Tensor:
             inputs = self.render_inputs(values, placement, camera=camera, quantity=quantity)
@@ -97,20 +108,7 @@ class View:
             UserError: it has another shape.
         """
         placement = (states.placement if isinstance(states, States) else states).to(bridge_device())
-        if self.spec.smoke is not None:
-            return check_density(placement, self.spec.smoke.model.cells)
         return check_placement(placement, bodies=len(self.spec.bodies), particles=self.spec.particle_count)
-
-    def _smoke_pictures(
-        self, states: States | torch.Tensor, values: Values, frames: Any, *, camera: str | None, quantity: Quantity, alpha: bool
-    ) -> torch.Tensor:
-        """``render`` of smoke, straight to pixels."""
-        if quantity != "color" or camera == ALL:
-            raise UserError(f"smoke has colours of one camera, no depths and no normals: leave both out, and compare {SEEN}")
-        if "background.image" in self.spec.table.params:
-            raise UserError("smoke is shown before a colour, not before a picture: use set_background(color=...), or top, bottom")
-        size, channels = self._chosen(camera)[0], 4 if alpha else 3
-        return self.filmed(states, lambda density: self.spec.smoke.pictures(values, density, size)[..., :channels], frames)
 
     def film_of(
         self, images: torch.Tensor, worlds: int, frames: int, *, camera: str | None, quantity: Quantity, alpha: bool
@@ -149,8 +147,6 @@ class View:
             UserError: there is no camera, no body or no light.
         """
         parts = (*self.spec.bodies, *self.spec.deformables)
-        if self.spec.smoke is not None:
-            raise UserError(f"smoke has neither faces nor a look that is solved: compare {SEEN}")
         if not parts:
             raise UserError("the scene has no bodies: add one with add_rigid")
         if all(part.surface is None for part in parts):
@@ -172,37 +168,19 @@ class View:
         return RenderInputs(mesh=topology, vertices_rest=vertices, body_q=body_q, **arrays)
 
     def picture_fields(self, worlds: int = 1, *, camera: str | None = ALL) -> dict[str, Field]:
-        """The renderer's arrays except meshes and poses, each with its parameters; none of smoke."""
-        if self.spec.smoke is not None:
-            return {}
+        """The renderer's arrays except meshes and poses, each with its parameters."""
         return self.arrays.fields(self.spec.cameras if camera == ALL else self._chosen(camera), worlds)
 
     @property
     def picture_parameters(self) -> list[str]:
         """Names of the numbers that affect the rendering of the scene but not its motion."""
-        names = {name for field in self.picture_fields().values() for name in field.names}
-        if self.spec.smoke is not None:
-            names = {*self.spec.smoke.picture_names, *backdrop_names(self.spec.table, "background")}
+        names = {name for field in self.picture_fields().values() for name in field.names} | set(self.shading_parameters)
         return [name for name in self.spec.table.params if name in names]
+
+    @property
+    def shading_parameters(self) -> list[str]:
+        """Names of the numbers that affect pictures and are in none of the renderer's arrays."""
+        return []
 
     def _chosen(self, camera: str | None) -> Sequence[Camera]:
         return chosen_cameras(self.spec.cameras, camera)
-
-
-def current_view(made: View | None, spec: SceneSpec) -> View:
-    """The view of the current scene, with the meshes of the existing view if they are the same.
-
-    Args:
-        made: existing view, or None.
-        spec: spec of the scene; a snapshot of it is kept.
-    """
-    if made is not None and spec.same_parts(made.spec, *ALL_PARTS):
-        return made
-    if made is not None and spec.same_parts(made.spec, *_ARRAYS):
-        return View(spec.snapshot(), made.arrays)
-    parts = enumerate((*spec.bodies, *spec.deformables))
-    seen = {number: part.surface for number, part in parts if part.surface is not None}
-    arrays = PictureArrays(
-        spec.table, tuple(seen.values()), tuple(seen), spec.lights, spec.ground, phong=spec.style.shading == "phong"
-    )
-    return View(spec.snapshot(), arrays)

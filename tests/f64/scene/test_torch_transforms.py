@@ -82,7 +82,7 @@ def test_no_operation_of_a_scene_is_rounded_by_mixed_precision(name: str, parame
     scene.resize_camera(16, 16)
     value = torch.as_tensor(scene.parameters[parameter].value, dtype=torch.float64).requires_grad_()
     places = {"camera.position": torch.as_tensor(scene.parameters["camera.position"].value).requires_grad_()}
-    places = {} if scene.smoke is not None else places
+    places = places if scene.view.has_projection else {}
     with Rounding() as recorded:
         pictures = scene.render(scene.rollout({parameter: value}, frames=2), {parameter: value, **places})
         pictures.mean().backward()

@@ -80,12 +80,9 @@ class Sums:
 def sums_of(scene: Scene, values: Values) -> Sums:
     """Random sums of everything that a rollout and its film hold, of each world."""
     states = scene.rollout(values, frames=FRAMES)
-    moving = (
-        states.body_q, states.body_qd, states.joint_q, states.joint_qd, states.particle_q, states.particle_qd, states.smoke
-    )
     assert states.finite.all(), scene.name
     sums, sizes = [], []
-    for arrays in ([a for a in moving if a is not None and a.numel()], [scene.render(states, values, frames=[1, FRAMES])]):
+    for arrays in ([a for a in states.arrays().values() if a.numel()], [scene.render(states, values, frames=[1, FRAMES])]):
         generator = torch.Generator().manual_seed(5)
         terms = [a * torch.randn(a.shape[1:], generator=generator, dtype=a.dtype) / a[0].numel() ** 0.5 for a in arrays]
         sums.append(sum(term.flatten(1).sum(dim=1) for term in terms))
