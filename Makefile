@@ -8,7 +8,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c c
 .PHONY: demo test bench pages sheets clean
 
 demo: $(STAMP)
-	$(BIN)/python -m scenes.demo
+	$(BIN)/python -m studies.demo
 
 # Two lanes side by side, as much of their time is compilation, which takes one core; each process has one working precision. The f32
 # tests are the longer part: those of RISP and control come after the f64 tests.
@@ -35,12 +35,12 @@ bench: $(TEST_STAMP)
 
 # The tables of estimates in README.md and docs/, each by its own commands.
 pages: $(STAMP)
-	$(BIN)/python -m scenes.studies.pages
-	$(BIN)/python -m scenes.demo --readme
+	$(BIN)/python -m studies.pages.estimates
+	$(BIN)/python -m studies.demo --readme
 
 # Contact sheets of the renderer's features, docs/figures/render_*.png.
 sheets: $(STAMP)
-	$(BIN)/python -m scenes.studies.render_sheets
+	$(BIN)/python -m studies.pages.render_sheets
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .ruff_cache

@@ -8,7 +8,7 @@ import risp_torch.files.signals  # noqa: F401  (first, so that Ctrl-C ends the c
 # other, and a small network takes twenty times as long.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
-from risp_torch.files.film.curves import srgb_to_linear
+from risp_torch.files.film.curves import linear_to_srgb, srgb_to_linear
 from risp_torch.files.run_folder import program_version
 from risp_torch.files.video import Quality, read_video, write_frames, write_video
 from risp_torch.inversion.film import film, pixel_loss, simulate_video
@@ -67,13 +67,13 @@ from ti_sim import (
 __version__ = program_version()
 
 __all__ = [
-    "Air", "AmbientLight", "Bending", "Box", "Camera", "Capsule", "Checkpoint", "CmaSettings", "Cone", "Contact", "Cylinder",
-    "DepthLoss", "DirectionalLight", "DivergenceError", "Elastic", "EnvironmentLight", "Films", "FindStart", "Fixed",
-    "ImageTracksLoss", "ImplicitSettings", "Inversion", "Joint", "LookSettings", "Loss", "LuminanceLoss", "MaskLoss",
-    "MatchedLoss", "Membrane", "Mesh", "MixedLoss", "MixedPart", "NewtonSteps", "OptimiseSettings", "Param", "PerceptualLoss",
-    "PictureLoss", "PixelLoss", "PixelWeights", "PointLight", "Prismatic", "Quality", "Revolute", "RispLoss", "Scene",
-    "SinePulse", "Sphere", "Spherical", "Start", "StateLoss", "States", "StoreAll", "Surface", "UserError", "WIDE_SEARCH",
-    "WideSteps", "check_film_gradient", "check_torch", "film", "invert", "landscape", "load_scene", "pixel_loss",
-    "read_video", "render_masks", "scene_names", "simulate_video", "srgb_to_linear", "start", "use_found", "write_frames",
-    "write_video",
+    "Air", "AmbientLight", "Bending", "Box", "Camera", "Capsule", "Checkpoint", "CmaSettings", "Cone", "Contact",
+    "Cylinder", "DepthLoss", "DirectionalLight", "DivergenceError", "Elastic", "EnvironmentLight", "Films", "FindStart",
+    "Fixed", "ImageTracksLoss", "ImplicitSettings", "Inversion", "Joint", "LookSettings", "Loss", "LuminanceLoss",
+    "MaskLoss", "MatchedLoss", "Membrane", "Mesh", "MixedLoss", "MixedPart", "NewtonSteps", "OptimiseSettings", "Param",
+    "PerceptualLoss", "PictureLoss", "PixelLoss", "PixelWeights", "PointLight", "Prismatic", "Quality", "Revolute",
+    "RispLoss", "Scene", "SinePulse", "Sphere", "Spherical", "Start", "StateLoss", "States", "StoreAll", "Surface",
+    "UserError", "WIDE_SEARCH", "WideSteps", "check_film_gradient", "check_torch", "film", "invert", "landscape",
+    "linear_to_srgb", "load_scene", "pixel_loss", "read_video", "render_masks", "scene_names", "simulate_video",
+    "srgb_to_linear", "start", "use_found", "write_frames", "write_video",
 ]  # fmt: skip

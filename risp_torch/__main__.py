@@ -2,143 +2,16 @@
 
 from __future__ import annotations
 
-import argparse
-import os
 import sys
-import warnings
-from collections.abc import Mapping, Sequence
-from functools import partial
-from typing import NoReturn
 
-from risp_torch import __version__
-from risp_torch.commands.paths import check_paths
-from risp_torch.files.atomic import PLACE_ERRORS
-from risp_torch.files.run_folder import FinishedError
-from risp_torch.files.signals import Terminated, terminable
-from risp_torch.files.suggest import near_names
-from ti_sim.base.errors import DivergenceError, UserError
+from risp_torch.commands.program import Program
 
 COMMANDS = (
     "scenes", "film", "camera", "simulate", "render", "gradcheck", "landscape", "check", "invert", "show", "control", "dataset",
-    "train", "evaluate", "task", "table", "data",
+    "train", "evaluate", "data",
 )  # fmt: skip
-
-
-_READER_GONE = 141  # 128 + SIGPIPE, as shells report it
-
-
-class _Parser(argparse.ArgumentParser):
-    """An argument parser with one-sentence errors."""
-
-    def error(self, message: str) -> NoReturn:
-        print(f"{self.prog}: error: {message}", file=sys.stderr)
-        sys.exit(2)
-
-
-def command_parser() -> tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentParser]]:
-    """The parser of the command line, and those of its commands by name."""
-    from risp_torch import commands
-
-    parser = _Parser(prog="risp", description="Turn video into physics: simulate, film and invert scenes.")
-    parser.add_argument("--version", action="version", version=f"risp {__version__}", help="print the version and end")
-    subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=_Parser)
-    for name in COMMANDS:
-        commands.add_command(name, subparsers)
-    return parser, subparsers.choices
-
-
-def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
-    """The options of the command line; an unknown one ends the program with status 2 and similar options."""
-    parser, parsers = command_parser()
-    options, rest = parser.parse_known_args(arguments)
-    if rest:
-        parsers[options.command].error(_unknown(rest[0], options.command, parsers))
-    return options
-
-
-def _unknown(word: str, command: str, parsers: Mapping[str, argparse.ArgumentParser]) -> str:
-    """Error message for an unknown word of the command line."""
-    if not word.startswith("--"):
-        return f"unexpected argument {word!r} (risp {command} --help shows what it takes)"
-    known = {name: [o[2:] for o in parser._option_string_actions if o.startswith("--")] for name, parser in parsers.items()}
-    option = word[2:].split("=")[0]
-    others = [f"risp {name}" for name, options in known.items() if option in options]
-    if others:
-        return f"unknown option {word!r} (that is an option of {', '.join(others)})"
-    near = near_names(option, known[command])
-    if near:
-        return f"unknown option {word!r}: did you mean {' or '.join(f'--{name}' for name in near)}?"
-    return f"unknown option {word!r} (risp {command} --help lists the options)"
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command.
-
-    Args:
-        arguments: words of the command line, sys.argv by default.
-
-    Returns:
-        Exit status: 0 for success or an already finished run, 1 for a failed check, 2 for wrong input, 3 for a
-        simulation that diverged, 130 after Ctrl-C, 141 if the reader of the output has ended, 143 after SIGTERM.
-    """
-    try:
-        try:
-            with terminable(), warnings.catch_warnings():
-                return _run(_parsed(arguments))
-        finally:
-            sys.stdout.flush()
-    except BrokenPipeError:
-        # Python would try again at exit and print an error.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return _READER_GONE
-
-
-def _run(options: argparse.Namespace) -> int:
-    """Run the command; the exit status, with a message on stderr if it is not 0 (``main``)."""
-    if "LOCAL_RANK" in os.environ:  # of torchrun
-        from risp_torch.risp.training.ranks import take_own_gpu
-
-        take_own_gpu()
-    warnings.showwarning = partial(_warn, options.command)
-    try:
-        check_paths(options)
-        return options.run(options)
-    except FinishedError as error:
-        print(f"risp {options.command}: {error}")
-        return 0
-    except DivergenceError as error:
-        print(f"risp {options.command}: {error}", file=sys.stderr)
-        return 3
-    except UserError as error:
-        print(f"risp {options.command}: error: {error}", file=sys.stderr)
-        return 2
-    except OSError as error:
-        if error.filename is None or error.errno not in PLACE_ERRORS:
-            raise
-        sentence = f"{error.filename} cannot be used ({error.strerror}): check the path"
-        print(f"risp {options.command}: error: {sentence}", file=sys.stderr)
-        return 2
-    except (MemoryError, RuntimeError) as error:
-        # Torch has no separate error type for it.
-        if isinstance(error, RuntimeError) and "can't allocate memory" not in str(error):
-            raise
-        print(f"risp {options.command}: error: it does not fit into memory: take less of it at a time", file=sys.stderr)
-        return 2
-    except SystemExit as stop:
-        fault = f"the scene's file ends the program (sys.exit({stop.code})): take that out of it"
-        print(f"risp {options.command}: error: {fault}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt as stop:
-        out = getattr(options, "out", None)
-        again = f"; the same command with --out {out} goes on where it was" if out and options.goes_on(options) else ""
-        print(f"risp {options.command}: stopped{again}", file=sys.stderr)
-        return 143 if isinstance(stop, Terminated) else 130
-
-
-def _warn(command: str, message: Warning | str, *place: object) -> None:
-    """Print a warning as one line, without its source line."""
-    print(f"risp {command}: warning: {' '.join(str(message).split())}", file=sys.stderr)
-
+PROGRAM = Program("risp", "Turn video into physics: simulate, film and invert scenes.", "risp_torch.commands", COMMANDS)
+main = PROGRAM.main
 
 if __name__ == "__main__":
     sys.exit(main())

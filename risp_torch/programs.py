@@ -1,12 +1,15 @@
-"""For programs of one's own around scenes: options of a command line, run folders, tables of estimates."""
+"""For programs of one's own around scenes: commands, functions of scene files, run folders, tables of estimates."""
 
 from risp_torch.commands.estimates import TRUE_HEADERS, estimate_rows, print_inversion
 from risp_torch.commands.options import number
-from risp_torch.files.atomic import write_text
-from risp_torch.files.run_folder import default_run_path, first_difference, plain
+from risp_torch.commands.program import Program
+from risp_torch.files.atomic import is_running, replacing, write_text
+from risp_torch.files.run_folder import RunFolder, default_run_path, first_difference, plain, program_version
 from risp_torch.files.suggest import unknown_name_error
+from risp_torch.scene.load import errors_of_scene_file, find_function
 
 __all__ = [
-    "TRUE_HEADERS", "default_run_path", "estimate_rows", "first_difference", "number", "plain", "print_inversion",
+    "Program", "RunFolder", "TRUE_HEADERS", "default_run_path", "errors_of_scene_file", "estimate_rows", "find_function",
+    "first_difference", "is_running", "number", "plain", "print_inversion", "program_version", "replacing",
     "unknown_name_error", "write_text",
 ]  # fmt: skip

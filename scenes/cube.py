@@ -7,10 +7,7 @@ start makes the loss have one minimum over the whole range; over longer films th
 
 import math
 
-import numpy as np
-
-from risp_torch import WIDE_SEARCH, AmbientLight, Box, Camera, Contact, DirectionalLight, Param, Scene, Start, Surface
-from risp_torch.paper import Trial
+from risp_torch import AmbientLight, Box, Camera, Contact, DirectionalLight, Param, Scene, Start, Surface
 from risp_torch.risp import Domains, RigidPoseHead, RispTask
 from risp_torch.risp.psi import RenderingParameters, default_psi
 
@@ -66,30 +63,3 @@ def make_task(scene: Scene) -> RispTask:
     # The ground fills the picture: no background is seen.
     psi = RenderingParameters(scene, {name: spread for name, spread in usual.items() if name != "background.color"})
     return RispTask(head, Domains.usual(scene, psi), gamma=20.0)
-
-
-def make_trials() -> dict[str, Trial]:
-    """RISP's inversion of the die: the stiffness of the contact, from 10^5.5 to 10^6.5 in the units of its simulator.
-
-    Unseen are the tenth of a second after the film, and another throw: faster, and turning the other way.
-    """
-    name = "ground.contact.stiffness"
-
-    def draw(random: np.random.Generator) -> dict[str, float]:
-        return {name: float(10 ** random.uniform(2.55, 3.45))}  # a twentieth of a decade off the bounds
-
-    return {
-        "identify": Trial(
-            unknowns=(name,), truth={name: 1e3}, truths=lambda r: {name: float(10 ** r.uniform(2.6, 3.4))}, guess=draw,
-            random=draw, average={name: 1e3}, measure="parameter", unit="log10", log=True,
-            search=WIDE_SEARCH, starts=4, refine=6, unseen=_unseen_throws,
-        )
-    }  # fmt: skip
-
-
-def _unseen_throws() -> dict[str, Scene]:
-    later, other = make_scene(), make_scene()
-    later.frames += later.frames // 2
-    other.set("die.velocity", (0.2, 0.1, -0.3))
-    other.set("die.angular_velocity", (-4.0, 3.0, 0.0))
-    return {"later frames": later, "other throw": other}

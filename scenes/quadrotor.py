@@ -12,7 +12,6 @@ import math
 import numpy as np
 
 from risp_torch import (
-    WIDE_SEARCH,
     AmbientLight,
     Box,
     Camera,
@@ -24,9 +23,7 @@ from risp_torch import (
     Scene,
     Start,
     Surface,
-    WideSteps,
 )
-from risp_torch.paper import Trial, smooth_sequence
 from risp_torch.risp import Domains, RigidPoseHead, RispTask
 from risp_torch.risp.psi import default_psi
 from ti_sim import mass_properties
@@ -39,8 +36,6 @@ TURNS = np.array([1.0, -1.0, 1.0, -1.0])  # which way the air turns the body as 
 NOMINAL_MASS = 3.0  # kg, which the known actions carry
 GRAVITY = 9.81  # m/s2
 HOVER, ROOM = NOMINAL_MASS * GRAVITY / len(ROTORS), 15.0  # N of each rotor: what carries the nominal mass, and room
-GOAL = 30  # frames, after which the goal is to be reached
-SMOOTH = 0.1  # weight of the penalty on changes of thrust
 INERTIA_PER_MASS = np.diag([0.010, 0.010, 0.018])  # m2
 
 WHITE, DARK, RED, BLUE, ORANGE = (0.8, 0.8, 0.78), (0.12, 0.12, 0.13), (0.85, 0.12, 0.08), (0.12, 0.3, 0.75), (0.9, 0.55, 0.1)
@@ -92,67 +87,6 @@ def make_task(scene: Scene) -> RispTask:
         roll=(-0.5, 0.5),
     )  # fmt: skip
     return RispTask(head, Domains.usual(scene, default_psi(scene)), gamma=1.0)
-
-
-def make_trials() -> dict[str, Trial]:
-    """RISP's inversions of the quadrotor.
-
-    The mass is read from a film of the manoeuvre; unseen are its next half second, and the manoeuvre backwards. The thrusts of
-    every frame are imitated with the mass known; unseen is how the same thrusts carry 100 g less. The goal to be reached is the
-    manoeuvre's state after three quarters of a second, from a start that is moved, turned and pushed.
-    """
-    thrusts = {"unknowns": ("rotors.actions",), "smooth": SMOOTH, "refine": 2}
-    return {
-        "identify": Trial(
-            unknowns=("quadrotor.mass",), truth={"quadrotor.mass": NOMINAL_MASS}, truths=_draw_mass, guess=_draw_mass,
-            random=_draw_mass, average={"quadrotor.mass": 3.0}, measure="parameter", unit="kg",
-            search=WIDE_SEARCH, starts=4, refine=6, unseen=_unseen_flights,
-        ),
-        "imitate": Trial(
-            **thrusts, search=WideSteps(widths=(0.03,) * 5 + (0.015,) * 3, reach=2, spacing=4, first_frames=10),
-            truth=_thrusts(manoeuvre(NOMINAL_MASS)), guess=lambda r: _thrusts(_near_hover(r, FRAMES)),
-            average=_thrusts(np.full((FRAMES, 4), HOVER)), random=lambda r: _thrusts(_any_thrust(r, FRAMES)), measure="motion",
-            unseen=lambda: {"100 g less": make_scene(mass=2.9)},
-        ),
-        "reach": Trial(
-            **thrusts, search=WideSteps(widths=(0.1,) * 8 + (0.05,) * 6, reach=1, trial_rounds=4), starts=8,
-            truth=_thrusts(manoeuvre(NOMINAL_MASS, GOAL)), guess=lambda r: _thrusts(_near_hover(r, GOAL)),
-            average=_thrusts(np.full((GOAL, 4), HOVER)), random=lambda r: _thrusts(_any_thrust(r, GOAL)), measure="final",
-            options={"frames": GOAL}, initial=_draw_start, sampling="last",
-        ),
-    }  # fmt: skip
-
-
-def _thrusts(values: np.ndarray) -> dict[str, np.ndarray]:
-    return {"rotors.actions": values}
-
-
-def _draw_mass(random: np.random.Generator) -> dict[str, float]:
-    return {"quadrotor.mass": float(random.uniform(2.8, 3.2))}
-
-
-def _near_hover(random: np.random.Generator, frames: int) -> np.ndarray:
-    """Thrusts [frames, 4] that hover, but for a smooth tenth of a newton."""
-    return HOVER + smooth_sequence(random, (frames, 4), 0.1)
-
-
-def _any_thrust(random: np.random.Generator, frames: int) -> np.ndarray:
-    return random.uniform(HOVER - ROOM, HOVER + ROOM, size=(frames, 4))
-
-
-def _draw_start(random: np.random.Generator) -> dict[str, np.ndarray]:
-    """Up to 8 cm, 0.15 rad and 0.2 m/s from the manoeuvre's start along each axis."""
-    return {
-        "quadrotor.position": np.array([-0.1, 0.15, 0.0]) + random.uniform(-0.08, 0.08, size=3),
-        "quadrotor.rotation": random.uniform(-0.15, 0.15, size=3),
-        "quadrotor.velocity": random.uniform(-0.2, 0.2, size=3),
-    }
-
-
-def _unseen_flights() -> dict[str, Scene]:
-    other = make_scene()
-    other.set("rotors.actions", manoeuvre(NOMINAL_MASS)[::-1])
-    return {"later frames": make_scene(frames=FRAMES + FRAMES // 2), "other actions": other}
 
 
 def manoeuvre(mass: float, frames: int = FRAMES) -> np.ndarray:

@@ -8,7 +8,7 @@ from ti_sim.base.arrays import Array
 from ti_sim.base.errors import ConvergenceError, DivergenceError, UserError
 from ti_sim.base.gradcheck import GradcheckReport, GradientError, gradcheck
 from ti_sim.base.param import Param
-from ti_sim.base.rules import Count, FromZero, Positive, Seed, checked
+from ti_sim.base.rules import Count, FromZero, NotNegative, Positive, Rule, Seed, checked
 from ti_sim.base.runtime import Runtime, start
 from ti_sim.base.tape import Tape
 from ti_sim.coupled.model import CoupledInputs, CoupledModel, CoupledSettings
@@ -41,11 +41,11 @@ __all__ = [
     "ArticulatedSolver", "Box", "Capsule", "Checkpoint", "CollisionShape", "Cone", "ConvergenceError", "Count",
     "CoupledInputs", "CoupledModel", "CoupledRollout", "CoupledSettings", "CoupledSolver", "Cylinder", "DeformableInputs",
     "DeformableModel", "DeformableRollout", "DeformableSettings", "DeformableSolver", "DeformableTape", "DivergenceError",
-    "FromZero", "GradcheckReport", "GradientError", "ImplicitSettings", "MassProperties", "Mesh", "Param", "Positive",
-    "RigidInputs", "RigidModel", "RigidRollout", "RigidSettings", "RigidSolver", "RigidTape", "Runtime", "Seed", "Shape",
-    "Solver", "Sphere", "StoreAll", "Tape", "TriangleMesh", "UserError", "array", "bending_edges", "checked",
-    "contact_points", "contact_time", "corner_volumes", "damping_for_restitution", "edge_stiffness", "effective_mass",
-    "energy_constants", "forward_dynamics", "forward_kinematics", "gradcheck", "inverse_dynamics", "lame_from_young",
-    "mass_matrix", "mass_properties", "membrane_constants", "mesh_shape", "plane_strain_constants", "plate_rigidity",
-    "point_jacobian", "restitution", "stable_step", "start", "triangle_areas",
+    "FromZero", "GradcheckReport", "GradientError", "ImplicitSettings", "MassProperties", "Mesh", "NotNegative", "Param",
+    "Positive", "RigidInputs", "RigidModel", "RigidRollout", "RigidSettings", "RigidSolver", "RigidTape", "Rule",
+    "Runtime", "Seed", "Shape", "Solver", "Sphere", "StoreAll", "Tape", "TriangleMesh", "UserError", "array",
+    "bending_edges", "checked", "contact_points", "contact_time", "corner_volumes", "damping_for_restitution",
+    "edge_stiffness", "effective_mass", "energy_constants", "forward_dynamics", "forward_kinematics", "gradcheck",
+    "inverse_dynamics", "lame_from_young", "mass_matrix", "mass_properties", "membrane_constants", "mesh_shape",
+    "plane_strain_constants", "plate_rigidity", "point_jacobian", "restitution", "stable_step", "start", "triangle_areas",
 ]  # fmt: skip

@@ -22,7 +22,7 @@ from ti_sim.base.json_text import parse_json
 from ti_sim.base.numbers import real_numbers, shown
 from ti_sim.base.rules import checked
 
-_WRITERS = "the result.json of 'risp invert', 'risp landscape' or 'risp task'"
+_WRITERS = "the result.json of 'risp invert' or 'risp landscape'"
 
 
 @checked
@@ -33,7 +33,7 @@ def use_found(scene: Scene, path: str | Path) -> list[str]:
 
     Args:
         scene: scene that is changed.
-        path: ``result.json`` of an inversion, a landscape (its lowest point) or a task, or the folder of the run. For several
+        path: ``result.json`` of an inversion or a landscape (its lowest point), or the folder of the run. For several
             films, the parameters of each film are those of the first, or, with "@2" after the path, of the second.
 
     Returns:

@@ -25,7 +25,6 @@ _SIGNATURES = {
     "make_scene": "make_scene(**overrides) that returns a Scene",
     "make_task": "make_task(scene) that returns a RispTask",
     "make_control": "make_control(scene) that returns a ControlTask",
-    "make_trials": "make_trials() that returns a dict of Trials",
 }
 
 
@@ -34,7 +33,7 @@ def scene_names(having: str = "make_scene") -> dict[str, str]:
     """Name -> first line of the docstring, for every shipped scene; those of real data are "real/NAME".
 
     Args:
-        having: "make_task", "make_trials" or "make_control" for the scenes whose files also define that function.
+        having: "make_task" or "make_control" for the scenes whose files also define that function.
     """
     result = {}
     for path in (*sorted(_folder().glob("*.py")), *sorted(_folder().glob("real/*.py"))):
@@ -76,13 +75,23 @@ def find_make_scene(scene: str) -> Callable[..., Scene]:
     return find_function(scene, "make_scene")
 
 
-def find_function(scene: str, name: str) -> Callable[..., Any]:
-    """A function of a scene's file, by the scene's name or path (errors: ``load_scene``)."""
+def find_function(scene: str, name: str, *, signature: str | None = None) -> Callable[..., Any]:
+    """A function of a scene's file.
+
+    Args:
+        scene: name or path, as for ``load_scene``.
+        name: of the function.
+        signature: its call and result for the error message, such as "make_task(scene) that returns a RispTask".
+
+    Raises:
+        UserError: see ``load_scene``, or the file has no such function.
+    """
     path = _find(scene)
     module = _load_module(path)
     if not callable(getattr(module, name, None)):
-        others = "" if name == "make_scene" else f" (shipped scenes with one: {', '.join(scene_names(having=name))})"
-        raise UserError(f"{path} has no {name}: define {_SIGNATURES[name]}{others}")
+        shipped = scene_names(having=name) if name != "make_scene" else {}
+        others = f" (shipped scenes with one: {', '.join(shipped)})" if shipped else ""
+        raise UserError(f"{path} has no {name}: define {signature or _SIGNATURES.get(name, name)}{others}")
     return getattr(module, name)
 
 

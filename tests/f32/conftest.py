@@ -1,11 +1,11 @@
 """Every test below this folder runs with the kernels in f32; the other precision needs another process."""
 
 import os
-from collections.abc import Callable
 
 import pytest
 
 from risp_torch.__main__ import main
+from tests.reference.command_lines import CommandLine, captured
 from ti_sim.base.runtime import start
 
 # At import, so that the runtime runs before any test module is collected.
@@ -13,16 +13,6 @@ start(device=os.environ.get("RISP_DEVICE", "cpu"), precision="f32")
 
 
 @pytest.fixture
-def command_line(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
+def command_line(capsys: pytest.CaptureFixture[str]) -> CommandLine:
     """Runs the command line in this process: exit status, stdout, stderr."""
-
-    def run(*arguments: object) -> tuple[int, str, str]:
-        capsys.readouterr()
-        try:
-            status = main([str(argument) for argument in arguments])
-        except SystemExit as stop:  # argparse
-            status = int(stop.code or 0)
-        captured = capsys.readouterr()
-        return status, captured.out, captured.err
-
-    return run
+    return captured(main, capsys)

@@ -4,8 +4,8 @@ from typing import Any
 
 import torch
 
-from risp_torch.paper import load_trials
-from risp_torch.paper.trials.trial import true_scene
+from studies.risp import load_trials
+from studies.risp.trials.trial import true_scene
 
 SIDE = 64  # pixels
 

@@ -358,7 +358,6 @@ LANDSCAPE = ["landscape", "small.py", "--param", "block.density", "--out", "new"
         (["gradcheck", "small.py", "--precision", "f32"], "f64"),
         (["control", "cube"], "has no make_control: define make_control(scene) that returns a ControlTask (shipped scenes"),
         (["control", "cube"], "with one: cloth_control, gear, jellyfish, walker)"),
-        (["task", "toss", "identify", "--method", "state"], "with one: cube, hand, quadrotor, rod)"),
         (["train", "small.py", "--images", 4], "has no make_task"),
         (["landscape", "small.py", "--param", "block.densty", "--out", "new"], "'block.densty': did you mean 'block.density'"),
         (["landscape", "small.py", "--param", "block.position", "--out", "new"], "block.position has no bounds"),

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from risp_torch.commands import control, invert, scenes, simulate, task, train
+from risp_torch.commands import control, invert, scenes, simulate, train
 from risp_torch.files.atomic import replacing
 
 Risp = Callable[..., tuple[int, str, str]]
@@ -47,23 +47,6 @@ def test_signals_end_commands_with_a_sentence(
     assert command_line("train", "cube") == (status, "", again)
     assert not list(tmp_path.iterdir())  # nor what it was writing
     assert [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)] == handlers
-
-
-@pytest.mark.parametrize(("search", "again"), [("usual", False), ("paper", True)])
-def test_a_task_says_whether_its_search_goes_on(
-    search: str, again: bool, command_line: Risp, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """Steps of RMSProp are saved; the wide steps of the rod are not."""
-
-    def killed(*given: object, **options: object) -> None:
-        os.kill(os.getpid(), signal.SIGINT)
-        time.sleep(10)
-
-    monkeypatch.setattr("risp_torch.paper.trials.run.run_trial", killed)
-    words = ["task", "rod", "identify", "--method", "state", "--search", search, "--out", tmp_path]
-    sentence = f"; the same command with --out {tmp_path} goes on where it was" if again else ""
-    assert command_line(*words) == (130, "", f"risp task: stopped{sentence}\n")
-    assert not task.goes_on(Namespace())  # nor where nothing had begun
 
 
 def test_only_commands_that_go_on_say_so() -> None:

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from risp_torch import LookSettings, MatchedLoss, UserError, write_frames
-from risp_torch.__main__ import command_parser
+from risp_torch.__main__ import PROGRAM
 from risp_torch.commands.loss_options import check_loss_options, make_compared_scene, make_loss
 from risp_torch.commands.seen_options import masks_of
 from risp_torch.scene.load import load_scene
 
-PARSER, _ = command_parser()
+PARSER, _ = PROGRAM.parsers()
 
 
 def options(*words: str) -> argparse.Namespace:

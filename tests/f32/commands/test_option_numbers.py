@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from risp_torch.__main__ import command_parser
+from risp_torch.__main__ import PROGRAM
 
-PARSER, PARSERS = command_parser()
+PARSER, PARSERS = PROGRAM.parsers()
 MALFORMED = ("nan", "inf", "-inf", "-1", "1e400", "9" * 5000, "x", "", "1+1j", "[1]")
 # Where a number is only a part of an option.
 PARTS = {"--keep": ("{}:1", "0.5:{}"), "--smooth": ("mu={}",), "--camera-depth": ("{}:1", "0.1:{}"), "--psi": ("random:{}",),

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from risp_torch import invert
-from risp_torch.__main__ import _run
+from risp_torch.__main__ import PROGRAM
 from risp_torch.files import memory
 from risp_torch.risp import TrainSettings
 from risp_torch.risp.training.ranks import Ranks
@@ -53,7 +53,7 @@ def test_the_tightest_limit_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.parametrize("allocate", [lambda: np.zeros(10**17), lambda: torch.zeros(10**16)])
 def test_a_command_that_runs_out_of_memory_says_so(capsys: pytest.CaptureFixture[str], allocate: object) -> None:
-    assert _run(SimpleNamespace(command="simulate", run=lambda options: allocate())) == 2
+    assert PROGRAM.run(SimpleNamespace(command="simulate", run=lambda options: allocate())) == 2
     assert capsys.readouterr().err == "risp simulate: error: it does not fit into memory: take less of it at a time\n"
 
 

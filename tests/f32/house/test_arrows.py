@@ -8,11 +8,12 @@ from pathlib import Path
 
 import risp_torch
 import scenes
+import studies
 import ti_render
 import ti_sim
 from tests.reference.folders import ROOT
 
-ROOMS = {package.__name__: Path(package.__file__).parent for package in (ti_sim, ti_render, risp_torch, scenes)}
+ROOMS = {package.__name__: Path(package.__file__).parent for package in (ti_sim, ti_render, risp_torch, scenes, studies)}
 
 
 @cache
@@ -52,20 +53,22 @@ def test_imports_are_absolute_but_for_scenes_from_one_another() -> None:
     for room in ROOMS:
         relative = {name for path in sources(room) for name in imported(path) if name.startswith(".")}
         assert bool(relative) == (room == "scenes"), relative
-    assert not [path for room in ROOMS for path in sources(room) if of(imported(path), "scenes", "risp_torch_scenes")]
+    assert not [path for room in ROOMS for path in sources(room) if of(imported(path), "risp_torch_scenes")]
 
 
 def test_arrows_point_one_way() -> None:
     for path in sources("ti_sim"):
-        assert not of(imported(path), "torch", "ti_render", "risp_torch", "scenes"), path
+        assert not of(imported(path), "torch", "ti_render", "risp_torch", "scenes", "studies"), path
         if path.parent.name == "base":
             outside = {name for name in of(imported(path), "ti_sim") if not name.startswith("ti_sim.base.")}
             assert not outside, path
     for path in sources("ti_render"):
-        assert not of(imported(path), "torch", "risp_torch", "scenes"), path
+        assert not of(imported(path), "torch", "risp_torch", "scenes", "studies"), path
         assert all(name.startswith("ti_sim.base.") for name in of(imported(path), "ti_sim")), path
     for path in sources("risp_torch"):
-        assert not of(imported(path), "scenes"), path
+        assert not of(imported(path), "scenes", "studies"), path
+    for path in sources("scenes"):
+        assert not of(imported(path), "scenes", "studies"), path
 
 
 def test_rooms_of_risp_torch_point_one_way() -> None:
@@ -75,7 +78,6 @@ def test_rooms_of_risp_torch_point_one_way() -> None:
         "inversion": {"files", "least_squares", "scene", "risp"},
         "motions": {"files", "least_squares", "scene", "inversion"},
         "tracking": {"files", "least_squares", "scene", "inversion", "motions"}, "control": {"files", "scene", "risp"},
-        "paper": {"files", "scene", "risp", "inversion"},
     }  # fmt: skip
     below["commands"] = set(below)
     rooms = {path.name for path in ROOMS["risp_torch"].iterdir() if path.is_dir() and path.name != "__pycache__"}
@@ -121,8 +123,8 @@ def rooms_of(package: str) -> set[str]:
 
 
 def test_tests_lie_in_rooms_of_the_source() -> None:
-    """``ti_render`` and ``scenes`` are one room each; ``house`` is for what belongs to all."""
-    rooms = {"render", "scenes", "house"} | rooms_of("ti_sim") | rooms_of("risp_torch")
+    """``ti_render``, ``scenes`` and ``studies`` are one room each; ``house`` is for what belongs to all."""
+    rooms = {"render", "scenes", "studies", "house"} | rooms_of("ti_sim") | rooms_of("risp_torch")
     files = [path for lane in LANES for path in lane.rglob("test_*.py")]
     for lane in LANES:
         assert {path.name for path in lane.iterdir() if path.is_dir() and path.name != "__pycache__"} <= rooms

@@ -52,7 +52,7 @@ def python(code: str, cwd: Path, path: Path) -> None:
 def test_a_wheel_installs_packages_of_the_project_only(tmp_path: Path) -> None:
     source, site = tmp_path / "source", tmp_path / "site"
     caches = shutil.ignore_patterns("__pycache__")
-    for name in ("ti_sim", "ti_render", "risp_torch", "scenes"):
+    for name in ("ti_sim", "ti_render", "risp_torch", "scenes", "studies"):
         shutil.copytree(ROOT / name, source / name, ignore=caches)
     for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source)
@@ -63,7 +63,8 @@ def test_a_wheel_installs_packages_of_the_project_only(tmp_path: Path) -> None:
     packages = {path.name for path in site.iterdir() if path.suffix != ".dist-info"}
     assert packages == {"ti_sim", "ti_render", "risp_torch", "risp_torch_scenes"}
     assert all((site / name / "py.typed").is_file() for name in ("ti_sim", "ti_render", "risp_torch"))
-    assert (site / "risp_torch_scenes/assets/pebble.obj").is_file() and (site / "risp_torch_scenes/studies/crossing.py").is_file()
+    assert (site / "risp_torch_scenes/assets/pebble.obj").is_file()
+    assert not (site / "risp_torch_scenes/studies").exists()
     python(f"EXPECTED = {str(site)!r}{FIND_SCENES}", tmp_path / "work", site)
 
 

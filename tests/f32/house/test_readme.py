@@ -22,7 +22,8 @@ from risp_torch.__main__ import main
 from risp_torch.files.film import read_film
 from risp_torch.risp import DatasetSettings, RendererSource, load_network, load_task
 from risp_torch.risp.task import training_scene
-from scenes.studies.pages import tables_of
+from studies.pages.estimates import tables_of
+from studies.risp.__main__ import COMMANDS as STUDY
 from tests.reference.folders import ROBOTS, ROOT
 from tests.reference.photoreal_inputs import needs_mitsuba
 from ti_render.camera_files import CameraRecord, write_transforms_json
@@ -55,7 +56,7 @@ def commands_of(text: str) -> list[str]:
     """Commands in the fenced blocks of a page, those over several lines joined."""
     blocks = re.findall(r"^```(\w*)\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE)
     fenced = "\n".join(block for language, block in blocks if language in ("", "bash")).replace("\\\n", " ")
-    return [line.strip() for line in fenced.splitlines() if re.match(r"(risp|torchrun) ", line.strip())]
+    return [line.strip() for line in fenced.splitlines() if re.match(r"(risp|torchrun|python -m studies.risp) ", line.strip())]
 
 
 SHOWN = sorted({command for page in PAGES.values() for command in commands_of(page)})
@@ -194,10 +195,10 @@ def test_the_scene_file_takes_part_in_risp(stranger: Path) -> None:
     assert batch.psi.shape == (2, 7) and (batch.images[0] - batch.images[1]).abs().mean() > 0.01
 
 
-def parser_of(command: str) -> argparse.ArgumentParser:
+def parser_of(command: str, package: str = "risp_torch.commands") -> argparse.ArgumentParser:
     """The options of a command."""
     parser = argparse.ArgumentParser(exit_on_error=False)
-    module = importlib.import_module(f"risp_torch.commands.{command}")
+    module = importlib.import_module(f"{package}.{command}")
     if hasattr(module, "add_arguments"):
         module.add_arguments(parser)
     return parser
@@ -207,6 +208,9 @@ def parser_of(command: str) -> argparse.ArgumentParser:
 def test_every_command_is_understood(command: str) -> None:
     """Commands stand as one would type them: the program takes all their options and values."""
     words = shlex.split(command)
+    if words[0] == "python":
+        assert parser_of(words[3], words[2]).parse_args(words[4:])
+        return
     words = words[words.index("risp_torch") + 1 :] if words[0] == "torchrun" else words[1:]
     assert parser_of(words[0]).parse_args(words[1:])
 
@@ -214,7 +218,8 @@ def test_every_command_is_understood(command: str) -> None:
 def test_every_option_exists() -> None:
     """Options that the text names are options of the command they stand beside, or of any where they stand alone."""
     options = {name: set(parser_of(name)._option_string_actions) for name in PROGRAM}
-    known = set().union(*options.values())
+    studies = [set(parser_of(name, "studies.risp")._option_string_actions) for name in STUDY]
+    known = set().union(*options.values(), *studies)
     prose = re.sub(r"```.*?```", "", ALL, flags=re.DOTALL)
     spans = re.findall(r"`([^`\n]+)`", prose)
     seen = 0

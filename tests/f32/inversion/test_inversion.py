@@ -18,7 +18,7 @@ from risp_torch import OptimiseSettings, Scene, UserError, film, invert, landsca
 from risp_torch.__main__ import main
 from risp_torch.files.run_folder import FinishedError, RunFolder
 from risp_torch.inversion import Uncertainty, Unknowns, along_weak_directions, linearise, uncertainty
-from scenes.studies import invert_cube
+from studies.films import invert_cube
 from tests.reference import small_scenes
 from tests.reference.searches import pictures, quick
 from ti_sim import DivergenceError, Param

@@ -11,7 +11,7 @@ from risp_torch.inversion import Comparison, Uncertainty, Unknowns, uncertainty
 from risp_torch.inversion.linearisation import Linearisation, newton_step
 from risp_torch.inversion.uncertainty import widened
 from risp_torch.inversion.unseen import describe_direction, unseen_directions
-from scenes.studies.film_jobs import Measure, _in_modes, _measured
+from studies.films.film_jobs import Measure, _in_modes, _measured
 
 SPEED = Param([1.0, -2.0, 0.5], low=-4.0, high=4.0, unit="m/s")
 MASS, STIFFNESS = (Param(1.0, low=0.1, high=10.0, scale="log10", unit=unit) for unit in ("kg", "N/m"))

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
-from scenes.studies import contact_onset
+from studies.engine import contact_onset
 from tests.reference.contact_cases import at, bodies, frames_of, inputs_of
 from tests.reference.deformable_cases import inputs_for
 from tests.reference.folders import ROOT
@@ -267,7 +267,7 @@ def check_slide(run: Callable[[Collision], Result], hit: Collision) -> None:
 )
 def test_the_tables_of_the_pages_are_current(page: str, table: Callable[[], str], rows: int) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
-    shown = text.partition("<!-- printed by scenes.studies.contact_onset -->\n")[2].partition("<!-- end -->")[0]
+    shown = text.partition("<!-- printed by studies.engine.contact_onset -->\n")[2].partition("<!-- end -->")[0]
     lines = table().splitlines()
     assert len(lines) == 2 + rows
     for line, line_shown in zip(lines, shown.splitlines(), strict=True):

@@ -1,9 +1,0 @@
-"""The tables of the RISP paper: trials of every method, and pages with their results. Trials are public here."""
-
-from risp_torch.paper.trials.run import TrialSettings, run_trial
-from risp_torch.paper.trials.sequences import smooth_sequence
-from risp_torch.paper.trials.trial import Trial, load_trial, load_trials
-
-__all__ = [
-    "Trial", "TrialSettings", "load_trial", "load_trials", "run_trial", "smooth_sequence",
-]  # fmt: skip

@@ -1,0 +1,1 @@
+"""Control with feedback from pictures and with replanning."""

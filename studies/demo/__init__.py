@@ -1,0 +1,1 @@
+"""The demonstration, ``make demo``."""

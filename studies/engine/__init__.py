@@ -1,0 +1,1 @@
+"""Accuracy of contact, friction and implicit steps."""

@@ -1,0 +1,1 @@
+"""How often error bars hold the truth, and how often a wrong scene is doubted."""

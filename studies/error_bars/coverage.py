@@ -1,0 +1,106 @@
+"""How often error bars hold the truth: many small inversions with drawn truths, half of them of films that differ from the scene.
+
+`python -m studies.error_bars.coverage --count 120 --seed 3 --out runs/coverage` resumes an interrupted study: each finished
+inversion is a line of results.jsonl.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from risp_torch import UserError, start
+from risp_torch.files.report import format_table
+from risp_torch.programs import number, write_text
+from studies.error_bars.coverage_cases import KINDS, SUBJECTS, Case, run
+from studies.markdown import write_into_page
+from studies.numbered_runs import run_numbered
+from ti_sim import Count, Seed
+
+PAGE = "docs/error-bars.md"
+INSIDE = 1.96  # standard deviations: 95 % of a normal distribution
+ASKED = (0.90, 0.99)  # share of the inversions whose bars hold the truth
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the study as a command.
+
+    Args:
+        arguments: of the command line, the process' own by default.
+
+    Returns:
+        0 if the bars of all inversions together hold the truth as often as they should, 1 if not, 2 for wrong input.
+    """
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--count", type=number(Count), default=120, help="inversions (default 120)")
+    parser.add_argument("--seed", type=number(Seed), default=3, help="of truths, starts and films (default 3)")
+    parser.add_argument("--most", type=number(Count), default=None, help="inversions of this call; the next call continues")
+    parser.add_argument("--out", default="runs/coverage", help="folder (default runs/coverage)")
+    parser.add_argument("--page", action="store_true", help=f"write the table into {PAGE}, too")
+    options = parser.parse_args(arguments)
+    out = Path(options.out)
+    try:
+        start(precision="f32")
+        rows = run_numbered(
+            lambda index, folder: run(Case.of(index, options.seed), folder), options.count, options.seed, out, options.most
+        )
+        text = report(rows, options.seed)
+        write_text(out / "coverage.md", text)
+        if options.page:
+            write_into_page(PAGE, "studies.error_bars.coverage", text)
+    except UserError as error:
+        print(f"{parser.prog}: error: {error}", file=sys.stderr)
+        return 2
+    print(text)
+    print(f"{len(rows)} of {options.count} inversions; written: {out}/coverage.md")
+    held = _share(rows)
+    return 0 if ASKED[0] <= held <= ASKED[1] else 1
+
+
+def report(rows: Sequence[dict[str, Any]], seed: int) -> str:
+    """Tables of finished inversions.
+
+    Args:
+        rows: lines of results.jsonl.
+        seed: of the study.
+    """
+    headers = ["inversions", "count", "bars hold the truth", "numbers", "hold", "|error| / bar: median", "90 %", "largest"]
+    lines = [_line("all", rows)]
+    groups: list[tuple[str, Callable[[dict[str, Any]], bool]]] = [
+        *((f"scene {name}", lambda row, name=name: row["scene"] == name) for name in SUBJECTS),
+        *((kind, lambda row, kind=kind: row["kind"] == kind) for kind in dict.fromkeys(KINDS)),
+        ("H.264", lambda row: row["film"].startswith("H.264")),
+        ("PNG with noise", lambda row: row["film"].startswith("PNG")),
+    ]
+    for name, belongs in groups:
+        if some := [row for row in rows if belongs(row)]:
+            lines.append(_line(name, some))
+    table = format_table(lines, headers)
+    return f"Seed {seed}, {len(rows)} inversions; bars of {INSIDE} standard deviations.\n\n```\n{table}\n```\n"
+
+
+def _line(name: str, rows: Sequence[dict[str, Any]]) -> list[str]:
+    parts = np.array([part for row in rows for part in _parts(row)])
+    return [
+        name, f"{len(rows)}", f"{100 * _share(rows):.0f} %", f"{len(parts)}", f"{100 * (parts <= INSIDE).mean():.0f} %",
+        f"{np.median(parts):.2f}", f"{np.quantile(parts, 0.9):.2f}", f"{parts.max():.2f}",
+    ]  # fmt: skip
+
+
+def _parts(row: dict[str, Any]) -> list[float]:
+    """|error| of every unknown, in standard deviations."""
+    return [abs(about["error"]) / max(about["sd"], 1e-300) for about in row["unknowns"].values()]
+
+
+def _share(rows: Sequence[dict[str, Any]]) -> float:
+    """Share of the inversions whose first unknown is within its bar, which is one of 95 % for each of them."""
+    return float(np.mean([_parts(row)[0] <= INSIDE for row in rows]))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

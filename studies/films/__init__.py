@@ -1,0 +1,1 @@
+"""Numbers from films that are simulated, compressed and inverted again."""

@@ -1,0 +1,1 @@
+"""Figures 5 and 6: control."""

@@ -1,0 +1,1 @@
+"""Table 3: numbers of deformable bodies."""

@@ -1,0 +1,1 @@
+"""Table 4, left: answers from scenes that are wrong."""

@@ -1,0 +1,1 @@
+"""Tables 1 and 2, and predictions: masses of tossed bodies, with baselines."""

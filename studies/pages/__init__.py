@@ -1,0 +1,1 @@
+"""What writes tables and pictures into README.md and docs."""

@@ -1,0 +1,1 @@
+"""Measured data: tosses of a cube (ContactNets), a double pendulum (DFKI), and films of measured motions."""

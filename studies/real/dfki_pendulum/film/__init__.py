@@ -1,0 +1,1 @@
+"""The hand-held film: camera, look and angles."""

@@ -1,0 +1,1 @@
+"""The log of angles and torques, and fits to it."""
