@@ -1,32 +1,27 @@
 """Whether implicit steps converge with friction: blocks, cloths and strips thrown on rough ground, with drawn numbers.
 
-`python -m studies.engine.implicit_friction --count 200 --seed 1 --out runs/implicit-friction` resumes an interrupted study: each
+`python -m studies.engine.implicit_friction --count 200 --seed 1 --out runs/implicit_friction` resumes an interrupted study: each
 finished scene is a line of results.jsonl. With --page it writes the table of docs/implicit.md.
 """
 
 from __future__ import annotations
 
-import argparse
 import re
 import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 from scipy.spatial.transform import Rotation
 
-from risp_torch import Bending, Contact, Elastic, Membrane, Scene, Start, start
-from risp_torch.programs import number
-from studies.exit_status import exit_status
-from studies.markdown import markdown, write_into_page
-from studies.numbered_runs import run_numbered
-from ti_sim import ConvergenceError, Count, Seed
+from risp_torch import Bending, Contact, Elastic, Membrane, Scene, Start
+from studies.markdown import markdown
+from studies.numbered_runs import NumberedStudy
+from ti_sim import ConvergenceError
 from ti_sim.meshes import box_hexes, box_tet10s, sheet_grid
 
-PAGE = "docs/implicit.md"
 KINDS, INTEGRATORS = ("block", "cloth", "strip"), ("backward_euler", "bdf2", "sdirk2")
 FRAME, FRAMES = 0.02, 6  # s
 SHARES = ((0.0, 0.5), (0.5, 1.0), (1.0, 1.5))  # ranges of the friction coefficient in the table
@@ -94,37 +89,6 @@ class Case:
         return scene
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the study as a command.
-
-    Args:
-        arguments: of the command line, the process' own by default.
-
-    Returns:
-        0 if every scene converged, or has an error that names substeps with which it does; 1 if not, 2 for wrong input.
-    """
-    parser = argparse.ArgumentParser(prog="python -m studies.engine.implicit_friction", description=__doc__.splitlines()[0])
-    parser.add_argument("--count", type=number(Count), default=200, help="scenes (default 200)")
-    parser.add_argument("--seed", type=number(Seed), default=1, help="of the scenes (default 1)")
-    parser.add_argument("--most", type=number(Count), default=None, help="scenes of this call; the next call continues")
-    parser.add_argument("--out", default="runs/implicit-friction", help="folder (default runs/implicit-friction)")
-    parser.add_argument("--page", action="store_true", help=f"write the table into {PAGE}, too")
-    options = parser.parse_args(arguments)
-
-    def work() -> int:
-        start(precision="f64")
-        rows = run_numbered(
-            lambda index, _folder: run(Case.of(index, options.seed)), options.count, options.seed, Path(options.out), options.most
-        )
-        text = report(rows, options.seed)
-        if options.page:
-            write_into_page(PAGE, "studies.engine.implicit_friction", text)
-        print(text)
-        return 0 if all(row["converged"] or row["remedied"] for row in rows) else 1
-
-    return exit_status(parser.prog, work)
-
-
 def run(case: Case) -> dict[str, Any]:
     """Simulate a scene, and that with the substeps that its error names: the row of the study."""
     began, message = time.perf_counter(), _error_of(case)
@@ -171,5 +135,16 @@ def report(rows: Sequence[dict[str, Any]], seed: int) -> str:
     )
 
 
+def _all_converge(rows: Sequence[dict[str, Any]]) -> bool:
+    """Whether every scene converged, or has an error that names substeps with which it does."""
+    return all(row["converged"] or row["remedied"] for row in rows)
+
+
+STUDY = NumberedStudy(
+    module="studies.engine.implicit_friction", summary=__doc__.splitlines()[0], page="docs/implicit.md", count=200, seed=1,
+    precision="f64", run_case=lambda index, seed, folder: run(Case.of(index, seed)), report=report, passes=_all_converge,
+)  # fmt: skip
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(STUDY.main())

@@ -6,60 +6,18 @@ inversion is a line of results.jsonl.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from risp_torch import UserError, start
 from risp_torch.files.report import format_table
-from risp_torch.programs import number, write_text
 from studies.error_bars.coverage_cases import KINDS, SUBJECTS, Case, run
-from studies.markdown import write_into_page
-from studies.numbered_runs import run_numbered
-from ti_sim import Count, Seed
+from studies.numbered_runs import NumberedStudy
 
-PAGE = "docs/error-bars.md"
 INSIDE = 1.96  # standard deviations: 95 % of a normal distribution
 ASKED = (0.90, 0.99)  # share of the inversions whose bars hold the truth
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the study as a command.
-
-    Args:
-        arguments: of the command line, the process' own by default.
-
-    Returns:
-        0 if the bars of all inversions together hold the truth as often as they should, 1 if not, 2 for wrong input.
-    """
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--count", type=number(Count), default=120, help="inversions (default 120)")
-    parser.add_argument("--seed", type=number(Seed), default=3, help="of truths, starts and films (default 3)")
-    parser.add_argument("--most", type=number(Count), default=None, help="inversions of this call; the next call continues")
-    parser.add_argument("--out", default="runs/coverage", help="folder (default runs/coverage)")
-    parser.add_argument("--page", action="store_true", help=f"write the table into {PAGE}, too")
-    options = parser.parse_args(arguments)
-    out = Path(options.out)
-    try:
-        start(precision="f32")
-        rows = run_numbered(
-            lambda index, folder: run(Case.of(index, options.seed), folder), options.count, options.seed, out, options.most
-        )
-        text = report(rows, options.seed)
-        write_text(out / "coverage.md", text)
-        if options.page:
-            write_into_page(PAGE, "studies.error_bars.coverage", text)
-    except UserError as error:
-        print(f"{parser.prog}: error: {error}", file=sys.stderr)
-        return 2
-    print(text)
-    print(f"{len(rows)} of {options.count} inversions; written: {out}/coverage.md")
-    held = _share(rows)
-    return 0 if ASKED[0] <= held <= ASKED[1] else 1
 
 
 def report(rows: Sequence[dict[str, Any]], seed: int) -> str:
@@ -102,5 +60,15 @@ def _share(rows: Sequence[dict[str, Any]]) -> float:
     return float(np.mean([_parts(row)[0] <= INSIDE for row in rows]))
 
 
+def _holds_often(rows: Sequence[dict[str, Any]]) -> bool:
+    return ASKED[0] <= _share(rows) <= ASKED[1]
+
+
+STUDY = NumberedStudy(
+    module="studies.error_bars.coverage", summary=__doc__.splitlines()[0], page="docs/error-bars.md", count=120, seed=3,
+    precision="f32", run_case=lambda index, seed, folder: run(Case.of(index, seed), folder), report=report, passes=_holds_often,
+)  # fmt: skip
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(STUDY.main())

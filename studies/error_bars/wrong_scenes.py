@@ -6,61 +6,20 @@ finished inversion is a line of results.jsonl. Three of four inversions have a w
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from risp_torch import UserError, start
 from risp_torch.files.report import format_table
-from risp_torch.programs import number, write_text
 from studies.error_bars.wrong_scene_cases import KINDS, RIGHT, Case, run
-from studies.markdown import write_into_page
-from studies.numbered_runs import run_numbered
-from ti_sim import Count, Seed
+from studies.numbered_runs import NumberedStudy
 
-PAGE = "docs/error-bars.md"
 INSIDE = 1.96  # standard deviations: 95 % of a normal distribution
 ASKED = 0.05  # largest share of unflagged answers that exclude the truth, and of false flags
 WORST = 4.0  # largest error of an unflagged answer, in bars
 HEADERS = ["scene", "count", "film shows it", "flagged", "unflagged", "exclude the truth", "worst error / bar"]
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the study as a command.
-
-    Args:
-        arguments: of the command line, the process' own by default.
-
-    Returns:
-        0 if unflagged answers and flags are right as often as they should, 1 if not, 2 for wrong input.
-    """
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--count", type=number(Count), default=160, help="inversions (default 160)")
-    parser.add_argument("--seed", type=number(Seed), default=5, help="of truths, starts and films (default 5)")
-    parser.add_argument("--most", type=number(Count), default=None, help="inversions of this call; the next call continues")
-    parser.add_argument("--out", default="runs/wrong_scenes", help="folder (default runs/wrong_scenes)")
-    parser.add_argument("--page", action="store_true", help=f"write the table into {PAGE}, too")
-    options = parser.parse_args(arguments)
-    out = Path(options.out)
-    try:
-        start(precision="f32")
-        rows = run_numbered(
-            lambda index, folder: run(Case.of(index, options.seed), folder), options.count, options.seed, out, options.most
-        )
-        text = report(rows, options.seed)
-        write_text(out / "wrong_scenes.md", text)
-        if options.page:
-            write_into_page(PAGE, "studies.error_bars.wrong_scenes", text)
-    except UserError as error:
-        print(f"{parser.prog}: error: {error}", file=sys.stderr)
-        return 2
-    print(text)
-    print(f"{len(rows)} of {options.count} inversions; written: {out}/wrong_scenes.md")
-    return 0 if _is_good(rows) else 1
 
 
 def report(rows: Sequence[dict[str, Any]], seed: int) -> str:
@@ -107,5 +66,11 @@ def _is_good(rows: Sequence[dict[str, Any]]) -> bool:
     return bool(false <= ASKED and (errors > INSIDE).mean() <= ASKED and errors.max() <= WORST)
 
 
+STUDY = NumberedStudy(
+    module="studies.error_bars.wrong_scenes", summary=__doc__.splitlines()[0], page="docs/error-bars.md", count=160, seed=5,
+    precision="f32", run_case=lambda index, seed, folder: run(Case.of(index, seed), folder), report=report, passes=_is_good,
+)  # fmt: skip
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(STUDY.main())

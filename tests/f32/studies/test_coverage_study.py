@@ -60,7 +60,7 @@ def test_a_line_that_was_cut_off_is_done_again(tmp_path: Path, monkeypatch: pyte
     done = [line(0, SAME, {"a": 0.05}), line(1, CAMERA, {"a": 0.3, "b": 0.1})]
     (tmp_path / "results.jsonl").write_text("".join(json.dumps(row) + "\n" for row in done) + '{"number": 2, "sce')
     monkeypatch.setattr(coverage, "run", lambda case, folder: line(case.number, case.kind, {"a": 0.01}))
-    assert coverage.main(["--count", "4", "--seed", "3", "--most", "1", "--out", str(tmp_path)]) == 1  # two of three hold
+    assert coverage.STUDY.main(["--count", "4", "--seed", "3", "--most", "1", "--out", str(tmp_path)]) == 1  # two of three hold
     rows = [json.loads(text) for text in (tmp_path / "results.jsonl").read_text().splitlines()]
     assert [row["number"] for row in rows] == [0, 1, 2]
     table = (tmp_path / "coverage.md").read_text()

@@ -84,8 +84,8 @@ def test_a_quarter_of_the_cases_is_right_and_all_kinds_occur() -> None:
 
 def test_tables_are_written_between_the_comments_of_a_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The text around the comments stays; a page without the comments is an error."""
-    for module in (wrong_scenes, coverage):
-        assert f"<!-- printed by {module.__name__} -->\n" in (markdown.ROOT / module.PAGE).read_text(encoding="utf-8")
+    for study in (wrong_scenes.STUDY, coverage.STUDY):
+        assert f"<!-- printed by {study.module} -->\n" in (markdown.ROOT / study.page).read_text(encoding="utf-8")
     monkeypatch.setattr(markdown, "ROOT", tmp_path)
     page = tmp_path / "page.md"
     page.write_text("a\n<!-- printed by study -->\nold\n<!-- end -->\nb <!-- end -->\n", encoding="utf-8")

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from studies.engine import implicit_friction
-from studies.engine.implicit_friction import FRAME, INTEGRATORS, KINDS, Case, main, report
+from studies.engine.implicit_friction import FRAME, INTEGRATORS, KINDS, STUDY, Case, report
 from ti_sim import ConvergenceError
 
 
 def test_scenes_of_the_study_converge(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["--count", "6", "--seed", "3", "--out", str(tmp_path)]
-    assert main([*arguments, "--most", "2"]) == 0
-    assert main(arguments) == 0
+    assert STUDY.main([*arguments, "--most", "2"]) == 0
+    assert STUDY.main(arguments) == 0
     assert "Seed 3: 6 of 6 scenes converged" in capsys.readouterr().out
     rows = [json.loads(line) for line in (tmp_path / "results.jsonl").read_text(encoding="utf-8").splitlines()]
     assert [row["number"] for row in rows] == list(range(6)) and {row["kind"] for row in rows} == set(KINDS)
@@ -39,11 +39,11 @@ def test_a_scene_that_does_not_converge_fails_unless_its_error_names_substeps_th
 
     arguments = ["--count", "1", "--out"]
     failing("take shorter steps", 99)
-    assert main([*arguments, str(tmp_path / "unnamed")]) == 1
+    assert STUDY.main([*arguments, str(tmp_path / "unnamed")]) == 1
     failing("set substeps=98", 99)
-    assert main([*arguments, str(tmp_path / "wrong")]) == 1
+    assert STUDY.main([*arguments, str(tmp_path / "wrong")]) == 1
     failing("set substeps=99", 99)
-    assert main([*arguments, str(tmp_path / "right")]) == 0
+    assert STUDY.main([*arguments, str(tmp_path / "right")]) == 0
     row = json.loads((tmp_path / "right" / "results.jsonl").read_text(encoding="utf-8"))
     assert "0 of 1 scenes converged" in report([row], 1) and "1 others" in report([row], 1)
 
