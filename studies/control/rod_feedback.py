@@ -109,13 +109,13 @@ def run(options: argparse.Namespace) -> int:
     task = make_control(scene)
     kinds = {"looking": {"feedback": "risp", "network": options.network, "every": options.every}, "not looking": {}}
     policies = {}
-    for name, how in kinds.items():
+    for name, policy_options in kinds.items():
         folder = options.out / name.replace(" ", "_")
         if (folder / "result.json").is_file():
-            policies[name] = task.policy(scene, 0) if not how else feedback_policy(task, network)
+            policies[name] = task.policy(scene, 0) if not policy_options else feedback_policy(task, network)
             load_policy(folder / "policy.safetensors", policies[name])
         else:
-            done = control(scene, task, seed=options.seed, iterations=options.iterations, out=folder, **how)
+            done = control(scene, task, seed=options.seed, iterations=options.iterations, out=folder, **policy_options)
             policies[name] = done.search.policy
     aim = Aim(scene, task, task.goal(scene, 0))
     motions = {
@@ -124,20 +124,20 @@ def run(options: argparse.Namespace) -> int:
         for factor in FACTORS
     }
     middle = int(np.argmin(np.linalg.norm(scene.deformables[0].vertices, axis=1)))
-    wanted = float(aim.places[-1, middle, 2])
-    errors = {key: height_error(motion, middle, wanted) for key, motion in motions.items()}
-    write_pictures(scene, aim, motions, middle, wanted, options.out)
+    goal_z = float(aim.places[-1, middle, 2])
+    errors = {key: height_error(motion, middle, goal_z) for key, motion in motions.items()}
+    write_pictures(scene, aim, motions, middle, goal_z, options.out)
     rows = [[f"{factor:g}", *(f"{1e3 * errors[name, factor]:.1f}" for name in kinds)] for factor in FACTORS]
     table = format_table(rows, ["E, times the known one", *(f"{name} [mm]" for name in kinds)])
     write_text(
         options.out / "rod_feedback.md",
         "# A rod that is held at a height\n\nRoot mean square distance of the rod's middle from the wanted height of "
-        f"{1e3 * wanted:.0f} mm over the second half of the film, of rods of several Young's moduli; both policies have learnt "
+        f"{1e3 * goal_z:.0f} mm over the second half of the film, of rods of several Young's moduli; both policies have learnt "
         f"on the one of 1.\n\n```\n{table}\n```\n",
     )
     print(f"\n{table}\nwritten: {options.out}")
-    others = [factor for factor in FACTORS if factor != 1.0]
-    return 0 if all(errors["looking", factor] < errors["not looking", factor] for factor in others) else 1
+    held_out_factors = [factor for factor in FACTORS if factor != 1.0]
+    return 0 if all(errors["looking", factor] < errors["not looking", factor] for factor in held_out_factors) else 1
 
 
 def rod(factor: float, options: argparse.Namespace, size: int) -> Scene:
@@ -159,10 +159,10 @@ def driven(
         return closed_loop(scene, task, RispObserver(scene, network, aim.pictures[-1]), every=every)(policy)
 
 
-def height_error(motion: Driven, middle: int, wanted: float) -> float:
+def height_error(motion: Driven, middle: int, goal_height: float) -> float:
     """Root mean square distance [m] of the middle from the wanted height over the second half of a motion."""
     heights = motion.states.particle_q[0, :, middle, 2]
-    return float((heights[len(heights) // 2 :] - wanted).square().mean().sqrt())
+    return float((heights[len(heights) // 2 :] - goal_height).square().mean().sqrt())
 
 
 def feedback_policy(task: ControlTask, network: RispNetwork) -> FeedbackPolicy:
@@ -171,7 +171,7 @@ def feedback_policy(task: ControlTask, network: RispNetwork) -> FeedbackPolicy:
 
 
 def write_pictures(
-    scene: Scene, aim: Aim, motions: dict[tuple[str, float], Driven], middle: int, wanted: float, out: Path
+    scene: Scene, aim: Aim, motions: dict[tuple[str, float], Driven], middle: int, goal_height: float, out: Path
 ) -> None:
     """Heights and forces over time of both policies, and the softest rod as a strip and a video."""
     soft = min(FACTORS)
@@ -186,7 +186,7 @@ def write_pictures(
     for (name, factor), motion in motions.items():
         heights = motion.states.particle_q[0, :, middle, 2].cpu().numpy()
         panels.setdefault(f"height of the middle, E times {factor:g} [m]", {})[name] = heights[None]
-    plot_curves(out / "heights.png", panels, levels=dict.fromkeys(panels, ("wanted", wanted)), along="frame")
+    plot_curves(out / "heights.png", panels, levels=dict.fromkeys(panels, ("wanted", goal_height)), along="frame")
 
 
 if __name__ == "__main__":

@@ -77,8 +77,8 @@ def write_readme(rows: Sequence[Sequence[str]]) -> None:
     """Put the rows into the README's table, and beside the other results."""
     write_text(TABLE, json.dumps({"headers": TRUE_HEADERS, "rows": rows}, indent=1) + "\n")
     text = README.read_text(encoding="utf-8")
-    begin = text.index(FIRST) + len(FIRST)
-    write_text(README, text[:begin] + format_table(rows, TRUE_HEADERS) + "\n" + text[text.index(LAST, begin) :])
+    table_start = text.index(FIRST) + len(FIRST)
+    write_text(README, text[:table_start] + format_table(rows, TRUE_HEADERS) + "\n" + text[text.index(LAST, table_start) :])
 
 
 def main() -> int:

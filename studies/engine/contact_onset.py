@@ -86,12 +86,12 @@ def implicit_table() -> str:
 def restitution_table() -> str:
     """Speed after an impact over the speed before it, by the closed form and by steps of fractions of an undamped impact."""
     stiffness, mass, rows = 1e5, 0.4, []
-    whole = float(contact_time(stiffness, 0.0, mass))
+    duration = float(contact_time(stiffness, 0.0, mass))
     for e in RESTITUTIONS:
         kd = float(damping_for_restitution(stiffness, e, mass))
         ratio, time = kd / (2 * np.sqrt(stiffness * mass)), 1e3 * float(contact_time(stiffness, kd, mass))
-        found = [speed_after_impact(stiffness, kd, mass, whole / steps) for steps in STEPS_OF_A_BOUNCE]
-        rows.append([f"{e:g}", f"{ratio:.3f}", f"{kd:.1f}", f"{time:.2f}", *(f"{speed:.3f}" for speed in found)])
+        speeds = [speed_after_impact(stiffness, kd, mass, duration / steps) for steps in STEPS_OF_A_BOUNCE]
+        rows.append([f"{e:g}", f"{ratio:.3f}", f"{kd:.1f}", f"{time:.2f}", *(f"{speed:.3f}" for speed in speeds)])
     return markdown(["e", "z", "kd [N s/m]", "contact [ms]", *(f"1/{steps}" for steps in STEPS_OF_A_BOUNCE)], rows)
 
 

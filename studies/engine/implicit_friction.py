@@ -118,8 +118,8 @@ def report(rows: Sequence[dict[str, Any]], seed: int) -> str:
         seed: of the study.
     """
 
-    def share(some: Sequence[dict[str, Any]]) -> str:
-        return f"{sum(row['converged'] for row in some)} of {len(some)}" if some else "–"
+    def share(group: Sequence[dict[str, Any]]) -> str:
+        return f"{sum(row['converged'] for row in group)} of {len(group)}" if group else "–"
 
     cells = [
         [kind, *(

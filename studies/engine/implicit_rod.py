@@ -83,9 +83,9 @@ def run(options: argparse.Namespace) -> int:
 
 def positions(scene: Scene, young: float | None = None) -> torch.Tensor:
     """[frames + 1, P, 3] positions of all particles [m], with another modulus [Pa] if it is given."""
-    given = {} if young is None else {"rod.E": torch.tensor([young])}
+    values = {} if young is None else {"rod.E": torch.tensor([young])}
     with torch.no_grad():
-        return scene.rollout(given, worlds=1).particle_q[0].double()
+        return scene.rollout(values, worlds=1).particle_q[0].double()
 
 
 def read(scene: Scene, true: torch.Tensor) -> Reading:
@@ -95,11 +95,11 @@ def read(scene: Scene, true: torch.Tensor) -> Reading:
     def distance(decades: float) -> float:
         return float((positions(scene, young * 10**decades) - true).square().mean())
 
-    found = minimize_scalar(distance, bounds=(-RANGE, RANGE), method="bounded", options={"xatol": FINEST})
-    here, stepping = positions(scene), scene.stepping
+    minimum = minimize_scalar(distance, bounds=(-RANGE, RANGE), method="bounded", options={"xatol": FINEST})
+    motion, stepping = positions(scene), scene.stepping
     return Reading(
-        stepping.integrator, stepping.substeps, stepping.dt, float((here - true).norm(dim=-1).max()),
-        10**found.x - 1, height(here),
+        stepping.integrator, stepping.substeps, stepping.dt, float((motion - true).norm(dim=-1).max()),
+        10**minimum.x - 1, height(motion),
     )  # fmt: skip
 
 

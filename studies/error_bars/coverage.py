@@ -36,17 +36,17 @@ def report(rows: Sequence[dict[str, Any]], seed: int) -> str:
         ("PNG with noise", lambda row: row["film"].startswith("PNG")),
     ]
     for name, belongs in groups:
-        if some := [row for row in rows if belongs(row)]:
-            lines.append(_line(name, some))
+        if group := [row for row in rows if belongs(row)]:
+            lines.append(_line(name, group))
     table = format_table(lines, headers)
     return f"Seed {seed}, {len(rows)} inversions; bars of {INSIDE} standard deviations.\n\n```\n{table}\n```\n"
 
 
 def _line(name: str, rows: Sequence[dict[str, Any]]) -> list[str]:
-    parts = np.array([part for row in rows for part in _parts(row)])
+    ratios = np.array([ratio for row in rows for ratio in _parts(row)])
     return [
-        name, f"{len(rows)}", f"{100 * _share(rows):.0f} %", f"{len(parts)}", f"{100 * (parts <= INSIDE).mean():.0f} %",
-        f"{np.median(parts):.2f}", f"{np.quantile(parts, 0.9):.2f}", f"{parts.max():.2f}",
+        name, f"{len(rows)}", f"{100 * _share(rows):.0f} %", f"{len(ratios)}", f"{100 * (ratios <= INSIDE).mean():.0f} %",
+        f"{np.median(ratios):.2f}", f"{np.quantile(ratios, 0.9):.2f}", f"{ratios.max():.2f}",
     ]  # fmt: skip
 
 

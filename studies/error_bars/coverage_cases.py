@@ -112,10 +112,10 @@ def run(case: Case, folder: Path) -> dict[str, Any]:
     result = invert(filmed.scene, filmed.video, unknown, starts=starts, progress=False, **arguments)
     labels = list(filmed.truth)
     places = [result.unknowns.labels.index(label) for label in labels]
-    found = np.array([result.values[label] for label in result.unknowns.labels])
-    true = found.copy()
+    estimate = np.array([result.values[label] for label in result.unknowns.labels])
+    true = estimate.copy()
     true[places] = [filmed.truth[label] for label in labels]
-    errors = (result.unknowns.scaled(found) - result.unknowns.scaled(true))[places]
+    errors = (result.unknowns.scaled(estimate) - result.unknowns.scaled(true))[places]
     return {
         "number": case.number, "scene": case.scene, "kind": case.kind, "seed": case.seed, "film": filmed.quality,
         "unknowns": {

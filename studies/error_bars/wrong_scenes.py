@@ -32,7 +32,7 @@ def report(rows: Sequence[dict[str, Any]], seed: int) -> str:
     wrong = [row for row in rows if row["kind"] != RIGHT]
     lines = [_line("right scenes", [row for row in rows if row["kind"] == RIGHT]), _line("wrong scenes", wrong)]
     lines += [
-        _line(f"{kind.name} ({kind.scene})", some) for kind in KINDS if (some := [r for r in rows if r["kind"] == kind.name])
+        _line(f"{kind.name} ({kind.scene})", group) for kind in KINDS if (group := [r for r in rows if r["kind"] == kind.name])
     ]
     table = format_table(lines, HEADERS)
     return (
@@ -45,8 +45,8 @@ def _line(name: str, rows: Sequence[dict[str, Any]]) -> list[str]:
     quiet = _quiet(rows)
     worst = max((_error(row) for row in quiet), default=0.0)
     excluded = sum(_error(row) > INSIDE for row in quiet)
-    shown, flagged = sum(row["shown"] for row in rows), sum(bool(row["doubts"]) for row in rows)
-    return [name, f"{len(rows)}", f"{shown}", f"{flagged}", f"{len(quiet)}", f"{excluded}", f"{worst:.2f}"]
+    observable, flagged = sum(row["shown"] for row in rows), sum(bool(row["doubts"]) for row in rows)
+    return [name, f"{len(rows)}", f"{observable}", f"{flagged}", f"{len(quiet)}", f"{excluded}", f"{worst:.2f}"]
 
 
 def _quiet(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -21,8 +21,8 @@ BEAM_STARTS = ((2.0, 0.5), (0.5, 1.2))
 
 def start_velocities(scene: Scene, values: Numbers) -> np.ndarray:
     """[V, 3] velocities of a scene's only deformable body at the start [m/s]."""
-    given = {name: torch.as_tensor(value) for name, value in values.items()}
-    return scene.deformables[0].start_velocity(scene.table.values(given))[0].double().cpu().numpy()
+    parameters = {name: torch.as_tensor(value) for name, value in values.items()}
+    return scene.deformables[0].start_velocity(scene.table.values(parameters))[0].double().cpu().numpy()
 
 
 def mean_of_half(name: str, *, stiff: bool) -> Callable[[Scene, Numbers], np.ndarray]:

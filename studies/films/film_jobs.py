@@ -140,8 +140,8 @@ def run(job: Job, out: Path, *, crf: float, iterations: int) -> list[list[str]]:
     write_elements(
         out / "run" / "elements.png", scene, result.unknowns, {"truth": true_row, "estimate": result.final[result.best]}
     )
-    found = sum(status in ("best", "same minimum", "same loss") for status in result.status)
-    ending = [f"{found} of {len(starts)}", f"{result.seconds:.0f}"]
+    converged = sum(status in ("best", "same minimum", "same loss") for status in result.status)
+    ending = [f"{converged} of {len(starts)}", f"{result.seconds:.0f}"]
     rows = []
     for asked in dict.fromkeys(asked for asked in job.unknowns.values() if asked is not None):
         names = [name for name in truth if job.unknowns[name] == asked]
@@ -250,7 +250,7 @@ def _measured(scene: Scene, result: Inversion, truth: Numbers, measure: Measure)
 
     def at(scaled: np.ndarray) -> np.ndarray:
         row = unknowns.physical_values(scaled)
-        values = {name: row[part].reshape(np.shape(truth[name])) for name, part in unknowns.groups.items()}
+        values = {name: row[group].reshape(np.shape(truth[name])) for name, group in unknowns.groups.items()}
         return np.ravel(measure.of(scene, values))
 
     true, point = np.ravel(measure.of(scene, truth)), unknowns.scaled(result.final[result.best])
@@ -265,7 +265,7 @@ def _in_modes(result: Inversion, true_row: np.ndarray) -> tuple[int, float, floa
     """How many modes the film tells; in these alone the error and its error bar, both as parts of the truth."""
     unknowns, bars = result.unknowns, result.uncertainty
     count = bars.observable_modes or 0
-    seen, ranges = bars.modes[:, :count], unknowns.scaled_range()
-    true, found = (seen.T @ (unknowns.scaled(row) / ranges) for row in (true_row, result.final[result.best]))
+    modes, ranges = bars.modes[:, :count], unknowns.scaled_range()
+    true, estimate = (modes.T @ (unknowns.scaled(row) / ranges) for row in (true_row, result.final[result.best]))
     size = np.linalg.norm(true)
-    return count, float(np.linalg.norm(found - true) / size), float(np.linalg.norm(bars.mode_sd[:count]) / size)
+    return count, float(np.linalg.norm(estimate - true) / size), float(np.linalg.norm(bars.mode_sd[:count]) / size)

@@ -47,17 +47,17 @@ def run(options: argparse.Namespace) -> int:
         raise UserError(f"--cells is {options.cells}: give {LEAST} or more, so that blocks of {max(SCALES)} pixels fit")
     start(precision="f32")
     scene = smoke_scene(options.cells, options.steps)
-    wanted = wanted_density(options.picture, options.cells, float(scene.parameters["smoke.density"].value.sum()))
+    target_density = wanted_density(options.picture, options.cells, float(scene.parameters["smoke.density"].value.sum()))
     with torch.no_grad():
-        target = scene.render(torch.as_tensor(wanted, dtype=torch.float32)[None, None])[0, 0]
+        target = scene.render(torch.as_tensor(target_density, dtype=torch.float32)[None, None])[0, 0]
     options.out.mkdir(parents=True, exist_ok=True)
     losses, flow = optimised(scene, target, options.out / "state.npz", iterations=options.iterations, rate=options.rate)
     with torch.no_grad():
-        shown = scene.render(scene.rollout(flow, worlds=1))[0]
-    write_strip(options.out / "strip.png", target.expand_as(shown), shown, fps=scene.fps)
-    write_video(options.out / "video.mp4", torch.cat([shown, target.expand_as(shown)], dim=2), fps=scene.fps)
+        frames = scene.render(scene.rollout(flow, worlds=1))[0]
+    write_strip(options.out / "strip.png", target.expand_as(frames), frames, fps=scene.fps)
+    write_video(options.out / "video.mp4", torch.cat([frames, target.expand_as(frames)], dim=2), fps=scene.fps)
     plot_losses(options.out / "loss.png", torch.tensor(losses)[:, None], ["flow"])
-    error = float((shown[-1] - target).square().mean().sqrt())
+    error = float((frames[-1] - target).square().mean().sqrt())
     print(f"loss {losses[0]:.4g} -> {losses[-1]:.4g}; rms of the last picture's pixels {error:.3f}; written: {options.out}")
     return 0 if losses[-1] < 0.2 * losses[0] else 1
 
@@ -102,9 +102,9 @@ def wanted_density(picture: Path | None, cells: int, total: float) -> np.ndarray
     return density * total / density.sum()
 
 
-def picture_loss(shown: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+def picture_loss(pictures: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
     """Mean squared difference of pictures [H, W, 3], and of their means over blocks of ``SCALES`` pixels."""
-    difference = (shown - target).movedim(-1, 0)[None]
+    difference = (pictures - target).movedim(-1, 0)[None]
     return sum(torch.nn.functional.avg_pool2d(difference, scale).square().mean() for scale in SCALES) / len(SCALES)
 
 

@@ -60,9 +60,9 @@ def _make(options: argparse.Namespace) -> int:
     for name in names:
         module = import_module(f".{TABLES[name]}", __package__)
         page = module.make(name, preset, folder, jobs=options.jobs)
-        for place in (folder / "pages", options.results):
-            if place is not None:
-                print(f"written: {page.write(place)}", flush=True)
+        for page_folder in (folder / "pages", options.results):
+            if page_folder is not None:
+                print(f"written: {page.write(page_folder)}", flush=True)
     if options.archive is not None:
         write_archive(options.archive, folder)
         print(f"written: {options.archive}", flush=True)

@@ -56,10 +56,10 @@ class Cell:
             return None
         try:
             record = json.loads(path.read_text(encoding="utf-8"))
-            given, result = record["given"], record["result"]
+            arguments, result = record["given"], record["result"]
         except (json.JSONDecodeError, KeyError, TypeError) as error:
             raise UserError(f"{path} is damaged ({error}): remove it, and it is made again") from None
-        if given != plain(dict(self.given)):
+        if arguments != plain(dict(self.given)):
             raise UserError(f"{path} was made with other settings: give another --out, or remove it")
         return result
 

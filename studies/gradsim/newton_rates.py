@@ -34,8 +34,8 @@ def newton_seconds(mesh: SolidMesh, *, density: float, mu: float, lam: float, dt
         "version" and "seconds" (a step, by "taped" and "backward", and of each replayed as a graph, with ", graph" in its name);
         or "missing": why it was not measured.
     """
-    here = all(importlib.util.find_spec(name) for name in ("newton", "warp"))
-    python = os.environ.get(PYTHON) or (sys.executable if here else None)
+    installed = all(importlib.util.find_spec(name) for name in ("newton", "warp"))
+    python = os.environ.get(PYTHON) or (sys.executable if installed else None)
     if python is None or not PROGRAM.is_file():
         return {"missing": f"not measured: install the extra `peers` or set {PYTHON}, in a clone of the repository"}
     case = description(mesh, density=density, mu=mu, lam=lam, dt=dt) | {"repeats": repeats}

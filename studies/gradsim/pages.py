@@ -44,6 +44,6 @@ def digits(value: float | None) -> str:
     return f"{value:.2e}".replace("e-0", "e-").replace("e+0", "e")
 
 
-def share(count: int, of: int) -> str:
+def share(count: int, total: int) -> str:
     """How many of how many."""
-    return f"{count} of {of}"
+    return f"{count} of {total}"

@@ -50,15 +50,15 @@ class Asked:
 
         Starts are spread over them. The truth is at two fifths of a linear range, and at a third of a logarithmic one.
         """
-        scene, found = load_scene(self.scene), {}
+        scene, bounds = load_scene(self.scene), {}
         for name in self.unknown:
             value = _value(scene, name)
             if self.reach is None:
                 low, high = abs(value) / TIMES, abs(value) * TIMES**2
-                found[name] = (low, high, "log10") if value > 0 else (-high, -low, "linear")
+                bounds[name] = (low, high, "log10") if value > 0 else (-high, -low, "linear")
             else:
-                found[name] = (value - 0.8 * self.reach, value + 1.2 * self.reach, "linear")
-        return found
+                bounds[name] = (value - 0.8 * self.reach, value + 1.2 * self.reach, "linear")
+        return bounds
 
     @property
     def key(self) -> str:
@@ -120,17 +120,17 @@ FRAMES = {"walker": 40, "jellyfish": 30, "gear": 40}  # of scenes whose films ar
 TINY = 1  # rows of the smallest preset
 
 
-def commands(asked: Asked, size: int) -> tuple[str, str]:
+def commands(row: Asked, size: int) -> tuple[str, str]:
     """What makes the film and what reads it, as a user types it."""
-    frames = f" --frames {FRAMES[asked.scene]}" if asked.scene in FRAMES else ""
+    frames = f" --frames {FRAMES[row.scene]}" if row.scene in FRAMES else ""
     bounds = " ".join(
         f"--bounds {name}={low:.6g}:{high:.6g}" + (":log10" if scale == "log10" else "")
-        for name, (low, high, scale) in asked.bounds().items()
+        for name, (low, high, scale) in row.bounds().items()
     )
-    film = f"risp simulate {asked.scene} --size {size}{frames} --crf {CRF:g} --out runs/{asked.scene}"
+    film = f"risp simulate {row.scene} --size {size}{frames} --crf {CRF:g} --out runs/{row.scene}"
     read = (
-        f"risp invert {asked.scene} --size {size}{frames} --video runs/{asked.scene}/video.mp4 --unknown "
-        f"{' '.join(asked.unknown)} {bounds} --starts {STARTS}"
+        f"risp invert {row.scene} --size {size}{frames} --video runs/{row.scene}/video.mp4 --unknown "
+        f"{' '.join(row.unknown)} {bounds} --starts {STARTS}"
     )
     return film, read
 
@@ -205,17 +205,17 @@ def make(name: str, preset: Preset, folder: Path, *, jobs: int) -> Page:
 
 def page_text(rows: Sequence[Asked], results: Sequence[Mapping[str, Any]], preset: Preset) -> str:
     """The page's Markdown: what was found, then all commands."""
-    table = [_line(asked, result) for asked, result in zip(rows, results, strict=True)]
+    table = [_line(row, result) for row, result in zip(rows, results, strict=True)]
     counts = [inside(result) for result in results if FAILED not in result]
-    held, of = sum(a for a, _ in counts), sum(b for _, b in counts)
-    films = dict.fromkeys(commands(asked, preset.size)[0] for asked in rows)
-    lists = ["```", *films, "", *(commands(asked, preset.size)[1] for asked in rows), "```"]
+    num_held, total = sum(a for a, _ in counts), sum(b for _, b in counts)
+    films = dict.fromkeys(commands(row, preset.size)[0] for row in rows)
+    lists = ["```", *films, "", *(commands(row, preset.size)[1] for row in rows), "```"]
     return "\n".join([
         "# gradSim, table 6: which numbers of which system can be found from a film", "",
         f"`python -m studies.gradsim table-6 --preset {preset.name}`", "",
         f"Films of {preset.size} pixels, H.264 at crf {CRF:g}; {STARTS} starts spread over the bounds, which are up to "
         f"{TIMES**2:g} times the truth for positive numbers. Errors and bars (one standard deviation) of these are parts of the "
-        f"truth; others have the number's unit. {share(held, of)} errors are within {INSIDE} bars. A number whose "
+        f"truth; others have the number's unit. {share(num_held, total)} errors are within {INSIDE} bars. A number whose "
         f"relative bar is above {100 * WIDEST:g} % counts as not found.", "",
         markdown(["system", "number", "unknown", "truth", "error", "bar", "within", "verdict", "s"], table), "",
         "The commands:", "", *lists,
@@ -227,19 +227,19 @@ def inside(result: Mapping[str, Any]) -> tuple[int, int]:
     return sum(abs(result["error"][n]) <= INSIDE * result["bar"][n] for n in result["error"]), len(result["error"])
 
 
-def _line(asked: Asked, result: Mapping[str, Any]) -> list[str]:
+def _line(row: Asked, result: Mapping[str, Any]) -> list[str]:
     """A row of the page."""
-    names = ", ".join(f"`{name}`" for name in asked.unknown)
+    names = ", ".join(f"`{name}`" for name in row.unknown)
     if FAILED in result:
-        return [asked.system, asked.mark, names, "-", "-", "-", "-", result[FAILED], f"{result['seconds']:.0f}"]
-    units = {name: "" if result["relative"][name] else f" {result['unit'][name]}".rstrip() for name in asked.unknown}
+        return [row.system, row.mark, names, "-", "-", "-", "-", result[FAILED], f"{result['seconds']:.0f}"]
+    units = {name: "" if result["relative"][name] else f" {result['unit'][name]}".rstrip() for name in row.unknown}
     errors, bars = (
-        "; ".join(digits(result[key][name]) + units[name] for name in asked.unknown) for key in ("error", "bar")
+        "; ".join(digits(result[key][name]) + units[name] for name in row.unknown) for key in ("error", "bar")
     )
     verdict = verdict_of(result)
-    truth = "; ".join(digits(result["truth"][name]) for name in asked.unknown)
+    truth = "; ".join(digits(result["truth"][name]) for name in row.unknown)
     return [
-        asked.system, asked.mark, names, truth, errors, bars, share(*inside(result)), verdict, f"{result['seconds']:.0f}"
+        row.system, row.mark, names, truth, errors, bars, share(*inside(result)), verdict, f"{result['seconds']:.0f}"
     ]  # fmt: skip
 
 

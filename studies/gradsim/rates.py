@@ -64,7 +64,7 @@ def make(name: str, preset: Preset, folder: Path, *, jobs: int) -> Page:
     ]
     toss = {"index": 0, "seed": preset.seed, "size": preset.size, "repeats": preset.repeats}
     cells.append(Cell("rates/toss", identification, toss))
-    *rates, found = run_cells(cells, folder, jobs=1, title=name)
+    *rates, timed = run_cells(cells, folder, jobs=1, title=name)
     by_count = dict(zip(counts, rates, strict=True))
     heads = ["tetrahedra", "triangles", *(cell for kind in KINDS for cell in (kind, "paper"))]
     dense = ["tetrahedra", "forward DR", "forward DP + DR", "backward DP + DR", "paper, backward DP + DR"]
@@ -103,10 +103,10 @@ not in this run.
 
 ## A whole identification
 
-The density of toss 0 of seed {preset.seed} (table 1: {found["frames"]} frame intervals, {found["substeps"]} steps in each,
-{preset.size} pixels, a start {digits(found["factor"])} times too heavy), from its film to the estimate with error bar:
-{digits(found["least"])} s, and {digits(found["first"])} s for the first in a process, which compiles or loads kernels. The
-error is {digits(100 * found["error"])} %.
+The density of toss 0 of seed {preset.seed} (table 1: {timed["frames"]} frame intervals, {timed["substeps"]} steps in each,
+{preset.size} pixels, a start {digits(timed["factor"])} times too heavy), from its film to the estimate with error bar:
+{digits(timed["least"])} s, and {digits(timed["first"])} s for the first in a process, which compiles or loads kernels. The
+error is {digits(100 * timed["error"])} %.
 """
     return Page(name, text)
 
@@ -182,14 +182,14 @@ def pass_seconds(scene: Scene, repeats: int) -> dict[str, float]:
             name: torch.as_tensor(scene.parameters[name].value, dtype=torch.float32)[None].requires_grad_() for name in names
         }
         seconds, states = _timed(lambda values=values: scene.rollout(values, worlds=1))
-        once = {"forward DP": seconds}
-        once["forward DR"], pictures = _timed(lambda values=values, states=states: scene.render(states, values))
-        once["backward DP + DR"], _ = _timed((pictures**2).mean().backward)
+        seconds_of_pass = {"forward DP": seconds}
+        seconds_of_pass["forward DR"], pictures = _timed(lambda values=values, states=states: scene.render(states, values))
+        seconds_of_pass["backward DP + DR"], _ = _timed((pictures**2).mean().backward)
         states = scene.rollout(values, worlds=1)
-        once["backward DP"], _ = _timed((states.particle_q**2).mean().backward)
-        once["forward DP + DR"] = once["forward DP"] + once["forward DR"]
+        seconds_of_pass["backward DP"], _ = _timed((states.particle_q**2).mean().backward)
+        seconds_of_pass["forward DP + DR"] = seconds_of_pass["forward DP"] + seconds_of_pass["forward DR"]
         if number:
-            least = {kind: min(time_, least.get(kind, time_)) for kind, time_ in once.items()}
+            least = {kind: min(time_, least.get(kind, time_)) for kind, time_ in seconds_of_pass.items()}
     steps = scene.frames * scene.stepping.substeps
     return {kind: seconds / steps for kind, seconds in least.items()}
 
@@ -226,7 +226,7 @@ def machine() -> str:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     told = Path("/proc/cpuinfo")
     facts = dict(
-        (part.strip() for part in line.split(":", 1)) for line in told.read_text().splitlines() if ":" in line
+        (field.strip() for field in line.split(":", 1)) for line in told.read_text().splitlines() if ":" in line
     ) if told.is_file() else {}  # fmt: skip
     gpu = f"a GPU ({torch.cuda.get_device_name()}) and " if start(precision="f32").device == "cuda" else ""
     return f"{gpu}{cores} cores of {facts.get('model name') or platform.processor() or platform.machine()}"
@@ -284,8 +284,8 @@ def _newton(by_count: Mapping[int, Mapping[str, Any]]) -> str:
             seconds = rates["sparse"][ours]
             line.append(_hertz(seconds))
             for key in (theirs, f"{theirs}, graph"):
-                other = rates["newton"]["seconds"][key]
-                line += [_hertz(other), digits(other / seconds)]
+                newton_seconds = rates["newton"]["seconds"][key]
+                line += [_hertz(newton_seconds), digits(newton_seconds / seconds)]
         lines.append(line)
     head = ["tetrahedra"]
     for kind in ("forward DP", "backward DP"):
@@ -302,14 +302,14 @@ def _asked(by_count: Mapping[int, Mapping[str, Any]]) -> str:
     count = max(CELLS)
     if count not in by_count:
         return f"{count:,} tetrahedra, of which rates are asked, are not among the sizes of this preset."
-    parts = []
-    for kind, asked in ASKED.items():
+    sentences = []
+    for kind, least_rates in ASKED.items():
         rate = 1 / by_count[count]["sparse"][kind]
-        parts.append(f"{kind} {rate:,.0f} Hz of {asked:,.0f} ({'reached' if rate >= asked else 'MISSED'})")
+        sentences.append(f"{kind} {rate:,.0f} Hz of {least_rates:,.0f} ({'reached' if rate >= least_rates else 'MISSED'})")
     dense = 1 / by_count[count]["dense"]["backward DP + DR"]
     word = "reached" if dense >= ASKED["backward DP + DR"] else "MISSED"
     return (
-        f"Asked at {count:,} tetrahedra: {'; '.join(parts)}. With a picture every step, backward DP + DR is {dense:,.0f} Hz "
+        f"Asked at {count:,} tetrahedra: {'; '.join(sentences)}. With a picture every step, backward DP + DR is {dense:,.0f} Hz "
         f"({word})."
     )
 

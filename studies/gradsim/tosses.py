@@ -148,13 +148,13 @@ def draw_toss(index: FromZero, *, seed: FromZero, units: str = "paper") -> Toss:
     shape = OBJECTS[index % len(OBJECTS)]
     sides = tuple((random.uniform(*ranges.side) * random.uniform(*ranges.stretch, 3)).tolist())
     values = {name: random.uniform(*ranges.of(name)) for name in NUMBERS}
-    mesh, place = shaped(shape, sides), random.uniform(*ranges.place, 2)
+    mesh, position = shaped(shape, sides), random.uniform(*ranges.place, 2)
     quaternion = random.standard_normal(4)
-    inward = math.atan2(-place[1], -place[0]) + random.uniform(-math.pi / 3, math.pi / 3)
+    inward = math.atan2(-position[1], -position[0]) + random.uniform(-math.pi / 3, math.pi / 3)
     direction = np.array([math.cos(inward), math.sin(inward), random.uniform(-0.3, 0.3)])
     points = mesh.mesh().vertices
     return Toss(
-        units=units, shape=shape, sides=sides, values=values, position=(*place.tolist(), random.uniform(*ranges.height)),
+        units=units, shape=shape, sides=sides, values=values, position=(*position.tolist(), random.uniform(*ranges.height)),
         orientation=tuple((quaternion / np.linalg.norm(quaternion)).tolist()),
         velocity=tuple(random.uniform(*ranges.speed, 3).tolist()),
         angular_velocity=tuple(random.uniform(*ranges.spin, 3).tolist()),

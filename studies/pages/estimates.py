@@ -127,11 +127,11 @@ def row_of(label: str, true: float, unknown: Mapping[str, Any]) -> list[str]:
     value, sd, unit = unknown["value"], unknown["sd"], unknown["unit"]
     if unknown["scale"] == "log10":
         error = log10(value / true)
-        bar, shown = f"± {100 * (10**sd - 1):.2g} %", f"{100 * (value / true - 1):+.2g} %"
+        bar, error_text = f"± {100 * (10**sd - 1):.2g} %", f"{100 * (value / true - 1):+.2g} %"
     else:
         error = value - true
-        bar, shown = f"± {sd:.2g}", f"{error:+.2g}"
-    return [f"`{label}`", f"{true:.5g} {unit}".strip(), f"{value:.5g} {unit}".strip(), bar, shown, f"{error / sd:+.1f}"]
+        bar, error_text = f"± {sd:.2g}", f"{error:+.2g}"
+    return [f"`{label}`", f"{true:.5g} {unit}".strip(), f"{value:.5g} {unit}".strip(), bar, error_text, f"{error / sd:+.1f}"]
 
 
 def run_commands(commands: Sequence[str], folder: Path, *, scene_file: str | None = None) -> None:
@@ -169,9 +169,9 @@ def write_table(table: EstimateTable) -> None:
         uses_scene = any("my_scene.py" in command for command in table.commands)
         run_commands(table.commands, Path(folder), scene_file=scene_file_of(table.page) if uses_scene else None)
         result = json.loads((Path(folder) / table.run / "result.json").read_text(encoding="utf-8"))
-    kept = ("value", "sd", "scale", "unit")
+    fields = ("value", "sd", "scale", "unit")
     record = {key: value for key, value in asdict(table).items() if key != "text"} | {
-        "unknowns": {label: {key: result["unknowns"][label][key] for key in kept} for label in table.truth},
+        "unknowns": {label: {key: result["unknowns"][label][key] for key in fields} for label in table.truth},
         "doubts": result["doubts"],
         "seconds": round(time.perf_counter() - began),
     }
@@ -181,8 +181,8 @@ def write_table(table: EstimateTable) -> None:
     text = path.read_text(encoding="utf-8")
     for marker in _MARKER.finditer(text):
         if marker["run"] == table.run:
-            begin, end = marker.span("table")
-            write_text(path, text[:begin] + table_text(table.truth, record["unknowns"], record["doubts"]) + text[end:])
+            first, stop = marker.span("table")
+            write_text(path, text[:first] + table_text(table.truth, record["unknowns"], record["doubts"]) + text[stop:])
 
 
 def main() -> int:

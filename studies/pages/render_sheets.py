@@ -101,12 +101,12 @@ def output_sheet(size: int) -> Sheet:
     """What a picture can hold: colour, coverage, depth, normals."""
     scene = stage(size)
     color, depth = shot(scene, alpha=True), shot(scene, quantity="depth")[..., 0]
-    near, far = depth.min(), np.percentile(depth, 90)
+    nearest, far = depth.min(), np.percentile(depth, 90)
     return Sheet(
         {
             "color": color[..., :3],
             "alpha: coverage by bodies": grey(color[..., 3]),
-            f"depth: {near:.2f} m white,\n{far:.2f} m black": grey((far - depth) / (far - near)),
+            f"depth: {nearest:.2f} m white,\n{far:.2f} m black": grey((far - depth) / (far - nearest)),
             "normal: (x, y, z) as red,\ngreen, blue, 0 is half": srgb_to_linear(0.5 + 0.5 * shot(scene, quantity="normal")),
         }
     )
@@ -208,10 +208,10 @@ def light_sheet(size: int) -> Sheet:
     return Sheet({name: shot(stage(size, lights=lights, **white)) for name, lights in pictures.items()})
 
 
-def environment(given: Mapping[int, Any]) -> EnvironmentLight:
+def environment(coefficients_by_index: Mapping[int, Any]) -> EnvironmentLight:
     """An environment from some of its coefficients, the others zero."""
     coefficients = np.zeros((9, 3))
-    for k, value in given.items():
+    for k, value in coefficients_by_index.items():
         coefficients[k] = value
     return EnvironmentLight(coefficients=coefficients)
 
@@ -306,7 +306,7 @@ def moved(scene: Scene, name: str, step: Sequence[float]) -> Scene:
 def derivative_sheet(size: int) -> Sheet:
     """Columns of the image Jacobian: red where the picture gets brighter, blue where it gets darker."""
     scene = with_shadows(stage(size, shading="phong", ground={"pattern": "checker", "cell": 0.05}), bias=0.08)
-    own = {name: np.asarray(param.value) for name, param in scene.parameters.items()}
+    values = {name: np.asarray(param.value) for name, param in scene.parameters.items()}
     psi = RenderingParameters(
         scene,
         {
@@ -315,7 +315,7 @@ def derivative_sheet(size: int) -> Sheet:
             "ball.color": Factor(0.5, 1.1, tied=True),
             "ball.shininess": Range(10.0, 30.0),
             "camera.turn": Range(-0.1, 0.1),
-            "camera.position": Range(own["camera.position"] - 0.05, own["camera.position"] + 0.05),
+            "camera.position": Range(values["camera.position"] - 0.05, values["camera.position"] + 0.05),
             "camera.focal": Factor(0.8, 1.2, tied=True),
             "softness.sigma": Factor(0.2, 5.0, scale="log10"),
             "ground.cell": Range(0.04, 0.06),

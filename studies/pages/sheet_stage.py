@@ -31,8 +31,8 @@ def empty_stage(
         camera: options of ``Camera.look_at`` in place of the usual ones.
         style: options of ``Scene``.
     """
-    usual = {"sigma": 1e-4 * (128 / size) ** 2, "gamma": 1e-3}  # edges as soft, in pixels, at every size
-    scene = Scene(frame_dt=0.01, frames=1, substeps=20, **(usual | style))
+    defaults = {"sigma": 1e-4 * (128 / size) ** 2, "gamma": 1e-3}  # edges as soft, in pixels, at every size
+    scene = Scene(frame_dt=0.01, frames=1, substeps=20, **(defaults | style))
     scene.add_ground(contact=CONTACT, **({"color": (0.5, 0.48, 0.45)} | dict(ground or {})))
     view = {"eye": (0.0, -0.5, 0.26), "target": (0.0, 0.0, 0.03), "vertical_fov": 18.0, "near": 0.2, "far": 1.5}
     scene.add_camera(Camera.look_at(width=size, height=size, **(view | dict(camera or {}))))
@@ -68,8 +68,8 @@ def stage(
         start=Start(position=BOX_PLACE, orientation=(0.0, 0.0, math.sin(0.5 * BOX_TURN), math.cos(0.5 * BOX_TURN))),
         surface=box or Surface(color=TEAL),
     )  # fmt: skip
-    usual = [DirectionalLight(direction=FROM_LEFT, intensity=0.8), AmbientLight(intensity=0.25)]
-    for light in usual if lights is None else lights:
+    default_lights = [DirectionalLight(direction=FROM_LEFT, intensity=0.8), AmbientLight(intensity=0.25)]
+    for light in default_lights if lights is None else lights:
         scene.add_light(light)
     return scene
 

@@ -77,12 +77,12 @@ def fit(tosses: Sequence[Recording], kind: str, frames: int, path: Path) -> dict
     if path.is_file():
         return json.loads(path.read_text(encoding="utf-8"))
     scene = scene_of(kind)
-    parts = windows(tosses, frames=frames, stride=frames - 1, least_motion=LEAST_MOTION)
-    parts = [cube.with_contact_noise(part) for part in parts]
+    fit_windows = windows(tosses, frames=frames, stride=frames - 1, least_motion=LEAST_MOTION)
+    fit_windows = [cube.with_contact_noise(window) for window in fit_windows]
     unknown = [*UNKNOWN, *([BRISTLE] if kind == "bristle" else [])]
-    found: MotionFit = fit_motions(scene, parts, unknown, SETTINGS, scale=SCALE, progress=True)
-    derived = {name: vars(found.derived(function)) for name, (_, function) in DERIVED.items()}
-    record = found.to_json() | {"derived": derived, "iterations": len(found.costs) - 1, "tosses": len(tosses)}
+    motion_fit: MotionFit = fit_motions(scene, fit_windows, unknown, SETTINGS, scale=SCALE, progress=True)
+    derived = {name: vars(motion_fit.derived(function)) for name, (_, function) in DERIVED.items()}
+    record = motion_fit.to_json() | {"derived": derived, "iterations": len(motion_fit.costs) - 1, "tosses": len(tosses)}
     temporary = path.with_suffix(".part")
     temporary.write_text(json.dumps(record, indent=1), encoding="utf-8")
     temporary.replace(path)
@@ -102,11 +102,11 @@ def together(records: Sequence[Mapping[str, Any]], names: Iterable[str] = tuple(
 
 def bounce(records: Sequence[Mapping[str, Any]]) -> tuple[float, float]:
     """Coefficient of restitution of an impact through the centre of mass that the fits mean: mean and spread over all lengths."""
-    found = [
+    restitutions = [
         restitution(*(record["values"][f"ground.contact.{name}"] for name in CONTACT[:2]), record["values"]["cube.mass"])
         for record in records
     ]
-    return float(np.mean(found)), float(np.std(found))
+    return float(np.mean(restitutions)), float(np.std(restitutions))
 
 
 def errors_in_widths(errors: PredictionErrors) -> tuple[np.ndarray, np.ndarray]:
@@ -126,7 +126,7 @@ def row_of(name: str, errors: PredictionErrors) -> list[str]:
 
 def free_flight(tosses: Sequence[Recording]) -> tuple[float, float, float]:
     """Measured acceleration of free flight [m/s2] with its standard error, and its residual [m]: no contact model is involved."""
-    found, left = [], []
+    accelerations, left = [], []
     for toss in tosses:
         poses = toss.body_q[:, 0]
         low = cube.lowest_corner(poses) < cube.NEAR
@@ -134,9 +134,9 @@ def free_flight(tosses: Sequence[Recording]) -> tuple[float, float, float]:
         if count >= 12:
             times = np.arange(count) * toss.dt
             fitted = np.polyfit(times, poses[:count, 2], 2)
-            found.append(-2 * fitted[0])
+            accelerations.append(-2 * fitted[0])
             left.append(np.std(poses[:count, 2] - np.polyval(fitted, times)))
-    return float(np.median(found)), float(np.std(found) / np.sqrt(len(found))), float(np.median(left))
+    return float(np.median(accelerations)), float(np.std(accelerations) / np.sqrt(len(accelerations))), float(np.median(left))
 
 
 def impulse_ratio(tosses: Sequence[Recording]) -> tuple[float, float, int]:
@@ -173,14 +173,14 @@ def plot(path: Path, errors: Mapping[str, PredictionErrors]) -> None:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(9, 3.6), layout="constrained")
-    for axis, part, unit in zip(figure.subplots(1, 2), ("position", "rotation"), ("% of the width", "degrees"), strict=True):
+    for axis, quantity, unit in zip(figure.subplots(1, 2), ("position", "rotation"), ("% of the width", "degrees"), strict=True):
         for name, one in errors.items():
-            rows = getattr(one, part)[:, :101, 0] * (100 / cube.MEASURED_SIDE if part == "position" else 1.0)
+            rows = getattr(one, quantity)[:, :101, 0] * (100 / cube.MEASURED_SIDE if quantity == "position" else 1.0)
             times = np.arange(rows.shape[1]) / cube.RATE
             low, middle, high = np.nanpercentile(rows, [25, 50, 75], axis=0)
             (line,) = axis.plot(times, middle, label=name)
             axis.fill_between(times, low, high, color=line.get_color(), alpha=0.2, linewidth=0)
-        axis.set(xlabel="time [s]", ylabel=f"error of the {part} [{unit}]", ylim=(0, None))
+        axis.set(xlabel="time [s]", ylabel=f"error of the {quantity} [{unit}]", ylim=(0, None))
         axis.legend()
     figure.savefig(path, dpi=120)
 
@@ -188,12 +188,12 @@ def plot(path: Path, errors: Mapping[str, PredictionErrors]) -> None:
 def study(out: Path, tosses: Sequence[Recording], lengths: Sequence[int]) -> str:
     """Everything; returns the text of ``results.md``."""
     names = set(held_out([toss.name for toss in tosses]))
-    seen, unseen = ([toss for toss in tosses if (toss.name in names) == held] for held in (False, True))
+    fitted, unseen = ([toss for toss in tosses if (toss.name in names) == is_held_out] for is_held_out in (False, True))
     out.mkdir(parents=True, exist_ok=True)
-    lines = [f"{len(seen)} tosses for fits, {len(unseen)} held out (`held_out`, by a hash of their names).", ""]
-    g, g_bar, left = free_flight(seen)
-    ratio, ratio_bar, impacts = impulse_ratio(seen)
-    height = float(np.median([toss.body_q[-1, 0, 2] for toss in seen]))
+    lines = [f"{len(fitted)} tosses for fits, {len(unseen)} held out (`held_out`, by a hash of their names).", ""]
+    g, g_bar, left = free_flight(fitted)
+    ratio, ratio_bar, impacts = impulse_ratio(fitted)
+    height = float(np.median([toss.body_q[-1, 0, 2] for toss in fitted]))
     lines += [
         "Without a contact law:", "",
         f"- free flight falls with {g:.3f} ± {g_bar:.3f} m/s2 in measured metres: a metre is measured as {g / 9.81:.4f} m; "
@@ -205,7 +205,7 @@ def study(out: Path, tosses: Sequence[Recording], lengths: Sequence[int]) -> str
     ]  # fmt: skip
     best: dict[str, tuple[float, PredictionErrors, dict[str, float], Scene]] = {}
     for kind in ("viscous", "bristle"):
-        records = [fit(seen, kind, frames, out / f"{kind}-{frames}.json") for frames in lengths]
+        records = [fit(fitted, kind, frames, out / f"{kind}-{frames}.json") for frames in lengths]
         sums = together(records)
         head = ["", *(f"{frames} frames" for frames in lengths), "together"]
         table = [
@@ -217,7 +217,7 @@ def study(out: Path, tosses: Sequence[Recording], lengths: Sequence[int]) -> str
         table.append(["converged", *("yes" if record["converged"] else "no" for record in records), ""])
         values = mean_values(records)
         scene = scene_of(kind)
-        errors = predict_motions(scene, whole(seen, first=0), values, scale=SCALE)
+        errors = predict_motions(scene, whole(fitted, first=0), values, scale=SCALE)
         best[kind] = float(np.median(errors_in_widths(errors)[0])), errors, values, scene
         lines += [
             f"Friction: {kind}.", "", markdown(head, table), "",

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """TABLE ..., --preset, --repeats, --scenes, --methods, --processes, --seed, --device, --paper-search, --out, --results."""
-    known = ", ".join((*TABLES, *ABLATIONS))
-    parser.add_argument("tables", nargs="+", metavar="TABLE", help=f"of the paper, or an ablation: {known}; several together")
+    names = ", ".join((*TABLES, *ABLATIONS))
+    parser.add_argument("tables", nargs="+", metavar="TABLE", help=f"of the paper, or an ablation: {names}; several together")
     parser.add_argument(
         "--preset", default="quick", metavar="NAME", help=f"sizes of everything: {', '.join(PRESETS)} (default quick)"
     )
@@ -59,9 +59,9 @@ def run(options: argparse.Namespace) -> int:
     from studies.risp.tables.units import planned
     from studies.risp.tables.work import keep_settings, work
 
-    for place in (options.out, options.results):
-        if place is not None and Path(place).exists() and not Path(place).is_dir():
-            raise UserError(f"{place} is a file: give a folder for the pages")
+    for page_folder in (options.out, options.results):
+        if page_folder is not None and Path(page_folder).exists() and not Path(page_folder).is_dir():
+            raise UserError(f"{page_folder} is a file: give a folder for the pages")
     preset = table_preset(options.preset, seed=options.seed)
     if options.paper_search is not None:
         preset = replace(preset, paper_search=options.paper_search)
@@ -79,7 +79,7 @@ def run(options: argparse.Namespace) -> int:
         for sentence in outcome.sentences():
             print(f"python -m studies.risp table: {sentence}", file=sys.stderr)
     if rank == 0:
-        _write_pages(plan, [Path(place) for place in (options.out, options.results) if place is not None])
+        _write_pages(plan, [Path(page_folder) for page_folder in (options.out, options.results) if page_folder is not None])
     return status
 
 
@@ -104,7 +104,7 @@ def _write_pages(plan: TablePlan, places: list[Path]) -> None:
 
     start(device=plan.device, precision="f32")
     pages = publish(plan, places[0])
-    for place in places:
-        if place != places[0]:
-            copy_pages(pages, place)
-        print("written:", *(place / page.name for page in pages))
+    for page_folder in places:
+        if page_folder != places[0]:
+            copy_pages(pages, page_folder)
+        print("written:", *(page_folder / page.name for page in pages))

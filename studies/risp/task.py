@@ -41,13 +41,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     target.add_argument(
         "--images", type=number(Count), metavar="N", help="of the task state: how many, a multiple of 4 (default 800)"
     )
-    how = parser.add_argument_group("search")
-    how.add_argument("--search", choices=("usual", "paper"), help="the scene's own search (default), or RMSProp as in the paper")
-    how.add_argument("--starts", type=number(Count), help="first guesses (default: the task's)")
-    how.add_argument("--iterations", type=number(Count), help="gradient steps (default: the scene's)")
-    how.add_argument("--refine", type=number(FromZero), help="Gauss-Newton rounds (default: the scene's)")
-    how.add_argument("--warm", choices=("none", "cma"), help="cma begins with a gradient-free search (extra 'search')")
-    how.add_argument("--horizon", type=number(Count), metavar="FRAMES", help="begin with this number of frames and let it grow")
+    group = parser.add_argument_group("search")
+    group.add_argument(
+        "--search", choices=("usual", "paper"), help="the scene's own search (default), or RMSProp as in the paper"
+    )
+    group.add_argument("--starts", type=number(Count), help="first guesses (default: the task's)")
+    group.add_argument("--iterations", type=number(Count), help="gradient steps (default: the scene's)")
+    group.add_argument("--refine", type=number(FromZero), help="Gauss-Newton rounds (default: the scene's)")
+    group.add_argument("--warm", choices=("none", "cma"), help="cma begins with a gradient-free search (extra 'search')")
+    group.add_argument("--horizon", type=number(Count), metavar="FRAMES", help="begin with this number of frames and let it grow")
     parser.add_argument("--out", metavar="DIR", help="folder; an unfinished run in it is resumed (default: runs/TASK-SCENE-TIME)")
 
 
@@ -81,9 +83,9 @@ def _check(options: argparse.Namespace) -> None:
         return
     if options.method not in _READERS:
         raise UserError(f"the task state evaluates predictions for single pictures: choose the method {', '.join(_READERS)}")
-    given = [f"--{name}" for name in (*_OF_SEARCH, "target") if getattr(options, name) is not None]
-    if given:
-        raise UserError(f"{given[0]} belongs to the other tasks, and state searches for nothing: leave it out")
+    options_given = [f"--{name}" for name in (*_OF_SEARCH, "target") if getattr(options, name) is not None]
+    if options_given:
+        raise UserError(f"{options_given[0]} belongs to the other tasks, and state searches for nothing: leave it out")
     if options.images is not None and options.images % _APPEARANCES:
         raise UserError(f"{options.images} pictures are not a multiple of {_APPEARANCES} appearances: give 800, for example")
 
@@ -91,8 +93,8 @@ def _check(options: argparse.Namespace) -> None:
 def _settings(options: argparse.Namespace) -> TrialSettings:
     from studies.risp.trials.run import TrialSettings
 
-    given = {name: getattr(options, name) for name in _OF_SEARCH if getattr(options, name) is not None}
-    return TrialSettings(size=options.size, seed=options.seed, samples=options.samples, **given)
+    changes = {name: getattr(options, name) for name in _OF_SEARCH if getattr(options, name) is not None}
+    return TrialSettings(size=options.size, seed=options.seed, samples=options.samples, **changes)
 
 
 def _run_trial(options: argparse.Namespace) -> int:
@@ -178,16 +180,16 @@ def _read_states(options: argparse.Namespace) -> int:
     states = (options.images or 800) // _APPEARANCES
     renderer = "mitsuba" if options.renderer == "mitsuba" else "soft"
     test = TestSettings(renderer=renderer, appearances=_APPEARANCES, states=states, seed=options.seed)
-    asked = {
+    settings = {
         "scene": options.scene, "kind": "state", "method": options.method, "network": options.network, "size": options.size,
         "test": vars(test),
     }  # fmt: skip
     options.out, options.resumes = options.out or default_run_path("state", options.scene), True
-    folder = RunFolder.open_or_create(options.out, asked)
+    folder = RunFolder.open_or_create(options.out, settings)
     test_set = make_test_set(scene, task, test, cache=folder.path / "test-set")
     errors = evaluate(scene, task, readers, test_set, seed=options.seed).errors
-    shown = errors[{"random": "random, normal"}.get(options.method, options.method)]
-    print(error_table({options.method: shown}))
-    folder.write_result({"schema": 1, "scene": scene.name, "kind": "state", "method": options.method} | shown.to_json())
+    method_errors = errors[{"random": "random, normal"}.get(options.method, options.method)]
+    print(error_table({options.method: method_errors}))
+    folder.write_result({"schema": 1, "scene": scene.name, "kind": "state", "method": options.method} | method_errors.to_json())
     print(f"numbers: {folder.path}/result.json")
     return 0

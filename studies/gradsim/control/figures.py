@@ -62,16 +62,16 @@ def make(name: str, preset: Preset, folder: Path, *, jobs: int) -> Page:
     """
     cells = figure_5_cells(preset) if name == "figure-5" else figure_6_cells(preset)
     results = run_cells(cells, folder, jobs=jobs, title=name)
-    found = [(cell.given, result) for cell, result in zip(cells, results, strict=True) if FAILED not in result]
+    runs = [(cell.given, result) for cell, result in zip(cells, results, strict=True) if FAILED not in result]
     failed = [result[FAILED] for result in results if FAILED in result]
     (folder / "control").mkdir(parents=True, exist_ok=True)
     picture = folder / "control" / f"{name}.png"
     if name == "figure-5":
-        draw_strips(picture, found)
-        text = figure_5_text(name, found)
+        draw_strips(picture, runs)
+        text = figure_5_text(name, runs)
     else:
-        draw_convergence(picture, found)
-        text = figure_6_text(name, found)
+        draw_convergence(picture, runs)
+        text = figure_6_text(name, runs)
     text += f"\n{len(failed)} of {len(cells)} runs have no result{': ' + failed[0] if failed else ''}.\n"
     return Page(name, text, {"runs.png": picture})
 
@@ -93,10 +93,10 @@ def figure_6_cells(preset: Preset) -> list[Cell]:
     """A cell for each part, goal and way of teaching."""
     return [
         control_cell(
-            f"control-goals/{part}-{goal}-{way.replace(' ', '-')}", scene=scene, options=options_of(scene, goal, preset), way=way,
-            goal=goal, seed=goal, steps=TIMES[part] * preset.goal_steps,
+            f"control-goals/{key}-{goal}-{way.replace(' ', '-')}", scene=scene, options=options_of(scene, goal, preset), way=way,
+            goal=goal, seed=goal, steps=TIMES[key] * preset.goal_steps,
         )
-        for part, (scene, goals, _) in PARTS.items()
+        for key, (scene, goals, _) in PARTS.items()
         for goal in range(min(goals, preset.goals))
         for way in COMPARED
     ]  # fmt: skip
@@ -115,19 +115,19 @@ def shortened(preset: Preset) -> dict[str, Any]:
     return {} if preset.control_frames is None else {"frames": preset.control_frames}
 
 
-def chosen(found: Found, scene: str, way: str) -> list[Mapping[str, Any]]:
+def chosen(runs: Found, scene: str, way: str) -> list[Mapping[str, Any]]:
     """Results of a scene that one way taught."""
-    return [result for given, result in found if given["scene"] == scene and given["way"] == way]
+    return [result for arguments, result in runs if arguments["scene"] == scene and arguments["way"] == way]
 
 
-def draw_strips(path: Path, found: Found) -> None:
+def draw_strips(path: Path, runs: Found) -> None:
     """A row for the first run of each scene by pixels: target, and the motion from start to end."""
-    shown = {given["scene"]: (given, result) for given, result in reversed(found) if given["way"] == "pixels"}
+    by_scene = {arguments["scene"]: (arguments, result) for arguments, result in reversed(runs) if arguments["way"] == "pixels"}
     titles = ("target", *(f"{part:.0%} of the time" for part in np.linspace(0, 1, SHOWN)))
-    with figure_file(path, 1.9 * len(titles), 1.95 * max(1, len(shown))) as figure:
-        grid = figure.subplots(max(1, len(shown)), len(titles), squeeze=False)
-        for row, (scene, (given, result)) in zip(grid, reversed(shown.items()), strict=False):
-            for axes, picture in zip(row, pictures_of(scene, given["options"], result), strict=True):
+    with figure_file(path, 1.9 * len(titles), 1.95 * max(1, len(by_scene))) as figure:
+        grid = figure.subplots(max(1, len(by_scene)), len(titles), squeeze=False)
+        for row, (scene, (arguments, result)) in zip(grid, reversed(by_scene.items()), strict=False):
+            for axes, picture in zip(row, pictures_of(scene, arguments["options"], result), strict=True):
                 axes.imshow(np.clip(picture, 0, 1) ** (1 / 2.2), interpolation="nearest")
                 axes.set(xticks=[], yticks=[])
                 axes.spines[:].set_visible(False)
@@ -136,7 +136,7 @@ def draw_strips(path: Path, found: Found) -> None:
             axes.set_title(title, fontsize=8, loc="center")
 
 
-def figure_5_text(name: str, found: Found) -> str:
+def figure_5_text(name: str, runs: Found) -> str:
     """The page of figure 5."""
     head = (
         "scene", "taught by", "start %", "kept, median %", "least %", "most %", "asked %", "reached", "after", "sizes upwards",
@@ -151,7 +151,7 @@ difference of the last frame from that picture, "state" the true distance, "rand
 
 First run of each scene by pixels: the target, and the motion with the policy that is kept.
 
-{markdown(head, [row for scene in STUDIES for row in study_rows(scene, found)])}
+{markdown(head, [row for scene in STUDIES for row in study_rows(scene, runs)])}
 
 Errors of the last frame in per cent of the body's size: of the first policy (median of the runs), and of the one that is kept (of
 lowest loss; of random policies the best one). "After" counts steps to what is asked, the least and the most of the runs. The
@@ -160,21 +160,21 @@ errors.
 """
 
 
-def study_rows(scene: str, found: Found) -> list[tuple[str, ...]]:
+def study_rows(scene: str, runs: Found) -> list[tuple[str, ...]]:
     """A row of figure 5's table for each way of teaching."""
     study, rows = STUDIES[scene], []
     for way in TAUGHT:
-        results = chosen(found, scene, way)
+        results = chosen(runs, scene, way)
         if not results:
             continue
-        kept = 100 * np.array([result["kept"] for result in results])
+        percent = 100 * np.array([result["kept"] for result in results])
         counts = [first_within(result["errors"], study.asked, study.within) for result in results]
         after = [count for count in counts if count is not None]
         heights = [result["moved"][2] for result in results]
         rows.append(
             (
-                Path(scene).stem, way, f"{100 * np.median([r['errors'][0] for r in results]):.1f}", f"{np.median(kept):.1f}",
-                f"{kept.min():.1f}", f"{kept.max():.1f}", f"{100 * study.asked:g}", share(len(after), len(results)),
+                Path(scene).stem, way, f"{100 * np.median([r['errors'][0] for r in results]):.1f}", f"{np.median(percent):.1f}",
+                f"{percent.min():.1f}", f"{percent.max():.1f}", f"{100 * study.asked:g}", share(len(after), len(results)),
                 f"{min(after)} to {max(after)}" if after else "-", f"{min(heights):.2f} to {max(heights):.2f}",
                 f"{np.median([r['step_seconds'] for r in results]):.2f}",
             )
@@ -182,20 +182,20 @@ def study_rows(scene: str, found: Found) -> list[tuple[str, ...]]:
     return rows
 
 
-def first_within(errors: Sequence[float], asked: float, within: int | None) -> int | None:
+def first_within(errors: Sequence[float], threshold: float, within: int | None) -> int | None:
     """After how many steps errors come to what is asked first; None if not within so many steps."""
     last = len(errors) if within is None else within + 1
-    reached = np.flatnonzero(np.array(errors[:last]) <= asked)
+    reached = np.flatnonzero(np.array(errors[:last]) <= threshold)
     return int(reached[0]) if len(reached) else None
 
 
-def draw_convergence(path: Path, found: Found) -> None:
+def draw_convergence(path: Path, runs: Found) -> None:
     """Errors over the steps for each way of teaching: mean of the goals, and a standard deviation to both sides."""
     with figure_file(path, 12.0, 4.2) as figure:
         panels = figure.subplots(1, len(PARTS), squeeze=False)[0]
-        for axes, (part, (scene, _, asked)) in zip(panels, PARTS.items(), strict=True):
+        for axes, (label, (scene, _, threshold)) in zip(panels, PARTS.items(), strict=True):
             for way in COMPARED:
-                results = chosen(found, scene, way)
+                results = chosen(runs, scene, way)
                 curves = [100 * np.array(result["errors"]) for result in results]
                 if not curves:
                     continue
@@ -203,21 +203,22 @@ def draw_convergence(path: Path, found: Found) -> None:
                 steps = np.arange(len(mean))
                 axes.plot(steps, mean, color=_LINE[way], linewidth=2.0, label=way)
                 axes.fill_between(steps, mean - spread, mean + spread, color=_LINE[way], alpha=0.15, linewidth=0)
-            axes.axhline(100 * asked, color="black", linestyle=":", linewidth=1.0, label=f"{100 * asked:g} %")
+            axes.axhline(100 * threshold, color="black", linestyle=":", linewidth=1.0, label=f"{100 * threshold:g} %")
             axes.set(xlabel="step", ylabel="error of the last frame [% of the size]", ylim=(0, None))
-            axes.set_title(part)
+            axes.set_title(label)
             axes.legend()
 
 
-def figure_6_text(name: str, found: Found) -> str:
+def figure_6_text(name: str, runs: Found) -> str:
     """The page of figure 6."""
-    rows = [row for part in PARTS for row in part_rows(part, found)]
+    rows = [row for label in PARTS for row in part_rows(label, runs)]
     head = (
         "task", "taught by", "goals", "first policy %", "last step: mean %", "standard deviation", "kept: mean %", "most %",
         "reached", "s a step", "s a goal",
     )  # fmt: skip
-    cloths = {given["goal"]: 2 * given["options"]["cells"][0] ** 2 for given, _ in found if "cells" in given["options"]}
-    steps = {given["steps"] for given, _ in found}
+    options = {arguments["goal"]: arguments["options"] for arguments, _ in runs}
+    cloths = {goal: 2 * values["cells"][0] ** 2 for goal, values in options.items() if "cells" in values}
+    steps = {arguments["steps"] for arguments, _ in runs}
     return f"""# Figure 6: convergence of visuomotor control
 
 Soft gear (goals between 0 and 5 m ahead) and cloth (of {", ".join(f"{count:,}" for count in cloths.values())} triangles, velocity
@@ -238,7 +239,7 @@ at each step" is the paper's 3D supervision: the mean square distance of the cen
 The paper's figure has the same three kinds of curves and no table: there 3D supervision takes the gear to its goal in the fewest
 steps and one picture in more, and of the cloth the centre of mass does not tell the pose while one picture does.
 
-{_verdict(found)}
+{_verdict(runs)}
 """
 
 
@@ -246,36 +247,36 @@ def _size(scene: str) -> str:
     return digits(scene_and_task(scene, {})[1].size)
 
 
-def part_rows(part: str, found: Found) -> list[tuple[str, ...]]:
+def part_rows(label: str, runs: Found) -> list[tuple[str, ...]]:
     """A row of figure 6's table for each way of teaching."""
-    scene, _, asked = PARTS[part]
+    scene, _, threshold = PARTS[label]
     rows = []
     for way in COMPARED:
-        results = chosen(found, scene, way)
+        results = chosen(runs, scene, way)
         if not results:
             continue
         first, last = (100 * np.array([result["errors"][k] for result in results]) for k in (0, -1))
-        kept = 100 * np.array([result["kept"] for result in results])
+        percent = 100 * np.array([result["kept"] for result in results])
         rows.append(
             (
-                part, way, str(len(results)), f"{first.mean():.1f}", f"{last.mean():.1f}", f"{last.std():.1f}",
-                f"{kept.mean():.1f}", f"{kept.max():.1f}", share(int((kept <= 100 * asked).sum()), len(results)),
+                label, way, str(len(results)), f"{first.mean():.1f}", f"{last.mean():.1f}", f"{last.std():.1f}",
+                f"{percent.mean():.1f}", f"{percent.max():.1f}", share(int((percent <= 100 * threshold).sum()), len(results)),
                 f"{np.median([r['step_seconds'] for r in results]):.2f}", f"{np.median([r['seconds'] for r in results]):.0f}",
             )
         )  # fmt: skip
     return rows
 
 
-def _verdict(found: Found) -> str:
+def _verdict(runs: Found) -> str:
     """Who is nearer at the last step, by the numbers."""
     sentences = []
-    for part, (scene, _, _) in PARTS.items():
+    for label, (scene, _, _) in PARTS.items():
         means = {}
         for way in COMPARED:
-            ends = [100 * result["errors"][-1] for result in chosen(found, scene, way)]
-            if ends:
-                means[way] = float(np.mean(ends))
+            final_errors = [100 * result["errors"][-1] for result in chosen(runs, scene, way)]
+            if final_errors:
+                means[way] = float(np.mean(final_errors))
         order = sorted(means, key=lambda way: means[way])
-        ends = ", ".join(f"{way} {means[way]:.1f} %" for way in order)
-        sentences.append(f"- {part} after the last step, mean of the goals: {ends}.")
+        final_errors = ", ".join(f"{way} {means[way]:.1f} %" for way in order)
+        sentences.append(f"- {label} after the last step, mean of the goals: {final_errors}.")
     return "\n".join(sentences)

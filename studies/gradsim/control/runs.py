@@ -64,8 +64,8 @@ def control_cell(
     name: str, *, scene: str, options: Mapping[str, Any], way: str, goal: int, seed: int, steps: int | None
 ) -> Cell:
     """The cell of a run (other arguments: ``run_control``)."""
-    given = {"scene": scene, "options": dict(options), "way": way, "goal": goal, "seed": seed, "steps": steps}
-    return Cell(name, run_control, given)
+    record = {"scene": scene, "options": dict(options), "way": way, "goal": goal, "seed": seed, "steps": steps}
+    return Cell(name, run_control, record)
 
 
 def run_control(
@@ -86,36 +86,37 @@ def run_control(
         "moved", the way of the centre of mass in sizes; "step_seconds"; and for "pixels" the "places" at ``SHOWN`` frames and the
         "target".
     """
-    made, task = scene_and_task(scene, options)
+    loaded_scene, task = scene_and_task(scene, options)
     taught = replace(task, **WAYS[way].changes)
-    wanted, objective = task.goal(made, goal), WAYS[way].objective
-    aim = JudgedAim(made, taught, wanted, judge=task, seen=objective == "image")
-    found = search(
-        lambda number: task.policy(made, number), open_loop(made, task), aim, objective=objective, task=taught,
+    target, objective = task.goal(loaded_scene, goal), WAYS[way].objective
+    aim = JudgedAim(loaded_scene, taught, target, judge=task, seen=objective == "image")
+    trained = search(
+        lambda number: task.policy(loaded_scene, number), open_loop(loaded_scene, task), aim, objective=objective, task=taught,
         iterations=task.iterations if steps is None else steps, seed=seed, progress=False,
     )  # fmt: skip
     result = {
-        "errors": found.history.curve(objective).tolist(), "kept": found.history.errors[found.best], "note": wanted.note,
-        "moved": [way / task.size for way in aim.moved(found.driven)],
-        "step_seconds": float(np.median(found.history.seconds)),
+        "errors": trained.history.curve(objective).tolist(), "kept": trained.history.errors[trained.best], "note": target.note,
+        "moved": [way / task.size for way in aim.moved(trained.driven)],
+        "step_seconds": float(np.median(trained.history.seconds)),
     }  # fmt: skip
     if way == "pixels":
-        frames = np.linspace(0, made.frames, SHOWN).round().astype(int)
-        places = found.driven.states.particle_q[0, frames.tolist()]
+        frames = np.linspace(0, loaded_scene.frames, SHOWN).round().astype(int)
+        places = trained.driven.states.particle_q[0, frames.tolist()]
         result |= {"places": places.double().cpu().numpy().round(4).tolist()}
-        result |= {"target": np.asarray(wanted.placement, dtype=np.float64)[-1].round(4).tolist()}
+        result |= {"target": np.asarray(target.placement, dtype=np.float64)[-1].round(4).tolist()}
     return result
 
 
 def scene_and_task(scene: str, options: Mapping[str, Any]) -> tuple[Scene, ControlTask]:
     """A scene and its control task (arguments: ``run_control``)."""
-    made = load_scene(scene, **{name: tuple(value) if isinstance(value, list) else value for name, value in options.items()})
-    return made, load_control(scene, made)
+    tuples = {name: tuple(value) if isinstance(value, list) else value for name, value in options.items()}
+    loaded_scene = load_scene(scene, **tuples)
+    return loaded_scene, load_control(scene, loaded_scene)
 
 
 def pictures_of(scene: str, options: Mapping[str, Any], result: Mapping[str, Any]) -> np.ndarray:
     """[1 + SHOWN, H, W, 3] linear pictures of a result of "pixels": the target, and the motion that is kept."""
-    made, _ = scene_and_task(scene, options)
+    loaded_scene, _ = scene_and_task(scene, options)
     places = torch.tensor([result["target"], *result["places"]], dtype=torch.float32)
     with torch.no_grad():
-        return made.render(places[None])[0].cpu().numpy()
+        return loaded_scene.render(places[None])[0].cpu().numpy()

@@ -62,7 +62,7 @@ def values_of(result: Inversion) -> dict[str, np.ndarray]:
     """Unknown -> its estimate, in its own shape."""
     row = result.final[result.best]
     return {
-        name: row[part].reshape(np.shape(result.unknowns.params[name].value)) for name, part in result.unknowns.groups.items()
+        name: row[group].reshape(np.shape(result.unknowns.params[name].value)) for name, group in result.unknowns.groups.items()
     }
 
 
@@ -90,17 +90,17 @@ def relative_bars(drawn: Drawn, result: Inversion) -> dict[str, float]:
     if drawn.kind in ("affine", "velocity"):
         return {"v": _field_bar(drawn, result)}
     observable, sd = np.array(result.uncertainty.observable), np.array(list(result.sd.values()))
-    own = {name: sd[part][observable[part]] for name, part in result.unknowns.groups.items()}
-    return {short(name): float(part.mean() * math.log(10)) for name, part in own.items() if len(part)}
+    observable_sd = {name: sd[group][observable[group]] for name, group in result.unknowns.groups.items()}
+    return {short(name): float(group.mean() * math.log(10)) for name, group in observable_sd.items() if len(group)}
 
 
 def _field_bar(drawn: Drawn, result: Inversion) -> float:
-    seen = np.flatnonzero(result.uncertainty.observable)
+    indices = np.flatnonzero(result.uncertainty.observable)
     slopes = []  # of the field, which is linear in its unknowns
-    for one in np.eye(len(result.uncertainty.observable))[seen]:
-        parts = result.unknowns.groups.items()
-        slopes.append(velocities({name: one[part].reshape(np.shape(drawn.values[name])) for name, part in parts}))
-    variances = np.einsum("kvc,kl,lvc->v", slopes, result.uncertainty.covariance[np.ix_(seen, seen)], slopes)
+    for one in np.eye(len(result.uncertainty.observable))[indices]:
+        groups = result.unknowns.groups.items()
+        slopes.append(velocities({name: one[group].reshape(np.shape(drawn.values[name])) for name, group in groups}))
+    variances = np.einsum("kvc,kl,lvc->v", slopes, result.uncertainty.covariance[np.ix_(indices, indices)], slopes)
     return float(np.sqrt(variances).mean() / np.linalg.norm(velocities(drawn.values), axis=1).mean())
 
 
@@ -108,8 +108,8 @@ def ratios(drawn: Drawn, result: Inversion) -> list[float]:
     """|error| / error bar of each unknown that the film tells (``Uncertainty.observable``)."""
     unknowns = result.unknowns
     away = np.abs(unknowns.scaled(result.final[result.best]) - unknowns.scaled(_row(drawn, result)))
-    seen = np.array(result.uncertainty.observable)
-    return (away[seen] / np.array(list(result.sd.values()))[seen]).tolist()
+    is_observable = np.array(result.uncertainty.observable)
+    return (away[is_observable] / np.array(list(result.sd.values()))[is_observable]).tolist()
 
 
 def mode_errors(drawn: Drawn, result: Inversion) -> dict[str, Any]:
@@ -129,9 +129,9 @@ def mode_errors(drawn: Drawn, result: Inversion) -> dict[str, Any]:
     size = ranges[0] * math.log(10) if unknowns.scales[0] == "log10" else ranges[0] / _speed(drawn)
     away = (unknowns.scaled(result.final[result.best]) - unknowns.scaled(_row(drawn, result))) / ranges
     errors, sd = np.abs(bars.modes.T @ away) * size, bars.mode_sd * size
-    seen, told = np.arange(len(sd)) < (bars.observable_modes or 0), sd <= TOLD
+    is_observable, told = np.arange(len(sd)) < (bars.observable_modes or 0), sd <= TOLD
     return {
-        "of": len(sd), "seen": int(seen.sum()), "error": _mean(errors[seen]), "told": int(told.sum()),
+        "of": len(sd), "seen": int(is_observable.sum()), "error": _mean(errors[is_observable]), "told": int(told.sum()),
         "told_error": _mean(errors[told]), "told_bar": _mean(sd[told]),
     }  # fmt: skip
 

@@ -154,17 +154,17 @@ def volumes(radius: float) -> np.ndarray:
     """[V] volume of a ball that each particle carries: a quarter of each tetrahedron at its corners [m3]."""
     mesh = ball_mesh(radius)
     corners = mesh.vertices[mesh.indices]
-    each = np.abs(np.linalg.det(corners[:, 1:] - corners[:, :1])) / 6
+    cell_volumes = np.abs(np.linalg.det(corners[:, 1:] - corners[:, :1])) / 6
     total = np.zeros(len(mesh.vertices))
-    np.add.at(total, mesh.indices, each[:, None] / 4)
+    np.add.at(total, mesh.indices, cell_volumes[:, None] / 4)
     return total
 
 
 def velocities(values: Mapping[str, Any]) -> np.ndarray:
     """[V, 3] velocities of the free particles of a cloth at the start [m/s], of its unknowns."""
     gradient = np.asarray(values.get("body.velocity_gradient", np.zeros((3, 3))))
-    given = np.asarray(values["body.velocity"])
-    return (given + standing_cloth() @ gradient.T)[~_tied(cloth_mesh().vertices)]
+    velocity = np.asarray(values["body.velocity"])
+    return (velocity + standing_cloth() @ gradient.T)[~_tied(cloth_mesh().vertices)]
 
 
 def standing_cloth() -> np.ndarray:
@@ -227,17 +227,17 @@ def starts_of(kind: str) -> list[dict[str, Any]]:
     return [{name: low * OFF for name, (low, _) in spread.items()}, {name: high / OFF for name, (_, high) in spread.items()}]
 
 
-def finer(kind: str, drawn: Drawn, found: Mapping[str, Any]) -> dict[str, Any]:
+def finer(kind: str, drawn: Drawn, estimate: Mapping[str, Any]) -> dict[str, Any]:
     """Start of a search for the numbers of each particle, of what its coarse kind found.
 
     Args:
         kind: of the search, "mass" or "velocity".
         drawn: the body, of which the mesh alone is used.
-        found: values of the coarse kind's unknowns.
+        estimate: values of the coarse kind's unknowns.
     """
     if kind == "mass":
-        return {"body.mass": found["body.density"] * volumes(drawn.sides[0])}
-    return {"body.velocity": found["body.velocity"] + standing_cloth() @ np.asarray(found["body.velocity_gradient"]).T}
+        return {"body.mass": estimate["body.density"] * volumes(drawn.sides[0])}
+    return {"body.velocity": estimate["body.velocity"] + standing_cloth() @ np.asarray(estimate["body.velocity_gradient"]).T}
 
 
 def _scale(value: Any, low_high: tuple[float, float], times: Any = 1.0, *, unit: str = "Pa") -> Param:

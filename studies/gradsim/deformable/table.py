@@ -114,11 +114,11 @@ def size_of(kind: str, preset: Preset) -> int:
 
 def cell_of(kind: str, source: str, index: int, preset: Preset) -> Cell:
     """The cell of one body from one source."""
-    given = {
+    arguments = {
         "kind": kind, "index": index, "seed": preset.seed, "source": source, "size": size_of(kind, preset),
         "rounds": preset.rounds,
     }  # fmt: skip
-    return Cell(f"table-3/{kind}-{source}-{preset.seed}-{index}", estimate_drawn, given)
+    return Cell(f"table-3/{kind}-{source}-{preset.seed}-{index}", estimate_drawn, arguments)
 
 
 def rows_of(preset: Preset, results: Mapping[tuple[str, str, int], Mapping[str, Any]]) -> list[Row]:
@@ -251,13 +251,13 @@ def _pooled(rows: Sequence[Row]) -> list[str]:
     lines = ["| number | from | paper | asked | ours, mean | median | within |", "|" + "---|" * 7]
     for number in ("mu", "lambda"):
         for source, title in SOURCES.items():
-            own = [row for row in rows if row.number == number and row.source == source]
-            errors = [error for row in own for error in row.errors]
+            group = [row for row in rows if row.number == number and row.source == source]
+            errors = [error for row in group for error in row.errors]
             if errors:
                 within = sum(error <= ASKED[number] for error in errors)
                 lines.append(
-                    f"| {number} | {title} | {own[0].paper:g} | {ASKED[number]:g} | {digits(float(np.mean(errors)))} | "
-                    f"{digits(float(np.median(errors)))} | {share(within, len(errors) + sum(row.failed for row in own))} |"
+                    f"| {number} | {title} | {group[0].paper:g} | {ASKED[number]:g} | {digits(float(np.mean(errors)))} | "
+                    f"{digits(float(np.median(errors)))} | {share(within, len(errors) + sum(row.failed for row in group))} |"
                 )
     return lines
 
@@ -313,5 +313,5 @@ def _reason(row: Row, beaten: Sequence[str]) -> str:
 
 
 def _mean(numbers: Sequence[float | None]) -> float | None:
-    given = [number for number in numbers if number is not None]
-    return float(np.mean(given)) if given else None
+    defined = [number for number in numbers if number is not None]
+    return float(np.mean(defined)) if defined else None

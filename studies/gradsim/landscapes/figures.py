@@ -70,13 +70,13 @@ def _masses_page(name: str, preset: Preset, folder: Path, *, jobs: int) -> Page:
         "mass.png": _mass_figure(folder / "pictures" / "mass.png", rigid),
         "lame.png": _cuts_figure(folder / "pictures" / "lame.png", cuts),
     }
-    shown = _shown(rigid, cuts)
-    rows = [[film_and_number, SAMPLINGS[sampling], *fact_cells(facts)] for film_and_number, sampling, facts in shown]
+    selection = _shown(rigid, cuts)
+    rows = [[film_and_number, SAMPLINGS[sampling], *fact_cells(facts)] for film_and_number, sampling, facts in selection]
     of_tosses = [
         (f"toss {index}", sampling, Facts.of(result["ratio"], sampled_loss(result["losses"], sampling)))
         for index, result in enumerate(done) for sampling in SAMPLINGS
     ]  # fmt: skip
-    every = shown + of_tosses
+    every = selection + of_tosses
     heads = [
         "compared", "one minimum", f"one deeper than {DEEP:.0%}", "median width of the fall to the truth [decades]",
         "median normalised curvature",
@@ -154,11 +154,11 @@ def _cuts(preset: Preset, folder: Path, jobs: int, name: str) -> dict[tuple[str,
 
 def _shown(rigid: Mapping[str, Mapping[str, Any]], cuts: Mapping[tuple[str, str], Mapping[str, Any]]) -> Landscapes:
     """Landscapes of the cubes' masses, and cuts along Lame's constants."""
-    found = [
+    examples = [
         (f"cube {WHERE[kind]}: mass", sampling, Facts.of(one["ratio"], sampled_loss(one["losses"], sampling, RIGID[kind])))
         for kind, one in rigid.items() for sampling in SAMPLINGS
     ]  # fmt: skip
-    return found + [
+    return examples + [
         (f"{WHERE[kind]}: {lame.rpartition('.')[2]}", sampling, Facts.of(one["ratio"], one[sampling]))
         for (kind, lame), one in cuts.items() for sampling in SAMPLINGS
     ]  # fmt: skip
@@ -166,9 +166,9 @@ def _shown(rigid: Mapping[str, Mapping[str, Any]], cuts: Mapping[tuple[str, str]
 
 def _toss_rows(tosses: Sequence[Mapping[str, Any]]) -> list[list[str]]:
     rows = []
-    for label, sampling, part in (*((label, key, 1) for key, label in SAMPLINGS.items()), (QUARTER, "all", 4)):
+    for label, sampling, step in (*((label, key, 1) for key, label in SAMPLINGS.items()), (QUARTER, "all", 4)):
         facts = [
-            Facts.of(one["ratio"], sampled_loss(one["losses"], sampling, (len(one["losses"][0]) - 1) // part)) for one in tosses
+            Facts.of(one["ratio"], sampled_loss(one["losses"], sampling, (len(one["losses"][0]) - 1) // step)) for one in tosses
         ]
         rows.append([
             label, share(sum(len(one.minima) == 1 for one in facts), len(facts)),
@@ -192,8 +192,8 @@ def _one_minimum(every: Landscapes) -> str:
 
 
 def _best_frames(every: Landscapes) -> str:
-    whole = {key: one for key, sampling, one in every if sampling == "all"}
-    pairs = [(whole[key], one) for key, sampling, one in every if sampling == "first+last"]
+    all_frames = {key: one for key, sampling, one in every if sampling == "all"}
+    pairs = [(all_frames[key], one) for key, sampling, one in every if sampling == "first+last"]
     wider = sum(one.decades > of_all.decades + 1e-6 for of_all, one in pairs)
     narrower = sum(one.decades < of_all.decades - 1e-6 for of_all, one in pairs)
     sharper = sum(one.curvature > of_all.curvature for of_all, one in pairs)
@@ -250,8 +250,8 @@ def _cuts_figure(path: Path, cuts: Mapping[tuple[str, str], Mapping[str, Any]]) 
             for lame, color in zip(LAME, ("#c8452f", "#0b6e99"), strict=True):
                 result = cuts[kind, lame]
                 for (sampling, label), style in zip(SAMPLINGS.items(), ("-", "--"), strict=True):
-                    shown = f"{lame.rpartition('.')[2]}, {label}"
-                    axes.plot(result["ratio"], normalised(result[sampling]), style, color=color, label=shown)
+                    title = f"{lame.rpartition('.')[2]}, {label}"
+                    axes.plot(result["ratio"], normalised(result[sampling]), style, color=color, label=title)
             axes.set_xscale("log")
             ticks = (0.2, 0.5, 1.0, 2.0, 5.0)
             axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])

@@ -139,11 +139,11 @@ def frame_losses(scene: Scene, values: dict[str, np.ndarray], *, worlds: int = 8
         rows = []
         count = len(next(iter(values.values())))
         for first in range(0, count, worlds):
-            part = {
+            batch = {
                 name: torch.as_tensor(row[first : first + worlds], dtype=true.dtype, device=true.device)
                 for name, row in values.items()
             }
-            pictures, _ = film(scene, part, worlds=min(worlds, count - first), frames=scene.frames)
+            pictures, _ = film(scene, batch, worlds=min(worlds, count - first), frames=scene.frames)
             rows.append(((pictures - true) ** 2).mean(dim=(2, 3, 4)))
     losses = torch.cat(rows).cpu().numpy().astype(np.float64)
     return np.where(np.isnan(losses), np.inf, losses)

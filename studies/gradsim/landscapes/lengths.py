@@ -75,10 +75,10 @@ def _steeper(facts: ByFilm) -> str:
 def _rates(facts: ByFilm) -> str:
     over = {key: one.curvature / facts[key[0], key[1], "all"].curvature for key, one in facts.items()}
     fewer = [ratio for (_, _, rate), ratio in over.items() if rate.startswith("every")]
-    ends = [ratio for (_, _, rate), ratio in over.items() if rate == "first+last"]
+    ratios = [ratio for (_, _, rate), ratio in over.items() if rate == "first+last"]
     return (
         f"A lower frame rate multiplies the curvature by {digits(min(fewer))} to {digits(max(fewer))}, the first and last frame "
-        f"alone by {digits(min(ends))} to {digits(max(ends))}."
+        f"alone by {digits(min(ratios))} to {digits(max(ratios))}."
     )
 
 

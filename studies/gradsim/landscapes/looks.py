@@ -139,10 +139,10 @@ def mass_search(*, index: int, seed: int, size: int, look: str, search: str, ite
         return {"truth": truth, "start": start, "found": history[-1], "history": history, "bars": None}
     settings = OptimiseSettings(iterations=iterations, learning_rate=RATE) if search == "adam" else NewtonSteps()
     result = invert(scene, frames[0], [MASS], starts=[{MASS: start}], settings=settings, refine=0, progress=False)
-    found, sd = result.values[MASS], result.sd[MASS]
+    mass, sd = result.values[MASS], result.sd[MASS]
     history = [float(values[0, 0]) for values in result.history.values]
     return {
-        "truth": truth, "start": start, "found": found, "history": [start, *history[1:], found],
+        "truth": truth, "start": start, "found": mass, "history": [start, *history[1:], mass],
         "bars": result.scaled_error({MASS: truth})[MASS] / sd,
     }  # fmt: skip
 
@@ -229,21 +229,21 @@ def iterations_to(errors: Sequence[float], level: float) -> int | None:
 
 
 def _cell(preset: Preset, search: str, look: str, index: int) -> Cell:
-    given = {
+    arguments = {
         "index": index, "seed": preset.seed, "size": preset.small, "look": look, "search": search, "iterations": preset.updates
     }
-    return Cell(f"looks/{search}-{look}-{index}", mass_search, given)
+    return Cell(f"looks/{search}-{look}-{index}", mass_search, arguments)
 
 
 def _map_cell(preset: Preset, look: str, index: int) -> Cell:
-    given = {"index": index, "seed": preset.seed, "size": preset.small, "look": look, "points": preset.points}
-    return Cell(f"looks/landscape-{look}-{index}", look_losses, given)
+    arguments = {"index": index, "seed": preset.seed, "size": preset.small, "look": look, "points": preset.points}
+    return Cell(f"looks/landscape-{look}-{index}", look_losses, arguments)
 
 
 def _shape_row(losses: Sequence[Mapping[str, Any]]) -> list[str]:
     done = without_failures(losses)
     facts = [Facts.of(one["ratio"], one["loss"]) for one in done]
-    slopes = [np.median([slope(one["ratio"], one["loss"], at) for one in done]) for at in (0.5, 2.0)]
+    slopes = [np.median([slope(one["ratio"], one["loss"], ratio) for one in done]) for ratio in (0.5, 2.0)]
     return [
         share(sum(one.deep == 1 for one in facts), len(facts)), digits(float(np.median([one.decades for one in facts]))),
         digits(float(np.median([one.curvature for one in facts]))), *(digits(float(middle)) for middle in slopes),

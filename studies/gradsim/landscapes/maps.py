@@ -111,10 +111,10 @@ def valley(ratio: Sequence[float], loss: np.ndarray) -> float:
         loss: [N, N].
     """
     middle, logs = len(ratio) // 2, np.log(np.asarray(ratio))
-    part = slice(middle - 1, middle + 2)
-    a, b = (grid.ravel() for grid in np.meshgrid(logs[part], logs[part], indexing="ij"))
+    window = slice(middle - 1, middle + 2)
+    a, b = (grid.ravel() for grid in np.meshgrid(logs[window], logs[window], indexing="ij"))
     terms = np.stack([np.ones_like(a), a, b, a**2 / 2, a * b, b**2 / 2], axis=1)
-    *_, aa, ab, bb = np.linalg.lstsq(terms, np.asarray(loss)[part, part].ravel(), rcond=None)[0]
+    *_, aa, ab, bb = np.linalg.lstsq(terms, np.asarray(loss)[window, window].ravel(), rcond=None)[0]
     least, most = np.linalg.eigvalsh([[aa, ab], [ab, bb]])
     return float(least / most)
 

@@ -42,19 +42,19 @@ def local_minima(loss: Any, *, depth: float = ROUNDING) -> list[tuple[int, ...]]
             parent[index] = index = parent[parent[index]]
         return index
 
-    found = [finite[0]]
+    minima = [finite[0]]
     for index in finite:
         parent[index] = index
-        near = (tuple(a + b for a, b in zip(index, step, strict=True)) for step in steps)
-        basins = sorted({lowest(place) for place in near if place in parent}, key=lambda place: loss[place])
+        neighbours = (tuple(a + b for a, b in zip(index, step, strict=True)) for step in steps)
+        basins = sorted({lowest(point) for point in neighbours if point in parent}, key=lambda point: loss[point])
         for basin in basins[1:]:
             if loss[index] - loss[basin] > least:
-                found.append(basin)
+                minima.append(basin)
         for basin in basins[1:]:
             parent[basin] = basins[0]
         if basins:
             parent[index] = basins[0]
-    return sorted(found, key=lambda place: loss[place])
+    return sorted(minima, key=lambda point: loss[point])
 
 
 def reach(x: np.ndarray, loss: np.ndarray, truth: float) -> tuple[float, float]:
@@ -82,14 +82,14 @@ def curvature(x: np.ndarray, loss: np.ndarray, truth: float) -> float:
     """Second derivative of the loss by ln x at the truth: that of the parabola through the three nearest points."""
     x, loss = np.asarray(x, dtype=np.float64), np.asarray(loss, dtype=np.float64)
     middle = int(np.clip(np.argmin(np.abs(x - truth)), 1, len(x) - 2))
-    part = slice(middle - 1, middle + 2)
-    return float(2 * np.polyfit(np.log(x[part] / truth), loss[part], 2)[0])
+    window = slice(middle - 1, middle + 2)
+    return float(2 * np.polyfit(np.log(x[window] / truth), loss[window], 2)[0])
 
 
-def slope(x: np.ndarray, loss: np.ndarray, at: float) -> float:
-    """Derivative of the loss by ln x: that of the line through the two points about ``at``."""
+def slope(x: np.ndarray, loss: np.ndarray, point: float) -> float:
+    """Derivative of the loss by ln x: that of the line through the two points about ``point``."""
     x, loss = np.asarray(x, dtype=np.float64), np.asarray(loss, dtype=np.float64)
-    above = int(np.clip(np.searchsorted(x, at), 1, len(x) - 1))
+    above = int(np.clip(np.searchsorted(x, point), 1, len(x) - 1))
     return float((loss[above] - loss[above - 1]) / np.log(x[above] / x[above - 1]))
 
 

@@ -68,11 +68,11 @@ def convergence(kind: str, result: Mapping[str, Any], box: Mapping[str, Any]) ->
     masses, reward = reward_of(kind, result)
     low, high = Facts.of(masses, -reward).reach
     several = sum(len(local_minima(surrogate(masses, reward, centre), depth=DEEP)) > 1 for centre in CENTRES)
-    shown = " to ".join(dict.fromkeys(f"{part:.0%}" for part in (min(box["right"]), max(box["right"]))))
+    shares = " to ".join(dict.fromkeys(f"{fraction:.0%}" for fraction in (min(box["right"]), max(box["right"]))))
     return (
         f"Cube {WHERE[kind]}: the derivative of the pixels' error points to the truth from {digits(low)} to {digits(high)} kg a "
         f"vertex. REINFORCE's surrogate has more than one minimum (deeper than {DEEP:.0%} of its span) at "
-        f"{share(several, len(CENTRES))} centres; of its steps {shown} go towards the truth, by centre (half would be chance)."
+        f"{share(several, len(CENTRES))} centres; of its steps {shares} go towards the truth, by centre (half would be chance)."
     )
 
 

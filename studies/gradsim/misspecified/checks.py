@@ -154,7 +154,7 @@ def fit(
     )
     return Fit(
         density=result.values[MASS], sd=result.sd[MASS], misfit=result.misfit, residual=float(result.losses[result.best]),
-        frames=scene.frames, values=found_values(result), suspects=tuple(each["family"] for each in result.suspects),
+        frames=scene.frames, values=found_values(result), suspects=tuple(suspect["family"] for suspect in result.suspects),
         remarks=(*result.doubts, *result.remarks),
     )  # fmt: skip
 
@@ -164,8 +164,8 @@ def found_values(result: Inversion) -> dict[str, Any]:
     unknowns: Unknowns = result.unknowns
     row = result.final[result.best]
     return {
-        name: (row[part].tolist() if part.stop - part.start > 1 else float(row[part][0]))
-        for name, part in unknowns.groups.items()
+        name: (row[group].tolist() if group.stop - group.start > 1 else float(row[group][0]))
+        for name, group in unknowns.groups.items()
     }
 
 
@@ -187,15 +187,15 @@ def fit_before_departure(thrown: Thrown, model: Model, target: Target, start: fl
         target: the film.
         start: density where the search starts.
     """
-    whole, part, density, last = scene_of(thrown, model, size=size, frames=frames), min(FIRST, frames), start, None
+    full_scene, length, density, last = scene_of(thrown, model, size=size, frames=frames), min(FIRST, frames), start, None
     while True:
-        last = fit(scene_of(thrown, model, size=size, frames=part), target, [{MASS: density}])
+        last = fit(scene_of(thrown, model, size=size, frames=length), target, [{MASS: density}])
         density = last.density
-        squares = frame_squares(pictures_of(whole, last.values, frames=frames), target)
-        longer = first_departed(squares, part) - 1
-        if part == frames or longer <= part:
+        squares = frame_squares(pictures_of(full_scene, last.values, frames=frames), target)
+        longer = first_departed(squares, length) - 1
+        if length == frames or longer <= length:
             return last
-        part = longer
+        length = longer
 
 
 def frame_squares(pictures: torch.Tensor, target: Target) -> np.ndarray:
@@ -204,30 +204,30 @@ def frame_squares(pictures: torch.Tensor, target: Target) -> np.ndarray:
     return (difference.double() ** 2).mean(dim=(1, 2, 3)).cpu().numpy()
 
 
-def first_departed(squares: np.ndarray, part: int) -> int:
+def first_departed(squares: np.ndarray, length: int) -> int:
     """The first frame that departs from the model; the number of frames if none does.
 
     Args:
         squares: [T] mean squared residual of each frame.
-        part: frame intervals that were fitted: their mean, or rounding, is the measure.
+        length: frame intervals that were fitted: their mean, or rounding, is the measure.
     """
-    level = max(float(squares[: part + 1].mean()), ROUNDING)
+    level = max(float(squares[: length + 1].mean()), ROUNDING)
     departed = np.flatnonzero(~(squares <= DEPARTED * level))
     return int(departed[0]) if len(departed) else len(squares)
 
 
 def explanations(thrown: Thrown, model: Model) -> list[Explanation]:
     """What may be wrong with a model, the same list for every film of a kind."""
-    found = [
+    candidates = [
         Explanation("friction", _without(model, FRICTION), {FRICTION: middle(FRICTION)}),
         Explanation("damping", _without(model, DAMPING), {DAMPING: contact_middle(thrown, model)}),
     ]
     if model.kind == "rigid":
-        found.append(Explanation("kind", replace(model, kind="soft"), {STIFFNESS: middle(STIFFNESS)}))
+        candidates.append(Explanation("kind", replace(model, kind="soft"), {STIFFNESS: middle(STIFFNESS)}))
     if model.kind == "soft":
-        found.append(Explanation("kind", replace(model, kind="rigid"), {}))
-    found.append(Explanation("camera", model, {"camera.turn": None, "camera.position": None}))
-    return [*found, Explanation("look", model, {}, look=True)]
+        candidates.append(Explanation("kind", replace(model, kind="rigid"), {}))
+    candidates.append(Explanation("camera", model, {"camera.turn": None, "camera.position": None}))
+    return [*candidates, Explanation("look", model, {}, look=True)]
 
 
 def contact_middle(thrown: Thrown, model: Model) -> float:
@@ -237,7 +237,7 @@ def contact_middle(thrown: Thrown, model: Model) -> float:
 
 
 def fit_explanation(
-    thrown: Thrown, each: Explanation, target: Target, plain: Fit, densities: Sequence[float], *, size: int, frames: int
+    thrown: Thrown, explanation: Explanation, target: Target, plain: Fit, densities: Sequence[float], *, size: int, frames: int
 ) -> Fit:
     """Fit a film with an explanation.
 
@@ -246,22 +246,22 @@ def fit_explanation(
 
     Args:
         thrown, size, frames: of the film (``scene_of``).
-        each: the explanation.
+        explanation: the explanation.
         target: the film.
         plain: the fit without the explanation.
         densities: where the searches start; with a wrong look or camera the plain fit may be far off, and a wrong contact is
             searched from the first of them alone.
     """
-    scene = scene_of(thrown, each.model, size=size, frames=frames)
-    further, given = list(each.unknown), {name: value for name, value in each.unknown.items() if value is not None}
-    starts = [{MASS: density, **given} for density in densities]
-    priors = camera_priors(scene, each.unknown)
-    if each.look:
-        found = fit(scene, target, starts, further=further, loss=MatchedLoss(), priors=priors)
+    scene = scene_of(thrown, explanation.model, size=size, frames=frames)
+    further, fixed = list(explanation.unknown), {name: value for name, value in explanation.unknown.items() if value is not None}
+    starts = [{MASS: density, **fixed} for density in densities]
+    priors = camera_priors(scene, explanation.unknown)
+    if explanation.look:
+        estimate = fit(scene, target, starts, further=further, loss=MatchedLoss(), priors=priors)
         # A solved look leaves colours: as much of what the plain fit is compared by, luminance or colours, as its share of them.
         colours = pictures_of(scene, plain.values, frames=frames)
-        whole = float(((colours - target.pictures[: len(colours)]).double() ** 2).mean())
-        return replace(found, residual=found.residual / max(whole, ROUNDING) * plain.residual)
+        loss_at_fixed = float(((colours - target.pictures[: len(colours)]).double() ** 2).mean())
+        return replace(estimate, residual=estimate.residual / max(loss_at_fixed, ROUNDING) * plain.residual)
     if priors is not None:
         return fit(scene, target, starts, further=further, priors=priors)
     stated = MixedLoss(MixedPart(loss=target.loss(), noise=math.sqrt(plain.residual)))  # counts in squares of this noise
@@ -300,14 +300,14 @@ def examine(thrown: Thrown, model: Model, target: Target, start: float, *, size:
         return Examined(plain, plain, plain, NO_EXPLANATION, {})
     early = fit_before_departure(thrown, model, target, start, size=size, frames=frames)
     suspected = [SUSPECTS.get(title) for title in plain.suspects]
-    order = sorted(explanations(thrown, model), key=lambda each: each.name not in suspected)
+    order = sorted(explanations(thrown, model), key=lambda cause: cause.name not in suspected)
     fits: dict[str, Fit] = {}
-    for each in order:
+    for cause in order:
         try:
-            fits[each.name] = fit_explanation(thrown, each, target, plain, (early.density, start), size=size, frames=frames)
-        except DivergenceError:  # with this explanation nothing can be simulated: it is none
+            fits[cause.name] = fit_explanation(thrown, cause, target, plain, (early.density, start), size=size, frames=frames)
+        except DivergenceError:  # with this cause nothing can be simulated: it is none
             continue
-        if fits[each.name].fits:
+        if fits[cause.name].fits:
             break
     named = chosen_explanation(fits, plain.residual)
     return Examined(plain, early, early if named == NO_EXPLANATION else fits[named], named, fits)
@@ -315,8 +315,8 @@ def examine(thrown: Thrown, model: Model, target: Target, start: float, *, size:
 
 def chosen_explanation(fits: Mapping[str, Fit], plain: float) -> str:
     """The explanation that fits, else that with the least residual if it is at most half of the plain fit's; "none" otherwise."""
-    for name, each in fits.items():
-        if each.fits:
+    for name, candidate in fits.items():
+        if candidate.fits:
             return name
     best = min(fits, key=lambda name: fits[name].residual, default=NO_EXPLANATION)
     return best if best in fits and fits[best].residual <= HALF * plain else NO_EXPLANATION

@@ -113,43 +113,43 @@ def film_cell(
     """
     thrown, model = draw_thrown(kind, index, seed=seed), assumed(variant, kind)
     true = scene_of(thrown, Model(kind=kind), size=size, frames=frames)
-    place = Path(folder) / f"seed-{seed}" / f"{variant}-{kind}-{source}-{index:03d}"
-    place.mkdir(parents=True, exist_ok=True)
+    run_folder = Path(folder) / f"seed-{seed}" / f"{variant}-{kind}-{source}-{index:03d}"
+    run_folder.mkdir(parents=True, exist_ok=True)
     random = np.random.default_rng([seed, index, KINDS.index(kind), list(VARIANTS).index(variant)])
     truth, start = true_density(thrown), drawn_density(kind, random)
     if variant == CAMERA:
         move_camera(true, random)
     if variant == PHOTOREAL:
-        pictures = path_traced(true, place, seed=int(random.integers(2**31)))
+        pictures = path_traced(true, run_folder, seed=int(random.integers(2**31)))
     else:
         pictures = pictures_of(true, {}, frames=frames)
-    target = compressed(pictures, place / "film.mp4", fps=1 / true.frame_dt) if source == "mp4" else Target(pictures)
-    found = examine(thrown, model, target, start, size=size, frames=frames)
-    fits = {PLAIN: found.plain, EARLY: found.early, RULE: found.chosen}
-    if variant == PHOTOREAL and "look" in found.fits:
-        fits[SOLVED] = found.fits["look"]
+    target = compressed(pictures, run_folder / "film.mp4", fps=1 / true.frame_dt) if source == "mp4" else Target(pictures)
+    examination = examine(thrown, model, target, start, size=size, frames=frames)
+    fits = {PLAIN: examination.plain, EARLY: examination.early, RULE: examination.chosen}
+    if variant == PHOTOREAL and "look" in examination.fits:
+        fits[SOLVED] = examination.fits["look"]
     if variant == PHOTOREAL and source == "lossless":
-        masks = np.asarray(read_video(place / "masks" / "body"))[..., 0]
-        known = scene_of(thrown, model, size=size, frames=frames)
-        fits[MASKS] = fit(known, None, [{MASS: start}], loss=MaskLoss(masks))
-    strip = place / "strip.png"
+        masks = np.asarray(read_video(run_folder / "masks" / "body"))[..., 0]
+        scene = scene_of(thrown, model, size=size, frames=frames)
+        fits[MASKS] = fit(scene, None, [{MASS: start}], loss=MaskLoss(masks))
+    strip = run_folder / "strip.png"
     fitted = scene_of(thrown, model, size=size, frames=frames)
-    write_strip(strip, target.pictures, pictures_of(fitted, found.plain.values, frames=frames), fps=1 / true.frame_dt)
+    write_strip(strip, target.pictures, pictures_of(fitted, examination.plain.values, frames=frames), fps=1 / true.frame_dt)
     return {
         "variant": variant, "kind": kind, "source": source, "index": index, "shape": thrown.toss.shape,
         "truth": truth, "start": start,
-        "fits": {key: estimate_of(each, truth) for key, each in fits.items()},
-        "named": found.named, "tried": {key: each.residual for key, each in found.fits.items()},
-        "suspects": list(found.plain.suspects), "strip": str(strip),
+        "fits": {key: estimate_of(fit_result, truth) for key, fit_result in fits.items()},
+        "named": examination.named, "tried": {key: fit_result.residual for key, fit_result in examination.fits.items()},
+        "suspects": list(examination.plain.suspects), "strip": str(strip),
     }  # fmt: skip
 
 
-def estimate_of(each: Fit, truth: float) -> dict[str, Any]:
+def estimate_of(fitted: Fit, truth: float) -> dict[str, Any]:
     """An estimate as JSON values: relative error, error over the error bar (both in decades), and what belongs to it."""
-    decades, bar = math.log10(each.density / truth), max(each.sd, ROUNDED)
+    decades, bar = math.log10(fitted.density / truth), max(fitted.sd, ROUNDED)
     return {
-        "density": each.density, "error": abs(each.density / truth - 1), "sd": bar,
-        "held": abs(decades) <= INSIDE * bar, "over_bar": abs(decades) / bar, "misfit": each.misfit, "frames": each.frames,
+        "density": fitted.density, "error": abs(fitted.density / truth - 1), "sd": bar,
+        "held": abs(decades) <= INSIDE * bar, "over_bar": abs(decades) / bar, "misfit": fitted.misfit, "frames": fitted.frames,
     }  # fmt: skip
 
 
@@ -181,6 +181,6 @@ def path_traced(scene: Scene, folder: Path, *, seed: int) -> torch.Tensor:
     """The film [frames + 1, H, W, 3] of a scene in a drawn look, of 8-bit pictures; masks of its body lie in the folder."""
     with torch.no_grad():
         states = scene.rollout()
-    shown = photoreal_film(scene, states, options=MitsubaSettings(samples=SAMPLES, seed=seed))
-    write_photoreal_frames(folder, shown, fps=1 / scene.frame_dt)
+    pictures = photoreal_film(scene, states, options=MitsubaSettings(samples=SAMPLES, seed=seed))
+    write_photoreal_frames(folder, pictures, fps=1 / scene.frame_dt)
     return torch.as_tensor(np.asarray(read_video(folder / "frames")), dtype=torch.float32)

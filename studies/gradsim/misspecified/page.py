@@ -37,10 +37,10 @@ def summary(results: Sequence[Mapping[str, Any]], variant: str, source: str, key
     chosen = [result["fits"][key] for result in films_of(results, variant, source) if key in result["fits"]]
     if not chosen:
         return None
-    errors = np.array([each["error"] for each in chosen])
+    errors = np.array([film_result["error"] for film_result in chosen])
     return {
         "count": len(chosen), "mean": float(errors.mean()), "median": float(np.median(errors)),
-        "held": sum(each["held"] for each in chosen),
+        "held": sum(film_result["held"] for film_result in chosen),
     }  # fmt: skip
 
 
@@ -61,8 +61,8 @@ def text_of(name: str, preset: Preset, results: Sequence[Mapping[str, Any]], pic
     for source in SOURCES:
         lines += ["", f"## {TITLES[source]}", "", *_table(results, source)]
         wrong = [named_rightly(results, variant, source) for variant, row in VARIANTS.items() if row.named != NO_EXPLANATION]
-        right, of = (sum(column) for column in zip(*wrong, strict=True))
-        lines += ["", f"Of the wrong models, the rule names what is wrong in {share(right, of)} films (asked: 80 %).", ""]
+        right, total = (sum(column) for column in zip(*wrong, strict=True))
+        lines += ["", f"Of the wrong models, the rule names what is wrong in {share(right, total)} films (asked: 80 %).", ""]
     lines += _remarks(results)
     lines += ["", "![Relative errors of all films](images/" + f"{name}-errors.png)", ""]
     for picture in pictures:
@@ -86,11 +86,11 @@ def _table(results: Sequence[Mapping[str, Any]], source: str) -> list[str]:
             lines.append(f"| {row.title} | 0 | {digits(row.paper)} | - | - | - | {digits(row.asked)} | - | - | - |")
             continue
         met = "-" if row.asked is None else "yes" if rule["mean"] <= row.asked else "NO"
-        right, of = named_rightly(results, variant, source)
+        right, total = named_rightly(results, variant, source)
         lines.append(
-            f"| {row.title} | {of} | {digits(row.paper)} | {digits(plain['mean'])} | {digits(early['mean'])} | "
-            f"{digits(rule['mean'])} | {digits(row.asked)} | {met} | {share(right, of)} | "
-            f"{share(plain['held'], of)}, {share(rule['held'], of)} |"
+            f"| {row.title} | {total} | {digits(row.paper)} | {digits(plain['mean'])} | {digits(early['mean'])} | "
+            f"{digits(rule['mean'])} | {digits(row.asked)} | {met} | {share(right, total)} | "
+            f"{share(plain['held'], total)}, {share(rule['held'], total)} |"
         )
     alone = {SOLVED: "photorealistic, solved look alone", MASKS: "photorealistic, masks of the body alone"}
     for key, title in alone.items():
@@ -176,15 +176,15 @@ def _films_table(results: Sequence[Mapping[str, Any]]) -> list[str]:
         "| row | film | object | start / truth | plain | until it departs (frames) | rule | error / bar | named | others | s |",
         "|---|---|---|---|---|---|---|---|---|---|---|",
     ]  # fmt: skip
-    for each in without_failures(results):
-        fits = each["fits"]
-        others = ", ".join(f"{key} {digits(fits[key]['error'])}" for key in (SOLVED, MASKS) if key in fits) or "-"
+    for result in without_failures(results):
+        fits = result["fits"]
+        other_errors = ", ".join(f"{key} {digits(fits[key]['error'])}" for key in (SOLVED, MASKS) if key in fits) or "-"
         lines.append(
-            f"| {each['variant']} | {each['source']} | {each['kind']} {each['shape']} | "
-            f"{digits(each['start'] / each['truth'])} | "
+            f"| {result['variant']} | {result['source']} | {result['kind']} {result['shape']} | "
+            f"{digits(result['start'] / result['truth'])} | "
             f"{digits(fits[PLAIN]['error'])} | {digits(fits[EARLY]['error'])} ({fits[EARLY]['frames']}) | "
             f"{digits(fits[RULE]['error'])} | "
-            f"{digits(fits[RULE]['over_bar'])} | {each['named']} | {others} | {each['seconds']:.0f} |"
+            f"{digits(fits[RULE]['over_bar'])} | {result['named']} | {other_errors} | {result['seconds']:.0f} |"
         )
     return lines
 
@@ -195,17 +195,16 @@ def plot_errors(path: Path, results: Sequence[Mapping[str, Any]]) -> None:
     ways = {PLAIN: "plain", EARLY: "until it departs", RULE: "rule"}
     with figure_file(path, 7.5, 3.6) as figure:
         axes = figure.subplots()
-        for place, (variant, row) in enumerate(VARIANTS.items()):
+        for column, (variant, row) in enumerate(VARIANTS.items()):
             for shift, key in enumerate(ways):
-                errors = [each["fits"][key]["error"] for each in without_failures(results) if each["variant"] == variant]
-                x = np.full(len(errors), place + 0.2 * (shift - 1))
+                errors = [result["fits"][key]["error"] for result in without_failures(results) if result["variant"] == variant]
+                x = np.full(len(errors), column + 0.2 * (shift - 1))
                 axes.plot(
-                    x, np.maximum(errors, 1e-8), "o", ms=4, alpha=0.7, color=f"C{shift}", label=ways[key] if not place else None
+                    x, np.maximum(errors, 1e-8), "o", ms=4, alpha=0.7, color=f"C{shift}", label=ways[key] if not column else None
                 )
             if row.paper is not None:
-                axes.plot(
-                    [place - 0.35, place + 0.35], [row.paper] * 2, color="black", lw=1.5, label=None if place else "paper, mean"
-                )
+                label = None if column else "paper, mean"
+                axes.plot([column - 0.35, column + 0.35], [row.paper] * 2, color="black", lw=1.5, label=label)
         axes.set(yscale="log", ylabel="relative error of the density", xticks=range(len(VARIANTS)))
         axes.set_xticklabels([row.title for row in VARIANTS.values()], rotation=20, ha="right", fontsize=8)
         axes.legend(loc="lower right", fontsize=8)

@@ -87,7 +87,7 @@ def draw_thrown(kind: str, index: FromZero, *, seed: FromZero) -> Thrown:
     random = np.random.default_rng([seed, index, KINDS.index(kind)])
     young = 10 ** random.uniform(*np.log10(YOUNG))
     if kind == "soft":
-        toss = toss.with_values({name: random.uniform(*ends) for name, ends in FIRM.items()})
+        toss = toss.with_values({name: random.uniform(*bounds) for name, bounds in FIRM.items()})
     if kind == "cloth":
         area = float(np.prod(toss.sides[:2]))
         impulse = np.array(toss.impulse) * THICKNESS * area / toss.volume  # the change of velocity stays

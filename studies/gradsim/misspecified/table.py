@@ -48,9 +48,9 @@ def cells_of(preset: Preset, folder: Path) -> list[Cell]:
     for index in range(preset.wrong):
         for variant, row in VARIANTS.items():
             for kind, source in product(row.kinds[:kinds], SOURCES):
-                given = {
+                arguments = {
                     "variant": variant, "kind": kind, "source": source, "index": index, "seed": preset.seed,
                     "size": preset.small, "frames": frames, "folder": str(folder / NAME),
                 }  # fmt: skip
-                cells.append(Cell(f"{NAME}/{variant}-{kind}-{source}-{index:03d}", film_cell, given))
+                cells.append(Cell(f"{NAME}/{variant}-{kind}-{source}-{index:03d}", film_cell, arguments))
     return cells

@@ -67,8 +67,8 @@ def reinforce(
     adam = torch.optim.Adam([mean], lr=settings.rate)
     estimates, weight = [dict(guess)], 1.0
     for _ in range(settings.updates):
-        here = mean.detach().numpy()
-        draws = np.maximum(here + settings.noise * random.standard_normal((settings.samples, len(names))), least)
+        mean_values = mean.detach().numpy()
+        draws = np.maximum(mean_values + settings.noise * random.standard_normal((settings.samples, len(names))), least)
         rewards = film_rewards(films, target, dict(zip(names, (draws * unit).T, strict=True)))
         adam.zero_grad()
         surrogate_loss(mean, torch.as_tensor(draws), weight * normalised(rewards), settings.noise).backward()
@@ -92,9 +92,9 @@ def film_rewards(films: Films, target: torch.Tensor, values: Mapping[str, np.nda
     """Minus the sum of the frames' distances (L2) to the film, [samples]; the lowest of the others for a world that diverges."""
     pictures, finite = films(values)
     distances = (pictures - target).flatten(2).norm(dim=2).sum(dim=1).double().cpu()
-    whole = finite.cpu() & distances.isfinite()
-    worst = distances[whole].max() if whole.any() else torch.zeros(())
-    return -torch.where(whole, distances, worst)
+    is_finite = finite.cpu() & distances.isfinite()
+    worst = distances[is_finite].max() if is_finite.any() else torch.zeros(())
+    return -torch.where(is_finite, distances, worst)
 
 
 def normalised(rewards: torch.Tensor) -> torch.Tensor:
@@ -140,6 +140,6 @@ def searched(
     films = partial(engine_films, scene) if simulator == "engine" else partial(bullet_films, scene, toss)
     estimates = reinforce(scene, films, pictures[0], guess, middle_of(units, list(guess)), settings, random)
     truth = {name: toss.values[name] for name in guess}
-    curve = {name: [each[name] / truth[name] - 1 for each in estimates] for name in guess}
+    curve = {name: [estimate[name] / truth[name] - 1 for estimate in estimates] for name in guess}
     return {"shape": toss.shape, "volume": toss.volume, "truth": truth, "guess": guess, "values": estimates[-1], "curve": curve,
             "error": {name: row[-1] for name, row in curve.items()}}  # fmt: skip

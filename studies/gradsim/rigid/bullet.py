@@ -87,8 +87,8 @@ def _simulated(client: Any, toss: Toss, frames: int) -> np.ndarray:
     for frame in range(frames):
         for _ in range(substeps):
             if 3 <= frame < 6:
-                place, turn = np.split(_pose(client, body, axes), [3])
-                point = place + _matrix(client, turn) @ np.array(toss.point)
+                position, turn = np.split(_pose(client, body, axes), [3])
+                point = position + _matrix(client, turn) @ np.array(toss.point)
                 force = np.array(toss.impulse) / (3 * ranges.frame_dt)
                 client.applyExternalForce(body, -1, force.tolist(), point.tolist(), client.WORLD_FRAME)
             client.stepSimulation()
@@ -118,8 +118,8 @@ def _principal_axes(mesh: Any) -> np.ndarray:
 
 def _pose(client: Any, body: int, axes: np.ndarray) -> np.ndarray:
     """Position and orientation of the body axes, [7]."""
-    place, turn = client.getBasePositionAndOrientation(body)
-    return np.concatenate([place, _quaternion(_matrix(client, np.array(turn)) @ axes.T)])
+    position, turn = client.getBasePositionAndOrientation(body)
+    return np.concatenate([position, _quaternion(_matrix(client, np.array(turn)) @ axes.T)])
 
 
 def _matrix(client: Any, quaternion: np.ndarray) -> np.ndarray:

@@ -50,7 +50,7 @@ def identified(
         else:
             path = Path(folder) / "film.mp4"
             write_video(path, pictures[0], fps=scene.fps, crf=CRF)
-            result = identify(scene, path, guess, random=random, shown=torch.as_tensor(read_video(path)).to(pictures))
+            result = identify(scene, path, guess, random=random, lossless=torch.as_tensor(read_video(path)).to(pictures))
     if strip is not None:
         _write_strip(Path(strip), toss, pictures[0], {name: result.values[name] for name in unknowns})
     return {"shape": toss.shape, "volume": toss.volume, "truth": truth, "guess": guess} | outcome(result, truth)
@@ -80,9 +80,9 @@ def test_tosses(preset: Preset) -> list[int]:
     return list(range(preset.train, preset.train + preset.test))
 
 
-def _write_strip(path: Path, toss: Toss, target: torch.Tensor, found: Mapping[str, float]) -> None:
+def _write_strip(path: Path, toss: Toss, target: torch.Tensor, estimate: Mapping[str, float]) -> None:
     """Frames of the film, of the estimate, and their difference."""
-    scene = toss_scene(toss.with_values(found), size=target.shape[1], frames=len(target) - 1)
+    scene = toss_scene(toss.with_values(estimate), size=target.shape[1], frames=len(target) - 1)
     with torch.no_grad():
         pictures, _ = film(scene, {}, worlds=1, frames=scene.frames)
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -26,7 +26,7 @@ TOGETHER = 3  # starts of a film with loss: their scatter is part of its error b
 
 
 def identify(
-    scene: Scene, video: Any, guess: Mapping[str, float], *, random: np.random.Generator, shown: torch.Tensor | None = None,
+    scene: Scene, video: Any, guess: Mapping[str, float], *, random: np.random.Generator, lossless: torch.Tensor | None = None,
     loss: Loss | None = None,
 ) -> Inversion:  # fmt: skip
     """Find the numbers that the guess names.
@@ -40,24 +40,24 @@ def identify(
         video: a film with loss (the path of an mp4); linear frames [T, H, W, 3] without; or None for a loss that needs none.
         guess: name of each unknown -> first guess; the mass is among them.
         random: for further starts.
-        shown: the pictures of ``video``, if it is a file.
+        lossless: the pictures of ``video``, if it is a file.
         loss: of the comparison; by default pixels of a film without loss, and of one with loss its luminance, which it keeps
             at full resolution.
     """
-    exact, only = shown is None, list(guess) == [MASS]
+    exact, only = lossless is None, list(guess) == [MASS]
     if loss is None:
         loss = PixelLoss() if exact else LuminanceLoss()
     best: Inversion | None = None
     for _ in range(TRIES if exact and not only else 1):
         guesses = [guess] if best is None else [drawn_start(scene, guess, random)]
         guesses += [drawn_start(scene, guess, random) for _ in range(0 if exact or only else TOGETHER - 1)]
-        starts = [each | {MASS: scanned_mass(scene, video if exact else shown, each, loss)} for each in guesses]
-        found = invert(
+        starts = [start | {MASS: scanned_mass(scene, video if exact else lossless, start, loss)} for start in guesses]
+        result = invert(
             scene, video, list(guess), loss=loss, starts=starts, settings=NewtonSteps(first_frames=min(SCANNED, scene.frames)),
             progress=False,
         )  # fmt: skip
-        if best is None or found.losses[found.best] < best.losses[best.best]:
-            best = found
+        if best is None or result.losses[result.best] < best.losses[best.best]:
+            best = result
         if best.losses[best.best] <= EXACT:
             break
     return best

@@ -36,9 +36,9 @@ class NetworkFilms:
     numbers: np.ndarray
 
     @staticmethod
-    def joined(parts: Sequence[NetworkFilms]) -> NetworkFilms:
+    def joined(batches: Sequence[NetworkFilms]) -> NetworkFilms:
         """Several after each other."""
-        return NetworkFilms(*(np.concatenate([getattr(p, name) for p in parts]) for name in ("features", "known", "numbers")))
+        return NetworkFilms(*(np.concatenate([getattr(p, name) for p in batches]) for name in ("features", "known", "numbers")))
 
 
 def known_numbers(toss: Toss) -> np.ndarray:
@@ -61,9 +61,9 @@ def read_film(index: int, *, seed: int, units: str, size: int, frames: int, netw
     scene = toss_scene(toss, size=size, frames=frames)
     with torch.no_grad():
         pictures, _ = film(scene, {}, worlds=1, frames=scene.frames)
-        shown = _srgb(pictures[0, ::EVERY].float().cpu()).permute(0, 3, 1, 2)
+        sampled_frames = _srgb(pictures[0, ::EVERY].float().cpu()).permute(0, 3, 1, 2)
         mean, spread = torch.tensor(_MEAN)[:, None, None], torch.tensor(_SPREAD)[:, None, None]
-        maps = network(((shown - mean) / spread).to(next(network.parameters())))[-1]
+        maps = network(((sampled_frames - mean) / spread).to(next(network.parameters())))[-1]
         features = functional.adaptive_avg_pool2d(maps, MAP)
     return features.half().cpu().numpy(), toss
 
@@ -114,12 +114,12 @@ def read_parts(folder: Path, count: int) -> list[NetworkFilms]:
     Raises:
         UserError: one holds other films.
     """
-    parts = []
+    batches = []
     for path, indices in planned_parts(folder, count):
         if not path.is_file():
             continue
         with np.load(path, allow_pickle=False) as file:
             if file["indices"].tolist() != indices:
                 raise UserError(f"{path} holds other films: give another --out, or remove it")
-            parts.append(NetworkFilms(file["features"], file["known"], file["numbers"]))
-    return parts
+            batches.append(NetworkFilms(file["features"], file["known"], file["numbers"]))
+    return batches

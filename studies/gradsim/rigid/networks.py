@@ -83,11 +83,11 @@ class ConvLSTM(nn.Module):
 
 
 def _linear(inputs: int, layers: tuple[int, ...], outputs: int) -> nn.Sequential:
-    parts: list[nn.Module] = []
+    modules: list[nn.Module] = []
     for width in layers:
-        parts += [nn.Linear(inputs, width), nn.ReLU()]
+        modules += [nn.Linear(inputs, width), nn.ReLU()]
         inputs = width
-    return nn.Sequential(*parts, nn.Linear(inputs, outputs))
+    return nn.Sequential(*modules, nn.Linear(inputs, outputs))
 
 
 NETWORKS = {"convnet": ConvNet, "convlstm": ConvLSTM}
@@ -140,14 +140,14 @@ def trained(
         training and of its held part after every epoch; "epoch": the one that was chosen; "early": passes before all films were
         there; "seconds": of the training.
     """
-    place, every = Path(folder), max(test) + 1
+    films, every = Path(folder), max(test) + 1
     maker = multiprocessing.get_context("spawn").Process(
-        target=write_parts, args=(place,), kwargs={"seed": seed, "units": units, "size": size, "frames": frames, "count": every}
+        target=write_parts, args=(films,), kwargs={"seed": seed, "units": units, "size": size, "frames": frames, "count": every}
     )
     maker.start()
     try:
         return {
-            kind: _train(NetworkSettings(kind=kind, epochs=epochs, seed=seed), place, count, every, test, maker) for kind in kinds
+            kind: _train(NetworkSettings(kind=kind, epochs=epochs, seed=seed), films, count, every, test, maker) for kind in kinds
         }
     finally:
         if maker.is_alive():
@@ -155,41 +155,41 @@ def trained(
         maker.join()
 
 
-def parts_of(count: int, held: float) -> tuple[tuple[int, int], tuple[int, int]]:
-    """First film and end of those that a network learns from, and of those that choose its epoch, a share ``held`` of them.
+def parts_of(count: int, held_out: float) -> tuple[tuple[int, int], tuple[int, int]]:
+    """First film and end of those that a network learns from, and of those that choose its epoch, a share ``held_out`` of them.
 
     Raises:
         UserError: there is one film only.
     """
     if count < 2:
         raise UserError(f"a network is trained on {count} film, and another must choose its epoch: give two or more")
-    last = min(max(1, round(count * (1 - held))), count - 1)
+    last = min(max(1, round(count * (1 - held_out))), count - 1)
     return (0, last), (last, count)
 
 
 def _train(
-    settings: NetworkSettings, place: Path, count: int, every: int, test: list[int], maker: Any
+    settings: NetworkSettings, films_folder: Path, count: int, every: int, test: list[int], maker: Any
 ) -> dict[str, Any]:
     """The training beside a process that makes films."""
     torch.manual_seed(settings.seed)
     began = time.perf_counter()
-    parts = _waited_for(place, every, maker, least=1)
-    known = len(parts[0].known[0])
-    _, frames, channels, _, _ = parts[0].features.shape
-    network = NETWORKS[settings.kind](frames, channels, known, parts[0].numbers.shape[1])
+    batches = _waited_for(films_folder, every, maker, least=1)
+    num_known = len(batches[0].known[0])
+    _, frames, channels, _, _ = batches[0].features.shape
+    network = NETWORKS[settings.kind](frames, channels, num_known, batches[0].numbers.shape[1])
     adam = torch.optim.Adam(network.parameters(), lr=settings.rate)
     learning, choosing = parts_of(count, settings.held)
-    early, whole = 0, len(planned_parts(place, every))
-    while len(parts) < whole and maker.is_alive():  # while films are made
-        films = _cut(NetworkFilms.joined(parts), *learning)
+    early, num_batches = 0, len(planned_parts(films_folder, every))
+    while len(batches) < num_batches and maker.is_alive():  # while films are made
+        films = _cut(NetworkFilms.joined(batches), *learning)
         _epoch(network, adam, Scales.of(films), films, settings)
-        early, parts = early + 1, read_parts(place, every)
-    films = NetworkFilms.joined(_waited_for(place, every, maker, least=whole))
-    learnt, held = (_cut(films, *ends) for ends in (learning, choosing))
+        early, batches = early + 1, read_parts(films_folder, every)
+    films = NetworkFilms.joined(_waited_for(films_folder, every, maker, least=num_batches))
+    learnt, validation = (_cut(films, *span) for span in (learning, choosing))
     scales, curve, best, weights = Scales.of(learnt), [], (np.inf, 0), network.state_dict()
     for epoch in range(settings.epochs):
         loss = _epoch(network, adam, scales, learnt, settings)
-        checked_loss = float(((_read(network, scales, held) - scales.targets(held)) ** 2).mean())
+        checked_loss = float(((_read(network, scales, validation) - scales.targets(validation)) ** 2).mean())
         curve.append((loss, checked_loss))
         if checked_loss < best[0]:
             best, weights = (checked_loss, epoch), {name: value.clone() for name, value in network.state_dict().items()}
@@ -204,34 +204,34 @@ def _train(
     }  # fmt: skip
 
 
-def _waited_for(place: Path, every: int, maker: Any, *, least: int) -> list[NetworkFilms]:
+def _waited_for(films_folder: Path, every: int, maker: Any, *, least: int) -> list[NetworkFilms]:
     """The parts, as soon as there are at least so many.
 
     Raises:
         UserError: their maker has ended before.
     """
     while True:
-        alive, parts = maker.is_alive(), read_parts(place, every)
-        if len(parts) >= least:
-            return parts
+        alive, batches = maker.is_alive(), read_parts(films_folder, every)
+        if len(batches) >= least:
+            return batches
         if not alive:
-            raise UserError(f"the films in {place} could not be made (exit status {maker.exitcode})")
+            raise UserError(f"the films in {films_folder} could not be made (exit status {maker.exitcode})")
         time.sleep(_PAUSE)
 
 
-def _cut(films: NetworkFilms, first: int, end: int) -> NetworkFilms:
-    return NetworkFilms(films.features[first:end], films.known[first:end], films.numbers[first:end])
+def _cut(films: NetworkFilms, first: int, stop: int) -> NetworkFilms:
+    return NetworkFilms(films.features[first:stop], films.known[first:stop], films.numbers[first:stop])
 
 
 def _epoch(
     network: nn.Module, adam: torch.optim.Optimizer, scales: Scales, films: NetworkFilms, settings: NetworkSettings
 ) -> float:
     """One pass over films in a random order; the mean loss."""
-    features, known = scales.inputs(films)
+    features, known_numbers = scales.inputs(films)
     targets, total = scales.targets(films), 0.0
     network.train()
     for rows in torch.randperm(len(targets)).split(settings.batch):
-        loss = ((network(features[rows], known[rows]) - targets[rows]) ** 2).mean()
+        loss = ((network(features[rows], known_numbers[rows]) - targets[rows]) ** 2).mean()
         adam.zero_grad()
         loss.backward()
         adam.step()
@@ -243,5 +243,5 @@ def _read(network: nn.Module, scales: Scales, films: NetworkFilms) -> torch.Tens
     """Scaled outputs [n, 5] for films."""
     network.eval()
     with torch.no_grad():
-        features, known = scales.inputs(films)
-        return torch.cat([network(a, b) for a, b in zip(features.split(32), known.split(32), strict=True)])
+        features, known_numbers = scales.inputs(films)
+        return torch.cat([network(a, b) for a, b in zip(features.split(32), known_numbers.split(32), strict=True)])

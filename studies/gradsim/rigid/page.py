@@ -99,9 +99,9 @@ class Row:
 
 def head_of(name: str, preset: Preset) -> list[str]:
     """Title, command and what was filmed, as lines of Markdown."""
-    what = "the mass" if name == "table-1" else "mass, damping kd, stiffness ke, friction stiffness kf and friction mu together"
+    sought = "the mass" if name == "table-1" else "mass, damping kd, stiffness ke, friction stiffness kf and friction mu together"
     return [
-        f"# gradSim, table {name[-1]}: {what} of a tossed object from its film", "",
+        f"# gradSim, table {name[-1]}: {sought} of a tossed object from its film", "",
         f"`python -m studies.gradsim {name} --preset {preset.name} --seed {preset.seed}`", "",
         f"{preset.test} held-out tosses of 14 objects, {preset.train} for training; films of {preset.frames + 1} frames, "
         f"{preset.size} pixels wide ({preset.small} for networks and the black box). Gravity is real and the objects land; the "
@@ -122,18 +122,18 @@ def table_of(name: str, rows: Sequence[Row], unknowns: Sequence[str]) -> str:
     head += [f"within {INSIDE} bars", "of converged searches", "s a film", "failed"]
     lines = []
     for row in rows:
-        paper, asked = (" ".join(map(digits, table[name].get(row.name, ()))) or "-" for table in (PAPER, ASKED))
+        paper, target = (" ".join(map(digits, table[name].get(row.name, ()))) or "-" for table in (PAPER, ASKED))
         inside, sure = row.inside(), row.inside(converged=True)
         line = [row.name]
         if single:
-            line += [digits(row.mean_kg()), digits(row.mean(0)), digits(row.median(0)), paper, asked]
+            line += [digits(row.mean_kg()), digits(row.mean(0)), digits(row.median(0)), paper, target]
         else:
             for k in range(len(unknowns)):
                 told = "" if row.bars is None else f"; {digits(row.mean(k, told=True))}; {digits(row.median(k))}"
                 line.append(digits(row.mean(k)) + told)
             counts = " ".join(str(int(row.told[:, k].sum())) for k in range(len(unknowns)))
-            line += [paper, asked, "-" if row.bars is None else f"{counts} of {len(row.errors)}"]
-        line += ["-" if each is None else share(*each) for each in (inside, sure)]
+            line += [paper, target, "-" if row.bars is None else f"{counts} of {len(row.errors)}"]
+        line += ["-" if pair is None else share(*pair) for pair in (inside, sure)]
         line += ["-" if row.seconds is None else f"{row.seconds:.1f}", str(row.failed)]
         lines.append(line)
     return markdown(head, lines)
@@ -141,7 +141,7 @@ def table_of(name: str, rows: Sequence[Row], unknowns: Sequence[str]) -> str:
 
 def notes_of(
     name: str, preset: Preset, readers: Mapping[str, Mapping[str, Any]], chosen: Mapping[str, float],
-    films: Sequence[Mapping[str, Any] | None], exact: Sequence[Mapping[str, Any] | None], shown: Collection[str],
+    films: Sequence[Mapping[str, Any] | None], exact: Sequence[Mapping[str, Any] | None], row_names: Collection[str],
 ) -> list[str]:  # fmt: skip
     """Sentences below the table.
 
@@ -150,9 +150,9 @@ def notes_of(
         readers: results of the networks, by name.
         chosen: rate of each black box.
         films, exact: results of mp4 films, and of films without loss.
-        shown: pictures and videos that there are (``PICTURES``).
+        row_names: pictures and videos that there are (``PICTURES``).
     """
-    rates = ", ".join(f"{each:g}" for each in RATES)
+    rates = ", ".join(f"{learning_rate:g}" for learning_rate in RATES)
     best = " and ".join(f"{rate:g} ({row})" for row, rate in chosen.items())
     notes = [
         f"The black box takes {preset.updates} updates of {preset.samples} films (the paper's table 5: 125 of 5, noise .05, "
@@ -166,7 +166,7 @@ def notes_of(
             f"{result['seconds']:.0f} s."
             for kind, result in readers.items()
         ), "",
-        *(line for key, title in PICTURES.items() if key in shown
+        *(line for key, title in PICTURES.items() if key in row_names
           for line in (f"{'' if key.endswith('.mp4') else '!'}[{title}](images/{name}-{key})", "")),
     ]  # fmt: skip
     if name == "table-2":
@@ -180,20 +180,20 @@ def notes_of(
 
 def _untold(films: Sequence[Mapping[str, Any] | None]) -> list[str]:
     """How often each number is not told by the mp4 films, with examples of what the report says."""
-    whole = without_failures([film for film in films if film is not None])
+    completed = without_failures([film for film in films if film is not None])
     lines = []
     for name, short in NUMBERS.items():
-        loose = [film for film in whole if film["bar"][name] > TOLD or not film["converged"]]
+        loose = [film for film in completed if film["bar"][name] > TOLD or not film["converged"]]
         said = next((sentence for film in loose for sentence in film["unseen"] if name in sentence), None)
-        lines.append(f"- {short}: {share(len(loose), len(whole))} mp4 films" + (f'; for example "{said}"' if said else ""))
+        lines.append(f"- {short}: {share(len(loose), len(completed))} mp4 films" + (f'; for example "{said}"' if said else ""))
     return lines
 
 
 def _worst(films: Sequence[Mapping[str, Any] | None]) -> list[str]:
     """Of each number the told film with the largest error, its bar, and the mean error without it."""
-    whole, lines = without_failures([film for film in films if film is not None]), []
+    completed, lines = without_failures([film for film in films if film is not None]), []
     for name, short in NUMBERS.items():
-        told = [film for film in whole if film["bar"][name] <= TOLD and film["converged"]]
+        told = [film for film in completed if film["bar"][name] <= TOLD and film["converged"]]
         told.sort(key=lambda film: abs(film["error"][name]))
         if len(told) > 1:
             worst, rest = told[-1], float(np.mean([abs(film["error"][name]) for film in told[:-1]]))
@@ -206,21 +206,21 @@ def _worst(films: Sequence[Mapping[str, Any] | None]) -> list[str]:
 
 def pictures_of(
     name: str, preset: Preset, folder: Path, readers: Mapping[str, Mapping[str, Any]], boxed: Sequence[Mapping[str, Any]],
-    found: Mapping[str, Any] | None, unknowns: Sequence[str],
+    network_result: Mapping[str, Any] | None, unknowns: Sequence[str],
 ) -> dict[str, Path]:  # fmt: skip
     """Curves of trainings and of the black box, the strip, and a video of the first mp4 film beside what was found of it."""
-    place = folder / name
-    place.mkdir(parents=True, exist_ok=True)
+    picture_folder = folder / name
+    picture_folder.mkdir(parents=True, exist_ok=True)
     curves = {kind: np.array(result["curve"]).T for kind, result in readers.items()}
-    panels = {"mean squared error": {f"{kind}, {part}": rows[k][None] for kind, rows in curves.items()
-                                     for k, part in enumerate(("training", "held out"))}}  # fmt: skip
-    plot_curves(place / "training.png", panels, logarithmic=list(panels), along="epoch")
-    whole = without_failures(boxed)
-    errors = {f"error of {NUMBERS[n]}": {"black box": np.abs([r["curve"][n] for r in whole])} for n in unknowns}
-    plot_curves(place / "black-box.png", errors, logarithmic=list(errors), along="update")
-    if found is not None and FAILED not in found:
-        write_pair(place / "film.mp4", preset, found["values"])
-    return {key: place / key for key in PICTURES if (place / key).is_file()}
+    panels = {"mean squared error": {f"{kind}, {split}": rows[k][None] for kind, rows in curves.items()
+                                     for k, split in enumerate(("training", "held out"))}}  # fmt: skip
+    plot_curves(picture_folder / "training.png", panels, logarithmic=list(panels), along="epoch")
+    completed = without_failures(boxed)
+    errors = {f"error of {NUMBERS[n]}": {"black box": np.abs([r["curve"][n] for r in completed])} for n in unknowns}
+    plot_curves(picture_folder / "black-box.png", errors, logarithmic=list(errors), along="update")
+    if network_result is not None and FAILED not in network_result:
+        write_pair(picture_folder / "film.mp4", preset, network_result["values"])
+    return {key: picture_folder / key for key in PICTURES if (picture_folder / key).is_file()}
 
 
 def write_pair(path: Path, preset: Preset, values: Mapping[str, float]) -> None:
@@ -232,8 +232,8 @@ def write_pair(path: Path, preset: Preset, values: Mapping[str, float]) -> None:
         values: name -> value.
     """
     toss, films = draw_toss(test_tosses(preset)[0], seed=preset.seed), []
-    for each in (toss, toss.with_values(values)):
-        scene = toss_scene(each, size=preset.size, frames=preset.frames)
+    for thrown in (toss, toss.with_values(values)):
+        scene = toss_scene(thrown, size=preset.size, frames=preset.frames)
         with torch.no_grad():
             films.append(film(scene, {}, worlds=1, frames=scene.frames)[0][0])
     write_video(path, torch.cat(films, dim=2), fps=scene.fps, crf=CRF)

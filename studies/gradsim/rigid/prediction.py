@@ -51,7 +51,7 @@ def make(name: str, preset: Preset, folder: Path, *, jobs: int) -> Page:
         return Page(name, f"# Predictions\n\nNo toss was predicted: {results[0][FAILED]}\n")
     (folder / "prediction").mkdir(parents=True, exist_ok=True)
     pictures = {f"{key}.png": folder / "prediction" / f"{key}.png" for key in ("errors", "strip")}
-    lossy = [result for given, result in done if given["source"] == SOURCES[-1]]
+    lossy = [result for arguments, result in done if arguments["source"] == SOURCES[-1]]
     draw_errors(pictures["errors.png"], lossy or [result for _, result in done])
     draw_strip(pictures["strip.png"], *done[-1])
     return Page(name, page_text(name, preset, done, len(cells)), pictures)
@@ -72,13 +72,13 @@ def predict_cell(*, index: int, source: str, seed: int, size: int, frames: int, 
     with torch.no_grad():
         video = film(watched, {}, worlds=1, frames=half)[0][0]
     with TemporaryDirectory() as folder:
-        given: torch.Tensor | Path = video
+        film_source: torch.Tensor | Path = video
         pictures = None
         if source == "mp4":
-            given = Path(folder) / "film.mp4"
-            write_video(given, video, fps=1 / watched.frame_dt, crf=CRF)
-            pictures = torch.as_tensor(read_video(given)).to(video)
-        result = identify(watched, given, middle(toss), random=np.random.default_rng([seed, index, 2]), shown=pictures)
+            film_source = Path(folder) / "film.mp4"
+            write_video(film_source, video, fps=1 / watched.frame_dt, crf=CRF)
+            pictures = torch.as_tensor(read_video(film_source)).to(video)
+        result = identify(watched, film_source, middle(toss), random=np.random.default_rng([seed, index, 2]), lossless=pictures)
     error = result.scaled_error(toss.values)
     throws = {"rest": toss, "new": thrown_anew(toss, index, seed=seed)}
     scenes = {task: toss_scene(throw, size=size, frames=frames) for task, throw in throws.items()}
@@ -113,13 +113,13 @@ def thrown_anew(toss: Toss, index: int, *, seed: int) -> Toss:
 
     The push is scaled with the object's volume, and its point with the object's sides.
     """
-    other = draw_toss(index + OTHER * len(OBJECTS), seed=seed)
-    larger = toss.volume / other.volume
-    sides = np.array(toss.sides) / np.array(other.sides)
+    drawn = draw_toss(index + OTHER * len(OBJECTS), seed=seed)
+    larger = toss.volume / drawn.volume
+    sides = np.array(toss.sides) / np.array(drawn.sides)
     return replace(
-        toss, position=other.position, orientation=other.orientation, velocity=other.velocity,
-        angular_velocity=other.angular_velocity, impulse=tuple((larger * np.array(other.impulse)).tolist()),
-        point=tuple((sides * np.array(other.point)).tolist()),
+        toss, position=drawn.position, orientation=drawn.orientation, velocity=drawn.velocity,
+        angular_velocity=drawn.angular_velocity, impulse=tuple((larger * np.array(drawn.impulse)).tolist()),
+        point=tuple((sides * np.array(drawn.point)).tolist()),
     )  # fmt: skip
 
 
@@ -141,7 +141,7 @@ def errors_over_time(
         truth = scene.rollout(worlds=1)
         poses = {name: _rolled_out(scene, values) for name, values in tried.items()}
         poses["constant velocity"] = coasting(truth.body_q[0], truth.body_qd[0], since=since, frame_dt=scene.frame_dt)
-        shown = scene.render(truth)[0, since:]
+        rendered = scene.render(truth)[0, since:]
         errors = {}
         for method, pose in poses.items():
             pictures = scene.render(pose[None])[0, since:]
@@ -149,14 +149,14 @@ def errors_over_time(
             errors[method] = {
                 "position": (off.norm(dim=-1) / length).tolist(),
                 "angle": turn_between(pose[since:, 0, 3:], truth.body_q[0, since:, 0, 3:]).tolist(),
-                "squared": (pictures - shown).square().mean(dim=(1, 2, 3)).tolist(),
+                "squared": (pictures - rendered).square().mean(dim=(1, 2, 3)).tolist(),
             }
     return errors
 
 
 def _rolled_out(scene: Scene, values: Mapping[str, float]) -> torch.Tensor:
-    given = {name: torch.tensor([value], dtype=torch.float32) for name, value in values.items()}
-    return scene.rollout(given, worlds=1).body_q[0]
+    parameters = {name: torch.tensor([value], dtype=torch.float32) for name, value in values.items()}
+    return scene.rollout(parameters, worlds=1).body_q[0]
 
 
 def coasting(body_q: torch.Tensor, body_qd: torch.Tensor, *, since: int, frame_dt: float) -> torch.Tensor:
@@ -219,30 +219,30 @@ def shown(kind: str, values: Sequence[float]) -> np.ndarray:
     return -10 * np.log10(np.maximum(errors, LEAST)) if kind == "squared" else errors
 
 
-def draw_strip(path: Path, given: Mapping[str, Any], result: Mapping[str, Any]) -> None:
+def draw_strip(path: Path, arguments: Mapping[str, Any], result: Mapping[str, Any]) -> None:
     """The new throw of a toss: truth, prediction and their difference."""
-    toss = thrown_anew(draw_toss(given["index"], seed=given["seed"]), given["index"], seed=given["seed"])
-    scene = toss_scene(toss, size=given["size"], frames=given["frames"])
+    toss = thrown_anew(draw_toss(arguments["index"], seed=arguments["seed"]), arguments["index"], seed=arguments["seed"])
+    scene = toss_scene(toss, size=arguments["size"], frames=arguments["frames"])
     with torch.no_grad():
         truth = scene.render(scene.rollout(worlds=1))[0]
         predicted = scene.render(_rolled_out(scene, result["found"])[None])[0]
     write_strip(path, truth, predicted, fps=1 / scene.frame_dt)
 
 
-def page_text(name: str, preset: Preset, done: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]], asked: int) -> str:
+def page_text(name: str, preset: Preset, done: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]], num_cells: int) -> str:
     """The page."""
     head = ("film", "predicted", "by", "position: mean %", "last %", "turn: mean deg", "last deg", "PSNR: mean dB", "last dB")
     numbers = [f"error of {short}" for short in NUMBERS.values()]
-    each = ("film", "object", *numbers, "position at the end: %", "by average numbers", "turn: deg", "by average", "seconds")
+    headers = ("film", "object", *numbers, "position at the end: %", "by average numbers", "turn: deg", "by average", "seconds")
     sides = (
-        f"{source}: {_within([result for given, result in done if given['source'] == source])} errors" for source in SOURCES
+        f"{source}: {_within([result for drawn, result in done if drawn['source'] == source])} errors" for source in SOURCES
     )
     return f"""# Predictions
 
 The numbers of a toss are read from the first {HALF + 1} of {FRAMES + 1} frames of its film ({preset.size} pixels). With them, the
 rest of the film is predicted, and a throw of the same object with another start and another push, which are known. The
 search starts from the geometric middle of the drawn ranges, and of compressed films from further drawn starts
-(`identify.py`). {len(done)} of {asked} films were inverted.
+(`identify.py`). {len(done)} of {num_cells} films were inverted.
 
 {markdown(head, summary_rows(done))}
 
@@ -255,7 +255,7 @@ of the film, or from the known start of the new throw, with the velocity and ang
 
 Films as mp4: lines are medians over the tosses, spans all of them.
 
-{markdown(each, [toss_row(given, result) for given, result in done])}
+{markdown(headers, [toss_row(arguments, result) for arguments, result in done])}
 
 Relative errors of the numbers from half a film, and errors of the last frame of the new throw. Within {INSIDE:g} error bars
 are, of {"; of ".join(sides)}.
@@ -272,7 +272,7 @@ def summary_rows(done: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]) ->
     """A row for each source, task and method: medians over the tosses."""
     rows = []
     for source in SOURCES:
-        results = [result for given, result in done if given["source"] == source]
+        results = [result for arguments, result in done if arguments["source"] == source]
         for task, title in TASKS.items() if results else ():
             for method in METHODS:
                 cells = [source, title, method]
@@ -283,11 +283,11 @@ def summary_rows(done: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]) ->
     return rows
 
 
-def toss_row(given: Mapping[str, Any], result: Mapping[str, Any]) -> tuple[str, ...]:
+def toss_row(arguments: Mapping[str, Any], result: Mapping[str, Any]) -> tuple[str, ...]:
     """A row for a toss: errors of its numbers, and of the end of the new throw."""
     estimate, mean = (result["tasks"]["new"][method] for method in METHODS[:2])
     return (
-        given["source"], result["shape"], *(f"{100 * (10 ** result['error'][name] - 1):+.2g} %" for name in NUMBERS),
+        arguments["source"], result["shape"], *(f"{100 * (10 ** result['error'][name] - 1):+.2g} %" for name in NUMBERS),
         digits(float(shown("position", estimate["position"])[-1])), digits(float(shown("position", mean["position"])[-1])),
         digits(estimate["angle"][-1]), digits(mean["angle"][-1]), f"{result['seconds']:.0f}",
     )  # fmt: skip

@@ -33,13 +33,13 @@ def make(name: str, preset: Preset, folder: Path, *, jobs: int) -> Page:
     unknowns = [MASS] if name == "table-1" else list(NUMBERS)
     cells = identification_cells(name, preset, folder, unknowns)
     networks = _network_cell(preset, folder)
-    found = run_cells([networks, *(cell for row in cells.values() for cell in row)], folder, jobs=jobs, title=name)
+    results = run_cells([networks, *(cell for row in cells.values() for cell in row)], folder, jobs=jobs, title=name)
     boxes = {
         row: _black_boxes(row, simulator, name, preset, folder, unknowns, jobs)
         for row, simulator in BOXES.items()
         if simulator == "engine" or name == "table-1"
     }
-    readers = {kind: found[0][kind] for kind in KINDS}
+    readers = {kind: results[0][kind] for kind in KINDS}
     masses = np.array([toss.volume * toss.values[MASS] for toss in _drawn(test_tosses(preset), preset)])
     rows = [*blind_rows(preset, unknowns), *(network_row(k, r, masses, len(unknowns)) for k, r in readers.items())]
     rows += [_row(row, boxed, unknowns, bars=False) for row, (_, boxed) in boxes.items()]
@@ -65,26 +65,26 @@ def identification_cells(name: str, preset: Preset, folder: Path, unknowns: Sequ
         }
         if preset.large != preset.size:
             rows[LARGE.format(preset.large)] = {"source": "mp4", "size": preset.large}
-    made = {}
+    cells = {}
     for row, options in rows.items():
-        given = {"seed": preset.seed, "units": "paper", "size": preset.size, "frames": preset.frames, "unknowns": list(unknowns)}
-        given |= {"start": "far"} | options
+        inputs = {"seed": preset.seed, "units": "paper", "size": preset.size, "frames": preset.frames, "unknowns": list(unknowns)}
+        inputs |= {"start": "far"} | options
         key = row.replace(", ", "-").replace(" ", "-")
         indices = test_tosses(preset)
-        made[row] = [Cell(f"{name}/{key}/toss-{index:04d}", identified, {"index": index} | given) for index in indices]
-    first = made["ours, mp4"][0]
-    made["ours, mp4"][0] = replace(first, given=first.given | {"strip": str(folder / name / "strip.png")})
-    return made
+        cells[row] = [Cell(f"{name}/{key}/toss-{index:04d}", identified, {"index": index} | inputs) for index in indices]
+    first = cells["ours, mp4"][0]
+    cells["ours, mp4"][0] = replace(first, given=first.given | {"strip": str(folder / name / "strip.png")})
+    return cells
 
 
 def _network_cell(preset: Preset, folder: Path) -> Cell:
     """One training of each kind serves both tables."""
-    given = {
+    arguments = {
         "kinds": list(KINDS), "folder": str(folder / "network-films"), "seed": preset.seed, "units": "paper",
         "size": preset.small, "frames": preset.frames, "count": preset.train, "test": test_tosses(preset),
         "epochs": preset.epochs,
     }  # fmt: skip
-    return Cell("networks", trained, given)
+    return Cell("networks", trained, arguments)
 
 
 def _black_boxes(
@@ -104,14 +104,14 @@ def _black_boxes(
 def _black_box_cells(
     name: str, preset: Preset, unknowns: Sequence[str], indices: Sequence[int], rate: float, simulator: str
 ) -> list[Cell]:
-    given = {
+    arguments = {
         "seed": preset.seed, "units": "paper", "size": preset.small, "frames": preset.frames,
         "unknowns": list(unknowns), "updates": preset.updates, "samples": preset.samples, "rate": rate,
     }  # fmt: skip
-    place = "black-box"
+    cell_folder = "black-box"
     if simulator != "engine":
-        given, place = given | {"simulator": simulator}, f"black-box-{simulator}"
-    return [Cell(f"{name}/{place}/rate-{rate:g}/toss-{k:04d}", searched, {"index": k} | given) for k in indices]
+        arguments, cell_folder = arguments | {"simulator": simulator}, f"black-box-{simulator}"
+    return [Cell(f"{name}/{cell_folder}/rate-{rate:g}/toss-{k:04d}", searched, {"index": k} | arguments) for k in indices]
 
 
 def chosen_rate(results: Sequence[Mapping[str, Any] | None], cells: Sequence[Cell]) -> float:
@@ -134,12 +134,12 @@ def _numbers(toss: Any, unknowns: Sequence[str]) -> np.ndarray:
 
 def blind_rows(preset: Preset, unknowns: Sequence[str]) -> list[Row]:
     """The mean of the training tosses, and the numbers of one of them, for every test toss."""
-    known = np.array([_numbers(toss, unknowns) for toss in _drawn(range(preset.train), preset)])
+    drawn = np.array([_numbers(toss, unknowns) for toss in _drawn(range(preset.train), preset)])
     truth = np.array([_numbers(toss, unknowns) for toss in _drawn(test_tosses(preset), preset)])
     masses = np.array([toss.volume * toss.values[MASS] for toss in _drawn(test_tosses(preset), preset)])
-    some = known[np.random.default_rng([preset.seed, 3]).integers(len(known), size=len(truth))]
+    guesses = drawn[np.random.default_rng([preset.seed, 3]).integers(len(drawn), size=len(truth))]
     return [
-        Row("average", known.mean(axis=0) / truth - 1, None, masses, None), Row("random", some / truth - 1, None, masses, None)
+        Row("average", drawn.mean(axis=0) / truth - 1, None, masses, None), Row("random", guesses / truth - 1, None, masses, None)
     ]
 
 
@@ -151,12 +151,12 @@ def network_row(kind: str, result: Mapping[str, Any], masses: np.ndarray, count:
 
 def _row(name: str, results: Sequence[Mapping[str, Any] | None], unknowns: Sequence[str], *, bars: bool) -> Row:
     """A row of results of cells."""
-    whole = without_failures([result for result in results if result is not None])
+    completed = without_failures([result for result in results if result is not None])
     errors, sizes = (
-        np.array([[r[key][n] for n in unknowns] for r in whole], dtype=float).reshape(len(whole), len(unknowns))
+        np.array([[r[key][n] for n in unknowns] for r in completed], dtype=float).reshape(len(completed), len(unknowns))
         for key in ("error", "bar" if bars else "error")
     )
-    masses = np.array([r["volume"] * r["truth"][MASS] for r in whole])
-    seconds = float(np.mean([r["seconds"] for r in whole])) if whole else None
-    converged = np.array([bool(r["converged"]) for r in whole], dtype=bool) if bars else None
-    return Row(name, errors, sizes if bars else None, masses, seconds, len(results) - len(whole), converged)
+    masses = np.array([r["volume"] * r["truth"][MASS] for r in completed])
+    seconds = float(np.mean([r["seconds"] for r in completed])) if completed else None
+    converged = np.array([bool(r["converged"]) for r in completed], dtype=bool) if bars else None
+    return Row(name, errors, sizes if bars else None, masses, seconds, len(results) - len(completed), converged)

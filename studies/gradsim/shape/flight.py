@@ -37,10 +37,10 @@ def flight_scene(vertices: np.ndarray, faces: np.ndarray, *, mass: float, size: 
     """
     scene = Scene(frame_dt=1 / 30, frames=frames, substeps=8, sigma=1e-4 * (128 / size) ** 2, gamma=2e-3, name="flight")
     shape = Mesh(vertices=vertices, faces=faces)
-    own = shape.solid()
+    solid = shape.solid()
     scene.add_rigid(
         "body", shape=shape, mass=Param(mass, low=MASSES[0] / 10, high=10 * MASSES[-1], scale="log10"),
-        inertia_per_mass=own.inertia_per_density / own.volume,
+        inertia_per_mass=solid.inertia_per_density / solid.volume,
         start=Start(position=(-0.5, 0.0, -0.4), velocity=(0.0, 0.0, 4.9), angular_velocity=(2.0, 3.0, 3.0)),
         surface=Surface(color=(0.75, 0.45, 0.3), smooth=True),
     )  # fmt: skip

@@ -56,8 +56,11 @@ def sphere(divisions: int) -> tuple[np.ndarray, np.ndarray]:
     golden = (1 + 5**0.5) / 2
     points = [point for a in (1.0, -1.0) for b in (golden, -golden) for point in ((0.0, a, b), (a, b, 0.0), (b, 0.0, a))]
     vertices = np.array(points) / np.hypot(1, golden)
-    near = np.linalg.norm(vertices[:, None] - vertices, axis=2) < 1.2  # an edge is 1.05 long
-    triples = [(i, j, k) for i in range(12) for j in range(i) for k in range(j) if near[i, j] and near[j, k] and near[i, k]]
+    is_adjacent = np.linalg.norm(vertices[:, None] - vertices, axis=2) < 1.2  # an edge is 1.05 long
+    triples = [
+        (i, j, k) for i in range(12) for j in range(i) for k in range(j)
+        if is_adjacent[i, j] and is_adjacent[j, k] and is_adjacent[i, k]
+    ]  # fmt: skip
     faces = np.array([t if np.linalg.det(vertices[list(t)]) > 0 else t[::-1] for t in triples])
     for _ in range(divisions):
         vertices, faces = _divided(vertices, faces)
@@ -71,8 +74,8 @@ def _divided(vertices: np.ndarray, faces: np.ndarray) -> tuple[np.ndarray, np.nd
     middle /= np.linalg.norm(middle, axis=1, keepdims=True)
     ab, bc, ca = (number.reshape(-1, 3) + len(vertices)).T
     a, b, c = faces.T
-    parts = [np.stack(corners, axis=1) for corners in ((a, ab, ca), (ab, b, bc), (ca, bc, c), (ab, bc, ca))]
-    return np.concatenate([vertices, middle]), np.concatenate(parts)
+    triangles = [np.stack(corners, axis=1) for corners in ((a, ab, ca), (ab, b, bc), (ca, bc, c), (ab, bc, ca))]
+    return np.concatenate([vertices, middle]), np.concatenate(triangles)
 
 
 def surface_distance(first: tuple[np.ndarray, np.ndarray], second: tuple[np.ndarray, np.ndarray]) -> float:
@@ -97,8 +100,8 @@ def distances_to(points: np.ndarray, vertices: np.ndarray, faces: np.ndarray) ->
     centres = corners.mean(axis=1)
     reach = np.linalg.norm(corners - centres[:, None], axis=2).max()  # of a triangle from its centre
     count = min(_NEAR, len(faces))
-    away, near = cKDTree(centres).query(points, count)
-    nearest = _to_triangles(points[:, None], corners[near.reshape(len(points), count)]).min(axis=1)
+    away, nearest_triangles = cKDTree(centres).query(points, count)
+    nearest = _to_triangles(points[:, None], corners[nearest_triangles.reshape(len(points), count)]).min(axis=1)
     farthest = away.reshape(len(points), count)[:, -1]  # other triangles are no nearer than this less the reach
     doubtful = (nearest > farthest - reach) & (count < len(faces))
     for number in np.flatnonzero(doubtful):
@@ -119,7 +122,7 @@ def _to_triangles(points: np.ndarray, corners: np.ndarray) -> np.ndarray:
     return np.where((v >= 0) & (w >= 0) & (v + w <= 1), plane, np.min(sides, axis=0))
 
 
-def _to_edge(points: np.ndarray, begin: np.ndarray, end: np.ndarray) -> np.ndarray:
-    way, offset = end - begin, points - begin
+def _to_edge(points: np.ndarray, start: np.ndarray, stop: np.ndarray) -> np.ndarray:
+    way, offset = stop - start, points - start
     along = np.clip((offset * way).sum(axis=-1) / (way**2).sum(axis=-1), 0, 1)
     return np.linalg.norm(offset - along[..., None] * way, axis=-1)

@@ -48,17 +48,17 @@ def make(name: str, preset: Preset, folder: Path, *, jobs: int) -> Page:
     results = run_cells(cells, folder, jobs=jobs, title=name)
     folder.joinpath("shape").mkdir(parents=True, exist_ok=True)
     pictures = {"losses.png": folder / "shape" / "losses.png", "views.png": folder / "shape" / "views.png"}
-    found = [(cell.given, result) for cell, result in zip(cells, results, strict=True) if FAILED not in result]
-    if not found:
+    fits = [(cell.given, result) for cell, result in zip(cells, results, strict=True) if FAILED not in result]
+    if not fits:
         return Page(name, f"# Shape from video\n\nNo search ended: {results[0][FAILED]}\n")
-    curves = {way: [r["losses"] for g, r in found if g["way"] == way] for way in WAYS}
+    curves = {way: [r["losses"] for g, r in fits if g["way"] == way] for way in WAYS}
     plot_curves(
         pictures["losses.png"],
         {way: {"pictures": np.array(rows)} for way, rows in curves.items() if rows},
         logarithmic=list(WAYS), along="step", title="Mean squared difference of the pictures: median and span of the bodies",
     )  # fmt: skip
-    draw_views(pictures["views.png"], found, preset)
-    return Page(name, page_text(name, preset, found, len(cells)), pictures)
+    draw_views(pictures["views.png"], fits, preset)
+    return Page(name, page_text(name, preset, fits, len(cells)), pictures)
 
 
 def cells_of(preset: Preset) -> list[Cell]:
@@ -78,8 +78,8 @@ def cells_of(preset: Preset) -> list[Cell]:
 
 def settings_of(way: str, preset: Preset) -> FitSettings:
     """Settings of a search of ``WAYS``."""
-    own = PLAIN if way == next(iter(WAYS)) else FitSettings(iterations=preset.shape_steps)
-    return replace(own, iterations=min(own.iterations, preset.shape_steps))
+    settings = PLAIN if way == next(iter(WAYS)) else FitSettings(iterations=preset.shape_steps)
+    return replace(settings, iterations=min(settings.iterations, preset.shape_steps))
 
 
 def fit_cell(
@@ -100,20 +100,20 @@ def fit_cell(
     options, flight = FitSettings(**settings), Flight(divisions=divisions, size=size, frames=frames)
     vertices, faces, mass = true_body(body, seed=seed)
     film = true_film(vertices, faces, mass=mass, size=size, frames=frames)
-    seen = film[[CAMERAS.index(camera) for camera in cameras]]
-    first = tried_mass(flight, seen, cameras=cameras, every=options.every) if free else mass
-    fit = fit_shape(flight, seen, cameras=cameras, settings=options, mass=first, free_mass=free)
+    views = film[[CAMERAS.index(camera) for camera in cameras]]
+    first = tried_mass(flight, views, cameras=cameras, every=options.every) if free else mass
+    fit = fit_shape(flight, views, cameras=cameras, settings=options, mass=first, free_mass=free)
     hidden = film[[CAMERAS.index(camera) for camera in UNSEEN]]
-    begin = torch.tensor(first).to(flight.template)
-    found, length = centred(fit.vertices, flight.faces), float(np.ptp(vertices, axis=0).max())
+    first_mass = torch.tensor(first).to(flight.template)
+    fits, length = centred(fit.vertices, flight.faces), float(np.ptp(vertices, axis=0).max())
     truth, template = (vertices, faces), centred(flight.template, flight.faces)
     return {
-        "surface": surface_distance((found, faces_of(flight)), truth) / length,
+        "surface": surface_distance((fits, faces_of(flight)), truth) / length,
         "surface_sphere": surface_distance((template, faces_of(flight)), truth) / length,
         "mass_truth": mass, "mass_first": first if free else None, "mass": fit.mass if free else None,
         "unseen": squared_difference(flight, fit.vertices, torch.tensor(fit.mass).to(flight.template), hidden),
-        "unseen_sphere": squared_difference(flight, flight.template, begin, hidden),
-        "losses": fit.losses, "vertices": np.round(found, 5).tolist(),
+        "unseen_sphere": squared_difference(flight, flight.template, first_mass, hidden),
+        "losses": fit.losses, "vertices": np.round(fits, 5).tolist(),
     }  # fmt: skip
 
 
@@ -155,9 +155,9 @@ def psnr(squared: float) -> float:
     return float(-10 * np.log10(squared)) if squared > 0 else float("inf")
 
 
-def draw_views(path: Path, found: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]], preset: Preset) -> None:
+def draw_views(path: Path, fits: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]], preset: Preset) -> None:
     """Pictures from a view that no search has seen, in the middle of the flight: truth, sphere, and what each search found."""
-    bodies = list(dict.fromkeys(given["body"] for given, _ in found))
+    bodies = list(dict.fromkeys(arguments["body"] for arguments, _ in fits))
     flight = Flight(divisions=preset.divisions, size=preset.size)
     columns = ["truth", "sphere", *WAYS]
     with figure_file(path, 1.7 * len(columns), 1.75 * len(bodies) + 0.4) as figure:
@@ -165,17 +165,17 @@ def draw_views(path: Path, found: Sequence[tuple[Mapping[str, Any], Mapping[str,
         for row, body in zip(grid, bodies, strict=True):
             vertices, faces, mass = true_body(body, seed=preset.seed)
             weight = torch.tensor(mass).to(flight.template)
-            shown = {"truth": true_film(vertices, faces, mass=mass, size=preset.size, frames=FRAMES)[4, FRAMES // 2]}
-            shown["sphere"] = _behind(flight, flight.template, weight)
-            for given, result in found:
-                if given["body"] == body:
-                    known = weight if result["mass"] is None else weight.new_tensor(result["mass"])
-                    shown[given["way"]] = _behind(flight, torch.tensor(result["vertices"], dtype=bridge_dtype()), known)
+            pictures = {"truth": true_film(vertices, faces, mass=mass, size=preset.size, frames=FRAMES)[4, FRAMES // 2]}
+            pictures["sphere"] = _behind(flight, flight.template, weight)
+            for arguments, result in fits:
+                if arguments["body"] == body:
+                    kg = weight if result["mass"] is None else weight.new_tensor(result["mass"])
+                    pictures[arguments["way"]] = _behind(flight, torch.tensor(result["vertices"], dtype=bridge_dtype()), kg)
             for axes, column in zip(row, columns, strict=True):
                 axes.set(xticks=[], yticks=[])
                 axes.spines[:].set_visible(False)
-                if column in shown:
-                    axes.imshow(np.clip(shown[column].cpu().numpy(), 0, 1) ** (1 / 2.2), interpolation="nearest")
+                if column in pictures:
+                    axes.imshow(np.clip(pictures[column].cpu().numpy(), 0, 1) ** (1 / 2.2), interpolation="nearest")
             row[0].set_ylabel(body, fontsize=9)
         for axes, column in zip(grid[0], columns, strict=True):
             axes.set_title(column.replace(", ", ",\n"), fontsize=7, loc="center")
@@ -188,21 +188,21 @@ def _behind(flight: Flight, vertices: torch.Tensor, mass: torch.Tensor) -> torch
 
 
 def page_text(
-    name: str, preset: Preset, found: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]], asked: int
+    name: str, preset: Preset, fits: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]], num_cells: int
 ) -> str:
     """The page."""
     rows = []
-    for given, result in found:
+    for inputs, result in fits:
         relative = None if result["mass"] is None else result["mass"] / result["mass_truth"] - 1
         rows.append(
             (
-                given["body"], given["way"], f"{100 * result['surface']:.2f} %", f"{100 * result['surface_sphere']:.2f} %",
+                inputs["body"], inputs["way"], f"{100 * result['surface']:.2f} %", f"{100 * result['surface_sphere']:.2f} %",
                 digits(result["mass_truth"]), digits(result["mass_first"]), digits(result["mass"]),
                 "-" if relative is None else f"{100 * relative:+.3f} %", f"{psnr(result['unseen']):.1f} dB",
                 f"{psnr(result['unseen_sphere']):.1f} dB", f"{result['seconds']:.0f}",
             )
         )  # fmt: skip
-    own = settings_of("mass known", preset)
+    used = settings_of("mass known", preset)
     plain = settings_of(next(iter(WAYS)), preset)
     template = Flight(divisions=preset.divisions, size=preset.size)
     return f"""# Shape from video
@@ -210,7 +210,7 @@ def page_text(
 Vertices of a body in flight, and its mass with them, from a film without loss. The start is a sphere of
 {len(template.template)} vertices; the true surfaces have other vertices. Start, velocity and push are known, colour and
 lights too; the surface has one colour, so that only outline and shading tell its shape.
-Every {own.every}th of {FRAMES + 1} frames of {preset.size} x {preset.size} pixels is compared. Mass is a
+Every {used.every}th of {FRAMES + 1} frames of {preset.size} x {preset.size} pixels is compared. Mass is a
 number of its own (the density is not known), and the inertia follows from mass and vertices. The search tries {len(MASSES)}
 masses between {digits(MASSES[0])} and {digits(MASSES[-1])} kg with the sphere, and goes
 on from the best one ("first").
@@ -218,9 +218,9 @@ on from the best one ("first").
 {markdown(_HEADERS, rows)}
 
 The error of the surface is the mean distance between the two surfaces, both ways, in parts of the body's longest side; PSNR is
-that of all frames of two cameras ({" and ".join(UNSEEN)}) that no search sees. {len(found)} of {asked} searches have a result.
+that of all frames of two cameras ({" and ".join(UNSEEN)}) that no search sees. {len(fits)} of {num_cells} searches have a result.
 
-{_verdict(found)}
+{_verdict(fits)}
 
 ![views](images/{name}-views.png)
 
@@ -230,19 +230,19 @@ The middle of the flight, seen by the camera behind, which no search uses.
 
 ## How
 
-Adam moves u, with vertices = (1 + {own.smoothing:g} L)^-1 u and L the graph Laplacian of the template; {own.iterations} steps,
-rate {own.rate:g} m and {own.mass_rate:g} decades, falling along a cosine. Weights of the penalties: Laplacian
-{own.laplacian:g}, edge lengths {own.edges:g}, normals of neighbouring faces {own.flattening:g}. The public code's search moves
+Adam moves u, with vertices = (1 + {used.smoothing:g} L)^-1 u and L the graph Laplacian of the template; {used.iterations} steps,
+rate {used.rate:g} m and {used.mass_rate:g} decades, falling along a cosine. Weights of the penalties: Laplacian
+{used.laplacian:g}, edge lengths {used.edges:g}, normals of neighbouring faces {used.flattening:g}. The public code's search moves
 every vertex on its own, without penalties: rate {PLAIN.rate:g}, {plain.iterations} steps. The paper prints
 no numbers for shapes, and its apple is not published: the apple here is one of our own.
 """
 
 
-def _verdict(found: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> str:
+def _verdict(fits: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> str:
     """What the table says, by its numbers."""
     sentences = []
     for way in WAYS:
-        results = [result for given, result in found if given["way"] == way]
+        results = [result for arguments, result in fits if arguments["way"] == way]
         if results:
             errors = 100 * np.array([result["surface"] for result in results])
             masses = [abs(result["mass"] / result["mass_truth"] - 1) for result in results if result["mass"] is not None]

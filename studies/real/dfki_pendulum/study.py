@@ -25,13 +25,13 @@ from studies.real.dfki_pendulum.tables import tables
 def study(folder: Path, out: Path, say: Callable[[str], None]) -> str:
     """All stages; returns the text of ``results.md``."""
     log = read_log(folder / LOG)
-    times, found, figures = film_stages(folder, out, log, say)
+    times, results, figures = film_stages(folder, out, log, say)
     clock = Clock(figures["start [s]"], figures["drift"])
-    swing = recorded(out / "free_swing.json", lambda: _numbers(*free_swing(times, found["angles"], say), JOINTS + RATIOS))
+    swing = recorded(out / "free_swing.json", lambda: _numbers(*free_swing(times, results["angles"], say), JOINTS + RATIOS))
     power = recorded(out / "driven.json", lambda: _numbers(*driven(log, say), BASE + OF_IDENTIFIED_CENTRES + JOINTS))
     spring = recorded(out / "elastic.json", lambda: elastic(log, say))
-    moved = recorded(out / "torques.json", lambda: torques(times, found["angles"], log, clock, say))
-    plot_prediction(out / "free_swing.png", times, found["angles"], np.array(swing["errors"]))
+    moved = recorded(out / "torques.json", lambda: torques(times, results["angles"], log, clock, say))
+    plot_prediction(out / "free_swing.png", times, results["angles"], np.array(swing["errors"]))
     plot_torques(out / "torques.png", np.array(moved["film, torques"]))
     text = tables(figures, swing, power, spring, moved)
     (out / "results.md").write_text(text + "\n", encoding="utf-8")
@@ -45,20 +45,20 @@ def film_stages(
     film = made(out / "steady.npz", lambda: steady_film(folder))
     pictures, times = film["pictures"].astype(np.float32), film["times"]
     first = made(out / "track.npz", lambda: track(pictures, say))
-    found = made(out / "fit.npz", lambda: fit(pictures, first["angles"], say))
-    figures = compared(times, found["angles"], log)
-    camera = zip(CAMERA, found["camera"], found["camera_bars"], strict=True)
+    results = made(out / "fit.npz", lambda: fit(pictures, first["angles"], say))
+    figures = compared(times, results["angles"], log)
+    camera = zip(CAMERA, results["camera"], results["camera_bars"], strict=True)
     figures |= {name: [float(value), float(bar)] for name, value, bar in camera}
-    figures |= {"last step [bars]": float(found["last_step"]), "scatter of the length [m]": float(found["scatter"][4])}
+    figures |= {"last step [bars]": float(results["last_step"]), "scatter of the length [m]": float(results["scatter"][4])}
     (out / "angles.json").write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
-    write_angles(out / "angles.csv", times, found)
-    overlay(out / "overlay.png", pictures, found, range(60, len(times), 110))
+    write_angles(out / "angles.csv", times, results)
+    overlay(out / "overlay.png", pictures, results, range(60, len(times), 110))
     clock = Clock(figures["start [s]"], figures["drift"])
-    plot_angles(out / "angles.png", times, found["angles"], log, clock)
-    return times, found, figures
+    plot_angles(out / "angles.png", times, results["angles"], log, clock)
+    return times, results, figures
 
 
 def _numbers(fits: Any, figures: dict[str, object], numbers: tuple) -> dict[str, object]:
     """Figures, with the rows of a table of numbers, and what each fit found."""
-    found = {"rows": rows(numbers, fits.number), "left": fits.left, "at bounds": at_bounds(fits.fits[-1])}
-    return {**found, **figures, "fits": [fit.to_json() for fit in fits.fits]}
+    results = {"rows": rows(numbers, fits.number), "left": fits.left, "at bounds": at_bounds(fits.fits[-1])}
+    return {**results, **figures, "fits": [fit.to_json() for fit in fits.fits]}

@@ -25,7 +25,7 @@ def tables(film: Figures, swing: Figures, power: Figures, spring: Figures, moved
     """
     length, bar = film["lower length [m]"]
     offset, offset_bar = film["offset in the swing-up [s]"]
-    parts = [
+    sections = [
         table(
             (f"{film['moving frames']} moving frames", "first joint", "second joint"),
             [
@@ -54,7 +54,7 @@ def tables(film: Figures, swing: Figures, power: Figures, spring: Figures, moved
         _left(power),
         table(
             ("predicted for 2 s", "rms [deg]", *(f"{time:g} s" for time in HORIZONS)),
-            [[name, *(" / ".join(_each(pair)) for pair in each.values())] for name, each in _predictions(power).items()],
+            [[name, *(" / ".join(_each(pair)) for pair in errors.values())] for name, errors in _predictions(power).items()],
         ),
         f"Upright, errors grow by e in {1 / power['growth upright [1/s]'][0]:.3f} s.",
         f"Upright, windows of 0.1 s: {_pair(spring['rigid']['rms [deg]'])} degrees are left of the encoders with rigid joints, "
@@ -69,14 +69,14 @@ def tables(film: Figures, swing: Figures, power: Figures, spring: Figures, moved
             ],
         ),
     ]  # fmt: skip
-    return "\n\n".join(parts)
+    return "\n\n".join(sections)
 
 
 _TORQUE_COLUMNS = ("rms, swing-up [%]", "rms, upright [%]", "rms, all [%]", "of no torque, swing-up [%]", "of no torque, all [%]")
 
 
 def _predictions(power: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: each for name, each in power.items() if name.endswith(("half", "swing-up"))}
+    return {name: errors for name, errors in power.items() if name.endswith(("half", "swing-up"))}
 
 
 def _left(figures: Figures) -> str:

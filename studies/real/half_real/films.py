@@ -27,8 +27,8 @@ AWAY = (3.3, -1.8, 1.35)  # m: where the cube is in the last pictures, out of si
 
 def window_of(toss: Recording) -> Window:
     """The frames of a film: from a little before the first contact."""
-    near = np.flatnonzero(cube.lowest_corner(toss.body_q[:, 0]) < cube.NEAR)
-    first = max(1, int(near[0]) - BEFORE) if len(near) else 1
+    near_ground = np.flatnonzero(cube.lowest_corner(toss.body_q[:, 0]) < cube.NEAR)
+    first = max(1, int(near_ground[0]) - BEFORE) if len(near_ground) else 1
     return Window(toss, min(first, len(toss) - FRAMES - 1), FRAMES + 1)
 
 
@@ -67,9 +67,9 @@ def film_of(scene: Scene, poses: np.ndarray, folder: Path, *, camera: str, seed:
     """
     away = poses[:1].copy()
     away[..., :3] = AWAY
-    shown = np.concatenate([poses, np.repeat(away, EMPTY, axis=0)])
+    filmed_poses = np.concatenate([poses, np.repeat(away, EMPTY, axis=0)])
     settings = MitsubaSettings(samples=SAMPLES, seed=seed)
-    film = photoreal_film(scene, torch.as_tensor(shown)[None].float(), camera=camera, options=settings)
+    film = photoreal_film(scene, torch.as_tensor(filmed_poses)[None].float(), camera=camera, options=settings)
     write_photoreal_frames(folder, film, fps=scene.fps, masks=False)
     pictures = np.asarray(read_video(folder / "frames"), dtype=np.float64)
     return pictures[: len(poses)], pictures[len(poses) :].mean(axis=0)

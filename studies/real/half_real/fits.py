@@ -36,18 +36,18 @@ def fit(recordings: Sequence[Recording], frames: int, *, measured: bool) -> dict
         measured: whether they are the measured ones, which have no noise of films.
     """
     scene = load_scene("real/contactnets_cube")
-    parts = windows(recordings, frames=frames, stride=frames - 1, least_motion=LEAST_MOTION)
-    parts = [with_noise(part, 0.0 if measured else FILM_NOISE) for part in parts]
-    found = fit_motions(scene, parts, NUMBERS, OF_MEASURED if measured else OF_FILMS, progress=True)
-    derived = {name: vars(found.derived(DERIVED[name][1])) for name in TOLD}
-    return found.to_json() | {"derived": derived, "windows": len(parts)}
+    fit_windows = windows(recordings, frames=frames, stride=frames - 1, least_motion=LEAST_MOTION)
+    fit_windows = [with_noise(window, 0.0 if measured else FILM_NOISE) for window in fit_windows]
+    motion_fit = fit_motions(scene, fit_windows, NUMBERS, OF_MEASURED if measured else OF_FILMS, progress=True)
+    derived = {name: vars(motion_fit.derived(DERIVED[name][1])) for name in TOLD}
+    return motion_fit.to_json() | {"derived": derived, "windows": len(fit_windows)}
 
 
-def with_noise(part: Window, film: float) -> Window:
+def with_noise(window: Window, film: float) -> Window:
     """A window of poses in the scene's lengths with the noise of the study of all tosses, which knows when contact begins, and
     that of a film [m]."""
-    recording = part.recording
+    recording = window.recording
     smaller = recording.body_q.copy()
     smaller[..., :3] *= cube.MEASURED_SIDE / cube.SIDE  # the rule of contact knows the cube in measured lengths
-    noise = cube.with_contact_noise(replace(part, recording=replace(recording, body_q=smaller))).noise
-    return replace(part, noise=np.hypot(noise, film))
+    noise = cube.with_contact_noise(replace(window, recording=replace(recording, body_q=smaller))).noise
+    return replace(window, noise=np.hypot(noise, film))

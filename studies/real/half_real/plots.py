@@ -18,10 +18,10 @@ EDGES = [(i, j) for i in range(8) for j in range(i) if np.abs(CORNERS[i] - CORNE
 
 def corners_in(scene: Scene, camera: str, pose: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Pixels u and v [8] of the corners of the cube at a pose [1, 7]."""
-    lens = next(each for each in scene.cameras if each.name == camera)
-    place = pose[0, :3] + cube.Rotation.from_quat(pose[0, 3:]).apply(CORNERS)
-    seen = (place - np.asarray(lens.position)) @ np.asarray(lens.rotation).T
-    u, v = (np.asarray(lens.focal) * seen[:, :2] / seen[:, 2:] + np.asarray(lens.center)).T
+    lens = next(candidate for candidate in scene.cameras if candidate.name == camera)
+    corners = pose[0, :3] + cube.Rotation.from_quat(pose[0, 3:]).apply(CORNERS)
+    camera_coordinates = (corners - np.asarray(lens.position)) @ np.asarray(lens.rotation).T
+    u, v = (np.asarray(lens.focal) * camera_coordinates[:, :2] / camera_coordinates[:, 2:] + np.asarray(lens.center)).T
     return u, v
 
 

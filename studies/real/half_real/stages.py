@@ -36,21 +36,21 @@ class TrackedToss:
 
     def errors(self) -> tuple[np.ndarray, np.ndarray]:
         """Of each frame: distance from the measured place [m], angle to the measured orientation [rad]."""
-        found, measured = self.found.body_q[:, 0], self.measured.body_q[:, 0]
-        turn = cube.Rotation.from_quat(found[:, 3:]) * cube.Rotation.from_quat(measured[:, 3:]).inv()
-        return np.linalg.norm(found[:, :3] - measured[:, :3], axis=1), turn.magnitude()
+        tracked_poses, measured = self.found.body_q[:, 0], self.measured.body_q[:, 0]
+        turn = cube.Rotation.from_quat(tracked_poses[:, 3:]) * cube.Rotation.from_quat(measured[:, 3:]).inv()
+        return np.linalg.norm(tracked_poses[:, :3] - measured[:, :3], axis=1), turn.magnitude()
 
     def recording(self, *, measured: bool) -> Recording:
         """The tracked or the measured poses for a fit."""
         return (self.measured if measured else self.found).recording(self.name, 1 / cube.RATE)
 
 
-def recorded(path: Path, given: dict[str, Any], make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+def recorded(path: Path, settings: dict[str, Any], make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     """What a JSON file holds, which is made first if it is not there.
 
     Args:
         path: of the file.
-        given: what it is made from, which it holds as well, under other names than the rest.
+        settings: what it is made from, which it holds as well, under other names than the rest.
         make: the rest.
 
     Raises:
@@ -59,10 +59,10 @@ def recorded(path: Path, given: dict[str, Any], make: Callable[[], dict[str, Any
     if not path.is_file():
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = path.with_suffix(".part")
-        temporary.write_text(json.dumps(make() | given, indent=1), encoding="utf-8")
+        temporary.write_text(json.dumps(make() | settings, indent=1), encoding="utf-8")
         temporary.replace(path)
     record = json.loads(path.read_text(encoding="utf-8"))
-    if any(record.get(name) != value for name, value in given.items()):
+    if any(record.get(name) != value for name, value in settings.items()):
         raise UserError(f"{path} was made from other tosses, films or fits: give another --out, or remove it")
     return record
 
@@ -70,9 +70,9 @@ def recorded(path: Path, given: dict[str, Any], make: Callable[[], dict[str, Any
 def first_guess(pose: np.ndarray, seed: int) -> np.ndarray:
     """A pose [1, 7] near a measured one, as somebody would give it who looks at the first pictures."""
     random = np.random.default_rng(seed)
-    place = pose[0, :3] + FIRST_SD[0] * random.standard_normal(3)
+    position = pose[0, :3] + FIRST_SD[0] * random.standard_normal(3)
     turn = cube.Rotation.from_rotvec(FIRST_SD[1] * random.standard_normal(3)) * cube.Rotation.from_quat(pose[0, 3:])
-    return np.concatenate([place, turn.as_quat()])[None]
+    return np.concatenate([position, turn.as_quat()])[None]
 
 
 def tracked(toss: Recording, values: Mapping[str, float], folder: Path, cameras: Sequence[str], *, seed: int) -> TrackedToss:
@@ -88,16 +88,16 @@ def tracked(toss: Recording, values: Mapping[str, float], folder: Path, cameras:
     scene, poses = film_scene(window_of(toss), dict(values))
 
     def make() -> dict[str, Any]:
-        made = {name: film_of(scene, poses, folder / name, camera=name, seed=seed) for name in cameras}
-        found = track_poses(
-            scene, {name: film for name, (film, _) in made.items()}, first_guess(poses[0], seed),
-            plates={name: plate for name, (_, plate) in made.items()},
+        camera_films = {name: film_of(scene, poses, folder / name, camera=name, seed=seed) for name in cameras}
+        tracked_poses = track_poses(
+            scene, {name: film for name, (film, _) in camera_films.items()}, first_guess(poses[0], seed),
+            plates={name: plate for name, (_, plate) in camera_films.items()},
         )  # fmt: skip
-        return {"body_q": found.body_q.tolist(), "cost": found.cost.tolist()}
+        return {"body_q": tracked_poses.body_q.tolist(), "cost": tracked_poses.cost.tolist()}
 
     record = recorded(folder / f"poses-{'-'.join(cameras)}.json", {"seed": seed, "numbers": dict(values)}, make)
-    found = TrackedPoses(np.array(record["body_q"]), np.array(record["cost"]))
-    return TrackedToss(toss.name, found, TrackedPoses(poses, np.zeros(len(poses))))
+    tracked_poses = TrackedPoses(np.array(record["body_q"]), np.array(record["cost"]))
+    return TrackedToss(toss.name, tracked_poses, TrackedPoses(poses, np.zeros(len(poses))))
 
 
 def scene_and_films(

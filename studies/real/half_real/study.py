@@ -54,16 +54,16 @@ def study(out: Path, fits: Path, *, films: Count, alone: FromZero, jobs: Count, 
             results.append(result)
             say(_line(result))
     both, single = results[: len(tosses)], results[len(tosses) :]
-    given = {"tosses": [toss.name for toss in tosses], "numbers": values}
-    found = {
+    settings = {"tosses": [toss.name for toss in tosses], "numbers": values}
+    estimates = {
         measured: [
-            recorded(out / f"{kind}-{frames}.json", given, _fit_of(both, frames, measured=measured)) for frames in LENGTHS
+            recorded(out / f"{kind}-{frames}.json", settings, _fit_of(both, frames, measured=measured)) for frames in LENGTHS
         ]
         for measured, kind in ((False, "films"), (True, "measured"))
     }
     text = "\n".join([
-        *poses_table(both, single), "", *numbers_table(found, records), "",
-        *predictions_table(found, values, everything, unseen),
+        *poses_table(both, single), "", *numbers_table(estimates, records), "",
+        *predictions_table(estimates, values, everything, unseen),
     ])  # fmt: skip
     scene, pictures = scene_and_films(tosses[SHOWN], values, out / tosses[SHOWN].name, tuple(CAMERAS), seed=SHOWN)
     strip(out / "strip.png", scene, pictures, both[SHOWN].found.body_q)
@@ -108,8 +108,8 @@ def poses_table(both: Sequence[TrackedToss], single: Sequence[TrackedToss]) -> l
     rows = []
     for film in both:
         position, rotation = film.errors()
-        scatter = [float(each[0]) for each in film.found.scatter()]
-        alone = next((_rms(each.errors()[0]) for each in single if each.name == film.name), None)
+        scatter = [float(tracked_toss[0]) for tracked_toss in film.found.scatter()]
+        alone = next((_rms(tracked_toss.errors()[0]) for tracked_toss in single if tracked_toss.name == film.name), None)
         rows.append([
             film.name, f"{1e3 * _rms(position):.2f}", f"{1e3 * position.max():.2f}", f"{np.degrees(_rms(rotation)):.2f}",
             f"{np.degrees(rotation.max()):.2f}", f"{1e3 * scatter[0]:.2f}, {np.degrees(scatter[1]):.2f}",
@@ -121,14 +121,14 @@ def poses_table(both: Sequence[TrackedToss], single: Sequence[TrackedToss]) -> l
     return ["Poses from two cameras, against the measured ones:", "", markdown(head, rows)]
 
 
-def numbers_table(found: Mapping[bool, Sequence[Mapping[str, Any]]], records: Sequence[Mapping[str, Any]]) -> list[str]:
+def numbers_table(fits: Mapping[bool, Sequence[Mapping[str, Any]]], records: Sequence[Mapping[str, Any]]) -> list[str]:
     """The table of numbers."""
-    pixels, same, every = (together(each, TOLD) for each in (found[False], found[True], records))
+    pixels, same, every = (together(cells, TOLD) for cells in (fits[False], fits[True], records))
     rows = []
     for name in TOLD:
         apart = (pixels[name][0] - every[name][0]) / np.hypot(pixels[name][1], every[name][1])
-        each = [f"{value[name][0]:.4g} ± {value[name][1]:.2g}" for value in (pixels, same, every)]
-        rows.append([f"{name} [{DERIVED[name][0]}]" if DERIVED[name][0] else name, *each, f"{apart:+.1f}"])
+        cells = [f"{value[name][0]:.4g} ± {value[name][1]:.2g}" for value in (pixels, same, every)]
+        rows.append([f"{name} [{DERIVED[name][0]}]" if DERIVED[name][0] else name, *cells, f"{apart:+.1f}"])
     head = [
         "", "from pixels", "from the measured poses of these frames", "from all tosses of the fit", "difference [bars of both]"
     ]  # fmt: skip
@@ -136,24 +136,24 @@ def numbers_table(found: Mapping[bool, Sequence[Mapping[str, Any]]], records: Se
         f"{frames} frames {record['derived']['friction']['value']:.3f} ± {record['derived']['friction']['sd']:.2g}"
         f" (gravity {record['values'][GRAVITY]:.2f} m/s2, {record['windows']} windows,"
         f" {'converged' if record['converged'] else 'not converged'})"
-        for frames, record in zip(LENGTHS, found[False], strict=True)
+        for frames, record in zip(LENGTHS, fits[False], strict=True)
     )
-    unseen = sorted({sentence for record in found[False] for sentence in record["unseen"]})
+    unseen = sorted({sentence for record in fits[False] for sentence in record["unseen"]})
     named = [f"Not told by the films: {'; '.join(unseen)}."] if unseen else []
     return ["Numbers of the contact:", "", markdown(head, rows), "", f"Friction from pixels by length: {lengths}.", *named]
 
 
 def predictions_table(
-    found: Mapping[bool, Sequence[Mapping[str, Any]]], values: Mapping[str, float], everything: Sequence[Recording],
+    fits: Mapping[bool, Sequence[Mapping[str, Any]]], values: Mapping[str, float], everything: Sequence[Recording],
     unseen: set[str],
 ) -> list[str]:
     """The table of predictions of held-out tosses."""
     tosses = whole([toss for toss in everything if toss.name in unseen], first=0)
     scale = {SCALE: values[SCALE]}
     by = {
-        "the films' numbers": mean_values(found[False]) | scale,
-        "the films' numbers, and gravity of all tosses": mean_values(found[False]) | scale | {GRAVITY: values[GRAVITY]},
-        "numbers of the measured poses of these frames": mean_values(found[True]) | scale,
+        "the films' numbers": mean_values(fits[False]) | scale,
+        "the films' numbers, and gravity of all tosses": mean_values(fits[False]) | scale | {GRAVITY: values[GRAVITY]},
+        "numbers of the measured poses of these frames": mean_values(fits[True]) | scale,
         "numbers of all tosses of the fit": dict(values),
     }
     scene = load_scene("real/contactnets_cube")

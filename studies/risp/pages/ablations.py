@@ -92,13 +92,13 @@ def _end(last: Mapping[tuple[str, str], Mapping[str, Any]], configs: str, method
 
 def _sorted_configs(results: Results) -> list[tuple[str, str]]:
     """(configs, method) of the results, in the order of the legend."""
-    there = {(r["configs"], r["method"]) for r in results.values()}
-    order = [*CONFIGS, *sorted({configs for configs, _ in there} - set(CONFIGS))]
-    return [(configs, method) for configs in order for method in NETWORKS if (configs, method) in there]
+    computed = {(r["configs"], r["method"]) for r in results.values()}
+    order = [*CONFIGS, *sorted({configs for configs, _ in computed} - set(CONFIGS))]
+    return [(configs, method) for configs in order for method in NETWORKS if (configs, method) in computed]
 
 
-def _name(results: Results, **wanted: str) -> str:
-    return next(name for name, r in results.items() if all(r[key] == value for key, value in wanted.items()))
+def _name(results: Results, **settings: str) -> str:
+    return next(name for name, r in results.items() if all(r[key] == value for key, value in settings.items()))
 
 
 def _appearances(configs: str) -> str:
@@ -143,9 +143,9 @@ def sampling_markdown(results: Results) -> str:
     for method in _sorted_methods(results):
         result = results[_name(results, method=method)]
         for sampling, label in SAMPLINGS.items():
-            at, minima, basin = shape_of(np.log10(result["values"]), _losses(result, sampling))
-            distance = at - np.log10(result["truth"])
-            lines.append(f"| {LABELS[method]} | {label} | {10**at:.3g} | {distance:+.2f} | {minima} | {basin:.2f} |")
+            log_values, minima, basin = shape_of(np.log10(result["values"]), _losses(result, sampling))
+            distance = log_values - np.log10(result["truth"])
+            lines.append(f"| {LABELS[method]} | {label} | {10**log_values:.3g} | {distance:+.2f} | {minima} | {basin:.2f} |")
     return "\n".join(lines)
 
 
@@ -173,8 +173,8 @@ def _losses(result: Mapping[str, Any], sampling: str) -> np.ndarray:
 
 
 def _sorted_methods(results: Results) -> list[str]:
-    there = {r["method"] for r in results.values()}
-    return [method for method in reversed(SAMPLING_METHODS) if method in there]
+    computed = {r["method"] for r in results.values()}
+    return [method for method in reversed(SAMPLING_METHODS) if method in computed]
 
 
 def _number(value: float | None) -> str:

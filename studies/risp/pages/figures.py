@@ -25,28 +25,28 @@ _LETTERS = 12  # height of a video's labels [pixels]
 _CRF = 28
 
 
-def plot_cells(path: Path, cells: Cells, scenes: Sequence[str], what: Mapping[str, str]) -> None:
+def plot_cells(path: Path, cells: Cells, scenes: Sequence[str], labels: Mapping[str, str]) -> None:
     """Plot the errors of a table, one panel a scene: every repeat, the mean, and the paper's mean.
 
     Args:
         path: picture to write.
         cells: of one table.
         scenes: one panel each.
-        what: scene -> label of the y axis.
+        labels: scene -> label of the y axis.
     """
     with figure_file(path, 3.1 * len(scenes) + 0.4, 3.4) as figure:
         for scene, axes in zip(scenes, figure.subplots(1, len(scenes), squeeze=False)[0], strict=True):
-            shown = [cell for (name, _), cell in cells.items() if name == scene]
-            for place, cell in enumerate(shown):
-                axes.plot([place] * len(cell.errors), cell.errors, "o", color=_OURS, alpha=0.35, markersize=4, markeredgewidth=0)
-                axes.plot(place, cell.mean, "_", color=_OURS, markersize=16, markeredgewidth=2.5, label="mean here")
+            scene_cells = [cell for (name, _), cell in cells.items() if name == scene]
+            for x, cell in enumerate(scene_cells):
+                axes.plot([x] * len(cell.errors), cell.errors, "o", color=_OURS, alpha=0.35, markersize=4, markeredgewidth=0)
+                axes.plot(x, cell.mean, "_", color=_OURS, markersize=16, markeredgewidth=2.5, label="mean here")
                 if cell.paper is not None and cell.method != PAPER_SEARCH:
-                    axes.plot(place, cell.paper[0], "D", color=_PAPERS, fillstyle="none", markersize=6, label="mean in the paper")
-            if any(cell.mean > 0 for cell in shown):
+                    axes.plot(x, cell.paper[0], "D", color=_PAPERS, fillstyle="none", markersize=6, label="mean in the paper")
+            if any(cell.mean > 0 for cell in scene_cells):
                 axes.set_yscale("log", nonpositive="mask")
-            axes.set_xticks(range(len(shown)), [SHORT[cell.method] for cell in shown], rotation=90, fontsize=8)
+            axes.set_xticks(range(len(scene_cells)), [SHORT[cell.method] for cell in scene_cells], rotation=90, fontsize=8)
             axes.set_title(scene)
-            axes.set_ylabel(what[scene])
+            axes.set_ylabel(labels[scene])
         handles = {t: h for axes in figure.axes for h, t in zip(*axes.get_legend_handles_labels(), strict=True)}
         figure.legend(handles.values(), handles, loc="outside lower center", ncols=len(handles))
 
@@ -88,13 +88,13 @@ def write_columns(path: Path, columns: Mapping[str, np.ndarray], *, frame_dt: fl
         frame_dt: time between frames [s]; played slower where that is less than 1/25 s.
     """
     length = max(len(film) for film in columns.values())
-    shown = []
+    rows = []
     for label, film in columns.items():
-        held = np.concatenate([film, np.repeat(film[-1:], length - len(film), axis=0)]).clip(0, 1)
-        double = held.repeat(2, axis=1).repeat(2, axis=2).astype(np.float32)
+        padded = np.concatenate([film, np.repeat(film[-1:], length - len(film), axis=0)]).clip(0, 1)
+        double = padded.repeat(2, axis=1).repeat(2, axis=2).astype(np.float32)
         heading = np.broadcast_to(_heading(label, double.shape[2]), (length, 2 * _LETTERS, double.shape[2], 3))
-        shown += [np.concatenate([heading, double], axis=1), np.ones((length, double.shape[1] + 2 * _LETTERS, 4, 3), np.float32)]
-    joined = np.concatenate(shown[:-1], axis=2)
+        rows += [np.concatenate([heading, double], axis=1), np.ones((length, double.shape[1] + 2 * _LETTERS, 4, 3), np.float32)]
+    joined = np.concatenate(rows[:-1], axis=2)
     write_video(path, joined, fps=Fraction(min(25.0, 1 / frame_dt)).limit_denominator(1000), crf=_CRF)
 
 

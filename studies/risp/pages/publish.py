@@ -19,7 +19,7 @@ from studies.risp.tables.units import planned
 FIGURES = "figures"
 
 
-def publish(plan: TablePlan, place: Path) -> list[Path]:
+def publish(plan: TablePlan, page_folder: Path) -> list[Path]:
     """Write the pages of a plan's tables, their pictures below "figures", and the summary of all existing tables.
 
     Returns:
@@ -29,11 +29,11 @@ def publish(plan: TablePlan, place: Path) -> list[Path]:
     for table in plan.numbered:
         cells = cells_of(plan, table)
         if cells:
-            pages.append(write_table_page(plan, table, cells, place, _figures(plan, table, cells, place / FIGURES)))
+            pages.append(write_table_page(plan, table, cells, page_folder, _figures(plan, table, cells, page_folder / FIGURES)))
     for name in plan.tables:
         if name in ABLATIONS:
-            pages += _ablation(plan, name, place)
-    summary = write_summary(plan, place)
+            pages += _ablation(plan, name, page_folder)
+    summary = write_summary(plan, page_folder)
     return pages if summary is None else [*pages, summary]
 
 
@@ -50,7 +50,7 @@ def _figures(plan: TablePlan, table: str, cells: Cells, folder: Path) -> list[st
     return names
 
 
-def _ablation(plan: TablePlan, name: str, place: Path) -> list[Path]:
+def _ablation(plan: TablePlan, name: str, page_folder: Path) -> list[Path]:
     """Write the page and the plot of an ablation: the page, or nothing if none of its units is done."""
     from studies.risp.pages import ablations as ablation_pages
 
@@ -62,19 +62,19 @@ def _ablation(plan: TablePlan, name: str, place: Path) -> list[Path]:
     if not results:
         return []
     plot, markdown = ablation_pages.PAGES[name]
-    plot(place / FIGURES / f"{name}.png", results)
+    plot(page_folder / FIGURES / f"{name}.png", results)
     text = markdown(results)
-    page = place / f"{name}.md"
+    page = page_folder / f"{name}.md"
     write_text(page, "\n".join([text.rstrip(), "", f"![{name}]({FIGURES}/{name}.png)", "", *how(plan, name)]) + "\n")
     return [page]
 
 
-def copy_pages(pages: list[Path], place: Path) -> None:
+def copy_pages(pages: list[Path], page_folder: Path) -> None:
     """Copy pages, and the pictures that they show, to another folder."""
     for page in pages:
         text = page.read_text(encoding="utf-8")
-        write_text(place / page.name, text)
+        write_text(page_folder / page.name, text)
         for figure in (page.parent / FIGURES).glob("*.*"):
             if f"({FIGURES}/{figure.name})" in text:
-                with replacing(place / FIGURES / figure.name) as temporary:
+                with replacing(page_folder / FIGURES / figure.name) as temporary:
                     shutil.copyfile(figure, temporary)

@@ -11,7 +11,7 @@ from studies.risp.tables.plan import TABLES, TablePlan
 from studies.risp.tables.results import Cells, cells_of, difference, lowest
 
 
-def write_summary(plan: TablePlan, place: Path) -> Path | None:
+def write_summary(plan: TablePlan, page_folder: Path) -> Path | None:
     """Write summary.md: every existing cell, its lowest method, and comparison with the paper; None without cells."""
     rows, won, below, total, clear = [], 0, 0, 0, 0
     for table in TABLES:
@@ -42,13 +42,13 @@ def write_summary(plan: TablePlan, place: Path) -> Path | None:
         "one network: how another training of it would do is not in that error.", "",
         *markdown_table(headers, rows),
     ]  # fmt: skip
-    write_text(place / "summary.md", "\n".join(text) + "\n")
-    return place / "summary.md"
+    write_text(page_folder / "summary.md", "\n".join(text) + "\n")
+    return page_folder / "summary.md"
 
 
 def _apart(plan: TablePlan, cells: Cells, scene: str) -> tuple[float, float] | None:
     """RISP's error less that of the best of the other image-based methods, and its standard error; None without all repeats."""
-    other = lowest(cells, scene, but="full")
-    if other is None or any(len(cells[scene, method].errors) < plan.repeats for method in ("full", other)):
+    best_other = lowest(cells, scene, but="full")
+    if best_other is None or any(len(cells[scene, method].errors) < plan.repeats for method in ("full", best_other)):
         return None
-    return difference(cells[scene, "full"], cells[scene, other])
+    return difference(cells[scene, "full"], cells[scene, best_other])

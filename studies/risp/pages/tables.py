@@ -42,14 +42,14 @@ _ABOUT = {
 }
 
 
-def write_table_page(plan: TablePlan, table: str, cells: Cells, place: Path, figures: Sequence[str]) -> Path:
+def write_table_page(plan: TablePlan, table: str, cells: Cells, page_folder: Path, figures: Sequence[str]) -> Path:
     """Write table_N.md.
 
     Args:
         plan: the plan.
         table: its number.
         cells: of the table.
-        place: folder of the page.
+        page_folder: folder of the page.
         figures: names of files below "figures" of that folder that may be included.
 
     Returns:
@@ -66,7 +66,7 @@ def write_table_page(plan: TablePlan, table: str, cells: Cells, place: Path, fig
         lines += [f"![errors of all methods and the paper's](figures/table_{table}.png)", ""]
     for scene in plan.scenes_of(table):
         lines += _scene_part(plan, table, scene, cells, figures)
-    page = place / f"table_{table}.md"
+    page = page_folder / f"table_{table}.md"
     write_text(page, "\n".join([*lines, *how(plan, table)]) + "\n")
     return page
 
@@ -97,8 +97,8 @@ def _both(cell: Cell | None, *, bold: bool) -> str:
 
 def _scene_part(plan: TablePlan, table: str, scene: str, cells: Cells, figures: Sequence[str]) -> list[str]:
     """The section of a scene with its cells."""
-    shown = [cell for (name, _), cell in cells.items() if name == scene]
-    if not shown:
+    scene_cells = [cell for (name, _), cell in cells.items() if name == scene]
+    if not scene_cells:
         return []
     lines = [f"## {scene}", ""]
     stem = f"{scene}_{TABLES[table]}"
@@ -106,7 +106,7 @@ def _scene_part(plan: TablePlan, table: str, scene: str, cells: Cells, figures: 
         lines += [f"![target, start and the motions that each method found](figures/{stem}.png)", ""]
     if f"{stem}.mp4" in figures:
         lines += [f"As a video: [{stem}.mp4](figures/{stem}.mp4).", ""]
-    lines += [*(_readers(plan, scene) if table == "1" else _inversions(shown)), ""]
+    lines += [*(_readers(plan, scene) if table == "1" else _inversions(scene_cells)), ""]
     return lines + [line for sentence in reasons(cells, scene) for line in (f"- {sentence}",)] + [""]
 
 
@@ -114,15 +114,15 @@ def _readers(plan: TablePlan, scene: str) -> list[str]:
     """Errors on the test pictures of every renderer."""
     lines = []
     for renderer in plan.preset.renderers:
-        shown = [cell for (name, _), cell in state_cells(plan, renderer).items() if name == scene]
-        if not shown:
+        scene_cells = [cell for (name, _), cell in state_cells(plan, renderer).items() if name == scene]
+        if not scene_cells:
             continue
-        physical = list(shown[0].records[0]["physical"])
+        physical = list(scene_cells[0].records[0]["physical"])
         headers = [
             f"{RENDERERS[renderer]} pictures", "error", "the paper's", *physical, "spread over appearances", "training [min]"
         ]  # fmt: skip
         rows = []
-        for cell in shown:
+        for cell in scene_cells:
             record = cell.records[0]
             paper = "" if cell.paper is None else f"{number(cell.paper[0])} ± {number(cell.paper[1])}"
             rows.append([
@@ -134,16 +134,16 @@ def _readers(plan: TablePlan, scene: str) -> list[str]:
     return lines[:-1]
 
 
-def _inversions(shown: Sequence[Cell]) -> list[str]:
+def _inversions(scene_cells: Sequence[Cell]) -> list[str]:
     """Errors, losses, held-out errors and times of the methods on one scene."""
-    oracle = next((cell.mean for cell in shown if cell.method == "state"), None)
-    unseen = list(dict.fromkeys(name for cell in shown for name in cell.unseen()))
+    oracle = next((cell.mean for cell in scene_cells if cell.method == "state"), None)
+    unseen = list(dict.fromkeys(name for cell in scene_cells for name in cell.unseen()))
     headers = [
         "", "error", "least to largest", "in error bars", "the paper's", "repeats", "guesses", "times the oracle's", "read",
         "loss", "loss at the truth", *(f"held out: {name}" for name in unseen), "s",
     ]  # fmt: skip
     rows = []
-    for cell in shown:
+    for cell in scene_cells:
         paper = "" if cell.paper is None else f"{number(cell.paper[0])} ± {number(cell.paper[1])}"
         ratio = number(cell.mean / oracle) if oracle else ""
         means = [cell.mean_of(key) for key in ("reading_error", "loss_estimate", "loss_truth")]
@@ -210,8 +210,8 @@ def _machine(entry: dict[str, Any]) -> str:
 
 def markdown_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     """Lines of a Markdown table; columns without any entry are left out."""
-    kept = [k for k, header in enumerate(headers) if k == 0 or any(row[k] for row in rows)]
-    lines = [[headers[k] for k in kept], ["---"] * len(kept), *([row[k] for k in kept] for row in rows)]
+    filled = [k for k, header in enumerate(headers) if k == 0 or any(row[k] for row in rows)]
+    lines = [[headers[k] for k in filled], ["---"] * len(filled), *([row[k] for k in filled] for row in rows)]
     return ["| " + " | ".join(line) + " |" for line in lines]
 
 

@@ -35,8 +35,8 @@ def reasons(cells: Mapping[tuple[str, str], Cell], scene: str) -> list[str]:
     if not verdicts:
         return []
     compared = ["full"] if best == "full" else ["full", best]
-    found = [sentence for method in compared for sentence in _causes(cells[scene, method])]
-    return [f"{scene}: {'; '.join(verdicts)}.", *found]
+    sentences = [sentence for method in compared for sentence in _causes(cells[scene, method])]
+    return [f"{scene}: {'; '.join(verdicts)}.", *sentences]
 
 
 def _causes(cell: Cell) -> list[str]:
@@ -59,8 +59,8 @@ def _minimum(method: str, estimate: float, truth: float) -> str:
     """Whether the loss or the search causes the error."""
     numbers = f"the loss is {estimate:.4g} at the estimate and {truth:.4g} at the truth"
     if estimate * _CLEARLY < truth:
-        what = "what the network misreads" if method in ("no-grad", "full") else "the other look of the film"
-        return f"{NAMES[method]}: {numbers}: {what} moves the minimum."
+        cause = "what the network misreads" if method in ("no-grad", "full") else "the other look of the film"
+        return f"{NAMES[method]}: {numbers}: {cause} moves the minimum."
     if estimate > _CLEARLY * truth:
         return f"{NAMES[method]}: {numbers}: the search ended before the minimum."
     return f"{NAMES[method]}: {numbers}: the loss does not tell the two apart, as the film hardly shows the difference."

@@ -27,8 +27,8 @@ def make_trials() -> dict[str, Trial]:
 
 
 def _unseen_throws() -> dict[str, Scene]:
-    later, other = make_scene(), make_scene()
+    later, other_throw = make_scene(), make_scene()
     later.frames += later.frames // 2
-    other.set("die.velocity", (0.2, 0.1, -0.3))
-    other.set("die.angular_velocity", (-4.0, 3.0, 0.0))
-    return {"later frames": later, "other throw": other}
+    other_throw.set("die.velocity", (0.2, 0.1, -0.3))
+    other_throw.set("die.angular_velocity", (-4.0, 3.0, 0.0))
+    return {"later frames": later, "other throw": other_throw}

@@ -67,6 +67,6 @@ def _draw_start(random: np.random.Generator) -> dict[str, np.ndarray]:
 
 
 def _unseen_flights() -> dict[str, Scene]:
-    other = make_scene()
-    other.set("rotors.actions", manoeuvre(NOMINAL_MASS)[::-1])
-    return {"later frames": make_scene(frames=FRAMES + FRAMES // 2), "other actions": other}
+    reversed_flight = make_scene()
+    reversed_flight.set("rotors.actions", manoeuvre(NOMINAL_MASS)[::-1])
+    return {"later frames": make_scene(frames=FRAMES + FRAMES // 2), "other actions": reversed_flight}

@@ -21,7 +21,7 @@ def make_trials() -> dict[str, Trial]:
     the force. The force of every frame is imitated with the modulus known; unseen is how the same force moves a softer rod. The
     goal to be reached is the imitated motion's state after 0.4 s, for a rod that is thrown up or down.
     """
-    known = {"substeps": 12}  # enough for a modulus that is known
+    scene_options = {"substeps": 12}  # enough for a modulus that is known
     forces = {
         "unknowns": ("press.force",), "smooth": SMOOTH, "refine": 2,
         "search": WideSteps(widths=(0.05,) * 4 + (0.03,) * 3, reach=2, spacing=3),
@@ -36,12 +36,12 @@ def make_trials() -> dict[str, Trial]:
         "imitate": Trial(
             **forces, truth=_force(two_swings(FRAMES)), guess=lambda r: _force(_little_force(r, FRAMES)),
             average=_force(np.zeros(FRAMES)), random=lambda r: _force(r.uniform(-LIMIT, LIMIT, size=FRAMES)), measure="motion",
-            options=known, unseen=lambda: {"softer rod": _pressed(two_swings(FRAMES), E=7e4, **known)},
+            options=scene_options, unseen=lambda: {"softer rod": _pressed(two_swings(FRAMES), E=7e4, **scene_options)},
         ),
         "reach": Trial(
             **forces, truth=_force(two_swings(FRAMES)[:GOAL]), guess=lambda r: _force(_little_force(r, GOAL)),
             average=_force(np.zeros(GOAL)), random=lambda r: _force(r.uniform(-LIMIT, LIMIT, size=GOAL)), measure="final",
-            options=known | {"frames": GOAL}, initial=lambda r: {"rod.velocity": (0.0, 0.0, r.uniform(-0.5, 0.5))},
+            options=scene_options | {"frames": GOAL}, initial=lambda r: {"rod.velocity": (0.0, 0.0, r.uniform(-0.5, 0.5))},
             sampling="last",
         ),
     }  # fmt: skip

@@ -61,10 +61,10 @@ def configs_unit(variant: str, configs: str, *, preset: TablePreset, folder: Pat
     )  # fmt: skip
     if variant == "no-grad":
         training = replace(training, regulariser="none", gamma=0.0)
-    asked = {"scene": scene.description(), "data": data.record, "test": test, "training": training}
-    run, known = _opened(folder, asked)
-    if known is not None:
-        return known
+    settings = {"scene": scene.description(), "data": data.record, "test": test, "training": training}
+    run, stored_result = _opened(folder, settings)
+    if stored_result is not None:
+        return stored_result
     network = folder / "network"
     if not RunFolder(network, {}).finished:
         generate(scene, task, data, folder / "data", progress=progress)
@@ -117,11 +117,11 @@ def sampling_unit(
     scene, task = true_scene(SAMPLING_SCENE, trial, _width(Path(target)))
     loss = make_loss(method, "identify", task, None, network)
     film = read_target(scene, "identify", target)
-    asked = {"scene": scene.description(), "loss": loss.to_json(), "points": points}
-    asked["film_sha256"] = sha256(film.float().cpu().numpy().tobytes()).hexdigest()
-    run, known = _opened(Path(folder), asked)
-    if known is not None:
-        return known
+    settings = {"scene": scene.description(), "loss": loss.to_json(), "points": points}
+    settings["film_sha256"] = sha256(film.float().cpu().numpy().tobytes()).hexdigest()
+    run, result = _opened(Path(folder), settings)
+    if result is not None:
+        return result
     (name,) = trial.unknowns
     unknowns, comparison = Unknowns.of(scene, [name]), Comparison.of(scene, loss, film)
     low, high = (unknowns.scaled(bound)[0] for bound in unknowns.bounds())
@@ -131,7 +131,7 @@ def sampling_unit(
         {
             "method": method, "name": name, "unit": unknowns.units[0], "truth": float(trial.truth[name]),
             "values": unknowns.physical_values(scaled[:, None])[:, 0],
-            "losses": {which: sampled_mean(losses, which) for which in SAMPLINGS},
+            "losses": {sampling: sampled_mean(losses, sampling) for sampling in SAMPLINGS},
         }
     )  # fmt: skip
     return run.read_result()
@@ -159,7 +159,7 @@ def _landscape(
 
     saved = run.load_checkpoint()
     losses = [] if saved is None else [saved[0]["losses"]]
-    done = sum(len(part) for part in losses)
+    done = sum(len(batch) for batch in losses)
     with tqdm(total=len(scaled), initial=done, desc="landscape", unit="point", disable=not progress) as bar:
         for first in range(done, len(scaled), _TOGETHER):
             rows = torch.as_tensor(scaled[first : first + _TOGETHER, None], dtype=bridge_dtype(), device=bridge_device())
@@ -175,22 +175,22 @@ def _frame_losses(scene: Scene, comparison: Comparison, unknowns: Unknowns, rows
 
     with torch.no_grad():
         try:
-            seen, finite = comparison.observe(scene, unknowns.from_scaled(rows), worlds=len(rows))
+            observations, finite = comparison.observe(scene, unknowns.from_scaled(rows), worlds=len(rows))
         except DivergenceError:
             return torch.full((len(rows), len(comparison.frames)), torch.nan, dtype=torch.float64)
-        losses = (seen - comparison.target).double().square().flatten(2).mean(dim=2)
+        losses = (observations - comparison.target).double().square().flatten(2).mean(dim=2)
         return torch.where(finite[:, None], losses, torch.nan).cpu()
 
 
-def _opened(folder: Path, asked: Mapping[str, Any]) -> tuple[RunFolder, dict[str, Any] | None]:
+def _opened(folder: Path, settings: Mapping[str, Any]) -> tuple[RunFolder, dict[str, Any] | None]:
     """The run in a folder, and its result if it is finished.
 
     Raises:
         UserError: the run there has other settings.
     """
-    run = RunFolder(folder, plain(asked))
+    run = RunFolder(folder, plain(settings))
     if not run.finished:
-        return RunFolder.open_or_create(folder, asked), None
+        return RunFolder.open_or_create(folder, settings), None
     difference = first_difference(run.read_settings(), run.settings)
     if difference is not None:
         raise UserError(f"the finished run in {folder} has other settings ({difference}): choose another folder")

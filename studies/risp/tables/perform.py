@@ -79,10 +79,10 @@ def training_settings(plan: TablePlan, task: RispTask, variant: str) -> TrainSet
     return preset(plan.preset.training, task, seed=plan.preset.seed, **(dict(plan.preset.changes) | without))
 
 
-def _check_finished(run: Path, wanted: TrainSettings) -> None:
-    there = json.loads((run / "settings.json").read_text(encoding="utf-8"))["training"]
-    there.pop("data", None)
-    difference = first_difference(there, plain(wanted))
+def _check_finished(run: Path, expected: TrainSettings) -> None:
+    stored = json.loads((run / "settings.json").read_text(encoding="utf-8"))["training"]
+    stored.pop("data", None)
+    difference = first_difference(stored, plain(expected))
     if difference is not None:
         raise UserError(f"the network in {run} was trained with other settings ({difference}): choose another --out")
 
@@ -152,17 +152,17 @@ def _trial(plan: TablePlan, about: Mapping[str, Any], folder: Path) -> None:
     method, search = about["method"], "usual"
     if method == PAPER_SEARCH:
         method, search = "full", "paper"
-    variant, begin = "full" if method == CHAIN else method, None
+    variant, first_estimate = "full" if method == CHAIN else method, None
     network = plan.out / network_name(plan, about["scene"], variant) / NETWORK_FILE if variant in NETWORKS else None
     if method == CHAIN:
         before = trial_name(about["scene"], about["task"], "full", about["repeat"])
-        begin = RunFolder(plan.out / before, {}).read_result()["values"]
+        first_estimate = RunFolder(plan.out / before, {}).read_result()["values"]
     target = None
     if method not in (*BLIND, "state"):
         target = make_target(plan, about, plan.out / target_name(about["scene"], about["task"], about["repeat"]))
     run_trial(
         about["scene"], about["task"], method, repeat=about["repeat"], settings=trial_settings(plan, search), network=network,
-        target=target, begin=begin, out=folder,
+        target=target, begin=first_estimate, out=folder,
     )  # fmt: skip
 
 
@@ -171,8 +171,8 @@ def trial_settings(plan: TablePlan, search: str = "usual") -> TrialSettings:
     from studies.risp.trials.run import TrialSettings
 
     preset = plan.preset
-    given = dict(preset.trial) if search == "usual" else {}
-    return TrialSettings(size=preset.size, seed=preset.seed, samples=preset.samples, search=search, **given)
+    changes = dict(preset.trial) if search == "usual" else {}
+    return TrialSettings(size=preset.size, seed=preset.seed, samples=preset.samples, search=search, **changes)
 
 
 def _curve(plan: TablePlan, about: Mapping[str, Any], folder: Path) -> None:

@@ -77,26 +77,26 @@ class TablePlan:
 
     def methods_of(self, table: str) -> list[str]:
         """Methods of a table, in the paper's order."""
-        known = READERS if table == "1" else [name for name in METHODS if name not in _OTHER_THAN.get(table, ())]
-        return [name for name in METHODS if name in self.methods and name in known]
+        table_methods = READERS if table == "1" else [name for name in METHODS if name not in _OTHER_THAN.get(table, ())]
+        return [name for name in METHODS if name in self.methods and name in table_methods]
 
     def to_json(self) -> str:
         """The plan as text, for worker processes."""
-        given = {name: getattr(self, name) for name in ("tables", "scenes", "methods", "repeats", "device")}
-        return json.dumps(given | {"preset": self.preset.to_json(), "out": str(self.out)})
+        record = {name: getattr(self, name) for name in ("tables", "scenes", "methods", "repeats", "device")}
+        return json.dumps(record | {"preset": self.preset.to_json(), "out": str(self.out)})
 
     @staticmethod
     def from_json(text: str) -> TablePlan:
         """The plan from the result of ``to_json``."""
-        given: Mapping[str, Any] = json.loads(text)
-        lists = {name: tuple(given[name]) for name in ("tables", "scenes", "methods")}
-        preset, out = TablePreset.from_json(given["preset"]), Path(given["out"])
-        return TablePlan(**lists, repeats=given["repeats"], device=given["device"], preset=preset, out=out)
+        record: Mapping[str, Any] = json.loads(text)
+        lists = {name: tuple(record[name]) for name in ("tables", "scenes", "methods")}
+        preset, out = TablePreset.from_json(record["preset"]), Path(record["out"])
+        return TablePlan(**lists, repeats=record["repeats"], device=record["device"], preset=preset, out=out)
 
 
-def _check(kind: str, names: Sequence[str], known: Sequence[str]) -> None:
+def _check(kind: str, names: Sequence[str], choices: Sequence[str]) -> None:
     for name in names:
-        if name not in known:
-            raise unknown_name_error(kind, name, known)
+        if name not in choices:
+            raise unknown_name_error(kind, name, choices)
     if not names:
-        raise UserError(f"no {kind} was given: choose among {', '.join(known)}")
+        raise UserError(f"no {kind} was given: choose among {', '.join(choices)}")

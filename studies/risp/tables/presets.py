@@ -75,10 +75,10 @@ class TablePreset:
         return {name: value for name, value in self.to_json().items() if name != "paper_search"}
 
     @staticmethod
-    def from_json(given: Mapping[str, Any]) -> TablePreset:
+    def from_json(record: Mapping[str, Any]) -> TablePreset:
         """The preset from the result of ``to_json``."""
-        known = {item.name for item in fields(TablePreset)}
-        return TablePreset(**{name: tuple(v) if name == "renderers" else v for name, v in given.items() if name in known})
+        field_names = {item.name for item in fields(TablePreset)}
+        return TablePreset(**{name: tuple(v) if name == "renderers" else v for name, v in record.items() if name in field_names})
 
 
 PRESETS = {

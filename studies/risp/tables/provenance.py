@@ -18,9 +18,9 @@ _LIBRARIES = ("taichi", "torch", "numpy", "mitsuba")
 
 def note_provenance(out: Path) -> None:
     """Add this machine and program to the provenance of a folder of results."""
-    there, here = provenance(out), _here()
-    if here not in there:
-        write_text(out / _FILE, json.dumps([*there, here], indent=2) + "\n")
+    recorded, current = provenance(out), _here()
+    if current not in recorded:
+        write_text(out / _FILE, json.dumps([*recorded, current], indent=2) + "\n")
 
 
 def provenance(out: Path) -> list[dict[str, Any]]:
@@ -65,8 +65,8 @@ def _commit() -> str:
 
 
 def _git(folder: Path, *arguments: str) -> str:
-    given = ["git", "-C", str(folder), *arguments]
-    return subprocess.run(given, check=True, capture_output=True, text=True).stdout.strip()
+    command = ["git", "-C", str(folder), *arguments]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
 
 def _version(name: str) -> str | None:

@@ -63,15 +63,15 @@ class Cell:
 
     def off(self) -> float | None:
         """Largest distance of an estimate from the truth, in error bars; None if a repeat has none."""
-        found = [record.get("bars_off") for record in self.records]
-        return None if not found or None in found else max(found)
+        distances = [record.get("bars_off") for record in self.records]
+        return None if not distances or None in distances else max(distances)
 
     def unseen(self) -> dict[str, float]:
         """Held-out motion -> mean error over the repeats."""
         names = self.records[0].get("unseen") or {} if self.records else {}
-        found = {name: [(record.get("unseen") or {}).get(name) for record in self.records] for name in names}
+        errors_by_name = {name: [(record.get("unseen") or {}).get(name) for record in self.records] for name in names}
         factor = _factor(self.table, self.scene, held_out=True)
-        return {name: factor * float(np.mean(some)) for name, some in found.items() if None not in some}
+        return {name: factor * float(np.mean(errors)) for name, errors in errors_by_name.items() if None not in errors}
 
 
 Cells = dict[tuple[str, str], Cell]
@@ -79,14 +79,14 @@ Cells = dict[tuple[str, str], Cell]
 
 def cells_of(plan: TablePlan, table: str) -> Cells:
     """(scene, method) -> cell, of all cells of a table that have at least one repeat."""
-    found: Cells = {}
+    cells: Cells = {}
     for scene in plan.scenes_of(table):
         for method in (*plan.methods_of(table), PAPER_SEARCH):
             first = plan.preset.renderers[0]
             cell = _state_cell(plan, scene, method, first) if table == "1" else _cell(plan, table, scene, method)
             if cell is not None:
-                found[scene, method] = cell
-    return found
+                cells[scene, method] = cell
+    return cells
 
 
 def _cell(plan: TablePlan, table: str, scene: str, method: str) -> Cell | None:
@@ -122,8 +122,8 @@ def state_cells(plan: TablePlan, renderer: str) -> Cells:
 
 def lowest(cells: Mapping[tuple[str, str], Cell], scene: str, *, but: str = "") -> str | None:
     """The image-based method with the lowest error on a scene, without ``but``; None if there is none."""
-    found = [cells[scene, method] for method in IMAGE_METHODS if (scene, method) in cells and method != but]
-    return min(found, key=lambda cell: cell.mean).method if found else None
+    candidates = [cells[scene, method] for method in IMAGE_METHODS if (scene, method) in cells and method != but]
+    return min(candidates, key=lambda cell: cell.mean).method if candidates else None
 
 
 def difference(first: Cell, second: Cell) -> tuple[float, float] | None:

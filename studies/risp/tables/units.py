@@ -129,10 +129,10 @@ def _trial(plan: TablePlan, scene: str, task: str, method: str, repeat: int) -> 
     """An inversion after what it needs."""
     needed = list(_needed(plan, scene, task, "full" if method in (PAPER_SEARCH, CHAIN) else method, repeat))
     yield from needed
-    own = _names(unit for unit in needed if unit.kind != "data")
-    own += (trial_name(scene, task, "full", repeat),) if method == CHAIN else ()
+    dependencies = _names(unit for unit in needed if unit.kind != "data")
+    dependencies += (trial_name(scene, task, "full", repeat),) if method == CHAIN else ()
     about = {"scene": scene, "task": task, "method": method, "repeat": repeat}
-    yield Unit(name=trial_name(scene, task, method, repeat), kind="trial", about=about, needs=own)
+    yield Unit(name=trial_name(scene, task, method, repeat), kind="trial", about=about, needs=dependencies)
 
 
 def _needed(plan: TablePlan, scene: str, task: str, method: str, repeat: int) -> Iterator[Unit]:

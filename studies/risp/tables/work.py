@@ -99,8 +99,8 @@ def work(plan: TablePlan, *, processes: Count, rank: FromZero = 0, progress: boo
                 worker.terminate()
         for worker in workers:
             worker.wait()
-        for own in (plan.out / "logs").glob(_plan_file(f"{rank}-*")):
-            own.unlink()
+        for plan_file in (plan.out / "logs").glob(_plan_file(f"{rank}-*")):
+            plan_file.unlink()
     failures = {name: record for name in units if (record := failed(plan.out / name, since=since)) is not None}
     missing = [name for name in units if name not in failures and done(plan.out / name) is None]
     lost = [_sentence(plan, f"{rank}-{n}", worker.returncode) for n, worker in enumerate(workers) if worker.returncode]
@@ -150,20 +150,20 @@ def _started(plan: TablePlan, name: str, since: float, processes: int) -> subpro
     """
     threads = str(max(1, len(os.sched_getaffinity(0)) // processes))
     logs = plan.out / "logs"
-    own = logs / _plan_file(name)
-    write_text(own, plan.to_json())
+    plan_file = logs / _plan_file(name)
+    write_text(plan_file, plan.to_json())
     environment = os.environ | {"OMP_NUM_THREADS": threads, "TI_CPU_MAX_NUM_THREADS": threads, "PYTHONUNBUFFERED": "1"}
-    given = (json.dumps(sys.path), own, since, os.getpid(), threads)
-    command = [sys.executable, "-P", "-c", _WORKER, *map(str, given)]
+    arguments = (json.dumps(sys.path), plan_file, since, os.getpid(), threads)
+    command = [sys.executable, "-P", "-c", _WORKER, *map(str, arguments)]
     with open(logs / f"worker-{name}.log", "ab") as log:
         return subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=environment)
 
 
 def _sentence(plan: TablePlan, name: str, status: int) -> str:
-    how = f"signal {-status}" if status < 0 else f"status {status}"
+    ending = f"signal {-status}" if status < 0 else f"status {status}"
     log = plan.out / "logs" / f"worker-{name}.log"
     last = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:]
-    return f"a worker ended with {how} ({log}: {' '.join(last)})"
+    return f"a worker ended with {ending} ({log}: {' '.join(last)})"
 
 
 def _show(bar: tqdm, plan: TablePlan, units: Mapping[str, Unit], processes: int) -> None:
@@ -173,8 +173,8 @@ def _show(bar: tqdm, plan: TablePlan, units: Mapping[str, Unit], processes: int)
     running = [name for name, note in notes.items() if note is None and is_claimed(plan.out / name)]
     left = time_left(units, {name: note["seconds"] for name, note in notes.items() if note is not None}, processes)
     names = ", ".join(running)
-    shown = names if len(names) <= _LISTED else names[: _LISTED - 3] + "..."
-    bar.set_postfix_str(f"about {_clock(left)} left; {shown}", refresh=True)
+    running_text = names if len(names) <= _LISTED else names[: _LISTED - 3] + "..."
+    bar.set_postfix_str(f"about {_clock(left)} left; {running_text}", refresh=True)
 
 
 def time_left(units: Mapping[str, Unit], seconds: Mapping[str, float], processes: int) -> float:
@@ -194,8 +194,8 @@ def time_left(units: Mapping[str, Unit], seconds: Mapping[str, float], processes
     measured = [name for name, value in seconds.items() if value > _TAKEN_OVER * units[name].prior]
     ratio = sum(seconds[name] for name in measured) / sum(units[name].prior for name in measured) if measured else 1.0
     rest = [unit for name, unit in units.items() if name not in seconds]
-    each = [sum(groups[u.group]) / len(groups[u.group]) if u.group in groups else ratio * u.prior for u in rest]
-    return max(sum(each) / processes, max(each, default=0.0))
+    unit_times = [sum(groups[u.group]) / len(groups[u.group]) if u.group in groups else ratio * u.prior for u in rest]
+    return max(sum(unit_times) / processes, max(unit_times, default=0.0))
 
 
 def _clock(seconds: float) -> str:

@@ -32,7 +32,7 @@ class Bars:
     off: float
 
     @staticmethod
-    def of(scene: Scene, trial: Trial, loss: Loss, target: Path | str | None, found: Found) -> Bars:
+    def of(scene: Scene, trial: Trial, loss: Loss, target: Path | str | None, result: Found) -> Bars:
         """The error bars at the end of a search, which are not told the truth.
 
         Args:
@@ -40,16 +40,16 @@ class Bars:
             trial: the trial, for the names of the unknowns and the truth that ``off`` is measured from.
             loss: of the method, before it has seen the film.
             target: folder of frames of the film.
-            found: the end of the search.
+            result: the end of the search.
 
         Raises:
             UserError: see ``Problem.of``.
         """
-        problem = Problem.of(scene, target, list(trial.unknowns), loss=loss, sampling=trial.sampling, starts=[found.values])
-        estimate, truth = (trial.row(values) for values in (found.values, trial.truth))
-        comparison = found.comparison or problem.comparison
-        ends = Ends(estimate[None], np.array([found.loss]), 0, comparison, problem.unknowns, History())
-        sd = judge(problem, ends).bars.sd
+        problem = Problem.of(scene, target, list(trial.unknowns), loss=loss, sampling=trial.sampling, starts=[result.values])
+        estimate, truth = (trial.row(values) for values in (result.values, trial.truth))
+        comparison = result.comparison or problem.comparison
+        search_result = Ends(estimate[None], np.array([result.loss]), 0, comparison, problem.unknowns, History())
+        sd = judge(problem, search_result).bars.sd
         distance = np.abs(problem.unknowns.scaled(estimate) - problem.unknowns.scaled(truth))
         return Bars(sd.tolist(), float((distance / sd).max()))
 

@@ -42,8 +42,8 @@ def trial_error(trial: Trial, scene: Scene, task: RispTask, motion: States, valu
     if trial.measure == "parameter":
         return float(np.concatenate([np.ravel(_distance(trial, name, values[name])) for name in trial.unknowns]).mean())
     true = task.head.outputs(scene, motion.placement[0])
-    each = (outputs_of(scene, task, values) - true).abs().mean(dim=1)
-    return float(each.sum() if trial.measure == "motion" else each[-1])
+    frame_errors = (outputs_of(scene, task, values) - true).abs().mean(dim=1)
+    return float(frame_errors.sum() if trial.measure == "motion" else frame_errors[-1])
 
 
 def unseen_errors(name: str, trial: Trial, values: Values, *, fitted: int) -> dict[str, float]:

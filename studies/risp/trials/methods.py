@@ -36,8 +36,9 @@ def check_method(method: str, network: Path | str | None) -> None:
 
 
 def make_loss(
-    method: str, kind: str, task: RispTask, motion: States, network: Path | str | None, *, near: PixelWeights | None = None
-) -> Loss | None:
+    method: str, kind: str, task: RispTask, motion: States, network: Path | str | None,
+    *, pixel_weights: PixelWeights | None = None,
+) -> Loss | None:  # fmt: skip
     """The loss of a method, of a chain the first one; None for the image-free baselines.
 
     The one picture of "reach" fits every motion where any plate may stand behind the bodies: there it is a smooth one. A floor's
@@ -49,7 +50,7 @@ def make_loss(
         task: of the scene.
         motion: true motion, for the oracle.
         network: file of the ``NETWORK_METHODS``.
-        near: pixels that count before a smooth plate, all by default.
+        pixel_weights: pixels that count before a smooth plate, all by default.
 
     Raises:
         UserError: see the losses, for a network that cannot be read or an extra that is not installed.
@@ -64,6 +65,6 @@ def make_loss(
         if kind != "reach":
             return MatchedLoss()
         look = LookSettings(plate="smooth", robust=BEYOND_TEXTURE, smoothness=ONE_COLOR, edges="fine")
-        return MatchedLoss(look, weights=near)
+        return MatchedLoss(look, weights=pixel_weights)
     losses = {"pixel": PixelLoss, "perceptual": PerceptualLoss}
     return losses[method]() if method in losses else None

@@ -69,14 +69,14 @@ class TrialSettings:
 
     def of_search(self, trial: Trial) -> OptimiseSettings | WideSteps:
         """Settings of the wide or the gradient steps of a trial."""
-        usual = trial.search if self.search == "usual" else PAPER_SEARCH
-        if isinstance(usual, WideSteps):
-            return usual.shortened(self.iterations, self.horizon)
+        search = trial.search if self.search == "usual" else PAPER_SEARCH
+        if isinstance(search, WideSteps):
+            return search.shortened(self.iterations, self.horizon)
         changes = {"iterations": self.iterations, "first_frames": self.horizon}
         starts = self.guesses(trial)
-        if usual.optimizer != "lbfgs" and starts > 1:
+        if search.optimizer != "lbfgs" and starts > 1:
             changes["keep"] = (((0.2, (starts + 1) // 2),) if starts > 2 else ()) + ((0.5, 1),)
-        return replace(usual, **{name: value for name, value in changes.items() if value is not None})
+        return replace(search, **{name: value for name, value in changes.items() if value is not None})
 
     def guesses(self, trial: Trial) -> int:
         """First guesses of a trial."""
@@ -84,8 +84,8 @@ class TrialSettings:
 
     def rounds(self, trial: Trial) -> int:
         """Gauss-Newton rounds of a trial."""
-        usual = trial.refine if self.search == "usual" else 0
-        return usual if self.refine is None else self.refine
+        refine_rounds = trial.refine if self.search == "usual" else 0
+        return refine_rounds if self.refine is None else self.refine
 
 
 @checked
@@ -131,42 +131,42 @@ def run_trial(
     set_truth(scene, trial)
     with torch.no_grad():
         motion = scene.rollout()
-    own = crc32(f"{scene.name} {kind}".encode())
-    drawn = {name: np.random.default_rng([settings.seed, stream, repeat, own]) for name, stream in _STREAMS.items()}
+    checksum = crc32(f"{scene.name} {kind}".encode())
+    drawn = {name: np.random.default_rng([settings.seed, stream, repeat, checksum]) for name, stream in _STREAMS.items()}
     initial = trial.initial(drawn["initial"]) if trial.initial else {}
     for name, value in initial.items():
         scene.set(name, value)
     guesses = [trial.guess(drawn["guess"]) for _ in range(settings.guesses(trial))]
-    near = _near(scene, begin) if kind == "reach" and begin is not None else None
-    loss = make_loss("matched" if method == "chain" else method, kind, task, motion, network, near=near)
+    pixel_weights = _near(scene, begin) if kind == "reach" and begin is not None else None
+    loss = make_loss("matched" if method == "chain" else method, kind, task, motion, network, pixel_weights=pixel_weights)
     comparison = None if loss is None else _comparison(scene, kind, method, loss, target, trial.sampling)
-    asked = _asked(scene_name, kind, method, repeat, settings, trial, scene, guesses, loss, comparison)
-    asked |= {} if begin is None else {"begin": plain(begin)}
-    folder = _folder(Path(out), asked)
+    run_settings = _asked(scene_name, kind, method, repeat, settings, trial, scene, guesses, loss, comparison)
+    run_settings |= {} if begin is None else {"begin": plain(begin)}
+    folder = _folder(Path(out), run_settings)
     if folder.finished:
         return folder.read_result()
     if comparison is None:
         values = trial.average if method == "average" else trial.random(drawn["random"])
-        found = Found({name: np.asarray(values[name], dtype=np.float64) for name in trial.unknowns}, float("nan"), 0)
+        estimate = Found({name: np.asarray(values[name], dtype=np.float64) for name in trial.unknowns}, float("nan"), 0)
     else:
-        found = search(
+        estimate = search(
             scene, comparison, trial, guesses, settings.of_search(trial), refine=settings.rounds(trial), begin=begin,
             paper=settings.search == "paper", warm=CmaSettings() if settings.warm == "cma" else None, seed=settings.seed,
             folder=folder, progress=progress,
         )  # fmt: skip
     result = {
         "schema": SCHEMA, "scene": scene_name, "kind": kind, "method": method, "repeat": repeat,
-        "error": trial_error(trial, scene, task, motion, found.values), "unit": trial.unit, "values": found.values,
+        "error": trial_error(trial, scene, task, motion, estimate.values), "unit": trial.unit, "values": estimate.values,
         "guess": guesses[0], "initial": initial,
-        "guess_error": trial_error(trial, scene, task, motion, guesses[0]), "loss_estimate": found.loss,
-        **_at_truth(scene, task, method, comparison, found.comparison, motion),
-        "unseen": unseen_errors(scene_name, trial, found.values, fitted=scene.frames),
-        "iterations": found.iterations, "seconds": time.perf_counter() - began,
+        "guess_error": trial_error(trial, scene, task, motion, guesses[0]), "loss_estimate": estimate.loss,
+        **_at_truth(scene, task, method, comparison, estimate.comparison, motion),
+        "unseen": unseen_errors(scene_name, trial, estimate.values, fitted=scene.frames),
+        "iterations": estimate.iterations, "seconds": time.perf_counter() - began,
     }  # fmt: skip
     if kind == "identify" and method in SOLVED_LOOKS:
-        result |= Bars.of(scene, trial, loss, target, found).to_json()
+        result |= Bars.of(scene, trial, loss, target, estimate).to_json()
     if comparison is not None and kind != "reach":
-        _write_pictures(folder, scene, comparison.loss, found.values)
+        _write_pictures(folder, scene, comparison.loss, estimate.values)
     folder.write_result(result)
     return folder.read_result()
 
@@ -227,12 +227,12 @@ def _asked(
     })  # fmt: skip
 
 
-def _folder(path: Path, asked: dict[str, Any]) -> RunFolder:
+def _folder(path: Path, settings: dict[str, Any]) -> RunFolder:
     """The run's folder; a finished run is read if it has the same settings."""
-    there = RunFolder(path, asked)
-    if not there.finished:
-        return RunFolder.open_or_create(path, asked)
-    difference = first_difference(there.read_settings(), asked)
+    existing = RunFolder(path, settings)
+    if not existing.finished:
+        return RunFolder.open_or_create(path, settings)
+    difference = first_difference(existing.read_settings(), settings)
     if difference is not None:
         raise UserError(f"the run in {path} has other settings ({difference}): choose another folder")
-    return there
+    return existing

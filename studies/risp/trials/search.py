@@ -94,10 +94,10 @@ def search(
     if isinstance(settings, WideSteps):
         begin = unknowns.vector(z).double().cpu().numpy()
         ends, best = wide_gauss_newton(scene, wider, unknowns, begin, settings, history, progress=progress)
-        end, comparison = settle_whitened(
+        settled, comparison = settle_whitened(
             scene, comparison, unknowns, ends[best], settings, history, start=best, seed=seed, progress=progress
         )
-        ends, history.stopped = end[None], []
+        ends, history.stopped = settled[None], []
     else:
         z, history = descend(scene, wider, unknowns, z, settings, folder=folder, history=history, progress=progress)
         ends = unknowns.vector(z).double().cpu().numpy()
@@ -112,15 +112,15 @@ def _narrower(settings: WideSteps) -> WideSteps:
 
 
 def _best_of(
-    scene: Scene, comparison: Comparison, trial: Trial, unknowns: Unknowns, ends: np.ndarray, rounds: int, history: History,
+    scene: Scene, comparison: Comparison, trial: Trial, unknowns: Unknowns, estimates: np.ndarray, rounds: int, history: History,
     *, progress: bool,
 ) -> Found:  # fmt: skip
     """The end [S, K] of the lowest loss after Gauss-Newton rounds."""
-    ends, losses = refined(scene, comparison, unknowns, ends, rounds, history, thorough=False, progress=progress)
+    estimates, losses = refined(scene, comparison, unknowns, estimates, rounds, history, thorough=False, progress=progress)
     if not np.isfinite(losses).any():
         raise DivergenceError("every start of the search diverged: take smaller steps (more substeps)", body="", step=0)
-    best = ends[int(np.argmin(losses))]
-    values = {name: best[part].reshape(np.shape(unknowns.params[name].value)) for name, part in unknowns.groups.items()}
+    best = estimates[int(np.argmin(losses))]
+    values = {name: best[group].reshape(np.shape(unknowns.params[name].value)) for name, group in unknowns.groups.items()}
     return Found(values, _loss(scene, comparison, unknowns, best), len(history.losses), comparison)
 
 
@@ -140,17 +140,19 @@ def penalised(scene: Scene, comparison: Comparison, unknowns: Unknowns, first: n
     if weight == 0:
         return unknowns
     scale = weight * _loss(scene, comparison, unknowns, first)
-    ranges, pairs, weights, given = unknowns.scaled_range(), [], [], {}
-    for name, part in unknowns.groups.items():
+    ranges, pairs, weights, by_name = unknowns.scaled_range(), [], [], {}
+    for name, group in unknowns.groups.items():
         shape = np.shape(unknowns.params[name].value)
         if not shape:
             continue
-        numbers = np.arange(part.start, part.stop).reshape(shape)
-        near = np.stack([numbers[1:].ravel(), numbers[:-1].ravel()], axis=1)
-        pairs.append(near)
-        weights.append(scale / (len(near) * ranges[near[:, 0]] ** 2))
-        given[name] = weight
-    return replace(unknowns, smoothness=Smoothness(np.concatenate(pairs), np.concatenate(weights), given)) if pairs else unknowns
+        numbers = np.arange(group.start, group.stop).reshape(shape)
+        adjacent = np.stack([numbers[1:].ravel(), numbers[:-1].ravel()], axis=1)
+        pairs.append(adjacent)
+        weights.append(scale / (len(adjacent) * ranges[adjacent[:, 0]] ** 2))
+        by_name[name] = weight
+    if not pairs:
+        return unknowns
+    return replace(unknowns, smoothness=Smoothness(np.concatenate(pairs), np.concatenate(weights), by_name))
 
 
 def _loss(scene: Scene, comparison: Comparison, unknowns: Unknowns, physical: np.ndarray) -> float:

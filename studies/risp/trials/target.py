@@ -94,10 +94,10 @@ def _rasterised(
 
 def _same_film(folder: Path, settings: dict[str, Any]) -> None:
     """Start a film, or raise a UserError if the folder has another one; a caller may have marked it as finished."""
-    there = RunFolder(folder, {})
-    if not there.finished:
+    existing = RunFolder(folder, {})
+    if not existing.finished:
         RunFolder.open_or_create(folder, settings)
         return
-    difference = first_difference(there.read_settings(), plain(settings))
+    difference = first_difference(existing.read_settings(), plain(settings))
     if difference is not None:
         raise UserError(f"the film in {folder} is another one ({difference}): choose another folder")

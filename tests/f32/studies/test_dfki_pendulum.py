@@ -92,10 +92,10 @@ def test_the_place_in_the_log_comes_back() -> None:
     log, clock = Log(log_times, joint_q, 0 * joint_q), Clock(1.234, 0.003)
     times = np.arange(1.5, 11, 1 / 30)
     angles = log.angles_at(clock.log_times(times))
-    found = aligned(times, angles, log, near=1.2)
+    found = aligned(times, angles, log, first_guess=1.2)
     assert found.start == pytest.approx(1.234, abs=1e-3) and found.drift == pytest.approx(0.003, abs=2e-4)
     assert clock.offset(5.0) == pytest.approx(1.249)
-    assert aligned(times, angles, log, near=1.2, drifts=False).start == pytest.approx(1.249, abs=5e-3)
+    assert aligned(times, angles, log, first_guess=1.2, drifts=False).start == pytest.approx(1.249, abs=5e-3)
     assert np.isnan(log.angles_at(np.array([-0.1]))).all()
 
 

@@ -130,7 +130,7 @@ def test_one_picture_counts_near_the_estimate(quadrotor):
     """The chain's second loss leaves out what is far from RISP's estimate; that of no estimate, nothing."""
     trial, scene, task, motion = quadrotor["reach"]
     near = run_module._near(scene, trial.truth)
-    chain, alone = (make_loss("matched", "reach", task, motion, None, near=each).to_json() for each in (near, None))
+    chain, alone = (make_loss("matched", "reach", task, motion, None, pixel_weights=each).to_json() for each in (near, None))
     assert chain["look"] == alone["look"] and chain["look"]["edges"] == "fine" and chain["look"]["plate"] == "smooth"
     assert chain["weights"]["shape"] == [1, SIDE, SIDE] and "weights" not in alone
     with torch.no_grad():

@@ -65,15 +65,15 @@ def angle_step(arm: Arm, look: Look, pictures: np.ndarray, angles: np.ndarray, c
         angles: [n, 2] rad to begin with.
         close: how pictures are compared.
     """
-    seen = np.isfinite(pictures)
-    filled = np.where(seen, pictures, look.plate)
+    is_visible = np.isfinite(pictures)
+    filled = np.where(is_visible, pictures, look.plate)
 
     def left_by(tries: np.ndarray) -> np.ndarray:
-        return close.smoothed(seen * (filled - look.pictures(arm.coverage(tries))))
+        return close.smoothed(is_visible * (filled - look.pictures(arm.coverage(tries))))
 
     moves = np.array([(0, 0), (STEP, 0), (-STEP, 0), (0, STEP), (0, -STEP)])
     drawn = look.pictures(arm.coverage((angles + moves[:, None]).reshape(-1, 2))).reshape(5, *pictures.shape)
-    residuals = close.smoothed(seen * (filled - drawn))
+    residuals = close.smoothed(is_visible * (filled - drawn))
     residual = residuals[0]
     jacobian = np.stack([residuals[2] - residuals[1], residuals[4] - residuals[3]]) / (2 * STEP)
     weight = geman(residual, close.scale)
@@ -83,8 +83,8 @@ def angle_step(arm: Arm, look: Look, pictures: np.ndarray, angles: np.ndarray, c
     step = np.clip(np.linalg.solve(normal + ridge, gradient[..., None])[..., 0], -WIDEST, WIDEST)
     before, after = misfit(residual, close.scale), misfit(left_by(angles + step), close.scale)
     better = after < before
-    near = weight * (np.abs(jacobian).sum(axis=0) > 0.01)
-    variance = (near * residual**2).sum(axis=(1, 2)) / np.maximum(near.sum(axis=(1, 2)), 1)
+    sensitive_weight = weight * (np.abs(jacobian).sum(axis=0) > 0.01)
+    variance = (sensitive_weight * residual**2).sum(axis=(1, 2)) / np.maximum(sensitive_weight.sum(axis=(1, 2)), 1)
     inverse = np.linalg.inv(normal + ridge)
     bars = RADIUS * np.sqrt(variance[:, None] * np.diagonal(inverse, axis1=1, axis2=2))
     return Fitted(angles + better[:, None] * step, np.where(better, after, before), bars)
@@ -94,14 +94,14 @@ def fitted(
     arm: Arm, look: Look, pictures: np.ndarray, angles: np.ndarray, *, steps: int, close: Closeness = NEAR, batch: int = 64
 ) -> Fitted:
     """Some steps of all frames (``angle_step``), in batches."""
-    parts = []
+    fits = []
     for first in range(0, len(angles), batch):
-        part = slice(first, first + batch)
-        found = Fitted(angles[part], np.zeros(0), np.zeros(0))
+        batch_slice = slice(first, first + batch)
+        result = Fitted(angles[batch_slice], np.zeros(0), np.zeros(0))
         for _ in range(steps):
-            found = angle_step(arm, look, pictures[part], found.angles, close)
-        parts.append(found)
-    return Fitted(*(np.concatenate([getattr(part, name) for part in parts]) for name in ("angles", "misfit", "bars")))
+            result = angle_step(arm, look, pictures[batch_slice], result.angles, close)
+        fits.append(result)
+    return Fitted(*(np.concatenate([getattr(fit, name) for fit in fits]) for name in ("angles", "misfit", "bars")))
 
 
 def searched(arm: Arm, look: Look, picture: np.ndarray, *, count: int = 24, best: int = 16, steps: int = 6) -> np.ndarray:
@@ -109,13 +109,13 @@ def searched(arm: Arm, look: Look, picture: np.ndarray, *, count: int = 24, best
     one = -np.pi + 2 * np.pi * np.arange(count) / count
     grid = np.stack(np.meshgrid(one, one, indexing="ij"), axis=-1).reshape(-1, 2)
     filled = WIDE.smoothed(np.where(np.isfinite(picture), picture, look.plate))
-    left = [misfit(filled - WIDE.smoothed(look.pictures(arm.coverage(part))), WIDE.scale) for part in np.array_split(grid, 8)]
+    left = [misfit(filled - WIDE.smoothed(look.pictures(arm.coverage(chunk))), WIDE.scale) for chunk in np.array_split(grid, 8)]
     starts = grid[np.argsort(np.concatenate(left))[:best]]
     pictures = np.broadcast_to(picture, (best, *picture.shape))
     for close in (WIDE, FAR):
-        found = fitted(arm, look, pictures, starts, steps=steps, close=close)
-        starts = found.angles
-    return found.angles[found.misfit.argmin()]
+        result = fitted(arm, look, pictures, starts, steps=steps, close=close)
+        starts = result.angles
+    return result.angles[result.misfit.argmin()]
 
 
 LOST = 1.6  # times the median misfit of the frames before it, beyond which a frame is searched again
@@ -135,18 +135,18 @@ def tracked(
     """
     angles, left = np.empty((len(pictures), 2)), np.empty(len(pictures))
     for k in range(len(pictures)):
-        here = pictures[k : k + 1]
+        picture = pictures[k : k + 1]
         if k == 0:
-            guess = searched(arm, look, here[0])
+            guess = searched(arm, look, picture[0])
         else:
             guess = angles[0] if k == 1 else 2 * angles[k - 1] - angles[k - 2]
-        found = refined(arm, look, here, guess, steps)
-        if k > 5 and found.misfit[0] > LOST * np.median(left[max(k - 20, 0) : k]):
+        result = refined(arm, look, picture, guess, steps)
+        if k > 5 and result.misfit[0] > LOST * np.median(left[max(k - 20, 0) : k]):
             # The last angles without their rate, and a search: a fast link may turn within a frame.
-            for start_angles in (angles[k - 1], searched(arm, look, here[0])):
-                other = refined(arm, look, here, start_angles, steps)
-                found = other if other.misfit[0] < 0.9 * found.misfit[0] else found
-        angles[k], left[k] = found.angles[0], found.misfit[0]
+            for start_angles in (angles[k - 1], searched(arm, look, picture[0])):
+                restart = refined(arm, look, picture, start_angles, steps)
+                result = restart if restart.misfit[0] < 0.9 * result.misfit[0] else result
+        angles[k], left[k] = result.angles[0], result.misfit[0]
         if k:
             angles[k] -= 2 * np.pi * np.round((angles[k] - angles[k - 1]) / (2 * np.pi))
         if say and k % 50 == 0:
@@ -156,20 +156,20 @@ def tracked(
 
 def refined(arm: Arm, look: Look, picture: np.ndarray, guess: np.ndarray, steps: int) -> Fitted:
     """The angles of one picture [1, H, W] near a guess [2], by pictures that are smoothed much and then little."""
-    found = Fitted(guess[None], np.zeros(0), np.zeros(0))
+    result = Fitted(guess[None], np.zeros(0), np.zeros(0))
     for close in (WIDE, FAR):
         for _ in range(steps):
-            before = found.angles
-            found = angle_step(arm, look, picture, before, close)
-            if np.abs(found.angles - before).max() < SETTLED:
+            before = result.angles
+            result = angle_step(arm, look, picture, before, close)
+            if np.abs(result.angles - before).max() < SETTLED:
                 break
-    return found
+    return result
 
 
 TURNS = np.radians([(4.0, -8.0), (-4.0, 8.0)])  # along which a wrong elbow explains most of a picture
 
 
-def restarted(arm: Arm, look: Look, pictures: np.ndarray, found: Fitted) -> Fitted:
+def restarted(arm: Arm, look: Look, pictures: np.ndarray, result: Fitted) -> Fitted:
     """Angles of frames that a better fit is found for from another start: from the neighbours' course, and along ``TURNS``.
 
     A dark elbow before a dark thing behind it lets a frame end in a second minimum, from which no step leads back.
@@ -177,18 +177,18 @@ def restarted(arm: Arm, look: Look, pictures: np.ndarray, found: Fitted) -> Fitt
     Args:
         arm, look: of the arm.
         pictures: [n, H, W].
-        found: of these.
+        result: of these.
     """
     for turn in (None, *TURNS):
-        start = course(found.angles) if turn is None else found.angles + turn
-        other = fitted(arm, look, pictures, fitted(arm, look, pictures, start, steps=3, close=FAR).angles, steps=2)
-        better = other.misfit < found.misfit
+        start = course(result.angles) if turn is None else result.angles + turn
+        restart = fitted(arm, look, pictures, fitted(arm, look, pictures, start, steps=3, close=FAR).angles, steps=2)
+        better = restart.misfit < result.misfit
         rows = better[:, None]
-        found = Fitted(
-            np.where(rows, other.angles, found.angles), np.where(better, other.misfit, found.misfit),
-            np.where(rows, other.bars, found.bars),
+        result = Fitted(
+            np.where(rows, restart.angles, result.angles), np.where(better, restart.misfit, result.misfit),
+            np.where(rows, restart.bars, result.bars),
         )  # fmt: skip
-    return found
+    return result
 
 
 def course(angles: np.ndarray) -> np.ndarray:

@@ -43,13 +43,13 @@ class Arm:
     def _materials(self) -> dict[str, torch.Tensor]:
         """One-hot colours in place of those of the scene."""
         names = {tuple(color): k for k, color in enumerate((pendulum.METAL, pendulum.BLACK, pendulum.WEIGHT))}
-        found = {"background.color": torch.zeros(1, 3)}
+        materials = {"background.color": torch.zeros(1, 3)}
         for name, param in self.scene.parameters.items():
             if name.endswith(("face_colors", ".color")) and name != "background.color":
                 rows = np.atleast_2d(param.value)
                 hot = np.eye(3)[[names[tuple(row)] for row in rows]]
-                found[name] = torch.as_tensor(hot if np.ndim(param.value) == 2 else hot[0], dtype=torch.float32)[None]
-        return found
+                materials[name] = torch.as_tensor(hot if np.ndim(param.value) == 2 else hot[0], dtype=torch.float32)[None]
+        return materials
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,18 +79,18 @@ def solved_look(pictures: np.ndarray, coverage: np.ndarray, plate: np.ndarray, *
         plate: [H, W] to begin with; it stays where the arm never leaves.
         rounds: of both.
     """
-    seen, behind = np.isfinite(pictures), 1 - coverage[:, 3]
-    filled = np.where(seen, pictures, 0.0)
+    is_visible, behind = np.isfinite(pictures), 1 - coverage[:, 3]
+    filled = np.where(is_visible, pictures, 0.0)
     grey = np.full(3, 0.2)
-    near = seen & (coverage[:, 3] > 0.02)
-    columns = np.stack([coverage[:, k][near] for k in range(3)], axis=1)
+    is_near_arm = is_visible & (coverage[:, 3] > 0.02)
+    columns = np.stack([coverage[:, k][is_near_arm] for k in range(3)], axis=1)
     for done in range(rounds):
-        rest = (filled - behind * plate)[near]
+        rest = (filled - behind * plate)[is_near_arm]
         weight = geman(rest - columns @ grey) if done else np.ones(len(rest))
         normal = columns.T @ (weight[:, None] * columns)
         grey = np.linalg.solve(normal + 1e-6 * np.trace(normal) * np.eye(3), columns.T @ (weight * rest))
         arm = np.einsum("k,nkhw->nhw", grey, coverage[:, :3])
-        weight = seen * geman(filled - arm - behind * plate)
+        weight = is_visible * geman(filled - arm - behind * plate)
         pull = 0.3  # pictures: below that much evidence the plate stays
         plate = ((weight * behind * (filled - arm)).sum(0) + pull * plate) / ((weight * behind**2).sum(0) + pull)
     return Look(grey, plate)

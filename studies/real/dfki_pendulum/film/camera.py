@@ -54,12 +54,12 @@ def camera_step(
     Returns:
         (angles [n, 2], values [5], their bars [5]).
     """
-    seen = np.isfinite(pictures)
-    filled = np.where(seen, pictures, look.plate)
+    is_visible = np.isfinite(pictures)
+    filled = np.where(is_visible, pictures, look.plate)
 
     def left_by(tries: np.ndarray, numbers: np.ndarray) -> np.ndarray:
         moved = replace(arm, numbers=camera_numbers(numbers, size))
-        return close.smoothed(seen * (filled - look.pictures(moved.coverage(tries)))).reshape(len(angles), -1)
+        return close.smoothed(is_visible * (filled - look.pictures(moved.coverage(tries)))).reshape(len(angles), -1)
 
     residual = left_by(angles, values)
     columns = [(left_by(angles - move, values) - left_by(angles + move, values)) / (2 * STEP) for move in STEP * np.eye(2)]

@@ -66,15 +66,15 @@ def fit(pictures: np.ndarray, angles: np.ndarray, say: Callable[[str], None], *,
         every: look and camera are solved from each frame of this number.
     """
     plate, values = first_plate(pictures[plate_frames(len(pictures))]), first_camera()
-    some = np.arange(0, len(angles), every)
+    frames = np.arange(0, len(angles), every)
     for close in (FAR, NEAR):
         before = values
-        arm, look, values, scatter, step = look_and_camera(pictures[some], angles[some], plate, values, close, say)
-        found = fitted(arm, look, pictures, fitted(arm, look, pictures, angles, steps=2, close=FAR).angles, steps=2)
-        found = restarted(arm, look, pictures, found)
-        angles = found.angles
+        arm, look, values, scatter, step = look_and_camera(pictures[frames], angles[frames], plate, values, close, say)
+        result = fitted(arm, look, pictures, fitted(arm, look, pictures, angles, steps=2, close=FAR).angles, steps=2)
+        result = restarted(arm, look, pictures, result)
+        angles = result.angles
     bars = np.hypot(scatter, values - before)
-    return {"angles": found.angles, "misfit": found.misfit, "bars": found.bars, "grey": look.grey, "plate": look.plate,
+    return {"angles": result.angles, "misfit": result.misfit, "bars": result.bars, "grey": look.grey, "plate": look.plate,
             "camera": values, "camera_bars": bars, "scatter": scatter, "last_step": np.abs(step / bars).max()}  # fmt: skip
 
 

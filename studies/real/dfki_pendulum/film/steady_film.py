@@ -28,27 +28,27 @@ def camera_motion(grey: np.ndarray, mask: np.ndarray, *, reference: int, smooth:
     points = np.argwhere(mask)[:, ::-1] + 0.5
     middle = np.array(grey.shape[:0:-1]) / 2
     arms = points - middle
-    wanted = gaussian_filter(grey[reference], smooth)[mask]
-    found = np.zeros((len(grey), 4))
+    reference_values = gaussian_filter(grey[reference], smooth)[mask]
+    motions = np.zeros((len(grey), 4))
     order = [*range(reference, len(grey)), *range(reference - 1, -1, -1)]
     for k in order:
         neighbour = k - 1 if k > reference else k + 1
-        motion = np.zeros(4) if k == reference else found[neighbour].copy()
+        motion = np.zeros(4) if k == reference else motions[neighbour].copy()
         picture = gaussian_filter(grey[k], smooth)
         slope_y, slope_x = np.gradient(picture)
         for _ in range(steps):
-            place = moved_points(points, motion, middle)[:, ::-1].T - 0.5
-            here, gx, gy = (map_coordinates(each, place, order=1, mode="nearest") for each in (picture, slope_x, slope_y))
+            points_yx = moved_points(points, motion, middle)[:, ::-1].T - 0.5
+            values, gx, gy = (map_coordinates(image, points_yx, order=1, mode="nearest") for image in (picture, slope_x, slope_y))
             columns = [gx, gy, gy * arms[:, 0] - gx * arms[:, 1], gx * arms[:, 0] + gy * arms[:, 1]]
-            jacobian, residual = np.stack(columns, axis=1), wanted - here
+            jacobian, residual = np.stack(columns, axis=1), reference_values - values
             weight = (1 + (residual / RIG_SCALE) ** 2) ** -2.0
             normal = jacobian.T @ (weight[:, None] * jacobian)
             step = np.linalg.solve(normal + 1e-9 * np.trace(normal) * np.eye(4), jacobian.T @ (weight * residual))
             motion = motion + step
             if np.abs(step * [1, 1, 50, 50]).max() < 2e-3:
                 break
-        found[k] = motion
-    return found
+        motions[k] = motion
+    return motions
 
 
 def steadied(grey: np.ndarray, motion: np.ndarray) -> np.ndarray:

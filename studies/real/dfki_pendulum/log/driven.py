@@ -42,15 +42,15 @@ def scene_of(seconds: float) -> Scene:
     return load_scene("real/double_pendulum", frames=round(seconds * RATE), substeps=SUBSTEPS, rate=RATE)
 
 
-def predicted(log: Log, found: GrowingFits, first: float) -> dict[str, list[float]]:
+def predicted(log: Log, fits: GrowingFits, first: float) -> dict[str, list[float]]:
     """Root mean square of the errors over the next two seconds [degrees], and errors at some times after the start."""
     scene = scene_of(PAST + AHEAD)
-    for name, value in found.values.items():
+    for name, value in fits.values.items():
         scene.table.set(name, value)
     motion = logged(log, first - PAST, first + AHEAD)
     errors = prediction_errors(scene, motion, round(PAST * RATE), SETTINGS)
-    at = {f"{horizon:g} s": np.abs(errors[round(horizon * RATE) - 1]).tolist() for horizon in HORIZONS}
-    return {"rms [deg]": rms(errors), **at}
+    errors_by_horizon = {f"{horizon:g} s": np.abs(errors[round(horizon * RATE) - 1]).tolist() for horizon in HORIZONS}
+    return {"rms [deg]": rms(errors), **errors_by_horizon}
 
 
 def driven(log: Log, say: Callable[[str], None]) -> tuple[GrowingFits, dict[str, object]]:
@@ -59,13 +59,13 @@ def driven(log: Log, say: Callable[[str], None]) -> tuple[GrowingFits, dict[str,
     Returns:
         (the fits to the whole swing-up; predictions: of each half from the other, and upright, with the growth of errors there).
     """
-    early, late, whole = (
+    early, late, all_frames = (
         grown(scene_of(last - first), logged(log, first, last), UNKNOWN, SETTINGS, say=say)
         for first, last in ((FIRST, HALF), (HALF, SWING_UP), (FIRST, SWING_UP))
     )
-    return whole, {
-        "growth upright [1/s]": whole.number(upright_growth),
+    return all_frames, {
+        "growth upright [1/s]": all_frames.number(upright_growth),
         f"{HALF:g} to {HALF + AHEAD:g} s, from the first half": predicted(log, early, HALF),
         f"{EARLY:g} to {EARLY + AHEAD:g} s, from the second half": predicted(log, late, EARLY),
-        f"{BALANCED:g} to {BALANCED + AHEAD:g} s, upright, from the whole swing-up": predicted(log, whole, BALANCED),
+        f"{BALANCED:g} to {BALANCED + AHEAD:g} s, upright, from the whole swing-up": predicted(log, all_frames, BALANCED),
     }

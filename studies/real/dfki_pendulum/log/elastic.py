@@ -83,26 +83,26 @@ def elastic_scene(stiffness: float) -> Scene:
 
 def elastic_windows(log: Log) -> list[Window]:
     """Windows of the balanced part; what stands for the deflections, which are not measured, is zero."""
-    found = []
+    result = []
     motion = logged(log, *PART)
     for k, window in enumerate(split_windows(whole([motion], first=0), (len(motion) - 1) // FRAMES)):
         encoders = motion.joint_q[window.first : window.first + window.frames]
         joint_q = np.zeros((window.frames, len(LINKS)))
         joint_q[:, [0, 2]] = encoders
         actions = motion.actions[window.first : window.first + window.frames - 1]
-        found.append(Window(JointRecording(f"{motion.name}, {k + 1}", LINKS, joint_q, motion.dt, actions), 0, window.frames))
-    return found
+        result.append(Window(JointRecording(f"{motion.name}, {k + 1}", LINKS, joint_q, motion.dt, actions), 0, window.frames))
+    return result
 
 
 def elastic(log: Log, say: Callable[[str], None]) -> dict[str, object]:
     """Stiffness of the joints and inertia of the rotors, and what is left of the balanced part with elastic and rigid joints."""
-    parts, result = elastic_windows(log), {}
+    log_windows, result = elastic_windows(log), {}
     rigid = [name for name in UNKNOWN if not name.endswith("stiffness")]
     for kind, stiffness, unknown in (("elastic", 700.0, list(UNKNOWN)), ("rigid", RIGID, rigid)):
         scene = elastic_scene(stiffness)
-        fit = fit_motions(scene, parts, unknown, SETTINGS)
+        fit = fit_motions(scene, log_windows, unknown, SETTINGS)
         say(f"{kind} joints, upright: " + "; ".join(fit.lines()))
-        result[kind] = {"rms [deg]": left_of_encoders(scene, parts, fit), "cost": fit.cost, "converged": fit.converged}
+        result[kind] = {"rms [deg]": left_of_encoders(scene, log_windows, fit), "cost": fit.cost, "converged": fit.converged}
         if kind == "elastic":
             for name in ("upper.stiffness", "lower.stiffness", "upper_rotor.armature", "lower_rotor.armature"):
                 value = fit.derived(lambda values, name=name: values[name])
@@ -111,9 +111,9 @@ def elastic(log: Log, say: Callable[[str], None]) -> dict[str, object]:
     return result
 
 
-def left_of_encoders(scene: Scene, parts: list[Window], fit: MotionFit) -> list[float]:
+def left_of_encoders(scene: Scene, log_windows: list[Window], fit: MotionFit) -> list[float]:
     """Median over the windows of the root mean square [degrees] that a fit leaves of both encoders."""
-    found = predict_joints(scene, parts, fit.values, starts=fit.starts)
-    measured = np.array([part.recording.joint_q for part in parts])
-    errors = np.degrees(found - measured)[:, :, [0, 2]]
+    prediction = predict_joints(scene, log_windows, fit.values, starts=fit.starts)
+    measured = np.array([window.recording.joint_q for window in log_windows])
+    errors = np.degrees(prediction - measured)[:, :, [0, 2]]
     return np.median(np.sqrt(np.mean(errors**2, axis=1)), axis=0).tolist()

@@ -39,9 +39,9 @@ UNKNOWN = (*(name for name in MASSES if name != "lower.mass"), *FRICTION, *ZEROS
 def swing(times: np.ndarray, angles: np.ndarray, first: int, last: int) -> JointRecording:
     """The film's angles [T, 2] in pictures first..last, from those at rest, within a turn."""
     dt = float((times[-1] - times[0]) / (len(times) - 1))
-    found = (angles - rest_zeros(angles))[first : last + 1]
-    found = found - 2 * np.pi * np.round(np.median(found, axis=0) / (2 * np.pi))
-    return JointRecording(f"pictures {first} to {last}", LINKS, found, dt)
+    deflections = (angles - rest_zeros(angles))[first : last + 1]
+    deflections = deflections - 2 * np.pi * np.round(np.median(deflections, axis=0) / (2 * np.pi))
+    return JointRecording(f"pictures {first} to {last}", LINKS, deflections, dt)
 
 
 def scene_of(recording: JointRecording, frames: int = END - SWING + 1) -> Scene:
@@ -58,17 +58,18 @@ def free_swing(times: np.ndarray, angles: np.ndarray, say: Callable[[str], None]
     Returns:
         (the fits; figures of the prediction [degrees], sentences on what is not seen, and the first length where it is unknown).
     """
-    seen, unseen = swing(times, angles, SWING, HALF), swing(times, angles, HALF - PAST, END)
-    scene = scene_of(seen)
-    found = grown(scene, seen, UNKNOWN, SETTINGS, zeros=ZEROS, say=say)
+    early, unseen = swing(times, angles, SWING, HALF), swing(times, angles, HALF - PAST, END)
+    scene = scene_of(early)
+    fits = grown(scene, early, UNKNOWN, SETTINGS, zeros=ZEROS, say=say)
     errors = prediction_errors(scene, unseen, PAST, SETTINGS, ZEROS)
     second = round(1 / unseen.dt)
+    unknown = ["lower.mass", "upper.center[2]", "lower.center[2]", *UNKNOWN]
     every = fit_motions(
-        scene_of(seen), split_windows(whole([seen], first=0), 8), ["lower.mass", "upper.center[2]", "lower.center[2]", *UNKNOWN],
+        scene_of(early), split_windows(whole([early], first=0), 8), unknown,
         replace(SETTINGS, first_guesses=1, shortest_window=None), zeros=ZEROS,
     )  # fmt: skip
-    with_length = grown(scene_of(seen), seen, [*UNKNOWN, "upper.length"], SETTINGS, zeros=ZEROS, say=say)
-    return found, {
+    with_length = grown(scene_of(early), early, [*UNKNOWN, "upper.length"], SETTINGS, zeros=ZEROS, say=say)
+    return fits, {
         "errors": errors.tolist(),
         "rms, first second [deg]": rms(errors[:second]), "rms, after 1 s [deg]": rms(errors[second:]),
         "after exactly 1 s [deg]": errors[second - 1].tolist(), "unseen": every.unseen,

@@ -37,12 +37,12 @@ def grown(
         say: is called with a line after each fit.
     """
     settings = replace(settings, first_guesses=1)
-    found = fit_growing_windows(
+    fits = fit_growing_windows(
         scene, whole([recording], first=0), unknown, settings, counts=SHARES, zeros=zeros, say=say
     )  # fmt: skip
-    for name, value in found.values.items():
+    for name, value in fits.values.items():
         scene.table.set(name, value)
-    return found
+    return fits
 
 
 def prediction_errors(

@@ -36,8 +36,8 @@ class Log:
         """Mean torques [T - 1, 2] N m between log times [T] s; none outside of the log."""
         steps = 0.5 * (self.torque[1:] + self.torque[:-1]) * np.diff(self.times)[:, None]
         sums = np.concatenate([np.zeros((1, 2)), np.cumsum(steps, axis=0)])
-        at = np.stack([np.interp(times, self.times, column) for column in sums.T], axis=1)
-        return np.diff(at, axis=0) / np.diff(times)[:, None]
+        torque_integral = np.stack([np.interp(times, self.times, column) for column in sums.T], axis=1)
+        return np.diff(torque_integral, axis=0) / np.diff(times)[:, None]
 
 
 def read_log(path: Path) -> Log:
@@ -67,13 +67,15 @@ class Clock:
         return self.start + self.drift * log_time
 
 
-def aligned(times: np.ndarray, angles: np.ndarray, log: Log, *, near: float, drifts: bool = True, width: float = 0.5) -> Clock:
+def aligned(
+    times: np.ndarray, angles: np.ndarray, log: Log, *, first_guess: float, drifts: bool = True, width: float = 0.5
+) -> Clock:
     """The clock by which angles [T, 2] at film times [T] agree best with the log (mean absolute difference).
 
     Args:
         times, angles: of the film [s, rad].
         log: the log.
-        near, width: film time at which the log begins, about which the search goes, and its half width [s].
+        first_guess, width: film time at which the log begins, about which the search goes, and its half width [s].
         drifts: whether the clocks may run at different rates.
     """
 
@@ -81,20 +83,21 @@ def aligned(times: np.ndarray, angles: np.ndarray, log: Log, *, near: float, dri
         clock = Clock(*numbers)
         return float(np.nanmean(np.abs(wrapped(angles - log.angles_at(clock.log_times(times))))))
 
-    coarse = near + np.linspace(-width, width, 101)
-    best = coarse[np.argmin([cost(np.array([each])) for each in coarse])]
+    coarse = first_guess + np.linspace(-width, width, 101)
+    best = coarse[np.argmin([cost(np.array([candidate])) for candidate in coarse])]
     simplex = [[best, 0.0], [best + 0.01, 0.0], [best, 0.004]] if drifts else [[best], [best + 0.01]]
     options = {"xatol": 1e-6, "fatol": 1e-10, "initial_simplex": simplex}
     return Clock(*minimize(cost, simplex[0], method="Nelder-Mead", options=options).x.tolist())
 
 
 def clock_bars(
-    times: np.ndarray, angles: np.ndarray, log: Log, clock: Clock, *, at: float, parts: int = 6
+    times: np.ndarray, angles: np.ndarray, log: Log, clock: Clock, *, time: float, num_parts: int = 6
 ) -> tuple[float, float]:
-    """The offset at a log time [s], and its standard deviation by leaving out one of ``parts`` parts of the film in turn."""
-    row = np.arange(len(times)) * parts // len(times)
-    found = [aligned(times[row != k], angles[row != k], log, near=clock.start, width=0.02).offset(at) for k in range(parts)]
-    return clock.offset(at), float(np.sqrt((parts - 1) / parts * np.square(np.array(found) - np.mean(found)).sum()))
+    """The offset at a log time [s], and its standard deviation by leaving out one of ``num_parts`` parts of the film in turn."""
+    row = np.arange(len(times)) * num_parts // len(times)
+    clocks = [aligned(times[row != k], angles[row != k], log, first_guess=clock.start, width=0.02) for k in range(num_parts)]
+    offsets = [each_clock.offset(time) for each_clock in clocks]
+    return clock.offset(time), float(np.sqrt((num_parts - 1) / num_parts * np.square(np.array(offsets) - np.mean(offsets)).sum()))
 
 
 def wrapped(angles: np.ndarray) -> np.ndarray:
@@ -116,15 +119,17 @@ def compared(times: np.ndarray, angles: np.ndarray, log: Log) -> dict[str, float
     """The film's clock, and rms differences [degrees] of both angles in moving frames, as they are and from the zeros of the
     pendulum at rest."""
     zero, fast = rest_zeros(angles), moving(angles)
-    clock = aligned(times, angles - zero, log, near=OFFSET_BY_HAND)
+    clock = aligned(times, angles - zero, log, first_guess=OFFSET_BY_HAND)
     swing = clock.log_times(times) < SWING_UP
     result: dict[str, float | list[float]] = {
         "rest [deg]": np.degrees(zero).round(3).tolist(), "start [s]": clock.start, "drift": clock.drift,
-        "offset in the swing-up [s]": list(clock_bars(times, angles - zero, log, clock, at=0.5 * SWING_UP)),
+        "offset in the swing-up [s]": list(clock_bars(times, angles - zero, log, clock, time=0.5 * SWING_UP)),
         "offset of the swing-up alone, without drift [s]": aligned(
-            times[swing], (angles - zero)[swing], log, near=OFFSET_BY_HAND, drifts=False
+            times[swing], (angles - zero)[swing], log, first_guess=OFFSET_BY_HAND, drifts=False
         ).start,
-        "offset of all frames, without drift [s]": aligned(times, angles - zero, log, near=OFFSET_BY_HAND, drifts=False).start,
+        "offset of all frames, without drift [s]": aligned(
+            times, angles - zero, log, first_guess=OFFSET_BY_HAND, drifts=False
+        ).start,
     }  # fmt: skip
     truth = log.angles_at(clock.log_times(times))
     inside = np.isfinite(truth).all(axis=1) & fast

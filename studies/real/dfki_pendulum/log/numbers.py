@@ -122,23 +122,23 @@ def upright_growth(values: Values) -> float:
     return float(np.sqrt(np.linalg.eigvals(np.linalg.solve(masses, gravity)).real.max()))
 
 
-def rows(numbers: tuple[Number, ...], found: Callable[[Callable[[Values], float]], tuple[float, float]]) -> list[list[str]]:
+def rows(numbers: tuple[Number, ...], estimate: Callable[[Callable[[Values], float]], tuple[float, float]]) -> list[list[str]]:
     """Rows of a table: name, unit, value with bar, both published values, difference from the identified one in per cent, and
     from the nearer one in bars.
 
     Args:
         numbers: of the rows.
-        found: value and error bar of a function of the unknowns (``GrowingFits.number``).
+        estimate: value and error bar of a function of the unknowns (``GrowingFits.number``).
     """
     result = []
     for number in numbers:
-        value, bar = found(number.found)
-        known = [number.known(model) for model in pendulum.MODELS.values()]
-        low, high = min(known), max(known)
+        value, bar = estimate(number.found)
+        published = [number.known(model) for model in pendulum.MODELS.values()]
+        low, high = min(published), max(published)
         nearest = min(max(value, low), high)
         away = "between" if low <= value <= high else f"{abs(value - nearest) / bar:.1f}"
         identified = number.known(pendulum.MODELS[IDENTIFIED])
         share = f"{100 * (value / identified - 1):+.0f} %" if identified else ""
-        cells = [number.name, number.unit, f"{value:.4g} ± {bar:.2g}", *(f"{each:.4g}" for each in known)]
+        cells = [number.name, number.unit, f"{value:.4g} ± {bar:.2g}", *(f"{model:.4g}" for model in published)]
         result.append([*cells, share, away])
     return result

@@ -33,12 +33,12 @@ def estimated(
     """
     scene = load_scene("real/double_pendulum", frames=FRAMES, substeps=SUBSTEPS, rate=1 / dt, model=MODEL)
     recording = JointRecording("angles", ("upper", "lower"), angles, dt)
-    parts = [Window(recording, k, FRAMES) for k in range(first, last - FRAMES + 2, STRIDE)]
+    action_windows = [Window(recording, k, FRAMES) for k in range(first, last - FRAMES + 2, STRIDE)]
     settings = MotionFitSettings(noise=noise, robust=float("inf"), iterations=15, tolerance=1e-3, start_step=0.05)
-    found = estimate_actions(scene, parts, settings)
+    estimate = estimate_actions(scene, action_windows, settings)
     middle = np.arange((FRAMES - 1 - STRIDE) // 2, (FRAMES - 1 - STRIDE) // 2 + STRIDE)
-    places = np.array([part.first + middle for part in parts]).ravel()
-    return places, found.actions[:, middle].reshape(-1, 2), found.sd[:, middle].reshape(-1, 2)
+    places = np.array([window.first + middle for window in action_windows]).ravel()
+    return places, estimate.actions[:, middle].reshape(-1, 2), estimate.sd[:, middle].reshape(-1, 2)
 
 
 def torques(times: np.ndarray, angles: np.ndarray, log: Log, clock: Clock, say: Callable[[str], None]) -> dict[str, object]:
@@ -47,25 +47,25 @@ def torques(times: np.ndarray, angles: np.ndarray, log: Log, clock: Clock, say: 
     Returns:
         Their rms errors in per cent of the measured torques' range, in the swing-up and over all; the torques themselves.
     """
-    at = clock.log_times(times)
-    inside = np.flatnonzero((at > 0) & (at < log.times[-1]))
+    log_times = clock.log_times(times)
+    inside = np.flatnonzero((log_times > 0) & (log_times < log.times[-1]))
     first, last = int(inside[0]), int(inside[-1])
-    known, span = log.mean_torque(at), np.ptp(log.torque, axis=0)
-    dt = float((at[-1] - at[0]) / (len(at) - 1))
+    measured, span = log.mean_torque(log_times), np.ptp(log.torque, axis=0)
+    dt = float((log_times[-1] - log_times[0]) / (len(log_times) - 1))
     result: dict[str, object] = {}
-    encoders = np.nan_to_num(log.angles_at(at))
-    for kind, given, noise in (("film", angles - rest_zeros(angles), FILM), ("encoders", encoders, ENCODERS)):
-        places, found, sd = estimated(dt, given, first, last, noise)
-        error = 100 * (found - known[places]) / span
-        early = at[places] < SWING_UP
+    encoders = np.nan_to_num(log.angles_at(log_times))
+    for kind, joint_angles, noise in (("film", angles - rest_zeros(angles), FILM), ("encoders", encoders, ENCODERS)):
+        places, estimate, sd = estimated(dt, joint_angles, first, last, noise)
+        error = 100 * (estimate - measured[places]) / span
+        early = log_times[places] < SWING_UP
         result[kind] = {
             "intervals": len(places), "rms, swing-up [%]": _rms(error[early]), "rms, upright [%]": _rms(error[~early]),
-            "rms, all [%]": _rms(error), "of no torque, swing-up [%]": _rms(100 * known[places][early] / span),
-            "of no torque, all [%]": _rms(100 * known[places] / span),
-            "distance in bars, swing-up": _rms((found - known[places])[early] / sd[early]),
+            "rms, all [%]": _rms(error), "of no torque, swing-up [%]": _rms(100 * measured[places][early] / span),
+            "of no torque, all [%]": _rms(100 * measured[places] / span),
+            "distance in bars, swing-up": _rms((estimate - measured[places])[early] / sd[early]),
         }  # fmt: skip
         say(f"torques from the {kind}: {result[kind]}")
-        result[f"{kind}, torques"] = np.column_stack([at[places], found, known[places], sd]).tolist()
+        result[f"{kind}, torques"] = np.column_stack([log_times[places], estimate, measured[places], sd]).tolist()
     return result
 
 
