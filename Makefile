@@ -10,23 +10,31 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c c
 demo: $(STAMP)
 	$(BIN)/python -m studies.demo
 
-# Two lanes side by side, as much of their time is compilation, which takes one core; each process has one working precision. The f32
-# tests are the longer part: those of RISP and control come after the f64 tests.
+# Two lanes side by side, as each process has one working precision. A lane has half of the cores, with a worker process for each
+# (pytest-xdist; one worker is the process itself), so that on two cores every kernel is compiled once.
+# Kernels have one thread in a worker: the cores are busy, and threads that wait for each other take longer than one alone. Tests
+# marked "threads" run with as many as there are cores, and so do programs that tests start (marked "processes"); both come after the
+# other tests of their lane, which leave their kernels in the cache.
+# The f32 tests are the longer part: those of RISP and control come after the f64 tests.
 # PyTorch gets one thread in each, memory that is let go stays with its process (films are large, and new pages cost time), and
 # kernels do not print (Taichi would look for their output after each launch).
-# Programs that tests start find compiled modules, whatever the shell says of them (PYTHONDONTWRITEBYTECODE), and come after the other
-# f32 tests, which leave their kernels in the cache.
+# Programs that tests start find compiled modules, whatever the shell says of them (PYTHONDONTWRITEBYTECODE).
 # Every step runs even when an earlier one fails; the f64 lane reports when all have ended.
 SECOND := tests/f32/risp tests/f32/control
+FIRST := tests/f32 $(SECOND:%=--ignore=%)
+WORKERS := $(shell $(PYTHON) -c "import os; n = os.cpu_count() // 2; print(n if n > 1 else 0)")
+PYTEST := $(BIN)/python -m pytest -q --durations=25
+WORKER := TI_CPU_MAX_NUM_THREADS=1 $(PYTEST) -n $(WORKERS) --dist loadfile
 
 test: $(TEST_STAMP)
 	@export OMP_NUM_THREADS=1 MALLOC_MMAP_THRESHOLD_=2000000000 MALLOC_TRIM_THRESHOLD_=4000000000; \
 	export TI_ENABLE_PYBUF=0 PYTHONDONTWRITEBYTECODE=; status=0; log=$$(mktemp); \
 	$(BIN)/python -m ruff check . || status=1; \
-	{ $(BIN)/python -m pytest -q --durations=25 tests/f64; f64=$$?; \
-	  $(BIN)/python -m pytest -q --durations=10 $(SECOND) && exit $$f64; } > $$log 2>&1 & lane=$$!; \
-	$(BIN)/python -m pytest -q --durations=25 -m "not processes" tests/f32 $(SECOND:%=--ignore=%) || status=1; \
-	$(BIN)/python -m pytest -q --durations=10 -m processes tests/f32 $(SECOND:%=--ignore=%) || status=1; \
+	{ $(WORKER) -m "not threads" tests/f64; f64=$$?; \
+	  $(PYTEST) -m threads tests/f64 || f64=1; \
+	  $(WORKER) $(SECOND) && exit $$f64; } > $$log 2>&1 & lane=$$!; \
+	$(WORKER) -m "not processes and not threads" $(FIRST) || status=1; \
+	$(PYTEST) -m "processes or threads" $(FIRST) || status=1; \
 	wait $$lane || status=1; cat $$log; rm -f $$log; \
 	exit $$status
 

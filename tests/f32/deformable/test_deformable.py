@@ -1,6 +1,7 @@
 """The deformable solver in single precision: long sums, both plans, memory of checkpoints."""
 
 import numpy as np
+import pytest
 
 from tests.reference.deformable_cases import inputs_for
 from ti_sim import Checkpoint, StoreAll
@@ -8,6 +9,8 @@ from ti_sim.deformable.inputs import DeformableInputs
 from ti_sim.deformable.model import DeformableModel, DeformableSettings
 from ti_sim.deformable.solver import DeformableSolver
 from ti_sim.meshes import box_tets
+
+pytestmark = pytest.mark.threads
 
 
 def in_f32(inputs: DeformableInputs) -> DeformableInputs:

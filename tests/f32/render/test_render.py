@@ -6,6 +6,7 @@ import pytest
 from tests.reference import numpy_renderer, render_scenes
 from ti_render import render, render_adjoint, render_jvp
 
+pytestmark = pytest.mark.threads
 SOFTNESS = [(None, None), (1e-4, 1e-3), (1e-4, 1e-4)]
 
 

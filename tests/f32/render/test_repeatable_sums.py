@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 
 from risp_torch import load_scene
 from ti_sim.base.parallel import repeatable_sums, serial_for, sums_serially
+
+pytestmark = pytest.mark.threads
 
 
 def test_adjoints_of_a_picture_are_repeatable() -> None:

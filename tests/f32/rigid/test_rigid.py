@@ -14,6 +14,7 @@ from ti_sim.rigid.model import RigidSettings
 from ti_sim.rigid.solver import RigidSolver
 from ti_sim.rollout.adjoint import Checkpoint, StoreAll
 
+pytestmark = pytest.mark.threads
 METHODS = [("semi_implicit", "world"), ("semi_implicit", "element"), ("rk4", "world")]
 LOWER = replace(PAIR_MODEL, ground_height=PAIR_MODEL.ground_height - slack())  # where the law sees the ground
 STEPS = {

@@ -87,6 +87,7 @@ def run(
     return frames | {name: getattr(bars, name) for name in NAMES}
 
 
+@pytest.mark.threads
 @pytest.mark.parametrize("copies", [0, 3])
 def test_both_plans_give_the_same(copies: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(element_plan, "copies_of", lambda: copies if on_cpu() else 0)  # copies are for threads of a CPU
@@ -99,6 +100,7 @@ def test_both_plans_give_the_same(copies: int, monkeypatch: pytest.MonkeyPatch) 
             np.testing.assert_allclose(found[name], array, rtol=0, atol=1e-12 * np.abs(array).max(), err_msg=name)
 
 
+@pytest.mark.threads
 def test_element_plan_repeats_itself_bit_by_bit(monkeypatch: pytest.MonkeyPatch) -> None:
     if on_cpu():
         monkeypatch.setattr(element_plan, "copies_of", lambda: 3)
@@ -108,6 +110,7 @@ def test_element_plan_repeats_itself_bit_by_bit(monkeypatch: pytest.MonkeyPatch)
         assert_same(array, twice[name])
 
 
+@pytest.mark.threads
 def test_a_team_gives_what_one_thread_gives(monkeypatch: pytest.MonkeyPatch) -> None:
     """The parts and the order of their sums are the same, so that the choice of threads changes no bit."""
     if on_cpu():

@@ -74,6 +74,7 @@ def test_plans_and_checkpoints_give_the_same(monkeypatch: pytest.MonkeyPatch) ->
     assert_same(run(model, inputs, "world", Checkpoint(4)), wanted, 1e-12)
 
 
+@pytest.mark.threads
 def test_no_bit_depends_on_lists_and_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     """Another skin, other cells, lists with room for a single pair, and the size of the team change nothing; on a GPU, where sums
     of atomics come in any order, nothing but rounding.

@@ -295,7 +295,6 @@ def test_actions_in_place_of_the_scenes_own():
         (lambda s: driven(s).rollout(actions=torch.full((1, 5, 1), torch.nan)), "values that are not finite"),
         (lambda s: driven(s).rollout(actions=torch.zeros(1, 2, 1)), "2 frame intervals, and 5"),
     ],
-    ids=str,
 )  # fmt: skip
 def test_wrong_links(write, words):
     scene = Scene(frame_dt=0.01, frames=5, substeps=2)
