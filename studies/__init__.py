@@ -1,1 +1,1 @@
-"""What reproduces papers and makes the tables and pictures of the documentation. Nothing imports it, and no wheel holds it."""
+"""Studies that reproduce papers and make the tables and pictures of the documentation. The product does not import them."""

@@ -1,4 +1,4 @@
-"""How scripts of this folder end: wrong input and divergence are one sentence and a status, as of the command `risp`."""
+"""Exit statuses of studies: wrong input and divergence are one sentence and a status, as of the command ``risp``."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ HEAD = ("integrator", "steps a frame", "step [ms]", "largest distance [mm]", "E 
 
 @dataclass(frozen=True)
 class Reading:
-    """How near some steps come to the converged motion.
+    """Errors of an integrator and step size against the converged motion.
 
     Attributes:
         integrator: of the scene.

@@ -42,7 +42,7 @@ MOST = 0.98  # of the upper bound, where a start would lie beyond it
 
 @dataclass(frozen=True)
 class Asked:
-    """How near an estimate has to come.
+    """Largest allowed error of an estimate.
 
     Attributes:
         error: the largest one.
@@ -58,7 +58,7 @@ Numbers = Mapping[str, np.ndarray]  # name of an unknown -> its value
 
 @dataclass(frozen=True)
 class Measure:
-    """What is compared with the truth in place of the unknowns themselves: an average, a field.
+    """A quantity that is compared with the truth in place of the unknowns themselves: an average, a field.
 
     Attributes:
         name: for the table.
@@ -77,7 +77,7 @@ Start = float | tuple[float, ...] | Callable[[np.ndarray], np.ndarray]
 
 @dataclass(frozen=True)
 class Job:
-    """What is read from one film.
+    """One film and its unknowns.
 
     Attributes:
         name: of the job.
@@ -262,7 +262,7 @@ def _measured(scene: Scene, result: Inversion, truth: Numbers, measure: Measure)
 
 
 def _in_modes(result: Inversion, true_row: np.ndarray) -> tuple[int, float, float]:
-    """How many modes the film tells; in these alone the error and its error bar, both as parts of the truth."""
+    """Number of identifiable modes, and error and error bar within these modes, both as fractions of the truth."""
     unknowns, bars = result.unknowns, result.uncertainty
     count = bars.observable_modes or 0
     modes, ranges = bars.modes[:, :count], unknowns.scaled_range()

@@ -45,5 +45,5 @@ def digits(value: float | None) -> str:
 
 
 def share(count: int, total: int) -> str:
-    """How many of how many."""
+    """A count and its total, as text."""
     return f"{count} of {total}"

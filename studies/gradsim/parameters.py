@@ -121,7 +121,7 @@ TINY = 1  # rows of the smallest preset
 
 
 def commands(row: Asked, size: int) -> tuple[str, str]:
-    """What makes the film and what reads it, as a user types it."""
+    """The commands that make and invert the film."""
     frames = f" --frames {FRAMES[row.scene]}" if row.scene in FRAMES else ""
     bounds = " ".join(
         f"--bounds {name}={low:.6g}:{high:.6g}" + (":log10" if scale == "log10" else "")
@@ -223,7 +223,7 @@ def page_text(rows: Sequence[Asked], results: Sequence[Mapping[str, Any]], prese
 
 
 def inside(result: Mapping[str, Any]) -> tuple[int, int]:
-    """How many errors lie within ``INSIDE`` bars, and of how many."""
+    """Number of errors within ``INSIDE`` bars, and number of all errors."""
     return sum(abs(result["error"][n]) <= INSIDE * result["bar"][n] for n in result["error"]), len(result["error"])
 
 

@@ -315,7 +315,7 @@ def _asked(by_count: Mapping[int, Mapping[str, Any]]) -> str:
 
 
 def _load(rates: Sequence[Mapping[str, Any]]) -> str:
-    """What else ran: this program alone makes a load of up to the number of cores."""
+    """The load of the machine: this program alone makes a load of up to the number of cores."""
     loads = [one["load"] for one in rates if one["load"] is not None]
     return f"the machine's load was {min(loads):.1f} to {max(loads):.1f}." if loads else "the load is not known."
 

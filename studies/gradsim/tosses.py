@@ -40,7 +40,7 @@ _SAFETY = 0.5  # of the longest stable step
 
 @dataclass(frozen=True, kw_only=True)
 class Ranges:
-    """What tosses are drawn from, each number evenly between two.
+    """Ranges of the random tosses, each number uniform between two.
 
     Attributes:
         side: longest side of an object before it is stretched [m].

@@ -1,1 +1,1 @@
-"""What writes tables and pictures into README.md and docs."""
+"""Programs that write tables and pictures into README.md and docs."""

@@ -57,7 +57,7 @@ SAMPLES = 64  # light paths a pixel of the path-traced pictures
 
 @dataclass(frozen=True)
 class Sheet:
-    """What stands on a sheet.
+    """Content of a sheet.
 
     Attributes:
         pictures: [H, W, 3] linear rgb, each with its caption, in the order of the sheet.
@@ -98,7 +98,7 @@ def enlarged(picture: np.ndarray, size: int) -> np.ndarray:
 
 
 def output_sheet(size: int) -> Sheet:
-    """What a picture can hold: colour, coverage, depth, normals."""
+    """The quantities of a picture: colour, coverage, depth, normals."""
     scene = stage(size)
     color, depth = shot(scene, alpha=True), shot(scene, quantity="depth")[..., 0]
     nearest, far = depth.min(), np.percentile(depth, 90)

@@ -1,4 +1,4 @@
-"""What the contact sheets of the renderer show: a ball and a box on a ground, and pictures made of them."""
+"""The scene of the renderer's contact sheets: a ball and a box on a ground, and pictures made of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What 570 tosses of a real cube tell: contact, size and inertia, and how well held-out tosses are predicted.
+"""570 measured tosses of a cube: contact, size and inertia, and how well held-out tosses are predicted.
 
 ``python -m studies.real contactnets`` needs the data set ``contactnets_cube`` (``risp data list``) and writes, into
 runs/contactnets, ``results.md`` with its tables, a plot, and a JSON file for each fit. Fits that are there are not done again.

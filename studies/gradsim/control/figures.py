@@ -19,7 +19,7 @@ from studies.markdown import markdown
 
 @dataclass(frozen=True)
 class Study:
-    """What is asked of a scene of figure 5.
+    """Goals and required error of a scene of figure 5.
 
     Attributes:
         runs: (goal, seed of the policy) of each run.

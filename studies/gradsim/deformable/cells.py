@@ -206,7 +206,7 @@ def _found_coarsely(drawn: Drawn, target: Any, size: int, options: Mapping[str, 
 
 
 def _target(scene: Scene, source: str, folder: Path) -> Any:
-    """What the numbers are found from: positions, linear frames [T, H, W, 3], or the path of an mp4."""
+    """The data of the inversion: positions, linear frames [T, H, W, 3], or the path of an mp4."""
     if source == "states":
         return StateLoss(None, scene.rollout())
     pictures = film(scene, {}, worlds=1, frames=scene.frames)[0][0]

@@ -74,7 +74,7 @@ class Drawn:
 
 @dataclass(frozen=True, kw_only=True)
 class Kind:
-    """What is unknown of a kind of body.
+    """The unknowns of a kind of body.
 
     Attributes:
         title: for tables.

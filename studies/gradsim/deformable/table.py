@@ -65,7 +65,7 @@ class Row:
 
     @property
     def held(self) -> int:
-        """How many error bars hold the truth."""
+        """Number of error bars that hold the truth."""
         return int((np.array(self.ratios) <= INSIDE).sum())
 
 

@@ -62,7 +62,7 @@ def soft_losses(*, kind: str, size: int, points: int, names: list[str]) -> dict[
 def reinforce_steps(
     *, kind: str, size: int, frames: int, centres: list[float], samples: int, draws: int, seed: int
 ) -> dict[str, Any]:
-    """How often a step of REINFORCE goes towards the truth.
+    """Share of the steps of REINFORCE that go towards the truth.
 
     Args:
         kind: of ``rigid_scene``.
@@ -104,7 +104,7 @@ def sampled_loss(losses: Any, sampling: str, frames: int | None = None) -> np.nd
 
 @dataclass(frozen=True)
 class Facts:
-    """What a landscape along one number is like.
+    """Properties of a landscape along one number.
 
     Attributes:
         minima: values of its minima over the truth, the lowest first.

@@ -1,4 +1,4 @@
-"""What a loss landscape is like: its minima, from where descent finds the truth, how steep it is."""
+"""Properties of a loss landscape: its minima, the basin of the truth, its slope."""
 
 from __future__ import annotations
 

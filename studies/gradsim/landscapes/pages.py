@@ -1,4 +1,4 @@
-"""What the pages of loss landscapes share: the films, cells of work, columns, and curves."""
+"""Shared parts of the pages of loss landscapes: the films, cells of work, columns, and curves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a black box sees: rewards of sampled masses, and REINFORCE's loss as a function of the mass (appendices F.2 and H.1)."""
+"""The black box: rewards of sampled masses, and REINFORCE's loss as a function of the mass (appendices F.2 and H.1)."""
 
 from __future__ import annotations
 

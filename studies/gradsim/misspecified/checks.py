@@ -58,7 +58,7 @@ class Target:
     path: Path | None = None
 
     def loss(self) -> PixelLoss:
-        """What is compared."""
+        """The compared pictures."""
         return PixelLoss() if self.path is None else LuminanceLoss()
 
     def part(self, frames: int) -> torch.Tensor | Path:
@@ -98,7 +98,7 @@ class Fit:
 
 @dataclass(frozen=True)
 class Explanation:
-    """What may be wrong.
+    """A possible misspecification.
 
     Attributes:
         name: of it.
@@ -115,7 +115,7 @@ class Explanation:
 
 @dataclass(frozen=True)
 class Examined:
-    """What the rule found.
+    """Results of the rule.
 
     Attributes:
         plain: the fit of the whole film by the model as it is.
@@ -217,7 +217,7 @@ def first_departed(squares: np.ndarray, length: int) -> int:
 
 
 def explanations(thrown: Thrown, model: Model) -> list[Explanation]:
-    """What may be wrong with a model, the same list for every film of a kind."""
+    """Possible misspecifications of a model, the same list for every film of a kind."""
     candidates = [
         Explanation("friction", _without(model, FRICTION), {FRICTION: middle(FRICTION)}),
         Explanation("damping", _without(model, DAMPING), {DAMPING: contact_middle(thrown, model)}),
@@ -231,7 +231,7 @@ def explanations(thrown: Thrown, model: Model) -> list[Explanation]:
 
 
 def contact_middle(thrown: Thrown, model: Model) -> float:
-    """Where the search for the damping of a contact point starts: the geometric middle of its bounds."""
+    """First guess of the damping of a contact point: the geometric mean of its bounds."""
     param = scene_of(thrown, Model(kind=model.kind), size=8).parameters[DAMPING]
     return math.sqrt(param.low * param.high)
 

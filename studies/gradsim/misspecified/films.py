@@ -83,7 +83,7 @@ VARIANTS = {
 
 
 def assumed(variant: str, kind: str) -> Model:
-    """What the model of a row takes for known of an object of a kind."""
+    """The assumptions of a row's model about an object of a kind."""
     if variant == "friction":
         return Model(kind=kind, known={FRICTION: 0.0})
     if variant == "elasticity":

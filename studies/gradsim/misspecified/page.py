@@ -146,7 +146,7 @@ def _remarks(results: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _remarks_on_row(results: Sequence[Mapping[str, Any]], variant: str, source: str, row: Variant) -> list[str]:
-    """What a row names wrongly, what it misses, and where the plain fit is worse than the paper's."""
+    """Wrong and missed explanations of a row, and films in which the plain fit is worse than the paper's."""
     plain, rule = summary(results, variant, source, PLAIN), summary(results, variant, source, RULE)
     if plain is None or rule is None:
         return []

@@ -58,7 +58,7 @@ class Thrown:
 
 @dataclass(frozen=True, kw_only=True)
 class Model:
-    """What is taken for known of a film.
+    """Assumptions about a film.
 
     Attributes:
         kind: of the object.

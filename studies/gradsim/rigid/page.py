@@ -89,7 +89,7 @@ class Row:
         return float((np.abs(self.errors[:, 0]) * self.masses).mean())
 
     def inside(self, *, converged: bool = False) -> tuple[int, int] | None:
-        """How many errors lie within ``INSIDE`` bars, and of how many, of all films or those whose search has converged."""
+        """Number of errors within ``INSIDE`` bars and of all errors, in all films or in those whose search has converged."""
         if self.bars is None:
             return None
         chosen = self.converged if converged and self.converged is not None else np.ones(len(self.errors), dtype=bool)
@@ -179,7 +179,7 @@ def notes_of(
 
 
 def _untold(films: Sequence[Mapping[str, Any] | None]) -> list[str]:
-    """How often each number is not told by the mp4 films, with examples of what the report says."""
+    """Number of mp4 films in which each unknown is not identifiable, with examples of the report's sentences."""
     completed = without_failures([film for film in films if film is not None])
     lines = []
     for name, short in NUMBERS.items():

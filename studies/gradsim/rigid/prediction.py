@@ -294,6 +294,6 @@ def toss_row(arguments: Mapping[str, Any], result: Mapping[str, Any]) -> tuple[s
 
 
 def _within(results: Sequence[Mapping[str, Any]]) -> str:
-    """How many errors of numbers lie within ``INSIDE`` error bars."""
+    """Number of errors within ``INSIDE`` error bars."""
     pairs = [(r["error"][n], r["bar"][n]) for r in results for n in NUMBERS if r["bar"][n] is not None]
     return share(sum(abs(error) <= INSIDE * bar for error, bar in pairs), len(pairs))

@@ -54,7 +54,7 @@ PLAIN = FitSettings(iterations=130, smoothing=0.0, laplacian=0.0, edges=0.0, fla
 
 @dataclass
 class Fit:
-    """Where the search ended.
+    """Result of the search.
 
     Attributes:
         vertices: [V, 3] m, of the best step.

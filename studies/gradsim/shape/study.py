@@ -239,7 +239,7 @@ no numbers for shapes, and its apple is not published: the apple here is one of 
 
 
 def _verdict(fits: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> str:
-    """What the table says, by its numbers."""
+    """A summary of the table."""
     sentences = []
     for way in WAYS:
         results = [result for arguments, result in fits if arguments["way"] == way]

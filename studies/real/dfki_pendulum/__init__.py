@@ -1,4 +1,4 @@
-"""What a hand-held film and a log tell of a double pendulum: angles, lengths, friction, masses, torques.
+"""A double pendulum from a hand-held film and a log: angles, lengths, friction, masses, torques.
 
 ``python -m studies.real dfki_pendulum`` needs the data set ``dfki_double_pendulum`` (``risp data list``). Each stage writes a
 file into runs/dfki_pendulum, and one whose file is there is not done again; ``results.md`` has the tables.

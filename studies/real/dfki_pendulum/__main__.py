@@ -15,7 +15,7 @@ from studies.real.dfki_pendulum.study import study
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the study; 2 for data that are not here."""
-    description = "What a hand-held film and a log tell of a double pendulum."
+    description = "A double pendulum from a hand-held film and a log."
     parser = argparse.ArgumentParser(prog="python -m studies.real dfki_pendulum", description=description)
     parser.add_argument("--out", type=Path, default=Path("runs/dfki_pendulum"), help="folder of the results")
     options = parser.parse_args(arguments)

@@ -46,7 +46,7 @@ class TrackedToss:
 
 
 def recorded(path: Path, settings: dict[str, Any], make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """What a JSON file holds, which is made first if it is not there.
+    """The content of a JSON file, which is made first if it does not exist.
 
     Args:
         path: of the file.

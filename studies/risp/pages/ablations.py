@@ -70,7 +70,7 @@ def configs_markdown(results: Results) -> str:
 
 
 def _configs_sentences(last: Mapping[tuple[str, str], Mapping[str, Any]]) -> list[str]:
-    """What the paper claims of its curves, and whether it holds here."""
+    """The paper's claims about its curves, and whether they hold here."""
     sentences = []
     lower = [c for c in CONFIGS if {(c, m) for m in NETWORKS} <= set(last) and _end(last, c, "full") < _end(last, c, "no-grad")]
     pairs = [c for c in CONFIGS if {(c, m) for m in NETWORKS} <= set(last)]

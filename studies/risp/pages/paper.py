@@ -1,4 +1,4 @@
-"""What the paper reports (RISP, ICLR 2022): mean and standard deviation of every cell of its tables 1 to 4."""
+"""The paper's numbers (RISP, ICLR 2022): mean and standard deviation of every cell of its tables 1 to 4."""
 
 from __future__ import annotations
 

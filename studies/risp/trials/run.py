@@ -180,7 +180,7 @@ def _near(scene: Scene, begin: Values) -> PixelWeights:
 
 
 def _write_pictures(folder: RunFolder, scene: Scene, loss: Loss, values: Values) -> None:
-    """What the loss itself shows of an estimate, such as the look that it solved."""
+    """Write the pictures of the loss at an estimate, such as the solved look."""
     rows = single_world(values)
     with torch.no_grad():
         loss.write_pictures(folder.path, scene, scene.rollout(rows, worlds=1), rows)

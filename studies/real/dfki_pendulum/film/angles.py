@@ -38,7 +38,7 @@ class Fitted:
 
 @dataclass(frozen=True, kw_only=True)
 class Closeness:
-    """How pictures are compared: wide far from the truth, narrow near it.
+    """Settings of the comparison of pictures: wide far from the truth, narrow near it.
 
     Attributes:
         smooth: pixels, of the Gaussian that smooths both pictures.

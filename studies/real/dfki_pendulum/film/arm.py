@@ -54,7 +54,7 @@ class Arm:
 
 @dataclass(frozen=True, eq=False)
 class Look:
-    """What is seen of a motion: grey [3] of the materials, and the plate [H, W] behind the arm (linear light)."""
+    """Appearance of the film: grey [3] of the materials, and the background plate [H, W] (linear light)."""
 
     grey: np.ndarray
     plate: np.ndarray

@@ -16,7 +16,7 @@ def moved_points(points: np.ndarray, motion: np.ndarray, middle: np.ndarray) -> 
 
 
 def camera_motion(grey: np.ndarray, mask: np.ndarray, *, reference: int, smooth: float = 1.0, steps: int = 12) -> np.ndarray:
-    """How the camera moved: [T, 4] motions (``moved_points``) that lay the masked pixels of the reference onto each frame.
+    """Motion of the camera: [T, 4] motions (``moved_points``) that lay the masked pixels of the reference onto each frame.
 
     Args:
         grey: [T, H, W] pictures.

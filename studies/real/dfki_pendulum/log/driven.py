@@ -1,4 +1,4 @@
-"""What the driven part of the log tells, with measured torques: masses, inertias, friction, and the next two seconds.
+"""Estimates from the driven part of the log, with measured torques: masses, inertias, friction, and the next two seconds.
 
 The swing-up is split by time into halves, each of which is predicted from the other. In the balanced part the torque oscillates
 between its limits at 15 Hz; there the joints are seen to be elastic, and a roll-out without the controller falls

@@ -1,4 +1,4 @@
-"""What the free swing at the film's end tells: friction, ratios of masses and inertias, the first length, and its second half.
+"""Fits to the free swing at the film's end: friction, ratios of masses and inertias, the first length, and its second half.
 
 The split is by time: numbers are fitted to the first half of the swing, and the second half is predicted.
 """

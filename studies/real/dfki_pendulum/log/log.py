@@ -16,7 +16,7 @@ RATE = 400.0  # Hz, of the log
 
 @dataclass(frozen=True, eq=False)
 class Log:
-    """What was measured at the joints.
+    """Measurements at the joints.
 
     Attributes:
         times: [K] s.
