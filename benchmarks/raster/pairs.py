@@ -2,16 +2,17 @@
 
 # No postponed annotations here: a kernel's must be types.
 from dataclasses import dataclass, fields
+from typing import Any
 
 import torch
 
 from ti_render import RenderResult
-from ti_render.arrays import UNIFORM, Faces
-from ti_render.backdrop.backdrop import backdrop_weights, depth_rate, inverse_ground_depth, negligible, pixel_centre
-from ti_render.raster.fragment import fragment, near_fade_rates, perspective, setup
-from ti_render.raster.softras import NO_COVERAGE, face_screen, pixel_range, tile_box
-from ti_render.raster.tiles import CUT_OFF, Tiles
-from ti_sim.base.bundles import kernel
+from ti_render.arrays import Faces
+from ti_render.backdrop.backdrop import backdrop_weights, inverse_ground_depth, negligible
+from ti_render.raster.fragment import fragment, perspective
+from ti_render.raster.tiles import Tiles
+from ti_render.raster.walk import NO_COVERAGE, TilePass, walk
+from ti_sim.base.bundles import bundle, kernel
 from ti_sim.base.runtime import ti
 
 
@@ -50,6 +51,63 @@ VISITED, NEAR, INSIDE, BAND, OUTSIDE, BLENDED, COLOURED, SLIDING = range(8)
 DEPTH, SHOWN, WORKSPACE = 0, 1, 2
 
 
+@bundle
+class Counting(TilePass):
+    """A pass that counts pairs: those of the forward pass, or with ``backward`` those of the backward pass."""
+
+    faces: Any
+    hard: Any
+    backward: Any
+    pixels: Any
+    counts: Any
+
+    @ti.func
+    def begin_pixel(self, tile: ti.template(), pixel: ti.template()):
+        """The backdrop's depth."""
+        if ti.static(not self.backward):
+            inverse_depth = inverse_ground_depth(self.faces, tile.image, pixel.centre)
+            depth, _g, _b = backdrop_weights(self.faces, inverse_depth, tile.depth_rate, self.hard)
+            self.pixels[pixel.index, DEPTH], self.pixels[pixel.index, SHOWN] = depth, 0.0
+
+    @ti.func
+    def visit(self, tile: ti.template(), face: ti.template(), pixel: ti.template()):
+        """Count a pair."""
+        i = pixel.index
+        hit = fragment(pixel.centre, face.triangle, tile.radius, tile.inverse_sigma)
+        covered = hit.sigmoid * face.fade > NO_COVERAGE
+        _r, z = perspective(hit.barycentrics, face.triangle.inverse_depths)
+        shaded = 0
+        if covered and self.hard == 0:
+            if (self.pixels[i, DEPTH] - z) * tile.depth_rate - hit.tail > ti.static(negligible()):
+                shaded = 1
+        if ti.static(self.backward):
+            if covered:
+                self.counts[COLOURED] += shaded
+                if hit.log_rate > 0 and shaded == 1:
+                    self.counts[SLIDING] += 1
+        else:
+            self.counts[VISITED] += 1
+            if hit.inside == 0 and hit.barycentrics.sum() > 0:
+                self.counts[NEAR] += 1
+            if covered:
+                self.counts[INSIDE] += hit.inside
+                self.counts[OUTSIDE] += 1 - hit.inside
+                if hit.inside == 1 and hit.log_rate > 0:
+                    self.counts[BAND] += 1
+                self.counts[BLENDED] += shaded
+                if shaded == 1:
+                    self.pixels[i, DEPTH] = ti.min(self.pixels[i, DEPTH], z + hit.tail / tile.depth_rate)
+                self.pixels[i, SHOWN] = ti.max(self.pixels[i, SHOWN], hit.inside)
+
+    @ti.func
+    def end_pixel(self, tile: ti.template(), pixel: ti.template()):
+        """DIB-R gives a pixel one colour."""
+        if ti.static(self.backward):
+            if self.hard == 1 and self.pixels[pixel.index, SHOWN] > 0:
+                self.counts[BLENDED] += 1
+                self.counts[COLOURED] += 1
+
+
 @kernel
 def count_kernel(
     faces: Faces, tiles: Tiles, width: int, height: int, hard: int, pixels: ti.types.ndarray(), counts: ti.types.ndarray()
@@ -60,63 +118,8 @@ def count_kernel(
     int32 (see ``Pairs``). A first walk over the faces is the forward pass, a second one, which reads the least depths,
     the backward pass. No adjoint: integers.
     """
-    half = 0.5 * ti.min(width, height)
-    for tile in range(tiles.slot.shape[0]):
-        if tiles.slot[tile] < 0:
-            continue
-        m, x0, y0, x1, y1 = tile_box(tile, width, height, tiles.side)
-        base = tiles.slot[tile] * tiles.side * tiles.side
-        inverse_sigma = 1.0 / faces.uniforms[m, UNIFORM.sigma]
-        radius = ti.sqrt(CUT_OFF * faces.uniforms[m, UNIFORM.sigma])
-        rate = depth_rate(faces, m)
-        for y in range(y0, y1 + 1):
-            for x in range(x0, x1 + 1):
-                i = base + (y - y0) * tiles.side + x - x0
-                p = pixel_centre(faces, m, x, y, width, height)
-                depth, _g, _b = backdrop_weights(faces, inverse_ground_depth(faces, m, p), rate, hard)
-                pixels[i, DEPTH], pixels[i, SHOWN] = depth, 0.0
-        for walk, entry in ti.ndrange(2, (tiles.start[tile], tiles.start[tile + 1])):
-            f = tiles.entries[entry]
-            a0, a1, a2, depths = face_screen(faces, m, f)
-            fade, _rates = near_fade_rates(depths, 1.0 / faces.near)
-            inverse_area, inverse_squared, to_distance = setup(a0, a1, a2)
-            begin_x, end_x = pixel_range(faces, a0[0], a1[0], a2[0], radius, half, width, x0, x1)
-            begin_y, end_y = pixel_range(faces, a0[1], a1[1], a2[1], radius, half, height, y0, y1)
-            for y in range(begin_y, end_y + 1):
-                for x in range(begin_x, end_x + 1):
-                    bare, tail, _signed, slope, b, _edge, inside, _distance = fragment(
-                        pixel_centre(faces, m, x, y, width, height), a0, a1, a2, inverse_area, inverse_squared,
-                        to_distance, radius, inverse_sigma,
-                    )  # fmt: skip
-                    i = base + (y - y0) * tiles.side + x - x0
-                    covered = bare * fade > NO_COVERAGE
-                    _r, z = perspective(b, 1.0 / depths)
-                    shaded = 0
-                    if covered and hard == 0 and (pixels[i, DEPTH] - z) * rate - tail > ti.static(negligible()):
-                        shaded = 1
-                    if walk == 0:
-                        counts[VISITED] += 1
-                        if inside == 0 and b[0] + b[1] + b[2] > 0:
-                            counts[NEAR] += 1
-                        if covered:
-                            counts[INSIDE] += inside
-                            counts[OUTSIDE] += 1 - inside
-                            if inside == 1 and slope > 0:
-                                counts[BAND] += 1
-                            counts[BLENDED] += shaded
-                            if shaded == 1:
-                                pixels[i, DEPTH] = ti.min(pixels[i, DEPTH], z + tail / rate)
-                            pixels[i, SHOWN] = ti.max(pixels[i, SHOWN], inside)
-                    elif covered:
-                        counts[COLOURED] += shaded
-                        if slope > 0 and shaded == 1:
-                            counts[SLIDING] += 1
-        if hard == 1:
-            for y in range(y0, y1 + 1):
-                for x in range(x0, x1 + 1):
-                    if pixels[base + (y - y0) * tiles.side + x - x0, SHOWN] > 0:
-                        counts[BLENDED] += 1
-                        counts[COLOURED] += 1
+    walk(faces, tiles, width, height, Counting(faces, hard, False, pixels, counts))
+    walk(faces, tiles, width, height, Counting(faces, hard, True, pixels, counts))
 
 
 def count_pairs(result: RenderResult) -> Pairs:

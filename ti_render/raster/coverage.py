@@ -15,23 +15,38 @@ number), and for each edge the term that the edge's reach within the disc takes 
 
     c = -1 / (2 pi) integral of (1 - rho^2)^3 h / rho^2 dt,   rho^2 = h^2 + t^2
 
-with the signed distance h (positive inside) and the place t along the edge, both in units of R. The two terms of an edge between
-faces of the same side cancel: such edges are left out (``find_contours``), which leaves the silhouettes. The derivative by a
-point of an edge is the weight k there, along the outward normal.
+with the signed distance h (positive inside) and the position t along the edge, both in units of R. The two terms of an edge
+between faces of the same side cancel: such edges are left out (``find_contours``), which leaves the silhouettes. The derivative
+by a point of an edge is the weight k there, along the outward normal.
 """
 
+from typing import Any
+
 from ti_render.raster.fragment import NEAR_FADE, cross2, setup, vec2
-from ti_sim.base.bundles import kernel
+from ti_sim.base.bundles import bundle, kernel
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import vec3
 
 # A face's code in ``contours``: 0 if it is not drawn, else +- (DRAWN + FADED if a corner is in the near fade + 1, 2, 4 for each
 # edge that counts, in the order of the corners opposite to them), negative for faces that show their back.
 FADED, DRAWN = 8, 16
-# Part of the radius within which the side of an edge on which a pixel lies is found without rounding.
+# Fraction of the radius within which the side of an edge on which a pixel lies is determined without rounding.
 CLOSE = 1e-4
 
 PI = 3.141592653589793
+
+
+@bundle
+class CoverageRates:
+    """Derivatives of ``face_coverage`` by the screen corners, and by sigma times sigma.
+
+    The derivative by the pixel is minus the sum of those by the corners.
+    """
+
+    a0: Any
+    a1: Any
+    a2: Any
+    sigma: Any
 
 
 @ti.func
@@ -76,8 +91,8 @@ def find_contours(
             counts = 1
             if neighbours[f, k] >= 0:
                 # Other threads add edges to that code, which changes neither its sign nor these bits.
-                other = contours[m, neighbours[f, k]]
-                if other * code > 0 and (ti.abs(other) & FADED) + (ti.abs(code) & FADED) == 0:
+                neighbour_code = contours[m, neighbours[f, k]]
+                if neighbour_code * code > 0 and (ti.abs(neighbour_code) & FADED) + (ti.abs(code) & FADED) == 0:
                     counts = 0
             edges += counts << k
         if code > 0:
@@ -108,20 +123,23 @@ def _side(p, a, b, to_distance):
 
 
 @ti.func
-def edge_sides(p, a0, a1, a2, distance, to_distance, radius):
+def edge_sides(p, triangle: ti.template(), distances, radius):
     """[3] 1 or -1: the side of each edge on which ``p`` lies, 1 inside."""
-    sides = vec3(1.0)
+    sides, to_distance = vec3(1.0), triangle.to_distance
     for k in ti.static(range(3)):
-        if distance[k] < 0:
+        if distances[k] < 0:
             sides[k] = -1.0
-    if ti.min(ti.abs(distance[0]), ti.abs(distance[1]), ti.abs(distance[2])) < CLOSE * radius:
-        sides = vec3(_side(p, a1, a2, to_distance[0]), _side(p, a2, a0, to_distance[1]), _side(p, a0, a1, to_distance[2]))
+    if ti.min(ti.abs(distances[0]), ti.abs(distances[1]), ti.abs(distances[2])) < CLOSE * radius:
+        sides = vec3(
+            _side(p, triangle.a1, triangle.a2, to_distance[0]), _side(p, triangle.a2, triangle.a0, to_distance[1]),
+            _side(p, triangle.a0, triangle.a1, to_distance[2]),
+        )  # fmt: skip
     return sides
 
 
 @ti.func
 def _reach(p, a, b, inverse_squared, distance, radius):
-    """An edge within the disc: h, the first and last place t (last <= first: none), place of ``a``, and the edge's length."""
+    """An edge within the disc: h, the first and last position t (last <= first: none), that of ``a``, and the edge's length."""
     h = distance / radius
     first, last, start, length = 0.0, 0.0, 0.0, 0.0
     if ti.abs(h) < 1.0 and inverse_squared > 0:
@@ -151,71 +169,71 @@ def _edge_term(p, a, b, inverse_squared, distance, side, radius):
 
 
 @ti.func
-def covered_part(p, a0, a1, a2, inverse_squared, distance, to_distance, code, radius):
+def face_coverage(p, triangle: ti.template(), distances, code, radius):
     """Integral of the weight over a face, less the terms of edges that do not count.
 
     Args:
         p: pixel centre.
-        a0, a1, a2, inverse_squared, to_distance: of ``setup``.
-        distance: [3] signed distances from the edges (``fragment``).
+        triangle: the face on the screen.
+        distances: [3] signed distances from the edges (``Fragment``).
         code: of the face (``find_contours``).
         radius: R.
     """
     result = 0.0
     edges = ti.abs(code)
     if code != 0:
-        sides = edge_sides(p, a0, a1, a2, distance, to_distance, radius)
+        sides = edge_sides(p, triangle, distances, radius)
         if sides[0] + sides[1] + sides[2] > 2.5:
             result = 1.0
         if edges & 7 != 0:
             if edges & 1 != 0:
-                result += _edge_term(p, a1, a2, inverse_squared[0], distance[0], sides[0], radius)
+                result += _edge_term(p, triangle.a1, triangle.a2, triangle.inverse_squared[0], distances[0], sides[0], radius)
             if edges & 2 != 0:
-                result += _edge_term(p, a2, a0, inverse_squared[1], distance[1], sides[1], radius)
+                result += _edge_term(p, triangle.a2, triangle.a0, triangle.inverse_squared[1], distances[1], sides[1], radius)
             if edges & 4 != 0:
-                result += _edge_term(p, a0, a1, inverse_squared[2], distance[2], sides[2], radius)
+                result += _edge_term(p, triangle.a0, triangle.a1, triangle.inverse_squared[2], distances[2], sides[2], radius)
     return result
 
 
 @ti.func
 def _edge_rates(p, a, b, inverse_squared, distance, to_distance, radius):
-    """Derivatives of an edge's part in ``covered_part`` by its ends, and by sigma times sigma."""
+    """Derivatives of an edge's term in ``face_coverage`` by its corners, and by sigma times sigma."""
     h, first, last, start, length = _reach(p, a, b, inverse_squared, distance, radius)
     a_rate, b_rate, sigma_rate = vec2(0), vec2(0), 0.0
     if last > first:
         a2, b2, flat = first * first, last * last, 1.0 - h * h
         cubes, fifths = (b2 * last - a2 * first) / 3.0, (b2 * b2 * last - a2 * a2 * first) / 5.0
-        whole = flat * flat * (last - first) - 2.0 * flat * cubes + fifths
+        integral = flat * flat * (last - first) - 2.0 * flat * cubes + fifths
         moment = (b2 - a2) * (0.5 * flat * (flat - a2 - b2) + (a2 * a2 + a2 * b2 + b2 * b2) / 6.0)
-        end_share = (moment - start * whole) / length
+        end_share = (moment - start * integral) / length
         e = b - a
         outward = vec2(e[1], -e[0]) * (to_distance * (3.0 / PI) / radius)
-        a_rate, b_rate = outward * (whole - end_share), outward * end_share
-        sigma_rate = -h * whole * (1.5 / PI)
+        a_rate, b_rate = outward * (integral - end_share), outward * end_share
+        sigma_rate = -h * integral * (1.5 / PI)
     return a_rate, b_rate, sigma_rate
 
 
 @ti.func
-def covered_part_rates(p, a0, a1, a2, inverse_squared, distance, to_distance, code, radius):
-    """Derivatives of ``covered_part`` by the three corners, and by sigma times sigma; by the pixel it is minus their sum."""
+def face_coverage_rates(p, triangle: ti.template(), distances, code, radius):
+    """``CoverageRates`` of a face; arguments of ``face_coverage``."""
     g0, g1, g2, sigma_rate = vec2(0), vec2(0), vec2(0), 0.0
-    edges = ti.abs(code)
+    edges, inverse_squared, to_distance = ti.abs(code), triangle.inverse_squared, triangle.to_distance
     if edges & 1 != 0:
-        g, h, s = _edge_rates(p, a1, a2, inverse_squared[0], distance[0], to_distance[0], radius)
+        g, h, s = _edge_rates(p, triangle.a1, triangle.a2, inverse_squared[0], distances[0], to_distance[0], radius)
         g1 += g
         g2 += h
         sigma_rate += s
     if edges & 2 != 0:
-        g, h, s = _edge_rates(p, a2, a0, inverse_squared[1], distance[1], to_distance[1], radius)
+        g, h, s = _edge_rates(p, triangle.a2, triangle.a0, inverse_squared[1], distances[1], to_distance[1], radius)
         g2 += g
         g0 += h
         sigma_rate += s
     if edges & 4 != 0:
-        g, h, s = _edge_rates(p, a0, a1, inverse_squared[2], distance[2], to_distance[2], radius)
+        g, h, s = _edge_rates(p, triangle.a0, triangle.a1, inverse_squared[2], distances[2], to_distance[2], radius)
         g0 += g
         g1 += h
         sigma_rate += s
-    return g0, g1, g2, sigma_rate
+    return CoverageRates(g0, g1, g2, sigma_rate)
 
 
 @ti.func

@@ -6,14 +6,16 @@ all faces, in place of a product over faces, which depends on the triangulation.
 the pixel or the ground is nearer.
 """
 
-from ti_render.arrays import UNIFORM, Faces
-from ti_render.backdrop.backdrop import inverse_ground_depth, pixel_centre
-from ti_render.raster.coverage import covered_part, union_coverage
-from ti_render.raster.fragment import fragment, near_fade_rates, perspective, setup
-from ti_render.raster.softras import NO_COVERAGE, face_screen, pixel_range, tile_box
-from ti_render.raster.tiles import CUT_OFF, Tiles
+from typing import Any
+
+from ti_render.arrays import Faces
+from ti_render.backdrop.backdrop import inverse_ground_depth
+from ti_render.raster.coverage import face_coverage, union_coverage
+from ti_render.raster.fragment import fragment, perspective
+from ti_render.raster.tiles import Tiles
+from ti_render.raster.walk import NO_COVERAGE, TilePass, screen_triangle, walk
 from ti_render.shading.surface import face_attributes, surface_colour
-from ti_sim.base.bundles import kernel
+from ti_sim.base.bundles import bundle, kernel
 from ti_sim.base.runtime import ti
 
 # Columns of pixel_state: depth of the nearest covering face, its number (-1: none), the sums of ``coverage`` over front and back.
@@ -22,13 +24,77 @@ DIBR_STATE_SIZE = 4
 
 
 @ti.func
-def seen_face(faces: ti.template(), pixel_state: ti.template(), i, m, p):
+def nearest_face(faces: ti.template(), pixel_state: ti.template(), m, pixel: ti.template()):
     """Number of the face that a pixel shows, -1 for the backdrop."""
-    f = ti.cast(pixel_state[i * DIBR_STATE_SIZE + FACE], ti.i32)
-    inverse_depth = inverse_ground_depth(faces, m, p)
-    if f >= 0 and inverse_depth > 1e-30 and inverse_depth * pixel_state[i * DIBR_STATE_SIZE + NEAREST] >= 1.0:
+    f = ti.cast(pixel_state[pixel.index * DIBR_STATE_SIZE + FACE], ti.i32)
+    inverse_depth = inverse_ground_depth(faces, m, pixel.centre)
+    if f >= 0 and inverse_depth > 1e-30 and inverse_depth * pixel_state[pixel.index * DIBR_STATE_SIZE + NEAREST] >= 1.0:
         f = -1
     return f
+
+
+@bundle
+class Side:
+    """Column of a face's side in pixel_state."""
+
+    column: Any
+
+
+@bundle
+class NearestFaces(TilePass):
+    """The pass of ``rasterise_dibr``."""
+
+    faces: Any
+    pixel_state: Any
+    pictures: Any
+
+    @ti.func
+    def begin_pixel(self, tile: ti.template(), pixel: ti.template()):
+        """No face yet."""
+        i = pixel.index
+        self.pixel_state[i * DIBR_STATE_SIZE + NEAREST] = 1e30
+        self.pixel_state[i * DIBR_STATE_SIZE + FACE] = -1.0
+        self.pixel_state[i * DIBR_STATE_SIZE + FRONT] = 0.0
+        self.pixel_state[i * DIBR_STATE_SIZE + BACK] = 0.0
+
+    @ti.func
+    def begin_face(self, tile: ti.template(), face: ti.template()):
+        """Side of the face."""
+        column = FRONT
+        if face.code < 0:
+            column = BACK
+        return Side(column)
+
+    @ti.func
+    def visit(self, tile: ti.template(), face: ti.template(), pixel: ti.template()):
+        """Coverage, and whether the face is the nearest one."""
+        i, p, side = pixel.index, pixel.centre, face.state.column
+        hit = fragment(p, face.triangle, tile.radius, tile.inverse_sigma)
+        covered = face.fade * face_coverage(p, face.triangle, hit.distances, face.code, tile.radius)
+        if covered != 0:
+            self.pixel_state[i * DIBR_STATE_SIZE + side] = self.pixel_state[i * DIBR_STATE_SIZE + side] + covered
+        if hit.sigmoid * face.fade > NO_COVERAGE:
+            if hit.inside == 1:
+                _r, z = perspective(hit.barycentrics, face.triangle.inverse_depths)
+                if z < self.pixel_state[i * DIBR_STATE_SIZE + NEAREST]:
+                    self.pixel_state[i * DIBR_STATE_SIZE + NEAREST] = z
+                    self.pixel_state[i * DIBR_STATE_SIZE + FACE] = ti.cast(face.number, float)
+
+    @ti.func
+    def end_pixel(self, tile: ti.template(), pixel: ti.template()):
+        """Colour of the nearest face, and the coverage."""
+        i, m, x, y = pixel.index, tile.image, pixel.x, pixel.y
+        f = nearest_face(self.faces, self.pixel_state, m, pixel)
+        if f >= 0:
+            triangle = screen_triangle(self.faces, m, f)
+            hit = fragment(pixel.centre, triangle, tile.radius, tile.inverse_sigma)
+            r, z = perspective(hit.barycentrics, triangle.inverse_depths)
+            colour = surface_colour(self.faces, face_attributes(self.faces, m, f), m, r, z)
+            for k in ti.static(range(3)):
+                self.pictures[m, y, x, k] = colour[k]
+        self.pictures[m, y, x, 3] = union_coverage(
+            self.pixel_state[i * DIBR_STATE_SIZE + FRONT], self.pixel_state[i * DIBR_STATE_SIZE + BACK]
+        )
 
 
 @kernel
@@ -38,64 +104,4 @@ def rasterise_dibr(faces: Faces, tiles: Tiles, pixel_state: ti.types.ndarray(), 
     Writes pixel_state [occupied side^2 4] (face numbers as reals: at most 2^24 in f32), too. Adjoint: ``rasterise_dibr_adjoint``;
     tangent: ``rasterise_dibr_jvp``; both by hand.
     """
-    height, width = pictures.shape[1], pictures.shape[2]
-    half = 0.5 * ti.min(width, height)
-    for index in range(tiles.slot.shape[0] * tiles.spread):
-        if index % tiles.spread > 0 or tiles.slot[index // tiles.spread] < 0:
-            continue
-        tile = index // tiles.spread
-        m, x0, y0, x1, y1 = tile_box(tile, width, height, tiles.side)
-        base = tiles.slot[tile] * tiles.side * tiles.side
-        inverse_sigma = 1.0 / faces.uniforms[m, UNIFORM.sigma]
-        radius = ti.sqrt(CUT_OFF * faces.uniforms[m, UNIFORM.sigma])
-        for i in range(base, base + tiles.side * tiles.side):
-            pixel_state[i * DIBR_STATE_SIZE + NEAREST] = 1e30
-            pixel_state[i * DIBR_STATE_SIZE + FACE] = -1.0
-            pixel_state[i * DIBR_STATE_SIZE + FRONT] = 0.0
-            pixel_state[i * DIBR_STATE_SIZE + BACK] = 0.0
-        for entry in range(tiles.start[tile], tiles.start[tile + 1]):
-            f = tiles.entries[entry]
-            a0, a1, a2, depths = face_screen(faces, m, f)
-            inverse_depths = 1.0 / depths
-            fade, _rates = near_fade_rates(depths, 1.0 / faces.near)
-            inverse_area, inverse_squared, to_distance = setup(a0, a1, a2)
-            code = faces.contours[m, f]
-            side = FRONT
-            if code < 0:
-                side = BACK
-            begin_x, end_x = pixel_range(faces, a0[0], a1[0], a2[0], radius, half, width, x0, x1)
-            begin_y, end_y = pixel_range(faces, a0[1], a1[1], a2[1], radius, half, height, y0, y1)
-            for y in range(begin_y, end_y + 1):
-                for x in range(begin_x, end_x + 1):
-                    p = pixel_centre(faces, m, x, y, width, height)
-                    i = base + (y - y0) * tiles.side + x - x0
-                    bare, _tail, _x, _rate, b, _edge, inside, distance = fragment(
-                        p, a0, a1, a2, inverse_area, inverse_squared, to_distance, radius, inverse_sigma
-                    )
-                    part = fade * covered_part(p, a0, a1, a2, inverse_squared, distance, to_distance, code, radius)
-                    if part != 0:
-                        pixel_state[i * DIBR_STATE_SIZE + side] = pixel_state[i * DIBR_STATE_SIZE + side] + part
-                    if bare * fade > NO_COVERAGE:
-                        if inside == 1:
-                            _r3, z = perspective(b, inverse_depths)
-                            if z < pixel_state[i * DIBR_STATE_SIZE + NEAREST]:
-                                pixel_state[i * DIBR_STATE_SIZE + NEAREST] = z
-                                pixel_state[i * DIBR_STATE_SIZE + FACE] = ti.cast(f, float)
-        for y in range(y0, y1 + 1):
-            for x in range(x0, x1 + 1):
-                i = base + (y - y0) * tiles.side + x - x0
-                p = pixel_centre(faces, m, x, y, width, height)
-                f = seen_face(faces, pixel_state, i, m, p)
-                if f >= 0:
-                    a0, a1, a2, depths = face_screen(faces, m, f)
-                    inverse_area, inverse_squared, to_distance = setup(a0, a1, a2)
-                    _c, _t, _x, _l, b, _e, _i, _d = fragment(
-                        p, a0, a1, a2, inverse_area, inverse_squared, to_distance, radius, inverse_sigma
-                    )
-                    r, z = perspective(b, 1.0 / depths)
-                    colour = surface_colour(faces, face_attributes(faces, m, f), m, r, z)
-                    for k in ti.static(range(3)):
-                        pictures[m, y, x, k] = colour[k]
-                pictures[m, y, x, 3] = union_coverage(
-                    pixel_state[i * DIBR_STATE_SIZE + FRONT], pixel_state[i * DIBR_STATE_SIZE + BACK]
-                )
+    walk(faces, tiles, pictures.shape[2], pictures.shape[1], NearestFaces(faces, pixel_state, pictures))

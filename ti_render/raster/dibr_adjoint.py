@@ -1,25 +1,130 @@
-"""Adjoint of DIB-R: of the seen face's colour inside it, and of the silhouette."""
+"""Adjoint of DIB-R: of the nearest face's colour inside it, and of the silhouette."""
+
+from typing import Any
 
 from ti_render.arrays import FLAG, UNIFORM, FaceArrays, Faces
-from ti_render.backdrop.backdrop import pixel_centre
-from ti_render.raster.coverage import covered_part, covered_part_rates, union_sides
-from ti_render.raster.dibr import BACK, DIBR_STATE_SIZE, FRONT, seen_face
-from ti_render.raster.fragment import (
-    barycentrics_adjoint,
-    fragment,
-    near_fade_rates,
-    perspective,
-    setup,
-    sub_areas,
-    vec2,
-)
-from ti_render.raster.softras import face_screen, pixel_range, tile_box
+from ti_render.raster.coverage import face_coverage, face_coverage_rates, union_sides
+from ti_render.raster.dibr import BACK, DIBR_STATE_SIZE, FRONT, nearest_face
+from ti_render.raster.fragment import barycentrics_adjoint, fragment, perspective, sub_areas, vec2
 from ti_render.raster.softras_adjoint import add_screen
-from ti_render.raster.tiles import CUT_OFF, Tiles
+from ti_render.raster.tiles import Tiles
+from ti_render.raster.walk import TilePass, screen_triangle, walk
 from ti_render.shading.surface import add_attributes, face_attributes, surface_adjoint
-from ti_sim.base.bundles import kernel
+from ti_sim.base.bundles import bundle, kernel
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import outer, vec3
+
+
+@bundle
+class SigmaSum:
+    """Adjoint of sigma that a tile's thread sums, while a kernel is compiled."""
+
+    sigma: Any
+
+
+@bundle
+class ScreenSums:
+    """Adjoints of a face's screen corners and fade that a tile's thread sums, while a kernel is compiled."""
+
+    a0_bar: Any
+    a1_bar: Any
+    a2_bar: Any
+    fade_bar: Any
+
+
+@bundle
+class NearestFacesAdjoint(TilePass):
+    """The pass of ``rasterise_dibr_adjoint``."""
+
+    faces: Any
+    pixel_state: Any
+    pictures_bar: Any
+    backdrop_bar: Any
+    bars: Any
+    empty_tiles = True
+    silhouettes_only = True  # no other edges move the coverage
+
+    @ti.func
+    def begin_tile(self, tile: ti.template()):
+        """Sum of the tile."""
+        sigma_bar = 0.0
+        return SigmaSum(sigma_bar)
+
+    @ti.func
+    def begin_pixel(self, tile: ti.template(), pixel: ti.template()):
+        """Adjoint of the pixel's colour, to the nearest face or to the backdrop."""
+        m, x, y = tile.image, pixel.x, pixel.y
+        colour_bar = vec3(self.pictures_bar[m, y, x, 0], self.pictures_bar[m, y, x, 1], self.pictures_bar[m, y, x, 2])
+        if tile.slot >= 0:
+            f = nearest_face(self.faces, self.pixel_state, m, pixel)
+            if f >= 0:
+                self.colour_adjoint(tile, pixel, f, colour_bar)
+                colour_bar = vec3(0)
+        for k in ti.static(range(3)):
+            self.backdrop_bar[m, y, x, k] = colour_bar[k]
+
+    @ti.func
+    def colour_adjoint(self, tile: ti.template(), pixel: ti.template(), f, colour_bar):
+        """Adjoint of the colour of face ``f`` at the pixel."""
+        faces, bars, m, p = self.faces, self.bars, tile.image, pixel.centre
+        triangle = screen_triangle(faces, m, f)
+        hit = fragment(p, triangle, tile.radius, tile.inverse_sigma)
+        r, z = perspective(hit.barycentrics, triangle.inverse_depths)
+        attributes = face_attributes(faces, m, f)
+        r_bar, albedo_bar, uv_bar, normal_bar, point_bar, z_bar = surface_adjoint(
+            faces, bars, tile.slot, attributes, m, r, colour_bar
+        )
+        add_attributes(
+            faces, bars, m, f, outer(albedo_bar, r), outer(uv_bar, r), outer(normal_bar, r), outer(point_bar, r)
+        )
+        ratio_bar = z * (r_bar - r_bar.dot(r)) - z * z * z_bar
+        b_bar = ratio_bar * triangle.inverse_depths
+        g0, g1, g2 = barycentrics_adjoint(p, triangle, hit, b_bar)
+        add_screen(faces, bars, m, f, g0, g1, g2, -b_bar * hit.barycentrics * triangle.inverse_depths)
+        if faces.flags[FLAG.distorted] == 1:
+            for k in ti.static(range(2)):
+                bars.centres[m, pixel.y, pixel.x, k] -= g0[k] + g1[k] + g2[k]
+
+    @ti.func
+    def begin_face(self, tile: ti.template(), face: ti.template()):
+        """Sums of the face."""
+        a0_bar, a1_bar, a2_bar, fade_bar = vec2(0), vec2(0), vec2(0), 0.0
+        return ScreenSums(a0_bar, a1_bar, a2_bar, fade_bar)
+
+    @ti.func
+    def visit(self, tile: ti.template(), face: ti.template(), pixel: ti.template()):
+        """Adjoint of the face's part in the coverage."""
+        i, p, m, sums, triangle = pixel.index, pixel.centre, tile.image, face.state, face.triangle
+        front_rate, back_rate = union_sides(
+            self.pixel_state[i * DIBR_STATE_SIZE + FRONT], self.pixel_state[i * DIBR_STATE_SIZE + BACK]
+        )
+        covered_bar = face.fade * self.pictures_bar[m, pixel.y, pixel.x, 3] * (front_rate if face.code > 0 else back_rate)
+        if covered_bar != 0:
+            distances = sub_areas(p, triangle) * triangle.to_distance
+            rates = face_coverage_rates(p, triangle, distances, face.code, tile.radius)
+            sums.a0_bar += rates.a0 * covered_bar
+            sums.a1_bar += rates.a1 * covered_bar
+            sums.a2_bar += rates.a2 * covered_bar
+            tile.state.sigma += rates.sigma * tile.inverse_sigma * covered_bar
+            if face.fade < 1:
+                sums.fade_bar += covered_bar * face_coverage(p, triangle, distances, face.code, tile.radius)
+            if self.faces.flags[FLAG.distorted] == 1:
+                for k in ti.static(range(2)):
+                    corners_rate = rates.a0[k] + rates.a1[k] + rates.a2[k]
+                    self.bars.centres[m, pixel.y, pixel.x, k] -= corners_rate * covered_bar
+
+    @ti.func
+    def end_face(self, tile: ti.template(), face: ti.template()):
+        """Add the sums of the face."""
+        sums = face.state
+        depths_bar = face.fade_rates * sums.fade_bar
+        add_screen(self.faces, self.bars, tile.image, face.number, sums.a0_bar, sums.a1_bar, sums.a2_bar, depths_bar)
+
+    @ti.func
+    def end_tile(self, tile: ti.template()):
+        """Add the sum of the tile to its row of the uniforms' adjoints."""
+        bars, row = self.bars, tile.slot
+        bars.uniforms[row, UNIFORM.sigma] = bars.uniforms[row, UNIFORM.sigma] + tile.state.sigma
 
 
 @kernel
@@ -28,87 +133,8 @@ def rasterise_dibr_adjoint(
     backdrop_bar: ti.types.ndarray(), bars: FaceArrays,
 ):  # fmt: skip
     """Adjoint of ``rasterise_dibr`` from pictures_bar [M, H, W, 4]: reads and writes what ``rasterise_adjoint`` does."""
-    height, width = pictures_bar.shape[1], pictures_bar.shape[2]
-    half = 0.5 * ti.min(width, height)
     ti.loop_config(serialize=serial)
-    for index in range(tiles.slot.shape[0] * tiles.spread):
-        if index % tiles.spread > 0:
-            continue
-        tile = index // tiles.spread
-        m, x0, y0, x1, y1 = tile_box(tile, width, height, tiles.side)
-        row = tiles.slot[tile]
-        base = row * tiles.side * tiles.side
-        inverse_sigma = 1.0 / faces.uniforms[m, UNIFORM.sigma]
-        radius = ti.sqrt(CUT_OFF * faces.uniforms[m, UNIFORM.sigma])
-        for y in range(y0, y1 + 1):
-            for x in range(x0, x1 + 1):
-                colour_bar = vec3(pictures_bar[m, y, x, 0], pictures_bar[m, y, x, 1], pictures_bar[m, y, x, 2])
-                if row >= 0:
-                    p = pixel_centre(faces, m, x, y, width, height)
-                    f = seen_face(faces, pixel_state, base + (y - y0) * tiles.side + x - x0, m, p)
-                    if f >= 0:
-                        a0, a1, a2, depths = face_screen(faces, m, f)
-                        inverse_depths = 1.0 / depths
-                        inverse_area, inverse_squared, to_distance = setup(a0, a1, a2)
-                        _c, _t, _x, _l, b, edge, inside, _d = fragment(
-                            p, a0, a1, a2, inverse_area, inverse_squared, to_distance, radius, inverse_sigma
-                        )
-                        r, z = perspective(b, inverse_depths)
-                        face = face_attributes(faces, m, f)
-                        r_bar, base_bar, place_bar, mix_bar, point_bar, z_bar = surface_adjoint(
-                            faces, bars, row, face, m, r, colour_bar
-                        )
-                        add_attributes(
-                            faces, bars, m, f, outer(base_bar, r), outer(place_bar, r), outer(mix_bar, r), outer(point_bar, r)
-                        )
-                        ratio_bar = z * (r_bar - r_bar.dot(r)) - z * z * z_bar
-                        b_bar = ratio_bar * inverse_depths
-                        g0, g1, g2 = barycentrics_adjoint(
-                            p, a0, a1, a2, b, edge, inside, inverse_area, inverse_squared, b_bar
-                        )
-                        add_screen(faces, bars, m, f, g0, g1, g2, -b_bar * b * inverse_depths)
-                        if faces.flags[FLAG.distorted] == 1:
-                            for k in ti.static(range(2)):
-                                bars.centres[m, y, x, k] -= g0[k] + g1[k] + g2[k]
-                        colour_bar = vec3(0)
-                for k in ti.static(range(3)):
-                    backdrop_bar[m, y, x, k] = colour_bar[k]
-        if row >= 0:
-            sigma_bar = 0.0
-            for entry in range(tiles.start[tile], tiles.start[tile + 1]):
-                f = tiles.entries[entry]
-                code = faces.contours[m, f]
-                if ti.abs(code) & 7 == 0:  # nothing but silhouettes moves the coverage
-                    continue
-                a0, a1, a2, depths = face_screen(faces, m, f)
-                fade, fade_rates = near_fade_rates(depths, 1.0 / faces.near)
-                _area, inverse_squared, to_distance = setup(a0, a1, a2)
-                a0_bar, a1_bar, a2_bar, fade_bar = vec2(0), vec2(0), vec2(0), 0.0
-                begin_x, end_x = pixel_range(faces, a0[0], a1[0], a2[0], radius, half, width, x0, x1)
-                begin_y, end_y = pixel_range(faces, a0[1], a1[1], a2[1], radius, half, height, y0, y1)
-                for y in range(begin_y, end_y + 1):
-                    for x in range(begin_x, end_x + 1):
-                        i = base + (y - y0) * tiles.side + x - x0
-                        front_rate, back_rate = union_sides(
-                            pixel_state[i * DIBR_STATE_SIZE + FRONT], pixel_state[i * DIBR_STATE_SIZE + BACK]
-                        )
-                        part_bar = fade * pictures_bar[m, y, x, 3] * (front_rate if code > 0 else back_rate)
-                        if part_bar != 0:
-                            p = pixel_centre(faces, m, x, y, width, height)
-                            distance = sub_areas(p, a0, a1, a2) * to_distance
-                            h0, h1, h2, sigma_rate = covered_part_rates(
-                                p, a0, a1, a2, inverse_squared, distance, to_distance, code, radius
-                            )
-                            a0_bar += h0 * part_bar
-                            a1_bar += h1 * part_bar
-                            a2_bar += h2 * part_bar
-                            sigma_bar += sigma_rate * inverse_sigma * part_bar
-                            if fade < 1:
-                                fade_bar += part_bar * covered_part(
-                                    p, a0, a1, a2, inverse_squared, distance, to_distance, code, radius
-                                )
-                            if faces.flags[FLAG.distorted] == 1:
-                                for k in ti.static(range(2)):
-                                    bars.centres[m, y, x, k] -= (h0[k] + h1[k] + h2[k]) * part_bar
-                add_screen(faces, bars, m, f, a0_bar, a1_bar, a2_bar, fade_rates * fade_bar)
-            bars.uniforms[row, UNIFORM.sigma] = bars.uniforms[row, UNIFORM.sigma] + sigma_bar
+    walk(
+        faces, tiles, pictures_bar.shape[2], pictures_bar.shape[1],
+        NearestFacesAdjoint(faces, pixel_state, pictures_bar, backdrop_bar, bars),
+    )  # fmt: skip

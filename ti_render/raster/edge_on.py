@@ -56,15 +56,15 @@ def steepness_rates(a0, a1, a2, inverse_depths, steepest):
     """s of a face, and its derivatives by the screen corners and the depths."""
     result, r0, r1, r2, depth_rates = 0.0, vec2(0), vec2(0), vec2(0), vec3(0)
     if is_steep(a0, a1, a2, inverse_depths, steepest):
-        at = _steepness.linearize(a0, a1, a2, inverse_depths, steepest)
-        result = at.value
-        b0, b1, b2, inverse_bar, _steepest_bar = at.vjp(1.0)
+        linearized = _steepness.linearize(a0, a1, a2, inverse_depths, steepest)
+        result = linearized.value
+        b0, b1, b2, inverse_bar, _steepest_bar = linearized.vjp(1.0)
         r0, r1, r2, depth_rates = b0, b1, b2, -inverse_bar * inverse_depths * inverse_depths
     return result, r0, r1, r2, depth_rates
 
 
-def _edge_place(a, b):
-    """Place in [0, 1] of the point of the segment a-b that is closest to the origin, and its squared distance."""
+def _edge_parameter(a, b):
+    """Parameter in [0, 1] of the point of the segment a-b that is closest to the origin, and its squared distance."""
     e = b - a
     squared = e.dot(e)
     long = squared > 0.0
@@ -76,10 +76,20 @@ def _edge_place(a, b):
 @differentiable()
 def even_point(a0, a1, a2, inverse_sigma):
     """Barycentrics e of a pixel at the origin of the screen."""
-    (t0, d0), (t1, d1), (t2, d2) = _edge_place(a1, a2), _edge_place(a2, a0), _edge_place(a0, a1)
+    (t0, d0), (t1, d1), (t2, d2) = _edge_parameter(a1, a2), _edge_parameter(a2, a0), _edge_parameter(a0, a1)
     least = where(d0 < d1, where(d0 < d2, d0, d2), where(d1 < d2, d1, d2))
     w0, w1, w2 = (exp((least - d) * inverse_sigma) for d in (d0, d1, d2))
     scale = inverse(w0 + w1 + w2)
     return Vector([
         (w1 * t1 + w2 * (1.0 - t2)) * scale, (w2 * t2 + w0 * (1.0 - t0)) * scale, (w0 * t0 + w1 * (1.0 - t1)) * scale,
     ])  # fmt: skip
+
+
+@ti.func
+def mixed_barycentrics(p, triangle: ti.template(), b, steep, inverse_sigma):
+    """Barycentrics b + s (e - b) of the pixel centre ``p`` in a face with s = ``steep``, and e (0 for s = 0)."""
+    mixed, even = b, vec3(0)
+    if steep > 0:
+        even = even_point.value(triangle.a0 - p, triangle.a1 - p, triangle.a2 - p, inverse_sigma)
+        mixed = b + (even - b) * steep
+    return mixed, even

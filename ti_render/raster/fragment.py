@@ -8,12 +8,15 @@ the triangle, all of them in [0, 1], and then the perspective correction, whose 
 depths.
 """
 
+from typing import Any
+
 from ti_render.raster.tiles import CUT_OFF
+from ti_sim.base.bundles import bundle
 from ti_sim.base.differentiable import differentiable, smoothstep
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import vec3
 
-# Squared distance / sigma at which the fade begins; its strength, and the least part of the way that is left of it.
+# Squared distance / sigma at which the fade begins; its strength, and the remaining fraction of its range at which it ends.
 FADE_START, FADE, LEAST_REST = 6.0, 20.0, 1e-3
 # A face fades in while its corners' depths go from near to (1 + NEAR_FADE) near.
 NEAR_FADE = 0.25
@@ -23,6 +26,53 @@ SATURATED = 40.0
 THIN = 1e-12
 
 vec2 = ti.math.vec2
+
+
+@bundle
+class Triangle:
+    """A face on the screen, while a kernel is compiled.
+
+    Attributes:
+        a0, a1, a2: screen positions of its corners.
+        depths, inverse_depths: [3] of its corners [m, 1/m].
+        inverse_area: 1 / doubled signed area (0 for a triangle without inside).
+        inverse_squared: [3] inverse squared lengths of the edges opposite to each corner (0 for an edge of no length).
+        to_distance: [3] factors that turn doubled sub-areas into signed distances (inside positive).
+    """
+
+    a0: Any
+    a1: Any
+    a2: Any
+    depths: Any
+    inverse_depths: Any
+    inverse_area: Any
+    inverse_squared: Any
+    to_distance: Any
+
+
+@bundle
+class Fragment:
+    """A triangle at a pixel centre, while a kernel is compiled.
+
+    Attributes:
+        sigmoid: sigmoid(x), 0 beyond the cut-off.
+        tail: exponent of the fade: D = sigmoid exp(-tail).
+        x: +-d^2 / sigma, positive inside.
+        log_rate: d(log D)/dx.
+        barycentrics: [3] of the closest point of the triangle, on the screen.
+        edge: the closest edge (0, 1, 2; opposite to that corner).
+        inside: whether the pixel is inside.
+        distances: [3] signed, from the lines of the edges.
+    """
+
+    sigmoid: Any
+    tail: Any
+    x: Any
+    log_rate: Any
+    barycentrics: Any
+    edge: Any
+    inside: Any
+    distances: Any
 
 
 @ti.func
@@ -61,12 +111,7 @@ def inverse_or_zero(x):
 
 @ti.func
 def setup(a0, a1, a2):
-    """Numbers of a screen triangle that all of its pixels share.
-
-    Returns:
-        inverse doubled area (0 for a triangle without inside), inverse squared lengths of the edges opposite to each corner
-        (0 for an edge of no length), and the factors that turn doubled sub-areas into signed distances (inside positive).
-    """
+    """``inverse_area``, ``inverse_squared`` and ``to_distance`` of a ``Triangle``."""
     e0, e1, e2 = a2 - a1, a0 - a2, a1 - a0
     area = cross2(e2, -e1)
     squared = vec3(e0.dot(e0), e1.dot(e1), e2.dot(e2))
@@ -83,9 +128,9 @@ def setup(a0, a1, a2):
 
 
 @ti.func
-def sub_areas(p, a0, a1, a2):
+def sub_areas(p, triangle: ti.template()):
     """Doubled signed areas of the triangles of ``p`` with the edges opposite to each corner."""
-    d, u, v = p - a0, a1 - a0, a2 - a0
+    d, u, v = p - triangle.a0, triangle.a1 - triangle.a0, triangle.a2 - triangle.a0
     s2 = cross2(u, d)
     s1 = cross2(d, v)
     return vec3(cross2(u, v) - s1 - s2, s1, s2)
@@ -100,22 +145,22 @@ def edge_point(p, a, b, inverse_squared):
 
 
 @ti.func
-def closest_point(p, a0, a1, a2, inverse_squared, distance, thin):
+def closest_point(p, triangle: ti.template(), distances, thin):
     """Barycentrics of the boundary point that is closest to an outside pixel, its squared distance and its edge.
 
     Only edges that the pixel sees (negative signed distance) can hold it; a thin triangle has none, and all are tried.
     """
     b = vec3(0)
     nearest, edge = 1e30, 0
-    if distance[0] < 0 or thin:
-        t, squared = edge_point(p, a1, a2, inverse_squared[0])
+    if distances[0] < 0 or thin:
+        t, squared = edge_point(p, triangle.a1, triangle.a2, triangle.inverse_squared[0])
         b, nearest, edge = vec3(0.0, 1.0 - t, t), squared, 0
-    if distance[1] < 0 or thin:
-        t, squared = edge_point(p, a2, a0, inverse_squared[1])
+    if distances[1] < 0 or thin:
+        t, squared = edge_point(p, triangle.a2, triangle.a0, triangle.inverse_squared[1])
         if squared < nearest:
             b, nearest, edge = vec3(t, 0.0, 1.0 - t), squared, 1
-    if distance[2] < 0 or thin:
-        t, squared = edge_point(p, a0, a1, inverse_squared[2])
+    if distances[2] < 0 or thin:
+        t, squared = edge_point(p, triangle.a0, triangle.a1, triangle.inverse_squared[2])
         if squared < nearest:
             b, nearest, edge = vec3(1.0 - t, t, 0.0), squared, 2
     return b, nearest, edge
@@ -144,61 +189,55 @@ def outside_coverage(y):
 
 
 @ti.func
-def sub_areas_adjoint(p, a0, a1, a2, g):
+def sub_areas_adjoint(p, triangle: ti.template(), areas_bar):
     """Adjoint of the three independent ``sub_areas`` (each of its own two corners and p): adjoints of the corners."""
-    r0, r1, r2 = a0 - p, a1 - p, a2 - p
+    r0, r1, r2 = triangle.a0 - p, triangle.a1 - p, triangle.a2 - p
     return (
-        vec2(-r2[1], r2[0]) * g[1] + vec2(r1[1], -r1[0]) * g[2],
-        vec2(r2[1], -r2[0]) * g[0] + vec2(-r0[1], r0[0]) * g[2],
-        vec2(-r1[1], r1[0]) * g[0] + vec2(r0[1], -r0[0]) * g[1],
+        vec2(-r2[1], r2[0]) * areas_bar[1] + vec2(r1[1], -r1[0]) * areas_bar[2],
+        vec2(r2[1], -r2[0]) * areas_bar[0] + vec2(-r0[1], r0[0]) * areas_bar[2],
+        vec2(-r1[1], r1[0]) * areas_bar[0] + vec2(r0[1], -r0[0]) * areas_bar[1],
     )
 
 
 @ti.func
-def edge_parameter_adjoint(p, a, b, t, inverse_squared, g):
-    """Adjoint of the parameter t of ``edge_point`` to the two ends (zero where t was clipped)."""
+def edge_parameter_adjoint(p, a, b, t, inverse_squared, t_bar):
+    """Adjoint of the parameter t of ``edge_point`` to the two corners (zero where t was clipped)."""
     a_bar, b_bar = vec2(0), vec2(0)
     if t > 0 and t < 1:
         e, r = b - a, p - a
-        b_bar = (r - 2.0 * t * e) * (inverse_squared * g)
-        a_bar = -b_bar - e * (inverse_squared * g)
+        b_bar = (r - 2.0 * t * e) * (inverse_squared * t_bar)
+        a_bar = -b_bar - e * (inverse_squared * t_bar)
     return a_bar, b_bar
 
 
 @ti.func
-def fragment(p, a0, a1, a2, inverse_area, inverse_squared, to_distance, radius, inverse_sigma):
-    """A face of ``setup`` at the pixel centre ``p``.
-
-    Returns:
-        sigmoid(x) (0 beyond the cut-off), tail, x = +-d^2 / sigma, d(log D)/dx, barycentrics of the closest point of the
-        triangle, the closest edge (0, 1, 2; opposite to that corner), whether the pixel is inside, and its signed distances [3]
-        from the lines of the edges.
-    """
-    bare, tail, rate, signed = 0.0, 0.0, 0.0, 0.0
+def fragment(p, triangle: ti.template(), radius, inverse_sigma):
+    """The ``Fragment`` of a triangle at the pixel centre ``p``; ``radius`` is its reach, sqrt(CUT_OFF sigma)."""
+    sigmoid, tail, log_rate, x = 0.0, 0.0, 0.0, 0.0
     b = vec3(0)
     edge, inside = 0, 0
-    areas = sub_areas(p, a0, a1, a2)
-    distance = areas * to_distance
-    least = ti.min(distance[0], distance[1], distance[2])
-    thin = inverse_area == 0
+    areas = sub_areas(p, triangle)
+    distances = areas * triangle.to_distance
+    least = ti.min(distances[0], distances[1], distances[2])
+    thin = triangle.inverse_area == 0
     # The distance to the triangle is at least that to the half-plane of any edge: most pixels of the box end here.
     if least > -radius:
         if least >= 0 and not thin:
             inside = 1
-            signed = least * least * inverse_sigma
-            rate = inside_gap(signed)
-            bare = 1.0 - rate
-            b = areas * inverse_area
-            if least == distance[1]:
+            x = least * least * inverse_sigma
+            log_rate = inside_gap(x)
+            sigmoid = 1.0 - log_rate
+            b = areas * triangle.inverse_area
+            if least == distances[1]:
                 edge = 1
-            elif least == distance[2]:
+            elif least == distances[2]:
                 edge = 2
         else:
-            b, squared, edge = closest_point(p, a0, a1, a2, inverse_squared, distance, thin)
+            b, squared, edge = closest_point(p, triangle, distances, thin)
             if squared * inverse_sigma < CUT_OFF:
-                signed = -squared * inverse_sigma
-                bare, tail, rate = outside_coverage(-signed)
-    return bare, tail, signed, rate, b, edge, inside, distance
+                x = -squared * inverse_sigma
+                sigmoid, tail, log_rate = outside_coverage(-x)
+    return Fragment(sigmoid, tail, x, log_rate, b, edge, inside, distances)
 
 
 @ti.func
@@ -210,50 +249,51 @@ def perspective(b, inverse_depths):
 
 
 @ti.func
-def barycentrics_adjoint(p, a0, a1, a2, b, edge, inside, inverse_area, inverse_squared, b_bar):
-    """Adjoints of the screen corners from the adjoint of the barycentrics of ``fragment``."""
+def barycentrics_adjoint(p, triangle: ti.template(), hit: ti.template(), b_bar):
+    """Adjoints of the screen corners from the adjoint of the barycentrics of the ``Fragment`` ``hit``."""
     g0, g1, g2 = vec2(0), vec2(0), vec2(0)
-    if inside == 1:
-        g0, g1, g2 = sub_areas_adjoint(p, a0, a1, a2, (b_bar - b.dot(b_bar)) * inverse_area)
-    elif edge == 0:
-        g1, g2 = edge_parameter_adjoint(p, a1, a2, b[2], inverse_squared[0], b_bar[2] - b_bar[1])
-    elif edge == 1:
-        g2, g0 = edge_parameter_adjoint(p, a2, a0, b[0], inverse_squared[1], b_bar[0] - b_bar[2])
+    b, inverse_squared = hit.barycentrics, triangle.inverse_squared
+    if hit.inside == 1:
+        g0, g1, g2 = sub_areas_adjoint(p, triangle, (b_bar - b.dot(b_bar)) * triangle.inverse_area)
+    elif hit.edge == 0:
+        g1, g2 = edge_parameter_adjoint(p, triangle.a1, triangle.a2, b[2], inverse_squared[0], b_bar[2] - b_bar[1])
+    elif hit.edge == 1:
+        g2, g0 = edge_parameter_adjoint(p, triangle.a2, triangle.a0, b[0], inverse_squared[1], b_bar[0] - b_bar[2])
     else:
-        g0, g1 = edge_parameter_adjoint(p, a0, a1, b[1], inverse_squared[2], b_bar[1] - b_bar[0])
+        g0, g1 = edge_parameter_adjoint(p, triangle.a0, triangle.a1, b[1], inverse_squared[2], b_bar[1] - b_bar[0])
     return g0, g1, g2
 
 
 @ti.func
-def boundary_point(p, a0, a1, a2, edge, inverse_squared):
+def boundary_point(p, triangle: ti.template(), edge):
     """Barycentrics of the point of the nearest edge that is closest to ``p``."""
     b = vec3(0)
     if edge == 0:
-        t, _ = edge_point(p, a1, a2, inverse_squared[0])
+        t, _ = edge_point(p, triangle.a1, triangle.a2, triangle.inverse_squared[0])
         b = vec3(0.0, 1.0 - t, t)
     elif edge == 1:
-        t, _ = edge_point(p, a2, a0, inverse_squared[1])
+        t, _ = edge_point(p, triangle.a2, triangle.a0, triangle.inverse_squared[1])
         b = vec3(t, 0.0, 1.0 - t)
     else:
-        t, _ = edge_point(p, a0, a1, inverse_squared[2])
+        t, _ = edge_point(p, triangle.a0, triangle.a1, triangle.inverse_squared[2])
         b = vec3(1.0 - t, t, 0.0)
     return b
 
 
 @ti.func
-def distance_gradient(p, a0, a1, a2, edge, inside, inverse_squared, inverse_sigma):
+def distance_gradient(p, triangle: ti.template(), hit: ti.template(), inverse_sigma):
     """Gradient of x = +-d^2 / sigma by the boundary point (a vector), and that point's barycentrics: x_dot is their product
     with the corners' tangents, sum b_k gradient . a_k_dot, as d^2 is least at the boundary point."""
-    b = boundary_point(p, a0, a1, a2, edge, inverse_squared)
-    offset = (p - a0 * b[0] - a1 * b[1] - a2 * b[2]) * (2.0 * inverse_sigma)
-    if inside == 1:
+    b = boundary_point(p, triangle, hit.edge)
+    offset = (p - triangle.a0 * b[0] - triangle.a1 * b[1] - triangle.a2 * b[2]) * (2.0 * inverse_sigma)
+    if hit.inside == 1:
         offset = -offset
     return offset, b
 
 
 @ti.func
-def distance_adjoint(p, a0, a1, a2, edge, inside, inverse_squared, x_bar, inverse_sigma):
+def distance_adjoint(p, triangle: ti.template(), hit: ti.template(), x_bar, inverse_sigma):
     """Adjoints of the screen corners from the adjoint of x = +-d^2 / sigma."""
-    gradient, b = distance_gradient(p, a0, a1, a2, edge, inside, inverse_squared, inverse_sigma)
+    gradient, b = distance_gradient(p, triangle, hit, inverse_sigma)
     gradient *= x_bar
     return gradient * b[0], gradient * b[1], gradient * b[2]

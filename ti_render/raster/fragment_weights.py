@@ -56,15 +56,15 @@ def fragment_weights(result: RenderResult) -> FragmentWeights:
     size = (samples * settings.width, samples * settings.height)
     least = LEAST_WEIGHT[require().precision]
     counts = int_zeros_like_family(layer.faces.screen, (layer.occupied,))
-    none = _entries(layer.faces.screen, 1)
-    fragment_weights_kernel(layer.faces, layer.tiles, layer.pixel_state, *size, least, 0, counts, *none)
-    ends = np.cumsum(to_numpy(counts))
-    starts = ints_like_family(layer.faces.screen, ends - to_numpy(counts))
-    places, weights = _entries(layer.faces.screen, max(int(ends[-1]), 1))
-    fragment_weights_kernel(layer.faces, layer.tiles, layer.pixel_state, *size, least, 1, starts, places, weights)
-    image, row, column, face = to_numpy(places)[: ends[-1]].astype(np.int64).T
+    dummies = _entries(layer.faces.screen, 1)
+    fragment_weights_kernel(layer.faces, layer.tiles, layer.pixel_state, *size, least, 0, counts, *dummies)
+    stops = np.cumsum(to_numpy(counts))
+    starts, total = ints_like_family(layer.faces.screen, stops - to_numpy(counts)), int(stops[-1])
+    locations, weights = _entries(layer.faces.screen, max(total, 1))
+    fragment_weights_kernel(layer.faces, layer.tiles, layer.pixel_state, *size, least, 1, starts, locations, weights)
+    image, row, column, face = to_numpy(locations)[:total].astype(np.int64).T
     pixel = row // samples * settings.width + column // samples
-    return FragmentWeights(image, pixel, face, to_numpy(weights)[: ends[-1]] / samples**2)
+    return FragmentWeights(image, pixel, face, to_numpy(weights)[:total] / samples**2)
 
 
 def _entries(like: Array, count: int) -> tuple[Array, Array]:

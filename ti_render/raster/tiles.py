@@ -5,7 +5,7 @@ from ti_sim.base.bundles import Array, Integer, Number, bundle, kernel
 from ti_sim.base.parallel import serial_for, spread_of
 from ti_sim.base.runtime import ti
 
-# Cut-off of the coverage: squared distance / sigma beyond which an outside pixel sees nothing of a face, log(1e4 - 1).
+# Cut-off of the coverage: squared distance / sigma beyond which a face does not reach an outside pixel, log(1e4 - 1).
 CUT_OFF = 9.21
 # Depths that the faces of an image are sorted into.
 BUCKETS = 256
@@ -17,17 +17,17 @@ class Tiles:
 
     Attributes:
         start: [M tiles + 1] int32, first entry of every tile in ``entries`` (the last number is the total).
-        slot: [M tiles] int32, place of a tile among the tiles that have faces, -1 for a tile without.
+        slot: [M tiles] int32, number of a tile among the tiles that have faces, -1 for a tile without.
         entries: [total] int32 face ids, roughly from near to far within a tile (one unused entry where there are none).
         side: side of a tile [pixels].
-        spread: iterations of a loop over tiles for each of them (see ``softras``).
+        iterations: iterations of a loop over tiles for each of them (see ``walk``).
     """
 
     start: Array
     slot: Array
     entries: Array
     side: Integer
-    spread: Integer
+    iterations: Integer
 
 
 @bundle
