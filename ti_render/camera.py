@@ -72,5 +72,5 @@ def intrinsics_from_fov(
 def pack_camera(intrinsics: Sequence[float], rotation: np.ndarray, translation: np.ndarray) -> np.ndarray:
     """One camera row [16] (float64) from fx, fy, cx, cy [pixels], R [3, 3] and t [3] [m]."""
     return np.concatenate(
-        [np.asarray(part, dtype=np.float64).reshape(-1) for part in (intrinsics, rotation, translation)]
+        [np.asarray(values, dtype=np.float64).reshape(-1) for values in (intrinsics, rotation, translation)]
     )

@@ -176,7 +176,7 @@ def _check_rows(inputs: RenderInputs, name: str, row: tuple[int | None, ...]) ->
         raise UserError(f"{name} has {rows} rows for {images} images: the number of rows must divide the number of images")
     if len(array.shape) != 1 + len(row):
         raise UserError(f"{name} has shape {tuple(array.shape)}, and [n, {', '.join(str(x or 'any') for x in row)}] is needed")
-    wanted = tuple(array.shape[1 + i] if size is None else size for i, size in enumerate(row))
-    if 0 in wanted:
+    expected = tuple(array.shape[1 + i] if size is None else size for i, size in enumerate(row))
+    if 0 in expected:
         raise UserError(f"{name} has shape {tuple(array.shape)}: give None where there is nothing")
-    check_array(array, name, (rows, *wanted))
+    check_array(array, name, (rows, *expected))

@@ -132,7 +132,7 @@ def render(inputs: RenderInputs, settings: RasterSettings) -> RenderResult:
         UserError: a shape, a number of rows or a number type does not fit, or something that the settings need is missing.
     """
     require()
-    given, inputs = inputs.body_q, checked_inputs(inputs, settings)
+    container, inputs = inputs.body_q, checked_inputs(inputs, settings)
     mesh, like = inputs.mesh, inputs.body_q
     images, samples = like.shape[0], settings.antialias
     gathered = with_dummies(inputs, settings)
@@ -142,31 +142,31 @@ def render(inputs: RenderInputs, settings: RasterSettings) -> RenderResult:
     picture = Picture(flags, settings.width, settings.height)
     gather_uniforms(serial_for(images), picture, chosen(UniformArrays, gathered), uniforms)
     # Everything that the kernels of the picture read, by name.
-    seen = gathered | _geometry(inputs, settings) | {
+    arrays = gathered | _geometry(inputs, settings) | {
         "flags": flags, "textures": mesh.textures, "corners": mesh.corners, "uniforms": uniforms,
         "centres": _centres(inputs, settings), "maps": zeros_like_family(like, (1, 1, 1, 4)),
         "frame": zeros_like_family(like, (6,)),
     }  # fmt: skip
     shadows = None
     if shadows_on(inputs, settings):
-        shadows, seen["frame"] = _draw_shadows(inputs, settings, seen)
-        seen["maps"] = shadows.pictures
-    seen |= {
+        shadows, arrays["frame"] = _draw_shadows(inputs, settings, arrays)
+        arrays["maps"] = shadows.pictures
+    arrays |= {
         "shading": SHADINGS[settings.shown], "near": settings.near, "background_depth": settings.background_depth,
         "depth_range": settings.depth_range, "strict": int(settings.composite == "softmax"), "steepest": STEEPEST,
         "hard": int(settings.aggregation == "dibr"),
     }  # fmt: skip
-    backdrop = chosen(Backdrop, seen)
+    backdrop = chosen(Backdrop, arrays)
     pictures = empty_like_family(like, (images, samples * settings.height, samples * settings.width, 4))
     draw_backdrops(backdrop, inputs, pictures)
-    sigma, centres = float(to_numpy(gathered["softness"])[:, 0].max()), None if inputs.distortion is None else seen["centres"]
-    seen["contours"] = _contours(mesh, seen["screen"], settings.near)
-    layer = _draw(chosen(Faces, seen), settings, pictures, sigma, centres, hard=settings.aggregation == "dibr")
+    sigma, centres = float(to_numpy(gathered["softness"])[:, 0].max()), None if inputs.distortion is None else arrays["centres"]
+    arrays["contours"] = _contours(mesh, arrays["screen"], settings.near)
+    layer = _draw(chosen(Faces, arrays), settings, pictures, sigma, centres, hard=settings.aggregation == "dibr")
     if samples > 1:
         pictures = empty_like_family(like, (images, settings.height, settings.width, 4))
         average_samples(layer.pictures, samples, pictures)
     return RenderResult(
-        like_family(given, pictures), inputs, settings, gathered, picture, backdrop, shadows, layer
+        like_family(container, pictures), inputs, settings, gathered, picture, backdrop, shadows, layer
     )
 
 
@@ -182,11 +182,11 @@ def make_flags(inputs: RenderInputs, settings: RasterSettings) -> list[int]:
     """The kernels' flags, see ``FLAG``."""
     lights = {kind: _count(getattr(inputs, kind)) for kind in LIGHT_KINDS}
     shadows = shadows_on(inputs, settings)
-    near = sum(lights.values()) > lights["directional"]  # lights of which the place counts
+    positional = sum(lights.values()) > lights["directional"]  # lights of which the place counts
     values = lights | {
         "lights": sum(lights.values()), "materials": _count(inputs.material), "environment": inputs.environment is not None,
         "shadows": shadows, "two_sided": settings.two_sided,
-        "position": settings.shading == "phong" or near or shadows or settings.two_sided,
+        "position": settings.shading == "phong" or positional or shadows or settings.two_sided,
         "distorted": inputs.distortion is not None, "ground": settings.ground is not None,
         "ground_pattern": PATTERNS.get(settings.ground, 0), "ground_texture": settings.ground_texture,
         "background_image": inputs.background_image is not None,
@@ -245,28 +245,28 @@ def _contours(mesh: MeshTopology, screen: Array, near: float) -> Array:
     return contours
 
 
-def _draw_shadows(inputs: RenderInputs, settings: RasterSettings, seen: Mapping[str, Any]) -> tuple[Layer, Array]:
+def _draw_shadows(inputs: RenderInputs, settings: RasterSettings, arrays: Mapping[str, Any]) -> tuple[Layer, Array]:
     """Draw the shadow maps of the directional lights: pictures of depths without lights, distortion or shadows.
 
     Returns:
         the maps, and their frame (see ``shadow_lookup``).
     """
-    like, asked, lights = inputs.body_q, settings.shadows, inputs.directional.shape[1]
-    frame = reals_like_family(like, np.array([*asked.center, asked.radius, asked.bias, asked.width], dtype=np.float64))
-    count, side = like.shape[0] * lights, asked.resolution
-    screen = empty_like_family(like, (count, seen["vertices"].shape[1], 3))
-    view_from_lights(seen["vertices"], seen["uniforms"], frame, lights, screen)
+    like, shadows, lights = inputs.body_q, settings.shadows, inputs.directional.shape[1]
+    frame = reals_like_family(like, np.array([*shadows.center, shadows.radius, shadows.bias, shadows.width], dtype=np.float64))
+    count, side = like.shape[0] * lights, shadows.resolution
+    screen = empty_like_family(like, (count, arrays["vertices"].shape[1], 3))
+    view_from_lights(arrays["vertices"], arrays["uniforms"], frame, lights, screen)
     constants = np.zeros((count, UNIFORM.lights))
-    constants[:, UNIFORM.sigma], constants[:, UNIFORM.gamma] = asked.sigma, SHADOW_GAMMA
+    constants[:, UNIFORM.sigma], constants[:, UNIFORM.gamma] = shadows.sigma, SHADOW_GAMMA
     pictures = np.zeros((count, side, side, 4))
     pictures[..., :3] = SHADOW_FAR
-    faces = chosen(Faces, seen | {
+    faces = chosen(Faces, arrays | {
         "contours": _contours(inputs.mesh, screen, SHADOW_NEAR), "shading": SHADINGS["depth"],
         "flags": ints_like_family(like, np.zeros(FLAG.size, dtype=np.int32)), "screen": screen,
         "uniforms": reals_like_family(like, constants), "centres": zeros_like_family(like, (1, 1, 1, 2)), "near": SHADOW_NEAR,
         "background_depth": SHADOW_FAR, "depth_range": 1.0, "strict": 1, "steepest": SHADOW_STEEPEST,
     })  # fmt: skip
-    return _draw(faces, settings, reals_like_family(like, pictures), asked.sigma, None, hard=False), frame
+    return _draw(faces, settings, reals_like_family(like, pictures), shadows.sigma, None, hard=False), frame
 
 
 def _draw(

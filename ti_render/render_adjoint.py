@@ -39,13 +39,13 @@ def render_adjoint(result: RenderResult, images_bar: Array) -> RenderInputs:
         UserError: images_bar has another shape or number type.
     """
     require()
-    given, images_bar = images_bar, contiguous(images_bar)
+    container, images_bar = images_bar, contiguous(images_bar)
     settings = result.settings
     check_array(images_bar, "the images' adjoint", (result.layer.pictures.shape[0], settings.height, settings.width, 4))
     names = given_inputs(result.inputs)
     adjoints = {name: _zeros(getattr(result.inputs, name)) for name in names}
     add_render_adjoint(result, images_bar, adjoints)
-    return RenderInputs(mesh=result.inputs.mesh, **{name: like_family(given, array) for name, array in adjoints.items()})
+    return RenderInputs(mesh=result.inputs.mesh, **{name: like_family(container, array) for name, array in adjoints.items()})
 
 
 def _zeros(like: Array) -> Array:
@@ -122,10 +122,10 @@ def _add_faces(layer: Layer, pictures_bar: Array, backdrop_bar: Array, bars: Fac
 
 def _add_shadows(result: RenderResult, layer: Layer, bars: dict[str, Array]) -> None:
     """Adjoint of the shadow maps: adds to the adjoints of the vertices and of the lights."""
-    own = FaceArrays(*[_zeros(getattr(layer.faces, name)) for name in names_of(FaceArrays)])
+    face_bars = FaceArrays(*[_zeros(getattr(layer.faces, name)) for name in names_of(FaceArrays)])
     tile_bars = zeros_like_family(bars["maps"], (layer.occupied, layer.faces.uniforms.shape[1]))
-    _add_faces(layer, bars["maps"], shadow_backdrop(layer), with_fields(own, uniforms=tile_bars))
+    _add_faces(layer, bars["maps"], shadow_backdrop(layer), with_fields(face_bars, uniforms=tile_bars))
     view_from_lights_adjoint(
         sums_serially(), result.vertices, result.layer.faces.uniforms, result.backdrop.frame, result.inputs.directional.shape[1],
-        layer.faces.screen, own.screen, bars["vertices"], bars["uniforms"],
+        layer.faces.screen, face_bars.screen, bars["vertices"], bars["uniforms"],
     )  # fmt: skip

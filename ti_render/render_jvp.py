@@ -61,7 +61,7 @@ def render_jvp(result: RenderResult, tangents: Mapping[str, Array]) -> Array:
         UserError: no tangent, an unknown name, one of an input that is None, or a shape or number type that does not fit.
     """
     require()
-    given, tangents = tangents, {name: contiguous(array) for name, array in tangents.items()}
+    container, tangents = tangents, {name: contiguous(array) for name, array in tangents.items()}
     columns = _columns(result, tangents)
     inputs, settings, faces = result.inputs, result.settings, result.layer.faces
     like = result.vertices
@@ -87,7 +87,7 @@ def render_jvp(result: RenderResult, tangents: Mapping[str, Array]) -> Array:
     if result.shadows is not None:
         moves = _moving(tangents, columns, ("vertices_rest", "body_q", "directional"))
         dots["maps"] = _shadow_tangents(result, result.shadows, dots, moves)
-    return like_family(next(iter(given.values())), _picture_tangents(result, dots, active))
+    return like_family(next(iter(container.values())), _picture_tangents(result, dots, active))
 
 
 def _columns(result: RenderResult, tangents: Mapping[str, Array]) -> int:
@@ -156,11 +156,11 @@ def _shadow_tangents(result: RenderResult, layer: Layer, dots: dict[str, Array],
         layer.faces.screen, dots["vertices"], dots["uniforms"], screen_dot,
     )  # fmt: skip
     uniforms, dummy = layer.faces.uniforms, zeros_like_family(like, (1, 1, 1, 3))
-    own = dots | {
+    shadow_dots = dots | {
         "screen": screen_dot, "vertices": dummy, "normals": dummy, "centres": zeros_like_family(like, (1, 1, 1, 1, 2)),
         "uniforms": zeros_like_family(like, (uniforms.shape[0] * columns, uniforms.shape[1])),
     }  # fmt: skip
-    _add_face_tangents(layer, shadow_backdrop(layer), chosen(FaceArrays, own), moves * MOVING_COLUMN, maps_dot)
+    _add_face_tangents(layer, shadow_backdrop(layer), chosen(FaceArrays, shadow_dots), moves * MOVING_COLUMN, maps_dot)
     return maps_dot
 
 

@@ -143,8 +143,8 @@ def _integers(array: Array, name: str, shape: tuple[int | None, ...]) -> np.ndar
     values = np.asarray(to_numpy(array))
     fits = values.ndim == len(shape) and all(n is None or n == m for n, m in zip(shape, values.shape, strict=False))
     if not fits or not np.issubdtype(values.dtype, np.integer):
-        wanted = tuple("any" if n is None else n for n in shape)
-        raise UserError(f"{name} is {values.dtype} of shape {values.shape}, and integers of shape {wanted} are needed")
+        expected = tuple("any" if n is None else n for n in shape)
+        raise UserError(f"{name} is {values.dtype} of shape {values.shape}, and integers of shape {expected} are needed")
     return values.astype(np.int64)
 
 
@@ -152,10 +152,10 @@ def _column(array: Array | None, name: str, count: int, default: int) -> np.ndar
     return np.full(count, default) if array is None else _integers(array, name, (count,))
 
 
-def _check_range(values: np.ndarray, what: str, low: int, end: int | None) -> None:
-    if values.size and (values.min() < low or (end is not None and values.max() >= end)):
-        limit = f"{low} or more" if end is None else f"{low} to {end - 1}"
-        raise UserError(f"{what} {values.min()} to {values.max()}, and {limit} are allowed: mend the mesh")
+def _check_range(values: np.ndarray, name: str, low: int, upper_limit: int | None) -> None:
+    if values.size and (values.min() < low or (upper_limit is not None and values.max() >= upper_limit)):
+        limit = f"{low} or more" if upper_limit is None else f"{low} to {upper_limit - 1}"
+        raise UserError(f"{name} {values.min()} to {values.max()}, and {limit} are allowed: mend the mesh")
 
 
 def _check_textures(table: np.ndarray) -> None:

@@ -18,9 +18,9 @@ from benchmarks.timing import best_times
 from ti_render import RasterSettings, RenderInputs, render
 from ti_render.photoreal import Variant, choose_variant
 from ti_render.photoreal.camera import film_of, sensor_dict
-from ti_render.photoreal.geometry import parts_of, row
+from ti_render.photoreal.geometry import row, submeshes_of
 from ti_render.photoreal.lights import emitters_of
-from ti_render.photoreal.surfaces import color_source, diffuse, part_object
+from ti_render.photoreal.surfaces import color_source, diffuse, submesh_object
 from ti_render.photoreal.variant import load_mitsuba
 from ti_sim.base.errors import UserError
 
@@ -140,9 +140,9 @@ def _scene(mitsuba: Any, inputs: RenderInputs, settings: RasterSettings) -> Any:
     camera = row(inputs.camera, 0, 1)
     film = film_of(camera, None, settings.width, settings.height)
     content: dict[str, Any] = {"type": "scene"}
-    for index, part in enumerate(parts_of(inputs, 0)):
+    for index, part in enumerate(submeshes_of(inputs, 0)):
         material = mitsuba.load_dict(diffuse(color_source(mitsuba)))
-        content[f"part{index}"] = part_object(mitsuba, f"part{index}", part, material)
+        content[f"part{index}"] = submesh_object(mitsuba, f"part{index}", part, material)
     content |= emitters_of(mitsuba, inputs, 0)
     content["sensor"] = mitsuba.load_dict(sensor_dict(mitsuba, camera, film, near=settings.near, far=settings.far))
     return mitsuba.load_dict(content)

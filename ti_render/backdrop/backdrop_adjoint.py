@@ -33,22 +33,22 @@ from ti_sim.base.vecmath import vec3
 def _pattern_adjoint(behind: ti.template(), bars: ti.template(), row, m, point, albedo_bar):
     """Adjoint of ``ground_albedo``: adds to row ``row`` of the uniforms' adjoints and to the texels', returns the point's."""
     ground, second = UNIFORM.ground + GROUND.color, UNIFORM.ground + GROUND.second_color
-    first, place = uniform3(behind.uniforms, m, ground), ground_place(behind.uniforms, m, point)
+    first, cell_position = uniform3(behind.uniforms, m, ground), ground_place(behind.uniforms, m, point)
     place_bar = ti.Vector([0.0, 0.0, 0.0, 0.0, 0.0])
     if behind.flags[FLAG.ground_pattern] == CHECKER:
-        share = checker_share.value(*place)
+        share = checker_share.value(*cell_position)
         add3(bars.uniforms, row, ground, albedo_bar * share)
         add3(bars.uniforms, row, second, albedo_bar * (1.0 - share))
-        g = checker_share.vjp(place, albedo_bar.dot(first - uniform3(behind.uniforms, m, second)))
+        g = checker_share.vjp(cell_position, albedo_bar.dot(first - uniform3(behind.uniforms, m, second)))
         for k in ti.static(range(5)):
             place_bar[k] = g[k]
     elif behind.flags[FLAG.ground_pattern] == TEXTURED:
-        u, v = ground_uv.value(*place)
+        u, v = ground_uv.value(*cell_position)
         texel, along_u, along_v = sample_texture(behind, m, behind.flags[FLAG.ground_texture], u, v)
         add3(bars.uniforms, row, ground, albedo_bar * texel)
         texel_bar = albedo_bar * first
         add_texels(behind, bars, m, behind.flags[FLAG.ground_texture], u, v, texel_bar)
-        h = ground_uv.vjp(place, (along_u.dot(texel_bar), along_v.dot(texel_bar)))
+        h = ground_uv.vjp(cell_position, (along_u.dot(texel_bar), along_v.dot(texel_bar)))
         for k in ti.static(range(5)):
             place_bar[k] = h[k]
     else:

@@ -19,7 +19,7 @@ from ti_render.backdrop.backdrop import (
     without_highlights,
 )
 from ti_render.rows import put3, row_of
-from ti_render.shading.lighting import BASE_DOT, COLOUR_DOT, NORMAL_DOT, POINT_DOT, SCRATCH_SIZE, light_columns
+from ti_render.shading.lighting import ALBEDO_DOT, COLOUR_DOT, NORMAL_DOT, POINT_DOT, SCRATCH_SIZE, light_columns
 from ti_render.shading.surface import DEPTH, NORMAL
 from ti_render.shading.texture import sample_texture, texels_tangent
 from ti_render.shading.uniforms import uniform3
@@ -53,19 +53,19 @@ def rate_tangent(view: ti.template(), dots: ti.template(), m, row, rate):
 @ti.func
 def _pattern_tangent(behind: ti.template(), dots: ti.template(), m, row, c, point, point_dot):
     """``ground_albedo`` and its tangent in column ``c``."""
-    ground, other = UNIFORM.ground + GROUND.color, UNIFORM.ground + GROUND.second_color
-    first, second = uniform3(behind.uniforms, m, ground), uniform3(behind.uniforms, m, other)
-    albedo, albedo_dot = first, uniform3(dots.uniforms, row, ground)
-    place, place_dot = ground_place(behind.uniforms, m, point), ground_place(dots.uniforms, row, point_dot)
+    first_column, second_column = UNIFORM.ground + GROUND.color, UNIFORM.ground + GROUND.second_color
+    first, second = uniform3(behind.uniforms, m, first_column), uniform3(behind.uniforms, m, second_column)
+    albedo, albedo_dot = first, uniform3(dots.uniforms, row, first_column)
+    cell_position, cell_position_dot = ground_place(behind.uniforms, m, point), ground_place(dots.uniforms, row, point_dot)
     if behind.flags[FLAG.ground_pattern] == CHECKER:
-        share = checker_share.value(*place)
-        share_dot = checker_share.jvp(place, place_dot)
-        second_dot = uniform3(dots.uniforms, row, other)
+        share = checker_share.value(*cell_position)
+        share_dot = checker_share.jvp(cell_position, cell_position_dot)
+        second_dot = uniform3(dots.uniforms, row, second_column)
         albedo_dot = second_dot + (albedo_dot - second_dot) * share + (first - second) * share_dot
         albedo = second + (first - second) * share
     elif behind.flags[FLAG.ground_pattern] == TEXTURED:
-        u, v = ground_uv.value(*place)
-        u_dot, v_dot = ground_uv.jvp(place, place_dot)
+        u, v = ground_uv.value(*cell_position)
+        u_dot, v_dot = ground_uv.jvp(cell_position, cell_position_dot)
         texel, along_u, along_v = sample_texture(behind, m, behind.flags[FLAG.ground_texture], u, v)
         texel_dot = along_u * u_dot + along_v * v_dot
         texel_dot += texels_tangent(behind, dots, c, m, behind.flags[FLAG.ground_texture], u, v)
@@ -130,7 +130,7 @@ def draw_backdrop_jvp(
                     ground = ground_colour(behind, m, p, z)
                     far = far_colour(behind, m, x, y, width, height)
             for c in range(columns):
-                result, row, here = vec3(0), m * columns + c, first + c * SCRATCH_SIZE
+                result, row, offset = vec3(0), m * columns + c, first + c * SCRATCH_SIZE
                 if share < 1:
                     result += (1.0 - share) * _far_tangent(behind, dots, m, row, c, x, y, width, height)
                 if share > 0:
@@ -143,11 +143,11 @@ def draw_backdrop_jvp(
                         result += vec3(share * z_dot)
                     elif ti.static(behind.shading != NORMAL):
                         point_dot = _point_tangent(behind, dots, m, row, p, p_dot, ray, z, z_dot)
-                        own, own_dot = _pattern_tangent(behind, dots, m, row, c, point, point_dot)
-                        albedo = own
-                        put3(work.scratch, here + NORMAL_DOT, vec3(0))
-                        put3(work.scratch, here + POINT_DOT, point_dot)
-                        put3(work.scratch, here + BASE_DOT, own_dot)
+                        ground_albedo, ground_albedo_dot = _pattern_tangent(behind, dots, m, row, c, point, point_dot)
+                        albedo = ground_albedo
+                        put3(work.scratch, offset + NORMAL_DOT, vec3(0))
+                        put3(work.scratch, offset + POINT_DOT, point_dot)
+                        put3(work.scratch, offset + ALBEDO_DOT, ground_albedo_dot)
                 for k in ti.static(range(3)):
                     pictures_dot[m, c, y, x, k] = result[k]
                 pictures_dot[m, c, y, x, 3] = 0.0

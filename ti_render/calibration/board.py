@@ -80,8 +80,8 @@ def find_board(picture: np.ndarray, board: Board) -> tuple[np.ndarray, np.ndarra
     grey = picture if picture.ndim == 2 else cv2.cvtColor(np.ascontiguousarray(picture), cv2.COLOR_RGB2GRAY)
     if board.marker is not None:
         return _charuco(cv2, grey, board)
-    found, corners = cv2.findChessboardCornersSB(grey, (board.columns, board.rows), flags=cv2.CALIB_CB_ACCURACY)
-    if not found:
+    detected, corners = cv2.findChessboardCornersSB(grey, (board.columns, board.rows), flags=cv2.CALIB_CB_ACCURACY)
+    if not detected:
         return None
     across, down = np.meshgrid(np.arange(board.columns), np.arange(board.rows))
     places = board.square * np.stack([across.ravel(), down.ravel(), np.zeros(across.size)], axis=1)
@@ -109,43 +109,46 @@ def calibrate(
         raise UserError(f"calibrate: there are {len(names)} names and {len(pictures)} pictures: give a name for each picture")
     sizes = {np.shape(picture)[:2] for picture in pictures}
     if len(sizes) > 1:
-        shown = ", ".join(" x ".join(map(str, reversed(size))) for size in sorted(sizes))
-        raise UserError(f"the pictures have the sizes {shown}: a camera is calibrated from pictures of one size")
-    seen = [(name, found) for name, picture in zip(names, pictures, strict=True) if (found := find_board(picture, board))]
-    if len(seen) < _LEAST_PICTURES:
+        size_list = ", ".join(" x ".join(map(str, reversed(size))) for size in sorted(sizes))
+        raise UserError(f"the pictures have the sizes {size_list}: a camera is calibrated from pictures of one size")
+    detections = [
+        (name, detection) for name, picture in zip(names, pictures, strict=True) if (detection := find_board(picture, board))
+    ]
+    if len(detections) < _LEAST_PICTURES:
         raise UserError(
-            f"the board of {board.columns} x {board.rows} is found in {len(seen)} of {len(pictures)} pictures: three are needed "
-            "at least, in which all of it is sharp and seen from different sides; check its numbers of corners"
+            f"the board of {board.columns} x {board.rows} is found in {len(detections)} of {len(pictures)} pictures: three are "
+            "needed at least, in which all of it is sharp and seen from different sides; check its numbers of corners"
         )
     height, width = next(iter(sizes))
-    places, pixels = ([part.astype(np.float32) for part in column] for column in zip(*(found for _, found in seen), strict=True))
+    columns = zip(*(detection for _, detection in detections), strict=True)
+    corners, pixels = ([array.astype(np.float32) for array in column] for column in columns)
     flags = sum(getattr(cv2, f"CALIB_{name}") for name in _FIXED[lens])
     start = None
     if square_pixels:  # OpenCV keeps the ratio of the focal lengths that it begins with
         flags |= cv2.CALIB_FIX_ASPECT_RATIO
         start = np.eye(3)
-    _, matrix, distortion, turns, moves = cv2.calibrateCamera(places, pixels, (width, height), start, None, flags=flags)
+    _, matrix, distortion, turns, moves = cv2.calibrateCamera(corners, pixels, (width, height), start, None, flags=flags)
     lens_row = np.zeros(5)
     lens_row[: min(5, distortion.size)] = np.ravel(distortion)[:5]
     records = []
-    for k, (name, _) in enumerate(seen):
+    for k, (name, _) in enumerate(detections):
         rotation = cv2.Rodrigues(turns[k])[0] @ _FLIP
         records.append(CameraRecord(
             name=name, width=width, height=height, rotation=rotation, translation=np.ravel(moves[k]), distortion=lens_row,
             intrinsics=np.array([matrix[0, 0], matrix[1, 1], matrix[0, 2] + _HALF, matrix[1, 2] + _HALF]),
         ))  # fmt: skip
     return joint_estimates(
-        records, [flat @ _FLIP for _, (flat, _) in seen], [points + _HALF for _, (_, points) in seen], free=_FREE[lens],
-        square=square_pixels,
+        records, [flat @ _FLIP for _, (flat, _) in detections], [points + _HALF for _, (_, points) in detections],
+        free=_FREE[lens], square=square_pixels,
     )  # fmt: skip
 
 
 def _charuco(cv2: ModuleType, grey: np.ndarray, board: Board) -> tuple[np.ndarray, np.ndarray] | None:
-    made = charuco_board(cv2, board)
-    corners, numbers, _, _ = cv2.aruco.CharucoDetector(made).detectBoard(grey)
+    charuco = charuco_board(cv2, board)
+    corners, numbers, _, _ = cv2.aruco.CharucoDetector(charuco).detectBoard(grey)
     if numbers is None or len(numbers) < _LEAST_CORNERS:
         return None
-    places = np.asarray(made.getChessboardCorners(), dtype=np.float64)[np.ravel(numbers)]
+    places = np.asarray(charuco.getChessboardCorners(), dtype=np.float64)[np.ravel(numbers)]
     return places - board.square * np.array([1.0, 1.0, 0.0]), _refined(cv2, grey, corners)
 
 

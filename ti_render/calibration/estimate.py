@@ -23,27 +23,27 @@ class CameraEstimate:
         sd: standard deviations of what was estimated, by the names of a scene's camera: "position" [3] m, "turn" [3] rad about
             the camera's own axes, "focal" [2] px, "center" [2] px, "distortion" [5].
         residuals: [N, 2] image points minus projected points [px].
-        kept: [N] bool; False for points that fit no camera like the others.
+        inliers: [N] bool; False for outliers.
         remarks: sentences about points that do not fit.
     """
 
     record: CameraRecord
     sd: Mapping[str, np.ndarray]
     residuals: np.ndarray
-    kept: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=bool))
+    inliers: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=bool))
     remarks: tuple[str, ...] = ()
 
     @property
     def rms(self) -> float:
         """Root mean square distance of the points that count from their projections [px]."""
-        kept = self.kept if len(self.kept) else np.ones(len(self.residuals), dtype=bool)
-        return float(np.sqrt((self.residuals[kept] ** 2).sum(axis=1).mean()))
+        inliers = self.inliers if len(self.inliers) else np.ones(len(self.residuals), dtype=bool)
+        return float(np.sqrt((self.residuals[inliers] ** 2).sum(axis=1).mean()))
 
     @property
     def prior_options(self) -> list[str]:
         """The options of ``risp invert`` that make the estimated numbers priors."""
-        shown = {name: ",".join(f"{size:.3g}" for size in sd) for name, sd in self.sd.items() if (sd > 0).all()}
-        return [f"--prior camera.{name}={sizes}" for name, sizes in shown.items()]
+        positive_sds = {name: ",".join(f"{size:.3g}" for size in sd) for name, sd in self.sd.items() if (sd > 0).all()}
+        return [f"--prior camera.{name}={sizes}" for name, sizes in positive_sds.items()]
 
     def to_json(self) -> dict[str, Any]:
         """Error bars and residual as JSON values."""
@@ -73,28 +73,30 @@ def joint_estimates(
 
     Args:
         records: the cameras, at the least squares.
-        points: [N, 3] seen by each [m].
-        pixels: [N, 2] where each sees them.
+        points: [N, 3] in the picture of each [m].
+        pixels: [N, 2], their image points.
         free: how many of fx, fy, cx, cy, k1, k2, p1, p2, k3 were estimated; of the lens, k3 is the last.
         square: whether fx and fy are one number.
     """
-    residuals = [seen - record.project(places) for record, places, seen in zip(records, points, pixels, strict=True)]
-    own, common = [], []
-    spread = np.eye(9)[:, :free]  # from what was estimated to the nine numbers
+    residuals = [
+        image_points - record.project(places) for record, places, image_points in zip(records, points, pixels, strict=True)
+    ]
+    pose_columns, lens_columns = [], []
+    lens_basis = np.eye(9)[:, :free]  # from what was estimated to the nine numbers
     if square:
-        spread = np.c_[spread[:, 0] + spread[:, 1], spread[:, 2:]]
+        lens_basis = np.c_[lens_basis[:, 0] + lens_basis[:, 1], lens_basis[:, 2:]]
     for record, places in zip(records, points, strict=True):
         columns = _jacobian(record, places)
-        own.append(columns[:, :6])
-        common.append(columns[:, 6:] @ spread)
-    freedom = 2 * sum(map(len, points)) - spread.shape[1] - 6 * len(records)
-    variance = sum(float((part**2).sum()) for part in residuals) / max(1, freedom)
-    inverses = [np.linalg.inv(a.T @ a) for a in own]
-    mixed = [a.T @ b for a, b in zip(own, common, strict=True)]
+        pose_columns.append(columns[:, :6])
+        lens_columns.append(columns[:, 6:] @ lens_basis)
+    freedom = 2 * sum(map(len, points)) - lens_basis.shape[1] - 6 * len(records)
+    variance = sum(float((residual**2).sum()) for residual in residuals) / max(1, freedom)
+    inverses = [np.linalg.inv(a.T @ a) for a in pose_columns]
+    mixed = [a.T @ b for a, b in zip(pose_columns, lens_columns, strict=True)]
     shared = np.linalg.inv(
-        sum(b.T @ b for b in common) - sum(m.T @ inverse @ m for m, inverse in zip(mixed, inverses, strict=True))
+        sum(b.T @ b for b in lens_columns) - sum(m.T @ inverse @ m for m, inverse in zip(mixed, inverses, strict=True))
     )
-    sd = np.sqrt(variance * np.diag(spread @ shared @ spread.T))
+    sd = np.sqrt(variance * np.diag(lens_basis @ shared @ lens_basis.T))
     estimates = []
     for record, inverse, m, left in zip(records, inverses, mixed, residuals, strict=True):
         pose = np.sqrt(variance * np.diag(inverse + inverse @ m @ shared @ m.T @ inverse))

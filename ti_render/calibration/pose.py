@@ -117,19 +117,21 @@ def camera_from_points(
     fit = search.fit(pixels)
     mirrored = search.fit(_upwards(pixels, height))
     fault = fit.fault or (None if below_ground else fit.ground_fault) or _upside_down_fault(fit, mirrored)
-    doubtful = fault is not None or fit.scale > 1.0 or not fit.kept.all()
-    others = [(mirrored.mirror_words, mirrored), *(_other_readings(search, pixels) if doubtful else ())]
-    better = [(other.scale, words, other) for words, other in others if other.good and (fault or _much_better(other, fit))]
+    doubtful = fault is not None or fit.scale > 1.0 or not fit.inliers.all()
+    readings = [(mirrored.mirror_words, mirrored), *(_alternative_readings(search, pixels) if doubtful else ())]
+    better = [
+        (reading.scale, words, reading) for words, reading in readings if reading.good and (fault or _much_better(reading, fit))
+    ]
     if better:
-        _, words, other = min(better, key=lambda entry: entry[0])
+        _, words, reading = min(better, key=lambda entry: entry[0])
         reason = fault or f"a camera fits these points to {fit.rms:.3g} pixels only"
-        raise UserError(f"{reason}; {words} it is {other.rms:.2f} pixels: mend the table of points")
+        raise UserError(f"{reason}; {words} it is {reading.rms:.2f} pixels: mend the table of points")
     if fault is not None:
         raise UserError(fault)
     extent = float(np.linalg.norm(np.ptp(points, axis=0)))
     remarks = [f"the points extend over {extent:.3g} m: give metres"] if extent > _LONG else []
-    remarks += [] if fit.kept.all() else _outlier_remarks(fit, pixels)
-    return CameraEstimate(fit.camera, fit.bars, fit.residuals, fit.kept, tuple(remarks))
+    remarks += [] if fit.inliers.all() else _outlier_remarks(fit, pixels)
+    return CameraEstimate(fit.camera, fit.bars, fit.residuals, fit.inliers, tuple(remarks))
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,8 +141,8 @@ class _Fit:
     Attributes:
         camera: the camera.
         residuals: [N, 2] px; ``BEHIND`` where a point is behind the camera.
-        kept: [N] bool, which points are no outliers.
-        scale: standard deviation of the residuals of the points that are kept [px].
+        inliers: [N] bool, which points are no outliers.
+        scale: standard deviation of the residuals of the inliers [px].
         bars: standard deviations, as in ``CameraEstimate``.
         points: [N, 3] in the world.
         fault: why this is no camera, or None.
@@ -148,7 +150,7 @@ class _Fit:
 
     camera: CameraRecord
     residuals: np.ndarray
-    kept: np.ndarray
+    inliers: np.ndarray
     scale: float
     bars: dict[str, np.ndarray]
     points: np.ndarray
@@ -156,7 +158,7 @@ class _Fit:
 
     @property
     def count(self) -> int:
-        return int(self.kept.sum())
+        return int(self.inliers.sum())
 
     @property
     def free(self) -> int:
@@ -166,7 +168,7 @@ class _Fit:
     @property
     def rms(self) -> float:
         """Root mean square distance of the points that are kept from their projections [px]."""
-        return float(np.sqrt((self.residuals[self.kept] ** 2).sum(axis=1).mean()))
+        return float(np.sqrt((self.residuals[self.inliers] ** 2).sum(axis=1).mean()))
 
     @property
     def good(self) -> bool:
@@ -232,15 +234,15 @@ class _Resection:
 
     def _ideal(self, pixels: np.ndarray) -> np.ndarray:
         """Pixels as a pinhole camera of the focal length fx would have them, from the principal point, by fixed-point steps."""
-        seen = (pixels - self.intrinsics[2:]) / self.intrinsics[:2]
+        distorted_points = (pixels - self.intrinsics[2:]) / self.intrinsics[:2]
         k1, k2, p1, p2, k3 = self.distortion
-        straight = seen
+        straight = distorted_points
         for _ in range(20):
             x, y = straight.T
             r2 = x * x + y * y
             tangential = np.stack([2 * p1 * x * y + p2 * (r2 + 2 * x * x), p1 * (r2 + 2 * y * y) + 2 * p2 * x * y], axis=1)
-            straight = (seen - tangential) / (1 + r2 * (k1 + r2 * (k2 + r2 * k3)))[:, None]
-        return self.intrinsics[0] * np.where(np.isfinite(straight), straight, seen)
+            straight = (distorted_points - tangential) / (1 + r2 * (k1 + r2 * (k2 + r2 * k3)))[:, None]
+        return self.intrinsics[0] * np.where(np.isfinite(straight), straight, distorted_points)
 
     def _refined(self, pixels: np.ndarray, rotation: np.ndarray, translation: np.ndarray, zoom: float) -> _Fit:
         """Robust least squares from a pose, outliers, and plain least squares of the others."""
@@ -250,19 +252,19 @@ class _Resection:
             scale = max(_LEAST_SCALE, 1.4826 * float(np.median(np.abs(self.residuals(pixels, base, numbers)))) / spare**0.5)
             fit = self._fitted(pixels, base, numbers, scale=2 * scale)
             base, numbers = self._moved(base, fit.x), np.r_[np.zeros(6), fit.x[6:]]
-        kept = np.linalg.norm(self.residuals(pixels, base, numbers).reshape(-1, 2), axis=1) <= _OUTLIER * scale
+        inliers = np.linalg.norm(self.residuals(pixels, base, numbers).reshape(-1, 2), axis=1) <= _OUTLIER * scale
         for _ in range(2):  # the second fit begins at the estimate: its Jacobian is that about the estimate's own axes
-            fit = self._fitted(pixels, base, numbers, kept=kept)
+            fit = self._fitted(pixels, base, numbers, inliers=inliers)
             base, numbers = self._moved(base, fit.x), np.r_[np.zeros(6), fit.x[6:]]
         camera, residuals = self.camera(base, numbers), self.residuals(pixels, base, numbers).reshape(-1, 2)
-        free = 2 * int(kept.sum()) - self.numbers
-        left = float(np.sqrt((residuals[kept] ** 2).sum() / max(1, free)))
+        free = 2 * int(inliers.sum()) - self.numbers
+        left = float(np.sqrt((residuals[inliers] ** 2).sum() / max(1, free)))
         bars = self._bars(fit, camera, max(left, _LEAST_SCALE), max(1, free))
-        return _Fit(camera, residuals, kept, left, bars, self.points, self._fault(camera, residuals, kept, left))
+        return _Fit(camera, residuals, inliers, left, bars, self.points, self._fault(camera, residuals, inliers, left))
 
-    def _fault(self, camera: CameraRecord, residuals: np.ndarray, kept: np.ndarray, scale: float) -> str | None:
-        least = (5 if self.free_focal else 4) + (not kept.all())
-        if 2 * kept.sum() <= len(kept) or kept.sum() < least or math.sqrt(2) * scale > self.limit:
+    def _fault(self, camera: CameraRecord, residuals: np.ndarray, inliers: np.ndarray, scale: float) -> str | None:
+        least = (5 if self.free_focal else 4) + (not inliers.all())
+        if 2 * inliers.sum() <= len(inliers) or inliers.sum() < least or math.sqrt(2) * scale > self.limit:
             rms = float(np.sqrt(np.minimum((residuals**2).sum(axis=1), BEHIND**2).mean()))
             return (
                 f"no camera sees these points so: the best leaves {rms:.3g} pixels; check units, axes and pixels (u to the "
@@ -293,9 +295,9 @@ class _Resection:
         """Pixels minus projections of the cameras of ``numbers`` [..., 6 or 7], [..., 2 N]."""
         rotation = Rotation.from_rotvec(numbers[..., :3].reshape(-1, 3)).as_matrix().reshape(*numbers.shape[:-1], 3, 3) @ base[0]
         move = rotation @ (base[1] + numbers[..., 3:6])[..., None]
-        seen = self.points @ rotation.swapaxes(-1, -2) - move.swapaxes(-1, -2)
-        depth = np.where(seen[..., 2] > 0, seen[..., 2], np.nan)
-        bent = np.stack(distorted(seen[..., 0] / depth, seen[..., 1] / depth, self.distortion), axis=-1)
+        camera_points = self.points @ rotation.swapaxes(-1, -2) - move.swapaxes(-1, -2)
+        depth = np.where(camera_points[..., 2] > 0, camera_points[..., 2], np.nan)
+        bent = np.stack(distorted(camera_points[..., 0] / depth, camera_points[..., 1] / depth, self.distortion), axis=-1)
         zoom = np.exp(np.clip(numbers[..., 6], -4, 4))[..., None, None] if self.free_focal else 1.0
         projected = zoom * self.intrinsics[:2] * bent + self.intrinsics[2:]
         return np.nan_to_num(pixels - projected, nan=BEHIND).reshape(*numbers.shape[:-1], -1)
@@ -318,12 +320,12 @@ class _Resection:
 
     def _fitted(
         self, pixels: np.ndarray, base: tuple[np.ndarray, np.ndarray], numbers: np.ndarray, *, scale: float | None = None,
-        kept: np.ndarray | None = None,
+        inliers: np.ndarray | None = None,
     ) -> Any:  # fmt: skip
-        """Least squares from ``numbers``: robust ones of a scale [px], or plain ones of the points that are kept."""
+        """Least squares from ``numbers``: robust ones of a scale [px], or plain ones of the inliers."""
         far = float(np.linalg.norm(self.points - self.points.mean(axis=0), axis=1).max())
         scales = np.r_[np.full(3, 0.1), np.full(3, 0.3 * far), np.full(len(numbers) - 6, 0.1)]
-        counted = 1.0 if kept is None else np.repeat(kept, 2)
+        counted = 1.0 if inliers is None else np.repeat(inliers, 2)
         loss = {"loss": "linear"} if scale is None else {"loss": "soft_l1", "f_scale": scale}
         return least_squares(
             lambda x: counted * self.residuals(pixels, base, x), numbers, x_scale=scales, max_nfev=80,
@@ -335,10 +337,10 @@ class _Resection:
         return Rotation.from_rotvec(numbers[:3]).as_matrix() @ base[0], base[1] + numbers[3:6]
 
 
-def _much_better(other: _Fit, fit: _Fit) -> bool:
+def _much_better(reading: _Fit, fit: _Fit) -> bool:
     """Whether a reading leaves residuals that are smaller by more than chance makes them."""
-    ratio = fit.scale / max(other.scale, _LEAST_SCALE)
-    return other.count >= fit.count and ratio > max(_BETTER, f_distribution.ppf(1 - _CHANCE, fit.free, other.free) ** 0.5)
+    ratio = fit.scale / max(reading.scale, _LEAST_SCALE)
+    return reading.count >= fit.count and ratio > max(_BETTER, f_distribution.ppf(1 - _CHANCE, fit.free, reading.free) ** 0.5)
 
 
 def _upside_down_fault(fit: _Fit, mirrored: _Fit) -> str | None:
@@ -348,9 +350,9 @@ def _upside_down_fault(fit: _Fit, mirrored: _Fit) -> str | None:
     return None
 
 
-def _other_readings(search: _Resection, pixels: np.ndarray) -> list[tuple[str, _Fit]]:
+def _alternative_readings(search: _Resection, pixels: np.ndarray) -> list[tuple[str, _Fit]]:
     """Fits with two points exchanged, and of larger pictures: words for the reading, and its fit."""
-    fits = [(_exchange_words(pair), other) for pair, other in search.exchanged(pixels) if other.kept.all()]
+    fits = [(_exchange_words(pair), fit) for pair, fit in search.exchanged(pixels) if fit.inliers.all()]
     width, height = search.size
     for factor in _SMALLER:
         if (factor * pixels.max(axis=0) <= search.size).all():
@@ -368,8 +370,8 @@ def _shares(search: _Resection, pixels: np.ndarray) -> str:
     size = np.array(search.size, dtype=float)
     scaled = {"from 0 to 1": pixels * size, "from -1 to 1": (pixels + 1) / 2 * size}
     readings = {
-        f"{words}, v {way}": search.fit(seen if way == "downwards" else _upwards(seen, size[1]))
-        for words, seen in scaled.items()
+        f"{words}, v {way}": search.fit(scaled_pixels if way == "downwards" else _upwards(scaled_pixels, size[1]))
+        for words, scaled_pixels in scaled.items()
         if words == "from -1 to 1" or (pixels >= 0).all()
         for way in ("downwards", "upwards")
     }
@@ -391,12 +393,12 @@ def _refuse_outside(pixels: np.ndarray, width: int, height: int) -> None:
 
 def _outlier_remarks(fit: _Fit, pixels: np.ndarray) -> list[str]:
     """Which points do not fit, and which of them fit once exchanged."""
-    away = np.flatnonzero(~fit.kept)
+    away = np.flatnonzero(~fit.inliers)
     projected = fit.camera.project(fit.points)
-    near = max(_OUTLIER * max(fit.scale, _LEAST_SCALE), 1.0)
+    tolerance = max(_OUTLIER * max(fit.scale, _LEAST_SCALE), 1.0)
     swapped = [
         (a, b) for a, b in itertools.combinations(away, 2)
-        if max(np.linalg.norm(projected[a] - pixels[b]), np.linalg.norm(projected[b] - pixels[a])) <= near
+        if max(np.linalg.norm(projected[a] - pixels[b]), np.linalg.norm(projected[b] - pixels[a])) <= tolerance
     ]  # fmt: skip
     remarks = [f"{_named(np.array(pair))} have each other's pixels: exchange them in the table" for pair in swapped]
     return [f"points that do not fit and are left out: {', '.join(str(k + 1) for k in away)}", *remarks]

@@ -45,9 +45,9 @@ def best_pose(
     tables = pixels if pixels.ndim == 3 else pixels[None]
     masks = np.ones((1, len(points)), dtype=bool) if pixels.ndim == 3 else _subsets(len(points), least)
     rotation, translation, zoom, table, mask = [], [], [], [], []
-    for index, seen in enumerate(tables):
-        turns, moves, zooms = _guesses(points, seen, focal, free_focal)
-        left = np.linalg.norm(_project(points, turns, moves, zooms, focal)[0] - seen, axis=2)
+    for index, image_points in enumerate(tables):
+        turns, moves, zooms = _guesses(points, image_points, focal, free_focal)
+        left = np.linalg.norm(_project(points, turns, moves, zooms, focal)[0] - image_points, axis=2)
         order = np.argsort(np.where(masks[:, None], np.minimum(left, BEHIND), 0.0).sum(axis=2), axis=1)[:, :_STARTS]
         rotation.append(turns[order].reshape(-1, 3, 3))
         translation.append(moves[order].reshape(-1, 3))
@@ -81,9 +81,9 @@ def _project(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Image points [B, N, 2] (px, ``BEHIND`` behind the camera), rotated points and points in the camera's axes [B, N, 3]."""
     turned = np.einsum("bij,nj->bni", rotation, points)
-    seen = turned + translation[:, None]
-    depth = np.where(seen[..., 2:] > 1e-9, seen[..., 2:], np.nan)
-    return np.nan_to_num(focal * zoom[:, None, None] * seen[..., :2] / depth, nan=BEHIND), turned, seen
+    camera_points = turned + translation[:, None]
+    depth = np.where(camera_points[..., 2:] > 1e-9, camera_points[..., 2:], np.nan)
+    return np.nan_to_num(focal * zoom[:, None, None] * camera_points[..., :2] / depth, nan=BEHIND), turned, camera_points
 
 
 def _fit(
@@ -91,17 +91,17 @@ def _fit(
     focal: float, free_focal: bool,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # fmt: skip
     """Levenberg-Marquardt steps of all hypotheses: weights [B, N], rotations [B, 3, 3], translations [B, 3], zooms [B]."""
-    count, damping, going = 7 if free_focal else 6, np.full(len(zoom), 1e-3), np.arange(len(zoom))
-    ends = rotation.copy(), translation.copy(), zoom.copy()
+    count, damping, active = 7 if free_focal else 6, np.full(len(zoom), 1e-3), np.arange(len(zoom))
+    results = rotation.copy(), translation.copy(), zoom.copy()
 
     def cost(projected: np.ndarray) -> np.ndarray:
         return (weights * ((projected - pixels) ** 2).sum(axis=2)).sum(axis=1)
 
-    projected, turned, seen = _project(points, rotation, translation, zoom, focal)
+    projected, turned, camera_points = _project(points, rotation, translation, zoom, focal)
     least = cost(projected)
     for _ in range(_STEPS):
-        scale = focal * zoom[:, None] / np.where(seen[..., 2] > 1e-9, seen[..., 2], np.inf)  # points behind have no derivative
-        slope = np.stack([seen[..., 0], seen[..., 1]], axis=2) / np.where(seen[..., 2:] > 1e-9, seen[..., 2:], np.inf)
+        depth = np.where(camera_points[..., 2] > 1e-9, camera_points[..., 2], np.inf)  # points behind have no derivative
+        scale, slope = focal * zoom[:, None] / depth, camera_points[..., :2] / depth[..., None]
         # d(pixel) / d(point in the camera's axes), [B, N, 2, 3]
         local = np.zeros((*slope.shape, 3))
         local[..., 0, 0] = local[..., 1, 1] = scale
@@ -113,7 +113,7 @@ def _fit(
         columns[..., 2] = x * local[..., 1] - y * local[..., 0]
         columns[..., 3:6] = local
         if free_focal:
-            columns[..., 6] = projected * (seen[..., 2:] > 1e-9)  # of the zoom's logarithm
+            columns[..., 6] = projected * (camera_points[..., 2:] > 1e-9)  # of the zoom's logarithm
         flat = (columns * weights[:, :, None, None]).reshape(len(zoom), -1, count)
         normal = np.swapaxes(flat, 1, 2) @ columns.reshape(len(zoom), -1, count)
         gradient = np.einsum("bkc,bk->bc", flat, (projected - pixels).reshape(len(zoom), -1))
@@ -123,34 +123,35 @@ def _fit(
         turns = Rotation.from_rotvec(step[:, :3]).as_matrix() @ rotation
         moves = translation + step[:, 3:6]
         zooms = zoom * np.exp(np.clip(step[:, 6], -1, 1)) if free_focal else zoom
-        tried, spun, placed = _project(points, turns, moves, zooms, focal)
-        reached = cost(tried)
+        new_projected, new_turned, new_camera_points = _project(points, turns, moves, zooms, focal)
+        reached = cost(new_projected)
         better = reached < least
         rotation, translation, zoom = (
             np.where(better[:, None, None], turns, rotation), np.where(better[:, None], moves, translation),
             np.where(better, zooms, zoom),
         )  # fmt: skip
-        projected, turned, seen = (
-            np.where(better[:, None, None], new, old) for new, old in ((tried, projected), (spun, turned), (placed, seen))
+        projected, turned, camera_points = (
+            np.where(better[:, None, None], new, old)
+            for new, old in ((new_projected, projected), (new_turned, turned), (new_camera_points, camera_points))
         )
         least = np.where(better, reached, least)
         damping = np.clip(np.where(better, 0.2 * damping, 5.0 * damping), 1e-9, 1e9)
-        for end, reached in zip(ends, (rotation, translation, zoom), strict=True):
-            end[going] = reached
-        goes = (-(gradient * step).sum(axis=1) > _SETTLED * least) & (damping < _MOST_DAMPING)
-        if not goes.any():
+        for result, reached in zip(results, (rotation, translation, zoom), strict=True):
+            result[active] = reached
+        unfinished = (-(gradient * step).sum(axis=1) > _SETTLED * least) & (damping < _MOST_DAMPING)
+        if not unfinished.any():
             break
-        going, damping, least, pixels, weights, rotation, translation, zoom, projected, turned, seen = (
-            each[goes]
-            for each in (going, damping, least, pixels, weights, rotation, translation, zoom, projected, turned, seen)
+        active, damping, least, pixels, weights, rotation, translation, zoom, projected, turned, camera_points = (
+            values[unfinished]
+            for values in (active, damping, least, pixels, weights, rotation, translation, zoom, projected, turned, camera_points)
         )  # fmt: skip
-    return ends
+    return results
 
 
 def _guesses(points: np.ndarray, pixels: np.ndarray, focal: float, free_focal: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Rotations, translations and zooms of cameras that look at the points from all around, as far away as these look large."""
-    made = list(_around(points, pixels, focal, _ZOOMS if free_focal else (1.0,)))
-    rotation, eye, zoom = (np.stack(values) for values in zip(*made, strict=True))
+    cameras = list(_around(points, pixels, focal, _ZOOMS if free_focal else (1.0,)))
+    rotation, eye, zoom = (np.stack(values) for values in zip(*cameras, strict=True))
     return rotation, -np.einsum("bij,bj->bi", rotation, eye), zoom
 
 

@@ -14,12 +14,12 @@ ROTATION_TOLERANCE = 1e-3  # three written decimals pass; the nearest rotation i
 
 
 @contextmanager
-def located(place: str) -> Iterator[None]:
+def located(location: str) -> Iterator[None]:
     """Put the place (a file, a camera, a line) before the message of every UserError that the block raises."""
     try:
         yield
     except UserError as error:
-        raise UserError(f"{place}: {error}") from None
+        raise UserError(f"{location}: {error}") from None
 
 
 def required(entry: Mapping[str, Any], key: str, meaning: str) -> Any:
@@ -33,46 +33,46 @@ def required(entry: Mapping[str, Any], key: str, meaning: str) -> Any:
     return entry[key]
 
 
-def numbers(value: Any, what: str, *, shape: tuple[int, ...] | None = None) -> np.ndarray:
+def numbers(value: Any, name: str, *, shape: tuple[int, ...] | None = None) -> np.ndarray:
     """A float64 copy of an array of finite numbers.
 
     Args:
         value: nested lists or an array; strings, null and truth values are no numbers.
-        what: its name in messages.
+        name: its name in messages.
         shape: the shape that it must have; None for any.
 
     Raises:
         UserError: it is ragged, not numeric, of another shape or not finite.
     """
-    wanted = f" of shape {list(shape)}" if shape else ""
+    expected_shape = f" of shape {list(shape)}" if shape else ""
     try:
         array = np.asarray(value)
     except ValueError:  # ragged lists
-        raise UserError(f"{what} is {_short(value)}: give numbers{wanted}, all rows equally long") from None
+        raise UserError(f"{name} is {_short(value)}: give numbers{expected_shape}, all rows equally long") from None
     if array.dtype.kind not in "iuf":
-        raise UserError(f"{what} is {_short(value)}: give numbers{wanted}")
+        raise UserError(f"{name} is {_short(value)}: give numbers{expected_shape}")
     if shape is not None and array.shape != shape:
-        raise UserError(f"{what} has shape {list(array.shape)}: {list(shape)} is needed")
+        raise UserError(f"{name} has shape {list(array.shape)}: {list(shape)} is needed")
     array = array.astype(np.float64)
     if not np.isfinite(array).all():
-        raise UserError(f"{what}: not all entries are finite ({_short(array.tolist())}), give finite numbers")
+        raise UserError(f"{name}: not all entries are finite ({_short(array.tolist())}), give finite numbers")
     return array
 
 
-def vector(value: Any, what: str, *, lengths: tuple[int, ...]) -> np.ndarray:
+def vector(value: Any, name: str, *, lengths: tuple[int, ...]) -> np.ndarray:
     """A float64 vector of one of the given lengths, from a list, a row [1, n] or a column [n, 1].
 
     Raises:
         UserError: as ``numbers``, or it has another length.
     """
-    array = numbers(value, what)
+    array = numbers(value, name)
     if array.size not in lengths or array.size != max(array.shape, default=1):
-        wanted = " or ".join(str(length) for length in lengths)
-        raise UserError(f"{what} has shape {list(array.shape)}: a list of {wanted} numbers is needed")
+        expected_lengths = " or ".join(str(length) for length in lengths)
+        raise UserError(f"{name} has shape {list(array.shape)}: a list of {expected_lengths} numbers is needed")
     return array.reshape(-1)
 
 
-def number(value: Any, what: str) -> float:
+def number(value: Any, name: str) -> float:
     """One finite number.
 
     Raises:
@@ -80,28 +80,28 @@ def number(value: Any, what: str) -> float:
     """
     is_number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
     if not is_number or not abs(value) <= np.finfo(np.float64).max:  # the comparison is false for NaN too
-        raise UserError(f"{what} is {_short(value)}: give one finite number")
+        raise UserError(f"{name} is {_short(value)}: give one finite number")
     return float(value)
 
 
-def image_side(value: Any, what: str) -> int:
+def image_side(value: Any, name: str) -> int:
     """A side of an image: a whole number of pixels, at least 1 (640.0 passes for 640).
 
     Raises:
         UserError: it is something else.
     """
-    side = number(value, what)
+    side = number(value, name)
     if side < 1 or side != int(side):
-        raise UserError(f"{what} is {side:g}: give a whole number of pixels, at least 1")
+        raise UserError(f"{name} is {side:g}: give a whole number of pixels, at least 1")
     return int(side)
 
 
-def rotation(value: Any, what: str) -> np.ndarray:
+def rotation(value: Any, name: str) -> np.ndarray:
     """The rotation nearest to a matrix that is one up to rounding (the orthogonal factor of its polar decomposition).
 
     Args:
         value: [3, 3].
-        what: its name in messages.
+        name: its name in messages.
 
     Returns:
         [3, 3] float64, orthonormal to machine precision.
@@ -109,17 +109,17 @@ def rotation(value: Any, what: str) -> np.ndarray:
     Raises:
         UserError: the matrix is further than 1e-3 from orthonormal (the message says how far), or it is a reflection.
     """
-    matrix = numbers(value, what, shape=(3, 3))
+    matrix = numbers(value, name, shape=(3, 3))
     distance = float(np.abs(matrix @ matrix.T - np.eye(3)).max())
     if distance > ROTATION_TOLERANCE:
         raise UserError(
-            f"{what} is not a rotation: {what} times its transpose differs from the identity by {distance:.3g} "
+            f"{name} is not a rotation: {name} times its transpose differs from the identity by {distance:.3g} "
             f"(at most {ROTATION_TOLERANCE:g} is taken): give an orthonormal matrix without scale"
         )
     left, _, right = np.linalg.svd(matrix)
     nearest = left @ right
     if np.linalg.det(nearest) < 0:
-        raise UserError(f"{what} is a reflection (determinant -1), not a rotation: one or three of its axes point backwards")
+        raise UserError(f"{name} is a reflection (determinant -1), not a rotation: one or three of its axes point backwards")
     return nearest
 
 

@@ -52,8 +52,8 @@ def cameras_from_colmap(folder: Path) -> list[CameraRecord]:
     lenses = _read_lenses(folder / CAMERAS)
     path = folder / IMAGES
     cameras = []
-    for place, line in _image_lines(path):
-        with located(place):
+    for location, line in _image_lines(path):
+        with located(location):
             cameras.append(_image(line, lenses))
     if not cameras:
         raise UserError(f"camera file {path} has no images: two lines for each image are needed")
@@ -171,12 +171,12 @@ def _image(line: str, lenses: dict[str, _Lens]) -> CameraRecord:
     )
 
 
-def _floats(words: list[str], what: str) -> np.ndarray:
+def _floats(words: list[str], name: str) -> np.ndarray:
     try:
         values = [float(word) for word in words]
     except ValueError:
-        raise UserError(f"{what} {' '.join(words)!r}: numbers are needed") from None
-    return numbers(np.array(values), what)
+        raise UserError(f"{name} {' '.join(words)!r}: numbers are needed") from None
+    return numbers(np.array(values), name)
 
 
 def _lens_text(camera: CameraRecord) -> str:

@@ -82,19 +82,19 @@ class _Lines:
             raise UserError(f"the YAML is nested more than {_DEEPEST} levels deep: export it again")
         if not self.rows or self.rows[0][1] < indent:
             return None
-        here = self.rows[0][1]
+        indentation = self.rows[0][1]
         if self.rows[0][2] == "-" or self.rows[0][2].startswith("- "):
-            return self._items(here, depth)
+            return self._items(indentation, depth)
         if re.match(r"[^\[{\"'][^:]*:(\s|$)|[\"'][^\"']*[\"']\s*:(\s|$)", self.rows[0][2]) is None:
             return _flow(self.rows.pop(0)[2])
         values: dict[str, Any] = {}
-        while self.rows and self.rows[0][1] == here and not self.rows[0][2].startswith("- "):
+        while self.rows and self.rows[0][1] == indentation and not self.rows[0][2].startswith("- "):
             number, _, text = self.rows.pop(0)
             key, colon, rest = text.partition(":")
             if not colon:
                 raise UserError(f"line {number} of the YAML is not understood ({text[:40]!r}): export it again")
             rest = re.sub(r"^!\S*\s*", "", rest.strip())
-            values[str(_scalar(key.strip()))] = _flow(rest) if rest else self._below(here, depth)
+            values[str(_scalar(key.strip()))] = _flow(rest) if rest else self._below(indentation, depth)
         return values
 
     def _below(self, indent: int, depth: int) -> Any:

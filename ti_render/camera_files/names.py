@@ -16,8 +16,8 @@ def check_names(cameras: Sequence[CameraRecord]) -> None:
     """
     if not cameras:
         raise UserError("there are no cameras: at least one is needed")
-    seen: set[str] = set()
+    previous: set[str] = set()
     for camera in cameras:
-        if camera.name in seen:
+        if camera.name in previous:
             raise UserError(f"two cameras are named {camera.name!r}: give each camera its own name")
-        seen.add(camera.name)
+        previous.add(camera.name)

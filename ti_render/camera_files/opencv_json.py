@@ -117,14 +117,14 @@ def _distortion(value: Any) -> np.ndarray:
     return np.concatenate([coefficients, np.zeros(5)])[:5]
 
 
-def _pixel_centers(stated: Any, asked: PixelCenters | None) -> PixelCenters:
+def _pixel_centers(stated: Any, requested: PixelCenters | None) -> PixelCenters:
     """The convention that holds for a camera."""
     if stated is None:
-        return "integer" if asked is None else asked
+        return "integer" if requested is None else requested
     if not isinstance(stated, str) or stated not in _HALF_FROM:
         raise UserError(f"pixel_centers is {stated!r}: choose 'integer' or 'half'")
-    if asked is not None and asked != stated:
-        raise UserError(f"the file says pixel_centers {stated!r}, and {asked!r} was asked for: leave the option out")
+    if requested is not None and requested != stated:
+        raise UserError(f"the file says pixel_centers {stated!r}, and {requested!r} was asked for: leave the option out")
     return stated
 
 

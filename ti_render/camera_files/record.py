@@ -47,9 +47,9 @@ class CameraRecord:
             raise UserError(f"camera name {self.name!r}: give one line of text without blanks at its ends")
         with located(f"camera {self.name!r}"):
             intrinsics = numbers(self.intrinsics, "intrinsics (fx, fy, cx, cy)", shape=(4,))
-            for what, focal in zip(("fx", "fy"), intrinsics[:2], strict=True):
+            for name, focal in zip(("fx", "fy"), intrinsics[:2], strict=True):
                 if focal <= 0:
-                    raise UserError(f"the focal length {what} is {focal:g} pixels: give a number above zero")
+                    raise UserError(f"the focal length {name} is {focal:g} pixels: give a number above zero")
             self._set("width", image_side(self.width, "width"))
             self._set("height", image_side(self.height, "height"))
             self._set("intrinsics", intrinsics)
@@ -87,10 +87,10 @@ class CameraRecord:
         points = numbers(points, "points")
         if points.ndim < 1 or points.shape[-1] != 3:
             raise UserError(f"points have shape {list(points.shape)}: [..., 3] is needed")
-        seen = points @ self.rotation.T + self.translation
-        depth = np.where(seen[..., 2] > 0, seen[..., 2], np.nan)
+        camera_points = points @ self.rotation.T + self.translation
+        depth = np.where(camera_points[..., 2] > 0, camera_points[..., 2], np.nan)
         fx, fy, cx, cy = self.intrinsics
-        x, y = self._distort(seen[..., 0] / depth, seen[..., 1] / depth)
+        x, y = self._distort(camera_points[..., 0] / depth, camera_points[..., 1] / depth)
         return np.stack([fx * x + cx, fy * y + cy], axis=-1)
 
     def in_world(self, new_from_old: Any) -> CameraRecord:

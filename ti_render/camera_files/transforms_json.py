@@ -117,8 +117,8 @@ def _of_field_of_view(values: Mapping[str, Any], picture: Path) -> dict[str, Any
         width, height = _picture_size(picture)
     sides = {"x": image_side(width, "w"), "y": image_side(height, "h")}
     focal = {axis: _focal(values[key], key, sides[axis]) for axis in sides if (key := f"camera_angle_{axis}") in values}
-    made = {"w": width, "h": height, "fl_x": focal["x"], "fl_y": focal.get("y", focal["x"])}
-    return made | {key: values.get(key, 0.5 * side) for key, side in (("cx", sides["x"]), ("cy", sides["y"]))}
+    intrinsics = {"w": width, "h": height, "fl_x": focal["x"], "fl_y": focal.get("y", focal["x"])}
+    return intrinsics | {key: values.get(key, 0.5 * side) for key, side in (("cx", sides["x"]), ("cy", sides["y"]))}
 
 
 def _focal(angle: Any, key: str, side: int) -> float:

@@ -37,12 +37,12 @@ def z_up_from(up: Literal["z", "y", "-y"], *, scale: Positive = 1.0) -> np.ndarr
     return matrix
 
 
-def similarity(matrix: Any, what: str) -> tuple[float, np.ndarray, np.ndarray]:
+def similarity(matrix: Any, name: str) -> tuple[float, np.ndarray, np.ndarray]:
     """Scale, rotation and shift of a similarity: p_new = scale rotation p_old + shift.
 
     Args:
         matrix: [4, 4], [3, 4] without the last row, or [3, 3] without a shift.
-        what: its name in messages.
+        name: its name in messages.
 
     Returns:
         scale, rotation [3, 3], shift [3]; float64.
@@ -50,15 +50,15 @@ def similarity(matrix: Any, what: str) -> tuple[float, np.ndarray, np.ndarray]:
     Raises:
         UserError: it has another shape, its last row is not 0 0 0 1, or it is singular, sheared or a reflection.
     """
-    matrix = numbers(matrix, what)
+    matrix = numbers(matrix, name)
     if matrix.shape not in ((4, 4), (3, 4), (3, 3)):
-        raise UserError(f"{what} has shape {list(matrix.shape)}: [4, 4], [3, 4] or [3, 3] is needed")
+        raise UserError(f"{name} has shape {list(matrix.shape)}: [4, 4], [3, 4] or [3, 3] is needed")
     if matrix.shape == (4, 4) and not np.allclose(matrix[3], (0.0, 0.0, 0.0, 1.0), rtol=0.0, atol=1e-9):
-        raise UserError(f"{what} has the last row {matrix[3].tolist()}: 0, 0, 0, 1 is needed")
+        raise UserError(f"{name} has the last row {matrix[3].tolist()}: 0, 0, 0, 1 is needed")
     linear = matrix[:3, :3]
     scale = float(np.cbrt(abs(np.linalg.det(linear))))
     if not scale > 1e-12 * np.abs(linear).max():  # the zero matrix has no scale either
-        raise UserError(f"{what} is singular: give a rotation, or a rotation times one scale")
-    with located(f"{what}, divided by its scale {scale:g}"):
+        raise UserError(f"{name} is singular: give a rotation, or a rotation times one scale")
+    with located(f"{name}, divided by its scale {scale:g}"):
         turn = rotation(linear / scale, "the 3 x 3 part")
     return scale, turn, matrix[:3, 3].copy() if matrix.shape[1] == 4 else np.zeros(3)

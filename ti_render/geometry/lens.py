@@ -11,9 +11,9 @@ from ti_sim.base.differentiable import differentiable
 from ti_sim.base.runtime import ti
 
 NEWTON_STEPS = 12
-# Least determinant of the distortion's derivative, and largest squared residual, of a place that counts as found.
+# Least determinant of the distortion's derivative, and largest squared residual, of a solution that counts as converged.
 LEAST_DETERMINANT, LARGEST_RESIDUAL = 1e-3, 1e-8
-# Screen position of pixels whose place was not found.
+# Screen position of pixels whose undistorted position was not found.
 NOWHERE = 1e6
 DISTORTION_SIZE = 5
 
@@ -22,7 +22,7 @@ vec2 = ti.math.vec2
 
 @differentiable()
 def distorted(x, y, k):
-    """Distorted place of (x, y) in the plane at depth 1."""
+    """Distorted position of (x, y) in the plane at depth 1."""
     squared = x * x + y * y
     radial = squared * (squared * (squared * k[4] + k[1]) + k[0]) + 1.0
     both = x * y * 2.0
@@ -39,33 +39,33 @@ def _coefficients(distortion: ti.template(), r):
 
 @ti.func
 def _jacobian(x, y, k):
-    """Columns of the derivative of the distorted by the undistorted place."""
-    at = distorted.linearize(x, y, k)
-    xx, yx = at.jvp((1.0, 0.0, 0.0))
-    xy, yy = at.jvp((0.0, 1.0, 0.0))
+    """Columns of the derivative of the distorted by the undistorted position."""
+    linearized = distorted.linearize(x, y, k)
+    xx, yx = linearized.jvp((1.0, 0.0, 0.0))
+    xy, yy = linearized.jvp((0.0, 1.0, 0.0))
     return xx, xy, yx, yy
 
 
 @ti.func
-def _undistorted(place, k):
-    x, y = place[0], place[1]
+def _undistorted(position, k):
+    x, y = position[0], position[1]
     for _ in range(NEWTON_STEPS):
         fx, fy = distorted.value(x, y, k)
         xx, xy, yx, yy = _jacobian(x, y, k)
         determinant = xx * yy - xy * yx
         if determinant > LEAST_DETERMINANT:
-            x -= ((fx - place[0]) * yy - (fy - place[1]) * xy) / determinant
-            y -= ((fy - place[1]) * xx - (fx - place[0]) * yx) / determinant
+            x -= ((fx - position[0]) * yy - (fy - position[1]) * xy) / determinant
+            y -= ((fy - position[1]) * xx - (fx - position[0]) * yx) / determinant
     fx, fy = distorted.value(x, y, k)
     xx, xy, yx, yy = _jacobian(x, y, k)
-    residual = (fx - place[0]) ** 2 + (fy - place[1]) ** 2
-    found = residual < LARGEST_RESIDUAL and xx * yy - xy * yx > LEAST_DETERMINANT
-    return vec2(x, y), found
+    residual = (fx - position[0]) ** 2 + (fy - position[1]) ** 2
+    converged = residual < LARGEST_RESIDUAL and xx * yy - xy * yx > LEAST_DETERMINANT
+    return vec2(x, y), converged
 
 
 @ti.func
-def _place(camera: ti.template(), r, column, row, samples):
-    """Place of a (sub)pixel's centre in the distorted plane at depth 1."""
+def _distorted_position(camera: ti.template(), r, column, row, samples):
+    """Position of a (sub)pixel's centre in the distorted plane at depth 1."""
     u, v = (column + 0.5) / samples, (row + 0.5) / samples
     return vec2((u - camera[r, 2]) / camera[r, 0], (v - camera[r, 3]) / camera[r, 1])
 
@@ -85,9 +85,9 @@ def undistort_pixels(
     for m, i, j in ti.ndrange(images, centres.shape[1], centres.shape[2]):
         r = row_of(m, camera.shape[0], images)
         k = _coefficients(distortion, row_of(m, distortion.shape[0], images))
-        p, found = _undistorted(_place(camera, r, j, i, samples), k)
+        p, converged = _undistorted(_distorted_position(camera, r, j, i, samples), k)
         centre = vec2(NOWHERE, NOWHERE)
-        if found:
+        if converged:
             centre = scale * vec2(
                 camera[r, 0] * p[0] + camera[r, 2] - 0.5 * width, camera[r, 1] * p[1] + camera[r, 3] - 0.5 * height
             )
@@ -96,8 +96,8 @@ def undistort_pixels(
 
 
 @ti.func
-def _plane_place(camera: ti.template(), r, centres: ti.template(), m, i, j, width, height, scale):
-    """The undistorted place of a pixel from its screen position."""
+def _undistorted_position(camera: ti.template(), r, centres: ti.template(), m, i, j, width, height, scale):
+    """The undistorted position of a pixel from its screen position."""
     return vec2(
         (centres[m, i, j, 0] / scale + 0.5 * width - camera[r, 2]) / camera[r, 0],
         (centres[m, i, j, 1] / scale + 0.5 * height - camera[r, 3]) / camera[r, 1],
@@ -122,18 +122,19 @@ def undistort_pixels_adjoint(
         for j in range(centres.shape[2]):
             gx, gy = centres_bar[m, i, j, 0] * scale, centres_bar[m, i, j, 1] * scale
             if (gx != 0 or gy != 0) and centres[m, i, j, 0] != NOWHERE:
-                p = _plane_place(camera, r, centres, m, i, j, width, height, scale)
-                place = _place(camera, r, j, i, samples)
+                p = _undistorted_position(camera, r, centres, m, i, j, width, height, scale)
+                position = _distorted_position(camera, r, j, i, samples)
                 xx, xy, yx, yy = _jacobian(p[0], p[1], k)
                 determinant = xx * yy - xy * yx
                 px, py = gx * camera[r, 0], gy * camera[r, 1]
-                # The inverse transposed Jacobian times the adjoint of the undistorted place.
-                place_bar = vec2((px * yy - py * yx) / determinant, (py * xx - px * xy) / determinant)
-                _x, _y, more = distorted.vjp((p[0], p[1], k), (-place_bar[0], -place_bar[1]))
+                # The inverse transposed Jacobian times the adjoint of the undistorted position.
+                position_bar = vec2((px * yy - py * yx) / determinant, (py * xx - px * xy) / determinant)
+                _x, _y, more = distorted.vjp((p[0], p[1], k), (-position_bar[0], -position_bar[1]))
                 k_sum += more
                 intrinsics_bar += ti.math.vec4(
-                    gx * p[0] - place_bar[0] * place[0] / camera[r, 0], gy * p[1] - place_bar[1] * place[1] / camera[r, 1],
-                    gx - place_bar[0] / camera[r, 0], gy - place_bar[1] / camera[r, 1],
+                    gx * p[0] - position_bar[0] * position[0] / camera[r, 0],
+                    gy * p[1] - position_bar[1] * position[1] / camera[r, 1],
+                    gx - position_bar[0] / camera[r, 0], gy - position_bar[1] / camera[r, 1],
                 )  # fmt: skip
         for n in ti.static(range(4)):
             camera_bar[r, n] += intrinsics_bar[n]
@@ -156,12 +157,12 @@ def undistort_pixels_jvp(
         k_row = row_of(m, distortion.shape[0], images)
         k = _coefficients(distortion, k_row)
         k_dot = ti.Vector([distortion_dot[c, k_row, n] for n in range(DISTORTION_SIZE)])
-        p = _plane_place(camera, r, centres, m, i, j, width, height, scale)
-        place = _place(camera, r, j, i, samples)
+        p = _undistorted_position(camera, r, centres, m, i, j, width, height, scale)
+        position = _distorted_position(camera, r, j, i, samples)
         bent_x, bent_y = distorted.jvp((p[0], p[1], k), (0.0, 0.0, k_dot))
         right = vec2(
-            -(camera_dot[c, r, 2] + place[0] * camera_dot[c, r, 0]) / camera[r, 0] - bent_x,
-            -(camera_dot[c, r, 3] + place[1] * camera_dot[c, r, 1]) / camera[r, 1] - bent_y,
+            -(camera_dot[c, r, 2] + position[0] * camera_dot[c, r, 0]) / camera[r, 0] - bent_x,
+            -(camera_dot[c, r, 3] + position[1] * camera_dot[c, r, 1]) / camera[r, 1] - bent_y,
         )
         xx, xy, yx, yy = _jacobian(p[0], p[1], k)
         determinant = xx * yy - xy * yx

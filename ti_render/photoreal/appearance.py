@@ -142,11 +142,13 @@ def draw_appearance(
         UserError: a range has an unknown name, ends that are not finite, or its high end below its low one.
     """
     ranges = dict(ranges or {})
-    known = [*RANGES, *BODY_RANGES, *(f"{body}.{entry}" for body in bodies for entry in BODY_RANGES)]
+    valid_names = [*RANGES, *BODY_RANGES, *(f"{body}.{entry}" for body in bodies for entry in BODY_RANGES)]
     for name, (low, high) in ranges.items():
-        if name not in known:
-            near = get_close_matches(name, known, n=2)
-            hint = f"did you mean {' or '.join(map(repr, near))}?" if near else f"choose among {', '.join(known)}"
+        if name not in valid_names:
+            similar_names = get_close_matches(name, valid_names, n=2)
+            hint = f"choose among {', '.join(valid_names)}"
+            if similar_names:
+                hint = f"did you mean {' or '.join(map(repr, similar_names))}?"
             raise UserError(f"unknown number of an appearance {name!r}: {hint}")
         if low > high:
             raise UserError(f"the range of {name!r} is {low} to {high}: give the lower end first")

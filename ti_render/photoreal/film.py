@@ -10,7 +10,7 @@ import numpy as np
 
 from ti_render.photoreal.appearance import Appearance, draw_appearance
 from ti_render.photoreal.camera import Film, develop, eye_of, film_of, spread_count
-from ti_render.photoreal.geometry import Part, ball_of, body_name, parts_of, present_bodies, row, texels_of
+from ti_render.photoreal.geometry import Submesh, ball_of, body_name, present_bodies, row, submeshes_of, texels_of
 from ti_render.photoreal.ground import Ground, ground_of
 from ti_render.photoreal.lamps import lamps_of
 from ti_render.photoreal.lights import emitters_of, environment_map
@@ -18,7 +18,7 @@ from ti_render.photoreal.patterns import PATTERN_CELLS, ground_texels
 from ti_render.photoreal.settings import MitsubaSettings
 from ti_render.photoreal.sky import sky_radiance
 from ti_render.photoreal.stage import Stage, stage_key
-from ti_render.photoreal.surfaces import color_source, diffuse, ground_object, part_object, principled
+from ti_render.photoreal.surfaces import color_source, diffuse, ground_object, principled, submesh_object
 from ti_render.photoreal.variant import Variant, choose_variant, load_mitsuba
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import checked
@@ -109,42 +109,43 @@ class MitsubaFilm:
         camera = row(self.inputs.camera, image, len(self))
         distortion = None if self.inputs.distortion is None else row(self.inputs.distortion, image, len(self))
         film = film_of(camera, distortion, self.settings.width, self.settings.height)
-        parts = parts_of(self.inputs, image)
-        key = stage_key(self.inputs, image, parts)
+        submeshes = submeshes_of(self.inputs, image)
+        key = stage_key(self.inputs, image, submeshes)
         if self._stage is None or not self._stage.is_open or self._stage.key != key:
 
             def content() -> dict[str, Any]:
-                return self._bodies(mitsuba, parts, image) | self._surroundings(mitsuba, image, camera, film)
+                return self._bodies(mitsuba, submeshes, image) | self._surroundings(mitsuba, image, camera, film)
 
             near, far = self.settings.near, 100 * self.settings.far
             self._stage = Stage(mitsuba, content, key=key, camera=camera, film=film, near=near, far=far)
         else:
-            self._stage.move(parts)
-        names = {f"part{number}": body_name(part.body, self._names) for number, part in enumerate(parts)}
+            self._stage.move(submeshes)
+        names = {f"part{number}": body_name(submesh.body, self._names) for number, submesh in enumerate(submeshes)}
         return Picture(self._color(image, film), self._masks(image, film, names) if masks else {})
 
-    def _bodies(self, mitsuba: Any, parts: Sequence[Part], image: int) -> dict[str, Any]:
+    def _bodies(self, mitsuba: Any, submeshes: Sequence[Submesh], image: int) -> dict[str, Any]:
         """A scene with the bodies of one picture: "part0", "part1" ..."""
         content: dict[str, Any] = {"type": "scene"}
-        for number, part in enumerate(parts):
-            name = body_name(part.body, self._names)
+        for number, submesh in enumerate(submeshes):
+            name = body_name(submesh.body, self._names)
             if self.look is not None and self.look.colors == "tint":
-                part = replace(part, colors=part.colors * self._drawn_color(name))
-            content[f"part{number}"] = part_object(mitsuba, name, part, mitsuba.load_dict(self._material(mitsuba, part, image)))
+                submesh = replace(submesh, colors=submesh.colors * self._drawn_color(name))
+            material = mitsuba.load_dict(self._material(mitsuba, submesh, image))
+            content[f"part{number}"] = submesh_object(mitsuba, name, submesh, material)
         return content
 
-    def _material(self, mitsuba: Any, part: Part, image: int) -> dict[str, Any]:
-        """The material of a part."""
+    def _material(self, mitsuba: Any, submesh: Submesh, image: int) -> dict[str, Any]:
+        """The material of a submesh."""
         tint, texels, repeat = None, None, True
-        if part.texture >= 0:
-            texels, repeat = texels_of(self.inputs, image, part.texture)
-            texels = texels * part.colors[0, 0]
+        if submesh.texture >= 0:
+            texels, repeat = texels_of(self.inputs, image, submesh.texture)
+            texels = texels * submesh.colors[0, 0]
         if self.look is None:
             source = color_source(mitsuba, texels=texels, repeat=repeat)
             return diffuse(source, two_sided=self.settings.two_sided)
-        numbers = self.look.body(body_name(part.body, self._names))
+        numbers = self.look.body(body_name(submesh.body, self._names))
         if self.look.colors == "draw":
-            tint, texels = self._drawn_color(body_name(part.body, self._names)), None
+            tint, texels = self._drawn_color(body_name(submesh.body, self._names)), None
         return principled(color_source(mitsuba, color=tint, texels=texels, repeat=repeat), numbers, two_sided=True)
 
     def _drawn_color(self, body: str) -> np.ndarray:
@@ -206,12 +207,12 @@ class MitsubaFilm:
         """Visible share [H, W] of every body: a picture of shape numbers on a film so fine that it needs one sample a pixel."""
         finer = -(-self.options.mask_side * self.settings.width // film.width)
         exposed = self._exposed(image, {"type": "aov", "aovs": "number:shape_index"}, 1, finer=finer)
-        seen, shapes = np.rint(exposed[..., 0]).astype(int), self._stage.shapes()
+        shape_numbers, shapes = np.rint(exposed[..., 0]).astype(int), self._stage.shapes()
         masks = {}
         for name in self.bodies:
-            shown = np.isin(seen, [k for k, shape in shapes.items() if bodies.get(shape) == name]).astype(np.float32)
-            shown = shown.reshape(film.height, finer, film.width, finer).mean(axis=(1, 3))
-            masks[name] = develop(film, shown[..., None])[..., 0].astype(np.float32)
+            mask = np.isin(shape_numbers, [k for k, shape in shapes.items() if bodies.get(shape) == name]).astype(np.float32)
+            mask = mask.reshape(film.height, finer, film.width, finer).mean(axis=(1, 3))
+            masks[name] = develop(film, mask[..., None])[..., 0].astype(np.float32)
         return masks
 
     def _exposed(self, image: int, integrator: Mapping[str, Any], samples: int, *, finer: int = 1, number: int = 0) -> np.ndarray:
@@ -252,9 +253,9 @@ def _stretched(picture: np.ndarray, height: int, width: int) -> np.ndarray:
     """A picture [h, w, 3] in another size, bilinear between the centres of its pixels and constant beyond them."""
     for axis, size in ((0, height), (1, width)):
         count = picture.shape[axis]
-        place = np.clip((np.arange(size) + 0.5) * count / size - 0.5, 0, count - 1)
-        low = np.minimum(np.floor(place).astype(int), max(count - 2, 0))
+        position = np.clip((np.arange(size) + 0.5) * count / size - 0.5, 0, count - 1)
+        low = np.minimum(np.floor(position).astype(int), max(count - 2, 0))
         high = np.minimum(low + 1, count - 1)
-        part = (place - low).reshape((-1, 1) if axis == 1 else (-1, 1, 1))
-        picture = picture.take(low, axis=axis) * (1 - part) + picture.take(high, axis=axis) * part
+        fraction = (position - low).reshape((-1, 1) if axis == 1 else (-1, 1, 1))
+        picture = picture.take(low, axis=axis) * (1 - fraction) + picture.take(high, axis=axis) * fraction
     return picture

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class Submesh:
     """Triangles of one body that share a texture (or have none). Corners are not shared between triangles.
 
     Attributes:
@@ -61,7 +61,7 @@ def world_vertices(inputs: RenderInputs, image: int) -> np.ndarray:
     return np.where(body[:, None] >= 0, moved, rest)
 
 
-def parts_of(inputs: RenderInputs, image: int) -> list[Part]:
+def submeshes_of(inputs: RenderInputs, image: int) -> list[Submesh]:
     """The triangles of one picture, by body and texture. Triangles without an area are left out.
 
     Args:
@@ -83,20 +83,20 @@ def parts_of(inputs: RenderInputs, image: int) -> list[Part]:
     normals = corner_normals(positions, np.where(corners[:, 5:] < groups, corners[:, 5:], -1))
     colors = row(inputs.albedo, image, len(inputs.body_q))
     uv = None if inputs.uv is None else row(inputs.uv, image, len(inputs.body_q))
-    kept = np.linalg.norm(np.cross(positions[:, 1] - positions[:, 0], positions[:, 2] - positions[:, 0]), axis=1) > 0
+    non_degenerate = np.linalg.norm(np.cross(positions[:, 1] - positions[:, 0], positions[:, 2] - positions[:, 0]), axis=1) > 0
     body = to_numpy(mesh.vertex_body).astype(np.int64)[faces[:, 0]]
-    parts = []
+    submeshes = []
     for number in np.unique(body):
-        for index in np.unique(texture[kept & (body == number)]):
-            chosen = np.flatnonzero(kept & (body == number) & (texture == index))
+        for index in np.unique(texture[non_degenerate & (body == number)]):
+            chosen = np.flatnonzero(non_degenerate & (body == number) & (texture == index))
             for group in _by_tint(chosen, colors) if index >= 0 else [chosen]:
-                parts.append(
-                    Part(
+                submeshes.append(
+                    Submesh(
                         int(number), positions[group], None if normals is None else normals[group], colors[group],
                         _uv_of(uv, group, int(index)), int(index),
                     )  # fmt: skip
                 )
-    return parts
+    return submeshes
 
 
 def corner_normals(positions: np.ndarray, groups: np.ndarray) -> np.ndarray | None:

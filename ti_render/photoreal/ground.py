@@ -96,12 +96,12 @@ def _seen_corners(camera: np.ndarray, film: Film, height: float, depth: float) -
 
 def _clipped(corners: np.ndarray, room: np.ndarray) -> np.ndarray:
     """The part of a convex polygon [K, 3] where the linear function with the values ``room`` [K] is not negative."""
-    kept = []
+    vertices = []
     for k in range(len(corners)):
         following = (k + 1) % len(corners)
         if room[k] >= 0:
-            kept.append(corners[k])
+            vertices.append(corners[k])
         if (room[k] >= 0) != (room[following] >= 0):
             share = room[k] / (room[k] - room[following])
-            kept.append(corners[k] + share * (corners[following] - corners[k]))
-    return np.array(kept).reshape(-1, 3)
+            vertices.append(corners[k] + share * (corners[following] - corners[k]))
+    return np.array(vertices).reshape(-1, 3)

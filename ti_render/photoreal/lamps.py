@@ -30,9 +30,9 @@ def _lamp(mitsuba: Any, look: Appearance, name: str, center: np.ndarray, distanc
     away = np.array([np.cos(azimuth) * np.cos(elevation), np.sin(azimuth) * np.cos(elevation), np.sin(elevation)])
     # A small lamp of radiance L and area A gives the irradiance L A / distance^2, of which a white surface shows 1 / pi.
     radiance = np.pi * intensity / size**2 * tint(warmth)
-    place = mitsuba.ScalarTransform4f().look_at((center + distance * away).tolist(), center.tolist(), [0.1, 0.2, 0.97])
+    transform = mitsuba.ScalarTransform4f().look_at((center + distance * away).tolist(), center.tolist(), [0.1, 0.2, 0.97])
     return {
         "type": "rectangle",
-        "to_world": place @ mitsuba.ScalarTransform4f().scale(0.5 * size * distance),
+        "to_world": transform @ mitsuba.ScalarTransform4f().scale(0.5 * size * distance),
         "emitter": {"type": "area", "radiance": {"type": "rgb", "value": radiance.tolist()}},
     }

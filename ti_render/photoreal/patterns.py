@@ -40,10 +40,10 @@ def value_noise(random: np.random.Generator, cells: tuple[int, int], size: int =
 
 
 def _cubic_steps(count: int, size: int) -> tuple[np.ndarray, np.ndarray]:
-    place = (np.arange(size) + 0.5) * count / size
-    index = np.floor(place).astype(int)
-    part = place - index
-    return index % count, part * part * (3 - 2 * part)
+    position = (np.arange(size) + 0.5) * count / size
+    index = np.floor(position).astype(int)
+    fraction = position - index
+    return index % count, fraction * fraction * (3 - 2 * fraction)
 
 
 def _layers(random: np.random.Generator, coarsest: tuple[int, int], octaves: int) -> np.ndarray:
@@ -53,9 +53,9 @@ def _layers(random: np.random.Generator, coarsest: tuple[int, int], octaves: int
 
 def _cells() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Number of every texel's cell along one axis [size], and where it lies in it along rows and columns, 0 to 1."""
-    place = (np.arange(PATTERN_TEXELS) + 0.5) * PATTERN_CELLS / PATTERN_TEXELS
-    index = np.floor(place).astype(int)
-    return index, (place - index)[:, None], (place - index)[None, :]
+    position = (np.arange(PATTERN_TEXELS) + 0.5) * PATTERN_CELLS / PATTERN_TEXELS
+    index = np.floor(position).astype(int)
+    return index, (position - index)[:, None], (position - index)[None, :]
 
 
 def _checker(random: np.random.Generator) -> np.ndarray:

@@ -51,8 +51,8 @@ def _overcast(directions: np.ndarray, azimuth: float, random: np.random.Generato
     height = directions[..., 2]
     turn = np.arctan2(directions[..., 1], directions[..., 0]) - azimuth
     clouds = sum(
-        np.sin((k + 1) * turn + phase) * np.sin((k + 2) * np.pi * height + other) / (k + 1)
-        for k, (phase, other) in enumerate(random.uniform(0, 2 * np.pi, (4, 2)))
+        np.sin((k + 1) * turn + phase) * np.sin((k + 2) * np.pi * height + height_phase) / (k + 1)
+        for k, (phase, height_phase) in enumerate(random.uniform(0, 2 * np.pi, (4, 2)))
     )
     above = (1 + 2 * np.maximum(height, 0)) / 3 * (1 + 0.12 * clouds)
     grey = np.where(height >= 0, above, 0.25)

@@ -16,7 +16,7 @@ import numpy as np
 
 from ti_render.inputs import given_inputs
 from ti_render.photoreal.camera import Film, sensor_dict
-from ti_render.photoreal.geometry import Part, row
+from ti_render.photoreal.geometry import Submesh, row
 
 if TYPE_CHECKING:
     from ti_render.inputs import RenderInputs
@@ -25,21 +25,22 @@ _MOVE = ("vertices_rest", "body_q")  # show in the positions of the parts
 _IN_PARTS = ("albedo", "uv")  # show in their colours and uv
 
 
-def stage_key(inputs: RenderInputs, image: int, parts: Sequence[Part]) -> bytes:
+def stage_key(inputs: RenderInputs, image: int, submeshes: Sequence[Submesh]) -> bytes:
     """What all pictures of one stage have in common: a checksum of everything but the places of the vertices.
 
     Args:
         inputs: what the pictures are made of.
         image: number of the picture.
-        parts: its triangles (``parts_of``).
+        submeshes: its triangles (``submeshes_of``).
     """
     checksum = hashlib.blake2b()
     for name in given_inputs(inputs):
         if name not in (*_MOVE, *_IN_PARTS, "softness"):
             checksum.update(name.encode() + row(getattr(inputs, name), image, len(inputs.body_q)).tobytes())
-    for part in parts:
-        checksum.update(repr((part.body, part.texture, part.positions.shape, part.normals is None, part.uv is None)).encode())
-        checksum.update(part.colors.tobytes() + (b"" if part.uv is None else part.uv.tobytes()))
+    for submesh in submeshes:
+        flat, untextured = submesh.normals is None, submesh.uv is None
+        checksum.update(repr((submesh.body, submesh.texture, submesh.positions.shape, flat, untextured)).encode())
+        checksum.update(submesh.colors.tobytes() + (b"" if submesh.uv is None else submesh.uv.tobytes()))
     return checksum.digest()
 
 
@@ -88,13 +89,13 @@ class Stage:
         self.scene = self._parameters = None
         self._views.clear()
 
-    def move(self, parts: Sequence[Part]) -> None:
-        """Put the vertices where other parts of the same key have them."""
+    def move(self, submeshes: Sequence[Submesh]) -> None:
+        """Put the vertices where other submeshes of the same key have them."""
         if not self._moved:  # from now on it pays to freeze
             self._moved = True
             self._views.clear()
-        for number, part in enumerate(parts):
-            for name, array in (("vertex_positions", part.positions), ("vertex_normals", part.normals)):
+        for number, submesh in enumerate(submeshes):
+            for name, array in (("vertex_positions", submesh.positions), ("vertex_normals", submesh.normals)):
                 if array is not None:
                     self._parameters[f"part{number}.{name}"] = self._own(array)
         self._parameters.update()

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ti_render.photoreal.geometry import Part
+from ti_render.photoreal.geometry import Submesh
 from ti_render.photoreal.ground import Ground
 
 Corners = np.ndarray
@@ -54,11 +54,11 @@ def ground_object(mitsuba: Any, ground: Ground, material: Any) -> Any:
     return mesh_object(mitsuba, "ground", ground.corners[fan], material, uv=uv[fan])
 
 
-def part_object(mitsuba: Any, name: str, part: Part, material: Any) -> Any:
-    """The mesh of a part, with its colours as an attribute where it has no texture."""
-    uv = None if part.uv is None else np.stack([part.uv[..., 0], 1 - part.uv[..., 1]], axis=-1)
-    colors = part.colors if part.texture < 0 else None
-    return mesh_object(mitsuba, name, part.positions, material, normals=part.normals, colors=colors, uv=uv)
+def submesh_object(mitsuba: Any, name: str, submesh: Submesh, material: Any) -> Any:
+    """The mesh of a submesh, with its colours as an attribute where it has no texture."""
+    uv = None if submesh.uv is None else np.stack([submesh.uv[..., 0], 1 - submesh.uv[..., 1]], axis=-1)
+    colors = submesh.colors if submesh.texture < 0 else None
+    return mesh_object(mitsuba, name, submesh.positions, material, normals=submesh.normals, colors=colors, uv=uv)
 
 
 def color_source(

@@ -75,11 +75,11 @@ class Variant:
 
 
 @checked
-def choose_variant(wanted: str) -> Variant:
+def choose_variant(requested: str) -> Variant:
     """The variant to use.
 
     Args:
-        wanted: "auto", "scalar_rgb" or "llvm_ad_rgb" (see ``MitsubaSettings``).
+        requested: "auto", "scalar_rgb" or "llvm_ad_rgb" (see ``MitsubaSettings``).
 
     Returns:
         The variant; Mitsuba itself has not been loaded yet.
@@ -89,7 +89,7 @@ def choose_variant(wanted: str) -> Variant:
     """
     if importlib.util.find_spec("mitsuba") is None:
         raise _not_installed("no module of that name")
-    if wanted == "scalar_rgb":
+    if requested == "scalar_rgb":
         return Variant("scalar_rgb", None, "as asked for")
     # Mitsuba takes the first LLVM it finds when it is imported, and keeps it.
     loaded = _loaded_llvm()
@@ -98,13 +98,13 @@ def choose_variant(wanted: str) -> Variant:
     path = find_llvm() if loaded is None else None
     if path is not None:
         return Variant("llvm_ad_rgb", path, f"with {path}")
-    found = f"LLVM {loaded[0]} is loaded already" if loaded and loaded[0] > 0 else "none was found to work"
-    if wanted == "llvm_ad_rgb":
+    status = f"LLVM {loaded[0]} is loaded already" if loaded and loaded[0] > 0 else "none was found to work"
+    if requested == "llvm_ad_rgb":
         raise UserError(
-            f"variant llvm_ad_rgb needs an LLVM library of version {OLDEST_LLVM} or newer, and {found}: "
+            f"variant llvm_ad_rgb needs an LLVM library of version {OLDEST_LLVM} or newer, and {status}: "
             f"install one (Debian: libllvm19), name its file in {LLVM_PATH_VARIABLE}, or take --variant scalar_rgb"
         )
-    return Variant("scalar_rgb", None, f"the faster llvm_ad_rgb needs LLVM {OLDEST_LLVM} or newer, and {found}")
+    return Variant("scalar_rgb", None, f"the faster llvm_ad_rgb needs LLVM {OLDEST_LLVM} or newer, and {status}")
 
 
 def load_mitsuba(variant: Variant) -> Any:
@@ -153,22 +153,22 @@ def find_llvm() -> str | None:
 
 def _candidates() -> list[str]:
     """Libraries whose file names tell a version that is new enough, the newest first, each file once."""
-    found: dict[str, tuple[int, str]] = {}
-    names = [path for place in _places() for path in sorted(glob.glob(place))]
+    libraries: dict[str, tuple[int, str]] = {}
+    names = [path for pattern in _path_patterns() for path in sorted(glob.glob(pattern))]
     loader = ctypes.util.find_library("LLVM")
     for path in [*names, *([loader] if loader and os.path.isabs(loader) else [])]:
         version = _version_in(path)
         if version >= OLDEST_LLVM:
-            found.setdefault(os.path.realpath(path), (version, path))
-    return [path for _, path in sorted(found.values(), key=lambda entry: -entry[0])]
+            libraries.setdefault(os.path.realpath(path), (version, path))
+    return [path for _, path in sorted(libraries.values(), key=lambda entry: -entry[0])]
 
 
-def _places() -> list[str]:
+def _path_patterns() -> list[str]:
     """Patterns of the paths where libraries may lie."""
     wheels = {sysconfig.get_path(name) for name in ("purelib", "platlib")}
     return [
-        *(os.path.join(glob.escape(sys.prefix), place) for place in _PLACES_OF_PYTHON),
-        *(os.path.join(glob.escape(folder), place) for folder in sorted(wheels) for place in _PLACES_OF_WHEELS), *_PLACES,
+        *(os.path.join(glob.escape(sys.prefix), pattern) for pattern in _PLACES_OF_PYTHON),
+        *(os.path.join(glob.escape(folder), pattern) for folder in sorted(wheels) for pattern in _PLACES_OF_WHEELS), *_PLACES,
     ]  # fmt: skip
 
 

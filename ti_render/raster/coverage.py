@@ -50,7 +50,7 @@ class CoverageRates:
 
 
 @ti.func
-def _face_code(screen: ti.template(), corners: ti.template(), m, f, near):
+def _face_code(screen: ti.template(), corners: ti.template(), m, f, near_depth):
     """Code of a face with none of its edges."""
     code = 0
     v0, v1, v2 = corners[f, 0], corners[f, 1], corners[f, 2]
@@ -62,7 +62,7 @@ def _face_code(screen: ti.template(), corners: ti.template(), m, f, near):
         )  # fmt: skip
         if inverse_area != 0:
             code = DRAWN
-            if nearest < (1.0 + NEAR_FADE) * near:
+            if nearest < (1.0 + NEAR_FADE) * near_depth:
                 code += FADED
             # With y downwards, corners that run counter-clockwise for the eye have a negative area.
             if inverse_area > 0:
@@ -237,18 +237,18 @@ def face_coverage_rates(p, triangle: ti.template(), distances, code, radius):
 
 
 @ti.func
-def union_coverage(front, back):
+def union_coverage(front_sum, back_sum):
     """A of the sums over front and back faces."""
-    return ti.min(ti.max(front, back, 0.0), 1.0)
+    return ti.min(ti.max(front_sum, back_sum, 0.0), 1.0)
 
 
 @ti.func
-def union_sides(front, back):
+def union_sides(front_sum, back_sum):
     """Derivatives of A by both sums, 0 or 1: that of the larger one, unless the pixel is wholly covered or empty."""
     front_rate, back_rate = 0.0, 0.0
-    most = ti.max(front, back)
+    most = ti.max(front_sum, back_sum)
     if most > 0 and most < 1:
-        if front >= back:
+        if front_sum >= back_sum:
             front_rate = 1.0
         else:
             back_rate = 1.0

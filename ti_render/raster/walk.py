@@ -181,11 +181,11 @@ def _pixel_range(faces: ti.template(), a, b, c, radius, half, size, first, last)
     """Pixels of [first, last] whose centres lie within ``radius`` of the range of a, b, c, along one axis of ``size`` pixels
     (all of them where the lens distorts); ``half`` is half of the picture's shorter side."""
     middle = 0.5 * size - 0.5
-    begin, stop = first, last
+    first_inside, last_inside = first, last
     if faces.flags[FLAG.distorted] == 0:
-        begin = ti.cast(ti.max(ti.ceil((ti.min(a, b, c) - radius) * half + middle), first), ti.i32)
-        stop = ti.cast(ti.min(ti.floor((ti.max(a, b, c) + radius) * half + middle), last), ti.i32)
-    return begin, stop
+        first_inside = ti.cast(ti.max(ti.ceil((ti.min(a, b, c) - radius) * half + middle), first), ti.i32)
+        last_inside = ti.cast(ti.min(ti.floor((ti.max(a, b, c) + radius) * half + middle), last), ti.i32)
+    return first_inside, last_inside
 
 
 @ti.func

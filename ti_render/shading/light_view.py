@@ -26,13 +26,13 @@ def view_from_lights(
     for i, v in ti.ndrange(screen.shape[0], screen.shape[1]):
         m, light = i // lights, i % lights
         centre, inverse_radius = _ball(frame)
-        place = light_space.value(
+        position = light_space.value(
             vertex3(vertices_world, m, v), uniform3(uniforms, m, light_column(light)), centre, inverse_radius
         )
-        if not (is_finite(place[0]) and is_finite(place[1]) and is_finite(place[2])) or place[2] < 2.0:
-            place = vec3(0.0, 0.0, -1.0)
+        if not (is_finite(position[0]) and is_finite(position[1]) and is_finite(position[2])) or position[2] < 2.0:
+            position = vec3(0.0, 0.0, -1.0)
         for k in ti.static(range(3)):
-            screen[i, v, k] = place[k]
+            screen[i, v, k] = position[k]
 
 
 @ti.kernel
@@ -49,10 +49,10 @@ def view_from_lights_adjoint(
         towards = uniform3(uniforms, m, light_column(light))
         total = vec3(0)
         for v in range(screen.shape[1]):
-            place_bar = vertex3(screen_bar, i, v)
-            if screen[i, v, 2] > 0 and (place_bar[0] != 0 or place_bar[1] != 0 or place_bar[2] != 0):
+            position_bar = vertex3(screen_bar, i, v)
+            if screen[i, v, 2] > 0 and (position_bar[0] != 0 or position_bar[1] != 0 or position_bar[2] != 0):
                 vertex_bar, towards_bar, _c, _r = light_space.vjp(
-                    (vertex3(vertices_world, m, v), towards, centre, inverse_radius), place_bar
+                    (vertex3(vertices_world, m, v), towards, centre, inverse_radius), position_bar
                 )
                 total += towards_bar
                 for k in ti.static(range(3)):

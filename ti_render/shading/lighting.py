@@ -16,7 +16,7 @@ from ti_sim.base.vecmath import vec3
 
 UNLIT, LAMBERT, PHONG = 0, 1, 2
 # Entries of a row of scratch, one for each column of tangents: barycentrics, depth, colour, normal, position, albedo, view.
-R_DOT, Z_DOT, COLOUR_DOT, NORMAL_DOT, POINT_DOT, BASE_DOT, VIEW_DOT, LOG_DOT = 0, 3, 4, 7, 10, 13, 16, 19
+R_DOT, Z_DOT, COLOUR_DOT, NORMAL_DOT, POINT_DOT, ALBEDO_DOT, VIEW_DOT, LOG_DOT = 0, 3, 4, 7, 10, 13, 16, 19
 SCRATCH_SIZE = 20
 # Cosine of the light's angle below which a highlight fades out.
 TERMINATOR = 0.1
@@ -161,13 +161,13 @@ def light_surface_adjoint(view: ti.template(), bars: ti.template(), row, m, norm
 def light_columns(view: ti.template(), dots: ti.template(), work: ti.template(), row, m, normal, point, albedo, material):
     """Tangents of ``light_surface`` in all columns.
 
-    Reads NORMAL_DOT, POINT_DOT and BASE_DOT (of the albedo) of scratch, which begins at ``row``, and the uniforms' tangents
+    Reads NORMAL_DOT, POINT_DOT and ALBEDO_DOT (of the albedo) of scratch, which begins at ``row``, and the uniforms' tangents
     [M K, U], writes COLOUR_DOT. Gradients are found once for all columns.
     """
     columns = work.active.shape[0]
     if ti.static(view.shading == UNLIT):
         for c in range(columns):
-            put3(work.scratch, row + c * SCRATCH_SIZE + COLOUR_DOT, get3(work.scratch, row + c * SCRATCH_SIZE + BASE_DOT))
+            put3(work.scratch, row + c * SCRATCH_SIZE + COLOUR_DOT, get3(work.scratch, row + c * SCRATCH_SIZE + ALBEDO_DOT))
     else:
         received, shine = uniform3(view.uniforms, m, UNIFORM.ambient), vec3(0)
         for c in range(columns):
@@ -219,26 +219,26 @@ def light_columns(view: ti.template(), dots: ti.template(), work: ti.template(),
                     answer += gloss * gleam
                 for c in range(columns):
                     if work.active[c] & LIT_COLUMN != 0:
-                        here, r = c * SCRATCH_SIZE, m * columns + c
-                        point_dot = get3(work.scratch, row + here + POINT_DOT)
-                        normal_dot = get3(work.scratch, row + here + NORMAL_DOT)
+                        offset, r = c * SCRATCH_SIZE, m * columns + c
+                        point_dot = get3(work.scratch, row + offset + POINT_DOT)
+                        normal_dot = get3(work.scratch, row + offset + NORMAL_DOT)
                         towards_dot, strength_dot = light_tangent(view, dots, lights, m, i, r, c, point, towards, point_dot)
                         answer_dot = albedo * (normal_dot.dot(towards) + normal.dot(towards_dot))
                         if ti.static(view.shading == PHONG):
                             answer_dot += gloss * (
-                                by_normal.dot(normal_dot) + by_view.dot(get3(work.scratch, row + here + VIEW_DOT))
+                                by_normal.dot(normal_dot) + by_view.dot(get3(work.scratch, row + offset + VIEW_DOT))
                                 + by_light.dot(towards_dot) + by_shininess * dots.uniforms[r, material + MATERIAL.shininess]
                             )  # fmt: skip
                         result = power * (strength * answer_dot + strength_dot * answer)
                         power_dot = uniform3(dots.uniforms, r, column + LIGHT.intensity)
-                        add_to3(work.scratch, row + here + COLOUR_DOT, result + power_dot * (strength * answer))
+                        add_to3(work.scratch, row + offset + COLOUR_DOT, result + power_dot * (strength * answer))
         for c in range(columns):
-            result, here = vec3(0), c * SCRATCH_SIZE
+            result, offset = vec3(0), c * SCRATCH_SIZE
             if work.active[c] & (MOVING_COLUMN | ALBEDO_COLUMN) != 0:
-                result = get3(work.scratch, row + here + BASE_DOT) * received
+                result = get3(work.scratch, row + offset + ALBEDO_DOT) * received
             if work.active[c] & LIT_COLUMN != 0:
-                result += get3(work.scratch, row + here + COLOUR_DOT)
+                result += get3(work.scratch, row + offset + COLOUR_DOT)
                 if ti.static(view.shading == PHONG):
                     result += uniform3(dots.uniforms, m * columns + c, material) * shine
             if work.active[c] != 0:
-                put3(work.scratch, row + here + COLOUR_DOT, result)
+                put3(work.scratch, row + offset + COLOUR_DOT, result)

@@ -38,9 +38,9 @@ def occlusion(alpha, map_depth, depth, bias, inverse_width):
 
 
 @ti.func
-def map_taps(place, side):
+def map_taps(position, side):
     """Column and row of the texel up and left of a place in the map, and the fractions of the way to the next ones."""
-    x, y = (place[0] + 1.0) * 0.5 * side - 0.5, (place[1] + 1.0) * 0.5 * side - 0.5
+    x, y = (position[0] + 1.0) * 0.5 * side - 0.5, (position[1] + 1.0) * 0.5 * side - 0.5
     # Points far outside the map: any place there that no tap reaches.
     x, y = ti.min(ti.max(x, -3.0), side + 3.0), ti.min(ti.max(y, -3.0), side + 3.0)
     left, upper = ti.floor(x), ti.floor(y)
@@ -68,9 +68,9 @@ def _weight(dx, dy, fx, fy):
 def visibility(view: ti.template(), i, point, towards):
     """Fraction of light ``i`` (a row of the maps [M L, R, R, 4]) that reaches ``point``."""
     centre, inverse_radius, bias, inverse_width = _frame(view.frame)
-    place = light_space.value(point, towards, centre, inverse_radius)
+    position = light_space.value(point, towards, centre, inverse_radius)
     side = view.maps.shape[1]
-    column, row, fx, fy = map_taps(place, side)
+    column, row, fx, fy = map_taps(position, side)
     visible = 1.0
     for dy in range(2):
         for dx in range(2):
@@ -78,9 +78,9 @@ def visibility(view: ti.template(), i, point, towards):
             if x >= 0 and y >= 0 and x < side and y < side:
                 alpha = view.maps[i, y, x, ALPHA_CHANNEL]
                 if alpha > 0:
-                    part = occlusion.value(alpha, view.maps[i, y, x, DEPTH_CHANNEL], place[2], bias, inverse_width)
+                    lit_share = occlusion.value(alpha, view.maps[i, y, x, DEPTH_CHANNEL], position[2], bias, inverse_width)
                     weight, _x, _y = _weight(dx, dy, fx, fy)
-                    visible -= weight * part
+                    visible -= weight * lit_share
     return visible
 
 
@@ -88,10 +88,10 @@ def visibility(view: ti.template(), i, point, towards):
 def visibility_adjoint(view: ti.template(), bars: ti.template(), i, point, towards, visible_bar):
     """Adjoint of ``visibility``: adds to that of the maps, returns those of the point and of the direction."""
     centre, inverse_radius, bias, inverse_width = _frame(view.frame)
-    at = light_space.linearize(point, towards, centre, inverse_radius)
-    place = at.value
+    linearized = light_space.linearize(point, towards, centre, inverse_radius)
+    position = linearized.value
     side = view.maps.shape[1]
-    column, row, fx, fy = map_taps(place, side)
+    column, row, fx, fy = map_taps(position, side)
     place_bar = vec3(0)
     for dy in range(2):
         for dx in range(2):
@@ -99,15 +99,15 @@ def visibility_adjoint(view: ti.template(), bars: ti.template(), i, point, towar
             if x >= 0 and y >= 0 and x < side and y < side:
                 alpha = view.maps[i, y, x, ALPHA_CHANNEL]
                 if alpha > 0:
-                    tap = occlusion.linearize(alpha, view.maps[i, y, x, DEPTH_CHANNEL], place[2], bias, inverse_width)
-                    part = tap.value
+                    tap = occlusion.linearize(alpha, view.maps[i, y, x, DEPTH_CHANNEL], position[2], bias, inverse_width)
+                    lit_share = tap.value
                     weight, along_x, along_y = _weight(dx, dy, fx, fy)
                     alpha_bar, map_depth_bar, depth_bar, _b, _w = tap.vjp(-weight * visible_bar)
                     bars.maps[i, y, x, ALPHA_CHANNEL] += alpha_bar
                     bars.maps[i, y, x, DEPTH_CHANNEL] += map_depth_bar
-                    place_bar -= vec3(along_x * part, along_y * part, 0.0) * (0.5 * side * visible_bar)
+                    place_bar -= vec3(along_x * lit_share, along_y * lit_share, 0.0) * (0.5 * side * visible_bar)
                     place_bar[2] += depth_bar
-    point_bar, towards_bar, _c, _r = at.vjp(place_bar)
+    point_bar, towards_bar, _c, _r = linearized.vjp(place_bar)
     return point_bar, towards_bar
 
 
@@ -115,11 +115,11 @@ def visibility_adjoint(view: ti.template(), bars: ti.template(), i, point, towar
 def visibility_jvp(view: ti.template(), dots: ti.template(), i, point, towards, point_dot, towards_dot, c):
     """Tangent of ``visibility`` in column ``c``; that of the maps is [M L, K, R, R, 4]."""
     centre, inverse_radius, bias, inverse_width = _frame(view.frame)
-    at = light_space.linearize(point, towards, centre, inverse_radius)
-    place = at.value
-    place_dot = at.jvp((point_dot, towards_dot, 0.0, 0.0))
+    linearized = light_space.linearize(point, towards, centre, inverse_radius)
+    position = linearized.value
+    place_dot = linearized.jvp((point_dot, towards_dot, 0.0, 0.0))
     side = view.maps.shape[1]
-    column, row, fx, fy = map_taps(place, side)
+    column, row, fx, fy = map_taps(position, side)
     visible_dot = 0.0
     for dy in range(2):
         for dx in range(2):
@@ -128,9 +128,9 @@ def visibility_jvp(view: ti.template(), dots: ti.template(), i, point, towards, 
                 alpha = view.maps[i, y, x, ALPHA_CHANNEL]
                 alpha_dot = dots.maps[i, c, y, x, ALPHA_CHANNEL]
                 if alpha > 0 or alpha_dot != 0:
-                    tap = occlusion.linearize(alpha, view.maps[i, y, x, DEPTH_CHANNEL], place[2], bias, inverse_width)
-                    part = tap.value
+                    tap = occlusion.linearize(alpha, view.maps[i, y, x, DEPTH_CHANNEL], position[2], bias, inverse_width)
+                    lit_share = tap.value
                     part_dot = tap.jvp((alpha_dot, dots.maps[i, c, y, x, DEPTH_CHANNEL], place_dot[2], 0.0, 0.0))
                     weight, along_x, along_y = _weight(dx, dy, fx, fy)
-                    visible_dot -= weight * part_dot + part * 0.5 * side * (along_x * place_dot[0] + along_y * place_dot[1])
+                    visible_dot -= weight * part_dot + lit_share * 0.5 * side * (along_x * place_dot[0] + along_y * place_dot[1])
     return visible_dot

@@ -1,6 +1,6 @@
 """The colour of a face at a fragment, from the attributes of its corners, and its derivatives in both modes.
 
-Attributes (albedo, texture place, normal, world position) are mixed with the fragment's perspective-correct barycentrics r. What
+Attributes (albedo, uv, normal, world position) are mixed with the fragment's perspective-correct barycentrics r. What
 "colour" means is the ``shading``: UNLIT, LAMBERT or PHONG light (``lighting``), DEPTH the camera depth, NORMAL the unit normal.
 """
 
@@ -10,7 +10,7 @@ from ti_render.arrays import ALBEDO_COLUMN, CORNER, FLAG, MATERIAL, MOVING_COLUM
 from ti_render.geometry.normals import unit_normal
 from ti_render.rows import get3, put3, row_of
 from ti_render.shading.lighting import (
-    BASE_DOT,
+    ALBEDO_DOT,
     COLOUR_DOT,
     LAMBERT,
     NORMAL_DOT,
@@ -33,7 +33,7 @@ from ti_sim.base.vecmath import mat3, vec3
 DEPTH, NORMAL = 3, 4
 SHADINGS = {"none": UNLIT, "lambert": LAMBERT, "phong": PHONG, "depth": DEPTH, "normal": NORMAL}
 
-# A face's tangents, for each column: corner by corner, those of screen (3 numbers), position, normal, albedo, texture place (2).
+# A face's tangents, for each column: corner by corner, those of screen (3 numbers), position, normal, albedo, uv (2).
 SCREEN_PART, POINT_PART, NORMAL_PART, ALBEDO_PART, UV_PART, FACE_DOT_SIZE = 0, 9, 18, 27, 36, 42
 
 
@@ -42,14 +42,14 @@ class Attributes:
     """Of a face, while a kernel is compiled.
 
     Attributes:
-        base, place, mix, points: of its corners as the columns of matrices: albedo, texture place (two rows), normal, position.
+        albedo, uv, normals, points: of its corners, as the columns of matrices (uv: two rows); points are in the world [m].
         texture: number of its texture, -1 for none.
         material: column of its material in the uniforms.
     """
 
-    base: Any
-    place: Any
-    mix: Any
+    albedo: Any
+    uv: Any
+    normals: Any
     points: Any
     texture: Any
     material: Any
@@ -68,38 +68,38 @@ def _corner_columns(rows: ti.template(), corners: ti.template(), m, f, column):
 @ti.func
 def face_attributes(faces: ti.template(), m, f):
     """``Attributes`` of a face in image m, as far as the shading needs them."""
-    base, place, mix, points = mat3(0), mat3(0), mat3(0), mat3(0)
+    albedo, uv, normals, points = mat3(0), mat3(0), mat3(0), mat3(0)
     texture = faces.corners[f, CORNER.texture]
     if ti.static(faces.shading != DEPTH and faces.shading != NORMAL):
         r = row_of(m, faces.albedo.shape[0], faces.images)
         for i, k in ti.static(ti.ndrange(3, 3)):
-            base[i, k] = faces.albedo[r, f, k, i]
+            albedo[i, k] = faces.albedo[r, f, k, i]
         if texture >= 0:
             s = row_of(m, faces.uv.shape[0], faces.images)
             for i, k in ti.static(ti.ndrange(2, 3)):
-                place[i, k] = faces.uv[s, f, k, i]
+                uv[i, k] = faces.uv[s, f, k, i]
     if ti.static(faces.shading != DEPTH and faces.shading != UNLIT):
-        mix = _corner_columns(faces.normals, faces.corners, m, f, CORNER.normal)
+        normals = _corner_columns(faces.normals, faces.corners, m, f, CORNER.normal)
         if faces.flags[FLAG.position] == 1:
             points = _corner_columns(faces.vertices, faces.corners, m, f, CORNER.vertex)
     material = light_column(faces.flags[FLAG.lights]) + MATERIAL.size * faces.corners[f, CORNER.material]
-    return Attributes(base, place, mix, points, texture, material)
+    return Attributes(albedo, uv, normals, points, texture, material)
 
 
 @ti.func
-def add_attributes(faces: ti.template(), bars: ti.template(), m, f, base_bar, place_bar, mix_bar, points_bar):
+def add_attributes(faces: ti.template(), bars: ti.template(), m, f, albedo_bar, uv_bar, normals_bar, points_bar):
     """Add the adjoints of a face's ``Attributes`` to those of the arrays that they came from."""
     if ti.static(faces.shading != DEPTH and faces.shading != NORMAL):
         r = row_of(m, bars.albedo.shape[0], faces.images)
         for i, k in ti.static(ti.ndrange(3, 3)):
-            bars.albedo[r, f, k, i] += base_bar[i, k]
+            bars.albedo[r, f, k, i] += albedo_bar[i, k]
         if faces.corners[f, CORNER.texture] >= 0:
             s = row_of(m, bars.uv.shape[0], faces.images)
             for i, k in ti.static(ti.ndrange(2, 3)):
-                bars.uv[s, f, k, i] += place_bar[i, k]
+                bars.uv[s, f, k, i] += uv_bar[i, k]
     if ti.static(faces.shading != DEPTH and faces.shading != UNLIT):
         for i, k in ti.static(ti.ndrange(3, 3)):
-            bars.normals[m, faces.corners[f, CORNER.normal + k], i] += mix_bar[i, k]
+            bars.normals[m, faces.corners[f, CORNER.normal + k], i] += normals_bar[i, k]
         if faces.flags[FLAG.position] == 1:
             for i, k in ti.static(ti.ndrange(3, 3)):
                 bars.vertices[m, faces.corners[f, k], i] += points_bar[i, k]
@@ -121,17 +121,17 @@ def surface_colour(view: ti.template(), face: ti.template(), m, r, z):
     if ti.static(view.shading != DEPTH):
         normal, point = vec3(0), vec3(0)
         if ti.static(view.shading != UNLIT):
-            normal = unit_normal.value(face.mix @ r)
+            normal = unit_normal.value(face.normals @ r)
             point = face.points @ r
             normal *= _side(view, m, normal, point)
         colour = normal
         if ti.static(view.shading != NORMAL):
-            own = face.base @ r
+            albedo = face.albedo @ r
             if face.texture >= 0:
-                at = face.place @ r
-                texel, _u, _v = sample_texture(view, m, face.texture, at[0], at[1])
-                own *= texel
-            colour = light_surface(view, m, normal, point, own, face.material)
+                uv = face.uv @ r
+                texel, _u, _v = sample_texture(view, m, face.texture, uv[0], uv[1])
+                albedo *= texel
+            colour = light_surface(view, m, normal, point, albedo, face.material)
     return colour
 
 
@@ -140,46 +140,46 @@ def surface_adjoint(view: ti.template(), bars: ti.template(), row, face: ti.temp
     """Adjoint of ``surface_colour``: adds to row ``row`` of the uniforms' adjoints, and to those of shadow maps and texels.
 
     Returns:
-        the adjoints of r, of the mixed albedo, texture place, normal and position (a corner's share is r times these), and of z.
+        the adjoints of r, of the mixed albedo, uv, normal and position (a corner's share is r times these), and of z.
     """
-    r_bar, base_bar, place_bar, mix_bar, point_bar, z_bar = vec3(0), vec3(0), vec3(0), vec3(0), vec3(0), 0.0
+    r_bar, albedo_bar, uv_bar, area_bar, point_bar, z_bar = vec3(0), vec3(0), vec3(0), vec3(0), vec3(0), 0.0
     if ti.static(view.shading == DEPTH):
         z_bar = colour_bar.sum()
     else:
         normal, point, sign = vec3(0), vec3(0), 1.0
         if ti.static(view.shading != UNLIT):
-            normal = unit_normal.value(face.mix @ r)
+            normal = unit_normal.value(face.normals @ r)
             point = face.points @ r
             sign = _side(view, m, normal, point)
             normal *= sign
         normal_bar = colour_bar
         if ti.static(view.shading != NORMAL):
-            own, at = face.base @ r, face.place @ r
+            albedo, uv = face.albedo @ r, face.uv @ r
             texel, along_u, along_v = vec3(1), vec3(0), vec3(0)
             if face.texture >= 0:
-                texel, along_u, along_v = sample_texture(view, m, face.texture, at[0], at[1])
+                texel, along_u, along_v = sample_texture(view, m, face.texture, uv[0], uv[1])
             n_bar, p_bar, lit_bar = light_surface_adjoint(
-                view, bars, row, m, normal, point, own * texel, face.material, colour_bar
+                view, bars, row, m, normal, point, albedo * texel, face.material, colour_bar
             )
             normal_bar = n_bar
             point_bar = p_bar
-            base_bar = lit_bar * texel
+            albedo_bar = lit_bar * texel
             if face.texture >= 0:
-                texel_bar = lit_bar * own
-                add_texels(view, bars, m, face.texture, at[0], at[1], texel_bar)
-                place_bar = vec3(along_u.dot(texel_bar), along_v.dot(texel_bar), 0.0)
-            r_bar += face.base.transpose() @ base_bar + face.place.transpose() @ place_bar
+                texel_bar = lit_bar * albedo
+                add_texels(view, bars, m, face.texture, uv[0], uv[1], texel_bar)
+                uv_bar = vec3(along_u.dot(texel_bar), along_v.dot(texel_bar), 0.0)
+            r_bar += face.albedo.transpose() @ albedo_bar + face.uv.transpose() @ uv_bar
         if ti.static(view.shading != UNLIT):
-            mix_bar = unit_normal.vjp(face.mix @ r, normal_bar * sign)
-            r_bar += face.mix.transpose() @ mix_bar + face.points.transpose() @ point_bar
-    return r_bar, base_bar, place_bar, mix_bar, point_bar, z_bar
+            area_bar = unit_normal.vjp(face.normals @ r, normal_bar * sign)
+            r_bar += face.normals.transpose() @ area_bar + face.points.transpose() @ point_bar
+    return r_bar, albedo_bar, uv_bar, area_bar, point_bar, z_bar
 
 
 @ti.func
 def gather_face_tangents(faces: ti.template(), dots: ti.template(), work: ti.template(), face_row, m, f):
     """Copy the tangents of a face's corners to the 42 K entries of face_dot from ``face_row``.
 
-    Screen, position, normal, albedo, texture place, corner by corner: the face's fragments find them side by side.
+    Screen, position, normal, albedo, uv, corner by corner: the face's fragments find them side by side.
     """
     for c in range(work.active.shape[0]):
         first = face_row + c * FACE_DOT_SIZE
@@ -217,21 +217,21 @@ def _albedo_tangent(
     view: ti.template(), dots: ti.template(), work: ti.template(), face_row, face: ti.template(), m, c, r, r_dot
 ):
     """Tangent of the albedo of a fragment, texture included, in column ``c``."""
-    own_dot, first = face.base @ r_dot, face_row + c * FACE_DOT_SIZE
+    albedo_dot, first = face.albedo @ r_dot, face_row + c * FACE_DOT_SIZE
     if work.active[c] & ALBEDO_COLUMN != 0:
-        own_dot += corner_mix(work.face_dot, first + ALBEDO_PART, r)
+        albedo_dot += corner_mix(work.face_dot, first + ALBEDO_PART, r)
     if face.texture >= 0:
-        at, at_dot = face.place @ r, face.place @ r_dot
-        texel, along_u, along_v = sample_texture(view, m, face.texture, at[0], at[1])
+        uv, uv_dot = face.uv @ r, face.uv @ r_dot
+        texel, along_u, along_v = sample_texture(view, m, face.texture, uv[0], uv[1])
         texel_dot = vec3(0)
         if work.active[c] & ALBEDO_COLUMN != 0:
             for k in ti.static(range(3)):
                 corner = first + UV_PART + 2 * k
-                at_dot += vec3(work.face_dot[corner], work.face_dot[corner + 1], 0.0) * r[k]
-            texel_dot = texels_tangent(view, dots, c, m, face.texture, at[0], at[1])
-        texel_dot += along_u * at_dot[0] + along_v * at_dot[1]
-        own_dot = own_dot * texel + (face.base @ r) * texel_dot
-    return own_dot
+                uv_dot += vec3(work.face_dot[corner], work.face_dot[corner + 1], 0.0) * r[k]
+            texel_dot = texels_tangent(view, dots, c, m, face.texture, uv[0], uv[1])
+        texel_dot += along_u * uv_dot[0] + along_v * uv_dot[1]
+        albedo_dot = albedo_dot * texel + (face.albedo @ r) * texel_dot
+    return albedo_dot
 
 
 @ti.func
@@ -247,32 +247,32 @@ def surface_columns(
     else:
         normal, point = vec3(0), vec3(0)
         if ti.static(view.shading != UNLIT):
-            normal_at = unit_normal.linearize(face.mix @ r)
+            normal_at = unit_normal.linearize(face.normals @ r)
             point = face.points @ r
             sign = _side(view, m, normal_at.value, point)
             normal = normal_at.value * sign
             for c in range(columns):
                 if work.active[c] & MOVING_COLUMN != 0:
-                    here, first = row + c * SCRATCH_SIZE, face_row + c * FACE_DOT_SIZE
-                    r_dot = get3(work.scratch, here + R_DOT)
-                    mix_dot = face.mix @ r_dot + corner_mix(work.face_dot, first + NORMAL_PART, r)
-                    put3(work.scratch, here + NORMAL_DOT, sign * normal_at.jvp(mix_dot))
+                    offset, first = row + c * SCRATCH_SIZE, face_row + c * FACE_DOT_SIZE
+                    r_dot = get3(work.scratch, offset + R_DOT)
+                    area_dot = face.normals @ r_dot + corner_mix(work.face_dot, first + NORMAL_PART, r)
+                    put3(work.scratch, offset + NORMAL_DOT, sign * normal_at.jvp(area_dot))
                     if view.flags[FLAG.position] == 1:
                         point_dot = face.points @ r_dot + corner_mix(work.face_dot, first + POINT_PART, r)
-                        put3(work.scratch, here + POINT_DOT, point_dot)
+                        put3(work.scratch, offset + POINT_DOT, point_dot)
         if ti.static(view.shading == NORMAL):
             for c in range(columns):
-                here = row + c * SCRATCH_SIZE
-                put3(work.scratch, here + COLOUR_DOT, get3(work.scratch, here + NORMAL_DOT))
+                offset = row + c * SCRATCH_SIZE
+                put3(work.scratch, offset + COLOUR_DOT, get3(work.scratch, offset + NORMAL_DOT))
         else:
-            own = face.base @ r
+            albedo = face.albedo @ r
             if face.texture >= 0:
-                at = face.place @ r
-                texel, _u, _v = sample_texture(view, m, face.texture, at[0], at[1])
-                own *= texel
+                uv = face.uv @ r
+                texel, _u, _v = sample_texture(view, m, face.texture, uv[0], uv[1])
+                albedo *= texel
             for c in range(columns):
                 if work.active[c] & (MOVING_COLUMN | ALBEDO_COLUMN) != 0:
-                    here = row + c * SCRATCH_SIZE
-                    own_dot = _albedo_tangent(view, dots, work, face_row, face, m, c, r, get3(work.scratch, here + R_DOT))
-                    put3(work.scratch, here + BASE_DOT, own_dot)
-            light_columns(view, dots, work, row, m, normal, point, own, face.material)
+                    offset = row + c * SCRATCH_SIZE
+                    albedo_dot = _albedo_tangent(view, dots, work, face_row, face, m, c, r, get3(work.scratch, offset + R_DOT))
+                    put3(work.scratch, offset + ALBEDO_DOT, albedo_dot)
+            light_columns(view, dots, work, row, m, normal, point, albedo, face.material)

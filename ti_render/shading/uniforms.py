@@ -82,61 +82,61 @@ def _put(target: ti.template(), m, column, v):
 
 
 @ti.func
-def _copy(uniforms: ti.template(), given: ti.template(), m, column):
+def _copy(uniforms: ti.template(), rows: ti.template(), m, column):
     """Copy the row of an input that serves image m to the uniforms, from a column on."""
-    if ti.static(len(given.shape) == 3):
-        _copy_rows(uniforms, given, m, column, given.shape[1], given.shape[2], 0)
+    if ti.static(len(rows.shape) == 3):
+        _copy_rows(uniforms, rows, m, column, rows.shape[1], rows.shape[2], 0)
     else:
-        for k in range(given.shape[1]):
-            uniforms[m, column + k] = given[row_of(m, given.shape[0], uniforms.shape[0]), k]
+        for k in range(rows.shape[1]):
+            uniforms[m, column + k] = rows[row_of(m, rows.shape[0], uniforms.shape[0]), k]
 
 
 @ti.func
-def _copy_rows(uniforms: ti.template(), given: ti.template(), m, column, count, size, first):
+def _copy_rows(uniforms: ti.template(), rows: ti.template(), m, column, count, size, first):
     """Copy ``count`` rows, without what stands before ``first``, to the uniforms; each begins ``size`` columns after the last."""
-    r = row_of(m, given.shape[0], uniforms.shape[0])
+    r = row_of(m, rows.shape[0], uniforms.shape[0])
     for i in range(count):
-        for k in range(first, given.shape[2]):
-            uniforms[m, column + size * i + k] = given[r, i, k]
+        for k in range(first, rows.shape[2]):
+            uniforms[m, column + size * i + k] = rows[r, i, k]
 
 
 @ti.func
-def _add(given_bar: ti.template(), uniforms_bar: ti.template(), m, column):
+def _add(rows_bar: ti.template(), uniforms_bar: ti.template(), m, column):
     """Adjoint of ``_copy``."""
-    if ti.static(len(given_bar.shape) == 3):
-        _add_rows(given_bar, uniforms_bar, m, column, given_bar.shape[1], given_bar.shape[2], 0)
+    if ti.static(len(rows_bar.shape) == 3):
+        _add_rows(rows_bar, uniforms_bar, m, column, rows_bar.shape[1], rows_bar.shape[2], 0)
     else:
-        for k in range(given_bar.shape[1]):
-            given_bar[row_of(m, given_bar.shape[0], uniforms_bar.shape[0]), k] += uniforms_bar[m, column + k]
+        for k in range(rows_bar.shape[1]):
+            rows_bar[row_of(m, rows_bar.shape[0], uniforms_bar.shape[0]), k] += uniforms_bar[m, column + k]
 
 
 @ti.func
-def _add_rows(given_bar: ti.template(), uniforms_bar: ti.template(), m, column, count, size, first):
+def _add_rows(rows_bar: ti.template(), uniforms_bar: ti.template(), m, column, count, size, first):
     """Adjoint of ``_copy_rows``."""
-    r = row_of(m, given_bar.shape[0], uniforms_bar.shape[0])
+    r = row_of(m, rows_bar.shape[0], uniforms_bar.shape[0])
     for i in range(count):
-        for k in range(first, given_bar.shape[2]):
-            given_bar[r, i, k] += uniforms_bar[m, column + size * i + k]
+        for k in range(first, rows_bar.shape[2]):
+            rows_bar[r, i, k] += uniforms_bar[m, column + size * i + k]
 
 
 @ti.func
-def _copy_tangent(uniforms_dot: ti.template(), given_dot: ti.template(), m, c, columns, column):
+def _copy_tangent(uniforms_dot: ti.template(), rows_dot: ti.template(), m, c, columns, column):
     """Tangent of ``_copy`` in column ``c``."""
-    if ti.static(len(given_dot.shape) == 4):
-        _copy_rows_tangent(uniforms_dot, given_dot, m, c, columns, column, given_dot.shape[2], given_dot.shape[3], 0)
+    if ti.static(len(rows_dot.shape) == 4):
+        _copy_rows_tangent(uniforms_dot, rows_dot, m, c, columns, column, rows_dot.shape[2], rows_dot.shape[3], 0)
     else:
-        r = row_of(m, given_dot.shape[1], uniforms_dot.shape[0] // columns)
-        for k in range(given_dot.shape[2]):
-            uniforms_dot[m * columns + c, column + k] = given_dot[c, r, k]
+        r = row_of(m, rows_dot.shape[1], uniforms_dot.shape[0] // columns)
+        for k in range(rows_dot.shape[2]):
+            uniforms_dot[m * columns + c, column + k] = rows_dot[c, r, k]
 
 
 @ti.func
-def _copy_rows_tangent(uniforms_dot: ti.template(), given_dot: ti.template(), m, c, columns, column, count, size, first):
+def _copy_rows_tangent(uniforms_dot: ti.template(), rows_dot: ti.template(), m, c, columns, column, count, size, first):
     """Tangent of ``_copy_rows`` in column ``c``."""
-    r = row_of(m, given_dot.shape[1], uniforms_dot.shape[0] // columns)
+    r = row_of(m, rows_dot.shape[1], uniforms_dot.shape[0] // columns)
     for i in range(count):
-        for k in range(first, given_dot.shape[3]):
-            uniforms_dot[m * columns + c, column + size * i + k] = given_dot[c, r, i, k]
+        for k in range(first, rows_dot.shape[3]):
+            uniforms_dot[m * columns + c, column + size * i + k] = rows_dot[c, r, i, k]
 
 
 @ti.func
@@ -159,7 +159,7 @@ def _plane(uniforms: ti.template(), m, rise):
 
 
 @kernel
-def gather_uniforms(serial: ti.template(), picture: Picture, given: UniformArrays, uniforms: ti.types.ndarray()):
+def gather_uniforms(serial: ti.template(), picture: Picture, inputs: UniformArrays, uniforms: ti.types.ndarray()):
     """Gather the uniforms of every image: writes uniforms [M, U] (see ``arrays.UNIFORM``).
 
     Adjoint: ``gather_uniforms_adjoint``; tangent: ``gather_uniforms_jvp``.
@@ -167,28 +167,28 @@ def gather_uniforms(serial: ti.template(), picture: Picture, given: UniformArray
     images = uniforms.shape[0]
     ti.loop_config(serialize=serial)
     for m in range(images):
-        eye, ray, ray_x, ray_y = camera_frame.value(*_frame(picture, given.camera, m, images))
+        eye, ray, ray_x, ray_y = camera_frame.value(*_frame(picture, inputs.camera, m, images))
         _put(uniforms, m, UNIFORM.eye, eye)
         _put(uniforms, m, UNIFORM.ray, ray)
         _put(uniforms, m, UNIFORM.ray_x, ray_x)
         _put(uniforms, m, UNIFORM.ray_y, ray_y)
         _put(uniforms, m, UNIFORM.plane, vec3(0))
-        rise = given.ground[row_of(m, given.ground.shape[0], images), GROUND.height] - eye[2]
+        rise = inputs.ground[row_of(m, inputs.ground.shape[0], images), GROUND.height] - eye[2]
         # A camera in the plane sees none of it.
         if picture.flags[FLAG.ground] == 1 and rise != 0:
             plane = ground_plane.value(eye, ray, ray_x, ray_y, rise)
             _put(uniforms, m, UNIFORM.plane, plane)
         for name, column in ti.static(COPIED):
-            _copy(uniforms, given.named(name), m, column)
+            _copy(uniforms, inputs.named(name), m, column)
         lights = 0
         for kind, flag, first in ti.static(LIGHT_ROWS):
-            _copy_rows(uniforms, given.named(kind), m, light_column(lights), picture.flags[flag], LIGHT.size, first)
+            _copy_rows(uniforms, inputs.named(kind), m, light_column(lights), picture.flags[flag], LIGHT.size, first)
             lights += picture.flags[flag]
         for i in range(picture.flags[FLAG.directional]):
-            r = row_of(m, given.directional.shape[0], images)
-            towards = light_direction.value(_sound_direction(given.directional, r, i))
+            r = row_of(m, inputs.directional.shape[0], images)
+            towards = light_direction.value(_sound_direction(inputs.directional, r, i))
             _put(uniforms, m, light_column(i), towards)
-        _copy_rows(uniforms, given.material, m, light_column(lights), picture.flags[FLAG.materials], MATERIAL.size, 0)
+        _copy_rows(uniforms, inputs.material, m, light_column(lights), picture.flags[FLAG.materials], MATERIAL.size, 0)
 
 
 @kernel

@@ -11,7 +11,7 @@ import trimesh
 from tests.reference.photoreal_inputs import camera_row, made, needs_mitsuba, topology
 from ti_render import RasterSettings, RenderInputs
 from ti_render.photoreal import MitsubaFilm, MitsubaSettings, choose_variant
-from ti_render.photoreal.geometry import parts_of
+from ti_render.photoreal.geometry import submeshes_of
 from ti_render.photoreal.stage import Stage, stage_key
 from ti_render.photoreal.variant import load_mitsuba
 
@@ -116,9 +116,9 @@ def test_what_changes_beside_the_places_makes_a_new_scene() -> None:
     for changed in ({"camera": camera}, {"albedo": albedo}):
         inputs = moving_bodies(**changed)
         assert_as_alone(inputs, settings_of(), options)
-        keys = [stage_key(inputs, image, parts_of(inputs, image)) for image in range(3)]
+        keys = [stage_key(inputs, image, submeshes_of(inputs, image)) for image in range(3)]
         assert keys[0] != keys[1] and keys[1] != keys[2]
     same = moving_bodies()
     other = replace(same, ambient=np.float32([[0.4, 0.4, 0.3]]))
-    keys = [stage_key(inputs, image, parts_of(inputs, image)) for inputs in (same, other) for image in range(3)]
+    keys = [stage_key(inputs, image, submeshes_of(inputs, image)) for inputs in (same, other) for image in range(3)]
     assert len(set(keys)) == 2

@@ -39,7 +39,7 @@ def test_a_pose_is_found_from_anywhere(eye: tuple[float, float, float]) -> None:
     found = camera_from_points(POINTS, true.project(POINTS), **SIZE, like=true)
     np.testing.assert_allclose(found.record.rotation, true.rotation, atol=1e-6)
     np.testing.assert_allclose(found.record.position(), eye, atol=1e-6)
-    assert found.rms < 1e-4 and found.kept.all() and set(found.sd) == {"position", "turn"}
+    assert found.rms < 1e-4 and found.inliers.all() and set(found.sd) == {"position", "turn"}
 
 
 def test_points_in_a_plane_give_a_pose_where_the_focal_length_is_known() -> None:
@@ -55,7 +55,7 @@ def test_a_point_in_the_wrong_place_is_told_and_moves_little() -> None:
     pixels = true.project(POINTS) + 0.3 * np.random.default_rng(3).normal(size=(12, 2))
     pixels[4] += (60.0, -35.0)
     found = camera_from_points(POINTS, pixels, **SIZE, like=true)
-    assert found.kept.tolist() == [k != 4 for k in range(12)]
+    assert found.inliers.tolist() == [k != 4 for k in range(12)]
     assert (np.abs(found.record.position() - (0.4, -0.9, 0.6)) < 3 * found.sd["position"]).all() and found.rms < 1.0
     assert (found.sd["position"] < 5e-3).all()
 
@@ -129,7 +129,7 @@ def test_the_same_points_read_in_the_right_way_are_a_camera(points: np.ndarray, 
     random = np.random.default_rng(5)
     found = camera_from_points(points, seen(points) + 0.5 * random.normal(size=(len(points), 2)), **SIZE, focal=focal)
     np.testing.assert_array_less(np.abs(found.record.position() - EYE), 4 * found.sd["position"])
-    assert found.kept.all() and found.remarks == () and (found.sd["position"] > 1e-3).all()
+    assert found.inliers.all() and found.remarks == () and (found.sd["position"] > 1e-3).all()
 
 
 def test_exchanged_points_among_enough_others_are_named_and_left_out() -> None:
