@@ -10,7 +10,6 @@ from risp_torch.commands.estimates import print_inversion
 from risp_torch.commands.loss_options import (
     add_loss_arguments,
     check_loss_options,
-    is_rough,
     make_compared_scene,
     make_losses,
 )
@@ -129,9 +128,8 @@ def _films(options: argparse.Namespace, scene: Any) -> tuple[Any, Any]:
 
 
 def goes_on(options: argparse.Namespace) -> bool:
-    """Whether a killed run can be resumed: Newton and gradient steps do; wide steps and L-BFGS begin again."""
-    wide = options.search or ("wide" if is_rough(options) else "newton")
-    return wide != "wide" and options.optimizer != "lbfgs"
+    """Whether a killed run can be resumed: yes."""
+    return True
 
 
 def psi_of(options: argparse.Namespace, scene: Any) -> Any:

@@ -135,11 +135,6 @@ def losses_of(options: argparse.Namespace) -> list[str]:
     return options.loss.replace(",", "+").split("+")
 
 
-def is_rough(options: argparse.Namespace) -> bool:
-    """Whether the first loss of --loss is locally non-smooth (``Loss.rough``)."""
-    return any(LOSSES[name].rough for name in options.loss.partition(",")[0].split("+"))
-
-
 def make_compared_scene(options: argparse.Namespace) -> Any:
     """The scene; resized for a network if one is given (``make_scene_of_network``).
 

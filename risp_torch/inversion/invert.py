@@ -37,6 +37,7 @@ from risp_torch.inversion.warm_start import CmaSettings
 from risp_torch.inversion.wide_settings import WideSteps
 from risp_torch.risp.psi import RenderingParameters
 from risp_torch.scene.scene import Scene
+from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Count, FromZero, Seed, checked
 from ti_sim.rollout.adjoint import Adjoint
 
@@ -89,7 +90,7 @@ def invert(
             decades). An unknown with a prior and without bounds gets those at five standard deviations.
         starts: number of guesses spread over the allowed ranges (``Unknowns.starts``), or the guesses (name -> value; parameters
             missing in a guess have the scene's value).
-        settings: settings of the first search; by default ``usual_search``. Wide steps are not saved: a killed run repeats them.
+        settings: settings of the first search; by default ``usual_search``.
         find_start: before the physics, look for the starting poses and velocities among the unknowns in the film's first
             pictures; every start of the search begins with one that fits them.
         warm_start: a gradient-free search from every start, before the search.
@@ -97,7 +98,7 @@ def invert(
             its local minima.
         linearise_up_to: number of unknowns up to which Gauss-Newton steps and error bars are computed, each of which needs two
             films per unknown; 40 by default, and 400 for losses that need no film.
-        adjoint: how rollouts keep states.
+        adjoint: how rollouts of a gradient search keep states; other searches take finite differences, and no adjoint.
         seed: seed of the starts.
         out: folder for settings, result, plots, strip and video; an unfinished run in it is resumed.
             Runs of losses before the last one are in its folders "1-risp" and so on.
@@ -107,7 +108,8 @@ def invert(
         Estimates with error bars (NaN beyond ``linearise_up_to``).
 
     Raises:
-        UserError: a name, start, video, loss, smoothness or prior is invalid, or pycma is not installed.
+        UserError: a name, start, video, loss, smoothness or prior is invalid, pycma is not installed, or the first search takes
+            no adjoint.
         DivergenceError: no start could be simulated.
     """
     given: dict[str, Any] = {
@@ -121,13 +123,30 @@ def invert(
             scene, video, unknown, loss=earlier, starts=starts, settings=settings, find_start=find_start, warm_start=warm_start,
             handed_on=True, **given,
         )  # fmt: skip
-        starts = end_of(partial(_run, problem, part, sampling, adjoint=adjoint, progress=progress), part)
+        taken = _taken_adjoint(problem, adjoint, first=number == 1)
+        starts = end_of(partial(_run, problem, part, sampling, adjoint=taken, progress=progress), part)
         find_start = warm_start = None
         settings = search_near(following, starts[0], frames=scene.frames)
     problem = Problem.of(
         scene, video, unknown, loss=loss, starts=starts, settings=settings, find_start=find_start, warm_start=warm_start, **given
     )  # fmt: skip
-    return _run(problem, out, sampling, adjoint=adjoint, progress=progress)
+    return _run(problem, out, sampling, adjoint=_taken_adjoint(problem, adjoint, first=not before), progress=progress)
+
+
+def _taken_adjoint(problem: Problem, adjoint: Adjoint | None, *, first: bool) -> Adjoint | None:
+    """The adjoint for the search of a problem: None for searches by finite differences.
+
+    Raises:
+        UserError: the first search takes no adjoint.
+    """
+    if adjoint is None or isinstance(problem.settings, OptimiseSettings):
+        return adjoint
+    if first:
+        raise UserError(
+            "adjoint is for gradient searches, and this search takes finite differences: leave adjoint out, or give "
+            "settings=OptimiseSettings()"
+        )
+    return None
 
 
 def _run(problem: Problem, out: str | Path | None, sampling: str, *, adjoint: Adjoint | None, progress: bool) -> Inversion:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Annotated
 
 import numpy as np
@@ -12,6 +12,9 @@ import torch
 
 from risp_torch.inversion.comparison import Comparison, film_losses
 from risp_torch.inversion.unknowns import Unknowns
+from risp_torch.least_squares.damping import MeanDiagonalDamping
+from risp_torch.least_squares.equations import NormalEquations
+from risp_torch.least_squares.jacobian import central_differences
 from risp_torch.scene.bridge import bridge_dtype
 from risp_torch.scene.bridge.checks import bridge_device
 from risp_torch.scene.scene import Scene
@@ -61,12 +64,17 @@ class Linearisation:
     @cached_property
     def normal_equations(self) -> tuple[np.ndarray, np.ndarray]:
         """J^T J [K, K] and J^T r [K], without smoothness and priors, computed once."""
-        count = self.jacobian.shape[1]
-        normal, gradient = self.residual.new_zeros((count, count)).double(), self.residual.new_zeros(count).double()
-        for jacobian, residual in self.frames():
-            normal += jacobian.T @ jacobian
-            gradient += jacobian.T @ residual
-        return normal.cpu().numpy(), gradient.cpu().numpy()
+        equations = NormalEquations.from_rows(self.frames())
+        return equations.matrix, equations.gradient
+
+    @cached_property
+    def equations(self) -> NormalEquations:
+        """The same with smoothness and priors; coordinates are the unknowns in parts of their ranges."""
+        matrix, gradient = self.normal_equations
+        prior = self.variance * np.diag(self.precision + np.zeros_like(matrix))
+        return NormalEquations(
+            matrix + self.prior, gradient + self.pull, self.loss * self.comparison.count, np.diag(matrix), prior
+        )  # fmt: skip
 
     def frames(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         """Jacobian [D, K] and residual [D] of each frame, in double precision: all frames at once may need gigabytes."""
@@ -121,14 +129,10 @@ def _differences(
     scene: Scene, comparison: Comparison, unknowns: Unknowns, scaled: np.ndarray, moves: np.ndarray
 ) -> tuple[torch.Tensor, bool]:
     """Observations at scaled + move minus those at scaled - move for each of the moves [M, K]: [M, P]; whether all are finite."""
-    rows = comparison.target.new_empty((len(moves), comparison.target.numel()))
-    finite, count = True, max(1, comparison.worlds_at_once // 2)
-    for first in range(0, len(moves), count):
-        some = moves[first : first + count]
-        observed, alive = observed_at(scene, comparison, unknowns, np.concatenate([scaled + some, scaled - some]))
-        rows[first : first + count] = observed[: len(some)] - observed[len(some) :]
-        finite = finite and bool(alive.all())
-    return rows, finite
+    rows, finite = central_differences(
+        partial(observed_at, scene, comparison, unknowns), scaled, moves, at_once=max(1, comparison.worlds_at_once // 2)
+    )
+    return rows, bool(finite.all())
 
 
 def _rows(scaled: np.ndarray) -> torch.Tensor:
@@ -196,19 +200,5 @@ def along_weak_directions(
 
 
 def newton_step(at: Linearisation, *, damping: float = 1e-6) -> np.ndarray:
-    """Levenberg-Marquardt step of the unknowns, [K] in parts of their ranges.
-
-    An unknown with a prior is damped no more than by that, so that steps settle it where the film does not show it.
-    """
-    normal, gradient = at.normal_equations
-    normal, gradient = normal + at.prior, gradient + at.pull
-    ridge = np.full(len(normal), damping * np.trace(normal) / len(normal) + 1e-300)
-    known = at.variance * np.diag(at.precision + np.zeros_like(normal))
-    ridge = np.where(known > 0, np.minimum(ridge, known), ridge)
-    return np.linalg.solve(normal + np.diag(ridge), gradient)
-
-
-def weakest_direction(at: Linearisation) -> np.ndarray:
-    """Unit direction [K] (in parts of the ranges) that changes the film and the penalties least."""
-    normal, _ = at.normal_equations
-    return np.linalg.eigh(normal + at.prior)[1][:, 0]
+    """Levenberg-Marquardt step of the unknowns, [K] in parts of their ranges (``MeanDiagonalDamping``)."""
+    return MeanDiagonalDamping().step(at.equations, damping)

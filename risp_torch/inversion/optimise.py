@@ -7,18 +7,20 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import torch
 from tqdm import tqdm
 
-from risp_torch.files.run_folder import RunFolder
+from risp_torch.files.search_checkpoint import SearchCheckpoint
 from risp_torch.inversion.comparison import Comparison
 from risp_torch.inversion.unknowns import Unknowns
 from risp_torch.scene.scene import Scene
 from ti_sim.base.errors import DivergenceError, UserError
 from ti_sim.base.rules import Count, Positive, Rule, Share, checked
 from ti_sim.rollout.adjoint import Adjoint
+
+SAVED_EVERY = 10  # iterations of a descent
 
 OptimizerName = Literal["adam", "rmsprop", "lbfgs"]
 
@@ -99,9 +101,42 @@ class History:
     stopped: list[int] = field(default_factory=list)
 
 
+@dataclass(frozen=True)
+class HistoryCheckpoint:
+    """The checkpoint of a search whose history is saved and restored with it.
+
+    Attributes:
+        checkpoint: of the search; None saves nothing.
+        history: of the search, restored in place.
+        device: of the history's tensors.
+    """
+
+    checkpoint: SearchCheckpoint | None
+    history: History
+    device: torch.device
+
+    def load(self) -> Any | None:
+        """The last state of the search, after its history was restored; None if there is none."""
+        saved = None if self.checkpoint is None else self.checkpoint.load()
+        if saved is None:
+            return None
+        history = saved["history"]
+        self.history.losses[:] = [row.to(self.device) for row in history["losses"]]
+        self.history.values[:] = [row.to(self.device) for row in history["values"]]
+        self.history.stopped = [int(start) for start in history["stopped"]]
+        return saved["search"]
+
+    def save(self, state: Any) -> None:
+        """Save a state of the search."""
+        if self.checkpoint is not None:
+            history = {"losses": self.history.losses, "values": self.history.values, "stopped": self.history.stopped}
+            self.checkpoint.save({"search": state, "history": history})
+
+
 def descend(
     scene: Scene, comparison: Comparison, unknowns: Unknowns, z: torch.Tensor, settings: OptimiseSettings,
-    *, folder: RunFolder | None = None, adjoint: Adjoint | None = None, history: History | None = None, progress: bool = True,
+    *, checkpoint: SearchCheckpoint | None = None, adjoint: Adjoint | None = None, history: History | None = None,
+    progress: bool = True,
 ) -> tuple[torch.Tensor, History]:  # fmt: skip
     """Descend from the starts z [S, K].
 
@@ -111,7 +146,7 @@ def descend(
         unknowns: the map from z to parameter values.
         z: unbounded variables of the starts.
         settings: optimiser, iterations, horizon.
-        folder: folder in which the search is saved every few iterations, and from which it is resumed.
+        checkpoint: saves the search every few iterations, and resumes it.
         adjoint: how the rollout keeps states.
         history: history of previous searches, to which the descent is appended.
         progress: whether to show a progress bar.
@@ -120,14 +155,20 @@ def descend(
         Final z [S, K] and the history.
     """
     history = history or History()
+    saved = HistoryCheckpoint(checkpoint, history, z.device)
     if settings.optimizer == "lbfgs":
-        return _descend_lbfgs(scene, comparison, unknowns, z, settings, history, adjoint=adjoint, progress=progress)
+        return _descend_lbfgs(scene, comparison, unknowns, z, settings, saved, adjoint=adjoint, progress=progress)
     z = z.clone().requires_grad_()
     if settings.optimizer == "adam":
         optimizer = torch.optim.Adam([z], lr=settings.learning_rate, betas=(0.8, 0.95))
     else:
         optimizer = torch.optim.RMSprop([z], lr=settings.learning_rate, alpha=settings.smoothing, momentum=0.5)
-    first = _resume(folder, z, optimizer, history)
+    first = 0
+    if (state := saved.load()) is not None:
+        first = state["iteration"]
+        optimizer.load_state_dict(state["optimizer"])
+        with torch.no_grad():
+            z.copy_(state["z"])
     going = _others(len(z), history.stopped)
     frames = comparison.last
     bar = tqdm(total=settings.iterations, initial=first, desc="inverting", disable=not progress, mininterval=0.5)
@@ -150,8 +191,8 @@ def descend(
             z[history.stopped] = before[history.stopped]  # despite the momentum of the optimiser
         bar.set_postfix(loss=f"{_smallest(losses):.3e}")
         bar.update()
-        if folder is not None and (iteration + 1) % 10 == 0:
-            _save(folder, z, optimizer, history, iteration + 1)
+        if (iteration + 1) % SAVED_EVERY == 0:
+            saved.save({"z": z, "optimizer": optimizer.state_dict(), "iteration": iteration + 1})
     bar.close()
     return z.detach(), history
 
@@ -183,20 +224,32 @@ def _of_all(rows: torch.Tensor, going: list[int], count: int) -> torch.Tensor:
 
 
 def _descend_lbfgs(
-    scene: Scene, comparison: Comparison, unknowns: Unknowns, starts: torch.Tensor, settings: OptimiseSettings, before: History,
-    *, adjoint: Adjoint | None, progress: bool,
+    scene: Scene, comparison: Comparison, unknowns: Unknowns, starts: torch.Tensor, settings: OptimiseSettings,
+    saved: HistoryCheckpoint, *, adjoint: Adjoint | None, progress: bool,
 ) -> tuple[torch.Tensor, History]:  # fmt: skip
-    """Each start separately, because each line search has its own step length."""
+    """Each start separately, because each line search has its own step length; saved after every iteration."""
     frames = comparison.last
-    ends, histories = [], []
-    bar = tqdm(total=settings.iterations * len(starts), desc="inverting", disable=not progress, mininterval=0.5)
-    for start in starts:
+    state = saved.load() or {"ends": [], "losses": [], "values": [], "running": None}
+    ends = [end.to(starts) for end in state["ends"]]
+    losses, values = ([[row.to(starts.device) for row in rows] for rows in state[name]] for name in ("losses", "values"))
+    done = sum(len(rows) for rows in losses)
+    bar = tqdm(
+        total=settings.iterations * len(starts), initial=done, desc="inverting", disable=not progress, mininterval=0.5
+    )
+    for start in starts[len(ends) :]:
         z = start[None].clone().requires_grad_()
         optimizer = torch.optim.LBFGS([z], lr=1.0, max_iter=1, max_eval=8, history_size=10, line_search_fn="strong_wolfe")
-        history = History()
-        for iteration in range(settings.iterations):
+        if state["running"] is None:
+            losses.append([])
+            values.append([])
+        else:
+            optimizer.load_state_dict(state["running"]["optimizer"])
+            with torch.no_grad():
+                z.copy_(state["running"]["z"])
+            state["running"] = None
+        for iteration in range(len(losses[-1]), settings.iterations):
             horizon = settings.horizon(iteration, frames)
-            history.values.append(unknowns.vector(z).detach())
+            values[-1].append(unknowns.vector(z).detach())
 
             def closure(z: torch.Tensor = z, optimizer: torch.optim.LBFGS = optimizer, horizon: int = horizon) -> torch.Tensor:
                 optimizer.zero_grad()
@@ -209,41 +262,16 @@ def _descend_lbfgs(
                 loss = optimizer.step(closure).detach() / 1e3
             except DivergenceError:  # this start ends here, marked by its NaN losses; the others go on
                 loss = z.new_tensor(torch.nan)
-            history.losses.append(loss.reshape(1))
+            losses[-1].append(loss.reshape(1))
+            running = {"z": z, "optimizer": optimizer.state_dict()}
+            saved.save({"ends": ends, "losses": losses, "values": values, "running": running})
             bar.update()
         ends.append(z.detach())
-        histories.append(history)
     bar.close()
-    merged = History(
-        losses=before.losses + [torch.cat(column) for column in zip(*(h.losses for h in histories), strict=True)],
-        values=before.values + [torch.cat(column) for column in zip(*(h.values for h in histories), strict=True)],
-    )
-    return torch.cat(ends), merged
-
-
-def _save(folder: RunFolder, z: torch.Tensor, optimizer: torch.optim.Optimizer, history: History, iteration: int) -> None:
-    tensors = {"z": z.detach(), "losses": torch.stack(history.losses), "values": torch.stack(history.values)}
-    for name, value in optimizer.state[z].items():
-        tensors[f"optimizer.{name}"] = torch.as_tensor(value)
-    folder.save_checkpoint(tensors, {"iteration": iteration, "stopped": history.stopped})
-
-
-def _resume(folder: RunFolder | None, z: torch.Tensor, optimizer: torch.optim.Optimizer, history: History) -> int:
-    """Load what ``_save`` wrote; the next iteration."""
-    saved = folder.load_checkpoint() if folder is not None else None
-    if saved is None:
-        return 0
-    tensors, metadata = saved
-    with torch.no_grad():
-        z.copy_(tensors["z"])
-    for name, value in tensors.items():
-        if name.startswith("optimizer."):
-            # Adam's count of steps is no tensor like z: it stays on the CPU.
-            optimizer.state[z][name.removeprefix("optimizer.")] = value.to(z.device) if value.shape == z.shape else value
-    history.losses.extend(tensors["losses"].to(z.device))
-    history.values.extend(tensors["values"].to(z.device))
-    history.stopped = list(metadata["stopped"])
-    return int(metadata["iteration"])
+    history = saved.history
+    history.losses.extend(torch.cat(column) for column in zip(*losses, strict=True))
+    history.values.extend(torch.cat(column) for column in zip(*values, strict=True))
+    return torch.cat(ends), history
 
 
 def _smallest(losses: torch.Tensor) -> float:

@@ -2,30 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import torch
-from tqdm import tqdm
 
+from risp_torch.files.search_checkpoint import SearchCheckpoint
 from risp_torch.inversion.comparison import Comparison
-from risp_torch.inversion.linearisation import linearise, losses_at, newton_step, weakest_direction
-from risp_torch.inversion.optimise import History
+from risp_torch.inversion.film_problem import FilmProblem
+from risp_torch.inversion.linearisation import losses_at
+from risp_torch.inversion.optimise import History, HistoryCheckpoint
+from risp_torch.inversion.saved_search import minimise_with_progress
 from risp_torch.inversion.unknowns import Unknowns
+from risp_torch.least_squares.damping import MeanDiagonalDamping
+from risp_torch.least_squares.loop import Policy, Starts
+from risp_torch.least_squares.step_search import FixedSteps, ValleySearch
+from risp_torch.least_squares.termination import Acceptance, Termination
 from risp_torch.scene.scene import Scene
 
-DAMPINGS = (1e-6, 1e-3, 3e-2)  # of the normal equations' mean diagonal
-LENGTHS = (1.0, 0.3, 0.05)  # of a step
-MANY_DAMPINGS, MANY_LENGTHS = (1e-6, 1e-4, 1e-2), (30.0, 10.0, 3.0, 1.0, 0.3)  # of more than MOST_IN_VALLEY unknowns
-VALLEY = (0.001, 0.003, 0.01, 0.03, 0.1)  # of the range: steps along the least observable direction, in both senses
-MOST_IN_VALLEY = 40  # unknowns: each of these steps needs a Jacobian
-HOPE = 10  # rounds: a start continues if this many rounds like its last one would reach the lowest loss
-BEHIND = 1.2  # times the lowest loss: a start with a larger loss takes no steps along valleys
+MOST_IN_VALLEY = 40  # unknowns: each step along a valley needs a Jacobian
+
+
+def refinement_policy(unknowns: int, rounds: int, *, thorough: bool, implicit: bool) -> Policy:
+    """The parts of the refinement.
+
+    Where an edge is displaced by more than its softness, a step is only as long as the edge is soft: longer ones lead
+    farther. Of many unknowns, such as a sequence, they cost little beside the Jacobian.
+
+    Args:
+        unknowns: K.
+        rounds: largest number of rounds of a start.
+        thorough: whether to try several dampings, steps along valleys, and to stop starts that cannot reach the best.
+        implicit: whether the scene has implicit steps, so that each world costs time: then one damping and no valleys.
+    """
+    search = FixedSteps((1e-6, 1e-3, 3e-2) if thorough and not implicit else (1e-3,), (1.0, 0.3, 0.05))
+    if unknowns > MOST_IN_VALLEY:
+        search = FixedSteps((1e-6, 1e-4, 1e-2), (30.0, 10.0, 3.0, 1.0, 0.3))
+    valley = ValleySearch(lengths=(0.001, 0.003, 0.01, 0.03, 0.1), damping=1e-6, behind=1.2, most=MOST_IN_VALLEY)
+    return Policy(
+        MeanDiagonalDamping(), search, rounds, acceptance=Acceptance(decrease=1e-6),
+        termination=Termination(decrease=1e-6, hopeless_rounds=10.0 if thorough else None),
+        valley=valley if thorough and not implicit else None,
+    )  # fmt: skip
 
 
 def refined(
     scene: Scene, comparison: Comparison, unknowns: Unknowns, values: np.ndarray, rounds: int, history: History,
-    *, thorough: bool = True, progress: bool,
+    *, thorough: bool = True, checkpoint: SearchCheckpoint | None = None, progress: bool,
 ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
     """Gauss-Newton steps from the end of every start that was not stopped early, each accepted only if the loss decreases.
 
@@ -39,79 +60,27 @@ def refined(
         rounds: largest number of rounds per start.
         history: history to which every round is appended.
         thorough: whether to try several dampings, steps along valleys, and to stop starts that cannot reach the best.
+        checkpoint: saves the refinement after every round, and resumes it.
         progress: whether to show a progress bar.
 
     Returns:
         Physical values [S, K] and losses over the whole film [S]; infinite where a world diverged.
     """
-    search = _Refinement(scene, comparison, unknowns, thorough and not scene.stepping.is_implicit)
+    policy = refinement_policy(values.shape[1], rounds, thorough=thorough, implicit=scene.stepping.is_implicit)
     scaled = unknowns.scaled(values)
-    losses = losses_at(scene, comparison, unknowns, scaled)
-    active = np.isfinite(losses)
-    active[history.stopped] = False
-    for _ in tqdm(range(rounds), desc="refining", disable=not progress, leave=False):
-        if not active.any():
-            break
-        for s in np.flatnonzero(active):
-            lowest = np.min(losses, where=np.isfinite(losses), initial=np.inf)
-            point, loss = search.round(scaled[s], losses[s], valley=losses[s] <= BEHIND * lowest)
-            fall = losses[s] - loss
-            active[s] = fall > 1e-6 * losses[s] and (not thorough or loss - HOPE * fall <= lowest)
-            scaled[s], losses[s] = point, loss
-        for column, rows in ((history.losses, losses), (history.values, unknowns.physical_values(scaled))):
-            shown = torch.as_tensor(rows).to(comparison.target)
-            shown[history.stopped] = torch.nan
-            column.append(shown)
-    return unknowns.physical_values(scaled), losses
+    starts = Starts.begin(list(scaled), policy, losses_at(scene, comparison, unknowns, scaled))
+    starts.active[history.stopped] = False
 
+    def record(before: Starts, after: Starts) -> None:
+        for column, rows in (
+            (history.losses, after.objectives), (history.values, unknowns.physical_values(np.array(after.points)))
+        ):  # fmt: skip
+            row = torch.as_tensor(rows).to(comparison.target)
+            row[history.stopped] = torch.nan
+            column.append(row)
 
-class _Refinement:
-    """One film and its unknowns, in scaled coordinates."""
-
-    def __init__(self, scene: Scene, comparison: Comparison, unknowns: Unknowns, thorough: bool) -> None:
-        self.thorough = thorough
-        self.scene, self.comparison, self.unknowns = scene, comparison, unknowns
-        self.low, self.high = (unknowns.scaled(bound) for bound in unknowns.bounds())
-        self.ranges = unknowns.scaled_range()
-
-    def round(self, point: np.ndarray, loss: float, *, valley: bool = True) -> tuple[np.ndarray, float]:
-        """The better of the point and the result of one round of steps, with or without steps along the valley."""
-        at = linearise(self.scene, self.comparison, self.unknowns, self.unknowns.physical_values(point))
-        dampings, lengths = self._tried()
-        steps = [length * step for step in (newton_step(at, damping=damping) for damping in dampings) for length in lengths]
-        found, lowest = self._best(point, np.array(steps))
-        if lowest < loss * (1 - 1e-6):
-            return found, lowest
-        if len(point) > MOST_IN_VALLEY or not (self.thorough and valley):
-            return point, loss
-        direction = weakest_direction(at)
-        along = np.array([sign * length * direction for length in VALLEY for sign in (1, -1)])
-        across = [self._across(point + step * self.ranges) for step in along]
-        found, lowest = self._best(point, np.array(across) + along)
-        return (found, lowest) if lowest < loss else (point, loss)
-
-    def _tried(self) -> tuple[Sequence[float], Sequence[float]]:
-        """Dampings and lengths of the steps that are tried.
-
-        Where an edge is displaced by more than its softness, a step is only as long as the edge is soft: longer ones lead
-        farther. Of many unknowns, such as a sequence, they cost little beside the Jacobian.
-        """
-        if len(self.ranges) > MOST_IN_VALLEY:
-            return MANY_DAMPINGS, MANY_LENGTHS
-        return DAMPINGS if self.thorough else DAMPINGS[1:2], LENGTHS
-
-    def _across(self, point: np.ndarray) -> np.ndarray:
-        """Gauss-Newton step at a point without its part along the weakest direction, in parts of the ranges."""
-        point = np.clip(point, self.low, self.high)
-        at = linearise(self.scene, self.comparison, self.unknowns, self.unknowns.physical_values(point))
-        if not at.is_finite:
-            return np.zeros(len(point))
-        step, direction = newton_step(at), weakest_direction(at)
-        return step - direction * (step @ direction)
-
-    def _best(self, point: np.ndarray, steps: np.ndarray) -> tuple[np.ndarray, float]:
-        """The best of the ends of steps [tries, K] (relative to the ranges)."""
-        tries = np.clip(point + steps * self.ranges, self.low, self.high)
-        losses = losses_at(self.scene, self.comparison, self.unknowns, tries)
-        pick = int(np.argmin(losses))
-        return tries[pick], float(losses[pick])
+    saved = HistoryCheckpoint(checkpoint, history, comparison.target.device)
+    ends = minimise_with_progress(
+        FilmProblem(scene, comparison, unknowns), starts, policy, saved, record, title="refining", progress=progress, leave=False
+    )
+    return unknowns.physical_values(ends), starts.objectives

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
 
 from risp_torch.files.run_folder import RunFolder
+from risp_torch.files.search_checkpoint import SearchCheckpoint
 from risp_torch.inversion.comparison import Comparison
 from risp_torch.inversion.errors_together import errors_together, with_errors_together
 from risp_torch.inversion.linearisation import linearise
@@ -68,33 +70,39 @@ def search_from(
     """
     scene, comparison, unknowns, settings = problem.scene, problem.comparison, problem.unknowns, problem.settings
     history, best, rounds, wider = History(), None, problem.refine, comparison.for_search()
+    phase = partial(SearchCheckpoint, folder)
     if problem.warm_start is not None and (folder is None or folder.load_checkpoint() is None):
         z, history = warmed(scene, wider, unknowns, z, problem.warm_start, seed=problem.seed, progress=progress)
     if isinstance(settings, WideSteps):
-        final, best, comparison = _wide(problem, settings, z, history, progress=progress)
+        final, best, comparison = _wide(problem, settings, z, history, folder, progress=progress)
         rounds = 0 if problem.loss.rough else rounds
     elif isinstance(settings, NewtonSteps):
         near = 12 * comparison.floor(problem.pictures)
         final = newton_descend(
-            scene, wider, unknowns, _physical(problem, z), settings, history, near=near, folder=folder, progress=progress
-        )
+            scene, wider, unknowns, _physical(problem, z), settings, history, near=near, checkpoint=phase("search"),
+            progress=progress,
+        )  # fmt: skip
     else:
         z, history = descend(
-            scene, wider, unknowns, z, settings, folder=folder, adjoint=adjoint, history=history, progress=progress
+            scene, wider, unknowns, z, settings, checkpoint=phase("search"), adjoint=adjoint, history=history, progress=progress
         )
         final = _physical(problem, z)
     rounds = rounds if problem.linear else 0
     if rounds and is_registered(comparison, unknowns):
         final = registered(scene, comparison, unknowns, final, history, progress=progress)
-    final, losses = refined(scene, comparison, unknowns, final, rounds, history, progress=progress)
+    final, losses = refined(
+        scene, comparison, unknowns, final, rounds, history, checkpoint=phase("refinement"), progress=progress
+    )
     if not np.isfinite(losses).any():
         scene.rollout(unknowns.physical(z))  # raises an error with body and step
         raise DivergenceError("every start of the inversion diverged: take smaller steps (more substeps)", body="", step=0)
     if best is None or rounds or not np.isfinite(losses[best]):
         best = int(np.argmin(losses))
-    for _ in range(WEIGHINGS if unknowns.priors and rounds else 0):
+    for number in range(WEIGHINGS if unknowns.priors and rounds else 0):
         before, unknowns = unknowns.priors.together, _weighed(scene, comparison, unknowns, final[best])
-        final, losses = refined(scene, comparison, unknowns, final, rounds, history, progress=progress)
+        final, losses = refined(
+            scene, comparison, unknowns, final, rounds, history, checkpoint=phase(f"reweighted-{number}"), progress=progress
+        )
         best = int(np.argmin(losses))
         if unknowns.priors.together > SETTLED * before:
             break
@@ -107,15 +115,18 @@ def _weighed(scene: Scene, comparison: Comparison, unknowns: Unknowns, values: n
 
 
 def _wide(
-    problem: Problem, settings: WideSteps, z: torch.Tensor, history: History, *, progress: bool
+    problem: Problem, settings: WideSteps, z: torch.Tensor, history: History, folder: RunFolder | None, *, progress: bool
 ) -> tuple[np.ndarray, int, Comparison]:
     """Ends [S, K] of wide steps, the best one settled with whitened observations; its number, and the last comparison."""
     scene, comparison, unknowns = problem.scene, problem.comparison, problem.unknowns
     begin = _physical(problem, z)
-    final, best = wide_gauss_newton(scene, comparison, unknowns, begin, settings, history, progress=progress)
-    final[best], comparison = settle_whitened(
-        scene, comparison, unknowns, final[best], settings, history, start=best, seed=problem.seed, progress=progress
+    final, best = wide_gauss_newton(
+        scene, comparison, unknowns, begin, settings, history, checkpoint=SearchCheckpoint(folder, "search"), progress=progress
     )
+    final[best], comparison = settle_whitened(
+        scene, comparison, unknowns, final[best], settings, history, start=best, seed=problem.seed,
+        checkpoint=SearchCheckpoint(folder, "whitened"), progress=progress,
+    )  # fmt: skip
     return final, best, comparison
 
 

@@ -13,15 +13,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
 from tqdm import tqdm
 
+from risp_torch.files.search_checkpoint import SearchCheckpoint
 from risp_torch.inversion.comparison import Comparison, film_losses
-from risp_torch.inversion.optimise import History
+from risp_torch.inversion.optimise import History, HistoryCheckpoint
 from risp_torch.inversion.unknowns import Unknowns
-from risp_torch.inversion.wide_rounds import WideSearch
+from risp_torch.inversion.wide_rounds import Point, WideSearch
 from risp_torch.inversion.wide_settings import WideSteps
 from risp_torch.scene.scene import Scene
 from ti_sim.base.errors import DivergenceError
@@ -29,7 +31,7 @@ from ti_sim.base.errors import DivergenceError
 
 def wide_gauss_newton(
     scene: Scene, comparison: Comparison, unknowns: Unknowns, values: np.ndarray, settings: WideSteps, history: History,
-    *, near: bool = False, progress: bool = True,
+    *, near: bool = False, checkpoint: SearchCheckpoint | None = None, progress: bool = True,
 ) -> tuple[np.ndarray, int]:  # fmt: skip
     """Levenberg-Marquardt steps with wide finite differences, from every start and then from the best one.
 
@@ -42,6 +44,7 @@ def wide_gauss_newton(
         values: physical values of the starts [S, K].
         settings: widths, step limit, horizon.
         history: history to which every round is appended; its losses are means over a round's worlds.
+        checkpoint: saves the search after every round, and resumes it.
         near: whether the loss holds what it solves at each round's centre (``Loss.near``), for narrow differences.
         progress: whether to show a progress bar.
 
@@ -53,10 +56,12 @@ def wide_gauss_newton(
         DivergenceError: no start could be simulated.
     """
     search = WideSearch(scene, comparison, unknowns, settings, near=near)
-    tried, points, going = unknowns.scaled(values), [None] * len(values), list(range(len(values)))
-    rounds, ends = len(settings.widths), []
-    bar = tqdm(total=rounds + 1, desc="inverting", disable=not progress, mininterval=0.5)
-    for number in range(rounds + 1):  # the last one evaluates the end of the last step
+    rounds, saved = len(settings.widths), HistoryCheckpoint(checkpoint, history, comparison.target.device)
+    state = saved.load() or _first_state(unknowns.scaled(values))
+    tried, going, ends, last, losses = (state[name] for name in ("tried", "going", "ends", "last", "losses"))
+    points = [None if point is None else Point(**point | {"asked": tuple(point["asked"])}) for point in state["points"]]
+    bar = tqdm(total=rounds + 1, initial=state["rounds"], desc="inverting", disable=not progress, mininterval=0.5)
+    for number in range(state["rounds"], rounds + 1):  # the last one evaluates the end of the last step
         settled = number > rounds - settings.settling
         losses = np.full(len(points), np.nan)
         for start in going:
@@ -77,18 +82,31 @@ def wide_gauss_newton(
         if number + 1 >= settings.trial_rounds and len(going) > 1:
             going = [int(np.nanargmin(losses))]
             history.stopped = [start for start in range(len(points)) if start not in going]
+        saved.save({
+            "rounds": number + 1, "tried": tried, "points": [None if p is None else vars(p) for p in points], "going": going,
+            "ends": ends, "last": last, "losses": losses,
+        })  # fmt: skip
         bar.set_postfix(loss=f"{np.nanmin(losses):.3e}")
         bar.update()
     bar.close()
-    best = int(np.nanargmin(losses))
+    best, reached = int(np.nanargmin(losses)), np.array([point.scaled for point in points])
     if settings.settling:
         reached[best] = np.mean(ends or [last], axis=0)
     return unknowns.physical_values(reached), best
 
 
+def _first_state(scaled: np.ndarray) -> dict[str, Any]:
+    """The state before the first round, from starts [S, K] in scaled coordinates."""
+    count = len(scaled)
+    return {
+        "rounds": 0, "tried": scaled, "points": [None] * count, "going": list(range(count)), "ends": [], "last": None,
+        "losses": np.full(count, np.nan),
+    }  # fmt: skip
+
+
 def settle_whitened(
     scene: Scene, comparison: Comparison, unknowns: Unknowns, end: np.ndarray, settings: WideSteps, history: History,
-    *, start: int = 0, seed: int = 0, progress: bool = True,
+    *, start: int = 0, seed: int = 0, checkpoint: SearchCheckpoint | None = None, progress: bool = True,
 ) -> tuple[np.ndarray, Comparison]:  # fmt: skip
     """Feasible generalised least squares: repeat the settling rounds with whitened observations.
 
@@ -102,6 +120,7 @@ def settle_whitened(
         history: the points of these rounds are appended, without losses, because those of whitened observations have other units.
         start: index of that start in the history.
         seed: seed of the samples for the covariance.
+        checkpoint: saves these rounds, and resumes them.
         progress: whether to show a progress bar.
 
     Returns:
@@ -120,7 +139,9 @@ def settle_whitened(
     smoothness = replace(unknowns.smoothness, weights=share * unknowns.smoothness.weights)
     priors = replace(unknowns.priors, floor=share * unknowns.priors.floor)
     rounds, unknowns = History(), replace(unknowns, smoothness=smoothness, priors=priors)
-    ends, _ = wide_gauss_newton(scene, whitened, unknowns, end[None], settings.last_rounds(), rounds, progress=progress)
+    ends, _ = wide_gauss_newton(
+        scene, whitened, unknowns, end[None], settings.last_rounds(), rounds, checkpoint=checkpoint, progress=progress
+    )
     for point in rounds.values:
         shown = torch.full_like(history.values[-1], math.nan)
         shown[start] = point[0]

@@ -71,7 +71,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def goes_on(options: argparse.Namespace) -> bool:
-    """Whether a killed run can be resumed: test sets and gradient steps do; wide steps and L-BFGS begin again."""
+    """Whether a killed run can be resumed: once there is one."""
     return getattr(options, "resumes", False)
 
 
@@ -102,7 +102,6 @@ def _run_trial(options: argparse.Namespace) -> int:
 
     import torch
 
-    from risp_torch import OptimiseSettings
     from risp_torch.programs import default_run_path
     from studies.risp.trials.methods import IMAGE_METHODS
     from studies.risp.trials.run import run_trial
@@ -112,8 +111,7 @@ def _run_trial(options: argparse.Namespace) -> int:
     settings = _settings(options)
     trial = load_trial(options.scene, options.task)
     out = options.out = Path(options.out or default_run_path(options.task, options.scene))
-    steps = settings.of_search(trial)
-    options.resumes = isinstance(steps, OptimiseSettings) and steps.optimizer != "lbfgs"
+    options.resumes = True
     target = None
     if options.method in IMAGE_METHODS:
         scene, task = true_scene(options.scene, trial, options.size)

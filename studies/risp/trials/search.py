@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from risp_torch import CmaSettings, WideSteps
+from risp_torch.files.search_checkpoint import SearchCheckpoint
 from risp_torch.inversion import Comparison, Unknowns, film_losses
 from risp_torch.inversion.optimise import History, descend
 from risp_torch.inversion.refine import refined
@@ -99,7 +100,8 @@ def search(
         )
         ends, history.stopped = settled[None], []
     else:
-        z, history = descend(scene, wider, unknowns, z, settings, folder=folder, history=history, progress=progress)
+        checkpoint = SearchCheckpoint(folder, "search")
+        z, history = descend(scene, wider, unknowns, z, settings, checkpoint=checkpoint, history=history, progress=progress)
         ends = unknowns.vector(z).double().cpu().numpy()
     rounds = 0 if comparison.loss.rough else refine
     return _best_of(scene, comparison, trial, unknowns, ends, rounds, history, progress=progress)

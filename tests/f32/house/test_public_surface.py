@@ -111,8 +111,8 @@ def test_public_classes_and_functions_have_docstrings(module: str) -> None:
 # The search of RISP's trials is made of steps of the inversion.
 PRIVATE = {
     "studies/risp/trials/search.py": {
-        "History", "Smoothness", "descend", "is_registered", "refined", "registered", "settle_whitened", "warmed",
-        "wide_gauss_newton",
+        "History", "SearchCheckpoint", "Smoothness", "descend", "is_registered", "refined", "registered", "settle_whitened",
+        "warmed", "wide_gauss_newton",
     },
     "studies/risp/trials/bars.py": {"Ends", "History", "Problem", "judge"},
 }  # fmt: skip

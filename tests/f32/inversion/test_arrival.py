@@ -13,7 +13,17 @@ import numpy as np
 import pytest
 import torch
 
-from risp_torch import Inversion, NewtonSteps, OptimiseSettings, PixelLoss, UserError, film, invert, simulate_video
+from risp_torch import (
+    Inversion,
+    NewtonSteps,
+    OptimiseSettings,
+    PixelLoss,
+    UserError,
+    WideSteps,
+    film,
+    invert,
+    simulate_video,
+)
 from risp_torch.files.run_folder import RunFolder
 from risp_torch.files.video import write_frames
 from risp_torch.inversion import Comparison, Unknowns, error_bars, linearise, misfit
@@ -21,14 +31,15 @@ from risp_torch.inversion.compression import CompressedFilm, Encoder, compressed
 from risp_torch.inversion.film import film_at
 from risp_torch.inversion.linearisation import newton_step
 from risp_torch.inversion.misfit import MISFIT
-from risp_torch.inversion.newton_steps import _Run
 from risp_torch.inversion.optimise import History
 from risp_torch.inversion.problem import Problem, usual_search
 from risp_torch.inversion.search import Ends
 from risp_torch.inversion.steps_to_go import steps_to_go
 from risp_torch.inversion.target import load_target
 from risp_torch.inversion.uncertainty import distance_in_steps
+from risp_torch.least_squares.horizon import GrowingHorizon
 from tests.reference import small_scenes
+from ti_sim import StoreAll
 
 DENSITY, FRICTION, STIFFNESS = "block.density", "ground.contact.friction", "ground.contact.stiffness"
 TRUTH = {DENSITY: 800.0, FRICTION: 0.3, STIFFNESS: 400.0}
@@ -207,11 +218,10 @@ def test_a_start_that_stops_is_not_followed(target: torch.Tensor, monkeypatch: p
 
     rounds = itertools.count()
 
-    def second_stops(run: _Run, near: float) -> list[int]:
-        run.going[1] = next(rounds) < 3
-        return [] if run.going[1] else [1]
+    def second_stops(_: GrowingHorizon, reached: np.ndarray, active: np.ndarray) -> np.ndarray:
+        return np.array([False, next(rounds) >= 3])
 
-    monkeypatch.setattr(_Run, "stop", second_stops)
+    monkeypatch.setattr(GrowingHorizon, "stopped", second_stops)
     result = found(target, list(TRUTH), starts=FAR, refine=0)
     assert result.status == ["best", "stopped early"] and result.history.stopped == [1]
     losses, values = (torch.stack(rows) for rows in (result.history.losses, result.history.values))
@@ -220,25 +230,44 @@ def test_a_start_that_stops_is_not_followed(target: torch.Tensor, monkeypatch: p
     assert np.isfinite(result.final).all()
 
 
+SEARCHES = {
+    "newton": NewtonSteps(rounds=6, first_frames=2),
+    "wide": WideSteps(widths=(0.1, 0.1, 0.05, 0.05), settling=2, trial_rounds=2),
+    "lbfgs": OptimiseSettings(optimizer="lbfgs", iterations=3),
+    "adam": OptimiseSettings(iterations=10),
+}
+
+
 @pytest.mark.usefixtures("undiagnosed")
-def test_a_killed_search_goes_on_where_it_was(target: torch.Tensor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("search", "saves"), [("newton", 2), ("wide", 3), ("lbfgs", 4), ("adam", 1), ("adam", 2), ("wide", 6)])
+def test_every_search_resumes_to_the_byte(
+    search: str, saves: int, target: torch.Tensor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Interrupted in the search, or in its refinement."""
     save, calls = RunFolder.save_checkpoint, []
 
     def killed(self: RunFolder, *given: object) -> None:
         save(self, *given)
         calls.append(given)
-        if len(calls) == 3:
+        if len(calls) == saves:
             raise KeyboardInterrupt
 
-    starts = [{DENSITY: 200.0}, {DENSITY: 3000.0}]
-    options = {"starts": starts, "refine": 0, "settings": NewtonSteps(rounds=6, first_frames=2)}
-    with monkeypatch.context() as patch:
+    options = {"starts": [{DENSITY: 200.0}, {DENSITY: 3000.0}], "refine": 2, "settings": SEARCHES[search]}
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(RunFolder, "save_checkpoint", killed)
-        with pytest.raises(KeyboardInterrupt):
-            found(target, [DENSITY], **options, out=tmp_path)
-    again, straight = found(target, [DENSITY], **options, out=tmp_path), found(target, [DENSITY], **options)
-    assert again.status == straight.status and len(again.history.losses) == len(straight.history.losses)
-    np.testing.assert_allclose(again.final, straight.final, rtol=1e-5)
+        found(target, [DENSITY], **options, out=tmp_path)
+    resumed, straight = found(target, [DENSITY], **options, out=tmp_path), found(target, [DENSITY], **options)
+    assert resumed.final.tobytes() == straight.final.tobytes() and resumed.losses.tobytes() == straight.losses.tobytes()
+    assert resumed.status == straight.status and len(resumed.history.losses) == len(straight.history.losses)
+    for column in ("losses", "values"):
+        rows = zip(getattr(resumed.history, column), getattr(straight.history, column), strict=True)
+        assert all(torch.equal(one.nan_to_num(-1.0), other.nan_to_num(-1.0)) for one, other in rows)
+
+
+@pytest.mark.parametrize("settings", [None, NewtonSteps(), WideSteps(widths=(0.1,))])
+def test_an_adjoint_for_finite_differences_is_refused(settings: object, target: torch.Tensor) -> None:
+    with pytest.raises(UserError, match="adjoint is for gradient searches, and this search takes finite differences"):
+        found(target, [DENSITY], settings=settings, adjoint=StoreAll())
 
 
 @pytest.mark.usefixtures("undiagnosed")

@@ -19,12 +19,16 @@ from risp_torch import (
     UserError,
     invert,
 )
+from risp_torch.inversion.comparison import Comparison
+from risp_torch.inversion.film_problem import FilmProblem
 from risp_torch.inversion.linearisation import losses_at
-from risp_torch.inversion.refine import _Refinement
+from risp_torch.inversion.refine import refinement_policy
 from risp_torch.inversion.result import remarks_on
 from risp_torch.inversion.target import load_target
 from risp_torch.inversion.uncertainty import Uncertainty, widened
 from risp_torch.inversion.unknowns import Unknowns
+from risp_torch.least_squares.damping import MeanDiagonalDamping
+from risp_torch.least_squares.loop import Starts, minimise
 from risp_torch.scene.simulation.step_warnings import step_warnings
 from tests.reference.small_scenes import make_scene
 
@@ -157,15 +161,15 @@ def test_refinement_climbs_along_a_valley(monkeypatch: pytest.MonkeyPatch) -> No
     scene = make_scene()
     film = scene.render(scene.rollout())[0]
     unknowns = Unknowns.of(scene, ["block.density", "ground.contact.friction"])
-    search = _Refinement(scene, film, unknowns, thorough=True)
+    policy = refinement_policy(2, 1, thorough=True, implicit=False)
     truth = unknowns.scaled(unknowns.current())
     point = truth + 0.05 * unknowns.scaled_range()
-    loss = float(losses_at(scene, film, unknowns, point[None])[0])
-    found, lower = search.round(point, loss)
-    assert lower < loss
-    monkeypatch.setattr("risp_torch.inversion.refine.newton_step", lambda at, damping=0.0: np.zeros(2))
-    along, lowest = search.round(point, loss)
-    assert lowest <= loss and (lowest < loss) == bool((along != point).any())
+    loss = losses_at(scene, film, unknowns, point[None])
+    problem = FilmProblem(scene, Comparison.of_film(film), unknowns)
+    assert minimise(problem, Starts.begin([point], policy, loss), policy).objectives[0] < loss[0]
+    monkeypatch.setattr(MeanDiagonalDamping, "step", lambda *_: np.zeros(2))
+    stuck = minimise(problem, Starts.begin([point], policy, loss), policy)
+    assert stuck.objectives[0] <= loss[0] and (stuck.objectives[0] < loss[0]) == bool((stuck.points[0] != point).any())
 
 
 def thrown(stiffness: float) -> Scene:

@@ -17,6 +17,7 @@ import torch
 from risp_torch import OptimiseSettings, Scene, UserError, film, invert, landscape, load_scene, simulate_video
 from risp_torch.__main__ import main
 from risp_torch.files.run_folder import FinishedError, RunFolder
+from risp_torch.files.search_checkpoint import SearchCheckpoint
 from risp_torch.inversion import Uncertainty, Unknowns, along_weak_directions, linearise, uncertainty
 from studies.films import invert_cube
 from tests.reference import small_scenes
@@ -301,15 +302,18 @@ def test_a_killed_inversion_goes_on_where_it_was(tmp_path: Path, monkeypatch: py
         process.wait()
     assert not (run / "result.json").exists()
     folder = RunFolder(run, RunFolder(run, {}).read_settings())
-    before, metadata = folder.load_checkpoint()
-    assert 10 <= metadata["iteration"] < ITERATIONS
-    assert len(before["losses"]) == metadata["iteration"]
+    before = SearchCheckpoint(folder, "search").load()
+    losses = torch.stack(before["history"]["losses"])
+    assert 10 <= before["search"]["iteration"] < ITERATIONS
+    assert len(losses) == before["search"]["iteration"]
 
     monkeypatch.chdir(tmp_path)
     assert main(arguments) == 0
-    after, metadata = folder.load_checkpoint()
-    assert metadata["iteration"] == ITERATIONS and after["losses"].shape == (ITERATIONS, 2)
-    torch.testing.assert_close(after["losses"][: len(before["losses"])], before["losses"], rtol=0, atol=0)  # not run again
+    after = SearchCheckpoint(folder, "search").load()
+    assert after["search"]["iteration"] == ITERATIONS
+    finished = torch.stack(after["history"]["losses"])
+    assert finished.shape == (ITERATIONS, 2)
+    torch.testing.assert_close(finished[: len(losses)], losses, rtol=0, atol=0)  # not run again
     resumed = folder.read_result()
 
     whole = quick(scene, video, names, starts=2, settings=OptimiseSettings(iterations=ITERATIONS), seed=1, out=tmp_path / "whole")
@@ -317,7 +321,7 @@ def test_a_killed_inversion_goes_on_where_it_was(tmp_path: Path, monkeypatch: py
         assert resumed["unknowns"][name]["value"] == pytest.approx(whole.values[name], rel=1e-3)
     assert resumed["starts"][resumed["best"]]["loss"] == pytest.approx(whole.losses[whole.best], rel=1e-3)
     # The optimiser's memory came back too: the search went the same way, up to the order in which threads add.
-    torch.testing.assert_close(after["losses"], torch.stack(whole.history.losses[:ITERATIONS]), rtol=0.02, atol=1e-7)
+    torch.testing.assert_close(finished, torch.stack(whole.history.losses[:ITERATIONS]), rtol=0.02, atol=1e-7)
 
 
 @pytest.mark.usefixtures("undiagnosed")

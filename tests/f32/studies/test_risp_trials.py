@@ -323,18 +323,16 @@ def test_what_does_not_fit_is_refused(quadrotor, files, monkeypatch, tmp_path):
     assert run_module.SCHEMA == 1 and set(IMAGE_METHODS) < set(METHODS)
 
 
-@pytest.mark.parametrize(("search", "again"), [("usual", False), ("paper", True)])
-def test_a_task_says_whether_its_search_goes_on(
-    search: str, again: bool, risp_study: CommandLine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+@pytest.mark.parametrize("search", ["usual", "paper"])
+def test_a_task_says_that_its_search_goes_on(
+    search: str, risp_study: CommandLine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Steps of RMSProp are saved; the wide steps of the rod are not."""
-
     def killed(*given: object, **options: object) -> None:
         os.kill(os.getpid(), signal.SIGINT)
         time.sleep(10)
 
     monkeypatch.setattr("studies.risp.trials.run.run_trial", killed)
     words = ["task", "rod", "identify", "--method", "state", "--search", search, "--out", tmp_path]
-    sentence = f"; the same command with --out {tmp_path} goes on where it was" if again else ""
+    sentence = f"; the same command with --out {tmp_path} goes on where it was"
     assert risp_study(*words) == (130, "", f"python -m studies.risp task: stopped{sentence}\n")
     assert not task_command.goes_on(Namespace())  # nor where nothing had begun

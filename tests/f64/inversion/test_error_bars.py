@@ -20,17 +20,19 @@ from risp_torch.inversion.compression import (
     size_of_moves,
 )
 from risp_torch.inversion.error_blocks import block_scores
+from risp_torch.inversion.film_problem import FilmProblem
 from risp_torch.inversion.flatness import flatness
 from risp_torch.inversion.linearisation import Linearisation, newton_step
 from risp_torch.inversion.losses.loss import pixel_blocks
 from risp_torch.inversion.losses.whitening import Whitening
 from risp_torch.inversion.misfit import MISFIT, doubts_of_misfit, film_noise, widened_by_misfit
-from risp_torch.inversion.newton_steps import NewtonSteps, _Run, _Search
-from risp_torch.inversion.optimise import History
-from risp_torch.inversion.refine import _Refinement, refined
+from risp_torch.inversion.newton_steps import NewtonSteps
+from risp_torch.inversion.refine import refinement_policy
 from risp_torch.inversion.result import remarks_on
 from risp_torch.inversion.start_scatter import excess_by_errors, scatter_of_starts
 from risp_torch.inversion.uncertainty import Spread, distance_in_steps, lasting_frames, unfinished, widened
+from risp_torch.least_squares.damping import limited
+from risp_torch.least_squares.loop import Starts, minimise
 from ti_sim.base.errors import UserError
 
 TWO = Unknowns({"a": Param(1.0, low=0.0, high=2.0, unit="m"), "b": Param(1.0, low=0.1, high=10.0, scale="log10")})
@@ -368,25 +370,6 @@ def test_only_starts_that_went_on_count(status: list[str], words: str | None) ->
 # -- the usual search -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("one_by_one", "calls"), [(False, [8]), (True, [4, 4])])
-def test_steps_are_tried_a_few_at_a_time_where_worlds_cost_time(
-    one_by_one: bool, calls: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked = []
-
-    def losses(_scene: object, _seen: object, _unknowns: object, points: np.ndarray) -> np.ndarray:
-        asked.append(len(points))
-        return points[:, 0]
-
-    monkeypatch.setattr("risp_torch.inversion.newton_steps.losses_at", losses)
-    search = _Search(SimpleNamespace(stepping=SimpleNamespace(is_implicit=one_by_one)), None, TWO)
-    given = [3.0, 4.0, 5.0, 3.5, 6.0, 2.0, 1.0, 7.0]
-    assert search._losses(None, [np.array([loss]) for loss in given]).tolist() == given and asked == calls
-    asked.clear()
-    found = search._losses(None, [np.array([loss]) for loss in given[::-1]])
-    assert found.tolist() == (given[::-1] if not one_by_one else [7.0, 1.0, 2.0, 6.0, *[np.inf] * 4])
-
-
 def test_horizons_grow_to_the_whole_film() -> None:
     assert NewtonSteps().horizons(35) == [6, 8, 10, 12, 15, 19, 24, 30, 35]
     assert NewtonSteps(first_frames=3, growth=2).horizons(10) == [3, 6, 10]
@@ -405,56 +388,52 @@ def test_a_step_goes_where_residuals_and_smoothness_lead() -> None:
     jacobian, residual = at.jacobian.cpu().numpy(), at.residual.cpu().numpy()
     wanted = np.linalg.solve(jacobian.T @ jacobian + prior, jacobian.T @ residual - prior @ place)
     assert np.abs(wanted).max() < 0.15 and np.abs(prior @ place).max() > np.abs(jacobian.T @ residual).max()
-    search = _Search(None, None, TWO)
-    np.testing.assert_allclose(search._step(at, 1e-12, 1.0), wanted, rtol=1e-6)
+    policy = NewtonSteps().policy(stages=3, margin=0.0, implicit=False)
+
+    def step(at: Linearisation, damping: float, length: float) -> np.ndarray:
+        return limited(policy.damping.step(at.equations, damping), length, policy.limit)
+
+    np.testing.assert_allclose(step(at, 1e-12, 1.0), wanted, rtol=1e-6)
     np.testing.assert_allclose(newton_step(at, damping=1e-12), wanted, rtol=1e-6)
     normal = jacobian.T @ jacobian + prior
     ridge = 0.3 * np.diag(np.diag(normal) + residual @ residual)  # a move over a range costs as much as the whole residual
-    np.testing.assert_allclose(search._step(at, 0.3, 1.0), np.linalg.solve(normal + ridge, normal @ wanted), rtol=1e-9)
-    np.testing.assert_allclose(search._step(at, 0.3, 1.5), 1.5 * search._step(at, 0.3, 1.0), rtol=1e-12)
+    np.testing.assert_allclose(step(at, 0.3, 1.0), np.linalg.solve(normal + ridge, normal @ wanted), rtol=1e-9)
+    np.testing.assert_allclose(step(at, 0.3, 1.5), 1.5 * step(at, 0.3, 1.0), rtol=1e-12)
     long = replace(at, pull=-100 * prior @ place)
-    assert np.abs(search._step(long, 1e-12, 1.0)).max() == pytest.approx(0.15)
+    assert np.abs(step(long, 1e-12, 1.0)).max() == pytest.approx(0.15)
 
 
-@pytest.mark.parametrize(("one_by_one", "length"), [(False, 1.0), (True, 8.0)])
-def test_where_worlds_cost_time_longer_steps_are_tried(
-    one_by_one: bool, length: float, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("implicit", "length", "batches"), [(False, 1.0, [7]), (True, 8.0, [4])])
+def test_where_worlds_cost_time_longer_steps_are_tried_first(
+    implicit: bool, length: float, batches: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At edges residuals tell the way, and the Jacobian, as wide as they are, a step that is far too short."""
     at = linearised(0.01 * torch.as_tensor(np.random.default_rng(3).normal(size=12)))
-    way, start = newton_step(at, damping=1e-12), np.array([1.0, 0.0])
+    way, start, evaluated = newton_step(at, damping=1e-12), np.array([1.0, 0.0]), []
 
     def away(points: np.ndarray) -> np.ndarray:
+        evaluated.append(len(points))
         return np.linalg.norm(points - start - 20 * way * TWO.scaled_range(), axis=-1)
 
-    monkeypatch.setattr("risp_torch.inversion.newton_steps.linearise", lambda *_: at)
-    monkeypatch.setattr("risp_torch.inversion.newton_steps.losses_at", lambda _scene, _seen, _unknowns, points: away(points))
-    search = _Search(SimpleNamespace(stepping=SimpleNamespace(is_implicit=one_by_one)), None, TWO)
-    point, damping, before, after = search._tried(None, start, 1e-6)
-    np.testing.assert_allclose(point, start + length * way * TWO.scaled_range(), rtol=1e-4)
-    assert damping == 1e-6 and before == away(start) and after == away(point)
+    monkeypatch.setattr("risp_torch.inversion.film_problem.linearise", lambda *_: at)
+    monkeypatch.setattr("risp_torch.inversion.film_problem.losses_at", lambda _scene, _film, _unknowns, points: away(points))
+    policy = replace(NewtonSteps(rounds=1).policy(stages=1, margin=0.0, implicit=implicit), horizon=None)
+    problem = FilmProblem(None, None, TWO)
+    problem.reevaluates = True
+    starts = Starts.begin([start], policy)
+    starts.damping[:] = 1e-6
+    minimise(problem, starts, policy)
+    np.testing.assert_allclose(starts.points[0], start + length * way * TWO.scaled_range(), rtol=1e-4)
+    assert evaluated == batches and starts.damping[0] == 1e-6 and starts.objectives[0] == away(starts.points[0])
 
 
-@pytest.mark.parametrize("one_by_one", [False, True])
-def test_where_worlds_cost_time_refinement_takes_no_steps_along_valleys(
-    one_by_one: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    along: list[bool] = []
-
-    class Seen(_Refinement):
-        def round(self, point: np.ndarray, loss: float, *, valley: bool = True) -> tuple[np.ndarray, float]:
-            along.append(self.thorough and valley)
-            return point, loss
-
-    monkeypatch.setattr("risp_torch.inversion.refine._Refinement", Seen)
-    monkeypatch.setattr("risp_torch.inversion.refine.losses_at", lambda *_: np.ones(1))
-    scene = SimpleNamespace(stepping=SimpleNamespace(is_implicit=one_by_one))
-    refined(scene, SimpleNamespace(target=torch.zeros(1)), TWO, np.ones((1, 2)), 3, History(), progress=False)
-    assert along == [not one_by_one]
-
-
-def test_starts_far_behind_over_the_same_frames_stop() -> None:
-    run = _Run.begin(np.zeros((3, 1)), stages=3)
-    run.left[0, :2], run.left[1, 0] = [1.0, 2.0], 4.1
-    assert run.stop(near=0.2) == [] and run.stop(near=0.0) == [1]
-    assert run.going.tolist() == [True, False, True] and run.stop(near=0.0) == []
+def test_where_worlds_cost_time_refinement_takes_one_damping_and_no_valley() -> None:
+    explicit, implicit, last = (
+        refinement_policy(2, 3, thorough=thorough, implicit=slow)
+        for thorough, slow in ((True, False), (True, True), (False, False))
+    )
+    assert len(explicit.search.dampings) == 3 and explicit.valley is not None
+    for policy in (implicit, last):
+        assert policy.search.dampings == (1e-3,) and policy.valley is None
+    assert implicit.termination.hopeless_rounds == 10.0 and last.termination.hopeless_rounds is None
+    assert refinement_policy(41, 3, thorough=True, implicit=False).search.lengths[0] == 30.0
