@@ -1,6 +1,5 @@
 """Differentiable physics: models, forces, solvers and their adjoints, as Taichi kernels (no torch, no rendering)."""
 
-from ti_sim.articulated.collision import CollisionShape, mesh_shape
 from ti_sim.articulated.model import ArticulatedInputs, ArticulatedModel, ArticulatedSettings
 from ti_sim.articulated.single_state import forward_dynamics, forward_kinematics, inverse_dynamics, mass_matrix, point_jacobian
 from ti_sim.articulated.solver import ArticulatedRollout, ArticulatedSolver
@@ -11,6 +10,8 @@ from ti_sim.base.param import Param
 from ti_sim.base.rules import Count, FromZero, NotNegative, Positive, Rule, Seed, checked
 from ti_sim.base.runtime import Runtime, start
 from ti_sim.base.tape import Tape
+from ti_sim.contact.collision import CollisionShape, mesh_shape
+from ti_sim.contact.restitution import contact_time, damping_for_restitution, effective_mass, restitution
 from ti_sim.coupled.model import CoupledInputs, CoupledModel, CoupledSettings
 from ti_sim.coupled.solver import CoupledRollout, CoupledSolver
 from ti_sim.deformable.ad_tape import DeformableTape
@@ -25,7 +26,6 @@ from ti_sim.deformable.stable_step import stable_step
 from ti_sim.deformable.triangles import membrane_constants, plane_strain_constants, triangle_areas
 from ti_sim.rigid.ad_tape import RigidTape
 from ti_sim.rigid.model import RigidInputs, RigidModel, RigidSettings
-from ti_sim.rigid.restitution import contact_time, damping_for_restitution, effective_mass, restitution
 from ti_sim.rigid.solver import RigidRollout, RigidSolver
 from ti_sim.rollout.adjoint import Adjoint, Checkpoint, StoreAll
 from ti_sim.rollout.arrays import Arrays, array

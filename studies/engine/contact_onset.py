@@ -1,7 +1,7 @@
 """Bounces, and how their gradients depend on the phase of the onset: tables of contact-onset.md, implicit.md, contact-points.md.
 
 A ball falls without gravity, touches for 30 steps and leaves with e times its speed, so that d z / d z0 = -e after the bounce,
-whenever it touches. The gradients of the contact law of ``ti_sim.rigid.contact`` are those of a scene; beside them are the exact
+whenever it touches. The gradients of the contact law of ``ti_sim.contact.law`` are those of a scene; beside them are the exact
 derivatives of steps with the law that it averages, max(0, ke c - kd u). With implicit steps, the ball is a sheet of one triangle.
 """
 

@@ -6,11 +6,11 @@ import numpy as np
 
 from tests.reference.contact_cases import BALL, CRATE, PEBBLE, ROD, at, inputs_of
 from tests.reference.rigid_cases import GRAVITY
-from ti_sim.articulated.collision import CollisionShape
 from ti_sim.articulated.contact_bristles import PAIR_SIZE, PATCH_SIZE
 from ti_sim.articulated.model import ArticulatedInputs, ArticulatedModel
 from ti_sim.articulated.single_state import forward_dynamics
 from ti_sim.articulated.solver import ArticulatedRollout
+from ti_sim.contact.collision import CollisionShape
 
 SIZE = 0.02  # half size of the pinched box [m]
 MASS = 0.2  # of it [kg]

@@ -5,9 +5,9 @@ import numpy as np
 from tests.reference.articulated_adjoints import NAMES
 from tests.reference.numpy_rigid import rotation
 from ti_sim import Mesh, Shape, Sphere
-from ti_sim.articulated.collision import CollisionShape, mesh_shape
 from ti_sim.articulated.model import ArticulatedInputs, ArticulatedModel, ArticulatedSettings
 from ti_sim.articulated.solver import ArticulatedRollout, ArticulatedSolver
+from ti_sim.contact.collision import CollisionShape, mesh_shape
 from ti_sim.coupled.solver import CoupledRollout
 from ti_sim.meshes.solid import SolidMesh
 from ti_sim.rollout.adjoint import StoreAll

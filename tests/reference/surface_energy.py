@@ -3,7 +3,7 @@
 import numpy as np
 
 from tests.reference.numpy_rigid import rotation
-from ti_sim.articulated.collision import CollisionShape
+from ti_sim.contact.collision import CollisionShape
 
 _PLACES = np.linspace(-1, 1, 401)
 

@@ -63,9 +63,9 @@ from ti_sim.articulated.tables import (
 )
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import quaternion_rate_adjoint, rotation_matrix, vec2, vec3, vec4
-from ti_sim.rigid.bristle import bristle_force, bristle_force_adjoint
-from ti_sim.rigid.contact import contact_force, contact_force_adjoint
-from ti_sim.rigid.contact_geometry import contact_arm, contact_height, contact_vector_adjoint, point_position, point_vector
+from ti_sim.contact.bristle import bristle_force, bristle_force_adjoint
+from ti_sim.contact.law import contact_force, contact_force_adjoint
+from ti_sim.contact.point_geometry import contact_arm, contact_height, contact_vector_adjoint, point_position, point_vector
 
 
 @ti.func

@@ -2,7 +2,7 @@
 
 Contact that sticks has elastic displacements as a part of the state: one for each pair of shapes that may collide (three numbers
 in the frame of the second link [m], and an angle about the normal [rad], see ``pair_bristle``), and one for each contact point
-with the ground (in the plane [m], see ``ti_sim.rigid.bristle``). A row of states [B, rows, columns] holds, after coordinates,
+with the ground (in the plane [m], see ``ti_sim.contact.bristle``). A row of states [B, rows, columns] holds, after coordinates,
 velocities, accelerations and deflections of dry friction,
 
 - the displacements before the step: of pairs (4 numbers each), of points (2 each);
@@ -15,10 +15,10 @@ adjoints of the displacements after a step until the adjoint of its forces repla
 
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import vec2
+from ti_sim.contact.patch import PATCH_SIZE
 
 PAIR_SIZE = 4  # displacement and angle
 POINT_SIZE = 2
-PATCH_SIZE = 11  # sum of the normal forces, centre, mean square of the radius, resultant, path
 
 
 @ti.func

@@ -1,12 +1,10 @@
 """Contact force at a point between two links, and its adjoint (Taichi functions).
 
-The force is that of ``ti_sim.rigid.contact`` along the normal of the two surfaces, with the mean contact parameters of both
+The force is that of ``ti_sim.contact.law`` along the normal of the two surfaces, with the mean contact parameters of both
 links, times a weight. It acts on both links in opposite directions at the same point, so momentum and angular momentum are
 conserved. The points of a pair with a bristle have no friction of their own, and are gathered into its patch (``pair_bristle``).
 """
 
-from ti_sim.articulated.collision import BOUND, FAULT, FAULTY_PAIR, LEAST_HALF, SHAPE_POSITION, SHAPE_QUATERNION
-from ti_sim.articulated.patch import KT, add_to_patch, patch_point_adjoint
 from ti_sim.articulated.spatial import quaternion_product, rotated
 from ti_sim.articulated.tables import (
     BARS,
@@ -25,18 +23,15 @@ from ti_sim.articulated.tables import (
 )
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import vec3, vec4
-from ti_sim.rigid.contact import (
+from ti_sim.contact.collision import BOUND, FAULT, FAULTY_PAIR, LEAST_HALF, SHAPE_POSITION, SHAPE_QUATERNION
+from ti_sim.contact.law import (
     contact_force_along,
     contact_force_along_adjoint,
     onset,
     slack,
 )
-
-
-@ti.func
-def shape_vec3(world: ti.template(), i, column: ti.template()):
-    """Three numbers in the row of link i's shape."""
-    return vec3(world.shape[i, column], world.shape[i, column + 1], world.shape[i, column + 2])
+from ti_sim.contact.patch import KT, add_to_patch, patch_point_adjoint
+from ti_sim.contact.shape_distance import shape_vec3
 
 
 @ti.func
@@ -85,7 +80,7 @@ def point_velocity(world: ti.template(), b, i, arm):
 
 @ti.func
 def depth_in_contact(gap, speed, dt):
-    """Depth of which the elastic force of ``ti_sim.rigid.contact`` is a multiple [m], and its derivatives by minus the gap and by
+    """Depth of which the elastic force of ``ti_sim.contact.law`` is a multiple [m], and its derivatives by minus the gap and by
     the normal velocity ``speed``.
     """
     depth, travel, speed_rate = -gap - ti.static(slack()), dt * ti.abs(speed), 0.0

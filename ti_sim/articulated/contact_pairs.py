@@ -7,8 +7,8 @@ The forces are those of ``contact_force``. Contacts of a pair:
   window that is zero at the ends (``shape_distance``);
 - boxes and meshes with each other: see ``surface_contact``.
 
-See ``contact_geometry`` for the kinks of the geometry. The contact law has kinks where a contact begins or ends and between
-sticking and sliding. With bristles, a pair has one friction force and moment for all its points (``pair_bristle``).
+See ``ti_sim.contact.shape_geometry`` for the kinks of the geometry. The contact law has kinks where a contact begins or ends and
+between sticking and sliding. With bristles, a pair has one friction force and moment for all its points (``pair_bristle``).
 
 Only pairs whose bounding spheres, each enlarged by the slack of its shape and by its travel in a step, overlap are tested. The
 list of these near pairs is rebuilt when the centre of a shape has moved by its slack, less its travel, since the last build. No
@@ -16,7 +16,27 @@ contact is missed, and the motion does not depend on the time of the build. The 
 with the reason, see ``collision``.
 """
 
-from ti_sim.articulated.collision import (
+from ti_sim.articulated.contact_bristles import clear_pairs
+from ti_sim.articulated.contact_force import (
+    add_contact_force,
+    add_contact_force_adjoint,
+    add_pose_adjoints,
+    greatest_depth,
+    mark_pair,
+    pair_margin,
+    point_contact,
+    point_velocity,
+    shape_arm,
+    shape_rotation,
+    travel_of,
+)
+from ti_sim.articulated.pair_bristle import begin_patch, clear_pair_adjoints, patch_loads, patch_loads_adjoint
+from ti_sim.articulated.spatial import rotated
+from ti_sim.articulated.surface_contact import surface_contacts
+from ti_sim.articulated.tables import POSITION, load_vec3
+from ti_sim.base.runtime import ti
+from ti_sim.base.vecmath import rotation_matrix, vec3
+from ti_sim.contact.collision import (
     BOUND,
     CONTACT_KIND,
     CONTACTS,
@@ -36,28 +56,8 @@ from ti_sim.articulated.collision import (
     WITH_ROUND,
     WITH_SURFACES,
 )
-from ti_sim.articulated.contact_bristles import clear_pairs
-from ti_sim.articulated.contact_force import (
-    add_contact_force,
-    add_contact_force_adjoint,
-    add_pose_adjoints,
-    greatest_depth,
-    mark_pair,
-    pair_margin,
-    point_contact,
-    point_velocity,
-    shape_arm,
-    shape_rotation,
-    travel_of,
-)
-from ti_sim.articulated.line_contact import line_shape_contact, line_shape_contact_adjoint
-from ti_sim.articulated.pair_bristle import begin_patch, clear_pair_adjoints, patch_loads, patch_loads_adjoint
-from ti_sim.articulated.patch import empty_patch
-from ti_sim.articulated.spatial import rotated
-from ti_sim.articulated.surface_contact import surface_contacts
-from ti_sim.articulated.tables import POSITION, load_vec3
-from ti_sim.base.runtime import ti
-from ti_sim.base.vecmath import rotation_matrix, vec3
+from ti_sim.contact.line_contact import line_shape_contact, line_shape_contact_adjoint
+from ti_sim.contact.patch import empty_patch
 
 
 @ti.func

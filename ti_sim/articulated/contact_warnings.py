@@ -3,9 +3,9 @@
 
 import numpy as np
 
-from ti_sim.articulated.collision import DEEP, FAULT, FAULT_STEP, FAULTY_PAIR, FIRST_LINK, SECOND_LINK
 from ti_sim.articulated.model import ArticulatedModel
 from ti_sim.base.warn import warn
+from ti_sim.contact.collision import DEEP, FAULT, FAULT_STEP, FAULTY_PAIR, FIRST_LINK, SECOND_LINK
 
 _REASONS = {
     True: "are inside each other, deeper than half of the smaller one's half size; contact may push them out on the wrong side: "

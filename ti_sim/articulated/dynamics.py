@@ -59,9 +59,9 @@ from ti_sim.articulated.tables import (
 )
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import mat3, outer, rotation_matrix, vec2, vec3
-from ti_sim.rigid.bristle import bristle_force
-from ti_sim.rigid.contact import contact_force
-from ti_sim.rigid.contact_geometry import contact_arm, contact_height, point_position
+from ti_sim.contact.bristle import bristle_force
+from ti_sim.contact.law import contact_force
+from ti_sim.contact.point_geometry import contact_arm, contact_height, point_position
 
 
 @ti.func

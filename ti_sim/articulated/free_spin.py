@@ -1,10 +1,10 @@
 """One step of a link that is attached to the world by a free or spherical joint and has no moving children, and its adjoint.
 
 The torque follows from the accelerations: M = G w' + w x I w, with the armature on the diagonal of G. The momentum p = G w + dt M
-then rotates with the link as in torque-free motion, by the implicit midpoint rule (``ti_sim.rigid.spin``). Without torque the
-angular momentum in world axes and the energy are conserved to rounding. The reference point is the centre of mass for a free
-joint, whose velocity takes the usual semi-implicit step there, and the joint for a spherical one. The rigid solver uses the same
-step. Links fixed to the link are merged into it (``merging``).
+then rotates with the link as in torque-free motion, by the implicit midpoint rule (``ti_sim.rollout.free_rotation``). Without
+torque the angular momentum in world axes and the energy are conserved to rounding. The reference point is the centre of mass for
+a free joint, whose velocity takes the usual semi-implicit step there, and the joint for a spherical one. The rigid solver uses
+the same step. Links fixed to the link are merged into it (``merging``).
 """
 
 from ti_sim.articulated.joints import FREE, SPHERICAL, load_vec3_at, load_vec4_at
@@ -31,7 +31,7 @@ from ti_sim.base.vecmath import (
     quaternion_rate,
     vec3,
 )
-from ti_sim.rigid.spin import mean_momentum, mean_momentum_adjoint
+from ti_sim.rollout.free_rotation import mean_momentum, mean_momentum_adjoint
 
 
 @ti.func

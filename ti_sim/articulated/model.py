@@ -7,7 +7,12 @@ from functools import cached_property
 
 import numpy as np
 
-from ti_sim.articulated.collision import (
+from ti_sim.articulated.contact_bristles import PAIR_SIZE, POINT_SIZE
+from ti_sim.articulated.joints import JOINT_TYPES
+from ti_sim.base.arrays import Array, to_numpy
+from ti_sim.base.errors import UserError
+from ti_sim.base.rules import Count, Positive, Real, checked
+from ti_sim.contact.collision import (
     CONTACT_KIND,
     SURFACES,
     WITH_ROUND,
@@ -19,11 +24,7 @@ from ti_sim.articulated.collision import (
     possible_pairs,
     shape_rows,
 )
-from ti_sim.articulated.contact_bristles import PAIR_SIZE, PATCH_SIZE, POINT_SIZE
-from ti_sim.articulated.joints import JOINT_TYPES
-from ti_sim.base.arrays import Array, to_numpy
-from ti_sim.base.errors import UserError
-from ti_sim.base.rules import Count, Positive, Real, checked
+from ti_sim.contact.patch import PATCH_SIZE
 from ti_sim.rollout.arrays import Arrays, array
 from ti_sim.rollout.time_steps import ExplicitIntegrator, check_integrator
 from ti_sim.shapes.contact_points import WithContactPoints

@@ -5,7 +5,7 @@ With the normal forces f_p of its points x_p along the normals n_p (from the sec
 
     N = sum f_p n_p,   F = |N|,   n = N / F,   c = sum f_p x_p / sum f_p,   r^2 = sum f_p |x_p - c|^2 / sum f_p,
 
-and the mean of the paths of the points in the step, with f_p as weights (``contact_path`` of ``ti_sim.rigid.contact``). Along it
+and the mean of the paths of the points in the step, with f_p as weights (``contact_path`` of ``ti_sim.contact.law``). Along it
 the patch has the force of one contact point times W, so that the mean of the force is F.
 
 Its friction acts at the centre c. With the relative velocity u_t there (of the first link, tangential), the relative angular
@@ -17,7 +17,7 @@ a step is (Cundall and Strack, A discrete numerical model for granular assemblie
 
 where <(v, b)> is (v, b) / L times the mean of min(L, mu f) over the path, with L^2 = |v|^2 + r^2 b^2 and the force f of the
 patch at each time: force and moment are limited by an ellipsoid (Howe and Cutkosky, Practical force-motion models for sliding
-manipulation, 1996). For a single point r is zero: there is no torsion, and the law is that of ``ti_sim.rigid.bristle``. ke, kd,
+manipulation, 1996). For a single point r is zero: there is no torsion, and the law is that of ``ti_sim.contact.bristle``. ke, kd,
 kt, kf and mu are those of the pair as a whole, the means of both links. The displacement is kept in the frame of the second link,
 so that links that turn together keep their force. Where normals oppose each other, as of a peg in a hole that is one mesh, N is
 their resultant, and so is the limit of friction.
@@ -48,20 +48,6 @@ from ti_sim.articulated.contact_force import (
     point_adjoint,
     point_velocity,
 )
-from ti_sim.articulated.patch import (
-    BAR_SIZE,
-    CENTRE,
-    CENTRE_BAR,
-    KT,
-    PATH,
-    PATH_BAR,
-    RESULTANT,
-    RESULTANT_BAR,
-    SPREAD,
-    SPREAD_BAR,
-    SUM,
-    patch_vec3,
-)
 from ti_sim.articulated.spatial import rotated, rotated_back
 from ti_sim.articulated.tables import (
     BARS,
@@ -81,7 +67,21 @@ from ti_sim.articulated.tables import (
 from ti_sim.base.differentiable import Real, Vector, differentiable, inverse, recorded, sqrt, where
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import vec3
-from ti_sim.rigid.contact import held, onset, onset_rates
+from ti_sim.contact.law import held, onset, onset_rates
+from ti_sim.contact.patch import (
+    BAR_SIZE,
+    CENTRE,
+    CENTRE_BAR,
+    KT,
+    PATH,
+    PATH_BAR,
+    RESULTANT,
+    RESULTANT_BAR,
+    SPREAD,
+    SPREAD_BAR,
+    SUM,
+    patch_vec3,
+)
 
 _LEAST = 1e-30  # square of the normal force below which there is no friction [N2]; its powers are in the range of f32
 

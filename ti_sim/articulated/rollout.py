@@ -4,7 +4,6 @@ The loops have ``spread`` iterations per world (see ``ti_sim.base.parallel``).
 """
 
 from ti_sim.articulated.adjoint import accelerate_adjoint
-from ti_sim.articulated.collision import FAULT_STEP, FAULTY_PAIR
 from ti_sim.articulated.contact_bristles import clear_pairs, copy_bristles, state_columns
 from ti_sim.articulated.dry_friction import deflection_column
 from ti_sim.articulated.dynamics import accelerate_links, eliminate_links, place_links
@@ -34,6 +33,7 @@ from ti_sim.articulated.tables import (
 from ti_sim.base.bundles import kernel
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import normalized_adjoint, vec3
+from ti_sim.contact.collision import FAULT_STEP, FAULTY_PAIR
 
 # Number of steps whose parameter adjoints are summed before they are added to the sum over the rollout.
 SUM_STEPS = 128

@@ -8,7 +8,7 @@ from ti_sim.articulated.joints import load_vec3_at, load_vec4_at, quaternion_col
 from ti_sim.articulated.tables import DRIVE, END_QD, KIND
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import body_quaternion_rate, normalized_adjoint
-from ti_sim.rigid.runge_kutta import stage_ahead, stage_weight
+from ti_sim.rollout.runge_kutta import stage_ahead, stage_weight
 
 
 @ti.func

@@ -6,7 +6,6 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from ti_sim.articulated.collision import FAULT_STEP, FAULTY_PAIR, FIRST_NEAR, LIST_COUNT, NEAR_COUNT, TEST_COUNT
 from ti_sim.articulated.contact_bristles import begin_contact_bristles
 from ti_sim.articulated.contact_warnings import ContactWarnings
 from ti_sim.articulated.dry_friction import begin_bristles, begin_bristles_adjoint
@@ -36,6 +35,7 @@ from ti_sim.base.bundles import views
 from ti_sim.base.errors import DivergenceError, UserError
 from ti_sim.base.parallel import spread_of
 from ti_sim.base.runtime import compiled_plainly
+from ti_sim.contact.collision import FAULT_STEP, FAULTY_PAIR, FIRST_NEAR, LIST_COUNT, NEAR_COUNT, TEST_COUNT
 from ti_sim.rollout.adjoint import Adjoint, kept_interval, segment_length
 from ti_sim.rollout.divergence import mark_diverged_frames
 from ti_sim.rollout.solver import Solver

@@ -14,14 +14,13 @@ is smooth where two depths are equal, and that of a mesh is a smooth spline. Kin
 places.
 
 In terms of the contact law, a feature at the place x with the unit normal n, the gap g along it, and the mass m = w (D / -g)^4
-has the force of ``ti_sim.rigid.contact`` with all its parameters multiplied by m g^2 / sqrt(S), S = sum m g^4. So the features
+has the force of ``ti_sim.contact.law`` with all its parameters multiplied by m g^2 / sqrt(S), S = sum m g^4. So the features
 of a pair also share damping and friction.
 
 The spin of a cylinder or cone about its own axis moves its features, but not its surface. The normal velocity of a feature is
 that without this spin, so damping does not resist rolling.
 """
 
-from ti_sim.articulated.collision import DEEP, FIRST_FEATURE, FIRST_FEATURES, LEAST_HALF, REVOLVED, SECOND_FEATURES
 from ti_sim.articulated.contact_force import (
     depth_in_contact,
     greatest_depth,
@@ -31,17 +30,6 @@ from ti_sim.articulated.contact_force import (
     shape_arm,
     shape_rotation,
 )
-from ti_sim.articulated.patch import KT, add_to_patch, empty_patch, merge_patch, patch_point_adjoint
-from ti_sim.articulated.shape_distance import (
-    box_about,
-    deepest_adjoint,
-    deepest_on_line,
-    distance_adjoint,
-    part_within,
-    shape_distance,
-    unit_normal,
-)
-from ti_sim.articulated.surface_points import FEATURE_SIZE, FEATURE_VECTOR, FEATURE_WEIGHT
 from ti_sim.articulated.tables import (
     BARS,
     CONTACT,
@@ -57,10 +45,22 @@ from ti_sim.articulated.tables import (
 )
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import rotation_matrix, vec3, vec4
-from ti_sim.rigid.contact import (
+from ti_sim.contact.collision import DEEP, FIRST_FEATURE, FIRST_FEATURES, LEAST_HALF, REVOLVED, SECOND_FEATURES
+from ti_sim.contact.law import (
     contact_force_along,
     contact_force_along_adjoint,
 )
+from ti_sim.contact.patch import KT, add_to_patch, empty_patch, merge_patch, patch_point_adjoint
+from ti_sim.contact.shape_distance import (
+    box_about,
+    deepest_adjoint,
+    deepest_on_line,
+    distance_adjoint,
+    part_within,
+    shape_distance,
+    unit_normal,
+)
+from ti_sim.contact.surface_points import FEATURE_SIZE, FEATURE_VECTOR, FEATURE_WEIGHT
 
 _FAR = 1e9  # overlap before the first test [m]
 _REACH = 0.01  # length r in the depth of an edge, in the smaller half size of a pair

@@ -1,12 +1,11 @@
 """Contact of particles with the shapes of links, and its adjoint (Taichi functions).
 
-The force is that of ``ti_sim.rigid.contact`` along the normal of the shape, with the mean contact parameters of the link and the
+The force is that of ``ti_sim.contact.law`` along the normal of the shape, with the mean contact parameters of the link and the
 particle. It acts on the particle and, reversed, on the link at the position of the particle, so momentum and angular momentum are
-conserved. For the kinks see ``ti_sim.articulated.contact_geometry``. Only particles within the bounding sphere of a shape,
+conserved. For the kinks see ``ti_sim.contact.shape_geometry``. Only particles within the bounding sphere of a shape,
 enlarged by their travel in a step, are tested.
 """
 
-from ti_sim.articulated.collision import BOUND, HALF_LENGTH, RADIUS
 from ti_sim.articulated.contact_force import (
     add_load,
     point_adjoint,
@@ -14,8 +13,6 @@ from ti_sim.articulated.contact_force import (
     shape_arm,
     shape_rotation,
 )
-from ti_sim.articulated.contact_geometry import line_line_contact
-from ti_sim.articulated.shape_distance import distance_adjoint, shape_distance, unit_normal
 from ti_sim.articulated.tables import (
     BARS,
     CONTACT,
@@ -28,8 +25,11 @@ from ti_sim.articulated.tables import (
 )
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import rotation_matrix, vec3, vec4
+from ti_sim.contact.collision import BOUND, HALF_LENGTH, RADIUS
+from ti_sim.contact.law import contact_force_along, contact_force_along_adjoint
+from ti_sim.contact.shape_distance import distance_adjoint, shape_distance, unit_normal
+from ti_sim.contact.shape_geometry import line_line_contact
 from ti_sim.deformable.corners import load_position, load_velocity
-from ti_sim.rigid.contact import contact_force_along, contact_force_along_adjoint
 
 
 @ti.func

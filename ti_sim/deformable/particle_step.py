@@ -6,9 +6,9 @@ A state is a row of [B, rows, P, 6]: position and velocity. Both execution plans
 from ti_sim.base.bundles import Array, Integer, bundle
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import vec3
+from ti_sim.contact.law import contact_force, contact_force_adjoint
 from ti_sim.deformable.corners import load_position, load_velocity
 from ti_sim.deformable.model import GROUND_CONTACT, HELD, LOADED, PRESCRIBED
-from ti_sim.rigid.contact import contact_force, contact_force_adjoint
 
 LARGEST = 1e18  # a larger number is treated as not finite; the square of this one is finite in f32
 

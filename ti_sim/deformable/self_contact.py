@@ -1,7 +1,7 @@
 """Self-contact of vertices with triangles: the force of one contact pair, its adjoint, and the sum over the pairs of a part.
 
 Let y = sum_k w_k x_k be the point of the triangle (in its face, on an edge or a corner) that is closest to the vertex x,
-r = x - y, d = |r| and n = r / d. The force on the vertex follows ``ti_sim.rigid.contact`` at the height d - h above a plane with
+r = x - y, d = |r| and n = r / d. The force on the vertex follows ``ti_sim.contact.law`` at the height d - h above a plane with
 normal n, where h is the thickness, with the velocity relative to that point. The corners get -w_k times the force. Momentum is
 conserved, and without friction also angular momentum, because the force is parallel to r. A vertex on the triangle (d = 0) has no
 normal and no force.
@@ -12,11 +12,11 @@ moves from one region of the triangle to another, in addition to the kinks of th
 
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import vec3, vec4
+from ti_sim.contact.law import contact_force_along, contact_force_along_adjoint
 from ti_sim.deformable.corners import ThreadCopy, add_corner, add_state_corner, load_dual, load_position, load_velocity
 from ti_sim.deformable.self_contact_layout import COUNTS, THICKNESS, TRAVEL, TRIANGLES
 from ti_sim.deformable.self_contact_lists import corner_of, first_pair, list_next_pairs, rebuild_if_stale
 from ti_sim.deformable.triangle_distance import CORNER, FACE, FAR_EDGE, FIRST_EDGE, closest_on_triangle
-from ti_sim.rigid.contact import contact_force_along, contact_force_along_adjoint
 
 
 @ti.func

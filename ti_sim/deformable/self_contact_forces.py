@@ -44,7 +44,7 @@ def self_contact_forces(
         inputs: numbers of every world.
         particle_q: [B, P, 3] positions [m].
         particle_qd: [B, P, 3] velocities [m/s].
-        dt: physics step [s], over which the force is averaged (see ``ti_sim.rigid.contact``).
+        dt: physics step [s], over which the force is averaged (see ``ti_sim.contact.law``).
 
     Returns:
         [B, P, 3] forces [N]; zeros if the model has no self-contact.

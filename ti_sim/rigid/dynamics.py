@@ -17,11 +17,11 @@ from ti_sim.base.vecmath import (
     vec3,
     vec4,
 )
+from ti_sim.contact.bristle import bristle_force, bristle_force_adjoint, load_bristle, store_bristle
+from ti_sim.contact.law import contact_force, contact_force_adjoint
+from ti_sim.contact.point_geometry import contact_arm, contact_height, contact_vector_adjoint, point_position, point_vector
 from ti_sim.rigid.arrays import BRISTLE, ROUNDING, no_contact
-from ti_sim.rigid.bristle import bristle_force, bristle_force_adjoint, load_bristle, store_bristle
-from ti_sim.rigid.contact import contact_force, contact_force_adjoint
-from ti_sim.rigid.contact_geometry import contact_arm, contact_height, contact_vector_adjoint, point_position, point_vector
-from ti_sim.rigid.spin import mean_momentum, mean_momentum_adjoint
+from ti_sim.rollout.free_rotation import mean_momentum, mean_momentum_adjoint
 
 STATE_SIZE = 13  # x 3, q 4, v 3, L 3
 
@@ -245,7 +245,8 @@ def point_load_adjoint(rigid: ti.template(), height, u, s, arm, share, contact, 
 def semi_implicit_update(x, q, v, momentum, force, torque, mass, inverse_inertia, gravity, dt):
     """One semi-implicit Euler step from given loads (gradSim, Eq. 4): momenta first, then the pose from the new momenta.
 
-    The rotation over dt is torque-free motion with the new angular momentum, by the implicit midpoint rule (see ``spin``).
+    The rotation over dt is torque-free motion with the new angular momentum, by the implicit midpoint rule (see
+    ``ti_sim.rollout.free_rotation``).
     """
     v_next = v + dt * (force / mass + gravity)
     momentum_next = momentum + dt * torque

@@ -9,6 +9,7 @@ from ti_sim.base.arrays import Array, zeros_like_family
 from ti_sim.base.bundles import kernel
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import angular_velocity, mat3, outer, rotation_matrix, rotation_matrix_adjoint, vec2, vec3
+from ti_sim.contact.point_geometry import contact_arm, contact_height, contact_vector_adjoint, point_position, point_vector
 from ti_sim.rigid.arrays import (
     CONTACT_SIZE,
     ROUNDING,
@@ -19,7 +20,6 @@ from ti_sim.rigid.arrays import (
     load_gravity,
     no_contact,
 )
-from ti_sim.rigid.contact_geometry import contact_arm, contact_height, contact_vector_adjoint, point_position, point_vector
 from ti_sim.rigid.dynamics import (
     applied_load,
     applied_load_adjoint,

@@ -28,7 +28,7 @@ class RigidModel(WithContactPoints):
         force_steps: A pairs (first, last); the force acts in the steps first <= step < last.
         ground_height: z of the ground plane [m].
         driven: whether bodies have wrenches and drag.
-        bristled: whether contact points have bristles, which make friction stick (see ``ti_sim.rigid.bristle``).
+        bristled: whether contact points have bristles, which make friction stick (see ``ti_sim.contact.bristle``).
         rounded: whether contact points are balls about their positions, with a radius that is an input.
     """
 

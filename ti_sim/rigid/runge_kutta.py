@@ -23,6 +23,7 @@ from ti_sim.rigid.dynamics import (
     driving_load,
     driving_load_adjoint,
 )
+from ti_sim.rollout.runge_kutta import stage_ahead, stage_weight
 
 
 @ti.func
@@ -105,26 +106,6 @@ def runge_kutta_step(
         l_sum += weight * l_rate
         xs, qs, vs, ls = x + ahead * x_rate, q + ahead * q_rate, v + ahead * v_rate, momentum + ahead * l_rate
     return x + rigid.dt * x_sum, (q + rigid.dt * q_sum).normalized(), v + rigid.dt * v_sum, momentum + rigid.dt * l_sum
-
-
-@ti.func
-def stage_weight(stage):
-    """Weight of a stage's rates in the step: 1/6, 1/3, 1/3, 1/6."""
-    weight = 1.0 / 6
-    if stage == 1 or stage == 2:
-        weight = 1.0 / 3
-    return weight
-
-
-@ti.func
-def stage_ahead(stage):
-    """Fraction of dt from the start to the next stage: 1/2, 1/2, 1, and 0 after the last stage."""
-    ahead = 0.5
-    if stage == 2:
-        ahead = 1.0
-    if stage == 3:
-        ahead = 0.0
-    return ahead
 
 
 @ti.func

@@ -7,8 +7,8 @@ iterations per body (see ``ti_sim.base.parallel``).
 from ti_sim.base.bundles import kernel
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import angular_velocity, mat3, rotation_matrix, rotation_matrix_adjoint, vec2, vec3, vec4
+from ti_sim.contact.bristle import copy_bristles
 from ti_sim.rigid.arrays import BodyArrays, RigidArrays, add_contact_adjoint, load_contact, load_gravity, no_contact
-from ti_sim.rigid.bristle import copy_bristles
 from ti_sim.rigid.dynamics import (
     applied_load,
     applied_load_adjoint,

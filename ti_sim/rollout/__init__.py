@@ -1,1 +1,1 @@
-"""Code that all solvers share: rollouts, stored states and adjoints, input arrays, diverged worlds."""
+"""Code that solvers share: rollouts, stored states and adjoints, input arrays, diverged worlds, free rotation, Runge-Kutta."""

@@ -11,10 +11,10 @@ from risp_torch.scene.parameters import ParameterTable
 from risp_torch.scene.parts.contact import Contact, add_contact, meant_per_area
 from risp_torch.scene.parts.surface import Surface, make_surface_mesh
 from risp_torch.scene.spec import SceneSpec
-from ti_sim.articulated.collision import CollisionShape, mesh_shape
 from ti_sim.base.errors import UserError
 from ti_sim.base.param import Param
 from ti_sim.base.warn import warn
+from ti_sim.contact.collision import CollisionShape, mesh_shape
 from ti_sim.shapes.contact_points import balls
 from ti_sim.shapes.mass import MassProperties, check_inertia
 from ti_sim.shapes.mesh import Mesh

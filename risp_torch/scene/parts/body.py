@@ -11,7 +11,7 @@ from risp_torch.scene.numbers import Values
 from risp_torch.scene.parts.contact import CONTACT_FIELDS
 from risp_torch.scene.parts.surface import SurfaceMesh
 from risp_torch.scene.rotations import quaternion_product, rotation_quaternion
-from ti_sim.articulated.collision import CollisionShape
+from ti_sim.contact.collision import CollisionShape
 from ti_sim.shapes.mass import MassProperties
 from ti_sim.shapes.surface import TriangleMesh
 

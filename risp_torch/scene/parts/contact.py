@@ -8,7 +8,7 @@ from typing import Literal
 from risp_torch.scene.arguments import Number
 from risp_torch.scene.parameters import ParameterTable
 from ti_sim.base.rules import Positive, checked
-from ti_sim.rigid.restitution import damping_for_restitution
+from ti_sim.contact.restitution import damping_for_restitution
 
 CONTACT_FIELDS = {"stiffness": "N/m", "damping": "N s/m", "friction_stiffness": "N s/m", "friction": ""}
 OPTIONAL_FIELDS = {"bristle_stiffness": "N/m", "radius": "m"}
@@ -26,7 +26,7 @@ class Contact:
         friction_stiffness: kf [N s/m], slope of the relaxed Coulomb law at rest; [N s/m3] per area.
         friction: mu [1].
         bristle_stiffness: kt [N/m]; [N/m3] per area. Each contact point with the ground then has an elastic tangential spring
-            with the slip limit mu f_n, which holds a body below the friction cone without creep (``ti_sim.rigid.bristle``); kf
+            with the slip limit mu f_n, which holds a body below the friction cone without creep (``ti_sim.contact.bristle``); kf
             is its damping. Two bodies that collide have one spring for their whole contact, with the means of kt, kf and mu
             (``ti_sim.articulated.pair_bristle``). For rigid bodies and links, with semi-implicit steps. None: friction is
             viscous at rest.

@@ -19,8 +19,8 @@ from __future__ import annotations
 import numpy as np
 from scipy.linalg import eigh
 
-from ti_sim.articulated.collision import CollisionShape
-from ti_sim.articulated.surface_points import FEATURE_VECTOR, FEATURE_WEIGHT
+from ti_sim.contact.collision import CollisionShape
+from ti_sim.contact.surface_points import FEATURE_VECTOR, FEATURE_WEIGHT
 from ti_sim.shapes.contact_points import KIND, PATCH, POSITION, RADIUS, RIM, VECTOR
 
 _DIRECTIONS = tuple(sign * axis for axis in np.eye(3) for sign in (1.0, -1.0))

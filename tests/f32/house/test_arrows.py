@@ -89,6 +89,22 @@ def test_rooms_of_risp_torch_point_one_way() -> None:
             assert others <= below[room] | {room}, (path, others)
 
 
+def test_rooms_of_ti_sim_point_one_way() -> None:
+    """Imports for type checkers count as well. Solvers import the contact law from its room, and not from each other."""
+    below = {
+        "base": set(), "shapes": {"base"}, "meshes": {"base", "shapes"}, "rollout": {"base"},
+        "contact": {"base", "shapes", "meshes"}, "smoke": {"base", "rollout"},
+    }  # fmt: skip
+    solver = {"base", "shapes", "meshes", "rollout", "contact"}
+    below |= {"rigid": solver, "articulated": solver, "deformable": solver, "coupled": solver | {"articulated", "deformable"}}
+    assert rooms_of("ti_sim") == set(below)
+    for path in sources("ti_sim"):
+        room, *inside = path.relative_to(ROOMS["ti_sim"]).parts
+        if inside:
+            imported_rooms = {name.split(".")[1] for name in of(imported(path), "ti_sim") if "." in name}
+            assert imported_rooms <= below[room] | {room}, (path, imported_rooms)
+
+
 def test_no_files_import_each_other_in_a_circle() -> None:
     """Imports have an order, those for type checkers too."""
     graph: dict[str, frozenset[str]] = {}

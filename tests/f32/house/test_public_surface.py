@@ -22,8 +22,8 @@ from risp_torch.scene.simulation.deformable import DeformableMotion
 from risp_torch.scene.simulation.motion import Motion
 from risp_torch.scene.simulation.rigid import RigidMotion
 from tests.reference.folders import ROOT
-from ti_sim.articulated.collision import ShapeKind
 from ti_sim.articulated.joints import JOINT_TYPES
+from ti_sim.contact.collision import ShapeKind
 from ti_sim.deformable.families import ENERGIES, FAMILIES
 from ti_sim.rollout.ad_tape import SolverTape
 from ti_sim.rollout.arrays import Arrays

@@ -9,7 +9,7 @@ from tests.reference import numpy_rigid
 from tests.reference.repeated import to_the_last_bit
 from tests.reference.rigid_cases import INPUT_NAMES, PAIR_MODEL, box_inertia, box_points, cast, one_body, pair, tilted_box
 from ti_sim.base.errors import UserError
-from ti_sim.rigid.contact import slack
+from ti_sim.contact.law import slack
 from ti_sim.rigid.model import RigidSettings
 from ti_sim.rigid.solver import RigidSolver
 from ti_sim.rollout.adjoint import Checkpoint, StoreAll

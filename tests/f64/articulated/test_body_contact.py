@@ -8,11 +8,11 @@ from tests.reference.bristle_cases import touch
 from tests.reference.contact_cases import BALL, CRATE, IDENTITY, ROD, at, bodies, inputs_of, simulate
 from tests.reference.contact_law import normal_force
 from tests.reference.numpy_rigid import rotation
-from ti_sim.articulated.collision import CollisionShape
 from ti_sim.articulated.model import ArticulatedInputs, ArticulatedModel, ArticulatedSettings
 from ti_sim.articulated.single_state import forward_dynamics, inverse_dynamics
 from ti_sim.articulated.solver import ArticulatedSolver
 from ti_sim.base.errors import UserError
+from ti_sim.contact.collision import CollisionShape
 
 
 def test_equal_balls_exchange_their_velocities_and_so_do_the_gradients() -> None:

@@ -9,11 +9,11 @@ import pytest
 from tests.reference.contact_cases import CUBE, FLOOR, HALF, at, bodies, depth_between, distance_at_depth, inputs_of, simulate
 from tests.reference.surface_energy import energy_over_ke
 from ti_sim import contact_time, restitution
-from ti_sim.articulated.collision import CollisionShape
 from ti_sim.articulated.model import ArticulatedInputs, ArticulatedSettings
 from ti_sim.articulated.single_state import forward_dynamics
 from ti_sim.articulated.solver import ArticulatedRollout, ArticulatedSolver
 from ti_sim.base.gradcheck import gradcheck
+from ti_sim.contact.collision import CollisionShape
 from ti_sim.rollout.adjoint import StoreAll
 
 PLANK = CollisionShape("box", (0.1, 0.015, 0.008))

@@ -7,9 +7,9 @@ import pytest
 from tests.reference.articulated_adjoints import check_adjoint
 from tests.reference.contact_cases import CUBE, FLOOR, as_mesh, at, bodies, inputs_of, simulate
 from ti_sim import Box, Cone, Cylinder, damping_for_restitution
-from ti_sim.articulated.collision import CollisionShape, mesh_shape
 from ti_sim.articulated.model import ArticulatedInputs, ArticulatedModel, ArticulatedSettings
 from ti_sim.articulated.single_state import forward_dynamics
+from ti_sim.contact.collision import CollisionShape, mesh_shape
 
 MASS, MOMENT = 1.0, 0.004  # of every body of ``inputs_of``
 BRICK, PLATE = CollisionShape("box", (0.025, 0.02, 0.015)), CollisionShape("box", (0.03, 0.024, 0.004))

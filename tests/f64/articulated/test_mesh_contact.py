@@ -9,10 +9,10 @@ from tests.reference.articulated_adjoints import check_adjoint
 from tests.reference.contact_cases import BALL, CRATE, PEBBLE, at, bodies, depth_between, inputs_of, mesh_of
 from tests.reference.numpy_rigid import rotation
 from ti_sim import Box
-from ti_sim.articulated.collision import CollisionShape
 from ti_sim.articulated.model import ArticulatedInputs, ArticulatedModel, ArticulatedSettings
 from ti_sim.articulated.solver import ArticulatedSolver
 from ti_sim.base.errors import UserError
+from ti_sim.contact.collision import CollisionShape
 from ti_sim.rollout.adjoint import StoreAll
 
 SLAB = mesh_of(Box(0.24, 0.2, 0.16), field_cells=16)  # the crate, as a mesh

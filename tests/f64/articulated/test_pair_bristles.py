@@ -10,11 +10,11 @@ from tests.reference.bristle_cases import FINGER_SIZE, FINGERS, KT, MASS, MU, lo
 from tests.reference.contact_cases import BALL, FLOOR, at, bodies, inputs_of, simulate
 from tests.reference.numpy_rigid import rotation
 from tests.reference.rigid_cases import GRAVITY, box_inertia
-from ti_sim.articulated.collision import CollisionShape
 from ti_sim.articulated.model import ArticulatedInputs, ArticulatedModel, ArticulatedSettings
 from ti_sim.articulated.single_state import forward_dynamics, inverse_dynamics
 from ti_sim.articulated.solver import ArticulatedRollout, ArticulatedSolver
 from ti_sim.base.errors import UserError
+from ti_sim.contact.collision import CollisionShape
 
 SETTINGS = ArticulatedSettings(1e-4, 1000)  # frames of 0.1 s
 WEIGHT = MASS * GRAVITY

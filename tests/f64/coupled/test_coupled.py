@@ -12,11 +12,11 @@ from tests.reference.bristle_cases import pinched
 from tests.reference.contact_cases import COUPLED_FRAMES as FRAMES
 from tests.reference.contact_cases import PEBBLE, at, bodies, frames_of, inputs_of
 from tests.reference.deformable_cases import solid_body
-from ti_sim.articulated.collision import CollisionShape
 from ti_sim.articulated.model import ArticulatedInputs, ArticulatedModel, ArticulatedSettings
 from ti_sim.articulated.solver import ArticulatedSolver
 from ti_sim.base.errors import DivergenceError, UserError
 from ti_sim.base.gradcheck import gradcheck
+from ti_sim.contact.collision import CollisionShape
 from ti_sim.coupled.model import CoupledInputs, CoupledModel, CoupledSettings
 from ti_sim.coupled.solver import CoupledRollout, CoupledSolver
 from ti_sim.deformable.inputs import DeformableInputs

@@ -11,8 +11,8 @@ from risp_torch.scene.simulation.step_warnings import step_warnings
 from tests.reference.contact_cases import CUBE, FLOOR, HALF, as_mesh, at, bodies, inputs_of, simulate
 from tests.reference.rigid_cases import box_inertia
 from ti_sim import Box, Cylinder, contact_points
-from ti_sim.articulated.collision import mesh_shape
 from ti_sim.articulated.single_state import forward_dynamics
+from ti_sim.contact.collision import mesh_shape
 
 BOX = Box(2 * HALF, 2 * HALF, 2 * HALF)
 INERTIA = box_inertia(1.0, (HALF,) * 3)

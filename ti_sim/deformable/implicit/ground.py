@@ -21,7 +21,7 @@ between them is smooth.
 
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import mat3, vec2, vec3, vec4
-from ti_sim.rigid.contact import separating_depth
+from ti_sim.contact.law import separating_depth
 
 Z, Z_HAT, Z_BEFORE, KE, KD = range(5)  # entries of gradients of the normal force and of the fraction in contact
 _WIDTH = 0.5  # w

@@ -5,7 +5,6 @@ pair's first link. Centre and second moment are updated with each point (Welford
 of squares and products, 1962), so that a patch of one point has exactly no extent.
 """
 
-from ti_sim.articulated.contact_bristles import PATCH_SIZE
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import vec3
 
@@ -14,11 +13,12 @@ SUM = 1  # sum of the normal forces [N]
 CENTRE = 2  # 3 [m]
 SPREAD = 5  # mean square of the distance from the centre [m2]; while points are gathered, times the sum of the forces [N m2]
 RESULTANT = 6  # 3, sum of the normal forces as vectors [N]
-PATH = 9  # 3, path (``ti_sim.rigid.contact``), mean over the points with their forces as weights
+PATH = 9  # 3, path (``ti_sim.contact.law``), mean over the points with their forces as weights
 CENTRE_BAR = 12  # 3, adjoints: of the centre, of the mean square of the radius, of the resultant, of the path
 SPREAD_BAR = 15
 RESULTANT_BAR = 16
 PATH_BAR = 19
+PATCH_SIZE = 11  # numbers of a patch that rows of states store: SUM to PATH
 BAR_SIZE = 10
 PATCH = 1 + PATCH_SIZE + BAR_SIZE
 

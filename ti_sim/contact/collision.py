@@ -8,9 +8,9 @@ from typing import Literal
 
 import numpy as np
 
-from ti_sim.articulated.surface_points import box_features, rim_features, surface_features
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import checked
+from ti_sim.contact.surface_points import box_features, rim_features, surface_features
 from ti_sim.shapes.contact_points import BALL, KIND, POINT_SIZE, POSITION, RIM
 from ti_sim.shapes.distance import DistanceField
 from ti_sim.shapes.mesh import Mesh

@@ -10,11 +10,10 @@ maximum, so the force is the gradient of the energy although the place depends o
 maxima: another one would release less energy than the contact took up.
 """
 
-from ti_sim.articulated.collision import FIRST_SAMPLE, GRID_CELL, GRID_LOW, HALF_SIZE, NODES
-from ti_sim.articulated.contact_force import shape_vec3
-from ti_sim.articulated.contact_geometry import box_distance, box_distance_along
 from ti_sim.base.runtime import require, ti
 from ti_sim.base.vecmath import mat3, vec3, vec4
+from ti_sim.contact.collision import FIRST_SAMPLE, GRID_CELL, GRID_LOW, HALF_SIZE, NODES
+from ti_sim.contact.shape_geometry import box_distance, box_distance_along
 from ti_sim.shapes.distance_kernels import grid_distance, grid_place, spline_along, spline_value
 
 _ITERATIONS = 50
@@ -32,6 +31,12 @@ def tolerance() -> float:
 
 
 tolerance._is_wrapped_kernel = True  # Taichi otherwise warns about plain functions in kernels
+
+
+@ti.func
+def shape_vec3(world: ti.template(), i, column: ti.template()):
+    """Three numbers in the row of link i's shape."""
+    return vec3(world.shape[i, column], world.shape[i, column + 1], world.shape[i, column + 2])
 
 
 @ti.func

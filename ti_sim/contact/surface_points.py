@@ -18,7 +18,7 @@ _INNER = 2 / 3  # position of a point on the face of a box, in half sides
 
 
 def surface_features(corners: np.ndarray, surface: TriangleMesh) -> np.ndarray:
-    """Points and edges of a closed surface, with the weights of ``surface_contact``.
+    """Points and edges of a closed surface, with the weights of ``ti_sim.articulated.surface_contact``.
 
     A corner has the weight 1, or 192 over the number of corners where there are more. A triangle larger than 1/48 of the surface
     is divided into k^2 equal ones of at most that size, whose centres are points that share the weight 4. Convex edges are sharp

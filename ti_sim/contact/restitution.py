@@ -1,7 +1,7 @@
 """Coefficient of restitution of the contact law, and the damping that gives a wanted one (numpy, no kernels).
 
 A mass m that hits the ground at one contact point moves by m c'' = -f_n, with the depth c and the force f_n = ke c + kd c' of
-``ti_sim.rigid.contact``. Contact ends when this force is zero, before the depth is: a contact does not pull. With the frequency
+``ti_sim.contact.law``. Contact ends when this force is zero, before the depth is: a contact does not pull. With the frequency
 w = sqrt(ke / m) and the damping ratio z = kd / (2 sqrt(ke m)) it lasts
 
     t = 2 acos(z) / (w sqrt(1 - z^2)) for z < 1,    2 / w for z = 1,    2 acosh(z) / (w sqrt(z^2 - 1)) for z > 1,

@@ -1,19 +1,19 @@
 """Contact of a line with a radius (a sphere or capsule) with the shape of another link, and its adjoint (Taichi functions).
 
-A point is a line of zero length. See ``contact_geometry`` and ``shape_distance`` for the geometry and its kinks.
+A point is a line of zero length. See ``shape_geometry`` and ``shape_distance`` for the geometry and its kinks.
 """
 
-from ti_sim.articulated.collision import HALF_LENGTH, RADIUS
-from ti_sim.articulated.contact_geometry import line_line_contact
-from ti_sim.articulated.shape_distance import (
+from ti_sim.base.runtime import ti
+from ti_sim.base.vecmath import vec3
+from ti_sim.contact.collision import HALF_LENGTH, RADIUS
+from ti_sim.contact.shape_distance import (
     deepest_adjoint,
     deepest_on_line,
     distance_adjoint,
     shape_distance,
     unit_normal,
 )
-from ti_sim.base.runtime import ti
-from ti_sim.base.vecmath import vec3
+from ti_sim.contact.shape_geometry import line_line_contact
 
 
 @ti.func

@@ -1,7 +1,7 @@
 """The gradient through a bounce at every phase of the onset in a step, in every solver.
 
 A body that falls without gravity and leaves with e times its speed has d z / d z0 = -e, whenever it touches: e = 1 without
-damping, and ``ti_sim.rigid.restitution`` with it. Two equal balls exchange their velocities.
+damping, and ``ti_sim.contact.restitution`` with it. Two equal balls exchange their velocities.
 """
 
 import re
@@ -16,15 +16,15 @@ from tests.reference.contact_cases import at, bodies, frames_of, inputs_of
 from tests.reference.deformable_cases import inputs_for
 from tests.reference.folders import ROOT
 from tests.reference.rigid_cases import one_body, stacked
-from ti_sim.articulated.collision import CollisionShape
 from ti_sim.articulated.model import ArticulatedInputs, ArticulatedModel, ArticulatedSettings
 from ti_sim.articulated.solver import ArticulatedSolver
+from ti_sim.contact.collision import CollisionShape
+from ti_sim.contact.restitution import contact_time, restitution
 from ti_sim.coupled.model import CoupledInputs, CoupledModel, CoupledSettings
 from ti_sim.coupled.solver import CoupledSolver
 from ti_sim.deformable.model import DeformableModel, DeformableSettings
 from ti_sim.deformable.solver import DeformableSolver
 from ti_sim.rigid.model import RigidSettings
-from ti_sim.rigid.restitution import contact_time, restitution
 from ti_sim.rigid.solver import RigidSolver
 from ti_sim.rollout.adjoint import StoreAll
 

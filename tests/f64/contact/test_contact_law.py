@@ -1,6 +1,6 @@
 """The contact law at its one-sided points, by itself and in every solver that has it: mu 0, f_n 0, speed 0, and all of them.
 
-There is one law, ``ti_sim.rigid.contact``, in all solvers. Where mu f_n = 0 there is no friction at any speed, so that its slope
+There is one law, ``ti_sim.contact.law``, in all solvers. Where mu f_n = 0 there is no friction at any speed, so that its slope
 is 0 at rest too; where mu f_n > 0 the slope at rest is kf.
 """
 
@@ -15,16 +15,16 @@ from tests.reference import contact_law
 from tests.reference.contact_cases import at, bodies, frames_of, inputs_of
 from tests.reference.deformable_cases import inputs_for
 from tests.reference.rigid_cases import one_body, stacked
-from ti_sim.articulated.collision import CollisionShape
 from ti_sim.articulated.model import ArticulatedInputs, ArticulatedModel, ArticulatedSettings
 from ti_sim.articulated.solver import ArticulatedSolver
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import vec3
+from ti_sim.contact.collision import CollisionShape
+from ti_sim.contact.law import contact_force_adjoint, contact_force_along, contact_force_along_adjoint
 from ti_sim.coupled.model import CoupledInputs, CoupledModel, CoupledSettings
 from ti_sim.coupled.solver import CoupledSolver
 from ti_sim.deformable.model import DeformableModel, DeformableSettings
 from ti_sim.deformable.solver import DeformableSolver
-from ti_sim.rigid.contact import contact_force_adjoint, contact_force_along, contact_force_along_adjoint
 from ti_sim.rigid.model import RigidSettings
 from ti_sim.rigid.solver import RigidSolver
 from ti_sim.rollout.adjoint import StoreAll

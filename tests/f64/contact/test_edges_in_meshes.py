@@ -5,11 +5,11 @@ import pytest
 
 from tests.reference.contact_cases import as_mesh
 from ti_sim import Box
-from ti_sim.articulated.collision import mesh_rows, mesh_shape, shape_rows
-from ti_sim.articulated.shape_distance import deepest_on_line, shape_distance
 from ti_sim.base.bundles import Array, Static, bundle, kernel
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import vec3
+from ti_sim.contact.collision import mesh_rows, mesh_shape, shape_rows
+from ti_sim.contact.shape_distance import deepest_on_line, shape_distance
 
 LINES, POINTS = 1000, 1000
 

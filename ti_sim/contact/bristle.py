@@ -3,7 +3,7 @@
 Regularised Coulomb friction, -min(mu f_n, kf |u_t|) u_t / |u_t|, is viscous at rest: a body on a slope creeps with the speed at
 which kf |u_t| balances its weight. A bristle holds it instead (Cundall and Strack, A discrete numerical model for granular
 assemblies, 1979). Its displacement s is a state of the contact point, zero where the point does not touch. A step averages
-over the path of the point as ``ti_sim.rigid.contact`` does. With the fraction q of the time in contact, the limit mu f_n at each
+over the path of the point as ``ti_sim.contact.law`` does. With the fraction q of the time in contact, the limit mu f_n at each
 time of the path, and
 
     <a> = a / |a| times the mean of min(|a|, mu f_n) over the path,
@@ -19,7 +19,7 @@ kt = 0 the law is that without a bristle.
 
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import vec2, vec3, vec4
-from ti_sim.rigid.contact import (
+from ti_sim.contact.law import (
     contact_path,
     contact_path_adjoint,
     held_vector,
