@@ -11,9 +11,9 @@ from benchmarks.risp_invert import SIZE, UNKNOWNS
 from benchmarks.table import Table, number, times
 from benchmarks.timing import seconds
 from risp_torch import MatchedLoss, Scene
-from risp_torch.inversion.comparison import Comparison
 from risp_torch.inversion.losses.pixel import PixelLoss
-from risp_torch.inversion.unknowns import Unknowns
+from risp_torch.inversion.problem.comparison import Comparison
+from risp_torch.inversion.problem.unknowns import Unknowns
 from risp_torch.risp import load_task
 from risp_torch.risp.task import training_scene
 

@@ -10,9 +10,9 @@ import torch
 
 from benchmarks.table import Table, number, times
 from risp_torch import OptimiseSettings, RispLoss, Scene
-from risp_torch.inversion.comparison import Comparison
-from risp_torch.inversion.optimise import descend
-from risp_torch.inversion.unknowns import Unknowns
+from risp_torch.inversion.problem.comparison import Comparison
+from risp_torch.inversion.problem.unknowns import Unknowns
+from risp_torch.inversion.solvers.gradient_descent import descend
 from risp_torch.risp import NetworkSettings, RispNetwork, load_task
 from risp_torch.risp.task import training_scene
 

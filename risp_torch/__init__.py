@@ -11,31 +11,34 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 from risp_torch.files.film.curves import linear_to_srgb, srgb_to_linear
 from risp_torch.files.run_folder import program_version
 from risp_torch.files.video import Quality, read_video, write_frames, write_video
-from risp_torch.inversion.film import film, pixel_loss, simulate_video
-from risp_torch.inversion.films import Films
-from risp_torch.inversion.find_settings import FindStart
-from risp_torch.inversion.found import use_found
-from risp_torch.inversion.gradients import check_film_gradient, check_torch
-from risp_torch.inversion.invert import invert
-from risp_torch.inversion.landscape import landscape
-from risp_torch.inversion.look.settings import LookSettings
+from risp_torch.inversion.appearance.matched_loss import MatchedLoss
+from risp_torch.inversion.appearance.settings import LookSettings
+from risp_torch.inversion.diagnostics.gradient_check import check_film_gradient, check_torch
+from risp_torch.inversion.diagnostics.landscape import landscape
 from risp_torch.inversion.losses.depth import DepthLoss
 from risp_torch.inversion.losses.image_tracks import ImageTracksLoss
 from risp_torch.inversion.losses.loss import Loss, PictureLoss
 from risp_torch.inversion.losses.luminance import LuminanceLoss
 from risp_torch.inversion.losses.masks import MaskLoss
-from risp_torch.inversion.losses.matched import MatchedLoss
 from risp_torch.inversion.losses.mixed import MixedLoss, MixedPart
-from risp_torch.inversion.losses.perceptual import PerceptualLoss
+from risp_torch.inversion.losses.perceptual.loss import PerceptualLoss
 from risp_torch.inversion.losses.pixel import PixelLoss
 from risp_torch.inversion.losses.pixel_weights import PixelWeights
-from risp_torch.inversion.losses.risp import RispLoss
 from risp_torch.inversion.losses.state import StateLoss
-from risp_torch.inversion.newton_steps import NewtonSteps
-from risp_torch.inversion.optimise import OptimiseSettings
-from risp_torch.inversion.result import Inversion
-from risp_torch.inversion.warm_start import CmaSettings
-from risp_torch.inversion.wide_settings import WIDE_SEARCH, WideSteps
+from risp_torch.inversion.problem.films.multi_film import Films
+from risp_torch.inversion.problem.films.rendered_film import film, pixel_loss, simulate_video
+from risp_torch.inversion.problem.search_settings import (
+    WIDE_SEARCH,
+    CmaSettings,
+    FindStart,
+    NewtonSteps,
+    OptimiseSettings,
+    WideSteps,
+)
+from risp_torch.inversion.report.apply_result import use_found
+from risp_torch.inversion.report.result import Inversion
+from risp_torch.inversion.run.invert import invert
+from risp_torch.risp.loss import RispLoss
 from risp_torch.scene.load import load_scene, scene_names
 from risp_torch.scene.masks import render_masks
 from risp_torch.scene.parts.cameras import Camera

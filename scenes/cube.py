@@ -9,7 +9,7 @@ import math
 
 from risp_torch import AmbientLight, Box, Camera, Contact, DirectionalLight, Param, Scene, Start, Surface
 from risp_torch.risp import Domains, RigidPoseHead, RispTask
-from risp_torch.risp.psi import RenderingParameters, default_psi
+from risp_torch.scene.rendering_parameters import RenderingParameters, default_psi
 
 # +x, -x, +y, -y, +z, -z: six colours that stay apart in grey values too.
 SIX_COLORS = [(0.85, 0.1, 0.1), (0.1, 0.55, 0.75), (0.95, 0.75, 0.1), (0.15, 0.6, 0.2), (0.9, 0.9, 0.85), (0.45, 0.15, 0.6)]

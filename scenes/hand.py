@@ -12,7 +12,7 @@ from collections.abc import Collection
 
 from risp_torch import AmbientLight, Box, Camera, DirectionalLight, Fixed, Param, Revolute, Scene, SinePulse, Surface
 from risp_torch.risp import Domains, JointAngleHead, PhotorealDomain, RispTask
-from risp_torch.risp.psi import Factor, RenderingParameters, default_psi
+from risp_torch.scene.rendering_parameters import Factor, RenderingParameters, default_psi
 
 FRAMES, FRAME_DT = 80, 0.02
 ONSET = math.pi / 4 - 0.04  # rad, where the springs set in that keep a joint within pi / 4

@@ -25,7 +25,7 @@ from risp_torch import (
     Surface,
 )
 from risp_torch.risp import Domains, RigidPoseHead, RispTask
-from risp_torch.risp.psi import default_psi
+from risp_torch.scene.rendering_parameters import default_psi
 from ti_sim import mass_properties
 
 FRAMES, FRAME_DT = 40, 0.025  # one second

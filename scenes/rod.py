@@ -11,7 +11,7 @@ import numpy as np
 
 from risp_torch import AmbientLight, Camera, DirectionalLight, Elastic, Param, Scene, Surface
 from risp_torch.risp import Domains, RispTask, SensorHead
-from risp_torch.risp.psi import default_psi
+from risp_torch.scene.rendering_parameters import default_psi
 from ti_sim.meshes import box_hexes
 
 SIZE = (1.0, 0.2, 0.2)  # m

@@ -54,8 +54,8 @@ def run(options: argparse.Namespace) -> int:
     from risp_torch.commands.simulate import simulation_settings
     from risp_torch.files import report
     from risp_torch.files.run_folder import RunFolder, default_run_path
-    from risp_torch.inversion.observability import observability, settings_of
-    from risp_torch.inversion.planned_losses import planned_loss
+    from risp_torch.inversion.diagnostics.observability import observability, settings_of
+    from risp_torch.inversion.diagnostics.planned_losses import planned_loss
 
     bounds = dict(bounds_of(text) for text in options.bounds)
     scene = make_scene(options)

@@ -130,7 +130,7 @@ def _write_sheet(path: Path, film: Any, frames: Sequence[int], placement: Any, c
     """Write pictures spread over the part, and say whether it begins with black ones."""
     import numpy as np
 
-    from risp_torch.risp.psi import contact_sheet
+    from risp_torch.scene.rendering_parameters import contact_sheet
 
     shown = [frames[k] for k in np.unique(np.linspace(0, len(frames) - 1, min(count, len(frames))).round().astype(int))]
     looked_at = sorted({*shown, *frames[:_DARK_FRAMES]})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from risp_torch.commands.options import add_scene_arguments, make_scene, number
-from risp_torch.inversion.linearisation import Step
+from risp_torch.inversion.problem.linearisation import Step
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Print gradient, difference and verdict of every unknown; 1 if one is wrong (at a kink: not between both sides' slopes)."""
     from risp_torch.files.report import format_table
-    from risp_torch.inversion.gradients import check_film_gradient
+    from risp_torch.inversion.diagnostics.gradient_check import check_film_gradient
 
     scene = make_scene(options)
     checks, loss = check_film_gradient(scene, options.param or scene.unknowns, step=options.step, progress=True)

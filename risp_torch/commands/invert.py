@@ -62,7 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the inversion, print estimates and starts, write the run's folder."""
-    from risp_torch.inversion.invert import invert
+    from risp_torch.inversion.run.invert import invert
 
     check_loss_options(options, target_needed=True)
     bounds = dict(bounds_of(text) for text in options.bounds)
@@ -112,7 +112,7 @@ def _films(options: argparse.Namespace, scene: Any) -> tuple[Any, Any]:
     Raises:
         UserError: see ``Films``; or --set names a parameter that does not differ between films.
     """
-    from risp_torch.inversion.films import Films
+    from risp_torch.inversion.problem.films.multi_film import Films
 
     videos, cameras = options.video or [], options.camera or []
     if len(videos) < 2 and not options.per_film:

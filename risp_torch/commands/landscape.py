@@ -6,7 +6,7 @@ import argparse
 
 from risp_torch.commands.loss_options import add_loss_arguments, check_loss_options, make_compared_scene, make_loss
 from risp_torch.commands.options import add_bounds_argument, add_scene_arguments, bounds_of, number
-from risp_torch.inversion.landscape import Points
+from risp_torch.inversion.diagnostics.landscape import Points
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,9 +31,9 @@ def run(options: argparse.Namespace) -> int:
     from risp_torch.files.atomic import replacing
     from risp_torch.files.run_folder import RunFolder, default_run_path
     from risp_torch.inversion import Comparison
-    from risp_torch.inversion.film import film
-    from risp_torch.inversion.landscape import landscape, landscape_unknowns
-    from risp_torch.inversion.target import load_target
+    from risp_torch.inversion.diagnostics.landscape import landscape, landscape_unknowns
+    from risp_torch.inversion.problem.films.rendered_film import film
+    from risp_torch.inversion.problem.films.target import load_target
 
     check_loss_options(options, target_needed=False)
     bounds = dict(bounds_of(text) for text in options.bounds)

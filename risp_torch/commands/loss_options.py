@@ -8,18 +8,18 @@ from typing import Annotated, Any
 
 from risp_torch.commands.options import make_scene, make_scene_of_network, number
 from risp_torch.commands.seen_options import add_seen_arguments, film_of, masks_of, objects_of, pixel_weights_of
-from risp_torch.inversion.look.settings import LookSettings
+from risp_torch.inversion.appearance.matched_loss import MatchedLoss
+from risp_torch.inversion.appearance.settings import LookSettings
 from risp_torch.inversion.losses.depth import DepthLoss
 from risp_torch.inversion.losses.image_tracks import ImageTracksLoss
 from risp_torch.inversion.losses.loss import Loss
 from risp_torch.inversion.losses.luminance import LuminanceLoss
 from risp_torch.inversion.losses.masks import MaskLoss
-from risp_torch.inversion.losses.matched import MatchedLoss
 from risp_torch.inversion.losses.mixed import MixedLoss, MixedPart
-from risp_torch.inversion.losses.perceptual import PerceptualLoss
+from risp_torch.inversion.losses.perceptual.loss import PerceptualLoss
 from risp_torch.inversion.losses.pixel import PixelLoss
-from risp_torch.inversion.losses.risp import RispLoss
 from risp_torch.inversion.losses.state import StateLoss
+from risp_torch.risp.loss import RispLoss
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Positive, Rule
 

@@ -203,7 +203,7 @@ def make_scene(options: argparse.Namespace) -> Any:
     _use_camera_file(scene, options)
     follow_films(scene, options)
     if options.found is not None:
-        from risp_torch.inversion.found import use_found
+        from risp_torch.inversion.report.apply_result import use_found
 
         use_found(scene, options.found)
     for name, value in settings.items():

@@ -33,7 +33,7 @@ def run(options: argparse.Namespace) -> int:
 
     from risp_torch.files.atomic import write_text
     from risp_torch.files.run_folder import default_run_path
-    from risp_torch.risp.psi import contact_sheet, default_psi
+    from risp_torch.scene.rendering_parameters import contact_sheet, default_psi
 
     scene = make_scene(options)
     out = options.out or f"{default_run_path('render', scene.name)}.png"
@@ -67,8 +67,8 @@ def _check(scene: Any, options: argparse.Namespace, out: str) -> None:
 def _check_memory(scene: Any, options: argparse.Namespace, settings: Any) -> None:
     """Raise a UserError if pictures and appearances do not fit into memory."""
     from risp_torch.files.memory import check_memory
-    from risp_torch.risp.psi.sheet import LEAST_SIDE
     from risp_torch.scene.bridge.chunks import PIXEL_BYTES
+    from risp_torch.scene.rendering_parameters.sheet import LEAST_SIDE
 
     count = max(options.psi, 1) * (len(scene.cameras) if options.camera == "all" else 1)
     pixels = settings.width * settings.height

@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 from risp_torch.commands.options import number
-from risp_torch.inversion.warm_start import Population
+from risp_torch.inversion.problem.search_settings import Population
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Count, FromZero, Positive, Share
 
@@ -62,11 +62,9 @@ def add_search_arguments(parser: argparse.ArgumentParser) -> None:
 def search_settings(options: argparse.Namespace, scene: Any, loss: Any, bounds: dict[str, tuple], psi: Any) -> Any:
     """Settings of the search."""
     from risp_torch.inversion import Unknowns
-    from risp_torch.inversion.films import Films, for_every_film, values_for_every_film
-    from risp_torch.inversion.newton_steps import NewtonSteps
-    from risp_torch.inversion.optimise import OptimiseSettings
-    from risp_torch.inversion.problem import usual_search
-    from risp_torch.inversion.wide_settings import WIDE_SEARCH
+    from risp_torch.inversion.problem.films.multi_film import Films, for_every_film, values_for_every_film
+    from risp_torch.inversion.problem.problem import usual_search
+    from risp_torch.inversion.problem.search_settings import WIDE_SEARCH, NewtonSteps, OptimiseSettings
 
     steps = {"optimizer": options.optimizer, "learning_rate": options.learning_rate, "keep": options.keep or None}
     given = {name: value for name, value in steps.items() if value is not None}
@@ -96,7 +94,7 @@ def search_settings(options: argparse.Namespace, scene: Any, loss: Any, bounds: 
 
 def find_start_settings(options: argparse.Namespace) -> Any:
     """Settings of the search for the start of the film, or None."""
-    from risp_torch.inversion.find_settings import FindStart
+    from risp_torch.inversion.problem.search_settings import FindStart
 
     if not options.find_start:
         if options.start_frames is not None:
@@ -107,7 +105,7 @@ def find_start_settings(options: argparse.Namespace) -> Any:
 
 def warm_start_settings(options: argparse.Namespace) -> Any:
     """Settings of the gradient-free search, or None."""
-    from risp_torch.inversion.warm_start import CmaSettings
+    from risp_torch.inversion.problem.search_settings import CmaSettings
 
     if options.cma is None:
         if options.cma_population is not None:

@@ -54,8 +54,8 @@ def add_seen_arguments(parser: argparse.ArgumentParser) -> None:
 
 def masks_of(options: argparse.Namespace, scene: Any) -> Any:
     """The masks of --masks, or by difference from --plate."""
-    from risp_torch.inversion.losses.plate import MEDIAN, THRESHOLD, even_exposures, masks_by_difference, read_plate
-    from risp_torch.inversion.target import load_target
+    from risp_torch.inversion.losses.plate_masks import MEDIAN, THRESHOLD, even_exposures, masks_by_difference, read_plate
+    from risp_torch.inversion.problem.films.target import load_target
 
     if options.plate is not None:
         if isinstance(options.video, list) and len(options.video) > 1:

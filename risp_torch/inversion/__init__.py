@@ -1,23 +1,23 @@
 """Inversion: estimate parameters of a scene from a film. Comparisons, unknowns and uncertainty are public here."""
 
-from risp_torch.inversion.comparison import Comparison, film_losses, sampled_frames
-from risp_torch.inversion.element_pictures import write_elements
-from risp_torch.inversion.linearisation import along_weak_directions, linearise
+from risp_torch.inversion.diagnostics.observability import Observability, observability
 from risp_torch.inversion.losses.loss import mean_square
-from risp_torch.inversion.losses.perceptual import default_network
-from risp_torch.inversion.mesh_smoothness import (
+from risp_torch.inversion.losses.mesh_regularisation import (
     MeshNeighbours,
     edge_length_loss,
     flattening_loss,
     laplacian_loss,
     mesh_neighbours,
 )
-from risp_torch.inversion.observability import Observability, observability
-from risp_torch.inversion.uncertainty import Uncertainty, uncertainty
-from risp_torch.inversion.unknowns import Unknowns
+from risp_torch.inversion.losses.perceptual.loss import default_network
+from risp_torch.inversion.problem.comparison import Comparison, film_losses, sampled_frames
+from risp_torch.inversion.problem.linearisation import along_weak_directions, linearise
+from risp_torch.inversion.problem.unknowns import Unknowns
+from risp_torch.inversion.report.element_images import write_elements
+from risp_torch.inversion.uncertainty.covariance import Uncertainty, error_bars
 
 __all__ = [
     "Comparison", "MeshNeighbours", "Observability", "Uncertainty", "Unknowns", "along_weak_directions",
-    "default_network", "edge_length_loss", "film_losses", "flattening_loss", "laplacian_loss", "linearise", "mean_square",
-    "mesh_neighbours", "observability", "sampled_frames", "uncertainty", "write_elements",
+    "default_network", "edge_length_loss", "error_bars", "film_losses", "flattening_loss", "laplacian_loss", "linearise",
+    "mean_square", "mesh_neighbours", "observability", "sampled_frames", "write_elements",
 ]  # fmt: skip

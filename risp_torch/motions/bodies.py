@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import torch
 
-from risp_torch.inversion.losses.tracks import point_coordinates
+from risp_torch.inversion.losses.trajectories import point_coordinates
 from risp_torch.motions.measured import check_windows, noise_of, tensor
 from risp_torch.motions.recording import Recording, Window, rotation_vector
 from risp_torch.motions.settings import PoseNoise

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from risp_torch.inversion.unseen import size_of
+from risp_torch.inversion.uncertainty.unobservable import size_of
 from risp_torch.motions.growing import GrowingFits
 from risp_torch.motions.joint_recording import JointRecording
 from risp_torch.motions.recorded_actions import spikes

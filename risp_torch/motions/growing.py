@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from risp_torch.inversion.unknowns import Unknowns
+from risp_torch.inversion.problem.unknowns import Unknowns
 from risp_torch.motions.kinds import measured_motions
 from risp_torch.motions.recording import Window
 from risp_torch.motions.result import MotionFit

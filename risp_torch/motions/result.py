@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from risp_torch.inversion.unknowns import Unknowns
-from risp_torch.inversion.unseen import size_of
+from risp_torch.inversion.problem.unknowns import Unknowns
+from risp_torch.inversion.uncertainty.unobservable import size_of
 from risp_torch.motions.recording import Window
 
 _DIFFERENCE = 1e-4  # of the derivative of a derived number, in error bars

@@ -9,9 +9,9 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
-from risp_torch.inversion.priors import Priors
-from risp_torch.inversion.unknowns import Unknowns
-from risp_torch.inversion.unseen import unseen_directions
+from risp_torch.inversion.problem.priors import Priors
+from risp_torch.inversion.problem.unknowns import Unknowns
+from risp_torch.inversion.uncertainty.unobservable import unseen_directions
 from risp_torch.motions.measured import Measured, tensor
 from risp_torch.motions.normal import SharedNormalEquations, clustered_covariance
 from risp_torch.motions.recording import Window

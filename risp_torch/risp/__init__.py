@@ -13,13 +13,13 @@ from risp_torch.risp.evaluation.test_set import TestSet, TestSettings, make_test
 from risp_torch.risp.network.file import check_network, load_network, save_network
 from risp_torch.risp.network.resnet import NetworkSettings, RispNetwork
 from risp_torch.risp.photoreal import photoreal_film, write_photoreal_frames
-from risp_torch.risp.state_heads.head import StateHead
-from risp_torch.risp.state_heads.joint_angles import JointAngleHead
-from risp_torch.risp.state_heads.rigid_pose import RigidPoseHead
-from risp_torch.risp.state_heads.sensors import SensorHead
 from risp_torch.risp.task import RispTask, load_task, resize_pictures, training_scene
 from risp_torch.risp.training.settings import TrainSettings, preset
 from risp_torch.risp.training.train import train
+from risp_torch.scene.state_heads.head import StateHead
+from risp_torch.scene.state_heads.joint_angles import JointAngleHead
+from risp_torch.scene.state_heads.rigid_pose import RigidPoseHead
+from risp_torch.scene.state_heads.sensors import SensorHead
 
 __all__ = [
     "Batch", "DatasetSettings", "Domains", "Evaluation", "Generated", "JointAngleHead", "NetworkSettings",

@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from risp_torch.risp.domains.domains import Domains
-from risp_torch.risp.state_heads.head import StateHead
 from risp_torch.scene.load import errors_of_scene_file, find_function, load_scene
 from risp_torch.scene.scene import Scene
+from risp_torch.scene.state_heads.head import StateHead
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Count, NotNegative, checked
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from risp_torch.inversion.look.settings import CAMERA_EDGES
-from risp_torch.inversion.look.shadow import shadows_of
+from risp_torch.inversion.appearance.model.shadow import shadows_of
+from risp_torch.inversion.appearance.settings import CAMERA_EDGES
 from risp_torch.tracking.coverage import Outlines
 
 ROUNDS = 4

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
-from risp_torch.inversion.look.palette import Palette
+from risp_torch.inversion.appearance.model.palette import Palette
 from risp_torch.scene.bridge import bridge_dtype
 from risp_torch.scene.bridge.checks import bridge_device
 from risp_torch.scene.parts.links import Link

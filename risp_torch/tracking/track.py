@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
-from risp_torch.inversion.registration.tangent import Tangent
+from risp_torch.inversion.solvers.registration.tangent import Tangent
 from risp_torch.motions.recording import rotation_vector
 from risp_torch.scene.scene import Scene
 from risp_torch.tracking.coverage import Outlines, check_bodies

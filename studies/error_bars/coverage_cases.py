@@ -29,7 +29,7 @@ from risp_torch import (
     write_frames,
     write_video,
 )
-from risp_torch.risp.psi import RenderingParameters, default_psi
+from risp_torch.scene.rendering_parameters import RenderingParameters, default_psi
 
 STARTS = 2  # of an inversion
 MIDDLE = 0.25  # of a range at both ends: truths are drawn between these

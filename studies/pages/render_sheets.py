@@ -29,7 +29,15 @@ from risp_torch import (
     srgb_to_linear,
 )
 from risp_torch.programs import number, unknown_name_error
-from risp_torch.risp.psi import Direction, Factor, Range, RenderingParameters, contact_sheet, default_psi, image_jacobian
+from risp_torch.scene.rendering_parameters import (
+    Direction,
+    Factor,
+    Range,
+    RenderingParameters,
+    contact_sheet,
+    default_psi,
+    image_jacobian,
+)
 from studies.exit_status import exit_status
 from studies.pages.sheet_stage import (
     BALL_PLACE,

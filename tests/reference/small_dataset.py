@@ -11,7 +11,7 @@ import torch
 from risp_torch import Scene
 from risp_torch.risp import Batch, DatasetSettings, Domains, RendererSource, RigidPoseHead, RispTask, generate
 from risp_torch.risp.dataset.generate import Generated
-from risp_torch.risp.psi import RenderingParameters, default_psi
+from risp_torch.scene.rendering_parameters import RenderingParameters, default_psi
 from tests.reference.small_scenes import make_scene
 
 SIZE = 16

@@ -14,7 +14,7 @@ import torch
 from risp_torch.files.csv_rows import read_csv_rows
 from risp_torch.files.suggest import unknown_name_error
 from risp_torch.inversion.losses.loss import Loss
-from risp_torch.inversion.losses.tracks import TIMES, Table, frame_numbers, rows_used
+from risp_torch.inversion.losses.trajectories import TIMES, Table, frame_numbers, rows_used
 from risp_torch.scene.bridge.checks import bridge_device
 from risp_torch.scene.numbers import constant
 from risp_torch.scene.parameters import split_entry

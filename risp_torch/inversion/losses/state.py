@@ -12,11 +12,11 @@ import numpy as np
 import torch
 
 from risp_torch.inversion.losses.loss import Loss
-from risp_torch.inversion.losses.tracks import Table, Track, point_coordinates, rows_used
-from risp_torch.risp.state_heads.head import StateHead
+from risp_torch.inversion.losses.trajectories import Table, Track, point_coordinates, rows_used
 from risp_torch.scene.bridge import bridge_dtype
 from risp_torch.scene.bridge.checks import bridge_device
 from risp_torch.scene.scene import Scene
+from risp_torch.scene.state_heads.head import StateHead
 from risp_torch.scene.states import States, joined_placement, placement_shape
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import checked

@@ -22,7 +22,7 @@ from risp_torch.risp.dataset.renderer import RendererSource
 from risp_torch.risp.dataset.settings import DatasetSettings
 from risp_torch.risp.dataset.shards import ShardError, open_shard, write_shard
 from risp_torch.risp.dataset.sheets import SHEETS, write_sheets
-from risp_torch.risp.state_heads.head import warn_of_states_beyond
+from risp_torch.scene.state_heads.head import warn_of_states_beyond
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Count, FromZero, checked
 

@@ -10,8 +10,8 @@ import torch
 
 from risp_torch.risp.dataset.batch import Batch
 from risp_torch.risp.dataset.settings import DatasetSettings
-from risp_torch.risp.psi import image_jacobian
 from risp_torch.scene.numbers import constant
+from risp_torch.scene.rendering_parameters import image_jacobian
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import checked
 

@@ -9,7 +9,7 @@ import numpy as np
 from risp_torch.files.film.curves import srgb_to_linear
 from risp_torch.risp.dataset.plan import Plan
 from risp_torch.risp.dataset.shards import open_shard
-from risp_torch.risp.psi import contact_sheet
+from risp_torch.scene.rendering_parameters import contact_sheet
 
 SHEETS = ("pictures.png", "derivatives.png")
 _MOST = 8

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
 
-from risp_torch.risp.psi import RenderingParameters
 from risp_torch.scene.numbers import constant
+from risp_torch.scene.rendering_parameters import RenderingParameters
 from ti_sim.base.rules import Count, Rule, checked
 
 if TYPE_CHECKING:

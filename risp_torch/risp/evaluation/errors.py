@@ -13,7 +13,7 @@ from ti_sim.base.errors import UserError
 
 if TYPE_CHECKING:
     from risp_torch.risp.evaluation.test_set import TestSet
-    from risp_torch.risp.state_heads.head import StateHead
+    from risp_torch.scene.state_heads.head import StateHead
 
 _EULER = ("yaw", "pitch", "roll")
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from risp_torch.risp.evaluation.errors import StateErrors
     from risp_torch.risp.evaluation.test_set import TestSet
-    from risp_torch.risp.state_heads.head import StateHead
+    from risp_torch.scene.state_heads.head import StateHead
 
 _STATES = 2  # number of states on a sheet, each in all appearances
 

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from risp_torch.risp.dataset.batch import Batch
-from risp_torch.risp.psi import Direction, RenderingParameters
+from risp_torch.scene.rendering_parameters import Direction, RenderingParameters
 
 BEYOND = 1.2  # bounds of the new entries of psi
 TURN = 0.2  # largest step of the direction of a light, at a share of one

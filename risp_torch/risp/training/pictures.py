@@ -8,8 +8,8 @@ from pathlib import Path
 import torch
 
 from risp_torch.files.atomic import replacing
-from risp_torch.risp.psi import contact_sheet
-from risp_torch.risp.state_heads.head import StateHead
+from risp_torch.scene.rendering_parameters import contact_sheet
+from risp_torch.scene.state_heads.head import StateHead
 
 
 def plot_training(path: Path, history: Sequence[Mapping[str, float]]) -> None:

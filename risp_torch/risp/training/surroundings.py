@@ -18,8 +18,8 @@ import numpy as np
 import torch
 
 from risp_torch.risp.dataset.batch import Batch
-from risp_torch.risp.psi import Range, RenderingParameters
 from risp_torch.risp.training.fields import smooth_field
+from risp_torch.scene.rendering_parameters import Range, RenderingParameters
 
 COLUMNS = ("ground.color", "background.color")  # entries of psi for a grey surface; the first existing one is used
 PLAIN = 0.15  # share of the pictures without a pattern

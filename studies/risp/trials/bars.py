@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from risp_torch.inversion.error_bars import judge
-from risp_torch.inversion.optimise import History
-from risp_torch.inversion.problem import Problem
-from risp_torch.inversion.search import Ends
+from risp_torch.inversion.problem.problem import Problem
+from risp_torch.inversion.run.assessment import judge
+from risp_torch.inversion.solvers.gradient_descent import History
+from risp_torch.inversion.solvers.search import Ends
 
 if TYPE_CHECKING:
     from risp_torch import Loss, Scene

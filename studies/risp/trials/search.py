@@ -12,12 +12,12 @@ import torch
 from risp_torch import CmaSettings, WideSteps
 from risp_torch.files.search_checkpoint import SearchCheckpoint
 from risp_torch.inversion import Comparison, Unknowns, film_losses
-from risp_torch.inversion.optimise import History, descend
-from risp_torch.inversion.refine import refined
-from risp_torch.inversion.registration.rounds import is_registered, registered
-from risp_torch.inversion.smoothness import Smoothness
-from risp_torch.inversion.warm_start import warmed
-from risp_torch.inversion.wide_steps import settle_whitened, wide_gauss_newton
+from risp_torch.inversion.problem.smoothness import Smoothness
+from risp_torch.inversion.solvers.cma_es import warmed
+from risp_torch.inversion.solvers.gradient_descent import History, descend
+from risp_torch.inversion.solvers.refinement import refined
+from risp_torch.inversion.solvers.registration.rounds import is_registered, registered
+from risp_torch.inversion.solvers.wide_steps import settle_whitened, wide_gauss_newton
 from studies.risp.trials.paper_search import paper_unknowns
 from ti_sim import DivergenceError
 

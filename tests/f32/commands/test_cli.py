@@ -15,12 +15,12 @@ import pytest
 import trimesh
 
 import risp_torch
-import risp_torch.inversion.gradients
+import risp_torch.inversion.diagnostics.gradient_check
 from risp_torch import Scene, UserError, load_scene, read_video, scene_names, simulate_video, write_frames, write_video
 from risp_torch.__main__ import COMMANDS, main
 from risp_torch.commands.options import add_scene_arguments
 from risp_torch.commands.options import make_scene as options_make_scene
-from risp_torch.inversion.gradients import FilmGradient
+from risp_torch.inversion.diagnostics.gradient_check import FilmGradient
 from tests.reference import small_scenes
 
 Risp = Callable[..., tuple[int, str, str]]
@@ -268,7 +268,7 @@ def test_gradcheck_prints_a_table(risp: Risp, monkeypatch: pytest.MonkeyPatch) -
         asked[:] = names
         return checks, 0.5
 
-    monkeypatch.setattr(risp_torch.inversion.gradients, "check_film_gradient", check)
+    monkeypatch.setattr(risp_torch.inversion.diagnostics.gradient_check, "check_film_gradient", check)
     status, out, _ = risp("gradcheck", "small.py", "--precision", "f32")
     assert status == 0 and "right" in out and "not observable" in out and "WRONG" not in out
     assert "right, at a kink (slopes +2.0000e-01 from below, +1.0000e+00 from above)" in out

@@ -19,7 +19,7 @@ from risp_torch.commands import invert
 from risp_torch.commands.options import make_scene
 from risp_torch.files.film import Cut, read_film
 from risp_torch.files.film.curves import linear_to_srgb
-from risp_torch.inversion.target import load_target
+from risp_torch.inversion.problem.films.target import load_target
 from tests.reference import film_files as made
 from tests.reference.film_files import BT709, LIMITED, PQ, SRGB
 

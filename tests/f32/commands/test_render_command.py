@@ -13,7 +13,7 @@ from PIL import Image
 
 from risp_torch import load_scene
 from risp_torch.files.film.curves import srgb_to_linear
-from risp_torch.risp.psi import RenderingParameters
+from risp_torch.scene.rendering_parameters import RenderingParameters
 from tests.reference import full_scene
 
 Risp = Callable[..., tuple[int, str, str]]

@@ -74,8 +74,8 @@ def test_arrows_point_one_way() -> None:
 def test_rooms_of_risp_torch_point_one_way() -> None:
     """Imports for type checkers count as well."""
     below = {
-        "files": set(), "least_squares": set(), "data": {"files"}, "scene": {"files"}, "risp": {"files", "scene"},
-        "inversion": {"files", "least_squares", "scene", "risp"},
+        "files": set(), "least_squares": set(), "data": {"files"}, "scene": {"files"},
+        "inversion": {"files", "least_squares", "scene"}, "risp": {"files", "scene", "inversion"},
         "motions": {"files", "least_squares", "scene", "inversion"},
         "tracking": {"files", "least_squares", "scene", "inversion", "motions"}, "control": {"files", "scene", "risp"},
     }  # fmt: skip
@@ -103,6 +103,20 @@ def test_rooms_of_ti_sim_point_one_way() -> None:
         if inside:
             imported_rooms = {name.split(".")[1] for name in of(imported(path), "ti_sim") if "." in name}
             assert imported_rooms <= below[room] | {room}, (path, imported_rooms)
+
+
+def test_rooms_of_the_inversion_point_one_way() -> None:
+    """The entrance exposes names of all of them."""
+    floors = (
+        {"losses"}, {"appearance"}, {"problem"}, {"solvers"}, {"start", "uncertainty"}, {"diagnostics"}, {"report"}, {"run"},
+    )  # fmt: skip
+    floor = {room: number for number, rooms in enumerate(floors) for room in rooms}
+    home = ROOMS["risp_torch"] / "inversion"
+    assert {path.name for path in home.iterdir() if path.name != "__pycache__"} == {"__init__.py", *floor}
+    for path in home.rglob("*/*.py"):
+        room = path.relative_to(home).parts[0]
+        rooms = {name.split(".")[2] for name in of(imported(path), "risp_torch") if name.startswith("risp_torch.inversion.")}
+        assert all(floor[other] < floor[room] for other in rooms - {room}), (path, rooms)
 
 
 def test_no_files_import_each_other_in_a_circle() -> None:

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from risp_torch.inversion import error_bars
-from risp_torch.inversion.likely_wrong import Diagnosis
+from risp_torch.inversion.diagnostics.misspecification import Diagnosis
+from risp_torch.inversion.run import assessment
 from tests.reference.searches import pictures
 from tests.reference.small_scenes import make_scene
 
@@ -18,4 +18,4 @@ def target() -> torch.Tensor:
 @pytest.fixture
 def undiagnosed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Results without tests of the scene's known numbers, for tests of the search: they take longer than a small search."""
-    monkeypatch.setattr(error_bars, "diagnose", lambda *_, **__: Diagnosis())
+    monkeypatch.setattr(assessment, "diagnose", lambda *_, **__: Diagnosis())

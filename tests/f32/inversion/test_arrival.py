@@ -26,17 +26,19 @@ from risp_torch import (
 )
 from risp_torch.files.run_folder import RunFolder
 from risp_torch.files.video import write_frames
-from risp_torch.inversion import Comparison, Unknowns, error_bars, linearise, misfit
-from risp_torch.inversion.compression import CompressedFilm, Encoder, compressed_films, compression_moves
-from risp_torch.inversion.film import film_at
-from risp_torch.inversion.linearisation import newton_step
-from risp_torch.inversion.misfit import MISFIT
-from risp_torch.inversion.optimise import History
-from risp_torch.inversion.problem import Problem, usual_search
-from risp_torch.inversion.search import Ends
-from risp_torch.inversion.steps_to_go import steps_to_go
-from risp_torch.inversion.target import load_target
-from risp_torch.inversion.uncertainty import distance_in_steps
+from risp_torch.inversion import Comparison, Unknowns, linearise
+from risp_torch.inversion.diagnostics import misfit
+from risp_torch.inversion.diagnostics.misfit import MISFIT
+from risp_torch.inversion.problem.films.rendered_film import film_at
+from risp_torch.inversion.problem.films.target import load_target
+from risp_torch.inversion.problem.linearisation import newton_step
+from risp_torch.inversion.problem.problem import Problem, usual_search
+from risp_torch.inversion.run import assessment
+from risp_torch.inversion.solvers.gradient_descent import History
+from risp_torch.inversion.solvers.search import Ends
+from risp_torch.inversion.uncertainty.compression import CompressedFilm, Encoder, compressed_films, compression_moves
+from risp_torch.inversion.uncertainty.covariance import distance_in_steps
+from risp_torch.inversion.uncertainty.distance_in_newton_steps import steps_to_go
 from risp_torch.least_squares.horizon import GrowingHorizon
 from tests.reference import small_scenes
 from ti_sim import StoreAll
@@ -168,12 +170,12 @@ def test_error_bars_are_those_of_the_start_that_is_reported(target: torch.Tensor
         asked.append((options["fit"], options["times"]))
         return bars, []
 
-    monkeypatch.setattr(error_bars, "linearise", spied)
+    monkeypatch.setattr(assessment, "linearise", spied)
     monkeypatch.setattr(misfit, "noise_variance", lambda *given: 1e-6)
-    monkeypatch.setattr(error_bars, "unfinished", arrived)
+    monkeypatch.setattr(assessment, "unfinished", arrived)
     problem = Problem.of(scene, target, [DENSITY], starts=[{DENSITY: value} for value in final[:, 0]])
     ends = Ends(final, np.array([1e-9, 1e-4]), 1, problem.comparison, problem.unknowns, History())
-    found = error_bars.judge(problem, ends).misfit
+    found = assessment.judge(problem, ends).misfit
     assert [row.tolist() for row in seen] == [[1000.0]]
     # Of the residual the part that noise and rounding explain stays: bars there are narrower by its root mean square.
     at = linearise(scene, comparison, unknowns, final[1])

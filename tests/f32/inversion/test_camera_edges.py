@@ -17,11 +17,11 @@ from risp_torch import (
     Surface,
     UserError,
 )
-from risp_torch.inversion.comparison import Comparison
-from risp_torch.inversion.linearisation import linearise, newton_step
-from risp_torch.inversion.look.settings import CAMERA_EDGES, EDGES, FINE_EDGES
-from risp_torch.inversion.uncertainty import uncertainty
-from risp_torch.inversion.unknowns import Unknowns
+from risp_torch.inversion.appearance.settings import CAMERA_EDGES, EDGES, FINE_EDGES
+from risp_torch.inversion.problem.comparison import Comparison
+from risp_torch.inversion.problem.linearisation import linearise, newton_step
+from risp_torch.inversion.problem.unknowns import Unknowns
+from risp_torch.inversion.uncertainty.covariance import error_bars
 from risp_torch.scene.view.unlit import Unlit
 
 FINER = 8  # pixels of the fine film along one of the camera's
@@ -62,7 +62,7 @@ def test_edges_bias_a_speed_by_less_than_three_bars():
     for edges in EDGES:
         comparison = Comparison.of(scene, MatchedLoss(LookSettings(edges=edges)), film)
         at = linearise(scene, comparison, unknowns, unknowns.current())
-        (step,), (bar,) = newton_step(at) * unknowns.scaled_range(), uncertainty(at, unknowns, floor=1e-12).sd
+        (step,), (bar,) = newton_step(at) * unknowns.scaled_range(), error_bars(at, unknowns, floor=1e-12).sd
         assert abs(step) < 3 * bar < 0.02, (edges, step, bar)
         left[edges] = at.loss
     assert left["fine"] < 0.25 * left["camera"] and left["fine"] < left["scene"]

@@ -19,14 +19,14 @@ from risp_torch import (
     UserError,
     invert,
 )
-from risp_torch.inversion.comparison import Comparison
-from risp_torch.inversion.film_problem import FilmProblem
-from risp_torch.inversion.linearisation import losses_at
-from risp_torch.inversion.refine import refinement_policy
-from risp_torch.inversion.result import remarks_on
-from risp_torch.inversion.target import load_target
-from risp_torch.inversion.uncertainty import Uncertainty, widened
-from risp_torch.inversion.unknowns import Unknowns
+from risp_torch.inversion.problem.comparison import Comparison
+from risp_torch.inversion.problem.films.target import load_target
+from risp_torch.inversion.problem.linearisation import losses_at
+from risp_torch.inversion.problem.unknowns import Unknowns
+from risp_torch.inversion.report.result import remarks_on
+from risp_torch.inversion.solvers.film_problem import FilmProblem
+from risp_torch.inversion.solvers.refinement import refinement_policy
+from risp_torch.inversion.uncertainty.covariance import Uncertainty, widened
 from risp_torch.least_squares.damping import MeanDiagonalDamping
 from risp_torch.least_squares.loop import Starts, minimise
 from risp_torch.scene.simulation.step_warnings import step_warnings

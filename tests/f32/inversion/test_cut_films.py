@@ -11,10 +11,10 @@ import torch
 
 from risp_torch import PixelLoss, UserError, load_scene, read_video, write_frames, write_video
 from risp_torch.files.film import Cut, film_facts, read_film, write_film
-from risp_torch.inversion.comparison import Comparison
-from risp_torch.inversion.compression import Encoder, Encoding, bytes_per_frame, compressed_films, compression_power
-from risp_torch.inversion.linearisation import linearise
-from risp_torch.inversion.unknowns import Unknowns
+from risp_torch.inversion.problem.comparison import Comparison
+from risp_torch.inversion.problem.linearisation import linearise
+from risp_torch.inversion.problem.unknowns import Unknowns
+from risp_torch.inversion.uncertainty.compression import Encoder, Encoding, bytes_per_frame, compressed_films, compression_power
 from risp_torch.scene.bridge.checks import bridge_device
 
 CRF, DENSITY = 28, "body.density"

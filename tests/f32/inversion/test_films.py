@@ -29,10 +29,10 @@ from risp_torch import (
     write_video,
 )
 from risp_torch.inversion import Comparison, Unknowns
-from risp_torch.inversion.films import Films, for_every_film
-from risp_torch.inversion.films_loss import films_loss
-from risp_torch.inversion.found import use_found
 from risp_torch.inversion.losses.whitening import Whitening
+from risp_torch.inversion.problem.films.multi_film import Films, for_every_film
+from risp_torch.inversion.problem.films.multi_film_loss import films_loss
+from risp_torch.inversion.report.apply_result import use_found
 from tests.reference.small_scenes import make_scene
 
 Risp = Callable[..., tuple[int, str, str]]

@@ -18,7 +18,7 @@ from risp_torch import OptimiseSettings, Scene, UserError, film, invert, landsca
 from risp_torch.__main__ import main
 from risp_torch.files.run_folder import FinishedError, RunFolder
 from risp_torch.files.search_checkpoint import SearchCheckpoint
-from risp_torch.inversion import Uncertainty, Unknowns, along_weak_directions, linearise, uncertainty
+from risp_torch.inversion import Uncertainty, Unknowns, along_weak_directions, error_bars, linearise
 from studies.films import invert_cube
 from tests.reference import small_scenes
 from tests.reference.searches import pictures, quick
@@ -216,7 +216,7 @@ def test_error_bars_grow_with_the_noise() -> None:
     unknowns = Unknowns.of(scene, list(SMALL_TRUTH))
     noise = torch.randn(pictures(scene).shape, generator=torch.Generator().manual_seed(0)).to(pictures(scene))
     bars = [
-        uncertainty(linearise(scene, pictures(scene) + size * noise, unknowns, np.array([*SMALL_TRUTH.values()])), unknowns).sd
+        error_bars(linearise(scene, pictures(scene) + size * noise, unknowns, np.array([*SMALL_TRUTH.values()])), unknowns).sd
         for size in (0.01, 0.04)
     ]
     np.testing.assert_allclose(bars[1] / bars[0], 4.0, rtol=0.02)
@@ -246,7 +246,7 @@ def seen_in_toss(impulse: tuple[float, float, float]) -> Uncertainty:
     scene = load_scene("toss", size=32, impulse=impulse)
     unknowns = Unknowns.of(scene, SCALED_TOGETHER)
     at = linearise(scene, pictures(scene), unknowns, unknowns.current())
-    return uncertainty(along_weak_directions(scene, unknowns, at), unknowns)
+    return error_bars(along_weak_directions(scene, unknowns, at), unknowns)
 
 
 def test_without_a_push_density_and_contact_are_seen_up_to_a_common_scale() -> None:
@@ -266,7 +266,7 @@ def test_with_the_push_they_are_seen() -> None:
 def test_a_parameter_without_a_trace_is_reported() -> None:
     scene = small_scenes.make_scene(height=0.06)  # no contact within the film
     unknowns = Unknowns.of(scene, ["block.velocity", "ground.contact.friction"])
-    bars = uncertainty(linearise(scene, pictures(scene), unknowns, unknowns.current()), unknowns)
+    bars = error_bars(linearise(scene, pictures(scene), unknowns, unknowns.current()), unknowns)
     assert bars.observable == [True, True, True, False]
     (sentence,) = bars.unseen
     assert sentence == "ground.contact.friction leaves no trace in the film at this estimate (error bar above 10 times its range)"

@@ -26,10 +26,10 @@ from risp_torch import (
     load_scene,
     simulate_video,
 )
-from risp_torch.inversion import Comparison, Unknowns, sampled_frames, uncertainty
-from risp_torch.inversion.linearisation import Linearisation
-from risp_torch.inversion.losses.vgg import Vgg16
+from risp_torch.inversion import Comparison, Unknowns, error_bars, sampled_frames
+from risp_torch.inversion.losses.perceptual.vgg import Vgg16
 from risp_torch.inversion.losses.whitening import APPEARANCES, Whitening
+from risp_torch.inversion.problem.linearisation import Linearisation
 from risp_torch.risp import (
     Domains,
     NetworkSettings,
@@ -40,7 +40,7 @@ from risp_torch.risp import (
     load_task,
     save_network,
 )
-from risp_torch.risp.psi import Range, RenderingParameters
+from risp_torch.scene.rendering_parameters import Range, RenderingParameters
 from tests.reference import small_scenes
 from tests.reference.searches import pictures, quick
 
@@ -270,7 +270,7 @@ def test_errors_of_a_network_last_over_the_film() -> None:
         comparison = Comparison(loss, residual, tuple(range(frames)), loss.blocks((3,), (0, 0)))
         jacobian = torch.as_tensor(random.choice([-1.0, 1.0], size=(3 * frames, 1)))
         at = Linearisation(residual.flatten(), jacobian, np.array([2.9]), comparison)
-        bars[name] = uncertainty(at, unknowns, floor=1e-9).sd[0]
+        bars[name] = error_bars(at, unknowns, floor=1e-9).sd[0]
     expected = 2.0 / np.sqrt(3 * frames)  # in decades, of a range of two
     assert bars["new in every frame"] == pytest.approx(expected, rel=0.25)
     assert bars["lasting"] == pytest.approx(expected * np.sqrt(frames), rel=0.4)
@@ -456,7 +456,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def make_task(scene):
     from risp_torch.risp import Domains, RigidPoseHead, RispTask
-    from risp_torch.risp.psi import Range, RenderingParameters
+    from risp_torch.scene.rendering_parameters import Range, RenderingParameters
 
     head = RigidPoseHead("block", low=(-0.05, -0.05, 0.0), high=(0.05, 0.05, 0.05))
     return RispTask(head, Domains.usual(scene, RenderingParameters(scene, {"ground.color": Range(0.1, 0.6)})), gamma=1.0)

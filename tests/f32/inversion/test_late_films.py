@@ -13,7 +13,7 @@ import torch
 from risp_torch import PixelLoss, invert, write_frames
 from risp_torch.files.film import film_facts
 from risp_torch.inversion import Comparison, Unknowns
-from risp_torch.inversion.linearisation import linearise, newton_step
+from risp_torch.inversion.problem.linearisation import linearise, newton_step
 from tests.reference.searches import pictures
 from tests.reference.small_scenes import make_scene
 

@@ -6,9 +6,9 @@ import torch
 
 from risp_torch import LuminanceLoss, PixelLoss, film, load_scene, read_video, write_video
 from risp_torch.inversion import Comparison, Unknowns
-from risp_torch.inversion.linearisation import linearise, newton_step
-from risp_torch.inversion.misfit import explained_residual
-from risp_torch.inversion.uncertainty import uncertainty
+from risp_torch.inversion.diagnostics.misfit import explained_residual
+from risp_torch.inversion.problem.linearisation import linearise, newton_step
+from risp_torch.inversion.uncertainty.covariance import error_bars
 
 WEIGHTS = np.array([0.2126, 0.7152, 0.0722])
 
@@ -53,7 +53,7 @@ def test_compressed_colours_move_an_estimate_by_luminance_less_than_by_pixels(tm
     for loss in (PixelLoss(), LuminanceLoss()):
         at = linearise(scene, Comparison.of(scene, loss, seen), unknowns, unknowns.current())
         jacobian = at.jacobian.double().cpu().numpy()
-        bars[loss.kind] = uncertainty(at, unknowns, floor=1e-12).sd / unknowns.scaled_range()
+        bars[loss.kind] = error_bars(at, unknowns, floor=1e-12).sd / unknowns.scaled_range()
         independent[loss.kind] = np.sqrt(at.loss * np.diag(np.linalg.inv(jacobian.T @ jacobian)))
         assert (np.abs(newton_step(at)) < 3 * bars[loss.kind]).all(), (newton_step(at), bars)
     ratio, expected = (each["luminance"] / each["pixel"] for each in (bars, independent))

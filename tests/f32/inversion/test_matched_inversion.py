@@ -27,8 +27,8 @@ from risp_torch import (
 from risp_torch.__main__ import main
 from risp_torch.commands.estimates import print_inversion
 from risp_torch.files.run_folder import FinishedError
-from risp_torch.inversion.comparison import Comparison
-from risp_torch.inversion.look.palette import Palette
+from risp_torch.inversion.appearance.model.palette import Palette
+from risp_torch.inversion.problem.comparison import Comparison
 
 
 def thrown(*, speed=0.8, color=(0.8, 0.3, 0.2), key=0.7, top=(0.2, 0.3, 0.6)):

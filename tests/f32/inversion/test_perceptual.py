@@ -11,12 +11,12 @@ import pytest
 import torch
 
 from risp_torch import PerceptualLoss, UserError
-from risp_torch.inversion.losses.efficientnet import PACKAGE, EfficientNetLite0, bundled_file, load_efficientnet
-from risp_torch.inversion.losses.perceptual import MEAN, SPREAD
+from risp_torch.inversion.losses.perceptual.efficientnet import PACKAGE, EfficientNetLite0, bundled_file, load_efficientnet
+from risp_torch.inversion.losses.perceptual.loss import MEAN, SPREAD
 from risp_torch.scene.numbers import constant
 
 KNOWN = [5.13315, 7.83306, 7.52213, 4.68812]  # of the maps of the smooth picture
-efficientnet = importlib.import_module("risp_torch.inversion.losses.efficientnet")
+efficientnet = importlib.import_module("risp_torch.inversion.losses.perceptual.efficientnet")
 
 
 @pytest.fixture

@@ -12,9 +12,9 @@ from PIL import Image
 
 from risp_torch import OptimiseSettings, PerceptualLoss, PixelLoss, PixelWeights, Scene, UserError, write_frames
 from risp_torch.inversion import Comparison, Unknowns, linearise, sampled_frames
-from risp_torch.inversion.films import Films
-from risp_torch.inversion.losses.risp import RispLoss
-from risp_torch.inversion.uncertainty import Spread
+from risp_torch.inversion.problem.films.multi_film import Films
+from risp_torch.inversion.uncertainty.covariance import Spread
+from risp_torch.risp.loss import RispLoss
 from tests.reference.searches import pictures, quick
 from tests.reference.small_scenes import make_scene
 

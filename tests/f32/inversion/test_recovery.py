@@ -16,11 +16,11 @@ import torch
 
 from risp_torch import AmbientLight, Camera, Capsule, Contact, DirectionalLight, Mesh, Scene, Sphere, Surface
 from risp_torch.files.film.curves import linear_to_srgb, srgb_to_linear
-from risp_torch.inversion.mesh_smoothness import flattening_loss, laplacian_loss, mesh_neighbours
-from risp_torch.inversion.silhouettes import silhouette_iou
+from risp_torch.inversion.losses.mesh_regularisation import flattening_loss, laplacian_loss, mesh_neighbours
 from risp_torch.scene import bridge
 from risp_torch.scene.numbers import constant
 from risp_torch.scene.rotations import quaternion_product, rotation_quaternion
+from tests.reference.silhouettes import silhouette_iou
 from ti_render import (
     RasterSettings,
     RenderInputs,

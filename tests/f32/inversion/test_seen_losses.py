@@ -28,9 +28,9 @@ from risp_torch import (
     write_frames,
 )
 from risp_torch.files.levels import read_depths, read_shares
-from risp_torch.inversion.films_loss import films_loss
 from risp_torch.inversion.losses.masks import edge_lengths
-from risp_torch.inversion.losses.plate import masks_by_difference, read_plate
+from risp_torch.inversion.losses.plate_masks import masks_by_difference, read_plate
+from risp_torch.inversion.problem.films.multi_film_loss import films_loss
 from risp_torch.scene.projection import project_points
 from risp_torch.scene.rotations import rotation_matrix
 from tests.reference.full_scene import make_full_scene

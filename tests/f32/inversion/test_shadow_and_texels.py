@@ -5,10 +5,10 @@ import pytest
 import torch
 
 from risp_torch import AmbientLight, Box, Camera, Contact, DirectionalLight, LookSettings, MatchedLoss, Scene, Start, Surface
-from risp_torch.inversion.comparison import Comparison
-from risp_torch.inversion.look.lattice import Lattice
-from risp_torch.inversion.look.palette import Palette
-from risp_torch.inversion.look.shadow import slopes
+from risp_torch.inversion.appearance.model.lattice import Lattice
+from risp_torch.inversion.appearance.model.palette import Palette
+from risp_torch.inversion.appearance.model.shadow import slopes
+from risp_torch.inversion.problem.comparison import Comparison
 from risp_torch.scene.view.flattened import flattened
 from risp_torch.scene.view.unlit import Unlit
 

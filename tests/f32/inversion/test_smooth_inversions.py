@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from risp_torch import AmbientLight, Camera, Elastic, Inversion, OptimiseSettings, Param, Scene, Surface, film, invert
-from risp_torch.inversion import Unknowns, linearise, uncertainty
+from risp_torch.inversion import Unknowns, error_bars, linearise
 from ti_sim.meshes import box_hexes
 
 CELLS, COUNT = (6, 1, 1), 6
@@ -70,7 +70,7 @@ def test_a_heavier_weight_makes_neighbours_alike_and_counts_as_knowledge(inverte
     point = inverted.final[inverted.best]
     for weight in (1e-7, 10.0):
         unknowns = Unknowns.of(scene, NAMES, smooth=dict.fromkeys(NAMES, weight))
-        bars = uncertainty(linearise(scene, target, unknowns, point), unknowns, floor=1e-3)
+        bars = error_bars(linearise(scene, target, unknowns, point), unknowns, floor=1e-3)
         difference = np.zeros(2 * COUNT)
         difference[COUNT - 2 : COUNT] = 1.0, -1.0  # of the mu of the two elements at the free end
         spreads.append(np.sqrt(difference @ bars.covariance @ difference))

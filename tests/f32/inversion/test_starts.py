@@ -13,11 +13,11 @@ import torch
 
 from risp_torch import CmaSettings, Inversion, OptimiseSettings, UserError, invert
 from risp_torch.files.run_folder import RunFolder
-from risp_torch.inversion import optimise
+from risp_torch.inversion.solvers import gradient_descent
 from tests.reference import small_scenes
 
 pytestmark = pytest.mark.usefixtures("undiagnosed")
-INVERT = sys.modules["risp_torch.inversion.invert"]
+INVERT = sys.modules["risp_torch.inversion.run.invert"]
 DENSITY, FRICTION = "block.density", "ground.contact.friction"
 KEEP = ((0.25, 2), (0.6, 1))
 STOPPED = "stopped early"
@@ -38,13 +38,13 @@ def search(**changes: object) -> OptimiseSettings:
 def test_the_worse_starts_stop_and_the_others_do_not_notice(
     optimizer: str, target: torch.Tensor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    worlds, losses = [], optimise._losses
+    worlds, losses = [], gradient_descent._losses
 
     def counted(scene: object, comparison: object, unknowns: object, z: torch.Tensor, *rest: object) -> torch.Tensor:
         worlds.append(len(z))
         return losses(scene, comparison, unknowns, z, *rest)
 
-    monkeypatch.setattr(optimise, "_losses", counted)
+    monkeypatch.setattr(gradient_descent, "_losses", counted)
     kept = found(target, [DENSITY], settings=search(optimizer=optimizer))
     assert worlds == [4] * 5 + [2] * 7 + [1] * 8  # the batch shrinks
     everyone = found(target, [DENSITY], settings=search(optimizer=optimizer, keep=()))
@@ -130,7 +130,7 @@ def test_one_unknown_and_a_killed_run(target: torch.Tensor, tmp_path: Path, monk
         patch.setattr(INVERT, "status_of_starts", interrupted)
         with pytest.raises(KeyboardInterrupt):
             found(target, [DENSITY], **options, out=tmp_path / "run")
-        patch.setattr("risp_torch.inversion.search.warmed", interrupted)  # not asked again: a checkpoint is there
+        patch.setattr("risp_torch.inversion.solvers.search.warmed", interrupted)  # not asked again: a checkpoint is there
         with pytest.raises(KeyboardInterrupt):
             found(target, [DENSITY], **options, out=tmp_path / "run")
     again = found(target, [DENSITY], **options, out=tmp_path / "run")

@@ -11,7 +11,7 @@ import torch
 
 from risp_torch import Scene, StateLoss, UserError
 from risp_torch.inversion import Comparison, Unknowns
-from risp_torch.inversion.losses.tracks import Table, Track, point_coordinates
+from risp_torch.inversion.losses.trajectories import Table, Track, point_coordinates
 from tests.reference.small_scenes import make_scene
 
 Risp = Callable[..., tuple[int, str, str]]

@@ -11,11 +11,11 @@ import torch
 from risp_torch import WIDE_SEARCH, OptimiseSettings, Param, Scene, StateLoss, States, UserError, WideSteps, invert, load_scene
 from risp_torch.inversion import Comparison, Unknowns
 from risp_torch.inversion.losses.whitening import Whitening
-from risp_torch.inversion.optimise import History, descend
-from risp_torch.inversion.refine import refined
-from risp_torch.inversion.smoothness import Smoothness
-from risp_torch.inversion.wide_rounds import Point, WideSearch, directions
-from risp_torch.inversion.wide_steps import settle_whitened, wide_gauss_newton
+from risp_torch.inversion.problem.smoothness import Smoothness
+from risp_torch.inversion.solvers.gradient_descent import History, descend
+from risp_torch.inversion.solvers.refinement import refined
+from risp_torch.inversion.solvers.wide_differences import Point, WideSearch, directions
+from risp_torch.inversion.solvers.wide_steps import settle_whitened, wide_gauss_newton
 from risp_torch.risp import load_task
 from risp_torch.scene.numbers import constant
 from ti_sim.base.errors import DivergenceError
@@ -316,7 +316,7 @@ def test_a_penalty_keeps_its_share_of_a_whitened_loss(monkeypatch: pytest.Monkey
     film, settings = LinearFilm(matrix, truth), {"widths": (0.1,) * 4, "reach": 9.0, "settling": 3}
     film.whitened = lambda scene, values, *, seed: LinearFilm(10.0 * matrix, truth)
     end, _ = searched(film, unknowns, np.full((1, 10), 0.5), **settings)
-    monkeypatch.setattr("risp_torch.inversion.wide_steps.film_losses", losses)
+    monkeypatch.setattr("risp_torch.inversion.solvers.wide_steps.film_losses", losses)
     history = History(values=[torch.zeros(1, 10)], losses=[torch.zeros(1)])
     again, _ = settle_whitened(None, film, unknowns, end, WideSteps(**settings, whiten=True), history, progress=False)
     np.testing.assert_allclose(again, end, atol=2e-3)

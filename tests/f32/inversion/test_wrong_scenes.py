@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 import torch
 
-import risp_torch.inversion.invert as inversion
+import risp_torch.inversion.run.invert as inversion
 from risp_torch import Inversion, load_scene
 from risp_torch.files.film.curves import linear_to_srgb, srgb_to_linear
-from risp_torch.inversion import error_bars
-from risp_torch.inversion.error_bars import judge
-from risp_torch.inversion.likely_wrong import Diagnosis
+from risp_torch.inversion.diagnostics.misspecification import Diagnosis
+from risp_torch.inversion.run import assessment
+from risp_torch.inversion.run.assessment import judge
 from risp_torch.scene.scene import Scene
 from tests.reference.searches import pictures, quick
 
@@ -62,7 +62,7 @@ def test_nothing_is_named_where_the_scene_is_right() -> None:
 def test_only_starts_that_fit_as_well_widen_the_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     """A second start that ended far away counts if its loss is larger by what noise explains, and not by a twentieth."""
     ends_of = []
-    monkeypatch.setattr(error_bars, "diagnose", lambda *_, **__: Diagnosis())
+    monkeypatch.setattr(assessment, "diagnose", lambda *_, **__: Diagnosis())
     monkeypatch.setattr(inversion, "judge", lambda problem, ends: ends_of.append((problem, ends)) or judge(problem, ends))
     result = found(scene_of())
     ((problem, ends),) = ends_of

@@ -25,9 +25,9 @@ from risp_torch.files.atomic import DiskFullError, remove_leftovers, replacing
 from risp_torch.risp import Domains, RendererSource, RigidPoseHead, ShardSource, generate
 from risp_torch.risp.dataset.generate import ranks_from_environment
 from risp_torch.risp.dataset.manifest import problems
-from risp_torch.risp.psi import Factor, RenderingParameters
-from risp_torch.risp.state_heads.head import warn_of_states_beyond
 from risp_torch.risp.task import resize_pictures, training_scene
+from risp_torch.scene.rendering_parameters import Factor, RenderingParameters
+from risp_torch.scene.state_heads.head import warn_of_states_beyond
 from tests.reference.folders import ROOT
 from tests.reference.repeated import are_same_shards, is_same, to_the_last_bit
 from tests.reference.small_dataset import HEAD, SETTINGS, SIZE, make_task, write_slowly

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from risp_torch import load_scene
-from risp_torch.risp.psi import default_psi, image_jacobian
+from risp_torch.scene.rendering_parameters import default_psi, image_jacobian
 
 
 @pytest.mark.parametrize("worlds", [None, 2])

@@ -5,8 +5,8 @@ import torch
 
 from risp_torch import Scene
 from risp_torch.risp import Batch
-from risp_torch.risp.psi import Direction, Factor, RenderingParameters, image_jacobian
 from risp_torch.risp.training.moves import BEYOND, PLAIN, TURN, Moves
+from risp_torch.scene.rendering_parameters import Direction, Factor, RenderingParameters, image_jacobian
 from tests.reference import small_scenes
 
 SUN = {"light.key.intensity": Factor(0.6, 1.2, tied=True)}

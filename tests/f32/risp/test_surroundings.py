@@ -10,9 +10,9 @@ import torch
 
 from risp_torch import Scene
 from risp_torch.risp import Batch
-from risp_torch.risp.psi import Factor, Range, RenderingParameters, image_jacobian
 from risp_torch.risp.training import surroundings as module
 from risp_torch.risp.training.surroundings import NOISE, PLAIN, Surroundings, random_patterns
+from risp_torch.scene.rendering_parameters import Factor, Range, RenderingParameters, image_jacobian
 from tests.reference import small_scenes
 
 SIZE, BATCH = 24, 3

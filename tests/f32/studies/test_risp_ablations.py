@@ -26,7 +26,7 @@ TASK = """
 
 def make_task(scene):
     from risp_torch.risp import Domains, RigidPoseHead, RispTask
-    from risp_torch.risp.psi import Range, RenderingParameters
+    from risp_torch.scene.rendering_parameters import Range, RenderingParameters
 
     head = RigidPoseHead("block", low=(-0.05, -0.05, 0.0), high=(0.05, 0.05, 0.05))
     return RispTask(head, Domains.usual(scene, RenderingParameters(scene, {"ground.color": Range(0.1, 0.6)})), gamma=1.0)

@@ -14,7 +14,7 @@ from risp_torch.control import Aim, ControlTask, FeedbackPolicy, Goal, RispObser
 from risp_torch.control.objectives import blurred
 from risp_torch.control.rollouts import Drive
 from risp_torch.control.windows import Windows, joined_states, last_state
-from risp_torch.inversion.gradients import check_torch
+from risp_torch.inversion.diagnostics.gradient_check import check_torch
 from risp_torch.risp import NetworkSettings, RispNetwork
 from tests.reference.control_scene import make_control, make_scene
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from risp_torch import Contact, Elastic, Membrane, Mesh, Revolute, Scene, Sphere, Start
-from risp_torch.inversion.gradients import check_torch
+from risp_torch.inversion.diagnostics.gradient_check import check_torch
 from tests.reference.bristle_cases import pinched
 from tests.reference.contact_cases import COUPLED_FRAMES as FRAMES
 from tests.reference.contact_cases import PEBBLE, at, bodies, frames_of, inputs_of

@@ -21,7 +21,7 @@ import ti_sim
 from risp_torch import OptimiseSettings, Scene, WideSteps, invert
 from risp_torch.control import ControlTask, DirectPolicy, FeedbackPolicy, SinePolicy
 from risp_torch.inversion import Unknowns
-from risp_torch.risp.psi import RenderingParameters
+from risp_torch.scene.rendering_parameters import RenderingParameters
 from tests.reference.malformed import check_refused, numbers_of
 from ti_sim import UserError
 from ti_sim.base.bundles import is_bundle

@@ -8,11 +8,11 @@ import torch
 
 from risp_torch import MaskLoss, Param
 from risp_torch.inversion import Unknowns
-from risp_torch.inversion.comparison import Comparison
-from risp_torch.inversion.data_noise import changes, doubts_of_motion, expected_residual, noise_in_time
-from risp_torch.inversion.linearisation import Linearisation
-from risp_torch.inversion.observed_starts import best_observed
-from risp_torch.inversion.result import remarks_on, status_of_starts
+from risp_torch.inversion.diagnostics.alternative_minima import best_observed
+from risp_torch.inversion.diagnostics.noise_floor import changes, doubts_of_motion, expected_residual, noise_in_time
+from risp_torch.inversion.problem.comparison import Comparison
+from risp_torch.inversion.problem.linearisation import Linearisation
+from risp_torch.inversion.report.result import remarks_on, status_of_starts
 from tests.reference.linear_films import LinearLoss
 
 TIMES = np.linspace(0.0, 1.0, 60)[:, None]
@@ -104,12 +104,13 @@ def test_a_start_at_which_the_film_shows_more_is_preferred(monkeypatch: pytest.M
         )
         return Linearisation(0.01 * torch.ones(16, dtype=torch.float64), columns, place, comparison)
 
-    monkeypatch.setattr("risp_torch.inversion.observed_starts.linearise", linearised)
+    monkeypatch.setattr("risp_torch.inversion.diagnostics.alternative_minima.linearise", linearised)
     problem = SimpleNamespace(scene=None, loss=SimpleNamespace(rough=False))
 
     def chosen(*losses: float) -> tuple[int, list[str]]:
         ends = SimpleNamespace(unknowns=unknowns, losses=np.array(losses), best=0, final=final, comparison=None)
-        monkeypatch.setattr("risp_torch.inversion.observed_starts.replace", lambda ends, best: SimpleNamespace(best=best))
+        replaced = "risp_torch.inversion.diagnostics.alternative_minima.replace"
+        monkeypatch.setattr(replaced, lambda ends, best: SimpleNamespace(best=best))
         ends, sentences = best_observed(problem, ends)
         return ends.best, sentences
 

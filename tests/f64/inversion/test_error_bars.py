@@ -11,7 +11,16 @@ import torch
 from risp_torch import Param, PictureLoss
 from risp_torch.files.film.curves import linear_to_srgb, srgb_to_linear
 from risp_torch.inversion import Uncertainty, Unknowns
-from risp_torch.inversion.compression import (
+from risp_torch.inversion.diagnostics.misfit import MISFIT, doubts_of_misfit, film_noise, widened_by_misfit
+from risp_torch.inversion.losses.loss import pixel_blocks
+from risp_torch.inversion.losses.whitening import Whitening
+from risp_torch.inversion.problem.linearisation import Linearisation, newton_step
+from risp_torch.inversion.problem.residual_blocks import block_scores, lasting_frames
+from risp_torch.inversion.problem.search_settings import NewtonSteps
+from risp_torch.inversion.report.result import remarks_on
+from risp_torch.inversion.solvers.film_problem import FilmProblem
+from risp_torch.inversion.solvers.refinement import refinement_policy
+from risp_torch.inversion.uncertainty.compression import (
     CompressedFilm,
     compression_moves,
     compression_power,
@@ -19,18 +28,9 @@ from risp_torch.inversion.compression import (
     noise_variance,
     size_of_moves,
 )
-from risp_torch.inversion.error_blocks import block_scores
-from risp_torch.inversion.film_problem import FilmProblem
-from risp_torch.inversion.flatness import flatness
-from risp_torch.inversion.linearisation import Linearisation, newton_step
-from risp_torch.inversion.losses.loss import pixel_blocks
-from risp_torch.inversion.losses.whitening import Whitening
-from risp_torch.inversion.misfit import MISFIT, doubts_of_misfit, film_noise, widened_by_misfit
-from risp_torch.inversion.newton_steps import NewtonSteps
-from risp_torch.inversion.refine import refinement_policy
-from risp_torch.inversion.result import remarks_on
-from risp_torch.inversion.start_scatter import excess_by_errors, scatter_of_starts
-from risp_torch.inversion.uncertainty import Spread, distance_in_steps, lasting_frames, unfinished, widened
+from risp_torch.inversion.uncertainty.covariance import Spread, distance_in_steps, unfinished, widened
+from risp_torch.inversion.uncertainty.flatness import flatness
+from risp_torch.inversion.uncertainty.scatter_of_starts import excess_by_errors, scatter_of_starts
 from risp_torch.least_squares.damping import limited
 from risp_torch.least_squares.loop import Starts, minimise
 from ti_sim.base.errors import UserError
@@ -172,7 +172,7 @@ def judged(
         moves = torch.as_tensor((scaled - at.scaled) / unknowns.scaled_range())
         return law(moves), (moves.abs() < 0.07).all(dim=1)  # farther away worlds diverge
 
-    monkeypatch.setattr("risp_torch.inversion.flatness.observed_at", observed)
+    monkeypatch.setattr("risp_torch.inversion.uncertainty.flatness.observed_at", observed)
     covariance = np.eye(2) * 1e-4
     spread = Spread(np.array([300.0, 300.0]), np.eye(2), 1.0, covariance, covariance[None])
     return flatness(None, TWO, at, spread, spread.sizes)
@@ -415,8 +415,9 @@ def test_where_worlds_cost_time_longer_steps_are_tried_first(
         evaluated.append(len(points))
         return np.linalg.norm(points - start - 20 * way * TWO.scaled_range(), axis=-1)
 
-    monkeypatch.setattr("risp_torch.inversion.film_problem.linearise", lambda *_: at)
-    monkeypatch.setattr("risp_torch.inversion.film_problem.losses_at", lambda _scene, _film, _unknowns, points: away(points))
+    monkeypatch.setattr("risp_torch.inversion.solvers.film_problem.linearise", lambda *_: at)
+    losses = "risp_torch.inversion.solvers.film_problem.losses_at"
+    monkeypatch.setattr(losses, lambda _scene, _film, _unknowns, points: away(points))
     policy = replace(NewtonSteps(rounds=1).policy(stages=1, margin=0.0, implicit=implicit), horizon=None)
     problem = FilmProblem(None, None, TWO)
     problem.reevaluates = True

@@ -8,10 +8,10 @@ import torch
 
 from risp_torch import Param
 from risp_torch.inversion import Unknowns
-from risp_torch.inversion.compression import beyond_blocks, size_of_moves
-from risp_torch.inversion.error_blocks import block_scores, scores_of_sizes
-from risp_torch.inversion.linearisation import Linearisation
-from risp_torch.inversion.uncertainty import Spread, uncertainty
+from risp_torch.inversion.problem.linearisation import Linearisation
+from risp_torch.inversion.problem.residual_blocks import block_scores, scores_of_sizes
+from risp_torch.inversion.uncertainty.compression import beyond_blocks, size_of_moves
+from risp_torch.inversion.uncertainty.covariance import Spread, error_bars
 
 FRAMES, SIDE = 24, 32
 ONE = Unknowns({"a": Param(1.0, low=-50.0, high=50.0)})
@@ -37,7 +37,7 @@ def held(kind: str, count: int = 400) -> tuple[float, float]:
         if kind == "frames":  # each frame is off as a whole
             errors = 0.2 * errors + random.normal(size=(FRAMES, 1))
         at, error = linear(random, errors)
-        sd = float(uncertainty(at, ONE, floor=1e-12).sd[0])
+        sd = float(error_bars(at, ONE, floor=1e-12).sd[0])
         spread = Spread.of(at, 1e-12)
         inside.append(abs(error) <= 1.96 * sd)
         ratios.append(sd / (100.0 * np.sqrt(max(spread.plain[0, 0], spread.robust[0, 0, 0]))))

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from risp_torch.inversion.comparison import Comparison
-from risp_torch.inversion.linearisation import linearise, observed_at
-from risp_torch.inversion.look.held import HeldLook
-from risp_torch.inversion.look.settings import LookSettings
-from risp_torch.inversion.losses.matched import MatchedLoss
-from risp_torch.inversion.unknowns import Unknowns
+from risp_torch.inversion.appearance.fit.frozen_appearance import HeldLook
+from risp_torch.inversion.appearance.matched_loss import MatchedLoss
+from risp_torch.inversion.appearance.settings import LookSettings
+from risp_torch.inversion.problem.comparison import Comparison
+from risp_torch.inversion.problem.linearisation import linearise, observed_at
+from risp_torch.inversion.problem.unknowns import Unknowns
 from tests.reference.flying_box import flying_box
 
 TIGHT = {"tolerance": 1e-15, "rounds": 200, "edges": "scene"}

@@ -10,9 +10,9 @@ import torch
 
 from risp_torch import Films, MaskLoss, MatchedLoss, Param, PixelLoss, load_scene
 from risp_torch.inversion import Uncertainty, Unknowns
-from risp_torch.inversion import likely_wrong as checked
-from risp_torch.inversion.freed import Freed, Joint, freed
-from risp_torch.inversion.likely_wrong import (
+from risp_torch.inversion.diagnostics import misspecification as checked
+from risp_torch.inversion.diagnostics.augmented_fit import Freed, Joint, freed
+from risp_torch.inversion.diagnostics.misspecification import (
     NOT_WHITE,
     Diagnosis,
     Suspect,
@@ -21,9 +21,17 @@ from risp_torch.inversion.likely_wrong import (
     sentences_on,
     widened_by_suspects,
 )
-from risp_torch.inversion.linearisation import Linearisation, linearise
-from risp_torch.inversion.nuisances import BODY_TURN, RESIZED, Family, Nuisance, families_of, sizes_of, why_untested
-from risp_torch.inversion.score_tests import FilmErrors
+from risp_torch.inversion.diagnostics.nuisance_parameters import (
+    BODY_TURN,
+    RESIZED,
+    Family,
+    Nuisance,
+    families_of,
+    sizes_of,
+    why_untested,
+)
+from risp_torch.inversion.diagnostics.score_tests import FilmErrors
+from risp_torch.inversion.problem.linearisation import Linearisation, linearise
 from tests.reference.linear_films import FRAMES, SIDE, LinearLoss, LinearScene, compared
 
 UNKNOWNS = Unknowns({"a": Param(1.0, low=-10.0, high=10.0)})

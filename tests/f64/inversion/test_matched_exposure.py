@@ -5,13 +5,13 @@ import pytest
 import torch
 from torch.autograd import forward_ad
 
-from risp_torch.inversion.comparison import Comparison
-from risp_torch.inversion.gradients import check_torch
-from risp_torch.inversion.linearisation import linearise
-from risp_torch.inversion.look.settings import LookSettings
-from risp_torch.inversion.look.worlds import composed, rendered
-from risp_torch.inversion.losses.matched import MatchedLoss
-from risp_torch.inversion.unknowns import Unknowns
+from risp_torch.inversion.appearance.batch import composed, rendered
+from risp_torch.inversion.appearance.matched_loss import MatchedLoss
+from risp_torch.inversion.appearance.settings import LookSettings
+from risp_torch.inversion.diagnostics.gradient_check import check_torch
+from risp_torch.inversion.problem.comparison import Comparison
+from risp_torch.inversion.problem.linearisation import linearise
+from risp_torch.inversion.problem.unknowns import Unknowns
 from risp_torch.scene.view.unlit import Unlit
 from tests.reference.flying_box import flying_box
 

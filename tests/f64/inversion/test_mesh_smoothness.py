@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from risp_torch.inversion.mesh_smoothness import (
+from risp_torch.inversion.losses.mesh_regularisation import (
     MeshNeighbours,
     edge_length_loss,
     flattening_loss,

@@ -5,9 +5,9 @@ import pytest
 import torch
 
 from risp_torch.inversion import Unknowns
-from risp_torch.inversion.linearisation import linearise
-from risp_torch.inversion.observability import Observability, observed
-from risp_torch.inversion.priors import Prior, Priors
+from risp_torch.inversion.diagnostics.observability import Observability, observed
+from risp_torch.inversion.problem.linearisation import linearise
+from risp_torch.inversion.problem.priors import Prior, Priors
 from tests.reference.linear_films import FRAMES, SIDE, LinearLoss, LinearScene, block_errors, compared
 from ti_sim import Param
 

@@ -9,11 +9,11 @@ import torch
 from risp_torch import Loss, LuminanceLoss, PerceptualLoss, PixelLoss, RispLoss, Scene, StateLoss, film
 from risp_torch.files.film.curves import linear_to_srgb
 from risp_torch.inversion import Comparison, Unknowns, linearise
-from risp_torch.inversion.gradients import check_torch
-from risp_torch.inversion.losses.perceptual import MEAN, SPREAD, srgb_of
+from risp_torch.inversion.diagnostics.gradient_check import check_torch
+from risp_torch.inversion.losses.perceptual.loss import MEAN, SPREAD, srgb_of
 from risp_torch.risp import RasteriserDomain, RigidPoseHead
-from risp_torch.risp.psi import Range, RenderingParameters
-from risp_torch.risp.state_heads.rigid_pose import quaternion_of
+from risp_torch.scene.rendering_parameters import Range, RenderingParameters
+from risp_torch.scene.state_heads.rigid_pose import quaternion_of
 from tests.reference import small_scenes
 
 UNKNOWN = ["block.density", "ground.contact.friction", "block.velocity", "psi"]

@@ -7,13 +7,13 @@ import pytest
 import torch
 
 from risp_torch import UserError
-from risp_torch.inversion import Unknowns, linearise, uncertainty
-from risp_torch.inversion.errors_together import block_size, errors_together, with_errors_together
-from risp_torch.inversion.linearisation import Linearisation, losses_at, newton_step
-from risp_torch.inversion.optimise import History
-from risp_torch.inversion.priors import Prior, Priors, read_priors
-from risp_torch.inversion.refine import refined
-from risp_torch.inversion.unseen import far_from_priors
+from risp_torch.inversion import Unknowns, error_bars, linearise
+from risp_torch.inversion.problem.effective_sample_size import block_size, errors_together, with_errors_together
+from risp_torch.inversion.problem.linearisation import Linearisation, losses_at, newton_step
+from risp_torch.inversion.problem.priors import Prior, Priors, read_priors
+from risp_torch.inversion.solvers.gradient_descent import History
+from risp_torch.inversion.solvers.refinement import refined
+from risp_torch.inversion.uncertainty.unobservable import far_from_priors
 from tests.reference.linear_films import FRAMES, SIDE, LinearLoss, LinearScene, block_errors, compared
 from tests.reference.small_scenes import make_scene
 from ti_sim import Param
@@ -152,7 +152,7 @@ def test_gauss_newton_steps_end_where_the_penalised_loss_is_least(floor: float) 
     normal = stack.T @ stack / variance + np.diag([0.0, 1 / 0.2**2, 1 / 0.3**2])
     expected = np.linalg.solve(normal, stack.T @ target.cpu().numpy().ravel() / variance)
     np.testing.assert_allclose(end, expected, atol=2e-3)
-    bars = uncertainty(at, unknowns, floor=floor)
+    bars = error_bars(at, unknowns, floor=floor)
     plain = np.sqrt(np.diag(np.linalg.inv(normal)))
     assert (bars.sd >= 0.999 * plain).all() and (bars.sd[1:] <= [0.2, 0.3]).all()
 
@@ -162,7 +162,7 @@ def test_what_the_film_does_not_show_keeps_the_bar_of_its_prior() -> None:
     unknowns = unknowns_of({"b": 0.2})
     target = patterns["a"] + 0.01 * torch.as_tensor(block_errors(np.random.default_rng(1)))
     at, end = found(LinearLoss(patterns, target), unknowns, np.array([0.5, 0.6, 0.1]))
-    bars = uncertainty(at, unknowns, floor=1e-12)
+    bars = error_bars(at, unknowns, floor=1e-12)
     assert end[1] == pytest.approx(0.0, abs=5e-3) and bars.sd[1] == pytest.approx(0.2, rel=0.02) and bars.observable[1]
     assert bars.unseen == ["b is known from its prior only (± 0.2)"]
     assert far_from_priors(np.array([1.0, 0.9, 0.0]), unknowns)[0].startswith("the estimate of b lies 4.5 standard deviations")
@@ -186,7 +186,7 @@ def coverage(kind: str, count: int = 80) -> tuple[float, np.ndarray]:
         at, end = found(loss, unknowns, np.zeros(3))
         unknowns = with_errors_together(unknowns, errors_together(at))
         at, end = found(loss, unknowns, end)
-        sd = uncertainty(at, unknowns, floor=1e-12).sd
+        sd = error_bars(at, unknowns, floor=1e-12).sd
         held.append(np.abs(end - truth) <= 2 * sd)
         bars.append(sd)
     return float(np.mean(held)), np.mean(bars, axis=0)

@@ -4,20 +4,20 @@ import numpy as np
 import pytest
 import torch
 
-from risp_torch.inversion.comparison import Comparison
-from risp_torch.inversion.linearisation import linearise, losses_at
-from risp_torch.inversion.look.settings import LookSettings
-from risp_torch.inversion.losses.matched import MatchedLoss
+from risp_torch.inversion.appearance.matched_loss import MatchedLoss
+from risp_torch.inversion.appearance.settings import LookSettings
 from risp_torch.inversion.losses.pixel import PixelLoss
-from risp_torch.inversion.losses.risp import RispLoss
-from risp_torch.inversion.optimise import History
-from risp_torch.inversion.refine import refined
-from risp_torch.inversion.registration.frame_modes import MOST_MODES, frame_modes
-from risp_torch.inversion.registration.frame_steps import FrameSteps
-from risp_torch.inversion.registration.motion_loss import Reference
-from risp_torch.inversion.registration.rounds import is_registered, registered
-from risp_torch.inversion.registration.tangent import Tangent, with_placement
-from risp_torch.inversion.unknowns import Unknowns
+from risp_torch.inversion.problem.comparison import Comparison
+from risp_torch.inversion.problem.linearisation import linearise, losses_at
+from risp_torch.inversion.problem.unknowns import Unknowns
+from risp_torch.inversion.solvers.gradient_descent import History
+from risp_torch.inversion.solvers.refinement import refined
+from risp_torch.inversion.solvers.registration.frame_modes import MOST_MODES, frame_modes
+from risp_torch.inversion.solvers.registration.frame_steps import FrameSteps
+from risp_torch.inversion.solvers.registration.motion_loss import Reference
+from risp_torch.inversion.solvers.registration.rounds import is_registered, registered
+from risp_torch.inversion.solvers.registration.tangent import Tangent, with_placement
+from risp_torch.risp.loss import RispLoss
 from tests.reference.flying_box import flying_box
 
 FRAMES, ROTORS, NAME = 10, 5, "rotors.actions"  # 50 unknowns

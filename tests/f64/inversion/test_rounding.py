@@ -6,7 +6,7 @@ import torch
 
 from risp_torch import Param
 from risp_torch.inversion import Unknowns, linearise
-from risp_torch.inversion.rounding import MOVE, rounding_scatter
+from risp_torch.inversion.uncertainty.rounding import MOVE, rounding_scatter
 from tests.reference.linear_films import FRAMES, SIDE, LinearLoss, LinearScene, compared
 
 SIZE = 1e-9  # of the errors, in units of the unknown

@@ -6,8 +6,8 @@ import torch
 
 from risp_torch import Param
 from risp_torch.inversion import Unknowns
-from risp_torch.inversion.linearisation import Linearisation, linearise
-from risp_torch.inversion.score_tests import FilmErrors, ScoreTest, score_test
+from risp_torch.inversion.diagnostics.score_tests import FilmErrors, ScoreTest, score_test
+from risp_torch.inversion.problem.linearisation import Linearisation, linearise
 from tests.reference.linear_films import FRAMES, SIDE, LinearLoss, LinearScene, block_errors, compared
 
 UNKNOWNS = Unknowns({"a": Param(1.0, low=-10.0, high=10.0)})

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from risp_torch.inversion.look.secants import KEPT, Secants
+from risp_torch.inversion.appearance.fit.secants import KEPT, Secants
 
 COLORS, LIGHT = (5, 3), (2, 3)
 SIZE = 21

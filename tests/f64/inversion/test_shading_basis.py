@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from risp_torch.inversion.look.shading import shading_basis
+from risp_torch.inversion.appearance.model.shading import shading_basis
 
 
 def test_harmonics_are_orthogonal_on_the_sphere() -> None:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from risp_torch.inversion.look.plate import SmoothPictures, SmoothPlate
+from risp_torch.inversion.appearance.model.background_plate import SmoothPictures, SmoothPlate
 
 HEIGHT, WIDTH, COUNT, BENDING = 9, 12, 4, 1e-2
 

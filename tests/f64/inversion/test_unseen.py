@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from risp_torch import Param, PixelLoss, Scene
-from risp_torch.inversion import Comparison, Uncertainty, Unknowns, uncertainty
-from risp_torch.inversion.linearisation import Linearisation, newton_step
-from risp_torch.inversion.uncertainty import widened
-from risp_torch.inversion.unseen import describe_direction, unseen_directions
+from risp_torch.inversion import Comparison, Uncertainty, Unknowns, error_bars
+from risp_torch.inversion.problem.linearisation import Linearisation, newton_step
+from risp_torch.inversion.uncertainty.covariance import widened
+from risp_torch.inversion.uncertainty.unobservable import describe_direction, unseen_directions
 from studies.films.film_jobs import Measure, _in_modes, _measured
 
 SPEED = Param([1.0, -2.0, 0.5], low=-4.0, high=4.0, unit="m/s")
@@ -65,7 +65,7 @@ def linearised(prior: float = 0.0) -> tuple[Linearisation, Unknowns]:
 
 
 def test_modes_are_those_of_the_film_and_error_bars_know_of_smoothness() -> None:
-    alone, tied = (uncertainty(*linearised(prior)) for prior in (0.0, 1e4))
+    alone, tied = (error_bars(*linearised(prior)) for prior in (0.0, 1e4))
     assert alone.observable_modes == tied.observable_modes == 1
     np.testing.assert_allclose(np.abs(alone.modes), np.eye(2), atol=1e-12)
     assert alone.observable == [True, False] and "b leaves no trace in the film at" in alone.unseen[0]

@@ -24,7 +24,7 @@ from risp_torch import (
 )
 from risp_torch.inversion import Comparison, Unknowns, linearise
 from risp_torch.inversion.losses.masks import edge_lengths
-from risp_torch.inversion.uncertainty import Spread
+from risp_torch.inversion.uncertainty.covariance import Spread
 from risp_torch.scene.projection import project_points
 from risp_torch.scene.rotations import rotation_matrix
 from tests.reference import small_scenes

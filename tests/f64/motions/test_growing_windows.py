@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from risp_torch import Param, Revolute, Scene, Sphere
-from risp_torch.inversion.unknowns import Unknowns
+from risp_torch.inversion.problem.unknowns import Unknowns
 from risp_torch.motions import (
     GrowingFits,
     JointNoise,

@@ -7,7 +7,7 @@ import pytest
 from scipy.spatial.transform import Rotation
 
 from risp_torch import Scene
-from risp_torch.inversion.unknowns import Unknowns
+from risp_torch.inversion.problem.unknowns import Unknowns
 from risp_torch.motions import (
     MotionFit,
     MotionFitSettings,

@@ -13,10 +13,19 @@ import torch
 from PIL import Image
 
 from risp_torch import Param, Scene, UserError, load_scene
-from risp_torch.risp.psi import Direction, Factor, Range, RenderingParameters, contact_sheet, default, default_psi, image_jacobian
 from risp_torch.scene import bridge
 from risp_torch.scene.bridge.chunks import image_bytes
 from risp_torch.scene.parts.lights import ARRAYS
+from risp_torch.scene.rendering_parameters import (
+    Direction,
+    Factor,
+    Range,
+    RenderingParameters,
+    contact_sheet,
+    default,
+    default_psi,
+    image_jacobian,
+)
 from risp_torch.scene.view.arrays import Field
 from risp_torch.scene.view.view import View
 from tests.reference.full_scene import camera, make_full_scene

@@ -17,9 +17,9 @@ import torch
 from torch.func import functional_call
 
 from risp_torch.risp import NetworkSettings, RispNetwork
-from risp_torch.risp.psi import image_jacobian
 from risp_torch.risp.task import load_task, training_scene
 from risp_torch.risp.training.losses import Norm, error_and_its_gradient, error_and_jacobian, state_error
+from risp_torch.scene.rendering_parameters import image_jacobian
 from ti_sim.base.gradcheck import GradcheckReport, gradcheck
 
 SIZE, PICTURES = 64, 2

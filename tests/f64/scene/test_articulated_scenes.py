@@ -26,7 +26,7 @@ from risp_torch import (
     check_film_gradient,
     load_scene,
 )
-from risp_torch.inversion.gradients import check_torch
+from risp_torch.inversion.diagnostics.gradient_check import check_torch
 from risp_torch.risp import load_task
 from risp_torch.scene.adding.body_options import Form, collision_shape
 from risp_torch.scene.parts.motors import Motors

@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from risp_torch import Checkpoint, Contact, Elastic, Scene, Sphere, Start, StoreAll, UserError, load_scene
-from risp_torch.risp.psi import default_psi, image_jacobian
 from risp_torch.scene import bridge
 from risp_torch.scene.bridge.chunks import Chunk, image_bytes, plan_chunks, real_inputs
+from risp_torch.scene.rendering_parameters import default_psi, image_jacobian
 from tests.reference.full_scene import make_full_scene
 from tests.reference.rigid_cases import INPUT_NAMES
 from tests.reference.small_scenes import make_scene

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from risp_torch import Bending, Checkpoint, Elastic, Membrane, Scene, Start, UserError
-from risp_torch.inversion.gradients import check_torch
+from risp_torch.inversion.diagnostics.gradient_check import check_torch
 from ti_sim.meshes import box_tets, sheet_grid
 
 FRAMES, SUBSTEPS = 3, 4

@@ -34,10 +34,10 @@ from risp_torch.__main__ import main
 from risp_torch.risp import SensorHead, load_task
 from risp_torch.risp.dataset.plan import Plan
 from risp_torch.risp.dataset.settings import DatasetSettings
-from risp_torch.risp.psi import default_psi, image_jacobian
-from risp_torch.risp.state_heads.head import head_from_json
 from risp_torch.scene.bridge.checks import bridge_device
+from risp_torch.scene.rendering_parameters import default_psi, image_jacobian
 from risp_torch.scene.simulation.deformable import deformable_inputs
+from risp_torch.scene.state_heads.head import head_from_json
 from ti_sim.meshes import SheetMesh, box_hexes, box_tets, sheet_grid
 
 FRAMES = 2

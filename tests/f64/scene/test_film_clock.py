@@ -10,7 +10,7 @@ import torch
 
 from risp_torch import Param, PixelLoss, Scene, StateLoss, UserError, check_torch, invert
 from risp_torch.inversion import Comparison
-from risp_torch.inversion.films import Films
+from risp_torch.inversion.problem.films.multi_film import Films
 from risp_torch.risp import photoreal_film
 from risp_torch.scene.numbers import constant
 from risp_torch.scene.parts.clock import FilmClock

@@ -12,7 +12,7 @@ from scipy.spatial.transform import Rotation
 
 from risp_torch import Camera, Contact, DirectionalLight, Scene, UserError
 from risp_torch.__main__ import main
-from risp_torch.inversion.gradients import check_torch
+from risp_torch.inversion.diagnostics.gradient_check import check_torch
 from risp_torch.scene.adding.robot import friction_numbers, limit_stiffness
 from risp_torch.scene.robot_files.check import inertias_of_free_joints, moved_by_joints
 from risp_torch.scene.robot_files.description import RobotMimic

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from risp_torch import Box, Param, Scene, Start, load_scene
-from risp_torch.inversion.gradients import check_torch
+from risp_torch.inversion.diagnostics.gradient_check import check_torch
 from risp_torch.scene.bridge.checks import bridge_device
 from tests.reference.rigid_cases import GRAVITY
 from ti_sim.base.errors import DivergenceError, UserError

@@ -23,7 +23,7 @@ import numpy as np
 import pytest
 import torch
 
-import risp_torch.inversion.gradients
+import risp_torch.inversion.diagnostics.gradient_check
 import scenes
 from risp_torch import (
     AmbientLight,
@@ -354,9 +354,9 @@ def test_a_kink_is_told_from_a_wrong_gradient(monkeypatch: pytest.MonkeyPatch) -
     (kink, plain), _ = check_film_gradient(scene, names, frames=2)
     assert (kink.status, plain.status) == ("kink, inside", "ok") and kink.ok and "at a kink" in kink.verdict
     assert min(abs(kink.left), abs(kink.right)) < 1e-3 * max(abs(kink.left), abs(kink.right))
-    original = risp_torch.inversion.gradients.loss_and_gradient
+    original = risp_torch.inversion.diagnostics.gradient_check.loss_and_gradient
     monkeypatch.setattr(
-        risp_torch.inversion.gradients, "loss_and_gradient",
+        risp_torch.inversion.diagnostics.gradient_check, "loss_and_gradient",
         lambda f: lambda at: (lambda value, gradient: (value, {n: 1.5 * g for n, g in gradient.items()}))(*original(f)(at)),
     )  # fmt: skip
     entries, _ = check_film_gradient(scene, names, frames=2)

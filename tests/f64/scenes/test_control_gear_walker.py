@@ -9,7 +9,7 @@ from torch.func import functional_call
 from risp_torch import Checkpoint, Scene, UserError
 from risp_torch.control import Aim, ControlTask
 from risp_torch.control.rollouts import Driven
-from risp_torch.inversion.gradients import check_torch
+from risp_torch.inversion.diagnostics.gradient_check import check_torch
 from scenes import gear, walker
 from ti_sim.meshes import gear_tets
 

@@ -10,7 +10,7 @@ from torch.func import functional_call
 from risp_torch import Checkpoint, Scene
 from risp_torch.control import Aim, ControlTask
 from risp_torch.control.rollouts import Driven
-from risp_torch.inversion.gradients import check_torch
+from risp_torch.inversion.diagnostics.gradient_check import check_torch
 from scenes import cloth_control, jellyfish
 from ti_sim.deformable.bending import bending_edges
 

@@ -9,8 +9,8 @@ from scipy.spatial import ConvexHull
 from scipy.spatial.transform import Rotation
 
 from risp_torch import AmbientLight, Box, Camera, Contact, DirectionalLight, Scene, Start, Surface, UserError, load_scene
-from risp_torch.inversion.look.settings import CAMERA_EDGES
-from risp_torch.inversion.look.shadow import shadows_of
+from risp_torch.inversion.appearance.model.shadow import shadows_of
+from risp_torch.inversion.appearance.settings import CAMERA_EDGES
 from risp_torch.tracking import TrackedPoses, TrackSettings, track_poses
 from risp_torch.tracking import track as tracking
 from risp_torch.tracking.background import background

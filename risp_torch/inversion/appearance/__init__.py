@@ -1,0 +1,1 @@
+"""Solved appearance: colours, light, exposure and background of a film, for a known motion."""

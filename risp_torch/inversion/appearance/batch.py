@@ -1,0 +1,151 @@
+"""The looks of several worlds, solved from one film, and the pictures in them: composed of weights, or rendered for gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+
+from risp_torch.inversion.appearance.fit.appearance_system import Footage
+from risp_torch.inversion.appearance.fit.frozen_appearance import HeldLook
+from risp_torch.inversion.appearance.fit.look import Look
+from risp_torch.inversion.appearance.fit.normal_equations import Inverse
+from risp_torch.inversion.appearance.fit.objective import LEAST_LEFT
+from risp_torch.inversion.appearance.fit.solve import solve_look
+from risp_torch.inversion.appearance.model.background_plate import SmoothPictures
+from risp_torch.inversion.appearance.model.palette import GREY, Palette
+from risp_torch.inversion.appearance.model.shading import shading_basis
+from risp_torch.inversion.appearance.model.shadow import shadows_of
+from risp_torch.inversion.appearance.rendering import picture_of_bodies, shadows_in
+from risp_torch.inversion.appearance.settings import LIGHTS, LookSettings
+from risp_torch.scene.view.unlit import Unlit
+from ti_render import FragmentWeights
+
+SMOOTH = 8  # cosines along each side of a smooth plate
+BENDING = 2.5e-4  # stiffness of its half waves, of the pixels
+
+
+@dataclass(frozen=True, eq=False)
+class SolvedLook:
+    """The look of one motion, and the plate of the whole picture.
+
+    Attributes:
+        look: solved for the pixels that show a body.
+        footage: these pixels.
+        plate: [H W, 3] what stands behind, also in the pixels that never show a body.
+        inverse: factors of the look's normal matrix, with which a look of a near motion begins.
+    """
+
+    look: Look
+    footage: Footage
+    plate: np.ndarray
+    inverse: Inverse | None
+
+    def seen_in(self, footage: Footage) -> Look | None:
+        """The look for another motion's pixels, or None if it has other colours or frames."""
+        alike = self.look.colors.shape[0] == footage.palette.count and self.look.gain.shape[0] == footage.frames
+        return replace(self.look, plate=self.plate[footage.active]) if alike else None
+
+    @property
+    def before_black(self) -> SolvedLook:
+        """Its bodies alone."""
+        colors = self.look.colors.copy()
+        colors[self.footage.palette.bodies :] = 0.0
+        return replace(self, look=replace(self.look, colors=colors), plate=np.zeros_like(self.plate))
+
+    @property
+    def penalty(self) -> float:
+        """Regularisation of the look, that of the plate's other pixels included."""
+        others = np.delete(self.plate, self.footage.active, axis=0)
+        return self.look.penalty + LEAST_LEFT * float(((others - GREY) ** 2).sum())
+
+    @property
+    def pictures(self) -> np.ndarray:
+        """[n, H W, 3] the film in this look."""
+        look = self.look
+        whole = look.gain[:, None] * self.plate + look.offset[:, None]
+        whole[:, self.footage.active] = look.picture(self.footage)
+        return whole
+
+
+def solve_worlds(
+    unlit: Unlit, film: torch.Tensor, settings: LookSettings, *, still: np.ndarray, weights: torch.Tensor | None = None,
+    begin: SolvedLook | None = None, held: HeldLook | None = None,
+) -> list[SolvedLook]:  # fmt: skip
+    """The look of every world that fits a film best.
+
+    Args:
+        unlit: of B worlds and n frames.
+        film: [n, H, W, 3] linear colour.
+        settings: what is solved.
+        still: [H W, 3] plate of the pixels that never show a body (``still_plate``).
+        weights: [n or 1, H, W] of the pixels.
+        begin: a look of the same scene to start from, where it fits.
+        held: a look from which those of all worlds are one step away, in place of solving them.
+    """
+    with torch.no_grad():
+        entries, left = unlit.weights()
+        basis = shading_basis(unlit.normals(), LIGHTS[settings.light]).cpu().numpy()
+        shadows = unlit.film_of((shadows_of(unlit) * left[:, None]).movedim(1, -1)) if settings.shadow else None
+        left = unlit.film_of(left[..., None]).reshape(unlit.worlds, unlit.frames, -1).cpu().numpy()
+    images = unlit.frames * unlit.moments
+    pixels, weight = pixels_of(film, weights)
+    basis_of_plate = None if settings.plate == "any" else SmoothPictures.of(*film.shape[1:3], count=SMOOTH, bending=BENDING)
+    palette = Palette.of(unlit.faces, unlit.rest, unlit.vertex_body, settings.colors, texels=settings.texels)
+    solved: list[SolvedLook] = []
+    for world in range(unlit.worlds):
+        chosen = entries.image // images == world
+        part = FragmentWeights(
+            entries.image[chosen] - world * images, entries.pixel[chosen], entries.face[chosen], entries.weight[chosen]
+        )
+        cast = None if shadows is None else shadows[world].flatten(1, 2).transpose(1, 2).cpu().numpy()
+        footage = Footage.of(
+            part, basis[world * images : (world + 1) * images], left[world], pixels, palette, shadows=cast, weight=weight,
+            whole=settings.exposure or basis_of_plate is not None, plate_basis=basis_of_plate,
+        )  # fmt: skip
+        if held is None:
+            first, inverse = (None, None) if begin is None else (begin.seen_in(footage), begin.inverse)
+            look, inverse = solve_look(footage, settings, begin=first, inverse=inverse)
+        else:
+            look, inverse = held.followed(footage), held.inverse
+        plate = still.copy()
+        plate[footage.active] = look.plate
+        begin = SolvedLook(look, footage, plate, inverse)
+        solved.append(begin)
+    return solved
+
+
+def pixels_of(film: torch.Tensor, weights: torch.Tensor | None) -> tuple[np.ndarray, np.ndarray]:
+    """Colours [n, H W, 3] of a film [n, H, W, 3], and weights [n, H W] of its pixels, in double precision."""
+    pixels = film.flatten(1, 2).double().cpu().numpy()
+    if weights is None:
+        return pixels, np.ones(pixels.shape[:2])
+    return pixels, weights.expand(len(film), -1, -1).flatten(1).double().cpu().numpy()
+
+
+def composed(solved: Sequence[SolvedLook], film: torch.Tensor) -> torch.Tensor:
+    """[B, n, H, W, 3] the films in the solved looks, without gradient."""
+    pictures = np.stack([each.pictures for each in solved])
+    return torch.as_tensor(pictures).to(film).reshape(len(solved), *film.shape)
+
+
+def rendered(unlit: Unlit, solved: Sequence[SolvedLook]) -> torch.Tensor:
+    """[B, n, H, W, 3] the same pictures by the renderer, with the gradient in the motion and the camera at these looks."""
+    like, size = unlit.inputs.body_q, (unlit.settings.height, unlit.settings.width)
+
+    def tensor(arrays: list[np.ndarray]) -> torch.Tensor:
+        return torch.as_tensor(np.stack(arrays)).to(like)
+
+    looks, palette = [each.look for each in solved], solved[0].footage.palette
+    colors, cast = tensor([look.colors for look in looks]).split([palette.bodies, palette.shadows], dim=1)
+    light = tensor([look.light for look in looks])
+    basis = shading_basis(unlit.normals(), light.shape[1]).unflatten(0, (unlit.worlds, -1))
+    shade = torch.einsum("bmfl,blc->bmfc", basis, light)
+    images = picture_of_bodies(unlit, palette, colors, shade)
+    plate = tensor([each.plate.reshape(*size, 3) for each in solved]).repeat_interleave(unlit.frames * unlit.moments, dim=0)
+    if palette.shadows:
+        plate = plate + shadows_in(unlit, cast)
+    gain, offset = (tensor([getattr(look, name) for look in looks])[:, :, None, None] for name in ("gain", "offset"))
+    return gain * unlit.film_of(images[..., :3] + (1.0 - images[..., 3:]) * plate) + offset

@@ -1,0 +1,1 @@
+"""The separable least-squares problem of an appearance, and its solver."""

@@ -1,0 +1,189 @@
+"""What a film shows of one motion: the weights of colours in its pixels, as a sparse matrix, and what is left of the backdrop."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from scipy.sparse import csr_matrix
+
+from risp_torch.inversion.appearance.model.background_plate import SmoothPictures
+from risp_torch.inversion.appearance.model.palette import Palette
+from ti_render import FragmentWeights
+
+LEAST_SHADOW = 1e-6  # part of a pixel in shadow: smaller ones are left out
+MOST_NUMBERED = 5 * 10**7  # numbers that a table is made for: it is faster than sorting
+
+
+@dataclass(frozen=True, eq=False)
+class Footage:
+    """One motion's pixels as a function of colours: n frames of P pixels, R rows (frame and pixel) that show a body
+    or a shadow.
+
+    A column is one colour of the palette on one face at one moment: it has one brightness; or it is one shadow, in all frames.
+    Pixels that never show either are left out unless all are asked for: the look of the bodies does not depend on them.
+
+    Attributes:
+        matrix: [R, C] weights of the columns in the rows.
+        active: [P] numbers of the pixels in the picture, ascending.
+        row: [R] frame P + position in ``active``.
+        color: [C] the palette's colour of each column.
+        basis: [C, L] shading of each column (``shading_basis``).
+        left: [n, P] what the bodies leave of the backdrop.
+        film: [n, P, 3] linear colour.
+        weight: [n, P] weights of the pixels, at least 0.
+        palette: the colours.
+        plate_basis: pictures of which the plate is a combination; None for any plate.
+    """
+
+    matrix: csr_matrix
+    active: np.ndarray
+    row: np.ndarray
+    color: np.ndarray
+    basis: np.ndarray
+    left: np.ndarray
+    film: np.ndarray
+    weight: np.ndarray
+    palette: Palette
+    plate_basis: SmoothPictures | None = None
+
+    @staticmethod
+    def of(
+        entries: FragmentWeights, basis: np.ndarray, left: np.ndarray, film: np.ndarray, palette: Palette, *,
+        shadows: np.ndarray | None = None, weight: np.ndarray | None = None, whole: bool = False,
+        plate_basis: SmoothPictures | None = None,
+    ) -> Footage:  # fmt: skip
+        """Put the fragments of one motion together.
+
+        Args:
+            entries: weights of the corners; the images are the n frames, or S moments of each, one frame's after the other's.
+            basis: [n S, F, L] shading of the faces.
+            left: [n, H W] 1 - alpha.
+            film: [n, H W, 3].
+            palette: the colours of the bodies.
+            shadows: [n, K, H W] what of a pixel shows ground in shadow (``shadows_of``), at most ``left``.
+            weight: [n, H W]; all 1 by default.
+            whole: whether pixels that never show a body or a shadow take part, too.
+            plate_basis: pictures of H W pixels of which the plate is a combination; it takes ``whole``.
+        """
+        pixels = left.shape[1]
+        cast = None if shadows is None else _cast(shadows)
+        seen = entries.pixel if cast is None else np.concatenate([entries.pixel, cast[2]])
+        active = np.arange(pixels) if whole else np.unique(seen)
+        position = np.zeros(pixels, dtype=np.int64)
+        position[active] = np.arange(len(active))
+        rows, columns, weights = _corners(entries, basis.shape[1], palette)
+        rows = rows[0] // (len(basis) // len(left)), rows[1]
+        column, at_column = _numbered(columns, palette.corner.shape[1] * basis.shape[0] * basis.shape[1])
+        face_of_image, place = np.divmod(column, palette.corner.shape[1])
+        color = palette.corner[face_of_image % basis.shape[1], place]
+        shading = basis.reshape(-1, basis.shape[2])[face_of_image].astype(np.float64)
+        if cast is not None:
+            frame, number, pixel, amount = cast
+            rows = np.concatenate([rows[0], frame]), np.concatenate([rows[1], pixel])
+            at_column, weights = np.concatenate([at_column, len(color) + number]), np.concatenate([weights, amount])
+            color = np.concatenate([color, palette.count + np.arange(shadows.shape[1])])
+            shading = np.concatenate([shading, np.eye(1, basis.shape[2]).repeat(shadows.shape[1], axis=0)])
+            palette = palette.with_shadows(shadows.shape[1])
+        row, at_row = _numbered(rows[0] * len(active) + position[rows[1]], len(left) * len(active))
+        matrix = csr_matrix((weights, (at_row, at_column)), shape=(len(row), len(color)))
+        weight = np.ones(left.shape) if weight is None else weight
+        left, film, weight = (np.ascontiguousarray(array[:, active], dtype=np.float64) for array in (left, film, weight))
+        return Footage(matrix, active, row, color, shading, left, film, weight, palette, plate_basis)
+
+    @property
+    def frames(self) -> int:
+        """n."""
+        return len(self.left)
+
+    @cached_property
+    def transposed(self) -> csr_matrix:
+        """[C, R]."""
+        return self.matrix.T.tocsr()
+
+    @cached_property
+    def squared(self) -> csr_matrix:
+        """[C, R] squared weights."""
+        return self.transposed.multiply(self.transposed).tocsr()
+
+    @cached_property
+    def pixel(self) -> np.ndarray:
+        """[R] pixel of each row."""
+        return self.row % self.left.shape[1]
+
+    @cached_property
+    def frame(self) -> np.ndarray:
+        """[R] frame of each row."""
+        return self.row // self.left.shape[1]
+
+    @cached_property
+    def into_pixels(self) -> csr_matrix:
+        """[P, R] sums rows over the frames."""
+        rows = len(self.row)
+        return csr_matrix((np.ones(rows), (self.pixel, np.arange(rows))), shape=(self.left.shape[1], rows))
+
+    @cached_property
+    def into_colors(self) -> csr_matrix:
+        """[N, C] sums columns by colour."""
+        columns = len(self.color)
+        return csr_matrix((np.ones(columns), (self.color, np.arange(columns))), shape=(self.palette.count, columns))
+
+    @cached_property
+    def mean_basis(self) -> np.ndarray:
+        """[N, L] mean shading of each colour over the pixels that show it; that of even light for a colour that none shows."""
+        shown = self.transposed @ np.ones(len(self.row))
+        total = self.into_colors @ shown
+        mean = (self.into_colors @ (shown[:, None] * self.basis)) / np.maximum(total, 1e-12)[:, None]
+        mean[total <= 1e-12] = np.eye(1, self.basis.shape[1])
+        return mean
+
+    def merged(self, brightness: np.ndarray) -> csr_matrix:
+        """[R, N] weights of the colours in the rows, for a brightness [C] of the columns."""
+        columns = len(self.color)
+        shaded = csr_matrix((brightness, self.color, np.arange(columns + 1)), shape=(columns, self.palette.count))
+        return self.matrix @ shaded
+
+    @cached_property
+    def stiffness(self) -> csr_matrix:
+        """[N, N] graph Laplacian of the palette's neighbours."""
+        a, b = self.palette.neighbours.T
+        ones, count = np.ones(len(a)), self.palette.count
+        edge = csr_matrix(
+            (np.concatenate([ones, -ones]), (np.tile(np.arange(len(a)), 2), np.concatenate([a, b]))), shape=(len(a), count)
+        )
+        return (edge.T @ edge).tocsr()
+
+
+def _numbered(given: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
+    """The different numbers among those given (below ``size``), ascending, and the place of each given one among them."""
+    if size > MOST_NUMBERED:
+        return np.unique(given, return_inverse=True)
+    present = np.zeros(size, dtype=bool)
+    present[given] = True
+    place = np.cumsum(present, dtype=np.int32) - 1
+    return np.flatnonzero(present), place[given].astype(np.int64)
+
+
+def _cast(amounts: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Frame, number of the shadow, pixel and weight of every entry of [n, K, H W] that counts."""
+    frame, number, pixel = np.nonzero(amounts > LEAST_SHADOW)
+    return frame, number, pixel, amounts[frame, number, pixel].astype(np.float64)
+
+
+def _corners(
+    entries: FragmentWeights, faces: int, palette: Palette
+) -> tuple[tuple[np.ndarray, np.ndarray], np.ndarray, np.ndarray]:
+    """Image and pixel, column (image, face and place as one number) and weight of every entry.
+
+    Where the corners of each face have one colour, their weights are summed into the first.
+    """
+    first = (entries.image * faces + entries.face) * palette.corner.shape[1]
+    if (palette.corner == palette.corner[:, :1]).all():
+        return (entries.image, entries.pixel), first, entries.weight.sum(axis=1, dtype=np.float64)
+    if palette.lattice.divisions == 1:
+        places, weights = np.arange(3)[None], entries.weight.astype(np.float64)
+    else:
+        places, weights = palette.lattice.weights(entries.weight.astype(np.float64))
+    image, pixel = (np.repeat(each, weights.shape[1]) for each in (entries.image, entries.pixel))
+    return (image, pixel), (first[:, None] + places).reshape(-1), weights.reshape(-1)

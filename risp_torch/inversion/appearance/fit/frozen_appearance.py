@@ -1,0 +1,74 @@
+"""How a solved look follows a small change of the motion: one linear step, with everything held that the solver finds anew.
+
+Two solves of near motions end where their tolerance lets them, and differences of what they leave carry that. A look that takes
+one step from the same start, with the same matrix and the same robust weights, is a smooth function of the motion. What is left
+of the picture then changes as in Kaufman's projected Jacobian (BIT 15, 1975): by the part that colours, light, plate and exposure
+cannot absorb. J^T r is the loss's gradient whatever the matrix, as the look is at its minimum (envelope theorem).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from risp_torch.inversion.appearance.fit.appearance_system import Footage
+from risp_torch.inversion.appearance.fit.look import Look
+from risp_torch.inversion.appearance.fit.normal_equations import Inverse, NormalEquations
+from risp_torch.inversion.appearance.fit.objective import Fit, robust_factor
+from risp_torch.inversion.appearance.fit.solve import LEAST_DAMPING
+from risp_torch.inversion.appearance.settings import LookSettings
+
+WITH_EXPOSURE = 3  # steps, as the matrix holds gains and offsets still
+
+
+@dataclass(frozen=True, eq=False)
+class HeldLook:
+    """A solved look from which those of near motions are one step away.
+
+    Attributes:
+        settings: of the look.
+        look: the solved look.
+        plate: [H W, 3] what stands behind in every pixel.
+        factor: [n, H W] robust part of the weights of the pixels.
+        inverse: inverse of the look's own normal matrix, or None: then near motions have the very same look.
+    """
+
+    settings: LookSettings
+    look: Look
+    plate: np.ndarray
+    factor: np.ndarray
+    inverse: Inverse | None
+
+    @staticmethod
+    def of(
+        footage: Footage, settings: LookSettings, look: Look, plate: np.ndarray, left: np.ndarray, *, follows: bool = True
+    ) -> HeldLook:
+        """Hold a look.
+
+        Args:
+            footage: the pixels that it was solved for.
+            settings: of the look.
+            look: it solves these pixels.
+            plate: [H W, 3] what stands behind in every pixel.
+            left: [n, H W, 3] film minus picture, of the whole pictures.
+            follows: whether the looks of near motions take a step.
+        """
+        if not follows:
+            return HeldLook(settings, look, plate, np.zeros(left.shape[:2]), None)
+        factor = robust_factor(np.einsum("npc,npc->np", left, left), settings.robust) ** 2
+        fit = Fit.holding(footage, settings, look, footage.weight * factor[:, footage.active])
+        return HeldLook(settings, look, plate, factor, NormalEquations(fit).inverse(LEAST_DAMPING))
+
+    def followed(self, footage: Footage) -> Look:
+        """The look for another motion's pixels (same palette and frames): the held one, or a step from it.
+
+        With exposure it takes a few steps.
+        """
+        look = replace(self.look, plate=self.plate[footage.active])
+        if self.inverse is None:
+            return look
+        fit = Fit.holding(footage, self.settings, look, footage.weight * self.factor[:, footage.active])
+        for _ in range(WITH_EXPOSURE if self.settings.exposure else 1):
+            fit = fit.after(*self.inverse.step(NormalEquations(fit).right))
+        return fit.look

@@ -1,0 +1,150 @@
+"""A look and what it leaves of the film, with plate and exposure in closed form.
+
+For given colours and light, the plate follows in closed form (variable projection: Golub and Pereyra, SIAM J. Numer. Anal. 10,
+1973), as do gains and offsets of a frame. Outliers count less: the objective is the sum of rho(|r|) = |r|^2 / (1 + |r|^2 / s^2)
+over the pixels (Geman and McClure, 1987), minimised by weights that are found again for every look.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from risp_torch.inversion.appearance.fit.appearance_system import Footage
+from risp_torch.inversion.appearance.fit.look import Look
+from risp_torch.inversion.appearance.model.background_plate import plate_solver
+from risp_torch.inversion.appearance.model.palette import GREY
+from risp_torch.inversion.appearance.settings import LookSettings
+
+LEAST_LEFT = 1e-4  # pixels: weight of the pull of the plate towards grey
+LIGHT_PULL = 1.0  # pixels: weight of the pull of the light towards an even one
+HELD_SWEEPS = 3  # times that plate and exposure follow each other at weights that stay
+EXPOSURE_PULL = 1e-3  # of a frame's pixels: weight of the pull of its gain towards 1 and of its offset towards 0
+
+
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """A look on one motion's pixels.
+
+    Attributes:
+        footage: the pixels.
+        settings: of the look.
+        look: its plate and exposure are the best for its colours and light.
+        residual: [n, P, 3] film minus picture.
+        held: [n, P] weights of the pixels in place of those of the residual, or None.
+    """
+
+    footage: Footage
+    settings: LookSettings
+    look: Look
+    residual: np.ndarray
+    held: np.ndarray | None = None
+
+    @staticmethod
+    def of(footage: Footage, settings: LookSettings, look: Look) -> Fit:
+        """The fit of a look after its plate (and exposure) have followed, with its objective."""
+        bodies = look.bodies(footage)
+        return Fit._following(footage, settings, look, bodies, step_weight(footage, settings, _residual(footage, look, bodies)))
+
+    @staticmethod
+    def holding(footage: Footage, settings: LookSettings, look: Look, weight: np.ndarray) -> Fit:
+        """The fit of a look whose plate (and exposure) have followed at weights [n, P] that stay, in steps from here, too."""
+        bodies = look.bodies(footage)
+        for _ in range(HELD_SWEEPS if settings.exposure else 1):
+            fit = Fit._following(footage, settings, look, bodies, weight)
+            look = fit.look
+        return replace(fit, held=weight)
+
+    def after(self, colors: np.ndarray, light: np.ndarray) -> Fit:
+        """The fit after a step of the colours [N, 3] and the light [L - 1, 3].
+
+        The plate follows first with the weights from before: those of the new colours before the old plate would hold it back.
+        """
+        look = self.look.moved(self.footage, colors, light)
+        if self.held is not None:
+            return Fit.holding(self.footage, self.settings, look, self.held)
+        bodies = look.bodies(self.footage)
+        look = replace(look, plate=_plate(self.footage, look, bodies, self.weight))
+        weight = step_weight(self.footage, self.settings, _residual(self.footage, look, bodies))
+        return Fit._following(self.footage, self.settings, look, bodies, weight)
+
+    @staticmethod
+    def _following(footage: Footage, settings: LookSettings, look: Look, bodies: np.ndarray, weight: np.ndarray) -> Fit:
+        look = replace(look, plate=_plate(footage, look, bodies, weight))
+        if settings.exposure:
+            gain, offset = _exposure(footage, look, bodies, weight)
+            look = replace(look, gain=gain, offset=offset)
+            look = replace(look, plate=_plate(footage, look, bodies, weight))
+        residual = _residual(footage, look, bodies)
+        square = np.einsum("npc,npc->np", residual, residual)
+        penalty = _penalty(footage, settings, look)
+        objective = float((footage.weight * robust_factor(square, settings.robust) * square).sum()) + penalty
+        return Fit(footage, settings, replace(look, objective=objective, penalty=penalty), residual)
+
+    @property
+    def objective(self) -> float:
+        """The sum that the look minimises."""
+        return self.look.objective
+
+    @cached_property
+    def weight(self) -> np.ndarray:
+        """[n, P] weights of the pixels in a step from here."""
+        if self.held is not None:
+            return self.held
+        return step_weight(self.footage, self.settings, self.residual)
+
+
+def robust_factor(square: np.ndarray, scale: float) -> np.ndarray:
+    """1 / (1 + |r|^2 / s^2) for squared residuals |r|^2: rho = factor |r|^2, and the weights of the steps are its square."""
+    return 1.0 / (1.0 + square / scale**2)
+
+
+def step_weight(footage: Footage, settings: LookSettings, residual: np.ndarray) -> np.ndarray:
+    """[n, P] weights of the pixels in a step: those given, times the robust ones of residuals [n, P, 3]."""
+    return footage.weight * robust_factor(np.einsum("npc,npc->np", residual, residual), settings.robust) ** 2
+
+
+def _residual(footage: Footage, look: Look, bodies: np.ndarray) -> np.ndarray:
+    """[n, P, 3] film minus picture, where the bodies [R, 3] are known."""
+    return footage.film - look.composed(footage, bodies)
+
+
+def _plate(footage: Footage, look: Look, bodies: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """[P, 3] the plate that fits best."""
+    through = weight * footage.left
+    total = np.einsum("np,nc,npc->pc", through, look.gain, footage.film - look.offset[:, None])
+    total -= footage.into_pixels @ (bodies * (through.reshape(-1, 1)[footage.row] * look.gain[footage.frame] ** 2))
+    total += LEAST_LEFT * GREY
+    weights = np.einsum("np,nc->pc", through * footage.left, look.gain**2) + LEAST_LEFT
+    if footage.plate_basis is None:
+        return total / weights
+    return np.stack([plate_solver(weights[:, k], footage.plate_basis).plate(total[:, k]) for k in range(3)], axis=1)
+
+
+def _exposure(footage: Footage, look: Look, bodies: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Gain and offset [n, 3] of every frame that fit best, with mean 1 and 0: colours and plate have the film's mean exposure."""
+    bare = replace(look, gain=np.ones_like(look.gain), offset=np.zeros_like(look.offset)).composed(footage, bodies)
+    pull, weight = _exposure_pull(footage), weight[..., None]
+    x = (weight * bare).sum(axis=1)
+    normal = np.stack([(weight * bare * bare).sum(axis=1) + pull, x, x, weight.sum(axis=1) + pull + 0 * x], axis=-1)
+    right = np.stack([(weight * bare * footage.film).sum(axis=1) + pull, (weight * footage.film).sum(axis=1)], axis=-1)
+    inverse = np.linalg.inv(normal.reshape(*x.shape, 2, 2))
+    free = (inverse @ right[..., None]).sum(axis=0)
+    missing = len(look.gain) * np.array([[1.0], [0.0]]) - free
+    found = inverse @ (right[..., None] + np.linalg.solve(inverse.sum(axis=0), missing))
+    return found[..., 0, 0], found[..., 1, 0]
+
+
+def _exposure_pull(footage: Footage) -> float:
+    return EXPOSURE_PULL * footage.left.shape[1]
+
+
+def _penalty(footage: Footage, settings: LookSettings, look: Look) -> float:
+    smooth = settings.smoothness * float((look.colors * (footage.stiffness @ look.colors)).sum())
+    smooth += settings.pull * float(((look.colors - footage.palette.home) ** 2).sum())
+    smooth += LIGHT_PULL * float((look.light[1:] ** 2).sum())
+    exposure = float(((look.gain - 1) ** 2).sum()) + float((look.offset**2).sum())
+    bending = 0.0 if footage.plate_basis is None else footage.plate_basis.energy(look.plate)
+    return smooth + LEAST_LEFT * float(((look.plate - GREY) ** 2).sum()) + bending + _exposure_pull(footage) * exposure

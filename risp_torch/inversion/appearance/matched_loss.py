@@ -1,0 +1,198 @@
+"""The matched loss: the look is solved from the film, for every value of the unknowns; what is left is compared.
+
+For given physics, geometry and camera, the film is nearly linear in colours, light and what stands behind the bodies. The loss is
+the residual after these are solved (variable projection, Golub and Pereyra 1973): no lights, materials, ground or background of
+the scene are used. Its gradient is that at the solved look (envelope theorem), and differences of its observations are those of
+the projected residual, so that error bars do not count as seen what the look can absorb.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from copy import copy
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch.autograd import forward_ad
+
+from risp_torch.inversion.appearance.batch import SolvedLook, composed, pixels_of, rendered, solve_worlds
+from risp_torch.inversion.appearance.fit.background_mean import still_plate
+from risp_torch.inversion.appearance.fit.frozen_appearance import HeldLook
+from risp_torch.inversion.appearance.model.shadow import check_ground
+from risp_torch.inversion.appearance.rendering import shadows_in
+from risp_torch.inversion.appearance.settings import LookSettings
+from risp_torch.inversion.appearance.sheet import write_look_sheet
+from risp_torch.inversion.losses.loss import PictureLoss, pixel_blocks
+from risp_torch.inversion.losses.pixel_weights import PixelWeights
+from risp_torch.scene.scene import Scene
+from risp_torch.scene.states import States
+from risp_torch.scene.view.unlit import Unlit
+from ti_sim.base.errors import UserError
+from ti_sim.base.rules import checked
+
+SOFTNESS = "softness.sigma"
+SEARCH_SCALE, SEARCH_TOLERANCE = 8.0, 1e4  # robust scale and tolerance of the search, relative to those of the loss
+
+
+class MatchedLoss(PictureLoss):
+    """Mean robust squared difference of linear colours between the film and the motion in the look that fits it best.
+
+    The camera must stand. Observations of a frame are the pixels' colours, moved towards the film where the residual is large
+    (the square of what remains is Geman and McClure's function of it), and one number for the regularisation of the look.
+    """
+
+    kind = "matched"
+    usual_noise = 0.02
+    refits = True
+    colors_of_pixels = True
+
+    @checked
+    def __init__(self, settings: LookSettings | None = None, *, weights: PixelWeights | None = None) -> None:
+        """A loss by the solved look.
+
+        Args:
+            settings: what is solved of the look.
+            weights: how much each pixel counts, all alike by default.
+        """
+        self.settings, self.weights = settings or LookSettings(), weights
+        self._film: torch.Tensor | None = None
+        self._begin: SolvedLook | None = None
+        self._held: tuple[tuple[int, ...], HeldLook] | None = None  # frames, and the look that is held in them
+        self._still: dict[tuple[Any, ...], np.ndarray] = {}  # plates of the film without bodies, by frames and robust scale
+
+    def of_film(self, video: torch.Tensor | None) -> MatchedLoss:
+        """The loss for a film [T, H, W, 3] (``Loss.of_film``)."""
+        own = copy(self)
+        own._film, own._begin, own._held, own._still = video, None, None, {}
+        return own
+
+    def for_search(self) -> MatchedLoss:
+        """The loss with a wider robust scale, beyond which the residual hardly changes with the motion, and the scene's edges,
+        which are softer and take fewer samples."""
+        own = copy(self)
+        robust, tolerance = SEARCH_SCALE * self.settings.robust, SEARCH_TOLERANCE * self.settings.tolerance
+        own.settings = replace(self.settings, robust=robust, tolerance=tolerance, edges="scene")
+        return own
+
+    def near(
+        self, scene: Scene, states: States, values: Mapping[str, torch.Tensor], frames: Sequence[int] | None,
+        *, follows: bool = True,
+    ) -> MatchedLoss:  # fmt: skip
+        """The loss whose looks are one linear step from the one solved for a motion, or that one (``Loss.near``)."""
+        with torch.no_grad():
+            _, solved, numbers, film = self._solved(scene, states, values, frames)
+        own, first = copy(self), solved[0]
+        left = pixels_of(film, None)[0] - first.pictures
+        own._held = tuple(numbers), HeldLook.of(first.footage, self.settings, first.look, first.plate, left, follows=follows)
+        return own
+
+    def check(self, scene: Scene) -> None:
+        """Raise a UserError without a camera, or without the ground that a shadow falls on (``Loss.check``)."""
+        super().check(scene)
+        if self.settings.shadow:
+            check_ground(scene.ground_height)
+
+    def known_frames(self, scene: Scene, frames: tuple[int, ...]) -> tuple[int, ...]:
+        """The frames (``Loss.known_frames``; UserError: a single one, before any plate)."""
+        if len(frames) == 1 and self.settings.plate == "any":
+            raise UserError(
+                "the matched loss compares one picture, which fits every motion where anything may stand behind the bodies: "
+                "compare more frames, or let a smooth picture stand there (--look plate=smooth)"
+            )
+        return frames
+
+    def read(self, pictures: torch.Tensor) -> torch.Tensor:
+        """The pixels, and 0 for the regularisation (``PictureLoss.read``)."""
+        return torch.nn.functional.pad(pictures.flatten(-3), (0, 1))
+
+    def weigh(self, pictures: torch.Tensor, frames: Sequence[int]) -> torch.Tensor:
+        """The pictures times the roots of their weights (``PictureLoss.weigh``)."""
+        return pictures * self.weights.roots(frames)
+
+    def observe(
+        self, scene: Scene, states: States, values: Mapping[str, torch.Tensor], frames: Sequence[int] | None
+    ) -> torch.Tensor:
+        """Observations of the motion in the solved look (``Loss.observe``)."""
+        unlit, solved, numbers, film = self._solved(scene, states, values, frames)
+        given = [array for array in (*vars(unlit.inputs).values(), unlit.share) if isinstance(array, torch.Tensor)]
+        pictures = rendered(unlit, solved) if any(map(_has_derivative, given)) else composed(solved, film)
+        residual = pictures - film
+        factor = torch.rsqrt(1.0 + (residual * residual).sum(dim=-1, keepdim=True) / self.settings.robust**2)
+        observed = self.compared(film + factor * residual, numbers).clone()
+        penalties = [max(each.penalty, 0.0) / len(numbers) for each in solved]
+        observed[..., -1] = torch.tensor(penalties, dtype=torch.float64).sqrt().to(observed)[:, None]
+        return observed
+
+    def render(
+        self, scene: Scene, states: States, values: Mapping[str, torch.Tensor], frames: Sequence[int] | None = None
+    ) -> torch.Tensor:
+        """The film in the solved look (``PictureLoss.render``)."""
+        with torch.no_grad():
+            _, solved, _, film = self._solved(scene, states, values, frames)
+            return composed(solved, film)
+
+    def write_pictures(
+        self, folder: Path, scene: Scene, states: States, values: Mapping[str, torch.Tensor]
+    ) -> None:
+        """Write look.png, what was solved of the film (``Loss.write_pictures``)."""
+        self.write_sheet(folder / "look.png", scene, states, values)
+
+    def write_sheet(self, path: Path, scene: Scene, states: States, values: Mapping[str, torch.Tensor]) -> None:
+        """Write what was solved of the film as a picture (arguments: ``Loss.write_pictures``)."""
+        with torch.no_grad():
+            unlit, solved, _, film = self._solved(scene, states, values, None)
+            bodies = rendered(unlit, [solved[0].before_black])[0]
+            shown = composed(solved, film)[0]
+            plate = torch.as_tensor(solved[0].plate).to(film).reshape(film.shape[1:]).expand(film.shape)
+            if shadows := solved[0].footage.palette.shadows:
+                cast = torch.as_tensor(solved[0].look.colors[-shadows:]).to(film)[None]
+                plate = plate + unlit.film_of(shadows_in(unlit, cast))[0]
+        write_look_sheet(path, film, shown, bodies, plate)
+
+    def blocks(self, shape: Sequence[int], size: tuple[int, int]) -> np.ndarray:
+        """Macroblocks of 16 × 16 pixels, and one for the regularisation (``Loss.blocks``)."""
+        pixels = np.repeat(pixel_blocks(*size), 3)
+        return np.append(pixels, pixels.max() + 1)
+
+    def floor(self, pictures: torch.Tensor) -> float:
+        """Variance of eight-bit pictures (``Loss.floor``)."""
+        return (1 / 255) ** 2 / 12
+
+    def to_json(self) -> dict[str, Any]:
+        """Its kind, the settings of the look, and the weights (``Loss.to_json``)."""
+        weights = {} if self.weights is None else {"weights": self.weights.to_json()}
+        return {"kind": self.kind, "look": asdict(self.settings)} | weights
+
+    def _solved(
+        self, scene: Scene, states: States, values: Mapping[str, torch.Tensor], frames: Sequence[int] | None
+    ) -> tuple[Unlit, list[SolvedLook], Sequence[int], torch.Tensor]:
+        """Unlit pictures, the look of every world, frame numbers, and the film [n, H, W, 3] at them.
+
+        Worlds begin with the look that was solved last: looks of near motions are alike.
+        """
+        if self._film is None:
+            raise UserError("the matched loss needs the film that it solves the look from: use it in invert or a Comparison")
+        edges = self.settings.own_edges
+        if edges is not None and SOFTNESS in values:
+            raise UserError(f"{SOFTNESS} is unknown, and edges are those of a camera: leave it out, or take --look edges=scene")
+        unlit = Unlit.of(scene, states, values, frames, edges=edges)
+        numbers = range(unlit.frames) if frames is None else frames
+        film = self._film[list(numbers)]
+        weights = None if self.weights is None else self.weights.of(numbers)
+        key = (tuple(numbers), self.settings.robust)
+        if key not in self._still:
+            self._still[key] = still_plate(*pixels_of(film, weights), self.settings)
+        held = self._held[1] if self._held is not None and self._held[0] == tuple(numbers) else None
+        solved = solve_worlds(
+            unlit, film, self.settings, still=self._still[key], weights=weights, begin=self._begin, held=held
+        )
+        self._begin = solved[0] if len(numbers) == len(self._film) else self._begin
+        return unlit, solved, numbers, film
+
+
+def _has_derivative(tensor: torch.Tensor) -> bool:
+    """Whether a result of the tensor has a gradient, or a tangent in forward mode."""
+    return (torch.is_grad_enabled() and tensor.requires_grad) or forward_ad.unpack_dual(tensor).tangent is not None

@@ -1,0 +1,1 @@
+"""Parts of an appearance model: colours on faces, shading, shadows and the background plate."""

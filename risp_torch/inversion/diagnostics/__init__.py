@@ -1,0 +1,1 @@
+"""Diagnostics: misfit, misspecification, observability, gradient checks and loss landscapes."""

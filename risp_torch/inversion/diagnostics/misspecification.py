@@ -1,0 +1,363 @@
+"""Numbers that were taken for known and are likely wrong, and how far that has moved an estimate.
+
+Every family of such numbers (``nuisances``) is tested by its score (``score_tests``). A family whose freeing moves an unknown
+by more than errors of the film let it, and by more than a part of its error bar, is named. So is one that explains most of a
+residual that is larger than noise and compression leave. Named families are freed, with priors of sensible sizes, for some steps;
+the shift of the unknowns (omitted-variable bias) widens the error bars. Where nothing fits the film one step is no measure, and
+families are freed. A residual that is not noise and that no family explains is doubted, too.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import torch
+from scipy.stats import landau
+
+from risp_torch.inversion.diagnostics.augmented_fit import FARTHEST, Freed, Joint, freed
+from risp_torch.inversion.diagnostics.misfit import MISFIT
+from risp_torch.inversion.diagnostics.nuisance_parameters import (
+    BODY_SIZE,
+    CAMERA_ZOOM,
+    COLOR,
+    STEP,
+    Family,
+    families_of,
+    sizes_of,
+    why_untested,
+)
+from risp_torch.inversion.diagnostics.score_tests import FilmErrors, ScoreTest, score_test
+from risp_torch.inversion.problem.linearisation import Linearisation
+from risp_torch.inversion.problem.unknowns import Unknowns
+from risp_torch.inversion.uncertainty.covariance import Uncertainty
+from risp_torch.scene.scene import Scene
+from ti_sim.base.errors import DivergenceError, UserError
+
+NOTICED = 1.3  # times the explained residual: from there on, the residual is doubted whatever it does to the estimate
+ROUNDS, ROUNDS_OF_A_FIT = 10, 3  # Gauss-Newton steps with a family freed, where nothing fits the film, and where it does
+LEVEL, WHITE_LEVEL = 0.05, 0.01  # of significance, for all tests together: of the families, and of the residual's power
+MATTERS = 0.5  # of an error bar: smaller shifts of the unknowns are left alone
+NAMED = 0.5  # of what noise leaves unexplained: a family that explains less of a large residual is not named
+AS_GOOD = 0.7  # of what the best family explains: others that explain this much are named, too
+NOT_WHITE = 2.0  # times the power of the film's errors in blocks: a residual with more is not noise, where that is significant
+ABSORBED = 2.0  # standard deviations of the film's errors: a number whose change by one of its own is less visible is assumed
+MOST_UNKNOWNS = 12  # of an inversion: with more, nothing is tested
+MOST_FREED = 5  # families that are freed where nothing fits the film: those whose first step explains most
+_UNTESTED = "the estimates assume all other numbers of the scene, none of which was tested: {}"
+LISTED = 4  # parameters that a sentence names
+
+
+@dataclass(frozen=True)
+class Suspect:
+    """A family of numbers that is likely wrong.
+
+    Attributes:
+        freed: the estimate with it freed.
+        share: of the residual that noise leaves unexplained, how much it explains.
+    """
+
+    freed: Freed
+    share: float
+
+    def to_json(self, unknowns: Unknowns) -> dict[str, Any]:
+        """Title, share, changes of the parameters and shifts of the unknowns (scaled units), as JSON values."""
+        family = self.freed.family
+        changes = {name: np.round(change, 9).tolist() for name, change in _changes(self.freed).items()}
+        return {
+            "family": family.title, "share": round(self.share, 4), "changes": changes,
+            "shift": dict(zip(unknowns.labels, self.freed.shift.tolist(), strict=True)),
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """Result of the tests of a scene.
+
+    Attributes:
+        suspects: families that are likely wrong, the best explanation first.
+        whiteness: largest significant power of the residual in blocks, divided by that of the film's errors, at least 1; None if
+            nothing was tested or the errors are not known.
+        assumptions: sentences on numbers that the film does not show and that an unknown can stand for, or that are not tested.
+    """
+
+    suspects: list[Suspect] = field(default_factory=list)
+    whiteness: float | None = None
+    assumptions: list[str] = field(default_factory=list)
+
+
+def diagnose(
+    scene: Scene, unknowns: Unknowns, at: Linearisation, bars: np.ndarray, errors: FilmErrors, *, explained: float | None,
+    misfit: float | None,
+) -> Diagnosis:  # fmt: skip
+    """Test a scene's known numbers at an estimate.
+
+    Args:
+        scene, unknowns: those of the inversion.
+        at: linearisation at the estimate.
+        bars: [K] error bars, scaled units.
+        errors: of the film of a right scene.
+        explained: mean squared residual that noise and compression explain; None if unknown.
+        misfit: mean squared residual divided by that; None if unknown.
+    """
+    if not np.isfinite(at.loss):
+        return Diagnosis()
+    if len(unknowns.labels) > MOST_UNKNOWNS:
+        return Diagnosis(assumptions=[_UNTESTED.format(f"more than {MOST_UNKNOWNS} unknowns have no such tests")])
+    with warnings.catch_warnings():  # of numbers that are varied beyond what a scene may have
+        warnings.simplefilter("ignore")
+        tests = _tests(scene, unknowns, at, errors)
+        if not tests and (why := why_untested(scene, at.comparison.loss)) is not None:
+            return Diagnosis(assumptions=[_UNTESTED.format(why)])
+        return _diagnosed(tests, unknowns, at, bars, errors, explained, misfit)
+
+
+def _diagnosed(
+    tests: list[tuple[Joint, ScoreTest]], unknowns: Unknowns, at: Linearisation, bars: np.ndarray, errors: FilmErrors,
+    explained: float | None, misfit: float | None,
+) -> Diagnosis:  # fmt: skip
+    """Results of the tests (arguments: ``diagnose``)."""
+    bars = np.maximum(bars / unknowns.scaled_range(), 1e-300)
+    assumptions = _assumptions(tests, unknowns, bars)
+    if misfit is not None and misfit > MISFIT:
+        return Diagnosis(_freed_where_nothing_fits(at, tests, errors, explained or 0.0), None, assumptions)
+    whiteness = None
+    if tests and errors.variance is not None:
+        whiteness = max([1.0, *(test.whiteness for _, test in tests if test.color_p_value < WHITE_LEVEL / len(tests))])
+    unexplained = at.loss - (explained or 0.0)
+    p_values = np.array([_p_value(test, bars, at.comparison.count, misfit, unexplained) for _, test in tests])
+    found = [each for each, p_value in zip(tests, p_values, strict=True) if p_value < LEVEL]
+    if found and p_value_of_all(p_values) >= LEVEL:
+        found = []
+    whole = {joint.family.title for joint, _ in found if joint.family.whole}
+    parts = sorted((each for each in found if each[0].family.title not in whole), key=lambda each: -each[1].falls)
+    best = {each[0].family.title: each for each in reversed(parts)}
+    found = [each for each in found if each[0].family.whole or best.get(each[0].family.title) is each]
+    most = max((test.falls for _, test in found), default=0.0)
+    suspects = [_suspect(at, *each, errors, unexplained) for each in found if each[1].falls >= AS_GOOD * most]
+    suspects.sort(key=lambda suspect: -round(suspect.share, 1))  # of families that explain as much, the first ones first
+    return Diagnosis(suspects, whiteness, assumptions)
+
+
+def _p_value(test: ScoreTest, bars: np.ndarray, count: float, misfit: float | None, unexplained: float) -> float:
+    """Of a test; 1 if freeing the family moves no unknown by much of its bar [K], and explains no residual that is too large."""
+    p_values = np.minimum(test.p_value, test.shift_p_values * len(bars))[np.abs(test.shift) > MATTERS * bars]
+    explains = misfit is not None and misfit > NOTICED and test.falls / count > NAMED * unexplained
+    return float(min([1.0, *p_values, *([test.p_value] if explains else [])]))
+
+
+def p_value_of_all(p_values: np.ndarray) -> float:
+    """Probability of a harmonic mean as small as that of L p-values [L], however they depend on each other (Wilson, 2019).
+
+    The mean of 1 / p over many tests has a Landau distribution of scale pi / 2 at log L + 1 - gamma - log(2 / pi), with Euler's
+    gamma (equation 4 there). The p-value of a single test is its own.
+    """
+    inverse = float((1 / np.maximum(p_values, 1e-300)).mean())
+    if len(p_values) == 1:
+        return 1 / inverse
+    location = np.log(len(p_values)) + 1 - np.euler_gamma - np.log(2 / np.pi)
+    return float(landau.sf(inverse, location, np.pi / 2))
+
+
+def _tests(scene: Scene, unknowns: Unknowns, at: Linearisation, errors: FilmErrors) -> list[tuple[Joint, ScoreTest]]:
+    """Tests of every family that changes the film, and of the numbers of each parameter of it."""
+    tests, families = [], families_of(scene, at.comparison.loss, unknowns)
+    for family, columns in _derivatives(families, unknowns, at):
+        for part, which in family.with_parts():
+            if (test := score_test(at, columns[:, which], part.limits(FARTHEST), errors)) is not None:
+                tests.append((Joint(part, at.comparison, unknowns), test))
+    return tests
+
+
+def _derivatives(
+    families: Sequence[Family], unknowns: Unknowns, at: Linearisation
+) -> Iterator[tuple[Family, torch.Tensor]]:
+    """Families and derivatives [P, M] of the observations by their numbers: in one batch of films for those of one scene."""
+    for some in _batches(families, at.comparison.worlds_at_once):
+        together = replace(some[0], nuisances=tuple(each for family in some for each in family.nuisances))
+        try:
+            columns = _columns(together, unknowns, at)
+        except (UserError, DivergenceError):  # a film that is longer than the scene's actions, a start below the ground
+            if len(some) > 1:
+                yield from (part for family in some for part in _derivatives([family], unknowns, at))
+            continue
+        yield from zip(some, columns.split([len(family.nuisances) for family in some], dim=1), strict=True)
+
+
+def _batches(families: Sequence[Family], most: int) -> Iterator[list[Family]]:
+    """Families of one scene, together with at most so many numbers."""
+    batch: list[Family] = []
+    for family in families:
+        count = sum(len(each.nuisances) for each in batch) + len(family.nuisances)
+        if batch and (family.scene is not batch[0].scene or family.variants or batch[0].variants or count > most):
+            yield batch
+            batch = []
+        batch.append(family)
+    if batch:
+        yield batch
+
+
+def _columns(family: Family, unknowns: Unknowns, at: Linearisation) -> torch.Tensor:
+    """Derivatives [P, M] by one-sided differences."""
+    joint = Joint(family, at.comparison, unknowns)
+    begin = joint.start(at.scaled)
+    return joint.columns(begin, range(joint.own, len(begin)), central=False)
+
+
+def _suspect(at: Linearisation, joint: Joint, test: ScoreTest, errors: FilmErrors, unexplained: float) -> Suspect:
+    """A family whose test is significant, with its amplitudes after some steps, and the larger shifts of these and the test."""
+    ranges, loss = joint.unknowns.scaled_range(), at.loss - test.falls / at.comparison.count
+    end = Freed(joint.family, test.amplitudes, test.shift * ranges, loss)
+    if not joint.family.variants:
+        try:
+            steps = freed(at, joint, together=errors.together, rounds=ROUNDS_OF_A_FIT)
+            end = steps if steps.loss < at.loss else end
+        except (UserError, DivergenceError):
+            pass
+    end = replace(end, shift=np.where(np.abs(end.shift) > np.abs(test.shift * ranges), end.shift, test.shift * ranges))
+    return Suspect(end, _share(at, end, unexplained))
+
+
+def _share(at: Linearisation, end: Freed, unexplained: float) -> float:
+    """Share of the unexplained residual that a freed family takes away."""
+    return float(np.clip((at.loss - end.loss) / max(unexplained, 1e-300), 0.0, 1.0))
+
+
+def _freed_where_nothing_fits(
+    at: Linearisation, tests: Sequence[tuple[Joint, ScoreTest]], errors: FilmErrors, explained: float
+) -> list[Suspect]:
+    """Families that explain most of a residual, of those whose first step explains most."""
+    found = []
+    able = [(joint, test.falls) for joint, test in tests if joint.family.whole and not joint.family.variants]
+    least = sorted((falls for _, falls in able), reverse=True)[:MOST_FREED]
+    for joint in [joint for joint, falls in able if falls >= least[-1]]:
+        try:
+            end = freed(at, joint, together=errors.together, rounds=ROUNDS)
+        except (UserError, DivergenceError):
+            continue
+        found.append(Suspect(end, _share(at, end, at.loss - explained)))
+    found.sort(key=lambda suspect: -round(suspect.share, 1))
+    most = max((each.share for each in found), default=0.0)
+    return [each for each in found if each.share >= max(NAMED, AS_GOOD * most)]
+
+
+def _assumptions(tests: Sequence[tuple[Joint, ScoreTest]], unknowns: Unknowns, bars: np.ndarray) -> list[str]:
+    """A sentence for each unknown that stands for numbers which the film does not show."""
+    assumed: dict[int, list[str]] = {}
+    for joint, test in tests:
+        if not joint.family.assumed:
+            continue
+        moved = (np.abs(test.unit_shift) > bars[:, None]) & (test.visible < ABSORBED)
+        for k in np.flatnonzero(moved.any(axis=1)):
+            assumed.setdefault(int(k), []).append(joint.family.title)
+    return [
+        f"{unknowns.labels[k]} assumes {', '.join(names)}, which this film does not show beside it: an error there moves it"
+        for k, names in sorted(assumed.items())
+    ]
+
+
+def doubts_of_residual(diagnosis: Diagnosis, misfit: float | None) -> list[str]:
+    """A sentence on a residual that is no noise and that no family explains.
+
+    Args:
+        diagnosis: the tests.
+        misfit: mean squared residual divided by what noise and compression explain; None if unknown.
+    """
+    if diagnosis.suspects or (misfit is not None and misfit > MISFIT):
+        return []
+    colored = diagnosis.whiteness is not None and diagnosis.whiteness > NOT_WHITE
+    if not colored and (misfit is None or misfit <= NOTICED):
+        return []
+    size = f"its errors are correlated, {diagnosis.whiteness:.2g} times as strongly as noise and compression" if colored else ""
+    much = f"it is {misfit:.2g} times what noise and compression explain" if misfit is not None and misfit > NOTICED else ""
+    return [
+        f"the scene differs from the film: the residual is no noise ({' and '.join(part for part in (much, size) if part)}), and "
+        "no number of the scene that was tested explains it: shapes, colours or laws may be others, and the error bars need "
+        "not hold"
+    ]
+
+
+def sentences_on(suspects: Sequence[Suspect], unknowns: Unknowns, scaled: np.ndarray) -> list[str]:
+    """A sentence on what is likely wrong, if anything is.
+
+    Args:
+        suspects: what is likely wrong.
+        unknowns: unknowns of the inversion.
+        scaled: [K] the estimate, scaled units.
+    """
+    if not suspects:
+        return []
+    parts = [
+        f"{each.freed.family.title} ({_amounts(each.freed)} would explain {100 * each.share:.0f} % of what noise does not, with "
+        f"{_estimates(unknowns, scaled + each.freed.shift)}; {_advice(each.freed.family)})"
+        for each in suspects
+    ]
+    return [f"likely wrong: {'; or '.join(parts)}: the error bars are widened by the way that freeing it moves the estimate"]
+
+
+def widened_by_suspects(bars: Uncertainty, suspects: Sequence[Suspect], widest: np.ndarray) -> Uncertainty:
+    """Error bars with the largest shifts by what is likely wrong, limited to the widest [K] that ranges and priors allow."""
+    if not suspects:
+        return bars
+    shift = np.abs([each.freed.shift for each in suspects]).max(axis=0)
+    return bars.wider(np.maximum(bars.sd, np.minimum(np.hypot(bars.sd, shift), widest)), "wrong scene")
+
+
+def _changes(end: Freed) -> dict[str, np.ndarray]:
+    """Parameter -> its change, those of the largest amplitudes first."""
+    sizes = sizes_of(end.family, end.amplitudes)
+    if end.family.variants:
+        return dict(sizes)
+    amplitudes = {
+        name: np.abs([a for a, n in zip(end.amplitudes, end.family.nuisances, strict=True) if n.name == name]).max()
+        for name in sizes
+    }  # fmt: skip
+    return {name: np.asarray(sizes[name]) for name in sorted(sizes, key=lambda name: -amplitudes[name])}
+
+
+def _amounts(end: Freed) -> str:
+    """The largest changes in words."""
+    parts = []
+    if end.family.variants:
+        changes = _changes(end)
+        if STEP in changes:
+            return "errors of longer steps than the scene's" if changes[STEP] < 0 else "shorter steps than the scene's"
+        if all(name.endswith(f".{BODY_SIZE}") for name in changes):
+            return ", ".join(f"{name} by {100 * float(size):.2g} %" for name, size in changes.items())
+        return ", ".join(f"{name} by {np.linalg.norm(size):.2g} m" for name, size in changes.items())
+    for name, change in list(_changes(end).items())[:LISTED]:
+        value = np.asarray(end.family.scene.parameters[name].value)
+        unit = end.family.scene.parameters[name].unit
+        size = float(np.linalg.norm(change)) if change.ndim < 2 else float(np.abs(change).max())
+        last = name.rpartition(".")[2]
+        if last in ("turn", "rotation", "angle"):
+            parts.append(f"{name} by {np.degrees(size):.2g} degrees")
+        elif np.any(value) and (last in ("focal", "rate", "intensity") or end.family.assumed):
+            parts.append(f"{name} by {100 * size / max(float(np.linalg.norm(value)), 1e-12):.2g} %")
+        else:
+            parts.append(f"{name} by {size:.2g} {unit}".rstrip())
+    return ", ".join(parts)
+
+
+def _estimates(unknowns: Unknowns, scaled: np.ndarray) -> str:
+    """The first values of a point [K] in words."""
+    values = zip(unknowns.labels, unknowns.physical_values(scaled), unknowns.units, strict=True)
+    return " and ".join(f"{label} of {value:.4g} {unit}".rstrip() for label, value, unit in list(values)[:LISTED])
+
+
+def _advice(family: Family) -> str:
+    """What to do about it."""
+    if any(np.abs(each.move).max() == COLOR for each in family.nuisances):
+        return "make psi unknown, or compare with --loss matched or mask"
+    if family.variants:
+        if STEP in family.names:
+            return "give the scene more substeps"
+        return "give the bodies other sizes or shapes, or shapes in parts"
+    logarithmic = {each.name for each in family.nuisances if each.logarithmic}
+    sizes = {name: max(float(np.abs(n.move).max()) for n in family.nuisances if n.name == name) for name in family.names}
+    given = {name: f"{100 * CAMERA_ZOOM:g}%" if name.endswith(".focal") else f"{size:.2g}" for name, size in sizes.items()}
+    given |= {name: f"{100 * (np.exp(sizes[name]) - 1):.2g}%" for name in logarithmic}
+    return f"make {' '.join(sizes)} unknown with --prior {' '.join(f'{name}={size}' for name, size in given.items())}"

@@ -1,0 +1,71 @@
+"""Noise of observations whose errors nobody states, estimated from the data, and the model that nothing moves."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from risp_torch.inversion.diagnostics.misfit import MISFIT
+from risp_torch.inversion.problem.comparison import Comparison
+from risp_torch.inversion.problem.linearisation import Linearisation
+
+ORDER, POWER = 4, 70.0  # of differences in time, and what these multiply the variance of independent errors by
+NORMAL_MEDIAN = 0.6745  # of the magnitudes of a standard normal distribution
+NETWORK = 1 / 8  # of the power of the film's changes: errors of a network's outputs that count as explained
+STILL = 0.5  # of the power of the film's changes: an estimate that leaves more explains no motion
+
+
+def expected_residual(at: Linearisation) -> float | None:
+    """Mean squared residual that errors of the data leave, where neither noise nor compression is known; None without a motion.
+
+    For the outputs of networks it is an eighth of the power of their changes through the film, for other observations the larger
+    one of the loss's usual noise and that estimated from differences in time.
+    """
+    loss = at.comparison.loss
+    if loss.needs_film and (loss.lasting or loss.rough):
+        power = changes(at.comparison)
+        return NETWORK * power if power > 0 else None
+    usual = 0.0 if loss.usual_noise is None else loss.usual_noise**2
+    found = noise_in_time(at.comparison)
+    expected = max(usual, found or 0.0, loss.rounding() or 0.0)
+    return expected if expected > 0 else None
+
+
+def noise_in_time(comparison: Comparison) -> float | None:
+    """Variance of the target's errors, from fourth differences in time of what is observed in five successive frames; None if
+    nothing is.
+
+    Smooth motions leave little of such differences, and a median leaves out impacts.
+    """
+    rows, frames = comparison.target.flatten(1).double(), np.array(comparison.frames)
+    if len(rows) <= ORDER:
+        return None
+    spaces = np.diff(frames)
+    even = [k for k in range(len(rows) - ORDER) if (spaces[k : k + ORDER] == spaces[k]).all()]
+    if not even:
+        return None
+    counted = torch.stack([(rows[k : k + ORDER + 1] != 0).all(dim=0) for k in even])  # weights of 0 make observations of 0
+    weights = torch.tensor([1.0, -4.0, 6.0, -4.0, 1.0], dtype=rows.dtype, device=rows.device)
+    differences = torch.stack([weights @ rows[k : k + ORDER + 1] for k in even])[counted]
+    if not differences.numel():
+        return None
+    return float(differences.abs().median() / NORMAL_MEDIAN) ** 2 / POWER
+
+
+def changes(comparison: Comparison) -> float:
+    """Mean square of the target's changes about its means over the film, of the observations that count."""
+    rows = comparison.target.flatten(1).double()
+    seen = rows != 0
+    mean = rows.sum(dim=0) / seen.sum(dim=0).clamp(min=1)
+    return float((torch.where(seen, rows - mean, torch.zeros_like(rows)) ** 2).sum()) / comparison.count
+
+
+def doubts_of_motion(at: Linearisation, expected: float | None) -> list[str]:
+    """A sentence if a film in which nothing moves would fit nearly as well as the estimate."""
+    power = changes(at.comparison)
+    if not power > MISFIT * (expected or 0.0) or at.loss <= STILL * power:
+        return []
+    return [
+        f"the estimate does not explain the motion: it leaves {at.loss / power:.2g} times the residual of a film in which "
+        "nothing moves (another minimum, another body or camera, or data in other units or axes)"
+    ]

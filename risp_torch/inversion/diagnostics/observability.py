@@ -1,0 +1,217 @@
+"""What a film could tell before there is one: error bars of unknowns from the image Jacobian at a scene's own values.
+
+With observations of independent errors of variance s^2, J their derivative by the unknowns and S the inverse covariance of
+priors, the error bars are those of (J^T J / s^2 + S)^-1. Singular values of J / s are inverse error bars of directions; null
+directions are where they vanish. Compressed films have errors of their own, similar within blocks: they enter as in
+``uncertainty``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from risp_torch.files.video import Quality
+from risp_torch.inversion.appearance.matched_loss import MatchedLoss
+from risp_torch.inversion.losses.loss import Loss
+from risp_torch.inversion.losses.pixel import PixelLoss
+from risp_torch.inversion.problem.comparison import Comparison
+from risp_torch.inversion.problem.films.rendered_film import film_at
+from risp_torch.inversion.problem.films.target import is_file
+from risp_torch.inversion.problem.linearisation import Linearisation, along_weak_directions, linearise
+from risp_torch.inversion.problem.priors import PriorsGiven
+from risp_torch.inversion.problem.problem import MOST_LINEARISED, Problem
+from risp_torch.inversion.problem.residual_blocks import block_scores
+from risp_torch.inversion.problem.unknowns import Bounds, Unknowns
+from risp_torch.inversion.uncertainty.compression import Encoder, noise_variance
+from risp_torch.inversion.uncertainty.covariance import NO_TRACE, Spread, Uncertainty, error_bars, widened
+from risp_torch.inversion.uncertainty.unobservable import MOST_NAMED, size_of
+from risp_torch.scene.rendering_parameters import RenderingParameters
+from risp_torch.scene.scene import Scene
+from ti_sim.base.errors import DivergenceError, UserError
+from ti_sim.base.rules import Deviation, checked
+
+GREY_LEVEL = 1 / 255  # default standard deviation of an observation
+USUAL_CRF = 18  # constant rate factor of films whose own is not known
+STRONG = 0.9  # correlations from which on two unknowns are named together
+
+
+@dataclass(frozen=True)
+class Observability:
+    """What a film could tell.
+
+    Attributes:
+        unknowns: the unknowns.
+        values: [K] at which the film was simulated, physical units.
+        noise: standard deviation of an observation, errors by compression included.
+        bars: error bars, correlations and unobservable directions, with the priors.
+        alone: [K] error bars if all other unknowns were known, scaled units; infinite without any effect.
+        singular: [K] singular values of the whitened Jacobian, per range of the unknowns, the largest first, without priors.
+        unit: of an observation, in sentences.
+    """
+
+    unknowns: Unknowns
+    values: np.ndarray
+    noise: float
+    bars: Uncertainty
+    alone: np.ndarray
+    singular: np.ndarray
+    unit: str = "pixel"
+
+    @property
+    def shares(self) -> np.ndarray:
+        """[K] error bars relative to the ranges."""
+        return self.bars.sd / self.unknowns.scaled_range()
+
+    @property
+    def strong_pairs(self) -> list[tuple[str, str, float]]:
+        """Names and correlation of pairs of observable unknowns above ``STRONG``, the strongest first."""
+        labels, seen, found = self.unknowns.labels, self.bars.observable, []
+        for i in range(len(labels)):
+            for j in range(i):
+                if abs(self.bars.correlation[i, j]) > STRONG and seen[i] and seen[j]:
+                    found.append((labels[j], labels[i], float(self.bars.correlation[i, j])))
+        return sorted(found, key=lambda pair: -abs(pair[2]))
+
+    def size(self, k: int, sd: float) -> str:
+        """An error bar of the k-th unknown in words."""
+        logarithmic = self.unknowns.scales[k] == "log10"
+        if logarithmic and sd < 0.1:
+            return f"± {100 * (10**sd - 1):.2g} %"
+        return size_of(sd, self.unknowns.units[k], self.unknowns.scales[k])
+
+    def verdict(self) -> str:
+        """One or two sentences: what is seen and how well, and what is not."""
+        labels, seen = self.unknowns.labels, np.array(self.bars.observable)
+        noise = f"errors of {self.noise:.2g} in a {self.unit}"
+        worst = int(np.where(seen, self.shares, -1.0).argmax())
+        least = f"{labels[worst]} to {self.size(worst, self.bars.sd[worst])}" if seen.any() else ""
+        if seen.all():
+            many = f"all {len(labels)} unknowns" if len(labels) > 1 else labels[0]
+            least = f", {least} at worst" if len(labels) > 1 else f" to {self.size(0, self.bars.sd[0])}"
+            return f"the film can tell {many}{least} ({noise}, to first order)"
+        hidden = [label for label, one in zip(labels, seen, strict=True) if not one]
+        names = ", ".join(hidden[:MOST_NAMED]) + (f" and {len(hidden) - MOST_NAMED} more" if len(hidden) > MOST_NAMED else "")
+        others = f"; of the others {least} at worst" if seen.any() else ""
+        return f"the film cannot tell {names} ({noise}, to first order){others}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Numbers and sentences as JSON values."""
+        rows = {
+            label: {
+                "value": self.values[k], "unit": self.unknowns.units[k], "scale": self.unknowns.scales[k],
+                "sd": self.bars.sd[k], "alone": self.alone[k], "share": self.shares[k], "observable": self.bars.observable[k],
+            }
+            for k, label in enumerate(self.unknowns.labels)
+        }  # fmt: skip
+        return {
+            "noise": self.noise, "unknowns": rows, "singular_values": self.singular.tolist(),
+            "correlation": self.bars.correlation.tolist(), "unseen": self.bars.unseen, "verdict": self.verdict(),
+        }  # fmt: skip
+
+
+@checked
+def observability(
+    scene: Scene, unknown: str | Sequence[str], *, bounds: Bounds | None = None, priors: PriorsGiven | None = None,
+    psi: RenderingParameters | None = None, noise: Deviation = GREY_LEVEL, crf: Quality | None = USUAL_CRF,
+    loss: Loss | None = None, sampling: str = "all",
+) -> Observability:  # fmt: skip
+    """What a film of a scene, at the scene's own values, could tell about unknowns.
+
+    Args:
+        scene: the scene; its values should be near those of the film that is planned.
+        unknown: parameter names, and "psi" (``invert``).
+        bounds, priors, psi: those of the unknowns (``invert``).
+        noise: standard deviation of an observation, for pixels of a linear colour from 0 to 1; a grey level of 255 by default.
+        crf: constant rate factor of the H.264 file that the film will be, whose errors are counted besides the noise; None for a
+            film that is not compressed.
+        loss: what is compared, ``PixelLoss()`` by default.
+        sampling: compared frames (``invert``).
+
+    Raises:
+        UserError: an unknown, bound or prior is invalid, there are too many unknowns, or the scene has no camera.
+        DivergenceError: the scene cannot be simulated.
+    """
+    unknowns = Unknowns.of(scene, [unknown] if isinstance(unknown, str) else list(unknown), bounds=bounds, psi=psi, priors=priors)
+    count = len(unknowns.labels)
+    if count > MOST_LINEARISED:
+        raise UserError(f"{count} numbers are unknown, and at most {MOST_LINEARISED} can be checked together: name fewer")
+    loss = loss or PixelLoss()
+    loss.check(scene)
+    values = unknowns.current()
+    shown = PixelLoss() if isinstance(loss, MatchedLoss) else loss  # a look is solved from a film, which has the scene's own
+    own = film_at(scene, unknowns, values, shown) if loss.needs_film else None
+    comparison = Comparison.of(scene, loss, own, sampling)
+    at = along_weak_directions(scene, unknowns, linearise(scene, comparison, unknowns, values))
+    errors = torch.zeros_like(at.residual)
+    if crf is not None and loss.needs_film:
+        errors = Encoder(comparison, own, scene.fps).film(crf).residual
+    return observed(at, unknowns, values, noise, errors)
+
+
+def verdict_before(problem: Problem) -> str | None:
+    """What the film of an inversion by pixels could tell, at the scene's own values of the unknowns and the film's own noise.
+
+    None where pixels are not compared, there are too many unknowns, or that motion cannot be simulated.
+    """
+    loss, unknowns = problem.loss, problem.unknowns
+    if not isinstance(loss, PixelLoss) or problem.pictures is None or len(unknowns.labels) > MOST_LINEARISED:
+        return None
+    frames = list(problem.comparison.frames)
+    seen = loss.read(problem.pictures[frames])
+    noise = (problem.comparison.floor(problem.pictures) + noise_variance(seen)) ** 0.5
+    try:
+        at = linearise(problem.scene, problem.comparison, unknowns, unknowns.current())
+    except DivergenceError:
+        return None
+    if not torch.isfinite(at.jacobian).all():
+        return None
+    errors = torch.zeros_like(at.residual)
+    if is_file(problem.video) and all(side % 2 == 0 for side in problem.pictures.shape[1:3]):
+        own = film_at(problem.scene, unknowns, unknowns.current(), loss)
+        errors = Encoder(problem.comparison, own, problem.scene.fps).film(USUAL_CRF).residual
+    return observed(at, unknowns, unknowns.current(), noise, errors).verdict()
+
+
+def observed(
+    at: Linearisation, unknowns: Unknowns, values: np.ndarray, noise: float, errors: torch.Tensor
+) -> Observability:
+    """Observability by a linearisation.
+
+    Args:
+        at: linearisation at the values.
+        unknowns: the unknowns.
+        values: [K] physical values.
+        noise: standard deviation of an observation.
+        errors: [P] further errors, which hang together within blocks.
+    """
+    ranges = unknowns.scaled_range()
+    film, systematic = replace(at, residual=errors).normal_equations
+    variance = noise**2 + float((errors.double() ** 2).sum()) / at.comparison.count
+    known = variance * unknowns.priors.precision(ranges)
+    values_of, vectors = np.linalg.eigh(film + known)
+    values_of = np.maximum(values_of, variance / NO_TRACE**2)
+    inverse = (vectors / values_of) @ vectors.T
+    scores = block_scores(replace(at, residual=errors))
+    shift = inverse @ systematic
+    robust = inverse @ (scores.T @ scores + noise**2 * film + variance * known) @ inverse + np.outer(shift, shift)
+    spread = Spread(values_of, vectors, variance, variance * inverse, robust[None])
+    nothing = np.zeros(len(ranges))
+    bars = widened(error_bars(at, unknowns, floor=variance, spread=spread), unknowns, nothing, nothing)
+    with np.errstate(divide="ignore"):
+        alone = ranges / np.sqrt(np.diag(film + known) / variance)
+    singular = np.sqrt(np.maximum(np.linalg.eigvalsh(film)[::-1], 0.0) / variance)
+    return Observability(unknowns, values, variance**0.5, bars, alone, singular)
+
+
+def settings_of(unknowns: Unknowns, noise: float, crf: float | None) -> Mapping[str, Any]:
+    """What a check of a film was asked, as JSON values."""
+    low, high = unknowns.bounds()
+    return {
+        "unknown": dict(zip(unknowns.labels, np.stack([low, high], axis=1).tolist(), strict=True)),
+        "priors": dict(unknowns.priors.given), "noise": noise, "crf": crf,
+    }  # fmt: skip

@@ -1,0 +1,236 @@
+"""Score tests: whether freeing known numbers would move an estimate by more than errors of the film let it.
+
+The score of a family of known numbers is C^T r, with the derivatives C of the observations by its numbers and the residual r of
+the estimate. Components that the unknowns can absorb are projected out (C - J A^-1 J^T C, with the unknowns' normal equations
+A), so that the score is that of the joint model (Rao 1948; Silvey 1959). One joint Gauss-Newton step gives the numbers'
+amplitudes and the omitted-variable bias of the unknowns.
+
+Compressed films of the estimate have the errors of a right scene. Their mean, which blurs all edges alike, is taken off the
+residual. Covariances of the score are those of independent noise and of the films' scatter about that mean, and a mean of these
+with that of the residual in blocks, for errors that are correlated otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import torch
+from scipy.stats import f as fisher
+from scipy.stats import t as student
+
+from risp_torch.inversion.problem.linearisation import Linearisation
+from risp_torch.inversion.problem.residual_blocks import block_scores, block_scores_of
+
+LEAST_FREEDOM, MANY = 4.0, 1e6  # degrees of freedom of a covariance from few samples, and of a known one
+BIAS = 0.3  # of the mean of compressed films' errors: what it may be wrong by
+FROM_BLOCKS = 20.0  # degrees of freedom of a covariance whose shape is that of errors in blocks
+MOST_KNOWN = 30.0  # degrees of freedom of known errors beside those of the residual
+
+
+@dataclass(frozen=True)
+class FilmErrors:
+    """Errors that the film of a right scene leaves.
+
+    Attributes:
+        variance: of independent errors of an observation; None where it is unknown and the residual's is taken.
+        samples: residuals [P] of two or more films of the estimate that were compressed, or rounded; or none.
+        together: number of observations that count as one independent one, in the residual and in priors of the nuisances.
+        local: [P] variance of each observation's errors, relative to ``variance``; equal by default.
+        biased: whether the samples have errors that all films have, as compressed ones do, and rounded ones do not.
+    """
+
+    variance: float | None
+    samples: Sequence[torch.Tensor] = ()
+    together: float = 1.0
+    local: torch.Tensor | None = None
+    biased: bool = False
+
+    @cached_property
+    def bias(self) -> torch.Tensor | float:
+        """[P] mean of the samples if they are ``biased``, otherwise 0."""
+        return torch.stack(list(self.samples)).mean(dim=0) if self.samples and self.biased else 0.0
+
+    @cached_property
+    def scatter(self) -> list[torch.Tensor]:
+        """Residuals [P] whose mean square is the variance of another film's errors about ``bias``; the last one is the bias's own
+        error.
+        """
+        count = len(self.samples)
+        if not count:
+            return []
+        if not self.biased:
+            return [*self.samples, torch.zeros_like(self.samples[0])]
+        times = ((count + 1) / max(1, count - 1) * (count + 1) / count) ** 0.5
+        return [times * (each - self.bias) for each in self.samples] + [BIAS * (count + 1) ** 0.5 * self.bias]
+
+
+@dataclass(frozen=True)
+class ScoreTest:
+    """Test of a family of M known numbers at an estimate of K unknowns.
+
+    Attributes:
+        amplitudes: [M] of the joint step, standard deviations of the family's numbers.
+        shift: [K] of the unknowns, relative to their ranges.
+        shift_sd: [C, K] standard deviations of that shift if the family is right, by each of C covariances of the errors.
+        unit_shift: [K, M] shifts by one standard deviation of each number.
+        visible: [M] how many standard deviations of the film's errors one standard deviation of each number changes the film by,
+            beyond what the unknowns can absorb.
+        falls: by how much the step lowers the summed squared residual.
+        statistics: [C] squared lengths of the score in the covariances.
+        freedom: [C] degrees of freedom of the covariances.
+        whiteness: power of the residual's scores in blocks, without ``FilmErrors.bias``, over that of a right scene's errors.
+        color_p_value: probability of a power as large if the errors are those of a right scene.
+    """
+
+    amplitudes: np.ndarray
+    shift: np.ndarray
+    shift_sd: np.ndarray
+    unit_shift: np.ndarray
+    visible: np.ndarray
+    falls: float
+    statistics: np.ndarray
+    freedom: np.ndarray
+    whiteness: float
+    color_p_value: float
+
+    @cached_property
+    def p_value(self) -> float:
+        """Of the multiplier test: probability of such a score if the family is right, by the least telling covariance."""
+        count = len(self.amplitudes)
+        return float(fisher.sf(self.statistics / count, count, self.freedom).max())
+
+    @cached_property
+    def shift_p_values(self) -> np.ndarray:
+        """[K] probabilities of such shifts if the family is right, by the least telling covariance."""
+        return 2 * student.sf(np.abs(self.shift) / np.maximum(self.shift_sd, 1e-300), self.freedom[:, None]).max(axis=0)
+
+
+def score_test(
+    at: Linearisation, columns: torch.Tensor, limits: tuple[np.ndarray, np.ndarray], errors: FilmErrors
+) -> ScoreTest | None:
+    """Test a family of known numbers.
+
+    Args:
+        at: linearisation at the estimate.
+        columns: [P, M] derivatives of the observations by the family's numbers, in standard deviations of these.
+        limits: lowest and highest amplitudes [M] (``Family.limits``).
+        errors: of the film.
+
+    Returns:
+        The test; None if a world diverges near the estimate, or no number changes the film.
+    """
+    film, gradient = at.normal_equations
+    inverse = np.linalg.pinv(film + at.prior + 1e-9 * np.trace(film) / len(film) * np.eye(len(film)), hermitian=True)
+    cross = (at.jacobian.double().T @ columns.double()).cpu().numpy()
+    if not np.isfinite(cross).all():
+        return None
+    rest = columns - at.jacobian @ torch.as_tensor(inverse @ cross).to(columns)
+    normal = (rest.double().T @ rest.double()).cpu().numpy()
+    if not np.trace(normal) > 0:
+        return None
+    residual = at.residual - torch.as_tensor(errors.bias).to(at.residual)
+    score = (rest.double().T @ residual.double()).cpu().numpy() - cross.T @ inverse @ (at.pull + np.zeros(len(film)))
+    variance = at.loss if errors.variance is None else errors.variance
+    weight = errors.together * max(variance, 1e-300)
+    free, amplitudes = np.ones(len(normal), dtype=bool), np.zeros(len(normal))
+    for _ in range(len(normal)):  # numbers on their limits that would leave them stay there
+        step = np.zeros((len(normal),) * 2)
+        step[np.ix_(free, free)] = np.linalg.pinv(normal[np.ix_(free, free)] + weight * np.eye(free.sum()), hermitian=True)
+        amplitudes = step @ score
+        outside = free & (((limits[0] == 0) & (amplitudes < 0)) | ((limits[1] == 0) & (amplitudes > 0)))
+        if not outside.any():
+            break
+        free &= ~outside
+    away = -inverse @ cross
+    own = replace(at, jacobian=rest, residual=residual - rest @ torch.as_tensor(amplitudes).to(rest))
+    samples = block_scores_of(own, [each.to(rest) for each in errors.scatter])
+    covariances, freedom = _covariances(own, normal, variance, errors, samples, fitted=len(normal) + len(film))
+    to_shift = away @ step
+    whiteness, color_p_value = _whiteness(replace(own, residual=residual), normal, variance, errors, samples)
+    return ScoreTest(
+        amplitudes=amplitudes, shift=away @ amplitudes, unit_shift=away,
+        shift_sd=np.array([np.sqrt(np.einsum("km,mn,kn->k", to_shift, each, to_shift)) for each in covariances]),
+        visible=np.sqrt(np.diag(normal) / weight), falls=float(2 * amplitudes @ score - amplitudes @ normal @ amplitudes),
+        statistics=np.array([_squared_length(score[free], each[np.ix_(free, free)]) for each in covariances]),
+        freedom=freedom, whiteness=whiteness, color_p_value=color_p_value,
+    )  # fmt: skip
+
+
+def _squared_length(score: np.ndarray, covariance: np.ndarray) -> float:
+    return float(score @ np.linalg.pinv(covariance, hermitian=True) @ score)
+
+
+def _covariances(
+    at: Linearisation, normal: np.ndarray, variance: float, errors: FilmErrors, samples: list[np.ndarray], *, fitted: int
+) -> tuple[list[np.ndarray], np.ndarray]:
+    """Covariances [M, M] of the score if the family is right, and their degrees of freedom.
+
+    One is of the film's known errors, the other also of the residual after the family's step, in blocks.
+
+    Args:
+        at: linearisation with the family's projected columns, and the residual after its step.
+        normal: [M, M] their normal equations.
+        variance: of independent errors.
+        errors: of the film.
+        samples: block scores [blocks, M] of its ``scatter``.
+        fitted: numbers that are fitted.
+    """
+    scores = block_scores(at)
+    blocks = int((np.abs(scores).sum(axis=1) > 0).sum())
+    rest = max(LEAST_FREEDOM, float(blocks - fitted))
+    clustered = blocks / rest * scores.T @ scores  # residuals of a fit are too small
+    weighted = at.jacobian if errors.local is None else at.jacobian * errors.local[:, None].to(at.jacobian)
+    noise = normal if errors.local is None else (at.jacobian.double().T @ weighted.double()).cpu().numpy()
+    known, certain = errors.together * variance * noise, MANY
+    inverse = np.linalg.pinv(normal, hermitian=True)
+    if samples:
+        count = len(samples) - 2  # without the mean and its error
+        totals = np.array([each.sum(axis=0) for each in samples])
+        sampled = totals.T @ totals / len(samples)
+        # Few samples do not span many numbers: their size is that of the samples, their shape also that of errors in blocks.
+        shape = sum(each.T @ each for each in samples) / len(samples)
+        size = max(1.0, float(np.trace(inverse @ sampled)) / max(float(np.trace(inverse @ shape)), 1e-300))
+        sampled = (count * sampled + FROM_BLOCKS * size * shape) / (count + FROM_BLOCKS)
+        known = known + sampled
+        ratio = min(MANY, float(np.trace(inverse @ known)) / max(float(np.trace(inverse @ sampled)), 1e-300))
+        certain = max(LEAST_FREEDOM, (count + FROM_BLOCKS - len(normal) + 1.0) * ratio**2)  # independent errors are known
+    if errors.variance is None:
+        return [known, clustered], np.array([certain, rest])
+    # Known errors of the residual's size: the more it exceeds them, the less they count.
+    larger = max(1.0, float(np.trace(inverse @ clustered)) / max(float(np.trace(inverse @ known)), 1e-300))
+    trusted = min(certain, MOST_KNOWN) / larger**2
+    both = (trusted * larger * known + rest * clustered) / (trusted + rest)
+    return [known, both], np.array([certain, trusted + rest])
+
+
+def _whiteness(
+    at: Linearisation, normal: np.ndarray, variance: float, errors: FilmErrors, samples: list[np.ndarray]
+) -> tuple[float, float]:
+    """Power of the residual's block scores along the Jacobian's columns over that of the film's errors, and its p-value.
+
+    The power of independent errors is a sum over blocks, with weights w_c that are the blocks' shares of the normal equations: a
+    chi-squared variable of (sum w)^2 / sum w^2 degrees of freedom, nearly (Satterthwaite, 1946).
+    """
+    inverse = np.linalg.pinv(normal, hermitian=True)
+
+    def power(scores: np.ndarray) -> float:
+        return float(np.trace(inverse @ (scores.T @ scores)))
+
+    jacobian = at.jacobian.double()
+    squares = ((jacobian @ torch.as_tensor(inverse).to(jacobian)) * jacobian).sum(dim=1, keepdim=True).to(at.jacobian)
+    weights = block_scores(replace(at, jacobian=squares, residual=torch.ones_like(at.residual)))[:, 0]
+    freedom = float(weights.sum() ** 2 / max((weights**2).sum(), 1e-300))
+    local = 1.0 if errors.local is None else errors.local.to(squares)[:, None]
+    expected = errors.together * variance * float((squares * local).double().sum())
+    powers = np.array([power(each) for each in samples[:-1]])
+    by_samples, certain = 0.0, MANY
+    if samples and powers.any():
+        by_samples = float(powers.sum() + power(samples[-1])) / len(samples)
+        expected += by_samples
+        each = np.clip(2 * powers.mean() ** 2 / max(float(powers.var()), 1e-300), 1.0, freedom)  # degrees of freedom of a sample
+        certain = min(MANY, each * (len(powers) - 1) * min(MANY, expected / by_samples) ** 2)
+    ratio = power(block_scores(at)) / max(expected, 1e-300)
+    return ratio, float(fisher.sf(ratio, freedom, certain))

@@ -1,0 +1,1 @@
+"""The perceptual loss and the networks whose features it compares."""

@@ -1,0 +1,1 @@
+"""Inverse problems: unknowns, priors, films and the comparison of a simulated film with its target."""

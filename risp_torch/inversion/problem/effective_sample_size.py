@@ -1,0 +1,44 @@
+"""How many observations count as one independent observation, because their errors are similar."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from risp_torch.inversion.problem.comparison import Comparison
+from risp_torch.inversion.problem.linearisation import Linearisation
+from risp_torch.inversion.problem.residual_blocks import BLOCK_FRAMES, block_scores, lasting_frames
+from risp_torch.inversion.problem.unknowns import Unknowns
+
+
+def block_size(comparison: Comparison) -> float:
+    """Observations with similar errors at most: those of a block, or of the whole film where errors last."""
+    frames = len(comparison.frames)
+    times = 1 if comparison.loss.lasting else len({frame // BLOCK_FRAMES for frame in comparison.frames})
+    return max(1.0, frames * len(comparison.blocks) / ((int(comparison.blocks.max()) + 1) * times))
+
+
+def errors_together(at: Linearisation) -> float:
+    """Ratio of the covariance of an estimate for errors that hang together within blocks to that for independent errors.
+
+    It is the mean over the directions that the film determines better than the priors: tr(A^-1 V) / (v tr(A^-1 J^T J)), with V
+    the sum of outer products of block scores J_c^T r_c, A the normal equations with priors and v the mean squared residual.
+
+    Returns:
+        A number between 1 and ``block_size``.
+    """
+    film, _ = at.normal_equations
+    scores = block_scores(at)
+    inverse = np.linalg.pinv(film + at.prior, hermitian=True)
+    alone = at.loss * float(np.trace(inverse @ film))
+    ratio = float(np.trace(inverse @ (scores.T @ scores))) / max(alone, 1e-300)
+    if at.comparison.loss.lasting:
+        ratio = max(ratio, lasting_frames(at))
+    return float(np.clip(ratio, 1.0, block_size(at.comparison)))
+
+
+def with_errors_together(unknowns: Unknowns, together: float, floor: float | None = None) -> Unknowns:
+    """Unknowns whose priors count that many observations as one, and take errors to have at least the variance ``floor``."""
+    floor = unknowns.priors.floor if floor is None else floor
+    return replace(unknowns, priors=replace(unknowns.priors, together=together, floor=floor))

@@ -1,0 +1,1 @@
+"""Films of an inversion: the target, films of parameter values, and several films of one scene."""

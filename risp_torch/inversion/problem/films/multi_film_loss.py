@@ -1,0 +1,117 @@
+"""Losses of several films: each is compared by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from risp_torch.inversion.appearance.matched_loss import MatchedLoss
+from risp_torch.inversion.losses.loss import Loss, PictureLoss
+from risp_torch.inversion.losses.pixel import PixelLoss
+from risp_torch.inversion.losses.whitening import Whitening
+from risp_torch.inversion.problem.films.matched_films import MatchedFilms
+from risp_torch.inversion.problem.films.multi_film import FilmStates
+from risp_torch.scene.scene import Scene
+from ti_sim.base.errors import UserError
+
+
+@dataclass(frozen=True)
+class FilmsWhitening:
+    """Whitening of the observations of several films, with equally many of each.
+
+    Attributes:
+        parts: whitening of each film.
+    """
+
+    parts: tuple[Whitening, ...]
+
+    def __call__(self, observations: torch.Tensor) -> torch.Tensor:
+        """Whitened observations [..., n', D] of the n' first frames, differentiable."""
+        films = observations.chunk(len(self.parts), dim=-1)
+        return torch.cat([part(film) for part, film in zip(self.parts, films, strict=True)], dim=-1)
+
+    @property
+    def gain(self) -> float:
+        """See ``Whitening``."""
+        return sum(part.gain for part in self.parts) / len(self.parts)
+
+    @property
+    def appearances(self) -> int:
+        """Number of appearances in which the errors were measured."""
+        return self.parts[0].appearances
+
+
+class FilmsLoss(PictureLoss):
+    """A loss for several films that applies the network to the images of each film separately."""
+
+    def __init__(self, loss: PictureLoss) -> None:
+        """The same loss for several films (UserError: it has weights of pixels)."""
+        if loss.weights is not None:
+            raise UserError(f"weights of pixels belong to one film with the {loss.kind} loss: leave them out, or compare pixels")
+        self.loss, self.kind, self.lasting, self.rough = loss, loss.kind, loss.lasting, loss.rough
+        self.whitening: FilmsWhitening | None = None
+        self._widths: list[int] = []
+
+    def check(self, scene: Scene) -> None:
+        """Check every film (``Loss.check``); their images must have one size."""
+        self._widths = [film.camera.width for film in scene.films]
+        if len(set(self._widths)) > 1:
+            raise UserError(f"the films are {self._widths} pixels wide: the {self.kind} loss takes one size, give it with --size")
+        for film in scene.films:
+            self.loss.check(film)
+
+    def appearance(self) -> dict[str, torch.Tensor]:
+        """Appearance of the loss (``Loss.appearance``)."""
+        return self.loss.appearance()
+
+    def read(self, pictures: torch.Tensor) -> torch.Tensor:
+        """Observations of all films as one row (``PictureLoss.read``)."""
+        parts = [self.loss.read(part.contiguous()) for part in pictures.split(self._widths, dim=-2)]
+        leading = pictures.ndim - 3
+        return torch.cat([part.flatten(leading) for part in parts], dim=-1)
+
+    def whitened(
+        self, scene: Scene, states: FilmStates, values: Mapping[str, torch.Tensor], frames: Sequence[int], *, seed: int = 0
+    ) -> FilmsLoss | None:
+        """The loss with the observations of every film whitened separately (``Loss.whitened``)."""
+        parts = []
+        for k, (film, motion) in enumerate(zip(scene.films, scene.motions_of(states), strict=True)):
+            single = self.loss.whitened(film, motion, scene.values_of(k, values), frames, seed=seed)
+            if single is None or single.whitening is None:
+                return None
+            parts.append(single.whitening)
+        weighed = copy(self)
+        weighed.whitening = FilmsWhitening(tuple(parts))
+        return weighed
+
+    def blocks(self, shape: Sequence[int], size: tuple[int, int]) -> np.ndarray:
+        """Blocks of the loss, separate for every film (``Loss.blocks``)."""
+        share = int(np.prod(shape)) // len(self._widths)
+        parts, first = [], 0
+        for width in self._widths:
+            parts.append(first + self.loss.blocks((share,), (size[0], width)))
+            first = int(parts[-1].max()) + 1
+        return np.concatenate(parts)
+
+    def to_json(self) -> dict[str, Any]:
+        """The loss, and the films' widths (``Loss.to_json``)."""
+        weighed = {} if self.whitening is None else {"whitening_looks": self.whitening.appearances}
+        return self.loss.to_json() | {"films": self._widths} | weighed
+
+
+def films_loss(loss: Loss) -> Loss:
+    """The loss for several films.
+
+    Raises:
+        UserError: it does not compare images, or has weights of pixels.
+    """
+    if not isinstance(loss, PictureLoss):
+        raise UserError(f"several films are compared by their pictures, and the {loss.kind} loss has one target: choose another")
+    if isinstance(loss, PixelLoss):
+        return loss
+    return MatchedFilms(loss) if isinstance(loss, MatchedLoss) else FilmsLoss(loss)

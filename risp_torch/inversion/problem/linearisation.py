@@ -1,0 +1,204 @@
+"""The observations of a film near one set of unknowns: residual and Jacobian by finite differences, and Gauss-Newton steps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import Annotated
+
+import numpy as np
+import torch
+
+from risp_torch.inversion.problem.comparison import Comparison, film_losses
+from risp_torch.inversion.problem.unknowns import Unknowns
+from risp_torch.least_squares.damping import MeanDiagonalDamping
+from risp_torch.least_squares.equations import NormalEquations
+from risp_torch.least_squares.jacobian import central_differences
+from risp_torch.scene.bridge import bridge_dtype
+from risp_torch.scene.bridge.checks import bridge_device
+from risp_torch.scene.scene import Scene
+from ti_sim.base.errors import UserError
+from ti_sim.base.rules import FromZero, Rule, checked
+
+Step = Annotated[float, Rule(above=0, most=0.5)]  # of differences, in parts of the range
+
+
+@dataclass(frozen=True)
+class Linearisation:
+    """The observations of a film near one set of unknowns.
+
+    Attributes:
+        residual: target - simulation, [P] (with the pixel loss, P = frames × pixels × 3).
+        jacobian: [P, K] derivative of the observations with respect to the scaled unknowns divided by their ranges.
+        scaled: [K] scaled coordinates of the point.
+        comparison: the comparison.
+        prior: [K, K] contribution of smoothness and priors to J^T J; 0 without them.
+        pull: [K] their contribution to J^T residual.
+        precision: [K, K] inverse covariance of the priors, relative to the ranges; 0 without them.
+        variance: that one unit of J^T J stands for (``Priors.variance``); their part of ``prior`` is this times ``precision``;
+            0 without them.
+        nearby: the comparison for differences about the point (``Comparison.near``); ``comparison`` if None.
+    """
+
+    residual: torch.Tensor
+    jacobian: torch.Tensor
+    scaled: np.ndarray
+    comparison: Comparison
+    prior: np.ndarray | float = 0.0
+    pull: np.ndarray | float = 0.0
+    precision: np.ndarray | float = 0.0
+    variance: float = 0.0
+    nearby: Comparison | None = None
+
+    @property
+    def loss(self) -> float:
+        """Mean squared residual of the observations that count, without smoothness and priors."""
+        return float((self.residual**2).mean()) * (len(self.residual) / self.comparison.count)
+
+    @property
+    def is_finite(self) -> bool:
+        """Whether residual and Jacobian are finite: sums of products are if all of them are, and are needed anyway."""
+        return all(np.isfinite(sums).all() for sums in self.normal_equations)
+
+    @cached_property
+    def normal_equations(self) -> tuple[np.ndarray, np.ndarray]:
+        """J^T J [K, K] and J^T r [K], without smoothness and priors, computed once."""
+        equations = NormalEquations.from_rows(self.frames())
+        return equations.matrix, equations.gradient
+
+    @cached_property
+    def equations(self) -> NormalEquations:
+        """The same with smoothness and priors; coordinates are the unknowns in parts of their ranges."""
+        matrix, gradient = self.normal_equations
+        prior = self.variance * np.diag(self.precision + np.zeros_like(matrix))
+        return NormalEquations(
+            matrix + self.prior, gradient + self.pull, self.loss * self.comparison.count, np.diag(matrix), prior
+        )  # fmt: skip
+
+    def frames(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        """Jacobian [D, K] and residual [D] of each frame, in double precision: all frames at once may need gigabytes."""
+        count = len(self.comparison.frames)
+        for jacobian, residual in zip(self.jacobian.chunk(count), self.residual.chunk(count), strict=True):
+            yield jacobian.double(), residual.double()
+
+
+@checked
+def linearise(
+    scene: Scene, target: torch.Tensor | Comparison, unknowns: Unknowns, physical: np.ndarray, *, step: Step = 1e-3
+) -> Linearisation:
+    """Residual and Jacobian of the observations at ``physical`` [K], by central differences over 2 K + 1 worlds.
+
+    Args:
+        scene, unknowns: those of the inversion.
+        target: a film [T, H, W, 3] to compare by pixels, or any comparison.
+        physical: values of the unknowns.
+        step: of the differences, in parts of the allowed range (it shrinks near a bound).
+
+    Raises:
+        UserError: there is another number of values than of unknowns.
+    """
+    if np.shape(physical) != (len(unknowns.labels),):
+        raise UserError(f"linearise: physical has shape {np.shape(physical)}: give {len(unknowns.labels)} values")
+    comparison = Comparison.of_film(target)
+    scaled = unknowns.scaled(physical)
+    ranges = unknowns.scaled_range()
+    low, high = (unknowns.scaled(bound) for bound in unknowns.bounds())
+    steps = np.minimum(step * ranges, np.maximum(np.minimum(scaled - low, high - scaled), 0.1 * step * ranges))
+    nearby = comparison.near(scene, unknowns.from_scaled(_rows(scaled[None])))
+    observed, _ = observed_at(scene, nearby, unknowns, scaled[None])
+    rows, _ = _differences(scene, nearby, unknowns, scaled, np.diag(steps))
+    rows *= torch.as_tensor(ranges / (2 * steps)).to(rows)[:, None]
+    residual = comparison.target.flatten() - observed[0]
+    # The loss is a mean over the observations that count, and normal equations are sums.
+    smooth = comparison.count * unknowns.smoothness.matrix(ranges)
+    at = Linearisation(residual, rows.T, scaled, comparison, smooth, -smooth @ (scaled / ranges), nearby=nearby)
+    return with_priors(at, unknowns) if unknowns.priors else at
+
+
+def with_priors(at: Linearisation, unknowns: Unknowns) -> Linearisation:
+    """A linearisation, until now without priors, with those of the unknowns."""
+    priors, ranges = unknowns.priors, unknowns.scaled_range()
+    precision, variance = priors.precision(ranges), priors.variance(at.loss)
+    known = variance * precision
+    pull = at.pull - known @ priors.offset(at.scaled, ranges)
+    return replace(at, prior=at.prior + known, pull=pull, precision=precision, variance=variance)
+
+
+def _differences(
+    scene: Scene, comparison: Comparison, unknowns: Unknowns, scaled: np.ndarray, moves: np.ndarray
+) -> tuple[torch.Tensor, bool]:
+    """Observations at scaled + move minus those at scaled - move for each of the moves [M, K]: [M, P]; whether all are finite."""
+    rows, finite = central_differences(
+        partial(observed_at, scene, comparison, unknowns), scaled, moves, at_once=max(1, comparison.worlds_at_once // 2)
+    )
+    return rows, bool(finite.all())
+
+
+def _rows(scaled: np.ndarray) -> torch.Tensor:
+    return torch.as_tensor(scaled, dtype=bridge_dtype(), device=bridge_device())
+
+
+def observed_at(
+    scene: Scene, comparison: Comparison, unknowns: Unknowns, scaled: np.ndarray
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Observations [M, P] at scaled points [M, K], as many at a time as fit into memory, and which stayed finite [M]."""
+    rows = _rows(scaled)
+    parts = []
+    with torch.no_grad():
+        for some in rows.split(comparison.worlds_at_once):
+            observed, finite = comparison.observe(scene, unknowns.from_scaled(some), worlds=len(some))
+            parts.append((observed.flatten(1), finite))
+    if len(parts) == 1:  # films are large: no copy of the only one
+        return parts[0]
+    return torch.cat([part[0] for part in parts]), torch.cat([part[1] for part in parts])
+
+
+def losses_at(scene: Scene, target: torch.Tensor | Comparison, unknowns: Unknowns, scaled: np.ndarray) -> np.ndarray:
+    """Losses [M] at scaled points [M, K], smoothness and priors included; infinite where a world diverged."""
+    rows, comparison = _rows(scaled), Comparison.of_film(target)
+    films = film_losses(scene, unknowns.from_scaled(rows), comparison, worlds=len(rows))
+    return unknowns.penalised_at(films, rows, comparison.count).double().cpu().numpy()
+
+
+@checked
+def along_weak_directions(
+    scene: Scene, unknowns: Unknowns, at: Linearisation, *, rounds: FromZero = 4, step: Step = 1e-3,
+    widest: Annotated[float, Rule(least=1)] = 100.0,
+) -> Linearisation:
+    """The same linearisation, its Jacobian measured along its own principal directions instead of along single unknowns.
+
+    A finite difference has a relative error. If the responses to several unknowns cancel (all masses and contact
+    parameters scaled together do not change the motion), the errors of the columns remain, and the direction seems observable.
+    So the differences are repeated along the eigenvectors of J^T J, with wider steps for weaker responses,
+    and the eigenvectors recomputed: a subspace iteration, whose weakest direction converges to the unobservable one.
+
+    Args:
+        scene, unknowns: those of the inversion.
+        at: result of ``linearise``.
+        rounds: iterations, each with a batch of 2 K worlds.
+        step: of the differences along the strongest direction, in parts of the allowed range (it shrinks near a bound).
+        widest: largest ratio of the step along the weakest direction to that.
+    """
+    count = len(at.scaled)
+    ranges = unknowns.scaled_range()
+    low, high = (unknowns.scaled(bound) for bound in unknowns.bounds())
+    room = np.maximum(np.minimum(at.scaled - low, high - at.scaled) / ranges, 0.1 * step)
+    jacobian = at.jacobian
+    for _ in range(rounds if count > 1 else 0):
+        values, vectors = np.linalg.eigh(replace(at, jacobian=jacobian).normal_equations[0])
+        response = np.sqrt(np.maximum(values, 1e-30 * max(values.max(), 1e-30)))
+        steps = step * np.clip(response.max() / response, 1.0, widest)
+        steps = np.minimum(steps, (room[:, None] / np.maximum(np.abs(vectors), 1e-12)).min(axis=0))
+        moves = (steps * vectors).T * ranges
+        directional, finite = _differences(scene, at.nearby or at.comparison, unknowns, at.scaled, moves)
+        if not finite:
+            return at
+        directional /= torch.as_tensor(2 * steps[:, None]).to(directional)
+        jacobian = directional.T @ torch.as_tensor(vectors.T).to(directional)
+    return replace(at, jacobian=jacobian)
+
+
+def newton_step(at: Linearisation, *, damping: float = 1e-6) -> np.ndarray:
+    """Levenberg-Marquardt step of the unknowns, [K] in parts of their ranges (``MeanDiagonalDamping``)."""
+    return MeanDiagonalDamping().step(at.equations, damping)

@@ -1,0 +1,202 @@
+"""An inversion problem: unknowns, film and settings, with checks and defaults."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from hashlib import sha256
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+import torch
+
+from risp_torch.files.memory import check_memory
+from risp_torch.files.suggest import unknown_name_error
+from risp_torch.inversion.losses.loss import Loss
+from risp_torch.inversion.losses.pixel import PixelLoss
+from risp_torch.inversion.problem.comparison import Comparison
+from risp_torch.inversion.problem.effective_sample_size import block_size, with_errors_together
+from risp_torch.inversion.problem.films.film_times import check_film_times
+from risp_torch.inversion.problem.films.multi_film import Films, for_every_film, values_for_every_film
+from risp_torch.inversion.problem.films.multi_film_loss import films_loss
+from risp_torch.inversion.problem.films.target import Video, load_target, name_of
+from risp_torch.inversion.problem.priors import PriorsGiven
+from risp_torch.inversion.problem.search_settings import (
+    WIDE_SEARCH,
+    CmaSettings,
+    FindStart,
+    NewtonSteps,
+    OptimiseSettings,
+    SearchSettings,
+)
+from risp_torch.inversion.problem.smoothness import Weights
+from risp_torch.inversion.problem.unknowns import Bounds, Unknowns
+from risp_torch.scene.bridge import bridge_dtype
+from risp_torch.scene.rendering_parameters import RenderingParameters
+from risp_torch.scene.scene import Scene
+from ti_sim.base.errors import UserError
+from ti_sim.base.numbers import real_numbers, shown
+
+# Largest number of unknowns for Gauss-Newton steps and error bars, which need two films per unknown; and without rendering.
+MOST_LINEARISED, MOST_WITHOUT_PICTURES = 40, 400
+
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Unknowns of a scene, the film that they are read from, and how they are searched.
+
+    Attributes:
+        scene: the scene, or several films of it (``Films``).
+        video: the film as it was given, or a list of several; None for a loss that needs no film.
+        pictures: [T, H, W, 3] linear rgb of the film, several side by side; None without a film.
+        comparison: loss, and what it observed of the film.
+        unknowns: the unknowns.
+        initial: [S, K] guesses, physical units.
+        settings: settings of the search.
+        find_start: settings of a preceding search for the start of the film, or None.
+        warm_start: settings of a preceding gradient-free search, or None.
+        refine: Gauss-Newton steps after the search.
+        linearise_up_to: unknowns up to which there are Gauss-Newton steps and error bars, if given.
+        handed_on: whether a search with another loss begins at the estimate: then that one tests the scene's numbers.
+        seed: seed of the random samples.
+    """
+
+    scene: Scene
+    video: Any
+    pictures: torch.Tensor | None
+    comparison: Comparison
+    unknowns: Unknowns
+    initial: np.ndarray
+    settings: SearchSettings
+    find_start: FindStart | None = None
+    warm_start: CmaSettings | None = None
+    refine: int = 0
+    linearise_up_to: int | None = None
+    handed_on: bool = False
+    seed: int = 0
+
+    @staticmethod
+    def of(
+        scene: Scene, video: Video | Sequence[Video] | None, unknown: Sequence[str],
+        *, cameras: Sequence[str] = (), per_film: Sequence[str] = (), loss: Loss | None = None, sampling: str = "all",
+        bounds: Bounds | None = None, psi: RenderingParameters | None = None, smooth: Weights | None = None,
+        priors: PriorsGiven | None = None, starts: int | Sequence[Mapping[str, Any]] = 4, settings: SearchSettings | None = None,
+        seed: int = 0, **search: Any,
+    ) -> Problem:  # fmt: skip
+        """The problem that the arguments of ``invert`` describe; ``search`` has ``Problem``'s other attributes.
+
+        Raises:
+            UserError: a name, start, video, loss, smoothness or prior is invalid.
+        """
+        loss = loss or PixelLoss()
+        unknown = [unknown] if isinstance(unknown, str) else list(unknown)
+        if isinstance(video, list | tuple) or isinstance(scene, Films) or cameras or per_film:
+            video = list(video) if isinstance(video, list | tuple) else [video]
+            scene = scene if isinstance(scene, Films) else Films(scene, len(video), cameras=cameras, per_film=per_film)
+            loss, own = films_loss(loss), (scene.per_film, len(video))
+            unknown, bounds = list(for_every_film(unknown, *own)), values_for_every_film(bounds or {}, *own)
+            priors = values_for_every_film(priors or {}, *own)
+            starts = starts if isinstance(starts, Integral) else [values_for_every_film(start, *own) for start in starts]
+        unknowns = Unknowns.of(scene, unknown, bounds=bounds, psi=psi, smooth=smooth, priors=priors)
+        check_film_times(scene, unknowns)
+        settings = settings or usual_search(loss, len(unknowns.labels))
+        loss.check(scene)
+        if settings.first_frames is not None and settings.first_frames > scene.frames:
+            raise UserError(
+                f"first_frames is {settings.first_frames}, and the film has {scene.frames} frame intervals: give fewer"
+            )
+        pictures = None if video is None else load_target(scene, video)
+        comparison = Comparison.of(scene, loss, pictures, sampling)
+        if unknowns.priors:
+            unknowns = with_errors_together(unknowns, block_size(comparison), comparison.floor(pictures))
+        initial = _starts(unknowns, starts, pictures, seed)
+        return Problem(scene, video, pictures, comparison, unknowns, initial, settings, seed=seed, **search)
+
+    @property
+    def loss(self) -> Loss:
+        """The loss of the comparison."""
+        return self.comparison.loss
+
+    @property
+    def most_linearised(self) -> int:
+        """Unknowns up to which there are Gauss-Newton steps and error bars."""
+        return self.linearise_up_to or (MOST_LINEARISED if self.loss.of_pictures else MOST_WITHOUT_PICTURES)
+
+    @property
+    def linear(self) -> bool:
+        """Whether there are Gauss-Newton steps and error bars."""
+        return len(self.unknowns.labels) <= self.most_linearised
+
+    def to_json(self, sampling: str) -> dict[str, Any]:
+        """All data that determine the result: a run is resumed only if they are equal."""
+        pictures, unknowns = self.pictures, self.unknowns
+        return {
+            "scene": self.scene.description(),
+            "video": name_of(self.video),
+            "video_sha256": None if pictures is None else sha256(pictures.float().cpu().numpy().tobytes()).hexdigest(),
+            "unknown": {
+                name: {"low": np.asarray(p.low).tolist(), "high": np.asarray(p.high).tolist(), "scale": p.scale}
+                for name, p in unknowns.params.items()
+            },
+            "psi": None if unknowns.appearance is None else unknowns.appearance.to_json(),
+            "initial": self.initial.tolist(),
+            "search": asdict(self.settings),
+            "refine": self.refine,
+            "seed": self.seed,
+            "precision": str(bridge_dtype()),
+            "loss": self.loss.to_json(),
+            "sampling": sampling,
+            "linearise_up_to": self.linearise_up_to,
+            "smooth": dict(unknowns.smoothness.given),
+            "priors": dict(unknowns.priors.given),
+            "find_start": self.find_start and asdict(self.find_start),
+            "warm_start": self.warm_start and asdict(self.warm_start),
+        }
+
+
+def usual_search(loss: Loss, count: int) -> SearchSettings:
+    """The default search for ``count`` unknowns.
+
+    ``WIDE_SEARCH`` for losses that are locally non-smooth (``Loss.rough``); otherwise Levenberg-Marquardt steps over a growing
+    horizon, and gradient steps for more than 40 unknowns, each of which such a step takes two films for.
+    """
+    if loss.rough:
+        return WIDE_SEARCH
+    return NewtonSteps() if count <= MOST_LINEARISED else OptimiseSettings()
+
+
+def _starts(
+    unknowns: Unknowns, starts: int | Sequence[Mapping[str, Any]], pictures: torch.Tensor | None, seed: int
+) -> np.ndarray:
+    """Guesses [S, K]: spread over the allowed ranges, or given by the user."""
+    if not isinstance(starts, Integral):
+        return _given_starts(unknowns, starts)
+    if isinstance(pictures, torch.Tensor):  # each has its own film and gradient
+        check_memory(2 * int(starts) * pictures.nbytes, f"the films of {starts} starts", "take fewer --starts")
+    return unknowns.starts(int(starts), seed)
+
+
+def _given_starts(unknowns: Unknowns, starts: Sequence[Mapping[str, Any]]) -> np.ndarray:
+    """Guesses [S, K] given by the user, by parameters or by labels; parameters missing in a guess have the scene's value."""
+    rows = []
+    for start in starts:
+        if set(start) == set(unknowns.labels) and set(start) != set(unknowns.params):  # another search's end
+            rows.append(np.array([start[label] for label in unknowns.labels]))
+            continue
+        for name in start:
+            if name not in unknowns.params:
+                raise unknown_name_error("unknown", name, list(unknowns.params))
+        row = []
+        for name, param in unknowns.params.items():
+            value = real_numbers(start.get(name, param.value))
+            if value is None:
+                raise UserError(f"start of {name} is {shown(start[name])}: give numbers")
+            if value.shape != np.shape(param.value):
+                raise UserError(f"start of {name} has shape {value.shape}, and {np.shape(param.value)} is needed")
+            row.append(value.astype(np.float64).ravel())
+        rows.append(np.concatenate(row))
+    if not rows:
+        raise UserError("no starts were given: give a number of starts, or at least one guess")
+    return np.array(rows)

@@ -1,0 +1,1 @@
+"""Results of an inversion and the files of its run folder."""

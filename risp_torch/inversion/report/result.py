@@ -1,0 +1,139 @@
+"""Result of an inversion, with the status of each start and remarks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from risp_torch.inversion.diagnostics.misfit import MISFIT, Residual
+from risp_torch.inversion.problem.unknowns import Unknowns
+from risp_torch.inversion.solvers.gradient_descent import History
+from risp_torch.inversion.uncertainty.covariance import Uncertainty
+
+SAME_MINIMUM = 1.05  # a start belongs to the best one's minimum when its loss is at most this many times the lowest
+SAME_PLACE = 0.02  # of the ranges: starts that end farther apart are not in one minimum
+MOST_NAMED = 12  # entries of one parameter that are listed separately
+
+
+@dataclass(frozen=True)
+class Inversion:
+    """Result of an inversion.
+
+    Attributes:
+        unknowns: the unknowns.
+        values: label -> estimate, physical units.
+        sd: label -> standard deviation in scaled units (decades for log10); NaN if not available.
+        uncertainty: error bars and unobservable directions.
+        initial, final: [S, K] physical values of the starts.
+        losses: [S] final losses over all compared frames.
+        status: per start: "best", "same minimum", "same loss" (elsewhere), "higher loss", "stopped early" or "diverged".
+        best: index of the best start.
+        converged: whether the next Gauss-Newton step is within the error bars; None without error bars.
+        misfit: mean squared residual divided by the part explained by noise and compression; None if unknown.
+        doubts: sentences on why the estimate may be wrong: the search has not converged, or nothing fits the film.
+        history: history of the search.
+        remarks: further sentences about the reliability of the result.
+        seconds: wall-clock time.
+        folder: folder of the run, or None.
+        residual: how large the residual is, and what of it the film's own noise leaves; None without error bars.
+        suspects: families of numbers that were taken for known and are likely wrong: the share of the residual that each
+            explains, its changes, and the shifts of the unknowns.
+        whiteness: power of the residual in blocks, divided by that of the film's errors: about 1 for noise; None if unknown.
+        assumptions: sentences on known numbers that the film does not show, and that estimates stand for.
+    """
+
+    unknowns: Unknowns
+    values: dict[str, float]
+    sd: dict[str, float]
+    uncertainty: Uncertainty
+    initial: np.ndarray
+    final: np.ndarray
+    losses: np.ndarray
+    status: list[str]
+    best: int
+    converged: bool | None
+    misfit: float | None
+    doubts: list[str]
+    history: History
+    remarks: list[str]
+    seconds: float
+    folder: Path | None
+    residual: Residual | None = None
+    suspects: list[dict[str, Any]] = field(default_factory=list)
+    whiteness: float | None = None
+    assumptions: list[str] = field(default_factory=list)
+
+    @property
+    def fits(self) -> bool | None:
+        """Whether noise and compression explain the residual; None if unknown."""
+        return None if self.misfit is None else self.misfit <= MISFIT
+
+    def scaled_error(self, truth: Mapping[str, float]) -> dict[str, float]:
+        """Estimate minus truth of every label in scaled units (log10 ratio for log10)."""
+        row = np.array([truth[label] for label in self.unknowns.labels])
+        estimate = np.array([self.values[label] for label in self.unknowns.labels])
+        return dict(zip(self.unknowns.labels, self.unknowns.scaled(estimate) - self.unknowns.scaled(row), strict=True))
+
+
+def status_of_starts(
+    losses: np.ndarray, best: int, stopped: Sequence[int], places: np.ndarray, excess: float | None = None
+) -> list[str]:
+    """The status of each start (``Inversion.status``).
+
+    Args:
+        losses: [S] that the starts ended with.
+        best: index of the best start.
+        stopped: indices of those that were stopped early.
+        places: [S, K] their ends, in ranges.
+        excess: loss beyond the best one's up to which starts that end elsewhere have the same loss; if None, a twentieth of it.
+    """
+    nearly = SAME_MINIMUM * losses[best] + 1e-9
+    same = nearly if excess is None else losses[best] + excess
+    names = []
+    for index, loss in enumerate(losses):
+        if index == best:
+            names.append("best")
+        elif not np.isfinite(loss):
+            names.append("diverged")
+        elif index in stopped:
+            names.append("stopped early")
+        else:
+            near = np.abs(places[index] - places[best]).max() <= SAME_PLACE
+            alike = loss <= (max(nearly, same) if near else same)
+            names.append(("same minimum" if near else "same loss") if alike else "higher loss")
+    return names
+
+
+def remarks_on(unknowns: Unknowns, physical: np.ndarray, status: list[str]) -> list[str]:
+    """Remarks on the reliability: a minimum that only one start found, an estimate on its bound.
+
+    Stopped starts are not counted.
+    """
+    remarks = []
+    others = [name for name in status if name not in ("best", "stopped early")]
+    if "same loss" in others:
+        remarks.append(
+            f"{others.count('same loss') + 1} starts end with the same loss at different estimates, between which the film "
+            "does not decide"
+        )
+    elif others and "same minimum" not in others:
+        remarks.append(
+            f"only 1 of the {len(others) + 1} starts that went on to the end reached the lowest loss: "
+            "more starts, or a growing horizon, would tell whether it is the lowest there is"
+        )
+    low, high = (unknowns.scaled(bound) for bound in unknowns.bounds())
+    margin = np.minimum(unknowns.scaled(physical) - low, high - unknowns.scaled(physical)) / (high - low)
+    labels = unknowns.labels
+    for name, part in unknowns.groups.items():
+        bound = [labels[k] for k in range(part.start, part.stop) if margin[k] < 0.005]
+        if len(bound) > MOST_NAMED:
+            remarks.append(
+                f"{len(bound)} of the {part.stop - part.start} numbers of {name} lie on their bounds: widen the bounds"
+            )
+        else:
+            remarks += [f"the estimate of {label} lies on its bound: widen the bounds" for label in bound]
+    return remarks

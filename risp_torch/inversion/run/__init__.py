@@ -1,0 +1,1 @@
+"""The inversion from its arguments to its result."""

@@ -1,0 +1,268 @@
+"""Reliability of an estimate: error bars, the remaining distance to the minimum, and the misfit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from risp_torch.inversion.diagnostics.misfit import (
+    MISFIT,
+    Residual,
+    doubts_of_misfit,
+    explained_residual,
+    local_noise,
+    rounding_error,
+    rounding_samples,
+    widened_by_misfit,
+)
+from risp_torch.inversion.diagnostics.misspecification import (
+    MOST_UNKNOWNS,
+    NOTICED,
+    Diagnosis,
+    diagnose,
+    doubts_of_residual,
+    sentences_on,
+    widened_by_suspects,
+)
+from risp_torch.inversion.diagnostics.noise_floor import doubts_of_motion, expected_residual
+from risp_torch.inversion.diagnostics.score_tests import FilmErrors
+from risp_torch.inversion.losses.loss import PictureLoss
+from risp_torch.inversion.losses.pixel import PixelLoss
+from risp_torch.inversion.problem.comparison import Comparison
+from risp_torch.inversion.problem.effective_sample_size import errors_together
+from risp_torch.inversion.problem.films.rendered_film import film_at, motion_at
+from risp_torch.inversion.problem.linearisation import Linearisation, along_weak_directions, linearise, newton_step
+from risp_torch.inversion.problem.problem import MOST_LINEARISED, Problem
+from risp_torch.inversion.problem.unknowns import Unknowns
+from risp_torch.inversion.solvers.search import Ends
+from risp_torch.inversion.uncertainty.appearance_errors import look_moves
+from risp_torch.inversion.uncertainty.compressed_neighbours import compressed_neighbours
+from risp_torch.inversion.uncertainty.compression import (
+    CompressedFilm,
+    Encoder,
+    Encoding,
+    beyond_blocks,
+    compressed_films,
+    compression_moves,
+    compression_power,
+    compression_quality,
+    size_of_moves,
+)
+from risp_torch.inversion.uncertainty.compression_refits import refitted_moves
+from risp_torch.inversion.uncertainty.covariance import Spread, Uncertainty, distance_in_steps, error_bars, unfinished, widened
+from risp_torch.inversion.uncertainty.distance_in_newton_steps import steps_to_go
+from risp_torch.inversion.uncertainty.flatness import flatness
+from risp_torch.inversion.uncertainty.rounding import rounding_scatter
+from risp_torch.inversion.uncertainty.scatter_of_starts import excess_by_errors, scatter_of_starts
+from risp_torch.scene.scene import Scene
+
+WIDE_STEP = 1e-2  # of the range: step of the differences for error bars of more unknowns than MOST_LINEARISED
+ROUGH_STEP = 4e-2  # of the range: step of the differences for the convergence check on a rough loss
+FEW_STEPS = 4.0  # longest distance to a minimum whose residual is explained, in Gauss-Newton steps
+LEAST_NOISE = 1e-3  # of the explained residual: independent errors beside those of rounding or compression
+COMPRESSION = "compression"  # name of that part of an error bar
+UNMOVED = 1e-5  # of the range: change of a guess by rounding
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """Assessment of an estimate.
+
+    Attributes:
+        bars: error bars.
+        misfit: mean squared residual divided by the part explained by noise and compression; None if unknown.
+        doubts: sentences on why the estimate may be wrong.
+        residual: how large the residual is, and what of it is noise of the film; None without error bars.
+        suspects: what is likely wrong with the scene (``Suspect.to_json``).
+        whiteness: power of the residual in blocks over that of the film's errors; None if unknown.
+        assumptions: sentences on numbers that the film does not show, and that estimates stand for.
+        excess: loss beyond the best start's that errors of the film explain (``excess_by_errors``); None without error bars.
+    """
+
+    bars: Uncertainty
+    misfit: float | None
+    doubts: list[str]
+    residual: Residual | None = None
+    suspects: list[dict[str, Any]] = field(default_factory=list)
+    whiteness: float | None = None
+    assumptions: list[str] = field(default_factory=list)
+    excess: float | None = None
+
+
+def judge(problem: Problem, ends: Ends) -> Judgement:
+    """Error bars at the end of the best start, and doubts about the estimate.
+
+    Args:
+        problem: the inversion problem.
+        ends: the ends of its starts.
+    """
+    scene, unknowns, comparison = problem.scene, ends.unknowns, ends.comparison
+    loss, values, ranges = comparison.loss, ends.final[ends.best], unknowns.scaled_range()
+    at = _linearised(scene, comparison, unknowns, values)
+    estimate = film_at(scene, unknowns, values, loss) if isinstance(loss, PictureLoss) else None
+    floor = comparison.floor(estimate)
+    encoding = Encoding.of(problem.video) if estimate is not None and not loss.lasting else None
+    encoder = _encoder(problem, comparison, estimate, encoding)
+    films = [] if encoder is None else compressed_films(encoder)
+    size, refits = None if encoding is None else encoding.size, bool(films) and loss.refits
+    moves = _moves(problem, unknowns, at, values, films, size, encoder)
+    flat = loss.of_pictures and not loss.rough and len(values) <= MOST_LINEARISED
+    shift_name = COMPRESSION if encoder is not None and size is not None else "mask edges"
+    explained = explained_residual(at, estimate, problem.pictures, films, size, floor)
+    look = look_moves(scene, unknowns, at, values, explained)
+    bars, own, excess = _bars(
+        scene, unknowns, at, ends, floor=floor, moves=moves, look=look, flat=flat, refits=refits, shift_name=shift_name
+    )
+    # Near the minimum of a rough loss, local minima dominate the slopes; wide differences average over them.
+    rough = linearise(scene, comparison, unknowns, values, step=ROUGH_STEP) if loss.rough else at
+    step = newton_step(rough)
+    fit = min(1.0, explained / max(at.loss, 1e-300)) ** 0.5 if explained is not None and loss.needs_film else 1.0
+    misfit = None
+    if loss.colors_of_pixels or loss.noise is not None or loss.rounding() is not None:
+        misfit = at.loss / explained
+    stated = misfit is not None
+    expected = explained if stated else expected_residual(at)
+    if misfit is None and expected is not None:
+        misfit = at.loss / expected
+    distance = steps_to_go(scene, unknowns, rough, step, distance_in_steps(rough, step, explained))
+    if stated and misfit <= NOTICED:  # the explained residual is known to some tens of percent: no more is left
+        distance = min(distance, FEW_STEPS)
+    bars, doubts = unfinished(bars, unknowns, step * ranges, own=own, times=distance, fit=fit)
+    doubts = loss.doubts(at.residual.reshape(len(comparison.frames), -1), comparison.frames) + doubts
+    if misfit is not None:
+        moved = np.abs(unknowns.scaled(values) - unknowns.scaled(problem.initial[ends.best])) / ranges
+        doubts += doubts_of_misfit(misfit, at.loss, expected, unmoved=bool(moved.max() < UNMOVED), stated=stated)
+    if not stated:
+        doubts += doubts_of_motion(at, expected)
+    errors = _errors_of_film(problem, unknowns, at, bars, encoder, films, size, explained if stated else None, estimate)
+    widest = unknowns.priors.widest(unknowns.scaled(values), ranges)
+    bars = bars if misfit is None else widened_by_misfit(bars, misfit, widest)
+    # The noise of a pixel is that of its three colours: losses of other observations of pixels, such as luminance, have none.
+    if stated and type(loss) is PixelLoss and loss.weights is None and problem.pictures is not None:
+        frames = list(comparison.frames)
+        errors = replace(errors, local=local_noise(problem.pictures[frames], estimate[frames], errors.variance))
+    fits = misfit is None or misfit <= MISFIT
+    diagnosis = Diagnosis()
+    if not problem.handed_on:
+        diagnosis = diagnose(
+            scene, unknowns, at, bars.sd, errors, explained=expected, misfit=misfit if stated or not fits else None
+        )
+    suspects = diagnosis.suspects
+    bars = widened_by_suspects(bars, suspects, widest)
+    residual = Residual.of(at, estimate, problem.pictures, films, size, expected)
+    doubts += sentences_on(suspects, unknowns, at.scaled)
+    if not problem.handed_on:
+        doubts += doubts_of_residual(diagnosis, misfit if stated and not loss.refits else None)
+    doubts = loss.target_doubts(scene) + doubts
+    return Judgement(
+        bars, misfit, doubts, residual, [each.to_json(unknowns) for each in suspects], diagnosis.whiteness, diagnosis.assumptions,
+        excess,
+    )  # fmt: skip
+
+
+def _errors_of_film(
+    problem: Problem, unknowns: Unknowns, at: Linearisation, bars: Uncertainty, encoder: Encoder | None,
+    films: list[CompressedFilm], size: float | None, explained: float | None, estimate: torch.Tensor | None,
+) -> FilmErrors:  # fmt: skip
+    """Residual of a film of a right scene: noise, and rounding, or compression of films near the estimate's at their quality."""
+    if explained is None:
+        return FilmErrors(None, (), errors_together(at))
+    loss, frames = at.comparison.loss, list(at.comparison.frames)
+    if not films or size is None:
+        if estimate is None or not loss.colors_of_pixels:
+            return FilmErrors(explained)
+        noise = max(explained - rounding_error(at, estimate), LEAST_NOISE * explained)
+        return FilmErrors(noise, rounding_samples(loss, estimate, frames))
+    if problem.handed_on or loss.refits or len(unknowns.labels) > MOST_UNKNOWNS:  # nothing is tested
+        return FilmErrors(explained)
+    power, crf = compression_power(films, size), compression_quality(films, size)
+    near = compressed_neighbours(problem.scene, unknowns, at, bars, encoder, crf)
+    samples = [film.residual * (power / max(film.power, 1e-300)) ** 0.5 for film in near]
+    return FilmErrors(max(explained - power, LEAST_NOISE * explained), samples, biased=True)
+
+
+def _linearised(scene: Scene, comparison: Comparison, unknowns: Unknowns, values: np.ndarray) -> Linearisation:
+    """The observations near an estimate [K]."""
+    if len(unknowns.labels) <= MOST_LINEARISED:
+        return along_weak_directions(scene, unknowns, linearise(scene, comparison, unknowns, values))
+    # Rounds along weak directions would each cost as much as the Jacobian; wider steps also raise weak responses above rounding.
+    return linearise(scene, comparison, unknowns, values, step=WIDE_STEP)
+
+
+def _encoder(
+    problem: Problem, comparison: Comparison, estimate: torch.Tensor | None, encoding: Encoding | None
+) -> Encoder | None:
+    """What encodes the film of the estimate if the target was compressed and the loss compares images; else None."""
+    if estimate is None or encoding is None or not encoding.fits(*estimate.shape[1:3]):
+        return None
+    return Encoder(comparison, estimate, problem.scene.fps, encoding.enlargement)
+
+
+def _moves(
+    problem: Problem, unknowns: Unknowns, at: Linearisation, values: np.ndarray, films: list[CompressedFilm],
+    size: float | None, encoder: Encoder | None,
+) -> np.ndarray:  # fmt: skip
+    """Shifts [M, K] of an estimate by compression, or by what simulated observations are wrong by, in parts of the ranges."""
+    if encoder is None or size is None:
+        return _systematic_move(problem.scene, unknowns, at, values)
+    if at.comparison.loss.refits:
+        return refitted_moves(problem.scene, unknowns, at, films, size)
+    return compression_moves(at, films, encoder.elsewhere)
+
+
+def _systematic_move(scene: Scene, unknowns: Unknowns, at: Linearisation, values: np.ndarray) -> np.ndarray:
+    """Shift [1, K] of an estimate, in parts of the ranges, by what simulated observations are wrong by (``Loss.systematic``)."""
+    frames = list(at.comparison.frames)
+    states, numbers = motion_at(scene, unknowns, values)
+    with torch.no_grad():
+        error = at.comparison.loss.systematic(scene, states, numbers, frames)
+    if error is None:
+        return np.zeros((1, len(values)))
+    return newton_step(replace(at, residual=error.flatten().to(at.residual), pull=0.0))[None]
+
+
+def _bars(
+    scene: Scene, unknowns: Unknowns, at: Linearisation, ends: Ends, *, floor: float, moves: np.ndarray, flat: bool,
+    refits: bool, shift_name: str = COMPRESSION, look: np.ndarray | None = None,
+) -> tuple[Uncertainty, Uncertainty, float]:  # fmt: skip
+    """Error bars of the estimate, those of the Gauss-Newton model, relative to which the length of its next step is measured, and
+    the excess of a loss that errors of the film explain.
+
+    Args:
+        scene, unknowns: those of the inversion.
+        at: linearisation near the estimate.
+        ends: ends of the starts.
+        floor: lower bound of the variance of an observation.
+        moves: [M, K] shifts of the estimate by compression, relative to the ranges.
+        flat: whether to evaluate the loss along the principal directions, where it may be flatter than its model.
+        refits: whether the moves are those of estimates, which know how flat the loss is, and are no sums over blocks.
+        shift_name: what makes the moves.
+        look: [L, K] shifts by errors of a solved look, relative to the ranges; None without.
+    """
+    spread, ranges = Spread.of(at, floor), unknowns.scaled_range()
+    straight, times, wider = error_bars(at, unknowns, floor=floor, spread=spread), np.ones(len(ranges)), moves
+    bars = straight
+    if flat:
+        known = np.zeros_like(moves) if refits else moves
+        times = flatness(scene, unknowns, at, spread, np.hypot(spread.sizes, size_of_moves(known @ spread.vectors)))
+        bars = error_bars(at, unknowns, floor=floor, spread=spread.stretched(times))
+        bars = replace(bars, parts=replace(straight, parts=dict(straight.parts)).wider(bars.sd, "curvature").parts)
+        wider = moves if refits else moves @ spread.stretch(times)
+    if look is not None and look.any():
+        by_look = np.minimum(np.sqrt(np.mean((look @ spread.stretch(times)) ** 2, axis=0)), 1.0) * ranges
+        bars = bars.wider(np.hypot(bars.sd, by_look), "solved look")
+    beyond = beyond_blocks if shift_name == COMPRESSION and not refits else lambda shift, _: shift
+    sizes = times * spread.sizes
+    sizes = np.hypot(sizes, beyond(size_of_moves(wider @ spread.vectors), sizes))
+    excess = excess_by_errors(spread.values / times, sizes, floor) / at.comparison.count
+    rounding = rounding_scatter(scene, unknowns, at) if len(ranges) <= MOST_LINEARISED else np.zeros(len(ranges))
+    scatter = np.hypot(scatter_of_starts(unknowns, ends.final, ends.losses, ends.best, excess), rounding)
+    shift = beyond(size_of_moves(moves) * ranges, straight.sd)
+    own, model = (widened(straight, unknowns, other, shift) for other in (rounding, scatter))
+    # If no start has converged, their scatter is not an error bar: the step is then compared with the bars without it.
+    own = replace(own, sd=np.where(model.observable, model.sd, own.sd))
+    shift = beyond(size_of_moves(wider) * ranges, bars.sd)
+    return widened(bars, unknowns, scatter, shift, shift_name=shift_name), own, excess

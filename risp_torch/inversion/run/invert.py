@@ -1,0 +1,187 @@
+"""The inversion: starts, search, Gauss-Newton refinement, error bars, and the run folder."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tqdm import tqdm
+
+from risp_torch.files.run_folder import RunFolder
+from risp_torch.inversion.diagnostics.alternative_minima import best_observed
+from risp_torch.inversion.diagnostics.observability import verdict_before
+from risp_torch.inversion.losses.loss import Loss
+from risp_torch.inversion.problem.films.target import Video
+from risp_torch.inversion.problem.priors import PriorsGiven
+from risp_torch.inversion.problem.problem import Problem
+from risp_torch.inversion.problem.search_settings import CmaSettings, FindStart, NewtonSteps, OptimiseSettings, WideSteps
+from risp_torch.inversion.problem.smoothness import Weights
+from risp_torch.inversion.problem.unknowns import Bounds
+from risp_torch.inversion.report.result import Inversion, remarks_on, status_of_starts
+from risp_torch.inversion.report.write_report import write_report
+from risp_torch.inversion.run.assessment import Judgement, judge
+from risp_torch.inversion.run.loss_sequence import end_of, losses_in_turn, search_near
+from risp_torch.inversion.solvers.search import Ends, search_from
+from risp_torch.inversion.start.find_start import check_start, found_starts
+from risp_torch.inversion.uncertainty.covariance import without_error_bars
+from risp_torch.inversion.uncertainty.unobservable import far_from_priors
+from risp_torch.scene.rendering_parameters import RenderingParameters
+from risp_torch.scene.scene import Scene
+from ti_sim.base.errors import UserError
+from ti_sim.base.rules import Count, FromZero, Seed, checked
+from ti_sim.rollout.adjoint import Adjoint
+
+
+@checked
+def invert(
+    scene: Scene,
+    video: Video | Sequence[Video] | None,
+    unknown: str | Sequence[str],
+    *,
+    cameras: Sequence[str] = (),
+    per_film: Sequence[str] = (),
+    loss: Loss | Sequence[Loss] | None = None,
+    sampling: str = "all",
+    bounds: Bounds | None = None,
+    psi: RenderingParameters | None = None,
+    smooth: Weights | None = None,
+    priors: PriorsGiven | None = None,
+    starts: Count | list[Mapping[str, Any]] | tuple[Mapping[str, Any], ...] = 4,
+    settings: NewtonSteps | OptimiseSettings | WideSteps | None = None,
+    find_start: FindStart | None = None,
+    warm_start: CmaSettings | None = None,
+    refine: FromZero = 15,
+    linearise_up_to: Count | None = None,
+    adjoint: Adjoint | None = None,
+    seed: Seed = 0,
+    out: str | Path | None = None,
+    progress: bool = True,
+) -> Inversion:
+    """Estimate unknown parameters of a scene from a film.
+
+    Args:
+        scene: the scene, or several films of one (``Films``); its own values of the unknowns are not used.
+        video: an .mp4, a folder of PNG frames, or linear frames [T, H, W, 3]; None for a loss that needs no film. Several films,
+            in a list, are inverted together.
+        unknown: parameter names with bounds, and "psi" for the vector of rendering parameters.
+        cameras: names of the cameras of several films, one for each; the first camera by default.
+        per_film: with several films, parameters that differ between them, such as initial velocities. Unknown or known, that
+            of the second film has the name "body.velocity@2", also in bounds and results; all others are shared.
+        loss: the loss, ``PixelLoss()`` by default. Several, in a list, follow each other: each but the first starts where the
+            best start of the one before it ended, with its usual search from the whole film.
+        sampling: compared frames: "all", "last", "first+last", "first+middle" or "every:K".
+        bounds: name -> (low, high) of unknowns, in place of those in the scene.
+        psi: the rendering parameters of the unknown "psi", ``default_psi`` by default.
+        smooth: name -> weight, of unknowns with a value per element of a solid or sheet: the penalty added to the loss is the
+            weight times the mean over elements that share a face (triangles: an edge) of the squared difference of their scaled
+            values (decades for log10).
+        priors: name -> standard deviation in the unknown's unit, or a tuple (mean, standard deviation); the mean is the scene's
+            value by default, and "5%" stands for 5 percent of the mean. Normal, of the logarithm for log10 (sd / (mean ln 10)
+            decades). An unknown with a prior and without bounds gets those at five standard deviations.
+        starts: number of guesses spread over the allowed ranges (``Unknowns.starts``), or the guesses (name -> value; parameters
+            missing in a guess have the scene's value).
+        settings: settings of the first search; by default ``usual_search``.
+        find_start: before the physics, look for the starting poses and velocities among the unknowns in the film's first
+            pictures; every start of the search begins with one that fits them.
+        warm_start: a gradient-free search from every start, before the search.
+        refine: Gauss-Newton steps after the search, while they lower the loss; none after wide steps on a rough loss, because of
+            its local minima.
+        linearise_up_to: number of unknowns up to which Gauss-Newton steps and error bars are computed, each of which needs two
+            films per unknown; 40 by default, and 400 for losses that need no film.
+        adjoint: how rollouts of a gradient search keep states; other searches take finite differences, and no adjoint.
+        seed: seed of the starts.
+        out: folder for settings, result, plots, strip and video; an unfinished run in it is resumed.
+            Runs of losses before the last one are in its folders "1-risp" and so on.
+        progress: whether to show progress bars.
+
+    Returns:
+        Estimates with error bars (NaN beyond ``linearise_up_to``).
+
+    Raises:
+        UserError: a name, start, video, loss, smoothness or prior is invalid, pycma is not installed, or the first search takes
+            no adjoint.
+        DivergenceError: no start could be simulated.
+    """
+    given: dict[str, Any] = {
+        "cameras": cameras, "per_film": per_film, "sampling": sampling, "bounds": bounds, "psi": psi, "smooth": smooth,
+        "priors": priors, "refine": refine, "linearise_up_to": linearise_up_to, "seed": seed,
+    }  # fmt: skip
+    before, loss = losses_in_turn(loss)
+    for number, (earlier, following) in enumerate(pairwise([*before, loss]), start=1):
+        part = None if out is None else Path(out) / f"{number}-{earlier.kind}"
+        problem = Problem.of(
+            scene, video, unknown, loss=earlier, starts=starts, settings=settings, find_start=find_start, warm_start=warm_start,
+            handed_on=True, **given,
+        )  # fmt: skip
+        taken = _taken_adjoint(problem, adjoint, first=number == 1)
+        starts = end_of(partial(_run, problem, part, sampling, adjoint=taken, progress=progress), part)
+        find_start = warm_start = None
+        settings = search_near(following, starts[0], frames=scene.frames)
+    problem = Problem.of(
+        scene, video, unknown, loss=loss, starts=starts, settings=settings, find_start=find_start, warm_start=warm_start, **given
+    )  # fmt: skip
+    return _run(problem, out, sampling, adjoint=_taken_adjoint(problem, adjoint, first=not before), progress=progress)
+
+
+def _taken_adjoint(problem: Problem, adjoint: Adjoint | None, *, first: bool) -> Adjoint | None:
+    """The adjoint for the search of a problem: None for searches by finite differences.
+
+    Raises:
+        UserError: the first search takes no adjoint.
+    """
+    if adjoint is None or isinstance(problem.settings, OptimiseSettings):
+        return adjoint
+    if first:
+        raise UserError(
+            "adjoint is for gradient searches, and this search takes finite differences: leave adjoint out, or give "
+            "settings=OptimiseSettings()"
+        )
+    return None
+
+
+def _run(problem: Problem, out: str | Path | None, sampling: str, *, adjoint: Adjoint | None, progress: bool) -> Inversion:
+    """The inversion of one loss: search, error bars, and the report in the folder ``out``, if given."""
+    began = time.perf_counter()
+    check_start(problem)
+    folder = None if out is None else RunFolder.open_or_create(out, problem.to_json(sampling))
+    if progress and (verdict := verdict_before(problem)) is not None:
+        tqdm.write(f"before the search: {verdict}", file=sys.stderr)
+    initial = found_starts(problem, folder=folder, progress=progress)
+    z = problem.unknowns.unbounded(initial)
+    ends = search_from(problem, z, folder=folder, adjoint=adjoint, progress=progress)
+    if progress:
+        tqdm.write("error bars, plots and videos ...", file=sys.stderr)
+    result = _result(problem, initial, ends, began, folder)
+    if folder is not None:
+        write_report(problem.scene, problem.pictures, result, folder, seed=problem.seed, loss=problem.loss)
+    return result
+
+
+def _result(problem: Problem, initial: np.ndarray, ends: Ends, began: float, folder: RunFolder | None) -> Inversion:
+    """The result of the search from the starts [S, K], with error bars unless there are too many unknowns."""
+    ends, seen = best_observed(problem, ends) if problem.linear else (ends, [])
+    unknowns, best = ends.unknowns, ends.best
+    places = unknowns.scaled(ends.final) / unknowns.scaled_range()
+    judged = judge(problem, ends) if problem.linear else Judgement(without_error_bars(len(unknowns.labels)), None, [])
+    status = status_of_starts(ends.losses, best, ends.history.stopped, places, judged.excess)
+    remarks = remarks_on(unknowns, ends.final[best], status) + far_from_priors(ends.final[best], unknowns) + seen
+    if not problem.linear:
+        count, most = len(unknowns.labels), problem.most_linearised
+        remarks.insert(0, f"{count} unknowns: no Gauss-Newton steps, no error bars (--linearise-up-to is {most})")
+    arrived = not any(sentence.startswith("not converged") for sentence in judged.doubts)
+    return Inversion(
+        unknowns=unknowns,
+        values=dict(zip(unknowns.labels, ends.final[best].tolist(), strict=True)),
+        sd=dict(zip(unknowns.labels, judged.bars.sd.tolist(), strict=True)),
+        uncertainty=judged.bars, initial=initial, final=ends.final, losses=ends.losses, status=status, best=best,
+        converged=arrived if problem.linear else None,
+        misfit=judged.misfit, doubts=judged.doubts, history=ends.history, remarks=remarks,
+        seconds=time.perf_counter() - began, folder=folder.path if folder else None,
+        residual=judged.residual, suspects=judged.suspects, whiteness=judged.whiteness, assumptions=judged.assumptions,
+    )  # fmt: skip

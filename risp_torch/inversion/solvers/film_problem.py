@@ -1,0 +1,42 @@
+"""The least-squares problem of a film: unknowns in scaled coordinates, their films by simulation in batches of worlds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from risp_torch.inversion.problem.comparison import Comparison
+from risp_torch.inversion.problem.linearisation import linearise, losses_at
+from risp_torch.inversion.problem.unknowns import Unknowns
+from risp_torch.least_squares.equations import NormalEquations
+from risp_torch.least_squares.problem import BoundedProblem, Equations
+from risp_torch.scene.scene import Scene
+from ti_sim.base.errors import DivergenceError
+
+
+class FilmProblem(BoundedProblem):
+    """Points are [K] scaled coordinates; a unit of a step is the whole range of an unknown.
+
+    Args:
+        scene, comparison, unknowns: those of the inversion.
+    """
+
+    def __init__(self, scene: Scene, comparison: Comparison, unknowns: Unknowns) -> None:
+        self.scene, self.comparison, self.unknowns = scene, comparison, unknowns
+        super().__init__(*(unknowns.scaled(bound) for bound in unknowns.bounds()), unknowns.scaled_range())
+
+    def linearise(self, points: Sequence[np.ndarray]) -> list[NormalEquations | None]:
+        """Normal equations by central differences, 2 K + 1 worlds for each point (``LeastSquaresProblem.linearise``)."""
+        return [self._linearised(point) for point in points]
+
+    def objectives(self, candidates: Sequence[Sequence[np.ndarray]], equations: Equations) -> np.ndarray:
+        """Losses, smoothness and priors included (``LeastSquaresProblem.objectives``)."""
+        return np.stack([losses_at(self.scene, self.comparison, self.unknowns, np.array(each)) for each in candidates])
+
+    def _linearised(self, point: np.ndarray) -> NormalEquations | None:
+        physical = self.unknowns.physical_values(point)
+        try:
+            return linearise(self.scene, self.comparison, self.unknowns, physical).equations
+        except DivergenceError:  # neither this point nor any around it can be simulated
+            return None

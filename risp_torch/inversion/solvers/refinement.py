@@ -1,0 +1,86 @@
+"""Gauss-Newton refinement of every start, with long steps along a valley of the loss."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from risp_torch.files.search_checkpoint import SearchCheckpoint
+from risp_torch.inversion.problem.comparison import Comparison
+from risp_torch.inversion.problem.linearisation import losses_at
+from risp_torch.inversion.problem.unknowns import Unknowns
+from risp_torch.inversion.solvers.film_problem import FilmProblem
+from risp_torch.inversion.solvers.gradient_descent import History, HistoryCheckpoint
+from risp_torch.inversion.solvers.saved_search import minimise_with_progress
+from risp_torch.least_squares.damping import MeanDiagonalDamping
+from risp_torch.least_squares.loop import Policy, Starts
+from risp_torch.least_squares.step_search import FixedSteps, ValleySearch
+from risp_torch.least_squares.termination import Acceptance, Termination
+from risp_torch.scene.scene import Scene
+
+MOST_IN_VALLEY = 40  # unknowns: each step along a valley needs a Jacobian
+
+
+def refinement_policy(unknowns: int, rounds: int, *, thorough: bool, implicit: bool) -> Policy:
+    """The parts of the refinement.
+
+    Where an edge is displaced by more than its softness, a step is only as long as the edge is soft: longer ones lead
+    farther. Of many unknowns, such as a sequence, they cost little beside the Jacobian.
+
+    Args:
+        unknowns: K.
+        rounds: largest number of rounds of a start.
+        thorough: whether to try several dampings, steps along valleys, and to stop starts that cannot reach the best.
+        implicit: whether the scene has implicit steps, so that each world costs time: then one damping and no valleys.
+    """
+    search = FixedSteps((1e-6, 1e-3, 3e-2) if thorough and not implicit else (1e-3,), (1.0, 0.3, 0.05))
+    if unknowns > MOST_IN_VALLEY:
+        search = FixedSteps((1e-6, 1e-4, 1e-2), (30.0, 10.0, 3.0, 1.0, 0.3))
+    valley = ValleySearch(lengths=(0.001, 0.003, 0.01, 0.03, 0.1), damping=1e-6, behind=1.2, most=MOST_IN_VALLEY)
+    return Policy(
+        MeanDiagonalDamping(), search, rounds, acceptance=Acceptance(decrease=1e-6),
+        termination=Termination(decrease=1e-6, hopeless_rounds=10.0 if thorough else None),
+        valley=valley if thorough and not implicit else None,
+    )  # fmt: skip
+
+
+def refined(
+    scene: Scene, comparison: Comparison, unknowns: Unknowns, values: np.ndarray, rounds: int, history: History,
+    *, thorough: bool = True, checkpoint: SearchCheckpoint | None = None, progress: bool,
+) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
+    """Gauss-Newton steps from the end of every start that was not stopped early, each accepted only if the loss decreases.
+
+    If none does, the point may be in a local minimum of a valley's floor (contacts that begin, end, slip or stick cause
+    small ones): longer steps along the weakest direction, each followed by a Gauss-Newton step across the valley, leave it.
+    That takes some 70 worlds, and is left out where each costs time: with implicit steps.
+
+    Args:
+        scene, comparison, unknowns: those of the inversion.
+        values: physical values of the starts' ends, [S, K].
+        rounds: largest number of rounds per start.
+        history: history to which every round is appended.
+        thorough: whether to try several dampings, steps along valleys, and to stop starts that cannot reach the best.
+        checkpoint: saves the refinement after every round, and resumes it.
+        progress: whether to show a progress bar.
+
+    Returns:
+        Physical values [S, K] and losses over the whole film [S]; infinite where a world diverged.
+    """
+    policy = refinement_policy(values.shape[1], rounds, thorough=thorough, implicit=scene.stepping.is_implicit)
+    scaled = unknowns.scaled(values)
+    starts = Starts.begin(list(scaled), policy, losses_at(scene, comparison, unknowns, scaled))
+    starts.active[history.stopped] = False
+
+    def record(before: Starts, after: Starts) -> None:
+        for column, rows in (
+            (history.losses, after.objectives), (history.values, unknowns.physical_values(np.array(after.points)))
+        ):  # fmt: skip
+            row = torch.as_tensor(rows).to(comparison.target)
+            row[history.stopped] = torch.nan
+            column.append(row)
+
+    saved = HistoryCheckpoint(checkpoint, history, comparison.target.device)
+    ends = minimise_with_progress(
+        FilmProblem(scene, comparison, unknowns), starts, policy, saved, record, title="refining", progress=progress, leave=False
+    )
+    return unknowns.physical_values(ends), starts.objectives

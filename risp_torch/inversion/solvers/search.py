@@ -1,0 +1,135 @@
+"""The search of an inversion: from every start, the configured steps, then Gauss-Newton refinement."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import torch
+
+from risp_torch.files.run_folder import RunFolder
+from risp_torch.files.search_checkpoint import SearchCheckpoint
+from risp_torch.inversion.problem.comparison import Comparison
+from risp_torch.inversion.problem.effective_sample_size import errors_together, with_errors_together
+from risp_torch.inversion.problem.linearisation import linearise
+from risp_torch.inversion.problem.problem import Problem
+from risp_torch.inversion.problem.search_settings import NewtonSteps, WideSteps
+from risp_torch.inversion.problem.unknowns import Unknowns
+from risp_torch.inversion.solvers.cma_es import warmed
+from risp_torch.inversion.solvers.gradient_descent import History, descend
+from risp_torch.inversion.solvers.levenberg_marquardt import newton_descend
+from risp_torch.inversion.solvers.refinement import refined
+from risp_torch.inversion.solvers.registration.rounds import is_registered, registered
+from risp_torch.inversion.solvers.wide_steps import settle_whitened, wide_gauss_newton
+from risp_torch.scene.scene import Scene
+from ti_sim.base.errors import DivergenceError
+from ti_sim.rollout.adjoint import Adjoint
+
+# Times that errors are looked at to weigh the film against priors, and the ratio of successive weights that ends it: far from the
+# minimum, residuals hang together that do not at the minimum, to which a film that weighs more leads.
+WEIGHINGS, SETTLED = 4, 0.7
+
+
+@dataclass(frozen=True)
+class Ends:
+    """Ends of the starts.
+
+    Attributes:
+        final: [S, K] physical values.
+        losses: [S] losses over all compared frames; infinite where a world diverged.
+        best: index of the start whose end is the estimate.
+        comparison: comparison at the end of the search, with whitened observations if settling rounds used them.
+        unknowns: the unknowns, their priors with the weight of the errors that the film turned out to have.
+        history: history of the search.
+    """
+
+    final: np.ndarray
+    losses: np.ndarray
+    best: int
+    comparison: Comparison
+    unknowns: Unknowns
+    history: History
+
+
+def search_from(
+    problem: Problem, z: torch.Tensor, *, folder: RunFolder | None = None, adjoint: Adjoint | None = None, progress: bool = True
+) -> Ends:
+    """Search from the starts z [S, K] of a problem (unbounded variables).
+
+    Args:
+        problem: the inversion problem.
+        z: its starts (``Unknowns.unbounded``).
+        folder: folder in which the search is saved, and from which it is resumed.
+        adjoint: how rollouts keep states.
+        progress: whether to show progress bars.
+
+    Raises:
+        UserError: pycma is not installed.
+        DivergenceError: no start could be simulated.
+    """
+    scene, comparison, unknowns, settings = problem.scene, problem.comparison, problem.unknowns, problem.settings
+    history, best, rounds, wider = History(), None, problem.refine, comparison.for_search()
+    phase = partial(SearchCheckpoint, folder)
+    if problem.warm_start is not None and (folder is None or folder.load_checkpoint() is None):
+        z, history = warmed(scene, wider, unknowns, z, problem.warm_start, seed=problem.seed, progress=progress)
+    if isinstance(settings, WideSteps):
+        final, best, comparison = _wide(problem, settings, z, history, folder, progress=progress)
+        rounds = 0 if problem.loss.rough else rounds
+    elif isinstance(settings, NewtonSteps):
+        near = 12 * comparison.floor(problem.pictures)
+        final = newton_descend(
+            scene, wider, unknowns, _physical(problem, z), settings, history, near=near, checkpoint=phase("search"),
+            progress=progress,
+        )  # fmt: skip
+    else:
+        z, history = descend(
+            scene, wider, unknowns, z, settings, checkpoint=phase("search"), adjoint=adjoint, history=history, progress=progress
+        )
+        final = _physical(problem, z)
+    rounds = rounds if problem.linear else 0
+    if rounds and is_registered(comparison, unknowns):
+        final = registered(scene, comparison, unknowns, final, history, progress=progress)
+    final, losses = refined(
+        scene, comparison, unknowns, final, rounds, history, checkpoint=phase("refinement"), progress=progress
+    )
+    if not np.isfinite(losses).any():
+        scene.rollout(unknowns.physical(z))  # raises an error with body and step
+        raise DivergenceError("every start of the inversion diverged: take smaller steps (more substeps)", body="", step=0)
+    if best is None or rounds or not np.isfinite(losses[best]):
+        best = int(np.argmin(losses))
+    for number in range(WEIGHINGS if unknowns.priors and rounds else 0):
+        before, unknowns = unknowns.priors.together, _weighed(scene, comparison, unknowns, final[best])
+        final, losses = refined(
+            scene, comparison, unknowns, final, rounds, history, checkpoint=phase(f"reweighted-{number}"), progress=progress
+        )
+        best = int(np.argmin(losses))
+        if unknowns.priors.together > SETTLED * before:
+            break
+    return Ends(final, losses, best, comparison, unknowns, history)
+
+
+def _weighed(scene: Scene, comparison: Comparison, unknowns: Unknowns, values: np.ndarray) -> Unknowns:
+    """The unknowns with priors weighed against errors as they hang together at an estimate [K]."""
+    return with_errors_together(unknowns, errors_together(linearise(scene, comparison, unknowns, values)))
+
+
+def _wide(
+    problem: Problem, settings: WideSteps, z: torch.Tensor, history: History, folder: RunFolder | None, *, progress: bool
+) -> tuple[np.ndarray, int, Comparison]:
+    """Ends [S, K] of wide steps, the best one settled with whitened observations; its number, and the last comparison."""
+    scene, comparison, unknowns = problem.scene, problem.comparison, problem.unknowns
+    begin = _physical(problem, z)
+    final, best = wide_gauss_newton(
+        scene, comparison, unknowns, begin, settings, history, checkpoint=SearchCheckpoint(folder, "search"), progress=progress
+    )
+    final[best], comparison = settle_whitened(
+        scene, comparison, unknowns, final[best], settings, history, start=best, seed=problem.seed,
+        checkpoint=SearchCheckpoint(folder, "whitened"), progress=progress,
+    )  # fmt: skip
+    return final, best, comparison
+
+
+def _physical(problem: Problem, z: torch.Tensor) -> np.ndarray:
+    """Physical values [S, K] of the optimiser's variables z [S, K]."""
+    return problem.unknowns.vector(z).double().cpu().numpy()

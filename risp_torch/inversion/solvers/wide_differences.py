@@ -1,0 +1,222 @@
+"""One round of a search with wide finite differences: the worlds around a point, the normal equations, and the next step."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+
+from risp_torch.inversion.losses.loss import mean_square
+from risp_torch.inversion.problem.comparison import Comparison
+from risp_torch.inversion.problem.search_settings import WideSteps
+from risp_torch.inversion.problem.unknowns import Unknowns
+from risp_torch.scene.bridge import bridge_dtype
+from risp_torch.scene.bridge.checks import bridge_device
+from risp_torch.scene.scene import Scene
+from ti_sim.base.errors import DivergenceError
+
+_LEAST_DAMPING, _MOST_DAMPING = 1e-6, 1e12  # of the normal equations' mean diagonal
+_RISE = 4.0  # factor of the damping until a step is short enough
+_NARROWEST = 1e-5  # width of a difference relative to the range
+_SHORTER, _LONGER = 0.3, 2.0  # factors of the step limit after a rejected step and after an accepted one
+
+
+@dataclass(frozen=True)
+class Point:
+    """The point of a start, and the results of the worlds around it.
+
+    Attributes:
+        scaled: the point [K], scaled units.
+        loss: mean over the worlds around it, penalty included; infinite if none is finite.
+        normal, gradient: J^T J [M, M] and J^T r [M] of the mean loss there, penalty included, along M directions.
+        asked: width and horizon of the worlds: only losses with equal ones are comparable.
+        reach: step limit: largest change of an unknown in the next step, in widths.
+        widths: [M] widths of the differences along each direction, relative to the ranges.
+        left: mean squared residual expected after the next step.
+    """
+
+    scaled: np.ndarray
+    loss: float
+    normal: np.ndarray
+    gradient: np.ndarray
+    asked: tuple[float, int]
+    reach: float
+    widths: np.ndarray
+    left: float = math.inf
+
+
+class WideSearch:
+    """One film and its unknowns, in scaled coordinates."""
+
+    def __init__(
+        self, scene: Scene, comparison: Comparison, unknowns: Unknowns, settings: WideSteps, *, near: bool = False
+    ) -> None:
+        self.scene, self.comparison, self.unknowns, self.settings, self.near = scene, comparison, unknowns, settings, near
+        self.low, self.high = (unknowns.scaled(bound) for bound in unknowns.bounds())
+        self.ranges = unknowns.scaled_range()
+        self.smooth = unknowns.smoothness.matrix(self.ranges)
+        self.directions = directions(unknowns, settings.spacing)
+
+    def at(self, point: np.ndarray, number: int, *, centered: bool = False, before: Point | None = None) -> Point:
+        """The point, moved away from the bounds by the width of round ``number``, and the worlds around it; and at it.
+
+        ``before`` is the point that determines the widths of the differences, if the settings require it.
+        """
+        width = self.settings.widths[min(number, len(self.settings.widths) - 1)]
+        horizon = self.settings.horizon(number, self.comparison.last)
+        widths = self._widths(width, before)
+        margin = (widths[:, None] * self.directions).max(axis=0) * self.ranges
+        center = np.clip(point, self.low + margin, self.high - margin)
+        count = self.comparison.count_of(self.comparison.seen(horizon))
+        normal, gradient, loss, off = self._equations(center, widths, horizon, centered=centered)
+        left = off - float(gradient @ np.linalg.solve(_damped(normal), gradient))
+        place = center / self.ranges
+        pull = self.smooth @ place
+        known = self._known(off, count)
+        normal = normal + self.directions @ (self.smooth + known) @ self.directions.T
+        gradient = gradient - self.directions @ (pull + known @ self.unknowns.priors.offset(center, self.ranges))
+        loss = self._with_priors(loss, center, count) + float(place @ pull)
+        return Point(center, loss, normal, gradient, (width, horizon), self.settings.reach, widths, max(left, 0.0))
+
+    def _known(self, residual: float, count: float) -> np.ndarray:
+        """Part [K, K] of the priors in the normal equations of a mean over ``count`` observations."""
+        priors = self.unknowns.priors
+        known = priors.precision(self.ranges)
+        return known * priors.variance(residual) / count if priors and math.isfinite(residual) else 0.0 * known
+
+    def _with_priors(self, loss: float, point: np.ndarray, count: float) -> float:
+        """The loss at a point [K] with the priors (``Priors.penalised``)."""
+        rows = torch.as_tensor(point[None])
+        return float(self.unknowns.priors.penalised(rows.new_tensor([loss]), rows, count))
+
+    def _widths(self, width: float, before: Point | None) -> np.ndarray:
+        """Widths of the differences along each direction [M], in parts of the ranges.
+
+        With a normal matrix N = J^T J / P and a mean squared residual L, a change with d^T N d = L is as large as
+the residual: the directions' widths are sqrt(L (N^-1)_mm), with the other directions free.
+        """
+        widths = np.full(len(self.directions), width)
+        if self.settings.narrow is None or before is None or not math.isfinite(before.left):
+            return widths
+        share = width / max(self.settings.widths[-self.settings.settling :])
+        own = self.settings.narrow * share * np.sqrt(before.left * np.diag(np.linalg.inv(_damped(before.normal))))
+        return np.clip(own, _NARROWEST, width)
+
+    def better(self, old: Point | None, new: Point, *, any_loss: bool = False) -> Point:
+        """The new point with a larger step limit; or the old one with a smaller limit, if its loss is lower.
+
+        ``any_loss`` accepts the new one if its loss is finite.
+        """
+        if old is None or (any_loss and math.isfinite(new.loss)):
+            return new
+        if old.asked != new.asked and math.isfinite(new.loss):
+            return replace(new, reach=old.reach)
+        if new.loss < old.loss:
+            return replace(new, reach=min(_LONGER * old.reach, self.settings.reach))
+        return replace(old, reach=_SHORTER * old.reach)
+
+    def is_near(self, point: Point, end: np.ndarray) -> bool:
+        """Whether the end of a step [K] is within the width of its differences."""
+        return bool(np.all(np.abs(end - point.scaled) <= (point.widths[:, None] * self.directions).max(axis=0) * self.ranges))
+
+    def step(self, point: Point) -> np.ndarray:
+        """The next point [K]: damped until no unknown changes by more than the step limit."""
+        damping = _LEAST_DAMPING
+        while True:
+            step = np.linalg.solve(_damped(point.normal, damping), point.gradient)
+            if np.all(np.abs(step) <= point.reach * point.widths) or damping > _MOST_DAMPING:
+                return np.clip(point.scaled + step @ self.directions * self.ranges, self.low, self.high)
+            damping *= _RISE
+
+    def _equations(
+        self, center: np.ndarray, widths: np.ndarray, horizon: int, *, centered: bool
+    ) -> tuple[np.ndarray, np.ndarray, float, float]:
+        """J^T J / P [M, M] and J^T r / P [M] along M directions, the mean loss on either side, and r^T r / P.
+
+        P is the number of observations that count. The residual r is that of the centre itself, or of the mean over all worlds
+        around it.
+        """
+        rows, total, losses, alive = [], 0.0, 0.0, 0
+        seen = self.comparison.seen(horizon)
+        target, count = self.comparison.target[: len(seen)], self.comparison.count_of(seen)
+        taken, nearby = 0, self._nearby(center)
+        for above, below, finite in self._pairs(nearby, center, widths, horizon):
+            both = finite[: len(above)] & finite[len(above) :]
+            some = torch.as_tensor(widths[taken : taken + len(above)]).to(above)
+            pair, taken = (above - below).flatten(1) / (2 * some[:, None]), taken + len(above)
+            rows.append(torch.where(both[:, None], pair, torch.zeros_like(pair)))
+            observed = torch.cat([above, below])[finite]
+            total = total + observed.sum(dim=0)
+            losses += float(mean_square(observed, target, count).sum())
+            alive += int(finite.sum())
+        normal, gradient = np.zeros((len(self.directions), len(self.directions))), np.zeros(len(self.directions))
+        (middle,), there = self._observe(nearby, center[None], horizon) if centered else ((total / max(alive, 1),), True)
+        if not alive or not there:
+            return normal, gradient, math.inf, math.inf
+        jacobian, residual = torch.cat(rows), (target - middle).flatten()
+        for part in torch.arange(len(residual)).split(2**16):  # in double precision, all at once may need gigabytes
+            some = jacobian[:, part[0] : part[-1] + 1].double()
+            normal += (some @ some.T).cpu().numpy()
+            gradient += (some @ residual[part[0] : part[-1] + 1].double()).cpu().numpy()
+        return normal / count, gradient / count, losses / alive, float(residual.double().square().sum()) / count
+
+    def _nearby(self, center: np.ndarray) -> Comparison:
+        """The comparison of the worlds around a point."""
+        if not self.near:
+            return self.comparison
+        rows = torch.as_tensor(center[None], dtype=bridge_dtype(), device=bridge_device())
+        try:
+            return self.comparison.near(self.scene, self.unknowns.from_scaled(rows))
+        except DivergenceError:
+            return self.comparison
+
+    def _pairs(
+        self, comparison: Comparison, center: np.ndarray, widths: np.ndarray, horizon: int
+    ) -> Iterator[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
+        """Observations [k, n, ...] on both sides of the centre along some directions, and which are finite [2 k]."""
+        moves = widths[:, None] * self.directions * self.ranges
+        count = max(1, min(32, self.comparison.worlds_at_once) // 2)
+        for first in range(0, len(moves), count):
+            some = moves[first : first + count]
+            observed, finite = self._observe(comparison, np.concatenate([center + some, center - some]), horizon)
+            yield observed[: len(some)], observed[len(some) :], finite
+
+    def _observe(self, comparison: Comparison, points: np.ndarray, horizon: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Observations [k, n, ...] of the worlds at points [k, K], and which of them are finite [k]."""
+        rows = torch.as_tensor(points, dtype=bridge_dtype(), device=bridge_device())
+        try:
+            with torch.no_grad():
+                return comparison.observe(self.scene, self.unknowns.from_scaled(rows), worlds=len(rows), horizon=horizon)
+        except DivergenceError:  # none of these worlds stayed finite
+            target = self.comparison.target[: len(self.comparison.seen(horizon))]
+            return target.expand(len(rows), *target.shape), torch.zeros(len(rows), dtype=torch.bool, device=target.device)
+
+
+def _damped(normal: np.ndarray, damping: float = _LEAST_DAMPING) -> np.ndarray:
+    """Normal equations [M, M] with ``damping`` times their mean diagonal added to the diagonal."""
+    return normal + damping * (np.trace(normal) / len(normal) + 1e-300) * np.eye(len(normal))
+
+
+def directions(unknowns: Unknowns, spacing: int) -> np.ndarray:
+    """Directions [M, K] relative to the ranges: single unknowns, or hat functions over the rows of sequences.
+
+    Args:
+        unknowns: arrays are sequences along their first axis.
+        spacing: distance of hat centres in rows, or slightly less, so that there is one at both ends.
+    """
+    blocks = []
+    for name in unknowns.groups:
+        shape = np.shape(unknowns.params[name].value)
+        rows, columns = (shape[0], int(np.prod(shape[1:]))) if shape else (1, 1)
+        knots = np.linspace(0, rows - 1, 1 + math.ceil((rows - 1) / spacing))
+        hats = np.stack([np.interp(np.arange(rows), knots, unit) for unit in np.eye(len(knots))])
+        blocks.append(np.kron(hats, np.eye(columns)))
+    whole = np.zeros((sum(len(block) for block in blocks), len(unknowns.scaled_range())))
+    row = column = 0
+    for block in blocks:
+        whole[row : row + block.shape[0], column : column + block.shape[1]] = block
+        row, column = row + block.shape[0], column + block.shape[1]
+    return whole

@@ -1,0 +1,189 @@
+"""The start of a film, found before the physics: poses of the bodies in its first picture, then velocities and spins in the next.
+
+A pose is far from the truth where the body of a guess and that of the film do not overlap: there the loss has no slope. So the
+poses are spread over what is allowed, compared with the first picture alone, and the best, which differ from one another, are
+narrowed down: candidates about each of them, ever nearer (an evolution strategy of separate parents). Gauss-Newton steps end it.
+Velocities are found in the same way from two pictures, and followed over a few more. Poses that look alike in the first picture
+are told apart by then, or stay side by side: each becomes a start of the search for all unknowns.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+from scipy.special import ndtr, ndtri
+from scipy.stats import qmc
+from tqdm import tqdm
+
+from risp_torch.files.atomic import write_text
+from risp_torch.files.run_folder import RunFolder
+from risp_torch.inversion.problem.comparison import Comparison
+from risp_torch.inversion.problem.problem import Problem
+from risp_torch.inversion.problem.search_settings import FindStart
+from risp_torch.inversion.problem.unknowns import Unknowns
+from risp_torch.inversion.start.first_pictures import check_first_picture, first_frames, start_comparisons
+from risp_torch.inversion.start.refine_guesses import StartSteps
+from risp_torch.inversion.start.starting_values import StartingValues
+from ti_sim.base.errors import DivergenceError, UserError
+from ti_sim.base.json_text import parse_json
+
+_FILE = "start.json"
+_APART = 0.05  # of the ranges: distance from which on poses or velocities differ
+_BEHIND = 4.0  # candidates with a loss this many times the lowest are no starts
+_NARROWING, _CHILDREN = (0.25, 0.12, 0.06, 0.03), 24  # widths of rounds, in parts of the ranges, and candidates of a parent
+_STEPS = 8  # largest number of Gauss-Newton steps
+
+
+def check_start(problem: Problem) -> None:
+    """Raise a UserError if the start is to be found, and no starting value is unknown or the first picture is not compared."""
+    if problem.find_start is not None:
+        StartingValues.of(problem.scene, problem.unknowns)
+        check_first_picture(problem.comparison)
+
+
+def found_starts(problem: Problem, *, folder: RunFolder | None = None, progress: bool = True) -> np.ndarray:
+    """The starts of a search: its own guesses, with starting values that fit the first pictures where these are to be found.
+
+    Args:
+        problem: the inversion.
+        folder: folder of the run, in which the starts are kept as ``start.json``, and from which a resumed run takes them.
+        progress: whether to show a progress bar.
+
+    Returns:
+        [S, K] physical values.
+
+    Raises:
+        UserError: see ``check_start``; the start in the folder is damaged; nothing moves in a film whose look is solved.
+        DivergenceError: no candidate could be simulated.
+    """
+    unknowns = problem.unknowns
+    if problem.find_start is None:
+        return problem.initial
+    if folder is not None and (folder.path / _FILE).is_file():
+        return _read(folder, unknowns, problem.initial.shape)
+    own = StartingValues.of(problem.scene, unknowns)
+    search = _Search(problem, own, problem.find_start, progress)
+    points, losses = search.run()
+    starts = _chosen(points, losses, unknowns.scaled(problem.initial), own.all)
+    values = np.clip(unknowns.physical_values(starts), *unknowns.bounds())
+    if folder is not None:
+        record = {"labels": unknowns.labels, "starts": values.tolist(), "losses": losses.tolist()}
+        write_text(folder.path / _FILE, json.dumps(record, indent=2) + "\n")
+    return values
+
+
+class _Search:
+    """The search for the start of one film, in scaled coordinates."""
+
+    def __init__(
+        self, problem: Problem, own: StartingValues, settings: FindStart, progress: bool
+    ) -> None:
+        self.problem, self.own, self.settings = problem, own, settings
+        self.unknowns, self.progress = problem.unknowns, progress
+        self.coarse, self.fine = start_comparisons(problem)
+        self.low, self.high = (self.unknowns.scaled(bound) for bound in self.unknowns.bounds())
+        self.random = np.random.default_rng([problem.seed, 1])
+        last = settings.frames or max(2, math.ceil(problem.scene.frames / 12))
+        self.pictures = min(1 + last, len(self.fine.frames))
+
+    def run(self) -> tuple[np.ndarray, np.ndarray]:
+        """Candidates [M, K] in scaled units that fit the first pictures, the best first, and their losses [M]."""
+        begin = self.unknowns.scaled(self.problem.initial)
+        stages = [(1, self.own.poses)] if len(self.own.poses) else []
+        stages += [(min(2, self.pictures), self.own.rates)] if len(self.own.rates) else []
+        follow = range(min(2, self.pictures), self.pictures + 1) if len(self.own.rates) else [self.pictures]
+        bar = tqdm(total=len(stages) + len(follow), desc="finding the start", disable=not self.progress)
+        points = begin
+        for pictures, places in stages:
+            points, losses = self._stage(points, pictures, places)
+            bar.set_postfix(loss=f"{losses[0]:.3e}")
+            bar.update()
+        for pictures in follow:
+            points, losses = self._steps(self.fine, pictures).refined(points, self.own.all, _STEPS)
+            points, losses = self._apart(points, losses, self.own.all, self.settings.keep)
+            bar.set_postfix(loss=f"{losses[0]:.3e}")
+            bar.update()
+        bar.close()
+        return points, losses
+
+    def _stage(self, parents: np.ndarray, pictures: int, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Spread the unknowns at ``places``, narrow the best down, and take Gauss-Newton steps of them alone."""
+        steps = self._steps(self.coarse, pictures)
+        points = self._spread(parents, places)
+        losses = steps.losses(points)
+        if not np.isfinite(losses).any():
+            raise DivergenceError(
+                "no guess of the start could be simulated: change the bounds of the starting values", body="", step=0
+            )
+        apart = places if pictures == 1 else self.own.all
+        points, losses = self._apart(points, losses, apart, 2 * self.settings.keep)
+        for width in _NARROWING:
+            points, losses = self._narrowed(steps, points, losses, places, width)
+        points, losses = self._steps(self.fine, pictures).refined(points, places, _STEPS)
+        return self._apart(points, losses, apart, self.settings.keep)
+
+    def _steps(self, comparison: Comparison, pictures: int) -> StartSteps:
+        return StartSteps(self.problem.scene, first_frames(comparison, pictures), self.unknowns)
+
+    def _spread(self, parents: np.ndarray, places: np.ndarray) -> np.ndarray:
+        """[N, K] the parents in turn, with quasi-random numbers at ``places``: even between the bounds, or as the priors are."""
+        count = max(self.settings.candidates, len(parents))
+        shares = qmc.Sobol(len(places), seed=self.random).random(2 ** math.ceil(math.log2(count)))[:count]
+        points = parents[np.arange(count) % len(parents)].copy()
+        points[:, places] = self.low[places] + shares * (self.high - self.low)[places]
+        priors = self.unknowns.priors
+        for k, mean, sd in zip(priors.places, priors.mean, priors.sd, strict=True):
+            (column,) = np.nonzero(places == k)
+            if len(column):
+                ends = ndtr([(self.low[k] - mean) / sd, (self.high[k] - mean) / sd])
+                drawn = mean + sd * ndtri(ends[0] + (ends[1] - ends[0]) * shares[:, column[0]])
+                points[:, k] = np.clip(drawn, self.low[k], self.high[k])
+        return points
+
+    def _narrowed(
+        self, steps: StartSteps, points: np.ndarray, losses: np.ndarray, places: np.ndarray, width: float
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Each point [M, K], or the best of its children, which differ from it by a normal part of the ranges at ``places``."""
+        moves = np.zeros((len(points), _CHILDREN, points.shape[1]))
+        moves[..., places] = width * (self.high - self.low)[places] * self.random.standard_normal((*moves.shape[:2], len(places)))
+        children = np.clip(points[:, None] + moves, self.low, self.high)
+        everyone = np.concatenate([points[:, None], children], axis=1)
+        found = np.concatenate([losses[:, None], steps.losses(children.reshape(-1, points.shape[1])).reshape(len(points), -1)], 1)
+        best = found.argmin(axis=1)
+        rows = np.arange(len(points))
+        return everyone[rows, best], found[rows, best]
+
+    def _apart(
+        self, points: np.ndarray, losses: np.ndarray, places: np.ndarray, most: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """At most so many of the points, the best first, that differ from all better ones at ``places``."""
+        shares = (points / (self.high - self.low))[:, places]
+        kept: list[int] = []
+        for k in np.argsort(losses):
+            near = any(np.abs(shares[k] - shares[other]).max() < _APART for other in kept)
+            if len(kept) < most and np.isfinite(losses[k]) and not near:
+                kept.append(int(k))
+        return points[kept], losses[kept]
+
+
+def _chosen(points: np.ndarray, losses: np.ndarray, guesses: np.ndarray, places: np.ndarray) -> np.ndarray:
+    """The guesses [S, K], with the numbers at ``places`` of the candidates that fit nearly as well as the best, in turn."""
+    good = points[losses <= _BEHIND * losses[0]]
+    starts = guesses.copy()
+    starts[:, places] = good[np.arange(len(starts)) % len(good)][:, places]
+    return starts
+
+
+def _read(folder: RunFolder, unknowns: Unknowns, shape: tuple[int, ...]) -> np.ndarray:
+    """The starts [S, K] of an unfinished run."""
+    path = folder.path / _FILE
+    try:
+        record = parse_json(path.read_text(encoding="utf-8"))
+        starts, labels = np.array(record["starts"], dtype=np.float64), record["labels"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{path} is damaged: remove the folder to start the run again") from error
+    if labels != unknowns.labels or starts.shape != shape:
+        raise UserError(f"{path} is that of another run: remove the folder to start the run again")
+    return starts

@@ -1,0 +1,71 @@
+"""What the start of a film is looked for with: its first pictures, by a loss that tells one pose from another in a single one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+
+from risp_torch.inversion.appearance.matched_loss import MatchedLoss
+from risp_torch.inversion.losses.masks import MaskLoss
+from risp_torch.inversion.losses.plate_masks import even_exposures, masks_by_difference
+from risp_torch.inversion.problem.comparison import Comparison
+from risp_torch.inversion.problem.films.matched_films import MatchedFilms
+from risp_torch.inversion.problem.problem import Problem
+from risp_torch.scene.scene import Scene
+from ti_sim.base.errors import UserError
+from ti_sim.base.rules import Count, checked
+
+EDGE, SAMPLES = 0.3, 2  # of the masks of candidates: coarser than those of estimates, and faster
+
+
+def check_first_picture(comparison: Comparison) -> None:
+    """Raise a UserError if the first picture of the film is not compared, or by the solved looks of several films."""
+    if isinstance(comparison.loss, MatchedFilms):
+        raise UserError(
+            "the start of several films is looked for by pixels, not by solved looks: compare pixels, or leave out --find-start "
+            "(find_start)"
+        )
+    if comparison.frames[0] != 0:
+        raise UserError(
+            f"the start is looked for in the first picture, and number {comparison.frames[0]} is the first to be compared: "
+            "compare it, too, or leave out --find-start (find_start)"
+        )
+
+
+def start_comparisons(problem: Problem) -> tuple[Comparison, Comparison]:
+    """The comparisons of the many candidates for the start, and of the few that are refined.
+
+    A look that is solved of one picture fits it with any pose: the plate takes up the body. So the matched loss is replaced by
+    silhouettes that differ from the median of the film, in which exposures are equal. Masks of many candidates are coarse: they
+    are faster, but too large.
+
+    Raises:
+        UserError: nothing in the film differs from its median.
+    """
+    comparison, loss = problem.comparison.for_search(), problem.comparison.loss
+    if isinstance(loss, MatchedLoss):
+        loss = _silhouettes(problem.scene, loss, problem.pictures)
+        comparison = Comparison.of(problem.scene, loss, problem.pictures, _listed(comparison.frames))
+    if isinstance(loss, MaskLoss):
+        return replace(comparison, loss=loss.with_edges(edge=EDGE, samples=SAMPLES)), comparison
+    return comparison, comparison
+
+
+@checked
+def first_frames(comparison: Comparison, count: Count) -> Comparison:
+    """The comparison of the first ``count`` frames that are compared."""
+    frames = comparison.frames[:count]
+    return replace(comparison, target=comparison.target[: len(frames)], frames=frames)
+
+
+def _silhouettes(scene: Scene, loss: MatchedLoss, film: torch.Tensor) -> MaskLoss:
+    """The loss of the silhouettes in a film."""
+    counts = None if loss.weights is None else loss.weights.values[: scene.frames + 1] > 0.5
+    even = even_exposures(film, counts)
+    return MaskLoss(masks_by_difference(even, even.median(dim=0).values), weights=loss.weights)
+
+
+def _listed(frames: tuple[int, ...]) -> str:
+    """Frame numbers as a sampling (``sampled_frames``)."""
+    return "list:" + ",".join(str(frame) for frame in frames)

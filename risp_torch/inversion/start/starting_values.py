@@ -1,0 +1,73 @@
+"""Which unknowns say how bodies begin: their poses, and how these change."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from risp_torch.inversion.problem.films.multi_film import MARK
+from risp_torch.inversion.problem.unknowns import Unknowns
+from risp_torch.scene.parameters import split_entry
+from risp_torch.scene.parts.links import Link
+from risp_torch.scene.scene import Scene
+from ti_sim.base.errors import UserError
+
+MOST = 12  # numbers of one parameter: fields with a value for each particle are no starting values
+_POSES, _RATES = ("position", "rotation"), ("velocity", "angular_velocity", "velocity_gradient")
+
+
+@dataclass(frozen=True)
+class StartingValues:
+    """Indices of the unknowns that say how bodies begin.
+
+    Attributes:
+        poses: [P] of positions, rotations and joint coordinates, which the first picture shows.
+        rates: [R] of their velocities, which the next pictures show.
+    """
+
+    poses: np.ndarray
+    rates: np.ndarray
+
+    @staticmethod
+    def of(scene: Scene, unknowns: Unknowns) -> StartingValues:
+        """Those among the unknowns of a scene.
+
+        Raises:
+            UserError: there is none.
+        """
+        poses, rates = _names(scene)
+        found: dict[bool, list[int]] = {True: [], False: []}
+        for name, part in unknowns.groups.items():
+            base = split_entry(name)[0].partition(MARK)[0]
+            if base in poses | rates and part.stop - part.start <= MOST:
+                found[base in poses] += range(part.start, part.stop)
+        if not found[True] and not found[False]:
+            known = [name for name in scene.parameters if name.partition(MARK)[0] in poses | rates]
+            raise UserError(
+                f"no start of a body is unknown, so there is none to find: name one of {', '.join(known[:8])} as unknown with "
+                "its bounds, or leave out --find-start (find_start)"
+                if known else "the scene has no bodies whose start could be found: leave out --find-start (find_start)"
+            )
+        return StartingValues(np.array(found[True], dtype=np.int64), np.array(found[False], dtype=np.int64))
+
+    @property
+    def all(self) -> np.ndarray:
+        """[P + R] both."""
+        return np.concatenate([self.poses, self.rates])
+
+
+def _names(scene: Scene) -> tuple[set[str], set[str]]:
+    """Names of the parameters of poses, and of rates."""
+    poses, rates = set(), set()
+    for body in scene.bodies:
+        if isinstance(body, Link):
+            poses |= {body.names[key] for key in (body.joint.place,) if key in body.names}
+            rates |= {body.names[key] for key in ("rate",) if key in body.names}
+        else:
+            poses |= {f"{body.name}.{key}" for key in _POSES}
+            rates |= {f"{body.name}.{key}" for key in _RATES}
+    for part in scene.deformables:
+        poses |= {f"{part.name}.{key}" for key in _POSES}
+        rates |= {f"{part.name}.{key}" for key in _RATES}
+    return poses, rates

@@ -1,0 +1,261 @@
+"""Uncertainty of the unknowns: error bars, unobservable directions, and the remaining distance to the minimum."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from risp_torch.inversion.problem.linearisation import Linearisation
+from risp_torch.inversion.problem.residual_blocks import lasting_frames, scores_of_sizes
+from risp_torch.inversion.problem.unknowns import PSI, Unknowns
+from risp_torch.inversion.uncertainty.unobservable import hardly_fixed, known_from_priors, size_of, unseen_directions
+from ti_sim.base.rules import NotNegative, checked
+
+UNSEEN = 0.25  # of the allowed range: a direction with a larger standard deviation counts as unobservable
+NO_TRACE = 1e3  # ranges: standard deviation of a direction without effect; rounding mixes a little of it into all others
+_QUANTISATION = (1 / 255) ** 2 / 12  # variance of the rounding of eight-bit images
+
+
+@dataclass(frozen=True)
+class Uncertainty:
+    """Error bars of an estimate.
+
+    Attributes:
+        sd: [K] standard deviations, scaled units (decades for log10).
+        correlation: [K, K].
+        observable: K flags; False if the film leaves the unknown free over a large part of its range.
+        unseen: sentences on unobservable directions.
+        modes: [K, K] unit vectors (columns, relative to the ranges) with uncorrelated amplitudes,
+            without smoothness, the best known first. Empty if not computed.
+        mode_sd: [K] standard deviations of their amplitudes.
+        parts: name of an error -> [K] its standard deviation, scaled units; their squares add up to those of ``sd``.
+    """
+
+    sd: np.ndarray
+    correlation: np.ndarray
+    observable: list[bool]
+    unseen: list[str]
+    modes: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
+    mode_sd: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    parts: Mapping[str, np.ndarray] = field(default_factory=dict)
+
+    def wider(self, sd: np.ndarray, part: str) -> Uncertainty:
+        """With these standard deviations [K], whatever they are larger by counted as an error of that name."""
+        added = np.sqrt(np.maximum(sd**2 - self.sd**2, 0.0))
+        return replace(self, sd=sd, parts={**self.parts, part: np.hypot(self.parts.get(part, 0.0), added)})
+
+    @property
+    def observable_modes(self) -> int | None:
+        """Number of modes known to better than a quarter of the ranges; None if not computed."""
+        return int((self.mode_sd <= UNSEEN).sum()) if len(self.mode_sd) else None
+
+    @property
+    def covariance(self) -> np.ndarray:
+        """[K, K], scaled units."""
+        return self.correlation * np.outer(self.sd, self.sd)
+
+
+def widened(
+    bars: Uncertainty, unknowns: Unknowns, scatter: np.ndarray, shift: np.ndarray, *, shift_name: str = "compression"
+) -> Uncertainty:
+    """Error bars with additional errors: scatter of the starts and shift by compression, [K] scaled units.
+
+    An unknown whose error bar then is wider than a quarter of its range counts as not observable.
+    """
+    sd = np.sqrt(bars.sd**2 + scatter**2 + shift**2)
+    bars = replace(bars, parts={**bars.parts, "starts": scatter, shift_name: shift})
+    wide = sd > UNSEEN * unknowns.scaled_range()
+    remarks = hardly_fixed(wide & np.array(bars.observable), sd, unknowns)
+    observable = [bool(seen and not much) for seen, much in zip(bars.observable, wide, strict=True)]
+    return replace(bars, sd=sd, observable=observable, unseen=bars.unseen + remarks)
+
+
+def distance_in_steps(at: Linearisation, step: np.ndarray, explained: float | None) -> float:
+    """Distance to the minimum in units of a Gauss-Newton step, at least 1.
+
+    The residual of an edge that is displaced by more than its softness grows only linearly with the displacement: a step
+    is then as long as the edge is soft. The ratio of its decrease of the loss to the total decrease is that of step to distance.
+
+    Args:
+        at: linearisation at the start of the step.
+        step: [K] relative to the ranges.
+        explained: mean squared residual at the minimum; None if unknown.
+    """
+    if explained is None:
+        return 1.0
+    normal = at.normal_equations[0]
+    falls = float(step @ normal @ step) / at.comparison.count
+    return max(1.0, (at.loss - explained) / max(falls, 1e-300))
+
+
+def unfinished(
+    bars: Uncertainty, unknowns: Unknowns, step: np.ndarray, *, own: Uncertainty | None = None, times: float = 1.0,
+    fit: float = 1.0,
+) -> tuple[Uncertainty, list[str]]:
+    """Error bars that include the distance to the minimum, and a sentence about it, if the search has not converged.
+
+    At a minimum the Gauss-Newton step is zero. If it is longer than an error bar, the bar does not include the minimum.
+
+    Args:
+        bars: error bars at the estimate.
+        unknowns: unknowns of the inversion.
+        step: [K] step of the unknowns, scaled units.
+        own: error bars of the model of the step, relative to which its length is measured; ``bars`` by default.
+        times: distance to the minimum in steps (``distance_in_steps``).
+        fit: fraction of the residual's root mean square that remains at the minimum, by which the error bars are narrower there.
+
+    Returns:
+        The error bars, and a sentence on the step that is longest relative to its bar; none if the search has converged.
+    """
+    own = own or bars
+    observable, ranges = np.array(own.observable), unknowns.scaled_range()
+    parts = np.where(observable, np.abs(step) / np.maximum(fit * own.sd, 1e-300), 0.0)
+    if not (parts > 1).any():
+        return bars, []
+    worst = int(parts.argmax())
+    size = size_of(abs(float(step[worst])), unknowns.units[worst], unknowns.scales[worst])
+    sentence = (
+        f"not converged: the next Gauss-Newton step would move {unknowns.labels[worst]} by {size.removeprefix('± ')}, "
+        f"{parts[worst]:.2g} error bars; the bars are widened by the remaining distance: search longer, or from other starts"
+    )
+    way = np.minimum(times * np.abs(step), ranges)
+    return bars.wider(np.where(observable, np.hypot(bars.sd, way), bars.sd), "distance"), [sentence]
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Covariances of an estimate by the Gauss-Newton model of the loss, in parts of the ranges.
+
+    Attributes:
+        values: [K] eigenvalues, ascending, of J^T J, smoothness and priors.
+        vectors: [K, K] their eigenvectors (columns), the principal directions.
+        noise: variance of the residual times the correlation length in frames, at least the stated one (``Loss.noise``) and the
+            one that priors are weighed with.
+        plain: [K, K] covariance for independent noise.
+        robust: [S, K, K] covariances for errors that are correlated within blocks of S sizes.
+    """
+
+    values: np.ndarray
+    vectors: np.ndarray
+    noise: float
+    plain: np.ndarray
+    robust: np.ndarray
+
+    @staticmethod
+    def of(at: Linearisation, floor: float | None = None) -> Spread:
+        """The spread at an estimate; ``floor`` as in ``uncertainty``."""
+        film, _ = at.normal_equations
+        floor = _QUANTISATION if floor is None else floor
+        together = lasting_frames(at) if at.comparison.loss.lasting else 1.0
+        noise = together * float((at.residual.double() ** 2).sum()) / max(1.0, at.comparison.count - together * len(film))
+        noise = max(noise, at.variance, (at.comparison.loss.noise or 0.0) ** 2)
+        values, vectors = _eigen(film + at.prior, max(noise, floor) / NO_TRACE**2)
+        inverse = (vectors / values) @ vectors.T
+        known = at.variance * at.precision
+        # Pulls of the priors scatter, as their means do, with the covariance variance^2 precision.
+        pulls = noise * (at.prior - known) + at.variance * known
+        robust = [inverse @ (scores.T @ scores + pulls) @ inverse for scores in scores_of_sizes(at)]
+        return Spread(values, vectors, noise, noise * inverse, np.array(robust))
+
+    @property
+    def variances(self) -> np.ndarray:
+        """[K] variances of the unknowns, of the largest of the covariances."""
+        return np.array([np.diag(covariance) for covariance in (self.plain, *self.robust)]).max(axis=0)
+
+    @property
+    def sizes(self) -> np.ndarray:
+        """[K] error bars along the principal directions, of the largest of the covariances."""
+        variances = [np.diag(self.vectors.T @ covariance @ self.vectors) for covariance in (self.plain, *self.robust)]
+        return np.sqrt(np.maximum(np.max(variances, axis=0), 0.0))
+
+    def stretch(self, times: np.ndarray) -> np.ndarray:
+        """Matrix [K, K] that scales moves by ``times`` [K] along the principal directions."""
+        return (self.vectors * times) @ self.vectors.T
+
+    def stretched(self, times: np.ndarray) -> Spread:
+        """The spread scaled by ``times`` [K] along the principal directions."""
+        stretch = self.stretch(times)
+        plain, robust = (stretch @ covariance @ stretch for covariance in (self.plain, self.robust))
+        return replace(self, values=self.values / times**2, plain=plain, robust=robust)
+
+
+@checked
+def error_bars(
+    at: Linearisation, unknowns: Unknowns, *, floor: NotNegative | None = None, spread: Spread | None = None
+) -> Uncertainty:
+    """Error bars at an estimate, to first order.
+
+    The residual noise gives the covariance s2 (J^T J)^-1; compression errors are correlated within macroblocks, and those of a
+    scene that differs from the film's reach farther, so the covariance is also summed over blocks: of 16 × 16 pixels and 4
+    frames, whole frames, and quarters of the picture through sixths of the film (the cluster-robust form (J^T J)^-1
+    (sum_c g_c g_c^T) (J^T J)^-1 with block scores g_c = J_c^T r_c; Liang and Zeger, 1986). The largest of the error bars is
+    used. What is the same everywhere is not included: see ``risp_torch.inversion.uncertainty.compression`` and ``likely_wrong``.
+
+    Smoothness and priors count as knowledge in error bars and unobservable directions, but not in the modes. With priors of
+    inverse covariance S the covariances are those of the posterior's maximum, (J^T J / s2 + S)^-1 and its robust form, in which
+    the priors' means scatter about the truth. Unknowns whose bars the film hardly narrows are named.
+
+    The errors of a network are similar in successive frames. For losses with such errors, the first covariance therefore
+    counts only as many frames as are independent, by the residual's correlation over time (``lasting_frames``), and the blocks of
+    the second are the single outputs.
+
+    Args:
+        at: linearisation at the estimate.
+        unknowns: unknowns of the inversion.
+        floor: lower bound of the variance of the observations (``Loss.floor``); that of eight-bit images by default.
+        spread: covariances to use instead of those of the Gauss-Newton model (``risp_torch.inversion.uncertainty.flatness``).
+    """
+    film, _ = at.normal_equations
+    count = len(film)
+    spread = spread or Spread.of(at, floor)
+    noise = max(spread.noise, _QUANTISATION if floor is None else floor)
+    plain, vectors = spread.plain, spread.vectors
+    sd = np.sqrt(spread.variances)
+    scale = np.sqrt(np.maximum(np.diag(plain), 1e-300))
+    direction_sd = np.sqrt(noise / spread.values)
+    weak = [k for k in range(count) if direction_sd[k] > UNSEEN]
+    loose = np.zeros(count) if not weak else np.abs(vectors[:, weak]).max(axis=1)
+    film_values, modes = _eigen(film, noise / NO_TRACE**2)
+    mode_sd = np.sqrt(noise / film_values)
+    ranges = unknowns.scaled_range()
+    sd, independent = sd * ranges, scale * ranges
+    return Uncertainty(
+        sd=sd,
+        correlation=plain / np.outer(scale, scale),
+        observable=[bool(size < 0.3) for size in loose],
+        unseen=[*unseen_directions(vectors[:, weak], direction_sd[weak], unknowns), *known_from_priors(sd, unknowns)],
+        modes=modes[:, ::-1], mode_sd=mode_sd[::-1],
+        parts=_parts_of_noise(spread, unknowns, np.minimum(independent, sd))
+        | {"correlated errors": np.sqrt(np.maximum(sd**2 - independent**2, 0.0))},
+    )  # fmt: skip
+
+
+def _parts_of_noise(spread: Spread, unknowns: Unknowns, independent: np.ndarray) -> dict[str, np.ndarray]:
+    """Error bars for independent errors [K], taken apart: if all others were known, what the look adds, and other unknowns."""
+    model, count = (spread.vectors * spread.values) @ spread.vectors.T, len(independent)
+    look = np.zeros(count, dtype=bool)
+    if PSI in unknowns.groups:
+        look[unknowns.groups[PSI]] = True
+    ranges, alone = unknowns.scaled_range(), np.sqrt(spread.noise / np.maximum(np.diag(model), 1e-300))
+    alone, shown = np.minimum(alone * ranges, independent), independent.copy()
+    if look.any() and not look.all():
+        known = np.sqrt(spread.noise * np.diag(np.linalg.pinv(model[np.ix_(~look, ~look)], hermitian=True)))
+        shown[~look] = np.clip(known * ranges[~look], alone[~look], independent[~look])
+    return {
+        "noise": alone, "other unknowns": np.sqrt(np.maximum(shown**2 - alone**2, 0.0)),
+        "look": np.sqrt(np.maximum(independent**2 - shown**2, 0.0)),
+    }  # fmt: skip
+
+
+def _eigen(matrix: np.ndarray, least: float) -> tuple[np.ndarray, np.ndarray]:
+    """Eigenvalues, ascending and at least ``least``, and eigenvectors of normal equations."""
+    values, vectors = np.linalg.eigh(matrix)
+    return np.maximum(values, least), vectors
+
+
+def without_error_bars(count: int) -> Uncertainty:
+    """Placeholder for error bars of K unknowns that were not computed: NaN."""
+    nothing = np.full(count, np.nan)
+    return Uncertainty(nothing, np.full((count, count), np.nan), [True] * count, [])

@@ -1,0 +1,117 @@
+"""Sentences on unobservable unknowns and directions, with error bars."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from risp_torch.inversion.problem.unknowns import Unknowns
+
+MOST_NAMED = 12  # unknowns that a sentence lists, and sentences
+MOST_RANGES = 10  # relative to the range: larger error bars are not reported as numbers
+NARROWED = 0.9  # of a prior's standard deviation: a wider error bar is the prior's
+SURPRISE = 3.0  # standard deviations of a prior: an estimate farther from its mean is remarked
+
+
+def unseen_directions(directions: np.ndarray, sd: np.ndarray, unknowns: Unknowns) -> list[str]:
+    """Sentences on unobservable directions, with one for all after the first few.
+
+    Args:
+        directions: [K, W] unit vectors relative to the ranges, the worst first.
+        sd: [W] standard deviations of the amplitudes along them.
+        unknowns: unknowns of the inversion.
+    """
+    sentences = [describe_direction(directions[:, k], unknowns, sd[k]) for k in range(min(len(sd), MOST_NAMED))]
+    rest = sd[MOST_NAMED:]
+    if len(rest):
+        span = f"{size_of(rest.min(), 'times the ranges', 'linear')} to {size_of(rest.max(), 'times the ranges', 'linear')}"
+        sentences.append(f"{len(rest)} combinations more (error bars {span})")
+    return sentences
+
+
+def hardly_fixed(which: np.ndarray, sd: np.ndarray, unknowns: Unknowns) -> list[str]:
+    """Sentences on unknowns with wide error bars, with one for all entries of a large parameter.
+
+    Args:
+        which: [K] flags.
+        sd: [K] standard deviations, scaled units.
+        unknowns: unknowns of the inversion.
+    """
+    remarks = []
+    for name, part in unknowns.groups.items():
+        own = [k for k in range(part.start, part.stop) if which[k]]
+        unit, scale = unknowns.units[part.start], unknowns.scales[part.start]
+        if len(own) > MOST_NAMED:
+            remarks.append(
+                f"{len(own)} of the {part.stop - part.start} numbers of {name} are hardly fixed: their error bars of "
+                f"{size_of(np.median(sd[own]), unit, scale)} (median) are wider than a quarter of their ranges"
+            )
+            continue
+        remarks += [
+            f"{unknowns.labels[k]} is hardly fixed: its error bar of {size_of(sd[k], unit, scale)} is wider than a quarter of "
+            "its range"
+            for k in own
+        ]
+    return remarks
+
+
+def known_from_priors(sd: np.ndarray, unknowns: Unknowns) -> list[str]:
+    """Sentences on unknowns whose error bars [K] (scaled units) are those of their priors."""
+    priors, sentences = unknowns.priors, []
+    alone = {int(k) for k, own in zip(priors.places, priors.sd, strict=True) if sd[k] >= NARROWED * own}
+    for name, part in unknowns.groups.items():
+        own = sorted(alone & set(range(part.start, part.stop)))
+        if len(own) > MOST_NAMED:
+            sentences.append(f"{len(own)} of the {part.stop - part.start} numbers of {name} are known from their priors only")
+            continue
+        sizes = {k: size_of(sd[k], unknowns.units[k], unknowns.scales[k]) for k in own}
+        sentences += [f"{unknowns.labels[k]} is known from its prior only ({size})" for k, size in sizes.items()]
+    return sentences
+
+
+def far_from_priors(physical: np.ndarray, unknowns: Unknowns) -> list[str]:
+    """Sentences on estimates [K] (physical units) that their priors call unlikely."""
+    priors = unknowns.priors
+    away = (unknowns.scaled(physical)[priors.places] - priors.mean) / priors.sd
+    far = sorted(((abs(size), int(k)) for size, k in zip(away, priors.places, strict=True) if abs(size) > SURPRISE), reverse=True)
+    return [
+        f"the estimate of {unknowns.labels[k]} lies {size:.2g} standard deviations from the mean of its prior: the prior, the "
+        "scene or its look is likely wrong"
+        for size, k in far[:MOST_NAMED]
+    ]
+
+
+def describe_direction(direction: np.ndarray, unknowns: Unknowns, sd: float) -> str:
+    """A sentence on an unobservable direction [K] (relative to the ranges), with its error bar.
+
+    Args:
+        direction: unit vector.
+        unknowns: unknowns of the inversion.
+        sd: standard deviation of the amplitude along it.
+    """
+    labels = np.array(unknowns.labels)
+    large = np.abs(direction) >= min(0.2, 0.5 * np.abs(direction).max())  # with many unknowns, none may have a large component
+    bar = f"error bar {size_of(sd, 'times its range' if large.sum() == 1 else 'times the ranges', 'linear')}"
+    if large.sum() > MOST_NAMED:
+        first = labels[np.abs(direction).argmax()]
+        return f"{large.sum()} of the {len(labels)} unknowns, {first} first, only in combination ({bar})"
+    parts = [str(label) for label in labels[large]]
+    if len(parts) == 1:
+        k = int(np.flatnonzero(large)[0])
+        if sd <= MOST_RANGES:
+            bar = f"error bar {size_of(sd * unknowns.scaled_range()[k], unknowns.units[k], unknowns.scales[k])}"
+        return f"{parts[0]} leaves no trace in the film at this estimate ({bar})"
+    decades = direction * unknowns.scaled_range()
+    chosen = decades[large]
+    logs = all(scale == "log10" for scale, part in zip(unknowns.scales, large, strict=True) if part)
+    names = ", ".join(parts)
+    if logs and np.ptp(chosen) < 0.15 * np.abs(chosen).mean():
+        return f"{names} only up to a common scale ({bar})"
+    signs = ", ".join(f"{'+' if value > 0 else '-'}{label}" for label, value in zip(parts, chosen, strict=True))
+    return f"{names} only in combination ({signs} together leave no trace: {bar})"
+
+
+def size_of(sd: float, unit: str, scale: str) -> str:
+    """An error bar in words: "± 0.4 m/s", "± 1.2 decades", "above 10 times its range"."""
+    if unit.startswith("times") and sd > MOST_RANGES:
+        return f"above {MOST_RANGES:g} {unit}"
+    return f"± {sd:.2g} {'decades' if scale == 'log10' else unit}".rstrip()

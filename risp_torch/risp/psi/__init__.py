@@ -1,9 +1,0 @@
-"""Rendering parameters psi: the appearance of a scene as a normalised vector, its distribution, and image derivatives."""
-
-from risp_torch.risp.psi.default import default_psi
-from risp_torch.risp.psi.jacobian import image_jacobian
-from risp_torch.risp.psi.parameters import RenderingParameters
-from risp_torch.risp.psi.ranges import Direction, Factor, Range
-from risp_torch.risp.psi.sheet import contact_sheet
-
-__all__ = ["Direction", "Factor", "Range", "RenderingParameters", "contact_sheet", "default_psi", "image_jacobian"]

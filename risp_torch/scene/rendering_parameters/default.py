@@ -1,0 +1,91 @@
+"""A default distribution of appearances: lights, colours and highlights vary as in RISP's training images."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from risp_torch.scene.parts.lights import ARRAYS
+from risp_torch.scene.rendering_parameters.parameters import RenderingParameters
+from risp_torch.scene.rendering_parameters.ranges import Direction, Factor, Range, Spread
+from ti_sim.base.param import Param
+from ti_sim.base.rules import checked
+
+if TYPE_CHECKING:
+    from risp_torch.scene.scene import Scene
+
+# Ranges of the training domain: the light's elevation [rad] and brightness, tints, grey values, and the highlight.
+ELEVATION = (0.35, 1.4)
+BRIGHTNESS, AMBIENT = (0.6, 1.6), (0.4, 1.8)
+TINT, GREY = (0.3, 1.0), (0.05, 0.95)
+SPECULAR, SHININESS = (0.0, 0.6), (5.0, 60.0)
+# Variation of cameras: relative to the distance from the world's origin and to the focal length, and rad.
+CAMERA_SHIFT, CAMERA_TURN, CAMERA_ZOOM = 0.05, 0.03, (0.95, 1.05)
+
+# Arrays of the renderer that do not vary.
+_NEVER = ("softness", "uv", "texels", "background_image", "distortion")
+
+
+@checked
+def default_psi(scene: Scene, *, camera: bool = False) -> RenderingParameters:
+    """Rendering parameters of a scene with default ranges.
+
+    A parameter with bounds (a ``Param`` with low and high) varies between these. Otherwise: directional lights come from
+    all sides, 20 to 80 degrees above the horizon; lights vary in brightness, bodies in tint; ground and background
+    vary in grey value (textures and images do not); highlights in strength and size. Geometry and textures do not vary.
+
+    Args:
+        scene: the scene.
+        camera: whether position, turn and focal lengths of the cameras also vary a little.
+
+    Raises:
+        UserError: the scene has no parameter that can vary.
+    """
+    spreads = {}
+    for array, field in scene.view.picture_fields().items():
+        for name in field.names:
+            if name in scene.parameters and (spread := _usual(scene, array, name, camera=camera)):
+                spreads[name] = spread
+    return RenderingParameters(scene, spreads)
+
+
+def _usual(scene: Scene, array: str, name: str, *, camera: bool) -> Spread | None:
+    """Default variation of a parameter in the renderer's ``array``."""
+    param, last = scene.parameters[name], name.rpartition(".")[2]
+    if array in _NEVER or last in ("cell", "origin") or (array == "camera" and not camera):
+        return None
+    if param.low is not None and param.high is not None:
+        return Range(param.low, param.high, scale=param.scale)
+    if array in ARRAYS:
+        return _of_light(array, last, param)
+    if array == "camera":
+        return _of_camera(last, param)
+    if array == "material":
+        return Range(*SPECULAR, tied=True) if last == "specular" else Range(*SHININESS, scale="log10")
+    if array == "ground" and "ground.texture" in scene.parameters:
+        return Factor(*TINT, tied=True)
+    if array in ("ground", "background"):
+        return Range(*GREY, tied=True)
+    if array == "albedo":
+        return Range(*TINT) if last == "color" else Factor(*TINT)
+    raise NotImplementedError(f"{name} is in the renderer's array {array!r}, which has no default variation: add one here")
+
+
+def _of_light(array: str, last: str, param: Param) -> Spread | None:
+    """Where directional lights come from, and how bright any light is; its other numbers do not vary."""
+    if array == "directional" and last == "direction":
+        return Direction((-math.pi, math.pi), ELEVATION)
+    if last in ("intensity", "coefficients") and np.any(param.value):
+        return Factor(*(AMBIENT if array == "ambient" else BRIGHTNESS), tied=True)
+    return None
+
+
+def _of_camera(last: str, param: Param) -> Spread | None:
+    if last == "position":
+        reach = CAMERA_SHIFT * np.linalg.norm(param.value)
+        return Range(param.value - reach, param.value + reach)
+    if last == "turn":
+        return Range(param.value - CAMERA_TURN, param.value + CAMERA_TURN)
+    return Factor(*CAMERA_ZOOM, tied=True) if last == "focal" else None

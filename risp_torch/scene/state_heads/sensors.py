@@ -1,0 +1,135 @@
+"""The state head of a deformable body: positions of selected points (the rod of RISP, ICLR 2022, section 4.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+import torch
+from tqdm import tqdm
+
+from risp_torch.files.suggest import unknown_name_error
+from risp_torch.scene.state_heads.head import StateHead
+from ti_sim.base.errors import UserError
+from ti_sim.base.rules import Count, Real, Rule, checked
+
+if TYPE_CHECKING:
+    from risp_torch.scene.scene import Scene
+
+_STREAM = 7  # random stream of the simulated motions
+_TOGETHER = 8  # motions that are simulated together
+
+
+@checked
+@dataclass(frozen=True)
+class SensorHead(StateHead, kind="sensors"):
+    """One output for each sensor, a particle of the body: its coordinate along an axis, mapped from [low, high] to [-1, 1].
+
+    States for training are frames of simulated motions: ``worlds`` of them are simulated once for a scene, with different
+    parameters, and every state is a frame of one of them, both sampled uniformly. The motions of the last scene are cached until
+    its parameters change.
+
+    Attributes:
+        body: name of the deformable body.
+        particles: particles of the sensors, as indices within the body.
+        axis: 0, 1 or 2 for x, y or z.
+        low, high: ends of the coordinate's range [m].
+        draws: parameter name -> ends of a range. A number is sampled between them, uniformly on its Param's scale; an array of
+            the scene, such as a force over time, is multiplied by a number sampled between them.
+        worlds: simulated motions.
+    """
+
+    body: str
+    particles: Annotated[tuple[int, ...], Rule(shape=(None,), exact=True, whole=True, least=0)]
+    axis: Annotated[int, Rule(whole=True, least=0, most=2)]
+    low: Real
+    high: Real
+    draws: Annotated[Mapping[str, tuple[float, float]], Rule(named=True, shape=(2,), exact=True)] = field(default_factory=dict)
+    worlds: Count = 32
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "particles", tuple(int(k) for k in self.particles))
+        object.__setattr__(self, "draws", {name: (float(a), float(b)) for name, (a, b) in self.draws.items()})
+        for name, (low, high) in {"range": (self.low, self.high), **self.draws}.items():
+            if not low < high:
+                raise UserError(f"the state head's {name} goes from {low} to {high}: give the low end first")
+
+    @property
+    def labels(self) -> list[str]:
+        """One label per sensor (``StateHead.labels``)."""
+        return [f"{'xyz'[self.axis]} {k}" for k in range(1, len(self.particles) + 1)]
+
+    def check(self, scene: Scene) -> None:
+        """The body, its particles and the sampled parameters must exist (``StateHead.check``)."""
+        part = self._part(scene)
+        wrong = [k for k in self.particles if not 0 <= k < part.count]
+        if wrong:
+            raise UserError(f"the state head has a sensor at particle {wrong[0]} of {self.body}, which has 0 to {part.count - 1}")
+        for name in self.draws:
+            scene.table[name]  # raises an error with similar names
+
+    def sample(self, scene: Scene, random: np.random.Generator) -> torch.Tensor:
+        """A frame of a simulated motion (``StateHead.sample``)."""
+        from risp_torch.scene.numbers import constant
+
+        motions = self._simulated(scene)
+        world, frame = (int(random.integers(count)) for count in motions.shape[:2])
+        return constant(motions[world, frame])
+
+    def outputs(self, scene: Scene, body_q: torch.Tensor) -> torch.Tensor:
+        """The sensors' coordinates (``StateHead.outputs``)."""
+        first = len(scene.bodies) + self._part(scene).first
+        place = body_q[..., [first + k for k in self.particles], self.axis]
+        return (2.0 * place - (self.low + self.high)) / (self.high - self.low)
+
+    def physical(self, outputs: torch.Tensor) -> dict[str, torch.Tensor]:
+        """Coordinates of the sensors [..., S], m (``StateHead.physical``)."""
+        return {"position": 0.5 * (self.low + self.high + outputs * (self.high - self.low))}
+
+    def to_json(self) -> dict[str, Any]:
+        """The head's entries (``StateHead.to_json``)."""
+        entries = asdict(self) | {"particles": list(self.particles), "draws": {k: list(v) for k, v in self.draws.items()}}
+        return {"kind": self.kind, **entries}
+
+    def _part(self, scene: Scene) -> Any:
+        names = [part.name for part in scene.deformables]
+        if self.body not in names:
+            raise unknown_name_error("deformable body", self.body, names)
+        return scene.deformables[names.index(self.body)]
+
+    @cached_property
+    def _kept(self) -> dict[str, Any]:
+        """Cache: parameters of the last simulated scene, and its motions; not a field of the head."""
+        return {}
+
+    def _simulated(self, scene: Scene) -> np.ndarray:
+        """[W, T, rows, columns] placement (``Scene.poses``) in the motions that did not diverge."""
+        numbers = list(scene.table.params.values())
+        kept = self._kept.get("numbers")
+        if kept is None or len(kept) != len(numbers) or any(a is not b for a, b in zip(kept, numbers, strict=True)):
+            sampled, parts = self._sampled(scene), []
+            firsts = tqdm(range(0, self.worlds, _TOGETHER), desc="simulating", unit_scale=_TOGETHER, delay=2.0)
+            with torch.no_grad():
+                for first in firsts:
+                    some = {name: value[first : first + _TOGETHER] for name, value in sampled.items()}
+                    states = scene.rollout(some, worlds=min(_TOGETHER, self.worlds - first))
+                    parts.append(states.placement[states.finite].cpu().numpy())
+            self._kept.update(numbers=numbers, motions=np.concatenate(parts))
+        return self._kept["motions"]
+
+    def _sampled(self, scene: Scene) -> dict[str, torch.Tensor]:
+        from risp_torch.scene.numbers import constant
+
+        random, values = np.random.default_rng(_STREAM), {}
+        for name, (low, high) in self.draws.items():
+            param = scene.table[name]
+            if np.ndim(param.value):
+                factor = random.uniform(low, high, self.worlds).reshape(-1, *[1] * np.ndim(param.value))
+                values[name] = constant(factor * param.value)
+            else:
+                ends = (float(param.to_scaled(end)) for end in (low, high))
+                values[name] = constant(param.from_scaled(random.uniform(*ends, self.worlds)))
+        return values
