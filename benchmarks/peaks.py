@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 
 from benchmarks.timing import best_time, best_times
-from ti_sim.base.parallel import spread_of
+from ti_sim.base.parallel import iterations_per_task
 from ti_sim.base.runtime import require, ti
 
 
@@ -39,7 +39,7 @@ def eight_chains(count: int, factor: ti.types.ndarray(), result: ti.types.ndarra
     """As ``one_chain``, eight chains side by side: as many as two scalar units with a latency of four cycles need.
 
     A compiler that packs the eight into one vector gets no further, for then that vector waits for itself. Every row of result
-    [tasks, 8] is a task of its own, which threads share (see ``spread_of``).
+    [tasks, 8] is a task of its own, which threads share (see ``iterations_per_task``).
     """
     for index in range(result.shape[0] * spread):
         if index % spread != 0:
@@ -91,7 +91,7 @@ def cores_at_once(*, quick: bool) -> float:
     tasks = {"one core": 1, "all cores": 8 * cores}
 
     def run(name: str) -> None:
-        eight_chains(count // tasks[name], factor, torch.zeros(tasks[name], 8, device=device), spread_of(tasks[name]))
+        eight_chains(count // tasks[name], factor, torch.zeros(tasks[name], 8, device=device), iterations_per_task(tasks[name]))
 
     least = best_times({name: lambda name=name: run(name) for name in tasks}, repeats=repeats)
     return least["one core"] / least["all cores"]

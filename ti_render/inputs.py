@@ -12,7 +12,7 @@ from ti_render.camera import CAMERA_SIZE
 from ti_render.geometry.lens import DISTORTION_SIZE
 from ti_render.settings import RasterSettings, check_softness
 from ti_render.topology import MeshTopology
-from ti_sim.base.arrays import Array, check_array, kernel_view, reals_like_family, to_numpy, zeros_like_family
+from ti_sim.base.arrays import Array, check_array, kernel_view, reals_in_same_library, to_numpy, zeros_in_same_library
 from ti_sim.base.errors import UserError
 from ti_sim.base.runtime import ti
 
@@ -135,10 +135,10 @@ def with_dummies(inputs: RenderInputs, settings: RasterSettings) -> dict[str, Ar
     """The inputs by name, with small zero arrays in place of those that are None (softness: the settings')."""
     gathered = {name: getattr(inputs, name) for name in REAL_INPUTS}
     if inputs.softness is None:
-        gathered["softness"] = reals_like_family(inputs.body_q, np.array([[settings.sigma, settings.gamma]]))
+        gathered["softness"] = reals_in_same_library(inputs.body_q, np.array([[settings.sigma, settings.gamma]]))
     for name, shape in _DUMMIES.items():
         if gathered[name] is None:
-            gathered[name] = zeros_like_family(inputs.body_q, shape)
+            gathered[name] = zeros_in_same_library(inputs.body_q, shape)
     return gathered
 
 

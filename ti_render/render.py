@@ -28,15 +28,15 @@ from ti_render.shading.uniforms import gather_uniforms, uniforms_size
 from ti_render.topology import MeshTopology
 from ti_sim.base.arrays import (
     Array,
-    empty_like_family,
-    int_empty_like_family,
-    ints_like_family,
-    like_family,
-    reals_like_family,
+    empty_in_same_library,
+    in_same_library,
+    int_empty_in_same_library,
+    ints_in_same_library,
+    reals_in_same_library,
     to_numpy,
-    zeros_like_family,
+    zeros_in_same_library,
 )
-from ti_sim.base.parallel import serial_for
+from ti_sim.base.parallel import runs_serially
 from ti_sim.base.rules import checked
 from ti_sim.base.runtime import compiled_lightly, require
 
@@ -137,15 +137,15 @@ def render(inputs: RenderInputs, settings: RasterSettings) -> RenderResult:
     images, samples = like.shape[0], settings.antialias
     gathered = with_dummies(inputs, settings)
     numbers = make_flags(inputs, settings)
-    flags = ints_like_family(like, np.array(numbers, dtype=np.int32))
-    uniforms = empty_like_family(like, (images, uniforms_size(numbers[FLAG.lights], numbers[FLAG.materials])))
+    flags = ints_in_same_library(like, np.array(numbers, dtype=np.int32))
+    uniforms = empty_in_same_library(like, (images, uniforms_size(numbers[FLAG.lights], numbers[FLAG.materials])))
     picture = Picture(flags, settings.width, settings.height)
-    gather_uniforms(serial_for(images), picture, chosen(UniformArrays, gathered), uniforms)
+    gather_uniforms(runs_serially(images), picture, chosen(UniformArrays, gathered), uniforms)
     # Everything that the kernels of the picture read, by name.
     arrays = gathered | _geometry(inputs, settings) | {
         "flags": flags, "textures": mesh.textures, "corners": mesh.corners, "uniforms": uniforms,
-        "centres": _centres(inputs, settings), "maps": zeros_like_family(like, (1, 1, 1, 4)),
-        "frame": zeros_like_family(like, (6,)),
+        "centres": _centres(inputs, settings), "maps": zeros_in_same_library(like, (1, 1, 1, 4)),
+        "frame": zeros_in_same_library(like, (6,)),
     }  # fmt: skip
     shadows = None
     if shadows_on(inputs, settings):
@@ -157,16 +157,16 @@ def render(inputs: RenderInputs, settings: RasterSettings) -> RenderResult:
         "hard": int(settings.aggregation == "dibr"),
     }  # fmt: skip
     backdrop = chosen(Backdrop, arrays)
-    pictures = empty_like_family(like, (images, samples * settings.height, samples * settings.width, 4))
+    pictures = empty_in_same_library(like, (images, samples * settings.height, samples * settings.width, 4))
     draw_backdrops(backdrop, inputs, pictures)
     sigma, centres = float(to_numpy(gathered["softness"])[:, 0].max()), None if inputs.distortion is None else arrays["centres"]
     arrays["contours"] = _contours(mesh, arrays["screen"], settings.near)
     layer = _draw(chosen(Faces, arrays), settings, pictures, sigma, centres, hard=settings.aggregation == "dibr")
     if samples > 1:
-        pictures = empty_like_family(like, (images, settings.height, settings.width, 4))
+        pictures = empty_in_same_library(like, (images, settings.height, settings.width, 4))
         average_samples(layer.pictures, samples, pictures)
     return RenderResult(
-        like_family(container, pictures), inputs, settings, gathered, picture, backdrop, shadows, layer
+        in_same_library(container, pictures), inputs, settings, gathered, picture, backdrop, shadows, layer
     )
 
 
@@ -201,47 +201,47 @@ def _count(rows: Array | None) -> int:
 def draw_backdrop_again(result: RenderResult) -> Array:
     """The backdrop [M, H, W, 3] of all samples, which the pictures no longer hold."""
     shape = tuple(result.layer.pictures.shape[:3])
-    pictures = empty_like_family(result.vertices, (*shape, 3))
+    pictures = empty_in_same_library(result.vertices, (*shape, 3))
     draw_backdrops(result.backdrop, result.inputs, pictures)
     return pictures
 
 
 def shadow_backdrop(layer: Layer) -> Array:
     """The backdrop [M L, R, R, 3] of the shadow maps: the depth of nothing."""
-    return reals_like_family(layer.faces.screen, np.full((*layer.pictures.shape[:3], 3), SHADOW_FAR))
+    return reals_in_same_library(layer.faces.screen, np.full((*layer.pictures.shape[:3], 3), SHADOW_FAR))
 
 
 def _geometry(inputs: RenderInputs, settings: RasterSettings) -> dict[str, Array]:
     """Vertices in the world and on the screen, and normals."""
     mesh, like = inputs.mesh, inputs.body_q
     images = like.shape[0]
-    vertices = empty_like_family(like, (images, mesh.vertex_body.shape[0], 3))
-    few = serial_for(images * mesh.vertex_body.shape[0])
+    vertices = empty_in_same_library(like, (images, mesh.vertex_body.shape[0], 3))
+    few = runs_serially(images * mesh.vertex_body.shape[0])
     pose(few, inputs.vertices_rest, mesh.vertex_body, inputs.body_q, vertices)
-    screen = empty_like_family(like, vertices.shape)
+    screen = empty_in_same_library(like, vertices.shape)
     project(few, vertices, inputs.camera, settings.width, settings.height, settings.near, screen)
-    normals = zeros_like_family(like, (1, 1, 3))
+    normals = zeros_in_same_library(like, (1, 1, 3))
     if settings.shown in ("lambert", "phong", "normal"):
-        normals = empty_like_family(like, (images, mesh.normal_rows, 3))
-        few = serial_for(images * mesh.normal_rows)
+        normals = empty_in_same_library(like, (images, mesh.normal_rows, 3))
+        few = runs_serially(images * mesh.normal_rows)
         find_normals(few, vertices, mesh.rows_of_normals, normals)
     return {"vertices": vertices, "screen": screen, "normals": normals}
 
 
 def _centres(inputs: RenderInputs, settings: RasterSettings) -> Array:
     if inputs.distortion is None:
-        return zeros_like_family(inputs.body_q, (1, 1, 1, 2))
+        return zeros_in_same_library(inputs.body_q, (1, 1, 1, 2))
     samples = settings.antialias
     shape = (inputs.body_q.shape[0], samples * settings.height, samples * settings.width, 2)
-    centres = empty_like_family(inputs.body_q, shape)
+    centres = empty_in_same_library(inputs.body_q, shape)
     undistort_pixels(inputs.camera, inputs.distortion, settings.width, settings.height, samples, centres)
     return centres
 
 
 def _contours(mesh: MeshTopology, screen: Array, near: float) -> Array:
     """The sides that faces show on a screen [M, V, 3] and their edges that count (``coverage``)."""
-    contours = int_empty_like_family(screen, (screen.shape[0], mesh.face_count))
-    find_contours(serial_for(screen.shape[0] * mesh.face_count), screen, mesh.corners, mesh.neighbours, near, contours)
+    contours = int_empty_in_same_library(screen, (screen.shape[0], mesh.face_count))
+    find_contours(runs_serially(screen.shape[0] * mesh.face_count), screen, mesh.corners, mesh.neighbours, near, contours)
     return contours
 
 
@@ -252,9 +252,10 @@ def _draw_shadows(inputs: RenderInputs, settings: RasterSettings, arrays: Mappin
         the maps, and their frame (see ``shadow_lookup``).
     """
     like, shadows, lights = inputs.body_q, settings.shadows, inputs.directional.shape[1]
-    frame = reals_like_family(like, np.array([*shadows.center, shadows.radius, shadows.bias, shadows.width], dtype=np.float64))
+    ball = [*shadows.center, shadows.radius, shadows.bias, shadows.width]
+    frame = reals_in_same_library(like, np.array(ball, dtype=np.float64))
     count, side = like.shape[0] * lights, shadows.resolution
-    screen = empty_like_family(like, (count, arrays["vertices"].shape[1], 3))
+    screen = empty_in_same_library(like, (count, arrays["vertices"].shape[1], 3))
     view_from_lights(arrays["vertices"], arrays["uniforms"], frame, lights, screen)
     constants = np.zeros((count, UNIFORM.lights))
     constants[:, UNIFORM.sigma], constants[:, UNIFORM.gamma] = shadows.sigma, SHADOW_GAMMA
@@ -262,11 +263,11 @@ def _draw_shadows(inputs: RenderInputs, settings: RasterSettings, arrays: Mappin
     pictures[..., :3] = SHADOW_FAR
     faces = chosen(Faces, arrays | {
         "contours": _contours(inputs.mesh, screen, SHADOW_NEAR), "shading": SHADINGS["depth"],
-        "flags": ints_like_family(like, np.zeros(FLAG.size, dtype=np.int32)), "screen": screen,
-        "uniforms": reals_like_family(like, constants), "centres": zeros_like_family(like, (1, 1, 1, 2)), "near": SHADOW_NEAR,
-        "background_depth": SHADOW_FAR, "depth_range": 1.0, "strict": 1, "steepest": SHADOW_STEEPEST,
+        "flags": ints_in_same_library(like, np.zeros(FLAG.size, dtype=np.int32)), "screen": screen,
+        "uniforms": reals_in_same_library(like, constants), "centres": zeros_in_same_library(like, (1, 1, 1, 2)),
+        "near": SHADOW_NEAR, "background_depth": SHADOW_FAR, "depth_range": 1.0, "strict": 1, "steepest": SHADOW_STEEPEST,
     })  # fmt: skip
-    return _draw(faces, settings, reals_like_family(like, pictures), shadows.sigma, None, hard=False), frame
+    return _draw(faces, settings, reals_in_same_library(like, pictures), shadows.sigma, None, hard=False), frame
 
 
 def _draw(
@@ -288,6 +289,6 @@ def _draw(
         faces.screen, faces.corners, width=width, height=height, side=tile_side, sigma=sigma, centres=centres
     )
     size = max(occupied, 1) * tiles.side**2 * (DIBR_STATE_SIZE if hard else STATE_SIZE)
-    pixel_state = empty_like_family(faces.screen, (size,))
+    pixel_state = empty_in_same_library(faces.screen, (size,))
     (rasterise_dibr if hard else rasterise)(faces, tiles, pixel_state, pictures)
     return Layer(faces, tiles, max(occupied, 1), pixel_state, pictures, hard)

@@ -17,9 +17,9 @@ from ti_render.raster.softras_adjoint import PIXEL_BAR_SIZE, rasterise_adjoint
 from ti_render.render import Layer, RenderResult, draw_backdrop_again, shadow_backdrop
 from ti_render.shading.light_view import view_from_lights_adjoint
 from ti_render.shading.uniforms import gather_uniforms_adjoint
-from ti_sim.base.arrays import Array, check_array, empty_like_family, like_family, zeros_like_family
+from ti_sim.base.arrays import Array, check_array, empty_in_same_library, in_same_library, zeros_in_same_library
 from ti_sim.base.bundles import with_fields
-from ti_sim.base.parallel import serial_for, spread_of, sums_serially
+from ti_sim.base.parallel import iterations_per_task, runs_serially, sums_serially
 from ti_sim.base.rules import checked
 from ti_sim.base.runtime import compiled_lightly, require
 
@@ -45,11 +45,11 @@ def render_adjoint(result: RenderResult, images_bar: Array) -> RenderInputs:
     names = given_inputs(result.inputs)
     adjoints = {name: _zeros(getattr(result.inputs, name)) for name in names}
     add_render_adjoint(result, images_bar, adjoints)
-    return RenderInputs(mesh=result.inputs.mesh, **{name: like_family(container, array) for name, array in adjoints.items()})
+    return RenderInputs(mesh=result.inputs.mesh, **{name: in_same_library(container, array) for name, array in adjoints.items()})
 
 
 def _zeros(like: Array) -> Array:
-    return zeros_like_family(like, tuple(like.shape))
+    return zeros_in_same_library(like, tuple(like.shape))
 
 
 @compiled_lightly
@@ -60,14 +60,14 @@ def add_render_adjoint(result: RenderResult, images_bar: Array, adjoints: dict[s
     bars = {name: adjoints[name] if name in adjoints else _zeros(array) for name, array in result.gathered.items()}
     bars |= {name: _zeros(getattr(layer.faces, name)) for name in names_of(FaceArrays) if name not in bars}
     if settings.antialias > 1:
-        samples_bar = empty_like_family(images_bar, tuple(layer.pictures.shape))
+        samples_bar = empty_in_same_library(images_bar, tuple(layer.pictures.shape))
         spread_samples(images_bar, settings.antialias, samples_bar)
         images_bar = samples_bar
     _add_picture(result, images_bar, bars)
     if result.shadows is not None:
         _add_shadows(result, result.shadows, bars)
     gather_uniforms_adjoint(
-        serial_for(layer.faces.uniforms.shape[0]), result.picture, inputs.camera, result.gathered["directional"],
+        runs_serially(layer.faces.uniforms.shape[0]), result.picture, inputs.camera, result.gathered["directional"],
         layer.faces.uniforms, bars["uniforms"], chosen(UniformArrays, bars),
     )  # fmt: skip
     if inputs.distortion is not None:
@@ -75,7 +75,7 @@ def add_render_adjoint(result: RenderResult, images_bar: Array, adjoints: dict[s
             sums_serially(), inputs.camera, inputs.distortion, settings.width, settings.height, settings.antialias,
             layer.faces.centres, bars["centres"], bars["camera"], bars["distortion"],
         )  # fmt: skip
-    few = serial_for(layer.faces.normals.shape[0] * layer.faces.normals.shape[1])
+    few = runs_serially(layer.faces.normals.shape[0] * layer.faces.normals.shape[1])
     if result.with_normals:
         find_normals_adjoint(few, result.vertices, inputs.mesh.rows_of_normals, bars["normals"], bars["vertices"])
     project_adjoint(
@@ -94,16 +94,16 @@ def _add_picture(result: RenderResult, pictures_bar: Array, bars: dict[str, Arra
     images, height, width = layer.pictures.shape[:3]
     columns = layer.faces.uniforms.shape[1]
     if layer.hard:
-        backdrop_bar = empty_like_family(pictures_bar, (images, height, width, 3))
+        backdrop_bar = empty_in_same_library(pictures_bar, (images, height, width, 3))
     else:
         backdrop_bar = draw_backdrop_again(result)
-    tile_bars = zeros_like_family(pictures_bar, (layer.occupied, columns))
+    tile_bars = zeros_in_same_library(pictures_bar, (layer.occupied, columns))
     _add_faces(layer, pictures_bar, backdrop_bar, chosen(FaceArrays, bars | {"uniforms": tile_bars}))
-    few = serial_for(bars["uniforms"].shape[0] * columns)
+    few = runs_serially(bars["uniforms"].shape[0] * columns)
     add_tile_sums(few, tile_bars, layer.tiles.slot, bars["uniforms"])
-    row_bars = zeros_like_family(pictures_bar, (images * height, columns))
+    row_bars = zeros_in_same_library(pictures_bar, (images * height, columns))
     draw_backdrop_adjoint(
-        sums_serially(), result.backdrop, spread_of(images * height), backdrop_bar,
+        sums_serially(), result.backdrop, iterations_per_task(images * height), backdrop_bar,
         chosen(BackdropArrays, bars | {"uniforms": row_bars}),
     )  # fmt: skip
     add_row_sums(few, row_bars, bars["uniforms"])
@@ -114,7 +114,7 @@ def _add_faces(layer: Layer, pictures_bar: Array, backdrop_bar: Array, bars: Fac
     if layer.hard:
         rasterise_dibr_adjoint(sums_serially(), layer.faces, layer.tiles, layer.pixel_state, pictures_bar, backdrop_bar, bars)
         return
-    pixel_bar = empty_like_family(pictures_bar, (layer.pixel_state.shape[0] // STATE_SIZE * PIXEL_BAR_SIZE,))
+    pixel_bar = empty_in_same_library(pictures_bar, (layer.pixel_state.shape[0] // STATE_SIZE * PIXEL_BAR_SIZE,))
     rasterise_adjoint(
         sums_serially(), layer.faces, layer.tiles, layer.pixel_state, pixel_bar, pictures_bar, backdrop_bar, bars
     )
@@ -123,7 +123,7 @@ def _add_faces(layer: Layer, pictures_bar: Array, backdrop_bar: Array, bars: Fac
 def _add_shadows(result: RenderResult, layer: Layer, bars: dict[str, Array]) -> None:
     """Adjoint of the shadow maps: adds to the adjoints of the vertices and of the lights."""
     face_bars = FaceArrays(*[_zeros(getattr(layer.faces, name)) for name in names_of(FaceArrays)])
-    tile_bars = zeros_like_family(bars["maps"], (layer.occupied, layer.faces.uniforms.shape[1]))
+    tile_bars = zeros_in_same_library(bars["maps"], (layer.occupied, layer.faces.uniforms.shape[1]))
     _add_faces(layer, bars["maps"], shadow_backdrop(layer), with_fields(face_bars, uniforms=tile_bars))
     view_from_lights_adjoint(
         sums_serially(), result.vertices, result.layer.faces.uniforms, result.backdrop.frame, result.inputs.directional.shape[1],

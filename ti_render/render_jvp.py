@@ -33,14 +33,14 @@ from ti_render.shading.uniforms import gather_uniforms_jvp
 from ti_sim.base.arrays import (
     Array,
     check_array,
-    empty_like_family,
-    ints_like_family,
-    like_family,
+    empty_in_same_library,
+    in_same_library,
+    ints_in_same_library,
     to_numpy,
-    zeros_like_family,
+    zeros_in_same_library,
 )
 from ti_sim.base.errors import UserError
-from ti_sim.base.parallel import spread_of
+from ti_sim.base.parallel import iterations_per_task
 from ti_sim.base.rules import checked
 from ti_sim.base.runtime import compiled_lightly, require
 
@@ -70,24 +70,24 @@ def render_jvp(result: RenderResult, tangents: Mapping[str, Array]) -> Array:
     for name in tangents:
         active |= _moving(tangents, columns, (name,)) * CHANGES[name]
     dots |= _geometry(result, dots, columns, bool((active & MOVING_COLUMN).any()))
-    dots["uniforms"] = empty_like_family(like, (like.shape[0] * columns, faces.uniforms.shape[1]))
+    dots["uniforms"] = empty_in_same_library(like, (like.shape[0] * columns, faces.uniforms.shape[1]))
     gather_uniforms_jvp(
         result.picture, inputs.camera, result.gathered["directional"], faces.uniforms, chosen(UniformArrays, dots),
         dots["uniforms"],
     )  # fmt: skip
-    dots["centres"] = zeros_like_family(like, (1, 1, 1, 1, 2))
+    dots["centres"] = zeros_in_same_library(like, (1, 1, 1, 1, 2))
     if inputs.distortion is not None:
         shape = faces.centres.shape
-        dots["centres"] = empty_like_family(like, (shape[0], columns, *shape[1:]))
+        dots["centres"] = empty_in_same_library(like, (shape[0], columns, *shape[1:]))
         undistort_pixels_jvp(
             inputs.camera, inputs.distortion, settings.width, settings.height, settings.antialias, faces.centres,
             dots["camera"], dots["distortion"], dots["centres"],
         )  # fmt: skip
-    dots["maps"] = zeros_like_family(like, (1, 1, 1, 1, 4))
+    dots["maps"] = zeros_in_same_library(like, (1, 1, 1, 1, 4))
     if result.shadows is not None:
         moves = _moving(tangents, columns, ("vertices_rest", "body_q", "directional"))
         dots["maps"] = _shadow_tangents(result, result.shadows, dots, moves)
-    return like_family(next(iter(container.values())), _picture_tangents(result, dots, active))
+    return in_same_library(next(iter(container.values())), _picture_tangents(result, dots, active))
 
 
 def _columns(result: RenderResult, tangents: Mapping[str, Array]) -> int:
@@ -108,7 +108,7 @@ def _no_tangent(result: RenderResult, name: str, columns: int) -> Array:
     shape = list(result.gathered[name].shape)
     if name in ("albedo", "uv", "texels", "background_image"):
         shape[0] = 1
-    return zeros_like_family(result.vertices, (columns, *shape))
+    return zeros_in_same_library(result.vertices, (columns, *shape))
 
 
 def _moving(tangents: Mapping[str, Array], columns: int, names: tuple[str, ...]) -> np.ndarray:
@@ -123,23 +123,23 @@ def _moving(tangents: Mapping[str, Array], columns: int, names: tuple[str, ...])
 def _geometry(result: RenderResult, dots: dict[str, Array], columns: int, moves: bool) -> dict[str, Array]:
     """Tangents of the world vertices, the screen vertices and the normals (dummies where nothing moves)."""
     vertices, inputs, settings = result.vertices, result.inputs, result.settings
-    dummy = zeros_like_family(vertices, (1, 1, 1, 3))
+    dummy = zeros_in_same_library(vertices, (1, 1, 1, 3))
     if not moves:
         shadowed = result.shadows is not None
-        still = zeros_like_family(vertices, (*vertices.shape[:2], columns, 3)) if shadowed else dummy
+        still = zeros_in_same_library(vertices, (*vertices.shape[:2], columns, 3)) if shadowed else dummy
         return {"vertices": still, "screen": dummy, "normals": dummy}
-    vertices_dot = empty_like_family(vertices, (*vertices.shape[:2], columns, 3))
+    vertices_dot = empty_in_same_library(vertices, (*vertices.shape[:2], columns, 3))
     pose_jvp(
         inputs.vertices_rest, inputs.mesh.vertex_body, inputs.body_q, dots["vertices_rest"], dots["body_q"], vertices_dot
     )
-    screen_dot = empty_like_family(vertices, vertices_dot.shape)
+    screen_dot = empty_in_same_library(vertices, vertices_dot.shape)
     project_jvp(
         vertices, inputs.camera, settings.width, settings.height, result.layer.faces.screen, vertices_dot, dots["camera"],
         screen_dot,
     )  # fmt: skip
     normals_dot = dummy
     if result.with_normals:
-        normals_dot = empty_like_family(vertices, (vertices.shape[0], inputs.mesh.normal_rows, columns, 3))
+        normals_dot = empty_in_same_library(vertices, (vertices.shape[0], inputs.mesh.normal_rows, columns, 3))
         find_normals_jvp(vertices, inputs.mesh.rows_of_normals, vertices_dot, normals_dot)
     return {"vertices": vertices_dot, "screen": screen_dot, "normals": normals_dot}
 
@@ -147,18 +147,18 @@ def _geometry(result: RenderResult, dots: dict[str, Array], columns: int, moves:
 def _shadow_tangents(result: RenderResult, layer: Layer, dots: dict[str, Array], moves: np.ndarray) -> Array:
     """Tangents of the shadow maps [M L, K, R, R, 4]; moves [K] is 1 for columns in which they have any."""
     like, columns = result.vertices, len(moves)
-    maps_dot = zeros_like_family(like, (layer.pictures.shape[0], columns, *layer.pictures.shape[1:]))
+    maps_dot = zeros_in_same_library(like, (layer.pictures.shape[0], columns, *layer.pictures.shape[1:]))
     if not moves.any():
         return maps_dot
-    screen_dot = empty_like_family(like, (*layer.faces.screen.shape[:2], columns, 3))
+    screen_dot = empty_in_same_library(like, (*layer.faces.screen.shape[:2], columns, 3))
     view_from_lights_jvp(
         result.vertices, result.layer.faces.uniforms, result.backdrop.frame, result.inputs.directional.shape[1],
         layer.faces.screen, dots["vertices"], dots["uniforms"], screen_dot,
     )  # fmt: skip
-    uniforms, dummy = layer.faces.uniforms, zeros_like_family(like, (1, 1, 1, 3))
+    uniforms, dummy = layer.faces.uniforms, zeros_in_same_library(like, (1, 1, 1, 3))
     shadow_dots = dots | {
-        "screen": screen_dot, "vertices": dummy, "normals": dummy, "centres": zeros_like_family(like, (1, 1, 1, 1, 2)),
-        "uniforms": zeros_like_family(like, (uniforms.shape[0] * columns, uniforms.shape[1])),
+        "screen": screen_dot, "vertices": dummy, "normals": dummy, "centres": zeros_in_same_library(like, (1, 1, 1, 1, 2)),
+        "uniforms": zeros_in_same_library(like, (uniforms.shape[0] * columns, uniforms.shape[1])),
     }  # fmt: skip
     _add_face_tangents(layer, shadow_backdrop(layer), chosen(FaceArrays, shadow_dots), moves * MOVING_COLUMN, maps_dot)
     return maps_dot
@@ -178,27 +178,27 @@ def _add_face_tangents(
     """
     like, columns = layer.faces.screen, len(active)
     work = FaceTangentWork(
-        ints_like_family(like, active), zeros_like_family(like, (layer.occupied * columns * SCRATCH_SIZE,)),
-        empty_like_family(like, (layer.occupied * columns * FACE_DOT_SIZE,)),
+        ints_in_same_library(like, active), zeros_in_same_library(like, (layer.occupied * columns * SCRATCH_SIZE,)),
+        empty_in_same_library(like, (layer.occupied * columns * FACE_DOT_SIZE,)),
     )  # fmt: skip
     if layer.hard:
         rasterise_dibr_jvp(layer.faces, layer.tiles, layer.pixel_state, dots, work, pictures_dot)
         return
-    pixel_dot = empty_like_family(like, (layer.pixel_state.shape[0] // STATE_SIZE * columns * 4,))
+    pixel_dot = empty_in_same_library(like, (layer.pixel_state.shape[0] // STATE_SIZE * columns * 4,))
     rasterise_jvp(layer.faces, layer.tiles, layer.pixel_state, backdrop, dots, work, pixel_dot, pictures_dot)
 
 
 def _picture_tangents(result: RenderResult, dots: dict[str, Array], active: np.ndarray) -> Array:
     layer, settings, like, columns = result.layer, result.settings, result.vertices, len(active)
     images, height, width = layer.pictures.shape[:3]
-    pictures_dot = empty_like_family(like, (images, columns, height, width, 4))
-    scratch = zeros_like_family(like, (images * height * columns * SCRATCH_SIZE,))
-    work = TangentWork(ints_like_family(like, active), scratch)
-    draw_backdrop_jvp(result.backdrop, spread_of(images * height), chosen(BackdropArrays, dots), work, pictures_dot)
+    pictures_dot = empty_in_same_library(like, (images, columns, height, width, 4))
+    scratch = zeros_in_same_library(like, (images * height * columns * SCRATCH_SIZE,))
+    work = TangentWork(ints_in_same_library(like, active), scratch)
+    draw_backdrop_jvp(result.backdrop, iterations_per_task(images * height), chosen(BackdropArrays, dots), work, pictures_dot)
     backdrop = None if layer.hard else draw_backdrop_again(result)
     _add_face_tangents(layer, backdrop, chosen(FaceArrays, dots), active, pictures_dot)
     if settings.antialias == 1:
         return pictures_dot
-    averaged = empty_like_family(like, (images, columns, settings.height, settings.width, 4))
+    averaged = empty_in_same_library(like, (images, columns, settings.height, settings.width, 4))
     average_columns(pictures_dot, settings.antialias, averaged)
     return averaged

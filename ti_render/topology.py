@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ti_render.geometry.normals import NormalRows
-from ti_sim.base.arrays import Array, ints_like_family, kernel_view, to_numpy
+from ti_sim.base.arrays import Array, ints_in_same_library, kernel_view, to_numpy
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import checked
 
@@ -102,12 +102,12 @@ def mesh_topology(
     like = kernel_view(like)
     corners = np.concatenate([faces, material[:, None], texture[:, None], rows], axis=1)
     return MeshTopology(
-        corners=ints_like_family(like, corners),
-        neighbours=ints_like_family(like, _neighbours(faces)),
-        vertex_body=ints_like_family(like, vertex_body),
-        group_start=ints_like_family(like, start),
-        group_faces=ints_like_family(like, members if len(members) else np.zeros(1, np.int64)),
-        textures=ints_like_family(like, table if len(table) else np.array([[0, 1, 1, 0]])),
+        corners=ints_in_same_library(like, corners),
+        neighbours=ints_in_same_library(like, _neighbours(faces)),
+        vertex_body=ints_in_same_library(like, vertex_body),
+        group_start=ints_in_same_library(like, start),
+        group_faces=ints_in_same_library(like, members if len(members) else np.zeros(1, np.int64)),
+        textures=ints_in_same_library(like, table if len(table) else np.array([[0, 1, 1, 0]])),
         texels=int((table[:, 0] + table[:, 1] * table[:, 2]).max()) if len(table) else 0,
         materials=int(material.max()) + 1,
         textured=bool((texture >= 0).any()),

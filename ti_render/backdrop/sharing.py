@@ -7,8 +7,8 @@ import numpy as np
 from ti_render.arrays import FLAG, Backdrop
 from ti_render.backdrop.backdrop import draw_backdrop
 from ti_render.inputs import RenderInputs
-from ti_sim.base.arrays import Array, ints_like_family
-from ti_sim.base.parallel import spread_of
+from ti_sim.base.arrays import Array, ints_in_same_library
+from ti_sim.base.parallel import iterations_per_task
 
 
 def draw_backdrops(backdrop: Backdrop, inputs: RenderInputs, pictures: Array) -> None:
@@ -21,7 +21,7 @@ def draw_backdrops(backdrop: Backdrop, inputs: RenderInputs, pictures: Array) ->
     """
     sources = sources_of(backdrop, inputs) if isinstance(pictures, np.ndarray) else np.arange(pictures.shape[0])
     drawn, copies = np.unique(sources), np.flatnonzero(sources != np.arange(len(sources)))
-    draw_backdrop(backdrop, ints_like_family(pictures, drawn), spread_of(len(drawn) * pictures.shape[1]), pictures)
+    draw_backdrop(backdrop, ints_in_same_library(pictures, drawn), iterations_per_task(len(drawn) * pictures.shape[1]), pictures)
     for image in copies:
         pictures[image] = pictures[sources[image]]
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from ti_render.raster.weight_kernels import fragment_weights_kernel
 from ti_render.render import RenderResult
-from ti_sim.base.arrays import Array, empty_like_family, int_zeros_like_family, ints_like_family, to_numpy
+from ti_sim.base.arrays import Array, empty_in_same_library, int_zeros_in_same_library, ints_in_same_library, to_numpy
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import checked
 from ti_sim.base.runtime import require
@@ -55,11 +55,11 @@ def fragment_weights(result: RenderResult) -> FragmentWeights:
         raise UserError("fragment_weights needs a picture of the soft rasteriser: render it with aggregation 'softras'")
     size = (samples * settings.width, samples * settings.height)
     least = LEAST_WEIGHT[require().precision]
-    counts = int_zeros_like_family(layer.faces.screen, (layer.occupied,))
+    counts = int_zeros_in_same_library(layer.faces.screen, (layer.occupied,))
     dummies = _entries(layer.faces.screen, 1)
     fragment_weights_kernel(layer.faces, layer.tiles, layer.pixel_state, *size, least, 0, counts, *dummies)
     stops = np.cumsum(to_numpy(counts))
-    starts, total = ints_like_family(layer.faces.screen, stops - to_numpy(counts)), int(stops[-1])
+    starts, total = ints_in_same_library(layer.faces.screen, stops - to_numpy(counts)), int(stops[-1])
     locations, weights = _entries(layer.faces.screen, max(total, 1))
     fragment_weights_kernel(layer.faces, layer.tiles, layer.pixel_state, *size, least, 1, starts, locations, weights)
     image, row, column, face = to_numpy(locations)[:total].astype(np.int64).T
@@ -69,4 +69,4 @@ def fragment_weights(result: RenderResult) -> FragmentWeights:
 
 def _entries(like: Array, count: int) -> tuple[Array, Array]:
     """Arrays of the entries: [n, 4] int32 image, row, column and face; [n, 3] weights."""
-    return int_zeros_like_family(like, (count, 4)), empty_like_family(like, (count, 3))
+    return int_zeros_in_same_library(like, (count, 4)), empty_in_same_library(like, (count, 3))

@@ -1,8 +1,8 @@
 """Faces binned into the square tiles of the image that their cut-off distance reaches, roughly from near to far."""
 
-from ti_sim.base.arrays import empty_like_family, int_empty_like_family, to_numpy
+from ti_sim.base.arrays import empty_in_same_library, int_empty_in_same_library, to_numpy
 from ti_sim.base.bundles import Array, Integer, Number, bundle, kernel
-from ti_sim.base.parallel import serial_for, spread_of
+from ti_sim.base.parallel import iterations_per_task, runs_serially
 from ti_sim.base.runtime import ti
 
 # Cut-off of the coverage: squared distance / sigma beyond which a face does not reach an outside pixel, log(1e4 - 1).
@@ -241,18 +241,18 @@ def bin_faces(
     """
     images = screen.shape[0]
     tiles = -(-width // side) * -(-height // side) * images
-    boxes = empty_like_family(screen, (1 if centres is None else tiles, 4))
+    boxes = empty_in_same_library(screen, (1 if centres is None else tiles, 4))
     if centres is not None:
         tile_boxes(centres, side, boxes)
     radius = float((CUT_OFF * sigma) ** 0.5)
     grid = Grid(screen, corners, boxes, width, height, side, radius, int(centres is not None))
-    few = serial_for(images)
-    start, slot = int_empty_like_family(screen, (tiles + 1,)), int_empty_like_family(screen, (tiles,))
-    buckets, totals = int_empty_like_family(screen, (images, BUCKETS + 1)), int_empty_like_family(screen, (2,))
-    order = int_empty_like_family(screen, (images, corners.shape[0]))
+    few = runs_serially(images)
+    start, slot = int_empty_in_same_library(screen, (tiles + 1,)), int_empty_in_same_library(screen, (tiles,))
+    buckets, totals = int_empty_in_same_library(screen, (images, BUCKETS + 1)), int_empty_in_same_library(screen, (2,))
+    order = int_empty_in_same_library(screen, (images, corners.shape[0]))
     count_faces(few, grid, buckets, order, start, slot, totals)
     total, occupied = (int(number) for number in to_numpy(totals))
-    entries = int_empty_like_family(screen, (max(total, 1),))
+    entries = int_empty_in_same_library(screen, (max(total, 1),))
     if total:
         fill_tiles(few, grid, order, start, entries)
-    return Tiles(start, slot, entries, side, spread_of(tiles)), occupied
+    return Tiles(start, slot, entries, side, iterations_per_task(tiles)), occupied

@@ -33,7 +33,7 @@ from ti_sim.articulated.tables import (
     load_vec3,
     load_vec4,
 )
-from ti_sim.base.arrays import Array, check_array, reals_like_family, to_numpy, zeros_like_family
+from ti_sim.base.arrays import Array, check_array, reals_in_same_library, to_numpy, zeros_in_same_library
 from ti_sim.base.bundles import kernel, views
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import FromZero, Positive, checked
@@ -65,7 +65,7 @@ def forward_kinematics(
         UserError: shapes or precision do not fit.
     """
     _states, body_q, body_qd = _evaluated(model, inputs, joint_q, joint_qd, 0, _NO_STEP)
-    return reals_like_family(joint_q, to_numpy(body_q)[:, 0]), reals_like_family(joint_q, to_numpy(body_qd)[:, 0])
+    return reals_in_same_library(joint_q, to_numpy(body_q)[:, 0]), reals_in_same_library(joint_q, to_numpy(body_qd)[:, 0])
 
 
 @checked
@@ -98,7 +98,7 @@ def forward_dynamics(
     inputs.check_values(model)
     states, _body_q, _body_qd = _evaluated(model, inputs, joint_q, joint_qd, frame, dt)
     first = model.coordinate_count + model.velocity_count
-    return reals_like_family(joint_q, to_numpy(states)[:, 0, first : first + model.velocity_count])
+    return reals_in_same_library(joint_q, to_numpy(states)[:, 0, first : first + model.velocity_count])
 
 
 @checked
@@ -132,7 +132,7 @@ def inverse_dynamics(
     """
     world, states = _begun(model, inputs, joint_q, joint_qd, frame, dt)
     check_array(joint_qdd, "joint_qdd", (inputs.world_count, model.velocity_count))
-    force = zeros_like_family(joint_q, (inputs.world_count, model.velocity_count))
+    force = zeros_in_same_library(joint_q, (inputs.world_count, model.velocity_count))
     inverse(*views(states, joint_qdd, force, world, frame))
     return force
 
@@ -153,9 +153,9 @@ def mass_matrix(model: ArticulatedModel, inputs: ArticulatedInputs, joint_q: Arr
     Raises:
         UserError: shapes or precision do not fit.
     """
-    at_rest = zeros_like_family(joint_q, (inputs.world_count, model.velocity_count))
+    at_rest = zeros_in_same_library(joint_q, (inputs.world_count, model.velocity_count))
     world, states = _begun(model, inputs, joint_q, at_rest, 0, 1.0)
-    result = zeros_like_family(joint_q, (inputs.world_count, model.velocity_count, model.velocity_count))
+    result = zeros_in_same_library(joint_q, (inputs.world_count, model.velocity_count, model.velocity_count))
     inertias(*views(states, result, world))
     return result
 
@@ -182,9 +182,9 @@ def point_jacobian(
     """
     if not 0 <= link < model.link_count:
         raise UserError(f"link {link} does not exist: there are links 0 to {model.link_count - 1}")
-    at_rest = zeros_like_family(joint_q, (inputs.world_count, model.velocity_count))
+    at_rest = zeros_in_same_library(joint_q, (inputs.world_count, model.velocity_count))
     world, states = _begun(model, inputs, joint_q, at_rest, 0, 1.0)
-    result = zeros_like_family(joint_q, (inputs.world_count, 6, model.velocity_count))
+    result = zeros_in_same_library(joint_q, (inputs.world_count, 6, model.velocity_count))
     x, y, z = (float(value) for value in to_numpy(point))
     jacobian(*views(states, result, world, link, x, y, z))
     return result
@@ -202,7 +202,7 @@ def _begun(
     if not 0 <= frame < inputs.frame_count:
         raise UserError(f"frame {frame} does not exist: there are actions for {inputs.frame_count} frame intervals")
     world = prepare(model, inputs, dt=dt)
-    states = zeros_like_family(joint_q, (b, 1, model.state_columns(inputs)))
+    states = zeros_in_same_library(joint_q, (b, 1, model.state_columns(inputs)))
     begin(*views(joint_q, joint_qd, world.tree, states, q, d))
     if inputs.has_dry_friction:
         begin_bristles(*views(inputs.joint_bristle0, states, q + 2 * d))
@@ -214,8 +214,8 @@ def _evaluated(
 ) -> tuple[Array, Array, Array]:
     """Row of coordinates, velocities and accelerations, and the poses and velocities of the links."""
     world, states = _begun(model, inputs, joint_q, joint_qd, frame, dt)
-    body_q = zeros_like_family(joint_q, (inputs.world_count, 1, model.link_count, 7))
-    body_qd = zeros_like_family(joint_q, (inputs.world_count, 1, model.link_count, 6))
+    body_q = zeros_in_same_library(joint_q, (inputs.world_count, 1, model.link_count, 7))
+    body_qd = zeros_in_same_library(joint_q, (inputs.world_count, 1, model.link_count, 6))
     evaluate(*views(states, body_q, body_qd, world, frame))
     return states, body_q, body_qd
 

@@ -25,15 +25,15 @@ from ti_sim.articulated.tables import (
 )
 from ti_sim.base.arrays import (
     Array,
-    empty_like_family,
-    ints_like_family,
-    reals_like_family,
+    empty_in_same_library,
+    ints_in_same_library,
+    reals_in_same_library,
     to_numpy,
-    zeros_like_family,
+    zeros_in_same_library,
 )
 from ti_sim.base.bundles import views
 from ti_sim.base.errors import DivergenceError, UserError
-from ti_sim.base.parallel import spread_of
+from ti_sim.base.parallel import iterations_per_task
 from ti_sim.base.runtime import compiled_plainly
 from ti_sim.contact.collision import FAULT_STEP, FAULTY_PAIR, FIRST_NEAR, LIST_COUNT, NEAR_COUNT, TEST_COUNT
 from ti_sim.rollout.adjoint import Adjoint, kept_interval, segment_length
@@ -111,26 +111,26 @@ def prepare(model: ArticulatedModel, inputs: ArticulatedInputs, *, dt: float) ->
     coupling_work = np.zeros((b, coupled + 1, d + 1) if coupled else (1, 1, 1))
     coupling_work[:, :-1, -1] = [multiplier for _link, _leader, multiplier in model.joint_coupling]
     world = WorldArrays(
-        tree=ints_like_family(like, model.tree),
-        axis=reals_like_family(like, model.axis),
-        point=reals_like_family(like, model.point),
-        point_reach=reals_like_family(like, model.point_reach),
-        link=empty_like_family(like, (b, n, LINK_SIZE)),
-        velocity=empty_like_family(like, (b, max(d, 1), VELOCITY_SIZE)),
+        tree=ints_in_same_library(like, model.tree),
+        axis=reals_in_same_library(like, model.axis),
+        point=reals_in_same_library(like, model.point),
+        point_reach=reals_in_same_library(like, model.point_reach),
+        link=empty_in_same_library(like, (b, n, LINK_SIZE)),
+        velocity=empty_in_same_library(like, (b, max(d, 1), VELOCITY_SIZE)),
         action=inputs.action,
         target=inputs.servo_target,
         wrench=inputs.link_wrench,
         gravity=inputs.gravity,
-        work=empty_like_family(like, (b, n, WORK_SIZE)),
-        velocity_work=empty_like_family(like, (b, max(d, 1), VELOCITY_WORK_SIZE)),
-        shape=reals_like_family(like, model.shape),
-        pair=ints_like_family(like, pair),
-        near=ints_like_family(like, near),
-        anchor=empty_like_family(like, (b, n, 3) if model.has_pairs else (1, 1, 3)),
-        mesh=ints_like_family(like, mesh),
-        sample=reals_like_family(like, sample),
-        coupling=ints_like_family(like, model.coupling if coupled else np.zeros((1, 2))),
-        coupling_work=reals_like_family(like, coupling_work),
+        work=empty_in_same_library(like, (b, n, WORK_SIZE)),
+        velocity_work=empty_in_same_library(like, (b, max(d, 1), VELOCITY_WORK_SIZE)),
+        shape=reals_in_same_library(like, model.shape),
+        pair=ints_in_same_library(like, pair),
+        near=ints_in_same_library(like, near),
+        anchor=empty_in_same_library(like, (b, n, 3) if model.has_pairs else (1, 1, 3)),
+        mesh=ints_in_same_library(like, mesh),
+        sample=reals_in_same_library(like, sample),
+        coupling=ints_in_same_library(like, model.coupling if coupled else np.zeros((1, 2))),
+        coupling_work=reals_in_same_library(like, coupling_work),
         with_pairs=model.pair_kinds,
         with_meshes=model.has_meshes,
         turning=model.turning,
@@ -154,7 +154,7 @@ def packed(inputs: ArticulatedInputs) -> PackedArrays:
     for name, array in given.items():
         if array is None:
             like = inputs.link_mass if name.startswith("link") else inputs.joint_stiffness
-            given[name] = zeros_like_family(like, tuple(like.shape))
+            given[name] = zeros_in_same_library(like, tuple(like.shape))
     return PackedArrays(**given)
 
 
@@ -171,8 +171,8 @@ class PackedBars:
         self._model, self._inputs = model, inputs
         like, (b, n), d = inputs.link_mass, inputs.link_mass.shape, inputs.joint_qd0.shape[1]
         self.bars = inputs.zeros()
-        link, link_total = (zeros_like_family(like, (b, n, LINK_SIZE)) for _ in range(2))
-        velocity, velocity_total = (zeros_like_family(like, (b, max(d, 1), VELOCITY_SIZE)) for _ in range(2))
+        link, link_total = (zeros_in_same_library(like, (b, n, LINK_SIZE)) for _ in range(2))
+        velocity, velocity_total = (zeros_in_same_library(like, (b, max(d, 1), VELOCITY_SIZE)) for _ in range(2))
         self.rows = BarArrays(
             link=link, velocity=velocity, action=self.bars.action, target=self.bars.servo_target, wrench=self.bars.link_wrench,
             gravity=self.bars.gravity, link_total=link_total, velocity_total=velocity_total,
@@ -236,9 +236,9 @@ class ArticulatedSolver(Solver):
         b, n, q, d = inputs.world_count, model.link_count, model.coordinate_count, model.velocity_count
         steps = frames * self.settings.substeps
         interval = kept_interval(adjoint, steps)
-        states = empty_like_family(like, (b, self._rows(steps, interval), model.state_columns(inputs)))
-        arrays = (zeros_like_family(like, (b, frames + 1, *tail)) for tail in ((q,), (d,), (n, 7), (n, 6)))
-        marks = (ints_like_family(like, np.full(b, -1)) for _ in range(2))
+        states = empty_in_same_library(like, (b, self._rows(steps, interval), model.state_columns(inputs)))
+        arrays = (zeros_in_same_library(like, (b, frames + 1, *tail)) for tail in ((q,), (d,), (n, 7), (n, 6)))
+        marks = (ints_in_same_library(like, np.full(b, -1)) for _ in range(2))
         begin(*views(inputs.joint_q0, inputs.joint_qd0, world.tree, states, q, d))
         if inputs.has_dry_friction:
             begin_bristles(*views(inputs.joint_bristle0, states, q + 2 * d))
@@ -262,16 +262,16 @@ class ArticulatedSolver(Solver):
         packed, world = PackedBars(model, inputs), prepare(model, inputs, dt=self.settings.dt)
         span, states = segment_length(rollout.adjoint, steps), rollout.states
         if rollout.adjoint.interval > 1:
-            states = empty_like_family(like, (b, self._rows(span, 1), columns))
-        bar = zeros_like_family(like, (b, 3, model.bar_columns(inputs)))
+            states = empty_in_same_library(like, (b, self._rows(span, 1), columns))
+        bar = zeros_in_same_library(like, (b, 3, model.bar_columns(inputs)))
 
         def again(first: int, count: int) -> None:
             self._advance(world, rollout, rollout.states, first // span, states, 1, False, first, count)
 
         def back(first: int, count: int) -> None:
             advance_adjoint(*views(
-                self.settings.integrator == "rk4", states, rollout.diverged_step, bar, *bars, world, packed.rows, spread_of(b),
-                first, count, int(first + count == steps), self.settings.substeps,
+                self.settings.integrator == "rk4", states, rollout.diverged_step, bar, *bars, world, packed.rows,
+                iterations_per_task(b), first, count, int(first + count == steps), self.settings.substeps,
             ))  # fmt: skip
 
         rollout.adjoint.run_backwards(steps, recompute=again, differentiate=back)
@@ -302,11 +302,11 @@ class ArticulatedSolver(Solver):
     ) -> None:  # fmt: skip
         """Run ``advance`` over a segment; ``rollout`` holds the frames and the marks of divergence."""
         b, columns = rollout.inputs.world_count, self.model.state_columns(rollout.inputs)
-        run = zeros_like_family(prepared.link, (b, self._stages, columns + prepared.coordinates))
+        run = zeros_in_same_library(prepared.link, (b, self._stages, columns + prepared.coordinates))
         advance(*views(
             self.settings.integrator == "rk4", source, source_row, states, store_every, run,
             rollout.joint_q, rollout.joint_qd, rollout.body_q, rollout.body_qd, int(write_frames),
-            rollout.diverged_step, rollout.diverged_link, prepared, spread_of(b), first, steps, self.settings.substeps,
+            rollout.diverged_step, rollout.diverged_link, prepared, iterations_per_task(b), first, steps, self.settings.substeps,
         ))  # fmt: skip
 
     @property

@@ -17,7 +17,7 @@ from ti_sim.base.runtime import require, ti
 Array = Annotated[Any, ti.types.ndarray()]  # numpy.ndarray | torch.Tensor | ti.Ndarray, C-contiguous
 
 
-def zeros_like_family(like: Array, shape: tuple[int, ...]) -> Array:
+def zeros_in_same_library(like: Array, shape: tuple[int, ...]) -> Array:
     """Real zeros of the working precision in the container and on the device of ``like``.
 
     Args:
@@ -46,8 +46,8 @@ def _torch_zeros(like: Array, shape: tuple[int, ...]) -> Array:
     return result
 
 
-def empty_like_family(like: Array, shape: tuple[int, ...]) -> Array:
-    """Like ``zeros_like_family``, but uninitialised: for arrays that a kernel fills."""
+def empty_in_same_library(like: Array, shape: tuple[int, ...]) -> Array:
+    """Like ``zeros_in_same_library``, but uninitialised: for arrays that a kernel fills."""
     runtime = require()
     if isinstance(like, np.ndarray):
         return np.empty(shape, dtype=runtime.numpy_dtype)
@@ -57,7 +57,7 @@ def empty_like_family(like: Array, shape: tuple[int, ...]) -> Array:
     return like.detach().new_empty(shape)
 
 
-def int_zeros_like_family(like: Array, shape: tuple[int, ...]) -> Array:
+def int_zeros_in_same_library(like: Array, shape: tuple[int, ...]) -> Array:
     """32-bit integer zeros in the container and on the device of ``like``."""
     if isinstance(like, np.ndarray):
         return np.zeros(shape, dtype=np.int32)
@@ -68,8 +68,8 @@ def int_zeros_like_family(like: Array, shape: tuple[int, ...]) -> Array:
     return like.detach().new_zeros(shape, dtype=sys.modules["torch"].int32)
 
 
-def int_empty_like_family(like: Array, shape: tuple[int, ...]) -> Array:
-    """Like ``int_zeros_like_family``, but uninitialised: for arrays that a kernel fills."""
+def int_empty_in_same_library(like: Array, shape: tuple[int, ...]) -> Array:
+    """Like ``int_zeros_in_same_library``, but uninitialised: for arrays that a kernel fills."""
     if isinstance(like, np.ndarray):
         return np.empty(shape, dtype=np.int32)
     if isinstance(like, ti.Ndarray):
@@ -87,22 +87,22 @@ def kernel_view(array: Array) -> Array:
     return array.detach().numpy()
 
 
-def like_family(like: Array, array: Array) -> Array:
+def in_same_library(like: Array, array: Array) -> Array:
     """``array``, a result of kernels, in the container of ``like``; the inverse of ``kernel_view``."""
     if isinstance(array, np.ndarray) and not isinstance(like, np.ndarray | ti.Ndarray):
         return sys.modules["torch"].from_numpy(array)
     return array
 
 
-def ints_like_family(like: Array, values: np.ndarray) -> Array:
+def ints_in_same_library(like: Array, values: np.ndarray) -> Array:
     """The integers ``values`` as int32 in the container and on the device of ``like``."""
-    result = int_zeros_like_family(like, values.shape)
+    result = int_zeros_in_same_library(like, values.shape)
     return _filled(result, np.ascontiguousarray(values, dtype=np.int32))
 
 
-def reals_like_family(like: Array, values: np.ndarray) -> Array:
+def reals_in_same_library(like: Array, values: np.ndarray) -> Array:
     """The numbers ``values`` in the working precision, in the container and on the device of ``like``."""
-    result = zeros_like_family(like, values.shape)
+    result = zeros_in_same_library(like, values.shape)
     return _filled(result, np.ascontiguousarray(values, dtype=require().numpy_dtype))
 
 
@@ -143,8 +143,8 @@ def check_array(array: Array, name: str, shape: tuple[int, ...]) -> None:
     if tuple(array.shape) != tuple(shape):
         raise UserError(f"{name} has shape {tuple(array.shape)}, and {tuple(shape)} is needed")
     precision = require().precision
-    wanted = {"f32": ("float32", "torch.float32", "f32"), "f64": ("float64", "torch.float64", "f64")}[precision]
-    if str(array.dtype) not in wanted:
+    expected = {"f32": ("float32", "torch.float32", "f32"), "f64": ("float64", "torch.float64", "f64")}[precision]
+    if str(array.dtype) not in expected:
         raise UserError(
             f"{name} is {array.dtype}, and the runtime works in {precision}: convert it, or start the runtime in its precision"
         )

@@ -88,7 +88,7 @@ def _reader(cls: type) -> Callable[[Any], tuple[Any, ...]]:
     """What reads the flat arguments of a bundle, at a tenth of what a loop over its fields takes."""
     paths = [leaf.removeprefix("__").replace("__", ".") for leaf, _ in _leaves("", cls)]
     read = attrgetter(*paths)
-    return read if len(paths) > 1 else lambda given: (read(given),)
+    return read if len(paths) > 1 else lambda value: (read(value),)
 
 
 def flat(*arguments: Any) -> tuple[Any, ...]:
@@ -104,17 +104,17 @@ def flat(*arguments: Any) -> tuple[Any, ...]:
 
 def views(*arguments: Any) -> tuple[Any, ...]:
     """Flat arguments of a kernel, arrays converted by ``kernel_view``; Python and numpy scalars are unchanged."""
-    return tuple(kernel_view(each) if getattr(each, "shape", ()) else each for each in flat(*arguments))
+    return tuple(kernel_view(value) if getattr(value, "shape", ()) else value for value in flat(*arguments))
 
 
-def viewed(given: Any) -> Any:
+def viewed(bundle_value: Any) -> Any:
     """A bundle whose arrays are converted by ``kernel_view`` once, for several launches."""
-    return _put_together(type(given), iter(views(given)))
+    return _put_together(type(bundle_value), iter(views(bundle_value)))
 
 
-def with_fields(given: Any, **values: Any) -> Any:
+def with_fields(bundle_value: Any, **values: Any) -> Any:
     """A copy of a bundle with other values of some fields; usable inside and outside kernels."""
-    return replace(given, **values)
+    return replace(bundle_value, **values)
 
 
 with_fields._is_wrapped_kernel = True  # Taichi otherwise warns about plain functions in kernels
@@ -127,11 +127,11 @@ def kernel(function: Callable[..., None]) -> Callable[..., None]:
         function: kernel function; its annotations are Taichi types and bundle classes, not strings.
     """
     signature = inspect.signature(function)
-    bundles = {name: given.annotation for name, given in signature.parameters.items() if is_bundle(given.annotation)}
+    bundles = {name: parameter.annotation for name, parameter in signature.parameters.items() if is_bundle(parameter.annotation)}
     expanded = []
-    for name, given in signature.parameters.items():
-        leaves = _leaves(name, bundles[name]) if name in bundles else [(name, given.annotation)]
-        expanded += [inspect.Parameter(leaf, given.kind, annotation=annotation) for leaf, annotation in leaves]
+    for name, parameter in signature.parameters.items():
+        leaves = _leaves(name, bundles[name]) if name in bundles else [(name, parameter.annotation)]
+        expanded += [inspect.Parameter(leaf, parameter.kind, annotation=annotation) for leaf, annotation in leaves]
     function.__signature__ = signature.replace(parameters=expanded)
     function.bundles = bundles
     launched = _kernel_impl._kernel_impl(function, level_of_class_stackframe=3)
@@ -143,11 +143,11 @@ def kernel(function: Callable[..., None]) -> Callable[..., None]:
     return launch
 
 
-def _with_flat_parameters(usual: Callable[..., tuple[ast.Module, Any]]) -> Callable[..., tuple[ast.Module, Any]]:
+def _with_flat_parameters(original: Callable[..., tuple[ast.Module, Any]]) -> Callable[..., tuple[ast.Module, Any]]:
     """Taichi's ``_get_tree_and_ctx`` (kernel -> syntax tree and context), extended to kernels with bundles."""
 
     def tree_and_context(owner: Any, *arguments: Any, **options: Any) -> tuple[ast.Module, Any]:
-        tree, context = usual(owner, *arguments, **options)
+        tree, context = original(owner, *arguments, **options)
         bundles = getattr(owner.func, "bundles", None)
         if bundles:
             _expand(tree.body[0], owner.func, bundles, context)
@@ -158,15 +158,16 @@ def _with_flat_parameters(usual: Callable[..., tuple[ast.Module, Any]]) -> Calla
 
 def _expand(definition: ast.FunctionDef, function: Callable[..., None], bundles: dict[str, type], context: Any) -> None:
     """Replace the parameters of the definition by the flat ones, and add first statements that rebuild the bundles."""
-    place = definition.args.args[0]
-    definition.args.args = [ast.copy_location(ast.arg(arg=name), place) for name in inspect.signature(function).parameters]
+    first_parameter = definition.args.args[0]
+    names = inspect.signature(function).parameters
+    definition.args.args = [ast.copy_location(ast.arg(arg=name), first_parameter) for name in names]
     statements = []
     for name, cls in bundles.items():
         context.global_vars[f"make__{name}"] = _maker(cls)
         values = [ast.Name(id=leaf, ctx=ast.Load()) for leaf, _ in _leaves(name, cls)]
         call = ast.Call(func=ast.Name(id=f"make__{name}", ctx=ast.Load()), args=values, keywords=[])
         statement = ast.Assign(targets=[ast.Name(id=name, ctx=ast.Store())], value=call)
-        statements.append(ast.fix_missing_locations(ast.copy_location(statement, place)))
+        statements.append(ast.fix_missing_locations(ast.copy_location(statement, first_parameter)))
     definition.body[:0] = statements
 
 

@@ -52,7 +52,7 @@ def in_double() -> Iterator[None]:
 def _real_numbers(impl: ModuleType, double: bool) -> Iterator[None]:
     """Context with the type of real numbers that this thread compiles with; vector types follow Taichi's default settings."""
     runtime = impl.get_runtime()
-    double_type, usual = impl.f64, impl.f64 if str(impl.current_cfg().default_fp) == "f64" else impl.f32
+    double_type, working_type = impl.f64, impl.f64 if str(impl.current_cfg().default_fp) == "f64" else impl.f32
 
     def choose(real: Any) -> None:
         runtime.default_fp = impl.default_cfg().default_fp = impl.current_cfg().default_fp = real
@@ -63,7 +63,7 @@ def _real_numbers(impl: ModuleType, double: bool) -> Iterator[None]:
         yield
     finally:
         if double:
-            choose(usual)
+            choose(working_type)
 
 
 def compile_one_at_a_time(kernel_impl: ModuleType, reader: LineReader) -> None:
@@ -73,7 +73,7 @@ def compile_one_at_a_time(kernel_impl: ModuleType, reader: LineReader) -> None:
         kernel_impl: ``taichi.lang.kernel_impl``, patched in place.
         reader: of kernels with disabled passes.
     """
-    usual, impl = kernel_impl.Kernel.materialize, kernel_impl.impl
+    materialize_kernel, impl = kernel_impl.Kernel.materialize, kernel_impl.impl
 
     def materialize(kernel: Any, key: Any = None, args: Any = None, arg_features: Any = None) -> None:
         key = (kernel.func, 0, kernel.autodiff_mode) if key is None else key
@@ -88,7 +88,7 @@ def compile_one_at_a_time(kernel_impl: ModuleType, reader: LineReader) -> None:
                     setattr(config, name, False)
                 program = impl.get_runtime().prog
                 with _real_numbers(impl, _left.in_double), reader.reads() if before else nullcontext():
-                    usual(kernel, key, args, arg_features)
+                    materialize_kernel(kernel, key, args, arg_features)
                     try:
                         program.compile_kernel(config, program.get_device_caps(), kernel.compiled_kernels[key])
                     except Exception as error:

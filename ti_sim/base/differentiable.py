@@ -197,8 +197,8 @@ def clip(a: Real, low: float, high: float) -> Real:
 
 def smoothstep(t: Real) -> Real:
     """3 t^2 - 2 t^3 with t clamped to [0, 1]: rises from 0 to 1 with zero slope at both ends."""
-    held = clip(t, 0.0, 1.0)
-    return held * held * (3.0 - 2.0 * held)
+    clipped = clip(t, 0.0, 1.0)
+    return clipped * clipped * (3.0 - 2.0 * clipped)
 
 
 def sigmoid(a: Real) -> Real:
@@ -237,12 +237,12 @@ class Linearized:
         adjoints = adjoints if len(self.outputs) > 1 else [adjoints]
         bars: dict[int, Any] = {}
         order: list[Real] = []
-        seen: set[int] = set()
+        visited: set[int] = set()
         for output, adjoint in zip(self.outputs, adjoints, strict=True):
             for node, bar in _pairs(output, adjoint):
                 if isinstance(node, Real) and node.active:
                     bars[id(node)] = _local(bars[id(node)] + bar) if id(node) in bars else _local(bar * 1.0)
-                    _post_order(node, order, seen)
+                    _post_order(node, order, visited)
         for node in reversed(order):
             if id(node) not in bars:
                 continue
@@ -256,16 +256,16 @@ class Linearized:
         """Tangents of the results from the tangents of the arguments (those of inactive arguments are ignored)."""
         tangents = tangents if len(self.inputs) > 1 else [tangents]
         dots: dict[int, Any] = {}
-        for given, tangent in zip(self.inputs, tangents, strict=True):
-            for node, dot in _pairs(given, tangent):
+        for argument, tangent in zip(self.inputs, tangents, strict=True):
+            for node, dot in _pairs(argument, tangent):
                 if node.active:
                     dots[id(node)] = dot
         order: list[Real] = []
-        seen: set[int] = set()
+        visited: set[int] = set()
         for output in self.outputs:
             for node, _ in _pairs(output, output):
                 if isinstance(node, Real) and node.active:
-                    _post_order(node, order, seen)
+                    _post_order(node, order, visited)
         for node in order:
             terms = [_times(dots[id(parent)], partial) for parent, partial in node.parents]
             if terms:
@@ -337,26 +337,26 @@ def _record(x: Any, active: bool) -> Any:
     return Real(_local(x), active=active)
 
 
-def _unrecord(x: Any, of: Callable) -> Any:
+def _unrecord(x: Any, read: Callable) -> Any:
     """The scalar or vector with every recorded number replaced by ``of(node)``."""
     if isinstance(x, Vector):
-        return ti.Vector([of(entry) * 1.0 for entry in x.entries])
-    return of(x)
+        return ti.Vector([read(entry) * 1.0 for entry in x.entries])
+    return read(x)
 
 
-def _pairs(recorded: Any, given: Any) -> list[tuple[Any, Any]]:
+def _pairs(recorded: Any, values: Any) -> list[tuple[Any, Any]]:
     """Pairs of recorded numbers and the entries of a value of the same shape."""
     if isinstance(recorded, Vector):
-        if isinstance(given, Vector):
-            entries = given.entries
-        elif isinstance(given, tuple | list):
-            entries = list(given)
-        elif _is_number(given):
-            entries = [given] * len(recorded)
+        if isinstance(values, Vector):
+            entries = values.entries
+        elif isinstance(values, tuple | list):
+            entries = list(values)
+        elif _is_number(values):
+            entries = [values] * len(recorded)
         else:
-            entries = _components(given)
+            entries = _components(values)
         return list(zip(recorded.entries, entries, strict=True))
-    return [(recorded, given)]
+    return [(recorded, values)]
 
 
 def _times(a: Any, partial: Any) -> Any:
@@ -365,15 +365,15 @@ def _times(a: Any, partial: Any) -> Any:
     return a * partial
 
 
-def _post_order(node: Real, order: list[Real], seen: set[int]) -> None:
+def _post_order(node: Real, order: list[Real], visited: set[int]) -> None:
     """Append ``node`` and everything it depends on to ``order``, parents first (without recursion)."""
     stack = [(node, False)]
     while stack:
         current, expanded = stack.pop()
         if expanded:
             order.append(current)
-        elif id(current) not in seen:
-            seen.add(id(current))
+        elif id(current) not in visited:
+            visited.add(id(current))
             stack.append((current, True))
-            stack.extend((parent, False) for parent, _ in current.parents if id(parent) not in seen)
+            stack.extend((parent, False) for parent, _ in current.parents if id(parent) not in visited)
 

@@ -57,22 +57,22 @@ def _slot(kernel_impl: ModuleType, annotation: Any) -> int | None:
     return _INTEGER if signed else None
 
 
-def _plain_lookup(kernel_impl: ModuleType, usual: Callable[..., tuple[int, tuple]]) -> Callable[..., tuple[int, tuple]]:
+def _plain_lookup(kernel_impl: ModuleType, original: Callable[..., tuple[int, tuple]]) -> Callable[..., tuple[int, tuple]]:
     """``lookup`` of Taichi's mapper (arguments -> number and features of the compiled kernel), cached by argument types."""
 
     def lookup(mapper: Any, args: Sequence[Any]) -> tuple[int, tuple]:
         slots = _slots_of(kernel_impl, mapper)
         kinds = _kinds(args, slots) if len(args) == len(slots) else None
         if kinds is None:
-            return usual(mapper, args)
+            return original(mapper, args)
         try:
             return mapper.plain_kinds[kinds]
         except AttributeError:
             mapper.plain_kinds = {}
         except KeyError:
             pass
-        mapper.plain_kinds[kinds] = found = usual(mapper, args)
-        return found
+        mapper.plain_kinds[kinds] = kind = original(mapper, args)
+        return kind
 
     return lookup
 
@@ -96,7 +96,7 @@ def _kinds(args: Sequence[Any], slots: Sequence[int]) -> tuple | None:
     return tuple(kinds)
 
 
-def _plain_launch(kernel_impl: ModuleType, usual: Callable[..., Any]) -> Callable[..., Any]:
+def _plain_launch(kernel_impl: ModuleType, original: Callable[..., Any]) -> Callable[..., Any]:
     """``Kernel.launch_kernel``, with the arguments set by ``_set``, and copies of host arrays on a GPU."""
     impl, cuda = kernel_impl.impl, kernel_impl._ti_core.Arch.cuda
 
@@ -105,13 +105,15 @@ def _plain_launch(kernel_impl: ModuleType, usual: Callable[..., Any]) -> Callabl
         config = program.config()
         on_cuda = config.arch == cuda
         if on_cuda and not staged:
-            return launch_staged(args, lambda given: launch_kernel(kernel, compiled, *given, staged=True), program.synchronize)
+            return launch_staged(
+                args, lambda arguments: launch_kernel(kernel, compiled, *arguments, staged=True), program.synchronize
+            )
         slots = _slots_of(kernel_impl, kernel)
         if len(args) != len(slots) or kernel.return_type is not None or kernel.has_print:
-            return usual(kernel, compiled, *args)
+            return original(kernel, compiled, *args)
         context = compiled.make_launch_context()
         if not _set(context, args, slots, on_cuda=on_cuda):
-            return usual(kernel, compiled, *args)
+            return original(kernel, compiled, *args)
         try:
             program.launch_kernel(program.compile_kernel(config, program.get_device_caps(), compiled), context)
         except Exception as error:
@@ -123,7 +125,7 @@ def _plain_launch(kernel_impl: ModuleType, usual: Callable[..., Any]) -> Callabl
 
 def _set(context: Any, args: Sequence[Any], slots: Sequence[int], *, on_cuda: bool) -> bool:
     """Set the arguments of a launch; return False, with some of them set, if one is not plain."""
-    at = 0
+    position = 0
     for value, slot in zip(args, slots, strict=True):
         if slot == _TEMPLATE:
             continue
@@ -131,16 +133,16 @@ def _set(context: Any, args: Sequence[Any], slots: Sequence[int], *, on_cuda: bo
             address = _address(value, on_cuda)
             if address is None:
                 return False
-            context.set_arg_external_array_with_shape((at,), address, value.nbytes, tuple(value.shape), 0)
+            context.set_arg_external_array_with_shape((position,), address, value.nbytes, tuple(value.shape), 0)
         elif slot == _INTEGER:
             if not isinstance(value, int | np.integer):
                 return False
-            context.set_arg_int((at,), int(value))
+            context.set_arg_int((position,), int(value))
         else:
             if not isinstance(value, float | int | np.floating | np.integer):
                 return False
-            context.set_arg_float((at,), float(value))
-        at += 1
+            context.set_arg_float((position,), float(value))
+        position += 1
     return True
 
 

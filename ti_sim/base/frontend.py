@@ -76,13 +76,13 @@ class LineReader:
             (self._context, "get_pos_info", _line_of),
             (self._impl, "subscript", self._subscript),
         ]
-        usual = [(owner, name, vars(owner)[name]) for owner, name, _ in patches]
+        originals = [(owner, name, vars(owner)[name]) for owner, name, _ in patches]
         for owner, name, value in patches:
             setattr(owner, name, value)
         try:
             yield
         finally:
-            for owner, name, value in usual:
+            for owner, name, value in originals:
                 setattr(owner, name, value)
 
     def _build(self, builder: Any, context: Any, node: ast.AST) -> Any:

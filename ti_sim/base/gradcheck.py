@@ -81,8 +81,8 @@ class GradcheckReport:
     @property
     def worst(self) -> GradcheckEntry | None:
         """The failing entry with the largest relative difference, or of all if none fails; None if none is observable."""
-        seen = [entry for entry in self.entries if entry.status != "not observable"]
-        return max(seen, key=lambda entry: (not entry.ok, entry.relative), default=None)
+        observable = [entry for entry in self.entries if entry.status != "not observable"]
+        return max(observable, key=lambda entry: (not entry.ok, entry.relative), default=None)
 
     @property
     def ok(self) -> bool:
@@ -181,7 +181,7 @@ def gradcheck(
     value, gradient = loss_and_gradient(_copied(point))
     centre = _finite_loss(value, "at the point itself")
     adjoints = {name: _checked_gradient(gradient, name, point[name].shape) for name in names}
-    evaluate = loss if loss is not None else lambda at: loss_and_gradient(at)[0]
+    evaluate = loss if loss is not None else lambda inputs: loss_and_gradient(inputs)[0]
     generator = np.random.default_rng(seed)
     entries = []
     for name in names:
@@ -229,8 +229,9 @@ class _Line:
 
     def jumps(self, side: int, tolerance: float) -> bool:
         """Whether the slope over a quarter of the step is about four times the slope over the step."""
-        whole, quarter = self(side) - self(0), 4 * (self(0.25 * side) - self(0))
-        return abs(quarter) > 8 * tolerance * self.h and 3.0 < abs(quarter) / max(abs(whole), _TINY) < 5.0 and quarter * whole > 0
+        full_step, quarter_step = self(side) - self(0), 4 * (self(0.25 * side) - self(0))
+        ratio = abs(quarter_step) / max(abs(full_step), _TINY)
+        return abs(quarter_step) > 8 * tolerance * self.h and 3.0 < ratio < 5.0 and quarter_step * full_step > 0
 
     def noise(self) -> float:
         """Bound on the error that a few units of roundoff in each loss cause in a difference."""
@@ -324,13 +325,13 @@ def dot_product_test(
     return DotProductReport(forward, reverse, abs(forward - reverse) / max(abs(forward), abs(reverse), _TINY), rtol)
 
 
-def _double(array: np.ndarray, what: str) -> np.ndarray:
+def _double(array: np.ndarray, name: str) -> np.ndarray:
     if isinstance(array, int | float) and not isinstance(array, bool | np.generic):
         array = np.float64(array)
     dtype = getattr(array, "dtype", type(array).__name__)
     if not isinstance(array, np.ndarray | np.generic) or dtype != np.float64:
         raise UserError(
-            f"gradcheck: {what} is {dtype}, and finite differences need numpy float64: "
+            f"gradcheck: {name} is {dtype}, and finite differences need numpy float64: "
             "run in f64 precision and pass float64 arrays"
         )
     return np.array(array)
@@ -343,8 +344,8 @@ def _copied(point: Point) -> Point:
 def _checked_names(names: Sequence[str] | None, point: Point) -> list[str]:
     for name in names or ():
         if name not in point:
-            near = difflib.get_close_matches(name, point) or list(point)
-            raise UserError(f"gradcheck: point has no {name!r}: choose from {', '.join(near)}")
+            similar_names = difflib.get_close_matches(name, point) or list(point)
+            raise UserError(f"gradcheck: point has no {name!r}: choose from {', '.join(similar_names)}")
     return list(point if names is None else names)
 
 
@@ -378,8 +379,8 @@ def _checked_gradient(gradient: Mapping[str, np.ndarray], name: str, shape: tupl
             f"gradcheck: the gradient of {name!r} has shape {array.shape}, and {tuple(shape)} is needed"
         )
     if not np.isfinite(array).all():
-        at = [int(i) for i in np.unravel_index(int(np.argmax(~np.isfinite(array))), array.shape)]
-        raise GradientError(f"gradcheck: the gradient of {name!r} at {at} is {array[tuple(at)]}")
+        index = [int(i) for i in np.unravel_index(int(np.argmax(~np.isfinite(array))), array.shape)]
+        raise GradientError(f"gradcheck: the gradient of {name!r} at {index} is {array[tuple(index)]}")
     return array
 
 

@@ -49,8 +49,8 @@ def _private_home() -> Path:
 
 def cache_folder() -> Path:
     """Cache folder ``risp-taichi/kernels`` in ``XDG_CACHE_HOME`` (used if it is an absolute path) or in ``~/.cache``."""
-    given = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    return (given if given.is_absolute() else home_directory() / ".cache") / "risp-taichi" / "kernels"
+    configured = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    return (configured if configured.is_absolute() else home_directory() / ".cache") / "risp-taichi" / "kernels"
 
 
 def writable_cache() -> Path | None:
@@ -65,15 +65,15 @@ def writable_cache() -> Path | None:
     Warns:
         UserWarning: the result is not ``cache_folder()``.
     """
-    wanted = cache_folder()
+    preferred = cache_folder()
     try:
-        wanted.parent.mkdir(mode=_PRIVATE, parents=True, exist_ok=True)
-        wanted.mkdir(mode=_PRIVATE, exist_ok=True)
-        fault = _exposure(wanted.parent) or _exposure(wanted) or _replaceable(wanted.parent)
+        preferred.parent.mkdir(mode=_PRIVATE, parents=True, exist_ok=True)
+        preferred.mkdir(mode=_PRIVATE, exist_ok=True)
+        fault = _exposure(preferred.parent) or _exposure(preferred) or _replaceable(preferred.parent)
         if fault is None:
-            wanted.chmod(_PRIVATE)
-            tempfile.TemporaryFile(dir=wanted).close()
-            return wanted
+            preferred.chmod(_PRIVATE)
+            tempfile.TemporaryFile(dir=preferred).close()
+            return preferred
         reason, advice = f"is not used: {fault}", "remove it, or set XDG_CACHE_HOME to a folder of your own"
     except OSError as error:
         reason = f"cannot be written ({error.strerror})"
@@ -83,7 +83,7 @@ def writable_cache() -> Path | None:
     except OSError:
         folder = None
     consequence = "so that every process compiles again"
-    warn(f"the folder of compiled kernels {wanted} {reason}, {consequence}: {advice}")
+    warn(f"the folder of compiled kernels {preferred} {reason}, {consequence}: {advice}")
     return folder
 
 

@@ -54,30 +54,30 @@ class Launcher:
 
     def __call__(self, *numbers: int) -> None:
         """Launch with ``numbers`` for the first arguments."""
-        for at, number in enumerate(numbers):
-            self._context.set_arg_int((at,), number)
+        for position, number in enumerate(numbers):
+            self._context.set_arg_int((position,), number)
         self._program.launch_kernel(self._code, self._context)
 
     def _context_of(self, settings: Sequence[tuple[str, tuple[Any, ...]]]) -> Any:
         """What a launch with these settings for the arguments after the integers reads."""
         context = self._compiled.make_launch_context()
-        for setter, given in settings:
-            getattr(context, setter)(*given)
+        for setter, arguments in settings:
+            getattr(context, setter)(*arguments)
         return context
 
     def _settings(self, values: Sequence[Any]) -> list[tuple[str, tuple[Any, ...]]]:
         """Calls that set the arguments after the integers to these values: methods of a context, and what each is given."""
         result: list[tuple[str, tuple[Any, ...]]] = []
-        for at, value in enumerate(values, self._integers):
+        for position, value in enumerate(values, self._integers):
             if isinstance(value, int):
-                result.append(("set_arg_int", ((at,), value)))
+                result.append(("set_arg_int", ((position,), value)))
             elif isinstance(value, float):
-                result.append(("set_arg_float", ((at,), value)))
+                result.append(("set_arg_float", ((position,), value)))
             elif isinstance(value, ti.Ndarray):
-                result.append(("set_arg_ndarray", ((at,), value.arr)))
+                result.append(("set_arg_ndarray", ((position,), value.arr)))
             else:
                 address = int(value.ctypes.data if isinstance(value, np.ndarray) else value.data_ptr())
-                result.append(("set_arg_external_array_with_shape", ((at,), address, value.nbytes, tuple(value.shape), 0)))
+                result.append(("set_arg_external_array_with_shape", ((position,), address, value.nbytes, tuple(value.shape), 0)))
         return result
 
 
@@ -97,8 +97,8 @@ class _DeviceLauncher(Launcher):
 
         def launch(values: Sequence[Any]) -> None:
             context = self._context_of(self._settings(values) if self._kept is None else self._kept)
-            for at, number in enumerate(numbers):
-                context.set_arg_int((at,), number)
+            for position, number in enumerate(numbers):
+                context.set_arg_int((position,), number)
             self._program.launch_kernel(self._code, context)
 
         if self._kept is None:
@@ -115,6 +115,6 @@ def _check(name: str, value: Any) -> None:
     """Raise a UserError for an array that kernels cannot read."""
     if isinstance(value, int | float | ti.Ndarray):
         return
-    place, device = "cpu" if isinstance(value, np.ndarray) else value.device.type, require().device
-    if not is_contiguous(value) or place not in ("cpu", device):
-        raise UserError(f"{name} is not contiguous, or is on {place} while kernels run on {device}: convert it")
+    array_device, device = "cpu" if isinstance(value, np.ndarray) else value.device.type, require().device
+    if not is_contiguous(value) or array_device not in ("cpu", device):
+        raise UserError(f"{name} is not contiguous, or is on {array_device} while kernels run on {device}: convert it")

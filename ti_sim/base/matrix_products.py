@@ -33,15 +33,15 @@ def build_products_directly(matrix_ops: ModuleType, impl: ModuleType, make_matri
         return [expression(entry) for entry in builder.expand_exprs([impl.expr_init(matrix).ptr])]
 
     def matmul(left: Any, right: Any) -> Any:
-        shape, other = left.get_shape(), right.get_shape()
-        x, y, inner = entries(left), entries(right), shape[-1]
+        left_shape, right_shape = left.get_shape(), right.get_shape()
+        x, y, inner = entries(left), entries(right), left_shape[-1]
         rows = [x[start : start + inner] for start in range(0, len(x), inner)]
-        width = 1 if len(other) == 1 else other[1]
+        width = 1 if len(right_shape) == 1 else right_shape[1]
         columns = [y[start::width] for start in range(width)]
         product = [[_sum_of_products(row, column) for column in columns] for row in rows]
-        if len(shape) == 2 and len(other) == 2:
+        if len(left_shape) == 2 and len(right_shape) == 2:
             return make_matrix(product)
-        if len(shape) == 1 and len(other) == 1:
+        if len(left_shape) == 1 and len(right_shape) == 1:
             return product[0][0]
         return make_matrix([entry for row in product for entry in row])
 
@@ -64,8 +64,8 @@ def build_products_directly(matrix_ops: ModuleType, impl: ModuleType, make_matri
     products = {
         "matmul": (matmul, lambda left, right: left[-1] == right[0]),
         "cross": (cross, lambda left, right: left == right == (3,)),
-        "sum": (total, lambda shape: True),
-        "transpose": (transpose, lambda shape: len(shape) == 2),
+        "sum": (total, lambda left_shape: True),
+        "transpose": (transpose, lambda left_shape: len(left_shape) == 2),
         "outer_product": (outer_product, lambda left, right: len(left) == len(right) == 1),
     }
     for name, (product, fits) in products.items():
@@ -77,15 +77,15 @@ def _sum_of_products(row: list[Any], column: list[Any]) -> Any:
 
 
 def _within_kernels(
-    usual: Callable[..., Any], product: Callable[..., Any], fits: Callable[..., bool], impl: ModuleType, expression: type
+    original: Callable[..., Any], product: Callable[..., Any], fits: Callable[..., bool], impl: ModuleType, expression: type
 ) -> Callable[..., Any]:
     """``product`` for expressions of matrices whose shapes fit, in a kernel; Taichi's own function for everything else."""
 
-    @wraps(usual)
+    @wraps(original)
     def chosen(*matrices: Any, **options: Any) -> Any:
         inside = not options and impl.inside_kernel() and all(type(m) is expression and m.is_tensor() for m in matrices)
         if inside and fits(*(m.get_shape() for m in matrices)):
             return product(*matrices)
-        return usual(*matrices, **options)
+        return original(*matrices, **options)
 
     return chosen

@@ -13,7 +13,7 @@ _ROUND_SECONDS = 0.02  # the number of steps doubles while a launch takes less
 PORTION = 512  # minimum number of loop iterations that Taichi's CPU scheduler assigns to a thread, whatever block_dim is
 
 
-def spread_of(tasks: int) -> int:
+def iterations_per_task(tasks: int) -> int:
     """Loop iterations per task for ``tasks`` heavy tasks, of which only the first iteration does the work.
 
     On the CPU this results in about 32 portions of 512 iterations, so that all threads get tasks; on CUDA it is 1.
@@ -23,7 +23,7 @@ def spread_of(tasks: int) -> int:
     return min(max(32 * PORTION // max(tasks, 1), 1), PORTION)
 
 
-def serial_for(iterations: int) -> bool:
+def runs_serially(iterations: int) -> bool:
     """Whether a loop of this many light iterations runs on one thread: it is faster there than on several (on the CPU), or
     ``repeatable_sums`` asks for it.
     """
@@ -98,15 +98,15 @@ class ThreadTuner:
         done = 0
         while done < steps:
             # The first round warms up the threads. Then both choices are timed, and the slower one again every eighth round.
-            other = len(self._sizes) > 1 and (self._turn == 2 or self._turn % 8 == 7)
+            tries_other_size = len(self._sizes) > 1 and (self._turn == 2 or self._turn % 8 == 7)
             preferred = 0 if self._turn < 3 else self._seconds.index(min(self._seconds))
-            chosen = 1 - preferred if other else preferred
-            count = min(max(self._steps // 4, 2) if other else self._steps, steps - done)
+            chosen = 1 - preferred if tries_other_size else preferred
+            count = min(max(self._steps // 4, 2) if tries_other_size else self._steps, steps - done)
             began = time.perf_counter()
             launch(self._sizes[chosen], done, count)
             seconds = time.perf_counter() - began
             self._seconds[chosen] = seconds / count
             done += count
             self._turn += 1
-            if not other and seconds < _ROUND_SECONDS:
+            if not tries_other_size and seconds < _ROUND_SECONDS:
                 self._steps = min(2 * self._steps, _MOST_STEPS)

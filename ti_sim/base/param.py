@@ -66,9 +66,9 @@ class Param:
         if self.scale not in _SCALES:
             raise UserError(f"Param: scale {self.scale!r} is unknown: choose one of {', '.join(_SCALES)}")
         for name in ("value", "low", "high"):
-            given = getattr(self, name)
-            if given is not None or name == "value":
-                object.__setattr__(self, name, self._number(name, given))
+            value = getattr(self, name)
+            if value is not None or name == "value":
+                object.__setattr__(self, name, self._number(name, value))
         self._check_bounds()
 
     @property
@@ -152,7 +152,7 @@ class Param:
         else:
             distance = np.abs(self.to_scaled(self.value) - (low if low is not None else high))
             width = np.where(distance > 0, distance, 1.0)
-        return tuple(None if part is None else _constant(part, like) for part in (low, high, width))  # type: ignore[return-value]
+        return tuple(None if number is None else _constant(number, like) for number in (low, high, width))  # type: ignore[return-value]
 
     @staticmethod
     def _clip(value: Value, low: Value, high: Value) -> Value:
@@ -162,17 +162,17 @@ class Param:
         bounds = (None if bound is None else _constant(bound, value) for bound in (low, high))
         return _module_of(value).clip(value, *bounds)
 
-    def _number(self, name: str, given: Value) -> Value:
-        numbers = real_numbers(given)
+    def _number(self, name: str, value: Value) -> Value:
+        numbers = real_numbers(value)
         if numbers is None:
-            raise UserError(f"Param: {name} is {shown(given)}: give a number or an array of numbers")
+            raise UserError(f"Param: {name} is {shown(value)}: give a number or an array of numbers")
         number = np.array(numbers, dtype=np.float64)
         if not np.isfinite(number).all():
             hint = "" if name == "value" else " (leave it out for no bound)"
-            raise UserError(f"Param: {name} is {shown(given)}, which is not finite{hint}")
+            raise UserError(f"Param: {name} is {shown(value)}, which is not finite{hint}")
         if self.scale == "log10" and (number <= 0).any():
             raise UserError(
-                f"Param: {name} is {shown(given)}, and scale 'log10' needs numbers above zero: use 'linear', or change it"
+                f"Param: {name} is {shown(value)}, and scale 'log10' needs numbers above zero: use 'linear', or change it"
             )
         return float(number) if number.ndim == 0 else number
 
@@ -207,17 +207,17 @@ class Param:
         inside = (plain >= _or(self.low, -np.inf) - slack) & (plain <= _or(self.high, np.inf) + slack)
         self._refuse(plain, ~inside, "value")
 
-    def _refuse(self, value: np.ndarray, wrong: np.ndarray, what: str) -> None:
+    def _refuse(self, value: np.ndarray, wrong: np.ndarray, reason: str) -> None:
         if not np.any(wrong):
             return
         value, wrong = np.broadcast_arrays(value, wrong)
-        at = np.unravel_index(int(np.argmax(wrong)), wrong.shape)
+        index = np.unravel_index(int(np.argmax(wrong)), wrong.shape)
         low, high = (
-            np.broadcast_to(_or(bound, bad), wrong.shape)[at] for bound, bad in ((self.low, -np.inf), (self.high, np.inf))
+            np.broadcast_to(_or(bound, bad), wrong.shape)[index] for bound, bad in ((self.low, -np.inf), (self.high, np.inf))
         )
-        place = f" at {[int(i) for i in at]}" if at else ""
+        location = f" at {[int(i) for i in index]}" if index else ""
         raise UserError(
-            f"Param: {what} {value[at]:.9g}{place} lies outside its bounds [{low:.9g}, {high:.9g}] {self.unit}".rstrip()
+            f"Param: {reason} {value[index]:.9g}{location} lies outside its bounds [{low:.9g}, {high:.9g}] {self.unit}".rstrip()
             + ": change the value or the bounds"
         )
 

@@ -78,28 +78,28 @@ class Rule:
         if low is None:
             low = 1.0 if self.above is None else self.above + 1.0 if self.below is None else 0.5 * (self.above + self.below)
         number = int(low) if self.whole else float(low)
-        given = number if not self.shape else np.full([1 if count is None else count for count in self.shape], number)
-        return {"a": given} if self.named else given
+        value = number if not self.shape else np.full([1 if count is None else count for count in self.shape], number)
+        return {"a": value} if self.named else value
 
-    def check(self, label: str, given: Any) -> None:
+    def check(self, label: str, argument: Any) -> None:
         """Raise a UserError that begins with ``label`` unless the value satisfies the rule."""
         if self.named:
-            if not isinstance(given, Mapping):
-                raise UserError(f"{label} is {shown(given)}: give {self.wanted}")
-            for name, value in given.items():
+            if not isinstance(argument, Mapping):
+                raise UserError(f"{label} is {shown(argument)}: give {self.wanted}")
+            for name, value in argument.items():
                 replace(self, named=False).check(f"{label}[{name!r}]", value)
             return
-        if isinstance(given, Param):
+        if isinstance(argument, Param):
             if not self.param:
                 raise UserError(f"{label} is a Param, and it can be no unknown: give {self.wanted}")
-            given = given.value
-        array = real_numbers(given)
+            argument = argument.value
+        array = real_numbers(argument)
         if array is not None and self.shape is not None and not self._fits(array.shape):
             needed = _shown_shape(self.shape)
             raise UserError(f"{label} has shape {_shown_shape(array.shape)}, and {needed} is needed: give {self.wanted}")
         if array is None or not self._kept_by(array):
             uncounted = self.whole and array is not None and array.size and array.max() > (self.most or math.inf) >= _COUNTED
-            raise UserError(f"{label} is {shown(given)}: give {self.wanted}" + (f", at most {self.most}" if uncounted else ""))
+            raise UserError(f"{label} is {shown(argument)}: give {self.wanted}" + (f", at most {self.most}" if uncounted else ""))
 
     def _fits(self, shape: tuple[int, ...]) -> bool:
         if shape == () and not self.exact or shape == (0,) and None in self.shape:
@@ -134,25 +134,25 @@ class Container:
     items: Argument | None = None
     named: bool = False
 
-    def accepts(self, given: Any) -> bool:
+    def accepts(self, value: Any) -> bool:
         """Whether a value is such a container of such things.
 
         Sets and views of mappings are accepted as sequences, and so are arrays of numbers where the things are numbers or arrays.
         A mapping is an iterable of its keys. The items of an iterator are not checked.
         """
-        if isinstance(given, str | bytes):
+        if isinstance(value, str | bytes):
             return False
         if self.container is Mapping:
-            named = isinstance(given, Mapping) and (not self.named or all(isinstance(key, str) for key in given))
-            return named and self._all(given.values())
-        if isinstance(given, Mapping) and self.container is Sequence:
+            named = isinstance(value, Mapping) and (not self.named or all(isinstance(key, str) for key in value))
+            return named and self._all(value.values())
+        if isinstance(value, Mapping) and self.container is Sequence:
             return False
-        if hasattr(given, "dtype"):
+        if hasattr(value, "dtype"):
             numbers = self.items is None or not self.items.classes or bool(self.items.kinds)
-            return numbers and getattr(given, "ndim", 0) > 0 and self._all(given[:1])  # the first entry stands for all
-        if isinstance(given, Collection):
-            return self._all(given)
-        return self.container is Iterable and isinstance(given, Iterable)
+            return numbers and getattr(value, "ndim", 0) > 0 and self._all(value[:1])  # the first entry stands for all
+        if isinstance(value, Collection):
+            return self._all(value)
+        return self.container is Iterable and isinstance(value, Iterable)
 
     def _all(self, things: Iterable[Any]) -> bool:
         return self.items is None or all(self.items.accepts(thing) for thing in things)
@@ -182,14 +182,14 @@ class Numbers:
     single: bool = False
     wanted: str = "an array of numbers"
 
-    def accepts(self, given: Any) -> bool:
+    def accepts(self, value: Any) -> bool:
         """Whether a value is an array of numbers."""
-        dtype = getattr(given, "dtype", None)
+        dtype = getattr(value, "dtype", None)
         if dtype is not None:  # nothing of a large array is read
             real = str(dtype).removeprefix("torch.").startswith(("float", "bfloat", "int", "uint", "bool"))
-            return real and (self.single or not isinstance(given, np.generic))
+            return real and (self.single or not isinstance(value, np.generic))
         try:
-            array = np.asarray(given)
+            array = np.asarray(value)
             return array.dtype.kind in "biuf" and (self.single or array.ndim > 0)
         except (TypeError, ValueError, OverflowError):
             return False
@@ -206,9 +206,9 @@ class KernelArray:
 
     wanted: str = "an array or a tensor"
 
-    def accepts(self, given: Any) -> bool:
+    def accepts(self, value: Any) -> bool:
         """Whether a value has the shape and the type of an array."""
-        return hasattr(given, "dtype") and len(getattr(given, "shape", ())) > 0
+        return hasattr(value, "dtype") and len(getattr(value, "shape", ())) > 0
 
     @property
     def example(self) -> Any:
@@ -222,9 +222,9 @@ class Function:
 
     wanted: str = "a function"
 
-    def accepts(self, given: Any) -> bool:
+    def accepts(self, value: Any) -> bool:
         """Whether a value can be called."""
-        return callable(given)
+        return callable(value)
 
     @property
     def example(self) -> Any:
@@ -250,10 +250,10 @@ class Argument:
     kinds: tuple[Container | Numbers | KernelArray | Function, ...] = ()
     choices: tuple[Any, ...] = ()
 
-    def accepts(self, given: Any) -> bool:
+    def accepts(self, value: Any) -> bool:
         """Whether a value is accepted."""
         try:
-            self.check("", given)
+            self.check("", value)
         except UserError:
             return False
         return True
@@ -266,24 +266,25 @@ class Argument:
         words += [kind.wanted for kind in sorted(self.kinds, key=lambda kind: isinstance(kind, Container))]
         return " or ".join(dict.fromkeys(words))
 
-    def check(self, label: str, given: Any) -> None:
+    def check(self, label: str, value: Any) -> None:
         """Raise a UserError that begins with ``label`` unless the value is accepted."""
-        if given is None and self.optional:
+        if value is None and self.optional:
             return
-        if isinstance(given, self.classes):
-            if Path in self.classes and isinstance(given, str | Path):
-                check_path(label, str(given))
+        if isinstance(value, self.classes):
+            if Path in self.classes and isinstance(value, str | Path):
+                check_path(label, str(value))
             return
-        if bool in self.classes and isinstance(given, np.bool_) or any(kind.accepts(given) for kind in self.kinds):
+        if bool in self.classes and isinstance(value, np.bool_) or any(kind.accepts(value) for kind in self.kinds):
             return
         if self.choices:
-            if not any(type(given) is type(choice) and given == choice for choice in self.choices):
-                *others, last = (repr(choice) for choice in self.choices)
-                raise UserError(f"{label} {shown(given)} is unknown: choose {', '.join(others)}{' or ' if others else ''}{last}")
-        elif self.rule is not None and not (self.kinds and real_numbers(given) is None):
-            self.rule.check(label, given)
+            if not any(type(value) is type(choice) and value == choice for choice in self.choices):
+                *first_choices, last = (repr(choice) for choice in self.choices)
+                choices = f"{', '.join(first_choices)}{' or ' if first_choices else ''}{last}"
+                raise UserError(f"{label} {shown(value)} is unknown: choose {choices}")
+        elif self.rule is not None and not (self.kinds and real_numbers(value) is None):
+            self.rule.check(label, value)
         else:
-            raise UserError(f"{label} is {shown(given)}: give {self.wanted}")
+            raise UserError(f"{label} is {shown(value)}: give {self.wanted}")
 
 
 def check_path(label: str, path: str) -> None:
@@ -323,16 +324,16 @@ def checked(target: T) -> T:
             function (``sheet_disk: radius``).
     """
     if isinstance(target, type):
-        target.__init__ = _held(target.__init__, target, target.__name__)  # type: ignore[misc]
+        target.__init__ = _wrap_checked(target.__init__, target, target.__name__)  # type: ignore[misc]
         return target
-    return _held(target, target, target.__qualname__.removesuffix(".__init__").rpartition(".")[2])  # type: ignore[return-value]
+    return _wrap_checked(target, target, target.__qualname__.removesuffix(".__init__").rpartition(".")[2])  # type: ignore[return-value]
 
 
 @cache
 def arguments_of(target: Callable[..., Any]) -> dict[str, Argument]:
     """Accepted values by argument name, of a function or class; unchecked arguments are left out."""
-    found = {name: _argument(hint) for name, hint in _hints(target) if name != "return"}
-    return {name: argument for name, argument in found.items() if argument is not None}
+    arguments = {name: _argument(hint) for name, hint in _hints(target) if name != "return"}
+    return {name: argument for name, argument in arguments.items() if argument is not None}
 
 
 def _hints(target: Callable[..., Any]) -> Iterator[tuple[str, Any]]:
@@ -357,7 +358,7 @@ class _Loaded(dict):
         raise KeyError(name)
 
 
-def _held(function: Callable[..., Any], owner: Callable[..., Any], title: str) -> Callable[..., Any]:
+def _wrap_checked(function: Callable[..., Any], owner: Callable[..., Any], title: str) -> Callable[..., Any]:
     signature = inspect.signature(function)
     by_class = isinstance(owner, type) or function.__name__ == "__init__"
     several = {name for name, parameter in signature.parameters.items() if parameter.kind is parameter.VAR_POSITIONAL}
@@ -366,17 +367,17 @@ def _held(function: Callable[..., Any], owner: Callable[..., Any], title: str) -
     @wraps(function)
     def held(*args: Any, **kwargs: Any) -> Any:
         try:
-            given = signature.bind(*args, **kwargs).arguments
+            arguments = signature.bind(*args, **kwargs).arguments
         except TypeError:
             return function(*args, **kwargs)  # raises Python's own TypeError
-        named = None if by_class else given.get("name")
+        named = None if by_class else arguments.get("name")
         prefix = f"{named}." if isinstance(named, str) and named else f"{title}: "
         for name, argument in arguments_of(owner).items():
             if name in several:
-                for k, value in enumerate(given.get(name, ())):
+                for k, value in enumerate(arguments.get(name, ())):
                     argument.check(f"{prefix}{name}[{k}]", value)
-            elif name in given and name not in options:
-                argument.check(prefix + name, given[name])
+            elif name in arguments and name not in options:
+                argument.check(prefix + name, arguments[name])
         return function(*args, **kwargs)
 
     return held
@@ -391,33 +392,41 @@ def _article(kind: type) -> str:
     return words.get(kind, f"{'an' if kind.__name__[0] in 'AEIOU' else 'a'} {kind.__name__}")
 
 
+def _is_checked_class(alternative: Any) -> bool:
+    return (
+        isinstance(alternative, type) and alternative not in _UNCHECKED and not getattr(alternative, "_is_protocol", False)
+    )
+
+
 def _argument(hint: Any) -> Argument | None:
     """Accepted values of an annotation; None if it is not checked."""
-    parts = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
-    rules = [rule for part in parts if get_origin(part) is Annotated for rule in part.__metadata__ if isinstance(rule, Rule)]
+    alternatives = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+    annotated = [alternative for alternative in alternatives if get_origin(alternative) is Annotated]
+    rules = [rule for alternative in annotated for rule in alternative.__metadata__ if isinstance(rule, Rule)]
     classes: list[type] = []
     kinds: list[Container | Numbers | KernelArray | Function] = []
     choices: list[Any] = []
-    for part in parts:
-        origin = get_origin(part)
-        if origin is Annotated or part is type(None):
-            kinds += [KernelArray()] * any(type(each).__name__ == "NdarrayType" for each in getattr(part, "__metadata__", ()))
+    for alternative in alternatives:
+        origin = get_origin(alternative)
+        if origin is Annotated or alternative is type(None):
+            metadata = getattr(alternative, "__metadata__", ())
+            kinds += [KernelArray()] * any(type(entry).__name__ == "NdarrayType" for entry in metadata)
             continue
-        if part is np.ndarray:
+        if alternative is np.ndarray:
             kinds.append(Numbers())
         elif origin is Literal:
-            choices += get_args(part)
-        elif (origin or part) in _CONTAINERS:
-            kinds.append(_container(_CONTAINERS[origin or part], get_args(part)))
-        elif origin is Callable or part is Callable:
+            choices += get_args(alternative)
+        elif (origin or alternative) in _CONTAINERS:
+            kinds.append(_container(_CONTAINERS[origin or alternative], get_args(alternative)))
+        elif origin is Callable or alternative is Callable:
             kinds.append(Function())
-        elif isinstance(part, type) and origin is None and part not in _UNCHECKED and not getattr(part, "_is_protocol", False):
-            classes.append(part)
+        elif origin is None and _is_checked_class(alternative):
+            classes.append(alternative)
         else:
             return None
     if not (rules or classes or kinds or choices):
         return None
-    return Argument(rules[-1] if rules else None, tuple(classes), type(None) in parts, tuple(kinds), tuple(choices))
+    return Argument(rules[-1] if rules else None, tuple(classes), type(None) in alternatives, tuple(kinds), tuple(choices))
 
 
 _CONTAINERS = {
@@ -425,17 +434,18 @@ _CONTAINERS = {
 }  # fmt: skip
 
 
-def _container(container: type, parts: tuple[Any, ...]) -> Container:
+def _container(container: type, item_hints: tuple[Any, ...]) -> Container:
     """A container of an annotation; tuples of different things are not looked into."""
     if container is Mapping:
-        return Container(container, _item(parts[1], single=True) if len(parts) == 2 else None, named=parts[:1] == (str,))
-    alike = len(parts) == 1 or (len(parts) == 2 and parts[1] is Ellipsis)
-    return Container(container, _item(parts[0]) if alike else None)
+        value = _item(item_hints[1], single=True) if len(item_hints) == 2 else None
+        return Container(container, value, named=item_hints[:1] == (str,))
+    alike = len(item_hints) == 1 or (len(item_hints) == 2 and item_hints[1] is Ellipsis)
+    return Container(container, _item(item_hints[0]) if alike else None)
 
 
 def _item(hint: Any, *, single: bool = False) -> Argument | None:
     """Accepted values of a thing in a container: where tensors are annotated, arrays are accepted, and numbers if ``single``."""
-    found = _argument(hint)
-    if found is None or not (Numbers() in found.kinds or any(kind.__name__ == "Tensor" for kind in found.classes)):
-        return found
-    return replace(found, kinds=(*(kind for kind in found.kinds if kind != Numbers()), Numbers(single=single)))
+    argument = _argument(hint)
+    if argument is None or not (Numbers() in argument.kinds or any(kind.__name__ == "Tensor" for kind in argument.classes)):
+        return argument
+    return replace(argument, kinds=(*(kind for kind in argument.kinds if kind != Numbers()), Numbers(single=single)))

@@ -77,8 +77,8 @@ def is_staged(argument: Any) -> bool:
     torch = sys.modules.get("torch")
     if torch is None or not isinstance(argument, torch.Tensor) or argument.device.type != "cpu":
         return False
-    whole = argument.numel() > 0 and argument.is_contiguous()
-    return whole and (argument.grad is None or argument.grad.is_contiguous())
+    is_dense = argument.numel() > 0 and argument.is_contiguous()
+    return is_dense and (argument.grad is None or argument.grad.is_contiguous())
 
 
 class Staging:
@@ -136,9 +136,9 @@ class Staging:
 
     def _part(self, span: Span) -> Any:
         """Bytes of a copy."""
-        at = bisect_right(self._spans, span.start, key=lambda each: each.start) - 1
-        first = span.start - self._spans[at].start
-        return self._copies[at][first : first + span.end - span.start]
+        index = bisect_right(self._spans, span.start, key=lambda candidate: candidate.start) - 1
+        first = span.start - self._spans[index].start
+        return self._copies[index][first : first + span.end - span.start]
 
 
 def _span(array: Any) -> Span:

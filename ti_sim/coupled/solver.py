@@ -20,15 +20,15 @@ from ti_sim.articulated.solver import (
 from ti_sim.articulated.solver import prepare as prepare_links
 from ti_sim.base.arrays import (
     Array,
-    empty_like_family,
-    ints_like_family,
-    reals_like_family,
+    empty_in_same_library,
+    ints_in_same_library,
+    reals_in_same_library,
     to_numpy,
-    zeros_like_family,
+    zeros_in_same_library,
 )
 from ti_sim.base.bundles import views
 from ti_sim.base.launcher import Launcher
-from ti_sim.base.parallel import spread_of
+from ti_sim.base.parallel import iterations_per_task
 from ti_sim.base.runtime import compiled_plainly
 from ti_sim.coupled.model import (
     ContactParticles,
@@ -124,14 +124,14 @@ class CoupledSolver(Solver):
         columns = self.model.articulated.state_columns(inputs.links)
         interval = kept_interval(adjoint, steps)
         rows = steps // interval + 1
-        kept_joints, kept_states = empty_like_family(like, (b, rows, columns)), empty_like_family(like, (b, rows, p, 6))
+        kept_joints, kept_states = empty_in_same_library(like, (b, rows, columns)), empty_in_same_library(like, (b, rows, p, 6))
         joints, states, keep_every = kept_joints, kept_states, 0
         if adjoint is not None and interval > 1:
             keep_every = interval
-            joints, states = empty_like_family(like, (b, 1, columns)), empty_like_family(like, (b, 1, p, 6))
-        links = (zeros_like_family(like, (b, frames + 1, *tail)) for tail in ((q,), (d,), (n, 7), (n, 6)))
-        particles = (zeros_like_family(like, (b, frames + 1, p, 3)) for _ in range(2))
-        step, link, particle = (ints_like_family(like, np.full(b, -1)) for _ in range(3))
+            joints, states = empty_in_same_library(like, (b, 1, columns)), empty_in_same_library(like, (b, 1, p, 6))
+        links = (zeros_in_same_library(like, (b, frames + 1, *tail)) for tail in ((q,), (d,), (n, 7), (n, 6)))
+        particles = (zeros_in_same_library(like, (b, frames + 1, p, 3)) for _ in range(2))
+        step, link, particle = (ints_in_same_library(like, np.full(b, -1)) for _ in range(3))
         kept = (None, None) if adjoint is None else (kept_joints, kept_states)
         tests = np.zeros((b, 2), dtype=np.int32)
         result = CoupledRollout(
@@ -155,10 +155,10 @@ class CoupledSolver(Solver):
         joints, states = rollout.links.states, rollout.particles.states
         columns = self.model.articulated.state_columns(inputs.links)
         if rollout.adjoint.interval > 1:
-            joints, states = empty_like_family(like, (b, span + 1, columns)), empty_like_family(like, (b, span + 1, p, 6))
-        joint_bar = zeros_like_family(like, (b, 1, self.model.articulated.bar_columns(inputs.links)))
-        bar = zeros_like_family(like, (b, p, 6))
-        dual = zeros_like_family(like, (b, p, 3))
+            joints, states = empty_in_same_library(like, (b, span + 1, columns)), empty_in_same_library(like, (b, span + 1, p, 6))
+        joint_bar = zeros_in_same_library(like, (b, 1, self.model.articulated.bar_columns(inputs.links)))
+        bar = zeros_in_same_library(like, (b, p, 6))
+        dual = zeros_in_same_library(like, (b, p, 3))
         sums = AdjointSums(self.model.deformable, inputs.particles)
         packed = PackedBars(self.model.articulated, inputs.links)
         links = prepare_links(self.model.articulated, inputs.links, dt=self.settings.dt)
@@ -212,7 +212,8 @@ class CoupledSolver(Solver):
 
     def _touching(self, like: Array) -> ContactParticles:
         """Particles that collide with links, as kernel arguments."""
-        return ContactParticles(ints_like_family(like, self.model.contact_particles), reals_like_family(like, self.model.margins))
+        particles, margins = self.model.contact_particles, self.model.margins
+        return ContactParticles(ints_in_same_library(like, particles), reals_in_same_library(like, margins))
 
     def _self_contact(self, inputs: CoupledInputs, step: int) -> SelfContactArrays:
         """Kernel arguments for the self-contact of the particles, from this step on."""
@@ -220,12 +221,12 @@ class CoupledSolver(Solver):
 
     def _numbers(self, inputs: CoupledInputs) -> tuple[int, float]:
         """The last arguments of both kernels."""
-        return spread_of(inputs.world_count), float(self.model.deformable.ground_height)
+        return iterations_per_task(inputs.world_count), float(self.model.deformable.ground_height)
 
     def _begin(self, inputs: CoupledInputs, joints: Array, states: Array) -> None:
         """Write the first state to row 0 of both arrays."""
         _b, _n, q, d, _p = self._sizes(inputs)
-        tree = ints_like_family(inputs.links.link_mass, self.model.articulated.tree)
+        tree = ints_in_same_library(inputs.links.link_mass, self.model.articulated.tree)
         begin_links(*views(inputs.links.joint_q0, inputs.links.joint_qd0, tree, joints, q, d))
         if inputs.links.has_dry_friction:
             begin_bristles(*views(inputs.links.joint_bristle0, joints, q + 2 * d))
@@ -242,11 +243,11 @@ class CoupledSolver(Solver):
         b, _n, q, d, p = self._sizes(inputs)
         particles = prepare_particles(self.model.deformable, inputs.particles)
         links = prepare_links(self.model.articulated, inputs.links, dt=self.settings.dt)
-        run = zeros_like_family(like, (b, 1, self.model.articulated.state_columns(inputs.links) + q))
+        run = zeros_in_same_library(like, (b, 1, self.model.articulated.state_columns(inputs.links) + q))
         _copy_joints(joints, 0, run)
         Launcher(
             advance, steps, self.settings.substeps, int(store_all), int(write_frames), keep_every, run, joints, states,
-            zeros_like_family(like, (b, p, 3)), kept_joints, kept_states, CoupledFrames(*rollout.frame_arrays), rollout.marks,
+            zeros_in_same_library(like, (b, p, 3)), kept_joints, kept_states, CoupledFrames(*rollout.frame_arrays), rollout.marks,
             self._touching(like), links, particles, self._self_contact(inputs, first), *self._numbers(inputs),
         )(first)  # fmt: skip
         if write_frames:

@@ -9,7 +9,7 @@ the same order: results are repeatable, and those of the world-parallel plan up 
 
 import numpy as np
 
-from ti_sim.base.arrays import Array, ints_like_family
+from ti_sim.base.arrays import Array, ints_in_same_library
 from ti_sim.base.bundles import Integer, Static, bundle, kernel, with_fields
 from ti_sim.base.parallel import PORTION, barrier_wait, thread_count
 from ti_sim.base.runtime import require, ti
@@ -53,8 +53,8 @@ def slots_of(model: DeformableModel, like: Array) -> Slots:
     slot = np.argsort(particles, kind="stable") if len(particles) else np.zeros(1)
     copies = copies_of()
     return Slots(
-        start=ints_like_family(like, start),
-        slot=ints_like_family(like, slot),
+        start=ints_in_same_library(like, start),
+        slot=ints_in_same_library(like, slot),
         elements=sum(len(model.tables[table]) for table in TABLES.values()),
         copies=copies,
         rows=copies * model.particle_count if copies else len(slot) + model.with_self_contact * model.particle_count,

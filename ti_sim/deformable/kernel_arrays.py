@@ -8,7 +8,7 @@ from typing import ParamSpec, TypeVar
 
 import numpy as np
 
-from ti_sim.base.arrays import ints_like_family, reals_like_family, to_numpy, zeros_like_family
+from ti_sim.base.arrays import ints_in_same_library, reals_in_same_library, to_numpy, zeros_in_same_library
 from ti_sim.base.bundles import Array, Static, bundle, views
 from ti_sim.base.runtime import compiled_lightly, compiled_plainly, ti
 from ti_sim.deformable.families import TABLES, Features
@@ -86,7 +86,7 @@ def zeros(like: Array, shape: tuple[int, ...]) -> Array:
     """Real zeros in the container of ``like``; an empty array is a numpy array if the container does not support empty ones."""
     if 0 in shape and isinstance(like, ti.Ndarray):
         like = np.zeros(0)
-    return zeros_like_family(like, shape)
+    return zeros_in_same_library(like, shape)
 
 
 def compiled_for(model: DeformableModel, function: Callable[P, R]) -> Callable[P, R]:
@@ -137,7 +137,7 @@ def prepare(model: DeformableModel, inputs: DeformableInputs, *, differentiable:
 def _table(like: Array, values: np.ndarray) -> Array:
     """A table in the container of ``like``; an empty one is a numpy array if the container does not support empty ones."""
     container = np.zeros(0) if values.size == 0 and isinstance(like, ti.Ndarray) else like
-    return (ints_like_family if values.dtype.kind == "i" else reals_like_family)(container, values)
+    return (ints_in_same_library if values.dtype.kind == "i" else reals_in_same_library)(container, values)
 
 
 class AdjointSums:

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ti_sim.base.arrays import Array, reals_like_family, zeros_like_family
+from ti_sim.base.arrays import Array, reals_in_same_library, zeros_in_same_library
 from ti_sim.base.bundles import kernel, views
 from ti_sim.base.runtime import compiled_lightly, ti
 from ti_sim.deformable.inputs import DeformableInputs
@@ -53,7 +53,7 @@ def self_contact_forces(
         UserError: shapes or precision do not fit.
     """
     states = states_at(model, inputs, particle_q, particle_qd)
-    force = zeros_like_family(inputs.particle_mass, tuple(particle_q.shape))
+    force = zeros_in_same_library(inputs.particle_mass, tuple(particle_q.shape))
     if model.with_self_contact:
         sum_contacts(*views(states, force, float(dt), self_contact_memory(model, inputs, step=0, parts=1)))
     return force
@@ -77,9 +77,10 @@ def self_contact_adjoint(
     """
     like, (worlds, particles, _) = inputs.particle_mass, particle_q.shape
     states = states_at(model, inputs, particle_q, particle_qd)
-    bar, row, contact_bar = (zeros_like_family(like, shape) for shape in ((worlds, particles, 6), (worlds, 1, 4), (worlds, 4)))
+    shapes = ((worlds, particles, 6), (worlds, 1, 4), (worlds, 4))
+    bar, row, contact_bar = (zeros_in_same_library(like, shape) for shape in shapes)
     if model.with_self_contact:
         memory = self_contact_memory(model, inputs, step=0, parts=1)
-        sum_contact_adjoints(*views(states, reals_like_family(like, dual), bar, float(dt), memory, row))
+        sum_contact_adjoints(*views(states, reals_in_same_library(like, dual), bar, float(dt), memory, row))
         sum_rows(*views(row, contact_bar))
     return bar, contact_bar

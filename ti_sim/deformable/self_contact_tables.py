@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ti_sim.base.arrays import ints_like_family, reals_like_family
+from ti_sim.base.arrays import ints_in_same_library, reals_in_same_library
 from ti_sim.deformable import self_contact_layout as layout
 from ti_sim.deformable.inputs import DeformableInputs
 from ti_sim.deformable.model import DeformableModel
@@ -39,9 +39,9 @@ def self_contact_memory(model: DeformableModel, inputs: DeformableInputs, *, ste
     """
     like, worlds = inputs.particle_mass, inputs.world_count
     if not model.with_self_contact:
-        nothing = ints_like_family(like, np.zeros((1, 1), dtype=np.int32))
+        nothing = ints_in_same_library(like, np.zeros((1, 1), dtype=np.int32))
         return SelfContactArrays(
-            inputs.self_contact, ints_like_family(like, np.zeros(1)), nothing, reals_like_family(like, np.zeros((1, 1)))
+            inputs.self_contact, ints_in_same_library(like, np.zeros(1)), nothing, reals_in_same_library(like, np.zeros((1, 1)))
         )
     table = model.tables["self_contact"].copy()
     vertices = int(table[layout.VERTICES])
@@ -58,5 +58,6 @@ def self_contact_memory(model: DeformableModel, inputs: DeformableInputs, *, ste
     reals[:, layout.THICKNESS], reals[:, layout.REACH] = model.self_thickness, model.self_thickness + skin
     reals[:, layout.SLACK], reals[:, layout.INVERSE_CELL] = 0.49 * skin, 1 / cell
     return SelfContactArrays(
-        inputs.self_contact, ints_like_family(like, table), ints_like_family(like, ints), reals_like_family(like, reals)
-    )
+        inputs.self_contact, ints_in_same_library(like, table), ints_in_same_library(like, ints),
+        reals_in_same_library(like, reals),
+    )  # fmt: skip

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ti_sim.base.arrays import Array, check_array, empty_like_family, reals_like_family, to_numpy, zeros_like_family
+from ti_sim.base.arrays import Array, check_array, empty_in_same_library, reals_in_same_library, to_numpy, zeros_in_same_library
 from ti_sim.base.bundles import kernel, views
 from ti_sim.base.runtime import require, ti
 from ti_sim.deformable.elements import elastic_energy, part_adjoints, part_forces
@@ -59,7 +59,7 @@ def forces(model: DeformableModel, inputs: DeformableInputs, particle_q: Array, 
         UserError: shapes or precision do not fit.
     """
     prepared, states = _at(model, inputs, particle_q, particle_qd)
-    force = zeros_like_family(inputs.particle_mass, tuple(particle_q.shape))
+    force = zeros_in_same_library(inputs.particle_mass, tuple(particle_q.shape))
     compiled_for(model, sum_forces)(*views(states, force, prepared))
     return force
 
@@ -79,7 +79,7 @@ def energy(model: DeformableModel, inputs: DeformableInputs, particle_q: Array) 
         UserError: shapes or precision do not fit.
     """
     prepared, states = _at(model, inputs, particle_q, particle_q)
-    result = zeros_like_family(inputs.particle_mass, (inputs.world_count,))
+    result = zeros_in_same_library(inputs.particle_mass, (inputs.world_count,))
     compiled_for(model, sum_energy)(*views(states, result, prepared))
     return result
 
@@ -109,9 +109,9 @@ class ForceDerivative:
         Returns:
             [B, P, 6] f64, for positions and velocities.
         """
-        bar = zeros_like_family(self._like, (*dual.shape[:2], 6))
+        bar = zeros_in_same_library(self._like, (*dual.shape[:2], 6))
         compiled_for(self._model, sum_adjoints)(*views(
-            self._states, reals_like_family(self._like, dual), bar, self._prepared, self._sums.parts(),
+            self._states, reals_in_same_library(self._like, dual), bar, self._prepared, self._sums.parts(),
         ))  # fmt: skip
         return to_numpy(bar).astype(np.float64)
 
@@ -135,6 +135,6 @@ def states_at(model: DeformableModel, inputs: DeformableInputs, particle_q: Arra
     b, p = inputs.world_count, model.particle_count
     for name, array in (("particle_q", particle_q), ("particle_qd", particle_qd)):
         check_array(array, name, (b, p, 3))
-    states = empty_like_family(inputs.particle_mass, (b, 1, p, 6))
+    states = empty_in_same_library(inputs.particle_mass, (b, 1, p, 6))
     begin(*views(particle_q, particle_qd, states))
     return states

@@ -8,18 +8,18 @@ import numpy as np
 
 from ti_sim.base.arrays import (
     Array,
-    empty_like_family,
-    int_zeros_like_family,
-    ints_like_family,
+    empty_in_same_library,
+    int_zeros_in_same_library,
+    ints_in_same_library,
     kernel_view,
-    reals_like_family,
+    reals_in_same_library,
     to_numpy,
-    zeros_like_family,
+    zeros_in_same_library,
 )
 from ti_sim.base.bundles import views
 from ti_sim.base.errors import ConvergenceError, DivergenceError, UserError
 from ti_sim.base.launcher import Launcher
-from ti_sim.base.parallel import ThreadTuner, spread_of, thread_count
+from ti_sim.base.parallel import ThreadTuner, iterations_per_task, thread_count
 from ti_sim.base.runtime import require
 from ti_sim.deformable import element_plan, self_contact_gpu, world_plan
 from ti_sim.deformable import self_contact_layout as layout
@@ -97,11 +97,11 @@ class DeformableSolver(Solver):
         steps = frames * self.settings.substeps
         interval = kept_interval(adjoint, steps)
         check_size(b * (steps // interval + 1) * p * 6, f"{b} worlds, {steps} steps and {p} particles", steps)
-        kept = empty_like_family(like, (b, steps // interval + 1, p, 6))
+        kept = empty_in_same_library(like, (b, steps // interval + 1, p, 6))
         keep_every = 0 if adjoint is None or interval == 1 else interval
-        states = empty_like_family(like, (b, 1, p, 6)) if keep_every else kept
-        frame_arrays = tuple(empty_like_family(like, (b, frames + 1, p, 3)) for _ in range(2))
-        marks = (ints_like_family(like, np.full(b, -1)) for _ in range(2))
+        states = empty_in_same_library(like, (b, 1, p, 6)) if keep_every else kept
+        frame_arrays = tuple(empty_in_same_library(like, (b, frames + 1, p, 3)) for _ in range(2))
+        marks = (ints_in_same_library(like, np.full(b, -1)) for _ in range(2))
         start = (inputs.particle_q0, inputs.particle_qd0)
         begin(*views(*start, kept))
         begin_frames(*views(*start, *frame_arrays))
@@ -120,11 +120,12 @@ class DeformableSolver(Solver):
         b, p = inputs.world_count, self.model.particle_count
         span, states = segment_length(rollout.adjoint, steps), rollout.states
         if rollout.adjoint.interval > 1:
-            states = empty_like_family(like, (b, span + 1, p, 6))
-        bar, dual, sums = zeros_like_family(like, (b, p, 6)), empty_like_family(like, (b, p, 3)), AdjointSums(self.model, inputs)
+            states = empty_in_same_library(like, (b, span + 1, p, 6))
+        bar, dual = zeros_in_same_library(like, (b, p, 6)), empty_in_same_library(like, (b, p, 3))
+        sums = AdjointSums(self.model, inputs)
         slots = slots_of(self.model, like) if self._by_element(like) else None
         pace, pace_again = (ThreadTuner(element_plan.team_of(b)) for _ in range(2))
-        pending = zeros_like_family(like, (b, slots.rows, 6)) if slots else None
+        pending = zeros_in_same_library(like, (b, slots.rows, 6)) if slots else None
         prepared, prepared_adjoint = prepare(self.model, inputs), prepare(self.model, inputs, differentiable=True)
         shared = (bar, dual, *bars, prepared_adjoint, sums.parts())
         parts = self._contact_parts(slots)
@@ -146,7 +147,7 @@ class DeformableSolver(Solver):
                     steps_back.run(start + length - 1, length, pace, direction=-1)
                 else:
                     world_plan.advance_adjoint(*views(
-                        states, rollout.diverged_step, *shared, memory, spread_of(b), *self._numbers(),
+                        states, rollout.diverged_step, *shared, memory, iterations_per_task(b), *self._numbers(),
                         start, start - first, length,
                     ))  # fmt: skip
                 sums.join()
@@ -166,8 +167,9 @@ class DeformableSolver(Solver):
             settings=settings.implicit,
         )  # fmt: skip
         at_frames = motion.states[:, motion.frame_rows]
-        positions, velocities = (reals_like_family(like, np.ascontiguousarray(half)) for half in np.split(at_frames, 2, axis=-1))
-        marks = (ints_like_family(like, each) for each in (motion.failed_step, motion.failed_particle))
+        halves = np.split(at_frames, 2, axis=-1)
+        positions, velocities = (reals_in_same_library(like, np.ascontiguousarray(half)) for half in halves)
+        marks = (ints_in_same_library(like, each) for each in (motion.failed_step, motion.failed_particle))
         return DeformableRollout(positions, velocities, *marks, inputs, frames, adjoint, None, motion)
 
     def _differentiate_implicitly(self, rollout: DeformableRollout, bars: tuple[Array, ...]) -> DeformableInputs:
@@ -178,7 +180,7 @@ class DeformableSolver(Solver):
             settings=self.settings.implicit,
         )  # fmt: skip
         pairs = zip(rollout.inputs.arrays(), found.arrays(), strict=True)
-        return rollout.inputs.with_arrays(reals_like_family(like, values) for like, values in pairs)
+        return rollout.inputs.with_arrays(reals_in_same_library(like, values) for like, values in pairs)
 
     def check_divergence(self, rollout: DeformableRollout) -> None:
         """Raise a DivergenceError that names particle, element and step when every world of the rollout diverged, or a
@@ -230,8 +232,8 @@ class DeformableSolver(Solver):
         if self._by_element(like):
             slots = slots_of(self.model, like)
             memory = self_contact_memory(self.model, rollout.inputs, step=first, parts=self._contact_parts(slots))
-            given = zeros_like_family(like, (b, slots.rows, 3))
-            fault = int_zeros_like_family(like, (b, p))
+            given = zeros_in_same_library(like, (b, slots.rows, 3))
+            fault = int_zeros_in_same_library(like, (b, p))
             all_steps = StepLauncher(
                 element_plan.step_all, slots, states, first, int(in_place), given, output, fault, prepared, memory,
                 *self._numbers(), worlds=b, like=like,
@@ -242,8 +244,8 @@ class DeformableSolver(Solver):
             return
         memory = self_contact_memory(self.model, rollout.inputs, step=first, parts=1)
         world_plan.advance(*views(
-            states, int(in_place), zeros_like_family(like, (b, p, 3)), output, *diverged, prepared, memory, spread_of(b),
-            *self._numbers(), first, steps,
+            states, int(in_place), zeros_in_same_library(like, (b, p, 3)), output, *diverged, prepared, memory,
+            iterations_per_task(b), *self._numbers(), first, steps,
         ))  # fmt: skip
 
     def _numbers(self) -> tuple[float, float, int]:

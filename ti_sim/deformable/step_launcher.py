@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from ti_sim.base.arrays import Array, int_zeros_like_family
+from ti_sim.base.arrays import Array, int_zeros_in_same_library
 from ti_sim.base.launcher import Launcher
 from ti_sim.base.parallel import ThreadTuner
 from ti_sim.deformable.element_plan import Slots
@@ -32,7 +32,7 @@ class StepLauncher:
         self._copies = slots.copies
         self._before, self._after = before, after
         # CPU threads use a barrier in host memory, whatever the container of the other arrays.
-        self._barrier = np.zeros((worlds, 2), dtype=np.int32) if slots.copies else int_zeros_like_family(like, (1, 2))
+        self._barrier = np.zeros((worlds, 2), dtype=np.int32) if slots.copies else int_zeros_in_same_library(like, (1, 2))
         self._launch = Launcher(kernel, self._barrier, slots, *arguments, integers=4)
 
     def run(self, first: int, steps: int, pace: ThreadTuner, *, direction: int) -> None:

@@ -159,8 +159,8 @@ def _read_tet(path: Path, name: str) -> tuple[np.ndarray, np.ndarray]:
                 a, b, c, d = (int(word) for word in words)
                 indices.append((a, b, c, d))
         except ValueError:
-            wanted = "v x y z" if kind == "v" else "t a b c d"
-            raise UserError(f"{name}, line {number}: {line.strip()!r} is not of the form {wanted!r}: fix the file") from None
+            expected = "v x y z" if kind == "v" else "t a b c d"
+            raise UserError(f"{name}, line {number}: {line.strip()!r} is not of the form {expected!r}: fix the file") from None
     if not indices:
         raise UserError(f"{name} has no volume elements: its {len(vertices)} vertices need lines 't a b c d'")
     return np.array(vertices).reshape(-1, 3), np.array(indices)

@@ -131,9 +131,10 @@ def gear_tets(
         raise UserError(f"gear_tets: cells is {cells!r}: give an even number around each tooth, one half for the gap")
     radius = np.concatenate([np.linspace(inner, root, rim + 1), np.linspace(root, tip, tooth + 1)[1:]])
     # Positions around a tooth as fractions of a pitch, the tooth between -1/4 and 1/4; its flanks are inclined.
-    place = np.arange(around) / around - 0.25
+    position = np.arange(around) / around - 0.25
     lean = np.minimum(1.0, (root / radius) ** 2)[:, None]
-    angle = 2 * np.pi / teeth * (np.arange(teeth)[:, None] + np.where(np.abs(place) <= 0.25, lean * place, place)[:, None, :])
+    leaning = np.where(np.abs(position) <= 0.25, lean * position, position)
+    angle = 2 * np.pi / teeth * (np.arange(teeth)[:, None] + leaning[:, None, :])
     angle = angle.reshape(len(radius), -1)
     flat = radius[:, None, None] * np.stack([np.cos(angle), np.sin(angle)], axis=-1)
     height = width * (np.arange(axial + 1) / axial - 0.5)
@@ -144,8 +145,8 @@ def gear_tets(
     number = np.concatenate([number, number[:, :1]], axis=1)
     counts = (rim + tooth, teeth * around, axial)
     i, j, _ = np.indices(counts)
-    kept = (i < rim) | (j % around < around // 2)
-    tets = _five_tets(_cell_corners(number), counts).reshape(-1, 5, 4)[kept.ravel()].reshape(-1, 4)
+    in_gear = (i < rim) | (j % around < around // 2)
+    tets = _five_tets(_cell_corners(number), counts).reshape(-1, 5, 4)[in_gear.ravel()].reshape(-1, 4)
     used, indices = np.unique(tets, return_inverse=True)
     return SolidMesh(vertices[used], indices.reshape(-1, 4), name="gear")
 

@@ -21,7 +21,7 @@ def element_neighbours(indices: np.ndarray) -> np.ndarray:
     if indices.shape[1] == 3:
         sides = _TRIANGLE_SIDES
     else:
-        sides = tuple(sorted({node for part in face for node in part}) for face in ELEMENT_FACES[KINDS[indices.shape[1]]])
+        sides = tuple(sorted({node for nodes in face for node in nodes}) for face in ELEMENT_FACES[KINDS[indices.shape[1]]])
     keys = np.sort(indices[:, np.array(sides)], axis=2).reshape(-1, len(sides[0]))
     _, key, count = np.unique(keys, axis=0, return_inverse=True, return_counts=True)
     order = np.argsort(key.reshape(-1), kind="stable")

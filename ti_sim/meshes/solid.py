@@ -77,14 +77,14 @@ class SolidMesh(SurfaceAttributes):
         least = jacobians(self.vertices, self.indices).min(axis=1)
         corners = self.vertices[self.indices]
         limit = FLAT * np.ptp(corners, axis=1).max(axis=1) ** 3
-        for wrong, what, advice in (
+        for wrong, complaint, advice in (
             (least < -limit, "inverted", "its nodes are in the wrong order, or it is folded over"),
             (least <= limit, "flat", "its volume vanishes: move its nodes apart or remove it"),
         ):
             if wrong.any():
                 raise UserError(
-                    f"{self.name}: element {int(np.argmax(wrong))} is {what} ({int(wrong.sum())} of {len(wrong)} elements are): "
-                    f"{advice}"
+                    f"{self.name}: element {int(np.argmax(wrong))} is {complaint} "
+                    f"({int(wrong.sum())} of {len(wrong)} elements are): {advice}"
                 )
 
 

@@ -89,16 +89,17 @@ def _tetrahedra(surface: TriangleMesh, length: float, name: str) -> tuple[np.nda
     """Vertices [V, 3] and tetrahedra [E, 4] from the tetrahedraliser."""
     points, merged = merge_vertices(surface.vertices)
     with TemporaryDirectory() as folder:
-        given, made = Path(folder) / "surface.npz", Path(folder) / "tetrahedra.npz"
-        np.savez(given, vertices=points, faces=merged[surface.faces].astype(np.int32), edge_length=length)
+        surface_file, tetrahedra_file = Path(folder) / "surface.npz", Path(folder) / "tetrahedra.npz"
+        np.savez(surface_file, vertices=points, faces=merged[surface.faces].astype(np.int32), edge_length=length)
         done = subprocess.run(
-            [sys.executable, "-c", _PROGRAM, str(given), str(made)], cwd=folder, capture_output=True, text=True, errors="replace"
-        )
-        if done.returncode or not made.is_file():
+            [sys.executable, "-c", _PROGRAM, str(surface_file), str(tetrahedra_file)],
+            cwd=folder, capture_output=True, text=True, errors="replace",
+        )  # fmt: skip
+        if done.returncode or not tetrahedra_file.is_file():
             reason = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
             raise UserError(
                 f"{name} cannot be tetrahedralised (pytetwild: {reason}): look for intersections of the surface with itself "
                 "in a mesh editor"
             )
-        with np.load(made) as arrays:
+        with np.load(tetrahedra_file) as arrays:
             return arrays["vertices"], arrays["tets"]

@@ -72,14 +72,14 @@ def closest_faces(points: np.ndarray, corners: np.ndarray) -> tuple[np.ndarray, 
     chosen, feet = np.empty(len(points), dtype=np.int64), np.empty((len(points), 3))
     rows = max(1, _PAIRS // len(corners))
     for start in range(0, len(points), rows):
-        some = points[start : start + rows]
-        distance = cdist(some, centers)
+        chunk = points[start : start + rows]
+        distance = cdist(chunk, centers)
         # A triangle is within its radius of its centre, and the closest one is not farther away than the closest centre.
         point, face = np.nonzero(distance - radius <= distance.min(axis=1, keepdims=True))
-        foot = closest_point(corners[face], some[point])
-        apart = np.linalg.norm(foot - some[point], axis=1)
+        foot = closest_point(corners[face], chunk[point])
+        apart = np.linalg.norm(foot - chunk[point], axis=1)
         order = np.lexsort((apart, point))
-        best = order[np.searchsorted(point[order], np.arange(len(some)))]
+        best = order[np.searchsorted(point[order], np.arange(len(chunk)))]
         chosen[start : start + rows], feet[start : start + rows] = face[best], foot[best]
     return chosen, feet
 

@@ -5,7 +5,7 @@ loops: the loads of the points (atomic sums per body), then the update of the bo
 world-parallel plan up to the order of the sums.
 """
 
-from ti_sim.base.arrays import Array, zeros_like_family
+from ti_sim.base.arrays import Array, zeros_in_same_library
 from ti_sim.base.bundles import kernel
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import angular_velocity, mat3, outer, rotation_matrix, rotation_matrix_adjoint, vec2, vec3
@@ -308,9 +308,9 @@ def advance(
     """Advance by ``steps`` steps with the arguments of ``world_plan.advance``."""
     assert not rk4, "settings allow the element plan for semi-implicit steps only"
     b, n = rigid.body_mass.shape
-    motion, load = zeros_like_family(states, (b, n, MOTION_SIZE)), zeros_like_family(states, (b, n, 6))
+    motion, load = zeros_in_same_library(states, (b, n, MOTION_SIZE)), zeros_in_same_library(states, (b, n, 6))
     keep_all = store_every == 1
-    work = states if keep_all else zeros_like_family(states, (b, UNROLL + 1, n, states.shape[3]))
+    work = states if keep_all else zeros_in_same_library(states, (b, UNROLL + 1, n, states.shape[3]))
     begin_segment(source, source_slot, states, rigid.body_inertia, motion)
     if not keep_all:
         copy_slot(source, source_slot, work, 0)
@@ -336,9 +336,9 @@ def advance_adjoint(
     """Adjoint of ``advance`` over a segment with all its states in ``states``, as ``world_plan.advance_adjoint``."""
     assert not rk4, "settings allow the element plan for semi-implicit steps only"
     b, n = rigid.body_mass.shape
-    motion = zeros_like_family(states, (b, n, MOTION_SIZE))
-    load_bar = zeros_like_family(states, (b, n, 6))
-    point_bar = zeros_like_family(states, (b, n, POINT_BAR_SIZE))
+    motion = zeros_in_same_library(states, (b, n, MOTION_SIZE))
+    load_bar = zeros_in_same_library(states, (b, n, 6))
+    point_bar = zeros_in_same_library(states, (b, n, POINT_BAR_SIZE))
     left = steps
     while left > 0:
         count = block_length(left, ADJOINT_UNROLL)

@@ -8,15 +8,15 @@ import numpy as np
 
 from ti_sim.base.arrays import (
     Array,
-    empty_like_family,
-    ints_like_family,
-    reals_like_family,
+    empty_in_same_library,
+    ints_in_same_library,
+    reals_in_same_library,
     to_numpy,
-    zeros_like_family,
+    zeros_in_same_library,
 )
 from ti_sim.base.bundles import viewed, views
 from ti_sim.base.errors import DivergenceError, UserError
-from ti_sim.base.parallel import spread_of
+from ti_sim.base.parallel import iterations_per_task
 from ti_sim.base.runtime import compiled_briefly, require
 from ti_sim.rigid import element_plan, world_plan
 from ti_sim.rigid.arrays import BodyArrays, BristleArrays, RigidArrays
@@ -97,17 +97,17 @@ class RigidSolver(Solver):
         """``rollout`` of checked arguments."""
         b, n, steps = inputs.world_count, self.model.body_count, frames * self.settings.substeps
         like, interval = inputs.body_mass, kept_interval(adjoint, steps)
-        states = empty_like_family(like, (b, steps // interval + 1, n, STATE_SIZE))
-        body_q = zeros_like_family(like, (b, frames + 1, n, 7))
-        body_qd = zeros_like_family(like, (b, frames + 1, n, 6))
-        diverged = ints_like_family(like, np.full((b, n), -1))
+        states = empty_in_same_library(like, (b, steps // interval + 1, n, STATE_SIZE))
+        body_q = zeros_in_same_library(like, (b, frames + 1, n, 7))
+        body_qd = zeros_in_same_library(like, (b, frames + 1, n, 6))
+        diverged = ints_in_same_library(like, np.full((b, n), -1))
         begin(*views(inputs.body_q0, inputs.body_qd0, inputs.body_inertia, states, body_q, body_qd))
         bristles = self._bristles(like, b, steps // interval + 1)
         rigid = self._arrays_of(inputs, bristles)
         self._advance(rigid, states, 0, states, interval, body_q, body_qd, True, diverged, 0, steps)
         left = to_numpy(diverged) >= LEFT_REGION
         if left.any():
-            diverged = ints_like_family(like, to_numpy(diverged) - LEFT_REGION * left)
+            diverged = ints_in_same_library(like, to_numpy(diverged) - LEFT_REGION * left)
         kept = None if adjoint is None else states
         held = bristles.kept if adjoint is not None and self.model.bristled else None
         result = RigidRollout(body_q, body_qd, diverged, inputs, frames, adjoint, kept, held, left)
@@ -119,7 +119,7 @@ class RigidSolver(Solver):
         """``rollout_adjoint`` of checked arguments."""
         inputs, like = rollout.inputs, rollout.inputs.body_mass
         input_bars = inputs.zeros()
-        state_bar = zeros_like_family(like, (inputs.world_count, self.model.body_count, STATE_SIZE))
+        state_bar = zeros_in_same_library(like, (inputs.world_count, self.model.body_count, STATE_SIZE))
         self._steps_adjoint(rollout, state_bar, *bars, input_bars, rollout.frames * self.settings.substeps)
         begin_adjoint(*views(
             inputs.body_q0, inputs.body_qd0, inputs.body_inertia, state_bar, *bars,
@@ -175,7 +175,7 @@ class RigidSolver(Solver):
         if self.plan(worlds) == "element":
             element_plan.advance(*views(*state, *count), viewed(rigid))
         else:
-            world_plan.advance(*views(*state, spread_of(worlds * bodies), *count, rigid))
+            world_plan.advance(*views(*state, iterations_per_task(worlds * bodies), *count, rigid))
 
     def _steps_adjoint(
         self, rollout: RigidRollout, state_bar: Array, body_q_bar: Array, body_qd_bar: Array, bars: RigidInputs, steps: int
@@ -184,7 +184,7 @@ class RigidSolver(Solver):
         inputs, kept = rollout.inputs, rollout.states
         recompute, span = rollout.adjoint.interval > 1, segment_length(rollout.adjoint, steps)
         shape = (inputs.world_count, span + 1, self.model.body_count, STATE_SIZE)
-        states = empty_like_family(inputs.body_mass, shape) if recompute else kept
+        states = empty_in_same_library(inputs.body_mass, shape) if recompute else kept
         rk4, substeps = self.settings.integrator == "rk4", self.settings.substeps
         bristles = self._bristles(inputs.body_mass, inputs.world_count, span + 1 if recompute else 1)
         if rollout.bristles is not None:
@@ -193,7 +193,7 @@ class RigidSolver(Solver):
         rigid, body_bars = self._arrays_of(inputs, bristles), BodyArrays(**_numbers(bars))
         frames = (rollout.diverged_step, state_bar, body_q_bar, body_qd_bar)
         if self.plan(inputs.world_count) == "world":
-            spread = spread_of(inputs.world_count * self.model.body_count)
+            spread = iterations_per_task(inputs.world_count * self.model.body_count)
             world_plan.advance_adjoint(*views(
                 rk4, kept, states, span, int(recompute), *frames, spread, steps, substeps, rigid, body_bars
             ))  # fmt: skip
@@ -212,11 +212,11 @@ class RigidSolver(Solver):
     def _bristles(self, like: Array, worlds: int, slots: int) -> BristleArrays:
         """Displacements of bristles, all zero, with this many slots in ``kept``; placeholders without bristles."""
         if not self.model.bristled:
-            nothing = zeros_like_family(like, (1, 1, 1, 2))
+            nothing = zeros_in_same_library(like, (1, 1, 1, 2))
             return BristleArrays(nothing, nothing, nothing, nothing)
         points = sum(len(given) for given in self.model.contact_points)
-        now, bar = (zeros_like_family(like, (worlds, 1, points, 2)) for _ in range(2))
-        kept = zeros_like_family(like, (worlds, slots, points, 2))
+        now, bar = (zeros_in_same_library(like, (worlds, 1, points, 2)) for _ in range(2))
+        kept = zeros_in_same_library(like, (worlds, slots, points, 2))
         return BristleArrays(now, kept, kept, bar)
 
     def _arrays_of(self, inputs: RigidInputs, bristles: BristleArrays) -> RigidArrays:
@@ -233,11 +233,11 @@ class RigidSolver(Solver):
         key = f"{type(like)} {getattr(like, 'device', '')} {like.dtype}"
         if key not in self._arrays:
             self._arrays[key] = {
-                "point": reals_like_family(like, self.model.point),
-                "point_start": ints_like_family(like, self.model.point_start),
-                "point_reach": reals_like_family(like, self.model.point_reach),
-                "point_body": ints_like_family(like, self.model.point_body),
-                "force_window": ints_like_family(like, self.model.force_window),
+                "point": reals_in_same_library(like, self.model.point),
+                "point_start": ints_in_same_library(like, self.model.point_start),
+                "point_reach": reals_in_same_library(like, self.model.point_reach),
+                "point_body": ints_in_same_library(like, self.model.point_body),
+                "force_window": ints_in_same_library(like, self.model.force_window),
             }
         return self._arrays[key]
 

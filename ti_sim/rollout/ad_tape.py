@@ -2,7 +2,7 @@
 
 from typing import Any, ClassVar
 
-from ti_sim.base.arrays import Array, check_array, empty_like_family
+from ti_sim.base.arrays import Array, check_array, empty_in_same_library
 from ti_sim.base.errors import UserError
 from ti_sim.base.kernels import accumulate, copy
 from ti_sim.base.runtime import ti
@@ -58,10 +58,10 @@ class _Call:
 def _run(call: _Call, inputs: Any, positions: Array, velocities: Array) -> None:
     """Forward pass of ``SolverTape``; Taichi replaces its gradient by ``_run_adjoint``."""
     call.rollout = call.solver.rollout(_without_gradient(inputs), call.frames, adjoint=call.adjoint)
-    for name, given in zip(call.names, (positions, velocities), strict=True):
+    for name, value in zip(call.names, (positions, velocities), strict=True):
         result = getattr(call.rollout, name)
-        check_array(given, name, tuple(result.shape))
-        copy(result, given)
+        check_array(value, name, tuple(result.shape))
+        copy(result, value)
 
 
 @ti.ad.grad_for(_run)
@@ -80,7 +80,7 @@ def _without_gradient(inputs: Any) -> Any:
     copies = []
     for array in inputs.arrays():
         if isinstance(array, ti.Ndarray):
-            copies.append(empty_like_family(array, tuple(array.shape)))
+            copies.append(empty_in_same_library(array, tuple(array.shape)))
             copy(array, copies[-1])
         else:
             copies.append(array)

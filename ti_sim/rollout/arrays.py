@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import MISSING, field, fields
 from typing import Any, Self
 
-from ti_sim.base.arrays import Array, check_array, is_contiguous, zeros_like_family
+from ti_sim.base.arrays import Array, check_array, is_contiguous, zeros_in_same_library
 from ti_sim.base.errors import UserError
 
 
@@ -32,12 +32,12 @@ class Arrays:
     def named_arrays(self) -> dict[str, Array]:
         """The arrays by name ("links.gravity" in a field that is an ``Arrays``), in the order of the fields, without None."""
         named: dict[str, Array] = {}
-        for each in fields(self):
-            value = getattr(self, each.name)
+        for declared in fields(self):
+            value = getattr(self, declared.name)
             if isinstance(value, Arrays):
-                named |= {f"{each.name}.{name}": own for name, own in value.named_arrays().items()}
+                named |= {f"{declared.name}.{name}": array for name, array in value.named_arrays().items()}
             elif value is not None:
-                named[each.name] = value
+                named[declared.name] = value
         return named
 
     def arrays(self) -> tuple[Array, ...]:
@@ -50,7 +50,7 @@ class Arrays:
 
     def zeros(self) -> Self:
         """Zeros with the shapes and containers of the arrays, to which adjoints are added."""
-        return self.with_arrays(zeros_like_family(each, tuple(each.shape)) for each in self.arrays())
+        return self.with_arrays(zeros_in_same_library(array, tuple(array.shape)) for array in self.arrays())
 
     def check_shapes(self, sizes: Mapping[str, int]) -> None:
         """Check shapes, precision and layout of the arrays.
@@ -61,16 +61,16 @@ class Arrays:
         Raises:
             UserError: an array has another shape or precision, or is not contiguous.
         """
-        shapes = {each.name: each.metadata["shape"] for each in fields(self)}
-        for name, given in self.named_arrays().items():
-            check_array(given, name, tuple(sizes[size] if size in sizes else int(size) for size in shapes[name]))
-            if not is_contiguous(given):
+        shapes = {declared.name: declared.metadata["shape"] for declared in fields(self)}
+        for name, array in self.named_arrays().items():
+            check_array(array, name, tuple(sizes[size] if size in sizes else int(size) for size in shapes[name]))
+            if not is_contiguous(array):
                 raise UserError(f"{name} is not contiguous: give a contiguous copy of it")
 
     def _filled(self, arrays: Iterator[Array]) -> Self:
         values: dict[str, Any] = {}
-        for each in fields(self):
-            value = getattr(self, each.name)
-            given = value._filled(arrays) if isinstance(value, Arrays) else value if value is None else next(arrays)
-            values[each.name] = given
+        for declared in fields(self):
+            value = getattr(self, declared.name)
+            filled = value._filled(arrays) if isinstance(value, Arrays) else value if value is None else next(arrays)
+            values[declared.name] = filled
         return type(self)(**values)

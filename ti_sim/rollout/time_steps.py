@@ -14,11 +14,11 @@ IMPLICIT = get_args(ImplicitIntegrator)
 Plan = Literal["auto", "world", "element"]
 
 
-def check_integrator(integrator: str, known: Any = ExplicitIntegrator) -> None:
-    """Raise a UserError for an integrator that is not in the Literal ``known``."""
-    if integrator in get_args(AnyIntegrator) and integrator not in get_args(known):
-        raise UserError(f"integrator {integrator!r} is not one of these bodies': choose {_listed(known)}")
-    _check("integrator", integrator, known)
+def check_integrator(integrator: str, allowed: Any = ExplicitIntegrator) -> None:
+    """Raise a UserError for an integrator that is not in the Literal ``allowed``."""
+    if integrator in get_args(AnyIntegrator) and integrator not in get_args(allowed):
+        raise UserError(f"integrator {integrator!r} is not one of these bodies': choose {_listed(allowed)}")
+    _check("integrator", integrator, allowed)
 
 
 def check_plan(plan: str, integrator: str = "semi_implicit") -> None:
@@ -30,11 +30,11 @@ def check_plan(plan: str, integrator: str = "semi_implicit") -> None:
         raise UserError(f"plan {plan!r} is one of explicit steps, and the integrator is {integrator!r}: leave the plan out")
 
 
-def _check(what: str, given: str, known: Any) -> None:
-    if given not in get_args(known):
-        raise UserError(f"{what} {given!r} is unknown: choose {_listed(known)}")
+def _check(label: str, value: str, allowed: Any) -> None:
+    if value not in get_args(allowed):
+        raise UserError(f"{label} {value!r} is unknown: choose {_listed(allowed)}")
 
 
-def _listed(known: Any) -> str:
-    *others, last = map(repr, get_args(known))
-    return f"{', '.join(others)} or {last}"
+def _listed(literal: Any) -> str:
+    *first_choices, last = map(repr, get_args(literal))
+    return f"{', '.join(first_choices)} or {last}"

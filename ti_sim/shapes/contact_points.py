@@ -92,8 +92,8 @@ def point_table(points: tuple[np.ndarray, ...]) -> np.ndarray:
     Returns:
         [max(P, 1), BALL_SIZE] float64 where all are balls, else [P, POINT_SIZE].
     """
-    rows = [np.asarray(given, dtype=np.float64).reshape(len(given), -1) for given in points if len(given)]
-    table = np.concatenate([balls(given) if given.shape[1] == 3 else given for given in rows] or [np.zeros((1, POINT_SIZE))])
+    rows = [np.asarray(cloud, dtype=np.float64).reshape(len(cloud), -1) for cloud in points if len(cloud)]
+    table = np.concatenate([balls(cloud) if cloud.shape[1] == 3 else cloud for cloud in rows] or [np.zeros((1, POINT_SIZE))])
     return table if (table[:, KIND] != BALL).any() else np.ascontiguousarray(table[:, :BALL_SIZE])
 
 

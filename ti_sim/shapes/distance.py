@@ -124,12 +124,12 @@ def signed_distance(
     triangles = index[faces]
     links = triangles[:, [0, 1, 1, 2]].reshape(-1, 2)
     graph = coo_matrix((np.ones(len(links)), (links[:, 0], links[:, 1])), shape=(len(points),) * 2)
-    part = connected_components(graph, directed=False)[1][triangles[:, 0]]
+    component = connected_components(graph, directed=False)[1][triangles[:, 0]]
     solid, cavity = np.full(counts, np.inf), np.full(counts, -np.inf)
-    for number in np.unique(part):
-        own = triangles[part == number]
-        distance = _distance_to_part(points, own, low, cell, counts)
-        if enclosed_volume(points, own) > 0:
+    for number in np.unique(component):
+        component_triangles = triangles[component == number]
+        distance = _distance_to_part(points, component_triangles, low, cell, counts)
+        if enclosed_volume(points, component_triangles) > 0:
             solid = np.minimum(solid, distance)
         else:
             cavity = np.maximum(cavity, distance)
@@ -146,16 +146,16 @@ def _distance_to_part(
     result = np.empty(counts)
     for start in np.ndindex(*(-(-n // _BLOCK) for n in counts)):
         nodes, first, candidates = _near_triangles(centers, radii, low, cell, counts, _BLOCK * np.array(start))
-        place = low + cell * nodes
+        position = low + cell * nodes
         owner = np.repeat(np.arange(len(nodes)), np.diff(first))
         distance = np.empty(len(owner))
         for row in range(0, len(owner), _ROWS):
             rows = slice(row, row + _ROWS)
-            distance[rows] = np.linalg.norm(_offset(place[owner[rows]], corners[candidates[rows]])[0], axis=1)
+            distance[rows] = np.linalg.norm(_offset(position[owner[rows]], corners[candidates[rows]])[0], axis=1)
         least = np.minimum.reduceat(distance, first[:-1])
         hits = np.flatnonzero(distance == least[owner])
         closest = candidates[hits[np.searchsorted(owner[hits], np.arange(len(nodes)))]]
-        apart, weights = _offset(place, corners[closest])
+        apart, weights = _offset(position, corners[closest])
         on_border = weights == 0
         feature = np.choose(on_border.sum(axis=1), [0, 1 + on_border.argmax(axis=1), 4 + weights.argmax(axis=1)])
         outwards = _dot(apart, normals[closest, feature])
@@ -190,8 +190,8 @@ def _near_triangles(
         # The closest triangle of a node is farther from the centre of the block than the closest one of the centre by at most
         # twice the radius of the block.
         reach = np.minimum.reduceat(distance, first[:-1]) * (1 + 1e-12) + np.sqrt(3.0) * cell * (size - 1)
-        kept = distance - radii[candidates] <= reach[owner]
-        owner, candidates = owner[kept], candidates[kept]
+        within_reach = distance - radii[candidates] <= reach[owner]
+        owner, candidates = owner[within_reach], candidates[within_reach]
         first = np.searchsorted(owner, np.arange(len(blocks) + 1))
         if size == 1:
             return blocks, first, candidates
@@ -200,24 +200,24 @@ def _near_triangles(
         inside = (children < counts).all(axis=1)
         parent = np.repeat(np.arange(len(blocks)), 8)[inside]
         lengths = np.diff(first)[parent]
-        ends = np.cumsum(lengths)
-        candidates = candidates[np.arange(ends[-1]) + np.repeat(first[parent] - ends + lengths, lengths)]
-        blocks, first = children[inside], np.concatenate([[0], ends])
+        stops = np.cumsum(lengths)
+        candidates = candidates[np.arange(stops[-1]) + np.repeat(first[parent] - stops + lengths, lengths)]
+        blocks, first = children[inside], np.concatenate([[0], stops])
 
 
-def _offset(place: np.ndarray, corners: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _offset(position: np.ndarray, corners: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Points [n, 3] minus the closest points of triangles [n, 3, 3], and the barycentric coordinates of those, [n, 3]."""
-    weights = _barycentric(place, corners)
-    return place - np.einsum("nk,nki->ni", weights, corners), weights
+    weights = _barycentric(position, corners)
+    return position - np.einsum("nk,nki->ni", weights, corners), weights
 
 
-def _barycentric(place: np.ndarray, corners: np.ndarray) -> np.ndarray:
+def _barycentric(position: np.ndarray, corners: np.ndarray) -> np.ndarray:
     """Barycentric coordinates of the closest points of triangles, [n, 3], exactly zero for points on an edge or a corner.
 
     The regions are those of C. Ericson, Real-Time Collision Detection, 2005, ch. 5.1.5.
     """
     ab, ac = corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0]
-    along = place - corners[:, 0]
+    along = position - corners[:, 0]
     (d1, d2), bb, bc, cc = (_dot(ab, along), _dot(ac, along)), _dot(ab, ab), _dot(ab, ac), _dot(ac, ac)
     d3, d4, d5, d6 = d1 - bb, d2 - bc, d1 - bc, d2 - cc
     va, vb, vc = d3 * d6 - d5 * d4, d5 * d2 - d1 * d6, d1 * d4 - d3 * d2

@@ -54,14 +54,14 @@ def spline_at(sample: ti.template(), first, nodes, cell, u, second):
         w_x, slope_x, bend_x = spline_weights(t.x, i)
         for j in range(-1, 2):
             w_y, slope_y, bend_y = spline_weights(t.y, j)
-            at = first + ((base.x + i) * nodes.y + base.y + j) * nodes.z + base.z
-            before, here, after = sample[at - 1], sample[at], sample[at + 1]
-            f = before_z * before + here_z * here + after_z * after
-            slope_z = before_slope * before + here_slope * here + after_slope * after
+            index = first + ((base.x + i) * nodes.y + base.y + j) * nodes.z + base.z
+            before, middle, after = sample[index - 1], sample[index], sample[index + 1]
+            f = before_z * before + here_z * middle + after_z * after
+            slope_z = before_slope * before + here_slope * middle + after_slope * after
             value += w_x * w_y * f
             gradient += vec3(slope_x * w_y * f, w_x * slope_y * f, w_x * w_y * slope_z)
             if second:
-                squares += vec3(bend_x * w_y * f, w_x * bend_y * f, w_x * w_y * (before - 2 * here + after))
+                squares += vec3(bend_x * w_y * f, w_x * bend_y * f, w_x * w_y * (before - 2 * middle + after))
                 mixed += vec3(slope_x * slope_y * f, slope_x * w_y * slope_z, w_x * slope_y * slope_z)
     hessian = mat3(
         squares.x, mixed.x, mixed.y,
@@ -76,12 +76,12 @@ def spline_value(sample: ti.template(), first, nodes, u):
     """Value of ``spline_at`` alone."""
     base = ti.cast(ti.floor(u + 0.5), ti.i32)
     t = u - ti.cast(base, float)
-    before, here, after = 0.5 * (0.5 - t) * (0.5 - t), 0.75 - t * t, 0.5 * (0.5 + t) * (0.5 + t)
-    w_x, w_y = vec3(before.x, here.x, after.x), vec3(before.y, here.y, after.y)
-    value, at = 0.0, first + ((base.x - 1) * nodes.y + base.y - 1) * nodes.z + base.z
+    before, middle, after = 0.5 * (0.5 - t) * (0.5 - t), 0.75 - t * t, 0.5 * (0.5 + t) * (0.5 + t)
+    w_x, w_y = vec3(before.x, middle.x, after.x), vec3(before.y, middle.y, after.y)
+    value, index = 0.0, first + ((base.x - 1) * nodes.y + base.y - 1) * nodes.z + base.z
     for i, j in ti.static(ti.ndrange(3, 3)):
-        row = at + (i * nodes.y + j) * nodes.z
-        value += w_x[i] * w_y[j] * (before.z * sample[row - 1] + here.z * sample[row] + after.z * sample[row + 1])
+        row = index + (i * nodes.y + j) * nodes.z
+        value += w_x[i] * w_y[j] * (before.z * sample[row - 1] + middle.z * sample[row] + after.z * sample[row + 1])
     return value
 
 
@@ -94,9 +94,9 @@ def spline_along(sample: ti.template(), first, nodes, cell, u, k):
     for i in range(-1, 2):
         sheet = vec3(0.0)
         for j in range(-1, 2):
-            at, row = first + ((base.x + i) * nodes.y + base.y + j) * nodes.z + base.z, vec3(0.0)
+            index, row = first + ((base.x + i) * nodes.y + base.y + j) * nodes.z + base.z, vec3(0.0)
             for m in ti.static(range(-1, 2)):
-                row += sample[at + m] * _weights_along(t.z, m, rate.z)
+                row += sample[index + m] * _weights_along(t.z, m, rate.z)
             sheet += _product(_weights_along(t.y, j, rate.y), row)
         total += _product(_weights_along(t.x, i, rate.x), sheet)
     return total.x, total.y, total.z

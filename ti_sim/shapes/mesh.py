@@ -68,8 +68,9 @@ class Mesh(Shape):
         object.__setattr__(self, "scale", float(self.scale))
         name = self._name()
         with _stages(self.path, 3) as bar:
-            for part in ("_surface", "_merged", "_collision_surface"):  # what is wrong with them is told where the mesh is made
-                getattr(self, part)
+            # Computed here, so that their errors are raised where the mesh is made.
+            for attribute in ("_surface", "_merged", "_collision_surface"):
+                getattr(self, attribute)
                 bar.update()
         if self.path is not None:
             warn_of_size(self._surface.vertices, self.scale, name)
@@ -196,22 +197,22 @@ def read_mesh_file(path: Path) -> TriangleMesh:
     if not path.is_file():
         raise UserError(f"mesh file {path} does not exist (looked for {path.absolute()}): check the path")
     check_unpacked_size(path, f"mesh file {path}")
-    parts = _triangle_parts(path)
-    if not parts:
+    submeshes = _triangle_meshes(path)
+    if not submeshes:
         raise UserError(f"mesh file {path} has no faces: a triangle mesh is needed, not points or lines")
-    offsets = np.cumsum([0] + [len(part.vertices) for part in parts[:-1]])
-    vertices = np.concatenate([np.asarray(part.vertices, dtype=np.float64) for part in parts])
-    faces = np.concatenate([np.asarray(part.faces) + offset for part, offset in zip(parts, offsets, strict=True)])
+    offsets = np.cumsum([0] + [len(submesh.vertices) for submesh in submeshes[:-1]])
+    vertices = np.concatenate([np.asarray(submesh.vertices, dtype=np.float64) for submesh in submeshes])
+    faces = np.concatenate([np.asarray(submesh.faces) + offset for submesh, offset in zip(submeshes, offsets, strict=True)])
     check_arrays(vertices, faces, f"mesh file {path}")
-    textures, face_texture = _textures(parts)
-    vertex_colors, face_colors = _colors(parts, path)
+    textures, face_texture = _textures(submeshes)
+    vertex_colors, face_colors = _colors(submeshes, path)
     return without_slivers(ungrouped_mesh(
-        vertices, faces, vertex_colors=vertex_colors, face_colors=face_colors, uv=_uv(parts), textures=textures,
+        vertices, faces, vertex_colors=vertex_colors, face_colors=face_colors, uv=_uv(submeshes), textures=textures,
         face_texture=face_texture, texture_fault=_texture_fault(path),
     ))  # fmt: skip
 
 
-def _triangle_parts(path: Path) -> list[Any]:
+def _triangle_meshes(path: Path) -> list[Any]:
     """The triangle meshes of a file, each transformed to its pose in the scene of the file."""
     import trimesh  # deferred: this import takes half a second
 
@@ -223,12 +224,12 @@ def _triangle_parts(path: Path) -> list[Any]:
         else:
             folder, kind = trimesh.resolvers.FilePathResolver(path), path.suffix[1:].lower()
             scene = trimesh.load_scene(io.BytesIO(mended), file_type=kind, resolver=folder, process=False)
-        parts = scene.dump()
+        geometries = scene.dump()
     except Exception as error:  # the readers of about twenty formats raise different exceptions
         raise UserError(
             f"mesh file {path} cannot be read ({type(error).__name__}: {error}): save it again, for example as OBJ"
         ) from error
-    return [part for part in parts if isinstance(part, trimesh.Trimesh) and len(part.faces)]
+    return [geometry for geometry in geometries if isinstance(geometry, trimesh.Trimesh) and len(geometry.faces)]
 
 
 def _mended(path: Path) -> bytes | None:
@@ -272,7 +273,7 @@ def _counted_facets(content: bytes, path: Path) -> bytes | None:
     return content[:80] + used.to_bytes(4, "little") + content[_STL_HEADER : _STL_HEADER + used * _STL_FACET]
 
 
-def _colors(parts: list[Any], path: Path) -> tuple[np.ndarray | None, np.ndarray | None]:
+def _colors(submeshes: list[Any], path: Path) -> tuple[np.ndarray | None, np.ndarray | None]:
     """Linear colours of the vertices [V, 3] and of the faces [F, 3] of all parts: one of both, or none.
 
     Where parts differ in kind every face gets a colour: a textured one white, which its texture is multiplied by, and one without
@@ -284,32 +285,32 @@ def _colors(parts: list[Any], path: Path) -> tuple[np.ndarray | None, np.ndarray
         rows = np.asarray(stored, dtype=np.float64)[..., :3] / 255.0
         return rows if suffix in _LINEAR_COLOUR_FILES else _srgb_to_linear(rows)
 
-    if all(part.visual.kind == "vertex" for part in parts):
-        return np.concatenate([linear(part.visual.vertex_colors) for part in parts]), None
+    if all(submesh.visual.kind == "vertex" for submesh in submeshes):
+        return np.concatenate([linear(submesh.visual.vertex_colors) for submesh in submeshes]), None
     # For a missing library of materials, trimesh makes grey ones up.
     materials = suffix != ".obj" or any(library.is_file() for library in _named_files(path, "mtllib"))
     rows = []
-    for part in parts:
-        kind, found = part.visual.kind, None
+    for submesh in submeshes:
+        kind, colors = submesh.visual.kind, None
         if kind == "face":
-            found = linear(part.visual.face_colors)
+            colors = linear(submesh.visual.face_colors)
         elif kind == "vertex":
-            found = linear(part.visual.vertex_colors)[np.asarray(part.faces)].mean(axis=1)
-        elif kind == "texture" and materials and not _is_textured(part):
-            stored = _material_color(part.visual.material)
-            found = None if stored is None else linear(stored)
-        rows.append(found)
-    if all(found is None for found in rows):
+            colors = linear(submesh.visual.vertex_colors)[np.asarray(submesh.faces)].mean(axis=1)
+        elif kind == "texture" and materials and not _is_textured(submesh):
+            stored = _material_color(submesh.visual.material)
+            colors = None if stored is None else linear(stored)
+        rows.append(colors)
+    if all(colors is None for colors in rows):
         return None, None
-    blank = [1.0 if _is_textured(part) else _GREY for part in parts]
+    blank = [1.0 if _is_textured(submesh) else _GREY for submesh in submeshes]
     return None, np.concatenate([
-        np.broadcast_to(grey if found is None else found, (len(part.faces), 3))
-        for part, found, grey in zip(parts, rows, blank, strict=True)
+        np.broadcast_to(grey if colors is None else colors, (len(submesh.faces), 3))
+        for submesh, colors, grey in zip(submeshes, rows, blank, strict=True)
     ])  # fmt: skip
 
 
-def _is_textured(part: Any) -> bool:
-    return _texture_image(part) is not None and _uv_of(part) is not None
+def _is_textured(submesh: Any) -> bool:
+    return _texture_image(submesh) is not None and _uv_of(submesh) is not None
 
 
 def _material_color(material: Any) -> Any:
@@ -319,42 +320,42 @@ def _material_color(material: Any) -> Any:
     return getattr(material, "diffuse", None)
 
 
-def _uv(parts: list[Any]) -> np.ndarray | None:
+def _uv(submeshes: list[Any]) -> np.ndarray | None:
     """Texture coordinates [F, 3, 2] of all parts, NaN for parts without; None if no part has any."""
-    found = [_uv_of(part) for part in parts]
-    if all(uv is None for uv in found):
+    coordinates = [_uv_of(submesh) for submesh in submeshes]
+    if all(uv is None for uv in coordinates):
         return None
-    empty = [np.full((len(part.faces), 3, 2), np.nan) for part in parts]
-    return np.concatenate([none if uv is None else uv for uv, none in zip(found, empty, strict=True)])
+    empty = [np.full((len(submesh.faces), 3, 2), np.nan) for submesh in submeshes]
+    return np.concatenate([zeros if uv is None else uv for uv, zeros in zip(coordinates, empty, strict=True)])
 
 
-def _uv_of(part: Any) -> np.ndarray | None:
-    uv = getattr(part.visual, "uv", None) if part.visual.kind == "texture" else None
-    if uv is None or len(uv) != len(part.vertices):
+def _uv_of(submesh: Any) -> np.ndarray | None:
+    uv = getattr(submesh.visual, "uv", None) if submesh.visual.kind == "texture" else None
+    if uv is None or len(uv) != len(submesh.vertices):
         return None
-    return np.asarray(uv, dtype=np.float64)[:, :2][np.asarray(part.faces)]
+    return np.asarray(uv, dtype=np.float64)[:, :2][np.asarray(submesh.faces)]
 
 
-def _textures(parts: list[Any]) -> tuple[tuple[np.ndarray, ...], np.ndarray | None]:
+def _textures(submeshes: list[Any]) -> tuple[tuple[np.ndarray, ...], np.ndarray | None]:
     """Distinct texture images of the parts, and the index of the texture of each face (-1 for none)."""
     pictures: list[np.ndarray] = []
     worn = []
-    for part in parts:
-        image = _texture_image(part)
+    for submesh in submeshes:
+        image = _texture_image(submesh)
         number = -1
-        if _is_textured(part):
+        if _is_textured(submesh):
             picture = linear_picture(image)
-            number = next((k for k, other in enumerate(pictures) if np.array_equal(other, picture)), len(pictures))
+            number = next((k for k, known in enumerate(pictures) if np.array_equal(known, picture)), len(pictures))
             pictures += [picture] * (number == len(pictures))
-        worn.append(np.full(len(part.faces), number, dtype=np.int32))
+        worn.append(np.full(len(submesh.faces), number, dtype=np.int32))
     return tuple(pictures), np.concatenate(worn) if pictures else None
 
 
-def _texture_image(part: Any) -> Any:
+def _texture_image(submesh: Any) -> Any:
     """The texture image of a part's material, or None."""
-    if part.visual.kind != "texture":
+    if submesh.visual.kind != "texture":
         return None
-    material = part.visual.material
+    material = submesh.visual.material
     if hasattr(material, "baseColorTexture"):
         return material.baseColorTexture
     image = getattr(material, "image", None)

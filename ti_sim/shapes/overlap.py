@@ -26,8 +26,8 @@ def miscounted_volume(points: np.ndarray, triangles: np.ndarray) -> float:
     axes = np.argsort(sides)[[2, 1, 0]]
     spacing = sides[axes[:2]] / _LINES
     # In units of the grid; the offset moves lines away from the corners of regular shapes.
-    place = np.column_stack([(points[:, axes[:2]] - low[axes[:2]]) / spacing - (0.4142, 0.6180), points[:, axes[2]]])
-    line, height, step = _crossings(place, triangles)
+    position = np.column_stack([(points[:, axes[:2]] - low[axes[:2]]) / spacing - (0.4142, 0.6180), points[:, axes[2]]])
+    line, height, step = _crossings(position, triangles)
     if np.linalg.det(np.eye(3)[axes]) < 0:
         step = -step
     order = np.lexsort((height, line))
@@ -37,21 +37,21 @@ def miscounted_volume(points: np.ndarray, triangles: np.ndarray) -> float:
     return float((wrong[:-1] * length).sum() * spacing.prod())
 
 
-def _crossings(place: np.ndarray, triangles: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _crossings(position: np.ndarray, triangles: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Crossings of triangles with the lines through integer x and y.
 
     A row of lines at one y crosses two edges of a triangle. The position on an edge is computed from its lower end, equally in
     both of its triangles, and intervals are half open, so no line passes between two triangles or crosses both.
 
     Args:
-        place: [V, 3] vertices.
+        position: [V, 3] vertices.
         triangles: [F, 3].
 
     Returns:
         (line [n], its height z there [n], 1 where the line enters the solid and -1 where it leaves it [n]).
     """
-    order = np.take_along_axis(triangles, np.argsort(place[triangles, 1], axis=1, kind="stable"), axis=1)
-    a, b, c = np.moveaxis(place[order], 1, 0)  # from the lowest to the highest y
+    order = np.take_along_axis(triangles, np.argsort(position[triangles, 1], axis=1, kind="stable"), axis=1)
+    a, b, c = np.moveaxis(position[order], 1, 0)  # from the lowest to the highest y
     first, last = np.ceil(a[:, 1]).astype(np.int64), np.ceil(c[:, 1]).astype(np.int64)
     face = np.repeat(np.arange(len(order)), last - first)
     y = np.arange(len(face)) - np.repeat(np.cumsum(last - first) - last, last - first)
@@ -60,11 +60,11 @@ def _crossings(place: np.ndarray, triangles: np.ndarray) -> tuple[np.ndarray, np
     upper = (y >= middle[:, 1])[:, None]
     short = _on_edge(np.where(upper, middle, low), np.where(upper, high, middle), y)
     left, right = (np.where((long[:, :1] <= short[:, :1]) == side, long, short) for side in (True, False))
-    start, end = np.ceil(left[:, 0]).astype(np.int64), np.ceil(right[:, 0]).astype(np.int64)
-    row = np.repeat(np.arange(len(face)), end - start)
-    x = np.arange(len(row)) - np.repeat(np.cumsum(end - start) - end, end - start)
+    start, stop = np.ceil(left[:, 0]).astype(np.int64), np.ceil(right[:, 0]).astype(np.int64)
+    row = np.repeat(np.arange(len(face)), stop - start)
+    x = np.arange(len(row)) - np.repeat(np.cumsum(stop - start) - stop, stop - start)
     height = left[row, 1] + (x - left[row, 0]) / (right[row, 0] - left[row, 0]) * (right[row, 1] - left[row, 1])
-    p, q, r = np.moveaxis(place[triangles][:, :, :2], 1, 0)
+    p, q, r = np.moveaxis(position[triangles][:, :, :2], 1, 0)
     upwards = (q[:, 0] - p[:, 0]) * (r[:, 1] - p[:, 1]) - (q[:, 1] - p[:, 1]) * (r[:, 0] - p[:, 0]) > 0
     return 4 * _LINES * y[row] + x, height, np.where(upwards[face[row]], -1, 1)
 

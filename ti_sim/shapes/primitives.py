@@ -152,8 +152,8 @@ class Cylinder(_Sized):
 
     def local_contact_points(self) -> np.ndarray:
         """The rims of its two ends."""
-        ends = 0.5 * self.height * np.array([(0.0, 0.0, -1.0), (0.0, 0.0, 1.0)])
-        return np.concatenate([rim(end, self.radius, np.array([0.0, 0.0, 1.0])) for end in ends])
+        cap_centers = 0.5 * self.height * np.array([(0.0, 0.0, -1.0), (0.0, 0.0, 1.0)])
+        return np.concatenate([rim(center, self.radius, np.array([0.0, 0.0, 1.0])) for center in cap_centers])
 
     @cached_property
     def distance_field(self) -> DistanceField:
@@ -218,13 +218,13 @@ def _field_of_revolution(profile: np.ndarray, height: float) -> DistanceField:
     def distance(first: np.ndarray, cell: float, counts: tuple[int, int, int]) -> np.ndarray:
         x, y, z = (first[k] + cell * np.arange(counts[k]) for k in range(3))
         rho = np.hypot(x[:, None, None], y[None, :, None])
-        place = np.stack(np.broadcast_arrays(rho, z), axis=-1)
+        position = np.stack(np.broadcast_arrays(rho, z), axis=-1)
         nearest, inner = np.full(counts, np.inf), np.full(counts, -np.inf)
-        for start, end in itertools.pairwise(profile):
-            along = end - start
-            share = np.clip((place - start) @ along / (along @ along), 0.0, 1.0)
-            nearest = np.minimum(nearest, np.linalg.norm(place - start - share[..., None] * along, axis=-1))
-            inner = np.maximum(inner, (place - start) @ (along[1], -along[0]) / np.hypot(*along))
+        for start, stop in itertools.pairwise(profile):
+            along = stop - start
+            share = np.clip((position - start) @ along / (along @ along), 0.0, 1.0)
+            nearest = np.minimum(nearest, np.linalg.norm(position - start - share[..., None] * along, axis=-1))
+            inner = np.maximum(inner, (position - start) @ (along[1], -along[0]) / np.hypot(*along))
         return np.where(inner < 0, -nearest, nearest)
 
     radius, low, high = profile[:, 0].max(), profile[0, 1], profile[-1, 1]
@@ -261,14 +261,14 @@ def _revolved(radii: np.ndarray, heights: np.ndarray, sections: int) -> Triangle
     circle = np.stack([np.cos(angles), np.sin(angles), np.zeros(sections)], axis=1)
     rings = [r * circle + (0.0, 0.0, z) for r, z in zip(radii, heights[1:-1], strict=True)]
     vertices = np.concatenate([[(0.0, 0.0, heights[0])], *rings, [(0.0, 0.0, heights[-1])]])
-    here = np.arange(sections)
-    there = (here + 1) % sections
+    current = np.arange(sections)
+    following = (current + 1) % sections
     starts = 1 + sections * np.arange(len(radii))
-    faces = [np.stack([np.zeros_like(here), starts[0] + there, starts[0] + here], axis=1)]
+    faces = [np.stack([np.zeros_like(current), starts[0] + following, starts[0] + current], axis=1)]
     for low, high in zip(starts[:-1], starts[1:], strict=True):
-        faces.append(np.stack([low + here, low + there, high + there], axis=1))
-        faces.append(np.stack([low + here, high + there, high + here], axis=1))
-    faces.append(np.stack([np.full_like(here, len(vertices) - 1), starts[-1] + here, starts[-1] + there], axis=1))
+        faces.append(np.stack([low + current, low + following, high + following], axis=1))
+        faces.append(np.stack([low + current, high + following, high + current], axis=1))
+    faces.append(np.stack([np.full_like(current, len(vertices) - 1), starts[-1] + current, starts[-1] + following], axis=1))
     return ungrouped_mesh(vertices, np.concatenate(faces), uv=_revolved_uv(radii, heights, sections))
 
 

@@ -59,8 +59,8 @@ class Shape(ABC):
         """
         from ti_sim.shapes.distance import sample_distance  # deferred: imports scipy.sparse, which most scenes do not need
 
-        (surface, cells), own = self.field_surface(), self.surface()
-        return sample_distance(surface.transformed(offset=self.mesh().vertices[0] - own.vertices[0]), cells=cells)
+        (surface, cells), own_surface = self.field_surface(), self.surface()
+        return sample_distance(surface.transformed(offset=self.mesh().vertices[0] - own_surface.vertices[0]), cells=cells)
 
     def field_surface(self) -> tuple[TriangleMesh, int | None]:
         """Surface of the distance field in the shape's frame, and number of cells along its longest side, None for the default.

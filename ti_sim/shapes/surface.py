@@ -163,28 +163,28 @@ def smooth_groups(vertices: np.ndarray, faces: np.ndarray, *, crease_angle: floa
     a, b, c = np.moveaxis(vertices[faces], 1, 0)
     normals = np.cross(b - a, c - a)
     normals /= np.maximum(np.linalg.norm(normals, axis=1, keepdims=True), 1e-300)
-    face, other, start, end = _edge_neighbours(corners)
-    smooth = np.einsum("ni,ni->n", normals[face], normals[other]) >= np.cos(crease_angle) - 1e-12
-    face, other, start, end = face[smooth], other[smooth], start[smooth], end[smooth]
+    face, neighbour, start, stop = _edge_neighbours(corners)
+    smooth = np.einsum("ni,ni->n", normals[face], normals[neighbour]) >= np.cos(crease_angle) - 1e-12
+    face, neighbour, start, stop = face[smooth], neighbour[smooth], start[smooth], stop[smooth]
     rows, columns = [], []
     for k, m in np.ndindex(2, 2):
-        shared = corners[face, start[:, k]] == corners[other, end[:, m]]
+        shared = corners[face, start[:, k]] == corners[neighbour, stop[:, m]]
         rows.append((3 * face + start[:, k])[shared])
-        columns.append((3 * other + end[:, m])[shared])
+        columns.append((3 * neighbour + stop[:, m])[shared])
     links = np.concatenate(rows), np.concatenate(columns)
     graph = coo_matrix((np.ones(len(links[0])), links), shape=(corners.size, corners.size))
     return connected_components(graph, directed=False)[1].reshape(corners.shape).astype(np.int32)
 
 
 def _edge_neighbours(corners: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Pairs of faces that share an edge: one [n], the other [n], and the two corners [n, 2] of the edge in each."""
-    ends = np.array([(0, 1), (1, 2), (2, 0)])
-    edges = np.sort(np.concatenate([corners[:, end] for end in ends]), axis=1)
+    """Pairs of faces that share an edge: face [n], neighbour [n], and the two corners [n, 2] of the edge in each."""
+    edge_corners = np.array([(0, 1), (1, 2), (2, 0)])
+    edges = np.sort(np.concatenate([corners[:, pair] for pair in edge_corners]), axis=1)
     order = np.lexsort((edges[:, 1], edges[:, 0]))
     same = (np.diff(edges[order], axis=0) == 0).all(axis=1)
-    one, other = order[:-1][same], order[1:][same]
+    face, neighbour = order[:-1][same], order[1:][same]
     count = len(corners)
-    return one % count, other % count, ends[one // count], ends[other // count]
+    return face % count, neighbour % count, edge_corners[face // count], edge_corners[neighbour // count]
 
 
 def enclosed_volume(vertices: np.ndarray, faces: np.ndarray) -> float:
@@ -256,16 +256,16 @@ def check_solid(vertices: np.ndarray, faces: np.ndarray, name: str) -> tuple[np.
 
 def _check_parts(points: np.ndarray, triangles: np.ndarray, name: str) -> None:
     """Raise a UserError if a part of the surface is inside out and is not the wall of a cavity in another part."""
-    _, part = connected_parts(triangles, len(points))
-    count = int(part.max()) + 1
+    _, component = connected_parts(triangles, len(points))
+    count = int(component.max()) + 1
     if count == 1:
         return
     centre = 0.5 * (points.min(axis=0) + points.max(axis=0))
     a, b, c = np.moveaxis(points[triangles] - centre, 1, 0)
-    volumes = np.bincount(part, weights=np.einsum("fi,fi->f", a, np.cross(b, c)) / 6.0)
+    volumes = np.bincount(component, weights=np.einsum("fi,fi->f", a, np.cross(b, c)) / 6.0)
     for inverted in np.flatnonzero(volumes < 0):
-        faces = np.flatnonzero(part == inverted)
-        if _winding_number(points[triangles[faces[0], 0]], points[triangles[part != inverted]]) < 0.5:
+        faces = np.flatnonzero(component == inverted)
+        if _winding_number(points[triangles[faces[0], 0]], points[triangles[component != inverted]]) < 0.5:
             raise UserError(
                 f"{name} has a part that is inside-out (of its {count} parts, the one of {len(faces)} faces from face {faces[0]} "
                 f"on; volume {volumes[inverted]:.3g} m3): reverse the vertex order of its faces"
@@ -285,8 +285,8 @@ def connected_parts(indices: np.ndarray, count: int) -> tuple[int, np.ndarray]:
     rows = np.repeat(indices[:, 0], indices.shape[1] - 1)
     graph = coo_matrix((np.ones(len(rows), dtype=bool), (rows, indices[:, 1:].ravel())), shape=(count, count))
     label = connected_components(graph, directed=False)[1][indices[:, 0]]
-    _, first, part = np.unique(label, return_index=True, return_inverse=True)
-    return len(first), np.argsort(np.argsort(first))[part]
+    _, first, component = np.unique(label, return_index=True, return_inverse=True)
+    return len(first), np.argsort(np.argsort(first))[component]
 
 
 def _winding_number(point: np.ndarray, corners: np.ndarray) -> float:
@@ -323,12 +323,12 @@ def without_slivers(mesh: TriangleMesh) -> TriangleMesh:
             row = corners[face]
             lengths = np.linalg.norm(points[row] - points[np.roll(row, -1)], axis=1)
             long = int(np.argmax(lengths))  # from its corner `long` to the next; the corner after that lies between them
-            start, end, middle = (int(row[(long + k) % 3]) for k in range(3))
-            other = owner.get((end, start))
-            if other is None or other in waiting:
+            start, stop, middle = (int(row[(long + k) % 3]) for k in range(3))
+            neighbour = owner.get((stop, start))
+            if neighbour is None or neighbour in waiting:
                 continue
-            _divide(mesh, corners, face, other, (start, end, middle), (long + 2) % 3, points)
-            for one in (face, other):
+            _divide(mesh, corners, face, neighbour, (start, stop, middle), (long + 2) % 3, points)
+            for one in (face, neighbour):
                 owner |= {(int(corners[one][k]), int(corners[one][(k + 1) % 3])): one for k in range(3)}
             waiting.discard(face)
             progress = True
@@ -336,34 +336,35 @@ def without_slivers(mesh: TriangleMesh) -> TriangleMesh:
 
 
 def _divide(
-    mesh: TriangleMesh, corners: np.ndarray, face: int, other: int, edge: tuple[int, int, int], between: int, points: np.ndarray
-) -> None:
-    """Divide the triangle ``other`` at the point in the middle of its edge; ``face``, without area, becomes one of the halves.
+    mesh: TriangleMesh, corners: np.ndarray, face: int, neighbour: int, edge: tuple[int, int, int], between: int,
+    points: np.ndarray,
+) -> None:  # fmt: skip
+    """Divide the triangle ``neighbour`` at the middle point of its edge; ``face``, without area, becomes one of the halves.
 
     Args:
         mesh: whose faces, and their colours, groups and texture coordinates, change.
         corners: [F, 3] merged vertices of the faces, which change too.
-        face, other: indices of the two triangles.
-        edge: start, end and middle of the edge of ``face``; ``other`` has it from the end to the start.
+        face, neighbour: indices of the two triangles.
+        edge: start, stop and middle vertex of the edge of ``face``; ``neighbour`` has it from stop to start.
         between: the corner of ``face`` in the middle.
         points: [P, 3] merged vertices.
     """
-    start, end, middle = edge
-    k = int(np.flatnonzero(corners[other] == end)[0])  # end, start, tip
+    start, stop, middle = edge
+    k = int(np.flatnonzero(corners[neighbour] == stop)[0])  # end, start, tip
     order = [k, (k + 1) % 3, (k + 2) % 3]
-    vertices, tip = mesh.faces[other][order], int(corners[other][order[2]])
+    vertices, tip = mesh.faces[neighbour][order], int(corners[neighbour][order[2]])
     center = mesh.faces[face][between]
-    corners[other], corners[face] = (end, middle, tip), (middle, start, tip)
-    mesh.faces[other], mesh.faces[face] = (vertices[0], center, vertices[2]), (center, vertices[1], vertices[2])
+    corners[neighbour], corners[face] = (stop, middle, tip), (middle, start, tip)
+    mesh.faces[neighbour], mesh.faces[face] = (vertices[0], center, vertices[2]), (center, vertices[1], vertices[2])
     if mesh.uv is not None:
-        at_end, at_start, at_tip = mesh.uv[other][order]
-        length = np.linalg.norm(points[start] - points[end])
-        share = np.linalg.norm(points[middle] - points[end]) / length
+        at_end, at_start, at_tip = mesh.uv[neighbour][order]
+        length = np.linalg.norm(points[start] - points[stop])
+        share = np.linalg.norm(points[middle] - points[stop]) / length
         at_middle = at_end + share * (at_start - at_end)
-        mesh.uv[other], mesh.uv[face] = (at_end, at_middle, at_tip), (at_middle, at_start, at_tip)
+        mesh.uv[neighbour], mesh.uv[face] = (at_end, at_middle, at_tip), (at_middle, at_start, at_tip)
     for attribute in (mesh.face_groups, mesh.face_colors, mesh.face_texture):
         if attribute is not None:
-            attribute[face] = attribute[other]
+            attribute[face] = attribute[neighbour]
 
 
 def _check_edges(triangles: np.ndarray, name: str) -> None:

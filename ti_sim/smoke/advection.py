@@ -77,18 +77,18 @@ def velocity_at_adjoint(kind: ti.template(), bar: ti.template(), b, i, j, u_bar)
 
 
 @ti.func
-def trace_back(place: ti.template(), flow: ti.template(), shape: ti.template(), b, i, j):
+def trace_back(grid_points: ti.template(), flow: ti.template(), shape: ti.template(), b, i, j):
     """Where value (i, j) comes from, held at the walls.
 
     Returns:
         (its lower left node, the parts of a cell beyond it, 0 for axes along which the path is held and 1 otherwise).
     """
-    u = velocity_at(place.kind, flow, b, i, j)
-    position = vec2(i, j) - place.scale * u
+    u = velocity_at(grid_points.kind, flow, b, i, j)
+    position = vec2(i, j) - grid_points.scale * u
     free = vec2(1.0)
     node = ti.Vector([0, 0])
     for axis in ti.static(range(2)):
-        on_wall = ti.static(place.kind == axis + 1)  # of the outermost nodes; the others are half a cell away
+        on_wall = ti.static(grid_points.kind == axis + 1)  # of the outermost nodes; the others are half a cell away
         least = ti.static(0.0 if on_wall else -0.5)
         most = shape[axis + 1] - 1 - least
         if position[axis] < least:
@@ -118,55 +118,56 @@ def mirrored(on_wall: ti.template(), index, count):
 
 
 @kernel
-def advect(place: Place, flow: Flow, field: ti.types.ndarray(), result: ti.types.ndarray()):
+def advect(grid_points: Place, flow: Flow, field: ti.types.ndarray(), result: ti.types.ndarray()):
     """result = field where the flow comes from, bilinear, and 0 where the place is closed; fields [B, ., .]."""
     for b, i, j in result:
         value = 0.0
-        if place.open[i, j] > 0:
-            node, part, _ = trace_back(place, flow, field.shape, b, i, j)
+        if grid_points.open[i, j] > 0:
+            node, fraction, _ = trace_back(grid_points, flow, field.shape, b, i, j)
             for k, m in ti.static(ti.ndrange(2, 2)):
-                x, _x = mirrored(place.kind == FACE_X, node[0] + k, field.shape[1])
-                y, _y = mirrored(place.kind == FACE_Y, node[1] + m, field.shape[2])
-                value += (part[0] if k else 1 - part[0]) * (part[1] if m else 1 - part[1]) * field[b, x, y]
+                x, _x = mirrored(grid_points.kind == FACE_X, node[0] + k, field.shape[1])
+                y, _y = mirrored(grid_points.kind == FACE_Y, node[1] + m, field.shape[2])
+                value += (fraction[0] if k else 1 - fraction[0]) * (fraction[1] if m else 1 - fraction[1]) * field[b, x, y]
         result[b, i, j] = value
 
 
 @kernel
 def advect_adjoint(
-    place: Place, flow: Flow, field: ti.types.ndarray(), result_bar: ti.types.ndarray(), flow_bar: Flow,
+    grid_points: Place, flow: Flow, field: ti.types.ndarray(), result_bar: ti.types.ndarray(), flow_bar: Flow,
     field_bar: ti.types.ndarray(),
 ):  # fmt: skip
     """Adjoint of ``advect``: adds to those of the flow and of the field. Where a path begins at a node, slopes are one-sided."""
     for b, i, j in result_bar:
-        if place.open[i, j] > 0:
+        if grid_points.open[i, j] > 0:
             bar = result_bar[b, i, j]
-            node, part, free = trace_back(place, flow, field.shape, b, i, j)
+            node, fraction, free = trace_back(grid_points, flow, field.shape, b, i, j)
             slope = vec2(0.0)
             for k, m in ti.static(ti.ndrange(2, 2)):
-                x, _x = mirrored(place.kind == FACE_X, node[0] + k, field.shape[1])
-                y, _y = mirrored(place.kind == FACE_Y, node[1] + m, field.shape[2])
-                along_x, along_y = (part[0] if k else 1 - part[0]), (part[1] if m else 1 - part[1])
+                x, _x = mirrored(grid_points.kind == FACE_X, node[0] + k, field.shape[1])
+                y, _y = mirrored(grid_points.kind == FACE_Y, node[1] + m, field.shape[2])
+                along_x, along_y = (fraction[0] if k else 1 - fraction[0]), (fraction[1] if m else 1 - fraction[1])
                 field_bar[b, x, y] += bar * along_x * along_y
                 slope[0] += (1.0 if k else -1.0) * along_y * field[b, x, y]
                 slope[1] += (1.0 if m else -1.0) * along_x * field[b, x, y]
-            velocity_at_adjoint(place.kind, flow_bar, b, i, j, -place.scale * bar * free * slope)
+            velocity_at_adjoint(grid_points.kind, flow_bar, b, i, j, -grid_points.scale * bar * free * slope)
 
 
-def _hermite(values, part, slope):
+def _hermite(values, fraction, slope):
     """Cubic from the second to the third of four values, with these slopes at both."""
-    before, here, after = values[1] - values[0], values[2] - values[1], values[3] - values[2]
-    first, second = slope(before, here), slope(here, after)
-    return values[1] + part * (first + part * (3.0 * here - 2.0 * first - second + part * (first + second - 2.0 * here)))
+    before, middle, after = values[1] - values[0], values[2] - values[1], values[3] - values[2]
+    first, second = slope(before, middle), slope(middle, after)
+    cubic_factor = first + second - 2.0 * middle
+    return values[1] + fraction * (first + fraction * (3.0 * middle - 2.0 * first - second + fraction * cubic_factor))
 
 
 @differentiable()
-def cubic(values, part):
+def cubic(values, fraction):
     """Value between the second and the third of four values: Catmull and Rom's cubic."""
-    return _hermite(values, part, lambda a, b: 0.5 * (a + b))
+    return _hermite(values, fraction, lambda a, b: 0.5 * (a + b))
 
 
 @differentiable()
-def limited_cubic(values, part):
+def limited_cubic(values, fraction):
     """Cubic whose slopes are those of van Albada et al., Astron. Astrophys. 108, 1982: smooth, and hardly outside the values.
 
     Differences far below the root of ``SMALL`` have the slopes of ``cubic``, so that there is a derivative where all are equal.
@@ -176,103 +177,104 @@ def limited_cubic(values, part):
         aa, bb = a * a + SMALL, b * b + SMALL
         return (a * bb + b * aa) / (aa + bb)
 
-    return _hermite(values, part, slope)
+    return _hermite(values, fraction, slope)
 
 
 @ti.func
-def values_along_y(place: ti.template(), field: ti.template(), b, x, sign, first):
+def values_along_y(grid_points: ti.template(), field: ti.template(), b, x, sign, first):
     """Four values of a field from node (x, first) on along y, times a sign."""
     values = vec4(0.0)
     for m in ti.static(range(4)):
-        y, other = mirrored(place.kind == FACE_Y, first + m, field.shape[2])
-        values[m] = sign * other * field[b, x, y]
+        y, y_sign = mirrored(grid_points.kind == FACE_Y, first + m, field.shape[2])
+        values[m] = sign * y_sign * field[b, x, y]
     return values
 
 
 @kernel
-def advect_cubic(place: Place, flow: Flow, field: ti.types.ndarray(), result: ti.types.ndarray()):
+def advect_cubic(grid_points: Place, flow: Flow, field: ti.types.ndarray(), result: ti.types.ndarray()):
     """As ``advect``, cubic along y and then along x; what lies at the centres is limited."""
     for b, i, j in result:
         value = 0.0
-        if place.open[i, j] > 0:
-            node, part, _ = trace_back(place, flow, field.shape, b, i, j)
+        if grid_points.open[i, j] > 0:
+            node, fraction, _ = trace_back(grid_points, flow, field.shape, b, i, j)
             rows = vec4(0.0)
             for k in ti.static(range(4)):
-                x, sign = mirrored(place.kind == FACE_X, node[0] - 1 + k, field.shape[1])
-                values = values_along_y(place, field, b, x, sign, node[1] - 1)
-                if ti.static(place.kind == CENTRE):
-                    rows[k] = limited_cubic.value(values, part[1])
+                x, sign = mirrored(grid_points.kind == FACE_X, node[0] - 1 + k, field.shape[1])
+                values = values_along_y(grid_points, field, b, x, sign, node[1] - 1)
+                if ti.static(grid_points.kind == CENTRE):
+                    rows[k] = limited_cubic.value(values, fraction[1])
                 else:
-                    rows[k] = cubic.value(values, part[1])
-            if ti.static(place.kind == CENTRE):
-                value = limited_cubic.value(rows, part[0])
+                    rows[k] = cubic.value(values, fraction[1])
+            if ti.static(grid_points.kind == CENTRE):
+                value = limited_cubic.value(rows, fraction[0])
             else:
-                value = cubic.value(rows, part[0])
+                value = cubic.value(rows, fraction[0])
         result[b, i, j] = value
 
 
 @kernel
 def advect_cubic_adjoint(
-    place: Place, flow: Flow, field: ti.types.ndarray(), result_bar: ti.types.ndarray(), flow_bar: Flow,
+    grid_points: Place, flow: Flow, field: ti.types.ndarray(), result_bar: ti.types.ndarray(), flow_bar: Flow,
     field_bar: ti.types.ndarray(),
 ):  # fmt: skip
     """Adjoint of ``advect_cubic``: adds to those of the flow and of the field."""
     for b, i, j in result_bar:
-        if place.open[i, j] > 0:
-            node, part, free = trace_back(place, flow, field.shape, b, i, j)
+        if grid_points.open[i, j] > 0:
+            node, fraction, free = trace_back(grid_points, flow, field.shape, b, i, j)
             rows = vec4(0.0)
             for k in ti.static(range(4)):
-                x, sign = mirrored(place.kind == FACE_X, node[0] - 1 + k, field.shape[1])
-                values = values_along_y(place, field, b, x, sign, node[1] - 1)
-                if ti.static(place.kind == CENTRE):
-                    rows[k] = limited_cubic.value(values, part[1])
+                x, sign = mirrored(grid_points.kind == FACE_X, node[0] - 1 + k, field.shape[1])
+                values = values_along_y(grid_points, field, b, x, sign, node[1] - 1)
+                if ti.static(grid_points.kind == CENTRE):
+                    rows[k] = limited_cubic.value(values, fraction[1])
                 else:
-                    rows[k] = cubic.value(values, part[1])
+                    rows[k] = cubic.value(values, fraction[1])
             rows_bar, part_bar = vec4(0.0), vec2(0.0)
-            if ti.static(place.kind == CENTRE):
-                rows_bar, part_bar[0] = limited_cubic.vjp((rows, part[0]), result_bar[b, i, j])
+            if ti.static(grid_points.kind == CENTRE):
+                rows_bar, part_bar[0] = limited_cubic.vjp((rows, fraction[0]), result_bar[b, i, j])
             else:
-                rows_bar, part_bar[0] = cubic.vjp((rows, part[0]), result_bar[b, i, j])
+                rows_bar, part_bar[0] = cubic.vjp((rows, fraction[0]), result_bar[b, i, j])
             for k in ti.static(range(4)):
-                x, sign = mirrored(place.kind == FACE_X, node[0] - 1 + k, field.shape[1])
-                values = values_along_y(place, field, b, x, sign, node[1] - 1)
+                x, sign = mirrored(grid_points.kind == FACE_X, node[0] - 1 + k, field.shape[1])
+                values = values_along_y(grid_points, field, b, x, sign, node[1] - 1)
                 values_bar, y_bar = vec4(0.0), 0.0
-                if ti.static(place.kind == CENTRE):
-                    values_bar, y_bar = limited_cubic.vjp((values, part[1]), rows_bar[k])
+                if ti.static(grid_points.kind == CENTRE):
+                    values_bar, y_bar = limited_cubic.vjp((values, fraction[1]), rows_bar[k])
                 else:
-                    values_bar, y_bar = cubic.vjp((values, part[1]), rows_bar[k])
+                    values_bar, y_bar = cubic.vjp((values, fraction[1]), rows_bar[k])
                 part_bar[1] += y_bar
                 for m in ti.static(range(4)):
-                    y, other = mirrored(place.kind == FACE_Y, node[1] - 1 + m, field.shape[2])
-                    field_bar[b, x, y] += sign * other * values_bar[m]
-            velocity_at_adjoint(place.kind, flow_bar, b, i, j, -place.scale * free * part_bar)
+                    y, y_sign = mirrored(grid_points.kind == FACE_Y, node[1] - 1 + m, field.shape[2])
+                    field_bar[b, x, y] += sign * y_sign * values_bar[m]
+            velocity_at_adjoint(grid_points.kind, flow_bar, b, i, j, -grid_points.scale * free * part_bar)
 
 
 @kernel
 def correct(
-    place: Place, field: ti.types.ndarray(), ahead: ti.types.ndarray(), back: ti.types.ndarray(), result: ti.types.ndarray()
-):
-    """MacCormack's correction (Selle et al., J. Sci. Comput. 35, 2008) without a limiter: ahead + (field - back) / 2.
+    grid_points: Place, field: ti.types.ndarray(), forward: ti.types.ndarray(), backward: ti.types.ndarray(),
+    result: ti.types.ndarray(),
+):  # fmt: skip
+    """MacCormack's correction (Selle et al., J. Sci. Comput. 35, 2008) without a limiter: forward + (field - backward) / 2.
 
     Args:
-        place: of the field.
+        grid_points: of the field.
         field: before the step.
-        ahead: ``advect`` of it.
-        back: ``advect`` of ``ahead`` against the flow.
+        forward: ``advect`` of it.
+        backward: ``advect`` of ``forward`` against the flow.
         result: written, 0 where the place is closed.
     """
     for b, i, j in result:
-        result[b, i, j] = place.open[i, j] * (ahead[b, i, j] + 0.5 * (field[b, i, j] - back[b, i, j]))
+        result[b, i, j] = grid_points.open[i, j] * (forward[b, i, j] + 0.5 * (field[b, i, j] - backward[b, i, j]))
 
 
 @kernel
 def correct_adjoint(
-    place: Place, result_bar: ti.types.ndarray(), field_bar: ti.types.ndarray(), ahead_bar: ti.types.ndarray(),
+    grid_points: Place, result_bar: ti.types.ndarray(), field_bar: ti.types.ndarray(), ahead_bar: ti.types.ndarray(),
     back_bar: ti.types.ndarray(),
 ):  # fmt: skip
     """Adjoint of ``correct``: adds to that of the field, and writes those of the others."""
     for b, i, j in result_bar:
-        bar = place.open[i, j] * result_bar[b, i, j]
+        bar = grid_points.open[i, j] * result_bar[b, i, j]
         field_bar[b, i, j] += 0.5 * bar
         ahead_bar[b, i, j] = bar
         back_bar[b, i, j] = -0.5 * bar

@@ -44,17 +44,17 @@ def add_source_adjoint(grid: Grid, density_bar: ti.types.ndarray(), frame: int, 
 
 
 @ti.func
-def laplacian(field: ti.template(), beside: ti.template(), b, i, j):
+def laplacian(field: ti.template(), neighbour_open: ti.template(), b, i, j):
     """Sum of the differences to the four neighbours; walls and obstacles are free of friction: no neighbour is inside them."""
-    here, total = field[b, i, j], 0.0
+    centre, total = field[b, i, j], 0.0
     if i > 0:
-        total += beside[i - 1, j] * (field[b, i - 1, j] - here)
+        total += neighbour_open[i - 1, j] * (field[b, i - 1, j] - centre)
     if i < field.shape[1] - 1:
-        total += beside[i + 1, j] * (field[b, i + 1, j] - here)
+        total += neighbour_open[i + 1, j] * (field[b, i + 1, j] - centre)
     if j > 0:
-        total += beside[i, j - 1] * (field[b, i, j - 1] - here)
+        total += neighbour_open[i, j - 1] * (field[b, i, j - 1] - centre)
     if j < field.shape[2] - 1:
-        total += beside[i, j + 1] * (field[b, i, j + 1] - here)
+        total += neighbour_open[i, j + 1] * (field[b, i, j + 1] - centre)
     return total
 
 
@@ -77,19 +77,19 @@ def accelerate(
 
 
 @ti.func
-def spread_adjoint(open_faces: ti.template(), beside: ti.template(), bar: ti.template(), b, i, j, factor):
+def spread_adjoint(open_faces: ti.template(), neighbour_open: ti.template(), bar: ti.template(), b, i, j, factor):
     """Adjoint of a velocity at face (i, j) from those of the accelerated ones: its own, and those of the neighbours."""
-    here = open_faces[i, j] * bar[b, i, j]
+    centre = open_faces[i, j] * bar[b, i, j]
     total = 0.0
     if i > 0:
-        total += open_faces[i - 1, j] * bar[b, i - 1, j] - beside[i - 1, j] * here
+        total += open_faces[i - 1, j] * bar[b, i - 1, j] - neighbour_open[i - 1, j] * centre
     if i < bar.shape[1] - 1:
-        total += open_faces[i + 1, j] * bar[b, i + 1, j] - beside[i + 1, j] * here
+        total += open_faces[i + 1, j] * bar[b, i + 1, j] - neighbour_open[i + 1, j] * centre
     if j > 0:
-        total += open_faces[i, j - 1] * bar[b, i, j - 1] - beside[i, j - 1] * here
+        total += open_faces[i, j - 1] * bar[b, i, j - 1] - neighbour_open[i, j - 1] * centre
     if j < bar.shape[2] - 1:
-        total += open_faces[i, j + 1] * bar[b, i, j + 1] - beside[i, j + 1] * here
-    return here + factor * beside[i, j] * total
+        total += open_faces[i, j + 1] * bar[b, i, j + 1] - neighbour_open[i, j + 1] * centre
+    return centre + factor * neighbour_open[i, j] * total
 
 
 @kernel
@@ -118,7 +118,7 @@ def accelerate_adjoint(
 
 
 @differentiable()
-def confining(left, right, below, above, here, strength):
+def confining(left, right, below, above, centre, strength):
     """Acceleration (x, y) times dt [m/s] that turns with the vorticity, from the vorticity [1/s] here and in the cells around.
 
     ``strength`` is epsilon h dt [m s]. The length of a vector v is sqrt(v^2 + SMALL^2), which has slopes where it vanishes.
@@ -128,7 +128,7 @@ def confining(left, right, below, above, here, strength):
 
     x, y = size(right) - size(left), size(above) - size(below)
     length = sqrt(x * x + y * y + SMALL * SMALL)
-    return strength * (y / length) * here, -(strength * (x / length) * here)
+    return strength * (y / length) * centre, -(strength * (x / length) * centre)
 
 
 @ti.func
@@ -185,8 +185,8 @@ def around(vorticity: ti.template(), b, i, j):
 def confine(grid: Grid, vorticity: ti.types.ndarray(), confinement: ti.types.ndarray(), flow: Flow):
     """flow += dt times the confining acceleration, half of it to each open face of a cell."""
     for b, i, j in vorticity:
-        left, right, below, above, here = around(vorticity, b, i, j)
-        ax, ay = confining.value(left, right, below, above, here, confinement[b] * grid.cell * grid.dt)
+        left, right, below, above, centre = around(vorticity, b, i, j)
+        ax, ay = confining.value(left, right, below, above, centre, confinement[b] * grid.cell * grid.dt)
         for k in ti.static(range(2)):
             flow.x[b, i + k, j] += 0.5 * ax * grid.open_x[i + k, j]
             flow.y[b, i, j + k] += 0.5 * ay * grid.open_y[i, j + k]
@@ -203,10 +203,10 @@ def confine_adjoint(
         for k in ti.static(range(2)):
             bar[0] += 0.5 * flow_bar.x[b, i + k, j] * grid.open_x[i + k, j]
             bar[1] += 0.5 * flow_bar.y[b, i, j + k] * grid.open_y[i, j + k]
-        left, right, below, above, here = around(vorticity, b, i, j)
+        left, right, below, above, centre = around(vorticity, b, i, j)
         scale = grid.cell * grid.dt
         l_bar, r_bar, b_bar, a_bar, h_bar, s_bar = confining.vjp(
-            (left, right, below, above, here, confinement[b] * scale), (bar[0], bar[1])
+            (left, right, below, above, centre, confinement[b] * scale), (bar[0], bar[1])
         )
         vorticity_bar[b, ti.max(i - 1, 0), j] += l_bar
         vorticity_bar[b, ti.min(i + 1, vorticity.shape[1] - 1), j] += r_bar

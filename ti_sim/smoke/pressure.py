@@ -11,7 +11,7 @@ import qdldl
 from scipy.ndimage import label
 from scipy.sparse import coo_matrix, csc_matrix
 
-from ti_sim.base.arrays import reals_like_family, to_numpy, zeros_like_family
+from ti_sim.base.arrays import reals_in_same_library, to_numpy, zeros_in_same_library
 from ti_sim.base.bundles import viewed, views
 from ti_sim.smoke.advection import Flow
 from ti_sim.smoke.divergence import diverge, subtract_gradient
@@ -33,13 +33,13 @@ class Pressure:
 
     def project(self, grid: Grid, flow: Flow) -> None:
         """Replace velocities, or their adjoints, by the nearest ones that keep the volume of every cell; in place."""
-        flow_out = zeros_like_family(flow.x, (flow.x.shape[0], *grid.open.shape))
+        flow_out = zeros_in_same_library(flow.x, (flow.x.shape[0], *grid.open.shape))
         diverge(viewed(grid), viewed(flow), *views(flow_out))
         divergence = to_numpy(flow_out).reshape(flow.x.shape[0], -1).astype(np.float64)
         pressure = np.zeros_like(divergence)
         for world, row in enumerate(divergence):
             pressure[world, self._open] = self._factor.solve(-row[self._open])
-        subtract_gradient(viewed(grid), *views(reals_like_family(flow.x, pressure.reshape(flow_out.shape))), viewed(flow))
+        subtract_gradient(viewed(grid), *views(reals_in_same_library(flow.x, pressure.reshape(flow_out.shape))), viewed(flow))
 
 
 def _laplacian(model: SmokeModel) -> csc_matrix:
@@ -55,8 +55,8 @@ def _laplacian(model: SmokeModel) -> csc_matrix:
     count = int(model.open_cells.sum())
     diagonal = np.bincount(a, minlength=count) + np.bincount(b, minlength=count)
     regions, _ = label(model.open_cells)
-    held = index.ravel()[np.unique(regions.ravel(), return_index=True)[1]]
-    diagonal[held[held >= 0]] += 1
+    pinned = index.ravel()[np.unique(regions.ravel(), return_index=True)[1]]
+    diagonal[pinned[pinned >= 0]] += 1
     rows, columns = np.concatenate([a, b, np.arange(count)]), np.concatenate([b, a, np.arange(count)])
     values = np.concatenate([-np.ones(2 * len(a)), diagonal])
     return coo_matrix((values, (rows, columns)), shape=(count, count)).tocsc()

@@ -7,7 +7,14 @@ from functools import cached_property
 
 import numpy as np
 
-from ti_sim.base.arrays import Array, empty_like_family, ints_like_family, reals_like_family, to_numpy, zeros_like_family
+from ti_sim.base.arrays import (
+    Array,
+    empty_in_same_library,
+    ints_in_same_library,
+    reals_in_same_library,
+    to_numpy,
+    zeros_in_same_library,
+)
 from ti_sim.base.bundles import viewed, views
 from ti_sim.base.errors import DivergenceError
 from ti_sim.rollout.adjoint import Adjoint, kept_interval, segment_length
@@ -79,7 +86,7 @@ class _State:
         return self.density, self.flow.x, self.flow.y
 
     def zeros(self) -> _State:
-        density, x, y = (zeros_like_family(field, tuple(field.shape)) for field in self.fields())
+        density, x, y = (zeros_in_same_library(field, tuple(field.shape)) for field in self.fields())
         return _State(density, Flow(x, y))
 
 
@@ -173,7 +180,7 @@ class SmokeSolver(Solver):
     def _grid(self, like: Array) -> Grid:
         model = self.model
         masks = (
-            reals_like_family(like, mask.astype(float))
+            reals_in_same_library(like, mask.astype(float))
             for mask in (model.open_cells, model.open_x, model.open_y, model.beside_x, model.beside_y)
         )
         return Grid(*masks, float(self.settings.dt), float(model.cell))
@@ -200,7 +207,8 @@ class SmokeSolver(Solver):
 
     def _filling(self, number: int, like: Array) -> Filling:
         target, source, weight = self._fillings[number]
-        return Filling(ints_like_family(like, target), ints_like_family(like, source), reals_like_family(like, weight))
+        indices = (ints_in_same_library(like, numbers) for numbers in (target, source))
+        return Filling(*indices, reals_in_same_library(like, weight))
 
     def _filled(self, number: int, field: Array) -> Array:
         """A field with values inside obstacles; itself if there are none."""
@@ -214,7 +222,7 @@ class SmokeSolver(Solver):
         """The state after a step, in new arrays."""
         density, flow = self._advected(grid, state)
         forces.add_source(viewed(grid), *views(inputs.source), frame, *views(density))
-        result = Flow(*(empty_like_family(field, tuple(field.shape)) for field in (flow.x, flow.y)))
+        result = Flow(*(empty_in_same_library(field, tuple(field.shape)) for field in (flow.x, flow.y)))
         forces.accelerate(
             viewed(grid), viewed(flow), *views(density, inputs.buoyancy, inputs.viscosity), viewed(result)
         )
@@ -224,7 +232,7 @@ class SmokeSolver(Solver):
         return _State(density, result)
 
     def _curl(self, grid: Grid, flow: Flow) -> Array:
-        vorticity = empty_like_family(flow.x, (flow.x.shape[0], *grid.open.shape))
+        vorticity = empty_in_same_library(flow.x, (flow.x.shape[0], *grid.open.shape))
         forces.curl(viewed(grid), viewed(flow), *views(vorticity))
         return vorticity
 
@@ -236,7 +244,7 @@ class SmokeSolver(Solver):
     def _moved(self, grid: Grid, number: int, state: _State) -> list[Array]:
         """Advection of one field: the result last, before it what its adjoint needs."""
         field, place, flow = state.fields()[number], viewed(self._places(grid)[number]), viewed(state.flow)
-        source, result = self._filled(number, field), empty_like_family(field, tuple(field.shape))
+        source, result = self._filled(number, field), empty_in_same_library(field, tuple(field.shape))
         if self.settings.advection == "cubic":
             advect_cubic(place, flow, *views(source, result))
             return [source, result]
@@ -244,7 +252,7 @@ class SmokeSolver(Solver):
         if self.settings.advection == "semi_lagrangian":
             return [source, result]
         ahead = self._filled(number, result)
-        back, corrected = (empty_like_family(field, tuple(field.shape)) for _ in range(2))
+        back, corrected = (empty_in_same_library(field, tuple(field.shape)) for _ in range(2))
         advect(viewed(self._places(grid, -1.0)[number]), flow, *views(ahead, back))
         correct(place, *views(field, result, back, corrected))
         return [source, ahead, corrected]
@@ -259,12 +267,12 @@ class SmokeSolver(Solver):
         before = state.zeros()
         self._pressure.project(grid, bar.flow)
         vorticity = self._curl(grid, state.flow)
-        vorticity_bar = zeros_like_family(vorticity, tuple(vorticity.shape))
+        vorticity_bar = zeros_in_same_library(vorticity, tuple(vorticity.shape))
         forces.confine_adjoint(
             viewed(grid), *views(vorticity, inputs.confinement), viewed(bar.flow), *views(vorticity_bar, sums.confinement)
         )
         forces.curl_adjoint(viewed(grid), *views(vorticity_bar), viewed(before.flow))
-        flow_bar = Flow(*(empty_like_family(field, tuple(field.shape)) for field in (flow.x, flow.y)))
+        flow_bar = Flow(*(empty_in_same_library(field, tuple(field.shape)) for field in (flow.x, flow.y)))
         forces.accelerate_adjoint(
             viewed(grid), viewed(flow), *views(density, inputs.buoyancy, inputs.viscosity), viewed(bar.flow), viewed(flow_bar),
             *views(bar.density, sums.buoyancy, sums.viscosity),
@@ -282,7 +290,7 @@ class SmokeSolver(Solver):
         source, shape, field_bar = moved[0], tuple(result_bar.shape), before.fields()[number]
         ahead_bar = result_bar
         if self.settings.advection == "maccormack":
-            ahead_bar, back_bar = (empty_like_family(source, shape) for _ in range(2))
+            ahead_bar, back_bar = (empty_in_same_library(source, shape) for _ in range(2))
             correct_adjoint(place, *views(result_bar, field_bar, ahead_bar, back_bar))
             filled_bar = self._filled_bar(number, ahead_bar)
             advect_adjoint(
@@ -296,7 +304,7 @@ class SmokeSolver(Solver):
 
     def _filled_bar(self, number: int, field_bar: Array) -> Array:
         """Where the adjoint of a filled field is summed: that of the field itself if there are no obstacles."""
-        return zeros_like_family(field_bar, tuple(field_bar.shape)) if len(self._fillings[number][0]) else field_bar
+        return zeros_in_same_library(field_bar, tuple(field_bar.shape)) if len(self._fillings[number][0]) else field_bar
 
     def _filled_adjoint(self, number: int, filled_bar: Array, field_bar: Array) -> None:
         """Adjoint of ``_filled`` from the result of ``_filled_bar``: adds to the adjoint of the field."""
@@ -306,14 +314,14 @@ class SmokeSolver(Solver):
 
 
 def _copied(field: Array) -> Array:
-    result = zeros_like_family(field, tuple(field.shape))
+    result = zeros_in_same_library(field, tuple(field.shape))
     add_field(*views(field, result))
     return result
 
 
 def _rows(state: _State, count: int) -> tuple[Array, Array, Array]:
     """Arrays [B, count, ...] for fields of so many steps or frames."""
-    return tuple(empty_like_family(field, (field.shape[0], count, *field.shape[1:])) for field in state.fields())
+    return tuple(empty_in_same_library(field, (field.shape[0], count, *field.shape[1:])) for field in state.fields())
 
 
 def _write(state: _State, rows: tuple[Array, ...], row: int) -> None:
@@ -324,7 +332,7 @@ def _write(state: _State, rows: tuple[Array, ...], row: int) -> None:
 def _read(rows: tuple[Array, ...], row: int) -> _State:
     fields = []
     for kept in rows:
-        field = empty_like_family(kept, (kept.shape[0], *kept.shape[2:]))
+        field = empty_in_same_library(kept, (kept.shape[0], *kept.shape[2:]))
         read_row(*views(kept), row, *views(field))
         fields.append(field)
     return _State(fields[0], Flow(*fields[1:]))

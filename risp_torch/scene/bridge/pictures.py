@@ -9,7 +9,7 @@ import torch
 
 from risp_torch.scene.bridge.checks import kernel_tensor, upstream
 from risp_torch.scene.bridge.chunks import Chunk, plan_chunks, real_inputs
-from risp_torch.scene.bridge.once import once, one_by_one, twice
+from risp_torch.scene.bridge.derivative_errors import one_by_one, second_derivative_error, without_second_derivative
 from ti_render import MeshTopology, RasterSettings, RenderInputs, RenderResult, render_adjoint, render_jvp
 from ti_render import render as render_arrays
 from ti_sim.base.arrays import Array
@@ -120,11 +120,11 @@ class _Adjoint(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *_gradients: torch.Tensor) -> Any:
-        raise twice("a picture")
+        raise second_derivative_error("a picture")
 
     @staticmethod
     def jvp(ctx: Any, *_tangents: torch.Tensor | None) -> Any:
-        raise twice("a picture")
+        raise second_derivative_error("a picture")
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[Any, ...], *arguments: Any) -> Any:
@@ -145,11 +145,11 @@ class _Tangents(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *_gradients: torch.Tensor) -> Any:
-        raise twice("a picture")
+        raise second_derivative_error("a picture")
 
     @staticmethod
     def jvp(ctx: Any, *_tangents: torch.Tensor | None) -> Any:
-        raise twice("a picture")
+        raise second_derivative_error("a picture")
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[Any, ...], call: _Call, which: tuple[str, ...], *tensors: torch.Tensor) -> Any:
@@ -224,4 +224,4 @@ def render_jacobian(
             derivatives.append(render_jvp(result, call.tangent_parts(chunk, tangents)))
         return _joined(images), _joined(derivatives)
 
-    return once(rendered, twice("a picture"), *tensors.values(), *tangents.values())
+    return without_second_derivative(rendered, second_derivative_error("a picture"), *tensors.values(), *tangents.values())

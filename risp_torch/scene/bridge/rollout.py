@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from risp_torch.scene.bridge.checks import kernel_tensor, upstream
-from risp_torch.scene.bridge.once import one_by_one, twice
+from risp_torch.scene.bridge.derivative_errors import one_by_one, second_derivative_error
 from ti_sim.base.errors import DivergenceError
 from ti_sim.base.rules import Count, checked
 from ti_sim.rollout.adjoint import Adjoint, StoreAll
@@ -102,11 +102,11 @@ class _Adjoint(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *_gradients: torch.Tensor) -> Any:
-        raise twice("a rollout")
+        raise second_derivative_error("a rollout")
 
     @staticmethod
     def jvp(ctx: Any, *_tangents: torch.Tensor | None) -> Any:
-        raise twice("a rollout")
+        raise second_derivative_error("a rollout")
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[Any, ...], *arguments: Any) -> Any:

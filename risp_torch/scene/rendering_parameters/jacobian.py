@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from risp_torch.scene import bridge
-from risp_torch.scene.bridge.once import once
+from risp_torch.scene.bridge.derivative_errors import without_second_derivative
 from risp_torch.scene.numbers import constant, shared_rows
 from risp_torch.scene.rendering_parameters.parameters import RenderingParameters
 from risp_torch.scene.states import instant_placement
@@ -86,7 +86,7 @@ def image_jacobian(
         settings = scene.view.raster_settings(camera=camera, quantity=quantity)
         return bridge.render_jacobian(inputs, settings, tangents, memory_limit=memory_limit)
 
-    pictures, jacobian = once(rendered, RuntimeError(_NONE), *sources)
+    pictures, jacobian = without_second_derivative(rendered, RuntimeError(_NONE), *sources)
     film = (scene.view.film_of(x, worlds, frames, camera=camera, quantity=quantity, alpha=alpha) for x in (pictures, jacobian))
     image, columns_of_image = (x.reshape(*batch, *x.shape[2:]) for x in film)
     return image, columns_of_image

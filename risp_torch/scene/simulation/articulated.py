@@ -10,7 +10,7 @@ from typing import Self
 import numpy as np
 import torch
 
-from risp_torch.scene.bridge.once import once
+from risp_torch.scene.bridge.derivative_errors import without_second_derivative
 from risp_torch.scene.numbers import Values, gravity_rows
 from risp_torch.scene.parts.body import Body
 from risp_torch.scene.parts.links import Link, coordinate_slices, velocity_slices
@@ -115,7 +115,7 @@ class ArticulatedMotion(Motion):
         error = RuntimeError(
             "trying to differentiate initial poses of links: use the first frame of Scene.rollout"
         )
-        return once(poses, error, joint_q, *inputs.arrays(), *values.values())[0]
+        return without_second_derivative(poses, error, joint_q, *inputs.arrays(), *values.values())[0]
 
 
 def articulated_model(bodies: Sequence[Body], values: Values, *, ground_height: float) -> ArticulatedModel:

@@ -9,7 +9,7 @@ import torch
 
 from risp_torch.scene.rotations import matrix_vector, rotation_matrix
 from risp_torch.scene.view.unlit import Unlit
-from ti_sim.base.arrays import ints_like_family
+from ti_sim.base.arrays import ints_in_same_library
 
 
 def flattened(unlit: Unlit, slopes: np.ndarray) -> Unlit:
@@ -29,7 +29,7 @@ def flattened(unlit: Unlit, slopes: np.ndarray) -> Unlit:
     vertices = torch.cat([flat, torch.full_like(flat[..., :1], unlit.ground)], dim=-1).flatten(0, 1)
     inputs = unlit.inputs
     standing = world.new_tensor([[[0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0]]]).expand(len(vertices), 1, 7)
-    free = ints_like_family(inputs.mesh.vertex_body, np.full(len(unlit.vertex_body), -1))
+    free = ints_in_same_library(inputs.mesh.vertex_body, np.full(len(unlit.vertex_body), -1))
     mesh = replace(inputs.mesh, vertex_body=free, bodies=0)
     return replace(unlit, inputs=replace(inputs, mesh=mesh, vertices_rest=vertices, body_q=standing))
 

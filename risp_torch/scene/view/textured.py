@@ -9,7 +9,7 @@ import torch
 
 from risp_torch.scene import bridge
 from risp_torch.scene.view.unlit import TEXTURE, Unlit
-from ti_sim.base.arrays import ints_like_family, to_numpy
+from ti_sim.base.arrays import ints_in_same_library, to_numpy
 
 
 def render_textured(unlit: Unlit, shade: torch.Tensor, texels: torch.Tensor) -> torch.Tensor:
@@ -27,7 +27,7 @@ def render_textured(unlit: Unlit, shade: torch.Tensor, texels: torch.Tensor) -> 
     corners[:, TEXTURE] = np.arange(faces)
     table = np.column_stack([np.arange(faces) * side * side, np.full((faces, 2), side), np.zeros(faces, dtype=np.int64)])
     mesh = replace(
-        mesh, corners=ints_like_family(mesh.corners, corners), textures=ints_like_family(mesh.textures, table),
+        mesh, corners=ints_in_same_library(mesh.corners, corners), textures=ints_in_same_library(mesh.textures, table),
         texels=faces * side * side, textured=True,
     )  # fmt: skip
     near, far = 0.5 / side, 1 - 0.5 / side  # centres of the first and the last texel

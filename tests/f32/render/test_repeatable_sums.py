@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from risp_torch import load_scene
-from ti_sim.base.parallel import repeatable_sums, serial_for, sums_serially
+from ti_sim.base.parallel import repeatable_sums, runs_serially, sums_serially
 
 pytestmark = pytest.mark.threads
 
@@ -27,9 +27,9 @@ def test_adjoints_of_a_picture_are_repeatable() -> None:
 
 def test_sums_are_serial_within_the_block_only() -> None:
     many = 10**9
-    assert not sums_serially() and not serial_for(many)
+    assert not sums_serially() and not runs_serially(many)
     with repeatable_sums():
         with repeatable_sums():
-            assert sums_serially() and serial_for(many)
+            assert sums_serially() and runs_serially(many)
         assert sums_serially()
     assert not sums_serially()

@@ -190,15 +190,15 @@ def ground_law(x, x_hat, before, ground, gamma, onset, reach, contact):
     limit, stick = mu * normal, kf * fraction
     if limit > 0 and stick > 0:
         speed = u.norm()
-        held, held_slope = grip(stick * speed / limit)
-        drag, drag_along = stick, stick * held_slope
-        rest = held - stick * speed / limit * held_slope
+        static_share, static_slope = grip(stick * speed / limit)
+        drag, drag_along = stick, stick * static_slope
+        rest = static_share - stick * speed / limit * static_slope
         if speed > 0:
             tangent = u / speed
             if stick * speed > (1 - _WIDTH) * limit:
-                drag = limit * held / speed
-        along = vec2(-fraction * speed * held_slope, -normal * rest)
-        slide_by = -mu * rest * normal_by - kf * speed * held_slope * fraction_by
+                drag = limit * static_share / speed
+        along = vec2(-fraction * speed * static_slope, -normal * rest)
+        slide_by = -mu * rest * normal_by - kf * speed * static_slope * fraction_by
     force = vec3(-drag * u.x, -drag * u.y, normal)
     by_x, by_x_hat = mat3(0.0), mat3(0.0)
     for i, j in ti.static(ti.ndrange(2, 2)):

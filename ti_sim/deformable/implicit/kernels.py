@@ -60,12 +60,12 @@ class StageArrays:
 
 
 @ti.func
-def slot_sum(stage: ti.template(), given: ti.template(), b, p, column: ti.template()):
-    """Sum of three columns of particle p's slots in given [B, slots, columns]."""
+def slot_sum(stage: ti.template(), external: ti.template(), b, p, column: ti.template()):
+    """Sum of three columns of particle p's slots in external [B, slots, columns]."""
     total = vec3(0.0)
     for entry in range(stage.slot_start[p], stage.slot_start[p + 1]):
         slot = stage.slot[entry]
-        total += vec3(given[b, slot, column], given[b, slot, column + 1], given[b, slot, column + 2])
+        total += vec3(external[b, slot, column], external[b, slot, column + 1], external[b, slot, column + 2])
     return total
 
 
@@ -95,8 +95,8 @@ def evaluate(
             for k in ti.static(range(3)):
                 states[b, row, p, 3 + k] = (states[b, row, p, k] - stage.hat[p, k]) / stage.numbers[GAMMA]
     for i in range(stage.elements):
-        whole = with_fields(body, gather=True)
-        any_force(whole, states, stage.force, b, row, control, i)
+        gathering = with_fields(body, gather=True)
+        any_force(gathering, states, stage.force, b, row, control, i)
         if ti.static(body.features.with_damping or body.features.with_air):
             alone = with_fields(body, gather=True, features=body.features.elastic)
             any_force(alone, states, stage.elastic, b, row, control, i)
@@ -107,7 +107,7 @@ def evaluate(
                 stage.element_energy[i] = element_energy(family, body, states, b, row, control, i - first, first)
             first += count
     for p in range(states.shape[2]):
-        residual, other = vec3(0.0), vec3(0.0)
+        residual, other_force = vec3(0.0), vec3(0.0)
         inertia, stored, rounded = 0.0, 0.0, 0.0
         if body.particle_table[p, HELD] == 0:
             gamma, mass = stage.numbers[GAMMA], body.particle_mass[b, p]
@@ -116,7 +116,7 @@ def evaluate(
             v_hat = vec3(stage.hat[p, 3], stage.hat[p, 4], stage.hat[p, 5])
             force = slot_sum(stage, stage.force, b, p, 0)
             if ti.static(body.features.with_damping or body.features.with_air):
-                other = force - slot_sum(stage, stage.elastic, b, p, 0)
+                other_force = force - slot_sum(stage, stage.elastic, b, p, 0)
             outer = mass * vec3(body.gravity[b, 0], body.gravity[b, 1], body.gravity[b, 2])
             loaded = body.particle_table[p, LOADED]
             if loaded >= 0:
@@ -134,13 +134,13 @@ def evaluate(
                 stored = -normal_work(stage.reference[p] - ground, heights, gamma, onset, reach, material[0], material[1])
                 rounded += contact.z * ti.abs(x.z)
                 force += contact
-                other += vec3(contact.x, contact.y, 0.0)
+                other_force += vec3(contact.x, contact.y, 0.0)
                 for i, j in ti.static(ti.ndrange(3, 3)):
                     stage.ground[p, i, j] = by_x[i, j]
             residual = mass / gamma * (v - v_hat) - force - outer
         for k in ti.static(range(3)):
             stage.residual[p, k] = residual[k]
-            stage.other[p, k] = other[k]
+            stage.other[p, k] = other_force[k]
         stage.energy[p, INERTIA], stage.energy[p, CONTACT], stage.energy[p, ROUNDED] = inertia, stored, rounded
 
 
@@ -157,32 +157,32 @@ def element_jacobians(
     """
     for i in range(stage.elements):
         rate = 1 / stage.numbers[GAMMA]
-        first, begin = 0, 0
+        first, offset = 0, 0
         for family in ti.static(body.features.families):
             nodes = ti.static(FAMILIES[family])
             count = body.indices_of(family).shape[0]
             if first <= i and i < first + count:
                 e = i - first
                 if ti.static(family in SOLIDS):
-                    at = begin + e * 3 * nodes * nodes
-                    solid_force_jacobian(family, body, states, rows, b, row, control, e, first, rate, at)
+                    entry = offset + e * 3 * nodes * nodes
+                    solid_force_jacobian(family, body, states, rows, b, row, control, e, first, rate, entry)
                 else:
                     mine = with_fields(body, gather=jacobian_row(rate))
                     for dof in range(3 * nodes):
-                        at = begin + (e * 3 * nodes + dof) * nodes
+                        entry = offset + (e * 3 * nodes + dof) * nodes
                         dual = unit_dual(body.indices_of(family)[e, dof // 3], dof % 3)
                         element_force_adjoint(
-                            family, mine, NO_BARS, states, dual, rows, b, row, control, e, first, at - nodes * e
+                            family, mine, NO_BARS, states, dual, rows, b, row, control, e, first, entry - nodes * e
                         )
             first += count
-            begin += 3 * nodes * nodes * count
+            offset += 3 * nodes * nodes * count
 
 
 @kernel
 def assemble(
     b: int,
     rows: ti.types.ndarray(), start: ti.types.ndarray(), entry: ti.types.ndarray(), stride: ti.types.ndarray(),
-    place: ti.types.ndarray(), diagonal: ti.types.ndarray(), mass: ti.types.ndarray(), data: ti.types.ndarray(),
+    value_index: ti.types.ndarray(), diagonal: ti.types.ndarray(), mass: ti.types.ndarray(), data: ti.types.ndarray(),
     stage: StageArrays,
 ):  # fmt: skip
     """Write the Jacobian M / gamma^2 - df/dx - df/dv / gamma of free particles to the entries of a CSR matrix.
@@ -192,13 +192,13 @@ def assemble(
         rows: result of ``element_jacobians``.
         start: [blocks + 1] int32, where the entries of each 3x3 block of the matrix begin.
         entry, stride: [...] int32, first row in ``rows`` of a contribution, and rows between its axes.
-        place: [blocks, 2] int32, index in ``data`` of the first number of a block, and numbers between its rows.
+        value_index: [blocks, 2] int32, index in ``data`` of the first number of a block, and numbers between its rows.
         diagonal: [blocks] int32, particle whose diagonal block it is, or -1.
         mass: [B, P] kg.
         data: [entries] of the matrix, receives all.
         stage: the stage.
     """
-    for block in range(place.shape[0]):
+    for block in range(value_index.shape[0]):
         total = mat3(0.0)
         for contribution in range(start[block], start[block + 1]):
             for i, j in ti.static(ti.ndrange(3, 3)):
@@ -211,13 +211,13 @@ def assemble(
                 if ti.static(i == j):
                     total[i, j] += inertia
         for i, j in ti.static(ti.ndrange(3, 3)):
-            data[place[block, 0] + i * place[block, 1] + j] = total[i, j]
+            data[value_index[block, 0] + i * value_index[block, 1] + j] = total[i, j]
 
 
 @kernel
 def stage_adjoint(
     b: int, row: int, control: int, frame: int,
-    states: ti.types.ndarray(), dual: ti.types.ndarray(), given: ti.types.ndarray(), bar: ti.types.ndarray(),
+    states: ti.types.ndarray(), dual: ti.types.ndarray(), external: ti.types.ndarray(), bar: ti.types.ndarray(),
     hat_bar: ti.types.ndarray(), way: ti.types.ndarray(),
     body: DeformableArrays, bars: DeformableInputs, stage: StageArrays,
 ):  # fmt: skip
@@ -229,7 +229,7 @@ def stage_adjoint(
         b, row, control, frame: world, row of the result, control row and frame interval.
         states: [B, rows, P, 6].
         dual: [B, P, 3] multipliers, zero for held particles.
-        given: [B, slots, 6] scratch.
+        external: [B, slots, 6] scratch.
         bar: [P, 6] adjoint of the result.
         hat_bar: [P, 7], receives the adjoint of ``hat`` of free particles, and of the start of the step of held ones.
         way: [1] time from the start of the step to the result [s].
@@ -237,10 +237,10 @@ def stage_adjoint(
     """
     for i in range(stage.elements):
         slotted = with_fields(body, gather=True)
-        any_adjoint(slotted, bars, states, dual, given, b, row, control, i)
+        any_adjoint(slotted, bars, states, dual, external, b, row, control, i)
     for p in range(states.shape[2]):
         x_bar, v_bar = vec3(bar[p, 0], bar[p, 1], bar[p, 2]), vec3(bar[p, 3], bar[p, 4], bar[p, 5])
-        fx, fv = slot_sum(stage, given, b, p, 0), slot_sum(stage, given, b, p, 3)
+        fx, fv = slot_sum(stage, external, b, p, 0), slot_sum(stage, external, b, p, 3)
         x_hat_bar, v_hat_bar, before_bar = vec3(0.0), vec3(0.0), 0.0
         if body.particle_table[p, HELD] == 0:
             gamma, mass = stage.numbers[GAMMA], body.particle_mass[b, p]

@@ -58,25 +58,25 @@ def pattern_of(model: DeformableModel) -> Pattern:
     number[free] = np.arange(count)
     keys, entries, strides, rows = [np.arange(count) * (count + 1)], [np.full(count, -1)], [np.zeros(count, int)], 0
     for family, nodes in FAMILIES.items():
-        own = number[model.tables[TABLES[family]]]
-        e, c, a = (each.ravel() for each in np.meshgrid(np.arange(len(own)), *[np.arange(nodes)] * 2, indexing="ij"))
-        row, column = own[e, c], own[e, a]
+        corner_nodes = number[model.tables[TABLES[family]]]
+        e, c, a = (arrays.ravel() for arrays in np.meshgrid(np.arange(len(corner_nodes)), *[np.arange(nodes)] * 2, indexing="ij"))
+        row, column = corner_nodes[e, c], corner_nodes[e, a]
         both = (row >= 0) & (column >= 0)
         keys.append((row * count + column)[both])
         entries.append((rows + (e * 3 * nodes + 3 * c) * nodes + a)[both])
         strides.append(np.full(both.sum(), nodes))
-        rows += 3 * nodes * nodes * len(own)
-    key, entry, stride = (np.concatenate(each) for each in (keys, entries, strides))
+        rows += 3 * nodes * nodes * len(corner_nodes)
+    key, entry, stride = (np.concatenate(arrays) for arrays in (keys, entries, strides))
     unique, block = np.unique(key, return_inverse=True)
-    kept = entry >= 0
-    order = np.argsort(block[kept], kind="stable")
-    start = np.concatenate([[0], np.cumsum(np.bincount(block[kept], minlength=len(unique)))])
+    is_free = entry >= 0
+    order = np.argsort(block[is_free], kind="stable")
+    start = np.concatenate([[0], np.cumsum(np.bincount(block[is_free], minlength=len(unique)))])
     block_row, block_column = unique // count, unique % count
     diagonal = np.where(block_row == block_column, free[block_row], -1)
-    offsets, columns, place = _scalar_rows(block_row, block_column, count)
+    offsets, columns, value_index = _scalar_rows(block_row, block_column, count)
     upper, mirrored, upper_rows, upper_offsets = _upper_triangle(columns, offsets)
     return Pattern(
-        free, rows, _int(start), _int(entry[kept][order]), _int(stride[kept][order]), _int(place), _int(diagonal),
+        free, rows, _int(start), _int(entry[is_free][order]), _int(stride[is_free][order]), _int(value_index), _int(diagonal),
         _int(columns), _int(offsets), upper, mirrored, upper_rows, upper_offsets,
     )  # fmt: skip
 
@@ -87,12 +87,12 @@ def _scalar_rows(block_row: np.ndarray, block_column: np.ndarray, count: int) ->
     first = np.concatenate([[0], np.cumsum(per_row)])
     offsets = np.concatenate([[0], np.cumsum(np.repeat(3 * per_row, 3))])
     within = np.arange(len(block_row)) - first[block_row]
-    place = np.stack([9 * first[block_row] + 3 * within, 3 * per_row[block_row]], axis=1)
+    value_index = np.stack([9 * first[block_row] + 3 * within, 3 * per_row[block_row]], axis=1)
     columns = np.empty(9 * len(block_row), dtype=int)
     for i in range(3):
         for j in range(3):
-            columns[place[:, 0] + i * place[:, 1] + j] = 3 * block_column + j
-    return offsets, columns, place
+            columns[value_index[:, 0] + i * value_index[:, 1] + j] = 3 * block_column + j
+    return offsets, columns, value_index
 
 
 def _upper_triangle(columns: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:

@@ -83,37 +83,37 @@ def _with_potential(
 ) -> StageResult:  # fmt: skip
     """Newton's method with the line search on the potential, from ``positions``, a view of the row of the states."""
     free = stepper.pattern.free
-    at = stepper.evaluate(world, row, control, frame)
+    evaluation = stepper.evaluate(world, row, control, frame)
     forcing, renew = _LOOSEST, linear.factor_is_cheap
     chord: np.ndarray | None = None
     for iteration in range(settings.iterations):
-        if not np.isfinite(at.residual).all():
+        if not np.isfinite(evaluation.residual).all():
             break
-        if not at.residual.any():
-            return _result(stepper, at, iteration, converged=True)
+        if not evaluation.residual.any():
+            return _result(stepper, evaluation, iteration, converged=True)
         step = chord
         if step is None:
-            step = _newton(stepper, linear, at, forcing, world, row, control, renew=renew)
+            step = _newton(stepper, linear, evaluation, forcing, world, row, control, renew=renew)
             if not linear.has_factor and np.abs(step).max(initial=0.0) <= gamma * settings.tolerance:
-                return _result(stepper, at, iteration, converged=True)
-        after, length = _search(stepper, at, positions[free], step, world, row, control, frame)
+                return _result(stepper, evaluation, iteration, converged=True)
+        after, length = _search(stepper, evaluation, positions[free], step, world, row, control, frame)
         if after is None:
             if chord is None:
                 break
             chord = None
             continue
-        reduction = _ratio(after.residual, at.residual)
-        at, chord = after, None
+        reduction = _ratio(after.residual, evaluation.residual)
+        evaluation, chord = after, None
         if linear.has_factor:
-            ahead = linear.with_last_factor(-at.residual)
+            ahead = linear.with_last_factor(-evaluation.residual)
             if np.abs(ahead).max(initial=0.0) <= _MARGIN * gamma * settings.tolerance:
-                return _result(stepper, at, iteration + 1, converged=True)
+                return _result(stepper, evaluation, iteration + 1, converged=True)
             reduction = max(reduction, _ratio(ahead, step))
             if linear.factor_is_cheap and length == 1 and reduction < _SLOW:
                 chord = ahead
         forcing = min(max(_FORCING * min(reduction, 1.0), 1e-10), _LOOSEST)
         renew = linear.factor_is_cheap or reduction > _STUCK
-    return _result(stepper, at, settings.iterations, converged=False)
+    return _result(stepper, evaluation, settings.iterations, converged=False)
 
 
 def _with_friction(
@@ -127,11 +127,11 @@ def _with_friction(
     follows.
     """
     positions, friction = stepper.states[world, row, :, :3], stepper.friction(world)
-    wanted, count = friction.copy(), failed.iterations
+    full_friction, count = friction.copy(), failed.iterations
 
     def solve() -> bool:
         nonlocal count
-        at, iterations, solved = _natural_newton(stepper, settings, gamma, world, row, control, frame)
+        evaluation, iterations, solved = _natural_newton(stepper, settings, gamma, world, row, control, frame)
         count += iterations
         return solved
 
@@ -145,21 +145,21 @@ def _with_friction(
             stepper, linear, settings, gamma=gamma, world=world, row=row, control=control, frame=frame, positions=positions
         )
         count += start.iterations
-        part, step = 0.0, _FIRST_PART
+        share, step = 0.0, _FIRST_PART
         solved = positions.copy()
-        while start.converged and part < 1 and step >= _LEAST_PART:
-            friction[:] = min(part + step, 1.0) * wanted
+        while start.converged and share < 1 and step >= _LEAST_PART:
+            friction[:] = min(share + step, 1.0) * full_friction
             if solve():
-                part, step = min(part + step, 1.0), 2 * step
+                share, step = min(share + step, 1.0), 2 * step
                 solved = positions.copy()
             else:
                 positions[:] = solved
                 step /= 4
-        friction[:] = wanted
-        at = stepper.evaluate(world, row, control, frame)
-        return _result(stepper, at, count, converged=part == 1)
+        friction[:] = full_friction
+        evaluation = stepper.evaluate(world, row, control, frame)
+        return _result(stepper, evaluation, count, converged=share == 1)
     finally:
-        friction[:] = wanted
+        friction[:] = full_friction
 
 
 def _natural_newton(
@@ -172,15 +172,15 @@ def _natural_newton(
         (last evaluation, linear solves, whether the next correction is within the tolerance).
     """
     free, positions = stepper.pattern.free, stepper.states[world, row, :, :3]
-    at, length, close = stepper.evaluate(world, row, control, frame), 1.0, _MARGIN * gamma * settings.tolerance
+    evaluation, length, close = stepper.evaluate(world, row, control, frame), 1.0, _MARGIN * gamma * settings.tolerance
     for iteration in range(settings.iterations):
-        if not np.isfinite(at.residual).all():
-            return at, iteration, False
+        if not np.isfinite(evaluation.residual).all():
+            return evaluation, iteration, False
         try:
             factor = splu(stepper.pattern.full(stepper.jacobian(world, row, control)).tocsc())
         except RuntimeError:  # exactly singular
-            return at, iteration, False
-        step, start = factor.solve(-at.residual), positions[free]
+            return evaluation, iteration, False
+        step, start = factor.solve(-evaluation.residual), positions[free]
         length = min(1.0, 4 * length)
         while True:
             positions[free] = start + length * step.reshape(-1, 3)
@@ -191,11 +191,11 @@ def _natural_newton(
             length /= 2
             if length < _SHORTEST_NATURAL:
                 positions[free] = start
-                return at, iteration, False
-        at = after
+                return evaluation, iteration, False
+        evaluation = after
         if length == 1 and np.abs(ahead).max() <= close:
-            return at, iteration + 1, True
-    return at, settings.iterations, False
+            return evaluation, iteration + 1, True
+    return evaluation, settings.iterations, False
 
 
 def _ratio(above: np.ndarray, below: np.ndarray) -> float:
@@ -205,24 +205,25 @@ def _ratio(above: np.ndarray, below: np.ndarray) -> float:
 
 
 def _newton(
-    stepper: Stepper, linear: LinearSolver, at: Evaluation, forcing: float, world: int, row: int, control: int, *, renew: bool
-) -> np.ndarray:
+    stepper: Stepper, linear: LinearSolver, evaluation: Evaluation, forcing: float, world: int, row: int, control: int, *,
+    renew: bool,
+) -> np.ndarray:  # fmt: skip
     """Newton's direction [n], or that of projected element blocks where it does not lead down; ``renew`` factors the Jacobian."""
     data = stepper.jacobian(world, row, control)
-    step = linear.solve(data, -at.residual, tolerance=forcing, renew=renew)
-    return step if at.residual @ step < 0 else _descent(stepper, linear, -at.residual, world)
+    step = linear.solve(data, -evaluation.residual, tolerance=forcing, renew=renew)
+    return step if evaluation.residual @ step < 0 else _descent(stepper, linear, -evaluation.residual, world)
 
 
-def _result(stepper: Stepper, at: Evaluation, iterations: int, *, converged: bool) -> StageResult:
-    if not at.residual.size:  # no free particles
+def _result(stepper: Stepper, evaluation: Evaluation, iterations: int, *, converged: bool) -> StageResult:
+    if not evaluation.residual.size:  # no free particles
         return StageResult(converged, iterations, 0.0, -1)
-    sizes = np.linalg.norm(at.residual.reshape(-1, 3), axis=1)
+    sizes = np.linalg.norm(evaluation.residual.reshape(-1, 3), axis=1)
     worst = int(np.nanargmax(sizes)) if np.isfinite(sizes).any() else 0
     return StageResult(converged, iterations, float(sizes[worst]), int(stepper.pattern.free[worst]))
 
 
 def _search(
-    stepper: Stepper, at: Evaluation, start: np.ndarray, step: np.ndarray, world: int, row: int, control: int, frame: int
+    stepper: Stepper, evaluation: Evaluation, start: np.ndarray, step: np.ndarray, world: int, row: int, control: int, frame: int
 ) -> tuple[Evaluation | None, float]:
     """Halve the step until the incremental potential decreases; the row of states holds the result.
 
@@ -231,15 +232,15 @@ def _search(
     """
     free, positions = stepper.pattern.free, stepper.states[world, row, :, :3]
     stepper.stage.reference[:] = positions[:, 2]
-    slope, length, noise = float(at.residual @ step), 1.0, stepper.energy_noise[world]
+    slope, length, noise = float(evaluation.residual @ step), 1.0, stepper.energy_noise[world]
     if not slope < 0:
         return None, 0.0
     while length >= _SHORTEST:
         positions[free] = start + length * step.reshape(-1, 3)
         after = stepper.evaluate(world, row, control, frame)
-        work = 0.5 * length * float((at.other + after.other) @ step)
-        change = after.energy - at.energy + after.contact - work
-        if change <= _ARMIJO * length * slope + _NOISE * (at.scale + after.scale) + noise:
+        work = 0.5 * length * float((evaluation.other + after.other) @ step)
+        change = after.energy - evaluation.energy + after.contact - work
+        if change <= _ARMIJO * length * slope + _NOISE * (evaluation.scale + after.scale) + noise:
             return after, length
         length /= 2
     positions[free] = start

@@ -49,7 +49,7 @@ class ImplicitMotion:
 
 def in_double(inputs: DeformableInputs) -> DeformableInputs:
     """The inputs as f64 numpy arrays."""
-    return inputs.with_arrays(np.ascontiguousarray(to_numpy(each), dtype=np.float64) for each in inputs.arrays())
+    return inputs.with_arrays(np.ascontiguousarray(to_numpy(array), dtype=np.float64) for array in inputs.arrays())
 
 
 def simulate(
@@ -118,10 +118,10 @@ def converging_division(
     rows |= {name: rows[name][:, control:][:, :1] for name in ("solid_actuation", "tri_actuation", "edge_actuation")}
     rows |= {"particle_q0": start[None, :, :3], "particle_qd0": start[None, :, 3:]}
     one = inputs.with_arrays(np.ascontiguousarray(rows[name]) for name in inputs.named_arrays())
-    for parts in (2, 4, 8, 16):
-        shorter = simulate(model, one, 1, integrator=integrator, dt=dt / parts, substeps=parts, settings=settings)
+    for divisions in (2, 4, 8, 16):
+        shorter = simulate(model, one, 1, integrator=integrator, dt=dt / divisions, substeps=divisions, settings=settings)
         if shorter.failed_step[0] < 0:
-            return parts
+            return divisions
     return None
 
 
@@ -142,9 +142,9 @@ def differentiate(
     worlds, particles = inputs.particle_mass.shape
     driving = Driving(inputs, substeps)
     inputs = driving.inputs
-    result = inputs.with_arrays(np.zeros_like(each) for each in inputs.arrays())
+    result = inputs.with_arrays(np.zeros_like(array) for array in inputs.arrays())
     sums = replace(result, gravity=np.zeros((worlds, particles, 3)), wind=np.zeros((worlds, max(model.triangle_count, 1), 3)))
-    held = model.particle_table[:, HELD] == 1
+    is_held = model.particle_table[:, HELD] == 1
 
     def work(stepper: Stepper, world: int) -> None:
         if motion.failed_step[world] >= 0:
@@ -163,14 +163,14 @@ def differentiate(
             )  # fmt: skip
             driving.spread(sums, stage, world)
             for row, weight in zip(stage.rows, stage.weights, strict=True):
-                row_bars[row][~held] += weight * stepper.hat_bar[~held, :6]
+                row_bars[row][~is_held] += weight * stepper.hat_bar[~is_held, :6]
             if stage.corrected:
-                bar = np.where(held[:, None], 0.0, stepper.hat_bar[:, :3])
+                bar = np.where(is_held[:, None], 0.0, stepper.hat_bar[:, :3])
                 bar = position_correction_adjoint(model, inputs, sums, motion.states[world], stage, dt, world, frame, bar)
                 row_bars[stage.rows[0], :, 3:] += bar
                 row_bars[stage.start, :, 3:] -= bar
-            row_bars[stage.before][~held, 2] += stepper.hat_bar[~held, 6]
-            row_bars[stage.start][held, :3] += stepper.hat_bar[held, :3]
+            row_bars[stage.before][~is_held, 2] += stepper.hat_bar[~is_held, 6]
+            row_bars[stage.start][is_held, :3] += stepper.hat_bar[is_held, :3]
         result.particle_q0[world], result.particle_qd0[world] = row_bars[0, :, :3], row_bars[0, :, 3:]
 
     pattern = pattern_of(model)
@@ -220,8 +220,8 @@ def _hat(
     if stage.corrected:
         hat[:, :3] += position_correction(model, inputs, states, stage, dt, world, frame)
     table = model.particle_table
-    held = table[:, HELD] == 1
-    hat[held, :3], hat[held, 3:] = states[stage.start, held, :3], 0.0
+    is_held = table[:, HELD] == 1
+    hat[is_held, :3], hat[is_held, 3:] = states[stage.start, is_held, :3], 0.0
     moved = table[:, PRESCRIBED] >= 0
     hat[moved, 3:] = inputs.prescribed_qd[world, frame][table[moved, PRESCRIBED]]
     return np.column_stack([hat, states[stage.before, :, 2]])
@@ -233,7 +233,7 @@ def _guess(
     """Write the first positions of a stage to its row: of held particles the final ones, of others with velocities that go on as
     between the two latest rows, at ``times`` [rows] in steps; and the velocities of held ones.
     """
-    held = model.particle_table[:, HELD] == 1
+    is_held = model.particle_table[:, HELD] == 1
     row = states[stage.row]
     latest = states[stage.row - 1, :, 3:]
     if stage.row > 1:
@@ -241,4 +241,4 @@ def _guess(
         latest = latest + (now - last) / (last - before) * (latest - states[stage.row - 2, :, 3:])
     row[:, :3] = hat[:, :3] + stage.gamma * dt * latest
     row[:, 3:] = hat[:, 3:6]
-    row[held, :3] = hat[held, :3] + stage.time * dt * hat[held, 3:6]
+    row[is_held, :3] = hat[is_held, :3] + stage.time * dt * hat[is_held, 3:6]

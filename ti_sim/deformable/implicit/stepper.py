@@ -79,10 +79,10 @@ class Stepper:
         elements = sum(self._counts.values())
         start = np.concatenate([[0], np.cumsum(np.bincount(indices, minlength=particles))])
         features = features_of(model, inputs, differentiable=bars is not None)
-        other = features.with_damping or features.with_air
+        has_other_forces = features.with_damping or features.with_air
         self.stage = StageArrays(
             numbers=np.zeros(4), hat=np.zeros((particles, 7)), reference=np.zeros(particles),
-            force=np.zeros((worlds, slots, 3)), elastic=np.zeros((worlds, slots if other else 1, 3)),
+            force=np.zeros((worlds, slots, 3)), elastic=np.zeros((worlds, slots if has_other_forces else 1, 3)),
             residual=np.zeros((particles, 3)), other=np.zeros((particles, 3)), energy=np.zeros((particles, 3)),
             element_energy=np.zeros(max(elements, 1)),
             ground=np.zeros((particles, 3, 3)), slot_start=start.astype(np.int32),
@@ -107,9 +107,9 @@ class Stepper:
             worlds, particles = self.mass.shape
             self.dual, self.bar = np.zeros((worlds, particles, 3)), np.zeros((particles, 6))
             self.hat_bar, self.way = np.zeros((particles, 7)), np.zeros(1)
-            given = np.zeros((worlds, self.stage.slot.shape[0], 6))
+            external = np.zeros((worlds, self.stage.slot.shape[0], 6))
             self._adjoint = Launcher(
-                stage_adjoint, self.states, self.dual, given, self.bar, self.hat_bar, self.way, self.body, bars, self.stage,
+                stage_adjoint, self.states, self.dual, external, self.bar, self.hat_bar, self.way, self.body, bars, self.stage,
                 integers=4,
             )  # fmt: skip
 
@@ -149,12 +149,12 @@ class Stepper:
         first = 0
         for family, count in self._counts.items():
             size = 3 * FAMILIES[family]
-            end = first + count * size * FAMILIES[family]
-            blocks = -self.rows[first:end].reshape(count, size, size)
+            stop = first + count * size * FAMILIES[family]
+            blocks = -self.rows[first:stop].reshape(count, size, size)
             values, vectors = np.linalg.eigh(0.5 * (blocks + blocks.transpose(0, 2, 1)))
             positive = np.einsum("eik,ek,ejk->eij", vectors, np.maximum(values, 0.0), vectors)
-            self.rows[first:end] = -positive.reshape(-1, 3)
-            first = end
+            self.rows[first:stop] = -positive.reshape(-1, 3)
+            first = stop
         with _LAUNCH:
             self._assemble(world)
         return self.data

@@ -34,22 +34,22 @@ def for_each_world(places: Sequence[Place], worlds: int, work: Callable[[Place, 
             work(places[0], world)
         return
     free: SimpleQueue[Place] = SimpleQueue()
-    for place in places:
-        free.put(place)
+    for worker in places:
+        free.put(worker)
 
     ended = Event()
 
     def one(world: int) -> None:
         if ended.is_set():
             return
-        place = free.get()
+        worker = free.get()
         try:
-            work(place, world)
+            work(worker, world)
         except BaseException:
             ended.set()
             raise
         finally:
-            free.put(place)
+            free.put(worker)
 
     with ThreadPoolExecutor(len(places)) as pool:
         calls = [pool.submit(one, world) for world in range(worlds)]

@@ -30,7 +30,7 @@ class _Once(torch.autograd.Function):
         raise ctx.error
 
 
-def once(
+def without_second_derivative(
     compute: Callable[[], Sequence[torch.Tensor]], error: RuntimeError, *sources: torch.Tensor | None
 ) -> tuple[torch.Tensor, ...]:
     """The results of ``compute`` as tensors that depend on ``sources`` and raise an error when differentiated.
@@ -46,9 +46,9 @@ def once(
     return _Once.apply(compute, error, *sources)
 
 
-def twice(what: str) -> RuntimeError:
+def second_derivative_error(name: str) -> RuntimeError:
     """The error for a second derivative."""
-    return RuntimeError(_TWICE.format(what))
+    return RuntimeError(_TWICE.format(name))
 
 
 def one_by_one(
