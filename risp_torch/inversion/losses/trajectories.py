@@ -79,12 +79,6 @@ class Track:
     values: torch.Tensor
 
     @staticmethod
-    def of_placement(scene: Scene, placement: torch.Tensor) -> Track:
-        """A fully known motion, [T, rows, columns] (``joined_placement``)."""
-        values = point_coordinates(scene, placement)
-        return Track(tuple(range(len(values))), torch.arange(values.shape[1], device=values.device), values)
-
-    @staticmethod
     def of_table(scene: Scene, table: Table) -> Track:
         """A motion from a table.
 

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
 
-from risp_torch.scene.json_kinds import of_kind
 from ti_sim.base.warn import warn
 
 if TYPE_CHECKING:
     from risp_torch.scene.scene import Scene
 
 _ROUNDING = 1e-4  # of outputs
-HEADS: dict[str, type[StateHead]] = {}
 
 
 class StateHead(ABC):
@@ -29,7 +26,6 @@ class StateHead(ABC):
 
     def __init_subclass__(cls, *, kind: str) -> None:
         cls.kind = kind
-        HEADS[kind] = cls
 
     @property
     @abstractmethod
@@ -81,12 +77,3 @@ def warn_of_states_beyond(head: StateHead, scene: Scene) -> None:
             f"the scene's own motion leaves the ranges of its state head ({named} of half a range): networks are not trained on "
             "such states; widen the ranges in make_task",
         )
-
-
-def head_from_json(data: Mapping[str, Any]) -> StateHead:
-    """The head from the result of ``StateHead.to_json``.
-
-    Raises:
-        UserError: the kind is unknown, or an entry is missing or unexpected.
-    """
-    return of_kind(HEADS, data, owner="the state head", verb="is of kind")
