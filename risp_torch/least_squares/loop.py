@@ -215,7 +215,8 @@ def _search(problem: LeastSquaresProblem, policy: Policy, rounds: Mapping[int, _
             values = np.where(np.isnan(values), np.inf, values)
             pick = int(values.argmin())
             each.used = group[pick][0]
-            if policy.acceptance.accepts(each.before, values[pick], each.equations.decrease(step[pick])):
+            expected = each.equations.decrease(step[pick]) if policy.acceptance.gain else 0.0
+            if policy.acceptance.accepts(each.before, values[pick], expected):
                 each.best, each.after, each.damping = moved[pick], float(values[pick]), group[pick][0]
         waiting, first = [each for each, _ in asked if each.damping is None], False
 

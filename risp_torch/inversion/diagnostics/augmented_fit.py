@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -13,18 +13,25 @@ from risp_torch.inversion.diagnostics.nuisance_parameters import Family
 from risp_torch.inversion.problem.comparison import Comparison
 from risp_torch.inversion.problem.linearisation import Linearisation
 from risp_torch.inversion.problem.unknowns import Unknowns
+from risp_torch.least_squares.damping import MarquardtDamping
+from risp_torch.least_squares.equations import NormalEquations
+from risp_torch.least_squares.loop import Policy, Starts, minimise
+from risp_torch.least_squares.problem import Equations, LeastSquaresProblem
+from risp_torch.least_squares.step_search import FixedSteps
+from risp_torch.least_squares.termination import Termination
 from risp_torch.scene.bridge import bridge_dtype
 from risp_torch.scene.bridge.checks import bridge_device
 from risp_torch.scene.scene import Scene
 
 STEP = 0.03  # of the differences, in standard deviations of a nuisance
 OWN_STEP = 1e-3  # of the differences of the unknowns, in parts of their ranges
-LONGEST = 2.0  # largest change of a nuisance in one round, in standard deviations
+MOST_EXPONENT = 60.0  # of the priors' factor
 FARTHEST = 3.0  # largest change of a nuisance, in standard deviations
-LONGEST_OWN = 0.15  # the same of an unknown, in parts of its range
-DAMPINGS = (1e-6, 1e-3, 1e-1)
-LENGTHS = (1.0, 0.3)
-ENOUGH = 1e-3  # relative fall of the loss below which the rounds end
+LIMIT_OF_NUISANCES, LIMIT_OF_UNKNOWNS = 2.0, 0.15  # of a step: standard deviations, and parts of the ranges
+POLICY = Policy(
+    MarquardtDamping(residual_weight=0.0, with_priors=False, truncated=True), FixedSteps((1e-6, 1e-3, 1e-1), (1.0, 0.3)),
+    rounds=1, termination=Termination(decrease=1e-3),
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -136,8 +143,8 @@ class Freed:
 def freed(at: Linearisation, joint: Joint, *, together: float, rounds: int) -> Freed:
     """Gauss-Newton steps of the unknowns with a family of nuisances, from an estimate.
 
-    Minimised is the posterior N log L + (squared distance from the priors): N independent observations with a mean squared
-    residual L (``risp_torch.inversion.problem.priors``).
+    Minimised is L exp(Q / N), with the same minimum as the posterior N log L + Q: N independent observations with a mean squared
+    residual L and a squared distance Q from the priors (``risp_torch.inversion.problem.priors``).
 
     Args:
         at: linearisation at the estimate.
@@ -145,39 +152,71 @@ def freed(at: Linearisation, joint: Joint, *, together: float, rounds: int) -> F
         together: number of observations that count as one independent observation.
         rounds: largest number of rounds, each with 2 (K + M) films.
     """
-    target, count = joint.comparison.target.flatten(), joint.comparison.count
-    begin = point = joint.start(at.scaled)
-    low, high = joint.bounds
-    longest = np.where(np.arange(len(point)) < joint.own, LONGEST_OWN, LONGEST)
-    loss, known = at.loss, joint.precision()
-    value = count / together * math.log(max(loss, 1e-300)) + float(joint.penalty(point[None])[0])
-    residual = at.residual
-    for _ in range(rounds):
-        jacobian = joint.columns(point, range(len(point))).double()
-        normal, slope = (jacobian.T @ jacobian).cpu().numpy(), (jacobian.T @ residual.double()).cpu().numpy()
-        variance = together * max(loss, 1e-300)
-        if not np.isfinite(normal).all():
-            break
-        pull = slope - variance * known @ _away(joint, point)
-        tries = []
-        for damping in DAMPINGS:
-            ridge = damping * np.diag(np.maximum(np.diag(normal), 1e-12 * np.trace(normal)))
-            step = np.linalg.pinv(normal + variance * known + ridge, hermitian=True) @ pull
-            step *= min(1.0, float((longest / np.maximum(np.abs(step), 1e-300)).min()))
-            tries += [np.clip(point + length * step, low, high) for length in LENGTHS]
-        observed, finite = joint.observed(np.array(tries))
-        losses = ((target - observed) ** 2).sum(dim=1).double().cpu().numpy() / count
-        values = count / together * np.log(np.maximum(losses, 1e-300)) + joint.penalty(np.array(tries))
-        values[~finite.cpu().numpy() | ~np.isfinite(losses)] = np.inf
-        best = int(np.argmin(values))
-        if not values[best] < value:
-            break
-        fall, point, value = 1 - losses[best] / loss, tries[best], float(values[best])
-        loss, residual = float(losses[best]), target - observed[best]
-        if fall < ENOUGH:
-            break
-    shift = (point - begin)[: joint.own] * joint.unknowns.scaled_range()
-    return Freed(joint.family, point[joint.own :], shift, loss)
+    begin = joint.start(at.scaled)
+    problem, first = _JointProblem(joint, together), _Evaluated(begin, at.residual, at.loss)
+    limit = np.where(np.arange(len(begin)) < joint.own, LIMIT_OF_UNKNOWNS, LIMIT_OF_NUISANCES)
+    policy = replace(POLICY, rounds=rounds, limit=limit)
+    objective = problem.penalised(np.array([at.loss]), begin[None])
+    (end,) = minimise(problem, Starts.begin([first], policy, objective), policy).points
+    shift = (end.vector - begin)[: joint.own] * joint.unknowns.scaled_range()
+    return Freed(joint.family, end.vector[joint.own :], shift, end.loss)
+
+
+@dataclass(frozen=True, eq=False)
+class _Evaluated:
+    """A vector [K + M], its residual [P], and the mean square of that."""
+
+    vector: np.ndarray
+    residual: torch.Tensor
+    loss: float
+
+
+class _JointProblem(LeastSquaresProblem):
+    """The posterior of unknowns and nuisances; a point keeps its residual, so that no film is made twice."""
+
+    def __init__(self, joint: Joint, together: float) -> None:
+        self.joint, self.together = joint, together
+        self.precision = joint.precision()
+        self.low, self.high = joint.bounds
+
+    def linearise(self, points: Sequence[_Evaluated]) -> list[NormalEquations | None]:
+        """Normal equations of the film and the priors (``LeastSquaresProblem.linearise``)."""
+        equations = []
+        for point in points:
+            columns = self.joint.columns(point.vector, range(len(point.vector)))
+            variance = self.together * max(point.loss, 1e-300)
+            film = NormalEquations.from_columns(columns.T, point.residual)
+            equations.append(film.with_prior(variance * self.precision, _away(self.joint, point.vector)))
+        return equations
+
+    def moved(self, point: _Evaluated, equations: NormalEquations, steps: np.ndarray) -> np.ndarray:
+        """Vectors after steps (``LeastSquaresProblem.moved``)."""
+        return np.clip(point.vector + steps, self.low, self.high)
+
+    def objectives(self, candidates: Sequence[Sequence[_Evaluated]], equations: Equations) -> np.ndarray:
+        """Objectives of evaluated points (``LeastSquaresProblem.objectives``)."""
+        return np.stack([
+            self.penalised(np.array([each.loss for each in row]), np.array([each.vector for each in row])) for row in candidates
+        ])  # fmt: skip
+
+    def tried(
+        self, points: Sequence[_Evaluated], equations: Equations, steps: Sequence[np.ndarray], before: np.ndarray, *, first: bool
+    ) -> tuple[list[list[_Evaluated]], np.ndarray, np.ndarray]:
+        """Films of the candidates, with their residuals (``LeastSquaresProblem.tried``)."""
+        target, candidates = self.joint.comparison.target.flatten(), []
+        for point, each, some in zip(points, equations, steps, strict=True):
+            vectors = self.moved(point, each, some)
+            observed, finite = self.joint.observed(vectors)
+            residual = target - observed
+            losses = (residual**2).sum(dim=1).double().cpu().numpy() / self.joint.comparison.count
+            losses[~finite.cpu().numpy() | ~np.isfinite(losses)] = np.inf
+            candidates.append([_Evaluated(*row) for row in zip(vectors, residual, losses.tolist(), strict=True)])
+        return candidates, self.objectives(candidates, equations), before
+
+    def penalised(self, losses: np.ndarray, vectors: np.ndarray) -> np.ndarray:
+        """Losses [n] of vectors [n, K + M] with their distance from the priors."""
+        share = self.together / self.joint.comparison.count
+        return losses * np.exp(np.minimum(share * self.joint.penalty(vectors), MOST_EXPONENT))
 
 
 def _away(joint: Joint, point: np.ndarray) -> np.ndarray:

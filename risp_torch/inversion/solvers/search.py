@@ -89,7 +89,9 @@ def search_from(
         final = _physical(problem, z)
     rounds = rounds if problem.linear else 0
     if rounds and is_registered(comparison, unknowns):
-        final = registered(scene, comparison, unknowns, final, history, progress=progress)
+        final = registered(
+            scene, comparison, unknowns, final, history, checkpoint=phase("registration"), progress=progress
+        )
     final, losses = refined(
         scene, comparison, unknowns, final, rounds, history, checkpoint=phase("refinement"), progress=progress
     )

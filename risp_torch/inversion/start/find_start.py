@@ -33,7 +33,6 @@ _FILE = "start.json"
 _APART = 0.05  # of the ranges: distance from which on poses or velocities differ
 _BEHIND = 4.0  # candidates with a loss this many times the lowest are no starts
 _NARROWING, _CHILDREN = (0.25, 0.12, 0.06, 0.03), 24  # widths of rounds, in parts of the ranges, and candidates of a parent
-_STEPS = 8  # largest number of Gauss-Newton steps
 
 
 def check_start(problem: Problem) -> None:
@@ -101,7 +100,7 @@ class _Search:
             bar.set_postfix(loss=f"{losses[0]:.3e}")
             bar.update()
         for pictures in follow:
-            points, losses = self._steps(self.fine, pictures).refined(points, self.own.all, _STEPS)
+            points, losses = self._steps(self.fine, pictures).refined(points, self.own.all)
             points, losses = self._apart(points, losses, self.own.all, self.settings.keep)
             bar.set_postfix(loss=f"{losses[0]:.3e}")
             bar.update()
@@ -121,7 +120,7 @@ class _Search:
         points, losses = self._apart(points, losses, apart, 2 * self.settings.keep)
         for width in _NARROWING:
             points, losses = self._narrowed(steps, points, losses, places, width)
-        points, losses = self._steps(self.fine, pictures).refined(points, places, _STEPS)
+        points, losses = self._steps(self.fine, pictures).refined(points, places)
         return self._apart(points, losses, apart, self.settings.keep)
 
     def _steps(self, comparison: Comparison, pictures: int) -> StartSteps:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,6 +11,12 @@ import torch
 from risp_torch.inversion.problem.comparison import Comparison, film_losses
 from risp_torch.inversion.problem.linearisation import observed_at
 from risp_torch.inversion.problem.unknowns import Unknowns
+from risp_torch.least_squares.damping import MarquardtDamping
+from risp_torch.least_squares.equations import NormalEquations
+from risp_torch.least_squares.loop import Policy, Starts, minimise
+from risp_torch.least_squares.problem import Equations, LeastSquaresProblem
+from risp_torch.least_squares.step_search import FixedSteps
+from risp_torch.least_squares.termination import Termination
 from risp_torch.scene.bridge import bridge_dtype
 from risp_torch.scene.bridge.checks import bridge_device
 from risp_torch.scene.scene import Scene
@@ -17,9 +24,10 @@ from ti_sim.base.errors import DivergenceError
 
 _TOGETHER = 64  # worlds that are simulated together
 _STEP = 3e-3  # of differences, in parts of the range
-_DAMPINGS = 10.0 ** np.arange(-3, 2)
-_LONGEST = 0.15  # largest change of an unknown in one step, in parts of the range
-_DONE = 1e-3  # relative decrease of a loss below which its steps end
+POLICY = Policy(
+    MarquardtDamping(), FixedSteps(10.0 ** np.arange(-3, 2)), rounds=8, limit=0.15, termination=Termination(decrease=1e-3),
+    in_one_batch=True,
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -41,66 +49,72 @@ class StartSteps:
         films = film_losses(self.scene, values, self.comparison, worlds=len(rows), most=_TOGETHER)
         return self.unknowns.penalised_at(films, rows, self.comparison.count).double().cpu().numpy()
 
-    def refined(self, points: np.ndarray, places: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray]:
-        """Points after at most so many steps of the unknowns at ``places``, and their losses.
+    def refined(self, points: np.ndarray, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Points after Levenberg-Marquardt steps of the unknowns at ``places``, and their losses.
 
         Args:
             points: [M, K].
             places: [A] indices of the unknowns that move.
-            most: largest number of steps.
         """
-        points, losses = points.copy(), self.losses(points)
-        going = np.isfinite(losses)
-        for _ in range(most):
-            rows = np.flatnonzero(going)
-            if not len(rows):
-                break
-            moved, found = self._stepped(points[rows], losses[rows], places)
-            going[rows] = losses[rows] - found > _DONE * losses[rows]
-            points[rows], losses[rows] = moved, found
-        return points, losses
+        starts = Starts.begin(list(points), POLICY, self.losses(points))
+        minimise(StartProblem(self, places), starts, POLICY)
+        return np.array(starts.points), starts.objectives
 
-    def _stepped(self, points: np.ndarray, losses: np.ndarray, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Each point after the best step of several dampings, or as it was."""
-        low, high = (self.unknowns.scaled(bound) for bound in self.unknowns.bounds())
-        tries = np.repeat(points[:, None], len(_DAMPINGS), axis=1)
-        for row, point in enumerate(points):
-            move = self._moves(point, losses[row], places, low, high)
-            if move is not None:
-                tries[row][:, places] += move
-        tries = np.clip(tries, low, high)
-        found = np.c_[losses, self.losses(tries.reshape(-1, points.shape[1])).reshape(len(points), -1)]
-        best = found.argmin(axis=1)
-        rows = np.arange(len(points))
-        return np.concatenate([points[:, None], tries], axis=1)[rows, best], found[rows, best]
 
-    def _moves(
-        self, point: np.ndarray, loss: float, places: np.ndarray, low: np.ndarray, high: np.ndarray
-    ) -> np.ndarray | None:
-        """Steps [dampings, A] from a point [K]; None where worlds about it diverge."""
-        ranges = (high - low)[places]
-        offsets = np.zeros((2 * len(places), len(point)))
-        offsets[np.arange(len(places)), places] = _STEP * ranges
-        offsets[len(places) + np.arange(len(places)), places] = -_STEP * ranges
+class StartProblem(LeastSquaresProblem):
+    """The problem of some unknowns, with others that differ between the starts; candidates of all starts are one batch.
+
+    Args:
+        steps: the first pictures of the film.
+        places: [A] indices of the unknowns that move.
+    """
+
+    def __init__(self, steps: StartSteps, places: np.ndarray) -> None:
+        self.film, self.places = steps, places
+        self.low, self.high = (steps.unknowns.scaled(bound) for bound in steps.unknowns.bounds())
+
+    def linearise(self, points: Sequence[np.ndarray]) -> list[NormalEquations | None]:
+        """Normal equations by central differences (``LeastSquaresProblem.linearise``)."""
+        return [self._linearised(point) for point in points]
+
+    def moved(self, point: np.ndarray, equations: NormalEquations, steps: np.ndarray) -> np.ndarray:
+        """The point after steps of the unknowns that move (``LeastSquaresProblem.moved``)."""
+        points = np.repeat(point[None], len(steps), axis=0)
+        points[:, self.places] += (self.high - self.low)[self.places] * steps
+        return np.clip(points, self.low, self.high)
+
+    def objectives(self, candidates: Sequence[np.ndarray], equations: Equations) -> np.ndarray:
+        """Losses of the candidates of all starts (``LeastSquaresProblem.objectives``)."""
+        return self.film.losses(np.concatenate(candidates)).reshape(len(candidates), -1)
+
+    def _linearised(self, point: np.ndarray) -> NormalEquations | None:
+        """Normal equations at a point [K]; None where worlds about it diverge."""
+        scene, comparison, unknowns = self.film.scene, self.film.comparison, self.film.unknowns
+        count, ranges = len(self.places), (self.high - self.low)[self.places]
+        moves = np.zeros((count, len(point)))
+        moves[np.arange(count), self.places] = _STEP * ranges
+        points = np.concatenate([point[None], point + moves, point - moves])
         try:
-            observed, finite = observed_at(self.scene, self.comparison, self.unknowns, np.concatenate([[point], point + offsets]))
+            observed, finite = observed_at(scene, comparison, unknowns, points)
         except DivergenceError:
             return None
-        if not (finite.all() and torch.isfinite(observed).all()):
+        if not finite.all():
             return None
-        columns = ((observed[1 : 1 + len(places)] - observed[1 + len(places) :]) / (2 * _STEP)).double()
-        residual = (self.comparison.target.flatten() - observed[0]).double()
-        normal, gradient = (columns @ columns.T).cpu().numpy(), (columns @ residual).cpu().numpy()
-        known, pull = self._prior(point, loss, places, high - low)
-        normal, gradient = normal + known, gradient + pull
-        ridge = np.diag(normal) + loss * self.comparison.count + 1e-300
-        steps = np.stack([np.linalg.solve(normal + damping * np.diag(ridge), gradient) for damping in _DAMPINGS])
-        return ranges * steps * np.minimum(1.0, _LONGEST / np.maximum(np.abs(steps).max(axis=1, keepdims=True), 1e-300))
+        columns = ((observed[1 : 1 + count] - observed[1 + count :]) / (2 * _STEP)).double()
+        residual = (comparison.target.flatten() - observed[0]).double()
+        return self.with_priors(NormalEquations.from_columns(columns, residual), point, comparison.count)
 
-    def _prior(self, point: np.ndarray, loss: float, places: np.ndarray, ranges: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Parts [A, A] and [A] of the priors in the normal equations."""
-        priors = self.unknowns.priors
+    def with_priors(self, equations: NormalEquations, point: np.ndarray, count: float) -> NormalEquations:
+        """Normal equations at a point [K] with the priors of the unknowns that move.
+
+        Args:
+            equations: those of the film.
+            point: [K].
+            count: number of observations that count.
+        """
+        priors, ranges = self.film.unknowns.priors, self.high - self.low
         if not priors:
-            return np.zeros((len(places), len(places))), np.zeros(len(places))
-        known = priors.variance(loss) * priors.precision(ranges)[np.ix_(places, places)]
-        return known, -known @ priors.offset(point, ranges)[places]
+            return equations
+        variance = priors.variance(equations.residual_square / count)
+        curvature = variance * priors.precision(ranges)[np.ix_(self.places, self.places)]
+        return equations.with_prior(curvature, priors.offset(point, ranges)[self.places])

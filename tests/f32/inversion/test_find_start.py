@@ -31,11 +31,13 @@ from risp_torch import (
 )
 from risp_torch.commands.search_options import find_start_settings
 from risp_torch.files.run_folder import RunFolder
+from risp_torch.inversion import find_start
 from risp_torch.inversion.losses.plate_masks import even_exposures
 from risp_torch.inversion.problem.priors import Priors
 from risp_torch.inversion.problem.problem import Problem
-from risp_torch.inversion.start import find_start
 from risp_torch.inversion.start.find_start import found_starts
+from risp_torch.inversion.start.refine_guesses import StartProblem
+from risp_torch.least_squares.equations import NormalEquations
 from tests.reference.searches import pictures
 
 POSITION, VELOCITY, DRAG = "block.position", "block.velocity", "block.linear_drag"
@@ -128,10 +130,12 @@ def test_candidates_that_differ_in_one_number_are_apart() -> None:
 def test_priors_pull_starts_to_their_means() -> None:
     """The normal equations of (x - m)^2 / s^2, relative to the ranges, with the variance of an observation."""
     priors = Priors(np.array([1]), np.array([3.0]), np.array([0.5]), floor=1e-2, together=4.0)
-    steps = find_start.StartSteps(None, None, argparse.Namespace(priors=priors))
-    matrix, pull = steps._prior(np.array([0.0, 5.0]), 0.1, np.array([0, 1]), np.array([1.0, 8.0]))
-    np.testing.assert_allclose(matrix, np.diag([0.0, 4 * 0.1 * (8 / 0.5) ** 2]))
-    np.testing.assert_allclose(pull, [0.0, -4 * 0.1 * (8 / 0.5) ** 2 * (5 - 3) / 8])
+    unknowns = argparse.Namespace(priors=priors, bounds=lambda: (np.zeros(2), np.array([1.0, 8.0])), scaled=lambda bound: bound)
+    problem = StartProblem(find_start.StartSteps(None, None, unknowns), np.array([0, 1]))
+    film = NormalEquations(np.zeros((2, 2)), np.zeros(2), residual_square=0.1 * 20)
+    equations = problem.with_priors(film, np.array([0.0, 5.0]), 20.0)
+    np.testing.assert_allclose(equations.matrix, np.diag([0.0, 4 * 0.1 * (8 / 0.5) ** 2]))
+    np.testing.assert_allclose(equations.gradient, [0.0, -4 * 0.1 * (8 / 0.5) ** 2 * (5 - 3) / 8])
 
 
 @pytest.mark.usefixtures("undiagnosed")

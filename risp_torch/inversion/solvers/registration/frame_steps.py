@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
 
 from risp_torch.inversion.problem.comparison import Comparison
 from risp_torch.inversion.solvers.registration.tangent import Tangent, with_placement
+from risp_torch.least_squares.damping import MeanDiagonalDamping
+from risp_torch.least_squares.equations import NormalEquations
+from risp_torch.least_squares.loop import Policy, Starts, minimise
+from risp_torch.least_squares.problem import Equations, LeastSquaresProblem
+from risp_torch.least_squares.step_search import FixedSteps
+from risp_torch.least_squares.termination import Termination
 from risp_torch.scene.scene import Scene
 from risp_torch.scene.states import States
 
 WIDTH = 1.5e-3  # of differences, relative to the size of the moving things
-LENGTHS = (0.3, 1.0, 3.0, 8.0)  # of a step; a look that is held holds its frames back
-DAMPING = 1e-6  # of a frame's normal equations' mean diagonal
+# A frozen look holds its frames back, so that longer steps are tried, too. All frames take all rounds.
+POLICY = Policy(
+    MeanDiagonalDamping(), FixedSteps((1e-6,), (0.3, 1.0, 3.0, 8.0)), rounds=1, termination=Termination(decrease=None),
+    in_one_batch=True,
+)  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,35 +58,9 @@ class FrameSteps:
         Returns:
             The placements [n, rows, columns], and their normal matrices [n, R, R] along the modes before the last step.
         """
-        normal = placement.new_zeros(len(placement), self.modes.shape[1], self.modes.shape[1])
-        for _ in range(rounds):
-            placement, normal = self._stepped(placement)
-        return placement, normal
-
-    def _stepped(self, placement: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Every placement after the length of its step that leaves least, and the normal matrices [n, R, R]."""
-        frames = self._seen
-        held = self.comparison.loss.near(self.scene, self._states(placement[None]), self.values, frames, follows=False)
-        held = replace(self.comparison, loss=held)
-        width, count = WIDTH * self.size, self.modes.shape[1]
-        rows = []
-        for mode in range(count):
-            pair = self.tangent.moved(placement, width * self.modes[:, mode] * placement.new_tensor([1.0, -1.0])[:, None, None])
-            above, below = self._observed(held, pair)
-            rows.append((above - below) / (2 * width))
-        residual = self.comparison.target.flatten(1) - self._observed(held, placement[None])[0]
-        jacobian = torch.stack(rows, dim=1)  # [n, R, P]
-        normal = torch.stack([each.double() @ each.double().T for each in jacobian])
-        gradient = torch.stack([j.double() @ r.double() for j, r in zip(jacobian, residual, strict=True)])
-        ridge = DAMPING * normal.diagonal(dim1=1, dim2=2).mean(dim=1)[:, None] + torch.finfo(torch.float64).tiny
-        # A row of zeros, a frame of fewer directions, has no step.
-        still = (self.modes.abs().sum(dim=2) == 0).double()
-        step = torch.linalg.solve(normal + torch.diag_embed(ridge + still * (1.0 + ridge)), gradient)
-        change = torch.einsum("nr,nrd->nd", step.to(self.modes), self.modes)
-        tries = torch.cat([placement[None], self.tangent.moved(placement, torch.stack([each * change for each in LENGTHS]))])
-        left = torch.cat([self._left(held, each) for each in tries.split(self._together)])
-        best = torch.where(left.isfinite(), left, torch.inf).argmin(dim=0)
-        return tries[best, torch.arange(len(best), device=best.device)], normal
+        problem, policy = _FrameProblem(self), replace(POLICY, rounds=rounds)
+        starts = minimise(problem, Starts.begin(list(placement), policy), policy)
+        return torch.stack(starts.points), problem.normal
 
     @property
     def _seen(self) -> tuple[int, ...] | None:
@@ -86,6 +70,12 @@ class FrameSteps:
     @property
     def _together(self) -> int:
         return self.comparison.worlds_at_once
+
+    def _frozen(self, placement: torch.Tensor) -> Comparison:
+        """The comparison with the look of placements [n, rows, columns]."""
+        frames = self._seen
+        loss = self.comparison.loss.near(self.scene, self._states(placement[None]), self.values, frames, follows=False)
+        return replace(self.comparison, loss=loss)
 
     def _left(self, held: Comparison, placements: torch.Tensor) -> torch.Tensor:
         """[B, n] sums of squared residuals of the frames of placements [B, n, rows, columns]."""
@@ -102,3 +92,55 @@ class FrameSteps:
         whole = self.states.placement[:1].expand(len(placements), -1, -1, -1).clone()
         whole[:, list(self.comparison.frames)] = placements
         return with_placement(self.states, whole, self.tangent)
+
+
+class _FrameProblem(LeastSquaresProblem):
+    """Every frame is a start, whose points are placements [rows, columns]; a batch of worlds has a candidate of each frame.
+
+    Attributes:
+        normal: [n, R, R] normal matrices of the last linearisation; None before that.
+    """
+
+    reevaluates = True
+
+    def __init__(self, frames: FrameSteps) -> None:
+        self.frames = frames
+        self.normal: torch.Tensor | None = None
+
+    def linearise(self, points: Sequence[torch.Tensor]) -> list[NormalEquations]:
+        """Normal equations along each frame's modes, with the look of these placements (``LeastSquaresProblem.linearise``)."""
+        frames, placement = self.frames, torch.stack(list(points))
+        frozen, modes, width = frames._frozen(placement), frames.modes, WIDTH * frames.size
+        rows = []
+        for mode in range(modes.shape[1]):
+            pair = frames.tangent.moved(placement, width * modes[:, mode] * placement.new_tensor([1.0, -1.0])[:, None, None])
+            above, below = frames._observed(frozen, pair)
+            rows.append((above - below) / (2 * width))
+        residual = frames.comparison.target.flatten(1) - frames._observed(frozen, placement[None])[0]
+        columns = torch.stack(rows, dim=1).double()  # [n, R, P]
+        self.normal = torch.stack([each @ each.T for each in columns])
+        gradient = torch.stack([each @ r.double() for each, r in zip(columns, residual, strict=True)])
+        finite = (self.normal.isfinite().all(dim=2) & gradient.isfinite()).all(dim=1)
+        matrices, gradients = (
+            torch.where(finite.reshape(-1, *[1] * (sums.ndim - 1)), sums, 0.0).cpu().numpy() for sums in (self.normal, gradient)
+        )
+        return [NormalEquations(*each, context=frozen) for each in zip(matrices, gradients, strict=True)]
+
+    def moved(self, point: torch.Tensor, equations: NormalEquations, steps: np.ndarray) -> Sequence[torch.Tensor]:
+        """Not used: ``tried`` moves all frames at once."""
+        raise NotImplementedError
+
+    objectives = moved
+
+    def tried(
+        self, points: Sequence[torch.Tensor], equations: Equations, steps: Sequence[np.ndarray], before: np.ndarray, *,
+        first: bool,
+    ) -> tuple[list[Sequence[torch.Tensor]], np.ndarray, np.ndarray]:  # fmt: skip
+        """The candidates of all frames in one batch of worlds (``LeastSquaresProblem.tried``)."""
+        frames, placement = self.frames, torch.stack(list(points))
+        amounts = torch.as_tensor(np.stack(steps, axis=1)).to(frames.modes)  # [M, n, R]
+        candidates = frames.tangent.moved(placement, torch.einsum("mnr,nrd->mnd", amounts, frames.modes))
+        every = torch.cat([placement[None], candidates])
+        left = torch.cat([frames._left(equations[0].context, each) for each in every.split(frames._together)])
+        values = torch.where(left.isfinite(), left, torch.inf).T.cpu().numpy()
+        return list(candidates.unbind(dim=1)), values[:, 1:], values[:, 0]
