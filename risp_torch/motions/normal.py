@@ -33,6 +33,11 @@ class SharedNormalEquations:
     own_gradient: np.ndarray
     shared_gradient: np.ndarray
 
+    @property
+    def is_finite(self) -> bool:
+        """Whether all sums are finite, which they are if residuals and Jacobians are."""
+        return all(np.isfinite(sums).all() for sums in (self.own, self.shared, self.own_gradient, self.shared_gradient))
+
     @staticmethod
     def of(jacobian: np.ndarray, weights: np.ndarray, residual: np.ndarray, own: int) -> SharedNormalEquations:
         """From Jacobians [M, P, Q + K], weights [M, P] and residuals [M, P] (measured minus simulated)."""

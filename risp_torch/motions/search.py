@@ -12,6 +12,10 @@ from tqdm import tqdm
 from risp_torch.inversion.problem.priors import Priors
 from risp_torch.inversion.problem.unknowns import Unknowns
 from risp_torch.inversion.uncertainty.unobservable import unseen_directions
+from risp_torch.least_squares.loop import Policy, Starts, minimise
+from risp_torch.least_squares.problem import LeastSquaresProblem
+from risp_torch.least_squares.step_search import RisingDamping
+from risp_torch.least_squares.termination import Termination
 from risp_torch.motions.measured import Measured, tensor
 from risp_torch.motions.normal import SharedNormalEquations, clustered_covariance
 from risp_torch.motions.recording import Window
@@ -19,9 +23,11 @@ from risp_torch.motions.result import MotionFit
 from risp_torch.motions.settings import MotionFitSettings
 
 _FAR = 100.0  # residual of a world that diverged, in multiples of the noise
-_FIRST_DAMPING, _MOST_DAMPING, _CHANGE = 1e-3, 1e8, 5.0
+DAMPING = RisingDamping(first=1e-3, least=0.0, most=1e8, rise=5.0, fall=5.0)
+_LEAST_OWN_DAMPING = 1e-9
 _TRIES = 10  # of a motion with shorter and shorter steps
 _ROUNDS, _WIDEST = 3, 30.0
+_NARROWER = 5.0  # times: a finite difference that becomes narrower by this factor is taken again
 EXPLAINED = 1.7  # mean squared residual in multiples of the noise: more is a misfit
 _MANY = 4  # clusters for each unknown, whose scatter is used in any case
 _LINEAR = 3.0  # multiples of the noise: change of all coordinates of a window over a finite difference
@@ -84,14 +90,6 @@ class Point:
     cost: float
 
 
-@dataclass(frozen=True, eq=False)
-class _Damping:
-    """Damping of the shared unknowns, and of each motion's start [M]: a motion near an impact needs shorter steps than others."""
-
-    shared: float
-    own: np.ndarray
-
-
 class MotionSearch:
     """The problem, and steps in it.
 
@@ -132,22 +130,24 @@ class MotionSearch:
             (the last point; the costs of all points; whether the last step changed the cost by less than the tolerance, that of
             each motion where nothing is shared, or no step lowers it).
         """
-        at = self.at(self.first if scaled is None else scaled, np.zeros_like(self.motions.starts) if moves is None else moves)
-        costs, converged = [at.cost], False
-        damping = _Damping(_FIRST_DAMPING, np.full(len(self.windows), _FIRST_DAMPING))
-        for _ in tqdm(range(self.settings.iterations), desc="fitting", disable=not progress):
-            normal = self.normal(at)
-            after, damping = self.improved(at, normal, damping)
-            if after is None:
-                converged = True
-                break
-            fall, whole = (at.cost - after.cost, at.cost) if len(at.scaled) else (at.costs - after.costs, at.costs)
-            converged = bool(np.all(fall <= self.settings.tolerance * whole))
-            at = after
-            costs.append(at.cost)
-            if converged:
-                break
-        return at, costs, converged
+        begin = self.at(self.first if scaled is None else scaled, np.zeros_like(self.motions.starts) if moves is None else moves)
+        problem, costs = _MotionProblem(self), [begin.cost]
+        # Where nothing is shared, each motion has a termination of its own (``after_round``).
+        termination = Termination(decrease=self.settings.tolerance if len(begin.scaled) else None)
+        policy = Policy(_BlockDamping(problem), DAMPING, self.settings.iterations, termination=termination)
+        bar = tqdm(total=self.settings.iterations, desc="fitting", disable=not progress)
+
+        def after_round(before: Starts, after: Starts) -> None:
+            old, new = before.points[0], after.points[0]
+            if new is not old:
+                costs.append(new.cost)
+            if not len(new.scaled):
+                after.active[0] = bool((old.costs - new.costs > self.settings.tolerance * old.costs).any())
+            bar.update()
+
+        starts = minimise(problem, Starts.begin([begin], policy, np.array([begin.cost])), policy, after_round=after_round)
+        bar.close()
+        return starts.points[0], costs, not starts.active[0]
 
     def points(self, scaled: np.ndarray, starts: np.ndarray) -> np.ndarray:
         """Coordinates [R, T, G, P] of simulations with unknowns [R, K] from starts [R, S], of the windows in turn."""
@@ -205,7 +205,7 @@ class MotionSearch:
             own = np.einsum("mqq->mq", normal.own) - 1.0  # without the priors of starts
             self.steps = np.minimum(self.settings.step, _LINEAR / np.sqrt(np.maximum(shared, 1e-30)))
             self.start_steps = np.minimum(self.settings.start_step, _LINEAR / np.sqrt(np.maximum(own, 1e-30)))
-            if (self.steps > steps / _CHANGE).all() and (self.start_steps > start_steps / _CHANGE).all():
+            if (self.steps > steps / _NARROWER).all() and (self.start_steps > start_steps / _NARROWER).all():
                 break
         return normal
 
@@ -248,26 +248,23 @@ class MotionSearch:
         slope = (both[: len(up)] - both[len(up) :]) / (2 * half * self.motions.noise)
         return np.where(self.known & np.isfinite(slope), slope, 0.0).reshape(len(up), -1)
 
-    def improved(self, at: Point, normal: SharedNormalEquations, damping: _Damping) -> tuple[Point | None, _Damping]:
-        """The point after a step that lowers the cost, and the next damping; None if no step does.
+    def tried(
+        self, at: Point, normal: SharedNormalEquations, shared: np.ndarray, own: np.ndarray, damping: np.ndarray
+    ) -> tuple[Point, np.ndarray]:
+        """The point after a step of the shared unknowns [K] and the starts [M, S], and the next dampings [M] of the starts.
 
         A start stays where it is when its step does not lower the cost of its motion.
         """
-        priors = self.unknowns.priors
-        precision = priors.precision(self.ranges)
-        pull = -precision @ priors.offset(at.scaled, self.ranges)
-        while damping.shared < _MOST_DAMPING:
-            shared, own = normal.damped(damping.shared, damping.own).step(precision, pull)
-            scaled = np.clip(at.scaled + self.ranges * shared, self.low, self.high)
-            moves = at.moves + own * self.own_sd
-            after, moved = self.better_of(self.at(scaled, moves), self.at(scaled, at.moves))
-            own_damping = np.where(moved, damping.own / _CHANGE, damping.own * _CHANGE).clip(1e-9, _MOST_DAMPING)
-            if not len(shared):  # then each motion is a problem of its own, and none waits for the others
-                after, own_damping = self._retried(after, normal, own_damping, moved)
-            if after.cost < at.cost:
-                return after, _Damping(damping.shared / _CHANGE, own_damping)
-            damping = _Damping(damping.shared * _CHANGE, own_damping)
-        return None, damping
+        scaled = np.clip(at.scaled + self.ranges * shared, self.low, self.high)
+        after, moved = self.better_of(self.at(scaled, at.moves + own * self.own_sd), self.at(scaled, at.moves))
+        damping = _own_damping(np.where(moved, damping / DAMPING.fall, damping * DAMPING.rise))
+        if not len(shared):  # then each motion is a problem of its own, and none waits for the others
+            after, damping = self._retried(after, normal, damping, moved)
+        return after, damping
+
+    def pull(self, at: Point) -> np.ndarray:
+        """[K] of the priors of the shared unknowns."""
+        return -self.unknowns.priors.precision(self.ranges) @ self.unknowns.priors.offset(at.scaled, self.ranges)
 
     def _retried(
         self, at: Point, normal: SharedNormalEquations, damping: np.ndarray, moved: np.ndarray
@@ -282,7 +279,7 @@ class MotionSearch:
             moves = at.moves + waiting[:, None] * own * self.own_sd
             at, better = self.better_of(self.at(at.scaled, moves), at)
             waiting &= ~better
-            damping = np.where(waiting, damping * _CHANGE, damping).clip(1e-9, _MOST_DAMPING)
+            damping = _own_damping(np.where(waiting, damping * DAMPING.rise, damping))
         return at, damping
 
     def result(self, at: Point, costs: list[float], converged: bool) -> MotionFit:
@@ -334,7 +331,7 @@ class MotionSearch:
 
     def _remaining(self, at: Point, normal: SharedNormalEquations, precision: np.ndarray) -> np.ndarray:
         """[K] the next Gauss-Newton step without damping, within the bounds, relative to the ranges."""
-        pull = -precision @ self.unknowns.priors.offset(at.scaled, self.ranges)
+        pull = self.pull(at)
         information = normal.eliminated.sum(0) + precision
         step = np.linalg.pinv(information, rcond=1e-9, hermitian=True) @ (normal.scores.sum(0) + pull)
         return (np.clip(at.scaled + self.ranges * step, self.low, self.high) - at.scaled) / self.ranges
@@ -373,3 +370,55 @@ class MotionSearch:
         sd = amount / np.sqrt(values)
         weak = np.flatnonzero(sd > _UNSEEN)
         return unseen_directions(vectors[:, weak], sd[weak], self.unknowns)
+
+
+def _own_damping(damping: np.ndarray) -> np.ndarray:
+    """Dampings [M] of starts, within their limits."""
+    return damping.clip(_LEAST_OWN_DAMPING, DAMPING.most)
+
+
+class _MotionProblem(LeastSquaresProblem):
+    """The motions as one start of the loop, whose point is a ``Point``.
+
+    Attributes:
+        own_damping: [M] of each motion's start: a motion near an impact needs shorter steps than others.
+    """
+
+    def __init__(self, search: MotionSearch) -> None:
+        self.search, self.own_damping = search, np.full(len(search.windows), DAMPING.first)
+
+    def linearise(self, points: Sequence[Point]) -> list[SharedNormalEquations]:
+        """Normal equations with eliminated starts (``LeastSquaresProblem.linearise``)."""
+        (self.point,) = points
+        return [self.search.normal(self.point)]
+
+    def step(self, equations: SharedNormalEquations, damping: float) -> np.ndarray:
+        """[K + M S] the damped step of the shared unknowns and of all starts."""
+        search = self.search
+        precision = search.unknowns.priors.precision(search.ranges)
+        shared, own = equations.damped(damping, self.own_damping).step(precision, search.pull(self.point))
+        return np.concatenate([shared, own.ravel()])
+
+    def moved(self, point: Point, equations: SharedNormalEquations, steps: np.ndarray) -> list[Point]:
+        """The point after steps, of which each start takes its own if that lowers its cost (``LeastSquaresProblem.moved``)."""
+        ends, (count,) = [], point.scaled.shape
+        for step in steps:
+            own = step[count:].reshape(point.moves.shape)
+            after, self.own_damping = self.search.tried(point, equations, step[:count], own, self.own_damping)
+            ends.append(after)
+        return ends
+
+    def objectives(self, candidates: Sequence[Sequence[Point]], equations: Sequence[SharedNormalEquations]) -> np.ndarray:
+        """Costs of the points (``LeastSquaresProblem.objectives``)."""
+        return np.array([[each.cost for each in row] for row in candidates])
+
+
+@dataclass(frozen=True, eq=False)
+class _BlockDamping:
+    """Marquardt's damping, with one for the shared unknowns and one for each motion's start."""
+
+    problem: _MotionProblem
+
+    def step(self, equations: SharedNormalEquations, damping: float) -> np.ndarray:
+        """The damped step (``Damping.step``)."""
+        return self.problem.step(equations, damping)

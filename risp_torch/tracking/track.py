@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from tqdm import tqdm
 
 from risp_torch.inversion.solvers.registration.tangent import Tangent
+from risp_torch.least_squares.damping import MeanDiagonalDamping, limited
+from risp_torch.least_squares.equations import NormalEquations
+from risp_torch.least_squares.loop import Policy, Starts, minimise
+from risp_torch.least_squares.problem import Equations, LeastSquaresProblem
+from risp_torch.least_squares.step_search import FixedSteps
+from risp_torch.least_squares.termination import Termination
 from risp_torch.motions.recording import rotation_vector
 from risp_torch.scene.scene import Scene
 from risp_torch.tracking.coverage import Outlines, check_bodies
@@ -23,9 +29,10 @@ STEP = 0.35  # pixels, of the differences
 UNIT = 1e-3  # largest deviation of a quaternion's length from 1
 FEWEST = 5  # frames whose median may be a plate
 REFITS = 3  # of a single frame
-RIDGE = 1e-6  # of the normal matrix' mean diagonal
-LONGEST = 0.3  # of a step, in sizes of each body
-LENGTHS = (0.0, 1.0, 0.4)  # of a step that are tried
+LIMIT = 0.3  # of a step, in sizes of each body
+POLICY = Policy(
+    MeanDiagonalDamping(), FixedSteps((1e-6,), (1.0, 0.4)), rounds=1, termination=Termination(decrease=0.0)
+)  # fmt: skip
 
 Colors = Sequence[np.ndarray] | None  # [N, 3] of each camera, in a frame beside it
 
@@ -139,14 +146,6 @@ def _moved(placement: np.ndarray, move: np.ndarray, turn: np.ndarray) -> np.ndar
 
 
 @dataclass(frozen=True, eq=False)
-class _Step:
-    """A Gauss-Newton step of all cameras: the change [D] m, and the normal equations of each camera."""
-
-    change: np.ndarray
-    normals: list[PictureNormal]
-
-
-@dataclass(frozen=True, eq=False)
 class _Fitted:
     """A frame: placement [N, 7], cost, and the colours [N, 3] of the bodies for each camera, solved before the last step."""
 
@@ -175,32 +174,34 @@ class _Tracker:
         tries = []
         for placement in starts:
             for _ in range(self.settings.first_steps):
-                step = self._step(frame, placement, metres, before, blurred=True)
-                placement = self._after(placement, step.change[None])[0]
+                equations = self.equations(frame, placement, metres, before, blurred=True)
+                (damping,) = POLICY.search.dampings
+                change = limited(POLICY.damping.step(equations, damping), limit=self.limit)
+                placement = self.after(placement, change[None])[0]
             tries.append(self._sharper(frame, placement, metres, before, steps=2))
         best = min(tries, key=lambda each: each.cost)
         return self._sharper(frame, best.placement, metres, before, steps=self.settings.steps)
 
     def _sharper(self, frame: int, placement: np.ndarray, metres: float, before: Colors, *, steps: int) -> _Fitted:
         """Steps with sharp pictures, each the best of some lengths, before a background that is held during it."""
-        for _ in range(steps):
-            step = self._step(frame, placement, metres, before, blurred=False)
-            tries = self._after(placement, np.array(LENGTHS)[:, None] * step.change)
-            costs = np.sum([
-                view.costs(tries, None if before is None else before[k], step.normals[k].behind)
-                for k, view in enumerate(self.views)
-            ], axis=0)  # fmt: skip
-            best = int(costs.argmin())
-            placement, cost = tries[best], float(costs[best])
-            if best == 0 or np.abs(step.change).max() < self.settings.tolerance * metres:
-                break
-        return _Fitted(placement, cost, [normal.colors for normal in step.normals])
+        termination = replace(POLICY.termination, step=self.settings.tolerance * metres)
+        policy = replace(POLICY, rounds=steps, limit=self.limit, termination=termination)
+        problem = _FrameProblem(self, frame, metres, before)
+        starts = minimise(problem, Starts.begin([placement], policy), policy)
+        return _Fitted(starts.points[0], float(starts.objectives[0]), problem.colors)
 
-    def _step(self, frame: int, placement: np.ndarray, metres: float, before: Colors, *, blurred: bool) -> _Step:
-        """A step from a placement [N, 7]."""
+    @property
+    def limit(self) -> np.ndarray:
+        """[D] largest change of each coordinate in a step, m."""
+        return LIMIT * np.repeat(self.tangent.radius.numpy(), 6)
+
+    def equations(
+        self, frame: int, placement: np.ndarray, metres: float, before: Colors, *, blurred: bool
+    ) -> NormalEquations:
+        """Normal equations of all cameras at a placement [N, 7]; their context are those of each camera."""
         width, count = STEP * metres, self.tangent.count
         changes = np.concatenate([np.zeros((1, count)), width * np.eye(count), -width * np.eye(count)])
-        near = self._after(placement, changes)
+        near = self.after(placement, changes)
         normals = [
             view.normal(frame, near, width, None if before is None else before[k], blurred=blurred)
             for k, view in enumerate(self.views)
@@ -213,10 +214,42 @@ class _Tracker:
                     f"frame {frame} does not show {body.name} where it is looked for: give a nearer start, or cut the film where "
                     "the body leaves the pictures"
                 )
-        change = np.linalg.solve(matrix + RIDGE * np.trace(matrix) / count * np.eye(count), gradient)
-        most = LONGEST * np.repeat(self.tangent.radius.numpy(), 6)
-        return _Step(change * min(1.0, 1.0 / max((np.abs(change) / most).max(), 1e-30)), normals)
+        return NormalEquations(matrix, gradient, context=normals)
 
-    def _after(self, placement: np.ndarray, changes: np.ndarray) -> np.ndarray:
+    def after(self, placement: np.ndarray, changes: np.ndarray) -> np.ndarray:
         """[B, N, 7] a placement after changes [B, D]."""
         return self.tangent.moved(torch.as_tensor(placement)[None], torch.as_tensor(changes)).numpy()
+
+
+class _FrameProblem(LeastSquaresProblem):
+    """The pictures of a frame; a point is a placement [N, 7].
+
+    Attributes:
+        colors: [N, 3] of the bodies for each camera, at the last linearisation.
+    """
+
+    reevaluates = True
+
+    def __init__(self, tracker: _Tracker, frame: int, metres: float, before: Colors) -> None:
+        self.tracker, self.frame, self.metres, self.before = tracker, frame, metres, before
+        self.colors: list[np.ndarray] = []
+
+    def linearise(self, points: Sequence[np.ndarray]) -> list[NormalEquations]:
+        """Normal equations of all cameras (``LeastSquaresProblem.linearise``)."""
+        (placement,) = points
+        equations = self.tracker.equations(self.frame, placement, self.metres, self.before, blurred=False)
+        self.colors = [normal.colors for normal in equations.context]
+        return [equations]
+
+    def moved(self, point: np.ndarray, equations: NormalEquations, steps: np.ndarray) -> np.ndarray:
+        """The placement after changes (``LeastSquaresProblem.moved``)."""
+        return self.tracker.after(point, steps)
+
+    def objectives(self, candidates: Sequence[Sequence[np.ndarray]], equations: Equations) -> np.ndarray:
+        """Costs before the background of the linearisation (``LeastSquaresProblem.objectives``)."""
+        normals: list[PictureNormal] = equations[0].context
+        costs = [
+            view.costs(np.array(candidates[0]), None if self.before is None else self.before[k], normals[k].behind)
+            for k, view in enumerate(self.tracker.views)
+        ]
+        return np.sum(costs, axis=0)[None]

@@ -61,6 +61,8 @@ def registered(
     starts.active[history.stopped] = False
 
     def record(before: Starts, after: Starts) -> None:
+        if all(old is new for old, new in zip(before.points, after.points, strict=True)):
+            return
         for column, rows in (
             (history.losses, after.objectives), (history.values, unknowns.physical_values(np.array(after.points)))
         ):  # fmt: skip
