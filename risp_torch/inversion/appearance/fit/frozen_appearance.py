@@ -16,7 +16,7 @@ from risp_torch.inversion.appearance.fit.appearance_system import Footage
 from risp_torch.inversion.appearance.fit.look import Look
 from risp_torch.inversion.appearance.fit.normal_equations import Inverse, NormalEquations
 from risp_torch.inversion.appearance.fit.objective import Fit, robust_factor
-from risp_torch.inversion.appearance.fit.solve import LEAST_DAMPING
+from risp_torch.inversion.appearance.fit.solve import DAMPING
 from risp_torch.inversion.appearance.settings import LookSettings
 
 WITH_EXPOSURE = 3  # steps, as the matrix holds gains and offsets still
@@ -58,7 +58,7 @@ class HeldLook:
             return HeldLook(settings, look, plate, np.zeros(left.shape[:2]), None)
         factor = robust_factor(np.einsum("npc,npc->np", left, left), settings.robust) ** 2
         fit = Fit.holding(footage, settings, look, footage.weight * factor[:, footage.active])
-        return HeldLook(settings, look, plate, factor, NormalEquations(fit).inverse(LEAST_DAMPING))
+        return HeldLook(settings, look, plate, factor, NormalEquations(fit).inverse(DAMPING.least))
 
     def followed(self, footage: Footage) -> Look:
         """The look for another motion's pixels (same palette and frames): the held one, or a step from it.

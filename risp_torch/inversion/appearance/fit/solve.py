@@ -7,7 +7,8 @@ offset o of a frame, the picture is
 
 Plate, gains and offsets follow in closed form (``fit``). Colours and light take Gauss-Newton steps in which the plate follows
 (``steps``). Most of a step's time would go into its normal matrix: as looks of near motions are alike, a factorised matrix serves
-for several steps and motions, as long as they converge fast, and is corrected by what the last steps tell (``secants``).
+for several steps and motions, as long as they converge fast, and is corrected by secants of the last steps (``secants``). The
+loop of ``risp_torch.least_squares`` linearises in every round, so that only its damping and acceptance serve here.
 """
 
 from __future__ import annotations
@@ -22,10 +23,12 @@ from risp_torch.inversion.appearance.fit.normal_equations import Inverse, Normal
 from risp_torch.inversion.appearance.fit.objective import Fit
 from risp_torch.inversion.appearance.fit.secants import Secants
 from risp_torch.inversion.appearance.settings import LookSettings
+from risp_torch.least_squares.step_search import RisingDamping
+from risp_torch.least_squares.termination import Acceptance
 
-FIRST_DAMPING, LEAST_DAMPING, MOST_DAMPING, EASIER, HARDER = 1e-3, 1e-5, 1e3, 10.0, 10.0
+DAMPING = RisingDamping(first=1e-3, least=1e-5, most=1e3, rise=10.0, fall=10.0)  # of the next matrix
+ACCEPTANCE = Acceptance(gain=0.1)  # after a step that is not accepted, the matrix is made anew
 ENOUGH = 0.5  # of the expected decrease: a step that brings less is followed by one of the colours alone
-LEAST_SHARE = 0.1  # of the expected decrease: after a step that brings less, the matrix is made anew
 SLOW = 0.3  # ratio of one step's expected decrease to that of the last one: beyond it, the matrix is made anew
 YOUNG = 5  # steps in which a matrix is kept even so: outliers are found again in every step, and this may be what is slow
 WIDER, ROUGH_TOLERANCE = (4.0, 2.0), 1e-2  # robust scales of a cold start, relative to the last one; when each ends
@@ -60,7 +63,7 @@ class _Descent:
     def __init__(self, fit: Fit, inverse: Inverse | None) -> None:
         self.fit, self.inverse = fit, inverse  # where it stands, and factors of a normal matrix, None before there is one
         self.last, self.age = np.inf, 0  # the last step's expected decrease, and steps with the present matrix
-        self.damping, self.secants = FIRST_DAMPING, Secants()  # of the next matrix; what the last steps tell
+        self.damping, self.secants = DAMPING.first, Secants()  # what the last steps tell
 
     def end(self) -> tuple[Look, Inverse | None]:
         """The last look, and the factors that its last step used."""
@@ -81,8 +84,8 @@ class _Descent:
             self.age += 1
             if (expected <= SLOW * self.last or self.age <= YOUNG) and self._moves(step, expected):
                 return True
-        while self.damping <= MOST_DAMPING:
-            self.inverse = equations.inverse(self.damping)
+        for ((damping, _),) in DAMPING.groups(self.damping):
+            self.damping, self.inverse = damping, equations.inverse(damping)
             self.secants.forget()
             step = self.inverse.step(equations.right)
             expected = equations.decrease(step)
@@ -90,9 +93,8 @@ class _Descent:
                 return self._finish(step)
             if self._moves(step, expected):
                 self.age = 0
-                self.damping = max(self.damping / EASIER, LEAST_DAMPING)
+                self.damping = DAMPING.accepted(damping)
                 return True
-            self.damping *= HARDER
         return False
 
     def _finish(self, step: Step) -> bool:
@@ -116,7 +118,7 @@ class _Descent:
         """Take a step if it brings a share of what is expected."""
         self.last = expected
         tried = self._tried(step, expected)
-        if self.fit.objective - tried.objective < LEAST_SHARE * expected:
+        if not ACCEPTANCE.accepts(self.fit.objective, tried.objective, expected):
             return False
         self.fit = tried
         return True
