@@ -13,15 +13,17 @@ from risp_torch.inversion.losses.loss import mean_square
 from risp_torch.inversion.problem.comparison import Comparison
 from risp_torch.inversion.problem.search_settings import WideSteps
 from risp_torch.inversion.problem.unknowns import Unknowns
+from risp_torch.least_squares.damping import TrustRegion
+from risp_torch.least_squares.equations import NormalEquations
+from risp_torch.least_squares.step_search import RegionSchedule
+from risp_torch.least_squares.termination import Acceptance
 from risp_torch.scene.bridge import bridge_dtype
 from risp_torch.scene.bridge.checks import bridge_device
 from risp_torch.scene.scene import Scene
 from ti_sim.base.errors import DivergenceError
 
-_LEAST_DAMPING, _MOST_DAMPING = 1e-6, 1e12  # of the normal equations' mean diagonal
-_RISE = 4.0  # factor of the damping until a step is short enough
+REGION = TrustRegion(least=1e-6, most=1e12, rise=4.0)  # in widths of the differences
 _NARROWEST = 1e-5  # width of a difference relative to the range
-_SHORTER, _LONGER = 0.3, 2.0  # factors of the step limit after a rejected step and after an accepted one
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,7 @@ class WideSearch:
         self.ranges = unknowns.scaled_range()
         self.smooth = unknowns.smoothness.matrix(self.ranges)
         self.directions = directions(unknowns, settings.spacing)
+        self.schedule = RegionSchedule(first=settings.reach, longer=2.0, shorter=0.3)
 
     def at(self, point: np.ndarray, number: int, *, centered: bool = False, before: Point | None = None) -> Point:
         """The point, moved away from the bounds by the width of round ``number``, and the worlds around it; and at it.
@@ -114,9 +117,9 @@ the residual: the directions' widths are sqrt(L (N^-1)_mm), with the other direc
             return new
         if old.asked != new.asked and math.isfinite(new.loss):
             return replace(new, reach=old.reach)
-        if new.loss < old.loss:
-            return replace(new, reach=min(_LONGER * old.reach, self.settings.reach))
-        return replace(old, reach=_SHORTER * old.reach)
+        if Acceptance().accepts(old.loss, new.loss):
+            return replace(new, reach=self.schedule.accepted(old.reach))
+        return replace(old, reach=self.schedule.rejected(old.reach))
 
     def is_near(self, point: Point, end: np.ndarray) -> bool:
         """Whether the end of a step [K] is within the width of its differences."""
@@ -124,12 +127,8 @@ the residual: the directions' widths are sqrt(L (N^-1)_mm), with the other direc
 
     def step(self, point: Point) -> np.ndarray:
         """The next point [K]: damped until no unknown changes by more than the step limit."""
-        damping = _LEAST_DAMPING
-        while True:
-            step = np.linalg.solve(_damped(point.normal, damping), point.gradient)
-            if np.all(np.abs(step) <= point.reach * point.widths) or damping > _MOST_DAMPING:
-                return np.clip(point.scaled + step @ self.directions * self.ranges, self.low, self.high)
-            damping *= _RISE
+        step = REGION.step(NormalEquations(point.normal, point.gradient), point.reach * point.widths)
+        return np.clip(point.scaled + step @ self.directions * self.ranges, self.low, self.high)
 
     def _equations(
         self, center: np.ndarray, widths: np.ndarray, horizon: int, *, centered: bool
@@ -195,9 +194,9 @@ the residual: the directions' widths are sqrt(L (N^-1)_mm), with the other direc
             return target.expand(len(rows), *target.shape), torch.zeros(len(rows), dtype=torch.bool, device=target.device)
 
 
-def _damped(normal: np.ndarray, damping: float = _LEAST_DAMPING) -> np.ndarray:
-    """Normal equations [M, M] with ``damping`` times their mean diagonal added to the diagonal."""
-    return normal + damping * (np.trace(normal) / len(normal) + 1e-300) * np.eye(len(normal))
+def _damped(normal: np.ndarray) -> np.ndarray:
+    """Normal equations [M, M] with the least damping."""
+    return normal + REGION.least * (np.trace(normal) / len(normal) + 1e-300) * np.eye(len(normal))
 
 
 def directions(unknowns: Unknowns, spacing: int) -> np.ndarray:
