@@ -31,10 +31,10 @@ from risp_torch import (
 )
 from risp_torch.commands.search_options import find_start_settings
 from risp_torch.files.run_folder import RunFolder
-from risp_torch.inversion import find_start
 from risp_torch.inversion.losses.plate_masks import even_exposures
 from risp_torch.inversion.problem.priors import Priors
 from risp_torch.inversion.problem.problem import Problem
+from risp_torch.inversion.start import find_start
 from risp_torch.inversion.start.find_start import found_starts
 from risp_torch.inversion.start.refine_guesses import StartProblem
 from risp_torch.least_squares.equations import NormalEquations
