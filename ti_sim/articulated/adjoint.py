@@ -111,7 +111,7 @@ def begin_link_adjoints(
 
 
 @ti.func
-def power_adjoint(
+def virtual_power_adjoint(
     world: ti.template(), bars: ti.template(), states: ti.template(), bar: ti.template(), b, slot, row, frame, i
 ):
     """Adjoint of the part of L of link i: adds to the adjoints of the link's motion, of its row and of its wrench.
@@ -328,7 +328,7 @@ def finish_accelerate_adjoint(
     for back in range(world.links):
         i = world.links - 1 - back
         if world.tree[i, MOVES] == 1:
-            power_adjoint(world, bars, states, bar, b, slot, row, frame, i)
+            virtual_power_adjoint(world, bars, states, bar, b, slot, row, frame, i)
         gravity_bar -= link_adjoint(world, bars, states, bar, b, slot, row, i)
         drive_adjoint(world, bars, states, bar, b, slot, row, frame, i)
     return gravity_bar

@@ -72,62 +72,62 @@ def team_of(worlds: int) -> int:
 
 
 @ti.func
-def take(slots: ti.template(), given: ti.template(), b, p, particles, column: ti.template()):
-    """Sum of three columns of particle p's copies, or slots and contacts, in given [B, rows, columns]; copies and contacts are
+def take(slots: ti.template(), forces: ti.template(), b, p, particles, column: ti.template()):
+    """Sum of three columns of particle p's copies, or slots and contacts, in forces [B, rows, columns]; copies and contacts are
     cleared."""
     total = vec3(0.0)
     if ti.static(slots.copies > 0):
         for copy in range(slots.copies):
             row = copy * particles + p
             for k in ti.static(range(3)):
-                total[k] += given[b, row, column + k]
-                given[b, row, column + k] = 0.0
+                total[k] += forces[b, row, column + k]
+                forces[b, row, column + k] = 0.0
     else:
         for entry in range(slots.start[p], slots.start[p + 1]):
             slot = slots.slot[entry]
-            total += vec3(given[b, slot, column], given[b, slot, column + 1], given[b, slot, column + 2])
+            total += vec3(forces[b, slot, column], forces[b, slot, column + 1], forces[b, slot, column + 2])
         row = slots.slot.shape[0] + p
-        if row < given.shape[1]:
+        if row < forces.shape[1]:
             for k in ti.static(range(3)):
-                total[k] += given[b, row, column + k]
-                given[b, row, column + k] = 0.0
+                total[k] += forces[b, row, column + k]
+                forces[b, row, column + k] = 0.0
     return total
 
 
 @ti.func
-def any_force(body: ti.template(), states: ti.template(), given: ti.template(), b, row, frame, i):
+def any_force(body: ti.template(), states: ti.template(), forces: ti.template(), b, row, frame, i):
     """Write the forces of element i, counted through all families, to its slots."""
     first, slot = 0, 0
     for family in ti.static(body.features.families):
         count = body.indices_of(family).shape[0]
         if first <= i and i < first + count:
-            element_force(family, body, states, given, b, row, frame, i - first, first, slot)
+            element_force(family, body, states, forces, b, row, frame, i - first, first, slot)
         first += count
         slot += FAMILIES[family] * count
 
 
 @ti.func
 def any_adjoint(
-    body: ti.template(), bars: ti.template(), states: ti.template(), dual: ti.template(), given: ti.template(), b, row, frame, i
+    body: ti.template(), bars: ti.template(), states: ti.template(), dual: ti.template(), forces: ti.template(), b, row, frame, i
 ):
     """Adjoint of ``any_force``: writes to the element's slots and adds to its ``bars``."""
     first, slot = 0, 0
     for family in ti.static(body.features.families):
         count = body.indices_of(family).shape[0]
         if first <= i and i < first + count:
-            element_force_adjoint(family, body, bars, states, dual, given, b, row, frame, i - first, first, slot)
+            element_force_adjoint(family, body, bars, states, dual, forces, b, row, frame, i - first, first, slot)
         first += count
         slot += FAMILIES[family] * count
 
 
 @ti.func
 def move_and_store(
-    slots: ti.template(), body: ti.template(), contacts: ti.template(), states: ti.template(), given: ti.template(),
+    slots: ti.template(), body: ti.template(), contacts: ti.template(), states: ti.template(), forces: ti.template(),
     output: ti.template(), fault: ti.template(), b, row, next_row, step, substeps, p, ground, dt,
 ):  # fmt: skip
     """Step particle p of world b, and write what ``step_all`` writes of it."""
     frame = step // substeps
-    force = take(slots, given, b, p, states.shape[2], 0)
+    force = take(slots, forces, b, p, states.shape[2], 0)
     size = move_particle(body, states, b, row, next_row, frame, p, force, ground, dt)
     if ti.static(body.features.with_self_contact):
         mark_if_stale(contacts, states, b, next_row, p, step + 1, dt)
@@ -141,92 +141,93 @@ def move_and_store(
 
 
 @ti.func
-def parts_of(member, team, parts):
-    """How many of the parts member, member + team, ... there are below ``parts``."""
-    return (parts - member + team - 1) // team
+def parts_of(thread, num_threads, parts):
+    """Number of the parts thread, thread + num_threads, ... below ``parts``."""
+    return (parts - thread + num_threads - 1) // num_threads
 
 
 @ti.func
-def renew_together(
-    contacts: ti.template(), states: ti.template(), b, row, step, dt, member, team, copies: ti.template(), meeting: ti.template(),
-    meetings, nothing,
+def rebuild_hash_collective(
+    contacts: ti.template(), states: ti.template(), b, row, step, dt, thread, num_threads, copies: ti.template(),
+    barrier: ti.template(), passed_barriers, runtime_zero,
 ):  # fmt: skip
-    """Have a new hash built by one thread of a team where ``step`` needs one; the others wait for it in a meeting.
+    """Build a new hash on the first thread of a world where ``step`` needs one; the other threads wait at a barrier.
 
     Returns:
-        How many meetings there were.
+        Number of barriers passed, 0 or 1.
     """
     met = 0
-    if is_stale(contacts, b, step, nothing):
-        if member == 0:
+    if is_stale(contacts, b, step, runtime_zero):
+        if thread == 0:
             build_hash(contacts, states, b, row, step, dt)
-        barrier_wait(meeting, b, team, meetings, nothing)
+        barrier_wait(barrier, b, num_threads, passed_barriers, runtime_zero)
         met = 1
-        for k in range(parts_of(member, team, copies)):
-            invalidate_list(contacts, b, member + k * team)
+        for k in range(parts_of(thread, num_threads, copies)):
+            invalidate_list(contacts, b, thread + k * num_threads)
     return met
 
 
 @kernel
 def step_all(
-    step: int, count: int, team: int, nothing: int, meeting: ti.types.ndarray(), slots: Slots,
-    states: ti.types.ndarray(), first_step: int, in_place: int, given: ti.types.ndarray(), output: Output,
+    step: int, num_steps: int, num_threads: int, runtime_zero: int, barrier: ti.types.ndarray(), slots: Slots,
+    states: ti.types.ndarray(), first_step: int, in_place: int, forces: ti.types.ndarray(), output: Output,
     fault: ti.types.ndarray(), body: DeformableArrays, contacts: SelfContactArrays, ground: float, dt: float, substeps: int,
 ):  # fmt: skip
     """Advance every world from row ``step - first_step`` of states [B, rows, P, 6] or, ``in_place``, row 0.
 
-    With copies by ``count`` steps, each world by ``team`` threads that meet twice in every step, and once more for a new
-    hash of self-contact (see ``barrier_wait``, also for ``meeting`` [B, 2] and ``nothing``); without by one step, with the
-    contacts' forces given (see ``self_contact_gpu``).
+    With copies by ``num_steps`` steps, each world by ``num_threads`` threads that pass two barriers in every step, and a third
+    for a new hash of self-contact (see ``barrier_wait``, also for ``barrier`` [B, 2] and ``runtime_zero``); without by one step,
+    where ``forces`` holds those of self-contact (see ``self_contact_gpu``).
 
     Writes states, frames and checkpoints as ``world_plan.advance``, and to fault [B, P] the first step after which a particle's
-    state is not finite. given [B, copies P or slots, 3] holds zeros. Adjoint: ``step_all_adjoint``, by hand.
+    state is not finite. forces [B, copies P or slots, 3] holds zeros. Adjoint: ``step_all_adjoint``, by hand.
     """
     if ti.static(slots.copies > 0):
-        for index in range(states.shape[0] * team * PORTION):
+        for index in range(states.shape[0] * num_threads * PORTION):
             if index % PORTION == 0:
-                b, member = index // PORTION // team, index // PORTION % team
-                meetings = 0
-                for s in range(count):
+                b, thread = index // PORTION // num_threads, index // PORTION % num_threads
+                passed_barriers = 0
+                for s in range(num_steps):
                     at = step + s
                     row, next_row = at - first_step, at - first_step + 1
                     if in_place == 1:
                         row, next_row = 0, 0
                     if ti.static(body.features.with_self_contact):
-                        meetings += renew_together(
-                            contacts, states, b, row, at, dt, member, team, slots.copies, meeting, meetings, nothing
-                        )
-                    for k in range(parts_of(member, team, slots.copies)):
-                        part = member + k * team
+                        passed_barriers += rebuild_hash_collective(
+                            contacts, states, b, row, at, dt, thread, num_threads, slots.copies, barrier, passed_barriers,
+                            runtime_zero,
+                        )  # fmt: skip
+                    for k in range(parts_of(thread, num_threads, slots.copies)):
+                        part = thread + k * num_threads
                         mine = thread_copy(part * states.shape[2])
                         own_body = with_fields(body, gather=mine)
-                        part_forces(own_body, states, given, b, row, actuation_row(body, at, substeps), part, slots.copies)
+                        part_forces(own_body, states, forces, b, row, actuation_row(body, at, substeps), part, slots.copies)
                         if ti.static(body.features.with_self_contact):
                             own_contacts = with_fields(contacts, gather=mine)
-                            part_contacts(own_contacts, states, given, b, row, part, slots.copies, dt)
-                    barrier_wait(meeting, b, team, meetings, nothing)
-                    for k in range(parts_of(member, team, slots.copies)):
-                        part = member + k * team
+                            part_contacts(own_contacts, states, forces, b, row, part, slots.copies, dt)
+                    barrier_wait(barrier, b, num_threads, passed_barriers, runtime_zero)
+                    for k in range(parts_of(thread, num_threads, slots.copies)):
+                        part = thread + k * num_threads
                         for p in range(states.shape[2] * part // slots.copies, states.shape[2] * (part + 1) // slots.copies):
                             move_and_store(
-                                slots, body, contacts, states, given, output, fault, b, row, next_row, at, substeps, p,
+                                slots, body, contacts, states, forces, output, fault, b, row, next_row, at, substeps, p,
                                 ground, dt,
                             )  # fmt: skip
-                    barrier_wait(meeting, b, team, meetings + 1, nothing)
-                    meetings += 2
+                    barrier_wait(barrier, b, num_threads, passed_barriers + 1, runtime_zero)
+                    passed_barriers += 2
     else:
         for b, i in ti.ndrange(states.shape[0], slots.elements):
             row = step - first_step
             if in_place == 1:
                 row = 0
             slotted = with_fields(body, gather=True)
-            any_force(slotted, states, given, b, row, actuation_row(body, step, substeps), i)
+            any_force(slotted, states, forces, b, row, actuation_row(body, step, substeps), i)
         for b, p in ti.ndrange(states.shape[0], states.shape[2]):
             row, next_row = step - first_step, step - first_step + 1
             if in_place == 1:
                 row, next_row = 0, 0
             move_and_store(
-                slots, body, contacts, states, given, output, fault, b, row, next_row, step, substeps, p, ground, dt
+                slots, body, contacts, states, forces, output, fault, b, row, next_row, step, substeps, p, ground, dt
             )
 
 
@@ -263,7 +264,7 @@ def take_and_move_adjoint(
 
 @kernel
 def step_all_adjoint(
-    step: int, count: int, team: int, nothing: int, meeting: ti.types.ndarray(), slots: Slots,
+    step: int, num_steps: int, num_threads: int, runtime_zero: int, barrier: ti.types.ndarray(), slots: Slots,
     states: ti.types.ndarray(), first_step: int, pending: ti.types.ndarray(), bar: ti.types.ndarray(),
     dual: ti.types.ndarray(), particle_q_bar: ti.types.ndarray(), particle_qd_bar: ti.types.ndarray(),
     body: DeformableArrays, bars: DeformableInputs, contacts: SelfContactArrays,
@@ -271,34 +272,35 @@ def step_all_adjoint(
 ):  # fmt: skip
     """Adjoint of ``step_all``, from ``step`` downwards: over particles, then over elements.
 
-    The state before a step is in row ``step - first_step`` of states. Steps, threads and meetings are as for ``step_all``.
+    The state before a step is in row ``step - first_step`` of states. Steps, threads and barriers are as for ``step_all``.
 
     Turns bar [B, P, 6], to which pending [B, copies P or slots, 6] belongs, from the adjoint of the state after the step into
     that of the first one, taking in the adjoints of the frame that the step reaches. Adds to the inputs' adjoints (gravity
     [B, P, 3] by particle, wind [B, T, 3] by triangle). dual [B, P, 3] is scratch.
     """
     if ti.static(slots.copies > 0):
-        for index in range(states.shape[0] * team * PORTION):
+        for index in range(states.shape[0] * num_threads * PORTION):
             if index % PORTION == 0:
-                b, member = index // PORTION // team, index // PORTION % team
-                meetings = 0
-                for s in range(count):
+                b, thread = index // PORTION // num_threads, index // PORTION % num_threads
+                passed_barriers = 0
+                for s in range(num_steps):
                     at = step - s
-                    for k in range(parts_of(member, team, slots.copies)):
-                        part = member + k * team
+                    for k in range(parts_of(thread, num_threads, slots.copies)):
+                        part = thread + k * num_threads
                         for p in range(states.shape[2] * part // slots.copies, states.shape[2] * (part + 1) // slots.copies):
                             take_and_move_adjoint(
                                 slots, body, bars, contacts, states, pending, bar, dual,
                                 particle_q_bar, particle_qd_bar, b, at - first_step, at, substeps, p, ground, dt,
                             )  # fmt: skip
-                    barrier_wait(meeting, b, team, meetings, nothing)
-                    meetings += 1
+                    barrier_wait(barrier, b, num_threads, passed_barriers, runtime_zero)
+                    passed_barriers += 1
                     if ti.static(body.features.with_self_contact):
-                        meetings += renew_together(
-                            contacts, states, b, at - first_step, at, dt, member, team, slots.copies, meeting, meetings, nothing
-                        )
-                    for k in range(parts_of(member, team, slots.copies)):
-                        part = member + k * team
+                        passed_barriers += rebuild_hash_collective(
+                            contacts, states, b, at - first_step, at, dt, thread, num_threads, slots.copies, barrier,
+                            passed_barriers, runtime_zero,
+                        )  # fmt: skip
+                    for k in range(parts_of(thread, num_threads, slots.copies)):
+                        part = thread + k * num_threads
                         mine = thread_copy(part * states.shape[2])
                         own_body = with_fields(body, gather=mine)
                         actuation = actuation_row(body, at, substeps)
@@ -308,8 +310,8 @@ def step_all_adjoint(
                             part_contacts_adjoint(
                                 own_contacts, bars.self_contact, states, dual, pending, b, at - first_step, part, slots.copies, dt
                             )
-                    barrier_wait(meeting, b, team, meetings, nothing)
-                    meetings += 1
+                    barrier_wait(barrier, b, num_threads, passed_barriers, runtime_zero)
+                    passed_barriers += 1
     else:
         for b, p in ti.ndrange(states.shape[0], states.shape[2]):
             take_and_move_adjoint(

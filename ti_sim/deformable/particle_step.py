@@ -87,10 +87,10 @@ def move_particle(body: ti.template(), states: ti.template(), b, row, next_row, 
         v += dt / body.particle_mass[b, p] * total + dt * vec3(body.gravity[b, 0], body.gravity[b, 1], body.gravity[b, 2])
     else:
         v = vec3(0.0)
-        given = body.particle_table[p, PRESCRIBED]
-        if given >= 0:
+        prescribed = body.particle_table[p, PRESCRIBED]
+        if prescribed >= 0:
             for k in ti.static(range(3)):
-                v[k] = body.prescribed_qd[b, frame, given, k]
+                v[k] = body.prescribed_qd[b, frame, prescribed, k]
     x += dt * v
     store_particle(states, b, next_row, p, x, v)
     return ti.abs(x).sum() + ti.abs(v).sum()
@@ -152,10 +152,10 @@ def move_particle_adjoint(
             for k in ti.static(range(4)):
                 bars.particle_contact[b, p, k] = bars.particle_contact[b, p, k] + contact_bar[k]
     else:
-        given = body.particle_table[p, PRESCRIBED]
-        if given >= 0:
+        prescribed = body.particle_table[p, PRESCRIBED]
+        if prescribed >= 0:
             for k in ti.static(range(3)):
-                bars.prescribed_qd[b, frame, given, k] = bars.prescribed_qd[b, frame, given, k] + v_bar[k]
+                bars.prescribed_qd[b, frame, prescribed, k] = bars.prescribed_qd[b, frame, prescribed, k] + v_bar[k]
         v_bar = vec3(0.0)
     for k in ti.static(range(3)):
         bar[b, p, k] = x_bar[k]

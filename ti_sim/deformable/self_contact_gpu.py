@@ -61,14 +61,14 @@ def sort_vertices(
 
 @kernel
 def add_contacts(
-    step: int, states: ti.types.ndarray(), first_step: int, in_place: int, given: ti.types.ndarray(), triangles: int, dt: float,
+    step: int, states: ti.types.ndarray(), first_step: int, in_place: int, forces: ti.types.ndarray(), triangles: int, dt: float,
     contacts: SelfContactArrays,
 ):  # fmt: skip
-    """Add the forces of self-contact before ``step`` to the last P rows of given [B, rows, 3]."""
+    """Add the forces of self-contact before ``step`` to the last P rows of forces [B, rows, 3]."""
     for b, triangle in ti.ndrange(states.shape[0], triangles):
         row = (step - first_step) * (1 - in_place)
         slotted = with_fields(contacts, gather=True)
-        part_contacts(slotted, states, given, b, row, triangle, triangles, dt)
+        part_contacts(slotted, states, forces, b, row, triangle, triangles, dt)
 
 
 @kernel

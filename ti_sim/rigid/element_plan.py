@@ -35,7 +35,7 @@ from ti_sim.rigid.dynamics import (
 )
 from ti_sim.rigid.state import (
     add_inertia_adjoint,
-    fault,
+    divergence_code,
     frame_velocity_adjoint,
     load_frame_adjoint,
     load_inertia,
@@ -156,7 +156,7 @@ def advance_unrolled(
                     load[b, n, k] = 0
                 if write_frames == 1 and (step + 1) % substeps == 0:
                     store_frame(body_q, body_qd, b, (step + 1) // substeps, n, x, q, v, w)
-                wrong = fault(x, q, v, momentum, reach)
+                wrong = divergence_code(x, q, v, momentum, reach)
                 if wrong > 0:
                     diverged_step[b, n] = step + wrong
 

@@ -104,7 +104,7 @@ def frame_velocity_adjoint(q, momentum, inverse_inertia, w_bar):
 
 
 @ti.func
-def fault(x, q, v, momentum, reach):
+def divergence_code(x, q, v, momentum, reach):
     """0 if the state is valid, else the number that is added to the step in ``diverged_step``.
 
     A state is valid if every number is finite and below 1e18 (whose square is finite in f32; else 1), and the centre of mass is

@@ -23,7 +23,7 @@ from ti_sim.rigid.dynamics import (
 from ti_sim.rigid.runge_kutta import runge_kutta_step, runge_kutta_step_adjoint
 from ti_sim.rigid.state import (
     add_inertia_adjoint,
-    fault,
+    divergence_code,
     frame_velocity_adjoint,
     load_frame_adjoint,
     load_inertia,
@@ -78,7 +78,7 @@ def advance(
     Reads source [B, S, N, 13] at source_slot, the inputs (see ``RigidInputs``), the contact points and the force table (see
     ``RigidModel``). Writes states [B, slots, N, 13] at slots 0, 1, ... after every ``store_every`` steps, in which it
     also keeps the displacements of bristles, which it advances from those in ``rigid.bristles.now``, the frames in the segment,
-    and diverged_step [B, N] (first step with a ``fault``, else -1). Wrenches and drag are read only if ``driven``.
+    and diverged_step [B, N] (first step with a ``divergence_code``, else -1). Wrenches and drag are read only if ``driven``.
     Hand-written adjoint: ``advance_adjoint``.
     """
     bodies = rigid.body_mass.shape[1]
@@ -117,7 +117,7 @@ def advance(
                     if write_frames == 1:
                         w_frame = angular_velocity(rotation_matrix(q), inverse_inertia, momentum)
                         store_frame(body_q, body_qd, b, frame, n, x, q, v, w_frame)
-                wrong = fault(x, q, v, momentum, reach)
+                wrong = divergence_code(x, q, v, momentum, reach)
                 if wrong > 0:
                     diverged_step[b, n] = step + wrong
                     done = steps
