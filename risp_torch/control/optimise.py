@@ -6,7 +6,6 @@ import hashlib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import torch
@@ -17,6 +16,7 @@ from risp_torch.control.objectives import Aim
 from risp_torch.control.rollouts import Drive, Driven
 from risp_torch.control.task import ControlTask, Objective
 from risp_torch.files.run_folder import RunFolder
+from risp_torch.files.search_checkpoint import SearchCheckpoint
 from ti_sim.base.parallel import repeatable_sums
 from ti_sim.base.rules import FromZero, Seed, checked
 
@@ -145,33 +145,19 @@ def _weights(policy: Module) -> dict[str, torch.Tensor]:
 def _save(
     folder: RunFolder, policy: Module, optimizer: torch.optim.Optimizer, history: History, kept: dict[str, torch.Tensor]
 ) -> None:
-    tensors = {f"policy.{name}": value for name, value in policy.state_dict().items()}
-    tensors |= {f"kept.{name}": value for name, value in kept.items()}
-    for number, state in optimizer.state_dict()["state"].items():
-        tensors |= {f"optimizer.{number}.{name}": torch.as_tensor(value) for name, value in state.items()}
-    tensors |= {f"history.{name}": torch.tensor(column, dtype=torch.float64) for name, column in vars(history).items()}
-    folder.save_checkpoint(tensors, {"iteration": len(history.losses)})
+    state = {"policy": policy.state_dict(), "best": kept, "optimizer": optimizer.state_dict(), "history": vars(history)}
+    SearchCheckpoint(folder, "search").save(state)
 
 
 def _resume(
     folder: RunFolder | None, policy: Module, optimizer: torch.optim.Optimizer, history: History, kept: dict[str, torch.Tensor]
 ) -> tuple[int, dict[str, torch.Tensor]]:
     """Load what ``_save`` wrote: the next iteration, and the best weights so far."""
-    saved = folder.load_checkpoint() if folder is not None else None
+    saved = SearchCheckpoint(folder, "search").load()
     if saved is None:
         return 0, kept
-    tensors, metadata = saved
-    policy.load_state_dict(_below("policy", tensors))
-    state: dict[int, dict[str, Any]] = {}
-    for name, value in _below("optimizer", tensors).items():
-        number, _, what = name.partition(".")
-        state.setdefault(int(number), {})[what] = value
-    optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
-    for name, column in _below("history", tensors).items():
-        getattr(history, name).extend(column.tolist())
-    return int(metadata["iteration"]), _below("kept", tensors)
-
-
-def _below(prefix: str, tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """The tensors whose names begin with a prefix and a dot, without these."""
-    return {name.removeprefix(f"{prefix}."): value for name, value in tensors.items() if name.startswith(f"{prefix}.")}
+    policy.load_state_dict(saved["policy"])
+    optimizer.load_state_dict(saved["optimizer"])
+    for name, column in saved["history"].items():
+        getattr(history, name).extend(column)
+    return len(history.losses), saved["best"]
