@@ -1,10 +1,14 @@
 """Films to explain, and inversions of them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
+import pytest
 import torch
 
 from risp_torch import Inversion, Scene, film, invert
+from risp_torch.inversion.diagnostics.misspecification import Diagnosis
+from risp_torch.inversion.run import assessment
 
 
 def pictures(scene: Scene, values: Mapping[str, torch.Tensor] | None = None) -> torch.Tensor:
@@ -16,3 +20,11 @@ def pictures(scene: Scene, values: Mapping[str, torch.Tensor] | None = None) -> 
 def quick(scene: Scene, target: object, names: Sequence[str], **options: object) -> Inversion:
     """An inversion that prints nothing."""
     return invert(scene, target, names, progress=False, **options)
+
+
+@contextmanager
+def without_diagnosis() -> Iterator[None]:
+    """Results without tests of the scene's known numbers, for tests of the search: they take longer than a small search."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(assessment, "diagnose", lambda *_, **__: Diagnosis())
+        yield

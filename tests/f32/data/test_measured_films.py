@@ -158,6 +158,7 @@ def test_results_that_do_not_fit(films: Path, tmp_path: Path) -> None:
         estimate_errors(read, results)
 
 
+@pytest.mark.usefixtures("undiagnosed")
 def test_a_film_and_its_inversion(tmp_path: Path, command_line: Run) -> None:
     """What ``invert`` writes for a film that is made here: the error is that of its estimate."""
     scene = load_scene("toss", size=32)

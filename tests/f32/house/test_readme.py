@@ -109,6 +109,7 @@ def stranger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.usefixtures("undiagnosed")
 def test_first_scene_and_first_inversion(stranger: Path) -> None:
     """The commands of the README, word for word, find the friction and velocity of its scene file."""
     assert len(COMMANDS) == 2
@@ -355,6 +356,7 @@ CHECKS: dict[str, Callable[[dict[str, Any]], None]] = {
 }  # fmt: skip
 
 
+@pytest.mark.usefixtures("undiagnosed")
 @pytest.mark.parametrize("block", PLAIN)
 def test_python_blocks_run(block: str, stranger: Path) -> None:
     """Every other Python block runs, as it stands or smaller, and makes what it says."""

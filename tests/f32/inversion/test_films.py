@@ -179,6 +179,7 @@ def test_readings_of_each_film_are_whitened_by_themselves(scene: Scene) -> None:
     assert float(together.losses(films, values, worlds=1)) < 1e-6 < float(together.losses(films, {}, worlds=1))
 
 
+@pytest.mark.usefixtures("undiagnosed")
 def test_two_films_tell_what_one_does_not(scene: Scene, tmp_path: Path) -> None:
     """Density of both and the velocity of each, from two films, from guesses that are far off; the result goes into a scene."""
     targets = [film_of(scene, block_density=500.0, block_velocity=speed) for speed in SPEEDS]

@@ -38,6 +38,7 @@ def cube() -> Scene:
 # -- the die --------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("undiagnosed")
 def test_the_die_from_lossless_frames() -> None:
     scene = cube()
     target = pictures(scene)
@@ -50,6 +51,7 @@ def test_the_die_from_lossless_frames() -> None:
     assert result.uncertainty.observable == [True] and result.uncertainty.unseen == []
 
 
+@pytest.mark.usefixtures("undiagnosed")
 def test_the_die_from_a_compressed_film(tmp_path: Path) -> None:
     scene = cube()
     video = simulate_video(scene, tmp_path / "cube.mp4", crf=18)
@@ -79,6 +81,7 @@ def test_the_landscape_of_two_parameters() -> None:
     assert losses[4, 1] == pytest.approx(float(loss), rel=1e-4)
 
 
+@pytest.mark.usefixtures("undiagnosed")
 def test_the_scripted_inversion_runs(tmp_path: Path) -> None:
     error = invert_cube.main(str(tmp_path / "run"), iterations=2, size=40)
     assert abs(error) <= 0.01

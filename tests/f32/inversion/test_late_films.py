@@ -22,6 +22,7 @@ SCENE = Path(__file__).parents[2] / "reference" / "small_scenes.py"
 LATE = {"film.start": -5e-3 / 3}  # a third of a frame
 
 
+@pytest.mark.usefixtures("undiagnosed")
 def test_a_late_film() -> None:
     """Density and the time at which the scene begins; without the latter the density has its omitted-variable bias."""
     scene = make_scene(frames=8)
@@ -42,6 +43,7 @@ def test_a_late_film() -> None:
     assert bias < -0.01 and np.log10(kept.values["block.density"] / 800.0) == pytest.approx(bias, rel=1 / 3)
 
 
+@pytest.mark.usefixtures("undiagnosed")
 def test_a_blurred_slow_film() -> None:
     """Exposure and rate of a film at time stamps with a gap, with its motion known."""
     stamps = [0.0, 0.02, 0.05, 0.11, 0.14]
@@ -79,6 +81,7 @@ def test_films_of_other_rates_by_commands(command_line: Risp, tmp_path: Path) ->
     assert "leave one out" in command_line(*invert_it, "--times", "film", "--fps", "120")[2]
 
 
+@pytest.mark.usefixtures("undiagnosed")
 def test_an_uneven_film_by_commands(command_line: Risp, tmp_path: Path) -> None:
     """Its pictures have times with a gap, and the last ones come after the scene's end."""
     stamps = [0.0, 0.004, 0.0091, 0.0187, 0.0225]

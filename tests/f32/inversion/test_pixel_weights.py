@@ -41,6 +41,7 @@ def occluder(film: torch.Tensor) -> torch.Tensor:
     return hidden
 
 
+@pytest.mark.usefixtures("undiagnosed")
 def test_weights_hide_an_occluder(scene: Scene, film: torch.Tensor, occluder: torch.Tensor, tmp_path: Path) -> None:
     """With weights the truth is found, and without them it is not; the film is said to fit only with them."""
     torch.manual_seed(1)

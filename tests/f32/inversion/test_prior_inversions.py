@@ -11,7 +11,7 @@ import pytest
 from risp_torch import Inversion
 from risp_torch.commands.options import prior_of
 from risp_torch.scene.adding.camera import give_lens
-from tests.reference.searches import pictures, quick
+from tests.reference.searches import pictures, quick, without_diagnosis
 from tests.reference.small_scenes import make_scene
 
 DENSITY, TURN = "block.density", "camera.turn"
@@ -22,11 +22,12 @@ TURNED = np.array([0.012, -0.01, 0.015])
 def inverted(tmp_path_factory: pytest.TempPathFactory) -> Inversion:
     filmed = make_scene(size=24)
     filmed.set(TURN, TURNED)
-    return quick(
-        make_scene(size=24), pictures(filmed), [DENSITY, TURN, "camera.focal"],
-        priors={TURN: 0.0175, "camera.focal": "2%"}, starts=[{DENSITY: 1000.0}], refine=4,
-        out=tmp_path_factory.mktemp("turned") / "run",
-    )  # fmt: skip
+    with without_diagnosis():
+        return quick(
+            make_scene(size=24), pictures(filmed), [DENSITY, TURN, "camera.focal"],
+            priors={TURN: 0.0175, "camera.focal": "2%"}, starts=[{DENSITY: 1000.0}], refine=4,
+            out=tmp_path_factory.mktemp("turned") / "run",
+        )  # fmt: skip
 
 
 def test_a_wrong_camera_is_found_with_the_density(inverted: Inversion) -> None:
