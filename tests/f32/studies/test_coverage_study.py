@@ -49,6 +49,7 @@ def test_cameras_are_off_as_their_priors_say(monkeypatch: pytest.MonkeyPatch, tm
     assert priors["camera.position"] == pytest.approx(coverage_cases.CAMERA_SHIFT * eye)
 
 
+@pytest.mark.usefixtures("undiagnosed")
 def test_an_inversion_of_the_study_is_the_same_again(tmp_path: Path) -> None:
     first, again = (run(Case(2, "quadrotor", SAME, 5), tmp_path) for _ in range(2))
     (about,) = first["unknowns"].values()

@@ -34,6 +34,7 @@ def test_the_error_bars_of_the_readme_hold() -> None:
         assert abs(percent) <= 2 * width < 2.0
 
 
+@pytest.mark.usefixtures("undiagnosed")
 def test_the_readme_is_current(tmp_path: Path) -> None:
     """The film of the pebble is made again, and a step over the whole film that begins at the README's estimate stays there.
 

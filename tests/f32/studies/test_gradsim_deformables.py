@@ -192,6 +192,7 @@ def test_the_page_counts_failures_coverage_and_what_misses(monkeypatch: pytest.M
     assert len(missed) == 2 and all("1 of 2 estimates do not explain their film" in line for line in missed)
 
 
+@pytest.mark.usefixtures("undiagnosed")
 def test_table_3_is_made_and_nothing_is_done_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(deformables, "SHOWN", ("ball",))
     page = deformables.make("table-3", PRESETS["tiny"], tmp_path, jobs=1)

@@ -65,6 +65,7 @@ def test_texture_is_as_dense_on_every_face() -> None:
     assert areas * (side / looks.PATCHES) ** 2 == pytest.approx(np.abs(normal).max(axis=1))  # projected along one axis
 
 
+@pytest.mark.usefixtures("undiagnosed")
 def test_the_page_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     preset = replace(PRESETS["tiny"], size=SIZE, small=SIZE)
     monkeypatch.setattr(looks, "toss_scene", partial(toss_scene, frames=20))

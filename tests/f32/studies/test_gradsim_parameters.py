@@ -62,6 +62,7 @@ def test_wide_bars_are_not_found() -> None:
     assert verdict_of(result | {"unseen": ["a leaves no trace"]}) == "not told by the film"
 
 
+@pytest.mark.usefixtures("undiagnosed")
 def test_a_command_of_the_page_finds_what_the_page_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
