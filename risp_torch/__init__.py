@@ -50,6 +50,7 @@ from risp_torch.scene.parts.motors import SinePulse
 from risp_torch.scene.parts.surface import Surface
 from risp_torch.scene.scene import Scene
 from risp_torch.scene.start import Start
+from risp_torch.scene.state import State
 from risp_torch.scene.states import States
 from ti_sim import (
     Box,
@@ -75,8 +76,8 @@ __all__ = [
     "Fixed", "ImageTracksLoss", "ImplicitSettings", "Inversion", "Joint", "LookSettings", "Loss", "LuminanceLoss",
     "MaskLoss", "MatchedLoss", "Membrane", "Mesh", "MixedLoss", "MixedPart", "NewtonSteps", "OptimiseSettings", "Param",
     "PerceptualLoss", "PictureLoss", "PixelLoss", "PixelWeights", "PointLight", "Prismatic", "Quality", "Revolute",
-    "RispLoss", "Scene", "SinePulse", "Sphere", "Spherical", "Start", "StateLoss", "States", "StoreAll", "Surface",
-    "UserError", "WIDE_SEARCH", "WideSteps", "check_film_gradient", "check_torch", "film", "invert", "landscape",
+    "RispLoss", "Scene", "SinePulse", "Sphere", "Spherical", "Start", "State", "StateLoss", "States", "StoreAll",
+    "Surface", "UserError", "WIDE_SEARCH", "WideSteps", "check_film_gradient", "check_torch", "film", "invert", "landscape",
     "linear_to_srgb", "load_scene", "pixel_loss", "read_video", "render_masks", "scene_names", "simulate_video",
     "srgb_to_linear", "start", "use_found", "write_frames", "write_video",
 ]  # fmt: skip

@@ -11,10 +11,10 @@ from risp_torch.control.result import Control
 from risp_torch.control.rollouts import Driven, closed_loop, open_loop
 from risp_torch.control.run import control, settings_of
 from risp_torch.control.task import OBJECTIVES, ControlTask, Feedback, Goal, load_control
-from risp_torch.control.windows import Windows, last_state
+from risp_torch.control.windows import Windows
 
 __all__ = [
     "Aim", "Control", "ControlTask", "DirectPolicy", "Driven", "Feedback", "FeedbackPolicy", "Goal", "History", "OBJECTIVES",
     "Replanned", "RispObserver", "Search", "SinePolicy", "StateObserver", "Windows", "closed_loop", "control", "control_times",
-    "film_of", "last_state", "load_control", "load_policy", "open_loop", "replan", "save_policy", "search", "settings_of",
+    "film_of", "load_control", "load_policy", "open_loop", "replan", "save_policy", "search", "settings_of",
 ]  # fmt: skip

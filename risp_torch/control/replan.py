@@ -12,8 +12,9 @@ from tqdm import tqdm
 from risp_torch.control.objectives import Aim
 from risp_torch.control.rollouts import Driven, at_start, driven_rows
 from risp_torch.control.task import ControlTask, Objective
-from risp_torch.control.windows import Windows, joined_states, last_state
+from risp_torch.control.windows import Windows, joined_states
 from risp_torch.scene.scene import Scene
+from risp_torch.scene.state import State
 from risp_torch.scene.states import States
 from ti_sim.base.errors import UserError
 from ti_sim.base.parallel import repeatable_sums
@@ -83,13 +84,15 @@ def replan(
     promised: list[float] = []
     firsts = range(0, model.frames, every)
     for first in tqdm(firsts, desc="replanning", unit="plan", disable=not progress, delay=2.0):
-        state = last_state(world, parts[-1])
-        plan = _Plan(believed, task, aim, first, per_frame, state)
+        state = parts[-1].last
+        # The model may have other inertias than the world: velocities are measured, angular momenta follow from them.
+        measured = state if state.body_momentum is None else state.replace(body_qd=state.body_qd)
+        plan = _Plan(believed, task, aim, first, per_frame, measured)
         promised.append(_improve(plan, policy, optimizer, objective, iterations))
         with torch.no_grad():
             count = min(every, model.frames - first)
             rows = policy()[first * per_frame : (first + count) * per_frame]
-            parts.append(real.rollout(first, count, {task.drives: rows}, state0=state))
+            parts.append(real.rollout(first, count, {task.drives: rows}, state=state))
             done.append(rows)
     driven = Driven(joined_states(parts), torch.cat(done))
     return Replanned(driven, aim.error(driven), promised)
@@ -121,7 +124,7 @@ class _Plan:
     """The rest of a motion from a frame on, and its aim."""
 
     def __init__(
-        self, windows: Windows, task: ControlTask, aim: Aim, first: int, per_frame: int, state: tuple[torch.Tensor, ...]
+        self, windows: Windows, task: ControlTask, aim: Aim, first: int, per_frame: int, state: State
     ) -> None:
         self.windows, self.task, self.first, self.per_frame, self.state = windows, task, first, per_frame, state
         self.aim = aim.after(first)
@@ -131,5 +134,5 @@ class _Plan:
         rest = outputs[self.first * self.per_frame :]
         adjoint = Checkpoint(every=self.task.checkpoint)
         count = self.windows.scene.frames - self.first
-        states = self.windows.rollout(self.first, count, {self.task.drives: rest}, state0=self.state, adjoint=adjoint)
+        states = self.windows.rollout(self.first, count, {self.task.drives: rest}, state=self.state, adjoint=adjoint)
         return Driven(states, rest)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -12,7 +12,7 @@ from torch.nn import Module
 from risp_torch.control.observers import Observer
 from risp_torch.control.policies import FeedbackPolicy
 from risp_torch.control.task import ControlTask
-from risp_torch.control.windows import Windows, joined_states, last_state, timed_parameters
+from risp_torch.control.windows import Windows, joined_states, timed_parameters
 from risp_torch.scene.scene import Scene
 from risp_torch.scene.states import States
 from ti_sim.base.errors import UserError
@@ -95,7 +95,7 @@ def closed_loop(scene: Scene, task: ControlTask, observer: Observer, *, every: C
             if answer.numel() != max(1, int(np.prod(columns))):
                 raise UserError(f"the policy gives {answer.numel()} numbers, and {task.drives} needs {columns} at a time")
             rows.append(answer.reshape(1, *columns).expand(count * per_frame, *columns))
-            states = windows.rollout(first, count, {task.drives: rows[-1]}, state0=last_state(scene, states), adjoint=adjoint)
+            states = windows.rollout(first, count, {task.drives: rows[-1]}, state=states.last, adjoint=adjoint)
             parts.append(states)
         return Driven(joined_states(parts), torch.cat(rows))
 
@@ -116,7 +116,7 @@ def driven_rows(scene: Scene, task: ControlTask) -> int:
 
 
 def at_start(scene: Scene) -> States:
-    """The first frame of a scene's motion, without gradient."""
+    """The first frame of a scene's motion, without gradient, with the state there."""
     with torch.no_grad():
         states = scene.rollout(worlds=1, frames=1)
-    return joined_states([states], frames=1)
+        return replace(joined_states([states], frames=1), last=scene.state(worlds=1))

@@ -35,9 +35,9 @@ from risp_torch.scene.description import describe
 from risp_torch.scene.numbers import Values
 from risp_torch.scene.parameters import ParameterTable, split_entry
 from risp_torch.scene.simulation.filming import filmed
-from risp_torch.scene.simulation.motion import State
 from risp_torch.scene.simulation.simulator import Simulator, current_simulator
 from risp_torch.scene.spec import ALL_PARTS, PictureStyle, SceneSpec
+from risp_torch.scene.state import State
 from risp_torch.scene.states import States
 from risp_torch.scene.time_stepping import LAST_STEP, Integrator, TimeStepping
 from risp_torch.scene.view.current import current_view
@@ -218,7 +218,7 @@ class Scene(SceneSpec):
         worlds: Count | None = None,
         frames: FromZero | None = None,
         actions: torch.Tensor | None = None,
-        state0: State | None = None,
+        state: State | None = None,
         adjoint: Adjoint | None = None,
     ) -> States:
         """Simulate a batch of worlds.
@@ -230,17 +230,18 @@ class Scene(SceneSpec):
                 the time stamps of its pictures.
             actions: [B, F, A] thrusts [N] in place of the scene's own, for F >= frames frame intervals, rotors of all groups
                 concatenated in the order in which they were added; gradients flow through them. [1, F, A] applies to all worlds.
-            state0: (body_q [B, N, 7], body_qd [B, N, 6]) to start from instead of the bodies' initial values; in a scene with
-                links (joint_q [B, Q], joint_qd [B, D]); with deformable bodies particle_q [B, P, 3] and particle_qd [B, P, 3]
-                after these, or alone in a scene without rigid bodies. Not for joints with dry friction.
+            state: state to start from instead of the initial values of the parameters. Parameters over time begin at the scene's
+                start, and the rows of its frame intervals are used; actions begin at the state.
             adjoint: StoreAll() (default) or Checkpoint(every=k).
 
         Returns:
-            The motion; worlds that diverged, or in which a body left the scene (``without_escapes``), are marked.
+            The motion, with the state at its last frame (``States.last``); worlds that diverged, or in which a body left the
+            scene (``without_escapes``), are marked.
 
         Raises:
-            UserError: names or shapes do not fit, the scene has no bodies, their solver does not support an argument, or a film
-                with a clock begins in another state or too early (``set_film``).
+            UserError: names or shapes do not fit, the scene has no bodies, their solver does not support an argument, the state
+                is of another scene or of other worlds, or a film with a clock begins in another state or too early
+                (``set_film``).
             DivergenceError: every world diverged.
 
         Warns:
@@ -249,13 +250,58 @@ class Scene(SceneSpec):
         count = self.frames if frames is None else frames
         if self.clock is None:
             return self.simulator.rollout(
-                self.table, parameters, frames=count, worlds=worlds, actions=actions, state0=state0, adjoint=adjoint
+                self.table, parameters, frames=count, worlds=worlds, actions=actions, state=state, adjoint=adjoint
             )
-        if state0 is not None:
-            raise UserError("the scene's film has a clock, which counts from the scene's start: leave state0 or set_film out")
+        if state is not None:
+            raise UserError("the scene's film has a clock, which counts from the scene's start: leave state or set_film out")
         return filmed(
             self, self.simulator, parameters, frames=count, worlds=worlds, actions=actions, adjoint=adjoint
         )
+
+    @checked
+    def state(self, parameters: Mapping[str, torch.Tensor] | None = None, *, worlds: Count | None = None) -> State:
+        """The state at the start of the scene, from which ``step`` goes on.
+
+        Args:
+            parameters: values that replace the scene's own; gradients flow through them, but not through ``body_q`` and
+                ``body_qd`` of scenes with links, whose derivative raises RuntimeError.
+            worlds: B, if not given by the parameters.
+
+        Raises:
+            UserError: names or shapes do not fit, or the scene has no bodies.
+        """
+        return self.simulator.state(self.table, parameters, worlds=worlds)
+
+    @checked
+    def step(
+        self,
+        state: State,
+        parameters: Mapping[str, torch.Tensor] | None = None,
+        actions: torch.Tensor | None = None,
+        *,
+        adjoint: Adjoint | None = None,
+    ) -> State:
+        """Simulate one frame interval: n calls equal a rollout of n frames to the last bit, their gradients to rounding.
+
+        Args:
+            state: from ``state``, an earlier ``step`` or ``States.last``; gradients flow through it.
+            parameters: as of ``rollout``. Of parameters over time the row of the state's frame interval is used.
+            actions: [B, A] of the frame interval, or [1, A] for all worlds; as of ``rollout``.
+            adjoint: as of ``rollout``.
+
+        Returns:
+            The state at the next frame; worlds that diverged are NaN. The clock of a film (``set_film``) has no effect.
+
+        Raises:
+            UserError, DivergenceError: as by ``rollout``.
+        """
+        if actions is not None:
+            actions = torch.as_tensor(actions)
+            if actions.ndim != 2:
+                raise UserError(f"the actions of a step have shape {tuple(actions.shape)}, and [worlds, actuators] is needed")
+            actions = actions[:, None]
+        states = self.simulator.rollout(self.table, parameters, frames=1, actions=actions, state=state, adjoint=adjoint)
+        return states.last
 
     def start_poses(self, values: Values) -> torch.Tensor:
         """The initial placement for parameter values [B, ...]: one frame of ``States.placement``.

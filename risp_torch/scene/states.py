@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
+from risp_torch.scene.state import State
 from ti_sim.base.errors import UserError
 
 
@@ -40,6 +41,7 @@ class States:
         particle_qd: [B, T, P, 3] their velocities [m/s]; None in scenes without any.
         moment: [B, T] scene times of the frames with a clock [s], in double precision; None without one.
         exposed: motion during the exposures of a film that has any; None without.
+        last: state at the last frame, from which ``Scene.step`` and ``Scene.rollout`` go on; None with a clock.
     """
 
     body_q: torch.Tensor
@@ -51,6 +53,7 @@ class States:
     particle_qd: torch.Tensor | None = None
     moment: torch.Tensor | None = None
     exposed: Exposed | None = None
+    last: State | None = None
 
     @property
     def finite(self) -> torch.Tensor:

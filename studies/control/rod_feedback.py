@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from risp_torch import Scene, load_scene, start
+from risp_torch import Scene, State, load_scene, start
 from risp_torch.control import (
     Aim,
     ControlTask,
@@ -31,7 +31,6 @@ from risp_torch.control import (
     closed_loop,
     control,
     film_of,
-    last_state,
     load_policy,
     open_loop,
 )
@@ -76,11 +75,11 @@ def at_rest(scene: Scene, force: float, *, frames: int = 60) -> torch.Tensor:
         states = windows.rollout(0, 1, {"press.force": pressed})
         energy = 0.0
         for _ in range(frames):
-            places, velocities = last_state(scene, states)
+            places, velocities = states.last.particle_q, states.last.particle_qd
             before, energy = energy, float(velocities.square().sum())
             if energy < before:
                 velocities, energy = torch.zeros_like(velocities), 0.0
-            states = windows.rollout(0, 1, {"press.force": pressed}, state0=(places, velocities))
+            states = windows.rollout(0, 1, {"press.force": pressed}, state=State(particle_q=places, particle_qd=velocities))
     return places[0]
 
 

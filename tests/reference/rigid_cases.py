@@ -10,7 +10,8 @@ import numpy as np
 from ti_sim.rigid.model import RigidInputs, RigidModel
 
 GRAVITY = 9.81
-ALL_NAMES = tuple(field.name for field in fields(RigidInputs))
+_CONTINUED = ("body_momentum0", "contact_bristle0")  # of rollouts that continue another one
+ALL_NAMES = tuple(field.name for field in fields(RigidInputs) if field.name not in _CONTINUED)
 DRIVEN_NAMES = tuple(name for name in ALL_NAMES if name not in ("body_bristle", "body_radius"))  # of a model of points alone
 INPUT_NAMES = tuple(name for name in DRIVEN_NAMES if name not in ("body_wrench", "body_drag"))  # of one that is not driven either
 

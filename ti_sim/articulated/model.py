@@ -149,6 +149,11 @@ class ArticulatedModel(WithContactPoints):
         first = self.coordinate_count + (3 if inputs.has_dry_friction else 2) * self.velocity_count
         return first, PAIR_SIZE * len(self.candidate_pairs) + POINT_SIZE * len(self.point) if inputs.has_bristles else 0
 
+    @property
+    def bristle_count(self) -> int:
+        """Numbers of the displacements of all contacts; ``bristle_columns`` also has those of a placeholder for no points."""
+        return PAIR_SIZE * len(self.candidate_pairs) + POINT_SIZE * sum(len(points) for points in self.contact_points)
+
     def bar_columns(self, inputs: ArticulatedInputs) -> int:
         """Columns of a row of adjoints: of coordinates, velocities, deflections of joints and displacements of contacts."""
         return sum(self.bristle_columns(inputs)) - self.velocity_count
@@ -337,6 +342,11 @@ class ArticulatedInputs(Arrays):
         "the whole contact of two links, which has the mean of both; None for friction that is viscous at rest",
         default=None,
     )
+    contact_bristle0: Array | None = array(
+        "B K",
+        "initial displacements of the bristles of contacts (columns of ``contact_bristles``: m and rad); None for zeros",
+        default=None,
+    )
 
     @property
     def world_count(self) -> int:
@@ -365,6 +375,7 @@ class ArticulatedInputs(Arrays):
             raise UserError(f"dry friction of joints needs {missing}: give all of {', '.join(_DRY)}, or none")
         frames = self.frame_count if len(self.action.shape) == 3 else 1
         sizes = {"N": model.link_count, "Q": model.coordinate_count, "D": model.velocity_count}
+        sizes |= {"K": model.bristle_count if self.has_bristles else 0}
         self.check_shapes(sizes | {"B": self.world_count, "F": frames})
 
     def check_values(self, model: ArticulatedModel) -> None:

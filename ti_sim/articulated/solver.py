@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
@@ -25,9 +25,11 @@ from ti_sim.articulated.tables import (
 )
 from ti_sim.base.arrays import (
     Array,
+    assign,
     empty_in_same_library,
     ints_in_same_library,
     reals_in_same_library,
+    section,
     to_numpy,
     zeros_in_same_library,
 )
@@ -37,7 +39,7 @@ from ti_sim.base.parallel import iterations_per_task
 from ti_sim.base.runtime import compiled_plainly
 from ti_sim.contact.collision import FAULT_STEP, FAULTY_PAIR, FIRST_NEAR, LIST_COUNT, NEAR_COUNT, TEST_COUNT
 from ti_sim.rollout.adjoint import Adjoint, kept_interval, segment_length
-from ti_sim.rollout.divergence import mark_diverged_frames
+from ti_sim.rollout.divergence import mark_diverged_frames, mark_diverged_worlds
 from ti_sim.rollout.solver import Solver
 
 
@@ -60,6 +62,9 @@ class ArticulatedRollout:
         states: [B, stored, Q + 2 D] coordinates, velocities and accelerations of all stages of every step, or coordinates and
             velocities at checkpoints, with dry friction followed by the D deflections of bristles, with bristles of contacts by
             the columns of ``contact_bristles``; None without gradient.
+        first_frame: frame at which the rollout begins.
+        last_arrays: deflections of the bristles of joints [B, D] with dry friction, and displacements of those of contacts [B, K]
+            where contacts have bristles, after the last step.
     """
 
     joint_q: Array
@@ -73,6 +78,8 @@ class ArticulatedRollout:
     frames: int
     adjoint: Adjoint | None
     states: Array | None
+    first_frame: int = 0
+    last_arrays: tuple[Array, ...] = ()
 
     @property
     def frame_arrays(self) -> tuple[Array, ...]:
@@ -158,17 +165,53 @@ def packed(inputs: ArticulatedInputs) -> PackedArrays:
     return PackedArrays(**given)
 
 
+def last_columns(model: ArticulatedModel, inputs: ArticulatedInputs, *, adjoint: bool = False) -> list[slice]:
+    """Columns of ``ArticulatedRollout.last_arrays`` in a row of states, or in one of adjoints, without accelerations."""
+    removed = model.velocity_count if adjoint else 0
+    first = model.bristle_columns(inputs)[0]
+    ranges = [(first - model.velocity_count, first)] if inputs.has_dry_friction else []
+    ranges += [(first, first + model.bristle_count)] if inputs.has_bristles else []
+    return [slice(begin - removed, end - removed) for begin, end in ranges]
+
+
+def last_names(inputs: ArticulatedInputs) -> tuple[str, ...]:
+    """Names of ``ArticulatedRollout.last_arrays``."""
+    names = {"joint_bristle": inputs.has_dry_friction, "contact_bristle": inputs.has_bristles}
+    return tuple(name for name, exists in names.items() if exists)
+
+
+def start_links(model: ArticulatedModel, inputs: ArticulatedInputs, states: Array, first_frame: int) -> None:
+    """Write the first state to row 0 of states [B, rows, columns]; above frame 0, the quaternions as they are.
+
+    Adjoint: ``PackedBars.finish``, by hand.
+    """
+    q, d = model.coordinate_count, model.velocity_count
+    if first_frame:
+        assign(states, (slice(None), 0, slice(q)), inputs.joint_q0)
+        assign(states, (slice(None), 0, slice(q, q + d)), inputs.joint_qd0)
+    else:
+        begin(*views(inputs.joint_q0, inputs.joint_qd0, ints_in_same_library(inputs.link_mass, model.tree), states, q, d))
+    if inputs.has_dry_friction:
+        begin_bristles(*views(inputs.joint_bristle0, states, q + 2 * d))
+    if inputs.has_bristles:
+        begin_contact_bristles(*views(states, *model.bristle_columns(inputs)))
+    if inputs.contact_bristle0 is not None:
+        assign(states, (slice(None), 0, last_columns(model, inputs)[-1]), inputs.contact_bristle0)
+
+
 class PackedBars:
     """Adjoints of the inputs of a rollout; those of the packed tables are in packed rows while the steps add to them."""
 
-    def __init__(self, model: ArticulatedModel, inputs: ArticulatedInputs) -> None:
+    def __init__(self, model: ArticulatedModel, inputs: ArticulatedInputs, first_frame: int) -> None:
         """Set all adjoints to zero.
 
         Args:
             model: the tree.
             inputs: inputs of the rollout.
+            first_frame: frame at which it begins.
         """
-        self._model, self._inputs = model, inputs
+        self._model, self._inputs, self._continued = model, inputs, first_frame > 0
+        self._columns = last_columns(model, inputs, adjoint=True)
         like, (b, n), d = inputs.link_mass, inputs.link_mass.shape, inputs.joint_qd0.shape[1]
         self.bars = inputs.zeros()
         link, link_total = (zeros_in_same_library(like, (b, n, LINK_SIZE)) for _ in range(2))
@@ -186,9 +229,16 @@ class PackedBars:
             bar: [B, rows, columns], row 0 the adjoint of the first state (``ArticulatedModel.bar_columns``).
         """
         inputs, bars = self._inputs, self.bars
-        begin_adjoint(*views(
-            inputs.joint_q0, world.tree, bar, bars.joint_q0, bars.joint_qd0, world.coordinates, world.velocities
-        ))  # fmt: skip
+        if self._continued:
+            end = world.coordinates + world.velocities
+            assign(bars.joint_q0, (...,), section(bar, (slice(None), 0, slice(world.coordinates))))
+            assign(bars.joint_qd0, (...,), section(bar, (slice(None), 0, slice(world.coordinates, end))))
+        else:
+            begin_adjoint(*views(
+                inputs.joint_q0, world.tree, bar, bars.joint_q0, bars.joint_qd0, world.coordinates, world.velocities
+            ))  # fmt: skip
+        if inputs.contact_bristle0 is not None:
+            assign(bars.contact_bristle0, (...,), section(bar, (slice(None), 0, self._columns[-1])))
         if inputs.has_dry_friction:
             begin_bristles_adjoint(*views(bar, bars.joint_bristle0, world.coordinates + world.velocities))
         if (self._model.merged_into >= 0).any():
@@ -229,50 +279,82 @@ class ArticulatedSolver(Solver):
                 "joint_dry_friction out"
             )
 
+    def last_names(self, inputs: ArticulatedInputs) -> tuple[str, ...]:
+        """As ``Solver.last_names``."""
+        return last_names(inputs)
+
     @compiled_plainly
-    def _simulate(self, inputs: ArticulatedInputs, frames: int, adjoint: Adjoint | None) -> ArticulatedRollout:
+    def _simulate(
+        self, inputs: ArticulatedInputs, frames: int, adjoint: Adjoint | None, first_frame: int
+    ) -> ArticulatedRollout:
         """``rollout`` of checked arguments."""
         model, like, world = self.model, inputs.link_mass, prepare(self.model, inputs, dt=self.settings.dt)
         b, n, q, d = inputs.world_count, model.link_count, model.coordinate_count, model.velocity_count
         steps = frames * self.settings.substeps
-        interval = kept_interval(adjoint, steps)
+        interval = kept_interval(adjoint, steps, last=bool(last_names(inputs)))
         states = empty_in_same_library(like, (b, self._rows(steps, interval), model.state_columns(inputs)))
         arrays = (zeros_in_same_library(like, (b, frames + 1, *tail)) for tail in ((q,), (d,), (n, 7), (n, 6)))
         marks = (ints_in_same_library(like, np.full(b, -1)) for _ in range(2))
-        begin(*views(inputs.joint_q0, inputs.joint_qd0, world.tree, states, q, d))
-        if inputs.has_dry_friction:
-            begin_bristles(*views(inputs.joint_bristle0, states, q + 2 * d))
-        if inputs.has_bristles:
-            begin_contact_bristles(*views(states, *model.bristle_columns(inputs)))
+        start_links(model, inputs, states, first_frame)
         kept, tests = None if adjoint is None else states, np.zeros((b, 2), dtype=np.int32)
-        result = ArticulatedRollout(*arrays, *marks, tests, inputs, frames, adjoint, kept)
+        result = ArticulatedRollout(*arrays, *marks, tests, inputs, frames, adjoint, kept, first_frame)
         self._advance(world, result, states, 0, states, interval, True, 0, steps)
         if model.has_pairs:
             near = to_numpy(world.near)
             result.pair_tests[:] = near[:, [TEST_COUNT, LIST_COUNT]]
             self._faults.warn(near)
         mark_diverged_frames(result.frame_arrays, to_numpy(result.diverged_step), self.settings.substeps)
-        return result
+        return replace(result, last_arrays=self._last_arrays(world, result, states, interval, steps))
+
+    def _last_arrays(
+        self, world: WorldArrays, rollout: ArticulatedRollout, states: Array, interval: int, steps: int
+    ) -> tuple[Array, ...]:
+        """``ArticulatedRollout.last_arrays``; NaN in worlds that diverged. Repeats the steps after the last checkpoint."""
+        columns = last_columns(self.model, rollout.inputs)
+        if not columns:
+            return ()
+        (row, remainder), shape = divmod(steps, interval), tuple(states.shape)
+        if remainder:
+            tail = empty_in_same_library(states, (shape[0], self._rows(remainder, remainder), shape[2]))
+            self._advance(world, rollout, states, row, tail, remainder, False, steps - remainder, remainder)
+            states = tail
+        last = tuple(section(states, (slice(None), int(states.shape[1]) - 1, each)) for each in columns)
+        mark_diverged_worlds(last, rollout.diverged)
+        return last
 
     @compiled_plainly
-    def _differentiate(self, rollout: ArticulatedRollout, bars: tuple[Array, ...]) -> ArticulatedInputs:
+    def _differentiate(
+        self, rollout: ArticulatedRollout, bars: tuple[Array, ...], last_bars: tuple[Array, ...]
+    ) -> ArticulatedInputs:
         """``rollout_adjoint`` of checked arguments."""
         model, inputs, like = self.model, rollout.inputs, rollout.inputs.link_mass
         b, columns, steps = inputs.world_count, model.state_columns(inputs), rollout.frames * self.settings.substeps
-        packed, world = PackedBars(model, inputs), prepare(model, inputs, dt=self.settings.dt)
+        packed, world = PackedBars(model, inputs, rollout.first_frame), prepare(model, inputs, dt=self.settings.dt)
         span, states = segment_length(rollout.adjoint, steps), rollout.states
         if rollout.adjoint.interval > 1:
             states = empty_in_same_library(like, (b, self._rows(span, 1), columns))
         bar = zeros_in_same_library(like, (b, 3, model.bar_columns(inputs)))
+        columns = [(slice(None), 0, each) for each in last_columns(model, inputs, adjoint=True)]
+        if last_bars and inputs.has_dry_friction:
+            assign(bar, columns[0], last_bars[0])
 
         def again(first: int, count: int) -> None:
             self._advance(world, rollout, rollout.states, first // span, states, 1, False, first, count)
 
-        def back(first: int, count: int) -> None:
+        def run(rows: Array, first: int, count: int, *, ends: bool) -> None:
             advance_adjoint(*views(
-                self.settings.integrator == "rk4", states, rollout.diverged_step, bar, *bars, world, packed.rows,
-                iterations_per_task(b), first, count, int(first + count == steps), self.settings.substeps,
+                self.settings.integrator == "rk4", rows, rollout.diverged_step, bar, *bars, world, packed.rows,
+                iterations_per_task(b), first, count, int(ends), self.settings.substeps,
             ))  # fmt: skip
+
+        def back(first: int, count: int) -> None:
+            ends = first + count == steps
+            if ends and last_bars and inputs.has_bristles:
+                # The adjoint of the last frame's poses clears those of displacements: it comes first, alone.
+                run(section(states, (slice(None), slice(count * self._stages, count * self._stages + 1))), steps, 0, ends=True)
+                assign(bar, columns[-1], last_bars[-1])
+                ends = False
+            run(states, first, count, ends=ends)
 
         rollout.adjoint.run_backwards(steps, recompute=again, differentiate=back)
         packed.finish(world, bar)

@@ -115,6 +115,37 @@ def to_numpy(array: Array) -> np.ndarray:
     return array.detach().cpu().numpy()
 
 
+def doubles_in_same_library(like: Array, values: np.ndarray) -> Array:
+    """The numbers ``values`` in double precision, in the container and on the device of ``like``."""
+    values = np.ascontiguousarray(values, dtype=np.float64)
+    if isinstance(like, np.ndarray):
+        return values
+    if isinstance(like, ti.Ndarray):
+        return _filled(ti.ndarray(dtype=ti.f64, shape=values.shape), values)
+    return like.detach().new_tensor(values, dtype=sys.modules["torch"].float64)
+
+
+def section(array: Array, index: tuple) -> Array:
+    """A contiguous copy of ``array[index]``, in the same container."""
+    if isinstance(array, np.ndarray):
+        return np.array(array[index], order="C")
+    if isinstance(array, ti.Ndarray):
+        return reals_in_same_library(array, array.to_numpy()[index])
+    return array.detach()[index].clone()
+
+
+def assign(array: Array, index: tuple, values: Array) -> None:
+    """Write ``values`` into ``array[index]``, in any container."""
+    if isinstance(array, ti.Ndarray):
+        filled = array.to_numpy()
+        filled[index] = to_numpy(values)
+        array.from_numpy(filled)
+    elif isinstance(array, np.ndarray) or array.device.type == "cpu":  # a view: torch would start its own threads
+        to_numpy(array)[index] = to_numpy(values)
+    else:
+        array[index] = values.detach()
+
+
 def _filled(result: Array, values: np.ndarray) -> Array:
     if isinstance(result, np.ndarray):
         return values
@@ -132,19 +163,19 @@ def is_contiguous(array: Array) -> bool:
     return isinstance(array, ti.Ndarray) or bool(array.is_contiguous())
 
 
-def check_array(array: Array, name: str, shape: tuple[int, ...]) -> None:
+def check_array(array: Array, name: str, shape: tuple[int, ...], *, double: bool = False) -> None:
     """Raise a UserError unless ``array`` has the given shape and the working precision.
 
     Args:
         array: any container.
         name: name of the array in error messages.
         shape: expected shape.
+        double: whether double precision is needed, whatever the working precision.
     """
     if tuple(array.shape) != tuple(shape):
         raise UserError(f"{name} has shape {tuple(array.shape)}, and {tuple(shape)} is needed")
-    precision = require().precision
-    expected = {"f32": ("float32", "torch.float32", "f32"), "f64": ("float64", "torch.float64", "f64")}[precision]
-    if str(array.dtype) not in expected:
-        raise UserError(
-            f"{name} is {array.dtype}, and the runtime works in {precision}: convert it, or start the runtime in its precision"
-        )
+    precision = "f64" if double else require().precision
+    wanted = {"f32": ("float32", "torch.float32", "f32"), "f64": ("float64", "torch.float64", "f64")}[precision]
+    if str(array.dtype) not in wanted:
+        remedy = "convert it" if double else "convert it, or start the runtime in its precision"
+        raise UserError(f"{name} is {array.dtype}, and the {'solver' if double else 'runtime'} works in {precision}: {remedy}")

@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
-from ti_sim.articulated.contact_bristles import begin_contact_bristles
 from ti_sim.articulated.contact_warnings import ContactWarnings
-from ti_sim.articulated.dry_friction import begin_bristles
 from ti_sim.articulated.model import ArticulatedSettings
-from ti_sim.articulated.rollout import begin as begin_links
 from ti_sim.articulated.solver import (
     ArticulatedRollout,
     ArticulatedSolver,
     PackedBars,
     failed_links,
+    last_columns,
+    last_names,
+    start_links,
 )
 from ti_sim.articulated.solver import prepare as prepare_links
 from ti_sim.base.arrays import (
     Array,
+    assign,
     empty_in_same_library,
     ints_in_same_library,
     reals_in_same_library,
+    section,
     to_numpy,
     zeros_in_same_library,
 )
@@ -50,7 +52,7 @@ from ti_sim.deformable.states import begin as begin_particles
 from ti_sim.deformable.states import begin_adjoint as begin_particles_adjoint
 from ti_sim.deformable.states import copy_row
 from ti_sim.rollout.adjoint import Adjoint, kept_interval, segment_length
-from ti_sim.rollout.divergence import mark_diverged_frames
+from ti_sim.rollout.divergence import mark_diverged_frames, mark_diverged_worlds
 from ti_sim.rollout.solver import Solver
 
 # Number of steps whose parameter adjoints are summed before they are added to the sum over the rollout.
@@ -87,6 +89,11 @@ class CoupledRollout:
         return *self.links.frame_arrays, *self.particles.frame_arrays
 
     @property
+    def last_arrays(self) -> tuple[Array, ...]:
+        """As ``ArticulatedRollout.last_arrays``."""
+        return self.links.last_arrays
+
+    @property
     def diverged(self) -> np.ndarray:
         """[B] bool, whether the world diverged."""
         return self.links.diverged
@@ -116,17 +123,21 @@ class CoupledSolver(Solver):
         super()._check(inputs)
         check_controls(inputs.particles, self.settings.substeps)
 
+    def last_names(self, inputs: CoupledInputs) -> tuple[str, ...]:
+        """As ``Solver.last_names``."""
+        return last_names(inputs.links)
+
     @compiled_plainly
-    def _simulate(self, inputs: CoupledInputs, frames: int, adjoint: Adjoint | None) -> CoupledRollout:
+    def _simulate(self, inputs: CoupledInputs, frames: int, adjoint: Adjoint | None, first_frame: int) -> CoupledRollout:
         """``rollout`` of checked arguments."""
         b, n, q, d, p = self._sizes(inputs)
         like, steps = inputs.links.link_mass, frames * self.settings.substeps
         columns = self.model.articulated.state_columns(inputs.links)
-        interval = kept_interval(adjoint, steps)
+        interval = kept_interval(adjoint, steps, last=bool(last_names(inputs.links)))
         rows = steps // interval + 1
         kept_joints, kept_states = empty_in_same_library(like, (b, rows, columns)), empty_in_same_library(like, (b, rows, p, 6))
         joints, states, keep_every = kept_joints, kept_states, 0
-        if adjoint is not None and interval > 1:
+        if interval > 1 and (adjoint is not None or last_names(inputs.links)):
             keep_every = interval
             joints, states = empty_in_same_library(like, (b, 1, columns)), empty_in_same_library(like, (b, 1, p, 6))
         links = (zeros_in_same_library(like, (b, frames + 1, *tail)) for tail in ((q,), (d,), (n, 7), (n, 6)))
@@ -135,19 +146,43 @@ class CoupledSolver(Solver):
         kept = (None, None) if adjoint is None else (kept_joints, kept_states)
         tests = np.zeros((b, 2), dtype=np.int32)
         result = CoupledRollout(
-            ArticulatedRollout(*links, step, link, tests, inputs.links, frames, adjoint, kept[0]),
+            ArticulatedRollout(*links, step, link, tests, inputs.links, frames, adjoint, kept[0], first_frame),
             DeformableRollout(*particles, step, particle, inputs.particles, frames, adjoint, kept[1]),
             inputs,
         )
-        self._begin(inputs, joints, states)
+        self._begin(inputs, joints, states, first_frame)
         if keep_every:
-            self._begin(inputs, kept_joints, kept_states)
+            self._begin(inputs, kept_joints, kept_states, first_frame)
         self._advance(result, joints, states, interval == 1, True, keep_every, kept_joints, kept_states, 0, steps)
         mark_diverged_frames(result.frame_arrays, to_numpy(step), self.settings.substeps)
-        return result
+        last = self._last_arrays(result, kept_joints, kept_states, interval, steps)
+        return replace(result, links=replace(result.links, last_arrays=last))
+
+    def _last_arrays(
+        self, rollout: CoupledRollout, joints: Array, states: Array, interval: int, steps: int
+    ) -> tuple[Array, ...]:
+        """``ArticulatedRollout.last_arrays``; NaN in worlds that diverged. Repeats the steps after the last checkpoint."""
+        columns = last_columns(self.model.articulated, rollout.inputs.links)
+        if not columns:
+            return ()
+        (row, remainder), (b, _rows, count) = divmod(steps, interval), joints.shape
+        if remainder:
+            tail = empty_in_same_library(joints, (b, remainder + 1, count))
+            tail_states = empty_in_same_library(states, (b, remainder + 1, *states.shape[2:]))
+            copy_row(*views(states, row, tail_states, 0))
+            _copy_joints(joints, row, tail)
+            self._advance(
+                rollout, tail, tail_states, True, False, 0, tail, tail_states, steps - remainder, remainder
+            )
+            joints = tail
+        last = tuple(section(joints, (slice(None), int(joints.shape[1]) - 1, each)) for each in columns)
+        mark_diverged_worlds(last, rollout.diverged)
+        return last
 
     @compiled_plainly
-    def _differentiate(self, rollout: CoupledRollout, bars: tuple[Array, ...]) -> CoupledInputs:
+    def _differentiate(
+        self, rollout: CoupledRollout, bars: tuple[Array, ...], last_bars: tuple[Array, ...]
+    ) -> CoupledInputs:
         """``rollout_adjoint`` of checked arguments."""
         inputs, steps = rollout.inputs, rollout.frames * self.settings.substeps
         b, _n, _q, _d, p = self._sizes(inputs)
@@ -157,10 +192,13 @@ class CoupledSolver(Solver):
         if rollout.adjoint.interval > 1:
             joints, states = empty_in_same_library(like, (b, span + 1, columns)), empty_in_same_library(like, (b, span + 1, p, 6))
         joint_bar = zeros_in_same_library(like, (b, 1, self.model.articulated.bar_columns(inputs.links)))
+        last = [(slice(None), 0, each) for each in last_columns(self.model.articulated, inputs.links, adjoint=True)]
+        if last_bars and inputs.links.has_dry_friction:
+            assign(joint_bar, last[0], last_bars[0])
         bar = zeros_in_same_library(like, (b, p, 6))
         dual = zeros_in_same_library(like, (b, p, 3))
         sums = AdjointSums(self.model.deformable, inputs.particles)
-        packed = PackedBars(self.model.articulated, inputs.links)
+        packed = PackedBars(self.model.articulated, inputs.links, rollout.links.first_frame)
         links = prepare_links(self.model.articulated, inputs.links, dt=self.settings.dt)
         particles = prepare_particles(self.model.deformable, inputs.particles, differentiable=True)
 
@@ -169,16 +207,25 @@ class CoupledSolver(Solver):
             _copy_joints(rollout.links.states, first // span, joints)
             self._advance(rollout, joints, states, True, False, 0, joints, states, first, count)
 
+        def run(start: int, row: int, length: int, *, ends: bool) -> None:
+            Launcher(
+                advance_adjoint, row, length, int(ends), self.settings.substeps,
+                joints, states, rollout.links.diverged_step, joint_bar, bar, dual, given, self._touching(like),
+                links, packed.rows, particles, sums.parts(), self._self_contact(inputs, start + length - 1),
+                *self._numbers(inputs),
+            )(start)  # fmt: skip
+            sums.join()
+
         def back(first: int, count: int) -> None:
             for start in reversed(range(first, first + count, _SUM_STEPS)):
                 length = min(_SUM_STEPS, first + count - start)
-                Launcher(
-                    advance_adjoint, start - first, length, int(start + length == steps), self.settings.substeps,
-                    joints, states, rollout.links.diverged_step, joint_bar, bar, dual, given, self._touching(like),
-                    links, packed.rows, particles, sums.parts(), self._self_contact(inputs, start + length - 1),
-                    *self._numbers(inputs),
-                )(start)  # fmt: skip
-                sums.join()
+                ends = start + length == steps
+                if ends and last_bars and inputs.links.has_bristles:
+                    # The adjoint of the last frame's poses clears those of displacements: it comes first, alone.
+                    run(steps, count, 0, ends=True)
+                    assign(joint_bar, last[-1], last_bars[-1])
+                    ends = False
+                run(start, start - first, length, ends=ends)
 
         rollout.adjoint.run_backwards(steps, recompute=again, differentiate=back)
         sums.finish()
@@ -223,15 +270,9 @@ class CoupledSolver(Solver):
         """The last arguments of both kernels."""
         return iterations_per_task(inputs.world_count), float(self.model.deformable.ground_height)
 
-    def _begin(self, inputs: CoupledInputs, joints: Array, states: Array) -> None:
+    def _begin(self, inputs: CoupledInputs, joints: Array, states: Array, first_frame: int) -> None:
         """Write the first state to row 0 of both arrays."""
-        _b, _n, q, d, _p = self._sizes(inputs)
-        tree = ints_in_same_library(inputs.links.link_mass, self.model.articulated.tree)
-        begin_links(*views(inputs.links.joint_q0, inputs.links.joint_qd0, tree, joints, q, d))
-        if inputs.links.has_dry_friction:
-            begin_bristles(*views(inputs.links.joint_bristle0, joints, q + 2 * d))
-        if inputs.links.has_bristles:
-            begin_contact_bristles(*views(joints, *self.model.articulated.bristle_columns(inputs.links)))
+        start_links(self.model.articulated, inputs.links, joints, first_frame)
         begin_particles(*views(inputs.particles.particle_q0, inputs.particles.particle_qd0, states))
 
     def _advance(

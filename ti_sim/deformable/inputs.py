@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import dataclass, fields
 
 import numpy as np
 
@@ -67,11 +67,15 @@ class DeformableInputs(Arrays):
 
     def check(self, model: DeformableModel) -> None:
         """Raise a UserError for an array whose shape or precision does not fit the model, or that is not contiguous."""
-        self.check_shapes({
+        self.check_shapes(self._sizes(model))
+
+    def _sizes(self, model: DeformableModel) -> dict[str, int]:
+        """Sizes of the axes by letter."""
+        return {
             "B": self.world_count, "F": self.frame_count, "R": self.frame_count * self.controls, "P": model.particle_count,
             "E": model.solid_count, "T": model.triangle_count, "M": model.edge_count, "S": model.spring_count,
             "L": len(model.loaded), "K": len(model.prescribed),
-        })  # fmt: skip
+        }  # fmt: skip
 
     def check_values(self, model: DeformableModel) -> None:
         """Raise a UserError for values that make a simulation impossible."""
@@ -113,18 +117,51 @@ class DeformableInputs(Arrays):
         }  # fmt: skip
         over_time = ("solid_actuation", "tri_actuation", "edge_actuation", "load", "prescribed_qd")
         chosen = {"load": model.loaded, "prescribed_qd": model.prescribed}
-        for field in fields(self):
-            values = to_numpy(getattr(self, field.name))
+        for name, given in self.named_arrays().items():
+            values = to_numpy(given)
             if np.isfinite(values).all():
                 continue
             index = [int(k) for k in np.argwhere(~np.isfinite(values))[0]]
-            row = "row" if field.name.endswith("actuation") and self.controls > 1 else "frame"
-            where = f" in {row} {index.pop(1)}" if field.name in over_time else ""
-            if field.name in chosen:
-                where = f" of {model.particle_name(int(chosen[field.name][index[1]]))}{where}"
-            elif len(index) > 1 and field.name not in ("gravity", "wind", "self_contact"):
-                where = f" of {_owner(model, owners.get(field.name), index[1])}{where}"
-            raise UserError(f"{field.name}{where} of world {index[0]} is not finite: give finite numbers")
+            row = "row" if name.endswith("actuation") and self.controls > 1 else "frame"
+            where = f" in {row} {index.pop(1)}" if name in over_time else ""
+            if name in chosen:
+                where = f" of {model.particle_name(int(chosen[name][index[1]]))}{where}"
+            elif len(index) > 1 and name not in (
+                "gravity", "wind", "self_contact", "particle_history0", "particle_driving0", "particle_factor0",
+            ):  # fmt: skip
+                where = f" of {_owner(model, owners.get(name), index[1])}{where}"
+            raise UserError(f"{name}{where} of world {index[0]} is not finite: give finite numbers")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ContinuedInputs(DeformableInputs):
+    """Inputs of implicit steps that continue those of another rollout (see ``implicit.rollout``)."""
+
+    particle_history0: Array = array(
+        "B H P 6",
+        "the last H results of stages, positions [m] and velocities [m/s]: 2, or 3 after the first step of BDF2; the last one is "
+        "the initial state, and particle_q0 and particle_qd0 are not read",
+        double=True,
+    )
+    particle_driving0: Array | None = array(
+        "B G", "loads [N] and actuations of the step before, which BDF2 reads", default=None, double=True
+    )
+    particle_factor0: Array | None = array(
+        "B W", "matrices whose factors precondition linear solves, for large bodies (``LinearSolver.memory``)", default=None,
+        double=True,
+    )
+
+    def check(self, model: DeformableModel) -> None:
+        """As ``DeformableInputs.check``."""
+        self.check_shapes(self._sizes(model) | {
+            "H": int(self.particle_history0.shape[1]),
+            "G": 3 * len(model.loaded) + model.solid_count + model.triangle_count + model.edge_count,
+            "W": 0 if self.particle_factor0 is None else int(self.particle_factor0.shape[1]),
+        })  # fmt: skip
+
+    def without_history(self) -> DeformableInputs:
+        """The inputs that kernels read."""
+        return DeformableInputs(**{field.name: getattr(self, field.name) for field in fields(DeformableInputs)})
 
 
 def _owner(model: DeformableModel, family: str | None, index: int) -> str:

@@ -27,6 +27,7 @@ class DeformableRollout:
         states: [B, stored, P, 6] positions and velocities at every step or checkpoint; None without gradient, and of implicit
             steps.
         motion: stages of implicit steps; None of explicit ones.
+        last_arrays: those of ``ImplicitMotion.history``; none of explicit steps, whose frames hold all of a state.
     """
 
     particle_q: Array
@@ -38,6 +39,7 @@ class DeformableRollout:
     adjoint: Adjoint | None
     states: Array | None
     motion: ImplicitMotion | None = None
+    last_arrays: tuple[Array, ...] = ()
 
     @property
     def frame_arrays(self) -> tuple[Array, ...]:

@@ -8,6 +8,7 @@ import numpy as np
 
 from ti_sim.base.arrays import (
     Array,
+    doubles_in_same_library,
     empty_in_same_library,
     int_zeros_in_same_library,
     ints_in_same_library,
@@ -89,10 +90,19 @@ class DeformableSolver(Solver):
     def _compiled(self, function: Callable) -> Callable:
         return compiled_for(self.model, function)
 
-    def _simulate(self, inputs: DeformableInputs, frames: int, adjoint: Adjoint | None) -> DeformableRollout:
+    def last_names(self, inputs: DeformableInputs) -> tuple[str, ...]:
+        """As ``Solver.last_names``; large bodies also have ``particle_factor``."""
+        if not self._is_implicit:
+            return ()
+        names = ("particle_history", "particle_driving", "particle_factor")
+        return names if self.settings.integrator == "bdf2" else (names[0], names[2])
+
+    def _simulate(
+        self, inputs: DeformableInputs, frames: int, adjoint: Adjoint | None, first_frame: int
+    ) -> DeformableRollout:
         """``rollout`` of checked arguments."""
         if self._is_implicit:
-            return self._simulate_implicitly(inputs, frames, adjoint)
+            return self._simulate_implicitly(inputs, frames, adjoint, first_frame)
         like, b, p = inputs.particle_mass, inputs.world_count, self.model.particle_count
         steps = frames * self.settings.substeps
         interval = kept_interval(adjoint, steps)
@@ -112,10 +122,12 @@ class DeformableSolver(Solver):
         mark_diverged_frames(frame_arrays, to_numpy(result.diverged_step), self.settings.substeps)
         return result
 
-    def _differentiate(self, rollout: DeformableRollout, bars: tuple[Array, ...]) -> DeformableInputs:
+    def _differentiate(
+        self, rollout: DeformableRollout, bars: tuple[Array, ...], last_bars: tuple[Array, ...]
+    ) -> DeformableInputs:
         """``rollout_adjoint`` of checked arguments."""
         if rollout.motion is not None:
-            return self._differentiate_implicitly(rollout, bars)
+            return self._differentiate_implicitly(rollout, bars, last_bars)
         inputs, like, steps = rollout.inputs, rollout.inputs.particle_mass, rollout.frames * self.settings.substeps
         b, p = inputs.world_count, self.model.particle_count
         span, states = segment_length(rollout.adjoint, steps), rollout.states
@@ -159,28 +171,40 @@ class DeformableSolver(Solver):
         begin_adjoint(*views(bar, *bars, sums.bars.particle_q0, sums.bars.particle_qd0))
         return sums.bars
 
-    def _simulate_implicitly(self, inputs: DeformableInputs, frames: int, adjoint: Adjoint | None) -> DeformableRollout:
+    def _simulate_implicitly(
+        self, inputs: DeformableInputs, frames: int, adjoint: Adjoint | None, first_frame: int
+    ) -> DeformableRollout:
         """``rollout`` by implicit steps, whose stages are all kept, in double precision."""
         settings, like = self.settings, inputs.particle_mass
         motion = simulate(
             self.model, in_double(inputs), frames, integrator=settings.integrator, dt=settings.dt, substeps=settings.substeps,
-            settings=settings.implicit,
+            settings=settings.implicit, first_step=first_frame * settings.substeps,
         )  # fmt: skip
         at_frames = motion.states[:, motion.frame_rows]
         halves = np.split(at_frames, 2, axis=-1)
         positions, velocities = (reals_in_same_library(like, np.ascontiguousarray(half)) for half in halves)
         marks = (ints_in_same_library(like, each) for each in (motion.failed_step, motion.failed_particle))
-        return DeformableRollout(positions, velocities, *marks, inputs, frames, adjoint, None, motion)
+        b, last = inputs.world_count, []
+        for name in self.last_names(inputs):
+            last.append(doubles_in_same_library(like, motion.history.get(name, np.zeros((b, 0)))))
+        return DeformableRollout(positions, velocities, *marks, inputs, frames, adjoint, None, motion, tuple(last))
 
-    def _differentiate_implicitly(self, rollout: DeformableRollout, bars: tuple[Array, ...]) -> DeformableInputs:
+    def _differentiate_implicitly(
+        self, rollout: DeformableRollout, bars: tuple[Array, ...], last_bars: tuple[Array, ...]
+    ) -> DeformableInputs:
         """``rollout_adjoint`` by the implicit function theorem."""
         given = tuple(to_numpy(bar).astype(np.float64) for bar in bars)
+        last = dict(zip(self.last_names(rollout.inputs), map(to_numpy, last_bars), strict=False))
+        settings = self.settings
         found = differentiate(
-            self.model, in_double(rollout.inputs), rollout.motion, given, dt=self.settings.dt, substeps=self.settings.substeps,
-            settings=self.settings.implicit,
+            self.model, in_double(rollout.inputs), rollout.motion, given, last, dt=settings.dt, substeps=settings.substeps,
+            settings=settings.implicit,
         )  # fmt: skip
-        pairs = zip(rollout.inputs.arrays(), found.arrays(), strict=True)
-        return rollout.inputs.with_arrays(reals_in_same_library(like, values) for like, values in pairs)
+        doubles, like = rollout.inputs.double_names(), rollout.inputs.named_arrays()
+        return rollout.inputs.with_arrays(
+            (doubles_in_same_library if name in doubles else reals_in_same_library)(like[name], values)
+            for name, values in found.named_arrays().items()
+        )
 
     def check_divergence(self, rollout: DeformableRollout) -> None:
         """Raise a DivergenceError that names particle, element and step when every world of the rollout diverged, or a

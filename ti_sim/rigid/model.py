@@ -63,6 +63,11 @@ class RigidModel(WithContactPoints):
         return len(self.force_body)
 
     @property
+    def point_count(self) -> int:
+        """Number of contact points of all bodies."""
+        return sum(len(points) for points in self.contact_points)
+
+    @property
     def point_start(self) -> np.ndarray:
         """First row of each body's points in ``point``, [N + 1] int32."""
         return np.cumsum([0] + [len(p) for p in self.contact_points]).astype(np.int32)
@@ -128,6 +133,18 @@ class RigidInputs(Arrays):
         default=None,
     )
 
+    body_momentum0: Array | None = array(
+        "B N 3",
+        "initial angular momentum [kg m2/s], world frame, of a rollout that continues another one: with it body_q0 is used as it "
+        "is, and of body_qd0 the velocity alone; None at a start",
+        default=None,
+    )
+    contact_bristle0: Array | None = array(
+        "B K 2",
+        "initial displacements of the bristles of the K contact points of all bodies, in the plane [m]; None for zeros",
+        default=None,
+    )
+
     @property
     def world_count(self) -> int:
         """Number of worlds B."""
@@ -154,7 +171,9 @@ class RigidInputs(Arrays):
                     f"a {word} model needs it, any other must not have it"
                 )
         frames = self.frame_count if model.driven and len(self.body_wrench.shape) == 4 else 1
-        self.check_shapes({"B": self.world_count, "N": model.body_count, "A": max(model.force_count, 1), "F": frames})
+        self.check_shapes({
+            "B": self.world_count, "N": model.body_count, "A": max(model.force_count, 1), "F": frames, "K": model.point_count,
+        })  # fmt: skip
 
 
 @checked

@@ -8,9 +8,11 @@ import numpy as np
 
 from ti_sim.base.arrays import (
     Array,
+    assign,
     empty_in_same_library,
     ints_in_same_library,
     reals_in_same_library,
+    section,
     to_numpy,
     zeros_in_same_library,
 )
@@ -24,13 +26,14 @@ from ti_sim.rigid.dynamics import STATE_SIZE
 from ti_sim.rigid.model import RigidInputs, RigidModel, RigidSettings
 from ti_sim.rigid.state import LEFT_REGION, begin, begin_adjoint
 from ti_sim.rollout.adjoint import Adjoint, kept_interval, segment_length
-from ti_sim.rollout.divergence import mark_diverged_frames
+from ti_sim.rollout.divergence import fill_nan, mark_diverged_frames
 from ti_sim.rollout.solver import Solver
 
 # On a CPU one thread per body is faster than two that share its points through atomic sums, at every size measured (`python -m
 # benchmarks rigid`). A GPU needs more threads.
 _ELEMENT_POINTS_CUDA = 64
 _FULL_CUDA_THREADS = 1024
+POSE, VELOCITY, MOMENTUM = slice(0, 7), slice(7, 10), slice(10, 13)  # columns of a state
 _FARTHEST = 1e18  # m: a position beyond it is treated as not finite, whatever max_distance is
 
 
@@ -48,6 +51,9 @@ class RigidRollout:
         adjoint: how states were stored, None for a rollout without gradient.
         states: [B, stored, N, 13] states (x, q, v, L) at every step or checkpoint; None without gradient.
         bristles: [B, stored, P, 2] displacements of the bristles there [m]; None without gradient or bristles.
+        first_frame: frame at which the rollout begins.
+        last_arrays: the angular momentum [B, N, 3] after the last step [kg m2/s], and in a model with bristles their
+            displacements [B, P, 2] [m].
         left_region: [B, N] numpy bool, True if the body was beyond ``max_distance``; None in a rollout built for its adjoint.
     """
 
@@ -59,6 +65,8 @@ class RigidRollout:
     adjoint: Adjoint | None
     states: Array | None
     bristles: Array | None = None
+    first_frame: int = 0
+    last_arrays: tuple[Array, ...] = ()
     left_region: np.ndarray | None = None
 
     @property
@@ -92,35 +100,79 @@ class RigidSolver(Solver):
             )
         self._arrays: dict[str, dict[str, Array]] = {}
 
+    def last_names(self, inputs: RigidInputs) -> tuple[str, ...]:
+        """As ``Solver.last_names``."""
+        return ("body_momentum", "contact_bristle") if self.model.bristled else ("body_momentum",)
+
     @compiled_briefly
-    def _simulate(self, inputs: RigidInputs, frames: int, adjoint: Adjoint | None) -> RigidRollout:
+    def _simulate(self, inputs: RigidInputs, frames: int, adjoint: Adjoint | None, first_frame: int) -> RigidRollout:
         """``rollout`` of checked arguments."""
         b, n, steps = inputs.world_count, self.model.body_count, frames * self.settings.substeps
-        like, interval = inputs.body_mass, kept_interval(adjoint, steps)
+        like, interval = inputs.body_mass, kept_interval(adjoint, steps, last=True)
         states = empty_in_same_library(like, (b, steps // interval + 1, n, STATE_SIZE))
         body_q = zeros_in_same_library(like, (b, frames + 1, n, 7))
         body_qd = zeros_in_same_library(like, (b, frames + 1, n, 6))
         diverged = ints_in_same_library(like, np.full((b, n), -1))
-        begin(*views(inputs.body_q0, inputs.body_qd0, inputs.body_inertia, states, body_q, body_qd))
-        bristles = self._bristles(like, b, steps // interval + 1)
-        rigid = self._arrays_of(inputs, bristles)
+        if inputs.body_momentum0 is None:
+            begin(*views(inputs.body_q0, inputs.body_qd0, inputs.body_inertia, states, body_q, body_qd))
+        else:
+            _continue(inputs, states, body_q, body_qd)
+        bristles = self._bristles(like, b, steps // interval + 1, inputs.contact_bristle0)
+        rigid = self._arrays_of(inputs, bristles, first_frame)
         self._advance(rigid, states, 0, states, interval, body_q, body_qd, True, diverged, 0, steps)
         left = to_numpy(diverged) >= LEFT_REGION
         if left.any():
             diverged = ints_in_same_library(like, to_numpy(diverged) - LEFT_REGION * left)
+        last = self._last_arrays(inputs, states, bristles, interval, diverged, first_frame, steps)
         kept = None if adjoint is None else states
         held = bristles.kept if adjoint is not None and self.model.bristled else None
-        result = RigidRollout(body_q, body_qd, diverged, inputs, frames, adjoint, kept, held, left)
+        result = RigidRollout(body_q, body_qd, diverged, inputs, frames, adjoint, kept, held, first_frame, last, left)
         mark_diverged_frames(result.frame_arrays, to_numpy(diverged), self.settings.substeps)
         return result
 
+    def _last_arrays(
+        self, inputs: RigidInputs, states: Array, bristles: BristleArrays, interval: int, diverged: Array, first_frame: int,
+        steps: int,
+    ) -> tuple[Array, ...]:  # fmt: skip
+        """``RigidRollout.last_arrays``; NaN for bodies that diverged. Repeats the steps after the last checkpoint."""
+        row, remainder = divmod(steps, interval)
+        if remainder:
+            like, b, n = inputs.body_mass, inputs.world_count, self.model.body_count
+            tail, no_frames = empty_in_same_library(like, (b, 2, n, STATE_SIZE)), zeros_in_same_library(like, (b, 1, n, 7))
+            if self.model.bristled:
+                initial = section(bristles.kept, (slice(None), row))
+                bristles = self._bristles(like, b, 2, initial)
+            rigid = self._arrays_of(inputs, bristles, first_frame)
+            self._advance(
+                rigid, states, row, tail, remainder, no_frames, no_frames, False, diverged, row * interval, remainder
+            )
+            states, row = tail, 1
+        momentum = section(states, (slice(None), row, slice(None), MOMENTUM))
+        last = (momentum, section(bristles.kept, (slice(None), row))) if self.model.bristled else (momentum,)
+        for world, body in np.argwhere(to_numpy(diverged) >= 0).tolist():
+            first, end = self.model.point_start[body : body + 2].tolist()
+            for array, entries in zip(last, (body, slice(first, end)), strict=False):
+                fill_nan(array, (world, entries))
+        return last
+
     @compiled_briefly
-    def _differentiate(self, rollout: RigidRollout, bars: tuple[Array, ...]) -> RigidInputs:
+    def _differentiate(
+        self, rollout: RigidRollout, bars: tuple[Array, ...], last_bars: tuple[Array, ...]
+    ) -> RigidInputs:
         """``rollout_adjoint`` of checked arguments."""
         inputs, like = rollout.inputs, rollout.inputs.body_mass
         input_bars = inputs.zeros()
         state_bar = zeros_in_same_library(like, (inputs.world_count, self.model.body_count, STATE_SIZE))
-        self._steps_adjoint(rollout, state_bar, *bars, input_bars, rollout.frames * self.settings.substeps)
+        if last_bars:
+            assign(state_bar, (..., MOMENTUM), last_bars[0])
+        bristle_bar = self._steps_adjoint(
+            rollout, state_bar, *bars, input_bars, rollout.frames * self.settings.substeps, last_bars[1:]
+        )
+        if inputs.contact_bristle0 is not None:
+            assign(input_bars.contact_bristle0, (...,), section(bristle_bar, (slice(None), 0)))
+        if inputs.body_momentum0 is not None:
+            _continue_adjoint(state_bar, bars, input_bars)
+            return input_bars
         begin_adjoint(*views(
             inputs.body_q0, inputs.body_qd0, inputs.body_inertia, state_bar, *bars,
             input_bars.body_q0, input_bars.body_qd0, input_bars.body_inertia,
@@ -178,9 +230,14 @@ class RigidSolver(Solver):
             world_plan.advance(*views(*state, iterations_per_task(worlds * bodies), *count, rigid))
 
     def _steps_adjoint(
-        self, rollout: RigidRollout, state_bar: Array, body_q_bar: Array, body_qd_bar: Array, bars: RigidInputs, steps: int
-    ) -> None:
-        """Adjoint of all steps: one launch in the world plan, segment by segment in the element plan."""
+        self, rollout: RigidRollout, state_bar: Array, body_q_bar: Array, body_qd_bar: Array, bars: RigidInputs, steps: int,
+        last_bristle_bar: tuple[Array, ...],
+    ) -> Array:  # fmt: skip
+        """Adjoint of all steps: one launch in the world plan, segment by segment in the element plan.
+
+        Returns:
+            [B, 1, P, 2] adjoint of the initial displacements of bristles, from that of the last ones, if it is given.
+        """
         inputs, kept = rollout.inputs, rollout.states
         recompute, span = rollout.adjoint.interval > 1, segment_length(rollout.adjoint, steps)
         shape = (inputs.world_count, span + 1, self.model.body_count, STATE_SIZE)
@@ -190,14 +247,16 @@ class RigidSolver(Solver):
         if rollout.bristles is not None:
             segment = bristles.kept if recompute else rollout.bristles
             bristles = replace(bristles, kept=rollout.bristles, segment=segment)
-        rigid, body_bars = self._arrays_of(inputs, bristles), BodyArrays(**_numbers(bars))
+        for bar in last_bristle_bar:
+            assign(bristles.bar, (slice(None), 0), bar)
+        rigid, body_bars = self._arrays_of(inputs, bristles, rollout.first_frame), BodyArrays(**_numbers(bars))
         frames = (rollout.diverged_step, state_bar, body_q_bar, body_qd_bar)
         if self.plan(inputs.world_count) == "world":
             spread = iterations_per_task(inputs.world_count * self.model.body_count)
             world_plan.advance_adjoint(*views(
                 rk4, kept, states, span, int(recompute), *frames, spread, steps, substeps, rigid, body_bars
             ))  # fmt: skip
-            return
+            return bristles.bar
 
         def again(first: int, count: int) -> None:
             nothing = (rollout.body_q, rollout.body_qd, False, rollout.diverged_step)
@@ -208,23 +267,38 @@ class RigidSolver(Solver):
             element_plan.advance_adjoint(*arguments, viewed(rigid), viewed(body_bars))
 
         rollout.adjoint.run_backwards(steps, recompute=again, differentiate=back)
+        return bristles.bar
 
-    def _bristles(self, like: Array, worlds: int, slots: int) -> BristleArrays:
-        """Displacements of bristles, all zero, with this many slots in ``kept``; placeholders without bristles."""
+    def _bristles(self, like: Array, worlds: int, slots: int, initial: Array | None = None) -> BristleArrays:
+        """Displacements of bristles, with this many slots in ``kept``; placeholders without bristles.
+
+        Args:
+            like: array of the container.
+            worlds: B.
+            slots: of ``kept``.
+            initial: [B, P, 2] displacements at the first step [m]; zeros by default.
+        """
         if not self.model.bristled:
             nothing = zeros_in_same_library(like, (1, 1, 1, 2))
             return BristleArrays(nothing, nothing, nothing, nothing)
-        points = sum(len(given) for given in self.model.contact_points)
+        points = self.model.point_count
         now, bar = (zeros_in_same_library(like, (worlds, 1, points, 2)) for _ in range(2))
         kept = zeros_in_same_library(like, (worlds, slots, points, 2))
+        if initial is not None:
+            assign(now, (slice(None), 0), initial)
+            assign(kept, (slice(None), 0), initial)
         return BristleArrays(now, kept, kept, bar)
 
-    def _arrays_of(self, inputs: RigidInputs, bristles: BristleArrays) -> RigidArrays:
-        """Inputs and tables as kernel arguments."""
+    def _arrays_of(self, inputs: RigidInputs, bristles: BristleArrays, first_frame: int) -> RigidArrays:
+        """Inputs and tables as kernel arguments; the kernels count steps from the beginning of the rollout."""
+        tables = self._tables(inputs.body_mass)
+        if first_frame and self.model.force_count:
+            window = self.model.force_window - first_frame * self.settings.substeps * np.array([0, 1, 1])
+            tables = tables | {"force_window": ints_in_same_library(inputs.body_mass, window)}
         return RigidArrays(
             bristles=bristles, driven=self.model.driven, bristled=self.model.bristled, rounded=self.model.rounded,
-            turning=self.model.turning, **_numbers(inputs), **self._tables(inputs.body_mass),
-            force_count=self.model.force_count, point_count=sum(len(points) for points in self.model.contact_points),
+            turning=self.model.turning, **_numbers(inputs), **tables,
+            force_count=self.model.force_count, point_count=self.model.point_count,
             dt=float(self.settings.dt), ground=float(self.model.ground_height),
         )  # fmt: skip
 
@@ -240,6 +314,26 @@ class RigidSolver(Solver):
                 "force_window": ints_in_same_library(like, self.model.force_window),
             }
         return self._arrays[key]
+
+
+def _continue(inputs: RigidInputs, states: Array, body_q: Array, body_qd: Array) -> None:
+    """Write the first state and frame 0 of a rollout that continues another one. Adjoint: ``_continue_adjoint``, by hand."""
+    every = slice(None)
+    assign(states, (every, 0, every, POSE), inputs.body_q0)
+    assign(states, (every, 0, every, VELOCITY), section(inputs.body_qd0, (..., slice(3))))
+    assign(states, (every, 0, every, MOMENTUM), inputs.body_momentum0)
+    assign(body_q, (every, 0), inputs.body_q0)
+    assign(body_qd, (every, 0), inputs.body_qd0)
+
+
+def _continue_adjoint(state_bar: Array, bars: tuple[Array, ...], input_bars: RigidInputs) -> None:
+    """Adjoint of ``_continue`` from that of the first state [B, N, 13] and those of the frames."""
+    body_q_bar, body_qd_bar = (to_numpy(section(bar, (slice(None), 0))) for bar in bars)
+    assign(input_bars.body_q0, (...,), reals_in_same_library(state_bar, body_q_bar + to_numpy(section(state_bar, (..., POSE)))))
+    velocity_bar = np.array(body_qd_bar)
+    velocity_bar[..., :3] += to_numpy(section(state_bar, (..., VELOCITY)))
+    assign(input_bars.body_qd0, (...,), reals_in_same_library(state_bar, velocity_bar))
+    assign(input_bars.body_momentum0, (...,), section(state_bar, (..., MOMENTUM)))
 
 
 def _numbers(inputs: RigidInputs) -> dict[str, Array]:

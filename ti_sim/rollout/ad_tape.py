@@ -84,4 +84,4 @@ def _without_gradient(inputs: Any) -> Any:
             copy(array, copies[-1])
         else:
             copies.append(array)
-    return type(inputs)(*copies)
+    return inputs.with_arrays(copies)

@@ -64,9 +64,12 @@ class Checkpoint:
 Adjoint = StoreAll | Checkpoint
 
 
-def kept_interval(adjoint: Adjoint | None, steps: int) -> int:
-    """Steps between two states that a rollout of ``steps`` steps stores; without an adjoint it stores the first only."""
-    return steps + 1 if adjoint is None else adjoint.interval
+def kept_interval(adjoint: Adjoint | None, steps: int, *, last: bool = False) -> int:
+    """Steps between two states that a rollout of ``steps`` steps stores.
+
+    Without an adjoint it stores the first only, or with ``last`` the first and the last.
+    """
+    return (steps if last else steps + 1) if adjoint is None else adjoint.interval
 
 
 def segment_length(adjoint: Adjoint, steps: int) -> int:

@@ -15,15 +15,16 @@ from ti_sim.base.arrays import Array, check_array, is_contiguous, zeros_in_same_
 from ti_sim.base.errors import UserError
 
 
-def array(shape: str, meaning: str, *, default: Any = MISSING) -> Any:
+def array(shape: str, meaning: str, *, default: Any = MISSING, double: bool = False) -> Any:
     """A field of ``Arrays``.
 
     Args:
         shape: sizes of the axes, numbers or letters: "B N 3". B is the number of worlds.
         meaning: description of the array, with units in brackets.
         default: None for an optional array.
+        double: whether it has double precision, whatever the working precision.
     """
-    return field(default=default, metadata={"shape": tuple(shape.split()), "meaning": meaning})
+    return field(default=default, metadata={"shape": tuple(shape.split()), "meaning": meaning, "double": double})
 
 
 class Arrays:
@@ -39,6 +40,17 @@ class Arrays:
             elif value is not None:
                 named[declared.name] = value
         return named
+
+    def double_names(self) -> frozenset[str]:
+        """Names of the arrays that have double precision, whatever the working precision."""
+        doubles = set()
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if isinstance(value, Arrays):
+                doubles |= {f"{each.name}.{name}" for name in value.double_names()}
+            elif each.metadata["double"]:
+                doubles.add(each.name)
+        return frozenset(doubles)
 
     def arrays(self) -> tuple[Array, ...]:
         """The arrays in the order of ``named_arrays``."""
@@ -61,10 +73,11 @@ class Arrays:
         Raises:
             UserError: an array has another shape or precision, or is not contiguous.
         """
-        shapes = {declared.name: declared.metadata["shape"] for declared in fields(self)}
-        for name, array in self.named_arrays().items():
-            check_array(array, name, tuple(sizes[size] if size in sizes else int(size) for size in shapes[name]))
-            if not is_contiguous(array):
+        shapes, doubles = {each.name: each.metadata["shape"] for each in fields(self)}, self.double_names()
+        for name, given in self.named_arrays().items():
+            shape = tuple(sizes[size] if size in sizes else int(size) for size in shapes[name])
+            check_array(given, name, shape, double=name in doubles)
+            if not is_contiguous(given):
                 raise UserError(f"{name} is not contiguous: give a contiguous copy of it")
 
     def _filled(self, arrays: Iterator[Array]) -> Self:

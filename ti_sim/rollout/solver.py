@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from ti_sim.base.arrays import Array, check_array
 from ti_sim.base.errors import UserError
-from ti_sim.base.rules import Count, checked
+from ti_sim.base.rules import Count, FromZero, checked
 from ti_sim.base.runtime import require
 from ti_sim.rollout.adjoint import Adjoint
 from ti_sim.rollout.divergence import mark_diverged_worlds
@@ -26,6 +26,9 @@ class Solver(ABC):
         settings: time stepping, with ``dt`` [s] and ``substeps``.
         frame_names: names of the arrays that a rollout writes at its frames, in the order of ``frame_arrays``.
         held: names of the inputs that are constant over a frame interval, for messages.
+
+    A rollout can be continued: the arrays at its last frame, and its ``last_arrays``, are the initial state of the next one. The
+    input that holds array NAME of an initial state is NAME0.
     """
 
     frame_names: tuple[str, ...]
@@ -41,14 +44,20 @@ class Solver(ABC):
         self.model = model
         self.settings = settings
 
+    def last_names(self, inputs: Any) -> tuple[str, ...]:
+        """Names of ``last_arrays``: what the next step reads of the last state besides the arrays at the last frame."""
+        return ()
+
     @checked
-    def rollout(self, inputs: Any, frames: Count, *, adjoint: Adjoint | None = None) -> Any:
+    def rollout(self, inputs: Any, frames: Count, *, adjoint: Adjoint | None = None, first_frame: FromZero = 0) -> Any:
         """Simulate ``frames`` frame intervals.
 
         Args:
             inputs: numbers of every world.
             frames: number of frame intervals; the result has one frame more, the initial one.
             adjoint: ``StoreAll()`` or ``Checkpoint(every=k)`` to store the states for ``rollout_adjoint``; None stores none.
+            first_frame: frame at which the simulation begins. Above zero, the initial state is the last one of a rollout, and is
+                used as it is: the start of a simulation normalises quaternions, and projects velocities of smoke.
 
         Returns:
             Frames and stored states. A world that diverges is marked; its later frames are NaN.
@@ -63,14 +72,15 @@ class Solver(ABC):
                 f"frames={frames}, and there are {self.held} for {inputs.frame_count} frame intervals: simulate fewer frames, "
                 "or give more"
             )
-        return self._compiled(self._simulate)(inputs, frames, adjoint)
+        return self._compiled(self._simulate)(inputs, frames, adjoint, first_frame)
 
-    def rollout_adjoint(self, rollout: Any, *bars: Array) -> Any:
+    def rollout_adjoint(self, rollout: Any, *bars: Array, last_bars: Sequence[Array] = ()) -> Any:
         """Adjoint of ``rollout``: from the adjoints of the frames to those of every input.
 
         Args:
             rollout: result of ``rollout`` with an adjoint.
             bars: derivatives of the loss with respect to the arrays of ``frame_names``, in their shapes.
+            last_bars: those with respect to ``last_arrays``; zeros by default.
 
         Returns:
             Derivatives with respect to every array of the inputs; NaN for worlds that diverged. At kinks (of contacts and of
@@ -85,7 +95,9 @@ class Solver(ABC):
             )
         for name, bar, like in zip(self.frame_names, bars, rollout.frame_arrays, strict=True):
             check_array(bar, f"{name}_bar", tuple(like.shape))
-        result = self._compiled(self._differentiate)(rollout, bars)
+        for name, bar, like in zip(self.last_names(rollout.inputs), last_bars, rollout.last_arrays, strict=bool(last_bars)):
+            check_array(bar, f"{name}_bar", tuple(like.shape), double=str(like.dtype).endswith(("64", "f64")))
+        result = self._compiled(self._differentiate)(rollout, bars, tuple(last_bars))
         mark_diverged_worlds(result.arrays(), rollout.diverged)
         return result
 
@@ -98,11 +110,11 @@ class Solver(ABC):
         return function
 
     @abstractmethod
-    def _simulate(self, inputs: Any, frames: int, adjoint: Adjoint | None) -> Any:
+    def _simulate(self, inputs: Any, frames: int, adjoint: Adjoint | None, first_frame: int) -> Any:
         """``rollout`` of checked arguments."""
 
     @abstractmethod
-    def _differentiate(self, rollout: Any, bars: tuple[Array, ...]) -> Any:
+    def _differentiate(self, rollout: Any, bars: tuple[Array, ...], last_bars: tuple[Array, ...]) -> Any:
         """``rollout_adjoint`` of checked arguments, without the NaN of diverged worlds."""
 
     @abstractmethod

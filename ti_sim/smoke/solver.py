@@ -53,6 +53,7 @@ class SmokeRollout:
         frames: number of frame intervals.
         adjoint: how states were stored, None for a rollout without gradient.
         states: density and velocities [B, stored, ...] at every step or checkpoint; None without gradient.
+        first_frame: frame at which the rollout begins.
     """
 
     density: Array
@@ -63,6 +64,12 @@ class SmokeRollout:
     frames: int
     adjoint: Adjoint | None
     states: tuple[Array, Array, Array] | None
+    first_frame: int = 0
+
+    @property
+    def last_arrays(self) -> tuple[Array, ...]:
+        """None: the frames hold all of a state."""
+        return ()
 
     @property
     def frame_arrays(self) -> tuple[Array, ...]:
@@ -111,12 +118,12 @@ class SmokeSolver(Solver):
     def _check(self, inputs: SmokeInputs) -> None:
         inputs.check(self.model, self.settings)
 
-    def _simulate(self, inputs: SmokeInputs, frames: int, adjoint: Adjoint | None) -> SmokeRollout:
+    def _simulate(self, inputs: SmokeInputs, frames: int, adjoint: Adjoint | None, first_frame: int) -> SmokeRollout:
         """``rollout`` of checked arguments."""
         substeps = self.settings.substeps
         steps, grid = frames * substeps, self._grid(inputs.density0)
         interval = kept_interval(adjoint, steps)
-        state = self._start(inputs, grid)
+        state = self._start(inputs, grid, continued=first_frame > 0)
         kept, shown = (_rows(state, count) for count in (steps // interval + 1, frames + 1))
         _write(state, kept, 0)
         _write(state, shown, 0)
@@ -128,9 +135,11 @@ class SmokeSolver(Solver):
                 _write(state, shown, (step + 1) // substeps)
         diverged = _diverged(shown, substeps)
         mark_diverged_frames(shown, diverged, substeps)
-        return SmokeRollout(*shown, diverged, inputs, frames, adjoint, None if adjoint is None else kept)
+        return SmokeRollout(*shown, diverged, inputs, frames, adjoint, None if adjoint is None else kept, first_frame)
 
-    def _differentiate(self, rollout: SmokeRollout, bars: tuple[Array, ...]) -> SmokeInputs:
+    def _differentiate(
+        self, rollout: SmokeRollout, bars: tuple[Array, ...], last_bars: tuple[Array, ...]
+    ) -> SmokeInputs:
         """``rollout_adjoint`` of checked arguments."""
         inputs, substeps = rollout.inputs, self.settings.substeps
         steps, grid, sums = rollout.frames * substeps, self._grid(inputs.density0), inputs.zeros()
@@ -158,8 +167,9 @@ class SmokeSolver(Solver):
 
         rollout.adjoint.run_backwards(steps, recompute=again, differentiate=back)
         _add(bars, 0, bar)
-        close(*views(grid.open, bar.density))
-        self._pressure.project(grid, bar.flow)
+        if not rollout.first_frame:
+            close(*views(grid.open, bar.density))
+            self._pressure.project(grid, bar.flow)
         for source, target in zip(bar.fields(), (sums.density0, sums.velocity_x0, sums.velocity_y0), strict=True):
             add_field(*views(source, target))
         return sums
@@ -185,9 +195,11 @@ class SmokeSolver(Solver):
         )
         return Grid(*masks, float(self.settings.dt), float(model.cell))
 
-    def _start(self, inputs: SmokeInputs, grid: Grid) -> _State:
-        """The state at the start, in new arrays: no smoke in obstacles, the velocities projected."""
+    def _start(self, inputs: SmokeInputs, grid: Grid, *, continued: bool) -> _State:
+        """The initial state, in new arrays; at a start with no smoke in obstacles, and the velocities projected."""
         density, x, y = (_copied(field) for field in (inputs.density0, inputs.velocity_x0, inputs.velocity_y0))
+        if continued:
+            return _State(density, Flow(x, y))
         close(*views(grid.open, density))
         state = _State(density, Flow(x, y))
         self._pressure.project(grid, state.flow)

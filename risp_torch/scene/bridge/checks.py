@@ -20,25 +20,27 @@ def bridge_device() -> torch.device:
     return torch.device(require().device)
 
 
-def kernel_tensor(tensor: torch.Tensor, name: str) -> torch.Tensor:
+def kernel_tensor(tensor: torch.Tensor, name: str, *, double: bool = False) -> torch.Tensor:
     """The tensor, detached and contiguous, for a kernel.
 
     Args:
         tensor: real input of a bridge function.
         name: its name in error messages.
+        double: whether it has double precision, whatever the runtime's.
 
     Raises:
         UserError: the tensor has another device or precision than the runtime.
     """
+    precision = torch.float64 if double else bridge_dtype()
     if tensor.device.type != bridge_device().type:
         raise UserError(
             f"{name} is on {tensor.device} and the kernels run on {bridge_device()}: "
             f"move it with .to({bridge_device().type!r}), or start the runtime on that device"
         )
-    if tensor.dtype != bridge_dtype():
+    if tensor.dtype != precision:
+        remedy = "" if double else ", or start the runtime in its precision"
         raise UserError(
-            f"{name} is {tensor.dtype} and the kernels work in {bridge_dtype()}: convert it with .to({bridge_dtype()}), "
-            "or start the runtime in its precision"
+            f"{name} is {tensor.dtype} and the kernels work in {precision}: convert it with .to({precision}){remedy}"
         )
     return tensor.detach().contiguous()
 

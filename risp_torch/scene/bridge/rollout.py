@@ -11,7 +11,7 @@ import torch
 from risp_torch.scene.bridge.checks import kernel_tensor, upstream
 from risp_torch.scene.bridge.derivative_errors import one_by_one, second_derivative_error
 from ti_sim.base.errors import DivergenceError
-from ti_sim.base.rules import Count, checked
+from ti_sim.base.rules import Count, FromZero, checked
 from ti_sim.rollout.adjoint import Adjoint, StoreAll
 from ti_sim.rollout.arrays import Arrays
 from ti_sim.rollout.solver import Solver
@@ -28,7 +28,8 @@ class _Call:
     """One rollout: its arguments besides tensors, and what its derivatives need.
 
     Attributes:
-        solver, inputs, frames, adjoint, failures: of ``rollout``; ``adjoint`` is None where no derivative is asked for.
+        solver, inputs, frames, adjoint, failures, first_frame: of ``rollout``; ``adjoint`` is None where no derivative is asked
+            for.
         result: the rollout with the states that were kept for its derivatives.
     """
 
@@ -37,13 +38,14 @@ class _Call:
     frames: int
     adjoint: Adjoint | None
     failures: list[DivergenceError] | None
+    first_frame: int
     result: Any = None
 
     def simulate(self, tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
-        """The frame arrays, and the failed steps."""
-        named = zip(tensors, self.inputs.named_arrays(), strict=True)
-        inputs = self.inputs.with_arrays(kernel_tensor(tensor, name) for tensor, name in named)
-        result = self.solver.rollout(inputs, self.frames, adjoint=self.adjoint)
+        """The frame arrays, the last arrays, and the failed steps."""
+        named, doubles = zip(tensors, self.inputs.named_arrays(), strict=True), self.inputs.double_names()
+        inputs = self.inputs.with_arrays(kernel_tensor(tensor, name, double=name in doubles) for tensor, name in named)
+        result = self.solver.rollout(inputs, self.frames, adjoint=self.adjoint, first_frame=self.first_frame)
         self.result = result if self.adjoint is not None else None
         try:
             self.solver.check_divergence(result)
@@ -53,17 +55,18 @@ class _Call:
             self.failures.append(error)
         failed = torch.as_tensor(self.solver.failed_steps(result), device=tensors[0].device).clone()
         # Copies: callers own the returned arrays, and the kept rollout must not reference its own graph.
-        return *(array.clone() for array in result.frame_arrays), failed
+        return *(array.clone() for array in (*result.frame_arrays, *result.last_arrays)), failed
 
     def differentiate(self, bars: Sequence[torch.Tensor | None]) -> tuple[torch.Tensor, ...]:
-        """Adjoints of the tensors from those of the frame arrays."""
-        frames = self.result.frame_arrays
-        filled = [upstream(bar, like.shape, like) for bar, like in zip(bars, frames, strict=True)]
-        return tuple(self.solver.rollout_adjoint(self.result, *filled).arrays())
+        """Adjoints of the tensors from those of the frame arrays and of the last arrays."""
+        frames, last = self.result.frame_arrays, self.result.last_arrays
+        filled = [upstream(bar, like.shape, like) for bar, like in zip(bars, (*frames, *last), strict=True)]
+        frame_bars, last_bars = filled[: len(frames)], filled[len(frames) :]
+        return tuple(self.solver.rollout_adjoint(self.result, *frame_bars, last_bars=last_bars).arrays())
 
 
 class _Rollout(torch.autograd.Function):
-    """The frame arrays and the failed steps of a call."""
+    """The frame arrays, the last arrays and the failed steps of a call."""
 
     @staticmethod
     def forward(call: _Call, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
@@ -90,7 +93,7 @@ class _Rollout(torch.autograd.Function):
 
 
 class _Adjoint(torch.autograd.Function):
-    """Adjoints of the tensors from those of ``count`` frame arrays; a function, so that a second derivative is an error."""
+    """Adjoints of the tensors from those of ``count`` arrays of a result; a function, so that a second derivative is an error."""
 
     @staticmethod
     def forward(call: _Call, count: int, *tensors: torch.Tensor | None) -> tuple[torch.Tensor, ...]:
@@ -121,6 +124,7 @@ def rollout(
     *,
     adjoint: Adjoint | None = None,
     failures: list[DivergenceError] | None = None,
+    first_frame: FromZero = 0,
 ) -> tuple[torch.Tensor, ...]:
     """Simulate a batch of worlds, differentiable in every tensor of ``inputs``.
 
@@ -131,9 +135,11 @@ def rollout(
         adjoint: how states are kept for the backward pass; StoreAll() when None. Under ``torch.no_grad()``, and when no input
             requires a gradient, nothing is kept.
         failures: list to which the error is appended if all worlds diverge; None raises it.
+        first_frame: frame at which the simulation begins (``Solver.rollout``).
 
     Returns:
-        The arrays of the solver's ``frame_names``, [B, frames + 1, ...], and its ``failed_steps`` [B, bodies] int32.
+        The arrays of the solver's ``frame_names``, [B, frames + 1, ...], those of its ``last_names``, [B, ...], and its
+        ``failed_steps`` [B, bodies] int32.
 
     Raises:
         UserError: a tensor has the wrong device, precision or shape. DivergenceError: every world diverged. A second derivative
@@ -141,4 +147,5 @@ def rollout(
     """
     tensors = inputs.arrays()
     wanted = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
-    return _Rollout.apply(_Call(solver, inputs, frames, (adjoint or StoreAll()) if wanted else None, failures), *tensors)
+    adjoint = (adjoint or StoreAll()) if wanted else None
+    return _Rollout.apply(_Call(solver, inputs, frames, adjoint, failures, first_frame), *tensors)

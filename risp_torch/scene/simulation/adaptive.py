@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -39,9 +40,16 @@ def steps_of_worlds(solver: DeformableSolver, inputs: DeformableInputs, *, contr
 
 
 def adaptive_rollout(
-    solver: DeformableSolver, inputs: DeformableInputs, frames: int, *, controls: int, adjoint: Adjoint | None = None
+    solver: DeformableSolver, inputs: DeformableInputs, frames: int, *, steps: Sequence[int], adjoint: Adjoint | None = None
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """``bridge.rollout``, one call for the worlds with the same number of steps (``steps_of_worlds``).
+    """``bridge.rollout``, one call for the worlds with the same number of steps.
+
+    Args:
+        solver: solver of the scene.
+        inputs: inputs of every world.
+        frames: frame intervals.
+        steps: [B] steps per frame of each world (``steps_of_worlds``).
+        adjoint: as of ``bridge.rollout``.
 
     Returns:
         As ``bridge.rollout``; diverged steps are counted in the solver's steps.
@@ -49,7 +57,7 @@ def adaptive_rollout(
     Raises:
         UserError: as there. DivergenceError: every world diverged.
     """
-    steps, most = np.array(steps_of_worlds(solver, inputs, controls=controls)), solver.settings.substeps
+    steps, most = np.array(steps), solver.settings.substeps
     parts, order, failures = [], [], []
     for count in np.unique(steps).tolist():
         rows = np.flatnonzero(steps == count)

@@ -16,9 +16,10 @@ from risp_torch.scene.parts.body import Body
 from risp_torch.scene.parts.links import Link, coordinate_slices, velocity_slices
 from risp_torch.scene.parts.motors import Motors, split_actions
 from risp_torch.scene.rotations import matrix_vector, rotation_matrix
-from risp_torch.scene.simulation.motion import Motion, State
+from risp_torch.scene.simulation.motion import Motion
 from risp_torch.scene.simulation.step_warnings import dry_friction_warnings, spin_warnings, step_warnings
 from risp_torch.scene.spec import SceneSpec
+from risp_torch.scene.state import State
 from risp_torch.scene.states import States
 from ti_sim.articulated.model import ArticulatedInputs, ArticulatedModel, ArticulatedSettings
 from ti_sim.articulated.single_state import forward_kinematics
@@ -34,6 +35,7 @@ class ArticulatedMotion(Motion):
     """Links with motors, and bodies that collide with each other."""
 
     actuator_kind = "motors"
+    derived = frozenset({"body_q", "body_qd"})
 
     def __init__(self, spec: SceneSpec) -> None:
         """The motion of the bodies of a scene."""
@@ -66,25 +68,26 @@ class ArticulatedMotion(Motion):
         )  # fmt: skip
 
     def inputs(
-        self, values: Values, *, frames: int, actions: torch.Tensor | None = None, state0: State | None = None
+        self, values: Values, *, frames: int, actions: torch.Tensor | None = None
     ) -> ArticulatedInputs:
         """As ``Motion.inputs``.
 
         Raises:
-            UserError: the actions do not fit, a parameter moves a link's collision shape, joints have dry friction and there is
-                a state to start from, or that state does not meet the couplings of joints.
+            UserError: the actions do not fit, or a parameter moves a link's collision shape.
         """
         check_collision_shapes(self.spec.bodies, self.solver.model, values)
-        inputs = articulated_inputs(self.spec.bodies, self.spec.motors, values, frames=frames, actions=actions)
-        if state0 is not None and inputs.has_dry_friction:
-            raise UserError(
-                "a scene whose joints have dry friction cannot start from state0, which does not hold the deflections of the "
-                "friction: start it from the scene's start, or leave dry_friction out"
-            )
-        if state0 is None:
-            return inputs
-        check_coupled_coordinates(self.spec.bodies, state0[0])
-        return replace(inputs, joint_q0=state0[0], joint_qd0=state0[1])
+        return articulated_inputs(self.spec.bodies, self.spec.motors, values, frames=frames, actions=actions)
+
+    def check_state(self, inputs: ArticulatedInputs, state: State) -> None:
+        """As ``Motion.check_state``; coordinates must meet the couplings of joints."""
+        super().check_state(inputs, state)
+        check_coupled_coordinates(self.spec.bodies, state.joint_q)
+
+    def state(self, values: Values) -> State:
+        """As ``Motion.state``; a derivative of the poses and velocities of the bodies raises RuntimeError."""
+        state = super().state(values)
+        body_q, body_qd = self._motion_of_joints(values, state.joint_q, state.joint_qd)
+        return state.replace(body_q=body_q, body_qd=body_qd)
 
     def states(self, values: Values, *arrays: torch.Tensor) -> States:
         """As ``Motion.states``."""
@@ -105,17 +108,24 @@ class ArticulatedMotion(Motion):
             joint_q: [B, Q] coordinates of all joints (``ArticulatedModel``).
         """
         inputs = articulated_inputs(self.spec.bodies, self.spec.motors, values, frames=1, actions=None)
+        return self._motion_of_joints(values, joint_q, torch.zeros_like(inputs.joint_qd0))[0]
 
-        def poses() -> tuple[torch.Tensor]:
-            given = inputs.with_arrays(array.detach().contiguous() for array in inputs.arrays())
-            at = joint_q.detach().contiguous()
-            link_q, link_qd = forward_kinematics(self.solver.model, given, at, torch.zeros_like(given.joint_qd0))
-            return (centers_of_mass(self.spec.bodies, values, link_q[:, None], link_qd[:, None])[0][:, 0],)
+    def _motion_of_joints(
+        self, values: Values, joint_q: torch.Tensor, joint_qd: torch.Tensor
+    ) -> tuple[torch.Tensor, ...]:
+        """``poses_of_joints``, and the velocities [B, N, 6] of the centres of mass for joint velocities [B, D]."""
+        inputs = articulated_inputs(self.spec.bodies, self.spec.motors, values, frames=1, actions=None)
+
+        def motion() -> tuple[torch.Tensor, ...]:
+            plain_inputs = inputs.with_arrays(array.detach().contiguous() for array in inputs.arrays())
+            joints = (array.detach().contiguous() for array in (joint_q, joint_qd))
+            link_q, link_qd = forward_kinematics(self.solver.model, plain_inputs, *joints)
+            return tuple(array[:, 0] for array in centers_of_mass(self.spec.bodies, values, link_q[:, None], link_qd[:, None]))
 
         error = RuntimeError(
             "trying to differentiate initial poses of links: use the first frame of Scene.rollout"
         )
-        return without_second_derivative(poses, error, joint_q, *inputs.arrays(), *values.values())[0]
+        return without_second_derivative(motion, error, joint_q, joint_qd, *inputs.arrays(), *values.values())
 
 
 def articulated_model(bodies: Sequence[Body], values: Values, *, ground_height: float) -> ArticulatedModel:
@@ -169,7 +179,7 @@ def check_coupled_coordinates(bodies: Sequence[Body], joint_q: torch.Tensor) -> 
             off = int((found - wanted).abs().argmax())
             if not float((found - wanted).abs().max()) <= _COUPLED * (1.0 + float(wanted.abs().max())):
                 raise UserError(
-                    f"state0 has the joint of {body.name!r} at {float(found[off, 0]):g}, and its coupling to that of "
+                    f"state.joint_q has the joint of {body.name!r} at {float(found[off, 0]):g}, and its coupling to that of "
                     f"{bodies[coupling.leader].name!r} puts it at {float(wanted[off, 0]):g}: give a state of this scene"
                 )
 

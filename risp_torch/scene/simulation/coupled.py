@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Self
 
 import numpy as np
 import torch
 
 from risp_torch.scene.numbers import Values
-from risp_torch.scene.simulation.articulated import ArticulatedMotion
+from risp_torch.scene.simulation.articulated import ArticulatedMotion, check_coupled_coordinates
 from risp_torch.scene.simulation.deformable import DeformableMotion
-from risp_torch.scene.simulation.motion import Motion, State
+from risp_torch.scene.simulation.motion import Motion
 from risp_torch.scene.simulation.step_warnings import touching_particles
 from risp_torch.scene.spec import SceneSpec
+from risp_torch.scene.state import State
 from risp_torch.scene.states import States
 from ti_sim.coupled.model import CoupledInputs, CoupledModel, CoupledSettings
 from ti_sim.coupled.solver import CoupledSolver
@@ -22,7 +24,7 @@ class CoupledMotion(Motion):
     """Particles that collide with bodies, in one coupled solver."""
 
     actuator_kind = "motors"
-    state_arrays = 4
+    derived = ArticulatedMotion.derived
 
     def __init__(self, spec: SceneSpec) -> None:
         """The motion of all bodies of a scene."""
@@ -48,14 +50,22 @@ class CoupledMotion(Motion):
         return []
 
     def inputs(
-        self, values: Values, *, frames: int, actions: torch.Tensor | None = None, state0: State | None = None
+        self, values: Values, *, frames: int, actions: torch.Tensor | None = None
     ) -> CoupledInputs:
         """As ``Motion.inputs``."""
-        own, particles = (None, None) if state0 is None else (state0[:2], state0[2:])
         return CoupledInputs(
-            self.links.inputs(values, frames=frames, actions=actions, state0=own),
-            self.particles.inputs(values, frames=frames, state0=particles),
+            self.links.inputs(values, frames=frames, actions=actions), self.particles.inputs(values, frames=frames)
         )
+
+    def check_state(self, inputs: CoupledInputs, state: State) -> None:
+        """As ``ArticulatedMotion.check_state``."""
+        super().check_state(inputs, state)
+        check_coupled_coordinates(self.spec.bodies, state.joint_q)
+
+    def state(self, values: Values) -> State:
+        """As ``ArticulatedMotion.state``."""
+        links = self.links.state(values)
+        return replace(links, **self.particles.state(values).arrays())
 
     def states(self, values: Values, *arrays: torch.Tensor) -> States:
         """As ``Motion.states``."""

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Self
 
 import numpy as np
 import torch
 
-from risp_torch.scene.numbers import Values, gravity_rows
+from risp_torch.scene.numbers import Values, gravity_rows, outside_transforms, plain
 from risp_torch.scene.parts.deformable import Deformable
 from risp_torch.scene.parts.elements import Actuation, Elements, Net, Sheet, Solid, joined_rows
 from risp_torch.scene.parts.loads import Load
 from risp_torch.scene.parts.self_contact import SelfContact, check_start, self_contact_rows
-from risp_torch.scene.simulation.adaptive import adaptive_rollout
-from risp_torch.scene.simulation.motion import Motion, State
+from risp_torch.scene.simulation.adaptive import adaptive_rollout, steps_of_worlds
+from risp_torch.scene.simulation.motion import Motion
 from risp_torch.scene.simulation.step_warnings import deformable_step_warnings
 from risp_torch.scene.spec import SceneSpec
+from risp_torch.scene.state import State
 from risp_torch.scene.states import States
 from ti_sim.base.errors import UserError
-from ti_sim.deformable.inputs import DeformableInputs
+from ti_sim.deformable.inputs import ContinuedInputs, DeformableInputs
 from ti_sim.deformable.model import SOLIDS, TABLES, DeformableModel, DeformableSettings
 from ti_sim.deformable.solver import DeformableSolver
 from ti_sim.rollout.adjoint import Adjoint
@@ -54,12 +54,32 @@ class DeformableMotion(Motion):
         return deformable_step_warnings(self.spec, solver.model, inputs)
 
     def inputs(
-        self, values: Values, *, frames: int, actions: torch.Tensor | None = None, state0: State | None = None
+        self, values: Values, *, frames: int, actions: torch.Tensor | None = None
     ) -> DeformableInputs:
         """As ``Motion.inputs``."""
         spec = self.spec
-        inputs = deformable_inputs(spec.deformables, spec.loads, values, frames=frames, controls=spec.stepping.controls)
-        return inputs if state0 is None else replace(inputs, particle_q0=state0[0], particle_qd0=state0[1])
+        return deformable_inputs(spec.deformables, spec.loads, values, frames=frames, controls=spec.stepping.controls)
+
+    def check_state(self, inputs: DeformableInputs, state: State) -> None:
+        """As ``Motion.check_state``; the history of implicit steps must end in the state."""
+        super().check_state(inputs, state)
+        if state.particle_history is None:
+            return
+        with outside_transforms():
+            end = plain(state.particle_history.detach())[:, -1]
+            shown = torch.cat([plain(array.detach()) for array in (state.particle_q, state.particle_qd)], dim=-1)
+            if end.shape == shown.shape and not torch.equal(end.to(shown.dtype).nan_to_num(), shown.nan_to_num()):
+                raise UserError(
+                    "state.particle_history does not end in state.particle_q and state.particle_qd: change these with "
+                    "state.replace(...), which begins the multistep formula again"
+                )
+
+    def with_state(self, inputs: DeformableInputs, state: State) -> DeformableInputs:
+        """As ``Motion.with_state``."""
+        inputs = super().with_state(inputs, state)
+        if state.particle_history is None:
+            return inputs
+        return ContinuedInputs(*inputs.arrays(), state.particle_history, state.particle_driving, state.particle_factor)
 
     def states(self, values: Values, *arrays: torch.Tensor) -> States:
         """As ``Motion.states``."""
@@ -75,18 +95,22 @@ class DeformableMotion(Motion):
         nothing = values["gravity"].new_zeros(len(values["gravity"]), 0, 7)
         return nothing, torch.cat([part.start(values) for part in self.spec.deformables], dim=1)
 
-    def rollout(
-        self, values: Values, *, frames: int, actions: torch.Tensor | None, state0: State | None, adjoint: Adjoint | None,
-        between: int = 1,
-    ) -> States:  # fmt: skip
-        """As ``Motion.rollout``; in an adaptive scene every world takes as many steps as its own parameters need."""
+    def simulate(
+        self, inputs: DeformableInputs, frames: int, *, state: State | None, adjoint: Adjoint | None, first_frame: int,
+        between: int,
+    ) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor], torch.Tensor]:  # fmt: skip
+        """As ``Motion.simulate``; in an adaptive scene every world takes as many steps as its parameters need at the start."""
         if not self.spec.stepping.adaptive:
-            return super().rollout(
-                values, frames=frames, actions=actions, state0=state0, adjoint=adjoint, between=between
+            return super().simulate(
+                inputs, frames, state=state, adjoint=adjoint, first_frame=first_frame, between=between
             )
-        inputs = self.inputs(values, frames=frames, actions=actions, state0=state0)
-        controls = self.spec.stepping.controls
-        return self.states(values, *adaptive_rollout(self.solver, inputs, frames, controls=controls, adjoint=adjoint))
+        if state is None or state.substeps is None:
+            steps = steps_of_worlds(self.solver, inputs, controls=self.spec.stepping.controls)
+        else:
+            steps = plain(state.substeps.detach()).tolist()
+        particle_q, particle_qd, diverged = adaptive_rollout(self.solver, inputs, frames, steps=steps, adjoint=adjoint)
+        arrays = {"particle_q": particle_q, "particle_qd": particle_qd}
+        return arrays, {"substeps": torch.tensor(steps, device=diverged.device)}, diverged
 
 
 def _check(spec: SceneSpec) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cached_property
 from typing import ClassVar
 
@@ -15,17 +16,17 @@ from risp_torch.scene.numbers import Values, outside_transforms
 from risp_torch.scene.parameters import ParameterTable
 from risp_torch.scene.parts.motors import Motors
 from risp_torch.scene.parts.rotors import Rotors
+from risp_torch.scene.simulation.continuation import after_frame, initial_arrays, last_state, with_state
 from risp_torch.scene.simulation.escapes import without_escapes
 from risp_torch.scene.simulation.finer_frames import finer_inputs, finer_solver
 from risp_torch.scene.spec import SceneSpec
+from risp_torch.scene.state import State, check_fits
 from risp_torch.scene.states import States, joined_placement
-from ti_sim.base.errors import UserError
+from ti_sim.base.errors import DivergenceError, UserError
 from ti_sim.base.warn import warn
 from ti_sim.rollout.adjoint import Adjoint
 from ti_sim.rollout.arrays import Arrays
 from ti_sim.rollout.solver import Solver
-
-State = tuple[torch.Tensor, ...]
 
 
 class Motion(ABC):
@@ -34,12 +35,12 @@ class Motion(ABC):
     Attributes:
         actuators: rotors or motors, which ``actions`` drive.
         actuator_kind: their name in messages.
-        state_arrays: arrays of an initial state.
+        derived: arrays of a state that are computed from others, and not read.
     """
 
     spec: SceneSpec
     actuator_kind: ClassVar[str] = "rotors and no motors"
-    state_arrays: ClassVar[int] = 2
+    derived: ClassVar[frozenset[str]] = frozenset()
     actuators: tuple[Rotors, ...] | tuple[Motors, ...] = ()
 
     @classmethod
@@ -77,14 +78,13 @@ class Motion(ABC):
         """Warnings about a too long physics step for the scene's own parameters."""
 
     @abstractmethod
-    def inputs(self, values: Values, *, frames: int, actions: torch.Tensor | None = None, state0: State | None = None) -> Arrays:
-        """The solver's arrays; differentiable.
+    def inputs(self, values: Values, *, frames: int, actions: torch.Tensor | None = None) -> Arrays:
+        """The solver's arrays from the start of the scene; differentiable.
 
         Args:
             values: parameters [B, ...] (``ParameterTable.values``).
             frames: number of simulated frame intervals.
             actions: [B or 1, F, A] in place of the actuators' own, or None.
-            state0: initial state in place of the scene's (``Scene.rollout``), or None.
 
         Raises:
             UserError: the actions do not fit.
@@ -118,16 +118,92 @@ class Motion(ABC):
         """A motion of the scene in which worlds are marked as diverged if a body has left its range (``escapes``)."""
         return without_escapes(self.spec, table, states, parameters, between=between)
 
+    def state(self, values: Values) -> State:
+        """The state at the start for parameter values [B, ...]; differentiable but for what is ``derived``."""
+        return State(**initial_arrays(self.inputs(values, frames=1)))
+
     def rollout(
-        self, values: Values, *, frames: int, actions: torch.Tensor | None, state0: State | None, adjoint: Adjoint | None,
+        self, values: Values, *, frames: int, actions: torch.Tensor | None, state: State | None, adjoint: Adjoint | None,
         between: int = 1,
     ) -> States:  # fmt: skip
         """Simulate (arguments: ``inputs``, ``Simulator.rollout``)."""
-        inputs = self.inputs(values, frames=frames, actions=actions, state0=state0)
+        first = 0 if state is None else state.frame
+        if first and actions is not None:
+            actions = torch.cat([actions.new_zeros(len(actions), first, *actions.shape[2:]), actions], dim=1)
+        inputs, diverged = self.inputs(values, frames=first + frames, actions=actions), None
+        if state is not None:
+            inputs = after_frame(inputs, first)
+            self.check_state(inputs, state)
+            state, diverged = self.without_diverged(state)
+            inputs = self.with_state(inputs, state)
+        arrays, last, failed = self.simulate(
+            inputs, frames, state=state, adjoint=adjoint, first_frame=first, between=between
+        )
+        if diverged is not None:
+            arrays, last = _diverged_arrays(arrays, diverged), _diverged_arrays(last, diverged)
+            failed = torch.where(diverged[:, None], torch.zeros_like(failed), failed)
+        states = self.states(values, *arrays.values(), failed)
+        return replace(states, last=last_state(states, arrays, last, frame=first + frames))
+
+    def simulate(
+        self, inputs: Arrays, frames: int, *, state: State | None, adjoint: Adjoint | None, first_frame: int, between: int
+    ) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor], torch.Tensor]:
+        """Run the solver.
+
+        Args:
+            inputs: its arrays.
+            frames: number of frame intervals.
+            state: initial state, if it is not the start.
+            adjoint, between: as of ``Simulator.rollout``.
+            first_frame: frame of the initial state.
+
+        Returns:
+            The arrays at the frames [B, frames between + 1, ...] and the rest of the last state [B, ...] by name, and the failed
+            steps [B, bodies].
+        """
         solver = self.solver
         if between > 1:
             solver, inputs = self._finer_solver(between), finer_inputs(inputs, between)
-        return self.states(values, *bridge.rollout(solver, inputs, frames * between, adjoint=adjoint))
+        results = bridge.rollout(solver, inputs, frames * between, adjoint=adjoint, first_frame=first_frame * between)
+        names, count = solver.last_names(inputs), len(solver.frame_names)
+        arrays = dict(zip(solver.frame_names, results[:count], strict=True))
+        return arrays, dict(zip(names, results[count:-1], strict=True)), results[-1]
+
+    def with_state(self, inputs: Arrays, state: State) -> Arrays:
+        """The solver's arrays with the initial state ``state``."""
+        return with_state(inputs, state)
+
+    def check_state(self, inputs: Arrays, state: State) -> None:
+        """Raise a UserError for a state of another scene or of other worlds, or arrays of it that contradict each other.
+
+        Args:
+            inputs: the solver's arrays for the simulation from this state, with the initial state of the scene.
+            state: the state.
+        """
+        expected = {name: array.shape for name, array in initial_arrays(inputs).items() if not name.endswith("_bristle")}
+        steps = ("substeps",) if self.spec.stepping.adaptive else ()
+        check_fits(state, expected, optional=(*self.solver.last_names(inputs), *self.derived, *steps))
+
+    def without_diverged(self, state: State) -> tuple[State, torch.Tensor | None]:
+        """The state, and [B] bool, worlds that have diverged; None if there are none. They get the numbers of another world.
+
+        Raises:
+            DivergenceError: all worlds have diverged.
+        """
+        finite = state.finite
+        if finite.all():
+            return state, None
+        if not finite.any():
+            raise DivergenceError(
+                f"every world of the state at frame {state.frame} has diverged: start from a state whose numbers are finite",
+                body="", step=state.frame,
+            )  # fmt: skip
+        stand_in = int(finite.int().argmax())
+
+        def change(array: torch.Tensor) -> torch.Tensor:
+            return torch.where(finite.reshape(-1, *[1] * (array.ndim - 1)), array, array.detach()[stand_in])
+
+        return state.map(change), ~finite
 
     def _finer_solver(self, between: int) -> Solver:
         """``finer_solver``, made once: solvers keep tables."""
@@ -139,15 +215,13 @@ class Motion(ABC):
     def _finer(self) -> dict[int, Solver]:
         return {}
 
-    def check(self, given: Mapping[str, object], actions: torch.Tensor | None, state0: State | None) -> None:
-        """Raise a UserError for actions without actuators, actions given twice, or a wrong number of state arrays.
+    def check(self, given: Mapping[str, object], actions: torch.Tensor | None) -> None:
+        """Raise a UserError for actions without actuators, or actions given twice.
 
         Args:
             given: parameters that replace the scene's own.
-            actions, state0: see ``Scene.rollout``.
+            actions: see ``Scene.rollout``.
         """
-        if state0 is not None and len(state0) != self.state_arrays:
-            raise UserError(f"state0 has {len(state0)} arrays, and this scene needs {self.state_arrays}: see Scene.rollout")
         if actions is None:
             return
         if not self.actuators:
@@ -155,6 +229,15 @@ class Motion(ABC):
         replaced = [name for group in self.actuators if (name := f"{group.name}.actions") in given]
         if replaced:
             raise UserError(f"the actions are given twice, as {replaced[0]} and as actions: leave one of the two out")
+
+
+def _diverged_arrays(arrays: Mapping[str, torch.Tensor], diverged: torch.Tensor) -> dict[str, torch.Tensor]:
+    """Arrays [B, ...], NaN in worlds that diverged, and so are their derivatives."""
+    factor = torch.where(diverged, torch.nan, 1.0)
+    return {
+        name: array * factor.to(array.dtype).reshape(-1, *[1] * (array.ndim - 1)) if array.is_floating_point() else array
+        for name, array in arrays.items()
+    }
 
 
 def action_rows(actions: object, worlds: int | None) -> tuple[torch.Tensor | None, int | None]:

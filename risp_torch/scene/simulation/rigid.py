@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Self
 
 import torch
 
-from risp_torch.scene.numbers import Values, gravity_rows
+from risp_torch.scene.numbers import Values, gravity_rows, outside_transforms, plain
 from risp_torch.scene.parts.rotors import body_wrench, group_actions
-from risp_torch.scene.simulation.motion import Motion, State
+from risp_torch.scene.rotations import matrix_vector, rotation_matrix
+from risp_torch.scene.simulation.motion import Motion
 from risp_torch.scene.simulation.step_warnings import step_warnings
 from risp_torch.scene.spec import SceneSpec
+from risp_torch.scene.state import State
 from risp_torch.scene.states import States
+from ti_sim.base.errors import UserError
 from ti_sim.rigid.model import RigidInputs, RigidModel, RigidSettings
 from ti_sim.rigid.solver import RigidSolver
+
+# Disagreement of angular momenta that counts: relative, and as an angular velocity [rad/s]. Rounding in single precision, also of
+# thin bodies, stays below.
+_DISAGREEMENT, _SLOW = 1e-2, 1e-4
 
 
 class RigidMotion(Motion):
@@ -54,14 +60,14 @@ class RigidMotion(Motion):
         return step_warnings(self.spec)
 
     def inputs(
-        self, values: Values, *, frames: int, actions: torch.Tensor | None = None, state0: State | None = None
+        self, values: Values, *, frames: int, actions: torch.Tensor | None = None
     ) -> RigidInputs:
         """As ``Motion.inputs``."""
         stack, some, bodies, forces = torch.stack, values["gravity"], self.spec.bodies, self.spec.forces
         none = [some.new_zeros(some.shape[0], 3)]
         rows = group_actions(self.spec.rotors, values, actions, frames)
         driven = self.spec.driven
-        inputs = RigidInputs(
+        return RigidInputs(
             body_q0=stack([b.pose(values) for b in bodies], 1),
             body_qd0=stack([b.velocity(values) for b in bodies], 1),
             body_mass=stack([b.mass(values) for b in bodies], 1),
@@ -75,7 +81,32 @@ class RigidMotion(Motion):
             body_bristle=self._contact_option(values, "bristle_stiffness"),
             body_radius=self._contact_option(values, "radius"),
         )
-        return inputs if state0 is None else replace(inputs, body_q0=state0[0], body_qd0=state0[1])
+
+    def check_state(self, inputs: RigidInputs, state: State) -> None:
+        """As ``Motion.check_state``; angular momenta and angular velocities must agree.
+
+        Angular momenta are the solver's own, and angular velocities are computed from them. A change of one alone would have no
+        effect, or leave the other as it was.
+        """
+        super().check_state(inputs, state)
+        if state.body_momentum is None:
+            return
+        with outside_transforms():
+            body_q, body_qd, momentum, inertia = (
+                plain(array.detach()) for array in (state.body_q, state.body_qd, state.body_momentum, inputs.body_inertia)
+            )
+            turn = rotation_matrix(body_q[..., 3:])
+            found = matrix_vector(turn, matrix_vector(inertia, matrix_vector(turn.mT, body_qd[..., 3:])))
+            allowed = _DISAGREEMENT * (found.norm(dim=-1) + momentum.norm(dim=-1)) + _SLOW * inertia.flatten(-2).norm(dim=-1)
+            if ((found - momentum).norm(dim=-1) > allowed).any():
+                raise UserError(
+                    "state.body_momentum is not that of state.body_qd and the bodies' inertias: change velocities, or inertias, "
+                    "with state.replace(body_qd=...), which computes it again"
+                )
+
+    def without_diverged(self, state: State) -> tuple[State, None]:
+        """The state as it is: bodies are independent of each other, and one that has diverged stays so."""
+        return state, None
 
     def _contact_option(self, values: Values, field: str) -> torch.Tensor | None:
         """[B, N] an optional number of the bodies' contacts; None if no body has it."""

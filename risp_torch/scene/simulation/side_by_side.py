@@ -10,9 +10,10 @@ import torch
 from risp_torch.scene.numbers import Values
 from risp_torch.scene.simulation.articulated import ArticulatedMotion
 from risp_torch.scene.simulation.deformable import DeformableMotion
-from risp_torch.scene.simulation.motion import Motion, State
+from risp_torch.scene.simulation.motion import Motion
 from risp_torch.scene.simulation.rigid import RigidMotion
 from risp_torch.scene.spec import SceneSpec
+from risp_torch.scene.state import State
 from risp_torch.scene.states import States
 from ti_sim.base.errors import UserError
 from ti_sim.rollout.adjoint import Adjoint
@@ -22,8 +23,6 @@ from ti_sim.rollout.solver import Solver
 
 class SideBySide(Motion):
     """Two motions in one scene, each with its own solver."""
-
-    state_arrays = 4
 
     def __init__(self, bodies: Motion, particles: DeformableMotion) -> None:
         """The motions of a scene's bodies and of its deformable bodies."""
@@ -45,7 +44,7 @@ class SideBySide(Motion):
         """None: ``bodies`` and ``particles`` issue their own."""
         return []
 
-    def inputs(self, values: Values, *, frames: int, actions: torch.Tensor | None = None, state0: State | None = None) -> Arrays:
+    def inputs(self, values: Values, *, frames: int, actions: torch.Tensor | None = None) -> Arrays:
         """Raise a UserError: there are two solvers."""
         raise UserError("bodies and deformable bodies of this scene have separate solvers: use the inputs of one of these")
 
@@ -58,15 +57,19 @@ class SideBySide(Motion):
         """As ``Motion.start``."""
         return self.bodies.start(values)[0], self.particles.start(values)[1]
 
+    def state(self, values: Values) -> State:
+        """As ``Motion.state``."""
+        return replace(self.bodies.state(values), **self.particles.state(values).arrays())
+
     def rollout(
-        self, values: Values, *, frames: int, actions: torch.Tensor | None, state0: State | None, adjoint: Adjoint | None,
+        self, values: Values, *, frames: int, actions: torch.Tensor | None, state: State | None, adjoint: Adjoint | None,
         between: int = 1,
     ) -> States:  # fmt: skip
         """As ``Motion.rollout``."""
-        own, particles = (None, None) if state0 is None else (state0[:2], state0[2:])
+        body_state, particle_state = (None, None) if state is None else _split(state)
         both: dict[str, Any] = {"frames": frames, "adjoint": adjoint, "between": between}
-        soft = self.particles.rollout(values, actions=None, state0=particles, **both)
-        stiff = self.bodies.rollout(values, actions=actions, state0=own, **both)
+        soft = self.particles.rollout(values, actions=None, state=particle_state, **both)
+        stiff = self.bodies.rollout(values, actions=actions, state=body_state, **both)
         return self._joined(stiff, soft)
 
     @staticmethod
@@ -74,4 +77,13 @@ class SideBySide(Motion):
         return replace(
             bodies, particle_q=particles.particle_q, particle_qd=particles.particle_qd,
             diverged_step=torch.cat([bodies.diverged_step, particles.diverged_step], dim=1),
+            last=None if bodies.last is None else replace(bodies.last, **particles.last.arrays()),
         )  # fmt: skip
+
+
+def _split(state: State) -> tuple[State, State]:
+    """The state of the bodies, and that of the deformable bodies."""
+    arrays = state.arrays()
+    particles = {name: array for name, array in arrays.items() if name.startswith("particle_") or name == "substeps"}
+    bodies = {name: array for name, array in arrays.items() if name not in particles}
+    return State(frame=state.frame, **bodies), State(frame=state.frame, **particles)

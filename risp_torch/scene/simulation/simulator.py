@@ -10,19 +10,20 @@ import torch
 
 from risp_torch.files.memory import check_memory
 from risp_torch.scene.bridge import bridge_dtype
-from risp_torch.scene.bridge.checks import check_worlds
+from risp_torch.scene.bridge.checks import bridge_device, check_worlds
 from risp_torch.scene.numbers import Values
 from risp_torch.scene.parameters import ParameterTable
 from risp_torch.scene.parts.links import Link
 from risp_torch.scene.simulation.articulated import ArticulatedMotion
 from risp_torch.scene.simulation.coupled import CoupledMotion
 from risp_torch.scene.simulation.deformable import DeformableMotion
-from risp_torch.scene.simulation.motion import Motion, State, action_rows
+from risp_torch.scene.simulation.motion import Motion, action_rows
 from risp_torch.scene.simulation.rigid import RigidMotion
 from risp_torch.scene.simulation.side_by_side import SideBySide
 from risp_torch.scene.simulation.smoke import SmokeMotion
 from risp_torch.scene.simulation.step_warnings import touching_particles
 from risp_torch.scene.spec import ALL_PARTS, SceneSpec
+from risp_torch.scene.state import State
 from risp_torch.scene.states import States
 from ti_sim.base.errors import UserError
 from ti_sim.base.warn import warn
@@ -74,7 +75,7 @@ class Simulator:
         frames: int,
         worlds: int | None = None,
         actions: torch.Tensor | None = None,
-        state0: State | None = None,
+        state: State | None = None,
         adjoint: Adjoint | None = None,
         between: int = 1,
     ) -> States:
@@ -82,7 +83,7 @@ class Simulator:
 
         Args:
             table: parameter table of the scene, or one with as many rows over time as frames.
-            parameters, worlds, actions, state0, adjoint: see ``Scene.rollout``.
+            parameters, worlds, actions, state, adjoint: see ``Scene.rollout``.
             frames: frame intervals, whatever the scene's clock says.
             between: states per frame interval, a divisor of the scene's substeps: the result has frames * between + 1.
 
@@ -93,15 +94,24 @@ class Simulator:
         _check_memory(self.motion, table, given, worlds, frames * between)
         _warn_of_inertias(given)
         actions, worlds = action_rows(actions, worlds)
-        self.motion.check(given, actions, state0)
-        for tensor, what in [(actions, "actions"), *((array, "state0") for array in state0 or ())]:
-            if tensor is not None:
-                check_worlds(tensor, what)
+        self.motion.check(given, actions)
+        if actions is not None:
+            check_worlds(actions, "actions")
         values = table.values(parameters, worlds=worlds)
+        if state is not None:
+            for name, array in state.arrays().items():
+                check_worlds(array, f"state.{name}")
+            state = state.map(lambda array: array.to(bridge_device()))
+            if worlds is None and len(values["gravity"]) == 1:
+                values = table.values(parameters, worlds=state.worlds)
         states = self.motion.rollout(
-            values, frames=frames, actions=actions, state0=state0, adjoint=adjoint, between=between
+            values, frames=frames, actions=actions, state=state, adjoint=adjoint, between=between
         )
         return self.motion.without_escapes(states, table, parameters, between=between)
+
+    def state(self, table: ParameterTable, parameters: Mapping[str, torch.Tensor] | None, *, worlds: int | None) -> State:
+        """The state at the start (arguments, raises: ``Scene.state``)."""
+        return self.motion.state(table.values(parameters, worlds=worlds))
 
     def start(self, values: Values) -> torch.Tensor:
         """The initial placement (``States.placement``, one frame of it) for parameter values [B, ...]."""

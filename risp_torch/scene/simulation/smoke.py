@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from dataclasses import dataclass
+from typing import Any, Self
 
 import torch
 
 from risp_torch.scene.numbers import Values
-from risp_torch.scene.simulation.motion import Motion, State
+from risp_torch.scene.simulation.motion import Motion
 from risp_torch.scene.spec import SceneSpec
+from risp_torch.scene.state import State
 from risp_torch.scene.states import States
 from ti_sim.base.errors import UserError
 from ti_sim.rollout.adjoint import Adjoint
@@ -41,7 +42,6 @@ class SmokeStates(States):
 class SmokeMotion(Motion):
     """Smoke in a plane; a state is its density and the velocities at the faces."""
 
-    state_arrays: ClassVar[int] = 3
 
     def __init__(self, spec: SceneSpec) -> None:
         """The motion of the smoke of a scene (UserError: the scene has bodies, too)."""
@@ -81,13 +81,10 @@ class SmokeMotion(Motion):
         ]
 
     def inputs(
-        self, values: Values, *, frames: int, actions: torch.Tensor | None = None, state0: State | None = None
+        self, values: Values, *, frames: int, actions: torch.Tensor | None = None
     ) -> SmokeInputs:
         """As ``Motion.inputs``."""
-        made = self.spec.smoke.inputs(values, frames)
-        if state0 is None:
-            return made
-        return replace(made, density0=state0[0], velocity_x0=state0[1], velocity_y0=state0[2])
+        return self.spec.smoke.inputs(values, frames)
 
     def states(self, values: Values, *arrays: torch.Tensor) -> States:
         """As ``Motion.states``."""
@@ -108,7 +105,7 @@ class SmokeMotion(Motion):
         return states
 
     def rollout(
-        self, values: Values, *, frames: int, actions: torch.Tensor | None, state0: State | None, adjoint: Adjoint | None,
+        self, values: Values, *, frames: int, actions: torch.Tensor | None, state: State | None, adjoint: Adjoint | None,
         between: int = 1,
     ) -> States:  # fmt: skip
         """As ``Motion.rollout``, at the frames alone.
@@ -118,4 +115,4 @@ class SmokeMotion(Motion):
         """
         if between > 1:
             raise UserError("smoke has states at the frames alone: leave set_film out, and give a frame_dt that fits the film")
-        return super().rollout(values, frames=frames, actions=actions, state0=state0, adjoint=adjoint)
+        return super().rollout(values, frames=frames, actions=actions, state=state, adjoint=adjoint)

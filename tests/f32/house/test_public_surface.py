@@ -146,7 +146,7 @@ FIELDS = {
     "dry friction of joints": "joint_dry_friction joint_dry_stiffness joint_dry_damping joint_bristle0",
     "elements": "tet_indices hex_indices tet10_indices tri_indices tri_normal edge_indices spring_indices solid_energy",
     "numbers of each element": "solid_material tri_material edge_material spring_material",
-    "start": "body_q0 body_qd0 joint_q0 joint_qd0 particle_q0 particle_qd0",
+    "start": "body_q0 body_qd0 body_momentum0 contact_bristle0 joint_q0 joint_qd0 particle_q0 particle_qd0",
     "mass": "body_mass body_inertia link_mass link_com link_inertia joint_armature particle_mass",
     "contact with the ground": "ground_height contact_points contact body_contact link_contact particle_contact",
     "bristles and contact radii": "bristled rounded body_bristle body_radius link_bristle",
@@ -244,7 +244,7 @@ def made_rows() -> dict[str, dict[str, str]]:
         rows[feature]["Coupled"] = both(rows[feature])
     rows["integrators"] = {solver: integrators(solver) for solver in SOLVERS}
     rows["execution plans"] = {solver: code_of(choices(solver, "plan")) for solver in SOLVERS}
-    adaptive = {solver: MOTIONS[solver].rollout is not Motion.rollout for solver in SOLVERS}
+    adaptive = {solver: MOTIONS[solver].simulate is not Motion.simulate for solver in SOLVERS}
     rows["adaptive steps in scenes"] = {solver: "`Scene(adaptive=True)`" if own else NONE for solver, own in adaptive.items()}
     rows["frames of a rollout"] = {solver: code_of(part(solver, "Solver").frame_names) for solver in SOLVERS}
     rows["gradients"] = {solver: gradient(solver) for solver in SOLVERS}

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 from risp_torch import OptimiseSettings, write_video
@@ -348,11 +349,18 @@ def check_plume(names: dict[str, Any]) -> None:
     assert plume.shape == (1, 21, 96, 96, 3) and dark.min() >= -1e-4 and heights[-1] < heights[0] - 2  # row 0 is at the top
 
 
+def check_steps(made: dict[str, Any]) -> None:
+    thrust, stepped = made["thrust"], made["stepped"]
+    assert thrust.grad.shape == (1, 4) and (thrust.grad > 0).all() and made["state"].frame == 5
+    assert stepped.last.frame == 8 and torch.equal(stepped.body_q[:, 0], made["state"].body_q.detach())
+    assert made["pictures"].shape == (1, 4, 64, 64, 3)
+
+
 CHECKS: dict[str, Callable[[dict[str, Any]], None]] = {
     "result": check_inversion, "density": check_gradient, "jacobian": check_jacobian, "record": check_cameras, "film": check_film,
     "network": check_network, "planar": check_head, "found": check_oracle, "lamps": check_joints,
     "robot": check_robot, "blocks": check_blocks, "reached": check_driven, "blurred": check_times, "facts": check_part,
-    "plume": check_plume, "rulers": check_rulers,
+    "plume": check_plume, "rulers": check_rulers, "stepped": check_steps,
 }  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from risp_torch import Scene
 from risp_torch.control import Aim, ControlTask, FeedbackPolicy, Goal, RispObserver, StateObserver, closed_loop, open_loop
 from risp_torch.control.objectives import blurred
 from risp_torch.control.rollouts import Drive
-from risp_torch.control.windows import Windows, joined_states, last_state
+from risp_torch.control.windows import Windows, joined_states
 from risp_torch.inversion.diagnostics.gradient_check import check_torch
 from risp_torch.risp import NetworkSettings, RispNetwork
 from tests.reference.control_scene import make_control, make_scene
@@ -83,8 +83,8 @@ def test_windows_are_one_motion() -> None:
     parts, state = [], None
     for first, count in ((0, 2), (2, 2), (4, 1)):
         given = {"sheet.actuation": rows[2 * first : 2 * (first + count)]}
-        parts.append(windows.rollout(first, count, given, state0=state))
-        state = last_state(scene, parts[-1])
+        parts.append(windows.rollout(first, count, given, state=state))
+        state = parts[-1].last
     joined = joined_states(parts)
     torch.testing.assert_close(joined.particle_q, whole.particle_q, rtol=0, atol=1e-14)
     torch.testing.assert_close(joined.particle_qd, whole.particle_qd, rtol=0, atol=1e-13)

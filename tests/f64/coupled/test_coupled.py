@@ -8,6 +8,7 @@ import torch
 
 from risp_torch import Contact, Elastic, Membrane, Mesh, Revolute, Scene, Sphere, Start
 from risp_torch.inversion.diagnostics.gradient_check import check_torch
+from risp_torch.scene.state import State
 from tests.reference.bristle_cases import pinched
 from tests.reference.contact_cases import COUPLED_FRAMES as FRAMES
 from tests.reference.contact_cases import PEBBLE, at, bodies, frames_of, inputs_of
@@ -269,8 +270,8 @@ def test_scenes_with_bodies_that_meet_particles() -> None:
     assert {entry.name for entry in report.entries if abs(entry.adjoint) > 1e-6} == set(names)
     states = scene.rollout()
     assert states.diverged_step.shape == (1, 3) and bool(states.finite.all())
-    middle = (states.joint_q[:, 1], states.joint_qd[:, 1], states.particle_q[:, 1], states.particle_qd[:, 1])
-    again = scene.rollout(frames=1, state0=middle)
+    middle = State(**{name: array[:, 1] for name, array in states.arrays().items()})
+    again = scene.rollout(frames=1, state=middle)
     torch.testing.assert_close(again.particle_q[:, 1], states.particle_q[:, 2], rtol=0, atol=1e-12)
 
 

@@ -141,9 +141,6 @@ def test_dry_friction_that_is_refused_and_steps_that_are_too_long():
     ):
         with pytest.raises(UserError, match=words):
             rubbing(**options)
-    states = rubbing().rollout(frames=2)
-    with pytest.raises(UserError, match="cannot start from state0, which does not hold the deflections"):
-        rubbing().rollout(state0=(states.joint_q[:, -1], states.joint_qd[:, -1]))
     with pytest.warns(UserWarning, match="too long for the dry friction of the joints of 'rod': take at least"):
         _ = rubbing(dry_stiffness=5e5).simulator.solver
 

@@ -13,6 +13,7 @@ from risp_torch import Checkpoint, Contact, Elastic, Scene, Sphere, Start, Store
 from risp_torch.scene import bridge
 from risp_torch.scene.bridge.chunks import Chunk, image_bytes, plan_chunks, real_inputs
 from risp_torch.scene.rendering_parameters import default_psi, image_jacobian
+from risp_torch.scene.state import State
 from tests.reference.full_scene import make_full_scene
 from tests.reference.rigid_cases import INPUT_NAMES
 from tests.reference.small_scenes import make_scene
@@ -524,17 +525,19 @@ def test_every_adjoint_gives_the_same_gradient_through_a_scene(adjoint: StoreAll
         assert close(a, w, rtol=1e-10), name
 
 
-def test_state0_replaces_the_start_and_carries_a_gradient() -> None:
+def test_a_state_replaces_the_start_and_carries_a_gradient() -> None:
     scene = make_scene(size=8)
     with torch.no_grad():
         whole = scene.rollout(frames=4)
-    split = scene.rollout(frames=2, state0=(whole.body_q[:, 2], whole.body_qd[:, 2]))
+    state = State(body_q=whole.body_q[:, 2], body_qd=whole.body_qd[:, 2])
+    split = scene.rollout(frames=2, state=state)
     # The push acts in the first frame of a film; from the second on, two films of half the length are the whole one.
-    unpushed = scene.rollout({"push.impulse": torch.zeros(3)}, frames=2, state0=(whole.body_q[:, 2], whole.body_qd[:, 2]))
-    assert close(unpushed.body_q, whole.body_q[:, 2:], rtol=1e-12)
+    for parameters, frame in (({"push.impulse": torch.zeros(3)}, 0), (None, 2)):
+        unpushed = scene.rollout(parameters, frames=2, state=state.replace(frame=frame))
+        assert close(unpushed.body_q, whole.body_q[:, 2:], rtol=1e-12)
     assert not close(split.body_q, whole.body_q[:, 2:], rtol=1e-6)
     body_q = whole.body_q[:, 2].clone().requires_grad_()
-    scene.rollout(frames=2, state0=(body_q, whole.body_qd[:, 2])).body_qd.sum().backward()
+    scene.rollout(frames=2, state=state.replace(body_q=body_q)).body_qd.sum().backward()
     assert body_q.grad.abs().max() > 0
 
 

@@ -9,6 +9,7 @@ import torch
 from risp_torch import Box, Checkpoint, Contact, Elastic, Fixed, Param, Prismatic, Scene, Sphere, Start
 from risp_torch.scene.simulation.contact_steps import contact_rates
 from risp_torch.scene.simulation.step_warnings import step_warnings
+from risp_torch.scene.state import State
 from tests.reference.contact_cases import CUBE, HALF
 from tests.reference.rigid_cases import GRAVITY, box_inertia
 from ti_sim.base.errors import UserError
@@ -127,11 +128,11 @@ def test_links_on_the_ground_have_the_bristles_of_the_ground() -> None:
     assert np.abs(x[25:] - x[-1]).max() < 1e-9
 
 
-def test_a_rollout_from_a_state_begins_with_bristles_at_rest() -> None:
+def test_a_rollout_from_a_state_without_bristles_begins_with_bristles_at_rest() -> None:
     scene = pinched(frames=10, bristle_stiffness=KT)
     whole = scene.rollout()
-    state = (whole.joint_q[:, 5].contiguous(), whole.joint_qd[:, 5].contiguous())
-    again = scene.rollout(frames=5, state0=state)
+    state = State(joint_q=whole.joint_q[:, 5], joint_qd=whole.joint_qd[:, 5])
+    again = scene.rollout(frames=5, state=state)
     drop = (again.body_q[0, 0, 2, 2] - again.body_q[0, -1, 2, 2]).item()
     np.testing.assert_allclose(drop, MASS * GRAVITY / (2 * KT), rtol=2e-2)
 

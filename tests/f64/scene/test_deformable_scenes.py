@@ -37,6 +37,7 @@ from risp_torch.risp.dataset.settings import DatasetSettings
 from risp_torch.scene.bridge.checks import bridge_device
 from risp_torch.scene.rendering_parameters import default_psi, image_jacobian
 from risp_torch.scene.simulation.deformable import deformable_inputs
+from risp_torch.scene.state import State
 from ti_sim.meshes import SheetMesh, box_hexes, box_tets, sheet_grid
 
 FRAMES = 2
@@ -218,7 +219,7 @@ def test_bodies_and_deformable_bodies_move_side_by_side() -> None:
     torch.testing.assert_close(scene.render(states.placement), images)
     again = scene.rollout(
         worlds=2, frames=1,
-        state0=(states.body_q[:, 1], states.body_qd[:, 1], states.particle_q[:, 1], states.particle_qd[:, 1]),
+        state=State(**{name: array[:, 1] for name, array in states.arrays().items()}),
     )  # fmt: skip
     torch.testing.assert_close(again.placement[:, 1], states.placement[:, 2])
     psi = default_psi(scene)
@@ -403,8 +404,8 @@ def test_what_is_refused_when_it_runs() -> None:
         scene.set_wind((1.0, 0.0, 0.0))
     with pytest.raises(UserError, match="there are actions, but the scene has no rotors and no motors"):
         scene.rollout(actions=torch.zeros(1, 2, 1))
-    with pytest.raises(UserError, match="state0 has 4 arrays, and this scene needs 2"):
-        scene.rollout(state0=(torch.zeros(1),) * 4)
+    with pytest.raises(UserError, match="the state has no particle_q, which this scene reads"):
+        scene.rollout(state=State(body_q=torch.zeros(1, 1, 7)))
     with pytest.raises(UserError, match="the positions have shape"):
         scene.render(torch.zeros(1, 1, 5, 3))
     with pytest.raises(UserError, match="the ground comes before the bodies"):

@@ -192,7 +192,7 @@ def test_what_is_refused() -> None:
     with pytest.raises(UserError, match="has a film already"):
         scene.set_film()
     with pytest.raises(UserError, match="counts from the scene's start"):
-        scene.rollout(state0=(torch.zeros(1, 1, 7), torch.zeros(1, 1, 6)))
+        scene.rollout(state=scene.state())
     with pytest.raises(UserError, match="4 time stamps, and 6 pictures"):
         scene.rollout(frames=5)
     states = scene.rollout()

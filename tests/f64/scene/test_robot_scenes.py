@@ -362,11 +362,11 @@ def test_coupled_pendulums_move_as_their_reduced_equation(tmp_path: Path) -> Non
     assert np.ptp(right) > 1.0
     np.testing.assert_allclose(q[:, 0], right, atol=1e-9)
     np.testing.assert_allclose(q[:, 1], multiplier * right + offset, atol=2e-9)
-    last = states.joint_q[:, -1], states.joint_qd[:, -1]
     with torch.no_grad():
-        scene.rollout(state0=last, frames=1)
-        with pytest.raises(UserError, match="state0 has the joint of 'pair_b' at .*its coupling to that of 'pair_a' puts it at"):
-            scene.rollout(state0=(last[0] + 0.1, last[1]), frames=1)
+        scene.rollout(state=states.last, frames=1)
+        words = "state.joint_q has the joint of 'pair_b' at .*its coupling to that of 'pair_a' puts it at"
+        with pytest.raises(UserError, match=words):
+            scene.step(states.last.replace(joint_q=states.last.joint_q + 0.1))
 
 
 def test_coupled_fingers_move_about_as_with_the_soft_equality_of_mujoco() -> None:

@@ -8,6 +8,7 @@ import torch
 
 from risp_torch import Box, Camera, Param, Scene, UserError, check_torch, film
 from risp_torch.scene.parts.smoke import overlaps
+from risp_torch.scene.state import State
 
 CELLS, FRAMES, SIZE = (8, 6), 3, (9, 12)  # height and width
 
@@ -92,8 +93,9 @@ def test_sources_may_change_from_frame_to_frame_and_smoke_starts_from_given_fiel
     scene = smoky(source=rates, density=0.0, velocity_x=0.0, velocity_y=0.0, buoyancy=0.0, confinement=0.0)
     total = scene.rollout(worlds=1).smoke[0].sum(dim=(1, 2))
     np.testing.assert_allclose(total, [0, 0, 5 * 0.04, 5 * 0.04], atol=1e-12)
-    given = tuple(torch.zeros(2, *shape, dtype=torch.float64) for shape in ((x, y), (x + 1, y), (x, y + 1)))
-    again = scene.rollout(state0=(given[0] + 1, *given[1:]), worlds=2, frames=1).smoke
+    fields = (torch.zeros(2, *shape, dtype=torch.float64) for shape in ((x, y), (x + 1, y), (x, y + 1)))
+    state = State(**dict(zip(("density", "velocity_x", "velocity_y"), fields, strict=True)))
+    again = scene.rollout(state=state.replace(density=state.density + 1), frames=1).smoke
     open_cells = torch.as_tensor(scene.smoke.model.open_cells, dtype=torch.float64)
     assert again.shape == (2, 2, x, y) and torch.equal(again[:, 0], open_cells.expand(2, x, y))
 

@@ -8,6 +8,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from risp_torch import UserError, load_scene
 from risp_torch.scene.scene import Scene
+from risp_torch.scene.state import State
 from tests.reference.small_scenes import make_scene
 
 NAME = "block.velocity"
@@ -55,7 +56,7 @@ def test_batches_by_vmap_are_errors() -> None:
     for function, batch in (
         (end(scene), velocities), (torch.func.grad(lambda v: end(scene)(v).sum()), velocities),
         (lambda position: scene.render(states, {"camera.position": position}), positions),
-        (lambda start: scene.rollout(state0=(start, states.body_qd[:, 0]), frames=1).body_q, states.body_q),
+        (lambda start: scene.rollout(state=State(body_q=start, body_qd=states.body_qd[:, 0]), frames=1).body_q, states.body_q),
     ):  # fmt: skip
         with pytest.raises(UserError, match="batched by torch.func.vmap: .* as worlds along the first axis"):
             torch.func.vmap(function)(batch)
@@ -97,7 +98,7 @@ def test_batches_without_worlds_are_errors() -> None:
     for call in (
         lambda: scene.rollout({NAME: torch.zeros((0, 3), dtype=torch.float64)}),
         lambda: scene.render(states, {"camera.position": torch.zeros((0, 3), dtype=torch.float64)}),
-        lambda: scene.rollout(state0=(states.body_q[:0, 0], states.body_qd[:0, 0])),
+        lambda: scene.rollout(state=State(body_q=states.body_q[:0, 0], body_qd=states.body_qd[:0, 0])),
     ):
         with pytest.raises(UserError, match=r"shape \(0, .*, and at least one world is needed"):
             call()

@@ -24,21 +24,26 @@ _NOW, _BEFORE = 1.5, -0.5
 
 
 class Driving:
-    """Rows of what changes over time, with a spare row at the end for a stage that reaches back over a jump.
+    """Rows of what changes over time, with two more: of the step before the first one, and for a stage that reaches over a jump.
 
     Attributes:
-        inputs: the inputs, with the spare row in every array over time that has elements.
+        inputs: the inputs, with both rows in every array over time that has elements.
     """
 
-    def __init__(self, inputs: DeformableInputs, substeps: int) -> None:
-        """Append the spare rows.
+    def __init__(self, inputs: DeformableInputs, substeps: int, before: np.ndarray | None = None) -> None:
+        """Append the rows.
 
         Args:
             inputs: numbers of every world, f64 numpy arrays.
             substeps: steps per frame.
+            before: [B, G] loads and actuations of the step before the first one (``last_driving``).
         """
         self._substeps, self._controls, self._frames = substeps, inputs.controls, inputs.frame_count
-        self.inputs = _with_spare_row(inputs)
+        self.inputs = _with_more_rows(inputs)
+        if before is not None:
+            for name, columns in _columns(inputs).items():
+                values = getattr(self.inputs, name)
+                values[:, -2] = before[:, columns].reshape(values[:, -2].shape)
 
     def rows(self, stage: Stage, world: int) -> tuple[int, int]:
         """Control row and frame that the stage reads; writes the spare rows of the world if it is those."""
@@ -49,7 +54,7 @@ class Driving:
         for names, axis in ((_BY_CONTROL, 0), (_BY_FRAME, 1)):
             for values in self._of(self.inputs, names, world):
                 values[-1] = _NOW * values[now[axis]] + _BEFORE * values[before[axis]]
-        return self._controls * self._frames, self._frames
+        return self._controls * self._frames + 1, self._frames + 1
 
     def spread(self, bars: DeformableInputs, stage: Stage, world: int) -> None:
         """Adjoint of ``rows``: add the spare rows of ``bars`` to the rows that they are made of, and clear them."""
@@ -64,13 +69,16 @@ class Driving:
                 values[before[axis]] += weights[1] * values[-1]
                 values[-1] = 0.0
 
-    def without_spare_rows(self, bars: DeformableInputs) -> DeformableInputs:
-        """``bars`` with the shapes of the inputs that were given."""
+    def without_more_rows(self, bars: DeformableInputs) -> tuple[DeformableInputs, np.ndarray]:
+        """``bars`` with the shapes of the inputs that were given, and the adjoint of ``before``."""
         names = [name for name in (*_BY_FRAME, *_BY_CONTROL, *_FOLLOWED) if getattr(bars, name).size]
-        return replace(bars, **{name: np.ascontiguousarray(getattr(bars, name)[:, :-1]) for name in names})
+        before = _flat(bars, row=-2)
+        return replace(bars, **{name: np.ascontiguousarray(getattr(bars, name)[:, :-2]) for name in names}), before
 
     def _rows_of(self, step: int) -> tuple[int, int]:
-        """Control row (``elements.actuation_row``) and frame of a step."""
+        """Control row (``elements.actuation_row``) and frame of a step; of the step before the first one the row for it."""
+        if step < 0:
+            return self._controls * self._frames, self._frames
         return step * self._controls // self._substeps, step // self._substeps
 
     def _jumps(self, stage: Stage) -> bool:
@@ -82,7 +90,38 @@ class Driving:
         return [getattr(inputs, name)[world] for name in names if getattr(inputs, name).size]
 
 
-def _with_spare_row(inputs: DeformableInputs) -> DeformableInputs:
+def last_driving(inputs: DeformableInputs, frames: int) -> np.ndarray:
+    """[B, G] loads and actuations of the last step of ``frames`` frame intervals, f64."""
+    ends = {name: frames for name in _BY_FRAME} | {name: frames * inputs.controls for name in _BY_CONTROL}
+    return _flat(replace(inputs, **{name: getattr(inputs, name)[:, : ends[name]] for name in ends}), row=-1)
+
+
+def last_driving_adjoint(inputs: DeformableInputs, bars: DeformableInputs, frames: int, bar: np.ndarray) -> None:
+    """Adjoint of ``last_driving``: add to those of the inputs."""
+    for name, columns in _columns(inputs).items():
+        row = frames * (inputs.controls if name in _BY_CONTROL else 1) - 1
+        values = getattr(bars, name)
+        values[:, row] += bar[:, columns].reshape(values[:, row].shape)
+
+
+def _flat(inputs: DeformableInputs, *, row: int) -> np.ndarray:
+    """[B, G] a row of loads and actuations."""
+    rows = [getattr(inputs, name)[:, row].reshape(inputs.world_count, -1) for name in _columns(inputs)]
+    return np.concatenate([np.zeros((inputs.world_count, 0)), *rows], axis=1)
+
+
+def _columns(inputs: DeformableInputs) -> dict[str, slice]:
+    """Columns of each array that has elements in a row of ``_flat``."""
+    columns, end = {}, 0
+    for name in (*_BY_FRAME, *_BY_CONTROL):
+        values = getattr(inputs, name)
+        if values.size:
+            begin, end = end, end + int(np.prod(values.shape[2:]))
+            columns[name] = slice(begin, end)
+    return columns
+
+
+def _with_more_rows(inputs: DeformableInputs) -> DeformableInputs:
     arrays = {name: getattr(inputs, name) for name in (*_BY_FRAME, *_BY_CONTROL, *_FOLLOWED)}
-    longer = {name: np.append(values, np.zeros_like(values[:, :1]), axis=1) for name, values in arrays.items() if values.size}
-    return replace(inputs, **longer)
+    more = {name: np.zeros((len(values), 2, *values.shape[2:])) for name, values in arrays.items()}
+    return replace(inputs, **{name: np.append(values, more[name], axis=1) for name, values in arrays.items() if values.size})

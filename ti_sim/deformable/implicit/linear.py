@@ -40,7 +40,20 @@ class LinearSolver:
         self._least = 0  # iterations with a new factor
         self._lost = 0  # iterations since the last factor that a new one would have saved
         self._direct = True
+        self._data = np.zeros(0)  # of the matrix with the last factor
         self.factors = 0  # made so far
+
+    def memory(self) -> np.ndarray:
+        """What later solves depend on: two counts and the matrix of the last factor; empty where each stage makes a new one."""
+        if not self.has_factor or self.factor_is_cheap:
+            return np.zeros(0)
+        return np.concatenate([[self._least, self._lost], self._data])
+
+    def restore(self, memory: np.ndarray) -> None:
+        """Continue from the result of ``memory``."""
+        if memory.size and memory[0] >= 0:
+            self._make_factor(memory[2:])
+            self._least, self._lost = int(memory[0]), int(memory[1])
 
     @property
     def has_factor(self) -> bool:
@@ -112,6 +125,7 @@ class LinearSolver:
         else:
             self._factor.update(upper, upper=True)
         self._lost = 0
+        self._data = np.array(data)
         self.factors += 1
 
     def unsolved(self, data: np.ndarray, right: np.ndarray, solution: np.ndarray, *, tolerance: float) -> int | None:

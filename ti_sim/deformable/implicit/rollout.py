@@ -11,16 +11,16 @@ import numpy as np
 
 from ti_sim.base.arrays import to_numpy
 from ti_sim.base.errors import ConvergenceError
-from ti_sim.deformable.implicit.driving import Driving
+from ti_sim.deformable.implicit.driving import Driving, last_driving, last_driving_adjoint
 from ti_sim.deformable.implicit.linear import LinearSolver
 from ti_sim.deformable.implicit.matrix import pattern_of
 from ti_sim.deformable.implicit.newton import solve_stage
 from ti_sim.deformable.implicit.settings import ImplicitSettings
-from ti_sim.deformable.implicit.stages import Stage, stages_of
+from ti_sim.deformable.implicit.stages import Stage, stages_of, times_of
 from ti_sim.deformable.implicit.starting_step import position_correction, position_correction_adjoint
 from ti_sim.deformable.implicit.stepper import Stepper
 from ti_sim.deformable.implicit.worlds import for_each_world, places_for
-from ti_sim.deformable.inputs import DeformableInputs
+from ti_sim.deformable.inputs import ContinuedInputs, DeformableInputs
 from ti_sim.deformable.model import HELD, PRESCRIBED, DeformableModel
 
 
@@ -30,21 +30,26 @@ class ImplicitMotion:
 
     Attributes:
         stages: the stages.
-        states: [B, rows, P, 6] f64, the initial state and the result of each stage; NaN from a stage on that failed.
+        known: number of rows of states before that of the first stage.
+        states: [B, rows, P, 6] f64, the initial state, after those that it continues, and the result of each stage; NaN from a
+            stage on that failed.
         frame_rows: [frames + 1] rows of the frames.
         failed_step: [B] first step that did not converge, counted from 1; -1 if all did.
         failed_particle: [B] particle with the largest residual there, -1 if all converged.
         residual: [B] that residual [N].
         iterations: linear solves of all worlds.
+        history: last arrays of the rollout by name, f64 (``ContinuedInputs``); NaN in worlds that failed.
     """
 
     stages: tuple[Stage, ...]
+    known: int
     states: np.ndarray
     frame_rows: np.ndarray
     failed_step: np.ndarray
     failed_particle: np.ndarray
     residual: np.ndarray
     iterations: int
+    history: dict[str, np.ndarray]
 
 
 def in_double(inputs: DeformableInputs) -> DeformableInputs:
@@ -54,31 +59,39 @@ def in_double(inputs: DeformableInputs) -> DeformableInputs:
 
 def simulate(
     model: DeformableModel, inputs: DeformableInputs, frames: int, *, integrator: str, dt: float, substeps: int,
-    settings: ImplicitSettings,
+    settings: ImplicitSettings, first_step: int = 0,
 ) -> ImplicitMotion:  # fmt: skip
     """Simulate ``frames`` frame intervals.
 
     Args:
         model: particles and elements.
-        inputs: numbers of every world, f64 numpy arrays.
+        inputs: numbers of every world, f64 numpy arrays; ``ContinuedInputs`` continue the stages of another rollout.
         frames: number of frame intervals.
         integrator: see ``stages``.
         dt: step [s].
         substeps: steps per frame.
         settings: convergence and contact.
+        first_step: steps that were taken before.
     """
-    stages = tuple(stages_of(integrator, frames * substeps))
+    given, initial, before, memory = inputs, _initial_rows(inputs), None, None
+    if isinstance(inputs, ContinuedInputs):
+        before, memory, inputs = inputs.particle_driving0, inputs.particle_factor0, inputs.without_history()
+    known = initial.shape[1]
+    stages = tuple(stages_of(integrator, frames * substeps, known=known))
     worlds, particles = inputs.particle_mass.shape
-    states = np.full((worlds, len(stages) + 1, particles, 6), np.nan)
-    states[:, 0, :, :3], states[:, 0, :, 3:] = inputs.particle_q0, inputs.particle_qd0
+    states = np.full((worlds, len(stages) + known, particles, 6), np.nan)
+    states[:, :known] = initial
     failed, particle, residuals = np.full(worlds, -1), np.full(worlds, -1), np.zeros(worlds)
     iterations = np.zeros(worlds, dtype=int)
-    driving = Driving(inputs, substeps)
+    driving = Driving(inputs, substeps, before)
     inputs = driving.inputs
-    times = np.array([0.0, *(stage.step + stage.time for stage in stages)])
+    times = times_of(integrator, stages, known=known, first_step=first_step)
+    memories = [np.zeros(0)] * worlds
 
     def work(stepper: Stepper, world: int) -> None:
         linear = LinearSolver(stepper.pattern)
+        if memory is not None:
+            linear.restore(memory[world])
         for stage in stages:
             control, frame = driving.rows(stage, world)
             hat = _hat(model, inputs, states[world], stage, dt, world, stage.step // substeps)
@@ -92,11 +105,26 @@ def simulate(
                 failed[world], particle[world], residuals[world] = stage.step + 1, result.particle, result.residual
                 states[world, stage.row :] = np.nan
                 break
+        memories[world] = linear.memory()
 
     pattern = pattern_of(model)
     for_each_world([Stepper(model, inputs, states, settings, pattern) for _ in range(places_for(worlds))], worlds, work)
-    rows = [0] + [stage.row for stage in stages if stage.ends_step and (stage.step + 1) % substeps == 0]
-    return ImplicitMotion(stages, states, np.array(rows), failed, particle, residuals, int(iterations.sum()))
+    rows = [known - 1] + [stage.row for stage in stages if stage.ends_step and (stage.step + 1) % substeps == 0]
+    starting = integrator == "bdf2" and known == 1 and frames * substeps == 1
+    history = {"particle_history": states[:, -3:] if starting else states[:, -2:]}
+    if integrator == "bdf2":
+        history["particle_driving"] = last_driving(given, frames)
+    if width := max(map(len, memories)):
+        rest = (np.append(each, np.full(width - len(each), -1.0)) for each in memories)
+        history["particle_factor"] = np.stack(list(rest))
+    return ImplicitMotion(stages, known, states, np.array(rows), failed, particle, residuals, int(iterations.sum()), history)
+
+
+def _initial_rows(inputs: DeformableInputs) -> np.ndarray:
+    """[B, known, P, 6] rows of states before the first stage."""
+    if isinstance(inputs, ContinuedInputs):
+        return inputs.particle_history0
+    return np.concatenate([inputs.particle_q0, inputs.particle_qd0], axis=-1)[:, None]
 
 
 def converging_division(
@@ -110,6 +138,8 @@ def converging_division(
         motion: its result.
         world: a world that failed.
     """
+    if isinstance(inputs, ContinuedInputs):
+        inputs = inputs.without_history()
     step = int(motion.failed_step[world]) - 1
     start = motion.states[world, next(stage.start for stage in motion.stages if stage.step == step)]
     rows = {name: getattr(inputs, name)[world : world + 1] for name in inputs.named_arrays()}
@@ -126,8 +156,8 @@ def converging_division(
 
 
 def differentiate(
-    model: DeformableModel, inputs: DeformableInputs, motion: ImplicitMotion, bars: tuple[np.ndarray, np.ndarray], *, dt: float,
-    substeps: int, settings: ImplicitSettings,
+    model: DeformableModel, inputs: DeformableInputs, motion: ImplicitMotion, bars: tuple[np.ndarray, np.ndarray],
+    history_bars: dict[str, np.ndarray], *, dt: float, substeps: int, settings: ImplicitSettings,
 ) -> DeformableInputs:  # fmt: skip
     """Adjoint of ``simulate``: by the implicit function theorem, one solve with the transposed Jacobian a stage.
 
@@ -135,12 +165,16 @@ def differentiate(
         model, inputs, dt, substeps, settings: as in ``simulate``.
         motion: its result.
         bars: [B, frames + 1, P, 3] adjoints of positions and velocities at the frames.
+        history_bars: adjoints of ``ImplicitMotion.history``; no entries for zeros.
 
     Returns:
-        Adjoints of the inputs.
+        Adjoints of the inputs. That of the factors, on which the result does not depend, is zero.
     """
     worlds, particles = inputs.particle_mass.shape
-    driving = Driving(inputs, substeps)
+    given, before = inputs, None
+    if isinstance(inputs, ContinuedInputs):
+        before, inputs = inputs.particle_driving0, inputs.without_history()
+    driving, initial_bars = Driving(inputs, substeps, before), np.zeros((worlds, motion.known, particles, 6))
     inputs = driving.inputs
     result = inputs.with_arrays(np.zeros_like(array) for array in inputs.arrays())
     sums = replace(result, gravity=np.zeros((worlds, particles, 3)), wind=np.zeros((worlds, max(model.triangle_count, 1), 3)))
@@ -153,6 +187,9 @@ def differentiate(
         for frame, row in enumerate(motion.frame_rows):
             row_bars[row, :, :3] += bars[0][world, frame]
             row_bars[row, :, 3:] += bars[1][world, frame]
+        if "particle_history" in history_bars:
+            bar = history_bars["particle_history"][world]
+            row_bars[-len(bar) :] += bar
         for stage in reversed(motion.stages):
             control, frame = driving.rows(stage, world)
             hat = _hat(model, inputs, motion.states[world], stage, dt, world, stage.step // substeps)
@@ -171,14 +208,24 @@ def differentiate(
                 row_bars[stage.start, :, 3:] -= bar
             row_bars[stage.before][~is_held, 2] += stepper.hat_bar[~is_held, 6]
             row_bars[stage.start][is_held, :3] += stepper.hat_bar[is_held, :3]
-        result.particle_q0[world], result.particle_qd0[world] = row_bars[0, :, :3], row_bars[0, :, 3:]
+        initial_bars[world] = row_bars[: motion.known]
 
     pattern = pattern_of(model)
     places = [Stepper(model, inputs, motion.states, settings, pattern, sums) for _ in range(places_for(worlds))]
     for_each_world(places, worlds, work)
     result.gravity[:] = sums.gravity.sum(1)
     result.wind[:] = sums.wind.sum(1)
-    return driving.without_spare_rows(result)
+    result, before_bar = driving.without_more_rows(result)
+    if "particle_driving" in history_bars:
+        last_driving_adjoint(given, result, motion.frame_rows.size - 1, history_bars["particle_driving"])
+    if not isinstance(given, ContinuedInputs):
+        result.particle_q0[:], result.particle_qd0[:] = np.split(initial_bars[:, 0], 2, axis=-1)
+        return result
+    return ContinuedInputs(
+        *result.arrays(), initial_bars,
+        None if given.particle_driving0 is None else before_bar,
+        None if given.particle_factor0 is None else np.zeros_like(given.particle_factor0),
+    )  # fmt: skip
 
 
 def _stage_adjoint(

@@ -13,7 +13,7 @@ All are L-stable. A mode of angular frequency omega has the relative errors of f
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,6 +21,24 @@ import numpy as np
 from ti_sim.rollout.time_steps import ImplicitIntegrator
 
 _SDIRK = 1 - 1 / np.sqrt(2)
+
+
+def times_of(integrator: ImplicitIntegrator, stages: Sequence[Stage], *, known: int, first_step: int) -> np.ndarray:
+    """Times of all rows [rows], in steps since the start of the simulation.
+
+    Args:
+        integrator: the formula.
+        stages: from ``stages_of``.
+        known: as there.
+        first_step: steps before the first stage.
+    """
+    if known == 1:
+        history = [(-1, 1.0)]
+    elif known == 3:  # the first step of BDF2
+        history = [(-1, 0.0), (-1, 2 / 3), (-1, 1.0)]
+    else:
+        history = [(-1, _SDIRK) if integrator == "sdirk2" else (-2, 1.0), (-1, 1.0)]
+    return np.array([first_step + step + time for step, time in (*history, *((stage.step, stage.time) for stage in stages))])
 
 
 @dataclass(frozen=True)
@@ -60,14 +78,21 @@ class Stage:
         return self.rows[1] < self.start
 
 
-def stages_of(integrator: ImplicitIntegrator, steps: int) -> Iterator[Stage]:
-    """Stages of so many steps, in order; row 0 is the initial state, and stage i has row i + 1."""
-    last, before = 0, 0
+def stages_of(integrator: ImplicitIntegrator, steps: int, *, known: int = 1) -> Iterator[Stage]:
+    """Stages of so many steps, in order.
+
+    Args:
+        integrator: the formula.
+        steps: number of steps.
+        known: rows before that of the first stage, the last of which is the initial state: 1 at a start, more where the steps
+            continue others (``ImplicitMotion.history``).
+    """
+    last, before = known - 1, 0
     for step in range(steps):
         if integrator == "backward_euler":
             yield Stage(step, last + 1, 1.0, (last, last), (1.0, 0.0), last, last, 1.0, True)
             before, last = last, last + 1
-        elif integrator == "bdf2" and step > 0:
+        elif integrator == "bdf2" and (step > 0 or known > 1):
             yield Stage(step, last + 1, 2 / 3, (last, before), (4 / 3, -1 / 3), last, last, 1.0, True)
             before, last = last, last + 1
         elif integrator == "bdf2":
