@@ -65,6 +65,9 @@ def invert(
 ) -> Inversion:
     """Estimate unknown parameters of a scene from a film.
 
+    Levenberg-Marquardt searches and error bars use finite-difference Jacobians, computed in batches of worlds. Gradient searches
+    (``OptimiseSettings``), the default beyond 40 unknowns, use the adjoints of simulation and rendering.
+
     Args:
         scene: the scene, or several films of one (``Films``); its own values of the unknowns are not used.
         video: an .mp4, a folder of PNG frames, or linear frames [T, H, W, 3]; None for a loss that needs no film. Several films,
