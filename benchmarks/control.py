@@ -11,7 +11,7 @@ import torch
 from benchmarks.memory import in_own_process, peak_bytes, reset_peak, resident_bytes
 from benchmarks.table import Table, number, times
 from risp_torch import Checkpoint, Scene, load_scene
-from risp_torch.control import Aim, ControlTask, Driven, load_control
+from risp_torch.control import ControlledRollout, ControlTask, GoalLoss, load_control
 from ti_sim.base.runtime import require
 
 TITLE = "Control"
@@ -79,12 +79,12 @@ def cases() -> list[Case]:
     return chosen
 
 
-def setting(case: Case) -> tuple[Scene, ControlTask, Aim]:
+def setting(case: Case) -> tuple[Scene, ControlTask, GoalLoss]:
     """Scene, task and goal of a case."""
     scene = load_scene(case.scene, controls=case.controls)
     steps = scene.frames * scene.stepping.substeps
     task = replace(load_control(case.scene, scene), checkpoint=case.every or round(steps**0.5))
-    return scene, task, Aim(scene, task, task.goal(scene, 0))
+    return scene, task, GoalLoss(scene, task, task.goal(scene, 0))
 
 
 def timed(case: Case, *, repeats: int) -> tuple[Scene, ControlTask, dict[str, float]]:
@@ -97,7 +97,7 @@ def timed(case: Case, *, repeats: int) -> tuple[Scene, ControlTask, dict[str, fl
 
 
 def iteration(
-    scene: Scene, task: ControlTask, aim: Aim, policy: torch.nn.Module, optimizer: torch.optim.Optimizer
+    scene: Scene, task: ControlTask, aim: GoalLoss, policy: torch.nn.Module, optimizer: torch.optim.Optimizer
 ) -> dict[str, float]:
     """One step of the search; seconds by part."""
     marks = [time.perf_counter()]
@@ -106,7 +106,7 @@ def iteration(
     marks.append(time.perf_counter())
     states = scene.rollout({task.drives: outputs}, worlds=1, adjoint=Checkpoint(every=task.checkpoint))
     marks.append(time.perf_counter())
-    loss = aim.loss(Driven(states, outputs), "image")
+    loss = aim.loss(ControlledRollout(states, outputs), "image")
     marks.append(time.perf_counter())
     loss.backward()
     marks.append(time.perf_counter())
@@ -131,7 +131,7 @@ def print_growth(scene: str, controls: int, every: int | None, device: str) -> N
 
 
 def _iterate(scene: Scene, task: ControlTask, count: int) -> None:
-    aim, policy = Aim(scene, task, task.goal(scene, 0)), task.policy(scene, 0)
+    aim, policy = GoalLoss(scene, task, task.goal(scene, 0)), task.policy(scene, 0)
     optimizer = torch.optim.Adam(policy.parameters())
     for _ in range(count):
         iteration(scene, task, aim, policy, optimizer)

@@ -44,7 +44,7 @@ def tables(*, quick: bool) -> Iterator[Table]:
         plain = _mean_seconds(scene, name, pixels, FAR, points)
         others = [
             _mean_seconds(scene, name, comparison, move, points)
-            for comparison, move in ((matched, NEAR), (matched, FAR), (matched.for_search(), FAR))
+            for comparison, move in ((matched, NEAR), (matched, FAR), (matched.coarse(), FAR))
         ]
         table.add(name, scene.frames, number(1e3 * plain), *(times(other / plain) for other in others), times(ASKED))
     table.remarks.append(

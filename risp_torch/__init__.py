@@ -35,7 +35,7 @@ from risp_torch.inversion.problem.search_settings import (
     OptimiseSettings,
     WideSteps,
 )
-from risp_torch.inversion.report.apply_result import use_found
+from risp_torch.inversion.report.apply_result import apply_result
 from risp_torch.inversion.report.result import Inversion
 from risp_torch.inversion.run.invert import invert
 from risp_torch.risp.loss import RispLoss
@@ -79,5 +79,5 @@ __all__ = [
     "RispLoss", "Scene", "SinePulse", "Sphere", "Spherical", "Start", "State", "StateLoss", "States", "StoreAll",
     "Surface", "UserError", "WIDE_SEARCH", "WideSteps", "check_film_gradient", "check_torch", "film", "invert", "landscape",
     "linear_to_srgb", "load_scene", "pixel_loss", "read_video", "render_masks", "scene_names", "simulate_video",
-    "srgb_to_linear", "start", "use_found", "write_frames", "write_video",
+    "srgb_to_linear", "start", "apply_result", "write_frames", "write_video",
 ]  # fmt: skip

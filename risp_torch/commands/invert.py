@@ -127,7 +127,7 @@ def _films(options: argparse.Namespace, scene: Any) -> tuple[Any, Any]:
     return films, videos
 
 
-def goes_on(options: argparse.Namespace) -> bool:
+def is_resumable(options: argparse.Namespace) -> bool:
     """Whether a killed run can be resumed: yes."""
     return True
 

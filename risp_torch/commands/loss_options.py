@@ -6,8 +6,8 @@ import argparse
 from dataclasses import fields, replace
 from typing import Annotated, Any
 
+from risp_torch.commands.observation_options import add_seen_arguments, film_of, masks_of, objects_of, pixel_weights_of
 from risp_torch.commands.options import make_scene, make_scene_of_network, number
-from risp_torch.commands.seen_options import add_seen_arguments, film_of, masks_of, objects_of, pixel_weights_of
 from risp_torch.inversion.appearance.matched_loss import MatchedLoss
 from risp_torch.inversion.appearance.settings import LookSettings
 from risp_torch.inversion.losses.depth import DepthLoss

@@ -203,9 +203,9 @@ def make_scene(options: argparse.Namespace) -> Any:
     _use_camera_file(scene, options)
     follow_films(scene, options)
     if options.found is not None:
-        from risp_torch.inversion.report.apply_result import use_found
+        from risp_torch.inversion.report.apply_result import apply_result
 
-        use_found(scene, options.found)
+        apply_result(scene, options.found)
     for name, value in settings.items():
         if name not in overrides:
             scene.set(name, value)

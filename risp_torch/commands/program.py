@@ -18,6 +18,7 @@ from risp_torch.files.run_folder import FinishedError, program_version
 from risp_torch.files.signals import Terminated, terminable
 from risp_torch.files.suggest import near_names
 from ti_sim.base.errors import DivergenceError, UserError
+from ti_sim.base.rules import checked
 
 _READER_GONE = 141  # 128 + SIGPIPE, as shells report it
 
@@ -30,6 +31,7 @@ class _Parser(argparse.ArgumentParser):
         sys.exit(2)
 
 
+@checked
 @dataclass(frozen=True)
 class Program:
     """A command line of several commands.
@@ -39,7 +41,7 @@ class Program:
         description: for ``--help``.
         modules: package of the commands' modules.
         commands: their names. The module of a command has ``run(options) -> int``; for its options
-            ``add_arguments(parser)``; and, where killed runs can be resumed, ``goes_on(options) -> bool``, which may read
+            ``add_arguments(parser)``; and, where killed runs can be resumed, ``is_resumable(options) -> bool``, which may read
             ``options.out``, the folder of the run.
     """
 
@@ -59,7 +61,7 @@ class Program:
             command: argparse.ArgumentParser = subparsers.add_parser(name, help=summary, description=summary)
             if hasattr(module, "add_arguments"):  # a command may have no options
                 module.add_arguments(command)
-            command.set_defaults(run=module.run, goes_on=getattr(module, "goes_on", lambda options: False))
+            command.set_defaults(run=module.run, is_resumable=getattr(module, "is_resumable", lambda options: False))
         return parser, subparsers.choices
 
     def main(self, arguments: Sequence[str] | None = None) -> int:
@@ -87,9 +89,9 @@ class Program:
         """Run the command of parsed options; the exit status, with a message on stderr if it is not 0 (``main``)."""
         program = f"{self.name} {options.command}"
         if "LOCAL_RANK" in os.environ:  # of torchrun
-            from risp_torch.risp.training.ranks import take_own_gpu
+            from risp_torch.risp.training.ranks import bind_local_gpu
 
-            take_own_gpu()
+            bind_local_gpu()
         warnings.showwarning = partial(_warn, program)
         try:
             check_paths(options)
@@ -121,7 +123,7 @@ class Program:
             return 2
         except KeyboardInterrupt as stop:
             out = getattr(options, "out", None)
-            again = f"; the same command with --out {out} goes on where it was" if out and options.goes_on(options) else ""
+            again = f"; the same command with --out {out} goes on where it was" if out and options.is_resumable(options) else ""
             print(f"{program}: stopped{again}", file=sys.stderr)
             return 143 if isinstance(stop, Terminated) else 130
 

@@ -76,7 +76,7 @@ def search_settings(options: argparse.Namespace, scene: Any, loss: Any, bounds: 
             unknown, bounds = list(for_every_film(unknown, *own)), values_for_every_film(bounds, *own)
             priors = values_for_every_film(priors, *own)
         unknowns = Unknowns.of(scene, unknown, bounds=bounds, psi=psi, priors=priors)
-        search = OptimiseSettings if given and not loss.rough else type(usual_search(loss, len(unknowns.labels)))
+        search = OptimiseSettings if given and not loss.non_smooth else type(usual_search(loss, len(unknowns.labels)))
     if search is not OptimiseSettings:
         for name in given:
             raise UserError(f"--{name.replace('_', '-')} belongs to --search gradient: choose that search, or leave it out")

@@ -79,7 +79,7 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def goes_on(options: argparse.Namespace) -> bool:
+def is_resumable(options: argparse.Namespace) -> bool:
     """Whether a killed run can be resumed: yes."""
     return True
 

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch.nn import functional
 
-from risp_torch.control.rollouts import Driven
+from risp_torch.control.rollouts import ControlledRollout
 from risp_torch.control.task import ControlTask, Goal, Objective
 from risp_torch.scene.numbers import constant
 from risp_torch.scene.scene import Scene
@@ -20,7 +20,7 @@ from ti_sim.base.rules import checked
 _REACH = 3.0  # cut-off of a Gaussian, in widths
 
 
-class Aim:
+class GoalLoss:
     """A goal, and the frames of a motion that are compared with it.
 
     Attributes:
@@ -59,7 +59,7 @@ class Aim:
         mass = torch.cat([part.mass(scene.table.values()) for part in scene.deformables], dim=1)[0].detach()
         self._share = mass / mass.sum()
 
-    def after(self, frame: int) -> Aim:
+    def after(self, frame: int) -> GoalLoss:
         """The aim for the rest of a motion from a frame on, with frames counted from there."""
         rest = copy.copy(self)
         kept = [k for k, number in enumerate(self.frames) if number > frame]
@@ -69,7 +69,7 @@ class Aim:
         )
         return rest
 
-    def loss(self, driven: Driven, objective: Objective) -> torch.Tensor:
+    def loss(self, driven: ControlledRollout, objective: Objective) -> torch.Tensor:
         """The minimised loss.
 
         Args:
@@ -79,25 +79,25 @@ class Aim:
         own = self.image_loss(driven) if objective == "image" or self.places is None else self.state_loss(driven)
         return own + self.task.penalty * driven.outputs.square().mean() if self.task.penalty else own
 
-    def image_loss(self, driven: Driven) -> torch.Tensor:
+    def image_loss(self, driven: ControlledRollout) -> torch.Tensor:
         """Mean squared differences of blurred pictures, summed over the widths of the blur."""
         pictures = self.scene.render(driven.states, {}, frames=list(self.frames))[0]
         difference = pictures - self.pictures
         return sum(blurred(difference, width).square().mean() for width in self.task.blur)
 
-    def state_loss(self, driven: Driven) -> torch.Tensor:
+    def state_loss(self, driven: ControlledRollout) -> torch.Tensor:
         """Mean squared measure over the compared frames, relative to the size."""
         offset = self._offset(driven.states.particle_q[0, list(self.frames)], self.places)
         return offset.square().sum(dim=-1).mean() / self.task.size**2
 
-    def error(self, driven: Driven) -> float:
+    def error(self, driven: ControlledRollout) -> float:
         """The measure at the last frame, relative to the size; NaN if the goal's state is unknown."""
         if self.places is None:
             return math.nan
         offset = self._offset(driven.states.particle_q[0, -1:].detach(), self.places[-1:])
         return float(offset.norm(dim=-1).mean()) / self.task.size
 
-    def moved(self, driven: Driven) -> list[float]:
+    def moved(self, driven: ControlledRollout) -> list[float]:
         """[3] displacement of the centre of mass from the first frame to the last [m]."""
         first, last = driven.states.particle_q[0, [0, -1]].detach()
         return (self._share @ (last - first)).tolist()

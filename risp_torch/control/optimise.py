@@ -12,8 +12,8 @@ import torch
 from torch.nn import Module
 from tqdm import tqdm
 
-from risp_torch.control.objectives import Aim
-from risp_torch.control.rollouts import Drive, Driven
+from risp_torch.control.objectives import GoalLoss
+from risp_torch.control.rollouts import ControlledRollout, Drive
 from risp_torch.control.task import ControlTask, Objective
 from risp_torch.files.run_folder import RunFolder
 from risp_torch.files.search_checkpoint import SearchCheckpoint
@@ -60,14 +60,14 @@ class Search:
     policy: Module
     best: int
     history: History
-    driven: Driven
+    driven: ControlledRollout
 
 
 @checked
 def search(
     make_policy: Callable[[int], Module],
     drive: Drive,
-    aim: Aim,
+    aim: GoalLoss,
     *,
     objective: Objective,
     task: ControlTask,

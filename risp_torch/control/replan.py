@@ -9,8 +9,8 @@ import torch
 from torch.nn import Module
 from tqdm import tqdm
 
-from risp_torch.control.objectives import Aim
-from risp_torch.control.rollouts import Driven, at_start, driven_rows
+from risp_torch.control.objectives import GoalLoss
+from risp_torch.control.rollouts import ControlledRollout, at_start, driven_rows
 from risp_torch.control.task import ControlTask, Objective
 from risp_torch.control.windows import Windows, joined_states
 from risp_torch.scene.scene import Scene
@@ -32,7 +32,7 @@ class Replanned:
         promised: [plans] errors at the last frame predicted by the model for each plan.
     """
 
-    driven: Driven
+    driven: ControlledRollout
     error: float
     promised: list[float]
 
@@ -42,7 +42,7 @@ def replan(
     model: Scene,
     world: Scene,
     task: ControlTask,
-    aim: Aim,
+    aim: GoalLoss,
     policy: Module,
     *,
     every: Count,
@@ -94,7 +94,7 @@ def replan(
             rows = policy()[first * per_frame : (first + count) * per_frame]
             parts.append(real.rollout(first, count, {task.drives: rows}, state=state))
             done.append(rows)
-    driven = Driven(joined_states(parts), torch.cat(done))
+    driven = ControlledRollout(joined_states(parts), torch.cat(done))
     return Replanned(driven, aim.error(driven), promised)
 
 
@@ -124,15 +124,15 @@ class _Plan:
     """The rest of a motion from a frame on, and its aim."""
 
     def __init__(
-        self, windows: Windows, task: ControlTask, aim: Aim, first: int, per_frame: int, state: State
+        self, windows: Windows, task: ControlTask, aim: GoalLoss, first: int, per_frame: int, state: State
     ) -> None:
         self.windows, self.task, self.first, self.per_frame, self.state = windows, task, first, per_frame, state
         self.aim = aim.after(first)
 
-    def drive(self, policy: Module) -> Driven:
+    def drive(self, policy: Module) -> ControlledRollout:
         outputs = policy()
         rest = outputs[self.first * self.per_frame :]
         adjoint = Checkpoint(every=self.task.checkpoint)
         count = self.windows.scene.frames - self.first
         states = self.windows.rollout(self.first, count, {self.task.drives: rest}, state=self.state, adjoint=adjoint)
-        return Driven(states, rest)
+        return ControlledRollout(states, rest)

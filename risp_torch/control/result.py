@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from risp_torch.control.objectives import Aim
+from risp_torch.control.objectives import GoalLoss
 from risp_torch.control.optimise import Search
 from risp_torch.control.task import Objective
 
@@ -26,7 +26,7 @@ class Control:
     objective: Objective
     note: str
     search: Search
-    aim: Aim
+    aim: GoalLoss
     seconds: float
     folder: Path | None
 

@@ -21,7 +21,7 @@ from ti_sim.rollout.adjoint import Checkpoint
 
 
 @dataclass(frozen=True)
-class Driven:
+class ControlledRollout:
     """A motion and the driving outputs.
 
     Attributes:
@@ -33,7 +33,7 @@ class Driven:
     outputs: torch.Tensor
 
 
-Drive = Callable[[Module], Driven]
+Drive = Callable[[Module], ControlledRollout]
 
 
 @checked
@@ -48,12 +48,14 @@ def open_loop(scene: Scene, task: ControlTask) -> Drive:
         A function from a policy to the motion; a UserError where the policy's output does not fit.
     """
 
-    def drive(policy: Module) -> Driven:
+    def drive(policy: Module) -> ControlledRollout:
         outputs = policy()
         wanted = np.shape(scene.table[task.drives].value)
         if tuple(outputs.shape) != wanted:
             raise UserError(f"the policy gives numbers of shape {tuple(outputs.shape)}, and {task.drives} needs {wanted}")
-        return Driven(scene.rollout({task.drives: outputs}, worlds=1, adjoint=Checkpoint(every=task.checkpoint)), outputs)
+        return ControlledRollout(
+            scene.rollout({task.drives: outputs}, worlds=1, adjoint=Checkpoint(every=task.checkpoint)), outputs
+        )
 
     return drive
 
@@ -84,7 +86,7 @@ def closed_loop(scene: Scene, task: ControlTask, observer: Observer, *, every: C
     adjoint = Checkpoint(every=min(task.checkpoint, every * scene.stepping.substeps))
     start = at_start(scene)
 
-    def drive(policy: FeedbackPolicy) -> Driven:
+    def drive(policy: FeedbackPolicy) -> ControlledRollout:
         if policy.observations != observer.size:
             raise UserError(f"the policy sees {policy.observations} numbers, but there are {observer.size} observations")
         memory, parts, rows, states = None, [], [], start
@@ -97,7 +99,7 @@ def closed_loop(scene: Scene, task: ControlTask, observer: Observer, *, every: C
             rows.append(answer.reshape(1, *columns).expand(count * per_frame, *columns))
             states = windows.rollout(first, count, {task.drives: rows[-1]}, state=states.last, adjoint=adjoint)
             parts.append(states)
-        return Driven(joined_states(parts), torch.cat(rows))
+        return ControlledRollout(joined_states(parts), torch.cat(rows))
 
     return drive
 

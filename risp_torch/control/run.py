@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch.nn import Module
 
-from risp_torch.control.objectives import Aim
+from risp_torch.control.objectives import GoalLoss
 from risp_torch.control.observers import Observer, RispObserver, StateObserver
 from risp_torch.control.optimise import search
 from risp_torch.control.policies import FeedbackPolicy
@@ -79,7 +79,7 @@ def control(
     if objective == "state" and wanted is None:
         raise UserError("the state objective needs a goal whose state is known: give its number, or choose the image objective")
     pictures = None if target is None else load_pictures(scene, target)
-    aim = Aim(scene, task, wanted, pictures=pictures, seen=scene.camera is not None or objective == "image")
+    aim = GoalLoss(scene, task, wanted, pictures=pictures, seen=scene.camera is not None or objective == "image")
     drive, make_policy, extra = _driver(scene, task, aim, feedback=feedback, network=network, every=every)
     folder = None
     if out is not None:
@@ -165,7 +165,7 @@ def _summary(placement: Any) -> list[list[float]]:
 
 
 def _driver(
-    scene: Scene, task: ControlTask, aim: Aim, *, feedback: FeedbackKind, network: str | Path | None, every: int | None
+    scene: Scene, task: ControlTask, aim: GoalLoss, *, feedback: FeedbackKind, network: str | Path | None, every: int | None
 ) -> tuple[Drive, Callable[[int], Module], dict[str, Any]]:
     """The drive of the scene by policies, a function that makes policies, and their entry in settings.json."""
     if (feedback == "risp") != (network is not None):
@@ -193,13 +193,13 @@ def _driver(
     return closed_loop(scene, task, observer, every=every), make_policy, extra
 
 
-def _state_observer(scene: Scene, task: ControlTask, aim: Aim) -> StateObserver:
+def _state_observer(scene: Scene, task: ControlTask, aim: GoalLoss) -> StateObserver:
     if aim.places is None:
         raise UserError("feedback 'state' needs a goal whose state is known: give its number")
     return StateObserver(scene, task, aim.places[-1])
 
 
-def _risp_observer(scene: Scene, aim: Aim, path: str | Path) -> RispObserver:
+def _risp_observer(scene: Scene, aim: GoalLoss, path: str | Path) -> RispObserver:
     """An observer with the network of a file (UserError: it is one of another scene or size)."""
     network, record = load_network(path)
     camera = scene.camera

@@ -34,6 +34,7 @@ class DiskFullError(UserError):
     """A file could not be written because the disk or a quota is full."""
 
 
+@checked
 @contextmanager
 def replacing(path: Path | str) -> Iterator[Path]:
     """Yield a temporary path in the same folder, which is renamed to ``path`` if the block succeeds.

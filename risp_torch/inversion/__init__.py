@@ -11,13 +11,13 @@ from risp_torch.inversion.losses.mesh_regularisation import (
 )
 from risp_torch.inversion.losses.perceptual.loss import default_network
 from risp_torch.inversion.problem.comparison import Comparison, film_losses, sampled_frames
-from risp_torch.inversion.problem.linearisation import along_weak_directions, linearise
+from risp_torch.inversion.problem.linearisation import jacobian_along_eigenvectors, linearise
 from risp_torch.inversion.problem.unknowns import Unknowns
 from risp_torch.inversion.report.element_images import write_elements
 from risp_torch.inversion.uncertainty.covariance import Uncertainty, error_bars
 
 __all__ = [
-    "Comparison", "MeshNeighbours", "Observability", "Uncertainty", "Unknowns", "along_weak_directions",
+    "Comparison", "MeshNeighbours", "Observability", "Uncertainty", "Unknowns", "jacobian_along_eigenvectors",
     "default_network", "edge_length_loss", "error_bars", "film_losses", "flattening_loss", "laplacian_loss", "linearise",
     "mean_square", "mesh_neighbours", "observability", "sampled_frames", "write_elements",
 ]  # fmt: skip

@@ -11,7 +11,7 @@ from tqdm import tqdm
 
 from risp_torch.inversion.problem.priors import Priors
 from risp_torch.inversion.problem.unknowns import Unknowns
-from risp_torch.inversion.uncertainty.unobservable import unseen_directions
+from risp_torch.inversion.uncertainty.unobservable import unobservable_directions
 from risp_torch.least_squares.loop import Policy, Starts, minimise
 from risp_torch.least_squares.problem import LeastSquaresProblem
 from risp_torch.least_squares.step_search import RisingDamping
@@ -349,7 +349,7 @@ class MotionSearch:
         """Normal equations whose Jacobian is measured along its own principal directions, with longer steps along weaker ones.
 
         Differences have relative errors. Where the responses to several unknowns cancel, the errors remain, and the direction
-        seems to be seen (``inversion.linearisation.along_weak_directions``).
+        seems to be seen (``inversion.linearisation.jacobian_along_eigenvectors``).
         """
         normal = self.normal(at)
         for _ in range(_ROUNDS if len(at.scaled) > 1 else 0):
@@ -369,7 +369,7 @@ class MotionSearch:
         amount = np.sqrt(np.median([vectors[:, k] @ covariance @ vectors[:, k] * values[k] for k in np.flatnonzero(seen)]))
         sd = amount / np.sqrt(values)
         weak = np.flatnonzero(sd > _UNSEEN)
-        return unseen_directions(vectors[:, weak], sd[weak], self.unknowns)
+        return unobservable_directions(vectors[:, weak], sd[weak], self.unknowns)
 
 
 def _own_damping(damping: np.ndarray) -> np.ndarray:

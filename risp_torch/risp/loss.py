@@ -36,8 +36,8 @@ class RispLoss(PictureLoss):
     """
 
     kind = "risp"
-    lasting = True
-    rough = True
+    temporally_correlated = True
+    non_smooth = True
 
     @checked
     def __init__(

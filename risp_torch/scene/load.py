@@ -75,6 +75,7 @@ def find_make_scene(scene: str) -> Callable[..., Scene]:
     return find_function(scene, "make_scene")
 
 
+@checked
 def find_function(scene: str, name: str, *, signature: str | None = None) -> Callable[..., Any]:
     """A function of a scene's file.
 
@@ -128,6 +129,7 @@ def _load_module(path: Path) -> ModuleType:
     return module
 
 
+@checked
 @contextmanager
 def errors_of_scene_file(scene: str, function: str) -> Iterator[None]:
     """Turn every error of a function of a scene's file into one that names function, scene and line.

@@ -23,7 +23,7 @@ HIDDEN = 1e-3  # part of a pixel that shows the background, below which the plat
 
 
 @dataclass(frozen=True, eq=False)
-class Behind:
+class BackgroundPixels:
     """What stands behind the bodies of a frame.
 
     Attributes:
@@ -36,9 +36,9 @@ class Behind:
     back: np.ndarray
     known: np.ndarray
 
-    def at(self, pixels: np.ndarray) -> Behind:
+    def at(self, pixels: np.ndarray) -> BackgroundPixels:
         """The same of some pixels."""
-        return Behind(self.picture[pixels], self.back[pixels], self.known[pixels])
+        return BackgroundPixels(self.picture[pixels], self.back[pixels], self.known[pixels])
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +62,7 @@ class PictureNormal:
     gradient: np.ndarray
     cost: float
     colors: np.ndarray
-    behind: Behind
+    behind: BackgroundPixels
 
 
 class FilmedView:
@@ -85,14 +85,14 @@ class FilmedView:
             np.add.at(self._smooth, (rows, columns), settings.smoothness * value)
         self._memory = settings.memory * np.eye(count)
 
-    def behind(self, frame: int, placement: np.ndarray, left: np.ndarray) -> Behind:
+    def behind(self, frame: int, placement: np.ndarray, left: np.ndarray) -> BackgroundPixels:
         """The background of a frame for a placement [N, 7] that leaves this much [P] of it."""
         picture = self.film[frame]
         back = background(self.outlines, placement, left, picture, self.plate, self.settings.robust)
         known = np.isfinite(back).all(axis=1)
-        return Behind(picture, np.where(known[:, None], back, 0.0), known)
+        return BackgroundPixels(picture, np.where(known[:, None], back, 0.0), known)
 
-    def costs(self, placements: np.ndarray, before: np.ndarray | None, behind: Behind) -> np.ndarray:
+    def costs(self, placements: np.ndarray, before: np.ndarray | None, behind: BackgroundPixels) -> np.ndarray:
         """[B] robust costs of placements [B, N, 7] before one background.
 
         Args:
@@ -144,7 +144,7 @@ class FilmedView:
         covered = (left < 1.0).reshape(self.outlines.height, self.outlines.width)
         return np.flatnonzero(binary_dilation(covered, iterations=MARGIN))
 
-    def _known(self, shown: Coverage, b: int, behind: Behind) -> np.ndarray:
+    def _known(self, shown: Coverage, b: int, behind: BackgroundPixels) -> np.ndarray:
         """[p] 1 for pixels whose background is known, or hidden."""
         return (behind.known | (shown.left[b] < HIDDEN)).astype(np.float64)
 
@@ -152,7 +152,7 @@ class FilmedView:
         """Robust weights [p] of residuals [p, 3]."""
         return 1.0 / (1.0 + (residual**2).sum(axis=1) / self.settings.robust**2) ** 2
 
-    def _solved(self, shown: Coverage, b: int, before: np.ndarray | None, behind: Behind) -> Solved:
+    def _solved(self, shown: Coverage, b: int, before: np.ndarray | None, behind: BackgroundPixels) -> Solved:
         """The colours of a placement (iteratively reweighted least squares)."""
         columns, known = shown.columns[b], self._known(shown, b, behind)
         wanted = behind.picture - shown.left[b][:, None] * behind.back

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from risp_torch import Scene, UserError, load_scene, start
-from risp_torch.control import Aim, control, film_of, load_control, load_policy, replan
+from risp_torch.control import GoalLoss, control, film_of, load_control, load_policy, replan
 from risp_torch.files.report import comparison_video, format_table, write_strip
 from risp_torch.programs import number, write_text
 from studies.exit_status import exit_status
@@ -54,7 +54,7 @@ def run(options: argparse.Namespace) -> int:
         control(
             model, task, objective=options.objective, seed=options.seed, goal=options.goal, iterations=options.first, out=folder
         )
-    aim = Aim(model, task, task.goal(model, options.goal))
+    aim = GoalLoss(model, task, task.goal(model, options.goal))
     rows, films = [], {}
     for name, every, iterations in (
         ("one plan", model.frames, 0), (f"again every {options.every} frames", options.every, options.iterations),

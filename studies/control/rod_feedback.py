@@ -19,13 +19,13 @@ import torch
 
 from risp_torch import Scene, State, load_scene, start
 from risp_torch.control import (
-    Aim,
+    ControlledRollout,
     ControlTask,
     DirectPolicy,
-    Driven,
     Feedback,
     FeedbackPolicy,
     Goal,
+    GoalLoss,
     RispObserver,
     Windows,
     closed_loop,
@@ -116,7 +116,7 @@ def run(options: argparse.Namespace) -> int:
         else:
             done = control(scene, task, seed=options.seed, iterations=options.iterations, out=folder, **policy_options)
             policies[name] = done.search.policy
-    aim = Aim(scene, task, task.goal(scene, 0))
+    aim = GoalLoss(scene, task, task.goal(scene, 0))
     motions = {
         (name, factor): driven(rods[factor], task, aim, policies[name], network, options.every if kinds[name] else None)
         for name in kinds
@@ -149,8 +149,8 @@ def rod(factor: float, options: argparse.Namespace, size: int) -> Scene:
 
 
 def driven(
-    scene: Scene, task: ControlTask, aim: Aim, policy: torch.nn.Module, network: RispNetwork, every: int | None
-) -> Driven:
+    scene: Scene, task: ControlTask, aim: GoalLoss, policy: torch.nn.Module, network: RispNetwork, every: int | None
+) -> ControlledRollout:
     """The motion of a rod under a policy that looks every so many frames, or never."""
     with torch.no_grad():
         if every is None:
@@ -158,7 +158,7 @@ def driven(
         return closed_loop(scene, task, RispObserver(scene, network, aim.pictures[-1]), every=every)(policy)
 
 
-def height_error(motion: Driven, middle: int, goal_height: float) -> float:
+def height_error(motion: ControlledRollout, middle: int, goal_height: float) -> float:
     """Root mean square distance [m] of the middle from the wanted height over the second half of a motion."""
     heights = motion.states.particle_q[0, :, middle, 2]
     return float((heights[len(heights) // 2 :] - goal_height).square().mean().sqrt())
@@ -170,7 +170,7 @@ def feedback_policy(task: ControlTask, network: RispNetwork) -> FeedbackPolicy:
 
 
 def write_pictures(
-    scene: Scene, aim: Aim, motions: dict[tuple[str, float], Driven], middle: int, goal_height: float, out: Path
+    scene: Scene, aim: GoalLoss, motions: dict[tuple[str, float], ControlledRollout], middle: int, goal_height: float, out: Path
 ) -> None:
     """Heights and forces over time of both policies, and the softest rod as a strip and a video."""
     soft = min(FACTORS)

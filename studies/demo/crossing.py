@@ -45,7 +45,7 @@ def run(out: Path, *, iterations: int = 25) -> dict[str, float]:
         print(f"\ncube: {UNKNOWN} from {FILM.name}, {name} loss", flush=True)
         result = invert(
             scene, FILM, [UNKNOWN], loss=loss, starts=[{UNKNOWN: guess} for guess in GUESSES],
-            settings=None if loss.rough else OptimiseSettings(iterations=iterations), refine=5, out=out / name,
+            settings=None if loss.non_smooth else OptimiseSettings(iterations=iterations), refine=5, out=out / name,
         )  # fmt: skip
         for sentence in result.doubts:
             print(sentence)

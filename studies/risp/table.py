@@ -83,7 +83,7 @@ def run(options: argparse.Namespace) -> int:
     return status
 
 
-def goes_on(options: argparse.Namespace) -> bool:
+def is_resumable(options: argparse.Namespace) -> bool:
     """Whether a killed run can be resumed: yes."""
     return True
 

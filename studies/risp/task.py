@@ -70,7 +70,7 @@ def run(options: argparse.Namespace) -> int:
     return _run_trial(options)
 
 
-def goes_on(options: argparse.Namespace) -> bool:
+def is_resumable(options: argparse.Namespace) -> bool:
     """Whether a killed run can be resumed: once there is one."""
     return getattr(options, "resumes", False)
 

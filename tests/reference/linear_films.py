@@ -57,8 +57,8 @@ class LinearLoss(Loss):
         """Runs of six observations (``Loss.blocks``)."""
         return np.arange(SIDE) // (SIDE // BLOCKS)
 
-    def floor(self, pictures: torch.Tensor) -> float:
-        """The given one (``Loss.floor``)."""
+    def noise_floor(self, pictures: torch.Tensor) -> float:
+        """The given one (``Loss.noise_floor``)."""
         return self.least
 
     def to_json(self) -> dict[str, Any]:

@@ -18,6 +18,7 @@ __all__ = ["CURVES", "SRGB", "linear_to_srgb", "linear_values", "srgb_to_linear"
 SRGB = "sRGB"
 
 
+@checked
 def linear_to_srgb(linear: np.ndarray) -> np.ndarray:
     """Encode linear colour as sRGB, with the exact piecewise curve of IEC 61966-2-1.
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
-from risp_torch.inversion.appearance.fit.appearance_system import Footage
-from risp_torch.inversion.appearance.fit.frozen_appearance import HeldLook
+from risp_torch.inversion.appearance.fit.appearance_system import AppearanceSystem
+from risp_torch.inversion.appearance.fit.frozen_appearance import FrozenAppearance
 from risp_torch.inversion.appearance.fit.look import Look
 from risp_torch.inversion.appearance.fit.normal_equations import Inverse
 from risp_torch.inversion.appearance.fit.objective import LEAST_LEFT
@@ -39,11 +39,11 @@ class SolvedLook:
     """
 
     look: Look
-    footage: Footage
+    footage: AppearanceSystem
     plate: np.ndarray
     inverse: Inverse | None
 
-    def seen_in(self, footage: Footage) -> Look | None:
+    def seen_in(self, footage: AppearanceSystem) -> Look | None:
         """The look for another motion's pixels, or None if it has other colours or frames."""
         alike = self.look.colors.shape[0] == footage.palette.count and self.look.gain.shape[0] == footage.frames
         return replace(self.look, plate=self.plate[footage.active]) if alike else None
@@ -72,7 +72,7 @@ class SolvedLook:
 
 def solve_worlds(
     unlit: Unlit, film: torch.Tensor, settings: LookSettings, *, still: np.ndarray, weights: torch.Tensor | None = None,
-    begin: SolvedLook | None = None, held: HeldLook | None = None,
+    begin: SolvedLook | None = None, held: FrozenAppearance | None = None,
 ) -> list[SolvedLook]:  # fmt: skip
     """The look of every world that fits a film best.
 
@@ -101,7 +101,7 @@ def solve_worlds(
             entries.image[chosen] - world * images, entries.pixel[chosen], entries.face[chosen], entries.weight[chosen]
         )
         cast = None if shadows is None else shadows[world].flatten(1, 2).transpose(1, 2).cpu().numpy()
-        footage = Footage.of(
+        footage = AppearanceSystem.of(
             part, basis[world * images : (world + 1) * images], left[world], pixels, palette, shadows=cast, weight=weight,
             whole=settings.exposure or basis_of_plate is not None, plate_basis=basis_of_plate,
         )  # fmt: skip

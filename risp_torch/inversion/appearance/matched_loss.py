@@ -20,7 +20,7 @@ from torch.autograd import forward_ad
 
 from risp_torch.inversion.appearance.batch import SolvedLook, composed, pixels_of, rendered, solve_worlds
 from risp_torch.inversion.appearance.fit.background_mean import still_plate
-from risp_torch.inversion.appearance.fit.frozen_appearance import HeldLook
+from risp_torch.inversion.appearance.fit.frozen_appearance import FrozenAppearance
 from risp_torch.inversion.appearance.model.shadow import check_ground
 from risp_torch.inversion.appearance.rendering import shadows_in
 from risp_torch.inversion.appearance.settings import LookSettings
@@ -46,7 +46,7 @@ class MatchedLoss(PictureLoss):
 
     kind = "matched"
     usual_noise = 0.02
-    refits = True
+    compression_by_refit = True
     colors_of_pixels = True
 
     @checked
@@ -60,16 +60,16 @@ class MatchedLoss(PictureLoss):
         self.settings, self.weights = settings or LookSettings(), weights
         self._film: torch.Tensor | None = None
         self._begin: SolvedLook | None = None
-        self._held: tuple[tuple[int, ...], HeldLook] | None = None  # frames, and the look that is held in them
+        self._held: tuple[tuple[int, ...], FrozenAppearance] | None = None  # frames, and the look that is held in them
         self._still: dict[tuple[Any, ...], np.ndarray] = {}  # plates of the film without bodies, by frames and robust scale
 
-    def of_film(self, video: torch.Tensor | None) -> MatchedLoss:
-        """The loss for a film [T, H, W, 3] (``Loss.of_film``)."""
+    def bind_target(self, video: torch.Tensor | None) -> MatchedLoss:
+        """The loss for a film [T, H, W, 3] (``Loss.bind_target``)."""
         own = copy(self)
         own._film, own._begin, own._held, own._still = video, None, None, {}
         return own
 
-    def for_search(self) -> MatchedLoss:
+    def coarse(self) -> MatchedLoss:
         """The loss with a wider robust scale, beyond which the residual hardly changes with the motion, and the scene's edges,
         which are softer and take fewer samples."""
         own = copy(self)
@@ -77,16 +77,17 @@ class MatchedLoss(PictureLoss):
         own.settings = replace(self.settings, robust=robust, tolerance=tolerance, edges="scene")
         return own
 
-    def near(
+    def frozen_at(
         self, scene: Scene, states: States, values: Mapping[str, torch.Tensor], frames: Sequence[int] | None,
         *, follows: bool = True,
     ) -> MatchedLoss:  # fmt: skip
-        """The loss whose looks are one linear step from the one solved for a motion, or that one (``Loss.near``)."""
+        """The loss whose looks are one linear step from the one solved for a motion, or that one (``Loss.frozen_at``)."""
         with torch.no_grad():
             _, solved, numbers, film = self._solved(scene, states, values, frames)
         own, first = copy(self), solved[0]
         left = pixels_of(film, None)[0] - first.pictures
-        own._held = tuple(numbers), HeldLook.of(first.footage, self.settings, first.look, first.plate, left, follows=follows)
+        frozen = FrozenAppearance.of(first.footage, self.settings, first.look, first.plate, left, follows=follows)
+        own._held = tuple(numbers), frozen
         return own
 
     def check(self, scene: Scene) -> None:
@@ -157,8 +158,8 @@ class MatchedLoss(PictureLoss):
         pixels = np.repeat(pixel_blocks(*size), 3)
         return np.append(pixels, pixels.max() + 1)
 
-    def floor(self, pictures: torch.Tensor) -> float:
-        """Variance of eight-bit pictures (``Loss.floor``)."""
+    def noise_floor(self, pictures: torch.Tensor) -> float:
+        """Variance of eight-bit pictures (``Loss.noise_floor``)."""
         return (1 / 255) ** 2 / 12
 
     def to_json(self) -> dict[str, Any]:

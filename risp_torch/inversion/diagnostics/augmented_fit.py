@@ -35,7 +35,7 @@ POLICY = Policy(
 
 
 @dataclass(frozen=True)
-class Joint:
+class AugmentedProblem:
     """The unknowns of an inversion and a family of nuisances as one vector [K + M].
 
     Its entries are the unknowns in parts of their ranges, and the nuisances in standard deviations, 0 at the scene's values.
@@ -99,7 +99,7 @@ class Joint:
         low, high = self.bounds
         steps = np.where(np.arange(len(point)) < self.own, OWN_STEP, STEP)
         moves = np.diag(steps)[list(which)]
-        nearby, count = self.comparison.near(self.family.scene, self.values(point[None])), len(which)
+        nearby, count = self.comparison.frozen_at(self.family.scene, self.values(point[None])), len(which)
         if central:
             ends = np.concatenate([np.clip(point + sign * moves, low, high) for sign in (1, -1)])
             lengths = np.maximum((ends[:count] - ends[count:]).sum(axis=1), 1e-12)
@@ -124,7 +124,7 @@ class Joint:
 
 
 @dataclass(frozen=True)
-class Freed:
+class AugmentedFit:
     """The estimate with a family of nuisances freed.
 
     Attributes:
@@ -140,7 +140,7 @@ class Freed:
     loss: float
 
 
-def freed(at: Linearisation, joint: Joint, *, together: float, rounds: int) -> Freed:
+def fit_augmented(at: Linearisation, joint: AugmentedProblem, *, together: float, rounds: int) -> AugmentedFit:
     """Gauss-Newton steps of the unknowns with a family of nuisances, from an estimate.
 
     Minimised is L exp(Q / N), with the same minimum as the posterior N log L + Q: N independent observations with a mean squared
@@ -159,7 +159,7 @@ def freed(at: Linearisation, joint: Joint, *, together: float, rounds: int) -> F
     objective = problem.penalised(np.array([at.loss]), begin[None])
     (end,) = minimise(problem, Starts.begin([first], policy, objective), policy).points
     shift = (end.vector - begin)[: joint.own] * joint.unknowns.scaled_range()
-    return Freed(joint.family, end.vector[joint.own :], shift, end.loss)
+    return AugmentedFit(joint.family, end.vector[joint.own :], shift, end.loss)
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,7 +174,7 @@ class _Evaluated:
 class _JointProblem(LeastSquaresProblem):
     """The posterior of unknowns and nuisances; a point keeps its residual, so that no film is made twice."""
 
-    def __init__(self, joint: Joint, together: float) -> None:
+    def __init__(self, joint: AugmentedProblem, together: float) -> None:
         self.joint, self.together = joint, together
         self.precision = joint.precision()
         self.low, self.high = joint.bounds
@@ -219,7 +219,7 @@ class _JointProblem(LeastSquaresProblem):
         return losses * np.exp(np.minimum(share * self.joint.penalty(vectors), MOST_EXPONENT))
 
 
-def _away(joint: Joint, point: np.ndarray) -> np.ndarray:
+def _away(joint: AugmentedProblem, point: np.ndarray) -> np.ndarray:
     """Distance [K + M] of a vector from the priors' means."""
     ranges = joint.unknowns.scaled_range()
     return np.concatenate([joint.unknowns.priors.offset(point[: joint.own] * ranges, ranges), point[joint.own :]])

@@ -45,7 +45,7 @@ def landscape(
     low, high = (unknowns.scaled(bound) for bound in unknowns.bounds())
     axes = [np.linspace(a, b, points) for a, b in zip(low, high, strict=True)]
     grid = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(names))
-    comparison, losses = Comparison.of_film(target), []
+    comparison, losses = Comparison.of_target(target), []
     for first in tqdm(range(0, len(grid), 8), desc="landscape", disable=not progress):
         rows = torch.as_tensor(grid[first : first + 8], dtype=bridge_dtype(), device=bridge_device())
         losses.append(film_losses(scene, unknowns.from_scaled(rows), comparison, worlds=len(rows)))

@@ -10,7 +10,7 @@ import torch
 from risp_torch.files.film.curves import linear_to_srgb, srgb_to_linear
 from risp_torch.inversion.losses.loss import Loss
 from risp_torch.inversion.losses.pixel import PixelLoss
-from risp_torch.inversion.problem.effective_sample_size import errors_together
+from risp_torch.inversion.problem.effective_sample_size import design_effect
 from risp_torch.inversion.problem.linearisation import Linearisation
 from risp_torch.inversion.uncertainty.compression import CompressedFilm, compression_power, noise_variance
 from risp_torch.inversion.uncertainty.covariance import Uncertainty
@@ -27,7 +27,7 @@ def explained_residual(
     loss, frames = at.comparison.loss, list(at.comparison.frames)
     if not loss.needs_film or loss.noise is not None:
         return floor if loss.noise is not None else max(floor, loss.rounding() or 0.0)
-    if loss.lasting or not (films or loss.colors_of_pixels):
+    if loss.temporally_correlated or not (films or loss.colors_of_pixels):
         return None
     noise = 0.0
     if loss.colors_of_pixels:
@@ -154,9 +154,9 @@ class Residual:
         shared, noise = None, None
         if estimate is not None and pictures is not None:
             shared = film_noise(pictures, estimate)
-        if shared is not None and not loss.lasting and loss.weights is None:
-            noise = loss.floor(estimate[frames]) + _compression(films, size) + noise_through(loss, estimate, frames, shared)
-        return Residual(at.loss, explained, shared, noise, errors_together(at))
+        if shared is not None and not loss.temporally_correlated and loss.weights is None:
+            noise = loss.noise_floor(estimate[frames]) + _compression(films, size) + noise_through(loss, estimate, frames, shared)
+        return Residual(at.loss, explained, shared, noise, design_effect(at))
 
     def to_json(self) -> dict[str, float | None]:
         """All of it, and the residual over the film's noise, as JSON values."""

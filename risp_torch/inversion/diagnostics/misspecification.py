@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from scipy.stats import landau
 
-from risp_torch.inversion.diagnostics.augmented_fit import FARTHEST, Freed, Joint, freed
+from risp_torch.inversion.diagnostics.augmented_fit import FARTHEST, AugmentedFit, AugmentedProblem, fit_augmented
 from risp_torch.inversion.diagnostics.misfit import MISFIT
 from risp_torch.inversion.diagnostics.nuisance_parameters import (
     BODY_SIZE,
@@ -52,24 +52,24 @@ LISTED = 4  # parameters that a sentence names
 
 
 @dataclass(frozen=True)
-class Suspect:
+class Misspecification:
     """A family of numbers that is likely wrong.
 
     Attributes:
-        freed: the estimate with it freed.
+        augmented: the estimate with it freed.
         share: of the residual that noise leaves unexplained, how much it explains.
     """
 
-    freed: Freed
+    augmented: AugmentedFit
     share: float
 
     def to_json(self, unknowns: Unknowns) -> dict[str, Any]:
         """Title, share, changes of the parameters and shifts of the unknowns (scaled units), as JSON values."""
-        family = self.freed.family
-        changes = {name: np.round(change, 9).tolist() for name, change in _changes(self.freed).items()}
+        family = self.augmented.family
+        changes = {name: np.round(change, 9).tolist() for name, change in _changes(self.augmented).items()}
         return {
             "family": family.title, "share": round(self.share, 4), "changes": changes,
-            "shift": dict(zip(unknowns.labels, self.freed.shift.tolist(), strict=True)),
+            "shift": dict(zip(unknowns.labels, self.augmented.shift.tolist(), strict=True)),
         }  # fmt: skip
 
 
@@ -84,7 +84,7 @@ class Diagnosis:
         assumptions: sentences on numbers that the film does not show and that an unknown can stand for, or that are not tested.
     """
 
-    suspects: list[Suspect] = field(default_factory=list)
+    suspects: list[Misspecification] = field(default_factory=list)
     whiteness: float | None = None
     assumptions: list[str] = field(default_factory=list)
 
@@ -116,7 +116,7 @@ def diagnose(
 
 
 def _diagnosed(
-    tests: list[tuple[Joint, ScoreTest]], unknowns: Unknowns, at: Linearisation, bars: np.ndarray, errors: FilmErrors,
+    tests: list[tuple[AugmentedProblem, ScoreTest]], unknowns: Unknowns, at: Linearisation, bars: np.ndarray, errors: FilmErrors,
     explained: float | None, misfit: float | None,
 ) -> Diagnosis:  # fmt: skip
     """Results of the tests (arguments: ``diagnose``)."""
@@ -162,13 +162,13 @@ def p_value_of_all(p_values: np.ndarray) -> float:
     return float(landau.sf(inverse, location, np.pi / 2))
 
 
-def _tests(scene: Scene, unknowns: Unknowns, at: Linearisation, errors: FilmErrors) -> list[tuple[Joint, ScoreTest]]:
+def _tests(scene: Scene, unknowns: Unknowns, at: Linearisation, errors: FilmErrors) -> list[tuple[AugmentedProblem, ScoreTest]]:
     """Tests of every family that changes the film, and of the numbers of each parameter of it."""
     tests, families = [], families_of(scene, at.comparison.loss, unknowns)
     for family, columns in _derivatives(families, unknowns, at):
         for part, which in family.with_parts():
             if (test := score_test(at, columns[:, which], part.limits(FARTHEST), errors)) is not None:
-                tests.append((Joint(part, at.comparison, unknowns), test))
+                tests.append((AugmentedProblem(part, at.comparison, unknowns), test))
     return tests
 
 
@@ -202,49 +202,51 @@ def _batches(families: Sequence[Family], most: int) -> Iterator[list[Family]]:
 
 def _columns(family: Family, unknowns: Unknowns, at: Linearisation) -> torch.Tensor:
     """Derivatives [P, M] by one-sided differences."""
-    joint = Joint(family, at.comparison, unknowns)
+    joint = AugmentedProblem(family, at.comparison, unknowns)
     begin = joint.start(at.scaled)
     return joint.columns(begin, range(joint.own, len(begin)), central=False)
 
 
-def _suspect(at: Linearisation, joint: Joint, test: ScoreTest, errors: FilmErrors, unexplained: float) -> Suspect:
+def _suspect(
+    at: Linearisation, joint: AugmentedProblem, test: ScoreTest, errors: FilmErrors, unexplained: float
+) -> Misspecification:
     """A family whose test is significant, with its amplitudes after some steps, and the larger shifts of these and the test."""
     ranges, loss = joint.unknowns.scaled_range(), at.loss - test.falls / at.comparison.count
-    end = Freed(joint.family, test.amplitudes, test.shift * ranges, loss)
+    end = AugmentedFit(joint.family, test.amplitudes, test.shift * ranges, loss)
     if not joint.family.variants:
         try:
-            steps = freed(at, joint, together=errors.together, rounds=ROUNDS_OF_A_FIT)
+            steps = fit_augmented(at, joint, together=errors.together, rounds=ROUNDS_OF_A_FIT)
             end = steps if steps.loss < at.loss else end
         except (UserError, DivergenceError):
             pass
     end = replace(end, shift=np.where(np.abs(end.shift) > np.abs(test.shift * ranges), end.shift, test.shift * ranges))
-    return Suspect(end, _share(at, end, unexplained))
+    return Misspecification(end, _share(at, end, unexplained))
 
 
-def _share(at: Linearisation, end: Freed, unexplained: float) -> float:
+def _share(at: Linearisation, end: AugmentedFit, unexplained: float) -> float:
     """Share of the unexplained residual that a freed family takes away."""
     return float(np.clip((at.loss - end.loss) / max(unexplained, 1e-300), 0.0, 1.0))
 
 
 def _freed_where_nothing_fits(
-    at: Linearisation, tests: Sequence[tuple[Joint, ScoreTest]], errors: FilmErrors, explained: float
-) -> list[Suspect]:
+    at: Linearisation, tests: Sequence[tuple[AugmentedProblem, ScoreTest]], errors: FilmErrors, explained: float
+) -> list[Misspecification]:
     """Families that explain most of a residual, of those whose first step explains most."""
     found = []
     able = [(joint, test.falls) for joint, test in tests if joint.family.whole and not joint.family.variants]
     least = sorted((falls for _, falls in able), reverse=True)[:MOST_FREED]
     for joint in [joint for joint, falls in able if falls >= least[-1]]:
         try:
-            end = freed(at, joint, together=errors.together, rounds=ROUNDS)
+            end = fit_augmented(at, joint, together=errors.together, rounds=ROUNDS)
         except (UserError, DivergenceError):
             continue
-        found.append(Suspect(end, _share(at, end, at.loss - explained)))
+        found.append(Misspecification(end, _share(at, end, at.loss - explained)))
     found.sort(key=lambda suspect: -round(suspect.share, 1))
     most = max((each.share for each in found), default=0.0)
     return [each for each in found if each.share >= max(NAMED, AS_GOOD * most)]
 
 
-def _assumptions(tests: Sequence[tuple[Joint, ScoreTest]], unknowns: Unknowns, bars: np.ndarray) -> list[str]:
+def _assumptions(tests: Sequence[tuple[AugmentedProblem, ScoreTest]], unknowns: Unknowns, bars: np.ndarray) -> list[str]:
     """A sentence for each unknown that stands for numbers which the film does not show."""
     assumed: dict[int, list[str]] = {}
     for joint, test in tests:
@@ -280,7 +282,7 @@ def doubts_of_residual(diagnosis: Diagnosis, misfit: float | None) -> list[str]:
     ]
 
 
-def sentences_on(suspects: Sequence[Suspect], unknowns: Unknowns, scaled: np.ndarray) -> list[str]:
+def sentences_on(suspects: Sequence[Misspecification], unknowns: Unknowns, scaled: np.ndarray) -> list[str]:
     """A sentence on what is likely wrong, if anything is.
 
     Args:
@@ -291,22 +293,22 @@ def sentences_on(suspects: Sequence[Suspect], unknowns: Unknowns, scaled: np.nda
     if not suspects:
         return []
     parts = [
-        f"{each.freed.family.title} ({_amounts(each.freed)} would explain {100 * each.share:.0f} % of what noise does not, with "
-        f"{_estimates(unknowns, scaled + each.freed.shift)}; {_advice(each.freed.family)})"
+        f"{each.augmented.family.title} ({_amounts(each.augmented)} would explain {100 * each.share:.0f} % of what noise "
+        f"does not, with {_estimates(unknowns, scaled + each.augmented.shift)}; {_advice(each.augmented.family)})"
         for each in suspects
     ]
     return [f"likely wrong: {'; or '.join(parts)}: the error bars are widened by the way that freeing it moves the estimate"]
 
 
-def widened_by_suspects(bars: Uncertainty, suspects: Sequence[Suspect], widest: np.ndarray) -> Uncertainty:
+def widened_by_suspects(bars: Uncertainty, suspects: Sequence[Misspecification], widest: np.ndarray) -> Uncertainty:
     """Error bars with the largest shifts by what is likely wrong, limited to the widest [K] that ranges and priors allow."""
     if not suspects:
         return bars
-    shift = np.abs([each.freed.shift for each in suspects]).max(axis=0)
+    shift = np.abs([each.augmented.shift for each in suspects]).max(axis=0)
     return bars.wider(np.maximum(bars.sd, np.minimum(np.hypot(bars.sd, shift), widest)), "wrong scene")
 
 
-def _changes(end: Freed) -> dict[str, np.ndarray]:
+def _changes(end: AugmentedFit) -> dict[str, np.ndarray]:
     """Parameter -> its change, those of the largest amplitudes first."""
     sizes = sizes_of(end.family, end.amplitudes)
     if end.family.variants:
@@ -318,7 +320,7 @@ def _changes(end: Freed) -> dict[str, np.ndarray]:
     return {name: np.asarray(sizes[name]) for name in sorted(sizes, key=lambda name: -amplitudes[name])}
 
 
-def _amounts(end: Freed) -> str:
+def _amounts(end: AugmentedFit) -> str:
     """The largest changes in words."""
     parts = []
     if end.family.variants:

@@ -22,7 +22,7 @@ def expected_residual(at: Linearisation) -> float | None:
     one of the loss's usual noise and that estimated from differences in time.
     """
     loss = at.comparison.loss
-    if loss.needs_film and (loss.lasting or loss.rough):
+    if loss.needs_film and (loss.temporally_correlated or loss.non_smooth):
         power = changes(at.comparison)
         return NETWORK * power if power > 0 else None
     usual = 0.0 if loss.usual_noise is None else loss.usual_noise**2

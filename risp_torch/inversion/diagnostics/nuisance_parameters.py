@@ -136,7 +136,7 @@ def why_untested(scene: Scene, loss: Loss) -> str | None:
         return "several films have no such tests (those of a single one have)"
     if isinstance(loss, MatchedLoss):
         return "a solved look has no such tests (--loss mask alone has)"
-    if loss.rough:
+    if loss.non_smooth:
         bias = ", and no error bar holds a bias of the network in the film's look" if loss.kind == "risp" else ""
         return f"the {loss.kind} loss is not smooth and has no such tests (--loss mask has){bias}"
     return "a scene without a camera has no such tests" if scene.camera is None else None

@@ -22,13 +22,13 @@ from risp_torch.inversion.losses.pixel import PixelLoss
 from risp_torch.inversion.problem.comparison import Comparison
 from risp_torch.inversion.problem.films.rendered_film import film_at
 from risp_torch.inversion.problem.films.target import is_file
-from risp_torch.inversion.problem.linearisation import Linearisation, along_weak_directions, linearise
+from risp_torch.inversion.problem.linearisation import Linearisation, jacobian_along_eigenvectors, linearise
 from risp_torch.inversion.problem.priors import PriorsGiven
 from risp_torch.inversion.problem.problem import MOST_LINEARISED, Problem
 from risp_torch.inversion.problem.residual_blocks import block_scores
 from risp_torch.inversion.problem.unknowns import Bounds, Unknowns
 from risp_torch.inversion.uncertainty.compression import Encoder, noise_variance
-from risp_torch.inversion.uncertainty.covariance import NO_TRACE, Spread, Uncertainty, error_bars, widened
+from risp_torch.inversion.uncertainty.covariance import NO_TRACE, CovarianceEstimate, Uncertainty, error_bars, widened
 from risp_torch.inversion.uncertainty.unobservable import MOST_NAMED, size_of
 from risp_torch.scene.rendering_parameters import RenderingParameters
 from risp_torch.scene.scene import Scene
@@ -146,7 +146,7 @@ def observability(
     shown = PixelLoss() if isinstance(loss, MatchedLoss) else loss  # a look is solved from a film, which has the scene's own
     own = film_at(scene, unknowns, values, shown) if loss.needs_film else None
     comparison = Comparison.of(scene, loss, own, sampling)
-    at = along_weak_directions(scene, unknowns, linearise(scene, comparison, unknowns, values))
+    at = jacobian_along_eigenvectors(scene, unknowns, linearise(scene, comparison, unknowns, values))
     errors = torch.zeros_like(at.residual)
     if crf is not None and loss.needs_film:
         errors = Encoder(comparison, own, scene.fps).film(crf).residual
@@ -163,7 +163,7 @@ def verdict_before(problem: Problem) -> str | None:
         return None
     frames = list(problem.comparison.frames)
     seen = loss.read(problem.pictures[frames])
-    noise = (problem.comparison.floor(problem.pictures) + noise_variance(seen)) ** 0.5
+    noise = (problem.comparison.noise_floor(problem.pictures) + noise_variance(seen)) ** 0.5
     try:
         at = linearise(problem.scene, problem.comparison, unknowns, unknowns.current())
     except DivergenceError:
@@ -199,7 +199,7 @@ def observed(
     scores = block_scores(replace(at, residual=errors))
     shift = inverse @ systematic
     robust = inverse @ (scores.T @ scores + noise**2 * film + variance * known) @ inverse + np.outer(shift, shift)
-    spread = Spread(values_of, vectors, variance, variance * inverse, robust[None])
+    spread = CovarianceEstimate(values_of, vectors, variance, variance * inverse, robust[None])
     nothing = np.zeros(len(ranges))
     bars = widened(error_bars(at, unknowns, floor=variance, spread=spread), unknowns, nothing, nothing)
     with np.errstate(divide="ignore"):

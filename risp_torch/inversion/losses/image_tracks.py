@@ -39,12 +39,12 @@ class ImageTracksLoss(Loss):
     """Mean squared distance, in standard deviations, of points' places in the pictures from those that a tracker followed.
 
     Points are fixed to bodies, to the world, or are particles. What a tracker has not seen is not compared. Errors of a track
-    last over the film, and the error bars know this (``Loss.lasting``).
+    last over the film, and the error bars know this (``Loss.temporally_correlated``).
     """
 
     kind = "image-tracks"
     needs_film = False
-    lasting = True
+    temporally_correlated = True
     usual_noise = 1.0
 
     @checked

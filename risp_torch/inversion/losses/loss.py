@@ -17,6 +17,7 @@ from risp_torch.inversion.losses.whitening import Whitening
 from risp_torch.scene.scene import Scene
 from risp_torch.scene.states import States
 from ti_sim.base.errors import UserError
+from ti_sim.base.rules import Positive, checked
 
 BLOCK = 16  # pixels: side of a macroblock of H.264, within which compression errors are correlated
 LEAST_FLOOR = 1e-14  # variance of an observation without other errors
@@ -32,17 +33,18 @@ class Loss(ABC):
         kind: name on the command line and in results.
         needs_film: whether the target is a film.
         of_pictures: whether pictures are rendered: edges in them make the loss flatter than its Gauss-Newton model.
-        lasting: whether the errors of an observation are correlated over the whole film, as those of a network applied to
-            similar images are; otherwise they are correlated within ``blocks`` and a few frames, as those of video compression.
+        temporally_correlated: whether the errors of an observation are correlated over the whole film, as those of a network
+            applied to similar images are; otherwise they are correlated within ``blocks`` and a few frames, as those of
+            compression.
         whitening: the whitening of the observations, or None.
         weights: how much each pixel counts, or None: all alike.
         noise: standard deviation of an observation's errors where it is stated, or None: it is then estimated from the residual.
             A larger residual than stated widens the error bars.
         usual_noise: the noise of the loss in a mix of several, where none is stated; None where it has to be.
-        rough: whether the observations are locally non-smooth in small motions, as those of networks applied to pixels:
+        non_smooth: whether the observations are locally non-smooth in small motions, as those of networks applied to pixels:
             derivatives at a point are then misleading, and wide steps are used (``WideSteps``).
-        refits: whether shifts by compression are found by estimating again: Gauss-Newton steps say little of them where edges are
-            sharper than they are displaced.
+        compression_by_refit: whether shifts by compression are new estimates from compressed films: Gauss-Newton steps predict
+            them badly where edges are sharper than they are displaced.
         colors_of_pixels: whether the observations are linear colours of pixels, so that what noise and compression leave of them
             is known.
     """
@@ -51,9 +53,9 @@ class Loss(ABC):
     needs_film: bool = True
     of_pictures: bool = False
     usual_noise: ClassVar[float | None] = None
-    lasting: bool = False
-    rough: bool = False
-    refits: bool = False
+    temporally_correlated: bool = False
+    non_smooth: bool = False
+    compression_by_refit: bool = False
     colors_of_pixels: ClassVar[bool] = False
     whitening: Whitening | None = None
     weights: PixelWeights | None = None
@@ -63,15 +65,15 @@ class Loss(ABC):
     def check(self, scene: Scene) -> None:
         """Raise a UserError if the loss does not fit the scene."""
 
-    def of_film(self, video: torch.Tensor | None) -> Loss:
+    def bind_target(self, video: torch.Tensor | None) -> Loss:
         """The loss for a film [T, H, W, 3], for losses that read the film itself; the same loss by default."""
         return self
 
-    def for_search(self) -> Loss:
+    def coarse(self) -> Loss:
         """The loss for the search from the starts, with a wider minimum; Gauss-Newton refinement takes the loss itself."""
         return self
 
-    def near(
+    def frozen_at(
         self, scene: Scene, states: States, values: Mapping[str, torch.Tensor], frames: Sequence[int] | None,
         *, follows: bool = True,
     ) -> Loss:  # fmt: skip
@@ -185,7 +187,7 @@ class Loss(ABC):
         """Images [B, T, H, W, 3] of a motion for reports, beside those of ``pictures``: its film, in the loss's appearance."""
         return scene.render(states, {**self.appearance(), **values})
 
-    def floor(self, pictures: torch.Tensor) -> float:
+    def noise_floor(self, pictures: torch.Tensor) -> float:
         """Lower bound of the variance of an observation.
 
         Args:
@@ -232,7 +234,8 @@ class Loss(ABC):
         """All data that determine the loss, as JSON values."""
 
 
-def mean_square(observations: torch.Tensor, target: torch.Tensor, count: float | None = None) -> torch.Tensor:
+@checked
+def mean_square(observations: torch.Tensor, target: torch.Tensor, count: Positive | None = None) -> torch.Tensor:
     """Mean squared difference of every world, [B], of observations [B, n, ...] and a target [n', ...] with n' >= n.
 
     ``count`` is the number of observations that count (``Loss.count``), all by default.
@@ -289,8 +292,8 @@ class PictureLoss(Loss):
         """The observations times the mean weight of a pixel (``Loss.count``)."""
         return super().count(frames, shape) * (1.0 if self.weights is None else self.weights.mean(frames))
 
-    def floor(self, pictures: torch.Tensor) -> float:
-        """Variance of the observations, whitened, due to rounding of images to eight bits (``Loss.floor``)."""
+    def noise_floor(self, pictures: torch.Tensor) -> float:
+        """Variance of the observations, whitened, due to rounding of images to eight bits (``Loss.noise_floor``)."""
         levels = np.round(255 * linear_to_srgb(pictures.clamp(0, 1).cpu().numpy())) / 255
         with torch.no_grad():
             shift = self.read(torch.as_tensor(srgb_to_linear(levels)).to(pictures)) - self.read(pictures)

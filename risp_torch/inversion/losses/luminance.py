@@ -23,6 +23,6 @@ class LuminanceLoss(PixelLoss):
         """Luminance [..., H, W, 1] (``PictureLoss.read``)."""
         return (pictures * pictures.new_tensor(LUMINANCE)).sum(dim=-1, keepdim=True)
 
-    def floor(self, pictures: torch.Tensor) -> float:
-        """Variance of the luminance of eight-bit colours, whose errors are independent (``Loss.floor``)."""
-        return super().floor(pictures) * sum(weight**2 for weight in LUMINANCE)
+    def noise_floor(self, pictures: torch.Tensor) -> float:
+        """Variance of the luminance of eight-bit colours, whose errors are independent (``Loss.noise_floor``)."""
+        return super().noise_floor(pictures) * sum(weight**2 for weight in LUMINANCE)

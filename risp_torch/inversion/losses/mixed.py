@@ -79,30 +79,31 @@ class MixedLoss(Loss):
         self.parts = [part if isinstance(part, MixedPart) else MixedPart(loss=part) for part in parts]
         losses = [part.loss for part in self.parts]
         self.kind = "+".join(loss.kind for loss in losses)
-        self.needs_film, self.lasting, self.rough, self.of_pictures, self.refits = (
-            any(getattr(loss, name) for loss in losses) for name in ("needs_film", "lasting", "rough", "of_pictures", "refits")
+        self.needs_film, self.temporally_correlated, self.non_smooth, self.of_pictures, self.compression_by_refit = (
+            any(getattr(loss, name) for loss in losses)
+            for name in ("needs_film", "temporally_correlated", "non_smooth", "of_pictures", "compression_by_refit")
         )
         self._frames: list[tuple[int, ...]] = []  # of each part
         self._shapes: list[tuple[int, ...]] = []  # of each part's observations of a frame
 
-    def of_film(self, video: torch.Tensor | None) -> MixedLoss:
-        """The parts' losses for a film (``Loss.of_film``)."""
-        return self._of([part.loss.of_film(video) for part in self.parts])
+    def bind_target(self, video: torch.Tensor | None) -> MixedLoss:
+        """The parts' losses for a film (``Loss.bind_target``)."""
+        return self._of([part.loss.bind_target(video) for part in self.parts])
 
-    def for_search(self) -> MixedLoss:
-        """The parts' losses for the search (``Loss.for_search``)."""
-        return self._of([part.loss.for_search() for part in self.parts])
+    def coarse(self) -> MixedLoss:
+        """The parts' losses for the search (``Loss.coarse``)."""
+        return self._of([part.loss.coarse() for part in self.parts])
 
-    def near(
+    def frozen_at(
         self, scene: Scene, states: States, values: Mapping[str, torch.Tensor], frames: Sequence[int] | None,
         *, follows: bool = True,
     ) -> MixedLoss:  # fmt: skip
-        """The parts' losses for differences about a motion (``Loss.near``)."""
+        """The parts' losses for differences about a motion (``Loss.frozen_at``)."""
         frames = range(states.placement.shape[1]) if frames is None else frames
         own = [[frame for frame in frames if frame in known] for known in self._frames]
         pairs = zip(self.parts, own, strict=True)
         given = scene, states, values
-        return self._of([part.loss.near(*given, seen, follows=follows) if seen else part.loss for part, seen in pairs])
+        return self._of([part.loss.frozen_at(*given, seen, follows=follows) if seen else part.loss for part, seen in pairs])
 
     def check(self, scene: Scene) -> None:
         """Check every part (``Loss.check``)."""

@@ -43,8 +43,8 @@ class PixelLoss(PictureLoss):
         """Macroblocks of 16 × 16 pixels (``Loss.blocks``)."""
         return np.repeat(pixel_blocks(*size), shape[-1])
 
-    def floor(self, pictures: torch.Tensor) -> float:
-        """Variance of eight-bit pictures (``Loss.floor``)."""
+    def noise_floor(self, pictures: torch.Tensor) -> float:
+        """Variance of eight-bit pictures (``Loss.noise_floor``)."""
         return (1 / 255) ** 2 / 12
 
     def to_json(self) -> dict[str, Any]:

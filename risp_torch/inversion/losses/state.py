@@ -32,7 +32,7 @@ class StateLoss(Loss):
 
     kind = "state"
     needs_film = False
-    lasting = True
+    temporally_correlated = True
 
     @checked
     def __init__(self, head: StateHead | None, states: States | torch.Tensor | np.ndarray | str | Path) -> None:

@@ -54,31 +54,31 @@ class Comparison:
             raise UserError(f"the {loss.kind} loss compares films: give the target's video")
         video = None if video is None else video.to(bridge_device())
         loss.check(scene)
-        loss = loss.of_film(video)
+        loss = loss.bind_target(video)
         frames = loss.known_frames(scene, sampled_frames(sampling, scene.frames))
         target = loss.of_target(scene, video, frames).to(bridge_device())
         size = (0, 0) if video is None else tuple(video.shape[1:3])
         return Comparison(loss, target, frames, loss.blocks(target.shape[1:], size))
 
     @staticmethod
-    def of_film(target: torch.Tensor | Comparison) -> Comparison:
+    def of_target(target: torch.Tensor | Comparison) -> Comparison:
         """The given comparison, or a comparison of all pixels with a film [T, H, W, 3]."""
         if isinstance(target, Comparison):
             return target
         loss, target = PixelLoss(), target.to(bridge_device())
         return Comparison(loss, target, tuple(range(len(target))), loss.blocks(target.shape[1:], tuple(target.shape[1:3])))
 
-    def for_search(self) -> Comparison:
-        """The comparison for the search from the starts (``Loss.for_search``)."""
-        return replace(self, loss=self.loss.for_search())
+    def coarse(self) -> Comparison:
+        """The comparison for the search from the starts (``Loss.coarse``)."""
+        return replace(self, loss=self.loss.coarse())
 
-    def near(self, scene: Scene, values: Mapping[str, torch.Tensor]) -> Comparison:
-        """The comparison for differences about a point (``Loss.near``), given as values [1, ...] that replace the scene's own."""
-        if type(self.loss).near is Loss.near:
+    def frozen_at(self, scene: Scene, values: Mapping[str, torch.Tensor]) -> Comparison:
+        """The comparison for differences about a point (``Loss.frozen_at``): values [1, ...] that replace the scene's."""
+        if type(self.loss).frozen_at is Loss.frozen_at:
             return self
         with torch.no_grad():
             states = scene.rollout(values, worlds=1, frames=max(self.last, 1))
-            loss = self.loss.near(scene, states, values, _unless_all(self.frames))
+            loss = self.loss.frozen_at(scene, states, values, _unless_all(self.frames))
         return self if loss is self.loss else replace(self, loss=loss)
 
     @property
@@ -110,11 +110,11 @@ class Comparison:
             return None
         return replace(self, loss=loss, target=loss.whitening(self.target))
 
-    def floor(self, pictures: torch.Tensor | None) -> float:
-        """``Loss.floor`` from the first compared frames of a film [T, H, W, 3], or None."""
+    def noise_floor(self, pictures: torch.Tensor | None) -> float:
+        """``Loss.noise_floor`` from the first compared frames of a film [T, H, W, 3], or None."""
         if pictures is None or not isinstance(self.loss, PictureLoss):
-            return self.loss.floor(self.target.new_zeros((0, 0, 0, 3)))
-        return self.loss.floor(pictures[list(self.frames)[:FLOOR_FRAMES]])
+            return self.loss.noise_floor(self.target.new_zeros((0, 0, 0, 3)))
+        return self.loss.noise_floor(pictures[list(self.frames)[:FLOOR_FRAMES]])
 
     @property
     def count(self) -> float:
@@ -187,7 +187,7 @@ def film_losses(
         worlds: B.
         most: largest number of worlds that are simulated together, if their observations fit into memory.
     """
-    comparison = Comparison.of_film(target)
+    comparison = Comparison.of_target(target)
     chunk = min(most, comparison.worlds_at_once)
     losses = []
     for first in range(0, worlds, chunk):

@@ -15,11 +15,11 @@ from risp_torch.inversion.problem.unknowns import Unknowns
 def block_size(comparison: Comparison) -> float:
     """Observations with similar errors at most: those of a block, or of the whole film where errors last."""
     frames = len(comparison.frames)
-    times = 1 if comparison.loss.lasting else len({frame // BLOCK_FRAMES for frame in comparison.frames})
+    times = 1 if comparison.loss.temporally_correlated else len({frame // BLOCK_FRAMES for frame in comparison.frames})
     return max(1.0, frames * len(comparison.blocks) / ((int(comparison.blocks.max()) + 1) * times))
 
 
-def errors_together(at: Linearisation) -> float:
+def design_effect(at: Linearisation) -> float:
     """Ratio of the covariance of an estimate for errors that hang together within blocks to that for independent errors.
 
     It is the mean over the directions that the film determines better than the priors: tr(A^-1 V) / (v tr(A^-1 J^T J)), with V
@@ -33,12 +33,12 @@ def errors_together(at: Linearisation) -> float:
     inverse = np.linalg.pinv(film + at.prior, hermitian=True)
     alone = at.loss * float(np.trace(inverse @ film))
     ratio = float(np.trace(inverse @ (scores.T @ scores))) / max(alone, 1e-300)
-    if at.comparison.loss.lasting:
+    if at.comparison.loss.temporally_correlated:
         ratio = max(ratio, lasting_frames(at))
     return float(np.clip(ratio, 1.0, block_size(at.comparison)))
 
 
-def with_errors_together(unknowns: Unknowns, together: float, floor: float | None = None) -> Unknowns:
+def with_design_effect(unknowns: Unknowns, together: float, floor: float | None = None) -> Unknowns:
     """Unknowns whose priors count that many observations as one, and take errors to have at least the variance ``floor``."""
     floor = unknowns.priors.floor if floor is None else floor
     return replace(unknowns, priors=replace(unknowns.priors, together=together, floor=floor))

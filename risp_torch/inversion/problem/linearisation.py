@@ -38,7 +38,7 @@ class Linearisation:
         precision: [K, K] inverse covariance of the priors, relative to the ranges; 0 without them.
         variance: that one unit of J^T J stands for (``Priors.variance``); their part of ``prior`` is this times ``precision``;
             0 without them.
-        nearby: the comparison for differences about the point (``Comparison.near``); ``comparison`` if None.
+        nearby: the comparison for differences about the point (``Comparison.frozen_at``); ``comparison`` if None.
     """
 
     residual: torch.Tensor
@@ -100,13 +100,13 @@ def linearise(
     """
     if np.shape(physical) != (len(unknowns.labels),):
         raise UserError(f"linearise: physical has shape {np.shape(physical)}: give {len(unknowns.labels)} values")
-    comparison = Comparison.of_film(target)
+    comparison = Comparison.of_target(target)
     scaled = unknowns.scaled(physical)
     ranges = unknowns.scaled_range()
     low, high = (unknowns.scaled(bound) for bound in unknowns.bounds())
     steps = np.minimum(step * ranges, np.maximum(np.minimum(scaled - low, high - scaled), 0.1 * step * ranges))
-    nearby = comparison.near(scene, unknowns.from_scaled(_rows(scaled[None])))
-    observed, _ = observed_at(scene, nearby, unknowns, scaled[None])
+    nearby = comparison.frozen_at(scene, unknowns.from_scaled(_rows(scaled[None])))
+    observed, _ = predict(scene, nearby, unknowns, scaled[None])
     rows, _ = _differences(scene, nearby, unknowns, scaled, np.diag(steps))
     rows *= torch.as_tensor(ranges / (2 * steps)).to(rows)[:, None]
     residual = comparison.target.flatten() - observed[0]
@@ -130,7 +130,7 @@ def _differences(
 ) -> tuple[torch.Tensor, bool]:
     """Observations at scaled + move minus those at scaled - move for each of the moves [M, K]: [M, P]; whether all are finite."""
     rows, finite = central_differences(
-        partial(observed_at, scene, comparison, unknowns), scaled, moves, at_once=max(1, comparison.worlds_at_once // 2)
+        partial(predict, scene, comparison, unknowns), scaled, moves, at_once=max(1, comparison.worlds_at_once // 2)
     )
     return rows, bool(finite.all())
 
@@ -139,7 +139,7 @@ def _rows(scaled: np.ndarray) -> torch.Tensor:
     return torch.as_tensor(scaled, dtype=bridge_dtype(), device=bridge_device())
 
 
-def observed_at(
+def predict(
     scene: Scene, comparison: Comparison, unknowns: Unknowns, scaled: np.ndarray
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Observations [M, P] at scaled points [M, K], as many at a time as fit into memory, and which stayed finite [M]."""
@@ -156,13 +156,13 @@ def observed_at(
 
 def losses_at(scene: Scene, target: torch.Tensor | Comparison, unknowns: Unknowns, scaled: np.ndarray) -> np.ndarray:
     """Losses [M] at scaled points [M, K], smoothness and priors included; infinite where a world diverged."""
-    rows, comparison = _rows(scaled), Comparison.of_film(target)
+    rows, comparison = _rows(scaled), Comparison.of_target(target)
     films = film_losses(scene, unknowns.from_scaled(rows), comparison, worlds=len(rows))
     return unknowns.penalised_at(films, rows, comparison.count).double().cpu().numpy()
 
 
 @checked
-def along_weak_directions(
+def jacobian_along_eigenvectors(
     scene: Scene, unknowns: Unknowns, at: Linearisation, *, rounds: FromZero = 4, step: Step = 1e-3,
     widest: Annotated[float, Rule(least=1)] = 100.0,
 ) -> Linearisation:

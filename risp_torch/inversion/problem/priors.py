@@ -11,7 +11,7 @@ worse the fit, the less the film overrules a prior.
 
 Errors of neighbouring pixels and frames are similar (compression, edges out of place), so that P observations count as
 N = P / together independent ones. The search begins with all errors equal within a block (``Loss.blocks``, four frames), which
-trusts the priors most, and ends with the measured ratio (``errors_together``): a magnitude adjustment of a composite likelihood
+trusts the priors most, and ends with the measured ratio (``design_effect``): a magnitude adjustment of a composite likelihood
 (Pauli, Racugno and Ventura, Statistica Sinica 21, 2011; Ribatet, Cooley and Davison, Statistica Sinica 22, 2012).
 """
 

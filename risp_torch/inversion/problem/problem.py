@@ -16,7 +16,7 @@ from risp_torch.files.suggest import unknown_name_error
 from risp_torch.inversion.losses.loss import Loss
 from risp_torch.inversion.losses.pixel import PixelLoss
 from risp_torch.inversion.problem.comparison import Comparison
-from risp_torch.inversion.problem.effective_sample_size import block_size, with_errors_together
+from risp_torch.inversion.problem.effective_sample_size import block_size, with_design_effect
 from risp_torch.inversion.problem.films.film_times import check_film_times
 from risp_torch.inversion.problem.films.multi_film import Films, for_every_film, values_for_every_film
 from risp_torch.inversion.problem.films.multi_film_loss import films_loss
@@ -110,7 +110,7 @@ class Problem:
         pictures = None if video is None else load_target(scene, video)
         comparison = Comparison.of(scene, loss, pictures, sampling)
         if unknowns.priors:
-            unknowns = with_errors_together(unknowns, block_size(comparison), comparison.floor(pictures))
+            unknowns = with_design_effect(unknowns, block_size(comparison), comparison.noise_floor(pictures))
         initial = _starts(unknowns, starts, pictures, seed)
         return Problem(scene, video, pictures, comparison, unknowns, initial, settings, seed=seed, **search)
 
@@ -159,10 +159,10 @@ class Problem:
 def usual_search(loss: Loss, count: int) -> SearchSettings:
     """The default search for ``count`` unknowns.
 
-    ``WIDE_SEARCH`` for losses that are locally non-smooth (``Loss.rough``); otherwise Levenberg-Marquardt steps over a growing
-    horizon, and gradient steps for more than 40 unknowns, each of which such a step takes two films for.
+    ``WIDE_SEARCH`` for losses that are locally non-smooth (``Loss.non_smooth``); otherwise Levenberg-Marquardt steps over a
+    growing horizon, and gradient steps for more than 40 unknowns, since a finite-difference Jacobian takes two films for each.
     """
-    if loss.rough:
+    if loss.non_smooth:
         return WIDE_SEARCH
     return NewtonSteps() if count <= MOST_LINEARISED else OptimiseSettings()
 

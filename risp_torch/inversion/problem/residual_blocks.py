@@ -39,7 +39,7 @@ def scores_of_sizes(at: Linearisation) -> list[np.ndarray]:
     count, size, unknowns = scores.shape
     frames = np.array(at.comparison.frames)
     sizes = [_sums(scores, np.arange(size), frames // BLOCK_FRAMES)]
-    if at.comparison.loss.lasting:
+    if at.comparison.loss.temporally_correlated:
         return sizes
     whole = _sums(scores, np.zeros(size, dtype=np.int64), np.arange(count))
     bands = _sums(scores, np.arange(size) * BANDS // size, np.arange(count) * min(PARTS, count) // count)

@@ -147,7 +147,7 @@ class WideSteps:
             changes the observations by this many times the residual (root mean squares), at most ``widths``;
             rounds differ from each other as ``widths`` do, and rounds before a step longer than its width do not
             contribute to the mean. None keeps widths relative to the range.
-        whiten: whether to repeat the settling rounds with whitened observations (``settle_whitened``), if the loss
+        whiten: whether to repeat the settling rounds with whitened observations (``refine_whitened``), if the loss
             can whiten them.
 
     Raises:

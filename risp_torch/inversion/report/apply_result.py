@@ -26,7 +26,7 @@ _WRITERS = "the result.json of 'risp invert' or 'risp landscape'"
 
 
 @checked
-def use_found(scene: Scene, path: str | Path) -> list[str]:
+def apply_result(scene: Scene, path: str | Path) -> list[str]:
     """Set the parameters of a scene to the estimates of a run.
 
     A value outside a parameter's bounds, which a search may have widened, widens them.

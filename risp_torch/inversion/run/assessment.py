@@ -32,12 +32,12 @@ from risp_torch.inversion.diagnostics.score_tests import FilmErrors
 from risp_torch.inversion.losses.loss import PictureLoss
 from risp_torch.inversion.losses.pixel import PixelLoss
 from risp_torch.inversion.problem.comparison import Comparison
-from risp_torch.inversion.problem.effective_sample_size import errors_together
+from risp_torch.inversion.problem.effective_sample_size import design_effect
 from risp_torch.inversion.problem.films.rendered_film import film_at, motion_at
-from risp_torch.inversion.problem.linearisation import Linearisation, along_weak_directions, linearise, newton_step
+from risp_torch.inversion.problem.linearisation import Linearisation, jacobian_along_eigenvectors, linearise, newton_step
 from risp_torch.inversion.problem.problem import MOST_LINEARISED, Problem
 from risp_torch.inversion.problem.unknowns import Unknowns
-from risp_torch.inversion.solvers.search import Ends
+from risp_torch.inversion.solvers.search import SearchResult
 from risp_torch.inversion.uncertainty.appearance_errors import look_moves
 from risp_torch.inversion.uncertainty.compressed_neighbours import compressed_neighbours
 from risp_torch.inversion.uncertainty.compression import (
@@ -52,8 +52,15 @@ from risp_torch.inversion.uncertainty.compression import (
     size_of_moves,
 )
 from risp_torch.inversion.uncertainty.compression_refits import refitted_moves
-from risp_torch.inversion.uncertainty.covariance import Spread, Uncertainty, distance_in_steps, error_bars, unfinished, widened
-from risp_torch.inversion.uncertainty.distance_in_newton_steps import steps_to_go
+from risp_torch.inversion.uncertainty.covariance import (
+    CovarianceEstimate,
+    Uncertainty,
+    distance_in_steps,
+    error_bars,
+    unfinished,
+    widened,
+)
+from risp_torch.inversion.uncertainty.distance_in_newton_steps import distance_in_newton_steps
 from risp_torch.inversion.uncertainty.flatness import flatness
 from risp_torch.inversion.uncertainty.rounding import rounding_scatter
 from risp_torch.inversion.uncertainty.scatter_of_starts import excess_by_errors, scatter_of_starts
@@ -68,7 +75,7 @@ UNMOVED = 1e-5  # of the range: change of a guess by rounding
 
 
 @dataclass(frozen=True)
-class Judgement:
+class Assessment:
     """Assessment of an estimate.
 
     Attributes:
@@ -76,7 +83,7 @@ class Judgement:
         misfit: mean squared residual divided by the part explained by noise and compression; None if unknown.
         doubts: sentences on why the estimate may be wrong.
         residual: how large the residual is, and what of it is noise of the film; None without error bars.
-        suspects: what is likely wrong with the scene (``Suspect.to_json``).
+        suspects: what is likely wrong with the scene (``Misspecification.to_json``).
         whiteness: power of the residual in blocks over that of the film's errors; None if unknown.
         assumptions: sentences on numbers that the film does not show, and that estimates stand for.
         excess: loss beyond the best start's that errors of the film explain (``excess_by_errors``); None without error bars.
@@ -92,7 +99,7 @@ class Judgement:
     excess: float | None = None
 
 
-def judge(problem: Problem, ends: Ends) -> Judgement:
+def assess(problem: Problem, ends: SearchResult) -> Assessment:
     """Error bars at the end of the best start, and doubts about the estimate.
 
     Args:
@@ -103,13 +110,13 @@ def judge(problem: Problem, ends: Ends) -> Judgement:
     loss, values, ranges = comparison.loss, ends.final[ends.best], unknowns.scaled_range()
     at = _linearised(scene, comparison, unknowns, values)
     estimate = film_at(scene, unknowns, values, loss) if isinstance(loss, PictureLoss) else None
-    floor = comparison.floor(estimate)
-    encoding = Encoding.of(problem.video) if estimate is not None and not loss.lasting else None
+    floor = comparison.noise_floor(estimate)
+    encoding = Encoding.of(problem.video) if estimate is not None and not loss.temporally_correlated else None
     encoder = _encoder(problem, comparison, estimate, encoding)
     films = [] if encoder is None else compressed_films(encoder)
-    size, refits = None if encoding is None else encoding.size, bool(films) and loss.refits
+    size, refits = None if encoding is None else encoding.size, bool(films) and loss.compression_by_refit
     moves = _moves(problem, unknowns, at, values, films, size, encoder)
-    flat = loss.of_pictures and not loss.rough and len(values) <= MOST_LINEARISED
+    flat = loss.of_pictures and not loss.non_smooth and len(values) <= MOST_LINEARISED
     shift_name = COMPRESSION if encoder is not None and size is not None else "mask edges"
     explained = explained_residual(at, estimate, problem.pictures, films, size, floor)
     look = look_moves(scene, unknowns, at, values, explained)
@@ -117,7 +124,7 @@ def judge(problem: Problem, ends: Ends) -> Judgement:
         scene, unknowns, at, ends, floor=floor, moves=moves, look=look, flat=flat, refits=refits, shift_name=shift_name
     )
     # Near the minimum of a rough loss, local minima dominate the slopes; wide differences average over them.
-    rough = linearise(scene, comparison, unknowns, values, step=ROUGH_STEP) if loss.rough else at
+    rough = linearise(scene, comparison, unknowns, values, step=ROUGH_STEP) if loss.non_smooth else at
     step = newton_step(rough)
     fit = min(1.0, explained / max(at.loss, 1e-300)) ** 0.5 if explained is not None and loss.needs_film else 1.0
     misfit = None
@@ -127,7 +134,7 @@ def judge(problem: Problem, ends: Ends) -> Judgement:
     expected = explained if stated else expected_residual(at)
     if misfit is None and expected is not None:
         misfit = at.loss / expected
-    distance = steps_to_go(scene, unknowns, rough, step, distance_in_steps(rough, step, explained))
+    distance = distance_in_newton_steps(scene, unknowns, rough, step, distance_in_steps(rough, step, explained))
     if stated and misfit <= NOTICED:  # the explained residual is known to some tens of percent: no more is left
         distance = min(distance, FEW_STEPS)
     bars, doubts = unfinished(bars, unknowns, step * ranges, own=own, times=distance, fit=fit)
@@ -155,9 +162,9 @@ def judge(problem: Problem, ends: Ends) -> Judgement:
     residual = Residual.of(at, estimate, problem.pictures, films, size, expected)
     doubts += sentences_on(suspects, unknowns, at.scaled)
     if not problem.handed_on:
-        doubts += doubts_of_residual(diagnosis, misfit if stated and not loss.refits else None)
+        doubts += doubts_of_residual(diagnosis, misfit if stated and not loss.compression_by_refit else None)
     doubts = loss.target_doubts(scene) + doubts
-    return Judgement(
+    return Assessment(
         bars, misfit, doubts, residual, [each.to_json(unknowns) for each in suspects], diagnosis.whiteness, diagnosis.assumptions,
         excess,
     )  # fmt: skip
@@ -169,14 +176,14 @@ def _errors_of_film(
 ) -> FilmErrors:  # fmt: skip
     """Residual of a film of a right scene: noise, and rounding, or compression of films near the estimate's at their quality."""
     if explained is None:
-        return FilmErrors(None, (), errors_together(at))
+        return FilmErrors(None, (), design_effect(at))
     loss, frames = at.comparison.loss, list(at.comparison.frames)
     if not films or size is None:
         if estimate is None or not loss.colors_of_pixels:
             return FilmErrors(explained)
         noise = max(explained - rounding_error(at, estimate), LEAST_NOISE * explained)
         return FilmErrors(noise, rounding_samples(loss, estimate, frames))
-    if problem.handed_on or loss.refits or len(unknowns.labels) > MOST_UNKNOWNS:  # nothing is tested
+    if problem.handed_on or loss.compression_by_refit or len(unknowns.labels) > MOST_UNKNOWNS:  # nothing is tested
         return FilmErrors(explained)
     power, crf = compression_power(films, size), compression_quality(films, size)
     near = compressed_neighbours(problem.scene, unknowns, at, bars, encoder, crf)
@@ -187,7 +194,7 @@ def _errors_of_film(
 def _linearised(scene: Scene, comparison: Comparison, unknowns: Unknowns, values: np.ndarray) -> Linearisation:
     """The observations near an estimate [K]."""
     if len(unknowns.labels) <= MOST_LINEARISED:
-        return along_weak_directions(scene, unknowns, linearise(scene, comparison, unknowns, values))
+        return jacobian_along_eigenvectors(scene, unknowns, linearise(scene, comparison, unknowns, values))
     # Rounds along weak directions would each cost as much as the Jacobian; wider steps also raise weak responses above rounding.
     return linearise(scene, comparison, unknowns, values, step=WIDE_STEP)
 
@@ -208,7 +215,7 @@ def _moves(
     """Shifts [M, K] of an estimate by compression, or by what simulated observations are wrong by, in parts of the ranges."""
     if encoder is None or size is None:
         return _systematic_move(problem.scene, unknowns, at, values)
-    if at.comparison.loss.refits:
+    if at.comparison.loss.compression_by_refit:
         return refitted_moves(problem.scene, unknowns, at, films, size)
     return compression_moves(at, films, encoder.elsewhere)
 
@@ -225,7 +232,7 @@ def _systematic_move(scene: Scene, unknowns: Unknowns, at: Linearisation, values
 
 
 def _bars(
-    scene: Scene, unknowns: Unknowns, at: Linearisation, ends: Ends, *, floor: float, moves: np.ndarray, flat: bool,
+    scene: Scene, unknowns: Unknowns, at: Linearisation, ends: SearchResult, *, floor: float, moves: np.ndarray, flat: bool,
     refits: bool, shift_name: str = COMPRESSION, look: np.ndarray | None = None,
 ) -> tuple[Uncertainty, Uncertainty, float]:  # fmt: skip
     """Error bars of the estimate, those of the Gauss-Newton model, relative to which the length of its next step is measured, and
@@ -242,7 +249,7 @@ def _bars(
         shift_name: what makes the moves.
         look: [L, K] shifts by errors of a solved look, relative to the ranges; None without.
     """
-    spread, ranges = Spread.of(at, floor), unknowns.scaled_range()
+    spread, ranges = CovarianceEstimate.of(at, floor), unknowns.scaled_range()
     straight, times, wider = error_bars(at, unknowns, floor=floor, spread=spread), np.ones(len(ranges)), moves
     bars = straight
     if flat:

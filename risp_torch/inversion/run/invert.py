@@ -25,9 +25,9 @@ from risp_torch.inversion.problem.smoothness import Weights
 from risp_torch.inversion.problem.unknowns import Bounds
 from risp_torch.inversion.report.result import Inversion, remarks_on, status_of_starts
 from risp_torch.inversion.report.write_report import write_report
-from risp_torch.inversion.run.assessment import Judgement, judge
-from risp_torch.inversion.run.loss_sequence import end_of, losses_in_turn, search_near
-from risp_torch.inversion.solvers.search import Ends, search_from
+from risp_torch.inversion.run.assessment import Assessment, assess
+from risp_torch.inversion.run.loss_sequence import best_of_run, refinement_settings, split_losses
+from risp_torch.inversion.solvers.search import SearchResult, search_from
 from risp_torch.inversion.start.find_start import check_start, found_starts
 from risp_torch.inversion.uncertainty.covariance import without_error_bars
 from risp_torch.inversion.uncertainty.unobservable import far_from_priors
@@ -115,7 +115,7 @@ def invert(
         "cameras": cameras, "per_film": per_film, "sampling": sampling, "bounds": bounds, "psi": psi, "smooth": smooth,
         "priors": priors, "refine": refine, "linearise_up_to": linearise_up_to, "seed": seed,
     }  # fmt: skip
-    before, loss = losses_in_turn(loss)
+    before, loss = split_losses(loss)
     for number, (earlier, following) in enumerate(pairwise([*before, loss]), start=1):
         part = None if out is None else Path(out) / f"{number}-{earlier.kind}"
         problem = Problem.of(
@@ -123,9 +123,9 @@ def invert(
             handed_on=True, **given,
         )  # fmt: skip
         taken = _taken_adjoint(problem, adjoint, first=number == 1)
-        starts = end_of(partial(_run, problem, part, sampling, adjoint=taken, progress=progress), part)
+        starts = best_of_run(partial(_run, problem, part, sampling, adjoint=taken, progress=progress), part)
         find_start = warm_start = None
-        settings = search_near(following, starts[0], frames=scene.frames)
+        settings = refinement_settings(following, starts[0], frames=scene.frames)
     problem = Problem.of(
         scene, video, unknown, loss=loss, starts=starts, settings=settings, find_start=find_start, warm_start=warm_start, **given
     )  # fmt: skip
@@ -166,12 +166,12 @@ def _run(problem: Problem, out: str | Path | None, sampling: str, *, adjoint: Ad
     return result
 
 
-def _result(problem: Problem, initial: np.ndarray, ends: Ends, began: float, folder: RunFolder | None) -> Inversion:
+def _result(problem: Problem, initial: np.ndarray, ends: SearchResult, began: float, folder: RunFolder | None) -> Inversion:
     """The result of the search from the starts [S, K], with error bars unless there are too many unknowns."""
     ends, seen = best_observed(problem, ends) if problem.linear else (ends, [])
     unknowns, best = ends.unknowns, ends.best
     places = unknowns.scaled(ends.final) / unknowns.scaled_range()
-    judged = judge(problem, ends) if problem.linear else Judgement(without_error_bars(len(unknowns.labels)), None, [])
+    judged = assess(problem, ends) if problem.linear else Assessment(without_error_bars(len(unknowns.labels)), None, [])
     status = status_of_starts(ends.losses, best, ends.history.stopped, places, judged.excess)
     remarks = remarks_on(unknowns, ends.final[best], status) + far_from_priors(ends.final[best], unknowns) + seen
     if not problem.linear:

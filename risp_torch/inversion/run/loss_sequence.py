@@ -15,7 +15,7 @@ from ti_sim.base.errors import UserError
 from ti_sim.base.numbers import shown
 
 
-def losses_in_turn(loss: Loss | Sequence[Loss] | None) -> tuple[list[Loss], Loss | None]:
+def split_losses(loss: Loss | Sequence[Loss] | None) -> tuple[list[Loss], Loss | None]:
     """The losses before the last one, and the last one.
 
     Raises:
@@ -30,7 +30,7 @@ def losses_in_turn(loss: Loss | Sequence[Loss] | None) -> tuple[list[Loss], Loss
     return list(loss[:-1]), loss[-1]
 
 
-def search_near(loss: Loss, start: dict[str, float], *, frames: int) -> SearchSettings | None:
+def refinement_settings(loss: Loss, start: dict[str, float], *, frames: int) -> SearchSettings | None:
     """Settings of a search from where another loss ended: the usual ones, but with the whole film from the beginning.
 
     A growing horizon is for guesses. Its first frames show least of the unknowns, and would lead away from an estimate.
@@ -44,7 +44,7 @@ def search_near(loss: Loss, start: dict[str, float], *, frames: int) -> SearchSe
     return replace(usual, first_frames=frames) if isinstance(usual, NewtonSteps) else None
 
 
-def end_of(search: Callable[[], Inversion], folder: Path | None) -> list[dict[str, float]]:
+def best_of_run(search: Callable[[], Inversion], folder: Path | None) -> list[dict[str, float]]:
     """Where an inversion's best start ends: label -> value, as the only start of the next one.
 
     Args:

@@ -11,7 +11,7 @@ import torch
 from risp_torch.files.run_folder import RunFolder
 from risp_torch.files.search_checkpoint import SearchCheckpoint
 from risp_torch.inversion.problem.comparison import Comparison
-from risp_torch.inversion.problem.effective_sample_size import errors_together, with_errors_together
+from risp_torch.inversion.problem.effective_sample_size import design_effect, with_design_effect
 from risp_torch.inversion.problem.linearisation import linearise
 from risp_torch.inversion.problem.problem import Problem
 from risp_torch.inversion.problem.search_settings import NewtonSteps, WideSteps
@@ -21,7 +21,7 @@ from risp_torch.inversion.solvers.gradient_descent import History, descend
 from risp_torch.inversion.solvers.levenberg_marquardt import newton_descend
 from risp_torch.inversion.solvers.refinement import refined
 from risp_torch.inversion.solvers.registration.rounds import is_registered, registered
-from risp_torch.inversion.solvers.wide_steps import settle_whitened, wide_gauss_newton
+from risp_torch.inversion.solvers.wide_steps import refine_whitened, wide_gauss_newton
 from risp_torch.scene.scene import Scene
 from ti_sim.base.errors import DivergenceError
 from ti_sim.rollout.adjoint import Adjoint
@@ -32,8 +32,8 @@ WEIGHINGS, SETTLED = 4, 0.7
 
 
 @dataclass(frozen=True)
-class Ends:
-    """Ends of the starts.
+class SearchResult:
+    """SearchResult of the starts.
 
     Attributes:
         final: [S, K] physical values.
@@ -54,7 +54,7 @@ class Ends:
 
 def search_from(
     problem: Problem, z: torch.Tensor, *, folder: RunFolder | None = None, adjoint: Adjoint | None = None, progress: bool = True
-) -> Ends:
+) -> SearchResult:
     """Search from the starts z [S, K] of a problem (unbounded variables).
 
     Args:
@@ -69,15 +69,15 @@ def search_from(
         DivergenceError: no start could be simulated.
     """
     scene, comparison, unknowns, settings = problem.scene, problem.comparison, problem.unknowns, problem.settings
-    history, best, rounds, wider = History(), None, problem.refine, comparison.for_search()
+    history, best, rounds, wider = History(), None, problem.refine, comparison.coarse()
     phase = partial(SearchCheckpoint, folder)
     if problem.warm_start is not None and (folder is None or folder.load_checkpoint() is None):
         z, history = warmed(scene, wider, unknowns, z, problem.warm_start, seed=problem.seed, progress=progress)
     if isinstance(settings, WideSteps):
         final, best, comparison = _wide(problem, settings, z, history, folder, progress=progress)
-        rounds = 0 if problem.loss.rough else rounds
+        rounds = 0 if problem.loss.non_smooth else rounds
     elif isinstance(settings, NewtonSteps):
-        near = 12 * comparison.floor(problem.pictures)
+        near = 12 * comparison.noise_floor(problem.pictures)
         final = newton_descend(
             scene, wider, unknowns, _physical(problem, z), settings, history, near=near, checkpoint=phase("search"),
             progress=progress,
@@ -108,24 +108,24 @@ def search_from(
         best = int(np.argmin(losses))
         if unknowns.priors.together > SETTLED * before:
             break
-    return Ends(final, losses, best, comparison, unknowns, history)
+    return SearchResult(final, losses, best, comparison, unknowns, history)
 
 
 def _weighed(scene: Scene, comparison: Comparison, unknowns: Unknowns, values: np.ndarray) -> Unknowns:
     """The unknowns with priors weighed against errors as they hang together at an estimate [K]."""
-    return with_errors_together(unknowns, errors_together(linearise(scene, comparison, unknowns, values)))
+    return with_design_effect(unknowns, design_effect(linearise(scene, comparison, unknowns, values)))
 
 
 def _wide(
     problem: Problem, settings: WideSteps, z: torch.Tensor, history: History, folder: RunFolder | None, *, progress: bool
 ) -> tuple[np.ndarray, int, Comparison]:
-    """Ends [S, K] of wide steps, the best one settled with whitened observations; its number, and the last comparison."""
+    """SearchResult [S, K] of wide steps, the best one settled with whitened observations; its number, and the last comparison."""
     scene, comparison, unknowns = problem.scene, problem.comparison, problem.unknowns
     begin = _physical(problem, z)
     final, best = wide_gauss_newton(
         scene, comparison, unknowns, begin, settings, history, checkpoint=SearchCheckpoint(folder, "search"), progress=progress
     )
-    final[best], comparison = settle_whitened(
+    final[best], comparison = refine_whitened(
         scene, comparison, unknowns, final[best], settings, history, start=best, seed=problem.seed,
         checkpoint=SearchCheckpoint(folder, "whitened"), progress=progress,
     )  # fmt: skip

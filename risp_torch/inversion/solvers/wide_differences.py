@@ -168,7 +168,7 @@ the residual: the directions' widths are sqrt(L (N^-1)_mm), with the other direc
             return self.comparison
         rows = torch.as_tensor(center[None], dtype=bridge_dtype(), device=bridge_device())
         try:
-            return self.comparison.near(self.scene, self.unknowns.from_scaled(rows))
+            return self.comparison.frozen_at(self.scene, self.unknowns.from_scaled(rows))
         except DivergenceError:
             return self.comparison
 

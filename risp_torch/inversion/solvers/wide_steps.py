@@ -45,7 +45,7 @@ def wide_gauss_newton(
         settings: widths, step limit, horizon.
         history: history to which every round is appended; its losses are means over a round's worlds.
         checkpoint: saves the search after every round, and resumes it.
-        near: whether the loss holds what it solves at each round's centre (``Loss.near``), for narrow differences.
+        near: whether the loss holds what it solves at each round's centre (``Loss.frozen_at``), for narrow differences.
         progress: whether to show a progress bar.
 
     Returns:
@@ -104,7 +104,7 @@ def _first_state(scaled: np.ndarray) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def settle_whitened(
+def refine_whitened(
     scene: Scene, comparison: Comparison, unknowns: Unknowns, end: np.ndarray, settings: WideSteps, history: History,
     *, start: int = 0, seed: int = 0, checkpoint: SearchCheckpoint | None = None, progress: bool = True,
 ) -> tuple[np.ndarray, Comparison]:  # fmt: skip

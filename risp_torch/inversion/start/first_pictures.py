@@ -43,7 +43,7 @@ def start_comparisons(problem: Problem) -> tuple[Comparison, Comparison]:
     Raises:
         UserError: nothing in the film differs from its median.
     """
-    comparison, loss = problem.comparison.for_search(), problem.comparison.loss
+    comparison, loss = problem.comparison.coarse(), problem.comparison.loss
     if isinstance(loss, MatchedLoss):
         loss = _silhouettes(problem.scene, loss, problem.pictures)
         comparison = Comparison.of(problem.scene, loss, problem.pictures, _listed(comparison.frames))

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from risp_torch.inversion.problem.comparison import Comparison, film_losses
-from risp_torch.inversion.problem.linearisation import observed_at
+from risp_torch.inversion.problem.linearisation import predict
 from risp_torch.inversion.problem.unknowns import Unknowns
 from risp_torch.least_squares.damping import MarquardtDamping
 from risp_torch.least_squares.equations import NormalEquations
@@ -95,7 +95,7 @@ class StartProblem(LeastSquaresProblem):
         moves[np.arange(count), self.places] = _STEP * ranges
         points = np.concatenate([point[None], point + moves, point - moves])
         try:
-            observed, finite = observed_at(scene, comparison, unknowns, points)
+            observed, finite = predict(scene, comparison, unknowns, points)
         except DivergenceError:
             return None
         if not finite.all():

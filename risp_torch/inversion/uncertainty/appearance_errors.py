@@ -47,7 +47,7 @@ def look_moves(
     loss, moves = at.comparison.loss, []
     if isinstance(loss, MatchedLoss) and explained is not None and at.loss > explained:
         for film in _films_in_known_looks(scene, unknowns, values, loss):
-            own = loss.of_film(film)
+            own = loss.bind_target(film)
             target = own.of_target(scene, film, list(at.comparison.frames))
             near = linearise(scene, replace(at.comparison, loss=own, target=target), unknowns, values)
             near = replace(near, prior=at.prior, precision=at.precision, variance=at.variance, pull=0.0)

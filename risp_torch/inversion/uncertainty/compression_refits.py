@@ -50,7 +50,7 @@ def few_samples(count: int) -> float:
 
 def _move(scene: Scene, unknowns: Unknowns, at: Linearisation, film: CompressedFilm) -> np.ndarray:
     """Shift [K] of the estimate in a compressed film, relative to the ranges."""
-    loss = at.comparison.loss.of_film(film.pictures)
+    loss = at.comparison.loss.bind_target(film.pictures)
     target = loss.of_target(scene, film.pictures, list(at.comparison.frames))
     values = unknowns.physical_values(at.scaled)[None]
     comparison = replace(at.comparison, loss=loss, target=target)

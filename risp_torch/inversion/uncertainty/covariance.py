@@ -10,7 +10,7 @@ import numpy as np
 from risp_torch.inversion.problem.linearisation import Linearisation
 from risp_torch.inversion.problem.residual_blocks import lasting_frames, scores_of_sizes
 from risp_torch.inversion.problem.unknowns import PSI, Unknowns
-from risp_torch.inversion.uncertainty.unobservable import hardly_fixed, known_from_priors, size_of, unseen_directions
+from risp_torch.inversion.uncertainty.unobservable import hardly_fixed, known_from_priors, size_of, unobservable_directions
 from ti_sim.base.rules import NotNegative, checked
 
 UNSEEN = 0.25  # of the allowed range: a direction with a larger standard deviation counts as unobservable
@@ -125,7 +125,7 @@ def unfinished(
 
 
 @dataclass(frozen=True)
-class Spread:
+class CovarianceEstimate:
     """Covariances of an estimate by the Gauss-Newton model of the loss, in parts of the ranges.
 
     Attributes:
@@ -144,11 +144,11 @@ class Spread:
     robust: np.ndarray
 
     @staticmethod
-    def of(at: Linearisation, floor: float | None = None) -> Spread:
+    def of(at: Linearisation, floor: float | None = None) -> CovarianceEstimate:
         """The spread at an estimate; ``floor`` as in ``uncertainty``."""
         film, _ = at.normal_equations
         floor = _QUANTISATION if floor is None else floor
-        together = lasting_frames(at) if at.comparison.loss.lasting else 1.0
+        together = lasting_frames(at) if at.comparison.loss.temporally_correlated else 1.0
         noise = together * float((at.residual.double() ** 2).sum()) / max(1.0, at.comparison.count - together * len(film))
         noise = max(noise, at.variance, (at.comparison.loss.noise or 0.0) ** 2)
         values, vectors = _eigen(film + at.prior, max(noise, floor) / NO_TRACE**2)
@@ -157,7 +157,7 @@ class Spread:
         # Pulls of the priors scatter, as their means do, with the covariance variance^2 precision.
         pulls = noise * (at.prior - known) + at.variance * known
         robust = [inverse @ (scores.T @ scores + pulls) @ inverse for scores in scores_of_sizes(at)]
-        return Spread(values, vectors, noise, noise * inverse, np.array(robust))
+        return CovarianceEstimate(values, vectors, noise, noise * inverse, np.array(robust))
 
     @property
     def variances(self) -> np.ndarray:
@@ -174,7 +174,7 @@ class Spread:
         """Matrix [K, K] that scales moves by ``times`` [K] along the principal directions."""
         return (self.vectors * times) @ self.vectors.T
 
-    def stretched(self, times: np.ndarray) -> Spread:
+    def stretched(self, times: np.ndarray) -> CovarianceEstimate:
         """The spread scaled by ``times`` [K] along the principal directions."""
         stretch = self.stretch(times)
         plain, robust = (stretch @ covariance @ stretch for covariance in (self.plain, self.robust))
@@ -183,7 +183,7 @@ class Spread:
 
 @checked
 def error_bars(
-    at: Linearisation, unknowns: Unknowns, *, floor: NotNegative | None = None, spread: Spread | None = None
+    at: Linearisation, unknowns: Unknowns, *, floor: NotNegative | None = None, spread: CovarianceEstimate | None = None
 ) -> Uncertainty:
     """Error bars at an estimate, to first order.
 
@@ -204,12 +204,12 @@ def error_bars(
     Args:
         at: linearisation at the estimate.
         unknowns: unknowns of the inversion.
-        floor: lower bound of the variance of the observations (``Loss.floor``); that of eight-bit images by default.
+        floor: lower bound of the variance of the observations (``Loss.noise_floor``); that of eight-bit images by default.
         spread: covariances to use instead of those of the Gauss-Newton model (``risp_torch.inversion.uncertainty.flatness``).
     """
     film, _ = at.normal_equations
     count = len(film)
-    spread = spread or Spread.of(at, floor)
+    spread = spread or CovarianceEstimate.of(at, floor)
     noise = max(spread.noise, _QUANTISATION if floor is None else floor)
     plain, vectors = spread.plain, spread.vectors
     sd = np.sqrt(spread.variances)
@@ -225,14 +225,14 @@ def error_bars(
         sd=sd,
         correlation=plain / np.outer(scale, scale),
         observable=[bool(size < 0.3) for size in loose],
-        unseen=[*unseen_directions(vectors[:, weak], direction_sd[weak], unknowns), *known_from_priors(sd, unknowns)],
+        unseen=[*unobservable_directions(vectors[:, weak], direction_sd[weak], unknowns), *known_from_priors(sd, unknowns)],
         modes=modes[:, ::-1], mode_sd=mode_sd[::-1],
         parts=_parts_of_noise(spread, unknowns, np.minimum(independent, sd))
         | {"correlated errors": np.sqrt(np.maximum(sd**2 - independent**2, 0.0))},
     )  # fmt: skip
 
 
-def _parts_of_noise(spread: Spread, unknowns: Unknowns, independent: np.ndarray) -> dict[str, np.ndarray]:
+def _parts_of_noise(spread: CovarianceEstimate, unknowns: Unknowns, independent: np.ndarray) -> dict[str, np.ndarray]:
     """Error bars for independent errors [K], taken apart: if all others were known, what the look adds, and other unknowns."""
     model, count = (spread.vectors * spread.values) @ spread.vectors.T, len(independent)
     look = np.zeros(count, dtype=bool)

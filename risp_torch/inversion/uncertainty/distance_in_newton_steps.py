@@ -11,7 +11,7 @@ from risp_torch.scene.scene import Scene
 BEYOND = 4.0  # times the way to the lowest loss on the line: the minimum itself lies beside it
 
 
-def steps_to_go(scene: Scene, unknowns: Unknowns, at: Linearisation, step: np.ndarray, most: float) -> float:
+def distance_in_newton_steps(scene: Scene, unknowns: Unknowns, at: Linearisation, step: np.ndarray, most: float) -> float:
     """Distance to the minimum in units of a Gauss-Newton step, at least 1 and at most ``most``.
 
     What the residual says of it (``distance_in_steps``) holds where all that noise does not explain would vanish at the minimum.

@@ -13,9 +13,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from risp_torch.inversion.problem.linearisation import Linearisation, observed_at
+from risp_torch.inversion.problem.linearisation import Linearisation, predict
 from risp_torch.inversion.problem.unknowns import Unknowns
-from risp_torch.inversion.uncertainty.covariance import Spread
+from risp_torch.inversion.uncertainty.covariance import CovarianceEstimate
 from risp_torch.scene.scene import Scene
 
 LENGTHS = (2.0, 4.0, 8.0)  # lengths of the moves, in error bars of the Gauss-Newton model
@@ -25,7 +25,7 @@ LEAST_MOVE, MOST_MOVE = 1e-3, 1.5  # error bars, and lengths: a move that bounds
 NARROWEST = 1e-5  # of the range: shorter moves are below rounding
 
 
-def flatness(scene: Scene, unknowns: Unknowns, at: Linearisation, spread: Spread, sizes: np.ndarray) -> np.ndarray:
+def flatness(scene: Scene, unknowns: Unknowns, at: Linearisation, spread: CovarianceEstimate, sizes: np.ndarray) -> np.ndarray:
     """Ratio [K] of the error bars of the loss to those of the model along the principal directions, at least 1.
 
     Errors of the film tilt the loss. A tilt that moves the model's minimum by one error bar b lets the loss L of the residual
@@ -38,7 +38,8 @@ def flatness(scene: Scene, unknowns: Unknowns, at: Linearisation, spread: Spread
         scene, unknowns: those of the inversion.
         at: linearisation at the estimate, the origin of the moves.
         spread: spread of the model.
-        sizes: [K] the model's error bars along the principal directions (``Spread.sizes``), including shifts by compression.
+        sizes: [K] the model's error bars along the principal directions (``CovarianceEstimate.sizes``), with those of
+            compression.
     """
     here, ranges = at.scaled / unknowns.scaled_range(), unknowns.scaled_range()
     low, high = (unknowns.scaled(bound) / ranges for bound in unknowns.bounds())
@@ -75,11 +76,11 @@ def _rises(scene: Scene, unknowns: Unknowns, at: Linearisation, moves: np.ndarra
     Infinite where a world diverges.
     """
     gradient, prior = at.normal_equations[1], np.zeros((moves.shape[1],) * 2) + at.prior
-    own, _ = observed_at(scene, at.comparison, unknowns, at.scaled[None])
+    own, _ = predict(scene, at.comparison, unknowns, at.scaled[None])
     residual = (at.comparison.target.flatten() - own[0]).double()  # a solved look may be another one than that of ``at``
     for first in range(0, len(moves), at.comparison.worlds_at_once):
         some = moves[first : first + at.comparison.worlds_at_once]
-        observed, finite = observed_at(scene, at.comparison, unknowns, at.scaled + some * unknowns.scaled_range())
+        observed, finite = predict(scene, at.comparison, unknowns, at.scaled + some * unknowns.scaled_range())
         for row, move, whole in zip(observed, some, finite.tolist(), strict=True):
             change = (row - own[0]).double()
             rise = float((change * (change - 2 * residual)).sum())

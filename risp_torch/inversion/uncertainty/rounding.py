@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from risp_torch.inversion.problem.linearisation import Linearisation, newton_step, observed_at
+from risp_torch.inversion.problem.linearisation import Linearisation, newton_step, predict
 from risp_torch.inversion.problem.unknowns import Unknowns
 from risp_torch.scene.scene import Scene
 from ti_sim.base.rules import Count, checked
@@ -37,7 +37,7 @@ def rounding_scatter(scene: Scene, unknowns: Unknowns, at: Linearisation, *, wor
     moves = np.where((at.scaled + moves * ranges < low) | (at.scaled + moves * ranges > high), -moves, moves)
     comparison = at.nearby or at.comparison
     points = at.scaled + np.concatenate([np.zeros((1, count)), moves]) * ranges
-    observed, finite = observed_at(scene, comparison, unknowns, points)
+    observed, finite = predict(scene, comparison, unknowns, points)
     if not finite.all():
         return np.zeros(count)
     steps = []

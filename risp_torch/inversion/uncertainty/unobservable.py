@@ -12,7 +12,7 @@ NARROWED = 0.9  # of a prior's standard deviation: a wider error bar is the prio
 SURPRISE = 3.0  # standard deviations of a prior: an estimate farther from its mean is remarked
 
 
-def unseen_directions(directions: np.ndarray, sd: np.ndarray, unknowns: Unknowns) -> list[str]:
+def unobservable_directions(directions: np.ndarray, sd: np.ndarray, unknowns: Unknowns) -> list[str]:
     """Sentences on unobservable directions, with one for all after the first few.
 
     Args:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from risp_torch.files.report import format_table
 from risp_torch.risp.training.pictures import prediction_sheet
+from ti_sim.base.rules import checked
 
 if TYPE_CHECKING:
     import torch
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 _STATES = 2  # number of states on a sheet, each in all appearances
 
 
+@checked
 def error_table(errors: Mapping[str, StateErrors]) -> str:
     """One line per predictor: mean and standard deviation of the outputs' error, mean physical errors, spread over appearances.
 

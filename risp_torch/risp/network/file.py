@@ -84,6 +84,7 @@ def load_network(path: Path | str, *, device: torch.device | str = "cpu") -> tup
     return network.to(device), content
 
 
+@checked
 def check_network(
     network: RispNetwork, record: Mapping[str, Any], *, scene: str, outputs: int, size: int, path: str = ""
 ) -> None:

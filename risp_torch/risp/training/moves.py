@@ -23,7 +23,7 @@ PLAIN = 0.2  # share of unchanged pictures
 _STREAM = 9  # random stream
 
 
-class Moves:
+class AppearanceJitter:
     """Changes the appearance of the pictures of a training domain."""
 
     def __init__(self, parameters: RenderingParameters, share: float, *, fixed: int | None = None) -> None:
@@ -32,7 +32,7 @@ class Moves:
         Args:
             parameters: rendering parameters of the training domain.
             share: fraction of the step from a picture's psi to a newly sampled one, in [0, 1].
-            fixed: index of an entry of psi that keeps its value (``Surroundings.column``, which has patterns instead).
+            fixed: index of an entry of psi that keeps its value (``BackgroundAugmentation.column``, which has patterns instead).
         """
         self.share = share
         turns = torch.zeros(parameters.size, dtype=torch.bool)

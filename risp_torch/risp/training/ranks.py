@@ -55,7 +55,7 @@ def rank_from_environment() -> Ranks:
     return Ranks(*ranks_from_environment())
 
 
-def take_own_gpu() -> None:
+def bind_local_gpu() -> None:
     """Restrict a process started by ``torchrun`` to its own GPU; call it before any use of a GPU.
 
     Kernels and networks use the first visible GPU. The k-th process of a machine (LOCAL_RANK) gets the k-th of those

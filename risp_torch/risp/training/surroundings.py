@@ -30,7 +30,7 @@ _FAINTEST = 1e-4  # brightness of pixels whose derivatives are scaled
 Uniform = Callable[..., torch.Tensor]  # (low, high, *shape) -> [B, *shape] random numbers
 
 
-class Surroundings:
+class BackgroundAugmentation:
     """Adds random patterns to the pictures of a training domain.
 
     Attributes:

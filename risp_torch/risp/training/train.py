@@ -24,10 +24,10 @@ from risp_torch.risp.training.exposure import exposed
 from risp_torch.risp.training.feed import Feed
 from risp_torch.risp.training.logs import TEST, Board, write_table
 from risp_torch.risp.training.losses import error_and_its_gradient, error_and_jacobian, state_error
-from risp_torch.risp.training.moves import Moves
+from risp_torch.risp.training.moves import AppearanceJitter
 from risp_torch.risp.training.ranks import Ranks, joined_ranks, rank_from_environment
 from risp_torch.risp.training.settings import TrainSettings
-from risp_torch.risp.training.surroundings import Surroundings
+from risp_torch.risp.training.surroundings import BackgroundAugmentation
 from risp_torch.scene.scene import Scene
 from ti_sim.base.errors import DivergenceError, UserError
 from ti_sim.base.rules import checked
@@ -83,9 +83,9 @@ def train(
         asked = {**record, **tested, "ranks": ranks.count, "device": device.type}
         folder = RunFolder.open_or_create(out, asked) if ranks.first else RunFolder(Path(out), plain(asked))
         ranks.wait()
-        surroundings = Surroundings(task.domains.training.parameters) if settings.surroundings else None
+        surroundings = BackgroundAugmentation(task.domains.training.parameters) if settings.surroundings else None
         fixed = None if surroundings is None else surroundings.column
-        moves = Moves(task.domains.training.parameters, settings.moves, fixed=fixed) if settings.moves > 0 else None
+        moves = AppearanceJitter(task.domains.training.parameters, settings.moves, fixed=fixed) if settings.moves > 0 else None
         run = _Run(source, settings, shape, folder, ranks, device, surroundings, moves, test)
         with denormals_flushed():  # from the first step on, so a resumed run rounds identically
             run.fit(progress=progress)
@@ -121,7 +121,7 @@ class _Run:
 
     def __init__(
         self, source: Source, settings: TrainSettings, shape: NetworkSettings, folder: RunFolder, ranks: Ranks,
-        device: torch.device, surroundings: Surroundings | None, moves: Moves | None, test: TestSet | None,
+        device: torch.device, surroundings: BackgroundAugmentation | None, moves: AppearanceJitter | None, test: TestSet | None,
     ) -> None:  # fmt: skip
         self.surroundings, self.moves = surroundings, moves
         self.test = None if test is None else (test.images, test.outputs)

@@ -9,7 +9,7 @@ import numpy as np
 
 from risp_torch.scene.parts.lights import ARRAYS
 from risp_torch.scene.rendering_parameters.parameters import RenderingParameters
-from risp_torch.scene.rendering_parameters.ranges import Direction, Factor, Range, Spread
+from risp_torch.scene.rendering_parameters.ranges import Direction, Distribution, Factor, Range
 from ti_sim.base.param import Param
 from ti_sim.base.rules import checked
 
@@ -51,7 +51,7 @@ def default_psi(scene: Scene, *, camera: bool = False) -> RenderingParameters:
     return RenderingParameters(scene, spreads)
 
 
-def _usual(scene: Scene, array: str, name: str, *, camera: bool) -> Spread | None:
+def _usual(scene: Scene, array: str, name: str, *, camera: bool) -> Distribution | None:
     """Default variation of a parameter in the renderer's ``array``."""
     param, last = scene.parameters[name], name.rpartition(".")[2]
     if array in _NEVER or last in ("cell", "origin") or (array == "camera" and not camera):
@@ -73,7 +73,7 @@ def _usual(scene: Scene, array: str, name: str, *, camera: bool) -> Spread | Non
     raise NotImplementedError(f"{name} is in the renderer's array {array!r}, which has no default variation: add one here")
 
 
-def _of_light(array: str, last: str, param: Param) -> Spread | None:
+def _of_light(array: str, last: str, param: Param) -> Distribution | None:
     """Where directional lights come from, and how bright any light is; its other numbers do not vary."""
     if array == "directional" and last == "direction":
         return Direction((-math.pi, math.pi), ELEVATION)
@@ -82,7 +82,7 @@ def _of_light(array: str, last: str, param: Param) -> Spread | None:
     return None
 
 
-def _of_camera(last: str, param: Param) -> Spread | None:
+def _of_camera(last: str, param: Param) -> Distribution | None:
     if last == "position":
         reach = CAMERA_SHIFT * np.linalg.norm(param.value)
         return Range(param.value - reach, param.value + reach)

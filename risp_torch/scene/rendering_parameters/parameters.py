@@ -11,7 +11,7 @@ import torch
 from risp_torch.files.suggest import unknown_name_error
 from risp_torch.scene.bridge import bridge_dtype
 from risp_torch.scene.bridge.checks import bridge_device
-from risp_torch.scene.rendering_parameters.ranges import Spread, spread_from_json
+from risp_torch.scene.rendering_parameters.ranges import Distribution, distribution_from_json
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Count, Seed, checked
 
@@ -33,7 +33,7 @@ class RenderingParameters:
     """
 
     @checked
-    def __init__(self, scene: Scene, spreads: Mapping[str, Spread]) -> None:
+    def __init__(self, scene: Scene, spreads: Mapping[str, Distribution]) -> None:
         """Make rendering parameters.
 
         Args:
@@ -125,9 +125,9 @@ class RenderingParameters:
         """Rendering parameters from the result of ``to_json``, for a scene with these parameters (errors:
         ``RenderingParameters``).
         """
-        return RenderingParameters(scene, {name: spread_from_json(name, entry) for name, entry in data.items()})
+        return RenderingParameters(scene, {name: distribution_from_json(name, entry) for name, entry in data.items()})
 
-    def _check_bounds(self, scene: Scene, name: str, spread: Spread) -> None:
+    def _check_bounds(self, scene: Scene, name: str, spread: Distribution) -> None:
         """Raise a UserError for ranges outside the parameter's bounds."""
         part = self._slices[name]
         points = torch.as_tensor(spread.extremes(part.stop - part.start), dtype=torch.float64)

@@ -19,10 +19,10 @@ from ti_sim.base.rules import FiniteArray, Rule, checked
 
 Scale = Literal["linear", "log10"]
 Shape = tuple[int, ...]
-Ends = Annotated[Sequence[float], Rule(shape=(2,), exact=True)]
+SearchResult = Annotated[Sequence[float], Rule(shape=(2,), exact=True)]
 
 
-class Spread(ABC):
+class Distribution(ABC):
     """Variation of one parameter."""
 
     kind: str
@@ -45,14 +45,14 @@ class Spread(ABC):
         return np.stack([-np.ones(count), np.ones(count)])
 
     def to_json(self) -> dict[str, Any]:
-        """The spread as JSON values; ``spread_from_json`` reads them."""
+        """The spread as JSON values; ``distribution_from_json`` reads them."""
         plain = {key: value.tolist() if isinstance(value, np.ndarray) else value for key, value in asdict(self).items()}
         return {"kind": self.kind, **plain}
 
 
 @checked
 @dataclass(frozen=True)
-class Range(Spread):
+class Range(Distribution):
     """Values between two bounds.
 
     Attributes:
@@ -69,25 +69,25 @@ class Range(Spread):
     kind = "range"
 
     def labels(self, name: str, shape: Shape) -> list[str]:
-        """One per number, or one for all (``Spread.labels``)."""
+        """One per number, or one for all (``Distribution.labels``)."""
         if self.tied or shape == ():
             return [name]
         return [name + "".join(f"[{i}]" for i in index) for index in np.ndindex(*shape)]
 
     def physical(self, own: torch.Tensor, psi: torch.Tensor) -> torch.Tensor:
-        """Low for psi = -1, high for psi = 1 (``Spread.physical``)."""
+        """Low for psi = -1, high for psi = 1 (``Distribution.physical``)."""
         rows = psi.shape[:-1]
         each = psi.reshape(rows + (1,) * own.ndim).expand(rows + own.shape) if self.tied else psi.reshape(rows + own.shape)
         return between(self.low, self.high, self.scale, each)
 
     def check(self, name: str, shape: Shape) -> None:
-        """Raise a UserError for reversed ranges and wrong shapes (``Spread.check``)."""
+        """Raise a UserError for reversed ranges and wrong shapes (``Distribution.check``)."""
         check_ends(name, self.low, self.high, self.scale, shape)
 
 
 @checked
 @dataclass(frozen=True)
-class Factor(Spread):
+class Factor(Distribution):
     """The scene's own values times a factor.
 
     Attributes:
@@ -103,20 +103,20 @@ class Factor(Spread):
     kind = "factor"
 
     def labels(self, name: str, shape: Shape) -> list[str]:
-        """One for each factor (``Spread.labels``)."""
+        """One for each factor (``Distribution.labels``)."""
         if self.tied or shape == ():
             return [f"{name}[factor]"]
         return [f"{name}[factor {i}]" for i in range(shape[-1])]
 
     def physical(self, own: torch.Tensor, psi: torch.Tensor) -> torch.Tensor:
-        """The scene's values times the factors (``Spread.physical``)."""
+        """The scene's values times the factors (``Distribution.physical``)."""
         factor = between(self.low, self.high, self.scale, psi)
         if not own.ndim:
             return own * factor[..., 0]
         return own * factor.reshape(psi.shape[:-1] + (1,) * (own.ndim - 1) + psi.shape[-1:])
 
     def check(self, name: str, shape: Shape) -> None:
-        """Raise a UserError for reversed ranges and factors that are not positive (``Spread.check``)."""
+        """Raise a UserError for reversed ranges and factors that are not positive (``Distribution.check``)."""
         check_ends(f"the factor of {name}", self.low, self.high, self.scale, () if self.tied or not shape else shape[-1:])
         if np.min(self.low) < 0:
             raise UserError(f"the factor of {name} has the low end {np.min(self.low):g}: give factors that are not negative")
@@ -124,7 +124,7 @@ class Factor(Spread):
 
 @checked
 @dataclass(frozen=True)
-class Direction(Spread):
+class Direction(Distribution):
     """The direction of a directional light, by the direction towards the light.
 
     Attributes:
@@ -132,30 +132,30 @@ class Direction(Spread):
         elevation: two angles above the horizon [rad].
     """
 
-    azimuth: Ends
-    elevation: Ends
+    azimuth: SearchResult
+    elevation: SearchResult
     kind = "direction"
 
     def labels(self, name: str, shape: Shape) -> list[str]:
-        """Azimuth and elevation (``Spread.labels``)."""
+        """Azimuth and elevation (``Distribution.labels``)."""
         return [f"{name}[azimuth]", f"{name}[elevation]"]
 
     def physical(self, own: torch.Tensor, psi: torch.Tensor) -> torch.Tensor:
-        """Unit vectors in which the light travels (``Spread.physical``)."""
+        """Unit vectors in which the light travels (``Distribution.physical``)."""
         azimuth = between(*self.azimuth, "linear", psi[..., 0])
         elevation = between(*self.elevation, "linear", psi[..., 1])
         across = torch.cos(elevation)
         return -torch.stack([across * torch.cos(azimuth), across * torch.sin(azimuth), torch.sin(elevation)], dim=-1)
 
     def check(self, name: str, shape: Shape) -> None:
-        """Raise a UserError for reversed angles, and for parameters that are not directions (``Spread.check``)."""
+        """Raise a UserError for reversed angles, and for parameters that are not directions (``Distribution.check``)."""
         if shape != (3,) or not name.endswith(".direction"):
             raise UserError(f"{name} is not the direction of a light: give it a Range or a Factor")
         for what, ends in (("azimuth", self.azimuth), ("elevation", self.elevation)):
             check_ends(f"the {what} of {name}", *ends, "linear", ())
 
     def extremes(self, count: int) -> np.ndarray:
-        """A grid of directions (``Spread.extremes``)."""
+        """A grid of directions (``Distribution.extremes``)."""
         steps = np.linspace(-1.0, 1.0, 33)
         return np.stack(np.meshgrid(steps, steps), axis=-1).reshape(-1, 2)
 
@@ -163,8 +163,8 @@ class Direction(Spread):
 SPREADS = {spread.kind: spread for spread in (Range, Factor, Direction)}
 
 
-def spread_from_json(name: str, data: Mapping[str, Any]) -> Spread:
-    """The spread from the result of ``Spread.to_json``.
+def distribution_from_json(name: str, data: Mapping[str, Any]) -> Distribution:
+    """The spread from the result of ``Distribution.to_json``.
 
     Raises:
         UserError: the kind is unknown, or an entry is missing or unexpected.

@@ -21,7 +21,7 @@ from ti_sim.rollout.arrays import Arrays
 from ti_sim.rollout.solver import Solver
 
 
-class SideBySide(Motion):
+class UncoupledSolvers(Motion):
     """Two motions in one scene, each with its own solver."""
 
     def __init__(self, bodies: Motion, particles: DeformableMotion) -> None:

@@ -19,7 +19,7 @@ from risp_torch.scene.simulation.coupled import CoupledMotion
 from risp_torch.scene.simulation.deformable import DeformableMotion
 from risp_torch.scene.simulation.motion import Motion, action_rows
 from risp_torch.scene.simulation.rigid import RigidMotion
-from risp_torch.scene.simulation.side_by_side import SideBySide
+from risp_torch.scene.simulation.side_by_side import UncoupledSolvers
 from risp_torch.scene.simulation.smoke import SmokeMotion
 from risp_torch.scene.simulation.step_warnings import touching_particles
 from risp_torch.scene.spec import ALL_PARTS, SceneSpec
@@ -135,7 +135,7 @@ def current_simulator(made: Simulator | None, spec: SceneSpec) -> Simulator:
 
 
 # The first one that simulates a scene is used.
-_MOTIONS = (SmokeMotion, CoupledMotion, SideBySide, DeformableMotion, ArticulatedMotion, RigidMotion)
+_MOTIONS = (SmokeMotion, CoupledMotion, UncoupledSolvers, DeformableMotion, ArticulatedMotion, RigidMotion)
 
 
 def _motion(spec: SceneSpec) -> Motion:

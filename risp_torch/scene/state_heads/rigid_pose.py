@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from risp_torch.scene.scene import Scene
 
 Place = Annotated[tuple[float, float, float], Rule(shape=(3,), exact=True)]
-Ends = Annotated[tuple[float, float], Rule(shape=(2,), exact=True)]
+SearchResult = Annotated[tuple[float, float], Rule(shape=(2,), exact=True)]
 _LEAST_COSINE = 1e-6  # cosine of the pitch below which yaw and roll have the same axis
 
 
@@ -38,9 +38,9 @@ class RigidPoseHead(StateHead, kind="rigid_pose"):
     body: str
     low: Place
     high: Place
-    yaw: Ends = (-math.pi, math.pi)
-    pitch: Ends = (-math.pi / 2, math.pi / 2)
-    roll: Ends = (-math.pi, math.pi)
+    yaw: SearchResult = (-math.pi, math.pi)
+    pitch: SearchResult = (-math.pi / 2, math.pi / 2)
+    roll: SearchResult = (-math.pi, math.pi)
 
     def __post_init__(self) -> None:
         for name in ("low", "high", "yaw", "pitch", "roll"):

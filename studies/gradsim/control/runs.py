@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from risp_torch import Scene, load_scene
-from risp_torch.control import Aim, ControlTask, Driven, Goal, load_control, open_loop, search
+from risp_torch.control import ControlledRollout, ControlTask, Goal, GoalLoss, load_control, open_loop, search
 from studies.gradsim.cells import Cell
 
 SHOWN = 4  # moments of a motion that are kept for strips, evenly over it
@@ -39,7 +39,7 @@ WAYS = {
 }
 
 
-class JudgedAim(Aim):
+class JudgedAim(GoalLoss):
     """An aim whose errors are those of the scene's own task, whatever the search compares."""
 
     def __init__(self, scene: Scene, task: ControlTask, goal: Goal, *, judge: ControlTask, seen: bool) -> None:
@@ -53,9 +53,9 @@ class JudgedAim(Aim):
             seen: whether pictures are compared.
         """
         super().__init__(scene, task, goal, seen=seen)
-        self.judge = Aim(scene, judge, goal, seen=False)
+        self.judge = GoalLoss(scene, judge, goal, seen=False)
 
-    def error(self, driven: Driven) -> float:
+    def error(self, driven: ControlledRollout) -> float:
         """The judge's measure at the last frame, relative to the size."""
         return self.judge.error(driven)
 

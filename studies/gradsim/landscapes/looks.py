@@ -159,7 +159,7 @@ def plain_descent(scene: Scene, target: torch.Tensor, start: float, *, iteration
     Returns:
         The density before every step and after the last one [kg/m3].
     """
-    comparison, param = Comparison.of_film(target), scene.parameters[MASS]
+    comparison, param = Comparison.of_target(target), scene.parameters[MASS]
     low, high = (math.log10(float(bound)) for bound in (param.low, param.high))
     decades = torch.tensor([math.log10(start)], dtype=target.dtype, device=target.device, requires_grad=True)
     history = [start]

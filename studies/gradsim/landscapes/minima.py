@@ -16,7 +16,7 @@ def local_minima(loss: Any, *, depth: float = ROUNDING) -> list[tuple[int, ...]]
     """Places of the minima of a loss on a grid, the lowest first.
 
     The grid is flooded from below. A minimum is a basin that is as deep as ``depth`` times the landscape's span when its water
-    meets that of a lower one (its persistence). Ends of the grid count, as a bounded search stays there.
+    meets that of a lower one (its persistence). SearchResult of the grid count, as a bounded search stays there.
 
     Args:
         loss: on a grid of any dimensions, neighbours also along diagonals; places that are not finite are outside.

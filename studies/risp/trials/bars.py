@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from risp_torch.inversion.problem.problem import Problem
-from risp_torch.inversion.run.assessment import judge
+from risp_torch.inversion.run.assessment import assess
 from risp_torch.inversion.solvers.gradient_descent import History
-from risp_torch.inversion.solvers.search import Ends
+from risp_torch.inversion.solvers.search import SearchResult
 
 if TYPE_CHECKING:
     from risp_torch import Loss, Scene
@@ -48,8 +48,8 @@ class Bars:
         problem = Problem.of(scene, target, list(trial.unknowns), loss=loss, sampling=trial.sampling, starts=[result.values])
         estimate, truth = (trial.row(values) for values in (result.values, trial.truth))
         comparison = result.comparison or problem.comparison
-        search_result = Ends(estimate[None], np.array([result.loss]), 0, comparison, problem.unknowns, History())
-        sd = judge(problem, search_result).bars.sd
+        search_result = SearchResult(estimate[None], np.array([result.loss]), 0, comparison, problem.unknowns, History())
+        sd = assess(problem, search_result).bars.sd
         distance = np.abs(problem.unknowns.scaled(estimate) - problem.unknowns.scaled(truth))
         return Bars(sd.tolist(), float((distance / sd).max()))
 

@@ -17,7 +17,7 @@ from risp_torch.inversion.solvers.cma_es import warmed
 from risp_torch.inversion.solvers.gradient_descent import History, descend
 from risp_torch.inversion.solvers.refinement import refined
 from risp_torch.inversion.solvers.registration.rounds import is_registered, registered
-from risp_torch.inversion.solvers.wide_steps import settle_whitened, wide_gauss_newton
+from risp_torch.inversion.solvers.wide_steps import refine_whitened, wide_gauss_newton
 from studies.risp.trials.paper_search import paper_unknowns
 from ti_sim import DivergenceError
 
@@ -63,7 +63,7 @@ def search(
         refine: largest number of Gauss-Newton rounds with narrow differences; none if the loss is locally non-smooth.
         begin: an estimate from which the search goes on, in place of other steps from the guesses: by rounds of registration
             (``registered``) where these suit, otherwise by Gauss-Newton rounds, first with the loss of the search
-            (``Loss.for_search``), then, ``LAST_ROUNDS`` times as many, with its own.
+            (``Loss.coarse``), then, ``LAST_ROUNDS`` times as many, with its own.
         paper: whether the unknowns are optimised as in the paper (``paper_unknowns``), without a penalty on changes of actions.
         warm: settings of a gradient-free search from every guess, before the other steps.
         seed: seed of its candidates.
@@ -74,7 +74,7 @@ def search(
         UserError: pycma is not installed.
         DivergenceError: no guess could be simulated.
     """
-    unknowns, wider = Unknowns.of(scene, trial.unknowns), comparison.for_search()
+    unknowns, wider = Unknowns.of(scene, trial.unknowns), comparison.coarse()
     rows = np.array([trial.row(guess) for guess in guesses])
     if paper:
         unknowns = paper_unknowns(unknowns, trial.measure)
@@ -95,7 +95,7 @@ def search(
     if isinstance(settings, WideSteps):
         begin = unknowns.vector(z).double().cpu().numpy()
         ends, best = wide_gauss_newton(scene, wider, unknowns, begin, settings, history, progress=progress)
-        settled, comparison = settle_whitened(
+        settled, comparison = refine_whitened(
             scene, comparison, unknowns, ends[best], settings, history, start=best, seed=seed, progress=progress
         )
         ends, history.stopped = settled[None], []
@@ -103,7 +103,7 @@ def search(
         checkpoint = SearchCheckpoint(folder, "search")
         z, history = descend(scene, wider, unknowns, z, settings, checkpoint=checkpoint, history=history, progress=progress)
         ends = unknowns.vector(z).double().cpu().numpy()
-    rounds = 0 if comparison.loss.rough else refine
+    rounds = 0 if comparison.loss.non_smooth else refine
     return _best_of(scene, comparison, trial, unknowns, ends, rounds, history, progress=progress)
 
 

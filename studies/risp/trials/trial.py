@@ -48,7 +48,7 @@ class Trial:
         unit: unit of the error; "log10" with ``log``, for distances in decades.
         search: default settings of the search.
         starts: number of first guesses, of which the worse ones are stopped early; the first one is "guess" in results.
-        refine: Gauss-Newton rounds after it, for losses that are locally smooth (``Loss.rough``).
+        refine: Gauss-Newton rounds after it, for losses that are locally smooth (``Loss.non_smooth``).
         smooth: weight of a penalty on changes of actions from frame to frame (``penalised``), the same for all methods.
         sampling: compared frames (``sampled_frames``).
         unseen: name -> a true scene with a held-out motion: the error of the estimate on it is the mean L1 distance of

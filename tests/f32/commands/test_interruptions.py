@@ -50,7 +50,7 @@ def test_signals_end_commands_with_a_sentence(
 
 
 def test_only_commands_that_go_on_say_so() -> None:
-    assert control.goes_on(Namespace()) and invert.goes_on(Namespace()) and not hasattr(simulate, "goes_on")
+    assert control.is_resumable(Namespace()) and invert.is_resumable(Namespace()) and not hasattr(simulate, "is_resumable")
 
 
 @pytest.mark.processes

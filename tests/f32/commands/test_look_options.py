@@ -11,7 +11,7 @@ import pytest
 from risp_torch import LookSettings, MatchedLoss, UserError, write_frames
 from risp_torch.__main__ import PROGRAM
 from risp_torch.commands.loss_options import check_loss_options, make_compared_scene, make_loss
-from risp_torch.commands.seen_options import masks_of
+from risp_torch.commands.observation_options import masks_of
 from risp_torch.scene.load import load_scene
 
 PARSER, _ = PROGRAM.parsers()

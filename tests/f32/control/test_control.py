@@ -16,11 +16,11 @@ import torch
 
 from risp_torch import UserError, load_scene, write_frames
 from risp_torch.control import (
-    Aim,
     ControlTask,
     DirectPolicy,
     FeedbackPolicy,
     Goal,
+    GoalLoss,
     SinePolicy,
     control,
     control_times,
@@ -147,7 +147,7 @@ def test_videos_and_motions_are_targets(folder: Path) -> None:
         motion = Goal(driven.states.particle_q[0])
         pictures = scene.render(driven.states, {})[0]
         write_frames(folder / "target", pictures, fps=50)
-        aim = Aim(scene, task, motion)
+        aim = GoalLoss(scene, task, motion)
         assert aim.frames == (2, 4) and aim.error(driven) == 0
         assert float(aim.loss(driven, "image")) == 0 and float(aim.loss(driven, "state")) == 0
     result = control(scene, task, target=folder / "target", seed=3, iterations=1, progress=False)
@@ -169,7 +169,7 @@ def test_replanning_makes_up_for_a_wrong_model() -> None:
         make_control(model), measure="along", direction=(1, 0, 0), drives="push.force", goal=lambda scene, number: goal,
         policy=lambda scene, seed: DirectPolicy(np.zeros(6)), penalty=0.0,
     )  # fmt: skip
-    aim = Aim(model, task, goal)
+    aim = GoalLoss(model, task, goal)
     plan = control(model, task, objective="state", iterations=40, progress=False).search
     assert plan.history.errors[plan.best] < 0.02
     errors = {}
@@ -196,7 +196,7 @@ def test_the_rest_of_an_aim_counts_from_where_it_begins() -> None:
     ways = torch.linspace(0.0, 0.06, 7, dtype=torch.float32)[:, None, None]
     places = scene.deformables[0].rest[None] + ways.double().cpu().numpy() * np.array([1.0, 0.0, 0.0])
     pictures = ways[..., None].expand(7, scene.camera.height, scene.camera.width, 3)
-    aim = Aim(scene, task, Goal(places), pictures=pictures)
+    aim = GoalLoss(scene, task, Goal(places), pictures=pictures)
     assert aim.frames == (2, 4, 6)
     rest = aim.after(3)
     assert rest.frames == (1, 3)
@@ -335,9 +335,9 @@ def test_goals_and_frames_are_checked() -> None:
     scene = make_scene()
     task = make_control(scene)
     with pytest.raises(UserError, match=r"goal's positions have shape \(1, 3, 3\): give finite \(1 or frames \+ 1, 6, 3\)"):
-        Aim(scene, task, Goal(np.zeros((1, 3, 3))))
+        GoalLoss(scene, task, Goal(np.zeros((1, 3, 3))))
     with pytest.raises(UserError, match="the goal has 2 rows"):
-        Aim(scene, task, Goal(np.zeros((2, 6, 3))))
+        GoalLoss(scene, task, Goal(np.zeros((2, 6, 3))))
     with pytest.raises(UserError, match="frames 'some' is unknown"):
         replace(task, frames="some").compared(4)
     assert replace(task, frames="every:3").compared(4) == (3, 4) and replace(task, frames="all").compared(2) == (1, 2)

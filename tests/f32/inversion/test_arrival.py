@@ -35,10 +35,10 @@ from risp_torch.inversion.problem.linearisation import newton_step
 from risp_torch.inversion.problem.problem import Problem, usual_search
 from risp_torch.inversion.run import assessment
 from risp_torch.inversion.solvers.gradient_descent import History
-from risp_torch.inversion.solvers.search import Ends
+from risp_torch.inversion.solvers.search import SearchResult
 from risp_torch.inversion.uncertainty.compression import CompressedFilm, Encoder, compressed_films, compression_moves
 from risp_torch.inversion.uncertainty.covariance import distance_in_steps
-from risp_torch.inversion.uncertainty.distance_in_newton_steps import steps_to_go
+from risp_torch.inversion.uncertainty.distance_in_newton_steps import distance_in_newton_steps
 from risp_torch.least_squares.horizon import GrowingHorizon
 from tests.reference import small_scenes
 from ti_sim import StoreAll
@@ -174,8 +174,8 @@ def test_error_bars_are_those_of_the_start_that_is_reported(target: torch.Tensor
     monkeypatch.setattr(misfit, "noise_variance", lambda *given: 1e-6)
     monkeypatch.setattr(assessment, "unfinished", arrived)
     problem = Problem.of(scene, target, [DENSITY], starts=[{DENSITY: value} for value in final[:, 0]])
-    ends = Ends(final, np.array([1e-9, 1e-4]), 1, problem.comparison, problem.unknowns, History())
-    found = assessment.judge(problem, ends).misfit
+    ends = SearchResult(final, np.array([1e-9, 1e-4]), 1, problem.comparison, problem.unknowns, History())
+    found = assessment.assess(problem, ends).misfit
     assert [row.tolist() for row in seen] == [[1000.0]]
     # Of the residual the part that noise and rounding explain stays: bars there are narrower by its root mean square.
     at = linearise(scene, comparison, unknowns, final[1])
@@ -196,11 +196,17 @@ def test_what_the_scene_lacks_is_no_distance(target: torch.Tensor) -> None:
     at = linearise(scene, comparison, unknowns, np.array([800.0]))
     most = distance_in_steps(at, np.array([1e-3]), 1e-6)
     assert most > 1e3
-    assert steps_to_go(scene, unknowns, at, np.array([1e-3]), most) == 1.0
+    assert distance_in_newton_steps(scene, unknowns, at, np.array([1e-3]), most) == 1.0
     at = linearise(scene, comparison, unknowns, np.array([1000.0]))
     short = 0.05 * newton_step(at)
-    assert abs(short[0]) * steps_to_go(scene, unknowns, at, short, most) > np.log10(1000 / 800) / 2  # of a range of two decades
-    assert steps_to_go(scene, unknowns, at, short, 1.0) == steps_to_go(scene, unknowns, at, np.zeros(1), most) == 1.0
+    assert (
+        abs(short[0]) * distance_in_newton_steps(scene, unknowns, at, short, most) > np.log10(1000 / 800) / 2
+    )  # of a range of two decades
+    assert (
+        distance_in_newton_steps(scene, unknowns, at, short, 1.0)
+        == distance_in_newton_steps(scene, unknowns, at, np.zeros(1), most)
+        == 1.0
+    )
 
 
 # -- the search over a growing horizon ------------------------------------------------------------------------------------

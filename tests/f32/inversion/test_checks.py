@@ -165,7 +165,7 @@ def test_refinement_climbs_along_a_valley(monkeypatch: pytest.MonkeyPatch) -> No
     truth = unknowns.scaled(unknowns.current())
     point = truth + 0.05 * unknowns.scaled_range()
     loss = losses_at(scene, film, unknowns, point[None])
-    problem = FilmProblem(scene, Comparison.of_film(film), unknowns)
+    problem = FilmProblem(scene, Comparison.of_target(film), unknowns)
     assert minimise(problem, Starts.begin([point], policy, loss), policy).objectives[0] < loss[0]
     monkeypatch.setattr(MeanDiagonalDamping, "step", lambda *_: np.zeros(2))
     stuck = minimise(problem, Starts.begin([point], policy, loss), policy)

@@ -76,5 +76,5 @@ def test_bars_of_refits_are_not_stretched_again(monkeypatch):
 
 def test_mixes_refit_where_one_of_their_losses_does():
     """The losses that solve a look say so, and mixes with them."""
-    assert MatchedLoss().refits and not PixelLoss().refits
-    assert MixedLoss(MatchedLoss(), PixelLoss()).refits
+    assert MatchedLoss().compression_by_refit and not PixelLoss().compression_by_refit
+    assert MixedLoss(MatchedLoss(), PixelLoss()).compression_by_refit

@@ -32,7 +32,7 @@ from risp_torch.inversion import Comparison, Unknowns
 from risp_torch.inversion.losses.whitening import Whitening
 from risp_torch.inversion.problem.films.multi_film import Films, for_every_film
 from risp_torch.inversion.problem.films.multi_film_loss import films_loss
-from risp_torch.inversion.report.apply_result import use_found
+from risp_torch.inversion.report.apply_result import apply_result
 from tests.reference.small_scenes import make_scene
 
 Risp = Callable[..., tuple[int, str, str]]
@@ -144,7 +144,8 @@ def test_what_a_network_reads_of_each_film(scene: Scene) -> None:
     loss = films_loss(RispLoss(Mean()))
     target = torch.cat([film_of(scene, block_velocity=speed) for speed in SPEEDS], dim=2)
     comparison = Comparison.of(films, loss, target)
-    assert comparison.target.shape == (5, 6) and sorted(comparison.blocks) == list(range(6)) and loss.rough and loss.lasting
+    assert comparison.target.shape == (5, 6) and sorted(comparison.blocks) == list(range(6))
+    assert loss.non_smooth and loss.temporally_correlated
     torch.testing.assert_close(comparison.target[:, 3:], target[:, :, 16:].mean(dim=(1, 2)))
 
 
@@ -196,11 +197,11 @@ def test_two_films_tell_what_one_does_not(scene: Scene, tmp_path: Path) -> None:
     assert (unknowns[f"{VELOCITY}@1[0]"]["high"], unknowns[f"{VELOCITY}@2[0]"]["high"]) == (2.0, 1.5)
     for path, speed in (("run", SPEEDS[0]), ("run@2", SPEEDS[1])):
         other = make_scene()
-        use_found(other, tmp_path / path)
+        apply_result(other, tmp_path / path)
         np.testing.assert_allclose(other.table[VELOCITY].value, speed, atol=0.01)
         assert other.table[DENSITY].value == result.values[DENSITY]
     with pytest.raises(UserError, match="has no film 3: name one of 1, 2"):
-        use_found(make_scene(), tmp_path / "run@3")
+        apply_result(make_scene(), tmp_path / "run@3")
 
 
 def test_films_on_the_command_line(scene: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command_line: Risp) -> None:

@@ -18,7 +18,7 @@ from risp_torch import OptimiseSettings, Scene, UserError, film, invert, landsca
 from risp_torch.__main__ import main
 from risp_torch.files.run_folder import FinishedError, RunFolder
 from risp_torch.files.search_checkpoint import SearchCheckpoint
-from risp_torch.inversion import Uncertainty, Unknowns, along_weak_directions, error_bars, linearise
+from risp_torch.inversion import Uncertainty, Unknowns, error_bars, jacobian_along_eigenvectors, linearise
 from studies.films import invert_cube
 from tests.reference import small_scenes
 from tests.reference.searches import pictures, quick
@@ -249,7 +249,7 @@ def seen_in_toss(impulse: tuple[float, float, float]) -> Uncertainty:
     scene = load_scene("toss", size=32, impulse=impulse)
     unknowns = Unknowns.of(scene, SCALED_TOGETHER)
     at = linearise(scene, pictures(scene), unknowns, unknowns.current())
-    return error_bars(along_weak_directions(scene, unknowns, at), unknowns)
+    return error_bars(jacobian_along_eigenvectors(scene, unknowns, at), unknowns)
 
 
 def test_without_a_push_density_and_contact_are_seen_up_to_a_common_scale() -> None:

@@ -211,7 +211,7 @@ def test_looks_of_the_training_weigh_what_a_network_reads() -> None:
     assert weighed.loss.to_json()["whitening_looks"] == APPEARANCES and "whitening_looks" not in loss.to_json()
     assert weighed.whitened(scene, values) is weighed
     film = pictures(scene)[:2]
-    assert weighed.loss.floor(film) == pytest.approx(loss.floor(film) * weighed.loss.whitening.gain)
+    assert weighed.loss.noise_floor(film) == pytest.approx(loss.noise_floor(film) * weighed.loss.whitening.gain)
 
 
 def test_looks_do_not_weigh_where_they_are_looked_for() -> None:

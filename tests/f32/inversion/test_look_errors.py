@@ -24,7 +24,7 @@ from risp_torch.inversion.problem.linearisation import Linearisation, linearise,
 from risp_torch.inversion.problem.unknowns import Unknowns
 from risp_torch.inversion.run import assessment
 from risp_torch.inversion.uncertainty.appearance_errors import look_moves
-from risp_torch.inversion.uncertainty.covariance import Spread
+from risp_torch.inversion.uncertainty.covariance import CovarianceEstimate
 from tests.reference.searches import quick
 
 NAME, SPEED = "box.velocity[0]", 0.8
@@ -65,7 +65,7 @@ def test_films_in_known_looks_have_shifts_as_large_as_those_of_the_film() -> Non
         scene, unknowns, at = at_truth(lamp, MatchedLoss(LookSettings(edges="scene")))
         shift = np.sqrt(np.mean(look_moves(scene, unknowns, at, np.array([SPEED]), 1e-9) ** 2))
         step = abs(newton_step(at)[0])
-        in_bars.append(step / np.sqrt(Spread.of(at, 1e-12).variances[0]))
+        in_bars.append(step / np.sqrt(CovarianceEstimate.of(at, 1e-12).variances[0]))
         in_shifts.append(step / shift)
     assert max(in_bars) > 2.2 and max(in_shifts) < 1.96 and max(in_shifts) > 0.3, (in_bars, in_shifts)
 

@@ -24,9 +24,9 @@ def test_luminance_is_the_weighted_sum_of_linear_colours():
 
 def test_rounding_of_colours_leaves_as_much_of_luminance_as_its_floor_says():
     colours = np.random.default_rng(0).uniform(0, 1, (200_000, 3))
-    rounded = np.round(255 * colours) / 255  # even steps, as ``PixelLoss.floor`` counts them
+    rounded = np.round(255 * colours) / 255  # even steps, as ``PixelLoss.noise_floor`` counts them
     left = np.mean(((rounded - colours) @ WEIGHTS) ** 2)
-    assert LuminanceLoss().floor(torch.zeros(0, 0, 0, 3)) == pytest.approx(left, rel=0.02)
+    assert LuminanceLoss().noise_floor(torch.zeros(0, 0, 0, 3)) == pytest.approx(left, rel=0.02)
 
 
 def test_noise_of_colours_explains_less_of_luminance():

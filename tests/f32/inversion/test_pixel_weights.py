@@ -13,7 +13,7 @@ from PIL import Image
 from risp_torch import OptimiseSettings, PerceptualLoss, PixelLoss, PixelWeights, Scene, UserError, write_frames
 from risp_torch.inversion import Comparison, Unknowns, linearise, sampled_frames
 from risp_torch.inversion.problem.films.multi_film import Films
-from risp_torch.inversion.uncertainty.covariance import Spread
+from risp_torch.inversion.uncertainty.covariance import CovarianceEstimate
 from risp_torch.risp.loss import RispLoss
 from tests.reference.searches import pictures, quick
 from tests.reference.small_scenes import make_scene
@@ -72,10 +72,10 @@ def test_error_bars_count_the_pixels_that_count(scene: Scene, film: torch.Tensor
     assert weighted.loss == pytest.approx(float(residual.square().mean()), rel=1e-5)
     noise = float(residual.square().sum()) / (len(residual) - 2)
     expected = noise * np.linalg.inv((jacobian.T @ jacobian).numpy(force=True))
-    np.testing.assert_allclose(Spread.of(weighted).plain, expected, rtol=1e-4)
+    np.testing.assert_allclose(CovarianceEstimate.of(weighted).plain, expected, rtol=1e-4)
     half = PixelLoss(weights=PixelWeights(0.5 * torch.ones(SIZE, SIZE)))  # counts as half as many observations
-    halved = Spread.of(linearise(scene, Comparison.of(scene, half, noisy), unknowns, point))
-    np.testing.assert_allclose(halved.plain, 2 * Spread.of(whole).plain, rtol=1e-3)
+    halved = CovarianceEstimate.of(linearise(scene, Comparison.of(scene, half, noisy), unknowns, point))
+    np.testing.assert_allclose(halved.plain, 2 * CovarianceEstimate.of(whole).plain, rtol=1e-3)
 
 
 def test_features_of_what_counts(scene: Scene, film: torch.Tensor, occluder: torch.Tensor) -> None:

@@ -15,7 +15,7 @@ from risp_torch.inversion.problem.smoothness import Smoothness
 from risp_torch.inversion.solvers.gradient_descent import History, descend
 from risp_torch.inversion.solvers.refinement import refined
 from risp_torch.inversion.solvers.wide_differences import Point, WideSearch, directions
-from risp_torch.inversion.solvers.wide_steps import settle_whitened, wide_gauss_newton
+from risp_torch.inversion.solvers.wide_steps import refine_whitened, wide_gauss_newton
 from risp_torch.risp import load_task
 from risp_torch.scene.numbers import constant
 from ti_sim.base.errors import DivergenceError
@@ -28,7 +28,7 @@ STEPS = WideSteps(widths=(0.1, 0.1, 0.05, 0.05, 0.05, 0.05))
 class RippledLoss(StateLoss):
     """The true states as a network may read them: with ripples that are low, and steeper than what they lie on."""
 
-    rough = True
+    non_smooth = True
 
     def observe(self, *arguments: object) -> torch.Tensor:
         return rippled(super().observe(*arguments))
@@ -233,7 +233,7 @@ def test_losses_that_know_nothing_of_their_errors_settle_once() -> None:
         loss = StateLoss(load_task("quadrotor", scene).head, scene.rollout())
     comparison, unknowns = Comparison.of(scene, loss, None), Unknowns.of(scene, ["quadrotor.mass"])
     end = np.array([2.9])
-    found, same = settle_whitened(scene, comparison, unknowns, end, WIDE_SEARCH, History(), progress=False)
+    found, same = refine_whitened(scene, comparison, unknowns, end, WIDE_SEARCH, History(), progress=False)
     assert found is end and same is comparison
 
 
@@ -318,7 +318,7 @@ def test_a_penalty_keeps_its_share_of_a_whitened_loss(monkeypatch: pytest.Monkey
     end, _ = searched(film, unknowns, np.full((1, 10), 0.5), **settings)
     monkeypatch.setattr("risp_torch.inversion.solvers.wide_steps.film_losses", losses)
     history = History(values=[torch.zeros(1, 10)], losses=[torch.zeros(1)])
-    again, _ = settle_whitened(None, film, unknowns, end, WideSteps(**settings, whiten=True), history, progress=False)
+    again, _ = refine_whitened(None, film, unknowns, end, WideSteps(**settings, whiten=True), history, progress=False)
     np.testing.assert_allclose(again, end, atol=2e-3)
     light, _ = searched(LinearFilm(10.0 * matrix, truth), unknowns, end[None], **settings)
     assert np.abs(light - end).max() > 0.05, "a penalty of the same weight would have less of a share"

@@ -13,7 +13,7 @@ from risp_torch import Inversion, load_scene
 from risp_torch.files.film.curves import linear_to_srgb, srgb_to_linear
 from risp_torch.inversion.diagnostics.misspecification import Diagnosis
 from risp_torch.inversion.run import assessment
-from risp_torch.inversion.run.assessment import judge
+from risp_torch.inversion.run.assessment import assess
 from risp_torch.scene.scene import Scene
 from tests.reference.searches import pictures, quick
 
@@ -63,13 +63,13 @@ def test_only_starts_that_fit_as_well_widen_the_bar(monkeypatch: pytest.MonkeyPa
     """A second start that ended far away counts if its loss is larger by what noise explains, and not by a twentieth."""
     ends_of = []
     monkeypatch.setattr(assessment, "diagnose", lambda *_, **__: Diagnosis())
-    monkeypatch.setattr(inversion, "judge", lambda problem, ends: ends_of.append((problem, ends)) or judge(problem, ends))
+    monkeypatch.setattr(inversion, "assess", lambda problem, ends: ends_of.append((problem, ends)) or assess(problem, ends))
     result = found(scene_of())
     ((problem, ends),) = ends_of
     final, (loss,) = np.append(ends.final, [[300.0]], axis=0), ends.losses
 
     def bar(times: float) -> float:
-        return judge(problem, replace(ends, final=final, losses=np.array([loss, times * loss]))).bars.sd[0]
+        return assess(problem, replace(ends, final=final, losses=np.array([loss, times * loss]))).bars.sd[0]
 
     assert bar(np.inf) == bar(1.05) == result.sd[DENSITY]
     assert bar(1.00001) == pytest.approx(np.hypot(bar(np.inf), np.std(np.log10(final), ddof=1)))

@@ -5,7 +5,7 @@ import torch
 
 from risp_torch import Scene
 from risp_torch.risp import Batch
-from risp_torch.risp.training.moves import BEYOND, PLAIN, TURN, Moves
+from risp_torch.risp.training.moves import BEYOND, PLAIN, TURN, AppearanceJitter
 from risp_torch.scene.rendering_parameters import Direction, Factor, RenderingParameters, image_jacobian
 from tests.reference import small_scenes
 
@@ -34,7 +34,7 @@ def test_a_brighter_sun_is_what_the_renderer_makes_of_it(scene: Scene) -> None:
     """Pictures are linear in the brightness: the first order is all there is."""
     parameters = RenderingParameters(scene, SUN)
     psi = sampled(parameters, 6, seed=1)
-    batch, moves = rendered(scene, psi, parameters), Moves(parameters, 1.0)
+    batch, moves = rendered(scene, psi, parameters), AppearanceJitter(parameters, 1.0)
     moved, steps = moves(batch, seed=(1, 2)), moves.steps(psi, seed=(1, 2))
     wanted = rendered(scene, psi + steps, parameters)
     assert batch.images.max() < 1.0 and wanted.images.max() < 1.0  # no kink
@@ -45,7 +45,7 @@ def test_a_brighter_sun_is_what_the_renderer_makes_of_it(scene: Scene) -> None:
 def test_states_psi_and_derivatives_are_left_alone(scene: Scene) -> None:
     parameters = RenderingParameters(scene, SUN | AIM)
     batch = rendered(scene, sampled(parameters, 4, seed=3), parameters)
-    moved = Moves(parameters, 0.5)(batch, seed=(0,))
+    moved = AppearanceJitter(parameters, 0.5)(batch, seed=(0,))
     assert moved.psi is batch.psi and moved.jacobian is batch.jacobian and moved.outputs is batch.outputs
     assert moved.images.min() >= 0.0 and moved.images.max() <= 1.0
 
@@ -53,7 +53,7 @@ def test_states_psi_and_derivatives_are_left_alone(scene: Scene) -> None:
 def test_steps_go_towards_drawn_appearances_and_lights_turn_little(scene: Scene) -> None:
     parameters = RenderingParameters(scene, SUN | AIM)
     psi = sampled(parameters, 2000, seed=4)
-    whole, half = (Moves(parameters, share).steps(psi, seed=(5,)) for share in (1.0, 0.5))
+    whole, half = (AppearanceJitter(parameters, share).steps(psi, seed=(5,)) for share in (1.0, 0.5))
     torch.testing.assert_close(half, 0.5 * whole)
     still = (whole == 0).all(dim=1)
     assert 0.8 * PLAIN < still.float().mean() < 1.2 * PLAIN
@@ -66,12 +66,12 @@ def test_steps_go_towards_drawn_appearances_and_lights_turn_little(scene: Scene)
 
 def test_the_entry_with_patterns_is_not_moved(scene: Scene) -> None:
     parameters = RenderingParameters(scene, SUN | AIM)
-    steps = Moves(parameters, 1.0, fixed=1).steps(sampled(parameters, 50, seed=6), seed=(7,))
+    steps = AppearanceJitter(parameters, 1.0, fixed=1).steps(sampled(parameters, 50, seed=6), seed=(7,))
     assert (steps[:, 1] == 0).all() and (steps[:, [0, 2]] != 0).any(dim=0).all()
 
 
 def test_the_same_seed_gives_the_same_steps(scene: Scene) -> None:
     parameters = RenderingParameters(scene, SUN)
-    psi, moves = sampled(parameters, 20, seed=8), Moves(parameters, 1.0)
+    psi, moves = sampled(parameters, 20, seed=8), AppearanceJitter(parameters, 1.0)
     one, same, other = (moves.steps(psi, seed=seed) for seed in ((0, 1), (0, 1), (0, 2)))
     assert torch.equal(one, same) and not torch.equal(one, other)

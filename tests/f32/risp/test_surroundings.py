@@ -11,7 +11,7 @@ import torch
 from risp_torch import Scene
 from risp_torch.risp import Batch
 from risp_torch.risp.training import surroundings as module
-from risp_torch.risp.training.surroundings import NOISE, PLAIN, Surroundings, random_patterns
+from risp_torch.risp.training.surroundings import NOISE, PLAIN, BackgroundAugmentation, random_patterns
 from risp_torch.scene.rendering_parameters import Factor, Range, RenderingParameters, image_jacobian
 from tests.reference import small_scenes
 
@@ -53,7 +53,7 @@ def flat(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("surface", ["ground.color", "background.color"])
 def test_a_flat_pattern_is_what_the_renderer_makes_of_its_grey(surface: str, scene: Scene, flat: None) -> None:
     names = parameters(scene, surface)
-    patterns = Surroundings(names)
+    patterns = BackgroundAugmentation(names)
     column = names.labels.index(surface)
     assert patterns.column == column
     psi = names.sample(BATCH, seed=1).float().cpu()
@@ -86,7 +86,7 @@ def test_bodies_are_left_alone(scene: Scene, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(module, "NOISE", 0.0)
     names = parameters(scene, "ground.color")
     before = rendered(scene, names.sample(BATCH, seed=2).float().cpu(), names)
-    after = Surroundings(names)(before, seed=(4,))
+    after = BackgroundAugmentation(names)(before, seed=(4,))
     outside = before.jacobian[:, names.labels.index("ground.color")] == 0
     assert 0.2 < outside.float().mean() < 0.9
     assert torch.equal(after.images[outside], before.images[outside])
@@ -103,7 +103,7 @@ def batch_without_entry(seed: int = 0) -> Batch:
 
 @pytest.mark.parametrize("derivatives", [True, False])
 def test_a_scene_without_such_an_entry_gets_noise_only(derivatives: bool, scene: Scene) -> None:
-    patterns = Surroundings(parameters(scene, None))
+    patterns = BackgroundAugmentation(parameters(scene, None))
     assert patterns.column is None
     before = batch_without_entry() if derivatives else replace(batch_without_entry(), jacobian=None)
     after = patterns(before, seed=(0, 1, 2, 3))
@@ -116,12 +116,12 @@ def test_a_scene_without_such_an_entry_gets_noise_only(derivatives: bool, scene:
 def test_ranges_that_are_no_grey_are_no_entry(scene: Scene) -> None:
     for spread in (Range(0.1, 0.6), Range(0.1, 0.6, scale="log10", tied=True), Factor(0.5, 1.0, tied=True)):
         names = RenderingParameters(scene, {"ground.color": spread, "background.color": Range(0.2, 0.8, tied=True)})
-        assert Surroundings(names).column == names.labels.index("background.color")
+        assert BackgroundAugmentation(names).column == names.labels.index("background.color")
 
 
 def test_the_same_seed_gives_the_same_pictures(scene: Scene) -> None:
     names = parameters(scene, "ground.color")
-    patterns, psi = Surroundings(names), torch.zeros(64, 2)
+    patterns, psi = BackgroundAugmentation(names), torch.zeros(64, 2)
     before = replace(batch_without_entry(), jacobian=0.2 * torch.ones(64, 2, 16, 16, 3).half(), psi=psi)
     one, same, other = (patterns(before, seed=seed) for seed in ((0, 1, 2, 3), (0, 1, 2, 3), (0, 1, 3, 3)))
     assert torch.equal(one.images, same.images) and torch.equal(one.jacobian, same.jacobian)

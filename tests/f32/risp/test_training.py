@@ -37,8 +37,8 @@ from risp_torch.risp import (
 )
 from risp_torch.risp.task import load_task, training_scene
 from risp_torch.risp.training.losses import error_and_its_gradient, error_and_jacobian
-from risp_torch.risp.training.moves import Moves
-from risp_torch.risp.training.surroundings import Surroundings
+from risp_torch.risp.training.moves import AppearanceJitter
+from risp_torch.risp.training.surroundings import BackgroundAugmentation
 from risp_torch.risp.training.train import held_out
 from tests.reference.repeated import to_the_last_bit
 
@@ -232,8 +232,8 @@ def test_pictures_are_moved_before_patterns_and_exposures_and_never_alike(
 
         monkeypatch.setattr(owner, attribute, noted)
 
-    note(Moves, "__call__", "moved")
-    note(Surroundings, "__call__", "patterned")
+    note(AppearanceJitter, "__call__", "moved")
+    note(BackgroundAugmentation, "__call__", "patterned")
     note(importlib.import_module("risp_torch.risp.training.train"), "exposed", "exposed")
     run(moves=0.5, surroundings=True, exposures=True)
     assert [name for name, _ in calls] == ["moved", "patterned", "exposed"] * (2 * STEPS)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from risp_torch.control import Aim, open_loop
+from risp_torch.control import GoalLoss, open_loop
 from studies.gradsim import cells
 from studies.gradsim.control import figures as control
 from studies.gradsim.control.runs import WAYS, JudgedAim, run_control
@@ -56,7 +56,7 @@ def test_errors_are_those_of_the_scene_whatever_is_compared() -> None:
         centres = np.einsum("p,tpk->tk", mass / mass.sum(), places[1:] - wanted)
         assert aim.error(driven) == pytest.approx(vertices, rel=1e-5)
         assert float(aim.state_loss(driven)) == pytest.approx((centres**2).sum(axis=1).mean() / task.size**2, rel=1e-4)
-        assert Aim(scene, task, goal).error(driven) == pytest.approx(vertices, rel=1e-5)
+        assert GoalLoss(scene, task, goal).error(driven) == pytest.approx(vertices, rel=1e-5)
 
 
 def test_all_ways_start_from_the_same_policy(small: str) -> None:

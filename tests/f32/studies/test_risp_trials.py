@@ -335,4 +335,4 @@ def test_a_task_says_that_its_search_goes_on(
     words = ["task", "rod", "identify", "--method", "state", "--search", search, "--out", tmp_path]
     sentence = f"; the same command with --out {tmp_path} goes on where it was"
     assert risp_study(*words) == (130, "", f"python -m studies.risp task: stopped{sentence}\n")
-    assert not task_command.goes_on(Namespace())  # nor where nothing had begun
+    assert not task_command.is_resumable(Namespace())  # nor where nothing had begun

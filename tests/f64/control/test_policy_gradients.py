@@ -10,7 +10,7 @@ import torch
 from torch.func import functional_call
 
 from risp_torch import Scene
-from risp_torch.control import Aim, ControlTask, FeedbackPolicy, Goal, RispObserver, StateObserver, closed_loop, open_loop
+from risp_torch.control import ControlTask, FeedbackPolicy, Goal, GoalLoss, RispObserver, StateObserver, closed_loop, open_loop
 from risp_torch.control.objectives import blurred
 from risp_torch.control.rollouts import Drive
 from risp_torch.control.windows import Windows, joined_states
@@ -19,13 +19,13 @@ from risp_torch.risp import NetworkSettings, RispNetwork
 from tests.reference.control_scene import make_control, make_scene
 
 
-def setting(size: int = 16) -> tuple[Scene, ControlTask, Aim]:
+def setting(size: int = 16) -> tuple[Scene, ControlTask, GoalLoss]:
     scene = make_scene(frames=3, size=size)
     task = make_control(scene)
-    return scene, task, Aim(scene, task, task.goal(scene, 0))
+    return scene, task, GoalLoss(scene, task, task.goal(scene, 0))
 
 
-def check_weights(policy: torch.nn.Module, drive: Drive, aim: Aim) -> None:
+def check_weights(policy: torch.nn.Module, drive: Drive, aim: GoalLoss) -> None:
     """``gradcheck`` of the image objective with respect to every weight of a policy."""
     weights = {name: value.detach().cpu().numpy() for name, value in policy.named_parameters()}
 
@@ -59,7 +59,7 @@ def feedback_policy(observer: StateObserver | RispObserver, scene: Scene) -> Fee
     return FeedbackPolicy(observer.size, outputs, hidden=(3,), limit=0.3, seed=2)
 
 
-def risp_observer(scene: Scene, aim: Aim) -> RispObserver:
+def risp_observer(scene: Scene, aim: GoalLoss) -> RispObserver:
     torch.manual_seed(3)
     network = RispNetwork(NetworkSettings(outputs=2, size=64, width=2)).double().requires_grad_(False)
     return RispObserver(scene, network, aim.pictures[-1])
@@ -97,7 +97,7 @@ def test_measures(measure: str, direction: tuple[float, ...] | None) -> None:
     task = replace(task, measure=measure, direction=direction, penalty=0.0)
     driven = open_loop(scene, task)(task.policy(scene, 0))
     places = driven.states.particle_q[0, -1:].detach() - torch.tensor((0.03, 0.0, 0.04), dtype=torch.float64)
-    aim = Aim(scene, task, Goal(places), seen=False)
+    aim = GoalLoss(scene, task, Goal(places), seen=False)
     expected = 0.2 if measure == "along" else 0.25
     assert aim.error(driven) == pytest.approx(expected, rel=1e-9)
     assert float(aim.loss(driven, "state").detach()) == pytest.approx(expected**2, rel=1e-9)
@@ -111,7 +111,7 @@ def test_the_centre_is_that_of_mass() -> None:
     scene = Mock(spec=Scene, frames=2, particle_count=3, deformables=bodies, table=table, camera=None)
     task = replace(setting()[1], measure="center", direction=None, penalty=0.0)
     driven = SimpleNamespace(states=SimpleNamespace(particle_q=torch.as_tensor(places)[None]), outputs=torch.zeros(1))
-    aim = Aim(scene, task, Goal(np.zeros((1, 3, 3))), seen=False)
+    aim = GoalLoss(scene, task, Goal(np.zeros((1, 3, 3))), seen=False)
     centers = np.einsum("p,tpk->tk", masses, places) / masses.sum()
     np.testing.assert_allclose(aim.moved(driven), centers[2] - centers[0], rtol=1e-12)
     assert aim.error(driven) == pytest.approx(np.linalg.norm(centers[2]) / task.size, rel=1e-12)

@@ -20,21 +20,21 @@ PAGE = Path(risp_torch.__file__).parents[1] / "docs" / "api.md"
 # Classes that functions return or the library builds: users make none of them.
 RESULTS = {
     "ActionEstimate", "ArticulatedRollout", "Batch", "CameraEstimate", "CameraRecord", "Colours", "Comparison", "Control",
-    "ConvergenceError", "CoupledRollout", "DataFile", "DataSet", "DataSource", "DeformableRollout", "Derived", "DivergenceError",
-    "Driven", "ElementNumbers", "ErrorRow", "Evaluation", "Fetched", "Film", "FilmFacts", "FragmentWeights", "Generated",
-    "GradcheckReport", "History", "Inversion", "MassProperties", "MeasuredFilm", "MeshNeighbours", "MeshTopology", "MotionFit",
-    "Observability", "Picture", "PredictionErrors", "RenderResult", "Replanned", "RigidRollout", "Runtime", "Search",
-    "SharedNormalEquations", "SmokeRollout", "States", "TestSet", "TrackedPoses", "TriangleMesh", "Uncertainty", "Unknowns",
-    "Variant",
+    "ControlledRollout", "ConvergenceError", "CoupledRollout", "DataFile", "DataSet", "DataSource", "DeformableRollout",
+    "Derived", "DivergenceError", "ElementNumbers", "ErrorRow", "Evaluation", "Fetched", "Film", "FilmFacts",
+    "FragmentWeights", "Generated", "GradcheckReport", "History", "Inversion", "MassProperties", "MeasuredFilm",
+    "MeshNeighbours", "MeshTopology", "MotionFit", "Observability", "Picture", "PredictionErrors", "RenderResult",
+    "Replanned", "RigidRollout", "RunFolder", "Runtime", "Search", "SharedNormalEquations", "SmokeRollout", "StateErrors",
+    "States", "TestSet", "TrackedPoses", "TriangleMesh", "Uncertainty", "Unknowns", "Variant",
 }  # fmt: skip
 # Inputs of solvers and renderers, whose arrays are checked against the model that they are handed to with.
 RESULTS |= {"ArticulatedInputs", "CoupledInputs", "DeformableInputs", "RenderInputs", "RigidInputs", "SmokeInputs"}
 RESULTS |= {"given_inputs"}
 # Records that check themselves in their initialiser, base classes and protocols, and the checks.
 RESULTS |= {
-    "Appearance", "ArticulatedSolver", "CoupledSolver", "DeformableSolver", "DeformableTape", "Loss", "Param", "PictureLoss",
-    "RigidSolver", "RigidTape", "SmokeSolver", "Solver", "Source", "StateHead", "StoreAll", "Tape", "array", "checked", "number",
-    "render_tape", "write_photoreal_frames",
+    "Appearance", "array", "ArticulatedSolver", "checked", "CoupledSolver", "DeformableSolver", "DeformableTape", "Loss",
+    "number", "Param", "PictureLoss", "render_tape", "RigidSolver", "RigidTape", "Rule", "SmokeSolver", "Solver", "Source",
+    "StateHead", "StoreAll", "Tape", "write_photoreal_frames",
 }  # fmt: skip
 
 

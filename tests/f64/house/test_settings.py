@@ -29,34 +29,33 @@ from ti_sim.base.rules import arguments_of
 
 # Results, records of files, and what the library itself puts together: users give none of their numbers.
 NO_SETTINGS = {
-    "Actuation", "Appearance", "AppliedForce", "ArticulatedRollout", "CameraRecord", "Cell", "Chunk", "CollisionShape",
-    "Comparison", "CompressedFilm", "Control", "CoupledModel", "Deformable", "DeformableRollout", "DistanceField", "Encoder",
-    "DotProductReport", "Ends", "Features", "Film", "FilmGradient", "Found", "Generated", "GradcheckEntry", "GradcheckReport",
-    "Ground", "History", "Inversion", "Judgement", "Known", "Layer", "Linearisation", "Link", "Load", "MassProperties",
-    "MeshTopology", "Moments", "Motors", "Moved", "Submesh", "Particles", "PictureArrays", "Point", "Problem", "Ranks",
-    "Replanned", "RigidRollout", "RobotDescription", "RobotJoint", "RobotLink", "RobotShape", "Rotors", "Rule", "SceneSpec",
-    "Search", "Observability", "SelfContact", "ShapeOnly", "Shard", "Sheet", "Smoothness", "Spread", "Stiffness", "Tiles",
-    "Track", "View",
-    "Whitening", "Residual", "Suspect", "FilmFacts", "Placement", "Look", "Palette", "Unlit",
-    "Factors", "ConjugateGradients", "Lattice", "Tangent", "Reference", "FrameSteps", "Secants", "Edges", "Encoding",
-    "Bars", "DataFile", "DataSet", "DataSource", "ErrorRow", "Fetched", "MeasuredFilm",
-    "Derived", "MotionFit", "Solved", "PictureNormal", "SmokeRollout",
-    "Evaluation", "ImplicitMotion", "Pattern", "Stage", "StageResult",
-    "Diagnosis", "Family", "PlannedLoss", "FilmErrors", "ScoreTest", "Numbers",
-    "Acceptance", "FixedSteps", "GrowingHorizon", "MarquardtDamping", "MeanDiagonalDamping", "NormalEquations", "Policy",
-    "RegionSchedule", "RelativeDampings", "RisingDamping", "Starts", "Termination", "TrustRegion", "ValleySearch",
+    "Acceptance", "Actuation", "Appearance", "AppliedForce", "ArticulatedRollout", "Assessment", "CameraRecord", "Chunk",
+    "CollisionShape", "Comparison", "CompressedFilm", "ConjugateGradients", "Control", "CoupledModel", "CovarianceEstimate",
+    "DataFile", "DataSet", "DataSource", "Deformable", "DeformableRollout", "Derived", "Diagnosis", "DistanceField",
+    "Distribution", "DotProductReport", "Edges", "Encoder", "Encoding", "ErrorRow", "Evaluation", "Factors", "Family",
+    "Features", "Fetched", "Film", "FilmErrors", "FilmFacts", "FilmGradient", "FixedSteps", "FrameSteps", "Generated",
+    "GradcheckEntry", "GradcheckReport", "Ground", "GrowingHorizon", "History", "ImplicitMotion", "Inversion", "Known",
+    "Lattice", "Layer", "Linearisation", "Link", "Load", "Look", "MarquardtDamping", "MassProperties",
+    "MeanDiagonalDamping", "MeasuredFilm", "MeshTopology", "Misspecification", "Moments", "MotionFit", "Motors", "Moved",
+    "NormalEquations", "Numbers", "Observability", "Palette", "Particles", "Pattern", "PictureArrays", "PictureNormal",
+    "Placement", "PlannedLoss", "Point", "Policy", "Problem", "Ranks", "Reference", "RegionSchedule", "RelativeDampings",
+    "Replanned", "Residual", "RigidRollout", "RisingDamping", "RobotDescription", "RobotJoint", "RobotLink", "RobotShape",
+    "Rotors", "Rule", "SceneSpec", "ScoreTest", "Search", "SearchResult", "Secants", "SelfContact", "ShapeOnly", "Shard",
+    "Sheet", "SmokeRollout", "Smoothness", "Solved", "Stage", "StageResult", "Starts", "Stiffness", "Submesh", "Tangent",
+    "Termination", "Tiles", "Track", "TrustRegion", "Unlit", "ValleySearch", "View", "Whitening",
 }  # fmt: skip
 # Its initialiser, and not its fields: ``test_arguments``.
 NO_SETTINGS |= {"Scene"}
 # Public functions that only the library calls with numbers, and those that read numbers of files or of models.
 NOT_CALLED_BY_USERS = {
-    "check_mass", "check_memory", "check_network", "inversion_result", "is_running", "near_names", "pack_camera", "plot_curves",
-    "plot_landscape_1d", "plot_landscape_2d", "plot_parameters", "readable_bytes", "write_photoreal_frames", "averaged",
-    "colours_of", "rgb_of_luma_chroma",
+    "averaged", "check_mass", "check_memory", "check_network", "colours_of", "inversion_result", "is_running", "near_names",
+    "pack_camera", "plot_curves", "plot_landscape_1d", "plot_landscape_2d", "plot_parameters", "readable_bytes",
+    "rgb_of_luma_chroma", "write_photoreal_frames",
 }  # fmt: skip
 # Their numbers are checked by what they are handed to, or are results.
 NOT_CALLED_BY_USERS |= {
-    "edge_stiffness", "estimate_rows", "forward_dynamics", "inverse_dynamics", "mesh_shape", "point_jacobian", "print_inversion",
+    "edge_stiffness", "estimate_rows", "forward_dynamics", "inverse_dynamics", "mesh_shape", "point_jacobian",
+    "print_inversion",
 }  # fmt: skip
 # Arguments whose annotation speaks of numbers, and which hold functions, films or guesses.
 READ_ELSEWHERE = {"policy", "goal", "make_policy", "loss_and_gradient", "loss", "jvp", "vjp", "target", "guess", "random"}

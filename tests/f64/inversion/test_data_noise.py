@@ -21,7 +21,9 @@ PATHS = 40.0 * TIMES + 300.0 * (TIMES - 0.4) ** 2 * np.array([[1.0, -0.5, 0.0]])
 
 def compared(target: np.ndarray, frames: range | None = None, **loss: object) -> Comparison:
     """A comparison with tracks [n, D]."""
-    options = dict.fromkeys(("lasting", "rough", "needs_film"), False) | dict.fromkeys(("noise", "usual_noise"), None)
+    options = dict.fromkeys(("temporally_correlated", "non_smooth", "needs_film"), False) | dict.fromkeys(
+        ("noise", "usual_noise"), None
+    )
     options["rounding"] = lambda: None
     frames = tuple(frames or range(len(target)))
     count = float((target != 0).sum())
@@ -52,9 +54,9 @@ def test_usual_errors_and_those_of_the_data_are_expected_whichever_are_larger() 
     assert expected_residual(at(PATHS + noise, noise)) == pytest.approx(0.09, rel=0.25)
     assert expected_residual(at(PATHS + noise, noise, usual_noise=1.0)) == 1.0
     assert expected_residual(at(PATHS, noise, usual_noise=0.2, rounding=lambda: 1 / 12)) == pytest.approx(1 / 12)
-    network = at(PATHS, noise, needs_film=True, lasting=True)
+    network = at(PATHS, noise, needs_film=True, temporally_correlated=True)
     assert expected_residual(network) == pytest.approx(changes(network.comparison) / 8)
-    assert expected_residual(at(np.full((9, 2), 0.5), np.zeros((9, 2)), needs_film=True, lasting=True)) is None
+    assert expected_residual(at(np.full((9, 2), 0.5), np.zeros((9, 2)), needs_film=True, temporally_correlated=True)) is None
 
 
 def test_a_film_in_which_nothing_moves_fits_no_worse() -> None:
@@ -105,7 +107,7 @@ def test_a_start_at_which_the_film_shows_more_is_preferred(monkeypatch: pytest.M
         return Linearisation(0.01 * torch.ones(16, dtype=torch.float64), columns, place, comparison)
 
     monkeypatch.setattr("risp_torch.inversion.diagnostics.alternative_minima.linearise", linearised)
-    problem = SimpleNamespace(scene=None, loss=SimpleNamespace(rough=False))
+    problem = SimpleNamespace(scene=None, loss=SimpleNamespace(non_smooth=False))
 
     def chosen(*losses: float) -> tuple[int, list[str]]:
         ends = SimpleNamespace(unknowns=unknowns, losses=np.array(losses), best=0, final=final, comparison=None)

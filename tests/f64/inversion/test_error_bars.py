@@ -28,7 +28,7 @@ from risp_torch.inversion.uncertainty.compression import (
     noise_variance,
     size_of_moves,
 )
-from risp_torch.inversion.uncertainty.covariance import Spread, distance_in_steps, unfinished, widened
+from risp_torch.inversion.uncertainty.covariance import CovarianceEstimate, distance_in_steps, unfinished, widened
 from risp_torch.inversion.uncertainty.flatness import flatness
 from risp_torch.inversion.uncertainty.scatter_of_starts import excess_by_errors, scatter_of_starts
 from risp_torch.least_squares.damping import limited
@@ -130,10 +130,10 @@ def test_fitted_numbers_take_degrees_of_freedom_from_the_noise() -> None:
     """The variance of errors of which K unknowns explain a part is the sum of squares divided by n - K."""
     residual = torch.tensor([0.1, -0.1, 0.2, 0.0, -0.2, 0.1], dtype=torch.float64)
     comparison = SimpleNamespace(
-        frames=(0, 1, 2), count=6.0, blocks=np.zeros(2, dtype=int), loss=SimpleNamespace(lasting=False, noise=None)
+        frames=(0, 1, 2), count=6.0, blocks=np.zeros(2, dtype=int), loss=SimpleNamespace(temporally_correlated=False, noise=None)
     )
     at = Linearisation(residual, torch.eye(2, dtype=torch.float64).repeat(3, 1), np.ones(2), comparison)
-    assert Spread.of(at, 1e-12).noise == pytest.approx(float((residual**2).sum()) / (6 - 2))
+    assert CovarianceEstimate.of(at, 1e-12).noise == pytest.approx(float((residual**2).sum()) / (6 - 2))
 
 
 def test_the_parts_of_a_bar_add_up_to_it() -> None:
@@ -172,9 +172,9 @@ def judged(
         moves = torch.as_tensor((scaled - at.scaled) / unknowns.scaled_range())
         return law(moves), (moves.abs() < 0.07).all(dim=1)  # farther away worlds diverge
 
-    monkeypatch.setattr("risp_torch.inversion.uncertainty.flatness.observed_at", observed)
+    monkeypatch.setattr("risp_torch.inversion.uncertainty.flatness.predict", observed)
     covariance = np.eye(2) * 1e-4
-    spread = Spread(np.array([300.0, 300.0]), np.eye(2), 1.0, covariance, covariance[None])
+    spread = CovarianceEstimate(np.array([300.0, 300.0]), np.eye(2), 1.0, covariance, covariance[None])
     return flatness(None, TWO, at, spread, spread.sizes)
 
 
@@ -223,7 +223,7 @@ def test_a_dent_beside_the_estimate_widens_its_bar(monkeypatch: pytest.MonkeyPat
 def test_a_stretched_spread_is_wider_along_its_directions() -> None:
     turned = np.array([[0.8, -0.6], [0.6, 0.8]])
     plain, robust = (turned @ np.diag(sizes) @ turned.T for sizes in ([0.01, 0.04], [0.09, 0.01]))
-    spread = Spread(np.array([1.0, 2.0]), turned, 1.0, plain, robust[None])
+    spread = CovarianceEstimate(np.array([1.0, 2.0]), turned, 1.0, plain, robust[None])
     np.testing.assert_allclose(spread.sizes, [0.3, 0.2])
     wider = spread.stretched(np.array([2.0, 1.0]))
     np.testing.assert_allclose(wider.sizes, [0.6, 0.2])
@@ -316,7 +316,7 @@ def test_pictures_are_rounded_in_srgb() -> None:
     """A step of 1/255 in sRGB is a smaller one of linear colour where pictures are dark: its slope there times 1/255."""
     dark = torch.as_tensor(srgb_to_linear(np.random.default_rng(0).uniform(0.1, 0.12, (2, 64, 64, 3))))
     slope = (srgb_to_linear(np.array(0.111)) - srgb_to_linear(np.array(0.109))) / 0.002
-    assert Dark().floor(dark) == pytest.approx((slope / 255) ** 2 / 12, rel=0.1)
+    assert Dark().noise_floor(dark) == pytest.approx((slope / 255) ** 2 / 12, rel=0.1)
     assert linear_to_srgb(srgb_to_linear(np.array(0.11))) == pytest.approx(0.11)
 
 
@@ -340,13 +340,15 @@ def test_the_truth_has_no_larger_excess_than_errors_explain(together: int) -> No
     jacobian = random.normal(size=(200, 2)).repeat(together, axis=0)
     comparison = SimpleNamespace(
         frames=(0,), last=0, blocks=np.arange(200).repeat(together), count=200.0 * together,
-        loss=SimpleNamespace(lasting=False, noise=None),
+        loss=SimpleNamespace(temporally_correlated=False, noise=None),
     )  # fmt: skip
     for _ in range(400):
         errors = random.normal(size=200).repeat(together)
         step, *_ = np.linalg.lstsq(jacobian, errors, rcond=None)
         left = errors - jacobian @ step
-        spread = Spread.of(Linearisation(torch.as_tensor(left), torch.as_tensor(jacobian), np.ones(2), comparison), 1e-9)
+        spread = CovarianceEstimate.of(
+            Linearisation(torch.as_tensor(left), torch.as_tensor(jacobian), np.ones(2), comparison), 1e-9
+        )
         limit, excess = excess_by_errors(spread.values, spread.sizes, 1e-9), errors @ errors - left @ left
         inside.append(excess <= limit)
         nearer.append(excess <= 0.5 * limit)

@@ -11,7 +11,7 @@ from risp_torch.inversion import Unknowns
 from risp_torch.inversion.problem.linearisation import Linearisation
 from risp_torch.inversion.problem.residual_blocks import block_scores, scores_of_sizes
 from risp_torch.inversion.uncertainty.compression import beyond_blocks, size_of_moves
-from risp_torch.inversion.uncertainty.covariance import Spread, error_bars
+from risp_torch.inversion.uncertainty.covariance import CovarianceEstimate, error_bars
 
 FRAMES, SIDE = 24, 32
 ONE = Unknowns({"a": Param(1.0, low=-50.0, high=50.0)})
@@ -24,7 +24,7 @@ def linear(random: np.random.Generator, errors: np.ndarray, *, lasting: bool = F
     residual = torch.as_tensor((errors - error * column).ravel())
     comparison = SimpleNamespace(
         frames=tuple(range(FRAMES)), last=FRAMES - 1, blocks=np.arange(SIDE) // 4, count=float(FRAMES * SIDE),
-        loss=SimpleNamespace(lasting=lasting, noise=None),
+        loss=SimpleNamespace(temporally_correlated=lasting, noise=None),
     )  # fmt: skip
     return Linearisation(residual, torch.as_tensor(100.0 * column.reshape(-1, 1)), np.ones(1), comparison), error
 
@@ -38,7 +38,7 @@ def held(kind: str, count: int = 400) -> tuple[float, float]:
             errors = 0.2 * errors + random.normal(size=(FRAMES, 1))
         at, error = linear(random, errors)
         sd = float(error_bars(at, ONE, floor=1e-12).sd[0])
-        spread = Spread.of(at, 1e-12)
+        spread = CovarianceEstimate.of(at, 1e-12)
         inside.append(abs(error) <= 1.96 * sd)
         ratios.append(sd / (100.0 * np.sqrt(max(spread.plain[0, 0], spread.robust[0, 0, 0]))))
     return float(np.mean(inside)), float(np.median(ratios))
@@ -65,7 +65,7 @@ def test_a_shift_that_blocks_contain_is_not_added_again(common: float) -> None:
 
     for _ in range(300):
         at, error = linear(random, errors())
-        sd = 100.0 * np.sqrt(Spread.of(at, 1e-12).variances)
+        sd = 100.0 * np.sqrt(CovarianceEstimate.of(at, 1e-12).variances)
         shift = size_of_moves(np.array([[linear(random, errors())[1]] for _ in range(10)]))
         errors_in_bars.append(abs(error) / np.hypot(sd, beyond_blocks(shift, sd))[0])
     assert np.mean(np.array(errors_in_bars) <= 1.96) >= 0.92

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from risp_torch.inversion.appearance.fit.frozen_appearance import HeldLook
+from risp_torch.inversion.appearance.fit.frozen_appearance import FrozenAppearance
 from risp_torch.inversion.appearance.matched_loss import MatchedLoss
 from risp_torch.inversion.appearance.settings import LookSettings
 from risp_torch.inversion.problem.comparison import Comparison
-from risp_torch.inversion.problem.linearisation import linearise, observed_at
+from risp_torch.inversion.problem.linearisation import linearise, predict
 from risp_torch.inversion.problem.unknowns import Unknowns
 from tests.reference.flying_box import flying_box
 
@@ -53,11 +53,11 @@ def test_what_the_look_absorbs_is_not_seen(look, monkeypatch):
     scene, comparison, unknowns, truth = case(look, 0.0)
     at = linearise(scene, comparison, unknowns, truth, step=1e-5)
     ranges, step = unknowns.scaled_range(), 1e-5
-    ends = [observed_at(scene, comparison, unknowns, at.scaled + sign * step * np.diag(ranges))[0] for sign in (1, -1)]
+    ends = [predict(scene, comparison, unknowns, at.scaled + sign * step * np.diag(ranges))[0] for sign in (1, -1)]
     solved = ((ends[0] - ends[1]) / (2 * step)).T
     scale = solved.norm(dim=0)
     assert float(((at.jacobian - solved).norm(dim=0) / scale).max()) < 0.02
-    monkeypatch.setattr(HeldLook, "followed", lambda held, footage: replace(held.look, plate=held.plate[footage.active]))
+    monkeypatch.setattr(FrozenAppearance, "followed", lambda held, footage: replace(held.look, plate=held.plate[footage.active]))
     fixed = linearise(scene, comparison, unknowns, truth, step=1e-5).jacobian
     assert float(((fixed - solved).norm(dim=0) / scale).max()) > 0.1
 
@@ -66,7 +66,7 @@ def test_near_a_motion_the_observations_are_those_of_the_solved_look():
     """At the motion itself nothing changes; and a look that is not held has other frames."""
     scene, comparison, unknowns, truth = case({}, 0.02)
     z = unknowns.scaled(truth)[None]
-    nearby = comparison.near(scene, unknowns.from_scaled(torch.as_tensor(z)))
-    there, here = (observed_at(scene, each, unknowns, z)[0] for each in (nearby, comparison))
+    nearby = comparison.frozen_at(scene, unknowns.from_scaled(torch.as_tensor(z)))
+    there, here = (predict(scene, each, unknowns, z)[0] for each in (nearby, comparison))
     assert nearby.loss is not comparison.loss
     torch.testing.assert_close(there, here, atol=1e-6, rtol=0)

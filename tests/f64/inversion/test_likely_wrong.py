@@ -11,11 +11,11 @@ import torch
 from risp_torch import Films, MaskLoss, MatchedLoss, Param, PixelLoss, load_scene
 from risp_torch.inversion import Uncertainty, Unknowns
 from risp_torch.inversion.diagnostics import misspecification as checked
-from risp_torch.inversion.diagnostics.augmented_fit import Freed, Joint, freed
+from risp_torch.inversion.diagnostics.augmented_fit import AugmentedFit, AugmentedProblem, fit_augmented
 from risp_torch.inversion.diagnostics.misspecification import (
     NOT_WHITE,
     Diagnosis,
-    Suspect,
+    Misspecification,
     diagnose,
     doubts_of_residual,
     sentences_on,
@@ -70,7 +70,7 @@ def diagnosed(at: Linearisation, monkeypatch: pytest.MonkeyPatch, bar: float = 1
 
 def test_a_freed_family_finds_what_was_left_out() -> None:
     at = at_minimum(0.4)
-    end = freed(at, Joint(families()[0], at.comparison, UNKNOWNS), together=1.0, rounds=5)
+    end = fit_augmented(at, AugmentedProblem(families()[0], at.comparison, UNKNOWNS), together=1.0, rounds=5)
     assert at.scaled[0] + end.shift[0] == pytest.approx(1.0, abs=3e-3) and abs(end.shift[0]) > 0.1
     assert 0.3 * end.amplitudes[0] == pytest.approx(0.4, abs=3e-3) and end.loss < 2 * NOISE**2
 
@@ -78,7 +78,7 @@ def test_a_freed_family_finds_what_was_left_out() -> None:
 def test_the_right_family_is_named_and_nothing_where_the_scene_is_right(monkeypatch: pytest.MonkeyPatch) -> None:
     at = at_minimum(0.4)
     (suspect,) = diagnosed(at, monkeypatch).suspects
-    assert suspect.freed.family.title == "the b" and suspect.share > 0.99
+    assert suspect.augmented.family.title == "the b" and suspect.share > 0.99
     (sentence,) = sentences_on([suspect], UNKNOWNS, at.scaled)
     assert sentence.startswith("likely wrong: the b (b by 0.4 m would explain 100 % of what noise does not, with a of 0.9998; ")
     assert "make b unknown with --prior b=0.3" in sentence
@@ -94,7 +94,7 @@ def test_a_fault_that_hardly_changes_the_residual_is_named_where_it_moves_the_es
     at = at_minimum(0.003)
     assert at.loss < 1.15 * NOISE**2
     (suspect,) = diagnosed(at, monkeypatch, bar=2e-4).suspects
-    assert suspect.freed.family.title == "the b" and 3e-4 < abs(suspect.freed.shift[0]) < 2e-3
+    assert suspect.augmented.family.title == "the b" and 3e-4 < abs(suspect.augmented.shift[0]) < 2e-3
     assert diagnosed(at, monkeypatch, bar=0.1).suspects == []  # it does not matter beside that bar
 
 
@@ -111,10 +111,11 @@ def test_the_level_of_significance_is_that_of_all_tests_and_unknowns_together(mo
     """Five per cent of all families together; probabilities of shifts are multiplied by the number of unknowns."""
     at = at_minimum(0.0)
     family = families()[0]
-    monkeypatch.setattr(checked, "_suspect", lambda at, joint, *_: Suspect(Freed(joint.family, 0, 0, 0), 1.0))
+    monkeypatch.setattr(checked, "_suspect", lambda at, joint, *_: Misspecification(AugmentedFit(joint.family, 0, 0, 0), 1.0))
 
     def named(tests: list[SimpleNamespace], unknowns: Unknowns = UNKNOWNS) -> int:
-        joints = [(Joint(replace(family, title=str(k)), at.comparison, unknowns), test) for k, test in enumerate(tests)]
+        titled = [replace(family, title=str(k)) for k in range(len(tests))]
+        joints = [(AugmentedProblem(each, at.comparison, unknowns), test) for each, test in zip(titled, tests, strict=True)]
         bars = np.full(len(unknowns.labels), 1e-3)
         return len(checked._diagnosed(joints, unknowns, at, bars, FilmErrors(NOISE**2), NOISE**2, 1.0).suspects)
 
@@ -162,7 +163,7 @@ def test_amounts_of_numbers_that_are_zero_have_units() -> None:
     (family,) = [f for f in families_of(scene, PixelLoss(), Unknowns.of(scene, ["pendulum.length"])) if f.title == STARTS]
     amplitudes = np.array([float(each.name == "pendulum.rate") for each in family.nuisances])
     assert scene.parameters["pendulum.rate"].value == 0
-    assert re.match(r"pendulum\.rate by \d\.\d+ rad/s", checked._amounts(Freed(family, amplitudes, np.zeros(1), 0.1)))
+    assert re.match(r"pendulum\.rate by \d\.\d+ rad/s", checked._amounts(AugmentedFit(family, amplitudes, np.zeros(1), 0.1)))
 
 
 def test_a_residual_that_no_family_explains_is_said() -> None:
@@ -185,7 +186,7 @@ def test_what_an_unknown_can_stand_for_is_an_assumption(monkeypatch: pytest.Monk
     first = torch.as_tensor(random.normal(size=(FRAMES, SIDE)))
     target = 2.0 * first + NOISE * torch.as_tensor(random.normal(size=(FRAMES, SIDE)))
     at = linearise(LinearScene(), compared(LinearLoss({"a": first}, target)), UNKNOWNS, np.array([2.0]))
-    monkeypatch.setattr(Joint, "columns", lambda *_, **__: 0.5 * first.flatten()[:, None].to(at.jacobian))
+    monkeypatch.setattr(AugmentedProblem, "columns", lambda *_, **__: 0.5 * first.flatten()[:, None].to(at.jacobian))
     result = diagnose(None, UNKNOWNS, at, np.array([0.01]), FilmErrors(NOISE**2), explained=NOISE**2, misfit=1.0)
     (sentence,) = result.assumptions
     assert sentence.startswith("a assumes d, which this film does not show beside it")
@@ -197,10 +198,10 @@ def test_an_inversion_that_tests_nothing_says_so() -> None:
     assert why_untested(scene, PixelLoss()) is None and why_untested(scene, MaskLoss(np.zeros((2, 8, 8)))) is None
     assert why_untested(scene, MatchedLoss()).startswith("a solved look has no such tests")
     assert why_untested(Films(scene, 2, per_film=["body.velocity"]), PixelLoss()).startswith("several films")
-    network, features = (why_untested(scene, SimpleNamespace(rough=True, kind=kind)) for kind in ("risp", "features"))
+    network, features = (why_untested(scene, SimpleNamespace(non_smooth=True, kind=kind)) for kind in ("risp", "features"))
     assert network.startswith("the risp loss is not smooth") and network.endswith("a bias of the network in the film's look")
     assert features.startswith("the features loss is not smooth") and features.endswith("(--loss mask has)")
-    assert "without a camera" in why_untested(SimpleNamespace(camera=None), SimpleNamespace(rough=False))
+    assert "without a camera" in why_untested(SimpleNamespace(camera=None), SimpleNamespace(non_smooth=False))
     many = Unknowns({f"a{k}": Param(1.0, low=0.0, high=2.0) for k in range(13)})
     at = SimpleNamespace(loss=1.0)
     (sentence,) = diagnose(scene, many, at, np.ones(13), FilmErrors(None), explained=None, misfit=None).assumptions
@@ -274,7 +275,7 @@ def test_the_variant_of_a_size_is_the_scene_with_a_larger_body() -> None:
 
 def test_bars_reach_the_estimate_with_the_family_freed_but_not_beyond_what_is_allowed() -> None:
     bars = Uncertainty(np.array([0.03, 0.01]), np.eye(2), [True, True], [])
-    ends = [Freed(families()[0], np.array([1.0]), np.array(shift), 0.1) for shift in ([0.04, -0.5], [-0.01, 0.2])]
-    wider = widened_by_suspects(bars, [Suspect(end, 0.9) for end in ends], np.array([10.0, 0.3]))
+    ends = [AugmentedFit(families()[0], np.array([1.0]), np.array(shift), 0.1) for shift in ([0.04, -0.5], [-0.01, 0.2])]
+    wider = widened_by_suspects(bars, [Misspecification(end, 0.9) for end in ends], np.array([10.0, 0.3]))
     np.testing.assert_allclose(wider.sd, [0.05, 0.3])
     assert widened_by_suspects(bars, [], np.ones(2)) is bars

@@ -8,7 +8,7 @@ import torch
 
 from risp_torch import UserError
 from risp_torch.inversion import Unknowns, error_bars, linearise
-from risp_torch.inversion.problem.effective_sample_size import block_size, errors_together, with_errors_together
+from risp_torch.inversion.problem.effective_sample_size import block_size, design_effect, with_design_effect
 from risp_torch.inversion.problem.linearisation import Linearisation, losses_at, newton_step
 from risp_torch.inversion.problem.priors import Prior, Priors, read_priors
 from risp_torch.inversion.solvers.gradient_descent import History
@@ -26,7 +26,7 @@ SD = {"b": 0.2, "c": 0.3}
 def unknowns_of(sd: dict[str, float], *, together: float = 1.0, floor: float = 1e-12) -> Unknowns:
     params = {name: Param(0.0, low=low, high=high) for name, (low, high) in LIMITS.items()}
     priors = Priors.of(params, {name: Prior(np.zeros(()), np.array(size)) for name, size in sd.items()})
-    return with_errors_together(Unknowns(params, priors=priors), together, floor)
+    return with_design_effect(Unknowns(params, priors=priors), together, floor)
 
 
 def columns(random: np.random.Generator) -> dict[str, torch.Tensor]:
@@ -182,9 +182,9 @@ def coverage(kind: str, count: int = 80) -> tuple[float, np.ndarray]:
         errors = block_errors(random) if kind == "blocks" else random.normal(size=(FRAMES, SIDE))
         target = sum(number * patterns[name] for name, number in zip(NAMES, truth, strict=True)) + torch.as_tensor(0.3 * errors)
         loss = LinearLoss(patterns, target)
-        unknowns = with_errors_together(unknowns_of(SD), block_size(compared(loss)))
+        unknowns = with_design_effect(unknowns_of(SD), block_size(compared(loss)))
         at, end = found(loss, unknowns, np.zeros(3))
-        unknowns = with_errors_together(unknowns, errors_together(at))
+        unknowns = with_design_effect(unknowns, design_effect(at))
         at, end = found(loss, unknowns, end)
         sd = error_bars(at, unknowns, floor=1e-12).sd
         held.append(np.abs(end - truth) <= 2 * sd)
@@ -210,7 +210,7 @@ def test_errors_together_are_counted() -> None:
             loss = LinearLoss(patterns, torch.as_tensor(errors))
             assert block_size(compared(loss)) == size
             at, _ = found(loss, unknowns_of(SD, together=size), np.zeros(3))
-            each.append(errors_together(at))
+            each.append(design_effect(at))
         ratios[kind] = float(np.mean(each))
     assert 1.0 <= ratios["pixels"] < 2.5 and 0.3 * size < ratios["blocks"] <= size, ratios
 

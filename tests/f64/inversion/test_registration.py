@@ -98,7 +98,7 @@ def test_in_a_held_look_a_frame_shows_its_own_placement_alone():
         moved[:, 3, 0, 0] += 0.01
         changed = {}
         for follows in (False, True):
-            held = comparison.loss.near(scene, states, {}, None, follows=follows)
+            held = comparison.loss.frozen_at(scene, states, {}, None, follows=follows)
             first, last = (held.observe(scene, with_placement(states, q, tangent), {}, None) for q in (states.placement, moved))
             changed[follows] = (last - first)[0, :, :-1].abs().amax(dim=1)  # but for the look's own regularisation
     others = torch.arange(FRAMES + 1) != 3
@@ -179,7 +179,7 @@ def test_what_is_not_registered():
     assert is_registered(comparison, unknowns)
     assert not is_registered(Comparison.of(scene, PixelLoss(), comparison.target, "last"), unknowns)
     assert not is_registered(comparison, Unknowns.of(scene, ("box.velocity",), bounds={"box.velocity": (-2.0, 2.0)}))
-    assert RispLoss.rough
+    assert RispLoss.non_smooth
     scene.set_film(times=0.02 * np.arange(FRAMES - 1), exposure=0.01)
     comparison, begin, history = comparison_of(scene, PixelLoss()), 1.1 * truth.reshape(1, -1), History()
     assert (registered(scene, comparison, unknowns, begin, history, progress=False) == begin).all() and not history.losses

@@ -10,7 +10,7 @@ from risp_torch import Param, PixelLoss, Scene
 from risp_torch.inversion import Comparison, Uncertainty, Unknowns, error_bars
 from risp_torch.inversion.problem.linearisation import Linearisation, newton_step
 from risp_torch.inversion.uncertainty.covariance import widened
-from risp_torch.inversion.uncertainty.unobservable import describe_direction, unseen_directions
+from risp_torch.inversion.uncertainty.unobservable import describe_direction, unobservable_directions
 from studies.films.film_jobs import Measure, _in_modes, _measured
 
 SPEED = Param([1.0, -2.0, 0.5], low=-4.0, high=4.0, unit="m/s")
@@ -41,7 +41,7 @@ def test_a_direction_is_named_with_its_error_bar(direction: tuple[float, ...], s
 
 def test_many_directions_and_many_wide_error_bars_take_few_sentences() -> None:
     many = Unknowns({"cloth.velocity": Param(np.zeros((20, 3)), low=-4.0, high=4.0, unit="m/s")})
-    sentences = unseen_directions(np.eye(60)[:, :30], np.linspace(40.0, 0.3, 30), many)
+    sentences = unobservable_directions(np.eye(60)[:, :30], np.linspace(40.0, 0.3, 30), many)
     assert len(sentences) == 13 and sentences[-1].startswith("18 combinations more (error bars ± 0.3 times")
     bars = Uncertainty(np.full(60, 0.1), np.eye(60), [True] * 60, [])
     (sentence,) = widened(bars, many, np.full(60, 2.5), np.zeros(60)).unseen
@@ -57,7 +57,7 @@ def linearised(prior: float = 0.0) -> tuple[Linearisation, Unknowns]:
     """A film of 4 x 4 pixels and 3 frames that sees the first of two numbers well, the second not at all."""
     unknowns = Unknowns({"a": Param(0.0, low=-1.0, high=1.0), "b": Param(0.0, low=-1.0, high=1.0)})
     generator = torch.Generator().manual_seed(0)
-    comparison = Comparison.of_film(torch.zeros(3, 4, 4, 3, dtype=torch.float64))
+    comparison = Comparison.of_target(torch.zeros(3, 4, 4, 3, dtype=torch.float64))
     assert isinstance(comparison.loss, PixelLoss)
     jacobian = torch.stack([torch.ones(144), torch.zeros(144)], dim=1).double()
     residual = 0.01 * torch.randn(144, generator=generator, dtype=torch.float64)

@@ -24,7 +24,7 @@ from risp_torch import (
 )
 from risp_torch.inversion import Comparison, Unknowns, linearise
 from risp_torch.inversion.losses.masks import edge_lengths
-from risp_torch.inversion.uncertainty.covariance import Spread
+from risp_torch.inversion.uncertainty.covariance import CovarianceEstimate
 from risp_torch.scene.projection import project_points
 from risp_torch.scene.rotations import rotation_matrix
 from tests.reference import small_scenes
@@ -155,5 +155,5 @@ def test_a_stated_noise_is_the_least_one(tmp_path: Path) -> None:
     losses = (ImageTracksLoss(tracks_of(scene, tmp_path, shift=shift), noise=0.2) for shift in (0.0, 2.0))
     exact, noisy = (linearise(scene, Comparison.of(scene, loss, None), unknowns, point) for loss in losses)
     normal = exact.normal_equations[0]
-    np.testing.assert_allclose(Spread.of(exact).plain, 0.2**2 / normal, rtol=1e-6)
-    assert Spread.of(noisy).plain[0, 0] > 10 * Spread.of(exact).plain[0, 0]
+    np.testing.assert_allclose(CovarianceEstimate.of(exact).plain, 0.2**2 / normal, rtol=1e-6)
+    assert CovarianceEstimate.of(noisy).plain[0, 0] > 10 * CovarianceEstimate.of(exact).plain[0, 0]

@@ -7,8 +7,8 @@ import trimesh
 from torch.func import functional_call
 
 from risp_torch import Checkpoint, Scene, UserError
-from risp_torch.control import Aim, ControlTask
-from risp_torch.control.rollouts import Driven
+from risp_torch.control import ControlTask, GoalLoss
+from risp_torch.control.rollouts import ControlledRollout
 from risp_torch.inversion.diagnostics.gradient_check import check_torch
 from scenes import gear, walker
 from ti_sim.meshes import gear_tets
@@ -101,7 +101,7 @@ def test_the_goals_lie_ahead() -> None:
 @pytest.mark.parametrize("module, objective", TASKS)
 def test_gradients_of_policies(module: object, objective: str) -> None:
     scene, task = short(module)
-    aim, policy = Aim(scene, task, task.goal(scene, 0), seen=objective == "image"), task.policy(scene, 1)
+    aim, policy = GoalLoss(scene, task, task.goal(scene, 0), seen=objective == "image"), task.policy(scene, 1)
     # Along two directions in the space of all weights: what one of them does here is hardly more than roundoff.
     ways = np.random.default_rng(4).standard_normal((2, *policy.weight.shape))
     start, ways = policy.weight.detach(), torch.as_tensor(ways).to(policy.weight)
@@ -109,7 +109,7 @@ def test_gradients_of_policies(module: object, objective: str) -> None:
     def loss(given: dict[str, torch.Tensor]) -> torch.Tensor:
         outputs = functional_call(policy, {"weight": start + torch.einsum("k,kes->es", given["along"], ways)}, ())
         states = scene.rollout({task.drives: outputs}, worlds=1, adjoint=Checkpoint(every=11))
-        return 1e3 * aim.loss(Driven(states, outputs), objective)
+        return 1e3 * aim.loss(ControlledRollout(states, outputs), objective)
 
     report = check_torch(loss, {"along": np.zeros(2)}, step=1e-5, rtol=1e-5, min_observable=2)
     assert report.ok, report.table()

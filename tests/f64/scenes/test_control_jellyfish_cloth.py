@@ -8,8 +8,8 @@ import torch
 from torch.func import functional_call
 
 from risp_torch import Checkpoint, Scene
-from risp_torch.control import Aim, ControlTask
-from risp_torch.control.rollouts import Driven
+from risp_torch.control import ControlTask, GoalLoss
+from risp_torch.control.rollouts import ControlledRollout
 from risp_torch.inversion.diagnostics.gradient_check import check_torch
 from scenes import cloth_control, jellyfish
 from ti_sim.deformable.bending import bending_edges
@@ -86,13 +86,13 @@ def test_goals() -> None:
 @pytest.mark.parametrize("module, objective", [(jellyfish, "image"), (jellyfish, "state"), (cloth_control, "image")])
 def test_gradients_of_policies(module: object, objective: str) -> None:
     scene, task = short(module)
-    aim, policy = Aim(scene, task, task.goal(scene, 0), seen=objective == "image"), task.policy(scene, 1)
+    aim, policy = GoalLoss(scene, task, task.goal(scene, 0), seen=objective == "image"), task.policy(scene, 1)
     weights = {name: value.detach().cpu().numpy() for name, value in policy.named_parameters()}
 
     def loss(given: dict[str, torch.Tensor]) -> torch.Tensor:
         outputs = functional_call(policy, given, ())
         states = scene.rollout({task.drives: outputs}, worlds=1, adjoint=Checkpoint(every=11))
-        return 1e4 * aim.loss(Driven(states, outputs), objective)
+        return 1e4 * aim.loss(ControlledRollout(states, outputs), objective)
 
     report = check_torch(loss, weights, step=1e-4, rtol=1e-4, max_entries=4, floor=1e-6)
     assert report.ok, report.table()

@@ -17,7 +17,7 @@ MOST_NUMBERED = 5 * 10**7  # numbers that a table is made for: it is faster than
 
 
 @dataclass(frozen=True, eq=False)
-class Footage:
+class AppearanceSystem:
     """One motion's pixels as a function of colours: n frames of P pixels, R rows (frame and pixel) that show a body
     or a shadow.
 
@@ -53,7 +53,7 @@ class Footage:
         entries: FragmentWeights, basis: np.ndarray, left: np.ndarray, film: np.ndarray, palette: Palette, *,
         shadows: np.ndarray | None = None, weight: np.ndarray | None = None, whole: bool = False,
         plate_basis: SmoothPictures | None = None,
-    ) -> Footage:  # fmt: skip
+    ) -> AppearanceSystem:  # fmt: skip
         """Put the fragments of one motion together.
 
         Args:
@@ -90,7 +90,7 @@ class Footage:
         matrix = csr_matrix((weights, (at_row, at_column)), shape=(len(row), len(color)))
         weight = np.ones(left.shape) if weight is None else weight
         left, film, weight = (np.ascontiguousarray(array[:, active], dtype=np.float64) for array in (left, film, weight))
-        return Footage(matrix, active, row, color, shading, left, film, weight, palette, plate_basis)
+        return AppearanceSystem(matrix, active, row, color, shading, left, film, weight, palette, plate_basis)
 
     @property
     def frames(self) -> int:

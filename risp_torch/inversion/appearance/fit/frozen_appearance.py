@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from risp_torch.inversion.appearance.fit.appearance_system import Footage
+from risp_torch.inversion.appearance.fit.appearance_system import AppearanceSystem
 from risp_torch.inversion.appearance.fit.look import Look
 from risp_torch.inversion.appearance.fit.normal_equations import Inverse, NormalEquations
 from risp_torch.inversion.appearance.fit.objective import Fit, robust_factor
@@ -23,7 +23,7 @@ WITH_EXPOSURE = 3  # steps, as the matrix holds gains and offsets still
 
 
 @dataclass(frozen=True, eq=False)
-class HeldLook:
+class FrozenAppearance:
     """A solved look from which those of near motions are one step away.
 
     Attributes:
@@ -42,8 +42,14 @@ class HeldLook:
 
     @staticmethod
     def of(
-        footage: Footage, settings: LookSettings, look: Look, plate: np.ndarray, left: np.ndarray, *, follows: bool = True
-    ) -> HeldLook:
+        footage: AppearanceSystem,
+        settings: LookSettings,
+        look: Look,
+        plate: np.ndarray,
+        left: np.ndarray,
+        *,
+        follows: bool = True,
+    ) -> FrozenAppearance:
         """Hold a look.
 
         Args:
@@ -55,12 +61,12 @@ class HeldLook:
             follows: whether the looks of near motions take a step.
         """
         if not follows:
-            return HeldLook(settings, look, plate, np.zeros(left.shape[:2]), None)
+            return FrozenAppearance(settings, look, plate, np.zeros(left.shape[:2]), None)
         factor = robust_factor(np.einsum("npc,npc->np", left, left), settings.robust) ** 2
         fit = Fit.holding(footage, settings, look, footage.weight * factor[:, footage.active])
-        return HeldLook(settings, look, plate, factor, NormalEquations(fit).inverse(DAMPING.least))
+        return FrozenAppearance(settings, look, plate, factor, NormalEquations(fit).inverse(DAMPING.least))
 
-    def followed(self, footage: Footage) -> Look:
+    def followed(self, footage: AppearanceSystem) -> Look:
         """The look for another motion's pixels (same palette and frames): the held one, or a step from it.
 
         With exposure it takes a few steps.

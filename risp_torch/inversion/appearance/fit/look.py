@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from risp_torch.inversion.appearance.fit.appearance_system import Footage
+from risp_torch.inversion.appearance.fit.appearance_system import AppearanceSystem
 
 LEAST_BRIGHTNESS = 0.2  # ratio of a colour's mean brightness after a step to that before: below it, steps are straight
 
@@ -35,7 +35,7 @@ class Look:
     rounds: int
 
     @staticmethod
-    def grey(footage: Footage) -> Look:
+    def grey(footage: AppearanceSystem) -> Look:
         """Grey bodies in even light before the mean of the film."""
         frames, pixels = footage.left.shape
         light = np.zeros((footage.basis.shape[1], 3))
@@ -45,7 +45,7 @@ class Look:
             np.zeros((frames, 3)), np.inf, 0.0, 0,
         )  # fmt: skip
 
-    def moved(self, footage: Footage, colors: np.ndarray, light: np.ndarray) -> Look:
+    def moved(self, footage: AppearanceSystem, colors: np.ndarray, light: np.ndarray) -> Look:
         """The look after a step of the colours [N, 3] and of the light's last coefficients [L - 1, 3].
 
         What changes linearly is a colour times its mean brightness: where a body hardly turns, only this product is seen, and
@@ -58,11 +58,11 @@ class Look:
         straight = (before <= 0) | (after < LEAST_BRIGHTNESS * before)
         return replace(self, colors=np.where(straight, self.colors + colors, shown / np.where(straight, 1.0, after)), light=new)
 
-    def picture(self, footage: Footage) -> np.ndarray:
+    def picture(self, footage: AppearanceSystem) -> np.ndarray:
         """The film [n, P, 3] in this look."""
         return self.composed(footage, self.bodies(footage))
 
-    def composed(self, footage: Footage, bodies: np.ndarray) -> np.ndarray:
+    def composed(self, footage: AppearanceSystem, bodies: np.ndarray) -> np.ndarray:
         """The film [n, P, 3] with these colours [R, 3] of the bodies in their pixels, before the plate."""
         pictures = footage.left[..., None] * self.plate
         pictures.reshape(-1, 3)[footage.row] += bodies
@@ -70,6 +70,6 @@ class Look:
         pictures += self.offset[:, None]
         return pictures
 
-    def bodies(self, footage: Footage) -> np.ndarray:
+    def bodies(self, footage: AppearanceSystem) -> np.ndarray:
         """[R, 3] what the bodies add to their pixels, without gain and offset."""
         return footage.matrix @ (self.colors[footage.color] * (footage.basis @ self.light))

@@ -12,7 +12,7 @@ from functools import cached_property
 
 import numpy as np
 
-from risp_torch.inversion.appearance.fit.appearance_system import Footage
+from risp_torch.inversion.appearance.fit.appearance_system import AppearanceSystem
 from risp_torch.inversion.appearance.fit.look import Look
 from risp_torch.inversion.appearance.model.background_plate import plate_solver
 from risp_torch.inversion.appearance.model.palette import GREY
@@ -36,20 +36,20 @@ class Fit:
         held: [n, P] weights of the pixels in place of those of the residual, or None.
     """
 
-    footage: Footage
+    footage: AppearanceSystem
     settings: LookSettings
     look: Look
     residual: np.ndarray
     held: np.ndarray | None = None
 
     @staticmethod
-    def of(footage: Footage, settings: LookSettings, look: Look) -> Fit:
+    def of(footage: AppearanceSystem, settings: LookSettings, look: Look) -> Fit:
         """The fit of a look after its plate (and exposure) have followed, with its objective."""
         bodies = look.bodies(footage)
         return Fit._following(footage, settings, look, bodies, step_weight(footage, settings, _residual(footage, look, bodies)))
 
     @staticmethod
-    def holding(footage: Footage, settings: LookSettings, look: Look, weight: np.ndarray) -> Fit:
+    def holding(footage: AppearanceSystem, settings: LookSettings, look: Look, weight: np.ndarray) -> Fit:
         """The fit of a look whose plate (and exposure) have followed at weights [n, P] that stay, in steps from here, too."""
         bodies = look.bodies(footage)
         for _ in range(HELD_SWEEPS if settings.exposure else 1):
@@ -71,7 +71,7 @@ class Fit:
         return Fit._following(self.footage, self.settings, look, bodies, weight)
 
     @staticmethod
-    def _following(footage: Footage, settings: LookSettings, look: Look, bodies: np.ndarray, weight: np.ndarray) -> Fit:
+    def _following(footage: AppearanceSystem, settings: LookSettings, look: Look, bodies: np.ndarray, weight: np.ndarray) -> Fit:
         look = replace(look, plate=_plate(footage, look, bodies, weight))
         if settings.exposure:
             gain, offset = _exposure(footage, look, bodies, weight)
@@ -101,17 +101,17 @@ def robust_factor(square: np.ndarray, scale: float) -> np.ndarray:
     return 1.0 / (1.0 + square / scale**2)
 
 
-def step_weight(footage: Footage, settings: LookSettings, residual: np.ndarray) -> np.ndarray:
+def step_weight(footage: AppearanceSystem, settings: LookSettings, residual: np.ndarray) -> np.ndarray:
     """[n, P] weights of the pixels in a step: those given, times the robust ones of residuals [n, P, 3]."""
     return footage.weight * robust_factor(np.einsum("npc,npc->np", residual, residual), settings.robust) ** 2
 
 
-def _residual(footage: Footage, look: Look, bodies: np.ndarray) -> np.ndarray:
+def _residual(footage: AppearanceSystem, look: Look, bodies: np.ndarray) -> np.ndarray:
     """[n, P, 3] film minus picture, where the bodies [R, 3] are known."""
     return footage.film - look.composed(footage, bodies)
 
 
-def _plate(footage: Footage, look: Look, bodies: np.ndarray, weight: np.ndarray) -> np.ndarray:
+def _plate(footage: AppearanceSystem, look: Look, bodies: np.ndarray, weight: np.ndarray) -> np.ndarray:
     """[P, 3] the plate that fits best."""
     through = weight * footage.left
     total = np.einsum("np,nc,npc->pc", through, look.gain, footage.film - look.offset[:, None])
@@ -123,7 +123,7 @@ def _plate(footage: Footage, look: Look, bodies: np.ndarray, weight: np.ndarray)
     return np.stack([plate_solver(weights[:, k], footage.plate_basis).plate(total[:, k]) for k in range(3)], axis=1)
 
 
-def _exposure(footage: Footage, look: Look, bodies: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _exposure(footage: AppearanceSystem, look: Look, bodies: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Gain and offset [n, 3] of every frame that fit best, with mean 1 and 0: colours and plate have the film's mean exposure."""
     bare = replace(look, gain=np.ones_like(look.gain), offset=np.zeros_like(look.offset)).composed(footage, bodies)
     pull, weight = _exposure_pull(footage), weight[..., None]
@@ -137,11 +137,11 @@ def _exposure(footage: Footage, look: Look, bodies: np.ndarray, weight: np.ndarr
     return found[..., 0, 0], found[..., 1, 0]
 
 
-def _exposure_pull(footage: Footage) -> float:
+def _exposure_pull(footage: AppearanceSystem) -> float:
     return EXPOSURE_PULL * footage.left.shape[1]
 
 
-def _penalty(footage: Footage, settings: LookSettings, look: Look) -> float:
+def _penalty(footage: AppearanceSystem, settings: LookSettings, look: Look) -> float:
     smooth = settings.smoothness * float((look.colors * (footage.stiffness @ look.colors)).sum())
     smooth += settings.pull * float(((look.colors - footage.palette.home) ** 2).sum())
     smooth += LIGHT_PULL * float((look.light[1:] ** 2).sum())

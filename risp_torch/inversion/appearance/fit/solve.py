@@ -1,7 +1,7 @@
 """The look that fits a film best for one motion: a separable, robust least-squares problem.
 
-With weights W of columns in pixels (``Footage``), colours a, light l, shading b, plate p, what is left of it beta, gain g and
-offset o of a frame, the picture is
+With weights W of columns in pixels (``AppearanceSystem``), colours a, light l, shading b, plate p, its visible share beta, gain g
+and offset o of a frame, the picture is
 
     I = g (W (a (b . l)) + beta p) + o.
 
@@ -17,7 +17,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from risp_torch.inversion.appearance.fit.appearance_system import Footage
+from risp_torch.inversion.appearance.fit.appearance_system import AppearanceSystem
 from risp_torch.inversion.appearance.fit.look import Look
 from risp_torch.inversion.appearance.fit.normal_equations import Inverse, NormalEquations, Step
 from risp_torch.inversion.appearance.fit.objective import Fit
@@ -35,7 +35,7 @@ WIDER, ROUGH_TOLERANCE = (4.0, 2.0), 1e-2  # robust scales of a cold start, rela
 
 
 def solve_look(
-    footage: Footage, settings: LookSettings, *, begin: Look | None = None, inverse: Inverse | None = None
+    footage: AppearanceSystem, settings: LookSettings, *, begin: Look | None = None, inverse: Inverse | None = None
 ) -> tuple[Look, Inverse | None]:
     """The look of least objective.
 

@@ -28,7 +28,7 @@ class PerceptualLoss(PictureLoss):
     """Mean squared difference of features, every layer with the same weight."""
 
     kind = "perceptual"
-    rough = True
+    non_smooth = True
 
     @checked
     def __init__(

@@ -6,7 +6,7 @@ from itertools import product
 
 import torch
 
-from risp_torch.inversion.problem.films.multi_film import Films, of_film
+from risp_torch.inversion.problem.films.multi_film import Films, film_parameter_name
 from risp_torch.inversion.problem.unknowns import Unknowns
 from risp_torch.scene.parts.clock import RATE, START
 from risp_torch.scene.scene import Scene
@@ -27,7 +27,7 @@ def check_film_times(scene: Scene, unknowns: Unknowns) -> None:
 
 def _ends(scene: Scene, unknowns: Unknowns, name: str, film: int) -> tuple[float, ...]:
     """Bounds of an unknown number of a film (from 1; 0 for a single one), or its given value."""
-    names = [each for each in (name, of_film(name, film)) if each in scene.table.params]
+    names = [each for each in (name, film_parameter_name(name, film)) if each in scene.table.params]
     unknown = next((unknowns.params[each] for each in names if each in unknowns.params), None)
     if unknown is None:
         return (float(scene.table[names[0]].value),)

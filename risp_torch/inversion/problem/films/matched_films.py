@@ -24,7 +24,7 @@ class MatchedFilms(PictureLoss):
 
     kind = "matched"
     usual_noise = MatchedLoss.usual_noise
-    refits = True
+    compression_by_refit = True
     colors_of_pixels = True
 
     def __init__(self, loss: MatchedLoss) -> None:
@@ -41,24 +41,24 @@ class MatchedFilms(PictureLoss):
         for film in scene.films:
             self.loss.check(film)
 
-    def of_film(self, video: torch.Tensor | None) -> MatchedFilms:
-        """The loss for films [T, H, W, 3] side by side (``Loss.of_film``)."""
+    def bind_target(self, video: torch.Tensor | None) -> MatchedFilms:
+        """The loss for films [T, H, W, 3] side by side (``Loss.bind_target``)."""
         own = copy(self)
-        own.parts = [self.loss.of_film(part) for part in video.split(self._widths, dim=-2)]
+        own.parts = [self.loss.bind_target(part) for part in video.split(self._widths, dim=-2)]
         return own
 
-    def for_search(self) -> MatchedFilms:
-        """The loss with wider robust scales (``MatchedLoss.for_search``)."""
+    def coarse(self) -> MatchedFilms:
+        """The loss with wider robust scales (``MatchedLoss.coarse``)."""
         own = copy(self)
-        own.parts = [part.for_search() for part in self.parts]
+        own.parts = [part.coarse() for part in self.parts]
         return own
 
-    def near(
+    def frozen_at(
         self, scene: Films, states: FilmStates, values: Mapping[str, torch.Tensor], frames: Sequence[int] | None
     ) -> MatchedFilms:
-        """The loss with the look of every film held (``MatchedLoss.near``)."""
+        """The loss with the look of every film held (``MatchedLoss.frozen_at``)."""
         own = copy(self)
-        own.parts = [part.near(*given, frames) for part, given in self._each(scene, states, values)]
+        own.parts = [part.frozen_at(*given, frames) for part, given in self._each(scene, states, values)]
         return own
 
     def read(self, pictures: torch.Tensor) -> torch.Tensor:
@@ -91,9 +91,9 @@ class MatchedFilms(PictureLoss):
             first = int(parts[-1].max()) + 1
         return np.concatenate(parts)
 
-    def floor(self, pictures: torch.Tensor) -> float:
-        """Variance of eight-bit pictures (``Loss.floor``)."""
-        return self.loss.floor(pictures)
+    def noise_floor(self, pictures: torch.Tensor) -> float:
+        """Variance of eight-bit pictures (``Loss.noise_floor``)."""
+        return self.loss.noise_floor(pictures)
 
     def to_json(self) -> dict[str, Any]:
         """The loss, and the films' widths (``Loss.to_json``)."""

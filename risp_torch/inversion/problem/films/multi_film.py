@@ -25,7 +25,7 @@ from ti_sim.base.rules import Count, checked
 MARK = "@"  # separates the name of a parameter from the number of its film
 
 
-def of_film(name: str, film: int) -> str:
+def film_parameter_name(name: str, film: int) -> str:
     """Name of a parameter, or of an entry, of one film: "body.velocity@2[0]"; films are numbered from 1."""
     base, place = split_entry(name)
     return f"{base}{MARK}{film}" + "".join(f"[{i}]" for i in place)
@@ -119,7 +119,7 @@ class Films(Scene):
 
     def values_of(self, film: int, parameters: Mapping[str, torch.Tensor] | None) -> dict[str, torch.Tensor]:
         """Parameter values of one film (from 0) under the scene's own names, from those of all films."""
-        own = [of_film(name, film + 1) for name in self.per_film]
+        own = [film_parameter_name(name, film + 1) for name in self.per_film]
         values = {name: torch.as_tensor(self.table.params[name].value) for name in own} | dict(parameters or {})
         of_this = {}
         for name, value in values.items():
@@ -152,7 +152,7 @@ class FilmsTable(ParameterTable):
                 raise unknown_name_error("parameter of each film", name, list(table.params))
         params, signs = {}, {}
         for name, param in table.params.items():
-            for other in [of_film(name, k + 1) for k in range(count)] if name in per_film else [name]:
+            for other in [film_parameter_name(name, k + 1) for k in range(count)] if name in per_film else [name]:
                 params[other] = param
                 if name in table.signs:
                     signs[other] = table.signs[name]
@@ -170,7 +170,7 @@ def for_every_film(names: Iterable[str], per_film: Sequence[str], count: int) ->
     plain = {}
     for name in names:
         own = split_entry(name)[0] in per_film
-        plain |= {other: name for other in ([of_film(name, k + 1) for k in range(count)] if own else [name])}
+        plain |= {other: name for other in ([film_parameter_name(name, k + 1) for k in range(count)] if own else [name])}
     return plain
 
 

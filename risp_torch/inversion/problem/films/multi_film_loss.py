@@ -53,7 +53,12 @@ class FilmsLoss(PictureLoss):
         """The same loss for several films (UserError: it has weights of pixels)."""
         if loss.weights is not None:
             raise UserError(f"weights of pixels belong to one film with the {loss.kind} loss: leave them out, or compare pixels")
-        self.loss, self.kind, self.lasting, self.rough = loss, loss.kind, loss.lasting, loss.rough
+        self.loss, self.kind, self.temporally_correlated, self.non_smooth = (
+            loss,
+            loss.kind,
+            loss.temporally_correlated,
+            loss.non_smooth,
+        )
         self.whitening: FilmsWhitening | None = None
         self._widths: list[int] = []
 

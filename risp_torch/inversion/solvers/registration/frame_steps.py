@@ -74,7 +74,7 @@ class FrameSteps:
     def _frozen(self, placement: torch.Tensor) -> Comparison:
         """The comparison with the look of placements [n, rows, columns]."""
         frames = self._seen
-        loss = self.comparison.loss.near(self.scene, self._states(placement[None]), self.values, frames, follows=False)
+        loss = self.comparison.loss.frozen_at(self.scene, self._states(placement[None]), self.values, frames, follows=False)
         return replace(self.comparison, loss=loss)
 
     def _left(self, held: Comparison, placements: torch.Tensor) -> torch.Tensor:

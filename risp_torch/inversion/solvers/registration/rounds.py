@@ -37,7 +37,7 @@ POLICY = Policy(
 def is_registered(comparison: Comparison, unknowns: Unknowns) -> bool:
     """Whether rounds of registration suit a search: several pictures, and more unknowns than steps of all at once settle."""
     loss, several = comparison.loss, len(comparison.frames) > 1
-    return loss.of_pictures and not loss.rough and several and len(unknowns.scaled_range()) > MOST_IN_VALLEY
+    return loss.of_pictures and not loss.non_smooth and several and len(unknowns.scaled_range()) > MOST_IN_VALLEY
 
 
 def registered(

@@ -24,7 +24,8 @@ def add_seen_arguments(parser: argparse.ArgumentParser) -> None:
         help="of --masks that hold object numbers: the number of the body, or BODY=N for each",
     )  # fmt: skip
     parser.add_argument(
-        "--plate", metavar="FILE|median",
+        "--plate",
+        metavar="FILE|median",
         help="of --loss mask, in place of --masks: masks are where the film differs from this picture, or from its own median",
     )
     parser.add_argument(
@@ -39,11 +40,13 @@ def add_seen_arguments(parser: argparse.ArgumentParser) -> None:
         help="of --loss image-tracks: point, body, x, y, z [m] (default: columns of --tracks)",
     )  # fmt: skip
     parser.add_argument(
-        "--depth", metavar="PATH",
+        "--depth",
+        metavar="PATH",
         help="of --loss depth: a folder of PNG pictures of 16 bits in millimetres, 0 where there is none, or .npy in metres",
     )
     parser.add_argument(
-        "--pixel-weights", metavar="PATH",
+        "--pixel-weights",
+        metavar="PATH",
         help="which pixels count: a folder of PNG pictures, one for each frame, or one picture for all; white counts",
     )
     parser.add_argument(
