@@ -15,13 +15,10 @@ demo: $(STAMP)
 # Kernels have one thread in a worker: the cores are busy, and threads that wait for each other take longer than one alone. Tests
 # marked "threads" run with as many as there are cores, and so do programs that tests start (marked "processes"); both come after the
 # other tests of their lane, which leave their kernels in the cache.
-# The f32 tests are the longer part: those of RISP and control come after the f64 tests.
 # PyTorch gets one thread in each, memory that is let go stays with its process (films are large, and new pages cost time), and
 # kernels do not print (Taichi would look for their output after each launch).
 # Programs that tests start find compiled modules, whatever the shell says of them (PYTHONDONTWRITEBYTECODE).
 # Every step runs even when an earlier one fails; the f64 lane reports when all have ended.
-SECOND := tests/f32/risp tests/f32/control
-FIRST := tests/f32 $(SECOND:%=--ignore=%)
 WORKERS := $(shell $(PYTHON) -c "import os; n = os.cpu_count() // 2; print(n if n > 1 else 0)")
 PYTEST := $(BIN)/python -m pytest -q --durations=25
 WORKER := TI_CPU_MAX_NUM_THREADS=1 $(PYTEST) -n $(WORKERS) --dist loadfile
@@ -31,10 +28,9 @@ test: $(TEST_STAMP)
 	export TI_ENABLE_PYBUF=0 PYTHONDONTWRITEBYTECODE=; status=0; log=$$(mktemp); \
 	$(BIN)/python -m ruff check . || status=1; \
 	{ $(WORKER) -m "not threads" tests/f64; f64=$$?; \
-	  $(PYTEST) -m threads tests/f64 || f64=1; \
-	  $(WORKER) $(SECOND) && exit $$f64; } > $$log 2>&1 & lane=$$!; \
-	$(WORKER) -m "not processes and not threads" $(FIRST) || status=1; \
-	$(PYTEST) -m "processes or threads" $(FIRST) || status=1; \
+	  $(PYTEST) -m threads tests/f64 || f64=1; exit $$f64; } > $$log 2>&1 & lane=$$!; \
+	$(WORKER) -m "not processes and not threads" tests/f32 || status=1; \
+	$(PYTEST) -m "processes or threads" tests/f32 || status=1; \
 	wait $$lane || status=1; cat $$log; rm -f $$log; \
 	exit $$status
 
