@@ -55,7 +55,7 @@ def test_srgb_curve_is_the_exact_one_and_its_own_inverse():
     x = np.linspace(-0.1, 1.2, 1001)
     np.testing.assert_allclose(srgb_to_linear(linear_to_srgb(x)), x, atol=1e-7)
     np.testing.assert_allclose(linear_to_srgb(np.array([0.0, 0.5, 1.0])), [0.0, 0.7353570, 1.0], atol=1e-6)
-    np.testing.assert_allclose(linear_to_srgb(0.001), 0.01292)
+    np.testing.assert_allclose(linear_to_srgb(np.array(0.001)), 0.01292)
     assert linear_to_srgb(np.float32([0.3])).dtype == srgb_to_linear(np.float32([0.3])).dtype == np.float32
 
 

@@ -184,7 +184,7 @@ def test_narrow_settling_ends_alike_within_narrow_and_wide_bounds(times: int) ->
 class MisreadLoss(StateLoss):
     """The true states as a network may read them in another look: off by the same in all frames, which is known beforehand."""
 
-    rough, off = True, 0.03
+    non_smooth, off = True, 0.03
 
     def observe(self, *arguments: object) -> torch.Tensor:
         return self.weighed(super().observe(*arguments))

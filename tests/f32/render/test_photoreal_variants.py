@@ -33,7 +33,7 @@ def test_versions_in_file_names(path: str, version: int) -> None:
 def test_old_libraries_are_never_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("libLLVM-15.so.1", "libLLVM-16.so.1", "libLLVM.so", "libLLVM-18.so.1", "libLLVM.so.19.1"):
         (tmp_path / name).write_bytes(b"not a library")
-    monkeypatch.setattr(variants, "_places", lambda: [f"{tmp_path}/libLLVM*"])
+    monkeypatch.setattr(variants, "_path_patterns", lambda: [f"{tmp_path}/libLLVM*"])
     monkeypatch.setattr("ctypes.util.find_library", lambda name: None)
     assert [Path(path).name for path in variants._candidates()] == ["libLLVM.so.19.1", "libLLVM-18.so.1"]
 
