@@ -195,8 +195,8 @@ def test_random_values_of_all_parameters_of_all_scenes() -> None:
 def spoilt(original: Callable[..., Any], name: str, factor: float) -> Callable[..., Any]:
     """An adjoint whose result for one input is a little off."""
 
-    def adjoint(*arguments: Any) -> Any:
-        bars = original(*arguments)
+    def adjoint(*arguments: Any, **options: Any) -> Any:
+        bars = original(*arguments, **options)
         return replace(bars, **{name: getattr(bars, name) * factor})
 
     return adjoint
