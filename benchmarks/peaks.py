@@ -39,7 +39,7 @@ def eight_chains(count: int, factor: ti.types.ndarray(), result: ti.types.ndarra
     """As ``one_chain``, eight chains side by side: as many as two scalar units with a latency of four cycles need.
 
     A compiler that packs the eight into one vector gets no further, for then that vector waits for itself. Every row of result
-    [tasks, 8] is a task of its own, which threads share (see ``iterations_per_task``).
+    [tasks, 8] is a separate task, which threads share (see ``iterations_per_task``).
     """
     for index in range(result.shape[0] * spread):
         if index % spread != 0:

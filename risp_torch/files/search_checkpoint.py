@@ -88,7 +88,7 @@ def _described_items(value: Mapping[Any, Any], tensors: dict[str, torch.Tensor])
 
 
 def _restored(value: Any, tensors: Mapping[str, torch.Tensor]) -> Any:
-    """What ``_described`` made of a state, as it was."""
+    """The state that ``_described`` has encoded."""
     if isinstance(value, list):
         return [_restored(each, tensors) for each in value]
     if not isinstance(value, dict):

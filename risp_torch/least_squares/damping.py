@@ -17,7 +17,7 @@ Limit = np.ndarray | float
 
 
 class Damping(Protocol):
-    """What makes a step of normal equations and a damping."""
+    """A rule that computes a step from normal equations and a damping."""
 
     def step(self, equations: NormalEquations, damping: float) -> np.ndarray:
         """The damped step [D]."""

@@ -1,4 +1,4 @@
-"""Searches over a horizon that grows: each start has one of its own, and those far behind others stop."""
+"""Growing horizons, one for each start; starts far behind another one stop."""
 
 from __future__ import annotations
 

@@ -245,7 +245,7 @@ def _search_valley(
 
 
 def _conclude(policy: Policy, starts: Starts, row: int, each: _Round, lowest: float) -> None:
-    """Move a start to its best candidate, and decide whether it goes on."""
+    """Move a start to its best candidate, and decide whether it continues."""
     accepted = each.damping is not None
     search, damping = policy.search, starts.damping[row]
     starts.points[row], starts.objectives[row] = each.best, each.after

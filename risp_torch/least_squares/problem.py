@@ -1,4 +1,4 @@
-"""What the loop minimises: a problem that linearises points and evaluates candidates."""
+"""The interface of a least-squares problem: it linearises points and evaluates candidates."""
 
 from __future__ import annotations
 

@@ -195,7 +195,7 @@ def _descend_lbfgs(
 
             try:
                 loss = optimizer.step(closure).detach() / 1e3
-            except DivergenceError:  # this start ends here, marked by its NaN losses; the others go on
+            except DivergenceError:  # this start ends here, marked by its NaN losses; the others continue
                 loss = z.new_tensor(torch.nan)
             losses[-1].append(loss.reshape(1))
             running = {"z": z, "optimizer": optimizer.state_dict()}

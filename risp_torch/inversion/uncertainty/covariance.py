@@ -191,7 +191,7 @@ def error_bars(
     scene that differs from the film's reach farther, so the covariance is also summed over blocks: of 16 × 16 pixels and 4
     frames, whole frames, and quarters of the picture through sixths of the film (the cluster-robust form (J^T J)^-1
     (sum_c g_c g_c^T) (J^T J)^-1 with block scores g_c = J_c^T r_c; Liang and Zeger, 1986). The largest of the error bars is
-    used. What is the same everywhere is not included: see ``risp_torch.inversion.uncertainty.compression`` and ``likely_wrong``.
+    used. Constant biases are not included: see ``uncertainty.compression`` and ``diagnostics.misspecification``.
 
     Smoothness and priors count as knowledge in error bars and unobservable directions, but not in the modes. With priors of
     inverse covariance S the covariances are those of the posterior's maximum, (J^T J / s2 + S)^-1 and its robust form, in which

@@ -63,7 +63,7 @@ class _Descent:
     def __init__(self, fit: Fit, inverse: Inverse | None) -> None:
         self.fit, self.inverse = fit, inverse  # where it stands, and factors of a normal matrix, None before there is one
         self.last, self.age = np.inf, 0  # the last step's expected decrease, and steps with the present matrix
-        self.damping, self.secants = DAMPING.first, Secants()  # what the last steps tell
+        self.damping, self.secants = DAMPING.first, Secants()  # curvature of the last steps
 
     def end(self) -> tuple[Look, Inverse | None]:
         """The last look, and the factors that its last step used."""
