@@ -1,7 +1,7 @@
 """Numbers that were taken for known and are likely wrong, and how far that has moved an estimate.
 
 A score test (``score_tests``) checks every family of such numbers (``nuisance_parameters``). A family whose freeing moves an
-unknown by more than errors of the film let it, and by more than a part of its error bar, is named. So is one that explains most of a
+unknown by more than errors of the film let it, and by more than a part of its error bar, is named, as one that explains most of a
 residual that is larger than noise and compression leave. Named families are freed, with priors of sensible sizes, for some steps;
 the shift of the unknowns (omitted-variable bias) widens the error bars. Where nothing fits the film one step is no measure, and
 families are freed. A residual that is not noise and that no family explains is doubted, too.
