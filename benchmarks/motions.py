@@ -11,7 +11,7 @@ import torch
 from benchmarks.table import Table, number
 from benchmarks.timing import best_times
 from risp_torch import Scene, load_scene
-from risp_torch.motions import MotionFitSettings, PoseNoise, Recording, Window, fit_motions, whole
+from risp_torch.motions import MotionFitSettings, PoseNoise, Recording, Window, fit_motions, whole_recordings
 from risp_torch.scene.bridge import bridge_dtype
 from risp_torch.scene.bridge.checks import bridge_device
 
@@ -74,7 +74,7 @@ def fits(counts: tuple[int, ...]) -> Table:
         with torch.no_grad():
             poses = scene.rollout(random_starts(scene, count)).body_q.double().cpu().numpy()
         poses[..., 3:] /= np.linalg.norm(poses[..., 3:], axis=-1, keepdims=True)
-        parts = whole([Recording(f"toss_{k}", rows, scene.frame_dt) for k, rows in enumerate(poses)])
+        parts = whole_recordings([Recording(f"toss_{k}", rows, scene.frame_dt) for k, rows in enumerate(poses)])
         scene.table.set("ground.contact.friction", 0.25)
         least = best_times({steps: partial(fit_steps, scene, parts, steps) for steps in (1, 3)}, repeats=2)
         table.add(count, f"{count * 2 * (len(CONTACT) + 12):,}", number((least[3] - least[1]) / 2))

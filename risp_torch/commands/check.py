@@ -90,7 +90,7 @@ def _print(found: Any) -> None:
 
     print(found.verdict())
     print(format_table(_rows(found), ["unknown", "value", "error bar", "of its range", "alone"]))
-    for sentence in found.bars.unseen:
+    for sentence in found.bars.unobservable:
         print(f"not visible in this film: {sentence}")
     for first, second, size in found.strong_pairs[:MOST_PAIRS]:
         print(f"hard to tell apart: {first} and {second} (correlation {size:+.3f})")

@@ -20,7 +20,7 @@ def print_inversion(result: Any, truth: dict[str, float] | None = None) -> None:
     for sentence in result.doubts:
         print(sentence)
     print(format_table(estimate_rows(result, truth), HEADERS if truth is None else TRUE_HEADERS))
-    for sentence in result.uncertainty.unseen:
+    for sentence in result.uncertainty.unobservable:
         print(f"not visible in this film: {sentence}")
     for sentence in result.assumptions:
         print(f"assumption: {sentence}")

@@ -32,5 +32,5 @@ class GrowingHorizon:
         """
         least = reached.min(axis=0)
         last = np.isfinite(reached).sum(axis=1) - 1
-        own, best = reached[np.arange(len(reached)), last], least[last]
-        return active & (last >= 0) & (own > self.behind * best + self.margin)
+        last_reached, best = reached[np.arange(len(reached)), last], least[last]
+        return active & (last >= 0) & (last_reached > self.behind * best + self.margin)

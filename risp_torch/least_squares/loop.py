@@ -73,26 +73,26 @@ class Starts:
         Starts whose objectives are not finite are not active.
         """
         count, stages = len(points), 1 if policy.horizon is None else policy.horizon.stages
-        known = np.full(count, np.nan) if objectives is None else np.array(objectives, dtype=np.float64)
-        active = np.ones(count, dtype=bool) if objectives is None else np.isfinite(known)
+        values = np.full(count, np.nan) if objectives is None else np.array(objectives, dtype=np.float64)
+        active = np.ones(count, dtype=bool) if objectives is None else np.isfinite(values)
         return Starts(
-            list(points), known, np.full(count, policy.search.first), np.zeros(count, dtype=np.int64),
+            list(points), values, np.full(count, policy.search.first), np.zeros(count, dtype=np.int64),
             np.full((count, stages), np.inf), active, np.zeros(count, dtype=bool),
         )  # fmt: skip
 
     def copy(self) -> Starts:
         """An independent copy; the points, which are not modified, are shared."""
-        return Starts(list(self.points), *(getattr(self, part.name).copy() for part in fields(self)[1:]))
+        return Starts(list(self.points), *(getattr(self, column.name).copy() for column in fields(self)[1:]))
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """All arrays by their names, for a checkpoint; for points that are arrays."""
-        return {part.name: np.array(getattr(self, part.name)) for part in fields(self)}
+        return {column.name: np.array(getattr(self, column.name)) for column in fields(self)}
 
     def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
         """Load what ``to_arrays`` made."""
-        for part in fields(self):
-            array = np.array(arrays[part.name])
-            setattr(self, part.name, list(array) if part.name == "points" else array)
+        for column in fields(self):
+            array = np.array(arrays[column.name])
+            setattr(self, column.name, list(array) if column.name == "points" else array)
 
 
 class Checkpoint(Protocol):
@@ -189,72 +189,80 @@ def _advance(problem: LeastSquaresProblem, policy: Policy, starts: Starts, befor
         point, objective = starts.points[row], float(starts.objectives[row])
         rounds[row] = _Round(point, equations, policy.search.groups(starts.damping[row]), objective, point, objective)
     _search(problem, policy, rounds)
-    for row, each in rounds.items():
-        if each.damping is None and policy.valley is not None:
-            _search_valley(problem, policy, policy.valley, each, lowest)
-        _conclude(policy, starts, row, each, lowest)
-        before.objectives[row] = each.before
+    for row, start_round in rounds.items():
+        if start_round.damping is None and policy.valley is not None:
+            _search_valley(problem, policy, policy.valley, start_round, lowest)
+        _conclude(policy, starts, row, start_round, lowest)
+        before.objectives[row] = start_round.before
 
 
 def _search(problem: LeastSquaresProblem, policy: Policy, rounds: Mapping[int, _Round]) -> None:
     """Evaluate groups of candidates until one of each start is accepted."""
     waiting, first = list(rounds.values()), True
     while waiting:
-        groups = [next(each.groups, None) for each in waiting]
-        asked = [(each, group) for each, group in zip(waiting, groups, strict=True) if group]
-        if not asked:
+        groups = [next(start_round.groups, None) for start_round in waiting]
+        requests = [(start_round, group) for start_round, group in zip(waiting, groups, strict=True) if group]
+        if not requests:
             break
-        steps = [_steps(policy, each, group) for each, group in asked]
+        steps = [_steps(policy, start_round, group) for start_round, group in requests]
         candidates, objectives, before = problem.tried(
-            [each.point for each, _ in asked], [each.equations for each, _ in asked], steps,
-            np.array([each.before for each, _ in asked]), first=first,
+            [start_round.point for start_round, _ in requests], [start_round.equations for start_round, _ in requests], steps,
+            np.array([start_round.before for start_round, _ in requests]), first=first,
         )  # fmt: skip
-        for (each, group), moved, values, reference, step in zip(asked, candidates, objectives, before, steps, strict=True):
+        for (start_round, group), moved, values, reference, step in zip(
+            requests, candidates, objectives, before, steps, strict=True
+        ):
             if first:
-                each.before = each.after = float(reference)
+                start_round.before = start_round.after = float(reference)
             values = np.where(np.isnan(values), np.inf, values)
             pick = int(values.argmin())
-            each.used = group[pick][0]
-            expected = each.equations.decrease(step[pick]) if policy.acceptance.gain else 0.0
-            if policy.acceptance.accepts(each.before, values[pick], expected):
-                each.best, each.after, each.damping = moved[pick], float(values[pick]), group[pick][0]
-        waiting, first = [each for each, _ in asked if each.damping is None], False
+            start_round.used = group[pick][0]
+            expected = start_round.equations.decrease(step[pick]) if policy.acceptance.gain else 0.0
+            if policy.acceptance.accepts(start_round.before, values[pick], expected):
+                start_round.best, start_round.after, start_round.damping = moved[pick], float(values[pick]), group[pick][0]
+        waiting, first = [start_round for start_round, _ in requests if start_round.damping is None], False
 
 
-def _steps(policy: Policy, each: _Round, group: Sequence[Candidate]) -> np.ndarray:
+def _steps(policy: Policy, start_round: _Round, group: Sequence[Candidate]) -> np.ndarray:
     """Steps [M, D] of a group of candidates."""
-    made: dict[float, np.ndarray] = {}
+    step_of_damping: dict[float, np.ndarray] = {}
     for damping, _ in group:
-        if damping not in made:
-            made[damping] = policy.damping.step(each.equations, damping)
-    each.longest = max(float(np.abs(limited(step, 1.0, policy.limit)).max(initial=0.0)) for step in made.values())
-    return np.array([limited(made[damping], length, policy.limit) for damping, length in group])
+        if damping not in step_of_damping:
+            step_of_damping[damping] = policy.damping.step(start_round.equations, damping)
+    start_round.longest = max(
+        float(np.abs(limited(step, 1.0, policy.limit)).max(initial=0.0)) for step in step_of_damping.values()
+    )
+    return np.array([limited(step_of_damping[damping], length, policy.limit) for damping, length in group])
 
 
 def _search_valley(
-    problem: LeastSquaresProblem, policy: Policy, valley: ValleySearch, each: _Round, lowest: float
+    problem: LeastSquaresProblem, policy: Policy, valley: ValleySearch, start_round: _Round, lowest: float
 ) -> None:
     """Evaluate steps along the least observable direction of a start, unless it is behind others."""
-    if len(each.equations.gradient) > valley.most or not each.before <= valley.behind * lowest:
+    if len(start_round.equations.gradient) > valley.most or not start_round.before <= valley.behind * lowest:
         return
-    steps = valley.steps(problem, policy.damping, each.point, each.equations)
-    (moved,), (values,), _ = problem.tried([each.point], [each.equations], [steps], np.array([each.before]), first=False)
+    steps = valley.steps(problem, policy.damping, start_round.point, start_round.equations)
+    (moved,), (values,), _ = problem.tried(
+        [start_round.point], [start_round.equations], [steps], np.array([start_round.before]), first=False
+    )
     pick = int(np.where(np.isnan(values), np.inf, values).argmin())
-    if Acceptance().accepts(each.before, values[pick]):
-        each.best, each.after, each.damping = moved[pick], float(values[pick]), each.used
+    if Acceptance().accepts(start_round.before, values[pick]):
+        start_round.best, start_round.after, start_round.damping = moved[pick], float(values[pick]), start_round.used
 
 
-def _conclude(policy: Policy, starts: Starts, row: int, each: _Round, lowest: float) -> None:
+def _conclude(policy: Policy, starts: Starts, row: int, start_round: _Round, lowest: float) -> None:
     """Move a start to its best candidate, and decide whether it continues."""
-    accepted = each.damping is not None
+    accepted = start_round.damping is not None
     search, damping = policy.search, starts.damping[row]
-    starts.points[row], starts.objectives[row] = each.best, each.after
-    starts.damping[row] = search.accepted(each.damping) if accepted else search.rejected(damping)
+    starts.points[row], starts.objectives[row] = start_round.best, start_round.after
+    starts.damping[row] = search.accepted(start_round.damping) if accepted else search.rejected(damping)
     horizon = policy.horizon
     if horizon is not None and starts.stage[row] < horizon.stages - 1:
-        if each.before - each.after <= horizon.settled * each.before:
-            starts.reached[row, starts.stage[row]] = each.after
+        if start_round.before - start_round.after <= horizon.settled * start_round.before:
+            starts.reached[row, starts.stage[row]] = start_round.after
             starts.stage[row] += 1
             starts.damping[row] = min(starts.damping[row], search.first)
         return
-    starts.active[row] = policy.termination.continues(each.before, each.after, lowest=lowest, longest=each.longest)
+    starts.active[row] = policy.termination.continues(
+        start_round.before, start_round.after, lowest=lowest, longest=start_round.longest
+    )

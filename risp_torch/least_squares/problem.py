@@ -54,7 +54,7 @@ class LeastSquaresProblem(ABC):
         Returns:
             M candidates of each point, their objectives [G, M], and the objectives [G] of the points that they are compared with.
         """
-        candidates = [self.moved(*each) for each in zip(points, equations, steps, strict=True)]
+        candidates = [self.moved(*arguments) for arguments in zip(points, equations, steps, strict=True)]
         if not (first and self.reevaluates):
             return candidates, self.objectives(candidates, equations), before
         both = [[point, *moved] for point, moved in zip(points, candidates, strict=True)]

@@ -50,7 +50,7 @@ class FixedSteps:
 
     def groups(self, damping: float) -> Iterator[Sequence[Candidate]]:
         """All steps at once (``StepSearch.groups``)."""
-        yield [(each, length) for each in self.dampings for length in self.lengths]
+        yield [(fixed_damping, length) for fixed_damping in self.dampings for length in self.lengths]
 
     def accepted(self, damping: float) -> float:
         """Unused (``StepSearch.accepted``)."""
@@ -84,10 +84,10 @@ class RelativeDampings:
         """Longer steps, then the dampings in ascending order (``StepSearch.groups``)."""
         candidates = [(damping * self.factors[0], length) for length in self.longer]
         candidates += [(damping * factor, 1.0) for factor in self.factors]
-        begin, count = 0, len(candidates) if self.at_once is None else self.at_once - 1
-        while begin < len(candidates):
-            yield candidates[begin : begin + count]
-            begin, count = begin + count, self.at_once or 0
+        first, count = 0, len(candidates) if self.at_once is None else self.at_once - 1
+        while first < len(candidates):
+            yield candidates[first : first + count]
+            first, count = first + count, self.at_once or 0
 
     def accepted(self, damping: float) -> float:
         """That damping, within the limits (``StepSearch.accepted``)."""
@@ -172,18 +172,16 @@ class ValleySearch:
     behind: float
     most: int
 
-    def steps(
-        self, problem: LeastSquaresProblem, damping: Damping, point: np.ndarray, equations: NormalEquations
-    ) -> np.ndarray:
+    def steps(self, problem: LeastSquaresProblem, damping: Damping, point: np.ndarray, equations: NormalEquations) -> np.ndarray:
         """Steps [M, D] from a point."""
         direction = equations.weakest_direction
         along = np.array([sign * length * direction for length in self.lengths for sign in (1, -1)])
         across = []
-        for (end,) in (problem.moved(point, equations, step[None]) for step in along):
-            (there,) = problem.linearise([end])
-            if there is None or not there.is_finite:
+        for (moved,) in (problem.moved(point, equations, step[None]) for step in along):
+            (equations_moved,) = problem.linearise([moved])
+            if equations_moved is None or not equations_moved.is_finite:
                 across.append(np.zeros(len(direction)))
                 continue
-            step, weakest = damping.step(there, self.damping), there.weakest_direction
+            step, weakest = damping.step(equations_moved, self.damping), equations_moved.weakest_direction
             across.append(step - weakest * (step @ weakest))
         return np.array(across) + along

@@ -68,7 +68,7 @@ def estimate_actions(
         raise UserError(f"{scene.name} has no motors whose actions could be estimated: add them with add_motors")
     motions = JointMotions(scene, windows, noise, zeros=zeros)
     search = MotionSearch(motions, windows, NoUnknowns(), settings)
-    at, _, converged = search.run(progress=progress)
-    starts, sd = motions.starts + at.moves, search.start_sd(search.normal(at))
+    solution, _, converged = search.run(progress=progress)
+    starts, sd = motions.starts + solution.moves, search.start_sd(search.normal(solution))
     state = starts[:, : 2 * len(motions.links)]
-    return ActionEstimate(motions.actions(starts), motions.actions(sd), state, search.residual_sizes(at), converged)
+    return ActionEstimate(motions.actions(starts), motions.actions(sd), state, search.residual_sizes(solution), converged)

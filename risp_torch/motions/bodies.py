@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from risp_torch.inversion.losses.trajectories import point_coordinates
-from risp_torch.motions.measured import check_windows, noise_of, tensor
+from risp_torch.motions.measured import check_windows, noise_of_windows, tensor
 from risp_torch.motions.recording import Recording, Window, rotation_vector
 from risp_torch.motions.settings import PoseNoise
 from risp_torch.scene.parts.links import Link
@@ -39,7 +39,7 @@ class BodyMotions:
         self.scene, self.windows, self.scale = scene, windows, scale
         self.frames = max(window.frames for window in windows)
         self.target = measured_points(scene, windows, self.frames)
-        self.noise = noise_of(windows, self.frames, np.full(len(scene.bodies), noise.coordinate))
+        self.noise = noise_of_windows(windows, self.frames, np.full(len(scene.bodies), noise.coordinate))
         self.starts = measured_starts(scene, windows).reshape(len(windows), -1)
         of_body = np.repeat([noise.start_position, noise.start_rotation, noise.start_velocity, noise.start_spin], 3)
         self.start_sd = np.tile(of_body, len(scene.bodies))
@@ -78,8 +78,8 @@ def measured_starts(scene: Scene, windows: Sequence[Window]) -> np.ndarray:
     rows = []
     for window in windows:
         pose, velocity = window.recording.state(window.first)
-        given = np.array([body.orientation for body in scene.bodies])
-        rows.append(np.concatenate([pose[:, :3], rotation_vector(given, pose[:, 3:]), velocity], axis=-1))
+        scene_orientations = np.array([body.orientation for body in scene.bodies])
+        rows.append(np.concatenate([pose[:, :3], rotation_vector(scene_orientations, pose[:, 3:]), velocity], axis=-1))
     return np.array(rows)
 
 
@@ -106,13 +106,13 @@ def simulated_poses(
     """
     size = tensor(np.ones(())) if scale is None else tensor(values.get(scale, scene.table[scale].value))
     size = size.expand(len(starts))
-    given = dict(values)
+    inputs = dict(values)
     for n, body in enumerate(scene.bodies):
         for k, name in enumerate(STARTS):
-            part = tensor(starts[:, n, 3 * k : 3 * k + 3])
-            given[f"{body.name}.{name}"] = part / size[:, None] if name in ("position", "velocity") else part
+            columns = tensor(starts[:, n, 3 * k : 3 * k + 3])
+            inputs[f"{body.name}.{name}"] = columns / size[:, None] if name in ("position", "velocity") else columns
     try:
-        body_q = scene.rollout(given, frames=frames - 1).body_q
+        body_q = scene.rollout(inputs, frames=frames - 1).body_q
     except DivergenceError:
         return tensor(np.full((len(starts), frames, len(scene.bodies), 7), np.nan))
     return torch.cat([size[:, None, None, None] * body_q[..., :3], body_q[..., 3:]], dim=-1)

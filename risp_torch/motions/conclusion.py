@@ -23,19 +23,19 @@ LITTLE_WEIGHT = 0.8  # mean robust weight
 AT_BOUND = 1e-3  # of the range
 
 
-def conclude(found: GrowingFits, settings: MotionFitSettings) -> MotionFit:
+def conclude(growing: GrowingFits, settings: MotionFitSettings) -> MotionFit:
     """The fit to the longest windows that the noise explains, or to the given windows if it explains none or all.
 
     A cost of long windows has many minima. Where the noise explains what shorter windows leave, and not what longer ones leave,
     the fit to the longer ones is no estimate.
     """
-    explained = [k for k, fit in enumerate(found.fits) if fit.misfit <= EXPLAINED]
-    chosen = explained[-1] if explained else len(found.fits) - 1
-    fit, longer = found.fits[chosen], found.fits[chosen + 1 :]
-    others = found.others if not longer else ()
-    shorter = found.fits[:chosen]
-    extra, sentences = disagreement(fit, shorter, found.rise)
-    doubts = [*doubts_of_misfit(fit, longer), *doubts_of_search(fit, others), *sentences]
+    explained = [k for k, fit in enumerate(growing.fits) if fit.misfit <= EXPLAINED]
+    chosen = explained[-1] if explained else len(growing.fits) - 1
+    fit, longer = growing.fits[chosen], growing.fits[chosen + 1 :]
+    alternatives = growing.alternatives if not longer else ()
+    shorter = growing.fits[:chosen]
+    extra, sentences = disagreement(fit, shorter, growing.rise)
+    doubts = [*doubts_of_misfit(fit, longer), *doubts_of_search(fit, alternatives), *sentences]
     doubts += [*doubts_of_data(fit, settings), *doubts_of_bounds(fit)]
     return replace(fit, covariance=fit.covariance + extra, doubts=doubts, shorter=shorter)
 
@@ -55,8 +55,10 @@ def disagreement(
         rise: change of the cost of one of these, by its number, at other unknowns [K].
     """
     extra = np.zeros_like(fit.covariance)
-    moves = np.array([each.scaled - fit.scaled for each in shorter]).reshape(len(shorter), len(fit.scaled))
-    bars = np.array([np.sqrt(np.maximum(np.diag(each.covariance), 1e-300)) for each in shorter]).reshape(moves.shape)
+    moves = np.array([shorter_fit.scaled - fit.scaled for shorter_fit in shorter]).reshape(len(shorter), len(fit.scaled))
+    bars = np.array([np.sqrt(np.maximum(np.diag(shorter_fit.covariance), 1e-300)) for shorter_fit in shorter]).reshape(
+        moves.shape
+    )
     away = np.abs(moves) / bars
     suspects = [k for k in np.argsort(-away.max(axis=1, initial=0.0)) if away[k].max() > DISAGREEING]
     length = next((k for k in suspects if rise(k, fit.scaled) > DISAGREEING**2 * max(shorter[k].misfit, 1.0)), None)
@@ -64,7 +66,7 @@ def disagreement(
         return extra, []
     k = int(away[length].argmax())
     label, unit, scale = fit.unknowns.labels[k], fit.unknowns.units[k], fit.unknowns.scales[k]
-    frames = [max(window.frames for window in each.windows) for each in (shorter[length], fit)]
+    frames = [max(window.frames for window in shorter_fit.windows) for shorter_fit in (shorter[length], fit)]
     return moves.T @ moves / len(moves), [
         f"windows of {frames[0]} and of {frames[1]} frames disagree: {label} differs by {away[length, k]:.2g} error bars (now "
         f"{size_of(float(np.sqrt(np.mean(moves[:, k] ** 2))), unit, scale)} more): the model is not exact over the longer ones"
@@ -79,7 +81,7 @@ def doubts_of_misfit(fit: MotionFit, longer: Sequence[MotionFit]) -> list[str]:
             "minimum, a model that lacks something, or a noise that is stated too small; error bars need not hold"
         ]
     if longer:
-        frames = [max(window.frames for window in each.windows) for each in (fit, longer[-1])]
+        frames = [max(window.frames for window in window_fit.windows) for window_fit in (fit, longer[-1])]
         return [
             f"only windows of {frames[0]} frames are explained: those of {frames[1]} leave {longer[-1].misfit ** 0.5:.3g} times "
             "the noise, so that the estimate is that of the shorter ones: another minimum, or a model that is not exact"
@@ -87,7 +89,7 @@ def doubts_of_misfit(fit: MotionFit, longer: Sequence[MotionFit]) -> list[str]:
     return []
 
 
-def doubts_of_search(fit: MotionFit, others: Sequence[MotionFit]) -> list[str]:
+def doubts_of_search(fit: MotionFit, alternatives: Sequence[MotionFit]) -> list[str]:
     """Sentences on a search that has not ended, and on other estimates that fit as well."""
     sentences = []
     if not fit.converged:
@@ -95,10 +97,10 @@ def doubts_of_search(fit: MotionFit, others: Sequence[MotionFit]) -> list[str]:
             f"not converged after {len(fit.costs) - 1} steps: the error bars include the next step; give more iterations"
         )
     bars = np.sqrt(np.maximum(np.diag(fit.covariance), 1e-300))
-    for other in others:
-        away = np.abs(other.scaled - fit.scaled) / bars
-        if other.chi_square - fit.chi_square < ALSO_FITS * max(fit.misfit, 1.0) and away.max() > DISAGREEING:
-            values = ", ".join(f"{label} {value:.4g}" for label, value in other.values.items())
+    for alternative in alternatives:
+        away = np.abs(alternative.scaled - fit.scaled) / bars
+        if alternative.chi_square - fit.chi_square < ALSO_FITS * max(fit.misfit, 1.0) and away.max() > DISAGREEING:
+            values = ", ".join(f"{label} {value:.4g}" for label, value in alternative.values.items())
             sentences.append(f"another estimate fits as well: {values}")
     return sentences
 
@@ -116,8 +118,10 @@ def doubts_of_data(fit: MotionFit, settings: MotionFitSettings) -> list[str]:
         sentences.append(f"frames count for {100 * weight:.0f} % on average, as they do not fit (robust weights)")
     recordings = {id(window.recording): window.recording for window in fit.windows}.values()
     if getattr(settings.noise, "recorded_action", 1.0) is None and settings.noise.action is None:
-        recorded = [each for each in recordings if isinstance(each, JointRecording) and each.actions is not None]
-        counts = {each.name: int((spikes(each.actions) != 0).sum()) for each in recorded}
+        recorded = [
+            recording for recording in recordings if isinstance(recording, JointRecording) and recording.actions is not None
+        ]
+        counts = {recording.name: int((spikes(recording.actions) != 0).sum()) for recording in recorded}
         name = max(counts, key=counts.get, default="")
         if counts.get(name):
             sentences.append(
@@ -137,5 +141,5 @@ def doubts_of_bounds(fit: MotionFit) -> list[str]:
 def at_bounds(fit: MotionFit) -> list[str]:
     """Labels of unknowns that ended at a bound."""
     low, high = (fit.unknowns.scaled(bound) for bound in fit.unknowns.bounds())
-    near = np.minimum(fit.scaled - low, high - fit.scaled) < AT_BOUND * fit.unknowns.scaled_range()
-    return [label for label, here in zip(fit.unknowns.labels, near, strict=True) if here]
+    on_bound = np.minimum(fit.scaled - low, high - fit.scaled) < AT_BOUND * fit.unknowns.scaled_range()
+    return [label for label, is_on_bound in zip(fit.unknowns.labels, on_bound, strict=True) if is_on_bound]

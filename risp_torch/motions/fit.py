@@ -58,8 +58,8 @@ def fit_motions(
     Raises:
         UserError: the recordings do not fit the scene, or an unknown has no bounds, or is the start of a body or joint.
     """
-    found = fit_growing_windows(
+    growing = fit_growing_windows(
         scene, windows, unknown, settings, bounds=bounds, priors=priors, scale=scale, zeros=zeros,
         action_offsets=action_offsets, action_lag=action_lag, progress=progress,
     )  # fmt: skip
-    return conclude(found, settings)
+    return conclude(growing, settings)

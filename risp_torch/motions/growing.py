@@ -30,12 +30,12 @@ class GrowingFits:
 
     Attributes:
         fits: one for each length; windows of a fit are twice as long as those of the one before.
-        others: fits of the last length that began with other guesses and ended elsewhere.
+        alternatives: fits of the last length that began with other guesses and ended elsewhere.
         searches: the problem of each length.
     """
 
     fits: tuple[MotionFit, ...]
-    others: tuple[MotionFit, ...] = ()
+    alternatives: tuple[MotionFit, ...] = ()
     searches: tuple[MotionSearch, ...] = ()
 
     def rise(self, length: int, scaled: np.ndarray) -> float:
@@ -59,7 +59,7 @@ class GrowingFits:
             function: of label -> physical value.
         """
         derived = [fit.derived(function) for fit in self.fits]
-        values = np.array([each.value for each in derived])
+        values = np.array([item.value for item in derived])
         windows, unknowns = len(self.fits[0].windows), len(self.fits[0].scaled)
         variance = derived[0].sd ** 2 * windows / max(windows - unknowns, 1)
         spread = np.mean(np.square(values[:-1] - values[-1])) if len(values) > 1 else 0.0
@@ -81,12 +81,12 @@ def split_windows(windows: Sequence[Window], count: Count) -> list[Window]:
     """
     pieces = []
     for window in windows:
-        ends = np.round(np.linspace(0, window.frames - 1, count + 1)).astype(int)
-        if np.diff(ends).min() < 2:
+        boundaries = np.round(np.linspace(0, window.frames - 1, count + 1)).astype(int)
+        if np.diff(boundaries).min() < 2:
             raise UserError(
                 f"{window.recording.name} has a window of {window.frames} frames: give at most {(window.frames - 1) // 2} pieces"
             )
-        for first, last in zip(ends[:-1].tolist(), ends[1:].tolist(), strict=True):
+        for first, last in zip(boundaries[:-1].tolist(), boundaries[1:].tolist(), strict=True):
             noise = None if window.noise is None else window.noise[first : last + 1]
             pieces.append(replace(window, first=window.first + first, frames=last - first + 1, noise=noise))
     return pieces
@@ -141,23 +141,23 @@ def fit_growing_windows(
     check_unknown(scene, windows, unknown, settings, instruments)
     unknowns = Unknowns.of(scene, list(unknown), bounds=bounds, priors=priors)
     guesses = first_guesses(unknowns, settings.first_guesses)
-    fits, searches, ends = [], [], [(guess, None) for guess in guesses]
+    fits, searches, initial = [], [], [(guess, None) for guess in guesses]
     for count in counts or piece_counts(windows, settings.shortest_window):
         pieces = split_windows(windows, count)
         motions = measured_motions(scene, pieces, settings.noise, **instruments)
         recordings = len({id(window.recording) for window in windows})
         search = MotionSearch(motions, pieces, unknowns, settings, pieces=recordings <= len(guesses[0]) and count > 1)
-        found = []
-        for scaled, shorter in ends:
+        fits_of_guesses = []
+        for scaled, shorter in initial:
             moves = None if shorter is None else moved_starts(shorter, pieces, motions.starts)
-            found.append(search.result(*search.run(progress=progress, scaled=scaled, moves=moves)))
-        kept = distinct(found, unknowns.scaled_range())
-        ends = [(fit.scaled, fit) for fit in kept]
-        fits.append(kept[0])
+            fits_of_guesses.append(search.result(*search.run(progress=progress, scaled=scaled, moves=moves)))
+        minima = distinct(fits_of_guesses, unknowns.scaled_range())
+        initial = [(fit.scaled, fit) for fit in minima]
+        fits.append(minima[0])
         searches.append(search)
         if say is not None:
-            say(f"{len(pieces)} windows: residual {kept[0].misfit ** 0.5:.3g} times the noise; " + "; ".join(kept[0].lines()))
-    return GrowingFits(tuple(fits), tuple(kept[1:]), tuple(searches))
+            say(f"{len(pieces)} windows: residual {minima[0].misfit ** 0.5:.3g} times the noise; " + "; ".join(minima[0].lines()))
+    return GrowingFits(tuple(fits), tuple(minima[1:]), tuple(searches))
 
 
 def check_unknown(
@@ -172,8 +172,8 @@ def check_unknown(
 
 def first_guesses(unknowns: Unknowns, count: int) -> list[np.ndarray]:
     """Scaled coordinates [K] of the scene's values, and of ``count`` - 1 others spread over the bounds."""
-    own = unknowns.scaled(unknowns.current())
-    return [own, *unknowns.scaled(unknowns.starts(count - 1, _GUESS_SEED))] if count > 1 else [own]
+    current = unknowns.scaled(unknowns.current())
+    return [current, *unknowns.scaled(unknowns.starts(count - 1, _GUESS_SEED))] if count > 1 else [current]
 
 
 def moved_starts(shorter: MotionFit, windows: Sequence[Window], measured: np.ndarray) -> np.ndarray:
@@ -190,9 +190,9 @@ def moved_starts(shorter: MotionFit, windows: Sequence[Window], measured: np.nda
 
 def distinct(fits: Sequence[MotionFit], ranges: np.ndarray) -> list[MotionFit]:
     """The best fit first, and those that end elsewhere with a cost that is nearly as low."""
-    kept: list[MotionFit] = []
+    minima: list[MotionFit] = []
     for fit in sorted(fits, key=lambda fit: fit.cost):
-        near = any((np.abs(fit.scaled - other.scaled) < _SAME * ranges).all() for other in kept)
-        if not kept or (not near and fit.cost <= _KEPT * kept[0].cost):
-            kept.append(fit)
-    return kept
+        is_same = any((np.abs(fit.scaled - minimum.scaled) < _SAME * ranges).all() for minimum in minima)
+        if not minima or (not is_same and fit.cost <= _KEPT * minima[0].cost):
+            minima.append(fit)
+    return minima

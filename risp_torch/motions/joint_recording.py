@@ -9,7 +9,7 @@ import numpy as np
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Positive, checked
 
-_NEAR = 2  # frames on each side whose coordinates tell the velocity of a frame
+_NEAR = 2  # frames on each side whose coordinates give the velocity of a frame
 
 
 @checked
@@ -62,10 +62,10 @@ class JointRecording:
 
     def state(self, frame: int) -> tuple[np.ndarray, np.ndarray]:
         """Coordinates [D] rad or m, and velocities [D] rad/s or m/s, of the parabolas through the frames about a frame."""
-        near = np.arange(max(frame - _NEAR, 0), min(frame + _NEAR + 1, len(self)))
-        times = (near - frame) * self.dt
-        place, rate, _ = np.polynomial.polynomial.polyfit(times / self.dt, self.joint_q[near], 2)
-        return (place, rate / self.dt) if len(near) > 3 else (self.joint_q[frame], rate / self.dt)
+        neighbours = np.arange(max(frame - _NEAR, 0), min(frame + _NEAR + 1, len(self)))
+        times = (neighbours - frame) * self.dt
+        coordinates, rate, _ = np.polynomial.polynomial.polyfit(times / self.dt, self.joint_q[neighbours], 2)
+        return (coordinates, rate / self.dt) if len(neighbours) > 3 else (self.joint_q[frame], rate / self.dt)
 
     def travel(self, first: int, last: int) -> float:
         """Largest change of a coordinate between two frames [rad or m]."""

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from risp_torch.motions.joint_recording import JointRecording
-from risp_torch.motions.measured import check_windows, noise_of, tensor
+from risp_torch.motions.measured import check_windows, noise_of_windows, tensor
 from risp_torch.motions.recorded_actions import RecordedActions, check_instruments
 from risp_torch.motions.recording import Window
 from risp_torch.motions.settings import JointNoise
@@ -53,8 +53,11 @@ class JointMotions:
         for row, window in zip(self.target, windows, strict=True):
             row[: window.frames, :, 0] = window.recording.joint_q[window.first : window.first + window.frames]
         joints_of, motors = len(self.links), sum(group.rows for group in scene.motors)
-        self.noise = noise_of(windows, self.frames, each(noise.coordinate, joints_of, "coordinate"))
-        sds = [each(noise.start_coordinate, joints_of, "start_coordinate"), each(noise.start_rate, joints_of, "start_rate")]
+        self.noise = noise_of_windows(windows, self.frames, broadcast_numbers(noise.coordinate, joints_of, "coordinate"))
+        sds = [
+            broadcast_numbers(noise.start_coordinate, joints_of, "start_coordinate"),
+            broadcast_numbers(noise.start_rate, joints_of, "start_rate"),
+        ]
         self._unknown_actions, self._motor_count = noise.action is not None, motors
         self._action_errors = noise.recorded_action is not None
         recorded = windows[0].recording.actions is not None
@@ -63,14 +66,14 @@ class JointMotions:
                 f"{windows[0].recording.name} has no actions: leave out recorded_action, action_offsets and action_lag"
             )
         if noise.action is not None:
-            sds += [each(noise.action, motors, "action")] * (self.frames - 1)
+            sds += [broadcast_numbers(noise.action, motors, "action")] * (self.frames - 1)
         self.start_sd, self._recorded = np.tile(np.concatenate(sds), (len(windows), 1)), None
         if recorded and not self._unknown_actions:
             self._recorded = RecordedActions(
                 scene, windows, self.frames, offsets=action_offsets, lag=action_lag, despike=self._action_errors
             )
         if self._action_errors:
-            errors = self._recorded.error_sd(each(noise.recorded_action, motors, "recorded_action"))
+            errors = self._recorded.error_sd(broadcast_numbers(noise.recorded_action, motors, "recorded_action"))
             self.start_sd = np.concatenate([self.start_sd, errors], axis=1)
         states = np.array([np.concatenate(window.recording.state(window.first)) for window in windows])
         self.starts = np.pad(states, ((0, 0), (0, self.start_sd.shape[1] - states.shape[1])))
@@ -78,39 +81,39 @@ class JointMotions:
     def simulate(self, values: Mapping[str, torch.Tensor], starts: np.ndarray, motion: np.ndarray) -> np.ndarray:
         """As ``Measured.simulate``."""
         count = len(self.links)
-        given, rows = dict(values), tensor(starts)
+        inputs, rows = dict(values), tensor(starts)
         zero = rows.new_zeros(len(rows), count)
         if self.zeros is not None:
-            shown = [tensor(values.get(name, self.scene.table[name].value)) for name in self.zeros]
-            zero = torch.stack([one.expand(len(rows)) for one in shown], dim=1)
-        for k, (place, rate) in enumerate(self._names):
-            given[place], given[rate] = rows[:, k] - zero[:, k], rows[:, count + k]
+            offsets = [tensor(values.get(name, self.scene.table[name].value)) for name in self.zeros]
+            zero = torch.stack([one.expand(len(rows)) for one in offsets], dim=1)
+        for k, (coordinate_name, rate) in enumerate(self._names):
+            inputs[coordinate_name], inputs[rate] = rows[:, k] - zero[:, k], rows[:, count + k]
         actions = None
         if self._recorded is not None:
             actions = self._recorded.of(values, motion, rows[:, 2 * count :] if self._action_errors else None)
         elif self._unknown_actions:
             actions = rows[:, 2 * count :].reshape(len(rows), self.frames - 1, self._motor_count)
         try:
-            joint_q = self.scene.rollout(given, frames=self.frames - 1, actions=actions).joint_q
+            joint_q = self.scene.rollout(inputs, frames=self.frames - 1, actions=actions).joint_q
         except DivergenceError:
             return np.full((len(starts), self.frames, count, 1), np.nan)
         return (joint_q[..., self._columns] + zero[:, None])[..., None].double().cpu().numpy()
 
     def actions(self, starts: np.ndarray) -> np.ndarray:
         """Actions [M, T - 1, A] of starts [M, S], where they are unknown; NaN behind the end of a shorter window."""
-        found = starts[:, 2 * len(self.links) :].reshape(len(starts), self.frames - 1, self._motor_count).copy()
-        for row, window in zip(found, self.windows, strict=True):
+        actions = starts[:, 2 * len(self.links) :].reshape(len(starts), self.frames - 1, self._motor_count).copy()
+        for row, window in zip(actions, self.windows, strict=True):
             row[window.frames - 1 :] = np.nan
-        return found
+        return actions
 
 
-def each(given: Any, count: int, name: str) -> np.ndarray:
+def broadcast_numbers(number_or_numbers: Any, count: int, name: str) -> np.ndarray:
     """[count] numbers from one or as many.
 
     Raises:
         UserError: there is another number of them; ``name`` says of what.
     """
-    numbers = np.asarray(given, dtype=np.float64)
+    numbers = np.asarray(number_or_numbers, dtype=np.float64)
     if numbers.shape not in ((), (count,)):
         raise UserError(f"JointNoise: {name} has the shape {numbers.shape}: give one number, or {count}")
     return np.broadcast_to(numbers, count).copy()

@@ -1,4 +1,4 @@
-"""What a fit needs of measured motions, whatever was measured."""
+"""Interface between a fit and measured motions of any kind."""
 
 from __future__ import annotations
 
@@ -63,9 +63,9 @@ def check_windows(scene: Scene, windows: Sequence[Window]) -> None:
             raise UserError(f"{recording.name} has {len(recording)} frames, and not {window.frames} from frame {window.first} on")
 
 
-def noise_of(windows: Sequence[Window], frames: int, usual: np.ndarray) -> np.ndarray:
-    """[M, frames, G, 1] standard deviations: [G] ``usual`` ones, and those of windows that have their own."""
-    noise = np.tile(usual[None, None, :, None], (len(windows), frames, 1, 1))
+def noise_of_windows(windows: Sequence[Window], frames: int, default_sd: np.ndarray) -> np.ndarray:
+    """[M, frames, G, 1] standard deviations: [G] ``default_sd`` ones, and those of windows that have their own."""
+    noise = np.tile(default_sd[None, None, :, None], (len(windows), frames, 1, 1))
     for row, window in zip(noise, windows, strict=True):
         if window.noise is not None:
             row[: window.frames, :, 0] = window.noise.reshape(window.frames, -1)

@@ -39,18 +39,18 @@ class SharedNormalEquations:
         return all(np.isfinite(sums).all() for sums in (self.own, self.shared, self.own_gradient, self.shared_gradient))
 
     @staticmethod
-    def of(jacobian: np.ndarray, weights: np.ndarray, residual: np.ndarray, own: int) -> SharedNormalEquations:
+    def of(jacobian: np.ndarray, weights: np.ndarray, residual: np.ndarray, num_own: int) -> SharedNormalEquations:
         """From Jacobians [M, P, Q + K], weights [M, P] and residuals [M, P] (measured minus simulated)."""
         weighted = jacobian * weights[..., None]
         full, gradient = np.swapaxes(weighted, 1, 2) @ jacobian, np.einsum("mpk,mp->mk", weighted, residual)
-        parts = full[:, :own, :own], full[:, :own, own:], full[:, own:, own:]
-        return SharedNormalEquations(*parts, gradient[:, :own], gradient[:, own:])
+        blocks = full[:, :num_own, :num_own], full[:, :num_own, num_own:], full[:, num_own:, num_own:]
+        return SharedNormalEquations(*blocks, gradient[:, :num_own], gradient[:, num_own:])
 
     def damped(self, damping: float, own_damping: np.ndarray) -> SharedNormalEquations:
-        """With diagonals that are larger by the factor 1 + damping (Marquardt), each motion's own [M] by one of its own."""
-        own = self.own + own_damping[:, None, None] * np.eye(self.own.shape[1]) * self.own
+        """With diagonals that are larger by the factor 1 + damping (Marquardt), each motion's own block by its factor [M]."""
+        damped_own = self.own + own_damping[:, None, None] * np.eye(self.own.shape[1]) * self.own
         shared = self.shared + damping * np.eye(self.shared.shape[1]) * self.shared
-        return SharedNormalEquations(own, self.mixed, shared, self.own_gradient, self.shared_gradient)
+        return SharedNormalEquations(damped_own, self.mixed, shared, self.own_gradient, self.shared_gradient)
 
     @cached_property
     def _share(self) -> np.ndarray:
@@ -77,15 +77,15 @@ class SharedNormalEquations:
         shared = pull  # nothing, where nothing is shared
         if len(pull):
             shared = np.linalg.lstsq(self.eliminated.sum(0) + precision, self.scores.sum(0) + pull, rcond=1e-12)[0]
-        own = np.linalg.solve(self.own, (self.own_gradient - self.mixed @ shared)[..., None])[..., 0]
-        return shared, own
+        own_step = np.linalg.solve(self.own, (self.own_gradient - self.mixed @ shared)[..., None])[..., 0]
+        return shared, own_step
 
 
 @checked
 def clustered_covariance(information: Matrix, scores: Matrix, clusters: Numbering, precision: Matrix) -> np.ndarray:
-    """Covariance [K, K] of estimates whose residuals hang together within clusters (sandwich; Liang and Zeger, 1986).
+    """Covariance [K, K] of estimates whose residuals are correlated within clusters (sandwich; Liang and Zeger, 1986).
 
-    What is left of a motion is no noise but what the model lacks, and windows of a recording share it. So the scatter of the
+    Residuals of a motion are model errors rather than noise, and windows of a recording share them. So the scatter of the
     clusters' gradients takes the place of the noise.
 
     Args:

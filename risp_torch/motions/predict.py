@@ -39,9 +39,9 @@ class PredictionErrors:
 
     def last(self) -> tuple[np.ndarray, np.ndarray]:
         """Errors in the last frame of each motion, [M, N] m and degrees."""
-        ends = np.isfinite(self.position[:, :, 0]).sum(axis=1) - 1
-        rows = np.arange(len(ends))
-        return self.position[rows, ends], self.rotation[rows, ends]
+        last_frames = np.isfinite(self.position[:, :, 0]).sum(axis=1) - 1
+        rows = np.arange(len(last_frames))
+        return self.position[rows, last_frames], self.rotation[rows, last_frames]
 
 
 @checked
@@ -61,13 +61,13 @@ def predict_motions(
     """
     check_bodies(scene, windows, scale)
     frames = max(window.frames for window in windows)
-    given = {name: tensor(value) for name, value in (values or {}).items()}
-    poses = simulated_poses(scene, given, measured_starts(scene, windows), frames, scale=scale).double().cpu().numpy()
+    tensors = {name: tensor(value) for name, value in (values or {}).items()}
+    poses = simulated_poses(scene, tensors, measured_starts(scene, windows), frames, scale=scale).double().cpu().numpy()
     position, rotation = (np.full(poses.shape[:3], np.nan) for _ in range(2))
     for m, window in enumerate(windows):
-        measured, own = window.body_q, poses[m, : window.frames]
-        position[m, : window.frames] = np.linalg.norm(own[..., :3] - measured[..., :3], axis=-1)
-        rotation[m, : window.frames] = np.degrees(np.linalg.norm(rotation_vector(measured[..., 3:], own[..., 3:]), axis=-1))
+        measured, simulated = window.body_q, poses[m, : window.frames]
+        position[m, : window.frames] = np.linalg.norm(simulated[..., :3] - measured[..., :3], axis=-1)
+        rotation[m, : window.frames] = np.degrees(np.linalg.norm(rotation_vector(measured[..., 3:], simulated[..., 3:]), axis=-1))
     return PredictionErrors(position, rotation, poses)
 
 
@@ -101,10 +101,10 @@ def predict_joints(
     """
     noise = JointNoise(coordinate=1.0, start_coordinate=1.0, start_rate=1.0)  # which a roll-out does not use
     motions = JointMotions(scene, windows, noise, zeros=zeros, action_offsets=action_offsets, action_lag=action_lag)
-    given = {name: tensor(value) for name, value in (values or {}).items()}
-    begin = motions.starts if starts is None else np.asarray(starts, dtype=np.float64)
-    if begin.shape != motions.starts.shape:
-        raise UserError(f"starts have the shape {begin.shape}: give {list(motions.starts.shape)}, coordinates and velocities")
+    tensors = {name: tensor(value) for name, value in (values or {}).items()}
+    initial = motions.starts if starts is None else np.asarray(starts, dtype=np.float64)
+    if initial.shape != motions.starts.shape:
+        raise UserError(f"starts have the shape {initial.shape}: give {list(motions.starts.shape)}, coordinates and velocities")
     with torch.no_grad():
-        found = motions.simulate(given, begin, np.arange(len(windows)))[..., 0]
-    return np.where(np.isfinite(motions.target[..., 0]), found, np.nan)
+        simulated = motions.simulate(tensors, initial, np.arange(len(windows)))[..., 0]
+    return np.where(np.isfinite(motions.target[..., 0]), simulated, np.nan)

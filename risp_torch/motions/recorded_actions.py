@@ -60,9 +60,9 @@ class RecordedActions:
             rows.append(table[np.clip(needed, 0, last)])
         return np.array(rows)
 
-    def error_sd(self, usual: np.ndarray) -> np.ndarray:
-        """[M, (T - 1 + 2 margin) A] standard deviations of errors of recorded rows: ``usual`` [A], and half of a spike."""
-        sizes = {id(window.recording): np.hypot(usual, 0.5 * spikes(window.recording.actions)) for window in self._windows}
+    def error_sd(self, default_sd: np.ndarray) -> np.ndarray:
+        """[M, (T - 1 + 2 margin) A] standard deviations of errors of recorded rows: ``default_sd`` [A], and half of a spike."""
+        sizes = {id(window.recording): np.hypot(default_sd, 0.5 * spikes(window.recording.actions)) for window in self._windows}
         return self._each_interval([sizes[id(window.recording)] for window in self._windows]).reshape(len(self._windows), -1)
 
     def of(self, values: Mapping[str, torch.Tensor], motion: np.ndarray, errors: torch.Tensor | None = None) -> torch.Tensor:
@@ -79,10 +79,10 @@ class RecordedActions:
         if self.lag is not None:
             # Actions are means over intervals; the mean over a shifted interval is linear between two of them.
             shift = (self._value(values, self.lag).expand(len(rows)) / self.dt).clamp(-margin, margin - 1e-6)
-            whole = shift.floor().clamp(-margin, margin - 1)
-            places = torch.arange(count, device=rows.device) + margin + whole.long()[:, None]
+            whole_frames = shift.floor().clamp(-margin, margin - 1)
+            places = torch.arange(count, device=rows.device) + margin + whole_frames.long()[:, None]
             world = torch.arange(len(rows), device=rows.device)[:, None]
-            share = (shift - whole)[:, None, None]
+            share = (shift - whole_frames)[:, None, None]
             actions = (1 - share) * rows[world, places] + share * rows[world, places + 1]
         if self.offsets is not None:
             added = [self._value(values, name).expand(len(rows)) for name in self.offsets]
@@ -117,5 +117,5 @@ def spikes(actions: np.ndarray) -> np.ndarray:
     around = np.stack([padded[k : k + len(actions)] for k in range(2 * _NEIGHBOURS + 1)])
     middle = np.median(around, axis=0)
     away = actions - middle
-    usual = np.maximum(1.4826 * np.median(np.abs(away), axis=0), _SMOOTH * np.quantile(np.abs(middle), 0.9, axis=0))
-    return np.where(np.abs(away) > np.maximum(_OUTLYING * usual, 1e-12), away, 0.0)
+    typical_size = np.maximum(1.4826 * np.median(np.abs(away), axis=0), _SMOOTH * np.quantile(np.abs(middle), 0.9, axis=0))
+    return np.where(np.abs(away) > np.maximum(_OUTLYING * typical_size, 1e-12), away, 0.0)

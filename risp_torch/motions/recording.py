@@ -12,7 +12,7 @@ from risp_torch.motions.settings import PositiveEach
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Count, FromZero, NotNegative, Positive, checked
 
-_END = 5  # frames whose poses tell the velocity at an end of a recording
+_END = 5  # frames whose poses give the velocity at an end of a recording
 _UNIT = 1e-3  # largest deviation of a quaternion's length from 1
 
 
@@ -59,11 +59,13 @@ class Recording:
         """
         inside = 0 < frame < len(self) - 1
         count = min(_END, len(self))
-        near = np.arange(frame - 1, frame + 2) if inside else np.arange(count) if frame == 0 else len(self) - 1 - np.arange(count)
-        times = (near - frame) * self.dt
+        neighbours = (
+            np.arange(frame - 1, frame + 2) if inside else np.arange(count) if frame == 0 else len(self) - 1 - np.arange(count)
+        )
+        times = (neighbours - frame) * self.dt
         slope = np.linalg.pinv(np.stack([np.ones_like(times), times, times**2], axis=1))[1]
-        turn = np.stack([rotation_vector(self.body_q[frame, :, 3:], self.body_q[k, :, 3:]) for k in near])
-        velocity = [np.einsum("t,tnk->nk", slope, part) for part in (self.body_q[near, :, :3], turn)]
+        turn = np.stack([rotation_vector(self.body_q[frame, :, 3:], self.body_q[k, :, 3:]) for k in neighbours])
+        velocity = [np.einsum("t,tnk->nk", slope, coordinates) for coordinates in (self.body_q[neighbours, :, :3], turn)]
         return self.body_q[frame], np.concatenate(velocity, axis=-1)
 
     def travel(self, first: int, last: int) -> float:
@@ -96,9 +98,11 @@ class Window:
         if self.noise is None:
             return
         object.__setattr__(self, "noise", np.asarray(self.noise, dtype=np.float64))
-        each = (self.frames, self.recording.count)
-        if self.noise.shape not in (each, each[:1]):
-            raise UserError(f"Window: noise has shape {self.noise.shape}: give {each[:1]}, or {each} of each body or joint")
+        full_shape = (self.frames, self.recording.count)
+        if self.noise.shape not in (full_shape, full_shape[:1]):
+            raise UserError(
+                f"Window: noise has shape {self.noise.shape}: give {full_shape[:1]}, or {full_shape} of each body or joint"
+            )
 
     @property
     def body_q(self) -> np.ndarray:
@@ -125,26 +129,26 @@ def windows(
     Raises:
         UserError: nothing moves in any window.
     """
-    found = []
+    selected = []
     for recording in recordings:
         for first in range(1, len(recording) - frames + 1, stride):
             window = Window(recording, first, frames)
             if recording.travel(first, first + frames - 1) >= least_motion:
-                found.append(window)
-    if not found:
+                selected.append(window)
+    if not selected:
         raise UserError(f"nothing moves within {frames} frames of the {len(recordings)} recordings: take fewer frames")
-    return found
+    return selected
 
 
 @checked
-def whole(recordings: Sequence[Recording | JointRecording], *, first: FromZero = 1) -> list[Window]:
+def whole_recordings(recordings: Sequence[Recording | JointRecording], *, first: FromZero = 1) -> list[Window]:
     """One window for each recording, from the frame ``first`` to its end."""
     return [Window(recording, first, len(recording) - first) for recording in recordings]
 
 
-def rotation_vector(start: np.ndarray, end: np.ndarray) -> np.ndarray:
-    """World-frame rotation vectors [..., 3] rad, of at most half a turn, that take quaternions ``start`` to ``end`` [..., 4]."""
-    sv, sw, ev, ew = start[..., :3], start[..., 3:], end[..., :3], end[..., 3:]
+def rotation_vector(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """World-frame rotation vectors [..., 3] rad, at most half a turn, that turn quaternion ``first`` into ``second`` [..., 4]."""
+    sv, sw, ev, ew = first[..., :3], first[..., 3:], second[..., :3], second[..., 3:]
     vector = sw * ev - ew * sv - np.cross(ev, sv)
     scalar = ew * sw + (ev * sv).sum(-1, keepdims=True)
     vector, scalar = np.where(scalar < 0, -vector, vector), np.abs(scalar)

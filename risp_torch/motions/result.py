@@ -1,4 +1,4 @@
-"""What a fit to measured motions found."""
+"""Result of a fit to measured motions."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Derived:
 
 @dataclass(frozen=True, eq=False)
 class MotionFit:
-    """What a fit found.
+    """Result of a fit.
 
     Attributes:
         unknowns: the shared unknowns.
@@ -44,7 +44,7 @@ class MotionFit:
         cost: the final cost per coordinate, 1 where the model leaves the noise alone.
         costs: of all iterations.
         converged: whether the last step changed the cost by less than the tolerance.
-        unseen: sentences on combinations of unknowns that the motions do not determine.
+        unobservable: sentences on combinations of unknowns that the motions do not determine.
         chi_square: the final cost of all coordinates and priors.
         misfit: mean squared residual in multiples of the noise, 1 where the noise explains it.
         start_distance: root mean square distance of estimated starts from measured ones, in their standard deviations.
@@ -63,7 +63,7 @@ class MotionFit:
     cost: float
     costs: Sequence[float]
     converged: bool
-    unseen: list[str] = field(default_factory=list)
+    unobservable: list[str] = field(default_factory=list)
     chi_square: float = 0.0
     misfit: float = 1.0
     start_distance: float = 0.0
@@ -103,7 +103,7 @@ class MotionFit:
         """Estimates and error bars as JSON values."""
         return {
             "values": self.values, "sd": self.sd, "scales": dict(zip(self.unknowns.labels, self.unknowns.scales, strict=True)),
-            "covariance": self.covariance.tolist(), "cost": self.cost, "converged": self.converged, "unseen": self.unseen,
+            "covariance": self.covariance.tolist(), "cost": self.cost, "converged": self.converged, "unseen": self.unobservable,
             "windows": len(self.windows), "median_residual": float(np.median(self.residual)), "misfit": self.misfit,
             "doubts": self.doubts, "lengths": [fit.summary() for fit in (*self.shorter, self)],
         }  # fmt: skip

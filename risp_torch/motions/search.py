@@ -130,10 +130,12 @@ class MotionSearch:
             (the last point; the costs of all points; whether the last step changed the cost by less than the tolerance, that of
             each motion where nothing is shared, or no step lowers it).
         """
-        begin = self.at(self.first if scaled is None else scaled, np.zeros_like(self.motions.starts) if moves is None else moves)
-        problem, costs = _MotionProblem(self), [begin.cost]
+        first_point = self.at(
+            self.first if scaled is None else scaled, np.zeros_like(self.motions.starts) if moves is None else moves
+        )
+        problem, costs = _MotionProblem(self), [first_point.cost]
         # Where nothing is shared, each motion has a termination of its own (``after_round``).
-        termination = Termination(decrease=self.settings.tolerance if len(begin.scaled) else None)
+        termination = Termination(decrease=self.settings.tolerance if len(first_point.scaled) else None)
         policy = Policy(_BlockDamping(problem), DAMPING, self.settings.iterations, termination=termination)
         bar = tqdm(total=self.settings.iterations, desc="fitting", disable=not progress)
 
@@ -145,19 +147,21 @@ class MotionSearch:
                 after.active[0] = bool((old.costs - new.costs > self.settings.tolerance * old.costs).any())
             bar.update()
 
-        starts = minimise(problem, Starts.begin([begin], policy, np.array([begin.cost])), policy, after_round=after_round)
+        starts = minimise(
+            problem, Starts.begin([first_point], policy, np.array([first_point.cost])), policy, after_round=after_round
+        )
         bar.close()
         return starts.points[0], costs, not starts.active[0]
 
     def points(self, scaled: np.ndarray, starts: np.ndarray) -> np.ndarray:
         """Coordinates [R, T, G, P] of simulations with unknowns [R, K] from starts [R, S], of the windows in turn."""
-        motion, parts = np.arange(len(scaled)) % len(self.windows), []
+        motion, batches = np.arange(len(scaled)) % len(self.windows), []
         for first in range(0, len(scaled), self.settings.worlds):
-            some = slice(first, first + self.settings.worlds)
+            batch = slice(first, first + self.settings.worlds)
             with torch.no_grad():
-                values = self.unknowns.from_scaled(tensor(scaled[some]))
-                parts.append(self.motions.simulate(values, starts[some], motion[some]))
-        return np.concatenate(parts)
+                values = self.unknowns.from_scaled(tensor(scaled[batch]))
+                batches.append(self.motions.simulate(values, starts[batch], motion[batch]))
+        return np.concatenate(batches)
 
     def at(self, scaled: np.ndarray, moves: np.ndarray) -> Point:
         """The residuals at a point."""
@@ -171,10 +175,10 @@ class MotionSearch:
 
     def profile(self, scaled: np.ndarray, moves: np.ndarray) -> float:
         """Cost of all coordinates and priors at shared unknowns [K], with the best starts, searched from moves [M, S]."""
-        known = NoUnknowns(self.unknowns.from_scaled(tensor(scaled[None])))
-        at, *_ = MotionSearch(self.motions, self.windows, known, self.settings).run(progress=False, moves=moves)
+        fixed = NoUnknowns(self.unknowns.from_scaled(tensor(scaled[None])))
+        point, *_ = MotionSearch(self.motions, self.windows, fixed, self.settings).run(progress=False, moves=moves)
         away = self.unknowns.priors.offset(scaled, self.ranges)
-        return float(at.costs.sum() + away @ self.unknowns.priors.precision(self.ranges) @ away)
+        return float(point.costs.sum() + away @ self.unknowns.priors.precision(self.ranges) @ away)
 
     def _point(
         self, scaled: np.ndarray, moves: np.ndarray, residual: np.ndarray, weights: np.ndarray, costs: np.ndarray
@@ -183,60 +187,61 @@ class MotionSearch:
         prior = away @ self.unknowns.priors.precision(self.ranges) @ away
         return Point(scaled, moves, residual, weights, costs, float((costs.sum() + prior) / self.known.sum()))
 
-    def better_of(self, one: Point, other: Point) -> tuple[Point, np.ndarray]:
+    def better_of(self, first_point: Point, second_point: Point) -> tuple[Point, np.ndarray]:
         """Of two points with the same shared unknowns the better start of each motion; and which are those of the first [M]."""
-        first = one.costs <= other.costs
+        first = first_point.costs <= second_point.costs
         rows = first[:, None, None]
         return self._point(
-            one.scaled, np.where(first[:, None], one.moves, other.moves),
-            np.where(rows[..., None], one.residual, other.residual), np.where(rows, one.weights, other.weights),
-            np.where(first, one.costs, other.costs),
+            first_point.scaled, np.where(first[:, None], first_point.moves, second_point.moves),
+            np.where(rows[..., None], first_point.residual, second_point.residual),
+            np.where(rows, first_point.weights, second_point.weights),
+            np.where(first, first_point.costs, second_point.costs),
         ), first  # fmt: skip
 
-    def normal(self, at: Point) -> SharedNormalEquations:
+    def normal(self, point: Point) -> SharedNormalEquations:
         """Normal equations at a point, with finite differences over which simulations change by a few multiples of the noise.
 
         A long window may respond to a small part of a range by more than it is linear in.
         """
         for _ in range(_ROUNDS):
-            normal = self._normal(at)
+            normal = self._normal(point)
             steps, start_steps = self.steps, self.start_steps
             shared = np.einsum("mkk->mk", normal.shared).max(axis=0, initial=0.0)
-            own = np.einsum("mqq->mq", normal.own) - 1.0  # without the priors of starts
+            own_diagonal = np.einsum("mqq->mq", normal.own) - 1.0  # without the priors of starts
             self.steps = np.minimum(self.settings.step, _LINEAR / np.sqrt(np.maximum(shared, 1e-30)))
-            self.start_steps = np.minimum(self.settings.start_step, _LINEAR / np.sqrt(np.maximum(own, 1e-30)))
+            self.start_steps = np.minimum(self.settings.start_step, _LINEAR / np.sqrt(np.maximum(own_diagonal, 1e-30)))
             if (self.steps > steps / _NARROWER).all() and (self.start_steps > start_steps / _NARROWER).all():
                 break
         return normal
 
-    def _normal(self, at: Point, moves: np.ndarray | None = None) -> SharedNormalEquations:
+    def _normal(self, point: Point, moves: np.ndarray | None = None) -> SharedNormalEquations:
         """Normal equations at a point; shared unknowns relative to their ranges, starts to their standard deviations.
 
         Args:
-            at: the point.
+            point: the point.
             moves: [K, K] orthogonal rows along which the shared unknowns are differentiated, relative to their ranges; by default
                 along each of them.
         """
-        motions, own = self.motions.starts.shape
-        shared = len(at.scaled)
-        jacobian = np.empty((motions, self.motions.target[0].size, own + shared))
-        starts, tiled = self.motions.starts + at.moves, np.tile(at.scaled, (motions, 1))
-        for k in range(own):
+        motions, num_own = self.motions.starts.shape
+        shared = len(point.scaled)
+        jacobian = np.empty((motions, self.motions.target[0].size, num_own + shared))
+        starts, tiled = self.motions.starts + point.moves, np.tile(point.scaled, (motions, 1))
+        for k in range(num_own):
             move = np.zeros_like(starts)
             move[:, k] = self.start_steps[:, k] * self.own_sd[:, k]
             jacobian[..., k] = self._slope(tiled, tiled, starts + move, starts - move, self.start_steps[:, k])
         moves = np.diag(self.steps) if moves is None else moves
         for k, move in enumerate(moves):
-            up = np.clip(at.scaled + self.ranges * move, self.low, self.high)
-            down = np.clip(at.scaled - self.ranges * move, self.low, self.high)
+            up = np.clip(point.scaled + self.ranges * move, self.low, self.high)
+            down = np.clip(point.scaled - self.ranges * move, self.low, self.high)
             size = np.linalg.norm(move)
             half = 0.5 * float((up - down) / self.ranges @ move) / size  # less at a bound
-            jacobian[..., own + k] = self._slope(np.tile(up, (motions, 1)), np.tile(down, (motions, 1)), starts, starts, half)
-        jacobian[..., own:] = jacobian[..., own:] @ (moves / np.linalg.norm(moves, axis=1, keepdims=True))
-        weights = np.repeat(at.weights[..., None], at.residual.shape[-1], axis=-1).reshape(motions, -1)
-        normal = SharedNormalEquations.of(jacobian, weights, at.residual.reshape(motions, -1), own)
-        normal.own[:, range(own), range(own)] += 1.0
-        normal.own_gradient[:] -= at.moves / self.own_sd
+            jacobian[..., num_own + k] = self._slope(np.tile(up, (motions, 1)), np.tile(down, (motions, 1)), starts, starts, half)
+        jacobian[..., num_own:] = jacobian[..., num_own:] @ (moves / np.linalg.norm(moves, axis=1, keepdims=True))
+        weights = np.repeat(point.weights[..., None], point.residual.shape[-1], axis=-1).reshape(motions, -1)
+        normal = SharedNormalEquations.of(jacobian, weights, point.residual.reshape(motions, -1), num_own)
+        normal.own[:, range(num_own), range(num_own)] += 1.0
+        normal.own_gradient[:] -= point.moves / self.own_sd
         return normal
 
     def _slope(
@@ -249,69 +254,70 @@ class MotionSearch:
         return np.where(self.known & np.isfinite(slope), slope, 0.0).reshape(len(up), -1)
 
     def tried(
-        self, at: Point, normal: SharedNormalEquations, shared: np.ndarray, own: np.ndarray, damping: np.ndarray
+        self, point: Point, normal: SharedNormalEquations, shared: np.ndarray, own_step: np.ndarray, damping: np.ndarray
     ) -> tuple[Point, np.ndarray]:
         """The point after a step of the shared unknowns [K] and the starts [M, S], and the next dampings [M] of the starts.
 
         A start stays where it is when its step does not lower the cost of its motion.
         """
-        scaled = np.clip(at.scaled + self.ranges * shared, self.low, self.high)
-        after, moved = self.better_of(self.at(scaled, at.moves + own * self.own_sd), self.at(scaled, at.moves))
+        scaled = np.clip(point.scaled + self.ranges * shared, self.low, self.high)
+        after, moved = self.better_of(self.at(scaled, point.moves + own_step * self.own_sd), self.at(scaled, point.moves))
         damping = _own_damping(np.where(moved, damping / DAMPING.fall, damping * DAMPING.rise))
         if not len(shared):  # then each motion is a problem of its own, and none waits for the others
             after, damping = self._retried(after, normal, damping, moved)
         return after, damping
 
-    def pull(self, at: Point) -> np.ndarray:
+    def pull(self, point: Point) -> np.ndarray:
         """[K] of the priors of the shared unknowns."""
-        return -self.unknowns.priors.precision(self.ranges) @ self.unknowns.priors.offset(at.scaled, self.ranges)
+        return -self.unknowns.priors.precision(self.ranges) @ self.unknowns.priors.offset(point.scaled, self.ranges)
 
     def _retried(
-        self, at: Point, normal: SharedNormalEquations, damping: np.ndarray, moved: np.ndarray
+        self, point: Point, normal: SharedNormalEquations, damping: np.ndarray, moved: np.ndarray
     ) -> tuple[Point, np.ndarray]:
         """Shorter steps of the motions that have not moved [M], until each has, or has nothing to gain; and their damping [M]."""
         gain = np.einsum("mq,mq->m", normal.own_gradient, np.linalg.solve(normal.own, normal.own_gradient[..., None])[..., 0])
-        waiting = ~moved & (gain > self.settings.tolerance * at.costs)
+        waiting = ~moved & (gain > self.settings.tolerance * point.costs)
         for _ in range(_TRIES):
             if not waiting.any():
                 break
-            _, own = normal.damped(0.0, damping).step(np.zeros((0, 0)), np.zeros(0))
-            moves = at.moves + waiting[:, None] * own * self.own_sd
-            at, better = self.better_of(self.at(at.scaled, moves), at)
+            _, own_step = normal.damped(0.0, damping).step(np.zeros((0, 0)), np.zeros(0))
+            moves = point.moves + waiting[:, None] * own_step * self.own_sd
+            point, better = self.better_of(self.at(point.scaled, moves), point)
             waiting &= ~better
             damping = _own_damping(np.where(waiting, damping * DAMPING.rise, damping))
-        return at, damping
+        return point, damping
 
-    def result(self, at: Point, costs: list[float], converged: bool) -> MotionFit:
+    def result(self, point: Point, costs: list[float], converged: bool) -> MotionFit:
         """The fit at the last point."""
-        normal, precision = self._along_weak_directions(at), self.unknowns.priors.precision(self.ranges)
+        normal, precision = self._normal_along_eigenvectors(point), self.unknowns.priors.precision(self.ranges)
         information = normal.eliminated.sum(0) + precision
-        misfit, free = self.misfit(at, normal)
+        misfit, free = self.misfit(point, normal)
         # The residuals of few observations say little of the noise; many that are smaller than the stated noise replace it.
         noise = misfit if misfit > 1.0 or (misfit < 1 / EXPLAINED and free > _TOLD_BY) else 1.0
         covariance = self._covariance(normal, information, precision, noise)
-        step = self._remaining(at, normal, precision)
+        step = self._remaining(point, normal, precision)
         bars = np.sqrt(np.maximum(np.diag(covariance), 1e-300))
         converged = converged and bool((np.abs(step) < _REMAINING * bars).all())
-        residual = self.residual_sizes(at)
+        residual = self.residual_sizes(point)
         frames = self.known.any(axis=-1)
-        weights = (at.weights * frames).sum(axis=(1, 2)) / frames.sum(axis=(1, 2))
+        weights = (point.weights * frames).sum(axis=(1, 2)) / frames.sum(axis=(1, 2))
         scale = np.outer(self.ranges, self.ranges)
         return MotionFit(
-            self.unknowns, at.scaled, (covariance + np.outer(step, step)) * scale, self.windows, self.motions.starts + at.moves,
-            self.start_sd(normal), residual, weights, at.cost, costs, converged, self._unseen(information, covariance),
-            chi_square=at.cost * float(self.known.sum()), misfit=misfit,
-            start_distance=float(np.sqrt(np.mean(np.square(at.moves / self.own_sd)))),
+            self.unknowns, point.scaled, (covariance + np.outer(step, step)) * scale, self.windows,
+            self.motions.starts + point.moves, self.start_sd(normal), residual, weights, point.cost, costs, converged,
+            self._unobservable(information, covariance),
+            chi_square=point.cost * float(self.known.sum()), misfit=misfit,
+            start_distance=float(np.sqrt(np.mean(np.square(point.moves / self.own_sd)))),
         )  # fmt: skip
 
-    def misfit(self, at: Point, normal: SharedNormalEquations) -> tuple[float, float]:
+    def misfit(self, point: Point, normal: SharedNormalEquations) -> tuple[float, float]:
         """Mean squared residual in multiples of the noise, 1 where the noise explains it, and its degrees of freedom: coordinates
         by robust weights, without as many as all that is estimated takes."""
-        weights = np.where(self.known, at.weights[..., None], 0.0)
+        weights = np.where(self.known, point.weights[..., None], 0.0)
         observations = weights.sum()
         starts = normal.own.shape[0] * normal.own.shape[1] - np.trace(np.linalg.inv(normal.own), axis1=1, axis2=2).sum()
-        free = observations - starts - len(at.scaled)
-        return float((weights * at.residual**2).sum() / max(free, 1.0)), float(free)
+        free = observations - starts - len(point.scaled)
+        return float((weights * point.residual**2).sum() / max(free, 1.0)), float(free)
 
     def _covariance(
         self, normal: SharedNormalEquations, information: np.ndarray, precision: np.ndarray, noise: float
@@ -329,44 +335,44 @@ class MotionSearch:
             return scatter * (count - 1) / (count - unknowns)
         return np.linalg.pinv((information - precision) / noise + precision, rcond=1e-12, hermitian=True)
 
-    def _remaining(self, at: Point, normal: SharedNormalEquations, precision: np.ndarray) -> np.ndarray:
+    def _remaining(self, point: Point, normal: SharedNormalEquations, precision: np.ndarray) -> np.ndarray:
         """[K] the next Gauss-Newton step without damping, within the bounds, relative to the ranges."""
-        pull = self.pull(at)
+        pull = self.pull(point)
         information = normal.eliminated.sum(0) + precision
         step = np.linalg.pinv(information, rcond=1e-9, hermitian=True) @ (normal.scores.sum(0) + pull)
-        return (np.clip(at.scaled + self.ranges * step, self.low, self.high) - at.scaled) / self.ranges
+        return (np.clip(point.scaled + self.ranges * step, self.low, self.high) - point.scaled) / self.ranges
 
-    def residual_sizes(self, at: Point) -> np.ndarray:
+    def residual_sizes(self, point: Point) -> np.ndarray:
         """[M] root mean square residuals of the windows, in the unit of the coordinates."""
-        own = np.maximum(self.known.sum(axis=(1, 2, 3)), 1)
-        return np.sqrt(((self.motions.noise * at.residual) ** 2).sum(axis=(1, 2, 3)) / own)
+        counts = np.maximum(self.known.sum(axis=(1, 2, 3)), 1)
+        return np.sqrt(((self.motions.noise * point.residual) ** 2).sum(axis=(1, 2, 3)) / counts)
 
     def start_sd(self, normal: SharedNormalEquations) -> np.ndarray:
         """[M, S] standard deviations of the starts at these shared unknowns, if what is left is noise of the given size."""
         return self.own_sd * np.sqrt(np.diagonal(np.linalg.inv(normal.own), axis1=1, axis2=2))
 
-    def _along_weak_directions(self, at: Point) -> SharedNormalEquations:
+    def _normal_along_eigenvectors(self, point: Point) -> SharedNormalEquations:
         """Normal equations whose Jacobian is measured along its own principal directions, with longer steps along weaker ones.
 
         Differences have relative errors. Where the responses to several unknowns cancel, the errors remain, and the direction
         seems to be seen (``inversion.linearisation.jacobian_along_eigenvectors``).
         """
-        normal = self.normal(at)
-        for _ in range(_ROUNDS if len(at.scaled) > 1 else 0):
+        normal = self.normal(point)
+        for _ in range(_ROUNDS if len(point.scaled) > 1 else 0):
             values, vectors = np.linalg.eigh(normal.eliminated.sum(0))
             response = np.sqrt(np.maximum(values, 1e-30 * values.max()))
             largest = np.einsum("km,wkl,lm->wm", vectors, normal.shared, vectors).max(axis=0)
             linear = np.maximum(_LINEAR / np.sqrt(np.maximum(largest, 1e-30)), self.steps.min())
             steps = np.minimum(self.settings.step * np.clip(response.max() / response, 1.0, _WIDEST), linear)
-            normal = self._normal(at, (steps * vectors).T)
+            normal = self._normal(point, (steps * vectors).T)
         return normal
 
-    def _unseen(self, information: np.ndarray, covariance: np.ndarray) -> list[str]:
-        """Sentences on combinations that the motions hardly tell, with error bars scaled by the information."""
+    def _unobservable(self, information: np.ndarray, covariance: np.ndarray) -> list[str]:
+        """Sentences on weakly identifiable combinations, with error bars scaled by the information."""
         values, vectors = np.linalg.eigh(information)
         values = np.maximum(values, 1e-12 * values.max())
-        seen = values > 1e-9 * values.max()
-        amount = np.sqrt(np.median([vectors[:, k] @ covariance @ vectors[:, k] * values[k] for k in np.flatnonzero(seen)]))
+        observable = values > 1e-9 * values.max()
+        amount = np.sqrt(np.median([vectors[:, k] @ covariance @ vectors[:, k] * values[k] for k in np.flatnonzero(observable)]))
         sd = amount / np.sqrt(values)
         weak = np.flatnonzero(sd > _UNSEEN)
         return unobservable_directions(vectors[:, weak], sd[weak], self.unknowns)
@@ -396,21 +402,21 @@ class _MotionProblem(LeastSquaresProblem):
         """[K + M S] the damped step of the shared unknowns and of all starts."""
         search = self.search
         precision = search.unknowns.priors.precision(search.ranges)
-        shared, own = equations.damped(damping, self.own_damping).step(precision, search.pull(self.point))
-        return np.concatenate([shared, own.ravel()])
+        shared, own_step = equations.damped(damping, self.own_damping).step(precision, search.pull(self.point))
+        return np.concatenate([shared, own_step.ravel()])
 
     def moved(self, point: Point, equations: SharedNormalEquations, steps: np.ndarray) -> list[Point]:
         """The point after steps, of which each start takes its own if that lowers its cost (``LeastSquaresProblem.moved``)."""
-        ends, (count,) = [], point.scaled.shape
+        points, (count,) = [], point.scaled.shape
         for step in steps:
-            own = step[count:].reshape(point.moves.shape)
-            after, self.own_damping = self.search.tried(point, equations, step[:count], own, self.own_damping)
-            ends.append(after)
-        return ends
+            own_step = step[count:].reshape(point.moves.shape)
+            after, self.own_damping = self.search.tried(point, equations, step[:count], own_step, self.own_damping)
+            points.append(after)
+        return points
 
     def objectives(self, candidates: Sequence[Sequence[Point]], equations: Sequence[SharedNormalEquations]) -> np.ndarray:
         """Costs of the points (``LeastSquaresProblem.objectives``)."""
-        return np.array([[each.cost for each in row] for row in candidates])
+        return np.array([[point.cost for point in row] for row in candidates])
 
 
 @dataclass(frozen=True, eq=False)

@@ -46,7 +46,7 @@ def estimate_starts(
     motions = measured_motions(
         scene, windows, settings.noise, scale=scale, zeros=zeros, action_offsets=action_offsets, action_lag=action_lag
     )
-    at, _, converged = MotionSearch(motions, windows, NoUnknowns(), settings).run(progress=False)
+    solution, _, converged = MotionSearch(motions, windows, NoUnknowns(), settings).run(progress=False)
     if not converged:
         warn(f"starts of {scene.name} have not converged after {settings.iterations} steps")
-    return motions.starts + at.moves
+    return motions.starts + solution.moves

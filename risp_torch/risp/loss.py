@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from risp_torch.files.module_checksum import checksum
-from risp_torch.inversion.losses.loss import PictureLoss, in_parts
+from risp_torch.inversion.losses.loss import PictureLoss, in_batches
 from risp_torch.inversion.losses.whitening import APPEARANCES, Whitening
 from risp_torch.risp.domains.domains import RasteriserDomain
 from risp_torch.risp.network.file import check_network, load_network
@@ -113,7 +113,7 @@ class RispLoss(PictureLoss):
 
     def read(self, pictures: torch.Tensor) -> torch.Tensor:
         """Predicted outputs (``PictureLoss.read``)."""
-        return in_parts(self.network.read, pictures, most=_TOGETHER)
+        return in_batches(self.network.read, pictures, most=_TOGETHER)
 
     def whitened(
         self, scene: Scene, states: States, values: Mapping[str, torch.Tensor], frames: Sequence[int], *, seed: int = 0,

@@ -1,4 +1,4 @@
-"""What stands behind the bodies in a frame: the plate, darker where the bodies cast shadows on the ground."""
+"""Background of a frame: the plate, darker where the bodies cast shadows on the ground."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ def background(
         return plate
     shadows = shadows_of(unlit)[0].flatten(1).double().cpu().numpy()
     pixels = np.flatnonzero((left > 0.999) & np.isfinite(plate).all(axis=1) & (shadows.max(axis=0) > 0))
-    inside, behind, seen = shadows[:, pixels], plate[pixels], picture[pixels]
+    inside, behind, observed = shadows[:, pixels], plate[pixels], picture[pixels]
     power = (behind**2).sum(axis=1)
-    darker = 1.0 - (seen * behind).sum(axis=1) / np.maximum(power, 1e-9)
+    darker = 1.0 - (observed * behind).sum(axis=1) / np.maximum(power, 1e-9)
     weight, share = power, np.zeros(len(shadows))
     for _ in range(ROUNDS):
         share = np.linalg.solve((inside * weight) @ inside.T + PULL * np.eye(len(shadows)), (inside * weight) @ darker)
-        residual = seen - (1.0 - share @ inside)[:, None] * behind
+        residual = observed - (1.0 - share @ inside)[:, None] * behind
         weight = power / (1.0 + (residual**2).sum(axis=1) / robust**2) ** 2
     return np.clip(1.0 - share @ shadows, *LIGHT)[:, None] * plate

@@ -22,7 +22,7 @@ DEPTH = 1.0  # softness of the depth order [pixels at the bodies]
 
 @dataclass(frozen=True, eq=False)
 class Coverage:
-    """What B placements show in a picture of P pixels.
+    """Coverage of P pixels by the bodies in B placements.
 
     Attributes:
         columns: [B, N, P] part of a pixel that shows each of N colours.
@@ -77,15 +77,19 @@ class Outlines:
         entries, left = unlit.weights()
         left = np.clip(left.reshape(-1).double().cpu().numpy(), 0.0, 1.0)
         front = _facing(unlit)[entries.image, entries.face]
-        image, sample, face, weight = (each[front] for each in (entries.image, entries.pixel, entries.face, entries.weight))
-        own = image * (self.width * self.height * self.samples**2) + sample
-        share = np.bincount(own, weight.sum(axis=1), minlength=len(left))
-        part = (1.0 - left) / np.maximum(share, 1e-12) / self.samples**2
+        image, sample, face, weight = (
+            entry_values[front] for entry_values in (entries.image, entries.pixel, entries.face, entries.weight)
+        )
+        sample_index = image * (self.width * self.height * self.samples**2) + sample
+        share = np.bincount(sample_index, weight.sum(axis=1), minlength=len(left))
+        visible_share = (1.0 - left) / np.maximum(share, 1e-12) / self.samples**2
         row, column = np.divmod(sample, self.width * self.samples)
         pixel = row // self.samples * self.width + column // self.samples
         shape = (len(placements), self.palette.count, self.width * self.height)
-        place = (image[:, None] * shape[1] + self.palette.corner[face]) * shape[2] + pixel[:, None]
-        columns = np.bincount(place.ravel(), (weight * part[own, None]).ravel(), minlength=int(np.prod(shape))).reshape(shape)
+        column_index = (image[:, None] * shape[1] + self.palette.corner[face]) * shape[2] + pixel[:, None]
+        columns = np.bincount(
+            column_index.ravel(), (weight * visible_share[sample_index, None]).ravel(), minlength=int(np.prod(shape))
+        ).reshape(shape)
         return Coverage(columns, np.clip(1.0 - columns.sum(axis=1), 0.0, 1.0))
 
     def _finer(self, unlit: Unlit, depth: float) -> Unlit:

@@ -38,20 +38,22 @@ class TrackedPoses:
         return Recording(name, self.body_q, dt)
 
     def scatter(self) -> tuple[np.ndarray, np.ndarray]:
-        """Standard deviations of the poses of single frames, as the film itself tells them: of a coordinate [N] m, and of
+        """Standard deviations of the poses of single frames, estimated from the film itself: of a coordinate [N] m, and of
         the rotation about an axis [N] rad.
 
-        A pose is compared with that which the cubic through its four neighbours leads one to expect. Medians do not see the
-        frames at impacts, if they are few. What changes slowly, as a wrong distance does, is not in it.
+        A pose is compared with that which the cubic through its four neighbours leads one to expect. Medians ignore the
+        frames at impacts, if they are few. Errors that change slowly, as a wrong distance does, are not included.
 
         Raises:
             UserError: there are fewer than five frames.
         """
         if len(self.body_q) < 5:
             raise UserError(f"a scatter takes five frames, and there are {len(self.body_q)}")
-        a, b, here, c, d = (self.body_q[k : len(self.body_q) - 4 + k] for k in range(5))
-        move = here[..., :3] - (4 * (b + c) - (a + d))[..., :3] / 6
-        turn = [rotation_vector(here[..., 3:], each[..., 3:]) for each in (a, b, c, d)]
+        a, b, center, c, d = (self.body_q[k : len(self.body_q) - 4 + k] for k in range(5))
+        move = center[..., :3] - (4 * (b + c) - (a + d))[..., :3] / 6
+        turn = [rotation_vector(center[..., 3:], deviations[..., 3:]) for deviations in (a, b, c, d)]
         turn = (4 * (turn[1] + turn[2]) - (turn[0] + turn[3])) / 6
-        position, rotation = (_NORMAL * np.median(np.abs(each), axis=(0, 2)) / np.sqrt(1 + _EXCESS) for each in (move, turn))
+        position, rotation = (
+            _NORMAL * np.median(np.abs(deviations), axis=(0, 2)) / np.sqrt(1 + _EXCESS) for deviations in (move, turn)
+        )
         return position, rotation

@@ -49,9 +49,9 @@ def track_poses(
 ) -> TrackedPoses:
     """Poses of free rigid bodies in every frame, from pictures alone: no physics, lights or materials are used.
 
-    Known are the shapes of the bodies, the cameras, and about where the bodies are at first. Two cameras from different sides see
-    every direction of a pose well. One camera sees distance by size alone, and hardly sees how a body is turned whose near side
-    looks at it: it is lost in some films, and costs do not tell.
+    Known are the shapes of the bodies, the cameras, and about where the bodies are at first. Two cameras from different sides
+    observe every direction of a pose well. One camera observes distance by size alone, and hardly the rotation of a body that
+    shows it one side: the body is lost in some films, and costs do not reveal it.
 
     Args:
         scene: free rigid bodies, and cameras that stand.
@@ -70,22 +70,22 @@ def track_poses(
     start = _checked_start(scene, start)
     views = _views(scene, films, plates or {}, settings)
     tracker = _Tracker(views, Tangent.of(scene, torch.zeros((), dtype=torch.float64)), settings)
-    found: list[_Fitted] = []
+    fits: list[_Fitted] = []
     frames = tqdm(total=2 * len(next(iter(films.values()))) - 1, desc="tracking", disable=not progress)
     for frame in range(len(next(iter(films.values())))):
-        starts = tracker.tilted(start) if frame == 0 else _led([each.placement for each in found[-2:]])
-        found.append(tracker.fitted(frame, starts, found[-1].colors if found else None))
+        starts = tracker.tilted(start) if frame == 0 else _extrapolated([fit.placement for fit in fits[-2:]])
+        fits.append(tracker.fitted(frame, starts, fits[-1].colors if fits else None))
         frames.update()
-    for frame in range(len(found) - 2, -1, -1):
+    for frame in range(len(fits) - 2, -1, -1):
         # The first frames, and those at an impact, may have ended in a second minimum: later ones lead to the right one.
-        starts = [found[frame].placement, _led([each.placement for each in found[frame + 2 : frame : -1]])[0]]
-        found[frame] = tracker.fitted(frame, starts, found[frame + 1].colors)
+        starts = [fits[frame].placement, _extrapolated([fit.placement for fit in fits[frame + 2 : frame : -1]])[0]]
+        fits[frame] = tracker.fitted(frame, starts, fits[frame + 1].colors)
         frames.update()
-    for _ in range(REFITS if len(found) == 1 else 0):
-        # No frame beside it tells colours: its own take the place of grey, which pulls at sides that few pixels show.
-        found = [tracker.fitted(0, [found[0].placement], found[0].colors)]
+    for _ in range(REFITS if len(fits) == 1 else 0):
+        # No neighbouring frame gives colours: its own take the place of grey, which pulls at sides that few pixels show.
+        fits = [tracker.fitted(0, [fits[0].placement], fits[0].colors)]
     frames.close()
-    return TrackedPoses(np.array([each.placement for each in found]), np.array([each.cost for each in found]))
+    return TrackedPoses(np.array([fit.placement for fit in fits]), np.array([fit.cost for fit in fits]))
 
 
 def _checked_start(scene: Scene, start: np.ndarray) -> np.ndarray:
@@ -112,10 +112,10 @@ def _views(
     lengths, views = {name: len(film) for name, film in films.items()}, []
     if len(set(lengths.values())) > 1:
         raise UserError(f"the films have different numbers of frames, {lengths}: cut them to the same times")
-    for name, given in films.items():
+    for name, pictures in films.items():
         if name not in {camera.name for camera in scene.cameras}:
             raise UserError(f"{scene.name} has no camera {name}: it has {', '.join(camera.name for camera in scene.cameras)}")
-        film, outlines = np.asarray(given, dtype=np.float64), Outlines(scene, name, samples=settings.samples)
+        film, outlines = np.asarray(pictures, dtype=np.float64), Outlines(scene, name, samples=settings.samples)
         size = (outlines.height, outlines.width, 3)
         if film.shape[1:] != size or not len(film):
             raise UserError(f"the film of {name} has the shape {list(film.shape)}: its camera makes pictures {list(size)}")
@@ -130,13 +130,13 @@ def _views(
     return views
 
 
-def _led(found: Sequence[np.ndarray]) -> list[np.ndarray]:
+def _extrapolated(placements: Sequence[np.ndarray]) -> list[np.ndarray]:
     """Where one or two frames lead: on with their velocity, and with half of it."""
-    last = found[-1]
-    if len(found) == 1:
+    last = placements[-1]
+    if len(placements) == 1:
         return [last]
-    move, turn = last[:, :3] - found[-2][:, :3], rotation_vector(found[-2][:, 3:], last[:, 3:])
-    return [_moved(last, part * move, part * turn) for part in (1.0, 0.5)]
+    move, turn = last[:, :3] - placements[-2][:, :3], rotation_vector(placements[-2][:, 3:], last[:, 3:])
+    return [_moved(last, fraction * move, fraction * turn) for fraction in (1.0, 0.5)]
 
 
 def _moved(placement: np.ndarray, move: np.ndarray, turn: np.ndarray) -> np.ndarray:
@@ -179,7 +179,7 @@ class _Tracker:
                 change = limited(POLICY.damping.step(equations, damping), limit=self.limit)
                 placement = self.after(placement, change[None])[0]
             tries.append(self._sharper(frame, placement, metres, before, steps=2))
-        best = min(tries, key=lambda each: each.cost)
+        best = min(tries, key=lambda fit: fit.cost)
         return self._sharper(frame, best.placement, metres, before, steps=self.settings.steps)
 
     def _sharper(self, frame: int, placement: np.ndarray, metres: float, before: Colors, *, steps: int) -> _Fitted:
@@ -195,15 +195,13 @@ class _Tracker:
         """[D] largest change of each coordinate in a step, m."""
         return LIMIT * np.repeat(self.tangent.radius.numpy(), 6)
 
-    def equations(
-        self, frame: int, placement: np.ndarray, metres: float, before: Colors, *, blurred: bool
-    ) -> NormalEquations:
+    def equations(self, frame: int, placement: np.ndarray, metres: float, before: Colors, *, blurred: bool) -> NormalEquations:
         """Normal equations of all cameras at a placement [N, 7]; their context are those of each camera."""
         width, count = STEP * metres, self.tangent.count
         changes = np.concatenate([np.zeros((1, count)), width * np.eye(count), -width * np.eye(count)])
-        near = self.after(placement, changes)
+        perturbed = self.after(placement, changes)
         normals = [
-            view.normal(frame, near, width, None if before is None else before[k], blurred=blurred)
+            view.normal(frame, perturbed, width, None if before is None else before[k], blurred=blurred)
             for k, view in enumerate(self.views)
         ]
         matrix = sum(normal.matrix for normal in normals)

@@ -160,7 +160,7 @@ def found(row: Count, *, size: Count) -> Mapping[str, Any]:
     return {
         "truth": truth, "values": {name: result.values[name] for name in truth}, "error": errors, "bar": bars,
         "relative": relative, "unit": {name: result.unknowns.units[k] for k, name in enumerate(result.unknowns.labels)},
-        "converged": result.converged, "fits": result.fits, "doubts": result.doubts, "unseen": result.uncertainty.unseen,
+        "converged": result.converged, "fits": result.fits, "doubts": result.doubts, "unseen": result.uncertainty.unobservable,
     }  # fmt: skip
 
 

@@ -29,7 +29,7 @@ from risp_torch.motions import (
     fit_motions,
     held_out,
     predict_motions,
-    whole,
+    whole_recordings,
     windows,
 )
 from scenes.real import contactnets_cube as cube
@@ -217,7 +217,7 @@ def study(out: Path, tosses: Sequence[Recording], lengths: Sequence[int]) -> str
         table.append(["converged", *("yes" if record["converged"] else "no" for record in records), ""])
         values = mean_values(records)
         scene = scene_of(kind)
-        errors = predict_motions(scene, whole(fitted, first=0), values, scale=SCALE)
+        errors = predict_motions(scene, whole_recordings(fitted, first=0), values, scale=SCALE)
         best[kind] = float(np.median(errors_in_widths(errors)[0])), errors, values, scene
         lines += [
             f"Friction: {kind}.", "", markdown(head, table), "",
@@ -227,9 +227,9 @@ def study(out: Path, tosses: Sequence[Recording], lengths: Sequence[int]) -> str
         ]  # fmt: skip
     chosen = min(best, key=lambda kind: best[kind][0])
     _, errors, values, scene = best[chosen]
-    predicted = predict_motions(scene, whole(unseen, first=0), values, scale=SCALE)
+    predicted = predict_motions(scene, whole_recordings(unseen, first=0), values, scale=SCALE)
     nominal_scene = scene_of("viscous")
-    nominal = predict_motions(nominal_scene, whole(unseen, first=0), {"gravity": 9.81, SCALE: g / 9.81}, scale=SCALE)
+    nominal = predict_motions(nominal_scene, whole_recordings(unseen, first=0), {"gravity": 9.81, SCALE: g / 9.81}, scale=SCALE)
     lines += [
         f"Predictions of whole tosses from the first pose and velocity, by {chosen} friction, which predicts those of the fit "
         f"better ({', '.join(f'{kind} {one[0]:.1f} %' for kind, one in best.items())}):", "",

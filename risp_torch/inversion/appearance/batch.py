@@ -33,46 +33,46 @@ class SolvedLook:
 
     Attributes:
         look: solved for the pixels that show a body.
-        footage: these pixels.
+        system: these pixels.
         plate: [H W, 3] what stands behind, also in the pixels that never show a body.
         inverse: factors of the look's normal matrix, with which a look of a near motion begins.
     """
 
     look: Look
-    footage: AppearanceSystem
+    system: AppearanceSystem
     plate: np.ndarray
     inverse: Inverse | None
 
-    def seen_in(self, footage: AppearanceSystem) -> Look | None:
+    def seen_in(self, system: AppearanceSystem) -> Look | None:
         """The look for another motion's pixels, or None if it has other colours or frames."""
-        alike = self.look.colors.shape[0] == footage.palette.count and self.look.gain.shape[0] == footage.frames
-        return replace(self.look, plate=self.plate[footage.active]) if alike else None
+        alike = self.look.colors.shape[0] == system.palette.count and self.look.gain.shape[0] == system.frames
+        return replace(self.look, plate=self.plate[system.active]) if alike else None
 
     @property
     def before_black(self) -> SolvedLook:
         """Its bodies alone."""
         colors = self.look.colors.copy()
-        colors[self.footage.palette.bodies :] = 0.0
+        colors[self.system.palette.bodies :] = 0.0
         return replace(self, look=replace(self.look, colors=colors), plate=np.zeros_like(self.plate))
 
     @property
     def penalty(self) -> float:
         """Regularisation of the look, that of the plate's other pixels included."""
-        others = np.delete(self.plate, self.footage.active, axis=0)
-        return self.look.penalty + LEAST_LEFT * float(((others - GREY) ** 2).sum())
+        inactive_pixels = np.delete(self.plate, self.system.active, axis=0)
+        return self.look.penalty + LEAST_LEFT * float(((inactive_pixels - GREY) ** 2).sum())
 
     @property
     def pictures(self) -> np.ndarray:
         """[n, H W, 3] the film in this look."""
         look = self.look
-        whole = look.gain[:, None] * self.plate + look.offset[:, None]
-        whole[:, self.footage.active] = look.picture(self.footage)
-        return whole
+        film = look.gain[:, None] * self.plate + look.offset[:, None]
+        film[:, self.system.active] = look.picture(self.system)
+        return film
 
 
 def solve_worlds(
     unlit: Unlit, film: torch.Tensor, settings: LookSettings, *, still: np.ndarray, weights: torch.Tensor | None = None,
-    begin: SolvedLook | None = None, held: FrozenAppearance | None = None,
+    first_look: SolvedLook | None = None, frozen: FrozenAppearance | None = None,
 ) -> list[SolvedLook]:  # fmt: skip
     """The look of every world that fits a film best.
 
@@ -82,8 +82,8 @@ def solve_worlds(
         settings: what is solved.
         still: [H W, 3] plate of the pixels that never show a body (``still_plate``).
         weights: [n or 1, H, W] of the pixels.
-        begin: a look of the same scene to start from, where it fits.
-        held: a look from which those of all worlds are one step away, in place of solving them.
+        first_look: a look of the same scene to start from, where it fits.
+        frozen: a look from which those of all worlds are one step away, in place of solving them.
     """
     with torch.no_grad():
         entries, left = unlit.weights()
@@ -97,23 +97,23 @@ def solve_worlds(
     solved: list[SolvedLook] = []
     for world in range(unlit.worlds):
         chosen = entries.image // images == world
-        part = FragmentWeights(
+        world_weights = FragmentWeights(
             entries.image[chosen] - world * images, entries.pixel[chosen], entries.face[chosen], entries.weight[chosen]
         )
         cast = None if shadows is None else shadows[world].flatten(1, 2).transpose(1, 2).cpu().numpy()
-        footage = AppearanceSystem.of(
-            part, basis[world * images : (world + 1) * images], left[world], pixels, palette, shadows=cast, weight=weight,
-            whole=settings.exposure or basis_of_plate is not None, plate_basis=basis_of_plate,
+        system = AppearanceSystem.of(
+            world_weights, basis[world * images : (world + 1) * images], left[world], pixels, palette,
+            shadows=cast, weight=weight, all_pixels=settings.exposure or basis_of_plate is not None, plate_basis=basis_of_plate,
         )  # fmt: skip
-        if held is None:
-            first, inverse = (None, None) if begin is None else (begin.seen_in(footage), begin.inverse)
-            look, inverse = solve_look(footage, settings, begin=first, inverse=inverse)
+        if frozen is None:
+            first, inverse = (None, None) if first_look is None else (first_look.seen_in(system), first_look.inverse)
+            look, inverse = solve_look(system, settings, first_look=first, inverse=inverse)
         else:
-            look, inverse = held.followed(footage), held.inverse
+            look, inverse = frozen.followed(system), frozen.inverse
         plate = still.copy()
-        plate[footage.active] = look.plate
-        begin = SolvedLook(look, footage, plate, inverse)
-        solved.append(begin)
+        plate[system.active] = look.plate
+        first_look = SolvedLook(look, system, plate, inverse)
+        solved.append(first_look)
     return solved
 
 
@@ -127,7 +127,7 @@ def pixels_of(film: torch.Tensor, weights: torch.Tensor | None) -> tuple[np.ndar
 
 def composed(solved: Sequence[SolvedLook], film: torch.Tensor) -> torch.Tensor:
     """[B, n, H, W, 3] the films in the solved looks, without gradient."""
-    pictures = np.stack([each.pictures for each in solved])
+    pictures = np.stack([solved_look.pictures for solved_look in solved])
     return torch.as_tensor(pictures).to(film).reshape(len(solved), *film.shape)
 
 
@@ -138,13 +138,15 @@ def rendered(unlit: Unlit, solved: Sequence[SolvedLook]) -> torch.Tensor:
     def tensor(arrays: list[np.ndarray]) -> torch.Tensor:
         return torch.as_tensor(np.stack(arrays)).to(like)
 
-    looks, palette = [each.look for each in solved], solved[0].footage.palette
+    looks, palette = [solved_look.look for solved_look in solved], solved[0].system.palette
     colors, cast = tensor([look.colors for look in looks]).split([palette.bodies, palette.shadows], dim=1)
     light = tensor([look.light for look in looks])
     basis = shading_basis(unlit.normals(), light.shape[1]).unflatten(0, (unlit.worlds, -1))
     shade = torch.einsum("bmfl,blc->bmfc", basis, light)
     images = picture_of_bodies(unlit, palette, colors, shade)
-    plate = tensor([each.plate.reshape(*size, 3) for each in solved]).repeat_interleave(unlit.frames * unlit.moments, dim=0)
+    plate = tensor([solved_look.plate.reshape(*size, 3) for solved_look in solved]).repeat_interleave(
+        unlit.frames * unlit.moments, dim=0
+    )
     if palette.shadows:
         plate = plate + shadows_in(unlit, cast)
     gain, offset = (tensor([getattr(look, name) for look in looks])[:, :, None, None] for name in ("gain", "offset"))

@@ -65,17 +65,17 @@ class MatchedLoss(PictureLoss):
 
     def bind_target(self, video: torch.Tensor | None) -> MatchedLoss:
         """The loss for a film [T, H, W, 3] (``Loss.bind_target``)."""
-        own = copy(self)
-        own._film, own._begin, own._held, own._still = video, None, None, {}
-        return own
+        bound = copy(self)
+        bound._film, bound._begin, bound._held, bound._still = video, None, None, {}
+        return bound
 
     def coarse(self) -> MatchedLoss:
         """The loss with a wider robust scale, beyond which the residual hardly changes with the motion, and the scene's edges,
         which are softer and take fewer samples."""
-        own = copy(self)
+        coarse = copy(self)
         robust, tolerance = SEARCH_SCALE * self.settings.robust, SEARCH_TOLERANCE * self.settings.tolerance
-        own.settings = replace(self.settings, robust=robust, tolerance=tolerance, edges="scene")
-        return own
+        coarse.settings = replace(self.settings, robust=robust, tolerance=tolerance, edges="scene")
+        return coarse
 
     def frozen_at(
         self, scene: Scene, states: States, values: Mapping[str, torch.Tensor], frames: Sequence[int] | None,
@@ -84,11 +84,11 @@ class MatchedLoss(PictureLoss):
         """The loss whose looks are one linear step from the one solved for a motion, or that one (``Loss.frozen_at``)."""
         with torch.no_grad():
             _, solved, numbers, film = self._solved(scene, states, values, frames)
-        own, first = copy(self), solved[0]
+        frozen_loss, first = copy(self), solved[0]
         left = pixels_of(film, None)[0] - first.pictures
-        frozen = FrozenAppearance.of(first.footage, self.settings, first.look, first.plate, left, follows=follows)
-        own._held = tuple(numbers), frozen
-        return own
+        frozen = FrozenAppearance.of(first.system, self.settings, first.look, first.plate, left, follows=follows)
+        frozen_loss._held = tuple(numbers), frozen
+        return frozen_loss
 
     def check(self, scene: Scene) -> None:
         """Raise a UserError without a camera, or without the ground that a shadow falls on (``Loss.check``)."""
@@ -118,12 +118,12 @@ class MatchedLoss(PictureLoss):
     ) -> torch.Tensor:
         """Observations of the motion in the solved look (``Loss.observe``)."""
         unlit, solved, numbers, film = self._solved(scene, states, values, frames)
-        given = [array for array in (*vars(unlit.inputs).values(), unlit.share) if isinstance(array, torch.Tensor)]
-        pictures = rendered(unlit, solved) if any(map(_has_derivative, given)) else composed(solved, film)
+        inputs = [array for array in (*vars(unlit.inputs).values(), unlit.share) if isinstance(array, torch.Tensor)]
+        pictures = rendered(unlit, solved) if any(map(_has_derivative, inputs)) else composed(solved, film)
         residual = pictures - film
         factor = torch.rsqrt(1.0 + (residual * residual).sum(dim=-1, keepdim=True) / self.settings.robust**2)
         observed = self.compared(film + factor * residual, numbers).clone()
-        penalties = [max(each.penalty, 0.0) / len(numbers) for each in solved]
+        penalties = [max(solved_look.penalty, 0.0) / len(numbers) for solved_look in solved]
         observed[..., -1] = torch.tensor(penalties, dtype=torch.float64).sqrt().to(observed)[:, None]
         return observed
 
@@ -135,9 +135,7 @@ class MatchedLoss(PictureLoss):
             _, solved, _, film = self._solved(scene, states, values, frames)
             return composed(solved, film)
 
-    def write_pictures(
-        self, folder: Path, scene: Scene, states: States, values: Mapping[str, torch.Tensor]
-    ) -> None:
+    def write_pictures(self, folder: Path, scene: Scene, states: States, values: Mapping[str, torch.Tensor]) -> None:
         """Write look.png, what was solved of the film (``Loss.write_pictures``)."""
         self.write_sheet(folder / "look.png", scene, states, values)
 
@@ -146,12 +144,12 @@ class MatchedLoss(PictureLoss):
         with torch.no_grad():
             unlit, solved, _, film = self._solved(scene, states, values, None)
             bodies = rendered(unlit, [solved[0].before_black])[0]
-            shown = composed(solved, film)[0]
+            estimate = composed(solved, film)[0]
             plate = torch.as_tensor(solved[0].plate).to(film).reshape(film.shape[1:]).expand(film.shape)
-            if shadows := solved[0].footage.palette.shadows:
+            if shadows := solved[0].system.palette.shadows:
                 cast = torch.as_tensor(solved[0].look.colors[-shadows:]).to(film)[None]
                 plate = plate + unlit.film_of(shadows_in(unlit, cast))[0]
-        write_look_sheet(path, film, shown, bodies, plate)
+        write_look_sheet(path, film, estimate, bodies, plate)
 
     def blocks(self, shape: Sequence[int], size: tuple[int, int]) -> np.ndarray:
         """Macroblocks of 16 × 16 pixels, and one for the regularisation (``Loss.blocks``)."""
@@ -186,9 +184,9 @@ class MatchedLoss(PictureLoss):
         key = (tuple(numbers), self.settings.robust)
         if key not in self._still:
             self._still[key] = still_plate(*pixels_of(film, weights), self.settings)
-        held = self._held[1] if self._held is not None and self._held[0] == tuple(numbers) else None
+        frozen = self._held[1] if self._held is not None and self._held[0] == tuple(numbers) else None
         solved = solve_worlds(
-            unlit, film, self.settings, still=self._still[key], weights=weights, begin=self._begin, held=held
+            unlit, film, self.settings, still=self._still[key], weights=weights, first_look=self._begin, frozen=frozen
         )
         self._begin = solved[0] if len(numbers) == len(self._film) else self._begin
         return unlit, solved, numbers, film

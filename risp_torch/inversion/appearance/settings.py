@@ -20,7 +20,7 @@ LIGHTS = {"none": 1, "sh1": 4, "sh2": 9}  # number of spherical harmonics
 @checked
 @dataclass(frozen=True, kw_only=True)
 class LookSettings:
-    """What is solved of a film's look, and the solver's tolerances.
+    """Components of a film's look that are solved, and the solver's tolerances.
 
     Attributes:
         colors: colours per "vertex" (several at the creases of a mesh), "face" or "body"; with "texel" each face is a lattice
@@ -60,9 +60,9 @@ class LookSettings:
     tolerance: Positive = 1e-8
 
     def __post_init__(self) -> None:
-        for name, known in (("colors", COLORS), ("light", tuple(LIGHTS)), ("plate", PLATES), ("edges", EDGES)):
-            if getattr(self, name) not in known:
-                raise UserError(f"{name} is {getattr(self, name)!r}: choose {', '.join(known)}")
+        for name, choices in (("colors", COLORS), ("light", tuple(LIGHTS)), ("plate", PLATES), ("edges", EDGES)):
+            if getattr(self, name) not in choices:
+                raise UserError(f"{name} is {getattr(self, name)!r}: choose {', '.join(choices)}")
 
     @property
     def own_edges(self) -> Edges | None:

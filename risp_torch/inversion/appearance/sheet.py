@@ -11,19 +11,19 @@ from risp_torch.files.video import write_picture
 SHOWN, LEAST_SIDE, GREY, TIMES = 4, 128, 0.2, 4.0
 
 
-def write_look_sheet(path: Path, film: torch.Tensor, shown: torch.Tensor, bodies: torch.Tensor, plate: torch.Tensor) -> None:
+def write_look_sheet(path: Path, film: torch.Tensor, estimate: torch.Tensor, bodies: torch.Tensor, plate: torch.Tensor) -> None:
     """Write the sheet: a row for each of four frames; columns: film, look, bodies, plate, residual (four times, on grey).
 
     Args:
         path: a .png.
         film: [n, H, W, 3] linear rgb.
-        shown: the film in the solved look, the same shape.
+        estimate: the film in the solved look, the same shape.
         bodies: its bodies before black.
         plate: [n, H, W, 3] what stands behind them.
     """
     frames = sorted({round(k * (len(film) - 1) / (SHOWN - 1)) for k in range(SHOWN)})
     rows = [
-        torch.cat([film[k], shown[k], bodies[k], plate[k], (GREY + TIMES * (shown[k] - film[k])).clamp(0, 1)], dim=1)
+        torch.cat([film[k], estimate[k], bodies[k], plate[k], (GREY + TIMES * (estimate[k] - film[k])).clamp(0, 1)], dim=1)
         for k in frames
     ]
     times = max(1, round(LEAST_SIDE / min(film.shape[1:3])))

@@ -15,41 +15,41 @@ AS_GOOD = 1.2  # times the lowest loss: a start that ended with less is as good 
 MOST_STARTS = 4  # that are looked at
 
 
-def best_observed(problem: Problem, ends: SearchResult) -> tuple[SearchResult, list[str]]:
+def best_observed(problem: Problem, search: SearchResult) -> tuple[SearchResult, list[str]]:
     """The ends with a best start at which the film shows most, of those that fit it as well, and a sentence on others.
 
     The motion decides which parameters are observable: a wheel that rolls hides its friction, one that slips shows it.
 
     Args:
         problem: the inversion problem.
-        ends: the ends of its starts.
+        search: the ends of its starts.
     """
-    labels = ends.unknowns.labels
-    others = [int(s) for s in np.argsort(ends.losses) if s != ends.best and np.isfinite(ends.losses[s])][:MOST_STARTS]
-    if not others or len(labels) > MOST_LINEARISED or problem.loss.non_smooth:
-        return ends, []
-    hidden = _hidden(ends, _at(problem, ends, ends.best))
+    labels = search.unknowns.labels
+    candidates = [int(s) for s in np.argsort(search.losses) if s != search.best and np.isfinite(search.losses[s])][:MOST_STARTS]
+    if not candidates or len(labels) > MOST_LINEARISED or problem.loss.non_smooth:
+        return search, []
+    hidden = _unobservable(search, _linearised(problem, search, search.best))
     if not hidden.any():
-        return ends, []
+        return search, []
     sentences = []
-    for start in others:
-        shown = hidden & ~_hidden(ends, _at(problem, ends, start))
-        if not shown.any():
+    for start in candidates:
+        resolved = hidden & ~_unobservable(search, _linearised(problem, search, start))
+        if not resolved.any():
             continue
-        names = " and ".join(label for label, one in zip(labels, shown, strict=True) if one)
-        if ends.losses[start] <= AS_GOOD * ends.losses[ends.best]:
-            said = f"start {start + 1} is the estimate, as it fits the film as well as start {ends.best + 1} and shows {names}"
-            return replace(ends, best=start), [said]
+        names = " and ".join(label for label, one in zip(labels, resolved, strict=True) if one)
+        if search.losses[start] <= AS_GOOD * search.losses[search.best]:
+            said = f"start {start + 1} is the estimate, as it fits the film as well as start {search.best + 1} and shows {names}"
+            return replace(search, best=start), [said]
         sentences.append(f"the film shows {names} at the end of start {start + 1}, which fits it less well")
-    return ends, sentences[:1]
+    return search, sentences[:1]
 
 
-def _at(problem: Problem, ends: SearchResult, start: int) -> Linearisation:
-    return linearise(problem.scene, ends.comparison, ends.unknowns, ends.final[start])
+def _linearised(problem: Problem, search: SearchResult, start: int) -> Linearisation:
+    return linearise(problem.scene, search.comparison, search.unknowns, search.final[start])
 
 
-def _hidden(ends: SearchResult, at: Linearisation) -> np.ndarray:
+def _unobservable(search: SearchResult, linearisation: Linearisation) -> np.ndarray:
     """K flags: whether an unknown is a large part of a direction that the film does not show."""
-    spread = CovarianceEstimate.of(at)
+    spread = CovarianceEstimate.of(linearisation)
     weak = np.sqrt(spread.noise / spread.values) > UNSEEN
     return np.abs(spread.vectors[:, weak]).max(axis=1, initial=0.0) >= 0.3

@@ -51,7 +51,7 @@ class AugmentedProblem:
     unknowns: Unknowns
 
     @property
-    def own(self) -> int:
+    def num_unknowns(self) -> int:
         """K."""
         return len(self.unknowns.labels)
 
@@ -70,57 +70,57 @@ class AugmentedProblem:
         """Parameter values [n, ...] of vectors [n, K + M]."""
         rows = torch.as_tensor(points, dtype=bridge_dtype(), device=bridge_device())
         ranges = torch.as_tensor(self.unknowns.scaled_range()).to(rows)
-        known = {} if self.family.variants else self.family.values(rows[:, self.own :])
-        return self.unknowns.from_scaled(rows[:, : self.own] * ranges) | known
+        nuisance_values = {} if self.family.variants else self.family.values(rows[:, self.num_unknowns :])
+        return self.unknowns.from_scaled(rows[:, : self.num_unknowns] * ranges) | nuisance_values
 
     def observed(
         self, points: np.ndarray, comparison: Comparison | None = None, scene: Scene | None = None
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Observations [n, P] of vectors [n, K + M], and which worlds stayed finite [n]; of another scene if that is given."""
-        comparison, parts = comparison or self.comparison, []
+        comparison, batches = comparison or self.comparison, []
         with torch.no_grad():
             for first in range(0, len(points), comparison.worlds_at_once):
-                some = points[first : first + comparison.worlds_at_once]
-                values = self.values(some)
-                observed, finite = comparison.observe(scene or self.family.scene, values, worlds=len(some))
-                parts.append((observed.flatten(1), finite))
-        return torch.cat([part[0] for part in parts]), torch.cat([part[1] for part in parts])
+                batch = points[first : first + comparison.worlds_at_once]
+                values = self.values(batch)
+                observed, finite = comparison.observe(scene or self.family.scene, values, worlds=len(batch))
+                batches.append((observed.flatten(1), finite))
+        return torch.cat([result[0] for result in batches]), torch.cat([result[1] for result in batches])
 
-    def columns(self, point: np.ndarray, which: range, *, central: bool = True) -> torch.Tensor:
+    def columns(self, point: np.ndarray, entries: range, *, central: bool = True) -> torch.Tensor:
         """Derivatives [P, n] of the observations by some entries of the vector, by central or one-sided differences.
 
         Those by variants of the scene are the differences to their films.
         """
         if self.family.variants:
-            own, *others = (
+            reference, *changed = (
                 self.observed(point[None], scene=scene)[0][0] for scene in (self.family.scene, *self.family.variants)
             )  # fmt: skip
-            return self.family.times * torch.stack([film - own for film in others], dim=1)
+            return self.family.times * torch.stack([film - reference for film in changed], dim=1)
         low, high = self.bounds
-        steps = np.where(np.arange(len(point)) < self.own, OWN_STEP, STEP)
-        moves = np.diag(steps)[list(which)]
-        nearby, count = self.comparison.frozen_at(self.family.scene, self.values(point[None])), len(which)
+        steps = np.where(np.arange(len(point)) < self.num_unknowns, OWN_STEP, STEP)
+        moves = np.diag(steps)[list(entries)]
+        nearby, count = self.comparison.frozen_at(self.family.scene, self.values(point[None])), len(entries)
         if central:
-            ends = np.concatenate([np.clip(point + sign * moves, low, high) for sign in (1, -1)])
-            lengths = np.maximum((ends[:count] - ends[count:]).sum(axis=1), 1e-12)
+            points = np.concatenate([np.clip(point + sign * moves, low, high) for sign in (1, -1)])
+            lengths = np.maximum((points[:count] - points[count:]).sum(axis=1), 1e-12)
         else:
             first = np.clip(point + moves, low, high)
             first = np.where(np.isclose(first, point).all(axis=1)[:, None], point - moves, first)
-            ends, lengths = np.concatenate([first, point[None]]), (first - point).sum(axis=1)
-        observed, _ = self.observed(ends, nearby)
+            points, lengths = np.concatenate([first, point[None]]), (first - point).sum(axis=1)
+        observed, _ = self.observed(points, nearby)
         return ((observed[:count] - observed[count:]) / torch.as_tensor(lengths).to(observed)[:, None]).T
 
     def penalty(self, points: np.ndarray) -> np.ndarray:
         """Squared distance [n] of vectors [n, K + M] from the priors, in standard deviations."""
-        scaled = torch.as_tensor(points[:, : self.own] * self.unknowns.scaled_range())
-        known = self.unknowns.priors.distance(scaled).numpy() if self.unknowns.priors else 0.0
-        return known + (points[:, self.own :] ** 2).sum(axis=1)
+        scaled = torch.as_tensor(points[:, : self.num_unknowns] * self.unknowns.scaled_range())
+        prior_distance = self.unknowns.priors.distance(scaled).numpy() if self.unknowns.priors else 0.0
+        return prior_distance + (points[:, self.num_unknowns :] ** 2).sum(axis=1)
 
     def precision(self) -> np.ndarray:
         """Inverse covariance [K + M, K + M] of the priors."""
-        whole = np.eye(self.own + len(self.family.nuisances))
-        whole[: self.own, : self.own] = self.unknowns.priors.precision(self.unknowns.scaled_range())
-        return whole
+        precision = np.eye(self.num_unknowns + len(self.family.nuisances))
+        precision[: self.num_unknowns, : self.num_unknowns] = self.unknowns.priors.precision(self.unknowns.scaled_range())
+        return precision
 
 
 @dataclass(frozen=True)
@@ -140,26 +140,26 @@ class AugmentedFit:
     loss: float
 
 
-def fit_augmented(at: Linearisation, joint: AugmentedProblem, *, together: float, rounds: int) -> AugmentedFit:
+def fit_augmented(linearisation: Linearisation, joint: AugmentedProblem, *, design_effect: float, rounds: int) -> AugmentedFit:
     """Gauss-Newton steps of the unknowns with a family of nuisances, from an estimate.
 
     Minimised is L exp(Q / N), with the same minimum as the posterior N log L + Q: N independent observations with a mean squared
     residual L and a squared distance Q from the priors (``risp_torch.inversion.problem.priors``).
 
     Args:
-        at: linearisation at the estimate.
+        linearisation: linearisation at the estimate.
         joint: unknowns and nuisances.
-        together: number of observations that count as one independent observation.
+        design_effect: number of observations that count as one independent observation.
         rounds: largest number of rounds, each with 2 (K + M) films.
     """
-    begin = joint.start(at.scaled)
-    problem, first = _JointProblem(joint, together), _Evaluated(begin, at.residual, at.loss)
-    limit = np.where(np.arange(len(begin)) < joint.own, LIMIT_OF_UNKNOWNS, LIMIT_OF_NUISANCES)
+    first_vector = joint.start(linearisation.scaled)
+    problem, first = _JointProblem(joint, design_effect), _Evaluated(first_vector, linearisation.residual, linearisation.loss)
+    limit = np.where(np.arange(len(first_vector)) < joint.num_unknowns, LIMIT_OF_UNKNOWNS, LIMIT_OF_NUISANCES)
     policy = replace(POLICY, rounds=rounds, limit=limit)
-    objective = problem.penalised(np.array([at.loss]), begin[None])
-    (end,) = minimise(problem, Starts.begin([first], policy, objective), policy).points
-    shift = (end.vector - begin)[: joint.own] * joint.unknowns.scaled_range()
-    return AugmentedFit(joint.family, end.vector[joint.own :], shift, end.loss)
+    objective = problem.penalised(np.array([linearisation.loss]), first_vector[None])
+    (minimum,) = minimise(problem, Starts.begin([first], policy, objective), policy).points
+    shift = (minimum.vector - first_vector)[: joint.num_unknowns] * joint.unknowns.scaled_range()
+    return AugmentedFit(joint.family, minimum.vector[joint.num_unknowns :], shift, minimum.loss)
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,8 +174,8 @@ class _Evaluated:
 class _JointProblem(LeastSquaresProblem):
     """The posterior of unknowns and nuisances; a point keeps its residual, so that no film is made twice."""
 
-    def __init__(self, joint: AugmentedProblem, together: float) -> None:
-        self.joint, self.together = joint, together
+    def __init__(self, joint: AugmentedProblem, design_effect: float) -> None:
+        self.joint, self.design_effect = joint, design_effect
         self.precision = joint.precision()
         self.low, self.high = joint.bounds
 
@@ -184,7 +184,7 @@ class _JointProblem(LeastSquaresProblem):
         equations = []
         for point in points:
             columns = self.joint.columns(point.vector, range(len(point.vector)))
-            variance = self.together * max(point.loss, 1e-300)
+            variance = self.design_effect * max(point.loss, 1e-300)
             film = NormalEquations.from_columns(columns.T, point.residual)
             equations.append(film.with_prior(variance * self.precision, _away(self.joint, point.vector)))
         return equations
@@ -196,7 +196,8 @@ class _JointProblem(LeastSquaresProblem):
     def objectives(self, candidates: Sequence[Sequence[_Evaluated]], equations: Equations) -> np.ndarray:
         """Objectives of evaluated points (``LeastSquaresProblem.objectives``)."""
         return np.stack([
-            self.penalised(np.array([each.loss for each in row]), np.array([each.vector for each in row])) for row in candidates
+            self.penalised(np.array([point.loss for point in row]), np.array([point.vector for point in row]))
+            for row in candidates
         ])  # fmt: skip
 
     def tried(
@@ -204,8 +205,8 @@ class _JointProblem(LeastSquaresProblem):
     ) -> tuple[list[list[_Evaluated]], np.ndarray, np.ndarray]:
         """Films of the candidates, with their residuals (``LeastSquaresProblem.tried``)."""
         target, candidates = self.joint.comparison.target.flatten(), []
-        for point, each, some in zip(points, equations, steps, strict=True):
-            vectors = self.moved(point, each, some)
+        for point, normal, point_steps in zip(points, equations, steps, strict=True):
+            vectors = self.moved(point, normal, point_steps)
             observed, finite = self.joint.observed(vectors)
             residual = target - observed
             losses = (residual**2).sum(dim=1).double().cpu().numpy() / self.joint.comparison.count
@@ -215,11 +216,13 @@ class _JointProblem(LeastSquaresProblem):
 
     def penalised(self, losses: np.ndarray, vectors: np.ndarray) -> np.ndarray:
         """Losses [n] of vectors [n, K + M] with their distance from the priors."""
-        share = self.together / self.joint.comparison.count
+        share = self.design_effect / self.joint.comparison.count
         return losses * np.exp(np.minimum(share * self.joint.penalty(vectors), MOST_EXPONENT))
 
 
 def _away(joint: AugmentedProblem, point: np.ndarray) -> np.ndarray:
     """Distance [K + M] of a vector from the priors' means."""
     ranges = joint.unknowns.scaled_range()
-    return np.concatenate([joint.unknowns.priors.offset(point[: joint.own] * ranges, ranges), point[joint.own :]])
+    return np.concatenate(
+        [joint.unknowns.priors.offset(point[: joint.num_unknowns] * ranges, ranges), point[joint.num_unknowns :]]
+    )

@@ -88,16 +88,20 @@ def check_torch(
     The gradient is computed once; the function's values for the differences are computed without one.
     """
 
-    def loss(at: Mapping[str, np.ndarray]) -> float:
-        return float(function({name: torch.tensor(value, dtype=bridge_dtype()) for name, value in at.items()}).detach())
+    def loss(arrays: Mapping[str, np.ndarray]) -> float:
+        return float(function({name: torch.tensor(value, dtype=bridge_dtype()) for name, value in arrays.items()}).detach())
 
     return gradcheck(loss_and_gradient(function), dict(point), loss=loss, **options)
 
 
 @checked
 def check_film_gradient(
-    scene: Scene, names: Sequence[str], *, frames: Count | None = None,
-    step: Annotated[float, Rule(above=0, most=0.5)] = 1e-8, adjoint: Adjoint | None = None,
+    scene: Scene,
+    names: Sequence[str],
+    *,
+    frames: Count | None = None,
+    step: Annotated[float, Rule(above=0, most=0.5)] = 1e-8,
+    adjoint: Adjoint | None = None,
     progress: bool = False,
 ) -> tuple[list[FilmGradient], float]:
     """Check d(film loss) / d(unknowns) at the scene's own values, over the whole film.
@@ -105,7 +109,7 @@ def check_film_gradient(
     The loss is the pixels' mean square difference from a film whose unknowns are moved by 5 % of their ranges. It is
     continuous, with kinks where a contact begins, ends, slips or sticks in another physics step than before. The step of the
     five-point differences is so small (1e-8 of a range, in f64) that few contacts switch between their points; where gradient
-    and difference disagree, slopes from both sides tell a kink from a wrong gradient. Slopes below 1e-6 of the loss are not
+    and difference disagree, one-sided slopes distinguish a kink from a wrong gradient. Slopes below 1e-6 of the loss are not
     observable, nor are those that roundoff of the pixels, 4 units in the last place of white, puts into a difference.
 
     Args:

@@ -16,15 +16,15 @@ from risp_torch.inversion.uncertainty.compression import CompressedFilm, compres
 from risp_torch.inversion.uncertainty.covariance import Uncertainty
 
 MISFIT = 4.0  # times the explained residual: a larger mean squared residual is a misfit
-STILL, LEAST_STILL = 1e-4, 64  # largest change of a pixel that stands still, and pixels that tell the noise of a film
+STILL, LEAST_STILL = 1e-4, 64  # largest change of a pixel that stands still, and pixels that estimate the noise of a film
 
 
 def explained_residual(
-    at: Linearisation, estimate: torch.Tensor | None, pictures: torch.Tensor | None, films: list[CompressedFilm],
+    linearisation: Linearisation, estimate: torch.Tensor | None, pictures: torch.Tensor | None, films: list[CompressedFilm],
     size: float | None, floor: float,
 ) -> float | None:  # fmt: skip
     """Mean squared residual that rounding, noise and compression explain; None if a loss has other errors."""
-    loss, frames = at.comparison.loss, list(at.comparison.frames)
+    loss, frames = linearisation.comparison.loss, list(linearisation.comparison.frames)
     if not loss.needs_film or loss.noise is not None:
         return floor if loss.noise is not None else max(floor, loss.rounding() or 0.0)
     if loss.temporally_correlated or not (films or loss.colors_of_pixels):
@@ -34,7 +34,7 @@ def explained_residual(
         difference = pictures[frames] - estimate[frames]
         compared = loss.read(difference) if isinstance(loss, PixelLoss) else difference
         noise = noise_variance(compared, None if loss.weights is None else loss.weights.of(frames))
-    return max(floor, rounding_error(at, estimate)) + noise + _compression(films, size)
+    return max(floor, rounding_error(linearisation, estimate)) + noise + _compression(films, size)
 
 
 def rounding_samples(loss: Loss, estimate: torch.Tensor, frames: list[int], count: int = 30) -> list[torch.Tensor]:
@@ -60,32 +60,34 @@ def local_noise(pictures: torch.Tensor, estimate: torch.Tensor, variance: float)
         estimate: film of the estimate [n, H, W, 3].
         variance: of linear colours.
     """
-    film, own = (torch.as_tensor(linear_to_srgb(part.clamp(0, 1).cpu().numpy())) for part in (pictures, estimate))
-    stored = noise_variance((film - own).to(pictures))
+    film, simulated = (
+        torch.as_tensor(linear_to_srgb(film_pictures.clamp(0, 1).cpu().numpy())) for film_pictures in (pictures, estimate)
+    )
+    stored = noise_variance((film - simulated).to(pictures))
     level = 1 / 255
-    low, high = (own - level).clamp(0, 1), (own + level).clamp(0, 1)
+    low, high = (simulated - level).clamp(0, 1), (simulated + level).clamp(0, 1)
     linear = torch.as_tensor(srgb_to_linear(high.numpy()) - srgb_to_linear(low.numpy()))
     slope = (linear / (high - low)).to(pictures)
     return (stored * slope**2 / max(variance, 1e-300)).clamp(min=1.0).flatten()
 
 
-def rounding_error(at: Linearisation, estimate: torch.Tensor) -> float:
+def rounding_error(linearisation: Linearisation, estimate: torch.Tensor) -> float:
     """Mean square of what rounding the estimate's film [T, H, W, 3] to eight bits changes observations that are colours by."""
-    loss, frames = at.comparison.loss, list(at.comparison.frames)
+    loss, frames = linearisation.comparison.loss, list(linearisation.comparison.frames)
     if not loss.colors_of_pixels:
         return 0.0
     stored = linear_to_srgb(estimate[frames].clamp(0, 1).cpu().numpy())
-    return float((_rounded(loss, estimate, frames, stored).double() ** 2).sum()) / at.comparison.count
+    return float((_rounded(loss, estimate, frames, stored).double() ** 2).sum()) / linearisation.comparison.count
 
 
 def _rounded(loss: Loss, estimate: torch.Tensor, frames: list[int], stored: np.ndarray) -> torch.Tensor:
     """Change [P] of the observations by rounding of stored colours [n, H, W, 3]."""
     with torch.no_grad():
-        film, own = (
-            loss.compared(torch.as_tensor(srgb_to_linear(part)).to(estimate), frames)
-            for part in (np.round(255 * stored) / 255, stored)
+        film, unrounded = (
+            loss.compared(torch.as_tensor(srgb_to_linear(colors)).to(estimate), frames)
+            for colors in (np.round(255 * stored) / 255, stored)
         )
-    return (film - own).flatten()
+    return (film - unrounded).flatten()
 
 
 def doubts_of_misfit(misfit: float, loss: float, explained: float, *, unmoved: bool, stated: bool = True) -> list[str]:
@@ -137,26 +139,26 @@ class Residual:
 
     @staticmethod
     def of(
-        at: Linearisation, estimate: torch.Tensor | None, pictures: torch.Tensor | None, films: list[CompressedFilm],
+        linearisation: Linearisation, estimate: torch.Tensor | None, pictures: torch.Tensor | None, films: list[CompressedFilm],
         size: float | None, explained: float | None,
     ) -> Residual:  # fmt: skip
         """The residual at an estimate.
 
         Args:
-            at: linearisation there.
+            linearisation: linearisation there.
             estimate: its film [T, H, W, 3]; None for a loss that compares no pictures of a film.
             pictures: the film [T, H, W, 3], or None.
             films: the estimate's film after compression, where the film is compressed.
             size: bytes per frame of the film's file, where it is compressed.
             explained: mean squared residual that is explained, or None.
         """
-        loss, frames = at.comparison.loss, list(at.comparison.frames)
+        loss, frames = linearisation.comparison.loss, list(linearisation.comparison.frames)
         shared, noise = None, None
         if estimate is not None and pictures is not None:
             shared = film_noise(pictures, estimate)
         if shared is not None and not loss.temporally_correlated and loss.weights is None:
             noise = loss.noise_floor(estimate[frames]) + _compression(films, size) + noise_through(loss, estimate, frames, shared)
-        return Residual(at.loss, explained, shared, noise, design_effect(at))
+        return Residual(linearisation.loss, explained, shared, noise, design_effect(linearisation))
 
     def to_json(self) -> dict[str, float | None]:
         """All of it, and the residual over the film's noise, as JSON values."""

@@ -90,54 +90,56 @@ class Diagnosis:
 
 
 def diagnose(
-    scene: Scene, unknowns: Unknowns, at: Linearisation, bars: np.ndarray, errors: FilmErrors, *, explained: float | None,
-    misfit: float | None,
+    scene: Scene, unknowns: Unknowns, linearisation: Linearisation, bars: np.ndarray, errors: FilmErrors, *,
+    explained: float | None, misfit: float | None,
 ) -> Diagnosis:  # fmt: skip
     """Test a scene's known numbers at an estimate.
 
     Args:
         scene, unknowns: those of the inversion.
-        at: linearisation at the estimate.
+        linearisation: linearisation at the estimate.
         bars: [K] error bars, scaled units.
         errors: of the film of a right scene.
         explained: mean squared residual that noise and compression explain; None if unknown.
         misfit: mean squared residual divided by that; None if unknown.
     """
-    if not np.isfinite(at.loss):
+    if not np.isfinite(linearisation.loss):
         return Diagnosis()
     if len(unknowns.labels) > MOST_UNKNOWNS:
         return Diagnosis(assumptions=[_UNTESTED.format(f"more than {MOST_UNKNOWNS} unknowns have no such tests")])
     with warnings.catch_warnings():  # of numbers that are varied beyond what a scene may have
         warnings.simplefilter("ignore")
-        tests = _tests(scene, unknowns, at, errors)
-        if not tests and (why := why_untested(scene, at.comparison.loss)) is not None:
+        tests = _tests(scene, unknowns, linearisation, errors)
+        if not tests and (why := why_untested(scene, linearisation.comparison.loss)) is not None:
             return Diagnosis(assumptions=[_UNTESTED.format(why)])
-        return _diagnosed(tests, unknowns, at, bars, errors, explained, misfit)
+        return _diagnosed(tests, unknowns, linearisation, bars, errors, explained, misfit)
 
 
 def _diagnosed(
-    tests: list[tuple[AugmentedProblem, ScoreTest]], unknowns: Unknowns, at: Linearisation, bars: np.ndarray, errors: FilmErrors,
-    explained: float | None, misfit: float | None,
+    tests: list[tuple[AugmentedProblem, ScoreTest]], unknowns: Unknowns, linearisation: Linearisation, bars: np.ndarray,
+    errors: FilmErrors, explained: float | None, misfit: float | None,
 ) -> Diagnosis:  # fmt: skip
     """Results of the tests (arguments: ``diagnose``)."""
     bars = np.maximum(bars / unknowns.scaled_range(), 1e-300)
     assumptions = _assumptions(tests, unknowns, bars)
     if misfit is not None and misfit > MISFIT:
-        return Diagnosis(_freed_where_nothing_fits(at, tests, errors, explained or 0.0), None, assumptions)
+        return Diagnosis(_augmented_without_noise_model(linearisation, tests, errors, explained or 0.0), None, assumptions)
     whiteness = None
     if tests and errors.variance is not None:
         whiteness = max([1.0, *(test.whiteness for _, test in tests if test.color_p_value < WHITE_LEVEL / len(tests))])
-    unexplained = at.loss - (explained or 0.0)
-    p_values = np.array([_p_value(test, bars, at.comparison.count, misfit, unexplained) for _, test in tests])
-    found = [each for each, p_value in zip(tests, p_values, strict=True) if p_value < LEVEL]
-    if found and p_value_of_all(p_values) >= LEVEL:
-        found = []
-    whole = {joint.family.title for joint, _ in found if joint.family.whole}
-    parts = sorted((each for each in found if each[0].family.title not in whole), key=lambda each: -each[1].falls)
-    best = {each[0].family.title: each for each in reversed(parts)}
-    found = [each for each in found if each[0].family.whole or best.get(each[0].family.title) is each]
-    most = max((test.falls for _, test in found), default=0.0)
-    suspects = [_suspect(at, *each, errors, unexplained) for each in found if each[1].falls >= AS_GOOD * most]
+    unexplained = linearisation.loss - (explained or 0.0)
+    p_values = np.array([_p_value(test, bars, linearisation.comparison.count, misfit, unexplained) for _, test in tests])
+    significant = [pair for pair, p_value in zip(tests, p_values, strict=True) if p_value < LEVEL]
+    if significant and p_value_of_all(p_values) >= LEVEL:
+        significant = []
+    whole_families = {joint.family.title for joint, _ in significant if joint.family.is_complete}
+    subfamilies = sorted(
+        (pair for pair in significant if pair[0].family.title not in whole_families), key=lambda pair: -pair[1].falls
+    )
+    best = {pair[0].family.title: pair for pair in reversed(subfamilies)}
+    significant = [pair for pair in significant if pair[0].family.is_complete or best.get(pair[0].family.title) is pair]
+    most = max((test.falls for _, test in significant), default=0.0)
+    suspects = [_suspect(linearisation, *pair, errors, unexplained) for pair in significant if pair[1].falls >= AS_GOOD * most]
     suspects.sort(key=lambda suspect: -round(suspect.share, 1))  # of families that explain as much, the first ones first
     return Diagnosis(suspects, whiteness, assumptions)
 
@@ -162,36 +164,38 @@ def p_value_of_all(p_values: np.ndarray) -> float:
     return float(landau.sf(inverse, location, np.pi / 2))
 
 
-def _tests(scene: Scene, unknowns: Unknowns, at: Linearisation, errors: FilmErrors) -> list[tuple[AugmentedProblem, ScoreTest]]:
+def _tests(
+    scene: Scene, unknowns: Unknowns, linearisation: Linearisation, errors: FilmErrors
+) -> list[tuple[AugmentedProblem, ScoreTest]]:
     """Tests of every family that changes the film, and of the numbers of each parameter of it."""
-    tests, families = [], families_of(scene, at.comparison.loss, unknowns)
-    for family, columns in _derivatives(families, unknowns, at):
-        for part, which in family.with_parts():
-            if (test := score_test(at, columns[:, which], part.limits(FARTHEST), errors)) is not None:
-                tests.append((AugmentedProblem(part, at.comparison, unknowns), test))
+    tests, families = [], families_of(scene, linearisation.comparison.loss, unknowns)
+    for family, columns in _derivatives(families, unknowns, linearisation):
+        for subfamily, indices in family.subfamilies():
+            if (test := score_test(linearisation, columns[:, indices], subfamily.limits(FARTHEST), errors)) is not None:
+                tests.append((AugmentedProblem(subfamily, linearisation.comparison, unknowns), test))
     return tests
 
 
 def _derivatives(
-    families: Sequence[Family], unknowns: Unknowns, at: Linearisation
+    families: Sequence[Family], unknowns: Unknowns, linearisation: Linearisation
 ) -> Iterator[tuple[Family, torch.Tensor]]:
     """Families and derivatives [P, M] of the observations by their numbers: in one batch of films for those of one scene."""
-    for some in _batches(families, at.comparison.worlds_at_once):
-        together = replace(some[0], nuisances=tuple(each for family in some for each in family.nuisances))
+    for batch in _batches(families, linearisation.comparison.worlds_at_once):
+        merged = replace(batch[0], nuisances=tuple(nuisance for family in batch for nuisance in family.nuisances))
         try:
-            columns = _columns(together, unknowns, at)
+            columns = _columns(merged, unknowns, linearisation)
         except (UserError, DivergenceError):  # a film that is longer than the scene's actions, a start below the ground
-            if len(some) > 1:
-                yield from (part for family in some for part in _derivatives([family], unknowns, at))
+            if len(batch) > 1:
+                yield from (derivatives for family in batch for derivatives in _derivatives([family], unknowns, linearisation))
             continue
-        yield from zip(some, columns.split([len(family.nuisances) for family in some], dim=1), strict=True)
+        yield from zip(batch, columns.split([len(family.nuisances) for family in batch], dim=1), strict=True)
 
 
 def _batches(families: Sequence[Family], most: int) -> Iterator[list[Family]]:
     """Families of one scene, together with at most so many numbers."""
     batch: list[Family] = []
     for family in families:
-        count = sum(len(each.nuisances) for each in batch) + len(family.nuisances)
+        count = sum(len(member.nuisances) for member in batch) + len(family.nuisances)
         if batch and (family.scene is not batch[0].scene or family.variants or batch[0].variants or count > most):
             yield batch
             batch = []
@@ -200,50 +204,52 @@ def _batches(families: Sequence[Family], most: int) -> Iterator[list[Family]]:
         yield batch
 
 
-def _columns(family: Family, unknowns: Unknowns, at: Linearisation) -> torch.Tensor:
+def _columns(family: Family, unknowns: Unknowns, linearisation: Linearisation) -> torch.Tensor:
     """Derivatives [P, M] by one-sided differences."""
-    joint = AugmentedProblem(family, at.comparison, unknowns)
-    begin = joint.start(at.scaled)
-    return joint.columns(begin, range(joint.own, len(begin)), central=False)
+    joint = AugmentedProblem(family, linearisation.comparison, unknowns)
+    first_vector = joint.start(linearisation.scaled)
+    return joint.columns(first_vector, range(joint.num_unknowns, len(first_vector)), central=False)
 
 
 def _suspect(
-    at: Linearisation, joint: AugmentedProblem, test: ScoreTest, errors: FilmErrors, unexplained: float
+    linearisation: Linearisation, joint: AugmentedProblem, test: ScoreTest, errors: FilmErrors, unexplained: float
 ) -> Misspecification:
     """A family whose test is significant, with its amplitudes after some steps, and the larger shifts of these and the test."""
-    ranges, loss = joint.unknowns.scaled_range(), at.loss - test.falls / at.comparison.count
-    end = AugmentedFit(joint.family, test.amplitudes, test.shift * ranges, loss)
+    ranges, loss = joint.unknowns.scaled_range(), linearisation.loss - test.falls / linearisation.comparison.count
+    augmented = AugmentedFit(joint.family, test.amplitudes, test.shift * ranges, loss)
     if not joint.family.variants:
         try:
-            steps = fit_augmented(at, joint, together=errors.together, rounds=ROUNDS_OF_A_FIT)
-            end = steps if steps.loss < at.loss else end
+            steps = fit_augmented(linearisation, joint, design_effect=errors.design_effect, rounds=ROUNDS_OF_A_FIT)
+            augmented = steps if steps.loss < linearisation.loss else augmented
         except (UserError, DivergenceError):
             pass
-    end = replace(end, shift=np.where(np.abs(end.shift) > np.abs(test.shift * ranges), end.shift, test.shift * ranges))
-    return Misspecification(end, _share(at, end, unexplained))
+    augmented = replace(
+        augmented, shift=np.where(np.abs(augmented.shift) > np.abs(test.shift * ranges), augmented.shift, test.shift * ranges)
+    )
+    return Misspecification(augmented, _share(linearisation, augmented, unexplained))
 
 
-def _share(at: Linearisation, end: AugmentedFit, unexplained: float) -> float:
+def _share(linearisation: Linearisation, augmented: AugmentedFit, unexplained: float) -> float:
     """Share of the unexplained residual that a freed family takes away."""
-    return float(np.clip((at.loss - end.loss) / max(unexplained, 1e-300), 0.0, 1.0))
+    return float(np.clip((linearisation.loss - augmented.loss) / max(unexplained, 1e-300), 0.0, 1.0))
 
 
-def _freed_where_nothing_fits(
-    at: Linearisation, tests: Sequence[tuple[AugmentedProblem, ScoreTest]], errors: FilmErrors, explained: float
+def _augmented_without_noise_model(
+    linearisation: Linearisation, tests: Sequence[tuple[AugmentedProblem, ScoreTest]], errors: FilmErrors, explained: float
 ) -> list[Misspecification]:
     """Families that explain most of a residual, of those whose first step explains most."""
-    found = []
-    able = [(joint, test.falls) for joint, test in tests if joint.family.whole and not joint.family.variants]
+    suspects = []
+    able = [(joint, test.falls) for joint, test in tests if joint.family.is_complete and not joint.family.variants]
     least = sorted((falls for _, falls in able), reverse=True)[:MOST_FREED]
     for joint in [joint for joint, falls in able if falls >= least[-1]]:
         try:
-            end = fit_augmented(at, joint, together=errors.together, rounds=ROUNDS)
+            augmented = fit_augmented(linearisation, joint, design_effect=errors.design_effect, rounds=ROUNDS)
         except (UserError, DivergenceError):
             continue
-        found.append(Misspecification(end, _share(at, end, at.loss - explained)))
-    found.sort(key=lambda suspect: -round(suspect.share, 1))
-    most = max((each.share for each in found), default=0.0)
-    return [each for each in found if each.share >= max(NAMED, AS_GOOD * most)]
+        suspects.append(Misspecification(augmented, _share(linearisation, augmented, linearisation.loss - explained)))
+    suspects.sort(key=lambda suspect: -round(suspect.share, 1))
+    most = max((candidate.share for candidate in suspects), default=0.0)
+    return [candidate for candidate in suspects if candidate.share >= max(NAMED, AS_GOOD * most)]
 
 
 def _assumptions(tests: Sequence[tuple[AugmentedProblem, ScoreTest]], unknowns: Unknowns, bars: np.ndarray) -> list[str]:
@@ -276,13 +282,14 @@ def doubts_of_residual(diagnosis: Diagnosis, misfit: float | None) -> list[str]:
     size = f"its errors are correlated, {diagnosis.whiteness:.2g} times as strongly as noise and compression" if colored else ""
     much = f"it is {misfit:.2g} times what noise and compression explain" if misfit is not None and misfit > NOTICED else ""
     return [
-        f"the scene differs from the film: the residual is no noise ({' and '.join(part for part in (much, size) if part)}), and "
-        "no number of the scene that was tested explains it: shapes, colours or laws may be others, and the error bars need "
+        "the scene differs from the film: the residual is no noise "
+        f"({' and '.join(clause for clause in (much, size) if clause)}), "
+        "and no number of the scene that was tested explains it: shapes, colours or laws may be others, and the error bars need "
         "not hold"
     ]
 
 
-def sentences_on(suspects: Sequence[Misspecification], unknowns: Unknowns, scaled: np.ndarray) -> list[str]:
+def misspecification_sentences(suspects: Sequence[Misspecification], unknowns: Unknowns, scaled: np.ndarray) -> list[str]:
     """A sentence on what is likely wrong, if anything is.
 
     Args:
@@ -292,56 +299,56 @@ def sentences_on(suspects: Sequence[Misspecification], unknowns: Unknowns, scale
     """
     if not suspects:
         return []
-    parts = [
-        f"{each.augmented.family.title} ({_amounts(each.augmented)} would explain {100 * each.share:.0f} % of what noise "
-        f"does not, with {_estimates(unknowns, scaled + each.augmented.shift)}; {_advice(each.augmented.family)})"
-        for each in suspects
+    clauses = [
+        f"{suspect.augmented.family.title} ({_amounts(suspect.augmented)} would explain {100 * suspect.share:.0f} % of what "
+        f"noise does not, with {_estimates(unknowns, scaled + suspect.augmented.shift)}; {_advice(suspect.augmented.family)})"
+        for suspect in suspects
     ]
-    return [f"likely wrong: {'; or '.join(parts)}: the error bars are widened by the way that freeing it moves the estimate"]
+    return [f"likely wrong: {'; or '.join(clauses)}: the error bars are widened by the way that freeing it moves the estimate"]
 
 
-def widened_by_suspects(bars: Uncertainty, suspects: Sequence[Misspecification], widest: np.ndarray) -> Uncertainty:
+def with_omitted_variable_bias(bars: Uncertainty, suspects: Sequence[Misspecification], widest: np.ndarray) -> Uncertainty:
     """Error bars with the largest shifts by what is likely wrong, limited to the widest [K] that ranges and priors allow."""
     if not suspects:
         return bars
-    shift = np.abs([each.augmented.shift for each in suspects]).max(axis=0)
+    shift = np.abs([suspect.augmented.shift for suspect in suspects]).max(axis=0)
     return bars.wider(np.maximum(bars.sd, np.minimum(np.hypot(bars.sd, shift), widest)), "wrong scene")
 
 
-def _changes(end: AugmentedFit) -> dict[str, np.ndarray]:
+def _changes(augmented: AugmentedFit) -> dict[str, np.ndarray]:
     """Parameter -> its change, those of the largest amplitudes first."""
-    sizes = sizes_of(end.family, end.amplitudes)
-    if end.family.variants:
+    sizes = sizes_of(augmented.family, augmented.amplitudes)
+    if augmented.family.variants:
         return dict(sizes)
     amplitudes = {
-        name: np.abs([a for a, n in zip(end.amplitudes, end.family.nuisances, strict=True) if n.name == name]).max()
+        name: np.abs([a for a, n in zip(augmented.amplitudes, augmented.family.nuisances, strict=True) if n.name == name]).max()
         for name in sizes
     }  # fmt: skip
     return {name: np.asarray(sizes[name]) for name in sorted(sizes, key=lambda name: -amplitudes[name])}
 
 
-def _amounts(end: AugmentedFit) -> str:
+def _amounts(augmented: AugmentedFit) -> str:
     """The largest changes in words."""
-    parts = []
-    if end.family.variants:
-        changes = _changes(end)
+    phrases = []
+    if augmented.family.variants:
+        changes = _changes(augmented)
         if STEP in changes:
             return "errors of longer steps than the scene's" if changes[STEP] < 0 else "shorter steps than the scene's"
         if all(name.endswith(f".{BODY_SIZE}") for name in changes):
             return ", ".join(f"{name} by {100 * float(size):.2g} %" for name, size in changes.items())
         return ", ".join(f"{name} by {np.linalg.norm(size):.2g} m" for name, size in changes.items())
-    for name, change in list(_changes(end).items())[:LISTED]:
-        value = np.asarray(end.family.scene.parameters[name].value)
-        unit = end.family.scene.parameters[name].unit
+    for name, change in list(_changes(augmented).items())[:LISTED]:
+        value = np.asarray(augmented.family.scene.parameters[name].value)
+        unit = augmented.family.scene.parameters[name].unit
         size = float(np.linalg.norm(change)) if change.ndim < 2 else float(np.abs(change).max())
         last = name.rpartition(".")[2]
         if last in ("turn", "rotation", "angle"):
-            parts.append(f"{name} by {np.degrees(size):.2g} degrees")
-        elif np.any(value) and (last in ("focal", "rate", "intensity") or end.family.assumed):
-            parts.append(f"{name} by {100 * size / max(float(np.linalg.norm(value)), 1e-12):.2g} %")
+            phrases.append(f"{name} by {np.degrees(size):.2g} degrees")
+        elif np.any(value) and (last in ("focal", "rate", "intensity") or augmented.family.assumed):
+            phrases.append(f"{name} by {100 * size / max(float(np.linalg.norm(value)), 1e-12):.2g} %")
         else:
-            parts.append(f"{name} by {size:.2g} {unit}".rstrip())
-    return ", ".join(parts)
+            phrases.append(f"{name} by {size:.2g} {unit}".rstrip())
+    return ", ".join(phrases)
 
 
 def _estimates(unknowns: Unknowns, scaled: np.ndarray) -> str:
@@ -351,15 +358,15 @@ def _estimates(unknowns: Unknowns, scaled: np.ndarray) -> str:
 
 
 def _advice(family: Family) -> str:
-    """What to do about it."""
-    if any(np.abs(each.move).max() == COLOR for each in family.nuisances):
+    """The advice for a family: which numbers to make unknown."""
+    if any(np.abs(nuisance.move).max() == COLOR for nuisance in family.nuisances):
         return "make psi unknown, or compare with --loss matched or mask"
     if family.variants:
         if STEP in family.names:
             return "give the scene more substeps"
         return "give the bodies other sizes or shapes, or shapes in parts"
-    logarithmic = {each.name for each in family.nuisances if each.logarithmic}
+    logarithmic = {nuisance.name for nuisance in family.nuisances if nuisance.logarithmic}
     sizes = {name: max(float(np.abs(n.move).max()) for n in family.nuisances if n.name == name) for name in family.names}
-    given = {name: f"{100 * CAMERA_ZOOM:g}%" if name.endswith(".focal") else f"{size:.2g}" for name, size in sizes.items()}
-    given |= {name: f"{100 * (np.exp(sizes[name]) - 1):.2g}%" for name in logarithmic}
-    return f"make {' '.join(sizes)} unknown with --prior {' '.join(f'{name}={size}' for name, size in given.items())}"
+    prior_sizes = {name: f"{100 * CAMERA_ZOOM:g}%" if name.endswith(".focal") else f"{size:.2g}" for name, size in sizes.items()}
+    prior_sizes |= {name: f"{100 * (np.exp(sizes[name]) - 1):.2g}%" for name in logarithmic}
+    return f"make {' '.join(sizes)} unknown with --prior {' '.join(f'{name}={size}' for name, size in prior_sizes.items())}"

@@ -15,19 +15,19 @@ NETWORK = 1 / 8  # of the power of the film's changes: errors of a network's out
 STILL = 0.5  # of the power of the film's changes: an estimate that leaves more explains no motion
 
 
-def expected_residual(at: Linearisation) -> float | None:
+def expected_residual(linearisation: Linearisation) -> float | None:
     """Mean squared residual that errors of the data leave, where neither noise nor compression is known; None without a motion.
 
     For the outputs of networks it is an eighth of the power of their changes through the film, for other observations the larger
     one of the loss's usual noise and that estimated from differences in time.
     """
-    loss = at.comparison.loss
+    loss = linearisation.comparison.loss
     if loss.needs_film and (loss.temporally_correlated or loss.non_smooth):
-        power = changes(at.comparison)
+        power = changes(linearisation.comparison)
         return NETWORK * power if power > 0 else None
-    usual = 0.0 if loss.usual_noise is None else loss.usual_noise**2
-    found = noise_in_time(at.comparison)
-    expected = max(usual, found or 0.0, loss.rounding() or 0.0)
+    usual_variance = 0.0 if loss.usual_noise is None else loss.usual_noise**2
+    estimated_variance = noise_in_time(linearisation.comparison)
+    expected = max(usual_variance, estimated_variance or 0.0, loss.rounding() or 0.0)
     return expected if expected > 0 else None
 
 
@@ -55,17 +55,17 @@ def noise_in_time(comparison: Comparison) -> float | None:
 def changes(comparison: Comparison) -> float:
     """Mean square of the target's changes about its means over the film, of the observations that count."""
     rows = comparison.target.flatten(1).double()
-    seen = rows != 0
-    mean = rows.sum(dim=0) / seen.sum(dim=0).clamp(min=1)
-    return float((torch.where(seen, rows - mean, torch.zeros_like(rows)) ** 2).sum()) / comparison.count
+    counted = rows != 0
+    mean = rows.sum(dim=0) / counted.sum(dim=0).clamp(min=1)
+    return float((torch.where(counted, rows - mean, torch.zeros_like(rows)) ** 2).sum()) / comparison.count
 
 
-def doubts_of_motion(at: Linearisation, expected: float | None) -> list[str]:
+def doubts_of_motion(linearisation: Linearisation, expected: float | None) -> list[str]:
     """A sentence if a film in which nothing moves would fit nearly as well as the estimate."""
-    power = changes(at.comparison)
-    if not power > MISFIT * (expected or 0.0) or at.loss <= STILL * power:
+    power = changes(linearisation.comparison)
+    if not power > MISFIT * (expected or 0.0) or linearisation.loss <= STILL * power:
         return []
     return [
-        f"the estimate does not explain the motion: it leaves {at.loss / power:.2g} times the residual of a film in which "
-        "nothing moves (another minimum, another body or camera, or data in other units or axes)"
+        f"the estimate does not explain the motion: it leaves {linearisation.loss / power:.2g} times the residual of a film in "
+        "which nothing moves (another minimum, another body or camera, or data in other units or axes)"
     ]

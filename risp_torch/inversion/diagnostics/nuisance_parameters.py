@@ -28,7 +28,7 @@ from risp_torch.scene.rotations import rotation_matrix
 from risp_torch.scene.scene import Scene
 from ti_sim.shapes.contact_points import KIND, PATCH, POSITION, RADIUS, VECTOR
 
-# Standard deviations of errors that users may not see: of a camera in rad and in parts of its distance from the world's origin
+# Standard deviations of errors that users may overlook: of a camera in rad and in parts of its distance from the world's origin
 # and of its focal length; of a film in frame intervals and in parts of its rate; of lights in parts of their intensity and in
 # rad, of colours in parts of white; of a start in rad and in parts of the camera's distance; of a lens the coefficients k1 and
 # k2; of gravity in rad; of drag in 1/s of a body's mass; of inertia and of physical numbers in parts of them, or of their
@@ -74,7 +74,7 @@ class Family:
             for other families.
         times: standard deviations divided by that part.
         assumed: whether an unknown can stand for it, so that a film that does not show it makes it an assumption.
-        whole: False for one of several parameters of a family.
+        is_complete: False for one of several parameters of a family.
     """
 
     title: str
@@ -83,38 +83,40 @@ class Family:
     variants: tuple[Scene, ...] = ()
     times: float = 1.0
     assumed: bool = False
-    whole: bool = True
+    is_complete: bool = True
 
-    def with_parts(self) -> Iterator[tuple[Family, list[int]]]:
+    def subfamilies(self) -> Iterator[tuple[Family, list[int]]]:
         """The family, and the numbers of each of its parameters where it has several; with their places among the nuisances."""
         yield self, list(range(len(self.nuisances)))
         for name in self.names if len(self.names) > 1 else []:
-            places = [m for m, each in enumerate(self.nuisances) if each.name == name]
-            yield replace(self, nuisances=tuple(self.nuisances[m] for m in places), whole=False), places
+            places = [m for m, nuisance in enumerate(self.nuisances) if nuisance.name == name]
+            yield replace(self, nuisances=tuple(self.nuisances[m] for m in places), is_complete=False), places
 
     @property
     def names(self) -> list[str]:
         """The parameters."""
-        return list(dict.fromkeys(each.name for each in self.nuisances))
+        return list(dict.fromkeys(nuisance.name for nuisance in self.nuisances))
 
     def values(self, amplitudes: torch.Tensor) -> dict[str, torch.Tensor]:
         """Parameter values [B, ...] of amplitudes [B, M] in standard deviations."""
         values: dict[str, torch.Tensor] = {}
-        for amplitude, each in zip(amplitudes.T, self.nuisances, strict=True):
-            own = torch.as_tensor(np.asarray(self.scene.parameters[each.name].value), dtype=amplitude.dtype).to(amplitude.device)
-            move = torch.as_tensor(each.move, dtype=amplitude.dtype).to(amplitude.device)
-            moved, known = amplitude.reshape(-1, *[1] * move.ndim) * move, values.get(each.name, own)
-            values[each.name] = known * moved.exp() if each.logarithmic else known + moved
+        for amplitude, nuisance in zip(amplitudes.T, self.nuisances, strict=True):
+            scene_value = torch.as_tensor(np.asarray(self.scene.parameters[nuisance.name].value), dtype=amplitude.dtype).to(
+                amplitude.device
+            )
+            move = torch.as_tensor(nuisance.move, dtype=amplitude.dtype).to(amplitude.device)
+            moved, current = amplitude.reshape(-1, *[1] * move.ndim) * move, values.get(nuisance.name, scene_value)
+            values[nuisance.name] = current * moved.exp() if nuisance.logarithmic else current + moved
         return {name: self._allowed(name, value) for name, value in values.items()}
 
     def limits(self, farthest: float) -> tuple[np.ndarray, np.ndarray]:
         """Lowest and highest amplitudes [M], ``farthest`` unless all numbers that a direction changes are on a limit."""
         low, high = np.full(len(self.nuisances), -farthest), np.full(len(self.nuisances), farthest)
-        for m, each in enumerate(self.nuisances):
-            sign = self.scene.table.signs.get(each.name)
-            if each.logarithmic or sign not in ("positive", "not negative", "color"):
+        for m, nuisance in enumerate(self.nuisances):
+            sign = self.scene.table.signs.get(nuisance.name)
+            if nuisance.logarithmic or sign not in ("positive", "not negative", "color"):
                 continue
-            value, move = np.broadcast_arrays(self.scene.parameters[each.name].value, each.move)
+            value, move = np.broadcast_arrays(self.scene.parameters[nuisance.name].value, nuisance.move)
             value, move = value[move != 0], move[move != 0]
             if np.all((value <= 0) & (move > 0)) or (sign == "color" and np.all((value >= 1) & (move < 0))):
                 low[m] = 0.0
@@ -143,7 +145,7 @@ def why_untested(scene: Scene, loss: Loss) -> str | None:
 
 
 def families_of(scene: Scene, loss: Loss, unknowns: Unknowns) -> list[Family]:
-    """What may be wrong in a scene besides its unknowns; nothing for several films, and where a film takes a solve of its look.
+    """Nuisance parameters of a scene besides its unknowns; none for several films, and where a film takes a solve of its look.
 
     Args:
         scene: the scene.
@@ -155,21 +157,23 @@ def families_of(scene: Scene, loss: Loss, unknowns: Unknowns) -> list[Family]:
     taken = {split_entry(name)[0] for name in unknowns.params} | set(loss.appearance())
     if unknowns.appearance is not None:
         taken |= set(unknowns.appearance.spreads)
-    found = []
+    candidates = []
     with_camera = loss.of_pictures and scene.view.has_projection
     if with_camera:
-        found.append(Family("the camera", tuple(_camera(scene)), scene))
+        candidates.append(Family("the camera", tuple(_camera(scene)), scene))
     if isinstance(loss, PixelLoss) and PSI not in unknowns.params:
-        found.append(Family("the look", tuple(_look(scene)), scene))
-    found.append(Family("the start of the bodies", tuple(_starts(scene)), scene))
-    found += [Family(name, tuple(_varied(scene, name)), scene, assumed=True) for name in _numbers(scene)]
-    found += _changed_scenes(scene)
+        candidates.append(Family("the look", tuple(_look(scene)), scene))
+    candidates.append(Family("the start of the bodies", tuple(_starts(scene)), scene))
+    candidates += [Family(name, tuple(_varied(scene, name)), scene, assumed=True) for name in _numbers(scene)]
+    candidates += _changed_scenes(scene)
     if with_camera:
         lens = _changed(scene, _give_lens)
-        found.append(Family("the camera's lens", tuple(_lens(lens)), lens))
+        candidates.append(Family("the camera's lens", tuple(_lens(lens)), lens))
     if (filmed := _with_clock(scene)) is not None:
-        found.append(Family("the film's time", tuple(_time(filmed)), filmed))
-    families = [replace(each, nuisances=tuple(n for n in each.nuisances if n.name not in taken)) for each in found]
+        candidates.append(Family("the film's time", tuple(_time(filmed)), filmed))
+    families = [
+        replace(candidate, nuisances=tuple(n for n in candidate.nuisances if n.name not in taken)) for candidate in candidates
+    ]
     return [family for family in families if family.nuisances]
 
 
@@ -185,22 +189,22 @@ def _changed_scenes(scene: Scene) -> Iterator[Family]:
         finer = _changed(scene, _halve_steps)
         yield Family("the time step of the physics", (Nuisance(STEP, np.asarray(STEPS)),), scene, (finer,), STEPS)
     if not scene.articulated and 0 < len(scene.bodies) <= MOST_BODIES:
-        seen = [k for k, body in enumerate(scene.bodies) if body.mesh is not None]
-        shifts = [(k, CENTER * _size(scene, k) * axis) for k in seen for axis in np.eye(3)]
+        visible = [k for k, body in enumerate(scene.bodies) if body.mesh is not None]
+        shifts = [(k, CENTER * _size(scene, k) * axis) for k in visible for axis in np.eye(3)]
         moved = tuple(_changed(scene, partial(_move_center, body=k, shift=shift)) for k, shift in shifts)
         center = tuple(Nuisance(f"{scene.bodies[k].name}.{CENTER_OF_MASS}", shift) for k, shift in shifts)
         yield Family("the centre of mass", center, scene, moved)
-        whole = [k for k in seen if scene.bodies[k].collision is None or scene.bodies[k].collision.kind != "mesh"]
-        resized = tuple(_changed(scene, partial(_resize, body=k, times=1.0 + RESIZED)) for k in whole)
-        sizes = tuple(Nuisance(f"{scene.bodies[k].name}.{BODY_SIZE}", np.asarray(SIZE)) for k in whole)
+        resizable = [k for k in visible if scene.bodies[k].collision is None or scene.bodies[k].collision.kind != "mesh"]
+        resized = tuple(_changed(scene, partial(_resize, body=k, times=1.0 + RESIZED)) for k in resizable)
+        sizes = tuple(Nuisance(f"{scene.bodies[k].name}.{BODY_SIZE}", np.asarray(SIZE)) for k in resizable)
         yield Family("the size of the bodies", sizes, scene, resized, SIZE / RESIZED)
 
 
 def _changed(scene: Scene, change: Callable[[Scene], None]) -> Scene:
     """A copy of the scene with a change."""
-    other = copy.deepcopy(scene)
-    change(other)
-    return other
+    changed = copy.deepcopy(scene)
+    change(changed)
+    return changed
 
 
 def _give_lens(scene: Scene) -> None:
@@ -219,21 +223,21 @@ def _size(scene: Scene, body: int) -> float:
 
 def _move_center(scene: Scene, *, body: int, shift: np.ndarray) -> None:
     """Move the centre of mass of a body by ``shift`` [3] (body frame, m), while the body and its motion at the start stay."""
-    own = scene.bodies[body]
-    points = own.points.copy()
+    old_body = scene.bodies[body]
+    points = old_body.points.copy()
     points[:, POSITION : POSITION + 3] -= shift
-    mesh = replace(own.mesh, vertices=own.mesh.vertices - shift)
-    collision = own.collision
+    mesh = replace(old_body.mesh, vertices=old_body.mesh.vertices - shift)
+    collision = old_body.collision
     if collision is not None:
         collision = replace(collision, position=tuple(np.asarray(collision.position) - shift))
-    moved = replace(own, surface=replace(own.surface, mesh=mesh), points=points, collision=collision)
-    scene.bodies = tuple(moved if k == body else other for k, other in enumerate(scene.bodies))
-    pose = own.pose(scene.table.values(worlds=1))[0].double()
+    moved = replace(old_body, surface=replace(old_body.surface, mesh=mesh), points=points, collision=collision)
+    scene.bodies = tuple(moved if k == body else scene_body for k, scene_body in enumerate(scene.bodies))
+    pose = old_body.pose(scene.table.values(worlds=1))[0].double()
     away = (rotation_matrix(pose[3:]) @ torch.as_tensor(shift, dtype=pose.dtype, device=pose.device)).cpu().numpy()
-    spin = np.asarray(scene.parameters[f"{own.name}.angular_velocity"].value)
+    spin = np.asarray(scene.parameters[f"{old_body.name}.angular_velocity"].value)
     for name, change in (("position", away), ("velocity", np.cross(spin, away))):
-        param = scene.table.params[f"{own.name}.{name}"]
-        scene.table.params[f"{own.name}.{name}"] = replace(param, value=param.value + change, low=None, high=None)
+        param = scene.table.params[f"{old_body.name}.{name}"]
+        scene.table.params[f"{old_body.name}.{name}"] = replace(param, value=param.value + change, low=None, high=None)
     for force in scene.forces:
         if force.body == body:
             param = scene.table.params[f"{force.name}.point"]
@@ -242,19 +246,19 @@ def _move_center(scene: Scene, *, body: int, shift: np.ndarray) -> None:
 
 def _resize(scene: Scene, *, body: int, times: float) -> None:
     """Enlarge a body about its centre of mass. A mass or inertia that is a parameter stays."""
-    own = scene.bodies[body]
-    points = own.points.copy()
+    old_body = scene.bodies[body]
+    points = old_body.points.copy()
     points[:, POSITION : RADIUS + 1] *= times
     points[points[:, KIND] == PATCH, VECTOR:] *= times**2
-    mesh, solid, collision = replace(own.mesh, vertices=times * own.mesh.vertices), own.solid, own.collision
+    mesh, solid, collision = replace(old_body.mesh, vertices=times * old_body.mesh.vertices), old_body.solid, old_body.collision
     if solid is not None:
         volume, inertia = times**3 * solid.volume, times**5 * solid.inertia_per_density
         solid = replace(solid, volume=volume, inertia_per_density=inertia)
     if collision is not None:
-        size, position = (tuple(times * np.asarray(part)) for part in (collision.size, collision.position))
+        size, position = (tuple(times * np.asarray(lengths)) for lengths in (collision.size, collision.position))
         collision = replace(collision, size=size, position=position)
-    resized = replace(own, surface=replace(own.surface, mesh=mesh), points=points, solid=solid, collision=collision)
-    scene.bodies = tuple(resized if k == body else other for k, other in enumerate(scene.bodies))
+    resized = replace(old_body, surface=replace(old_body.surface, mesh=mesh), points=points, solid=solid, collision=collision)
+    scene.bodies = tuple(resized if k == body else scene_body for k, scene_body in enumerate(scene.bodies))
 
 
 def _lens(scene: Scene) -> Iterator[Nuisance]:
@@ -300,10 +304,10 @@ def _inertia(scene: Scene, free: Scene) -> Iterator[Nuisance]:
 
 def _numbers(scene: Scene) -> Iterator[str]:
     """Names of the physical numbers that are not zero or have bounds, without starts, cameras, clock and look."""
-    shown = set(scene.view.picture_parameters)
+    picture_parameters = set(scene.view.picture_parameters)
     for name, param in scene.parameters.items():
         first, _, last = name.rpartition(".")
-        if name in shown or first in ("softness", "film") or name.startswith("camera") or last in START_NAMES:
+        if name in picture_parameters or first in ("softness", "film") or name.startswith("camera") or last in START_NAMES:
             continue
         if np.any(param.value) and not (name == "gravity" and np.ndim(param.value)):
             yield name
@@ -411,6 +415,6 @@ def sizes_of(family: Family, amplitudes: np.ndarray) -> Mapping[str, np.ndarray]
     """Parameter -> its change by amplitudes [M]."""
     if family.variants:
         pairs = list(zip(amplitudes, family.nuisances, strict=True))
-        return {name: sum(a * each.move for a, each in pairs if each.name == name) for name in family.names}
+        return {name: sum(a * nuisance.move for a, nuisance in pairs if nuisance.name == name) for name in family.names}
     values = family.values(torch.as_tensor(np.asarray(amplitudes)[None], dtype=torch.float64))
     return {name: values[name][0].numpy() - np.asarray(family.scene.parameters[name].value) for name in family.names}

@@ -1,4 +1,4 @@
-"""What a film could tell before there is one: error bars of unknowns from the image Jacobian at a scene's own values.
+"""Identifiability of unknowns before a film is recorded: error bars of unknowns from the image Jacobian at a scene's own values.
 
 With observations of independent errors of variance s^2, J their derivative by the unknowns and S the inverse covariance of
 priors, the error bars are those of (J^T J / s^2 + S)^-1. Singular values of J / s are inverse error bars of directions; null
@@ -42,7 +42,7 @@ STRONG = 0.9  # correlations from which on two unknowns are named together
 
 @dataclass(frozen=True)
 class Observability:
-    """What a film could tell.
+    """Identifiability of unknowns by a film.
 
     Attributes:
         unknowns: the unknowns.
@@ -70,12 +70,12 @@ class Observability:
     @property
     def strong_pairs(self) -> list[tuple[str, str, float]]:
         """Names and correlation of pairs of observable unknowns above ``STRONG``, the strongest first."""
-        labels, seen, found = self.unknowns.labels, self.bars.observable, []
+        labels, observable, pairs = self.unknowns.labels, self.bars.observable, []
         for i in range(len(labels)):
             for j in range(i):
-                if abs(self.bars.correlation[i, j]) > STRONG and seen[i] and seen[j]:
-                    found.append((labels[j], labels[i], float(self.bars.correlation[i, j])))
-        return sorted(found, key=lambda pair: -abs(pair[2]))
+                if abs(self.bars.correlation[i, j]) > STRONG and observable[i] and observable[j]:
+                    pairs.append((labels[j], labels[i], float(self.bars.correlation[i, j])))
+        return sorted(pairs, key=lambda pair: -abs(pair[2]))
 
     def size(self, k: int, sd: float) -> str:
         """An error bar of the k-th unknown in words."""
@@ -86,18 +86,18 @@ class Observability:
 
     def verdict(self) -> str:
         """One or two sentences: what is seen and how well, and what is not."""
-        labels, seen = self.unknowns.labels, np.array(self.bars.observable)
+        labels, observable = self.unknowns.labels, np.array(self.bars.observable)
         noise = f"errors of {self.noise:.2g} in a {self.unit}"
-        worst = int(np.where(seen, self.shares, -1.0).argmax())
-        least = f"{labels[worst]} to {self.size(worst, self.bars.sd[worst])}" if seen.any() else ""
-        if seen.all():
+        worst = int(np.where(observable, self.shares, -1.0).argmax())
+        least = f"{labels[worst]} to {self.size(worst, self.bars.sd[worst])}" if observable.any() else ""
+        if observable.all():
             many = f"all {len(labels)} unknowns" if len(labels) > 1 else labels[0]
             least = f", {least} at worst" if len(labels) > 1 else f" to {self.size(0, self.bars.sd[0])}"
             return f"the film can tell {many}{least} ({noise}, to first order)"
-        hidden = [label for label, one in zip(labels, seen, strict=True) if not one]
+        hidden = [label for label, one in zip(labels, observable, strict=True) if not one]
         names = ", ".join(hidden[:MOST_NAMED]) + (f" and {len(hidden) - MOST_NAMED} more" if len(hidden) > MOST_NAMED else "")
-        others = f"; of the others {least} at worst" if seen.any() else ""
-        return f"the film cannot tell {names} ({noise}, to first order){others}"
+        addition = f"; of the others {least} at worst" if observable.any() else ""
+        return f"the film cannot tell {names} ({noise}, to first order){addition}"
 
     def to_json(self) -> dict[str, Any]:
         """Numbers and sentences as JSON values."""
@@ -110,7 +110,7 @@ class Observability:
         }  # fmt: skip
         return {
             "noise": self.noise, "unknowns": rows, "singular_values": self.singular.tolist(),
-            "correlation": self.bars.correlation.tolist(), "unseen": self.bars.unseen, "verdict": self.verdict(),
+            "correlation": self.bars.correlation.tolist(), "unseen": self.bars.unobservable, "verdict": self.verdict(),
         }  # fmt: skip
 
 
@@ -120,7 +120,7 @@ def observability(
     psi: RenderingParameters | None = None, noise: Deviation = GREY_LEVEL, crf: Quality | None = USUAL_CRF,
     loss: Loss | None = None, sampling: str = "all",
 ) -> Observability:  # fmt: skip
-    """What a film of a scene, at the scene's own values, could tell about unknowns.
+    """Identifiability of unknowns by a film of a scene at the scene's values.
 
     Args:
         scene: the scene; its values should be near those of the film that is planned.
@@ -143,18 +143,20 @@ def observability(
     loss = loss or PixelLoss()
     loss.check(scene)
     values = unknowns.current()
-    shown = PixelLoss() if isinstance(loss, MatchedLoss) else loss  # a look is solved from a film, which has the scene's own
-    own = film_at(scene, unknowns, values, shown) if loss.needs_film else None
-    comparison = Comparison.of(scene, loss, own, sampling)
-    at = jacobian_along_eigenvectors(scene, unknowns, linearise(scene, comparison, unknowns, values))
-    errors = torch.zeros_like(at.residual)
+    observed_loss = (
+        PixelLoss() if isinstance(loss, MatchedLoss) else loss
+    )  # a look is solved from a film, which has the scene's own
+    film = film_at(scene, unknowns, values, observed_loss) if loss.needs_film else None
+    comparison = Comparison.of(scene, loss, film, sampling)
+    linearisation = jacobian_along_eigenvectors(scene, unknowns, linearise(scene, comparison, unknowns, values))
+    errors = torch.zeros_like(linearisation.residual)
     if crf is not None and loss.needs_film:
-        errors = Encoder(comparison, own, scene.fps).film(crf).residual
-    return observed(at, unknowns, values, noise, errors)
+        errors = Encoder(comparison, film, scene.fps).film(crf).residual
+    return observed(linearisation, unknowns, values, noise, errors)
 
 
-def verdict_before(problem: Problem) -> str | None:
-    """What the film of an inversion by pixels could tell, at the scene's own values of the unknowns and the film's own noise.
+def verdict_before_search(problem: Problem) -> str | None:
+    """Identifiability of the unknowns of an inversion by pixels, at the scene's values and the film's noise.
 
     None where pixels are not compared, there are too many unknowns, or that motion cannot be simulated.
     """
@@ -162,56 +164,56 @@ def verdict_before(problem: Problem) -> str | None:
     if not isinstance(loss, PixelLoss) or problem.pictures is None or len(unknowns.labels) > MOST_LINEARISED:
         return None
     frames = list(problem.comparison.frames)
-    seen = loss.read(problem.pictures[frames])
-    noise = (problem.comparison.noise_floor(problem.pictures) + noise_variance(seen)) ** 0.5
+    read_film = loss.read(problem.pictures[frames])
+    noise = (problem.comparison.noise_floor(problem.pictures) + noise_variance(read_film)) ** 0.5
     try:
-        at = linearise(problem.scene, problem.comparison, unknowns, unknowns.current())
+        linearisation = linearise(problem.scene, problem.comparison, unknowns, unknowns.current())
     except DivergenceError:
         return None
-    if not torch.isfinite(at.jacobian).all():
+    if not torch.isfinite(linearisation.jacobian).all():
         return None
-    errors = torch.zeros_like(at.residual)
+    errors = torch.zeros_like(linearisation.residual)
     if is_file(problem.video) and all(side % 2 == 0 for side in problem.pictures.shape[1:3]):
-        own = film_at(problem.scene, unknowns, unknowns.current(), loss)
-        errors = Encoder(problem.comparison, own, problem.scene.fps).film(USUAL_CRF).residual
-    return observed(at, unknowns, unknowns.current(), noise, errors).verdict()
+        film = film_at(problem.scene, unknowns, unknowns.current(), loss)
+        errors = Encoder(problem.comparison, film, problem.scene.fps).film(USUAL_CRF).residual
+    return observed(linearisation, unknowns, unknowns.current(), noise, errors).verdict()
 
 
 def observed(
-    at: Linearisation, unknowns: Unknowns, values: np.ndarray, noise: float, errors: torch.Tensor
+    linearisation: Linearisation, unknowns: Unknowns, values: np.ndarray, noise: float, errors: torch.Tensor
 ) -> Observability:
     """Observability by a linearisation.
 
     Args:
-        at: linearisation at the values.
+        linearisation: linearisation at the values.
         unknowns: the unknowns.
         values: [K] physical values.
         noise: standard deviation of an observation.
-        errors: [P] further errors, which hang together within blocks.
+        errors: [P] further errors, correlated within blocks.
     """
     ranges = unknowns.scaled_range()
-    film, systematic = replace(at, residual=errors).normal_equations
-    variance = noise**2 + float((errors.double() ** 2).sum()) / at.comparison.count
-    known = variance * unknowns.priors.precision(ranges)
-    values_of, vectors = np.linalg.eigh(film + known)
+    film, systematic = replace(linearisation, residual=errors).normal_equations
+    variance = noise**2 + float((errors.double() ** 2).sum()) / linearisation.comparison.count
+    prior_precision = variance * unknowns.priors.precision(ranges)
+    values_of, vectors = np.linalg.eigh(film + prior_precision)
     values_of = np.maximum(values_of, variance / NO_TRACE**2)
     inverse = (vectors / values_of) @ vectors.T
-    scores = block_scores(replace(at, residual=errors))
+    scores = block_scores(replace(linearisation, residual=errors))
     shift = inverse @ systematic
-    robust = inverse @ (scores.T @ scores + noise**2 * film + variance * known) @ inverse + np.outer(shift, shift)
+    robust = inverse @ (scores.T @ scores + noise**2 * film + variance * prior_precision) @ inverse + np.outer(shift, shift)
     spread = CovarianceEstimate(values_of, vectors, variance, variance * inverse, robust[None])
-    nothing = np.zeros(len(ranges))
-    bars = widened(error_bars(at, unknowns, floor=variance, spread=spread), unknowns, nothing, nothing)
+    no_shift = np.zeros(len(ranges))
+    bars = widened(error_bars(linearisation, unknowns, floor=variance, spread=spread), unknowns, no_shift, no_shift)
     with np.errstate(divide="ignore"):
-        alone = ranges / np.sqrt(np.diag(film + known) / variance)
+        alone = ranges / np.sqrt(np.diag(film + prior_precision) / variance)
     singular = np.sqrt(np.maximum(np.linalg.eigvalsh(film)[::-1], 0.0) / variance)
     return Observability(unknowns, values, variance**0.5, bars, alone, singular)
 
 
 def settings_of(unknowns: Unknowns, noise: float, crf: float | None) -> Mapping[str, Any]:
-    """What a check of a film was asked, as JSON values."""
+    """Arguments of an identifiability check, as JSON values."""
     low, high = unknowns.bounds()
     return {
         "unknown": dict(zip(unknowns.labels, np.stack([low, high], axis=1).tolist(), strict=True)),
-        "priors": dict(unknowns.priors.given), "noise": noise, "crf": crf,
+        "priors": dict(unknowns.priors.specification), "noise": noise, "crf": crf,
     }  # fmt: skip

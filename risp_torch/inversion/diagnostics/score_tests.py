@@ -37,14 +37,14 @@ class FilmErrors:
     Attributes:
         variance: of independent errors of an observation; None where it is unknown and the residual's is taken.
         samples: residuals [P] of two or more films of the estimate that were compressed, or rounded; or none.
-        together: number of observations that count as one independent one, in the residual and in priors of the nuisances.
+        design_effect: number of observations that count as one independent one, in the residual and in priors of the nuisances.
         local: [P] variance of each observation's errors, relative to ``variance``; equal by default.
         biased: whether the samples have errors that all films have, as compressed ones do, and rounded ones do not.
     """
 
     variance: float | None
     samples: Sequence[torch.Tensor] = ()
-    together: float = 1.0
+    design_effect: float = 1.0
     local: torch.Tensor | None = None
     biased: bool = False
 
@@ -64,7 +64,7 @@ class FilmErrors:
         if not self.biased:
             return [*self.samples, torch.zeros_like(self.samples[0])]
         times = ((count + 1) / max(1, count - 1) * (count + 1) / count) ** 0.5
-        return [times * (each - self.bias) for each in self.samples] + [BIAS * (count + 1) ** 0.5 * self.bias]
+        return [times * (sample - self.bias) for sample in self.samples] + [BIAS * (count + 1) ** 0.5 * self.bias]
 
 
 @dataclass(frozen=True)
@@ -109,12 +109,12 @@ class ScoreTest:
 
 
 def score_test(
-    at: Linearisation, columns: torch.Tensor, limits: tuple[np.ndarray, np.ndarray], errors: FilmErrors
+    linearisation: Linearisation, columns: torch.Tensor, limits: tuple[np.ndarray, np.ndarray], errors: FilmErrors
 ) -> ScoreTest | None:
     """Test a family of known numbers.
 
     Args:
-        at: linearisation at the estimate.
+        linearisation: linearisation at the estimate.
         columns: [P, M] derivatives of the observations by the family's numbers, in standard deviations of these.
         limits: lowest and highest amplitudes [M] (``Family.limits``).
         errors: of the film.
@@ -122,19 +122,19 @@ def score_test(
     Returns:
         The test; None if a world diverges near the estimate, or no number changes the film.
     """
-    film, gradient = at.normal_equations
-    inverse = np.linalg.pinv(film + at.prior + 1e-9 * np.trace(film) / len(film) * np.eye(len(film)), hermitian=True)
-    cross = (at.jacobian.double().T @ columns.double()).cpu().numpy()
+    film, gradient = linearisation.normal_equations
+    inverse = np.linalg.pinv(film + linearisation.prior + 1e-9 * np.trace(film) / len(film) * np.eye(len(film)), hermitian=True)
+    cross = (linearisation.jacobian.double().T @ columns.double()).cpu().numpy()
     if not np.isfinite(cross).all():
         return None
-    rest = columns - at.jacobian @ torch.as_tensor(inverse @ cross).to(columns)
+    rest = columns - linearisation.jacobian @ torch.as_tensor(inverse @ cross).to(columns)
     normal = (rest.double().T @ rest.double()).cpu().numpy()
     if not np.trace(normal) > 0:
         return None
-    residual = at.residual - torch.as_tensor(errors.bias).to(at.residual)
-    score = (rest.double().T @ residual.double()).cpu().numpy() - cross.T @ inverse @ (at.pull + np.zeros(len(film)))
-    variance = at.loss if errors.variance is None else errors.variance
-    weight = errors.together * max(variance, 1e-300)
+    residual = linearisation.residual - torch.as_tensor(errors.bias).to(linearisation.residual)
+    score = (rest.double().T @ residual.double()).cpu().numpy() - cross.T @ inverse @ (linearisation.pull + np.zeros(len(film)))
+    variance = linearisation.loss if errors.variance is None else errors.variance
+    weight = errors.design_effect * max(variance, 1e-300)
     free, amplitudes = np.ones(len(normal), dtype=bool), np.zeros(len(normal))
     for _ in range(len(normal)):  # numbers on their limits that would leave them stay there
         step = np.zeros((len(normal),) * 2)
@@ -145,16 +145,16 @@ def score_test(
             break
         free &= ~outside
     away = -inverse @ cross
-    own = replace(at, jacobian=rest, residual=residual - rest @ torch.as_tensor(amplitudes).to(rest))
-    samples = block_scores_of(own, [each.to(rest) for each in errors.scatter])
-    covariances, freedom = _covariances(own, normal, variance, errors, samples, fitted=len(normal) + len(film))
+    nuisance_fit = replace(linearisation, jacobian=rest, residual=residual - rest @ torch.as_tensor(amplitudes).to(rest))
+    samples = block_scores_of(nuisance_fit, [matrix.to(rest) for matrix in errors.scatter])
+    covariances, freedom = _covariances(nuisance_fit, normal, variance, errors, samples, fitted=len(normal) + len(film))
     to_shift = away @ step
-    whiteness, color_p_value = _whiteness(replace(own, residual=residual), normal, variance, errors, samples)
+    whiteness, color_p_value = _whiteness(replace(nuisance_fit, residual=residual), normal, variance, errors, samples)
     return ScoreTest(
         amplitudes=amplitudes, shift=away @ amplitudes, unit_shift=away,
-        shift_sd=np.array([np.sqrt(np.einsum("km,mn,kn->k", to_shift, each, to_shift)) for each in covariances]),
+        shift_sd=np.array([np.sqrt(np.einsum("km,mn,kn->k", to_shift, matrix, to_shift)) for matrix in covariances]),
         visible=np.sqrt(np.diag(normal) / weight), falls=float(2 * amplitudes @ score - amplitudes @ normal @ amplitudes),
-        statistics=np.array([_squared_length(score[free], each[np.ix_(free, free)]) for each in covariances]),
+        statistics=np.array([_squared_length(score[free], matrix[np.ix_(free, free)]) for matrix in covariances]),
         freedom=freedom, whiteness=whiteness, color_p_value=color_p_value,
     )  # fmt: skip
 
@@ -164,50 +164,60 @@ def _squared_length(score: np.ndarray, covariance: np.ndarray) -> float:
 
 
 def _covariances(
-    at: Linearisation, normal: np.ndarray, variance: float, errors: FilmErrors, samples: list[np.ndarray], *, fitted: int
+    linearisation: Linearisation,
+    normal: np.ndarray,
+    variance: float,
+    errors: FilmErrors,
+    samples: list[np.ndarray],
+    *,
+    fitted: int,
 ) -> tuple[list[np.ndarray], np.ndarray]:
     """Covariances [M, M] of the score if the family is right, and their degrees of freedom.
 
     One is of the film's known errors, the other also of the residual after the family's step, in blocks.
 
     Args:
-        at: linearisation with the family's projected columns, and the residual after its step.
+        linearisation: linearisation with the family's projected columns, and the residual after its step.
         normal: [M, M] their normal equations.
         variance: of independent errors.
         errors: of the film.
         samples: block scores [blocks, M] of its ``scatter``.
         fitted: numbers that are fitted.
     """
-    scores = block_scores(at)
+    scores = block_scores(linearisation)
     blocks = int((np.abs(scores).sum(axis=1) > 0).sum())
     rest = max(LEAST_FREEDOM, float(blocks - fitted))
     clustered = blocks / rest * scores.T @ scores  # residuals of a fit are too small
-    weighted = at.jacobian if errors.local is None else at.jacobian * errors.local[:, None].to(at.jacobian)
-    noise = normal if errors.local is None else (at.jacobian.double().T @ weighted.double()).cpu().numpy()
-    known, certain = errors.together * variance * noise, MANY
+    weighted = (
+        linearisation.jacobian
+        if errors.local is None
+        else linearisation.jacobian * errors.local[:, None].to(linearisation.jacobian)
+    )
+    noise = normal if errors.local is None else (linearisation.jacobian.double().T @ weighted.double()).cpu().numpy()
+    modelled, certain = errors.design_effect * variance * noise, MANY
     inverse = np.linalg.pinv(normal, hermitian=True)
     if samples:
         count = len(samples) - 2  # without the mean and its error
-        totals = np.array([each.sum(axis=0) for each in samples])
+        totals = np.array([sample_scores.sum(axis=0) for sample_scores in samples])
         sampled = totals.T @ totals / len(samples)
         # Few samples do not span many numbers: their size is that of the samples, their shape also that of errors in blocks.
-        shape = sum(each.T @ each for each in samples) / len(samples)
+        shape = sum(sample_scores.T @ sample_scores for sample_scores in samples) / len(samples)
         size = max(1.0, float(np.trace(inverse @ sampled)) / max(float(np.trace(inverse @ shape)), 1e-300))
         sampled = (count * sampled + FROM_BLOCKS * size * shape) / (count + FROM_BLOCKS)
-        known = known + sampled
-        ratio = min(MANY, float(np.trace(inverse @ known)) / max(float(np.trace(inverse @ sampled)), 1e-300))
+        modelled = modelled + sampled
+        ratio = min(MANY, float(np.trace(inverse @ modelled)) / max(float(np.trace(inverse @ sampled)), 1e-300))
         certain = max(LEAST_FREEDOM, (count + FROM_BLOCKS - len(normal) + 1.0) * ratio**2)  # independent errors are known
     if errors.variance is None:
-        return [known, clustered], np.array([certain, rest])
+        return [modelled, clustered], np.array([certain, rest])
     # Known errors of the residual's size: the more it exceeds them, the less they count.
-    larger = max(1.0, float(np.trace(inverse @ clustered)) / max(float(np.trace(inverse @ known)), 1e-300))
+    larger = max(1.0, float(np.trace(inverse @ clustered)) / max(float(np.trace(inverse @ modelled)), 1e-300))
     trusted = min(certain, MOST_KNOWN) / larger**2
-    both = (trusted * larger * known + rest * clustered) / (trusted + rest)
-    return [known, both], np.array([certain, trusted + rest])
+    both = (trusted * larger * modelled + rest * clustered) / (trusted + rest)
+    return [modelled, both], np.array([certain, trusted + rest])
 
 
 def _whiteness(
-    at: Linearisation, normal: np.ndarray, variance: float, errors: FilmErrors, samples: list[np.ndarray]
+    linearisation: Linearisation, normal: np.ndarray, variance: float, errors: FilmErrors, samples: list[np.ndarray]
 ) -> tuple[float, float]:
     """Power of the residual's block scores along the Jacobian's columns over that of the film's errors, and its p-value.
 
@@ -219,18 +229,20 @@ def _whiteness(
     def power(scores: np.ndarray) -> float:
         return float(np.trace(inverse @ (scores.T @ scores)))
 
-    jacobian = at.jacobian.double()
-    squares = ((jacobian @ torch.as_tensor(inverse).to(jacobian)) * jacobian).sum(dim=1, keepdim=True).to(at.jacobian)
-    weights = block_scores(replace(at, jacobian=squares, residual=torch.ones_like(at.residual)))[:, 0]
+    jacobian = linearisation.jacobian.double()
+    squares = ((jacobian @ torch.as_tensor(inverse).to(jacobian)) * jacobian).sum(dim=1, keepdim=True).to(linearisation.jacobian)
+    weights = block_scores(replace(linearisation, jacobian=squares, residual=torch.ones_like(linearisation.residual)))[:, 0]
     freedom = float(weights.sum() ** 2 / max((weights**2).sum(), 1e-300))
     local = 1.0 if errors.local is None else errors.local.to(squares)[:, None]
-    expected = errors.together * variance * float((squares * local).double().sum())
-    powers = np.array([power(each) for each in samples[:-1]])
+    expected = errors.design_effect * variance * float((squares * local).double().sum())
+    powers = np.array([power(sample_freedom) for sample_freedom in samples[:-1]])
     by_samples, certain = 0.0, MANY
     if samples and powers.any():
         by_samples = float(powers.sum() + power(samples[-1])) / len(samples)
         expected += by_samples
-        each = np.clip(2 * powers.mean() ** 2 / max(float(powers.var()), 1e-300), 1.0, freedom)  # degrees of freedom of a sample
-        certain = min(MANY, each * (len(powers) - 1) * min(MANY, expected / by_samples) ** 2)
-    ratio = power(block_scores(at)) / max(expected, 1e-300)
+        sample_freedom = np.clip(
+            2 * powers.mean() ** 2 / max(float(powers.var()), 1e-300), 1.0, freedom
+        )  # degrees of freedom of a sample
+        certain = min(MANY, sample_freedom * (len(powers) - 1) * min(MANY, expected / by_samples) ** 2)
+    ratio = power(block_scores(linearisation)) / max(expected, 1e-300)
     return ratio, float(fisher.sf(ratio, freedom, certain))

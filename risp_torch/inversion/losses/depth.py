@@ -80,9 +80,9 @@ class DepthLoss(Loss):
     ) -> torch.Tensor:
         """Depths [B, n, H, W] of the motion, within the limit of the measured ones (``Loss.observe``)."""
         frames = range(states.placement.shape[1]) if frames is None else frames
-        seen = scene.render(states, values, frames=list(frames), quantity="depth")[..., 0]
+        simulated = scene.render(states, values, frames=list(frames), quantity="depth")[..., 0]
         measured = self.depths[list(frames)]
-        return self._roots(frames) * (measured + self.limit * torch.tanh((seen - measured) / self.limit))
+        return self._roots(frames) * (measured + self.limit * torch.tanh((simulated - measured) / self.limit))
 
     def of_target(self, scene: Scene, video: torch.Tensor | None, frames: Sequence[int]) -> torch.Tensor:
         """The measured depths (``Loss.of_target``)."""
@@ -107,5 +107,5 @@ class DepthLoss(Loss):
     def _roots(self, frames: Sequence[int]) -> torch.Tensor:
         """[n, H, W] roots of the weights; 0 where there is no depth."""
         frames = list(frames)
-        known = (self.known[frames] & (self.depths[frames] < self._far)).to(self.depths.dtype)
-        return known if self.weights is None else known * self.weights.of(frames).sqrt()
+        valid = (self.known[frames] & (self.depths[frames] < self._far)).to(self.depths.dtype)
+        return valid if self.weights is None else valid * self.weights.of(frames).sqrt()

@@ -26,8 +26,8 @@ from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Positive, checked
 from ti_sim.base.warn import warn
 
-# Share of the distance to the scene's points from which a reversed axis is told, and distance, in heights of the picture, below
-# which none is.
+# Share of the distance to the scene's points from which a reversed axis is reported, and distance, in heights of the picture,
+# below which none is.
 REVERSED, LEAST_DISTANCE = 0.5, 0.03
 WORLD = "world"  # body of points that do not move
 _PLACE = ("x", "y", "z")
@@ -38,8 +38,8 @@ _KNOWN = ("point", "body", *_NUMBERS)
 class ImageTracksLoss(Loss):
     """Mean squared distance, in standard deviations, of points' places in the pictures from those that a tracker followed.
 
-    Points are fixed to bodies, to the world, or are particles. What a tracker has not seen is not compared. Errors of a track
-    last over the film, and the error bars know this (``Loss.temporally_correlated``).
+    Points are fixed to bodies, to the world, or are particles. Points that a tracker lost are not compared. Errors of a track
+    are correlated over the film, which the error bars include (``Loss.temporally_correlated``).
     """
 
     kind = "image-tracks"
@@ -82,11 +82,11 @@ class ImageTracksLoss(Loss):
 
     def known_frames(self, scene: Scene, frames: tuple[int, ...]) -> tuple[int, ...]:
         """Those in which a point was seen (``Loss.known_frames``)."""
-        there = (self._tracks(scene).roots > 0).any(dim=1)
-        known = tuple(frame for frame in frames if bool(there[frame]))
-        if not known:
+        has_point = (self._tracks(scene).roots > 0).any(dim=1)
+        tracked = tuple(frame for frame in frames if bool(has_point[frame]))
+        if not tracked:
             raise UserError(f"{self.path} has no seen point in the compared frames: give rows at frames 0 to {scene.frames}")
-        return known
+        return tracked
 
     def target_used(self, scene: Scene) -> list[str]:
         """Rows and frames of the table (``Loss.target_used``)."""
@@ -98,24 +98,24 @@ class ImageTracksLoss(Loss):
         with torch.no_grad():
             places = tracks.places(scene, scene.rollout().placement)
             simulated, _ = project_points(scene, scene.table.values(None, worlds=1), places)
-        seen = tracks.roots > 0
+        visible = tracks.roots > 0
 
         def distance(pixels: torch.Tensor) -> float:
-            return float((pixels - simulated[0])[seen].norm(dim=-1).median())
+            return float((pixels - simulated[0])[visible].norm(dim=-1).median())
 
         u, v = tracks.pixels.unbind(-1)
-        usual = distance(tracks.pixels)
+        unreversed = distance(tracks.pixels)
         hypotheses = {
             "v measured upwards from the lower edge": torch.stack([u, camera.height - v], dim=-1),
             "u measured from the right edge": torch.stack([camera.width - u, v], dim=-1),
             "u and v exchanged": torch.stack([v, u], dim=-1),
         }
-        name, other = min(((name, distance(pixels)) for name, pixels in hypotheses.items()), key=lambda pair: pair[1])
-        if other > REVERSED * usual or usual < LEAST_DISTANCE * camera.height:
+        name, reversed_distance = min(((name, distance(pixels)) for name, pixels in hypotheses.items()), key=lambda pair: pair[1])
+        if reversed_distance > REVERSED * unreversed or unreversed < LEAST_DISTANCE * camera.height:
             return []
         return [
-            f"the points of {self.path} are {usual:.3g} pixels from those of the scene as it is given, and with {name} "
-            f"{other:.3g}: write u to the right and v downwards from the upper left corner"
+            f"the points of {self.path} are {unreversed:.3g} pixels from those of the scene as it is given, and with {name} "
+            f"{reversed_distance:.3g}: write u to the right and v downwards from the upper left corner"
         ]
 
     def observe(
@@ -140,12 +140,12 @@ class ImageTracksLoss(Loss):
         scale = torch.where(roots > 0, 1.0 / roots.clamp(min=1e-30), torch.zeros_like(roots))
         away = residual.reshape(*roots.shape, 2) * scale[..., None]
         for body in sorted(set(tracks.bodies.tolist()) - {-1}):
-            own = (tracks.bodies == body) & (roots > 0)
-            if not bool(own.any()):
+            of_body = (tracks.bodies == body) & (roots > 0)
+            if not bool(of_body.any()):
                 continue
-            pictures = zip(tracks.pixels[list(frames)], own, strict=True)
-            size = max((_extent(pixels[seen]) for pixels, seen in pictures), default=0.0)
-            distance = float((away[own].double() ** 2).sum(dim=-1).mean() ** 0.5)
+            pictures = zip(tracks.pixels[list(frames)], of_body, strict=True)
+            size = max((_extent(pixels[visible]) for pixels, visible in pictures), default=0.0)
+            distance = float((away[of_body].double() ** 2).sum(dim=-1).mean() ** 0.5)
             if size > 0 and distance > size:
                 sentences.append(
                     f"points lie {distance:.2g} pixels from their tracks, and are at most {size:.2g} pixels apart: the body does "
@@ -170,9 +170,9 @@ class ImageTracksLoss(Loss):
 
     def _tracks(self, scene: Scene) -> _Tracks:
         """The tables as arrays for a scene, made once."""
-        of = scene.frame_dt, scene.frames, tuple(scene.part_names)
-        if self._known is None or self._known[0] != of:
-            self._known = of, _Tracks.of(scene, self.path, self._rows, self._points)
+        key = scene.frame_dt, scene.frames, tuple(scene.part_names)
+        if self._known is None or self._known[0] != key:
+            self._known = key, _Tracks.of(scene, self.path, self._rows, self._points)
         return self._known[1]
 
 
@@ -204,8 +204,8 @@ class _Tracks:
         for row, frame in zip(rows, _frames_of(scene, path, rows), strict=True):
             if row["point"] not in points:
                 raise unknown_name_error(f"point in row {row['row']} of {path}", row["point"], names)
-            seen = row.get("u") is not None and row.get("v") is not None and row.get("seen") != 0
-            if not seen or frame > scene.frames:
+            visible = row.get("u") is not None and row.get("v") is not None and row.get("seen") != 0
+            if not visible or frame > scene.frames:
                 continue
             column, sd = names.index(row["point"]), row.get("sd")
             if roots[frame, column]:
@@ -241,14 +241,14 @@ def _body_row(scene: Scene, path: str, point: Mapping[str, Any]) -> int:
         name = rigid[0]
     if name is None:
         raise UserError(f"{label} in {path} names no body, and the scene has {', '.join(scene.part_names)}: give the column body")
-    base, place = split_entry(name)
+    base, index = split_entry(name)
     row = len(rigid)
     for deformable in scene.deformables:
         if base == deformable.name:
-            if len(place) != 1 or not 0 <= place[0] < deformable.count:
+            if len(index) != 1 or not 0 <= index[0] < deformable.count:
                 particles = f"{base}[0] to {base}[{deformable.count - 1}]"
                 raise UserError(f"{label} in {path} has the body {name}: give one of its particles, {particles}")
-            return row + place[0]
+            return row + index[0]
         row += deformable.count
     if name != WORLD and name not in rigid:
         raise unknown_name_error(f"body of {label} in {path}", name, [*scene.part_names, WORLD])
@@ -259,10 +259,10 @@ def _body_row(scene: Scene, path: str, point: Mapping[str, Any]) -> int:
 
 def _frames_of(scene: Scene, path: str, rows: Sequence[Mapping[str, Any]]) -> np.ndarray:
     """[n] frame number of each row."""
-    given = [name for name in TIMES if any(name in row for row in rows)]
-    if not given:
+    time_columns = [name for name in TIMES if any(name in row for row in rows)]
+    if not time_columns:
         raise UserError(f"{path} has no column frame or time: give one of them")
-    columns = {name: np.array([np.nan if row.get(name) is None else row[name] for row in rows]) for name in given}
+    columns = {name: np.array([np.nan if row.get(name) is None else row[name] for row in rows]) for name in time_columns}
     return frame_numbers(scene, Table(path, columns))
 
 
@@ -275,8 +275,8 @@ def _distinct(rows: Sequence[dict[str, Any]], path: str) -> dict[str, dict[str, 
     points: dict[str, dict[str, Any]] = {}
     for row in rows:
         point = {key: row[key] for key in ("point", "body", *_PLACE) if row.get(key) is not None}
-        known = points.setdefault(row["point"], point)
-        if any(known.get(key) != value for key, value in point.items()):
+        recorded = points.setdefault(row["point"], point)
+        if any(recorded.get(key) != value for key, value in point.items()):
             raise UserError(
                 f"row {row['row']} of {path} gives point {row['point']} another body or place than a row before: give it one"
             )
@@ -292,8 +292,8 @@ def _read_rows(path: Path, needed: Sequence[str]) -> list[dict[str, Any]]:
             raise unknown_name_error(f"column of {path}", name, _KNOWN)
     missing = [name for name in needed if name not in names]
     if missing or len(lines) < 2 or len(set(names)) < len(names):
-        what = f"has no column {missing[0]}" if missing else "has no rows, or a column twice"
-        raise UserError(f"{path} {what}: give one row for each point and frame, below a row of names such as {','.join(needed)}")
+        fault = f"has no column {missing[0]}" if missing else "has no rows, or a column twice"
+        raise UserError(f"{path} {fault}: give one row for each point and frame, below a row of names such as {','.join(needed)}")
     return [_row(path, number, names, line) for number, line in enumerate(lines[1:], start=2)]
 
 

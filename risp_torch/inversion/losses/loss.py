@@ -196,13 +196,13 @@ class Loss(ABC):
         return LEAST_FLOOR if self.noise is None else self.noise**2
 
     def rounding(self) -> float | None:
-        """Mean squared residual that the rounding of the target leaves, for losses without a film that know it."""
+        """Mean squared residual that the rounding of the target leaves, where it is known for a loss without a film."""
         return None
 
     def systematic(
         self, scene: Scene, states: States, values: Mapping[str, torch.Tensor], frames: Sequence[int]
     ) -> torch.Tensor | None:
-        """What the simulated observations [1, n, ...] are wrong by everywhere alike; None if nothing of the kind is known.
+        """Constant bias of the simulated observations [1, n, ...]; None if none is known.
 
         Args:
             scene: the scene.
@@ -300,7 +300,7 @@ class PictureLoss(Loss):
         return max(float((shift.double() ** 2).mean()), LEAST_FLOOR) * (1.0 if self.whitening is None else self.whitening.gain)
 
 
-def in_parts(read: Callable[[torch.Tensor], torch.Tensor], pictures: torch.Tensor, *, most: int = 64) -> torch.Tensor:
+def in_batches(read: Callable[[torch.Tensor], torch.Tensor], pictures: torch.Tensor, *, most: int = 64) -> torch.Tensor:
     """Apply a network to pictures [..., H, W, 3], at most ``most`` at a time.
 
     With several parts, the backward pass recomputes the activations of each, so memory does not grow with the
@@ -315,11 +315,11 @@ def in_parts(read: Callable[[torch.Tensor], torch.Tensor], pictures: torch.Tenso
         [..., *rest].
     """
     rows = pictures.reshape(-1, *pictures.shape[-3:])
-    parts = rows.split(most)
-    if len(parts) == 1 or not (torch.is_grad_enabled() and pictures.requires_grad):
-        outputs = [read(part) for part in parts]
+    batches = rows.split(most)
+    if len(batches) == 1 or not (torch.is_grad_enabled() and pictures.requires_grad):
+        outputs = [read(batch) for batch in batches]
     else:
-        outputs = [checkpoint(read, part, use_reentrant=False) for part in parts]
+        outputs = [checkpoint(read, batch, use_reentrant=False) for batch in batches]
     joined = outputs[0] if len(outputs) == 1 else torch.cat(outputs)
     return joined.reshape(*pictures.shape[:-3], *joined.shape[1:])
 

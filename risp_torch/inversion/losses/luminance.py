@@ -14,7 +14,7 @@ class LuminanceLoss(PixelLoss):
 
     Almost all films have colour at half the resolution (4:2:0) beside the luma of every pixel, and encoders drop more of it. What
     is lost of edges is no noise: it moves estimates by a part of a pixel. Luminance is free of it up to the curve of sRGB, since
-    luma is a weighted mean of encoded colours. Colours of equal luminance cannot be told apart.
+    luma is a weighted mean of encoded colours. Colours of equal luminance are indistinguishable.
     """
 
     kind = "luminance"

@@ -85,9 +85,9 @@ class MaskLoss(Loss):
 
     def with_edges(self, *, edge: Positive, samples: Count) -> MaskLoss:
         """The same loss with other edges and samples of the simulated masks."""
-        own = copy(self)
-        own._sharpness = {"edge": float(edge), "samples": int(samples)}
-        return own
+        loss = copy(self)
+        loss._sharpness = {"edge": float(edge), "samples": int(samples)}
+        return loss
 
     def check(self, scene: Scene) -> None:
         """Compare the masks with bodies and film of the scene (``Loss.check``)."""
@@ -110,16 +110,17 @@ class MaskLoss(Loss):
         """Masks that cover most of the picture's rim, or nothing in some frames (``Loss.target_doubts``)."""
         sentences = []
         for name, mask in zip(self.names, self.masks[: scene.frames + 1].unbind(-1), strict=True):
-            what, rim = _title(name), covered_rim(mask.cpu().numpy())
+            title, rim = _title(name), covered_rim(mask.cpu().numpy())
             if rim > MOST_OF_RIM:
                 sentences.append(
-                    f"{what} cover {100 * rim:.0f} % of the picture's rim: look whether they are inverted, or show the background"
+                    f"{title} cover {100 * rim:.0f} % of the picture's rim: look whether they are inverted, or "
+                    "show the background"
                 )
             empty = (mask.flatten(1).amax(1) == 0).nonzero()[:, 0].tolist()
             if empty:
                 listed = ", ".join(map(str, empty[:MOST_LISTED])) + (" and others" if len(empty) > MOST_LISTED else "")
                 count = f"{len(empty)} of {len(mask)} frames ({listed})"
-                sentences.append(f"{what} cover nothing in {count}: look whether the body is out of the picture there")
+                sentences.append(f"{title} cover nothing in {count}: look whether the body is out of the picture there")
         return sentences
 
     def observe(
@@ -134,21 +135,21 @@ class MaskLoss(Loss):
         """A twelfth for masks of 0 and 1, which leave shares of pixels out (``Loss.rounding``); shares have no known error."""
         return 1 / 12 if bool(((self.masks == 0) | (self.masks == 1)).all()) else None
 
-    def systematic(
-        self, scene: Scene, states: States, values: Mapping[str, torch.Tensor], frames: Sequence[int]
-    ) -> torch.Tensor:
+    def systematic(self, scene: Scene, states: States, values: Mapping[str, torch.Tensor], frames: Sequence[int]) -> torch.Tensor:
         """Bias of soft edges, in the order of their width: the difference to masks with edges twice as soft
         (``Loss.systematic``)."""
-        own, softer = (self._render(scene, states, values, frames, edge=n * self._sharpness["edge"]) for n in (1, 2))
-        error = softer - own
+        sharp, softer = (self._render(scene, states, values, frames, edge=n * self._sharpness["edge"]) for n in (1, 2))
+        error = softer - sharp
         return error if self.weights is None else error * self.weights.roots(frames)
 
     def doubts(self, residual: torch.Tensor, frames: Sequence[int]) -> list[str]:
         """Bodies whose simulated masks hardly meet the given ones (``Loss.doubts``)."""
         target = self.of_target(None, None, frames)
         simulated, sentences = target - residual.reshape(target.shape), []
-        both, given, own = (part.sum((0, 1, 2)) for part in (torch.minimum(target, simulated), target, simulated))
-        for name, shared, mask, body in zip(self.names, both, given, own, strict=True):
+        both, target_area, simulated_area = (
+            masks.sum((0, 1, 2)) for masks in (torch.minimum(target, simulated), target, simulated)
+        )
+        for name, shared, mask, body in zip(self.names, both, target_area, simulated_area, strict=True):
             if float(mask) > 0 and float(shared) < MEETS * min(float(mask), float(body)) or not float(body) > 0:
                 who = "the bodies" if name == ALL else name
                 sentences.append(
@@ -244,11 +245,11 @@ def _title(name: str) -> str:
 
 def _mask(mask: Any, name: str, number: int | None, film: FilmFacts | None) -> torch.Tensor:
     """[T, H, W] shares of a file or an array, cut as the film."""
-    what = _title(name)
+    title = _title(name)
     if isinstance(mask, str | Path):
-        values = read_masks(mask, what, number=number)
+        values = read_masks(mask, title, number=number)
     else:
         array = mask.detach().cpu().numpy() if isinstance(mask, torch.Tensor) else np.asarray(mask)
-        values = mask_of(array, what, number=number)
-    values = values if film is None else cut_alike(values, film, what)
+        values = mask_of(array, title, number=number)
+    values = values if film is None else cut_alike(values, film, title)
     return torch.as_tensor(values).to(dtype=bridge_dtype(), device=bridge_device())

@@ -130,8 +130,8 @@ def flattening_loss(vertices: torch.Tensor, neighbours: MeshNeighbours) -> torch
     # The gradient of both branches of where() is computed: it must also be finite in the unused one.
     has_area = squared > torch.finfo(vertices.dtype).tiny
     normals = torch.where(has_area, cross / torch.sqrt(torch.where(has_area, squared, torch.ones_like(squared))), 0.0 * cross)
-    one, other = (normals[..., neighbours.face_pairs[:, k], :] for k in range(2))
-    return ((1.0 - (one * other).sum(dim=-1)) ** 2).mean(dim=-1)
+    first_normal, second_normal = (normals[..., neighbours.face_pairs[:, k], :] for k in range(2))
+    return ((1.0 - (first_normal * second_normal).sum(dim=-1)) ** 2).mean(dim=-1)
 
 
 @checked

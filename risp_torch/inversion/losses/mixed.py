@@ -57,27 +57,27 @@ class MixedPart:
 class MixedLoss(Loss):
     """Squared differences of several losses, each divided by its noise, over all their observations.
 
-    The observations of a frame stand side by side. Where a part knows nothing of a frame, they are zero and do not count. The
-    noise is stated: a loss of 1 is what it explains.
+    The observations of a frame stand side by side. Where a part has no target at a frame, they are zero and do not count. The
+    noise is stated: it explains a loss of 1.
     """
 
     kind = "mixed"
     noise = 1.0
 
     @checked
-    def __init__(self, *parts: Loss | MixedPart) -> None:
+    def __init__(self, *terms: Loss | MixedPart) -> None:
         """A mix of losses.
 
         Args:
-            parts: losses, with noise and weight or with those they have by themselves.
+            terms: losses, with noise and weight or with those they have by themselves.
 
         Raises:
             UserError: there is no part, or a part states no noise.
         """
-        if not parts:
+        if not terms:
             raise UserError("a mix of losses has no part: give some losses")
-        self.parts = [part if isinstance(part, MixedPart) else MixedPart(loss=part) for part in parts]
-        losses = [part.loss for part in self.parts]
+        self.parts = [term if isinstance(term, MixedPart) else MixedPart(loss=term) for term in terms]
+        losses = [term.loss for term in self.parts]
         self.kind = "+".join(loss.kind for loss in losses)
         self.needs_film, self.temporally_correlated, self.non_smooth, self.of_pictures, self.compression_by_refit = (
             any(getattr(loss, name) for loss in losses)
@@ -88,11 +88,11 @@ class MixedLoss(Loss):
 
     def bind_target(self, video: torch.Tensor | None) -> MixedLoss:
         """The parts' losses for a film (``Loss.bind_target``)."""
-        return self._of([part.loss.bind_target(video) for part in self.parts])
+        return self._of([term.loss.bind_target(video) for term in self.parts])
 
     def coarse(self) -> MixedLoss:
         """The parts' losses for the search (``Loss.coarse``)."""
-        return self._of([part.loss.coarse() for part in self.parts])
+        return self._of([term.loss.coarse() for term in self.parts])
 
     def frozen_at(
         self, scene: Scene, states: States, values: Mapping[str, torch.Tensor], frames: Sequence[int] | None,
@@ -100,19 +100,24 @@ class MixedLoss(Loss):
     ) -> MixedLoss:  # fmt: skip
         """The parts' losses for differences about a motion (``Loss.frozen_at``)."""
         frames = range(states.placement.shape[1]) if frames is None else frames
-        own = [[frame for frame in frames if frame in known] for known in self._frames]
-        pairs = zip(self.parts, own, strict=True)
-        given = scene, states, values
-        return self._of([part.loss.frozen_at(*given, seen, follows=follows) if seen else part.loss for part, seen in pairs])
+        term_frames = [[frame for frame in frames if frame in known_frames] for known_frames in self._frames]
+        pairs = zip(self.parts, term_frames, strict=True)
+        motion = scene, states, values
+        return self._of(
+            [
+                term.loss.frozen_at(*motion, compared_frames, follows=follows) if compared_frames else term.loss
+                for term, compared_frames in pairs
+            ]
+        )
 
     def check(self, scene: Scene) -> None:
         """Check every part (``Loss.check``)."""
-        for part in self.parts:
-            part.loss.check(scene)
+        for term in self.parts:
+            term.loss.check(scene)
 
     def known_frames(self, scene: Scene, frames: tuple[int, ...]) -> tuple[int, ...]:
-        """Frames of which any part knows (``Loss.known_frames``)."""
-        self._frames = [part.loss.known_frames(scene, frames) for part in self.parts]
+        """Frames at which any part has a target (``Loss.known_frames``)."""
+        self._frames = [term.loss.known_frames(scene, frames) for term in self.parts]
         return tuple(sorted(set().union(*self._frames)))
 
     def observe(
@@ -121,12 +126,14 @@ class MixedLoss(Loss):
         """Observations [B, n, D] of all parts (``Loss.observe``)."""
         frames = range(states.placement.shape[1]) if frames is None else frames
         rows = []
-        for part, known, shape in zip(self.parts, self._frames, self._shapes, strict=True):
-            own = [frame for frame in frames if frame in known]
-            if not own:
+        for term, known_frames, shape in zip(self.parts, self._frames, self._shapes, strict=True):
+            term_frames = [frame for frame in frames if frame in known_frames]
+            if not term_frames:
                 rows.append(states.placement.new_zeros(len(states.placement), len(frames), int(np.prod(shape))))
                 continue
-            rows.append(part.scale * _placed(part.loss.observe(scene, states, values, own).flatten(2), own, frames))
+            rows.append(
+                term.scale * _placed(term.loss.observe(scene, states, values, term_frames).flatten(2), term_frames, frames)
+            )
         return torch.cat(rows, dim=-1)
 
     def of_target(self, scene: Scene, video: torch.Tensor | None, frames: Sequence[int]) -> torch.Tensor:
@@ -134,11 +141,11 @@ class MixedLoss(Loss):
         if not self._frames:
             self.known_frames(scene, tuple(frames))
         self._shapes, rows = [], []
-        for part, known in zip(self.parts, self._frames, strict=True):
-            own = [frame for frame in frames if frame in known]
-            target = part.loss.of_target(scene, video, own)
+        for term, known_frames in zip(self.parts, self._frames, strict=True):
+            term_frames = [frame for frame in frames if frame in known_frames]
+            target = term.loss.of_target(scene, video, term_frames)
             self._shapes.append(tuple(target.shape[1:]))
-            rows.append(part.scale * _placed(target.flatten(1)[None], own, frames)[0])
+            rows.append(term.scale * _placed(target.flatten(1)[None], term_frames, frames)[0])
         return torch.cat(rows, dim=-1)
 
     def count(self, frames: Sequence[int], shape: Sequence[int]) -> float:
@@ -148,8 +155,8 @@ class MixedLoss(Loss):
     def blocks(self, shape: Sequence[int], size: tuple[int, int]) -> np.ndarray:
         """Blocks of each part (``Loss.blocks``)."""
         blocks, first = [], 0
-        for part, own in zip(self.parts, self._shapes, strict=True):
-            blocks.append(first + part.loss.blocks(own, size))
+        for term, term_shape in zip(self.parts, self._shapes, strict=True):
+            blocks.append(first + term.loss.blocks(term_shape, size))
             first = int(blocks[-1].max()) + 1
         return np.concatenate(blocks)
 
@@ -157,44 +164,44 @@ class MixedLoss(Loss):
         """Parts whose residual [n, D] is larger than their noise explains (``Loss.doubts``)."""
         sentences = []
         sizes = [int(np.prod(shape)) for shape in self._shapes]
-        for part, own, count in zip(self.parts, residual.split(sizes, dim=-1), self._counts(frames), strict=True):
-            times = float(own.double().square().sum()) / max(1.0, count) / float(part.weight)
+        for term, term_residual, count in zip(self.parts, residual.split(sizes, dim=-1), self._counts(frames), strict=True):
+            times = float(term_residual.double().square().sum()) / max(1.0, count) / float(term.weight)
             if times > UNEXPLAINED:
                 sentences.append(
-                    f"the {part.loss.kind} part leaves {times:.2g} times what its noise of {part.noise:.3g} explains: the noise "
+                    f"the {term.loss.kind} part leaves {times:.2g} times what its noise of {term.noise:.3g} explains: the noise "
                     "is larger than stated, or the scene is unlike what was seen"
                 )
         return sentences
 
     def target_used(self, scene: Scene) -> list[str]:
         """Those of the parts (``Loss.target_used``)."""
-        return [sentence for part in self.parts for sentence in part.loss.target_used(scene)]
+        return [sentence for term in self.parts for sentence in term.loss.target_used(scene)]
 
     def target_doubts(self, scene: Scene) -> list[str]:
         """Those of the parts (``Loss.target_doubts``)."""
-        return [sentence for part in self.parts for sentence in part.loss.target_doubts(scene)]
+        return [sentence for term in self.parts for sentence in term.loss.target_doubts(scene)]
 
     def to_json(self) -> dict[str, Any]:
         """The parts (``Loss.to_json``)."""
-        return {"kind": self.kind, "parts": [part.to_json() for part in self.parts]}
+        return {"kind": self.kind, "parts": [term.to_json() for term in self.parts]}
 
     def _of(self, losses: Sequence[Loss]) -> MixedLoss:
         """The mix with other losses in its parts."""
         mix = copy(self)
-        mix.parts = [replace(part, loss=loss) for part, loss in zip(self.parts, losses, strict=True)]
+        mix.parts = [replace(term, loss=loss) for term, loss in zip(self.parts, losses, strict=True)]
         return mix
 
     def _counts(self, frames: Sequence[int]) -> list[float]:
         """Observations of each part that count."""
         return [
-            part.loss.count([frame for frame in frames if frame in known], shape)
-            for part, known, shape in zip(self.parts, self._frames, self._shapes, strict=True)
+            term.loss.count([frame for frame in frames if frame in known_frames], shape)
+            for term, known_frames, shape in zip(self.parts, self._frames, self._shapes, strict=True)
         ]
 
 
-def _placed(rows: torch.Tensor, own: Sequence[int], frames: Sequence[int]) -> torch.Tensor:
-    """Observations [B, n', D] at frames ``own`` among those of all n frames, zero at the others."""
-    if len(own) == len(frames):
+def _placed(rows: torch.Tensor, row_frames: Sequence[int], frames: Sequence[int]) -> torch.Tensor:
+    """Observations [B, n', D] at frames ``row_frames`` among those of all n frames, zero at the others."""
+    if len(row_frames) == len(frames):
         return rows
-    places = torch.tensor([list(frames).index(frame) for frame in own], device=rows.device)
+    places = torch.tensor([list(frames).index(frame) for frame in row_frames], device=rows.device)
     return rows.new_zeros(rows.shape[0], len(frames), rows.shape[2]).index_copy(1, places, rows)

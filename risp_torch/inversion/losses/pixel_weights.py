@@ -64,9 +64,9 @@ class PixelWeights:
         Raises:
             UserError: see ``read_shares`` and ``cut_alike``.
         """
-        what = "the weights of pixels"
-        values = read_shares(path, what)
-        return PixelWeights(torch.as_tensor(values if film is None else cut_alike(values, film_facts(film), what)))
+        title = "the weights of pixels"
+        values = read_shares(path, title)
+        return PixelWeights(torch.as_tensor(values if film is None else cut_alike(values, film_facts(film), title)))
 
     @staticmethod
     def region(x: int, y: int, width: int, height: int, *, camera: Camera) -> PixelWeights:
@@ -110,8 +110,8 @@ class PixelWeights:
         if not covered.any():
             raise UserError("no pixel shows a body: the pixels near the bodies of a motion need one that the camera sees")
         # Without a covered pixel the transform has no distance to give.
-        near = [distance_transform_edt(~each) <= distance if each.any() else each for each in covered]
-        return PixelWeights(torch.as_tensor(np.stack(near).astype(float)))
+        within = [distance_transform_edt(~mask) <= distance if mask.any() else mask for mask in covered]
+        return PixelWeights(torch.as_tensor(np.stack(within).astype(float)))
 
     def __mul__(self, other: PixelWeights) -> PixelWeights:
         """Pixels that count in both, with the product of their weights.
@@ -119,10 +119,13 @@ class PixelWeights:
         Raises:
             UserError: they are of films of different sizes or lengths.
         """
-        one, two = self.values, other.values
-        if one.shape[1:] != two.shape[1:] or len({len(one), len(two)} - {1}) > 1:
-            raise UserError(f"weights of pixels have shapes {tuple(one.shape)} and {tuple(two.shape)}: give them for one film")
-        return PixelWeights(one * two)
+        first_values, second_values = self.values, other.values
+        if first_values.shape[1:] != second_values.shape[1:] or len({len(first_values), len(second_values)} - {1}) > 1:
+            raise UserError(
+                f"weights of pixels have shapes {tuple(first_values.shape)} and {tuple(second_values.shape)}: "
+                "give them for one film"
+            )
+        return PixelWeights(first_values * second_values)
 
     def check(self, scene: Scene) -> None:
         """Raise a UserError unless the weights fit the films of a scene and some pixel counts."""

@@ -15,7 +15,7 @@ from ti_sim.base.rules import Count, Share, checked
 MEDIAN = "median"  # name of the plate that is each pixel's median over the film
 THRESHOLD = 0.1  # of the range of sRGB
 SMALLEST = 12  # pixels
-_DARK = 0.02  # linear colour below which a pixel tells nothing of a picture's exposure
+_DARK = 0.02  # linear colour below which a pixel carries no information on exposure
 
 
 def read_plate(plate: str | Path, video: torch.Tensor) -> torch.Tensor:
@@ -43,16 +43,16 @@ def even_exposures(film: torch.Tensor, counts: torch.Tensor | None = None) -> to
 
     Args:
         film: [T, H, W, 3] linear colour.
-        counts: [T or 1, H, W] bool, which pixels tell an exposure; all by default.
+        counts: [T or 1, H, W] bool, pixels from which exposures are estimated; all by default.
 
     Returns:
         [T, H, W, 3]: each frame over the median ratio of its pixels to those of the film's median.
     """
     plate = film.median(dim=0).values
-    seen = (plate > _DARK).expand_as(film)
+    lit = (plate > _DARK).expand_as(film)
     if counts is not None:
-        seen = seen & counts[..., None]
-    ratio = torch.where(seen, film / plate.clamp(min=_DARK), torch.nan)
+        lit = lit & counts[..., None]
+    ratio = torch.where(lit, film / plate.clamp(min=_DARK), torch.nan)
     gain = ratio.flatten(1, 2).nanmedian(dim=1).values
     gain = torch.where(gain.isfinite() & (gain > 0), gain, torch.ones_like(gain))
     return (film / gain[:, None, None]).clamp(0.0, 1.0)
@@ -81,8 +81,8 @@ def masks_by_difference(
     if tuple(plate.shape) != tuple(video.shape[1:]):
         raise UserError(f"the plate has shape {tuple(plate.shape)}, and {tuple(video.shape[1:])} is needed: that of a frame")
     linear = np.linalg.norm((video - plate).double().cpu().numpy(), axis=-1)
-    shown, behind = (linear_to_srgb(pictures.double().cpu().numpy()) for pictures in (video, plate))
-    spots = [_spots(picture, smallest) for picture in np.abs(shown - behind).max(axis=-1) > threshold]
+    stored_film, stored_plate = (linear_to_srgb(pictures.double().cpu().numpy()) for pictures in (video, plate))
+    spots = [_spots(picture, smallest) for picture in np.abs(stored_film - stored_plate).max(axis=-1) > threshold]
     if not np.any(spots):
         raise UserError(f"no spot of the film differs from its plate by more than {threshold:g}: give another plate or threshold")
     return torch.as_tensor(np.stack([_shares(*frame) for frame in zip(spots, linear, strict=True)])).to(video)
@@ -92,8 +92,8 @@ def _spots(differs: np.ndarray, smallest: int) -> np.ndarray:
     """[H, W] bool: the spots of pixels that differ, without holes and small ones."""
     from scipy import ndimage
 
-    whole = ndimage.binary_fill_holes(ndimage.binary_closing(np.pad(ndimage.binary_opening(differs), 1)))[1:-1, 1:-1]
-    labels, _ = ndimage.label(whole)
+    filled = ndimage.binary_fill_holes(ndimage.binary_closing(np.pad(ndimage.binary_opening(differs), 1)))[1:-1, 1:-1]
+    labels, _ = ndimage.label(filled)
     sizes = np.bincount(labels.ravel())
     return (sizes[labels] >= smallest) & (labels > 0)
 
@@ -103,8 +103,8 @@ def _shares(spots: np.ndarray, difference: np.ndarray) -> np.ndarray:
     from scipy import ndimage
 
     inside = ndimage.binary_erosion(spots, np.ones((3, 3)), border_value=1)
-    near = ndimage.uniform_filter(inside.astype(np.float64), 5)
-    contrast = ndimage.uniform_filter(np.where(inside, difference, 0.0), 5) / np.maximum(near, 1e-9)
-    contrast = np.where(near > 1e-6, contrast, difference)
+    spot_fraction = ndimage.uniform_filter(inside.astype(np.float64), 5)
+    contrast = ndimage.uniform_filter(np.where(inside, difference, 0.0), 5) / np.maximum(spot_fraction, 1e-9)
+    contrast = np.where(spot_fraction > 1e-6, contrast, difference)
     edge = np.clip(difference / np.maximum(contrast, 1e-9), 0.0, 1.0)
     return np.where(inside, 1.0, np.where(ndimage.binary_dilation(spots), edge, 0.0))

@@ -72,26 +72,28 @@ class StateLoss(Loss):
         if self.placement is None:
             Track.of_table(scene, self._table)
             return
-        what = f"the states in {self.path}" if self.path else "the true states"
+        title = f"the states in {self.path}" if self.path else "the true states"
         names = scene.part_names
         if self._bodies is not None and self._bodies != names:
-            raise UserError(f"{what} are of {', '.join(self._bodies)}, and the scene has {', '.join(names)}: simulate this scene")
-        wanted = (scene.frames + 1, *placement_shape(bodies=len(scene.bodies), particles=scene.particle_count))
+            raise UserError(
+                f"{title} are of {', '.join(self._bodies)}, and the scene has {', '.join(names)}: simulate this scene"
+            )
+        scene_shape = (scene.frames + 1, *placement_shape(bodies=len(scene.bodies), particles=scene.particle_count))
         shape = tuple(self.placement.shape)
-        if self.placement.ndim != 3 or shape[1:] != wanted[1:] or shape[0] < wanted[0]:
-            raise UserError(f"{what} have shape {shape}, and {wanted} is needed: simulate the scene's whole film")
-        if not torch.isfinite(self.placement[: wanted[0]]).all():
-            raise UserError(f"{what} have numbers that are not finite: give the states of a simulation that did not diverge")
+        if self.placement.ndim != 3 or shape[1:] != scene_shape[1:] or shape[0] < scene_shape[0]:
+            raise UserError(f"{title} have shape {shape}, and {scene_shape} is needed: simulate the scene's whole film")
+        if not torch.isfinite(self.placement[: scene_shape[0]]).all():
+            raise UserError(f"{title} have numbers that are not finite: give the states of a simulation that did not diverge")
 
     def known_frames(self, scene: Scene, frames: tuple[int, ...]) -> tuple[int, ...]:
         """The frames in a table (``Loss.known_frames``)."""
         if self._table is None:
             return frames
-        there = set(Track.of_table(scene, self._table).frames)
-        known = tuple(frame for frame in frames if frame in there)
-        if not known:
+        table_frames = set(Track.of_table(scene, self._table).frames)
+        common = tuple(frame for frame in frames if frame in table_frames)
+        if not common:
             raise UserError(f"{self.path} has none of the compared frames: give rows at frames 0 to {scene.frames}")
-        return known
+        return common
 
     def target_used(self, scene: Scene) -> list[str]:
         """Rows and frames of a table, or frames of an array (``Loss.target_used``)."""
@@ -131,9 +133,9 @@ class StateLoss(Loss):
 
     def to_json(self) -> dict[str, Any]:
         """The head and a checksum of the states (``Loss.to_json``)."""
-        known = self.placement.double().cpu().numpy() if self._table is None else np.stack(list(self._table.columns.values()))
+        numbers = self.placement.double().cpu().numpy() if self._table is None else np.stack(list(self._table.columns.values()))
         columns = {} if self._table is None else {"columns": list(self._table.columns)}
-        digest = sha256(known.tobytes()).hexdigest()
+        digest = sha256(numbers.tobytes()).hexdigest()
         head = None if self.head is None else self.head.to_json()
         return {"kind": self.kind, "states": self.path or None, "states_sha256": digest, "head": head, **columns}
 
@@ -160,8 +162,8 @@ def read_states(path: Path) -> tuple[torch.Tensor, list[str] | None]:
             return torch.as_tensor(np.asarray(np.load(path, allow_pickle=False), dtype=np.float64)), None
         with np.load(path, allow_pickle=False) as file:
             arrays = {key: torch.as_tensor(np.asarray(file[key], dtype=np.float64)) for key in _ARRAYS if key in file}
-            given = [list(file[key]) for key in ("body_names", "deformable_names") if key in file]
-            names = [str(name) for some in given for name in some] if given else None
+            name_lists = [list(file[key]) for key in ("body_names", "deformable_names") if key in file]
+            names = [str(name) for name_list in name_lists for name in name_list] if name_lists else None
             if "body_q" not in arrays:
                 return arrays["particle_q"], names
             return joined_placement(arrays["body_q"], arrays.get("particle_q")), names

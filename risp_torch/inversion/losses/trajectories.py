@@ -113,14 +113,14 @@ def point_coordinates(scene: Scene, placement: torch.Tensor) -> torch.Tensor:
     bodies all particles.
     """
     poses, particle_q = split_placement(placement, bodies=len(scene.bodies), particles=scene.particle_count)
-    parts = []
+    coordinates = []
     if poses.shape[-2]:
-        place, turn = poses[..., None, :3], rotation_matrix(poses[..., 3:])
+        position, turn = poses[..., None, :3], rotation_matrix(poses[..., 3:])
         radius = poses.new_tensor([_gyration_radius(body) for body in scene.bodies])[:, None, None]
-        parts.append(torch.cat([place, place + radius * turn.transpose(-1, -2)], dim=-2).flatten(-3))
+        coordinates.append(torch.cat([position, position + radius * turn.transpose(-1, -2)], dim=-2).flatten(-3))
     if particle_q is not None:
-        parts.append(particle_q.flatten(-2))
-    return torch.cat(parts, dim=-1)
+        coordinates.append(particle_q.flatten(-2))
+    return torch.cat(coordinates, dim=-1)
 
 
 def _gyration_radius(body: Body) -> float:
@@ -136,12 +136,12 @@ def frame_numbers(scene: Scene, table: Table) -> np.ndarray:
     Raises:
         UserError: it has several such columns, or a row is not at a frame.
     """
-    given = [name for name in TIMES if name in table.columns]
-    if len(given) > 1:
-        raise UserError(f"{table.path} has the columns {' and '.join(given)}: leave one out")
-    if not given:
+    time_columns = [name for name in TIMES if name in table.columns]
+    if len(time_columns) > 1:
+        raise UserError(f"{table.path} has the columns {' and '.join(time_columns)}: leave one out")
+    if not time_columns:
         return np.arange(len(next(iter(table.columns.values()))))
-    column, timed = table.columns[given[0]], given[0] != "frame"
+    column, timed = table.columns[time_columns[0]], time_columns[0] != "frame"
     if timed:
         _check_unit(scene, table.path, column)
     exact = _frames_at(scene, column) if timed else column
@@ -151,7 +151,7 @@ def frame_numbers(scene: Scene, table: Table) -> np.ndarray:
     if off.any():
         row = int(np.argmax(off))
         raise UserError(
-            f"row {row + 2} of {table.path} has {given[0]} {column[row]:g}, not a frame of {scene.name} "
+            f"row {row + 2} of {table.path} has {time_columns[0]} {column[row]:g}, not a frame of {scene.name} "
             f"({_rhythm(scene)}): give rows at frames, or change the scene's frame time"
         )
     return frames.astype(np.int64)
@@ -159,9 +159,9 @@ def frame_numbers(scene: Scene, table: Table) -> np.ndarray:
 
 def _rounding(scene: Scene, times: np.ndarray) -> float:
     """Frames by which times [s] may be off because they are written with few digits; 0 where that would be much of a frame."""
-    known = times[np.isfinite(times)]
+    finite_times = times[np.isfinite(times)]
     for digits in range(1, 9):
-        if np.abs(known * 10**digits - np.rint(known * 10**digits)).max(initial=0.0) < 1e-6:
+        if np.abs(finite_times * 10**digits - np.rint(finite_times * 10**digits)).max(initial=0.0) < 1e-6:
             interval = scene.frame_dt if scene.clock is None else float(np.diff(scene.film_times).min())
             off = 0.5 * 10.0**-digits / interval
             return off if off <= _ROUNDED else 0.0
@@ -170,15 +170,15 @@ def _rounding(scene: Scene, times: np.ndarray) -> float:
 
 def _check_unit(scene: Scene, path: str, times: np.ndarray) -> None:
     """Refuse times that lie in the film as milliseconds or microseconds, and behind its end as seconds."""
-    end = float(scene.frames * scene.frame_dt if scene.clock is None else scene.film_times[-1]) * (1 + 1e-6)
-    known = times[np.isfinite(times)]
-    if not len(known) or (known > end).mean() <= 0.5:
+    duration = float(scene.frames * scene.frame_dt if scene.clock is None else scene.film_times[-1]) * (1 + 1e-6)
+    finite_times = times[np.isfinite(times)]
+    if not len(finite_times) or (finite_times > duration).mean() <= 0.5:
         return
     for unit, factor in (("milliseconds", 1e-3), ("microseconds", 1e-6), ("nanoseconds", 1e-9)):
-        if 0.2 * end < known.max() * factor <= 3 * end:
+        if 0.2 * duration < finite_times.max() * factor <= 3 * duration:
             raise UserError(
-                f"the times of {path} go to {known.max():g}, and the film of {scene.name} to {end:g} s: they look like {unit}, "
-                "so give seconds"
+                f"the times of {path} go to {finite_times.max():g}, and the film of {scene.name} to {duration:g} s: they look "
+                f"like {unit}, so give seconds"
             )
 
 
@@ -217,9 +217,7 @@ def _rhythm(scene: Scene) -> str:
     return f"{scene.frames + 1} time stamps from {scene.film_times[0]:g} s to {scene.film_times[-1]:g} s"
 
 
-def _placement(
-    scene: Scene, path: str, columns: Mapping[str, np.ndarray], count: int
-) -> tuple[torch.Tensor, list[int]]:
+def _placement(scene: Scene, path: str, columns: Mapping[str, np.ndarray], count: int) -> tuple[torch.Tensor, list[int]]:
     """Placement [n, rows, columns] with the table's numbers, placeholders elsewhere, and which point coordinates are known."""
     bodies, cells = len(scene.bodies), _cells(scene)
     placement = np.zeros((count, *placement_shape(bodies=len(scene.bodies), particles=scene.particle_count)))
@@ -236,10 +234,10 @@ def _placement(
         elif row >= bodies:
             chosen.append(_OF_BODY * bodies + 3 * (row - bodies) + column)
     for row, body in enumerate(scene.bodies):
-        given = {column for name in columns for at, column in [cells[name]] if at == row}
-        if not given & {3, 4, 5, 6}:
+        given_columns = {column for name in columns for cell_row, column in [cells[name]] if cell_row == row}
+        if not given_columns & {3, 4, 5, 6}:
             continue
-        if given != set(range(7)):
+        if given_columns != set(range(7)):
             raise UserError(f"{path} has only a part of the pose of {body.name}: give all of x, y, z, qx, qy, qz and qw, or no q")
         length = np.linalg.norm(placement[:, row, 3:], axis=1)
         if (np.abs(length - 1) > 0.05).any():
@@ -253,14 +251,14 @@ def _cells(scene: Scene) -> dict[str, tuple[int, int]]:
     """Name of a column -> row and column of the placement."""
     cells = {}
     for row, body in enumerate(scene.bodies):
-        for column, part in enumerate((*_PLACE, *_TURN)):
-            cells[f"{body.name}.{part}"] = row, column
+        for column, coordinate in enumerate((*_PLACE, *_TURN)):
+            cells[f"{body.name}.{coordinate}"] = row, column
             if len(scene.part_names) == 1:
-                cells[part] = row, column
+                cells[coordinate] = row, column
     row = len(scene.bodies)
     for deformable in scene.deformables:
         for particle in range(deformable.count):
-            for column, part in enumerate(_PLACE):
-                cells[f"{deformable.name}[{particle}].{part}"] = row, column
+            for column, coordinate in enumerate(_PLACE):
+                cells[f"{deformable.name}[{particle}].{coordinate}"] = row, column
             row += 1
     return cells

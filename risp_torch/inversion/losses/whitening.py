@@ -67,9 +67,11 @@ class Whitening:
         return float((self.frames**2).sum() * (self.outputs**2).sum()) / (len(self.frames) * len(self.outputs))
 
 
-def _covariance(seen: torch.Tensor, ridge: float) -> torch.Tensor:
+def _covariance(sample_covariance: torch.Tensor, ridge: float) -> torch.Tensor:
     """The covariance with ``ridge`` times its mean variance added to the diagonal."""
-    return seen + ridge * seen.diagonal().mean() * torch.eye(len(seen)).to(seen)
+    return sample_covariance + ridge * sample_covariance.diagonal().mean() * torch.eye(len(sample_covariance)).to(
+        sample_covariance
+    )
 
 
 def _inverse_root(covariance: torch.Tensor) -> torch.Tensor:

@@ -150,9 +150,11 @@ class Comparison:
         Returns:
             Observations [B, n', ...] of the first n' compared frames, and which worlds stayed finite, [B] bool.
         """
-        seen = self.seen(horizon)
-        states = scene.rollout(values, worlds=worlds, frames=max(seen[-1], 1), adjoint=adjoint)  # one frame interval at least
-        return self.loss.observe(scene, states, values, _unless_all(seen)), states.finite
+        compared_frames = self.seen(horizon)
+        states = scene.rollout(
+            values, worlds=worlds, frames=max(compared_frames[-1], 1), adjoint=adjoint
+        )  # one frame interval at least
+        return self.loss.observe(scene, states, values, _unless_all(compared_frames)), states.finite
 
     def losses(
         self,
@@ -191,11 +193,11 @@ def film_losses(
     chunk = min(most, comparison.worlds_at_once)
     losses = []
     for first in range(0, worlds, chunk):
-        part = {name: value[first : first + chunk] for name, value in values.items()}
+        batch = {name: value[first : first + chunk] for name, value in values.items()}
         count = min(chunk, worlds - first)
         with torch.no_grad():
             try:
-                loss = comparison.losses(scene, part, worlds=count)
+                loss = comparison.losses(scene, batch, worlds=count)
                 losses.append(torch.where(loss.isnan(), torch.full_like(loss, torch.inf), loss))
             except DivergenceError:
                 losses.append(comparison.target.new_full((count,), torch.inf))
@@ -236,12 +238,12 @@ def sampled_frames(sampling: str, frames: Count) -> tuple[int, ...]:
 def _listed_frames(text: str, frames: int) -> tuple[int, ...]:
     """Frame numbers of "0,3,10-20", ascending."""
     chosen: set[int] = set()
-    for part in text.split(","):
-        first, dash, last = part.strip().partition("-")
+    for span in text.split(","):
+        first, dash, last = span.strip().partition("-")
         last = last if dash else first
         if not (first.isdecimal() and last.isdecimal() and int(first) <= int(last) <= frames):
             raise UserError(
-                f"sampling 'list:{text}' takes frames of a film of {frames} intervals, and {part.strip()!r} is none: give "
+                f"sampling 'list:{text}' takes frames of a film of {frames} intervals, and {span.strip()!r} is none: give "
                 f"numbers from 0 to {frames}, or parts such as 3-{max(3, frames)}"
             )
         chosen |= set(range(int(first), int(last) + 1))

@@ -8,7 +8,7 @@ import numpy as np
 
 from risp_torch.inversion.problem.comparison import Comparison
 from risp_torch.inversion.problem.linearisation import Linearisation
-from risp_torch.inversion.problem.residual_blocks import BLOCK_FRAMES, block_scores, lasting_frames
+from risp_torch.inversion.problem.residual_blocks import BLOCK_FRAMES, block_scores, correlation_frames
 from risp_torch.inversion.problem.unknowns import Unknowns
 
 
@@ -19,8 +19,8 @@ def block_size(comparison: Comparison) -> float:
     return max(1.0, frames * len(comparison.blocks) / ((int(comparison.blocks.max()) + 1) * times))
 
 
-def design_effect(at: Linearisation) -> float:
-    """Ratio of the covariance of an estimate for errors that hang together within blocks to that for independent errors.
+def design_effect(linearisation: Linearisation) -> float:
+    """Ratio of the covariance of an estimate for errors that are correlated within blocks to that for independent errors.
 
     It is the mean over the directions that the film determines better than the priors: tr(A^-1 V) / (v tr(A^-1 J^T J)), with V
     the sum of outer products of block scores J_c^T r_c, A the normal equations with priors and v the mean squared residual.
@@ -28,17 +28,17 @@ def design_effect(at: Linearisation) -> float:
     Returns:
         A number between 1 and ``block_size``.
     """
-    film, _ = at.normal_equations
-    scores = block_scores(at)
-    inverse = np.linalg.pinv(film + at.prior, hermitian=True)
-    alone = at.loss * float(np.trace(inverse @ film))
+    film, _ = linearisation.normal_equations
+    scores = block_scores(linearisation)
+    inverse = np.linalg.pinv(film + linearisation.prior, hermitian=True)
+    alone = linearisation.loss * float(np.trace(inverse @ film))
     ratio = float(np.trace(inverse @ (scores.T @ scores))) / max(alone, 1e-300)
-    if at.comparison.loss.temporally_correlated:
-        ratio = max(ratio, lasting_frames(at))
-    return float(np.clip(ratio, 1.0, block_size(at.comparison)))
+    if linearisation.comparison.loss.temporally_correlated:
+        ratio = max(ratio, correlation_frames(linearisation))
+    return float(np.clip(ratio, 1.0, block_size(linearisation.comparison)))
 
 
-def with_design_effect(unknowns: Unknowns, together: float, floor: float | None = None) -> Unknowns:
+def with_design_effect(unknowns: Unknowns, design_effect: float, floor: float | None = None) -> Unknowns:
     """Unknowns whose priors count that many observations as one, and take errors to have at least the variance ``floor``."""
     floor = unknowns.priors.floor if floor is None else floor
-    return replace(unknowns, priors=replace(unknowns.priors, together=together, floor=floor))
+    return replace(unknowns, priors=replace(unknowns.priors, design_effect=design_effect, floor=floor))

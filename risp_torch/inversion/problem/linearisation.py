@@ -112,17 +112,17 @@ def linearise(
     residual = comparison.target.flatten() - observed[0]
     # The loss is a mean over the observations that count, and normal equations are sums.
     smooth = comparison.count * unknowns.smoothness.matrix(ranges)
-    at = Linearisation(residual, rows.T, scaled, comparison, smooth, -smooth @ (scaled / ranges), nearby=nearby)
-    return with_priors(at, unknowns) if unknowns.priors else at
+    linearisation = Linearisation(residual, rows.T, scaled, comparison, smooth, -smooth @ (scaled / ranges), nearby=nearby)
+    return with_priors(linearisation, unknowns) if unknowns.priors else linearisation
 
 
-def with_priors(at: Linearisation, unknowns: Unknowns) -> Linearisation:
+def with_priors(linearisation: Linearisation, unknowns: Unknowns) -> Linearisation:
     """A linearisation, until now without priors, with those of the unknowns."""
     priors, ranges = unknowns.priors, unknowns.scaled_range()
-    precision, variance = priors.precision(ranges), priors.variance(at.loss)
-    known = variance * precision
-    pull = at.pull - known @ priors.offset(at.scaled, ranges)
-    return replace(at, prior=at.prior + known, pull=pull, precision=precision, variance=variance)
+    precision, variance = priors.precision(ranges), priors.variance(linearisation.loss)
+    prior_matrix = variance * precision
+    pull = linearisation.pull - prior_matrix @ priors.offset(linearisation.scaled, ranges)
+    return replace(linearisation, prior=linearisation.prior + prior_matrix, pull=pull, precision=precision, variance=variance)
 
 
 def _differences(
@@ -139,19 +139,17 @@ def _rows(scaled: np.ndarray) -> torch.Tensor:
     return torch.as_tensor(scaled, dtype=bridge_dtype(), device=bridge_device())
 
 
-def predict(
-    scene: Scene, comparison: Comparison, unknowns: Unknowns, scaled: np.ndarray
-) -> tuple[torch.Tensor, torch.Tensor]:
+def predict(scene: Scene, comparison: Comparison, unknowns: Unknowns, scaled: np.ndarray) -> tuple[torch.Tensor, torch.Tensor]:
     """Observations [M, P] at scaled points [M, K], as many at a time as fit into memory, and which stayed finite [M]."""
     rows = _rows(scaled)
-    parts = []
+    batches = []
     with torch.no_grad():
-        for some in rows.split(comparison.worlds_at_once):
-            observed, finite = comparison.observe(scene, unknowns.from_scaled(some), worlds=len(some))
-            parts.append((observed.flatten(1), finite))
-    if len(parts) == 1:  # films are large: no copy of the only one
-        return parts[0]
-    return torch.cat([part[0] for part in parts]), torch.cat([part[1] for part in parts])
+        for batch in rows.split(comparison.worlds_at_once):
+            observed, finite = comparison.observe(scene, unknowns.from_scaled(batch), worlds=len(batch))
+            batches.append((observed.flatten(1), finite))
+    if len(batches) == 1:  # films are large: no copy of the only one
+        return batches[0]
+    return torch.cat([result[0] for result in batches]), torch.cat([result[1] for result in batches])
 
 
 def losses_at(scene: Scene, target: torch.Tensor | Comparison, unknowns: Unknowns, scaled: np.ndarray) -> np.ndarray:
@@ -163,7 +161,12 @@ def losses_at(scene: Scene, target: torch.Tensor | Comparison, unknowns: Unknown
 
 @checked
 def jacobian_along_eigenvectors(
-    scene: Scene, unknowns: Unknowns, at: Linearisation, *, rounds: FromZero = 4, step: Step = 1e-3,
+    scene: Scene,
+    unknowns: Unknowns,
+    linearisation: Linearisation,
+    *,
+    rounds: FromZero = 4,
+    step: Step = 1e-3,
     widest: Annotated[float, Rule(least=1)] = 100.0,
 ) -> Linearisation:
     """The same linearisation, its Jacobian measured along its own principal directions instead of along single unknowns.
@@ -175,30 +178,32 @@ def jacobian_along_eigenvectors(
 
     Args:
         scene, unknowns: those of the inversion.
-        at: result of ``linearise``.
+        linearisation: result of ``linearise``.
         rounds: iterations, each with a batch of 2 K worlds.
         step: of the differences along the strongest direction, in parts of the allowed range (it shrinks near a bound).
         widest: largest ratio of the step along the weakest direction to that.
     """
-    count = len(at.scaled)
+    count = len(linearisation.scaled)
     ranges = unknowns.scaled_range()
     low, high = (unknowns.scaled(bound) for bound in unknowns.bounds())
-    room = np.maximum(np.minimum(at.scaled - low, high - at.scaled) / ranges, 0.1 * step)
-    jacobian = at.jacobian
+    room = np.maximum(np.minimum(linearisation.scaled - low, high - linearisation.scaled) / ranges, 0.1 * step)
+    jacobian = linearisation.jacobian
     for _ in range(rounds if count > 1 else 0):
-        values, vectors = np.linalg.eigh(replace(at, jacobian=jacobian).normal_equations[0])
+        values, vectors = np.linalg.eigh(replace(linearisation, jacobian=jacobian).normal_equations[0])
         response = np.sqrt(np.maximum(values, 1e-30 * max(values.max(), 1e-30)))
         steps = step * np.clip(response.max() / response, 1.0, widest)
         steps = np.minimum(steps, (room[:, None] / np.maximum(np.abs(vectors), 1e-12)).min(axis=0))
         moves = (steps * vectors).T * ranges
-        directional, finite = _differences(scene, at.nearby or at.comparison, unknowns, at.scaled, moves)
+        directional, finite = _differences(
+            scene, linearisation.nearby or linearisation.comparison, unknowns, linearisation.scaled, moves
+        )
         if not finite:
-            return at
+            return linearisation
         directional /= torch.as_tensor(2 * steps[:, None]).to(directional)
         jacobian = directional.T @ torch.as_tensor(vectors.T).to(directional)
-    return replace(at, jacobian=jacobian)
+    return replace(linearisation, jacobian=jacobian)
 
 
-def newton_step(at: Linearisation, *, damping: float = 1e-6) -> np.ndarray:
+def newton_step(linearisation: Linearisation, *, damping: float = 1e-6) -> np.ndarray:
     """Levenberg-Marquardt step of the unknowns, [K] in parts of their ranges (``MeanDiagonalDamping``)."""
-    return MeanDiagonalDamping().step(at.equations, damping)
+    return MeanDiagonalDamping().step(linearisation.equations, damping)

@@ -58,50 +58,50 @@ class Priors:
         mean: [M] scaled units (log10 of the value for log10).
         sd: [M] standard deviations, scaled units (decades for log10).
         floor: lower bound of the variance of an observation.
-        together: number of observations that count as one independent observation, at least 1.
-        given: name -> mean and standard deviation, physical units, as JSON values.
+        design_effect: number of observations that count as one independent observation, at least 1.
+        specification: name -> mean and standard deviation, physical units, as JSON values.
     """
 
     places: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     mean: np.ndarray = field(default_factory=lambda: np.zeros(0))
     sd: np.ndarray = field(default_factory=lambda: np.zeros(0))
     floor: Positive = _LEAST_FLOOR
-    together: Annotated[float, Rule(least=1)] = 1.0
-    given: Mapping[str, Any] = field(default_factory=dict)
+    design_effect: Annotated[float, Rule(least=1)] = 1.0
+    specification: Mapping[str, Any] = field(default_factory=dict)
 
     @staticmethod
-    def of(params: Mapping[str, Param], given: Mapping[str, Prior]) -> Priors:
+    def of(params: Mapping[str, Param], priors: Mapping[str, Prior]) -> Priors:
         """The priors of unknowns.
 
         Args:
             params: parameters of the unknowns, in order, with both bounds.
-            given: name -> prior.
+            priors: name -> prior.
 
         Raises:
             UserError: a mean lies outside the bounds of its unknown.
         """
         places, means, sds, before = [], [], [], 0
         for name, param in params.items():
-            if name in given:
-                mean, sd = (np.ravel(part) for part in (given[name].mean, given[name].sd))
-                known = np.flatnonzero(np.isfinite(sd))
-                _check_inside(name, param, mean, known)
-                scaled, spread = scaled_prior(param, mean[known], sd[known])
-                places.append(before + known)
+            if name in priors:
+                mean, sd = (np.ravel(moment) for moment in (priors[name].mean, priors[name].sd))
+                finite = np.flatnonzero(np.isfinite(sd))
+                _check_inside(name, param, mean, finite)
+                scaled, spread = scaled_prior(param, mean[finite], sd[finite])
+                places.append(before + finite)
                 means.append(scaled)
                 sds.append(spread)
             before += int(np.size(param.value))
         if not places:
             return Priors()
-        shown_given = {name: {"mean": prior.mean.tolist(), "sd": _plain(prior.sd)} for name, prior in given.items()}
-        return Priors(np.concatenate(places), np.concatenate(means), np.concatenate(sds), given=shown_given)
+        shown_given = {name: {"mean": prior.mean.tolist(), "sd": _plain(prior.sd)} for name, prior in priors.items()}
+        return Priors(np.concatenate(places), np.concatenate(means), np.concatenate(sds), specification=shown_given)
 
     def __bool__(self) -> bool:
         return len(self.places) > 0
 
     def distance(self, scaled: torch.Tensor) -> torch.Tensor:
         """Sum of squared distances from the means in standard deviations, [S], of scaled coordinates [S, K]; differentiable."""
-        mean, sd = (torch.as_tensor(part).to(scaled) for part in (self.mean, self.sd))
+        mean, sd = (torch.as_tensor(moment).to(scaled) for moment in (self.mean, self.sd))
         return (((scaled[:, torch.as_tensor(self.places, device=scaled.device)] - mean) / sd) ** 2).sum(dim=1)
 
     def penalised(self, losses: torch.Tensor, scaled: torch.Tensor, observations: float) -> torch.Tensor:
@@ -114,14 +114,14 @@ class Priors:
         """
         if not self:
             return losses
-        extra = (self.distance(scaled) * (self.together / observations)).clamp(max=60.0)
+        extra = (self.distance(scaled) * (self.design_effect / observations)).clamp(max=60.0)
         below = losses + self.floor * extra
         across = self.floor * torch.exp((losses / self.floor).clamp(max=1.0) - 1 + extra)
         return torch.where(losses > self.floor, losses * torch.exp(extra), torch.where(below <= self.floor, below, across))
 
     def variance(self, loss: float) -> float:
         """Variance that one unit of J^T J stands for where the mean squared residual is ``loss``."""
-        return self.together * max(loss, self.floor)
+        return self.design_effect * max(loss, self.floor)
 
     def precision(self, ranges: np.ndarray) -> np.ndarray:
         """Inverse covariance [K, K] of the unknowns relative to their ranges [K] (scaled units)."""
@@ -145,8 +145,8 @@ class Priors:
             moved[:, self.places] = self.mean
             return moved
         for k, mean, sd in zip(self.places, self.mean, self.sd, strict=True):
-            ends = ndtr([(low[k] - mean) / sd, (high[k] - mean) / sd])
-            share = ends[0] + (ends[1] - ends[0]) * (scaled[:, k] - low[k]) / (high[k] - low[k])
+            bound_quantiles = ndtr([(low[k] - mean) / sd, (high[k] - mean) / sd])
+            share = bound_quantiles[0] + (bound_quantiles[1] - bound_quantiles[0]) * (scaled[:, k] - low[k]) / (high[k] - low[k])
             moved[:, k] = np.clip(mean + sd * ndtri(share), low[k], high[k])
         return moved
 
@@ -159,30 +159,30 @@ class Priors:
         return most
 
 
-def read_priors(params: Mapping[str, Param], given: PriorsGiven | None) -> dict[str, Prior]:
+def read_priors(params: Mapping[str, Param], specifications: PriorsGiven | None) -> dict[str, Prior]:
     """Priors by the name of an unknown, from what a user gave.
 
     Args:
         params: parameters of the unknowns, with the scene's values, which are the means by default.
-        given: name, or name of an entry -> standard deviation, or a tuple (mean, standard deviation); numbers, or arrays of the
-            parameter's shape; "5%" is a standard deviation of 5 percent of the mean.
+        specifications: name, or name of an entry -> standard deviation, or a tuple (mean, standard deviation); numbers, or arrays
+            of the parameter's shape; "5%" is a standard deviation of 5 percent of the mean.
 
     Raises:
         UserError: a name is not unknown, or a number is not finite, has a wrong shape, or is no standard deviation above zero.
     """
-    found: dict[str, Prior] = {}
-    for name in sorted(given or {}, key=lambda name: len(split_entry(name)[1]) if name not in params else 0):
-        base, place = (name, ()) if name in params else split_entry(name)
+    priors: dict[str, Prior] = {}
+    for name in sorted(specifications or {}, key=lambda name: len(split_entry(name)[1]) if name not in params else 0):
+        base, index = (name, ()) if name in params else split_entry(name)
         if base not in params:
             raise unknown_name_error("unknown with a prior", name, list(params))
         value = np.asarray(params[base].value, dtype=np.float64)
-        if place and (len(place) != value.ndim or any(i >= n for i, n in zip(place, value.shape, strict=True))):
+        if index and (len(index) != value.ndim or any(i >= n for i, n in zip(index, value.shape, strict=True))):
             raise UserError(f"the prior of {name}: {base} has shape {value.shape}, so it has no such entry")
-        mean, sd = _mean_and_sd(name, value[place], given[name])
-        whole = found.get(base, Prior(value.copy(), np.full(value.shape, np.nan)))
-        whole.mean[place], whole.sd[place] = mean, sd
-        found[base] = whole
-    return found
+        mean, sd = _mean_and_sd(name, value[index], specifications[name])
+        prior = priors.get(base, Prior(value.copy(), np.full(value.shape, np.nan)))
+        prior.mean[index], prior.sd[index] = mean, sd
+        priors[base] = prior
+    return priors
 
 
 def with_bounds_of_prior(param: Param, prior: Prior, sign: Sign | None) -> Param:
@@ -213,11 +213,11 @@ def scaled_prior(param: Param, mean: np.ndarray, sd: np.ndarray) -> tuple[np.nda
     return np.log10(mean), sd / (mean * math.log(10.0))
 
 
-def _mean_and_sd(name: str, value: np.ndarray, given: Any) -> tuple[np.ndarray, np.ndarray]:
+def _mean_and_sd(name: str, value: np.ndarray, specification: Any) -> tuple[np.ndarray, np.ndarray]:
     """Mean and standard deviation, arrays of the shape of ``value``, which is the mean where none is given."""
-    if isinstance(given, tuple) and len(given) != 2:
-        raise UserError(f"the prior of {name} is {shown(given)}: give a standard deviation, or a tuple of mean and that")
-    mean, sd = given if isinstance(given, tuple) else (value, given)
+    if isinstance(specification, tuple) and len(specification) != 2:
+        raise UserError(f"the prior of {name} is {shown(specification)}: give a standard deviation, or a tuple of mean and that")
+    mean, sd = specification if isinstance(specification, tuple) else (value, specification)
     mean = _of_shape(name, "mean", mean, np.shape(value))
     if isinstance(sd, str):
         percent = sd.strip().removesuffix("%")
@@ -226,23 +226,27 @@ def _mean_and_sd(name: str, value: np.ndarray, given: Any) -> tuple[np.ndarray, 
         except ValueError:
             sd = None
         if sd is None:
-            raise UserError(f"the prior of {name} is {given!r}: give a standard deviation as a number, or as 5% of the mean")
+            raise UserError(
+                f"the prior of {name} is {specification!r}: give a standard deviation as a number, or as 5% of the mean"
+            )
     sd = _of_shape(name, "standard deviation", sd, np.shape(value))
     if not (sd > 0).all():
         raise UserError(f"the prior of {name} has the standard deviation {float(np.min(sd)):g}: give one above zero")
     return mean, sd
 
 
-def _of_shape(name: str, what: str, given: Any, shape: tuple[int, ...]) -> np.ndarray:
-    array = real_numbers(given)
+def _of_shape(name: str, quantity: str, numbers: Any, shape: tuple[int, ...]) -> np.ndarray:
+    array = real_numbers(numbers)
     if array is None or not np.isfinite(array).all() or array.shape not in ((), shape):
-        raise UserError(f"the prior of {name} has the {what} {shown(given)}: give one finite number, or those of shape {shape}")
+        raise UserError(
+            f"the prior of {name} has the {quantity} {shown(numbers)}: give one finite number, or those of shape {shape}"
+        )
     return np.broadcast_to(np.asarray(array, dtype=np.float64), shape).copy()
 
 
-def _check_inside(name: str, param: Param, mean: np.ndarray, known: np.ndarray) -> None:
+def _check_inside(name: str, param: Param, mean: np.ndarray, indices: np.ndarray) -> None:
     low, high = (np.broadcast_to(bound, np.shape(param.value)).ravel() for bound in (param.low, param.high))
-    outside = [k for k in known if not low[k] <= mean[k] <= high[k]]
+    outside = [k for k in indices if not low[k] <= mean[k] <= high[k]]
     if outside:
         k = outside[0]
         raise UserError(

@@ -42,7 +42,6 @@ from ti_sim.base.numbers import real_numbers, shown
 MOST_LINEARISED, MOST_WITHOUT_PICTURES = 40, 400
 
 
-
 @dataclass(frozen=True)
 class Problem:
     """Unknowns of a scene, the film that they are read from, and how they are searched.
@@ -95,10 +94,10 @@ class Problem:
         if isinstance(video, list | tuple) or isinstance(scene, Films) or cameras or per_film:
             video = list(video) if isinstance(video, list | tuple) else [video]
             scene = scene if isinstance(scene, Films) else Films(scene, len(video), cameras=cameras, per_film=per_film)
-            loss, own = films_loss(loss), (scene.per_film, len(video))
-            unknown, bounds = list(for_every_film(unknown, *own)), values_for_every_film(bounds or {}, *own)
-            priors = values_for_every_film(priors or {}, *own)
-            starts = starts if isinstance(starts, Integral) else [values_for_every_film(start, *own) for start in starts]
+            loss, film_layout = films_loss(loss), (scene.per_film, len(video))
+            unknown, bounds = list(for_every_film(unknown, *film_layout)), values_for_every_film(bounds or {}, *film_layout)
+            priors = values_for_every_film(priors or {}, *film_layout)
+            starts = starts if isinstance(starts, Integral) else [values_for_every_film(start, *film_layout) for start in starts]
         unknowns = Unknowns.of(scene, unknown, bounds=bounds, psi=psi, smooth=smooth, priors=priors)
         check_film_times(scene, unknowns)
         settings = settings or usual_search(loss, len(unknowns.labels))
@@ -149,8 +148,8 @@ class Problem:
             "loss": self.loss.to_json(),
             "sampling": sampling,
             "linearise_up_to": self.linearise_up_to,
-            "smooth": dict(unknowns.smoothness.given),
-            "priors": dict(unknowns.priors.given),
+            "smooth": dict(unknowns.smoothness.specification),
+            "priors": dict(unknowns.priors.specification),
             "find_start": self.find_start and asdict(self.find_start),
             "warm_start": self.warm_start and asdict(self.warm_start),
         }

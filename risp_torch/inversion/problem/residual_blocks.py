@@ -1,4 +1,4 @@
-"""Blocks of observations whose errors hang together, in space and in time, at several sizes."""
+"""Blocks of observations with correlated errors, in space and in time, at several sizes."""
 
 from __future__ import annotations
 
@@ -14,50 +14,50 @@ BANDS, PARTS = 4, 6  # of the picture and of the film: the largest blocks
 LEAST_BLOCKS = 2  # for each unknown: with fewer blocks, their scores say nothing
 
 
-def block_scores(at: Linearisation) -> np.ndarray:
+def block_scores(linearisation: Linearisation) -> np.ndarray:
     """J_c^T r_c of every block c of the loss and of ``BLOCK_FRAMES`` frames, [blocks, K]."""
-    (scores,) = block_scores_of(at, [at.residual])
+    (scores,) = block_scores_of(linearisation, [linearisation.residual])
     return scores
 
 
-def block_scores_of(at: Linearisation, residuals: Sequence[torch.Tensor]) -> list[np.ndarray]:
+def block_scores_of(linearisation: Linearisation, residuals: Sequence[torch.Tensor]) -> list[np.ndarray]:
     """``block_scores`` of each of several residuals [P], a list of [blocks, K]."""
-    frames = np.array(at.comparison.frames) // BLOCK_FRAMES
-    places = np.arange(int(at.comparison.blocks.max()) + 1)
-    return [_sums(scores, places, frames) for scores in _scores_of_frames(at, residuals)] if residuals else []
+    frames = np.array(linearisation.comparison.frames) // BLOCK_FRAMES
+    places = np.arange(int(linearisation.comparison.blocks.max()) + 1)
+    return [_sums(scores, places, frames) for scores in _scores_of_frames(linearisation, residuals)] if residuals else []
 
 
-def scores_of_sizes(at: Linearisation) -> list[np.ndarray]:
+def scores_of_sizes(linearisation: Linearisation) -> list[np.ndarray]:
     """Scores of blocks of several sizes, a list of [blocks, K].
 
     First those of ``block_scores``. Then, for errors that reach farther, whole frames, and quarters of the picture (bands of
-    successive blocks) through a sixth of the film each. Scores add up to nothing at a minimum, so that G blocks tell of G - 1:
-    theirs are multiplied by the root of G / (G - 1). Sizes of which there are too few blocks are left out, and losses whose
-    errors last through the film have the first alone.
+    successive blocks) through a sixth of the film each. Scores add up to nothing at a minimum, so that G blocks have G - 1
+    degrees of freedom: theirs are multiplied by the root of G / (G - 1). Sizes of which there are too few blocks are left out,
+    and losses whose errors last through the film have the first alone.
     """
-    (scores,) = _scores_of_frames(at, [at.residual])
+    (scores,) = _scores_of_frames(linearisation, [linearisation.residual])
     count, size, unknowns = scores.shape
-    frames = np.array(at.comparison.frames)
+    frames = np.array(linearisation.comparison.frames)
     sizes = [_sums(scores, np.arange(size), frames // BLOCK_FRAMES)]
-    if at.comparison.loss.temporally_correlated:
+    if linearisation.comparison.loss.temporally_correlated:
         return sizes
-    whole = _sums(scores, np.zeros(size, dtype=np.int64), np.arange(count))
+    film_scores = _sums(scores, np.zeros(size, dtype=np.int64), np.arange(count))
     bands = _sums(scores, np.arange(size) * BANDS // size, np.arange(count) * min(PARTS, count) // count)
-    for larger in (whole, bands):
+    for larger in (film_scores, bands):
         blocks = int((np.abs(larger).sum(axis=1) > 0).sum())
         if blocks > LEAST_BLOCKS * unknowns:
             sizes.append(larger * np.sqrt(blocks / (blocks - 1)))
     return sizes
 
 
-def _scores_of_frames(at: Linearisation, residuals: Sequence[torch.Tensor]) -> np.ndarray:
+def _scores_of_frames(linearisation: Linearisation, residuals: Sequence[torch.Tensor]) -> np.ndarray:
     """J^T r of every block of the loss in every frame, for each of the residuals, [residuals, frames, blocks, K] f64."""
-    members, share = _members(at.comparison.blocks)
-    count, (blocks, width), unknowns = len(at.comparison.frames), members.shape, at.jacobian.shape[1]
-    where = torch.as_tensor(members.ravel(), device=at.jacobian.device)
-    share = torch.as_tensor(share, device=at.jacobian.device)
+    members, share = _members(linearisation.comparison.blocks)
+    count, (blocks, width), unknowns = len(linearisation.comparison.frames), members.shape, linearisation.jacobian.shape[1]
+    where = torch.as_tensor(members.ravel(), device=linearisation.jacobian.device)
+    share = torch.as_tensor(share, device=linearisation.jacobian.device)
     scores = np.zeros((len(residuals), count, blocks, unknowns))
-    frames = zip(at.jacobian.T.chunk(count, dim=1), *(residual.chunk(count) for residual in residuals), strict=True)
+    frames = zip(linearisation.jacobian.T.chunk(count, dim=1), *(residual.chunk(count) for residual in residuals), strict=True)
     for index, (columns, *errors) in enumerate(frames):  # one frame at a time: all in double precision may need gigabytes
         factors = columns.index_select(1, where).view(unknowns, blocks, width).double().movedim(1, 0)
         terms = torch.stack(errors).index_select(1, where).view(len(errors), blocks, width).double() * share
@@ -81,13 +81,13 @@ def _sums(scores: np.ndarray, places: np.ndarray, times: np.ndarray) -> np.ndarr
     return sums.reshape(-1, scores.shape[2])
 
 
-def lasting_frames(at: Linearisation) -> float:
+def correlation_frames(linearisation: Linearisation) -> float:
     """Correlation length of the errors in frames: 1 + 2 sum_k c_k over lags k, up to the first c_k <= 0.
 
     c_k is the autocorrelation of the residual at lag k, summed over the observations. An error that is constant
     through n frames gives n.
     """
-    rows = at.residual.double().reshape(len(at.comparison.frames), -1)
+    rows = linearisation.residual.double().reshape(len(linearisation.comparison.frames), -1)
     power = float((rows * rows).sum())
     total = 1.0
     for lag in range(1, len(rows)):

@@ -99,8 +99,8 @@ class OptimiseSettings:
     def horizon(self, iteration: int, frames: int) -> int:
         """Horizon of the loss of an iteration, frame intervals."""
         first = min(self.first_frames or frames, frames)
-        part = min(1.0, iteration / max(1.0, self.growth * self.iterations))
-        return first + round((frames - first) * part)
+        progress = min(1.0, iteration / max(1.0, self.growth * self.iterations))
+        return first + round((frames - first) * progress)
 
     def rate(self, iteration: int) -> float:
         """Learning rate of an iteration: cosine from ``learning_rate`` to a hundredth of it, or constant without ``decay``."""

@@ -27,12 +27,12 @@ class Smoothness:
     Attributes:
         pairs: [M, 2] indices of unknowns.
         weights: [M] of each pair: its parameter's weight over the number of pairs of that parameter.
-        given: name -> weight, as given.
+        specification: name -> weight, as given.
     """
 
     pairs: np.ndarray
     weights: np.ndarray
-    given: Mapping[str, float]
+    specification: Mapping[str, float]
 
     @staticmethod
     def of(scene: Scene, params: Mapping[str, Param], smooth: Weights | None) -> Smoothness:
@@ -47,22 +47,22 @@ class Smoothness:
             UserError: a name is not unknown or has no value per element of a body, or a weight is not above zero.
         """
         get_args(Weights)[1].check("smooth", smooth or {})
-        ends = dict(zip(params, np.cumsum([np.size(param.value) for param in params.values()]), strict=True))
+        parameter_ends = dict(zip(params, np.cumsum([np.size(param.value) for param in params.values()]), strict=True))
         pairs, weights = [np.zeros((0, 2), dtype=np.int64)], [np.zeros(0)]
         for name, weight in (smooth or {}).items():
             if name not in params:
                 raise unknown_name_error("unknown to smooth", name, list(params))
-            part = body_of_elements(scene, name)
-            if part is None:
+            body = body_of_elements(scene, name)
+            if body is None:
                 raise UserError(
                     f"{name} has no number for each element of a solid, cloth or flat body: give its material an array [E] to "
                     "smooth it"
                 )
-            near = element_neighbours(part.elements.indices)
-            if not len(near):
+            neighbours = element_neighbours(body.elements.indices)
+            if not len(neighbours):
                 raise UserError(f"no elements of {name} are neighbours: leave its smoothness out")
-            pairs.append(near + ends[name] - np.size(params[name].value))
-            weights.append(np.full(len(near), weight / len(near)))
+            pairs.append(neighbours + parameter_ends[name] - np.size(params[name].value))
+            weights.append(np.full(len(neighbours), weight / len(neighbours)))
         return Smoothness(np.concatenate(pairs), np.concatenate(weights), dict(smooth or {}))
 
     def penalty(self, scaled: torch.Tensor) -> torch.Tensor:
@@ -74,17 +74,17 @@ class Smoothness:
     def matrix(self, ranges: np.ndarray) -> np.ndarray:
         """H [K, K] with which the penalty is x^T H x of the unknowns x relative to their ranges [K] (scaled units)."""
         rows = np.zeros((len(self.pairs), len(ranges)))
-        each = np.arange(len(self.pairs))
+        pair_index = np.arange(len(self.pairs))
         for column, sign in enumerate((1.0, -1.0)):
-            rows[each, self.pairs[:, column]] = sign * ranges[self.pairs[:, column]]
+            rows[pair_index, self.pairs[:, column]] = sign * ranges[self.pairs[:, column]]
         return rows.T @ (self.weights[:, None] * rows)
 
 
 def body_of_elements(scene: Scene, name: str) -> Deformable | None:
     """The solid, cloth or flat body each of whose elements has its own number in the parameter ``name``; None without one."""
     body, _, key = name.partition(".")
-    part = next((part for part in scene.deformables if part.name == body), None)
-    if part is None or name not in scene.table.params or key == "mass" or key.startswith("bending."):
+    deformable = next((deformable for deformable in scene.deformables if deformable.name == body), None)
+    if deformable is None or name not in scene.table.params or key == "mass" or key.startswith("bending."):
         return None  # these have values per particle and edge
-    indices = part.elements.indices
-    return part if indices.shape[1] > 2 and np.shape(scene.table[name].value) == (len(indices),) else None
+    indices = deformable.elements.indices
+    return deformable if indices.shape[1] > 2 and np.shape(scene.table[name].value) == (len(indices),) else None

@@ -74,8 +74,8 @@ class Unknowns:
         if len(set(names)) < len(names):
             raise UserError(f"{', '.join(names)} are unknown: name each once")
         for name in names:
-            base, place = split_entry(name)
-            if place and base in names:
+            base, index = split_entry(name)
+            if index and base in names:
                 raise UserError(f"{base} and its entry {name} are unknown: name the whole or some of its entries")
         params, appearance = {}, None
         for name in names if not isinstance(scene, Films) else ():
@@ -86,13 +86,15 @@ class Unknowns:
                 params[name] = Param(np.zeros(appearance.size), low=-1.0, high=1.0)
             else:
                 params[name] = scene.table[name]
-        known = read_priors(params, priors)
+        scene_priors = read_priors(params, priors)
         for name in names:
             if name in bounds:
                 params[name] = _with_bounds(name, params[name], bounds[name])
-            if name in known:
-                params[name] = with_bounds_of_prior(params[name], known[name], scene.table.signs.get(split_entry(name)[0]))
-            entries = {entry: given for entry, given in bounds.items() if entry != name and split_entry(entry)[0] == name}
+            if name in scene_priors:
+                params[name] = with_bounds_of_prior(params[name], scene_priors[name], scene.table.signs.get(split_entry(name)[0]))
+            entries = {
+                entry: entry_bounds for entry, entry_bounds in bounds.items() if entry != name and split_entry(entry)[0] == name
+            }
             params[name] = _with_bounds_of_entries(scene, params[name], entries)
             if params[name].low is None or params[name].high is None:
                 raise UserError(
@@ -102,7 +104,7 @@ class Unknowns:
         both = [name for name in names if appearance is not None and split_entry(name)[0] in appearance.spreads]
         if both:
             raise UserError(f"{both[0]} is one of the rendering parameters of psi: make only one of the two unknown")
-        return Unknowns(params, appearance, Smoothness.of(scene, params, smooth), Priors.of(params, known))
+        return Unknowns(params, appearance, Smoothness.of(scene, params, smooth), Priors.of(params, scene_priors))
 
     @property
     def labels(self) -> list[str]:
@@ -118,8 +120,8 @@ class Unknowns:
     @property
     def groups(self) -> dict[str, slice]:
         """Slice of the K numbers of each unknown parameter, by its name."""
-        ends = np.cumsum([_size(p) for p in self.params.values()]).tolist()
-        return {name: slice(end - _size(p), end) for (name, p), end in zip(self.params.items(), ends, strict=True)}
+        stops = np.cumsum([_size(p) for p in self.params.values()]).tolist()
+        return {name: slice(stop - _size(p), stop) for (name, p), stop in zip(self.params.items(), stops, strict=True)}
 
     @property
     def units(self) -> list[str]:
@@ -148,15 +150,15 @@ class Unknowns:
 
     def physical(self, z: torch.Tensor) -> dict[str, torch.Tensor]:
         """Parameter values [S, *shape] of the scene from the optimiser's variables z [S, K], differentiable."""
-        return self._of_scene(self._split(z, lambda param, part: param.to_physical(part)))
+        return self._of_scene(self._split(z, lambda param, columns: param.to_physical(columns)))
 
     def from_scaled(self, scaled: torch.Tensor) -> dict[str, torch.Tensor]:
         """Parameter values [S, *shape] of the scene from scaled coordinates [S, K] (log10 of the value for log10)."""
-        return self._of_scene(self._split(scaled, lambda param, part: param.from_scaled(part)))
+        return self._of_scene(self._split(scaled, lambda param, columns: param.from_scaled(columns)))
 
     def vector(self, z: torch.Tensor) -> torch.Tensor:
         """The K physical values [S, K] from the optimiser's variables z [S, K]."""
-        values = self._split(z, lambda param, part: param.to_physical(part))
+        values = self._split(z, lambda param, columns: param.to_physical(columns))
         return torch.cat([value.reshape(len(z), -1) for value in values.values()], dim=1)
 
     def penalised(self, losses: torch.Tensor, z: torch.Tensor, observations: float) -> torch.Tensor:
@@ -167,7 +169,7 @@ class Unknowns:
             z: [S, K] the optimiser's variables.
             observations: of the mean.
         """
-        values = self._split(z, lambda param, part: param.to_scaled(param.to_physical(part)))
+        values = self._split(z, lambda param, columns: param.to_scaled(param.to_physical(columns)))
         scaled = torch.cat([value.reshape(len(z), -1) for value in values.values()], dim=1)
         return self.penalised_at(losses, scaled, observations)
 
@@ -185,16 +187,16 @@ class Unknowns:
         Raises:
             UserError: a value lies outside its bounds.
         """
-        parts, start = [], 0
+        blocks, start = [], 0
         for name, param in self.params.items():
             size = _size(param)
-            part = physical[:, start : start + size].reshape(-1, *np.shape(param.value))
+            columns = physical[:, start : start + size].reshape(-1, *np.shape(param.value))
             try:
-                parts.append(np.asarray(param.to_unbounded(part)).reshape(len(physical), -1))
+                blocks.append(np.asarray(param.to_unbounded(columns)).reshape(len(physical), -1))
             except UserError as error:
                 raise UserError(f"start of {name}: {error}") from None
             start += size
-        return torch.as_tensor(np.concatenate(parts, axis=1), dtype=bridge_dtype(), device=bridge_device())
+        return torch.as_tensor(np.concatenate(blocks, axis=1), dtype=bridge_dtype(), device=bridge_device())
 
     @checked
     def starts(self, count: Count, seed: Seed) -> np.ndarray:
@@ -226,8 +228,8 @@ class Unknowns:
         values, start = {}, 0
         for name, param in self.params.items():
             size = _size(param)
-            part = rows[:, start : start + size].reshape(-1, *np.shape(param.value))
-            values[name] = convert(param, part)
+            columns = rows[:, start : start + size].reshape(-1, *np.shape(param.value))
+            values[name] = convert(param, columns)
             start += size
         return values
 
@@ -236,11 +238,11 @@ def _size(param: Param) -> int:
     return int(np.size(param.value))
 
 
-def _with_bounds(name: str, param: Param, given: Sequence[Any]) -> Param:
+def _with_bounds(name: str, param: Param, bounds: Sequence[Any]) -> Param:
     """The parameter with other bounds; its value, which an inversion does not use, is clipped to them."""
-    if len(given) not in (2, 3):
-        raise UserError(f"the bounds of {name} are {given}: give low and high, and a scale if it is another")
-    low, high, scale = (*given, param.scale)[:3]
+    if len(bounds) not in (2, 3):
+        raise UserError(f"the bounds of {name} are {bounds}: give low and high, and a scale if it is another")
+    low, high, scale = (*bounds, param.scale)[:3]
     try:
         for bound in (low, high):
             np.broadcast_to(np.asarray(bound, dtype=np.float64), np.shape(param.value))
@@ -256,14 +258,16 @@ def _with_bounds_of_entries(scene: Scene, param: Param, entries: Mapping[str, Se
         return param
     shape = np.shape(param.value)
     value, low, high = (
-        np.array(np.broadcast_to(np.nan if part is None else part, shape)) for part in (param.value, param.low, param.high)
+        np.array(np.broadcast_to(np.nan if array is None else array, shape)) for array in (param.value, param.low, param.high)
     )
-    for entry, given in entries.items():
-        own = _with_bounds(entry, scene.table[entry], given)
-        if own.scale != param.scale:
-            raise UserError(f"the bounds of {entry} have the scale {own.scale}, and its array {param.scale}: give both the same")
-        _, place = split_entry(entry)
-        value[place], low[place], high[place] = own.value, own.low, own.high
+    for entry, entry_bounds in entries.items():
+        entry_param = _with_bounds(entry, scene.table[entry], entry_bounds)
+        if entry_param.scale != param.scale:
+            raise UserError(
+                f"the bounds of {entry} have the scale {entry_param.scale}, and its array {param.scale}: give both the same"
+            )
+        _, index = split_entry(entry)
+        value[index], low[index], high[index] = entry_param.value, entry_param.low, entry_param.high
     lacking = np.argwhere(np.isnan(low) | np.isnan(high))
     if len(lacking):
         first = split_entry(next(iter(entries)))[0] + "".join(f"[{i}]" for i in lacking[0])

@@ -81,19 +81,19 @@ def _values(scene: Scene, result: Mapping[str, Any], file: str, film: int) -> di
         if isinstance(result.get(key), Mapping):
             return {name: _numbers(value, name, file) for name, value in result[key].items()}
     try:
-        found = {label: float(_numbers(about["value"], label, file)) for label, about in result["unknowns"].items()}
+        estimates = {label: float(_numbers(about["value"], label, file)) for label, about in result["unknowns"].items()}
     except (KeyError, TypeError, ValueError):
         raise UserError(f"{file} is damaged: give {_WRITERS}") from None
-    found = _of_one_film(found, film, file)
-    appearance = [found.pop(label) for label in list(found) if label.startswith(f"{PSI}: ")]
-    values = _whole(scene, found)
+    estimates = _of_one_film(estimates, film, file)
+    appearance = [estimates.pop(label) for label in list(estimates) if label.startswith(f"{PSI}: ")]
+    values = _merged_arrays(scene, estimates)
     if appearance:
         try:
             parameters = RenderingParameters.from_json(scene, result["settings"]["psi"])
         except (KeyError, TypeError):
             raise UserError(f"{file} is damaged: give {_WRITERS}") from None
-        shown = parameters.values(torch.tensor(appearance, dtype=torch.float64))
-        values |= {name: value.numpy() for name, value in shown.items()}
+        psi_values = parameters.values(torch.tensor(appearance, dtype=torch.float64))
+        values |= {name: value.numpy() for name, value in psi_values.items()}
     return values
 
 
@@ -105,21 +105,21 @@ def _numbers(value: Any, name: str, file: str) -> np.ndarray:
     return array
 
 
-def _of_one_film(found: Mapping[str, float], film: int, file: str) -> dict[str, float]:
+def _of_one_film(estimates: Mapping[str, float], film: int, file: str) -> dict[str, float]:
     """The shared parameters and those of one film under their plain names ("body.velocity@2[0]" without "@2")."""
     mark = re.compile(r"@(\d+)(?=\[|$)")
-    films = {int(number) for label in found for number in mark.findall(label)} or {1}
+    films = {int(number) for label in estimates for number in mark.findall(label)} or {1}
     if film not in films:
         raise UserError(f"{file} has no film {film}: name one of {', '.join(map(str, sorted(films)))}")
-    return {mark.sub("", label): value for label, value in found.items() if mark.findall(label) in ([], [str(film)])}
+    return {mark.sub("", label): value for label, value in estimates.items() if mark.findall(label) in ([], [str(film)])}
 
 
-def _whole(scene: Scene, found: Mapping[str, float]) -> dict[str, Any]:
+def _merged_arrays(scene: Scene, estimates: Mapping[str, float]) -> dict[str, Any]:
     """Entries of one array merged, so that large arrays are set once."""
     entries: dict[str, dict[tuple[int, ...], float]] = {}
-    for label, value in found.items():
-        base, place = split_entry(label)
-        entries.setdefault(base, {})[place] = value
+    for label, value in estimates.items():
+        base, index = split_entry(label)
+        entries.setdefault(base, {})[index] = value
     values: dict[str, Any] = {}
     for base, places in entries.items():
         give_lens(scene, base)
@@ -128,10 +128,10 @@ def _whole(scene: Scene, found: Mapping[str, float]) -> dict[str, Any]:
             continue
         first = next(iter(places))
         scene.table[base + "".join(f"[{i}]" for i in first)]  # raises an error that lists the entries
-        whole = np.array(scene.table[base].value)
-        for place, value in places.items():
-            whole[place] = value
-        values[base] = whole
+        array = np.array(scene.table[base].value)
+        for index, value in places.items():
+            array[index] = value
+        values[base] = array
     return values
 
 

@@ -28,22 +28,22 @@ def write_elements(path: Path, scene: Scene, unknowns: Unknowns, columns: Mappin
     """
     rows = []
     for name, param in unknowns.params.items():
-        part = body_of_elements(scene, name)
-        if part is None:
+        body = body_of_elements(scene, name)
+        if body is None:
             continue
-        own = unknowns.groups[name]
-        corners, owner = _surface(part)
-        shown = {title: values[own] for title, values in columns.items()}
-        rows.append(ElementNumbers(name, corners, owner, shown, param.unit, param.scale == "log10"))
+        group = unknowns.groups[name]
+        corners, owner = _surface(body)
+        group_columns = {title: values[group] for title, values in columns.items()}
+        rows.append(ElementNumbers(name, corners, owner, group_columns, param.unit, param.scale == "log10"))
     if rows:
         plot_elements(path, rows)
     return bool(rows)
 
 
-def _surface(part: Deformable) -> tuple[np.ndarray, np.ndarray]:
+def _surface(body: Deformable) -> tuple[np.ndarray, np.ndarray]:
     """Triangles [F, 3, 3] of a body at rest, in the world's axes, and the element [F] of each."""
-    indices = part.elements.indices
+    indices = body.elements.indices
     if indices.shape[1] == 3:
-        return part.rest[indices], np.arange(len(indices))
-    faces, owner = boundary_faces(indices, part.name)
-    return part.rest[faces], owner
+        return body.rest[indices], np.arange(len(indices))
+    faces, owner = boundary_faces(indices, body.name)
+    return body.rest[faces], owner

@@ -102,9 +102,9 @@ def status_of_starts(
         elif index in stopped:
             names.append("stopped early")
         else:
-            near = np.abs(places[index] - places[best]).max() <= SAME_PLACE
-            alike = loss <= (max(nearly, same) if near else same)
-            names.append(("same minimum" if near else "same loss") if alike else "higher loss")
+            is_close = np.abs(places[index] - places[best]).max() <= SAME_PLACE
+            alike = loss <= (max(nearly, same) if is_close else same)
+            names.append(("same minimum" if is_close else "same loss") if alike else "higher loss")
     return names
 
 
@@ -114,25 +114,25 @@ def remarks_on(unknowns: Unknowns, physical: np.ndarray, status: list[str]) -> l
     Stopped starts are not counted.
     """
     remarks = []
-    others = [name for name in status if name not in ("best", "stopped early")]
-    if "same loss" in others:
+    completed = [name for name in status if name not in ("best", "stopped early")]
+    if "same loss" in completed:
         remarks.append(
-            f"{others.count('same loss') + 1} starts end with the same loss at different estimates, between which the film "
+            f"{completed.count('same loss') + 1} starts end with the same loss at different estimates, between which the film "
             "does not decide"
         )
-    elif others and "same minimum" not in others:
+    elif completed and "same minimum" not in completed:
         remarks.append(
-            f"only 1 of the {len(others) + 1} starts that went on to the end reached the lowest loss: "
+            f"only 1 of the {len(completed) + 1} starts that went on to the end reached the lowest loss: "
             "more starts, or a growing horizon, would tell whether it is the lowest there is"
         )
     low, high = (unknowns.scaled(bound) for bound in unknowns.bounds())
     margin = np.minimum(unknowns.scaled(physical) - low, high - unknowns.scaled(physical)) / (high - low)
     labels = unknowns.labels
-    for name, part in unknowns.groups.items():
-        bound = [labels[k] for k in range(part.start, part.stop) if margin[k] < 0.005]
+    for name, group in unknowns.groups.items():
+        bound = [labels[k] for k in range(group.start, group.stop) if margin[k] < 0.005]
         if len(bound) > MOST_NAMED:
             remarks.append(
-                f"{len(bound)} of the {part.stop - part.start} numbers of {name} lie on their bounds: widen the bounds"
+                f"{len(bound)} of the {group.stop - group.start} numbers of {name} lie on their bounds: widen the bounds"
             )
         else:
             remarks += [f"the estimate of {label} lies on its bound: widen the bounds" for label in bound]

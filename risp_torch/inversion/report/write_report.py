@@ -18,9 +18,7 @@ MOST_ROWS = 40  # error bars that are drawn in parts
 MOST_PANELS = 12  # entries of one parameter that are plotted separately
 
 
-def write_report(
-    scene: Scene, film: torch.Tensor | None, result: Inversion, folder: RunFolder, *, seed: int, loss: Loss
-) -> None:
+def write_report(scene: Scene, film: torch.Tensor | None, result: Inversion, folder: RunFolder, *, seed: int, loss: Loss) -> None:
     """Write result.json, plots of the search and of the error bars' parts, bodies coloured by element, a strip and a video.
 
     Args:
@@ -35,17 +33,17 @@ def write_report(
     from risp_torch.files import report
 
     _plot_search(result, folder)
-    if result.uncertainty.parts:
-        some = slice(MOST_ROWS)
-        parts = {name: sizes[some] for name, sizes in result.uncertainty.parts.items()}
-        report.plot_error_bars(folder.path / "error_bars.png", result.unknowns.labels[some], parts)
+    if result.uncertainty.components:
+        rows = slice(MOST_ROWS)
+        bar_parts = {name: sizes[rows] for name, sizes in result.uncertainty.components.items()}
+        report.plot_error_bars(folder.path / "error_bars.png", result.unknowns.labels[rows], bar_parts)
     estimate = result.final[result.best]
     write_elements(folder.path / "elements.png", scene, result.unknowns, {"estimate": estimate})
     target, picture = (loss.pictures(scene), shown_at) if film is None else (film, film_at)
     if target is not None:
-        filmed, shown = target.cpu().numpy(), picture(scene, result.unknowns, estimate, loss).cpu().numpy()
-        report.write_strip(folder.path / "strip.png", filmed, shown, fps=scene.fps)
-        report.comparison_video(folder.path / "comparison.mp4", filmed, shown, scene.fps)
+        filmed, simulated = target.cpu().numpy(), picture(scene, result.unknowns, estimate, loss).cpu().numpy()
+        report.write_strip(folder.path / "strip.png", filmed, simulated, fps=scene.fps)
+        report.comparison_video(folder.path / "comparison.mp4", filmed, simulated, scene.fps)
         states, values = motion_at(scene, result.unknowns, estimate)
         loss.write_pictures(folder.path, scene, states, values)
     folder.write_result(
@@ -56,7 +54,7 @@ def write_report(
         | {"converged": result.converged, "fits": result.fits, "misfit": result.misfit, "doubts": result.doubts}
         | {"residual": result.residual and result.residual.to_json(), "likely_wrong": result.suspects}
         | {"whiteness": result.whiteness, "assumptions": result.assumptions}
-        | {"unseen": result.uncertainty.unseen, "remarks": result.remarks}
+        | {"unseen": result.uncertainty.unobservable, "remarks": result.remarks}
         | {"observable_modes": result.uncertainty.observable_modes}
     )  # fmt: skip
 
@@ -73,8 +71,8 @@ def _plot_search(result: Inversion, folder: RunFolder) -> None:
         folder.path / "loss.png", torch.stack(history.losses).cpu().numpy(),
         [f"start {i + 1}" + ("" if i == best else f": {s}") for i, s in enumerate(result.status)], best=best,
     )  # fmt: skip
-    sizes = {name: part.stop - part.start for name, part in unknowns.groups.items()}
-    listed = [k for name, part in unknowns.groups.items() if sizes[name] <= MOST_PANELS for k in range(part.start, part.stop)]
+    sizes = {name: group.stop - group.start for name, group in unknowns.groups.items()}
+    listed = [k for name, group in unknowns.groups.items() if sizes[name] <= MOST_PANELS for k in range(group.start, group.stop)]
     if listed:
         report.plot_parameters(
             folder.path / "parameters.png", {labels[k]: values[:, :, k] for k in listed},
@@ -82,8 +80,8 @@ def _plot_search(result: Inversion, folder: RunFolder) -> None:
             None, dict(zip(labels, unknowns.scales, strict=True)), best=best,
         )  # fmt: skip
     long = {
-        name: tuple(rows[best, part].reshape(np.shape(unknowns.params[name].value)) for rows in (result.initial, result.final))
-        for name, part in unknowns.groups.items()
+        name: tuple(rows[best, group].reshape(np.shape(unknowns.params[name].value)) for rows in (result.initial, result.final))
+        for name, group in unknowns.groups.items()
         if sizes[name] > MOST_PANELS
     }
     if long:
@@ -94,13 +92,13 @@ def _unknowns_to_json(result: Inversion) -> dict[str, dict[str, Any]]:
     """Label -> estimate, error bar, unit, bounds, scale, and mean and standard deviation of a prior in that scale."""
     unknowns = result.unknowns
     low, high = unknowns.bounds()
-    known = zip(unknowns.priors.places, unknowns.priors.mean, unknowns.priors.sd, strict=True)
-    priors = {int(k): {"prior": {"mean": mean, "sd": sd}} for k, mean, sd in known}
+    prior_rows = zip(unknowns.priors.places, unknowns.priors.mean, unknowns.priors.sd, strict=True)
+    priors = {int(k): {"prior": {"mean": mean, "sd": sd}} for k, mean, sd in prior_rows}
     return {
         label: {
             "value": result.values[label], "unit": unknowns.units[k], "low": low[k], "high": high[k],
             "sd": result.sd[label], "observable": result.uncertainty.observable[k], "scale": unknowns.scales[k],
-            "parts": {name: float(sizes[k]) for name, sizes in result.uncertainty.parts.items() if sizes[k] > 0},
+            "parts": {name: float(sizes[k]) for name, sizes in result.uncertainty.components.items() if sizes[k] > 0},
         }
         | priors.get(k, {})
         for k, label in enumerate(unknowns.labels)

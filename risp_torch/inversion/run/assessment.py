@@ -24,8 +24,8 @@ from risp_torch.inversion.diagnostics.misspecification import (
     Diagnosis,
     diagnose,
     doubts_of_residual,
-    sentences_on,
-    widened_by_suspects,
+    misspecification_sentences,
+    with_omitted_variable_bias,
 )
 from risp_torch.inversion.diagnostics.noise_floor import doubts_of_motion, expected_residual
 from risp_torch.inversion.diagnostics.score_tests import FilmErrors
@@ -99,52 +99,63 @@ class Assessment:
     excess: float | None = None
 
 
-def assess(problem: Problem, ends: SearchResult) -> Assessment:
+def assess(problem: Problem, search: SearchResult) -> Assessment:
     """Error bars at the end of the best start, and doubts about the estimate.
 
     Args:
         problem: the inversion problem.
-        ends: the ends of its starts.
+        search: the ends of its starts.
     """
-    scene, unknowns, comparison = problem.scene, ends.unknowns, ends.comparison
-    loss, values, ranges = comparison.loss, ends.final[ends.best], unknowns.scaled_range()
-    at = _linearised(scene, comparison, unknowns, values)
+    scene, unknowns, comparison = problem.scene, search.unknowns, search.comparison
+    loss, values, ranges = comparison.loss, search.final[search.best], unknowns.scaled_range()
+    linearisation = _linearised(scene, comparison, unknowns, values)
     estimate = film_at(scene, unknowns, values, loss) if isinstance(loss, PictureLoss) else None
     floor = comparison.noise_floor(estimate)
     encoding = Encoding.of(problem.video) if estimate is not None and not loss.temporally_correlated else None
     encoder = _encoder(problem, comparison, estimate, encoding)
     films = [] if encoder is None else compressed_films(encoder)
     size, refits = None if encoding is None else encoding.size, bool(films) and loss.compression_by_refit
-    moves = _moves(problem, unknowns, at, values, films, size, encoder)
+    moves = _moves(problem, unknowns, linearisation, values, films, size, encoder)
     flat = loss.of_pictures and not loss.non_smooth and len(values) <= MOST_LINEARISED
     shift_name = COMPRESSION if encoder is not None and size is not None else "mask edges"
-    explained = explained_residual(at, estimate, problem.pictures, films, size, floor)
-    look = look_moves(scene, unknowns, at, values, explained)
-    bars, own, excess = _bars(
-        scene, unknowns, at, ends, floor=floor, moves=moves, look=look, flat=flat, refits=refits, shift_name=shift_name
+    explained = explained_residual(linearisation, estimate, problem.pictures, films, size, floor)
+    look = look_moves(scene, unknowns, linearisation, values, explained)
+    bars, model_bars, excess = _bars(
+        scene,
+        unknowns,
+        linearisation,
+        search,
+        floor=floor,
+        moves=moves,
+        look=look,
+        flat=flat,
+        refits=refits,
+        shift_name=shift_name,
     )
     # Near the minimum of a rough loss, local minima dominate the slopes; wide differences average over them.
-    rough = linearise(scene, comparison, unknowns, values, step=ROUGH_STEP) if loss.non_smooth else at
+    rough = linearise(scene, comparison, unknowns, values, step=ROUGH_STEP) if loss.non_smooth else linearisation
     step = newton_step(rough)
-    fit = min(1.0, explained / max(at.loss, 1e-300)) ** 0.5 if explained is not None and loss.needs_film else 1.0
+    fit = min(1.0, explained / max(linearisation.loss, 1e-300)) ** 0.5 if explained is not None and loss.needs_film else 1.0
     misfit = None
     if loss.colors_of_pixels or loss.noise is not None or loss.rounding() is not None:
-        misfit = at.loss / explained
+        misfit = linearisation.loss / explained
     stated = misfit is not None
-    expected = explained if stated else expected_residual(at)
+    expected = explained if stated else expected_residual(linearisation)
     if misfit is None and expected is not None:
-        misfit = at.loss / expected
+        misfit = linearisation.loss / expected
     distance = distance_in_newton_steps(scene, unknowns, rough, step, distance_in_steps(rough, step, explained))
     if stated and misfit <= NOTICED:  # the explained residual is known to some tens of percent: no more is left
         distance = min(distance, FEW_STEPS)
-    bars, doubts = unfinished(bars, unknowns, step * ranges, own=own, times=distance, fit=fit)
-    doubts = loss.doubts(at.residual.reshape(len(comparison.frames), -1), comparison.frames) + doubts
+    bars, doubts = unfinished(bars, unknowns, step * ranges, model_bars=model_bars, times=distance, fit=fit)
+    doubts = loss.doubts(linearisation.residual.reshape(len(comparison.frames), -1), comparison.frames) + doubts
     if misfit is not None:
-        moved = np.abs(unknowns.scaled(values) - unknowns.scaled(problem.initial[ends.best])) / ranges
-        doubts += doubts_of_misfit(misfit, at.loss, expected, unmoved=bool(moved.max() < UNMOVED), stated=stated)
+        moved = np.abs(unknowns.scaled(values) - unknowns.scaled(problem.initial[search.best])) / ranges
+        doubts += doubts_of_misfit(misfit, linearisation.loss, expected, unmoved=bool(moved.max() < UNMOVED), stated=stated)
     if not stated:
-        doubts += doubts_of_motion(at, expected)
-    errors = _errors_of_film(problem, unknowns, at, bars, encoder, films, size, explained if stated else None, estimate)
+        doubts += doubts_of_motion(linearisation, expected)
+    errors = _errors_of_film(
+        problem, unknowns, linearisation, bars, encoder, films, size, explained if stated else None, estimate
+    )
     widest = unknowns.priors.widest(unknowns.scaled(values), ranges)
     bars = bars if misfit is None else widened_by_misfit(bars, misfit, widest)
     # The noise of a pixel is that of its three colours: losses of other observations of pixels, such as luminance, have none.
@@ -155,39 +166,39 @@ def assess(problem: Problem, ends: SearchResult) -> Assessment:
     diagnosis = Diagnosis()
     if not problem.handed_on:
         diagnosis = diagnose(
-            scene, unknowns, at, bars.sd, errors, explained=expected, misfit=misfit if stated or not fits else None
+            scene, unknowns, linearisation, bars.sd, errors, explained=expected, misfit=misfit if stated or not fits else None
         )
     suspects = diagnosis.suspects
-    bars = widened_by_suspects(bars, suspects, widest)
-    residual = Residual.of(at, estimate, problem.pictures, films, size, expected)
-    doubts += sentences_on(suspects, unknowns, at.scaled)
+    bars = with_omitted_variable_bias(bars, suspects, widest)
+    residual = Residual.of(linearisation, estimate, problem.pictures, films, size, expected)
+    doubts += misspecification_sentences(suspects, unknowns, linearisation.scaled)
     if not problem.handed_on:
         doubts += doubts_of_residual(diagnosis, misfit if stated and not loss.compression_by_refit else None)
     doubts = loss.target_doubts(scene) + doubts
     return Assessment(
-        bars, misfit, doubts, residual, [each.to_json(unknowns) for each in suspects], diagnosis.whiteness, diagnosis.assumptions,
-        excess,
+        bars, misfit, doubts, residual, [suspect.to_json(unknowns) for suspect in suspects], diagnosis.whiteness,
+        diagnosis.assumptions, excess,
     )  # fmt: skip
 
 
 def _errors_of_film(
-    problem: Problem, unknowns: Unknowns, at: Linearisation, bars: Uncertainty, encoder: Encoder | None,
+    problem: Problem, unknowns: Unknowns, linearisation: Linearisation, bars: Uncertainty, encoder: Encoder | None,
     films: list[CompressedFilm], size: float | None, explained: float | None, estimate: torch.Tensor | None,
 ) -> FilmErrors:  # fmt: skip
     """Residual of a film of a right scene: noise, and rounding, or compression of films near the estimate's at their quality."""
     if explained is None:
-        return FilmErrors(None, (), design_effect(at))
-    loss, frames = at.comparison.loss, list(at.comparison.frames)
+        return FilmErrors(None, (), design_effect(linearisation))
+    loss, frames = linearisation.comparison.loss, list(linearisation.comparison.frames)
     if not films or size is None:
         if estimate is None or not loss.colors_of_pixels:
             return FilmErrors(explained)
-        noise = max(explained - rounding_error(at, estimate), LEAST_NOISE * explained)
+        noise = max(explained - rounding_error(linearisation, estimate), LEAST_NOISE * explained)
         return FilmErrors(noise, rounding_samples(loss, estimate, frames))
     if problem.handed_on or loss.compression_by_refit or len(unknowns.labels) > MOST_UNKNOWNS:  # nothing is tested
         return FilmErrors(explained)
     power, crf = compression_power(films, size), compression_quality(films, size)
-    near = compressed_neighbours(problem.scene, unknowns, at, bars, encoder, crf)
-    samples = [film.residual * (power / max(film.power, 1e-300)) ** 0.5 for film in near]
+    neighbours = compressed_neighbours(problem.scene, unknowns, linearisation, bars, encoder, crf)
+    samples = [film.residual * (power / max(film.power, 1e-300)) ** 0.5 for film in neighbours]
     return FilmErrors(max(explained - power, LEAST_NOISE * explained), samples, biased=True)
 
 
@@ -202,61 +213,65 @@ def _linearised(scene: Scene, comparison: Comparison, unknowns: Unknowns, values
 def _encoder(
     problem: Problem, comparison: Comparison, estimate: torch.Tensor | None, encoding: Encoding | None
 ) -> Encoder | None:
-    """What encodes the film of the estimate if the target was compressed and the loss compares images; else None."""
+    """The encoder of the film of the estimate if the target was compressed and the loss compares images; else None."""
     if estimate is None or encoding is None or not encoding.fits(*estimate.shape[1:3]):
         return None
     return Encoder(comparison, estimate, problem.scene.fps, encoding.enlargement)
 
 
 def _moves(
-    problem: Problem, unknowns: Unknowns, at: Linearisation, values: np.ndarray, films: list[CompressedFilm],
+    problem: Problem, unknowns: Unknowns, linearisation: Linearisation, values: np.ndarray, films: list[CompressedFilm],
     size: float | None, encoder: Encoder | None,
 ) -> np.ndarray:  # fmt: skip
     """Shifts [M, K] of an estimate by compression, or by what simulated observations are wrong by, in parts of the ranges."""
     if encoder is None or size is None:
-        return _systematic_move(problem.scene, unknowns, at, values)
-    if at.comparison.loss.compression_by_refit:
-        return refitted_moves(problem.scene, unknowns, at, films, size)
-    return compression_moves(at, films, encoder.elsewhere)
+        return _systematic_move(problem.scene, unknowns, linearisation, values)
+    if linearisation.comparison.loss.compression_by_refit:
+        return refitted_moves(problem.scene, unknowns, linearisation, films, size)
+    return compression_moves(linearisation, films, encoder.elsewhere)
 
 
-def _systematic_move(scene: Scene, unknowns: Unknowns, at: Linearisation, values: np.ndarray) -> np.ndarray:
+def _systematic_move(scene: Scene, unknowns: Unknowns, linearisation: Linearisation, values: np.ndarray) -> np.ndarray:
     """Shift [1, K] of an estimate, in parts of the ranges, by what simulated observations are wrong by (``Loss.systematic``)."""
-    frames = list(at.comparison.frames)
+    frames = list(linearisation.comparison.frames)
     states, numbers = motion_at(scene, unknowns, values)
     with torch.no_grad():
-        error = at.comparison.loss.systematic(scene, states, numbers, frames)
+        error = linearisation.comparison.loss.systematic(scene, states, numbers, frames)
     if error is None:
         return np.zeros((1, len(values)))
-    return newton_step(replace(at, residual=error.flatten().to(at.residual), pull=0.0))[None]
+    return newton_step(replace(linearisation, residual=error.flatten().to(linearisation.residual), pull=0.0))[None]
 
 
 def _bars(
-    scene: Scene, unknowns: Unknowns, at: Linearisation, ends: SearchResult, *, floor: float, moves: np.ndarray, flat: bool,
-    refits: bool, shift_name: str = COMPRESSION, look: np.ndarray | None = None,
+    scene: Scene, unknowns: Unknowns, linearisation: Linearisation, search: SearchResult, *, floor: float, moves: np.ndarray,
+    flat: bool, refits: bool, shift_name: str = COMPRESSION, look: np.ndarray | None = None,
 ) -> tuple[Uncertainty, Uncertainty, float]:  # fmt: skip
     """Error bars of the estimate, those of the Gauss-Newton model, relative to which the length of its next step is measured, and
     the excess of a loss that errors of the film explain.
 
     Args:
         scene, unknowns: those of the inversion.
-        at: linearisation near the estimate.
-        ends: ends of the starts.
+        linearisation: linearisation near the estimate.
+        search: ends of the starts.
         floor: lower bound of the variance of an observation.
         moves: [M, K] shifts of the estimate by compression, relative to the ranges.
         flat: whether to evaluate the loss along the principal directions, where it may be flatter than its model.
-        refits: whether the moves are those of estimates, which know how flat the loss is, and are no sums over blocks.
+        refits: whether the moves are those of repeated estimates, which include the flatness of the loss.
         shift_name: what makes the moves.
         look: [L, K] shifts by errors of a solved look, relative to the ranges; None without.
     """
-    spread, ranges = CovarianceEstimate.of(at, floor), unknowns.scaled_range()
-    straight, times, wider = error_bars(at, unknowns, floor=floor, spread=spread), np.ones(len(ranges)), moves
+    spread, ranges = CovarianceEstimate.of(linearisation, floor), unknowns.scaled_range()
+    straight, times, wider = error_bars(linearisation, unknowns, floor=floor, spread=spread), np.ones(len(ranges)), moves
     bars = straight
     if flat:
-        known = np.zeros_like(moves) if refits else moves
-        times = flatness(scene, unknowns, at, spread, np.hypot(spread.sizes, size_of_moves(known @ spread.vectors)))
-        bars = error_bars(at, unknowns, floor=floor, spread=spread.stretched(times))
-        bars = replace(bars, parts=replace(straight, parts=dict(straight.parts)).wider(bars.sd, "curvature").parts)
+        local_moves = np.zeros_like(moves) if refits else moves
+        times = flatness(
+            scene, unknowns, linearisation, spread, np.hypot(spread.sizes, size_of_moves(local_moves @ spread.vectors))
+        )
+        bars = error_bars(linearisation, unknowns, floor=floor, spread=spread.stretched(times))
+        bars = replace(
+            bars, components=replace(straight, components=dict(straight.components)).wider(bars.sd, "curvature").components
+        )
         wider = moves if refits else moves @ spread.stretch(times)
     if look is not None and look.any():
         by_look = np.minimum(np.sqrt(np.mean((look @ spread.stretch(times)) ** 2, axis=0)), 1.0) * ranges
@@ -264,12 +279,12 @@ def _bars(
     beyond = beyond_blocks if shift_name == COMPRESSION and not refits else lambda shift, _: shift
     sizes = times * spread.sizes
     sizes = np.hypot(sizes, beyond(size_of_moves(wider @ spread.vectors), sizes))
-    excess = excess_by_errors(spread.values / times, sizes, floor) / at.comparison.count
-    rounding = rounding_scatter(scene, unknowns, at) if len(ranges) <= MOST_LINEARISED else np.zeros(len(ranges))
-    scatter = np.hypot(scatter_of_starts(unknowns, ends.final, ends.losses, ends.best, excess), rounding)
+    excess = excess_by_errors(spread.values / times, sizes, floor) / linearisation.comparison.count
+    rounding = rounding_scatter(scene, unknowns, linearisation) if len(ranges) <= MOST_LINEARISED else np.zeros(len(ranges))
+    scatter = np.hypot(scatter_of_starts(unknowns, search.final, search.losses, search.best, excess), rounding)
     shift = beyond(size_of_moves(moves) * ranges, straight.sd)
-    own, model = (widened(straight, unknowns, other, shift) for other in (rounding, scatter))
+    model_bars, model = (widened(straight, unknowns, added_scatter, shift) for added_scatter in (rounding, scatter))
     # If no start has converged, their scatter is not an error bar: the step is then compared with the bars without it.
-    own = replace(own, sd=np.where(model.observable, model.sd, own.sd))
+    model_bars = replace(model_bars, sd=np.where(model.observable, model.sd, model_bars.sd))
     shift = beyond(size_of_moves(wider) * ranges, bars.sd)
-    return widened(bars, unknowns, scatter, shift, shift_name=shift_name), own, excess
+    return widened(bars, unknowns, scatter, shift, shift_name=shift_name), model_bars, excess

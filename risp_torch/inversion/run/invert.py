@@ -15,7 +15,7 @@ from tqdm import tqdm
 
 from risp_torch.files.run_folder import RunFolder
 from risp_torch.inversion.diagnostics.alternative_minima import best_observed
-from risp_torch.inversion.diagnostics.observability import verdict_before
+from risp_torch.inversion.diagnostics.observability import verdict_before_search
 from risp_torch.inversion.losses.loss import Loss
 from risp_torch.inversion.problem.films.target import Video
 from risp_torch.inversion.problem.priors import PriorsGiven
@@ -111,23 +111,23 @@ def invert(
             no adjoint.
         DivergenceError: no start could be simulated.
     """
-    given: dict[str, Any] = {
+    common: dict[str, Any] = {
         "cameras": cameras, "per_film": per_film, "sampling": sampling, "bounds": bounds, "psi": psi, "smooth": smooth,
         "priors": priors, "refine": refine, "linearise_up_to": linearise_up_to, "seed": seed,
     }  # fmt: skip
     before, loss = split_losses(loss)
     for number, (earlier, following) in enumerate(pairwise([*before, loss]), start=1):
-        part = None if out is None else Path(out) / f"{number}-{earlier.kind}"
+        phase_folder = None if out is None else Path(out) / f"{number}-{earlier.kind}"
         problem = Problem.of(
             scene, video, unknown, loss=earlier, starts=starts, settings=settings, find_start=find_start, warm_start=warm_start,
-            handed_on=True, **given,
+            handed_on=True, **common,
         )  # fmt: skip
         taken = _taken_adjoint(problem, adjoint, first=number == 1)
-        starts = best_of_run(partial(_run, problem, part, sampling, adjoint=taken, progress=progress), part)
+        starts = best_of_run(partial(_run, problem, phase_folder, sampling, adjoint=taken, progress=progress), phase_folder)
         find_start = warm_start = None
         settings = refinement_settings(following, starts[0], frames=scene.frames)
     problem = Problem.of(
-        scene, video, unknown, loss=loss, starts=starts, settings=settings, find_start=find_start, warm_start=warm_start, **given
+        scene, video, unknown, loss=loss, starts=starts, settings=settings, find_start=find_start, warm_start=warm_start, **common
     )  # fmt: skip
     return _run(problem, out, sampling, adjoint=_taken_adjoint(problem, adjoint, first=not before), progress=progress)
 
@@ -153,38 +153,39 @@ def _run(problem: Problem, out: str | Path | None, sampling: str, *, adjoint: Ad
     began = time.perf_counter()
     check_start(problem)
     folder = None if out is None else RunFolder.open_or_create(out, problem.to_json(sampling))
-    if progress and (verdict := verdict_before(problem)) is not None:
+    if progress and (verdict := verdict_before_search(problem)) is not None:
         tqdm.write(f"before the search: {verdict}", file=sys.stderr)
     initial = found_starts(problem, folder=folder, progress=progress)
     z = problem.unknowns.unbounded(initial)
-    ends = search_from(problem, z, folder=folder, adjoint=adjoint, progress=progress)
+    search_result = search_from(problem, z, folder=folder, adjoint=adjoint, progress=progress)
     if progress:
         tqdm.write("error bars, plots and videos ...", file=sys.stderr)
-    result = _result(problem, initial, ends, began, folder)
+    result = _result(problem, initial, search_result, began, folder)
     if folder is not None:
         write_report(problem.scene, problem.pictures, result, folder, seed=problem.seed, loss=problem.loss)
     return result
 
 
-def _result(problem: Problem, initial: np.ndarray, ends: SearchResult, began: float, folder: RunFolder | None) -> Inversion:
+def _result(problem: Problem, initial: np.ndarray, search: SearchResult, began: float, folder: RunFolder | None) -> Inversion:
     """The result of the search from the starts [S, K], with error bars unless there are too many unknowns."""
-    ends, seen = best_observed(problem, ends) if problem.linear else (ends, [])
-    unknowns, best = ends.unknowns, ends.best
-    places = unknowns.scaled(ends.final) / unknowns.scaled_range()
-    judged = assess(problem, ends) if problem.linear else Assessment(without_error_bars(len(unknowns.labels)), None, [])
-    status = status_of_starts(ends.losses, best, ends.history.stopped, places, judged.excess)
-    remarks = remarks_on(unknowns, ends.final[best], status) + far_from_priors(ends.final[best], unknowns) + seen
+    search, choice_remarks = best_observed(problem, search) if problem.linear else (search, [])
+    unknowns, best = search.unknowns, search.best
+    places = unknowns.scaled(search.final) / unknowns.scaled_range()
+    assessment = assess(problem, search) if problem.linear else Assessment(without_error_bars(len(unknowns.labels)), None, [])
+    status = status_of_starts(search.losses, best, search.history.stopped, places, assessment.excess)
+    remarks = remarks_on(unknowns, search.final[best], status) + far_from_priors(search.final[best], unknowns) + choice_remarks
     if not problem.linear:
         count, most = len(unknowns.labels), problem.most_linearised
         remarks.insert(0, f"{count} unknowns: no Gauss-Newton steps, no error bars (--linearise-up-to is {most})")
-    arrived = not any(sentence.startswith("not converged") for sentence in judged.doubts)
+    arrived = not any(sentence.startswith("not converged") for sentence in assessment.doubts)
     return Inversion(
         unknowns=unknowns,
-        values=dict(zip(unknowns.labels, ends.final[best].tolist(), strict=True)),
-        sd=dict(zip(unknowns.labels, judged.bars.sd.tolist(), strict=True)),
-        uncertainty=judged.bars, initial=initial, final=ends.final, losses=ends.losses, status=status, best=best,
+        values=dict(zip(unknowns.labels, search.final[best].tolist(), strict=True)),
+        sd=dict(zip(unknowns.labels, assessment.bars.sd.tolist(), strict=True)),
+        uncertainty=assessment.bars, initial=initial, final=search.final, losses=search.losses, status=status, best=best,
         converged=arrived if problem.linear else None,
-        misfit=judged.misfit, doubts=judged.doubts, history=ends.history, remarks=remarks,
+        misfit=assessment.misfit, doubts=assessment.doubts, history=search.history, remarks=remarks,
         seconds=time.perf_counter() - began, folder=folder.path if folder else None,
-        residual=judged.residual, suspects=judged.suspects, whiteness=judged.whiteness, assumptions=judged.assumptions,
+        residual=assessment.residual, suspects=assessment.suspects, whiteness=assessment.whiteness,
+        assumptions=assessment.assumptions,
     )  # fmt: skip

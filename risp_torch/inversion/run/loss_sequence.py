@@ -23,7 +23,7 @@ def split_losses(loss: Loss | Sequence[Loss] | None) -> tuple[list[Loss], Loss |
     """
     if loss is None or isinstance(loss, Loss):
         return [], loss
-    if not isinstance(loss, list | tuple) or not all(isinstance(each, Loss) for each in loss):
+    if not isinstance(loss, list | tuple) or not all(isinstance(item, Loss) for item in loss):
         raise UserError(f"loss is {shown(loss)}: give a loss such as PixelLoss(), or a list of them")
     if not loss:
         raise UserError("the list of losses is empty: give one loss, or leave it out")
@@ -40,8 +40,8 @@ def refinement_settings(loss: Loss, start: dict[str, float], *, frames: int) -> 
         start: label -> value of every unknown.
         frames: frame intervals of the film.
     """
-    usual = usual_search(loss, len(start))
-    return replace(usual, first_frames=frames) if isinstance(usual, NewtonSteps) else None
+    defaults = usual_search(loss, len(start))
+    return replace(defaults, first_frames=frames) if isinstance(defaults, NewtonSteps) else None
 
 
 def best_of_run(search: Callable[[], Inversion], folder: Path | None) -> list[dict[str, float]]:

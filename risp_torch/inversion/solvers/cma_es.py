@@ -21,7 +21,7 @@ from ti_sim.base.errors import UserError
 TOGETHER = 64  # candidates of all starts that are simulated together
 
 
-def warmed(
+def cma_es_search(
     scene: Scene, comparison: Comparison, unknowns: Unknowns, z: torch.Tensor, settings: CmaSettings, *, seed: int,
     progress: bool = True,
 ) -> tuple[torch.Tensor, History]:  # fmt: skip
@@ -45,15 +45,15 @@ def warmed(
     for _ in tqdm(range(settings.generations), desc="warming up", disable=not progress, mininterval=0.5):
         history.losses.append(torch.where(lowest.isfinite(), lowest, torch.nan))
         history.values.append(unknowns.vector(best).detach())
-        asked = [np.asarray(search.ask(), dtype=np.float64) for search in searches]
-        candidates = torch.as_tensor(np.stack(asked)).to(z)
+        populations = [np.asarray(search.ask(), dtype=np.float64) for search in searches]
+        candidates = torch.as_tensor(np.stack(populations)).to(z)
         losses = _losses(scene, comparison, unknowns, candidates.flatten(0, 1)).reshape(candidates.shape[:2])
-        for search, rows, row in zip(searches, asked, losses.double().cpu().numpy(), strict=True):
+        for search, rows, row in zip(searches, populations, losses.double().cpu().numpy(), strict=True):
             worst = np.max(row, where=np.isfinite(row), initial=0.0)
             search.tell(list(rows), np.where(np.isfinite(row), row, 10 * worst + 1).tolist())
-        least, which = losses.min(dim=1)
+        least, member = losses.min(dim=1)
         better = least < lowest
-        best = torch.where(better[:, None], candidates[torch.arange(len(z)), which], best)
+        best = torch.where(better[:, None], candidates[torch.arange(len(z)), member], best)
         lowest = torch.where(better, least, lowest)
     return best, history
 

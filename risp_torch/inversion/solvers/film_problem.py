@@ -32,7 +32,7 @@ class FilmProblem(BoundedProblem):
 
     def objectives(self, candidates: Sequence[Sequence[np.ndarray]], equations: Equations) -> np.ndarray:
         """Losses, smoothness and priors included (``LeastSquaresProblem.objectives``)."""
-        return np.stack([losses_at(self.scene, self.comparison, self.unknowns, np.array(each)) for each in candidates])
+        return np.stack([losses_at(self.scene, self.comparison, self.unknowns, np.array(points)) for points in candidates])
 
     def _linearised(self, point: np.ndarray) -> NormalEquations | None:
         physical = self.unknowns.physical_values(point)

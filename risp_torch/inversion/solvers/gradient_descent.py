@@ -21,6 +21,7 @@ from ti_sim.rollout.adjoint import Adjoint
 
 SAVED_EVERY = 10  # iterations of a descent
 
+
 @dataclass
 class History:
     """History of a search.
@@ -104,22 +105,22 @@ def descend(
         optimizer.load_state_dict(state["optimizer"])
         with torch.no_grad():
             z.copy_(state["z"])
-    going = _others(len(z), history.stopped)
+    active = _others(len(z), history.stopped)
     frames = comparison.last
     bar = tqdm(total=settings.iterations, initial=first, desc="inverting", disable=not progress, mininterval=0.5)
     for iteration in range(first, settings.iterations):
         for group in optimizer.param_groups:
             group["lr"] = settings.rate(iteration)
         if (count := settings.kept(iteration)) is not None:
-            going = _best(history.losses[-1], going, count)
-            history.stopped = _others(len(z), going)
+            active = _best(history.losses[-1], active, count)
+            history.stopped = _others(len(z), active)
         optimizer.zero_grad()
         before = z.detach().clone()
-        losses = _losses(scene, comparison, unknowns, z[going], settings.horizon(iteration, frames), adjoint)
+        losses = _losses(scene, comparison, unknowns, z[active], settings.horizon(iteration, frames), adjoint)
         torch.where(torch.isfinite(losses), losses, torch.zeros_like(losses)).sum().backward()
-        losses = _of_all(losses.detach(), going, len(z))
+        losses = _of_all(losses.detach(), active, len(z))
         history.losses.append(losses)
-        history.values.append(_of_all(unknowns.vector(before[going]), going, len(z)))
+        history.values.append(_of_all(unknowns.vector(before[active]), active, len(z)))
         z.grad[~torch.isfinite(losses)] = 0  # a start that diverged does not move and has a NaN loss
         optimizer.step()
         with torch.no_grad():
@@ -140,10 +141,10 @@ def _losses(
     return unknowns.penalised(films, z, comparison.count_of(comparison.seen(frames)))
 
 
-def _best(losses: torch.Tensor, going: list[int], count: int) -> list[int]:
+def _best(losses: torch.Tensor, active: list[int], count: int) -> list[int]:
     """The ``count`` active starts with the lowest losses [S], in order; starts without a loss are last."""
     numbers = losses.nan_to_num(nan=math.inf).tolist()
-    return sorted(sorted(going, key=lambda start: numbers[start])[:count])
+    return sorted(sorted(active, key=lambda start: numbers[start])[:count])
 
 
 def _others(count: int, starts: list[int]) -> list[int]:
@@ -151,11 +152,11 @@ def _others(count: int, starts: list[int]) -> list[int]:
     return [start for start in range(count) if start not in starts]
 
 
-def _of_all(rows: torch.Tensor, going: list[int], count: int) -> torch.Tensor:
+def _of_all(rows: torch.Tensor, active: list[int], count: int) -> torch.Tensor:
     """Rows of all starts [S, ...] from those of the active ones, NaN for the others."""
-    whole = rows.new_full((count, *rows.shape[1:]), torch.nan)
-    whole[going] = rows
-    return whole
+    all_rows = rows.new_full((count, *rows.shape[1:]), torch.nan)
+    all_rows[active] = rows
+    return all_rows
 
 
 def _descend_lbfgs(
@@ -165,13 +166,11 @@ def _descend_lbfgs(
     """Each start separately, because each line search has its own step length; saved after every iteration."""
     frames = comparison.last
     state = saved.load() or {"ends": [], "losses": [], "values": [], "running": None}
-    ends = [end.to(starts) for end in state["ends"]]
+    minima = [minimum.to(starts) for minimum in state["ends"]]
     losses, values = ([[row.to(starts.device) for row in rows] for rows in state[name]] for name in ("losses", "values"))
     done = sum(len(rows) for rows in losses)
-    bar = tqdm(
-        total=settings.iterations * len(starts), initial=done, desc="inverting", disable=not progress, mininterval=0.5
-    )
-    for start in starts[len(ends) :]:
+    bar = tqdm(total=settings.iterations * len(starts), initial=done, desc="inverting", disable=not progress, mininterval=0.5)
+    for start in starts[len(minima) :]:
         z = start[None].clone().requires_grad_()
         optimizer = torch.optim.LBFGS([z], lr=1.0, max_iter=1, max_eval=8, history_size=10, line_search_fn="strong_wolfe")
         if state["running"] is None:
@@ -188,7 +187,7 @@ def _descend_lbfgs(
 
             def closure(z: torch.Tensor = z, optimizer: torch.optim.LBFGS = optimizer, horizon: int = horizon) -> torch.Tensor:
                 optimizer.zero_grad()
-                # A mean square is tiny; LBFGS stops at absolute thresholds, so it sees a larger number.
+                # A mean square is tiny; LBFGS stops at absolute thresholds, so it gets a larger number.
                 loss = 1e3 * _losses(scene, comparison, unknowns, z, horizon, adjoint).sum()
                 loss.backward()
                 return loss
@@ -199,14 +198,14 @@ def _descend_lbfgs(
                 loss = z.new_tensor(torch.nan)
             losses[-1].append(loss.reshape(1))
             running = {"z": z, "optimizer": optimizer.state_dict()}
-            saved.save({"ends": ends, "losses": losses, "values": values, "running": running})
+            saved.save({"ends": minima, "losses": losses, "values": values, "running": running})
             bar.update()
-        ends.append(z.detach())
+        minima.append(z.detach())
     bar.close()
     history = saved.history
     history.losses.extend(torch.cat(column) for column in zip(*losses, strict=True))
     history.values.extend(torch.cat(column) for column in zip(*values, strict=True))
-    return torch.cat(ends), history
+    return torch.cat(minima), history
 
 
 def _smallest(losses: torch.Tensor) -> float:

@@ -41,7 +41,7 @@ class _GrowingFilm(FilmProblem):
 
 def newton_descend(
     scene: Scene, comparison: Comparison, unknowns: Unknowns, values: np.ndarray, settings: NewtonSteps, history: History,
-    *, near: float = 0.0, checkpoint: SearchCheckpoint | None = None, progress: bool = True,
+    *, margin: float = 0.0, checkpoint: SearchCheckpoint | None = None, progress: bool = True,
 ) -> np.ndarray:  # fmt: skip
     """Search from every start independently.
 
@@ -54,7 +54,7 @@ def newton_descend(
         values: physical values of the starts [S, K].
         settings: rounds and horizons.
         history: every round appends the losses before its step, over the horizon of a start, and the values.
-        near: losses with a smaller difference count as equal.
+        margin: losses with a smaller difference count as equal.
         checkpoint: saves the search after every round, and resumes it.
         progress: whether to show a progress bar.
 
@@ -62,7 +62,7 @@ def newton_descend(
         Physical values [S, K] of the ends of the starts.
     """
     horizons = settings.horizons(comparison.last)
-    policy = settings.policy(len(horizons), margin=near, implicit=scene.stepping.is_implicit)
+    policy = settings.policy(len(horizons), margin=margin, implicit=scene.stepping.is_implicit)
     starts = Starts.begin(list(unknowns.scaled(values)), policy)
 
     def record(before: Starts, after: Starts) -> None:
@@ -72,8 +72,8 @@ def newton_descend(
         history.values.append(torch.as_tensor(unknowns.physical_values(points)).to(comparison.target))
         history.stopped = sorted({*history.stopped, *np.flatnonzero(after.stopped).tolist()})
 
-    ends = minimise_with_progress(
+    minima = minimise_with_progress(
         _GrowingFilm(scene, comparison, unknowns, horizons), starts, policy,
         HistoryCheckpoint(checkpoint, history, comparison.target.device), record, title="inverting", progress=progress,
     )  # fmt: skip
-    return unknowns.physical_values(ends)
+    return unknowns.physical_values(minima)

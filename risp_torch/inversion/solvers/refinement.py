@@ -80,7 +80,7 @@ def refined(
             column.append(row)
 
     saved = HistoryCheckpoint(checkpoint, history, comparison.target.device)
-    ends = minimise_with_progress(
+    minima = minimise_with_progress(
         FilmProblem(scene, comparison, unknowns), starts, policy, saved, record, title="refining", progress=progress, leave=False
     )
-    return unknowns.physical_values(ends), starts.objectives
+    return unknowns.physical_values(minima), starts.objectives

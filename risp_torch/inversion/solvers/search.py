@@ -16,7 +16,7 @@ from risp_torch.inversion.problem.linearisation import linearise
 from risp_torch.inversion.problem.problem import Problem
 from risp_torch.inversion.problem.search_settings import NewtonSteps, WideSteps
 from risp_torch.inversion.problem.unknowns import Unknowns
-from risp_torch.inversion.solvers.cma_es import warmed
+from risp_torch.inversion.solvers.cma_es import cma_es_search
 from risp_torch.inversion.solvers.gradient_descent import History, descend
 from risp_torch.inversion.solvers.levenberg_marquardt import newton_descend
 from risp_torch.inversion.solvers.refinement import refined
@@ -26,9 +26,9 @@ from risp_torch.scene.scene import Scene
 from ti_sim.base.errors import DivergenceError
 from ti_sim.rollout.adjoint import Adjoint
 
-# Times that errors are looked at to weigh the film against priors, and the ratio of successive weights that ends it: far from the
-# minimum, residuals hang together that do not at the minimum, to which a film that weighs more leads.
-WEIGHINGS, SETTLED = 4, 0.7
+# Number of times that the design effect, and with it the weight of the film against priors, is estimated again, and the ratio of
+# successive design effects that ends it: far from the minimum, the correlation of residuals is overestimated.
+MAX_REWEIGHTINGS, REWEIGHTING_TOLERANCE = 4, 0.7
 
 
 @dataclass(frozen=True)
@@ -72,14 +72,14 @@ def search_from(
     history, best, rounds, wider = History(), None, problem.refine, comparison.coarse()
     phase = partial(SearchCheckpoint, folder)
     if problem.warm_start is not None and (folder is None or folder.load_checkpoint() is None):
-        z, history = warmed(scene, wider, unknowns, z, problem.warm_start, seed=problem.seed, progress=progress)
+        z, history = cma_es_search(scene, wider, unknowns, z, problem.warm_start, seed=problem.seed, progress=progress)
     if isinstance(settings, WideSteps):
         final, best, comparison = _wide(problem, settings, z, history, folder, progress=progress)
         rounds = 0 if problem.loss.non_smooth else rounds
     elif isinstance(settings, NewtonSteps):
-        near = 12 * comparison.noise_floor(problem.pictures)
+        margin = 12 * comparison.noise_floor(problem.pictures)
         final = newton_descend(
-            scene, wider, unknowns, _physical(problem, z), settings, history, near=near, checkpoint=phase("search"),
+            scene, wider, unknowns, _physical(problem, z), settings, history, margin=margin, checkpoint=phase("search"),
             progress=progress,
         )  # fmt: skip
     else:
@@ -89,9 +89,7 @@ def search_from(
         final = _physical(problem, z)
     rounds = rounds if problem.linear else 0
     if rounds and is_registered(comparison, unknowns):
-        final = registered(
-            scene, comparison, unknowns, final, history, checkpoint=phase("registration"), progress=progress
-        )
+        final = registered(scene, comparison, unknowns, final, history, checkpoint=phase("registration"), progress=progress)
     final, losses = refined(
         scene, comparison, unknowns, final, rounds, history, checkpoint=phase("refinement"), progress=progress
     )
@@ -100,19 +98,19 @@ def search_from(
         raise DivergenceError("every start of the inversion diverged: take smaller steps (more substeps)", body="", step=0)
     if best is None or rounds or not np.isfinite(losses[best]):
         best = int(np.argmin(losses))
-    for number in range(WEIGHINGS if unknowns.priors and rounds else 0):
-        before, unknowns = unknowns.priors.together, _weighed(scene, comparison, unknowns, final[best])
+    for number in range(MAX_REWEIGHTINGS if unknowns.priors and rounds else 0):
+        before, unknowns = unknowns.priors.design_effect, _with_design_effect(scene, comparison, unknowns, final[best])
         final, losses = refined(
             scene, comparison, unknowns, final, rounds, history, checkpoint=phase(f"reweighted-{number}"), progress=progress
         )
         best = int(np.argmin(losses))
-        if unknowns.priors.together > SETTLED * before:
+        if unknowns.priors.design_effect > REWEIGHTING_TOLERANCE * before:
             break
     return SearchResult(final, losses, best, comparison, unknowns, history)
 
 
-def _weighed(scene: Scene, comparison: Comparison, unknowns: Unknowns, values: np.ndarray) -> Unknowns:
-    """The unknowns with priors weighed against errors as they hang together at an estimate [K]."""
+def _with_design_effect(scene: Scene, comparison: Comparison, unknowns: Unknowns, values: np.ndarray) -> Unknowns:
+    """The unknowns with priors weighed by the design effect at an estimate [K]."""
     return with_design_effect(unknowns, design_effect(linearise(scene, comparison, unknowns, values)))
 
 
@@ -121,9 +119,9 @@ def _wide(
 ) -> tuple[np.ndarray, int, Comparison]:
     """SearchResult [S, K] of wide steps, the best one settled with whitened observations; its number, and the last comparison."""
     scene, comparison, unknowns = problem.scene, problem.comparison, problem.unknowns
-    begin = _physical(problem, z)
+    initial = _physical(problem, z)
     final, best = wide_gauss_newton(
-        scene, comparison, unknowns, begin, settings, history, checkpoint=SearchCheckpoint(folder, "search"), progress=progress
+        scene, comparison, unknowns, initial, settings, history, checkpoint=SearchCheckpoint(folder, "search"), progress=progress
     )
     final[best], comparison = refine_whitened(
         scene, comparison, unknowns, final[best], settings, history, start=best, seed=problem.seed,

@@ -34,7 +34,7 @@ class Point:
         scaled: the point [K], scaled units.
         loss: mean over the worlds around it, penalty included; infinite if none is finite.
         normal, gradient: J^T J [M, M] and J^T r [M] of the mean loss there, penalty included, along M directions.
-        asked: width and horizon of the worlds: only losses with equal ones are comparable.
+        evaluation_key: width and horizon of the worlds: only losses with equal ones are comparable.
         reach: step limit: largest change of an unknown in the next step, in widths.
         widths: [M] widths of the differences along each direction, relative to the ranges.
         left: mean squared residual expected after the next step.
@@ -44,7 +44,7 @@ class Point:
     loss: float
     normal: np.ndarray
     gradient: np.ndarray
-    asked: tuple[float, int]
+    evaluation_key: tuple[float, int]
     reach: float
     widths: np.ndarray
     left: float = math.inf
@@ -54,16 +54,16 @@ class WideSearch:
     """One film and its unknowns, in scaled coordinates."""
 
     def __init__(
-        self, scene: Scene, comparison: Comparison, unknowns: Unknowns, settings: WideSteps, *, near: bool = False
+        self, scene: Scene, comparison: Comparison, unknowns: Unknowns, settings: WideSteps, *, refining: bool = False
     ) -> None:
-        self.scene, self.comparison, self.unknowns, self.settings, self.near = scene, comparison, unknowns, settings, near
+        self.scene, self.comparison, self.unknowns, self.settings, self.refining = scene, comparison, unknowns, settings, refining
         self.low, self.high = (unknowns.scaled(bound) for bound in unknowns.bounds())
         self.ranges = unknowns.scaled_range()
         self.smooth = unknowns.smoothness.matrix(self.ranges)
         self.directions = directions(unknowns, settings.spacing)
         self.schedule = RegionSchedule(first=settings.reach, longer=2.0, shorter=0.3)
 
-    def at(self, point: np.ndarray, number: int, *, centered: bool = False, before: Point | None = None) -> Point:
+    def evaluate(self, point: np.ndarray, number: int, *, centered: bool = False, before: Point | None = None) -> Point:
         """The point, moved away from the bounds by the width of round ``number``, and the worlds around it; and at it.
 
         ``before`` is the point that determines the widths of the differences, if the settings require it.
@@ -76,19 +76,19 @@ class WideSearch:
         count = self.comparison.count_of(self.comparison.seen(horizon))
         normal, gradient, loss, off = self._equations(center, widths, horizon, centered=centered)
         left = off - float(gradient @ np.linalg.solve(_damped(normal), gradient))
-        place = center / self.ranges
-        pull = self.smooth @ place
-        known = self._known(off, count)
-        normal = normal + self.directions @ (self.smooth + known) @ self.directions.T
-        gradient = gradient - self.directions @ (pull + known @ self.unknowns.priors.offset(center, self.ranges))
-        loss = self._with_priors(loss, center, count) + float(place @ pull)
+        relative_center = center / self.ranges
+        pull = self.smooth @ relative_center
+        prior_matrix = self._prior_matrix(off, count)
+        normal = normal + self.directions @ (self.smooth + prior_matrix) @ self.directions.T
+        gradient = gradient - self.directions @ (pull + prior_matrix @ self.unknowns.priors.offset(center, self.ranges))
+        loss = self._with_priors(loss, center, count) + float(relative_center @ pull)
         return Point(center, loss, normal, gradient, (width, horizon), self.settings.reach, widths, max(left, 0.0))
 
-    def _known(self, residual: float, count: float) -> np.ndarray:
+    def _prior_matrix(self, residual: float, count: float) -> np.ndarray:
         """Part [K, K] of the priors in the normal equations of a mean over ``count`` observations."""
         priors = self.unknowns.priors
-        known = priors.precision(self.ranges)
-        return known * priors.variance(residual) / count if priors and math.isfinite(residual) else 0.0 * known
+        precision = priors.precision(self.ranges)
+        return precision * priors.variance(residual) / count if priors and math.isfinite(residual) else 0.0 * precision
 
     def _with_priors(self, loss: float, point: np.ndarray, count: float) -> float:
         """The loss at a point [K] with the priors (``Priors.penalised``)."""
@@ -98,15 +98,15 @@ class WideSearch:
     def _widths(self, width: float, before: Point | None) -> np.ndarray:
         """Widths of the differences along each direction [M], in parts of the ranges.
 
-        With a normal matrix N = J^T J / P and a mean squared residual L, a change with d^T N d = L is as large as
-the residual: the directions' widths are sqrt(L (N^-1)_mm), with the other directions free.
+                With a normal matrix N = J^T J / P and a mean squared residual L, a change with d^T N d = L is as large as
+        the residual: the directions' widths are sqrt(L (N^-1)_mm), with the other directions free.
         """
         widths = np.full(len(self.directions), width)
         if self.settings.narrow is None or before is None or not math.isfinite(before.left):
             return widths
         share = width / max(self.settings.widths[-self.settings.settling :])
-        own = self.settings.narrow * share * np.sqrt(before.left * np.diag(np.linalg.inv(_damped(before.normal))))
-        return np.clip(own, _NARROWEST, width)
+        optimal = self.settings.narrow * share * np.sqrt(before.left * np.diag(np.linalg.inv(_damped(before.normal))))
+        return np.clip(optimal, _NARROWEST, width)
 
     def better(self, old: Point | None, new: Point, *, any_loss: bool = False) -> Point:
         """The new point with a larger step limit; or the old one with a smaller limit, if its loss is lower.
@@ -115,15 +115,15 @@ the residual: the directions' widths are sqrt(L (N^-1)_mm), with the other direc
         """
         if old is None or (any_loss and math.isfinite(new.loss)):
             return new
-        if old.asked != new.asked and math.isfinite(new.loss):
+        if old.evaluation_key != new.evaluation_key and math.isfinite(new.loss):
             return replace(new, reach=old.reach)
         if Acceptance().accepts(old.loss, new.loss):
             return replace(new, reach=self.schedule.accepted(old.reach))
         return replace(old, reach=self.schedule.rejected(old.reach))
 
-    def is_near(self, point: Point, end: np.ndarray) -> bool:
+    def is_near(self, point: Point, target: np.ndarray) -> bool:
         """Whether the end of a step [K] is within the width of its differences."""
-        return bool(np.all(np.abs(end - point.scaled) <= (point.widths[:, None] * self.directions).max(axis=0) * self.ranges))
+        return bool(np.all(np.abs(target - point.scaled) <= (point.widths[:, None] * self.directions).max(axis=0) * self.ranges))
 
     def step(self, point: Point) -> np.ndarray:
         """The next point [K]: damped until no unknown changes by more than the step limit."""
@@ -139,32 +139,32 @@ the residual: the directions' widths are sqrt(L (N^-1)_mm), with the other direc
         around it.
         """
         rows, total, losses, alive = [], 0.0, 0.0, 0
-        seen = self.comparison.seen(horizon)
-        target, count = self.comparison.target[: len(seen)], self.comparison.count_of(seen)
-        taken, nearby = 0, self._nearby(center)
+        compared_frames = self.comparison.seen(horizon)
+        target, count = self.comparison.target[: len(compared_frames)], self.comparison.count_of(compared_frames)
+        taken, nearby = 0, self._frozen_comparison(center)
         for above, below, finite in self._pairs(nearby, center, widths, horizon):
             both = finite[: len(above)] & finite[len(above) :]
-            some = torch.as_tensor(widths[taken : taken + len(above)]).to(above)
-            pair, taken = (above - below).flatten(1) / (2 * some[:, None]), taken + len(above)
+            batch = torch.as_tensor(widths[taken : taken + len(above)]).to(above)
+            pair, taken = (above - below).flatten(1) / (2 * batch[:, None]), taken + len(above)
             rows.append(torch.where(both[:, None], pair, torch.zeros_like(pair)))
             observed = torch.cat([above, below])[finite]
             total = total + observed.sum(dim=0)
             losses += float(mean_square(observed, target, count).sum())
             alive += int(finite.sum())
         normal, gradient = np.zeros((len(self.directions), len(self.directions))), np.zeros(len(self.directions))
-        (middle,), there = self._observe(nearby, center[None], horizon) if centered else ((total / max(alive, 1),), True)
-        if not alive or not there:
+        (middle,), is_finite = self._observe(nearby, center[None], horizon) if centered else ((total / max(alive, 1),), True)
+        if not alive or not is_finite:
             return normal, gradient, math.inf, math.inf
         jacobian, residual = torch.cat(rows), (target - middle).flatten()
-        for part in torch.arange(len(residual)).split(2**16):  # in double precision, all at once may need gigabytes
-            some = jacobian[:, part[0] : part[-1] + 1].double()
-            normal += (some @ some.T).cpu().numpy()
-            gradient += (some @ residual[part[0] : part[-1] + 1].double()).cpu().numpy()
+        for row_range in torch.arange(len(residual)).split(2**16):  # in double precision, all at once may need gigabytes
+            batch = jacobian[:, row_range[0] : row_range[-1] + 1].double()
+            normal += (batch @ batch.T).cpu().numpy()
+            gradient += (batch @ residual[row_range[0] : row_range[-1] + 1].double()).cpu().numpy()
         return normal / count, gradient / count, losses / alive, float(residual.double().square().sum()) / count
 
-    def _nearby(self, center: np.ndarray) -> Comparison:
+    def _frozen_comparison(self, center: np.ndarray) -> Comparison:
         """The comparison of the worlds around a point."""
-        if not self.near:
+        if not self.refining:
             return self.comparison
         rows = torch.as_tensor(center[None], dtype=bridge_dtype(), device=bridge_device())
         try:
@@ -179,9 +179,9 @@ the residual: the directions' widths are sqrt(L (N^-1)_mm), with the other direc
         moves = widths[:, None] * self.directions * self.ranges
         count = max(1, min(32, self.comparison.worlds_at_once) // 2)
         for first in range(0, len(moves), count):
-            some = moves[first : first + count]
-            observed, finite = self._observe(comparison, np.concatenate([center + some, center - some]), horizon)
-            yield observed[: len(some)], observed[len(some) :], finite
+            batch = moves[first : first + count]
+            observed, finite = self._observe(comparison, np.concatenate([center + batch, center - batch]), horizon)
+            yield observed[: len(batch)], observed[len(batch) :], finite
 
     def _observe(self, comparison: Comparison, points: np.ndarray, horizon: int) -> tuple[torch.Tensor, torch.Tensor]:
         """Observations [k, n, ...] of the worlds at points [k, K], and which of them are finite [k]."""
@@ -213,9 +213,9 @@ def directions(unknowns: Unknowns, spacing: int) -> np.ndarray:
         knots = np.linspace(0, rows - 1, 1 + math.ceil((rows - 1) / spacing))
         hats = np.stack([np.interp(np.arange(rows), knots, unit) for unit in np.eye(len(knots))])
         blocks.append(np.kron(hats, np.eye(columns)))
-    whole = np.zeros((sum(len(block) for block in blocks), len(unknowns.scaled_range())))
+    matrix = np.zeros((sum(len(block) for block in blocks), len(unknowns.scaled_range())))
     row = column = 0
     for block in blocks:
-        whole[row : row + block.shape[0], column : column + block.shape[1]] = block
+        matrix[row : row + block.shape[0], column : column + block.shape[1]] = block
         row, column = row + block.shape[0], column + block.shape[1]
-    return whole
+    return matrix

@@ -31,7 +31,7 @@ from ti_sim.base.errors import DivergenceError
 
 def wide_gauss_newton(
     scene: Scene, comparison: Comparison, unknowns: Unknowns, values: np.ndarray, settings: WideSteps, history: History,
-    *, near: bool = False, checkpoint: SearchCheckpoint | None = None, progress: bool = True,
+    *, refining: bool = False, checkpoint: SearchCheckpoint | None = None, progress: bool = True,
 ) -> tuple[np.ndarray, int]:  # fmt: skip
     """Levenberg-Marquardt steps with wide finite differences, from every start and then from the best one.
 
@@ -45,7 +45,7 @@ def wide_gauss_newton(
         settings: widths, step limit, horizon.
         history: history to which every round is appended; its losses are means over a round's worlds.
         checkpoint: saves the search after every round, and resumes it.
-        near: whether the loss holds what it solves at each round's centre (``Loss.frozen_at``), for narrow differences.
+        refining: whether the loss holds what it solves at each round's centre (``Loss.frozen_at``), for narrow differences.
         progress: whether to show a progress bar.
 
     Returns:
@@ -55,43 +55,46 @@ def wide_gauss_newton(
     Raises:
         DivergenceError: no start could be simulated.
     """
-    search = WideSearch(scene, comparison, unknowns, settings, near=near)
+    search = WideSearch(scene, comparison, unknowns, settings, refining=refining)
     rounds, saved = len(settings.widths), HistoryCheckpoint(checkpoint, history, comparison.target.device)
     state = saved.load() or _first_state(unknowns.scaled(values))
-    tried, going, ends, last, losses = (state[name] for name in ("tried", "going", "ends", "last", "losses"))
-    points = [None if point is None else Point(**point | {"asked": tuple(point["asked"])}) for point in state["points"]]
+    tried, active, averaged, last, losses = (state[name] for name in ("tried", "going", "ends", "last", "losses"))
+    points = [
+        None if point is None else Point(**point | {"evaluation_key": tuple(point["evaluation_key"])})
+        for point in state["points"]
+    ]
     bar = tqdm(total=rounds + 1, initial=state["rounds"], desc="inverting", disable=not progress, mininterval=0.5)
     for number in range(state["rounds"], rounds + 1):  # the last one evaluates the end of the last step
         settled = number > rounds - settings.settling
         losses = np.full(len(points), np.nan)
-        for start in going:
+        for start in active:
             if settled and points[start] is None and settings.narrow is not None:  # wide steps determine the narrow widths
-                points[start] = search.at(tried[start], number, centered=True)
-            new = search.at(tried[start], number, centered=settled, before=points[start] if settled else None)
+                points[start] = search.evaluate(tried[start], number, centered=True)
+            new = search.evaluate(tried[start], number, centered=settled, before=points[start] if settled else None)
             points[start] = search.better(points[start], new, any_loss=settled)
             tried[start], losses[start] = search.step(points[start]), points[start].loss
-        if not np.isfinite(losses[going]).any():
+        if not np.isfinite(losses[active]).any():
             raise DivergenceError("every start of the search diverged: take smaller steps (more substeps)", body="", step=0)
         if settled:
             lowest = int(np.nanargmin(losses))
             last = tried[lowest].copy()
-            ends = [*ends, last] if settings.narrow is None or search.is_near(points[lowest], last) else []
+            averaged = [*averaged, last] if settings.narrow is None or search.is_near(points[lowest], last) else []
         reached = np.array([point.scaled for point in points])
         for column, rows in ((history.losses, losses), (history.values, unknowns.physical_values(reached))):
             column.append(torch.as_tensor(rows).to(comparison.target))
-        if number + 1 >= settings.trial_rounds and len(going) > 1:
-            going = [int(np.nanargmin(losses))]
-            history.stopped = [start for start in range(len(points)) if start not in going]
+        if number + 1 >= settings.trial_rounds and len(active) > 1:
+            active = [int(np.nanargmin(losses))]
+            history.stopped = [start for start in range(len(points)) if start not in active]
         saved.save({
-            "rounds": number + 1, "tried": tried, "points": [None if p is None else vars(p) for p in points], "going": going,
-            "ends": ends, "last": last, "losses": losses,
+            "rounds": number + 1, "tried": tried, "points": [None if p is None else vars(p) for p in points], "going": active,
+            "ends": averaged, "last": last, "losses": losses,
         })  # fmt: skip
         bar.set_postfix(loss=f"{np.nanmin(losses):.3e}")
         bar.update()
     bar.close()
     best, reached = int(np.nanargmin(losses)), np.array([point.scaled for point in points])
     if settings.settling:
-        reached[best] = np.mean(ends or [last], axis=0)
+        reached[best] = np.mean(averaged or [last], axis=0)
     return unknowns.physical_values(reached), best
 
 
@@ -105,7 +108,7 @@ def _first_state(scaled: np.ndarray) -> dict[str, Any]:
 
 
 def refine_whitened(
-    scene: Scene, comparison: Comparison, unknowns: Unknowns, end: np.ndarray, settings: WideSteps, history: History,
+    scene: Scene, comparison: Comparison, unknowns: Unknowns, minimum: np.ndarray, settings: WideSteps, history: History,
     *, start: int = 0, seed: int = 0, checkpoint: SearchCheckpoint | None = None, progress: bool = True,
 ) -> tuple[np.ndarray, Comparison]:  # fmt: skip
     """Feasible generalised least squares: repeat the settling rounds with whitened observations.
@@ -115,7 +118,7 @@ def refine_whitened(
 
     Args:
         scene, comparison, unknowns: those of the inversion.
-        end: end of the plain search, physical values [K].
+        minimum: end of the plain search, physical values [K].
         settings: settings of that search.
         history: the points of these rounds are appended, without losses, because those of whitened observations have other units.
         start: index of that start in the history.
@@ -124,27 +127,27 @@ def refine_whitened(
         progress: whether to show a progress bar.
 
     Returns:
-        Physical values [K] and the whitened comparison; ``end`` and ``comparison`` if the covariance is unknown, or
+        Physical values [K] and the whitened comparison; ``minimum`` and ``comparison`` if the covariance is unknown, or
         ``settings`` do not require it.
 
     Raises:
         DivergenceError: the motion cannot be simulated.
     """
-    row = torch.as_tensor(unknowns.scaled(end)[None]).to(comparison.target)
+    row = torch.as_tensor(unknowns.scaled(minimum)[None]).to(comparison.target)
     values = unknowns.from_scaled(row)
     whitened = comparison.whitened(scene, values, seed=seed) if settings.whiten else None
     if whitened is None:
-        return end, comparison
+        return minimum, comparison
     share = float(film_losses(scene, values, whitened, worlds=1)[0] / film_losses(scene, values, comparison, worlds=1)[0])
     smoothness = replace(unknowns.smoothness, weights=share * unknowns.smoothness.weights)
     priors = replace(unknowns.priors, floor=share * unknowns.priors.floor)
     rounds, unknowns = History(), replace(unknowns, smoothness=smoothness, priors=priors)
-    ends, _ = wide_gauss_newton(
-        scene, whitened, unknowns, end[None], settings.last_rounds(), rounds, checkpoint=checkpoint, progress=progress
+    minima, _ = wide_gauss_newton(
+        scene, whitened, unknowns, minimum[None], settings.last_rounds(), rounds, checkpoint=checkpoint, progress=progress
     )
     for point in rounds.values:
-        shown = torch.full_like(history.values[-1], math.nan)
-        shown[start] = point[0]
-        history.values.append(shown)
-        history.losses.append(shown.new_full((len(shown),), math.nan))
-    return ends[0], whitened
+        row_values = torch.full_like(history.values[-1], math.nan)
+        row_values[start] = point[0]
+        history.values.append(row_values)
+        history.losses.append(row_values.new_full((len(row_values),), math.nan))
+    return minima[0], whitened

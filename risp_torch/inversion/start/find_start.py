@@ -4,7 +4,7 @@ A pose is far from the truth where the body of a guess and that of the film do n
 poses are spread over what is allowed, compared with the first picture alone, and the best, which differ from one another, are
 narrowed down: candidates about each of them, ever nearer (an evolution strategy of separate parents). Gauss-Newton steps end it.
 Velocities are found in the same way from two pictures, and followed over a few more. Poses that look alike in the first picture
-are told apart by then, or stay side by side: each becomes a start of the search for all unknowns.
+are distinguished by then, or stay side by side: each becomes a start of the search for all unknowns.
 """
 
 from __future__ import annotations
@@ -62,10 +62,10 @@ def found_starts(problem: Problem, *, folder: RunFolder | None = None, progress:
         return problem.initial
     if folder is not None and (folder.path / _FILE).is_file():
         return _read(folder, unknowns, problem.initial.shape)
-    own = StartingValues.of(problem.scene, unknowns)
-    search = _Search(problem, own, problem.find_start, progress)
+    searched = StartingValues.of(problem.scene, unknowns)
+    search = _Search(problem, searched, problem.find_start, progress)
     points, losses = search.run()
-    starts = _chosen(points, losses, unknowns.scaled(problem.initial), own.all)
+    starts = _chosen(points, losses, unknowns.scaled(problem.initial), searched.all)
     values = np.clip(unknowns.physical_values(starts), *unknowns.bounds())
     if folder is not None:
         record = {"labels": unknowns.labels, "starts": values.tolist(), "losses": losses.tolist()}
@@ -76,10 +76,8 @@ def found_starts(problem: Problem, *, folder: RunFolder | None = None, progress:
 class _Search:
     """The search for the start of one film, in scaled coordinates."""
 
-    def __init__(
-        self, problem: Problem, own: StartingValues, settings: FindStart, progress: bool
-    ) -> None:
-        self.problem, self.own, self.settings = problem, own, settings
+    def __init__(self, problem: Problem, searched: StartingValues, settings: FindStart, progress: bool) -> None:
+        self.problem, self.searched, self.settings = problem, searched, settings
         self.unknowns, self.progress = problem.unknowns, progress
         self.coarse, self.fine = start_comparisons(problem)
         self.low, self.high = (self.unknowns.scaled(bound) for bound in self.unknowns.bounds())
@@ -89,19 +87,19 @@ class _Search:
 
     def run(self) -> tuple[np.ndarray, np.ndarray]:
         """Candidates [M, K] in scaled units that fit the first pictures, the best first, and their losses [M]."""
-        begin = self.unknowns.scaled(self.problem.initial)
-        stages = [(1, self.own.poses)] if len(self.own.poses) else []
-        stages += [(min(2, self.pictures), self.own.rates)] if len(self.own.rates) else []
-        follow = range(min(2, self.pictures), self.pictures + 1) if len(self.own.rates) else [self.pictures]
+        initial = self.unknowns.scaled(self.problem.initial)
+        stages = [(1, self.searched.poses)] if len(self.searched.poses) else []
+        stages += [(min(2, self.pictures), self.searched.rates)] if len(self.searched.rates) else []
+        follow = range(min(2, self.pictures), self.pictures + 1) if len(self.searched.rates) else [self.pictures]
         bar = tqdm(total=len(stages) + len(follow), desc="finding the start", disable=not self.progress)
-        points = begin
+        points = initial
         for pictures, places in stages:
             points, losses = self._stage(points, pictures, places)
             bar.set_postfix(loss=f"{losses[0]:.3e}")
             bar.update()
         for pictures in follow:
-            points, losses = self._steps(self.fine, pictures).refined(points, self.own.all)
-            points, losses = self._apart(points, losses, self.own.all, self.settings.keep)
+            points, losses = self._steps(self.fine, pictures).refined(points, self.searched.all)
+            points, losses = self._distinct(points, losses, self.searched.all, self.settings.keep)
             bar.set_postfix(loss=f"{losses[0]:.3e}")
             bar.update()
         bar.close()
@@ -116,12 +114,12 @@ class _Search:
             raise DivergenceError(
                 "no guess of the start could be simulated: change the bounds of the starting values", body="", step=0
             )
-        apart = places if pictures == 1 else self.own.all
-        points, losses = self._apart(points, losses, apart, 2 * self.settings.keep)
+        apart = places if pictures == 1 else self.searched.all
+        points, losses = self._distinct(points, losses, apart, 2 * self.settings.keep)
         for width in _NARROWING:
             points, losses = self._narrowed(steps, points, losses, places, width)
         points, losses = self._steps(self.fine, pictures).refined(points, places)
-        return self._apart(points, losses, apart, self.settings.keep)
+        return self._distinct(points, losses, apart, self.settings.keep)
 
     def _steps(self, comparison: Comparison, pictures: int) -> StartSteps:
         return StartSteps(self.problem.scene, first_frames(comparison, pictures), self.unknowns)
@@ -136,8 +134,8 @@ class _Search:
         for k, mean, sd in zip(priors.places, priors.mean, priors.sd, strict=True):
             (column,) = np.nonzero(places == k)
             if len(column):
-                ends = ndtr([(self.low[k] - mean) / sd, (self.high[k] - mean) / sd])
-                drawn = mean + sd * ndtri(ends[0] + (ends[1] - ends[0]) * shares[:, column[0]])
+                bound_quantiles = ndtr([(self.low[k] - mean) / sd, (self.high[k] - mean) / sd])
+                drawn = mean + sd * ndtri(bound_quantiles[0] + (bound_quantiles[1] - bound_quantiles[0]) * shares[:, column[0]])
                 points[:, k] = np.clip(drawn, self.low[k], self.high[k])
         return points
 
@@ -149,22 +147,22 @@ class _Search:
         moves[..., places] = width * (self.high - self.low)[places] * self.random.standard_normal((*moves.shape[:2], len(places)))
         children = np.clip(points[:, None] + moves, self.low, self.high)
         everyone = np.concatenate([points[:, None], children], axis=1)
-        found = np.concatenate([losses[:, None], steps.losses(children.reshape(-1, points.shape[1])).reshape(len(points), -1)], 1)
-        best = found.argmin(axis=1)
+        candidate_losses = np.concatenate(
+            [losses[:, None], steps.losses(children.reshape(-1, points.shape[1])).reshape(len(points), -1)], 1
+        )
+        best = candidate_losses.argmin(axis=1)
         rows = np.arange(len(points))
-        return everyone[rows, best], found[rows, best]
+        return everyone[rows, best], candidate_losses[rows, best]
 
-    def _apart(
-        self, points: np.ndarray, losses: np.ndarray, places: np.ndarray, most: int
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def _distinct(self, points: np.ndarray, losses: np.ndarray, places: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray]:
         """At most so many of the points, the best first, that differ from all better ones at ``places``."""
         shares = (points / (self.high - self.low))[:, places]
-        kept: list[int] = []
+        distinct: list[int] = []
         for k in np.argsort(losses):
-            near = any(np.abs(shares[k] - shares[other]).max() < _APART for other in kept)
-            if len(kept) < most and np.isfinite(losses[k]) and not near:
-                kept.append(int(k))
-        return points[kept], losses[kept]
+            is_close = any(np.abs(shares[k] - shares[better]).max() < _APART for better in distinct)
+            if len(distinct) < most and np.isfinite(losses[k]) and not is_close:
+                distinct.append(int(k))
+        return points[distinct], losses[distinct]
 
 
 def _chosen(points: np.ndarray, losses: np.ndarray, guesses: np.ndarray, places: np.ndarray) -> np.ndarray:

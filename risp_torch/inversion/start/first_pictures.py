@@ -1,4 +1,4 @@
-"""What the start of a film is looked for with: its first pictures, by a loss that tells one pose from another in a single one."""
+"""Comparison with the first pictures of a film, by a loss that distinguishes poses in a single picture."""
 
 from __future__ import annotations
 

@@ -37,19 +37,20 @@ class StartingValues:
             UserError: there is none.
         """
         poses, rates = _names(scene)
-        found: dict[bool, list[int]] = {True: [], False: []}
-        for name, part in unknowns.groups.items():
+        indices: dict[bool, list[int]] = {True: [], False: []}
+        for name, group in unknowns.groups.items():
             base = split_entry(name)[0].partition(MARK)[0]
-            if base in poses | rates and part.stop - part.start <= MOST:
-                found[base in poses] += range(part.start, part.stop)
-        if not found[True] and not found[False]:
-            known = [name for name in scene.parameters if name.partition(MARK)[0] in poses | rates]
+            if base in poses | rates and group.stop - group.start <= MOST:
+                indices[base in poses] += range(group.start, group.stop)
+        if not indices[True] and not indices[False]:
+            candidates = [name for name in scene.parameters if name.partition(MARK)[0] in poses | rates]
             raise UserError(
-                f"no start of a body is unknown, so there is none to find: name one of {', '.join(known[:8])} as unknown with "
-                "its bounds, or leave out --find-start (find_start)"
-                if known else "the scene has no bodies whose start could be found: leave out --find-start (find_start)"
+                f"no start of a body is unknown, so there is none to find: name one of {', '.join(candidates[:8])} as unknown "
+                "with its bounds, or leave out --find-start (find_start)"
+                if candidates
+                else "the scene has no bodies whose start could be found: leave out --find-start (find_start)"
             )
-        return StartingValues(np.array(found[True], dtype=np.int64), np.array(found[False], dtype=np.int64))
+        return StartingValues(np.array(indices[True], dtype=np.int64), np.array(indices[False], dtype=np.int64))
 
     @property
     def all(self) -> np.ndarray:
@@ -67,7 +68,7 @@ def _names(scene: Scene) -> tuple[set[str], set[str]]:
         else:
             poses |= {f"{body.name}.{key}" for key in _POSES}
             rates |= {f"{body.name}.{key}" for key in _RATES}
-    for part in scene.deformables:
-        poses |= {f"{part.name}.{key}" for key in _POSES}
-        rates |= {f"{part.name}.{key}" for key in _RATES}
+    for deformable in scene.deformables:
+        poses |= {f"{deformable.name}.{key}" for key in _POSES}
+        rates |= {f"{deformable.name}.{key}" for key in _RATES}
     return poses, rates

@@ -30,7 +30,7 @@ LEAST_LOSS = 1e-8  # mean squared residual of a look that is represented but for
 
 
 def look_moves(
-    scene: Scene, unknowns: Unknowns, at: Linearisation, values: np.ndarray, explained: float | None
+    scene: Scene, unknowns: Unknowns, linearisation: Linearisation, values: np.ndarray, explained: float | None
 ) -> np.ndarray:
     """Shifts of an estimate by errors of its solved look, [n, K] relative to the ranges; zeros [1, K] where nothing shows any.
 
@@ -40,19 +40,21 @@ def look_moves(
 
     Args:
         scene, unknowns: those of the inversion.
-        at: linearisation at the estimate.
+        linearisation: linearisation at the estimate.
         values: [K] the estimate, physical units.
         explained: mean squared residual that noise and compression explain; None if unknown.
     """
-    loss, moves = at.comparison.loss, []
-    if isinstance(loss, MatchedLoss) and explained is not None and at.loss > explained:
+    loss, moves = linearisation.comparison.loss, []
+    if isinstance(loss, MatchedLoss) and explained is not None and linearisation.loss > explained:
         for film in _films_in_known_looks(scene, unknowns, values, loss):
-            own = loss.bind_target(film)
-            target = own.of_target(scene, film, list(at.comparison.frames))
-            near = linearise(scene, replace(at.comparison, loss=own, target=target), unknowns, values)
-            near = replace(near, prior=at.prior, precision=at.precision, variance=at.variance, pull=0.0)
-            if near.loss > LEAST_LOSS:
-                moves.append(newton_step(near) * ((at.loss - explained) / near.loss) ** 0.5)
+            bound = loss.bind_target(film)
+            target = bound.of_target(scene, film, list(linearisation.comparison.frames))
+            own_film = linearise(scene, replace(linearisation.comparison, loss=bound, target=target), unknowns, values)
+            own_film = replace(
+                own_film, prior=linearisation.prior, precision=linearisation.precision, variance=linearisation.variance, pull=0.0
+            )
+            if own_film.loss > LEAST_LOSS:
+                moves.append(newton_step(own_film) * ((linearisation.loss - explained) / own_film.loss) ** 0.5)
     return few_samples(len(moves)) * np.array(moves) if moves else np.zeros((1, len(values)))
 
 

@@ -20,7 +20,14 @@ QUALITIES_APART = (0, -1, 1)  # constant rate factors; the size of a file determ
 
 @checked
 def compressed_neighbours(
-    scene: Scene, unknowns: Unknowns, at: Linearisation, bars: Uncertainty, encoder: Encoder, crf: int, *, count: Count = COUNT
+    scene: Scene,
+    unknowns: Unknowns,
+    linearisation: Linearisation,
+    bars: Uncertainty,
+    encoder: Encoder,
+    crf: int,
+    *,
+    count: Count = COUNT,
 ) -> list[CompressedFilm]:
     """The film of the estimate and those of neighbours, each after encoding and decoding.
 
@@ -29,7 +36,7 @@ def compressed_neighbours(
 
     Args:
         scene, unknowns: those of the inversion.
-        at: linearisation at the estimate.
+        linearisation: linearisation at the estimate.
         bars: of the estimate; neighbours are drawn from the normal distribution with their covariance, within the bounds.
         encoder: of the estimate's film.
         crf: constant rate factor of H.264, that of the estimate's film and of one of three neighbours; the others' are one apart.
@@ -39,11 +46,11 @@ def compressed_neighbours(
         At most so many films, the estimate's first.
     """
     low, high = (unknowns.scaled(bound) for bound in unknowns.bounds())
-    draws = np.random.default_rng(0).standard_normal((count - 1, len(at.scaled)))
+    draws = np.random.default_rng(0).standard_normal((count - 1, len(linearisation.scaled)))
     moves = bars.sd * (draws @ _root(bars.correlation))
     films = [encoder.film(crf)]
-    for number, point in enumerate(np.clip(at.scaled + moves, low, high), start=1):
-        neighbour = film_at(scene, unknowns, unknowns.physical_values(point), at.comparison.loss)
+    for number, point in enumerate(np.clip(linearisation.scaled + moves, low, high), start=1):
+        neighbour = film_at(scene, unknowns, unknowns.physical_values(point), linearisation.comparison.loss)
         if bool(neighbour.isfinite().all()):
             quality = float(np.clip(crf + QUALITIES_APART[number % 3], *BOUNDS_OF_QUALITY))
             films.append(replace(encoder, estimate=neighbour).film(quality))

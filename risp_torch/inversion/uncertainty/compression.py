@@ -66,9 +66,9 @@ class Encoding:
         """The encoding of a video file, of all files of several films, or of the file that a part was cut from (``risp film``);
         None where nothing was compressed or nothing is known of it."""
         if isinstance(video, list):
-            if not all(isinstance(each, str | Path) and Path(each).is_file() for each in video):
+            if not all(isinstance(source, str | Path) and Path(source).is_file() for source in video):
                 return None
-            return Encoding(sum(bytes_per_frame(Path(each)) for each in video))
+            return Encoding(sum(bytes_per_frame(Path(source)) for source in video))
         if not isinstance(video, str | Path):
             return None
         if Path(video).is_file():
@@ -76,10 +76,10 @@ class Encoding:
         facts = film_facts(video)
         if facts.bytes_per_pixel is None:
             return None
-        whole = facts.whole
-        pixels = whole.stored.width * whole.stored.height
-        share = min(1.0, whole.width * whole.height * math.prod(whole.scale) / pixels)
-        return Encoding(facts.bytes_per_pixel * pixels * math.sqrt(share), max(1, round(math.sqrt(math.prod(whole.scale)))))
+        recording = facts.whole
+        pixels = recording.stored.width * recording.stored.height
+        share = min(1.0, recording.width * recording.height * math.prod(recording.scale) / pixels)
+        return Encoding(facts.bytes_per_pixel * pixels * math.sqrt(share), max(1, round(math.sqrt(math.prod(recording.scale)))))
 
     def fits(self, height: int, width: int) -> bool:
         """Whether films of this size can be encoded alike: colours of half the resolution need even sides."""
@@ -103,22 +103,22 @@ class Encoder:
     fps: float
     enlargement: int = 1
 
-    def film(self, crf: float, place: tuple[int, int] = (0, 0)) -> CompressedFilm:
+    def film(self, crf: float, offset: tuple[int, int] = (0, 0)) -> CompressedFilm:
         """The film at a constant rate factor of H.264, moved by so many pixels down and right while it is encoded."""
         loss, frames = self.comparison.loss, list(self.comparison.frames)
         with tempfile.TemporaryDirectory() as folder, torch.no_grad(), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # an estimate may repeat pictures
-            path, whole = Path(folder) / "film.mp4", _enlarged(self.estimate, self.enlargement)
-            write_video(path, _moved(whole, *place).cpu().numpy(), fps=self.fps, crf=crf)
-            decoded = torch.as_tensor(read_video(path), dtype=whole.dtype, device=whole.device)
-            size, returned = bytes_per_frame(path), _averaged(_moved_back(decoded, whole, *place), self.enlargement)
+            path, enlarged = Path(folder) / "film.mp4", _enlarged(self.estimate, self.enlargement)
+            write_video(path, _shifted(enlarged, *offset).cpu().numpy(), fps=self.fps, crf=crf)
+            decoded = torch.as_tensor(read_video(path), dtype=enlarged.dtype, device=enlarged.device)
+            size, returned = bytes_per_frame(path), _averaged(_shifted_back(decoded, enlarged, *offset), self.enlargement)
             errors = loss.compared(returned[frames], frames) - loss.compared(self.estimate[frames], frames)
         return CompressedFilm(size, errors.flatten(), self.comparison.count, returned, crf)
 
     def elsewhere(self, film: CompressedFilm) -> list[CompressedFilm]:
         """A film at the same quality at the other ``PLACES``, as far as they leave something of the picture."""
         side = self.enlargement * min(self.estimate.shape[1:3])
-        return [self.film(film.crf, place) for place in PLACES if max(place) < side]
+        return [self.film(film.crf, offset) for offset in PLACES if max(offset) < side]
 
 
 def compressed_films(encoder: Encoder, qualities: Sequence[float] = QUALITIES) -> list[CompressedFilm]:
@@ -148,7 +148,7 @@ def _averaged(film: torch.Tensor, times: int) -> torch.Tensor:
     return film if times == 1 else torch.nn.functional.avg_pool2d(film.movedim(-1, 1), times).movedim(1, -1)
 
 
-def _moved(film: torch.Tensor, down: int, right: int) -> torch.Tensor:
+def _shifted(film: torch.Tensor, down: int, right: int) -> torch.Tensor:
     """A film [T, H, W, 3], moved; the pixels of its borders are repeated."""
     height, width = film.shape[1:3]
     rows = (torch.arange(height, device=film.device) - down).clamp(0, height - 1)
@@ -156,7 +156,7 @@ def _moved(film: torch.Tensor, down: int, right: int) -> torch.Tensor:
     return film[:, rows][:, :, columns]
 
 
-def _moved_back(film: torch.Tensor, before: torch.Tensor, down: int, right: int) -> torch.Tensor:
+def _shifted_back(film: torch.Tensor, before: torch.Tensor, down: int, right: int) -> torch.Tensor:
     """A film that was moved, at its place; what was moved out of the picture is that of ``before``."""
     result, (height, width) = before.clone(), film.shape[1:3]
     result[:, : height - down, : width - right] = film[:, down:, right:]
@@ -164,7 +164,7 @@ def _moved_back(film: torch.Tensor, before: torch.Tensor, down: int, right: int)
 
 
 def compression_moves(
-    at: Linearisation, films: Sequence[CompressedFilm],
+    linearisation: Linearisation, films: Sequence[CompressedFilm],
     elsewhere: Callable[[CompressedFilm], Sequence[CompressedFilm]] = lambda film: (),
 ) -> np.ndarray:  # fmt: skip
     """Shifts of an estimate by video compression, [n, K] relative to the ranges, for n films; the most similar film is first.
@@ -176,16 +176,16 @@ def compression_moves(
     rests has the same edges in all pictures, and the shift is that of their place on the encoder's grids.
 
     Args:
-        at: linearisation at the estimate.
+        linearisation: linearisation at the estimate.
         films: result of ``compressed_films``, best quality first.
         elsewhere: a film, compressed at other places of the picture (``Encoder.elsewhere``).
     """
     logs = np.array([np.log(film.power + 1e-12) for film in films])
-    closest = int(np.abs(logs - np.log(at.loss + 1e-12)).argmin())
-    near = [films[number] for number in (closest, closest - 1, closest + 1) if 0 <= number < len(films)]
-    near += elsewhere(near[0])
-    steps = [newton_step(replace(at, residual=film.residual, pull=0.0)) for film in near]
-    return np.array(steps) * np.sqrt([(at.loss + 1e-12) / (film.power + 1e-12) for film in near])[:, None]
+    closest = int(np.abs(logs - np.log(linearisation.loss + 1e-12)).argmin())
+    similar = [films[number] for number in (closest, closest - 1, closest + 1) if 0 <= number < len(films)]
+    similar += elsewhere(similar[0])
+    steps = [newton_step(replace(linearisation, residual=film.residual, pull=0.0)) for film in similar]
+    return np.array(steps) * np.sqrt([(linearisation.loss + 1e-12) / (film.power + 1e-12) for film in similar])[:, None]
 
 
 def size_of_moves(moves: np.ndarray) -> np.ndarray:

@@ -1,7 +1,7 @@
 """Shifts of an estimate by video compression, found by estimating again from compressed films of the estimate.
 
-A Gauss-Newton step tells a shift where the picture changes linearly along it. Edges of a solved look are sharp, and compression
-moves an estimate by more than they are soft: the step is then too short, or in the wrong direction.
+A Gauss-Newton step estimates a shift where the picture changes linearly along it. Edges of a solved look are sharp, and
+compression moves an estimate by more than they are soft: the step is then too short, or in the wrong direction.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ ROUNDS = 4
 
 
 def refitted_moves(
-    scene: Scene, unknowns: Unknowns, at: Linearisation, films: Sequence[CompressedFilm], size: float
+    scene: Scene, unknowns: Unknowns, linearisation: Linearisation, films: Sequence[CompressedFilm], size: float
 ) -> np.ndarray:
     """Shifts of an estimate by video compression, [n, K] relative to the ranges; that of the most similar film is first.
 
     The film of the estimate is compressed at the quality that gives it the size of the film's own file, and the unknowns are
     estimated from what the decoder returns, by a few Gauss-Newton rounds from the estimate. The next better and the next
-    worse quality are also used, since a single film may have a small shift by chance. So few films tell a standard deviation
+    worse quality are also used, since a single film may have a small shift by chance. So few films estimate a standard deviation
     only roughly: the moves are multiplied by the ratio of Student's t to the normal distribution (Student, Biometrika 6, 1908).
 
     Args:
         scene, unknowns: those of the inversion.
-        at: linearisation at the estimate.
+        linearisation: linearisation at the estimate.
         films: result of ``compressed_films``, best quality first.
         size: bytes of a frame of the film's file (``Encoding.size``).
     """
     closest = int(np.abs(np.log([film.bytes_per_frame for film in films]) - np.log(size)).argmin())
-    near = [number for number in (closest, closest - 1, closest + 1) if 0 <= number < len(films)]
-    return few_samples(len(near)) * np.array([_move(scene, unknowns, at, films[number]) for number in near])
+    similar = [number for number in (closest, closest - 1, closest + 1) if 0 <= number < len(films)]
+    return few_samples(len(similar)) * np.array([_move(scene, unknowns, linearisation, films[number]) for number in similar])
 
 
 def few_samples(count: int) -> float:
@@ -48,11 +48,11 @@ def few_samples(count: int) -> float:
     return float(t.ppf(0.975, count) / norm.ppf(0.975))
 
 
-def _move(scene: Scene, unknowns: Unknowns, at: Linearisation, film: CompressedFilm) -> np.ndarray:
+def _move(scene: Scene, unknowns: Unknowns, linearisation: Linearisation, film: CompressedFilm) -> np.ndarray:
     """Shift [K] of the estimate in a compressed film, relative to the ranges."""
-    loss = at.comparison.loss.bind_target(film.pictures)
-    target = loss.of_target(scene, film.pictures, list(at.comparison.frames))
-    values = unknowns.physical_values(at.scaled)[None]
-    comparison = replace(at.comparison, loss=loss, target=target)
-    ends, _ = refined(scene, comparison, unknowns, values, ROUNDS, History(), thorough=False, progress=False)
-    return (unknowns.scaled(ends[0]) - at.scaled) / unknowns.scaled_range()
+    loss = linearisation.comparison.loss.bind_target(film.pictures)
+    target = loss.of_target(scene, film.pictures, list(linearisation.comparison.frames))
+    values = unknowns.physical_values(linearisation.scaled)[None]
+    comparison = replace(linearisation.comparison, loss=loss, target=target)
+    minima, _ = refined(scene, comparison, unknowns, values, ROUNDS, History(), thorough=False, progress=False)
+    return (unknowns.scaled(minima[0]) - linearisation.scaled) / unknowns.scaled_range()

@@ -8,9 +8,14 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from risp_torch.inversion.problem.linearisation import Linearisation
-from risp_torch.inversion.problem.residual_blocks import lasting_frames, scores_of_sizes
+from risp_torch.inversion.problem.residual_blocks import correlation_frames, scores_of_sizes
 from risp_torch.inversion.problem.unknowns import PSI, Unknowns
-from risp_torch.inversion.uncertainty.unobservable import hardly_fixed, known_from_priors, size_of, unobservable_directions
+from risp_torch.inversion.uncertainty.unobservable import (
+    determined_by_priors,
+    size_of,
+    unobservable_directions,
+    weakly_identified,
+)
 from ti_sim.base.rules import NotNegative, checked
 
 UNSEEN = 0.25  # of the allowed range: a direction with a larger standard deviation counts as unobservable
@@ -26,25 +31,27 @@ class Uncertainty:
         sd: [K] standard deviations, scaled units (decades for log10).
         correlation: [K, K].
         observable: K flags; False if the film leaves the unknown free over a large part of its range.
-        unseen: sentences on unobservable directions.
+        unobservable: sentences on unobservable directions.
         modes: [K, K] unit vectors (columns, relative to the ranges) with uncorrelated amplitudes,
             without smoothness, the best known first. Empty if not computed.
         mode_sd: [K] standard deviations of their amplitudes.
-        parts: name of an error -> [K] its standard deviation, scaled units; their squares add up to those of ``sd``.
+        components: name of an error -> [K] its standard deviation, scaled units; their squares add up to those of ``sd``.
     """
 
     sd: np.ndarray
     correlation: np.ndarray
     observable: list[bool]
-    unseen: list[str]
+    unobservable: list[str]
     modes: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
     mode_sd: np.ndarray = field(default_factory=lambda: np.zeros(0))
-    parts: Mapping[str, np.ndarray] = field(default_factory=dict)
+    components: Mapping[str, np.ndarray] = field(default_factory=dict)
 
-    def wider(self, sd: np.ndarray, part: str) -> Uncertainty:
+    def wider(self, sd: np.ndarray, component: str) -> Uncertainty:
         """With these standard deviations [K], whatever they are larger by counted as an error of that name."""
         added = np.sqrt(np.maximum(sd**2 - self.sd**2, 0.0))
-        return replace(self, sd=sd, parts={**self.parts, part: np.hypot(self.parts.get(part, 0.0), added)})
+        return replace(
+            self, sd=sd, components={**self.components, component: np.hypot(self.components.get(component, 0.0), added)}
+        )
 
     @property
     def observable_modes(self) -> int | None:
@@ -65,33 +72,38 @@ def widened(
     An unknown whose error bar then is wider than a quarter of its range counts as not observable.
     """
     sd = np.sqrt(bars.sd**2 + scatter**2 + shift**2)
-    bars = replace(bars, parts={**bars.parts, "starts": scatter, shift_name: shift})
+    bars = replace(bars, components={**bars.components, "starts": scatter, shift_name: shift})
     wide = sd > UNSEEN * unknowns.scaled_range()
-    remarks = hardly_fixed(wide & np.array(bars.observable), sd, unknowns)
-    observable = [bool(seen and not much) for seen, much in zip(bars.observable, wide, strict=True)]
-    return replace(bars, sd=sd, observable=observable, unseen=bars.unseen + remarks)
+    remarks = weakly_identified(wide & np.array(bars.observable), sd, unknowns)
+    observable = [bool(is_observable and not much) for is_observable, much in zip(bars.observable, wide, strict=True)]
+    return replace(bars, sd=sd, observable=observable, unobservable=bars.unobservable + remarks)
 
 
-def distance_in_steps(at: Linearisation, step: np.ndarray, explained: float | None) -> float:
+def distance_in_steps(linearisation: Linearisation, step: np.ndarray, explained: float | None) -> float:
     """Distance to the minimum in units of a Gauss-Newton step, at least 1.
 
     The residual of an edge that is displaced by more than its softness grows only linearly with the displacement: a step
     is then as long as the edge is soft. The ratio of its decrease of the loss to the total decrease is that of step to distance.
 
     Args:
-        at: linearisation at the start of the step.
+        linearisation: linearisation at the start of the step.
         step: [K] relative to the ranges.
         explained: mean squared residual at the minimum; None if unknown.
     """
     if explained is None:
         return 1.0
-    normal = at.normal_equations[0]
-    falls = float(step @ normal @ step) / at.comparison.count
-    return max(1.0, (at.loss - explained) / max(falls, 1e-300))
+    normal = linearisation.normal_equations[0]
+    falls = float(step @ normal @ step) / linearisation.comparison.count
+    return max(1.0, (linearisation.loss - explained) / max(falls, 1e-300))
 
 
 def unfinished(
-    bars: Uncertainty, unknowns: Unknowns, step: np.ndarray, *, own: Uncertainty | None = None, times: float = 1.0,
+    bars: Uncertainty,
+    unknowns: Unknowns,
+    step: np.ndarray,
+    *,
+    model_bars: Uncertainty | None = None,
+    times: float = 1.0,
     fit: float = 1.0,
 ) -> tuple[Uncertainty, list[str]]:
     """Error bars that include the distance to the minimum, and a sentence about it, if the search has not converged.
@@ -102,23 +114,24 @@ def unfinished(
         bars: error bars at the estimate.
         unknowns: unknowns of the inversion.
         step: [K] step of the unknowns, scaled units.
-        own: error bars of the model of the step, relative to which its length is measured; ``bars`` by default.
+        model_bars: error bars of the model of the step, relative to which its length is measured; ``bars`` by default.
         times: distance to the minimum in steps (``distance_in_steps``).
         fit: fraction of the residual's root mean square that remains at the minimum, by which the error bars are narrower there.
 
     Returns:
         The error bars, and a sentence on the step that is longest relative to its bar; none if the search has converged.
     """
-    own = own or bars
-    observable, ranges = np.array(own.observable), unknowns.scaled_range()
-    parts = np.where(observable, np.abs(step) / np.maximum(fit * own.sd, 1e-300), 0.0)
-    if not (parts > 1).any():
+    model_bars = model_bars or bars
+    observable, ranges = np.array(model_bars.observable), unknowns.scaled_range()
+    step_in_bars = np.where(observable, np.abs(step) / np.maximum(fit * model_bars.sd, 1e-300), 0.0)
+    if not (step_in_bars > 1).any():
         return bars, []
-    worst = int(parts.argmax())
+    worst = int(step_in_bars.argmax())
     size = size_of(abs(float(step[worst])), unknowns.units[worst], unknowns.scales[worst])
     sentence = (
         f"not converged: the next Gauss-Newton step would move {unknowns.labels[worst]} by {size.removeprefix('± ')}, "
-        f"{parts[worst]:.2g} error bars; the bars are widened by the remaining distance: search longer, or from other starts"
+        f"{step_in_bars[worst]:.2g} error bars; the bars are widened by the remaining distance: search longer, or from other "
+        "starts"
     )
     way = np.minimum(times * np.abs(step), ranges)
     return bars.wider(np.where(observable, np.hypot(bars.sd, way), bars.sd), "distance"), [sentence]
@@ -144,19 +157,23 @@ class CovarianceEstimate:
     robust: np.ndarray
 
     @staticmethod
-    def of(at: Linearisation, floor: float | None = None) -> CovarianceEstimate:
+    def of(linearisation: Linearisation, floor: float | None = None) -> CovarianceEstimate:
         """The spread at an estimate; ``floor`` as in ``uncertainty``."""
-        film, _ = at.normal_equations
+        film, _ = linearisation.normal_equations
         floor = _QUANTISATION if floor is None else floor
-        together = lasting_frames(at) if at.comparison.loss.temporally_correlated else 1.0
-        noise = together * float((at.residual.double() ** 2).sum()) / max(1.0, at.comparison.count - together * len(film))
-        noise = max(noise, at.variance, (at.comparison.loss.noise or 0.0) ** 2)
-        values, vectors = _eigen(film + at.prior, max(noise, floor) / NO_TRACE**2)
+        correlation_length = correlation_frames(linearisation) if linearisation.comparison.loss.temporally_correlated else 1.0
+        noise = (
+            correlation_length
+            * float((linearisation.residual.double() ** 2).sum())
+            / max(1.0, linearisation.comparison.count - correlation_length * len(film))
+        )
+        noise = max(noise, linearisation.variance, (linearisation.comparison.loss.noise or 0.0) ** 2)
+        values, vectors = _eigen(film + linearisation.prior, max(noise, floor) / NO_TRACE**2)
         inverse = (vectors / values) @ vectors.T
-        known = at.variance * at.precision
+        prior_precision = linearisation.variance * linearisation.precision
         # Pulls of the priors scatter, as their means do, with the covariance variance^2 precision.
-        pulls = noise * (at.prior - known) + at.variance * known
-        robust = [inverse @ (scores.T @ scores + pulls) @ inverse for scores in scores_of_sizes(at)]
+        pulls = noise * (linearisation.prior - prior_precision) + linearisation.variance * prior_precision
+        robust = [inverse @ (scores.T @ scores + pulls) @ inverse for scores in scores_of_sizes(linearisation)]
         return CovarianceEstimate(values, vectors, noise, noise * inverse, np.array(robust))
 
     @property
@@ -183,7 +200,11 @@ class CovarianceEstimate:
 
 @checked
 def error_bars(
-    at: Linearisation, unknowns: Unknowns, *, floor: NotNegative | None = None, spread: CovarianceEstimate | None = None
+    linearisation: Linearisation,
+    unknowns: Unknowns,
+    *,
+    floor: NotNegative | None = None,
+    spread: CovarianceEstimate | None = None,
 ) -> Uncertainty:
     """Error bars at an estimate, to first order.
 
@@ -202,14 +223,14 @@ def error_bars(
     the second are the single outputs.
 
     Args:
-        at: linearisation at the estimate.
+        linearisation: linearisation at the estimate.
         unknowns: unknowns of the inversion.
         floor: lower bound of the variance of the observations (``Loss.noise_floor``); that of eight-bit images by default.
         spread: covariances to use instead of those of the Gauss-Newton model (``risp_torch.inversion.uncertainty.flatness``).
     """
-    film, _ = at.normal_equations
+    film, _ = linearisation.normal_equations
     count = len(film)
-    spread = spread or CovarianceEstimate.of(at, floor)
+    spread = spread or CovarianceEstimate.of(linearisation, floor)
     noise = max(spread.noise, _QUANTISATION if floor is None else floor)
     plain, vectors = spread.plain, spread.vectors
     sd = np.sqrt(spread.variances)
@@ -225,27 +246,29 @@ def error_bars(
         sd=sd,
         correlation=plain / np.outer(scale, scale),
         observable=[bool(size < 0.3) for size in loose],
-        unseen=[*unobservable_directions(vectors[:, weak], direction_sd[weak], unknowns), *known_from_priors(sd, unknowns)],
+        unobservable=[
+            *unobservable_directions(vectors[:, weak], direction_sd[weak], unknowns), *determined_by_priors(sd, unknowns)
+        ],
         modes=modes[:, ::-1], mode_sd=mode_sd[::-1],
-        parts=_parts_of_noise(spread, unknowns, np.minimum(independent, sd))
+        components=_noise_components(spread, unknowns, np.minimum(independent, sd))
         | {"correlated errors": np.sqrt(np.maximum(sd**2 - independent**2, 0.0))},
     )  # fmt: skip
 
 
-def _parts_of_noise(spread: CovarianceEstimate, unknowns: Unknowns, independent: np.ndarray) -> dict[str, np.ndarray]:
+def _noise_components(spread: CovarianceEstimate, unknowns: Unknowns, independent: np.ndarray) -> dict[str, np.ndarray]:
     """Error bars for independent errors [K], taken apart: if all others were known, what the look adds, and other unknowns."""
     model, count = (spread.vectors * spread.values) @ spread.vectors.T, len(independent)
     look = np.zeros(count, dtype=bool)
     if PSI in unknowns.groups:
         look[unknowns.groups[PSI]] = True
     ranges, alone = unknowns.scaled_range(), np.sqrt(spread.noise / np.maximum(np.diag(model), 1e-300))
-    alone, shown = np.minimum(alone * ranges, independent), independent.copy()
+    alone, without_look = np.minimum(alone * ranges, independent), independent.copy()
     if look.any() and not look.all():
-        known = np.sqrt(spread.noise * np.diag(np.linalg.pinv(model[np.ix_(~look, ~look)], hermitian=True)))
-        shown[~look] = np.clip(known * ranges[~look], alone[~look], independent[~look])
+        of_motion = np.sqrt(spread.noise * np.diag(np.linalg.pinv(model[np.ix_(~look, ~look)], hermitian=True)))
+        without_look[~look] = np.clip(of_motion * ranges[~look], alone[~look], independent[~look])
     return {
-        "noise": alone, "other unknowns": np.sqrt(np.maximum(shown**2 - alone**2, 0.0)),
-        "look": np.sqrt(np.maximum(independent**2 - shown**2, 0.0)),
+        "noise": alone, "other unknowns": np.sqrt(np.maximum(without_look**2 - alone**2, 0.0)),
+        "look": np.sqrt(np.maximum(independent**2 - without_look**2, 0.0)),
     }  # fmt: skip
 
 
@@ -257,5 +280,5 @@ def _eigen(matrix: np.ndarray, least: float) -> tuple[np.ndarray, np.ndarray]:
 
 def without_error_bars(count: int) -> Uncertainty:
     """Placeholder for error bars of K unknowns that were not computed: NaN."""
-    nothing = np.full(count, np.nan)
-    return Uncertainty(nothing, np.full((count, count), np.nan), [True] * count, [])
+    unknown_sd = np.full(count, np.nan)
+    return Uncertainty(unknown_sd, np.full((count, count), np.nan), [True] * count, [])

@@ -11,16 +11,18 @@ from risp_torch.scene.scene import Scene
 BEYOND = 4.0  # times the way to the lowest loss on the line: the minimum itself lies beside it
 
 
-def distance_in_newton_steps(scene: Scene, unknowns: Unknowns, at: Linearisation, step: np.ndarray, most: float) -> float:
+def distance_in_newton_steps(
+    scene: Scene, unknowns: Unknowns, linearisation: Linearisation, step: np.ndarray, most: float
+) -> float:
     """Distance to the minimum in units of a Gauss-Newton step, at least 1 and at most ``most``.
 
-    What the residual says of it (``distance_in_steps``) holds where all that noise does not explain would vanish at the minimum.
-    Where the scene lacks something, a shadow for example, that part stays, and the distance is said to be the whole range. A walk
-    along the step tells: where the loss no longer falls, the minimum is passed.
+    The estimate from the residual (``distance_in_steps``) assumes that all that noise does not explain vanishes at the minimum.
+    Where the scene lacks something, a shadow for example, that residual stays, and the estimate is the whole range. A line search
+    along the step bounds it: where the loss no longer falls, the minimum is passed.
 
     Args:
         scene, unknowns: those of the inversion.
-        at: linearisation at the start of the step.
+        linearisation: linearisation at the start of the step.
         step: [K] relative to the ranges.
         most: distance that the residual allows, in steps.
     """
@@ -29,6 +31,6 @@ def distance_in_newton_steps(scene: Scene, unknowns: Unknowns, at: Linearisation
     farthest = min(most, 1.0 / np.abs(step).max())  # the ranges
     lengths = np.append(0.0, np.minimum(2.0 ** np.arange(np.ceil(np.log2(max(farthest, 2.0))) + 1), farthest))
     low, high = (unknowns.scaled(bound) for bound in unknowns.bounds())
-    points = np.clip(at.scaled + lengths[:, None] * step * unknowns.scaled_range(), low, high)
-    losses = losses_at(scene, at.comparison, unknowns, points)
+    points = np.clip(linearisation.scaled + lengths[:, None] * step * unknowns.scaled_range(), low, high)
+    losses = losses_at(scene, linearisation.comparison, unknowns, points)
     return float(np.clip(BEYOND * lengths[losses.argmin()], 1.0, most))

@@ -19,13 +19,15 @@ from risp_torch.inversion.uncertainty.covariance import CovarianceEstimate
 from risp_torch.scene.scene import Scene
 
 LENGTHS = (2.0, 4.0, 8.0)  # lengths of the moves, in error bars of the Gauss-Newton model
-FARTHER = (16.0, 32.0, 64.0, 128.0)  # lengths of further moves while the loss stays flat
-GOING = 3.0  # x c(x) up to which longer moves are tried
+EXTENDED_LENGTHS = (16.0, 32.0, 64.0, 128.0)  # lengths of further moves while the loss stays flat
+FLAT_LIMIT = 3.0  # x c(x) up to which longer moves are tried
 LEAST_MOVE, MOST_MOVE = 1e-3, 1.5  # error bars, and lengths: a move that bounds make shorter, or longer, says nothing
 NARROWEST = 1e-5  # of the range: shorter moves are below rounding
 
 
-def flatness(scene: Scene, unknowns: Unknowns, at: Linearisation, spread: CovarianceEstimate, sizes: np.ndarray) -> np.ndarray:
+def flatness(
+    scene: Scene, unknowns: Unknowns, linearisation: Linearisation, spread: CovarianceEstimate, sizes: np.ndarray
+) -> np.ndarray:
     """Ratio [K] of the error bars of the loss to those of the model along the principal directions, at least 1.
 
     Errors of the film tilt the loss. A tilt that moves the model's minimum by one error bar b lets the loss L of the residual
@@ -36,52 +38,56 @@ def flatness(scene: Scene, unknowns: Unknowns, at: Linearisation, spread: Covari
 
     Args:
         scene, unknowns: those of the inversion.
-        at: linearisation at the estimate, the origin of the moves.
+        linearisation: linearisation at the estimate, the origin of the moves.
         spread: spread of the model.
         sizes: [K] the model's error bars along the principal directions (``CovarianceEstimate.sizes``), with those of
             compression.
     """
-    here, ranges = at.scaled / unknowns.scaled_range(), unknowns.scaled_range()
+    relative, ranges = linearisation.scaled / unknowns.scaled_range(), unknowns.scaled_range()
     low, high = (unknowns.scaled(bound) / ranges for bound in unknowns.bounds())
     model = (spread.vectors * spread.values) @ spread.vectors.T
 
-    def look(length: float, of: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def look(length: float, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The ratios from moves of one length along some directions, and the directions that need longer moves."""
-        steps = length * np.maximum(sizes[of], NARROWEST)
-        planned = np.concatenate([sign * (steps * spread.vectors[:, of]).T for sign in (1, -1)])
-        moves = np.clip(here + planned, low, high) - here  # an unknown on its bound stays there, and the others move
-        inside = np.isclose(moves, planned, atol=1e-12).all(axis=1).reshape(2, len(of))
-        rises = np.array(list(_rises(scene, unknowns, at, moves))).reshape(2, len(of))
-        expected = np.einsum("mk,kl,ml->m", moves, model, moves).reshape(2, len(of))
-        bars = np.sqrt(expected / spread.values[of]) / np.maximum(sizes[of], 1e-300)
+        steps = length * np.maximum(sizes[indices], NARROWEST)
+        planned = np.concatenate([sign * (steps * spread.vectors[:, indices]).T for sign in (1, -1)])
+        moves = np.clip(relative + planned, low, high) - relative  # an unknown on its bound stays there, and the others move
+        inside = np.isclose(moves, planned, atol=1e-12).all(axis=1).reshape(2, len(indices))
+        rises = np.array(list(_rises(scene, unknowns, linearisation, moves))).reshape(2, len(indices))
+        expected = np.einsum("mk,kl,ml->m", moves, model, moves).reshape(2, len(indices))
+        bars = np.sqrt(expected / spread.values[indices]) / np.maximum(sizes[indices], 1e-300)
         with np.errstate(divide="ignore", invalid="ignore"):
-            parts = rises / expected
-            wider = np.minimum(bars, np.where(parts > 0, 1 / parts, np.inf))
+            rise_ratios = rises / expected
+            wider = np.minimum(bars, np.where(rise_ratios > 0, 1 / rise_ratios, np.inf))
         free = (bars > LEAST_MOVE) & (bars < MOST_MOVE * length)
-        going = ((parts * bars <= GOING) & free & inside).any(axis=0)
-        return np.where((parts * bars <= 2.0) & free, wider, 1.0).max(axis=0), of[going]
+        flat = ((rise_ratios * bars <= FLAT_LIMIT) & free & inside).any(axis=0)
+        return np.where((rise_ratios * bars <= 2.0) & free, wider, 1.0).max(axis=0), indices[flat]
 
-    found, going = np.ones(len(sizes)), np.arange(len(sizes))
-    for length in LENGTHS + FARTHER:
-        looked = going if length in FARTHER else np.arange(len(sizes))
+    ratios, flat = np.ones(len(sizes)), np.arange(len(sizes))
+    for length in LENGTHS + EXTENDED_LENGTHS:
+        looked = flat if length in EXTENDED_LENGTHS else np.arange(len(sizes))
         if len(looked):
-            wider, going = look(length, looked)
-            found[looked] = np.maximum(found[looked], wider)
-    return found
+            wider, flat = look(length, looked)
+            ratios[looked] = np.maximum(ratios[looked], wider)
+    return ratios
 
 
-def _rises(scene: Scene, unknowns: Unknowns, at: Linearisation, moves: np.ndarray) -> Iterator[float]:
+def _rises(scene: Scene, unknowns: Unknowns, linearisation: Linearisation, moves: np.ndarray) -> Iterator[float]:
     """Rise of the summed squared residual, smoothness included, by moves [M, K] (parts of the ranges), without its slope.
 
     Infinite where a world diverges.
     """
-    gradient, prior = at.normal_equations[1], np.zeros((moves.shape[1],) * 2) + at.prior
-    own, _ = predict(scene, at.comparison, unknowns, at.scaled[None])
-    residual = (at.comparison.target.flatten() - own[0]).double()  # a solved look may be another one than that of ``at``
-    for first in range(0, len(moves), at.comparison.worlds_at_once):
-        some = moves[first : first + at.comparison.worlds_at_once]
-        observed, finite = predict(scene, at.comparison, unknowns, at.scaled + some * unknowns.scaled_range())
-        for row, move, whole in zip(observed, some, finite.tolist(), strict=True):
-            change = (row - own[0]).double()
+    gradient, prior = linearisation.normal_equations[1], np.zeros((moves.shape[1],) * 2) + linearisation.prior
+    reference, _ = predict(scene, linearisation.comparison, unknowns, linearisation.scaled[None])
+    residual = (
+        linearisation.comparison.target.flatten() - reference[0]
+    ).double()  # a solved look may be another one than that of ``at``
+    for first in range(0, len(moves), linearisation.comparison.worlds_at_once):
+        batch = moves[first : first + linearisation.comparison.worlds_at_once]
+        observed, finite = predict(
+            scene, linearisation.comparison, unknowns, linearisation.scaled + batch * unknowns.scaled_range()
+        )
+        for row, move, is_finite in zip(observed, batch, finite.tolist(), strict=True):
+            change = (row - reference[0]).double()
             rise = float((change * (change - 2 * residual)).sum())
-            yield rise + 2 * float(gradient @ move) + float(move @ prior @ move) if whole else np.inf
+            yield rise + 2 * float(gradient @ move) + float(move @ prior @ move) if is_finite else np.inf

@@ -15,7 +15,7 @@ MOVE = 1e-6  # of the range: many times the rounding of an unknown, and too litt
 
 
 @checked
-def rounding_scatter(scene: Scene, unknowns: Unknowns, at: Linearisation, *, worlds: Count = 8) -> np.ndarray:
+def rounding_scatter(scene: Scene, unknowns: Unknowns, linearisation: Linearisation, *, worlds: Count = 8) -> np.ndarray:
     """Standard deviation [K] of an estimate by rounding, scaled units.
 
     A simulation rounds at each of its thousands of steps, and other values of the unknowns round otherwise. The errors that
@@ -25,23 +25,25 @@ def rounding_scatter(scene: Scene, unknowns: Unknowns, at: Linearisation, *, wor
 
     Args:
         scene, unknowns: those of the inversion.
-        at: linearisation at the estimate.
+        linearisation: linearisation at the estimate.
         worlds: number of points.
 
     Returns:
         Root mean square of the steps; zeros if a world diverges.
     """
-    ranges, count = unknowns.scaled_range(), len(at.scaled)
+    ranges, count = unknowns.scaled_range(), len(linearisation.scaled)
     low, high = (unknowns.scaled(bound) for bound in unknowns.bounds())
     moves = MOVE * np.random.default_rng(0).uniform(-1, 1, (worlds, count))
-    moves = np.where((at.scaled + moves * ranges < low) | (at.scaled + moves * ranges > high), -moves, moves)
-    comparison = at.nearby or at.comparison
-    points = at.scaled + np.concatenate([np.zeros((1, count)), moves]) * ranges
+    moves = np.where(
+        (linearisation.scaled + moves * ranges < low) | (linearisation.scaled + moves * ranges > high), -moves, moves
+    )
+    comparison = linearisation.nearby or linearisation.comparison
+    points = linearisation.scaled + np.concatenate([np.zeros((1, count)), moves]) * ranges
     observed, finite = predict(scene, comparison, unknowns, points)
     if not finite.all():
         return np.zeros(count)
     steps = []
     for row, move in zip(observed[1:], moves, strict=True):
-        rest = row - observed[0] - at.jacobian @ at.jacobian.new_tensor(move)
-        steps.append(newton_step(replace(at, residual=rest, pull=0.0)) * ranges)
+        rest = row - observed[0] - linearisation.jacobian @ linearisation.jacobian.new_tensor(move)
+        steps.append(newton_step(replace(linearisation, residual=rest, pull=0.0)) * ranges)
     return np.sqrt(np.mean(np.square(steps), axis=0))

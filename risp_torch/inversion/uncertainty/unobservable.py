@@ -28,42 +28,44 @@ def unobservable_directions(directions: np.ndarray, sd: np.ndarray, unknowns: Un
     return sentences
 
 
-def hardly_fixed(which: np.ndarray, sd: np.ndarray, unknowns: Unknowns) -> list[str]:
+def weakly_identified(is_wide: np.ndarray, sd: np.ndarray, unknowns: Unknowns) -> list[str]:
     """Sentences on unknowns with wide error bars, with one for all entries of a large parameter.
 
     Args:
-        which: [K] flags.
+        is_wide: [K] flags.
         sd: [K] standard deviations, scaled units.
         unknowns: unknowns of the inversion.
     """
     remarks = []
-    for name, part in unknowns.groups.items():
-        own = [k for k in range(part.start, part.stop) if which[k]]
-        unit, scale = unknowns.units[part.start], unknowns.scales[part.start]
-        if len(own) > MOST_NAMED:
+    for name, group in unknowns.groups.items():
+        indices = [k for k in range(group.start, group.stop) if is_wide[k]]
+        unit, scale = unknowns.units[group.start], unknowns.scales[group.start]
+        if len(indices) > MOST_NAMED:
             remarks.append(
-                f"{len(own)} of the {part.stop - part.start} numbers of {name} are hardly fixed: their error bars of "
-                f"{size_of(np.median(sd[own]), unit, scale)} (median) are wider than a quarter of their ranges"
+                f"{len(indices)} of the {group.stop - group.start} numbers of {name} are hardly fixed: their error bars of "
+                f"{size_of(np.median(sd[indices]), unit, scale)} (median) are wider than a quarter of their ranges"
             )
             continue
         remarks += [
             f"{unknowns.labels[k]} is hardly fixed: its error bar of {size_of(sd[k], unit, scale)} is wider than a quarter of "
             "its range"
-            for k in own
+            for k in indices
         ]
     return remarks
 
 
-def known_from_priors(sd: np.ndarray, unknowns: Unknowns) -> list[str]:
+def determined_by_priors(sd: np.ndarray, unknowns: Unknowns) -> list[str]:
     """Sentences on unknowns whose error bars [K] (scaled units) are those of their priors."""
     priors, sentences = unknowns.priors, []
-    alone = {int(k) for k, own in zip(priors.places, priors.sd, strict=True) if sd[k] >= NARROWED * own}
-    for name, part in unknowns.groups.items():
-        own = sorted(alone & set(range(part.start, part.stop)))
-        if len(own) > MOST_NAMED:
-            sentences.append(f"{len(own)} of the {part.stop - part.start} numbers of {name} are known from their priors only")
+    alone = {int(k) for k, indices in zip(priors.places, priors.sd, strict=True) if sd[k] >= NARROWED * indices}
+    for name, group in unknowns.groups.items():
+        indices = sorted(alone & set(range(group.start, group.stop)))
+        if len(indices) > MOST_NAMED:
+            sentences.append(
+                f"{len(indices)} of the {group.stop - group.start} numbers of {name} are known from their priors only"
+            )
             continue
-        sizes = {k: size_of(sd[k], unknowns.units[k], unknowns.scales[k]) for k in own}
+        sizes = {k: size_of(sd[k], unknowns.units[k], unknowns.scales[k]) for k in indices}
         sentences += [f"{unknowns.labels[k]} is known from its prior only ({size})" for k, size in sizes.items()]
     return sentences
 
@@ -94,19 +96,19 @@ def describe_direction(direction: np.ndarray, unknowns: Unknowns, sd: float) -> 
     if large.sum() > MOST_NAMED:
         first = labels[np.abs(direction).argmax()]
         return f"{large.sum()} of the {len(labels)} unknowns, {first} first, only in combination ({bar})"
-    parts = [str(label) for label in labels[large]]
-    if len(parts) == 1:
+    named = [str(label) for label in labels[large]]
+    if len(named) == 1:
         k = int(np.flatnonzero(large)[0])
         if sd <= MOST_RANGES:
             bar = f"error bar {size_of(sd * unknowns.scaled_range()[k], unknowns.units[k], unknowns.scales[k])}"
-        return f"{parts[0]} leaves no trace in the film at this estimate ({bar})"
+        return f"{named[0]} leaves no trace in the film at this estimate ({bar})"
     decades = direction * unknowns.scaled_range()
     chosen = decades[large]
-    logs = all(scale == "log10" for scale, part in zip(unknowns.scales, large, strict=True) if part)
-    names = ", ".join(parts)
+    logs = all(scale == "log10" for scale, is_large in zip(unknowns.scales, large, strict=True) if is_large)
+    names = ", ".join(named)
     if logs and np.ptp(chosen) < 0.15 * np.abs(chosen).mean():
         return f"{names} only up to a common scale ({bar})"
-    signs = ", ".join(f"{'+' if value > 0 else '-'}{label}" for label, value in zip(parts, chosen, strict=True))
+    signs = ", ".join(f"{'+' if value > 0 else '-'}{label}" for label, value in zip(named, chosen, strict=True))
     return f"{names} only in combination ({signs} together leave no trace: {bar})"
 
 

@@ -70,7 +70,7 @@ def outcome(result: Inversion, truth: Mapping[str, float]) -> dict[str, Any]:
         "bar": {name: math.log(10) * result.sd[name] for name in truth},
         "observable": dict(zip(labels, result.uncertainty.observable, strict=True)),
         "converged": result.converged, "fits": result.fits, "misfit": result.misfit, "loss": float(result.losses[result.best]),
-        "doubts": list(result.doubts), "remarks": list(result.remarks), "unseen": list(result.uncertainty.unseen),
+        "doubts": list(result.doubts), "remarks": list(result.remarks), "unseen": list(result.uncertainty.unobservable),
         "rounds": len(result.history.losses),
     }  # fmt: skip
 

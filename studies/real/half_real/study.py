@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from risp_torch import UserError, load_scene, start
-from risp_torch.motions import Recording, held_out, predict_motions, whole
+from risp_torch.motions import Recording, held_out, predict_motions, whole_recordings
 from scenes.real import contactnets_cube as cube
 from studies.markdown import markdown
 from studies.real.contactnets import DERIVED, GRAVITY, LENGTHS, SCALE, mean_values, row_of, together
@@ -148,7 +148,7 @@ def predictions_table(
     unseen: set[str],
 ) -> list[str]:
     """The table of predictions of held-out tosses."""
-    tosses = whole([toss for toss in everything if toss.name in unseen], first=0)
+    tosses = whole_recordings([toss for toss in everything if toss.name in unseen], first=0)
     scale = {SCALE: values[SCALE]}
     by = {
         "the films' numbers": mean_values(fits[False]) | scale,

@@ -13,7 +13,7 @@ from risp_torch import CmaSettings, WideSteps
 from risp_torch.files.search_checkpoint import SearchCheckpoint
 from risp_torch.inversion import Comparison, Unknowns, film_losses
 from risp_torch.inversion.problem.smoothness import Smoothness
-from risp_torch.inversion.solvers.cma_es import warmed
+from risp_torch.inversion.solvers.cma_es import cma_es_search
 from risp_torch.inversion.solvers.gradient_descent import History, descend
 from risp_torch.inversion.solvers.refinement import refined
 from risp_torch.inversion.solvers.registration.rounds import is_registered, registered
@@ -87,11 +87,13 @@ def search(
             ends = registered(scene, comparison, unknowns, ends, history, progress=progress)
             return _best_of(scene, comparison, trial, unknowns, ends, 0, history, progress=progress)
         for part in (wider, comparison) if isinstance(settings, WideSteps) and settings.spacing > 1 else ():
-            ends, _ = wide_gauss_newton(scene, part, unknowns, ends, _narrower(settings), history, near=True, progress=progress)
+            ends, _ = wide_gauss_newton(
+                scene, part, unknowns, ends, _narrower(settings), history, refining=True, progress=progress
+            )
         ends, _ = refined(scene, wider, unknowns, ends, refine, history, thorough=False, progress=progress)
         return _best_of(scene, comparison, trial, unknowns, ends, LAST_ROUNDS * refine, history, progress=progress)
     if warm is not None and (folder is None or folder.load_checkpoint() is None):
-        z, history = warmed(scene, wider, unknowns, z, warm, seed=seed, progress=progress)
+        z, history = cma_es_search(scene, wider, unknowns, z, warm, seed=seed, progress=progress)
     if isinstance(settings, WideSteps):
         begin = unknowns.vector(z).double().cpu().numpy()
         ends, best = wide_gauss_newton(scene, wider, unknowns, begin, settings, history, progress=progress)

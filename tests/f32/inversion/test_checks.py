@@ -150,9 +150,9 @@ def test_doubts_are_spoken() -> None:
     remarks = remarks_on(unknowns, np.array([1.0, 2.0]), ["best", "higher loss", "diverged"])
     assert len(remarks) == 2 and "1 of the 3" in remarks[0] and "b lies on its bound" in remarks[1]
     assert remarks_on(unknowns, np.array([1.0, 1.0]), ["best", "same minimum"]) == []
-    bars = Uncertainty(sd=np.array([0.01, 0.01]), correlation=np.eye(2), observable=[True, True], unseen=[])
+    bars = Uncertainty(sd=np.array([0.01, 0.01]), correlation=np.eye(2), observable=[True, True], unobservable=[])
     wide = widened(bars, unknowns, np.array([0.0, 0.8]), np.zeros(2))
-    assert wide.observable == [True, False] and "b is hardly fixed" in wide.unseen[0]
+    assert wide.observable == [True, False] and "b is hardly fixed" in wide.unobservable[0]
     assert wide.sd[1] == pytest.approx(np.hypot(0.01, 0.8))
 
 

@@ -55,9 +55,7 @@ def thrown(color: tuple[float, float, float] = (0.8, 0.3, 0.2), frames: int = 8,
         "block", shape=Box(0.09, 0.06, 0.05), density=500.0, surface=Surface(color=color), start=Start(**given),
         linear_drag=Param(0.1, low=0.01, high=1.0, scale="log10"),
     )  # fmt: skip
-    scene.add_camera(
-        Camera.look_at(eye=EYE, target=(0.0, 0.0, 0.1), vertical_fov=36.0, width=32, height=32, near=0.1, far=1.5)
-    )
+    scene.add_camera(Camera.look_at(eye=EYE, target=(0.0, 0.0, 0.1), vertical_fov=36.0, width=32, height=32, near=0.1, far=1.5))
     scene.add_light(DirectionalLight(direction=(-0.4, 0.6, -1.0), intensity=0.7))
     scene.add_light(AmbientLight(intensity=0.25))
     return scene
@@ -121,15 +119,15 @@ def test_candidates_that_differ_in_one_number_are_apart() -> None:
     bounds = argparse.Namespace(low=np.zeros(3), high=np.array([1.0, 10.0, 100.0]))
     points = np.array([[0.5, 5.0, 0.0], [0.5, 5.4, 90.0], [0.5, 5.6, 0.0], [0.9, 5.0, 0.0], [0.1, 9.0, 0.0]])
     losses = np.array([1.0, 2.0, 3.0, 4.0, np.inf])
-    kept, found = find_start._Search._apart(bounds, points, losses, np.array([0, 1]), 8)
+    kept, found = find_start._Search._distinct(bounds, points, losses, np.array([0, 1]), 8)
     np.testing.assert_array_equal(kept, points[[0, 2, 3]])
     np.testing.assert_array_equal(found, [1.0, 3.0, 4.0])
-    assert len(find_start._Search._apart(bounds, points, losses, np.array([0, 1]), 2)[0]) == 2
+    assert len(find_start._Search._distinct(bounds, points, losses, np.array([0, 1]), 2)[0]) == 2
 
 
 def test_priors_pull_starts_to_their_means() -> None:
     """The normal equations of (x - m)^2 / s^2, relative to the ranges, with the variance of an observation."""
-    priors = Priors(np.array([1]), np.array([3.0]), np.array([0.5]), floor=1e-2, together=4.0)
+    priors = Priors(np.array([1]), np.array([3.0]), np.array([0.5]), floor=1e-2, design_effect=4.0)
     unknowns = argparse.Namespace(priors=priors, bounds=lambda: (np.zeros(2), np.array([1.0, 8.0])), scaled=lambda bound: bound)
     problem = StartProblem(find_start.StartSteps(None, None, unknowns), np.array([0, 1]))
     film = NormalEquations(np.zeros((2, 2)), np.zeros(2), residual_square=0.1 * 20)

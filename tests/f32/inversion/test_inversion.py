@@ -48,7 +48,7 @@ def test_the_die_from_lossless_frames() -> None:
     assert abs(result.scaled_error({STIFFNESS: 1e3})[STIFFNESS]) <= 0.001
     assert sorted(result.status) == ["best", "same minimum"]
     np.testing.assert_allclose(np.log10(result.final[:, 0]), 3.0, atol=0.001)
-    assert result.uncertainty.observable == [True] and result.uncertainty.unseen == []
+    assert result.uncertainty.observable == [True] and result.uncertainty.unobservable == []
 
 
 @pytest.mark.usefixtures("undiagnosed")
@@ -254,7 +254,7 @@ def seen_in_toss(impulse: tuple[float, float, float]) -> Uncertainty:
 
 def test_without_a_push_density_and_contact_are_seen_up_to_a_common_scale() -> None:
     bars = seen_in_toss((0.0, 0.0, 0.0))
-    (sentence,) = bars.unseen
+    (sentence,) = bars.unobservable
     assert "only up to a common scale (error bar " in sentence and "ranges" in sentence, sentence
     assert all(name in sentence for name in SCALED_TOGETHER)
     assert bars.observable == [False] * 4
@@ -262,7 +262,7 @@ def test_without_a_push_density_and_contact_are_seen_up_to_a_common_scale() -> N
 
 def test_with_the_push_they_are_seen() -> None:
     bars = seen_in_toss((0.003, 0.009, 0.003))
-    assert not any("common scale" in sentence for sentence in bars.unseen)
+    assert not any("common scale" in sentence for sentence in bars.unobservable)
     assert bars.observable[0]
 
 
@@ -271,7 +271,7 @@ def test_a_parameter_without_a_trace_is_reported() -> None:
     unknowns = Unknowns.of(scene, ["block.velocity", "ground.contact.friction"])
     bars = error_bars(linearise(scene, pictures(scene), unknowns, unknowns.current()), unknowns)
     assert bars.observable == [True, True, True, False]
-    (sentence,) = bars.unseen
+    (sentence,) = bars.unobservable
     assert sentence == "ground.contact.friction leaves no trace in the film at this estimate (error bar above 10 times its range)"
     assert bars.observable_modes == 3 and bars.modes.shape == (4, 4) and abs(bars.modes[3, 3]) == pytest.approx(1.0)
 

@@ -86,6 +86,6 @@ def test_bars_contain_errors_of_the_solved_look(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(assessment, "flatness", lambda scene, unknowns, at, spread, sizes: np.full(len(sizes), 2.0))
     options = {"bounds": {NAME: (0.3, 0.3 + RANGE)}, "starts": [{NAME: SPEED}], "refine": 1}
     result = quick(thrown(), film_of(thrown(LAMPS[0])), [NAME], loss=MatchedLoss(LookSettings(edges="scene")), **options)
-    part = result.uncertainty.parts["solved look"]
+    part = result.uncertainty.components["solved look"]
     np.testing.assert_allclose(part, 2.0 * RANGE * np.sqrt(np.mean(moves[0] ** 2)), rtol=1e-5)
     assert abs(result.values[NAME] - SPEED) < 1.96 * result.sd[NAME]

@@ -74,8 +74,8 @@ def test_a_heavier_weight_makes_neighbours_alike_and_counts_as_knowledge(inverte
         difference = np.zeros(2 * COUNT)
         difference[COUNT - 2 : COUNT] = 1.0, -1.0  # of the mu of the two elements at the free end
         spreads.append(np.sqrt(difference @ bars.covariance @ difference))
-        unseen.append(bars.unseen)
-        assert all("error bar " in sentence for sentence in bars.unseen)
+        unseen.append(bars.unobservable)
+        assert all("error bar " in sentence for sentence in bars.unobservable)
         assert 1 <= bars.observable_modes < 2 * COUNT, "the film alone tells no more, whatever the weight"
     assert spreads[1] < 0.1 * spreads[0]
     assert len(unseen[1]) <= 2 <= len(unseen[0]), "with all neighbours alike only two numbers are left"

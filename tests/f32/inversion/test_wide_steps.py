@@ -154,14 +154,14 @@ def test_narrow_settling_is_as_wide_as_what_the_fit_leaves() -> None:
     film = LinearFilm(matrix, np.array([0.5, 0.7]))
     film.target[0, 2] += 0.06
     search = WideSearch(None, film, sequence(1, 2), WideSteps(widths=(0.1, 0.1, 0.05), settling=2, narrow=1.0))
-    wide = search.at(np.array([0.2, 0.2]), 0, centered=True)
+    wide = search.evaluate(np.array([0.2, 0.2]), 0, centered=True)
     assert wide.left == pytest.approx(0.06**2 / 3, rel=2e-3) and wide.widths.tolist() == [0.1, 0.1]
-    narrow = search.at(np.array([0.5, 0.7]), 1, centered=True, before=wide)
+    narrow = search.evaluate(np.array([0.5, 0.7]), 1, centered=True, before=wide)
     np.testing.assert_allclose(narrow.widths, [0.06 / 4, 0.06 / 12], rtol=2e-3)
-    np.testing.assert_allclose(search.at(np.array([0.5, 0.7]), 2, centered=True, before=wide).widths, 0.5 * narrow.widths)
+    np.testing.assert_allclose(search.evaluate(np.array([0.5, 0.7]), 2, centered=True, before=wide).widths, 0.5 * narrow.widths)
     np.testing.assert_allclose(search.step(narrow), [0.5, 0.7], atol=1e-5)
     film.target[0, 2] += 9.0
-    assert (search.at(np.array([0.5, 0.7]), 1, before=search.at(np.array([0.5, 0.7]), 0)).widths <= 0.1).all()
+    assert (search.evaluate(np.array([0.5, 0.7]), 1, before=search.evaluate(np.array([0.5, 0.7]), 0)).widths <= 0.1).all()
 
 
 @pytest.mark.parametrize("times", [1, 4])
@@ -359,7 +359,7 @@ def test_one_world_that_diverges_takes_only_its_own_difference_away() -> None:
     """On the edge of what can be simulated the other directions still lead on."""
     film = LinearFilm(np.eye(2), np.array([1.0, 1.2]), bad=lambda rows: rows[:, 0] < 0)
     search = WideSearch(None, film, sequence(2, 1), WideSteps(widths=(0.1,), reach=9.0))
-    point = search.at(np.array([0.1, 0.2]), 0)  # the world 0.4 below has x[0] < 0
+    point = search.evaluate(np.array([0.1, 0.2]), 0)  # the world 0.4 below has x[0] < 0
     assert np.isfinite(point.loss) and np.isfinite(point.normal).all()
     assert point.gradient[0] == 0 < point.gradient[1]
     step = search.step(point) - point.scaled
@@ -369,14 +369,14 @@ def test_one_world_that_diverges_takes_only_its_own_difference_away() -> None:
 def test_a_centre_that_diverges_counts_as_diverged_though_the_worlds_about_it_do_not() -> None:
     film = LinearFilm(np.eye(2), np.array([1.0, 1.2]), bad=lambda rows: (rows - 0.5).abs().max(dim=1).values < 0.1)
     search = WideSearch(None, film, sequence(2, 1), WideSteps(widths=(0.1,)))
-    sides, own = (search.at(np.array([0.5, 0.5]), 0, centered=centered) for centered in (False, True))
+    sides, own = (search.evaluate(np.array([0.5, 0.5]), 0, centered=centered) for centered in (False, True))
     assert np.isfinite(sides.loss) and np.isinf(own.loss)
 
 
 def test_a_diverged_point_replaces_no_other_one_however_wide_its_differences() -> None:
     film = LinearFilm(np.eye(2), np.array([1.0, 1.2]), bad=lambda rows: rows[:, 0] < 0)
     search = WideSearch(None, film, sequence(2, 1), WideSteps(widths=(0.1, 0.05), reach=3.0))
-    good, lost = search.at(np.array([1.0, 0.2]), 0), search.at(np.array([-0.8, 0.2]), 1)
+    good, lost = search.evaluate(np.array([1.0, 0.2]), 0), search.evaluate(np.array([-0.8, 0.2]), 1)
     kept = search.better(good, lost)
     assert np.isinf(lost.loss) and np.array_equal(kept.scaled, good.scaled) and 0 < kept.reach < good.reach
 
@@ -386,7 +386,7 @@ def test_the_penalty_is_that_of_the_numbers_where_neighbours_have_other_bounds()
     unknowns = Unknowns(params, None, Smoothness(np.array([[0, 1]]), np.ones(1), {"x": 1.0}))
     film = LinearFilm(np.eye(2), np.array([0.5, 0.5]))
     search = WideSearch(None, film, unknowns, WideSteps(widths=(0.1,)))
-    alike, apart = search.at(np.array([0.5, 0.5]), 0), search.at(np.array([0.5, 1.0]), 0)
+    alike, apart = search.evaluate(np.array([0.5, 0.5]), 0), search.evaluate(np.array([0.5, 1.0]), 0)
     np.testing.assert_allclose(alike.gradient, 0.0, atol=1e-5)  # neither film nor penalty pulls
     assert apart.loss - alike.loss == pytest.approx(0.5**2 + 0.5**2 / 2, rel=1e-4)  # penalty, and mean over two observations
 

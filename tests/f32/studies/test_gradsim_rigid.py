@@ -149,7 +149,7 @@ def test_cells_begin_up_to_five_times_off_and_report_parts_of_the_truth(monkeypa
 
     def found(scene: object, video: object, guess: dict[str, float], **_: object) -> SimpleNamespace:
         factors.append(guess[MASS] / scene.parameters[MASS].value)
-        value, bars = 1.5 * scene.parameters[MASS].value, SimpleNamespace(observable=[True], unseen=[])
+        value, bars = 1.5 * scene.parameters[MASS].value, SimpleNamespace(observable=[True], unobservable=[])
         return SimpleNamespace(
             values={MASS: value}, sd={MASS: 0.02}, unknowns=SimpleNamespace(labels=[MASS]), uncertainty=bars, converged=True,
             fits=True, misfit=1.0, losses=np.array([1e-9]), best=0, doubts=(), remarks=(), history=SimpleNamespace(losses=[1.0]),

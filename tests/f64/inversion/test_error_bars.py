@@ -15,7 +15,7 @@ from risp_torch.inversion.diagnostics.misfit import MISFIT, doubts_of_misfit, fi
 from risp_torch.inversion.losses.loss import pixel_blocks
 from risp_torch.inversion.losses.whitening import Whitening
 from risp_torch.inversion.problem.linearisation import Linearisation, newton_step
-from risp_torch.inversion.problem.residual_blocks import block_scores, lasting_frames
+from risp_torch.inversion.problem.residual_blocks import block_scores, correlation_frames
 from risp_torch.inversion.problem.search_settings import NewtonSteps
 from risp_torch.inversion.report.result import remarks_on
 from risp_torch.inversion.solvers.film_problem import FilmProblem
@@ -52,7 +52,7 @@ def test_a_long_next_step_is_said_and_covered() -> None:
     bars = Uncertainty(np.array([0.01, 0.02]), np.eye(2), [True, True], [])
     wider, (sentence,) = unfinished(bars, TWO, np.array([0.005, -0.06]))
     assert sentence.startswith("not converged: the next Gauss-Newton step would move b by 0.06 decades, 3 error bars")
-    assert (wider.sd >= [0.01, 0.06]).all() and wider.observable == [True, True] and wider.unseen == []
+    assert (wider.sd >= [0.01, 0.06]).all() and wider.observable == [True, True] and wider.unobservable == []
     farther, _ = unfinished(bars, TWO, np.array([0.005, -0.06]), times=7.0)
     np.testing.assert_allclose(farther.sd, np.hypot([0.01, 0.02], [0.035, 0.42]))
     assert unfinished(bars, TWO, np.array([0.0, 1.0]), times=1e9)[0].sd[1] == pytest.approx(2.0, rel=1e-3)  # its range
@@ -137,13 +137,13 @@ def test_fitted_numbers_take_degrees_of_freedom_from_the_noise() -> None:
 
 
 def test_the_parts_of_a_bar_add_up_to_it() -> None:
-    bars = Uncertainty(np.array([0.03, 0.04]), np.eye(2), [True, True], [], parts={"noise": np.array([0.03, 0.04])})
+    bars = Uncertainty(np.array([0.03, 0.04]), np.eye(2), [True, True], [], components={"noise": np.array([0.03, 0.04])})
     bars = widened(bars, TWO, np.array([0.01, 0.0]), np.array([0.0, 0.02]))
     bars, _ = unfinished(bars, TWO, np.array([0.1, 0.0]))
     bars = widened_by_misfit(bars, 9.0, np.array([2.0, 0.1]))
-    assert list(bars.parts) == ["noise", "starts", "compression", "distance", "misfit"]
-    np.testing.assert_allclose(np.sqrt(sum(size**2 for size in bars.parts.values())), bars.sd)
-    assert bars.parts["distance"][0] == pytest.approx(0.1) and bars.parts["misfit"][1] > 0
+    assert list(bars.components) == ["noise", "starts", "compression", "distance", "misfit"]
+    np.testing.assert_allclose(np.sqrt(sum(size**2 for size in bars.components.values())), bars.sd)
+    assert bars.components["distance"][0] == pytest.approx(0.1) and bars.components["misfit"][1] > 0
 
 
 def test_noise_is_told_from_bodies_out_of_place() -> None:
@@ -244,9 +244,9 @@ def test_what_does_not_fit_widens_error_bars_up_to_the_range() -> None:
 @pytest.mark.parametrize("frames", [1, 4, 10])
 def test_an_error_that_stays_counts_once(frames: int) -> None:
     """The same error in n frames is one measurement; independent errors are n."""
-    assert lasting_frames(linearised(torch.ones(6 * frames), frames)) == pytest.approx(frames)
+    assert correlation_frames(linearised(torch.ones(6 * frames), frames)) == pytest.approx(frames)
     signs = torch.tensor([1.0, -1.0]).repeat(frames)[:frames].repeat_interleave(6)
-    assert lasting_frames(linearised(signs, frames)) == pytest.approx(1.0)
+    assert correlation_frames(linearised(signs, frames)) == pytest.approx(1.0)
 
 
 def test_errors_that_fade_count_by_their_correlation() -> None:
@@ -255,7 +255,7 @@ def test_errors_that_fade_count_by_their_correlation() -> None:
     rows = [random.normal(size=outputs)]
     for _ in range(frames - 1):
         rows.append(memory * rows[-1] + np.sqrt(1 - memory**2) * random.normal(size=outputs))
-    counted = lasting_frames(linearised(torch.as_tensor(np.ravel(rows)), frames))
+    counted = correlation_frames(linearised(torch.as_tensor(np.ravel(rows)), frames))
     assert counted == pytest.approx((1 + memory) / (1 - memory), rel=0.05)
 
 

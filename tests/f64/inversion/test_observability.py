@@ -41,14 +41,14 @@ def test_error_bars_are_those_of_least_squares() -> None:
     assert two.bars.observable == [True, True] and two.strong_pairs == []
     assert two.verdict().startswith("the film can tell all 2 unknowns, ") and "errors of 0.05 in a pixel" in two.verdict()
     assert found.singular[-1] < 1e-4 * found.singular[0] and not any(found.bars.observable)
-    assert "a, d only in combination" in found.bars.unseen[0]
+    assert "a, d only in combination" in found.bars.unobservable[0]
     assert found.verdict().startswith("the film cannot tell a, c, d (errors of")
 
 
 def test_a_number_without_effect_is_named_and_others_stay() -> None:
     found = seen({"a": A, "d": 0 * A})
     assert found.bars.observable == [True, False] and np.isinf(found.alone[1])
-    assert found.bars.unseen == ["d leaves no trace in the film at this estimate (error bar above 10 times its range)"]
+    assert found.bars.unobservable == ["d leaves no trace in the film at this estimate (error bar above 10 times its range)"]
     assert found.verdict() == (
         "the film cannot tell d (errors of 0.05 in a pixel, to first order); of the others a to "
         f"{found.size(0, found.bars.sd[0])} at worst"
@@ -65,7 +65,7 @@ def test_what_goes_together_is_a_pair() -> None:
 def test_a_prior_counts_and_is_said() -> None:
     found = seen({"a": A, "c": A}, sd={"c": 0.3})
     np.testing.assert_allclose(found.bars.sd, 0.3, rtol=1e-3)
-    assert found.bars.observable == [True, True] and found.bars.unseen == ["c is known from its prior only (± 0.3)"]
+    assert found.bars.observable == [True, True] and found.bars.unobservable == ["c is known from its prior only (± 0.3)"]
     assert found.alone[1] < 0.01
     faint = seen({"a": A, "c": 0.01 * C}, sd={"c": 0.3})  # of a number that is known alone, its own prior counts, too
     assert faint.alone[1] == pytest.approx((0.3**-2 + float((0.01 * C).square().sum()) / NOISE**2) ** -0.5)
@@ -73,7 +73,7 @@ def test_a_prior_counts_and_is_said() -> None:
 
 def test_bars_are_taken_apart_into_noise_and_other_unknowns() -> None:
     found = seen({"a": A, "c": A + 0.1 * C})
-    parts = found.bars.parts
+    parts = found.bars.components
     np.testing.assert_allclose(parts["noise"], found.alone, rtol=1e-4)
     assert (parts["other unknowns"] > 5 * parts["noise"]).all() and not parts["look"].any()
     np.testing.assert_allclose(np.sqrt(sum(size**2 for size in parts.values())), found.bars.sd, rtol=1e-9)

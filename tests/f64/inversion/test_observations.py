@@ -116,7 +116,7 @@ def test_the_linearisation_of_observations(kind: str) -> None:
 
 
 def test_long_films_are_read_in_parts_with_the_same_gradient() -> None:
-    from risp_torch.inversion.losses.loss import in_parts
+    from risp_torch.inversion.losses.loss import in_batches
 
     torch.manual_seed(1)
     pictures, features = torch.rand(2, 3, 8, 8, 3, dtype=torch.float64, requires_grad=True), Features().double()
@@ -125,7 +125,7 @@ def test_long_films_are_read_in_parts_with_the_same_gradient() -> None:
         return features(rows.permute(0, 3, 1, 2))[1].flatten(1)
 
     for most in (6, 4):
-        outputs = in_parts(read, pictures, most=most)
+        outputs = in_batches(read, pictures, most=most)
         gradient = torch.autograd.grad((outputs**2).sum(), pictures)[0]
         if most == 6:
             whole, expected = outputs.detach(), gradient

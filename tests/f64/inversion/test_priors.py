@@ -23,10 +23,10 @@ LIMITS = {"a": (-20.0, 20.0), "b": (-2.0, 2.0), "c": (-3.0, 3.0)}
 SD = {"b": 0.2, "c": 0.3}
 
 
-def unknowns_of(sd: dict[str, float], *, together: float = 1.0, floor: float = 1e-12) -> Unknowns:
+def unknowns_of(sd: dict[str, float], *, num_correlated: float = 1.0, floor: float = 1e-12) -> Unknowns:
     params = {name: Param(0.0, low=low, high=high) for name, (low, high) in LIMITS.items()}
     priors = Priors.of(params, {name: Prior(np.zeros(()), np.array(size)) for name, size in sd.items()})
-    return with_design_effect(Unknowns(params, priors=priors), together, floor)
+    return with_design_effect(Unknowns(params, priors=priors), num_correlated, floor)
 
 
 def columns(random: np.random.Generator) -> dict[str, torch.Tensor]:
@@ -58,14 +58,14 @@ def test_priors_are_standard_deviations_about_the_values_of_the_scene() -> None:
     np.testing.assert_allclose(low[:5], [-0.49, -0.99, -1.49, *0.5 * focal])
     np.testing.assert_allclose(high[:5], [0.51, 1.01, 1.51, *1.5 * focal])
     assert (low[5:].tolist(), high[5:].tolist()) == ([80.0, -2.0], [8000.0, 2.0]), "bounds of the scene stay"
-    assert priors.given["block.density"] == {"mean": 700.0, "sd": 50.0}
+    assert priors.specification["block.density"] == {"mean": 700.0, "sd": 50.0}
 
 
 def test_an_entry_may_have_a_prior_of_its_own() -> None:
     scene = make_scene()
     unknowns = Unknowns.of(scene, ["block.velocity"], priors={"block.velocity[2]": 0.1})
     assert unknowns.priors.places.tolist() == [2] and unknowns.priors.mean.tolist() == [-0.8]
-    assert unknowns.priors.given == {"block.velocity": {"mean": [0.5, 0.1, -0.8], "sd": [None, None, 0.1]}}
+    assert unknowns.priors.specification == {"block.velocity": {"mean": [0.5, 0.1, -0.8], "sd": [None, None, 0.1]}}
     both = Unknowns.of(scene, ["block.velocity"], priors={"block.velocity[2]": (0.0, 0.1), "block.velocity": 1.0})
     assert both.priors.mean.tolist() == [0.5, 0.1, 0.0] and both.priors.sd.tolist() == [1.0, 1.0, 0.1]
 
@@ -111,7 +111,7 @@ def test_guesses_are_means_of_the_priors_or_equally_probable_parts_of_them() -> 
 
 def test_the_penalised_loss_has_the_posterior_of_an_unknown_variance() -> None:
     """N psi(M) = N psi(L) + Q on both sides of the floor and across it."""
-    priors = unknowns_of(SD, together=3.0, floor=0.01).priors
+    priors = unknowns_of(SD, num_correlated=3.0, floor=0.01).priors
 
     def psi(loss: torch.Tensor) -> torch.Tensor:
         return torch.where(loss > 0.01, torch.log(loss / 0.01), loss / 0.01 - 1)
@@ -139,7 +139,7 @@ def test_gauss_newton_steps_end_where_the_penalised_loss_is_least(floor: float) 
     random = np.random.default_rng(3)
     patterns = columns(random)
     target = 2.0 * patterns["a"] + 0.1 * patterns["c"] + torch.as_tensor(0.2 * block_errors(random))
-    loss, unknowns = LinearLoss(patterns, target, floor), unknowns_of(SD, together=10.0, floor=floor)
+    loss, unknowns = LinearLoss(patterns, target, floor), unknowns_of(SD, num_correlated=10.0, floor=floor)
     at, end = found(loss, unknowns, np.array([1.0, 0.1, 0.0]))
     variance = 10 * max(at.loss, floor)
     assert at.variance == pytest.approx(variance)
@@ -164,7 +164,7 @@ def test_what_the_film_does_not_show_keeps_the_bar_of_its_prior() -> None:
     at, end = found(LinearLoss(patterns, target), unknowns, np.array([0.5, 0.6, 0.1]))
     bars = error_bars(at, unknowns, floor=1e-12)
     assert end[1] == pytest.approx(0.0, abs=5e-3) and bars.sd[1] == pytest.approx(0.2, rel=0.02) and bars.observable[1]
-    assert bars.unseen == ["b is known from its prior only (± 0.2)"]
+    assert bars.unobservable == ["b is known from its prior only (± 0.2)"]
     assert far_from_priors(np.array([1.0, 0.9, 0.0]), unknowns)[0].startswith("the estimate of b lies 4.5 standard deviations")
     widest = unknowns.priors.widest(np.array([0, 0.3, 0]), unknowns.scaled_range())
     np.testing.assert_allclose(widest, [40, np.hypot(0.2, 0.3), 6])
@@ -209,7 +209,7 @@ def test_errors_together_are_counted() -> None:
             errors = block_errors(random) if kind == "blocks" else random.normal(size=(FRAMES, SIDE))
             loss = LinearLoss(patterns, torch.as_tensor(errors))
             assert block_size(compared(loss)) == size
-            at, _ = found(loss, unknowns_of(SD, together=size), np.zeros(3))
+            at, _ = found(loss, unknowns_of(SD, num_correlated=size), np.zeros(3))
             each.append(design_effect(at))
         ratios[kind] = float(np.mean(each))
     assert 1.0 <= ratios["pixels"] < 2.5 and 0.3 * size < ratios["blocks"] <= size, ratios

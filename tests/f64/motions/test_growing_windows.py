@@ -18,7 +18,7 @@ from risp_torch.motions import (
     Window,
     fit_motions,
     split_windows,
-    whole,
+    whole_recordings,
 )
 from risp_torch.motions.conclusion import disagreement, doubts_of_bounds, doubts_of_data, doubts_of_search
 from risp_torch.motions.growing import distinct, moved_starts, piece_counts
@@ -74,7 +74,7 @@ def away(fit: MotionFit, truth: dict[str, float] = TRUTH) -> np.ndarray:
 
 def test_a_long_window_is_fitted_from_short_ones() -> None:
     """Two seconds at once end in another minimum, with a doubt before all numbers; from short pieces the truth is found."""
-    parts = whole([swing(200)], first=0)
+    parts = whole_recordings([swing(200)], first=0)
     lost = fit_motions(pendulum(), parts, list(TRUTH), PLAIN)
     assert lost.lines()[0].startswith(f"the motions are not explained: the residual is {lost.misfit**0.5:.3g} times the noise")
     found = fit_motions(pendulum(), parts, list(TRUTH), SETTINGS)
@@ -95,7 +95,8 @@ def test_error_bars_of_an_exact_model_hold() -> None:
         scene.table.set("lower.mass", 0.7)
         scene.table.set("lower.dry_friction", 0.03)
         found = fit_motions(
-            scene, whole([swing(frames, tuple(angles), seed=seed)], first=0), ["lower.dry_friction", "lower.mass"], SETTINGS
+            scene, whole_recordings([swing(frames, tuple(angles), seed=seed)], first=0),
+            ["lower.dry_friction", "lower.mass"], SETTINGS
         )
         assert found.converged and not found.doubts, (frames, found.doubts)
         distances += away(found).tolist()
@@ -105,7 +106,7 @@ def test_error_bars_of_an_exact_model_hold() -> None:
 def test_a_wrong_model_is_doubted() -> None:
     """A link that is 4 % longer than in the scene: short windows hide it, long ones do not."""
     scene = pendulum(100, length=0.288)
-    found = fit_motions(scene, whole([swing(100)], first=0), list(TRUTH), SETTINGS)
+    found = fit_motions(scene, whole_recordings([swing(100)], first=0), list(TRUTH), SETTINGS)
     assert found.doubts and found.lines()[0] == found.doubts[0], found.values
     assert any(word in found.doubts[0] for word in ("not explained", "frames are explained", "disagree")), found.doubts
 
@@ -117,7 +118,7 @@ def test_spikes_of_torques_do_not_count() -> None:
     recorded = torque + 0.02 * rng.normal(size=torque.shape)
     recorded[7, 0] += 17.0
     recorded[14, 1] -= 17.0
-    parts = whole([replace(motion, actions=recorded)], first=0)
+    parts = whole_recordings([replace(motion, actions=recorded)], first=0)
     names, start = ["lower.dry_friction", "lower.mass"], pendulum(20, motors=True, at_truth=True)
     exact = fit_motions(start, parts, names, PLAIN)
     assert exact.misfit > 100 and any("2 recorded actions of swing 0 stand out" in each for each in exact.doubts)
@@ -177,7 +178,7 @@ def test_frame_times_may_be_rounded_to_six_decimals() -> None:
     scene = pendulum(20, dt=1 / 148)
     times = np.arange(21)[:, None]
     for dt, refused in ((0.006757, False), (0.00675676, False), (1 / 148.148, True), (0.00676, True)):
-        parts = whole([JointRecording("rounded", ("upper", "lower"), 0.01 * times * (1.0, 2.0), dt)], first=0)
+        parts = whole_recordings([JointRecording("rounded", ("upper", "lower"), 0.01 * times * (1.0, 2.0), dt)], first=0)
         if refused:
             with pytest.raises(UserError, match="has a frame every"):
                 fit_motions(scene, parts, ["lower.mass"], PLAIN)
@@ -224,7 +225,7 @@ def a_fit(values: tuple[float, float], sd: tuple[float, float], **changes: objec
     recording = JointRecording("x", ("upper", "lower"), np.zeros((21, 2)), DT)
     fields = {
         "unknowns": unknowns, "scaled": np.array(values), "covariance": np.diag(np.square(sd)),
-        "windows": whole([recording], first=0), "starts": np.zeros((1, 4)), "start_sd": np.ones((1, 4)),
+        "windows": whole_recordings([recording], first=0), "starts": np.zeros((1, 4)), "start_sd": np.ones((1, 4)),
         "residual": np.array([NOISE]), "weights": np.array([1.0]), "cost": 1.0, "costs": [1.0], "converged": True,
     }  # fmt: skip
     return MotionFit(**(fields | changes))

@@ -18,7 +18,7 @@ from risp_torch.motions import (
     estimate_starts,
     fit_motions,
     predict_joints,
-    whole,
+    whole_recordings,
     windows,
 )
 from ti_sim import UserError
@@ -74,8 +74,8 @@ def recordings(count: int = 6, frames: int = FRAMES, *, noise: float = NOISE, se
 
 
 def test_numbers_and_zeros_come_back_within_their_bars() -> None:
-    found = fit_motions(pendulum(), whole(recordings(), first=0), list(TRUTH), SETTINGS, zeros=ZEROS)
-    assert found.converged and not found.unseen
+    found = fit_motions(pendulum(), whole_recordings(recordings(), first=0), list(TRUTH), SETTINGS, zeros=ZEROS)
+    assert found.converged and not found.unobservable
     for name, truth in TRUTH.items():
         assert abs(found.values[name] - truth) < 4 * found.sd[name], (name, found.values[name], truth, found.sd[name])
         assert found.sd[name] < 0.1 * abs(truth), (name, found.sd[name])
@@ -86,7 +86,8 @@ def test_numbers_and_zeros_come_back_within_their_bars() -> None:
 def test_error_bars_hold_the_truth_as_often_as_they_say() -> None:
     away = []
     for seed in range(10):
-        found = fit_motions(true_scene(), whole(recordings(24, 16, seed=seed), first=0), ["lower.mass"], SETTINGS, zeros=ZEROS)
+        motions = whole_recordings(recordings(24, 16, seed=seed), first=0)
+        found = fit_motions(true_scene(), motions, ["lower.mass"], SETTINGS, zeros=ZEROS)
         away.append((found.values["lower.mass"] - TRUTH["lower.mass"]) / found.sd["lower.mass"])
     assert 0.4 < np.mean(np.square(away)) < 2.5, away
 
@@ -153,7 +154,7 @@ def test_prismatic_joints_are_measured_in_metres() -> None:
     times = DT * np.arange(FRAMES + 1)
     rate = np.sqrt(32.0 / 0.5)
     recording = JointRecording("spring", ("slider",), 0.1 * np.cos(rate * times)[:, None], DT)
-    found = fit_motions(scene, whole([recording], first=0), ["slider.stiffness"], SETTINGS)
+    found = fit_motions(scene, whole_recordings([recording], first=0), ["slider.stiffness"], SETTINGS)
     assert found.values["slider.stiffness"] == pytest.approx(32.0, rel=5e-3)
 
 
@@ -221,7 +222,7 @@ def test_one_recording_has_error_bars_of_its_noise() -> None:
     lost = fit_motions(
         true_scene(), [Window(one, 0, 3)], ["lower.mass", "upper.mass"], SETTINGS, bounds={"upper.mass": (0.1, 2.0)}
     )
-    assert lost.unseen and lost.sd["upper.mass"] > 0.05
+    assert lost.unobservable and lost.sd["upper.mass"] > 0.05
 
 
 def test_batches_and_unequal_windows_change_nothing() -> None:

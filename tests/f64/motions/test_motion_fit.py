@@ -16,7 +16,7 @@ from risp_torch.motions import (
     Window,
     fit_motions,
     predict_motions,
-    whole,
+    whole_recordings,
     windows,
 )
 from risp_torch.motions.kinds import measured_motions
@@ -60,7 +60,7 @@ def sound() -> MotionFit:
 
 def test_the_numbers_of_simulated_tosses_come_back(sound: MotionFit) -> None:
     found = sound
-    assert found.converged and not found.unseen
+    assert found.converged and not found.unobservable
     for name, truth in TRUTH.items():
         scaled = found.unknowns.params[name].to_scaled(np.array([found.values[name], truth]))
         assert abs(float(scaled[0] - scaled[1])) < 4 * found.sd[name], (name, found.values[name], truth)
@@ -90,7 +90,7 @@ def test_mass_and_contact_are_known_up_to_a_common_factor() -> None:
     names = ["box.density", *(f"ground.contact.{name}" for name in CONTACT[:3])]
     recordings = tosses({"ground.contact.stiffness": 3000.0, "box.density": 800.0}, noise=NOISE, density=True)
     found = fitted(recordings, [*names, "ground.contact.friction"], density=True)
-    (sentence,) = found.unseen
+    (sentence,) = found.unobservable
     assert sentence.startswith(f"{', '.join(names)} only up to a common scale"), sentence
     ratio = found.values["ground.contact.stiffness"] / found.values["box.density"]
     np.testing.assert_allclose(ratio, 3000.0 / 800.0, rtol=0.05)
@@ -124,14 +124,15 @@ def test_noise_of_a_window_weighs_its_frames() -> None:
 def test_predictions_of_the_truth_are_exact_and_others_are_not() -> None:
     recordings = tosses(TRUTH, frames=30)
     recordings[0] = replace(recordings[0], body_q=recordings[0].body_q[:20])
-    errors = predict_motions(toss_scene(), whole(recordings, first=1), TRUTH, scale="poses.scale")
+    errors = predict_motions(toss_scene(), whole_recordings(recordings, first=1), TRUTH, scale="poses.scale")
     assert errors.position.shape == (6, 29, 1) and np.isnan(errors.position[0, 19:]).all()
     position, rotation = errors.mean()
     # Starts are differences of poses, so that predictions are not exact but near.
     assert np.median(position) < 2e-3 and np.median(rotation) < 1.0
     measured, predicted = (Rotation.from_quat(q[1:, 0, 3:]) for q in (recordings[1].body_q[1:], errors.body_q[1]))
     np.testing.assert_allclose(errors.rotation[1, 1:, 0], np.degrees((predicted * measured.inv()).magnitude()), atol=1e-6)
-    worse, _ = predict_motions(toss_scene(), whole(recordings, first=1), TRUTH | {"gravity": 8.0}, scale="poses.scale").mean()
+    motions = whole_recordings(recordings, first=1)
+    worse, _ = predict_motions(toss_scene(), motions, TRUTH | {"gravity": 8.0}, scale="poses.scale").mean()
     assert (worse > position).all()
     last = errors.last()[0][:, 0]
     assert last[0] == errors.position[0, 18, 0] and last[1] == errors.position[1, 28, 0]

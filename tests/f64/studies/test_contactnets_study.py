@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from risp_torch.motions import MotionFitSettings, Recording, fit_motions, held_out, whole
+from risp_torch.motions import MotionFitSettings, Recording, fit_motions, held_out, whole_recordings
 from scenes.real import contactnets_cube as cube
 from studies.real import contactnets as study
 from tests.reference.cube_tosses import simulated_tosses
@@ -58,7 +58,7 @@ def test_a_cube_that_rests_rests_at_half_its_side() -> None:
 
 def test_frames_count_less_from_the_first_contact_on() -> None:
     (toss, *_) = recordings(count=1)
-    (window,) = whole([toss], first=1)
+    (window,) = whole_recordings([toss], first=1)
     noise = cube.with_contact_noise(window).noise
     first = int(np.argmax(noise == cube.CONTACT_NOISE))
     assert 0 < first < len(noise) and (noise[:first] == cube.FLIGHT_NOISE).all() and (noise[first:] == cube.CONTACT_NOISE).all()
@@ -102,8 +102,9 @@ def test_restitution_of_the_estimates() -> None:
 def test_errors_are_in_measured_widths() -> None:
     (toss,) = recordings(count=1)
     scene = cube.make_scene(substeps=60)
-    exact = study.predict_motions(scene, whole([toss], first=0), VALUES, scale=study.SCALE)
-    off = study.predict_motions(scene, whole([toss], first=0), VALUES | {"ground.contact.friction": 0.1}, scale=study.SCALE)
+    exact = study.predict_motions(scene, whole_recordings([toss], first=0), VALUES, scale=study.SCALE)
+    motions = whole_recordings([toss], first=0)
+    off = study.predict_motions(scene, motions, VALUES | {"ground.contact.friction": 0.1}, scale=study.SCALE)
     position, rotation = study.errors_in_widths(off)
     np.testing.assert_allclose(position[0], 100 * np.nanmean(off.position[0, :, 0]) / 0.1024)
     assert study.errors_in_widths(exact)[0] < 1.0 < position[0] and rotation.shape == (1,)

@@ -113,7 +113,7 @@ def test_a_residual_counts_for_a_quarter_at_the_robust_one() -> None:
     view = FilmedView(outlines, pictures, np.full(pictures[0].shape, 0.3), settings)
     np.testing.assert_allclose(view._factor(np.array([[0.05, 0.0, 0.0], [0.0, 0.0, 0.0]])), [0.25, 1.0])
     whole = outlines.of(moved(POSE, np.array([4e-3, 0.0, 0.0]), np.zeros(3))[None])
-    pixels = view._near(whole.left[0])
+    pixels = view._near_pixels(whole.left[0])
     behind = view.behind(0, POSE, whole.left[0]).at(pixels)
     solved = view._solved(whole.at(pixels), 0, None, behind)
     square, (a, b) = (solved.residual**2).sum(axis=1), outlines.palette.neighbours.T

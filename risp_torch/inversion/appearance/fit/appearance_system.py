@@ -1,4 +1,4 @@
-"""What a film shows of one motion: the weights of colours in its pixels, as a sparse matrix, and what is left of the backdrop."""
+"""Linear model of a film for one motion: a sparse matrix of colour weights in its pixels, and shares of the background."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class AppearanceSystem:
     @staticmethod
     def of(
         entries: FragmentWeights, basis: np.ndarray, left: np.ndarray, film: np.ndarray, palette: Palette, *,
-        shadows: np.ndarray | None = None, weight: np.ndarray | None = None, whole: bool = False,
+        shadows: np.ndarray | None = None, weight: np.ndarray | None = None, all_pixels: bool = False,
         plate_basis: SmoothPictures | None = None,
     ) -> AppearanceSystem:  # fmt: skip
         """Put the fragments of one motion together.
@@ -64,20 +64,20 @@ class AppearanceSystem:
             palette: the colours of the bodies.
             shadows: [n, K, H W] what of a pixel shows ground in shadow (``shadows_of``), at most ``left``.
             weight: [n, H W]; all 1 by default.
-            whole: whether pixels that never show a body or a shadow take part, too.
-            plate_basis: pictures of H W pixels of which the plate is a combination; it takes ``whole``.
+            all_pixels: whether pixels that never show a body or a shadow take part, too.
+            plate_basis: pictures of H W pixels of which the plate is a combination; it takes ``all_pixels``.
         """
         pixels = left.shape[1]
         cast = None if shadows is None else _cast(shadows)
-        seen = entries.pixel if cast is None else np.concatenate([entries.pixel, cast[2]])
-        active = np.arange(pixels) if whole else np.unique(seen)
+        entry_pixels = entries.pixel if cast is None else np.concatenate([entries.pixel, cast[2]])
+        active = np.arange(pixels) if all_pixels else np.unique(entry_pixels)
         position = np.zeros(pixels, dtype=np.int64)
         position[active] = np.arange(len(active))
         rows, columns, weights = _corners(entries, basis.shape[1], palette)
         rows = rows[0] // (len(basis) // len(left)), rows[1]
         column, at_column = _numbered(columns, palette.corner.shape[1] * basis.shape[0] * basis.shape[1])
-        face_of_image, place = np.divmod(column, palette.corner.shape[1])
-        color = palette.corner[face_of_image % basis.shape[1], place]
+        face_of_image, corner_index = np.divmod(column, palette.corner.shape[1])
+        color = palette.corner[face_of_image % basis.shape[1], corner_index]
         shading = basis.reshape(-1, basis.shape[2])[face_of_image].astype(np.float64)
         if cast is not None:
             frame, number, pixel, amount = cast
@@ -132,9 +132,9 @@ class AppearanceSystem:
     @cached_property
     def mean_basis(self) -> np.ndarray:
         """[N, L] mean shading of each colour over the pixels that show it; that of even light for a colour that none shows."""
-        shown = self.transposed @ np.ones(len(self.row))
-        total = self.into_colors @ shown
-        mean = (self.into_colors @ (shown[:, None] * self.basis)) / np.maximum(total, 1e-12)[:, None]
+        column_sums = self.transposed @ np.ones(len(self.row))
+        total = self.into_colors @ column_sums
+        mean = (self.into_colors @ (column_sums[:, None] * self.basis)) / np.maximum(total, 1e-12)[:, None]
         mean[total <= 1e-12] = np.eye(1, self.basis.shape[1])
         return mean
 
@@ -155,14 +155,14 @@ class AppearanceSystem:
         return (edge.T @ edge).tocsr()
 
 
-def _numbered(given: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
+def _numbered(numbers: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
     """The different numbers among those given (below ``size``), ascending, and the place of each given one among them."""
     if size > MOST_NUMBERED:
-        return np.unique(given, return_inverse=True)
+        return np.unique(numbers, return_inverse=True)
     present = np.zeros(size, dtype=bool)
-    present[given] = True
-    place = np.cumsum(present, dtype=np.int32) - 1
-    return np.flatnonzero(present), place[given].astype(np.int64)
+    present[numbers] = True
+    rank = np.cumsum(present, dtype=np.int32) - 1
+    return np.flatnonzero(present), rank[numbers].astype(np.int64)
 
 
 def _cast(amounts: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -185,5 +185,5 @@ def _corners(
         places, weights = np.arange(3)[None], entries.weight.astype(np.float64)
     else:
         places, weights = palette.lattice.weights(entries.weight.astype(np.float64))
-    image, pixel = (np.repeat(each, weights.shape[1]) for each in (entries.image, entries.pixel))
+    image, pixel = (np.repeat(indices, weights.shape[1]) for indices in (entries.image, entries.pixel))
     return (image, pixel), (first[:, None] + places).reshape(-1), weights.reshape(-1)

@@ -1,4 +1,4 @@
-"""What stands in the pixels that never show a body: their mean over the film, in which outliers count less."""
+"""Background of the pixels that never show a body: their mean over the film, in which outliers count less."""
 
 from __future__ import annotations
 

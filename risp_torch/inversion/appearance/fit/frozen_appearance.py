@@ -42,7 +42,7 @@ class FrozenAppearance:
 
     @staticmethod
     def of(
-        footage: AppearanceSystem,
+        system: AppearanceSystem,
         settings: LookSettings,
         look: Look,
         plate: np.ndarray,
@@ -53,7 +53,7 @@ class FrozenAppearance:
         """Hold a look.
 
         Args:
-            footage: the pixels that it was solved for.
+            system: the pixels that it was solved for.
             settings: of the look.
             look: it solves these pixels.
             plate: [H W, 3] what stands behind in every pixel.
@@ -63,18 +63,18 @@ class FrozenAppearance:
         if not follows:
             return FrozenAppearance(settings, look, plate, np.zeros(left.shape[:2]), None)
         factor = robust_factor(np.einsum("npc,npc->np", left, left), settings.robust) ** 2
-        fit = Fit.holding(footage, settings, look, footage.weight * factor[:, footage.active])
+        fit = Fit.holding(system, settings, look, system.weight * factor[:, system.active])
         return FrozenAppearance(settings, look, plate, factor, NormalEquations(fit).inverse(DAMPING.least))
 
-    def followed(self, footage: AppearanceSystem) -> Look:
+    def followed(self, system: AppearanceSystem) -> Look:
         """The look for another motion's pixels (same palette and frames): the held one, or a step from it.
 
         With exposure it takes a few steps.
         """
-        look = replace(self.look, plate=self.plate[footage.active])
+        look = replace(self.look, plate=self.plate[system.active])
         if self.inverse is None:
             return look
-        fit = Fit.holding(footage, self.settings, look, footage.weight * self.factor[:, footage.active])
+        fit = Fit.holding(system, self.settings, look, system.weight * self.factor[:, system.active])
         for _ in range(WITH_EXPOSURE if self.settings.exposure else 1):
             fit = fit.after(*self.inverse.step(NormalEquations(fit).right))
         return fit.look

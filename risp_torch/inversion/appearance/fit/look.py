@@ -35,41 +35,43 @@ class Look:
     rounds: int
 
     @staticmethod
-    def grey(footage: AppearanceSystem) -> Look:
+    def grey(system: AppearanceSystem) -> Look:
         """Grey bodies in even light before the mean of the film."""
-        frames, pixels = footage.left.shape
-        light = np.zeros((footage.basis.shape[1], 3))
+        frames, pixels = system.left.shape
+        light = np.zeros((system.basis.shape[1], 3))
         light[0] = 1.0
         return Look(
-            np.repeat(footage.palette.home, 3, axis=1), light, footage.film.mean(axis=0), np.ones((frames, 3)),
+            np.repeat(system.palette.home, 3, axis=1), light, system.film.mean(axis=0), np.ones((frames, 3)),
             np.zeros((frames, 3)), np.inf, 0.0, 0,
         )  # fmt: skip
 
-    def moved(self, footage: AppearanceSystem, colors: np.ndarray, light: np.ndarray) -> Look:
+    def moved(self, system: AppearanceSystem, colors: np.ndarray, light: np.ndarray) -> Look:
         """The look after a step of the colours [N, 3] and of the light's last coefficients [L - 1, 3].
 
-        What changes linearly is a colour times its mean brightness: where a body hardly turns, only this product is seen, and
+        A colour times its mean brightness changes linearly: where a body hardly turns, only this product is identifiable, and
         colours and light that keep it lie on a curve.
         """
         new = np.concatenate([self.light[:1], self.light[1:] + light])
-        before, after = footage.mean_basis @ self.light, footage.mean_basis @ new
+        before, after = system.mean_basis @ self.light, system.mean_basis @ new
         change = after - before
-        shown = (self.colors + colors) * before + self.colors * change
+        lit_colors = (self.colors + colors) * before + self.colors * change
         straight = (before <= 0) | (after < LEAST_BRIGHTNESS * before)
-        return replace(self, colors=np.where(straight, self.colors + colors, shown / np.where(straight, 1.0, after)), light=new)
+        return replace(
+            self, colors=np.where(straight, self.colors + colors, lit_colors / np.where(straight, 1.0, after)), light=new
+        )
 
-    def picture(self, footage: AppearanceSystem) -> np.ndarray:
+    def picture(self, system: AppearanceSystem) -> np.ndarray:
         """The film [n, P, 3] in this look."""
-        return self.composed(footage, self.bodies(footage))
+        return self.composed(system, self.bodies(system))
 
-    def composed(self, footage: AppearanceSystem, bodies: np.ndarray) -> np.ndarray:
+    def composed(self, system: AppearanceSystem, bodies: np.ndarray) -> np.ndarray:
         """The film [n, P, 3] with these colours [R, 3] of the bodies in their pixels, before the plate."""
-        pictures = footage.left[..., None] * self.plate
-        pictures.reshape(-1, 3)[footage.row] += bodies
+        pictures = system.left[..., None] * self.plate
+        pictures.reshape(-1, 3)[system.row] += bodies
         pictures *= self.gain[:, None]
         pictures += self.offset[:, None]
         return pictures
 
-    def bodies(self, footage: AppearanceSystem) -> np.ndarray:
+    def bodies(self, system: AppearanceSystem) -> np.ndarray:
         """[R, 3] what the bodies add to their pixels, without gain and offset."""
-        return footage.matrix @ (self.colors[footage.color] * (footage.basis @ self.light))
+        return system.matrix @ (self.colors[system.color] * (system.basis @ self.light))

@@ -43,27 +43,27 @@ class NormalEquations:
 
     def __init__(self, fit: Fit) -> None:
         """Linearise at a fit; the matrix is made by ``inverse`` alone."""
-        self.footage, self.settings = footage, settings = fit.footage, fit.settings
-        look, row = fit.look, fit.footage.row
-        behind = np.einsum("np,nc->pc", fit.weight * footage.left**2, look.gain**2) + LEAST_LEFT  # [P, 3] D
-        self.behind = [plate_solver(behind[:, k], footage.plate_basis) for k in range(3)]
+        self.system, self.settings = system, settings = fit.system, fit.settings
+        look, row = fit.look, fit.system.row
+        behind = np.einsum("np,nc->pc", fit.weight * system.left**2, look.gain**2) + LEAST_LEFT  # [P, 3] D
+        self.behind = [plate_solver(behind[:, k], system.plate_basis) for k in range(3)]
         self.weight = fit.weight.reshape(-1, 1)[row]  # [R, 1]
-        self.gain = look.gain[footage.frame]  # [R, 3]
-        self.left = footage.left.reshape(-1, 1)[row] * self.gain  # [R, 3]
-        self.basis = footage.basis[:, 1:]  # the first coefficient is 1: colours have the scale
-        self.shade, self.color = footage.basis @ look.light, look.colors[footage.color]  # [C, 3]
+        self.gain = look.gain[system.frame]  # [R, 3]
+        self.left = system.left.reshape(-1, 1)[row] * self.gain  # [R, 3]
+        self.basis = system.basis[:, 1:]  # the first coefficient is 1: colours have the scale
+        self.shade, self.color = system.basis @ look.light, look.colors[system.color]  # [C, 3]
         colors, light = self._back(self.weight * fit.residual.reshape(-1, 3)[row])
-        colors -= settings.smoothness * (footage.stiffness @ look.colors) + settings.pull * (look.colors - footage.palette.home)
+        colors -= settings.smoothness * (system.stiffness @ look.colors) + settings.pull * (look.colors - system.palette.home)
         light -= LIGHT_PULL * look.light[1:]
         self.right: Step = (colors, light)
 
     def decrease(self, step: Step) -> float:
-        """What a step takes off the objective to second order."""
+        """Decrease of the objective by a step, to second order."""
         return float((self.right[0] * step[0]).sum() + (self.right[1] * step[1]).sum())
 
     def inverse(self, damping: float) -> Inverse:
         """The inverse of the matrix with ``damping`` times its diagonal added (Marquardt, SIAM J. Appl. Math. 11, 1963)."""
-        count = self.footage.palette.count
+        count = self.system.palette.count
         if count > DIRECT:
             return ConjugateGradients(self, damping)
         return Factors([_factor(matrix, damping) for matrix in self._matrices], count)
@@ -75,16 +75,16 @@ class NormalEquations:
 
     def _matrix(self, k: int) -> np.ndarray:
         """[N + L - 1, N + L - 1] the normal matrix of a channel."""
-        footage, settings = self.footage, self.settings
-        by_color = footage.merged(self.shade[:, k])
+        system, settings = self.system, self.settings
+        by_color = system.merged(self.shade[:, k])
         by_color = diags_array(self.gain[:, k]) @ by_color
-        by_light = self.gain[:, k, None] * (footage.matrix @ (self.color[:, k, None] * self.basis))  # [R, L - 1]
+        by_light = self.gain[:, k, None] * (system.matrix @ (self.color[:, k, None] * self.basis))  # [R, L - 1]
         weight, left = self.weight[:, 0], self.left[:, k]
-        pixels = footage.into_pixels @ diags_array(weight * left)
+        pixels = system.into_pixels @ diags_array(weight * left)
         color_pixels, light_pixels = self.behind[k].half(pixels @ by_color), self.behind[k].half(pixels @ by_light)
-        count = footage.palette.count
+        count = system.palette.count
         matrix = np.empty((count + by_light.shape[1],) * 2)
-        colors = by_color.T @ (diags_array(weight) @ by_color) + settings.smoothness * footage.stiffness
+        colors = by_color.T @ (diags_array(weight) @ by_color) + settings.smoothness * system.stiffness
         absorbed = color_pixels.T @ color_pixels
         if isinstance(absorbed, np.ndarray):
             matrix[:count, :count] = colors.toarray() - absorbed
@@ -98,27 +98,27 @@ class NormalEquations:
 
     def times(self, step: Step) -> Step:
         """The normal matrix times a step."""
-        footage, settings = self.footage, self.settings
-        columns = step[0][footage.color] * self.shade + self.color * (self.basis @ step[1])
-        rows = self.gain * (footage.matrix @ columns)
-        right = footage.into_pixels @ (self.weight * self.left * rows)
+        system, settings = self.system, self.settings
+        columns = step[0][system.color] * self.shade + self.color * (self.basis @ step[1])
+        rows = self.gain * (system.matrix @ columns)
+        right = system.into_pixels @ (self.weight * self.left * rows)
         behind = np.stack([solver.plate(right[:, k]) for k, solver in enumerate(self.behind)], axis=1)
-        colors, light = self._back(self.weight * (rows - self.left * behind[footage.pixel]))
-        colors += settings.smoothness * (footage.stiffness @ step[0]) + settings.pull * step[0]
+        colors, light = self._back(self.weight * (rows - self.left * behind[system.pixel]))
+        colors += settings.smoothness * (system.stiffness @ step[0]) + settings.pull * step[0]
         return colors, light + LIGHT_PULL * step[1]
 
     def diagonal(self) -> Step:
         """An upper bound of the diagonal of the normal matrix."""
-        footage, settings = self.footage, self.settings
-        power = footage.squared @ (self.weight * self.gain**2)
-        smooth = settings.smoothness * footage.stiffness.diagonal()[:, None]
-        colors = footage.into_colors @ (power * self.shade**2) + smooth + settings.pull
+        system, settings = self.system, self.settings
+        power = system.squared @ (self.weight * self.gain**2)
+        smooth = settings.smoothness * system.stiffness.diagonal()[:, None]
+        colors = system.into_colors @ (power * self.shade**2) + smooth + settings.pull
         return colors, (self.basis**2).T @ (power * self.color**2) + LIGHT_PULL
 
     def _back(self, values: np.ndarray) -> Step:
         """The transposed Jacobian times rows [R, 3]."""
-        columns = self.footage.transposed @ (self.gain * values)
-        return self.footage.into_colors @ (columns * self.shade), self.basis.T @ (columns * self.color)
+        columns = self.system.transposed @ (self.gain * values)
+        return self.system.into_colors @ (columns * self.shade), self.basis.T @ (columns * self.color)
 
 
 @dataclass(frozen=True)

@@ -29,59 +29,59 @@ class Fit:
     """A look on one motion's pixels.
 
     Attributes:
-        footage: the pixels.
+        system: the pixels.
         settings: of the look.
         look: its plate and exposure are the best for its colours and light.
         residual: [n, P, 3] film minus picture.
-        held: [n, P] weights of the pixels in place of those of the residual, or None.
+        fixed_weight: [n, P] weights of the pixels in place of those of the residual, or None.
     """
 
-    footage: AppearanceSystem
+    system: AppearanceSystem
     settings: LookSettings
     look: Look
     residual: np.ndarray
-    held: np.ndarray | None = None
+    fixed_weight: np.ndarray | None = None
 
     @staticmethod
-    def of(footage: AppearanceSystem, settings: LookSettings, look: Look) -> Fit:
+    def of(system: AppearanceSystem, settings: LookSettings, look: Look) -> Fit:
         """The fit of a look after its plate (and exposure) have followed, with its objective."""
-        bodies = look.bodies(footage)
-        return Fit._following(footage, settings, look, bodies, step_weight(footage, settings, _residual(footage, look, bodies)))
+        bodies = look.bodies(system)
+        return Fit._following(system, settings, look, bodies, step_weight(system, settings, _residual(system, look, bodies)))
 
     @staticmethod
-    def holding(footage: AppearanceSystem, settings: LookSettings, look: Look, weight: np.ndarray) -> Fit:
+    def holding(system: AppearanceSystem, settings: LookSettings, look: Look, weight: np.ndarray) -> Fit:
         """The fit of a look whose plate (and exposure) have followed at weights [n, P] that stay, in steps from here, too."""
-        bodies = look.bodies(footage)
+        bodies = look.bodies(system)
         for _ in range(HELD_SWEEPS if settings.exposure else 1):
-            fit = Fit._following(footage, settings, look, bodies, weight)
+            fit = Fit._following(system, settings, look, bodies, weight)
             look = fit.look
-        return replace(fit, held=weight)
+        return replace(fit, fixed_weight=weight)
 
     def after(self, colors: np.ndarray, light: np.ndarray) -> Fit:
         """The fit after a step of the colours [N, 3] and the light [L - 1, 3].
 
         The plate follows first with the weights from before: those of the new colours before the old plate would hold it back.
         """
-        look = self.look.moved(self.footage, colors, light)
-        if self.held is not None:
-            return Fit.holding(self.footage, self.settings, look, self.held)
-        bodies = look.bodies(self.footage)
-        look = replace(look, plate=_plate(self.footage, look, bodies, self.weight))
-        weight = step_weight(self.footage, self.settings, _residual(self.footage, look, bodies))
-        return Fit._following(self.footage, self.settings, look, bodies, weight)
+        look = self.look.moved(self.system, colors, light)
+        if self.fixed_weight is not None:
+            return Fit.holding(self.system, self.settings, look, self.fixed_weight)
+        bodies = look.bodies(self.system)
+        look = replace(look, plate=_plate(self.system, look, bodies, self.weight))
+        weight = step_weight(self.system, self.settings, _residual(self.system, look, bodies))
+        return Fit._following(self.system, self.settings, look, bodies, weight)
 
     @staticmethod
-    def _following(footage: AppearanceSystem, settings: LookSettings, look: Look, bodies: np.ndarray, weight: np.ndarray) -> Fit:
-        look = replace(look, plate=_plate(footage, look, bodies, weight))
+    def _following(system: AppearanceSystem, settings: LookSettings, look: Look, bodies: np.ndarray, weight: np.ndarray) -> Fit:
+        look = replace(look, plate=_plate(system, look, bodies, weight))
         if settings.exposure:
-            gain, offset = _exposure(footage, look, bodies, weight)
+            gain, offset = _exposure(system, look, bodies, weight)
             look = replace(look, gain=gain, offset=offset)
-            look = replace(look, plate=_plate(footage, look, bodies, weight))
-        residual = _residual(footage, look, bodies)
+            look = replace(look, plate=_plate(system, look, bodies, weight))
+        residual = _residual(system, look, bodies)
         square = np.einsum("npc,npc->np", residual, residual)
-        penalty = _penalty(footage, settings, look)
-        objective = float((footage.weight * robust_factor(square, settings.robust) * square).sum()) + penalty
-        return Fit(footage, settings, replace(look, objective=objective, penalty=penalty), residual)
+        penalty = _penalty(system, settings, look)
+        objective = float((system.weight * robust_factor(square, settings.robust) * square).sum()) + penalty
+        return Fit(system, settings, replace(look, objective=objective, penalty=penalty), residual)
 
     @property
     def objective(self) -> float:
@@ -91,9 +91,9 @@ class Fit:
     @cached_property
     def weight(self) -> np.ndarray:
         """[n, P] weights of the pixels in a step from here."""
-        if self.held is not None:
-            return self.held
-        return step_weight(self.footage, self.settings, self.residual)
+        if self.fixed_weight is not None:
+            return self.fixed_weight
+        return step_weight(self.system, self.settings, self.residual)
 
 
 def robust_factor(square: np.ndarray, scale: float) -> np.ndarray:
@@ -101,50 +101,50 @@ def robust_factor(square: np.ndarray, scale: float) -> np.ndarray:
     return 1.0 / (1.0 + square / scale**2)
 
 
-def step_weight(footage: AppearanceSystem, settings: LookSettings, residual: np.ndarray) -> np.ndarray:
+def step_weight(system: AppearanceSystem, settings: LookSettings, residual: np.ndarray) -> np.ndarray:
     """[n, P] weights of the pixels in a step: those given, times the robust ones of residuals [n, P, 3]."""
-    return footage.weight * robust_factor(np.einsum("npc,npc->np", residual, residual), settings.robust) ** 2
+    return system.weight * robust_factor(np.einsum("npc,npc->np", residual, residual), settings.robust) ** 2
 
 
-def _residual(footage: AppearanceSystem, look: Look, bodies: np.ndarray) -> np.ndarray:
+def _residual(system: AppearanceSystem, look: Look, bodies: np.ndarray) -> np.ndarray:
     """[n, P, 3] film minus picture, where the bodies [R, 3] are known."""
-    return footage.film - look.composed(footage, bodies)
+    return system.film - look.composed(system, bodies)
 
 
-def _plate(footage: AppearanceSystem, look: Look, bodies: np.ndarray, weight: np.ndarray) -> np.ndarray:
+def _plate(system: AppearanceSystem, look: Look, bodies: np.ndarray, weight: np.ndarray) -> np.ndarray:
     """[P, 3] the plate that fits best."""
-    through = weight * footage.left
-    total = np.einsum("np,nc,npc->pc", through, look.gain, footage.film - look.offset[:, None])
-    total -= footage.into_pixels @ (bodies * (through.reshape(-1, 1)[footage.row] * look.gain[footage.frame] ** 2))
+    through = weight * system.left
+    total = np.einsum("np,nc,npc->pc", through, look.gain, system.film - look.offset[:, None])
+    total -= system.into_pixels @ (bodies * (through.reshape(-1, 1)[system.row] * look.gain[system.frame] ** 2))
     total += LEAST_LEFT * GREY
-    weights = np.einsum("np,nc->pc", through * footage.left, look.gain**2) + LEAST_LEFT
-    if footage.plate_basis is None:
+    weights = np.einsum("np,nc->pc", through * system.left, look.gain**2) + LEAST_LEFT
+    if system.plate_basis is None:
         return total / weights
-    return np.stack([plate_solver(weights[:, k], footage.plate_basis).plate(total[:, k]) for k in range(3)], axis=1)
+    return np.stack([plate_solver(weights[:, k], system.plate_basis).plate(total[:, k]) for k in range(3)], axis=1)
 
 
-def _exposure(footage: AppearanceSystem, look: Look, bodies: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _exposure(system: AppearanceSystem, look: Look, bodies: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Gain and offset [n, 3] of every frame that fit best, with mean 1 and 0: colours and plate have the film's mean exposure."""
-    bare = replace(look, gain=np.ones_like(look.gain), offset=np.zeros_like(look.offset)).composed(footage, bodies)
-    pull, weight = _exposure_pull(footage), weight[..., None]
+    bare = replace(look, gain=np.ones_like(look.gain), offset=np.zeros_like(look.offset)).composed(system, bodies)
+    pull, weight = _exposure_pull(system), weight[..., None]
     x = (weight * bare).sum(axis=1)
     normal = np.stack([(weight * bare * bare).sum(axis=1) + pull, x, x, weight.sum(axis=1) + pull + 0 * x], axis=-1)
-    right = np.stack([(weight * bare * footage.film).sum(axis=1) + pull, (weight * footage.film).sum(axis=1)], axis=-1)
+    right = np.stack([(weight * bare * system.film).sum(axis=1) + pull, (weight * system.film).sum(axis=1)], axis=-1)
     inverse = np.linalg.inv(normal.reshape(*x.shape, 2, 2))
     free = (inverse @ right[..., None]).sum(axis=0)
     missing = len(look.gain) * np.array([[1.0], [0.0]]) - free
-    found = inverse @ (right[..., None] + np.linalg.solve(inverse.sum(axis=0), missing))
-    return found[..., 0, 0], found[..., 1, 0]
+    gain_and_offset = inverse @ (right[..., None] + np.linalg.solve(inverse.sum(axis=0), missing))
+    return gain_and_offset[..., 0, 0], gain_and_offset[..., 1, 0]
 
 
-def _exposure_pull(footage: AppearanceSystem) -> float:
-    return EXPOSURE_PULL * footage.left.shape[1]
+def _exposure_pull(system: AppearanceSystem) -> float:
+    return EXPOSURE_PULL * system.left.shape[1]
 
 
-def _penalty(footage: AppearanceSystem, settings: LookSettings, look: Look) -> float:
-    smooth = settings.smoothness * float((look.colors * (footage.stiffness @ look.colors)).sum())
-    smooth += settings.pull * float(((look.colors - footage.palette.home) ** 2).sum())
+def _penalty(system: AppearanceSystem, settings: LookSettings, look: Look) -> float:
+    smooth = settings.smoothness * float((look.colors * (system.stiffness @ look.colors)).sum())
+    smooth += settings.pull * float(((look.colors - system.palette.home) ** 2).sum())
     smooth += LIGHT_PULL * float((look.light[1:] ** 2).sum())
     exposure = float(((look.gain - 1) ** 2).sum()) + float((look.offset**2).sum())
-    bending = 0.0 if footage.plate_basis is None else footage.plate_basis.energy(look.plate)
-    return smooth + LEAST_LEFT * float(((look.plate - GREY) ** 2).sum()) + bending + _exposure_pull(footage) * exposure
+    bending = 0.0 if system.plate_basis is None else system.plate_basis.energy(look.plate)
+    return smooth + LEAST_LEFT * float(((look.plate - GREY) ** 2).sum()) + bending + _exposure_pull(system) * exposure

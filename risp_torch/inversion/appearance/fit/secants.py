@@ -1,7 +1,7 @@
 """Limited-memory BFGS updates of a kept inverse (Nocedal, Math. Comput. 35, 1980; Liu and Nocedal, Math. Program. 45, 1989).
 
 The Gauss-Newton matrix of a robust sum counts its outliers as fixed and is too stiff where they become fewer, and a matrix that
-is kept belongs to another motion. The changes of the right side along the last steps tell how the objective bends there.
+is kept belongs to another motion. The changes of the right side along the last steps approximate its curvature there.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Secants:
     last: tuple[Step, Step] | None = None
 
     def forget(self) -> None:
-        """Leave out all steps so far: a new matrix knows what they told."""
+        """Forget all steps so far: a new matrix contains their information."""
         self.pairs = []
 
     def note(self, point: Step, right: Step) -> None:
@@ -50,10 +50,10 @@ class Secants:
         for step, bent, curvature in reversed(self.pairs):
             shares.append(_dot(step, right) / curvature)
             right = _plus(right, -shares[-1], bent)
-        found = inverse.step(right)
+        step_of_inverse = inverse.step(right)
         for (step, bent, curvature), share in zip(self.pairs, reversed(shares), strict=True):
-            found = _plus(found, share - _dot(bent, found) / curvature, step)
-        return found
+            step_of_inverse = _plus(step_of_inverse, share - _dot(bent, step_of_inverse) / curvature, step)
+        return step_of_inverse
 
 
 def _dot(a: Step, b: Step) -> float:

@@ -35,26 +35,26 @@ WIDER, ROUGH_TOLERANCE = (4.0, 2.0), 1e-2  # robust scales of a cold start, rela
 
 
 def solve_look(
-    footage: AppearanceSystem, settings: LookSettings, *, begin: Look | None = None, inverse: Inverse | None = None
+    system: AppearanceSystem, settings: LookSettings, *, first_look: Look | None = None, inverse: Inverse | None = None
 ) -> tuple[Look, Inverse | None]:
     """The look of least objective.
 
     Args:
-        footage: one motion's pixels.
+        system: one motion's pixels.
         settings: what is solved.
-        begin: a look to start from (of the same palette and film), grey by default.
+        first_look: a look to start from (of the same palette and film), grey by default.
         inverse: factors of that look's normal matrix.
 
     Returns:
         The look, and factors of a matrix near its own for the next motion.
     """
-    if begin is None:
-        begin, inverse = Look.grey(footage), None
+    if first_look is None:
+        first_look, inverse = Look.grey(system), None
         if np.isfinite(settings.robust):  # far from the film all pixels are outliers: begin with the plain sum of squares
             for scale in (np.inf, *(times * settings.robust for times in WIDER)):
                 rough = replace(settings, robust=scale, tolerance=ROUGH_TOLERANCE)
-                begin = _Descent(Fit.of(footage, rough, begin), None).end()[0]
-    return _Descent(Fit.of(footage, settings, begin), inverse).end()
+                first_look = _Descent(Fit.of(system, rough, first_look), None).end()[0]
+    return _Descent(Fit.of(system, settings, first_look), inverse).end()
 
 
 class _Descent:
@@ -63,7 +63,7 @@ class _Descent:
     def __init__(self, fit: Fit, inverse: Inverse | None) -> None:
         self.fit, self.inverse = fit, inverse  # where it stands, and factors of a normal matrix, None before there is one
         self.last, self.age = np.inf, 0  # the last step's expected decrease, and steps with the present matrix
-        self.damping, self.secants = DAMPING.first, Secants()  # curvature of the last steps
+        self.damping, self.secants = DAMPING.first, Secants()  # curvature along the last steps
 
     def end(self) -> tuple[Look, Inverse | None]:
         """The last look, and the factors that its last step used."""
@@ -103,15 +103,15 @@ class _Descent:
         Derivatives by the motion have errors of the order of the distance from the minimum (envelope theorem), the objective
         of its square.
         """
-        self.fit = min(self.fit, self.fit.after(*step), key=lambda each: each.objective)
+        self.fit = min(self.fit, self.fit.after(*step), key=lambda candidate: candidate.objective)
         return False
 
     def _exposed(self) -> float:
         """Let exposure and plate follow each other once more; return how much the objective fell."""
         fit = self.fit
         if fit.settings.exposure:
-            again = Fit.of(fit.footage, fit.settings, fit.look)
-            self.fit = min(fit, again, key=lambda each: each.objective)
+            refitted = Fit.of(fit.system, fit.settings, fit.look)
+            self.fit = min(fit, refitted, key=lambda candidate: candidate.objective)
         return fit.objective - self.fit.objective
 
     def _moves(self, step: Step, expected: float) -> bool:
@@ -129,4 +129,4 @@ class _Descent:
         if not step[1].any() or self.fit.objective - moved.objective >= ENOUGH * expected:
             return moved
         settled = moved.after(self.inverse.colors(NormalEquations(moved).right), np.zeros_like(step[1]))
-        return min(moved, settled, key=lambda each: each.objective)
+        return min(moved, settled, key=lambda candidate: candidate.objective)

@@ -1,4 +1,4 @@
-"""What stands behind the bodies: any picture, or a smooth one, which a single frame can show behind a body, too."""
+"""Background plate: any picture, or a smooth one, which a single frame can show behind a body, too."""
 
 from __future__ import annotations
 

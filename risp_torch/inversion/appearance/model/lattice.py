@@ -40,15 +40,15 @@ class Lattice:
     def neighbours(self) -> np.ndarray:
         """[E, 2] colours at the ends of the edges of the sub-faces."""
         i, j = self.places[self.places.sum(axis=1) < self.divisions].T
-        here, right, up = self.number[i, j], self.number[i + 1, j], self.number[i, j + 1]
-        return np.stack([np.concatenate([here, here, right]), np.concatenate([right, up, up])], axis=1)
+        lower_left, right, up = self.number[i, j], self.number[i + 1, j], self.number[i, j + 1]
+        return np.stack([np.concatenate([lower_left, lower_left, right]), np.concatenate([right, up, up])], axis=1)
 
     def along(self, first: np.ndarray, second: np.ndarray) -> np.ndarray:
         """[n, t + 1] colours on the way from the corners ``first`` [n] of faces (0, 1, 2) to the corners ``second``."""
         steps = np.arange(self.divisions + 1)[:, None]
         corner = np.eye(3, dtype=np.int64)
-        place = (self.divisions - steps) * corner[first][:, None] + steps * corner[second][:, None]  # [n, t + 1, 3]
-        return self.number[place[..., 1], place[..., 2]]
+        lattice_index = (self.divisions - steps) * corner[first][:, None] + steps * corner[second][:, None]  # [n, t + 1, 3]
+        return self.number[lattice_index[..., 1], lattice_index[..., 2]]
 
     def weights(self, corners: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Colours [n, 4], and their weights [n, 4], of points of faces with weights of the corners [n, 3]; sums are kept."""

@@ -45,8 +45,8 @@ class Palette:
             colors: "texel", "vertex", "face" or "body" (``LookSettings``).
             texels: divisions of an edge, of "texel".
         """
-        arrays = (np.ascontiguousarray(each) for each in (faces, vertices, vertex_body))
-        return _palette_of(colors, texels, *((each.tobytes(), each.dtype.str, each.shape) for each in arrays))
+        arrays = (np.ascontiguousarray(array) for array in (faces, vertices, vertex_body))
+        return _palette_of(colors, texels, *((array.tobytes(), array.dtype.str, array.shape) for array in arrays))
 
     def with_shadows(self, shadows: int) -> Palette:
         """The same colours, and those of so many shadows after them."""
@@ -70,14 +70,14 @@ def _palette_of(colors: str, texels: int, *contents: tuple[bytes, str, tuple[int
     if colors == "body":
         _, body = np.unique(vertex_body[faces[:, 0]], return_inverse=True)
         return Palette(np.repeat(body[:, None], 3, axis=1), int(body.max()) + 1, np.zeros((0, 2), dtype=np.int64))
-    pairs, ends = _shared_edges(_places(vertices, vertex_body)[faces])
+    pairs, shared_corners = _shared_edges(_places(vertices, vertex_body)[faces])
     if colors == "face":
         number = np.arange(len(faces))
         return Palette(np.repeat(number[:, None], 3, axis=1), len(faces), pairs)
     normals = _normals(vertices[faces])
     smooth = (normals[pairs[:, 0]] * normals[pairs[:, 1]]).sum(axis=1) > CREASE
     lattice = Lattice(texels if colors == "texel" else 1)
-    links = _links(ends[smooth], lattice)
+    links = _links(shared_corners[smooth], lattice)
     size = len(faces) * len(lattice.places)
     graph = coo_matrix((np.ones(len(links)), links.T), shape=(size, size))
     count, label = connected_components(graph, directed=False)
@@ -102,16 +102,14 @@ def _shared_edges(places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     order = np.lexsort((flat[high], flat[low]))
     low, high = low[order], high[order]
     same = (flat[low][1:] == flat[low][:-1]) & (flat[high][1:] == flat[high][:-1])
-    ends = np.stack([np.stack([low[:-1], low[1:]], axis=1), np.stack([high[:-1], high[1:]], axis=1)], axis=1)[same]
-    return ends[:, 0] // 3, ends
+    shared_corners = np.stack([np.stack([low[:-1], low[1:]], axis=1), np.stack([high[:-1], high[1:]], axis=1)], axis=1)[same]
+    return shared_corners[:, 0] // 3, shared_corners
 
 
-def _links(ends: np.ndarray, lattice: Lattice) -> np.ndarray:
-    """[L, 2] places (numbered T face + k) of a lattice that meet at edges with these ends [P, 2, 2] (``_shared_edges``)."""
-    face, corner = ends // 3, ends % 3
-    sides = (
-        len(lattice.places) * face[:, :1, side] + lattice.along(corner[:, 0, side], corner[:, 1, side]) for side in range(2)
-    )
+def _links(shared_corners: np.ndarray, lattice: Lattice) -> np.ndarray:
+    """[L, 2] places (numbered T face + k) of a lattice that meet at edges with these corners [P, 2, 2] (``_shared_edges``)."""
+    face, corner = shared_corners // 3, shared_corners % 3
+    sides = (len(lattice.places) * face[:, :1, side] + lattice.along(corner[:, 0, side], corner[:, 1, side]) for side in range(2))
     return np.stack([side.reshape(-1) for side in sides], axis=1)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from risp_torch.files.module_checksum import checksum
-from risp_torch.inversion.losses.loss import PictureLoss, in_parts, pixel_blocks
+from risp_torch.inversion.losses.loss import PictureLoss, in_batches, pixel_blocks
 from risp_torch.inversion.losses.perceptual.efficientnet import bundled_file, load_efficientnet
 from risp_torch.inversion.losses.perceptual.vgg import Vgg16, load_vgg16, torchvision_vgg16
 from risp_torch.inversion.losses.pixel_weights import PixelWeights
@@ -31,9 +31,7 @@ class PerceptualLoss(PictureLoss):
     non_smooth = True
 
     @checked
-    def __init__(
-        self, network: torch.nn.Module | str | Path | None = None, *, weights: PixelWeights | None = None
-    ) -> None:
+    def __init__(self, network: torch.nn.Module | str | Path | None = None, *, weights: PixelWeights | None = None) -> None:
         """A loss by features.
 
         Args:
@@ -68,16 +66,16 @@ class PerceptualLoss(PictureLoss):
     def read(self, pictures: torch.Tensor) -> torch.Tensor:
         """Features of all layers as one row (``PictureLoss.read``)."""
         # A single image needs megabytes in the first layers.
-        return in_parts(self._features, pictures, most=16)
+        return in_batches(self._features, pictures, most=16)
 
     def blocks(self, shape: Sequence[int], size: tuple[int, int]) -> np.ndarray:
         """Macroblocks of 16 × 16 pixels of the positions of the feature maps (``Loss.blocks``)."""
         with torch.no_grad():
             maps = self._maps(torch.zeros((1, *size, 3), dtype=bridge_dtype(), device=bridge_device()))
-        parts = []
+        layer_blocks = []
         for _, channels, height, width in (features.shape for features in maps):
-            parts.append(np.tile(pixel_blocks(height, width, max(1, round(size[0] / height))).ravel(), channels))
-        return np.concatenate(parts)
+            layer_blocks.append(np.tile(pixel_blocks(height, width, max(1, round(size[0] / height))).ravel(), channels))
+        return np.concatenate(layer_blocks)
 
     def to_json(self) -> dict[str, Any]:
         """Kind and checksum of the network (``Loss.to_json``)."""

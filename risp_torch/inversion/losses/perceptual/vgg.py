@@ -71,16 +71,16 @@ def torchvision_vgg16() -> Vgg16 | None:
 
 def _filled(weights: dict[str, torch.Tensor], path: str | Path) -> Vgg16:
     network = Vgg16()
-    wanted = network.state_dict()
-    for name, own in wanted.items():
-        given = weights.get(name)
-        if given is None or tuple(given.shape) != tuple(own.shape):
-            found = "missing" if given is None else f"of shape {tuple(given.shape)}"
+    parameters = network.state_dict()
+    for name, parameter in parameters.items():
+        weight = weights.get(name)
+        if weight is None or tuple(weight.shape) != tuple(parameter.shape):
+            fault = "missing" if weight is None else f"of shape {tuple(weight.shape)}"
             raise UserError(
-                f"{path} does not hold the weights of VGG-16: {name} is {found} but {tuple(own.shape)} is needed; give "
+                f"{path} does not hold the weights of VGG-16: {name} is {fault} but {tuple(parameter.shape)} is needed; give "
                 "torchvision's vgg16 weights"
             )
-    network.load_state_dict({name: weights[name].float() for name in wanted})
+    network.load_state_dict({name: weights[name].float() for name in parameters})
     return network
 
 

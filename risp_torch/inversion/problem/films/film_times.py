@@ -20,15 +20,15 @@ def check_film_times(scene: Scene, unknowns: Unknowns) -> None:
     first = scene.film_times[:1]
     films = range(1, len(scene.films) + 1) if isinstance(scene, Films) else [0]
     for film in films:
-        for start, rate in product(*(_ends(scene, unknowns, name, film) for name in (START, RATE))):
-            at = {START: torch.tensor([start]), RATE: torch.tensor([rate])}
-            check_earliest(scene.clock.scene_times(at, first), scene.frame_dt)
+        for start, rate in product(*(_bounds_of(scene, unknowns, name, film) for name in (START, RATE))):
+            values = {START: torch.tensor([start]), RATE: torch.tensor([rate])}
+            check_earliest(scene.clock.scene_times(values, first), scene.frame_dt)
 
 
-def _ends(scene: Scene, unknowns: Unknowns, name: str, film: int) -> tuple[float, ...]:
+def _bounds_of(scene: Scene, unknowns: Unknowns, name: str, film: int) -> tuple[float, ...]:
     """Bounds of an unknown number of a film (from 1; 0 for a single one), or its given value."""
-    names = [each for each in (name, film_parameter_name(name, film)) if each in scene.table.params]
-    unknown = next((unknowns.params[each] for each in names if each in unknowns.params), None)
+    names = [candidate for candidate in (name, film_parameter_name(name, film)) if candidate in scene.table.params]
+    unknown = next((unknowns.params[candidate] for candidate in names if candidate in unknowns.params), None)
     if unknown is None:
         return (float(scene.table[names[0]].value),)
     return float(unknown.low), float(unknown.high)

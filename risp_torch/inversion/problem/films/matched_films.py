@@ -43,53 +43,53 @@ class MatchedFilms(PictureLoss):
 
     def bind_target(self, video: torch.Tensor | None) -> MatchedFilms:
         """The loss for films [T, H, W, 3] side by side (``Loss.bind_target``)."""
-        own = copy(self)
-        own.parts = [self.loss.bind_target(part) for part in video.split(self._widths, dim=-2)]
-        return own
+        bound = copy(self)
+        bound.parts = [self.loss.bind_target(film) for film in video.split(self._widths, dim=-2)]
+        return bound
 
     def coarse(self) -> MatchedFilms:
         """The loss with wider robust scales (``MatchedLoss.coarse``)."""
-        own = copy(self)
-        own.parts = [part.coarse() for part in self.parts]
-        return own
+        coarse = copy(self)
+        coarse.parts = [film_loss.coarse() for film_loss in self.parts]
+        return coarse
 
     def frozen_at(
         self, scene: Films, states: FilmStates, values: Mapping[str, torch.Tensor], frames: Sequence[int] | None
     ) -> MatchedFilms:
         """The loss with the look of every film held (``MatchedLoss.frozen_at``)."""
-        own = copy(self)
-        own.parts = [part.frozen_at(*given, frames) for part, given in self._each(scene, states, values)]
-        return own
+        frozen = copy(self)
+        frozen.parts = [film_loss.frozen_at(*motion, frames) for film_loss, motion in self._each(scene, states, values)]
+        return frozen
 
     def read(self, pictures: torch.Tensor) -> torch.Tensor:
         """Observations of all films as one row (``PictureLoss.read``)."""
-        parts = pictures.split(self._widths, dim=-2)
-        return torch.cat([self.loss.read(part.contiguous()) for part in parts], dim=-1)
+        films = pictures.split(self._widths, dim=-2)
+        return torch.cat([self.loss.read(film.contiguous()) for film in films], dim=-1)
 
     def observe(
         self, scene: Films, states: FilmStates, values: Mapping[str, torch.Tensor], frames: Sequence[int] | None
     ) -> torch.Tensor:
         """Observations of every film in its solved look (``Loss.observe``)."""
-        return torch.cat([part.observe(*given, frames) for part, given in self._each(scene, states, values)], dim=-1)
+        return torch.cat([film_loss.observe(*motion, frames) for film_loss, motion in self._each(scene, states, values)], dim=-1)
 
     def render(
         self, scene: Films, states: FilmStates, values: Mapping[str, torch.Tensor], frames: Sequence[int] | None = None
     ) -> torch.Tensor:
         """The films in their solved looks, side by side (``PictureLoss.render``)."""
-        return torch.cat([part.render(*given, frames) for part, given in self._each(scene, states, values)], dim=-2)
+        return torch.cat([film_loss.render(*motion, frames) for film_loss, motion in self._each(scene, states, values)], dim=-2)
 
     def write_pictures(self, folder: Path, scene: Films, states: FilmStates, values: Mapping[str, torch.Tensor]) -> None:
         """Write look@1.png and so on, what was solved of each film (``Loss.write_pictures``)."""
-        for number, (part, given) in enumerate(self._each(scene, states, values), start=1):
-            part.write_sheet(folder / f"look@{number}.png", *given)
+        for number, (film_loss, motion) in enumerate(self._each(scene, states, values), start=1):
+            film_loss.write_sheet(folder / f"look@{number}.png", *motion)
 
     def blocks(self, shape: Sequence[int], size: tuple[int, int]) -> np.ndarray:
         """Blocks of the loss, separate for every film (``Loss.blocks``)."""
-        parts, first = [], 0
+        film_blocks, first = [], 0
         for width in self._widths:
-            parts.append(first + self.loss.blocks((), (size[0], width)))
-            first = int(parts[-1].max()) + 1
-        return np.concatenate(parts)
+            film_blocks.append(first + self.loss.blocks((), (size[0], width)))
+            first = int(film_blocks[-1].max()) + 1
+        return np.concatenate(film_blocks)
 
     def noise_floor(self, pictures: torch.Tensor) -> float:
         """Variance of eight-bit pictures (``Loss.noise_floor``)."""
@@ -104,5 +104,5 @@ class MatchedFilms(PictureLoss):
     ) -> list[tuple[MatchedLoss, tuple[Scene, Any, dict[str, torch.Tensor]]]]:
         """Loss, and scene, motion and values, of every film."""
         films = zip(scene.films, scene.motions_of(states), strict=True)
-        given = [(film, motion, scene.values_of(k, values)) for k, (film, motion) in enumerate(films)]
-        return list(zip(self.parts, given, strict=True))
+        film_motions = [(film, motion, scene.values_of(k, values)) for k, (film, motion) in enumerate(films)]
+        return list(zip(self.parts, film_motions, strict=True))

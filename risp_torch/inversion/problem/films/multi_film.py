@@ -27,8 +27,8 @@ MARK = "@"  # separates the name of a parameter from the number of its film
 
 def film_parameter_name(name: str, film: int) -> str:
     """Name of a parameter, or of an entry, of one film: "body.velocity@2[0]"; films are numbered from 1."""
-    base, place = split_entry(name)
-    return f"{base}{MARK}{film}" + "".join(f"[{i}]" for i in place)
+    base, index = split_entry(name)
+    return f"{base}{MARK}{film}" + "".join(f"[{i}]" for i in index)
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class Films(Scene):
                 f"the {count} films show one motion by one camera: name a camera for each (--camera), or parameters of each film "
                 "such as its initial velocity (--per-film)"
             )
-        self.films = [_seen_by(scene, name) for name in cameras or [None] * count]
+        self.films = [_for_camera(scene, name) for name in cameras or [None] * count]
         self.per_film = tuple(dict.fromkeys(per_film))
         self.table = FilmsTable.of(scene.table, self.per_film, count)
         sizes = {film.camera.height for film in self.films if film.camera is not None}
@@ -92,8 +92,8 @@ class Films(Scene):
 
     def description(self) -> dict[str, Any]:
         """Description of the scene and of the parameters of each film (``Scene.description``)."""
-        own = {name: np.asarray(self.table.params[name].value).tolist() for name in self.table.params if MARK in name}
-        return self.films[0].description() | {"films": [film.camera.name for film in self.films], "per_film": own}
+        per_film_values = {name: np.asarray(self.table.params[name].value).tolist() for name in self.table.params if MARK in name}
+        return self.films[0].description() | {"films": [film.camera.name for film in self.films], "per_film": per_film_values}
 
     def rollout(self, parameters: Mapping[str, torch.Tensor] | None = None, **options: Any) -> FilmStates:
         """Simulate a batch of worlds for every film (``Scene.rollout``)."""
@@ -103,9 +103,7 @@ class Films(Scene):
             tuple(film.rollout(self.values_of(k, parameters), worlds=worlds, **options) for k, film in enumerate(films))
         )
 
-    def render(
-        self, states: FilmStates, parameters: Mapping[str, torch.Tensor] | None = None, **options: Any
-    ) -> torch.Tensor:
+    def render(self, states: FilmStates, parameters: Mapping[str, torch.Tensor] | None = None, **options: Any) -> torch.Tensor:
         """[B, T, H, W, 3] images of all films side by side (``Scene.render``)."""
         pictures = [
             film.render(motion, self.values_of(k, parameters), **options)
@@ -119,14 +117,14 @@ class Films(Scene):
 
     def values_of(self, film: int, parameters: Mapping[str, torch.Tensor] | None) -> dict[str, torch.Tensor]:
         """Parameter values of one film (from 0) under the scene's own names, from those of all films."""
-        own = [film_parameter_name(name, film + 1) for name in self.per_film]
-        values = {name: torch.as_tensor(self.table.params[name].value) for name in own} | dict(parameters or {})
+        film_names = [film_parameter_name(name, film + 1) for name in self.per_film]
+        values = {name: torch.as_tensor(self.table.params[name].value) for name in film_names} | dict(parameters or {})
         of_this = {}
         for name, value in values.items():
-            base, place = split_entry(name)
+            base, index = split_entry(name)
             plain, mark, number = base.partition(MARK)
             if not mark or number == str(film + 1):
-                of_this[plain + "".join(f"[{i}]" for i in place)] = value
+                of_this[plain + "".join(f"[{i}]" for i in index)] = value
         return of_this
 
 
@@ -152,10 +150,10 @@ class FilmsTable(ParameterTable):
                 raise unknown_name_error("parameter of each film", name, list(table.params))
         params, signs = {}, {}
         for name, param in table.params.items():
-            for other in [film_parameter_name(name, k + 1) for k in range(count)] if name in per_film else [name]:
-                params[other] = param
+            for repeated_name in [film_parameter_name(name, k + 1) for k in range(count)] if name in per_film else [name]:
+                params[repeated_name] = param
                 if name in table.signs:
-                    signs[other] = table.signs[name]
+                    signs[repeated_name] = table.signs[name]
         return FilmsTable(params, signs, table.per_area, shared=table)
 
     def set(self, name: str, value: Any) -> None:
@@ -169,18 +167,21 @@ def for_every_film(names: Iterable[str], per_film: Sequence[str], count: int) ->
     """Names for every film -> names as given: a parameter of each film stands for those of all films if no film is named."""
     plain = {}
     for name in names:
-        own = split_entry(name)[0] in per_film
-        plain |= {other: name for other in ([film_parameter_name(name, k + 1) for k in range(count)] if own else [name])}
+        is_per_film = split_entry(name)[0] in per_film
+        plain |= {
+            repeated_name: name
+            for repeated_name in ([film_parameter_name(name, k + 1) for k in range(count)] if is_per_film else [name])
+        }
     return plain
 
 
-def values_for_every_film(given: Mapping[str, Any], per_film: Sequence[str], count: int) -> dict[str, Any]:
+def values_for_every_film(values: Mapping[str, Any], per_film: Sequence[str], count: int) -> dict[str, Any]:
     """Values by names for every film; a value for one film overrides a value for all films."""
-    every = {name: given[plain] for name, plain in for_every_film(given, per_film, count).items()}
-    return every | {name: value for name, value in given.items() if MARK in name}
+    every = {name: values[plain] for name, plain in for_every_film(values, per_film, count).items()}
+    return every | {name: value for name, value in values.items() if MARK in name}
 
 
-def _seen_by(scene: Scene, camera: str | None) -> Scene:
+def _for_camera(scene: Scene, camera: str | None) -> Scene:
     """The scene with this camera as its first."""
     film = copy(scene)
     if camera is not None:

@@ -25,25 +25,25 @@ class FilmsWhitening:
     """Whitening of the observations of several films, with equally many of each.
 
     Attributes:
-        parts: whitening of each film.
+        whitenings: whitening of each film.
     """
 
-    parts: tuple[Whitening, ...]
+    whitenings: tuple[Whitening, ...]
 
     def __call__(self, observations: torch.Tensor) -> torch.Tensor:
         """Whitened observations [..., n', D] of the n' first frames, differentiable."""
-        films = observations.chunk(len(self.parts), dim=-1)
-        return torch.cat([part(film) for part, film in zip(self.parts, films, strict=True)], dim=-1)
+        films = observations.chunk(len(self.whitenings), dim=-1)
+        return torch.cat([whitening(film) for whitening, film in zip(self.whitenings, films, strict=True)], dim=-1)
 
     @property
     def gain(self) -> float:
         """See ``Whitening``."""
-        return sum(part.gain for part in self.parts) / len(self.parts)
+        return sum(whitening.gain for whitening in self.whitenings) / len(self.whitenings)
 
     @property
     def appearances(self) -> int:
         """Number of appearances in which the errors were measured."""
-        return self.parts[0].appearances
+        return self.whitenings[0].appearances
 
 
 class FilmsLoss(PictureLoss):
@@ -76,32 +76,32 @@ class FilmsLoss(PictureLoss):
 
     def read(self, pictures: torch.Tensor) -> torch.Tensor:
         """Observations of all films as one row (``PictureLoss.read``)."""
-        parts = [self.loss.read(part.contiguous()) for part in pictures.split(self._widths, dim=-2)]
+        observations = [self.loss.read(film.contiguous()) for film in pictures.split(self._widths, dim=-2)]
         leading = pictures.ndim - 3
-        return torch.cat([part.flatten(leading) for part in parts], dim=-1)
+        return torch.cat([film.flatten(leading) for film in observations], dim=-1)
 
     def whitened(
         self, scene: Scene, states: FilmStates, values: Mapping[str, torch.Tensor], frames: Sequence[int], *, seed: int = 0
     ) -> FilmsLoss | None:
         """The loss with the observations of every film whitened separately (``Loss.whitened``)."""
-        parts = []
+        whitenings = []
         for k, (film, motion) in enumerate(zip(scene.films, scene.motions_of(states), strict=True)):
             single = self.loss.whitened(film, motion, scene.values_of(k, values), frames, seed=seed)
             if single is None or single.whitening is None:
                 return None
-            parts.append(single.whitening)
+            whitenings.append(single.whitening)
         weighed = copy(self)
-        weighed.whitening = FilmsWhitening(tuple(parts))
+        weighed.whitening = FilmsWhitening(tuple(whitenings))
         return weighed
 
     def blocks(self, shape: Sequence[int], size: tuple[int, int]) -> np.ndarray:
         """Blocks of the loss, separate for every film (``Loss.blocks``)."""
         share = int(np.prod(shape)) // len(self._widths)
-        parts, first = [], 0
+        film_blocks, first = [], 0
         for width in self._widths:
-            parts.append(first + self.loss.blocks((share,), (size[0], width)))
-            first = int(parts[-1].max()) + 1
-        return np.concatenate(parts)
+            film_blocks.append(first + self.loss.blocks((share,), (size[0], width)))
+            first = int(film_blocks[-1].max()) + 1
+        return np.concatenate(film_blocks)
 
     def to_json(self) -> dict[str, Any]:
         """The loss, and the films' widths (``Loss.to_json``)."""

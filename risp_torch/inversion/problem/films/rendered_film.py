@@ -57,7 +57,7 @@ def motion_at(scene: Scene, unknowns: Unknowns, physical: np.ndarray) -> tuple[S
 
 
 def shown_at(scene: Scene, unknowns: Unknowns, physical: np.ndarray, loss: Loss) -> torch.Tensor:
-    """What the loss shows of the scene with the unknowns at ``physical`` [K] (``Loss.shown``), [T, H, W, 3]."""
+    """The loss's picture of the scene with the unknowns at ``physical`` [K] (``Loss.shown``), [T, H, W, 3]."""
     states, values = motion_at(scene, unknowns, physical)
     with torch.no_grad():
         return loss.shown(scene, states, values)[0]

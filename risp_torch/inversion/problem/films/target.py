@@ -28,7 +28,7 @@ def load_target(scene: Scene, video: Video | Sequence[Video]) -> torch.Tensor:
     if isinstance(scene, Films):
         if len(video) != len(scene.films):
             raise UserError(f"{len(video)} films were given, and {len(scene.films)} are described: give as many")
-        return torch.cat([load_target(film, each) for film, each in zip(scene.films, video, strict=True)], dim=-2)
+        return torch.cat([load_target(film, source) for film, source in zip(scene.films, video, strict=True)], dim=-2)
     camera = scene.camera
     if camera is None:
         raise UserError("the scene has no camera: add one with add_camera")
@@ -36,9 +36,9 @@ def load_target(scene: Scene, video: Video | Sequence[Video]) -> torch.Tensor:
         rate = scene.fps if scene.clock is None or scene.clock.times is None else None  # time stamps need no constant rate
         frames = read_video(video, fps=rate, size=(camera.height, camera.width), frames=scene.frames + 1)
         return torch.as_tensor(frames, dtype=bridge_dtype(), device=bridge_device())
-    wanted = (scene.frames + 1, camera.height, camera.width, 3)
-    if tuple(np.shape(video)) != wanted:
-        raise UserError(f"the target film has shape {tuple(np.shape(video))}, and the scene's films have {wanted}")
+    scene_shape = (scene.frames + 1, camera.height, camera.width, 3)
+    if tuple(np.shape(video)) != scene_shape:
+        raise UserError(f"the target film has shape {tuple(np.shape(video))}, and the scene's films have {scene_shape}")
     frames = torch.as_tensor(video).detach().to(dtype=bridge_dtype(), device=bridge_device())
     if not torch.isfinite(frames).all() or frames.min() < -0.01 or frames.max() > 1.01:
         raise UserError(
@@ -51,12 +51,12 @@ def load_target(scene: Scene, video: Video | Sequence[Video]) -> torch.Tensor:
 def is_file(video: object) -> bool:
     """Whether a film, or each of several, is a video file, not a folder of frames."""
     if isinstance(video, list):
-        return all(is_file(each) for each in video)
+        return all(is_file(source) for source in video)
     return isinstance(video, str | Path) and Path(video).is_file()
 
 
 def name_of(video: Any) -> Any:
     """A film, or each of several, for settings.json."""
     if isinstance(video, list):
-        return [name_of(each) for each in video]
+        return [name_of(source) for source in video]
     return str(video) if isinstance(video, str | Path) else None if video is None else f"frames {tuple(video.shape)}"

@@ -63,7 +63,7 @@ class FrameSteps:
         return torch.stack(starts.points), problem.normal
 
     @property
-    def _seen(self) -> tuple[int, ...] | None:
+    def _compared_frames(self) -> tuple[int, ...] | None:
         frames = self.comparison.frames
         return None if len(frames) == self.states.placement.shape[1] else frames
 
@@ -73,25 +73,25 @@ class FrameSteps:
 
     def _frozen(self, placement: torch.Tensor) -> Comparison:
         """The comparison with the look of placements [n, rows, columns]."""
-        frames = self._seen
+        frames = self._compared_frames
         loss = self.comparison.loss.frozen_at(self.scene, self._states(placement[None]), self.values, frames, follows=False)
         return replace(self.comparison, loss=loss)
 
-    def _left(self, held: Comparison, placements: torch.Tensor) -> torch.Tensor:
+    def _squared_residuals(self, frozen: Comparison, placements: torch.Tensor) -> torch.Tensor:
         """[B, n] sums of squared residuals of the frames of placements [B, n, rows, columns]."""
-        residual = self._observed(held, placements) - self.comparison.target.flatten(1)
+        residual = self._observed(frozen, placements) - self.comparison.target.flatten(1)
         return (residual.double() ** 2).sum(dim=2)
 
-    def _observed(self, held: Comparison, placements: torch.Tensor) -> torch.Tensor:
+    def _observed(self, frozen: Comparison, placements: torch.Tensor) -> torch.Tensor:
         """Observations [B, n, P] of placements [B, n, rows, columns] of the compared frames."""
         values = {name: value[:1].expand(len(placements), *value.shape[1:]) for name, value in self.values.items()}
-        return held.loss.observe(self.scene, self._states(placements), values, self._seen).flatten(2)
+        return frozen.loss.observe(self.scene, self._states(placements), values, self._compared_frames).flatten(2)
 
     def _states(self, placements: torch.Tensor) -> States:
         """The states with these placements [B, n, rows, columns] at the compared frames."""
-        whole = self.states.placement[:1].expand(len(placements), -1, -1, -1).clone()
-        whole[:, list(self.comparison.frames)] = placements
-        return with_placement(self.states, whole, self.tangent)
+        all_placements = self.states.placement[:1].expand(len(placements), -1, -1, -1).clone()
+        all_placements[:, list(self.comparison.frames)] = placements
+        return with_placement(self.states, all_placements, self.tangent)
 
 
 class _FrameProblem(LeastSquaresProblem):
@@ -118,13 +118,13 @@ class _FrameProblem(LeastSquaresProblem):
             rows.append((above - below) / (2 * width))
         residual = frames.comparison.target.flatten(1) - frames._observed(frozen, placement[None])[0]
         columns = torch.stack(rows, dim=1).double()  # [n, R, P]
-        self.normal = torch.stack([each @ each.T for each in columns])
-        gradient = torch.stack([each @ r.double() for each, r in zip(columns, residual, strict=True)])
+        self.normal = torch.stack([item @ item.T for item in columns])
+        gradient = torch.stack([item @ r.double() for item, r in zip(columns, residual, strict=True)])
         finite = (self.normal.isfinite().all(dim=2) & gradient.isfinite()).all(dim=1)
         matrices, gradients = (
             torch.where(finite.reshape(-1, *[1] * (sums.ndim - 1)), sums, 0.0).cpu().numpy() for sums in (self.normal, gradient)
         )
-        return [NormalEquations(*each, context=frozen) for each in zip(matrices, gradients, strict=True)]
+        return [NormalEquations(*item, context=frozen) for item in zip(matrices, gradients, strict=True)]
 
     def moved(self, point: torch.Tensor, equations: NormalEquations, steps: np.ndarray) -> Sequence[torch.Tensor]:
         """Not used: ``tried`` moves all frames at once."""
@@ -141,6 +141,6 @@ class _FrameProblem(LeastSquaresProblem):
         amounts = torch.as_tensor(np.stack(steps, axis=1)).to(frames.modes)  # [M, n, R]
         candidates = frames.tangent.moved(placement, torch.einsum("mnr,nrd->mnd", amounts, frames.modes))
         every = torch.cat([placement[None], candidates])
-        left = torch.cat([frames._left(equations[0].context, each) for each in every.split(frames._together)])
+        left = torch.cat([frames._squared_residuals(equations[0].context, batch) for batch in every.split(frames._together)])
         values = torch.where(left.isfinite(), left, torch.inf).T.cpu().numpy()
         return list(candidates.unbind(dim=1)), values[:, 1:], values[:, 0]

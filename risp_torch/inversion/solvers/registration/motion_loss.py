@@ -39,10 +39,10 @@ class Reference:
         change = self.tangent.between(self.placement, placement)
         return change if self.weight is None else torch.einsum("nrd,bnd->bnr", self.weight, change)
 
-    def comparison(self, wanted: torch.Tensor) -> Comparison:
+    def comparison(self, target: torch.Tensor) -> Comparison:
         """The comparison with wanted observations [n, R]."""
-        loss = MotionLoss(self, wanted)
-        return Comparison(loss, wanted, self.frames, loss.blocks(wanted.shape[1:], (0, 0)))
+        loss = MotionLoss(self, target)
+        return Comparison(loss, target, self.frames, loss.blocks(target.shape[1:], (0, 0)))
 
 
 class MotionLoss(Loss):
@@ -51,9 +51,9 @@ class MotionLoss(Loss):
     kind = "motion"
     needs_film = False
 
-    def __init__(self, reference: Reference, wanted: torch.Tensor) -> None:
+    def __init__(self, reference: Reference, target: torch.Tensor) -> None:
         """A loss for wanted observations [n, R] (``Reference``)."""
-        self.reference, self.wanted = reference, wanted
+        self.reference, self.wanted = reference, target
 
     def check(self, scene: Scene) -> None:
         """Nothing to check: references are made of a scene's own motion."""

@@ -70,12 +70,12 @@ def registered(
             row[history.stopped] = torch.nan
             column.append(row)
 
-    ends = minimise_with_progress(
+    minima = minimise_with_progress(
         _FollowedFilm(scene, comparison, unknowns), starts, POLICY,
         HistoryCheckpoint(checkpoint, history, comparison.target.device), record, title="registering", progress=progress,
         leave=False,
     )  # fmt: skip
-    return unknowns.physical_values(ends)
+    return unknowns.physical_values(minima)
 
 
 class _BlurError(Exception):
@@ -88,12 +88,12 @@ class _FollowedFilm(FilmProblem):
     def _linearised(self, point: np.ndarray) -> NormalEquations | None:
         """Equations of a unit matrix, whose step leads there; None where worlds diverge, or frames are blurred."""
         try:
-            step = (self._followed(point) - point) / self.units
+            step = (self._followed_unknowns(point) - point) / self.units
         except (DivergenceError, _BlurError):
             return None
         return NormalEquations(np.eye(len(step)), step)
 
-    def _followed(self, point: np.ndarray) -> np.ndarray:
+    def _followed_unknowns(self, point: np.ndarray) -> np.ndarray:
         """[K] unknowns that follow the frames registered at a point [K], in scaled coordinates."""
         row = torch.as_tensor(point[None], dtype=bridge_dtype(), device=bridge_device())
         values, frames = self.unknowns.from_scaled(row), self.comparison.frames
@@ -109,14 +109,12 @@ class _FollowedFilm(FilmProblem):
             jacobian = linearise(self.scene, still, self.unknowns, physical).jacobian
             modes = frame_modes(jacobian.unflatten(0, (len(frames), tangent.count)))
             steps = FrameSteps(self.scene, self.comparison, states, values, tangent, modes, tangent.extent(placement[0]))
-            found, normal = steps.registered(placement, FRAME_STEPS)
+            registered_placement, normal = steps.registered(placement, FRAME_STEPS)
         weight = _root(normal).to(modes) @ modes
         reference = Reference(placement, tangent, frames, self.comparison.count, weight)
-        follow = reference.comparison(reference.observed(found[None])[0])
-        ends, _ = refined(
-            self.scene, follow, self.unknowns, physical[None], FITS, History(), thorough=False, progress=False
-        )
-        return self.unknowns.scaled(ends)[0]
+        follow = reference.comparison(reference.observed(registered_placement[None])[0])
+        minima, _ = refined(self.scene, follow, self.unknowns, physical[None], FITS, History(), thorough=False, progress=False)
+        return self.unknowns.scaled(minima)[0]
 
 
 def _root(normal: torch.Tensor) -> torch.Tensor:

@@ -62,12 +62,12 @@ class Tangent:
     def between(self, first: torch.Tensor, last: torch.Tensor) -> torch.Tensor:
         """The change [..., D] that leads from one placement [..., rows, columns] to another, to second order in the turns."""
         body_q, particle_q = split_placement(first, bodies=self.bodies, particles=self.particles)
-        other_q, others = split_placement(last, bodies=self.bodies, particles=self.particles)
-        back = torch.cat([-body_q[..., 3:6], body_q[..., 6:]], dim=-1)
-        turn = quaternion_product(other_q[..., 3:], back)
+        other_q, other_particles = split_placement(last, bodies=self.bodies, particles=self.particles)
+        inverse_rotation = torch.cat([-body_q[..., 3:6], body_q[..., 6:]], dim=-1)
+        turn = quaternion_product(other_q[..., 3:], inverse_rotation)
         turn = 2.0 * turn[..., :3] * torch.where(turn[..., 3:] < 0, -1.0, 1.0) * self.radius[:, None]
         change = torch.cat([other_q[..., :3] - body_q[..., :3], turn], dim=-1).flatten(-2)
-        return change if particle_q is None else torch.cat([change, (others - particle_q).flatten(-2)], dim=-1)
+        return change if particle_q is None else torch.cat([change, (other_particles - particle_q).flatten(-2)], dim=-1)
 
 
 def with_placement(states: States, placement: torch.Tensor, tangent: Tangent) -> States:
@@ -78,5 +78,5 @@ def with_placement(states: States, placement: torch.Tensor, tangent: Tangent) ->
     def repeated(array: torch.Tensor | None) -> torch.Tensor | None:
         return None if array is None else array[:1].expand(worlds, *array.shape[1:])
 
-    kept = {name: repeated(getattr(states, name)) for name in ("body_qd", "diverged_step", "particle_qd", "moment")}
-    return replace(states, body_q=body_q, particle_q=particle_q, joint_q=None, joint_qd=None, **kept)
+    unchanged = {name: repeated(getattr(states, name)) for name in ("body_qd", "diverged_step", "particle_qd", "moment")}
+    return replace(states, body_q=body_q, particle_q=particle_q, joint_q=None, joint_qd=None, **unchanged)

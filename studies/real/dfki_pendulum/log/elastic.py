@@ -21,7 +21,7 @@ from risp_torch.motions import (
     fit_motions,
     predict_joints,
     split_windows,
-    whole,
+    whole_recordings,
 )  # fmt: skip
 from scenes.real import double_pendulum as pendulum
 from studies.real.dfki_pendulum.log.driven import logged
@@ -85,7 +85,7 @@ def elastic_windows(log: Log) -> list[Window]:
     """Windows of the balanced part; what stands for the deflections, which are not measured, is zero."""
     result = []
     motion = logged(log, *PART)
-    for k, window in enumerate(split_windows(whole([motion], first=0), (len(motion) - 1) // FRAMES)):
+    for k, window in enumerate(split_windows(whole_recordings([motion], first=0), (len(motion) - 1) // FRAMES)):
         encoders = motion.joint_q[window.first : window.first + window.frames]
         joint_q = np.zeros((window.frames, len(LINKS)))
         joint_q[:, [0, 2]] = encoders

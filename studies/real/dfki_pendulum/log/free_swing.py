@@ -18,7 +18,7 @@ from risp_torch.motions import (
     MotionFitSettings,
     fit_motions,
     split_windows,
-    whole,
+    whole_recordings,
 )  # fmt: skip
 from studies.real.dfki_pendulum.log.growing_windows import grown, prediction_errors, rms
 from studies.real.dfki_pendulum.log.log import rest_zeros
@@ -65,13 +65,13 @@ def free_swing(times: np.ndarray, angles: np.ndarray, say: Callable[[str], None]
     second = round(1 / unseen.dt)
     unknown = ["lower.mass", "upper.center[2]", "lower.center[2]", *UNKNOWN]
     every = fit_motions(
-        scene_of(early), split_windows(whole([early], first=0), 8), unknown,
+        scene_of(early), split_windows(whole_recordings([early], first=0), 8), unknown,
         replace(SETTINGS, first_guesses=1, shortest_window=None), zeros=ZEROS,
     )  # fmt: skip
     with_length = grown(scene_of(early), early, [*UNKNOWN, "upper.length"], SETTINGS, zeros=ZEROS, say=say)
     return fits, {
         "errors": errors.tolist(),
         "rms, first second [deg]": rms(errors[:second]), "rms, after 1 s [deg]": rms(errors[second:]),
-        "after exactly 1 s [deg]": errors[second - 1].tolist(), "unseen": every.unseen,
+        "after exactly 1 s [deg]": errors[second - 1].tolist(), "unseen": every.unobservable,
         "first length [m]": with_length.number(lambda values: values["upper.length"]),
     }  # fmt: skip

@@ -16,7 +16,7 @@ from risp_torch.motions import (
     estimate_starts,
     fit_growing_windows,
     predict_joints,
-    whole,
+    whole_recordings,
 )  # fmt: skip
 
 SHARES = (16, 8, 4, 2, 1)  # pieces into which a motion is cut, one fit after the other
@@ -38,7 +38,7 @@ def grown(
     """
     settings = replace(settings, first_guesses=1)
     fits = fit_growing_windows(
-        scene, whole([recording], first=0), unknown, settings, counts=SHARES, zeros=zeros, say=say
+        scene, whole_recordings([recording], first=0), unknown, settings, counts=SHARES, zeros=zeros, say=say
     )  # fmt: skip
     for name, value in fits.values.items():
         scene.table.set(name, value)

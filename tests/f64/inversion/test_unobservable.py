@@ -1,4 +1,4 @@
-"""What a film cannot tell is named with its error bar; modes are counted, and averages have error bars of their own."""
+"""Unobservable directions are reported with their error bars; modes are counted, and averages have their own error bars."""
 
 from types import SimpleNamespace
 
@@ -44,12 +44,12 @@ def test_many_directions_and_many_wide_error_bars_take_few_sentences() -> None:
     sentences = unobservable_directions(np.eye(60)[:, :30], np.linspace(40.0, 0.3, 30), many)
     assert len(sentences) == 13 and sentences[-1].startswith("18 combinations more (error bars ± 0.3 times")
     bars = Uncertainty(np.full(60, 0.1), np.eye(60), [True] * 60, [])
-    (sentence,) = widened(bars, many, np.full(60, 2.5), np.zeros(60)).unseen
+    (sentence,) = widened(bars, many, np.full(60, 2.5), np.zeros(60)).unobservable
     assert sentence == (
         "60 of the 60 numbers of cloth.velocity are hardly fixed: their error bars of ± 2.5 m/s (median) are wider than a "
         "quarter of their ranges"
     )
-    (single,) = widened(Uncertainty(np.ones(5), np.eye(5), [True] * 5, []), FEW, np.eye(5)[0] * 3, np.zeros(5)).unseen[:1]
+    (single,) = widened(Uncertainty(np.ones(5), np.eye(5), [True] * 5, []), FEW, np.eye(5)[0] * 3, np.zeros(5)).unobservable[:1]
     assert single == "body.velocity[0] is hardly fixed: its error bar of ± 3.2 m/s is wider than a quarter of its range"
 
 
@@ -68,8 +68,8 @@ def test_modes_are_those_of_the_film_and_error_bars_know_of_smoothness() -> None
     alone, tied = (error_bars(*linearised(prior)) for prior in (0.0, 1e4))
     assert alone.observable_modes == tied.observable_modes == 1
     np.testing.assert_allclose(np.abs(alone.modes), np.eye(2), atol=1e-12)
-    assert alone.observable == [True, False] and "b leaves no trace in the film at" in alone.unseen[0]
-    assert tied.observable == [True, True] and tied.unseen == []
+    assert alone.observable == [True, False] and "b leaves no trace in the film at" in alone.unobservable[0]
+    assert tied.observable == [True, True] and tied.unobservable == []
     assert alone.sd[1] > 100 and tied.sd[1] < 0.01
     assert alone.sd[0] == pytest.approx(tied.sd[0], rel=0.3), "what leaves no trace does not widen other error bars"
 

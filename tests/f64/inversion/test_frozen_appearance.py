@@ -57,7 +57,7 @@ def test_what_the_look_absorbs_is_not_seen(look, monkeypatch):
     solved = ((ends[0] - ends[1]) / (2 * step)).T
     scale = solved.norm(dim=0)
     assert float(((at.jacobian - solved).norm(dim=0) / scale).max()) < 0.02
-    monkeypatch.setattr(FrozenAppearance, "followed", lambda held, footage: replace(held.look, plate=held.plate[footage.active]))
+    monkeypatch.setattr(FrozenAppearance, "followed", lambda held, system: replace(held.look, plate=held.plate[system.active]))
     fixed = linearise(scene, comparison, unknowns, truth, step=1e-5).jacobian
     assert float(((fixed - solved).norm(dim=0) / scale).max()) > 0.1
 

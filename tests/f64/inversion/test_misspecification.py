@@ -1,4 +1,4 @@
-"""Families of numbers that were taken for known: which of them explains a residual, and what that moves the estimate by."""
+"""Families of nuisance parameters: the family that explains a residual, and the omitted-variable bias of the estimate."""
 
 import re
 from dataclasses import replace
@@ -18,8 +18,8 @@ from risp_torch.inversion.diagnostics.misspecification import (
     Misspecification,
     diagnose,
     doubts_of_residual,
-    sentences_on,
-    widened_by_suspects,
+    misspecification_sentences,
+    with_omitted_variable_bias,
 )
 from risp_torch.inversion.diagnostics.nuisance_parameters import (
     BODY_TURN,
@@ -70,7 +70,7 @@ def diagnosed(at: Linearisation, monkeypatch: pytest.MonkeyPatch, bar: float = 1
 
 def test_a_freed_family_finds_what_was_left_out() -> None:
     at = at_minimum(0.4)
-    end = fit_augmented(at, AugmentedProblem(families()[0], at.comparison, UNKNOWNS), together=1.0, rounds=5)
+    end = fit_augmented(at, AugmentedProblem(families()[0], at.comparison, UNKNOWNS), design_effect=1.0, rounds=5)
     assert at.scaled[0] + end.shift[0] == pytest.approx(1.0, abs=3e-3) and abs(end.shift[0]) > 0.1
     assert 0.3 * end.amplitudes[0] == pytest.approx(0.4, abs=3e-3) and end.loss < 2 * NOISE**2
 
@@ -79,14 +79,14 @@ def test_the_right_family_is_named_and_nothing_where_the_scene_is_right(monkeypa
     at = at_minimum(0.4)
     (suspect,) = diagnosed(at, monkeypatch).suspects
     assert suspect.augmented.family.title == "the b" and suspect.share > 0.99
-    (sentence,) = sentences_on([suspect], UNKNOWNS, at.scaled)
+    (sentence,) = misspecification_sentences([suspect], UNKNOWNS, at.scaled)
     assert sentence.startswith("likely wrong: the b (b by 0.4 m would explain 100 % of what noise does not, with a of 0.9998; ")
     assert "make b unknown with --prior b=0.3" in sentence
     clean = at_minimum(0.0)
     for known in (True, False):
         result = diagnosed(clean, monkeypatch, known=known)
         assert result.suspects == [] and (result.whiteness or 1.0) < NOT_WHITE and doubts_of_residual(result, 1.0) == []
-    assert sentences_on([], UNKNOWNS, at.scaled) == []
+    assert misspecification_sentences([], UNKNOWNS, at.scaled) == []
 
 
 def test_a_fault_that_hardly_changes_the_residual_is_named_where_it_moves_the_estimate(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -253,9 +253,7 @@ def test_variants_of_a_scene_differ_in_what_is_tested_alone() -> None:
     assert (np.shape(sizes_of(found["the centre of mass"], np.array([1.0, 0.0, 0.0]))["body.center_of_mass"])) == (3,)
     other = found["the centre of mass"].variants[1]
     moved = other.rollout()
-    first, last = (
-        (other.render(moved, frames=[frame]) - scene.render(own, frames=[frame])).abs().max() for frame in (0, 6)
-    )
+    first, last = ((other.render(moved, frames=[frame]) - scene.render(own, frames=[frame])).abs().max() for frame in (0, 6))
     assert float(first) < 1e-9 < 1e-3 < float(last)
 
 
@@ -276,6 +274,6 @@ def test_the_variant_of_a_size_is_the_scene_with_a_larger_body() -> None:
 def test_bars_reach_the_estimate_with_the_family_freed_but_not_beyond_what_is_allowed() -> None:
     bars = Uncertainty(np.array([0.03, 0.01]), np.eye(2), [True, True], [])
     ends = [AugmentedFit(families()[0], np.array([1.0]), np.array(shift), 0.1) for shift in ([0.04, -0.5], [-0.01, 0.2])]
-    wider = widened_by_suspects(bars, [Misspecification(end, 0.9) for end in ends], np.array([10.0, 0.3]))
+    wider = with_omitted_variable_bias(bars, [Misspecification(end, 0.9) for end in ends], np.array([10.0, 0.3]))
     np.testing.assert_allclose(wider.sd, [0.05, 0.3])
-    assert widened_by_suspects(bars, [], np.ones(2)) is bars
+    assert with_omitted_variable_bias(bars, [], np.ones(2)) is bars
