@@ -62,4 +62,4 @@ def make_task(scene: Scene) -> RispTask:
     usual = default_psi(scene).spreads
     # The ground fills the picture: no background is seen.
     psi = RenderingParameters(scene, {name: spread for name, spread in usual.items() if name != "background.color"})
-    return RispTask(head, Domains.usual(scene, psi), gamma=20.0)
+    return RispTask(head, Domains.default(scene, psi), gamma=20.0)

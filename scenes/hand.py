@@ -104,7 +104,7 @@ def make_task(scene: Scene) -> RispTask:
         for name, spread in default_psi(scene).spreads.items()
     }
     psi = RenderingParameters(scene, looks)
-    return RispTask(head, Domains.usual(scene, psi, target=PhotorealDomain()), gamma=100.0)
+    return RispTask(head, Domains.default(scene, psi, target=PhotorealDomain()), gamma=100.0)
 
 
 def _phalanx(

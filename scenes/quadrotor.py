@@ -86,7 +86,7 @@ def make_task(scene: Scene) -> RispTask:
         "quadrotor", low=(-0.3, -0.3, -0.42), high=(0.3, 0.3, 0.42), yaw=(-math.pi / 2, math.pi / 2), pitch=(-0.5, 0.5),
         roll=(-0.5, 0.5),
     )  # fmt: skip
-    return RispTask(head, Domains.usual(scene, default_psi(scene)), gamma=1.0)
+    return RispTask(head, Domains.default(scene, default_psi(scene)), gamma=1.0)
 
 
 def manoeuvre(mass: float, frames: int = FRAMES) -> np.ndarray:

@@ -79,7 +79,7 @@ def make_task(scene: Scene) -> RispTask:
         "rod", particles=sensors(scene), axis=2, low=-0.5, high=0.2,
         draws={"rod.E": (2e4, 1e6), "press.force": (-1.0, 1.0)}, worlds=64,
     )  # fmt: skip
-    return RispTask(head, Domains.usual(scene, default_psi(scene)), gamma=30.0)
+    return RispTask(head, Domains.default(scene, default_psi(scene)), gamma=30.0)
 
 
 def sensors(scene: Scene, count: int = 10) -> tuple[int, ...]:

@@ -40,7 +40,7 @@ def run(options: argparse.Namespace) -> int:
     """Estimate the cameras, print them with their error bars, and write them."""
     from ti_render.calibration.estimate import write_estimates
 
-    _refuse_others(options)
+    _refuse_options_of_other_way(options)
     estimates = _from_board(options) if options.how == "board" else [_from_points(options)]
     write_estimates(options.out, estimates)
     _print(estimates)
@@ -74,15 +74,15 @@ def _from_points(options: argparse.Namespace) -> Any:
 
     if options.points is None:
         raise UserError("risp camera pose takes --points FILE.csv: give it")
-    like = None if options.camera_file is None else read_cameras(options.camera_file, pose_needed=False)[0]
-    size = options.picture_size or (None if like is None else (like.width, like.height))
+    pose_free_camera = None if options.camera_file is None else read_cameras(options.camera_file, pose_needed=False)[0]
+    size = options.picture_size or (None if pose_free_camera is None else (pose_free_camera.width, pose_free_camera.height))
     if size is None:
         raise UserError("the size of the picture is not known: give --picture-size WxH, or a --camera-file")
-    if like is not None and options.focal is not None:
+    if pose_free_camera is not None and options.focal is not None:
         raise UserError("--focal and --camera-file both give a focal length: leave one out")
     points, pixels = read_points(options.points)
     return camera_from_points(
-        points, pixels, width=size[0], height=size[1], focal=options.focal, like=like, free_focal=options.free_focal,
+        points, pixels, width=size[0], height=size[1], focal=options.focal, like=pose_free_camera, free_focal=options.free_focal,
         below_ground=options.below_ground,
     )  # fmt: skip
 
@@ -115,17 +115,17 @@ def _print(estimates: list[Any]) -> None:
     print("as priors of the first camera: " + " ".join(first.prior_options))
 
 
-def _refuse_others(options: argparse.Namespace) -> None:
+def _refuse_options_of_other_way(options: argparse.Namespace) -> None:
     """Raise a UserError for an option of the other way."""
     ways = {
         "board": ("board", "square", "marker", "dictionary", "lens", "non_square_pixels", "pictures"),
         "pose": ("points", "picture_size", "focal", "camera_file", "free_focal", "below_ground"),
     }
-    (other,) = set(ways) - {options.how}
-    for name in ways[other]:
+    (second_way,) = set(ways) - {options.how}
+    for name in ways[second_way]:
         if getattr(options, name):
-            shown = "pictures" if name == "pictures" else f"--{name.replace('_', '-')}"
-            raise UserError(f"{shown} belong to risp camera {other}: leave them out, or choose that")
+            option_text = "pictures" if name == "pictures" else f"--{name.replace('_', '-')}"
+            raise UserError(f"{option_text} belong to risp camera {second_way}: leave them out, or choose that")
 
 
 def _sides(text: str) -> tuple[int, int]:

@@ -62,21 +62,21 @@ def run(options: argparse.Namespace) -> int:
     psi = psi_of(options, scene) if "psi" in options.unknown else None
     planned = planned_loss(scene, options.loss)
     noise, crf = options.noise or planned.noise, options.crf if planned.is_compressed else None
-    found = observability(
+    observed = observability(
         scene, options.unknown, bounds=bounds, priors=dict(options.prior), psi=psi, noise=noise, crf=crf, loss=planned.loss
     )
-    found = replace(found, unit=planned.unit)
-    settings = simulation_settings(scene, options) | dict(settings_of(found.unknowns, noise, crf)) | {"loss": options.loss}
+    observed = replace(observed, unit=planned.unit)
+    settings = simulation_settings(scene, options) | dict(settings_of(observed.unknowns, noise, crf)) | {"loss": options.loss}
     folder = RunFolder.create(options.out or default_run_path("check", scene.name), settings)
-    ranges = found.unknowns.scaled_range()
-    labels = [f"{k + 1}  {label}" for k, label in enumerate(found.unknowns.labels)]
+    ranges = observed.unknowns.scaled_range()
+    labels = [f"{k + 1}  {label}" for k, label in enumerate(observed.unknowns.labels)]
     report.plot_observability(
-        folder.path / "observability.png", labels, found.shares, found.alone / ranges, found.bars.correlation
+        folder.path / "observability.png", labels, observed.shares, observed.alone / ranges, observed.bars.correlation
     )
-    folder.write_result({"schema": 1, "scene": scene.name} | found.to_json())
-    _print(found)
+    folder.write_result({"schema": 1, "scene": scene.name} | observed.to_json())
+    _print(observed)
     print(f"written: {folder.path}/observability.png, result.json")
-    return 1 if options.strict and not all(found.bars.observable) else 0
+    return 1 if options.strict and not all(observed.bars.observable) else 0
 
 
 def _quality(text: str) -> float | None:
@@ -84,26 +84,26 @@ def _quality(text: str) -> float | None:
     return None if text == "none" else number(Quality)(text)
 
 
-def _print(found: Any) -> None:
+def _print(observed: Any) -> None:
     """The verdict, the table, null directions, singular values and strong correlations."""
     from risp_torch.files.report import format_table
 
-    print(found.verdict())
-    print(format_table(_rows(found), ["unknown", "value", "error bar", "of its range", "alone"]))
-    for sentence in found.bars.unobservable:
+    print(observed.verdict())
+    print(format_table(_rows(observed), ["unknown", "value", "error bar", "of its range", "alone"]))
+    for sentence in observed.bars.unobservable:
         print(f"not visible in this film: {sentence}")
-    for first, second, size in found.strong_pairs[:MOST_PAIRS]:
-        print(f"hard to tell apart: {first} and {second} (correlation {size:+.3f})")
-    print("singular values per range: " + ", ".join(f"{value:.3g}" for value in found.singular))
+    for first, second, size in observed.strong_pairs[:MOST_PAIRS]:
+        print(f"strongly correlated: {first} and {second} (correlation {size:+.3f})")
+    print("singular values per range: " + ", ".join(f"{value:.3g}" for value in observed.singular))
 
 
-def _rows(found: Any) -> list[list[str]]:
+def _rows(observed: Any) -> list[list[str]]:
     """A row for each unknown: value, error bar with the others unknown, its share of the range, and with the others known."""
     rows = []
-    for k, label in enumerate(found.unknowns.labels):
-        value = f"{found.values[k]:.5g} {found.unknowns.units[k]}".strip()
-        bar = found.size(k, found.bars.sd[k]) if found.bars.observable[k] else "not observable"
-        share = f"{100 * found.shares[k]:.2g} %" if found.shares[k] < 1 else "all"
-        alone = found.size(k, found.alone[k]) if found.alone[k] < found.unknowns.scaled_range()[k] else "no trace"
+    for k, label in enumerate(observed.unknowns.labels):
+        value = f"{observed.values[k]:.5g} {observed.unknowns.units[k]}".strip()
+        bar = observed.size(k, observed.bars.sd[k]) if observed.bars.observable[k] else "not observable"
+        share = f"{100 * observed.shares[k]:.2g} %" if observed.shares[k] < 1 else "all"
+        alone = observed.size(k, observed.alone[k]) if observed.alone[k] < observed.unknowns.scaled_range()[k] else "no trace"
         rows.append([label, value, bar, share, alone])
     return rows

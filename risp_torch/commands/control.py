@@ -46,8 +46,8 @@ def run(options: argparse.Namespace) -> int:
     print(f"{scene.name}: {result.note}, objective {result.objective}")
     for name, entry in (("start", 0), (f"iteration {result.search.best}", result.search.best)):
         error = history.errors[entry]
-        shown = f"error {100 * error:.2f} % of the size" if error == error else "no error known"
-        print(f"{name}: {shown}, loss {history.losses[entry]:.4e}")
+        error_text = f"error {100 * error:.2f} % of the size" if error == error else "no error known"
+        print(f"{name}: {error_text}, loss {history.losses[entry]:.4e}")
     print(f"written: {result.folder} ({result.seconds:.1f} s, {min(history.seconds):.2f} s an iteration)")
     return 0
 

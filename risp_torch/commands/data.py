@@ -24,9 +24,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Print a table of data sets or of errors, or fetch a data set."""
     takes = {"list": (), "fetch": ("what", "out"), "errors": ("what", "results")}[options.how]
-    for name, shown in (("what", options.what), ("out", "--out"), ("results", "--results")):
+    for name, option_text in (("what", options.what), ("out", "--out"), ("results", "--results")):
         if name not in takes and getattr(options, name) is not None:
-            raise UserError(f"risp data {options.how} takes no {shown}: leave it out")
+            raise UserError(f"risp data {options.how} takes no {option_text}: leave it out")
     return {"list": _list, "fetch": _fetch, "errors": _errors}[options.how](options)
 
 
@@ -35,14 +35,14 @@ def _list(options: argparse.Namespace) -> int:
     from risp_torch.files.report import format_table
 
     rows = [
-        [name, data_set.title, data_set.licence, f"{data_set.size / 1e6:.1f} MB", _place(data_set)]
+        [name, data_set.title, data_set.licence, f"{data_set.size / 1e6:.1f} MB", _folder_text(data_set)]
         for name, data_set in DATA_SETS.items()
     ]
     print(format_table(rows, ["data set", "what it is", "licence", "size", "where"]))
     return 0
 
 
-def _place(data_set: Any) -> str:
+def _folder_text(data_set: Any) -> str:
     """The folder of a data set, or why there is none."""
     from risp_torch.data.places import complete_folder
 
@@ -55,7 +55,7 @@ def _place(data_set: Any) -> str:
 
 def _fetch(options: argparse.Namespace) -> int:
     from risp_torch.data import fetch_data_set
-    from risp_torch.data.places import VARIABLE, not_here_error
+    from risp_torch.data.places import VARIABLE, missing_data_error
     from risp_torch.data.registry import DATA_SETS, data_set_named
 
     if options.what is None:
@@ -69,7 +69,7 @@ def _fetch(options: argparse.Namespace) -> int:
     print(f"licence ({licence}):\n")
     print(licence.read_text(encoding="utf-8"))
     if fetched.lacking:
-        raise not_here_error(data_set, fetched.folder)
+        raise missing_data_error(data_set, fetched.folder)
     done = f"downloaded: {', '.join(fetched.downloaded)}" if fetched.downloaded else "all files were there, nothing is downloaded"
     print(f"{done}\nfolder: {fetched.folder}")
     if options.out:
@@ -92,9 +92,9 @@ def _errors(options: argparse.Namespace) -> int:
         ]
         for row in rows
     ]  # fmt: skip
-    for quantity, (median, held, bars) in median_errors(rows).items():
-        shown = "-" if median is None else f"{median:.2f} %"
-        cells.append(["median of |error|", quantity, "", "", "", shown, f"{held} of {bars}" if bars else "-"])
+    for quantity, (median, covered, bars) in median_errors(rows).items():
+        median_text = "-" if median is None else f"{median:.2f} %"
+        cells.append(["median of |error|", quantity, "", "", "", median_text, f"{covered} of {bars}" if bars else "-"])
     print(format_table(cells, ["film", "quantity", "truth", "estimate", "error bar", "error", "bar holds truth"]))
     return 0
 

@@ -49,11 +49,11 @@ def is_resumable(options: argparse.Namespace) -> bool:
 def _check(folder: str) -> int:
     from risp_torch.risp.dataset.manifest import problems
 
-    found = problems(folder, progress=True)
-    for name, fault in found.items():
+    faults = problems(folder, progress=True)
+    for name, fault in faults.items():
         print(f"{name} {fault}")
-    print(f"{folder}: {len(found)} bad files" if found else f"{folder}: every file is unchanged")
-    return 1 if found else 0
+    print(f"{folder}: {len(faults)} bad files" if faults else f"{folder}: every file is unchanged")
+    return 1 if faults else 0
 
 
 def _generate(options: argparse.Namespace) -> int:
@@ -67,19 +67,20 @@ def _generate(options: argparse.Namespace) -> int:
     scene = make_scene(options)
     resize_pictures(scene, settings.size)
     name = os.path.normpath(options.scene) if options.scene.endswith(".py") else options.scene
-    made = generate(
+    summary = generate(
         scene, load_task(options.scene, scene), settings, options.out, name=name, rank=rank, ranks=ranks, progress=rank == 0
     )
-    _print(made, settings)
+    _print(summary, settings)
     return 0
 
 
-def _print(made: object, settings: object) -> None:
+def _print(summary: object, settings: object) -> None:
     print(
-        f"{made.images} pictures rendered in {made.seconds:.0f} s; {made.folder} has {made.bytes / 1e6:.1f} MB in at most "
-        f"{settings.shards} files: pictures of {settings.size} x {settings.size} pixels, {len(made.plan.labels)} derivatives each"
+        f"{summary.images} pictures rendered in {summary.seconds:.0f} s; {summary.folder} has {summary.bytes / 1e6:.1f} MB in "
+        f"at most {settings.shards} files: pictures of {settings.size} x {settings.size} pixels, "
+        f"{len(summary.plan.labels)} derivatives each"
     )
-    if made.complete:
-        print(f"complete, {settings.images} pictures: look at {made.folder}/pictures.png and {made.folder}/derivatives.png")
+    if summary.complete:
+        print(f"complete, {settings.images} pictures: look at {summary.folder}/pictures.png and {summary.folder}/derivatives.png")
     else:
         print("other processes are still writing their shards; the last one writes the manifest")

@@ -42,14 +42,15 @@ def estimate_rows(result: Any, truth: dict[str, float] | None = None) -> list[li
     logs = dict(zip(unknowns.labels, (scale == "log10" for scale in unknowns.scales), strict=True))
     errors = result.scaled_error(truth) if truth else {}
     rows = []
-    for name, part in unknowns.groups.items():
-        if part.stop - part.start > MOST_ROWS:
-            rows.append(_row_of_many(result, name, part, truth))
+    for name, columns in unknowns.groups.items():
+        if columns.stop - columns.start > MOST_ROWS:
+            rows.append(_row_of_many(result, name, columns, truth))
             continue
-        for k in range(part.start, part.stop):
-            label, unit, seen = unknowns.labels[k], unknowns.units[k], result.uncertainty.observable[k]
+        for k in range(columns.start, columns.stop):
+            label, unit, is_observable = unknowns.labels[k], unknowns.units[k], result.uncertainty.observable[k]
             value = result.values[label]
-            row = [label, f"{value:.5g} {unit}".strip(), bar_of(result.sd[label], logs[label]) if seen else "not observable"]
+            bar = bar_of(result.sd[label], logs[label]) if is_observable else "not observable"
+            row = [label, f"{value:.5g} {unit}".strip(), bar]
             if truth:
                 error = errors[label]
                 row[1:1] = [f"{truth[label]:.5g} {unit}".strip()]
@@ -58,21 +59,21 @@ def estimate_rows(result: Any, truth: dict[str, float] | None = None) -> list[li
     return rows
 
 
-def _row_of_many(result: Any, name: str, part: slice, truth: dict[str, float] | None) -> list[str]:
+def _row_of_many(result: Any, name: str, columns: slice, truth: dict[str, float] | None) -> list[str]:
     """One row for a large parameter: the range of its values, and the median of their error bars."""
     import numpy as np
 
     unknowns = result.unknowns
-    labels = unknowns.labels[part]
+    labels = unknowns.labels[columns]
     values, bars = (np.array([column[label] for label in labels]) for column in (result.values, result.sd))
-    unseen = len(labels) - sum(result.uncertainty.observable[part])
-    bar = bar_of(float(np.median(bars)), unknowns.scales[part.start] == "log10")
-    row = [f"{name} ({len(labels)} numbers)", _span(values, unknowns.units[part.start]), bar]
+    unseen = len(labels) - sum(result.uncertainty.observable[columns])
+    bar = bar_of(float(np.median(bars)), unknowns.scales[columns.start] == "log10")
+    row = [f"{name} ({len(labels)} numbers)", _span(values, unknowns.units[columns.start]), bar]
     row[2] += f" (median), {unseen} not observable" if unseen else " (median)" if np.isfinite(bars).all() else ""
     if truth:
-        known = np.array([truth[label] for label in labels])
-        row[1:1] = [_span(known, unknowns.units[part.start])]
-        row.append(f"{np.sqrt(np.mean((values - known) ** 2)):.2g} (root mean square)")
+        true_values = np.array([truth[label] for label in labels])
+        row[1:1] = [_span(true_values, unknowns.units[columns.start])]
+        row.append(f"{np.sqrt(np.mean((values - true_values) ** 2)):.2g} (root mean square)")
     return row
 
 
@@ -88,5 +89,5 @@ def bar_of(sd: float, log: bool) -> str:
 
 
 def _row(values: Any) -> str:
-    shown = ", ".join(f"{value:.5g}" for value in values[:MOST_SHOWN])
-    return shown if len(values) <= MOST_SHOWN else f"{shown}, ... ({len(values)} numbers)"
+    values_text = ", ".join(f"{value:.5g}" for value in values[:MOST_SHOWN])
+    return values_text if len(values) <= MOST_SHOWN else f"{values_text}, ... ({len(values)} numbers)"

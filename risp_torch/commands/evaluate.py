@@ -53,8 +53,10 @@ def run(options: argparse.Namespace) -> int:
     folder = RunFolder.create(options.out or default_run_path("evaluate", scene.name), settings)
     results = {}
     for renderer in dict.fromkeys(options.renderers):
-        wanted = TestSettings(renderer=renderer, appearances=APPEARANCES, states=options.images // APPEARANCES, seed=options.seed)
-        test_set = make_test_set(scene, task, wanted, cache=options.cache)
+        settings_of_set = TestSettings(
+            renderer=renderer, appearances=APPEARANCES, states=options.images // APPEARANCES, seed=options.seed
+        )
+        test_set = make_test_set(scene, task, settings_of_set, cache=options.cache)
         outcome = evaluate(scene, task, networks, test_set, seed=options.seed)
         print(f"\n{scene.name}, {renderer}: {len(test_set)} pictures, {APPEARANCES} held-out appearances")
         print(error_table(outcome.errors))

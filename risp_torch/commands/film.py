@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--to", dest="end", type=_moment, metavar="WHEN", help="last frame, written as for --from")
     group.add_argument("--every", type=number(Count), default=1, metavar="K", help="every K-th of these frames (default 1)")
     group.add_argument(
-        "--crop", type=_part, metavar="X,Y,W,H", help="upper left corner, width and height of the part [pixels as shown]"
+        "--crop", type=_crop, metavar="X,Y,W,H", help="upper left corner, width and height of the part [pixels as shown]"
     )
     group.add_argument("--size", type=_size, metavar="WxH", help="size of the part: each pixel is the mean over what it covers")
     group = parser.add_argument_group("reading")
@@ -73,21 +73,22 @@ def describe(facts: Any) -> str:
     stored, colours = facts.stored, facts.colours
     aspect = f", pixels {stored.pixel_aspect.numerator}:{stored.pixel_aspect.denominator}" if stored.pixel_aspect != 1 else ""
     turned = f", turned by {90 * stored.quarter_turns} degrees" if stored.quarter_turns else ""
-    said = [
-        f"{what} {getattr(colours, what)}{' (assumed)' if what in colours.assumed else ''}"
-        for what in ("range", "matrix", "primaries", "curve")
+    encoding = [
+        f"{tag} {getattr(colours, tag)}{' (assumed)' if tag in colours.assumed else ''}"
+        for tag in ("range", "matrix", "primaries", "curve")
     ]
     rows = [
         ("kind", f"{facts.container}, {facts.codec}, {facts.pixel_format}, {facts.bits} bits"),
         ("size as stored", f"{stored.width}x{stored.height}{aspect}{turned}"),
         ("size as shown", "{}x{}".format(*stored.shown_size)),
         *_clock_rows(facts),
-        ("colours", ", ".join(said) if not colours.refusal else f"{colours.refusal}: not read"),
+        ("colours", ", ".join(encoding) if not colours.refusal else f"{colours.refusal}: not read"),
     ]
     if facts.placement is not None:
-        place = facts.placement
-        source = f"{place.stored.width}x{place.stored.height} pixels, from {place.offset[0]:.6g},{place.offset[1]:.6g}"
-        rows.append(("cut from", f"{source}, {place.scale[0]:.6g} x {place.scale[1]:.6g} of them to a pixel"))
+        placement = facts.placement
+        source = f"{placement.stored.width}x{placement.stored.height} pixels"
+        source += f", from {placement.offset[0]:.6g},{placement.offset[1]:.6g}"
+        rows.append(("cut from", f"{source}, {placement.scale[0]:.6g} x {placement.scale[1]:.6g} of them to a pixel"))
     remarks = [f"remark: {sentence}" for sentence in (*facts.remarks, *facts.left_out)]
     return "\n".join([format_table(rows, ["film", str(facts.path)]), *remarks])
 
@@ -132,15 +133,15 @@ def _write_sheet(path: Path, film: Any, frames: Sequence[int], placement: Any, c
 
     from risp_torch.scene.rendering_parameters import contact_sheet
 
-    shown = [frames[k] for k in np.unique(np.linspace(0, len(frames) - 1, min(count, len(frames))).round().astype(int))]
-    looked_at = sorted({*shown, *frames[:_DARK_FRAMES]})
+    sheet_frames = [frames[k] for k in np.unique(np.linspace(0, len(frames) - 1, min(count, len(frames))).round().astype(int))]
+    looked_at = sorted({*sheet_frames, *frames[:_DARK_FRAMES]})
     side = max(placement.width, placement.height) / _SHEET_SIDE
     small = placement
     if side > 1:
         small = placement.resampled(max(int(placement.width / side), 1), max(int(placement.height / side), 1), (side, side))
     pictures, dark = {}, []
     for frame, picture in zip(looked_at, film.pictures(looked_at, small), strict=True):
-        if frame in shown:
+        if frame in sheet_frames:
             pictures[frame] = picture
         if picture.max() < _DARK and frame in frames[:_DARK_FRAMES] and len(dark) == frames.index(frame):
             dark.append(frame)
@@ -148,9 +149,9 @@ def _write_sheet(path: Path, film: Any, frames: Sequence[int], placement: Any, c
         black = f"frame {dark[0]} is" if len(dark) == 1 else f"frames {dark[0]} to {dark[-1]} are"
         print(f"remark: {black} black: begin with --from {frames[len(dark)]}")
     times = None if film.facts.clock is None else film.facts.clock.times
-    captions = [f"frame {frame}" + ("" if times is None else f"\n{times[frame]:.4f} s") for frame in shown]
-    columns = round((len(shown) * placement.height / placement.width) ** 0.5) or 1
-    contact_sheet(path, np.stack([pictures[frame] for frame in shown]), captions, columns=columns)
+    captions = [f"frame {frame}" + ("" if times is None else f"\n{times[frame]:.4f} s") for frame in sheet_frames]
+    columns = round((len(sheet_frames) * placement.height / placement.width) ** 0.5) or 1
+    contact_sheet(path, np.stack([pictures[frame] for frame in sheet_frames]), captions, columns=columns)
 
 
 def _sheet_path(options: argparse.Namespace) -> Path:
@@ -159,8 +160,8 @@ def _sheet_path(options: argparse.Namespace) -> Path:
     from risp_torch.files.run_folder import default_run_path
 
     name = Path(os.path.realpath(options.video)).stem or "film"
-    beside = f"{options.out.rstrip('/')}-sheet.png" if options.out else f"{default_run_path('film', name)}.png"
-    path = Path(options.sheet or beside)
+    sheet_path = f"{options.out.rstrip('/')}-sheet.png" if options.out else f"{default_run_path('film', name)}.png"
+    path = Path(options.sheet or sheet_path)
     if path.suffix.lower() != ".png":
         raise UserError(f"--sheet {path} is not a .png file: give the sheet a name that ends in .png")
     if options.out and contains(options.out, path):
@@ -188,7 +189,7 @@ def _moment(text: str) -> tuple[int | None, float | None]:
     return moment
 
 
-def _part(text: str) -> tuple[int, ...]:
+def _crop(text: str) -> tuple[int, ...]:
     """Four whole numbers, for argparse."""
     words = text.split(",")
     if len(words) != 4 or not all(word.strip().isdecimal() for word in words):

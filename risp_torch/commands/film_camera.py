@@ -32,19 +32,19 @@ def follow_films(scene: Any, options: argparse.Namespace) -> None:
     if not videos or not scene.cameras:
         return
     names = options.camera if isinstance(options.camera, list) else [options.camera]
-    parts: dict[str | None, tuple[str, Any]] = {}
+    camera_films: dict[str | None, tuple[str, Any]] = {}
     for video, name in zip(videos, names * len(videos) if len(names) == 1 else names, strict=False):
         if not Path(video).exists():
             return  # what reads the film says so
         facts = film_facts(video)
         placement = facts.whole
-        other, same = parts.setdefault(name, (video, placement))
-        if placement != same:
+        first, first_placement = camera_films.setdefault(name, (video, placement))
+        if placement != first_placement:
             raise UserError(
-                f"{other} and {video} are other parts of what a camera took: name a camera for each film (--camera), or cut them "
+                f"{first} and {video} are other parts of what a camera took: name a camera for each film (--camera), or cut them "
                 "alike"
             )
-    for name, (video, placement) in parts.items():
+    for name, (video, placement) in camera_films.items():
         _follow(scene, name, video, placement, resized=bool(options.size) or getattr(options, "loss", None) == "risp")
 
 

@@ -19,8 +19,8 @@ _SPARE = 1e-6  # part of its length by which a film may be longer than its scene
 
 def options_about(options: argparse.Namespace) -> list[str]:
     """Names of parameters in options other than --set."""
-    given = [getattr(options, name, None) or [] for name in ("unknown", "bounds", "param", "param2", "per_film")]
-    return [text.partition("=")[0] for texts in given for text in ([texts] if isinstance(texts, str) else texts)]
+    option_values = [getattr(options, name, None) or [] for name in ("unknown", "bounds", "param", "param2", "per_film")]
+    return [text.partition("=")[0] for texts in option_values for text in ([texts] if isinstance(texts, str) else texts)]
 
 
 def use_film(scene: Any, options: argparse.Namespace, named: Iterable[str]) -> None:
@@ -82,8 +82,8 @@ def _of_films(options: argparse.Namespace) -> np.ndarray:
     videos = [options.video] if isinstance(options.video, str) else options.video or []
     if not videos:
         raise UserError("--times film takes the time stamps of a film: give it with --video")
-    first, *others = [_time_stamps(video) for video in videos]
-    if any(len(other) != len(first) or not np.allclose(other, first, rtol=0.0, atol=1e-6) for other in others):
+    first, *following = [_time_stamps(video) for video in videos]
+    if any(len(stamps) != len(first) or not np.allclose(stamps, first, rtol=0.0, atol=1e-6) for stamps in following):
         raise UserError("the films have different time stamps: invert them one by one, or give films of one rate")
     return first
 

@@ -70,7 +70,7 @@ def run(options: argparse.Namespace) -> int:
     options.out = options.out or default_run_path("invert", scene.name)
     losses = make_losses(options, scene)
     psi = psi_of(options, scene) if "psi" in options.unknown else None
-    for sentence in [*_films_used(options, scene), *(said for loss in losses for said in loss.target_used(scene))]:
+    for sentence in [*_films_used(options, scene), *(remark for loss in losses for remark in loss.target_used(scene))]:
         print(f"used: {sentence}")
     scene, video = _films(options, scene)
     try:

@@ -69,11 +69,11 @@ def run(options: argparse.Namespace) -> int:
         )  # fmt: skip
     with replacing(folder.path / "landscape.npz") as temporary, open(temporary, "wb") as file:
         np.savez(file, loss=losses, **{f"axis{i}": axis for i, axis in enumerate(axes)})
-    at = np.unravel_index(int(np.nanargmin(losses)), losses.shape)
-    lowest = {name: float(axis[i]) for name, axis, i in zip(names, axes, at, strict=True)}
-    folder.write_result({"schema": 1, "scene": scene.name, "lowest": lowest, "loss": float(losses[at])})
+    grid_minimum = np.unravel_index(int(np.nanargmin(losses)), losses.shape)
+    lowest = {name: float(axis[i]) for name, axis, i in zip(names, axes, grid_minimum, strict=True)}
+    folder.write_result({"schema": 1, "scene": scene.name, "lowest": lowest, "loss": float(losses[grid_minimum])})
     if not np.ptp(losses[np.isfinite(losses)]) > 0:
         print(f"the loss is the same everywhere: {' and '.join(names)} leaves no trace in this film")
-    print(f"lowest loss {losses[at]:.4e} at " + ", ".join(f"{name} = {value:.5g}" for name, value in lowest.items()))
+    print(f"lowest loss {losses[grid_minimum]:.4e} at " + ", ".join(f"{name} = {value:.5g}" for name, value in lowest.items()))
     print(f"written: {folder.path}/landscape.png, landscape.npz")
     return 0

@@ -6,7 +6,7 @@ import argparse
 from dataclasses import fields, replace
 from typing import Annotated, Any
 
-from risp_torch.commands.observation_options import add_seen_arguments, film_of, masks_of, objects_of, pixel_weights_of
+from risp_torch.commands.observation_options import add_observation_arguments, film_of, masks_of, objects_of, pixel_weights_of
 from risp_torch.commands.options import make_scene, make_scene_of_network, number
 from risp_torch.inversion.appearance.matched_loss import MatchedLoss
 from risp_torch.inversion.appearance.settings import LookSettings
@@ -86,7 +86,7 @@ def add_loss_arguments(parser: argparse.ArgumentParser) -> None:
         "--antialias", type=number(Antialias), metavar="N",
         help="samples along each side of a pixel instead of the scene's: 2 for films whose pixels are means of smaller ones",
     )  # fmt: skip
-    add_seen_arguments(parser)
+    add_observation_arguments(parser)
 
 
 def check_loss_options(options: argparse.Namespace, *, target_needed: bool) -> None:
@@ -96,23 +96,23 @@ def check_loss_options(options: argparse.Namespace, *, target_needed: bool) -> N
         options: with those of ``add_loss_arguments``, and ``video``.
         target_needed: whether the target's film, or its states, must be given.
     """
-    chosen = losses_of(options)
+    names = losses_of(options)
     for option, loss in _OPTION_OF.items():
-        if getattr(options, option) is not None and loss not in chosen:
+        if getattr(options, option) is not None and loss not in names:
             name = option.replace("_", "-")
             raise UserError(f"--{name} belongs to --loss {loss}, not to {options.loss}: choose that loss, or leave it out")
-    for loss in chosen:
+    for loss in names:
         files = _FILES.get(loss, ())
-        given = not files or any(getattr(options, option) is not None for option in files)
-        if not given and (loss != "state" or target_needed):
+        has_files = not files or any(getattr(options, option) is not None for option in files)
+        if not has_files and (loss != "state" or target_needed):
             raise UserError(f"--loss {loss} needs {' or '.join(f'--{option} FILE' for option in files)}")
-    _check_combinations(options, chosen)
-    needs_film = options.plate is not None or any(LOSSES[loss].needs_film for loss in chosen)
+    _check_combinations(options, names)
+    needs_film = options.plate is not None or any(LOSSES[loss].needs_film for loss in names)
     if needs_film and options.video is None and (target_needed or options.plate is not None):
         raise UserError(f"--loss {options.loss} needs the target's film: give --video FILE")
 
 
-def _check_combinations(options: argparse.Namespace, chosen: list[str]) -> None:
+def _check_combinations(options: argparse.Namespace, names: list[str]) -> None:
     """Raise a UserError for options that have no effect with the others."""
     if options.masks is not None and options.plate is not None:
         raise UserError("--masks and --plate both say where bodies are: leave one out")
@@ -121,12 +121,12 @@ def _check_combinations(options: argparse.Namespace, chosen: list[str]) -> None:
     if options.plate_threshold is not None and options.plate is None:
         raise UserError("--plate-threshold belongs to --plate: give that too, or leave it out")
     for option in ("pixel_weights", "region"):
-        if getattr(options, option) is not None and not set(chosen) & set(_WEIGHTED):
+        if getattr(options, option) is not None and not set(names) & set(_WEIGHTED):
             name = option.replace("_", "-")
             raise UserError(f"--{name} belongs to losses that compare pictures, not to --loss {options.loss}: leave it out")
     for name, stated in (("noise", options.noise), ("loss-weight", options.loss_weight)):
         for loss, _ in stated:
-            if loss not in chosen:
+            if loss not in names:
                 raise UserError(f"--{name} names {loss}, and --loss is {options.loss}: choose that loss, or leave it out")
 
 
@@ -165,7 +165,7 @@ def make_loss(options: argparse.Namespace, scene: Any) -> Any:
 
 def make_losses(options: argparse.Namespace, scene: Any) -> list[Loss]:
     """The losses that follow each other (errors: their classes); the state loss uses the scene's own states if none are given."""
-    weights, made = pixel_weights_of(options, scene), []
+    weights, stages = pixel_weights_of(options, scene), []
     for stage in options.loss.split(","):
         losses = {name: _single_loss(name, options, scene) for name in stage.split("+")}
         for name, loss in losses.items():
@@ -174,10 +174,10 @@ def make_losses(options: argparse.Namespace, scene: Any) -> list[Loss]:
         noise = {name: sd for name, sd in options.noise if name in losses}
         share = {name: weight for name, weight in options.loss_weight if name in losses}
         plain = len(losses) == 1 and not noise and not share
-        made.append(losses[stage] if plain else MixedLoss(
+        stages.append(losses[stage] if plain else MixedLoss(
             *(MixedPart(loss=loss, noise=noise.get(name), weight=share.get(name, 1.0)) for name, loss in losses.items())
         ))  # fmt: skip
-    return made
+    return stages
 
 
 def _names_of_losses(text: str) -> str:
@@ -186,9 +186,9 @@ def _names_of_losses(text: str) -> str:
     for names in stages:
         for name in names:
             if name not in LOSSES:
-                known = ", ".join(LOSSES)
+                loss_names = ", ".join(LOSSES)
                 raise argparse.ArgumentTypeError(
-                    f"unknown loss {name[:40]!r}: write one of {known}, several together with a plus, in turn with a comma"
+                    f"unknown loss {name[:40]!r}: write one of {loss_names}, several together with a plus, in turn with a comma"
                 )
         if len(set(names)) < len(names):
             raise argparse.ArgumentTypeError(f"{text[:80]!r} names a loss twice: name each once")
@@ -213,13 +213,13 @@ def _of_look(text: str) -> tuple[str, Any]:
     if (kind is bool) == bool(equals):
         raise argparse.ArgumentTypeError(f"{text[:40]!r}: write {name.strip()}{'' if kind is bool else '=VALUE'}")
     try:
-        given = True if kind is bool else kind(value)
-        LookSettings(**{name.strip(): given})
+        setting = True if kind is bool else kind(value)
+        LookSettings(**{name.strip(): setting})
     except ValueError:
         raise argparse.ArgumentTypeError(f"{text[:40]!r} is no number: write for example robust=0.1") from None
     except UserError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
-    return name.strip(), given
+    return name.strip(), setting
 
 
 def _look_of(options: argparse.Namespace) -> LookSettings:

@@ -42,9 +42,10 @@ def add_mitsuba_arguments(parser: argparse.ArgumentParser) -> None:
 
 def check_mitsuba_options(options: argparse.Namespace) -> None:
     """Raise a UserError for options of Mitsuba without effect."""
-    given = [f"--{name}" for name in MITSUBA_OPTIONS if getattr(options, name) is not None]
-    if options.renderer != "mitsuba" and given:
-        raise UserError(f"{given[0]} is an option of Mitsuba: add --renderer mitsuba, or leave {' and '.join(given)} out")
+    options_set = [f"--{name}" for name in MITSUBA_OPTIONS if getattr(options, name) is not None]
+    if options.renderer != "mitsuba" and options_set:
+        names = " and ".join(options_set)
+        raise UserError(f"{options_set[0]} is an option of Mitsuba: add --renderer mitsuba, or leave {names} out")
     without_look = [f"--{name}" for name in ("colors", "appearance") if getattr(options, name) is not None]
     if options.look == "match" and without_look:
         raise UserError(f"{without_look[0]} has no effect with --look match: leave one of the two out")

@@ -11,7 +11,7 @@ from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Share
 
 
-def add_seen_arguments(parser: argparse.ArgumentParser) -> None:
+def add_observation_arguments(parser: argparse.ArgumentParser) -> None:
     """--masks, --mask-object, --plate, --tracks, --track-points, --depth, --pixel-weights, --region."""
     parser.add_argument(
         "--masks", metavar="[BODY=]PATH", nargs="+", action="extend",
@@ -68,11 +68,11 @@ def masks_of(options: argparse.Namespace, scene: Any) -> Any:
             video = even_exposures(video)
         threshold = THRESHOLD if options.plate_threshold is None else options.plate_threshold
         return masks_by_difference(video, read_plate(options.plate, video), threshold=threshold)
-    parts = [text.partition("=") for text in options.masks]
-    if len(parts) == 1 and not parts[0][1]:
+    name_paths = [text.partition("=") for text in options.masks]
+    if len(name_paths) == 1 and not name_paths[0][1]:
         return options.masks[0]
-    named = {name.strip(): path for name, equals, path in parts if equals}
-    if len(named) < len(parts):
+    named = {name.strip(): path for name, equals, path in name_paths if equals}
+    if len(named) < len(name_paths):
         raise UserError("--masks with several paths takes BODY=PATH, each body once: write for example cube=masks/cube")
     return named
 
@@ -91,12 +91,12 @@ def pixel_weights_of(options: argparse.Namespace, scene: Any) -> Any:
     """
     from risp_torch.inversion.losses.pixel_weights import PixelWeights
 
-    parts = [] if options.pixel_weights is None else [PixelWeights.read(options.pixel_weights, film=film_of(options))]
+    factors = [] if options.pixel_weights is None else [PixelWeights.read(options.pixel_weights, film=film_of(options))]
     if options.region is not None:
-        parts.append(PixelWeights.region(*options.region, camera=scene.camera))
-    if not parts:
+        factors.append(PixelWeights.region(*options.region, camera=scene.camera))
+    if not factors:
         return None
-    return parts[0] if len(parts) == 1 else parts[0] * parts[1]
+    return factors[0] if len(factors) == 1 else factors[0] * factors[1]
 
 
 def objects_of(options: argparse.Namespace) -> Any:
@@ -123,7 +123,7 @@ def _object(text: str) -> tuple[str | None, int]:
 
 def _region(text: str) -> tuple[int, int, int, int]:
     """Left and upper edge, width and height of X,Y,W,H, for argparse."""
-    parts = text.split(",")
-    if len(parts) != 4 or not all(part.strip().isdecimal() for part in parts):
+    numbers = text.split(",")
+    if len(numbers) != 4 or not all(number.strip().isdecimal() for number in numbers):
         raise argparse.ArgumentTypeError(f"{text[:40]!r} is not X,Y,W,H: write for example 0,16,128,96 (pixels)")
-    return tuple(int(part) for part in parts)
+    return tuple(int(number) for number in numbers)

@@ -108,11 +108,11 @@ def bounds_of(text: str) -> tuple[str, tuple]:
         UserError: the text is not of this form.
     """
     name, equals, numbers = text.partition("=")
-    parts = numbers.split(":")
+    limits = numbers.split(":")
     try:
-        if not equals or not name.strip() or len(parts) not in (2, 3):
+        if not equals or not name.strip() or len(limits) not in (2, 3):
             raise ValueError
-        return name.strip(), (_bound(parts[0]), _bound(parts[1]), *parts[2:])
+        return name.strip(), (_bound(limits[0]), _bound(limits[1]), *limits[2:])
     except (ValueError, TypeError, SyntaxError):
         raise UserError(
             f"--bounds {text!r} is not NAME=LOW:HIGH: write for example --bounds die.position=-0.1:0.1 or "
@@ -148,7 +148,7 @@ def _bound(text: str) -> Any:
 
 
 def _floats(value: Any) -> Any:
-    return [_floats(part) for part in value] if isinstance(value, list | tuple) else float(value)
+    return [_floats(entry) for entry in value] if isinstance(value, list | tuple) else float(value)
 
 
 def number(kind: Any) -> Callable[[str], Any]:
@@ -161,14 +161,14 @@ def number(kind: Any) -> Callable[[str], Any]:
 
     def read(text: str) -> Any:
         try:
-            given: Any = int(text) if rule.whole else float(text)
+            parsed: Any = int(text) if rule.whole else float(text)
         except ValueError:
-            given = text
+            parsed = text
         try:
-            rule.check("it", given)
+            rule.check("it", parsed)
         except UserError as error:
             raise argparse.ArgumentTypeError(str(error)) from None
-        return given
+        return parsed
 
     return read
 
@@ -190,11 +190,11 @@ def make_scene(options: argparse.Namespace) -> Any:
         settings = {name: value for name, value in settings.items() if name not in settings_of_films(options)}
     frames = _frames(options, settings)
     overrides = {name: value for name, value in settings.items() if "." not in name and name not in ("gravity",)}
-    known, any_name = _options_of(options.scene)
-    if frames is not None and "frames" in known:
+    scene_options, any_name = _options_of(options.scene)
+    if frames is not None and "frames" in scene_options:
         overrides["frames"] = frames
     if not any_name:
-        _check_overrides(options.scene, overrides, known)
+        _check_overrides(options.scene, overrides, scene_options)
     scene = load_scene(options.scene, **overrides)
     scene.name = scene.name or options.scene
     if frames is not None:
@@ -258,13 +258,13 @@ def _options_of(scene: str) -> tuple[list[str], bool]:
     return named, any(p.kind is p.VAR_KEYWORD for p in parameters)
 
 
-def _check_overrides(name: str, overrides: dict[str, Any], known: list[str]) -> None:
+def _check_overrides(name: str, overrides: dict[str, Any], scene_options: list[str]) -> None:
     """Raise a UserError for a setting without a dot that is not an option of make_scene."""
     from risp_torch.scene.load import load_scene
 
-    for given in overrides:
-        if given not in known:
-            raise unknown_name_error("parameter or option", given, [*known, *load_scene(name).parameters])
+    for override in overrides:
+        if override not in scene_options:
+            raise unknown_name_error("parameter or option", override, [*scene_options, *load_scene(name).parameters])
 
 
 def _use_camera_file(scene: Any, options: argparse.Namespace) -> None:
@@ -273,10 +273,10 @@ def _use_camera_file(scene: Any, options: argparse.Namespace) -> None:
     Raises:
         UserError: the file cannot be read, the distances are none, or an option of the file is given without it.
     """
-    given = [name for name in ("camera_up", "camera_scale", "camera_depth") if getattr(options, name) is not None]
+    set_options = [name for name in ("camera_up", "camera_scale", "camera_depth") if getattr(options, name) is not None]
     if options.camera_file is None:
-        if given:
-            raise UserError(f"--{given[0].replace('_', '-')} belongs to --camera-file FILE: give that too, or leave it out")
+        if set_options:
+            raise UserError(f"--{set_options[0].replace('_', '-')} belongs to --camera-file FILE: give that too, or leave it out")
         return
     from risp_torch.scene.parts.cameras import Camera
     from ti_render.camera_files import read_cameras, z_up_from

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
-from risp_torch.files.folders import check_regular, contains, is_same_place
+from risp_torch.files.folders import check_regular, contains, is_same_path
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import check_path
 
@@ -31,31 +31,33 @@ def check_paths(options: argparse.Namespace) -> None:
     inputs = [(name, path) for name in _INPUTS for path in _paths_of(options, name)]
     outputs = [(name, path) for name in _OUTPUTS for path in _paths_of(options, name)]
     for name, path in [*inputs, *outputs]:
-        check_path(_shown(name), path)
+        check_path(_option_text(name), path)
     inputs = [(name, path) for name, path in inputs if os.path.exists(path)]
     for name, path in inputs:
-        check_regular(path, f"{_shown(name)} {path}")
-    for output, place in outputs:
+        check_regular(path, f"{_option_text(name)} {path}")
+    for output, target in outputs:
         for name, path in inputs:
-            same = is_same_place(place, path)
-            inside = os.path.isdir(path) and name not in _SHARED and contains(path, place)
-            around = options.command == "film" and output == "out" and contains(place, path)
-            if same or inside or around:
-                what = "is" if same else "lies in" if inside else "is a folder around"
-                raise UserError(f"--{output} {place} {what} the input {path}, which would change: choose another place for it")
+            is_input = is_same_path(target, path)
+            inside = os.path.isdir(path) and name not in _SHARED and contains(path, target)
+            is_film_folder = options.command == "film" and output == "out" and contains(target, path)
+            if is_input or inside or is_film_folder:
+                relation = "is" if is_input else "lies in" if inside else "is a folder around"
+                raise UserError(
+                    f"--{output} {target} {relation} the input {path}, which would change: choose another place for it"
+                )
 
 
 def _paths_of(options: argparse.Namespace, name: str) -> Iterator[str]:
     """The texts of an option that may be paths; numbers of an option with the same name are none."""
-    given: Any = getattr(options, name, None)
-    for text in given if isinstance(given, list | tuple) else [given]:
+    value: Any = getattr(options, name, None)
+    for text in value if isinstance(value, list | tuple) else [value]:
         if not isinstance(text, str) or not text or name == "scene" and not text.endswith(".py"):
             continue
         _, equals, path = text.partition("=")
         yield path if name in _KEYED and equals else text
 
 
-def _shown(name: str) -> str:
+def _option_text(name: str) -> str:
     """An option as it is written on the command line."""
     words = {"found": "--from", "video": "the film", "scene": "the scene", "pictures": "the picture"}
     return words.get(name, f"--{name.replace('_', '-')}")

@@ -16,7 +16,7 @@ from risp_torch.commands.paths import check_paths
 from risp_torch.files.atomic import PLACE_ERRORS
 from risp_torch.files.run_folder import FinishedError, program_version
 from risp_torch.files.signals import Terminated, terminable
-from risp_torch.files.suggest import near_names
+from risp_torch.files.suggest import similar_names
 from ti_sim.base.errors import DivergenceError, UserError
 from ti_sim.base.rules import checked
 
@@ -123,8 +123,9 @@ class Program:
             return 2
         except KeyboardInterrupt as stop:
             out = getattr(options, "out", None)
-            again = f"; the same command with --out {out} goes on where it was" if out and options.is_resumable(options) else ""
-            print(f"{program}: stopped{again}", file=sys.stderr)
+            resumable = out and options.is_resumable(options)
+            resuming = f"; repeat the command with --out {out} to resume the run" if resumable else ""
+            print(f"{program}: stopped{resuming}", file=sys.stderr)
             return 143 if isinstance(stop, Terminated) else 130
 
     def _parsed(self, arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -135,21 +136,24 @@ class Program:
             parsers[options.command].error(self._unknown(rest[0], options.command, parsers))
         return options
 
-    def _unknown(self, word: str, command: str, parsers: Mapping[str, argparse.ArgumentParser]) -> str:
+    def _unknown(self, argument: str, command: str, parsers: Mapping[str, argparse.ArgumentParser]) -> str:
         """Error message for an unknown word of the command line."""
-        if not word.startswith("--"):
-            return f"unexpected argument {word!r} ({self.name} {command} --help shows what it takes)"
-        known = {name: [o[2:] for o in parser._option_string_actions if o.startswith("--")] for name, parser in parsers.items()}
-        option = word[2:].split("=")[0]
-        others = [f"{self.name} {name}" for name, options in known.items() if option in options]
-        if others:
-            return f"unknown option {word!r} (that is an option of {', '.join(others)})"
-        near = near_names(option, known[command])
-        if near:
-            return f"unknown option {word!r}: did you mean {' or '.join(f'--{name}' for name in near)}?"
-        return f"unknown option {word!r} ({self.name} {command} --help lists the options)"
+        if not argument.startswith("--"):
+            return f"unexpected argument {argument!r} ({self.name} {command} --help shows what it takes)"
+        options_of = {
+            name: [option[2:] for option in parser._option_string_actions if option.startswith("--")]
+            for name, parser in parsers.items()
+        }
+        option = argument[2:].split("=")[0]
+        other_commands = [f"{self.name} {name}" for name, options in options_of.items() if option in options]
+        if other_commands:
+            return f"unknown option {argument!r} (that is an option of {', '.join(other_commands)})"
+        similar = similar_names(option, options_of[command])
+        if similar:
+            return f"unknown option {argument!r}: did you mean {' or '.join(f'--{name}' for name in similar)}?"
+        return f"unknown option {argument!r} ({self.name} {command} --help lists the options)"
 
 
-def _warn(program: str, message: Warning | str, *place: object) -> None:
+def _warn(program: str, message: Warning | str, *location: object) -> None:
     """Print a warning as one line, without its source line."""
     print(f"{program}: warning: {' '.join(str(message).split())}", file=sys.stderr)

@@ -42,13 +42,13 @@ def run(options: argparse.Namespace) -> int:
     with torch.no_grad():
         psi = parameters.sample(options.psi, seed=options.seed) if parameters else None
         pictures = _pictures(scene, options, parameters.values(psi) if parameters else {})
-        shown, remarks = _shown(pictures, options.quantity)
-    contact_sheet(out, shown, _captions(scene, options, remarks))
+        images, remarks = _display_images(pictures, options.quantity)
+    contact_sheet(out, images, _captions(scene, options, remarks))
     print(f"written: {out}")
     if parameters:
-        beside = re.sub(r"\.png$", ".json", out, flags=re.IGNORECASE)
-        write_text(beside, _record(scene, options, parameters, psi))
-        print(f"written: {beside} ({parameters.size} numbers of each appearance)")
+        json_path = re.sub(r"\.png$", ".json", out, flags=re.IGNORECASE)
+        write_text(json_path, _record(scene, options, parameters, psi))
+        print(f"written: {json_path} ({parameters.size} numbers of each appearance)")
     return 0
 
 
@@ -73,16 +73,16 @@ def _check_memory(scene: Any, options: argparse.Namespace, settings: Any) -> Non
     count = max(options.psi, 1) * (len(scene.cameras) if options.camera == "all" else 1)
     pixels = settings.width * settings.height
     zoom = max(-(-LEAST_SIDE // min(settings.width, settings.height)), 1)
-    each = pixels * (_PICTURE_BYTES + 3 * zoom**2) + (_COPIES * _numbers(scene) * 8 if options.psi else 0)
-    what = f"{count} pictures of {settings.width} x {settings.height} pixels" if count > 1 else "a picture"
-    check_memory(count * each + pixels * settings.antialias**2 * PIXEL_BYTES, what, "take fewer or smaller ones")
+    picture_bytes = pixels * (_PICTURE_BYTES + 3 * zoom**2) + (_COPIES * _numbers(scene) * 8 if options.psi else 0)
+    subject = f"{count} pictures of {settings.width} x {settings.height} pixels" if count > 1 else "a picture"
+    check_memory(count * picture_bytes + pixels * settings.antialias**2 * PIXEL_BYTES, subject, "take fewer or smaller ones")
 
 
 def _numbers(scene: Any) -> int:
     """How many numbers an appearance has, with the colours of all faces' corners."""
     import numpy as np
 
-    surfaces = [part.surface for part in (*scene.bodies, *scene.deformables) if part.surface is not None]
+    surfaces = [body.surface for body in (*scene.bodies, *scene.deformables) if body.surface is not None]
     colours = sum(9 * len(surface.mesh.faces) for surface in surfaces)
     return colours + sum(np.size(scene.parameters[name].value) for name in scene.view.picture_parameters)
 
@@ -103,7 +103,7 @@ def _poses(scene: Any, frame: int) -> Any:
     return scene.view.poses(scene.rollout(frames=frame))[:, -1:]
 
 
-def _shown(pictures: Any, quantity: str) -> tuple[Any, list[str]]:
+def _display_images(pictures: Any, quantity: str) -> tuple[Any, list[str]]:
     """Linear rgb [n, H, W, 3] for display, and a remark on each."""
     import numpy as np
 
@@ -118,10 +118,10 @@ def _shown(pictures: Any, quantity: str) -> tuple[Any, list[str]]:
     elif quantity == "alpha":
         grey = alpha.repeat(3, axis=-1)
     else:
-        ends = [_depth_range(depth[..., 0], mask[..., 0]) for depth, mask in zip(colors, alpha, strict=True)]
-        low, high = (np.array(end).reshape(-1, 1, 1, 1) for end in zip(*ends, strict=True))
+        depth_ranges = [_depth_range(depth[..., 0], mask[..., 0]) for depth, mask in zip(colors, alpha, strict=True)]
+        low, high = (np.array(limit).reshape(-1, 1, 1, 1) for limit in zip(*depth_ranges, strict=True))
         grey = ((high - colors) / (high - low)).clip(0.0, 1.0).repeat(3, axis=-1)
-        remarks = [f"\n{near:.3g} m white, {far:.3g} m black" for near, far in ends]
+        remarks = [f"\n{near:.3g} m white, {far:.3g} m black" for near, far in depth_ranges]
     return srgb_to_linear(grey), remarks  # in the file, equal steps of the quantity are equal steps of grey
 
 
@@ -132,8 +132,8 @@ def _depth_range(depth: Any, alpha: Any) -> tuple[float, float]:
     """
     import numpy as np
 
-    seen = depth[alpha > 0.9] if (alpha > 0.9).any() else depth
-    low, high = (float(value) for value in np.percentile(seen, (2, 98)))
+    covered_depth = depth[alpha > 0.9] if (alpha > 0.9).any() else depth
+    low, high = (float(value) for value in np.percentile(covered_depth, (2, 98)))
     return low, high if high > low else low + 1.0
 
 

@@ -10,12 +10,12 @@ def run(options: argparse.Namespace) -> int:
     from risp_torch.control import load_control
     from risp_torch.scene.load import load_scene, scene_names
 
-    driven = scene_names(having="make_control")
+    controlled_scenes = scene_names(having="make_control")
     for name, summary in scene_names().items():
         scene = load_scene(name)
         print(f"{name:15s} {summary}")
         if scene.unknowns:
             print(f"{'':15s} unknown: {', '.join(scene.unknowns)}")
-        if name in driven:
+        if name in controlled_scenes:
             print(f"{'':15s} driven by a network: {load_control(name, scene).drives} (risp control)")
     return 0

@@ -32,7 +32,7 @@ def add_search_arguments(parser: argparse.ArgumentParser) -> None:
         "--learning-rate", type=number(Positive), help="of --search gradient, in unit-scale variables (default 0.1)"
     )
     parser.add_argument(
-        "--keep", type=_kept, nargs="+", action="extend", default=[], metavar="SHARE:STARTS",
+        "--keep", type=_share_and_starts, nargs="+", action="extend", default=[], metavar="SHARE:STARTS",
         help="of --search gradient: after that share of the steps only that number of best starts continue (0.2:4 0.5:1)",
     )  # fmt: skip
     parser.add_argument(
@@ -67,18 +67,18 @@ def search_settings(options: argparse.Namespace, scene: Any, loss: Any, bounds: 
     from risp_torch.inversion.problem.search_settings import WIDE_SEARCH, NewtonSteps, OptimiseSettings
 
     steps = {"optimizer": options.optimizer, "learning_rate": options.learning_rate, "keep": options.keep or None}
-    given = {name: value for name, value in steps.items() if value is not None}
+    set_steps = {name: value for name, value in steps.items() if value is not None}
     search = {"newton": NewtonSteps, "gradient": OptimiseSettings, "wide": type(WIDE_SEARCH)}.get(options.search)
     if search is None:
         unknown, priors = options.unknown, dict(options.prior)
         if isinstance(scene, Films):
-            own = (scene.per_film, len(scene.films))
-            unknown, bounds = list(for_every_film(unknown, *own)), values_for_every_film(bounds, *own)
-            priors = values_for_every_film(priors, *own)
+            film_parameters = (scene.per_film, len(scene.films))
+            unknown, bounds = list(for_every_film(unknown, *film_parameters)), values_for_every_film(bounds, *film_parameters)
+            priors = values_for_every_film(priors, *film_parameters)
         unknowns = Unknowns.of(scene, unknown, bounds=bounds, psi=psi, priors=priors)
-        search = OptimiseSettings if given and not loss.non_smooth else type(usual_search(loss, len(unknowns.labels)))
+        search = OptimiseSettings if set_steps and not loss.non_smooth else type(usual_search(loss, len(unknowns.labels)))
     if search is not OptimiseSettings:
-        for name in given:
+        for name in set_steps:
             raise UserError(f"--{name.replace('_', '-')} belongs to --search gradient: choose that search, or leave it out")
     if search is NewtonSteps:
         rounds = {} if options.iterations is None else {"rounds": options.iterations}
@@ -86,10 +86,10 @@ def search_settings(options: argparse.Namespace, scene: Any, loss: Any, bounds: 
     if search is not OptimiseSettings:
         return WIDE_SEARCH.shortened(options.iterations, options.first_frames)
     if options.keep:
-        given["keep"] = tuple(options.keep)
+        set_steps["keep"] = tuple(options.keep)
     if options.iterations:
-        given["iterations"] = options.iterations
-    return OptimiseSettings(first_frames=options.first_frames, **given)
+        set_steps["iterations"] = options.iterations
+    return OptimiseSettings(first_frames=options.first_frames, **set_steps)
 
 
 def find_start_settings(options: argparse.Namespace) -> Any:
@@ -114,7 +114,7 @@ def warm_start_settings(options: argparse.Namespace) -> Any:
     return CmaSettings(generations=options.cma, population=options.cma_population)
 
 
-def _kept(text: str) -> tuple[float, int]:
+def _share_and_starts(text: str) -> tuple[float, int]:
     """Share and number of SHARE:STARTS, for argparse."""
     share, colon, count = text.partition(":")
     if not colon:

@@ -30,13 +30,13 @@ def run(options: argparse.Namespace) -> int:
         raise UserError(f"{options.folder} is no inversion: give the folder of a finished 'risp invert'")
     for sentence in record.get("doubts", []):
         print(sentence)
-    shown = dict(list(unknowns.items())[:MOST_ROWS])
-    rows = [_estimate(label, about) for label, about in shown.items()]
+    shown_rows = dict(list(unknowns.items())[:MOST_ROWS])
+    rows = [_estimate(label, about) for label, about in shown_rows.items()]
     print(format_table(rows, ["unknown", "estimate", "error bar", "of its range"]))
-    names = list(dict.fromkeys(name for about in shown.values() for name in shares_of(about)))
+    names = list(dict.fromkeys(name for about in shown_rows.values() for name in shares_of(about)))
     if names:
         print("\nparts of the error bars, in percent of their squares:")
-        rows = [[label, *(_percent(shares_of(about).get(name, 0.0)) for name in names)] for label, about in shown.items()]
+        rows = [[label, *(_percent(shares_of(about).get(name, 0.0)) for name in names)] for label, about in shown_rows.items()]
         print(format_table(rows, ["unknown", *names]))
     if len(unknowns) > MOST_ROWS:
         print(f"{len(unknowns) - MOST_ROWS} unknowns more are in {options.folder}/result.json")
@@ -51,7 +51,7 @@ def shares_of(about: Mapping[str, Any]) -> dict[str, float]:
     squares = {name: float(size) ** 2 for name, size in (about.get("parts") or {}).items()}
     total = max(sum(squares.values()), 1e-300)
     shares = {name: square / total for name, square in squares.items() if square > LEAST_SHARE * total}
-    return dict(sorted(shares.items(), key=lambda part: -part[1]))
+    return dict(sorted(shares.items(), key=lambda item: -item[1]))
 
 
 def _estimate(label: str, about: Mapping[str, Any]) -> list[str]:

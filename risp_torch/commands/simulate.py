@@ -52,7 +52,7 @@ def film(scene: Any, options: argparse.Namespace, began: float) -> int:
     chunks = range(0, scene.frames + 1, CHUNK)
     bar = tqdm(chunks, desc="filming", unit_scale=CHUNK, disable=len(chunks) == 1)
     filmed = (scene.render(states, frames=slice(k, k + CHUNK))[0] for k in bar)
-    pictures = np.concatenate([part.cpu().numpy() for part in filmed])
+    pictures = np.concatenate([chunk.cpu().numpy() for chunk in filmed])
     write_outcome(folder.path, scene, states, pictures, options)
     seconds = time.perf_counter() - began
     folder.write_result({"schema": 1, "scene": scene.name, "frames": scene.frames + 1, "seconds": seconds})
@@ -115,7 +115,7 @@ def write_outcome(path: Path, scene: Any, states: Any, pictures: np.ndarray, opt
         if states.joint_q is not None:
             names["joint_q_names"], names["joint_qd_names"] = joint_labels(scene.bodies)
         if scene.deformables:
-            names["deformable_names"] = [part.name for part in scene.deformables]
+            names["deformable_names"] = [deformable.name for deformable in scene.deformables]
         np.savez(
             file, time=scene.film_times, **{key: np.array(value) for key, value in names.items()},
             **{key: array[0].cpu().numpy() for key, array in states.arrays().items()},
@@ -137,9 +137,9 @@ def check_film(scene: Any) -> None:
         raise UserError(
             f"the camera's pictures are {camera.width} x {camera.height} pixels, and H.264 video needs even sides: change --size"
         )
-    what = f"a film of {scene.frames + 1} pictures of {camera.width} x {camera.height} pixels"
+    subject = f"a film of {scene.frames + 1} pictures of {camera.width} x {camera.height} pixels"
     remedy = "take fewer frames (--frames) or smaller pictures (--size)"
-    check_memory((scene.frames + 1) * camera.width * camera.height * FILM_BYTES, what, remedy)
+    check_memory((scene.frames + 1) * camera.width * camera.height * FILM_BYTES, subject, remedy)
 
 
 def simulation_settings(scene: Any, options: argparse.Namespace) -> dict[str, object]:

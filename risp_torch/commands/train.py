@@ -20,33 +20,33 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     data.add_argument("--images", type=number(Count), metavar="N", help="without --data: render this many on demand")
     data.add_argument("--configs", metavar="1|10|each", help="without --data: appearances of the pictures (default each)")
     data.add_argument("--data-seed", type=number(Seed), metavar="N", help="without --data: of states and appearances (default 0)")
-    how = parser.add_argument_group("training")
-    how.add_argument("--preset", choices=("quick", "paper"), default="quick", help="quick (default), or RISP's own settings")
-    gamma = how.add_mutually_exclusive_group()
+    group = parser.add_argument_group("training")
+    group.add_argument("--preset", choices=("quick", "paper"), default="quick", help="quick (default), or RISP's own settings")
+    gamma = group.add_mutually_exclusive_group()
     gamma.add_argument(
         "--gamma", type=number(NotNegative), help="weight of the gradient loss (default: the preset's; paper: the scene's)"
     )
     gamma.add_argument("--no-grad", action="store_true", help="leave dI/dpsi out, loss and moves: domain randomisation alone")
-    how.add_argument(
+    group.add_argument(
         "--regulariser", choices=("error", "outputs"), help="gradient of the error (Eq. 12, default) or of all outputs (Eq. 10)"
     )
-    how.add_argument("--norm", choices=("norm", "squared"), help="of the gradient (default norm)")
-    how.add_argument("--interval", type=number(Count), metavar="N", help="the gradient loss is used in every N-th step")
-    how.add_argument(
+    group.add_argument("--norm", choices=("norm", "squared"), help="of the gradient (default norm)")
+    group.add_argument("--interval", type=number(Count), metavar="N", help="the gradient loss is used in every N-th step")
+    group.add_argument(
         "--moves", type=number(Share), metavar="SHARE",
         help="fraction of the step to other appearances along dI/dpsi"
     )
-    how.add_argument("--epochs", type=number(Count))
-    how.add_argument("--batch", type=number(Count), dest="batch_size", help="pictures of a step")
-    how.add_argument("--learning-rate", type=number(Positive), help="of Adam at the start")
-    how.add_argument("--width", type=number(Count), help="channels of the network's first stage; ResNet-18 has 64")
-    how.add_argument("--head", choices=("spatial", "average"), help="of the network (default spatial; the paper's: average)")
-    how.add_argument(
+    group.add_argument("--epochs", type=number(Count))
+    group.add_argument("--batch", type=number(Count), dest="batch_size", help="pictures of a step")
+    group.add_argument("--learning-rate", type=number(Positive), help="of Adam at the start")
+    group.add_argument("--width", type=number(Count), help="channels of the network's first stage; ResNet-18 has 64")
+    group.add_argument("--head", choices=("spatial", "average"), help="of the network (default spatial; the paper's: average)")
+    group.add_argument(
         "--plain-surroundings", action="store_true", help="leave backgrounds and grounds as they were rendered, without patterns"
     )
-    how.add_argument("--plain-exposures", action="store_true", help="leave exposures, tones and light as they were rendered")
-    how.add_argument("--network-precision", choices=("f32", "bf16"), help="of the network's arithmetic (default f32)")
-    how.add_argument("--seed", type=number(Seed), help="of first weights and order of pictures (default 0)")
+    group.add_argument("--plain-exposures", action="store_true", help="leave exposures, tones and light as they were rendered")
+    group.add_argument("--network-precision", choices=("f32", "bf16"), help="of the network's arithmetic (default f32)")
+    group.add_argument("--seed", type=number(Seed), help="of first weights and order of pictures (default 0)")
     parser.add_argument("--out", metavar="DIR", help="folder; an unfinished run in it is resumed (runs/train-SCENE-TIME)")
 
 

@@ -55,8 +55,8 @@ def load_policy(path: Path | str, policy: Module) -> None:
             weights = {name: file.get_tensor(name) for name in file.keys()}
     except (SafetensorError, OSError) as error:
         raise UserError(f"{path} is not a policy ({error}): give the policy.safetensors of a run of control") from error
-    own = {name: tuple(value.shape) for name, value in policy.state_dict().items()}
-    found = {name: tuple(value.shape) for name, value in weights.items()}
-    if own != found:
-        raise UserError(f"the policy in {path} has weights {found}, but {own} are needed: give one of this scene")
+    policy_shapes = {name: tuple(value.shape) for name, value in policy.state_dict().items()}
+    file_shapes = {name: tuple(value.shape) for name, value in weights.items()}
+    if policy_shapes != file_shapes:
+        raise UserError(f"the policy in {path} has weights {file_shapes}, but {policy_shapes} are needed: give one of this scene")
     policy.load_state_dict(weights)

@@ -31,7 +31,8 @@ class GoalLoss:
 
     @checked
     def __init__(
-        self, scene: Scene, task: ControlTask, goal: Goal | None, *, pictures: torch.Tensor | None = None, seen: bool = True
+        self, scene: Scene, task: ControlTask, goal: Goal | None, *,
+        pictures: torch.Tensor | None = None, observe_goal: bool = True,
     ) -> None:
         """Make an aim.
 
@@ -40,7 +41,7 @@ class GoalLoss:
             task: control task of the scene.
             goal: target positions of the particles; None if only pictures are known.
             pictures: of the target, [1, H, W, 3] or [frames + 1, H, W, 3]; rendered from the goal by default.
-            seen: whether pictures are compared.
+            observe_goal: whether pictures are compared.
 
         Raises:
             UserError: there is neither goal nor picture, or the shape of one does not fit.
@@ -53,58 +54,58 @@ class GoalLoss:
         self.pictures = None
         if pictures is not None:
             self.pictures = self._at_frames(check_pictures(scene, pictures), "the target")
-        elif seen:
+        elif observe_goal:
             with torch.no_grad():
                 self.pictures = scene.render(goal_placement(scene, self.places)[None])[0]
-        mass = torch.cat([part.mass(scene.table.values()) for part in scene.deformables], dim=1)[0].detach()
+        mass = torch.cat([deformable.mass(scene.table.values()) for deformable in scene.deformables], dim=1)[0].detach()
         self._share = mass / mass.sum()
 
     def after(self, frame: int) -> GoalLoss:
         """The aim for the rest of a motion from a frame on, with frames counted from there."""
         rest = copy.copy(self)
-        kept = [k for k, number in enumerate(self.frames) if number > frame]
-        rest.frames = tuple(self.frames[k] - frame for k in kept)
+        later = [k for k, number in enumerate(self.frames) if number > frame]
+        rest.frames = tuple(self.frames[k] - frame for k in later)
         rest.places, rest.pictures = (
-            rows if rows is None or len(rows) == 1 else rows[kept] for rows in (self.places, self.pictures)
+            rows if rows is None or len(rows) == 1 else rows[later] for rows in (self.places, self.pictures)
         )
         return rest
 
-    def loss(self, driven: ControlledRollout, objective: Objective) -> torch.Tensor:
+    def loss(self, rollout: ControlledRollout, objective: Objective) -> torch.Tensor:
         """The minimised loss.
 
         Args:
-            driven: a motion of one world.
+            rollout: a motion of one world.
             objective: "image" for pictures; "state" and "random" for the measure itself.
         """
-        own = self.image_loss(driven) if objective == "image" or self.places is None else self.state_loss(driven)
-        return own + self.task.penalty * driven.outputs.square().mean() if self.task.penalty else own
+        goal_loss = self.image_loss(rollout) if objective == "image" or self.places is None else self.state_loss(rollout)
+        return goal_loss + self.task.penalty * rollout.outputs.square().mean() if self.task.penalty else goal_loss
 
-    def image_loss(self, driven: ControlledRollout) -> torch.Tensor:
+    def image_loss(self, rollout: ControlledRollout) -> torch.Tensor:
         """Mean squared differences of blurred pictures, summed over the widths of the blur."""
-        pictures = self.scene.render(driven.states, {}, frames=list(self.frames))[0]
+        pictures = self.scene.render(rollout.states, {}, frames=list(self.frames))[0]
         difference = pictures - self.pictures
         return sum(blurred(difference, width).square().mean() for width in self.task.blur)
 
-    def state_loss(self, driven: ControlledRollout) -> torch.Tensor:
+    def state_loss(self, rollout: ControlledRollout) -> torch.Tensor:
         """Mean squared measure over the compared frames, relative to the size."""
-        offset = self._offset(driven.states.particle_q[0, list(self.frames)], self.places)
+        offset = self._offset(rollout.states.particle_q[0, list(self.frames)], self.places)
         return offset.square().sum(dim=-1).mean() / self.task.size**2
 
-    def error(self, driven: ControlledRollout) -> float:
+    def error(self, rollout: ControlledRollout) -> float:
         """The measure at the last frame, relative to the size; NaN if the goal's state is unknown."""
         if self.places is None:
             return math.nan
-        offset = self._offset(driven.states.particle_q[0, -1:].detach(), self.places[-1:])
+        offset = self._offset(rollout.states.particle_q[0, -1:].detach(), self.places[-1:])
         return float(offset.norm(dim=-1).mean()) / self.task.size
 
-    def moved(self, driven: ControlledRollout) -> list[float]:
+    def displacement(self, rollout: ControlledRollout) -> list[float]:
         """[3] displacement of the centre of mass from the first frame to the last [m]."""
-        first, last = driven.states.particle_q[0, [0, -1]].detach()
+        first, last = rollout.states.particle_q[0, [0, -1]].detach()
         return (self._share @ (last - first)).tolist()
 
-    def _offset(self, places: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
+    def _offset(self, places: torch.Tensor, goal_places: torch.Tensor) -> torch.Tensor:
         """Difference of motion and goal for the measure [m]: [T, P, 3] of all particles, [T, 3] or [T, 1] of the centre."""
-        offset = places - wanted
+        offset = places - goal_places
         if self.task.measure == "vertices":
             return offset
         center = torch.einsum("p,tpk->tk", self._share, offset)
@@ -113,10 +114,10 @@ class GoalLoss:
         direction = constant(self.task.direction)
         return (center @ (direction / direction.norm()))[:, None]
 
-    def _at_frames(self, rows: torch.Tensor, what: str) -> torch.Tensor:
+    def _at_frames(self, rows: torch.Tensor, quantity: str) -> torch.Tensor:
         """One row for all frames, or the rows of the compared frames."""
         if len(rows) not in (1, self.scene.frames + 1):
-            raise UserError(f"{what} has {len(rows)} rows: give 1, or one for each of the {self.scene.frames + 1} frames")
+            raise UserError(f"{quantity} has {len(rows)} rows: give 1, or one for each of the {self.scene.frames + 1} frames")
         return rows if len(rows) == 1 else rows[list(self.frames)]
 
 
@@ -135,10 +136,10 @@ def check_pictures(scene: Scene, pictures: torch.Tensor) -> torch.Tensor:
     camera = scene.camera
     if camera is None:
         raise UserError("the scene has no camera, and the target is a picture: add one with add_camera")
-    wanted = (camera.height, camera.width, 3)
-    if pictures.ndim != 4 or tuple(pictures.shape[1:]) != wanted:
+    shape = (camera.height, camera.width, 3)
+    if pictures.ndim != 4 or tuple(pictures.shape[1:]) != shape:
         raise UserError(
-            f"the target has pictures of shape {tuple(pictures.shape[1:])}, and those of the scene have {wanted}: scale them, or "
+            f"the target has pictures of shape {tuple(pictures.shape[1:])}, and those of the scene have {shape}: scale them, or "
             "change the camera's size"
         )
     return constant(pictures)

@@ -53,12 +53,12 @@ class StateObserver(Observer):
         Raises:
             UserError: a particle does not exist.
         """
-        chosen = np.asarray(task.feedback.particles, dtype=np.int64)
-        if not len(chosen):
-            chosen = np.unique(np.linspace(0, scene.particle_count - 1, _WATCHED).round().astype(np.int64))
-        if chosen.min() < 0 or chosen.max() >= scene.particle_count:
-            raise UserError(f"feedback watches particle {chosen.max()}, and there are 0 to {scene.particle_count - 1}")
-        self.chosen, self.scale = torch.as_tensor(chosen, device=places.device), task.size
+        particles = np.asarray(task.feedback.particles, dtype=np.int64)
+        if not len(particles):
+            particles = np.unique(np.linspace(0, scene.particle_count - 1, _WATCHED).round().astype(np.int64))
+        if particles.min() < 0 or particles.max() >= scene.particle_count:
+            raise UserError(f"feedback watches particle {particles.max()}, and there are 0 to {scene.particle_count - 1}")
+        self.chosen, self.scale = torch.as_tensor(particles, device=places.device), task.size
         self.goal = places[self.chosen].mean(dim=0)
 
     @property
@@ -70,8 +70,8 @@ class StateObserver(Observer):
         """See ``Observer.observe``; without memory."""
         places, velocities = states.particle_q[:, -1, self.chosen], states.particle_qd[:, -1, self.chosen]
         center = places.mean(dim=1, keepdim=True)
-        parts = [(places - center).flatten(1), self.goal - center[:, 0], velocities.flatten(1)]
-        return torch.cat(parts, dim=1) / self.scale, None
+        features = [(places - center).flatten(1), self.goal - center[:, 0], velocities.flatten(1)]
+        return torch.cat(features, dim=1) / self.scale, None
 
 
 class RispObserver(Observer):

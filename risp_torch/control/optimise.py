@@ -54,13 +54,13 @@ class Search:
         policy: with the weights of the entry that is kept.
         best: number of this entry.
         history: of the whole search.
-        driven: its motion, without gradient.
+        rollout: its motion, without gradient.
     """
 
     policy: Module
     best: int
     history: History
-    driven: ControlledRollout
+    rollout: ControlledRollout
 
 
 @checked
@@ -97,9 +97,9 @@ def search(
     """
     random = objective == "random"
     policy, history = make_policy(seed), History()
-    kept = _weights(policy)
+    best = _weights(policy)
     optimizer = torch.optim.Adam(policy.parameters(), lr=1.0 if random else task.rate(objective))
-    first, kept = _resume(folder, policy, optimizer, history, kept)
+    first, best = _resume(folder, policy, optimizer, history, best)
     bar = tqdm(
         total=iterations + 1, initial=first, desc=f"control ({objective})", disable=not progress, mininterval=0.5, delay=2.0
     )
@@ -110,12 +110,12 @@ def search(
         stepping = not random and iteration < iterations
         optimizer.zero_grad(set_to_none=True)
         with torch.set_grad_enabled(stepping):
-            driven = drive(policy)
-            loss = aim.loss(driven, objective)
+            rollout = drive(policy)
+            loss = aim.loss(rollout, objective)
         history.losses.append(float(loss.detach()))
-        history.errors.append(aim.error(driven))
+        history.errors.append(aim.error(rollout))
         if history.best(objective) == iteration:
-            kept = _weights(policy)
+            best = _weights(policy)
         if stepping:
             with repeatable_sums():
                 loss.backward()
@@ -124,10 +124,10 @@ def search(
         bar.set_postfix(loss=f"{history.losses[-1]:.3e}", error=f"{100 * history.errors[-1]:.1f} %")
         bar.update()
         if folder is not None:
-            _save(folder, policy, optimizer, history, kept)
+            _save(folder, policy, optimizer, history, best)
     bar.close()
     with torch.no_grad():
-        policy.load_state_dict(kept)
+        policy.load_state_dict(best)
         return Search(policy, history.best(objective), history, drive(policy))
 
 
@@ -143,19 +143,19 @@ def _weights(policy: Module) -> dict[str, torch.Tensor]:
 
 
 def _save(
-    folder: RunFolder, policy: Module, optimizer: torch.optim.Optimizer, history: History, kept: dict[str, torch.Tensor]
+    folder: RunFolder, policy: Module, optimizer: torch.optim.Optimizer, history: History, best: dict[str, torch.Tensor]
 ) -> None:
-    state = {"policy": policy.state_dict(), "best": kept, "optimizer": optimizer.state_dict(), "history": vars(history)}
+    state = {"policy": policy.state_dict(), "best": best, "optimizer": optimizer.state_dict(), "history": vars(history)}
     SearchCheckpoint(folder, "search").save(state)
 
 
 def _resume(
-    folder: RunFolder | None, policy: Module, optimizer: torch.optim.Optimizer, history: History, kept: dict[str, torch.Tensor]
+    folder: RunFolder | None, policy: Module, optimizer: torch.optim.Optimizer, history: History, best: dict[str, torch.Tensor]
 ) -> tuple[int, dict[str, torch.Tensor]]:
     """Load what ``_save`` wrote: the next iteration, and the best weights so far."""
     saved = SearchCheckpoint(folder, "search").load()
     if saved is None:
-        return 0, kept
+        return 0, best
     policy.load_state_dict(saved["policy"])
     optimizer.load_state_dict(saved["optimizer"])
     for name, column in saved["history"].items():

@@ -52,11 +52,11 @@ class SinePolicy(nn.Module):
         super().__init__()
         rows = np.asarray(times, dtype=np.float64)
         share = np.minimum((rows[-1] - rows) / fade, 1.0) if fade > 0 else np.ones(len(rows))
-        self.register_buffer("share", _placed(torch.as_tensor(limit * share)[:, None]), persistent=False)
+        self.register_buffer("share", _to_runtime(torch.as_tensor(limit * share)[:, None]), persistent=False)
         phases = 2 * math.pi * torch.arange(signals, dtype=torch.float64) / signals
         angles = frequency * torch.as_tensor(rows)[:, None] + phases
-        self.register_buffer("signals", _placed(torch.sin(angles)), persistent=False)
-        self.weight = nn.Parameter(_placed(_uniform((outputs, signals), 1 / math.sqrt(signals), _generator(seed))))
+        self.register_buffer("signals", _to_runtime(torch.sin(angles)), persistent=False)
+        self.weight = nn.Parameter(_to_runtime(_uniform((outputs, signals), 1 / math.sqrt(signals), _generator(seed))))
 
     def forward(self) -> torch.Tensor:
         """[R, E] outputs at all times."""
@@ -113,7 +113,7 @@ class DirectPolicy(nn.Module):
         super().__init__()
         numbers = np.asarray(start, dtype=np.float64)
         self.scale = scale
-        self.numbers = nn.Parameter(_placed(torch.as_tensor(numbers / scale)))
+        self.numbers = nn.Parameter(_to_runtime(torch.as_tensor(numbers / scale)))
 
     def forward(self) -> torch.Tensor:
         """The numbers, of the shape of ``start``."""
@@ -140,7 +140,7 @@ def _uniform(shape: tuple[int, ...], bound: float, generator: torch.Generator) -
     return bound * (2 * torch.rand(shape, generator=generator, dtype=torch.float64) - 1)
 
 
-def _placed(tensor: torch.Tensor) -> torch.Tensor:
+def _to_runtime(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.to(dtype=bridge_dtype(), device=bridge_device())
 
 

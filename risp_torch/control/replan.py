@@ -27,12 +27,12 @@ class Replanned:
     """Result of replanning.
 
     Attributes:
-        driven: the real motion and its outputs.
+        rollout: the real motion and its outputs.
         error: of it, relative to the task's size.
         promised: [plans] errors at the last frame predicted by the model for each plan.
     """
 
-    driven: ControlledRollout
+    rollout: ControlledRollout
     error: float
     promised: list[float]
 
@@ -79,12 +79,12 @@ def replan(
     per_frame = driven_rows(model, task)
     believed, real = Windows(model), Windows(world)
     optimizer = torch.optim.Adam(policy.parameters(), lr=learning_rate or task.rate(objective))
-    parts: list[States] = [at_start(world)]
+    intervals: list[States] = [at_start(world)]
     done: list[torch.Tensor] = []
     promised: list[float] = []
     firsts = range(0, model.frames, every)
     for first in tqdm(firsts, desc="replanning", unit="plan", disable=not progress, delay=2.0):
-        state = parts[-1].last
+        state = intervals[-1].last
         # The model may have other inertias than the world: velocities are measured, angular momenta follow from them.
         measured = state if state.body_momentum is None else state.replace(body_qd=state.body_qd)
         plan = _Plan(believed, task, aim, first, per_frame, measured)
@@ -92,31 +92,31 @@ def replan(
         with torch.no_grad():
             count = min(every, model.frames - first)
             rows = policy()[first * per_frame : (first + count) * per_frame]
-            parts.append(real.rollout(first, count, {task.drives: rows}, state=state))
+            intervals.append(real.rollout(first, count, {task.drives: rows}, state=state))
             done.append(rows)
-    driven = ControlledRollout(joined_states(parts), torch.cat(done))
-    return Replanned(driven, aim.error(driven), promised)
+    rollout = ControlledRollout(joined_states(intervals), torch.cat(done))
+    return Replanned(rollout, aim.error(rollout), promised)
 
 
 def _improve(
     plan: _Plan, policy: Module, optimizer: torch.optim.Optimizer, objective: Objective, iterations: int
 ) -> float:
     """Optimise a policy by ``iterations`` steps; return the error predicted by the model."""
-    least, error, kept = math.inf, math.nan, policy.state_dict()
+    least, error, best_weights = math.inf, math.nan, policy.state_dict()
     for iteration in range(iterations + 1):
         stepping = iteration < iterations
         optimizer.zero_grad(set_to_none=True)
         with torch.set_grad_enabled(stepping):
-            driven = plan.drive(policy)
-            loss = plan.aim.loss(driven, objective)
+            rollout = plan.drive(policy)
+            loss = plan.aim.loss(rollout, objective)
         if float(loss.detach()) < least:
-            least, error = float(loss.detach()), plan.aim.error(driven)
-            kept = {name: value.detach().clone() for name, value in policy.state_dict().items()}
+            least, error = float(loss.detach()), plan.aim.error(rollout)
+            best_weights = {name: value.detach().clone() for name, value in policy.state_dict().items()}
         if stepping:
             with repeatable_sums():
                 loss.backward()
             optimizer.step()
-    policy.load_state_dict(kept)
+    policy.load_state_dict(best_weights)
     return error
 
 

@@ -43,7 +43,8 @@ def write_report(scene: Scene, task: ControlTask, result: Control, folder: RunFo
             "schema": RESULT_SCHEMA, "scene": scene.name, "version": program_version(), "settings": folder.settings,
             "goal": result.note, "objective": result.objective, "best": best, "error": history.errors[best],
             "loss": history.losses[best], "errors": history.errors, "losses": history.losses,
-            "moved": result.aim.moved(result.search.driven), "iteration_seconds": history.seconds, "seconds": result.seconds,
+            "moved": result.aim.displacement(result.search.rollout), "iteration_seconds": history.seconds,
+            "seconds": result.seconds,
         }
     )  # fmt: skip
 
@@ -55,20 +56,20 @@ def film_of(scene: Scene, states: States) -> tuple[np.ndarray, float, list[int]]
     last = states.particle_q.shape[1] - 1
     numbers = list(range(last % step, last + 1, step))  # the last one is among them
     with torch.no_grad():
-        parts = [
+        chunks = [
             scene.render(states, {}, frames=numbers[first : first + _TOGETHER])[0].cpu().numpy()
             for first in range(0, len(numbers), _TOGETHER)
         ]
-    return np.concatenate(parts), 1 / (scene.frame_dt * step), numbers
+    return np.concatenate(chunks), 1 / (scene.frame_dt * step), numbers
 
 
 def _write_pictures(scene: Scene, result: Control, folder: RunFolder) -> None:
     pictures = result.aim.pictures.cpu().numpy()
     write_picture(folder.path / "target.png", pictures[-1])
-    film, rate, numbers = film_of(scene, result.search.driven.states)
+    film, rate, numbers = film_of(scene, result.search.rollout.states)
     if len(pictures) > 1:  # the aim at the frame, or at the next compared frame
-        at = np.searchsorted(result.aim.frames, numbers)
-        pictures = pictures[np.minimum(at, len(pictures) - 1)]
+        goal_rows = np.searchsorted(result.aim.frames, numbers)
+        pictures = pictures[np.minimum(goal_rows, len(pictures) - 1)]
     target = np.broadcast_to(pictures, film.shape)
     report.write_strip(folder.path / "strip.png", target, film, fps=rate)
     even = film.shape[1] % 2 == 0 and film.shape[2] % 2 == 0

@@ -50,9 +50,9 @@ def open_loop(scene: Scene, task: ControlTask) -> Drive:
 
     def drive(policy: Module) -> ControlledRollout:
         outputs = policy()
-        wanted = np.shape(scene.table[task.drives].value)
-        if tuple(outputs.shape) != wanted:
-            raise UserError(f"the policy gives numbers of shape {tuple(outputs.shape)}, and {task.drives} needs {wanted}")
+        row_shape = np.shape(scene.table[task.drives].value)
+        if tuple(outputs.shape) != row_shape:
+            raise UserError(f"the policy gives numbers of shape {tuple(outputs.shape)}, and {task.drives} needs {row_shape}")
         return ControlledRollout(
             scene.rollout({task.drives: outputs}, worlds=1, adjoint=Checkpoint(every=task.checkpoint)), outputs
         )
@@ -80,7 +80,7 @@ def closed_loop(scene: Scene, task: ControlTask, observer: Observer, *, every: C
     """
     per_frame = driven_rows(scene, task)
     if every > scene.frames:
-        raise UserError(f"the policy sees the scene every {every} frames: give a number from 1 to {scene.frames}")
+        raise UserError(f"the policy observes the scene every {every} frames: give a number from 1 to {scene.frames}")
     windows = Windows(scene)
     columns = np.shape(scene.table[task.drives].value)[1:]
     adjoint = Checkpoint(every=min(task.checkpoint, every * scene.stepping.substeps))
@@ -88,8 +88,8 @@ def closed_loop(scene: Scene, task: ControlTask, observer: Observer, *, every: C
 
     def drive(policy: FeedbackPolicy) -> ControlledRollout:
         if policy.observations != observer.size:
-            raise UserError(f"the policy sees {policy.observations} numbers, but there are {observer.size} observations")
-        memory, parts, rows, states = None, [], [], start
+            raise UserError(f"the policy takes {policy.observations} numbers, but there are {observer.size} observations")
+        memory, intervals, rows, states = None, [], [], start
         for first in range(0, scene.frames, every):
             count = min(every, scene.frames - first)
             observation, memory = observer.observe(states, memory)
@@ -98,8 +98,8 @@ def closed_loop(scene: Scene, task: ControlTask, observer: Observer, *, every: C
                 raise UserError(f"the policy gives {answer.numel()} numbers, and {task.drives} needs {columns} at a time")
             rows.append(answer.reshape(1, *columns).expand(count * per_frame, *columns))
             states = windows.rollout(first, count, {task.drives: rows[-1]}, state=states.last, adjoint=adjoint)
-            parts.append(states)
-        return ControlledRollout(joined_states(parts), torch.cat(rows))
+            intervals.append(states)
+        return ControlledRollout(joined_states(intervals), torch.cat(rows))
 
     return drive
 

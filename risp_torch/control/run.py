@@ -75,27 +75,27 @@ def control(
     task.check_objective(objective, scene.name)
     iterations = task.iterations if iterations is None else iterations
     number = 0 if goal is None and target is None else goal
-    wanted = None if number is None else task.goal(scene, number)
-    if objective == "state" and wanted is None:
+    goal_state = None if number is None else task.goal(scene, number)
+    if objective == "state" and goal_state is None:
         raise UserError("the state objective needs a goal whose state is known: give its number, or choose the image objective")
     pictures = None if target is None else load_pictures(scene, target)
-    aim = GoalLoss(scene, task, wanted, pictures=pictures, seen=scene.camera is not None or objective == "image")
+    aim = GoalLoss(scene, task, goal_state, pictures=pictures, observe_goal=scene.camera is not None or objective == "image")
     drive, make_policy, extra = _driver(scene, task, aim, feedback=feedback, network=network, every=every)
     folder = None
     if out is not None:
-        asked = settings_of(scene, task) | {
+        settings = settings_of(scene, task) | {
             "objective": objective, "seed": seed, "goal": number, "iterations": iterations, **extra,
             "policy_sha256": _checksum(_numbers(make_policy(seed))),
-            "goal_places": None if wanted is None else _summary(wanted.placement),
+            "goal_places": None if goal_state is None else _summary(goal_state.placement),
             "target": None if pictures is None else sha256(pictures.float().cpu().numpy().tobytes()).hexdigest(),
         }  # fmt: skip
-        folder = RunFolder.open_or_create(out, asked)
-    found = search(
+        folder = RunFolder.open_or_create(out, settings)
+    outcome = search(
         make_policy, drive, aim, objective=objective, task=task, iterations=iterations, seed=seed, folder=folder,
         progress=progress,
     )  # fmt: skip
-    note = wanted.note if wanted is not None else "a given target"
-    result = Control(objective, note, found, aim, time.perf_counter() - began, folder.path if folder else None)
+    note = goal_state.note if goal_state is not None else "a given target"
+    result = Control(objective, note, outcome, aim, time.perf_counter() - began, folder.path if folder else None)
     if folder is not None:
         from risp_torch.control.report import write_report
 
@@ -161,7 +161,7 @@ def _checksum(tensors: Sequence[torch.Tensor]) -> str:
 def _summary(placement: Any) -> list[list[float]]:
     """Mean and spread of positions along the axes [m], to a tenth of a millimetre, independent of roundoff."""
     places = torch.as_tensor(placement).double().flatten(0, -2)
-    return [part.cpu().numpy().round(4).tolist() for part in (places.mean(dim=0), places.std(dim=0))]
+    return [statistic.cpu().numpy().round(4).tolist() for statistic in (places.mean(dim=0), places.std(dim=0))]
 
 
 def _driver(
@@ -184,11 +184,11 @@ def _driver(
     else:
         observer = _risp_observer(scene, aim, network)
         extra["network_sha256"] = sha256(Path(network).read_bytes()).hexdigest()
-    given = task.feedback
+    defaults = task.feedback
     outputs = math.prod(np.shape(scene.table[task.drives].value)[1:])
 
     def make_policy(seed: int) -> Module:
-        return FeedbackPolicy(observer.size, outputs, hidden=given.hidden, limit=given.limit, seed=seed)
+        return FeedbackPolicy(observer.size, outputs, hidden=defaults.hidden, limit=defaults.limit, seed=seed)
 
     return closed_loop(scene, task, observer, every=every), make_policy, extra
 

@@ -42,27 +42,27 @@ class Windows:
             state: state there (``States.last``), the scene's start by default.
             adjoint: see ``Scene.rollout``.
         """
-        given = dict(parameters)
+        values = dict(parameters)
         for name, per_frame in self.rows.items():
-            if name in given:
-                own, rows = torch.as_tensor(self.scene.table[name].value).to(given[name]), given[name]
-                given[name] = torch.cat([own[: first * per_frame], rows, own[first * per_frame + len(rows) :]])
+            if name in values:
+                scene_rows, rows = torch.as_tensor(self.scene.table[name].value).to(values[name]), values[name]
+                values[name] = torch.cat([scene_rows[: first * per_frame], rows, scene_rows[first * per_frame + len(rows) :]])
         return self.scene.simulator.rollout(
-            self.scene.table, given, frames=frames, worlds=1, state=state, adjoint=adjoint
+            self.scene.table, values, frames=frames, worlds=1, state=state, adjoint=adjoint
         )
 
 
 def timed_parameters(scene: Scene) -> dict[str, int]:
     """Rows per frame of every time-dependent parameter of a scene's deformable bodies."""
     rows = {}
-    for part in scene.deformables:
-        elements = part.elements
+    for deformable in scene.deformables:
+        elements = deformable.elements
         if isinstance(elements, Sheet):
-            acted = (elements.actuation, elements.turn)
+            actuations = (elements.actuation, elements.turn)
         else:
-            acted = (elements.actuation,) if isinstance(elements, Solid) else ()
-        rows |= {actuation.name: actuation.controls for actuation in acted if actuation is not None}
-        name = f"{part.name}.prescribed_velocity"
+            actuations = (elements.actuation,) if isinstance(elements, Solid) else ()
+        rows |= {actuation.name: actuation.controls for actuation in actuations if actuation is not None}
+        name = f"{deformable.name}.prescribed_velocity"
         if name in scene.table.params and scene.table[name].value.ndim > 1:
             rows[name] = 1
     for load in scene.loads:
@@ -73,16 +73,16 @@ def timed_parameters(scene: Scene) -> dict[str, int]:
     return rows
 
 
-def joined_states(parts: Sequence[States], *, frames: int | None = None) -> States:
+def joined_states(segments: Sequence[States], *, frames: int | None = None) -> States:
     """Concatenation of successive motions; optionally only the first frames."""
 
     def join(name: str) -> torch.Tensor | None:
-        arrays = [getattr(part, name) for part in parts]
+        arrays = [getattr(segment, name) for segment in segments]
         if arrays[0] is None:
             return None
         return torch.cat([arrays[0], *(array[:, 1:] for array in arrays[1:])], dim=1)[:, :frames]
 
     names = ("joint_q", "joint_qd", "particle_q", "particle_qd")
     # Worlds that diverged end a rollout of one world with an error, so that the steps are -1 in all parts.
-    motion = States(join("body_q"), join("body_qd"), parts[-1].diverged_step, **{name: join(name) for name in names})
-    return motion if frames is not None else replace(motion, last=parts[-1].last)
+    motion = States(join("body_q"), join("body_qd"), segments[-1].diverged_step, **{name: join(name) for name in names})
+    return motion if frames is not None else replace(motion, last=segments[-1].last)

@@ -18,7 +18,7 @@ _TIMEOUT = 30  # seconds without an answer
 
 @dataclass(frozen=True)
 class Fetched:
-    """What a fetch has done.
+    """Result of a fetch.
 
     Attributes:
         folder: the folder of the data set.

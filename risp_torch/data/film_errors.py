@@ -93,23 +93,23 @@ def median_errors(rows: Sequence[ErrorRow]) -> dict[str, tuple[float | None, int
     """
     medians = {}
     for quantity in dict.fromkeys(row.quantity for row in rows):
-        own = [row for row in rows if row.quantity == quantity]
-        errors = [abs(row.error) for row in own if row.error is not None]
-        held = [row.holds for row in own if row.holds is not None]
-        medians[quantity] = (statistics.median(errors) if errors else None, sum(held), len(held))
+        quantity_rows = [row for row in rows if row.quantity == quantity]
+        errors = [abs(row.error) for row in quantity_rows if row.error is not None]
+        coverage = [row.holds for row in quantity_rows if row.holds is not None]
+        medians[quantity] = (statistics.median(errors) if errors else None, sum(coverage), len(coverage))
     return medians
 
 
 def _rows(film: MeasuredFilm, file: Path) -> list[ErrorRow]:
     """Rows of one film, whose result need not exist."""
-    found = read_json(file, _FORM).get("unknowns") if file.is_file() else {}
-    if not isinstance(found, dict):
+    estimates = read_json(file, _FORM).get("unknowns") if file.is_file() else {}
+    if not isinstance(estimates, dict):
         raise UserError(f"{file} has no estimates: give {_FORM}")
     rows = []
     for label, truth in film.truth.items():
         unit = film.units.get(label.partition("[")[0], "")
         row = ErrorRow(film.name, label, unit, truth)
-        rows.append(row if label not in found else _with_estimate(row, found[label], film, file))
+        rows.append(row if label not in estimates else _with_estimate(row, estimates[label], film, file))
     return rows
 
 

@@ -94,7 +94,7 @@ def labelled(name: str, value: Any) -> dict[str, float]:
         ValueError: something in it is not a finite number.
     """
     if isinstance(value, list) and value:
-        return {label: x for k, each in enumerate(value) for label, x in labelled(f"{name}[{k}]", each).items()}
+        return {label: x for k, entry in enumerate(value) for label, x in labelled(f"{name}[{k}]", entry).items()}
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         raise ValueError(f"{name} is {json.dumps(value)[:40]}")
     return {name: float(value)}
@@ -115,8 +115,8 @@ def read_json(path: Path, form: str) -> dict[str, Any]:
     except OSError as error:
         raise UserError(f"{path} cannot be read ({error.strerror}): give {form}") from error
     except ValueError as error:
-        place = f"line {error.lineno}: {error.msg}" if isinstance(error, json.JSONDecodeError) else str(error)
-        raise UserError(f"{path} is not JSON ({place}): give {form}") from error
+        location = f"line {error.lineno}: {error.msg}" if isinstance(error, json.JSONDecodeError) else str(error)
+        raise UserError(f"{path} is not JSON ({location}): give {form}") from error
     if not isinstance(content, dict):
         raise UserError(f"{path} is not a JSON object: give {form}")
     return content
@@ -135,10 +135,10 @@ def _files(folder: Path) -> Iterator[Path]:
 
 
 def _read_film(name: str, path: Path) -> MeasuredFilm:
-    beside, of_folder = path.with_suffix(".json"), path.with_name(TRUTH_OF_FOLDER)
-    file = beside if beside.exists() else of_folder
+    film_truth, of_folder = path.with_suffix(".json"), path.with_name(TRUTH_OF_FOLDER)
+    file = film_truth if film_truth.exists() else of_folder
     if not file.exists():
-        raise UserError(f"{path} has no true values: write {beside.name} or {TRUTH_OF_FOLDER} beside it, as {_FORM}")
+        raise UserError(f"{path} has no true values: write {film_truth.name} or {TRUTH_OF_FOLDER} beside it, as {_FORM}")
     content = read_json(file, _FORM)
     scene, unknown, units = content.get("scene"), content.get("unknown"), content.get("units", {})
     if not isinstance(scene, str) or not scene:

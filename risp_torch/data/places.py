@@ -10,7 +10,7 @@ from risp_torch.data.registry import DataFile, DataSet, data_set_named
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import checked
 
-__all__ = ["VARIABLE", "cache_folder", "complete_folder", "data_folder", "missing_files", "not_here_error", "roots"]
+__all__ = ["VARIABLE", "cache_folder", "complete_folder", "data_folder", "missing_files", "missing_data_error", "roots"]
 
 VARIABLE = "RISP_DATA"
 _EXTRA = "pip install 'risp-taichi[data]'"
@@ -32,7 +32,7 @@ def data_folder(name: str) -> Path:
     data_set = data_set_named(name)
     folder = complete_folder(data_set)
     if folder is None:
-        raise not_here_error(data_set)
+        raise missing_data_error(data_set)
     return folder
 
 
@@ -52,7 +52,7 @@ def roots() -> list[Path]:
 
 
 def cache_folder() -> Path | None:
-    """The program's folder in the user's cache; None without pooch, which knows where that is and alone writes there."""
+    """The program's folder in the user's cache; None without pooch, which locates it and alone writes there."""
     try:
         import pooch
     except ImportError:
@@ -89,7 +89,7 @@ def missing_files(data_set: DataSet, folder: Path) -> list[DataFile]:
     return missing
 
 
-def not_here_error(data_set: DataSet, folder: Path | None = None) -> UserError:
+def missing_data_error(data_set: DataSet, folder: Path | None = None) -> UserError:
     """The error to raise where a data set is not on this machine.
 
     Args:

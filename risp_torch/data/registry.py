@@ -64,7 +64,7 @@ class DataSet:
 
     Attributes:
         name: by which it is asked for; its files are in a folder of this name.
-        title: what it is, in one line.
+        title: a description in one line.
         licence: identifier of the licence (SPDX), which is that of all its sources.
         licence_file: name of the file, one of ``files``, that has the licence's text.
         sources: where the files come from.

@@ -8,15 +8,15 @@ from pathlib import Path
 
 from ti_sim.base.errors import UserError
 
-__all__ = ["check_regular", "contains", "is_same_place"]
+__all__ = ["check_regular", "contains", "is_same_path"]
 
 
-def is_same_place(one: Path | str, other: Path | str) -> bool:
+def is_same_path(first_path: Path | str, second_path: Path | str) -> bool:
     """Whether two paths are one file or folder, also through links; paths that do not exist are compared by their names."""
     try:
-        return os.path.samefile(one, other)
+        return os.path.samefile(first_path, second_path)
     except OSError:
-        return os.path.realpath(one) == os.path.realpath(other)
+        return os.path.realpath(first_path) == os.path.realpath(second_path)
 
 
 def contains(folder: Path | str, path: Path | str) -> bool:
@@ -25,10 +25,10 @@ def contains(folder: Path | str, path: Path | str) -> bool:
     parents = [inner]
     while (parent := os.path.dirname(parents[-1])) != parents[-1]:
         parents.append(parent)
-    return any(is_same_place(folder, parent) for parent in parents[1:])
+    return any(is_same_path(folder, parent) for parent in parents[1:])
 
 
-def check_regular(path: Path | str, what: str) -> None:
+def check_regular(path: Path | str, label: str) -> None:
     """Refuse a pipe or a device, which could keep its reader waiting; a path that does not exist is left to its reader.
 
     Raises:
@@ -39,4 +39,4 @@ def check_regular(path: Path | str, what: str) -> None:
     except (OSError, ValueError):
         return
     if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
-        raise UserError(f"{what} is a pipe or a device: write what it gives to a file, and give that")
+        raise UserError(f"{label} is a pipe or a device: write what it gives to a file, and give that")

@@ -19,14 +19,14 @@ _ONE_LEVEL = 1.5 / 255  # largest share of pictures that hold the numbers 0 and 
 _LARGEST = {"1": 1.0, "L": 255.0, "I": 65535.0, "F": 1.0}  # level of full coverage by pillow's mode
 
 
-def read_shares(path: Path | str, what: str) -> np.ndarray:
+def read_shares(path: Path | str, label: str) -> np.ndarray:
     """Shares of pixels, such as weights: white is 1, black is 0, with no sRGB curve between.
 
     Args:
         path: a folder of PNG pictures, one for each frame, in the order of their names; a single picture; or an array
             [T, H, W] or [H, W] as .npy. Pictures have 8 or 16 bits; of colours the brightest channel counts, times alpha, and of
             a palette every colour but black. Whole numbers that are all 0 or 1 are shares.
-        what: what errors call it, such as "the weights of pixels".
+        label: its name in error messages, such as "the weights of pixels".
 
     Returns:
         float32 [T, H, W] in [0, 1]; T = 1 for a single picture.
@@ -36,24 +36,24 @@ def read_shares(path: Path | str, what: str) -> np.ndarray:
     """
     path = Path(path)
     if path.suffix.lower() == ".npy":
-        array = read_array(path, what)
+        array = read_array(path, label)
         levels = array / np.float32(255) if array.dtype == np.uint8 and array.max() > 1 else array
         shares = np.asarray(levels if levels.ndim == 3 else levels[None], dtype=np.float32)
     else:
-        shares = np.stack(read_pictures(path, what, _share))
+        shares = np.stack(read_pictures(path, label, _share))
         shares = shares / np.float32(max(shares.max(), 1e-9)) if 0 < shares.max() <= _ONE_LEVEL else shares
     if shares.ndim != 3 or not np.isfinite(shares).all() or shares.min() < 0 or shares.max() > 1:
-        raise UserError(f"{what} in {path} are no numbers from 0 to 1: give shares of pixels, 1 for all of a pixel")
+        raise UserError(f"{label} in {path} are no numbers from 0 to 1: give shares of pixels, 1 for all of a pixel")
     return shares
 
 
-def read_depths(path: Path | str, what: str = "the depths") -> np.ndarray:
+def read_depths(path: Path | str, label: str = "the depths") -> np.ndarray:
     """Depths along the camera's axis [m]; NaN where there is none.
 
     Args:
         path: a folder of PNG pictures, one for each frame, of 16 bits, in millimetres, with 0 where there is none; or an array
             [T, H, W] as .npy in metres, with NaN or 0 where there is none.
-        what: what errors call it.
+        label: its name in error messages.
 
     Returns:
         float32 [T, H, W] in m.
@@ -62,18 +62,18 @@ def read_depths(path: Path | str, what: str = "the depths") -> np.ndarray:
         UserError: it does not exist, cannot be read, holds colours or negative numbers.
     """
     path = Path(path)
-    array = read_array(path, what) if path.suffix.lower() == ".npy" else np.stack(read_pictures(path, what, _depth))
+    array = read_array(path, label) if path.suffix.lower() == ".npy" else np.stack(read_pictures(path, label, _depth))
     depths = np.asarray(array if array.ndim == 3 else array[None], dtype=np.float32)
     if depths.ndim != 3:
-        raise UserError(f"{what} in {path} have shape {array.shape}: give numbers [frames, height, width]")
+        raise UserError(f"{label} in {path} have shape {array.shape}: give numbers [frames, height, width]")
     depths = np.where(depths == 0, np.float32(np.nan), depths)
-    known = depths[np.isfinite(depths)]
-    if not known.size or known.min() < 0:
-        raise UserError(f"{what} in {path} have no depth above zero: give millimetres in PNG of 16 bits, or metres in .npy")
+    finite_depths = depths[np.isfinite(depths)]
+    if not finite_depths.size or finite_depths.min() < 0:
+        raise UserError(f"{label} in {path} have no depth above zero: give millimetres in PNG of 16 bits, or metres in .npy")
     return np.where(np.isfinite(depths), depths, np.float32(np.nan))
 
 
-def read_pictures(path: Path, what: str, convert: Callable[[Any], Any]) -> list[Any]:
+def read_pictures(path: Path, label: str, convert: Callable[[Any], Any]) -> list[Any]:
     """Arrays of one size, which ``convert`` makes of the pictures of a folder or of a single picture, as pillow opens them.
 
     ``convert`` returns an array [H, W], or a tuple that begins with one.
@@ -81,17 +81,17 @@ def read_pictures(path: Path, what: str, convert: Callable[[Any], Any]) -> list[
     Raises:
         UserError: a picture cannot be read, is missing between others, or has another size.
     """
-    check_regular(path, f"{what} {path}")
+    check_regular(path, f"{label} {path}")
     if not path.is_dir():
-        return [opened_picture(path, f"{what} {path}", convert)]
+        return [opened_picture(path, f"{label} {path}", convert)]
     names = numbered_pictures(path)
     pictures, sizes = [], []
     for name in names:
-        picture = opened_picture(name, f"{what} {name}", convert)
+        picture = opened_picture(name, f"{label} {name}", convert)
         sizes.append((picture[0] if isinstance(picture, tuple) else picture).shape)
         if sizes[-1] != sizes[0]:
             both = " and ".join(f"{width} x {height}" for height, width in (sizes[0], sizes[-1]))
-            raise UserError(f"{what} in {path} have pictures of {both} pixels ({name.name}): give all one size")
+            raise UserError(f"{label} in {path} have pictures of {both} pixels ({name.name}): give all one size")
         if not pictures:
             pixels = sizes[0][0] * sizes[0][1]
             check_memory(8 * pixels * len(names), f"reading {len(names)} pictures of {path}", "scale them down")
@@ -99,20 +99,20 @@ def read_pictures(path: Path, what: str, convert: Callable[[Any], Any]) -> list[
     return pictures
 
 
-def read_array(path: Path, what: str) -> np.ndarray:
+def read_array(path: Path, label: str) -> np.ndarray:
     """The numbers of a .npy file, of any shape.
 
     Raises:
         UserError: it cannot be read, or holds no numbers.
     """
-    check_regular(path, f"{what} {path}")
+    check_regular(path, f"{label} {path}")
     try:
         array = np.load(path, allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
-        raise UserError(f"{what} {path} cannot be read as an array of numpy ({error}): give a .npy file of numbers") from error
+        raise UserError(f"{label} {path} cannot be read as an array of numpy ({error}): give a .npy file of numbers") from error
     if not isinstance(array, np.ndarray) or array.ndim < 2 or array.dtype.kind not in "fiub" or not array.size:
         kind = f"{array.dtype} of shape {array.shape}" if isinstance(array, np.ndarray) else "several arrays"
-        raise UserError(f"{what} in {path} are {kind}: give numbers [frames, height, width], in a file .npy")
+        raise UserError(f"{label} in {path} are {kind}: give numbers [frames, height, width], in a file .npy")
     return array
 
 
@@ -134,23 +134,23 @@ def _depth(image: Any) -> np.ndarray:
     return np.asarray(image, dtype=np.float32) * np.float32(MILLIMETRE)
 
 
-def check_frames(array: np.ndarray, what: str, *, frames: int, size: Sequence[int], one: bool = False) -> None:
+def check_frames(array: np.ndarray, label: str, *, frames: int, size: Sequence[int], one: bool = False) -> None:
     """Raise a UserError unless pictures [T, H, W] fit a film.
 
     Args:
         array: the pictures.
-        what: what errors call them.
+        label: their name in error messages.
         frames: pictures of the film; more are allowed.
         size: height and width of the film [pixels].
         one: whether a single picture serves all frames.
     """
     if tuple(array.shape[1:]) != tuple(size):
         raise UserError(
-            f"{what} are {array.shape[2]} x {array.shape[1]} pixels, and the camera's pictures are {size[1]} x {size[0]}: "
+            f"{label} are {array.shape[2]} x {array.shape[1]} pixels, and the camera's pictures are {size[1]} x {size[0]}: "
             "give pictures of the camera's size"
         )
     if len(array) < frames and not (one and len(array) == 1):
         raise UserError(
-            f"{what} have {len(array)} pictures, and the scene has {frames} frames: give one for each frame"
+            f"{label} have {len(array)} pictures, and the scene has {frames} frames: give one for each frame"
             + (", or one for all" if one else ", or simulate fewer frames")
         )

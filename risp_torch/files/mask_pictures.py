@@ -41,13 +41,13 @@ class _Pictures:
 
 
 @checked
-def read_masks(path: Path | str, what: str, *, number: FromZero | None = None) -> np.ndarray:
+def read_masks(path: Path | str, label: str, *, number: FromZero | None = None) -> np.ndarray:
     """Masks of a folder of pictures, of one picture, or of an array of numpy (``mask_of``).
 
     Args:
         path: a folder of PNG or JPEG pictures, one for each frame, in the order of their names; a single picture; or .npy,
             [T, H, W], [H, W], [T, 1, H, W] or [T, H, W, 1].
-        what: what errors call it, such as "the masks".
+        label: its name in error messages, such as "the masks".
         number: the object whose mask is wanted, of masks that hold object numbers (or any two values).
 
     Returns:
@@ -58,13 +58,13 @@ def read_masks(path: Path | str, what: str, *, number: FromZero | None = None) -
     """
     path = Path(path)
     if path.suffix.lower() in (".npy", ".npz"):
-        return mask_of(read_array(path, what), f"{what} in {path}", number=number)
-    pictures = read_pictures(path, what, _numbers)
-    return _shares(_joined([_Pictures(*each) for each in pictures], f"{what} in {path}"), f"{what} in {path}", number)
+        return mask_of(read_array(path, label), f"{label} in {path}", number=number)
+    pictures = read_pictures(path, label, _numbers)
+    return _shares(_joined([_Pictures(*picture) for picture in pictures], f"{label} in {path}"), f"{label} in {path}", number)
 
 
 @checked
-def mask_of(array: np.ndarray, what: str, *, number: FromZero | None = None) -> np.ndarray:
+def mask_of(array: np.ndarray, label: str, *, number: FromZero | None = None) -> np.ndarray:
     """Shares of pixels of an array of masks.
 
     - Two values are body and background, whatever they are. Zero is the background; without a zero it is the value on most of the
@@ -74,7 +74,7 @@ def mask_of(array: np.ndarray, what: str, *, number: FromZero | None = None) -> 
 
     Args:
         array: [T, H, W], [H, W], [T, 1, H, W] or [T, H, W, 1]: booleans, whole numbers, or shares from 0 to 1.
-        what: what errors call it.
+        label: its name in error messages.
         number: the object whose mask is wanted.
 
     Returns:
@@ -89,23 +89,23 @@ def mask_of(array: np.ndarray, what: str, *, number: FromZero | None = None) -> 
         array = array[:, 0] if array.shape[1] == 1 else array[..., 0]
     array = array[None] if array.ndim == 2 else array
     if array.ndim != 3 or array.dtype.kind not in "fiub" or not array.size:
-        raise UserError(f"{what} are {array.dtype} of shape {array.shape}: give numbers [frames, height, width]")
+        raise UserError(f"{label} are {array.dtype} of shape {array.shape}: give numbers [frames, height, width]")
     if array.dtype.kind == "f":
         if not np.isfinite(array).all() or array.min() < 0 or array.max() > 1:
-            raise UserError(f"{what} are no numbers from 0 to 1: give shares of pixels (the logistic function of logits)")
+            raise UserError(f"{label} are no numbers from 0 to 1: give shares of pixels (the logistic function of logits)")
         largest = float(array.max())
         if 0 < largest < _HALF_RIM and len(np.unique(array)) == 2:  # bytes of 0 and 1 that were divided by 255
-            return _shares(_Pictures((array > 0).astype(np.int32), None), what, None)
-        return _shares(_Pictures(array, 1.0), what, number)
+            return _shares(_Pictures((array > 0).astype(np.int32), None), label, None)
+        return _shares(_Pictures(array, 1.0), label, number)
     if array.dtype.kind != "b" and array.min() < 0:
-        raise UserError(f"{what} hold negative numbers: give 0 for the background, and 1 or an object's number for the body")
-    return _shares(_Pictures(array.astype(np.int32), _full_level(array.astype(np.int32))), what, number)
+        raise UserError(f"{label} hold negative numbers: give 0 for the background, and 1 or an object's number for the body")
+    return _shares(_Pictures(array.astype(np.int32), _full_level(array.astype(np.int32))), label, number)
 
 
 def covered_rim(masks: np.ndarray) -> float:
     """Mean share of the picture's rim that masks [T, H, W] cover, over the frames in which they cover anything."""
-    shown = masks[(masks > 0).any(axis=(1, 2))] if len(masks) else masks
-    return float(_rim(shown).mean()) if len(shown) else 0.0
+    covered_masks = masks[(masks > 0).any(axis=(1, 2))] if len(masks) else masks
+    return float(_rim(covered_masks).mean()) if len(covered_masks) else 0.0
 
 
 def _rim(masks: np.ndarray) -> np.ndarray:
@@ -143,14 +143,14 @@ def _numbers(image: Any) -> tuple[np.ndarray, float | None, dict[int, float] | N
     return rgb @ np.array([65536, 256, 1], dtype=np.int32), _CODES, None
 
 
-def _joined(pictures: Sequence[_Pictures], what: str) -> _Pictures:
+def _joined(pictures: Sequence[_Pictures], label: str) -> _Pictures:
     """All pictures of a folder as one array.
 
     Raises:
         UserError: they are of different kinds.
     """
     if len({picture.full for picture in pictures}) > 1:
-        raise UserError(f"{what} are pictures of different kinds: save them all in one way, for example as black and white PNG")
+        raise UserError(f"{label} are pictures of different kinds: save them all in one way, for example as black and white PNG")
     levels, full = np.stack([picture.levels for picture in pictures]), pictures[0].full
     light = {key: value for picture in pictures for key, value in (picture.light or {}).items()} or None
     if full == _CODES:
@@ -168,29 +168,29 @@ def _joined(pictures: Sequence[_Pictures], what: str) -> _Pictures:
     return _Pictures(levels, full, light)
 
 
-def _shares(pictures: _Pictures, what: str, number: int | None) -> np.ndarray:
+def _shares(pictures: _Pictures, label: str, number: int | None) -> np.ndarray:
     """[T, H, W] float32 shares of pixels (``mask_of``)."""
     levels = pictures.levels
     values = _values(levels)
     if number is not None:
         if number not in values:
-            raise UserError(f"{what} hold no object {number}: they have {_listed(values)}")
+            raise UserError(f"{label} hold no object {number}: they have {_listed(values)}")
         return (levels == number).astype(np.float32)
     if len(values) == 1:
         return np.full(levels.shape, float(values[0] > 0), dtype=np.float32)
     if len(values) == 2 and (levels.dtype.kind != "f" or tuple(values) == (0, 1)):
-        return (levels == _body_of(pictures, values, what)).astype(np.float32)
+        return (levels == _body_of(pictures, values, label)).astype(np.float32)
     real = levels.dtype.kind == "f"
     if real or pictures.full is not None and not _holds_objects(levels, values, pictures.full):
         shares = (levels / pictures.full).astype(np.float32)
-        _check_rim(shares, what)
+        _check_rim(shares, label)
         return shares
     raise UserError(
-        f"{what} hold the numbers {_listed(values)}, as of several objects: name the one that is compared, {_NAMED} or BODY=N"
+        f"{label} hold the numbers {_listed(values)}, as of several objects: name the one that is compared, {_NAMED} or BODY=N"
     )
 
 
-def _body_of(pictures: _Pictures, values: np.ndarray, what: str) -> Any:
+def _body_of(pictures: _Pictures, values: np.ndarray, label: str) -> Any:
     """Which of two values is the body."""
     first, second = values
     rim = float((_rim(pictures.levels) == first).mean())
@@ -198,26 +198,26 @@ def _body_of(pictures: _Pictures, values: np.ndarray, what: str) -> Any:
         if rim >= _MUCH_RIM or rim <= _FEW_RIM:
             return second if rim >= _MUCH_RIM else first
         raise UserError(
-            f"{what} hold the numbers {_listed(values)}, and both lie on the picture's rim: say which is the body, {_NAMED}"
+            f"{label} hold the numbers {_listed(values)}, and both lie on the picture's rim: say which is the body, {_NAMED}"
         )
     if rim < _CLEAR_RIM:
         light = pictures.light
         if light is not None and light[int(first)] > light[int(second)]:
             return first  # a white body, the first colour of its palette
-        _refuse_inverted(what, 1 - rim)
+        _refuse_inverted(label, 1 - rim)
     return second
 
 
-def _check_rim(shares: np.ndarray, what: str) -> None:
+def _check_rim(shares: np.ndarray, label: str) -> None:
     """Refuse shares that are white all along the rim and black within."""
     rim = _rim(shares)
     if (rim > 0.5).mean() > 1 - _CLEAR_RIM and (shares < 0.5).any():
-        _refuse_inverted(what, float((rim > 0.5).mean()))
+        _refuse_inverted(label, float((rim > 0.5).mean()))
 
 
-def _refuse_inverted(what: str, rim: float) -> None:
+def _refuse_inverted(label: str, rim: float) -> None:
     raise UserError(
-        f"{what} are white on {100 * rim:.0f} % of the picture's rim and black within, as inverted masks are: invert them, or "
+        f"{label} are white on {100 * rim:.0f} % of the picture's rim and black within, as inverted masks are: invert them, or "
         f"say which number the body's pixels have, {_NAMED}, such as 0 for black"
     )
 

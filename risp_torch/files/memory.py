@@ -1,4 +1,4 @@
-"""What fits into memory: asked before work begins, since a process that runs out of memory is killed without a word."""
+"""Checks of available memory before work begins, because a process that runs out of memory is killed without a message."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def available_bytes() -> int:
     return max(min([_machine(), *_of_groups(), *_of_limits()]), 0)
 
 
-def check_memory(needed: int | float, what: str, remedy: str, *, available: int | None = None) -> None:
-    """Refuse what does not fit into memory, before it is tried.
+def check_memory(needed: int | float, label: str, remedy: str, *, available: int | None = None) -> None:
+    """Raise a UserError if the bytes needed exceed the available memory.
 
     Args:
         needed: estimate of the bytes that it takes, all at the same time.
-        what: what takes them: the beginning of the error's sentence, such as "a film of 100000 frames".
+        label: name of the data, the beginning of the error's sentence, such as "a film of 100000 frames".
         remedy: what to do about it: the end of the sentence, such as "take fewer frames".
         available: bytes that there are; ``available_bytes()`` by default.
 
@@ -42,7 +42,7 @@ def check_memory(needed: int | float, what: str, remedy: str, *, available: int 
     free = available_bytes() if available is None else available
     if needed > free:
         raise UserError(
-            f"{what} would take about {readable_bytes(needed)} of memory, and {readable_bytes(free)} are free: {remedy}"
+            f"{label} would take about {readable_bytes(needed)} of memory, and {readable_bytes(free)} are free: {remedy}"
         )
 
 
@@ -66,13 +66,13 @@ def _machine() -> int:
 
 def _of_groups() -> list[int]:
     """Bytes that the limits of control groups leave; memory of cached files counts as free."""
-    left = []
+    free_bytes = []
     for limit, used, statistics in _GROUPS:
-        most, now = _text(limit).strip(), _text(used).strip()
-        if most.isdecimal() and now.isdecimal():
+        limit_text, usage = _text(limit).strip(), _text(used).strip()
+        if limit_text.isdecimal() and usage.isdecimal():
             cached = [line.split()[1] for line in _text(statistics).splitlines() if line.startswith("inactive_file ")]
-            left.append(int(most) - int(now) + sum(int(count) for count in cached))
-    return left
+            free_bytes.append(int(limit_text) - int(usage) + sum(int(count) for count in cached))
+    return free_bytes
 
 
 def _of_limits() -> list[int]:

@@ -20,11 +20,11 @@ _COLOURED = (2, 6)  # kinds of colour of a PNG: without and with transparency
 
 
 def opened_picture(path: Path | str, name: str, read: Callable[[Any], np.ndarray]) -> np.ndarray:
-    """What ``read`` makes of a picture file that pillow has opened.
+    """Apply ``read`` to a picture file that pillow has opened.
 
     Args:
         path: the file.
-        name: what errors call it.
+        name: its name in error messages.
         read: from pillow's picture to an array; reads all of it.
 
     Raises:

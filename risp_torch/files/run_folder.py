@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import torch
 
 __all__ = [
-    "RESULT_SCHEMA", "FinishedError", "RunFolder", "default_run_path", "first_difference", "inversion_result", "plain",
+    "RESULT_SCHEMA", "FinishedError", "RunFolder", "default_run_path", "first_difference", "inversion_result", "to_jsonable",
     "program_version",
 ]  # fmt: skip
 
@@ -115,7 +115,7 @@ class RunFolder:
         Args:
             result: for an inversion, what ``inversion_result`` returns.
         """
-        write_text(self.path / _RESULT, _to_json(plain(result)))
+        write_text(self.path / _RESULT, _to_json(to_jsonable(result)))
 
     def read_settings(self) -> dict[str, Any]:
         """Read ``settings.json``.
@@ -147,7 +147,7 @@ class RunFolder:
         """
         # safetensors refuses tensors that share memory or have gaps, so each is copied out.
         separate = {name: tensor.detach().cpu().clone().contiguous() for name, tensor in tensors.items()}
-        text = json.dumps(plain(metadata, keep_nan=True))
+        text = json.dumps(to_jsonable(metadata, keep_nan=True))
         texts = {_METADATA_KEY: text, _RUN_KEY: self._run_digest(), _DIGEST_KEY: _digest(separate, text)}
         write_tensors(self.path / _CHECKPOINT, separate, texts)
 
@@ -166,13 +166,13 @@ class RunFolder:
             with safe_open(path, framework="pt", device="cpu") as file:
                 texts = file.metadata() or {}
                 tensors = {name: file.get_tensor(name) for name in file.keys()}
-            whole = texts[_DIGEST_KEY] == _digest(tensors, texts[_METADATA_KEY])
-            own, content = texts[_RUN_KEY] == self._run_digest(), parse_json(texts[_METADATA_KEY])
+            is_intact = texts[_DIGEST_KEY] == _digest(tensors, texts[_METADATA_KEY])
+            same_run, content = texts[_RUN_KEY] == self._run_digest(), parse_json(texts[_METADATA_KEY])
         except (SafetensorError, OSError, ValueError, KeyError) as error:
             raise UserError(f"checkpoint {path} is damaged: remove it to start the run again") from error
-        if not whole:
+        if not is_intact:
             raise UserError(f"checkpoint {path} is not as it was written: remove it to start the run again")
-        if not own:
+        if not same_run:
             raise UserError(f"checkpoint {path} is that of another run: remove it to start this run")
         return tensors, content
 
@@ -186,7 +186,7 @@ class RunFolder:
             path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise UserError(f"{path} cannot be made ({error.strerror}): choose another folder") from error
-        folder = cls(path=path, settings=plain(settings), _lock=lock_folder(path, shared=shared))
+        folder = cls(path=path, settings=to_jsonable(settings), _lock=lock_folder(path, shared=shared))
         folder._refuse_finished()
         foreign = sorted(file.name for file in path.iterdir() if file.suffix in _WRITTEN and not file.name.startswith("."))
         if foreign and not (path / _SETTINGS).is_file():
@@ -197,8 +197,8 @@ class RunFolder:
     def _refuse_finished(self) -> None:
         if not self.finished:
             return
-        there = _read_json(self.path / _SETTINGS) if (self.path / _SETTINGS).is_file() else {}
-        difference = first_difference(there, self.settings)
+        stored_settings = _read_json(self.path / _SETTINGS) if (self.path / _SETTINGS).is_file() else {}
+        difference = first_difference(stored_settings, self.settings)
         if difference is None:
             _read_json(self.path / _RESULT)  # a damaged result is no end of a run
             raise FinishedError(f"{self.path} holds this run, already finished: nothing is left to do")
@@ -221,7 +221,7 @@ def inversion_result(
     best: int | None,
     seconds: float,
 ) -> dict[str, Any]:
-    """What an inversion writes into ``result.json``.
+    """Content of an inversion's ``result.json``.
 
     Args:
         scene: name of the scene.
@@ -289,12 +289,12 @@ def program_version() -> str:
 
 
 @checked
-def plain(value: Any, *, keep_nan: bool = False) -> Any:
+def to_jsonable(value: Any, *, keep_nan: bool = False) -> Any:
     """``value`` in the types that JSON has; NaN and infinities become None unless ``keep_nan``."""
-    return _plain(value, keep_nan)
+    return _to_jsonable(value, keep_nan)
 
 
-def _plain(value: Any, keep_nan: bool) -> Any:
+def _to_jsonable(value: Any, keep_nan: bool) -> Any:
     if isinstance(value, float | np.floating):
         return float(value) if keep_nan or math.isfinite(value) else None
     if value is None or isinstance(value, bool | int | str):
@@ -306,11 +306,11 @@ def _plain(value: Any, keep_nan: bool) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         value = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     if isinstance(value, Mapping):
-        return {str(key): _plain(item, keep_nan) for key, item in value.items()}
+        return {str(key): _to_jsonable(item, keep_nan) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(item, keep_nan) for item in value]
+        return [_to_jsonable(item, keep_nan) for item in value]
     if hasattr(value, "tolist"):  # numpy arrays and scalars, torch tensors
-        return _plain(value.tolist(), keep_nan)
+        return _to_jsonable(value.tolist(), keep_nan)
     raise TypeError(f"{type(value).__name__} {value!r} cannot be written as JSON")
 
 
@@ -340,17 +340,17 @@ def _read_json(path: Path) -> dict[str, Any]:
 
 
 @checked
-def first_difference(there: Any, wanted: Any, name: str = "") -> str | None:
+def first_difference(stored: Any, requested: Any, name: str = "") -> str | None:
     """The first setting that differs, as text: its dotted name and both values; None when all are equal."""
-    if isinstance(there, dict) and isinstance(wanted, dict):
-        for key in [*there, *(key for key in wanted if key not in there)]:
+    if isinstance(stored, dict) and isinstance(requested, dict):
+        for key in [*stored, *(key for key in requested if key not in stored)]:
             dotted = f"{name}.{key}" if name else key
-            if key not in there:
-                return f"{dotted} is not set there and {json.dumps(wanted[key])} here"
-            if key not in wanted:
-                return f"{dotted} is {json.dumps(there[key])} there and not set here"
-            difference = first_difference(there[key], wanted[key], dotted)
+            if key not in stored:
+                return f"{dotted} is not set there and {json.dumps(requested[key])} here"
+            if key not in requested:
+                return f"{dotted} is {json.dumps(stored[key])} there and not set here"
+            difference = first_difference(stored[key], requested[key], dotted)
             if difference is not None:
                 return difference
         return None
-    return None if there == wanted else f"{name} is {json.dumps(there)} there and {json.dumps(wanted)} here"
+    return None if stored == requested else f"{name} is {json.dumps(stored)} there and {json.dumps(requested)} here"

@@ -75,7 +75,7 @@ def _described(value: Any, tensors: dict[str, torch.Tensor]) -> Any:
     if isinstance(value, Mapping):
         return dict(_described_items(value, tensors))
     if isinstance(value, list | tuple):
-        return [_described(each, tensors) for each in value]
+        return [_described(entry, tensors) for entry in value]
     return value.item() if isinstance(value, np.generic) else value
 
 
@@ -83,14 +83,14 @@ def _described_items(value: Mapping[Any, Any], tensors: dict[str, torch.Tensor])
     """Items of a dict with names as keys; integers are marked."""
     if value and all(isinstance(key, int) for key in value):
         yield _INTEGER_KEYS, True
-    for key, each in value.items():
-        yield str(key), _described(each, tensors)
+    for key, entry in value.items():
+        yield str(key), _described(entry, tensors)
 
 
 def _restored(value: Any, tensors: Mapping[str, torch.Tensor]) -> Any:
-    """The state that ``_described`` has encoded."""
+    """Inverse of ``_described``."""
     if isinstance(value, list):
-        return [_restored(each, tensors) for each in value]
+        return [_restored(entry, tensors) for entry in value]
     if not isinstance(value, dict):
         return value
     if set(value) == {_ARRAY}:
@@ -98,4 +98,4 @@ def _restored(value: Any, tensors: Mapping[str, torch.Tensor]) -> Any:
     if set(value) == {_TENSOR}:
         return tensors[value[_TENSOR]]
     integers = value.get(_INTEGER_KEYS, False)
-    return {int(key) if integers else key: _restored(each, tensors) for key, each in value.items() if key != _INTEGER_KEYS}
+    return {int(key) if integers else key: _restored(entry, tensors) for key, entry in value.items() if key != _INTEGER_KEYS}

@@ -1,4 +1,4 @@
-"""What Ctrl-C and SIGTERM do to the command line: files that are being written go, and one sentence says how to go on.
+"""Handlers of Ctrl-C and SIGTERM for the command line: they delete unfinished files and print how to resume.
 
 The package imports it before everything else, and it imports nothing that takes time: while the rest loads, too, the command line
 ends with a sentence.
@@ -35,17 +35,17 @@ def terminable() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = {number: signal.signal(number, _stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    previous_handlers = {number: signal.signal(number, _stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     finally:
-        for number, handler in before.items():
+        for number, handler in previous_handlers.items():
             signal.signal(number, signal.default_int_handler if handler is _leave else handler)
 
 
 def _stop(number: int, frame: FrameType | None) -> None:
-    for each in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(each, signal.SIG_DFL)
+    for signal_number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(signal_number, signal.SIG_DFL)
     raise Terminated if number == signal.SIGTERM else KeyboardInterrupt
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import checked
 
-__all__ = ["near_names", "unknown_name_error"]
+__all__ = ["similar_names", "unknown_name_error"]
 
 _MOST_LISTED = 12
 _LEAST_LIKENESS = 0.6
@@ -42,65 +42,65 @@ _ALIKE = tuple(
 )
 
 
-def near_names(name: str, known: Iterable[str], *, most: int = 3) -> list[str]:
-    """The known names most like ``name``, best first.
+def similar_names(name: str, candidates: Iterable[str], *, most: int = 3) -> list[str]:
+    """The candidates most similar to ``name``, best first.
 
-    A name is near when its spelling is close (whole, or in its last dotted part), when one name contains the other, or when the
-    last parts mean the same (young and E) or things of which a body has one or the other (mass and density).
+    A name is similar when its spelling is close (in full, or in its last dotted part), when one name contains the other, or when
+    the last parts mean the same (young and E) or things of which a body has one or the other (mass and density).
 
     Args:
         name: what the user wrote.
-        known: the names there are.
+        candidates: the names there are.
         most: how many to return at most.
 
     Returns:
-        At most ``most`` names; empty when none is near.
+        At most ``most`` names; empty when none is similar.
     """
-    scores = {other: _likeness(name.lower(), other.lower()) for other in known}
+    scores = {candidate: _likeness(name.lower(), candidate.lower()) for candidate in candidates}
     least = max(_LEAST_LIKENESS, max(scores.values(), default=0.0) - _CLEAR_LEAD)
-    near = [other for other, score in scores.items() if score >= least]
-    return sorted(near, key=lambda other: (-scores[other], other))[:most]
+    similar = [candidate for candidate, score in scores.items() if score >= least]
+    return sorted(similar, key=lambda candidate: (-scores[candidate], candidate))[:most]
 
 
 @checked
-def unknown_name_error(kind: str, name: str, known: Iterable[str]) -> UserError:
-    """The error to raise for a name that is not known.
+def unknown_name_error(kind: str, name: str, valid_names: Iterable[str]) -> UserError:
+    """The error to raise for an unknown name.
 
     Args:
         kind: what the name stands for, in the singular: "parameter", "scene", "option".
         name: what the user wrote.
-        known: the names there are.
+        valid_names: the names there are.
 
     Returns:
-        A ``UserError`` (not raised) that gives the near names and the known ones.
+        A ``UserError`` (not raised) that gives similar names and the valid ones.
     """
-    names = sorted(known)
+    names = sorted(valid_names)
     if not names:
         return UserError(f"unknown {kind} {name!r}: there is no {kind} to choose from")
-    near = near_names(name, names)
-    if not near:
+    similar = similar_names(name, names)
+    if not similar:
         return UserError(f"unknown {kind} {name!r}: choose one of {_listed(names)}")
-    guesses = " or ".join(repr(other) for other in near)
+    guesses = " or ".join(repr(candidate) for candidate in similar)
     return UserError(f"unknown {kind} {name!r}: did you mean {guesses}? (known: {_listed(names)})")
 
 
-def _likeness(name: str, other: str) -> float:
+def _likeness(name: str, candidate: str) -> float:
     """How much two names look alike: 0 nothing, 1 the same."""
-    whole = difflib.SequenceMatcher(a=name, b=other).ratio()
-    last = difflib.SequenceMatcher(a=_last_part(name), b=_last_part(other)).ratio()
-    contained = len(name) > 2 and name in other or len(other) > 2 and other in name
+    ratio = difflib.SequenceMatcher(a=name, b=candidate).ratio()
+    last = difflib.SequenceMatcher(a=_last_part(name), b=_last_part(candidate)).ratio()
+    contained = len(name) > 2 and name in candidate or len(candidate) > 2 and candidate in name
     # The last part alone says less than the whole name: "a.mass" is not "b.mass".
-    return max(whole, 0.9 * last, 0.75 if contained else 0.0, _likeness_of_meaning(name, other))
+    return max(ratio, 0.9 * last, 0.75 if contained else 0.0, _likeness_of_meaning(name, candidate))
 
 
-def _likeness_of_meaning(name: str, other: str) -> float:
+def _likeness_of_meaning(name: str, candidate: str) -> float:
     """0.95 for names of the same owner whose last parts mean alike, down to 0.7 for those of owners that look different."""
-    last, other_last = _last_part(name).replace("-", "_"), _last_part(other)
+    last, other_last = _last_part(name).replace("-", "_"), _last_part(candidate)
     if not any(last in words and other_last in words for words in _ALIKE):
         return 0.0
-    owner, other_owner = name.rpartition(".")[0], other.rpartition(".")[0]
-    same = difflib.SequenceMatcher(a=owner, b=other_owner).ratio() if owner else 0.5
-    return 0.7 + 0.25 * same
+    owner, other_owner = name.rpartition(".")[0], candidate.rpartition(".")[0]
+    owner_likeness = difflib.SequenceMatcher(a=owner, b=other_owner).ratio() if owner else 0.5
+    return 0.7 + 0.25 * owner_likeness
 
 
 def _last_part(name: str) -> str:

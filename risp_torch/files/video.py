@@ -130,11 +130,11 @@ def read_video(
         UserError: the video is of another size, rate or length, or uneven; or see ``read_film``.
     """
     film = opened_film(path)
-    facts, whole = film.facts, film.whole
+    facts, is_uncut = film.facts, film.whole
     facts.check_readable()
-    if size is not None and (whole.height, whole.width) != tuple(size):
+    if size is not None and (is_uncut.height, is_uncut.width) != tuple(size):
         raise UserError(
-            f"{path} is {whole.width}x{whole.height} pixels, and {size[1]}x{size[0]} are needed: "
+            f"{path} is {is_uncut.width}x{is_uncut.height} pixels, and {size[1]}x{size[0]} are needed: "
             "scale the video, or change the camera's size"
         )
     if fps is not None and facts.clock is not None:
@@ -144,7 +144,7 @@ def read_video(
             f"video {path} has {facts.frames} frames, and the scene needs {frames}: "
             "give a longer video, or simulate fewer frames"
         )
-    return read_frames(film, range(facts.frames if frames is None else frames), whole).pictures
+    return read_frames(film, range(facts.frames if frames is None else frames), is_uncut).pictures
 
 
 def _linear_frames(frames: Any, name: str) -> np.ndarray:
@@ -217,6 +217,6 @@ def _encodable_frame(graph: Any, picture: np.ndarray, index: int, rate: Fraction
     frame = av.VideoFrame.from_ndarray(picture, format="rgb24")
     frame.pts, frame.time_base = index, 1 / rate
     graph.push(frame)
-    made = graph.pull()
-    made.pts, made.time_base = index, 1 / rate
-    return made
+    padded = graph.pull()
+    padded.pts, padded.time_base = index, 1 / rate
+    return padded

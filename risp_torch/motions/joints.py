@@ -47,7 +47,7 @@ class JointMotions:
         bodies = {body.name: k for k, body in enumerate(scene.bodies)}
         self._columns = [coordinate_slices(scene.bodies)[bodies[name]].start for name in self.links]
         joints = [scene.bodies[bodies[name]] for name in self.links]
-        self._names = [(joint.names[joint.joint.place], joint.names["rate"]) for joint in joints]
+        self._names = [(joint.names[joint.joint.coordinate], joint.names["rate"]) for joint in joints]
         self.start_names = frozenset(name for names in self._names for name in names)
         self.target = np.full((len(windows), self.frames, len(self.links), 1), np.nan)
         for row, window in zip(self.target, windows, strict=True):

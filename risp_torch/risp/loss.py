@@ -76,7 +76,7 @@ class RispLoss(PictureLoss):
         """Compare the network with scene and task (``Loss.check``)."""
         super().check(scene)
         if self.weights is not None:
-            raise UserError("a RISP network sees whole pictures: leave weights of pixels out, or choose frames with the sampling")
+            raise UserError("a RISP network reads whole pictures: omit pixel weights, or choose frames with the sampling")
         camera, settings = scene.camera, getattr(self.network, "settings", None)
         if settings is not None and (camera.width, camera.height) != (settings.size, settings.size):
             raise UserError(
@@ -88,7 +88,7 @@ class RispLoss(PictureLoss):
             self._outputs(camera)
             return
         self.task.head.check(scene)
-        trained, wanted = self.record.get("task", {}).get("head"), self.task.head.to_json()
+        trained, task_head = self.record.get("task", {}).get("head"), self.task.head.to_json()
         if self.path:
             check_network(
                 self.network, self.record, scene=scene.name, outputs=self.task.head.size, size=settings.size, path=self.path
@@ -98,9 +98,9 @@ class RispLoss(PictureLoss):
                 f"{self._name} has {outputs} outputs and the scene's state head has {self.task.head.size}: "
                 "train a network for this scene"
             )
-        if trained is not None and plain(trained) != plain(wanted):
+        if trained is not None and _with_lists(trained) != _with_lists(task_head):
             raise UserError(
-                f"{self._name} was trained for another state head than the scene's ({difference(trained, wanted)}): "
+                f"{self._name} was trained for another state head than the scene's ({difference(trained, task_head)}): "
                 "train it again, or give the scene's task the head that it was trained for"
             )
 
@@ -130,12 +130,12 @@ class RispLoss(PictureLoss):
         sampled = [domain.parameters.values(row[None]) for row in domain.appearances(appearances, seed=seed)]
         if any(split_entry(name)[0] in sampled[0] for name in values):
             return None
-        plain, weighed = copy(self), copy(self)
-        plain.whitening = None
+        observer, weighed = copy(self), copy(self)
+        observer.whitening = None
         with torch.no_grad():
-            usual = plain.observe(scene, states, values, frames)
-            seen = torch.cat([plain.observe(scene, states, {**values, **appearance}, frames) for appearance in sampled])
-        errors = seen - usual
+            nominal = observer.observe(scene, states, values, frames)
+            predictions = torch.cat([observer.observe(scene, states, {**values, **appearance}, frames) for appearance in sampled])
+        errors = predictions - nominal
         if not errors.any():
             return None
         weighed.whitening = Whitening.of(errors)
@@ -173,16 +173,16 @@ class RispLoss(PictureLoss):
         return f"the network {self.path}".strip()
 
 
-def plain(value: Any) -> Any:
+def _with_lists(value: Any) -> Any:
     """Nested values with lists for tuples, as after JSON."""
     if isinstance(value, Mapping):
-        return {key: plain(item) for key, item in value.items()}
-    return [plain(item) for item in value] if isinstance(value, list | tuple) else value
+        return {key: _with_lists(item) for key, item in value.items()}
+    return [_with_lists(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-def difference(there: Mapping[str, Any], here: Mapping[str, Any]) -> str:
+def difference(stored: Mapping[str, Any], required: Mapping[str, Any]) -> str:
     """The first entry in which two plain mappings differ, as text."""
-    for key in [*there, *here]:
-        if plain(there.get(key)) != plain(here.get(key)):
-            return f"{key} is {there.get(key)} there and {here.get(key)} here"
+    for key in [*stored, *required]:
+        if _with_lists(stored.get(key)) != _with_lists(required.get(key)):
+            return f"{key} is {stored.get(key)} there and {required.get(key)} here"
     return "nothing"

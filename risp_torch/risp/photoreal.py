@@ -89,12 +89,12 @@ def write_photoreal_frames(folder: Path | str, film: MitsubaFilm, *, fps: float,
     folder = Path(folder)
     height, width = film.settings.height, film.settings.width
     description = {"fps": float(fps), "width": width, "height": height, "frames": len(film)}
-    shown = film.bodies if masks else ()
+    masked_bodies = film.bodies if masks else ()
     _write_json(folder / FRAMES / DESCRIPTION, description)
-    for body in shown:
+    for body in masked_bodies:
         _write_json(folder / MASKS / body / DESCRIPTION, description | {"curve": LINEAR})
-    files = [_files(folder, shown, k) for k in range(len(film))]
-    missing = [k for k, paths in enumerate(files) if not all(_whole(path, width, height) for path in paths.values())]
+    files = [_files(folder, masked_bodies, k) for k in range(len(film))]
+    missing = [k for k, paths in enumerate(files) if not all(_is_complete(path, width, height) for path in paths.values())]
     bar = tqdm(missing, desc="path tracing", unit="frame", initial=len(film) - len(missing), total=len(film))
     for k in bar:
         _write_picture(files[k], film.picture(k, masks=masks))
@@ -125,7 +125,7 @@ def _write_png(path: Path, levels: np.ndarray) -> None:
         Image.fromarray(levels.astype(np.uint8)).save(temporary, format="PNG")
 
 
-def _whole(path: Path, width: int, height: int) -> bool:
+def _is_complete(path: Path, width: int, height: int) -> bool:
     """Whether a picture exists, is complete and has the right size."""
     from PIL import Image
 

@@ -56,8 +56,8 @@ def _implicit(scene: SceneSpec) -> dict[str, Any]:
 
 def _described(scene: SceneSpec) -> dict[str, Any]:
     """Entries of the parts that describe themselves."""
-    parts = (getattr(scene, name) for name in ALL_PARTS)
-    return {key: entry for part in parts if isinstance(part, DescribedPart) for key, entry in part.description().items()}
+    fields = (getattr(scene, name) for name in ALL_PARTS)
+    return {key: entry for field in fields if isinstance(field, DescribedPart) for key, entry in field.description().items()}
 
 
 def _driving(scene: SceneSpec) -> dict[str, Any]:
@@ -85,32 +85,32 @@ def _softness(scene: SceneSpec) -> dict[str, Any]:
     checksum = sha256(repr((model.solid_energy, model.parts, model.ground_height)).encode())
     for name in ("fixed", "prescribed", "contact", "particle_rest", "tri_normal", *TABLES.values()):
         checksum.update(rounded(getattr(model, name)).tobytes())
-    for part in scene.deformables:
-        for array in _surface_arrays(part.surface):
+    for deformable in scene.deformables:
+        for array in _surface_arrays(deformable.surface):
             checksum.update(rounded(array).tobytes())
-    textures = [[*part.surface.textures, part.surface.wrap] for part in scene.deformables]
-    described = {"deformables": [_deformable(part) for part in scene.deformables], "deformable_textures": textures}
+    textures = [[*deformable.surface.textures, deformable.surface.wrap] for deformable in scene.deformables]
+    described = {"deformables": [_deformable(deformable) for deformable in scene.deformables], "deformable_textures": textures}
     placement = placement_shape(bodies=len(scene.bodies), particles=scene.particle_count)
     described |= {"deformable_sha256": checksum.hexdigest(), "placement": list(placement)}
     touching = scene.self_contact
-    own = {} if touching is None else {"self_contact": [list(touching.bodies), touching.thickness]}
-    return described | ({"loads": loads} if loads else {}) | own
+    self_contact = {} if touching is None else {"self_contact": [list(touching.bodies), touching.thickness]}
+    return described | ({"loads": loads} if loads else {}) | self_contact
 
 
-def _deformable(part: Deformable) -> list[Any]:
+def _deformable(deformable: Deformable) -> list[Any]:
     """Data of a deformable body, besides its parameters and its mesh, that determine its motion."""
-    elements = part.elements
+    elements = deformable.elements
     if isinstance(elements, Net):
-        return [part.name, part.contact_name]
+        return [deformable.name, deformable.contact_name]
     described = [
-        part.name,
-        part.contact_name,
+        deformable.name,
+        deformable.contact_name,
         elements.stiffness.young,
         elements.stiffness.convention,
         _groups(elements.actuation),
     ]
     if isinstance(elements, Sheet):
-        described += [elements.depth, elements.stiffness.thickness, part.thickness]
+        described += [elements.depth, elements.stiffness.thickness, deformable.thickness]
         described += [_groups(elements.turn)] if _groups(elements.turn) is not None else []
     return described
 
@@ -132,8 +132,8 @@ def _geometry_checksum(bodies: Iterable[Body]) -> str:
     for body in bodies:
         surface, arrays = body.surface, [_touching(body.points), body.orientation]
         if surface is not None:
-            seen = _surface_arrays(surface)
-            arrays = [*seen[:2], *arrays, *seen[2:]]
+            surface_arrays = _surface_arrays(surface)
+            arrays = [*surface_arrays[:2], *arrays, *surface_arrays[2:]]
         if body.collision is not None and body.collision.kind == "mesh":
             arrays += [body.collision.corners, body.collision.distance.coefficients]
         for array in arrays:

@@ -21,11 +21,11 @@ def of_kind(kinds: Mapping[str, Callable[..., T]], data: Mapping[str, Any], *, o
     Raises:
         UserError: the kind is unknown, or an entry is missing or unexpected.
     """
-    given = dict(data)
-    kind = given.pop("kind", None)
+    fields = dict(data)
+    kind = fields.pop("kind", None)
     if kind not in kinds:
         raise UserError(f"{owner} {verb} {kind!r}: the kinds are {', '.join(kinds)}")
     try:
-        return kinds[kind](**given)
+        return kinds[kind](**fields)
     except TypeError as error:
         raise UserError(f"{owner} does not describe a {kind}: {error}") from None

@@ -62,12 +62,12 @@ def load_scene(scene: str, **overrides: Any) -> Scene:
         for name in overrides:
             if name not in options:
                 raise unknown_name_error(f"option of {scene}'s make_scene", name, list(options))
-    given = ", ".join(f"{name}={value!r}" for name, value in overrides.items())
-    with errors_of_scene_file(scene, f"make_scene({given})"):
-        made = make_scene(**overrides)
-    if not isinstance(made, Scene):
-        raise UserError(f"make_scene of {scene} returned {type(made).__name__}: return a Scene")
-    return made
+    override_text = ", ".join(f"{name}={value!r}" for name, value in overrides.items())
+    with errors_of_scene_file(scene, f"make_scene({override_text})"):
+        loaded = make_scene(**overrides)
+    if not isinstance(loaded, Scene):
+        raise UserError(f"make_scene of {scene} returned {type(loaded).__name__}: return a Scene")
+    return loaded
 
 
 def find_make_scene(scene: str) -> Callable[..., Scene]:
@@ -87,21 +87,21 @@ def find_function(scene: str, name: str, *, signature: str | None = None) -> Cal
     Raises:
         UserError: see ``load_scene``, or the file has no such function.
     """
-    path = _find(scene)
+    path = _scene_path(scene)
     module = _load_module(path)
     if not callable(getattr(module, name, None)):
         shipped = scene_names(having=name) if name != "make_scene" else {}
-        others = f" (shipped scenes with one: {', '.join(shipped)})" if shipped else ""
-        raise UserError(f"{path} has no {name}: define {signature or _SIGNATURES.get(name, name)}{others}")
+        hint = f" (shipped scenes with one: {', '.join(shipped)})" if shipped else ""
+        raise UserError(f"{path} has no {name}: define {signature or _SIGNATURES.get(name, name)}{hint}")
     return getattr(module, name)
 
 
 def has_function(scene: str, name: str) -> bool:
     """Whether a scene's file defines a function (errors: ``load_scene``)."""
-    return callable(getattr(_load_module(_find(scene)), name, None))
+    return callable(getattr(_load_module(_scene_path(scene)), name, None))
 
 
-def _find(scene: str) -> Path:
+def _scene_path(scene: str) -> Path:
     if scene in scene_names():
         return _folder() / f"{scene}.py"
     if scene.endswith(".py") or "/" in scene:
@@ -144,10 +144,10 @@ def errors_of_scene_file(scene: str, function: str) -> Iterator[None]:
     try:
         yield
     except UserError as error:
-        raise UserError(f"{function} of {scene}: {error}{_line(error, _find(scene))}") from error
+        raise UserError(f"{function} of {scene}: {error}{_line(error, _scene_path(scene))}") from error
     except (Exception, SystemExit) as error:
         reason = f"{type(error).__name__}: {error}"
-        raise UserError(f"{function} of {scene} failed: {reason}{_line(error, _find(scene))}") from error
+        raise UserError(f"{function} of {scene} failed: {reason}{_line(error, _scene_path(scene))}") from error
 
 
 def _line(error: BaseException, path: Path) -> str:

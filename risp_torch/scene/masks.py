@@ -31,7 +31,7 @@ def render_masks(
     parameters: Mapping[str, torch.Tensor] | None = None,
     *,
     bodies: Sequence[str] | None = None,
-    together: bool = False,
+    union: bool = False,
     frames: Any = None,
     camera: str | None = None,
     edge: Positive = EDGE,
@@ -46,37 +46,37 @@ def render_masks(
     Args:
         scene, states, parameters: as in ``Scene.render``.
         bodies: names of bodies, all visible ones by default. The others hide what is behind them.
-        together: whether one mask shows all of them.
+        union: whether one mask shows all of them.
         frames: slice or list of frame numbers, all by default.
         camera: name of a camera, the first one by default.
         edge: softness of the edges [pixels], in place of the scene's ``softness.sigma``.
         samples: per side of a pixel; the mask is their mean.
 
     Returns:
-        [B, T, H, W, N] in [0, 1] for N bodies; N = 1 for all together.
+        [B, T, H, W, N] in [0, 1] for N bodies; N = 1 for the union.
 
     Raises:
         UserError: an unknown or invisible body, or see ``Scene.render``.
     """
     view = scene.view
     names = visible_bodies(scene)
-    chosen = names if bodies is None else list(bodies)
-    for name in chosen:
+    mask_names = names if bodies is None else list(bodies)
+    for name in mask_names:
         if name not in names:
             raise unknown_name_error("visible body", name, names)
     values = view.spec.table.values(parameters, worlds=len(view.poses(states)))
     settings = _settings(view, camera, edge, samples)
-    groups = [[names.index(name) for name in chosen]] if together else [[names.index(name)] for name in chosen]
+    groups = [[names.index(name) for name in mask_names]] if union else [[names.index(name)] for name in mask_names]
 
     def pictures(placement: torch.Tensor) -> torch.Tensor:
         inputs = view.render_inputs(values, placement, camera=camera, quantity="depth")  # which needs no lights
-        parts = []
+        chunks = []
         for first in range(0, len(groups), CHANNELS):
-            some = groups[first : first + CHANNELS]
-            images = bridge.render(_unlit(view, inputs, some), settings)
+            chunk = groups[first : first + CHANNELS]
+            images = bridge.render(_unlit(view, inputs, chunk), settings)
             images = view.film_of(images, *placement.shape[:2], camera=camera, quantity="color", alpha=False)
-            parts.append(images[..., : len(some)])
-        return torch.cat(parts, dim=-1)
+            chunks.append(images[..., : len(chunk)])
+        return torch.cat(chunks, dim=-1)
 
     return view.filmed(states, pictures, frames)
 
@@ -87,8 +87,8 @@ def visible_bodies(scene: Scene) -> list[str]:
     Raises:
         UserError: there is none.
     """
-    parts = (*scene.bodies, *scene.deformables)
-    names = [part.name for part in parts if part.surface is not None]
+    bodies = (*scene.bodies, *scene.deformables)
+    names = [body.name for body in bodies if body.surface is not None]
     if not names:
         raise UserError("no body of the scene has a visible shape: masks need one (smoke has none: compare pixels or luminance)")
     return names

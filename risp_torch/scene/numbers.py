@@ -17,10 +17,10 @@ Values = Mapping[str, torch.Tensor]
 
 def constant(numbers: Any) -> torch.Tensor:
     """A constant tensor in the runtime's precision on its device, without gradient, also in torch.func transforms."""
-    return plain(torch.as_tensor(numbers, dtype=bridge_dtype(), device=bridge_device()))
+    return unwrapped(torch.as_tensor(numbers, dtype=bridge_dtype(), device=bridge_device()))
 
 
-def plain(tensor: torch.Tensor) -> torch.Tensor:
+def unwrapped(tensor: torch.Tensor) -> torch.Tensor:
     """The tensor without the wrapper that torch.func transforms put around every tensor made inside them.
 
     A wrapper has no memory that a kernel can read and is valid only inside its transform, so it must not be cached.
@@ -35,11 +35,11 @@ def outside_transforms() -> AbstractContextManager[None]:
 
 def gravity_rows(values: Values) -> torch.Tensor:
     """Gravity [B, 3], m/s2: the scene's vector, or its strength downwards."""
-    given = values["gravity"]
-    if given.ndim == 2:
-        return given
-    none = torch.zeros_like(given)
-    return torch.stack([none, none, -given], dim=1)
+    gravity = values["gravity"]
+    if gravity.ndim == 2:
+        return gravity
+    zero = torch.zeros_like(gravity)
+    return torch.stack([zero, zero, -gravity], dim=1)
 
 
 def shared_rows(values: Values) -> dict[str, torch.Tensor]:
@@ -51,10 +51,10 @@ def shared_rows(values: Values) -> dict[str, torch.Tensor]:
     return {name: value[:1] if _is_repeated(value) else value for name, value in values.items()}
 
 
-def joined(parts: Sequence[torch.Tensor], dim: int) -> torch.Tensor:
-    """Concatenate parts along ``dim`` (not the first), each of one row or of as many as the longest."""
-    rows = max(part.shape[0] for part in parts)
-    return torch.cat([part.expand(rows, *part.shape[1:]) for part in parts], dim=dim)
+def joined(tensors: Sequence[torch.Tensor], dim: int) -> torch.Tensor:
+    """Concatenate tensors along ``dim`` (not the first), each of one row or of as many as the longest."""
+    rows = max(tensor.shape[0] for tensor in tensors)
+    return torch.cat([tensor.expand(rows, *tensor.shape[1:]) for tensor in tensors], dim=dim)
 
 
 def _is_repeated(value: torch.Tensor) -> bool:

@@ -24,10 +24,10 @@ Sign = Literal["positive", "not negative", "color", "poisson"]
 
 def split_entry(name: str) -> tuple[str, tuple[int, ...]]:
     """Name and index of an entry: ("body.velocity", (0,)) for "body.velocity[0]"; the index of a plain name is ()."""
-    found = re.fullmatch(r"(.*?)((?:\[\d+\])+)", name)
-    if found is None:
+    match = re.fullmatch(r"(.*?)((?:\[\d+\])+)", name)
+    if match is None:
         return name, ()
-    return found[1], tuple(int(number) for number in re.findall(r"\d+", found[2]))
+    return match[1], tuple(int(number) for number in re.findall(r"\d+", match[2]))
 
 
 def check_name(name: str) -> None:
@@ -78,11 +78,11 @@ class ParameterTable:
         self.params[name] = replace(param, value=number, unit=param.unit or unit)
 
     def __getitem__(self, name: str) -> Param:
-        base, place = split_entry(name)
+        base, index = split_entry(name)
         if base not in self.params:
             raise unknown_name_error("parameter", name, list(self.params))
         param = self.params[base]
-        return _entry(param, self._checked(base, place)) if place else param
+        return _entry(param, self._checked(base, index)) if index else param
 
     def set(self, name: str, value: Any) -> None:
         """Set the value of a parameter, or of an entry of one, within its bounds.
@@ -105,24 +105,24 @@ class ParameterTable:
         Raises:
             UserError: the name is unknown, or the value is not finite or has a wrong shape.
         """
-        base, place = split_entry(name)
+        base, index = split_entry(name)
         shape = np.shape(self[name].value)
         Rule(shape=shape).check(name, value)
-        given = np.broadcast_to(np.asarray(value, dtype=np.float64), shape)
-        if not place:
-            return given.copy()
-        whole = np.array(self.params[base].value)
-        whole[place] = given
-        return whole
+        entry = np.broadcast_to(np.asarray(value, dtype=np.float64), shape)
+        if not index:
+            return entry.copy()
+        array = np.array(self.params[base].value)
+        array[index] = entry
+        return array
 
-    def _checked(self, name: str, place: tuple[int, ...]) -> tuple[int, ...]:
+    def _checked(self, name: str, indices: tuple[int, ...]) -> tuple[int, ...]:
         """The index of an entry (UserError if the array does not have it)."""
         shape = np.shape(self.params[name].value)
-        if len(place) != len(shape) or any(index >= size for index, size in zip(place, shape, strict=True)):
+        if len(indices) != len(shape) or any(index >= size for index, size in zip(indices, shape, strict=True)):
             entries = "".join(f"[0 to {size - 1}]" for size in shape)
             has = f"name {name}{entries}" if shape else "it is one number"
-            raise UserError(f"{name} has no entry {''.join(f'[{index}]' for index in place)}: {has}")
-        return place
+            raise UserError(f"{name} has no entry {''.join(f'[{index}]' for index in indices)}: {has}")
+        return indices
 
     def drop(self, *names: str) -> None:
         """Remove parameters from the table; unknown names are ignored."""
@@ -140,13 +140,13 @@ class ParameterTable:
         """Names of the numbers that the scene declares unknown: Params that are not frozen."""
         return [name for name, param in self.params.items() if not param.frozen]
 
-    def values(self, given: Mapping[str, torch.Tensor] | None = None, *, worlds: int | None = None) -> dict[str, torch.Tensor]:
+    def values(self, replaced: Mapping[str, torch.Tensor] | None = None, *, worlds: int | None = None) -> dict[str, torch.Tensor]:
         """Physical values of all parameters for a batch of worlds.
 
         Args:
-            given: values that replace the scene's own, of the parameter's shape (equal in all worlds) or with a leading
+            replaced: values that replace the scene's own, of the parameter's shape (equal in all worlds) or with a leading
                 world axis; gradients flow through them. Named entries replace those of their arrays.
-            worlds: B; by default the length of the leading axes in ``given``, or 1.
+            worlds: B; by default the length of the leading axes in ``replaced``, or 1.
 
         Returns:
             Name -> tensor [B, *shape] in the parameter's unit, of the runtime's precision.
@@ -154,11 +154,11 @@ class ParameterTable:
         Raises:
             UserError: an unknown name, a wrong shape, or batches of different lengths.
         """
-        given = {name: self._tensor(name, value) for name, value in (given or {}).items()}
-        batch = worlds or next((v.shape[0] for n, v in given.items() if v.ndim > np.ndim(self[n].value)), 1)
+        replaced = {name: self._tensor(name, value) for name, value in (replaced or {}).items()}
+        batch = worlds or next((v.shape[0] for n, v in replaced.items() if v.ndim > np.ndim(self[n].value)), 1)
         values = {}
         for name, param in self.params.items():
-            value = given.get(name)
+            value = replaced.get(name)
             if value is None:
                 value = torch.as_tensor(param.value, dtype=bridge_dtype(), device=bridge_device())
             shape = np.shape(param.value)
@@ -167,10 +167,10 @@ class ParameterTable:
             elif value.shape != shape:
                 raise UserError(f"{name} has shape {tuple(value.shape)}, and {shape} or {(batch, *shape)} is needed")
             values[name] = value.expand(batch, *shape)
-        for name, value in given.items():
-            base, place = split_entry(name)
-            if place:
-                values[base] = _with_entry(name, values[base], place, value)
+        for name, value in replaced.items():
+            base, index = split_entry(name)
+            if index:
+                values[base] = _with_entry(name, values[base], index, value)
         return values
 
     def _tensor(self, name: str, value: Any) -> torch.Tensor:
@@ -187,26 +187,26 @@ class ParameterTable:
         return tensor
 
 
-def _entry(param: Param, place: tuple[int, ...]) -> Param:
+def _entry(param: Param, index: tuple[int, ...]) -> Param:
     """One entry of an array, with its bounds."""
     shape = np.shape(param.value)
-    low, high = (None if bound is None else float(np.broadcast_to(bound, shape)[place]) for bound in (param.low, param.high))
-    return replace(param, value=float(param.value[place]), low=low, high=high)
+    low, high = (None if bound is None else float(np.broadcast_to(bound, shape)[index]) for bound in (param.low, param.high))
+    return replace(param, value=float(param.value[index]), low=low, high=high)
 
 
-def _with_entry(name: str, whole: torch.Tensor, place: tuple[int, ...], value: torch.Tensor) -> torch.Tensor:
+def _with_entry(name: str, array: torch.Tensor, index: tuple[int, ...], value: torch.Tensor) -> torch.Tensor:
     """The array [B, *shape] with one entry replaced by a scalar for all worlds, or [B]."""
-    if value.ndim > 1 or value.ndim == 1 and len(value) != len(whole):
-        raise UserError(f"{name} has shape {tuple(value.shape)}, and () or {(len(whole),)} is needed")
-    here = torch.zeros(whole.shape[1:], dtype=torch.bool, device=whole.device)
-    here[place] = True
-    return torch.where(here, value.reshape(-1, *[1] * len(place)), whole)
+    if value.ndim > 1 or value.ndim == 1 and len(value) != len(array):
+        raise UserError(f"{name} has shape {tuple(value.shape)}, and () or {(len(array),)} is needed")
+    mask = torch.zeros(array.shape[1:], dtype=torch.bool, device=array.device)
+    mask[index] = True
+    return torch.where(mask, value.reshape(-1, *[1] * len(index)), array)
 
 
 def _check_sign(name: str, value: Any, unit: str, sign: Sign | None) -> None:
     """Raise a UserError for a number of the wrong sign, or a colour outside [0, 1]."""
     number = np.asarray(value, dtype=np.float64)
-    wanted = {
+    requirements = {
         "positive": "above zero", "not negative": "that is not negative", "color": "from 0 to 1 (linear colour)",
         "poisson": "between -1 and 0.5",
     }  # fmt: skip
@@ -218,5 +218,5 @@ def _check_sign(name: str, value: Any, unit: str, sign: Sign | None) -> None:
         "poisson": (number <= -1).any() or (number >= 0.5).any(),
     }
     if wrong[sign]:
-        shown = value if number.size <= _MOST_SHOWN else f"an array with numbers from {number.min():.4g} to {number.max():.4g}"
-        raise UserError(f"{name} is {shown} {unit}: give a number {wanted[sign]}".replace(" :", ":"))
+        text = value if number.size <= _MOST_SHOWN else f"an array with numbers from {number.min():.4g} to {number.max():.4g}"
+        raise UserError(f"{name} is {text} {unit}: give a number {requirements[sign]}".replace(" :", ":"))

@@ -33,21 +33,21 @@ def project_points(
     """
     if points.ndim != 4 or points.shape[-1] != 3:
         raise UserError(f"points have shape {tuple(points.shape)}: give [worlds, frames, points, 3]")
-    chosen = chosen_cameras(scene.cameras, camera)[:1]
-    row = camera_rows(chosen, values, points.shape[0])[:, None, None]
+    cameras = chosen_cameras(scene.cameras, camera)[:1]
+    row = camera_rows(cameras, values, points.shape[0])[:, None, None]
     rotation = row[..., 4:13].unflatten(-1, (3, 3))
-    seen = matrix_vector(rotation, points) + row[..., 13:16]
-    depth = seen[..., 2]
-    plane = seen[..., :2] / depth.clamp_min(chosen[0].near)[..., None]
-    lens = distortion_rows(chosen, values, points.shape[0])
+    camera_points = matrix_vector(rotation, points) + row[..., 13:16]
+    depth = camera_points[..., 2]
+    plane = camera_points[..., :2] / depth.clamp_min(cameras[0].near)[..., None]
+    lens = distortion_rows(cameras, values, points.shape[0])
     if lens is not None:
         plane = _distorted(plane, lens[:, None, None])
     return row[..., 0:2] * plane + row[..., 2:4], depth
 
 
-def _distorted(place: torch.Tensor, lens: torch.Tensor) -> torch.Tensor:
+def _distorted(normalised: torch.Tensor, lens: torch.Tensor) -> torch.Tensor:
     """Places [..., 2] in the plane at depth 1 behind the lens k1, k2, p1, p2, k3 [..., 5]."""
-    (x, y), (k1, k2, p1, p2, k3) = place.unbind(-1), lens.unbind(-1)
+    (x, y), (k1, k2, p1, p2, k3) = normalised.unbind(-1), lens.unbind(-1)
     squared = x * x + y * y
     radial = 1 + squared * (k1 + squared * (k2 + squared * k3))
     return torch.stack(

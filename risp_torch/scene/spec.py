@@ -124,12 +124,12 @@ class SceneSpec:
     @property
     def particle_count(self) -> int:
         """P, the number of particles of all deformable bodies."""
-        return sum(part.count for part in self.deformables)
+        return sum(deformable.count for deformable in self.deformables)
 
     @property
     def part_names(self) -> list[str]:
         """Names of all rigid bodies and links, then of the deformable bodies."""
-        return [part.name for part in (*self.bodies, *self.deformables)]
+        return [body.name for body in (*self.bodies, *self.deformables)]
 
     @property
     def ground_height(self) -> float | None:
@@ -148,8 +148,8 @@ class SceneSpec:
 
     def contacts_have(self, field: str) -> bool:
         """Whether the contact of any body has this optional number ("bristle_stiffness" or "radius")."""
-        parts = (*self.bodies, *self.deformables)
-        return any(f"{part.contact_name}.{field}" in self.table.params for part in parts)
+        bodies = (*self.bodies, *self.deformables)
+        return any(f"{body.contact_name}.{field}" in self.table.params for body in bodies)
 
     @property
     def camera(self) -> Camera | None:

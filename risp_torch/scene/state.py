@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from risp_torch.files.atomic import replacing
-from risp_torch.scene.numbers import plain
+from risp_torch.scene.numbers import unwrapped
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import FromZero, checked
 
@@ -28,7 +28,7 @@ _DERIVED = {
 class State:
     """State of B worlds at a frame. ``Scene.state`` and ``Scene.step`` make it; a scene uses the arrays of its solvers alone.
 
-    Positions and velocities are all that has to be given. What is None then begins as at the start of a simulation: bristles
+    Only positions and velocities are required. Arrays that are None get their values at the start of a simulation: bristles
     without deflection, and multistep formulas with their first step.
 
     Attributes:
@@ -83,16 +83,16 @@ class State:
         counts = {name: len(array) for name, array in self.arrays().items() if array.ndim}
         if not counts:
             raise UserError("the state holds no arrays: take it from Scene.state, Scene.step or States.last")
-        (first, count), *others = counts.items()
-        for name, other in others:
-            if other != count:
-                raise UserError(f"state.{name} has {other} worlds, and state.{first} has {count}: give as many in all arrays")
+        (first, count), *remaining = counts.items()
+        for name, size in remaining:
+            if size != count:
+                raise UserError(f"state.{name} has {size} worlds, and state.{first} has {count}: give as many in all arrays")
         return count
 
     @property
     def finite(self) -> torch.Tensor:
         """[B] bool: worlds all of whose numbers are finite."""
-        arrays = (plain(array.detach()) for array in self.arrays().values() if array.ndim > 1)
+        arrays = (unwrapped(array.detach()) for array in self.arrays().values() if array.ndim > 1)
         return torch.stack([torch.isfinite(array).flatten(1).all(dim=1) for array in arrays]).all(dim=0)
 
     def map(self, change: Callable[[torch.Tensor], torch.Tensor]) -> Self:
@@ -137,8 +137,8 @@ class State:
         frame = arrays.pop("frame", None)
         unknown = sorted(set(arrays) - set(STATE_ARRAYS))
         if frame is None or frame.shape != () or frame.dtype.kind != "i" or unknown or not arrays:
-            what = f" (it holds {unknown[0]!r})" if unknown else ""
-            raise UserError(f"{str(path)!r} is not a file of State.save{what}")
+            unknown_text = f" (it holds {unknown[0]!r})" if unknown else ""
+            raise UserError(f"{str(path)!r} is not a file of State.save{unknown_text}")
         return cls(frame=int(frame), **{name: torch.from_numpy(array) for name, array in arrays.items()})
 
 

@@ -71,12 +71,12 @@ class States:
         return {name: array for name in names if (array := getattr(self, name)) is not None}
 
 
-def instant_placement(states: States | torch.Tensor, what: str) -> torch.Tensor:
+def instant_placement(states: States | torch.Tensor, purpose: str) -> torch.Tensor:
     """Placement of a motion, or the placement itself, for pictures of single moments.
 
     Args:
         states: from ``Scene.rollout``, or the placement.
-        what: the pictures, for the message.
+        purpose: the pictures, for the message.
 
     Raises:
         UserError: the film has an exposure or a line time.
@@ -84,7 +84,7 @@ def instant_placement(states: States | torch.Tensor, what: str) -> torch.Tensor:
     if isinstance(states, torch.Tensor):
         return states
     if states.exposed is not None:
-        raise UserError(f"{what} have no motion blur and no rolling shutter: set film.exposure and film.line_time to 0")
+        raise UserError(f"{purpose} have no motion blur and no rolling shutter: set film.exposure and film.line_time to 0")
     return states.placement
 
 
@@ -126,10 +126,10 @@ def check_placement(placement: torch.Tensor, *, bodies: int, particles: int) -> 
     Raises:
         UserError: it has another shape.
     """
-    wanted = placement_shape(bodies=bodies, particles=particles)
-    if placement.ndim != 4 or tuple(placement.shape[2:]) != wanted:
-        what = "poses have" if not particles else "positions have" if not bodies else "poses and positions have"
+    shape = placement_shape(bodies=bodies, particles=particles)
+    if placement.ndim != 4 or tuple(placement.shape[2:]) != shape:
+        subject = "poses have" if not particles else "positions have" if not bodies else "poses and positions have"
         raise UserError(
-            f"the {what} shape {tuple(placement.shape)}, and this scene needs [worlds, frames, {wanted[0]}, {wanted[1]}]"
+            f"the {subject} shape {tuple(placement.shape)}, and this scene needs [worlds, frames, {shape[0]}, {shape[1]}]"
         )
     return placement

@@ -62,7 +62,7 @@ def run(options: argparse.Namespace) -> int:
         policy = task.policy(model, options.seed)
         load_policy(folder / "policy.safetensors", policy)
         result = replan(model, world, task, aim, policy, every=every, iterations=iterations, objective=options.objective)
-        films[name], rate, _ = film_of(world, result.driven.states)
+        films[name], rate, _ = film_of(world, result.rollout.states)
         rows.append([name, f"{100 * result.promised[0]:.1f}", f"{100 * result.promised[-1]:.1f}", f"{100 * result.error:.1f}"])
     picture = np.broadcast_to(aim.pictures.cpu().numpy()[-1:], films["one plan"].shape)
     write_strip(options.out / "one_plan.png", picture, films["one plan"], fps=rate)

@@ -184,7 +184,7 @@ def _masks(true: Scene) -> np.ndarray:
     """Masks [T, H, W] of all bodies together, 1 where more than half of a pixel shows one."""
     with torch.no_grad():
         states = true.rollout()
-        shares = render_masks(true, states, together=True, edge=EDGE_OF_TRUE_MASKS, samples=SAMPLES_OF_TRUE_MASKS)
+        shares = render_masks(true, states, union=True, edge=EDGE_OF_TRUE_MASKS, samples=SAMPLES_OF_TRUE_MASKS)
     return (shares[0, ..., 0] > 0.5).double().cpu().numpy()
 
 

@@ -21,7 +21,7 @@ from typing import Any
 from tqdm import tqdm
 
 from risp_torch import DivergenceError, UserError, start
-from risp_torch.programs import plain, write_text
+from risp_torch.programs import to_jsonable, write_text
 
 _PAUSE = 0.3  # s between looks whether the parent is there
 FAILED = "failed"  # key of the sentence on a cell without result
@@ -59,7 +59,7 @@ class Cell:
             arguments, result = record["given"], record["result"]
         except (json.JSONDecodeError, KeyError, TypeError) as error:
             raise UserError(f"{path} is damaged ({error}): remove it, and it is made again") from None
-        if arguments != plain(dict(self.given)):
+        if arguments != to_jsonable(dict(self.given)):
             raise UserError(f"{path} was made with other settings: give another --out, or remove it")
         return result
 
@@ -155,4 +155,4 @@ def _perform(cell: Cell, folder: Path) -> None:
     result["seconds"] = time.perf_counter() - began
     path = cell.path(folder)
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_text(path, json.dumps({"given": plain(dict(cell.given)), "result": plain(result)}, indent=1))
+    write_text(path, json.dumps({"given": to_jsonable(dict(cell.given)), "result": to_jsonable(result)}, indent=1))

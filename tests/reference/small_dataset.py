@@ -23,7 +23,7 @@ def make_task(scene: Scene) -> RispTask:
     """Three numbers of psi."""
     spreads = default_psi(scene).spreads
     chosen = {name: spreads[name] for name in ("light.key.direction", "light.key.intensity")}
-    return RispTask(HEAD, Domains.usual(scene, RenderingParameters(scene, chosen)), gamma=1.0)
+    return RispTask(HEAD, Domains.default(scene, RenderingParameters(scene, chosen)), gamma=1.0)
 
 
 class SlowRenderer(RendererSource):

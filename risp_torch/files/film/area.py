@@ -17,8 +17,8 @@ def stored_region(placement: Placement) -> tuple[slice, slice]:
     corners = placement.stored_points([(0, 0), (placement.width, placement.height)])
     (left, top), (right, bottom) = corners.min(axis=0), corners.max(axis=0)
     return (
-        slice(_whole(top, math.floor, placement.stored.height), _whole(bottom, math.ceil, placement.stored.height)),
-        slice(_whole(left, math.floor, placement.stored.width), _whole(right, math.ceil, placement.stored.width)),
+        slice(_pixel_edge(top, math.floor, placement.stored.height), _pixel_edge(bottom, math.ceil, placement.stored.height)),
+        slice(_pixel_edge(left, math.floor, placement.stored.width), _pixel_edge(right, math.ceil, placement.stored.width)),
     )
 
 
@@ -71,8 +71,8 @@ def averaged(values: np.ndarray, offset: float, scale: float, count: int, axis: 
     return np.moveaxis(means, 0, axis)
 
 
-def _whole(edge: float, rounding: Callable[[float], int], most: int) -> int:
+def _pixel_edge(edge: float, rounding: Callable[[float], int], most: int) -> int:
     """An edge as a whole number of pixels; one that is whole but for rounding is not moved to the next."""
     nearest = round(edge)
-    whole = nearest if abs(edge - nearest) < 1e-6 else rounding(edge)
-    return min(max(whole, 0), most)
+    pixel = nearest if abs(edge - nearest) < 1e-6 else rounding(edge)
+    return min(max(pixel, 0), most)

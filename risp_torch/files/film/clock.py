@@ -56,13 +56,13 @@ class Clock:
         """
         named = 1.0 / self.named_rate if self.named_rate else None
         steps = np.diff(self.times)
-        usual = steps[steps > 0]
-        if not len(usual):
+        intervals = steps[steps > 0]
+        if not len(intervals):
             return named
-        middle = np.sort(usual)[(len(usual) - 1) // 2]  # one of them: the mean of two clusters would be like none
-        usual = usual[np.abs(usual / middle - 1) < _GAP - 1]
-        mean = float(usual.mean())
-        return named if named and abs(named - mean) <= self._rounding(len(usual)) else mean
+        middle = np.sort(intervals)[(len(intervals) - 1) // 2]  # one of them: the mean of two clusters would be like none
+        intervals = intervals[np.abs(intervals / middle - 1) < _GAP - 1]
+        mean = float(intervals.mean())
+        return named if named and abs(named - mean) <= self._rounding(len(intervals)) else mean
 
     @property
     def rate(self) -> float | None:
@@ -106,8 +106,8 @@ class Clock:
         """First and last frame of the longest stretch without an uneven interval."""
         if self.period is None:
             return 0, len(self.times) - 1
-        ends = [-1, *np.flatnonzero(self._uneven()), len(self.times) - 1]
-        stretches = [(int(a) + 1, int(b)) for a, b in zip(ends, ends[1:], strict=False)]
+        run_limits = [-1, *np.flatnonzero(self._uneven()), len(self.times) - 1]
+        stretches = [(int(a) + 1, int(b)) for a, b in zip(run_limits, run_limits[1:], strict=False)]
         return max(stretches, key=lambda stretch: stretch[1] - stretch[0])
 
     def check_rate(self, path: Path, fps: float, frames: int | None = None) -> None:
@@ -149,24 +149,24 @@ class Clock:
         return (self._rounding(intervals) + self.jitter / intervals) / period
 
     def _sentence(self, frame: int, fps: float) -> str:
-        step, usual = 1e3 * float(self.times[frame] - self.times[frame - 1]), 1e3 * self.period
+        step, period = 1e3 * float(self.times[frame] - self.times[frame - 1]), 1e3 * self.period
         off = 1e3 * (float(self.times[frame]) - frame / fps)
         side = "late" if off > 0 else "early"
         return (
-            f"frame {frame} comes {step:.4g} ms after the one before it, where {usual:.4g} ms are usual, and is "
+            f"frame {frame} comes {step:.4g} ms after the one before it, where {period:.4g} ms are usual, and is "
             f"{abs(off):.3g} ms {side} for {fps:g} frames per second: compare the film at its own times (--times film), or take "
             "a part without it (risp film shows where, and cuts: --from, --to)"
         )
 
 
-def check_rate(path: Path, found: float, wanted: float, *, slack: float = 0.0) -> None:
-    """Refuse a film of another rate than the wanted one [frames per second].
+def check_rate(path: Path, file_rate: float, scene_rate: float, *, slack: float = 0.0) -> None:
+    """Raise a UserError if a film's rate [frames per second] is not the scene's.
 
     Raises:
         UserError: they differ by more than one in ten thousand and ``slack``.
     """
-    if abs(found / float(wanted) - 1.0) > _RATE_TOLERANCE + slack:
+    if abs(file_rate / float(scene_rate) - 1.0) > _RATE_TOLERANCE + slack:
         raise UserError(
-            f"video {path} has {found:.6g} frames per second, and the scene has {float(wanted):g}: "
+            f"video {path} has {file_rate:.6g} frames per second, and the scene has {float(scene_rate):g}: "
             "convert the video, compare it at its own times (--times film), or change the scene's frame time"
         )

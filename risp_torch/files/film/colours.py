@@ -1,4 +1,4 @@
-"""What the numbers of a film are: range, luma and chroma, primaries and curve, by the code points of ITU-T H.273."""
+"""Encoding of a film's numbers: range, luma and chroma, primaries and curve, by the code points of ITU-T H.273."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LIMITED, FULL = "limited", "full"
 RGB, BT709, BT601 = "RGB", "BT.709", "BT.601"
 _UNSPECIFIED = 2
 _HD_ROWS = 720  # players take an unspecified matrix for BT.709 from this height on, and for BT.601 below
-# Code points -> names. What is not here is not read.
+# Code points -> names; others are refused.
 _MATRICES = {1: BT709, 4: "FCC", 5: BT601, 6: BT601, 7: "SMPTE 240M", 9: "BT.2020"}
 _PRIMARIES = {
     1: BT709, 5: "BT.601 (625 lines)", 6: "BT.601 (525 lines)", 7: "BT.601 (525 lines)", 9: "BT.2020", 12: "Display P3",
@@ -25,7 +25,7 @@ _CURVES = {
     1: "BT.709", 4: "gamma 2.2", 5: "gamma 2.8", 6: "BT.709", 7: "SMPTE 240M", 8: "linear", 11: "BT.709", 13: SRGB, 14: "BT.709",
     15: "BT.709",
 }  # fmt: skip
-# What the refused ones are called.
+# Names of refused code points in messages.
 _OTHER_MATRICES = {8: "luma and chroma of YCgCo", 10: "luma of constant luminance", 14: "luma and chroma of ICtCp"}
 _OTHER_PRIMARIES = {
     4: "the primaries of BT.470M", 8: "the primaries of photographic film", 10: "the primaries of XYZ",
@@ -78,7 +78,7 @@ SRGB_COLOURS = Colours(range=FULL, matrix=RGB, primaries=BT709, curve=SRGB)
 def colours_of(
     codes: Mapping[str, int], *, rgb: bool, full_by_format: bool, height: int, curve: str | None = None
 ) -> Colours:
-    """What the code points of a film say; what they leave open is assumed, and what cannot be read is named.
+    """The encoding that a film's code points give; unspecified ones are assumed, unsupported ones named.
 
     Args:
         codes: "range" (1 limited, 2 full, 0 unspecified), "matrix", "primaries" and "curve", code points of H.273.
@@ -89,12 +89,12 @@ def colours_of(
     """
     assumed, wrong = [], []
 
-    def named(what: str, names: Mapping[int, str], others: Mapping[int, str], default: str) -> str:
-        code = codes[what]
+    def named(tag: str, names: Mapping[int, str], unsupported: Mapping[int, str], default: str) -> str:
+        code = codes[tag]
         if code == _UNSPECIFIED:
-            assumed.append(what)
+            assumed.append(tag)
         elif code not in names:
-            wrong.append(others.get(code, f"an unknown {what} (code {code})"))
+            wrong.append(unsupported.get(code, f"an unknown {tag} (code {code})"))
         return names.get(code, default)
 
     if not rgb and codes["range"] == 0 and not full_by_format:

@@ -23,7 +23,7 @@ Seconds = Annotated[float, Rule(least=0)]
 @checked
 @dataclass(frozen=True, kw_only=True)
 class Cut:
-    """A part of a film. What is not given is not cut.
+    """A part of a film. A field that is None cuts nothing.
 
     Attributes:
         first, last: frames, counted from 0; the last one is among them.
@@ -50,18 +50,18 @@ class Cut:
         if facts.clock is None and (self.start, self.end) != (None, None):
             raise UserError(f"{facts.path} has no times: give frames in place of seconds")
         numbers = np.arange(facts.frames)
-        chosen = (numbers >= (self.first or 0)) & (numbers <= (facts.frames - 1 if self.last is None else self.last))
+        in_cut = (numbers >= (self.first or 0)) & (numbers <= (facts.frames - 1 if self.last is None else self.last))
         if facts.clock is not None:
             times = facts.clock.times
-            chosen &= times >= (0.0 if self.start is None else self.start) - _SLACK
-            chosen &= times <= (np.inf if self.end is None else self.end) + _SLACK
-        found = [int(k) for k in numbers[chosen]][:: self.every]
-        if not found:
+            in_cut &= times >= (0.0 if self.start is None else self.start) - _SLACK
+            in_cut &= times <= (np.inf if self.end is None else self.end) + _SLACK
+        frames = [int(k) for k in numbers[in_cut]][:: self.every]
+        if not frames:
             span = "" if facts.clock is None else f" within {facts.clock.times[-1]:.6g} s"
             raise UserError(f"no frame of {facts.path} is left: it has frames 0 to {facts.frames - 1}{span}")
-        return found
+        return frames
 
-    def placement(self, whole: Placement) -> Placement:
-        """Where the pixels lie, from those of the whole picture (errors: ``Placement``)."""
-        part = whole if self.crop is None else whole.cropped(*(int(number) for number in self.crop))
-        return part if self.size is None else part.resized(*(int(number) for number in self.size))
+    def placement(self, uncropped: Placement) -> Placement:
+        """Placement of the pixels, from that of the uncropped picture (errors: ``Placement``)."""
+        cropped = uncropped if self.crop is None else uncropped.cropped(*(int(number) for number in self.crop))
+        return cropped if self.size is None else cropped.resized(*(int(number) for number in self.size))

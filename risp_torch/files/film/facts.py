@@ -1,4 +1,4 @@
-"""What a film is, before any picture of it is read."""
+"""Format, size, colours and times of a film, read before its pictures."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MOST_NAMED = 8  # frames that a sentence lists
 
 @dataclass(frozen=True, kw_only=True)
 class FilmFacts:
-    """What a film is.
+    """Format, size, colours and times of a film.
 
     Attributes:
         path: of the file or folder.
@@ -82,18 +82,18 @@ def repeats_remarks(changes: np.ndarray) -> list[str]:
     """
     if len(changes) < 3:
         return []
-    around = np.array([np.median(np.delete(changes[max(k - 3, 0) : k + 4], min(k, 3))) for k in range(len(changes))])
-    still = changes < 0.1 * around
+    local_change = np.array([np.median(np.delete(changes[max(k - 3, 0) : k + 4], min(k, 3))) for k in range(len(changes))])
+    is_repeat = changes < 0.1 * local_change
     repeats = []
-    for k in np.flatnonzero(still):
-        sides = changes[:k][~still[:k]][-1:], changes[k + 1 :][~still[k + 1 :]][:1]
-        if all(len(side) and side[0] > 0.5 * around[k] for side in sides):
+    for k in np.flatnonzero(is_repeat):
+        sides = changes[:k][~is_repeat[:k]][-1:], changes[k + 1 :][~is_repeat[k + 1 :]][:1]
+        if all(len(side) and side[0] > 0.5 * local_change[k] for side in sides):
             repeats.append(int(k) + 1)
     if not repeats:
         return []
     named = ", ".join(map(str, repeats[:_MOST_NAMED])) + (" and others" if len(repeats) > _MOST_NAMED else "")
-    which = f"frames {named} repeat" if len(repeats) > 1 else f"frame {named} repeats"
+    subject = f"frames {named} repeat" if len(repeats) > 1 else f"frame {named} repeats"
     return [
-        f"{which} the picture before: unless nothing moves there, a recorder or converter has doubled it, so leave it out "
+        f"{subject} the picture before: unless nothing moves there, a recorder or converter has doubled it, so leave it out "
         "(--sampling list:...)"
     ]

@@ -68,7 +68,7 @@ class OpenedFilm:
 
     @property
     def facts(self) -> FilmFacts:
-        """What the film is."""
+        """Format, size, colours and times of the film."""
         return self.source.facts
 
     @property

@@ -33,7 +33,7 @@ class PictureFolder:
     """A folder of pictures, in the order of their names (numbers in names count as numbers).
 
     Attributes:
-        facts: what it is.
+        facts: its format, size, colours and times.
     """
 
     def __init__(self, folder: Path, *, curve: str | None = None) -> None:
@@ -48,23 +48,23 @@ class PictureFolder:
         """
         self.folder = folder
         self.names = _pictures_of(folder)
-        said = _description(folder)
-        if len(self.names) < said["frames"]:
+        record = _description(folder)
+        if len(self.names) < record["frames"]:
             raise UserError(
-                f"video {folder} is cut short: {len(self.names)} of the {said['frames']} frames it announces are there; copy or "
-                "export it again"
+                f"video {folder} is cut short: {len(self.names)} of the {record['frames']} frames it announces are there; copy "
+                "or export it again"
             )
-        numbers, count = _source_frames(folder, said["source_frames"], len(self.names))
+        numbers, count = _source_frames(folder, record["source_frames"], len(self.names))
         first = picture_levels(self.names[0])
         height, width = first.shape[:2]
         self.facts = FilmFacts(
             path=folder, container="folder", codec=_KINDS[self.names[0].suffix.lower()], pixel_format="rgb",
             bits=8 * first.itemsize, frames=len(self.names),
-            stored=StoredPicture(width=width, height=height), placement=_placement(folder, said["placement"], width, height),
+            stored=StoredPicture(width=width, height=height), placement=_placement(folder, record["placement"], width, height),
             numbers=numbers, frames_of_source=count,
-            clock=_clock(folder, said, len(self.names)),
-            bytes_per_pixel=said["bytes_per_pixel"],
-            colours=replace(SRGB_COLOURS, curve=curve or (LINEAR if said["curve"] == LINEAR else SRGB)),
+            clock=_clock(folder, record, len(self.names)),
+            bytes_per_pixel=record["bytes_per_pixel"],
+            colours=replace(SRGB_COLOURS, curve=curve or (LINEAR if record["curve"] == LINEAR else SRGB)),
             left_out=tuple(repeats_remarks(_changes(self.names))),
         )  # fmt: skip
 
@@ -100,8 +100,8 @@ def numbered_pictures(folder: Path) -> list[Path]:
 def _pictures_of(folder: Path) -> list[Path]:
     """The picture files of a folder, all of one kind, in the order of their names."""
     # Hidden files are no pictures: macOS puts one with notes, ._NAME.png, beside each into its archives.
-    shown = (path for path in folder.iterdir() if not path.name.startswith("."))
-    names = sorted((path for path in shown if path.suffix.lower() in _KINDS), key=_natural_order)
+    visible_files = (path for path in folder.iterdir() if not path.name.startswith("."))
+    names = sorted((path for path in visible_files if path.suffix.lower() in _KINDS), key=_natural_order)
     kinds = sorted({_KINDS[name.suffix.lower()] for name in names})
     if not names:
         raise UserError(f"folder {folder} holds no PNG or JPEG picture: give a video file or a folder of numbered pictures")
@@ -114,21 +114,23 @@ def _changes(names: Sequence[Path]) -> np.ndarray:
     """For each file but the first, 0 where it is equal to the one before, to the byte, else 1."""
     sizes = [name.stat().st_size for name in names]
     pairs = zip(names, names[1:], sizes, sizes[1:], strict=False)
-    return np.array([float(size != other or not filecmp.cmp(one, two, shallow=False)) for one, two, size, other in pairs])
+    return np.array([
+        float(size != next_size or not filecmp.cmp(path, next_path, shallow=False)) for path, next_path, size, next_size in pairs
+    ])
 
 
 def _description(folder: Path) -> dict[str, Any]:
-    """What ``video.json`` says; without one, nothing."""
+    """Content of ``video.json``; empty without one."""
     path = folder / DESCRIPTION
     try:
-        said = parse_json(path.read_text(encoding="utf-8")) if path.is_file() else {}
-        times = said.get("times")
-        size = said.get("bytes_per_pixel")
+        record = parse_json(path.read_text(encoding="utf-8")) if path.is_file() else {}
+        times = record.get("times")
+        size = record.get("bytes_per_pixel")
         return {
             "bytes_per_pixel": None if size is None else _positive(float(size)),
-            "fps": None if said.get("fps") is None else float(said["fps"]), "frames": int(said.get("frames") or 0),
-            "curve": said.get("curve"), "start": float(said.get("start") or 0.0), "placement": said.get("placement"),
-            "source_frames": said.get("source_frames"),
+            "fps": None if record.get("fps") is None else float(record["fps"]), "frames": int(record.get("frames") or 0),
+            "curve": record.get("curve"), "start": float(record.get("start") or 0.0), "placement": record.get("placement"),
+            "source_frames": record.get("source_frames"),
             "times": None if times is None else np.array(times, dtype=np.float64),
         }  # fmt: skip
     except (OSError, ValueError, TypeError, AttributeError) as error:
@@ -146,16 +148,16 @@ def _no_description(path: Path) -> UserError:
     return UserError(f"{path} is not a description of a video: mend it, or remove it to read the pictures without a frame rate")
 
 
-def _clock(folder: Path, said: dict[str, Any], frames: int) -> Clock | None:
+def _clock(folder: Path, record: dict[str, Any], frames: int) -> Clock | None:
     """Time stamps of the description, or those of its rate; None where it has neither."""
-    if said["times"] is None:
-        return None if said["fps"] is None else Clock.steady(frames, said["fps"])
-    if said["times"].shape != (frames,) or not np.isfinite(said["times"]).all() or (np.diff(said["times"]) <= 0).any():
+    if record["times"] is None:
+        return None if record["fps"] is None else Clock.steady(frames, record["fps"])
+    if record["times"].shape != (frames,) or not np.isfinite(record["times"]).all() or (np.diff(record["times"]) <= 0).any():
         raise UserError(
-            f"{folder / DESCRIPTION} has times of shape {list(said['times'].shape)} for {frames} pictures: there must be one for "
-            "each, and they must grow"
+            f"{folder / DESCRIPTION} has times of shape {list(record['times'].shape)} for {frames} pictures: there must be one "
+            "for each, and they must grow"
         )
-    return Clock(said["times"] - said["times"][0], said["start"], named_rate=said["fps"])
+    return Clock(record["times"] - record["times"][0], record["start"], named_rate=record["fps"])
 
 
 def _placement(folder: Path, record: Any, width: int, height: int) -> Placement | None:
@@ -181,8 +183,8 @@ def _source_frames(folder: Path, record: Any, frames: int) -> tuple[tuple[int, .
 
 def _natural_order(path: Path) -> list[tuple[int, str]]:
     """Sort key under which frame_2 comes before frame_10."""
-    parts = re.split(r"(\d+)", path.name)
-    return [(int(part), "") if part.isdigit() else (-1, part) for part in parts]
+    tokens = re.split(r"(\d+)", path.name)
+    return [(int(token), "") if token.isdigit() else (-1, token) for token in tokens]
 
 
 def _check_numbers(folder: Path, names: Sequence[Path]) -> None:
@@ -191,12 +193,12 @@ def _check_numbers(folder: Path, names: Sequence[Path]) -> None:
     The names of a film differ in one number only, which grows in equal steps. Steps that are no multiples of the smallest one
     are other numbers, such as times.
     """
-    parts = [[int(part) if part.isdigit() else part for part in re.split(r"(\d+)", name.stem)] for name in names]
-    places = {k for row in parts if len(row) == len(parts[0]) for k, part in enumerate(row) if part != parts[0][k]}
-    if len(places) != 1 or any(len(row) != len(parts[0]) for row in parts):
+    rows = [[int(token) if token.isdigit() else token for token in re.split(r"(\d+)", name.stem)] for name in names]
+    places = {k for row in rows if len(row) == len(rows[0]) for k, token in enumerate(row) if token != rows[0][k]}
+    if len(places) != 1 or any(len(row) != len(rows[0]) for row in rows):
         return
-    place = places.pop()
-    numbers = [row[place] for row in parts]
+    column = places.pop()
+    numbers = [row[column] for row in rows]
     if not all(isinstance(number, int) for number in numbers):
         return
     steps = [later - sooner for sooner, later in zip(numbers, numbers[1:], strict=False)]

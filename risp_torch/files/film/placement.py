@@ -44,8 +44,8 @@ class StoredPicture:
     @property
     def shown_size(self) -> tuple[int, int]:
         """Width and height as shown [square pixels]."""
-        shown = Placement.shown(self)
-        return shown.width, shown.height
+        upright = Placement.shown(self)
+        return upright.width, upright.height
 
     @property
     def sizes(self) -> str:
@@ -97,21 +97,21 @@ class Placement:
         Square pixels have the longer side of the stored ones: colours are averaged, not invented. Less than one of them is cut
         off, half on each side, so that they are exactly square and the middle stays where it is.
         """
-        whole = Placement.turned(stored)
+        turned = Placement.turned(stored)
         aspect = stored.turned_aspect
         if aspect == 1:
-            return whole
-        width, height = (int(whole.width * aspect), whole.height) if aspect < 1 else (whole.width, int(whole.height / aspect))
+            return turned
+        width, height = (int(turned.width * aspect), turned.height) if aspect < 1 else (turned.width, int(turned.height / aspect))
         side = (float(1 / aspect), 1.0) if aspect < 1 else (1.0, float(aspect))
-        return whole.resampled(max(width, 1), max(height, 1), side)
+        return turned.resampled(max(width, 1), max(height, 1), side)
 
     def within(self, width: int, height: int) -> Placement | None:
         """The same picture as a part of whole pictures of this size (``StoredPicture.whole_picture``); None for other sizes."""
-        found = self.stored.whole_picture(width, height)
-        if found is None:
+        scaling = self.stored.whole_picture(width, height)
+        if scaling is None:
             return None
-        whole, turns = found
-        scale, corner = np.array(whole.scale), np.array(whole.offset)
+        full_frame, turns = scaling
+        scale, corner = np.array(full_frame.scale), np.array(full_frame.offset)
         x, y = (self.offset - corner) / scale
         across, down = self.scale / scale
         return replace(
@@ -122,8 +122,8 @@ class Placement:
     def resampled(self, width: int, height: int, side: Sequence[float]) -> Placement:
         """Another grid about the same middle: ``side`` (x, y) pixels of this picture to one of the new ones."""
         corner = (0.5 * (self.width - width * side[0]), 0.5 * (self.height - height * side[1]))
-        moved = self._moved(corner)
-        return replace(moved, width=width, height=height, scale=(self.scale[0] * side[0], self.scale[1] * side[1]))
+        from_corner = self._from_corner(corner)
+        return replace(from_corner, width=width, height=height, scale=(self.scale[0] * side[0], self.scale[1] * side[1]))
 
     def cropped(self, x: int, y: int, width: int, height: int) -> Placement:
         """A part of the picture: its upper left corner and its size [pixels of this picture].
@@ -136,7 +136,7 @@ class Placement:
                 f"the part {x},{y},{width},{height} does not lie in a picture of {self.width}x{self.height} pixels: give X,Y of "
                 "its upper left corner, and its width and height"
             )
-        return replace(self._moved((x, y)), width=width, height=height)
+        return replace(self._from_corner((x, y)), width=width, height=height)
 
     def resized(self, width: int, height: int) -> Placement:
         """The same part in fewer pixels, which are as wide as high if they were so before.
@@ -153,18 +153,18 @@ class Placement:
             )
         side = min(self.width / width, self.height / height)
         if self.width / side - width >= 1 or self.height / side - height >= 1:
-            fitting = (round(width * side), round(height * side))
-            corner = ((self.width - fitting[0]) // 2, (self.height - fitting[1]) // 2)
+            size_in_proportion = (round(width * side), round(height * side))
+            corner = ((self.width - size_in_proportion[0]) // 2, (self.height - size_in_proportion[1]) // 2)
             raise UserError(
                 f"{self.width}x{self.height} pixels made {width}x{height} would be squeezed: cut out a part of that shape first, "
-                f"for example --crop {corner[0]},{corner[1]},{fitting[0]},{fitting[1]}"
+                f"for example --crop {corner[0]},{corner[1]},{size_in_proportion[0]},{size_in_proportion[1]}"
             )
         return self.resampled(width, height, (side, side))
 
     def composed(self, inner: Placement) -> Placement:
         """Where the pixels of a part of this picture lie, from where they lie in this picture (of which no turn is left)."""
         scale = (self.scale[0] * inner.scale[0], self.scale[1] * inner.scale[1])
-        return replace(self._moved(inner.offset), width=inner.width, height=inner.height, scale=scale)
+        return replace(self._from_corner(inner.offset), width=inner.width, height=inner.height, scale=scale)
 
     @property
     def is_whole(self) -> bool:
@@ -197,7 +197,7 @@ class Placement:
 
     @staticmethod
     def from_json(record: Mapping[str, Any], width: int, height: int) -> Placement:
-        """What ``to_json`` wrote, of a picture of this size."""
+        """Inverse of ``to_json``, for a picture of this size."""
         stored = StoredPicture(
             width=int(record["stored"][0]), height=int(record["stored"][1]), pixel_aspect=Fraction(*record["pixel_aspect"]),
             quarter_turns=int(record["quarter_turns"]) % 4,
@@ -205,7 +205,7 @@ class Placement:
         scale, offset = ((float(pair[0]), float(pair[1])) for pair in (record["scale"], record["offset"]))
         return Placement(stored=stored, width=width, height=height, scale=scale, offset=offset)
 
-    def _moved(self, corner: Sequence[float]) -> Placement:
+    def _from_corner(self, corner: Sequence[float]) -> Placement:
         """The same grid, from another corner [pixels of this picture]."""
         x, y = self.turned_points(corner)
         return replace(self, offset=(float(x), float(y)))

@@ -1,4 +1,4 @@
-"""A video file: what it is, from its decoded frames, and its pictures as linear colour."""
+"""A video file: its format, from its decoded frames, and its pictures as linear colour."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class VideoFile:
     """A video file that FFmpeg opens.
 
     Attributes:
-        facts: what it is.
+        facts: its format, size, colours and times.
     """
 
     def __init__(self, path: Path, *, curve: str | None = None) -> None:
@@ -67,22 +67,22 @@ class VideoFile:
             UserError: the colours cannot be read, or a frame is damaged.
         """
         self.facts.check_readable()
-        wanted = iter(frames)
-        want = next(wanted, None)
+        frame_numbers = iter(frames)
+        next_number = next(frame_numbers, None)
         with _opened(self.path) as (container, stream):
-            whole = (frame for frame in _decoded(container, stream) if frame is not None)
-            for index, frame in enumerate(whole):
-                if want is None:
+            decoded = (frame for frame in _decoded(container, stream) if frame is not None)
+            for index, frame in enumerate(decoded):
+                if next_number is None:
                     break
                 if (frame.width, frame.height) != (self.facts.stored.width, self.facts.stored.height):
                     raise UserError(
                         f"video {self.path} has pictures of another size from frame {index} on: take a part before it, or "
                         "convert it"
                     )
-                if index == want:
+                if index == next_number:
                     yield _linear(frame, self.facts.colours, region)
-                    want = next(wanted, None)
-        if want is not None:
+                    next_number = next(frame_numbers, None)
+        if next_number is not None:
             raise UserError(f"video {self.path} changes while it is read: copy it, and read the copy")
 
 
@@ -162,9 +162,9 @@ def _facts_of(path: Path, curve: str | None, state: tuple[int, ...]) -> FilmFact
                 damaged.append(len(stamps))
                 continue
             first = first or frame
-            before, luma = luma, _first_plane(frame)
-            if before is not None:
-                changes.append(np.abs(luma - before.astype(np.int32)).mean() if before.shape == luma.shape else np.inf)
+            previous, luma = luma, _first_plane(frame)
+            if previous is not None:
+                changes.append(np.abs(luma - previous.astype(np.int32)).mean() if previous.shape == luma.shape else np.inf)
             stamps.append((frame.pts, frame.dts))
         if first is None:
             raise UserError(f"video {path} is damaged or cut short: none of its frames can be decoded; copy or export it again")
@@ -174,7 +174,7 @@ def _facts_of(path: Path, curve: str | None, state: tuple[int, ...]) -> FilmFact
         stamps = _presented(stamps, container.format.name)
         _check_length(path, container, stream, packets, stamps)
         facts = _facts(path, container, stream, first, stamps, curve, packets.size / packets.count)
-        left_out = _left_out(packets, stamps, stream.frames) + repeats_remarks(np.array(changes))
+        left_out = _undecoded_remarks(packets, stamps, stream.frames) + repeats_remarks(np.array(changes))
         return replace(facts, left_out=tuple(left_out))
 
 
@@ -184,11 +184,11 @@ def _presented(stamps: Sequence[tuple[int | None, int | None]], container: str) 
     AVI has decoding times only, which FFmpeg may pass on as presentation times of the packets: ordered, they are those of the
     frames in the order in which they are shown.
     """
-    shown = [pts for pts, _ in stamps]
+    presented_stamps = [pts for pts, _ in stamps]
     coded = [dts for _, dts in stamps]
-    if None in shown and None not in coded and len(set(coded)) == len(coded):
+    if None in presented_stamps and None not in coded and len(set(coded)) == len(coded):
         return sorted(coded)
-    return sorted(shown) if container == "avi" and None not in shown else shown
+    return sorted(presented_stamps) if container == "avi" and None not in presented_stamps else presented_stamps
 
 
 def _check_length(path: Path, container: Any, stream: Any, packets: _Packets, stamps: list[int | None]) -> None:
@@ -213,7 +213,7 @@ def _is_complete_avi(path: Path) -> bool:
     return len(head) == 8 and path.stat().st_size >= 8 + int.from_bytes(head[4:], "little")
 
 
-def _left_out(packets: _Packets, stamps: list[int | None], places: int) -> list[str]:
+def _undecoded_remarks(packets: _Packets, stamps: list[int | None], places: int) -> list[str]:
     """Sentences about packets of which the decoder made no picture.
 
     Args:
@@ -221,18 +221,18 @@ def _left_out(packets: _Packets, stamps: list[int | None], places: int) -> list[
         stamps: time stamps of the decoded frames.
         places: frames that the file announces; 0 where it does not say.
     """
-    known = {stamp for stamp in stamps if stamp is not None}
-    lost = [k for k, stamp in enumerate(packets.stamps) if stamp not in known]
+    valid_stamps = {stamp for stamp in stamps if stamp is not None}
+    lost = [k for k, stamp in enumerate(packets.stamps) if stamp not in valid_stamps]
     missing = len(packets.stamps) - len(stamps)
     sentences = []
-    if missing > 0 and known:
-        first, last = min(known), max(known)
+    if missing > 0 and valid_stamps:
+        first, last = min(valid_stamps), max(valid_stamps)
         # Leading pictures of a cut group follow its key frame in the file, often without a time stamp.
         leading = {k for n, k in enumerate(lost) if k == n + packets.keys[0]}
-        begin = [k for k in lost if k in leading or (packets.stamps[k] is not None and packets.stamps[k] < first)]
-        end = [k for k in lost if k not in begin and packets.stamps[k] is not None and packets.stamps[k] > last]
-        within = max(0, missing - len(begin) - len(end))
-        for count, where in ((len(begin), "at its beginning"), (len(end), "at its end"), (within, "between others")):
+        lost_first = [k for k in lost if k in leading or (packets.stamps[k] is not None and packets.stamps[k] < first)]
+        lost_last = [k for k in lost if k not in lost_first and packets.stamps[k] is not None and packets.stamps[k] > last]
+        within = max(0, missing - len(lost_first) - len(lost_last))
+        for count, where in ((len(lost_first), "at its beginning"), (len(lost_last), "at its end"), (within, "between others")):
             if count:
                 sentences.append(f"{_pictures(count)} {where} cannot be decoded without parts that the file lacks; {_LEFT_OUT}")
     if places > packets.count:
@@ -258,7 +258,7 @@ def _first_plane(frame: Any) -> np.ndarray:
 def _facts(
     path: Path, container: Any, stream: Any, first: Any, stamps: list[int | None], curve: str | None, size: float
 ) -> FilmFacts:
-    """What the file is; ``size`` is bytes per packet."""
+    """Facts of the file; ``size`` is bytes per packet."""
     turns, refusals = _turns(first)
     aspect = stream.sample_aspect_ratio or Fraction(1)
     kind = first.format
@@ -307,11 +307,11 @@ def _turns(frame: Any) -> tuple[int, list[str]]:
     # A point (x, y) is shown at (a x + c y, b x + d y); 16.16 fixed point.
     a, b, _, c, d = (value / 65536 for value in np.frombuffer(bytes(data), dtype=np.int32)[:5])
     if a * d - b * c < 0:
-        return 0, ["is to be shown mirrored, and no camera sees so: mirror it with ffmpeg's filter hflip or vflip"]
+        return 0, ["is to be shown mirrored, which no camera model covers: mirror it with ffmpeg's filter hflip or vflip"]
     size = np.hypot(a, b)
     right = (round(a / size), round(b / size)) if size > 0 else (0, 0)
-    whole = size > 0 and np.hypot(a / size - right[0], b / size - right[1]) < 1e-3 and np.hypot(c + b, d - a) < 1e-3 * size
-    if not whole or right not in _TURNS:
+    is_turn = size > 0 and np.hypot(a / size - right[0], b / size - right[1]) < 1e-3 and np.hypot(c + b, d - a) < 1e-3 * size
+    if not is_turn or right not in _TURNS:
         return 0, [f"is to be shown turned by {np.degrees(np.arctan2(b, a)):.3g} degrees: turn it with ffmpeg's filter rotate"]
     return _TURNS[right], []
 
@@ -320,7 +320,7 @@ def _remarks(frame: Any, colours: Colours) -> list[str]:
     """Sentences about what is assumed or left out."""
     remarks = []
     if colours.assumed:
-        values = [f"{what} {getattr(colours, what)}" for what in colours.assumed]
+        values = [f"{tag} {getattr(colours, tag)}" for tag in colours.assumed]
         remarks.append(f"the film does not say how its colours are coded: {', '.join(values)} assumed")
     if frame.interlaced_frame:
         remarks.append("the film is marked as interlaced: if its odd and even rows are of different times, deinterlace it first")
@@ -356,19 +356,19 @@ def _levels(frame: Any, colours: Colours) -> tuple[np.ndarray, int, bool]:
     components = [component for component in kind.components if not component.is_alpha]
     bits = components[0].bits
     rgb = kind.is_rgb or kind.has_palette or bits == 1
-    whole = all((component.width, component.height) == (frame.width, frame.height) for component in components)
+    full_resolution = all((component.width, component.height) == (frame.width, frame.height) for component in components)
     planes = {component.plane for component in kind.components}
-    if whole and len(planes) == len(kind.components) and bits >= 8 and not kind.has_palette and "msb" not in kind.name:
+    if full_resolution and len(planes) == len(kind.components) and bits >= 8 and not kind.has_palette and "msb" not in kind.name:
         return np.stack([_plane(frame, component.plane, bits) for component in components], axis=-1), bits, rgb
     if rgb:
         name, wide = ("rgb24", 8) if bits <= 8 else ("rgb48le", 16)
         return frame.reformat(format=name, interpolation=exact_interpolation()).to_ndarray(), wide, True
     span = "JPEG" if colours.range == FULL else "MPEG"
-    made = frame.reformat(
+    converted = frame.reformat(
         format="gray16le" if len(components) == 1 else "yuv444p16le", interpolation=exact_interpolation(), src_color_range=span,
         dst_color_range=span, src_colorspace="ITU709", dst_colorspace="ITU709",
     )  # fmt: skip
-    shifted = np.stack([_plane(made, k, 16) for k in range(len(made.planes))], axis=-1)
+    shifted = np.stack([_plane(converted, k, 16) for k in range(len(converted.planes))], axis=-1)
     return shifted.astype(np.float32) / np.float32(2 ** (16 - bits)), bits, False
 
 

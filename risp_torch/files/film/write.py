@@ -19,7 +19,7 @@ from risp_torch.files.film.facts import FilmFacts
 from risp_torch.files.film.film import Film, OpenedFilm
 from risp_torch.files.film.picture_folder import DESCRIPTION, LINEAR
 from risp_torch.files.film.placement import Placement
-from risp_torch.files.folders import contains, is_same_place
+from risp_torch.files.folders import contains, is_same_path
 from risp_torch.files.pictures import png_bytes
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import checked
@@ -96,8 +96,8 @@ def write_folder(
         for count, picture in enumerate(pictures, start=1):
             (temporary / f"{count - 1:05d}.png").write_bytes(png_bytes(encoded(picture, bits, curve)))
             shape = picture.shape[:2]
-        said = dict(description) | {"width": shape[1], "height": shape[0], "frames": count}
-        (temporary / DESCRIPTION).write_text(json.dumps(said, indent=2) + "\n", encoding="utf-8")
+        content = dict(description) | {"width": shape[1], "height": shape[0], "frames": count}
+        (temporary / DESCRIPTION).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
         if folder.is_dir():
             shutil.rmtree(folder)
 
@@ -113,7 +113,7 @@ def _foreign_files(folder: Path) -> list[str]:
 
 def _check_target(folder: Path, source: Path) -> None:
     """Refuse a folder whose replacement would change the film that is written."""
-    if is_same_place(folder, source) or contains(folder, source) or source.is_dir() and contains(source, folder):
+    if is_same_path(folder, source) or contains(folder, source) or source.is_dir() and contains(source, folder):
         raise UserError(f"{folder} is, holds or lies in the film {source} itself, which would change: choose another folder")
 
 
@@ -125,16 +125,16 @@ def encoded(picture: np.ndarray, bits: Bits, curve: str = SRGB) -> np.ndarray:
 
 
 def _description(facts: FilmFacts, clock: Clock | None, placement: Placement, frames: Sequence[int]) -> dict[str, Any]:
-    """What ``video.json`` says of a part of a film; shares of pixels, which have no curve, stay without one."""
-    said: dict[str, Any] = {"fps": None, "width": None, "height": None, "frames": None, "source": facts.path.name}
+    """Content of ``video.json`` for a part of a film; shares of pixels, which have no curve, stay without one."""
+    content: dict[str, Any] = {"fps": None, "width": None, "height": None, "frames": None, "source": facts.path.name}
     if facts.colours.curve == LINEAR:
-        said["curve"] = LINEAR
+        content["curve"] = LINEAR
     if facts.bytes_per_pixel is not None:
-        said["bytes_per_pixel"] = facts.bytes_per_pixel
+        content["bytes_per_pixel"] = facts.bytes_per_pixel
     if clock is not None:
         rate = round(clock.rate, 9) if clock.is_even and clock.rate else None
-        said |= {"fps": rate, "start": round(clock.start, 9), "times": clock.times.round(9).tolist()}  # to nanoseconds
+        content |= {"fps": rate, "start": round(clock.start, 9), "times": clock.times.round(9).tolist()}  # to nanoseconds
     if frames:
         numbers, count = (range(facts.frames), facts.frames) if facts.numbers is None else (facts.numbers, facts.frames_of_source)
-        said["source_frames"] = {"numbers": [numbers[frame] for frame in frames], "of": count}
-    return said | {"placement": placement.to_json()}
+        content["source_frames"] = {"numbers": [numbers[frame] for frame in frames], "of": count}
+    return content | {"placement": placement.to_json()}

@@ -88,8 +88,8 @@ def plot_curves(
     with figure_file(path, 4.6 * len(panels) + 0.6, 3.6) as figure:
         if title:
             figure.suptitle(title, fontsize=11)
-        for (what, kinds), axes in zip(panels.items(), figure.subplots(1, len(panels), squeeze=False)[0], strict=True):
-            if what in logarithmic:
+        for (panel, kinds), axes in zip(panels.items(), figure.subplots(1, len(panels), squeeze=False)[0], strict=True):
+            if panel in logarithmic:
                 axes.set_yscale("log", nonpositive="mask")
             for (kind, values), color in zip(kinds.items(), cycled(MARKS[1:] + MARKS[:1]), strict=False):
                 values = as_matrix(values, kind)
@@ -97,11 +97,11 @@ def plot_curves(
                 axes.plot(steps, middle, color=color, linewidth=2.0, label=kind, marker="o" if len(steps) == 1 else None)
                 if len(values) > 1:
                     axes.fill_between(steps, values.min(axis=0), values.max(axis=0), color=color, alpha=0.18, linewidth=0)
-            if what in (levels or {}):
-                label, level = levels[what]
+            if panel in (levels or {}):
+                label, level = levels[panel]
                 axes.axhline(level, color=BOUNDS, linestyle=":", linewidth=1.2, label=label)
             axes.set_xlabel(along)
-            axes.set_ylabel(what)
+            axes.set_ylabel(panel)
             axes.set_xlim(left=0)
             axes.legend()
 
@@ -213,11 +213,11 @@ def _start_label(start: int, best: bool, labels: Sequence[str] | None) -> str | 
 
 def _draw_levels(axes: Axes, bounds: tuple[float | None, float | None] | None, truth: float | None) -> None:
     """Horizontal lines at the bounds and at the true value."""
-    shown = False
+    has_levels = False
     for bound in bounds or ():
         if bound is not None and math.isfinite(bound):
-            axes.axhline(bound, color=BOUNDS, linestyle=":", linewidth=1.0, label=None if shown else "bounds")
-            shown = True
+            axes.axhline(bound, color=BOUNDS, linestyle=":", linewidth=1.0, label=None if has_levels else "bounds")
+            has_levels = True
     if truth is not None:
         axes.axhline(truth, color=TRUTH, linestyle="--", linewidth=1.4, label="truth")
 

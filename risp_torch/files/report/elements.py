@@ -24,7 +24,7 @@ _DARKEST = 0.85  # brightness of faces that look along the picture, which shows 
 
 @dataclass(frozen=True)
 class ElementNumbers:
-    """What one row of the picture shows.
+    """Contents of one row of the picture.
 
     Attributes:
         name: of the parameter.
@@ -73,7 +73,7 @@ def _draw_row(figure: Figure, panels: Sequence[Axes], row: ElementNumbers) -> No
 
     numbers = np.concatenate([np.ravel(values) for values in row.columns.values()])
     colors = ScalarMappable((LogNorm if row.logarithmic else Normalize)(numbers.min(), numbers.max()), _COLORS)
-    places, brightness, order = _seen(row.corners)
+    places, brightness, order = _projected(row.corners)
     for axes, (title, values) in zip(panels, row.columns.items(), strict=True):
         paint = colors.to_rgba(np.asarray(values)[row.owner])
         paint[:, :3] *= brightness[:, None]
@@ -85,7 +85,7 @@ def _draw_row(figure: Figure, panels: Sequence[Axes], row: ElementNumbers) -> No
     figure.colorbar(colors, ax=list(panels), shrink=0.8, pad=0.02).set_label(row.unit)
 
 
-def _seen(corners: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _projected(corners: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Triangles [F, 3, 3] from a far eye: places [F, 3, 2] in the picture, brightness [F], and the order from back to front."""
     to_eye = np.array([np.cos(_ELEVATION) * np.cos(_AZIMUTH), np.cos(_ELEVATION) * np.sin(_AZIMUTH), np.sin(_ELEVATION)])
     right = np.array([-np.sin(_AZIMUTH), np.cos(_AZIMUTH), 0.0])

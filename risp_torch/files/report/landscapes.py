@@ -127,9 +127,9 @@ def _draw_contours(figure: Figure, axes: Axes, x: np.ndarray, y: np.ndarray, los
     finite = loss[np.isfinite(loss)]
     if finite.size == 0:
         raise UserError("the landscape has no finite loss: choose other bounds for the two parameters")
-    shown = np.ma.masked_invalid(loss)
+    masked_loss = np.ma.masked_invalid(loss)
     if spans_decades(loss):
-        shown = np.ma.masked_less_equal(shown, 0.0)
+        masked_loss = np.ma.masked_less_equal(masked_loss, 0.0)
         positive = finite[finite > 0]
         norm = LogNorm(positive.min(), positive.max())
         levels = np.geomspace(positive.min(), positive.max(), 25)
@@ -137,7 +137,7 @@ def _draw_contours(figure: Figure, axes: Axes, x: np.ndarray, y: np.ndarray, los
         norm = None
         low, high = finite.min(), finite.max()
         levels = np.linspace(low, high if high > low else low + max(abs(low), 1.0), 25)
-    filled = axes.contourf(x, y, shown, levels=levels, norm=norm, cmap="viridis", extend="both")
-    axes.contour(x, y, shown, levels=levels[::3], colors="white", linewidths=0.4, alpha=0.6)
+    filled = axes.contourf(x, y, masked_loss, levels=levels, norm=norm, cmap="viridis", extend="both")
+    axes.contour(x, y, masked_loss, levels=levels[::3], colors="white", linewidths=0.4, alpha=0.6)
     bar = figure.colorbar(filled, ax=axes, label="loss", ticks=levels[::6], format="%.2g")
     bar.ax.minorticks_off()

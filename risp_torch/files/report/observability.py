@@ -44,18 +44,18 @@ def plot_observability(
 
 
 @checked
-def plot_error_bars(path: Path | str, labels: Sequence[str], parts: Mapping[str, np.ndarray]) -> None:
+def plot_error_bars(path: Path | str, labels: Sequence[str], bar_shares: Mapping[str, np.ndarray]) -> None:
     """Draw what the error bars of K unknowns are made of: a row for each, divided by the shares of the squares of their parts.
 
     Args:
         path: picture to write.
         labels: K names.
-        parts: name of a part -> [K] its standard deviations.
+        bar_shares: name of a part -> [K] its standard deviations.
 
     Raises:
         UserError: there is another number of standard deviations than of names, or the picture cannot be written.
     """
-    squares = {name: np.nan_to_num(as_numbers(sizes)) ** 2 for name, sizes in parts.items()}
+    squares = {name: np.nan_to_num(as_numbers(sizes)) ** 2 for name, sizes in bar_shares.items()}
     if any(square.shape != (len(labels),) for square in squares.values()) or not len(labels):
         raise UserError(f"plot_error_bars: there are {len(labels)} labels: give as many standard deviations of each part")
     total = np.maximum(sum(squares.values()), 1e-300)
@@ -76,17 +76,17 @@ def plot_error_bars(path: Path | str, labels: Sequence[str], parts: Mapping[str,
 
 def _draw_bars(axes: Axes, labels: Sequence[str], shares: np.ndarray, alone: np.ndarray, limit: float) -> None:
     rows = np.arange(len(labels))
-    together, single = (np.clip(np.nan_to_num(part, posinf=_WIDEST), _NARROWEST, _WIDEST) for part in (shares, alone))
-    axes.barh(rows, together, height=0.7, color=[BEST if share <= limit else OTHERS[3] for share in together])
+    joint_bars, single = (np.clip(np.nan_to_num(widths, posinf=_WIDEST), _NARROWEST, _WIDEST) for widths in (shares, alone))
+    axes.barh(rows, joint_bars, height=0.7, color=[BEST if share <= limit else OTHERS[3] for share in joint_bars])
     axes.barh(rows, single, height=0.3, color=OTHERS[1], label="all other unknowns known")
     axes.axvline(limit, color=BOUNDS, linestyle="--", linewidth=1.0)
     axes.set_xscale("log")
-    axes.set_xlim(0.3 * min(single.min(), together.min()), 2 * max(1.0, together.max()))
+    axes.set_xlim(0.3 * min(single.min(), joint_bars.min()), 2 * max(1.0, joint_bars.max()))
     axes.set_yticks(rows, labels)
     axes.invert_yaxis()
     axes.grid(False, axis="y")
     axes.set_xlabel("error bar / range")
-    axes.set_title("what the film can tell (left of the dashed line: observable)")
+    axes.set_title("identifiability (left of the dashed line: observable)")
     axes.legend(loc="lower left", bbox_to_anchor=(0.0, 1.08), borderaxespad=0.0, ncols=2)
 
 

@@ -36,8 +36,8 @@ def write_strip(
         UserError: the videos differ in shape, or the picture cannot be written.
     """
     target, estimate = _same_videos(target, estimate)
-    chosen = np.unique(np.linspace(0, len(target) - 1, frames).round().astype(int))
-    target, estimate = target[chosen], estimate[chosen]
+    columns = np.unique(np.linspace(0, len(target) - 1, frames).round().astype(int))
+    target, estimate = target[columns], estimate[columns]
     rows = {
         "target": linear_to_srgb(target),
         "estimate": linear_to_srgb(estimate),
@@ -45,16 +45,16 @@ def write_strip(
     }
     _, height, width, _ = target.shape
     cell = max(1.5, width / height)  # inches; a row below one inch has no room for its label
-    with figure_file(path, cell * len(chosen) + 0.35, 3 * cell * height / width + 0.3) as figure:
+    with figure_file(path, cell * len(columns) + 0.35, 3 * cell * height / width + 0.3) as figure:
         figure.get_layout_engine().set(w_pad=0.02, h_pad=0.02, wspace=0, hspace=0)
-        grid = figure.subplots(3, len(chosen), squeeze=False)
+        grid = figure.subplots(3, len(columns), squeeze=False)
         for axes_row, (label, pictures) in zip(grid, rows.items(), strict=True):
             for axes, picture in zip(axes_row, pictures, strict=True):
                 axes.imshow(picture, interpolation="nearest")
                 axes.set(xticks=[], yticks=[])
                 axes.spines[:].set_visible(False)
             axes_row[0].set_ylabel(label, fontsize=8)
-        for axes, frame in zip(grid[0], chosen, strict=True):
+        for axes, frame in zip(grid[0], columns, strict=True):
             axes.set_title(_time_label(int(frame), fps), fontsize=8, loc="center", pad=3)
 
 
@@ -72,11 +72,11 @@ def write_film_strip(path: Path | str, film: Any, *, fps: Positive | None = None
         UserError: the picture cannot be written.
     """
     film = as_numbers(film)
-    chosen = np.unique(np.linspace(0, len(film) - 1, frames).round().astype(int))
+    columns = np.unique(np.linspace(0, len(film) - 1, frames).round().astype(int))
     _, height, width, _ = film.shape
-    with figure_file(path, 1.5 * len(chosen), 1.5 * height / width + 0.25) as figure:
+    with figure_file(path, 1.5 * len(columns), 1.5 * height / width + 0.25) as figure:
         figure.get_layout_engine().set(w_pad=0.02, h_pad=0.02, wspace=0, hspace=0)
-        for axes, frame in zip(figure.subplots(1, len(chosen), squeeze=False)[0], chosen, strict=True):
+        for axes, frame in zip(figure.subplots(1, len(columns), squeeze=False)[0], columns, strict=True):
             axes.imshow(linear_to_srgb(np.clip(film[frame], 0, 1)), interpolation="nearest")
             axes.set(xticks=[], yticks=[])
             axes.spines[:].set_visible(False)

@@ -34,8 +34,8 @@ def format_table(rows: Sequence[Sequence[Any]], headers: Sequence[str]) -> str:
     numeric = [_is_numeric([row[index] for row in rows]) for index in range(len(headers))]
 
     def line(cells: Sequence[str]) -> str:
-        parts = [c.rjust(w) if right else c.ljust(w) for c, w, right in zip(cells, widths, numeric, strict=True)]
-        return "  ".join(parts).rstrip()
+        padded = [c.rjust(w) if right else c.ljust(w) for c, w, right in zip(cells, widths, numeric, strict=True)]
+        return "  ".join(padded).rstrip()
 
     return "\n".join([line(list(headers)), line(["-" * width for width in widths]), *map(line, texts)])
 

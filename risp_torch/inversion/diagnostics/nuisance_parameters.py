@@ -19,7 +19,7 @@ from risp_torch.inversion.losses.loss import Loss
 from risp_torch.inversion.losses.pixel import PixelLoss
 from risp_torch.inversion.problem.films.multi_film import Films
 from risp_torch.inversion.problem.unknowns import PSI, Unknowns
-from risp_torch.scene.adding.camera import give_lens
+from risp_torch.scene.adding.camera import add_lens
 from risp_torch.scene.parameters import split_entry
 from risp_torch.scene.parts.cameras import prefix_of
 from risp_torch.scene.parts.clock import RATE, START
@@ -185,7 +185,7 @@ def _changed_scenes(scene: Scene) -> Iterator[Family]:
     for title, change, numbers in (("air drag", _give_drag, _drag), ("the mass distribution", _give_inertia, _inertia)):
         free = _changed(scene, change)
         yield Family(title, tuple(numbers(scene, free)), free)
-    if scene.simulator.motion.refinable:
+    if scene.simulator.adapter.refinable:
         finer = _changed(scene, _halve_steps)
         yield Family("the time step of the physics", (Nuisance(STEP, np.asarray(STEPS)),), scene, (finer,), STEPS)
     if not scene.articulated and 0 < len(scene.bodies) <= MOST_BODIES:
@@ -208,7 +208,7 @@ def _changed(scene: Scene, change: Callable[[Scene], None]) -> Scene:
 
 
 def _give_lens(scene: Scene) -> None:
-    give_lens(scene, f"{prefix_of(scene.camera)}.distortion")
+    add_lens(scene, f"{prefix_of(scene.camera)}.distortion")
 
 
 def _halve_steps(scene: Scene) -> None:
@@ -335,7 +335,7 @@ def _with_clock(scene: Scene) -> Scene | None:
     """The scene with a film that has times as parameters; None if it cannot have one."""
     if scene.clock is not None:
         return scene
-    if not scene.simulator.motion.refinable:
+    if not scene.simulator.adapter.refinable:
         return None
     filmed = copy.deepcopy(scene)
     filmed.set_film()

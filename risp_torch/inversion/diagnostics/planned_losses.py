@@ -62,7 +62,7 @@ def planned_loss(scene: Scene, kind: str) -> PlannedLoss:
 
 def _mask(scene: Scene) -> PlannedLoss:
     with torch.no_grad():
-        shares = render_masks(scene, scene.rollout(), together=True)[0, ..., 0]
+        shares = render_masks(scene, scene.rollout(), union=True)[0, ..., 0]
     return PlannedLoss(MaskLoss(shares), float(MaskLoss.usual_noise), "pixel on an edge")
 
 

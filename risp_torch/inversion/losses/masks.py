@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from risp_torch.files.film.cut_alike import cut_alike
+from risp_torch.files.film.cut_to_film import cut_to_film
 from risp_torch.files.film.facts import FilmFacts
 from risp_torch.files.film.film import film_facts
 from risp_torch.files.levels import check_frames
@@ -251,5 +251,5 @@ def _mask(mask: Any, name: str, number: int | None, film: FilmFacts | None) -> t
     else:
         array = mask.detach().cpu().numpy() if isinstance(mask, torch.Tensor) else np.asarray(mask)
         values = mask_of(array, title, number=number)
-    values = values if film is None else cut_alike(values, film, title)
+    values = values if film is None else cut_to_film(values, film, title)
     return torch.as_tensor(values).to(dtype=bridge_dtype(), device=bridge_device())

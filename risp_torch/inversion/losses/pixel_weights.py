@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from scipy.ndimage import distance_transform_edt
 
-from risp_torch.files.film.cut_alike import cut_alike
+from risp_torch.files.film.cut_to_film import cut_to_film
 from risp_torch.files.film.film import film_facts
 from risp_torch.files.levels import check_frames, read_shares
 from risp_torch.scene.bridge import bridge_dtype
@@ -62,11 +62,11 @@ class PixelWeights:
         Weights of the whole pictures from which ``film`` was cut (``risp film``) are cut and averaged alike.
 
         Raises:
-            UserError: see ``read_shares`` and ``cut_alike``.
+            UserError: see ``read_shares`` and ``cut_to_film``.
         """
         title = "the weights of pixels"
         values = read_shares(path, title)
-        return PixelWeights(torch.as_tensor(values if film is None else cut_alike(values, film_facts(film), title)))
+        return PixelWeights(torch.as_tensor(values if film is None else cut_to_film(values, film_facts(film), title)))
 
     @staticmethod
     def region(x: int, y: int, width: int, height: int, *, camera: Camera) -> PixelWeights:

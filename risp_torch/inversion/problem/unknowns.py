@@ -13,7 +13,7 @@ from risp_torch.files.suggest import unknown_name_error
 from risp_torch.inversion.problem.films.multi_film import Films
 from risp_torch.inversion.problem.priors import Priors, PriorsGiven, read_priors, with_bounds_of_prior
 from risp_torch.inversion.problem.smoothness import Smoothness, Weights
-from risp_torch.scene.adding.camera import give_lens
+from risp_torch.scene.adding.camera import add_lens
 from risp_torch.scene.bridge import bridge_dtype
 from risp_torch.scene.bridge.checks import bridge_device
 from risp_torch.scene.parameters import split_entry
@@ -79,7 +79,7 @@ class Unknowns:
                 raise UserError(f"{base} and its entry {name} are unknown: name the whole or some of its entries")
         params, appearance = {}, None
         for name in names if not isinstance(scene, Films) else ():
-            give_lens(scene, split_entry(name)[0])
+            add_lens(scene, split_entry(name)[0])
         for name in names:
             if name == PSI:
                 appearance = psi or default_psi(scene)

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from risp_torch.inversion.problem.unknowns import PSI
-from risp_torch.scene.adding.camera import give_lens
+from risp_torch.scene.adding.camera import add_lens
 from risp_torch.scene.parameters import split_entry
 from risp_torch.scene.parts.clock import NUMBERS
 from risp_torch.scene.rendering_parameters import RenderingParameters
@@ -122,7 +122,7 @@ def _merged_arrays(scene: Scene, estimates: Mapping[str, float]) -> dict[str, An
         entries.setdefault(base, {})[index] = value
     values: dict[str, Any] = {}
     for base, places in entries.items():
-        give_lens(scene, base)
+        add_lens(scene, base)
         if () in places:
             values[base] = places[()]
             continue

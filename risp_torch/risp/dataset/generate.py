@@ -100,26 +100,26 @@ def generate(
     folder = run.path
     if (folder / MANIFEST).is_file():
         read_manifest(folder)  # a damaged one is an error, not a reason to write another
-    missing = [shard for shard in range(settings.shards) if not _is_whole(folder, plan, shard)]
+    missing = [shard for shard in range(settings.shards) if not _is_complete(folder, plan, shard)]
     _check_room(folder, plan, missing)
     if missing and rank == 0:
         warn_of_states_beyond(task.head, scene)
-    began, own = time.perf_counter(), [shard for shard in missing if shard % ranks == rank]
-    images = sum(len(settings.indices(shard)) for shard in own)
+    began, rank_shards = time.perf_counter(), [shard for shard in missing if shard % ranks == rank]
+    images = sum(len(settings.indices(shard)) for shard in rank_shards)
     total = sum(len(settings.indices(shard)) for shard in range(rank, settings.shards, ranks))
     with tqdm(total=total, initial=total - images, desc="rendering", unit="img", disable=not progress, mininterval=0.5) as bar:
         try:
-            for shard in own:
+            for shard in rank_shards:
                 remove_leftovers(folder / plan.files[shard])
                 write_shard(folder / plan.files[shard], plan, shard, _render(source, settings.indices(shard), bar))
             complete = _finish(folder, plan)
         except DiskFullError as error:
             raise DiskFullError(
-                f"the disk of {folder} is full, {_whole(folder, plan)} of {settings.shards} shards are safe: make room, and the "
-                "same command goes on"
+                f"the disk of {folder} is full, {_complete_shards(folder, plan)} of {settings.shards} shards are safe: make "
+                "room, and repeat the command to resume"
             ) from error
-    there = sum((folder / file).stat().st_size for file in plan.files if (folder / file).is_file())
-    return Generated(plan, folder, images, time.perf_counter() - began, there, complete)
+    present_bytes = sum((folder / file).stat().st_size for file in plan.files if (folder / file).is_file())
+    return Generated(plan, folder, images, time.perf_counter() - began, present_bytes, complete)
 
 
 def ranks_from_environment() -> tuple[int, int]:
@@ -141,19 +141,19 @@ def ranks_from_environment() -> tuple[int, int]:
 
 def _render(source: RendererSource, indices: range, bar: tqdm) -> Mapping[str, torch.Tensor]:
     """The tensors of a shard."""
-    parts: dict[str, list[torch.Tensor]] = {}
+    chunks: dict[str, list[torch.Tensor]] = {}
     for first in range(0, len(indices), CHUNK):
         chunk = indices[first : first + CHUNK]
         batch, states = source.batch_and_states(chunk)
         for name, tensor in (vars(batch) | {"states": states}).items():
-            parts.setdefault(name, []).append(tensor)
+            chunks.setdefault(name, []).append(tensor)
         bar.update(len(chunk))
-    return {name: torch.cat(tensors) for name, tensors in parts.items()}
+    return {name: torch.cat(tensors) for name, tensors in chunks.items()}
 
 
 def _finish(folder: Path, plan: Plan) -> bool:
     """Write the sheets and the manifest if all shards exist; return whether they do."""
-    if _whole(folder, plan) < len(plan.files):
+    if _complete_shards(folder, plan) < len(plan.files):
         return False
     for name in (MANIFEST, SETTINGS, *SHEETS, *plan.files):
         remove_leftovers(folder / name)
@@ -170,7 +170,7 @@ def _check_checksums(folder: Path, checksums: list[str]) -> None:
     """Raise a UserError if re-rendered shards of a finished dataset differ from its checksums."""
     manifest = read_manifest(folder)
     pairs = zip(manifest.plan.files, manifest.checksums, checksums, strict=True)
-    different = [file for file, wanted, found in pairs if wanted != found]
+    different = [file for file, expected, file_checksum in pairs if expected != file_checksum]
     if different:
         raise UserError(
             f"{', '.join(different[:8])} in {folder} differ from the manifest's checksums: remove them and give the same command "
@@ -178,7 +178,7 @@ def _check_checksums(folder: Path, checksums: list[str]) -> None:
         )
 
 
-def _is_whole(folder: Path, plan: Plan, shard: int) -> bool:
+def _is_complete(folder: Path, plan: Plan, shard: int) -> bool:
     try:
         open_shard(folder / plan.files[shard], plan, shard)
     except ShardError:
@@ -186,14 +186,14 @@ def _is_whole(folder: Path, plan: Plan, shard: int) -> bool:
     return True
 
 
-def _whole(folder: Path, plan: Plan) -> int:
-    return sum(_is_whole(folder, plan, shard) for shard in range(len(plan.files)))
+def _complete_shards(folder: Path, plan: Plan) -> int:
+    return sum(_is_complete(folder, plan, shard) for shard in range(len(plan.files)))
 
 
 def _check_size(folder: Path, plan: Plan) -> None:
     """Raise a UserError if the dataset is larger than its disk, or a shard than the memory."""
-    there = next(place for place in (folder.absolute(), *folder.absolute().parents) if place.is_dir())
-    needed, disk = plan.settings.images * plan.image_bytes, shutil.disk_usage(there).total
+    existing_folder = next(ancestor for ancestor in (folder.absolute(), *folder.absolute().parents) if ancestor.is_dir())
+    needed, disk = plan.settings.images * plan.image_bytes, shutil.disk_usage(existing_folder).total
     if needed > disk:
         raise UserError(
             f"a dataset of {plan.settings.images} pictures takes {readable_bytes(needed)} and the whole disk of {folder} has "

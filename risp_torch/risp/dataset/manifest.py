@@ -80,18 +80,18 @@ def problems(folder: Path | str, *, progress: bool = False) -> dict[str, str]:
     """
     folder = Path(folder)
     manifest = read_manifest(folder)
-    plan, found = manifest.plan, {}
+    plan, faults = manifest.plan, {}
     bar = tqdm(plan.files, desc="checking", unit="shard", disable=not progress, mininterval=0.5)
     for shard, (file, digest) in enumerate(zip(bar, manifest.checksums, strict=True)):
         try:
             open_shard(folder / file, plan, shard)
         except ShardError as error:
-            found[file] = error.fault
+            faults[file] = error.fault
             continue
         if checksum(folder / file) != digest:
-            found[file] = "is damaged (its checksum differs from the manifest's)"
-    others = sorted({path.name for path in folder.glob("*.safetensors")} - set(plan.files))
-    return found | dict.fromkeys(others, "does not belong to the dataset")
+            faults[file] = "is damaged (its checksum differs from the manifest's)"
+    unlisted = sorted({path.name for path in folder.glob("*.safetensors")} - set(plan.files))
+    return faults | dict.fromkeys(unlisted, "does not belong to the dataset")
 
 
 def checksum(path: Path) -> str:
@@ -110,9 +110,9 @@ def _unfinished(folder: Path) -> UserError:
         plan = Plan.from_json(_read(folder / SETTINGS))
     except (KeyError, TypeError, ValueError, AttributeError):
         return UserError(f"{folder} holds no dataset (no {MANIFEST}): give the folder that 'risp dataset' wrote")
-    there = sum((folder / file).is_file() for file in plan.files)
+    present = sum((folder / file).is_file() for file in plan.files)
     return UserError(
-        f"the dataset in {folder} is not finished, {there} of {len(plan.files)} shards are there: "
+        f"the dataset in {folder} is not finished, {present} of {len(plan.files)} shards are there: "
         f"'{plan.command(folder)}' goes on"
     )
 

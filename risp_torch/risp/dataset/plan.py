@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
-from risp_torch.files.run_folder import first_difference, plain
+from risp_torch.files.run_folder import first_difference, to_jsonable
 from risp_torch.risp.dataset.settings import DatasetSettings
 from ti_sim.base.errors import UserError
 from ti_sim.base.runtime import require
@@ -54,9 +54,9 @@ class Plan:
         """The plan of a dataset of a scene; ``name`` is the scene's name on the command line."""
         return Plan(
             scene=name or scene.name,
-            description=plain(scene.description()),
-            head=plain(task.head.to_json()),
-            training=plain(task.domains.training.to_json()),
+            description=to_jsonable(scene.description()),
+            head=to_jsonable(task.head.to_json()),
+            training=to_jsonable(task.domains.training.to_json()),
             labels=list(task.domains.training.parameters.labels),
             outputs=list(task.head.labels),
             precision=require().precision,
@@ -140,11 +140,11 @@ class Plan:
         Raises:
             UserError: name, picture size, or another property differs; the message names the first difference.
         """
-        wanted, size = plain(scene.description()), self.settings.size
-        if wanted["name"] != self.description["name"]:
+        scene_description, size = to_jsonable(scene.description()), self.settings.size
+        if scene_description["name"] != self.description["name"]:
             raise UserError(
-                f"the dataset in {folder} shows the scene {self.description['name']}, not {wanted['name']}: "
-                f"take another folder, or make one with 'risp dataset {wanted['name']}'"
+                f"the dataset in {folder} shows the scene {self.description['name']}, not {scene_description['name']}: "
+                f"take another folder, or make one with 'risp dataset {scene_description['name']}'"
             )
         camera = scene.camera
         if camera is not None and (camera.width, camera.height) != (size, size):
@@ -152,7 +152,7 @@ class Plan:
                 f"the pictures in {folder} have {size} x {size} pixels and the scene's have {camera.width} x {camera.height}: "
                 f"take --size {size}, or make another dataset"
             )
-        difference = first_difference(self.description, wanted)
+        difference = first_difference(self.description, scene_description)
         if difference is not None:
             raise UserError(
                 f"the dataset in {folder} shows {self.scene} as it was before ({difference}): "
@@ -165,29 +165,29 @@ class Plan:
         Raises:
             UserError: they differ; the message names the first difference.
         """
-        there, here = (tuple(labels) for labels in (self.labels, task.domains.training.parameters.labels))
-        if there != here:
+        stored, current = (tuple(labels) for labels in (self.labels, task.domains.training.parameters.labels))
+        if stored != current:
             raise UserError(
-                f"psi of the dataset in {folder} has {_first_label(there, here)}: take the psi that it was made with, or make "
-                "another dataset"
+                f"psi of the dataset in {folder} has {_first_label(stored, current)}: take the psi that it was made with, or "
+                "make another dataset"
             )
-        for what, ours, wanted in (
-            ("psi", self.training, plain(task.domains.training.to_json())),
-            ("the state head", self.head, plain(task.head.to_json())),
+        for record, ours, task_value in (
+            ("psi", self.training, to_jsonable(task.domains.training.to_json())),
+            ("the state head", self.head, to_jsonable(task.head.to_json())),
         ):
-            difference = first_difference(ours, wanted)
+            difference = first_difference(ours, task_value)
             if difference is not None:
                 raise UserError(
-                    f"{what} of the dataset in {folder} is another one ({difference}): undo the change, or make another dataset"
+                    f"{record} of the dataset in {folder} is another one ({difference}): undo the change, or make another dataset"
                 )
 
 
-def _first_label(there: tuple[str, ...], here: tuple[str, ...]) -> str:
+def _first_label(stored_labels: tuple[str, ...], task_labels: tuple[str, ...]) -> str:
     """The first difference of two lists of labels, in words."""
-    for number, (one, other) in enumerate(zip(there, here, strict=False)):
-        if one != other:
-            return f"{one} as entry {number} where the scene's has {other}"
-    return f"{len(there)} entries where the scene's has {len(here)}"
+    for number, (stored, required) in enumerate(zip(stored_labels, task_labels, strict=False)):
+        if stored != required:
+            return f"{stored} as entry {number} where the scene's has {required}"
+    return f"{len(stored_labels)} entries where the scene's has {len(task_labels)}"
 
 
 def _digest(data: Any) -> str:

@@ -89,20 +89,20 @@ def open_shard(path: Path, plan: Plan, shard: int) -> Shard:
             header = parse_json(file.read(length)) if 0 < length <= _MOST_HEADER else None
             size = file.seek(0, 2)
         metadata = parse_json(header.pop("__metadata__")[_METADATA_KEY])
-        found = {name: (entry["dtype"], tuple(entry["shape"])) for name, entry in header.items()}
+        arrays = {name: (entry["dtype"], tuple(entry["shape"])) for name, entry in header.items()}
         offsets = {name: 8 + length + entry["data_offsets"][0] for name, entry in header.items()}
-        end = 8 + length + max(entry["data_offsets"][1] for entry in header.values())
+        data_size = 8 + length + max(entry["data_offsets"][1] for entry in header.values())
     except FileNotFoundError:
         raise ShardError(path, "is missing") from None
     except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
         raise ShardError(path, "is damaged (its header cannot be read)") from error
     if metadata != _metadata(plan, shard):
         raise ShardError(path, "belongs to another dataset")
-    if found != plan.shapes(shard):
+    if arrays != plan.shapes(shard):
         raise ShardError(path, "is damaged (its header does not list the tensors of a shard)")
-    if size != end:
-        raise ShardError(path, f"is damaged (it has {size} bytes instead of {end})")
-    return Shard(path, offsets, found)
+    if size != data_size:
+        raise ShardError(path, f"is damaged (it has {size} bytes instead of {data_size})")
+    return Shard(path, offsets, arrays)
 
 
 def _metadata(plan: Plan, shard: int) -> dict[str, Any]:

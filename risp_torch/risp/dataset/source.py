@@ -95,10 +95,10 @@ class ShardSource:
         return self._tensors[shard]
 
     def _verify(self) -> None:
-        found = problems(self.folder)
-        if found:
-            named = [f"{file} {fault}" for file, fault in found.items()][:_MOST_NAMED]
-            more = f"; and {len(found) - len(named)} more" if len(found) > len(named) else ""
+        faults = problems(self.folder)
+        if faults:
+            named = [f"{file} {fault}" for file, fault in faults.items()][:_MOST_NAMED]
+            more = f"; and {len(faults) - len(named)} more" if len(faults) > len(named) else ""
             raise UserError(
                 f"the dataset in {self.folder} has been changed ({'; '.join(named)}{more}): remove these files and give "
                 f"'{self.plan.command(self.folder)}' again"

@@ -102,7 +102,7 @@ class Domains:
     target: PhotorealDomain
 
     @staticmethod
-    def usual(scene: Scene, parameters: RenderingParameters, *, target: PhotorealDomain | None = None) -> Domains:
+    def default(scene: Scene, parameters: RenderingParameters, *, target: PhotorealDomain | None = None) -> Domains:
         """Appearances over all of psi for training, its centre for the loop, and Mitsuba's default appearances for the target.
 
         The colours of bodies are tinted in the target, because its materials are also unknown.

@@ -61,5 +61,5 @@ def evaluate(scene: Scene, task: RispTask, readers: Mapping[str, Reader], test_s
     predicted = baselines(scene, task, test_set, seed=seed)
     for name, reader in readers.items():
         with torch.no_grad():
-            predicted[name] = torch.cat([reader.read(some).cpu() for some in images.split(_AT_ONCE)])
+            predicted[name] = torch.cat([reader.read(batch).cpu() for batch in images.split(_AT_ONCE)])
     return Evaluation(predicted, {name: state_errors(p, test_set, task.head) for name, p in predicted.items()})

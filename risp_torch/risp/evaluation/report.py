@@ -64,5 +64,5 @@ def write_prediction_sheet(path: Path | str, test_set: TestSet, predicted: torch
     """
     appearances = int(test_set.appearance[-1]) + 1
     states = len(test_set) // appearances
-    chosen = [a * states + s for s in range(min(_STATES, states)) for a in range(appearances)]
-    prediction_sheet(Path(path), test_set.images[chosen], predicted[chosen], test_set.outputs[chosen], head)
+    rows_shown = [a * states + s for s in range(min(_STATES, states)) for a in range(appearances)]
+    prediction_sheet(Path(path), test_set.images[rows_shown], predicted[rows_shown], test_set.outputs[rows_shown], head)

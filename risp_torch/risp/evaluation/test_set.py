@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from risp_torch.files.film.curves import linear_to_srgb, srgb_to_linear
-from risp_torch.files.run_folder import RunFolder, first_difference, plain
+from risp_torch.files.run_folder import RunFolder, first_difference, to_jsonable
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Count, Seed, checked
 
@@ -101,16 +101,16 @@ def make_test_set(
     folder, levels = None, []
     body_q = _states(scene, task, settings)
     if cache is not None:
-        record = plain(_record(scene, task, settings, body_q))
+        record = to_jsonable(_record(scene, task, settings, body_q))
         digest = sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()[:12]
         folder = RunFolder.open_or_create(Path(cache) / f"{scene.name}-{settings.renderer}-{digest}", record)
-        levels = _kept(folder, scene, settings)
-    with _bar(settings, done=len(levels), shown=progress) as bar:
+        levels = _saved_pictures(folder, scene, settings)
+    with _bar(settings, done=len(levels), progress=progress) as bar:
         for index in range(len(levels), settings.appearances):
             pictures = []
-            for some in _rendered(scene, task, settings, index, body_q):
-                pictures.append(_levels(some))
-                bar.update(len(some))
+            for batch in _rendered(scene, task, settings, index, body_q):
+                pictures.append(_levels(batch))
+                bar.update(len(batch))
             levels.append(np.concatenate(pictures))
             if folder is not None:
                 folder.save_checkpoint({"levels": torch.from_numpy(np.stack(levels))}, {"settings": folder.settings})
@@ -139,8 +139,8 @@ def _rendered(scene: Scene, task: RispTask, settings: TestSettings, index: int, 
     domain = task.domains.training
     values = domain.parameters.values(domain.appearances(1, seed=seed))
     with torch.no_grad():
-        for some in body_q.split(_CHUNK):
-            yield scene.render(some[None], values)[0].cpu().numpy()
+        for poses in body_q.split(_CHUNK):
+            yield scene.render(poses[None], values)[0].cpu().numpy()
 
 
 def _levels(linear: np.ndarray) -> np.ndarray:
@@ -149,19 +149,21 @@ def _levels(linear: np.ndarray) -> np.ndarray:
 
 def _record(scene: Scene, task: RispTask, settings: TestSettings, body_q: torch.Tensor) -> dict[str, Any]:
     """All data that determine the pictures, without data that only affect motions."""
-    shown = {key: value for key, value in scene.description().items() if key not in _OF_MOTION}
+    appearance = {key: value for key, value in scene.description().items() if key not in _OF_MOTION}
     softness = "softness." if settings.renderer == "mitsuba" else None  # the path tracer has sharp edges
-    shown["parameters"] = {
-        name: shown["parameters"][name] for name in scene.view.picture_parameters if not (softness and name.startswith(softness))
+    appearance["parameters"] = {
+        name: appearance["parameters"][name]
+        for name in scene.view.picture_parameters
+        if not (softness and name.startswith(softness))
     }
     domain = task.domains.target if settings.renderer == "mitsuba" else task.domains.training
     return {
-        "schema": SCHEMA, "test_set": asdict(settings), "domain": domain.to_json(), "scene": shown,
+        "schema": SCHEMA, "test_set": asdict(settings), "domain": domain.to_json(), "scene": appearance,
         "poses_sha256": sha256(body_q.double().cpu().numpy().tobytes()).hexdigest(),
     }  # fmt: skip
 
 
-def _kept(folder: RunFolder, scene: Scene, settings: TestSettings) -> list[np.ndarray]:
+def _saved_pictures(folder: RunFolder, scene: Scene, settings: TestSettings) -> list[np.ndarray]:
     """Pictures [states, H, W, 3] of the appearances in a folder."""
     saved = folder.load_checkpoint()
     if saved is None:
@@ -171,18 +173,18 @@ def _kept(folder: RunFolder, scene: Scene, settings: TestSettings) -> list[np.nd
     if difference is not None:
         raise UserError(f"{folder.path} holds pictures of another test set ({difference}): remove the folder")
     levels = tensors.get("levels", torch.zeros(0))
-    wanted = (settings.states, scene.camera.height, scene.camera.width, 3)
-    if levels.dtype != torch.uint8 or tuple(levels.shape[1:]) != wanted or len(levels) > settings.appearances:
+    images_shape = (settings.states, scene.camera.height, scene.camera.width, 3)
+    if levels.dtype != torch.uint8 or tuple(levels.shape[1:]) != images_shape or len(levels) > settings.appearances:
         raise UserError(
-            f"{folder.path} holds pictures of shape {tuple(levels.shape)}, not {wanted} for each appearance: remove it"
+            f"{folder.path} holds pictures of shape {tuple(levels.shape)}, not {images_shape} for each appearance: remove it"
         )
     return list(levels.numpy())
 
 
-def _bar(settings: TestSettings, *, done: int, shown: bool) -> Any:
+def _bar(settings: TestSettings, *, done: int, progress: bool) -> Any:
     from tqdm import tqdm
 
     return tqdm(
         total=settings.appearances * settings.states, initial=done * settings.states, unit="picture",
-        desc=f"test set, {settings.renderer}", disable=not shown or done == settings.appearances,
+        desc=f"test set, {settings.renderer}", disable=not progress or done == settings.appearances,
     )  # fmt: skip

@@ -97,12 +97,12 @@ def check_network(
         size: side of the pictures [pixels].
         path: name of the network in errors.
     """
-    what = f"the network {path}".strip()
+    label = f"the network {path}".strip()
     if network.settings.outputs != outputs:
         has = network.settings.outputs
-        raise UserError(f"{what} has {has} outputs and the state head of {scene} has {outputs}: train one for this scene")
+        raise UserError(f"{label} has {has} outputs and the state head of {scene} has {outputs}: train one for this scene")
     if record.get("scene") != scene:
-        raise UserError(f"{what} was trained for the scene {record.get('scene')!r}, not {scene!r}: give a network of this scene")
+        raise UserError(f"{label} was trained for the scene {record.get('scene')!r}, not {scene!r}: give a network of this scene")
     if network.settings.size != size:
         side = network.settings.size
-        raise UserError(f"{what} takes images of {side} x {side} pixels, not {size} x {size}: use --size {side}")
+        raise UserError(f"{label} takes images of {side} x {side} pixels, not {size} x {size}: use --size {side}")

@@ -63,8 +63,8 @@ class RispNetwork(nn.Module):
         channels = [width, width, 2 * width, 4 * width, 8 * width]
         self.stages = nn.Sequential(
             *(
-                nn.Sequential(_Block(before, after, stride=1 if before == after else 2), _Block(after, after, stride=1))
-                for before, after in zip(channels, channels[1:], strict=False)
+                nn.Sequential(_Block(inputs, outputs, stride=1 if inputs == outputs else 2), _Block(outputs, outputs, stride=1))
+                for inputs, outputs in zip(channels, channels[1:], strict=False)
             )
         )
         side = settings.size // _STRIDE if settings.head == "spatial" else 1
@@ -111,26 +111,26 @@ def denormals_flushed() -> Iterator[None]:
 
     Swish produces denormal numbers for large negative inputs, and CPUs are many times slower with them.
     """
-    before = float(torch.tensor(1e-39) * torch.tensor(1.0)) == 0.0  # PyTorch has no function to query the setting
+    was_flushed = float(torch.tensor(1e-39) * torch.tensor(1.0)) == 0.0  # PyTorch has no function to query the setting
     torch.set_flush_denormal(True)
     try:
         yield
     finally:
-        torch.set_flush_denormal(before)
+        torch.set_flush_denormal(was_flushed)
 
 
 class _Block(nn.Module):
     """Two convolutions with a shortcut (He et al., figure 5, left)."""
 
-    def __init__(self, before: int, after: int, *, stride: int) -> None:
+    def __init__(self, inputs: int, outputs: int, *, stride: int) -> None:
         super().__init__()
         self.residual = nn.Sequential(
-            nn.Conv2d(before, after, 3, stride=stride, padding=1, bias=False), _InstanceNorm(), nn.SiLU(),
-            nn.Conv2d(after, after, 3, padding=1, bias=False), _InstanceNorm(),
+            nn.Conv2d(inputs, outputs, 3, stride=stride, padding=1, bias=False), _InstanceNorm(), nn.SiLU(),
+            nn.Conv2d(outputs, outputs, 3, padding=1, bias=False), _InstanceNorm(),
         )  # fmt: skip
         self.shortcut: nn.Module = nn.Identity()
-        if stride != 1 or before != after:
-            self.shortcut = nn.Sequential(nn.Conv2d(before, after, 1, stride=stride, bias=False), _InstanceNorm())
+        if stride != 1 or inputs != outputs:
+            self.shortcut = nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride=stride, bias=False), _InstanceNorm())
         self.swish = nn.SiLU()
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:

@@ -40,24 +40,24 @@ class Feed:
         """The batches of an epoch."""
         order = np.random.default_rng([self.seed, number]).permutation(self.count)
         batches = order[: self.steps * self.batch_size].reshape(self.steps, self.batch_size)
-        parts = [part[self.ranks.rank :: self.ranks.count] for part in batches]
-        yield from self._ahead(parts) if self.source.concurrent else self._in_turn(parts)
+        rank_batches = [batch[self.ranks.rank :: self.ranks.count] for batch in batches]
+        yield from self._prefetched(rank_batches) if self.source.concurrent else self._sequential(rank_batches)
 
-    def _in_turn(self, parts: list[np.ndarray]) -> Iterator[Batch]:
-        for part in parts:
+    def _sequential(self, batches: list[np.ndarray]) -> Iterator[Batch]:
+        for indices in batches:
             began = time.perf_counter()
-            batch = self.source.batch(part, jacobian=self.jacobian)
+            batch = self.source.batch(indices, jacobian=self.jacobian)
             self.waited += time.perf_counter() - began
             yield batch
 
-    def _ahead(self, parts: list[np.ndarray]) -> Iterator[Batch]:
+    def _prefetched(self, batches: list[np.ndarray]) -> Iterator[Batch]:
         """A second thread reads the next batch during training on the current one."""
         with ThreadPoolExecutor(max_workers=1) as reader:
-            coming: Future[Batch] = reader.submit(self.source.batch, parts[0], jacobian=self.jacobian)
-            for following in [*parts[1:], None]:
+            pending: Future[Batch] = reader.submit(self.source.batch, batches[0], jacobian=self.jacobian)
+            for next_indices in [*batches[1:], None]:
                 began = time.perf_counter()
-                batch = coming.result()
+                batch = pending.result()
                 self.waited += time.perf_counter() - began
-                if following is not None:
-                    coming = reader.submit(self.source.batch, following, jacobian=self.jacobian)
+                if next_indices is not None:
+                    pending = reader.submit(self.source.batch, next_indices, jacobian=self.jacobian)
                 yield batch

@@ -48,10 +48,10 @@ def prediction_sheet(
         predicted, outputs: [n, S] normalised outputs.
         head: state head with names and units.
     """
-    read, shown = (_numbers(head.physical(x.double().cpu())) for x in (predicted, outputs))
+    predictions, expected = (_numbers(head.physical(x.double().cpu())) for x in (predicted, outputs))
     captions = []
     for index in range(len(images)):
-        lines = [f"{name} {read[name][index]:+.3f} ({shown[name][index]:+.3f})" for name in read]
+        lines = [f"{name} {predictions[name][index]:+.3f} ({expected[name][index]:+.3f})" for name in predictions]
         captions.append("\n".join(lines))
     contact_sheet(path, images, captions)
 
@@ -60,6 +60,6 @@ def _numbers(physical: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     """Every number [n] with a separate name, one per line of a caption."""
     columns = {}
     for name, values in physical.items():
-        parts = values.reshape(len(values), -1).unbind(-1)
-        columns |= {name if len(parts) == 1 else f"{name}[{k}]": part for k, part in enumerate(parts)}
+        columns_of_value = values.reshape(len(values), -1).unbind(-1)
+        columns |= {name if len(columns_of_value) == 1 else f"{name}[{k}]": column for k, column in enumerate(columns_of_value)}
     return columns

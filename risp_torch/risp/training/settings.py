@@ -107,5 +107,5 @@ def preset(name: str, task: RispTask, **changes: Any) -> TrainSettings:
     """
     if name not in PRESETS:
         raise unknown_name_error("preset", name, list(PRESETS))
-    own = {"gamma": task.gamma} if name == "paper" else {}
-    return replace(PRESETS[name], **(own | changes))
+    task_settings = {"gamma": task.gamma} if name == "paper" else {}
+    return replace(PRESETS[name], **(task_settings | changes))

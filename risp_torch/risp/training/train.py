@@ -15,19 +15,19 @@ from torch import nn
 from tqdm import tqdm
 
 from risp_torch.files.memory import check_memory
-from risp_torch.files.run_folder import RunFolder, plain
+from risp_torch.files.run_folder import RunFolder, to_jsonable
 from risp_torch.risp.dataset.batch import Batch, Source
 from risp_torch.risp.network.file import check_device, save_network
 from risp_torch.risp.network.resnet import NetworkSettings, RispNetwork, denormals_flushed
 from risp_torch.risp.task import RispTask
+from risp_torch.risp.training.appearance_jitter import AppearanceJitter
+from risp_torch.risp.training.background_augmentation import BackgroundAugmentation
 from risp_torch.risp.training.exposure import exposed
 from risp_torch.risp.training.feed import Feed
 from risp_torch.risp.training.logs import TEST, Board, write_table
 from risp_torch.risp.training.losses import error_and_its_gradient, error_and_jacobian, state_error
-from risp_torch.risp.training.moves import AppearanceJitter
 from risp_torch.risp.training.ranks import Ranks, joined_ranks, rank_from_environment
 from risp_torch.risp.training.settings import TrainSettings
-from risp_torch.risp.training.surroundings import BackgroundAugmentation
 from risp_torch.scene.scene import Scene
 from ti_sim.base.errors import DivergenceError, UserError
 from ti_sim.base.rules import checked
@@ -80,8 +80,8 @@ def train(
     with joined_ranks(device) as ranks:
         record = {"scene": scene.name, "task": task.to_json(), "training": {**asdict(settings), "data": source.record}}
         tested = {} if test is None else {"test": {"renderer": test.renderer, "pictures": len(test)}}
-        asked = {**record, **tested, "ranks": ranks.count, "device": device.type}
-        folder = RunFolder.open_or_create(out, asked) if ranks.first else RunFolder(Path(out), plain(asked))
+        run_settings = {**record, **tested, "ranks": ranks.count, "device": device.type}
+        folder = RunFolder.open_or_create(out, run_settings) if ranks.first else RunFolder(Path(out), to_jsonable(run_settings))
         ranks.wait()
         surroundings = BackgroundAugmentation(task.domains.training.parameters) if settings.surroundings else None
         fixed = None if surroundings is None else surroundings.column
@@ -225,8 +225,8 @@ class _Run:
     def _tested(self) -> float:
         """Mean L1 error of an output over the test pictures."""
         self.network.eval()
-        parts = zip(*(tensor.split(_AT_ONCE) for tensor in self.test), strict=True)
-        return float(torch.cat([self._errors(images, outputs) for images, outputs in parts]).mean())
+        chunks = zip(*(tensor.split(_AT_ONCE) for tensor in self.test), strict=True)
+        return float(torch.cat([self._errors(images, outputs) for images, outputs in chunks]).mean())
 
     def _errors(self, images: torch.Tensor, outputs: torch.Tensor) -> torch.Tensor:
         """Mean L1 error of an output for every picture."""
@@ -239,10 +239,10 @@ class _Run:
 
         save_network(path, self.network, record)
         plot_training(self.folder.path / "training.png", self.history)
-        shown = self.source.batch(range(self.feed.count, min(self.feed.count + 16, len(self.source))), jacobian=False)
+        test_batch = self.source.batch(range(self.feed.count, min(self.feed.count + 16, len(self.source))), jacobian=False)
         with torch.no_grad():
-            predicted = self.network.eval().read(shown.images.to(self.device)).cpu()
-        prediction_sheet(self.folder.path / "predictions.png", shown.images, predicted, shown.outputs, task.head)
+            predicted = self.network.eval().read(test_batch.images.to(self.device)).cpu()
+        prediction_sheet(self.folder.path / "predictions.png", test_batch.images, predicted, test_batch.outputs, task.head)
         seconds = sum(row["seconds"] for row in self.history)
         self.folder.write_result(
             {"schema": 1, "scene": scene.name, "network": path.name, "last": self.history[-1], "seconds": seconds}

@@ -13,30 +13,30 @@ from ti_sim.base.param import Param
 
 
 def add_actuation(
-    table: ParameterTable, name: str, given: Any, groups: Any, *, count: int, frames: int, controls: int, unit: str = ""
+    table: ParameterTable, name: str, actuation: Any, groups: Any, *, count: int, frames: int, controls: int, unit: str = ""
 ) -> Actuation | None:
     """Add an actuation [frames C, E], or [frames C, G] with the group of each element; None for none.
 
     Raises:
         UserError: it has another size, or the groups do not fit.
     """
-    if given is None:
+    if actuation is None:
         if groups is not None:
             raise UserError(f"{name} has groups and no values: give both")
         return None
-    shape = np.shape(given.value if isinstance(given, Param) else given)
-    columns, which = count, None
+    shape = np.shape(actuation.value if isinstance(actuation, Param) else actuation)
+    columns, numbers = count, None
     if groups is not None:
-        which = np.asarray(groups)
-        if which.shape != (count,) or which.dtype.kind not in "iu" or which.min() < 0:
+        numbers = np.asarray(groups)
+        if numbers.shape != (count,) or numbers.dtype.kind not in "iu" or numbers.min() < 0:
             raise UserError(
-                f"the groups of {name} have shape {which.shape} of {which.dtype}: give {(count,)} whole numbers from 0 on"
+                f"the groups of {name} have shape {numbers.shape} of {numbers.dtype}: give {(count,)} whole numbers from 0 on"
             )
-        columns = int(which.max()) + 1
+        columns = int(numbers.max()) + 1
     rows = frames * controls
     if shape != (rows, columns):
-        what = "groups" if groups is not None else "elements"
-        when = "frame intervals" if controls == 1 else f"{controls} rows a frame interval"
-        raise UserError(f"{name} has shape {shape}, and {(rows, columns)} is needed ({when}, {what})")
-    table.add(name, given, unit=unit, shape=(rows, columns))
-    return Actuation(name, which, controls)
+        column_unit = "groups" if groups is not None else "elements"
+        row_unit = "frame intervals" if controls == 1 else f"{controls} rows a frame interval"
+        raise UserError(f"{name} has shape {shape}, and {(rows, columns)} is needed ({row_unit}, {column_unit})")
+    table.add(name, actuation, unit=unit, shape=(rows, columns))
+    return Actuation(name, numbers, controls)

@@ -33,8 +33,8 @@ def set_background(
     if (top is None) != (bottom is None) or (color is not None) + gradient + (image is not None) != 1:
         raise UserError("a background is a color, or top and bottom, or an image: give one of the three")
     scene.table.drop("background.color", "background.top", "background.bottom", "background.image")
-    for name, given in (("color", color), ("top", top), ("bottom", bottom)):
-        if given is not None:
-            scene.table.add(f"background.{name}", given, unit="", shape=(3,), sign="color")
+    for name, value in (("color", color), ("top", top), ("bottom", bottom)):
+        if value is not None:
+            scene.table.add(f"background.{name}", value, unit="", shape=(3,), sign="color")
     if image is not None:
         add_picture(scene.table, "background.image", image)

@@ -71,10 +71,10 @@ class BodyOptions:
             table.add(f"{name}.density", self.density, unit="kg/m3", sign="positive")
         else:
             table.add(f"{name}.mass", self.mass, unit="kg", sign="not negative" if self.carrier else "positive")
-        for kind, given, unit in (("inertia", self.inertia, "kg m2"), ("inertia_per_mass", self.inertia_per_mass, "m2")):
-            if given is not None:
-                check_inertia(given.value if isinstance(given, Param) else given, f"{name}.{kind}", solid=not self.carrier)
-                table.add(f"{name}.{kind}", given, unit=unit, shape=(3, 3))
+        for kind, value, unit in (("inertia", self.inertia, "kg m2"), ("inertia_per_mass", self.inertia_per_mass, "m2")):
+            if value is not None:
+                check_inertia(value.value if isinstance(value, Param) else value, f"{name}.{kind}", solid=not self.carrier)
+                table.add(f"{name}.{kind}", value, unit=unit, shape=(3, 3))
 
     def add_to(self, scene: SceneSpec, name: str) -> dict[str, Any]:
         """Add the parameters of contact and surface, and return the attributes of the ``Body`` that follow from these options."""
@@ -115,8 +115,8 @@ class BodyOptions:
 
     def _warn_of_overlap(self, name: str) -> None:
         """Warn if mass or inertia are computed from a mesh that intersects itself."""
-        given = self.mass is not None and (self.inertia is not None or self.inertia_per_mass is not None)
-        if isinstance(self.shape, Mesh) and not given and self.shape.miscounted_share > _OVERLAP:
+        has_inertia = self.mass is not None and (self.inertia is not None or self.inertia_per_mass is not None)
+        if isinstance(self.shape, Mesh) and not has_inertia and self.shape.miscounted_share > _OVERLAP:
             warn(
                 f"the mesh of {name} intersects itself, or has parts that overlap or are inside out: "
                 f"{100 * self.shape.miscounted_share:.2g} % of its volume is wrong in mass and inertia: unite its parts in "
@@ -132,10 +132,10 @@ def form_of(shape: Shape | Form, *, touches: bool, per_area: bool) -> Form:
         touches: whether the scene has a ground or contact.
         per_area: whether its contact parameters are per area.
     """
-    nowhere = balls(np.zeros((0, 3)))
+    no_points = balls(np.zeros((0, 3)))
     if isinstance(shape, Form):
-        return shape if touches else replace(shape, points=nowhere)
-    points = contact_points(shape, per_area=per_area) if touches else nowhere
+        return shape if touches else replace(shape, points=no_points)
+    points = contact_points(shape, per_area=per_area) if touches else no_points
     return Form(shape.mesh(), points, mass_properties(shape))
 
 

@@ -35,7 +35,7 @@ def add_camera(scene: SceneSpec, camera: Camera) -> None:
     Raises:
         UserError: the name is taken or invalid, or a second camera has no name.
     """
-    names = [other.name for other in scene.cameras]
+    names = [existing.name for existing in scene.cameras]
     if camera.name in names and not camera.name:
         raise UserError("the scene has a camera without a name already: give the cameras names (Camera(..., name='left'))")
     if camera.name in names:
@@ -77,13 +77,13 @@ def film_with(scene: SceneSpec, name: str) -> None:
     Raises:
         UserError: no camera has that name.
     """
-    found = [camera for camera in scene.cameras if camera.name == name]
-    if not found:
+    matching = [camera for camera in scene.cameras if camera.name == name]
+    if not matching:
         names = [camera.name for camera in scene.cameras if camera.name]
         if not names:
             raise UserError(f"no camera is called {name!r}: the scene's only camera has no name, leave it out")
         raise unknown_name_error("camera", name, names)
-    (first,) = found
+    (first,) = matching
     scene.cameras = (first, *(camera for camera in scene.cameras if camera is not first))
 
 
@@ -103,12 +103,12 @@ def place_camera(scene: SceneSpec, placement: Placement, *, name: str | None = N
     """
     (camera,) = chosen_cameras(scene.cameras, name)
     rotation, numbers = placed_numbers(camera.width, camera.height, placement)
-    for part, change in numbers.items():
-        full = f"{prefix_of(camera)}.{part}"
-        if part != "distortion" or camera.distortion is not None:
+    for field, change in numbers.items():
+        full = f"{prefix_of(camera)}.{field}"
+        if field != "distortion" or camera.distortion is not None:
             scene.table.params[full] = change.of(scene.table[full])
-    placed = replace(camera, rotation=rotation @ camera.rotation, width=placement.width, height=placement.height)
-    scene.cameras = tuple(placed if other is camera else other for other in scene.cameras)
+    cropped = replace(camera, rotation=rotation @ camera.rotation, width=placement.width, height=placement.height)
+    scene.cameras = tuple(cropped if entry is camera else entry for entry in scene.cameras)
 
 
 @checked
@@ -125,12 +125,12 @@ def resize_camera(scene: SceneSpec, width: Count, height: Count) -> None:
     chosen_cameras(scene.cameras, None)
     for camera in scene.cameras:
         factor = np.array([width / camera.width, height / camera.height])
-        for part in ("focal", "center"):
-            scene.table.scale(f"{prefix_of(camera)}.{part}", factor)
+        for field in ("focal", "center"):
+            scene.table.scale(f"{prefix_of(camera)}.{field}", factor)
     scene.cameras = tuple(replace(camera, width=width, height=height) for camera in scene.cameras)
 
 
-def give_lens(scene: SceneSpec, name: str) -> None:
+def add_lens(scene: SceneSpec, name: str) -> None:
     """Give a camera without a lens one without distortion, so that its coefficients can be unknown.
 
     Args:
@@ -142,4 +142,4 @@ def give_lens(scene: SceneSpec, name: str) -> None:
         if camera.distortion is None and name == f"{prefix_of(camera)}.distortion":
             with_lens = replace(camera, distortion=np.zeros(5))
             scene.table.add(name, with_lens.distortion, unit="", shape=(5,))
-            scene.cameras = tuple(with_lens if other is camera else other for other in scene.cameras)
+            scene.cameras = tuple(with_lens if entry is camera else entry for entry in scene.cameras)

@@ -40,7 +40,7 @@ def set_film(
         line_time: "film.line_time", time from one line of the picture to the next (rolling shutter) [s of the scene].
         samples: pictures rendered for one of the film, where it has an exposure or a line time (``exposures``).
         between: states per frame interval between which the motion is interpolated, a divisor of ``substeps``; by default up to 5
-            (``usual_between``). More follow contacts that are short compared with ``frame_dt``.
+            (``default_states_per_interval``). More follow contacts that are short compared with ``frame_dt``.
         readout: direction in which lines are read: "down" begins with the top row, "right" with the left column.
 
     Raises:
@@ -49,7 +49,7 @@ def set_film(
     if scene.clock is not None:
         raise UserError("the scene has a film already: call set_film once, or set the parameters film.start, film.rate and so on")
     stepping = scene.stepping
-    between = usual_between(stepping) if between is None else between
+    between = default_states_per_interval(stepping) if between is None else between
     clock = FilmClock(times=times, samples=samples, between=between, readout=readout)
     if stepping.substeps % between:
         raise UserError(f"between={between} and substeps={stepping.substeps}: give a number that divides the substeps")
@@ -76,11 +76,11 @@ def change_film(scene: SceneSpec, *, times: Times | None = None, samples: Sample
     """
     if scene.clock is None:
         set_film(scene)
-    given = {name: value for name, value in (("times", times), ("samples", samples)) if value is not None}
-    _use(scene, replace(scene.clock, **given))
+    changes = {name: value for name, value in (("times", times), ("samples", samples)) if value is not None}
+    _use(scene, replace(scene.clock, **changes))
 
 
-def usual_between(stepping: TimeStepping) -> int:
+def default_states_per_interval(stepping: TimeStepping) -> int:
     """States per frame interval: the largest divisor of the substeps up to 5 that fits the control rows; 1 if adaptive."""
     if stepping.adaptive:
         return 1

@@ -48,8 +48,8 @@ def add_ground(
         raise UserError("the ground comes before the bodies: call add_ground first")
     add_contact(scene.table, "ground.contact", contact)
     _check_pattern(pattern, second_color=second_color, texture=texture, wrap=wrap)
-    add, usual = scene.table.add, (1.0, 1.0, 1.0) if pattern == "texture" else GREY
-    add("ground.color", usual if color is None else color, unit="", shape=(3,), sign="color")
+    add, default_color = scene.table.add, (1.0, 1.0, 1.0) if pattern == "texture" else GREY
+    add("ground.color", default_color if color is None else color, unit="", shape=(3,), sign="color")
     if pattern == "checker":
         add("ground.second_color", WHITISH if second_color is None else second_color, unit="", shape=(3,), sign="color")
     if pattern != "plain":

@@ -99,7 +99,7 @@ def make_link(
     if length is not None:
         unit = unit_vector(name, direction)
         table.add(f"{name}.length", length, unit="m", sign="positive")
-    names = add_joint(table, name, joint, left_out=() if coupling is None else (joint.place, "rate"))
+    names = add_joint(table, name, joint, left_out=() if coupling is None else (joint.coordinate, "rate"))
     axis = joint.unit_axis(name) if hasattr(joint, "unit_axis") else np.array([0.0, 0.0, 1.0])
     return Link(
         name=name, orientation=quaternion, **options.add_to(scene, name), parent=index, joint=joint, names=names, axis=axis,

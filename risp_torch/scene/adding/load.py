@@ -43,19 +43,19 @@ def add_load(
     Raises:
         UserError: the body or a particle does not exist, or a number is invalid.
     """
-    names = [part.name for part in scene.deformables]
+    names = [deformable.name for deformable in scene.deformables]
     if body not in names:
         raise unknown_name_error("deformable body", body, names)
-    part, frames = scene.deformables[names.index(body)], scene.frames
-    chosen = chosen_particles(f"{name}.where", where, part.vertices)
-    if not len(chosen):
+    deformable, frames = scene.deformables[names.index(body)], scene.frames
+    loaded = chosen_particles(f"{name}.where", where, deformable.vertices)
+    if not len(loaded):
         raise UserError(f"{name} acts on no particle: say where")
-    particles = part.first + chosen
+    particles = deformable.first + loaded
     shape = np.shape(force.value if isinstance(force, Param) else force)
     allowed = ((3,), (frames, 3), (frames, len(particles), 3)) if direction is None else ((), (frames,))
     if shape not in allowed:
-        each = f", or {allowed[-1]} (particle by particle; for a number along a direction, give the direction too)"
-        hint = each if direction is None else ""
+        per_particle = f", or {allowed[-1]} (particle by particle; for a number along a direction, give the direction too)"
+        hint = per_particle if direction is None else ""
         raise UserError(f"{name}.force has shape {shape}: give {allowed[0]}, or {allowed[1]} (frame intervals){hint}")
     unit = None
     if direction is not None:

@@ -62,18 +62,18 @@ def add_motors(
 def _driven_velocities(scene: SceneSpec, name: str, joints: Sequence[str]) -> tuple[int, ...]:
     """Indices of the motors' velocities in the joint velocities of the scene."""
     slices, taken = velocity_slices(scene.bodies), {v for group in scene.motors for v in group.velocities}
-    chosen: list[int] = []
+    velocity_columns: list[int] = []
     for joint in joints:
         index = body_index(scene, joint)
         if not isinstance(scene.bodies[index], Link):
             raise UserError(f"{name} drives {joint!r}, which is a free rigid body: name links")
-        own = range(slices[index].start, slices[index].stop)
-        if taken.intersection(own):
+        body_columns = range(slices[index].start, slices[index].stop)
+        if taken.intersection(body_columns):
             raise UserError(f"{name} drives the joint of {joint!r}, which has motors already: one group for each joint")
-        chosen += own
-    if not chosen:
+        velocity_columns += body_columns
+    if not velocity_columns:
         raise UserError(f"{name} drives no joint that can move: name revolute, prismatic or spherical joints")
-    return tuple(chosen)
+    return tuple(velocity_columns)
 
 
 def _add_actions(table: ParameterTable, name: str, actions: Any, *, shape: tuple[int, int], shared: bool) -> None:

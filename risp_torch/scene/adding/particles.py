@@ -119,19 +119,21 @@ def chosen_particles(owner: str, where: Where, vertices: np.ndarray) -> np.ndarr
     """
     if where is None:
         return np.zeros(0, dtype=np.int64)
-    given = np.asarray(where(vertices) if callable(where) else where)
-    if given.dtype == bool:
-        if given.shape != (len(vertices),):
-            raise UserError(f"{owner} is a mask of shape {given.shape}: give {(len(vertices),)}, one for each vertex")
-        given = np.flatnonzero(given)
-    if given.ndim != 1 or (given.size and given.dtype.kind not in "iu"):
-        raise UserError(f"{owner} has shape {given.shape} of {given.dtype}: give indices, a mask, or a function of the vertices")
-    if not given.size:
+    chosen = np.asarray(where(vertices) if callable(where) else where)
+    if chosen.dtype == bool:
+        if chosen.shape != (len(vertices),):
+            raise UserError(f"{owner} is a mask of shape {chosen.shape}: give {(len(vertices),)}, one for each vertex")
+        chosen = np.flatnonzero(chosen)
+    if chosen.ndim != 1 or (chosen.size and chosen.dtype.kind not in "iu"):
+        raise UserError(
+            f"{owner} has shape {chosen.shape} of {chosen.dtype}: give indices, a mask, or a function of the vertices"
+        )
+    if not chosen.size:
         raise UserError(f"{owner} selects no particle: leave it out, or fix the selection")
-    wrong = given[(given < 0) | (given >= len(vertices))]
+    wrong = chosen[(chosen < 0) | (chosen >= len(vertices))]
     if wrong.size:
         raise UserError(f"{owner} contains particle {wrong[0]}, but the particles are 0 to {len(vertices) - 1}: use one of these")
-    return np.unique(given).astype(np.int64)
+    return np.unique(chosen).astype(np.int64)
 
 
 def _add_mass(table: ParameterTable, name: str, particles: Particles, options: ParticleOptions) -> None:

@@ -24,10 +24,10 @@ from risp_torch.scene.parts.contact import Contact, add_contact, meant_per_area
 from risp_torch.scene.parts.joints import Fixed, Joint, Prismatic, Revolute, Spherical
 from risp_torch.scene.parts.links import JointCoupling
 from risp_torch.scene.parts.surface import GREY, Surface
-from risp_torch.scene.robot_files.check import Moved, inertias_of_free_joints, moved_by_joints
+from risp_torch.scene.robot_files.check import SubtreeInertia, inertias_of_free_joints, subtree_inertias
 from risp_torch.scene.robot_files.description import RobotDescription, RobotJoint, RobotLink, RobotShape
-from risp_torch.scene.robot_files.left_out import LeftOut
 from risp_torch.scene.robot_files.read import read_robot
+from risp_torch.scene.robot_files.unsupported import Unsupported
 from risp_torch.scene.rotations import unit_quaternion
 from risp_torch.scene.spec import SceneSpec
 from risp_torch.scene.start import Start
@@ -90,7 +90,7 @@ def add_robot(
         UserError: the file cannot be read or describes no valid robot, a name is taken, or there are contact
             parameters and no ground.
     """
-    place, turn = _placement(position, orientation)
+    base_position, turn = _placement(position, orientation)
     robot = read_robot(path, free_base=free_base)
     name = name or _spelt(robot.name or "robot")
     check_name(name)
@@ -100,26 +100,26 @@ def add_robot(
             raise UserError(f"{name} has a Contact and the scene has no ground: call add_ground first")
         add_contact(scene.table, f"{name}.contact", contact)
     per_area = meant_per_area(scene.table, contact, ground=ground)
-    left_out = LeftOut()
+    left_out = Unsupported()
     couplings = {} if free_mimic else _couplings(robot, first=len(scene.bodies))
     for mimic in robot.mimics if free_mimic else ():
         left_out.add("<mimic> is not used: the joint moves freely", f"joint {mimic.joint!r}")
     names = _body_names(name, robot.links)
-    properties = zip(moved_by_joints(robot.links), inertias_of_free_joints(robot.links), strict=True)
-    for link, body, (moved, inertia) in zip(robot.links, names, properties, strict=True):
+    properties = zip(subtree_inertias(robot.links), inertias_of_free_joints(robot.links), strict=True)
+    for link, body, (subtree, inertia) in zip(robot.links, names, properties, strict=True):
         form, surface = _form(link, left_out, per_area=per_area)
         options = BodyOptions(shape=form, mass=link.mass, inertia=link.inertia, surface=surface, carrier=True)
-        frame = _joint_frame(link, robot.links, place, turn)
+        frame = _joint_frame(link, robot.links, base_position, turn)
         if link.joint.type == "free":
-            made = _free_body(scene, body, link, frame, options, left_out)
+            added = _free_body(scene, body, link, frame, options, left_out)
         else:
             joint = _rubbing(scene, link.joint, left_out, used=dry_friction)
-            made = make_link(
+            added = make_link(
                 scene, body, options, parent=names[link.parent] if link.parent >= 0 else None,
-                joint=_joint(joint, moved, inertia, step=scene.stepping.dt), position=frame.position,
+                joint=_joint(joint, subtree, inertia, step=scene.stepping.dt), position=frame.position,
                 orientation=frame.turn.as_quat(), center=link.com, coupling=couplings.get(joint.name),
             )  # fmt: skip
-        scene.bodies += (made if contact is None else replace(made, contact_name=f"{name}.contact"),)
+        scene.bodies += (added if contact is None else replace(added, contact_name=f"{name}.contact"),)
     for link, body in zip(robot.links, names, strict=True):
         if link.joint.name in couplings:
             continue
@@ -131,7 +131,7 @@ def add_robot(
     return robot
 
 
-def limit_stiffness(joint: RobotJoint, moved: Moved, *, step: float) -> float:
+def limit_stiffness(joint: RobotJoint, subtree: SubtreeInertia, *, step: float) -> float:
     """Stiffness of the springs at a joint's limits, which robot files do not give [N m/rad, N/m].
 
     The largest motor force of the joint displaces the spring by 5 % of the range. The spring is at least so stiff that the
@@ -140,10 +140,11 @@ def limit_stiffness(joint: RobotJoint, moved: Moved, *, step: float) -> float:
 
     Args:
         joint: revolute or prismatic, with limits.
-        moved: mass properties of the subtree that it moves.
+        subtree: mass properties of the subtree that it moves.
         step: physics step [s].
     """
-    inertia = joint.armature + (moved.mass if joint.type == "prismatic" else float(moved.axis @ moved.inertia @ moved.axis))
+    about_axis = float(subtree.axis @ subtree.inertia @ subtree.axis)
+    inertia = joint.armature + (subtree.mass if joint.type == "prismatic" else about_axis)
     drives = _has_motor(joint) and math.isfinite(joint.motor_limit)
     holding = joint.motor_limit / (OVERSHOOT * (joint.limit_high - joint.limit_low)) if drives else 0.0
     return min(max(holding, inertia * SOFTEST**2), inertia * (STIFFEST / step) ** 2)
@@ -168,7 +169,7 @@ def friction_numbers(joint: RobotJoint, inertia: float, *, step: float) -> dict[
     }  # fmt: skip
 
 
-def _rubbing(scene: SceneSpec, joint: RobotJoint, left_out: LeftOut, *, used: bool) -> RobotJoint:
+def _rubbing(scene: SceneSpec, joint: RobotJoint, left_out: Unsupported, *, used: bool) -> RobotJoint:
     """The joint, without its dry friction where the scene has none; this is recorded."""
     if not joint.dry_friction or (used and scene.stepping.integrator == "semi_implicit"):
         return joint
@@ -205,26 +206,26 @@ def _body_names(robot: str, links: Sequence[RobotLink]) -> list[str]:
     """Names of the bodies; equal ones are numbered."""
     names: list[str] = []
     for link in links:
-        wanted = name = f"{robot}_{re.sub(r'[^A-Za-z0-9_-]', '_', link.name)}"
+        base_name = name = f"{robot}_{re.sub(r'[^A-Za-z0-9_-]', '_', link.name)}"
         number = 2
         while name in names:
-            name, number = f"{wanted}_{number}", number + 1
+            name, number = f"{base_name}_{number}", number + 1
         names.append(name)
     return names
 
 
-def _joint_frame(link: RobotLink, links: Sequence[RobotLink], place: np.ndarray, turn: Rotation) -> _Frame:
-    """The frame of a link's joint; ``place`` and ``turn`` are those of the file's axes in the world."""
-    own = Rotation.from_quat(link.joint.quaternion)
+def _joint_frame(link: RobotLink, links: Sequence[RobotLink], base_position: np.ndarray, turn: Rotation) -> _Frame:
+    """The frame of a link's joint; ``base_position`` and ``turn`` are those of the file's axes in the world."""
+    joint_rotation = Rotation.from_quat(link.joint.quaternion)
     if link.parent < 0:
-        return _Frame(place + turn.apply(link.joint.position), turn * own)
+        return _Frame(base_position + turn.apply(link.joint.position), turn * joint_rotation)
     parent = links[link.parent]
     # The frame of a rigid body is at its centre of mass, that of a link at its joint.
     origin = parent.com if parent.joint.type == "free" else np.zeros(3)
-    return _Frame(link.joint.position - origin, own)
+    return _Frame(link.joint.position - origin, joint_rotation)
 
 
-def _free_body(scene: SceneSpec, name: str, link: RobotLink, frame: _Frame, options: BodyOptions, left_out: LeftOut) -> Body:
+def _free_body(scene: SceneSpec, name: str, link: RobotLink, frame: _Frame, options: BodyOptions, left_out: Unsupported) -> Body:
     """A link with a free joint as a rigid body, whose frame is at its centre of mass."""
     joint = link.joint
     if joint.damping or joint.armature:
@@ -236,7 +237,7 @@ def _free_body(scene: SceneSpec, name: str, link: RobotLink, frame: _Frame, opti
     return make_body(scene, name, options, Start(position=center, orientation=turn.as_quat()))
 
 
-def _joint(joint: RobotJoint, moved: Moved, inertia: float, *, step: float) -> Joint:
+def _joint(joint: RobotJoint, subtree: SubtreeInertia, inertia: float, *, step: float) -> Joint:
     """A joint of the scene, at its coordinates in the file; ``inertia``: as in ``friction_numbers``."""
     if joint.type == "fixed":
         return Fixed()
@@ -249,7 +250,7 @@ def _joint(joint: RobotJoint, moved: Moved, inertia: float, *, step: float) -> J
     if math.isfinite(joint.limit_low) and math.isfinite(joint.limit_high):
         springs |= {
             "limit_low": joint.limit_low, "limit_high": joint.limit_high,
-            "limit_stiffness": limit_stiffness(joint, moved, step=step),
+            "limit_stiffness": limit_stiffness(joint, subtree, step=step),
         }  # fmt: skip
     start = joint.start[0]
     return Revolute(angle=start, **springs) if joint.type == "revolute" else Prismatic(slide=start, **springs)
@@ -259,7 +260,7 @@ def _has_motor(joint: RobotJoint) -> bool:
     return any((joint.motor_gain, joint.servo_stiffness, joint.servo_damping))
 
 
-def _add_motor(scene: SceneSpec, body: str, joint: RobotJoint, left_out: LeftOut) -> None:
+def _add_motor(scene: SceneSpec, body: str, joint: RobotJoint, left_out: Unsupported) -> None:
     """The motor of a joint, if it has one: without command, its servo holds the coordinate of the file's pose."""
     if not _has_motor(joint):
         return
@@ -273,25 +274,25 @@ def _add_motor(scene: SceneSpec, body: str, joint: RobotJoint, left_out: LeftOut
     )  # fmt: skip
 
 
-def _note_gravity(scene: SceneSpec, robot: RobotDescription, left_out: LeftOut) -> None:
-    given = np.asarray(scene.table["gravity"].value)
-    own = given if given.ndim else np.array([0.0, 0.0, -float(given)])
-    if robot.gravity is not None and not np.allclose(robot.gravity, own):
-        listed = ", ".join(f"{part:g}" for part in robot.gravity)
+def _note_gravity(scene: SceneSpec, robot: RobotDescription, left_out: Unsupported) -> None:
+    scene_gravity = np.asarray(scene.table["gravity"].value)
+    gravity_vector = scene_gravity if scene_gravity.ndim else np.array([0.0, 0.0, -float(scene_gravity)])
+    if robot.gravity is not None and not np.allclose(robot.gravity, gravity_vector):
+        listed = ", ".join(f"{component:g}" for component in robot.gravity)
         left_out.add("the scene's own gravity is used", f"the file has {listed} m/s2")
 
 
 # -- shapes -------------------------------------------------------------------------------------------------------------
 
 
-def _form(link: RobotLink, left_out: LeftOut, *, per_area: bool) -> tuple[Form, Surface | None]:
+def _form(link: RobotLink, left_out: Unsupported, *, per_area: bool) -> tuple[Form, Surface | None]:
     """Render mesh and contact points of a link, about its centre of mass."""
     points = [placed(_touching(shape, per_area=per_area), np.eye(3), -link.com) for shape in link.collisions]
-    mesh, surface = _seen(link, left_out) if link.visuals else (None, None)
+    mesh, surface = _visual_mesh(link, left_out) if link.visuals else (None, None)
     return Form(mesh, np.concatenate(points) if points else balls(np.zeros((0, 3))), None), surface
 
 
-def _placed(shape: RobotShape) -> TriangleMesh:
+def _link_triangles(shape: RobotShape) -> TriangleMesh:
     """The triangles of a shape in the link frame."""
     if shape.kind == "mesh":
         mesh = shape.mesh
@@ -305,7 +306,7 @@ def _touching(shape: RobotShape, *, per_area: bool) -> np.ndarray:
     """Contact points of a shape, rows in the link frame: for a mesh the vertices of its convex hull, which touch a plane first.
     """
     if per_area:
-        return patches(_placed(shape))
+        return patches(_link_triangles(shape))
     if shape.kind == "mesh":
         points, _ = merge_vertices(shape.mesh.vertices)
         try:
@@ -318,13 +319,13 @@ def _touching(shape: RobotShape, *, per_area: bool) -> np.ndarray:
     return placed(rows, Rotation.from_quat(shape.quaternion).as_matrix(), shape.position)
 
 
-def _seen(link: RobotLink, left_out: LeftOut) -> tuple[TriangleMesh, Surface]:
+def _visual_mesh(link: RobotLink, left_out: Unsupported) -> tuple[TriangleMesh, Surface]:
     """All visual shapes of a link as one mesh about its centre of mass, and its surface.
 
     A single shape keeps the colours or texture of its mesh file, unless the robot file gives it a colour. Several have one colour
     each, or one for each face if a mesh file has colours.
     """
-    meshes = [_placed(shape).transformed(offset=-link.com) for shape in link.visuals]
+    meshes = [_link_triangles(shape).transformed(offset=-link.com) for shape in link.visuals]
     if len(meshes) == 1:
         shape = link.visuals[0]
         # The reader has reported a texture that cannot be read.
@@ -340,8 +341,8 @@ def _seen(link: RobotLink, left_out: LeftOut) -> tuple[TriangleMesh, Surface]:
         left_out.add("textures of a link with several visual shapes are not used", f"link {link.name!r}")
     colors = [_face_colors(shape, mesh) for shape, mesh in zip(link.visuals, meshes, strict=True)]
     if not all(len(rows) == 1 for rows in colors):
-        every = [np.broadcast_to(rows, (len(mesh.faces), 3)) for rows, mesh in zip(colors, meshes, strict=True)]
-        return merged, Surface(face_colors=np.concatenate(every))
+        face_colors = [np.broadcast_to(rows, (len(mesh.faces), 3)) for rows, mesh in zip(colors, meshes, strict=True)]
+        return merged, Surface(face_colors=np.concatenate(face_colors))
     rows = np.concatenate(colors)
     return merged, Surface(color=rows[0]) if (rows == rows[0]).all() else Surface(face_colors=rows)
 

@@ -53,9 +53,9 @@ def add_rotors(
     count = shape[0]
     table.add(f"{name}.positions", positions, unit="m", shape=(count, 3))
     table.add(f"{name}.yaw_reaction", yaw_reaction, unit="m", shape=(count,))
-    given = actions.value if isinstance(actions, Param) else actions
-    if np.shape(given) == (count,):  # one row for all frames
-        rows = np.tile(np.asarray(given), (scene.frames, 1))
+    thrusts = actions.value if isinstance(actions, Param) else actions
+    if np.shape(thrusts) == (count,):  # one row for all frames
+        rows = np.tile(np.asarray(thrusts), (scene.frames, 1))
         actions = replace(actions, value=rows) if isinstance(actions, Param) else rows
     table.add(f"{name}.actions", actions, unit="N", shape=(scene.frames, count))
     unit = direction / np.linalg.norm(direction)

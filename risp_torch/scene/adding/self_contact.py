@@ -43,41 +43,41 @@ def add_self_contact(
         raise UserError("self-contact is between vertices and triangles: give its contact parameters per point")
     if contact.bristle_stiffness is not None or contact.radius is not None:
         raise UserError("self-contact has no bristles and no contact radius: leave bristle_stiffness and radius out")
-    names = [part.name for part in scene.deformables]
-    given = (bodies,) if isinstance(bodies, str) else bodies
-    chosen = tuple(dict.fromkeys(names if given is None else given))
-    for name in chosen:
+    names = [deformable.name for deformable in scene.deformables]
+    body_names = (bodies,) if isinstance(bodies, str) else bodies
+    contact_bodies = tuple(dict.fromkeys(names if body_names is None else body_names))
+    for name in contact_bodies:
         if name not in names:
             raise unknown_name_error("deformable body", name, names)
-    if not chosen:
+    if not contact_bodies:
         raise UserError("self-contact names no body: name some, or leave bodies out for all")
-    joined = [scene.deformables[names.index(name)] for name in chosen]
-    surfaces = [surface_triangles(part) for part in joined]
-    for part, faces in zip(joined, surfaces, strict=True):
-        _check_rest(part, faces, thickness)
-    triangles = np.concatenate([faces + part.first for part, faces in zip(joined, surfaces, strict=True)])
+    joined = [scene.deformables[names.index(name)] for name in contact_bodies]
+    surfaces = [surface_triangles(deformable) for deformable in joined]
+    for deformable, faces in zip(joined, surfaces, strict=True):
+        _check_rest(deformable, faces, thickness)
+    triangles = np.concatenate([faces + deformable.first for deformable, faces in zip(joined, surfaces, strict=True)])
     add_contact(scene.table, PREFIX, contact)
-    scene.self_contact = SelfContact(chosen, triangles.astype(np.int32), float(thickness))
+    scene.self_contact = SelfContact(contact_bodies, triangles.astype(np.int32), float(thickness))
 
 
-def surface_triangles(part: Deformable) -> np.ndarray:
+def surface_triangles(body: Deformable) -> np.ndarray:
     """Triangles [S, 3] of a body's surface, as indices within the body.
 
     Raises:
         UserError: it has no surface.
     """
-    if isinstance(part.elements, Solid):
-        return boundary_faces(part.elements.indices, part.name)[0]
-    if isinstance(part.elements, Sheet) and not np.any(part.elements.normal):
-        return part.elements.indices
-    kind = "springs, which have no surface" if isinstance(part.elements, Net) else "a flat body, whose triangles lie in one plane"
-    raise UserError(f"{part.name} cannot take part in self-contact: it is made of {kind}; name the solids and cloths in bodies")
+    if isinstance(body.elements, Solid):
+        return boundary_faces(body.elements.indices, body.name)[0]
+    if isinstance(body.elements, Sheet) and not np.any(body.elements.normal):
+        return body.elements.indices
+    kind = "springs, which have no surface" if isinstance(body.elements, Net) else "a flat body, whose triangles lie in one plane"
+    raise UserError(f"{body.name} cannot take part in self-contact: it is made of {kind}; name the solids and cloths in bodies")
 
 
-def _check_rest(part: Deformable, faces: np.ndarray, thickness: float) -> None:
+def _check_rest(body: Deformable, faces: np.ndarray, thickness: float) -> None:
     """Raise a UserError if a body touches itself at rest."""
-    for distance, vertex, triangle in near_pairs(part.rest, faces, thickness)[:1]:
+    for distance, vertex, triangle in near_pairs(body.rest, faces, thickness)[:1]:
         raise UserError(
-            f"self-contact has the thickness {thickness:g} m, and in the rest shape of {part.name!r} vertex {vertex} is "
+            f"self-contact has the thickness {thickness:g} m, and in the rest shape of {body.name!r} vertex {vertex} is "
             f"{distance:.3g} m from triangle {faces[triangle].tolist()}, to which no edge connects it: give a smaller thickness"
         )

@@ -83,8 +83,8 @@ def add_smoke(
     if len(shape) == 3 and shape[0] < scene.frames:
         raise UserError(f"{name}: the source has {shape[0]} frame intervals, and the film {scene.frames}: give one for each")
     table = ParameterTable(dict(scene.table.params))  # what is refused leaves the scene as it was
-    for key, (value, unit, of) in added.items():
-        table.add(f"{name}.{key}", value, unit=unit, shape=of)
+    for key, (value, unit, field_shape) in added.items():
+        table.add(f"{name}.{key}", value, unit=unit, shape=field_shape)
     table.add(f"{name}.viscosity", viscosity, unit="m2/s", sign="not negative")
     table.add(f"{name}.confinement", confinement, unit="1/s", sign="not negative")
     table.add(f"{name}.color", color, unit="", shape=(3,), sign="color")

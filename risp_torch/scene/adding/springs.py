@@ -96,8 +96,8 @@ def make_net(
             f"{len(points) - 1}"
         )
     lengths = np.linalg.norm(points[pairs[:, 1]] - points[pairs[:, 0]], axis=1)
-    given = lengths if rest_length is None else rest_length
-    for key, value, unit in (("stiffness", stiffness, "N/m"), ("damping", damping, "N s/m"), ("rest_length", given, "m")):
+    rest_lengths = lengths if rest_length is None else rest_length
+    for key, value, unit in (("stiffness", stiffness, "N/m"), ("damping", damping, "N s/m"), ("rest_length", rest_lengths, "m")):
         sign = "positive" if key == "stiffness" else "not negative"
         add_element_number(table, f"{name}.{key}", value, len(pairs), unit=unit, sign=sign)
     return Net(name, pairs.astype(np.int32))

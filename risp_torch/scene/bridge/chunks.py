@@ -30,7 +30,7 @@ class Chunk:
         """The rows of an array with ``count`` rows that these images need (image m uses row m count // images)."""
         return slice(self.first * count // self.images, (self.last - 1) * count // self.images + 1)
 
-    def part(self, name: str, tensor: torch.Tensor, *, axis: int = 0) -> torch.Tensor:
+    def rows_of(self, name: str, tensor: torch.Tensor, *, axis: int = 0) -> torch.Tensor:
         """The rows along ``axis`` of one input of the renderer that these images need."""
         if self.last - self.first == self.images or (name == WITHOUT_ROWS and tensor.ndim - axis == 2):
             return tensor
@@ -72,28 +72,28 @@ def plan_chunks(inputs: RenderInputs, settings: RasterSettings, memory_limit: fl
         UserError: a single image needs more, or the output images do not fit into the machine's memory.
     """
     images = inputs.body_q.shape[0]
-    each = image_bytes(inputs, settings, columns=columns)
+    picture_bytes = image_bytes(inputs, settings, columns=columns)
     finished = images * settings.width * settings.height * 4 * inputs.body_q.element_size() * (1 + columns)
-    if finished + images * each > HARMLESS:
-        free = _free(inputs.body_q)
-        what = f"{images} pictures of {settings.width} x {settings.height} pixels" if images > 1 else "one picture"
-        check_memory(finished + each, what, "take fewer or smaller ones", available=free)
-        if memory_limit is None and finished + images * each > free:
-            memory_limit = max((free - finished) // 2, each)
+    if finished + images * picture_bytes > HARMLESS:
+        free = _available_bytes(inputs.body_q)
+        subject = f"{images} pictures of {settings.width} x {settings.height} pixels" if images > 1 else "one picture"
+        check_memory(finished + picture_bytes, subject, "take fewer or smaller ones", available=free)
+        if memory_limit is None and finished + images * picture_bytes > free:
+            memory_limit = max((free - finished) // 2, picture_bytes)
     if memory_limit is None:
         return [Chunk(0, images, images)]
     memory_limit = int(memory_limit)
-    if memory_limit < each:
+    if memory_limit < picture_bytes:
         raise UserError(
             f"the memory limit is {memory_limit} bytes, and one picture of {settings.width} x {settings.height} pixels needs "
-            f"{each}: give at least that, or take smaller pictures"
+            f"{picture_bytes}: give at least that, or take smaller pictures"
         )
     counts = {t.shape[0] for name, t in real_inputs(inputs).items() if name != WITHOUT_ROWS or t.ndim == 3}
     counts = {count for count in counts if count and images % count == 0}  # the renderer raises for other counts
-    return [Chunk(first, last, images) for first, last in _spans(images, counts, memory_limit // each)]
+    return [Chunk(first, last, images) for first, last in _spans(images, counts, memory_limit // picture_bytes)]
 
 
-def _free(tensor: torch.Tensor) -> int:
+def _available_bytes(tensor: torch.Tensor) -> int:
     """Available memory on the device of a tensor [bytes]."""
     return torch.cuda.mem_get_info(tensor.device)[0] if tensor.is_cuda else available_bytes()
 

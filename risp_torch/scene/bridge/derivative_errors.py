@@ -10,7 +10,7 @@ import torch
 _TWICE = "trying to differentiate {} twice: the kernels have first derivatives only; use finite differences of these"
 
 
-class _Once(torch.autograd.Function):
+class _FirstDerivativeOnly(torch.autograd.Function):
     @staticmethod
     def forward(
         compute: Callable[[], Sequence[torch.Tensor]], error: RuntimeError, *_sources: torch.Tensor | None
@@ -43,7 +43,7 @@ def without_second_derivative(
     Returns:
         The results; they require a gradient if gradients are recorded and a source requires one.
     """
-    return _Once.apply(compute, error, *sources)
+    return _FirstDerivativeOnly.apply(compute, error, *sources)
 
 
 def second_derivative_error(name: str) -> RuntimeError:

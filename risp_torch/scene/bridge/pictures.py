@@ -24,7 +24,7 @@ class _Call:
 
     def __init__(self, mesh: MeshTopology, names: tuple[str, ...], settings: RasterSettings, chunks: list[Chunk]) -> None:
         self.mesh, self.names, self.settings, self.chunks = mesh, names, settings, chunks
-        self.kept: RenderResult | None = None
+        self.saved_result: RenderResult | None = None
 
     def fresh(self) -> _Call:
         """The same call for other tensors."""
@@ -35,45 +35,47 @@ class _Call:
         if len(self.chunks) == 1:
             result = self.result(self.chunks[0], tensors)
             # The images are returned; their graph must not reference itself.
-            self.kept = result.without_pictures()
+            self.saved_result = result.without_pictures()
             return result.images
         return _joined([self.result(chunk, tensors).images for chunk in self.chunks])
 
     def result(self, chunk: Chunk, tensors: tuple[torch.Tensor, ...]) -> RenderResult:
         """The result of the renderer for a chunk."""
         named = zip(self.names, tensors, strict=True)
-        arrays = {name: chunk.part(name, kernel_tensor(tensor, name)) for name, tensor in named}
+        arrays = {name: chunk.rows_of(name, kernel_tensor(tensor, name)) for name, tensor in named}
         return render_arrays(RenderInputs(mesh=self.mesh, **arrays), self.settings)
 
-    def again(self, chunk: Chunk, tensors: tuple[torch.Tensor, ...]) -> RenderResult:
+    def chunk_result(self, chunk: Chunk, tensors: tuple[torch.Tensor, ...]) -> RenderResult:
         """The result of a chunk for a derivative: kept, or rendered again."""
-        return self.result(chunk, tensors) if self.kept is None else self.kept
+        return self.result(chunk, tensors) if self.saved_result is None else self.saved_result
 
     def adjoint(self, images_bar: torch.Tensor, tensors: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
         """Adjoints of all tensors."""
         images_bar = upstream(images_bar, images_bar.shape, tensors[0])
         if len(self.chunks) == 1:
-            bars = render_adjoint(self.again(self.chunks[0], tensors), images_bar)
+            bars = render_adjoint(self.chunk_result(self.chunks[0], tensors), images_bar)
             return tuple(getattr(bars, name) for name in self.names)
         zeros = (torch.zeros_like(tensor, memory_format=torch.contiguous_format) for tensor in tensors)
         total = dict(zip(self.names, zeros, strict=True))
         for chunk in self.chunks:
-            part = images_bar[chunk.first : chunk.last]
-            bars = render_adjoint(self.again(chunk, tensors), part)
+            chunk_bar = images_bar[chunk.first : chunk.last]
+            bars = render_adjoint(self.chunk_result(chunk, tensors), chunk_bar)
             for name in self.names:
-                chunk.part(name, total[name]).add_(getattr(bars, name))
+                chunk.rows_of(name, total[name]).add_(getattr(bars, name))
         return tuple(total.values())
 
     def tangents(self, tensors: tuple[torch.Tensor, ...], tangents: Mapping[str, torch.Tensor]) -> torch.Tensor:
         """Derivatives [M, K, H, W, 4] along the tangents [K, ...]."""
-        return _joined([render_jvp(self.again(chunk, tensors), self.tangent_parts(chunk, tangents)) for chunk in self.chunks])
+        return _joined([
+            render_jvp(self.chunk_result(chunk, tensors), self.tangents_of_chunk(chunk, tangents)) for chunk in self.chunks
+        ])  # fmt: skip
 
-    def tangent_parts(self, chunk: Chunk, tangents: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    def tangents_of_chunk(self, chunk: Chunk, tangents: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         """The rows of the tangents that belong to a chunk."""
-        parts = {}
+        chunk_tangents = {}
         for name, tangent in tangents.items():
-            parts[name] = chunk.part(name, kernel_tensor(tangent, f"tangent of {name}"), axis=1).contiguous()
-        return parts
+            chunk_tangents[name] = chunk.rows_of(name, kernel_tensor(tangent, f"tangent of {name}"), axis=1).contiguous()
+        return chunk_tangents
 
 
 class _Render(torch.autograd.Function):
@@ -98,8 +100,8 @@ class _Render(torch.autograd.Function):
 
     @staticmethod
     def jvp(ctx: Any, _call: None, *tangents: torch.Tensor | None) -> torch.Tensor:
-        given = {name: t[None] for name, t in zip(ctx.call.names, tangents, strict=True) if t is not None}
-        return _Tangents.apply(ctx.call, tuple(given), *ctx.saved_tensors, *given.values())[:, 0]
+        directions = {name: t[None] for name, t in zip(ctx.call.names, tangents, strict=True) if t is not None}
+        return _Tangents.apply(ctx.call, tuple(directions), *ctx.saved_tensors, *directions.values())[:, 0]
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[Any, ...], *arguments: Any) -> Any:
@@ -135,9 +137,9 @@ class _Tangents(torch.autograd.Function):
     """Derivatives [M, K, H, W, 4] of the images along K tangents [K, ...] of the tensors ``which``."""
 
     @staticmethod
-    def forward(call: _Call, which: tuple[str, ...], *tensors: torch.Tensor) -> torch.Tensor:
+    def forward(call: _Call, tangent_names: tuple[str, ...], *tensors: torch.Tensor) -> torch.Tensor:
         count = len(call.names)
-        return call.tangents(tensors[:count], dict(zip(which, tensors[count:], strict=True)))
+        return call.tangents(tensors[:count], dict(zip(tangent_names, tensors[count:], strict=True)))
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
@@ -152,21 +154,21 @@ class _Tangents(torch.autograd.Function):
         raise second_derivative_error("a picture")
 
     @staticmethod
-    def vmap(info: Any, in_dims: tuple[Any, ...], call: _Call, which: tuple[str, ...], *tensors: torch.Tensor) -> Any:
+    def vmap(info: Any, in_dims: tuple[Any, ...], call: _Call, tangent_names: tuple[str, ...], *tensors: torch.Tensor) -> Any:
         count = len(call.names)
         if any(dim is not None for dim in in_dims[2 : 2 + count]):
-            return one_by_one(_Tangents, info, in_dims, (call, which, *tensors))
+            return one_by_one(_Tangents, info, in_dims, (call, tangent_names, *tensors))
         # Batch rows become additional columns of the same pass.
         columns = []
         for tangent, dim in zip(tensors[count:], in_dims[2 + count :], strict=True):
             rows = tangent.expand(info.batch_size, *tangent.shape) if dim is None else tangent.movedim(dim, 0)
             columns.append(rows.flatten(0, 1))
-        images = _Tangents.apply(call, which, *tensors[:count], *columns)
+        images = _Tangents.apply(call, tangent_names, *tensors[:count], *columns)
         return images.unflatten(1, (info.batch_size, -1)), 1
 
 
-def _joined(parts: list[torch.Tensor]) -> torch.Tensor:
-    return parts[0] if len(parts) == 1 else torch.cat(parts)
+def _joined(chunks: list[torch.Tensor]) -> torch.Tensor:
+    return chunks[0] if len(chunks) == 1 else torch.cat(chunks)
 
 
 @checked
@@ -221,7 +223,7 @@ def render_jacobian(
         for chunk in call.chunks:
             result = call.result(chunk, tuple(tensors.values()))
             images.append(result.images)
-            derivatives.append(render_jvp(result, call.tangent_parts(chunk, tangents)))
+            derivatives.append(render_jvp(result, call.tangents_of_chunk(chunk, tangents)))
         return _joined(images), _joined(derivatives)
 
     return without_second_derivative(rendered, second_derivative_error("a picture"), *tensors.values(), *tangents.values())

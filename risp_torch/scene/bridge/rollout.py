@@ -146,6 +146,6 @@ def rollout(
             raises RuntimeError.
     """
     tensors = inputs.arrays()
-    wanted = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
-    adjoint = (adjoint or StoreAll()) if wanted else None
+    needs_gradient = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
+    adjoint = (adjoint or StoreAll()) if needs_gradient else None
     return _Rollout.apply(_Call(solver, inputs, frames, adjoint, failures, first_frame), *tensors)

@@ -45,14 +45,14 @@ class Body:
 
     def mass(self, values: Values) -> torch.Tensor:
         """[B] kg."""
-        given = values.get(f"{self.name}.mass")
-        return given if given is not None else values[f"{self.name}.density"] * self.solid.volume
+        mass = values.get(f"{self.name}.mass")
+        return mass if mass is not None else values[f"{self.name}.density"] * self.solid.volume
 
     def inertia(self, values: Values) -> torch.Tensor:
         """[B, 3, 3] kg m2 about the centre of mass, body frame."""
-        given = values.get(f"{self.name}.inertia")
-        if given is not None:
-            return given
+        inertia = values.get(f"{self.name}.inertia")
+        if inertia is not None:
+            return inertia
         mass = self.mass(values)
         unit = values.get(f"{self.name}.inertia_per_mass")
         if unit is None:
@@ -62,8 +62,8 @@ class Body:
     def pose(self, values: Values) -> torch.Tensor:
         """[B, 7] initial position of the centre of mass [m] and quaternion: "rotation" [rad] applied to the given one."""
         turn = values[f"{self.name}.rotation"]
-        given = torch.as_tensor(self.orientation, dtype=turn.dtype, device=turn.device)
-        return torch.cat([values[f"{self.name}.position"], quaternion_product(rotation_quaternion(turn), given)], dim=-1)
+        orientation = torch.as_tensor(self.orientation, dtype=turn.dtype, device=turn.device)
+        return torch.cat([values[f"{self.name}.position"], quaternion_product(rotation_quaternion(turn), orientation)], dim=-1)
 
     def velocity(self, values: Values) -> torch.Tensor:
         """[B, 6] initial velocity [m/s] and angular velocity [rad/s], world frame."""
@@ -76,8 +76,8 @@ class Body:
 
     def drag(self, values: Values) -> torch.Tensor:
         """[B, 2] linear drag [N s/m] and angular drag [N m s]; zeros without drag."""
-        none = values["gravity"].new_zeros(values["gravity"].shape[0])
-        return torch.stack([values.get(name, none) for name in self.drag_names], dim=-1)
+        zero = values["gravity"].new_zeros(values["gravity"].shape[0])
+        return torch.stack([values.get(name, zero) for name in self.drag_names], dim=-1)
 
     def contact(self, values: Values) -> torch.Tensor:
         """[B, 4] ke, kd, kf, mu; zeros (no force) without contact."""
@@ -87,5 +87,5 @@ class Body:
 
     def contact_option(self, values: Values, field: str) -> torch.Tensor:
         """[B] an optional number of its contact ("bristle_stiffness" or "radius"), zeros if it has none."""
-        none = values["gravity"].new_zeros(values["gravity"].shape[0])
-        return values.get(f"{self.contact_name}.{field}", none)
+        zero = values["gravity"].new_zeros(values["gravity"].shape[0])
+        return values.get(f"{self.contact_name}.{field}", zero)

@@ -46,7 +46,7 @@ class Rearrangement:
 
 
 def placed_numbers(width: int, height: int, placement: Placement) -> tuple[np.ndarray, Mapping[str, Rearrangement]]:
-    """What becomes of the numbers of a camera whose pictures are those of a film, for a part of them.
+    """The numbers of a camera, rearranged for a crop of its pictures.
 
     With p the camera's image points, the part's are (p - offset) / scale: focal lengths and principal point change. Distortion is
     one of normalised coordinates, and does not. A quarter turn is one of the camera about its axis.
@@ -63,14 +63,14 @@ def placed_numbers(width: int, height: int, placement: Placement) -> tuple[np.nd
         UserError: the camera's pictures are of another size than the film's.
     """
     stored = placement.stored
-    whole, turns = stored.whole_picture(width, height) or (None, 0)
-    if whole is None:
+    full_frame, turns = stored.whole_picture(width, height) or (None, 0)
+    if full_frame is None:
         raise UserError(
             f"the camera's pictures are {width}x{height} pixels, and the film was cut from pictures of {stored.sizes}: give the "
             "camera that took these, or one of the part's size"
         )
-    scale = np.asarray(whole.scale) / placement.scale
-    shift = (np.asarray(whole.offset) - placement.offset) / placement.scale
+    scale = np.asarray(full_frame.scale) / placement.scale
+    shift = (np.asarray(full_frame.offset) - placement.offset) / placement.scale
     rotation = np.linalg.matrix_power(_QUARTER, turns)
     plane = rotation[:2, :2]
     # Of a turned picture (x right, y down) the corner that becomes the upper left one is the new origin.

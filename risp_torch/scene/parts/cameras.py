@@ -143,14 +143,14 @@ def chosen_cameras(cameras: Sequence[Camera], name: str | None) -> Sequence[Came
     if name is None:
         return cameras[:1]
     if name != ALL:
-        found = [camera for camera in cameras if camera.name == name]
-        if not found:
+        matching = [camera for camera in cameras if camera.name == name]
+        if not matching:
             raise unknown_name_error("camera", name, [camera.name for camera in cameras if camera.name] + [ALL])
-        return found
+        return matching
     for property_name in ("width", "height", "near", "far"):
-        different = {getattr(camera, property_name) for camera in cameras}
-        if len(different) > 1:
-            listed = ", ".join(f"{value:g}" for value in sorted(different))
+        property_values = {getattr(camera, property_name) for camera in cameras}
+        if len(property_values) > 1:
+            listed = ", ".join(f"{value:g}" for value in sorted(property_values))
             raise UserError(
                 f"the cameras have {property_name} {listed}: images of all cameras together need the same value, "
                 "so change it, or render one camera at a time"
@@ -176,12 +176,12 @@ def add_camera_numbers(table: ParameterTable, camera: Camera) -> None:
 
 def drop_camera_numbers(table: ParameterTable, camera: Camera) -> None:
     """Remove the parameters of a camera from a table."""
-    table.drop(*(f"{prefix_of(camera)}.{part}" for part in (*_PINHOLE, "distortion")))
+    table.drop(*(f"{prefix_of(camera)}.{field}" for field in (*_PINHOLE, "distortion")))
 
 
 def camera_names(cameras: Sequence[Camera]) -> tuple[str, ...]:
     """Names of the parameters that ``camera_rows`` reads."""
-    return tuple(f"{prefix_of(camera)}.{part}" for camera in cameras for part in _PINHOLE)
+    return tuple(f"{prefix_of(camera)}.{field}" for camera in cameras for field in _PINHOLE)
 
 
 def distortion_names(cameras: Sequence[Camera]) -> tuple[str, ...]:
@@ -198,16 +198,16 @@ def distortion_rows(cameras: Sequence[Camera], values: Values, worlds: int) -> t
     """[n, 5] of one camera, or [worlds C, 5]; None if no lens has distortion."""
     if all(camera.distortion is None for camera in cameras):
         return None
-    none = constant(np.zeros((1, DISTORTION_SIZE)))
-    return _by_world([values.get(f"{prefix_of(camera)}.distortion", none) for camera in cameras], worlds)
+    no_distortion = constant(np.zeros((1, DISTORTION_SIZE)))
+    return _by_world([values.get(f"{prefix_of(camera)}.distortion", no_distortion) for camera in cameras], worlds)
 
 
 def _camera_row(camera: Camera, values: Values) -> torch.Tensor:
-    position, turn, focal, center = (values[f"{prefix_of(camera)}.{part}"] for part in _PINHOLE)
+    position, turn, focal, center = (values[f"{prefix_of(camera)}.{column}"] for column in _PINHOLE)
     rotation = matrix_product(rotation_matrix(rotation_quaternion(turn)), constant(camera.rotation))
-    rows = max(len(part) for part in (position, turn, focal, center))
+    rows = max(len(column) for column in (position, turn, focal, center))
     translation = -matrix_vector(rotation, position)
-    return torch.cat([part.expand(rows, -1) for part in (focal, center, rotation.flatten(1), translation)], dim=-1)
+    return torch.cat([column.expand(rows, -1) for column in (focal, center, rotation.flatten(1), translation)], dim=-1)
 
 
 def _by_world(rows: list[torch.Tensor], worlds: int) -> torch.Tensor:

@@ -46,12 +46,12 @@ class FilmClock:
     def __post_init__(self) -> None:
         if self.times is None:
             return
-        given = np.asarray(self.times, dtype=np.float64)
-        late = np.flatnonzero(np.diff(given) <= 0)
+        times = np.asarray(self.times, dtype=np.float64)
+        late = np.flatnonzero(np.diff(times) <= 0)
         if len(late):
-            before, after = given[late[0]], given[late[0] + 1]
-            raise UserError(f"the film's times do not ascend: {after:g} s follows {before:g} s; give each picture a later time")
-        object.__setattr__(self, "times", tuple(given.tolist()))
+            time, next_time = times[late[0]], times[late[0] + 1]
+            raise UserError(f"the film's times do not ascend: {next_time:g} s follows {time:g} s; give each picture a later time")
+        object.__setattr__(self, "times", tuple(times.tolist()))
 
     def stamps(self, frames: int, frame_dt: float) -> np.ndarray:
         """[frames + 1] time stamps of the first pictures [s of the film].

@@ -81,10 +81,10 @@ def add_contact(table: ParameterTable, prefix: str, contact: Contact) -> None:
     if contact.per == "area":
         table.per_area.add(prefix)
     for field, unit in (CONTACT_FIELDS | OPTIONAL_FIELDS).items():
-        given = getattr(contact, field)
-        if given is not None:
+        value = getattr(contact, field)
+        if value is not None:
             sign = "positive" if field == "stiffness" else "not negative"
-            table.add(f"{prefix}.{field}", given, unit=_PER_AREA.get(unit, unit) if contact.per == "area" else unit, sign=sign)
+            table.add(f"{prefix}.{field}", value, unit=_PER_AREA.get(unit, unit) if contact.per == "area" else unit, sign=sign)
 
 
 def meant_per_area(table: ParameterTable, contact: Contact | None, *, ground: bool) -> bool:

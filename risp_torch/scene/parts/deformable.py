@@ -69,9 +69,9 @@ class Deformable:
 
     def mass(self, values: Values) -> torch.Tensor:
         """[B, V] kg."""
-        given = values.get(f"{self.name}.mass")
-        if given is not None:
-            return element_rows(given, self.count)
+        mass = values.get(f"{self.name}.mass")
+        if mass is not None:
+            return element_rows(mass, self.count)
         return lumped(element_rows(values[f"{self.name}.density"], len(self.elements.indices)), self.elements, self.count)
 
     def contact(self, values: Values) -> torch.Tensor:
@@ -89,11 +89,11 @@ class Deformable:
         if not count:
             return values["gravity"].new_zeros(len(values["gravity"]), frames, 0, 3)
         name = f"{self.name}.prescribed_velocity"
-        given = values[name]
-        if given.ndim == 2:
-            return given[:, None, None].expand(-1, frames, count, 3)
-        given = over_frames(name, given, frames)
-        return given if given.ndim == 4 else given[:, :, None].expand(-1, -1, count, 3)
+        velocity = values[name]
+        if velocity.ndim == 2:
+            return velocity[:, None, None].expand(-1, frames, count, 3)
+        velocity = over_frames(name, velocity, frames)
+        return velocity if velocity.ndim == 4 else velocity[:, :, None].expand(-1, -1, count, 3)
 
     def _arms(self, values: Values) -> torch.Tensor:
         """[B, V, 3] initial offsets of its particles from its position [m]."""

@@ -33,10 +33,10 @@ class Actuation:
         Raises:
             UserError: it has fewer frames than are simulated.
         """
-        given = over_frames(self.name, values[self.name], frames, controls=self.controls)
+        rows = over_frames(self.name, values[self.name], frames, controls=self.controls)
         if self.groups is None:
-            return given
-        return given[:, :, torch.as_tensor(self.groups.astype(np.int64), device=given.device)]
+            return rows
+        return rows[:, :, torch.as_tensor(self.groups.astype(np.int64), device=rows.device)]
 
 
 @dataclass(frozen=True)
@@ -105,8 +105,8 @@ class Sheet:
             stiffness = element_rows(values[f"{name}.bending.stiffness"], count)
         else:
             stiffness = values[f"{name}.bending.rigidity"][:, None] * constant(self.fold)
-        others = (element_rows(values[f"{name}.bending.{key}"], count) for key in ("damping", "rest_angle"))
-        return torch.stack([stiffness, *others], dim=-1)
+        remaining = (element_rows(values[f"{name}.bending.{key}"], count) for key in ("damping", "rest_angle"))
+        return torch.stack([stiffness, *remaining], dim=-1)
 
 
 @dataclass(frozen=True)
@@ -151,6 +151,6 @@ def lumped(density: torch.Tensor, elements: Solid | Sheet, count: int) -> torch.
     return density.new_zeros(len(density), count).index_add(1, places, masses.flatten(1))
 
 
-def joined_rows(parts: Sequence[torch.Tensor], like: torch.Tensor, shape: tuple[int, ...], dim: int) -> torch.Tensor:
+def joined_rows(arrays: Sequence[torch.Tensor], like: torch.Tensor, shape: tuple[int, ...], dim: int) -> torch.Tensor:
     """Arrays of several bodies concatenated along ``dim``; without any, an array of this shape (size 0 there)."""
-    return torch.cat(list(parts), dim=dim) if parts else like.new_zeros(shape)
+    return torch.cat(list(arrays), dim=dim) if arrays else like.new_zeros(shape)

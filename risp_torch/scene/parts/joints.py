@@ -33,13 +33,13 @@ class Joint:
         vectors: those of its numbers that have an entry for each velocity.
         not_negative: those that are not below zero.
         positive: those that are above zero.
-        place: the number that is its coordinates at the start.
+        coordinate: the number that is its coordinates at the start.
     """
 
     kind: ClassVar[str]
     units: ClassVar[dict[str, str]] = {}
     vectors: ClassVar[tuple[str, ...]] = ()
-    place: ClassVar[str] = ""
+    coordinate: ClassVar[str] = ""
     not_negative: ClassVar[tuple[str, ...]] = (
         "stiffness", "damping", "armature", "limit_stiffness", "dry_friction", "dry_damping",
     )  # fmt: skip
@@ -55,14 +55,14 @@ class Joint:
         """Number of its velocities."""
         return JOINT_TYPES[self.kind].velocities
 
-    def start(self, place: torch.Tensor) -> torch.Tensor:
-        """[B, coordinates] at the start (rad, m; quaternions of length one) from [B, velocities] of the number ``place``."""
-        return place
+    def start(self, position: torch.Tensor) -> torch.Tensor:
+        """[B, coordinates] at the start (rad, m; quaternions of length one) from [B, velocities] of the number ``position``."""
+        return position
 
     def numbers(self) -> dict[str, Any]:
         """The joint's parameters by their names in the scene: value, Param, or name of a shared parameter."""
-        given = {field.name: getattr(self, field.name) for field in fields(self) if field.name in self.units}
-        return {name: value for name, value in given.items() if value is not None}
+        field_values = {field.name: getattr(self, field.name) for field in fields(self) if field.name in self.units}
+        return {name: value for name, value in field_values.items() if value is not None}
 
 
 @checked
@@ -123,7 +123,7 @@ class Revolute(_OneAxis):
     angle: Shared = 0.0
     rate: Shared = 0.0
     kind = "revolute"
-    place = "angle"
+    coordinate = "angle"
     units = {
         "angle": "rad", "rate": "rad/s", "stiffness": "N m/rad", "rest": "rad", "damping": "N m s/rad", "armature": "kg m2",
         "dry_friction": "N m", "dry_stiffness": "N m/rad", "dry_damping": "N m s/rad",
@@ -143,7 +143,7 @@ class Prismatic(_OneAxis):
     slide: Shared = 0.0
     rate: Shared = 0.0
     kind = "prismatic"
-    place = "slide"
+    coordinate = "slide"
     units = {
         "slide": "m", "rate": "m/s", "stiffness": "N/m", "rest": "m", "damping": "N s/m", "armature": "kg",
         "dry_friction": "N", "dry_stiffness": "N/m", "dry_damping": "N s/m",
@@ -175,13 +175,13 @@ class Spherical(Joint):
     dry_stiffness: Shared | None = None
     dry_damping: Shared | None = None
     kind = "spherical"
-    place = "turn"
+    coordinate = "turn"
     vectors = ("turn", "rate", "rest")
     units = {
         "turn": "rad", "rate": "rad/s", "stiffness": "N m/rad", "rest": "rad", "damping": "N m s/rad", "armature": "kg m2",
         "dry_friction": "N m", "dry_stiffness": "N m/rad", "dry_damping": "N m s/rad",
     }  # fmt: skip
 
-    def start(self, place: torch.Tensor) -> torch.Tensor:
+    def start(self, position: torch.Tensor) -> torch.Tensor:
         """As ``Joint.start``."""
-        return rotation_quaternion(place)
+        return rotation_quaternion(position)

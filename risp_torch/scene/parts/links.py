@@ -70,16 +70,16 @@ class Link(Body):
 
     def joint_frame(self, values: Values, parent: Link | None) -> torch.Tensor:
         """[B, 7] pose of the joint in the parent's frame, or in the world."""
-        place = values[f"{self.name}.position"]
+        position = values[f"{self.name}.position"]
         if self.at_tip and parent is not None:
-            place = place + parent.along(values)
-        return torch.cat([place, place.new_tensor(self.orientation).expand(len(place), 4)], dim=-1)
+            position = position + parent.along(values)
+        return torch.cat([position, position.new_tensor(self.orientation).expand(len(position), 4)], dim=-1)
 
     def number(self, values: Values, key: str) -> torch.Tensor:
         """[B, velocities] values of a joint quantity (zeros if the joint does not have it)."""
-        some, count = values["gravity"], self.joint.velocities
+        gravity, count = values["gravity"], self.joint.velocities
         if key not in self.names:
-            return some.new_zeros(len(some), count)
+            return gravity.new_zeros(len(gravity), count)
         value = values[self.names[key]]
         return value if value.ndim == 2 else value[:, None].expand(-1, count)
 
@@ -87,7 +87,7 @@ class Link(Body):
         """[B, coordinates] of the joint at the start (rad, m; quaternions of length one); ``bodies``: of the scene."""
         if self.coupling is not None:
             return self.coupling.multiplier * bodies[self.coupling.leader].start(values, bodies) + self.coupling.offset
-        return self.joint.start(self.number(values, self.joint.place))
+        return self.joint.start(self.number(values, self.joint.coordinate))
 
     def rate(self, values: Values, bodies: Sequence[Body]) -> torch.Tensor:
         """[B, velocities] of the joint at the start (rad/s, m/s); ``bodies``: of the scene."""
@@ -112,10 +112,10 @@ def joint_labels(bodies: Sequence[Body]) -> tuple[list[str], list[str]]:
 
 
 def _slices(counts: Sequence[int]) -> list[slice]:
-    ends = np.cumsum([0, *counts])
-    return [slice(int(a), int(b)) for a, b in zip(ends[:-1], ends[1:], strict=True)]
+    offsets = np.cumsum([0, *counts])
+    return [slice(int(a), int(b)) for a, b in zip(offsets[:-1], offsets[1:], strict=True)]
 
 
 def _labels(bodies: Sequence[Body], slices: Sequence[slice]) -> list[str]:
-    counts = [(body.name, part.stop - part.start) for body, part in zip(bodies, slices, strict=True)]
+    counts = [(body.name, columns.stop - columns.start) for body, columns in zip(bodies, slices, strict=True)]
     return [name if count == 1 else f"{name}[{i}]" for name, count in counts for i in range(count)]

@@ -137,8 +137,8 @@ class Stiffness:
     def rows(self, values: Values) -> torch.Tensor:
         """[B, E, 3] mu, lambda of the energy, and damping."""
         first, second = ("E", "nu") if self.young else ("mu", "lam")
-        given = (element_rows(values[f"{self.name}.{key}"], self.count) for key in (first, second))
-        mu, lam = self.constants(*given)
+        moduli = (element_rows(values[f"{self.name}.{key}"], self.count) for key in (first, second))
+        mu, lam = self.constants(*moduli)
         return torch.stack([mu, lam, element_rows(values[f"{self.name}.damping"], self.count)], dim=-1)
 
 
@@ -162,10 +162,10 @@ def add_stiffness(
         UserError: not exactly one pair of constants, or an invalid number.
     """
     pairs = {"E and nu": (material.E, material.nu), "mu and lam": (material.mu, material.lam)}
-    whole = [pair for pair, (first, second) in pairs.items() if first is not None and second is not None]
-    if len(whole) != 1 or any((a is None) != (b is None) for a, b in pairs.values()):
+    complete_pairs = [pair for pair, (first, second) in pairs.items() if first is not None and second is not None]
+    if len(complete_pairs) != 1 or any((a is None) != (b is None) for a, b in pairs.values()):
         raise UserError(f"the material of {name} needs E and nu, or mu and lam: give exactly one of the two pairs")
-    young = whole == ["E and nu"]
+    young = complete_pairs == ["E and nu"]
     if young:
         add_element_number(table, f"{name}.E", material.E, count, unit="Pa", sign="positive")
         add_element_number(table, f"{name}.nu", material.nu, count, unit="", sign="poisson")

@@ -60,13 +60,13 @@ class Motors:
             UserError: there are actions for fewer frames than are simulated.
         """
         if self.pulse is None:
-            given = values[f"{self.name}.actions"]
-            if given.shape[1] < frames:
+            actions = values[f"{self.name}.actions"]
+            if actions.shape[1] < frames:
                 raise UserError(
-                    f"there are actions of {self.name} for {given.shape[1]} frame intervals, and {frames} are simulated: give "
+                    f"there are actions of {self.name} for {actions.shape[1]} frame intervals, and {frames} are simulated: give "
                     "more rows of actions, or simulate fewer frames"
                 )
-            return given[:, :frames]
+            return actions[:, :frames]
         amplitude, delay = values[f"{self.name}.amplitude"], values[f"{self.name}.delay"]
         time = torch.arange(frames, dtype=delay.dtype, device=delay.device)
         passed = self.pulse - _ramp(self.pulse - _ramp(time - delay[:, None]))  # from 0 to the period
@@ -74,8 +74,8 @@ class Motors:
 
     def targets(self, values: Values, frames: int) -> torch.Tensor | None:
         """[B, frames, rows] target positions of the servo, None without a servo."""
-        given = values.get(f"{self.name}.targets")
-        return None if given is None else given[:, :frames]
+        targets = values.get(f"{self.name}.targets")
+        return None if targets is None else targets[:, :frames]
 
 
 def _ramp(x: torch.Tensor) -> torch.Tensor:

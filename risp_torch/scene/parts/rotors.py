@@ -55,7 +55,7 @@ def group_actions(groups: Sequence[Rotors], values: Values, actions: torch.Tenso
         UserError: the shape does not fit, a number is not finite, or there are fewer frame intervals.
     """
     if actions is None:
-        given = [values[f"{group.name}.actions"] for group in groups]
+        thrusts = [values[f"{group.name}.actions"] for group in groups]
     else:
         rotors, worlds = [group.count for group in groups], values["gravity"].shape[0]
         if actions.ndim != 3 or actions.shape[0] not in (1, worlds) or actions.shape[2] != sum(rotors):
@@ -65,13 +65,13 @@ def group_actions(groups: Sequence[Rotors], values: Values, actions: torch.Tenso
             )
         if not torch.isfinite(actions.detach()).all():
             raise UserError("the actions have values that are not finite: give finite numbers")
-        given = list(actions.expand(worlds, -1, -1).split(rotors, dim=2))
-    if given and given[0].shape[1] < frames:
+        thrusts = list(actions.expand(worlds, -1, -1).split(rotors, dim=2))
+    if thrusts and thrusts[0].shape[1] < frames:
         raise UserError(
-            f"there are actions for {given[0].shape[1]} frame intervals, and {frames} are simulated: "
+            f"there are actions for {thrusts[0].shape[1]} frame intervals, and {frames} are simulated: "
             "give more rows of actions, or simulate fewer frames"
         )
-    return [rows[:, :frames] for rows in given]
+    return [rows[:, :frames] for rows in thrusts]
 
 
 def body_wrench(
@@ -85,8 +85,8 @@ def body_wrench(
         bodies: N.
         frames: frame intervals.
     """
-    some = values["gravity"]
-    total = [some.new_zeros(some.shape[0], frames, 6) for _ in range(bodies)]
+    gravity = values["gravity"]
+    total = [gravity.new_zeros(gravity.shape[0], frames, 6) for _ in range(bodies)]
     for group, rows in zip(groups, actions, strict=True):
         total[group.body] = total[group.body] + group.wrench(values, rows)
     return torch.stack(total, dim=2)

@@ -37,9 +37,9 @@ class SelfContact:
 
 def self_contact_rows(values: Values) -> torch.Tensor:
     """[B, 4] ke, kd, kf, mu; zeros without self-contact."""
-    some = values["gravity"]
+    gravity = values["gravity"]
     if f"{PREFIX}.stiffness" not in values:
-        return some.new_zeros(len(some), 4)
+        return gravity.new_zeros(len(gravity), 4)
     return torch.stack([values[f"{PREFIX}.{field}"] for field in CONTACT_FIELDS], dim=-1)
 
 
@@ -57,13 +57,13 @@ def near_pairs(points: np.ndarray, triangles: np.ndarray, distance: float) -> li
     middle = corners.mean(axis=1)
     radius = np.linalg.norm(corners - middle[:, None], axis=2).max(axis=1)
     rings = triangle_rings(triangles)
-    found = []
-    for triangle, near in enumerate(cKDTree(points[vertices]).query_ball_point(middle, radius + distance)):
-        others = np.setdiff1d(vertices[near], rings[triangle])
-        if len(others):
-            distances = _distances(points[others], corners[triangle])
-            found += [(float(d), int(v), triangle) for d, v in zip(distances, others, strict=True) if d < distance]
-    return sorted(found)
+    pairs = []
+    for triangle, neighbours in enumerate(cKDTree(points[vertices]).query_ball_point(middle, radius + distance)):
+        candidates = np.setdiff1d(vertices[neighbours], rings[triangle])
+        if len(candidates):
+            distances = _distances(points[candidates], corners[triangle])
+            pairs += [(float(d), int(v), triangle) for d, v in zip(distances, candidates, strict=True) if d < distance]
+    return sorted(pairs)
 
 
 def _distances(points: np.ndarray, corners: np.ndarray) -> np.ndarray:
@@ -80,22 +80,22 @@ def _distances(points: np.ndarray, corners: np.ndarray) -> np.ndarray:
     return np.where(inside, height, np.min(sides, axis=0))
 
 
-def check_start(touching: SelfContact, parts: Sequence[Deformable], values: Values) -> None:
+def check_start(touching: SelfContact, bodies: Sequence[Deformable], values: Values) -> None:
     """Raise a UserError where a vertex starts on a triangle.
 
     Args:
         touching: surfaces that touch.
-        parts: all deformable bodies of the scene.
+        bodies: all deformable bodies of the scene.
         values: its parameters; only the first world is checked.
     """
     triangles = touching.triangles
-    start = torch.cat([part.start(values) for part in parts], dim=1)[0].detach().cpu().double().numpy()
+    start = torch.cat([body.start(values) for body in bodies], dim=1)[0].detach().cpu().double().numpy()
     for distance, vertex, triangle in near_pairs(start, triangles, _LEAST_START * touching.thickness)[:1]:
-        on, of = (
-            next(part for part in parts if part.first <= p < part.first + part.count) for p in (vertex, triangles[triangle, 0])
+        vertex_body, triangle_body = (
+            next(body for body in bodies if body.first <= p < body.first + body.count) for p in (vertex, triangles[triangle, 0])
         )
         raise UserError(
-            f"vertex {vertex - on.first} of {on.name!r} starts {distance:.3g} m from triangle "
-            f"{(triangles[triangle] - of.first).tolist()} of {of.name!r}, so self-contact has no direction to separate them: "
-            "start with some distance between them"
+            f"vertex {vertex - vertex_body.first} of {vertex_body.name!r} starts {distance:.3g} m from triangle "
+            f"{(triangles[triangle] - triangle_body.first).tolist()} of {triangle_body.name!r}, so self-contact has no direction "
+            "to separate them: start with some distance between them"
         )

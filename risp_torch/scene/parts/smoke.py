@@ -48,15 +48,16 @@ class Smoke(DescribedPart):
 
     def inputs(self, values: Values, frames: int) -> SmokeInputs:
         """The solver's arrays for so many frame intervals, from parameter values [B, ...]; differentiable."""
-        own = {key: values[f"{self.name}.{key}"].contiguous() for key in (
+        arrays = {key: values[f"{self.name}.{key}"].contiguous() for key in (
             "density", "velocity_x", "velocity_y", "source", "buoyancy", "viscosity", "confinement",
         )}  # fmt: skip
-        source = own["source"]
+        source = arrays["source"]
         if source.ndim == 3:
             source = source[:, None].expand(-1, frames, -1, -1)
         return SmokeInputs(
-            density0=own["density"], velocity_x0=own["velocity_x"], velocity_y0=own["velocity_y"], source=source.contiguous(),
-            buoyancy=own["buoyancy"], viscosity=own["viscosity"], confinement=own["confinement"],
+            density0=arrays["density"], velocity_x0=arrays["velocity_x"], velocity_y0=arrays["velocity_y"],
+            source=source.contiguous(), buoyancy=arrays["buoyancy"], viscosity=arrays["viscosity"],
+            confinement=arrays["confinement"],
         )  # fmt: skip
 
     def pictures(self, values: Values, density: torch.Tensor, camera: Camera) -> torch.Tensor:

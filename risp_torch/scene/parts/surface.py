@@ -55,7 +55,7 @@ class Surface:
     crease_angle: Real | None = None
 
     def __post_init__(self) -> None:
-        if sum(given is not None for given in (self.color, self.face_colors, self.vertex_colors)) > 1:
+        if sum(colors is not None for colors in (self.color, self.face_colors, self.vertex_colors)) > 1:
             raise UserError("a Surface takes one of color, face_colors and vertex_colors: leave the others out")
         if self.crease_angle is not None and not (self.smooth and 0 <= self.crease_angle <= math.pi):
             raise UserError(
@@ -112,9 +112,9 @@ class SurfaceMesh:
 
     def uv_rows(self, values: Values) -> torch.Tensor:
         """[n, F, 3, 2] texture coordinates; zeros without texture."""
-        given = values.get(f"{self.name}.uv")
-        if given is not None:
-            return given if given.ndim == 4 else given[:, _indices(self.mesh.faces, given)]
+        uv = values.get(f"{self.name}.uv")
+        if uv is not None:
+            return uv if uv.ndim == 4 else uv[:, _indices(self.mesh.faces, uv)]
         return constant(np.zeros((1, len(self.mesh.faces), 3, 2)) if self.uv is None else np.nan_to_num(self.uv)[None])
 
 
@@ -151,7 +151,7 @@ def make_surface_mesh(table: ParameterTable, name: str, mesh: TriangleMesh, surf
 
 def _add_textures(table: ParameterTable, name: str, mesh: TriangleMesh, surface: Surface) -> tuple[tuple[str, ...], np.ndarray]:
     """Parameter names of the textures, and the texture index of each face."""
-    none = np.full(len(mesh.faces), -1, dtype=np.int32)
+    untextured = np.full(len(mesh.faces), -1, dtype=np.int32)
     if surface.texture is not None:
         bare = np.isnan(mesh.uv).any(axis=(1, 2)).sum() if mesh.uv is not None else len(mesh.faces)
         if surface.uv is None and bare:
@@ -160,8 +160,8 @@ def _add_textures(table: ParameterTable, name: str, mesh: TriangleMesh, surface:
                 "unwrap the mesh in a mesh editor, or give Surface(uv=...)"
             )
         add_picture(table, f"{name}.texture", surface.texture)
-        return (f"{name}.texture",), np.zeros_like(none)
-    colored = any(given is not None for given in (surface.color, surface.face_colors, surface.vertex_colors))
+        return (f"{name}.texture",), np.zeros_like(untextured)
+    colored = any(colors is not None for colors in (surface.color, surface.face_colors, surface.vertex_colors))
     if not colored and mesh.texture_fault:
         raise UserError(
             f"{name}: a mesh file has a texture that cannot be used: {mesh.texture_fault}: fix it, or give the body a "
@@ -170,7 +170,7 @@ def _add_textures(table: ParameterTable, name: str, mesh: TriangleMesh, surface:
     if colored or not mesh.textures:
         if surface.uv is not None:
             raise UserError(f"{name} has uv but no texture: give Surface(texture=...) too")
-        return (), none
+        return (), untextured
     numbers = [""] if len(mesh.textures) == 1 else [f".{k}" for k in range(len(mesh.textures))]
     names = tuple(f"{name}.texture{number}" for number in numbers)
     for parameter, picture in zip(names, mesh.textures, strict=True):
@@ -179,17 +179,17 @@ def _add_textures(table: ParameterTable, name: str, mesh: TriangleMesh, surface:
 
 
 def _add_colors(table: ParameterTable, name: str, mesh: TriangleMesh, surface: Surface, *, textured: bool) -> None:
-    def add(kind: str, given: Any, shape: tuple[int, ...]) -> None:
-        table.add(f"{name}.{kind}", given, unit="", shape=shape, sign="color")
+    def add(kind: str, colors: Any, shape: tuple[int, ...]) -> None:
+        table.add(f"{name}.{kind}", colors, unit="", shape=shape, sign="color")
 
     if surface.vertex_colors is not None:
         add("vertex_colors", surface.vertex_colors, (len(mesh.vertices), 3))
     elif surface.face_colors is not None:
-        given, groups = surface.face_colors, int(mesh.face_groups.max()) + 1
-        rows = len(given.value if isinstance(given, Param) else given)
+        colors, groups = surface.face_colors, int(mesh.face_groups.max()) + 1
+        rows = len(colors.value if isinstance(colors, Param) else colors)
         if rows not in (groups, len(mesh.faces)):
             raise UserError(f"{name} has {rows} face colours: give {groups} (one a side) or {len(mesh.faces)} (one a face)")
-        add("face_colors", given, (rows, 3))
+        add("face_colors", colors, (rows, 3))
     elif surface.color is not None:
         add("color", surface.color, (3,))
     elif textured and mesh.face_colors is None:
@@ -203,12 +203,12 @@ def _add_colors(table: ParameterTable, name: str, mesh: TriangleMesh, surface: S
 
 
 def _add_reflectance(table: ParameterTable, name: str, surface: Surface, *, phong: bool) -> None:
-    for kind, given, usual in (("specular", surface.specular, SPECULAR), ("shininess", surface.shininess, SHININESS)):
-        if given is not None and not phong:
+    for kind, value, default in (("specular", surface.specular, SPECULAR), ("shininess", surface.shininess, SHININESS)):
+        if value is not None and not phong:
             raise UserError(f"{name} has a {kind} and the scene's shading has no highlights: make it Scene(shading='phong')")
         if phong:
             shape, sign = ((3,), "color") if kind == "specular" else ((), "positive")
-            table.add(f"{name}.{kind}", usual if given is None else given, unit="", shape=shape, sign=sign)
+            table.add(f"{name}.{kind}", default if value is None else value, unit="", shape=shape, sign=sign)
 
 
 def _indices(numbers: np.ndarray, like: torch.Tensor) -> torch.Tensor:

@@ -46,12 +46,12 @@ def default_psi(scene: Scene, *, camera: bool = False) -> RenderingParameters:
     spreads = {}
     for array, field in scene.view.picture_fields().items():
         for name in field.names:
-            if name in scene.parameters and (spread := _usual(scene, array, name, camera=camera)):
+            if name in scene.parameters and (spread := _default_variation(scene, array, name, camera=camera)):
                 spreads[name] = spread
     return RenderingParameters(scene, spreads)
 
 
-def _usual(scene: Scene, array: str, name: str, *, camera: bool) -> Distribution | None:
+def _default_variation(scene: Scene, array: str, name: str, *, camera: bool) -> Distribution | None:
     """Default variation of a parameter in the renderer's ``array``."""
     param, last = scene.parameters[name], name.rpartition(".")[2]
     if array in _NEVER or last in ("cell", "origin") or (array == "camera" and not camera):

@@ -32,7 +32,7 @@ def image_jacobian(
     parameters: RenderingParameters,
     *,
     columns: Sequence[str] | None = None,
-    given: Mapping[str, torch.Tensor] | None = None,
+    parameter_values: Mapping[str, torch.Tensor] | None = None,
     camera: str | None = None,
     quantity: Quantity = "color",
     alpha: bool = False,
@@ -50,7 +50,7 @@ def image_jacobian(
         psi: [K] for all worlds, or [B, K] for separate worlds.
         parameters: rendering parameters of psi.
         columns: parameter names or labels of the derivatives, all of psi by default.
-        given: other parameter values that replace the scene's own.
+        parameter_values: other parameter values that replace the scene's own.
         camera, quantity, alpha, memory_limit: see ``Scene.render``.
 
     Returns:
@@ -60,29 +60,29 @@ def image_jacobian(
     Raises:
         UserError: shapes do not fit, a name is unknown, or see ``Scene.render``.
     """
-    sources = (psi, instant_placement(states, "pictures with derivatives"), *(given or {}).values())
+    sources = (psi, instant_placement(states, "pictures with derivatives"), *(parameter_values or {}).values())
     psi = constant(psi).detach()
     placement, batch = _worlds_and_frames(scene, states, psi)
     worlds, frames = placement.shape[:2]
-    chosen = range(parameters.size) if columns is None else parameters.indices(columns)
-    steps = torch.eye(parameters.size, dtype=psi.dtype, device=psi.device)[list(chosen)]
+    indices = range(parameters.size) if columns is None else parameters.indices(columns)
+    steps = torch.eye(parameters.size, dtype=psi.dtype, device=psi.device)[list(indices)]
     fields = scene.view.picture_fields(worlds, camera=camera)
-    touched = {name: field for name, field in fields.items() if set(field.names) & parameters.spreads.keys()}
+    varied_fields = {name: field for name, field in fields.items() if set(field.names) & parameters.spreads.keys()}
 
     def arrays(step: torch.Tensor) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
         """The renderer's arrays that depend on psi, at a ``step`` [K] along the columns, for jacfwd and as auxiliary output."""
-        moved = {**(given or {}), **parameters.values(psi + step @ steps)}
-        rows = shared_rows(scene.table.values(moved, worlds=worlds))
-        made = {name: field.make(rows) for name, field in touched.items()}
-        return made, made
+        stepped = {**(parameter_values or {}), **parameters.values(psi + step @ steps)}
+        rows = shared_rows(scene.table.values(stepped, worlds=worlds))
+        field_values = {name: field.make(rows) for name, field in varied_fields.items()}
+        return field_values, field_values
 
     def rendered() -> tuple[torch.Tensor, torch.Tensor]:
-        derivatives, made = torch.func.jacfwd(arrays, has_aux=True)(psi.new_zeros(len(steps)))
+        derivatives, field_values = torch.func.jacfwd(arrays, has_aux=True)(psi.new_zeros(len(steps)))
         # Forward mode gives a float64 tangent to a float32 scalar combined with a Python number.
-        tangents = {name: derivative.movedim(-1, 0).to(made[name].dtype) for name, derivative in derivatives.items()}
-        values = scene.table.values({**(given or {}), **parameters.values(psi)}, worlds=worlds)
+        tangents = {name: derivative.movedim(-1, 0).to(field_values[name].dtype) for name, derivative in derivatives.items()}
+        values = scene.table.values({**(parameter_values or {}), **parameters.values(psi)}, worlds=worlds)
         inputs = scene.view.render_inputs(values, placement.detach(), camera=camera, quantity=quantity)
-        inputs = replace(inputs, **made)  # with rows as in the tangents
+        inputs = replace(inputs, **field_values)  # with rows as in the tangents
         settings = scene.view.raster_settings(camera=camera, quantity=quantity)
         return bridge.render_jacobian(inputs, settings, tangents, memory_limit=memory_limit)
 
@@ -96,11 +96,11 @@ def _worlds_and_frames(
     scene: Scene, states: States | torch.Tensor, psi: torch.Tensor
 ) -> tuple[torch.Tensor, tuple[int, ...]]:
     """Poses [B, T, N, 7] for the worlds of psi, and the batch axes of the result."""
-    given = states if isinstance(states, torch.Tensor) else states.placement
-    lacking = 4 - given.ndim
+    poses = states if isinstance(states, torch.Tensor) else states.placement
+    lacking = 4 - poses.ndim
     if not 0 <= lacking <= 2:
-        raise UserError(f"the poses have shape {tuple(given.shape)}: give [worlds, frames, bodies, 7], or without the first axes")
-    placement = given[:, None] if lacking == 1 else given[None, None] if lacking == 2 else given
+        raise UserError(f"the poses have shape {tuple(poses.shape)}: give [worlds, frames, bodies, 7], or without the first axes")
+    placement = poses[:, None] if lacking == 1 else poses[None, None] if lacking == 2 else poses
     placement = scene.view.poses(placement)
     if psi.ndim == 2 and placement.shape[0] == 1:
         placement = placement.expand(psi.shape[0], -1, -1, -1)

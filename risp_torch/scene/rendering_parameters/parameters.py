@@ -46,12 +46,12 @@ class RenderingParameters:
         """
         if not spreads:
             raise UserError("there are no rendering parameters: name at least one, or take default_psi(scene)")
-        known = scene.view.picture_parameters
+        names = scene.view.picture_parameters
         for name in spreads:
-            if name not in known and name in scene.parameters:
-                raise UserError(f"{name} affects the motion, not the appearance: psi may have {', '.join(known[:8])} ...")
-            if name not in known:
-                raise unknown_name_error("rendering parameter", name, known)
+            if name not in names and name in scene.parameters:
+                raise UserError(f"{name} affects the motion, not the appearance: psi may have {', '.join(names[:8])} ...")
+            if name not in names:
+                raise unknown_name_error("rendering parameter", name, names)
         self.spreads = dict(spreads)
         self._own = {name: np.asarray(scene.parameters[name].value, dtype=np.float64) for name in spreads}
         self.labels: list[str] = []
@@ -97,8 +97,8 @@ class RenderingParameters:
         """
         if psi.ndim not in (1, 2) or psi.shape[-1] != self.size:
             raise UserError(f"psi has shape {tuple(psi.shape)}: give [{self.size}] or [worlds, {self.size}]")
-        own = {name: torch.as_tensor(value, dtype=psi.dtype, device=psi.device) for name, value in self._own.items()}
-        return {name: spread.physical(own[name], psi[..., self._slices[name]]) for name, spread in self.spreads.items()}
+        scene_values = {name: torch.as_tensor(value, dtype=psi.dtype, device=psi.device) for name, value in self._own.items()}
+        return {name: spread.physical(scene_values[name], psi[..., self._slices[name]]) for name, spread in self.spreads.items()}
 
     def indices(self, names: Sequence[str]) -> list[int]:
         """Entries of psi that belong to parameter names or labels.
@@ -129,8 +129,8 @@ class RenderingParameters:
 
     def _check_bounds(self, scene: Scene, name: str, spread: Distribution) -> None:
         """Raise a UserError for ranges outside the parameter's bounds."""
-        part = self._slices[name]
-        points = torch.as_tensor(spread.extremes(part.stop - part.start), dtype=torch.float64)
+        columns = self._slices[name]
+        points = torch.as_tensor(spread.extremes(columns.stop - columns.start), dtype=torch.float64)
         values = spread.physical(torch.as_tensor(self._own[name]), points).numpy()
         param, sign = scene.parameters[name], scene.table.signs.get(name)
         least = {"color": 0.0, "positive": 0.0, "not negative": 0.0}.get(sign, -np.inf)

@@ -32,7 +32,7 @@ class Distribution(ABC):
         """One label for each entry of psi of the parameter ``name`` of this shape."""
 
     @abstractmethod
-    def physical(self, own: torch.Tensor, psi: torch.Tensor) -> torch.Tensor:
+    def physical(self, value: torch.Tensor, psi: torch.Tensor) -> torch.Tensor:
         """Values [..., *shape] from the scene's own value [*shape] and the parameter's entries of psi [..., k]; differentiable.
         """
 
@@ -74,15 +74,15 @@ class Range(Distribution):
             return [name]
         return [name + "".join(f"[{i}]" for i in index) for index in np.ndindex(*shape)]
 
-    def physical(self, own: torch.Tensor, psi: torch.Tensor) -> torch.Tensor:
+    def physical(self, value: torch.Tensor, psi: torch.Tensor) -> torch.Tensor:
         """Low for psi = -1, high for psi = 1 (``Distribution.physical``)."""
         rows = psi.shape[:-1]
-        each = psi.reshape(rows + (1,) * own.ndim).expand(rows + own.shape) if self.tied else psi.reshape(rows + own.shape)
-        return between(self.low, self.high, self.scale, each)
+        entries = psi.reshape(rows + ((1,) * value.ndim if self.tied else value.shape)).expand(rows + value.shape)
+        return between(self.low, self.high, self.scale, entries)
 
     def check(self, name: str, shape: Shape) -> None:
         """Raise a UserError for reversed ranges and wrong shapes (``Distribution.check``)."""
-        check_ends(name, self.low, self.high, self.scale, shape)
+        check_limits(name, self.low, self.high, self.scale, shape)
 
 
 @checked
@@ -108,16 +108,16 @@ class Factor(Distribution):
             return [f"{name}[factor]"]
         return [f"{name}[factor {i}]" for i in range(shape[-1])]
 
-    def physical(self, own: torch.Tensor, psi: torch.Tensor) -> torch.Tensor:
+    def physical(self, value: torch.Tensor, psi: torch.Tensor) -> torch.Tensor:
         """The scene's values times the factors (``Distribution.physical``)."""
         factor = between(self.low, self.high, self.scale, psi)
-        if not own.ndim:
-            return own * factor[..., 0]
-        return own * factor.reshape(psi.shape[:-1] + (1,) * (own.ndim - 1) + psi.shape[-1:])
+        if not value.ndim:
+            return value * factor[..., 0]
+        return value * factor.reshape(psi.shape[:-1] + (1,) * (value.ndim - 1) + psi.shape[-1:])
 
     def check(self, name: str, shape: Shape) -> None:
         """Raise a UserError for reversed ranges and factors that are not positive (``Distribution.check``)."""
-        check_ends(f"the factor of {name}", self.low, self.high, self.scale, () if self.tied or not shape else shape[-1:])
+        check_limits(f"the factor of {name}", self.low, self.high, self.scale, () if self.tied or not shape else shape[-1:])
         if np.min(self.low) < 0:
             raise UserError(f"the factor of {name} has the low end {np.min(self.low):g}: give factors that are not negative")
 
@@ -140,7 +140,7 @@ class Direction(Distribution):
         """Azimuth and elevation (``Distribution.labels``)."""
         return [f"{name}[azimuth]", f"{name}[elevation]"]
 
-    def physical(self, own: torch.Tensor, psi: torch.Tensor) -> torch.Tensor:
+    def physical(self, value: torch.Tensor, psi: torch.Tensor) -> torch.Tensor:
         """Unit vectors in which the light travels (``Distribution.physical``)."""
         azimuth = between(*self.azimuth, "linear", psi[..., 0])
         elevation = between(*self.elevation, "linear", psi[..., 1])
@@ -151,8 +151,8 @@ class Direction(Distribution):
         """Raise a UserError for reversed angles, and for parameters that are not directions (``Distribution.check``)."""
         if shape != (3,) or not name.endswith(".direction"):
             raise UserError(f"{name} is not the direction of a light: give it a Range or a Factor")
-        for what, ends in (("azimuth", self.azimuth), ("elevation", self.elevation)):
-            check_ends(f"the {what} of {name}", *ends, "linear", ())
+        for label, limits in (("azimuth", self.azimuth), ("elevation", self.elevation)):
+            check_limits(f"the {label} of {name}", *limits, "linear", ())
 
     def extremes(self, count: int) -> np.ndarray:
         """A grid of directions (``Distribution.extremes``)."""
@@ -174,27 +174,27 @@ def distribution_from_json(name: str, data: Mapping[str, Any]) -> Distribution:
 
 def between(low: Any, high: Any, scale: Scale, psi: torch.Tensor) -> torch.Tensor:
     """Interpolation from low at psi = -1 to high at psi = 1, linear in the scale."""
-    ends = [np.asarray(end, dtype=np.float64) for end in (low, high)]
+    limits = [np.asarray(limit, dtype=np.float64) for limit in (low, high)]
     bottom, top = (
-        torch.as_tensor(np.log10(end) if scale == "log10" else end, dtype=psi.dtype, device=psi.device) for end in ends
+        torch.as_tensor(np.log10(limit) if scale == "log10" else limit, dtype=psi.dtype, device=psi.device) for limit in limits
     )
     scaled = bottom + (top - bottom) * (0.5 * (psi + 1.0))
     return 10.0**scaled if scale == "log10" else scaled
 
 
-def check_ends(what: str, low: Any, high: Any, scale: str, shape: Shape) -> None:
+def check_limits(label: str, low: Any, high: Any, scale: str, shape: Shape) -> None:
     """Raise a UserError unless low and high are in order, and broadcast to the shape.
 
     Args:
-        what: its name in messages.
+        label: its name in messages.
         low, high, scale: those of the range.
         shape: shape of the parameter.
     """
     try:
-        ends = [np.broadcast_to(np.asarray(end, dtype=np.float64), shape) for end in (low, high)]
+        limits = [np.broadcast_to(np.asarray(limit, dtype=np.float64), shape) for limit in (low, high)]
     except ValueError:
-        raise UserError(f"{what} ranges from {low} to {high}: give numbers, or arrays of shape {shape}") from None
-    if not (ends[0] < ends[1]).all():
-        raise UserError(f"{what} ranges from {low} to {high}: the low end must be below the high end")
-    if scale == "log10" and not (ends[0] > 0).all():
-        raise UserError(f"{what} ranges from {low} on the scale log10: give numbers above zero, or the scale linear")
+        raise UserError(f"{label} ranges from {low} to {high}: give numbers, or arrays of shape {shape}") from None
+    if not (limits[0] < limits[1]).all():
+        raise UserError(f"{label} ranges from {low} to {high}: the low end must be below the high end")
+    if scale == "log10" and not (limits[0] > 0).all():
+        raise UserError(f"{label} ranges from {low} on the scale log10: give numbers above zero, or the scale linear")

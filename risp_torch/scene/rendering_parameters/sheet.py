@@ -48,9 +48,9 @@ def contact_sheet(path: Path | str, pictures: Any, captions: Sequence[str], *, c
     sheet = Image.new("RGB", (columns * step_x + MARGIN, rows * step_y + MARGIN), "white")
     draw, font = ImageDraw.Draw(sheet), ImageFont.load_default(size=LETTERS)
     for index, (picture, caption) in enumerate(zip(linear, captions, strict=True)):
-        shown = np.round(255 * linear_to_srgb(np.nan_to_num(picture).clip(0.0, 1.0))).astype(np.uint8)
+        image = np.round(255 * linear_to_srgb(np.nan_to_num(picture).clip(0.0, 1.0))).astype(np.uint8)
         x, y = MARGIN + index % columns * step_x, MARGIN + index // columns * step_y
-        sheet.paste(Image.fromarray(shown.repeat(zoom, axis=0).repeat(zoom, axis=1)), (x, y))
+        sheet.paste(Image.fromarray(image.repeat(zoom, axis=0).repeat(zoom, axis=1)), (x, y))
         draw.multiline_text((x, y + height + 2), caption, fill="black", font=font, spacing=LINE - LETTERS - 2)
     with replacing(path) as temporary:
         sheet.save(temporary, format="PNG")

@@ -10,7 +10,7 @@ import numpy as np
 from scipy.spatial.transform import Rotation
 
 from risp_torch.scene.robot_files.description import RobotDescription, RobotLink
-from risp_torch.scene.robot_files.left_out import LeftOut
+from risp_torch.scene.robot_files.unsupported import Unsupported
 from ti_sim.base.errors import UserError
 from ti_sim.shapes.mass import check_mass
 
@@ -18,7 +18,7 @@ _ROUNDED = 1e-3  # relative: files give inertias to three digits or more
 _NO_INERTIA = 1e-12  # of the size of the inertia about a joint: roundoff of the sums
 
 
-def check_robot(robot: RobotDescription, path: Path, left_out: LeftOut) -> None:
+def check_robot(robot: RobotDescription, path: Path, left_out: Unsupported) -> None:
     """Check numbers, limits and masses.
 
     Args:
@@ -34,10 +34,10 @@ def check_robot(robot: RobotDescription, path: Path, left_out: LeftOut) -> None:
         raise UserError(f"{path}: the robot has no links: describe one at least")
     for link in robot.links:
         _check_link(link, path, left_out)
-    _check_moved_inertia(robot.links, path)
+    _check_subtree_inertias(robot.links, path)
 
 
-def _check_link(link: RobotLink, path: Path, left_out: LeftOut) -> None:
+def _check_link(link: RobotLink, path: Path, left_out: Unsupported) -> None:
     joint = link.joint
     name = f"{path}: joint {joint.name!r}"
     if joint.moves and not joint.limit_low < joint.limit_high:
@@ -45,10 +45,10 @@ def _check_link(link: RobotLink, path: Path, left_out: LeftOut) -> None:
             f"{name} has the limits {joint.limit_low:g} and {joint.limit_high:g}: the lower one must be below the upper one "
             "(a joint that does not move is a fixed joint)"
         )
-    for what in ("damping", "armature", "stiffness", "dry_friction", "motor_limit"):
-        value = getattr(joint, what)
+    for quantity in ("damping", "armature", "stiffness", "dry_friction", "motor_limit"):
+        value = getattr(joint, quantity)
         if not value >= 0.0:
-            raise UserError(f"{name}: {what.replace('_', ' ')} is {value:g}: it must not be below zero")
+            raise UserError(f"{name}: {quantity.replace('_', ' ')} is {value:g}: it must not be below zero")
     if link.mass != 0.0 or link.inertia.any():
         check_mass(link.mass, f"{path}: the mass of link {link.name!r}")
     for shape in (*link.visuals, *link.collisions):
@@ -64,12 +64,12 @@ def _check_link(link: RobotLink, path: Path, left_out: LeftOut) -> None:
             "check the signs of the products of inertia"
         )
     if moments[2] > (moments[0] + moments[1]) * (1.0 + _ROUNDED):
-        what = "an inertia that is not physical, with one principal moment above the sum of the others, is used as it is"
-        left_out.add(what, f"link {link.name!r}")
+        quantity = "an inertia that is not physical, with one principal moment above the sum of the others, is used as it is"
+        left_out.add(quantity, f"link {link.name!r}")
 
 
 @dataclass(frozen=True, eq=False)
-class Moved:
+class SubtreeInertia:
     """Mass properties of the subtree that a joint moves: its link and all below, in the pose of the file.
 
     Attributes:
@@ -85,7 +85,7 @@ class Moved:
     size: float
 
 
-def moved_by_joints(links: Sequence[RobotLink]) -> list[Moved]:
+def subtree_inertias(links: Sequence[RobotLink]) -> list[SubtreeInertia]:
     """Mass properties of the subtree that each link's joint moves.
 
     Args:
@@ -104,12 +104,12 @@ def moved_by_joints(links: Sequence[RobotLink]) -> list[Moved]:
             mass[link.parent] += mass[k]
             moment[link.parent] += moment[k]
             inertia[link.parent] += inertia[k]
-    moved = []
+    inertias = []
     for k, (position, turn) in enumerate(poses):
         about = inertia[k] - 2.0 * _spread(position, moment[k]) + mass[k] * _spread(position, position)
         size = float(np.trace(inertia[k]) + mass[k] * position @ position)
-        moved.append(Moved(float(mass[k]), about, turn.apply(links[k].joint.axis), size))
-    return moved
+        inertias.append(SubtreeInertia(float(mass[k]), about, turn.apply(links[k].joint.axis), size))
+    return inertias
 
 
 def inertias_of_free_joints(links: Sequence[RobotLink]) -> list[float]:
@@ -134,12 +134,12 @@ def inertias_of_free_joints(links: Sequence[RobotLink]) -> list[float]:
     first = np.cumsum([0, *(len(rows) for rows in twists)])
     matrix = np.zeros((first[-1], first[-1]))
     for k, inertia in enumerate(_subtree_inertias(links)):
-        own, j = slice(first[k], first[k + 1]), k
+        columns, j = slice(first[k], first[k + 1]), k
         while j >= 0:
-            matrix[own, first[j] : first[j + 1]] = twists[k] @ inertia @ twists[j].T
-            matrix[first[j] : first[j + 1], own] = matrix[own, first[j] : first[j + 1]].T
+            matrix[columns, first[j] : first[j + 1]] = twists[k] @ inertia @ twists[j].T
+            matrix[first[j] : first[j + 1], columns] = matrix[columns, first[j] : first[j + 1]].T
             j = links[j].parent
-        matrix[own, own] += links[k].joint.armature * np.eye(len(twists[k]))
+        matrix[columns, columns] += links[k].joint.armature * np.eye(len(twists[k]))
     values, vectors = np.linalg.eigh(matrix)
     mobility = (vectors**2 / np.maximum(values, _NO_INERTIA * values.max(initial=0.0) + np.finfo(float).tiny)).sum(axis=1)
     return [float(1.0 / mobility[a:b].max()) if b > a else 0.0 for a, b in zip(first[:-1], first[1:], strict=True)]
@@ -162,21 +162,21 @@ def _subtree_inertias(links: Sequence[RobotLink]) -> list[np.ndarray]:
     return result
 
 
-def _check_moved_inertia(links: Sequence[RobotLink], path: Path) -> None:
+def _check_subtree_inertias(links: Sequence[RobotLink], path: Path) -> None:
     """Raise a UserError unless every joint moves some inertia, in the pose of the file."""
-    for link, moved in zip(links, moved_by_joints(links), strict=True):
+    for link, subtree in zip(links, subtree_inertias(links), strict=True):
         if not link.joint.moves or link.joint.armature > 0.0:
             continue
-        place = f"{path}: link {link.name!r} is attached to the moving joint {link.joint.name!r}"
-        if moved.mass <= 0.0:
-            raise UserError(f"{place} and neither it nor a link below it has mass: give it a mass and an inertia")
-        least = _NO_INERTIA * moved.size
+        location = f"{path}: link {link.name!r} is attached to the moving joint {link.joint.name!r}"
+        if subtree.mass <= 0.0:
+            raise UserError(f"{location} and neither it nor a link below it has mass: give it a mass and an inertia")
+        least = _NO_INERTIA * subtree.size
         if link.joint.type == "revolute":
-            turns = moved.axis @ moved.inertia @ moved.axis > least
+            turns = subtree.axis @ subtree.inertia @ subtree.axis > least
         else:
-            turns = link.joint.type == "prismatic" or np.linalg.eigvalsh(moved.inertia)[0] > least
+            turns = link.joint.type == "prismatic" or np.linalg.eigvalsh(subtree.inertia)[0] > least
         if not turns:
-            raise UserError(f"{place}, but the links there have no inertia about the joint: give it an inertia")
+            raise UserError(f"{location}, but the links there have no inertia about the joint: give it an inertia")
 
 
 def _spread(a: np.ndarray, b: np.ndarray) -> np.ndarray:

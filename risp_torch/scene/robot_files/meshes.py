@@ -8,7 +8,7 @@ from urllib.parse import unquote
 
 import numpy as np
 
-from risp_torch.scene.robot_files.left_out import LeftOut
+from risp_torch.scene.robot_files.unsupported import Unsupported
 from risp_torch.scene.robot_files.xml_elements import parse_xml
 from ti_sim.base.errors import UserError
 from ti_sim.shapes.mesh import HUGE, read_mesh_file
@@ -25,23 +25,23 @@ class MeshFiles:
         left_out: collects missing parts of mesh files.
     """
 
-    def __init__(self, robot: Path, left_out: LeftOut) -> None:
+    def __init__(self, robot: Path, left_out: Unsupported) -> None:
         self._robot = robot
         self._left_out = left_out
         self._read: dict[Path, TriangleMesh] = {}
 
-    def mesh(self, name: str, scale: np.ndarray, place: str) -> TriangleMesh:
+    def mesh(self, name: str, scale: np.ndarray, location: str) -> TriangleMesh:
         """The triangles of a file, scaled.
 
         Args:
             name: as the robot file writes it: a path, file://path or package://package/path.
             scale: [3] m per unit of the file along its axes; a negative product mirrors the mesh and reverses its faces.
-            place: the element that references the mesh: "link 'arm'".
+            location: the element that references the mesh: "link 'arm'".
 
         Raises:
             UserError: the file does not exist or is not a mesh.
         """
-        path = self._find(name, place)
+        path = self._find(name, location)
         if path not in self._read:
             self._read[path] = read_mesh_file(path).transformed(scale=self._unit(path))
             if self._read[path].texture_fault:
@@ -49,8 +49,8 @@ class MeshFiles:
         mesh = self._read[path]
         scaled = dataclasses.replace(mesh, vertices=mesh.vertices * scale)
         if (scale == 1.0).all() and extent(scaled.vertices) > HUGE:
-            what = f"a mesh {extent(scaled.vertices):.3g} m across, whose unit may be millimetres, is used as it is"
-            self._left_out.add(what, f"mesh file {path.name}")
+            remark = f"a mesh {extent(scaled.vertices):.3g} m across, whose unit may be millimetres, is used as it is"
+            self._left_out.add(remark, f"mesh file {path.name}")
         if np.prod(scale) > 0:
             return scaled
         uv = None if mesh.uv is None else np.ascontiguousarray(mesh.uv[:, ::-1])
@@ -73,15 +73,15 @@ class MeshFiles:
             self._left_out.add(f"the upward axis {up} of a Collada file is not used", f"mesh file {path.name}")
         return metres
 
-    def _find(self, name: str, place: str) -> Path:
-        candidates = self._candidates(name, place)
-        found = next((path for path in candidates if path.is_file()), None)
-        if found is None:
+    def _find(self, name: str, location: str) -> Path:
+        candidates = self._candidates(name, location)
+        existing = next((path for path in candidates if path.is_file()), None)
+        if existing is None:
             looked = ", ".join(str(path) for path in candidates)
-            raise UserError(f"{self._robot}: mesh file {name!r} of {place} does not exist (looked for {looked}): add it")
-        return found.resolve()
+            raise UserError(f"{self._robot}: mesh file {name!r} of {location} does not exist (looked for {looked}): add it")
+        return existing.resolve()
 
-    def _candidates(self, name: str, place: str) -> list[Path]:
+    def _candidates(self, name: str, location: str) -> list[Path]:
         folder = self._robot.resolve().parent
         scheme, separator, rest = name.partition("://")
         if not separator:
@@ -89,9 +89,11 @@ class MeshFiles:
         if scheme == "file":
             return [folder / unquote(rest)]
         if scheme not in _PACKAGE_SCHEMES:
-            raise UserError(f"{self._robot}: mesh {name!r} of {place} is not a file: save it beside the robot file and use that")
+            raise UserError(
+                f"{self._robot}: mesh {name!r} of {location} is not a file: save it beside the robot file and use that"
+            )
         package, _, inside = rest.partition("/")
         # A package is a folder of that name among the parents of the robot file or beside one of them.
-        around = [folder, *folder.parents]
-        own = [parent / inside for parent in around if parent.name == package]
-        return own or [parent / package / inside for parent in around[:4]]
+        search_folders = [folder, *folder.parents]
+        package_paths = [parent / inside for parent in search_folders if parent.name == package]
+        return package_paths or [parent / package / inside for parent in search_folders[:4]]

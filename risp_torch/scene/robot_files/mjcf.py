@@ -21,10 +21,10 @@ from risp_torch.scene.robot_files.description import (
     RobotShape,
     ShapeKind,
 )
-from risp_torch.scene.robot_files.left_out import LeftOut
 from risp_torch.scene.robot_files.mimics import mimics_of_free_joints
 from risp_torch.scene.robot_files.packages import required
-from risp_torch.scene.robot_files.xml_elements import Known, check_element, parse_xml
+from risp_torch.scene.robot_files.unsupported import Unsupported
+from risp_torch.scene.robot_files.xml_elements import ElementRule, check_element, parse_xml
 from ti_sim.base.errors import UserError
 from ti_sim.shapes.surface import TriangleMesh, ungrouped_mesh
 
@@ -35,15 +35,15 @@ _UNSET_RGBA = (0.5, 0.5, 0.5, 1.0)  # of a geom without a colour
 _HIDDEN_GROUP = 3  # geoms of this group and above are hidden by MuJoCo's convention: collision shapes
 _IDENTITY = np.array([0.0, 0.0, 0.0, 1.0])
 
-# What is imported, or resolved by the compiler. MuJoCo rewrites the file and keeps defaults.
+# Elements and attributes that are imported, or resolved by the compiler. MuJoCo rewrites the file and keeps defaults.
 _PLACE = ("pos", "quat", "axisangle", "xyaxes", "zaxis", "euler")
-_GEOM = Known(
+_GEOM = ElementRule(
     text=(
         *_PLACE, "name", "class", "type", "size", "fromto", "mesh", "fitscale", "mass", "density", "shellinertia", "rgba",
         "material", "group", "contype", "conaffinity",
     )
 )  # fmt: skip
-_JOINT = Known(
+_JOINT = ElementRule(
     text=(
         "name", "class", "type", "pos", "axis", "springdamper", "limited", "range", "stiffness", "springref", "ref", "damping",
         "armature", "frictionloss", "actuatorfrclimited", "actuatorfrcrange", "group", "align",
@@ -51,56 +51,57 @@ _JOINT = Known(
 )  # fmt: skip
 _DRIVE = ("name", "class", "group", "joint", "jointinparent", "gear", "ctrllimited", "forcelimited", "forcerange", "ctrlrange")
 _DRIVES = {
-    "general": Known(text=(*_DRIVE, "input", "gaintype", "biastype", "gainprm", "biasprm", "dyntype", "dynprm")),
-    "motor": Known(text=_DRIVE),
-    "position": Known(text=(*_DRIVE, "kp", "kv", "dampratio", "inheritrange")),
-    "velocity": Known(text=(*_DRIVE, "kv")),
+    "general": ElementRule(text=(*_DRIVE, "input", "gaintype", "biastype", "gainprm", "biasprm", "dyntype", "dynprm")),
+    "motor": ElementRule(text=_DRIVE),
+    "position": ElementRule(text=(*_DRIVE, "kp", "kv", "dampratio", "inheritrange")),
+    "velocity": ElementRule(text=(*_DRIVE, "kv")),
 }
 _TABLE = {
-    "mujoco": Known(
+    "mujoco": ElementRule(
         text=("model",),
-        many=(
+        repeated=(
             "compiler", "option", "size", "default", "asset", "worldbody", "actuator", "tendon", "sensor", "contact",
             "keyframe", "deformable", "custom", "extension",
         ),
     ),
-    "compiler": Known(
+    "compiler": ElementRule(
         text=(
             "angle", "autolimits", "boundmass", "boundinertia", "settotalmass", "balanceinertia", "fitaabb", "eulerseq",
             "meshdir", "texturedir", "assetdir", "strippath", "discardvisual", "usethread", "fusestatic", "inertiafromgeom",
             "inertiagrouprange", "saveinertial", "alignfree", "coordinate", "conflict",
         )
     ),
-    "option": Known(text=("gravity",)),
-    "size": Known(text=("memory", "njmax", "nconmax", "nstack", "nkey")),
-    "default": Known(text=("class",), many=("default", "joint", "geom", "material", "mesh", *_DRIVES)),
-    "asset": Known(many=("mesh", "material")),
-    "mesh": Known(
+    "option": ElementRule(text=("gravity",)),
+    "size": ElementRule(text=("memory", "njmax", "nconmax", "nstack", "nkey")),
+    "default": ElementRule(text=("class",), repeated=("default", "joint", "geom", "material", "mesh", *_DRIVES)),
+    "asset": ElementRule(repeated=("mesh", "material")),
+    "mesh": ElementRule(
         text=(
             "name", "class", "file", "content_type", "scale", "refpos", "refquat", "vertex", "normal", "face", "inertia",
             "smoothnormal", "maxhullvert", "builtin", "params",
         )
     ),
-    "material": Known(text=("name", "class", "rgba")),
-    "worldbody": Known(many=("body", "geom", "frame")),
-    "body": Known(
-        text=(*_PLACE, "name", "childclass", "mocap"), one=("inertial",), many=("body", "geom", "joint", "freejoint", "frame")
+    "material": ElementRule(text=("name", "class", "rgba")),
+    "worldbody": ElementRule(repeated=("body", "geom", "frame")),
+    "body": ElementRule(
+        text=(*_PLACE, "name", "childclass", "mocap"), single=("inertial",),
+        repeated=("body", "geom", "joint", "freejoint", "frame"),
     ),
-    "frame": Known(text=(*_PLACE, "name", "childclass"), many=("body", "geom", "joint", "freejoint", "frame")),
-    "inertial": Known(text=("pos", "quat", "mass", "diaginertia", "fullinertia", *_PLACE)),
-    "freejoint": Known(text=("name", "group", "align")),
+    "frame": ElementRule(text=(*_PLACE, "name", "childclass"), repeated=("body", "geom", "joint", "freejoint", "frame")),
+    "inertial": ElementRule(text=("pos", "quat", "mass", "diaginertia", "fullinertia", *_PLACE)),
+    "freejoint": ElementRule(text=("name", "group", "align")),
     "joint": _JOINT,
     "geom": _GEOM,
-    "actuator": Known(many=tuple(_DRIVES)),
+    "actuator": ElementRule(repeated=tuple(_DRIVES)),
     **_DRIVES,
     **{
-        section: Known()
+        section: ElementRule()
         for section in ("tendon", "sensor", "contact", "keyframe", "deformable", "custom", "extension")
     },
 }  # fmt: skip
 _EQUALITIES = {
-    "equality": Known(many=("joint",)),
-    "joint": Known(text=("name", "class", "joint1", "joint2", "polycoef", "active")),
+    "equality": ElementRule(repeated=("joint",)),
+    "joint": ElementRule(text=("name", "class", "joint1", "joint2", "polycoef", "active")),
 }
 _EXPLAIN = {
     "joint.solref": "couplings of joints are exact: solref is not used",
@@ -127,7 +128,7 @@ def read_mjcf(path: Path) -> RobotDescription:
         UserError: see ``read_robot``.
     """
     mujoco = required("mujoco")
-    left_out = LeftOut()
+    left_out = Unsupported()
     spec, model = _compiled(mujoco, path, left_out)
     # The rewritten file contains everything that it includes.
     root = parse_xml(spec.to_xml().encode())
@@ -169,24 +170,24 @@ def read_mjcf(path: Path) -> RobotDescription:
             )
         )
         last_link[body], offset[body] = len(links) - 1, shift
-    gravity = tuple(float(part) for part in model.opt.gravity)
+    gravity = tuple(float(component) for component in model.opt.gravity)
     mimics = mimics_of_free_joints(_mimics(mujoco, model, drives, left_out), path, "<equality>")
     return RobotDescription(spec.modelname, _distinct(links, path), gravity, left_out.sentences(), mimics)
 
 
-def _mimics(mujoco: Any, model: Any, drives: dict[int, dict[str, float]], left_out: LeftOut) -> list[RobotMimic]:
+def _mimics(mujoco: Any, model: Any, drives: dict[int, dict[str, float]], left_out: Unsupported) -> list[RobotMimic]:
     """Couplings of two hinges or sliders by ``<equality><joint>``: q1 - r1 = c0 + c1 (q2 - r2), with the references r."""
     mimics = []
     for number in np.flatnonzero(model.eq_type == mujoco.mjtEq.mjEQ_JOINT):
-        place = f"equality {_name(mujoco, model, 'equality', int(number))!r}"
+        location = f"equality {_name(mujoco, model, 'equality', int(number))!r}"
         pair = [int(model.eq_obj1id[number]), int(model.eq_obj2id[number])]
         shift, multiplier, *higher = model.eq_data[number, :5]
         if not model.eq_active0[number]:
-            left_out.add("couplings that are not active at the start are not used", place)
+            left_out.add("couplings that are not active at the start are not used", location)
         elif min(pair) < 0 or any(model.jnt_type[joint] not in (_SLIDE, _HINGE) for joint in pair) or any(higher):
-            left_out.add("only linear couplings of two hinges or sliders are used: the joints move freely", place)
+            left_out.add("only linear couplings of two hinges or sliders are used: the joints move freely", location)
         else:
-            joint, leader = (_name(mujoco, model, "joint", each) for each in pair)
+            joint, leader = (_name(mujoco, model, "joint", joint_id) for joint_id in pair)
             if pair[0] in drives:
                 left_out.add("motors of coupled joints are not used: drive the joint that they follow", f"joint {joint!r}")
             reference = model.qpos0[model.jnt_qposadr[pair]]
@@ -194,7 +195,7 @@ def _mimics(mujoco: Any, model: Any, drives: dict[int, dict[str, float]], left_o
     return mimics
 
 
-def _compiled(mujoco: Any, path: Path, left_out: LeftOut) -> tuple[Any, Any]:
+def _compiled(mujoco: Any, path: Path, left_out: Unsupported) -> tuple[Any, Any]:
     """MuJoCo's description of the file and the model that it compiles to."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -223,10 +224,10 @@ def _refuse_reversed(mujoco: Any, spec: Any, path: Path) -> None:
         for one in ones
         for flag, field in fields
     ]
-    for place, field, limited, ends in ranges:
-        low, high = np.ravel(ends)[:2]
+    for owner, field, limited, limits in ranges:
+        low, high = np.ravel(limits)[:2]
         if low > high and limited != mujoco.mjtLimited.mjLIMITED_FALSE:
-            raise UserError(f"{path}: the {field} of {place} is {low:g} to {high:g}: the lower end must be below the upper one")
+            raise UserError(f"{path}: the {field} of {owner} is {low:g} to {high:g}: the lower end must be below the upper one")
 
 
 def _distinct(links: Sequence[RobotLink], path: Path) -> tuple[RobotLink, ...]:
@@ -239,8 +240,8 @@ def _distinct(links: Sequence[RobotLink], path: Path) -> tuple[RobotLink, ...]:
 
 def _name(mujoco: Any, model: Any, kind: str, number: int) -> str:
     """Name of an object, or one made of its kind and number if it has none."""
-    given = mujoco.mj_id2name(model, getattr(mujoco.mjtObj, f"mjOBJ_{kind.upper()}"), number)
-    return given or f"{kind}{number}"
+    name = mujoco.mj_id2name(model, getattr(mujoco.mjtObj, f"mjOBJ_{kind.upper()}"), number)
+    return name or f"{kind}{number}"
 
 
 def _xyzw(wxyz: np.ndarray) -> np.ndarray:
@@ -259,13 +260,13 @@ def _inertia(model: Any, body: int) -> np.ndarray:
 
 
 def _joints(
-    mujoco: Any, model: Any, body: int, at: np.ndarray, drives: dict[int, dict[str, float]], left_out: LeftOut
+    mujoco: Any, model: Any, body: int, anchor_position: np.ndarray, drives: dict[int, dict[str, float]], left_out: Unsupported
 ) -> tuple[list[RobotJoint], np.ndarray]:
     """The joints of a body in series (a fixed one if it has none), each for a separate link.
 
     Args:
         body: number.
-        at: [3] of the body frame in the link frame of the body above, m.
+        anchor_position: [3] of the body frame in the link frame of the body above, m.
 
     Returns:
         The joints, and the position of the last link frame in the body frame [3], m.
@@ -277,17 +278,17 @@ def _joints(
     for number in range(first, first + int(model.body_jntnum[body])):
         # A slider and a free joint need no anchor: the link frame does not change.
         anchor = model.jnt_pos[number].copy() if model.jnt_type[number] in (_HINGE, _BALL) else shift
-        frame = at + Rotation.from_quat(quaternion).apply(anchor - shift)
-        joints.append(_placed_joint(_joint(mujoco, model, number, drives, left_out), frame, quaternion))
-        at, quaternion, shift = np.zeros(3), _IDENTITY, anchor
-    return joints or [_fixed(at, quaternion)], shift
+        frame = anchor_position + Rotation.from_quat(quaternion).apply(anchor - shift)
+        joints.append(_joint_in_body_frame(_joint(mujoco, model, number, drives, left_out), frame, quaternion))
+        anchor_position, quaternion, shift = np.zeros(3), _IDENTITY, anchor
+    return joints or [_fixed(anchor_position, quaternion)], shift
 
 
-def _joint(mujoco: Any, model: Any, number: int, drives: dict[int, dict[str, float]], left_out: LeftOut) -> dict[str, Any]:
+def _joint(mujoco: Any, model: Any, number: int, drives: dict[int, dict[str, float]], left_out: Unsupported) -> dict[str, Any]:
     """All properties of a joint except its frame, as arguments of RobotJoint."""
     kind = int(model.jnt_type[number])
     name = _name(mujoco, model, "joint", number)
-    place = f"joint {name!r}"
+    location = f"joint {name!r}"
     q, v = model.jnt_qposadr[number], model.jnt_dofadr[number]
     values: dict[str, Any] = {
         "name": name,
@@ -302,7 +303,7 @@ def _joint(mujoco: Any, model: Any, number: int, drives: dict[int, dict[str, flo
     if kind != _FREE:
         values["stiffness"] = stiffness
     elif stiffness:
-        left_out.add("stiffness of free joints is not used", place)
+        left_out.add("stiffness of free joints is not used", location)
     if kind in (_SLIDE, _HINGE):
         values["rest"] = float(model.qpos_spring[q])
         values |= drives.get(number, {})
@@ -311,9 +312,9 @@ def _joint(mujoco: Any, model: Any, number: int, drives: dict[int, dict[str, flo
             low, high = model.jnt_range[number]
             values |= {"limit_low": float(low), "limit_high": float(high)}
         else:
-            left_out.add(f"limits of {_JOINT_TYPES[kind]} joints are not used", place)
+            left_out.add(f"limits of {_JOINT_TYPES[kind]} joints are not used", location)
     if model.jnt_stiffnesspoly[number].any() or model.dof_dampingpoly[v].any():
-        left_out.add("stiffness and damping are linear, their higher coefficients are not used", place)
+        left_out.add("stiffness and damping are linear, their higher coefficients are not used", location)
     return values
 
 
@@ -323,7 +324,7 @@ def _start(kind: int, qpos: np.ndarray) -> list[float]:
     return [*qpos[:-4].tolist(), *_xyzw(qpos[-4:]).tolist()]
 
 
-def _placed_joint(values: dict[str, Any], position: np.ndarray, quaternion: np.ndarray) -> RobotJoint:
+def _joint_in_body_frame(values: dict[str, Any], position: np.ndarray, quaternion: np.ndarray) -> RobotJoint:
     """A joint in its frame.
 
     A hinge or slider moves by the difference of its coordinate and its reference: the frame includes the reference, so
@@ -340,17 +341,17 @@ def _placed_joint(values: dict[str, Any], position: np.ndarray, quaternion: np.n
     return RobotJoint(position=position, quaternion=np.array(quaternion), **values)
 
 
-def _drives(mujoco: Any, model: Any, left_out: LeftOut) -> dict[int, dict[str, float]]:
+def _drives(mujoco: Any, model: Any, left_out: Unsupported) -> dict[int, dict[str, float]]:
     """Motor and servo of each joint that has one, by the joint's number, as arguments of RobotJoint."""
     drives: dict[int, dict[str, float]] = {}
     for number in range(model.nactuator):
-        place = f"actuator {_name(mujoco, model, 'actuator', number)!r}"
+        location = f"actuator {_name(mujoco, model, 'actuator', number)!r}"
         joint = _driven_joint(mujoco, model, number)
-        drive = None if joint is None else _drive(mujoco, model, number, left_out, place)
+        drive = None if joint is None else _drive(mujoco, model, number, left_out, location)
         if joint is None or drive is None:
-            left_out.add("only motors and position and velocity servos of one hinge or slider are supported", place)
+            left_out.add("only motors and position and velocity servos of one hinge or slider are supported", location)
         elif joint in drives:
-            left_out.add("a second actuator of the same joint is not used", place)
+            left_out.add("a second actuator of the same joint is not used", location)
         else:
             drives[joint] = drive
     for joint in np.flatnonzero(model.jnt_actfrclimited):  # hinges and sliders only: MuJoCo limits no others
@@ -369,36 +370,36 @@ def _driven_joint(mujoco: Any, model: Any, number: int) -> int | None:
     return joint if model.jnt_type[joint] in (_SLIDE, _HINGE) else None
 
 
-def _drive(mujoco: Any, model: Any, number: int, left_out: LeftOut, place: str) -> dict[str, float] | None:
+def _drive(mujoco: Any, model: Any, number: int, left_out: Unsupported, location: str) -> dict[str, float] | None:
     """Gain, limit and servo of an actuator, at the joint; None if its law differs.
 
     The actuator's force is gain * control + bias, with the bias -kp length - kv velocity; length and velocity are the joint's
     times the gear, and the joint's force is the actuator's times the gear.
     """
-    none, affine = int(mujoco.mjtBias.mjBIAS_NONE), int(mujoco.mjtBias.mjBIAS_AFFINE)
+    no_bias, affine_bias = int(mujoco.mjtBias.mjBIAS_NONE), int(mujoco.mjtBias.mjBIAS_AFFINE)
     stateless = model.actuator_dyntype[number] == int(mujoco.mjtDyn.mjDYN_NONE) and model.actuator_ctrlnum[number] == 1
     constant = model.actuator_gaintype[number] == int(mujoco.mjtGain.mjGAIN_FIXED)
-    if not (stateless and constant and model.actuator_biastype[number] in (none, affine)):
+    if not (stateless and constant and model.actuator_biastype[number] in (no_bias, affine_bias)):
         return None
     gear = float(model.actuator_gear[model.actuator_outadr[number], 0])
     gain = float(model.actuator_gainprm[number, 0])
     offset, kp, kv = 0.0, 0.0, 0.0
-    if model.actuator_biastype[number] == affine:
-        offset, kp, kv = (float(part) for part in model.actuator_biasprm[number, :3] * (1.0, -1.0, -1.0))
+    if model.actuator_biastype[number] == affine_bias:
+        offset, kp, kv = (float(coefficient) for coefficient in model.actuator_biasprm[number, :3] * (1.0, -1.0, -1.0))
     is_servo = kp != 0.0
     if offset != 0.0 or kp < 0.0 or kv < 0.0 or (is_servo and gain != kp):
         return None
     limit = math.inf
     if model.actuator_forcelimited[number]:
-        limit = abs(gear) * _symmetric(model.actuator_forcerange[number], left_out, place)
+        limit = abs(gear) * _symmetric(model.actuator_forcerange[number], left_out, location)
     control = int(model.actuator_ctrladr[number])
     if model.actuator_ctrllimited[control]:
         if kp == kv == 0.0:  # the control is the force up to a factor
-            limit = min(limit, abs(gear * gain) * _symmetric(model.actuator_ctrlrange[control], left_out, place))
+            limit = min(limit, abs(gear * gain) * _symmetric(model.actuator_ctrlrange[control], left_out, location))
         else:
-            left_out.add("control ranges of servos are not used", place)
+            left_out.add("control ranges of servos are not used", location)
     if is_servo and gear != 1.0:
-        left_out.add("a servo with a gear takes its target in the joint's own unit, the control divided by the gear", place)
+        left_out.add("a servo with a gear takes its target in the joint's own unit, the control divided by the gear", location)
     return {
         "motor_gain": 0.0 if is_servo else gear * gain,
         "motor_limit": limit,
@@ -407,17 +408,17 @@ def _drive(mujoco: Any, model: Any, number: int, left_out: LeftOut, place: str) 
     }
 
 
-def _symmetric(limits: np.ndarray, left_out: LeftOut, place: str) -> float:
-    low, high = (float(part) for part in limits)
+def _symmetric(limits: np.ndarray, left_out: Unsupported, location: str) -> float:
+    low, high = (float(limit) for limit in limits)
     if low != -high:
-        left_out.add("force limits are symmetric: the wider one is used", place)
+        left_out.add("force limits are symmetric: the wider one is used", location)
     return max(abs(low), abs(high))
 
 
 class _Shapes:
     """The geoms of a compiled model as shapes."""
 
-    def __init__(self, mujoco: Any, model: Any, left_out: LeftOut) -> None:
+    def __init__(self, mujoco: Any, model: Any, left_out: Unsupported) -> None:
         self._mujoco, self._model, self._left_out = mujoco, model, left_out
         geom = mujoco.mjtGeom
         self._kinds: dict[int, ShapeKind] = {
@@ -434,7 +435,7 @@ class _Shapes:
                 self._geoms.setdefault(int(model.geom_bodyid[number]), []).append(number)
             else:
                 kind = geom(int(model.geom_type[number])).name.removeprefix("mjGEOM_").lower()
-                left_out.add(f"geoms of type {kind} are not supported", self._place(number))
+                left_out.add(f"geoms of type {kind} are not supported", self._label(number))
 
     def of(self, body: int) -> list[int]:
         """Indices of the geoms of a body that are imported."""
@@ -453,7 +454,7 @@ class _Shapes:
         for number in self.of(body):
             masks = int(self._model.geom_contype[number]), int(self._model.geom_conaffinity[number])
             if masks not in ((0, 0), (1, 1)):
-                self._left_out.add("contact masks other than all or nothing are not used", self._place(number))
+                self._left_out.add("contact masks other than all or nothing are not used", self._label(number))
             shape = self._shape(number, origin)
             touches = any(masks)
             if touches:
@@ -462,14 +463,14 @@ class _Shapes:
                 visuals.append(shape)
         return tuple(visuals), tuple(collisions)
 
-    def _place(self, number: int) -> str:
+    def _label(self, number: int) -> str:
         body = _name(self._mujoco, self._model, "body", int(self._model.geom_bodyid[number]))
         return f"geom {_name(self._mujoco, self._model, 'geom', number)!r} of body {body!r}"
 
     def _shape(self, number: int, origin: np.ndarray) -> RobotShape:
         model = self._model
         kind = self._kinds[int(model.geom_type[number])]
-        a, b, c = (float(part) for part in model.geom_size[number])  # half sizes; a radius and a half length
+        a, b, c = (float(half_size) for half_size in model.geom_size[number])  # half sizes; a radius and a half length
         size = {"box": (2 * a, 2 * b, 2 * c), "sphere": (a,), "cylinder": (a, 2 * b), "capsule": (a, 2 * b), "mesh": ()}[kind]
         return RobotShape(
             name=self._mujoco.mj_id2name(model, self._mujoco.mjtObj.mjOBJ_GEOM, number) or "",
@@ -488,7 +489,7 @@ class _Shapes:
         if material >= 0 and np.array_equal(rgba, np.float32(_UNSET_RGBA)):
             rgba = self._model.mat_rgba[material]
         if rgba[3] < 1.0:
-            self._left_out.add("transparency is not used", self._place(number))
+            self._left_out.add("transparency is not used", self._label(number))
         red, green, blue = srgb_to_linear(rgba[:3].astype(np.float64)).tolist()
         return red, green, blue
 

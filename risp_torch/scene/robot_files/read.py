@@ -9,8 +9,8 @@ import numpy as np
 
 from risp_torch.scene.robot_files.check import check_robot
 from risp_torch.scene.robot_files.description import RobotDescription, RobotJoint
-from risp_torch.scene.robot_files.left_out import LeftOut
 from risp_torch.scene.robot_files.mjcf import read_mjcf
+from risp_torch.scene.robot_files.unsupported import Unsupported
 from risp_torch.scene.robot_files.urdf import read_urdf
 from risp_torch.scene.robot_files.xml_elements import read_xml
 from ti_sim.base.errors import UserError
@@ -42,7 +42,7 @@ def read_robot(path: str | Path, *, free_base: bool = False) -> RobotDescription
     robot = read_urdf(path, root) if root.tag == "robot" else read_mjcf(path)
     if free_base:
         robot = _with_free_base(robot, path)
-    left_out = LeftOut()
+    left_out = Unsupported()
     check_robot(robot, path, left_out)
     return dataclasses.replace(robot, unsupported=robot.unsupported + left_out.sentences())
 

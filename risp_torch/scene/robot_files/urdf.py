@@ -13,11 +13,11 @@ from scipy.spatial.transform import Rotation
 from risp_torch.files.film.curves import srgb_to_linear
 from risp_torch.files.suggest import unknown_name_error
 from risp_torch.scene.robot_files.description import RobotDescription, RobotJoint, RobotLink, RobotMimic, RobotShape
-from risp_torch.scene.robot_files.left_out import LeftOut
 from risp_torch.scene.robot_files.meshes import MeshFiles
 from risp_torch.scene.robot_files.mimics import mimics_of_free_joints
 from risp_torch.scene.robot_files.packages import required
-from risp_torch.scene.robot_files.xml_elements import Known, check_element, label
+from risp_torch.scene.robot_files.unsupported import Unsupported
+from risp_torch.scene.robot_files.xml_elements import ElementRule, check_element, label
 from ti_sim.base.errors import UserError
 
 _JOINT_TYPES = {
@@ -27,33 +27,33 @@ _JOINT_TYPES = {
 _GEOMETRIES = ("box", "sphere", "cylinder", "mesh")
 
 _TABLE = {
-    "robot": Known(text=("name", "version"), needs=("name",), many=("link", "joint", "material")),
-    "link": Known(text=("name",), needs=("name",), one=("inertial",), many=("visual", "collision")),
-    "inertial": Known(needs=("mass", "inertia"), one=("origin", "mass", "inertia")),
-    "mass": Known(numbers={"value": (1,)}, needs=("value",)),
-    "inertia": Known(
-        numbers={entry: (1,) for entry in ("ixx", "ixy", "ixz", "iyy", "iyz", "izz")}, needs=("ixx", "iyy", "izz")
+    "robot": ElementRule(text=("name", "version"), required=("name",), repeated=("link", "joint", "material")),
+    "link": ElementRule(text=("name",), required=("name",), single=("inertial",), repeated=("visual", "collision")),
+    "inertial": ElementRule(required=("mass", "inertia"), single=("origin", "mass", "inertia")),
+    "mass": ElementRule(numbers={"value": (1,)}, required=("value",)),
+    "inertia": ElementRule(
+        numbers={entry: (1,) for entry in ("ixx", "ixy", "ixz", "iyy", "iyz", "izz")}, required=("ixx", "iyy", "izz")
     ),
-    "origin": Known(numbers={"xyz": (3,), "rpy": (3,)}),
-    "visual": Known(text=("name",), needs=("geometry",), one=("origin", "geometry", "material")),
-    "collision": Known(text=("name",), needs=("geometry",), one=("origin", "geometry")),
-    "geometry": Known(one=_GEOMETRIES),
-    "box": Known(numbers={"size": (3,)}, needs=("size",)),
-    "sphere": Known(numbers={"radius": (1,)}, needs=("radius",)),
-    "cylinder": Known(numbers={"radius": (1,), "length": (1,)}, needs=("radius", "length")),
-    "mesh": Known(text=("filename",), numbers={"scale": (1, 3)}, needs=("filename",)),
-    "material": Known(text=("name",), one=("color",)),
-    "color": Known(numbers={"rgba": (4,)}, needs=("rgba",)),
-    "joint": Known(
-        text=("name", "type"), needs=("name", "type", "parent", "child"),
-        one=("origin", "parent", "child", "axis", "limit", "dynamics", "mimic"),
+    "origin": ElementRule(numbers={"xyz": (3,), "rpy": (3,)}),
+    "visual": ElementRule(text=("name",), required=("geometry",), single=("origin", "geometry", "material")),
+    "collision": ElementRule(text=("name",), required=("geometry",), single=("origin", "geometry")),
+    "geometry": ElementRule(single=_GEOMETRIES),
+    "box": ElementRule(numbers={"size": (3,)}, required=("size",)),
+    "sphere": ElementRule(numbers={"radius": (1,)}, required=("radius",)),
+    "cylinder": ElementRule(numbers={"radius": (1,), "length": (1,)}, required=("radius", "length")),
+    "mesh": ElementRule(text=("filename",), numbers={"scale": (1, 3)}, required=("filename",)),
+    "material": ElementRule(text=("name",), single=("color",)),
+    "color": ElementRule(numbers={"rgba": (4,)}, required=("rgba",)),
+    "joint": ElementRule(
+        text=("name", "type"), required=("name", "type", "parent", "child"),
+        single=("origin", "parent", "child", "axis", "limit", "dynamics", "mimic"),
     ),
-    "parent": Known(text=("link",), needs=("link",)),
-    "child": Known(text=("link",), needs=("link",)),
-    "axis": Known(numbers={"xyz": (3,)}, needs=("xyz",)),
-    "limit": Known(numbers={"lower": (1,), "upper": (1,), "effort": (1,)}),
-    "dynamics": Known(numbers={"damping": (1,), "friction": (1,)}),
-    "mimic": Known(text=("joint",), numbers={"multiplier": (1,), "offset": (1,)}, needs=("joint",)),
+    "parent": ElementRule(text=("link",), required=("link",)),
+    "child": ElementRule(text=("link",), required=("link",)),
+    "axis": ElementRule(numbers={"xyz": (3,)}, required=("xyz",)),
+    "limit": ElementRule(numbers={"lower": (1,), "upper": (1,), "effort": (1,)}),
+    "dynamics": ElementRule(numbers={"damping": (1,), "friction": (1,)}),
+    "mimic": ElementRule(text=("joint",), numbers={"multiplier": (1,), "offset": (1,)}, required=("joint",)),
 }  # fmt: skip
 _EXPLAIN = {
     "limit.velocity": "velocity limits of joints are not used",
@@ -75,7 +75,7 @@ def read_urdf(path: Path, root: Any) -> RobotDescription:
     Raises:
         UserError: see ``read_robot``.
     """
-    left_out = LeftOut()
+    left_out = Unsupported()
     _refuse_xacro(root, path)
     _drop_other_geometries(root, left_out, path)
     check_element(root, _TABLE, left_out, path, explain=_EXPLAIN)
@@ -133,7 +133,7 @@ def _refuse_xacro(root: Any, path: Path) -> None:
         raise UserError(f"{path} is a xacro file, from which URDF is made: run xacro {path} -o robot.urdf and read that")
 
 
-def _drop_other_geometries(root: Any, left_out: LeftOut, path: Path) -> None:
+def _drop_other_geometries(root: Any, left_out: Unsupported, path: Path) -> None:
     """Remove shapes that are not one of the four of URDF, on which the parser fails."""
     for kind in ("visual", "collision"):
         for shape in list(root.iterfind(f"link/{kind}")):
@@ -166,9 +166,9 @@ def _order(robot: Any, path: Path) -> list[tuple[Any, int, Any]]:
     above: dict[str, Any] = {}
     below: dict[str, list[Any]] = {name: [] for name in links}
     for joint in robot.joints:
-        for end in (joint.parent, joint.child):
-            if end not in links:
-                raise UserError(f"{path}: joint {joint.name!r}: {unknown_name_error('link', end, links)}")
+        for link_name in (joint.parent, joint.child):
+            if link_name not in links:
+                raise UserError(f"{path}: joint {joint.name!r}: {unknown_name_error('link', link_name, links)}")
         if joint.child in above:
             raise UserError(
                 f"{path}: link {joint.child!r} is the child of joints {above[joint.child].name!r} and {joint.name!r}: "
@@ -202,12 +202,12 @@ def _no_joint() -> RobotJoint:
     return RobotJoint("", "fixed", np.zeros(3), np.array([0.0, 0.0, 0.0, 1.0]))
 
 
-def _joint(joint: Any, path: Path, left_out: LeftOut) -> RobotJoint:
-    place = f"joint {joint.name!r}"
+def _joint(joint: Any, path: Path, left_out: Unsupported) -> RobotJoint:
+    location = f"joint {joint.name!r}"
     if joint.type not in _JOINT_TYPES:
-        raise UserError(f"{path}: {place}: {unknown_name_error('joint type', joint.type, _JOINT_TYPES)}")
+        raise UserError(f"{path}: {location}: {unknown_name_error('joint type', joint.type, _JOINT_TYPES)}")
     if joint.type == "planar":
-        left_out.add("planar joints are not supported: the link is held fixed", place)
+        left_out.add("planar joints are not supported: the link is held fixed", location)
     kind = _JOINT_TYPES[joint.type]
     position, quaternion = _pose(joint.origin)
     values: dict[str, Any] = {}
@@ -216,29 +216,30 @@ def _joint(joint: Any, path: Path, left_out: LeftOut) -> RobotJoint:
     else:
         for tag in ("limit", "dynamics"):
             if getattr(joint, tag) is not None:
-                left_out.add(f"<{tag}> of a {joint.type} joint is not used", place)
+                left_out.add(f"<{tag}> of a {joint.type} joint is not used", location)
     if kind == "free":
         values["start"] = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0)
     return RobotJoint(joint.name, kind, position, quaternion, **values)
 
 
-def _axis_values(joint: Any, path: Path, left_out: LeftOut) -> dict[str, Any]:
+def _axis_values(joint: Any, path: Path, left_out: Unsupported) -> dict[str, Any]:
     """Axis, limits, damping, friction and motor of a joint with an axis."""
-    place = f"joint {joint.name!r}"
+    location = f"joint {joint.name!r}"
     length = np.linalg.norm(joint.axis)
     if length == 0.0:
-        raise UserError(f"{path}: the axis of {place} is (0, 0, 0): give it a direction")
+        raise UserError(f"{path}: the axis of {location} is (0, 0, 0): give it a direction")
     values: dict[str, Any] = {"axis": joint.axis / length, "start": (0.0,)}
     limit = joint.limit
     if joint.type != "continuous":
         if limit is None or limit.lower is None or limit.upper is None:
             raise UserError(
-                f"{path}: {place} is {joint.type} and has no lower and upper limit: add <limit lower= upper= effort= velocity=>"
+                f"{path}: {location} is {joint.type} and has no lower and upper limit: add "
+                "<limit lower= upper= effort= velocity=>"
                 + (", or make it continuous" if joint.type == "revolute" else "")
             )
         values |= {"limit_low": limit.lower, "limit_high": limit.upper}
     elif limit is not None and (limit.lower is not None or limit.upper is not None):
-        left_out.add("limits of continuous joints are not used", place)
+        left_out.add("limits of continuous joints are not used", location)
     if limit is not None and limit.effort is not None:
         values |= {"motor_gain": 1.0, "motor_limit": limit.effort}
     if joint.dynamics is not None and joint.dynamics.damping is not None:
@@ -258,8 +259,8 @@ def _attached_to_world(joint: RobotJoint, links: Sequence[RobotLink], parent: in
                 f"{path}: the floating joint {joint.name!r} is attached to link {above.name!r}, which moves: "
                 "it can only be attached to the world"
             )
-        held = Rotation.from_quat(above.joint.quaternion)
-        position, turn = above.joint.position + held.apply(position), held * turn
+        mount_rotation = Rotation.from_quat(above.joint.quaternion)
+        position, turn = above.joint.position + mount_rotation.apply(position), mount_rotation * turn
         parent = above.parent
     pose = (*position.tolist(), *turn.as_quat(canonical=True).tolist())
     return RobotJoint(joint.name, "free", np.zeros(3), np.array([0.0, 0.0, 0.0, 1.0]), start=pose)
@@ -283,44 +284,48 @@ def _inertial(link: Any) -> tuple[float, np.ndarray, np.ndarray]:
 
 def _colors(robot: Any) -> dict[str, np.ndarray]:
     """RGBA [4] of every named material: of the robot's own, then of the links' in their order."""
-    worn = [visual.material for link in robot.links for visual in link.visuals if visual.material is not None]
-    named = [material for material in [*robot.materials, *worn] if material.name and material.color is not None]
+    link_materials = [visual.material for link in robot.links for visual in link.visuals if visual.material is not None]
+    named = [material for material in [*robot.materials, *link_materials] if material.name and material.color is not None]
     return {material.name: material.color.rgba for material in reversed(named)}
 
 
-def _shape(shape: Any, link: Any, path: Path, meshes: MeshFiles, left_out: LeftOut, colors: dict[str, np.ndarray]) -> RobotShape:
-    place = f"link {link.name!r}"
+def _shape(
+    shape: Any, link: Any, path: Path, meshes: MeshFiles, left_out: Unsupported, colors: dict[str, np.ndarray]
+) -> RobotShape:
+    location = f"link {link.name!r}"
     geometry = shape.geometry
     kind = next(name for name in _GEOMETRIES if getattr(geometry, name) is not None)
-    given = getattr(geometry, kind)
+    dimensions = getattr(geometry, kind)
     size: tuple[float, ...] = ()
     mesh = None
     if kind == "mesh":
-        scale = np.ones(3) if given.scale is None else np.broadcast_to(given.scale, 3)
+        scale = np.ones(3) if dimensions.scale is None else np.broadcast_to(dimensions.scale, 3)
         if not scale.all():
-            raise UserError(f"{path}: the scale of mesh {given.filename!r} of {place} has a zero: give three factors")
-        mesh = meshes.mesh(given.filename, scale, place)
+            raise UserError(f"{path}: the scale of mesh {dimensions.filename!r} of {location} has a zero: give three factors")
+        mesh = meshes.mesh(dimensions.filename, scale, location)
     else:
         size = {
-            "box": lambda: tuple(given.size.tolist()),
-            "sphere": lambda: (given.radius,),
-            "cylinder": lambda: (given.radius, given.length),
+            "box": lambda: tuple(dimensions.size.tolist()),
+            "sphere": lambda: (dimensions.radius,),
+            "cylinder": lambda: (dimensions.radius, dimensions.length),
         }[kind]()
     position, quaternion = _pose(shape.origin)
-    color = _color(getattr(shape, "material", None), place, colors, left_out)
+    color = _color(getattr(shape, "material", None), location, colors, left_out)
     return RobotShape(shape.name or "", kind, size, position, quaternion, color, mesh)
 
 
-def _color(material: Any, place: str, colors: dict[str, np.ndarray], left_out: LeftOut) -> tuple[float, float, float] | None:
+def _color(
+    material: Any, location: str, colors: dict[str, np.ndarray], left_out: Unsupported
+) -> tuple[float, float, float] | None:
     """Linear colour of a material: its own, or that of the named material."""
     if material is None:
         return None
     rgba = material.color.rgba if material.color is not None else colors.get(material.name)
     if rgba is None:
         if material.texture is None:
-            left_out.add("a material that the file does not describe is not used", f"material {material.name!r} of {place}")
+            left_out.add("a material that the file does not describe is not used", f"material {material.name!r} of {location}")
         return None
     if rgba[3] < 1.0:
-        left_out.add("transparency is not used", place)
+        left_out.add("transparency is not used", location)
     red, green, blue = srgb_to_linear(rgba[:3]).tolist()
     return red, green, blue

@@ -9,28 +9,28 @@ from typing import Any
 
 import numpy as np
 
-from risp_torch.scene.robot_files.left_out import LeftOut
 from risp_torch.scene.robot_files.packages import required
+from risp_torch.scene.robot_files.unsupported import Unsupported
 from ti_sim.base.errors import UserError
 
 
 @dataclass(frozen=True)
-class Known:
-    """What is imported from one kind of element.
+class ElementRule:
+    """Attributes and children that are imported from one kind of element.
 
     Attributes:
         text: attributes with words, or with numbers that are checked elsewhere.
         numbers: attributes with numbers, and the allowed counts.
-        needs: required attributes and children.
-        one: children that may occur once.
-        many: children that may occur several times.
+        required: required attributes and children.
+        single: children that may occur once.
+        repeated: children that may occur several times.
     """
 
     text: tuple[str, ...] = ()
     numbers: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    needs: tuple[str, ...] = ()
-    one: tuple[str, ...] = ()
-    many: tuple[str, ...] = ()
+    required: tuple[str, ...] = ()
+    single: tuple[str, ...] = ()
+    repeated: tuple[str, ...] = ()
 
 
 def read_xml(path: Path) -> Any:
@@ -69,17 +69,17 @@ def parse_xml(data: bytes) -> Any:
 
 def label(element: Any) -> str:
     """The place of an element by the nearest name, "joint 'elbow'", or by the parent element if nothing has a name."""
-    for around in (element, *element.iterancestors()):
-        name = around.get("name") or (around.get("class") if around.tag == "default" else None)
+    for ancestor in (element, *element.iterancestors()):
+        name = ancestor.get("name") or (ancestor.get("class") if ancestor.tag == "default" else None)
         if name:
-            return f"{around.tag} {name!r}"
+            return f"{ancestor.tag} {name!r}"
     return f"<{element.tag if element.getparent() is None else element.getparent().tag}>"
 
 
 def check_element(
     element: Any,
-    table: Mapping[str, Known],
-    left_out: LeftOut,
+    table: Mapping[str, ElementRule],
+    left_out: Unsupported,
     path: Path,
     *,
     explain: Mapping[str, str],
@@ -98,22 +98,22 @@ def check_element(
     Raises:
         UserError: something required is missing, or a number is invalid.
     """
-    known = table[element.tag]
-    place = label(element)
-    for need in known.needs:
-        if element.get(need) is None and element.find(need) is None:
-            raise UserError(f"{path}: <{element.tag}> of {place} has no {need}: it needs one")
+    allowed = table[element.tag]
+    location = label(element)
+    for requirement in allowed.required:
+        if element.get(requirement) is None and element.find(requirement) is None:
+            raise UserError(f"{path}: <{element.tag}> of {location} has no {requirement}: it needs one")
     for attribute, value in element.attrib.items():
-        if attribute in known.numbers:
-            _check_numbers(value, known.numbers[attribute], f"{path}: {attribute} of <{element.tag}> of {place}")
-        elif attribute not in known.text and not harmless(element, attribute):
-            what = explain.get(f"{element.tag}.{attribute}", f"{attribute} of <{element.tag}> is not used")
-            left_out.add(what, place)
+        if attribute in allowed.numbers:
+            _check_numbers(value, allowed.numbers[attribute], f"{path}: {attribute} of <{element.tag}> of {location}")
+        elif attribute not in allowed.text and not harmless(element, attribute):
+            feature = explain.get(f"{element.tag}.{attribute}", f"{attribute} of <{element.tag}> is not used")
+            left_out.add(feature, location)
     met = set()
     for child in element:
-        if child.tag in known.one and child.tag in met:
-            left_out.add(f"a second <{child.tag}> is not used", place)
-        elif child.tag in known.one or child.tag in known.many:
+        if child.tag in allowed.single and child.tag in met:
+            left_out.add(f"a second <{child.tag}> is not used", location)
+        elif child.tag in allowed.single or child.tag in allowed.repeated:
             met.add(child.tag)
             check_element(child, table, left_out, path, explain=explain, harmless=harmless)
         else:
@@ -121,10 +121,10 @@ def check_element(
 
 
 def _check_numbers(value: str, counts: tuple[int, ...], name: str) -> None:
-    wanted = " or ".join(str(count) for count in counts)
+    count_text = " or ".join(str(count) for count in counts)
     try:
         numbers = np.array([float(word) for word in value.replace(",", " ").split()])
     except ValueError:
-        raise UserError(f"{name} is {value!r}: give {wanted} numbers") from None
+        raise UserError(f"{name} is {value!r}: give {count_text} numbers") from None
     if len(numbers) not in counts or not np.isfinite(numbers).all():
-        raise UserError(f"{name} is {value!r}: give {wanted} finite numbers")
+        raise UserError(f"{name} is {value!r}: give {count_text} finite numbers")

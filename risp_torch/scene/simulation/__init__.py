@@ -1,1 +1,1 @@
-"""Simulation of a scene: a motion for each solver, and the frozen plan that runs it."""
+"""Simulation of a scene: an adapter for each solver, and the frozen plan that runs it."""

@@ -58,23 +58,23 @@ def adaptive_rollout(
         UserError: as there. DivergenceError: every world diverged.
     """
     steps, most = np.array(steps), solver.settings.substeps
-    parts, order, failures = [], [], []
+    rollouts, order, failures = [], [], []
     for count in np.unique(steps).tolist():
         rows = np.flatnonzero(steps == count)
         settings = replace(solver.settings, dt=solver.settings.dt * most / count, substeps=count)
-        some = inputs if len(rows) == len(steps) else _worlds(inputs, rows)
+        subset = inputs if len(rows) == len(steps) else _worlds(inputs, rows)
         particle_q, particle_qd, diverged = bridge.rollout(
-            DeformableSolver(solver.model, settings), some, frames, adjoint=adjoint, failures=failures
+            DeformableSolver(solver.model, settings), subset, frames, adjoint=adjoint, failures=failures
         )
         diverged = torch.where(diverged < 0, diverged, (diverged * most + count - 1) // count)
-        parts.append((particle_q, particle_qd, diverged))
+        rollouts.append((particle_q, particle_qd, diverged))
         order.append(rows)
-    if len(failures) == len(parts):
+    if len(failures) == len(rollouts):
         raise min(failures, key=lambda error: error.step)
-    if len(parts) == 1:
-        return parts[0]
-    back = torch.as_tensor(np.argsort(np.concatenate(order)), device=parts[0][0].device)
-    particle_q, particle_qd, diverged = (torch.cat(arrays)[back] for arrays in zip(*parts, strict=True))
+    if len(rollouts) == 1:
+        return rollouts[0]
+    original_order = torch.as_tensor(np.argsort(np.concatenate(order)), device=rollouts[0][0].device)
+    particle_q, particle_qd, diverged = (torch.cat(arrays)[original_order] for arrays in zip(*rollouts, strict=True))
     return particle_q, particle_qd, diverged
 
 

@@ -1,4 +1,4 @@
-"""The motion of links, and of rigid bodies that collide with others."""
+"""Adapter of links, and of rigid bodies that collide with others."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from risp_torch.scene.parts.body import Body
 from risp_torch.scene.parts.links import Link, coordinate_slices, velocity_slices
 from risp_torch.scene.parts.motors import Motors, split_actions
 from risp_torch.scene.rotations import matrix_vector, rotation_matrix
-from risp_torch.scene.simulation.motion import Motion
+from risp_torch.scene.simulation.solver_adapter import SolverAdapter
 from risp_torch.scene.simulation.step_warnings import dry_friction_warnings, spin_warnings, step_warnings
 from risp_torch.scene.spec import SceneSpec
 from risp_torch.scene.state import State
@@ -31,35 +31,35 @@ _COUPLED = 1e-4  # rad or m: how far coordinates of a state may be off their cou
 _DRY = ("dry_friction", "dry_stiffness", "dry_damping")
 
 
-class ArticulatedMotion(Motion):
+class ArticulatedAdapter(SolverAdapter):
     """Links with motors, and bodies that collide with each other."""
 
     actuator_kind = "motors"
     derived = frozenset({"body_q", "body_qd"})
 
     def __init__(self, spec: SceneSpec) -> None:
-        """The motion of the bodies of a scene."""
+        """Make the adapter of a scene's bodies."""
         self.spec, self.actuators = spec, spec.motors
 
     @classmethod
     def of(cls, spec: SceneSpec) -> Self | None:
-        """As ``Motion.of``."""
+        """As ``SolverAdapter.of``."""
         return cls(spec) if spec.articulated else None
 
     def make_solver(self) -> ArticulatedSolver:
-        """As ``Motion.make_solver``."""
-        spec, given = self.spec, self.spec.stepping
-        if spec.forces or spec.driven or math.isfinite(given.max_distance):
+        """As ``SolverAdapter.make_solver``."""
+        spec, stepping = self.spec, self.spec.stepping
+        if spec.forces or spec.driven or math.isfinite(stepping.max_distance):
             raise UserError(
                 "a scene with links, or with bodies that collide with others, has no applied forces, rotors, drag or "
                 "max_distance: leave them out, or drive joints with add_motors"
             )
-        settings = ArticulatedSettings(dt=given.dt, substeps=given.substeps, integrator=given.integrator)
+        settings = ArticulatedSettings(dt=stepping.dt, substeps=stepping.substeps, integrator=stepping.integrator)
         model = articulated_model(spec.bodies, spec.table.values(), ground_height=spec.ground_height or 0.0)
         return ArticulatedSolver(model, settings)
 
     def step_warnings(self, solver: ArticulatedSolver) -> list[str]:
-        """As ``Motion.step_warnings``."""
+        """As ``SolverAdapter.step_warnings``."""
         values = self.spec.table.values()
         inputs = articulated_inputs(self.spec.bodies, self.spec.motors, values, frames=1, actions=None)
         return (
@@ -70,7 +70,7 @@ class ArticulatedMotion(Motion):
     def inputs(
         self, values: Values, *, frames: int, actions: torch.Tensor | None = None
     ) -> ArticulatedInputs:
-        """As ``Motion.inputs``.
+        """As ``SolverAdapter.inputs``.
 
         Raises:
             UserError: the actions do not fit, or a parameter moves a link's collision shape.
@@ -79,24 +79,24 @@ class ArticulatedMotion(Motion):
         return articulated_inputs(self.spec.bodies, self.spec.motors, values, frames=frames, actions=actions)
 
     def check_state(self, inputs: ArticulatedInputs, state: State) -> None:
-        """As ``Motion.check_state``; coordinates must meet the couplings of joints."""
+        """As ``SolverAdapter.check_state``; coordinates must meet the couplings of joints."""
         super().check_state(inputs, state)
         check_coupled_coordinates(self.spec.bodies, state.joint_q)
 
     def state(self, values: Values) -> State:
-        """As ``Motion.state``; a derivative of the poses and velocities of the bodies raises RuntimeError."""
+        """As ``SolverAdapter.state``; a derivative of the poses and velocities of the bodies raises RuntimeError."""
         state = super().state(values)
         body_q, body_qd = self._motion_of_joints(values, state.joint_q, state.joint_qd)
         return state.replace(body_q=body_q, body_qd=body_qd)
 
     def states(self, values: Values, *arrays: torch.Tensor) -> States:
-        """As ``Motion.states``."""
+        """As ``SolverAdapter.states``."""
         joint_q, joint_qd, link_q, link_qd, diverged = arrays
         body_q, body_qd = centers_of_mass(self.spec.bodies, values, link_q, link_qd)
         return States(body_q, body_qd, diverged, joint_q, joint_qd)
 
     def start(self, values: Values) -> tuple[torch.Tensor, None]:
-        """As ``Motion.start``; a derivative raises RuntimeError."""
+        """As ``SolverAdapter.start``; a derivative raises RuntimeError."""
         inputs = articulated_inputs(self.spec.bodies, self.spec.motors, values, frames=1, actions=None)
         return self.poses_of_joints(values, inputs.joint_q0), None
 
@@ -160,8 +160,8 @@ def check_collision_shapes(bodies: Sequence[Body], model: ArticulatedModel, valu
     for body, shape in zip(bodies, model.collision_shape or (), strict=False):
         if shape is not None and isinstance(body, Link):
             center = center_of(body, values)
-            place = center.new_tensor(shape.position)
-            if center.requires_grad or not torch.allclose(center.detach(), place.expand_as(center), rtol=0.0, atol=1e-6):
+            shape_position = center.new_tensor(shape.position)
+            if center.requires_grad or not torch.allclose(center.detach(), shape_position.expand_as(center), rtol=0.0, atol=1e-6):
                 raise UserError(
                     f"{body.name} has a collision shape placed by the scene's own parameters: leave "
                     "its center and length unchanged, or its collision out"
@@ -171,16 +171,16 @@ def check_collision_shapes(bodies: Sequence[Body], model: ArticulatedModel, valu
 def check_coupled_coordinates(bodies: Sequence[Body], joint_q: torch.Tensor) -> None:
     """Raise a UserError if coordinates [B, Q] do not meet the couplings of joints; the solver checks velocities."""
     columns = coordinate_slices(bodies)
-    for body, place in zip(bodies, columns, strict=True):
+    for body, column in zip(bodies, columns, strict=True):
         coupling = body.coupling if isinstance(body, Link) else None
         if coupling is not None:
-            found, leader = joint_q.detach()[:, place], joint_q.detach()[:, columns[coupling.leader]]
-            wanted = coupling.multiplier * leader + coupling.offset
-            off = int((found - wanted).abs().argmax())
-            if not float((found - wanted).abs().max()) <= _COUPLED * (1.0 + float(wanted.abs().max())):
+            follower, leader = joint_q.detach()[:, column], joint_q.detach()[:, columns[coupling.leader]]
+            expected = coupling.multiplier * leader + coupling.offset
+            off = int((follower - expected).abs().argmax())
+            if not float((follower - expected).abs().max()) <= _COUPLED * (1.0 + float(expected.abs().max())):
                 raise UserError(
-                    f"state.joint_q has the joint of {body.name!r} at {float(found[off, 0]):g}, and its coupling to that of "
-                    f"{bodies[coupling.leader].name!r} puts it at {float(wanted[off, 0]):g}: give a state of this scene"
+                    f"state.joint_q has the joint of {body.name!r} at {float(follower[off, 0]):g}, and its coupling to that of "
+                    f"{bodies[coupling.leader].name!r} puts it at {float(expected[off, 0]):g}: give a state of this scene"
                 )
 
 
@@ -198,20 +198,20 @@ def articulated_inputs(
     Raises:
         UserError: the actions do not fit.
     """
-    some = values["gravity"]
-    worlds, velocities = len(some), velocity_slices(bodies)[-1].stop
+    gravity = values["gravity"]
+    worlds, velocities = len(gravity), velocity_slices(bodies)[-1].stop
     springs = {key: torch.cat([_spring(body, values, key) for body in bodies], dim=1) for key in _SPRINGS}
     dry: dict[str, torch.Tensor] = {}
     if any(isinstance(body, Link) and "dry_friction" in body.names for body in bodies):
         dry = {f"joint_{key}": torch.cat([_spring(body, values, key) for body in bodies], dim=1) for key in _DRY}
-        dry["joint_bristle0"] = some.new_zeros(worlds, velocities)
-    action, target = some.new_zeros(worlds, frames, velocities), some.new_zeros(worlds, frames, velocities)
-    gain, stiffness, damping = (some.new_zeros(worlds, velocities) for _ in range(3))
-    limit = some.new_full((worlds, velocities), torch.inf)
-    given = None if actions is None else split_actions(motors, actions, worlds=worlds, frames=frames)
+        dry["joint_bristle0"] = gravity.new_zeros(worlds, velocities)
+    action, target = gravity.new_zeros(worlds, frames, velocities), gravity.new_zeros(worlds, frames, velocities)
+    gain, stiffness, damping = (gravity.new_zeros(worlds, velocities) for _ in range(3))
+    limit = gravity.new_full((worlds, velocities), torch.inf)
+    motor_actions = None if actions is None else split_actions(motors, actions, worlds=worlds, frames=frames)
     for k, group in enumerate(motors):
-        places = torch.tensor(group.velocities, device=some.device)
-        rows = group.actions(values, frames) if given is None else given[k]
+        places = torch.tensor(group.velocities, device=gravity.device)
+        rows = group.actions(values, frames) if motor_actions is None else motor_actions[k]
         count = len(group.velocities)
         action = action.index_copy(2, places, rows.expand(worlds, frames, count))
         targets = group.targets(values, frames)
@@ -236,7 +236,7 @@ def articulated_inputs(
         link_inertia=torch.stack([body.inertia(values) for body in bodies], dim=1),
         link_contact=torch.stack([body.contact(values) for body in bodies], dim=1),
         gravity=gravity_rows(values),
-        link_wrench=some.new_zeros(worlds, frames, len(bodies), 6), link_bristle=_bristles(bodies, values), **dry,
+        link_wrench=gravity.new_zeros(worlds, frames, len(bodies), 6), link_bristle=_bristles(bodies, values), **dry,
     )  # fmt: skip
 
 
@@ -264,12 +264,12 @@ def centers_of_mass(
 
 
 def _spring(body: Body, values: Values, key: str) -> torch.Tensor:
-    some = values["gravity"]
+    gravity = values["gravity"]
     if isinstance(body, Link) and key in body.names:
         return body.number(values, key)
     count = body.joint.velocities if isinstance(body, Link) else 6
-    usual = {"limit_low": -torch.inf, "limit_high": torch.inf}.get(key, 0.0)
-    return some.new_full((len(some), count), usual)
+    default = {"limit_low": -torch.inf, "limit_high": torch.inf}.get(key, 0.0)
+    return gravity.new_full((len(gravity), count), default)
 
 
 def _start(body: Body, bodies: Sequence[Body], values: Values) -> torch.Tensor:
@@ -285,7 +285,7 @@ def _start_velocity(body: Body, bodies: Sequence[Body], values: Values) -> torch
 
 def _joint_frame(body: Body, bodies: Sequence[Body], values: Values) -> torch.Tensor:
     if not isinstance(body, Link):
-        some = values["gravity"]
-        return some.new_tensor([0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0]).expand(len(some), 7)
+        gravity = values["gravity"]
+        return gravity.new_tensor([0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0]).expand(len(gravity), 7)
     parent = bodies[body.parent] if body.parent >= 0 else None
     return body.joint_frame(values, parent if isinstance(parent, Link) else None)

@@ -104,8 +104,8 @@ def rates(
         along = np.outer(normal, normal)
         drag = kd * along + (kf if mu > 0 else 0.0) * (np.eye(3) - along)
         sticking = (bristle if mu > 0 else 0.0) * (np.eye(3) - along)
-        for place, share in zip(places, shares, strict=True):
-            map_ = np.hstack([np.eye(3), -np.cross(np.eye(3), place).T])
+        for position, share in zip(places, shares, strict=True):
+            map_ = np.hstack([np.eye(3), -np.cross(np.eye(3), position).T])
             # The patch of a pair is centred and turned by the loads of its points, which their shares are proportional to.
             spring = (3 if surface else 1) * share * ke * along + (share / shares.sum() if shared else share) * sticking
             stiffness += map_.T @ spring @ map_

@@ -1,4 +1,4 @@
-"""The motion of links and deformable bodies that collide with each other."""
+"""Adapter of links and deformable bodies that collide with each other."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import numpy as np
 import torch
 
 from risp_torch.scene.numbers import Values
-from risp_torch.scene.simulation.articulated import ArticulatedMotion, check_coupled_coordinates
-from risp_torch.scene.simulation.deformable import DeformableMotion
-from risp_torch.scene.simulation.motion import Motion
+from risp_torch.scene.simulation.articulated import ArticulatedAdapter, check_coupled_coordinates
+from risp_torch.scene.simulation.deformable import DeformableAdapter
+from risp_torch.scene.simulation.solver_adapter import SolverAdapter
 from risp_torch.scene.simulation.step_warnings import touching_particles
 from risp_torch.scene.spec import SceneSpec
 from risp_torch.scene.state import State
@@ -20,26 +20,26 @@ from ti_sim.coupled.model import CoupledInputs, CoupledModel, CoupledSettings
 from ti_sim.coupled.solver import CoupledSolver
 
 
-class CoupledMotion(Motion):
+class CoupledAdapter(SolverAdapter):
     """Particles that collide with bodies, in one coupled solver."""
 
     actuator_kind = "motors"
-    derived = ArticulatedMotion.derived
+    derived = ArticulatedAdapter.derived
 
     def __init__(self, spec: SceneSpec) -> None:
-        """The motion of all bodies of a scene."""
+        """Make the adapter of all bodies of a scene."""
         self.spec, self.actuators = spec, spec.motors
-        self.links, self.particles = ArticulatedMotion(spec), DeformableMotion(spec)
+        self.links, self.particles = ArticulatedAdapter(spec), DeformableAdapter(spec)
 
     @classmethod
     def of(cls, spec: SceneSpec) -> Self | None:
-        """As ``Motion.of``."""
+        """As ``SolverAdapter.of``."""
         return cls(spec) if spec.bodies and len(touching_particles(spec)) else None
 
     def make_solver(self) -> CoupledSolver:
-        """As ``Motion.make_solver``."""
+        """As ``SolverAdapter.make_solver``."""
         stepping, touching = self.spec.stepping, touching_particles(self.spec)
-        thickness = np.concatenate([np.full(part.count, part.thickness) for part in self.spec.deformables])
+        thickness = np.concatenate([np.full(deformable.count, deformable.thickness) for deformable in self.spec.deformables])
         return CoupledSolver(
             CoupledModel(self.links.solver.model, self.particles.solver.model, touching, 0.5 * thickness[touching]),
             CoupledSettings(stepping.dt, stepping.substeps),
@@ -52,27 +52,27 @@ class CoupledMotion(Motion):
     def inputs(
         self, values: Values, *, frames: int, actions: torch.Tensor | None = None
     ) -> CoupledInputs:
-        """As ``Motion.inputs``."""
+        """As ``SolverAdapter.inputs``."""
         return CoupledInputs(
             self.links.inputs(values, frames=frames, actions=actions), self.particles.inputs(values, frames=frames)
         )
 
     def check_state(self, inputs: CoupledInputs, state: State) -> None:
-        """As ``ArticulatedMotion.check_state``."""
+        """As ``ArticulatedAdapter.check_state``."""
         super().check_state(inputs, state)
         check_coupled_coordinates(self.spec.bodies, state.joint_q)
 
     def state(self, values: Values) -> State:
-        """As ``ArticulatedMotion.state``."""
+        """As ``ArticulatedAdapter.state``."""
         links = self.links.state(values)
         return replace(links, **self.particles.state(values).arrays())
 
     def states(self, values: Values, *arrays: torch.Tensor) -> States:
-        """As ``Motion.states``."""
+        """As ``SolverAdapter.states``."""
         *links, particle_q, particle_qd, diverged = arrays
-        moved = self.links.states(values, *links, diverged)
-        return States(moved.body_q, moved.body_qd, diverged, moved.joint_q, moved.joint_qd, particle_q, particle_qd)
+        linked = self.links.states(values, *links, diverged)
+        return States(linked.body_q, linked.body_qd, diverged, linked.joint_q, linked.joint_qd, particle_q, particle_qd)
 
     def start(self, values: Values) -> tuple[torch.Tensor, torch.Tensor]:
-        """As ``Motion.start``."""
+        """As ``SolverAdapter.start``."""
         return self.links.start(values)[0], self.particles.start(values)[1]

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import torch
 
-from risp_torch.scene.numbers import plain
+from risp_torch.scene.numbers import unwrapped
 from risp_torch.scene.rotations import matrix_vector, quaternion_product, rotation_matrix, rotation_quaternion
 from risp_torch.scene.states import States, joined_placement
 
@@ -47,10 +47,10 @@ class Moments:
     def of(times: torch.Tensor, length: float, intervals: int, dtype: torch.dtype) -> Moments:
         """The moments of scene times [B, M] (s, double precision) in ``intervals`` intervals of this length [s]."""
         passed = times / length
-        interval = plain(passed.detach()).floor().clamp(0, intervals - 1).long()
+        interval = unwrapped(passed.detach()).floor().clamp(0, intervals - 1).long()
         return Moments(interval, (passed - interval).to(dtype), length)
 
-    def ends(self, array: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def interval_ends(self, array: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Rows [B, M, ...] of an array [B, frames, ...] at both ends of the intervals."""
         worlds = torch.arange(len(array), device=array.device)[:, None]
         return array[worlds, self.interval], array[worlds, self.interval + 1]
@@ -74,7 +74,7 @@ def _particles(states: States, moments: Moments) -> tuple[torch.Tensor | None, t
     """Positions and velocities of the particles, [B, M, P, 3] each, None without any."""
     if states.particle_q is None:
         return None, None
-    return _cubic(*moments.ends(states.particle_q), *moments.ends(states.particle_qd), moments)
+    return _cubic(*moments.interval_ends(states.particle_q), *moments.interval_ends(states.particle_qd), moments)
 
 
 def _bodies(states: States, moments: Moments) -> tuple[torch.Tensor, torch.Tensor]:
@@ -82,14 +82,14 @@ def _bodies(states: States, moments: Moments) -> tuple[torch.Tensor, torch.Tenso
     if not states.body_q.shape[2]:
         worlds, count = moments.interval.shape
         return states.body_q.new_zeros(worlds, count, 0, 7), states.body_q.new_zeros(worlds, count, 0, 6)
-    (pose0, pose1), (rate0, rate1) = moments.ends(states.body_q), moments.ends(states.body_qd)
-    place, velocity = _cubic(pose0[..., :3], pose1[..., :3], rate0[..., :3], rate1[..., :3], moments)
+    (pose0, pose1), (rate0, rate1) = moments.interval_ends(states.body_q), moments.interval_ends(states.body_qd)
+    position, velocity = _cubic(pose0[..., :3], pose1[..., :3], rate0[..., :3], rate1[..., :3], moments)
     turn, spin = _turning(pose0[..., 3:], pose1[..., 3:], rate0[..., 3:], rate1[..., 3:], moments)
-    return torch.cat([place, turn], dim=-1), torch.cat([velocity, spin], dim=-1)
+    return torch.cat([position, turn], dim=-1), torch.cat([velocity, spin], dim=-1)
 
 
 def _cubic(
-    begin: torch.Tensor, end: torch.Tensor, begin_rate: torch.Tensor, end_rate: torch.Tensor, moments: Moments
+    first: torch.Tensor, last: torch.Tensor, first_rate: torch.Tensor, last_rate: torch.Tensor, moments: Moments
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Cubic Hermite interpolant [B, M, rows, 3] of values and their rates of change at both ends, and its derivative.
 
@@ -97,24 +97,24 @@ def _cubic(
     positions and velocities of a solver of first order differ in.
     """
     u, h = moments.share[..., None, None], moments.length
-    way = end - begin - h * begin_rate
-    bend = h * (end_rate - begin_rate)
+    way = last - first - h * first_rate
+    bend = h * (last_rate - first_rate)
     early = u < 0
     value = torch.where(early, 0.5 * bend, (3.0 - 2.0 * u) * way + (u - 1.0) * bend)
     rate = torch.where(early, u * bend, 6.0 * u * (1.0 - u) * way + u * (3.0 * u - 2.0) * bend)
-    return begin + h * u * begin_rate + u * u * value, begin_rate + rate / h
+    return first + h * u * first_rate + u * u * value, first_rate + rate / h
 
 
 def _turning(
-    begin: torch.Tensor, end: torch.Tensor, begin_spin: torch.Tensor, end_spin: torch.Tensor, moments: Moments
+    first: torch.Tensor, last: torch.Tensor, first_spin: torch.Tensor, last_spin: torch.Tensor, moments: Moments
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Unit quaternions [B, M, rows, 4] and angular velocities [B, M, rows, 3] (world frame) from those at both ends."""
-    turn = _rotation_vector(quaternion_product(_conjugate(begin), end))
-    rate0 = _into_body(begin, begin_spin)
-    rate1 = _inverse_right_jacobian(turn, _into_body(end, end_spin))
+    turn = _rotation_vector(quaternion_product(_conjugate(first), last))
+    rate0 = _into_body(first, first_spin)
+    rate1 = _inverse_right_jacobian(turn, _into_body(last, last_spin))
     vector, rate = _cubic(torch.zeros_like(turn), turn, rate0, rate1, moments)
-    now = quaternion_product(begin, rotation_quaternion(vector))
-    return now, matrix_vector(rotation_matrix(now), _right_jacobian(vector, rate))
+    rotation = quaternion_product(first, rotation_quaternion(vector))
+    return rotation, matrix_vector(rotation_matrix(rotation), _right_jacobian(vector, rate))
 
 
 def _conjugate(q: torch.Tensor) -> torch.Tensor:
@@ -127,8 +127,8 @@ def _into_body(q: torch.Tensor, vector: torch.Tensor) -> torch.Tensor:
 
 def _rotation_vector(q: torch.Tensor) -> torch.Tensor:
     """Rotation vector [..., 3] of a unit quaternion [..., 4], of at most half a turn, smooth at zero."""
-    near = torch.where(q[..., 3:] < 0, -q, q)
-    vector, cosine = near[..., :3], near[..., 3:]
+    shorter = torch.where(q[..., 3:] < 0, -q, q)
+    vector, cosine = shorter[..., :3], shorter[..., 3:]
     squared = (vector * vector).sum(dim=-1, keepdim=True)
     small = squared < 1e-4
     sine = torch.sqrt(torch.where(small, torch.ones_like(squared), squared))
@@ -140,8 +140,8 @@ def _inverse_right_jacobian(r: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
     """J(r)^-1 x of vectors [..., 3]."""
     squared, small, angle = _angle(r)
     factor = torch.where(small, _series(_INVERSE, squared), (1.0 - 0.5 * angle / torch.tan(0.5 * angle)) / angle**2)
-    once = torch.linalg.cross(r, x)
-    return x + 0.5 * once + factor * torch.linalg.cross(r, once)
+    cross = torch.linalg.cross(r, x)
+    return x + 0.5 * cross + factor * torch.linalg.cross(r, cross)
 
 
 def _right_jacobian(r: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
@@ -149,8 +149,8 @@ def _right_jacobian(r: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
     squared, small, angle = _angle(r)
     single = torch.where(small, _series(_SINGLE, squared), (1.0 - torch.cos(angle)) / angle**2)
     square = torch.where(small, _series(_SQUARE, squared), (angle - torch.sin(angle)) / angle**3)
-    once = torch.linalg.cross(r, x)
-    return x - single * once + square * torch.linalg.cross(r, once)
+    cross = torch.linalg.cross(r, x)
+    return x - single * cross + square * torch.linalg.cross(r, cross)
 
 
 def _angle(r: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:

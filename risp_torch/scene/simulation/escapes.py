@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from risp_torch.scene.numbers import outside_transforms, plain
+from risp_torch.scene.numbers import outside_transforms, unwrapped
 from risp_torch.scene.parameters import ParameterTable
 from risp_torch.scene.spec import SceneSpec
 from risp_torch.scene.states import States
@@ -39,9 +39,9 @@ def without_escapes(
     """
     if np.isfinite(spec.stepping.max_distance):
         return states
-    moved = plain(states.placement.detach())  # joined inside a torch.func transform, then looked at outside of it
+    placement = unwrapped(states.placement.detach())  # joined inside a torch.func transform, then looked at outside of it
     with outside_transforms():
-        return _without_escapes(spec, table, states, moved[..., :3], parameters, between)
+        return _without_escapes(spec, table, states, placement[..., :3], parameters, between)
 
 
 def _without_escapes(
@@ -52,26 +52,27 @@ def _without_escapes(
     if placement.shape[1] < 2 or not placement.shape[2]:
         return states
     limit = FARTHEST * _range(spec, table, states, placement, parameters, spec.frame_dt / between)
-    away = (placement - placement[:, :1]).norm(dim=-1)  # NaN after a divergence that is already marked
-    gone = (away > limit).any(dim=2)
-    if not gone.any():
+    distance = (placement - placement[:, :1]).norm(dim=-1)  # NaN after a divergence that is already marked
+    escaped = (distance > limit).any(dim=2)
+    if not escaped.any():
         return states
-    diverged = plain(states.diverged_step)
+    diverged = unwrapped(states.diverged_step)
     steps = spec.stepping.substeps // between
-    step = torch.where(gone.any(dim=1), gone.int().argmax(dim=1) * steps, -1).to(diverged)
+    step = torch.where(escaped.any(dim=1), escaped.int().argmax(dim=1) * steps, -1).to(diverged)
     marked = torch.where(diverged < 0, step[:, None], diverged)
     if (marked >= 0).all(dim=1).all():
-        _raise(spec, away, gone, limit, between)
+        _raise(spec, distance, escaped, limit, between)
     return replace(states, diverged_step=marked)
 
 
-def _raise(spec: SceneSpec, away: torch.Tensor, gone: torch.Tensor, limit: float, between: int) -> None:
-    world = int(gone.any(dim=1).int().argmax())
-    frame = int(gone[world].int().argmax())
-    row = int(away[world, frame].nan_to_num(nan=0.0).argmax())
-    owners = [body.name for body in spec.bodies] + [part.name for part in spec.deformables for _ in range(part.count)]
+def _raise(spec: SceneSpec, distance: torch.Tensor, escaped: torch.Tensor, limit: float, between: int) -> None:
+    world = int(escaped.any(dim=1).int().argmax())
+    frame = int(escaped[world].int().argmax())
+    row = int(distance[world, frame].nan_to_num(nan=0.0).argmax())
+    owners = [body.name for body in spec.bodies]
+    owners += [deformable.name for deformable in spec.deformables for _ in range(deformable.count)]
     raise DivergenceError(
-        f"{owners[row]!r} flew {away[world, frame, row]:.3g} m by frame {frame / between:g}, but free flight goes no "
+        f"{owners[row]!r} flew {distance[world, frame, row]:.3g} m by frame {frame / between:g}, but free flight goes no "
         f"farther than {limit / FARTHEST:.3g} m: take smaller steps (more substeps), or softer contacts and materials",
         body=owners[row], step=frame * (spec.stepping.substeps // between),
     )  # fmt: skip
@@ -92,15 +93,15 @@ def _range(
     extent = np.linalg.norm(np.ptp(np.concatenate(points), axis=0)) if len(np.concatenate(points)) else 0.0
     radii = [np.linalg.norm(body.mesh.vertices, axis=1).max() for body in spec.bodies if body.mesh is not None]
     extent += 2.0 * max(radii, default=0.0)
-    speeds = [plain(given).detach()[:, 0, ..., :3] for given in (states.body_qd, states.particle_qd) if given is not None]
-    fastest = max((float(each.norm(dim=-1).nan_to_num(nan=0.0).max()) for each in speeds if each.numel()), default=0.0)
+    speeds = [unwrapped(rates).detach()[:, 0, ..., :3] for rates in (states.body_qd, states.particle_qd) if rates is not None]
+    fastest = max((float(speed.norm(dim=-1).nan_to_num(nan=0.0).max()) for speed in speeds if speed.numel()), default=0.0)
     gravity = (parameters or {}).get("gravity", table["gravity"].value)
     if isinstance(gravity, torch.Tensor):
-        gravity = plain(gravity).detach().cpu().numpy()
+        gravity = unwrapped(gravity).detach().cpu().numpy()
     strength = float(np.abs(gravity).max()) * np.sqrt(3.0)
     time = interval * (placement.shape[1] - 1)
     return float((extent or 1.0) + fastest * time + strength * time**2)
 
 
-def _value(given: object) -> object:
-    return given.value if isinstance(given, Param) else given
+def _value(value: object) -> object:
+    return value.value if isinstance(value, Param) else value

@@ -1,4 +1,4 @@
-"""Motion blur and rolling shutter: what a line of a picture sees, as a weighted mean of pictures at a few moments.
+"""Motion blur and rolling shutter: each line of a picture as a weighted mean of pictures at a few moments.
 
 Line l collects light from line_time l to line_time l + exposure after the first one begins. The pictures at S moments, spread
 evenly from the beginning of the first exposure to the end of the last, are interpolated linearly in time, and each line is the
@@ -14,13 +14,13 @@ from risp_torch.scene.numbers import Values
 from risp_torch.scene.parts.clock import EXPOSURE, LINE_TIME, FilmClock
 from ti_sim.base.errors import UserError
 
-_SHORT = 1e-9  # exposure, in distances of moments, below which a line sees one moment
+_SHORT = 1e-9  # exposure, in distances of moments, below which a line is exposed at one moment
 
 
 def is_instant(values: Values) -> bool:
     """Whether all lines of a picture see one moment: no exposure, no line time, and no derivative by them is asked for."""
-    given = (values[EXPOSURE], values[LINE_TIME])
-    return not any(value.requires_grad or value.any() for value in given)
+    durations = (values[EXPOSURE], values[LINE_TIME])
+    return not any(value.requires_grad or value.any() for value in durations)
 
 
 def exposures(clock: FilmClock, values: Values, lines: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -41,26 +41,26 @@ def exposures(clock: FilmClock, values: Values, lines: int) -> tuple[torch.Tenso
     exposure, line_time = (values[name].double()[:, None] for name in (EXPOSURE, LINE_TIME))
     last = clock.samples - 1
     moments = torch.linspace(0.0, 1.0, clock.samples, dtype=torch.float64, device=exposure.device)
-    whole = exposure + line_time * (lines - 1)
-    spacing = whole / last
-    still = spacing <= 0  # all moments are one: the weights are those of a line time, or exposure, that grows from zero
+    duration = exposure + line_time * (lines - 1)
+    spacing = duration / last
+    is_instantaneous = spacing <= 0  # all moments are one: weights are those of a line time, or exposure, that grows from zero
     rolls = line_time.requires_grad
-    if rolls and exposure.requires_grad and still.any():
+    if rolls and exposure.requires_grad and is_instantaneous.any():
         raise UserError(
             "film.exposure and film.line_time are 0, where a picture has no derivative by both: begin one of the two above 0"
         )
-    spacing = torch.where(still, torch.ones_like(spacing), spacing)
+    spacing = torch.where(is_instantaneous, torch.ones_like(spacing), spacing)
     line = torch.arange(lines, dtype=torch.float64, device=exposure.device)
     at_rest = last * line / max(lines - 1, 1) * rolls
-    begin = torch.where(still, at_rest, line_time * line / spacing)  # in distances of moments
-    long = torch.where(still, torch.full_like(spacing, last * (not rolls)), exposure / spacing)
-    weights = _means(begin, long, clock.samples)
-    return whole * moments, weights.flip(1) if clock.readout in ("up", "left") else weights
+    start = torch.where(is_instantaneous, at_rest, line_time * line / spacing)  # in distances of moments
+    long = torch.where(is_instantaneous, torch.full_like(spacing, last * (not rolls)), exposure / spacing)
+    weights = _means(start, long, clock.samples)
+    return duration * moments, weights.flip(1) if clock.readout in ("up", "left") else weights
 
 
-def _means(begin: torch.Tensor, long: torch.Tensor, count: int) -> torch.Tensor:
-    """Means [B, L, S] of the hats max(0, 1 - |x - s|), s = 0 ... S - 1, over x from begin [B, L] to begin + long [B, 1]."""
-    first = begin[..., None] - torch.arange(count, dtype=begin.dtype, device=begin.device)
+def _means(start: torch.Tensor, long: torch.Tensor, count: int) -> torch.Tensor:
+    """Means [B, L, S] of the hats max(0, 1 - |x - s|), s = 0 ... S - 1, over x from start [B, L] to start + long [B, 1]."""
+    first = start[..., None] - torch.arange(count, dtype=start.dtype, device=start.device)
     long = long[..., None]
     short = long <= _SHORT
     width = torch.where(short, torch.ones_like(long), long)

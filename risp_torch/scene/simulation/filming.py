@@ -8,12 +8,12 @@ from dataclasses import replace
 
 import torch
 
-from risp_torch.scene.numbers import Values, plain
+from risp_torch.scene.numbers import Values, unwrapped
 from risp_torch.scene.parts.clock import FilmClock
 from risp_torch.scene.simulation.dense_output import Moments, placement_at, states_at
 from risp_torch.scene.simulation.exposure import exposures, is_instant
-from risp_torch.scene.simulation.motion import action_rows
 from risp_torch.scene.simulation.simulator import Simulator
+from risp_torch.scene.simulation.solver_adapter import action_rows
 from risp_torch.scene.spec import SceneSpec
 from risp_torch.scene.states import Exposed, States
 from ti_sim.base.errors import UserError
@@ -51,29 +51,29 @@ def filmed(
     actions, worlds = action_rows(actions, worlds)
     values = spec.table.values(parameters, worlds=worlds)
     times = clock.scene_times(values, clock.stamps(frames, length))
-    seen = _seen(spec, values)
+    exposure = _exposures(spec, values)
     check_earliest(times, length, slack=BEYOND)
-    latest = float(plain(times.detach()).max()) + (0.0 if seen is None else float(plain(seen[0].detach()).max()))
+    latest = float(unwrapped(times.detach()).max()) + (0.0 if exposure is None else float(unwrapped(exposure[0].detach()).max()))
     intervals = max(1, math.ceil(latest / length - SLACK))
     states = simulator.rollout(
         spec.table, parameters, frames=intervals, worlds=worlds, actions=actions, adjoint=adjoint, between=clock.between
     )
 
-    def moments(at: torch.Tensor) -> Moments:
-        return Moments.of(at, length / clock.between, intervals * clock.between, states.body_q.dtype)
+    def moments(instants: torch.Tensor) -> Moments:
+        return Moments.of(instants, length / clock.between, intervals * clock.between, states.body_q.dtype)
 
     film = replace(states_at(states, moments(times)), moment=times)
-    if seen is None:
+    if exposure is None:
         return film
-    after, weights = seen
-    every = (times[..., None] + after[:, None]).flatten(1)
-    placement = placement_at(states, moments(every)).unflatten(1, (times.shape[1], clock.samples))
+    offsets, weights = exposure
+    exposure_times = (times[..., None] + offsets[:, None]).flatten(1)
+    placement = placement_at(states, moments(exposure_times)).unflatten(1, (times.shape[1], clock.samples))
     return replace(film, exposed=Exposed(placement, weights.to(placement.dtype), sideways(clock)))
 
 
 def check_earliest(times: torch.Tensor, length: float, *, slack: float = SLACK) -> None:
     """Raise a UserError if a scene time [s] is more than one frame interval of this length before the scene's start."""
-    first = float(plain(times.detach()).min())
+    first = float(unwrapped(times.detach()).min())
     if first < -length * (1.0 + slack):
         raise UserError(
             f"the film's first picture is taken {-first:.4g} s before the scene begins, and motions are continued backwards for "
@@ -86,8 +86,8 @@ def sideways(clock: FilmClock) -> bool:
     return clock.readout in ("right", "left")
 
 
-def _seen(spec: SceneSpec, values: Values) -> tuple[torch.Tensor, torch.Tensor] | None:
-    """Moments and weights of the lines (``exposures``); None where all lines of a picture see one moment."""
+def _exposures(spec: SceneSpec, values: Values) -> tuple[torch.Tensor, torch.Tensor] | None:
+    """Moments and weights of the lines (``exposures``); None where all lines of a picture are exposed at one moment."""
     if spec.camera is None or is_instant(values):
         return None
     return exposures(spec.clock, values, spec.clock.lines(height=spec.camera.height, width=spec.camera.width))

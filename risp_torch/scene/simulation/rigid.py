@@ -1,4 +1,4 @@
-"""The motion of free rigid bodies."""
+"""Adapter of free rigid bodies."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import Self
 
 import torch
 
-from risp_torch.scene.numbers import Values, gravity_rows, outside_transforms, plain
+from risp_torch.scene.numbers import Values, gravity_rows, outside_transforms, unwrapped
 from risp_torch.scene.parts.rotors import body_wrench, group_actions
 from risp_torch.scene.rotations import matrix_vector, rotation_matrix
-from risp_torch.scene.simulation.motion import Motion
+from risp_torch.scene.simulation.solver_adapter import SolverAdapter
 from risp_torch.scene.simulation.step_warnings import step_warnings
 from risp_torch.scene.spec import SceneSpec
 from risp_torch.scene.state import State
@@ -23,23 +23,23 @@ from ti_sim.rigid.solver import RigidSolver
 _DISAGREEMENT, _SLOW = 1e-2, 1e-4
 
 
-class RigidMotion(Motion):
+class RigidAdapter(SolverAdapter):
     """Rigid bodies that collide only with the ground, with forces, rotors and drag."""
 
     actuator_kind = "rotors"
 
     def __init__(self, spec: SceneSpec) -> None:
-        """The motion of the bodies of a scene."""
+        """Make the adapter of a scene's bodies."""
         self.spec, self.actuators = spec, spec.rotors
 
     @classmethod
     def of(cls, spec: SceneSpec) -> Self | None:
-        """As ``Motion.of``."""
+        """As ``SolverAdapter.of``."""
         return cls(spec) if spec.bodies else None
 
     def make_solver(self) -> RigidSolver:
-        """As ``Motion.make_solver``."""
-        spec, given = self.spec, self.spec.stepping
+        """As ``SolverAdapter.make_solver``."""
+        spec, stepping = self.spec, self.spec.stepping
         model = RigidModel(
             body_names=tuple(b.name for b in spec.bodies),
             contact_points=tuple(b.points for b in spec.bodies),
@@ -51,22 +51,23 @@ class RigidMotion(Motion):
             rounded=spec.contacts_have("radius"),
         )
         settings = RigidSettings(
-            dt=given.dt, substeps=given.substeps, integrator=given.integrator, plan=given.plan, max_distance=given.max_distance
+            dt=stepping.dt, substeps=stepping.substeps, integrator=stepping.integrator, plan=stepping.plan,
+            max_distance=stepping.max_distance,
         )
         return RigidSolver(model, settings)
 
     def step_warnings(self, solver: RigidSolver) -> list[str]:
-        """As ``Motion.step_warnings``."""
+        """As ``SolverAdapter.step_warnings``."""
         return step_warnings(self.spec)
 
     def inputs(
         self, values: Values, *, frames: int, actions: torch.Tensor | None = None
     ) -> RigidInputs:
-        """As ``Motion.inputs``."""
-        stack, some, bodies, forces = torch.stack, values["gravity"], self.spec.bodies, self.spec.forces
-        none = [some.new_zeros(some.shape[0], 3)]
+        """As ``SolverAdapter.inputs``."""
+        stack, gravity, bodies, forces = torch.stack, values["gravity"], self.spec.bodies, self.spec.forces
+        no_force = [gravity.new_zeros(gravity.shape[0], 3)]
         rows = group_actions(self.spec.rotors, values, actions, frames)
-        driven = self.spec.driven
+        has_wrenches = self.spec.driven
         return RigidInputs(
             body_q0=stack([b.pose(values) for b in bodies], 1),
             body_qd0=stack([b.velocity(values) for b in bodies], 1),
@@ -74,16 +75,16 @@ class RigidMotion(Motion):
             body_inertia=stack([b.inertia(values) for b in bodies], 1),
             body_contact=stack([b.contact(values) for b in bodies], 1),
             gravity=gravity_rows(values),
-            body_force=stack([f.force(values) for f in forces] or none, 1),
-            force_point=stack([f.point(values) for f in forces] or none, 1),
-            body_wrench=body_wrench(self.spec.rotors, values, rows, bodies=len(bodies), frames=frames) if driven else None,
-            body_drag=stack([b.drag(values) for b in bodies], 1) if driven else None,
+            body_force=stack([f.force(values) for f in forces] or no_force, 1),
+            force_point=stack([f.point(values) for f in forces] or no_force, 1),
+            body_wrench=body_wrench(self.spec.rotors, values, rows, bodies=len(bodies), frames=frames) if has_wrenches else None,
+            body_drag=stack([b.drag(values) for b in bodies], 1) if has_wrenches else None,
             body_bristle=self._contact_option(values, "bristle_stiffness"),
             body_radius=self._contact_option(values, "radius"),
         )
 
     def check_state(self, inputs: RigidInputs, state: State) -> None:
-        """As ``Motion.check_state``; angular momenta and angular velocities must agree.
+        """As ``SolverAdapter.check_state``; angular momenta and angular velocities must agree.
 
         Angular momenta are the solver's own, and angular velocities are computed from them. A change of one alone would have no
         effect, or leave the other as it was.
@@ -93,12 +94,12 @@ class RigidMotion(Motion):
             return
         with outside_transforms():
             body_q, body_qd, momentum, inertia = (
-                plain(array.detach()) for array in (state.body_q, state.body_qd, state.body_momentum, inputs.body_inertia)
+                unwrapped(array.detach()) for array in (state.body_q, state.body_qd, state.body_momentum, inputs.body_inertia)
             )
             turn = rotation_matrix(body_q[..., 3:])
-            found = matrix_vector(turn, matrix_vector(inertia, matrix_vector(turn.mT, body_qd[..., 3:])))
-            allowed = _DISAGREEMENT * (found.norm(dim=-1) + momentum.norm(dim=-1)) + _SLOW * inertia.flatten(-2).norm(dim=-1)
-            if ((found - momentum).norm(dim=-1) > allowed).any():
+            expected = matrix_vector(turn, matrix_vector(inertia, matrix_vector(turn.mT, body_qd[..., 3:])))
+            allowed = _DISAGREEMENT * (expected.norm(dim=-1) + momentum.norm(dim=-1)) + _SLOW * inertia.flatten(-2).norm(dim=-1)
+            if ((expected - momentum).norm(dim=-1) > allowed).any():
                 raise UserError(
                     "state.body_momentum is not that of state.body_qd and the bodies' inertias: change velocities, or inertias, "
                     "with state.replace(body_qd=...), which computes it again"
@@ -115,9 +116,9 @@ class RigidMotion(Motion):
         return torch.stack([body.contact_option(values, field) for body in self.spec.bodies], 1)
 
     def states(self, values: Values, *arrays: torch.Tensor) -> States:
-        """As ``Motion.states``."""
+        """As ``SolverAdapter.states``."""
         return States(*arrays)
 
     def start(self, values: Values) -> tuple[torch.Tensor, None]:
-        """As ``Motion.start``."""
+        """As ``SolverAdapter.start``."""
         return torch.stack([body.pose(values) for body in self.spec.bodies], 1), None

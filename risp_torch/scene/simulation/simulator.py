@@ -14,14 +14,14 @@ from risp_torch.scene.bridge.checks import bridge_device, check_worlds
 from risp_torch.scene.numbers import Values
 from risp_torch.scene.parameters import ParameterTable
 from risp_torch.scene.parts.links import Link
-from risp_torch.scene.simulation.articulated import ArticulatedMotion
-from risp_torch.scene.simulation.coupled import CoupledMotion
-from risp_torch.scene.simulation.deformable import DeformableMotion
-from risp_torch.scene.simulation.motion import Motion, action_rows
-from risp_torch.scene.simulation.rigid import RigidMotion
-from risp_torch.scene.simulation.side_by_side import UncoupledSolvers
-from risp_torch.scene.simulation.smoke import SmokeMotion
+from risp_torch.scene.simulation.articulated import ArticulatedAdapter
+from risp_torch.scene.simulation.coupled import CoupledAdapter
+from risp_torch.scene.simulation.deformable import DeformableAdapter
+from risp_torch.scene.simulation.rigid import RigidAdapter
+from risp_torch.scene.simulation.smoke import SmokeAdapter
+from risp_torch.scene.simulation.solver_adapter import SolverAdapter, action_rows
 from risp_torch.scene.simulation.step_warnings import touching_particles
+from risp_torch.scene.simulation.uncoupled import UncoupledSolvers
 from risp_torch.scene.spec import ALL_PARTS, SceneSpec
 from risp_torch.scene.state import State
 from risp_torch.scene.states import States
@@ -40,32 +40,32 @@ class Simulator:
 
     Attributes:
         spec: spec of the scene when the simulator was made.
-        motion: motion of all its bodies.
-        placed: values that determine the positions of shapes in the solver's tables.
+        adapter: between the scene and its solver.
+        placing_values: values that determine the positions of shapes in the solver's tables.
     """
 
     spec: SceneSpec
-    motion: Motion
-    placed: tuple[bytes, ...]
+    adapter: SolverAdapter
+    placing_values: tuple[bytes, ...]
 
     @property
     def solver(self) -> Solver:
-        """The solver of all bodies (warnings and errors: ``Motion.solver``)."""
-        return self.motion.solver
+        """The solver of all bodies (warnings and errors: ``SolverAdapter.solver``)."""
+        return self.adapter.solver
 
     @property
-    def links(self) -> ArticulatedMotion:
-        """The motion of the scene's links (UserError: it has none)."""
-        if isinstance(self.motion, ArticulatedMotion):
-            return self.motion
-        part = getattr(self.motion, "links", getattr(self.motion, "bodies", None))
-        if not isinstance(part, ArticulatedMotion):
+    def links(self) -> ArticulatedAdapter:
+        """The adapter of the scene's links (UserError: it has none)."""
+        if isinstance(self.adapter, ArticulatedAdapter):
+            return self.adapter
+        links = getattr(self.adapter, "links", getattr(self.adapter, "bodies", None))
+        if not isinstance(links, ArticulatedAdapter):
             raise UserError("the scene has no links: add some with add_link")
-        return part
+        return links
 
     def serves(self, spec: SceneSpec) -> bool:
         """Whether the simulator is valid for a scene. Parameters may have other values, except those that place shapes."""
-        return spec.same_parts(self.spec, *_PARTS) and self.placed == _placing_numbers(spec)
+        return spec.same_parts(self.spec, *_PARTS) and self.placing_values == _placing_numbers(spec)
 
     def rollout(
         self,
@@ -90,11 +90,11 @@ class Simulator:
         Raises:
             UserError, DivergenceError: as there.
         """
-        given = parameters or {}
-        _check_memory(self.motion, table, given, worlds, frames * between)
-        _warn_of_inertias(given)
+        replaced = parameters or {}
+        _check_memory(self.adapter, table, replaced, worlds, frames * between)
+        _warn_of_inertias(replaced)
         actions, worlds = action_rows(actions, worlds)
-        self.motion.check(given, actions)
+        self.adapter.check(replaced, actions)
         if actions is not None:
             check_worlds(actions, "actions")
         values = table.values(parameters, worlds=worlds)
@@ -104,45 +104,45 @@ class Simulator:
             state = state.map(lambda array: array.to(bridge_device()))
             if worlds is None and len(values["gravity"]) == 1:
                 values = table.values(parameters, worlds=state.worlds)
-        states = self.motion.rollout(
+        states = self.adapter.rollout(
             values, frames=frames, actions=actions, state=state, adjoint=adjoint, between=between
         )
-        return self.motion.without_escapes(states, table, parameters, between=between)
+        return self.adapter.without_escapes(states, table, parameters, between=between)
 
     def state(self, table: ParameterTable, parameters: Mapping[str, torch.Tensor] | None, *, worlds: int | None) -> State:
         """The state at the start (arguments, raises: ``Scene.state``)."""
-        return self.motion.state(table.values(parameters, worlds=worlds))
+        return self.adapter.state(table.values(parameters, worlds=worlds))
 
     def start(self, values: Values) -> torch.Tensor:
         """The initial placement (``States.placement``, one frame of it) for parameter values [B, ...]."""
-        return self.motion.start_placement(values)
+        return self.adapter.start_placement(values)
 
 
-def current_simulator(made: Simulator | None, spec: SceneSpec) -> Simulator:
+def current_simulator(simulator: Simulator | None, spec: SceneSpec) -> Simulator:
     """The simulator of the current scene: the given one if it is still valid.
 
     Args:
-        made: existing simulator, or None.
+        simulator: existing simulator, or None.
         spec: spec of the scene; a snapshot of it is kept.
 
     Raises:
         UserError: the scene has no bodies.
     """
-    if made is not None and made.serves(spec):
-        return made if spec.same_parts(made.spec, *ALL_PARTS) else replace(made, spec=spec.snapshot())
+    if simulator is not None and simulator.serves(spec):
+        return simulator if spec.same_parts(simulator.spec, *ALL_PARTS) else replace(simulator, spec=spec.snapshot())
     spec = spec.snapshot()
-    return Simulator(spec, _motion(spec), _placing_numbers(spec))
+    return Simulator(spec, _adapter(spec), _placing_numbers(spec))
 
 
 # The first one that simulates a scene is used.
-_MOTIONS = (SmokeMotion, CoupledMotion, UncoupledSolvers, DeformableMotion, ArticulatedMotion, RigidMotion)
+_ADAPTERS = (SmokeAdapter, CoupledAdapter, UncoupledSolvers, DeformableAdapter, ArticulatedAdapter, RigidAdapter)
 
 
-def _motion(spec: SceneSpec) -> Motion:
+def _adapter(spec: SceneSpec) -> SolverAdapter:
     _check_contact_options(spec)
-    for motion in _MOTIONS:
-        if (fitting := motion.of(spec)) is not None:
-            return fitting
+    for adapter_class in _ADAPTERS:
+        if (instance := adapter_class.of(spec)) is not None:
+            return instance
     raise UserError("the scene has no bodies: add one with add_rigid or add_link")
 
 
@@ -153,7 +153,7 @@ def _check_contact_options(spec: SceneSpec) -> None:
             f"{spec.name} has a contact with radius, which rigid bodies that touch the ground alone can have: leave it out, "
             "or links, deformable bodies and collision=True"
         )
-    soft = any(f"{part.contact_name}.bristle_stiffness" in spec.table.params for part in spec.deformables)
+    soft = any(f"{deformable.contact_name}.bristle_stiffness" in spec.table.params for deformable in spec.deformables)
     if soft or (spec.contacts_have("bristle_stiffness") and len(touching_particles(spec))):
         raise UserError(
             f"{spec.name} has a contact with bristle_stiffness that deformable bodies have, too, or a deformable body that "
@@ -170,21 +170,21 @@ def _placing_numbers(spec: SceneSpec) -> tuple[bytes, ...]:
 
 
 def _check_memory(
-    motion: Motion, table: ParameterTable, given: Mapping[str, torch.Tensor], worlds: int | None, frames: int
+    adapter: SolverAdapter, table: ParameterTable, parameters: Mapping[str, torch.Tensor], worlds: int | None, frames: int
 ) -> None:
     """Raise a UserError if the states at the frames of a motion, a lower bound of its memory, do not fit into memory."""
     batches = [
-        len(value) for name, value in given.items()
+        len(value) for name, value in parameters.items()
         if name in table.params and np.ndim(value) > np.ndim(table[name].value)
     ]  # fmt: skip
     batch = worlds or max(batches, default=1)
-    size = batch * (frames + 1) * motion.numbers_per_frame * bridge_dtype().itemsize
+    size = batch * (frames + 1) * adapter.numbers_per_frame * bridge_dtype().itemsize
     check_memory(size, f"a motion of {batch} worlds and {frames} frames", "simulate fewer worlds or frames at a time")
 
 
-def _warn_of_inertias(given: Mapping[str, torch.Tensor]) -> None:
+def _warn_of_inertias(parameters: Mapping[str, torch.Tensor]) -> None:
     """Warn if given inertias are not physical; the scene's own were checked when they were set."""
-    for name, value in given.items():
+    for name, value in parameters.items():
         if name.endswith((".inertia", ".inertia_per_mass")):
             inertia = np.asarray(torch.as_tensor(value).detach().cpu(), dtype=np.float64)
             if inertia.shape[-2:] == (3, 3) and not possible_inertia(inertia).all():

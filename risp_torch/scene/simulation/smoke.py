@@ -1,4 +1,4 @@
-"""The motion of smoke."""
+"""Adapter of smoke."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Self
 import torch
 
 from risp_torch.scene.numbers import Values
-from risp_torch.scene.simulation.motion import Motion
+from risp_torch.scene.simulation.solver_adapter import SolverAdapter
 from risp_torch.scene.spec import SceneSpec
 from risp_torch.scene.state import State
 from risp_torch.scene.states import States
@@ -39,19 +39,19 @@ class SmokeStates(States):
         return super().arrays() | {"smoke": self.smoke}
 
 
-class SmokeMotion(Motion):
+class SmokeAdapter(SolverAdapter):
     """Smoke in a plane; a state is its density and the velocities at the faces."""
 
 
     def __init__(self, spec: SceneSpec) -> None:
-        """The motion of the smoke of a scene (UserError: the scene has bodies, too)."""
+        """Make the adapter of a scene's smoke (UserError: the scene has bodies, too)."""
         if spec.bodies or spec.deformables:
             raise UserError(f"{spec.smoke.name} fills the picture: a scene with smoke has no bodies")
         self.spec = spec
 
     @classmethod
     def of(cls, spec: SceneSpec) -> Self | None:
-        """As ``Motion.of``."""
+        """As ``SolverAdapter.of``."""
         return None if spec.smoke is None else cls(spec)
 
     @property
@@ -61,13 +61,13 @@ class SmokeMotion(Motion):
 
     @property
     def numbers_per_frame(self) -> int:
-        """As ``Motion.numbers_per_frame``."""
+        """As ``SolverAdapter.numbers_per_frame``."""
         return 3 * math.prod(self.spec.smoke.model.cells)
 
     def make_solver(self) -> SmokeSolver:
-        """As ``Motion.make_solver``."""
-        given, smoke = self.spec.stepping, self.spec.smoke
-        return SmokeSolver(smoke.model, SmokeSettings(dt=given.dt, substeps=given.substeps, advection=smoke.advection))
+        """As ``SolverAdapter.make_solver``."""
+        stepping, smoke = self.spec.stepping, self.spec.smoke
+        return SmokeSolver(smoke.model, SmokeSettings(dt=stepping.dt, substeps=stepping.substeps, advection=smoke.advection))
 
     def step_warnings(self, solver: SmokeSolver) -> list[str]:
         """Of a viscosity whose upper bound the solver refuses, which would end a search. Advection is stable at any step."""
@@ -83,17 +83,17 @@ class SmokeMotion(Motion):
     def inputs(
         self, values: Values, *, frames: int, actions: torch.Tensor | None = None
     ) -> SmokeInputs:
-        """As ``Motion.inputs``."""
+        """As ``SolverAdapter.inputs``."""
         return self.spec.smoke.inputs(values, frames)
 
     def states(self, values: Values, *arrays: torch.Tensor) -> States:
-        """As ``Motion.states``."""
+        """As ``SolverAdapter.states``."""
         density, _, _, failed = arrays
-        none = density.new_zeros(*density.shape[:2], 0, 7)
-        return SmokeStates(none, none[..., :6], failed, smoke=density)
+        no_bodies = density.new_zeros(*density.shape[:2], 0, 7)
+        return SmokeStates(no_bodies, no_bodies[..., :6], failed, smoke=density)
 
     def start(self, values: Values) -> tuple[torch.Tensor, None]:
-        """As ``Motion.start``: there are no bodies."""
+        """As ``SolverAdapter.start``: there are no bodies."""
         return values["gravity"].new_zeros(len(values["gravity"]), 0, 7), None
 
     def start_placement(self, values: Values) -> torch.Tensor:
@@ -108,7 +108,7 @@ class SmokeMotion(Motion):
         self, values: Values, *, frames: int, actions: torch.Tensor | None, state: State | None, adjoint: Adjoint | None,
         between: int = 1,
     ) -> States:  # fmt: skip
-        """As ``Motion.rollout``, at the frames alone.
+        """As ``SolverAdapter.rollout``, at the frames alone.
 
         Raises:
             UserError: states between the frames are wanted, for a film with a clock.

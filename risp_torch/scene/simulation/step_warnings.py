@@ -65,24 +65,25 @@ def _longest_contact_steps(spec: SceneSpec, values: Values) -> dict[str, float]:
     colliding = [body for body in spec.bodies if body.collision is not None]
     rates: dict[str, np.ndarray] = {}
     for body in spec.bodies:
-        others = [other for other in colliding if other is not body] if body.collision is not None else []
-        partners = len(others) + (len(body.points) > 0)
+        mates = [mate for mate in colliding if mate is not body] if body.collision is not None else []
+        partners = len(mates) + (len(body.points) > 0)
         if isinstance(body, Link) or partners == 0:
             continue
-        own = body.contact(values)[0]
-        material = torch.stack([0.5 * (own + other.contact(values)[0]) for other in others] + [own][: partners - len(others)])
-        kt, *their_kt = (float(one.contact_option(values, "bristle_stiffness")[0]) for one in (body, *others))
+        contact = body.contact(values)[0]
+        pairs = [0.5 * (contact + mate.contact(values)[0]) for mate in mates]
+        material = torch.stack(pairs + [contact][: partners - len(mates)])
+        kt, *mates_kt = (float(each.contact_option(values, "bristle_stiffness")[0]) for each in (body, *mates))
         rates[body.name] = contact_rates(
             float(body.mass(values)[0]), body.inertia(values)[0].numpy(force=True).astype(np.float64),
-            material.amax(dim=0).numpy(force=True).astype(np.float64), body.points, body.collision if others else None, partners,
-            bristle=max([0.5 * (kt + other) for other in their_kt] + [kt][: partners - len(others)]),
+            material.amax(dim=0).numpy(force=True).astype(np.float64), body.points, body.collision if mates else None, partners,
+            bristle=max([0.5 * (kt + mate_kt) for mate_kt in mates_kt] + [kt][: partners - len(mates)]),
         )  # fmt: skip
     steps = {}
-    for name, own in rates.items():
-        others = [rates[other.name] for other in colliding if other.name in rates and other.name != name]
-        if others and any(body.name == name for body in colliding):
-            own = own + min(others, key=lambda one: longest_step(*one))  # both move
-        steps[name] = longest_step(*own)
+    for name, body_rates in rates.items():
+        mates_rates = [rates[mate.name] for mate in colliding if mate.name in rates and mate.name != name]
+        if mates_rates and any(body.name == name for body in colliding):
+            body_rates = body_rates + min(mates_rates, key=lambda pair: longest_step(*pair))  # both move
+        steps[name] = longest_step(*body_rates)
     return steps
 
 
@@ -126,11 +127,11 @@ def dry_friction_warnings(spec: SceneSpec, model: ArticulatedModel, inputs: Arti
     """
     if not inputs.has_dry_friction:
         return []
-    given = inputs.with_arrays(array.detach().contiguous() for array in inputs.arrays())
-    inertia = mass_matrix(model, given, given.joint_q0)[0].numpy(force=True).astype(np.float64)
+    fixed = inputs.with_arrays(array.detach().contiguous() for array in inputs.arrays())
+    inertia = mass_matrix(model, fixed, fixed.joint_q0)[0].numpy(force=True).astype(np.float64)
     mobility, dt = np.abs(np.diag(np.linalg.inv(inertia))), spec.stepping.dt
     friction, stiffness, damping = (
-        array[0].numpy(force=True) for array in (given.joint_dry_friction, given.joint_dry_stiffness, given.joint_dry_damping)
+        array[0].numpy(force=True) for array in (fixed.joint_dry_friction, fixed.joint_dry_stiffness, fixed.joint_dry_damping)
     )
     phase = np.where(friction > 0, dt * np.maximum(np.sqrt(stiffness * mobility), damping * mobility), 0.0)
     names = dict.fromkeys(repr(model.link_names[model.velocity_link[d]]) for d in np.flatnonzero(phase > 0.5))
@@ -163,7 +164,7 @@ def deformable_step_warnings(spec: SceneSpec, model: DeformableModel, inputs: De
     longest = stable_step(model, inputs)
     if dt <= longest:
         return []
-    names, substeps = ", ".join(repr(part.name) for part in spec.deformables), spec.frame_dt / longest
+    names, substeps = ", ".join(repr(deformable.name) for deformable in spec.deformables), spec.frame_dt / longest
     return [
         f"the step of {dt:.3g} s is too long for {names}: the longest stable step of elements and contacts at the start is about "
         f"{longest:.3g} s, so take at least {math.ceil(substeps)} substeps, better {math.ceil(1.2 * substeps)}"
@@ -172,7 +173,8 @@ def deformable_step_warnings(spec: SceneSpec, model: DeformableModel, inputs: De
 
 def touching_particles(spec: SceneSpec) -> np.ndarray:
     """[M] surface particles with contact parameters in a scene with colliding bodies; none in other scenes."""
-    chosen = [part.touching + part.first for part in spec.deformables if part.contact_name is not None]
-    if not chosen or all(body.collision is None for body in spec.bodies):
+    in_contact = [deformable for deformable in spec.deformables if deformable.contact_name is not None]
+    surface_particles = [deformable.touching + deformable.first for deformable in in_contact]
+    if not surface_particles or all(body.collision is None for body in spec.bodies):
         return np.zeros(0, dtype=np.int64)
-    return np.concatenate(chosen)
+    return np.concatenate(surface_particles)

@@ -70,9 +70,9 @@ def warn_of_states_beyond(head: StateHead, scene: Scene) -> None:
     """Warn if the scene's own motion leaves the training distribution of the head."""
     with torch.no_grad():
         states = scene.rollout(worlds=1)
-        found = head.beyond(head.outputs(scene, states.placement[0]))
-    if found:
-        named = ", ".join(f"{label} by {distance:.2g}" for label, distance in found.items())
+        outside = head.beyond(head.outputs(scene, states.placement[0]))
+    if outside:
+        named = ", ".join(f"{label} by {distance:.2g}" for label, distance in outside.items())
         warn(
             f"the scene's own motion leaves the ranges of its state head ({named} of half a range): networks are not trained on "
             "such states; widen the ranges in make_task",

@@ -68,8 +68,8 @@ class JointAngleHead(StateHead, kind="joint_angles"):
         angles = []
         for index in self._links(scene):
             link = scene.bodies[index]
-            given = body_q.new_tensor(link.orientation).expand(*body_q.shape[:-2], 4)
-            frame = given if link.parent < 0 else quaternion_product(body_q[..., link.parent, 3:], given)
+            parent_rotation = body_q.new_tensor(link.orientation).expand(*body_q.shape[:-2], 4)
+            frame = parent_rotation if link.parent < 0 else quaternion_product(body_q[..., link.parent, 3:], parent_rotation)
             turn = quaternion_product(frame * frame.new_tensor([-1.0, -1.0, -1.0, 1.0]), body_q[..., index, 3:])
             along = (turn[..., :3] * turn.new_tensor(link.axis)).sum(-1)
             # Twice the half angle, whose sign is arbitrary: the angle is within half a turn.

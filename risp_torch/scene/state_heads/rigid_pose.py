@@ -66,7 +66,7 @@ class RigidPoseHead(StateHead, kind="rigid_pose"):
         from risp_torch.scene.numbers import constant
 
         position = random.uniform(self.low, self.high)
-        angles = np.array([random.uniform(*ends) for ends in (self.yaw, self.pitch, self.roll)])
+        angles = np.array([random.uniform(*limits) for limits in (self.yaw, self.pitch, self.roll)])
         body_q = scene.start_poses(scene.table.values())[0].detach().clone()
         body_q[self._index(scene)] = constant(np.concatenate([position, quaternion_of(angles)]))
         return body_q
@@ -74,7 +74,7 @@ class RigidPoseHead(StateHead, kind="rigid_pose"):
     def outputs(self, scene: Scene, body_q: torch.Tensor) -> torch.Tensor:
         """Nine numbers of each pose (``StateHead.outputs``)."""
         pose = body_q[..., self._index(scene), :]
-        low, high = (pose.new_tensor(end) for end in (self.low, self.high))
+        low, high = (pose.new_tensor(limit) for limit in (self.low, self.high))
         position = (2.0 * pose[..., :3] - (low + high)) / (high - low)
         x, y, z, w = pose[..., 3:].unbind(-1)
         forward_x, forward_y = 1 - 2 * (y * y + z * z), 2 * (x * y + w * z)
@@ -85,7 +85,7 @@ class RigidPoseHead(StateHead, kind="rigid_pose"):
 
     def physical(self, outputs: torch.Tensor) -> dict[str, torch.Tensor]:
         """Position [..., 3], m, and yaw, pitch, roll [...], rad, by atan2 (``StateHead.physical``)."""
-        low, high = (outputs.new_tensor(end) for end in (self.low, self.high))
+        low, high = (outputs.new_tensor(limit) for limit in (self.low, self.high))
         angles = torch.atan2(outputs[..., 3:6], outputs[..., 6:9])
         names = ("yaw", "pitch", "roll")
         return {"position": 0.5 * (low + high + outputs[..., :3] * (high - low))} | dict(
@@ -94,14 +94,14 @@ class RigidPoseHead(StateHead, kind="rigid_pose"):
 
     def beyond(self, outputs: torch.Tensor) -> dict[str, float]:
         """Positions and angles beyond their ranges (``StateHead.beyond``)."""
-        found, angles = super().beyond(outputs), self.physical(outputs)
+        outside, angles = super().beyond(outputs), self.physical(outputs)
         for name in ("yaw", "pitch", "roll"):
             low, high = getattr(self, name)
             off = angles[name] - 0.5 * (low + high)
             off = torch.atan2(off.sin(), off.cos()).abs().max()  # the nearest modulo a full turn
             if (far := float(off) / (0.5 * (high - low)) - 1.0) > 1e-4:
-                found[name] = far
-        return found
+                outside[name] = far
+        return outside
 
     def to_json(self) -> dict[str, Any]:
         """The head's entries (``StateHead.to_json``)."""

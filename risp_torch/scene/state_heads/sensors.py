@@ -64,10 +64,10 @@ class SensorHead(StateHead, kind="sensors"):
 
     def check(self, scene: Scene) -> None:
         """The body, its particles and the sampled parameters must exist (``StateHead.check``)."""
-        part = self._part(scene)
-        wrong = [k for k in self.particles if not 0 <= k < part.count]
+        body = self._deformable(scene)
+        wrong = [k for k in self.particles if not 0 <= k < body.count]
         if wrong:
-            raise UserError(f"the state head has a sensor at particle {wrong[0]} of {self.body}, which has 0 to {part.count - 1}")
+            raise UserError(f"the state head has a sensor at particle {wrong[0]} of {self.body}, which has 0 to {body.count - 1}")
         for name in self.draws:
             scene.table[name]  # raises an error with similar names
 
@@ -81,9 +81,9 @@ class SensorHead(StateHead, kind="sensors"):
 
     def outputs(self, scene: Scene, body_q: torch.Tensor) -> torch.Tensor:
         """The sensors' coordinates (``StateHead.outputs``)."""
-        first = len(scene.bodies) + self._part(scene).first
-        place = body_q[..., [first + k for k in self.particles], self.axis]
-        return (2.0 * place - (self.low + self.high)) / (self.high - self.low)
+        first = len(scene.bodies) + self._deformable(scene).first
+        position = body_q[..., [first + k for k in self.particles], self.axis]
+        return (2.0 * position - (self.low + self.high)) / (self.high - self.low)
 
     def physical(self, outputs: torch.Tensor) -> dict[str, torch.Tensor]:
         """Coordinates of the sensors [..., S], m (``StateHead.physical``)."""
@@ -94,8 +94,8 @@ class SensorHead(StateHead, kind="sensors"):
         entries = asdict(self) | {"particles": list(self.particles), "draws": {k: list(v) for k, v in self.draws.items()}}
         return {"kind": self.kind, **entries}
 
-    def _part(self, scene: Scene) -> Any:
-        names = [part.name for part in scene.deformables]
+    def _deformable(self, scene: Scene) -> Any:
+        names = [deformable.name for deformable in scene.deformables]
         if self.body not in names:
             raise unknown_name_error("deformable body", self.body, names)
         return scene.deformables[names.index(self.body)]
@@ -108,16 +108,16 @@ class SensorHead(StateHead, kind="sensors"):
     def _simulated(self, scene: Scene) -> np.ndarray:
         """[W, T, rows, columns] placement (``Scene.poses``) in the motions that did not diverge."""
         numbers = list(scene.table.params.values())
-        kept = self._kept.get("numbers")
-        if kept is None or len(kept) != len(numbers) or any(a is not b for a, b in zip(kept, numbers, strict=True)):
-            sampled, parts = self._sampled(scene), []
+        cached = self._kept.get("numbers")
+        if cached is None or len(cached) != len(numbers) or any(a is not b for a, b in zip(cached, numbers, strict=True)):
+            sampled, chunks = self._sampled(scene), []
             firsts = tqdm(range(0, self.worlds, _TOGETHER), desc="simulating", unit_scale=_TOGETHER, delay=2.0)
             with torch.no_grad():
                 for first in firsts:
-                    some = {name: value[first : first + _TOGETHER] for name, value in sampled.items()}
-                    states = scene.rollout(some, worlds=min(_TOGETHER, self.worlds - first))
-                    parts.append(states.placement[states.finite].cpu().numpy())
-            self._kept.update(numbers=numbers, motions=np.concatenate(parts))
+                    chunk = {name: value[first : first + _TOGETHER] for name, value in sampled.items()}
+                    states = scene.rollout(chunk, worlds=min(_TOGETHER, self.worlds - first))
+                    chunks.append(states.placement[states.finite].cpu().numpy())
+            self._kept.update(numbers=numbers, motions=np.concatenate(chunks))
         return self._kept["motions"]
 
     def _sampled(self, scene: Scene) -> dict[str, torch.Tensor]:
@@ -130,6 +130,6 @@ class SensorHead(StateHead, kind="sensors"):
                 factor = random.uniform(low, high, self.worlds).reshape(-1, *[1] * np.ndim(param.value))
                 values[name] = constant(factor * param.value)
             else:
-                ends = (float(param.to_scaled(end)) for end in (low, high))
-                values[name] = constant(param.from_scaled(random.uniform(*ends, self.worlds)))
+                limits = (float(param.to_scaled(limit)) for limit in (low, high))
+                values[name] = constant(param.from_scaled(random.uniform(*limits, self.worlds)))
         return values

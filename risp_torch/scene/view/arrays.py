@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from risp_torch.scene.bridge.checks import bridge_device
-from risp_torch.scene.numbers import Values, constant, joined, plain
+from risp_torch.scene.numbers import Values, constant, joined, unwrapped
 from risp_torch.scene.parameters import ParameterTable
 from risp_torch.scene.parts.backdrop import Ground, backdrop_names, background_rows
 from risp_torch.scene.parts.cameras import Camera, camera_names, camera_rows, distortion_names, distortion_rows
@@ -81,26 +81,26 @@ class PictureArrays:
     @cached_property
     def meshes(self) -> tuple[MeshTopology, torch.Tensor]:
         """All bodies' meshes as one and their vertices [V, 3], made once."""
-        return _kept(self.topology()), self.vertices()
+        return _cacheable(self.topology()), self.vertices()
 
     @cached_property
     def bare_topology(self) -> MeshTopology:
         """The same meshes without reflectances, textures and smooth normals, made once."""
-        return _kept(self.topology(bare=True))
+        return _cacheable(self.topology(bare=True))
 
     def vertices(self) -> torch.Tensor:
         """[V, 3] vertices of all bodies, each in its body's frame, or relative to its particle [m]."""
         return constant(np.concatenate([k.mesh.vertices if k.carrier is None else k.offset for k in self.surfaces]))
 
-    def moved(self, vertices: torch.Tensor, particle_q: torch.Tensor) -> torch.Tensor:
+    def deformed_vertices(self, vertices: torch.Tensor, particle_q: torch.Tensor) -> torch.Tensor:
         """[M, V, 3] vertices of M images, those of deformable bodies at their particles [m].
 
         Args:
             vertices: [V, 3] from ``vertices``.
             particle_q: [M, P, 3] positions of the particles [m].
         """
-        none = particle_q.shape[1]  # a row of zeros for the vertices of rigid bodies
-        carriers = [np.full(len(k.mesh.vertices), none) if k.carrier is None else k.carrier for k in self.surfaces]
+        zero_row = particle_q.shape[1]  # a row of zeros for the vertices of rigid bodies
+        carriers = [np.full(len(k.mesh.vertices), zero_row) if k.carrier is None else k.carrier for k in self.surfaces]
         carrier = torch.as_tensor(np.concatenate(carriers).astype(np.int64), device=particle_q.device)
         return vertices + torch.cat([particle_q, particle_q.new_zeros(len(particle_q), 1, 3)], dim=1)[:, carrier]
 
@@ -152,18 +152,18 @@ class PictureArrays:
         return np.array(rows)
 
     def _face_texture(self) -> np.ndarray:
-        parts, first = [], 0
+        rows, first = [], 0
         for surface in self.surfaces:
-            parts.append(np.where(surface.face_texture >= 0, surface.face_texture + first, -1))
+            rows.append(np.where(surface.face_texture >= 0, surface.face_texture + first, -1))
             first += len(surface.textures)
-        return np.concatenate(parts)
+        return np.concatenate(rows)
 
     def _corner_normal(self) -> np.ndarray | None:
-        parts, first = [], 0
+        rows, first = [], 0
         for surface in self.surfaces:
-            parts.append(np.where(surface.corner_normal >= 0, surface.corner_normal + first, -1))
+            rows.append(np.where(surface.corner_normal >= 0, surface.corner_normal + first, -1))
             first += int(surface.corner_normal.max()) + 1
-        return np.concatenate(parts) if first else None
+        return np.concatenate(rows) if first else None
 
     def _albedo(self, values: Values) -> torch.Tensor:
         return joined([surface.albedo(values) for surface in self.surfaces], dim=1)
@@ -181,9 +181,9 @@ class PictureArrays:
         return joined([values[name].flatten(1, 2) for name in names], dim=1) if names else None
 
 
-def _kept(topology: MeshTopology) -> MeshTopology:
+def _cacheable(topology: MeshTopology) -> MeshTopology:
     """The topology for later calls, which must not contain wrappers of a torch.func transform around the first call."""
-    return replace(topology, **{name: plain(a) for name, a in vars(topology).items() if isinstance(a, torch.Tensor)})
+    return replace(topology, **{name: unwrapped(a) for name, a in vars(topology).items() if isinstance(a, torch.Tensor)})
 
 
 def softness_rows(values: Values) -> torch.Tensor:

@@ -26,8 +26,8 @@ def exposed_pictures(pictures: Callable[[torch.Tensor], torch.Tensor], exposed: 
     total: torch.Tensor | None = None
     for moment in range(placement.shape[2]):
         images = pictures(placement[:, :, moment])
-        part = _as_images(exposed.weights[..., moment], images, sideways=exposed.sideways) * images
-        total = part if total is None else total + part
+        weighted = _as_images(exposed.weights[..., moment], images, sideways=exposed.sideways) * images
+        total = weighted if total is None else total + weighted
     return total
 
 

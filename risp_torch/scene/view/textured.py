@@ -31,9 +31,9 @@ def render_textured(unlit: Unlit, shade: torch.Tensor, texels: torch.Tensor) -> 
         texels=faces * side * side, textured=True,
     )  # fmt: skip
     near, far = 0.5 / side, 1 - 0.5 / side  # centres of the first and the last texel
-    place = shade.new_tensor([[near, far], [far, far], [near, near]])
+    corner_uv = shade.new_tensor([[near, far], [far, far], [near, near]])
     inputs = replace(
-        unlit.inputs, mesh=mesh, albedo=shade[:, :, None].expand(-1, -1, 3, -1), uv=place.expand(1, faces, 3, 2),
+        unlit.inputs, mesh=mesh, albedo=shade[:, :, None].expand(-1, -1, 3, -1), uv=corner_uv.expand(1, faces, 3, 2),
         texels=texels.reshape(worlds, -1, 3),
     )  # fmt: skip
     return bridge.render(inputs, unlit.settings)

@@ -82,16 +82,16 @@ class Unlit:
         worlds, count, moments = placement.shape[:3]
         share = None if exposed is None else weights_in_pixels(exposed, height=settings.height, width=settings.width)
         values = view.spec.table.values(values, worlds=worlds)
-        given = view.render_inputs(values, view.poses(placement.flatten(1, 2)), camera=camera)
-        corners = np.array(given.mesh.corners.cpu() if isinstance(given.mesh.corners, torch.Tensor) else given.mesh.corners)
+        lit = view.render_inputs(values, view.poses(placement.flatten(1, 2)), camera=camera)
+        corners = np.array(lit.mesh.corners.cpu() if isinstance(lit.mesh.corners, torch.Tensor) else lit.mesh.corners)
         corners[:, TEXTURE] = NO_TEXTURE
-        like = given.mesh.corners
-        plain = torch.as_tensor(corners, device=like.device) if isinstance(like, torch.Tensor) else corners
-        black = given.body_q.new_zeros(1, 2, 3)
+        lit_corners = lit.mesh.corners
+        plain = torch.as_tensor(corners, device=lit_corners.device) if isinstance(lit_corners, torch.Tensor) else corners
+        black = lit.body_q.new_zeros(1, 2, 3)
         inputs = replace(
-            given, mesh=replace(given.mesh, corners=plain, textured=False, texels=0), ambient=black[:, 0], background=black,
+            lit, mesh=replace(lit.mesh, corners=plain, textured=False, texels=0), ambient=black[:, 0], background=black,
             directional=None, point=None, environment=None, material=None, uv=None, texels=None, background_image=None,
-            ground=None, albedo=given.body_q.new_zeros(1, len(corners), 3, 3),
+            ground=None, albedo=lit.body_q.new_zeros(1, len(corners), 3, 3),
         )  # fmt: skip
         settings = replace(
             settings, shading="none", ground=None, ground_texture=0, shadows=None, aggregation="softras"
@@ -99,7 +99,7 @@ class Unlit:
         if edges is not None:
             sigma = edges.sigma(min(settings.width, settings.height))
             settings = replace(settings, antialias=edges.samples, sigma=sigma)
-            gamma = given.softness[:, 1:]
+            gamma = lit.softness[:, 1:]
             inputs = replace(inputs, softness=torch.cat([torch.full_like(gamma, sigma), gamma], dim=1))
         return Unlit(inputs, settings, worlds, count, moments, view.spec.ground_height, share)
 
@@ -162,9 +162,9 @@ class Unlit:
         share = np.broadcast_to(share, (*share.shape[:2], *size)).reshape(*share.shape[:2], -1)
         world, moment = entries.image // (self.frames * self.moments), entries.image % self.moments
         weight = share[world, moment, entries.pixel]
-        seen = weight > 0
-        image, pixel, face = (each[seen] for each in (entries.image, entries.pixel, entries.face))
-        return FragmentWeights(image, pixel, face, weight[seen, None] * entries.weight[seen])
+        is_visible = weight > 0
+        image, pixel, face = (entry[is_visible] for entry in (entries.image, entries.pixel, entries.face))
+        return FragmentWeights(image, pixel, face, weight[is_visible, None] * entries.weight[is_visible])
 
     def _tensors(self) -> dict[str, torch.Tensor]:
         return {name: array for name, array in vars(self.inputs).items() if isinstance(array, torch.Tensor)}

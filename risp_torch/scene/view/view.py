@@ -42,8 +42,8 @@ class View:
     @classmethod
     def of(cls, spec: SceneSpec) -> Self | None:
         """The renderer of a scene; None if this class does not render it. The spec is kept."""
-        parts = enumerate((*spec.bodies, *spec.deformables))
-        visible = {number: part.surface for number, part in parts if part.surface is not None}
+        bodies = enumerate((*spec.bodies, *spec.deformables))
+        visible = {number: body.surface for number, body in bodies if body.surface is not None}
         return cls(spec, PictureArrays(
             spec.table, tuple(visible.values()), tuple(visible), spec.lights, spec.ground, phong=spec.style.shading == "phong"
         ))  # fmt: skip
@@ -124,9 +124,9 @@ class View:
 
     def raster_settings(self, *, camera: str | None = None, quantity: Quantity = "color") -> RasterSettings:
         """Settings of the rasteriser for a camera (arguments: ``render``)."""
-        chosen, ground, table = self._chosen(camera)[0], self.spec.ground, self.spec.table
+        first_camera, ground, table = self._chosen(camera)[0], self.spec.ground, self.spec.table
         return RasterSettings(
-            width=chosen.width, height=chosen.height, near=chosen.near, far=chosen.far,
+            width=first_camera.width, height=first_camera.height, near=first_camera.near, far=first_camera.far,
             sigma=table["softness.sigma"].value, gamma=table["softness.gamma"].value, quantity=quantity,
             ground=None if ground is None else ground.pattern, ground_texture=self.arrays.ground_texture,
             shadows=self.spec.shadows, **vars(self.spec.style),
@@ -146,10 +146,10 @@ class View:
         Raises:
             UserError: there is no camera, no body or no light.
         """
-        parts = (*self.spec.bodies, *self.spec.deformables)
-        if not parts:
+        bodies = (*self.spec.bodies, *self.spec.deformables)
+        if not bodies:
             raise UserError("the scene has no bodies: add one with add_rigid")
-        if all(part.surface is None for part in parts):
+        if all(body.surface is None for body in bodies):
             raise UserError("no body of the scene has a visible shape: give the robot file visual shapes, or add a body")
         if not self.spec.lights and self.spec.style.shading != "none" and quantity == "color":
             raise UserError("the scene has no light: add one with add_light")
@@ -164,7 +164,7 @@ class View:
         if particle_q is not None:
             at_rest = body_q.new_tensor([0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0]).expand(len(body_q), len(self.spec.deformables), 7)
             body_q = torch.cat([body_q, at_rest], dim=1)
-            vertices = self.arrays.moved(vertices, particle_q)
+            vertices = self.arrays.deformed_vertices(vertices, particle_q)
         return RenderInputs(mesh=topology, vertices_rest=vertices, body_q=body_q, **arrays)
 
     def picture_fields(self, worlds: int = 1, *, camera: str | None = ALL) -> dict[str, Field]:

@@ -42,7 +42,7 @@ WAYS = {
 class JudgedAim(GoalLoss):
     """An aim whose errors are those of the scene's own task, whatever the search compares."""
 
-    def __init__(self, scene: Scene, task: ControlTask, goal: Goal, *, judge: ControlTask, seen: bool) -> None:
+    def __init__(self, scene: Scene, task: ControlTask, goal: Goal, *, judge: ControlTask, observe_goal: bool) -> None:
         """Make an aim.
 
         Args:
@@ -50,14 +50,14 @@ class JudgedAim(GoalLoss):
             task: what the search compares.
             goal: of both.
             judge: what errors are measured by.
-            seen: whether pictures are compared.
+            observe_goal: whether pictures are compared.
         """
-        super().__init__(scene, task, goal, seen=seen)
-        self.judge = GoalLoss(scene, judge, goal, seen=False)
+        super().__init__(scene, task, goal, observe_goal=observe_goal)
+        self.judge = GoalLoss(scene, judge, goal, observe_goal=False)
 
-    def error(self, driven: ControlledRollout) -> float:
+    def error(self, rollout: ControlledRollout) -> float:
         """The judge's measure at the last frame, relative to the size."""
-        return self.judge.error(driven)
+        return self.judge.error(rollout)
 
 
 def control_cell(
@@ -89,19 +89,19 @@ def run_control(
     loaded_scene, task = scene_and_task(scene, options)
     taught = replace(task, **WAYS[way].changes)
     target, objective = task.goal(loaded_scene, goal), WAYS[way].objective
-    aim = JudgedAim(loaded_scene, taught, target, judge=task, seen=objective == "image")
+    aim = JudgedAim(loaded_scene, taught, target, judge=task, observe_goal=objective == "image")
     trained = search(
         lambda number: task.policy(loaded_scene, number), open_loop(loaded_scene, task), aim, objective=objective, task=taught,
         iterations=task.iterations if steps is None else steps, seed=seed, progress=False,
     )  # fmt: skip
     result = {
         "errors": trained.history.curve(objective).tolist(), "kept": trained.history.errors[trained.best], "note": target.note,
-        "moved": [way / task.size for way in aim.moved(trained.driven)],
+        "moved": [way / task.size for way in aim.displacement(trained.rollout)],
         "step_seconds": float(np.median(trained.history.seconds)),
     }  # fmt: skip
     if way == "pixels":
         frames = np.linspace(0, loaded_scene.frames, SHOWN).round().astype(int)
-        places = trained.driven.states.particle_q[0, frames.tolist()]
+        places = trained.rollout.states.particle_q[0, frames.tolist()]
         result |= {"places": places.double().cpu().numpy().round(4).tolist()}
         result |= {"target": np.asarray(target.placement, dtype=np.float64)[-1].round(4).tolist()}
     return result

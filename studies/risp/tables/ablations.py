@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from risp_torch.programs import RunFolder, first_difference, plain
+from risp_torch.programs import RunFolder, first_difference, to_jsonable
 from risp_torch.risp import load_task, training_scene
 from studies.risp.tables.plan import CURVE_SCENE, SAMPLING_SCENE
 from ti_sim import UserError
@@ -188,7 +188,7 @@ def _opened(folder: Path, settings: Mapping[str, Any]) -> tuple[RunFolder, dict[
     Raises:
         UserError: the run there has other settings.
     """
-    run = RunFolder(folder, plain(settings))
+    run = RunFolder(folder, to_jsonable(settings))
     if not run.finished:
         return RunFolder.open_or_create(folder, settings), None
     difference = first_difference(run.read_settings(), run.settings)

@@ -15,7 +15,7 @@ import torch
 
 from risp_torch import CmaSettings, OptimiseSettings, PixelWeights, WideSteps
 from risp_torch.inversion import Comparison, mean_square
-from risp_torch.programs import RunFolder, first_difference, plain
+from risp_torch.programs import RunFolder, first_difference, to_jsonable
 from risp_torch.scene.bridge import bridge_dtype
 from studies.risp.trials.bars import Bars
 from studies.risp.trials.errors import single_world, trial_error, unseen_errors
@@ -141,7 +141,7 @@ def run_trial(
     loss = make_loss("matched" if method == "chain" else method, kind, task, motion, network, pixel_weights=pixel_weights)
     comparison = None if loss is None else _comparison(scene, kind, method, loss, target, trial.sampling)
     run_settings = _asked(scene_name, kind, method, repeat, settings, trial, scene, guesses, loss, comparison)
-    run_settings |= {} if begin is None else {"begin": plain(begin)}
+    run_settings |= {} if begin is None else {"begin": to_jsonable(begin)}
     folder = _folder(Path(out), run_settings)
     if folder.finished:
         return folder.read_result()
@@ -217,7 +217,7 @@ def _asked(
     target = None
     if comparison is not None:
         target = sha256(comparison.target.contiguous().float().cpu().numpy().tobytes()).hexdigest()
-    return plain({
+    return to_jsonable({
         "name": scene_name, "kind": kind, "method": method, "repeat": repeat, "settings": asdict(settings),
         "scene": scene.description(), "truth": trial.truth, "guesses": guesses, "measure": trial.measure,
         "search": asdict(settings.of_search(trial)), "refine": settings.rounds(trial),

@@ -43,7 +43,7 @@ def test_signals_end_commands_with_a_sentence(
     monkeypatch.setattr(scenes, "run", interrupted(number))
     assert command_line("scenes") == (status, "", "risp scenes: stopped\n")
     monkeypatch.setattr(train, "run", interrupted(number))
-    again = "risp train: stopped; the same command with --out run goes on where it was\n"
+    again = "risp train: stopped; repeat the command with --out run to resume the run\n"
     assert command_line("train", "cube") == (status, "", again)
     assert not list(tmp_path.iterdir())  # nor what it was writing
     assert [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)] == handlers

@@ -179,8 +179,8 @@ def test_replanning_makes_up_for_a_wrong_model() -> None:
         result = replan(
             model, world, task, aim, policy, every=every, iterations=iterations, objective="state", progress=False
         )
-        assert len(result.promised) == 6 // every and result.driven.outputs.shape == (6,)
-        assert result.driven.states.particle_q.shape[1] == 7
+        assert len(result.promised) == 6 // every and result.rollout.outputs.shape == (6,)
+        assert result.rollout.states.particle_q.shape[1] == 7
         errors[every] = result.error
     assert errors[1] < 0.5 * errors[6]
     # One plan of a right model keeps what it promises.

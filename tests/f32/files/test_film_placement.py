@@ -40,7 +40,7 @@ def test_the_display_rotation_is_applied(tmp_path, degrees, turns):
     ("options", "culprit"),
     [
         ({"degrees": 45}, "is to be shown turned by -45 degrees: turn it with ffmpeg's filter rotate"),
-        ({"degrees": 0, "mirrored": True}, "is to be shown mirrored, and no camera sees so"),
+        ({"degrees": 0, "mirrored": True}, "is to be shown mirrored, which no camera model covers"),
     ],
 )
 def test_other_display_matrices_are_refused(tmp_path, options, culprit):

@@ -21,7 +21,7 @@ from safetensors.torch import save_file
 
 from risp_torch.files.atomic import DiskFullError
 from risp_torch.files.run_folder import RESULT_SCHEMA, FinishedError, RunFolder, default_run_path, inversion_result
-from risp_torch.files.suggest import near_names, unknown_name_error
+from risp_torch.files.suggest import similar_names, unknown_name_error
 from tests.reference.folders import ROOT
 from ti_sim.base.errors import UserError
 
@@ -296,12 +296,12 @@ def test_default_path(tmp_path, monkeypatch):
 
 
 def test_near_names():
-    assert near_names("ground.contact.stifness", KNOWN) == ["ground.contact.stiffness"]
-    assert near_names("density", KNOWN) == ["die.density"]
-    assert near_names("box.density", KNOWN) == ["die.density"]
-    assert near_names("DIE.Density", KNOWN) == ["die.density"]
-    assert near_names("zzz", KNOWN) == []
-    assert len(near_names("a.mass", [f"{c}.mass" for c in "bcdefg"])) == 3
+    assert similar_names("ground.contact.stifness", KNOWN) == ["ground.contact.stiffness"]
+    assert similar_names("density", KNOWN) == ["die.density"]
+    assert similar_names("box.density", KNOWN) == ["die.density"]
+    assert similar_names("DIE.Density", KNOWN) == ["die.density"]
+    assert similar_names("zzz", KNOWN) == []
+    assert len(similar_names("a.mass", [f"{c}.mass" for c in "bcdefg"])) == 3
 
 
 @pytest.mark.parametrize(
@@ -324,7 +324,7 @@ def test_near_names():
 def test_near_names_by_meaning(name, meant):
     known = ["die.density", "die.velocity", "die.angular_velocity", "die.face_colors", "rod.E", "rod.nu", "rod.density"]
     known += ["ground.contact.stiffness", "ground.contact.damping", "ground.contact.friction", "light.key.intensity"]
-    near = near_names(name, known)
+    near = similar_names(name, known)
     assert meant in near if name in ("mass", "rod.stiffness") else near[0] == meant
     assert f"did you mean {near[0]!r}" in str(unknown_name_error("parameter", name, known))
 

@@ -16,11 +16,11 @@ from typing import Any, get_args, get_type_hints
 import pytest
 
 import ti_sim
-from risp_torch.scene.simulation.articulated import ArticulatedMotion
-from risp_torch.scene.simulation.coupled import CoupledMotion
-from risp_torch.scene.simulation.deformable import DeformableMotion
-from risp_torch.scene.simulation.motion import Motion
-from risp_torch.scene.simulation.rigid import RigidMotion
+from risp_torch.scene.simulation.articulated import ArticulatedAdapter
+from risp_torch.scene.simulation.coupled import CoupledAdapter
+from risp_torch.scene.simulation.deformable import DeformableAdapter
+from risp_torch.scene.simulation.rigid import RigidAdapter
+from risp_torch.scene.simulation.solver_adapter import SolverAdapter
 from tests.reference.folders import ROOT
 from ti_sim.articulated.joints import JOINT_TYPES
 from ti_sim.contact.collision import ShapeKind
@@ -134,7 +134,7 @@ def test_scenes_and_studies_import_public_names_only(room: str) -> None:
 # -- the table of solvers -------------------------------------------------------------------------------------------------
 
 SOLVERS = ("Rigid", "Articulated", "Deformable", "Coupled")
-MOTIONS = dict(zip(SOLVERS, (RigidMotion, ArticulatedMotion, DeformableMotion, CoupledMotion), strict=True))
+ADAPTERS = dict(zip(SOLVERS, (RigidAdapter, ArticulatedAdapter, DeformableAdapter, CoupledAdapter), strict=True))
 NONE = "–"
 # Which fields of models, inputs and settings make a feature; every field belongs to one.
 FIELDS = {
@@ -244,7 +244,7 @@ def made_rows() -> dict[str, dict[str, str]]:
         rows[feature]["Coupled"] = both(rows[feature])
     rows["integrators"] = {solver: integrators(solver) for solver in SOLVERS}
     rows["execution plans"] = {solver: code_of(choices(solver, "plan")) for solver in SOLVERS}
-    adaptive = {solver: MOTIONS[solver].simulate is not Motion.simulate for solver in SOLVERS}
+    adaptive = {solver: ADAPTERS[solver].simulate is not SolverAdapter.simulate for solver in SOLVERS}
     rows["adaptive steps in scenes"] = {solver: "`Scene(adaptive=True)`" if own else NONE for solver, own in adaptive.items()}
     rows["frames of a rollout"] = {solver: code_of(part(solver, "Solver").frame_names) for solver in SOLVERS}
     rows["gradients"] = {solver: gradient(solver) for solver in SOLVERS}

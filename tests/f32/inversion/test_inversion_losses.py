@@ -134,7 +134,7 @@ def test_states_that_do_not_fit(tmp_path: Path) -> None:
 
 
 def task_of(scene: Scene) -> RispTask:
-    return RispTask(HEAD, Domains.usual(scene, light_psi(scene)), gamma=1.0)
+    return RispTask(HEAD, Domains.default(scene, light_psi(scene)), gamma=1.0)
 
 
 def test_a_network_reads_through_another_appearance(tmp_path: Path) -> None:

@@ -159,7 +159,7 @@ def test_weights_that_do_not_fit(scene: Scene, film: torch.Tensor, tmp_path: Pat
         PixelWeights.read(tmp_path / "missing.png")
     risp = RispLoss(Reader())
     risp.weights = PixelWeights(ones)
-    with pytest.raises(UserError, match="a RISP network sees whole pictures"):
+    with pytest.raises(UserError, match="a RISP network reads whole pictures"):
         risp.check(scene)
     perceptual = PerceptualLoss(torch.nn.Conv2d(3, 4, 3), weights=PixelWeights(ones))
     films = Films(scene, 2, per_film=["block.velocity"])

@@ -10,7 +10,7 @@ import pytest
 
 from risp_torch import Inversion
 from risp_torch.commands.options import prior_of
-from risp_torch.scene.adding.camera import give_lens
+from risp_torch.scene.adding.camera import add_lens
 from tests.reference.searches import pictures, quick, without_diagnosis
 from tests.reference.small_scenes import make_scene
 
@@ -49,7 +49,7 @@ def test_the_run_holds_its_priors(inverted: Inversion) -> None:
 
 def test_a_lens_is_found_by_a_camera_without_one() -> None:
     filmed, scene = make_scene(size=24), make_scene(size=24)
-    give_lens(filmed, "camera.distortion")
+    add_lens(filmed, "camera.distortion")
     filmed.set("camera.distortion[0]", -0.4)
     result = quick(scene, pictures(filmed), ["camera.distortion[0]"], priors={"camera.distortion[0]": 0.3}, starts=1, refine=4)
     found, sd = result.values["camera.distortion[0]"], result.sd["camera.distortion[0]"]

@@ -36,7 +36,7 @@ def test_simulated_masks_have_the_same_weights(weights: torch.Tensor) -> None:
     scene = make_scene(size=SIZE, frames=FRAMES)
     with torch.no_grad():
         states = scene.rollout()
-        masks = render_masks(scene, states, together=True)[0, ..., 0]
+        masks = render_masks(scene, states, union=True)[0, ..., 0]
         loss = MaskLoss(masks, weights=PixelWeights(weights))
         loss.check(scene)
         observed = loss.observe(scene, states, {}, None)[0]

@@ -110,7 +110,7 @@ def test_shared_appearances(made):
 def test_pictures_end_at_white(made):
     scene, task, _folder = made
     spreads = {"light.key.intensity": Factor(4.0, 8.0, tied=True)}
-    bright = replace(task, domains=Domains.usual(scene, RenderingParameters(scene, spreads)))
+    bright = replace(task, domains=Domains.default(scene, RenderingParameters(scene, spreads)))
     batch = RendererSource(scene, bright, SETTINGS).batch([0, 1, 2])
     white = batch.images[:, None] == 1.0
     assert batch.images.max() == 1.0 and white.any() and (batch.jacobian[white] == 0).all() and (batch.jacobian != 0).any()
@@ -251,9 +251,9 @@ def test_other_scene_psi_head_and_size(made):
         ShardSource(folder, make_scene(size=SIZE, density=900.0))
     fewer = RenderingParameters(scene, {"light.key.intensity": Factor(0.6, 1.6, tied=True)})
     with pytest.raises(Exception, match=r"has light.key.direction\[azimuth\] as entry 0 where the scene's has light.key.inten"):
-        ShardSource(folder, scene, replace(task, domains=Domains.usual(scene, fewer)))
+        ShardSource(folder, scene, replace(task, domains=Domains.default(scene, fewer)))
     spreads = task.domains.training.parameters.spreads | {"light.key.intensity": Factor(0.5, 1.6, tied=True)}
-    narrower = replace(task, domains=Domains.usual(scene, RenderingParameters(scene, spreads)))
+    narrower = replace(task, domains=Domains.default(scene, RenderingParameters(scene, spreads)))
     with pytest.raises(Exception, match="psi of .* is another one .parameters.light.key.intensity.low is 0.6 there and 0.5 here"):
         ShardSource(folder, scene, narrower)
     with pytest.raises(Exception, match="the state head of .* is another one .yaw"):
@@ -275,7 +275,7 @@ def test_full_disk(tmp_path, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", fsync)
-        with pytest.raises(DiskFullError, match="full, 3 of 10 shards are safe: make room, and the same command goes on"):
+        with pytest.raises(DiskFullError, match="full, 3 of 10 shards are safe: make room, and repeat the command to resume"):
             write_slowly(tmp_path / "set")
     assert len(list((tmp_path / "set").iterdir())) == 4
     assert write_slowly(tmp_path / "set").images == 28

@@ -14,7 +14,7 @@ def test_image_jacobian_of_a_shipped_scene_is_the_slope_of_its_pictures(worlds: 
     parameters = default_psi(scene)
     psi = parameters.sample(worlds or 1, seed=3) * 0.5
     psi = psi if worlds else psi[0]
-    poses = scene.simulator.motion.inputs(scene.table.values(), frames=scene.frames).body_q0  # [1, N, 7]
+    poses = scene.simulator.adapter.inputs(scene.table.values(), frames=scene.frames).body_q0  # [1, N, 7]
     picture, columns = image_jacobian(scene, poses[0], psi, parameters)
     assert columns.dtype == torch.float32
     assert columns.shape == (*psi.shape[:-1], parameters.size, 24, 24, 3)

@@ -20,7 +20,7 @@ import torch
 from safetensors.torch import load_file
 
 from risp_torch import DivergenceError, Scene, UserError
-from risp_torch.files.run_folder import FinishedError, RunFolder, plain
+from risp_torch.files.run_folder import FinishedError, RunFolder, to_jsonable
 from risp_torch.risp import (
     Batch,
     DatasetSettings,
@@ -36,9 +36,9 @@ from risp_torch.risp import (
     train,
 )
 from risp_torch.risp.task import load_task, training_scene
+from risp_torch.risp.training.appearance_jitter import AppearanceJitter
+from risp_torch.risp.training.background_augmentation import BackgroundAugmentation
 from risp_torch.risp.training.losses import error_and_its_gradient, error_and_jacobian
-from risp_torch.risp.training.moves import AppearanceJitter
-from risp_torch.risp.training.surroundings import BackgroundAugmentation
 from risp_torch.risp.training.train import held_out
 from tests.reference.repeated import to_the_last_bit
 
@@ -152,7 +152,7 @@ def test_the_error_falls_and_everything_is_written(run: Run, cube: tuple[Scene, 
     assert list((folder / "tensorboard").glob("events.out.tfevents.*"))
     network, record = load_network(folder / NETWORK)
     assert network.settings == NetworkSettings(outputs=9, size=SIZE, width=2)
-    assert record["scene"] == "cube" and record["task"] == plain(cube[1].to_json())
+    assert record["scene"] == "cube" and record["task"] == to_jsonable(cube[1].to_json())
     assert record["training"]["gamma"] == 0.05 and record["training"]["data"] == {"pictures": "of the tests"}
 
 

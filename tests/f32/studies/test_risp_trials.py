@@ -333,6 +333,6 @@ def test_a_task_says_that_its_search_goes_on(
 
     monkeypatch.setattr("studies.risp.trials.run.run_trial", killed)
     words = ["task", "rod", "identify", "--method", "state", "--search", search, "--out", tmp_path]
-    sentence = f"; the same command with --out {tmp_path} goes on where it was"
+    sentence = f"; repeat the command with --out {tmp_path} to resume the run"
     assert risp_study(*words) == (130, "", f"python -m studies.risp task: stopped{sentence}\n")
     assert not task_command.is_resumable(Namespace())  # nor where nothing had begun

@@ -276,7 +276,7 @@ def test_scenes_with_bodies_that_meet_particles() -> None:
 
 
 def test_a_step_too_long_for_contact_with_bodies_warns() -> None:
-    particles = block_and_bodies().simulator.motion.particles
+    particles = block_and_bodies().simulator.adapter.particles
     assert not particles.step_warnings(particles.solver)
     with pytest.warns(UserWarning, match="too long for 'block': the longest stable step of elements and contacts"):
         _ = block_and_bodies(stiffness=1e6).simulator.solver

@@ -34,9 +34,9 @@ NO_SETTINGS = {
     "DataFile", "DataSet", "DataSource", "Deformable", "DeformableRollout", "Derived", "Diagnosis", "DistanceField",
     "Distribution", "DotProductReport", "Edges", "Encoder", "Encoding", "ErrorRow", "Evaluation", "Factors", "Family",
     "Features", "Fetched", "Film", "FilmErrors", "FilmFacts", "FilmGradient", "FixedSteps", "FrameSteps", "Generated",
-    "GradcheckEntry", "GradcheckReport", "Ground", "GrowingHorizon", "History", "ImplicitMotion", "Inversion", "Known",
+    "GradcheckEntry", "GradcheckReport", "Ground", "GrowingHorizon", "History", "ImplicitMotion", "Inversion", "ElementRule",
     "Lattice", "Layer", "Linearisation", "Link", "Load", "Look", "MarquardtDamping", "MassProperties",
-    "MeanDiagonalDamping", "MeasuredFilm", "MeshTopology", "Misspecification", "Moments", "MotionFit", "Motors", "Moved",
+    "MeanDiagonalDamping", "MeasuredFilm", "MeshTopology", "Misspecification", "Moments", "MotionFit", "Motors", "SubtreeInertia",
     "NormalEquations", "Numbers", "Observability", "Palette", "Particles", "Pattern", "PictureArrays", "PictureNormal",
     "Placement", "PlannedLoss", "Point", "Policy", "Problem", "Ranks", "Reference", "RegionSchedule", "RelativeDampings",
     "Replanned", "Residual", "RigidRollout", "RisingDamping", "RobotDescription", "RobotJoint", "RobotLink", "RobotShape",
@@ -48,7 +48,7 @@ NO_SETTINGS = {
 NO_SETTINGS |= {"Scene"}
 # Public functions that only the library calls with numbers, and those that read numbers of files or of models.
 NOT_CALLED_BY_USERS = {
-    "averaged", "check_mass", "check_memory", "check_network", "colours_of", "inversion_result", "is_running", "near_names",
+    "averaged", "check_mass", "check_memory", "check_network", "colours_of", "inversion_result", "is_running", "similar_names",
     "pack_camera", "plot_curves", "plot_landscape_1d", "plot_landscape_2d", "plot_parameters", "readable_bytes",
     "rgb_of_luma_chroma", "write_photoreal_frames",
 }  # fmt: skip

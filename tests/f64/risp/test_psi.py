@@ -257,7 +257,7 @@ def test_some_columns_of_all(scene: Scene, poses: torch.Tensor) -> None:
     same, some = image_jacobian(scene, poses, psi, parameters, columns=wanted)
     torch.testing.assert_close(same, images, rtol=0, atol=1e-13)
     torch.testing.assert_close(some, every[:, :, parameters.indices(wanted)], rtol=0, atol=1e-12)
-    changed, _ = image_jacobian(scene, poses, psi, parameters, given={"light.fill.intensity": numbers(0.9, 0.1, 0.1)})
+    changed, _ = image_jacobian(scene, poses, psi, parameters, parameter_values={"light.fill.intensity": numbers(0.9, 0.1, 0.1)})
     assert (changed - images).abs().max() > 0.05
 
 

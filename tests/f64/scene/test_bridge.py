@@ -34,7 +34,7 @@ class Rollout:
     def __init__(self, scene: Scene, *, worlds: int = 1) -> None:
         self.solver = scene.simulator.solver
         with torch.no_grad():
-            self.inputs = scene.simulator.motion.inputs(scene.table.values(worlds=worlds), frames=scene.frames)
+            self.inputs = scene.simulator.adapter.inputs(scene.table.values(worlds=worlds), frames=scene.frames)
 
     def __call__(self, **tensors: torch.Tensor) -> torch.Tensor:
         body_q, body_qd, *_ = bridge.rollout(self.solver, replace(self.inputs, **tensors), FRAMES)
@@ -488,7 +488,7 @@ def test_parts_keep_nothing_from_the_forward_pass(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(pictures, "render_arrays", lambda *a: rendered.append(a[0].body_q.shape[0]) or original(*a))
     function = in_parts(make_full_scene(size=8))
     output = function(ambient=function.inputs.ambient.clone().requires_grad_())
-    assert rendered == [1] * FRAMES and output.grad_fn.call.kept is None
+    assert rendered == [1] * FRAMES and output.grad_fn.call.saved_result is None
     output.sum().backward()
     assert rendered == [1] * (2 * FRAMES)
 

@@ -301,7 +301,7 @@ def test_warns_of_a_step_that_is_too_long() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         solver = scene.simulator.solver
-    (sentence,) = scene.simulator.motion.step_warnings(solver)
+    (sentence,) = scene.simulator.adapter.step_warnings(solver)
     assert "the step of 0.000833 s is too long for 'block'" in sentence and "take at least" in sentence
     with pytest.warns(UserWarning, match="too long for 'block'"):
         scene.add_load("push", body="block", where=[0], force=(0.0, 0.0, 1.0))

@@ -72,9 +72,9 @@ def test_what_moves_makes_another_simulator(change: str) -> None:
     scene = falling()
     before = scene.simulator
     before.solver  # noqa: B018  (made here, and not by the comparison)
-    assert scene.simulator is before and before.motion is scene.simulator.motion
+    assert scene.simulator is before and before.adapter is scene.simulator.adapter
     CHANGES[change](scene)
-    assert scene.simulator.motion is not before.motion
+    assert scene.simulator.adapter is not before.adapter
     states = scene.rollout(frames=1)
     assert states.finite.all()
 

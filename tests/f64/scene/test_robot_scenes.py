@@ -14,7 +14,7 @@ from risp_torch import Camera, Contact, DirectionalLight, Scene, UserError
 from risp_torch.__main__ import main
 from risp_torch.inversion.diagnostics.gradient_check import check_torch
 from risp_torch.scene.adding.robot import friction_numbers, limit_stiffness
-from risp_torch.scene.robot_files.check import inertias_of_free_joints, moved_by_joints
+from risp_torch.scene.robot_files.check import inertias_of_free_joints, subtree_inertias
 from risp_torch.scene.robot_files.description import RobotMimic
 from risp_torch.scene.robot_files.read import read_robot
 from tests.reference.folders import ROBOTS
@@ -233,7 +233,7 @@ def test_joint_friction_may_be_left_out(options, integrator, words):
 
 def test_springs_of_limits():
     arm = read_robot(ROBOTS / "arm.urdf")
-    for link, moved in zip(arm.links, moved_by_joints(arm.links), strict=True):
+    for link, moved in zip(arm.links, subtree_inertias(arm.links), strict=True):
         joint = link.joint
         if not math.isfinite(joint.limit_high):
             continue

@@ -139,7 +139,7 @@ def test_gradient_of_a_step_in_everything_that_a_state_holds(name: str) -> None:
     scene = make()
     with torch.no_grad():
         state = scene.step(scene.state())
-    derived = scene.simulator.motion.derived
+    derived = scene.simulator.adapter.derived
     history = ("particle_q", "particle_qd") if state.particle_history is not None else ()
     read = [key for key, array in state.arrays().items() if array.is_floating_point() and key not in (*derived, *history)]
 

@@ -63,7 +63,7 @@ def test_the_cloth_has_a_cord_in_its_rim() -> None:
 @pytest.mark.parametrize("cells", [(8, 4), (16, 16), (32, 32)])
 def test_steps_are_short_enough(cells: tuple[int, int]) -> None:
     simulator = cloth_control.make_scene(cells=cells, frames=1, size=8).simulator
-    assert simulator.motion.step_warnings(simulator.solver) == []
+    assert simulator.adapter.step_warnings(simulator.solver) == []
 
 
 def test_goals() -> None:
@@ -86,7 +86,7 @@ def test_goals() -> None:
 @pytest.mark.parametrize("module, objective", [(jellyfish, "image"), (jellyfish, "state"), (cloth_control, "image")])
 def test_gradients_of_policies(module: object, objective: str) -> None:
     scene, task = short(module)
-    aim, policy = GoalLoss(scene, task, task.goal(scene, 0), seen=objective == "image"), task.policy(scene, 1)
+    aim, policy = GoalLoss(scene, task, task.goal(scene, 0), observe_goal=objective == "image"), task.policy(scene, 1)
     weights = {name: value.detach().cpu().numpy() for name, value in policy.named_parameters()}
 
     def loss(given: dict[str, torch.Tensor]) -> torch.Tensor:

@@ -45,12 +45,12 @@ def test_films_show_the_measured_motion() -> None:
         np.testing.assert_allclose(shown, rows[window.first : window.first + window.frames], atol=1e-12)
         assert {name: float(scene.table[name].value) for name in VALUES} == pytest.approx(VALUES)
         for camera in films.CAMERAS:
-            masks = render_masks(scene, torch.as_tensor(shown)[None], together=True, camera=camera)[0, ..., 0]
+            masks = render_masks(scene, torch.as_tensor(shown)[None], union=True, camera=camera)[0, ..., 0]
             assert float(masks[:, [0, -1]].max()) < 0.5 and float(masks[:, :, [0, -1]].max()) < 0.5  # not cut off
             assert float(masks.flatten(1).sum(dim=1).min()) > 50
             away = shown[:1].copy()
             away[..., :3] = films.AWAY
-            assert float(render_masks(scene, torch.as_tensor(away)[None], together=True, camera=camera).max()) == 0.0
+            assert float(render_masks(scene, torch.as_tensor(away)[None], union=True, camera=camera).max()) == 0.0
 
 
 def test_contact_counts_less_than_flight_and_films_less_than_markers() -> None:
@@ -197,7 +197,7 @@ def test_edges_of_a_strip_are_where_the_renderer_has_them() -> None:
     scene, shown = films.film_scene(films.window_of(measured(rows, "toss")), VALUES)
     for name in films.CAMERAS:
         u, v = plots.corners_in(scene, name, shown[0])
-        mask = render_masks(scene, torch.as_tensor(shown[:1])[None], together=True, camera=name)[0, 0, ..., 0].cpu().numpy()
+        mask = render_masks(scene, torch.as_tensor(shown[:1])[None], union=True, camera=name)[0, 0, ..., 0].cpu().numpy()
         row, column = np.nonzero(mask > 0.5)
         assert abs(u.min() - column.min()) < 1.5 and abs(u.max() - column.max() - 1) < 1.5
         assert abs(v.min() - row.min()) < 1.5 and abs(v.max() - row.max() - 1) < 1.5

@@ -139,14 +139,14 @@ def _tiles(x: torch.Tensor, y: torch.Tensor, uniform: Uniform) -> torch.Tensor:
 
 
 def _with_shape(
-    field: torch.Tensor, there: torch.Tensor, x: torch.Tensor, y: torch.Tensor, uniform: Uniform
+    field: torch.Tensor, background: torch.Tensor, x: torch.Tensor, y: torch.Tensor, uniform: Uniform
 ) -> torch.Tensor:
-    """A rectangle or an ellipse of another brightness, with an edge between sharp and soft, if ``there``."""
+    """A rectangle or an ellipse of another brightness, with an edge between sharp and soft, if ``background``."""
     right, down = x - uniform(-1.0, 1.0, 1, 1), y - uniform(-1.0, 1.0, 1, 1)
     right, down = right / uniform(0.1, 0.7, 1, 1), down / uniform(0.1, 0.5, 1, 1)
     box = (uniform(0.0, 1.0, 1, 1) < 0.5).float()
     reach = box * torch.maximum(right.abs(), down.abs()) + (1 - box) * (right.square() + down.square()).sqrt()
-    share = there * torch.sigmoid((1.0 - reach) / uniform(0.02, 0.3, 1, 1))
+    share = background * torch.sigmoid((1.0 - reach) / uniform(0.02, 0.3, 1, 1))
     bright = (uniform(0.0, 1.0, 1, 1) < 0.4).float()
     level = bright * uniform(0.5, 1.2, 1, 1) + (1 - bright) * field * uniform(0.2, 0.9, 1, 1)
     return field + share * (level - field)

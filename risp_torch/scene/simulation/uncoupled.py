@@ -1,4 +1,4 @@
-"""The motion of bodies and deformable bodies that do not collide with each other."""
+"""Adapter of bodies and deformable bodies that do not collide with each other."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any, Self
 import torch
 
 from risp_torch.scene.numbers import Values
-from risp_torch.scene.simulation.articulated import ArticulatedMotion
-from risp_torch.scene.simulation.deformable import DeformableMotion
-from risp_torch.scene.simulation.motion import Motion
-from risp_torch.scene.simulation.rigid import RigidMotion
+from risp_torch.scene.simulation.articulated import ArticulatedAdapter
+from risp_torch.scene.simulation.deformable import DeformableAdapter
+from risp_torch.scene.simulation.rigid import RigidAdapter
+from risp_torch.scene.simulation.solver_adapter import SolverAdapter
 from risp_torch.scene.spec import SceneSpec
 from risp_torch.scene.state import State
 from risp_torch.scene.states import States
@@ -21,20 +21,20 @@ from ti_sim.rollout.arrays import Arrays
 from ti_sim.rollout.solver import Solver
 
 
-class UncoupledSolvers(Motion):
+class UncoupledSolvers(SolverAdapter):
     """Two motions in one scene, each with its own solver."""
 
-    def __init__(self, bodies: Motion, particles: DeformableMotion) -> None:
+    def __init__(self, bodies: SolverAdapter, particles: DeformableAdapter) -> None:
         """The motions of a scene's bodies and of its deformable bodies."""
         self.bodies, self.particles, self.spec = bodies, particles, particles.spec
         self.actuators, self.actuator_kind = bodies.actuators, bodies.actuator_kind
 
     @classmethod
     def of(cls, spec: SceneSpec) -> Self | None:
-        """As ``Motion.of``."""
+        """As ``SolverAdapter.of``."""
         if not spec.bodies or not spec.deformables:
             return None
-        return cls(ArticulatedMotion.of(spec) or RigidMotion(spec), DeformableMotion(spec))
+        return cls(ArticulatedAdapter.of(spec) or RigidAdapter(spec), DeformableAdapter(spec))
 
     def make_solver(self) -> Solver:
         """Raise a UserError: there are two solvers."""
@@ -49,23 +49,23 @@ class UncoupledSolvers(Motion):
         raise UserError("bodies and deformable bodies of this scene have separate solvers: use the inputs of one of these")
 
     def states(self, values: Values, *arrays: torch.Tensor) -> States:
-        """As ``Motion.states``: the bodies' arrays at the frames, then the particles'."""
+        """As ``SolverAdapter.states``: the bodies' arrays at the frames, then the particles'."""
         *bodies, particle_q, particle_qd, diverged = arrays
         return self._joined(self.bodies.states(values, *bodies), self.particles.states(values, particle_q, particle_qd, diverged))
 
     def start(self, values: Values) -> tuple[torch.Tensor, torch.Tensor]:
-        """As ``Motion.start``."""
+        """As ``SolverAdapter.start``."""
         return self.bodies.start(values)[0], self.particles.start(values)[1]
 
     def state(self, values: Values) -> State:
-        """As ``Motion.state``."""
+        """As ``SolverAdapter.state``."""
         return replace(self.bodies.state(values), **self.particles.state(values).arrays())
 
     def rollout(
         self, values: Values, *, frames: int, actions: torch.Tensor | None, state: State | None, adjoint: Adjoint | None,
         between: int = 1,
     ) -> States:  # fmt: skip
-        """As ``Motion.rollout``."""
+        """As ``SolverAdapter.rollout``."""
         body_state, particle_state = (None, None) if state is None else _split(state)
         both: dict[str, Any] = {"frames": frames, "adjoint": adjoint, "between": between}
         soft = self.particles.rollout(values, actions=None, state=particle_state, **both)

@@ -5,7 +5,7 @@ import torch
 
 from risp_torch import Scene
 from risp_torch.risp import Batch
-from risp_torch.risp.training.moves import BEYOND, PLAIN, TURN, AppearanceJitter
+from risp_torch.risp.training.appearance_jitter import BEYOND, PLAIN, TURN, AppearanceJitter
 from risp_torch.scene.rendering_parameters import Direction, Factor, RenderingParameters, image_jacobian
 from tests.reference import small_scenes
 
@@ -19,7 +19,7 @@ def scene() -> Scene:
 
 
 def rendered(scene: Scene, psi: torch.Tensor, parameters: RenderingParameters) -> Batch:
-    poses = scene.simulator.motion.inputs(scene.table.values(), frames=scene.frames).body_q0.expand(len(psi), -1, -1)
+    poses = scene.simulator.adapter.inputs(scene.table.values(), frames=scene.frames).body_q0.expand(len(psi), -1, -1)
     with torch.no_grad():
         images, columns = image_jacobian(scene, poses, psi, parameters)
     return Batch(images.clamp(0.0, 1.0).float().cpu(), columns.half().cpu(), torch.zeros(len(psi), 9), psi)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from risp_torch.files.film.cut import Cut
-from risp_torch.files.film.cut_alike import cut_alike
+from risp_torch.files.film.cut_to_film import cut_to_film
 from risp_torch.files.film.film import film_facts, opened_film, read_film
 from risp_torch.files.film.picture_folder import DESCRIPTION, LINEAR
 from risp_torch.files.film.write import write_folder, write_part
@@ -44,26 +44,26 @@ def part(tmp_path: Path, masks: np.ndarray) -> Path:
 def test_masks_are_cut_and_averaged_as_the_film(part: Path, masks: np.ndarray) -> None:
     right = read_film(part).pictures[..., 0]
     assert right.shape == (3, 6, 10) and ((right > 0.01) & (right < 0.99)).any()
-    np.testing.assert_allclose(cut_alike(masks, film_facts(part), "the masks"), right, atol=2e-5)
+    np.testing.assert_allclose(cut_to_film(masks, film_facts(part), "the masks"), right, atol=2e-5)
     loss = MaskLoss(masks, film=part)
     np.testing.assert_allclose(loss.masks[..., 0].cpu().numpy(), right, atol=2e-5)
     np.save(part.parent / "weights.npy", masks[:1])
     weights = PixelWeights.read(part.parent / "weights.npy", film=part)
-    np.testing.assert_allclose(weights.values[0].cpu().numpy(), cut_alike(masks[:1], film_facts(part), "")[0], atol=1e-6)
+    np.testing.assert_allclose(weights.values[0].cpu().numpy(), cut_to_film(masks[:1], film_facts(part), "")[0], atol=1e-6)
 
 
 def test_what_has_the_size_or_the_frames_of_the_film_is_not_cut_again(part: Path, masks: np.ndarray) -> None:
     facts = film_facts(part)
-    right = cut_alike(masks, facts, "the masks")
-    np.testing.assert_array_equal(cut_alike(right, facts, "the masks"), right)
-    np.testing.assert_allclose(cut_alike(masks[1::2], facts, "the masks"), right, atol=1e-6)
+    right = cut_to_film(masks, facts, "the masks")
+    np.testing.assert_array_equal(cut_to_film(right, facts, "the masks"), right)
+    np.testing.assert_allclose(cut_to_film(masks[1::2], facts, "the masks"), right, atol=1e-6)
 
 
 def test_parts_of_parts_keep_the_frames_of_the_whole_film(part: Path, masks: np.ndarray) -> None:
     write_part(part.parent / "again", opened_film(part), Cut(first=1, crop=(2, 1, 6, 4)), bits=16)
     facts = film_facts(part.parent / "again")
     assert (facts.numbers, facts.frames_of_source) == ((3, 5), FRAMES)
-    np.testing.assert_allclose(cut_alike(masks, facts, "the masks"), read_film(facts.path).pictures[..., 0], atol=2e-5)
+    np.testing.assert_allclose(cut_to_film(masks, facts, "the masks"), read_film(facts.path).pictures[..., 0], atol=2e-5)
 
 
 def test_masks_are_turned_as_the_film(tmp_path: Path) -> None:
@@ -73,10 +73,10 @@ def test_masks_are_turned_as_the_film(tmp_path: Path) -> None:
     write_part(tmp_path / "part", opened_film(video), Cut(crop=(3, 5, 20, 16), size=(10, 8)), bits=16)
     facts, stored = film_facts(tmp_path / "part"), np.random.default_rng(0).random((3, 32, 48)).astype(np.float32)
     turned = np.rot90(stored, k=-1, axes=(1, 2))
-    cut = cut_alike(stored, facts, "the masks")
-    np.testing.assert_allclose(cut, cut_alike(turned, facts, "the masks"), atol=1e-6)
+    cut = cut_to_film(stored, facts, "the masks")
+    np.testing.assert_allclose(cut, cut_to_film(turned, facts, "the masks"), atol=1e-6)
     averaged = np.repeat(turned, 2, axis=1).reshape(3, 32, 3, 32).mean(axis=2)  # three stored pixels are two as shown
-    np.testing.assert_allclose(cut, cut_alike(averaged, facts, "the masks"), atol=1e-6)
+    np.testing.assert_allclose(cut, cut_to_film(averaged, facts, "the masks"), atol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_masks_are_turned_as_the_film(tmp_path: Path) -> None:
 )
 def test_masks_of_another_film_are_an_error(part: Path, shape: tuple[int, ...], words: str) -> None:
     with pytest.raises(UserError, match=words):
-        cut_alike(np.zeros(shape, dtype=np.float32), film_facts(part), "the masks")
+        cut_to_film(np.zeros(shape, dtype=np.float32), film_facts(part), "the masks")
 
 
 @pytest.mark.parametrize("wrong", [{"numbers": [0, 1], "of": 7}, {"numbers": [0, 1, 9], "of": 7}, {"of": 7}, [1], "x"], ids=str)

@@ -29,8 +29,8 @@ from ti_sim.rollout.arrays import Arrays
 from ti_sim.rollout.solver import Solver
 
 
-class Motion(ABC):
-    """Motion of a scene's bodies: a solver, its inputs and its frames. Each solver has a subclass in a separate file.
+class SolverAdapter(ABC):
+    """Makes a solver's inputs of a scene and states of its frames. Each solver has a subclass in a separate file.
 
     Attributes:
         actuators: rotors or motors, which ``actions`` drive.
@@ -45,8 +45,8 @@ class Motion(ABC):
 
     @classmethod
     @abstractmethod
-    def of(cls, spec: SceneSpec) -> Motion | None:
-        """The motion of a scene; None if this class does not simulate it.
+    def of(cls, spec: SceneSpec) -> SolverAdapter | None:
+        """The adapter of a scene; None if this class does not simulate it.
 
         Raises:
             UserError: it does, and the scene has parts that its solver does not support.
@@ -215,18 +215,18 @@ class Motion(ABC):
     def _finer(self) -> dict[int, Solver]:
         return {}
 
-    def check(self, given: Mapping[str, object], actions: torch.Tensor | None) -> None:
+    def check(self, parameters: Mapping[str, object], actions: torch.Tensor | None) -> None:
         """Raise a UserError for actions without actuators, or actions given twice.
 
         Args:
-            given: parameters that replace the scene's own.
+            parameters: parameters that replace the scene's own.
             actions: see ``Scene.rollout``.
         """
         if actions is None:
             return
         if not self.actuators:
             raise UserError(f"there are actions, but the scene has no {self.actuator_kind}: leave them out, or add some")
-        replaced = [name for group in self.actuators if (name := f"{group.name}.actions") in given]
+        replaced = [name for group in self.actuators if (name := f"{group.name}.actions") in parameters]
         if replaced:
             raise UserError(f"the actions are given twice, as {replaced[0]} and as actions: leave one of the two out")
 

@@ -51,19 +51,19 @@ class AppearanceJitter:
             The batch with new pictures [B, H, W, 3] in [0, 1]; states, psi and derivatives are those of the original pictures.
         """
         steps = self.steps(batch.psi, seed=seed).to(batch.images)
-        moved = torch.einsum("bk,bkhwc->bhwc", steps, batch.jacobian.to(batch.images.dtype))
-        return replace(batch, images=(batch.images + moved).clamp(0.0, 1.0))
+        change = torch.einsum("bk,bkhwc->bhwc", steps, batch.jacobian.to(batch.images.dtype))
+        return replace(batch, images=(batch.images + change).clamp(0.0, 1.0))
 
     def steps(self, psi: torch.Tensor, *, seed: tuple[int, ...]) -> torch.Tensor:
         """Steps [B, K] of psi [B, K]; about ``PLAIN`` of the rows are zero."""
         random = torch.Generator().manual_seed(int(np.random.SeedSequence([_STREAM, *seed]).generate_state(1)[0]))
 
-        def uniform(end: float) -> torch.Tensor:
-            return end * (2.0 * torch.rand(psi.shape, generator=random) - 1.0)
+        def uniform(largest: float) -> torch.Tensor:
+            return largest * (2.0 * torch.rand(psi.shape, generator=random) - 1.0)
 
         steps = torch.where(self._turns, uniform(TURN), uniform(BEYOND) - psi)
-        moved = torch.rand((len(psi), 1), generator=random) >= PLAIN
-        steps = self.share * steps * moved
+        has_step = torch.rand((len(psi), 1), generator=random) >= PLAIN
+        steps = self.share * steps * has_step
         if self._fixed is not None:
             steps[:, self._fixed] = 0.0
         return steps

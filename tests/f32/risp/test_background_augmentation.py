@@ -10,8 +10,8 @@ import torch
 
 from risp_torch import Scene
 from risp_torch.risp import Batch
-from risp_torch.risp.training import surroundings as module
-from risp_torch.risp.training.surroundings import NOISE, PLAIN, BackgroundAugmentation, random_patterns
+from risp_torch.risp.training import background_augmentation as module
+from risp_torch.risp.training.background_augmentation import NOISE, PLAIN, BackgroundAugmentation, random_patterns
 from risp_torch.scene.rendering_parameters import Factor, Range, RenderingParameters, image_jacobian
 from tests.reference import small_scenes
 
@@ -36,7 +36,7 @@ def parameters(scene: Scene, surface: str | None) -> RenderingParameters:
 
 
 def rendered(scene: Scene, psi: torch.Tensor, names: RenderingParameters) -> Batch:
-    poses = scene.simulator.motion.inputs(scene.table.values(), frames=scene.frames).body_q0.expand(BATCH, -1, -1)
+    poses = scene.simulator.adapter.inputs(scene.table.values(), frames=scene.frames).body_q0.expand(BATCH, -1, -1)
     with torch.no_grad():
         images, columns = image_jacobian(scene, poses, psi, names)
     assert images.max() < 1.0

@@ -1,0 +1,25 @@
+"""Features of a file that are not imported: collected while reading, reported as sentences."""
+
+from __future__ import annotations
+
+
+class Unsupported:
+    """Features that are not imported, each kind once with all its places."""
+
+    def __init__(self) -> None:
+        self._places: dict[str, list[str]] = {}
+
+    def add(self, feature: str, location: str) -> None:
+        """Record one feature.
+
+        Args:
+            feature: the kind of feature and how it is treated, the beginning of a sentence: "joint friction is not used".
+            location: its place in the file: "joint 'elbow'".
+        """
+        places = self._places.setdefault(feature, [])
+        if location not in places:
+            places.append(location)
+
+    def sentences(self) -> tuple[str, ...]:
+        """One sentence for each kind, in order of first occurrence."""
+        return tuple(f"{feature} ({', '.join(places)})" for feature, places in self._places.items())
