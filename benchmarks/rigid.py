@@ -14,7 +14,7 @@ from benchmarks.table import Table, number, times
 from benchmarks.timing import best_times
 from risp_torch.scene import bridge
 from ti_sim.base.runtime import require
-from ti_sim.rigid.dynamics import STATE_SIZE
+from ti_sim.rigid.arrays import STATE
 from ti_sim.rigid.model import RigidInputs, RigidModel, RigidSettings
 from ti_sim.rigid.solver import RigidSolver
 from ti_sim.rollout.adjoint import Checkpoint, StoreAll
@@ -255,7 +255,7 @@ def checkpoint_table(*, quick: bool) -> Table:
 
 
 def _segment_bytes(states: torch.Tensor, adjoint: StoreAll | Checkpoint) -> int:
-    return (adjoint.every + 1) * STATE_SIZE * states.itemsize if isinstance(adjoint, Checkpoint) else 0
+    return (adjoint.every + 1) * STATE.size * states.itemsize if isinstance(adjoint, Checkpoint) else 0
 
 
 def _difference(a: RigidInputs, b: RigidInputs) -> float:
@@ -274,7 +274,7 @@ def bound_table(rates: dict[str, dict[str, float]], worlds_rates: dict[str, floa
     peak = peaks.measure(quick=quick)
     cores = torch.get_num_threads() if require().device == "cpu" else 1
     result = Table("Bound: arithmetic and memory of a step", BOUND_HEADER)
-    state_bytes = STATE_SIZE * 4
+    state_bytes = STATE.size * 4
     for (name, kinds), touching in zip(rates.items(), (4, 8), strict=True):
         for kind, flops in (("taped", step_flops(8, touching)), ("backward", adjoint_flops(8, touching))):
             label = f"{name}: {'forward, taped' if kind == 'taped' else 'backward'}"

@@ -12,25 +12,9 @@ from functools import cache
 from typing import Any, TypeVar
 
 from ti_sim.base.bundles import Array, Integer, Number, Static, bundle
+from ti_sim.base.rows import Row
 
 T = TypeVar("T")
-
-
-class Row:
-    """Names of the columns of a row of numbers: the first column of each part, the parts' ``names``, and the ``size`` of all.
-
-    ``Row(eye=3, ray=3)`` has ``eye`` 0, ``ray`` 3 and ``size`` 6.
-    """
-
-    def __init__(self, **sizes: int) -> None:
-        self.names, self.size = tuple(sizes), 0
-        for name, size in sizes.items():
-            setattr(self, name, self.size)
-            self.size += size
-
-    def __getattr__(self, name: str) -> int:
-        raise AttributeError(f"a row has no part {name!r}")
-
 
 # Arrays of ``RenderInputs`` with a row for each light, in the order in which the lights stand in the uniforms.
 LIGHT_KINDS = ("directional", "point")

@@ -78,7 +78,7 @@ class RenderInputs:
     softness: Array | None = real(2, changes=MOVING_COLUMN | LIT_COLUMN, default=None)
 
 
-_DECLARED = {each.name: each.metadata for each in fields(RenderInputs) if each.metadata}
+_DECLARED = {declared.name: declared.metadata for declared in fields(RenderInputs) if declared.metadata}
 REAL_INPUTS = tuple(_DECLARED)
 # Shapes of the arrays in place of those that are None, and what the tangents of each input change (bits).
 _DUMMIES = {

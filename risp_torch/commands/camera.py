@@ -8,7 +8,7 @@ from typing import Any
 
 from risp_torch.commands.options import number
 from ti_sim.base.errors import UserError
-from ti_sim.base.numbers import shown
+from ti_sim.base.numbers import format_value
 from ti_sim.base.rules import Count, Positive
 
 
@@ -132,5 +132,5 @@ def _sides(text: str) -> tuple[int, int]:
     """Two numbers of CxR, for argparse."""
     first, cross, second = text.lower().partition("x")
     if not cross:
-        raise argparse.ArgumentTypeError(f"{shown(text)} is not CxR: write for example 9x6")
+        raise argparse.ArgumentTypeError(f"{format_value(text)} is not CxR: write for example 9x6")
     return number(Count)(first), number(Count)(second)

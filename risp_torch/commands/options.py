@@ -12,7 +12,7 @@ from risp_torch.commands.film_camera import follow_films
 from risp_torch.commands.film_options import options_about, use_film
 from risp_torch.files.suggest import unknown_name_error
 from ti_sim.base.errors import UserError
-from ti_sim.base.numbers import shown
+from ti_sim.base.numbers import format_value
 from ti_sim.base.rules import Count, Positive, Rule
 
 Samples = Annotated[int, Rule(whole=True, least=2, most=1024)]  # those of FilmClock, without an import of torch
@@ -134,7 +134,8 @@ def prior_of(text: str) -> tuple[str, Any]:
         return name.strip(), (_bound(mean[0]), wide) if mean else wide
     except (ValueError, TypeError, SyntaxError):
         raise argparse.ArgumentTypeError(
-            f"{shown(text)} is not NAME=SD or NAME=MEAN:SD: write for example camera.turn=0.02, body.density=700:50 or body.mu=5%"
+            f"{format_value(text)} is not NAME=SD or NAME=MEAN:SD: write for example camera.turn=0.02, body.density=700:50 or "
+            "body.mu=5%"
         ) from None
 
 

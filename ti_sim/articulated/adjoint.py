@@ -55,8 +55,15 @@ from ti_sim.articulated.tables import (
     SPIN,
     VELOCITY,
     VIRTUAL,
+)
+from ti_sim.base.rows import (
+    POSE,
+    TWIST,
+    WRENCH,
     add_vec3,
     add_vec4,
+    load_slot_vec3,
+    load_slot_vec4,
     load_vec3,
     load_vec4,
     store_vec3,
@@ -75,12 +82,12 @@ def accelerations_of_links(world: ti.template(), states: ti.template(), b, slot)
         parent = world.tree[i, PARENT]
         rotation = load_vec4(world.work, b, i, QUATERNION)
         axis, r = load_vec3(world.work, b, i, AXIS), load_vec3(world.work, b, i, ARM)
-        at = world.coordinates + world.tree[i, FIRST_QD]
+        rate_column = world.coordinates + world.tree[i, FIRST_QD]
         kind = world.tree[i, KIND]
-        angular, linear = joint_rates(world, b, i, kind, rotation, axis, states, slot, at + world.velocities)
+        angular, linear = joint_rates(world, b, i, kind, rotation, axis, states, slot, rate_column + world.velocities)
         linear -= vec3(world.gravity[b, 0], world.gravity[b, 1], world.gravity[b, 2]) * ti.cast(parent < 0, float)
         if parent >= 0:
-            j_w, j_v = joint_rates(world, b, i, kind, rotation, axis, states, slot, at)
+            j_w, j_v = joint_rates(world, b, i, kind, rotation, axis, states, slot, rate_column)
             w = load_vec3(world.work, b, parent, SPIN)
             spin = load_vec3(world.work, b, parent, ACCELERATION)
             angular += spin + w.cross(j_w)
@@ -99,13 +106,10 @@ def begin_link_adjoints(
             world.work[b, i, BARS + k] = 0.0
         if seeded == 1:
             for k in ti.static(range(3)):
-                world.work[b, i, BARS + 3 + k] = body_q_bar[b, frame, i, k]
-                world.work[b, i, BARS + 9 + k] = body_qd_bar[b, frame, i, k]
-                world.work[b, i, BARS + 6 + k] = body_qd_bar[b, frame, i, 3 + k]
-            g = vec4(
-                body_q_bar[b, frame, i, 3], body_q_bar[b, frame, i, 4],
-                body_q_bar[b, frame, i, 5], body_q_bar[b, frame, i, 6],
-            )  # fmt: skip
+                world.work[b, i, BARS + 3 + k] = body_q_bar[b, frame, i, POSE.position + k]
+                world.work[b, i, BARS + 9 + k] = body_qd_bar[b, frame, i, TWIST.linear + k]
+                world.work[b, i, BARS + 6 + k] = body_qd_bar[b, frame, i, TWIST.angular + k]
+            g = load_slot_vec4(body_q_bar, b, frame, i, POSE.quaternion)
             turn_bar, _ = quaternion_rate_adjoint(vec3(0.0), load_vec4(world.work, b, i, QUATERNION), g)
             store_vec3(world.work, b, i, BARS, turn_bar)
 
@@ -120,7 +124,7 @@ def virtual_power_adjoint(
     those before it.
     """
     rotation = rotation_matrix(load_vec4(world.work, b, i, QUATERNION))
-    back = rotation.transpose()
+    inverse_rotation = rotation.transpose()
     w = load_vec3(world.work, b, i, SPIN)
     spin, pull = load_vec3(world.work, b, i, ACCELERATION), load_vec3(world.work, b, i, ACCELERATION + 3)
     ws, vs = load_vec3(world.work, b, i, VIRTUAL), load_vec3(world.work, b, i, VIRTUAL + 3)
@@ -128,16 +132,16 @@ def virtual_power_adjoint(
 
     # Force on the mass, times the virtual velocity y of the centre of mass; the wrench acts at the centre of mass of the link
     # itself.
-    push = vec3(world.wrench[b, frame, i, 0], world.wrench[b, frame, i, 1], world.wrench[b, frame, i, 2])
-    twist = vec3(world.wrench[b, frame, i, 3], world.wrench[b, frame, i, 4], world.wrench[b, frame, i, 5])
+    push = load_slot_vec3(world.wrench, b, frame, i, WRENCH.force)
+    twist = load_slot_vec3(world.wrench, b, frame, i, WRENCH.torque)
     y, center = vs + ws.cross(d), rotation @ load_vec3(world.link, b, i, CENTER)
     pushed = vs + ws.cross(center)
     turning = w.cross(d)
     acceleration = pull + spin.cross(d) + w.cross(turning)
     force = mass * acceleration
     for k in ti.static(range(3)):
-        bars.wrench[b, frame, i, k] = bars.wrench[b, frame, i, k] - pushed[k]
-        bars.wrench[b, frame, i, 3 + k] = bars.wrench[b, frame, i, 3 + k] - ws[k]
+        bars.wrench[b, frame, i, WRENCH.force + k] = bars.wrench[b, frame, i, WRENCH.force + k] - pushed[k]
+        bars.wrench[b, frame, i, WRENCH.torque + k] = bars.wrench[b, frame, i, WRENCH.torque + k] - ws[k]
     bars.link[b, i, MASS] = bars.link[b, i, MASS] + acceleration.dot(y)
     g = mass * y
     turning_bar = g.cross(w)
@@ -145,13 +149,13 @@ def virtual_power_adjoint(
     vs_bar, pull_bar = force - push, g
     ws_bar, spin_bar = d.cross(force) - center.cross(push) - twist, d.cross(g)
     w_bar = turning.cross(g) + d.cross(turning_bar)
-    add_vec3(bars.link, b, i, COM, back @ d_bar)
+    add_vec3(bars.link, b, i, COM, inverse_rotation @ d_bar)
     center_bar = ws.cross(push)
     turn_bar = d.cross(d_bar) + center.cross(center_bar)
 
     # Moment I w' + w x I w, times the virtual angular velocity ws; the second term is e.I w with e = ws x w. In link axes.
     inertia = symmetric(world.link, b, i, INERTIA)
-    w_l, spin_l, ws_l = back @ w, back @ spin, back @ ws
+    w_l, spin_l, ws_l = inverse_rotation @ w, inverse_rotation @ spin, inverse_rotation @ ws
     e_l = ws_l.cross(w_l)
     i_w, i_spin, i_ws, i_e = inertia @ w_l, inertia @ spin_l, inertia @ ws_l, inertia @ e_l
     ws_l_bar = i_spin + w_l.cross(i_w)
@@ -178,8 +182,8 @@ def virtual_power_adjoint(
             height = z - world.ground + center.z + contact_height(world.turning, world.point, p, local, rotation)
             s_bar = vec2(0.0)
             if height < margin:
-                place, share = contact_arm(world.turning, world.point, p, local, rotation)
-                arm = center + place
+                contact_offset, share = contact_arm(world.turning, world.point, p, local, rotation)
+                arm = center + contact_offset
                 u, power = v + w.cross(arm), -(vs + ws.cross(arm))
                 f, height_bar, u_bar, theta_bar = vec3(0.0), 0.0, vec3(0.0), vec4(0.0)
                 if ti.static(world.sticking):
@@ -215,7 +219,7 @@ def virtual_power_adjoint(
         add_vec3(world.work, b, i, BARS + 3, vec3(0.0, 0.0, z_bar))
         add_vec3(world.work, b, i, BARS + 9, v_bar)
 
-    add_vec3(bars.link, b, i, CENTER, back @ center_bar)
+    add_vec3(bars.link, b, i, CENTER, inverse_rotation @ center_bar)
     add_vec3(world.work, b, i, BARS, turn_bar)
     add_vec3(world.work, b, i, BARS + 6, w_bar)
     add_vec3(world.work, b, i, BARS + 12, spin_bar)
@@ -234,7 +238,7 @@ def link_adjoint(world: ti.template(), bars: ti.template(), states: ti.template(
     Returns:
         Adjoint of the acceleration of the world, zero unless the link is attached to the world.
     """
-    parent, kind, at = world.tree[i, PARENT], world.tree[i, KIND], world.coordinates + world.tree[i, FIRST_QD]
+    parent, kind, rate_column = world.tree[i, PARENT], world.tree[i, KIND], world.coordinates + world.tree[i, FIRST_QD]
     rotation = load_vec4(world.work, b, i, QUATERNION)
     axis, r = load_vec3(world.work, b, i, AXIS), load_vec3(world.work, b, i, ARM)
     turn_bar, position_bar = load_vec3(world.work, b, i, BARS), load_vec3(world.work, b, i, BARS + 3)
@@ -245,7 +249,7 @@ def link_adjoint(world: ti.template(), bars: ti.template(), states: ti.template(
     r_bar, j_w_bar, j_v_bar = position_bar, w_bar, v_bar
     gravity_bar = vec3(0.0)
     if parent >= 0:
-        j_w, j_v = joint_rates(world, b, i, kind, rotation, axis, states, slot, at)
+        j_w, j_v = joint_rates(world, b, i, kind, rotation, axis, states, slot, rate_column)
         parent_rotation = load_vec4(world.work, b, parent, QUATERNION)
         w, spin = load_vec3(world.work, b, parent, SPIN), load_vec3(world.work, b, parent, ACCELERATION)
         ws = load_vec3(world.work, b, parent, VIRTUAL)
@@ -286,13 +290,13 @@ def drive_adjoint(world: ti.template(), bars: ti.template(), states: ti.template
     """Adjoint of the joint forces and armatures of joint i, whose part of L is (armature * acceleration - force) * y."""
     kind, first_q, first = world.tree[i, KIND], world.tree[i, FIRST_Q], world.tree[i, FIRST_QD]
     for d in range(first, world.tree[i, END_QD]):
-        at = world.coordinates + d
+        rate_column = world.coordinates + d
         y = world.velocity_work[b, d, DRIVE]
-        bars.velocity[b, d, ARMATURE] = bars.velocity[b, d, ARMATURE] + y * states[b, slot, at + world.velocities]
+        bars.velocity[b, d, ARMATURE] = bars.velocity[b, d, ARMATURE] + y * states[b, slot, rate_column + world.velocities]
         x = joint_position(states, b, slot, kind, first_q, d - first)
-        x_bar, rate_bar = joint_force_adjoint(world, bars, b, frame, d, kind, x, states[b, slot, at], -y)
+        x_bar, rate_bar = joint_force_adjoint(world, bars, b, frame, d, kind, x, states[b, slot, rate_column], -y)
         add_position_adjoint(states, bar, b, slot, row, kind, first_q, d - first, x_bar)
-        bar[b, row, at] = bar[b, row, at] + rate_bar
+        bar[b, row, rate_column] = bar[b, row, rate_column] + rate_bar
         if ti.static(world.with_bristles):
             dry_force_adjoint(world, bars, states, bar, b, slot, row, kind, d, -y)
 
@@ -325,8 +329,8 @@ def finish_accelerate_adjoint(
     if ti.static(world.with_pairs):
         pair_adjoint(world, bars, states, bar, b, slot, row)
     gravity_bar = vec3(0.0)
-    for back in range(world.links):
-        i = world.links - 1 - back
+    for k in range(world.links):
+        i = world.links - 1 - k
         if world.tree[i, MOVES] == 1:
             virtual_power_adjoint(world, bars, states, bar, b, slot, row, frame, i)
         gravity_bar -= link_adjoint(world, bars, states, bar, b, slot, row, i)

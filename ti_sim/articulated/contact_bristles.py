@@ -121,7 +121,7 @@ def copy_bristles(world: ti.template(), source: ti.template(), slot, target: ti.
 
 
 @ti.kernel
-def begin_contact_bristles(states: ti.types.ndarray(), first: int, size: int):
+def initialise_contact_bristles(states: ti.types.ndarray(), first: int, size: int):
     """Write zeros, the displacements at the start, to slot 0 of states [B, slots, columns], from column ``first`` on."""
     for b, k in ti.ndrange(states.shape[0], size):
         states[b, 0, first + k] = 0.0

@@ -6,21 +6,8 @@ conserved. The points of a pair with a bristle have no friction of their own, an
 """
 
 from ti_sim.articulated.spatial import quaternion_product, rotated
-from ti_sim.articulated.tables import (
-    BARS,
-    BRISTLE,
-    CONTACT,
-    LOAD,
-    MOVES,
-    QUATERNION,
-    SPIN,
-    VELOCITY,
-    VIRTUAL,
-    add_vec3,
-    add_vec4,
-    load_vec3,
-    load_vec4,
-)
+from ti_sim.articulated.tables import BARS, BRISTLE, CONTACT, LOAD, MOVES, QUATERNION, SPIN, VELOCITY, VIRTUAL
+from ti_sim.base.rows import add_vec3, add_vec4, load_vec3, load_vec4
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import vec3, vec4
 from ti_sim.contact.collision import BOUND, FAULT, FAULTY_PAIR, LEAST_HALF, SHAPE_POSITION, SHAPE_QUATERNION
@@ -132,10 +119,10 @@ def add_contact_force(
 @ti.func
 def from_first(arm, apart, side):
     """A point relative to the origin of the first link of its pair; arguments are those of ``add_contact_force``."""
-    place = arm
+    offset = arm
     if side < 0:
-        place += apart
-    return place
+        offset += apart
+    return offset
 
 
 @ti.func
@@ -243,6 +230,6 @@ def greatest_depth(world: ti.template(), i, j):
 @ti.func
 def mark_pair(world: ti.template(), b, p, fault: ti.template()):
     """Record that contact cannot resolve pair p, unless another pair is recorded already."""
-    if world.near[b, FAULTY_PAIR] < 0:
-        world.near[b, FAULTY_PAIR] = p
-        world.near[b, FAULT] = fault
+    if world.near_pairs[b, FAULTY_PAIR] < 0:
+        world.near_pairs[b, FAULTY_PAIR] = p
+        world.near_pairs[b, FAULT] = fault

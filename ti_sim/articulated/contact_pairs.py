@@ -32,8 +32,9 @@ from ti_sim.articulated.contact_force import (
 )
 from ti_sim.articulated.pair_bristle import begin_patch, clear_pair_adjoints, patch_loads, patch_loads_adjoint
 from ti_sim.articulated.spatial import rotated
-from ti_sim.articulated.surface_contact import surface_contacts
-from ti_sim.articulated.tables import POSITION, load_vec3
+from ti_sim.articulated.surface_contact import surface_contacts, surface_contacts_adjoint
+from ti_sim.articulated.tables import POSITION
+from ti_sim.base.rows import load_vec3
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import rotation_matrix, vec3
 from ti_sim.contact.collision import (
@@ -63,7 +64,7 @@ from ti_sim.contact.patch import empty_patch
 @ti.func
 def update_near_pairs(world: ti.template(), b):
     """Rebuild the list of near pairs if a shape has moved by its slack since the last build; needs the poses of the links."""
-    stale = world.near[b, NEAR_COUNT] < 0
+    stale = world.near_pairs[b, NEAR_COUNT] < 0
     for i in range(world.links):
         if world.shape[i, SLACK] > 0 and not stale:
             moved = load_vec3(world.work, b, i, POSITION) + shape_arm(world, b, i)
@@ -83,11 +84,11 @@ def update_near_pairs(world: ti.template(), b):
             reach += travel_of(world, b, i) + travel_of(world, b, j)
             apart = load_vec3(world.anchor, b, i, 0) - load_vec3(world.anchor, b, j, 0)
             if apart.dot(apart) < reach * reach:
-                world.near[b, FIRST_NEAR + count] = p
+                world.near_pairs[b, FIRST_NEAR + count] = p
                 count += 1
-        world.near[b, NEAR_COUNT] = count
-        world.near[b, LIST_COUNT] = world.near[b, LIST_COUNT] + 1
-    world.near[b, TEST_COUNT] = world.near[b, TEST_COUNT] + world.near[b, NEAR_COUNT]
+        world.near_pairs[b, NEAR_COUNT] = count
+        world.near_pairs[b, LIST_COUNT] = world.near_pairs[b, LIST_COUNT] + 1
+    world.near_pairs[b, TEST_COUNT] = world.near_pairs[b, TEST_COUNT] + world.near_pairs[b, NEAR_COUNT]
 
 
 @ti.func
@@ -105,7 +106,7 @@ def check_speed(world: ti.template(), b, p, i, j):
 def round_contacts(world: ti.template(), bars: ti.template(), b, p, i, j, patch: ti.template(), adjoint: ti.template()):
     """Contacts of pair p, a sphere or capsule of link i with the shape of link j: the forces or their adjoint.
 
-    Arguments are those of ``surface_contact.surface_contacts``.
+    Arguments are those of ``surface_contact.surface_contacts_adjoint``; with ``adjoint`` False, ``bars`` is not read.
     """
     arm_i, arm_j = shape_arm(world, b, i), shape_arm(world, b, j)
     apart = load_vec3(world.work, b, i, POSITION) - load_vec3(world.work, b, j, POSITION)
@@ -114,30 +115,32 @@ def round_contacts(world: ti.template(), bars: ti.template(), b, p, i, j, patch:
     h, radius = world.shape[i, HALF_LENGTH], world.shape[i, RADIUS]
     margin = pair_margin(world, b, i, j)
     for c in range(world.pair[p, CONTACTS]):
-        end, free = 0.0, 0.0
+        cap, is_free = 0.0, 0.0
         if world.pair[p, CONTACTS] == 3:
             if c == 2:
-                free = 1.0
+                is_free = 1.0
             else:
-                end = (2.0 * c - 1.0) * h
-        place, normal, gap, weight, s = line_shape_contact(world, j, matrix, centre, along, h, radius, end, free, margin)
+                cap = (2.0 * c - 1.0) * h
+        contact_offset, normal, gap, weight, s = line_shape_contact(
+            world, j, matrix, centre, along, h, radius, cap, is_free, margin
+        )
         if gap < margin:
             if gap < greatest_depth(world, i, j):
                 mark_pair(world, b, p, DEEP)
             contact = point_contact(world, b, i, j)
             if ti.static(adjoint):
                 place_bar, apart_bar, normal_bar, gap_bar, weight_bar = add_contact_force_adjoint(
-                    world, bars, b, i, j, arm_i + place, apart, normal, gap, weight, contact, 1.0, patch
+                    world, bars, b, i, j, arm_i + contact_offset, apart, normal, gap, weight, contact, 1.0, patch
                 )
                 centre_bar, along_bar, turn_j_bar = line_shape_contact_adjoint(
-                    world, j, matrix, centre, along, h, radius, s, free, normal, gap,
+                    world, j, matrix, centre, along, h, radius, s, is_free, normal, gap,
                     place_bar, normal_bar, gap_bar, weight_bar,
                 )  # fmt: skip
                 add_pose_adjoints(
                     world, b, i, j, arm_i, arm_j, place_bar, apart_bar, -centre_bar, along.cross(along_bar), turn_j_bar
                 )
             else:
-                add_contact_force(world, b, i, j, arm_i + place, apart, normal, gap, weight, contact, 1.0, patch)
+                add_contact_force(world, b, i, j, arm_i + contact_offset, apart, normal, gap, weight, contact, 1.0, patch)
 
 
 @ti.func
@@ -147,7 +150,8 @@ def near_pair_contacts(
     """Contacts of all near pairs: the forces or their adjoint; needs the links' poses.
 
     Args:
-        world, bars, b, adjoint: as of ``surface_contacts``.
+        world, bars, b: as of ``surface_contacts_adjoint``.
+        adjoint: False adds the forces to the links' loads; True adds their adjoint.
         states, slot: row with the bristles of the pairs.
         bar, row: row with their adjoints, read with ``adjoint`` only.
     """
@@ -158,8 +162,8 @@ def near_pair_contacts(
         else:
             clear_pairs(world, states, b, slot)
     patch = empty_patch()
-    for n in range(world.near[b, NEAR_COUNT]):
-        p = world.near[b, FIRST_NEAR + n]
+    for n in range(world.near_pairs[b, NEAR_COUNT]):
+        p = world.near_pairs[b, FIRST_NEAR + n]
         i, j, kind = world.pair[p, FIRST_LINK], world.pair[p, SECOND_LINK], world.pair[p, CONTACT_KIND]
         check_speed(world, b, p, i, j)
         if ti.static(world.sticking):
@@ -169,7 +173,10 @@ def near_pair_contacts(
                 begin_patch(world, b, i, j, patch)
         if kind == SURFACES:
             if ti.static(world.with_pairs & WITH_SURFACES):
-                surface_contacts(world, bars, b, p, i, j, patch, adjoint)
+                if ti.static(adjoint):
+                    surface_contacts_adjoint(world, bars, b, p, i, j, patch)
+                else:
+                    surface_contacts(world, b, p, i, j, patch)
         elif ti.static(world.with_pairs & WITH_ROUND):
             round_contacts(world, bars, b, p, i, j, patch, adjoint)
         if ti.static(world.sticking and not adjoint):

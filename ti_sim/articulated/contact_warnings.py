@@ -28,16 +28,16 @@ class ContactWarnings:
         self._model, self._dt = model, dt
         self._reported: set[tuple[int, int]] = set()
 
-    def warn(self, near: np.ndarray) -> None:
+    def warn(self, near_pairs: np.ndarray) -> None:
         """Warn about the first unresolved pair of every world, once per pair and reason.
 
         Args:
-            near: [B, columns] lists of near pairs after a rollout, see ``collision``.
+            near_pairs: [B, columns] lists of near pairs after a rollout, see ``collision``.
         """
-        for world in np.flatnonzero(near[:, FAULTY_PAIR] >= 0) if self._model.has_pairs else ():
-            pair, reason, step = (int(near[world, column]) for column in (FAULTY_PAIR, FAULT, FAULT_STEP))
+        for world in np.flatnonzero(near_pairs[:, FAULTY_PAIR] >= 0) if self._model.has_pairs else ():
+            pair, reason, step = (int(near_pairs[world, column]) for column in (FAULTY_PAIR, FAULT, FAULT_STEP))
             if (pair, reason) not in self._reported:
                 self._reported.add((pair, reason))
                 first, second = (self._model.link_names[self._model.pair[pair, k]] for k in (FIRST_LINK, SECOND_LINK))
-                where = f"at step {step} ({step * self._dt:.4g} s)" + (f" of world {world}" if len(near) > 1 else "")
+                where = f"at step {step} ({step * self._dt:.4g} s)" + (f" of world {world}" if len(near_pairs) > 1 else "")
                 warn(f"{where} {first!r} and {second!r} {_REASONS[reason == DEEP]}")

@@ -48,9 +48,9 @@ def dry_force(world: ti.template(), states: ti.template(), b, slot, kind, d):
     force = 0.0
     if has_position(kind):
         z, rate = states[b, slot, deflection_column(world, d)], states[b, slot, world.coordinates + d]
-        most = world.velocity[b, d, DRY_FRICTION]
-        held = world.velocity[b, d, DRY_STIFFNESS] * z + world.velocity[b, d, DRY_DAMPING] * rate
-        force = -ti.max(-most, ti.min(most, held))
+        limit = world.velocity[b, d, DRY_FRICTION]
+        bristle_force = world.velocity[b, d, DRY_STIFFNESS] * z + world.velocity[b, d, DRY_DAMPING] * rate
+        force = -ti.max(-limit, ti.min(limit, bristle_force))
     return force
 
 
@@ -61,17 +61,17 @@ def dry_force_adjoint(
     """Adjoint of ``dry_force``: adds to the adjoints of row d of the table, and of rate and deflection in a row of ``bar``."""
     if has_position(kind):
         z, rate = states[b, slot, deflection_column(world, d)], states[b, slot, world.coordinates + d]
-        most, stiffness = world.velocity[b, d, DRY_FRICTION], world.velocity[b, d, DRY_STIFFNESS]
+        limit, stiffness = world.velocity[b, d, DRY_FRICTION], world.velocity[b, d, DRY_STIFFNESS]
         damping = world.velocity[b, d, DRY_DAMPING]
-        held = stiffness * z + damping * rate
-        if ti.abs(held) < most:
-            at, rate_at = deflection_bar_column(world, d), world.coordinates + d
+        bristle_force = stiffness * z + damping * rate
+        if ti.abs(bristle_force) < limit:
+            deflection_at, rate_at = deflection_bar_column(world, d), world.coordinates + d
             bars.velocity[b, d, DRY_STIFFNESS] = bars.velocity[b, d, DRY_STIFFNESS] - z * force_bar
             bars.velocity[b, d, DRY_DAMPING] = bars.velocity[b, d, DRY_DAMPING] - rate * force_bar
-            bar[b, row, at] = bar[b, row, at] - stiffness * force_bar
+            bar[b, row, deflection_at] = bar[b, row, deflection_at] - stiffness * force_bar
             bar[b, row, rate_at] = bar[b, row, rate_at] - damping * force_bar
         else:
-            bars.velocity[b, d, DRY_FRICTION] = bars.velocity[b, d, DRY_FRICTION] - ti.math.sign(held) * force_bar
+            bars.velocity[b, d, DRY_FRICTION] = bars.velocity[b, d, DRY_FRICTION] - ti.math.sign(bristle_force) * force_bar
 
 
 @ti.func
@@ -79,9 +79,9 @@ def step_bristles(world: ti.template(), states: ti.template(), b, slot):
     """Step the deflections of all joints in a row of ``states``, with the velocities of that row, which are those after the step.
     """
     for d in range(world.velocities):
-        at, most = deflection_column(world, d), largest_deflection(world, b, d)
-        z = states[b, slot, at] + world.dt * states[b, slot, world.coordinates + d]
-        states[b, slot, at] = ti.max(-most, ti.min(most, z))
+        column, limit = deflection_column(world, d), largest_deflection(world, b, d)
+        z = states[b, slot, column] + world.dt * states[b, slot, world.coordinates + d]
+        states[b, slot, column] = ti.max(-limit, ti.min(limit, z))
 
 
 @ti.func
@@ -91,13 +91,13 @@ def step_bristles_adjoint(world: ti.template(), states: ti.template(), bars: ti.
     The deflections before the step are in ``slot`` of ``states``, the velocities after it in the next slot.
     """
     for d in range(world.velocities):
-        at, rate_at = deflection_bar_column(world, d), world.coordinates + d
+        deflection_at, rate_at = deflection_bar_column(world, d), world.coordinates + d
         z = states[b, slot, deflection_column(world, d)] + world.dt * states[b, slot + 1, rate_at]
-        z_bar = bar[b, row, at]
+        z_bar = bar[b, row, deflection_at]
         if ti.abs(z) < largest_deflection(world, b, d):
             bar[b, row, rate_at] = bar[b, row, rate_at] + world.dt * z_bar
         else:
-            bar[b, row, at] = 0.0
+            bar[b, row, deflection_at] = 0.0
             stiffness = world.velocity[b, d, DRY_STIFFNESS]
             if stiffness > 0:
                 most_bar = ti.math.sign(z) * z_bar / stiffness
@@ -107,14 +107,14 @@ def step_bristles_adjoint(world: ti.template(), states: ti.template(), bars: ti.
 
 
 @ti.kernel
-def begin_bristles(bristle0: ti.types.ndarray(), states: ti.types.ndarray(), column: int):
+def initialise_bristles(bristle0: ti.types.ndarray(), states: ti.types.ndarray(), column: int):
     """Write the initial deflections [B, D] to slot 0 of states [B, slots, columns], from a column on."""
     for b, d in ti.ndrange(bristle0.shape[0], bristle0.shape[1]):
         states[b, 0, column + d] = bristle0[b, d]
 
 
 @ti.kernel
-def begin_bristles_adjoint(bar: ti.types.ndarray(), bristle0_bar: ti.types.ndarray(), column: int):
-    """Adjoint of ``begin_bristles``: reads row 0 of bar [B, rows, columns]."""
+def initialise_bristles_adjoint(bar: ti.types.ndarray(), bristle0_bar: ti.types.ndarray(), column: int):
+    """Adjoint of ``initialise_bristles``: reads row 0 of bar [B, rows, columns]."""
     for b, d in ti.ndrange(bristle0_bar.shape[0], bristle0_bar.shape[1]):
         bristle0_bar[b, d] = bar[b, 0, column + d]

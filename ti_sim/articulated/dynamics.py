@@ -52,11 +52,8 @@ from ti_sim.articulated.tables import (
     MOVES,
     PARENT,
     POSITION,
-    add_vec3,
-    load_vec3,
-    load_vec4,
-    store_vec3,
 )
+from ti_sim.base.rows import WRENCH, add_vec3, load_slot_vec3, load_vec3, load_vec4, store_vec3
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import mat3, outer, rotation_matrix, vec2, vec3
 from ti_sim.contact.bristle import bristle_force
@@ -92,8 +89,8 @@ def ground_load(world: ti.template(), states: ti.template(), b, slot, i, rotatio
         height = position.z - world.ground + center.z + contact_height(world.turning, world.point, p, local, rotation)
         after = vec2(0.0)
         if height < margin:
-            place, share = contact_arm(world.turning, world.point, p, local, rotation)
-            arm = center + place
+            contact_offset, share = contact_arm(world.turning, world.point, p, local, rotation)
+            arm = center + contact_offset
             f = vec3(0.0)
             if ti.static(world.sticking):
                 s = load_point(states, b, slot, first_bristle(world) + point_column(world, p))
@@ -139,8 +136,8 @@ def place_links(world: ti.template(), states: ti.template(), b, slot, frame, vir
                 # ``about`` already contains the moment of the centripetal force at the centre of mass about the origin.
                 moment = w.cross(about @ w)
                 force = mass * w.cross(w.cross(d))
-                push = vec3(world.wrench[b, frame, i, 0], world.wrench[b, frame, i, 1], world.wrench[b, frame, i, 2])
-                twist = vec3(world.wrench[b, frame, i, 3], world.wrench[b, frame, i, 4], world.wrench[b, frame, i, 5])
+                push = load_slot_vec3(world.wrench, b, frame, i, WRENCH.force)
+                twist = load_slot_vec3(world.wrench, b, frame, i, WRENCH.torque)
                 moment -= twist + (matrix @ load_vec3(world.link, b, i, CENTER)).cross(push)
                 force -= push
                 if world.tree[i, FIRST_POINT] < world.tree[i, END_POINT]:
@@ -161,24 +158,24 @@ def eliminate_links(world: ti.template(), states: ti.template(), b, slot, frame,
 
     In a virtual solve the right-hand side is in column DRIVE of each velocity; otherwise it is the joint force.
     """
-    for back in range(world.links):
-        i = world.links - 1 - back
+    for k in range(world.links):
+        i = world.links - 1 - k
         if world.tree[i, MOVES] == 1:
             kind, parent = world.tree[i, KIND], world.tree[i, PARENT]
             a = symmetric(world.work, b, i, BODY)
             c = load_matrix(world.work, b, i, BODY + 6)
             m = symmetric(world.work, b, i, BODY + 15)
             moment, force = load_vec3(world.work, b, i, LOAD), load_vec3(world.work, b, i, LOAD + 3)
-            first, end = world.tree[i, FIRST_QD], world.tree[i, END_QD]
-            d = end - 1
+            first, past_last = world.tree[i, FIRST_QD], world.tree[i, END_QD]
+            d = past_last - 1
             while d >= first:
                 axis, linear = direction(world, b, i, kind, d - first)
                 angular_column, linear_column = a @ axis, c.transpose() @ axis
-                size, held = axis.dot(angular_column), axis.dot(moment)
+                size, axis_load = axis.dot(angular_column), axis.dot(moment)
                 if linear:
                     angular_column, linear_column = c @ axis, m @ axis
-                    size, held = axis.dot(linear_column), axis.dot(force)
-                drive = -held
+                    size, axis_load = axis.dot(linear_column), axis.dot(force)
+                drive = -axis_load
                 if ti.static(virtual):
                     drive += world.velocity_work[b, d, DRIVE]
                 else:

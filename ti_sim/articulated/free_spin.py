@@ -9,18 +9,8 @@ the same step. Links fixed to the link are merged into it (``merging``).
 
 from ti_sim.articulated.joints import FREE, SPHERICAL, load_vec3_at, load_vec4_at
 from ti_sim.articulated.spatial import rotated, rotated_back, symmetric
-from ti_sim.articulated.tables import (
-    ARMATURE,
-    COM,
-    DRIVE,
-    END_QD,
-    FIRST_Q,
-    FIRST_QD,
-    INERTIA,
-    MASS,
-    add_vec3,
-    load_vec3,
-)
+from ti_sim.articulated.tables import ARMATURE, COM, DRIVE, END_QD, FIRST_Q, FIRST_QD, INERTIA, MASS
+from ti_sim.base.rows import add_vec3, load_vec3
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import (
     body_quaternion_rate,
@@ -64,9 +54,9 @@ def step_freely(world: ti.template(), states: ti.template(), b, slot, i, kind):
     q, w = load_vec4_at(states, b, slot, turns_q), load_vec3_at(states, b, slot, turns_qd)
     spin = load_vec3_at(states, b, slot, turns_qd + world.velocities)
     inertia, armature = inertia_about_pivot(world, b, i, kind)
-    whole = inertia + diagonal(armature)
-    inverse = whole.inverse()
-    momentum = whole @ (w + dt * spin) + dt * w.cross(inertia @ w)
+    total_inertia = inertia + diagonal(armature)
+    inverse = total_inertia.inverse()
+    momentum = total_inertia @ (w + dt * spin) + dt * w.cross(inertia @ w)
     mean = mean_momentum(momentum, inverse, armature, 0.5 * dt, True)
     q_next = (q + dt * body_quaternion_rate(q, inverse @ mean)).normalized()
     w_next = inverse @ (2 * mean - momentum)
@@ -102,9 +92,9 @@ def step_freely_adjoint(
     q, w = load_vec4_at(states, b, slot, turns_q), load_vec3_at(states, b, slot, turns_qd)
     spin = load_vec3_at(states, b, slot, turns_qd + world.velocities)
     inertia, armature = inertia_about_pivot(world, b, i, kind)
-    whole = inertia + diagonal(armature)
-    inverse = whole.inverse()
-    momentum = whole @ (w + dt * spin) + dt * w.cross(inertia @ w)
+    total_inertia = inertia + diagonal(armature)
+    inverse = total_inertia.inverse()
+    momentum = total_inertia @ (w + dt * spin) + dt * w.cross(inertia @ w)
     mean = mean_momentum(momentum, inverse, armature, 0.5 * dt, True)
     rate = inverse @ mean
 
@@ -143,7 +133,7 @@ def step_freely_adjoint(
     )
     momentum_bar -= after_bar
     inverse_bar += mean_inverse_bar
-    gained_bar = whole @ momentum_bar
+    gained_bar = total_inertia @ momentum_bar
     swirl_bar = dt * momentum_bar.cross(w)  # of inertia @ w
     whole_bar = outer(momentum_bar, w + dt * spin) - inverse @ inverse_bar @ inverse
     w_bar = gained_bar + dt * (inertia @ w).cross(momentum_bar) + inertia @ swirl_bar + early_w_bar

@@ -39,18 +39,18 @@ def joint_force(world: ti.template(), b, frame, d, kind, x, rate):
     if has_limits(kind):
         low, high = world.velocity[b, d, LOW], world.velocity[b, d, HIGH]
         if x < low:
-            over = low - x
-            force += world.velocity[b, d, LIMIT_STIFFNESS] * over * over / (over + soft_width(low, high))
+            overshoot = low - x
+            force += world.velocity[b, d, LIMIT_STIFFNESS] * overshoot * overshoot / (overshoot + soft_width(low, high))
         elif x > high:
-            over = x - high
-            force -= world.velocity[b, d, LIMIT_STIFFNESS] * over * over / (over + soft_width(low, high))
-    most = world.velocity[b, d, MOTOR_LIMIT]
+            overshoot = x - high
+            force -= world.velocity[b, d, LIMIT_STIFFNESS] * overshoot * overshoot / (overshoot + soft_width(low, high))
+    limit = world.velocity[b, d, MOTOR_LIMIT]
     motor = (
         world.velocity[b, d, GAIN] * world.action[b, frame, d]
         + servo * (world.target[b, frame, d] - x)
         - world.velocity[b, d, SERVO_DAMPING] * rate
     )
-    return force + ti.max(-most, ti.min(most, motor))
+    return force + ti.max(-limit, ti.min(limit, motor))
 
 
 @ti.func
@@ -68,13 +68,13 @@ def joint_force_adjoint(world: ti.template(), bars: ti.template(), b, frame, d, 
     if has_limits(kind):
         low, high = world.velocity[b, d, LOW], world.velocity[b, d, HIGH]
         if x < low or x > high:
-            sign, over = 1.0, low - x
+            sign, overshoot = 1.0, low - x
             if x > high:
-                sign, over = -1.0, x - high
+                sign, overshoot = -1.0, x - high
             k = world.velocity[b, d, LIMIT_STIFFNESS]
             width = soft_width(low, high)
-            share = over / (over + width)
-            bars.velocity[b, d, LIMIT_STIFFNESS] = bars.velocity[b, d, LIMIT_STIFFNESS] + sign * over * share * force_bar
+            share = overshoot / (overshoot + width)
+            bars.velocity[b, d, LIMIT_STIFFNESS] = bars.velocity[b, d, LIMIT_STIFFNESS] + sign * overshoot * share * force_bar
             over_bar = sign * k * share * (2 - share) * force_bar
             x_bar -= sign * over_bar
             low_bar, high_bar = over_bar, 0.0
@@ -86,15 +86,15 @@ def joint_force_adjoint(world: ti.template(), bars: ti.template(), b, frame, d, 
                 high_bar += wide_bar
             bars.velocity[b, d, LOW] = bars.velocity[b, d, LOW] + low_bar
             bars.velocity[b, d, HIGH] = bars.velocity[b, d, HIGH] + high_bar
-    servo, most = world.velocity[b, d, SERVO_STIFFNESS], world.velocity[b, d, MOTOR_LIMIT]
+    servo, limit = world.velocity[b, d, SERVO_STIFFNESS], world.velocity[b, d, MOTOR_LIMIT]
     if not has_position(kind):
         servo = 0.0
     gain, action, target = world.velocity[b, d, GAIN], world.action[b, frame, d], world.target[b, frame, d]
     resist = world.velocity[b, d, SERVO_DAMPING]
     motor = gain * action + servo * (target - x) - resist * rate
-    if motor > most:
+    if motor > limit:
         bars.velocity[b, d, MOTOR_LIMIT] = bars.velocity[b, d, MOTOR_LIMIT] + force_bar
-    elif motor < -most:
+    elif motor < -limit:
         bars.velocity[b, d, MOTOR_LIMIT] = bars.velocity[b, d, MOTOR_LIMIT] - force_bar
     else:
         bars.velocity[b, d, GAIN] = bars.velocity[b, d, GAIN] + action * force_bar

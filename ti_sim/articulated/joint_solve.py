@@ -1,22 +1,8 @@
 """Solutions of M x = y for the joint-space mass matrix by the factors of an elimination (see ``dynamics``; Taichi functions)."""
 
 from ti_sim.articulated.joints import direction
-from ti_sim.articulated.tables import (
-    ARM,
-    COLUMN,
-    DRIVE,
-    END_QD,
-    FIRST_QD,
-    INVERSE,
-    KIND,
-    LOAD,
-    MOVES,
-    PARENT,
-    VIRTUAL,
-    add_vec3,
-    load_vec3,
-    store_vec3,
-)
+from ti_sim.articulated.tables import ARM, COLUMN, DRIVE, END_QD, FIRST_QD, INVERSE, KIND, LOAD, MOVES, PARENT, VIRTUAL
+from ti_sim.base.rows import add_vec3, load_vec3, store_vec3
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import vec3
 
@@ -39,9 +25,9 @@ def solve_joint(world: ti.template(), b, i, kind, angular, linear):
     first = world.tree[i, FIRST_QD]
     for d in range(first, world.tree[i, END_QD]):
         axis, is_linear = direction(world, b, i, kind, d - first)
-        held = load_vec3(world.velocity_work, b, d, COLUMN).dot(angular)
-        held += load_vec3(world.velocity_work, b, d, COLUMN + 3).dot(linear)
-        value = world.velocity_work[b, d, INVERSE] * (world.velocity_work[b, d, DRIVE] - held)
+        coupling = load_vec3(world.velocity_work, b, d, COLUMN).dot(angular)
+        coupling += load_vec3(world.velocity_work, b, d, COLUMN + 3).dot(linear)
+        value = world.velocity_work[b, d, INVERSE] * (world.velocity_work[b, d, DRIVE] - coupling)
         world.velocity_work[b, d, DRIVE] = value
         if is_linear:
             linear += value * axis
@@ -59,18 +45,18 @@ def eliminate_drives(world: ti.template(), b):
     for i in range(world.links):
         store_vec3(world.work, b, i, LOAD, vec3(0.0))
         store_vec3(world.work, b, i, LOAD + 3, vec3(0.0))
-    for back in range(world.links):
-        i = world.links - 1 - back
+    for k in range(world.links):
+        i = world.links - 1 - k
         if world.tree[i, MOVES] == 1:
             kind, parent, first = world.tree[i, KIND], world.tree[i, PARENT], world.tree[i, FIRST_QD]
             moment, force = load_vec3(world.work, b, i, LOAD), load_vec3(world.work, b, i, LOAD + 3)
             d = world.tree[i, END_QD] - 1
             while d >= first:
                 axis, linear = direction(world, b, i, kind, d - first)
-                held = axis.dot(moment)
+                axis_load = axis.dot(moment)
                 if linear:
-                    held = axis.dot(force)
-                drive = world.velocity_work[b, d, DRIVE] - held
+                    axis_load = axis.dot(force)
+                drive = world.velocity_work[b, d, DRIVE] - axis_load
                 world.velocity_work[b, d, DRIVE] = drive
                 moment += world.velocity_work[b, d, INVERSE] * drive * load_vec3(world.velocity_work, b, d, COLUMN)
                 force += world.velocity_work[b, d, INVERSE] * drive * load_vec3(world.velocity_work, b, d, COLUMN + 3)

@@ -6,7 +6,8 @@ A type is a row of ``JOINT_TYPES``, a number for kernels, and its branches in th
 from dataclasses import dataclass
 
 from ti_sim.articulated.spatial import quaternion_product, rotated, rotated_back, rotation_vector, rotation_vector_adjoint
-from ti_sim.articulated.tables import AXIS, DRIVE, FIRST_Q, FIRST_QD, FRAME_QUATERNION, KIND, QUATERNION, load_vec3, load_vec4
+from ti_sim.articulated.tables import AXIS, DRIVE, FIRST_Q, FIRST_QD, FRAME_QUATERNION, KIND, QUATERNION
+from ti_sim.base.rows import load_vec3, load_vec4
 from ti_sim.base.rules import FromZero, checked
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import (
@@ -160,10 +161,10 @@ def direction(world: ti.template(), b, i, kind, j):
             linear = True
             axis = rotated(load_vec4(world.link, b, i, FRAME_QUATERNION), unit(j))
         else:
-            at = j
+            component = j
             if kind == FREE:
-                at = j - 3
-            axis = rotated(load_vec4(world.work, b, i, QUATERNION), unit(at))
+                component = j - 3
+            axis = rotated(load_vec4(world.work, b, i, QUATERNION), unit(component))
     return axis, linear
 
 
@@ -285,18 +286,18 @@ def joint_adjoint(
         Adjoint of the rotation of the joint frame in the world.
     """
     first_q, first = world.tree[i, FIRST_Q], world.tree[i, FIRST_QD]
-    at = world.coordinates + first
+    rate_column = world.coordinates + first
     rotation, axis = load_vec4(world.work, b, i, QUATERNION), load_vec3(world.work, b, i, AXIS)
     if kind == REVOLUTE or kind == PRISMATIC:
-        rate, acceleration = states[b, slot, at], states[b, slot, at + world.velocities]
+        rate, acceleration = states[b, slot, rate_column], states[b, slot, rate_column + world.velocities]
         y = world.velocity_work[b, first, DRIVE]
         if kind == REVOLUTE:
             bar[b, row, first_q] = bar[b, row, first_q] + axis.dot(turn_bar)
-            bar[b, row, at] = bar[b, row, at] + axis.dot(j_w_bar)
+            bar[b, row, rate_column] = bar[b, row, rate_column] + axis.dot(j_w_bar)
             turn_bar += axis.cross(rate * j_w_bar + acceleration * spin_bar + y * ws_bar)
         else:
             bar[b, row, first_q] = bar[b, row, first_q] + axis.dot(r_bar)
-            bar[b, row, at] = bar[b, row, at] + axis.dot(j_v_bar)
+            bar[b, row, rate_column] = bar[b, row, rate_column] + axis.dot(j_v_bar)
             along_bar = rate * j_v_bar + acceleration * pull_bar + y * vs_bar
             turn_bar += axis.cross(along_bar + states[b, slot, first_q] * r_bar)
     elif kind == SPHERICAL or kind == FREE:
@@ -305,8 +306,8 @@ def joint_adjoint(
         turning = first  # first of the three angular velocities
         if kind == FREE:
             x = rotated(frame, load_vec3_at(states, b, slot, first_q))
-            rate = rotated(frame, load_vec3_at(states, b, slot, at))
-            acceleration = rotated(frame, load_vec3_at(states, b, slot, at + world.velocities))
+            rate = rotated(frame, load_vec3_at(states, b, slot, rate_column))
+            acceleration = rotated(frame, load_vec3_at(states, b, slot, rate_column + world.velocities))
             y = rotated(frame, drives(world, b, first))
             frame_turn_bar = (
                 x.cross(r_bar) + rate.cross(j_v_bar) + acceleration.cross(pull_bar) + y.cross(vs_bar)
@@ -314,18 +315,18 @@ def joint_adjoint(
             x_bar, rate_bar = rotated_back(frame, r_bar), rotated_back(frame, j_v_bar)
             for k in ti.static(range(3)):
                 bar[b, row, first_q + k] = bar[b, row, first_q + k] + x_bar[k]
-                bar[b, row, at + k] = bar[b, row, at + k] + rate_bar[k]
+                bar[b, row, rate_column + k] = bar[b, row, rate_column + k] + rate_bar[k]
             first_q += 3
-            at += 3
+            rate_column += 3
             turning += 3
-        rate = rotated(rotation, load_vec3_at(states, b, slot, at))
-        acceleration = rotated(rotation, load_vec3_at(states, b, slot, at + world.velocities))
+        rate = rotated(rotation, load_vec3_at(states, b, slot, rate_column))
+        acceleration = rotated(rotation, load_vec3_at(states, b, slot, rate_column + world.velocities))
         y = rotated(rotation, drives(world, b, turning))
         turn_bar += rate.cross(j_w_bar) + acceleration.cross(spin_bar) + y.cross(ws_bar)
         rate_bar = rotated_back(rotation, j_w_bar)
         q_bar = turn_adjoint(load_vec4_at(states, b, slot, first_q), rotated_back(frame, turn_bar))
         for k in ti.static(range(3)):
-            bar[b, row, at + k] = bar[b, row, at + k] + rate_bar[k]
+            bar[b, row, rate_column + k] = bar[b, row, rate_column + k] + rate_bar[k]
         for k in ti.static(range(4)):
             bar[b, row, first_q + k] = bar[b, row, first_q + k] + q_bar[k]
         turn_bar += frame_turn_bar

@@ -30,11 +30,8 @@ from ti_sim.articulated.tables import (
     SPIN,
     SPINS_FREELY,
     VELOCITY,
-    load_vec3,
-    load_vec4,
-    store_vec3,
-    store_vec4,
 )
+from ti_sim.base.rows import load_vec3, load_vec4, store_vec3, store_vec4
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import (
     vec3,
@@ -87,8 +84,8 @@ def step_coordinates(world: ti.template(), states: ti.template(), b, slot):
         if world.tree[i, SPINS_FREELY] == 1:
             step_freely(world, states, b, slot, i, kind)
         else:
-            for at in range(first_qd, world.coordinates + world.tree[i, END_QD]):
-                states[b, slot, at] = states[b, slot, at] + world.dt * states[b, slot, at + world.velocities]
+            for column in range(first_qd, world.coordinates + world.tree[i, END_QD]):
+                states[b, slot, column] = states[b, slot, column] + world.dt * states[b, slot, column + world.velocities]
             step_joint(world, states, b, slot, i, kind)
     if ti.static(world.with_bristles):
         step_bristles(world, states, b, slot)
@@ -108,10 +105,10 @@ def step_coordinates_adjoint(world: ti.template(), states: ti.template(), bars: 
     if ti.static(world.with_bristles):
         step_bristles_adjoint(world, states, bars, bar, b, slot, row)
     for i in range(world.links):
-        kind, first, end = world.tree[i, KIND], world.tree[i, FIRST_QD], world.tree[i, END_QD]
+        kind, first, past_last = world.tree[i, KIND], world.tree[i, FIRST_QD], world.tree[i, END_QD]
         if world.tree[i, SPINS_FREELY] == 1:
             step_freely_adjoint(world, states, bars, bar, b, slot, row, i, kind)
         else:
             step_joint_adjoint(world, states, bar, b, slot, row, i, kind)
-            for d in range(first, end):
+            for d in range(first, past_last):
                 world.velocity_work[b, d, DRIVE] = -world.dt * bar[b, row, world.coordinates + d]

@@ -21,13 +21,8 @@ from ti_sim.articulated.tables import (
     PARENT,
     POSITION,
     QUATERNION,
-    add_vec3,
-    add_vec4,
-    load_vec3,
-    load_vec4,
-    store_vec3,
-    store_vec4,
 )
+from ti_sim.base.rows import add_vec3, add_vec4, load_vec3, load_vec4, store_vec3, store_vec4
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import mat3, outer, quaternion_rate, rotation_matrix, vec3, vec4
 
@@ -53,7 +48,7 @@ def centre_of(link: ti.template(), work: ti.template(), b, i):
 
 
 @ti.func
-def whole(tree: ti.template(), link: ti.template(), work: ti.template(), b, base):
+def merged_mass(tree: ti.template(), link: ti.template(), work: ti.template(), b, base):
     """(Mass, centre of mass) of all links merged into one, in the frame of that one; the centre of that link if there is no mass.
     """
     mass, moment, centre = 0.0, vec3(0.0), load_vec3(link, b, base, COM)
@@ -76,7 +71,7 @@ def merge(tree: ti.types.ndarray(), link: ti.types.ndarray(), work: ti.types.nda
         place_in_base(tree, link, work, b)
         for base in range(tree.shape[0]):
             if tree[base, MERGED_INTO] == base:
-                mass, centre = whole(tree, link, work, b, base)
+                mass, centre = merged_mass(tree, link, work, b, base)
                 inertia = mat3(0.0)
                 for i in range(base, tree.shape[0]):
                     if tree[i, MERGED_INTO] == base:
@@ -104,10 +99,10 @@ def symmetric_adjoint(link_bar: ti.template(), b, i):
 @ti.func
 def store_symmetric_adjoint(link_bar: ti.template(), b, i, bar):
     """Inverse of ``symmetric_adjoint``: write the adjoint of the inertia to a row."""
-    twice = 2 * bar
+    entry_bar = 2 * bar
     for k in ti.static(range(3)):
-        twice[k, k] *= 0.5
-    store_symmetric(link_bar, b, i, INERTIA, twice)
+        entry_bar[k, k] *= 0.5
+    store_symmetric(link_bar, b, i, INERTIA, entry_bar)
 
 
 @ti.kernel
@@ -123,17 +118,17 @@ def merge_adjoint(
         place_in_base(tree, link, work, b)
         for base in range(tree.shape[0]):
             if tree[base, MERGED_INTO] == base:
-                mass, centre = whole(tree, link, work, b, base)
+                mass, centre = merged_mass(tree, link, work, b, base)
                 mass_bar, bar = link_bar[b, base, MASS], symmetric_adjoint(link_bar, b, base)
                 centre_bar, trace = load_vec3(link_bar, b, base, COM), bar[0, 0] + bar[1, 1] + bar[2, 2]
                 if mass > 0:
                     centre_bar /= mass
                 for i in range(base, tree.shape[0]):
                     if tree[i, MERGED_INTO] == base:
-                        quaternion, own = load_vec4(work, b, i, QUATERNION), link[b, i, MASS]
+                        quaternion, link_mass = load_vec4(work, b, i, QUATERNION), link[b, i, MASS]
                         turn, e = rotation_matrix(quaternion), centre_of(link, work, b, i) - centre
                         pull = trace * e - bar @ e
-                        place_bar = own * (2 * pull + centre_bar)
+                        place_bar = link_mass * (2 * pull + centre_bar)
                         spread = turn @ symmetric(link, b, i, INERTIA) @ turn.transpose() @ bar
                         arm = rotated(quaternion, load_vec3(link, b, i, COM))
                         turn_bar = 2 * vec3(
@@ -144,8 +139,8 @@ def merge_adjoint(
                         store_symmetric_adjoint(link_bar, b, i, turn.transpose() @ bar @ turn)
                         store_vec3(work, b, i, BARS, turn_bar)
                         store_vec3(work, b, i, BARS + 3, place_bar)
-        for back in range(tree.shape[0]):
-            i = tree.shape[0] - 1 - back
+        for k in range(tree.shape[0]):
+            i = tree.shape[0] - 1 - k
             if tree[i, MERGED_INTO] >= 0 and tree[i, MERGED_INTO] != i:
                 parent, quaternion = tree[i, PARENT], load_vec4(link, b, i, FRAME_QUATERNION)
                 turn = load_vec4(work, b, parent, QUATERNION)

@@ -49,25 +49,12 @@ from ti_sim.articulated.contact_force import (
     point_velocity,
 )
 from ti_sim.articulated.spatial import rotated, rotated_back
-from ti_sim.articulated.tables import (
-    BARS,
-    BRISTLE,
-    CONTACT,
-    LOAD,
-    MOVES,
-    POSITION,
-    QUATERNION,
-    SPIN,
-    VIRTUAL,
-    add_vec3,
-    add_vec4,
-    load_vec3,
-    load_vec4,
-)
+from ti_sim.articulated.tables import BARS, BRISTLE, CONTACT, LOAD, MOVES, POSITION, QUATERNION, SPIN, VIRTUAL
 from ti_sim.base.differentiable import Real, Vector, differentiable, inverse, recorded, sqrt, where
+from ti_sim.base.rows import add_vec3, add_vec4, load_vec3, load_vec4
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import vec3
-from ti_sim.contact.law import held, onset, onset_rates
+from ti_sim.contact.law import limited_friction, onset, onset_rates
 from ti_sim.contact.patch import (
     BAR_SIZE,
     CENTRE,
@@ -95,13 +82,13 @@ def _onset(path: Vector) -> tuple[Real, Real]:
     return recorded(mean, [(depth, fraction), (travel, mean_by_travel)]), share
 
 
-def _held(squared: Real, weight: Real, path: Vector, law: Vector) -> Real:
+def _friction_limit_factor(squared: Real, weight: Real, path: Vector, law: Vector) -> Real:
     """Factor that shortens a vector of this squared length to the mean of min(length, mu f) along the path of a patch."""
     sound = squared > 0.0
     length = sqrt(where(sound, squared, 1.0))
     pull = where(sound, length * inverse(weight), 0.0)
     path_values = ti.Vector([x.value for x in path.entries])
-    value, rate, by_path, by_law = held(pull.value, path_values, *(x.value for x in law.entries))
+    value, rate, by_path, by_law = limited_friction(pull.value, path_values, *(x.value for x in law.entries))
     size = recorded(value, [(pull, rate), (path, by_path), (law, by_law)])
     return where(sound, size * weight * inverse(length), rate)
 
@@ -132,10 +119,10 @@ def grip(resultant, spread, path, u, turning, s, angle, contact, kt, dt):
     slide, twist = u - normal * u.dot(normal), turning.dot(normal)
     s = s - normal * s.dot(normal) + slide * (fraction * dt)
     angle = where(spread > 0.0, angle + twist * (fraction * dt), 0.0)
-    shrink = _held((s.dot(s) + spread * angle * angle) * kt * kt, weight, path, law) * inverse(fraction)
+    shrink = _friction_limit_factor((s.dot(s) + spread * angle * angle) * kt * kt, weight, path, law) * inverse(fraction)
     s, angle = s * shrink, angle * shrink
     pull, torsion = s * kt + slide * kf, angle * kt + twist * kf
-    shrink = _held(pull.dot(pull) + spread * torsion * torsion, weight, path, law)
+    shrink = _friction_limit_factor(pull.dot(pull) + spread * torsion * torsion, weight, path, law)
     return pull * (-shrink), normal * (-(spread * torsion * shrink)), s, angle
 
 
@@ -243,12 +230,12 @@ def patch_loads_adjoint(
         ws, ws_j = load_vec3(world.work, b, i, VIRTUAL), load_vec3(world.work, b, j, VIRTUAL)
         y = load_vec3(world.work, b, i, VIRTUAL + 3) + ws.cross(centre)
         y -= load_vec3(world.work, b, j, VIRTUAL + 3) + ws_j.cross(centre + apart)
-        at = grip.linearize(
+        linearization = grip.linearize(
             patch_vec3(patch, RESULTANT), patch[SPREAD], patch_vec3(patch, PATH), u, turning, s, angle, contact, patch[KT],
             world.dt,
         )
-        force, moment, after, _angle = at.value
-        resultant_bar, spread_bar, path_bar, u_bar, turning_bar, s_bar, angle_bar, contact_bar, kt_bar, _dt = at.vjp(
+        force, moment, after, _angle = linearization.value
+        resultant_bar, spread_bar, path_bar, u_bar, turning_bar, s_bar, angle_bar, contact_bar, kt_bar, _dt = linearization.vjp(
             (-y, ws_j - ws, after_bar, angle_after_bar)
         )
         centre_bar = point_adjoint(world, b, i, centre, force, u_bar)

@@ -31,6 +31,7 @@ from ti_sim.articulated.tables import (
     WorldArrays,
 )
 from ti_sim.base.bundles import kernel
+from ti_sim.base.rows import POSE, TWIST
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import normalized_adjoint, vec3
 from ti_sim.contact.collision import FAULT_STEP, FAULTY_PAIR
@@ -53,8 +54,8 @@ def copy_state(world: ti.template(), source: ti.template(), slot, target: ti.tem
     copy_row(source, slot, target, target_slot, b, world.coordinates + world.velocities)
     if ti.static(world.with_bristles):
         for d in range(world.velocities):
-            at = deflection_column(world, d)
-            target[b, target_slot, at] = source[b, slot, at]
+            column = deflection_column(world, d)
+            target[b, target_slot, column] = source[b, slot, column]
     if ti.static(world.sticking):
         copy_bristles(world, source, slot, target, target_slot, b)
 
@@ -64,11 +65,11 @@ def store_links(world: ti.template(), b, frame, body_q: ti.template(), body_qd: 
     """Write the poses and velocities of the links at a frame."""
     for i in range(world.links):
         for k in ti.static(range(3)):
-            body_q[b, frame, i, k] = world.work[b, i, POSITION + k]
-            body_qd[b, frame, i, k] = world.work[b, i, VELOCITY + k]
-            body_qd[b, frame, i, 3 + k] = world.work[b, i, SPIN + k]
+            body_q[b, frame, i, POSE.position + k] = world.work[b, i, POSITION + k]
+            body_qd[b, frame, i, TWIST.linear + k] = world.work[b, i, VELOCITY + k]
+            body_qd[b, frame, i, TWIST.angular + k] = world.work[b, i, SPIN + k]
         for k in ti.static(range(4)):
-            body_q[b, frame, i, 3 + k] = world.work[b, i, QUATERNION + k]
+            body_q[b, frame, i, POSE.quaternion + k] = world.work[b, i, QUATERNION + k]
 
 
 @ti.func
@@ -88,19 +89,19 @@ def faulty_link(world: ti.template(), run: ti.template(), b):
         size += ti.abs(run[b, 0, j])
     link = -1
     if not size < _LARGEST:
-        back = world.links - 1
-        while back >= 0:
+        i = world.links - 1
+        while i >= 0:
             size = 0.0
-            for j in range(world.tree[back, FIRST_QD], world.tree[back, END_QD]):
+            for j in range(world.tree[i, FIRST_QD], world.tree[i, END_QD]):
                 size += ti.abs(run[b, 0, world.coordinates + j])
             last = world.coordinates
-            if back + 1 < world.links:
-                last = world.tree[back + 1, FIRST_Q]
-            for j in range(world.tree[back, FIRST_Q], last):
+            if i + 1 < world.links:
+                last = world.tree[i + 1, FIRST_Q]
+            for j in range(world.tree[i, FIRST_Q], last):
                 size += ti.abs(run[b, 0, j])
             if link < 0 or not size < _LARGEST:
-                link = back
-            back -= 1
+                link = i
+            i -= 1
     return link
 
 
@@ -108,8 +109,8 @@ def faulty_link(world: ti.template(), run: ti.template(), b):
 def record_contact_fault(world: ti.template(), b, step):
     """Record the step in which contact could not resolve a pair for the first time."""
     if ti.static(world.with_pairs):
-        if world.near[b, FAULTY_PAIR] >= 0 and world.near[b, FAULT_STEP] < 0:
-            world.near[b, FAULT_STEP] = step
+        if world.near_pairs[b, FAULTY_PAIR] >= 0 and world.near_pairs[b, FAULT_STEP] < 0:
+            world.near_pairs[b, FAULT_STEP] = step
 
 
 @ti.func
@@ -126,13 +127,13 @@ def add_and_clear_sums(world: ti.template(), bars: ti.template(), b):
 
 
 @ti.kernel
-def begin(
+def initialise_state(
     joint_q0: ti.types.ndarray(), joint_qd0: ti.types.ndarray(), tree: ti.types.ndarray(), states: ti.types.ndarray(),
     coordinates: int, velocities: int,
 ):  # fmt: skip
     """Write the first state (slot 0 of states [B, slots, Q + 2 D]) from joint_q0 [B, Q] and joint_qd0 [B, D].
 
-    Normalises quaternions. Hand-written adjoint: ``begin_adjoint``.
+    Normalises quaternions. Hand-written adjoint: ``initialise_state_adjoint``.
     """
     for b in range(states.shape[0]):
         for j in range(coordinates):
@@ -140,31 +141,31 @@ def begin(
         for d in range(velocities):
             states[b, 0, coordinates + d] = joint_qd0[b, d]
         for i in range(tree.shape[0]):
-            at = quaternion_column(tree, i)
-            if at >= 0:
-                q = load_vec4_at(states, b, 0, at).normalized()
+            column = quaternion_column(tree, i)
+            if column >= 0:
+                q = load_vec4_at(states, b, 0, column).normalized()
                 for k in ti.static(range(4)):
-                    states[b, 0, at + k] = q[k]
+                    states[b, 0, column + k] = q[k]
 
 
 @ti.kernel
-def begin_adjoint(
+def initialise_state_adjoint(
     joint_q0: ti.types.ndarray(), tree: ti.types.ndarray(), bar: ti.types.ndarray(),
     joint_q0_bar: ti.types.ndarray(), joint_qd0_bar: ti.types.ndarray(), coordinates: int, velocities: int,
 ):  # fmt: skip
-    """Adjoint of ``begin``: writes joint_q0_bar and joint_qd0_bar from row 0 of bar [B, rows, Q + D]."""
+    """Adjoint of ``initialise_state``: writes joint_q0_bar and joint_qd0_bar from row 0 of bar [B, rows, Q + D]."""
     for b in range(bar.shape[0]):
         for j in range(coordinates):
             joint_q0_bar[b, j] = bar[b, 0, j]
         for d in range(velocities):
             joint_qd0_bar[b, d] = bar[b, 0, coordinates + d]
         for i in range(tree.shape[0]):
-            at = quaternion_column(tree, i)
-            if at >= 0:
-                raw = ti.math.vec4(joint_q0[b, at], joint_q0[b, at + 1], joint_q0[b, at + 2], joint_q0[b, at + 3])
-                raw_bar = normalized_adjoint(raw, load_vec4_at(bar, b, 0, at))
+            column = quaternion_column(tree, i)
+            if column >= 0:
+                raw = ti.math.vec4(joint_q0[b, column], joint_q0[b, column + 1], joint_q0[b, column + 2], joint_q0[b, column + 3])
+                raw_bar = normalized_adjoint(raw, load_vec4_at(bar, b, 0, column))
                 for k in ti.static(range(4)):
-                    joint_q0_bar[b, at + k] = raw_bar[k]
+                    joint_q0_bar[b, column + k] = raw_bar[k]
 
 
 @kernel
@@ -242,12 +243,12 @@ def advance_adjoint(
     rk4: ti.template(), states: ti.types.ndarray(), diverged_step: ti.types.ndarray(), bar: ti.types.ndarray(),
     joint_q_bar: ti.types.ndarray(), joint_qd_bar: ti.types.ndarray(),
     body_q_bar: ti.types.ndarray(), body_qd_bar: ti.types.ndarray(),
-    world: WorldArrays, bars: BarArrays, spread: int, first_step: int, steps: int, ends: int, substeps: int,
+    world: WorldArrays, bars: BarArrays, spread: int, first_step: int, steps: int, is_last: int, substeps: int,
 ):  # fmt: skip
     """Adjoint of ``advance`` over a segment of ``steps`` steps, in reverse order.
 
     Reads states [B, rows, Q + 2 D] as ``advance`` writes them with ``store_every`` 1, and the adjoints of the frames at the
-    starts of the steps and, if the rollout ``ends`` with the segment, of the last frame. Row 0 of bar [B, 3, Q + D] holds the
+    starts of the steps and, if the segment ``is_last``, of the last frame. Row 0 of bar [B, 3, Q + D] holds the
     adjoint of the state after the segment and is overwritten by that of the first state. Adds to the adjoints of the tables and
     of the inputs of each frame. The partial sums of the tables in bars must hold zeros on entry.
     """
@@ -258,7 +259,7 @@ def advance_adjoint(
             count = world.coordinates + world.velocities
             g_bar = vec3(0.0)
             left = steps - 1
-            if ends == 1:
+            if is_last == 1:
                 left = steps
             while left >= 0:
                 step, row = first_step + left, left * stages
@@ -299,8 +300,8 @@ def advance_adjoint(
                     for j in range(world.coordinates):
                         bar[b, 0, j] = bar[b, 0, j] + joint_q_bar[b, step // substeps, j]
                     for d in range(world.velocities):
-                        at = world.coordinates + d
-                        bar[b, 0, at] = bar[b, 0, at] + joint_qd_bar[b, step // substeps, d]
+                        rate_column = world.coordinates + d
+                        bar[b, 0, rate_column] = bar[b, 0, rate_column] + joint_qd_bar[b, step // substeps, d]
                 # Sums of partial sums: one sum over 1e4 steps would lose two digits in f32.
                 if step % SUM_STEPS == 0 or left == 0:
                     add_and_clear_sums(world, bars, b)

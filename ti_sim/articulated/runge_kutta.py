@@ -26,12 +26,12 @@ def next_stage(world: ti.template(), run: ti.template(), b, stage):
     for j in range(world.coordinates):
         run[b, stage + 1, j] = run[b, 0, j] + ahead * run[b, stage, rates + j]
     for d in range(world.velocities):
-        at = world.coordinates + d
-        run[b, stage + 1, at] = run[b, 0, at] + ahead * run[b, stage, at + world.velocities]
+        rate_column = world.coordinates + d
+        run[b, stage + 1, rate_column] = run[b, 0, rate_column] + ahead * run[b, stage, rate_column + world.velocities]
 
 
 @ti.func
-def summed(run: ti.template(), b, column):
+def weighted_stage_sum(run: ti.template(), b, column):
     """Weighted sum of a column of the four stages: 1/6, 1/3, 1/3, 1/6."""
     middle = run[b, 1, column] + run[b, 2, column]
     return (run[b, 0, column] + run[b, 3, column]) / 6 + middle / 3
@@ -42,16 +42,16 @@ def finish_step(world: ti.template(), run: ti.template(), b):
     """Write the state after the step to row 0, from the rates of all stages."""
     rates = world.coordinates + 2 * world.velocities
     for j in range(world.coordinates):
-        run[b, 0, j] = run[b, 0, j] + world.dt * summed(run, b, rates + j)
+        run[b, 0, j] = run[b, 0, j] + world.dt * weighted_stage_sum(run, b, rates + j)
     for d in range(world.velocities):
-        at = world.coordinates + d
-        run[b, 0, at] = run[b, 0, at] + world.dt * summed(run, b, at + world.velocities)
+        column = world.coordinates + d
+        run[b, 0, column] = run[b, 0, column] + world.dt * weighted_stage_sum(run, b, column + world.velocities)
     for i in range(world.links):
-        at = quaternion_column(world.tree, i)
-        if at >= 0:
-            q = load_vec4_at(run, b, 0, at).normalized()
+        column = quaternion_column(world.tree, i)
+        if column >= 0:
+            q = load_vec4_at(run, b, 0, column).normalized()
             for k in ti.static(range(4)):
-                run[b, 0, at + k] = q[k]
+                run[b, 0, column + k] = q[k]
 
 
 @ti.func
@@ -63,17 +63,17 @@ def finish_step_adjoint(world: ti.template(), states: ti.template(), bar: ti.tem
     that of the stage after the current one.
     """
     for i in range(world.links):
-        at = quaternion_column(world.tree, i)
-        if at >= 0:
+        column = quaternion_column(world.tree, i)
+        if column >= 0:
             spin = world.coordinates + world.tree[i, END_QD] - 3
-            raw = load_vec4_at(states, b, first_row, at)
+            raw = load_vec4_at(states, b, first_row, column)
             for stage in ti.static(range(4)):
                 row = first_row + stage
-                rate = body_quaternion_rate(load_vec4_at(states, b, row, at), load_vec3_at(states, b, row, spin))
+                rate = body_quaternion_rate(load_vec4_at(states, b, row, column), load_vec3_at(states, b, row, spin))
                 raw += world.dt * stage_weight(stage) * rate
-            raw_bar = normalized_adjoint(raw, load_vec4_at(bar, b, 0, at))
+            raw_bar = normalized_adjoint(raw, load_vec4_at(bar, b, 0, column))
             for k in ti.static(range(4)):
-                bar[b, 0, at + k] = raw_bar[k]
+                bar[b, 0, column + k] = raw_bar[k]
     for j in range(world.coordinates + world.velocities):
         bar[b, 1, j] = bar[b, 0, j]
         bar[b, 2, j] = 0.0
@@ -91,9 +91,9 @@ def stage_adjoint(
     """
     weight, ahead = world.dt * stage_weight(stage), world.dt * stage_ahead(stage)
     for d in range(world.velocities):
-        at = world.coordinates + d
-        world.velocity_work[b, d, DRIVE] = -(weight * bar[b, 1, at] + ahead * bar[b, 2, at])
-        bar[b, 2, at] = 0.0
+        rate_column = world.coordinates + d
+        world.velocity_work[b, d, DRIVE] = -(weight * bar[b, 1, rate_column] + ahead * bar[b, 2, rate_column])
+        bar[b, 2, rate_column] = 0.0
     for j in range(world.coordinates):
         bar[b, 2, j] = weight * bar[b, 1, j] + ahead * bar[b, 2, j]
     for i in range(world.links):

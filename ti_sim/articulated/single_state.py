@@ -6,12 +6,12 @@ Bristles of contacts are at rest.
 import numpy as np
 
 from ti_sim.articulated.adjoint import accelerations_of_links
-from ti_sim.articulated.dry_friction import begin_bristles, dry_force
+from ti_sim.articulated.dry_friction import dry_force, initialise_bristles
 from ti_sim.articulated.dynamics import accelerate, place_links
 from ti_sim.articulated.joint_forces import joint_force
 from ti_sim.articulated.joints import direction, joint_position
 from ti_sim.articulated.model import ArticulatedInputs, ArticulatedModel
-from ti_sim.articulated.rollout import begin, store_links
+from ti_sim.articulated.rollout import initialise_state, store_links
 from ti_sim.articulated.solver import prepare
 from ti_sim.articulated.spatial import load_matrix, rotated, symmetric
 from ti_sim.articulated.tables import (
@@ -29,13 +29,11 @@ from ti_sim.articulated.tables import (
     POSITION,
     QUATERNION,
     WorldArrays,
-    add_vec3,
-    load_vec3,
-    load_vec4,
 )
 from ti_sim.base.arrays import Array, check_array, reals_in_same_library, to_numpy, zeros_in_same_library
 from ti_sim.base.bundles import kernel, views
 from ti_sim.base.errors import UserError
+from ti_sim.base.rows import add_vec3, load_vec3, load_vec4
 from ti_sim.base.rules import FromZero, Positive, checked
 from ti_sim.base.runtime import compiled_plainly, require, ti
 from ti_sim.base.vecmath import vec3
@@ -203,9 +201,9 @@ def _begun(
         raise UserError(f"frame {frame} does not exist: there are actions for {inputs.frame_count} frame intervals")
     world = prepare(model, inputs, dt=dt)
     states = zeros_in_same_library(joint_q, (b, 1, model.state_columns(inputs)))
-    begin(*views(joint_q, joint_qd, world.tree, states, q, d))
+    initialise_state(*views(joint_q, joint_qd, world.tree, states, q, d))
     if inputs.has_dry_friction:
-        begin_bristles(*views(inputs.joint_bristle0, states, q + 2 * d))
+        initialise_bristles(*views(inputs.joint_bristle0, states, q + 2 * d))
     return world, states
 
 
@@ -230,8 +228,8 @@ def sum_forces(world: ti.template(), states: ti.template(), b):
             angular, linear = load_vec3(world.work, b, i, ACCELERATION), load_vec3(world.work, b, i, ACCELERATION + 3)
             add_vec3(world.work, b, i, LOAD, symmetric(world.work, b, i, BODY) @ angular + c @ linear)
             add_vec3(world.work, b, i, LOAD + 3, c.transpose() @ angular + symmetric(world.work, b, i, BODY + 15) @ linear)
-    for back in range(world.links):
-        i = world.links - 1 - back
+    for k in range(world.links):
+        i = world.links - 1 - k
         parent = world.tree[i, PARENT]
         if parent >= 0 and world.tree[i, MOVES] == 1:
             force = load_vec3(world.work, b, i, LOAD + 3)
@@ -241,7 +239,7 @@ def sum_forces(world: ti.template(), states: ti.template(), b):
 
 
 @ti.func
-def along(world: ti.template(), b, i, d):
+def load_along_joint(world: ti.template(), b, i, d):
     """Component of link i's total load along joint velocity d."""
     axis, linear = direction(world, b, i, world.tree[i, KIND], d - world.tree[i, FIRST_QD])
     value = axis.dot(load_vec3(world.work, b, i, LOAD))
@@ -281,7 +279,7 @@ def inverse(
                 modelled = joint_force(world, b, frame, d, kind, x, states[b, 0, world.coordinates + d])
                 if ti.static(world.with_bristles):
                     modelled += dry_force(world, states, b, 0, kind, d)
-                force[b, d] = along(world, b, i, d) + world.velocity[b, d, ARMATURE] * acceleration[b, d] - modelled
+                force[b, d] = load_along_joint(world, b, i, d) + world.velocity[b, d, ARMATURE] * acceleration[b, d] - modelled
 
 
 @kernel
@@ -302,7 +300,7 @@ def inertias(
             sum_forces(world, states, b)
             for i in range(world.links):
                 for d in range(world.tree[i, FIRST_QD], world.tree[i, END_QD]):
-                    value = along(world, b, i, d)
+                    value = load_along_joint(world, b, i, d)
                     if column < 0:
                         world.velocity_work[b, d, 0] = value
                     else:
@@ -323,7 +321,7 @@ def jacobian(
     for b in range(states.shape[0]):
         place_links(world, states, b, 0, 0, True)
         turned = rotated(load_vec4(world.work, b, chosen, QUATERNION), vec3(x, y, z))
-        place = load_vec3(world.work, b, chosen, POSITION) + turned
+        point = load_vec3(world.work, b, chosen, POSITION) + turned
         i = chosen
         while i >= 0:
             first = world.tree[i, FIRST_QD]
@@ -332,7 +330,7 @@ def jacobian(
                 angular = vec3(0.0)
                 if not linear:
                     angular = along_axis
-                    along_axis = angular.cross(place - load_vec3(world.work, b, i, POSITION))
+                    along_axis = angular.cross(point - load_vec3(world.work, b, i, POSITION))
                 for k in ti.static(range(3)):
                     matrix[b, k, d] = along_axis[k]
                     matrix[b, 3 + k, d] = angular[k]

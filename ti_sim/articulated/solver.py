@@ -6,12 +6,12 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
-from ti_sim.articulated.contact_bristles import begin_contact_bristles
+from ti_sim.articulated.contact_bristles import initialise_contact_bristles
 from ti_sim.articulated.contact_warnings import ContactWarnings
-from ti_sim.articulated.dry_friction import begin_bristles, begin_bristles_adjoint
+from ti_sim.articulated.dry_friction import initialise_bristles, initialise_bristles_adjoint
 from ti_sim.articulated.merging import merge, merge_adjoint
 from ti_sim.articulated.model import ArticulatedInputs, ArticulatedModel, ArticulatedSettings
-from ti_sim.articulated.rollout import advance, advance_adjoint, begin, begin_adjoint
+from ti_sim.articulated.rollout import advance, advance_adjoint, initialise_state, initialise_state_adjoint
 from ti_sim.articulated.tables import (
     LINK_SIZE,
     VELOCITY_SIZE,
@@ -112,8 +112,8 @@ def prepare(model: ArticulatedModel, inputs: ArticulatedInputs, *, dt: float) ->
     like = inputs.link_mass
     b, n, d = inputs.world_count, model.link_count, model.velocity_count
     pair, (mesh, sample) = model.pair, model.meshes
-    near = np.zeros((b, FIRST_NEAR + len(pair)) if model.has_pairs else (1, FIRST_NEAR))
-    near[:, [NEAR_COUNT, FAULTY_PAIR, FAULT_STEP]] = -1
+    near_pairs = np.zeros((b, FIRST_NEAR + len(pair)) if model.has_pairs else (1, FIRST_NEAR))
+    near_pairs[:, [NEAR_COUNT, FAULTY_PAIR, FAULT_STEP]] = -1
     coupled = len(model.joint_coupling)
     coupling_work = np.zeros((b, coupled + 1, d + 1) if coupled else (1, 1, 1))
     coupling_work[:, :-1, -1] = [multiplier for _link, _leader, multiplier in model.joint_coupling]
@@ -132,7 +132,7 @@ def prepare(model: ArticulatedModel, inputs: ArticulatedInputs, *, dt: float) ->
         velocity_work=empty_in_same_library(like, (b, max(d, 1), VELOCITY_WORK_SIZE)),
         shape=reals_in_same_library(like, model.shape),
         pair=ints_in_same_library(like, pair),
-        near=ints_in_same_library(like, near),
+        near_pairs=ints_in_same_library(like, near_pairs),
         anchor=empty_in_same_library(like, (b, n, 3) if model.has_pairs else (1, 1, 3)),
         mesh=ints_in_same_library(like, mesh),
         sample=reals_in_same_library(like, sample),
@@ -157,12 +157,12 @@ def prepare(model: ArticulatedModel, inputs: ArticulatedInputs, *, dt: float) ->
 
 def packed(inputs: ArticulatedInputs) -> PackedArrays:
     """Those of the inputs, or of their adjoints, that kernels read in rows."""
-    given = {field.name: getattr(inputs, field.name) for field in fields(PackedArrays)}
-    for name, array in given.items():
+    arrays = {field.name: getattr(inputs, field.name) for field in fields(PackedArrays)}
+    for name, array in arrays.items():
         if array is None:
             like = inputs.link_mass if name.startswith("link") else inputs.joint_stiffness
-            given[name] = zeros_in_same_library(like, tuple(like.shape))
-    return PackedArrays(**given)
+            arrays[name] = zeros_in_same_library(like, tuple(like.shape))
+    return PackedArrays(**arrays)
 
 
 def last_columns(model: ArticulatedModel, inputs: ArticulatedInputs, *, adjoint: bool = False) -> list[slice]:
@@ -171,7 +171,7 @@ def last_columns(model: ArticulatedModel, inputs: ArticulatedInputs, *, adjoint:
     first = model.bristle_columns(inputs)[0]
     ranges = [(first - model.velocity_count, first)] if inputs.has_dry_friction else []
     ranges += [(first, first + model.bristle_count)] if inputs.has_bristles else []
-    return [slice(begin - removed, end - removed) for begin, end in ranges]
+    return [slice(start - removed, stop - removed) for start, stop in ranges]
 
 
 def last_names(inputs: ArticulatedInputs) -> tuple[str, ...]:
@@ -190,11 +190,12 @@ def start_links(model: ArticulatedModel, inputs: ArticulatedInputs, states: Arra
         assign(states, (slice(None), 0, slice(q)), inputs.joint_q0)
         assign(states, (slice(None), 0, slice(q, q + d)), inputs.joint_qd0)
     else:
-        begin(*views(inputs.joint_q0, inputs.joint_qd0, ints_in_same_library(inputs.link_mass, model.tree), states, q, d))
+        tree = ints_in_same_library(inputs.link_mass, model.tree)
+        initialise_state(*views(inputs.joint_q0, inputs.joint_qd0, tree, states, q, d))
     if inputs.has_dry_friction:
-        begin_bristles(*views(inputs.joint_bristle0, states, q + 2 * d))
+        initialise_bristles(*views(inputs.joint_bristle0, states, q + 2 * d))
     if inputs.has_bristles:
-        begin_contact_bristles(*views(states, *model.bristle_columns(inputs)))
+        initialise_contact_bristles(*views(states, *model.bristle_columns(inputs)))
     if inputs.contact_bristle0 is not None:
         assign(states, (slice(None), 0, last_columns(model, inputs)[-1]), inputs.contact_bristle0)
 
@@ -230,17 +231,17 @@ class PackedBars:
         """
         inputs, bars = self._inputs, self.bars
         if self._continued:
-            end = world.coordinates + world.velocities
+            size = world.coordinates + world.velocities
             assign(bars.joint_q0, (...,), section(bar, (slice(None), 0, slice(world.coordinates))))
-            assign(bars.joint_qd0, (...,), section(bar, (slice(None), 0, slice(world.coordinates, end))))
+            assign(bars.joint_qd0, (...,), section(bar, (slice(None), 0, slice(world.coordinates, size))))
         else:
-            begin_adjoint(*views(
+            initialise_state_adjoint(*views(
                 inputs.joint_q0, world.tree, bar, bars.joint_q0, bars.joint_qd0, world.coordinates, world.velocities
             ))  # fmt: skip
         if inputs.contact_bristle0 is not None:
             assign(bars.contact_bristle0, (...,), section(bar, (slice(None), 0, self._columns[-1])))
         if inputs.has_dry_friction:
-            begin_bristles_adjoint(*views(bar, bars.joint_bristle0, world.coordinates + world.velocities))
+            initialise_bristles_adjoint(*views(bar, bars.joint_bristle0, world.coordinates + world.velocities))
         if (self._model.merged_into >= 0).any():
             pack(*views(packed(inputs), world.link, world.velocity))
             merge_adjoint(*views(world.tree, world.link, world.work, self.rows.link_total))
@@ -253,7 +254,7 @@ class ArticulatedSolver(Solver):
     Warns once about each pair of links that contact could not resolve.
     """
 
-    frame_names, held = ("joint_q", "joint_qd", "body_q", "body_qd"), "actions"
+    frame_names, per_interval_inputs = ("joint_q", "joint_qd", "body_q", "body_qd"), "actions"
 
     def __init__(self, model: ArticulatedModel, settings: ArticulatedSettings) -> None:
         """Bind a model to its time stepping.
@@ -296,13 +297,13 @@ class ArticulatedSolver(Solver):
         arrays = (zeros_in_same_library(like, (b, frames + 1, *tail)) for tail in ((q,), (d,), (n, 7), (n, 6)))
         marks = (ints_in_same_library(like, np.full(b, -1)) for _ in range(2))
         start_links(model, inputs, states, first_frame)
-        kept, tests = None if adjoint is None else states, np.zeros((b, 2), dtype=np.int32)
-        result = ArticulatedRollout(*arrays, *marks, tests, inputs, frames, adjoint, kept, first_frame)
+        stored_states, tests = None if adjoint is None else states, np.zeros((b, 2), dtype=np.int32)
+        result = ArticulatedRollout(*arrays, *marks, tests, inputs, frames, adjoint, stored_states, first_frame)
         self._advance(world, result, states, 0, states, interval, True, 0, steps)
         if model.has_pairs:
-            near = to_numpy(world.near)
-            result.pair_tests[:] = near[:, [TEST_COUNT, LIST_COUNT]]
-            self._faults.warn(near)
+            near_pairs = to_numpy(world.near_pairs)
+            result.pair_tests[:] = near_pairs[:, [TEST_COUNT, LIST_COUNT]]
+            self._faults.warn(near_pairs)
         mark_diverged_frames(result.frame_arrays, to_numpy(result.diverged_step), self.settings.substeps)
         return replace(result, last_arrays=self._last_arrays(world, result, states, interval, steps))
 
@@ -318,7 +319,7 @@ class ArticulatedSolver(Solver):
             tail = empty_in_same_library(states, (shape[0], self._rows(remainder, remainder), shape[2]))
             self._advance(world, rollout, states, row, tail, remainder, False, steps - remainder, remainder)
             states = tail
-        last = tuple(section(states, (slice(None), int(states.shape[1]) - 1, each)) for each in columns)
+        last = tuple(section(states, (slice(None), int(states.shape[1]) - 1, column)) for column in columns)
         mark_diverged_worlds(last, rollout.diverged)
         return last
 
@@ -334,29 +335,29 @@ class ArticulatedSolver(Solver):
         if rollout.adjoint.interval > 1:
             states = empty_in_same_library(like, (b, self._rows(span, 1), columns))
         bar = zeros_in_same_library(like, (b, 3, model.bar_columns(inputs)))
-        columns = [(slice(None), 0, each) for each in last_columns(model, inputs, adjoint=True)]
+        columns = [(slice(None), 0, column) for column in last_columns(model, inputs, adjoint=True)]
         if last_bars and inputs.has_dry_friction:
             assign(bar, columns[0], last_bars[0])
 
-        def again(first: int, count: int) -> None:
+        def recompute_segment(first: int, count: int) -> None:
             self._advance(world, rollout, rollout.states, first // span, states, 1, False, first, count)
 
-        def run(rows: Array, first: int, count: int, *, ends: bool) -> None:
+        def run(rows: Array, first: int, count: int, *, is_last: bool) -> None:
             advance_adjoint(*views(
                 self.settings.integrator == "rk4", rows, rollout.diverged_step, bar, *bars, world, packed.rows,
-                iterations_per_task(b), first, count, int(ends), self.settings.substeps,
+                iterations_per_task(b), first, count, int(is_last), self.settings.substeps,
             ))  # fmt: skip
 
-        def back(first: int, count: int) -> None:
-            ends = first + count == steps
-            if ends and last_bars and inputs.has_bristles:
+        def differentiate_segment(first: int, count: int) -> None:
+            is_last = first + count == steps
+            if is_last and last_bars and inputs.has_bristles:
                 # The adjoint of the last frame's poses clears those of displacements: it comes first, alone.
-                run(section(states, (slice(None), slice(count * self._stages, count * self._stages + 1))), steps, 0, ends=True)
+                run(section(states, (slice(None), slice(count * self._stages, count * self._stages + 1))), steps, 0, is_last=True)
                 assign(bar, columns[-1], last_bars[-1])
-                ends = False
-            run(states, first, count, ends=ends)
+                is_last = False
+            run(states, first, count, is_last=is_last)
 
-        rollout.adjoint.run_backwards(steps, recompute=again, differentiate=back)
+        rollout.adjoint.run_backwards(steps, recompute=recompute_segment, differentiate=differentiate_segment)
         packed.finish(world, bar)
         return packed.bars
 

@@ -21,6 +21,8 @@ The spin of a cylinder or cone about its own axis moves its features, but not it
 that without this spin, so damping does not resist rolling.
 """
 
+from typing import Any
+
 from ti_sim.articulated.contact_force import (
     depth_in_contact,
     greatest_depth,
@@ -30,21 +32,11 @@ from ti_sim.articulated.contact_force import (
     shape_arm,
     shape_rotation,
 )
-from ti_sim.articulated.tables import (
-    BARS,
-    CONTACT,
-    LOAD,
-    MOVES,
-    POSITION,
-    SPIN,
-    VELOCITY,
-    VIRTUAL,
-    add_vec3,
-    add_vec4,
-    load_vec3,
-)
+from ti_sim.articulated.tables import BARS, CONTACT, LOAD, MOVES, POSITION, SPIN, VELOCITY, VIRTUAL
+from ti_sim.base.bundles import bundle
+from ti_sim.base.rows import add_vec3, add_vec4, load_vec3
 from ti_sim.base.runtime import ti
-from ti_sim.base.vecmath import rotation_matrix, vec3, vec4
+from ti_sim.base.vecmath import mat3, rotation_matrix, vec3, vec4
 from ti_sim.contact.collision import DEEP, FIRST_FEATURE, FIRST_FEATURES, LEAST_HALF, REVOLVED, SECOND_FEATURES
 from ti_sim.contact.law import (
     contact_force_along,
@@ -53,10 +45,10 @@ from ti_sim.contact.law import (
 from ti_sim.contact.patch import KT, add_to_patch, empty_patch, merge_patch, patch_point_adjoint
 from ti_sim.contact.shape_distance import (
     box_about,
+    clip_to_box,
     deepest_adjoint,
     deepest_on_line,
     distance_adjoint,
-    part_within,
     shape_distance,
     unit_normal,
 )
@@ -69,9 +61,9 @@ _UNIT = 1e3  # depths are in mm where they are raised to the fourth power, for s
 
 
 @ti.func
-def sampled(world: ti.template(), at):
+def sampled(world: ti.template(), column):
     """Three numbers of ``WorldArrays.sample``, from an index on."""
-    return vec3(world.sample[at], world.sample[at + 1], world.sample[at + 2])
+    return vec3(world.sample[column], world.sample[column + 1], world.sample[column + 2])
 
 
 @ti.func
@@ -86,8 +78,8 @@ def bounds_of(world: ti.template(), j, turn, shift, margin):
         margin: enlargement of the box on all sides [m].
     """
     middle, half = box_about(world, j)
-    back = turn.transpose()
-    centre, reach = back @ (middle - shift), ti.abs(back) @ half + margin
+    inverse_rotation = turn.transpose()
+    centre, reach = inverse_rotation @ (middle - shift), ti.abs(inverse_rotation) @ half + margin
     return centre - reach, centre + reach
 
 
@@ -152,196 +144,342 @@ def add_motion_adjoints(
     return load_vec3(world.work, b, second, SPIN).cross(u_bar) - load_vec3(world.work, b, second, VIRTUAL).cross(force)
 
 
-@ti.func
-def surface_contacts(
-    world: ti.template(), bars: ti.template(), b, p, first, second, patch: ti.template(), adjoint: ti.template()
-):
-    """Contact of pair p of two links, whose shapes are boxes or meshes: the forces or their adjoint.
+@bundle
+class PairPose:
+    """Where the shapes of a pair of links are (values of a kernel).
 
-    The forces are summed in one sweep over the features, and multiplied by the common factor at its end. The adjoint takes a
-    second sweep, which needs this factor and its adjoint.
+    Attributes:
+        first, second: the links.
+        apart: origin of the first minus that of the second [m].
+        first_arm, second_arm: from the origin of each link to the centre of its shape, world axes [m].
+        first_rotation, second_rotation: rotation matrix of each shape.
+        reach: length r in the depth of an edge [m].
+        margin: gap at which contact may begin [m].
+    """
+
+    first: Any
+    second: Any
+    apart: Any
+    first_arm: Any
+    second_arm: Any
+    first_rotation: Any
+    second_rotation: Any
+    reach: Any
+    margin: Any
+
+
+@bundle
+class PairSide:
+    """One shape of a pair, whose features are tested against the other shape (values of a kernel).
+
+    Attributes:
+        link, other_link: link of the features, link of the other shape.
+        sign: 1 for the features of the first link, -1 for those of the second.
+        origin: origin of ``link`` minus that of the first link [m].
+        arm, other_arm: from the origin of each link to the centre of its shape [m].
+        rotation, other_rotation: rotation matrix of each shape.
+        centre: centre of the features' shape minus that of the other shape [m].
+        low, high: bounding box of the other shape in the frame of the features' shape, with the margin [m].
+    """
+
+    link: Any
+    other_link: Any
+    sign: Any
+    origin: Any
+    arm: Any
+    other_arm: Any
+    rotation: Any
+    other_rotation: Any
+    centre: Any
+    low: Any
+    high: Any
+
+
+@ti.func
+def load_pair(world: ti.template(), b, first, second):
+    """``PairPose`` of two links."""
+    apart = load_vec3(world.work, b, first, POSITION) - load_vec3(world.work, b, second, POSITION)
+    first_arm, first_rotation = shape_arm(world, b, first), rotation_matrix(shape_rotation(world, b, first))
+    second_arm, second_rotation = shape_arm(world, b, second), rotation_matrix(shape_rotation(world, b, second))
+    margin = pair_margin(world, b, first, second)
+    reach = _REACH * ti.min(world.shape[first, LEAST_HALF], world.shape[second, LEAST_HALF])
+    return PairPose(first, second, apart, first_arm, second_arm, first_rotation, second_rotation, reach, margin)
+
+
+@ti.func
+def load_side(world: ti.template(), pair: ti.template(), second):
+    """``PairSide`` of the features of a pair's first link, or of its second link if ``second`` is 1."""
+    i, j, sign, origin = pair.first, pair.second, 1.0, vec3(0.0)
+    arm_i, arm_j, rotation, other_rotation = pair.first_arm, pair.second_arm, pair.first_rotation, pair.second_rotation
+    if second == 1:
+        i, j, sign, origin = pair.second, pair.first, -1.0, -pair.apart
+        arm_i, arm_j, rotation, other_rotation = pair.second_arm, pair.first_arm, pair.second_rotation, pair.first_rotation
+    centre, to_other = sign * pair.apart + arm_i - arm_j, other_rotation.transpose()
+    low, high = bounds_of(world, j, to_other @ rotation, to_other @ centre, pair.margin)
+    return PairSide(i, j, sign, origin, arm_i, arm_j, rotation, other_rotation, centre, low, high)
+
+
+@ti.func
+def overlap_and_count(world: ti.template(), side: ti.template(), features):
+    """Least overlap of the bounding boxes of a side [m], and ``features``, or 0 where the boxes do not overlap."""
+    middle, size = box_about(world, side.link)
+    overlap, count = ti.min(side.high - middle + size, middle + size - side.low).min(), features
+    if (middle + size <= side.low).any() or (middle - size >= side.high).any():
+        count = 0
+    return overlap, count
+
+
+@ti.func
+def feature_contact(world: ti.template(), pair: ti.template(), side: ti.template(), column, tested, with_bend):
+    """Contact of one feature, a point or the deepest point of an edge, with the other shape of its pair.
 
     Args:
         world: ``WorldArrays``.
-        bars: ``BarArrays``, read with ``adjoint`` only.
+        pair: ``PairPose``.
+        side: ``PairSide``.
+        column: first number of the feature in ``world.sample``.
+        tested: whether the feature may touch.
+        with_bend: whether to compute second derivatives of the distance.
+
+    Returns:
+        (whether it may touch; its middle minus the centre of its shape [m] and unit vector along the edge, world axes; half
+        length h of the edge [m], 0 for a point; position s on it [m]; 1 - s^2 / h^2; unit normal, world axes; gap [m]; length of
+        the gradient of the distance; and the results of ``shape_distance``).
+    """
+    offset, along = sampled(world, column), sampled(world, column + FEATURE_VECTOR)
+    h, s, window, extent = 0.0, 0.0, 1.0, ti.abs(along)
+    normal, gap, length = vec3(0.0), _FAR, 0.0
+    distance, direction, slope, bend = 0.0, vec3(0.0), vec3(0.0), mat3(0.0)
+    may_touch = tested and (offset + extent > side.low).all() and (offset - extent < side.high).all()
+    if may_touch and extent.sum() > 0:
+        s_min, s_max = clip_to_box(offset, along, side.low, side.high, 1.0)
+        may_touch = s_min < s_max
+        h = along.norm()
+    if may_touch:
+        to_other = side.other_rotation.transpose()
+        offset = side.rotation @ offset
+        position = to_other @ (side.centre + offset)
+        if h > 0:
+            along = side.rotation @ (along / h)
+            s, may_touch = deepest_on_line(world, side.other_link, position, to_other @ along, h, pair.reach)
+            position += s * (to_other @ along)
+            window -= s * s / (h * h)
+        distance, direction, slope, bend = shape_distance(world, side.other_link, position, pair.margin, with_bend)
+        normal, gap, length = unit_normal(distance, direction, pair.reach - pair.reach / window)
+        normal = side.other_rotation @ normal
+    return may_touch, offset, along, h, s, window, normal, gap, length, distance, direction, slope, bend
+
+
+@ti.func
+def feature_velocity(side: ti.template(), drift, spin, arm, normal, round_u):
+    """Velocity of a feature relative to the other shape, without the normal part of ``round_u``, see above.
+
+    Args:
+        side: ``PairSide``.
+        drift, spin: of ``relative_motion``.
+        arm: from the origin of the first link to the feature [m].
+        normal: unit normal.
+        round_u: velocity of the feature by the spin of a round body about its axis [m/s].
+    """
+    u = side.sign * (drift + spin.cross(arm))
+    u -= normal.dot(round_u) * normal
+    return u
+
+
+@ti.func
+def revolution_axis(world: ti.template(), side: ti.template()):
+    """Axis of a cylinder or cone in world axes; zero for other shapes."""
+    return world.shape[side.link, REVOLVED] * (side.rotation @ vec3(0.0, 0.0, 1.0))
+
+
+@ti.func
+def surface_contacts(world: ti.template(), b, p, first, second, patch: ti.template()):
+    """Add the contact forces of pair p of two links, whose shapes are boxes or meshes, to the loads of both links.
+
+    The forces are summed in one sweep over the features, and multiplied by the common factor at its end.
+
+    Args:
+        world: ``WorldArrays``.
         b: world.
         p: pair; marked if it overlaps deeper than contact resolves.
         first: its first link.
         second: its second link.
-        patch: of the pair (``pair_bristle``): the points are added to it, or their adjoints follow from it.
-        adjoint: False adds the forces to both links' loads; True adds the adjoints of the negative power of the forces on the
-            virtual velocities (see ``adjoint``) to those of both links' motion and contact parameters.
+        patch: of the pair (``pair_bristle``): the points are added to it.
     """
-    contact = point_contact(world, b, first, second)
-    apart = load_vec3(world.work, b, first, POSITION) - load_vec3(world.work, b, second, POSITION)
-    drift, spin = relative_motion(world, b, first, second, apart, SPIN, VELOCITY)
-    virtual_drift, virtual_spin = vec3(0.0), vec3(0.0)
-    if ti.static(adjoint):
-        virtual_drift, virtual_spin = relative_motion(world, b, first, second, apart, VIRTUAL, VIRTUAL + 3)
+    contact, pair = point_contact(world, b, first, second), load_pair(world, b, first, second)
+    drift, spin = relative_motion(world, b, first, second, pair.apart, SPIN, VELOCITY)
     # Of the first link relative to the second; moments are about the origin of the first.
+    force, moment, feature_patch = vec3(0.0), vec3(0.0), empty_patch()
+    total, deepest, overlap = 0.0, 0.0, _FAR
+    for half in range(2):
+        side, features = load_side(world, pair, half), world.pair[p, FIRST_FEATURES]
+        if half == 1:
+            features = world.pair[p, SECOND_FEATURES]
+        box_overlap, count = overlap_and_count(world, side, features)
+        overlap = ti.min(overlap, box_overlap)
+        axis = revolution_axis(world, side)
+        rolling = axis.dot(load_vec3(world.work, b, side.link, SPIN))
+        for n in range(count):
+            column = world.mesh[side.link, FIRST_FEATURE] + FEATURE_SIZE * n
+            touches, offset, along, _h, s, window, normal, gap, length, distance, _direction, _slope, _bend = feature_contact(
+                world, pair, side, column, True, False
+            )
+            if touches and gap < pair.margin:
+                arm = side.origin + side.arm + offset + s * along
+                round_u = rolling * axis.cross(offset + s * along)
+                u = feature_velocity(side, drift, spin, arm, normal, round_u)
+                depth, _depth_rate, _speed_rate = depth_in_contact(gap, normal.dot(u), world.dt)
+                depth *= _UNIT
+                weight = world.sample[column + FEATURE_WEIGHT] * (window * length) ** 4 * depth * depth
+                deepest = ti.min(deepest, distance)
+                f, path = contact_force_along(normal, gap, u, contact.x, contact.y, contact.z, contact.w, world.dt)
+                total += weight * depth * depth
+                force += side.sign * weight * f
+                moment += side.sign * weight * arm.cross(f)
+                if ti.static(world.sticking):
+                    if patch[KT] > 0:
+                        add_to_patch(feature_patch, arm, side.sign * normal, weight * f.dot(normal), path)
+    if total > 0:
+        scale = 1 / ti.sqrt(total)
+        force *= scale
+        moment *= scale
+        add_wrench(world, b, first, moment, force)
+        add_wrench(world, b, second, -moment - pair.apart.cross(force), -force)
+        if ti.static(world.sticking):
+            merge_patch(patch, feature_patch, scale)
+    limit = greatest_depth(world, first, second)
+    if overlap > -limit and deepest < 0.5 * limit:
+        mark_pair(world, b, p, DEEP)
+
+
+@ti.func
+def surface_contacts_adjoint(world: ti.template(), bars: ti.template(), b, p, first, second, patch: ti.template()):
+    """Adjoint of the negative power of ``surface_contacts`` on the virtual velocities (see ``adjoint``).
+
+    Adds to the adjoints of both links' motion and contact parameters. The first sweep over the features sums the forces again for
+    the common factor and its adjoint; the second sweep needs both.
+
+    Args:
+        world: ``WorldArrays``.
+        bars: ``BarArrays``.
+        b, p, first, second: as of ``surface_contacts``.
+        patch: of the pair (``pair_bristle``): the adjoints of its points follow from it.
+    """
+    contact, pair = point_contact(world, b, first, second), load_pair(world, b, first, second)
+    drift, spin = relative_motion(world, b, first, second, pair.apart, SPIN, VELOCITY)
+    virtual_drift, virtual_spin = relative_motion(world, b, first, second, pair.apart, VIRTUAL, VIRTUAL + 3)
     force, moment, u_sum, u_moment, contact_bar = vec3(0.0), vec3(0.0), vec3(0.0), vec3(0.0), vec4(0.0)
     first_turn_bar, second_turn_bar, apart_bar = vec3(0.0), vec3(0.0), vec3(0.0)
-    feature_patch, size_power, deepest = empty_patch(), 0.0, 0.0
-    total, scale, total_bar, overlap = 0.0, 0.0, 0.0, _FAR
-    first_arm, first_matrix = shape_arm(world, b, first), rotation_matrix(shape_rotation(world, b, first))
-    second_arm, second_matrix = shape_arm(world, b, second), rotation_matrix(shape_rotation(world, b, second))
+    size_power, total, scale, total_bar = 0.0, 0.0, 0.0, 0.0
     first_touching, second_touching = ti.i64(0), ti.i64(0)  # a bit for each group of features, of which there are at most 63
-    margin = pair_margin(world, b, first, second)
-    reach = _REACH * ti.min(world.shape[first, LEAST_HALF], world.shape[second, LEAST_HALF])
-    for sweep in range(ti.static(2 if adjoint else 1)):
+    for sweep in range(2):
         if sweep == 0 or total > 0:
             for half in range(2):
-                i, j, features, side, origin = first, second, world.pair[p, FIRST_FEATURES], 1.0, vec3(0.0)
-                arm_i, arm_j, matrix, other, touching = first_arm, second_arm, first_matrix, second_matrix, first_touching
+                side, features, touching = load_side(world, pair, half), world.pair[p, FIRST_FEATURES], first_touching
                 if half == 1:
-                    i, j, features, side, origin = second, first, world.pair[p, SECOND_FEATURES], -1.0, -apart
-                    arm_i, arm_j, matrix, other, touching = second_arm, first_arm, second_matrix, first_matrix, second_touching
+                    features, touching = world.pair[p, SECOND_FEATURES], second_touching
                 group = features // _GROUPS + 1
-                centre, back = side * apart + arm_i - arm_j, other.transpose()
-                low, high = bounds_of(world, j, back @ matrix, back @ centre, margin)
-                begin = world.mesh[i, FIRST_FEATURE]
-                middle, size = box_about(world, i)
-                overlap = ti.min(overlap, ti.min(high - middle + size, middle + size - low).min())
-                if (middle + size <= low).any() or (middle - size >= high).any():
-                    features = 0
+                _overlap, count = overlap_and_count(world, side, features)
                 place_sum, centre_bar, turn_i_bar, turn_j_bar = vec3(0.0), vec3(0.0), vec3(0.0), vec3(0.0)
-                axis = world.shape[i, REVOLVED] * (matrix @ vec3(0.0, 0.0, 1.0))
-                rolling, rolling_bar = axis.dot(load_vec3(world.work, b, i, SPIN)), 0.0
-                for n in range(features):
-                    at = begin + FEATURE_SIZE * n
-                    offset, along = sampled(world, at), sampled(world, at + FEATURE_VECTOR)
-                    h, s, part, extent, bit = 0.0, 0.0, 1.0, ti.abs(along), ti.i64(0)
-                    near = True
-                    if ti.static(adjoint):  # the second sweep needs only what touched in the first one
-                        bit = ti.i64(1) << (n // group)
-                        near = sweep == 0 or (touching & bit) != 0
-                    near = near and (offset + extent > low).all() and (offset - extent < high).all()
-                    if near and extent.sum() > 0:
-                        start, end = part_within(offset, along, low, high, 1.0)
-                        near = start < end
-                        h = along.norm()
-                    if near:
-                        offset = matrix @ offset
-                        at_j = back @ (centre + offset)
-                        if h > 0:
-                            along = matrix @ (along / h)
-                            s, near = deepest_on_line(world, j, at_j, back @ along, h, reach)
-                            at_j += s * (back @ along)
-                            part -= s * s / (h * h)
-                        distance, direction, slope, bend = shape_distance(world, j, at_j, margin, sweep == 1)
-                        normal, gap, length = unit_normal(distance, direction, reach - reach / part)
-                        normal = other @ normal
-                        if near and gap < margin:
-                            arm = origin + arm_i + offset + s * along
-                            u = side * (drift + spin.cross(arm))
-                            round_u = rolling * axis.cross(offset + s * along)  # velocity by the spin of a round body
-                            u -= normal.dot(round_u) * normal
-                            speed = normal.dot(u)
-                            depth, depth_rate, speed_rate = depth_in_contact(gap, speed, world.dt)
-                            depth *= _UNIT
-                            mass = world.sample[at + FEATURE_WEIGHT] * (part * length) ** 4
-                            weight = mass * depth * depth
-                            deepest = ti.min(deepest, distance)
-                            f, path = contact_force_along(
-                                normal, gap, u, contact.x, contact.y, contact.z, contact.w, world.dt
+                axis, to_other = revolution_axis(world, side), side.other_rotation.transpose()
+                rolling, rolling_bar = axis.dot(load_vec3(world.work, b, side.link, SPIN)), 0.0
+                for n in range(count):
+                    column, bit = world.mesh[side.link, FIRST_FEATURE] + FEATURE_SIZE * n, ti.i64(1) << (n // group)
+                    # The second sweep needs only what touched in the first one.
+                    tested = sweep == 0 or (touching & bit) != 0
+                    touches, offset, along, h, s, window, normal, gap, length, distance, direction, slope, bend = feature_contact(
+                        world, pair, side, column, tested, sweep == 1
+                    )
+                    if touches and gap < pair.margin:
+                        arm = side.origin + side.arm + offset + s * along
+                        round_u = rolling * axis.cross(offset + s * along)
+                        u = feature_velocity(side, drift, spin, arm, normal, round_u)
+                        depth, depth_rate, speed_rate = depth_in_contact(gap, normal.dot(u), world.dt)
+                        depth *= _UNIT
+                        mass = world.sample[column + FEATURE_WEIGHT] * (window * length) ** 4
+                        weight = mass * depth * depth
+                        f, path = contact_force_along(normal, gap, u, contact.x, contact.y, contact.z, contact.w, world.dt)
+                        size_bar, patch_place_bar, patch_normal_bar, path_bar = 0.0, vec3(0.0), vec3(0.0), vec3(0.0)
+                        if ti.static(world.sticking):
+                            size_bar, patch_place_bar, patch_normal_bar, path_bar = patch_point_adjoint(
+                                patch, arm, side.sign * normal, scale * weight * f.dot(normal), path
                             )
-                            size_bar, patch_place_bar, patch_normal_bar, path_bar = 0.0, vec3(0.0), vec3(0.0), vec3(0.0)
-                            if ti.static(adjoint and world.sticking):
-                                size_bar, patch_place_bar, patch_normal_bar, path_bar = patch_point_adjoint(
-                                    patch, arm, side * normal, scale * weight * f.dot(normal), path
+                        if sweep == 0:
+                            total += weight * depth * depth
+                            force += side.sign * weight * f
+                            moment += side.sign * weight * arm.cross(f)
+                            touching |= bit
+                            size_power += weight * size_bar * f.dot(normal)
+                        else:
+                            y = side.sign * (virtual_drift + virtual_spin.cross(arm))
+                            normal_bar, gap_bar, u_bar, one_contact_bar = contact_force_along_adjoint(
+                                normal, gap, u, contact.x, contact.y, contact.z, contact.w, world.dt,
+                                scale * weight * (size_bar * normal - y), path_bar,
+                            )  # fmt: skip
+                            if ti.static(world.sticking):
+                                if patch[KT] > 0:
+                                    one_contact_bar.w = 0.0
+                                normal_bar += side.sign * patch_normal_bar
+                            contact_bar += one_contact_bar
+                            weight_bar = scale * (size_bar * f.dot(normal) - f.dot(y))
+                            mass_bar = depth * depth * (weight_bar + depth * depth * total_bar)
+                            depth_bar = _UNIT * mass * depth * (2 * weight_bar + 4 * depth * depth * total_bar)
+                            gap_bar -= depth_rate * depth_bar
+                            u_bar += speed_rate * depth_bar * normal
+                            normal_bar += speed_rate * depth_bar * u
+                            round_u_bar = -u_bar.dot(normal) * normal
+                            normal_bar -= normal.dot(round_u) * u_bar + u_bar.dot(normal) * round_u
+                            lever_bar = rolling * round_u_bar.cross(axis)
+                            rolling_bar += round_u_bar.dot(axis.cross(offset + s * along))
+                            turn_i_bar += round_u.cross(round_u_bar)
+                            u_bar *= side.sign
+                            place_bar = u_bar.cross(spin) - side.sign * scale * weight * f.cross(virtual_spin) + patch_place_bar
+                            point_bar = side.other_rotation @ distance_adjoint(
+                                to_other @ normal, gap, length, slope, bend, to_other @ normal_bar, gap_bar,
+                                4 * mass / length * mass_bar,
+                            )  # fmt: skip
+                            along_bar = s * point_bar
+                            # The frame of j rotates the direction forwards and the point backwards.
+                            turned = normal.cross(normal_bar)
+                            if h > 0:
+                                rate = -2 * s / (h * h)
+                                s_bar = along.dot(point_bar + place_bar + lever_bar) + 4 * mass / window * rate * mass_bar
+                                s_bar -= pair.reach / (window * window * length) * rate * gap_bar
+                                line_bar, line_along_bar = deepest_adjoint(
+                                    to_other @ along, s, h, pair.reach - distance, direction, slope, bend, s_bar
                                 )
-                            if sweep == 0:
-                                total += weight * depth * depth
-                                force += side * weight * f
-                                moment += side * weight * arm.cross(f)
-                                touching |= bit
-                                size_power += weight * size_bar * f.dot(normal)
-                                if ti.static(not adjoint and world.sticking):
-                                    if patch[KT] > 0:
-                                        add_to_patch(feature_patch, arm, side * normal, weight * f.dot(normal), path)
-                            elif ti.static(adjoint):
-                                y = side * (virtual_drift + virtual_spin.cross(arm))
-                                normal_bar, gap_bar, u_bar, one_contact_bar = contact_force_along_adjoint(
-                                    normal, gap, u, contact.x, contact.y, contact.z, contact.w, world.dt,
-                                    scale * weight * (size_bar * normal - y), path_bar,
-                                )  # fmt: skip
-                                if ti.static(world.sticking):
-                                    if patch[KT] > 0:
-                                        one_contact_bar.w = 0.0
-                                    normal_bar += side * patch_normal_bar
-                                contact_bar += one_contact_bar
-                                weight_bar = scale * (size_bar * f.dot(normal) - f.dot(y))
-                                mass_bar = depth * depth * (weight_bar + depth * depth * total_bar)
-                                depth_bar = _UNIT * mass * depth * (2 * weight_bar + 4 * depth * depth * total_bar)
-                                gap_bar -= depth_rate * depth_bar
-                                u_bar += speed_rate * depth_bar * normal
-                                normal_bar += speed_rate * depth_bar * u
-                                round_u_bar = -u_bar.dot(normal) * normal
-                                normal_bar -= normal.dot(round_u) * u_bar + u_bar.dot(normal) * round_u
-                                lever_bar = rolling * round_u_bar.cross(axis)
-                                rolling_bar += round_u_bar.dot(axis.cross(offset + s * along))
-                                turn_i_bar += round_u.cross(round_u_bar)
-                                u_bar *= side
-                                place_bar = u_bar.cross(spin) - side * scale * weight * f.cross(virtual_spin) + patch_place_bar
-                                point_bar = other @ distance_adjoint(
-                                    back @ normal, gap, length, slope, bend, back @ normal_bar, gap_bar,
-                                    4 * mass / length * mass_bar,
-                                )  # fmt: skip
-                                along_bar = s * point_bar
-                                # The frame of j rotates the direction forwards and the point backwards.
-                                turned = normal.cross(normal_bar)
-                                if h > 0:
-                                    rate = -2 * s / (h * h)
-                                    s_bar = along.dot(point_bar + place_bar + lever_bar) + 4 * mass / part * rate * mass_bar
-                                    s_bar -= reach / (part * part * length) * rate * gap_bar
-                                    line_bar, line_along_bar = deepest_adjoint(
-                                        back @ along, s, h, reach - distance, direction, slope, bend, s_bar
-                                    )
-                                    point_bar += other @ line_bar
-                                    along_bar += other @ line_along_bar
-                                u_sum += u_bar
-                                u_moment += arm.cross(u_bar)
-                                place_sum += place_bar
-                                centre_bar += point_bar
-                                turn_i_bar += offset.cross(point_bar + place_bar) + along.cross(along_bar + s * place_bar)
-                                turn_j_bar += turned - (centre + offset).cross(point_bar) - along.cross(along_bar)
-                if ti.static(adjoint):
-                    add_vec3(world.work, b, i, BARS + 6, rolling_bar * axis)
-                    turn_i_bar += rolling_bar * axis.cross(load_vec3(world.work, b, i, SPIN))
-                    if half == 0:
-                        first_touching = touching
-                    else:
-                        second_touching = touching
-                    turn_i_bar += arm_i.cross(place_sum + centre_bar)
-                    turn_j_bar -= arm_j.cross(centre_bar)
-                    apart_bar += side * centre_bar
-                    if half == 0:
-                        first_turn_bar += turn_i_bar
-                        second_turn_bar += turn_j_bar
-                    else:
-                        first_turn_bar += turn_j_bar
-                        second_turn_bar += turn_i_bar
-                        apart_bar -= place_sum
+                                point_bar += side.other_rotation @ line_bar
+                                along_bar += side.other_rotation @ line_along_bar
+                            u_sum += u_bar
+                            u_moment += arm.cross(u_bar)
+                            place_sum += place_bar
+                            centre_bar += point_bar
+                            turn_i_bar += offset.cross(point_bar + place_bar) + along.cross(along_bar + s * place_bar)
+                            turn_j_bar += turned - (side.centre + offset).cross(point_bar) - along.cross(along_bar)
+                add_vec3(world.work, b, side.link, BARS + 6, rolling_bar * axis)
+                turn_i_bar += rolling_bar * axis.cross(load_vec3(world.work, b, side.link, SPIN))
+                turn_i_bar += side.arm.cross(place_sum + centre_bar)
+                turn_j_bar -= side.other_arm.cross(centre_bar)
+                apart_bar += side.sign * centre_bar
+                if half == 0:
+                    first_touching = touching
+                    first_turn_bar += turn_i_bar
+                    second_turn_bar += turn_j_bar
+                else:
+                    second_touching = touching
+                    first_turn_bar += turn_j_bar
+                    second_turn_bar += turn_i_bar
+                    apart_bar -= place_sum
             if sweep == 0 and total > 0:
                 scale = 1 / ti.sqrt(total)
                 force *= scale
                 moment *= scale
-                if ti.static(adjoint):
-                    total_bar = -0.5 / total * (scale * size_power - force.dot(virtual_drift) - moment.dot(virtual_spin))
+                total_bar = -0.5 / total * (scale * size_power - force.dot(virtual_drift) - moment.dot(virtual_spin))
     if total > 0:
-        if ti.static(adjoint):
-            apart_bar += add_motion_adjoints(
-                world, bars, b, first, second, apart, u_sum, u_moment, force, moment, contact_bar
-            )
-            add_vec3(world.work, b, first, BARS, first_turn_bar)
-            add_vec3(world.work, b, second, BARS, second_turn_bar)
-            add_vec3(world.work, b, first, BARS + 3, apart_bar)
-            add_vec3(world.work, b, second, BARS + 3, -apart_bar)
-        else:
-            add_wrench(world, b, first, moment, force)
-            add_wrench(world, b, second, -moment - apart.cross(force), -force)
-            if ti.static(world.sticking):
-                merge_patch(patch, feature_patch, scale)
-    limit = greatest_depth(world, first, second)
-    if overlap > -limit and deepest < 0.5 * limit:
-        mark_pair(world, b, p, DEEP)
+        apart_bar += add_motion_adjoints(
+            world, bars, b, first, second, pair.apart, u_sum, u_moment, force, moment, contact_bar
+        )
+        add_vec3(world.work, b, first, BARS, first_turn_bar)
+        add_vec3(world.work, b, second, BARS, second_turn_bar)
+        add_vec3(world.work, b, first, BARS + 3, apart_bar)
+        add_vec3(world.work, b, second, BARS + 3, -apart_bar)

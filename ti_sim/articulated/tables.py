@@ -7,8 +7,8 @@ row. ``pack`` fills the rows, with normalised quaternions and symmetric inertias
 from typing import Any
 
 from ti_sim.base.bundles import Array, Integer, Number, Static, bundle, kernel
+from ti_sim.base.rows import POSE, load_vec3, load_vec4, store_vec3, store_vec4
 from ti_sim.base.runtime import ti
-from ti_sim.base.vecmath import vec3, vec4
 
 # Columns of the table of links.
 FRAME_POSITION = 0  # 3
@@ -67,7 +67,7 @@ class WorldArrays:
         velocity_work: [B, D, VELOCITY_WORK_SIZE] scratch memory of the joint velocities.
         shape: [N, SHAPE_SIZE] collision shapes, see ``collision.shape_rows``.
         pair: pairs of shapes that may collide, int32.
-        near: [B, columns] int32, list of near pairs (see ``collision``).
+        near_pairs: [B, columns] int32, list of near pairs (see ``collision``).
         anchor: [B, N, 3] positions of the shapes when that list was built [m].
         mesh, sample: tables of the shapes that are boxes or meshes, see ``collision.mesh_rows``.
         coupling: [C, 2] int32, coupled joint velocities, see ``joint_coupling``.
@@ -98,7 +98,7 @@ class WorldArrays:
     velocity_work: Array
     shape: Array
     pair: Array
-    near: Array
+    near_pairs: Array
     anchor: Array
     mesh: Array
     sample: Array
@@ -172,80 +172,40 @@ class PackedArrays:
     link_bristle: Array
 
 
-@ti.func
-def load_vec3(array: ti.template(), b, i, column: ti.template()):
-    """Three numbers of row (b, i) of an array, beginning at a column."""
-    return vec3(array[b, i, column], array[b, i, column + 1], array[b, i, column + 2])
-
-
-@ti.func
-def store_vec3(array: ti.template(), b, i, column: ti.template(), value):
-    """Write three numbers of row (b, i) of an array, beginning at a column."""
-    for k in ti.static(range(3)):
-        array[b, i, column + k] = value[k]
-
-
-@ti.func
-def add_vec3(array: ti.template(), b, i, column: ti.template(), value):
-    """Add to three numbers of row (b, i) of an array that no other thread writes."""
-    for k in ti.static(range(3)):
-        array[b, i, column + k] = array[b, i, column + k] + value[k]
-
-
-@ti.func
-def load_vec4(array: ti.template(), b, i, column: ti.template()):
-    """Four numbers of row (b, i) of an array, beginning at a column."""
-    return vec4(array[b, i, column], array[b, i, column + 1], array[b, i, column + 2], array[b, i, column + 3])
-
-
-@ti.func
-def store_vec4(array: ti.template(), b, i, column: ti.template(), value):
-    """Write four numbers of row (b, i) of an array, beginning at a column."""
-    for k in ti.static(range(4)):
-        array[b, i, column + k] = value[k]
-
-
-@ti.func
-def add_vec4(array: ti.template(), b, i, column: ti.template(), value):
-    """Add to four numbers of row (b, i) of an array that no other thread writes."""
-    for k in ti.static(range(4)):
-        array[b, i, column + k] = array[b, i, column + k] + value[k]
-
-
 @kernel
-def pack(given: PackedArrays, link: ti.types.ndarray(), velocity: ti.types.ndarray()):
+def pack(inputs: PackedArrays, link: ti.types.ndarray(), velocity: ti.types.ndarray()):
     """Fill the rows of links [B, N, LINK_SIZE] and of joint velocities [B, D, VELOCITY_SIZE] from the inputs.
 
     Normalises the quaternions of the frames and symmetrises the inertias. Hand-written adjoint: ``unpack_adjoint``.
     """
     for b, i in ti.ndrange(link.shape[0], link.shape[1]):
-        store_vec3(link, b, i, FRAME_POSITION, load_vec3(given.joint_frame, b, i, 0))
-        store_vec4(link, b, i, FRAME_QUATERNION, load_vec4(given.joint_frame, b, i, 3).normalized())
-        link[b, i, MASS] = given.link_mass[b, i]
-        store_vec3(link, b, i, COM, load_vec3(given.link_com, b, i, 0))
-        store_vec3(link, b, i, CENTER, load_vec3(given.link_com, b, i, 0))
+        store_vec3(link, b, i, FRAME_POSITION, load_vec3(inputs.joint_frame, b, i, POSE.position))
+        store_vec4(link, b, i, FRAME_QUATERNION, load_vec4(inputs.joint_frame, b, i, POSE.quaternion).normalized())
+        link[b, i, MASS] = inputs.link_mass[b, i]
+        store_vec3(link, b, i, COM, load_vec3(inputs.link_com, b, i, 0))
+        store_vec3(link, b, i, CENTER, load_vec3(inputs.link_com, b, i, 0))
         for k in ti.static(range(3)):
-            link[b, i, INERTIA + k] = given.link_inertia[b, i, k, k]
-        link[b, i, INERTIA + 3] = 0.5 * (given.link_inertia[b, i, 0, 1] + given.link_inertia[b, i, 1, 0])
-        link[b, i, INERTIA + 4] = 0.5 * (given.link_inertia[b, i, 0, 2] + given.link_inertia[b, i, 2, 0])
-        link[b, i, INERTIA + 5] = 0.5 * (given.link_inertia[b, i, 1, 2] + given.link_inertia[b, i, 2, 1])
-        store_vec4(link, b, i, CONTACT, load_vec4(given.link_contact, b, i, 0))
-        link[b, i, BRISTLE] = given.link_bristle[b, i]
-    for b, d in ti.ndrange(given.joint_stiffness.shape[0], given.joint_stiffness.shape[1]):
-        velocity[b, d, STIFFNESS] = given.joint_stiffness[b, d]
-        velocity[b, d, REST] = given.joint_rest[b, d]
-        velocity[b, d, DAMPING] = given.joint_damping[b, d]
-        velocity[b, d, ARMATURE] = given.joint_armature[b, d]
-        velocity[b, d, LOW] = given.joint_limit_low[b, d]
-        velocity[b, d, HIGH] = given.joint_limit_high[b, d]
-        velocity[b, d, LIMIT_STIFFNESS] = given.joint_limit_stiffness[b, d]
-        velocity[b, d, GAIN] = given.motor_gain[b, d]
-        velocity[b, d, MOTOR_LIMIT] = given.motor_limit[b, d]
-        velocity[b, d, SERVO_STIFFNESS] = given.servo_stiffness[b, d]
-        velocity[b, d, SERVO_DAMPING] = given.servo_damping[b, d]
-        velocity[b, d, DRY_FRICTION] = given.joint_dry_friction[b, d]
-        velocity[b, d, DRY_STIFFNESS] = given.joint_dry_stiffness[b, d]
-        velocity[b, d, DRY_DAMPING] = given.joint_dry_damping[b, d]
+            link[b, i, INERTIA + k] = inputs.link_inertia[b, i, k, k]
+        link[b, i, INERTIA + 3] = 0.5 * (inputs.link_inertia[b, i, 0, 1] + inputs.link_inertia[b, i, 1, 0])
+        link[b, i, INERTIA + 4] = 0.5 * (inputs.link_inertia[b, i, 0, 2] + inputs.link_inertia[b, i, 2, 0])
+        link[b, i, INERTIA + 5] = 0.5 * (inputs.link_inertia[b, i, 1, 2] + inputs.link_inertia[b, i, 2, 1])
+        store_vec4(link, b, i, CONTACT, load_vec4(inputs.link_contact, b, i, 0))
+        link[b, i, BRISTLE] = inputs.link_bristle[b, i]
+    for b, d in ti.ndrange(inputs.joint_stiffness.shape[0], inputs.joint_stiffness.shape[1]):
+        velocity[b, d, STIFFNESS] = inputs.joint_stiffness[b, d]
+        velocity[b, d, REST] = inputs.joint_rest[b, d]
+        velocity[b, d, DAMPING] = inputs.joint_damping[b, d]
+        velocity[b, d, ARMATURE] = inputs.joint_armature[b, d]
+        velocity[b, d, LOW] = inputs.joint_limit_low[b, d]
+        velocity[b, d, HIGH] = inputs.joint_limit_high[b, d]
+        velocity[b, d, LIMIT_STIFFNESS] = inputs.joint_limit_stiffness[b, d]
+        velocity[b, d, GAIN] = inputs.motor_gain[b, d]
+        velocity[b, d, MOTOR_LIMIT] = inputs.motor_limit[b, d]
+        velocity[b, d, SERVO_STIFFNESS] = inputs.servo_stiffness[b, d]
+        velocity[b, d, SERVO_DAMPING] = inputs.servo_damping[b, d]
+        velocity[b, d, DRY_FRICTION] = inputs.joint_dry_friction[b, d]
+        velocity[b, d, DRY_STIFFNESS] = inputs.joint_dry_stiffness[b, d]
+        velocity[b, d, DRY_DAMPING] = inputs.joint_dry_damping[b, d]
 
 
 @kernel
@@ -258,11 +218,11 @@ def unpack_adjoint(
     given quaternions follow by division by their lengths.
     """
     for b, i in ti.ndrange(link_bar.shape[0], link_bar.shape[1]):
-        length = load_vec4(joint_frame, b, i, 3).norm()
+        length = load_vec4(joint_frame, b, i, POSE.quaternion).norm()
         for k in ti.static(range(3)):
-            bars.joint_frame[b, i, k] = link_bar[b, i, FRAME_POSITION + k]
+            bars.joint_frame[b, i, POSE.position + k] = link_bar[b, i, FRAME_POSITION + k]
         for k in ti.static(range(4)):
-            bars.joint_frame[b, i, 3 + k] = link_bar[b, i, FRAME_QUATERNION + k] / length
+            bars.joint_frame[b, i, POSE.quaternion + k] = link_bar[b, i, FRAME_QUATERNION + k] / length
         bars.link_mass[b, i] = link_bar[b, i, MASS]
         for k in ti.static(range(3)):
             bars.link_com[b, i, k] = link_bar[b, i, COM + k] + link_bar[b, i, CENTER + k]

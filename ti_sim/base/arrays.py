@@ -175,7 +175,7 @@ def check_array(array: Array, name: str, shape: tuple[int, ...], *, double: bool
     if tuple(array.shape) != tuple(shape):
         raise UserError(f"{name} has shape {tuple(array.shape)}, and {tuple(shape)} is needed")
     precision = "f64" if double else require().precision
-    wanted = {"f32": ("float32", "torch.float32", "f32"), "f64": ("float64", "torch.float64", "f64")}[precision]
-    if str(array.dtype) not in wanted:
+    dtypes = {"f32": ("float32", "torch.float32", "f32"), "f64": ("float64", "torch.float64", "f64")}[precision]
+    if str(array.dtype) not in dtypes:
         remedy = "convert it" if double else "convert it, or start the runtime in its precision"
         raise UserError(f"{name} is {array.dtype}, and the {'solver' if double else 'runtime'} works in {precision}: {remedy}")

@@ -30,7 +30,7 @@ def real_numbers(value: Any) -> np.ndarray | None:
     return array if array.dtype.kind in "iuf" else None
 
 
-def shown(value: Any) -> str:
+def format_value(value: Any) -> str:
     """A value in one short line; the type of an object that is neither a number nor a string."""
     if isinstance(value, numbers.Number):
         return reprlib.repr(value) if isinstance(value, int) else str(value)

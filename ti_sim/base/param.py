@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ti_sim.base.errors import UserError
-from ti_sim.base.numbers import real_numbers, shown
+from ti_sim.base.numbers import format_value, real_numbers
 
 Value = Any  # float, numpy.ndarray or torch.Tensor; results come in the container of the argument
 
@@ -165,14 +165,14 @@ class Param:
     def _number(self, name: str, value: Value) -> Value:
         numbers = real_numbers(value)
         if numbers is None:
-            raise UserError(f"Param: {name} is {shown(value)}: give a number or an array of numbers")
+            raise UserError(f"Param: {name} is {format_value(value)}: give a number or an array of numbers")
         number = np.array(numbers, dtype=np.float64)
         if not np.isfinite(number).all():
             hint = "" if name == "value" else " (leave it out for no bound)"
-            raise UserError(f"Param: {name} is {shown(value)}, which is not finite{hint}")
+            raise UserError(f"Param: {name} is {format_value(value)}, which is not finite{hint}")
         if self.scale == "log10" and (number <= 0).any():
             raise UserError(
-                f"Param: {name} is {shown(value)}, and scale 'log10' needs numbers above zero: use 'linear', or change it"
+                f"Param: {name} is {format_value(value)}, and scale 'log10' needs numbers above zero: use 'linear', or change it"
             )
         return float(number) if number.ndim == 0 else number
 

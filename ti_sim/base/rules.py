@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 import numpy as np
 
 from ti_sim.base.errors import UserError
-from ti_sim.base.numbers import real_numbers, shown
+from ti_sim.base.numbers import format_value, real_numbers
 from ti_sim.base.param import Param
 
 _UNCHECKED = (int, float, object, Any)
@@ -54,10 +54,10 @@ class Rule:
     param: bool = False
 
     @property
-    def wanted(self) -> str:
+    def expected(self) -> str:
         """Description of the accepted values, for error messages."""
         kind = "whole " if self.whole else "" if self.infinite else "finite "
-        shape = f" of shape {_shown_shape(self.shape)}" if self.shape else ""
+        shape = f" of shape {_format_shape(self.shape)}" if self.shape else ""
         text = f"a {kind}number" if self.shape == () else f"{kind}numbers{shape}"
         text = f"names, each with {text}" if self.named else text
         most = None if self.most is None or self.most >= _COUNTED else self.most  # a bound of the integer type is not shown
@@ -85,28 +85,29 @@ class Rule:
         """Raise a UserError that begins with ``label`` unless the value satisfies the rule."""
         if self.named:
             if not isinstance(argument, Mapping):
-                raise UserError(f"{label} is {shown(argument)}: give {self.wanted}")
+                raise UserError(f"{label} is {format_value(argument)}: give {self.expected}")
             for name, value in argument.items():
                 replace(self, named=False).check(f"{label}[{name!r}]", value)
             return
         if isinstance(argument, Param):
             if not self.param:
-                raise UserError(f"{label} is a Param, and it can be no unknown: give {self.wanted}")
+                raise UserError(f"{label} is a Param, and it can be no unknown: give {self.expected}")
             argument = argument.value
         array = real_numbers(argument)
         if array is not None and self.shape is not None and not self._fits(array.shape):
-            needed = _shown_shape(self.shape)
-            raise UserError(f"{label} has shape {_shown_shape(array.shape)}, and {needed} is needed: give {self.wanted}")
-        if array is None or not self._kept_by(array):
+            needed = _format_shape(self.shape)
+            raise UserError(f"{label} has shape {_format_shape(array.shape)}, and {needed} is needed: give {self.expected}")
+        if array is None or not self._satisfied_by(array):
             uncounted = self.whole and array is not None and array.size and array.max() > (self.most or math.inf) >= _COUNTED
-            raise UserError(f"{label} is {shown(argument)}: give {self.wanted}" + (f", at most {self.most}" if uncounted else ""))
+            limit = f", at most {self.most}" if uncounted else ""
+            raise UserError(f"{label} is {format_value(argument)}: give {self.expected}{limit}")
 
     def _fits(self, shape: tuple[int, ...]) -> bool:
         if shape == () and not self.exact or shape == (0,) and None in self.shape:
             return True
         return len(shape) == len(self.shape) and all(a in (None, b) for a, b in zip(self.shape, shape, strict=True))
 
-    def _kept_by(self, array: np.ndarray) -> bool:
+    def _satisfied_by(self, array: np.ndarray) -> bool:
         if not array.size:
             return self.empty or self.shape is None
         if self.whole and array.dtype.kind not in "iu":
@@ -158,12 +159,12 @@ class Container:
         return self.items is None or all(self.items.accepts(thing) for thing in things)
 
     @property
-    def wanted(self) -> str:
+    def expected(self) -> str:
         """Description of the accepted values, for error messages."""
         kind = "a mapping" if self.container is Mapping else "a list"
         keys = " from names" if self.named else ""
         link = " to" if self.container is Mapping else ", each"
-        return f"{kind}{keys}" + ("" if self.items is None else f"{link} {self.items.wanted}")
+        return f"{kind}{keys}" + ("" if self.items is None else f"{link} {self.items.expected}")
 
     @property
     def example(self) -> Any:
@@ -180,7 +181,7 @@ class Numbers:
     """
 
     single: bool = False
-    wanted: str = "an array of numbers"
+    expected: str = "an array of numbers"
 
     def accepts(self, value: Any) -> bool:
         """Whether a value is an array of numbers."""
@@ -204,7 +205,7 @@ class Numbers:
 class KernelArray:
     """An array that kernels read."""
 
-    wanted: str = "an array or a tensor"
+    expected: str = "an array or a tensor"
 
     def accepts(self, value: Any) -> bool:
         """Whether a value has the shape and the type of an array."""
@@ -220,7 +221,7 @@ class KernelArray:
 class Function:
     """A function."""
 
-    wanted: str = "a function"
+    expected: str = "a function"
 
     def accepts(self, value: Any) -> bool:
         """Whether a value can be called."""
@@ -259,11 +260,11 @@ class Argument:
         return True
 
     @property
-    def wanted(self) -> str:
+    def expected(self) -> str:
         """Description of the accepted values, for error messages."""
-        words = [] if self.rule is None else [self.rule.wanted]
+        words = [] if self.rule is None else [self.rule.expected]
         words += [*map(_article, self.classes), *map(repr, self.choices)]
-        words += [kind.wanted for kind in sorted(self.kinds, key=lambda kind: isinstance(kind, Container))]
+        words += [kind.expected for kind in sorted(self.kinds, key=lambda kind: isinstance(kind, Container))]
         return " or ".join(dict.fromkeys(words))
 
     def check(self, label: str, value: Any) -> None:
@@ -280,11 +281,11 @@ class Argument:
             if not any(type(value) is type(choice) and value == choice for choice in self.choices):
                 *first_choices, last = (repr(choice) for choice in self.choices)
                 choices = f"{', '.join(first_choices)}{' or ' if first_choices else ''}{last}"
-                raise UserError(f"{label} {shown(value)} is unknown: choose {choices}")
+                raise UserError(f"{label} {format_value(value)} is unknown: choose {choices}")
         elif self.rule is not None and not (self.kinds and real_numbers(value) is None):
             self.rule.check(label, value)
         else:
-            raise UserError(f"{label} is {shown(value)}: give {self.wanted}")
+            raise UserError(f"{label} is {format_value(value)}: give {self.expected}")
 
 
 def check_path(label: str, path: str) -> None:
@@ -365,7 +366,7 @@ def _wrap_checked(function: Callable[..., Any], owner: Callable[..., Any], title
     options = {name for name, parameter in signature.parameters.items() if parameter.kind is parameter.VAR_KEYWORD}
 
     @wraps(function)
-    def held(*args: Any, **kwargs: Any) -> Any:
+    def check_and_call(*args: Any, **kwargs: Any) -> Any:
         try:
             arguments = signature.bind(*args, **kwargs).arguments
         except TypeError:
@@ -380,10 +381,10 @@ def _wrap_checked(function: Callable[..., Any], owner: Callable[..., Any], title
                 argument.check(prefix + name, arguments[name])
         return function(*args, **kwargs)
 
-    return held
+    return check_and_call
 
 
-def _shown_shape(shape: tuple[int | None, ...]) -> str:
+def _format_shape(shape: tuple[int | None, ...]) -> str:
     return str(tuple(shape)).replace("None", "any")
 
 

@@ -22,8 +22,8 @@ from ti_sim.base.vecmath import vec2, vec3, vec4
 from ti_sim.contact.law import (
     contact_path,
     contact_path_adjoint,
-    held_vector,
-    held_vector_adjoint,
+    limited_friction_vector,
+    limited_friction_vector_adjoint,
     normal_force,
     normal_force_adjoint,
 )
@@ -54,8 +54,8 @@ def bristle_force(height, u, s, ke, kd, kf, mu, kt, dt):
         tangential = vec2(u.x, u.y)
         after = s + dt * fraction * tangential
         if kt > 0:
-            after = held_vector(kt * after, path, ke, kd, mu) / (kt * fraction)
-        hold = held_vector(kt * after + kf * tangential, path, ke, kd, mu)
+            after = limited_friction_vector(kt * after, path, ke, kd, mu) / (kt * fraction)
+        hold = limited_friction_vector(kt * after + kf * tangential, path, ke, kd, mu)
         force = vec3(-hold.x, -hold.y, normal)
     return force, after
 
@@ -79,14 +79,14 @@ def bristle_force_adjoint(height, u, s, ke, kd, kf, mu, kt, dt, force_bar, after
         trial = s + dt * fraction * tangential
         after = trial
         if kt > 0:
-            after = held_vector(kt * trial, path, ke, kd, mu) / (kt * fraction)
-        pull_bar, path_bar, law_bar = held_vector_adjoint(
+            after = limited_friction_vector(kt * trial, path, ke, kd, mu) / (kt * fraction)
+        pull_bar, path_bar, law_bar = limited_friction_vector_adjoint(
             kt * after + kf * tangential, path, ke, kd, mu, -vec2(force_bar.x, force_bar.y)
         )
         kt_bar, s_bar = after.dot(pull_bar), after_bar + kt * pull_bar
         if kt > 0:
             spring_bar = s_bar / (kt * fraction)
-            trial_bar, path_bar_after, law_bar_after = held_vector_adjoint(kt * trial, path, ke, kd, mu, spring_bar)
+            trial_bar, path_bar_after, law_bar_after = limited_friction_vector_adjoint(kt * trial, path, ke, kd, mu, spring_bar)
             fraction_bar = -kt * after.dot(spring_bar)
             kt_bar += trial.dot(trial_bar) - fraction * after.dot(spring_bar)
             s_bar = kt * trial_bar

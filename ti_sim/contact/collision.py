@@ -98,8 +98,8 @@ class CollisionShape:
             raise UserError(
                 f"the size of a {self.kind} is {_SIZES[self.kind]}, all above zero and finite: {self.size!r} does not fit"
             )
-        given = [part is not None for part in (self.distance, self.corners, self.surface)]
-        if (self.kind == "mesh" and not all(given)) or (self.kind != "mesh" and any(given)):
+        has_table = [table is not None for table in (self.distance, self.corners, self.surface)]
+        if (self.kind == "mesh" and not all(has_table)) or (self.kind != "mesh" and any(has_table)):
             raise UserError(
                 "a collision shape has a distance field, corners and a surface if it is a mesh, and only then: use mesh_shape"
             )
@@ -186,13 +186,13 @@ def check_shapes(
     n = len(names)
     if shapes and len(shapes) != n:
         raise UserError(f"collision_shape holds {len(shapes)} entries for {n} links: give one per link (None for none), or ()")
-    seen: set[frozenset[int]] = set()
+    checked_pairs: set[frozenset[int]] = set()
     for pair in pairs or ():
         if len(pair) != 2 or not all(0 <= i < n for i in pair) or pair[0] == pair[1]:
             raise UserError(f"collision_pairs holds {pair!r}: a pair is two different links out of 0 to {n - 1}")
-        if frozenset(pair) in seen:
+        if frozenset(pair) in checked_pairs:
             raise UserError(f"collision_pairs holds {names[pair[0]]!r} and {names[pair[1]]!r} twice: list each pair once")
-        seen.add(frozenset(pair))
+        checked_pairs.add(frozenset(pair))
         for i in pair:
             if not shapes or shapes[i] is None:
                 raise UserError(f"collision_pairs names link {names[i]!r}, which has no collision_shape: give it one")
@@ -215,8 +215,8 @@ def possible_pairs(
     shaped = [i for i, shape in enumerate(shapes) if shape is not None]
     return [
         (i, j)
-        for at, i in enumerate(shaped)
-        for j in shaped[at + 1 :]
+        for k, i in enumerate(shaped)
+        for j in shaped[k + 1 :]
         if rigid[i] != rigid[j] and carrier[i] != rigid[j] and carrier[j] != rigid[i] and not (still[i] and still[j])
     ]
 
@@ -243,7 +243,7 @@ def mesh_rows(shapes: tuple[CollisionShape | None, ...]) -> tuple[np.ndarray, np
 
     An array shared by several links is stored once.
     """
-    rows, numbers, starts, end = np.zeros((max(len(shapes), 1), MESH_SIZE), dtype=np.int32), [np.zeros(1)], {}, 1
+    rows, numbers, starts, size = np.zeros((max(len(shapes), 1), MESH_SIZE), dtype=np.int32), [np.zeros(1)], {}, 1
     for i, shape in enumerate(shapes):
         if shape is not None and shape.kind in ("mesh", "box"):
             arrays = {FIRST_FEATURE: shape.features}
@@ -252,9 +252,9 @@ def mesh_rows(shapes: tuple[CollisionShape | None, ...]) -> tuple[np.ndarray, np
                 arrays[FIRST_SAMPLE] = shape.distance.coefficients
             for column, array in arrays.items():
                 if id(array) not in starts:
-                    starts[id(array)] = end
+                    starts[id(array)] = size
                     numbers.append(array.ravel())
-                    end += array.size
+                    size += array.size
                 rows[i, column] = starts[id(array)]
     return rows, np.concatenate(numbers)
 

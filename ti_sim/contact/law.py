@@ -13,7 +13,7 @@ the depth c, the travel l = |u_n| dt and y = c / l, for |y| < 1,
 They are 1 and c for c >= l, 0 and 0 for c <= -l. Contact therefore begins at a gap of l. The weights of the steps add up to one
 at every time, so the impulse of a straight path does not depend on when it is evaluated, neither in steps of semi-implicit Euler
 nor in the stages of a Runge-Kutta step. The mean is even in u_n and adds no damping; beyond |c| = l the law is the continuous
-one. Friction is the mean over the same path, along which its limit mu f_n grows or falls (``held``).
+one. Friction is the mean over the same path, along which its limit mu f_n grows or falls (``limited_friction``).
 
 Rounding decides whether a point that is placed exactly on the surface and rests there is in contact. The force at that depth is
 negligible, but its derivative is that of full contact: friction would hold a point at rest against velocities up to 1e-15 m/s,
@@ -21,8 +21,12 @@ and the adjoint would report sticking. The contact surface therefore lies lower 
 below visible size.
 """
 
+from ti_sim.base.rows import Row
 from ti_sim.base.runtime import require, ti
 from ti_sim.base.vecmath import vec2, vec3, vec4
+
+# Columns of the parameters of a contact: stiffness [N/m], damping [N s/m], damping and coefficient of friction [N s/m], [1].
+CONTACT_LAW = Row(ke=1, kd=1, kf=1, mu=1)
 
 
 def slack() -> float:
@@ -136,7 +140,7 @@ def normal_force_adjoint(path, ke, kd, force_bar, fraction_bar):
 
 
 @ti.func
-def held(pull, path, ke, kd, mu):
+def limited_friction(pull, path, ke, kd, mu):
     """Mean of min(pull, mu f_n) over a path [N], with f_n = ke c + kd s at the depth c > 0 and the closing speed s.
 
     Args:
@@ -149,23 +153,23 @@ def held(pull, path, ke, kd, mu):
     """
     value, rate, by_path, by_law = pull, 1.0, vec3(0.0), vec3(0.0)
     damped, stiffness = mu * kd * path[2], mu * ke
-    over = pull - damped  # is held elastically
-    if path[0] < path[1] or over > stiffness * (path[0] - path[1]) or damped + stiffness == 0:
+    elastic_pull = pull - damped  # is held elastically
+    if path[0] < path[1] or elastic_pull > stiffness * (path[0] - path[1]) or damped + stiffness == 0:
         mean, fraction = onset(path[0], path[1])
         by_depth, by_travel, mean_by_travel = onset_rates(path[0], path[1])
-        lesser, damped_rate, stiffness_rate = ti.min(pull, damped), 0.0, 0.0
-        value, rate = fraction * lesser, 0.0
-        by_path = vec3(lesser * by_depth, lesser * by_travel, 0.0)
-        if over > 0:
+        viscous_share, damped_rate, stiffness_rate = ti.min(pull, damped), 0.0, 0.0
+        value, rate = fraction * viscous_share, 0.0
+        by_path = vec3(viscous_share * by_depth, viscous_share * by_travel, 0.0)
+        if elastic_pull > 0:
             damped_rate, stiffness_rate = fraction, mean
-            if over < stiffness * (path[0] + path[1]):  # the limit is above ``pull`` for the rest of the step
-                depth = path[0] - over / stiffness
-                more, rate = onset(depth, path[1])
+            if elastic_pull < stiffness * (path[0] + path[1]):  # the limit is above ``pull`` for the rest of the step
+                depth = path[0] - elastic_pull / stiffness
+                remaining_mean, rate = onset(depth, path[1])
                 _by_depth, _by_travel, more_by_travel = onset_rates(depth, path[1])
                 mean_by_travel -= more_by_travel
                 damped_rate -= rate
-                stiffness_rate -= more + rate * over / stiffness
-                mean -= more
+                stiffness_rate -= remaining_mean + rate * elastic_pull / stiffness
+                mean -= remaining_mean
             value += stiffness * mean
             by_path += vec3(stiffness * damped_rate, stiffness * mean_by_travel, mu * kd * damped_rate)
             by_law = vec3(mu * stiffness_rate, mu * path[2] * damped_rate, ke * stiffness_rate + kd * path[2] * damped_rate)
@@ -175,46 +179,50 @@ def held(pull, path, ke, kd, mu):
 
 
 @ti.func
-def held_throughout(a, path, ke, kd, mu):
-    """Whether |a| is below mu f_n on the whole path, so that ``held`` is |a|: without its root, as most contacts stick."""
+def sticks_throughout(force, path, ke, kd, mu):
+    """Whether |force| is below mu f_n on the whole path, so that ``limited_friction`` is |force|.
+
+    Most contacts stick, and this test takes no root.
+    """
     least = mu * (ke * (path[0] - path[1]) + kd * path[2])
-    return path[0] >= path[1] and least > 0 and a.dot(a) <= least * least
+    return path[0] >= path[1] and least > 0 and force.dot(force) <= least * least
 
 
 @ti.func
-def held_vector(a, path, ke, kd, mu):
-    """A vector a [N], shortened to the mean of min(|a|, mu f_n)."""
+def limited_friction_vector(force, path, ke, kd, mu):
+    """A force [N], shortened to the mean of min(|force|, mu f_n)."""
     share = 1.0
-    if not held_throughout(a, path, ke, kd, mu):
-        length = a.norm()
+    if not sticks_throughout(force, path, ke, kd, mu):
+        length = force.norm()
         if length > 0:
-            value, _rate, _by_path, _by_law = held(length, path, ke, kd, mu)
+            value, _rate, _by_path, _by_law = limited_friction(length, path, ke, kd, mu)
             share = value / length
-    return share * a
+    return share * force
 
 
 @ti.func
-def held_vector_adjoint(a, path, ke, kd, mu, bar):
-    """Adjoint of ``held_vector``: (a_bar, adjoint of the path, vec3 of the adjoints of ke, kd, mu)."""
-    a_bar, path_bar, law_bar = bar, vec3(0.0), vec3(0.0)
-    if not held_throughout(a, path, ke, kd, mu):
-        length = a.norm()
-        value, rate, by_path, by_law = held(length, path, ke, kd, mu)
-        a_bar = rate * bar
+def limited_friction_vector_adjoint(force, path, ke, kd, mu, bar):
+    """Adjoint of ``limited_friction_vector``: (force_bar, adjoint of the path, vec3 of the adjoints of ke, kd, mu)."""
+    force_bar, path_bar, law_bar = bar, vec3(0.0), vec3(0.0)
+    if not sticks_throughout(force, path, ke, kd, mu):
+        length = force.norm()
+        value, rate, by_path, by_law = limited_friction(length, path, ke, kd, mu)
+        force_bar = rate * bar
         if length > 0:
             inverse = 1 / length
-            share, along = value * inverse, inverse * a
+            share, along = value * inverse, inverse * force
             value_bar = along.dot(bar)
-            a_bar = share * bar + (rate - share) * value_bar * along
+            force_bar = share * bar + (rate - share) * value_bar * along
             path_bar, law_bar = value_bar * by_path, value_bar * by_law
-    return a_bar, path_bar, law_bar
+    return force_bar, path_bar, law_bar
 
 
 @ti.func
 def contact_force(height, u, ke, kd, kf, mu, dt):
     """Force of the ground on one contact point (gradSim, appendix A: normal force f_n and relaxed Coulomb friction f_f).
 
-    The tangential force is -min(mu f_n, kf |u_t|) u_t / |u_t|. Both are means over the path, of ``normal_force`` and ``held``.
+    The tangential force is -min(mu f_n, kf |u_t|) u_t / |u_t|. Both are means over the path, of ``normal_force`` and
+    ``limited_friction``.
 
     Args:
         height: height of the point above the plane [m].
@@ -232,7 +240,7 @@ def contact_force(height, u, ke, kd, kf, mu, dt):
     path = contact_path(height, u.z, ke, kd, dt)
     normal, _fraction = normal_force(path, ke, kd)
     if normal > 0:
-        hold = held_vector(kf * vec2(u.x, u.y), path, ke, kd, mu)
+        hold = limited_friction_vector(kf * vec2(u.x, u.y), path, ke, kd, mu)
         force = vec3(-hold.x, -hold.y, normal)
     return force
 
@@ -244,7 +252,8 @@ def contact_force_adjoint(height, u, ke, kd, kf, mu, dt, force_bar):
     path = contact_path(height, u.z, ke, kd, dt)
     if path[0] > -path[1]:
         slide = vec2(u.x, u.y)
-        pull_bar, path_bar, law_bar = held_vector_adjoint(kf * slide, path, ke, kd, mu, -vec2(force_bar.x, force_bar.y))
+        friction_bar = -vec2(force_bar.x, force_bar.y)
+        pull_bar, path_bar, law_bar = limited_friction_vector_adjoint(kf * slide, path, ke, kd, mu, friction_bar)
         path_bar_force, ke_bar, kd_bar = normal_force_adjoint(path, ke, kd, force_bar.z, 0.0)
         height_bar, speed_bar, ke_bar_path, kd_bar_path = contact_path_adjoint(u.z, ke, kd, dt, path_bar + path_bar_force)
         contact_bar = vec4(ke_bar + ke_bar_path + law_bar[0], kd_bar + kd_bar_path + law_bar[1], slide.dot(pull_bar), law_bar[2])
@@ -263,7 +272,7 @@ def contact_force_along(normal, gap, u, ke, kd, kf, mu, dt):
     path = contact_path(gap, speed, ke, kd, dt)
     size, _fraction = normal_force(path, ke, kd)
     if size > 0:
-        force = size * normal - held_vector(kf * (u - speed * normal), path, ke, kd, mu)
+        force = size * normal - limited_friction_vector(kf * (u - speed * normal), path, ke, kd, mu)
     return force, path
 
 
@@ -286,7 +295,7 @@ def contact_force_along_adjoint(normal, gap, u, ke, kd, kf, mu, dt, force_bar, p
     size, fraction = normal_force(path, ke, kd)
     if fraction > 0:
         slide = u - speed * normal
-        pull_bar, path_bar_friction, law_bar = held_vector_adjoint(kf * slide, path, ke, kd, mu, -force_bar)
+        pull_bar, path_bar_friction, law_bar = limited_friction_vector_adjoint(kf * slide, path, ke, kd, mu, -force_bar)
         path_bar_force, ke_bar, kd_bar = normal_force_adjoint(path, ke, kd, force_bar.dot(normal), 0.0)
         gap_bar, speed_bar, ke_bar_path, kd_bar_path = contact_path_adjoint(
             speed, ke, kd, dt, path_bar + path_bar_force + path_bar_friction

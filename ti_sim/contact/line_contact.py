@@ -17,16 +17,16 @@ from ti_sim.contact.shape_geometry import line_line_contact
 
 
 @ti.func
-def window(s, h, free):
-    """Window at the place s of a line of half length h, and its derivative; 1 and 0 for a place that is not ``free``."""
-    part, rate = 1.0, 0.0
-    if free > 0:
-        part, rate = 1 - s * s / (h * h), -2 * s / (h * h)
-    return part, rate
+def window(s, h, is_free):
+    """Window at position s of a line of half length h, and its derivative; 1 and 0 without ``is_free``."""
+    value, rate = 1.0, 0.0
+    if is_free > 0:
+        value, rate = 1 - s * s / (h * h), -2 * s / (h * h)
+    return value, rate
 
 
 @ti.func
-def line_shape_contact(world: ti.template(), j, matrix, centre, along, h, radius, s, free, margin):
+def line_shape_contact(world: ti.template(), j, matrix, centre, along, h, radius, s, is_free, margin):
     """Contact of a line with the shape of link j.
 
     Args:
@@ -38,58 +38,59 @@ def line_shape_contact(world: ti.template(), j, matrix, centre, along, h, radius
         h: half length of the line [m].
         radius: radius of the line [m].
         s: position of the contact point on the line, in multiples of ``along``.
-        free: 1 for the deepest point in a box or mesh (``shape_distance``) instead of that at ``s``.
+        is_free: 1 for the deepest point in a box or mesh (``shape_distance``) instead of that at ``s``.
         margin: gap above which a point may be out of range of a mesh [m].
 
     Returns:
         (contact point minus ``centre`` [m], unit normal from j to the line, both in world axes; gap [m]; weight [1]; s).
     """
-    place, normal, gap, weight = vec3(0.0), vec3(0.0), 1e9, 1.0
+    point, normal, gap, weight = vec3(0.0), vec3(0.0), 1e9, 1.0
     if world.shape[j, RADIUS] > 0:
-        place, normal, gap = line_line_contact.value(
+        point, normal, gap = line_line_contact.value(
             centre, along, matrix @ vec3(0.0, 0.0, 1.0), h, world.shape[j, HALF_LENGTH], radius, world.shape[j, RADIUS]
         )
     else:
         local_centre, line, touches = matrix.transpose() @ centre, matrix.transpose() @ along, True
-        if free > 0:
+        if is_free > 0:
             s, touches = deepest_on_line(world, j, local_centre, line, h, radius)
         if touches:
             distance, direction, _slope, _bend = shape_distance(world, j, local_centre + s * line, radius + margin, False)
             local_normal, local_gap, length = unit_normal(distance, direction, radius)
-            part, _rate = window(s, h, free)
-            normal, gap, weight = matrix @ local_normal, local_gap, part * part * length * length
-            place = s * along - (radius + 0.5 * gap) * normal
-    return place, normal, gap, weight, s
+            taper, _rate = window(s, h, is_free)
+            normal, gap, weight = matrix @ local_normal, local_gap, taper * taper * length * length
+            point = s * along - (radius + 0.5 * gap) * normal
+    return point, normal, gap, weight, s
 
 
 @ti.func
 def line_shape_contact_adjoint(
-    world: ti.template(), j, matrix, centre, along, h, radius, s, free, normal, gap, place_bar, normal_bar, gap_bar, weight_bar
+    world: ti.template(), j, matrix, centre, along, h, radius, s, is_free, normal, gap, place_bar, normal_bar, gap_bar, weight_bar
 ):
     """Adjoint of ``line_shape_contact``, given its results: (centre_bar, along_bar, adjoint of the rotation of link j)."""
     centre_bar, along_bar, turn_bar = vec3(0.0), vec3(0.0), vec3(0.0)
     if world.shape[j, RADIUS] > 0:
-        other = matrix @ vec3(0.0, 0.0, 1.0)
+        shape_axis = matrix @ vec3(0.0, 0.0, 1.0)
         bars = line_line_contact.vjp(
-            (centre, along, other, h, world.shape[j, HALF_LENGTH], radius, world.shape[j, RADIUS]),
+            (centre, along, shape_axis, h, world.shape[j, HALF_LENGTH], radius, world.shape[j, RADIUS]),
             (place_bar, normal_bar, gap_bar),
         )
         centre_bar, along_bar = bars[0], bars[1]
-        turn_bar = other.cross(bars[2])
+        turn_bar = shape_axis.cross(bars[2])
     else:
-        back = matrix.transpose()
-        line = back @ along
-        distance, direction, slope, bend = shape_distance(world, j, back @ centre + s * line, 1e9, True)
+        inverse_rotation = matrix.transpose()
+        line = inverse_rotation @ along
+        distance, direction, slope, bend = shape_distance(world, j, inverse_rotation @ centre + s * line, 1e9, True)
         _normal, _gap, length = unit_normal(distance, direction, radius)
-        part, rate = window(s, h, free)
+        taper, rate = window(s, h, is_free)
         normal_bar -= (radius + 0.5 * gap) * place_bar
         gap_bar -= 0.5 * normal.dot(place_bar)
         point_bar = distance_adjoint(
-            back @ normal, gap, length, slope, bend, back @ normal_bar, gap_bar, 2 * part * part * length * weight_bar
-        )
-        s_bar = line.dot(point_bar) + along.dot(place_bar) + 2 * part * rate * length * length * weight_bar
+            inverse_rotation @ normal, gap, length, slope, bend, inverse_rotation @ normal_bar, gap_bar,
+            2 * taper * taper * length * weight_bar,
+        )  # fmt: skip
+        s_bar = line.dot(point_bar) + along.dot(place_bar) + 2 * taper * rate * length * length * weight_bar
         centre_bar, along_bar = point_bar, s * point_bar
-        if free > 0:
+        if is_free > 0:
             line_bar, line_along_bar = deepest_adjoint(line, s, h, radius - distance, direction, slope, bend, s_bar)
             centre_bar += line_bar
             along_bar += line_along_bar

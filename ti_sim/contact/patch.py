@@ -36,19 +36,19 @@ def patch_vec3(patch: ti.template(), first: ti.template()):
 
 
 @ti.func
-def add_to_patch(patch: ti.template(), place, normal, force, path):
+def add_to_patch(patch: ti.template(), point, normal, force, path):
     """Add a point to a patch.
 
     Args:
         patch: the sums so far.
-        place: of the point, relative to the origin of the pair's first link [m].
+        point: of the point, relative to the origin of the pair's first link [m].
         normal: unit vector towards the first link.
         force: normal force [N]; a point without force adds nothing.
         path: of the point.
     """
     if force > 0:
         total = patch[SUM] + force
-        away = place - patch_vec3(patch, CENTRE)
+        away = point - patch_vec3(patch, CENTRE)
         step = force / total * away
         patch[SUM] = total
         patch[SPREAD] += force * away.dot(away - step)
@@ -59,25 +59,25 @@ def add_to_patch(patch: ti.template(), place, normal, force, path):
 
 
 @ti.func
-def merge_patch(patch: ti.template(), part: ti.template(), scale):
+def merge_patch(patch: ti.template(), addend: ti.template(), scale):
     """Add the points of another patch to a patch, with their forces times a scale."""
-    force = scale * part[SUM]
+    force = scale * addend[SUM]
     if force > 0:
-        add_to_patch(patch, patch_vec3(part, CENTRE), vec3(0.0), force, patch_vec3(part, PATH))
-        patch[SPREAD] += scale * part[SPREAD]
+        add_to_patch(patch, patch_vec3(addend, CENTRE), vec3(0.0), force, patch_vec3(addend, PATH))
+        patch[SPREAD] += scale * addend[SPREAD]
         for k in ti.static(range(3)):
-            patch[RESULTANT + k] += scale * part[RESULTANT + k]
+            patch[RESULTANT + k] += scale * addend[RESULTANT + k]
 
 
 @ti.func
-def patch_point_adjoint(patch: ti.template(), place, normal, force, path):
+def patch_point_adjoint(patch: ti.template(), point, normal, force, path):
     """Adjoint of ``add_to_patch``, from the derivatives that the patch holds: (force_bar, place_bar, normal_bar, path_bar).
 
     The adjoint of the normal is orthogonal to it. Zeros for a pair that has no bristle, or did not touch in the step.
     """
     force_bar, place_bar, normal_bar, path_bar = 0.0, vec3(0.0), vec3(0.0), vec3(0.0)
     if patch[KT] > 0 and patch[SUM] > 0:
-        away, resultant_bar = place - patch_vec3(patch, CENTRE), patch_vec3(patch, RESULTANT_BAR)
+        away, resultant_bar = point - patch_vec3(patch, CENTRE), patch_vec3(patch, RESULTANT_BAR)
         centre_bar, mean_bar = patch_vec3(patch, CENTRE_BAR), patch_vec3(patch, PATH_BAR)
         along = resultant_bar.dot(normal)
         force_bar = along + (away.dot(centre_bar) + patch[SPREAD_BAR] * (away.dot(away) - patch[SPREAD])) / patch[SUM]

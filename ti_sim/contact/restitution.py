@@ -78,10 +78,10 @@ def damping_for_restitution(stiffness: FiniteArray, restitution: FiniteArray, ma
         UserError: a number is out of its range.
     """
     stiffness, mass = _above_zero("stiffness", stiffness), _above_zero("mass", mass)
-    wanted = np.asarray(restitution, np.float64)
-    if not ((wanted > 0) & (wanted <= 1)).all():
+    coefficient = np.asarray(restitution, np.float64)
+    if not ((coefficient > 0) & (coefficient <= 1)).all():
         raise UserError(f"restitution is {restitution}: give numbers above 0 and at most 1")
-    target = -0.5 * np.log(wanted)
+    target = -0.5 * np.log(coefficient)
     # Bisection of the logarithm of the ratio z: z acos(z) / sqrt(1 - z^2) increases; it is below 2 z, and above ln z from 1 on.
     low, high = np.log(np.maximum(0.5 * target, np.finfo(np.float64).tiny)), np.maximum(target, 1.0)
     for _ in range(_HALVINGS):
@@ -129,19 +129,19 @@ def _above_zero(name: str, values: Any) -> np.ndarray:
 
 def _damping_ratio(stiffness: FiniteArray, damping: FiniteArray, mass: FiniteArray) -> np.ndarray:
     """z = kd / (2 sqrt(ke m)) of checked numbers."""
-    stiffness, mass, given = _above_zero("stiffness", stiffness), _above_zero("mass", mass), np.asarray(damping, np.float64)
-    if not (np.isfinite(given) & (given >= 0)).all():
+    stiffness, mass, values = _above_zero("stiffness", stiffness), _above_zero("mass", mass), np.asarray(damping, np.float64)
+    if not (np.isfinite(values) & (values >= 0)).all():
         raise UserError(f"damping is {damping}: give finite numbers that are not negative")
-    return given / (2 * np.sqrt(stiffness * mass))
+    return values / (2 * np.sqrt(stiffness * mass))
 
 
 def _half_angle(ratio: np.ndarray) -> np.ndarray:
     """Half of w t: acos(z) / sqrt(1 - z^2) below z = 1, acosh(z) / sqrt(z^2 - 1) above it."""
     below, above = np.minimum(ratio, 1 - _NEAR_ONE), np.maximum(ratio, 1 + _NEAR_ONE)
     s = 1 - ratio
-    near = 1 + s / 3 + 2 * s**2 / 15  # error: 2 s^3 / 35
+    series = 1 + s / 3 + 2 * s**2 / 15  # error: 2 s^3 / 35
     inner = np.where(ratio < 1, np.arccos(below) / np.sqrt(1 - below**2), np.arccosh(above) / np.sqrt(above**2 - 1))
-    return np.where(np.abs(s) < _NEAR_ONE, near, inner)
+    return np.where(np.abs(s) < _NEAR_ONE, series, inner)
 
 
 def _half_angle_times_ratio(ratio: np.ndarray) -> np.ndarray:

@@ -101,17 +101,17 @@ def box_about(world: ti.template(), j):
 
 
 @ti.func
-def part_within(x, along, low, high, reach):
-    """Part of the line x + s along, |s| <= reach, in the box between low and high: (start, end), empty where end < start."""
-    start, end = -reach, reach
+def clip_to_box(x, along, low, high, reach):
+    """Part of the line x + s along, |s| <= reach, in the box between low and high: (s_min, s_max), empty where s_max < s_min."""
+    s_min, s_max = -reach, reach
     for k in ti.static(range(3)):
         below, above = low[k] - x[k], high[k] - x[k]
         if ti.abs(along[k]) * reach > 1e-3 * (above - below):
-            start = ti.max(start, ti.min(below / along[k], above / along[k]))
-            end = ti.min(end, ti.max(below / along[k], above / along[k]))
+            s_min = ti.max(s_min, ti.min(below / along[k], above / along[k]))
+            s_max = ti.min(s_max, ti.max(below / along[k], above / along[k]))
         elif below > ti.abs(along[k]) * reach or above < -ti.abs(along[k]) * reach:
-            end = start - 1
-    return start, end
+            s_max = s_min - 1
+    return s_min, s_max
 
 
 @ti.func
@@ -153,43 +153,43 @@ def largest_maxima(world: ti.template(), j, c, k, h, radius, low, high, step):
 
     A convex mesh has several, too: along a line that crosses a ridge at a small angle the spline is wavy. Points on the line are
     ``step`` apart, and farther outside, where no point is inside that is closer than the distance. A parabola through three of
-    them estimates the place and the size of a maximum.
+    them estimates the position and the size of a maximum.
 
     Returns:
-        Two rows (estimated size [m], estimated place, point before it, point after it [m]), the larger one first.
+        Two rows (estimated size [m], estimated position, point before it, point after it [m]), the larger one first.
     """
-    most, second = vec4(-_ANYWHERE, low, low, high), vec4(-_ANYWHERE, low, low, high)
+    largest, second = vec4(-_ANYWHERE, low, low, high), vec4(-_ANYWHERE, low, low, high)
     before, s, after = low, low, low
     value_before, value, value_after = -_ANYWHERE, -_ANYWHERE, -_ANYWHERE
-    skipped, going = 0.0, True
-    while going:
+    skipped, is_sampling = 0.0, True
+    while is_sampling:
         if value > -_ANYWHERE:
             after = ti.min(s + ti.max(step, skipped), high)
-        going = after > s or value == -_ANYWHERE
+        is_sampling = after > s or value == -_ANYWHERE
         value_after = -_ANYWHERE
-        if going:
+        if is_sampling:
             depth = depth_in_mesh(world, j, c + after * k, radius)
             skipped = -_SAFE * depth
             value_after = depth
             if depth > 0:
                 value_after *= 1 - after * after / (h * h)
         if value > -_ANYWHERE and value >= value_before and value > value_after:
-            place, size = s, value
+            position, size = s, value
             if before < s and s < after:
                 rise, fall = (value - value_before) / (s - before), (value_after - value) / (after - s)
                 slope = (rise * (after - s) + fall * (s - before)) / (after - before)
                 curve = (fall - rise) / (after - before)  # half the second derivative
-                place -= 0.5 * slope / curve
+                position -= 0.5 * slope / curve
                 size -= 0.25 * slope * slope / curve
-            row = vec4(size, place, before, after)
-            if size > most[0]:
-                second = most
-                most = row
+            row = vec4(size, position, before, after)
+            if size > largest[0]:
+                second = largest
+                largest = row
             elif size > second[0]:
                 second = row
         before, value_before = s, value
         s, value = after, value_after
-    return most, second
+    return largest, second
 
 
 @ti.func
@@ -208,24 +208,24 @@ def deepest_on_line(world: ti.template(), j, c, k, h, radius):
         (s [m], whether the line touches there).
     """
     middle, half = box_about(world, j)
-    low, high = part_within(c, k, middle - half - radius, middle + half + radius, h)
+    low, high = clip_to_box(c, k, middle - half - radius, middle + half + radius, h)
     start = ti.max(0.75 * low + 0.25 * high, ti.min(0.25 * low + 0.75 * high, 0.0))
     next_start, next_low, next_high, count = 0.0, 0.0, 0.0, ti.select(low < high, 1, 0)
     if ti.static(world.with_meshes):
         if count > 0 and is_mesh(world, j):
             cell = world.shape[j, GRID_CELL]
-            most, second = largest_maxima(world, j, c, k, h, radius, low, high, ti.max(0.5 * cell, 2 * h / _MOST_SAMPLES))
-            start, low, high = most[1], most[2], most[3]
-            if second[0] > most[0] - _ALIKE * cell:
+            largest, second = largest_maxima(world, j, c, k, h, radius, low, high, ti.max(0.5 * cell, 2 * h / _MOST_SAMPLES))
+            start, low, high = largest[1], largest[2], largest[3]
+            if second[0] > largest[0] - _ALIKE * cell:
                 count, next_start, next_low, next_high = 2, second[1], second[2], second[3]
     result, deepest = 0.0, -_ANYWHERE
     for n in range(count):
         s, depth = start, 0.0
         if n == 1:
             s, low, high = next_start, next_low, next_high
-        going = low < high
+        is_searching = low < high
         for _ in range(_ITERATIONS):
-            if going:
+            if is_searching:
                 distance, along, slope_along, bend_along = distance_along(world, j, c + s * k, k)
                 depth = radius - distance
                 following = s
@@ -241,14 +241,14 @@ def deepest_on_line(world: ti.template(), j, c, k, h, radius):
                         newton = s - rate / curve
                         if newton >= low and newton <= high:
                             following = newton
-                            going = ti.abs(newton - s) > ti.static(tolerance()) * h
+                            is_searching = ti.abs(newton - s) > ti.static(tolerance()) * h
                 else:
                     if along > 0:
                         high = s
                     else:
                         low = s
                     following = 0.5 * (low + high)
-                    going = ti.abs(along) * (high - low) > -depth  # a convex distance does not decrease further
+                    is_searching = ti.abs(along) * (high - low) > -depth  # a convex distance does not decrease further
                 s = following
         if depth > deepest:
             result, deepest = s, depth
@@ -260,8 +260,8 @@ def _window_rates(s, h, depth, along, slope_along, bend_along):
     """Derivative by s of (1 - s^2 / h^2) times the depth of the point at s, which is zero where the line touches, and its own
     derivative; the last arguments are those of ``distance_along``.
     """
-    part, rate, curve = 1 - s * s / (h * h), -2 * s / (h * h), -2 / (h * h)
-    return rate * depth - part * along, curve * depth - rate * (along + slope_along) - part * bend_along
+    window, rate, curve = 1 - s * s / (h * h), -2 * s / (h * h), -2 / (h * h)
+    return rate * depth - window * along, curve * depth - rate * (along + slope_along) - window * bend_along
 
 
 @ti.func
@@ -270,7 +270,7 @@ def deepest_adjoint(k, s, h, depth, direction, slope, bend, s_bar):
     c_bar, k_bar = vec3(0.0), vec3(0.0)
     _rate, curve = _window_rates(s, h, depth, k.dot(direction), k.dot(slope), k.dot(bend @ k))
     if curve < 0:
-        part, rate, factor = 1 - s * s / (h * h), -2 * s / (h * h), s_bar / curve
-        c_bar = factor * (rate * slope + part * (bend @ k))
-        k_bar = s * c_bar + factor * part * direction
+        window, rate, factor = 1 - s * s / (h * h), -2 * s / (h * h), s_bar / curve
+        c_bar = factor * (rate * slope + window * (bend @ k))
+        k_bar = s * c_bar + factor * window * direction
     return c_bar, k_bar

@@ -95,17 +95,17 @@ def _middles(cuts: int) -> np.ndarray:
 
 
 def _sharp_edges(
-    points: np.ndarray, faces: np.ndarray, normals: np.ndarray, longer: float
+    points: np.ndarray, faces: np.ndarray, normals: np.ndarray, least_length: float
 ) -> tuple[np.ndarray, np.ndarray]:
     """Middles and half vectors, each [E, 3], of the convex sharp edges longer than a given length."""
-    ends = np.concatenate([faces[:, [0, 1]], faces[:, [1, 2]], faces[:, [2, 0]]])
+    half_edges = np.concatenate([faces[:, [0, 1]], faces[:, [1, 2]], faces[:, [2, 0]]])
     owner, third = np.tile(np.arange(len(faces)), 3), np.concatenate([faces[:, 2], faces[:, 0], faces[:, 1]])
-    order = np.lexsort(np.sort(ends, axis=1).T)
-    one, other = order[:-1], order[1:]
-    same = (np.sort(ends[one], axis=1) == np.sort(ends[other], axis=1)).all(axis=1)
-    one, other = one[same], other[same]
-    start, end = points[ends[one, 0]], points[ends[one, 1]]
-    sharp = np.einsum("ek,ek->e", normals[owner[one]], normals[owner[other]]) < _SHARP
-    convex = np.einsum("ek,ek->e", normals[owner[one]], points[third[other]] - start) < 0
-    kept = sharp & convex & (np.linalg.norm(end - start, axis=1) > longer)
-    return 0.5 * (start + end)[kept], 0.5 * (end - start)[kept]
+    order = np.lexsort(np.sort(half_edges, axis=1).T)
+    first, second = order[:-1], order[1:]
+    same = (np.sort(half_edges[first], axis=1) == np.sort(half_edges[second], axis=1)).all(axis=1)
+    first, second = first[same], second[same]
+    start, stop = points[half_edges[first, 0]], points[half_edges[first, 1]]
+    sharp = np.einsum("ek,ek->e", normals[owner[first]], normals[owner[second]]) < _SHARP
+    convex = np.einsum("ek,ek->e", normals[owner[first]], points[third[second]] - start) < 0
+    is_edge = sharp & convex & (np.linalg.norm(stop - start, axis=1) > least_length)
+    return 0.5 * (start + stop)[is_edge], 0.5 * (stop - start)[is_edge]

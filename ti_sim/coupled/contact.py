@@ -13,18 +13,10 @@ from ti_sim.articulated.contact_force import (
     shape_arm,
     shape_rotation,
 )
-from ti_sim.articulated.tables import (
-    BARS,
-    CONTACT,
-    POSITION,
-    VIRTUAL,
-    add_vec3,
-    add_vec4,
-    load_vec3,
-    load_vec4,
-)
+from ti_sim.articulated.tables import BARS, CONTACT, POSITION, VIRTUAL
+from ti_sim.base.rows import add_vec3, add_vec4, load_vec3, load_vec4
 from ti_sim.base.runtime import ti
-from ti_sim.base.vecmath import rotation_matrix, vec3, vec4
+from ti_sim.base.vecmath import rotation_matrix, vec3
 from ti_sim.contact.collision import BOUND, HALF_LENGTH, RADIUS
 from ti_sim.contact.law import contact_force_along, contact_force_along_adjoint
 from ti_sim.contact.shape_distance import distance_adjoint, shape_distance, unit_normal
@@ -85,11 +77,7 @@ def may_touch(world: ti.template(), i, d, margin, travel):
 @ti.func
 def mean_contact(world: ti.template(), body: ti.template(), b, i, p):
     """Mean of the contact parameters of link i and particle p."""
-    own = vec4(
-        body.particle_contact[b, p, 0], body.particle_contact[b, p, 1],
-        body.particle_contact[b, p, 2], body.particle_contact[b, p, 3],
-    )  # fmt: skip
-    return 0.5 * (own + load_vec4(world.link, b, i, CONTACT))
+    return 0.5 * (load_vec4(body.particle_contact, b, p, 0) + load_vec4(world.link, b, i, CONTACT))
 
 
 @ti.func
@@ -174,7 +162,7 @@ def particle_loads_adjoint(
                         normal = matrix @ local_normal
                         contact = mean_contact(world, body, b, i, p)
                         f, _path = contact_force_along(normal, gap, u, contact.x, contact.y, contact.z, contact.w, world.dt)
-                        f_bar = vec3(dual[b, p, 0], dual[b, p, 1], dual[b, p, 2])
+                        f_bar = load_vec3(dual, b, p, 0)
                         f_bar += load_vec3(world.work, b, i, VIRTUAL + 3) + load_vec3(world.work, b, i, VIRTUAL).cross(arm)
                         normal_bar, gap_bar, u_bar, contact_bar = contact_force_along_adjoint(
                             normal, gap, u, contact.x, contact.y, contact.z, contact.w, world.dt, weight * f_bar, vec3(0.0)

@@ -21,11 +21,13 @@ from ti_sim.articulated.rollout import (
 )
 from ti_sim.articulated.tables import DRIVE, BarArrays, WorldArrays
 from ti_sim.base.bundles import kernel
+from ti_sim.base.rows import load_vec3
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import vec3
 from ti_sim.coupled.contact import particle_loads, particle_loads_adjoint
 from ti_sim.coupled.model import ContactParticles, CoupledFrames, DivergenceMarks
-from ti_sim.deformable.elements import actuation_row, part_adjoints, part_forces
+from ti_sim.deformable.corners import PARTICLE
+from ti_sim.deformable.elements import actuation_row, chunk_adjoints, chunk_forces
 from ti_sim.deformable.inputs import DeformableInputs
 from ti_sim.deformable.kernel_arrays import DeformableArrays
 from ti_sim.deformable.particle_step import LARGEST, move_particle, move_particle_adjoint, particle_size, store_frame
@@ -37,7 +39,7 @@ from ti_sim.deformable.self_contact_lists import SelfContactArrays, mark_if_stal
 def advance(
     first_step: int, steps: int, substeps: int, store_all: int, write_frames: int, keep_every: int,
     run: ti.types.ndarray(), joints: ti.types.ndarray(), states: ti.types.ndarray(), force: ti.types.ndarray(),
-    kept_joints: ti.types.ndarray(), kept_states: ti.types.ndarray(),
+    stored_joints: ti.types.ndarray(), stored_particles: ti.types.ndarray(),
     frames: CoupledFrames, diverged: DivergenceMarks, candidates: ContactParticles,
     world: WorldArrays, body: DeformableArrays, contacts: SelfContactArrays, spread: int, ground: float,
 ):  # fmt: skip
@@ -49,9 +51,9 @@ def advance(
     With ``store_all`` 1, each step writes a row: coordinates, velocities and accelerations to joints [B, rows, Q + 2 D], and the
     particles to states; the last state is stored, too. Otherwise row 0 of states holds the current state. With ``write_frames`` 1
     the frames of the segment, which starts at a frame, are written (as by the solvers of links and of particles). If
-    ``keep_every`` is above zero, the states after every ``keep_every`` steps are copied to kept_joints and kept_states. diverged
-    gets the first step after which a state is not finite, and the link or particle with that state; worlds that are marked there
-    are skipped. force [B, P, 3] must hold zeros. Hand-written adjoint: ``advance_adjoint``.
+    ``keep_every`` is above zero, the states after every ``keep_every`` steps are copied to stored_joints and stored_particles.
+    diverged gets the first step after which a state is not finite, and the link or particle with that state; worlds that are
+    marked there are skipped. force [B, P, 3] must hold zeros. Hand-written adjoint: ``advance_adjoint``.
     """
     for index in range(states.shape[0] * spread):
         b = index // spread
@@ -72,7 +74,7 @@ def advance(
                     for p in range(particles):
                         store_frame(states, b, row, step // substeps, p, frames.particle_q, frames.particle_qd)
                 if done < steps:
-                    part_forces(body, states, force, b, row, actuation_row(body, step, substeps), 0, 1)
+                    chunk_forces(body, states, force, b, row, actuation_row(body, step, substeps), 0, 1)
                     if ti.static(body.features.with_self_contact):
                         all_contacts(contacts, states, force, b, row, step, world.dt)
                     particle_loads(world, body, candidates, states, force, b, row)
@@ -85,17 +87,17 @@ def advance(
                         copy_state(world, run, 0, joints, next_row, b)
                     size = 0.0
                     for p in range(particles):
-                        f = vec3(force[b, p, 0], force[b, p, 1], force[b, p, 2])
+                        f = load_vec3(force, b, p, 0)
                         for k in ti.static(range(3)):
                             force[b, p, k] = 0.0
                         size += move_particle(body, states, b, row, next_row, frame, p, f, ground, world.dt)
                         if ti.static(body.features.with_self_contact):
                             mark_if_stale(contacts, states, b, next_row, p, step + 1, world.dt)
                     if keep_every > 0 and (step + 1) % keep_every == 0:
-                        copy_state(world, run, 0, kept_joints, (step + 1) // keep_every, b)
+                        copy_state(world, run, 0, stored_joints, (step + 1) // keep_every, b)
                         for p in range(particles):
-                            for k in ti.static(range(6)):
-                                kept_states[b, (step + 1) // keep_every, p, k] = states[b, next_row, p, k]
+                            for k in ti.static(range(PARTICLE.size)):
+                                stored_particles[b, (step + 1) // keep_every, p, k] = states[b, next_row, p, k]
                     wrong_link, wrong_particle = faulty_link(world, run, b), -1
                     if not size < LARGEST:
                         for p in range(particles):
@@ -111,7 +113,7 @@ def advance(
 
 @kernel
 def advance_adjoint(
-    first_step: int, first_row: int, steps: int, ends: int, substeps: int,
+    first_step: int, first_row: int, steps: int, is_last: int, substeps: int,
     joints: ti.types.ndarray(), states: ti.types.ndarray(), diverged_step: ti.types.ndarray(),
     joint_bar: ti.types.ndarray(), bar: ti.types.ndarray(), dual: ti.types.ndarray(),
     frame_bars: CoupledFrames, candidates: ContactParticles,
@@ -122,7 +124,7 @@ def advance_adjoint(
 
     Reads joints and states as ``advance`` writes them with ``store_all`` 1. joint_bar [B, 1, Q + D] and bar [B, P, 6] hold the
     adjoints of the state after the steps and are overwritten by those of the first state. Adds the adjoints of frames: of links
-    at the frames at the starts of the steps and, if the rollout ``ends`` with the segment, at the last frame; of particles at the
+    at the frames at the starts of the steps and, if the segment ``is_last``, at the last frame; of particles at the
     frames at the ends of the steps. Adds to the adjoints of tables and inputs (gravity [B, P, 3] by particle, wind [B, T, 3] by
     triangle). The partial sums of the tables in bars must hold zeros on entry; dual [B, P, 3] is scratch.
     """
@@ -130,7 +132,7 @@ def advance_adjoint(
         b = index // spread
         if index % spread == 0 and diverged_step[b] < 0:
             g_bar = vec3(0.0)
-            left = steps - 1 + ends
+            left = steps - 1 + is_last
             while left >= 0:
                 step, row = first_step + left, first_row + left
                 frame = ti.min(step, first_step + steps - 1) // substeps  # frame interval of the inputs
@@ -143,8 +145,8 @@ def advance_adjoint(
                         clear_pairs(world, joints, b, row)
                 else:
                     for p in range(body.particle_mass.shape[1]):
-                        x_bar = vec3(bar[b, p, 0], bar[b, p, 1], bar[b, p, 2])
-                        v_bar = vec3(bar[b, p, 3], bar[b, p, 4], bar[b, p, 5])
+                        x_bar = load_vec3(bar, b, p, PARTICLE.position)
+                        v_bar = load_vec3(bar, b, p, PARTICLE.velocity)
                         if (step + 1) % substeps == 0:
                             for k in ti.static(range(3)):
                                 x_bar[k] += frame_bars.particle_q[b, frame + 1, p, k]
@@ -160,7 +162,7 @@ def advance_adjoint(
                 )
                 if left < steps:
                     particle_loads_adjoint(world, bars, body, body_bars, candidates, states, dual, bar, b, row)
-                    part_adjoints(body, body_bars, states, dual, bar, b, row, actuation_row(body, step, substeps), 0, 1)
+                    chunk_adjoints(body, body_bars, states, dual, bar, b, row, actuation_row(body, step, substeps), 0, 1)
                     if ti.static(body.features.with_self_contact):
                         all_contacts_adjoint(contacts, body_bars.self_contact, states, dual, bar, b, row, step, world.dt)
                 g_bar += finish_accelerate_adjoint(world, bars, joints, joint_bar, b, row, 0, frame)
@@ -168,8 +170,8 @@ def advance_adjoint(
                     for j in range(world.coordinates):
                         joint_bar[b, 0, j] = joint_bar[b, 0, j] + frame_bars.joint_q[b, step // substeps, j]
                     for d in range(world.velocities):
-                        at = world.coordinates + d
-                        joint_bar[b, 0, at] = joint_bar[b, 0, at] + frame_bars.joint_qd[b, step // substeps, d]
+                        rate_column = world.coordinates + d
+                        joint_bar[b, 0, rate_column] = joint_bar[b, 0, rate_column] + frame_bars.joint_qd[b, step // substeps, d]
                 # Sums of partial sums: one sum over 1e4 steps would lose two digits in f32.
                 if step % SUM_STEPS == 0 or left == 0:
                     add_and_clear_sums(world, bars, b)

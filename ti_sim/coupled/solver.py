@@ -41,6 +41,7 @@ from ti_sim.coupled.model import (
     DivergenceMarks,
 )
 from ti_sim.coupled.rollout import advance, advance_adjoint
+from ti_sim.deformable.corners import PARTICLE
 from ti_sim.deformable.kernel_arrays import AdjointSums
 from ti_sim.deformable.kernel_arrays import prepare as prepare_particles
 from ti_sim.deformable.model import DeformableSettings
@@ -48,9 +49,9 @@ from ti_sim.deformable.rollout import DeformableRollout
 from ti_sim.deformable.self_contact_lists import SelfContactArrays
 from ti_sim.deformable.self_contact_tables import self_contact_memory
 from ti_sim.deformable.solver import DeformableSolver, check_controls
-from ti_sim.deformable.states import begin as begin_particles
-from ti_sim.deformable.states import begin_adjoint as begin_particles_adjoint
 from ti_sim.deformable.states import copy_row
+from ti_sim.deformable.states import initialise_state as initialise_particles
+from ti_sim.deformable.states import initialise_state_adjoint as initialise_particles_adjoint
 from ti_sim.rollout.adjoint import Adjoint, kept_interval, segment_length
 from ti_sim.rollout.divergence import mark_diverged_frames, mark_diverged_worlds
 from ti_sim.rollout.solver import Solver
@@ -107,7 +108,7 @@ class CoupledRollout:
 class CoupledSolver(Solver):
     """Simulates links by the articulated-body algorithm and particles by semi-implicit Euler steps, with contact between them."""
 
-    frame_names, held = tuple(field.name for field in fields(CoupledFrames)), "actions, loads and actuations"
+    frame_names, per_interval_inputs = tuple(field.name for field in fields(CoupledFrames)), "actions, loads and actuations"
 
     def __init__(self, model: CoupledModel, settings: CoupledSettings) -> None:
         """Bind a model to its time stepping.
@@ -135,27 +136,28 @@ class CoupledSolver(Solver):
         columns = self.model.articulated.state_columns(inputs.links)
         interval = kept_interval(adjoint, steps, last=bool(last_names(inputs.links)))
         rows = steps // interval + 1
-        kept_joints, kept_states = empty_in_same_library(like, (b, rows, columns)), empty_in_same_library(like, (b, rows, p, 6))
-        joints, states, keep_every = kept_joints, kept_states, 0
+        stored_joints = empty_in_same_library(like, (b, rows, columns))
+        stored_particles = empty_in_same_library(like, (b, rows, p, PARTICLE.size))
+        joints, states, keep_every = stored_joints, stored_particles, 0
         if interval > 1 and (adjoint is not None or last_names(inputs.links)):
             keep_every = interval
-            joints, states = empty_in_same_library(like, (b, 1, columns)), empty_in_same_library(like, (b, 1, p, 6))
+            joints, states = empty_in_same_library(like, (b, 1, columns)), empty_in_same_library(like, (b, 1, p, PARTICLE.size))
         links = (zeros_in_same_library(like, (b, frames + 1, *tail)) for tail in ((q,), (d,), (n, 7), (n, 6)))
         particles = (zeros_in_same_library(like, (b, frames + 1, p, 3)) for _ in range(2))
         step, link, particle = (ints_in_same_library(like, np.full(b, -1)) for _ in range(3))
-        kept = (None, None) if adjoint is None else (kept_joints, kept_states)
+        stored_states = (None, None) if adjoint is None else (stored_joints, stored_particles)
         tests = np.zeros((b, 2), dtype=np.int32)
         result = CoupledRollout(
-            ArticulatedRollout(*links, step, link, tests, inputs.links, frames, adjoint, kept[0], first_frame),
-            DeformableRollout(*particles, step, particle, inputs.particles, frames, adjoint, kept[1]),
+            ArticulatedRollout(*links, step, link, tests, inputs.links, frames, adjoint, stored_states[0], first_frame),
+            DeformableRollout(*particles, step, particle, inputs.particles, frames, adjoint, stored_states[1]),
             inputs,
         )
         self._begin(inputs, joints, states, first_frame)
         if keep_every:
-            self._begin(inputs, kept_joints, kept_states, first_frame)
-        self._advance(result, joints, states, interval == 1, True, keep_every, kept_joints, kept_states, 0, steps)
+            self._begin(inputs, stored_joints, stored_particles, first_frame)
+        self._advance(result, joints, states, interval == 1, True, keep_every, stored_joints, stored_particles, 0, steps)
         mark_diverged_frames(result.frame_arrays, to_numpy(step), self.settings.substeps)
-        last = self._last_arrays(result, kept_joints, kept_states, interval, steps)
+        last = self._last_arrays(result, stored_joints, stored_particles, interval, steps)
         return replace(result, links=replace(result.links, last_arrays=last))
 
     def _last_arrays(
@@ -175,7 +177,7 @@ class CoupledSolver(Solver):
                 rollout, tail, tail_states, True, False, 0, tail, tail_states, steps - remainder, remainder
             )
             joints = tail
-        last = tuple(section(joints, (slice(None), int(joints.shape[1]) - 1, each)) for each in columns)
+        last = tuple(section(joints, (slice(None), int(joints.shape[1]) - 1, column)) for column in columns)
         mark_diverged_worlds(last, rollout.diverged)
         return last
 
@@ -186,52 +188,54 @@ class CoupledSolver(Solver):
         """``rollout_adjoint`` of checked arguments."""
         inputs, steps = rollout.inputs, rollout.frames * self.settings.substeps
         b, _n, _q, _d, p = self._sizes(inputs)
-        like, span, given = inputs.links.link_mass, segment_length(rollout.adjoint, steps), CoupledFrames(*bars)
+        like, span, frame_bars = inputs.links.link_mass, segment_length(rollout.adjoint, steps), CoupledFrames(*bars)
         joints, states = rollout.links.states, rollout.particles.states
         columns = self.model.articulated.state_columns(inputs.links)
         if rollout.adjoint.interval > 1:
-            joints, states = empty_in_same_library(like, (b, span + 1, columns)), empty_in_same_library(like, (b, span + 1, p, 6))
+            joints = empty_in_same_library(like, (b, span + 1, columns))
+            states = empty_in_same_library(like, (b, span + 1, p, PARTICLE.size))
         joint_bar = zeros_in_same_library(like, (b, 1, self.model.articulated.bar_columns(inputs.links)))
-        last = [(slice(None), 0, each) for each in last_columns(self.model.articulated, inputs.links, adjoint=True)]
+        last = [(slice(None), 0, column) for column in last_columns(self.model.articulated, inputs.links, adjoint=True)]
         if last_bars and inputs.links.has_dry_friction:
             assign(joint_bar, last[0], last_bars[0])
-        bar = zeros_in_same_library(like, (b, p, 6))
+        bar = zeros_in_same_library(like, (b, p, PARTICLE.size))
         dual = zeros_in_same_library(like, (b, p, 3))
         sums = AdjointSums(self.model.deformable, inputs.particles)
         packed = PackedBars(self.model.articulated, inputs.links, rollout.links.first_frame)
         links = prepare_links(self.model.articulated, inputs.links, dt=self.settings.dt)
         particles = prepare_particles(self.model.deformable, inputs.particles, differentiable=True)
 
-        def again(first: int, count: int) -> None:
+        def recompute_segment(first: int, count: int) -> None:
             copy_row(*views(rollout.particles.states, first // span, states, 0))
             _copy_joints(rollout.links.states, first // span, joints)
             self._advance(rollout, joints, states, True, False, 0, joints, states, first, count)
 
-        def run(start: int, row: int, length: int, *, ends: bool) -> None:
+        def run(start: int, row: int, length: int, *, is_last: bool) -> None:
             Launcher(
-                advance_adjoint, row, length, int(ends), self.settings.substeps,
-                joints, states, rollout.links.diverged_step, joint_bar, bar, dual, given, self._touching(like),
+                advance_adjoint, row, length, int(is_last), self.settings.substeps,
+                joints, states, rollout.links.diverged_step, joint_bar, bar, dual, frame_bars, self._touching(like),
                 links, packed.rows, particles, sums.parts(), self._self_contact(inputs, start + length - 1),
                 *self._numbers(inputs),
             )(start)  # fmt: skip
             sums.join()
 
-        def back(first: int, count: int) -> None:
+        def differentiate_segment(first: int, count: int) -> None:
             for start in reversed(range(first, first + count, _SUM_STEPS)):
                 length = min(_SUM_STEPS, first + count - start)
-                ends = start + length == steps
-                if ends and last_bars and inputs.links.has_bristles:
+                is_last = start + length == steps
+                if is_last and last_bars and inputs.links.has_bristles:
                     # The adjoint of the last frame's poses clears those of displacements: it comes first, alone.
-                    run(steps, count, 0, ends=True)
+                    run(steps, count, 0, is_last=True)
                     assign(joint_bar, last[-1], last_bars[-1])
-                    ends = False
-                run(start, start - first, length, ends=ends)
+                    is_last = False
+                run(start, start - first, length, is_last=is_last)
 
-        rollout.adjoint.run_backwards(steps, recompute=again, differentiate=back)
+        rollout.adjoint.run_backwards(steps, recompute=recompute_segment, differentiate=differentiate_segment)
         sums.finish()
         packed.finish(links, joint_bar)
         soft = sums.bars
-        begin_particles_adjoint(*views(bar, given.particle_q, given.particle_qd, soft.particle_q0, soft.particle_qd0))
+        initial_bars = soft.particle_q0, soft.particle_qd0
+        initialise_particles_adjoint(*views(bar, frame_bars.particle_q, frame_bars.particle_qd, *initial_bars))
         return CoupledInputs(packed.bars, soft)
 
     def check_divergence(self, rollout: CoupledRollout) -> None:
@@ -264,7 +268,7 @@ class CoupledSolver(Solver):
 
     def _self_contact(self, inputs: CoupledInputs, step: int) -> SelfContactArrays:
         """Kernel arguments for the self-contact of the particles, from this step on."""
-        return self_contact_memory(self.model.deformable, inputs.particles, step=step, parts=1)
+        return self_contact_memory(self.model.deformable, inputs.particles, step=step, num_chunks=1)
 
     def _numbers(self, inputs: CoupledInputs) -> tuple[int, float]:
         """The last arguments of both kernels."""
@@ -273,11 +277,11 @@ class CoupledSolver(Solver):
     def _begin(self, inputs: CoupledInputs, joints: Array, states: Array, first_frame: int) -> None:
         """Write the first state to row 0 of both arrays."""
         start_links(self.model.articulated, inputs.links, joints, first_frame)
-        begin_particles(*views(inputs.particles.particle_q0, inputs.particles.particle_qd0, states))
+        initialise_particles(*views(inputs.particles.particle_q0, inputs.particles.particle_qd0, states))
 
     def _advance(
         self, rollout: CoupledRollout, joints: Array, states: Array, store_all: bool, write_frames: bool, keep_every: int,
-        kept_joints: Array, kept_states: Array, first: int, steps: int,
+        stored_joints: Array, stored_particles: Array, first: int, steps: int,
     ) -> None:  # fmt: skip
         """Run ``advance`` over a segment from row 0 of both arrays; ``rollout`` holds the frames and the marks of divergence."""
         inputs, like = rollout.inputs, rollout.inputs.links.link_mass
@@ -288,19 +292,19 @@ class CoupledSolver(Solver):
         _copy_joints(joints, 0, run)
         Launcher(
             advance, steps, self.settings.substeps, int(store_all), int(write_frames), keep_every, run, joints, states,
-            zeros_in_same_library(like, (b, p, 3)), kept_joints, kept_states, CoupledFrames(*rollout.frame_arrays), rollout.marks,
-            self._touching(like), links, particles, self._self_contact(inputs, first), *self._numbers(inputs),
+            zeros_in_same_library(like, (b, p, 3)), stored_joints, stored_particles, CoupledFrames(*rollout.frame_arrays),
+            rollout.marks, self._touching(like), links, particles, self._self_contact(inputs, first), *self._numbers(inputs),
         )(first)  # fmt: skip
         if write_frames:
-            self._faults.warn(to_numpy(links.near))
+            self._faults.warn(to_numpy(links.near_pairs))
 
 
 def _copy_joints(source: Array, row: int, target: Array) -> None:
     """Copy a row of source [B, rows, columns] to row 0 of target, as many columns as both have."""
     if hasattr(source, "from_numpy"):
         values = target.to_numpy()
-        given = source.to_numpy()[:, row]
-        values[:, 0, : given.shape[1]] = given[:, : values.shape[2]]
+        source_row = source.to_numpy()[:, row]
+        values[:, 0, : source_row.shape[1]] = source_row[:, : values.shape[2]]
         target.from_numpy(values)
     else:
         columns = min(source.shape[2], target.shape[2])

@@ -61,9 +61,9 @@ def bending_edges(tri_indices: np.ndarray) -> np.ndarray:
     alike = start[first] == start[second]
     if alike.any():
         k = int(np.argmax(alike))
-        one, other = sorted((int(first[k] % count), int(second[k] % count)))
+        low_triangle, high_triangle = sorted((int(first[k] % count), int(second[k] % count)))
         raise UserError(
-            f"triangles {one} and {other} have opposite winding at edge {start[first[k]]}-{end[first[k]]}: "
+            f"triangles {low_triangle} and {high_triangle} have opposite winding at edge {start[first[k]]}-{end[first[k]]}: "
             "reverse the order of the particles of one of them"
         )
     return np.stack([opposite[first], opposite[second], start[first], end[first]], axis=1).astype(np.int32).reshape(-1, 4)

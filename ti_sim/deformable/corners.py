@@ -5,8 +5,11 @@ The particles sum up copies and slots later.
 
 from typing import Any
 
+from ti_sim.base.rows import Row, load_slot_vec3, load_vec3
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import vec3
+
+PARTICLE = Row(position=3, velocity=3)  # columns of a particle's state [m], [m/s], or of its adjoint
 
 
 class JacobianRow:
@@ -75,10 +78,10 @@ for _maker in (thread_copy, jacobian_row, unit_dual):
 @ti.func
 def place_of(gather: ti.template(), particle):
     """Row of ``out`` to which an element without slots adds."""
-    place = particle
+    row = particle
     if ti.static(isinstance(gather, ThreadCopy)):
-        place += gather.first
-    return place
+        row += gather.first
+    return row
 
 
 @ti.func
@@ -100,7 +103,7 @@ def add_corner(
     """
     if ti.static(isinstance(gather, JacobianRow)):
         for k in ti.static(range(3)):
-            if ti.static(column == 0):
+            if ti.static(column == PARTICLE.position):
                 out[slot, k] = value[k]
             else:
                 out[slot, k] = out[slot, k] + gather.rate * value[k]
@@ -109,22 +112,22 @@ def add_corner(
             out[b, slot, column + k] = value[k]
     else:
         # All three are read before one is written, so the compiler computes their addresses once.
-        place = place_of(gather, particle)
-        total = vec3(out[b, place, column], out[b, place, column + 1], out[b, place, column + 2]) + value
+        row = place_of(gather, particle)
+        total = load_vec3(out, b, row, column) + value
         for k in ti.static(range(3)):
-            out[b, place, column + k] = total[k]
+            out[b, row, column + k] = total[k]
 
 
 @ti.func
 def load_position(state: ti.template(), b, row, particle):
     """Position [m] of a particle in a row of states [B, rows, P, 6]."""
-    return vec3(state[b, row, particle, 0], state[b, row, particle, 1], state[b, row, particle, 2])
+    return load_slot_vec3(state, b, row, particle, PARTICLE.position)
 
 
 @ti.func
 def load_velocity(state: ti.template(), b, row, particle):
     """Velocity [m/s] of a particle in a row of states [B, rows, P, 6]."""
-    return vec3(state[b, row, particle, 3], state[b, row, particle, 4], state[b, row, particle, 5])
+    return load_slot_vec3(state, b, row, particle, PARTICLE.velocity)
 
 
 @ti.func
@@ -136,23 +139,23 @@ def load_dual(dual: ti.template(), b, particle):
             for k in ti.static(range(3)):
                 value[k] = ti.select(k == dual.column, 1.0, 0.0)
     else:
-        value = vec3(dual[b, particle, 0], dual[b, particle, 1], dual[b, particle, 2])
+        value = load_vec3(dual, b, particle, 0)
     return value
 
 
 @ti.func
 def add_state_corner(gather: ti.template(), out: ti.template(), b, slot, particle, position, velocity):
-    """``add_corner`` of the adjoints of a particle's position (columns 0 to 2) and velocity (3 to 5)."""
+    """``add_corner`` of the adjoints of a particle's position and velocity."""
     if ti.static(isinstance(gather, JacobianRow) or (not isinstance(gather, ThreadCopy) and gather)):
-        add_corner(gather, out, b, slot, particle, 0, position)
-        add_corner(gather, out, b, slot, particle, 3, velocity)
+        add_corner(gather, out, b, slot, particle, PARTICLE.position, position)
+        add_corner(gather, out, b, slot, particle, PARTICLE.velocity, velocity)
     else:
-        place = place_of(gather, particle)
-        x = vec3(out[b, place, 0], out[b, place, 1], out[b, place, 2]) + position
-        v = vec3(out[b, place, 3], out[b, place, 4], out[b, place, 5]) + velocity
+        row = place_of(gather, particle)
+        x = load_vec3(out, b, row, PARTICLE.position) + position
+        v = load_vec3(out, b, row, PARTICLE.velocity) + velocity
         for k in ti.static(range(3)):
-            out[b, place, k] = x[k]
-            out[b, place, 3 + k] = v[k]
+            out[b, row, PARTICLE.position + k] = x[k]
+            out[b, row, PARTICLE.velocity + k] = v[k]
 
 
 @ti.func

@@ -1,6 +1,6 @@
 """Element-parallel plan: in each step threads share the elements, then the particles.
 
-No thread writes where another one does. With ``copies`` (for the few threads of a CPU) the elements have so many parts, each of
+No thread writes where another one does. With ``copies`` (for the few threads of a CPU) the elements have so many chunks, each of
 which adds to its own copy of the particles, and a launch takes many steps. Without (for the many of a GPU), there is one thread
 an element, which writes what it gives its corners to slots of its own. Each particle then sums up its copies or slots, always in
 the same order: results are repeatable, and those of the world-parallel plan up to the order of sums.
@@ -12,16 +12,17 @@ import numpy as np
 from ti_sim.base.arrays import Array, ints_in_same_library
 from ti_sim.base.bundles import Integer, Static, bundle, kernel, with_fields
 from ti_sim.base.parallel import PORTION, barrier_wait, thread_count
+from ti_sim.base.rows import load_vec3
 from ti_sim.base.runtime import require, ti
 from ti_sim.base.vecmath import vec3
-from ti_sim.deformable.corners import thread_copy
-from ti_sim.deformable.elements import actuation_row, element_force, element_force_adjoint, part_adjoints, part_forces
+from ti_sim.deformable.corners import PARTICLE, thread_copy
+from ti_sim.deformable.elements import actuation_row, chunk_adjoints, chunk_forces, element_force, element_force_adjoint
 from ti_sim.deformable.families import FAMILIES, TABLES
 from ti_sim.deformable.inputs import DeformableInputs
 from ti_sim.deformable.kernel_arrays import DeformableArrays
 from ti_sim.deformable.model import DeformableModel
 from ti_sim.deformable.particle_step import LARGEST, Output, move_particle, move_particle_adjoint, store_frame
-from ti_sim.deformable.self_contact import part_contacts, part_contacts_adjoint
+from ti_sim.deformable.self_contact import chunk_contacts, chunk_contacts_adjoint
 from ti_sim.deformable.self_contact_lists import SelfContactArrays, build_hash, invalidate_list, is_stale, mark_if_stale
 
 _MOST_COPIES = 16
@@ -35,7 +36,7 @@ class Slots:
         start: [P + 1] int32, where each particle's entries in ``slot`` begin.
         slot: [slots] int32, numbers of slots, particle by particle.
         elements: number of elements of all families.
-        copies: parts of the elements with a copy of the particles each; 0 for slots.
+        copies: chunks of the elements with a copy of the particles each; 0 for slots.
         rows: number of copies times P, or of slots and, after these, what P particles get from self-contact.
     """
 
@@ -85,7 +86,7 @@ def take(slots: ti.template(), forces: ti.template(), b, p, particles, column: t
     else:
         for entry in range(slots.start[p], slots.start[p + 1]):
             slot = slots.slot[entry]
-            total += vec3(forces[b, slot, column], forces[b, slot, column + 1], forces[b, slot, column + 2])
+            total += load_vec3(forces, b, slot, column)
         row = slots.slot.shape[0] + p
         if row < forces.shape[1]:
             for k in ti.static(range(3)):
@@ -136,14 +137,14 @@ def move_and_store(
     if output.write_frames == 1 and (step + 1) % substeps == 0:
         store_frame(states, b, next_row, frame + 1, p, output.particle_q, output.particle_qd)
     if output.keep_every > 0 and (step + 1) % output.keep_every == 0:
-        for k in ti.static(range(6)):
-            output.kept[b, (step + 1) // output.keep_every, p, k] = states[b, next_row, p, k]
+        for k in ti.static(range(PARTICLE.size)):
+            output.checkpoints[b, (step + 1) // output.keep_every, p, k] = states[b, next_row, p, k]
 
 
 @ti.func
-def parts_of(thread, num_threads, parts):
-    """Number of the parts thread, thread + num_threads, ... below ``parts``."""
-    return (parts - thread + num_threads - 1) // num_threads
+def chunks_of_thread(thread, num_threads, num_chunks):
+    """Number of the chunks thread, thread + num_threads, ... below ``num_chunks``."""
+    return (num_chunks - thread + num_threads - 1) // num_threads
 
 
 @ti.func
@@ -162,7 +163,7 @@ def rebuild_hash_collective(
             build_hash(contacts, states, b, row, step, dt)
         barrier_wait(barrier, b, num_threads, passed_barriers, runtime_zero)
         met = 1
-        for k in range(parts_of(thread, num_threads, copies)):
+        for k in range(chunks_of_thread(thread, num_threads, copies)):
             invalidate_list(contacts, b, thread + k * num_threads)
     return met
 
@@ -188,29 +189,30 @@ def step_all(
                 b, thread = index // PORTION // num_threads, index // PORTION % num_threads
                 passed_barriers = 0
                 for s in range(num_steps):
-                    at = step + s
-                    row, next_row = at - first_step, at - first_step + 1
+                    current = step + s
+                    row, next_row = current - first_step, current - first_step + 1
                     if in_place == 1:
                         row, next_row = 0, 0
                     if ti.static(body.features.with_self_contact):
                         passed_barriers += rebuild_hash_collective(
-                            contacts, states, b, row, at, dt, thread, num_threads, slots.copies, barrier, passed_barriers,
+                            contacts, states, b, row, current, dt, thread, num_threads, slots.copies, barrier, passed_barriers,
                             runtime_zero,
                         )  # fmt: skip
-                    for k in range(parts_of(thread, num_threads, slots.copies)):
-                        part = thread + k * num_threads
-                        mine = thread_copy(part * states.shape[2])
-                        own_body = with_fields(body, gather=mine)
-                        part_forces(own_body, states, forces, b, row, actuation_row(body, at, substeps), part, slots.copies)
+                    for k in range(chunks_of_thread(thread, num_threads, slots.copies)):
+                        chunk = thread + k * num_threads
+                        chunk_copy = thread_copy(chunk * states.shape[2])
+                        own_body = with_fields(body, gather=chunk_copy)
+                        actuation = actuation_row(body, current, substeps)
+                        chunk_forces(own_body, states, forces, b, row, actuation, chunk, slots.copies)
                         if ti.static(body.features.with_self_contact):
-                            own_contacts = with_fields(contacts, gather=mine)
-                            part_contacts(own_contacts, states, forces, b, row, part, slots.copies, dt)
+                            own_contacts = with_fields(contacts, gather=chunk_copy)
+                            chunk_contacts(own_contacts, states, forces, b, row, chunk, slots.copies, dt)
                     barrier_wait(barrier, b, num_threads, passed_barriers, runtime_zero)
-                    for k in range(parts_of(thread, num_threads, slots.copies)):
-                        part = thread + k * num_threads
-                        for p in range(states.shape[2] * part // slots.copies, states.shape[2] * (part + 1) // slots.copies):
+                    for k in range(chunks_of_thread(thread, num_threads, slots.copies)):
+                        chunk = thread + k * num_threads
+                        for p in range(states.shape[2] * chunk // slots.copies, states.shape[2] * (chunk + 1) // slots.copies):
                             move_and_store(
-                                slots, body, contacts, states, forces, output, fault, b, row, next_row, at, substeps, p,
+                                slots, body, contacts, states, forces, output, fault, b, row, next_row, current, substeps, p,
                                 ground, dt,
                             )  # fmt: skip
                     barrier_wait(barrier, b, num_threads, passed_barriers + 1, runtime_zero)
@@ -249,10 +251,10 @@ def take_and_move_adjoint(
 ):  # fmt: skip
     """Take particle p's adjoint together, with that of the frame that the step reaches, and step it back."""
     frame = step // substeps
-    x_bar = vec3(bar[b, p, 0], bar[b, p, 1], bar[b, p, 2])
-    v_bar = vec3(bar[b, p, 3], bar[b, p, 4], bar[b, p, 5])
-    x_bar += take(slots, pending, b, p, states.shape[2], 0)
-    v_bar += take(slots, pending, b, p, states.shape[2], 3)
+    x_bar = load_vec3(bar, b, p, PARTICLE.position)
+    v_bar = load_vec3(bar, b, p, PARTICLE.velocity)
+    x_bar += take(slots, pending, b, p, states.shape[2], PARTICLE.position)
+    v_bar += take(slots, pending, b, p, states.shape[2], PARTICLE.velocity)
     if (step + 1) % substeps == 0:
         for k in ti.static(range(3)):
             x_bar[k] += particle_q_bar[b, frame + 1, p, k]
@@ -284,31 +286,31 @@ def step_all_adjoint(
                 b, thread = index // PORTION // num_threads, index // PORTION % num_threads
                 passed_barriers = 0
                 for s in range(num_steps):
-                    at = step - s
-                    for k in range(parts_of(thread, num_threads, slots.copies)):
-                        part = thread + k * num_threads
-                        for p in range(states.shape[2] * part // slots.copies, states.shape[2] * (part + 1) // slots.copies):
+                    current, row = step - s, step - s - first_step
+                    for k in range(chunks_of_thread(thread, num_threads, slots.copies)):
+                        chunk = thread + k * num_threads
+                        for p in range(states.shape[2] * chunk // slots.copies, states.shape[2] * (chunk + 1) // slots.copies):
                             take_and_move_adjoint(
                                 slots, body, bars, contacts, states, pending, bar, dual,
-                                particle_q_bar, particle_qd_bar, b, at - first_step, at, substeps, p, ground, dt,
+                                particle_q_bar, particle_qd_bar, b, row, current, substeps, p, ground, dt,
                             )  # fmt: skip
                     barrier_wait(barrier, b, num_threads, passed_barriers, runtime_zero)
                     passed_barriers += 1
                     if ti.static(body.features.with_self_contact):
                         passed_barriers += rebuild_hash_collective(
-                            contacts, states, b, at - first_step, at, dt, thread, num_threads, slots.copies, barrier,
+                            contacts, states, b, row, current, dt, thread, num_threads, slots.copies, barrier,
                             passed_barriers, runtime_zero,
                         )  # fmt: skip
-                    for k in range(parts_of(thread, num_threads, slots.copies)):
-                        part = thread + k * num_threads
-                        mine = thread_copy(part * states.shape[2])
-                        own_body = with_fields(body, gather=mine)
-                        actuation = actuation_row(body, at, substeps)
-                        part_adjoints(own_body, bars, states, dual, pending, b, at - first_step, actuation, part, slots.copies)
+                    for k in range(chunks_of_thread(thread, num_threads, slots.copies)):
+                        chunk = thread + k * num_threads
+                        chunk_copy = thread_copy(chunk * states.shape[2])
+                        own_body = with_fields(body, gather=chunk_copy)
+                        actuation = actuation_row(body, current, substeps)
+                        chunk_adjoints(own_body, bars, states, dual, pending, b, row, actuation, chunk, slots.copies)
                         if ti.static(body.features.with_self_contact):
-                            own_contacts = with_fields(contacts, gather=mine)
-                            part_contacts_adjoint(
-                                own_contacts, bars.self_contact, states, dual, pending, b, at - first_step, part, slots.copies, dt
+                            own_contacts = with_fields(contacts, gather=chunk_copy)
+                            chunk_contacts_adjoint(
+                                own_contacts, bars.self_contact, states, dual, pending, b, row, chunk, slots.copies, dt
                             )
                     barrier_wait(barrier, b, num_threads, passed_barriers, runtime_zero)
                     passed_barriers += 1
@@ -329,7 +331,7 @@ def sum_pending(
 ):
     """Add pending [B, copies P or slots, 6] to bar [B, P, 6]."""
     for b, p in ti.ndrange(bar.shape[0], bar.shape[1]):
-        for half in ti.static(range(2)):
-            total = take(slots, pending, b, p, bar.shape[1], 3 * half)
+        for column in ti.static((PARTICLE.position, PARTICLE.velocity)):
+            total = take(slots, pending, b, p, bar.shape[1], column)
             for k in ti.static(range(3)):
-                bar[b, p, 3 * half + k] = bar[b, p, 3 * half + k] + total[k]
+                bar[b, p, column + k] = bar[b, p, column + k] + total[k]

@@ -83,26 +83,26 @@ def element_energy(family: ti.template(), body: ti.template(), states: ti.templa
 
 
 @ti.func
-def part_forces(body: ti.template(), states: ti.template(), out: ti.template(), b, row, frame, part, parts):
-    """Add the forces of one of ``parts`` equal parts of the elements of world b in a row of states to out [B, P, 3], N."""
+def chunk_forces(body: ti.template(), states: ti.template(), out: ti.template(), b, row, frame, chunk, num_chunks):
+    """Add the forces of one of ``num_chunks`` equal chunks of the elements of world b in a row of states to out [B, P, 3], N."""
     solid = 0
     for family in ti.static(body.features.families):
         count = body.indices_of(family).shape[0]
-        for e in range(count * part // parts, count * (part + 1) // parts):
+        for e in range(count * chunk // num_chunks, count * (chunk + 1) // num_chunks):
             element_force(family, body, states, out, b, row, frame, e, solid, 0)
         solid += count
 
 
 @ti.func
-def part_adjoints(
+def chunk_adjoints(
     body: ti.template(), bars: ti.template(), states: ti.template(), dual: ti.template(), out: ti.template(),
-    b, row, frame, part, parts,
+    b, row, frame, chunk, num_chunks,
 ):  # fmt: skip
-    """Adjoint of ``part_forces`` with the dual [B, P, 3] of the forces: adds to out [B, P, 6] and to ``bars``."""
+    """Adjoint of ``chunk_forces`` with the dual [B, P, 3] of the forces: adds to out [B, P, 6] and to ``bars``."""
     solid = 0
     for family in ti.static(body.features.families):
         count = body.indices_of(family).shape[0]
-        for e in range(count * part // parts, count * (part + 1) // parts):
+        for e in range(count * chunk // num_chunks, count * (chunk + 1) // num_chunks):
             element_force_adjoint(family, body, bars, states, dual, out, b, row, frame, e, solid, 0)
         solid += count
 

@@ -117,8 +117,8 @@ class DeformableInputs(Arrays):
         }  # fmt: skip
         over_time = ("solid_actuation", "tri_actuation", "edge_actuation", "load", "prescribed_qd")
         chosen = {"load": model.loaded, "prescribed_qd": model.prescribed}
-        for name, given in self.named_arrays().items():
-            values = to_numpy(given)
+        for name, values in self.named_arrays().items():
+            values = to_numpy(values)
             if np.isfinite(values).all():
                 continue
             index = [int(k) for k in np.argwhere(~np.isfinite(values))[0]]

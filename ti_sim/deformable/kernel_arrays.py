@@ -162,14 +162,14 @@ class AdjointSums:
         self._parts = {name: zeros(like, tuple(self._total(name).shape)) for name in _SUMMED}
 
     def parts(self) -> DeformableInputs:
-        """Adjoints to which steps add; parts of triangles add to different rows [B, rows, 4] of ``self_contact``."""
+        """Adjoints to which steps add; chunks of triangles add to different rows [B, rows, 4] of ``self_contact``."""
         return replace(self.bars, **self._parts)
 
     def join(self) -> None:
         """Add the partial sums since the last call to the sums over the rollout."""
-        for name, part in self._parts.items():
-            if 0 not in part.shape:
-                join(*views(part, self._total(name)))
+        for name, addend in self._parts.items():
+            if 0 not in addend.shape:
+                join(*views(addend, self._total(name)))
 
     def finish(self) -> None:
         """Write the adjoints of gravity, wind and self-contact."""

@@ -115,9 +115,9 @@ class DeformableModel:
             )
         if len(indices):
             ordered = np.sort(indices, axis=1)
-            twice = np.argwhere((ordered[:, 1:] == ordered[:, :-1]).any(axis=1))
-            if len(twice):
-                e = int(twice[0, 0])
+            repeated = np.argwhere((ordered[:, 1:] == ordered[:, :-1]).any(axis=1))
+            if len(repeated):
+                e = int(repeated[0, 0])
                 raise UserError(f"{table}[{e}] names a particle twice, {indices[e].tolist()}: its corners must differ")
 
     def _check_particles(self, indices: np.ndarray, name: str) -> None:
@@ -216,12 +216,12 @@ class DeformableModel:
 
     def part_of(self, particle: int) -> str:
         """Name of the part to which a particle belongs, "particles" if the model has no parts."""
-        return next((name for name, first, end in self.parts if first <= particle < end), "particles")
+        return next((name for name, first, stop in self.parts if first <= particle < stop), "particles")
 
     def particle_name(self, particle: int) -> str:
         """Name of a particle for messages."""
-        for name, first, end in self.parts:
-            if first <= particle < end:
+        for name, first, stop in self.parts:
+            if first <= particle < stop:
                 return f"particle {particle - first} of {name!r}"
         return f"particle {particle}"
 
@@ -229,8 +229,8 @@ class DeformableModel:
         """Name of an element of a family for messages: its index among those of its part."""
         words = {"hex": "hexahedron", "tet": "tetrahedron", "tet10": "ten-node tetrahedron", "edge": "bending edge"}
         table = np.asarray(getattr(self, TABLES[family]))
-        for name, first, end in self.parts:
-            inside = (table[:, 0] >= first) & (table[:, 0] < end)
+        for name, first, stop in self.parts:
+            inside = (table[:, 0] >= first) & (table[:, 0] < stop)
             if inside[element]:
                 return f"{words.get(family, family)} {int(inside[:element].sum())} of {name!r}"
         return f"{words.get(family, family)} {element}"

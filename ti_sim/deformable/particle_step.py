@@ -4,10 +4,11 @@ A state is a row of [B, rows, P, 6]: position and velocity. Both execution plans
 """
 
 from ti_sim.base.bundles import Array, Integer, bundle
+from ti_sim.base.rows import load_slot_vec3
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import vec3
-from ti_sim.contact.law import contact_force, contact_force_adjoint
-from ti_sim.deformable.corners import load_position, load_velocity
+from ti_sim.contact.law import CONTACT_LAW, contact_force, contact_force_adjoint
+from ti_sim.deformable.corners import PARTICLE, load_position, load_velocity
 from ti_sim.deformable.model import GROUND_CONTACT, HELD, LOADED, PRESCRIBED
 
 LARGEST = 1e18  # a larger number is treated as not finite; the square of this one is finite in f32
@@ -19,14 +20,14 @@ class Output:
 
     Attributes:
         particle_q, particle_qd: [B, frames + 1, P, 3] positions [m] and velocities [m/s] at the frames.
-        kept: [B, checkpoints, P, 6] state of every ``keep_every``-th step of the rollout.
+        checkpoints: [B, checkpoints, P, 6] state of every ``keep_every``-th step of the rollout.
         write_frames: whether the frames are written (0 or 1).
         keep_every: steps between states that are kept; 0 keeps none.
     """
 
     particle_q: Array
     particle_qd: Array
-    kept: Array
+    checkpoints: Array
     write_frames: Integer
     keep_every: Integer
 
@@ -35,24 +36,24 @@ class Output:
 def store_particle(states: ti.template(), b, row, p, x, v):
     """Write position and velocity of particle p into a row of states."""
     for k in ti.static(range(3)):
-        states[b, row, p, k] = x[k]
-        states[b, row, p, 3 + k] = v[k]
+        states[b, row, p, PARTICLE.position + k] = x[k]
+        states[b, row, p, PARTICLE.velocity + k] = v[k]
 
 
 @ti.func
 def store_frame(states: ti.template(), b, row, frame, p, particle_q: ti.template(), particle_qd: ti.template()):
     """Write particle p of a row of states to a frame."""
     for k in ti.static(range(3)):
-        particle_q[b, frame, p, k] = states[b, row, p, k]
-        particle_qd[b, frame, p, k] = states[b, row, p, 3 + k]
+        particle_q[b, frame, p, k] = states[b, row, p, PARTICLE.position + k]
+        particle_qd[b, frame, p, k] = states[b, row, p, PARTICLE.velocity + k]
 
 
 @ti.func
 def ground_force(body: ti.template(), b, p, x, v, ground, dt):
     """Force of the ground on particle p [N]."""
     return contact_force(
-        x.z - ground, v, body.particle_contact[b, p, 0], body.particle_contact[b, p, 1],
-        body.particle_contact[b, p, 2], body.particle_contact[b, p, 3], dt,
+        x.z - ground, v, body.particle_contact[b, p, CONTACT_LAW.ke], body.particle_contact[b, p, CONTACT_LAW.kd],
+        body.particle_contact[b, p, CONTACT_LAW.kf], body.particle_contact[b, p, CONTACT_LAW.mu], dt,
     )  # fmt: skip
 
 
@@ -81,7 +82,7 @@ def move_particle(body: ti.template(), states: ti.template(), b, row, next_row, 
         total = force
         loaded = body.particle_table[p, LOADED]
         if loaded >= 0:
-            total += vec3(body.load[b, frame, loaded, 0], body.load[b, frame, loaded, 1], body.load[b, frame, loaded, 2])
+            total += load_slot_vec3(body.load, b, frame, loaded, 0)
         if body.particle_table[p, GROUND_CONTACT] == 1 and x.z - ground < dt * ti.abs(v.z):
             total += ground_force(body, b, p, x, v, ground, dt)
         v += dt / body.particle_mass[b, p] * total + dt * vec3(body.gravity[b, 0], body.gravity[b, 1], body.gravity[b, 2])
@@ -132,10 +133,10 @@ def move_particle_adjoint(
         w = dt / mass * v_bar
         x = load_position(states, b, row, p)
         v = load_velocity(states, b, row, p)
-        gained = load_velocity(states, b, next_row, p) - v
+        velocity_change = load_velocity(states, b, next_row, p) - v
         weight = dt * vec3(body.gravity[b, 0], body.gravity[b, 1], body.gravity[b, 2])
         # The force on the particle is mass (gained - weight) / dt.
-        bars.particle_mass[b, p] = bars.particle_mass[b, p] - (gained - weight).dot(v_bar) / mass
+        bars.particle_mass[b, p] = bars.particle_mass[b, p] - (velocity_change - weight).dot(v_bar) / mass
         for k in ti.static(range(3)):
             bars.gravity[b, p, k] = bars.gravity[b, p, k] + dt * v_bar[k]
         loaded = body.particle_table[p, LOADED]
@@ -144,8 +145,8 @@ def move_particle_adjoint(
                 bars.load[b, frame, loaded, k] = bars.load[b, frame, loaded, k] + w[k]
         if body.particle_table[p, GROUND_CONTACT] == 1 and x.z - ground < dt * ti.abs(v.z):
             height_bar, u_bar, contact_bar = contact_force_adjoint(
-                x.z - ground, v, body.particle_contact[b, p, 0], body.particle_contact[b, p, 1],
-                body.particle_contact[b, p, 2], body.particle_contact[b, p, 3], dt, w,
+                x.z - ground, v, body.particle_contact[b, p, CONTACT_LAW.ke], body.particle_contact[b, p, CONTACT_LAW.kd],
+                body.particle_contact[b, p, CONTACT_LAW.kf], body.particle_contact[b, p, CONTACT_LAW.mu], dt, w,
             )  # fmt: skip
             x_bar.z += height_bar
             v_bar += u_bar
@@ -158,6 +159,6 @@ def move_particle_adjoint(
                 bars.prescribed_qd[b, frame, prescribed, k] = bars.prescribed_qd[b, frame, prescribed, k] + v_bar[k]
         v_bar = vec3(0.0)
     for k in ti.static(range(3)):
-        bar[b, p, k] = x_bar[k]
-        bar[b, p, 3 + k] = v_bar[k]
+        bar[b, p, PARTICLE.position + k] = x_bar[k]
+        bar[b, p, PARTICLE.velocity + k] = v_bar[k]
         dual[b, p, k] = w[k]

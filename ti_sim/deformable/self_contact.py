@@ -1,4 +1,4 @@
-"""Self-contact of vertices with triangles: the force of one contact pair, its adjoint, and the sum over the pairs of a part.
+"""Self-contact of vertices with triangles: the force of one contact pair, its adjoint, and the sum over the pairs of a chunk.
 
 Let y = sum_k w_k x_k be the point of the triangle (in its face, on an edge or a corner) that is closest to the vertex x,
 r = x - y, d = |r| and n = r / d. The force on the vertex follows ``ti_sim.contact.law`` at the height d - h above a plane with
@@ -12,8 +12,8 @@ moves from one region of the triangle to another, in addition to the kinks of th
 
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import vec3, vec4
-from ti_sim.contact.law import contact_force_along, contact_force_along_adjoint
-from ti_sim.deformable.corners import ThreadCopy, add_corner, add_state_corner, load_dual, load_position, load_velocity
+from ti_sim.contact.law import CONTACT_LAW, contact_force_along, contact_force_along_adjoint
+from ti_sim.deformable.corners import PARTICLE, ThreadCopy, add_corner, add_state_corner, load_dual, load_position, load_velocity
 from ti_sim.deformable.self_contact_layout import COUNTS, THICKNESS, TRAVEL, TRIANGLES
 from ti_sim.deformable.self_contact_lists import corner_of, first_pair, list_next_pairs, rebuild_if_stale
 from ti_sim.deformable.triangle_distance import CORNER, FACE, FAR_EDGE, FIRST_EDGE, closest_on_triangle
@@ -22,19 +22,19 @@ from ti_sim.deformable.triangle_distance import CORNER, FACE, FAR_EDGE, FIRST_ED
 @ti.func
 def contact_row(contacts: ti.template(), out: ti.template(), states: ti.template(), particle):
     """Row of ``out`` for the contact force on a particle: if elements have slots, one of the last P rows."""
-    place = particle
+    out_row = particle
     if ti.static(not isinstance(contacts.gather, ThreadCopy) and contacts.gather):
-        place += out.shape[1] - states.shape[2]
-    return place
+        out_row += out.shape[1] - states.shape[2]
+    return out_row
 
 
 @ti.func
 def add_force(contacts: ti.template(), out: ti.template(), states: ti.template(), b, particle, value):
     """Add a contact force to a particle; on a GPU threads share the row and add atomically."""
     if ti.static(not isinstance(contacts.gather, ThreadCopy) and contacts.gather):
-        place = contact_row(contacts, out, states, particle)
+        out_row = contact_row(contacts, out, states, particle)
         for k in ti.static(range(3)):
-            ti.atomic_add(out[b, place, k], value[k])
+            ti.atomic_add(out[b, out_row, k], value[k])
     else:
         add_corner(contacts.gather, out, b, 0, particle, 0, value)
 
@@ -43,10 +43,10 @@ def add_force(contacts: ti.template(), out: ti.template(), states: ti.template()
 def add_state(contacts: ti.template(), out: ti.template(), states: ti.template(), b, particle, position, velocity):
     """``add_force`` for the adjoints of a particle's position and velocity."""
     if ti.static(not isinstance(contacts.gather, ThreadCopy) and contacts.gather):
-        place = contact_row(contacts, out, states, particle)
+        out_row = contact_row(contacts, out, states, particle)
         for k in ti.static(range(3)):
-            ti.atomic_add(out[b, place, k], position[k])
-            ti.atomic_add(out[b, place, 3 + k], velocity[k])
+            ti.atomic_add(out[b, out_row, PARTICLE.position + k], position[k])
+            ti.atomic_add(out[b, out_row, PARTICLE.velocity + k], velocity[k])
     else:
         add_state_corner(contacts.gather, out, b, 0, particle, position, velocity)
 
@@ -74,8 +74,8 @@ def pair_force(contacts: ti.template(), states: ti.template(), out: ti.template(
         u = load_velocity(states, b, row, i) - (1 - s - t) * load_velocity(states, b, row, a)
         u -= s * load_velocity(states, b, row, j) + t * load_velocity(states, b, row, k)
         if d - thickness < dt * ti.abs(u.dot(r)) / d:
-            ke, kd = contacts.parameters[b, 0], contacts.parameters[b, 1]
-            kf, mu = contacts.parameters[b, 2], contacts.parameters[b, 3]
+            ke, kd = contacts.parameters[b, CONTACT_LAW.ke], contacts.parameters[b, CONTACT_LAW.kd]
+            kf, mu = contacts.parameters[b, CONTACT_LAW.kf], contacts.parameters[b, CONTACT_LAW.mu]
             force, _path = contact_force_along(r / d, d - thickness, u, ke, kd, kf, mu, dt)
             add_force(contacts, out, states, b, i, force)
             add_force(contacts, out, states, b, a, -(1 - s - t) * force)
@@ -136,8 +136,8 @@ def pair_force_adjoint(
         if d - thickness < dt * ti.abs(u.dot(n)):
             wa, wj, wk = load_dual(dual, b, a), load_dual(dual, b, j), load_dual(dual, b, k)
             w = load_dual(dual, b, i) - wa - s * (wj - wa) - t * (wk - wa)
-            ke, kd = contacts.parameters[b, 0], contacts.parameters[b, 1]
-            kf, mu = contacts.parameters[b, 2], contacts.parameters[b, 3]
+            ke, kd = contacts.parameters[b, CONTACT_LAW.ke], contacts.parameters[b, CONTACT_LAW.kd]
+            kf, mu = contacts.parameters[b, CONTACT_LAW.kf], contacts.parameters[b, CONTACT_LAW.mu]
             force, _path = contact_force_along(n, d - thickness, u, ke, kd, kf, mu, dt)
             n_bar, gap_bar, u_bar, contact_bar_here = contact_force_along_adjoint(
                 n, d - thickness, u, ke, kd, kf, mu, dt, w, vec3(0.0)
@@ -157,8 +157,8 @@ def pair_force_adjoint(
 
 
 @ti.func
-def part_contacts(contacts: ti.template(), states: ti.template(), out: ti.template(), b, row, part, parts, dt):
-    """Add the contact forces between the triangles of one of ``parts`` equal parts and the vertices.
+def chunk_contacts(contacts: ti.template(), states: ti.template(), out: ti.template(), b, row, chunk, num_chunks, dt):
+    """Add the contact forces between the triangles of one of ``num_chunks`` equal chunks and the vertices.
 
     Args:
         contacts: ``SelfContactArrays`` with a valid hash.
@@ -166,50 +166,50 @@ def part_contacts(contacts: ti.template(), states: ti.template(), out: ti.templa
         out: forces [N], as in ``element_force``.
         b: world.
         row: row of the states.
-        part: index of the part.
-        parts: number of parts.
+        chunk: index of the chunk.
+        num_chunks: number of chunks.
         dt: physics step [s].
     """
     triangles = contacts.table[TRIANGLES]
-    first, end = triangles * part // parts, triangles * (part + 1) // parts
+    first, stop = triangles * chunk // num_chunks, triangles * (chunk + 1) // num_chunks
     triangle, after = first, -1
-    while triangle < end:
-        triangle, after = list_next_pairs(contacts, b, part, first, end, triangle, after)
-        pairs = first_pair(contacts, part)
-        for pair in range(contacts.ints[b, COUNTS + 2 * part]):
-            at = pairs + 2 * pair
-            pair_force(contacts, states, out, b, row, contacts.ints[b, at], contacts.ints[b, at + 1], dt)
+    while triangle < stop:
+        triangle, after = list_next_pairs(contacts, b, chunk, first, stop, triangle, after)
+        pairs = first_pair(contacts, chunk)
+        for pair in range(contacts.ints[b, COUNTS + 2 * chunk]):
+            entry = pairs + 2 * pair
+            pair_force(contacts, states, out, b, row, contacts.ints[b, entry], contacts.ints[b, entry + 1], dt)
 
 
 @ti.func
-def part_contacts_adjoint(
+def chunk_contacts_adjoint(
     contacts: ti.template(), contact_bar: ti.template(), states: ti.template(), dual: ti.template(), out: ti.template(),
-    b, row, part, parts, dt,
+    b, row, chunk, num_chunks, dt,
 ):  # fmt: skip
-    """Adjoint of ``part_contacts`` with the dual [B, P, 3] of the forces: adds to out [B, rows, 6] and to row ``part`` modulo
+    """Adjoint of ``chunk_contacts`` with the dual [B, P, 3] of the forces: adds to out [B, rows, 6] and to row ``chunk`` modulo
     rows of contact_bar [B, rows, 4].
     """
     triangles = contacts.table[TRIANGLES]
-    first, end = triangles * part // parts, triangles * (part + 1) // parts
+    first, stop = triangles * chunk // num_chunks, triangles * (chunk + 1) // num_chunks
     triangle, after = first, -1
     total = vec4(0.0)
-    while triangle < end:
-        triangle, after = list_next_pairs(contacts, b, part, first, end, triangle, after)
-        pairs = first_pair(contacts, part)
-        for pair in range(contacts.ints[b, COUNTS + 2 * part]):
-            at = pairs + 2 * pair
-            i = contacts.ints[b, at + 1]
-            total += pair_force_adjoint(contacts, states, dual, out, b, row, contacts.ints[b, at], i, dt)
+    while triangle < stop:
+        triangle, after = list_next_pairs(contacts, b, chunk, first, stop, triangle, after)
+        pairs = first_pair(contacts, chunk)
+        for pair in range(contacts.ints[b, COUNTS + 2 * chunk]):
+            entry = pairs + 2 * pair
+            i = contacts.ints[b, entry + 1]
+            total += pair_force_adjoint(contacts, states, dual, out, b, row, contacts.ints[b, entry], i, dt)
     if ti.abs(total).sum() > 0:
         for k in ti.static(range(4)):
-            ti.atomic_add(contact_bar[b, part % contact_bar.shape[1], k], total[k])
+            ti.atomic_add(contact_bar[b, chunk % contact_bar.shape[1], k], total[k])
 
 
 @ti.func
 def all_contacts(contacts: ti.template(), states: ti.template(), out: ti.template(), b, row, step, dt):
-    """``part_contacts`` of all triangles, with a new hash if ``step`` needs one; for one thread."""
+    """``chunk_contacts`` of all triangles, with a new hash if ``step`` needs one; for one thread."""
     rebuild_if_stale(contacts, states, b, row, step, dt)
-    part_contacts(contacts, states, out, b, row, 0, 1, dt)
+    chunk_contacts(contacts, states, out, b, row, 0, 1, dt)
 
 
 @ti.func
@@ -217,6 +217,6 @@ def all_contacts_adjoint(
     contacts: ti.template(), contact_bar: ti.template(), states: ti.template(), dual: ti.template(), out: ti.template(),
     b, row, step, dt,
 ):  # fmt: skip
-    """Adjoint of ``all_contacts``, as ``part_contacts_adjoint``."""
+    """Adjoint of ``all_contacts``, as ``chunk_contacts_adjoint``."""
     rebuild_if_stale(contacts, states, b, row, step, dt)
-    part_contacts_adjoint(contacts, contact_bar, states, dual, out, b, row, 0, 1, dt)
+    chunk_contacts_adjoint(contacts, contact_bar, states, dual, out, b, row, 0, 1, dt)

@@ -55,7 +55,7 @@ def self_contact_forces(
     states = states_at(model, inputs, particle_q, particle_qd)
     force = zeros_in_same_library(inputs.particle_mass, tuple(particle_q.shape))
     if model.with_self_contact:
-        sum_contacts(*views(states, force, float(dt), self_contact_memory(model, inputs, step=0, parts=1)))
+        sum_contacts(*views(states, force, float(dt), self_contact_memory(model, inputs, step=0, num_chunks=1)))
     return force
 
 
@@ -80,7 +80,7 @@ def self_contact_adjoint(
     shapes = ((worlds, particles, 6), (worlds, 1, 4), (worlds, 4))
     bar, row, contact_bar = (zeros_in_same_library(like, shape) for shape in shapes)
     if model.with_self_contact:
-        memory = self_contact_memory(model, inputs, step=0, parts=1)
+        memory = self_contact_memory(model, inputs, step=0, num_chunks=1)
         sum_contact_adjoints(*views(states, reals_in_same_library(like, dual), bar, float(dt), memory, row))
         sum_rows(*views(row, contact_bar))
     return bar, contact_bar

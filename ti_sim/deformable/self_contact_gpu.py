@@ -1,4 +1,4 @@
-"""Self-contact in the element plan on a GPU: one thread per vertex or triangle, each triangle is a part.
+"""Self-contact in the element plan on a GPU: one thread per vertex or triangle, each triangle is a chunk.
 
 Forces are added atomically, in any order: results are repeatable up to rounding.
 """
@@ -6,7 +6,7 @@ Forces are added atomically, in any order: results are repeatable up to rounding
 from ti_sim.base.bundles import kernel, with_fields
 from ti_sim.base.runtime import ti
 from ti_sim.deformable.corners import load_velocity
-from ti_sim.deformable.self_contact import part_contacts, part_contacts_adjoint
+from ti_sim.deformable.self_contact import chunk_contacts, chunk_contacts_adjoint
 from ti_sim.deformable.self_contact_layout import BUCKET, BUILT, DRIFT, KEY, PLACED, STALE, TRAVEL, VERTEX
 from ti_sim.deformable.self_contact_lists import (
     SelfContactArrays,
@@ -42,14 +42,14 @@ def sort_vertices(
                 ti.atomic_add(contacts.reals[b, DRIFT + k], velocity[k])
     for b, bucket in ti.ndrange(states.shape[0], buckets):
         if contacts.ints[b, STALE] == step:
-            at = contacts.table[BUCKET] + 2 * bucket
-            first = ti.atomic_add(contacts.ints[b, PLACED], contacts.ints[b, at + 1])
-            contacts.ints[b, at] = first
-            contacts.ints[b, at + 1] = first
+            bounds = contacts.table[BUCKET] + 2 * bucket
+            first = ti.atomic_add(contacts.ints[b, PLACED], contacts.ints[b, bounds + 1])
+            contacts.ints[b, bounds] = first
+            contacts.ints[b, bounds + 1] = first
     for b, q in ti.ndrange(states.shape[0], vertices):
         if contacts.ints[b, STALE] == step:
-            end = contacts.table[BUCKET] + 2 * contacts.ints[b, contacts.table[KEY] + q] + 1
-            store_entry(contacts, b, q, ti.atomic_add(contacts.ints[b, end], 1))
+            cursor = contacts.table[BUCKET] + 2 * contacts.ints[b, contacts.table[KEY] + q] + 1
+            store_entry(contacts, b, q, ti.atomic_add(contacts.ints[b, cursor], 1))
             row = (step - first_step) * (1 - in_place)
             ti.atomic_max(contacts.reals[b, TRAVEL], raised_travel(contacts, states, b, row, q, dt))
             if q == 0:
@@ -68,7 +68,7 @@ def add_contacts(
     for b, triangle in ti.ndrange(states.shape[0], triangles):
         row = (step - first_step) * (1 - in_place)
         slotted = with_fields(contacts, gather=True)
-        part_contacts(slotted, states, forces, b, row, triangle, triangles, dt)
+        chunk_contacts(slotted, states, forces, b, row, triangle, triangles, dt)
 
 
 @kernel
@@ -81,4 +81,4 @@ def add_contacts_adjoint(
     [B, rows, 4]."""
     for b, triangle in ti.ndrange(states.shape[0], triangles):
         slotted = with_fields(contacts, gather=True)
-        part_contacts_adjoint(slotted, contact_bar, states, dual, pending, b, step - first_step, triangle, triangles, dt)
+        chunk_contacts_adjoint(slotted, contact_bar, states, dual, pending, b, step - first_step, triangle, triangles, dt)

@@ -2,13 +2,13 @@
 
 import numpy as np
 
-# ``SelfContactArrays.table``: numbers of triangles, vertices, buckets, and pairs per list of a part; then offsets in the table
+# ``SelfContactArrays.table``: numbers of triangles, vertices, buckets, and pairs per list of a chunk; then offsets in the table
 # itself (vertices, rings, the particles that are vertices), in ``ints`` (buckets, entries, keys, lists) and in ``reals``
 # (positions of the entries). The corners of the triangles start at CORNERS.
 TRIANGLES, VERTICES, BUCKETS, CAPACITY, VERTEX, RING, MEMBER, BUCKET, ENTRY, KEY, PAIRS, ENTRY_POSITION = range(12)
 CORNERS = 12
 # ``SelfContactArrays.ints``: the step that needs a new hash; the step of the positions in the hash; the number of entries with a
-# bucket (while many threads build the hash); for each part the number of pairs in its list, and whether the list is complete. A
+# bucket (while many threads build the hash); for each chunk the number of pairs in its list, and whether the list is complete. A
 # bucket has two numbers: its first entry and the one after its last.
 STALE, BUILT, PLACED = range(3)
 COUNTS = 3
@@ -18,7 +18,7 @@ COUNTS = 3
 THICKNESS, REACH, SLACK, INVERSE_CELL, TRAVEL, DRIFT = range(6)
 POSITIONS = 8
 
-BAR_ROWS = 16  # rows of the adjoint of the contact parameters, shared by the parts
+BAR_ROWS = 16  # rows of the adjoint of the contact parameters, shared by the chunks
 
 
 def triangle_rings(triangles: np.ndarray) -> list[np.ndarray]:
@@ -35,7 +35,7 @@ def triangle_rings(triangles: np.ndarray) -> list[np.ndarray]:
 
 
 def contact_table(triangles: np.ndarray, particles: int) -> np.ndarray:
-    """``SelfContactArrays.table``, without the entries that depend on the number of parts.
+    """``SelfContactArrays.table``, without the entries that depend on the number of chunks.
 
     Args:
         triangles: [S, 3] particles.
@@ -55,5 +55,5 @@ def contact_table(triangles: np.ndarray, particles: int) -> np.ndarray:
     header[RING] = header[VERTEX] + len(vertices)
     header[MEMBER] = header[RING] + len(rings) + 1
     first_ring = header[MEMBER] + len(member)
-    ends = first_ring + np.cumsum([0, *(len(ring) for ring in rings)])
-    return np.concatenate([header, triangles.ravel(), vertices, ends, member, *rings]).astype(np.int32)
+    ring_bounds = first_ring + np.cumsum([0, *(len(ring) for ring in rings)])
+    return np.concatenate([header, triangles.ravel(), vertices, ring_bounds, member, *rings]).astype(np.int32)

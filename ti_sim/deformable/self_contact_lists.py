@@ -1,12 +1,12 @@
 """Candidate pairs of vertices and triangles: a spatial hash of vertices, and pair lists with a skin (Taichi functions).
 
 Contact begins when the distance of a pair is the thickness plus the distance that both approach each other in a step. A bound of
-the distance that a particle moves in a step relative to the mean motion, its travel, is kept with the hash. The list of a part of
-the triangles contains all pairs closer than thickness + skin + two travels when the hash was built. It is valid until a particle
+the distance that a particle moves in a step relative to the mean motion, its travel, is kept with the hash. The list of a chunk
+of triangles contains all pairs closer than thickness + skin + two travels when the hash was built. It is valid until a particle
 has moved by half a skin relative to the mean motion, which changes no distance, or moves faster than the bound. The forces do not
-depend on the lists: they contain more pairs than touch, always in the same order (by triangle, then by particle index). If a part
-has more pairs than the capacity of its list, the list is filled and processed several times in each step: slower, with the same
-result.
+depend on the lists: they contain more pairs than touch, always in the same order (by triangle, then by particle index). If a
+chunk has more pairs than the capacity of its list, the list is filled and processed several times in each step: slower, with the
+same result.
 """
 
 from ti_sim.base.bundles import Array, Static, bundle
@@ -67,9 +67,9 @@ def corner_of(contacts: ti.template(), triangle, corner):
 
 
 @ti.func
-def first_pair(contacts: ti.template(), part):
-    """Start of a part's list of (triangle, particle) in ``ints``."""
-    return contacts.table[PAIRS] + 2 * part * contacts.table[CAPACITY]
+def first_pair(contacts: ti.template(), chunk):
+    """Start of a chunk's list of (triangle, particle) in ``ints``."""
+    return contacts.table[PAIRS] + 2 * chunk * contacts.table[CAPACITY]
 
 
 @ti.func
@@ -97,8 +97,8 @@ def cell_of(contacts: ti.template(), b, x):
 @ti.func
 def stored_position(contacts: ti.template(), b, first, index):
     """Position ``index`` of the array of positions at ``first`` in ``reals``."""
-    at = first + 3 * index
-    return vec3(contacts.reals[b, at], contacts.reals[b, at + 1], contacts.reals[b, at + 2])
+    entry = first + 3 * index
+    return vec3(contacts.reals[b, entry], contacts.reals[b, entry + 1], contacts.reals[b, entry + 2])
 
 
 @ti.func
@@ -161,8 +161,8 @@ def build_hash(contacts: ti.template(), states: ti.template(), b, row, step, dt)
     drift = vec3(0.0)
     for q in range(vertices):
         drift += load_velocity(states, b, row, contacts.table[contacts.table[VERTEX] + q])
-        end = start + 2 * record_vertex(contacts, states, b, row, q) + 1
-        contacts.ints[b, end] = contacts.ints[b, end] + 1
+        cursor = start + 2 * record_vertex(contacts, states, b, row, q) + 1
+        contacts.ints[b, cursor] = contacts.ints[b, cursor] + 1
     total = 0
     for bucket in range(contacts.table[BUCKETS]):
         count = contacts.ints[b, start + 2 * bucket + 1]
@@ -170,9 +170,9 @@ def build_hash(contacts: ti.template(), states: ti.template(), b, row, step, dt)
         contacts.ints[b, start + 2 * bucket + 1] = total
         total += count
     for q in range(vertices):
-        end = start + 2 * contacts.ints[b, contacts.table[KEY] + q] + 1
-        entry = contacts.ints[b, end]
-        contacts.ints[b, end] = entry + 1
+        cursor = start + 2 * contacts.ints[b, contacts.table[KEY] + q] + 1
+        entry = contacts.ints[b, cursor]
+        contacts.ints[b, cursor] = entry + 1
         store_entry(contacts, b, q, entry)
     for k in ti.static(range(3)):
         contacts.reals[b, DRIFT + k] = drift[k] / vertices
@@ -184,14 +184,14 @@ def build_hash(contacts: ti.template(), states: ti.template(), b, row, step, dt)
 
 
 @ti.func
-def invalidate_list(contacts: ti.template(), b, part):
-    """Invalidate the list of a part, so that it is rebuilt at its next use."""
-    contacts.ints[b, COUNTS + 2 * part + 1] = 0
+def invalidate_list(contacts: ti.template(), b, chunk):
+    """Invalidate the list of a chunk, so that it is rebuilt at its next use."""
+    contacts.ints[b, COUNTS + 2 * chunk + 1] = 0
 
 
 @ti.func
 def rebuild_if_stale(contacts: ti.template(), states: ti.template(), b, row, step, dt):
-    """Build a new hash if ``step``, whose state is in a row of states, needs one; for one thread and one part."""
+    """Build a new hash if ``step``, whose state is in a row of states, needs one; for one thread and one chunk."""
     if is_stale(contacts, b, step, 0):
         build_hash(contacts, states, b, row, step, dt)
         invalidate_list(contacts, b, 0)
@@ -220,11 +220,11 @@ def mark_if_stale(contacts: ti.template(), states: ti.template(), b, row, p, ste
 def in_ring(contacts: ti.template(), triangle, particle):
     """Whether a particle is a corner of a triangle, or connected to one by an edge."""
     ring = contacts.table[RING]
-    found = 0
+    matches = 0
     for n in range(contacts.table[ring + triangle], contacts.table[ring + triangle + 1]):
         if contacts.table[n] == particle:
-            found = 1
-    return found == 1
+            matches = 1
+    return matches == 1
 
 
 @ti.func
@@ -284,12 +284,12 @@ def list_triangle(contacts: ti.template(), b, triangle, after, first, capacity):
             visits = ti.cast(cells, ti.i32)
     for visit in range(visits):
         cell = low_cell + vec3(visit % nx, visit // nx % ny, visit // (nx * ny))
-        begin, end = 0, contacts.table[VERTICES]
+        start, stop = 0, contacts.table[VERTICES]
         if not everywhere:
             key = hash_key(contacts, ti.cast(cell.x, ti.i32), ti.cast(cell.y, ti.i32), ti.cast(cell.z, ti.i32))
             bucket = contacts.table[BUCKET] + 2 * key
-            begin, end = contacts.ints[b, bucket], contacts.ints[b, bucket + 1]
-        for entry in range(begin, end):
+            start, stop = contacts.ints[b, bucket], contacts.ints[b, bucket + 1]
+        for entry in range(start, stop):
             x = stored_position(contacts, b, contacts.table[ENTRY_POSITION], entry)
             inside = low.x <= x.x and low.y <= x.y and low.z <= x.z and x.x <= high.x and x.y <= high.y and x.z <= high.z
             # Cells that share a bucket would list a vertex twice.
@@ -306,42 +306,42 @@ def list_triangle(contacts: ti.template(), b, triangle, after, first, capacity):
 
 
 @ti.func
-def fill_list(contacts: ti.template(), b, part, triangle, after, end):
-    """Fill a part's list with pairs of the triangles, beginning at ``triangle``, whose particles up to ``after`` are already
+def fill_list(contacts: ti.template(), b, chunk, triangle, after, stop):
+    """Fill a chunk's list with pairs of the triangles, beginning at ``triangle``, whose particles up to ``after`` are already
     processed.
 
     Returns:
-        (triangle, after) at which to continue; triangle is ``end`` if all pairs are listed.
+        (triangle, after) at which to continue; triangle is ``stop`` if all pairs are listed.
     """
-    first, capacity = first_pair(contacts, part), contacts.table[CAPACITY]
+    first, capacity = first_pair(contacts, chunk), contacts.table[CAPACITY]
     count = 0
-    while triangle < end and count < capacity:
-        found, dropped = list_triangle(contacts, b, triangle, after, first + 2 * count, capacity - count)
-        count += found
+    while triangle < stop and count < capacity:
+        num_listed, dropped = list_triangle(contacts, b, triangle, after, first + 2 * count, capacity - count)
+        count += num_listed
         if dropped:
             after = contacts.ints[b, first + 2 * count - 1]
         else:
             triangle += 1
             after = -1
-    contacts.ints[b, COUNTS + 2 * part] = count
+    contacts.ints[b, COUNTS + 2 * chunk] = count
     return triangle, after
 
 
 @ti.func
-def list_next_pairs(contacts: ti.template(), b, part, first, end, triangle, after):
-    """Make sure that the list of a part contains its next pairs: all pairs if the capacity is sufficient.
+def list_next_pairs(contacts: ti.template(), b, chunk, first, stop, triangle, after):
+    """Make sure that the list of a chunk contains its next pairs: all pairs if the capacity is sufficient.
 
     Args:
-        first, end: first triangle of the part, and the one after its last.
+        first, stop: first triangle of the chunk, and the one after its last.
         triangle, after: where to continue (see ``fill_list``), ``first`` and -1 at the start.
 
     Returns:
-        (triangle, after) at which to continue after these pairs; triangle is ``end`` if they are the last ones.
+        (triangle, after) at which to continue after these pairs; triangle is ``stop`` if they are the last ones.
     """
-    whole = COUNTS + 2 * part + 1
-    next_triangle, next_after = end, -1
-    if contacts.ints[b, whole] == 0:
-        next_triangle, next_after = fill_list(contacts, b, part, triangle, after, end)
-        if triangle == first and after == -1 and next_triangle == end:
-            contacts.ints[b, whole] = 1
+    complete_flag = COUNTS + 2 * chunk + 1
+    next_triangle, next_after = stop, -1
+    if contacts.ints[b, complete_flag] == 0:
+        next_triangle, next_after = fill_list(contacts, b, chunk, triangle, after, stop)
+        if triangle == first and after == -1 and next_triangle == stop:
+            contacts.ints[b, complete_flag] = 1
     return next_triangle, next_after

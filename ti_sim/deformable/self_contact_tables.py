@@ -25,33 +25,33 @@ def search_distances(model: DeformableModel) -> tuple[float, float]:
     return skin, model.self_thickness + skin + _CELL_OF_EDGE * edge
 
 
-def self_contact_memory(model: DeformableModel, inputs: DeformableInputs, *, step: int, parts: int) -> SelfContactArrays:
+def self_contact_memory(model: DeformableModel, inputs: DeformableInputs, *, step: int, num_chunks: int) -> SelfContactArrays:
     """Arrays of self-contact with empty lists.
 
     Args:
         model: model with self-contact triangles.
         inputs: numbers of every world.
         step: first step.
-        parts: number of parts of the triangles, each with its own list.
+        num_chunks: number of chunks of triangles, each with a separate list.
 
     Returns:
         The arrays; if the model has no self-contact, all except the first are tiny.
     """
     like, worlds = inputs.particle_mass, inputs.world_count
     if not model.with_self_contact:
-        nothing = ints_in_same_library(like, np.zeros((1, 1), dtype=np.int32))
+        empty = ints_in_same_library(like, np.zeros((1, 1), dtype=np.int32))
         return SelfContactArrays(
-            inputs.self_contact, ints_in_same_library(like, np.zeros(1)), nothing, reals_in_same_library(like, np.zeros((1, 1)))
+            inputs.self_contact, ints_in_same_library(like, np.zeros(1)), empty, reals_in_same_library(like, np.zeros((1, 1)))
         )
     table = model.tables["self_contact"].copy()
     vertices = int(table[layout.VERTICES])
-    table[layout.CAPACITY] = max(-(-int(table[layout.TRIANGLES]) // parts) * PAIRS_PER_TRIANGLE, 1)
-    table[layout.BUCKET] = layout.COUNTS + 2 * parts
+    table[layout.CAPACITY] = max(-(-int(table[layout.TRIANGLES]) // num_chunks) * PAIRS_PER_TRIANGLE, 1)
+    table[layout.BUCKET] = layout.COUNTS + 2 * num_chunks
     table[layout.ENTRY] = table[layout.BUCKET] + 2 * table[layout.BUCKETS]
     table[layout.KEY] = table[layout.ENTRY] + vertices
     table[layout.PAIRS] = table[layout.KEY] + vertices
     table[layout.ENTRY_POSITION] = layout.POSITIONS + 3 * model.particle_count
-    ints = np.zeros((worlds, int(table[layout.PAIRS]) + 2 * parts * int(table[layout.CAPACITY])), dtype=np.int32)
+    ints = np.zeros((worlds, int(table[layout.PAIRS]) + 2 * num_chunks * int(table[layout.CAPACITY])), dtype=np.int32)
     ints[:, layout.STALE] = step
     reals = np.zeros((worlds, int(table[layout.ENTRY_POSITION]) + 3 * vertices))
     skin, cell = search_distances(model)

@@ -5,11 +5,11 @@ import numpy as np
 from ti_sim.base.arrays import Array, check_array, empty_in_same_library, reals_in_same_library, to_numpy, zeros_in_same_library
 from ti_sim.base.bundles import kernel, views
 from ti_sim.base.runtime import require, ti
-from ti_sim.deformable.elements import elastic_energy, part_adjoints, part_forces
+from ti_sim.deformable.elements import chunk_adjoints, chunk_forces, elastic_energy
 from ti_sim.deformable.inputs import DeformableInputs
 from ti_sim.deformable.kernel_arrays import AdjointSums, DeformableArrays, compiled_for, prepare
 from ti_sim.deformable.model import DeformableModel
-from ti_sim.deformable.states import begin
+from ti_sim.deformable.states import initialise_state
 
 
 @kernel
@@ -19,7 +19,7 @@ def sum_forces(
 ):  # fmt: skip
     """Add the forces of all elements at states [B, 1, P, 6] to force [B, P, 3]."""
     for b in range(states.shape[0]):
-        part_forces(body, states, force, b, 0, 0, 0, 1)
+        chunk_forces(body, states, force, b, 0, 0, 0, 1)
 
 
 @kernel
@@ -40,7 +40,7 @@ def sum_adjoints(
 ):  # fmt: skip
     """Add the derivatives of dual [B, P, 3] . force by positions and velocities at states [B, 1, P, 6] to bar [B, P, 6]."""
     for b in range(states.shape[0]):
-        part_adjoints(body, bars, states, dual, bar, b, 0, 0, 0, 1)
+        chunk_adjoints(body, bars, states, dual, bar, b, 0, 0, 0, 1)
 
 
 def forces(model: DeformableModel, inputs: DeformableInputs, particle_q: Array, particle_qd: Array) -> Array:
@@ -58,7 +58,7 @@ def forces(model: DeformableModel, inputs: DeformableInputs, particle_q: Array, 
     Raises:
         UserError: shapes or precision do not fit.
     """
-    prepared, states = _at(model, inputs, particle_q, particle_qd)
+    prepared, states = _kernel_arguments(model, inputs, particle_q, particle_qd)
     force = zeros_in_same_library(inputs.particle_mass, tuple(particle_q.shape))
     compiled_for(model, sum_forces)(*views(states, force, prepared))
     return force
@@ -78,7 +78,7 @@ def energy(model: DeformableModel, inputs: DeformableInputs, particle_q: Array) 
     Raises:
         UserError: shapes or precision do not fit.
     """
-    prepared, states = _at(model, inputs, particle_q, particle_q)
+    prepared, states = _kernel_arguments(model, inputs, particle_q, particle_q)
     result = zeros_in_same_library(inputs.particle_mass, (inputs.world_count,))
     compiled_for(model, sum_energy)(*views(states, result, prepared))
     return result
@@ -96,7 +96,7 @@ class ForceDerivative:
             particle_q: [B, P, 3] positions [m].
             particle_qd: [B, P, 3] velocities [m/s].
         """
-        self._prepared, self._states = _at(model, inputs, particle_q, particle_qd, differentiable=True)
+        self._prepared, self._states = _kernel_arguments(model, inputs, particle_q, particle_qd, differentiable=True)
         self._model, self._like = model, inputs.particle_mass
         self._sums = AdjointSums(model, inputs)
 
@@ -116,7 +116,7 @@ class ForceDerivative:
         return to_numpy(bar).astype(np.float64)
 
 
-def _at(
+def _kernel_arguments(
     model: DeformableModel, inputs: DeformableInputs, particle_q: Array, particle_qd: Array, *, differentiable: bool = False
 ) -> tuple[DeformableArrays, Array]:
     """Kernel arguments of the inputs, and states [B, 1, P, 6] of these positions and velocities."""
@@ -136,5 +136,5 @@ def states_at(model: DeformableModel, inputs: DeformableInputs, particle_q: Arra
     for name, array in (("particle_q", particle_q), ("particle_qd", particle_qd)):
         check_array(array, name, (b, p, 3))
     states = empty_in_same_library(inputs.particle_mass, (b, 1, p, 6))
-    begin(*views(particle_q, particle_qd, states))
+    initialise_state(*views(particle_q, particle_qd, states))
     return states

@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 
 from ti_sim.base.errors import UserError
+from ti_sim.base.rows import Row, load_slot_vec3
 from ti_sim.base.rules import checked
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import mat3, vec3
-from ti_sim.deformable.corners import add_bar, add_corner, load_dual
+from ti_sim.deformable.corners import PARTICLE, add_bar, add_corner, load_dual
 from ti_sim.deformable.energies import (
     energy_density,
     inner,
@@ -26,6 +27,8 @@ from ti_sim.deformable.energies import (
     symmetric_product,
 )
 from ti_sim.deformable.families import ENERGIES
+
+SOLID_MATERIAL = Row(mu=1, lam=1, damping=1)  # Lame parameters [Pa] and viscosity [Pa s]
 
 # Determinant of the Jacobian of the rest shape, over the cubed length of the element, below which an element is flat.
 _FLAT = 1e-7
@@ -150,8 +153,8 @@ def _quadrature(kind: str) -> tuple[np.ndarray, np.ndarray]:
         return np.full((1, 3), 0.25), np.full(1, 1 / 6)
     if kind == "hex":
         return _HEX_CORNERS / np.sqrt(3), np.ones(8)
-    near, far = (5 - np.sqrt(5)) / 20, (5 + 3 * np.sqrt(5)) / 20
-    return near + (far - near) * _TET_CORNERS, np.full(4, 1 / 24)
+    low, high = (5 - np.sqrt(5)) / 20, (5 + 3 * np.sqrt(5)) / 20
+    return low + (high - low) * _TET_CORNERS, np.full(4, 1 / 24)
 
 
 def _node_places(kind: str) -> np.ndarray:
@@ -170,8 +173,8 @@ def _shape_slopes(kind: str, places: np.ndarray) -> np.ndarray:
     """Derivatives [places, nodes, 3] of the shape functions with respect to the reference coordinates."""
     if kind == "hex":
         terms = 1 + places[:, None] * _HEX_CORNERS
-        others = np.stack([terms[..., 1] * terms[..., 2], terms[..., 2] * terms[..., 0], terms[..., 0] * terms[..., 1]], axis=-1)
-        return _HEX_CORNERS * others / 8
+        xi, eta, zeta = terms[..., 0], terms[..., 1], terms[..., 2]
+        return _HEX_CORNERS * np.stack([eta * zeta, zeta * xi, xi * eta], axis=-1) / 8
     linear = np.concatenate([-np.ones((1, 3)), np.eye(3)])
     if kind == "tet":
         return np.broadcast_to(linear, (len(places), 4, 3))
@@ -271,7 +274,7 @@ def _shift_of(nodes: ti.template(), indices: ti.template(), array: ti.template()
     """Differences of the nodes a >= 1 to node 0, in three columns of a state."""
     shift = ti.Matrix([[0.0] * 3 for _ in range(nodes - 1)])
     first = indices[e, 0]
-    origin = vec3(array[b, row, first, column], array[b, row, first, column + 1], array[b, row, first, column + 2])
+    origin = load_slot_vec3(array, b, row, first, column)
     for a in range(nodes - 1):
         for k in ti.static(range(3)):
             shift[a, k] = array[b, row, indices[e, a + 1], column + k] - origin[k]
@@ -285,9 +288,9 @@ def _dual_shift_of(nodes: ti.template(), indices: ti.template(), dual: ti.templa
     first = indices[e, 0]
     origin = load_dual(dual, b, first)
     for a in range(nodes - 1):
-        other = load_dual(dual, b, indices[e, a + 1])
+        node_dual = load_dual(dual, b, indices[e, a + 1])
         for k in ti.static(range(3)):
-            shift[a, k] = other[k] - origin[k]
+            shift[a, k] = node_dual[k] - origin[k]
     return shift
 
 
@@ -338,15 +341,15 @@ def _force(
     """``solid_force`` of a kind with this many nodes and quadrature points."""
     solid = first_solid + e
     mu, lam, eta = (
-        body.solid_material[b, solid, 0],
-        body.solid_material[b, solid, 1],
-        body.solid_material[b, solid, 2],
+        body.solid_material[b, solid, SOLID_MATERIAL.mu],
+        body.solid_material[b, solid, SOLID_MATERIAL.lam],
+        body.solid_material[b, solid, SOLID_MATERIAL.damping],
     )
     actuation = body.solid_actuation[b, frame, solid]
-    arms = _shift_of(nodes, indices, state, b, row, e, 0)
+    arms = _shift_of(nodes, indices, state, b, row, e, PARTICLE.position)
     rates = ti.Matrix([[0.0] * 3 for _ in range(nodes - 1)])
     if ti.static(body.with_damping):
-        rates = _shift_of(nodes, indices, state, b, row, e, 3)
+        rates = _shift_of(nodes, indices, state, b, row, e, PARTICLE.velocity)
     forces = ti.Matrix([[0.0] * 3 for _ in range(nodes - 1)])
     for point in range(points):
         f = _gradient_of(nodes, rest, arms, e, point)
@@ -403,15 +406,15 @@ def _force_adjoint(
     """
     solid = first_solid + e
     mu, lam, eta = (
-        body.solid_material[b, solid, 0],
-        body.solid_material[b, solid, 1],
-        body.solid_material[b, solid, 2],
+        body.solid_material[b, solid, SOLID_MATERIAL.mu],
+        body.solid_material[b, solid, SOLID_MATERIAL.lam],
+        body.solid_material[b, solid, SOLID_MATERIAL.damping],
     )
     actuation = body.solid_actuation[b, frame, solid]
-    arms = _shift_of(nodes, indices, state, b, row, e, 0)
+    arms = _shift_of(nodes, indices, state, b, row, e, PARTICLE.position)
     rates = ti.Matrix([[0.0] * 3 for _ in range(nodes - 1)])
     if ti.static(body.with_damping):
-        rates = _shift_of(nodes, indices, state, b, row, e, 3)
+        rates = _shift_of(nodes, indices, state, b, row, e, PARTICLE.velocity)
     duals = _dual_shift_of(nodes, indices, dual, b, e)
     position_bars = ti.Matrix([[0.0] * 3 for _ in range(nodes - 1)])
     velocity_bars = ti.Matrix([[0.0] * 3 for _ in range(nodes - 1)])
@@ -435,9 +438,9 @@ def _force_adjoint(
     add_bar(bars.solid_material, b, solid, 1, parameter_bars.y)
     add_bar(bars.solid_material, b, solid, 2, eta_bar)
     add_bar(bars.solid_actuation, b, frame, solid, parameter_bars.z)
-    _scatter(nodes, indices, body.gather, out, b, e, first_slot, 0, position_bars)
+    _scatter(nodes, indices, body.gather, out, b, e, first_slot, PARTICLE.position, position_bars)
     if ti.static(body.with_damping):
-        _scatter(nodes, indices, body.gather, out, b, e, first_slot, 3, velocity_bars)
+        _scatter(nodes, indices, body.gather, out, b, e, first_slot, PARTICLE.velocity, velocity_bars)
 
 
 @ti.func
@@ -447,9 +450,9 @@ def _energy(
 ):  # fmt: skip
     """``solid_energy_of`` of a kind with this many nodes and quadrature points."""
     solid = first_solid + e
-    mu, lam = body.solid_material[b, solid, 0], body.solid_material[b, solid, 1]
+    mu, lam = body.solid_material[b, solid, SOLID_MATERIAL.mu], body.solid_material[b, solid, SOLID_MATERIAL.lam]
     actuation = body.solid_actuation[b, frame, solid]
-    arms = _shift_of(nodes, indices, state, b, row, e, 0)
+    arms = _shift_of(nodes, indices, state, b, row, e, PARTICLE.position)
     total = 0.0
     for point in range(points):
         f = _gradient_of(nodes, rest, arms, e, point)
@@ -471,15 +474,15 @@ def _jacobian(
     """``solid_force_jacobian`` of a kind: ``_force_adjoint`` of dual fields that are 1 in one component at one node."""
     solid = first_solid + e
     mu, lam, eta = (
-        body.solid_material[b, solid, 0],
-        body.solid_material[b, solid, 1],
-        body.solid_material[b, solid, 2],
+        body.solid_material[b, solid, SOLID_MATERIAL.mu],
+        body.solid_material[b, solid, SOLID_MATERIAL.lam],
+        body.solid_material[b, solid, SOLID_MATERIAL.damping],
     )
     actuation = body.solid_actuation[b, frame, solid]
-    arms = _shift_of(nodes, indices, state, b, row, e, 0)
+    arms = _shift_of(nodes, indices, state, b, row, e, PARTICLE.position)
     rates = ti.Matrix([[0.0] * 3 for _ in range(nodes - 1)])
     if ti.static(body.with_damping):
-        rates = _shift_of(nodes, indices, state, b, row, e, 3)
+        rates = _shift_of(nodes, indices, state, b, row, e, PARTICLE.velocity)
     for entry in range(3 * nodes * nodes):
         for k in ti.static(range(3)):
             rows[first_row + entry, k] = 0.0
@@ -522,7 +525,7 @@ def _slope(nodes: ti.template(), rest: ti.template(), e, point, a):
         for j in ti.static(range(3)):
             slope[j] = rest[e, point, 3 * (a - 1) + j]
     else:
-        for other in range(nodes - 1):
+        for node in range(nodes - 1):
             for j in ti.static(range(3)):
-                slope[j] -= rest[e, point, 3 * other + j]
+                slope[j] -= rest[e, point, 3 * node + j]
     return slope

@@ -24,6 +24,7 @@ from ti_sim.base.parallel import ThreadTuner, iterations_per_task, thread_count
 from ti_sim.base.runtime import require
 from ti_sim.deformable import element_plan, self_contact_gpu, world_plan
 from ti_sim.deformable import self_contact_layout as layout
+from ti_sim.deformable.corners import PARTICLE
 from ti_sim.deformable.element_plan import Slots, slots_of
 from ti_sim.deformable.families import TABLES
 from ti_sim.deformable.implicit.rollout import converging_division, differentiate, in_double, simulate
@@ -33,7 +34,7 @@ from ti_sim.deformable.particle_step import Output
 from ti_sim.deformable.rollout import DeformableRollout
 from ti_sim.deformable.self_contact_lists import SelfContactArrays
 from ti_sim.deformable.self_contact_tables import self_contact_memory
-from ti_sim.deformable.states import begin, begin_adjoint, begin_frames, copy_row
+from ti_sim.deformable.states import copy_row, initialise_frames, initialise_state, initialise_state_adjoint
 from ti_sim.deformable.step_launcher import StepLauncher
 from ti_sim.rollout.adjoint import Adjoint, kept_interval, segment_length
 from ti_sim.rollout.divergence import mark_diverged_frames
@@ -59,11 +60,11 @@ def check_controls(inputs: DeformableInputs, substeps: int) -> None:
         )
 
 
-def check_size(numbers: int, what: str, steps: int) -> None:
+def check_size(numbers: int, name: str, steps: int) -> None:
     """Raise a UserError if the states do not fit in an array."""
     if numbers > _LARGEST_ARRAY:
         raise UserError(
-            f"StoreAll() would keep {numbers:.3g} numbers of {what}, more than an array can hold: use "
+            f"StoreAll() would keep {numbers:.3g} numbers of {name}, more than an array can hold: use "
             f"Checkpoint(every={max(int(steps**0.5), 2)}), or fewer worlds at a time"
         )
 
@@ -71,7 +72,7 @@ def check_size(numbers: int, what: str, steps: int) -> None:
 class DeformableSolver(Solver):
     """Simulates particles and elements by semi-implicit Euler steps (gradSim, appendices A.1 and C), or by implicit ones."""
 
-    frame_names, held = ("particle_q", "particle_qd"), "loads and actuations"
+    frame_names, per_interval_inputs = ("particle_q", "particle_qd"), "loads and actuations"
 
     def _check(self, inputs: DeformableInputs) -> None:
         super()._check(inputs)
@@ -107,18 +108,18 @@ class DeformableSolver(Solver):
         steps = frames * self.settings.substeps
         interval = kept_interval(adjoint, steps)
         check_size(b * (steps // interval + 1) * p * 6, f"{b} worlds, {steps} steps and {p} particles", steps)
-        kept = empty_in_same_library(like, (b, steps // interval + 1, p, 6))
+        checkpoints = empty_in_same_library(like, (b, steps // interval + 1, p, PARTICLE.size))
         keep_every = 0 if adjoint is None or interval == 1 else interval
-        states = empty_in_same_library(like, (b, 1, p, 6)) if keep_every else kept
+        states = empty_in_same_library(like, (b, 1, p, PARTICLE.size)) if keep_every else checkpoints
         frame_arrays = tuple(empty_in_same_library(like, (b, frames + 1, p, 3)) for _ in range(2))
         marks = (ints_in_same_library(like, np.full(b, -1)) for _ in range(2))
         start = (inputs.particle_q0, inputs.particle_qd0)
-        begin(*views(*start, kept))
-        begin_frames(*views(*start, *frame_arrays))
+        initialise_state(*views(*start, checkpoints))
+        initialise_frames(*views(*start, *frame_arrays))
         if keep_every:
-            begin(*views(*start, states))
-        result = DeformableRollout(*frame_arrays, *marks, inputs, frames, adjoint, None if adjoint is None else kept)
-        self._advance(prepare(self.model, inputs), result, states, interval != 1, True, keep_every, kept, 0, steps)
+            initialise_state(*views(*start, states))
+        result = DeformableRollout(*frame_arrays, *marks, inputs, frames, adjoint, None if adjoint is None else checkpoints)
+        self._advance(prepare(self.model, inputs), result, states, interval != 1, True, keep_every, checkpoints, 0, steps)
         mark_diverged_frames(frame_arrays, to_numpy(result.diverged_step), self.settings.substeps)
         return result
 
@@ -132,24 +133,24 @@ class DeformableSolver(Solver):
         b, p = inputs.world_count, self.model.particle_count
         span, states = segment_length(rollout.adjoint, steps), rollout.states
         if rollout.adjoint.interval > 1:
-            states = empty_in_same_library(like, (b, span + 1, p, 6))
-        bar, dual = zeros_in_same_library(like, (b, p, 6)), empty_in_same_library(like, (b, p, 3))
+            states = empty_in_same_library(like, (b, span + 1, p, PARTICLE.size))
+        bar, dual = zeros_in_same_library(like, (b, p, PARTICLE.size)), empty_in_same_library(like, (b, p, 3))
         sums = AdjointSums(self.model, inputs)
         slots = slots_of(self.model, like) if self._by_element(like) else None
         pace, pace_again = (ThreadTuner(element_plan.team_of(b)) for _ in range(2))
-        pending = zeros_in_same_library(like, (b, slots.rows, 6)) if slots else None
+        pending = zeros_in_same_library(like, (b, slots.rows, PARTICLE.size)) if slots else None
         prepared, prepared_adjoint = prepare(self.model, inputs), prepare(self.model, inputs, differentiable=True)
         shared = (bar, dual, *bars, prepared_adjoint, sums.parts())
-        parts = self._contact_parts(slots)
+        num_chunks = self._contact_chunks(slots)
 
-        def again(first: int, count: int) -> None:
+        def recompute_segment(first: int, count: int) -> None:
             copy_row(*views(rollout.states, first // span, states, 0))
             self._advance(prepared, rollout, states, False, False, 0, states, first, count, pace_again)
 
-        def back(first: int, count: int) -> None:
+        def differentiate_segment(first: int, count: int) -> None:
             for start in reversed(range(first, first + count, _SUM_STEPS)):
                 length = min(_SUM_STEPS, first + count - start)
-                memory = self_contact_memory(self.model, inputs, step=start + length - 1, parts=parts)
+                memory = self_contact_memory(self.model, inputs, step=start + length - 1, num_chunks=num_chunks)
                 if slots:
                     steps_back = StepLauncher(
                         element_plan.step_all_adjoint, slots, states, first, pending, *shared, memory, *self._numbers(),
@@ -164,11 +165,11 @@ class DeformableSolver(Solver):
                     ))  # fmt: skip
                 sums.join()
 
-        rollout.adjoint.run_backwards(steps, recompute=again, differentiate=back)
+        rollout.adjoint.run_backwards(steps, recompute=recompute_segment, differentiate=differentiate_segment)
         if slots:
             element_plan.sum_pending(*views(slots, pending, bar))
         sums.finish()
-        begin_adjoint(*views(bar, *bars, sums.bars.particle_q0, sums.bars.particle_qd0))
+        initialise_state_adjoint(*views(bar, *bars, sums.bars.particle_q0, sums.bars.particle_qd0))
         return sums.bars
 
     def _simulate_implicitly(
@@ -183,7 +184,7 @@ class DeformableSolver(Solver):
         at_frames = motion.states[:, motion.frame_rows]
         halves = np.split(at_frames, 2, axis=-1)
         positions, velocities = (reals_in_same_library(like, np.ascontiguousarray(half)) for half in halves)
-        marks = (ints_in_same_library(like, each) for each in (motion.failed_step, motion.failed_particle))
+        marks = (ints_in_same_library(like, indices) for indices in (motion.failed_step, motion.failed_particle))
         b, last = inputs.world_count, []
         for name in self.last_names(inputs):
             last.append(doubles_in_same_library(like, motion.history.get(name, np.zeros((b, 0)))))
@@ -193,17 +194,17 @@ class DeformableSolver(Solver):
         self, rollout: DeformableRollout, bars: tuple[Array, ...], last_bars: tuple[Array, ...]
     ) -> DeformableInputs:
         """``rollout_adjoint`` by the implicit function theorem."""
-        given = tuple(to_numpy(bar).astype(np.float64) for bar in bars)
+        frame_bars = tuple(to_numpy(bar).astype(np.float64) for bar in bars)
         last = dict(zip(self.last_names(rollout.inputs), map(to_numpy, last_bars), strict=False))
         settings = self.settings
-        found = differentiate(
-            self.model, in_double(rollout.inputs), rollout.motion, given, last, dt=settings.dt, substeps=settings.substeps,
+        input_bars = differentiate(
+            self.model, in_double(rollout.inputs), rollout.motion, frame_bars, last, dt=settings.dt, substeps=settings.substeps,
             settings=settings.implicit,
         )  # fmt: skip
         doubles, like = rollout.inputs.double_names(), rollout.inputs.named_arrays()
         return rollout.inputs.with_arrays(
             (doubles_in_same_library if name in doubles else reals_in_same_library)(like[name], values)
-            for name, values in found.named_arrays().items()
+            for name, values in input_bars.named_arrays().items()
         )
 
     def check_divergence(self, rollout: DeformableRollout) -> None:
@@ -217,13 +218,13 @@ class DeformableSolver(Solver):
         particle, step = int(to_numpy(rollout.diverged_particle)[world]), int(steps[world])
         if rollout.motion is not None:
             settings = self.settings
-            parts = converging_division(
+            division = converging_division(
                 self.model, in_double(rollout.inputs), rollout.motion, world, integrator=settings.integrator, dt=settings.dt,
                 substeps=settings.substeps, settings=settings.implicit,
             )  # fmt: skip
             remedy = "take shorter steps (more substeps)"
-            if parts is not None:
-                remedy = f"steps of {settings.dt / parts:.4g} s converge here: set substeps={parts * settings.substeps}"
+            if division is not None:
+                remedy = f"steps of {settings.dt / division:.4g} s converge here: set substeps={division * settings.substeps}"
             raise ConvergenceError(
                 f"the simulation did not converge: step {step} ({step * settings.dt:.4g} s) left a residual of "
                 f"{rollout.motion.residual[world]:.3g} N at {self.model.particle_name(particle)}: {remedy}",
@@ -245,28 +246,28 @@ class DeformableSolver(Solver):
 
     def _advance(
         self, prepared: DeformableArrays, rollout: DeformableRollout, states: Array, in_place: bool, write_frames: bool,
-        keep_every: int, kept: Array, first: int, steps: int, pace: ThreadTuner | None = None,
+        keep_every: int, checkpoints: Array, first: int, steps: int, pace: ThreadTuner | None = None,
     ) -> None:  # fmt: skip
         """Run ``advance`` over a segment from row 0 of ``states``; ``rollout`` holds the frames and the marks of divergence, and
         ``pace`` the timings of earlier segments.
         """
         like, b, p = rollout.inputs.particle_mass, rollout.inputs.world_count, self.model.particle_count
-        output = Output(rollout.particle_q, rollout.particle_qd, kept, int(write_frames), keep_every)
+        output = Output(rollout.particle_q, rollout.particle_qd, checkpoints, int(write_frames), keep_every)
         diverged = (rollout.diverged_step, rollout.diverged_particle)
         if self._by_element(like):
             slots = slots_of(self.model, like)
-            memory = self_contact_memory(self.model, rollout.inputs, step=first, parts=self._contact_parts(slots))
-            given = zeros_in_same_library(like, (b, slots.rows, 3))
+            memory = self_contact_memory(self.model, rollout.inputs, step=first, num_chunks=self._contact_chunks(slots))
+            forces = zeros_in_same_library(like, (b, slots.rows, 3))
             fault = int_zeros_in_same_library(like, (b, p))
             all_steps = StepLauncher(
-                element_plan.step_all, slots, states, first, int(in_place), given, output, fault, prepared, memory,
+                element_plan.step_all, slots, states, first, int(in_place), forces, output, fault, prepared, memory,
                 *self._numbers(), worlds=b, like=like,
-                before=self._contact_launchers(slots, states, first, in_place, given, memory),
+                before=self._contact_launchers(slots, states, first, in_place, forces, memory),
             )  # fmt: skip
             all_steps.run(first, steps, pace or ThreadTuner(element_plan.team_of(b)), direction=1)
             element_plan.first_fault(*views(fault, *diverged))
             return
-        memory = self_contact_memory(self.model, rollout.inputs, step=first, parts=1)
+        memory = self_contact_memory(self.model, rollout.inputs, step=first, num_chunks=1)
         world_plan.advance(*views(
             states, int(in_place), zeros_in_same_library(like, (b, p, 3)), output, *diverged, prepared, memory,
             iterations_per_task(b), *self._numbers(), first, steps,
@@ -276,8 +277,8 @@ class DeformableSolver(Solver):
         """Ground height [m], step [s] and substeps as kernel arguments."""
         return float(self.model.ground_height), float(self.settings.dt), int(self.settings.substeps)
 
-    def _contact_parts(self, slots: Slots | None) -> int:
-        """Number of parts of the self-contact triangles: that of the elements, or on a GPU one per triangle."""
+    def _contact_chunks(self, slots: Slots | None) -> int:
+        """Number of chunks of the self-contact triangles: that of the elements, or on a GPU one per triangle."""
         return 1 if slots is None else slots.copies or max(len(self.model.contact_triangles), 1)
 
     def _sorting(self, states: Array, first: int, in_place: bool, memory: SelfContactArrays) -> Launcher:
@@ -289,13 +290,13 @@ class DeformableSolver(Solver):
         )
 
     def _contact_launchers(
-        self, slots: Slots, states: Array, first: int, in_place: bool, given: Array, memory: SelfContactArrays
+        self, slots: Slots, states: Array, first: int, in_place: bool, forces: Array, memory: SelfContactArrays
     ) -> tuple[Launcher, ...]:
         """Launchers before and after a step of the element plan, for self-contact on a GPU."""
         if slots.copies or not self.model.with_self_contact:
             return ()
         add = Launcher(
-            self_contact_gpu.add_contacts, states, first, int(in_place), given, self._contact_parts(slots),
+            self_contact_gpu.add_contacts, states, first, int(in_place), forces, self._contact_chunks(slots),
             float(self.settings.dt), memory,
         )  # fmt: skip
         return self._sorting(states, first, in_place, memory), add
@@ -307,7 +308,7 @@ class DeformableSolver(Solver):
         if slots.copies or not self.model.with_self_contact:
             return ()
         add = Launcher(
-            self_contact_gpu.add_contacts_adjoint, states, first, dual, pending, self._contact_parts(slots),
+            self_contact_gpu.add_contacts_adjoint, states, first, dual, pending, self._contact_chunks(slots),
             float(self.settings.dt), memory, sums.parts().self_contact,
         )  # fmt: skip
         return self._sorting(states, first, False, memory), add

@@ -24,11 +24,11 @@ def spring_force(body: ti.template(), state: ti.template(), out: ti.template(), 
         first_slot: slot of the first corner of the first spring.
     """
     i, j = body.spring_indices[e, 0], body.spring_indices[e, 1]
-    apart = load_position(state, b, row, j) - load_position(state, b, row, i)
-    length = apart.norm()
+    separation = load_position(state, b, row, j) - load_position(state, b, row, i)
+    length = separation.norm()
     force = vec3(0.0)
     if length > 0:
-        direction = apart / length
+        direction = separation / length
         pull = body.spring_material[b, e, STIFFNESS] * (length - body.spring_material[b, e, REST_LENGTH])
         if ti.static(body.with_damping):
             rate = direction.dot(load_velocity(state, b, row, j) - load_velocity(state, b, row, i))
@@ -48,12 +48,12 @@ def spring_force_adjoint(
     (columns 0-2 and 3-5 of ``out``) and to that of the spring's material (``bars.spring_material``).
     """
     i, j = body.spring_indices[e, 0], body.spring_indices[e, 1]
-    apart = load_position(state, b, row, j) - load_position(state, b, row, i)
-    length = apart.norm()
+    separation = load_position(state, b, row, j) - load_position(state, b, row, i)
+    length = separation.norm()
     position_bar = vec3(0.0)  # of the second particle; the first has the opposite
     velocity_bar = vec3(0.0)
     if length > 0:
-        direction = apart / length
+        direction = separation / length
         stiffness, damping = body.spring_material[b, e, STIFFNESS], body.spring_material[b, e, DAMPING]
         stretch = length - body.spring_material[b, e, REST_LENGTH]
         u = load_velocity(state, b, row, j) - load_velocity(state, b, row, i)

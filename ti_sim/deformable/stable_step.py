@@ -62,9 +62,9 @@ def stable_steps(model: DeformableModel, inputs: DeformableInputs, *, iterations
     # Two equal sheets moving against each other have four times ke on each particle: as a vertex and as a corner, both moving. A
     # vertex over another one touches every triangle with that corner.
     triangles = np.bincount(model.contact_triangles.ravel(), minlength=model.particle_count)[:, None]
-    own = 4 * to_numpy(inputs.self_contact).astype(np.float64)[:, None] * triangles
-    stiffness += own[..., :1]
-    damping += np.maximum(own[..., 1:2], own[..., 2:3])
+    contact_bound = 4 * to_numpy(inputs.self_contact).astype(np.float64)[:, None] * triangles
+    stiffness += contact_bound[..., :1]
+    damping += np.maximum(contact_bound[..., 1:2], contact_bound[..., 2:3])
 
     def curvature(x: np.ndarray) -> np.ndarray:
         product = derivative.transposed(root * x)[..., :3]
@@ -98,18 +98,18 @@ def _largest_eigenvalue(
     current = np.tile(np.random.default_rng(0).normal(size=count), (worlds, 1))
     current /= np.linalg.norm(current, axis=1, keepdims=True)
     basis = [current]
-    diagonal, beside = [], []
+    diagonal, off_diagonal = [], []
     for _ in range(min(iterations, count)):
         new = product(basis[-1].reshape(shape)).reshape(worlds, count)
         diagonal.append((new * basis[-1]).sum(1))
         for vector in 2 * basis:  # f32 products lose the orthogonality of the three-term recurrence, and one pass is not enough
             new = new - (new * vector).sum(1, keepdims=True) * vector
         length = np.linalg.norm(new, axis=1)
-        beside.append(length)
+        off_diagonal.append(length)
         basis.append(new / np.maximum(length, np.finfo(np.float64).tiny)[:, None])
     size = len(diagonal)
     matrix = np.zeros((worlds, size, size))
     k = np.arange(size)
     matrix[:, k, k] = np.array(diagonal).T
-    matrix[:, k[1:], k[:-1]] = matrix[:, k[:-1], k[1:]] = np.array(beside[:-1]).T.reshape(worlds, size - 1)
+    matrix[:, k[1:], k[:-1]] = matrix[:, k[:-1], k[1:]] = np.array(off_diagonal[:-1]).T.reshape(worlds, size - 1)
     return np.maximum(np.linalg.eigvalsh(matrix)[:, -1], 0.0)

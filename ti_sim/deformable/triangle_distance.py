@@ -41,6 +41,6 @@ def closest_on_triangle(p, e1, e2):
                 t, region = (d4 - d3) / (d4 - d3 + d5 - d6), FAR_EDGE
                 s = 1 - t
             else:
-                whole = a + b + c
-                s, t, region = b / whole, c / whole, FACE
+                area = a + b + c
+                s, t, region = b / area, c / area, FACE
     return s, t, region

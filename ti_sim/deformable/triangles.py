@@ -137,12 +137,12 @@ def _edges(positions: np.ndarray, tri_indices: np.ndarray) -> tuple[np.ndarray, 
     return first, second, np.cross(first, second)
 
 
-def _refuse(bad: np.ndarray, tri_indices: np.ndarray, what: str) -> None:
+def _refuse(bad: np.ndarray, tri_indices: np.ndarray, defect: str) -> None:
     """Raise a UserError for the first bad triangle."""
     if bad.any():
         worst = int(np.argmax(bad))
-        others = f" (and {bad.sum() - 1} more)" if bad.sum() > 1 else ""
-        raise UserError(f"triangle {worst} of particles {tri_indices[worst].tolist()}{others} {what}")
+        count_note = f" (and {bad.sum() - 1} more)" if bad.sum() > 1 else ""
+        raise UserError(f"triangle {worst} of particles {tri_indices[worst].tolist()}{count_note} {defect}")
 
 
 @ti.func

@@ -4,9 +4,10 @@ The loops have ``spread`` iterations per world (see ``ti_sim.base.parallel``).
 """
 
 from ti_sim.base.bundles import kernel
+from ti_sim.base.rows import load_vec3
 from ti_sim.base.runtime import ti
-from ti_sim.base.vecmath import vec3
-from ti_sim.deformable.elements import actuation_row, part_adjoints, part_forces
+from ti_sim.deformable.corners import PARTICLE
+from ti_sim.deformable.elements import actuation_row, chunk_adjoints, chunk_forces
 from ti_sim.deformable.inputs import DeformableInputs
 from ti_sim.deformable.kernel_arrays import DeformableArrays
 from ti_sim.deformable.particle_step import LARGEST, Output, move_particle, move_particle_adjoint, particle_size, store_frame
@@ -24,7 +25,7 @@ def advance(
 
     Writes each new state to the next row, or with ``in_place`` 1 to row 0, and ``output``. diverged_step [B] and
     diverged_particle [B] get the first step after which a state is not finite, and the first particle with that state; worlds
-    that are marked there are skipped. force [B, P, 3] must hold zeros; the lists of self-contact must be for one part of the
+    that are marked there are skipped. force [B, P, 3] must hold zeros; the lists of self-contact must be for one chunk of the
     triangles, and stale for the first step. Hand-written adjoint: ``advance_adjoint``.
     """
     for index in range(states.shape[0] * spread):
@@ -39,12 +40,12 @@ def advance(
                 row, next_row = done, done + 1
                 if in_place == 1:
                     row, next_row = 0, 0
-                part_forces(body, states, force, b, row, actuation_row(body, step, substeps), 0, 1)
+                chunk_forces(body, states, force, b, row, actuation_row(body, step, substeps), 0, 1)
                 if ti.static(body.features.with_self_contact):
                     all_contacts(contacts, states, force, b, row, step, dt)
                 size = 0.0
                 for p in range(body.particle_mass.shape[1]):
-                    f = vec3(force[b, p, 0], force[b, p, 1], force[b, p, 2])
+                    f = load_vec3(force, b, p, 0)
                     for k in ti.static(range(3)):
                         force[b, p, k] = 0.0
                     size += move_particle(body, states, b, row, next_row, frame, p, f, ground, dt)
@@ -56,8 +57,8 @@ def advance(
                         store_frame(states, b, next_row, frame + 1, p, output.particle_q, output.particle_qd)
                 if output.keep_every > 0 and (step + 1) % output.keep_every == 0:
                     for p in range(body.particle_mass.shape[1]):
-                        for k in ti.static(range(6)):
-                            output.kept[b, (step + 1) // output.keep_every, p, k] = states[b, next_row, p, k]
+                        for k in ti.static(range(PARTICLE.size)):
+                            output.checkpoints[b, (step + 1) // output.keep_every, p, k] = states[b, next_row, p, k]
                 if not size < LARGEST:
                     first = -1
                     for p in range(body.particle_mass.shape[1]):
@@ -91,8 +92,8 @@ def advance_adjoint(
                 step, row = first_step + steps - 1 - done, first_row + steps - 1 - done
                 frame = step // substeps
                 for p in range(body.particle_mass.shape[1]):
-                    x_bar = vec3(bar[b, p, 0], bar[b, p, 1], bar[b, p, 2])
-                    v_bar = vec3(bar[b, p, 3], bar[b, p, 4], bar[b, p, 5])
+                    x_bar = load_vec3(bar, b, p, PARTICLE.position)
+                    v_bar = load_vec3(bar, b, p, PARTICLE.velocity)
                     if (step + 1) % substeps == 0:
                         for k in ti.static(range(3)):
                             x_bar[k] += particle_q_bar[b, frame + 1, p, k]
@@ -102,6 +103,6 @@ def advance_adjoint(
                     )
                     if ti.static(body.features.with_self_contact):
                         mark_if_stale(contacts, states, b, row, p, step, dt)
-                part_adjoints(body, bars, states, dual, bar, b, row, actuation_row(body, step, substeps), 0, 1)
+                chunk_adjoints(body, bars, states, dual, bar, b, row, actuation_row(body, step, substeps), 0, 1)
                 if ti.static(body.features.with_self_contact):
                     all_contacts_adjoint(contacts, bars.self_contact, states, dual, bar, b, row, step, dt)

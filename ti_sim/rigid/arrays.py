@@ -1,6 +1,7 @@
 """Arrays of the rigid kernels: tables of the model, inputs, and the adjoints that the kernels add to."""
 
 from ti_sim.base.bundles import Array, Integer, Number, Static, bundle
+from ti_sim.base.rows import Row
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import vec3
 
@@ -11,13 +12,13 @@ class BristleArrays:
 
     Attributes:
         now: at the current step; one slot.
-        kept: at the stored steps of the rollout.
+        stored: at the stored steps of the rollout.
         segment: at every step of the segment that the adjoint runs over.
         bar: adjoint of the displacements at the current step; one slot.
     """
 
     now: Array
-    kept: Array
+    stored: Array
     segment: Array
     bar: Array
 
@@ -71,6 +72,10 @@ class RigidArrays(BodyArrays):
     ground: Number
 
 
+# Columns of a state, of an applied force's window of steps [first, past), and of a body's drag.
+STATE = Row(position=3, quaternion=4, velocity=3, momentum=3)
+WINDOW = Row(body=1, first_step=1, past_step=1)
+DRAG = Row(linear=1, angular=1)
 # Numbers of a body's contact, which the plans pass on and whose adjoints they sum: ke, kd, kf, mu, and two that a model may have.
 BRISTLE, ROUNDING = 4, 5
 CONTACT_SIZE = 6

@@ -5,6 +5,7 @@ mass in the world frame [kg m2/s]. With L as state variable instead of the angul
 gradSim's Eq. 2 is exact: without torque L stays bit-wise constant.
 """
 
+from ti_sim.base.rows import WRENCH, add_vec3, load_slot_vec3, load_vec3
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import (
     body_quaternion_rate,
@@ -20,23 +21,15 @@ from ti_sim.base.vecmath import (
 from ti_sim.contact.bristle import bristle_force, bristle_force_adjoint, load_bristle, store_bristle
 from ti_sim.contact.law import contact_force, contact_force_adjoint
 from ti_sim.contact.point_geometry import contact_arm, contact_height, contact_vector_adjoint, point_position, point_vector
-from ti_sim.rigid.arrays import BRISTLE, ROUNDING, no_contact
+from ti_sim.rigid.arrays import BRISTLE, DRAG, ROUNDING, WINDOW, no_contact
 from ti_sim.rollout.free_rotation import mean_momentum, mean_momentum_adjoint
 
-STATE_SIZE = 13  # x 3, q 4, v 3, L 3
-
 
 @ti.func
-def load_vec3(array: ti.template(), b, n):
-    """Row (b, n) of a [B, N, 3] array."""
-    return vec3(array[b, n, 0], array[b, n, 1], array[b, n, 2])
-
-
-@ti.func
-def add_vec3(array: ti.template(), b, n, value):
-    """Add to row (b, n) of a [B, N, 3] array that no other thread writes."""
-    for k in ti.static(range(3)):
-        array[b, n, k] = array[b, n, k] + value[k]
+def acts_on(rigid: ti.template(), a, n, step):
+    """Whether applied force a acts on body n in this step."""
+    is_open = rigid.force_window[a, WINDOW.first_step] <= step and step < rigid.force_window[a, WINDOW.past_step]
+    return rigid.force_window[a, WINDOW.body] == n and is_open
 
 
 @ti.func
@@ -44,10 +37,10 @@ def applied_load(rigid: ti.template(), rotation, b, n, step):
     """Force [N] and torque about the centre of mass [N m] of the applied forces that act on body n in this step."""
     force, torque = vec3(0.0), vec3(0.0)
     for a in range(rigid.force_count):
-        if rigid.force_window[a, 0] == n and rigid.force_window[a, 1] <= step and step < rigid.force_window[a, 2]:
-            f = load_vec3(rigid.body_force, b, a)
+        if acts_on(rigid, a, n, step):
+            f = load_vec3(rigid.body_force, b, a, 0)
             force += f
-            torque += (rotation @ load_vec3(rigid.force_point, b, a)).cross(f)
+            torque += (rotation @ load_vec3(rigid.force_point, b, a, 0)).cross(f)
     return force, torque
 
 
@@ -59,12 +52,12 @@ def applied_load_adjoint(
     rotation_bar = mat3(0.0)
     work = 0.0
     for a in range(rigid.force_count):
-        if rigid.force_window[a, 0] == n and rigid.force_window[a, 1] <= step and step < rigid.force_window[a, 2]:
-            f = load_vec3(rigid.body_force, b, a)
-            point = load_vec3(rigid.force_point, b, a)
+        if acts_on(rigid, a, n, step):
+            f = load_vec3(rigid.body_force, b, a, 0)
+            point = load_vec3(rigid.force_point, b, a, 0)
             arm_bar = f.cross(torque_bar)
-            add_vec3(bars.body_force, b, a, force_bar + torque_bar.cross(rotation @ point))
-            add_vec3(bars.force_point, b, a, rotation.transpose() @ arm_bar)
+            add_vec3(bars.body_force, b, a, 0, force_bar + torque_bar.cross(rotation @ point))
+            add_vec3(bars.force_point, b, a, 0, rotation.transpose() @ arm_bar)
             rotation_bar += outer(arm_bar, point)
             work += f.dot(force_bar)
     return rotation_bar, work
@@ -75,15 +68,15 @@ def load_drag(rigid: ti.template(), b, n):
     """Linear [N s/m] and angular [N m s] drag of body n of world b; zeros in a model that is not driven."""
     drag = vec2(0.0)
     if ti.static(rigid.driven):
-        drag = vec2(rigid.body_drag[b, n, 0], rigid.body_drag[b, n, 1])
+        drag = vec2(rigid.body_drag[b, n, DRAG.linear], rigid.body_drag[b, n, DRAG.angular])
     return drag
 
 
 @ti.func
 def driving_load(rigid: ti.template(), rotation, v, w, drag, b, n, frame):
     """Force [N] and torque about the centre of mass [N m] from a body's wrench in this frame and from its drag."""
-    push = vec3(rigid.body_wrench[b, frame, n, 0], rigid.body_wrench[b, frame, n, 1], rigid.body_wrench[b, frame, n, 2])
-    twist = vec3(rigid.body_wrench[b, frame, n, 3], rigid.body_wrench[b, frame, n, 4], rigid.body_wrench[b, frame, n, 5])
+    push = load_slot_vec3(rigid.body_wrench, b, frame, n, WRENCH.force)
+    twist = load_slot_vec3(rigid.body_wrench, b, frame, n, WRENCH.torque)
     return rotation @ push - drag.x * v, rotation @ twist - drag.y * w
 
 
@@ -96,12 +89,12 @@ def driving_load_adjoint(
     Returns:
         (rotation_bar, v_bar, w_bar, drag_bar, force · force_bar).
     """
-    push = vec3(rigid.body_wrench[b, frame, n, 0], rigid.body_wrench[b, frame, n, 1], rigid.body_wrench[b, frame, n, 2])
-    twist = vec3(rigid.body_wrench[b, frame, n, 3], rigid.body_wrench[b, frame, n, 4], rigid.body_wrench[b, frame, n, 5])
+    push = load_slot_vec3(rigid.body_wrench, b, frame, n, WRENCH.force)
+    twist = load_slot_vec3(rigid.body_wrench, b, frame, n, WRENCH.torque)
     push_bar, twist_bar = rotation.transpose() @ force_bar, rotation.transpose() @ torque_bar
     for k in ti.static(range(3)):
-        bars.body_wrench[b, frame, n, k] = bars.body_wrench[b, frame, n, k] + push_bar[k]
-        bars.body_wrench[b, frame, n, 3 + k] = bars.body_wrench[b, frame, n, 3 + k] + twist_bar[k]
+        bars.body_wrench[b, frame, n, WRENCH.force + k] = bars.body_wrench[b, frame, n, WRENCH.force + k] + push_bar[k]
+        bars.body_wrench[b, frame, n, WRENCH.torque + k] = bars.body_wrench[b, frame, n, WRENCH.torque + k] + twist_bar[k]
     drag_bar = vec2(-v.dot(force_bar), -w.dot(torque_bar))
     work = push.dot(push_bar) + drag.x * drag_bar.x
     return outer(force_bar, push) + outer(torque_bar, twist), -drag.x * force_bar, -drag.y * torque_bar, drag_bar, work
@@ -116,10 +109,10 @@ def contact_margin(rigid: ti.template(), v, w, contact, n):
 @ti.func
 def end_of_contacts(rigid: ti.template(), x, contact, n, first, last, margin):
     """``last``, or ``first`` where no contact point of body n can touch, so that none is tested."""
-    end = last
+    stop = last
     if x.z - rigid.ground - rigid.point_reach[n] - contact[ROUNDING] > margin:
-        end = first
-    return end
+        stop = first
+    return stop
 
 
 @ti.func
@@ -129,10 +122,10 @@ def contact_load(rigid: ti.template(), x, rotation, v, w, contact, b, n, first, 
     With bristles it advances their displacements in ``rigid.bristles.now``.
     """
     force, torque = vec3(0.0), vec3(0.0)
-    margin, end = contact_margin(rigid, v, w, contact, n), last
+    margin, stop = contact_margin(rigid, v, w, contact, n), last
     if ti.static(not rigid.bristled):
-        end = end_of_contacts(rigid, x, contact, n, first, last, margin)
-    for p in range(first, end):
+        stop = end_of_contacts(rigid, x, contact, n, first, last, margin)
+    for p in range(first, stop):
         local = point_position(rigid.point, p)
         height = x.z - rigid.ground + contact_height(rigid.turning, rigid.point, p, local, rotation) - contact[ROUNDING]
         after = vec2(0.0)
@@ -167,10 +160,10 @@ def contact_load_adjoint(
     rotation_bar = mat3(0.0)
     v_bar, w_bar = vec3(0.0), vec3(0.0)
     contact_bar = no_contact()
-    margin, end = contact_margin(rigid, v, w, contact, n), last
+    margin, stop = contact_margin(rigid, v, w, contact, n), last
     if ti.static(not rigid.bristled):
-        end = end_of_contacts(rigid, x, contact, n, first, last, margin)
-    for p in range(first, end):
+        stop = end_of_contacts(rigid, x, contact, n, first, last, margin)
+    for p in range(first, stop):
         local = point_position(rigid.point, p)
         height = x.z - rigid.ground + contact_height(rigid.turning, rigid.point, p, local, rotation) - contact[ROUNDING]
         s_bar = vec2(0.0)

@@ -7,12 +7,14 @@ world-parallel plan up to the order of the sums.
 
 from ti_sim.base.arrays import Array, zeros_in_same_library
 from ti_sim.base.bundles import kernel
+from ti_sim.base.rows import WRENCH, Row, load_vec3
 from ti_sim.base.runtime import ti
-from ti_sim.base.vecmath import angular_velocity, mat3, outer, rotation_matrix, rotation_matrix_adjoint, vec2, vec3
+from ti_sim.base.vecmath import angular_velocity, mat3, outer, rotation_matrix, rotation_matrix_adjoint, vec2
 from ti_sim.contact.point_geometry import contact_arm, contact_height, contact_vector_adjoint, point_position, point_vector
 from ti_sim.rigid.arrays import (
     CONTACT_SIZE,
     ROUNDING,
+    STATE,
     BodyArrays,
     RigidArrays,
     add_contact_adjoint,
@@ -27,7 +29,6 @@ from ti_sim.rigid.dynamics import (
     driving_load,
     driving_load_adjoint,
     load_drag,
-    load_vec3,
     point_force,
     point_load_adjoint,
     semi_implicit_update,
@@ -49,21 +50,21 @@ from ti_sim.rigid.state import (
 # Compile time grows faster than the number of unrolled steps (adjoint: 4, 11, 41 s for 1, 2, 4 steps), hence the small numbers.
 UNROLL = 4
 ADJOINT_UNROLL = 2
-MOTION_SIZE = 16  # rotation 9, v 3, w 3, z 1: motion of a body, read by its contact points
-# Adjoints of rotation 9, v 3, w 3, z 1, the work force · force_bar, and the adjoints of the contact numbers.
-WORK, CONTACT_BAR = 16, 17
-POINT_BAR_SIZE = CONTACT_BAR + CONTACT_SIZE
+# The motion of a body, which its contact points read; and the adjoints of all that they read, after those of the motion the work
+# force · force_bar and the adjoints of the contact numbers.
+MOTION = Row(rotation=9, velocity=3, angular_velocity=3, height=1)
+POINT_BAR = Row(rotation=9, velocity=3, angular_velocity=3, height=1, work=1, contact=CONTACT_SIZE)
 
 
 @ti.func
 def store_motion(motion: ti.template(), b, n, rotation, v, w, z):
     """Write the motion of a body, which its contact points read, to a [B, N, 16] array."""
     for i, j in ti.static(ti.ndrange(3, 3)):
-        motion[b, n, 3 * i + j] = rotation[i, j]
+        motion[b, n, MOTION.rotation + 3 * i + j] = rotation[i, j]
     for k in ti.static(range(3)):
-        motion[b, n, 9 + k] = v[k]
-        motion[b, n, 12 + k] = w[k]
-    motion[b, n, 15] = z
+        motion[b, n, MOTION.velocity + k] = v[k]
+        motion[b, n, MOTION.angular_velocity + k] = w[k]
+    motion[b, n, MOTION.height] = z
 
 
 @ti.func
@@ -71,12 +72,12 @@ def load_motion(motion: ti.template(), b, n):
     """(rotation, v, w, z) from a [B, N, 16] array."""
     rotation = mat3(0.0)
     for i, j in ti.static(ti.ndrange(3, 3)):
-        rotation[i, j] = motion[b, n, 3 * i + j]
+        rotation[i, j] = motion[b, n, MOTION.rotation + 3 * i + j]
     return (
         rotation,
-        vec3(motion[b, n, 9], motion[b, n, 10], motion[b, n, 11]),
-        vec3(motion[b, n, 12], motion[b, n, 13], motion[b, n, 14]),
-        motion[b, n, 15],
+        load_vec3(motion, b, n, MOTION.velocity),
+        load_vec3(motion, b, n, MOTION.angular_velocity),
+        motion[b, n, MOTION.height],
     )
 
 
@@ -126,8 +127,8 @@ def advance_unrolled(
                 f = share * point_force(height, v + w.cross(arm), contact, rigid.dt)
                 torque = arm.cross(f)
                 for k in ti.static(range(3)):
-                    ti.atomic_add(load[b, n, k], f[k])
-                    ti.atomic_add(load[b, n, 3 + k], torque[k])
+                    ti.atomic_add(load[b, n, WRENCH.force + k], f[k])
+                    ti.atomic_add(load[b, n, WRENCH.torque + k], torque[k])
         for b, n in ti.ndrange(rigid.body_mass.shape[0], rigid.body_mass.shape[1]):
             if diverged_step[b, n] < 0:
                 step = first_step + u
@@ -144,8 +145,8 @@ def advance_unrolled(
                     applied_torque += driving_torque
                 x, q, v, momentum = semi_implicit_update(
                     x, q, v, momentum,
-                    vec3(load[b, n, 0], load[b, n, 1], load[b, n, 2]) + applied,
-                    vec3(load[b, n, 3], load[b, n, 4], load[b, n, 5]) + applied_torque,
+                    load_vec3(load, b, n, WRENCH.force) + applied,
+                    load_vec3(load, b, n, WRENCH.torque) + applied_torque,
                     rigid.body_mass[b, n], inverse_inertia, load_gravity(rigid, b), rigid.dt,
                 )  # fmt: skip
                 store_state(states, b, first_slot + u + 1, n, x, q, v, momentum)
@@ -153,7 +154,7 @@ def advance_unrolled(
                 w = angular_velocity(rotation, inverse_inertia, momentum)
                 store_motion(motion, b, n, rotation, v, w, x.z)
                 for k in ti.static(range(6)):
-                    load[b, n, k] = 0
+                    load[b, n, WRENCH.force + k] = 0
                 if write_frames == 1 and (step + 1) % substeps == 0:
                     store_frame(body_q, body_qd, b, (step + 1) // substeps, n, x, q, v, w)
                 wrong = divergence_code(x, q, v, momentum, reach)
@@ -165,12 +166,12 @@ def advance_unrolled(
 def add_point_adjoint(
     rigid: ti.template(), load_bar: ti.template(), point_bar: ti.template(), b, n, p, height, local, rotation, v, w
 ):
-    """Add the adjoint of the load of point p on body n of world b to point_bar [B, N, POINT_BAR_SIZE].
+    """Add the adjoint of the load of point p on body n of world b to point_bar [B, N, POINT_BAR.size].
 
     Args:
         rigid: arrays of the bodies.
         load_bar: [B, N, 6] adjoints of the bodies' loads.
-        point_bar: [B, N, POINT_BAR_SIZE] sums of the points' adjoints.
+        point_bar: [B, N, POINT_BAR.size] sums of the points' adjoints.
         b, n, p: world, body, point.
         height: of the point above the ground [m].
         local: position of the point in the body's frame [m].
@@ -179,8 +180,8 @@ def add_point_adjoint(
     contact = load_contact(rigid, b, n)
     arm, share = contact_arm(rigid.turning, rigid.point, p, local, rotation)
     arm.z -= contact[ROUNDING]
-    force_bar = load_vec3(load_bar, b, n)
-    torque_bar = vec3(load_bar[b, n, 3], load_bar[b, n, 4], load_bar[b, n, 5])
+    force_bar = load_vec3(load_bar, b, n, WRENCH.force)
+    torque_bar = load_vec3(load_bar, b, n, WRENCH.torque)
     f, f_bar, height_bar, u_bar, _s_bar, contact_bar = point_load_adjoint(
         rigid, height, v + w.cross(arm), vec2(0.0), arm, share, contact, force_bar, torque_bar, vec2(0.0)
     )
@@ -193,14 +194,14 @@ def add_point_adjoint(
         rotation_bar += outer(vector_bar, point_vector(rigid.point, p))
     w_bar = arm.cross(u_bar)
     for i, j in ti.static(ti.ndrange(3, 3)):
-        ti.atomic_add(point_bar[b, n, 3 * i + j], rotation_bar[i, j])
+        ti.atomic_add(point_bar[b, n, POINT_BAR.rotation + 3 * i + j], rotation_bar[i, j])
     for k in ti.static(range(3)):
-        ti.atomic_add(point_bar[b, n, 9 + k], u_bar[k])
-        ti.atomic_add(point_bar[b, n, 12 + k], w_bar[k])
-    ti.atomic_add(point_bar[b, n, 15], height_bar)
+        ti.atomic_add(point_bar[b, n, POINT_BAR.velocity + k], u_bar[k])
+        ti.atomic_add(point_bar[b, n, POINT_BAR.angular_velocity + k], w_bar[k])
+    ti.atomic_add(point_bar[b, n, POINT_BAR.height], height_bar)
     for k in ti.static(range(CONTACT_SIZE)):
-        ti.atomic_add(point_bar[b, n, CONTACT_BAR + k], contact_bar[k])
-    ti.atomic_add(point_bar[b, n, WORK], share * f.dot(force_bar))
+        ti.atomic_add(point_bar[b, n, POINT_BAR.contact + k], contact_bar[k])
+    ti.atomic_add(point_bar[b, n, POINT_BAR.work], share * f.dot(force_bar))
 
 
 @kernel
@@ -214,7 +215,7 @@ def advance_unrolled_adjoint(
     """Adjoint of ``advance_unrolled``: the steps in reverse order, each in three parallel loops.
 
     The first, over bodies, reads the adjoint of the frame and writes the adjoints of the loads to load_bar [B, N, 6]; the second,
-    over points, sums the adjoints of the points in point_bar [B, N, POINT_BAR_SIZE]; the third, over bodies, completes
+    over points, sums the adjoints of the points in point_bar [B, N, POINT_BAR.size]; the third, over bodies, completes
     state_bar [B, N, 13] and the adjoints of the inputs. Reads the states of every step.
     """
     for u in ti.static(range(count - 1, -1, -1)):
@@ -266,10 +267,10 @@ def advance_unrolled_adjoint(
                 add_inertia_adjoint(bars.body_inertia, b, n, inverse_inertia, inverse_inertia_bar)
                 for k in ti.static(range(3)):
                     ti.atomic_add(bars.gravity[b, k], g_bar[k])
-                    load_bar[b, n, k] = force_bar[k]
-                    load_bar[b, n, 3 + k] = torque_bar[k]
+                    load_bar[b, n, WRENCH.force + k] = force_bar[k]
+                    load_bar[b, n, WRENCH.torque + k] = torque_bar[k]
                 store_state_adjoint(state_bar, b, n, x_bar, q_bar, v_bar, momentum_bar)
-                for k in ti.static(range(POINT_BAR_SIZE)):
+                for k in ti.static(range(POINT_BAR.size)):
                     point_bar[b, n, k] = 0
         for b, p in ti.ndrange(rigid.body_mass.shape[0], rigid.point_count):
             n = rigid.point_body[p]
@@ -288,17 +289,17 @@ def advance_unrolled_adjoint(
                 wq_bar, wl_bar, j_bar = frame_velocity_adjoint(q, momentum, inverse_inertia, w_bar)
                 q_bar = rotation_matrix_adjoint(q, rotation_bar) + wq_bar
                 add_inertia_adjoint(bars.body_inertia, b, n, inverse_inertia, j_bar)
-                state_bar[b, n, 2] = state_bar[b, n, 2] + z_bar
+                state_bar[b, n, STATE.position + 2] = state_bar[b, n, STATE.position + 2] + z_bar
                 for k in ti.static(range(3)):
-                    state_bar[b, n, 7 + k] = state_bar[b, n, 7 + k] + v_bar[k]
-                    state_bar[b, n, 10 + k] = state_bar[b, n, 10 + k] + wl_bar[k]
+                    state_bar[b, n, STATE.velocity + k] = state_bar[b, n, STATE.velocity + k] + v_bar[k]
+                    state_bar[b, n, STATE.momentum + k] = state_bar[b, n, STATE.momentum + k] + wl_bar[k]
                 for k in ti.static(range(4)):
-                    state_bar[b, n, 3 + k] = state_bar[b, n, 3 + k] + q_bar[k]
+                    state_bar[b, n, STATE.quaternion + k] = state_bar[b, n, STATE.quaternion + k] + q_bar[k]
                 contact_bar = no_contact()
                 for k in ti.static(range(CONTACT_SIZE)):
-                    contact_bar[k] = point_bar[b, n, CONTACT_BAR + k]
+                    contact_bar[k] = point_bar[b, n, POINT_BAR.contact + k]
                 add_contact_adjoint(bars, rigid, b, n, contact_bar)
-                bars.body_mass[b, n] = bars.body_mass[b, n] - point_bar[b, n, WORK] / rigid.body_mass[b, n]
+                bars.body_mass[b, n] = bars.body_mass[b, n] - point_bar[b, n, POINT_BAR.work] / rigid.body_mass[b, n]
 
 
 def advance(
@@ -308,7 +309,7 @@ def advance(
     """Advance by ``steps`` steps with the arguments of ``world_plan.advance``."""
     assert not rk4, "settings allow the element plan for semi-implicit steps only"
     b, n = rigid.body_mass.shape
-    motion, load = zeros_in_same_library(states, (b, n, MOTION_SIZE)), zeros_in_same_library(states, (b, n, 6))
+    motion, load = zeros_in_same_library(states, (b, n, MOTION.size)), zeros_in_same_library(states, (b, n, WRENCH.size))
     keep_all = store_every == 1
     work = states if keep_all else zeros_in_same_library(states, (b, UNROLL + 1, n, states.shape[3]))
     begin_segment(source, source_slot, states, rigid.body_inertia, motion)
@@ -336,9 +337,9 @@ def advance_adjoint(
     """Adjoint of ``advance`` over a segment with all its states in ``states``, as ``world_plan.advance_adjoint``."""
     assert not rk4, "settings allow the element plan for semi-implicit steps only"
     b, n = rigid.body_mass.shape
-    motion = zeros_in_same_library(states, (b, n, MOTION_SIZE))
-    load_bar = zeros_in_same_library(states, (b, n, 6))
-    point_bar = zeros_in_same_library(states, (b, n, POINT_BAR_SIZE))
+    motion = zeros_in_same_library(states, (b, n, MOTION.size))
+    load_bar = zeros_in_same_library(states, (b, n, WRENCH.size))
+    point_bar = zeros_in_same_library(states, (b, n, POINT_BAR.size))
     left = steps
     while left > 0:
         count = block_length(left, ADJOINT_UNROLL)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 
 import numpy as np
@@ -157,17 +158,17 @@ class RigidInputs(Arrays):
 
     def check(self, model: RigidModel) -> None:
         """Raise a UserError for an array whose shape or precision does not fit the model."""
-        given = [array is not None for array in (self.body_wrench, self.body_drag)]
-        if given != [model.driven, model.driven]:
+        present = [array is not None for array in (self.body_wrench, self.body_drag)]
+        if present != [model.driven, model.driven]:
+            words = " and ".join(itertools.compress(("wrenches", "drag"), present))
             raise UserError(
-                f"the inputs have {' and '.join(word for word, there in zip(('wrenches', 'drag'), given, strict=True) if there)}"
-                f"{'' if any(given) else 'neither wrenches nor drag'}, and the model is {'' if model.driven else 'not '}driven: "
-                "a driven model needs both, any other neither"
+                f"the inputs have {words or 'neither wrenches nor drag'}, "
+                f"and the model is {'' if model.driven else 'not '}driven: a driven model needs both, any other neither"
             )
-        for name, wanted, word in (("body_bristle", model.bristled, "bristled"), ("body_radius", model.rounded, "rounded")):
-            if (getattr(self, name) is not None) != wanted:
+        for name, needed, word in (("body_bristle", model.bristled, "bristled"), ("body_radius", model.rounded, "rounded")):
+            if (getattr(self, name) is not None) != needed:
                 raise UserError(
-                    f"the inputs have {'no ' if wanted else ''}{name}, and the model is {'' if wanted else 'not '}{word}: "
+                    f"the inputs have {'no ' if needed else ''}{name}, and the model is {'' if needed else 'not '}{word}: "
                     f"a {word} model needs it, any other must not have it"
                 )
         frames = self.frame_count if model.driven and len(self.body_wrench.shape) == 4 else 1

@@ -21,10 +21,9 @@ from ti_sim.base.errors import DivergenceError, UserError
 from ti_sim.base.parallel import iterations_per_task
 from ti_sim.base.runtime import compiled_briefly, require
 from ti_sim.rigid import element_plan, world_plan
-from ti_sim.rigid.arrays import BodyArrays, BristleArrays, RigidArrays
-from ti_sim.rigid.dynamics import STATE_SIZE
+from ti_sim.rigid.arrays import STATE, BodyArrays, BristleArrays, RigidArrays
 from ti_sim.rigid.model import RigidInputs, RigidModel, RigidSettings
-from ti_sim.rigid.state import LEFT_REGION, begin, begin_adjoint
+from ti_sim.rigid.state import LEFT_REGION, initialise_state, initialise_state_adjoint
 from ti_sim.rollout.adjoint import Adjoint, kept_interval, segment_length
 from ti_sim.rollout.divergence import fill_nan, mark_diverged_frames
 from ti_sim.rollout.solver import Solver
@@ -33,7 +32,9 @@ from ti_sim.rollout.solver import Solver
 # benchmarks rigid`). A GPU needs more threads.
 _ELEMENT_POINTS_CUDA = 64
 _FULL_CUDA_THREADS = 1024
-POSE, VELOCITY, MOMENTUM = slice(0, 7), slice(7, 10), slice(10, 13)  # columns of a state
+# Columns of a state.
+POSE, VELOCITY = slice(STATE.position, STATE.velocity), slice(STATE.velocity, STATE.momentum)
+MOMENTUM = slice(STATE.momentum, STATE.size)
 _FARTHEST = 1e18  # m: a position beyond it is treated as not finite, whatever max_distance is
 
 
@@ -83,7 +84,7 @@ class RigidRollout:
 class RigidSolver(Solver):
     """Simulates rigid bodies with compliant contact (gradSim, Eq. 2 and appendix A)."""
 
-    frame_names, held = ("body_q", "body_qd"), "wrenches"
+    frame_names, per_interval_inputs = ("body_q", "body_qd"), "wrenches"
 
     def __init__(self, model: RigidModel, settings: RigidSettings) -> None:
         """Bind a model to its time stepping.
@@ -109,12 +110,12 @@ class RigidSolver(Solver):
         """``rollout`` of checked arguments."""
         b, n, steps = inputs.world_count, self.model.body_count, frames * self.settings.substeps
         like, interval = inputs.body_mass, kept_interval(adjoint, steps, last=True)
-        states = empty_in_same_library(like, (b, steps // interval + 1, n, STATE_SIZE))
+        states = empty_in_same_library(like, (b, steps // interval + 1, n, STATE.size))
         body_q = zeros_in_same_library(like, (b, frames + 1, n, 7))
         body_qd = zeros_in_same_library(like, (b, frames + 1, n, 6))
         diverged = ints_in_same_library(like, np.full((b, n), -1))
         if inputs.body_momentum0 is None:
-            begin(*views(inputs.body_q0, inputs.body_qd0, inputs.body_inertia, states, body_q, body_qd))
+            initialise_state(*views(inputs.body_q0, inputs.body_qd0, inputs.body_inertia, states, body_q, body_qd))
         else:
             _continue(inputs, states, body_q, body_qd)
         bristles = self._bristles(like, b, steps // interval + 1, inputs.contact_bristle0)
@@ -124,9 +125,10 @@ class RigidSolver(Solver):
         if left.any():
             diverged = ints_in_same_library(like, to_numpy(diverged) - LEFT_REGION * left)
         last = self._last_arrays(inputs, states, bristles, interval, diverged, first_frame, steps)
-        kept = None if adjoint is None else states
-        held = bristles.kept if adjoint is not None and self.model.bristled else None
-        result = RigidRollout(body_q, body_qd, diverged, inputs, frames, adjoint, kept, held, first_frame, last, left)
+        stored_states = None if adjoint is None else states
+        stored_bristles = bristles.stored if adjoint is not None and self.model.bristled else None
+        stored = stored_states, stored_bristles
+        result = RigidRollout(body_q, body_qd, diverged, inputs, frames, adjoint, *stored, first_frame, last, left)
         mark_diverged_frames(result.frame_arrays, to_numpy(diverged), self.settings.substeps)
         return result
 
@@ -138,9 +140,9 @@ class RigidSolver(Solver):
         row, remainder = divmod(steps, interval)
         if remainder:
             like, b, n = inputs.body_mass, inputs.world_count, self.model.body_count
-            tail, no_frames = empty_in_same_library(like, (b, 2, n, STATE_SIZE)), zeros_in_same_library(like, (b, 1, n, 7))
+            tail, no_frames = empty_in_same_library(like, (b, 2, n, STATE.size)), zeros_in_same_library(like, (b, 1, n, 7))
             if self.model.bristled:
-                initial = section(bristles.kept, (slice(None), row))
+                initial = section(bristles.stored, (slice(None), row))
                 bristles = self._bristles(like, b, 2, initial)
             rigid = self._arrays_of(inputs, bristles, first_frame)
             self._advance(
@@ -148,10 +150,10 @@ class RigidSolver(Solver):
             )
             states, row = tail, 1
         momentum = section(states, (slice(None), row, slice(None), MOMENTUM))
-        last = (momentum, section(bristles.kept, (slice(None), row))) if self.model.bristled else (momentum,)
+        last = (momentum, section(bristles.stored, (slice(None), row))) if self.model.bristled else (momentum,)
         for world, body in np.argwhere(to_numpy(diverged) >= 0).tolist():
-            first, end = self.model.point_start[body : body + 2].tolist()
-            for array, entries in zip(last, (body, slice(first, end)), strict=False):
+            first, stop = self.model.point_start[body : body + 2].tolist()
+            for array, entries in zip(last, (body, slice(first, stop)), strict=False):
                 fill_nan(array, (world, entries))
         return last
 
@@ -162,7 +164,7 @@ class RigidSolver(Solver):
         """``rollout_adjoint`` of checked arguments."""
         inputs, like = rollout.inputs, rollout.inputs.body_mass
         input_bars = inputs.zeros()
-        state_bar = zeros_in_same_library(like, (inputs.world_count, self.model.body_count, STATE_SIZE))
+        state_bar = zeros_in_same_library(like, (inputs.world_count, self.model.body_count, STATE.size))
         if last_bars:
             assign(state_bar, (..., MOMENTUM), last_bars[0])
         bristle_bar = self._steps_adjoint(
@@ -173,7 +175,7 @@ class RigidSolver(Solver):
         if inputs.body_momentum0 is not None:
             _continue_adjoint(state_bar, bars, input_bars)
             return input_bars
-        begin_adjoint(*views(
+        initialise_state_adjoint(*views(
             inputs.body_q0, inputs.body_qd0, inputs.body_inertia, state_bar, *bars,
             input_bars.body_q0, input_bars.body_qd0, input_bars.body_inertia,
         ))  # fmt: skip
@@ -238,15 +240,15 @@ class RigidSolver(Solver):
         Returns:
             [B, 1, P, 2] adjoint of the initial displacements of bristles, from that of the last ones, if it is given.
         """
-        inputs, kept = rollout.inputs, rollout.states
+        inputs, stored_states = rollout.inputs, rollout.states
         recompute, span = rollout.adjoint.interval > 1, segment_length(rollout.adjoint, steps)
-        shape = (inputs.world_count, span + 1, self.model.body_count, STATE_SIZE)
-        states = empty_in_same_library(inputs.body_mass, shape) if recompute else kept
+        shape = (inputs.world_count, span + 1, self.model.body_count, STATE.size)
+        states = empty_in_same_library(inputs.body_mass, shape) if recompute else stored_states
         rk4, substeps = self.settings.integrator == "rk4", self.settings.substeps
         bristles = self._bristles(inputs.body_mass, inputs.world_count, span + 1 if recompute else 1)
         if rollout.bristles is not None:
-            segment = bristles.kept if recompute else rollout.bristles
-            bristles = replace(bristles, kept=rollout.bristles, segment=segment)
+            segment = bristles.stored if recompute else rollout.bristles
+            bristles = replace(bristles, stored=rollout.bristles, segment=segment)
         for bar in last_bristle_bar:
             assign(bristles.bar, (slice(None), 0), bar)
         rigid, body_bars = self._arrays_of(inputs, bristles, rollout.first_frame), BodyArrays(**_numbers(bars))
@@ -254,40 +256,40 @@ class RigidSolver(Solver):
         if self.plan(inputs.world_count) == "world":
             spread = iterations_per_task(inputs.world_count * self.model.body_count)
             world_plan.advance_adjoint(*views(
-                rk4, kept, states, span, int(recompute), *frames, spread, steps, substeps, rigid, body_bars
+                rk4, stored_states, states, span, int(recompute), *frames, spread, steps, substeps, rigid, body_bars
             ))  # fmt: skip
             return bristles.bar
 
-        def again(first: int, count: int) -> None:
-            nothing = (rollout.body_q, rollout.body_qd, False, rollout.diverged_step)
-            self._advance(rigid, kept, first // span, states, 1, *nothing, first, count)
+        def recompute_segment(first: int, count: int) -> None:
+            unwritten_frames = (rollout.body_q, rollout.body_qd, False, rollout.diverged_step)
+            self._advance(rigid, stored_states, first // span, states, 1, *unwritten_frames, first, count)
 
-        def back(first: int, count: int) -> None:
+        def differentiate_segment(first: int, count: int) -> None:
             arguments = views(rk4, states, *frames, first, count, substeps)
             element_plan.advance_adjoint(*arguments, viewed(rigid), viewed(body_bars))
 
-        rollout.adjoint.run_backwards(steps, recompute=again, differentiate=back)
+        rollout.adjoint.run_backwards(steps, recompute=recompute_segment, differentiate=differentiate_segment)
         return bristles.bar
 
     def _bristles(self, like: Array, worlds: int, slots: int, initial: Array | None = None) -> BristleArrays:
-        """Displacements of bristles, with this many slots in ``kept``; placeholders without bristles.
+        """Displacements of bristles, with this many slots in ``stored``; placeholders without bristles.
 
         Args:
             like: array of the container.
             worlds: B.
-            slots: of ``kept``.
+            slots: of ``stored``.
             initial: [B, P, 2] displacements at the first step [m]; zeros by default.
         """
         if not self.model.bristled:
-            nothing = zeros_in_same_library(like, (1, 1, 1, 2))
-            return BristleArrays(nothing, nothing, nothing, nothing)
+            placeholder = zeros_in_same_library(like, (1, 1, 1, 2))
+            return BristleArrays(placeholder, placeholder, placeholder, placeholder)
         points = self.model.point_count
         now, bar = (zeros_in_same_library(like, (worlds, 1, points, 2)) for _ in range(2))
-        kept = zeros_in_same_library(like, (worlds, slots, points, 2))
+        stored = zeros_in_same_library(like, (worlds, slots, points, 2))
         if initial is not None:
             assign(now, (slice(None), 0), initial)
-            assign(kept, (slice(None), 0), initial)
-        return BristleArrays(now, kept, kept, bar)
+            assign(stored, (slice(None), 0), initial)
+        return BristleArrays(now, stored, stored, bar)
 
     def _arrays_of(self, inputs: RigidInputs, bristles: BristleArrays, first_frame: int) -> RigidArrays:
         """Inputs and tables as kernel arguments; the kernels count steps from the beginning of the rollout."""

@@ -1,5 +1,6 @@
 """Load and store functions for rigid states in kernels, and the initial state from pose and velocity."""
 
+from ti_sim.base.rows import POSE, TWIST, load_slot_vec3, load_slot_vec4, load_vec3, load_vec4
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import (
     angular_velocity,
@@ -8,9 +9,8 @@ from ti_sim.base.vecmath import (
     normalized_adjoint,
     rotation_matrix,
     rotation_matrix_adjoint,
-    vec3,
-    vec4,
 )
+from ti_sim.rigid.arrays import STATE
 
 # Added to ``diverged_step`` if the centre of a body was beyond ``max_distance``; larger than any step.
 LEFT_REGION = 2**30
@@ -29,10 +29,10 @@ def load_inertia(body_inertia: ti.template(), b, n):
 def load_state(states: ti.template(), b, slot, n):
     """(x, q, v, L) from a [B, slots, N, 13] array."""
     return (
-        vec3(states[b, slot, n, 0], states[b, slot, n, 1], states[b, slot, n, 2]),
-        vec4(states[b, slot, n, 3], states[b, slot, n, 4], states[b, slot, n, 5], states[b, slot, n, 6]),
-        vec3(states[b, slot, n, 7], states[b, slot, n, 8], states[b, slot, n, 9]),
-        vec3(states[b, slot, n, 10], states[b, slot, n, 11], states[b, slot, n, 12]),
+        load_slot_vec3(states, b, slot, n, STATE.position),
+        load_slot_vec4(states, b, slot, n, STATE.quaternion),
+        load_slot_vec3(states, b, slot, n, STATE.velocity),
+        load_slot_vec3(states, b, slot, n, STATE.momentum),
     )
 
 
@@ -40,21 +40,21 @@ def load_state(states: ti.template(), b, slot, n):
 def store_state(states: ti.template(), b, slot, n, x, q, v, momentum):
     """Write (x, q, v, L) into a [B, slots, N, 13] array."""
     for k in ti.static(range(3)):
-        states[b, slot, n, k] = x[k]
-        states[b, slot, n, 7 + k] = v[k]
-        states[b, slot, n, 10 + k] = momentum[k]
+        states[b, slot, n, STATE.position + k] = x[k]
+        states[b, slot, n, STATE.velocity + k] = v[k]
+        states[b, slot, n, STATE.momentum + k] = momentum[k]
     for k in ti.static(range(4)):
-        states[b, slot, n, 3 + k] = q[k]
+        states[b, slot, n, STATE.quaternion + k] = q[k]
 
 
 @ti.func
 def load_state_adjoint(state_bar: ti.template(), b, n):
     """(x_bar, q_bar, v_bar, L_bar) from a [B, N, 13] array."""
     return (
-        vec3(state_bar[b, n, 0], state_bar[b, n, 1], state_bar[b, n, 2]),
-        vec4(state_bar[b, n, 3], state_bar[b, n, 4], state_bar[b, n, 5], state_bar[b, n, 6]),
-        vec3(state_bar[b, n, 7], state_bar[b, n, 8], state_bar[b, n, 9]),
-        vec3(state_bar[b, n, 10], state_bar[b, n, 11], state_bar[b, n, 12]),
+        load_vec3(state_bar, b, n, STATE.position),
+        load_vec4(state_bar, b, n, STATE.quaternion),
+        load_vec3(state_bar, b, n, STATE.velocity),
+        load_vec3(state_bar, b, n, STATE.momentum),
     )
 
 
@@ -62,35 +62,32 @@ def load_state_adjoint(state_bar: ti.template(), b, n):
 def store_state_adjoint(state_bar: ti.template(), b, n, x_bar, q_bar, v_bar, momentum_bar):
     """Write (x_bar, q_bar, v_bar, L_bar) into a [B, N, 13] array."""
     for k in ti.static(range(3)):
-        state_bar[b, n, k] = x_bar[k]
-        state_bar[b, n, 7 + k] = v_bar[k]
-        state_bar[b, n, 10 + k] = momentum_bar[k]
+        state_bar[b, n, STATE.position + k] = x_bar[k]
+        state_bar[b, n, STATE.velocity + k] = v_bar[k]
+        state_bar[b, n, STATE.momentum + k] = momentum_bar[k]
     for k in ti.static(range(4)):
-        state_bar[b, n, 3 + k] = q_bar[k]
+        state_bar[b, n, STATE.quaternion + k] = q_bar[k]
 
 
 @ti.func
 def store_frame(body_q: ti.template(), body_qd: ti.template(), b, frame, n, x, q, v, w):
     """Write pose and velocity of one body at one frame into [B, frames, N, 7] and [B, frames, N, 6]."""
     for k in ti.static(range(3)):
-        body_q[b, frame, n, k] = x[k]
-        body_qd[b, frame, n, k] = v[k]
-        body_qd[b, frame, n, 3 + k] = w[k]
+        body_q[b, frame, n, POSE.position + k] = x[k]
+        body_qd[b, frame, n, TWIST.linear + k] = v[k]
+        body_qd[b, frame, n, TWIST.angular + k] = w[k]
     for k in ti.static(range(4)):
-        body_q[b, frame, n, 3 + k] = q[k]
+        body_q[b, frame, n, POSE.quaternion + k] = q[k]
 
 
 @ti.func
 def load_frame_adjoint(body_q_bar: ti.template(), body_qd_bar: ti.template(), b, frame, n):
     """(x_bar, q_bar, v_bar, w_bar) of one body at one frame."""
     return (
-        vec3(body_q_bar[b, frame, n, 0], body_q_bar[b, frame, n, 1], body_q_bar[b, frame, n, 2]),
-        vec4(
-            body_q_bar[b, frame, n, 3], body_q_bar[b, frame, n, 4],
-            body_q_bar[b, frame, n, 5], body_q_bar[b, frame, n, 6],
-        ),
-        vec3(body_qd_bar[b, frame, n, 0], body_qd_bar[b, frame, n, 1], body_qd_bar[b, frame, n, 2]),
-        vec3(body_qd_bar[b, frame, n, 3], body_qd_bar[b, frame, n, 4], body_qd_bar[b, frame, n, 5]),
+        load_slot_vec3(body_q_bar, b, frame, n, POSE.position),
+        load_slot_vec4(body_q_bar, b, frame, n, POSE.quaternion),
+        load_slot_vec3(body_qd_bar, b, frame, n, TWIST.linear),
+        load_slot_vec3(body_qd_bar, b, frame, n, TWIST.angular),
     )  # fmt: skip
 
 
@@ -120,7 +117,7 @@ def divergence_code(x, q, v, momentum, reach):
 
 
 @ti.kernel
-def begin(
+def initialise_state(
     body_q0: ti.types.ndarray(), body_qd0: ti.types.ndarray(), body_inertia: ti.types.ndarray(),
     states: ti.types.ndarray(), body_q: ti.types.ndarray(), body_qd: ti.types.ndarray(),
 ):  # fmt: skip
@@ -128,47 +125,49 @@ def begin(
 
     Reads body_q0 [B, N, 7], body_qd0 [B, N, 6], body_inertia [B, N, 3, 3]; writes states [B, slots, N, 13], body_q [B, frames +
     1, N, 7] and body_qd [B, frames + 1, N, 6] (m, m/s, rad/s). Normalises the quaternion. Hand-written adjoint:
-    ``begin_adjoint``.
+    ``initialise_state_adjoint``.
     """
     for b, n in ti.ndrange(body_q0.shape[0], body_q0.shape[1]):
-        x = vec3(body_q0[b, n, 0], body_q0[b, n, 1], body_q0[b, n, 2])
-        q = vec4(body_q0[b, n, 3], body_q0[b, n, 4], body_q0[b, n, 5], body_q0[b, n, 6]).normalized()
-        v = vec3(body_qd0[b, n, 0], body_qd0[b, n, 1], body_qd0[b, n, 2])
-        w = vec3(body_qd0[b, n, 3], body_qd0[b, n, 4], body_qd0[b, n, 5])
+        x = load_vec3(body_q0, b, n, POSE.position)
+        q = load_vec4(body_q0, b, n, POSE.quaternion).normalized()
+        v = load_vec3(body_qd0, b, n, TWIST.linear)
+        w = load_vec3(body_qd0, b, n, TWIST.angular)
         momentum = angular_velocity(rotation_matrix(q), load_inertia(body_inertia, b, n), w)
         store_state(states, b, 0, n, x, q, v, momentum)
         store_frame(body_q, body_qd, b, 0, n, x, q, v, w)
 
 
 @ti.kernel
-def begin_adjoint(
+def initialise_state_adjoint(
     body_q0: ti.types.ndarray(), body_qd0: ti.types.ndarray(), body_inertia: ti.types.ndarray(),
     state_bar: ti.types.ndarray(), body_q_bar: ti.types.ndarray(), body_qd_bar: ti.types.ndarray(),
     body_q0_bar: ti.types.ndarray(), body_qd0_bar: ti.types.ndarray(), body_inertia_bar: ti.types.ndarray(),
 ):  # fmt: skip
-    """Adjoint of ``begin``.
+    """Adjoint of ``initialise_state``.
 
     Reads the same inputs, state_bar [B, N, 13] and the adjoints of frame 0; adds to the adjoints of body_q0, body_qd0 and
     body_inertia. L0 = R I R^T w0 has the form of ``angular_velocity``, so the adjoint of that function is used.
     """
     for b, n in ti.ndrange(body_q0.shape[0], body_q0.shape[1]):
-        raw = vec4(body_q0[b, n, 3], body_q0[b, n, 4], body_q0[b, n, 5], body_q0[b, n, 6])
+        raw = load_vec4(body_q0, b, n, POSE.quaternion)
         q = raw.normalized()
-        w = vec3(body_qd0[b, n, 3], body_qd0[b, n, 4], body_qd0[b, n, 5])
+        w = load_vec3(body_qd0, b, n, TWIST.angular)
         x_bar, q_bar, v_bar, w_bar = load_frame_adjoint(body_q_bar, body_qd_bar, b, 0, n)
-        momentum_bar = vec3(state_bar[b, n, 10], state_bar[b, n, 11], state_bar[b, n, 12])
+        momentum_bar = load_vec3(state_bar, b, n, STATE.momentum)
         rotation_bar, inertia_bar, momentum_w_bar = angular_velocity_adjoint(
             rotation_matrix(q), load_inertia(body_inertia, b, n), w, momentum_bar
         )
         for k in ti.static(range(4)):
-            q_bar[k] += state_bar[b, n, 3 + k]
+            q_bar[k] += state_bar[b, n, STATE.quaternion + k]
         raw_bar = normalized_adjoint(raw, q_bar + rotation_matrix_adjoint(q, rotation_bar))
         for k in ti.static(range(3)):
-            body_q0_bar[b, n, k] = body_q0_bar[b, n, k] + x_bar[k] + state_bar[b, n, k]
-            body_qd0_bar[b, n, k] = body_qd0_bar[b, n, k] + v_bar[k] + state_bar[b, n, 7 + k]
-            body_qd0_bar[b, n, 3 + k] = body_qd0_bar[b, n, 3 + k] + w_bar[k] + momentum_w_bar[k]
+            frame_x_bar = body_q0_bar[b, n, POSE.position + k] + x_bar[k]
+            body_q0_bar[b, n, POSE.position + k] = frame_x_bar + state_bar[b, n, STATE.position + k]
+            frame_v_bar = body_qd0_bar[b, n, TWIST.linear + k] + v_bar[k]
+            body_qd0_bar[b, n, TWIST.linear + k] = frame_v_bar + state_bar[b, n, STATE.velocity + k]
+            body_qd0_bar[b, n, TWIST.angular + k] = body_qd0_bar[b, n, TWIST.angular + k] + w_bar[k] + momentum_w_bar[k]
         for k in ti.static(range(4)):
-            body_q0_bar[b, n, 3 + k] = body_q0_bar[b, n, 3 + k] + raw_bar[k]
+            body_q0_bar[b, n, POSE.quaternion + k] = body_q0_bar[b, n, POSE.quaternion + k] + raw_bar[k]
         for i, j in ti.static(ti.ndrange(3, 3)):
             body_inertia_bar[b, n, i, j] = body_inertia_bar[b, n, i, j] + inertia_bar[i, j]
 

@@ -5,10 +5,11 @@ iterations per body (see ``ti_sim.base.parallel``).
 """
 
 from ti_sim.base.bundles import kernel
+from ti_sim.base.rows import load_slot_vec3, load_slot_vec4
 from ti_sim.base.runtime import ti
-from ti_sim.base.vecmath import angular_velocity, mat3, rotation_matrix, rotation_matrix_adjoint, vec2, vec3, vec4
+from ti_sim.base.vecmath import angular_velocity, mat3, rotation_matrix, rotation_matrix_adjoint, vec2, vec3
 from ti_sim.contact.bristle import copy_bristles
-from ti_sim.rigid.arrays import BodyArrays, RigidArrays, add_contact_adjoint, load_contact, load_gravity, no_contact
+from ti_sim.rigid.arrays import STATE, BodyArrays, RigidArrays, add_contact_adjoint, load_contact, load_gravity, no_contact
 from ti_sim.rigid.dynamics import (
     applied_load,
     applied_load_adjoint,
@@ -110,7 +111,7 @@ def advance(
                     slot += 1
                     store_state(states, b, slot, n, x, q, v, momentum)
                     if ti.static(rigid.bristled):
-                        copy_bristles(rigid.bristles.now, 0, rigid.bristles.kept, slot, b, first, last)
+                        copy_bristles(rigid.bristles.now, 0, rigid.bristles.stored, slot, b, first, last)
                 if to_frame == 0:
                     to_frame = substeps
                     frame += 1
@@ -181,17 +182,17 @@ def semi_implicit_step_adjoint(
 
 @kernel
 def advance_adjoint(
-    rk4: ti.template(), kept: ti.types.ndarray(), states: ti.types.ndarray(), every: int, recompute: int,
+    rk4: ti.template(), stored_states: ti.types.ndarray(), states: ti.types.ndarray(), every: int, recompute: int,
     diverged_step: ti.types.ndarray(), state_bar: ti.types.ndarray(),
     body_q_bar: ti.types.ndarray(), body_qd_bar: ti.types.ndarray(),
     spread: int, steps: int, substeps: int, rigid: RigidArrays, bars: BodyArrays,
 ):  # fmt: skip
     """Adjoint of ``advance`` over a whole rollout, in segments of ``every`` steps from the last to the first.
 
-    With ``recompute``, kept [B, segments + 1, N, 13] holds the state at the start of each segment, and the segment is simulated
-    again into states [B, every + 1, N, 13]; otherwise there is one segment and states holds it. Reads the adjoints of the frames;
-    overwrites state_bar [B, N, 13] at the end by that at the start, and adds to the adjoints of the inputs. The adjoint of a
-    frame is added at the end of the step that wrote it, so ``begin_adjoint`` handles frame 0.
+    With ``recompute``, stored_states [B, segments + 1, N, 13] holds the state at the start of each segment, and the segment is
+    simulated again into states [B, every + 1, N, 13]; otherwise there is one segment and states holds it. Reads the adjoints
+    of the frames; overwrites state_bar [B, N, 13] at the end by that at the start, and adds to the adjoints of the inputs. The
+    adjoint of a frame is added at the end of the step that wrote it, so ``initialise_state_adjoint`` handles frame 0.
     """
     bodies = rigid.body_mass.shape[1]
     for index in range(rigid.body_mass.shape[0] * bodies * spread):
@@ -216,11 +217,11 @@ def advance_adjoint(
                 s = step - segment * every
                 if step == steps - 1 or s == every - 1:
                     if recompute == 1:
-                        x, q, v, momentum = load_state(kept, b, segment, n)
+                        x, q, v, momentum = load_state(stored_states, b, segment, n)
                         store_state(states, b, 0, n, x, q, v, momentum)
                         if ti.static(rigid.bristled):
-                            copy_bristles(rigid.bristles.kept, segment, rigid.bristles.segment, 0, b, first, last)
-                            copy_bristles(rigid.bristles.kept, segment, rigid.bristles.now, 0, b, first, last)
+                            copy_bristles(rigid.bristles.stored, segment, rigid.bristles.segment, 0, b, first, last)
+                            copy_bristles(rigid.bristles.stored, segment, rigid.bristles.now, 0, b, first, last)
                         for k in range(s + 1):
                             x, q, v, momentum = step_state(
                                 rk4, x, q, v, momentum, mass, inverse_inertia, contact, g,
@@ -230,11 +231,11 @@ def advance_adjoint(
                             store_state(states, b, k + 1, n, x, q, v, momentum)
                             if ti.static(rigid.bristled):
                                 copy_bristles(rigid.bristles.now, 0, rigid.bristles.segment, k + 1, b, first, last)
-                    momentum_next = vec3(states[b, s + 1, n, 10], states[b, s + 1, n, 11], states[b, s + 1, n, 12])
+                    momentum_next = load_slot_vec3(states, b, s + 1, n, STATE.momentum)
                 x, q, v, momentum = load_state(states, b, s, n)
                 if (step + 1) % substeps == 0:
                     frame = (step + 1) // substeps
-                    q_next = vec4(states[b, s + 1, n, 3], states[b, s + 1, n, 4], states[b, s + 1, n, 5], states[b, s + 1, n, 6])
+                    q_next = load_slot_vec4(states, b, s + 1, n, STATE.quaternion)
                     fx_bar, fq_bar, fv_bar, fw_bar = load_frame_adjoint(body_q_bar, body_qd_bar, b, frame, n)
                     wq_bar, wl_bar, wj_bar = frame_velocity_adjoint(q_next, momentum_next, inverse_inertia, fw_bar)
                     x_bar += fx_bar

@@ -44,12 +44,12 @@ class Arrays:
     def double_names(self) -> frozenset[str]:
         """Names of the arrays that have double precision, whatever the working precision."""
         doubles = set()
-        for each in fields(self):
-            value = getattr(self, each.name)
+        for declared in fields(self):
+            value = getattr(self, declared.name)
             if isinstance(value, Arrays):
-                doubles |= {f"{each.name}.{name}" for name in value.double_names()}
-            elif each.metadata["double"]:
-                doubles.add(each.name)
+                doubles |= {f"{declared.name}.{name}" for name in value.double_names()}
+            elif declared.metadata["double"]:
+                doubles.add(declared.name)
         return frozenset(doubles)
 
     def arrays(self) -> tuple[Array, ...]:
@@ -73,11 +73,11 @@ class Arrays:
         Raises:
             UserError: an array has another shape or precision, or is not contiguous.
         """
-        shapes, doubles = {each.name: each.metadata["shape"] for each in fields(self)}, self.double_names()
-        for name, given in self.named_arrays().items():
+        shapes, doubles = {field.name: field.metadata["shape"] for field in fields(self)}, self.double_names()
+        for name, array in self.named_arrays().items():
             shape = tuple(sizes[size] if size in sizes else int(size) for size in shapes[name])
-            check_array(given, name, shape, double=name in doubles)
-            if not is_contiguous(given):
+            check_array(array, name, shape, double=name in doubles)
+            if not is_contiguous(array):
                 raise UserError(f"{name} is not contiguous: give a contiguous copy of it")
 
     def _filled(self, arrays: Iterator[Array]) -> Self:

@@ -25,14 +25,14 @@ class Solver(ABC):
         model: the bodies, equal in every world.
         settings: time stepping, with ``dt`` [s] and ``substeps``.
         frame_names: names of the arrays that a rollout writes at its frames, in the order of ``frame_arrays``.
-        held: names of the inputs that are constant over a frame interval, for messages.
+        per_interval_inputs: names of the inputs that are constant over a frame interval, for messages.
 
     A rollout can be continued: the arrays at its last frame, and its ``last_arrays``, are the initial state of the next one. The
     input that holds array NAME of an initial state is NAME0.
     """
 
     frame_names: tuple[str, ...]
-    held: str
+    per_interval_inputs: str
 
     def __init__(self, model: Any, settings: Any) -> None:
         """Bind a model to its time stepping.
@@ -69,8 +69,8 @@ class Solver(ABC):
         self._check(inputs)
         if inputs.frame_count is not None and inputs.frame_count < frames:
             raise UserError(
-                f"frames={frames}, and there are {self.held} for {inputs.frame_count} frame intervals: simulate fewer frames, "
-                "or give more"
+                f"frames={frames}, and there are {self.per_interval_inputs} for {inputs.frame_count} frame intervals: "
+                "simulate fewer frames, or give more"
             )
         return self._compiled(self._simulate)(inputs, frames, adjoint, first_frame)
 

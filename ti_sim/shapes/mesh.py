@@ -345,7 +345,7 @@ def _textures(submeshes: list[Any]) -> tuple[tuple[np.ndarray, ...], np.ndarray 
         number = -1
         if _is_textured(submesh):
             picture = linear_picture(image)
-            number = next((k for k, known in enumerate(pictures) if np.array_equal(known, picture)), len(pictures))
+            number = next((k for k, texture in enumerate(pictures) if np.array_equal(texture, picture)), len(pictures))
             pictures += [picture] * (number == len(pictures))
         worn.append(np.full(len(submesh.faces), number, dtype=np.int32))
     return tuple(pictures), np.concatenate(worn) if pictures else None

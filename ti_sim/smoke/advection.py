@@ -24,7 +24,7 @@ class Flow:
 
 
 @bundle
-class Place:
+class GridPoints:
     """Where the values of a field lie.
 
     Attributes:
@@ -118,7 +118,7 @@ def mirrored(on_wall: ti.template(), index, count):
 
 
 @kernel
-def advect(grid_points: Place, flow: Flow, field: ti.types.ndarray(), result: ti.types.ndarray()):
+def advect(grid_points: GridPoints, flow: Flow, field: ti.types.ndarray(), result: ti.types.ndarray()):
     """result = field where the flow comes from, bilinear, and 0 where the place is closed; fields [B, ., .]."""
     for b, i, j in result:
         value = 0.0
@@ -133,7 +133,7 @@ def advect(grid_points: Place, flow: Flow, field: ti.types.ndarray(), result: ti
 
 @kernel
 def advect_adjoint(
-    grid_points: Place, flow: Flow, field: ti.types.ndarray(), result_bar: ti.types.ndarray(), flow_bar: Flow,
+    grid_points: GridPoints, flow: Flow, field: ti.types.ndarray(), result_bar: ti.types.ndarray(), flow_bar: Flow,
     field_bar: ti.types.ndarray(),
 ):  # fmt: skip
     """Adjoint of ``advect``: adds to those of the flow and of the field. Where a path begins at a node, slopes are one-sided."""
@@ -191,7 +191,7 @@ def values_along_y(grid_points: ti.template(), field: ti.template(), b, x, sign,
 
 
 @kernel
-def advect_cubic(grid_points: Place, flow: Flow, field: ti.types.ndarray(), result: ti.types.ndarray()):
+def advect_cubic(grid_points: GridPoints, flow: Flow, field: ti.types.ndarray(), result: ti.types.ndarray()):
     """As ``advect``, cubic along y and then along x; what lies at the centres is limited."""
     for b, i, j in result:
         value = 0.0
@@ -214,7 +214,7 @@ def advect_cubic(grid_points: Place, flow: Flow, field: ti.types.ndarray(), resu
 
 @kernel
 def advect_cubic_adjoint(
-    grid_points: Place, flow: Flow, field: ti.types.ndarray(), result_bar: ti.types.ndarray(), flow_bar: Flow,
+    grid_points: GridPoints, flow: Flow, field: ti.types.ndarray(), result_bar: ti.types.ndarray(), flow_bar: Flow,
     field_bar: ti.types.ndarray(),
 ):  # fmt: skip
     """Adjoint of ``advect_cubic``: adds to those of the flow and of the field."""
@@ -251,7 +251,7 @@ def advect_cubic_adjoint(
 
 @kernel
 def correct(
-    grid_points: Place, field: ti.types.ndarray(), forward: ti.types.ndarray(), backward: ti.types.ndarray(),
+    grid_points: GridPoints, field: ti.types.ndarray(), forward: ti.types.ndarray(), backward: ti.types.ndarray(),
     result: ti.types.ndarray(),
 ):  # fmt: skip
     """MacCormack's correction (Selle et al., J. Sci. Comput. 35, 2008) without a limiter: forward + (field - backward) / 2.
@@ -269,7 +269,7 @@ def correct(
 
 @kernel
 def correct_adjoint(
-    grid_points: Place, result_bar: ti.types.ndarray(), field_bar: ti.types.ndarray(), ahead_bar: ti.types.ndarray(),
+    grid_points: GridPoints, result_bar: ti.types.ndarray(), field_bar: ti.types.ndarray(), ahead_bar: ti.types.ndarray(),
     back_bar: ti.types.ndarray(),
 ):  # fmt: skip
     """Adjoint of ``correct``: adds to that of the field, and writes those of the others."""

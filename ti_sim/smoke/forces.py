@@ -173,7 +173,7 @@ def curl_adjoint(grid: Grid, vorticity_bar: ti.types.ndarray(), flow_bar: Flow):
 
 
 @ti.func
-def around(vorticity: ti.template(), b, i, j):
+def vorticity_neighbours(vorticity: ti.template(), b, i, j):
     """Vorticity left, right, below, above and here; that of the cell itself beyond the walls."""
     return (
         vorticity[b, ti.max(i - 1, 0), j], vorticity[b, ti.min(i + 1, vorticity.shape[1] - 1), j],
@@ -185,7 +185,7 @@ def around(vorticity: ti.template(), b, i, j):
 def confine(grid: Grid, vorticity: ti.types.ndarray(), confinement: ti.types.ndarray(), flow: Flow):
     """flow += dt times the confining acceleration, half of it to each open face of a cell."""
     for b, i, j in vorticity:
-        left, right, below, above, centre = around(vorticity, b, i, j)
+        left, right, below, above, centre = vorticity_neighbours(vorticity, b, i, j)
         ax, ay = confining.value(left, right, below, above, centre, confinement[b] * grid.cell * grid.dt)
         for k in ti.static(range(2)):
             flow.x[b, i + k, j] += 0.5 * ax * grid.open_x[i + k, j]
@@ -203,7 +203,7 @@ def confine_adjoint(
         for k in ti.static(range(2)):
             bar[0] += 0.5 * flow_bar.x[b, i + k, j] * grid.open_x[i + k, j]
             bar[1] += 0.5 * flow_bar.y[b, i, j + k] * grid.open_y[i, j + k]
-        left, right, below, above, centre = around(vorticity, b, i, j)
+        left, right, below, above, centre = vorticity_neighbours(vorticity, b, i, j)
         scale = grid.cell * grid.dt
         l_bar, r_bar, b_bar, a_bar, h_bar, s_bar = confining.vjp(
             (left, right, below, above, centre, confinement[b] * scale), (bar[0], bar[1])

@@ -26,7 +26,7 @@ from ti_sim.smoke.advection import (
     FACE_X,
     FACE_Y,
     Flow,
-    Place,
+    GridPoints,
     advect,
     advect_adjoint,
     advect_cubic,
@@ -72,7 +72,7 @@ class SmokeRollout:
         return ()
 
     @property
-    def frame_arrays(self) -> tuple[Array, ...]:
+    def frame_rows(self) -> tuple[Array, ...]:
         """The arrays at the frames."""
         return self.density, self.velocity_x, self.velocity_y
 
@@ -100,7 +100,7 @@ class _State:
 class SmokeSolver(Solver):
     """Simulates smoke by operator splitting (Stam, Stable Fluids, SIGGRAPH 1999): advection, sources, forces, projection."""
 
-    frame_names, held = ("density", "velocity_x", "velocity_y"), "sources"
+    frame_names, per_interval_inputs = ("density", "velocity_x", "velocity_y"), "sources"
 
     def __init__(self, model: SmokeModel, settings: SmokeSettings) -> None:
         """Bind a grid to its time stepping.
@@ -124,18 +124,18 @@ class SmokeSolver(Solver):
         steps, grid = frames * substeps, self._grid(inputs.density0)
         interval = kept_interval(adjoint, steps)
         state = self._start(inputs, grid, continued=first_frame > 0)
-        kept, shown = (_rows(state, count) for count in (steps // interval + 1, frames + 1))
-        _write(state, kept, 0)
-        _write(state, shown, 0)
+        checkpoints, frame_rows = (_rows(state, count) for count in (steps // interval + 1, frames + 1))
+        _write(state, checkpoints, 0)
+        _write(state, frame_rows, 0)
         for step in range(steps):
             state = self._stepped(inputs, grid, state, step // substeps)
             if (step + 1) % interval == 0:
-                _write(state, kept, (step + 1) // interval)
+                _write(state, checkpoints, (step + 1) // interval)
             if (step + 1) % substeps == 0:
-                _write(state, shown, (step + 1) // substeps)
-        diverged = _diverged(shown, substeps)
-        mark_diverged_frames(shown, diverged, substeps)
-        return SmokeRollout(*shown, diverged, inputs, frames, adjoint, None if adjoint is None else kept, first_frame)
+                _write(state, frame_rows, (step + 1) // substeps)
+        diverged = _diverged(frame_rows, substeps)
+        mark_diverged_frames(frame_rows, diverged, substeps)
+        return SmokeRollout(*frame_rows, diverged, inputs, frames, adjoint, None if adjoint is None else checkpoints, first_frame)
 
     def _differentiate(
         self, rollout: SmokeRollout, bars: tuple[Array, ...], last_bars: tuple[Array, ...]
@@ -149,7 +149,7 @@ class SmokeSolver(Solver):
         bar = first_state.zeros()
         begins = 0
 
-        def again(first: int, count: int) -> None:
+        def recompute_segment(first: int, count: int) -> None:
             nonlocal begins
             begins = first
             state = _read(rollout.states, first // every)
@@ -158,14 +158,14 @@ class SmokeSolver(Solver):
                 state = self._stepped(inputs, grid, state, (first + k) // substeps)
                 _write(state, rows, k + 1)
 
-        def back(first: int, count: int) -> None:
+        def differentiate_segment(first: int, count: int) -> None:
             nonlocal bar
             for step in reversed(range(first, first + count)):
                 if (step + 1) % substeps == 0:
                     _add(bars, (step + 1) // substeps, bar)
                 bar = self._stepped_adjoint(inputs, grid, _read(rows, step - begins), step // substeps, bar, sums)
 
-        rollout.adjoint.run_backwards(steps, recompute=again, differentiate=back)
+        rollout.adjoint.run_backwards(steps, recompute=recompute_segment, differentiate=differentiate_segment)
         _add(bars, 0, bar)
         if not rollout.first_frame:
             close(*views(grid.open, bar.density))
@@ -205,10 +205,10 @@ class SmokeSolver(Solver):
         self._pressure.project(grid, state.flow)
         return state
 
-    def _places(self, grid: Grid, sign: float = 1.0) -> tuple[Place, Place, Place]:
+    def _places(self, grid: Grid, sign: float = 1.0) -> tuple[GridPoints, GridPoints, GridPoints]:
         scale = sign * grid.dt / grid.cell
         return (
-            Place(CENTRE, grid.open, scale), Place(FACE_X, grid.open_x, scale), Place(FACE_Y, grid.open_y, scale),
+            GridPoints(CENTRE, grid.open, scale), GridPoints(FACE_X, grid.open_x, scale), GridPoints(FACE_Y, grid.open_y, scale),
         )  # fmt: skip
 
     @cached_property
@@ -250,31 +250,31 @@ class SmokeSolver(Solver):
 
     def _advected(self, grid: Grid, state: _State) -> tuple[Array, Flow]:
         """Density and velocities where the flow comes from, in new arrays."""
-        moved = [self._moved(grid, k, state)[-1] for k in range(3)]
-        return moved[0], Flow(*moved[1:])
+        advected = [self._moved(grid, k, state)[-1] for k in range(3)]
+        return advected[0], Flow(*advected[1:])
 
     def _moved(self, grid: Grid, number: int, state: _State) -> list[Array]:
         """Advection of one field: the result last, before it what its adjoint needs."""
-        field, place, flow = state.fields()[number], viewed(self._places(grid)[number]), viewed(state.flow)
+        field, grid_points, flow = state.fields()[number], viewed(self._places(grid)[number]), viewed(state.flow)
         source, result = self._filled(number, field), empty_in_same_library(field, tuple(field.shape))
         if self.settings.advection == "cubic":
-            advect_cubic(place, flow, *views(source, result))
+            advect_cubic(grid_points, flow, *views(source, result))
             return [source, result]
-        advect(place, flow, *views(source, result))
+        advect(grid_points, flow, *views(source, result))
         if self.settings.advection == "semi_lagrangian":
             return [source, result]
         ahead = self._filled(number, result)
-        back, corrected = (empty_in_same_library(field, tuple(field.shape)) for _ in range(2))
-        advect(viewed(self._places(grid, -1.0)[number]), flow, *views(ahead, back))
-        correct(place, *views(field, result, back, corrected))
+        round_trip, corrected = (empty_in_same_library(field, tuple(field.shape)) for _ in range(2))
+        advect(viewed(self._places(grid, -1.0)[number]), flow, *views(ahead, round_trip))
+        correct(grid_points, *views(field, result, round_trip, corrected))
         return [source, ahead, corrected]
 
     def _stepped_adjoint(
         self, inputs: SmokeInputs, grid: Grid, state: _State, frame: int, bar: _State, sums: SmokeInputs
     ) -> _State:
         """The adjoint of the state before a step from that after it, which is overwritten; adds to those of the inputs."""
-        moved = [self._moved(grid, k, state) for k in range(3)]
-        density, flow = moved[0][-1], Flow(moved[1][-1], moved[2][-1])
+        advected = [self._moved(grid, k, state) for k in range(3)]
+        density, flow = advected[0][-1], Flow(advected[1][-1], advected[2][-1])
         forces.add_source(viewed(grid), *views(inputs.source), frame, *views(density))
         before = state.zeros()
         self._pressure.project(grid, bar.flow)
@@ -291,27 +291,27 @@ class SmokeSolver(Solver):
         )  # fmt: skip
         forces.add_source_adjoint(viewed(grid), *views(bar.density), frame, *views(sums.source))
         for number, result_bar in enumerate((bar.density, flow_bar.x, flow_bar.y)):
-            self._moved_adjoint(grid, number, state, moved[number], result_bar, before)
+            self._moved_adjoint(grid, number, state, advected[number], result_bar, before)
         return before
 
     def _moved_adjoint(
-        self, grid: Grid, number: int, state: _State, moved: list[Array], result_bar: Array, before: _State
+        self, grid: Grid, number: int, state: _State, advected: list[Array], result_bar: Array, before: _State
     ) -> None:
         """Adjoint of ``_moved``: adds to the adjoint of the state before."""
-        place, flow, flow_bar = viewed(self._places(grid)[number]), viewed(state.flow), viewed(before.flow)
-        source, shape, field_bar = moved[0], tuple(result_bar.shape), before.fields()[number]
+        grid_points, flow, flow_bar = viewed(self._places(grid)[number]), viewed(state.flow), viewed(before.flow)
+        source, shape, field_bar = advected[0], tuple(result_bar.shape), before.fields()[number]
         ahead_bar = result_bar
         if self.settings.advection == "maccormack":
             ahead_bar, back_bar = (empty_in_same_library(source, shape) for _ in range(2))
-            correct_adjoint(place, *views(result_bar, field_bar, ahead_bar, back_bar))
+            correct_adjoint(grid_points, *views(result_bar, field_bar, ahead_bar, back_bar))
             filled_bar = self._filled_bar(number, ahead_bar)
             advect_adjoint(
-                viewed(self._places(grid, -1.0)[number]), flow, *views(moved[1], back_bar), flow_bar, *views(filled_bar)
+                viewed(self._places(grid, -1.0)[number]), flow, *views(advected[1], back_bar), flow_bar, *views(filled_bar)
             )
             self._filled_adjoint(number, filled_bar, ahead_bar)
         source_bar = self._filled_bar(number, field_bar)
         run = advect_cubic_adjoint if self.settings.advection == "cubic" else advect_adjoint
-        run(place, flow, *views(source, ahead_bar), flow_bar, *views(source_bar))
+        run(grid_points, flow, *views(source, ahead_bar), flow_bar, *views(source_bar))
         self._filled_adjoint(number, source_bar, field_bar)
 
     def _filled_bar(self, number: int, field_bar: Array) -> Array:
@@ -337,25 +337,25 @@ def _rows(state: _State, count: int) -> tuple[Array, Array, Array]:
 
 
 def _write(state: _State, rows: tuple[Array, ...], row: int) -> None:
-    for field, kept in zip(state.fields(), rows, strict=True):
-        write_row(*views(field, kept), row)
+    for field, stored in zip(state.fields(), rows, strict=True):
+        write_row(*views(field, stored), row)
 
 
 def _read(rows: tuple[Array, ...], row: int) -> _State:
     fields = []
-    for kept in rows:
-        field = empty_in_same_library(kept, (kept.shape[0], *kept.shape[2:]))
-        read_row(*views(kept), row, *views(field))
+    for stored in rows:
+        field = empty_in_same_library(stored, (stored.shape[0], *stored.shape[2:]))
+        read_row(*views(stored), row, *views(field))
         fields.append(field)
     return _State(fields[0], Flow(*fields[1:]))
 
 
 def _add(rows: tuple[Array, ...], row: int, state: _State) -> None:
-    for given, field in zip(rows, state.fields(), strict=True):
-        add_row(*views(given), row, *views(field))
+    for source, field in zip(rows, state.fields(), strict=True):
+        add_row(*views(source), row, *views(field))
 
 
-def _diverged(shown: tuple[Array, ...], substeps: int) -> np.ndarray:
+def _diverged(frame_rows: tuple[Array, ...], substeps: int) -> np.ndarray:
     """[B] first step of the first frame that is not finite, -1 if all are."""
-    finite = np.all([np.isfinite(to_numpy(rows)).all(axis=(2, 3)) for rows in shown], axis=0)
+    finite = np.all([np.isfinite(to_numpy(rows)).all(axis=(2, 3)) for rows in frame_rows], axis=0)
     return np.where(finite.all(axis=1), -1, np.maximum(finite.argmin(axis=1) - 1, 0) * substeps + 1)

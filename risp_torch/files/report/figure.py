@@ -14,7 +14,7 @@ import numpy as np
 
 from risp_torch.files.atomic import replacing
 from ti_sim.base.errors import UserError
-from ti_sim.base.numbers import shown
+from ti_sim.base.numbers import format_value
 from ti_sim.base.rules import Positive, checked
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def as_numbers(values: Any) -> np.ndarray:
     try:
         return np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
-        raise UserError(f"numbers to draw are {shown(values)}: give an array of numbers") from None
+        raise UserError(f"numbers to draw are {format_value(values)}: give an array of numbers") from None
 
 
 def spans_decades(loss: np.ndarray) -> bool:

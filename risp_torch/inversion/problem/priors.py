@@ -29,7 +29,7 @@ from scipy.special import ndtr, ndtri
 from risp_torch.files.suggest import unknown_name_error
 from risp_torch.scene.parameters import Sign, split_entry
 from ti_sim.base.errors import UserError
-from ti_sim.base.numbers import real_numbers, shown
+from ti_sim.base.numbers import format_value, real_numbers
 from ti_sim.base.param import Param
 from ti_sim.base.rules import Positive, Rule, checked
 
@@ -216,7 +216,9 @@ def scaled_prior(param: Param, mean: np.ndarray, sd: np.ndarray) -> tuple[np.nda
 def _mean_and_sd(name: str, value: np.ndarray, specification: Any) -> tuple[np.ndarray, np.ndarray]:
     """Mean and standard deviation, arrays of the shape of ``value``, which is the mean where none is given."""
     if isinstance(specification, tuple) and len(specification) != 2:
-        raise UserError(f"the prior of {name} is {shown(specification)}: give a standard deviation, or a tuple of mean and that")
+        raise UserError(
+            f"the prior of {name} is {format_value(specification)}: give a standard deviation, or a tuple of mean and that"
+        )
     mean, sd = specification if isinstance(specification, tuple) else (value, specification)
     mean = _of_shape(name, "mean", mean, np.shape(value))
     if isinstance(sd, str):
@@ -239,7 +241,7 @@ def _of_shape(name: str, quantity: str, numbers: Any, shape: tuple[int, ...]) ->
     array = real_numbers(numbers)
     if array is None or not np.isfinite(array).all() or array.shape not in ((), shape):
         raise UserError(
-            f"the prior of {name} has the {quantity} {shown(numbers)}: give one finite number, or those of shape {shape}"
+            f"the prior of {name} has the {quantity} {format_value(numbers)}: give one finite number, or those of shape {shape}"
         )
     return np.broadcast_to(np.asarray(array, dtype=np.float64), shape).copy()
 

@@ -36,7 +36,7 @@ from risp_torch.scene.bridge import bridge_dtype
 from risp_torch.scene.rendering_parameters import RenderingParameters
 from risp_torch.scene.scene import Scene
 from ti_sim.base.errors import UserError
-from ti_sim.base.numbers import real_numbers, shown
+from ti_sim.base.numbers import format_value, real_numbers
 
 # Largest number of unknowns for Gauss-Newton steps and error bars, which need two films per unknown; and without rendering.
 MOST_LINEARISED, MOST_WITHOUT_PICTURES = 40, 400
@@ -191,7 +191,7 @@ def _given_starts(unknowns: Unknowns, starts: Sequence[Mapping[str, Any]]) -> np
         for name, param in unknowns.params.items():
             value = real_numbers(start.get(name, param.value))
             if value is None:
-                raise UserError(f"start of {name} is {shown(start[name])}: give numbers")
+                raise UserError(f"start of {name} is {format_value(start[name])}: give numbers")
             if value.shape != np.shape(param.value):
                 raise UserError(f"start of {name} has shape {value.shape}, and {np.shape(param.value)} is needed")
             row.append(value.astype(np.float64).ravel())

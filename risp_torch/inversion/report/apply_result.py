@@ -19,7 +19,7 @@ from risp_torch.scene.rendering_parameters import RenderingParameters
 from risp_torch.scene.scene import Scene
 from ti_sim.base.errors import UserError
 from ti_sim.base.json_text import parse_json
-from ti_sim.base.numbers import real_numbers, shown
+from ti_sim.base.numbers import format_value, real_numbers
 from ti_sim.base.rules import checked
 
 _WRITERS = "the result.json of 'risp invert' or 'risp landscape'"
@@ -101,7 +101,7 @@ def _numbers(value: Any, name: str, file: str) -> np.ndarray:
     """A number or an array of numbers of a file."""
     array = real_numbers(value)
     if array is None or not np.isfinite(array).all():
-        raise UserError(f"{file}: {name} is {shown(value)}: give finite numbers there, or the file of another run")
+        raise UserError(f"{file}: {name} is {format_value(value)}: give finite numbers there, or the file of another run")
     return array
 
 

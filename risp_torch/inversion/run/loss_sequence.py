@@ -12,7 +12,7 @@ from risp_torch.inversion.problem.problem import usual_search
 from risp_torch.inversion.problem.search_settings import NewtonSteps, SearchSettings
 from risp_torch.inversion.report.result import Inversion
 from ti_sim.base.errors import UserError
-from ti_sim.base.numbers import shown
+from ti_sim.base.numbers import format_value
 
 
 def split_losses(loss: Loss | Sequence[Loss] | None) -> tuple[list[Loss], Loss | None]:
@@ -24,7 +24,7 @@ def split_losses(loss: Loss | Sequence[Loss] | None) -> tuple[list[Loss], Loss |
     if loss is None or isinstance(loss, Loss):
         return [], loss
     if not isinstance(loss, list | tuple) or not all(isinstance(item, Loss) for item in loss):
-        raise UserError(f"loss is {shown(loss)}: give a loss such as PixelLoss(), or a list of them")
+        raise UserError(f"loss is {format_value(loss)}: give a loss such as PixelLoss(), or a list of them")
     if not loss:
         raise UserError("the list of losses is empty: give one loss, or leave it out")
     return list(loss[:-1]), loss[-1]

@@ -92,8 +92,8 @@ class Driving:
 
 def last_driving(inputs: DeformableInputs, frames: int) -> np.ndarray:
     """[B, G] loads and actuations of the last step of ``frames`` frame intervals, f64."""
-    ends = {name: frames for name in _BY_FRAME} | {name: frames * inputs.controls for name in _BY_CONTROL}
-    return _flat(replace(inputs, **{name: getattr(inputs, name)[:, : ends[name]] for name in ends}), row=-1)
+    row_counts = {name: frames for name in _BY_FRAME} | {name: frames * inputs.controls for name in _BY_CONTROL}
+    return _flat(replace(inputs, **{name: getattr(inputs, name)[:, : row_counts[name]] for name in row_counts}), row=-1)
 
 
 def last_driving_adjoint(inputs: DeformableInputs, bars: DeformableInputs, frames: int, bar: np.ndarray) -> None:
@@ -112,12 +112,12 @@ def _flat(inputs: DeformableInputs, *, row: int) -> np.ndarray:
 
 def _columns(inputs: DeformableInputs) -> dict[str, slice]:
     """Columns of each array that has elements in a row of ``_flat``."""
-    columns, end = {}, 0
+    columns, stop = {}, 0
     for name in (*_BY_FRAME, *_BY_CONTROL):
         values = getattr(inputs, name)
         if values.size:
-            begin, end = end, end + int(np.prod(values.shape[2:]))
-            columns[name] = slice(begin, end)
+            start, stop = stop, stop + int(np.prod(values.shape[2:]))
+            columns[name] = slice(start, stop)
     return columns
 
 

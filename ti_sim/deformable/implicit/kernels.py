@@ -5,9 +5,10 @@ their slots in a fixed order.
 """
 
 from ti_sim.base.bundles import Array, Integer, bundle, kernel, with_fields
+from ti_sim.base.rows import Row, load_slot_vec3, load_vec3, load_vec4
 from ti_sim.base.runtime import ti
-from ti_sim.base.vecmath import mat3, vec3, vec4
-from ti_sim.deformable.corners import NoBars, jacobian_row, load_dual, load_position, load_velocity, unit_dual
+from ti_sim.base.vecmath import mat3, vec3
+from ti_sim.deformable.corners import PARTICLE, NoBars, jacobian_row, load_dual, load_position, load_velocity, unit_dual
 from ti_sim.deformable.element_plan import any_adjoint, any_force
 from ti_sim.deformable.elements import element_energy, element_force_adjoint
 from ti_sim.deformable.families import FAMILIES
@@ -19,6 +20,7 @@ from ti_sim.deformable.solids import solid_force_jacobian
 
 NO_BARS = NoBars()
 GAMMA, GROUND, ONSET, REACH = range(4)  # entries of ``StageArrays.numbers``
+HAT = Row(position=3, velocity=3, height_before=1)  # columns of ``StageArrays.hat``
 INERTIA, CONTACT, ROUNDED = range(3)  # columns of ``StageArrays.energy``
 
 
@@ -34,7 +36,7 @@ class StageArrays:
         force: [1 or B, slots, 3] forces of the elements on their corners [N].
         elastic: [1 or B, slots, 3] those without damping and air.
         residual: [P, 3] M (v - v_hat) / gamma - f of free particles, zero for held ones [N].
-        other: [P, 3] forces of damping, air and friction [N].
+        non_potential: [P, 3] forces of damping, air and friction [N].
         energy: [P, 3] inertia with gravity and loads; normal contact, from the reference heights; what the rounding of both is
             proportional to, M |v - v_hat| |v_hat| + f_n |z| [J].
         element_energy: [elements] [J].
@@ -50,7 +52,7 @@ class StageArrays:
     force: Array
     elastic: Array
     residual: Array
-    other: Array
+    non_potential: Array
     energy: Array
     element_energy: Array
     ground: Array
@@ -65,17 +67,20 @@ def slot_sum(stage: ti.template(), external: ti.template(), b, p, column: ti.tem
     total = vec3(0.0)
     for entry in range(stage.slot_start[p], stage.slot_start[p + 1]):
         slot = stage.slot[entry]
-        total += vec3(external[b, slot, column], external[b, slot, column + 1], external[b, slot, column + 2])
+        total += load_vec3(external, b, slot, column)
     return total
+
+
+@ti.func
+def particle_vec3(array: ti.template(), p, column: ti.template()):
+    """3-vector from ``column`` on in row p of a [P, columns] array."""
+    return vec3(array[p, column], array[p, column + 1], array[p, column + 2])
 
 
 @ti.func
 def contact_of(body: ti.template(), b, p):
     """ke, kd, kf, mu of particle p."""
-    return vec4(
-        body.particle_contact[b, p, 0], body.particle_contact[b, p, 1], body.particle_contact[b, p, 2],
-        body.particle_contact[b, p, 3],
-    )  # fmt: skip
+    return load_vec4(body.particle_contact, b, p, 0)
 
 
 @kernel
@@ -93,7 +98,8 @@ def evaluate(
     for p in range(states.shape[2]):
         if body.particle_table[p, HELD] == 0:
             for k in ti.static(range(3)):
-                states[b, row, p, 3 + k] = (states[b, row, p, k] - stage.hat[p, k]) / stage.numbers[GAMMA]
+                move = states[b, row, p, PARTICLE.position + k] - stage.hat[p, HAT.position + k]
+                states[b, row, p, PARTICLE.velocity + k] = move / stage.numbers[GAMMA]
     for i in range(stage.elements):
         gathering = with_fields(body, gather=True)
         any_force(gathering, states, stage.force, b, row, control, i)
@@ -112,19 +118,19 @@ def evaluate(
         if body.particle_table[p, HELD] == 0:
             gamma, mass = stage.numbers[GAMMA], body.particle_mass[b, p]
             x, v = load_position(states, b, row, p), load_velocity(states, b, row, p)
-            x_hat = vec3(stage.hat[p, 0], stage.hat[p, 1], stage.hat[p, 2])
-            v_hat = vec3(stage.hat[p, 3], stage.hat[p, 4], stage.hat[p, 5])
+            x_hat = particle_vec3(stage.hat, p, HAT.position)
+            v_hat = particle_vec3(stage.hat, p, HAT.velocity)
             force = slot_sum(stage, stage.force, b, p, 0)
             if ti.static(body.features.with_damping or body.features.with_air):
                 other_force = force - slot_sum(stage, stage.elastic, b, p, 0)
             outer = mass * vec3(body.gravity[b, 0], body.gravity[b, 1], body.gravity[b, 2])
             loaded = body.particle_table[p, LOADED]
             if loaded >= 0:
-                outer += vec3(body.load[b, frame, loaded, 0], body.load[b, frame, loaded, 1], body.load[b, frame, loaded, 2])
+                outer += load_slot_vec3(body.load, b, frame, loaded, 0)
             inertia = 0.5 * mass * (v - v_hat).norm_sqr() - outer.dot(x - x_hat)
             rounded = mass * (v - v_hat).norm() * v_hat.norm()
             if body.particle_table[p, GROUND_CONTACT] == 1:
-                ground, onset, before = stage.numbers[GROUND], stage.numbers[ONSET], stage.hat[p, 6]
+                ground, onset, before = stage.numbers[GROUND], stage.numbers[ONSET], stage.hat[p, HAT.height_before]
                 reach = stage.numbers[REACH]
                 material = contact_of(body, b, p)
                 contact, by_x, _by_x_hat, _normal_by, _slide_by, _tangent, _along = ground_law(
@@ -140,7 +146,7 @@ def evaluate(
             residual = mass / gamma * (v - v_hat) - force - outer
         for k in ti.static(range(3)):
             stage.residual[p, k] = residual[k]
-            stage.other[p, k] = other_force[k]
+            stage.non_potential[p, k] = other_force[k]
         stage.energy[p, INERTIA], stage.energy[p, CONTACT], stage.energy[p, ROUNDED] = inertia, stored, rounded
 
 
@@ -239,15 +245,15 @@ def stage_adjoint(
         slotted = with_fields(body, gather=True)
         any_adjoint(slotted, bars, states, dual, external, b, row, control, i)
     for p in range(states.shape[2]):
-        x_bar, v_bar = vec3(bar[p, 0], bar[p, 1], bar[p, 2]), vec3(bar[p, 3], bar[p, 4], bar[p, 5])
-        fx, fv = slot_sum(stage, external, b, p, 0), slot_sum(stage, external, b, p, 3)
+        x_bar, v_bar = particle_vec3(bar, p, PARTICLE.position), particle_vec3(bar, p, PARTICLE.velocity)
+        fx, fv = slot_sum(stage, external, b, p, PARTICLE.position), slot_sum(stage, external, b, p, PARTICLE.velocity)
         x_hat_bar, v_hat_bar, before_bar = vec3(0.0), vec3(0.0), 0.0
         if body.particle_table[p, HELD] == 0:
             gamma, mass = stage.numbers[GAMMA], body.particle_mass[b, p]
             w = load_dual(dual, b, p)
             x, v = load_position(states, b, row, p), load_velocity(states, b, row, p)
-            x_hat = vec3(stage.hat[p, 0], stage.hat[p, 1], stage.hat[p, 2])
-            v_hat = vec3(stage.hat[p, 3], stage.hat[p, 4], stage.hat[p, 5])
+            x_hat = particle_vec3(stage.hat, p, HAT.position)
+            v_hat = particle_vec3(stage.hat, p, HAT.velocity)
             x_hat_bar = mass / (gamma * gamma) * w - (v_bar + fv) / gamma
             v_hat_bar = mass / gamma * w
             weight = vec3(body.gravity[b, 0], body.gravity[b, 1], body.gravity[b, 2])
@@ -259,8 +265,8 @@ def stage_adjoint(
                     bars.load[b, frame, loaded, k] = bars.load[b, frame, loaded, k] + w[k]
             if body.particle_table[p, GROUND_CONTACT] == 1:
                 _force, _by_x, by_x_hat, normal_by, slide_by, tangent, along = ground_law(
-                    x, x_hat, stage.hat[p, 6], stage.numbers[GROUND], gamma, stage.numbers[ONSET], stage.numbers[REACH],
-                    contact_of(body, b, p),
+                    x, x_hat, stage.hat[p, HAT.height_before], stage.numbers[GROUND], gamma, stage.numbers[ONSET],
+                    stage.numbers[REACH], contact_of(body, b, p),
                 )
                 x_hat_bar += by_x_hat.transpose() @ w
                 before_bar, contact_bar = ground_bars(normal_by, slide_by, tangent, along, w)
@@ -275,6 +281,6 @@ def stage_adjoint(
                         bars.prescribed_qd[b, frame, prescribed, k] + v_bar[k] + fv[k] + way[0] * x_hat_bar[k]
                     )
         for k in ti.static(range(3)):
-            hat_bar[p, k] = x_hat_bar[k]
-            hat_bar[p, 3 + k] = v_hat_bar[k]
-        hat_bar[p, 6] = before_bar
+            hat_bar[p, HAT.position + k] = x_hat_bar[k]
+            hat_bar[p, HAT.velocity + k] = v_hat_bar[k]
+        hat_bar[p, HAT.height_before] = before_bar

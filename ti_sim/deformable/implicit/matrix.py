@@ -18,7 +18,7 @@ class Pattern:
     Attributes:
         free: [F] particles whose positions are unknown; rows 3 i to 3 i + 2 of the matrix are those of particle ``free[i]``.
         rows: number of rows that ``kernels.element_jacobians`` writes.
-        start, entry, stride, place, diagonal: int32 tables of ``kernels.assemble``.
+        start, entry, stride, value_index, diagonal: int32 tables of ``kernels.assemble``.
         columns, offsets: int32 indices and row starts of the matrix in CSR.
         upper, mirrored: places in the CSR data of the upper triangle in CSC order, and of its transpose.
         upper_rows, upper_offsets: indices and column starts of the upper triangle in CSC.
@@ -29,7 +29,7 @@ class Pattern:
     start: np.ndarray
     entry: np.ndarray
     stride: np.ndarray
-    place: np.ndarray
+    value_index: np.ndarray
     diagonal: np.ndarray
     columns: np.ndarray
     offsets: np.ndarray
@@ -82,7 +82,7 @@ def pattern_of(model: DeformableModel) -> Pattern:
 
 
 def _scalar_rows(block_row: np.ndarray, block_column: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """CSR row starts and columns of a matrix of 3x3 blocks in order of rows and columns, and the ``place`` of each block."""
+    """CSR row starts and columns of a matrix of 3x3 blocks in order of rows and columns, and ``value_index`` of each block."""
     per_row = np.bincount(block_row, minlength=count)
     first = np.concatenate([[0], np.cumsum(per_row)])
     offsets = np.concatenate([[0], np.cumsum(np.repeat(3 * per_row, 3))])

@@ -238,7 +238,7 @@ def _search(
     while length >= _SHORTEST:
         positions[free] = start + length * step.reshape(-1, 3)
         after = stepper.evaluate(world, row, control, frame)
-        work = 0.5 * length * float((evaluation.other + after.other) @ step)
+        work = 0.5 * length * float((evaluation.non_potential + after.non_potential) @ step)
         change = after.energy - evaluation.energy + after.contact - work
         if change <= _ARMIJO * length * slope + _NOISE * (evaluation.scale + after.scale) + noise:
             return after, length

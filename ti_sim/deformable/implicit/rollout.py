@@ -30,7 +30,7 @@ class ImplicitMotion:
 
     Attributes:
         stages: the stages.
-        known: number of rows of states before that of the first stage.
+        initial_count: number of rows of states before that of the first stage.
         states: [B, rows, P, 6] f64, the initial state, after those that it continues, and the result of each stage; NaN from a
             stage on that failed.
         frame_rows: [frames + 1] rows of the frames.
@@ -42,7 +42,7 @@ class ImplicitMotion:
     """
 
     stages: tuple[Stage, ...]
-    known: int
+    initial_count: int
     states: np.ndarray
     frame_rows: np.ndarray
     failed_step: np.ndarray
@@ -73,19 +73,19 @@ def simulate(
         settings: convergence and contact.
         first_step: steps that were taken before.
     """
-    given, initial, before, memory = inputs, _initial_rows(inputs), None, None
+    first_inputs, initial, before, memory = inputs, _initial_rows(inputs), None, None
     if isinstance(inputs, ContinuedInputs):
         before, memory, inputs = inputs.particle_driving0, inputs.particle_factor0, inputs.without_history()
-    known = initial.shape[1]
-    stages = tuple(stages_of(integrator, frames * substeps, known=known))
+    initial_count = initial.shape[1]
+    stages = tuple(stages_of(integrator, frames * substeps, initial_count=initial_count))
     worlds, particles = inputs.particle_mass.shape
-    states = np.full((worlds, len(stages) + known, particles, 6), np.nan)
-    states[:, :known] = initial
+    states = np.full((worlds, len(stages) + initial_count, particles, 6), np.nan)
+    states[:, :initial_count] = initial
     failed, particle, residuals = np.full(worlds, -1), np.full(worlds, -1), np.zeros(worlds)
     iterations = np.zeros(worlds, dtype=int)
     driving = Driving(inputs, substeps, before)
     inputs = driving.inputs
-    times = times_of(integrator, stages, known=known, first_step=first_step)
+    times = times_of(integrator, stages, initial_count=initial_count, first_step=first_step)
     memories = [np.zeros(0)] * worlds
 
     def work(stepper: Stepper, world: int) -> None:
@@ -109,15 +109,16 @@ def simulate(
 
     pattern = pattern_of(model)
     for_each_world([Stepper(model, inputs, states, settings, pattern) for _ in range(places_for(worlds))], worlds, work)
-    rows = [known - 1] + [stage.row for stage in stages if stage.ends_step and (stage.step + 1) % substeps == 0]
-    starting = integrator == "bdf2" and known == 1 and frames * substeps == 1
+    rows = [initial_count - 1] + [stage.row for stage in stages if stage.ends_step and (stage.step + 1) % substeps == 0]
+    starting = integrator == "bdf2" and initial_count == 1 and frames * substeps == 1
     history = {"particle_history": states[:, -3:] if starting else states[:, -2:]}
     if integrator == "bdf2":
-        history["particle_driving"] = last_driving(given, frames)
+        history["particle_driving"] = last_driving(first_inputs, frames)
     if width := max(map(len, memories)):
-        rest = (np.append(each, np.full(width - len(each), -1.0)) for each in memories)
+        rest = (np.append(values, np.full(width - len(values), -1.0)) for values in memories)
         history["particle_factor"] = np.stack(list(rest))
-    return ImplicitMotion(stages, known, states, np.array(rows), failed, particle, residuals, int(iterations.sum()), history)
+    frame_rows, iteration_count = np.array(rows), int(iterations.sum())
+    return ImplicitMotion(stages, initial_count, states, frame_rows, failed, particle, residuals, iteration_count, history)
 
 
 def _initial_rows(inputs: DeformableInputs) -> np.ndarray:
@@ -171,10 +172,10 @@ def differentiate(
         Adjoints of the inputs. That of the factors, on which the result does not depend, is zero.
     """
     worlds, particles = inputs.particle_mass.shape
-    given, before = inputs, None
+    first_inputs, before = inputs, None
     if isinstance(inputs, ContinuedInputs):
         before, inputs = inputs.particle_driving0, inputs.without_history()
-    driving, initial_bars = Driving(inputs, substeps, before), np.zeros((worlds, motion.known, particles, 6))
+    driving, initial_bars = Driving(inputs, substeps, before), np.zeros((worlds, motion.initial_count, particles, 6))
     inputs = driving.inputs
     result = inputs.with_arrays(np.zeros_like(array) for array in inputs.arrays())
     sums = replace(result, gravity=np.zeros((worlds, particles, 3)), wind=np.zeros((worlds, max(model.triangle_count, 1), 3)))
@@ -208,7 +209,7 @@ def differentiate(
                 row_bars[stage.start, :, 3:] -= bar
             row_bars[stage.before][~is_held, 2] += stepper.hat_bar[~is_held, 6]
             row_bars[stage.start][is_held, :3] += stepper.hat_bar[is_held, :3]
-        initial_bars[world] = row_bars[: motion.known]
+        initial_bars[world] = row_bars[: motion.initial_count]
 
     pattern = pattern_of(model)
     places = [Stepper(model, inputs, motion.states, settings, pattern, sums) for _ in range(places_for(worlds))]
@@ -217,14 +218,14 @@ def differentiate(
     result.wind[:] = sums.wind.sum(1)
     result, before_bar = driving.without_more_rows(result)
     if "particle_driving" in history_bars:
-        last_driving_adjoint(given, result, motion.frame_rows.size - 1, history_bars["particle_driving"])
-    if not isinstance(given, ContinuedInputs):
+        last_driving_adjoint(first_inputs, result, motion.frame_rows.size - 1, history_bars["particle_driving"])
+    if not isinstance(first_inputs, ContinuedInputs):
         result.particle_q0[:], result.particle_qd0[:] = np.split(initial_bars[:, 0], 2, axis=-1)
         return result
     return ContinuedInputs(
         *result.arrays(), initial_bars,
-        None if given.particle_driving0 is None else before_bar,
-        None if given.particle_factor0 is None else np.zeros_like(given.particle_factor0),
+        None if first_inputs.particle_driving0 is None else before_bar,
+        None if first_inputs.particle_factor0 is None else np.zeros_like(first_inputs.particle_factor0),
     )  # fmt: skip
 
 

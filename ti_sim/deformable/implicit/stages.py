@@ -23,18 +23,18 @@ from ti_sim.rollout.time_steps import ImplicitIntegrator
 _SDIRK = 1 - 1 / np.sqrt(2)
 
 
-def times_of(integrator: ImplicitIntegrator, stages: Sequence[Stage], *, known: int, first_step: int) -> np.ndarray:
+def times_of(integrator: ImplicitIntegrator, stages: Sequence[Stage], *, initial_count: int, first_step: int) -> np.ndarray:
     """Times of all rows [rows], in steps since the start of the simulation.
 
     Args:
         integrator: the formula.
         stages: from ``stages_of``.
-        known: as there.
+        initial_count: as there.
         first_step: steps before the first stage.
     """
-    if known == 1:
+    if initial_count == 1:
         history = [(-1, 1.0)]
-    elif known == 3:  # the first step of BDF2
+    elif initial_count == 3:  # the first step of BDF2
         history = [(-1, 0.0), (-1, 2 / 3), (-1, 1.0)]
     else:
         history = [(-1, _SDIRK) if integrator == "sdirk2" else (-2, 1.0), (-1, 1.0)]
@@ -78,21 +78,21 @@ class Stage:
         return self.rows[1] < self.start
 
 
-def stages_of(integrator: ImplicitIntegrator, steps: int, *, known: int = 1) -> Iterator[Stage]:
+def stages_of(integrator: ImplicitIntegrator, steps: int, *, initial_count: int = 1) -> Iterator[Stage]:
     """Stages of so many steps, in order.
 
     Args:
         integrator: the formula.
         steps: number of steps.
-        known: rows before that of the first stage, the last of which is the initial state: 1 at a start, more where the steps
-            continue others (``ImplicitMotion.history``).
+        initial_count: rows before that of the first stage, the last of which is the initial state: 1 at a start, more where
+            the steps continue others (``ImplicitMotion.history``).
     """
-    last, before = known - 1, 0
+    last, before = initial_count - 1, 0
     for step in range(steps):
         if integrator == "backward_euler":
             yield Stage(step, last + 1, 1.0, (last, last), (1.0, 0.0), last, last, 1.0, True)
             before, last = last, last + 1
-        elif integrator == "bdf2" and (step > 0 or known > 1):
+        elif integrator == "bdf2" and (step > 0 or initial_count > 1):
             yield Stage(step, last + 1, 2 / 3, (last, before), (4 / 3, -1 / 3), last, last, 1.0, True)
             before, last = last, last + 1
         elif integrator == "bdf2":

@@ -40,14 +40,14 @@ class Evaluation:
 
     Attributes:
         residual: [n] of free particles [N].
-        other: [n] forces without potential: damping, air, friction [N].
+        non_potential: [n] forces without potential: damping, air, friction [N].
         energy: incremental potential of all others but the ground's normal force [J].
         contact: potential of the ground's normal force, from the reference heights [J].
         scale: sum of the sizes of the terms of both, and of what their rounding is proportional to [J].
     """
 
     residual: np.ndarray
-    other: np.ndarray
+    non_potential: np.ndarray
     energy: float
     contact: float
     scale: float
@@ -83,7 +83,7 @@ class Stepper:
         self.stage = StageArrays(
             numbers=np.zeros(4), hat=np.zeros((particles, 7)), reference=np.zeros(particles),
             force=np.zeros((worlds, slots, 3)), elastic=np.zeros((worlds, slots if has_other_forces else 1, 3)),
-            residual=np.zeros((particles, 3)), other=np.zeros((particles, 3)), energy=np.zeros((particles, 3)),
+            residual=np.zeros((particles, 3)), non_potential=np.zeros((particles, 3)), energy=np.zeros((particles, 3)),
             element_energy=np.zeros(max(elements, 1)),
             ground=np.zeros((particles, 3, 3)), slot_start=start.astype(np.int32),
             slot=(np.argsort(indices, kind="stable") if len(indices) else np.zeros(1)).astype(np.int32), elements=elements,
@@ -100,7 +100,7 @@ class Stepper:
         self._evaluate = Launcher(evaluate, self.states, self.body, self.stage, integers=4)
         self._jacobians = Launcher(element_jacobians, self.states, self.rows, self.stage, self.body, integers=3)
         self._assemble = Launcher(
-            assemble, self.rows, pattern.start, pattern.entry, pattern.stride, pattern.place, pattern.diagonal, self.mass,
+            assemble, self.rows, pattern.start, pattern.entry, pattern.stride, pattern.value_index, pattern.diagonal, self.mass,
             self.data, self.stage,
         )  # fmt: skip
         if bars is not None:
@@ -133,7 +133,7 @@ class Stepper:
         stage, free = self.stage, self.pattern.free
         particles, elements = stage.energy, stage.element_energy
         return Evaluation(
-            stage.residual[free].ravel(), stage.other[free].ravel(), float(particles[:, INERTIA].sum() + elements.sum()),
+            stage.residual[free].ravel(), stage.non_potential[free].ravel(), float(particles[:, INERTIA].sum() + elements.sum()),
             float(particles[:, CONTACT].sum()), float(np.abs(particles).sum() + np.abs(elements).sum()),
         )  # fmt: skip
 
