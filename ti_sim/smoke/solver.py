@@ -72,7 +72,7 @@ class SmokeRollout:
         return ()
 
     @property
-    def frame_rows(self) -> tuple[Array, ...]:
+    def frame_arrays(self) -> tuple[Array, ...]:
         """The arrays at the frames."""
         return self.density, self.velocity_x, self.velocity_y
 
