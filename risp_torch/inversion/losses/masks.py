@@ -199,7 +199,7 @@ class MaskLoss(Loss):
         self, scene: Scene, states: States, values: Mapping[str, torch.Tensor], frames: Sequence[int], **sharpness: Any
     ) -> torch.Tensor:
         """Masks [B, n, H, W, N] of the motion, of another sharpness if that is given."""
-        bodies = {"bodies": None, "together": True} if self.names == (ALL,) else {"bodies": self.names}
+        bodies = {"bodies": None, "union": True} if self.names == (ALL,) else {"bodies": self.names}
         return render_masks(scene, states, values, frames=list(frames), **bodies, **(self._sharpness | sharpness))
 
 

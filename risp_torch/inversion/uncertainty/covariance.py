@@ -219,8 +219,8 @@ def error_bars(
     the priors' means scatter about the truth. Unknowns whose bars the film hardly narrows are named.
 
     The errors of a network are similar in successive frames. For losses with such errors, the first covariance therefore
-    counts only as many frames as are independent, by the residual's correlation over time (``lasting_frames``), and the blocks of
-    the second are the single outputs.
+    counts only as many frames as are independent, by the residual's correlation over time (``correlation_frames``), and the
+    blocks of the second are the single outputs.
 
     Args:
         linearisation: linearisation at the estimate.

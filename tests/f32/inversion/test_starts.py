@@ -130,7 +130,7 @@ def test_one_unknown_and_a_killed_run(target: torch.Tensor, tmp_path: Path, monk
         patch.setattr(INVERT, "status_of_starts", interrupted)
         with pytest.raises(KeyboardInterrupt):
             found(target, [DENSITY], **options, out=tmp_path / "run")
-        patch.setattr("risp_torch.inversion.solvers.search.warmed", interrupted)  # not asked again: a checkpoint is there
+        patch.setattr("risp_torch.inversion.solvers.search.cma_es_search", interrupted)  # not asked again: a checkpoint is there
         with pytest.raises(KeyboardInterrupt):
             found(target, [DENSITY], **options, out=tmp_path / "run")
     again = found(target, [DENSITY], **options, out=tmp_path / "run")

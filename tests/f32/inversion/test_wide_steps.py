@@ -409,7 +409,7 @@ def test_a_step_that_makes_it_worse_is_taken_back_and_a_shorter_one_tried() -> N
     # Losses of other widths or horizons are no reason to go back.
     for asked in ((0.05, 1), (0.1, 2)):
         other = search.better(back, point(0.6, 7.0, asked))
-        assert other.loss == 7.0 and other.asked == asked and other.reach == back.reach
+        assert other.loss == 7.0 and other.evaluation_key == asked and other.reach == back.reach
     assert search.better(None, old) is old
 
 

@@ -29,7 +29,7 @@ def make_task(scene):
     from risp_torch.scene.rendering_parameters import Range, RenderingParameters
 
     head = RigidPoseHead("block", low=(-0.05, -0.05, 0.0), high=(0.05, 0.05, 0.05))
-    return RispTask(head, Domains.usual(scene, RenderingParameters(scene, {"ground.color": Range(0.1, 0.6)})), gamma=1.0)
+    return RispTask(head, Domains.default(scene, RenderingParameters(scene, {"ground.color": Range(0.1, 0.6)})), gamma=1.0)
 
 
 def make_trials():
