@@ -156,11 +156,11 @@ class ParameterTable:
         """
         replaced = {name: self._tensor(name, value) for name, value in (replaced or {}).items()}
         batch = worlds or next((v.shape[0] for n, v in replaced.items() if v.ndim > np.ndim(self[n].value)), 1)
-        values = {}
+        dtype, device, values = bridge_dtype(), bridge_device(), {}
         for name, param in self.params.items():
             value = replaced.get(name)
             if value is None:
-                value = torch.as_tensor(param.value, dtype=bridge_dtype(), device=bridge_device())
+                value = torch.as_tensor(param.value, dtype=dtype, device=device)
             shape = np.shape(param.value)
             if value.shape == (batch, *shape):
                 value = value.contiguous()  # a row per world with separate gradients: values with stride 0 below are shared

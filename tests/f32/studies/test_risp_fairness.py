@@ -33,6 +33,7 @@ from studies.risp.trials import run as run_module
 from studies.risp.trials import search as search_module
 from studies.risp.trials import target as target_module
 from studies.risp.trials import trial as trial_module
+from studies.risp.trials.bars import Bars
 from studies.risp.trials.errors import outputs_of, unseen_errors
 from studies.risp.trials.methods import IMAGE_METHODS, NETWORK_METHODS
 from studies.risp.trials.paper_search import paper_unknowns
@@ -80,6 +81,13 @@ def test_all_methods_begin_alike(
 
     monkeypatch.setattr(run_module, "search", spied)
     monkeypatch.setattr("risp_torch.PerceptualLoss", PixelLoss)  # without its weights
+    bars_of: list[float] = []  # masses at which error bars are computed, which takes most of the time of a trial
+
+    def no_bars(scene: Any, trial: Any, loss: Any, target: Any, result: Found) -> Bars:
+        bars_of.append(float(result.values["quadrotor.mass"]))
+        return Bars([0.1], 0.0)
+
+    monkeypatch.setattr(run_module.Bars, "of", no_bars)
     settings = TrialSettings(size=SIDE, seed=5)
     results = {}
     for method in METHODS:
@@ -88,6 +96,7 @@ def test_all_methods_begin_alike(
             target=target if method in IMAGE_METHODS else None, out=tmp_path / method, progress=False,
         )  # fmt: skip
     assert set(given) == set(METHODS) - set(BLIND)
+    assert bars_of == ([float(trial.truth["quadrotor.mass"])] * 2 if kind == "identify" else [])  # of the two solved looks
     assert begun == {"chain": json.loads((tmp_path / "chain" / "risp" / "result.json").read_text())["values"]}
     first = given["state"]
     assert all(other == first for other in given.values())
