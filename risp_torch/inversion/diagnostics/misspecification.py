@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from scipy.stats import landau
 
 from risp_torch.inversion.diagnostics.augmented_fit import FARTHEST, AugmentedFit, AugmentedProblem, fit_augmented
 from risp_torch.inversion.diagnostics.misfit import MISFIT
@@ -157,6 +156,8 @@ def p_value_of_all(p_values: np.ndarray) -> float:
     The mean of 1 / p over many tests has a Landau distribution of scale pi / 2 at log L + 1 - gamma - log(2 / pi), with Euler's
     gamma (equation 4 there). The p-value of a single test is its own.
     """
+    from scipy.stats import landau  # takes most of a second
+
     inverse = float((1 / np.maximum(p_values, 1e-300)).mean())
     if len(p_values) == 1:
         return 1 / inverse

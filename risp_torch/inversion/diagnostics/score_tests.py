@@ -18,8 +18,6 @@ from functools import cached_property
 
 import numpy as np
 import torch
-from scipy.stats import f as fisher
-from scipy.stats import t as student
 
 from risp_torch.inversion.problem.linearisation import Linearisation
 from risp_torch.inversion.problem.residual_blocks import block_scores, block_scores_of
@@ -99,12 +97,16 @@ class ScoreTest:
     @cached_property
     def p_value(self) -> float:
         """Of the multiplier test: probability of such a score if the family is right, by the least telling covariance."""
+        from scipy.stats import f as fisher  # takes most of a second
+
         count = len(self.amplitudes)
         return float(fisher.sf(self.statistics / count, count, self.freedom).max())
 
     @cached_property
     def shift_p_values(self) -> np.ndarray:
         """[K] probabilities of such shifts if the family is right, by the least telling covariance."""
+        from scipy.stats import t as student
+
         return 2 * student.sf(np.abs(self.shift) / np.maximum(self.shift_sd, 1e-300), self.freedom[:, None]).max(axis=0)
 
 
@@ -245,4 +247,6 @@ def _whiteness(
         )  # degrees of freedom of a sample
         certain = min(MANY, sample_freedom * (len(powers) - 1) * min(MANY, expected / by_samples) ** 2)
     ratio = power(block_scores(linearisation)) / max(expected, 1e-300)
+    from scipy.stats import f as fisher
+
     return ratio, float(fisher.sf(ratio, freedom, certain))

@@ -14,7 +14,6 @@ import math
 
 import numpy as np
 from scipy.special import ndtr, ndtri
-from scipy.stats import qmc
 from tqdm import tqdm
 
 from risp_torch.files.atomic import write_text
@@ -127,6 +126,8 @@ class _Search:
     def _spread(self, parents: np.ndarray, places: np.ndarray) -> np.ndarray:
         """[N, K] the parents in turn, with quasi-random numbers at ``places``: even between the bounds, or as the priors are."""
         count = max(self.settings.candidates, len(parents))
+        from scipy.stats import qmc  # takes most of a second
+
         shares = qmc.Sobol(len(places), seed=self.random).random(2 ** math.ceil(math.log2(count)))[:count]
         points = parents[np.arange(count) % len(parents)].copy()
         points[:, places] = self.low[places] + shares * (self.high - self.low)[places]

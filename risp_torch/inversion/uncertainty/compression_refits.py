@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-from scipy.stats import norm, t
 
 from risp_torch.inversion.problem.linearisation import Linearisation
 from risp_torch.inversion.problem.unknowns import Unknowns
@@ -45,6 +44,8 @@ def refitted_moves(
 
 def few_samples(count: int) -> float:
     """How much wider a bar of 95 % is whose standard deviation comes from so many samples of known mean."""
+    from scipy.stats import norm, t  # takes most of a second
+
     return float(t.ppf(0.975, count) / norm.ppf(0.975))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.stats import chi2
 
 from risp_torch.inversion.problem.unknowns import Unknowns
 
@@ -23,6 +22,8 @@ def excess_by_errors(curvatures: np.ndarray, sizes: np.ndarray, variance: float)
         sizes: [K] error bars along them, with the shift by compression.
         variance: least variance of the noise.
     """
+    from scipy.stats import chi2  # takes most of a second
+
     return float(np.maximum(curvatures * sizes**2, variance).mean() * chi2.isf(LEVEL, len(sizes)))
 
 
