@@ -72,6 +72,22 @@ class RigidArrays(BodyArrays):
     ground: Number
 
 
+@bundle
+class FrameArrays:
+    """Outputs of a rollout.
+
+    Attributes:
+        body_q, body_qd: [B, frames + 1, N, 7] poses and [B, frames + 1, N, 6] velocities at the frames (m, m/s, rad/s).
+        diverged_step: [B, N] int32, first step with a ``divergence_code``, else -1.
+        write: whether poses and velocities are written (0 or 1).
+    """
+
+    body_q: Array
+    body_qd: Array
+    diverged_step: Array
+    write: Integer
+
+
 # Columns of a state, of an applied force's window of steps [first, past), and of a body's drag.
 STATE = Row(position=3, quaternion=4, velocity=3, momentum=3)
 WINDOW = Row(body=1, first_step=1, past_step=1)

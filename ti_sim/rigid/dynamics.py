@@ -21,7 +21,8 @@ from ti_sim.base.vecmath import (
 from ti_sim.contact.bristle import bristle_force, bristle_force_adjoint, load_bristle, store_bristle
 from ti_sim.contact.law import contact_force, contact_force_adjoint
 from ti_sim.contact.point_geometry import contact_arm, contact_height, contact_vector_adjoint, point_position, point_vector
-from ti_sim.rigid.arrays import BRISTLE, DRAG, ROUNDING, WINDOW, no_contact
+from ti_sim.rigid.arrays import BRISTLE, ROUNDING, WINDOW, no_contact
+from ti_sim.rigid.body import sum_load_inputs_adjoints, zero_load_inputs_adjoint, zero_wrench
 from ti_sim.rollout.free_rotation import mean_momentum, mean_momentum_adjoint
 
 
@@ -33,113 +34,185 @@ def acts_on(rigid: ti.template(), a, n, step):
 
 
 @ti.func
-def applied_load(rigid: ti.template(), rotation, b, n, step):
-    """Force [N] and torque about the centre of mass [N m] of the applied forces that act on body n in this step."""
+def body_load(rigid: ti.template(), body: ti.template(), motion: ti.template(), step, frame):
+    """``Wrench`` of all forces on a body in a step: of the ground, then those of ``add_external_loads``.
+
+    Args:
+        rigid: ``RigidArrays``.
+        body, motion: the body.
+        step: step of the rollout.
+        frame: its frame interval.
+    """
+    load = zero_wrench()
+    force, torque = contact_load(rigid, body, motion)
+    load.force += force
+    load.torque += torque
+    add_external_loads(rigid, body, motion, step, frame, load)
+    return load
+
+
+@ti.func
+def body_load_adjoint(
+    rigid: ti.template(), bars: ti.template(), body: ti.template(), motion: ti.template(), slot, step, frame,
+    load_bar: ti.template(), total: ti.template(),
+):  # fmt: skip
+    """Adjoint of ``body_load``: adds to the adjoints of the arrays, and to the sums ``total`` of those of body and motion.
+
+    ``slot`` is that of the bristles at the start of the step (see ``contact_load_adjoint``).
+    """
+    contact = contact_load_adjoint(rigid, body, motion, slot, load_bar)
+    sum_load_inputs_adjoints(total, contact)
+    add_external_loads_adjoint(rigid, bars, body, motion, step, frame, load_bar, total)
+
+
+@ti.func
+def add_external_loads(rigid: ti.template(), body: ti.template(), motion: ti.template(), step, frame, load: ti.template()):
+    """Add the applied forces, the wrench of the frame and the drag to the load of a body."""
+    if rigid.force_count > 0:
+        force, torque = applied_load(rigid, body, motion, step)
+        load.force += force
+        load.torque += torque
+    if ti.static(rigid.driven):
+        force, torque = driving_load(rigid, body, motion, frame)
+        load.force += force
+        load.torque += torque
+
+
+@ti.func
+def add_external_loads_adjoint(
+    rigid: ti.template(), bars: ti.template(), body: ti.template(), motion: ti.template(), step, frame,
+    load_bar: ti.template(), total: ti.template(),
+):  # fmt: skip
+    """Adjoint of ``add_external_loads``: adds to the adjoints of the arrays and to the sums ``total``."""
+    if rigid.force_count > 0:
+        rotation_bar, work = applied_load_adjoint(rigid, bars, body, motion, step, load_bar)
+        total.rotation += rotation_bar
+        total.work += work
+    if ti.static(rigid.driven):
+        driving = driving_load_adjoint(rigid, bars, body, motion, frame, load_bar)
+        sum_load_inputs_adjoints(total, driving)
+
+
+@ti.func
+def applied_load(rigid: ti.template(), body: ti.template(), motion: ti.template(), step):
+    """Force [N] and torque about the centre of mass [N m] of the applied forces that act on a body in this step."""
     force, torque = vec3(0.0), vec3(0.0)
     for a in range(rigid.force_count):
-        if acts_on(rigid, a, n, step):
-            f = load_vec3(rigid.body_force, b, a, 0)
+        if acts_on(rigid, a, body.index, step):
+            f = load_vec3(rigid.body_force, body.world, a, 0)
             force += f
-            torque += (rotation @ load_vec3(rigid.force_point, b, a, 0)).cross(f)
+            torque += (motion.rotation @ load_vec3(rigid.force_point, body.world, a, 0)).cross(f)
     return force, torque
 
 
 @ti.func
 def applied_load_adjoint(
-    rigid: ti.template(), bars: ti.template(), rotation, b, n, step, force_bar, torque_bar,
-):  # fmt: skip
+    rigid: ti.template(), bars: ti.template(), body: ti.template(), motion: ti.template(), step, load_bar: ti.template()
+):
     """Adjoint of ``applied_load``: adds to the force arrays' adjoints, returns (rotation_bar, sum of force · force_bar)."""
     rotation_bar = mat3(0.0)
     work = 0.0
     for a in range(rigid.force_count):
-        if acts_on(rigid, a, n, step):
-            f = load_vec3(rigid.body_force, b, a, 0)
-            point = load_vec3(rigid.force_point, b, a, 0)
-            arm_bar = f.cross(torque_bar)
-            add_vec3(bars.body_force, b, a, 0, force_bar + torque_bar.cross(rotation @ point))
-            add_vec3(bars.force_point, b, a, 0, rotation.transpose() @ arm_bar)
+        if acts_on(rigid, a, body.index, step):
+            f = load_vec3(rigid.body_force, body.world, a, 0)
+            point = load_vec3(rigid.force_point, body.world, a, 0)
+            arm_bar = f.cross(load_bar.torque)
+            add_vec3(bars.body_force, body.world, a, 0, load_bar.force + load_bar.torque.cross(motion.rotation @ point))
+            add_vec3(bars.force_point, body.world, a, 0, motion.rotation.transpose() @ arm_bar)
             rotation_bar += outer(arm_bar, point)
-            work += f.dot(force_bar)
+            work += f.dot(load_bar.force)
     return rotation_bar, work
 
 
 @ti.func
-def load_drag(rigid: ti.template(), b, n):
-    """Linear [N s/m] and angular [N m s] drag of body n of world b; zeros in a model that is not driven."""
-    drag = vec2(0.0)
-    if ti.static(rigid.driven):
-        drag = vec2(rigid.body_drag[b, n, DRAG.linear], rigid.body_drag[b, n, DRAG.angular])
-    return drag
-
-
-@ti.func
-def driving_load(rigid: ti.template(), rotation, v, w, drag, b, n, frame):
+def driving_load(rigid: ti.template(), body: ti.template(), motion: ti.template(), frame):
     """Force [N] and torque about the centre of mass [N m] from a body's wrench in this frame and from its drag."""
-    push = load_slot_vec3(rigid.body_wrench, b, frame, n, WRENCH.force)
-    twist = load_slot_vec3(rigid.body_wrench, b, frame, n, WRENCH.torque)
-    return rotation @ push - drag.x * v, rotation @ twist - drag.y * w
+    push = load_slot_vec3(rigid.body_wrench, body.world, frame, body.index, WRENCH.force)
+    twist = load_slot_vec3(rigid.body_wrench, body.world, frame, body.index, WRENCH.torque)
+    return (
+        motion.rotation @ push - body.drag.x * motion.velocity, motion.rotation @ twist - body.drag.y * motion.angular_velocity
+    )  # fmt: skip
 
 
 @ti.func
 def driving_load_adjoint(
-    rigid: ti.template(), bars: ti.template(), rotation, v, w, drag, b, n, frame, force_bar, torque_bar
+    rigid: ti.template(), bars: ti.template(), body: ti.template(), motion: ti.template(), frame, load_bar: ti.template()
 ):
-    """Adjoint of ``driving_load``: adds to the wrench's adjoint.
-
-    Returns:
-        (rotation_bar, v_bar, w_bar, drag_bar, force · force_bar).
-    """
+    """Adjoint of ``driving_load``: adds to the wrench's adjoint, and returns ``LoadInputsAdjoint``."""
+    b, n = body.world, body.index
     push = load_slot_vec3(rigid.body_wrench, b, frame, n, WRENCH.force)
     twist = load_slot_vec3(rigid.body_wrench, b, frame, n, WRENCH.torque)
-    push_bar, twist_bar = rotation.transpose() @ force_bar, rotation.transpose() @ torque_bar
+    push_bar, twist_bar = motion.rotation.transpose() @ load_bar.force, motion.rotation.transpose() @ load_bar.torque
     for k in ti.static(range(3)):
         bars.body_wrench[b, frame, n, WRENCH.force + k] = bars.body_wrench[b, frame, n, WRENCH.force + k] + push_bar[k]
         bars.body_wrench[b, frame, n, WRENCH.torque + k] = bars.body_wrench[b, frame, n, WRENCH.torque + k] + twist_bar[k]
-    drag_bar = vec2(-v.dot(force_bar), -w.dot(torque_bar))
-    work = push.dot(push_bar) + drag.x * drag_bar.x
-    return outer(force_bar, push) + outer(torque_bar, twist), -drag.x * force_bar, -drag.y * torque_bar, drag_bar, work
+    result = zero_load_inputs_adjoint()
+    result.rotation = outer(load_bar.force, push) + outer(load_bar.torque, twist)
+    result.velocity = -body.drag.x * load_bar.force
+    result.angular_velocity = -body.drag.y * load_bar.torque
+    result.drag = vec2(-motion.velocity.dot(load_bar.force), -motion.angular_velocity.dot(load_bar.torque))
+    result.work = push.dot(push_bar) + body.drag.x * result.drag.x
+    return result
 
 
 @ti.func
-def contact_margin(rigid: ti.template(), v, w, contact, n):
+def contact_margin(rigid: ti.template(), motion: ti.template(), contact, n):
     """Height below which a contact point of body n can touch [m]: the farthest that it moves along z in a step."""
-    return rigid.dt * (ti.abs(v.z) + ti.sqrt(w.x * w.x + w.y * w.y) * (rigid.point_reach[n] + contact[ROUNDING]))
+    w = motion.angular_velocity
+    return rigid.dt * (
+        ti.abs(motion.velocity.z) + ti.sqrt(w.x * w.x + w.y * w.y) * (rigid.point_reach[n] + contact[ROUNDING])
+    )
 
 
 @ti.func
-def end_of_contacts(rigid: ti.template(), x, contact, n, first, last, margin):
-    """``last``, or ``first`` where no contact point of body n can touch, so that none is tested."""
-    stop = last
-    if x.z - rigid.ground - rigid.point_reach[n] - contact[ROUNDING] > margin:
-        stop = first
+def past_near_points(rigid: ti.template(), body: ti.template(), motion: ti.template(), margin):
+    """End of the range of contact points to be tested: empty without bristles where no contact point of the body can touch."""
+    stop = body.past_point
+    if ti.static(not rigid.bristled):
+        if motion.height - rigid.ground - rigid.point_reach[body.index] - body.contact[ROUNDING] > margin:
+            stop = body.first_point
     return stop
 
 
 @ti.func
-def contact_load(rigid: ti.template(), x, rotation, v, w, contact, b, n, first, last):
-    """Force [N] and torque about the centre of mass [N m] of the ground on the contact points first..last-1.
+def point_height(rigid: ti.template(), motion: ti.template(), contact, p, local):
+    """Height of contact point p, at ``local`` in the body's frame, above the ground [m]."""
+    lowest = contact_height(rigid.turning, rigid.point, p, local, motion.rotation)
+    return motion.height - rigid.ground + lowest - contact[ROUNDING]
+
+
+@ti.func
+def point_arm(rigid: ti.template(), motion: ti.template(), contact, p, local):
+    """``contact_arm`` of contact point p, with the radius of the contact."""
+    arm, share = contact_arm(rigid.turning, rigid.point, p, local, motion.rotation)
+    arm.z -= contact[ROUNDING]
+    return arm, share
+
+
+@ti.func
+def contact_load(rigid: ti.template(), body: ti.template(), motion: ti.template()):
+    """Force [N] and torque about the centre of mass [N m] of the ground on the contact points of a body.
 
     With bristles it advances their displacements in ``rigid.bristles.now``.
     """
     force, torque = vec3(0.0), vec3(0.0)
-    margin, stop = contact_margin(rigid, v, w, contact, n), last
-    if ti.static(not rigid.bristled):
-        stop = end_of_contacts(rigid, x, contact, n, first, last, margin)
-    for p in range(first, stop):
+    contact, b = body.contact, body.world
+    margin = contact_margin(rigid, motion, contact, body.index)
+    for p in range(body.first_point, past_near_points(rigid, body, motion, margin)):
         local = point_position(rigid.point, p)
-        height = x.z - rigid.ground + contact_height(rigid.turning, rigid.point, p, local, rotation) - contact[ROUNDING]
+        height = point_height(rigid, motion, contact, p, local)
         after = vec2(0.0)
         if height < margin:
-            arm, share = contact_arm(rigid.turning, rigid.point, p, local, rotation)
-            arm.z -= contact[ROUNDING]
+            arm, share = point_arm(rigid, motion, contact, p, local)
+            u = motion.velocity + motion.angular_velocity.cross(arm)
             f = vec3(0.0)
             if ti.static(rigid.bristled):
                 s = load_bristle(rigid.bristles.now, b, 0, p)
                 f, after = bristle_force(
-                    height, v + w.cross(arm), s, contact[0], contact[1], contact[2], contact[3], contact[BRISTLE], rigid.dt
+                    height, u, s, contact[0], contact[1], contact[2], contact[3], contact[BRISTLE], rigid.dt
                 )
             else:
-                f = point_force(height, v + w.cross(arm), contact, rigid.dt)
+                f = point_force(height, u, contact, rigid.dt)
             force += share * f
             torque += arm.cross(share * f)
         if ti.static(rigid.bristled):
@@ -148,49 +221,69 @@ def contact_load(rigid: ti.template(), x, rotation, v, w, contact, b, n, first, 
 
 
 @ti.func
-def contact_load_adjoint(
-    rigid: ti.template(), x, rotation, v, w, contact, b, n, slot, first, last, force_bar, torque_bar
-):  # fmt: skip
-    """Adjoint of ``contact_load``: (z_bar, rotation_bar, v_bar, w_bar, contact_bar, sum of force · force_bar).
+def contact_load_adjoint(rigid: ti.template(), body: ti.template(), motion: ti.template(), slot, load_bar: ti.template()):
+    """Adjoint of ``contact_load``: ``LoadInputsAdjoint``.
 
     With bristles it reads their displacements at the start of the step from the slot of ``rigid.bristles.segment``, and replaces
     the adjoint of those at its end, ``rigid.bristles.bar``, by that of those at its start.
     """
-    z_bar, work = 0.0, 0.0
-    rotation_bar = mat3(0.0)
-    v_bar, w_bar = vec3(0.0), vec3(0.0)
-    contact_bar = no_contact()
-    margin, stop = contact_margin(rigid, v, w, contact, n), last
-    if ti.static(not rigid.bristled):
-        stop = end_of_contacts(rigid, x, contact, n, first, last, margin)
-    for p in range(first, stop):
+    total = zero_load_inputs_adjoint()
+    contact, b = body.contact, body.world
+    margin = contact_margin(rigid, motion, contact, body.index)
+    for p in range(body.first_point, past_near_points(rigid, body, motion, margin)):
         local = point_position(rigid.point, p)
-        height = x.z - rigid.ground + contact_height(rigid.turning, rigid.point, p, local, rotation) - contact[ROUNDING]
+        height = point_height(rigid, motion, contact, p, local)
         s_bar = vec2(0.0)
         if height < margin:
-            arm, share = contact_arm(rigid.turning, rigid.point, p, local, rotation)
-            arm.z -= contact[ROUNDING]
             s, after_bar = vec2(0.0), vec2(0.0)
             if ti.static(rigid.bristled):
                 s, after_bar = load_bristle(rigid.bristles.segment, b, slot, p), load_bristle(rigid.bristles.bar, b, 0, p)
-            f, f_bar, height_bar, u_bar, s_bar, theta_bar = point_load_adjoint(
-                rigid, height, v + w.cross(arm), s, arm, share, contact, force_bar, torque_bar, after_bar
-            )
-            arm_bar = share * f.cross(torque_bar) + u_bar.cross(w)
-            arm_bar.z += height_bar
-            theta_bar[ROUNDING] = -arm_bar.z
-            z_bar += height_bar
-            v_bar += u_bar
-            w_bar += arm.cross(u_bar)
-            rotation_bar += outer(arm_bar, local)
-            if ti.static(rigid.turning):
-                vector_bar = contact_vector_adjoint(rigid.point, p, rotation, arm_bar, f.dot(f_bar))
-                rotation_bar += outer(vector_bar, point_vector(rigid.point, p))
-            contact_bar += theta_bar
-            work += share * f.dot(force_bar)
+            s_bar = add_point_load_adjoint(rigid, motion, contact, p, local, height, s, after_bar, load_bar, total)
         if ti.static(rigid.bristled):
             store_bristle(rigid.bristles.bar, b, 0, p, s_bar)
-    return z_bar, rotation_bar, v_bar, w_bar, contact_bar, work
+    return total
+
+
+@ti.func
+def add_point_load_adjoint(
+    rigid: ti.template(), motion: ti.template(), contact, p, local, height, s, after_bar, load_bar: ti.template(),
+    total: ti.template(),
+):  # fmt: skip
+    """Adjoint of the load of one contact point.
+
+    Args:
+        rigid: ``RigidArrays``.
+        motion: of the body.
+        contact: numbers of the contact.
+        p: the point.
+        local: its position in the body's frame [m].
+        height: its height above the ground [m].
+        s: displacement of its bristle at the start of the step [m]; not used without bristles.
+        after_bar: adjoint of the displacement at the end of the step.
+        load_bar: adjoint of the load of the body.
+        total: sums, to which the adjoints of motion and contact are added.
+
+    Returns:
+        Adjoint of s.
+    """
+    arm, share = point_arm(rigid, motion, contact, p, local)
+    v, w = motion.velocity, motion.angular_velocity
+    f, f_bar, height_bar, u_bar, s_bar, contact_bar = point_load_adjoint(
+        rigid, height, v + w.cross(arm), s, arm, share, contact, load_bar.force, load_bar.torque, after_bar
+    )
+    arm_bar = share * f.cross(load_bar.torque) + u_bar.cross(w)
+    arm_bar.z += height_bar
+    contact_bar[ROUNDING] = -arm_bar.z
+    total.height += height_bar
+    total.velocity += u_bar
+    total.angular_velocity += arm.cross(u_bar)
+    total.rotation += outer(arm_bar, local)
+    if ti.static(rigid.turning):
+        vector_bar = contact_vector_adjoint(rigid.point, p, motion.rotation, arm_bar, f.dot(f_bar))
+        total.rotation += outer(vector_bar, point_vector(rigid.point, p))
+    total.contact += contact_bar
+    total.work += share * f.dot(load_bar.force)
+    return s_bar
 
 
 @ti.func
@@ -235,40 +328,49 @@ def point_load_adjoint(rigid: ti.template(), height, u, s, arm, share, contact, 
 
 
 @ti.func
-def semi_implicit_update(x, q, v, momentum, force, torque, mass, inverse_inertia, gravity, dt):
-    """One semi-implicit Euler step from given loads (gradSim, Eq. 4): momenta first, then the pose from the new momenta.
+def semi_implicit_update(state: ti.template(), load: ti.template(), body: ti.template(), dt):
+    """Advance the state by one semi-implicit Euler step under a load (gradSim, Eq. 4): momenta first, then the pose from them.
 
     The rotation over dt is torque-free motion with the new angular momentum, by the implicit midpoint rule (see
     ``ti_sim.rollout.free_rotation``).
     """
-    v_next = v + dt * (force / mass + gravity)
-    momentum_next = momentum + dt * torque
+    q = state.quaternion
+    state.velocity = state.velocity + dt * (load.force / body.mass + body.gravity)
+    state.momentum = state.momentum + dt * load.torque
     mean = mean_momentum(
-        rotation_matrix(q).transpose() @ momentum_next, inverse_inertia, vec3(0.0), 0.5 * dt, False
+        rotation_matrix(q).transpose() @ state.momentum, body.inverse_inertia, vec3(0.0), 0.5 * dt, False
     )
-    q_next = q + dt * body_quaternion_rate(q, inverse_inertia @ mean)
-    return x + dt * v_next, q_next.normalized(), v_next, momentum_next
+    q_next = q + dt * body_quaternion_rate(q, body.inverse_inertia @ mean)
+    state.position = state.position + dt * state.velocity
+    state.quaternion = q_next.normalized()
 
 
 @ti.func
-def semi_implicit_update_adjoint(q, momentum_next, mass, inverse_inertia, dt, x_bar, q_bar, v_bar, momentum_bar):
-    """Adjoint of ``semi_implicit_update``, except for the part of the mass adjoint that needs the force.
+def semi_implicit_update_adjoint(q, momentum_next, body: ti.template(), dt, state_bar: ti.template()):
+    """Adjoint of ``semi_implicit_update``, except for the adjoint of the mass, which needs the force.
+
+    Args:
+        q: quaternion before the step.
+        momentum_next: angular momentum after it.
+        body: the body.
+        dt: step [s].
+        state_bar: adjoint of the state after the step, which becomes that of the state before it at a fixed rotation matrix and
+            load. Then the adjoints of force and torque are dt / mass * velocity and dt * momentum of it, that of gravity dt *
+            velocity, and that of the mass -dt / mass2 * force · velocity.
 
     Returns:
-        (q_bar, rotation_bar, v_next_bar, momentum_next_bar, inverse_inertia_bar). The adjoints of force and torque are dt / mass
-        * v_next_bar and dt * momentum_next_bar, of gravity dt * v_next_bar, of the mass -dt / mass2 * force · v_next_bar, and of
-        x, v and L before the step x_bar, v_next_bar and momentum_next_bar.
+        (rotation_bar, inverse_inertia_bar).
     """
     rotation = rotation_matrix(q)
-    mean = mean_momentum(rotation.transpose() @ momentum_next, inverse_inertia, vec3(0.0), 0.5 * dt, False)
-    w = inverse_inertia @ mean
-    unit_bar = normalized_adjoint(q + dt * body_quaternion_rate(q, w), q_bar)
+    mean = mean_momentum(rotation.transpose() @ momentum_next, body.inverse_inertia, vec3(0.0), 0.5 * dt, False)
+    w = body.inverse_inertia @ mean
+    unit_bar = normalized_adjoint(q + dt * body_quaternion_rate(q, w), state_bar.quaternion)
     rate_q_bar, w_bar = body_quaternion_rate_adjoint(q, w, dt * unit_bar)
-    own_bar, inverse_inertia_bar, _none = mean_momentum_adjoint(
-        mean, inverse_inertia, vec3(0.0), 0.5 * dt, inverse_inertia.transpose() @ w_bar, False
+    momentum_bar, inverse_inertia_bar, _none = mean_momentum_adjoint(
+        mean, body.inverse_inertia, vec3(0.0), 0.5 * dt, body.inverse_inertia.transpose() @ w_bar, False
     )
     inverse_inertia_bar += outer(w_bar, mean)
-    rotation_bar = outer(momentum_next, own_bar)
-    return (
-        unit_bar + rate_q_bar, rotation_bar, v_bar + dt * x_bar, momentum_bar + rotation @ own_bar, inverse_inertia_bar
-    )  # fmt: skip
+    state_bar.quaternion = unit_bar + rate_q_bar
+    state_bar.velocity = state_bar.velocity + dt * state_bar.position
+    state_bar.momentum = state_bar.momentum + rotation @ momentum_bar
+    return outer(momentum_next, momentum_bar), inverse_inertia_bar

@@ -9,37 +9,43 @@ from ti_sim.base.arrays import Array, zeros_in_same_library
 from ti_sim.base.bundles import kernel
 from ti_sim.base.rows import WRENCH, Row, load_vec3
 from ti_sim.base.runtime import ti
-from ti_sim.base.vecmath import angular_velocity, mat3, outer, rotation_matrix, rotation_matrix_adjoint, vec2
-from ti_sim.contact.point_geometry import contact_arm, contact_height, contact_vector_adjoint, point_position, point_vector
+from ti_sim.base.vecmath import mat3, rotation_matrix_adjoint, vec2
+from ti_sim.contact.point_geometry import point_position
 from ti_sim.rigid.arrays import (
     CONTACT_SIZE,
-    ROUNDING,
     STATE,
     BodyArrays,
+    FrameArrays,
     RigidArrays,
     add_contact_adjoint,
     load_contact,
-    load_gravity,
     no_contact,
 )
+from ti_sim.rigid.body import (
+    Motion,
+    Wrench,
+    add_inertia_adjoint,
+    add_parameter_adjoint,
+    load_body,
+    motion_of,
+    zero_load_inputs_adjoint,
+    zero_parameter_adjoint,
+)
 from ti_sim.rigid.dynamics import (
-    applied_load,
-    applied_load_adjoint,
+    add_external_loads,
+    add_external_loads_adjoint,
+    add_point_load_adjoint,
     contact_margin,
-    driving_load,
-    driving_load_adjoint,
-    load_drag,
+    point_arm,
     point_force,
-    point_load_adjoint,
+    point_height,
     semi_implicit_update,
     semi_implicit_update_adjoint,
 )
 from ti_sim.rigid.state import (
-    add_inertia_adjoint,
+    add_frame_adjoint,
     divergence_code,
     frame_velocity_adjoint,
-    load_frame_adjoint,
-    load_inertia,
     load_state,
     load_state_adjoint,
     store_frame,
@@ -57,42 +63,45 @@ POINT_BAR = Row(rotation=9, velocity=3, angular_velocity=3, height=1, work=1, co
 
 
 @ti.func
-def store_motion(motion: ti.template(), b, n, rotation, v, w, z):
-    """Write the motion of a body, which its contact points read, to a [B, N, 16] array."""
+def store_motion(array: ti.template(), b, n, motion: ti.template()):
+    """Write a ``Motion`` to a [B, N, 16] array."""
     for i, j in ti.static(ti.ndrange(3, 3)):
-        motion[b, n, MOTION.rotation + 3 * i + j] = rotation[i, j]
+        array[b, n, MOTION.rotation + 3 * i + j] = motion.rotation[i, j]
     for k in ti.static(range(3)):
-        motion[b, n, MOTION.velocity + k] = v[k]
-        motion[b, n, MOTION.angular_velocity + k] = w[k]
-    motion[b, n, MOTION.height] = z
+        array[b, n, MOTION.velocity + k] = motion.velocity[k]
+        array[b, n, MOTION.angular_velocity + k] = motion.angular_velocity[k]
+    array[b, n, MOTION.height] = motion.height
 
 
 @ti.func
-def load_motion(motion: ti.template(), b, n):
-    """(rotation, v, w, z) from a [B, N, 16] array."""
+def load_motion(array: ti.template(), b, n):
+    """``Motion`` from a [B, N, 16] array."""
     rotation = mat3(0.0)
     for i, j in ti.static(ti.ndrange(3, 3)):
-        rotation[i, j] = motion[b, n, MOTION.rotation + 3 * i + j]
-    return (
-        rotation,
-        load_vec3(motion, b, n, MOTION.velocity),
-        load_vec3(motion, b, n, MOTION.angular_velocity),
-        motion[b, n, MOTION.height],
-    )
+        rotation[i, j] = array[b, n, MOTION.rotation + 3 * i + j]
+    v, w = load_vec3(array, b, n, MOTION.velocity), load_vec3(array, b, n, MOTION.angular_velocity)
+    height = array[b, n, MOTION.height]
+    return Motion(rotation, v, w, height)
 
 
-@ti.kernel
+@ti.func
+def load_wrench(array: ti.template(), b, n):
+    """``Wrench`` from a [B, N, 6] array."""
+    force, torque = load_vec3(array, b, n, WRENCH.force), load_vec3(array, b, n, WRENCH.torque)
+    return Wrench(force, torque)
+
+
+@kernel
 def begin_segment(
-    source: ti.types.ndarray(), source_slot: int, states: ti.types.ndarray(), body_inertia: ti.types.ndarray(),
-    motion: ti.types.ndarray(),
-):  # fmt: skip
+    source: ti.types.ndarray(), source_slot: int, states: ti.types.ndarray(), motion: ti.types.ndarray(), rigid: RigidArrays
+):
     """Copy source [B, S, N, 13] at source_slot to slot 0 of states and write the motion [B, N, 16] that points read."""
     for b, n in ti.ndrange(motion.shape[0], motion.shape[1]):
-        x, q, v, momentum = load_state(source, b, source_slot, n)
-        store_state(states, b, 0, n, x, q, v, momentum)
-        rotation = rotation_matrix(q)
-        w = angular_velocity(rotation, load_inertia(body_inertia, b, n).inverse(), momentum)
-        store_motion(motion, b, n, rotation, v, w, x.z)
+        state = load_state(source, b, source_slot, n)
+        store_state(states, b, 0, n, state)
+        body = load_body(rigid, b, n)
+        body_motion = motion_of(state, state.quaternion, body)
+        store_motion(motion, b, n, body_motion)
 
 
 @ti.kernel
@@ -105,8 +114,7 @@ def copy_slot(source: ti.types.ndarray(), source_slot: int, states: ti.types.nda
 @kernel
 def advance_unrolled(
     count: ti.template(), states: ti.types.ndarray(), first_slot: int, motion: ti.types.ndarray(), load: ti.types.ndarray(),
-    body_q: ti.types.ndarray(), body_qd: ti.types.ndarray(), write_frames: int, diverged_step: ti.types.ndarray(),
-    first_step: int, substeps: int, reach: float, rigid: RigidArrays,
+    frames: FrameArrays, first_step: int, substeps: int, reach: float, rigid: RigidArrays,
 ):  # fmt: skip
     """Advance by ``count`` steps from slot first_slot of states [B, slots, N, 13], writing the slots after it.
 
@@ -116,55 +124,39 @@ def advance_unrolled(
     for u in ti.static(range(count)):
         for b, p in ti.ndrange(rigid.body_mass.shape[0], rigid.point_count):
             n = rigid.point_body[p]
-            rotation, v, w, z = load_motion(motion, b, n)
-            local = point_position(rigid.point, p)
-            height = z - rigid.ground + contact_height(rigid.turning, rigid.point, p, local, rotation)
-            contact = load_contact(rigid, b, n)
-            height -= contact[ROUNDING]
-            if height < contact_margin(rigid, v, w, contact, n):
-                arm, share = contact_arm(rigid.turning, rigid.point, p, local, rotation)
-                arm.z -= contact[ROUNDING]
-                f = share * point_force(height, v + w.cross(arm), contact, rigid.dt)
+            body_motion, local, contact = load_motion(motion, b, n), point_position(rigid.point, p), load_contact(rigid, b, n)
+            height = point_height(rigid, body_motion, contact, p, local)
+            if height < contact_margin(rigid, body_motion, contact, n):
+                arm, share = point_arm(rigid, body_motion, contact, p, local)
+                velocity = body_motion.velocity + body_motion.angular_velocity.cross(arm)
+                f = share * point_force(height, velocity, contact, rigid.dt)
                 torque = arm.cross(f)
                 for k in ti.static(range(3)):
                     ti.atomic_add(load[b, n, WRENCH.force + k], f[k])
                     ti.atomic_add(load[b, n, WRENCH.torque + k], torque[k])
         for b, n in ti.ndrange(rigid.body_mass.shape[0], rigid.body_mass.shape[1]):
-            if diverged_step[b, n] < 0:
+            if frames.diverged_step[b, n] < 0:
                 step = first_step + u
-                x, q, v, momentum = load_state(states, b, first_slot + u, n)
-                inverse_inertia = load_inertia(rigid.body_inertia, b, n).inverse()
-                before = rotation_matrix(q)
-                applied, applied_torque = applied_load(rigid, before, b, n, step)
-                if ti.static(rigid.driven):
-                    driving, driving_torque = driving_load(
-                        rigid, before, v, angular_velocity(before, inverse_inertia, momentum), load_drag(rigid, b, n),
-                        b, n, step // substeps,
-                    )  # fmt: skip
-                    applied += driving
-                    applied_torque += driving_torque
-                x, q, v, momentum = semi_implicit_update(
-                    x, q, v, momentum,
-                    load_vec3(load, b, n, WRENCH.force) + applied,
-                    load_vec3(load, b, n, WRENCH.torque) + applied_torque,
-                    rigid.body_mass[b, n], inverse_inertia, load_gravity(rigid, b), rigid.dt,
-                )  # fmt: skip
-                store_state(states, b, first_slot + u + 1, n, x, q, v, momentum)
-                rotation = rotation_matrix(q)
-                w = angular_velocity(rotation, inverse_inertia, momentum)
-                store_motion(motion, b, n, rotation, v, w, x.z)
+                state = load_state(states, b, first_slot + u, n)
+                body, body_load = load_body(rigid, b, n), load_wrench(load, b, n)
+                before = motion_of(state, state.quaternion, body)
+                add_external_loads(rigid, body, before, step, step // substeps, body_load)
+                semi_implicit_update(state, body_load, body, rigid.dt)
+                store_state(states, b, first_slot + u + 1, n, state)
+                after = motion_of(state, state.quaternion, body)
+                store_motion(motion, b, n, after)
                 for k in ti.static(range(6)):
                     load[b, n, WRENCH.force + k] = 0
-                if write_frames == 1 and (step + 1) % substeps == 0:
-                    store_frame(body_q, body_qd, b, (step + 1) // substeps, n, x, q, v, w)
-                wrong = divergence_code(x, q, v, momentum, reach)
+                if frames.write == 1 and (step + 1) % substeps == 0:
+                    store_frame(frames.body_q, frames.body_qd, b, (step + 1) // substeps, n, state, after.angular_velocity)
+                wrong = divergence_code(state, reach)
                 if wrong > 0:
-                    diverged_step[b, n] = step + wrong
+                    frames.diverged_step[b, n] = step + wrong
 
 
 @ti.func
 def add_point_adjoint(
-    rigid: ti.template(), load_bar: ti.template(), point_bar: ti.template(), b, n, p, height, local, rotation, v, w
+    rigid: ti.template(), load_bar: ti.template(), point_bar: ti.template(), b, n, p, local, height, motion: ti.template()
 ):
     """Add the adjoint of the load of point p on body n of world b to point_bar [B, N, POINT_BAR.size].
 
@@ -173,35 +165,21 @@ def add_point_adjoint(
         load_bar: [B, N, 6] adjoints of the bodies' loads.
         point_bar: [B, N, POINT_BAR.size] sums of the points' adjoints.
         b, n, p: world, body, point.
-        height: of the point above the ground [m].
         local: position of the point in the body's frame [m].
-        rotation, v, w: of the body.
+        height: of the point above the ground [m].
+        motion: ``Motion`` of the body.
     """
-    contact = load_contact(rigid, b, n)
-    arm, share = contact_arm(rigid.turning, rigid.point, p, local, rotation)
-    arm.z -= contact[ROUNDING]
-    force_bar = load_vec3(load_bar, b, n, WRENCH.force)
-    torque_bar = load_vec3(load_bar, b, n, WRENCH.torque)
-    f, f_bar, height_bar, u_bar, _s_bar, contact_bar = point_load_adjoint(
-        rigid, height, v + w.cross(arm), vec2(0.0), arm, share, contact, force_bar, torque_bar, vec2(0.0)
-    )
-    arm_bar = share * f.cross(torque_bar) + u_bar.cross(w)
-    arm_bar.z += height_bar
-    contact_bar[ROUNDING] = -arm_bar.z
-    rotation_bar = outer(arm_bar, local)
-    if ti.static(rigid.turning):
-        vector_bar = contact_vector_adjoint(rigid.point, p, rotation, arm_bar, f.dot(f_bar))
-        rotation_bar += outer(vector_bar, point_vector(rigid.point, p))
-    w_bar = arm.cross(u_bar)
+    contact, body_load_bar, total = load_contact(rigid, b, n), load_wrench(load_bar, b, n), zero_load_inputs_adjoint()
+    add_point_load_adjoint(rigid, motion, contact, p, local, height, vec2(0.0), vec2(0.0), body_load_bar, total)
     for i, j in ti.static(ti.ndrange(3, 3)):
-        ti.atomic_add(point_bar[b, n, POINT_BAR.rotation + 3 * i + j], rotation_bar[i, j])
+        ti.atomic_add(point_bar[b, n, POINT_BAR.rotation + 3 * i + j], total.rotation[i, j])
     for k in ti.static(range(3)):
-        ti.atomic_add(point_bar[b, n, POINT_BAR.velocity + k], u_bar[k])
-        ti.atomic_add(point_bar[b, n, POINT_BAR.angular_velocity + k], w_bar[k])
-    ti.atomic_add(point_bar[b, n, POINT_BAR.height], height_bar)
+        ti.atomic_add(point_bar[b, n, POINT_BAR.velocity + k], total.velocity[k])
+        ti.atomic_add(point_bar[b, n, POINT_BAR.angular_velocity + k], total.angular_velocity[k])
+    ti.atomic_add(point_bar[b, n, POINT_BAR.height], total.height)
     for k in ti.static(range(CONTACT_SIZE)):
-        ti.atomic_add(point_bar[b, n, POINT_BAR.contact + k], contact_bar[k])
-    ti.atomic_add(point_bar[b, n, POINT_BAR.work], share * f.dot(force_bar))
+        ti.atomic_add(point_bar[b, n, POINT_BAR.contact + k], total.contact[k])
+    ti.atomic_add(point_bar[b, n, POINT_BAR.work], total.work)
 
 
 @kernel
@@ -222,97 +200,80 @@ def advance_unrolled_adjoint(
         for b, n in ti.ndrange(rigid.body_mass.shape[0], rigid.body_mass.shape[1]):
             if diverged_step[b, n] < 0:
                 step = first_step + u
-                inverse_inertia = load_inertia(rigid.body_inertia, b, n).inverse()
-                x, q, v, momentum = load_state(states, b, first_slot + u, n)
-                _x, q_next, _v, momentum_next = load_state(states, b, first_slot + u + 1, n)
-                x_bar, q_bar, v_bar, momentum_bar = load_state_adjoint(state_bar, b, n)
-                inverse_inertia_bar = mat3(0.0)
+                body, state = load_body(rigid, b, n), load_state(states, b, first_slot + u, n)
+                next_state, bar = load_state(states, b, first_slot + u + 1, n), load_state_adjoint(state_bar, b, n)
+                parameter_bar, total = zero_parameter_adjoint(), zero_load_inputs_adjoint()
                 if (step + 1) % substeps == 0:
-                    fx_bar, fq_bar, fv_bar, fw_bar = load_frame_adjoint(
-                        body_q_bar, body_qd_bar, b, (step + 1) // substeps, n
-                    )
-                    wq_bar, wl_bar, inverse_inertia_bar = frame_velocity_adjoint(
-                        q_next, momentum_next, inverse_inertia, fw_bar
-                    )
-                    x_bar += fx_bar
-                    q_bar += fq_bar + wq_bar
-                    v_bar += fv_bar
-                    momentum_bar += wl_bar
-                q_bar, rotation_bar, v_bar, momentum_bar, j_bar = semi_implicit_update_adjoint(
-                    q, momentum_next, rigid.body_mass[b, n], inverse_inertia, rigid.dt, x_bar, q_bar, v_bar, momentum_bar
-                )
-                inverse_inertia_bar += j_bar
-                g_bar = rigid.dt * v_bar
-                force_bar, torque_bar = rigid.dt / rigid.body_mass[b, n] * v_bar, rigid.dt * momentum_bar
-                rotation = rotation_matrix(q)
-                applied_bar, work = applied_load_adjoint(rigid, bars, rotation, b, n, step, force_bar, torque_bar)
-                w = angular_velocity(rotation, inverse_inertia, momentum)
-                store_motion(motion, b, n, rotation, v, w, x.z)
-                rotation_bar += applied_bar
-                if ti.static(rigid.driven):
-                    driving_bar, driving_v_bar, w_bar, drag_bar, driving_work = driving_load_adjoint(
-                        rigid, bars, rotation, v, w, load_drag(rigid, b, n), b, n, step // substeps, force_bar, torque_bar,
+                    add_frame_adjoint(
+                        body_q_bar, body_qd_bar, (step + 1) // substeps, next_state.quaternion, next_state.momentum, body, bar,
+                        parameter_bar,
                     )  # fmt: skip
-                    wq_bar, wl_bar, wj_bar = frame_velocity_adjoint(q, momentum, inverse_inertia, w_bar)
-                    q_bar += wq_bar
-                    v_bar += driving_v_bar
-                    momentum_bar += wl_bar
-                    inverse_inertia_bar += wj_bar
-                    rotation_bar += driving_bar
-                    work += driving_work
-                    for k in ti.static(range(2)):
-                        bars.body_drag[b, n, k] = bars.body_drag[b, n, k] + drag_bar[k]
-                bars.body_mass[b, n] = bars.body_mass[b, n] - work / rigid.body_mass[b, n]
-                q_bar += rotation_matrix_adjoint(q, rotation_bar)
-                add_inertia_adjoint(bars.body_inertia, b, n, inverse_inertia, inverse_inertia_bar)
+                total.rotation, inverse_inertia_bar = semi_implicit_update_adjoint(
+                    state.quaternion, next_state.momentum, body, rigid.dt, bar
+                )
+                parameter_bar.inverse_inertia += inverse_inertia_bar
+                parameter_bar.gravity += rigid.dt * bar.velocity
+                force_bar, torque_bar = rigid.dt / body.mass * bar.velocity, rigid.dt * bar.momentum
+                body_load_bar = Wrench(force_bar, torque_bar)
+                body_motion = motion_of(state, state.quaternion, body)
+                store_motion(motion, b, n, body_motion)
+                add_external_loads_adjoint(rigid, bars, body, body_motion, step, step // substeps, body_load_bar, total)
+                if ti.static(rigid.driven):
+                    wq_bar, momentum_bar, driven_inertia_bar = frame_velocity_adjoint(
+                        state.quaternion, state.momentum, body.inverse_inertia, total.angular_velocity
+                    )
+                    bar.quaternion += wq_bar
+                    bar.velocity += total.velocity
+                    bar.momentum += momentum_bar
+                    parameter_bar.inverse_inertia += driven_inertia_bar
+                    parameter_bar.drag += total.drag
+                parameter_bar.mass -= total.work / body.mass
+                bar.quaternion += rotation_matrix_adjoint(state.quaternion, total.rotation)
+                add_parameter_adjoint(bars, rigid, body, parameter_bar)
                 for k in ti.static(range(3)):
-                    ti.atomic_add(bars.gravity[b, k], g_bar[k])
                     load_bar[b, n, WRENCH.force + k] = force_bar[k]
                     load_bar[b, n, WRENCH.torque + k] = torque_bar[k]
-                store_state_adjoint(state_bar, b, n, x_bar, q_bar, v_bar, momentum_bar)
+                store_state_adjoint(state_bar, b, n, bar)
                 for k in ti.static(range(POINT_BAR.size)):
                     point_bar[b, n, k] = 0
         for b, p in ti.ndrange(rigid.body_mass.shape[0], rigid.point_count):
             n = rigid.point_body[p]
-            rotation, v, w, z = load_motion(motion, b, n)
-            local = point_position(rigid.point, p)
-            height = z - rigid.ground + contact_height(rigid.turning, rigid.point, p, local, rotation)
-            contact = load_contact(rigid, b, n)
-            height -= contact[ROUNDING]
-            if height < contact_margin(rigid, v, w, contact, n) and diverged_step[b, n] < 0:
-                add_point_adjoint(rigid, load_bar, point_bar, b, n, p, height, local, rotation, v, w)
+            body_motion, local, contact = load_motion(motion, b, n), point_position(rigid.point, p), load_contact(rigid, b, n)
+            height = point_height(rigid, body_motion, contact, p, local)
+            if height < contact_margin(rigid, body_motion, contact, n) and diverged_step[b, n] < 0:
+                add_point_adjoint(rigid, load_bar, point_bar, b, n, p, local, height, body_motion)
         for b, n in ti.ndrange(rigid.body_mass.shape[0], rigid.body_mass.shape[1]):
             if diverged_step[b, n] < 0:
-                _x, q, _v, momentum = load_state(states, b, first_slot + u, n)
-                inverse_inertia = load_inertia(rigid.body_inertia, b, n).inverse()
-                rotation_bar, v_bar, w_bar, z_bar = load_motion(point_bar, b, n)
-                wq_bar, wl_bar, j_bar = frame_velocity_adjoint(q, momentum, inverse_inertia, w_bar)
-                q_bar = rotation_matrix_adjoint(q, rotation_bar) + wq_bar
-                add_inertia_adjoint(bars.body_inertia, b, n, inverse_inertia, j_bar)
-                state_bar[b, n, STATE.position + 2] = state_bar[b, n, STATE.position + 2] + z_bar
+                body, state = load_body(rigid, b, n), load_state(states, b, first_slot + u, n)
+                motion_bar = load_motion(point_bar, b, n)
+                wq_bar, momentum_bar, inverse_inertia_bar = frame_velocity_adjoint(
+                    state.quaternion, state.momentum, body.inverse_inertia, motion_bar.angular_velocity
+                )
+                q_bar = rotation_matrix_adjoint(state.quaternion, motion_bar.rotation) + wq_bar
+                add_inertia_adjoint(bars.body_inertia, body, inverse_inertia_bar)
+                state_bar[b, n, STATE.position + 2] = state_bar[b, n, STATE.position + 2] + motion_bar.height
                 for k in ti.static(range(3)):
-                    state_bar[b, n, STATE.velocity + k] = state_bar[b, n, STATE.velocity + k] + v_bar[k]
-                    state_bar[b, n, STATE.momentum + k] = state_bar[b, n, STATE.momentum + k] + wl_bar[k]
+                    state_bar[b, n, STATE.velocity + k] = state_bar[b, n, STATE.velocity + k] + motion_bar.velocity[k]
+                    state_bar[b, n, STATE.momentum + k] = state_bar[b, n, STATE.momentum + k] + momentum_bar[k]
                 for k in ti.static(range(4)):
                     state_bar[b, n, STATE.quaternion + k] = state_bar[b, n, STATE.quaternion + k] + q_bar[k]
                 contact_bar = no_contact()
                 for k in ti.static(range(CONTACT_SIZE)):
                     contact_bar[k] = point_bar[b, n, POINT_BAR.contact + k]
                 add_contact_adjoint(bars, rigid, b, n, contact_bar)
-                bars.body_mass[b, n] = bars.body_mass[b, n] - point_bar[b, n, POINT_BAR.work] / rigid.body_mass[b, n]
+                bars.body_mass[b, n] = bars.body_mass[b, n] - point_bar[b, n, POINT_BAR.work] / body.mass
 
 
 def advance(
-    rk4: bool, source: Array, source_slot: int, states: Array, store_every: int, body_q: Array, body_qd: Array, write_frames: int,
-    diverged_step: Array, first_step: int, steps: int, substeps: int, reach: float, rigid: RigidArrays,
+    source: Array, source_slot: int, states: Array, store_every: int, frames: FrameArrays,
+    first_step: int, steps: int, substeps: int, reach: float, rigid: RigidArrays,
 ) -> None:  # fmt: skip
-    """Advance by ``steps`` steps with the arguments of ``world_plan.advance``."""
-    assert not rk4, "settings allow the element plan for semi-implicit steps only"
+    """Advance by ``steps`` semi-implicit steps with the arguments of ``world_plan.advance``."""
     b, n = rigid.body_mass.shape
     motion, load = zeros_in_same_library(states, (b, n, MOTION.size)), zeros_in_same_library(states, (b, n, WRENCH.size))
     keep_all = store_every == 1
     work = states if keep_all else zeros_in_same_library(states, (b, UNROLL + 1, n, states.shape[3]))
-    begin_segment(source, source_slot, states, rigid.body_inertia, motion)
+    begin_segment(source, source_slot, states, motion, rigid)
     if not keep_all:
         copy_slot(source, source_slot, work, 0)
     done = 0
@@ -320,8 +281,7 @@ def advance(
         to_checkpoint = steps if keep_all else store_every - done % store_every
         count = block_length(min(steps - done, to_checkpoint), UNROLL)
         advance_unrolled(
-            count, work, done if keep_all else 0, motion, load, body_q, body_qd, write_frames, diverged_step,
-            first_step + done, substeps, reach, rigid,
+            count, work, done if keep_all else 0, motion, load, frames, first_step + done, substeps, reach, rigid,
         )  # fmt: skip
         done += count
         if not keep_all:
@@ -331,11 +291,10 @@ def advance(
 
 
 def advance_adjoint(
-    rk4: bool, states: Array, diverged_step: Array, state_bar: Array, body_q_bar: Array, body_qd_bar: Array,
+    states: Array, diverged_step: Array, state_bar: Array, body_q_bar: Array, body_qd_bar: Array,
     first_step: int, steps: int, substeps: int, rigid: RigidArrays, bars: BodyArrays,
 ) -> None:  # fmt: skip
     """Adjoint of ``advance`` over a segment with all its states in ``states``, as ``world_plan.advance_adjoint``."""
-    assert not rk4, "settings allow the element plan for semi-implicit steps only"
     b, n = rigid.body_mass.shape
     motion = zeros_in_same_library(states, (b, n, MOTION.size))
     load_bar = zeros_in_same_library(states, (b, n, WRENCH.size))

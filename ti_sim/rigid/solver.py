@@ -21,7 +21,7 @@ from ti_sim.base.errors import DivergenceError, UserError
 from ti_sim.base.parallel import iterations_per_task
 from ti_sim.base.runtime import compiled_briefly, require
 from ti_sim.rigid import element_plan, world_plan
-from ti_sim.rigid.arrays import STATE, BodyArrays, BristleArrays, RigidArrays
+from ti_sim.rigid.arrays import STATE, BodyArrays, BristleArrays, FrameArrays, RigidArrays
 from ti_sim.rigid.model import RigidInputs, RigidModel, RigidSettings
 from ti_sim.rigid.state import LEFT_REGION, initialise_state, initialise_state_adjoint
 from ti_sim.rollout.adjoint import Adjoint, kept_interval, segment_length
@@ -120,7 +120,7 @@ class RigidSolver(Solver):
             _continue(inputs, states, body_q, body_qd)
         bristles = self._bristles(like, b, steps // interval + 1, inputs.contact_bristle0)
         rigid = self._arrays_of(inputs, bristles, first_frame)
-        self._advance(rigid, states, 0, states, interval, body_q, body_qd, True, diverged, 0, steps)
+        self._advance(rigid, states, 0, states, interval, FrameArrays(body_q, body_qd, diverged, 1), 0, steps)
         left = to_numpy(diverged) >= LEFT_REGION
         if left.any():
             diverged = ints_in_same_library(like, to_numpy(diverged) - LEFT_REGION * left)
@@ -145,9 +145,8 @@ class RigidSolver(Solver):
                 initial = section(bristles.stored, (slice(None), row))
                 bristles = self._bristles(like, b, 2, initial)
             rigid = self._arrays_of(inputs, bristles, first_frame)
-            self._advance(
-                rigid, states, row, tail, remainder, no_frames, no_frames, False, diverged, row * interval, remainder
-            )
+            unwritten = FrameArrays(no_frames, no_frames, diverged, 0)
+            self._advance(rigid, states, row, tail, remainder, unwritten, row * interval, remainder)
             states, row = tail, 1
         momentum = section(states, (slice(None), row, slice(None), MOMENTUM))
         last = (momentum, section(bristles.stored, (slice(None), row))) if self.model.bristled else (momentum,)
@@ -219,17 +218,18 @@ class RigidSolver(Solver):
         return "world"
 
     def _advance(
-        self, rigid: RigidArrays, source: Array, source_slot: int, states: Array, store_every: int,
-        body_q: Array, body_qd: Array, write_frames: bool, diverged: Array, first: int, steps: int,
+        self, rigid: RigidArrays, source: Array, source_slot: int, states: Array, store_every: int, frames: FrameArrays,
+        first: int, steps: int,
     ) -> None:  # fmt: skip
         rk4, reach = self.settings.integrator == "rk4", min(self.settings.max_distance, _FARTHEST)
         worlds, bodies = rigid.body_mass.shape
-        state = rk4, source, source_slot, states, store_every, body_q, body_qd, int(write_frames), diverged
         count = first, steps, self.settings.substeps, reach
         if self.plan(worlds) == "element":
-            element_plan.advance(*views(*state, *count), viewed(rigid))
+            arguments = views(source, source_slot, states, store_every)
+            element_plan.advance(*arguments, viewed(frames), *count, viewed(rigid))
         else:
-            world_plan.advance(*views(*state, iterations_per_task(worlds * bodies), *count, rigid))
+            arguments = rk4, source, source_slot, states, store_every, frames, iterations_per_task(worlds * bodies), *count
+            world_plan.advance(*views(*arguments, rigid))
 
     def _steps_adjoint(
         self, rollout: RigidRollout, state_bar: Array, body_q_bar: Array, body_qd_bar: Array, bars: RigidInputs, steps: int,
@@ -261,11 +261,11 @@ class RigidSolver(Solver):
             return bristles.bar
 
         def recompute_segment(first: int, count: int) -> None:
-            unwritten_frames = (rollout.body_q, rollout.body_qd, False, rollout.diverged_step)
-            self._advance(rigid, stored_states, first // span, states, 1, *unwritten_frames, first, count)
+            unwritten = FrameArrays(rollout.body_q, rollout.body_qd, rollout.diverged_step, 0)
+            self._advance(rigid, stored_states, first // span, states, 1, unwritten, first, count)
 
         def differentiate_segment(first: int, count: int) -> None:
-            arguments = views(rk4, states, *frames, first, count, substeps)
+            arguments = views(states, *frames, first, count, substeps)
             element_plan.advance_adjoint(*arguments, viewed(rigid), viewed(body_bars))
 
         rollout.adjoint.run_backwards(steps, recompute=recompute_segment, differentiate=differentiate_segment)

@@ -5,79 +5,64 @@ from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import (
     angular_velocity,
     angular_velocity_adjoint,
-    mat3,
     normalized_adjoint,
     rotation_matrix,
     rotation_matrix_adjoint,
 )
 from ti_sim.rigid.arrays import STATE
+from ti_sim.rigid.body import BodyState, load_inertia
 
 # Added to ``diverged_step`` if the centre of a body was beyond ``max_distance``; larger than any step.
 LEFT_REGION = 2**30
 
 
 @ti.func
-def load_inertia(body_inertia: ti.template(), b, n):
-    """Inertia [kg m2] of body n of world b from a [B, N, 3, 3] array."""
-    inertia = mat3(0.0)
-    for i, j in ti.static(ti.ndrange(3, 3)):
-        inertia[i, j] = body_inertia[b, n, i, j]
-    return inertia
-
-
-@ti.func
 def load_state(states: ti.template(), b, slot, n):
-    """(x, q, v, L) from a [B, slots, N, 13] array."""
-    return (
-        load_slot_vec3(states, b, slot, n, STATE.position),
-        load_slot_vec4(states, b, slot, n, STATE.quaternion),
-        load_slot_vec3(states, b, slot, n, STATE.velocity),
-        load_slot_vec3(states, b, slot, n, STATE.momentum),
-    )
+    """``BodyState`` from a [B, slots, N, 13] array."""
+    x, q = load_slot_vec3(states, b, slot, n, STATE.position), load_slot_vec4(states, b, slot, n, STATE.quaternion)
+    v, momentum = load_slot_vec3(states, b, slot, n, STATE.velocity), load_slot_vec3(states, b, slot, n, STATE.momentum)
+    return BodyState(x, q, v, momentum)
 
 
 @ti.func
-def store_state(states: ti.template(), b, slot, n, x, q, v, momentum):
-    """Write (x, q, v, L) into a [B, slots, N, 13] array."""
+def store_state(states: ti.template(), b, slot, n, state: ti.template()):
+    """Write a ``BodyState`` into a [B, slots, N, 13] array."""
     for k in ti.static(range(3)):
-        states[b, slot, n, STATE.position + k] = x[k]
-        states[b, slot, n, STATE.velocity + k] = v[k]
-        states[b, slot, n, STATE.momentum + k] = momentum[k]
+        states[b, slot, n, STATE.position + k] = state.position[k]
+        states[b, slot, n, STATE.velocity + k] = state.velocity[k]
+        states[b, slot, n, STATE.momentum + k] = state.momentum[k]
     for k in ti.static(range(4)):
-        states[b, slot, n, STATE.quaternion + k] = q[k]
+        states[b, slot, n, STATE.quaternion + k] = state.quaternion[k]
 
 
 @ti.func
 def load_state_adjoint(state_bar: ti.template(), b, n):
-    """(x_bar, q_bar, v_bar, L_bar) from a [B, N, 13] array."""
-    return (
-        load_vec3(state_bar, b, n, STATE.position),
-        load_vec4(state_bar, b, n, STATE.quaternion),
-        load_vec3(state_bar, b, n, STATE.velocity),
-        load_vec3(state_bar, b, n, STATE.momentum),
-    )
+    """Adjoint of a ``BodyState`` from a [B, N, 13] array."""
+    x_bar, q_bar = load_vec3(state_bar, b, n, STATE.position), load_vec4(state_bar, b, n, STATE.quaternion)
+    v_bar, momentum_bar = load_vec3(state_bar, b, n, STATE.velocity), load_vec3(state_bar, b, n, STATE.momentum)
+    return BodyState(x_bar, q_bar, v_bar, momentum_bar)
 
 
 @ti.func
-def store_state_adjoint(state_bar: ti.template(), b, n, x_bar, q_bar, v_bar, momentum_bar):
-    """Write (x_bar, q_bar, v_bar, L_bar) into a [B, N, 13] array."""
+def store_state_adjoint(array: ti.template(), b, n, state_bar: ti.template()):
+    """Write the adjoint of a ``BodyState`` into a [B, N, 13] array."""
     for k in ti.static(range(3)):
-        state_bar[b, n, STATE.position + k] = x_bar[k]
-        state_bar[b, n, STATE.velocity + k] = v_bar[k]
-        state_bar[b, n, STATE.momentum + k] = momentum_bar[k]
+        array[b, n, STATE.position + k] = state_bar.position[k]
+        array[b, n, STATE.velocity + k] = state_bar.velocity[k]
+        array[b, n, STATE.momentum + k] = state_bar.momentum[k]
     for k in ti.static(range(4)):
-        state_bar[b, n, STATE.quaternion + k] = q_bar[k]
+        array[b, n, STATE.quaternion + k] = state_bar.quaternion[k]
 
 
 @ti.func
-def store_frame(body_q: ti.template(), body_qd: ti.template(), b, frame, n, x, q, v, w):
+def store_frame(body_q: ti.template(), body_qd: ti.template(), b, frame, n, state: ti.template(), w):
     """Write pose and velocity of one body at one frame into [B, frames, N, 7] and [B, frames, N, 6]."""
     for k in ti.static(range(3)):
-        body_q[b, frame, n, POSE.position + k] = x[k]
-        body_qd[b, frame, n, TWIST.linear + k] = v[k]
+        body_q[b, frame, n, POSE.position + k] = state.position[k]
+        body_qd[b, frame, n, TWIST.linear + k] = state.velocity[k]
         body_qd[b, frame, n, TWIST.angular + k] = w[k]
     for k in ti.static(range(4)):
-        body_q[b, frame, n, POSE.quaternion + k] = q[k]
+        body_q[b, frame, n, POSE.quaternion + k] = state.quaternion[k]
 
 
 @ti.func
@@ -92,6 +77,21 @@ def load_frame_adjoint(body_q_bar: ti.template(), body_qd_bar: ti.template(), b,
 
 
 @ti.func
+def add_frame_adjoint(
+    body_q_bar: ti.template(), body_qd_bar: ti.template(), frame, q, momentum, body: ti.template(), state_bar: ti.template(),
+    total: ti.template(),
+):  # fmt: skip
+    """Add the adjoint of a frame to those of its state, of which q and momentum are arguments, and of the parameters."""
+    x_bar, q_bar, v_bar, w_bar = load_frame_adjoint(body_q_bar, body_qd_bar, body.world, frame, body.index)
+    wq_bar, momentum_bar, inverse_inertia_bar = frame_velocity_adjoint(q, momentum, body.inverse_inertia, w_bar)
+    state_bar.position += x_bar
+    state_bar.quaternion += q_bar + wq_bar
+    state_bar.velocity += v_bar
+    state_bar.momentum += momentum_bar
+    total.inverse_inertia += inverse_inertia_bar
+
+
+@ti.func
 def frame_velocity_adjoint(q, momentum, inverse_inertia, w_bar):
     """Adjoint of a frame's angular velocity R J R^T L: (q_bar, momentum_bar, inverse_inertia_bar)."""
     rotation_bar, inverse_inertia_bar, momentum_bar = angular_velocity_adjoint(
@@ -101,12 +101,13 @@ def frame_velocity_adjoint(q, momentum, inverse_inertia, w_bar):
 
 
 @ti.func
-def divergence_code(x, q, v, momentum, reach):
+def divergence_code(state: ti.template(), reach):
     """0 if the state is valid, else the number that is added to the step in ``diverged_step``.
 
     A state is valid if every number is finite and below 1e18 (whose square is finite in f32; else 1), and the centre of mass is
     within ``reach`` [m] of the origin (else 1 + LEFT_REGION).
     """
+    x, q, v, momentum = state.position, state.quaternion, state.velocity, state.momentum
     size = x.dot(x) + q.dot(q) + v.dot(v) + momentum.dot(momentum)
     result = 0
     if ti.math.isnan(size) or ti.math.isinf(size) or size > 1e36:
@@ -133,8 +134,9 @@ def initialise_state(
         v = load_vec3(body_qd0, b, n, TWIST.linear)
         w = load_vec3(body_qd0, b, n, TWIST.angular)
         momentum = angular_velocity(rotation_matrix(q), load_inertia(body_inertia, b, n), w)
-        store_state(states, b, 0, n, x, q, v, momentum)
-        store_frame(body_q, body_qd, b, 0, n, x, q, v, w)
+        state = BodyState(x, q, v, momentum)
+        store_state(states, b, 0, n, state)
+        store_frame(body_q, body_qd, b, 0, n, state, w)
 
 
 @ti.kernel
@@ -170,13 +172,3 @@ def initialise_state_adjoint(
             body_q0_bar[b, n, POSE.quaternion + k] = body_q0_bar[b, n, POSE.quaternion + k] + raw_bar[k]
         for i, j in ti.static(ti.ndrange(3, 3)):
             body_inertia_bar[b, n, i, j] = body_inertia_bar[b, n, i, j] + inertia_bar[i, j]
-
-
-@ti.func
-def add_inertia_adjoint(body_inertia_bar: ti.template(), b, n, inverse_inertia, inverse_inertia_bar):
-    """Add the inertia's adjoint -J^T J_bar J^T, for J = I^-1."""
-    transposed = inverse_inertia.transpose()
-    inertia_bar = -(transposed @ inverse_inertia_bar @ transposed)
-    for i, j in ti.static(ti.ndrange(3, 3)):
-        body_inertia_bar[b, n, i, j] = body_inertia_bar[b, n, i, j] + inertia_bar[i, j]
-
