@@ -21,7 +21,14 @@ from ti_sim.articulated.dynamics import eliminate_links, ground_margin, place_li
 from ti_sim.articulated.joint_coupling import couple_virtual_links
 from ti_sim.articulated.joint_forces import joint_force_adjoint
 from ti_sim.articulated.joint_solve import virtual_links
-from ti_sim.articulated.joints import add_position_adjoint, joint_adjoint, joint_position, joint_rates, turn_adjoint
+from ti_sim.articulated.joints import (
+    JointMotionAdjoint,
+    add_position_adjoint,
+    joint_adjoint,
+    joint_position,
+    joint_rates,
+    turn_adjoint,
+)
 from ti_sim.articulated.spatial import (
     rotated,
     rotated_back,
@@ -272,10 +279,8 @@ def link_adjoint(world: ti.template(), bars: ti.template(), states: ti.template(
         gravity_bar = pull_bar
 
     offset_bar = r_bar  # adjoint of the frame's position in the parent, in world axes
-    turn_bar = joint_adjoint(
-        world, states, bar, b, slot, row, i, kind, parent_rotation,
-        turn_bar, r_bar, j_w_bar, j_v_bar, spin_bar, pull_bar, ws_bar, vs_bar,
-    )  # fmt: skip
+    motion_bar = JointMotionAdjoint(turn_bar, r_bar, j_w_bar, j_v_bar, spin_bar, pull_bar, ws_bar, vs_bar)
+    turn_bar = joint_adjoint(world, states, bar, b, slot, row, i, kind, parent_rotation, motion_bar)
     quaternion = load_vec4(world.link, b, i, FRAME_QUATERNION)
     arm = rotated(parent_rotation, load_vec3(world.link, b, i, FRAME_POSITION))
     add_vec3(bars.link, b, i, FRAME_POSITION, rotated_back(parent_rotation, offset_bar))

@@ -5,8 +5,11 @@ links, times a weight. It acts on both links in opposite directions at the same 
 conserved. The points of a pair with a bristle have no friction of their own, and are gathered into its patch (``pair_bristle``).
 """
 
+from typing import Any
+
 from ti_sim.articulated.spatial import quaternion_product, rotated
 from ti_sim.articulated.tables import BARS, BRISTLE, CONTACT, LOAD, MOVES, QUATERNION, SPIN, VELOCITY, VIRTUAL
+from ti_sim.base.bundles import bundle
 from ti_sim.base.rows import add_vec3, add_vec4, load_vec3, load_vec4
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import vec3, vec4
@@ -19,6 +22,27 @@ from ti_sim.contact.law import (
 )
 from ti_sim.contact.patch import KT, add_to_patch, patch_point_adjoint
 from ti_sim.contact.shape_distance import shape_vec3
+
+
+@bundle
+class ContactPoint:
+    """A point at which links i and j touch, in a kernel.
+
+    Attributes:
+        arm: from the origin of link i to the point [m].
+        apart: origin of link i minus that of link j [m].
+        normal: unit vector from j to i.
+        gap: gap of the two surfaces along the normal [m].
+        weight: factor of the force [1].
+        side: 1 if link i is the first of its pair, -1 if it is the second.
+    """
+
+    arm: Any
+    apart: Any
+    normal: Any
+    gap: Any
+    weight: Any
+    side: Any
 
 
 @ti.func
@@ -87,9 +111,7 @@ def add_load(world: ti.template(), b, i, arm, force):
 
 
 @ti.func
-def add_contact_force(
-    world: ti.template(), b, i, j, arm, apart, normal, gap, weight, contact, side, patch: ti.template()
-):
+def add_contact_force(world: ti.template(), b, i, j, point: ti.template(), contact, patch: ti.template()):
     """Add the force at one contact point to the loads of both links, and the point to their patch.
 
     Args:
@@ -97,31 +119,27 @@ def add_contact_force(
         b: world.
         i: a link.
         j: the other.
-        arm: from the origin of link i to the point [m].
-        apart: origin of link i minus that of link j [m].
-        normal: unit vector from j to i.
-        gap: gap of the two surfaces along the normal [m].
-        weight: factor of the force [1].
+        point: ``ContactPoint`` of the links.
         contact: contact parameters of the point (``point_contact``).
-        side: 1 if link i is the first of its pair, -1 if it is the second.
         patch: of the pair.
     """
+    arm, apart, normal = point.arm, point.apart, point.normal
     u = point_velocity(world, b, i, arm) - point_velocity(world, b, j, arm + apart)
-    force, path = contact_force_along(normal, gap, u, contact.x, contact.y, contact.z, contact.w, world.dt)
-    force *= weight
+    force, path = contact_force_along(normal, point.gap, u, contact.x, contact.y, contact.z, contact.w, world.dt)
+    force *= point.weight
     add_load(world, b, i, arm, force)
     add_load(world, b, j, arm + apart, -force)
     if ti.static(world.sticking):
         if patch[KT] > 0:
-            add_to_patch(patch, from_first(arm, apart, side), side * normal, force.dot(normal), path)
+            add_to_patch(patch, from_first(point), point.side * normal, force.dot(normal), path)
 
 
 @ti.func
-def from_first(arm, apart, side):
-    """A point relative to the origin of the first link of its pair; arguments are those of ``add_contact_force``."""
-    offset = arm
-    if side < 0:
-        offset += apart
+def from_first(point: ti.template()):
+    """A ``ContactPoint`` relative to the origin of the first link of its pair [m]."""
+    offset = point.arm
+    if point.side < 0:
+        offset += point.apart
     return offset
 
 
@@ -141,7 +159,7 @@ def point_adjoint(world: ti.template(), b, i, arm, force, u_bar):
 
 @ti.func
 def add_contact_force_adjoint(
-    world: ti.template(), bars: ti.template(), b, i, j, arm, apart, normal, gap, weight, contact, side, patch: ti.template()
+    world: ti.template(), bars: ti.template(), b, i, j, point: ti.template(), contact, patch: ti.template()
 ):
     """Adjoint of the negative power of ``add_contact_force`` on the virtual velocities of the links (see ``adjoint``), and of the
     point's part of the patch.
@@ -149,9 +167,10 @@ def add_contact_force_adjoint(
     Adds to the adjoints of both links' velocities and contact parameters.
 
     Returns:
-        Adjoints of the arm, of ``apart``, of the normal, of the gap, and of the weight.
+        Adjoints of the point's arm, of ``apart``, of the normal, of the gap, and of the weight.
     """
-    arm_j = arm + apart
+    arm, normal, gap, weight, side = point.arm, point.normal, point.gap, point.weight, point.side
+    arm_j = arm + point.apart
     u = point_velocity(world, b, i, arm) - point_velocity(world, b, j, arm_j)
     force, path = contact_force_along(normal, gap, u, contact.x, contact.y, contact.z, contact.w, world.dt)
     y = load_vec3(world.work, b, i, VIRTUAL + 3) + load_vec3(world.work, b, i, VIRTUAL).cross(arm)
@@ -159,7 +178,7 @@ def add_contact_force_adjoint(
     force_bar, size_bar, place_bar, turn_bar, path_bar = -weight * y, 0.0, vec3(0.0), vec3(0.0), vec3(0.0)
     if ti.static(world.sticking):
         size_bar, place_bar, turn_bar, path_bar = patch_point_adjoint(
-            patch, from_first(arm, apart, side), side * normal, weight * force.dot(normal), path
+            patch, from_first(point), side * normal, weight * force.dot(normal), path
         )
         force_bar += weight * size_bar * normal
     normal_bar, gap_bar, u_bar, contact_bar = contact_force_along_adjoint(

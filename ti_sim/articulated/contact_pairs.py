@@ -16,8 +16,11 @@ contact is missed, and the motion does not depend on the time of the build. The 
 with the reason, see ``collision``.
 """
 
+from typing import Any
+
 from ti_sim.articulated.contact_bristles import clear_pairs
 from ti_sim.articulated.contact_force import (
+    ContactPoint,
     add_contact_force,
     add_contact_force_adjoint,
     add_pose_adjoints,
@@ -34,6 +37,7 @@ from ti_sim.articulated.pair_bristle import begin_patch, clear_pair_adjoints, pa
 from ti_sim.articulated.spatial import rotated
 from ti_sim.articulated.surface_contact import surface_contacts, surface_contacts_adjoint
 from ti_sim.articulated.tables import POSITION
+from ti_sim.base.bundles import bundle
 from ti_sim.base.rows import load_vec3
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import rotation_matrix, vec3
@@ -57,7 +61,7 @@ from ti_sim.contact.collision import (
     WITH_ROUND,
     WITH_SURFACES,
 )
-from ti_sim.contact.line_contact import line_shape_contact, line_shape_contact_adjoint
+from ti_sim.contact.line_contact import Line, line_shape_contact, line_shape_contact_adjoint
 from ti_sim.contact.patch import empty_patch
 
 
@@ -102,85 +106,139 @@ def check_speed(world: ti.template(), b, p, i, j):
         mark_pair(world, b, p, FAST)
 
 
-@ti.func
-def round_contacts(world: ti.template(), bars: ti.template(), b, p, i, j, patch: ti.template(), adjoint: ti.template()):
-    """Contacts of pair p, a sphere or capsule of link i with the shape of link j: the forces or their adjoint.
+@bundle
+class RoundPair:
+    """A sphere or capsule of one link and the shape of another link, in a kernel.
 
-    Arguments are those of ``surface_contact.surface_contacts_adjoint``; with ``adjoint`` False, ``bars`` is not read.
+    Attributes:
+        apart: origin of the first link minus that of the second [m].
+        first_arm, second_arm: from the origin of each link to the centre of its shape, world axes [m].
+        second_rotation: rotation matrix of the second shape.
+        line: ``Line`` of the first shape.
+        margin: gap at which contact may begin [m].
     """
+
+    apart: Any
+    first_arm: Any
+    second_arm: Any
+    second_rotation: Any
+    line: Any
+    margin: Any
+
+
+@ti.func
+def load_round_pair(world: ti.template(), b, i, j):
+    """``RoundPair`` of two links."""
     arm_i, arm_j = shape_arm(world, b, i), shape_arm(world, b, j)
     apart = load_vec3(world.work, b, i, POSITION) - load_vec3(world.work, b, j, POSITION)
     centre, matrix = apart + arm_i - arm_j, rotation_matrix(shape_rotation(world, b, j))
     along = rotated(shape_rotation(world, b, i), vec3(0.0, 0.0, 1.0))
     h, radius = world.shape[i, HALF_LENGTH], world.shape[i, RADIUS]
     margin = pair_margin(world, b, i, j)
-    for c in range(world.pair[p, CONTACTS]):
-        cap, is_free = 0.0, 0.0
-        if world.pair[p, CONTACTS] == 3:
-            if c == 2:
-                is_free = 1.0
-            else:
-                cap = (2.0 * c - 1.0) * h
-        contact_offset, normal, gap, weight, s = line_shape_contact(
-            world, j, matrix, centre, along, h, radius, cap, is_free, margin
-        )
-        if gap < margin:
-            if gap < greatest_depth(world, i, j):
-                mark_pair(world, b, p, DEEP)
-            contact = point_contact(world, b, i, j)
-            if ti.static(adjoint):
-                place_bar, apart_bar, normal_bar, gap_bar, weight_bar = add_contact_force_adjoint(
-                    world, bars, b, i, j, arm_i + contact_offset, apart, normal, gap, weight, contact, 1.0, patch
-                )
-                centre_bar, along_bar, turn_j_bar = line_shape_contact_adjoint(
-                    world, j, matrix, centre, along, h, radius, s, is_free, normal, gap,
-                    place_bar, normal_bar, gap_bar, weight_bar,
-                )  # fmt: skip
-                add_pose_adjoints(
-                    world, b, i, j, arm_i, arm_j, place_bar, apart_bar, -centre_bar, along.cross(along_bar), turn_j_bar
-                )
-            else:
-                add_contact_force(world, b, i, j, arm_i + contact_offset, apart, normal, gap, weight, contact, 1.0, patch)
+    return RoundPair(apart, arm_i, arm_j, matrix, Line(centre, along, h, radius), margin)
 
 
 @ti.func
-def near_pair_contacts(
-    world: ti.template(), bars: ti.template(), states: ti.template(), bar: ti.template(), b, slot, row, adjoint: ti.template()
-):
-    """Contacts of all near pairs: the forces or their adjoint; needs the links' poses.
+def point_on_line(world: ti.template(), p, c, h):
+    """Position of contact point c of pair p on a line of half length h [m], and 1 if it is the deepest point instead of that."""
+    position, is_free = 0.0, 0.0
+    if world.pair[p, CONTACTS] == 3:
+        if c == 2:
+            is_free = 1.0
+        else:
+            position = (2.0 * c - 1.0) * h
+    return position, is_free
+
+
+@ti.func
+def mark_if_deep(world: ti.template(), b, p, i, j, gap):
+    """Record a pair whose overlap contact does not resolve."""
+    if gap < greatest_depth(world, i, j):
+        mark_pair(world, b, p, DEEP)
+
+
+@ti.func
+def round_contacts(world: ti.template(), b, p, i, j, patch: ti.template()):
+    """Add the forces of pair p, a sphere or capsule of link i with the shape of link j, to the loads of both links.
+
+    Arguments are those of ``surface_contact.surface_contacts``.
+    """
+    pair = load_round_pair(world, b, i, j)
+    for c in range(world.pair[p, CONTACTS]):
+        cap, is_free = point_on_line(world, p, c, pair.line.half_length)
+        offset, normal, gap, weight, _s = line_shape_contact(
+            world, j, pair.second_rotation, pair.line, cap, is_free, pair.margin
+        )
+        if gap < pair.margin:
+            mark_if_deep(world, b, p, i, j, gap)
+            arm, contact = pair.first_arm + offset, point_contact(world, b, i, j)
+            point = ContactPoint(arm, pair.apart, normal, gap, weight, 1.0)
+            add_contact_force(world, b, i, j, point, contact, patch)
+
+
+@ti.func
+def round_contacts_adjoint(world: ti.template(), bars: ti.template(), b, p, i, j, patch: ti.template()):
+    """Adjoint of ``round_contacts``; arguments are those of ``surface_contact.surface_contacts_adjoint``."""
+    pair = load_round_pair(world, b, i, j)
+    for c in range(world.pair[p, CONTACTS]):
+        cap, is_free = point_on_line(world, p, c, pair.line.half_length)
+        offset, normal, gap, weight, s = line_shape_contact(
+            world, j, pair.second_rotation, pair.line, cap, is_free, pair.margin
+        )
+        if gap < pair.margin:
+            mark_if_deep(world, b, p, i, j, gap)
+            arm, contact = pair.first_arm + offset, point_contact(world, b, i, j)
+            point = ContactPoint(arm, pair.apart, normal, gap, weight, 1.0)
+            place_bar, apart_bar, normal_bar, gap_bar, weight_bar = add_contact_force_adjoint(
+                world, bars, b, i, j, point, contact, patch
+            )
+            centre_bar, along_bar, turn_j_bar = line_shape_contact_adjoint(
+                world, j, pair.second_rotation, pair.line, s, is_free, normal, gap, place_bar, normal_bar, gap_bar, weight_bar
+            )
+            turn_i_bar = pair.line.direction.cross(along_bar)
+            add_pose_adjoints(
+                world, b, i, j, pair.first_arm, pair.second_arm, place_bar, apart_bar, -centre_bar, turn_i_bar, turn_j_bar
+            )
+
+
+@ti.func
+def one_pair_contacts(world: ti.template(), states: ti.template(), b, slot, p, patch: ti.template()):
+    """Add the forces of pair p to the loads of its links.
 
     Args:
-        world, bars, b: as of ``surface_contacts_adjoint``.
-        adjoint: False adds the forces to the links' loads; True adds their adjoint.
+        world: ``WorldArrays``; needs the links' poses.
         states, slot: row with the bristles of the pairs.
-        bar, row: row with their adjoints, read with ``adjoint`` only.
+        b: world.
+        p: the pair.
+        patch: its patch, which is begun here.
     """
-    update_near_pairs(world, b)
+    i, j, kind = world.pair[p, FIRST_LINK], world.pair[p, SECOND_LINK], world.pair[p, CONTACT_KIND]
+    check_speed(world, b, p, i, j)
     if ti.static(world.sticking):
-        if ti.static(adjoint):
-            clear_pair_adjoints(world, states, bar, b, slot, row)
-        else:
-            clear_pairs(world, states, b, slot)
-    patch = empty_patch()
-    for n in range(world.near_pairs[b, NEAR_COUNT]):
-        p = world.near_pairs[b, FIRST_NEAR + n]
-        i, j, kind = world.pair[p, FIRST_LINK], world.pair[p, SECOND_LINK], world.pair[p, CONTACT_KIND]
-        check_speed(world, b, p, i, j)
-        if ti.static(world.sticking):
-            if ti.static(adjoint):
-                patch_loads_adjoint(world, bars, states, bar, b, slot, row, p, i, j, patch)
-            else:
-                begin_patch(world, b, i, j, patch)
-        if kind == SURFACES:
-            if ti.static(world.with_pairs & WITH_SURFACES):
-                if ti.static(adjoint):
-                    surface_contacts_adjoint(world, bars, b, p, i, j, patch)
-                else:
-                    surface_contacts(world, b, p, i, j, patch)
-        elif ti.static(world.with_pairs & WITH_ROUND):
-            round_contacts(world, bars, b, p, i, j, patch, adjoint)
-        if ti.static(world.sticking and not adjoint):
-            patch_loads(world, states, b, slot, p, i, j, patch)
+        begin_patch(world, b, i, j, patch)
+    if kind == SURFACES:
+        if ti.static(world.with_pairs & WITH_SURFACES):
+            surface_contacts(world, b, p, i, j, patch)
+    elif ti.static(world.with_pairs & WITH_ROUND):
+        round_contacts(world, b, p, i, j, patch)
+    if ti.static(world.sticking):
+        patch_loads(world, states, b, slot, p, i, j, patch)
+
+
+@ti.func
+def one_pair_contacts_adjoint(
+    world: ti.template(), bars: ti.template(), states: ti.template(), bar: ti.template(), b, slot, row, p, patch: ti.template()
+):
+    """Adjoint of ``one_pair_contacts``, as ``pair_adjoint``."""
+    i, j, kind = world.pair[p, FIRST_LINK], world.pair[p, SECOND_LINK], world.pair[p, CONTACT_KIND]
+    check_speed(world, b, p, i, j)
+    if ti.static(world.sticking):
+        patch_loads_adjoint(world, bars, states, bar, b, slot, row, p, i, j, patch)
+    if kind == SURFACES:
+        if ti.static(world.with_pairs & WITH_SURFACES):
+            surface_contacts_adjoint(world, bars, b, p, i, j, patch)
+    elif ti.static(world.with_pairs & WITH_ROUND):
+        round_contacts_adjoint(world, bars, b, p, i, j, patch)
 
 
 @ti.func
@@ -189,7 +247,12 @@ def pair_loads(world: ti.template(), states: ti.template(), b, slot):
 
     With bristles it reads their displacements in a row of ``states``, and writes those after the step there.
     """
-    near_pair_contacts(world, world, states, states, b, slot, 0, False)
+    update_near_pairs(world, b)
+    if ti.static(world.sticking):
+        clear_pairs(world, states, b, slot)
+    patch = empty_patch()
+    for n in range(world.near_pairs[b, NEAR_COUNT]):
+        one_pair_contacts(world, states, b, slot, world.near_pairs[b, FIRST_NEAR + n], patch)
 
 
 @ti.func
@@ -202,4 +265,9 @@ def pair_adjoint(
     Adds to the adjoints of both links' motion and contact parameters. With bristles it replaces the adjoints of their
     displacements after the step, in a row of ``bar``, by those before it.
     """
-    near_pair_contacts(world, bars, states, bar, b, slot, row, True)
+    update_near_pairs(world, b)
+    if ti.static(world.sticking):
+        clear_pair_adjoints(world, states, bar, b, slot, row)
+    patch = empty_patch()
+    for n in range(world.near_pairs[b, NEAR_COUNT]):
+        one_pair_contacts_adjoint(world, bars, states, bar, b, slot, row, world.near_pairs[b, FIRST_NEAR + n], patch)

@@ -4,9 +4,11 @@ A type is a row of ``JOINT_TYPES``, a number for kernels, and its branches in th
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 from ti_sim.articulated.spatial import quaternion_product, rotated, rotated_back, rotation_vector, rotation_vector_adjoint
 from ti_sim.articulated.tables import AXIS, DRIVE, FIRST_Q, FIRST_QD, FRAME_QUATERNION, KIND, QUATERNION
+from ti_sim.base.bundles import bundle
 from ti_sim.base.rows import load_vec3, load_vec4
 from ti_sim.base.rules import FromZero, checked
 from ti_sim.base.runtime import ti
@@ -264,10 +266,32 @@ def rate_joint_adjoint(world: ti.template(), states: ti.template(), bar: ti.temp
             bar[b, 2, first_qd + k] = w_bar[k]
 
 
+@bundle
+class JointMotionAdjoint:
+    """Adjoints of the motion of a link relative to its parent, in a kernel.
+
+    Attributes:
+        rotation: of the link (a small rotation vector, as in ``adjoint``).
+        position: of its origin relative to the parent's.
+        spin, velocity: angular and linear velocity of the joint.
+        angular_acceleration, acceleration: its accelerations.
+        virtual_spin, virtual_velocity: its virtual velocities.
+    """
+
+    rotation: Any
+    position: Any
+    spin: Any
+    velocity: Any
+    angular_acceleration: Any
+    acceleration: Any
+    virtual_spin: Any
+    virtual_velocity: Any
+
+
 @ti.func
 def joint_adjoint(
     world: ti.template(), states: ti.template(), bar: ti.template(), b, slot, row, i, kind, parent_rotation,
-    turn_bar, r_bar, j_w_bar, j_v_bar, spin_bar, pull_bar, ws_bar, vs_bar,
+    motion_bar: ti.template(),
 ):  # fmt: skip
     """Adjoint of ``place_joint`` and of the three uses of ``joint_rates``: for velocities, accelerations and virtual velocities.
 
@@ -276,15 +300,14 @@ def joint_adjoint(
 
     Args:
         parent_rotation: quaternion of the parent in the world.
-        turn_bar: adjoint of the rotation of the link.
-        r_bar: adjoint of the position of its origin relative to the parent's.
-        j_w_bar, j_v_bar: adjoints of the joint's angular and linear velocity.
-        spin_bar, pull_bar: adjoints of its angular and linear acceleration.
-        ws_bar, vs_bar: adjoints of its angular and linear virtual velocity.
+        motion_bar: ``JointMotionAdjoint``.
 
     Returns:
         Adjoint of the rotation of the joint frame in the world.
     """
+    turn_bar, r_bar, j_w_bar, j_v_bar = motion_bar.rotation, motion_bar.position, motion_bar.spin, motion_bar.velocity
+    spin_bar, pull_bar = motion_bar.angular_acceleration, motion_bar.acceleration
+    ws_bar, vs_bar = motion_bar.virtual_spin, motion_bar.virtual_velocity
     first_q, first = world.tree[i, FIRST_Q], world.tree[i, FIRST_QD]
     rate_column = world.coordinates + first
     rotation, axis = load_vec4(world.work, b, i, QUATERNION), load_vec3(world.work, b, i, AXIS)

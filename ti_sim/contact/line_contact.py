@@ -3,6 +3,9 @@
 A point is a line of zero length. See ``shape_geometry`` and ``shape_distance`` for the geometry and its kinks.
 """
 
+from typing import Any
+
+from ti_sim.base.bundles import bundle
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import vec3
 from ti_sim.contact.collision import HALF_LENGTH, RADIUS
@@ -16,6 +19,23 @@ from ti_sim.contact.shape_distance import (
 from ti_sim.contact.shape_geometry import line_line_contact
 
 
+@bundle
+class Line:
+    """A line with a radius in a kernel: a sphere, or the axis of a capsule.
+
+    Attributes:
+        centre: its centre minus that of the shape that it may touch, world axes [m].
+        direction: unit vector if the line has a length.
+        half_length: [m], 0 for a point.
+        radius: [m].
+    """
+
+    centre: Any
+    direction: Any
+    half_length: Any
+    radius: Any
+
+
 @ti.func
 def window(s, h, is_free):
     """Window at position s of a line of half length h, and its derivative; 1 and 0 without ``is_free``."""
@@ -26,35 +46,34 @@ def window(s, h, is_free):
 
 
 @ti.func
-def line_shape_contact(world: ti.template(), j, matrix, centre, along, h, radius, s, is_free, margin):
+def line_shape_contact(world: ti.template(), j, matrix, line: ti.template(), s, is_free, margin):
     """Contact of a line with the shape of link j.
 
     Args:
         world: ``WorldArrays``.
         j: link.
         matrix: rotation matrix of the shape.
-        centre: centre of the line minus that of the shape, world axes [m].
-        along: direction of the line, a unit vector if the line has a length.
-        h: half length of the line [m].
-        radius: radius of the line [m].
-        s: position of the contact point on the line, in multiples of ``along``.
+        line: the line.
+        s: position of the contact point on the line, in multiples of its direction.
         is_free: 1 for the deepest point in a box or mesh (``shape_distance``) instead of that at ``s``.
         margin: gap above which a point may be out of range of a mesh [m].
 
     Returns:
-        (contact point minus ``centre`` [m], unit normal from j to the line, both in world axes; gap [m]; weight [1]; s).
+        (contact point minus the centre of the line [m], unit normal from j to the line, both in world axes; gap [m]; weight [1];
+        s).
     """
+    centre, along, h, radius = line.centre, line.direction, line.half_length, line.radius
     point, normal, gap, weight = vec3(0.0), vec3(0.0), 1e9, 1.0
     if world.shape[j, RADIUS] > 0:
         point, normal, gap = line_line_contact.value(
             centre, along, matrix @ vec3(0.0, 0.0, 1.0), h, world.shape[j, HALF_LENGTH], radius, world.shape[j, RADIUS]
         )
     else:
-        local_centre, line, touches = matrix.transpose() @ centre, matrix.transpose() @ along, True
+        local_centre, local_along, touches = matrix.transpose() @ centre, matrix.transpose() @ along, True
         if is_free > 0:
-            s, touches = deepest_on_line(world, j, local_centre, line, h, radius)
+            s, touches = deepest_on_line(world, j, local_centre, local_along, h, radius)
         if touches:
-            distance, direction, _slope, _bend = shape_distance(world, j, local_centre + s * line, radius + margin, False)
+            distance, direction, _slope, _bend = shape_distance(world, j, local_centre + s * local_along, radius + margin, False)
             local_normal, local_gap, length = unit_normal(distance, direction, radius)
             taper, _rate = window(s, h, is_free)
             normal, gap, weight = matrix @ local_normal, local_gap, taper * taper * length * length
@@ -64,9 +83,14 @@ def line_shape_contact(world: ti.template(), j, matrix, centre, along, h, radius
 
 @ti.func
 def line_shape_contact_adjoint(
-    world: ti.template(), j, matrix, centre, along, h, radius, s, is_free, normal, gap, place_bar, normal_bar, gap_bar, weight_bar
+    world: ti.template(), j, matrix, line: ti.template(), s, is_free, normal, gap, place_bar, normal_bar, gap_bar, weight_bar
 ):
-    """Adjoint of ``line_shape_contact``, given its results: (centre_bar, along_bar, adjoint of the rotation of link j)."""
+    """Adjoint of ``line_shape_contact``, given its results.
+
+    Returns:
+        Adjoints of the centre and the direction of the line, and of the rotation of link j.
+    """
+    centre, along, h, radius = line.centre, line.direction, line.half_length, line.radius
     centre_bar, along_bar, turn_bar = vec3(0.0), vec3(0.0), vec3(0.0)
     if world.shape[j, RADIUS] > 0:
         shape_axis = matrix @ vec3(0.0, 0.0, 1.0)
@@ -78,8 +102,8 @@ def line_shape_contact_adjoint(
         turn_bar = shape_axis.cross(bars[2])
     else:
         inverse_rotation = matrix.transpose()
-        line = inverse_rotation @ along
-        distance, direction, slope, bend = shape_distance(world, j, inverse_rotation @ centre + s * line, 1e9, True)
+        local_along = inverse_rotation @ along
+        distance, direction, slope, bend = shape_distance(world, j, inverse_rotation @ centre + s * local_along, 1e9, True)
         _normal, _gap, length = unit_normal(distance, direction, radius)
         taper, rate = window(s, h, is_free)
         normal_bar -= (radius + 0.5 * gap) * place_bar
@@ -88,10 +112,10 @@ def line_shape_contact_adjoint(
             inverse_rotation @ normal, gap, length, slope, bend, inverse_rotation @ normal_bar, gap_bar,
             2 * taper * taper * length * weight_bar,
         )  # fmt: skip
-        s_bar = line.dot(point_bar) + along.dot(place_bar) + 2 * taper * rate * length * length * weight_bar
+        s_bar = local_along.dot(point_bar) + along.dot(place_bar) + 2 * taper * rate * length * length * weight_bar
         centre_bar, along_bar = point_bar, s * point_bar
         if is_free > 0:
-            line_bar, line_along_bar = deepest_adjoint(line, s, h, radius - distance, direction, slope, bend, s_bar)
+            line_bar, line_along_bar = deepest_adjoint(local_along, s, h, radius - distance, direction, slope, bend, s_bar)
             centre_bar += line_bar
             along_bar += line_along_bar
         centre_bar, along_bar = matrix @ centre_bar, matrix @ along_bar
