@@ -76,6 +76,14 @@ def ground_margin(world: ti.template(), i, center, w, v):
 
 
 @ti.func
+def wrench_load(world: ti.template(), b, frame, i, rotation):
+    """Force [N] and moment about the link's origin [N m] of the wrench of link i, which acts at the centre of its mass alone."""
+    push = load_slot_vec3(world.wrench, b, frame, i, WRENCH.force)
+    twist = load_slot_vec3(world.wrench, b, frame, i, WRENCH.torque)
+    return push, twist + (rotation @ load_vec3(world.link, b, i, CENTER)).cross(push)
+
+
+@ti.func
 def ground_load(world: ti.template(), states: ti.template(), b, slot, i, rotation, position, w, v):
     """Force [N] and moment about the link's origin [N m] of the ground on the contact points of link i.
 
@@ -136,16 +144,15 @@ def place_links(world: ti.template(), states: ti.template(), b, slot, frame, vir
                 # ``about`` already contains the moment of the centripetal force at the centre of mass about the origin.
                 moment = w.cross(about @ w)
                 force = mass * w.cross(w.cross(d))
-                push = load_slot_vec3(world.wrench, b, frame, i, WRENCH.force)
-                twist = load_slot_vec3(world.wrench, b, frame, i, WRENCH.torque)
-                moment -= twist + (matrix @ load_vec3(world.link, b, i, CENTER)).cross(push)
-                force -= push
+                external, external_moment = wrench_load(world, b, frame, i, matrix)
+                moment -= external_moment
+                force -= external
                 if world.tree[i, FIRST_POINT] < world.tree[i, END_POINT]:
-                    ground, ground_moment = ground_load(
+                    external, external_moment = ground_load(
                         world, states, b, slot, i, matrix, load_vec3(world.work, b, i, POSITION), w, v
                     )
-                    moment -= ground_moment
-                    force -= ground
+                    moment -= external_moment
+                    force -= external
             store_vec3(world.work, b, i, LOAD, moment)
             store_vec3(world.work, b, i, LOAD + 3, force)
     if ti.static(world.with_pairs and not virtual):
