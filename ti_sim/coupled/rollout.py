@@ -27,11 +27,19 @@ from ti_sim.base.vecmath import vec3
 from ti_sim.coupled.contact import particle_loads, particle_loads_adjoint
 from ti_sim.coupled.model import ContactParticles, CoupledFrames, DivergenceMarks
 from ti_sim.deformable.corners import PARTICLE
-from ti_sim.deformable.elements import actuation_row, chunk_adjoints, chunk_forces
+from ti_sim.deformable.forces import add_all_forces, add_all_forces_adjoint
 from ti_sim.deformable.inputs import DeformableInputs
 from ti_sim.deformable.kernel_arrays import DeformableArrays
-from ti_sim.deformable.particle_step import LARGEST, move_particle, move_particle_adjoint, particle_size, store_frame
-from ti_sim.deformable.self_contact import all_contacts, all_contacts_adjoint
+from ti_sim.deformable.particle_step import (
+    LARGEST,
+    StepSettings,
+    add_frame_adjoint,
+    load_particle_adjoint,
+    move_particle,
+    move_particle_adjoint,
+    particle_size,
+    store_frame,
+)
 from ti_sim.deformable.self_contact_lists import SelfContactArrays, mark_if_stale
 
 
@@ -74,9 +82,8 @@ def advance(
                     for p in range(particles):
                         store_frame(states, b, row, step // substeps, p, frames.particle_q, frames.particle_qd)
                 if done < steps:
-                    chunk_forces(body, states, force, b, row, actuation_row(body, step, substeps), 0, 1)
-                    if ti.static(body.features.with_self_contact):
-                        all_contacts(contacts, states, force, b, row, step, world.dt)
+                    settings = StepSettings(ground, world.dt, substeps)
+                    add_all_forces(body, contacts, states, force, b, row, step, settings)
                     particle_loads(world, body, candidates, states, force, b, row)
                     eliminate_links(world, run, b, 0, frame, False)
                     accelerate_links(world, run, b, 0)
@@ -145,14 +152,11 @@ def advance_adjoint(
                         clear_pairs(world, joints, b, row)
                 else:
                     for p in range(body.particle_mass.shape[1]):
-                        x_bar = load_vec3(bar, b, p, PARTICLE.position)
-                        v_bar = load_vec3(bar, b, p, PARTICLE.velocity)
+                        state_bar = load_particle_adjoint(bar, b, p)
                         if (step + 1) % substeps == 0:
-                            for k in ti.static(range(3)):
-                                x_bar[k] += frame_bars.particle_q[b, frame + 1, p, k]
-                                v_bar[k] += frame_bars.particle_qd[b, frame + 1, p, k]
+                            add_frame_adjoint(frame_bars.particle_q, frame_bars.particle_qd, b, frame + 1, p, state_bar)
                         move_particle_adjoint(
-                            body, body_bars, states, bar, dual, b, row, row + 1, frame, p, x_bar, v_bar, ground, world.dt
+                            body, body_bars, states, bar, dual, b, row, frame, p, state_bar, ground, world.dt
                         )
                         if ti.static(body.features.with_self_contact):
                             mark_if_stale(contacts, states, b, row, p, step, world.dt)
@@ -162,9 +166,8 @@ def advance_adjoint(
                 )
                 if left < steps:
                     particle_loads_adjoint(world, bars, body, body_bars, candidates, states, dual, bar, b, row)
-                    chunk_adjoints(body, body_bars, states, dual, bar, b, row, actuation_row(body, step, substeps), 0, 1)
-                    if ti.static(body.features.with_self_contact):
-                        all_contacts_adjoint(contacts, body_bars.self_contact, states, dual, bar, b, row, step, world.dt)
+                    settings = StepSettings(ground, world.dt, substeps)
+                    add_all_forces_adjoint(body, body_bars, contacts, states, dual, bar, b, row, step, settings)
                 g_bar += finish_accelerate_adjoint(world, bars, joints, joint_bar, b, row, 0, frame)
                 if seeded == 1:
                     for j in range(world.coordinates):

@@ -16,13 +16,23 @@ from ti_sim.base.rows import load_vec3
 from ti_sim.base.runtime import require, ti
 from ti_sim.base.vecmath import vec3
 from ti_sim.deformable.corners import PARTICLE, thread_copy
-from ti_sim.deformable.elements import actuation_row, chunk_adjoints, chunk_forces, element_force, element_force_adjoint
+from ti_sim.deformable.elements import actuation_row, element_force, element_force_adjoint
 from ti_sim.deformable.families import FAMILIES, TABLES
+from ti_sim.deformable.forces import add_forces, add_forces_adjoint
 from ti_sim.deformable.inputs import DeformableInputs
 from ti_sim.deformable.kernel_arrays import DeformableArrays
 from ti_sim.deformable.model import DeformableModel
-from ti_sim.deformable.particle_step import LARGEST, Output, move_particle, move_particle_adjoint, store_frame
-from ti_sim.deformable.self_contact import chunk_contacts, chunk_contacts_adjoint
+from ti_sim.deformable.particle_step import (
+    LARGEST,
+    Output,
+    ParticleAdjoints,
+    StepSettings,
+    add_frame_adjoint,
+    load_particle_adjoint,
+    move_particle,
+    move_particle_adjoint,
+    store_frame,
+)
 from ti_sim.deformable.self_contact_lists import SelfContactArrays, build_hash, invalidate_list, is_stale, mark_if_stale
 
 _MOST_COPIES = 16
@@ -45,6 +55,13 @@ class Slots:
     elements: Integer
     copies: Static
     rows: Integer
+
+
+@bundle
+class ElementOutput(Output):
+    """``Output``, and fault [B, P] int32, the first step after which a particle's state is not finite."""
+
+    fault: Array
 
 
 def slots_of(model: DeformableModel, like: Array) -> Slots:
@@ -124,17 +141,17 @@ def any_adjoint(
 @ti.func
 def move_and_store(
     slots: ti.template(), body: ti.template(), contacts: ti.template(), states: ti.template(), forces: ti.template(),
-    output: ti.template(), fault: ti.template(), b, row, next_row, step, substeps, p, ground, dt,
+    output: ti.template(), b, row, next_row, step, p, settings: ti.template(),
 ):  # fmt: skip
     """Step particle p of world b, and write what ``step_all`` writes of it."""
-    frame = step // substeps
+    frame = step // settings.substeps
     force = take(slots, forces, b, p, states.shape[2], 0)
-    size = move_particle(body, states, b, row, next_row, frame, p, force, ground, dt)
+    size = move_particle(body, states, b, row, next_row, frame, p, force, settings.ground, settings.dt)
     if ti.static(body.features.with_self_contact):
-        mark_if_stale(contacts, states, b, next_row, p, step + 1, dt)
-    if not size < LARGEST and fault[b, p] == 0:
-        fault[b, p] = step + 1
-    if output.write_frames == 1 and (step + 1) % substeps == 0:
+        mark_if_stale(contacts, states, b, next_row, p, step + 1, settings.dt)
+    if not size < LARGEST and output.fault[b, p] == 0:
+        output.fault[b, p] = step + 1
+    if output.write_frames == 1 and (step + 1) % settings.substeps == 0:
         store_frame(states, b, next_row, frame + 1, p, output.particle_q, output.particle_qd)
     if output.keep_every > 0 and (step + 1) % output.keep_every == 0:
         for k in ti.static(range(PARTICLE.size)):
@@ -171,8 +188,8 @@ def rebuild_hash_collective(
 @kernel
 def step_all(
     step: int, num_steps: int, num_threads: int, runtime_zero: int, barrier: ti.types.ndarray(), slots: Slots,
-    states: ti.types.ndarray(), first_step: int, in_place: int, forces: ti.types.ndarray(), output: Output,
-    fault: ti.types.ndarray(), body: DeformableArrays, contacts: SelfContactArrays, ground: float, dt: float, substeps: int,
+    states: ti.types.ndarray(), first_step: int, in_place: int, forces: ti.types.ndarray(), output: ElementOutput,
+    body: DeformableArrays, contacts: SelfContactArrays, settings: StepSettings,
 ):  # fmt: skip
     """Advance every world from row ``step - first_step`` of states [B, rows, P, 6] or, ``in_place``, row 0.
 
@@ -180,8 +197,8 @@ def step_all(
     for a new hash of self-contact (see ``barrier_wait``, also for ``barrier`` [B, 2] and ``runtime_zero``); without by one step,
     where ``forces`` holds those of self-contact (see ``self_contact_gpu``).
 
-    Writes states, frames and checkpoints as ``world_plan.advance``, and to fault [B, P] the first step after which a particle's
-    state is not finite. forces [B, copies P or slots, 3] holds zeros. Adjoint: ``step_all_adjoint``, by hand.
+    Writes states and ``output`` as ``world_plan.advance``. forces [B, copies P or slots, 3] holds zeros. Hand-written adjoint:
+    ``step_all_adjoint``.
     """
     if ti.static(slots.copies > 0):
         for index in range(states.shape[0] * num_threads * PORTION):
@@ -195,26 +212,21 @@ def step_all(
                         row, next_row = 0, 0
                     if ti.static(body.features.with_self_contact):
                         passed_barriers += rebuild_hash_collective(
-                            contacts, states, b, row, current, dt, thread, num_threads, slots.copies, barrier, passed_barriers,
-                            runtime_zero,
+                            contacts, states, b, row, current, settings.dt, thread, num_threads, slots.copies, barrier,
+                            passed_barriers, runtime_zero,
                         )  # fmt: skip
                     for k in range(chunks_of_thread(thread, num_threads, slots.copies)):
                         chunk = thread + k * num_threads
                         chunk_copy = thread_copy(chunk * states.shape[2])
-                        own_body = with_fields(body, gather=chunk_copy)
-                        actuation = actuation_row(body, current, substeps)
-                        chunk_forces(own_body, states, forces, b, row, actuation, chunk, slots.copies)
-                        if ti.static(body.features.with_self_contact):
-                            own_contacts = with_fields(contacts, gather=chunk_copy)
-                            chunk_contacts(own_contacts, states, forces, b, row, chunk, slots.copies, dt)
+                        own_body, own_contacts = with_fields(body, gather=chunk_copy), with_fields(contacts, gather=chunk_copy)
+                        add_forces(own_body, own_contacts, states, forces, b, row, current, settings, chunk, slots.copies)
                     barrier_wait(barrier, b, num_threads, passed_barriers, runtime_zero)
                     for k in range(chunks_of_thread(thread, num_threads, slots.copies)):
                         chunk = thread + k * num_threads
                         for p in range(states.shape[2] * chunk // slots.copies, states.shape[2] * (chunk + 1) // slots.copies):
                             move_and_store(
-                                slots, body, contacts, states, forces, output, fault, b, row, next_row, current, substeps, p,
-                                ground, dt,
-                            )  # fmt: skip
+                                slots, body, contacts, states, forces, output, b, row, next_row, current, p, settings
+                            )
                     barrier_wait(barrier, b, num_threads, passed_barriers + 1, runtime_zero)
                     passed_barriers += 2
     else:
@@ -223,14 +235,12 @@ def step_all(
             if in_place == 1:
                 row = 0
             slotted = with_fields(body, gather=True)
-            any_force(slotted, states, forces, b, row, actuation_row(body, step, substeps), i)
+            any_force(slotted, states, forces, b, row, actuation_row(body, step, settings.substeps), i)
         for b, p in ti.ndrange(states.shape[0], states.shape[2]):
             row, next_row = step - first_step, step - first_step + 1
             if in_place == 1:
                 row, next_row = 0, 0
-            move_and_store(
-                slots, body, contacts, states, forces, output, fault, b, row, next_row, step, substeps, p, ground, dt
-            )
+            move_and_store(slots, body, contacts, states, forces, output, b, row, next_row, step, p, settings)
 
 
 @ti.kernel
@@ -246,39 +256,35 @@ def first_fault(fault: ti.types.ndarray(), diverged_step: ti.types.ndarray(), di
 @ti.func
 def take_and_move_adjoint(
     slots: ti.template(), body: ti.template(), bars: ti.template(), contacts: ti.template(), states: ti.template(),
-    pending: ti.template(), bar: ti.template(), dual: ti.template(),
-    particle_q_bar: ti.template(), particle_qd_bar: ti.template(), b, row, step, substeps, p, ground, dt,
+    pending: ti.template(), adjoints: ti.template(), b, row, step, p, settings: ti.template(),
 ):  # fmt: skip
-    """Take particle p's adjoint together, with that of the frame that the step reaches, and step it back."""
-    frame = step // substeps
-    x_bar = load_vec3(bar, b, p, PARTICLE.position)
-    v_bar = load_vec3(bar, b, p, PARTICLE.velocity)
-    x_bar += take(slots, pending, b, p, states.shape[2], PARTICLE.position)
-    v_bar += take(slots, pending, b, p, states.shape[2], PARTICLE.velocity)
-    if (step + 1) % substeps == 0:
-        for k in ti.static(range(3)):
-            x_bar[k] += particle_q_bar[b, frame + 1, p, k]
-            v_bar[k] += particle_qd_bar[b, frame + 1, p, k]
-    move_particle_adjoint(body, bars, states, bar, dual, b, row, row + 1, frame, p, x_bar, v_bar, ground, dt)
+    """Sum particle p's adjoint, with that of the frame that the step reaches, and step it back."""
+    frame = step // settings.substeps
+    state_bar = load_particle_adjoint(adjoints.state, b, p)
+    state_bar.position += take(slots, pending, b, p, states.shape[2], PARTICLE.position)
+    state_bar.velocity += take(slots, pending, b, p, states.shape[2], PARTICLE.velocity)
+    if (step + 1) % settings.substeps == 0:
+        add_frame_adjoint(adjoints.particle_q, adjoints.particle_qd, b, frame + 1, p, state_bar)
+    move_particle_adjoint(
+        body, bars, states, adjoints.state, adjoints.dual, b, row, frame, p, state_bar, settings.ground, settings.dt
+    )
     if ti.static(body.features.with_self_contact):
-        mark_if_stale(contacts, states, b, row, p, step, dt)
+        mark_if_stale(contacts, states, b, row, p, step, settings.dt)
 
 
 @kernel
 def step_all_adjoint(
     step: int, num_steps: int, num_threads: int, runtime_zero: int, barrier: ti.types.ndarray(), slots: Slots,
-    states: ti.types.ndarray(), first_step: int, pending: ti.types.ndarray(), bar: ti.types.ndarray(),
-    dual: ti.types.ndarray(), particle_q_bar: ti.types.ndarray(), particle_qd_bar: ti.types.ndarray(),
-    body: DeformableArrays, bars: DeformableInputs, contacts: SelfContactArrays,
-    ground: float, dt: float, substeps: int,
+    states: ti.types.ndarray(), first_step: int, pending: ti.types.ndarray(), adjoints: ParticleAdjoints,
+    body: DeformableArrays, bars: DeformableInputs, contacts: SelfContactArrays, settings: StepSettings,
 ):  # fmt: skip
     """Adjoint of ``step_all``, from ``step`` downwards: over particles, then over elements.
 
     The state before a step is in row ``step - first_step`` of states. Steps, threads and barriers are as for ``step_all``.
 
-    Turns bar [B, P, 6], to which pending [B, copies P or slots, 6] belongs, from the adjoint of the state after the step into
-    that of the first one, taking in the adjoints of the frame that the step reaches. Adds to the inputs' adjoints (gravity
-    [B, P, 3] by particle, wind [B, T, 3] by triangle). dual [B, P, 3] is scratch.
+    Turns ``adjoints.state``, to which pending [B, copies P or slots, 6] belongs, from the adjoint of the state after the step
+    into that of the first one, with the adjoints of the frame that the step reaches. Adds to the inputs' adjoints (gravity [B, P,
+    3] by particle, wind [B, T, 3] by triangle).
     """
     if ti.static(slots.copies > 0):
         for index in range(states.shape[0] * num_threads * PORTION):
@@ -291,38 +297,34 @@ def step_all_adjoint(
                         chunk = thread + k * num_threads
                         for p in range(states.shape[2] * chunk // slots.copies, states.shape[2] * (chunk + 1) // slots.copies):
                             take_and_move_adjoint(
-                                slots, body, bars, contacts, states, pending, bar, dual,
-                                particle_q_bar, particle_qd_bar, b, row, current, substeps, p, ground, dt,
-                            )  # fmt: skip
+                                slots, body, bars, contacts, states, pending, adjoints, b, row, current, p, settings
+                            )
                     barrier_wait(barrier, b, num_threads, passed_barriers, runtime_zero)
                     passed_barriers += 1
                     if ti.static(body.features.with_self_contact):
                         passed_barriers += rebuild_hash_collective(
-                            contacts, states, b, row, current, dt, thread, num_threads, slots.copies, barrier,
+                            contacts, states, b, row, current, settings.dt, thread, num_threads, slots.copies, barrier,
                             passed_barriers, runtime_zero,
                         )  # fmt: skip
                     for k in range(chunks_of_thread(thread, num_threads, slots.copies)):
                         chunk = thread + k * num_threads
                         chunk_copy = thread_copy(chunk * states.shape[2])
-                        own_body = with_fields(body, gather=chunk_copy)
-                        actuation = actuation_row(body, current, substeps)
-                        chunk_adjoints(own_body, bars, states, dual, pending, b, row, actuation, chunk, slots.copies)
-                        if ti.static(body.features.with_self_contact):
-                            own_contacts = with_fields(contacts, gather=chunk_copy)
-                            chunk_contacts_adjoint(
-                                own_contacts, bars.self_contact, states, dual, pending, b, row, chunk, slots.copies, dt
-                            )
+                        own_body, own_contacts = with_fields(body, gather=chunk_copy), with_fields(contacts, gather=chunk_copy)
+                        add_forces_adjoint(
+                            own_body, bars, own_contacts, states, adjoints.dual, pending, b, row, current, settings, chunk,
+                            slots.copies,
+                        )  # fmt: skip
                     barrier_wait(barrier, b, num_threads, passed_barriers, runtime_zero)
                     passed_barriers += 1
     else:
         for b, p in ti.ndrange(states.shape[0], states.shape[2]):
             take_and_move_adjoint(
-                slots, body, bars, contacts, states, pending, bar, dual, particle_q_bar,
-                particle_qd_bar, b, step - first_step, step, substeps, p, ground, dt,
-            )  # fmt: skip
+                slots, body, bars, contacts, states, pending, adjoints, b, step - first_step, step, p, settings
+            )
         for b, i in ti.ndrange(states.shape[0], slots.elements):
             slotted = with_fields(body, gather=True)
-            any_adjoint(slotted, bars, states, dual, pending, b, step - first_step, actuation_row(body, step, substeps), i)
+            control = actuation_row(body, step, settings.substeps)
+            any_adjoint(slotted, bars, states, adjoints.dual, pending, b, step - first_step, control, i)
 
 
 @kernel

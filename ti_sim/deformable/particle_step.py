@@ -3,8 +3,10 @@
 A state is a row of [B, rows, P, 6]: position and velocity. Both execution plans use these functions.
 """
 
-from ti_sim.base.bundles import Array, Integer, bundle
-from ti_sim.base.rows import load_slot_vec3
+from typing import Any
+
+from ti_sim.base.bundles import Array, Integer, Number, bundle
+from ti_sim.base.rows import load_slot_vec3, load_vec3
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import vec3
 from ti_sim.contact.law import CONTACT_LAW, contact_force, contact_force_adjoint
@@ -30,6 +32,39 @@ class Output:
     checkpoints: Array
     write_frames: Integer
     keep_every: Integer
+
+
+@bundle
+class StepSettings:
+    """Numbers of all steps: height of the ground [m], physics step [s], and steps of a frame interval."""
+
+    ground: Number
+    dt: Number
+    substeps: Integer
+
+
+@bundle
+class ParticleAdjoints:
+    """Adjoints of the particles.
+
+    Attributes:
+        state: [B, P, 6] of the current state.
+        dual: [B, P, 3] of the forces on the particles, from their step to that of the elements.
+        particle_q, particle_qd: [B, frames + 1, P, 3] of the frames.
+    """
+
+    state: Array
+    dual: Array
+    particle_q: Array
+    particle_qd: Array
+
+
+@bundle
+class ParticleState:
+    """Position [m] and velocity [m/s] of a particle in a kernel, or their adjoints."""
+
+    position: Any
+    velocity: Any
 
 
 @ti.func
@@ -104,9 +139,26 @@ def particle_size(states: ti.template(), b, row, p):
 
 
 @ti.func
+def load_particle_adjoint(bar: ti.template(), b, p):
+    """Adjoint of the state of particle p from bar [B, P, 6]."""
+    x_bar, v_bar = load_vec3(bar, b, p, PARTICLE.position), load_vec3(bar, b, p, PARTICLE.velocity)
+    return ParticleState(x_bar, v_bar)
+
+
+@ti.func
+def add_frame_adjoint(
+    particle_q_bar: ti.template(), particle_qd_bar: ti.template(), b, frame, p, state_bar: ti.template()
+):
+    """Adjoint of ``store_frame``: add the adjoints of particle p at a frame to those of its state."""
+    for k in ti.static(range(3)):
+        state_bar.position[k] += particle_q_bar[b, frame, p, k]
+        state_bar.velocity[k] += particle_qd_bar[b, frame, p, k]
+
+
+@ti.func
 def move_particle_adjoint(
     body: ti.template(), bars: ti.template(), states: ti.template(), bar: ti.template(), dual: ti.template(),
-    b, row, next_row, frame, p, x_bar, v_bar, ground, dt,
+    b, row, frame, p, state_bar: ti.template(), ground, dt,
 ):  # fmt: skip
     """Adjoint of ``move_particle`` without the elements; writes the adjoint of their force.
 
@@ -117,23 +169,21 @@ def move_particle_adjoint(
         bar: [B, P, 6], receives the adjoint of the state before the step, without the contribution of the elements.
         dual: [B, P, 3], receives the adjoint of the force on the particle, for the elements.
         b: world.
-        row: row of the state before the step.
-        next_row: row of the state after it.
+        row: row of the state before the step; the state after it is in the next row.
         frame: frame interval of the loads and prescribed velocities.
         p: particle.
-        x_bar: adjoint of its position after the step.
-        v_bar: adjoint of its velocity after the step.
+        state_bar: adjoint of its state after the step.
         ground: height of the ground [m].
         dt: step [s].
     """
+    x_bar, v_bar, w = state_bar.position, state_bar.velocity, vec3(0.0)
     v_bar += dt * x_bar
-    w = vec3(0.0)
     if body.particle_table[p, HELD] == 0:
         mass = body.particle_mass[b, p]
         w = dt / mass * v_bar
         x = load_position(states, b, row, p)
         v = load_velocity(states, b, row, p)
-        velocity_change = load_velocity(states, b, next_row, p) - v
+        velocity_change = load_velocity(states, b, row + 1, p) - v
         weight = dt * vec3(body.gravity[b, 0], body.gravity[b, 1], body.gravity[b, 2])
         # The force on the particle is mass (gained - weight) / dt.
         bars.particle_mass[b, p] = bars.particle_mass[b, p] - (velocity_change - weight).dot(v_bar) / mass

@@ -15,7 +15,7 @@ from ti_sim.base.vecmath import vec3, vec4
 from ti_sim.contact.law import CONTACT_LAW, contact_force_along, contact_force_along_adjoint
 from ti_sim.deformable.corners import PARTICLE, ThreadCopy, add_corner, add_state_corner, load_dual, load_position, load_velocity
 from ti_sim.deformable.self_contact_layout import COUNTS, THICKNESS, TRAVEL, TRIANGLES
-from ti_sim.deformable.self_contact_lists import corner_of, first_pair, list_next_pairs, rebuild_if_stale
+from ti_sim.deformable.self_contact_lists import corner_of, first_pair, list_next_pairs
 from ti_sim.deformable.triangle_distance import CORNER, FACE, FAR_EDGE, FIRST_EDGE, closest_on_triangle
 
 
@@ -203,20 +203,3 @@ def chunk_contacts_adjoint(
     if ti.abs(total).sum() > 0:
         for k in ti.static(range(4)):
             ti.atomic_add(contact_bar[b, chunk % contact_bar.shape[1], k], total[k])
-
-
-@ti.func
-def all_contacts(contacts: ti.template(), states: ti.template(), out: ti.template(), b, row, step, dt):
-    """``chunk_contacts`` of all triangles, with a new hash if ``step`` needs one; for one thread."""
-    rebuild_if_stale(contacts, states, b, row, step, dt)
-    chunk_contacts(contacts, states, out, b, row, 0, 1, dt)
-
-
-@ti.func
-def all_contacts_adjoint(
-    contacts: ti.template(), contact_bar: ti.template(), states: ti.template(), dual: ti.template(), out: ti.template(),
-    b, row, step, dt,
-):  # fmt: skip
-    """Adjoint of ``all_contacts``, as ``chunk_contacts_adjoint``."""
-    rebuild_if_stale(contacts, states, b, row, step, dt)
-    chunk_contacts_adjoint(contacts, contact_bar, states, dual, out, b, row, 0, 1, dt)

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ti_sim.base.bundles import bundle
 from ti_sim.base.errors import UserError
 from ti_sim.base.rows import Row, load_slot_vec3
 from ti_sim.base.rules import checked
@@ -26,10 +27,11 @@ from ti_sim.deformable.energies import (
     stress_differential,
     symmetric_product,
 )
-from ti_sim.deformable.families import ENERGIES
+from ti_sim.deformable.families import ENERGIES, FAMILIES, TABLES
 
 SOLID_MATERIAL = Row(mu=1, lam=1, damping=1)  # Lame parameters [Pa] and viscosity [Pa s]
 
+_POINTS = {"tet": 1, "hex": 8, "tet10": 4}  # quadrature points of an element
 # Determinant of the Jacobian of the rest shape, over the cubed length of the element, below which an element is flat.
 _FLAT = 1e-7
 _HEX_CORNERS = np.array([(-1, -1, -1), (1, -1, -1), (1, 1, -1), (-1, 1, -1), (-1, -1, 1), (1, -1, 1), (1, 1, 1), (-1, 1, 1)])
@@ -66,22 +68,11 @@ def energy_constants(energy: str, mu_lame: Any, lambda_lame: Any) -> tuple[Any, 
     Raises:
         UserError: the energy is unknown.
     """
-    if _known(energy) == "neo_hookean":
-        return mu_lame * (4 / 3), lambda_lame + mu_lame * (5 / 6)
-    return mu_lame, lambda_lame
-
-
-def lame_constants(energy: str, mu: Any, lam: Any) -> tuple[Any, Any]:
-    """Lame constants [Pa] from the parameters of an energy: the inverse of ``energy_constants``."""
-    if _known(energy) == "neo_hookean":
-        return mu * 0.75, lam - mu * 0.625
-    return mu, lam
-
-
-def _known(energy: str) -> str:
     if energy not in ENERGIES:
         raise UserError(f"solid energy {energy!r} is unknown: choose one of {', '.join(ENERGIES)}")
-    return energy
+    if energy == "neo_hookean":
+        return mu_lame * (4 / 3), lambda_lame + mu_lame * (5 / 6)
+    return mu_lame, lambda_lame
 
 
 def rest_table(
@@ -185,88 +176,22 @@ def _shape_slopes(kind: str, places: np.ndarray) -> np.ndarray:
     return np.concatenate([corners, edges], axis=1)
 
 
-@ti.func
-def solid_force(
-    kind: ti.template(), body: ti.template(), state: ti.template(), out: ti.template(), b, row, frame, e, first_solid, first_slot
-):
-    """Add an element's elastic and viscous forces [N] to ``out`` (3 columns; see ``corners.add_corner``).
+@bundle
+class SolidKind:
+    """Elements of one family in a kernel: numbers of nodes and of quadrature points, particles [E, nodes], rest table."""
 
-    Args:
-        kind: "tet", "hex" or "tet10".
-        body: bundle of arrays (``DeformableArrays``).
-        state: [B, rows, P, 6] positions [m] and velocities [m/s].
-        out: array of forces.
-        b, row: world, and row of the state.
-        frame: control row of this step.
-        e: index of the element within its kind.
-        first_solid: index of the first element of the kind among all solids.
-        first_slot: slot of the kind's first corner.
-    """
-    if ti.static(kind == "tet"):
-        _force(4, 1, body.tet_indices, body.tet_rest, body, state, out, b, row, frame, e, first_solid, first_slot)
-    elif ti.static(kind == "hex"):
-        _force(8, 8, body.hex_indices, body.hex_rest, body, state, out, b, row, frame, e, first_solid, first_slot)
-    else:
-        _force(10, 4, body.tet10_indices, body.tet10_rest, body, state, out, b, row, frame, e, first_solid, first_slot)
+    nodes: Any
+    points: Any
+    indices: Any
+    rest: Any
 
 
-@ti.func
-def solid_force_adjoint(
-    kind: ti.template(), body: ti.template(), bars: ti.template(), state: ti.template(), dual: ti.template(),
-    out: ti.template(), b, row, frame, e, first_solid, first_slot,
-):  # fmt: skip
-    """Adjoint of ``solid_force``; other arguments as there.
-
-    Args:
-        bars: bundle of adjoints; adds to solid_material and solid_actuation of the element.
-        dual: [B, P, 3] adjoints w of the forces on the particles.
-        out: array to which (df/dx)^T w (columns 0 to 2) and (df/dv)^T w (columns 3 to 5) are added.
-    """
-    if ti.static(kind == "tet"):
-        _force_adjoint(
-            4, 1, body.tet_indices, body.tet_rest, body, bars, state, dual, out, b, row, frame, e, first_solid, first_slot
-        )
-    elif ti.static(kind == "hex"):
-        _force_adjoint(
-            8, 8, body.hex_indices, body.hex_rest, body, bars, state, dual, out, b, row, frame, e, first_solid, first_slot
-        )
-    else:
-        _force_adjoint(
-            10, 4, body.tet10_indices, body.tet10_rest, body, bars, state, dual, out, b, row, frame, e, first_solid, first_slot
-        )
+def solid_kind(family: str, body: Any) -> SolidKind:
+    """``SolidKind`` of a family in a bundle of arrays, while a kernel is compiled."""
+    return SolidKind(FAMILIES[family], _POINTS[family], getattr(body, TABLES[family]), getattr(body, f"{family}_rest"))
 
 
-@ti.func
-def solid_force_jacobian(
-    kind: ti.template(), body: ti.template(), state: ti.template(), rows: ti.template(), b, row, frame, e, first_solid, rate,
-    first_row,
-):  # fmt: skip
-    """Derivatives of an element's forces by the positions of its nodes, where velocities change with these by ``rate`` [1/s].
-
-    Args:
-        kind, body, state, b, row, frame, e, first_solid: as in ``solid_force``.
-        rows: [rows, 3], receives d f_(c, k) / d x_a [N/m] for node c, axis k and node a of the element, in this order.
-        first_row: its first row.
-    """
-    if ti.static(kind == "tet"):
-        _jacobian(4, 1, body.tet_indices, body.tet_rest, body, state, rows, b, row, frame, e, first_solid, rate, first_row)
-    elif ti.static(kind == "hex"):
-        _jacobian(8, 8, body.hex_indices, body.hex_rest, body, state, rows, b, row, frame, e, first_solid, rate, first_row)
-    else:
-        _jacobian(10, 4, body.tet10_indices, body.tet10_rest, body, state, rows, b, row, frame, e, first_solid, rate, first_row)
-
-
-@ti.func
-def solid_energy_of(kind: ti.template(), body: ti.template(), state: ti.template(), b, row, frame, e, first_solid):
-    """Elastic energy [J] of an element; arguments as in ``solid_force``."""
-    energy = 0.0
-    if ti.static(kind == "tet"):
-        energy = _energy(4, 1, body.tet_indices, body.tet_rest, body, state, b, row, frame, e, first_solid)
-    elif ti.static(kind == "hex"):
-        energy = _energy(8, 8, body.hex_indices, body.hex_rest, body, state, b, row, frame, e, first_solid)
-    else:
-        energy = _energy(10, 4, body.tet10_indices, body.tet10_rest, body, state, b, row, frame, e, first_solid)
-    return energy
+solid_kind._is_wrapped_kernel = True  # Taichi otherwise warns about plain functions in kernels
 
 
 @ti.func
@@ -334,11 +259,24 @@ def _scatter(
 
 
 @ti.func
-def _force(
-    nodes: ti.template(), points: ti.template(), indices: ti.template(), rest: ti.template(), body: ti.template(),
-    state: ti.template(), out: ti.template(), b, row, frame, e, first_solid, first_slot,
+def solid_force(
+    family: ti.template(), body: ti.template(), state: ti.template(), out: ti.template(), b, row, frame, e, first_solid,
+    first_slot,
 ):  # fmt: skip
-    """``solid_force`` of a kind with this many nodes and quadrature points."""
+    """Add an element's elastic and viscous forces [N] to ``out`` (3 columns; see ``corners.add_corner``).
+
+    Args:
+        family: "tet", "hex" or "tet10".
+        body: bundle of arrays (``DeformableArrays``).
+        state: [B, rows, P, 6] positions [m] and velocities [m/s].
+        out: array of forces.
+        b, row: world, and row of the state.
+        frame: control row of this step.
+        e: index of the element within its family.
+        first_solid: index of the first element of the family among all solids.
+        first_slot: slot of the family's first corner.
+    """
+    kind = solid_kind(family, body)
     solid = first_solid + e
     mu, lam, eta = (
         body.solid_material[b, solid, SOLID_MATERIAL.mu],
@@ -346,13 +284,13 @@ def _force(
         body.solid_material[b, solid, SOLID_MATERIAL.damping],
     )
     actuation = body.solid_actuation[b, frame, solid]
-    arms = _shift_of(nodes, indices, state, b, row, e, PARTICLE.position)
-    rates = ti.Matrix([[0.0] * 3 for _ in range(nodes - 1)])
+    arms = _shift_of(kind.nodes, kind.indices, state, b, row, e, PARTICLE.position)
+    rates = ti.Matrix([[0.0] * 3 for _ in range(kind.nodes - 1)])
     if ti.static(body.with_damping):
-        rates = _shift_of(nodes, indices, state, b, row, e, PARTICLE.velocity)
-    forces = ti.Matrix([[0.0] * 3 for _ in range(nodes - 1)])
-    for point in range(points):
-        f = _gradient_of(nodes, rest, arms, e, point)
+        rates = _shift_of(kind.nodes, kind.indices, state, b, row, e, PARTICLE.velocity)
+    forces = ti.Matrix([[0.0] * 3 for _ in range(kind.nodes - 1)])
+    for point in range(kind.points):
+        f = _gradient_of(kind.nodes, kind.rest, arms, e, point)
         p = mat3(0.0)
         for energy in ti.static(body.energies):
             if ti.static(len(body.energies) == 1):
@@ -361,9 +299,9 @@ def _force(
                 if body.solid_energy[solid] == energy:
                     p = stress(energy, f, mu, lam, actuation)
         if ti.static(body.with_damping):
-            p += f @ (eta * symmetric_product(f, _gradient_of(nodes, rest, rates, e, point)))
-        _spread(nodes, rest, -rest[e, point, 3 * nodes - 3] * p, e, point, forces)
-    _scatter(nodes, indices, body.gather, out, b, e, first_slot, 0, forces)
+            p += f @ (eta * symmetric_product(f, _gradient_of(kind.nodes, kind.rest, rates, e, point)))
+        _spread(kind.nodes, kind.rest, -kind.rest[e, point, 3 * kind.nodes - 3] * p, e, point, forces)
+    _scatter(kind.nodes, kind.indices, body.gather, out, b, e, first_slot, 0, forces)
 
 
 @ti.func
@@ -394,16 +332,21 @@ def _differential(body: ti.template(), solid, f, rotation, g, mu, lam, actuation
 
 
 @ti.func
-def _force_adjoint(
-    nodes: ti.template(), points: ti.template(), indices: ti.template(), rest: ti.template(), body: ti.template(),
-    bars: ti.template(), state: ti.template(), dual: ti.template(), out: ti.template(), b, row, frame, e, first_solid,
-    first_slot,
+def solid_force_adjoint(
+    family: ti.template(), body: ti.template(), bars: ti.template(), state: ti.template(), dual: ti.template(),
+    out: ti.template(), b, row, frame, e, first_solid, first_slot,
 ):  # fmt: skip
-    """``solid_force_adjoint`` of a kind with this many nodes and quadrature points.
+    """Adjoint of ``solid_force``; other arguments as there.
 
     With G the gradient of the dual field, the virtual power of the forces at a point is -V <P(F) + eta F A, G> with A = sym(F^T
     dF/dt), and <F A, G> = <A, B> with B = sym(F^T G). Its derivatives by F and dF/dt are added to the nodes like a stress.
+
+    Args:
+        bars: bundle of adjoints; adds to solid_material and solid_actuation of the element.
+        dual: [B, P, 3] adjoints w of the forces on the particles.
+        out: array to which (df/dx)^T w (columns 0 to 2) and (df/dv)^T w (columns 3 to 5) are added.
     """
+    kind = solid_kind(family, body)
     solid = first_solid + e
     mu, lam, eta = (
         body.solid_material[b, solid, SOLID_MATERIAL.mu],
@@ -411,52 +354,50 @@ def _force_adjoint(
         body.solid_material[b, solid, SOLID_MATERIAL.damping],
     )
     actuation = body.solid_actuation[b, frame, solid]
-    arms = _shift_of(nodes, indices, state, b, row, e, PARTICLE.position)
-    rates = ti.Matrix([[0.0] * 3 for _ in range(nodes - 1)])
+    arms = _shift_of(kind.nodes, kind.indices, state, b, row, e, PARTICLE.position)
+    rates = ti.Matrix([[0.0] * 3 for _ in range(kind.nodes - 1)])
     if ti.static(body.with_damping):
-        rates = _shift_of(nodes, indices, state, b, row, e, PARTICLE.velocity)
-    duals = _dual_shift_of(nodes, indices, dual, b, e)
-    position_bars = ti.Matrix([[0.0] * 3 for _ in range(nodes - 1)])
-    velocity_bars = ti.Matrix([[0.0] * 3 for _ in range(nodes - 1)])
+        rates = _shift_of(kind.nodes, kind.indices, state, b, row, e, PARTICLE.velocity)
+    duals = _dual_shift_of(kind.nodes, kind.indices, dual, b, e)
+    position_bars = ti.Matrix([[0.0] * 3 for _ in range(kind.nodes - 1)])
+    velocity_bars = ti.Matrix([[0.0] * 3 for _ in range(kind.nodes - 1)])
     parameter_bars = vec3(0.0)
     eta_bar = 0.0
-    for point in range(points):
-        f = _gradient_of(nodes, rest, arms, e, point)
-        g = _gradient_of(nodes, rest, duals, e, point)
-        volume = -rest[e, point, 3 * nodes - 3]
+    for point in range(kind.points):
+        f = _gradient_of(kind.nodes, kind.rest, arms, e, point)
+        g = _gradient_of(kind.nodes, kind.rest, duals, e, point)
+        volume = -kind.rest[e, point, 3 * kind.nodes - 3]
         dp, parameters = _differential(body, solid, f, _rotation(body, solid, f), g, mu, lam, actuation)
         if ti.static(body.with_damping):
-            rate = _gradient_of(nodes, rest, rates, e, point)
+            rate = _gradient_of(kind.nodes, kind.rest, rates, e, point)
             strain_rate = symmetric_product(f, rate)
             strain_dual = symmetric_product(f, g)
             dp += eta * (rate @ strain_dual + g @ strain_rate)
-            _spread(nodes, rest, (volume * eta) * (f @ strain_dual), e, point, velocity_bars)
+            _spread(kind.nodes, kind.rest, (volume * eta) * (f @ strain_dual), e, point, velocity_bars)
             eta_bar += volume * inner(strain_rate, strain_dual)
-        _spread(nodes, rest, volume * dp, e, point, position_bars)
+        _spread(kind.nodes, kind.rest, volume * dp, e, point, position_bars)
         parameter_bars += volume * parameters
     add_bar(bars.solid_material, b, solid, 0, parameter_bars.x)
     add_bar(bars.solid_material, b, solid, 1, parameter_bars.y)
     add_bar(bars.solid_material, b, solid, 2, eta_bar)
     add_bar(bars.solid_actuation, b, frame, solid, parameter_bars.z)
-    _scatter(nodes, indices, body.gather, out, b, e, first_slot, PARTICLE.position, position_bars)
+    _scatter(kind.nodes, kind.indices, body.gather, out, b, e, first_slot, PARTICLE.position, position_bars)
     if ti.static(body.with_damping):
-        _scatter(nodes, indices, body.gather, out, b, e, first_slot, PARTICLE.velocity, velocity_bars)
+        _scatter(kind.nodes, kind.indices, body.gather, out, b, e, first_slot, PARTICLE.velocity, velocity_bars)
 
 
 @ti.func
-def _energy(
-    nodes: ti.template(), points: ti.template(), indices: ti.template(), rest: ti.template(), body: ti.template(),
-    state: ti.template(), b, row, frame, e, first_solid,
-):  # fmt: skip
-    """``solid_energy_of`` of a kind with this many nodes and quadrature points."""
+def solid_energy_of(family: ti.template(), body: ti.template(), state: ti.template(), b, row, frame, e, first_solid):
+    """Elastic energy [J] of an element; arguments as in ``solid_force``."""
+    kind = solid_kind(family, body)
     solid = first_solid + e
     mu, lam = body.solid_material[b, solid, SOLID_MATERIAL.mu], body.solid_material[b, solid, SOLID_MATERIAL.lam]
     actuation = body.solid_actuation[b, frame, solid]
-    arms = _shift_of(nodes, indices, state, b, row, e, PARTICLE.position)
+    arms = _shift_of(kind.nodes, kind.indices, state, b, row, e, PARTICLE.position)
     total = 0.0
-    for point in range(points):
-        f = _gradient_of(nodes, rest, arms, e, point)
-        volume = rest[e, point, 3 * nodes - 3]
+    for point in range(kind.points):
+        f = _gradient_of(kind.nodes, kind.rest, arms, e, point)
+        volume = kind.rest[e, point, 3 * kind.nodes - 3]
         for energy in ti.static(body.energies):
             if ti.static(len(body.energies) == 1):
                 total += volume * energy_density(energy, f, mu, lam, actuation)
@@ -467,11 +408,19 @@ def _energy(
 
 
 @ti.func
-def _jacobian(
-    nodes: ti.template(), points: ti.template(), indices: ti.template(), rest: ti.template(), body: ti.template(),
-    state: ti.template(), rows: ti.template(), b, row, frame, e, first_solid, rate, first_row,
+def solid_force_jacobian(
+    family: ti.template(), body: ti.template(), state: ti.template(), rows: ti.template(), b, row, frame, e, first_solid, rate,
+    first_row,
 ):  # fmt: skip
-    """``solid_force_jacobian`` of a kind: ``_force_adjoint`` of dual fields that are 1 in one component at one node."""
+    """Derivatives of an element's forces by the positions of its nodes, where velocities change with these by ``rate`` [1/s]:
+    ``solid_force_adjoint`` of dual fields that are 1 in one component at one node.
+
+    Args:
+        family, body, state, b, row, frame, e, first_solid: as in ``solid_force``.
+        rows: [rows, 3], receives d f_(c, k) / d x_a [N/m] for node c, axis k and node a of the element, in this order.
+        first_row: its first row.
+    """
+    kind = solid_kind(family, body)
     solid = first_solid + e
     mu, lam, eta = (
         body.solid_material[b, solid, SOLID_MATERIAL.mu],
@@ -479,23 +428,23 @@ def _jacobian(
         body.solid_material[b, solid, SOLID_MATERIAL.damping],
     )
     actuation = body.solid_actuation[b, frame, solid]
-    arms = _shift_of(nodes, indices, state, b, row, e, PARTICLE.position)
-    rates = ti.Matrix([[0.0] * 3 for _ in range(nodes - 1)])
+    arms = _shift_of(kind.nodes, kind.indices, state, b, row, e, PARTICLE.position)
+    rates = ti.Matrix([[0.0] * 3 for _ in range(kind.nodes - 1)])
     if ti.static(body.with_damping):
-        rates = _shift_of(nodes, indices, state, b, row, e, PARTICLE.velocity)
-    for entry in range(3 * nodes * nodes):
+        rates = _shift_of(kind.nodes, kind.indices, state, b, row, e, PARTICLE.velocity)
+    for entry in range(3 * kind.nodes * kind.nodes):
         for k in ti.static(range(3)):
             rows[first_row + entry, k] = 0.0
-    for point in range(points):
-        f = _gradient_of(nodes, rest, arms, e, point)
-        volume = -rest[e, point, 3 * nodes - 3]
+    for point in range(kind.points):
+        f = _gradient_of(kind.nodes, kind.rest, arms, e, point)
+        volume = -kind.rest[e, point, 3 * kind.nodes - 3]
         rotation = _rotation(body, solid, f)
         f_rate, strain_rate = mat3(0.0), mat3(0.0)
         if ti.static(body.with_damping):
-            f_rate = _gradient_of(nodes, rest, rates, e, point)
+            f_rate = _gradient_of(kind.nodes, kind.rest, rates, e, point)
             strain_rate = symmetric_product(f, f_rate)
-        for c in range(nodes):
-            slope = _slope(nodes, rest, e, point, c)
+        for c in range(kind.nodes):
+            slope = _slope(kind.nodes, kind.rest, e, point, c)
             for k in range(3):
                 g = mat3(0.0)
                 for i, j in ti.static(ti.ndrange(3, 3)):
@@ -506,10 +455,10 @@ def _jacobian(
                     strain_dual = symmetric_product(f, g)
                     dp += eta * (f_rate @ strain_dual + g @ strain_rate + rate * (f @ strain_dual))
                 dp *= volume
-                first = first_row + (3 * c + k) * nodes
+                first = first_row + (3 * c + k) * kind.nodes
                 balance = vec3(0.0)
-                for a in range(nodes - 1):
-                    value = dp @ _slope(nodes, rest, e, point, a + 1)
+                for a in range(kind.nodes - 1):
+                    value = dp @ _slope(kind.nodes, kind.rest, e, point, a + 1)
                     balance -= value
                     for i in ti.static(range(3)):
                         rows[first + a + 1, i] += value[i]

@@ -7,11 +7,21 @@ from ti_sim.base.bundles import kernel
 from ti_sim.base.rows import load_vec3
 from ti_sim.base.runtime import ti
 from ti_sim.deformable.corners import PARTICLE
-from ti_sim.deformable.elements import actuation_row, chunk_adjoints, chunk_forces
+from ti_sim.deformable.forces import add_all_forces, add_all_forces_adjoint
 from ti_sim.deformable.inputs import DeformableInputs
 from ti_sim.deformable.kernel_arrays import DeformableArrays
-from ti_sim.deformable.particle_step import LARGEST, Output, move_particle, move_particle_adjoint, particle_size, store_frame
-from ti_sim.deformable.self_contact import all_contacts, all_contacts_adjoint
+from ti_sim.deformable.particle_step import (
+    LARGEST,
+    Output,
+    ParticleAdjoints,
+    StepSettings,
+    add_frame_adjoint,
+    load_particle_adjoint,
+    move_particle,
+    move_particle_adjoint,
+    particle_size,
+    store_frame,
+)
 from ti_sim.deformable.self_contact_lists import SelfContactArrays, mark_if_stale
 
 
@@ -19,7 +29,7 @@ from ti_sim.deformable.self_contact_lists import SelfContactArrays, mark_if_stal
 def advance(
     states: ti.types.ndarray(), in_place: int, force: ti.types.ndarray(), output: Output, diverged_step: ti.types.ndarray(),
     diverged_particle: ti.types.ndarray(), body: DeformableArrays, contacts: SelfContactArrays, spread: int,
-    ground: float, dt: float, substeps: int, first_step: int, steps: int,
+    settings: StepSettings, first_step: int, steps: int,
 ):  # fmt: skip
     """Advance every world by ``steps`` steps from row 0 of states [B, rows, P, 6].
 
@@ -36,23 +46,21 @@ def advance(
                 done = steps
             while done < steps:
                 step = first_step + done
-                frame = step // substeps
+                frame = step // settings.substeps
                 row, next_row = done, done + 1
                 if in_place == 1:
                     row, next_row = 0, 0
-                chunk_forces(body, states, force, b, row, actuation_row(body, step, substeps), 0, 1)
-                if ti.static(body.features.with_self_contact):
-                    all_contacts(contacts, states, force, b, row, step, dt)
+                add_all_forces(body, contacts, states, force, b, row, step, settings)
                 size = 0.0
                 for p in range(body.particle_mass.shape[1]):
                     f = load_vec3(force, b, p, 0)
                     for k in ti.static(range(3)):
                         force[b, p, k] = 0.0
-                    size += move_particle(body, states, b, row, next_row, frame, p, f, ground, dt)
+                    size += move_particle(body, states, b, row, next_row, frame, p, f, settings.ground, settings.dt)
                     if ti.static(body.features.with_self_contact):
-                        mark_if_stale(contacts, states, b, next_row, p, step + 1, dt)
+                        mark_if_stale(contacts, states, b, next_row, p, step + 1, settings.dt)
                 done += 1
-                if output.write_frames == 1 and (step + 1) % substeps == 0:
+                if output.write_frames == 1 and (step + 1) % settings.substeps == 0:
                     for p in range(body.particle_mass.shape[1]):
                         store_frame(states, b, next_row, frame + 1, p, output.particle_q, output.particle_qd)
                 if output.keep_every > 0 and (step + 1) % output.keep_every == 0:
@@ -72,37 +80,30 @@ def advance(
 
 @kernel
 def advance_adjoint(
-    states: ti.types.ndarray(), diverged_step: ti.types.ndarray(), bar: ti.types.ndarray(),
-    dual: ti.types.ndarray(), particle_q_bar: ti.types.ndarray(), particle_qd_bar: ti.types.ndarray(),
-    body: DeformableArrays,
-    bars: DeformableInputs,
-    contacts: SelfContactArrays,
-    spread: int, ground: float, dt: float, substeps: int, first_step: int, first_row: int, steps: int,
+    states: ti.types.ndarray(), diverged_step: ti.types.ndarray(), adjoints: ParticleAdjoints, body: DeformableArrays,
+    bars: DeformableInputs, contacts: SelfContactArrays, spread: int, settings: StepSettings,
+    first_step: int, first_row: int, steps: int,
 ):  # fmt: skip
     """Adjoint of ``advance`` over ``steps`` steps from ``first_step``, whose first state is in row ``first_row`` of states.
 
-    bar [B, P, 6] holds the adjoint of the state after the steps and is overwritten by that of the first state; the adjoints of
-    the frames at the ends of the steps are added. Adds to the adjoints of the inputs (gravity [B, P, 3] by particle, wind [B, T,
-    3] by triangle). dual [B, P, 3] is scratch.
+    ``adjoints.state`` holds the adjoint of the state after the steps and is overwritten by that of the first state; the adjoints
+    of the frames at the ends of the steps are added. Adds to the adjoints of the inputs (gravity [B, P, 3] by particle, wind [B,
+    T, 3] by triangle).
     """
     for index in range(states.shape[0] * spread):
         b = index // spread
         if index % spread == 0 and diverged_step[b] < 0:
             for done in range(steps):
                 step, row = first_step + steps - 1 - done, first_row + steps - 1 - done
-                frame = step // substeps
+                frame = step // settings.substeps
                 for p in range(body.particle_mass.shape[1]):
-                    x_bar = load_vec3(bar, b, p, PARTICLE.position)
-                    v_bar = load_vec3(bar, b, p, PARTICLE.velocity)
-                    if (step + 1) % substeps == 0:
-                        for k in ti.static(range(3)):
-                            x_bar[k] += particle_q_bar[b, frame + 1, p, k]
-                            v_bar[k] += particle_qd_bar[b, frame + 1, p, k]
+                    state_bar = load_particle_adjoint(adjoints.state, b, p)
+                    if (step + 1) % settings.substeps == 0:
+                        add_frame_adjoint(adjoints.particle_q, adjoints.particle_qd, b, frame + 1, p, state_bar)
                     move_particle_adjoint(
-                        body, bars, states, bar, dual, b, row, row + 1, frame, p, x_bar, v_bar, ground, dt
-                    )
+                        body, bars, states, adjoints.state, adjoints.dual, b, row, frame, p, state_bar, settings.ground,
+                        settings.dt,
+                    )  # fmt: skip
                     if ti.static(body.features.with_self_contact):
-                        mark_if_stale(contacts, states, b, row, p, step, dt)
-                chunk_adjoints(body, bars, states, dual, bar, b, row, actuation_row(body, step, substeps), 0, 1)
-                if ti.static(body.features.with_self_contact):
-                    all_contacts_adjoint(contacts, bars.self_contact, states, dual, bar, b, row, step, dt)
+                        mark_if_stale(contacts, states, b, row, p, step, settings.dt)
+                add_all_forces_adjoint(body, bars, contacts, states, adjoints.dual, adjoints.state, b, row, step, settings)

@@ -1,4 +1,4 @@
-"""Newton-Euler dynamics of one rigid body and one step of each integrator, with adjoints (Taichi functions).
+"""Newton-Euler dynamics of one rigid body: its loads and their sum, and a semi-implicit step, with adjoints (Taichi functions).
 
 State of a body: position x of the centre of mass [m], unit quaternion q, velocity v [m/s], angular momentum L about the centre of
 mass in the world frame [kg m2/s]. With L as state variable instead of the angular velocity, the gyroscopic term w x I w of

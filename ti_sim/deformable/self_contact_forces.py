@@ -7,8 +7,8 @@ from ti_sim.base.bundles import kernel, views
 from ti_sim.base.runtime import compiled_lightly, ti
 from ti_sim.deformable.inputs import DeformableInputs
 from ti_sim.deformable.model import DeformableModel
-from ti_sim.deformable.self_contact import all_contacts, all_contacts_adjoint
-from ti_sim.deformable.self_contact_lists import SelfContactArrays
+from ti_sim.deformable.self_contact import chunk_contacts, chunk_contacts_adjoint
+from ti_sim.deformable.self_contact_lists import SelfContactArrays, rebuild_if_stale
 from ti_sim.deformable.self_contact_tables import self_contact_memory
 from ti_sim.deformable.single_state import states_at
 from ti_sim.deformable.states import sum_rows
@@ -20,7 +20,8 @@ def sum_contacts(
 ):  # fmt: skip
     """Add the forces of self-contact at states [B, 1, P, 6] to force [B, P, 3]."""
     for b in range(states.shape[0]):
-        all_contacts(contacts, states, force, b, 0, 0, dt)
+        rebuild_if_stale(contacts, states, b, 0, 0, dt)
+        chunk_contacts(contacts, states, force, b, 0, 0, 1, dt)
 
 
 @kernel
@@ -30,7 +31,8 @@ def sum_contact_adjoints(
 ):  # fmt: skip
     """Add the derivatives of dual [B, P, 3] . force at states [B, 1, P, 6] to bar [B, P, 6] and contact_bar [B, 1, 4]."""
     for b in range(states.shape[0]):
-        all_contacts_adjoint(contacts, contact_bar, states, dual, bar, b, 0, 0, dt)
+        rebuild_if_stale(contacts, states, b, 0, 0, dt)
+        chunk_contacts_adjoint(contacts, contact_bar, states, dual, bar, b, 0, 0, 1, dt)
 
 
 @compiled_lightly
