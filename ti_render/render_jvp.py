@@ -27,7 +27,7 @@ from ti_render.raster.softras import STATE_SIZE
 from ti_render.raster.softras_jvp import rasterise_jvp
 from ti_render.render import Layer, RenderResult, draw_backdrop_again, shadow_backdrop
 from ti_render.shading.light_view import view_from_lights_jvp
-from ti_render.shading.lighting import SCRATCH_SIZE
+from ti_render.shading.reflection import SCRATCH_SIZE
 from ti_render.shading.surface import FACE_DOT_SIZE
 from ti_render.shading.uniforms import gather_uniforms_jvp
 from ti_sim.base.arrays import (

@@ -7,7 +7,7 @@ ground takes part where its depth exceeds ``near``. It is shaded without highlig
 
 from ti_render.arrays import FLAG, GROUND, UNIFORM, Backdrop
 from ti_render.rows import row_of
-from ti_render.shading.lighting import LAMBERT, UNLIT, light_surface
+from ti_render.shading.reflection import LAMBERT, UNLIT, light_surface
 from ti_render.shading.surface import DEPTH, NORMAL
 from ti_render.shading.texture import sample_texture
 from ti_render.shading.uniforms import uniform3

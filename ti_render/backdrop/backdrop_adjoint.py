@@ -20,7 +20,7 @@ from ti_render.backdrop.backdrop import (
     without_highlights,
 )
 from ti_render.rows import row_of
-from ti_render.shading.lighting import add3, light_surface_adjoint
+from ti_render.shading.reflection import add3, light_surface_adjoint
 from ti_render.shading.surface import DEPTH, NORMAL
 from ti_render.shading.texture import add_texels, sample_texture
 from ti_render.shading.uniforms import uniform3

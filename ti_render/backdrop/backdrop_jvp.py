@@ -19,7 +19,7 @@ from ti_render.backdrop.backdrop import (
     without_highlights,
 )
 from ti_render.rows import put3, row_of
-from ti_render.shading.lighting import ALBEDO_DOT, COLOUR_DOT, NORMAL_DOT, POINT_DOT, SCRATCH_SIZE, light_columns
+from ti_render.shading.reflection import ALBEDO_DOT, COLOUR_DOT, NORMAL_DOT, POINT_DOT, SCRATCH_SIZE, light_columns
 from ti_render.shading.surface import DEPTH, NORMAL
 from ti_render.shading.texture import sample_texture, texels_tangent
 from ti_render.shading.uniforms import uniform3

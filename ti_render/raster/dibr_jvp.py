@@ -12,7 +12,7 @@ from ti_render.raster.softras_jvp import corner_tangents, coverage_tangent, pers
 from ti_render.raster.tiles import Tiles
 from ti_render.raster.walk import TilePass, screen_triangle, walk
 from ti_render.rows import put3
-from ti_render.shading.lighting import COLOUR_DOT, R_DOT, SCRATCH_SIZE, Z_DOT
+from ti_render.shading.reflection import COLOUR_DOT, R_DOT, SCRATCH_SIZE, Z_DOT
 from ti_render.shading.surface import DEPTH, face_attributes, gather_face_tangents, surface_columns
 from ti_sim.base.bundles import bundle, kernel, with_fields
 from ti_sim.base.runtime import ti

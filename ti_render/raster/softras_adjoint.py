@@ -21,7 +21,7 @@ from ti_render.raster.softras import BACK, COLOUR, FRONT, LEAST_DEPTH, STATE_SIZ
 from ti_render.raster.tiles import Tiles
 from ti_render.raster.walk import NO_COVERAGE, TilePass, walk
 from ti_render.rows import get3
-from ti_render.shading.lighting import UNLIT, add3
+from ti_render.shading.reflection import UNLIT, add3
 from ti_render.shading.surface import DEPTH, NORMAL, add_attributes, face_attributes, surface_adjoint, surface_colour
 from ti_render.shading.uniforms import uniform3
 from ti_sim.base.bundles import bundle, kernel

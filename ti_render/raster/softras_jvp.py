@@ -22,7 +22,7 @@ from ti_render.raster.softras import BACK, COLOUR, FRONT, LEAST_DEPTH, STATE_SIZ
 from ti_render.raster.tiles import Tiles
 from ti_render.raster.walk import NO_COVERAGE, TilePass, walk
 from ti_render.rows import add_to3, get3, put3
-from ti_render.shading.lighting import COLOUR_DOT, LOG_DOT, R_DOT, SCRATCH_SIZE, Z_DOT
+from ti_render.shading.reflection import COLOUR_DOT, LOG_DOT, R_DOT, SCRATCH_SIZE, Z_DOT
 from ti_render.shading.surface import (
     FACE_DOT_SIZE,
     SCREEN_PART,

@@ -9,7 +9,7 @@ from typing import Any
 from ti_render.arrays import ALBEDO_COLUMN, CORNER, FLAG, MATERIAL, MOVING_COLUMN, UNIFORM
 from ti_render.geometry.normals import unit_normal
 from ti_render.rows import get3, put3, row_of
-from ti_render.shading.lighting import (
+from ti_render.shading.reflection import (
     ALBEDO_DOT,
     COLOUR_DOT,
     LAMBERT,

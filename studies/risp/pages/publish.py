@@ -10,7 +10,7 @@ from risp_torch.programs import RunFolder, replacing, write_text
 from studies.risp.pages.figures import plot_cells, write_small_png
 from studies.risp.pages.films import write_films
 from studies.risp.pages.summary import write_summary
-from studies.risp.pages.tables import how, number, write_table_page
+from studies.risp.pages.table_pages import how, number, write_table_page
 from studies.risp.tables.claims import done
 from studies.risp.tables.plan import ABLATIONS, TABLES, TablePlan
 from studies.risp.tables.results import Cells, cells_of

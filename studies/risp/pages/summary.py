@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from risp_torch.programs import write_text
-from studies.risp.pages.tables import in_brackets, markdown_table, number
+from studies.risp.pages.table_pages import in_brackets, markdown_table, number
 from studies.risp.pages.why import NAMES
 from studies.risp.tables.plan import TABLES, TablePlan
 from studies.risp.tables.results import Cells, cells_of, difference, lowest

@@ -25,7 +25,7 @@ from studies.risp import table
 from studies.risp.pages.figures import plot_cells, write_columns, write_rows, write_small_png
 from studies.risp.pages.paper import PAPER
 from studies.risp.pages.summary import write_summary
-from studies.risp.pages.tables import number, write_table_page
+from studies.risp.pages.table_pages import number, write_table_page
 from studies.risp.pages.why import reasons
 from studies.risp.tables import worker
 from studies.risp.tables.claims import claimed, done, failed, is_claimed, mark_done

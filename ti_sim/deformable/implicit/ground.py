@@ -1,8 +1,8 @@
-"""Contact with the ground in implicit steps: the mean of the continuous law over the path, as in ``rigid.contact``.
+"""Contact with the ground in implicit steps: the mean of the continuous law over the path, as in ``ti_sim.contact.law``.
 
 A particle comes from the height z_hat and ends at z with the velocity u = (x - x_hat) / gamma; one step before the end, it was
 at z_before (heights above the ground). The travel of the mean is l = |z - z_before| + onset, where ``onset`` smooths the
-stiffness at rest. With the mean depth m and the fraction q of ``rigid.contact.onset`` at the depth -z (less kd u_z / ke while
+stiffness at rest. With the mean depth m and the fraction q of ``law.onset`` at the depth -z (less kd u_z / ke while
 separating),
 
     f_n = ke m + kd q max(0, -u_z).
@@ -52,7 +52,7 @@ def mean_over_path(depth, above, below):
 
     Args:
         depth: depth with the largest weight [m].
-        above, below: distances from there to the ends above and below [m]; equal, as in ``rigid.contact.onset``.
+        above, below: distances from there to the ends above and below [m]; equal, as in ``law.onset``.
 
     Returns:
         (mean [m], fraction [1], mean_by: derivatives of the mean by above and below, as that by the depth is the fraction,
