@@ -13,8 +13,7 @@ from typing import Any, Literal
 from tqdm import tqdm
 
 from risp_torch import UserError, start
-from risp_torch.programs import number, write_text
-from studies.exit_status import exit_status
+from risp_torch.programs import exit_status, number, write_text
 from studies.markdown import write_into_page
 from ti_sim import Count, Seed
 

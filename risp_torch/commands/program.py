@@ -7,7 +7,7 @@ import importlib
 import os
 import sys
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import NoReturn
@@ -94,29 +94,7 @@ class Program:
             bind_local_gpu()
         warnings.showwarning = partial(_warn, program)
         try:
-            check_paths(options)
-            return options.run(options)
-        except FinishedError as error:
-            print(f"{program}: {error}")
-            return 0
-        except DivergenceError as error:
-            print(f"{program}: {error}", file=sys.stderr)
-            return 3
-        except UserError as error:
-            print(f"{program}: error: {error}", file=sys.stderr)
-            return 2
-        except OSError as error:
-            if error.filename is None or error.errno not in PLACE_ERRORS:
-                raise
-            sentence = f"{error.filename} cannot be used ({error.strerror}): check the path"
-            print(f"{program}: error: {sentence}", file=sys.stderr)
-            return 2
-        except (MemoryError, RuntimeError) as error:
-            # Torch has no separate error type for it.
-            if isinstance(error, RuntimeError) and "can't allocate memory" not in str(error):
-                raise
-            print(f"{program}: error: it does not fit into memory: take less of it at a time", file=sys.stderr)
-            return 2
+            return exit_status(program, lambda: _checked_run(options))
         except SystemExit as stop:
             fault = f"the scene's file ends the program (sys.exit({stop.code})): take that out of it"
             print(f"{program}: error: {fault}", file=sys.stderr)
@@ -152,6 +130,46 @@ class Program:
         if similar:
             return f"unknown option {argument!r}: did you mean {' or '.join(f'--{name}' for name in similar)}?"
         return f"unknown option {argument!r} ({self.name} {command} --help lists the options)"
+
+
+def exit_status(program: str, work: Callable[[], int]) -> int:
+    """Do the work of a program, and turn errors of its user into one sentence on stderr.
+
+    Args:
+        program: what messages begin with.
+        work: returns the exit status of a program that comes to its end.
+
+    Returns:
+        That status; 0 if the run had finished before, 2 for wrong input, a path that cannot be used, or too little memory, and
+        3 for a simulation that diverged.
+    """
+    try:
+        return work()
+    except FinishedError as error:
+        print(f"{program}: {error}")
+        return 0
+    except DivergenceError as error:
+        print(f"{program}: {error}", file=sys.stderr)
+        return 3
+    except UserError as error:
+        sentence = str(error)
+    except OSError as error:
+        if error.filename is None or error.errno not in PLACE_ERRORS:
+            raise
+        sentence = f"{error.filename} cannot be used ({error.strerror}): check the path"
+    except (MemoryError, RuntimeError) as error:
+        # Torch has no separate error type for it.
+        if isinstance(error, RuntimeError) and "can't allocate memory" not in str(error):
+            raise
+        sentence = "it does not fit into memory: take less of it at a time"
+    print(f"{program}: error: {sentence}", file=sys.stderr)
+    return 2
+
+
+def _checked_run(options: argparse.Namespace) -> int:
+    """Run a command whose paths can be used."""
+    check_paths(options)
+    return options.run(options)
 
 
 def _warn(program: str, message: Warning | str, *location: object) -> None:

@@ -35,7 +35,7 @@ class Fetched:
 def fetch_data_set(name: str, *, out: str | Path | None = None) -> Fetched:
     """Download the files of a data set that are not here yet.
 
-    Each file is checked before it gets its name, so that a fetch that is interrupted goes on with the next file.
+    Each file is checked before it gets its name, so that a fetch that is interrupted continues with the next file.
 
     Args:
         name: a key of ``DATA_SETS``.

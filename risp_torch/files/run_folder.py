@@ -1,6 +1,6 @@
 """The folder of one run: its settings, its checkpoint, its result. Every file in it is whole or absent.
 
-``settings.json`` is what was asked for, ``checkpoint.safetensors`` is where a killed run goes on, and ``result.json``
+``settings.json`` is what was asked for, ``checkpoint.safetensors`` is where a killed run resumes, and ``result.json``
 says that the run has ended. One process at a time works in it.
 """
 

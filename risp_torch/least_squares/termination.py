@@ -30,10 +30,11 @@ class Termination:
     """Conditions for the end of a start.
 
     Attributes:
-        decrease: relative decrease of the objective in a round at or below which a start ends; None goes on after rejected steps.
+        decrease: relative decrease of the objective in a round at or below which a start ends; None continues after
+            rejected steps.
         hopeless_rounds: a start ends if this many rounds like its last one would not reach the lowest objective of all starts;
-            None goes on.
-        step: largest change of a coordinate in a step, below which a start ends after that step; 0 goes on.
+            None continues.
+        step: largest change of a coordinate in a step, below which a start ends after that step; 0 continues.
     """
 
     decrease: float | None = 0.0
@@ -41,7 +42,7 @@ class Termination:
     step: float = 0.0
 
     def continues(self, before: float, after: float, *, lowest: float, longest: float) -> bool:
-        """Whether a start goes on after a round.
+        """Whether a start continues after a round.
 
         Args:
             before, after: its objectives.

@@ -19,7 +19,7 @@ from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Count, checked
 
 _GUESS_SEED = 0
-_KEPT = 1.5  # times the lowest cost: fits of pieces that go on to longer ones
+_KEPT = 1.5  # times the lowest cost: fits of pieces that are extended to longer ones
 _SAME = 0.02  # of the ranges: distance below which two fits are one
 
 
@@ -121,7 +121,7 @@ def fit_growing_windows(
 
     A simulation of a long window departs from the motion at a small error of a number, so that its cost has many minima. A short
     one has few, and determines less. The shortest pieces are fitted from several first guesses
-    (``MotionFitSettings.first_guesses``); of the ends that differ, those that fit nearly as well as the best go on. Pieces of
+    (``MotionFitSettings.first_guesses``); of the ends that differ, those that fit nearly as well as the best continue. Pieces of
     fewer recordings than unknowns count as separate clusters in the error bars.
 
     Args:

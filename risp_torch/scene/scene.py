@@ -260,7 +260,7 @@ class Scene(SceneSpec):
 
     @checked
     def state(self, parameters: Mapping[str, torch.Tensor] | None = None, *, worlds: Count | None = None) -> State:
-        """The state at the start of the scene, from which ``step`` goes on.
+        """The state at the start of the scene, from which ``step`` continues.
 
         Args:
             parameters: values that replace the scene's own; gradients flow through them, but not through ``body_q`` and

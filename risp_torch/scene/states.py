@@ -41,7 +41,7 @@ class States:
         particle_qd: [B, T, P, 3] their velocities [m/s]; None in scenes without any.
         moment: [B, T] scene times of the frames with a clock [s], in double precision; None without one.
         exposed: motion during the exposures of a film that has any; None without.
-        last: state at the last frame, from which ``Scene.step`` and ``Scene.rollout`` go on; None with a clock.
+        last: state at the last frame, from which ``Scene.step`` and ``Scene.rollout`` continue; None with a clock.
     """
 
     body_q: torch.Tensor

@@ -18,8 +18,7 @@ import numpy as np
 from risp_torch import Scene, UserError, load_scene, start
 from risp_torch.control import GoalLoss, control, film_of, load_control, load_policy, replan
 from risp_torch.files.report import comparison_video, format_table, write_strip
-from risp_torch.programs import number, write_text
-from studies.exit_status import exit_status
+from risp_torch.programs import exit_status, number, write_text
 from ti_sim import Count, FromZero, Positive, Seed
 
 

@@ -35,9 +35,8 @@ from risp_torch.control import (
     open_loop,
 )
 from risp_torch.files.report import comparison_video, format_table, plot_curves, write_strip
-from risp_torch.programs import number, write_text
+from risp_torch.programs import exit_status, number, write_text
 from risp_torch.risp import RispNetwork, load_network, resize_pictures
-from studies.exit_status import exit_status
 from ti_sim import Count, Seed
 
 LENGTH = 1.0  # m, what errors are parts of

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from risp_torch import Contact, Membrane, Scene, Sphere, Start, start
-from studies.exit_status import exit_status
+from risp_torch.programs import exit_status
 from studies.markdown import markdown, write_into_page
 from ti_sim import contact_time, damping_for_restitution, restitution
 from ti_sim.meshes import SheetMesh

@@ -18,8 +18,7 @@ import torch
 from scipy.optimize import minimize_scalar
 
 from risp_torch import Scene, load_scene, start
-from risp_torch.programs import number
-from studies.exit_status import exit_status
+from risp_torch.programs import exit_status, number
 from studies.markdown import markdown
 from ti_sim import Count, Positive
 

@@ -1,7 +1,7 @@
 """Scripted inversions: lists of numbers to be read from films of scenes, and the table of how well they are found.
 
 Every job writes a film of the true scene, starts away from the truth, and finds the numbers again. What is finished is not done
-again: the same command goes on where it was.
+again: the same command resumes where it was.
 """
 
 from __future__ import annotations

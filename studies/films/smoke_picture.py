@@ -1,7 +1,7 @@
 """Smoke that forms a picture: the flow at the start is optimised until smoke shows it after some steps (gradSim, appendix C.4).
 
 At the start smoke fills the lower third of the box, and nothing moves it but the flow. The picture is a ring, or a PNG whose
-white becomes smoke; it has as much smoke as there is. A command that was killed goes on from its last iteration.
+white becomes smoke; it has as much smoke as there is. Repeat a killed command to resume it from its last iteration.
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ from tqdm import tqdm
 
 from risp_torch import Camera, Scene, UserError, start, write_video
 from risp_torch.files.report import plot_losses, write_strip
-from risp_torch.programs import number
-from studies.exit_status import exit_status
+from risp_torch.programs import exit_status, number
 from ti_sim import Count, Positive
 
 LEAST = 8  # cells

@@ -10,8 +10,7 @@ from importlib import import_module
 from pathlib import Path
 
 from risp_torch import start
-from risp_torch.programs import number, unknown_name_error
-from studies.exit_status import exit_status
+from risp_torch.programs import exit_status, number, unknown_name_error
 from studies.gradsim.cells import write_archive
 from studies.gradsim.presets import PRESETS, preset_of
 from ti_sim import Count, Seed

@@ -1,6 +1,6 @@
 """Cells of tables: pieces of work whose results are kept, one JSON file each. What is there is not done again.
 
-A result is written at once under its name, so that a killed command leaves whole results only, and the same command goes on.
+A result is written at once under its name, so that a killed command leaves whole results only, and the same command resumes.
 """
 
 from __future__ import annotations

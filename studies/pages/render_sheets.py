@@ -28,7 +28,7 @@ from risp_torch import (
     load_scene,
     srgb_to_linear,
 )
-from risp_torch.programs import number, unknown_name_error
+from risp_torch.programs import exit_status, number, unknown_name_error
 from risp_torch.scene.rendering_parameters import (
     Direction,
     Factor,
@@ -38,7 +38,6 @@ from risp_torch.scene.rendering_parameters import (
     default_psi,
     image_jacobian,
 )
-from studies.exit_status import exit_status
 from studies.pages.sheet_stage import (
     BALL_PLACE,
     BALL_RADIUS,

@@ -6,8 +6,7 @@ import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
 
-from risp_torch.programs import unknown_name_error
-from studies.exit_status import exit_status
+from risp_torch.programs import exit_status, unknown_name_error
 
 STUDIES = {"contactnets": "contactnets", "half_real": "half_real.__main__", "dfki_pendulum": "dfki_pendulum.__main__"}
 

@@ -32,8 +32,8 @@ from risp_torch.motions import (
     whole_recordings,
     windows,
 )
+from risp_torch.programs import exit_status
 from scenes.real import contactnets_cube as cube
-from studies.exit_status import exit_status
 from studies.markdown import markdown
 from ti_sim import restitution
 

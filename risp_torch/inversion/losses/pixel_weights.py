@@ -92,7 +92,7 @@ class PixelWeights:
     @staticmethod
     @checked
     def near(scene: Scene, states: States | torch.Tensor, *, distance: Positive) -> PixelWeights:
-        """Only pixels near the bodies of a motion count, such as that of an estimate from which a search goes on.
+        """Only pixels near the bodies of a motion count, such as that of an estimate from which a search continues.
 
         What stands elsewhere tells nothing of the motion, but where it is modelled (``LookSettings.plate``) its errors do harm.
 

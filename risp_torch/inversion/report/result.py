@@ -122,7 +122,7 @@ def remarks_on(unknowns: Unknowns, physical: np.ndarray, status: list[str]) -> l
         )
     elif completed and "same minimum" not in completed:
         remarks.append(
-            f"only 1 of the {len(completed) + 1} starts that went on to the end reached the lowest loss: "
+            f"only 1 of the {len(completed) + 1} starts that ran to the end reached the lowest loss: "
             "more starts, or a growing horizon, would tell whether it is the lowest there is"
         )
     low, high = (unknowns.scaled(bound) for bound in unknowns.bounds())

@@ -113,7 +113,7 @@ def _unfinished(folder: Path) -> UserError:
     present = sum((folder / file).is_file() for file in plan.files)
     return UserError(
         f"the dataset in {folder} is not finished, {present} of {len(plan.files)} shards are there: "
-        f"'{plan.command(folder)}' goes on"
+        f"'{plan.command(folder)}' resumes it"
     )
 
 

@@ -1,4 +1,4 @@
-"""Simulations that go on from a state: its arrays as inputs of a solver, rows over time from its frame on, the last state."""
+"""Simulations that continue from a state: its arrays as inputs of a solver, rows over time from its frame on, the last state."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from risp_torch import start
 from risp_torch.data import data_folder
-from studies.exit_status import exit_status
+from risp_torch.programs import exit_status
 from studies.real.dfki_pendulum.study import study
 
 

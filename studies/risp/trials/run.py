@@ -103,7 +103,7 @@ def run_trial(
         settings: of the run.
         network: file of the methods with a network.
         target: folder of frames from ``target_film``, for the image-based methods.
-        begin: for "chain": estimate of "full" on this repeat, from which the solved look goes on; by default it is searched
+        begin: for "chain": estimate of "full" on this repeat, from which the solved look continues; by default it is searched
             first, in the folder "risp" of the run.
         out: folder of the run: an unfinished one is resumed, a finished one is only read.
         progress: whether to show progress bars.

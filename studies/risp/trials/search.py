@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from risp_torch.programs import RunFolder
     from studies.risp.trials.trial import Trial, Values
 
-NARROWER, KNOT_ROUNDS = 0.2, 3  # of the widths of a search's last rounds, and their number, for one that goes on
-LAST_ROUNDS = 5  # times the rounds of a search from guesses, for one that goes on from an estimate
+NARROWER, KNOT_ROUNDS = 0.2, 3  # of the widths of a search's last rounds, and their number, for one that continues
+LAST_ROUNDS = 5  # times the rounds of a search from guesses, for one that continues from an estimate
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def search(
         guesses: the first guesses; the one with the lowest final loss is used.
         settings: settings of the wide or the gradient steps.
         refine: largest number of Gauss-Newton rounds with narrow differences; none if the loss is locally non-smooth.
-        begin: an estimate from which the search goes on, in place of other steps from the guesses: by rounds of registration
+        begin: an estimate from which the search continues, in place of other steps from the guesses: by rounds of registration
             (``registered``) where these suit, otherwise by Gauss-Newton rounds, first with the loss of the search
             (``Loss.coarse``), then, ``LAST_ROUNDS`` times as many, with its own.
         paper: whether the unknowns are optimised as in the paper (``paper_unknowns``), without a penalty on changes of actions.

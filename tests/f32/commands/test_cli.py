@@ -120,7 +120,7 @@ def test_simulate_a_scene_that_ships(risp: Risp, folder: Path) -> None:
 
 
 def test_frames_mean_one_thing(folder: Path) -> None:
-    """--frames is the option of make_scene where there is one, so that what a scene does goes on in its later frames."""
+    """--frames is the option of make_scene where there is one, so that what a scene does continues in its later frames."""
 
     def made(*words: object) -> Scene:
         parser = argparse.ArgumentParser()

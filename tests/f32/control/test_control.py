@@ -1,4 +1,4 @@
-"""Control: policies, searches that go on where they were killed, closed loops, replanning, and what is refused."""
+"""Control: policies, searches that resume where they were killed, closed loops, replanning, and what is refused."""
 
 from __future__ import annotations
 

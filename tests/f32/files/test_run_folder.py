@@ -158,7 +158,7 @@ def edited(path: Path, change: Callable[[dict, dict], None]) -> None:
 
 
 def test_checkpoints_that_are_not_as_written_are_refused(tmp_path):
-    """An array that lacks or has another shape, and an iteration that never was, are no place to go on from."""
+    """An array that lacks or has another shape, and an iteration that never was, are no place to resume from."""
     run = RunFolder.create(tmp_path, SETTINGS)
     changes = (
         lambda tensors, content: tensors.pop("z"),

@@ -123,7 +123,7 @@ def test_a_search_without_gradients_goes_before(target: torch.Tensor) -> None:
 
 
 def test_one_unknown_and_a_killed_run(target: torch.Tensor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was killed during the first search begins again; after it, the descent goes on."""
+    """What was killed during the first search begins again; after it, the descent resumes."""
     warm = CmaSettings(generations=4)
     options = {"starts": [{DENSITY: 300.0}], "settings": OptimiseSettings(iterations=20), "warm_start": warm}
     with monkeypatch.context() as patch:

@@ -166,7 +166,7 @@ def test_two_processes_write_the_bytes_of_one(processes):
 def test_ranks(tmp_path, monkeypatch):
     first = write_slowly(tmp_path, images=8, rank=1, ranks=2)
     assert not first.complete and first.images == 4
-    with pytest.raises(Exception, match=r"not finished, 1 of 2 shards are there: 'risp dataset small --images 8 .* goes on"):
+    with pytest.raises(Exception, match=r"not finished, 1 of 2 shards are there: 'risp dataset small --images 8 .* resumes it"):
         ShardSource(tmp_path)
     assert write_slowly(tmp_path, images=8, rank=0, ranks=2).complete
     with pytest.raises(Exception, match="3 processes share 2 shards"):

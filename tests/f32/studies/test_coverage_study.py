@@ -1,4 +1,4 @@
-"""The study of how often error bars hold: its cases, one of its inversions, and going on after a kill."""
+"""The study of how often error bars hold: its cases, one of its inversions, and resuming after a kill."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The two ablations on a scene of the tests: what they compute, that they go on, and what their pages say."""
+"""The two ablations on a scene of the tests: what they compute, that they resume, and what their pages say."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ def test_all_methods_begin_alike(
     trial, scene, task, motion = quadrotor[kind]
     target = target_film(scene, task, kind, motion, tmp_path / "film", seed=0, repeat=2, renderer="rasteriser")
     given: dict[str, dict[str, Any]] = {}
-    begun: dict[str, Any] = {}  # where a search goes on that does not begin at the guesses
+    begun: dict[str, Any] = {}  # where a search continues that does not begin at the guesses
 
     def spied(scene: Any, comparison: Comparison, trial: Any, guesses: Any, settings: Any, **options: Any) -> Found:
         start = {name: np.asarray(scene.table[name].value).tolist() for name in trial.initial(np.random.default_rng(0))} if (

@@ -170,7 +170,7 @@ def test_repeats_and_streams_differ(tmp_path):
 
 
 def test_a_killed_run_changes_nothing(monkeypatch, tmp_path):
-    """RMSProp goes on from its last checkpoint."""
+    """RMSProp resumes from its last checkpoint."""
     settings = TrialSettings(size=SIDE, search="paper", iterations=15)
     options = {"repeat": 0, "settings": settings, "progress": False}
     whole = run_trial("quadrotor", "identify", "state", **options, out=tmp_path / "whole")

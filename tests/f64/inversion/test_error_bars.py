@@ -361,7 +361,7 @@ def test_the_truth_has_no_larger_excess_than_errors_explain(together: int) -> No
         (["best", "stopped early", "stopped early"], None),  # nothing is known of where these would have come to
         (["best"], None),
         (["best", "same minimum", "higher loss"], None),
-        (["best", "higher loss", "stopped early", "diverged"], "only 1 of the 3 starts that went on to the end"),
+        (["best", "higher loss", "stopped early", "diverged"], "only 1 of the 3 starts that ran to the end"),
     ],
 )
 def test_only_starts_that_went_on_count(status: list[str], words: str | None) -> None:

@@ -151,7 +151,7 @@ class LinearSolver:
 
         Residual and next correction both count: of a stiff and thin body the residual hides what is soft, and where the matrix
         is far from symmetric, corrections with the factor are too short. Corrections with the factor alone (iterative
-        refinement) go on while each lowers the error far; then GMRES.
+        refinement) continue while each lowers the error far; then GMRES.
         """
         solution = best = self._factor.solve(right)
         operator = LinearOperator(matrix.shape, self._factor.solve, dtype=np.float64)
