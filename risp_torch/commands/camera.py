@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from risp_torch.commands.options import number
+from risp_torch.commands.options import number, picture_size
 from ti_sim.base.errors import UserError
 from ti_sim.base.numbers import format_value
 from ti_sim.base.rules import Count, Positive
@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     board.add_argument("--non-square-pixels", action="store_true", help="estimate fx and fy apart (default: one focal length)")
     pose = parser.add_argument_group("pose")
     pose.add_argument("--points", metavar="FILE.csv", help="lines x,y,z,u,v: points [m] and pixels from the upper left corner")
-    pose.add_argument("--picture-size", type=_sides, metavar="WxH", help="of the picture [px]")
+    pose.add_argument("--size", type=picture_size, metavar="PIXELS|WxH", help="size of the picture [px]")
     pose.add_argument("--focal", type=number(Positive), metavar="PIXELS", help="focal length (default: it is estimated)")
     pose.add_argument("--camera-file", metavar="FILE", help="a camera whose focal length, centre and lens this one has")
     pose.add_argument("--below-ground", action="store_true", help="accept a camera below z = 0 and all points")
@@ -75,9 +75,9 @@ def _from_points(options: argparse.Namespace) -> Any:
     if options.points is None:
         raise UserError("risp camera pose takes --points FILE.csv: give it")
     pose_free_camera = None if options.camera_file is None else read_cameras(options.camera_file, pose_needed=False)[0]
-    size = options.picture_size or (None if pose_free_camera is None else (pose_free_camera.width, pose_free_camera.height))
+    size = options.size or (None if pose_free_camera is None else (pose_free_camera.width, pose_free_camera.height))
     if size is None:
-        raise UserError("the size of the picture is not known: give --picture-size WxH, or a --camera-file")
+        raise UserError("the size of the picture is not known: give --size WxH, or a --camera-file")
     if pose_free_camera is not None and options.focal is not None:
         raise UserError("--focal and --camera-file both give a focal length: leave one out")
     points, pixels = read_points(options.points)
@@ -119,7 +119,7 @@ def _refuse_options_of_other_way(options: argparse.Namespace) -> None:
     """Raise a UserError for an option of the other way."""
     ways = {
         "board": ("board", "square", "marker", "dictionary", "lens", "non_square_pixels", "pictures"),
-        "pose": ("points", "picture_size", "focal", "camera_file", "free_focal", "below_ground"),
+        "pose": ("points", "size", "focal", "camera_file", "free_focal", "below_ground"),
     }
     (second_way,) = set(ways) - {options.how}
     for name in ways[second_way]:

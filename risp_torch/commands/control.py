@@ -35,7 +35,7 @@ def run(options: argparse.Namespace) -> int:
     from risp_torch.files.run_folder import default_run_path
 
     for_network = options.feedback == "risp" and options.network is not None
-    scene = make_scene_of_network(options) if for_network else make_scene(options)
+    scene = make_scene_of_network(options, options.network) if for_network else make_scene(options)
     options.out = options.out or default_run_path("control", scene.name)
     result = control(
         scene, load_control(options.scene, scene), objective=options.objective, seed=options.seed, goal=options.goal,

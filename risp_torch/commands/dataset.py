@@ -5,16 +5,16 @@ from __future__ import annotations
 import argparse
 import os
 
-from risp_torch.commands.options import add_scene_arguments, make_scene, number
+from risp_torch.commands.options import add_scene_arguments, make_unsized_scene, number, side_of
 from ti_sim.base.rules import Count, Seed
 
 DEFAULT_SIZE = 64
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """SCENE, --images, --configs, --out, --seed, --shard-images, --check."""
+    """SCENE, --images, --configs, --out, --seed, --shard-images, --verify."""
     add_scene_arguments(parser, optional=True)
-    parser.set_defaults(size=DEFAULT_SIZE)
+    parser.set_defaults(size=(DEFAULT_SIZE, DEFAULT_SIZE))
     parser.add_argument("--images", type=number(Count), metavar="N", help="number of pictures")
     parser.add_argument(
         "--configs", default="each", metavar="1|10|each",
@@ -23,17 +23,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=number(Seed), default=0, help="of states and appearances (default 0)")
     parser.add_argument("--shard-images", type=number(Count), default=128, metavar="N", help="pictures in a file (default 128)")
     parser.add_argument("--out", metavar="DIR", help="folder of the dataset; an unfinished one there is resumed")
-    parser.add_argument("--check", metavar="DIR", help="only compare the files of this dataset with their checksums")
+    parser.add_argument("--verify", metavar="DIR", help="only compare the files of this dataset with their checksums")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Render missing shards and print the folder; with --check, return 1 if a file has been changed."""
+    """Render missing shards and print the folder; with --verify, return 1 if a file has been changed."""
     from ti_sim.base.errors import UserError
 
-    if options.check:
+    if options.verify:
         if options.scene or options.out:
-            raise UserError(f"--check {options.check} only looks at a folder: leave out SCENE and --out")
-        return _check(options.check)
+            raise UserError(f"--verify {options.verify} only reads a folder: leave out SCENE and --out")
+        return _verify(options.verify)
     lacking = [name for name in ("scene", "images", "out") if not getattr(options, name)]
     if lacking:
         named = " and ".join("SCENE" if name == "scene" else f"--{name}" for name in lacking)
@@ -46,7 +46,7 @@ def is_resumable(options: argparse.Namespace) -> bool:
     return True
 
 
-def _check(folder: str) -> int:
+def _verify(folder: str) -> int:
     from risp_torch.risp.dataset.manifest import problems
 
     faults = problems(folder, progress=True)
@@ -61,10 +61,9 @@ def _generate(options: argparse.Namespace) -> int:
     from risp_torch.risp.dataset.settings import DatasetSettings
     from risp_torch.risp.task import load_task, resize_pictures
 
-    settings = DatasetSettings(options.images, options.configs, options.seed, options.size, options.shard_images)
+    settings = DatasetSettings(options.images, options.configs, options.seed, side_of(options.size), options.shard_images)
     rank, ranks = ranks_from_environment()
-    options.size = None  # the pictures take their size together with the softness of their edges
-    scene = make_scene(options)
+    scene, _ = make_unsized_scene(options)
     resize_pictures(scene, settings.size)
     name = os.path.normpath(options.scene) if options.scene.endswith(".py") else options.scene
     summary = generate(

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from risp_torch.commands.options import add_scene_arguments, make_scene, number
+from risp_torch.commands.options import add_scene_arguments, make_unsized_scene, number
 from ti_sim.base.rules import Count, Seed
 
 APPEARANCES = 4
@@ -41,8 +41,7 @@ def run(options: argparse.Namespace) -> int:
     from risp_torch.risp.evaluation.test_set import TestSettings, make_test_set
     from risp_torch.risp.task import load_task
 
-    size, options.size = options.size, None  # the pictures take their size together with the softness of their edges
-    scene = make_scene(options)
+    scene, size = make_unsized_scene(options)
     task = load_task(options.scene, scene)
     networks = _networks(scene, task, options.network, size)
     paths = dict(zip(networks, dict.fromkeys(options.network), strict=True))

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from risp_torch.commands.options import number
+from risp_torch.commands.options import number, picture_size
 from risp_torch.files.film.curves import CURVES
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Count
@@ -22,15 +22,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("video", metavar="VIDEO", help="a video file, or a folder of PNG or JPEG pictures")
     group = parser.add_argument_group("part")
     group.add_argument(
-        "--from", dest="begin", type=_moment, metavar="WHEN",
+        "--first", type=_moment, metavar="WHEN",
         help="first frame: its number, or seconds from the film's first one, as 1.5s",
     )  # fmt: skip
-    group.add_argument("--to", dest="end", type=_moment, metavar="WHEN", help="last frame, written as for --from")
+    group.add_argument("--last", type=_moment, metavar="WHEN", help="last frame, written as for --first")
     group.add_argument("--every", type=number(Count), default=1, metavar="K", help="every K-th of these frames (default 1)")
     group.add_argument(
         "--crop", type=_crop, metavar="X,Y,W,H", help="upper left corner, width and height of the part [pixels as shown]"
     )
-    group.add_argument("--size", type=_size, metavar="WxH", help="size of the part: each pixel is the mean over what it covers")
+    group.add_argument(
+        "--size", type=picture_size, metavar="PIXELS|WxH",
+        help="size of the pictures of the part, a side or both: each pixel is the mean over the area that it covers",
+    )  # fmt: skip
     group = parser.add_argument_group("reading")
     group.add_argument(
         "--pixels", choices=("square", "stored"), default="square",
@@ -53,7 +56,7 @@ def run(options: argparse.Namespace) -> int:
     film = opened_film(options.video, curve=options.curve, square=options.pixels == "square")
     print(describe(film.facts))
     film.facts.check_readable()
-    (first, start), (last, end) = options.begin or (None, None), options.end or (None, None)
+    (first, start), (last, end) = options.first or (None, None), options.last or (None, None)
     cut = Cut(first=first, start=start, last=last, end=end, every=options.every, crop=options.crop, size=options.size)
     frames, placement = cut.frames(film.facts), cut.placement(film.whole)
     print("\n".join(_remarks(film, frames, placement)))
@@ -119,7 +122,7 @@ def _remarks(film: Any, frames: Sequence[int], placement: Any) -> list[str]:
             lines.append(f"for a scene: frame_dt={clock.period:.7g}, frames={len(frames) - 1}, ")
         else:
             first, last = (frames[k] for k in clock.longest_even)
-            lines.append(f"uneven: frames {first} to {last} are the longest even stretch (--from {first} --to {last}); ")
+            lines.append(f"uneven: frames {first} to {last} are the longest even stretch (--first {first} --last {last}); ")
     size = f"a camera of {placement.width}x{placement.height} pixels"
     lines = ["".join([*lines, size if lines else f"for a scene: {size}"])]
     if abs(placement.pixel_aspect - 1) > 1e-9:
@@ -147,7 +150,7 @@ def _write_sheet(path: Path, film: Any, frames: Sequence[int], placement: Any, c
             dark.append(frame)
     if dark and len(dark) < len(frames):
         black = f"frame {dark[0]} is" if len(dark) == 1 else f"frames {dark[0]} to {dark[-1]} are"
-        print(f"remark: {black} black: begin with --from {frames[len(dark)]}")
+        print(f"remark: {black} black: begin with --first {frames[len(dark)]}")
     times = None if film.facts.clock is None else film.facts.clock.times
     captions = [f"frame {frame}" + ("" if times is None else f"\n{times[frame]:.4f} s") for frame in sheet_frames]
     columns = round((len(sheet_frames) * placement.height / placement.width) ** 0.5) or 1
@@ -194,12 +197,4 @@ def _crop(text: str) -> tuple[int, ...]:
     words = text.split(",")
     if len(words) != 4 or not all(word.strip().isdecimal() for word in words):
         raise argparse.ArgumentTypeError(f"{text[:40]!r} is not X,Y,W,H: write for example 100,40,512,512")
-    return tuple(int(word) for word in words)
-
-
-def _size(text: str) -> tuple[int, ...]:
-    """Two whole numbers, for argparse."""
-    words = text.lower().split("x")
-    if len(words) != 2 or not all(word.strip().isdecimal() and int(word) for word in words):
-        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not WxH: write for example 128x128")
     return tuple(int(word) for word in words)

@@ -19,7 +19,7 @@ _SPARE = 1e-6  # part of its length by which a film may be longer than its scene
 
 def options_about(options: argparse.Namespace) -> list[str]:
     """Names of parameters in options other than --set."""
-    option_values = [getattr(options, name, None) or [] for name in ("unknown", "bounds", "param", "param2", "per_film")]
+    option_values = [getattr(options, name, None) or [] for name in ("unknown", "bounds", "per_film")]
     return [text.partition("=")[0] for texts in option_values for text in ([texts] if isinstance(texts, str) else texts)]
 
 
@@ -32,27 +32,24 @@ def use_film(scene: Any, options: argparse.Namespace, named: Iterable[str]) -> N
         named: names of parameters in other options; one of a clock needs one.
 
     Raises:
-        UserError: --fps and --times film are both given, or the film has no time stamps.
+        UserError: the film has no time stamps.
     """
-    by_film = getattr(options, "times", "scene") == "film"
-    if options.fps is not None and by_film:
-        raise UserError("--fps and --times film both say when the pictures were taken: leave one out")
     if scene.clock is None and any(name.startswith(_PREFIX) for name in named):
         scene.set_film()
-    if options.fps is None and getattr(options, "times", "scene") is None:
-        by_film = _differs(scene, options)
-    if options.fps is not None or by_film:
+    by_film = options.fps == "film" or options.fps is None and _differs(scene, options)
+    if by_film or options.fps not in (None, "scene"):
         times = _of_films(options) if by_film else np.arange(_longest(scene, options.fps)) / options.fps
         scene.change_film(times=times[times <= scene.frames * scene.frame_dt * (1 + _SPARE)])
-    if options.moments:
-        scene.change_film(samples=options.moments)
+    if "exposure" in dict(options.samples):
+        scene.change_film(samples=dict(options.samples)["exposure"])
 
 
 def _differs(scene: Any, options: argparse.Namespace) -> bool:
     """Whether a film has nearly the rate of the scene and other time stamps than its frames; says so."""
     from risp_torch.files.film import film_facts
 
-    videos = [options.video] if isinstance(options.video, str) else options.video or []
+    video = getattr(options, "video", None)
+    videos = [video] if isinstance(video, str) else video or []
     if not videos or not all(map(os.path.exists, videos)) or scene.clock is not None and scene.clock.times is not None:
         return False
     for video in videos:
@@ -81,7 +78,7 @@ def _of_films(options: argparse.Namespace) -> np.ndarray:
     """
     videos = [options.video] if isinstance(options.video, str) else options.video or []
     if not videos:
-        raise UserError("--times film takes the time stamps of a film: give it with --video")
+        raise UserError("--fps film takes the time stamps of a film: give it with --video")
     first, *following = [_time_stamps(video) for video in videos]
     if any(len(stamps) != len(first) or not np.allclose(stamps, first, rtol=0.0, atol=1e-6) for stamps in following):
         raise UserError("the films have different time stamps: invert them one by one, or give films of one rate")

@@ -9,10 +9,10 @@ from risp_torch.inversion.problem.linearisation import Step
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """SCENE, --set, --param."""
+    """SCENE, --unknown, --step."""
     add_scene_arguments(parser, precision="f64")
     parser.add_argument(
-        "--param", nargs="+", action="extend", default=[], metavar="NAME",
+        "--unknown", nargs="+", action="extend", default=[], metavar="NAME",
         help="parameters to check, or single entries of them (body.velocity[0]); default: every unknown",
     )
     parser.add_argument(
@@ -27,7 +27,7 @@ def run(options: argparse.Namespace) -> int:
     from risp_torch.inversion.diagnostics.gradient_check import check_film_gradient
 
     scene = make_scene(options)
-    checks, loss = check_film_gradient(scene, options.param or scene.unknowns, step=options.step, progress=True)
+    checks, loss = check_film_gradient(scene, options.unknown or scene.unknowns, step=options.step, progress=True)
     rows = [[c.label, f"{c.gradient:+.6e}", f"{c.difference:+.6e}", f"{c.relative:.1e}", c.verdict] for c in checks]
     print(f"{scene.name}: loss {loss:.6e} against a film with every unknown moved by 5 % of its range; gradients per range")
     print(format_table(rows, ["unknown", "gradient", "central difference", "relative", ""]))

@@ -18,45 +18,37 @@ from risp_torch.commands.options import (
     add_prior_argument,
     add_scene_arguments,
     bounds_of,
-    number,
+    priors_of,
     settings_of_films,
+    smoothness_of,
 )
-from risp_torch.commands.search_options import add_search_arguments, find_start_settings, search_settings, warm_start_settings
+from risp_torch.commands.search_options import add_search_arguments, search_settings, warm_start_settings
+from risp_torch.commands.solver_settings import after_search, solver_texts
 from risp_torch.files.run_folder import FinishedError, RunFolder, default_run_path
 from ti_sim.base.errors import UserError
-from ti_sim.base.rules import Positive, Seed
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """SCENE, --video, --unknown, --bounds, the loss with its files, and the settings of the search."""
-    add_scene_arguments(parser, cameras="several")
+    """The film, the unknowns, the loss, the search, and SCENE with its options."""
     parser.add_argument(
         "--video", metavar="FILE", nargs="+",
         help="an .mp4 or a folder of PNG frames (not needed with --loss state, mask, image-tracks or depth); several films, of "
         "other motions or by other cameras, are inverted together",
     )  # fmt: skip
     parser.add_argument(
-        "--per-film", metavar="NAME", nargs="+", action="extend", default=[],
-        help="with several films: parameters that differ between films, such as initial velocities; NAME@2 is that of the "
-        "second, also in --bounds and --set",
-    )  # fmt: skip
-    parser.add_argument(
         "--unknown", required=True, nargs="+", action="extend", metavar="NAME",
         help="parameters to find, or single entries of them (body.velocity[0]); psi for all rendering parameters of the task",
     )  # fmt: skip
     add_bounds_argument(parser)
-    add_prior_argument(parser)
-    parser.add_argument(
-        "--smooth", type=_weight, action="append", default=[], metavar="NAME=WEIGHT",
-        help="for an unknown with a value per element: penalty on the mean squared difference of neighbours; repeatable",
-    )  # fmt: skip
-    add_loss_arguments(parser)
+    add_prior_argument(parser, smooth=True)
     add_search_arguments(parser)
-    parser.add_argument(
-        "--strict", action="store_true",
-        help="exit status 1 where the search has not converged, nothing fits the film, or it is not known whether",
-    )
-    parser.add_argument("--seed", type=number(Seed), default=0, help="of the starts (default 0)")
+    add_loss_arguments(parser)
+    films = add_scene_arguments(parser, cameras="several", with_video=True)
+    films.add_argument(
+        "--per-film", metavar="NAME", nargs="+", action="extend", default=[],
+        help="with several films: parameters that differ between films, such as initial velocities; NAME@2 is that of the "
+        "second, also in --bounds and --set",
+    )  # fmt: skip
     parser.add_argument("--out", metavar="DIR", help="folder of the run (default: runs/invert-SCENE-TIME)")
 
 
@@ -65,6 +57,8 @@ def run(options: argparse.Namespace) -> int:
     from risp_torch.inversion.run.invert import invert
 
     check_loss_options(options, target_needed=True)
+    after = after_search(solver_texts(options))
+    find_start, warm_start = warm_start_settings(options)
     bounds = dict(bounds_of(text) for text in options.bounds)
     scene = make_compared_scene(options)
     options.out = options.out or default_run_path("invert", scene.name)
@@ -76,10 +70,9 @@ def run(options: argparse.Namespace) -> int:
     try:
         result = invert(
             scene, video, options.unknown, starts=[{}] if options.starts == "scene" else options.starts, seed=options.seed,
-            refine=options.refine, linearise_up_to=options.linearise_up_to, loss=losses,
-            sampling=options.sampling, bounds=bounds, smooth=dict(options.smooth), priors=dict(options.prior),
+            loss=losses, sampling=options.sampling, bounds=bounds, smooth=smoothness_of(options), priors=priors_of(options),
             psi=psi, out=options.out, settings=search_settings(options, scene, losses[0], bounds, psi),
-            find_start=find_start_settings(options), warm_start=warm_start_settings(options),
+            find_start=find_start, warm_start=warm_start, **after,
         )  # fmt: skip
     except FinishedError as finished:
         record = RunFolder(Path(options.out), {}).read_result()
@@ -138,11 +131,3 @@ def psi_of(options: argparse.Namespace, scene: Any) -> Any:
     from risp_torch.scene.load import has_function
 
     return load_task(options.scene, scene).domains.training.parameters if has_function(options.scene, "make_task") else None
-
-
-def _weight(text: str) -> tuple[str, float]:
-    """Name and weight of NAME=WEIGHT, for argparse."""
-    name, equals, weight = text.partition("=")
-    if not equals or not name.strip():
-        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=WEIGHT: write for example beam.mu=1e-4")
-    return name.strip(), number(Positive)(weight)

@@ -10,14 +10,15 @@ from risp_torch.inversion.diagnostics.landscape import Points
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """SCENE, --param, --param2, --bounds, --points, --video, the loss with its files, --out."""
-    add_scene_arguments(parser)
-    parser.add_argument("--param", required=True, metavar="NAME", help="parameter along the first axis")
-    parser.add_argument("--param2", metavar="NAME", help="parameter along the second axis")
+    """SCENE, --unknown, --bounds, --grid, --video, the loss with its files, --out."""
+    parser.add_argument(
+        "--unknown", required=True, nargs="+", action="extend", metavar="NAME", help="parameters along the axes, one or two"
+    )
     add_bounds_argument(parser)
-    parser.add_argument("--points", type=number(Points), help="grid points along an axis (default 41, with two parameters 15)")
+    parser.add_argument("--grid", type=number(Points), metavar="N", help="grid points along an axis (default 41; of two 15)")
     parser.add_argument("--video", metavar="FILE", help="target film (default: the scene's own)")
     add_loss_arguments(parser)
+    add_scene_arguments(parser, with_video=True)
     parser.add_argument("--out", metavar="DIR", help="folder of the run (default: runs/landscape-SCENE-TIME)")
 
 
@@ -38,8 +39,8 @@ def run(options: argparse.Namespace) -> int:
     check_loss_options(options, target_needed=False)
     bounds = dict(bounds_of(text) for text in options.bounds)
     scene = make_compared_scene(options)
-    names = [options.param] + ([options.param2] if options.param2 else [])
-    points = options.points or (41 if len(names) == 1 else 15)
+    names = options.unknown
+    points = options.grid or (41 if len(names) == 1 else 15)
     unknowns = landscape_unknowns(scene, names, points=points, bounds=bounds)  # before anything is written
     params = [unknowns.params[name] for name in names]
     loss = make_loss(options, scene)

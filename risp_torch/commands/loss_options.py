@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import fields, replace
-from typing import Annotated, Any
+from dataclasses import fields
+from typing import Any
 
-from risp_torch.commands.observation_options import add_observation_arguments, film_of, masks_of, objects_of, pixel_weights_of
+from risp_torch.commands.observation_options import add_observation_arguments, film_of, masks_of, pixel_weights_of
 from risp_torch.commands.options import make_scene, make_scene_of_network, number
 from risp_torch.inversion.appearance.matched_loss import MatchedLoss
 from risp_torch.inversion.appearance.settings import LookSettings
@@ -21,9 +21,8 @@ from risp_torch.inversion.losses.pixel import PixelLoss
 from risp_torch.inversion.losses.state import StateLoss
 from risp_torch.risp.loss import RispLoss
 from ti_sim.base.errors import UserError
-from ti_sim.base.rules import Positive, Rule
+from ti_sim.base.rules import Positive
 
-Antialias = Annotated[int, Rule(whole=True, least=1, most=16)]  # that of Scene
 # Losses by their names on the command line.
 LOSSES: dict[str, type[Loss]] = {
     loss.kind: loss
@@ -31,62 +30,56 @@ LOSSES: dict[str, type[Loss]] = {
 }  # fmt: skip
 # Options of which a loss needs one.
 _FILES = {
-    "risp": ("network",), "state": ("states",), "mask": ("masks", "plate"), "image-tracks": ("tracks",), "depth": ("depth",)
+    "state": ("states",), "mask": ("masks", "plate"), "image-tracks": ("tracks",), "depth": ("depth",)
 }  # fmt: skip
 # Option -> the loss that it belongs to.
 _OPTION_OF = {option: loss for loss, options in _FILES.items() for option in options} | {
-    "look": "matched", "weights": "perceptual", "track_points": "image-tracks", "plate_threshold": "mask", "mask_object": "mask"
+    "look": "matched"
 }  # fmt: skip
+_NETWORK_LOSSES = ("risp", "perceptual")  # those that read pictures by a network
 _WEIGHTED = ("pixel", "luminance", "matched", "perceptual", "mask", "depth")  # those that weights of pixels apply to
 
 
 def add_loss_arguments(parser: argparse.ArgumentParser) -> None:
-    """--loss, the files that it needs, --times and --sampling."""
+    """--loss, the files that losses compare with or need, and which observations count how much."""
     parser.add_argument(
-        "--loss", type=_names_of_losses, default="pixel", metavar="LOSS[+LOSS ...][,LOSS ...]",
+        "--loss", type=_loss_text, default="pixel", metavar="[X*]LOSS[+[X*]LOSS ...][,LOSS ...]",
         help="compared quantity: pixel (colours, default), luminance (what compressed films keep at full resolution), matched "
         "(colours in the look that fits best), perceptual (features of an image network), risp (predictions of a RISP "
         "network), state, mask (where bodies are), image-tracks (where points of bodies are), depth; several together with a "
-        "plus, one after the other with a comma (risp,matched)",
+        "plus, each observation counted X times (pixel+2*mask), one after the other with a comma (risp,matched)",
     )  # fmt: skip
-    parser.add_argument(
+    files = parser.add_argument_group("files and settings of losses")
+    add_observation_arguments(files)
+    files.add_argument(
+        "--states", metavar="FILE",
+        help="of --loss state: states.npz of 'risp simulate', poses or particles as .npy, or a .csv table of known coordinates",
+    )  # fmt: skip
+    files.add_argument(
+        "--network", metavar="[LOSS=]FILE", nargs="+", action="extend",
+        help="network.safetensors of 'risp train' for --loss risp, or VGG-16's weights (.safetensors or .pth) for --loss "
+        "perceptual (default: torchvision's, or those of the extra perceptual); of both, risp=FILE perceptual=FILE",
+    )  # fmt: skip
+    files.add_argument(
         "--look", type=_of_look, nargs="+", action="extend", metavar="NAME[=VALUE]",
         help="of --loss matched: what is solved of the look: exposure, shadow, colors=texel|vertex|face|body, texels=N, "
         "light=none|sh1|sh2, robust=X ...",
     )  # fmt: skip
-    parser.add_argument("--network", metavar="FILE", help="of --loss risp: network.safetensors of 'risp train'")
-    parser.add_argument(
-        "--weights", metavar="FILE",
-        help="of --loss perceptual: VGG-16's weights, .safetensors or .pth (default: torchvision's, or those of the extra "
-        "perceptual)",
-    )
-    parser.add_argument(
-        "--states", metavar="FILE",
-        help="of --loss state: states.npz of 'risp simulate', poses or particles as .npy, or a .csv table of known coordinates",
-    )  # fmt: skip
-    parser.add_argument(
-        "--times", choices=("scene", "film"),
-        help="when the film's pictures were taken: at the frames of the scene, or at the film's own time stamps (default: at the "
-        "time stamps where they differ from the frames and the rates are within 1 %%, else at the frames)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--noise", metavar="LOSS=SD", type=_of_loss, action="append", default=[],
+    group = parser.add_argument_group("observations that count")
+    group.add_argument(
+        "--noise", metavar="[LOSS=]SD", type=_noise, action="append", default=[],
         help="standard deviation of what a loss compares: pixel and mask as shares of white, image-tracks in pixels, depth in m; "
-        "error bars are no smaller than it says; repeatable",
+        "error bars are no smaller than it says; with LOSS= of one of several losses, repeatable",
     )  # fmt: skip
-    parser.add_argument(
-        "--loss-weight", metavar="LOSS=X", type=_of_loss, action="append", default=[],
-        help="of several losses: as how many observations one of this loss counts (default 1); repeatable",
+    group.add_argument(
+        "--pixel-weights", metavar="PATH|X,Y,W,H", nargs="+", action="extend",
+        help="which pixels count: a folder of PNG pictures, one for each frame, or one picture for all, where white counts; or a "
+        "part of the pictures: left and upper edge, width and height [pixels]; or the product of both",
     )  # fmt: skip
-    parser.add_argument(
+    group.add_argument(
         "--sampling", default="all", metavar="WHICH",
         help="frames that are compared: all, last, first+last, first+middle, every:K or list:0,3,10-20 (default all)",
     )  # fmt: skip
-    parser.add_argument(
-        "--antialias", type=number(Antialias), metavar="N",
-        help="samples along each side of a pixel instead of the scene's: 2 for films whose pixels are means of smaller ones",
-    )  # fmt: skip
-    add_observation_arguments(parser)
 
 
 def check_loss_options(options: argparse.Namespace, *, target_needed: bool) -> None:
@@ -106,6 +99,8 @@ def check_loss_options(options: argparse.Namespace, *, target_needed: bool) -> N
         has_files = not files or any(getattr(options, option) is not None for option in files)
         if not has_files and (loss != "state" or target_needed):
             raise UserError(f"--loss {loss} needs {' or '.join(f'--{option} FILE' for option in files)}")
+    if "risp" in names and "risp" not in networks_of(options):
+        raise UserError("--loss risp needs --network FILE")
     _check_combinations(options, names)
     needs_film = options.plate is not None or any(LOSSES[loss].needs_film for loss in names)
     if needs_film and options.video is None and (target_needed or options.plate is not None):
@@ -116,39 +111,30 @@ def _check_combinations(options: argparse.Namespace, names: list[str]) -> None:
     """Raise a UserError for options that have no effect with the others."""
     if options.masks is not None and options.plate is not None:
         raise UserError("--masks and --plate both say where bodies are: leave one out")
-    if options.mask_object is not None and options.masks is None:
-        raise UserError("--mask-object belongs to --masks: give those too, or leave it out")
-    if options.plate_threshold is not None and options.plate is None:
-        raise UserError("--plate-threshold belongs to --plate: give that too, or leave it out")
-    for option in ("pixel_weights", "region"):
-        if getattr(options, option) is not None and not set(names) & set(_WEIGHTED):
-            name = option.replace("_", "-")
-            raise UserError(f"--{name} belongs to losses that compare pictures, not to --loss {options.loss}: leave it out")
-    for name, stated in (("noise", options.noise), ("loss-weight", options.loss_weight)):
-        for loss, _ in stated:
-            if loss not in names:
-                raise UserError(f"--{name} names {loss}, and --loss is {options.loss}: choose that loss, or leave it out")
+    if len(options.tracks or []) > 2:
+        raise UserError("--tracks takes a table of tracks, and one of the points on the bodies: give at most these two")
+    if options.pixel_weights is not None and not set(names) & set(_WEIGHTED):
+        raise UserError(f"--pixel-weights belongs to losses that compare pictures, not to --loss {options.loss}: leave it out")
+    for loss, _ in options.noise:
+        if loss is None and len(set(names)) > 1:
+            raise UserError(f"--loss {options.loss} names several losses: write for example --noise {names[0]}=0.1")
+        if loss is not None and loss not in names:
+            raise UserError(f"--noise names {loss}, and --loss is {options.loss}: choose that loss, or leave it out")
 
 
 def losses_of(options: argparse.Namespace) -> list[str]:
     """Names of the losses of --loss."""
-    return options.loss.replace(",", "+").split("+")
+    return [text.rpartition("*")[2] for text in options.loss.replace(",", "+").split("+")]
 
 
 def make_compared_scene(options: argparse.Namespace) -> Any:
     """The scene; resized for a network if one is given (``make_scene_of_network``).
 
     Raises:
-        UserError: see ``make_scene``; or --antialias is given with a network, whose pictures have samples of their own.
+        UserError: see ``make_scene`` and ``make_unsized_scene``.
     """
-    if "risp" in losses_of(options):
-        if options.antialias is not None:
-            raise UserError("--antialias does not go with --loss risp, whose network has seen pictures of one kind: leave it out")
-        return make_scene_of_network(options)
-    scene = make_scene(options)
-    if options.antialias is not None:
-        scene.style = replace(scene.style, antialias=options.antialias)
-    return scene
+    network = networks_of(options).get("risp")
+    return make_scene(options) if network is None else make_scene_of_network(options, network)
 
 
 def make_loss(options: argparse.Namespace, scene: Any) -> Any:
@@ -165,26 +151,32 @@ def make_loss(options: argparse.Namespace, scene: Any) -> Any:
 
 def make_losses(options: argparse.Namespace, scene: Any) -> list[Loss]:
     """The losses that follow each other (errors: their classes); the state loss uses the scene's own states if none are given."""
-    weights, stages = pixel_weights_of(options, scene), []
+    pixel_weights, stages = pixel_weights_of(options, scene), []
     for stage in options.loss.split(","):
-        losses = {name: _single_loss(name, options, scene) for name in stage.split("+")}
+        weighted = [text.rpartition("*") for text in stage.split("+")]
+        losses = {name: _single_loss(name, options, scene) for *_, name in weighted}
         for name, loss in losses.items():
             if name in _WEIGHTED:
-                loss.weights = weights
-        noise = {name: sd for name, sd in options.noise if name in losses}
-        share = {name: weight for name, weight in options.loss_weight if name in losses}
-        plain = len(losses) == 1 and not noise and not share
-        stages.append(losses[stage] if plain else MixedLoss(
-            *(MixedPart(loss=loss, noise=noise.get(name), weight=share.get(name, 1.0)) for name, loss in losses.items())
+                loss.weights = pixel_weights
+        noise = {name or next(iter(losses)): sd for name, sd in options.noise if name in (None, *losses)}
+        weights = {name: float(weight) for weight, _, name in weighted if weight}
+        is_single = len(losses) == 1 and not noise and not weights
+        stages.append(losses[stage] if is_single else MixedLoss(
+            *(MixedPart(loss=loss, noise=noise.get(name), weight=weights.get(name, 1.0)) for name, loss in losses.items())
         ))  # fmt: skip
     return stages
 
 
-def _names_of_losses(text: str) -> str:
-    """Names of losses with plus signs and commas between, for argparse."""
+def _loss_text(text: str) -> str:
+    """Names of losses with plus signs and commas between, and weights before them, for argparse."""
     stages = [[name.strip() for name in stage.split("+")] for stage in text.split(",")]
-    for names in stages:
-        for name in names:
+    for parts in stages:
+        names = []
+        for part in parts:
+            weight, times, name = part.rpartition("*")
+            names.append(name)
+            if times:
+                number(Positive)(weight)
             if name not in LOSSES:
                 loss_names = ", ".join(LOSSES)
                 raise argparse.ArgumentTypeError(
@@ -192,15 +184,15 @@ def _names_of_losses(text: str) -> str:
                 )
         if len(set(names)) < len(names):
             raise argparse.ArgumentTypeError(f"{text[:80]!r} names a loss twice: name each once")
-    return ",".join("+".join(names) for names in stages)
+    return ",".join("+".join(parts) for parts in stages)
 
 
-def _of_loss(text: str) -> tuple[str, float]:
-    """Name and number of LOSS=X, for argparse."""
-    name, equals, value = text.partition("=")
-    if not equals or name.strip() not in LOSSES:
-        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not LOSS=X: write for example mask=0.1 (of {', '.join(LOSSES)})")
-    return name.strip(), number(Positive)(value)
+def _noise(text: str) -> tuple[str | None, float]:
+    """Name (or None) and number of [LOSS=]SD, for argparse."""
+    name, equals, value = text.rpartition("=")
+    if equals and name.strip() not in LOSSES:
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not LOSS=SD: write for example mask=0.1 (of {', '.join(LOSSES)})")
+    return (name.strip() if equals else None), number(Positive)(value)
 
 
 def _of_look(text: str) -> tuple[str, Any]:
@@ -230,22 +222,40 @@ def _look_of(options: argparse.Namespace) -> LookSettings:
     return LookSettings(**dict(options.look or []))
 
 
+def networks_of(options: argparse.Namespace) -> dict[str, str]:
+    """The files of --network by their losses.
+
+    Raises:
+        UserError: no loss reads by a network, or it is not clear which loss a file belongs to.
+    """
+    losses = [name for name in dict.fromkeys(losses_of(options)) if name in _NETWORK_LOSSES]
+    words = [text.partition("=") for text in options.network or []]
+    files = {name: path for name, _, path in words if name in losses}
+    unnamed = [f"{name}{equals}{path}" for name, equals, path in words if name not in losses]
+    if unnamed and not losses:
+        raise UserError(f"--network belongs to --loss {' or '.join(_NETWORK_LOSSES)}, not to {options.loss}: leave it out")
+    if unnamed and (len(losses) > 1 or len(words) > 1) or len(files) + len(unnamed) < len(words):
+        raise UserError(f"--network takes one file for each loss: write {' '.join(f'{name}=FILE' for name in losses)}")
+    return files | dict(zip(losses, unnamed, strict=False))
+
+
 def _single_loss(name: str, options: argparse.Namespace, scene: Any) -> Any:
     """The loss of this name, without weights and noise."""
     from risp_torch.risp.task import load_task
 
     if name == "risp":
-        return RispLoss(options.network, task=load_task(options.scene, scene))
+        return RispLoss(networks_of(options)[name], task=load_task(options.scene, scene))
     if name == "state":
         return _state_loss(options, scene)
     if name == "mask":
-        return MaskLoss(masks_of(options, scene), objects=objects_of(options), film=film_of(options))
+        masks, objects = masks_of(options, scene)
+        return MaskLoss(masks, objects=objects, film=film_of(options))
     if name == "image-tracks":
-        return ImageTracksLoss(options.tracks, options.track_points)
+        return ImageTracksLoss(*options.tracks)
     if name == "depth":
         return DepthLoss(options.depth)
     if name == "perceptual":
-        return PerceptualLoss(options.weights)
+        return PerceptualLoss(networks_of(options).get(name))
     if name == "luminance":
         return LuminanceLoss()
     return MatchedLoss(_look_of(options)) if name == "matched" else PixelLoss()

@@ -14,7 +14,8 @@ from ti_sim.base.rules import Count
 if TYPE_CHECKING:
     from ti_render.photoreal import Appearance, MitsubaSettings
 
-MITSUBA_OPTIONS = ("look", "seed", "spp", "variant", "colors", "appearance")
+MITSUBA_OPTIONS = ("appearance", "seed", "spp", "variant", "colors")
+RANDOM, OF_SCENE = "random", "scene"  # appearances that are no files
 
 
 def add_mitsuba_arguments(parser: argparse.ArgumentParser) -> None:
@@ -25,8 +26,9 @@ def add_mitsuba_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     group = parser.add_argument_group("with --renderer mitsuba")
     group.add_argument(
-        "--look", choices=("photoreal", "match"),
-        help="random materials, lamps, sky and ground (default), or the scene's own lights and colours, all surfaces diffuse",
+        "--appearance", metavar=f"{RANDOM}|{OF_SCENE}|FILE",
+        help="random materials, lamps, sky and ground (default), the scene's own lights and colours with diffuse surfaces, or "
+        "the appearance.json of another run",
     )  # fmt: skip
     group.add_argument("--seed", type=number(NoiseSeed), metavar="N", help="seed of appearance and noise (default 0)")
     group.add_argument("--spp", type=number(Count), metavar="N", help="light paths per pixel (default 64)")
@@ -37,7 +39,6 @@ def add_mitsuba_arguments(parser: argparse.ArgumentParser) -> None:
         "--colors", choices=("keep", "tint", "draw"),
         help="colours of the bodies: their own (default), these times a random one for each body, or random ones",
     )  # fmt: skip
-    group.add_argument("--appearance", metavar="FILE", help="appearance.json of another run, instead of a random appearance")
 
 
 def check_mitsuba_options(options: argparse.Namespace) -> None:
@@ -46,23 +47,21 @@ def check_mitsuba_options(options: argparse.Namespace) -> None:
     if options.renderer != "mitsuba" and options_set:
         names = " and ".join(options_set)
         raise UserError(f"{options_set[0]} is an option of Mitsuba: add --renderer mitsuba, or leave {names} out")
-    without_look = [f"--{name}" for name in ("colors", "appearance") if getattr(options, name) is not None]
-    if options.look == "match" and without_look:
-        raise UserError(f"{without_look[0]} has no effect with --look match: leave one of the two out")
-    if options.appearance is not None and options.colors is not None:
-        raise UserError("--appearance defines whether colours are kept or random: leave --colors out")
+    if options.appearance not in (None, RANDOM) and options.colors is not None:
+        raise UserError(f"--appearance {options.appearance} also defines the colours: leave --colors out")
 
 
 def mitsuba_settings(options: argparse.Namespace) -> MitsubaSettings:
     """Mitsuba's settings from the options."""
     from ti_render.photoreal import MitsubaSettings
 
-    names = {"look": "look", "seed": "seed", "samples": "spp", "variant": "variant"}
-    return MitsubaSettings(**{name: getattr(options, o) for name, o in names.items() if getattr(options, o) is not None})
+    names = {"seed": "seed", "samples": "spp", "variant": "variant"}
+    settings = {name: getattr(options, o) for name, o in names.items() if getattr(options, o) is not None}
+    return MitsubaSettings(look="match" if options.appearance == OF_SCENE else "photoreal", **settings)
 
 
 def chosen_appearance(scene: Any, options: argparse.Namespace, mitsuba: MitsubaSettings) -> Appearance | None:
-    """The appearance for the options: from a file, or random; None with --look match.
+    """The appearance for the options: from a file, or random; None for the scene's own.
 
     Raises:
         UserError: the file cannot be read or does not fit the scene's bodies.
@@ -72,7 +71,7 @@ def chosen_appearance(scene: Any, options: argparse.Namespace, mitsuba: MitsubaS
     if mitsuba.look != "photoreal":
         return None
     bodies = scene.part_names
-    if options.appearance is None:
+    if options.appearance in (None, RANDOM):
         return draw_appearance(bodies, seed=mitsuba.seed, colors=options.colors or "keep")
     try:
         text = Path(options.appearance).read_text(encoding="utf-8")

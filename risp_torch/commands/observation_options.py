@@ -1,80 +1,83 @@
-"""Options of what was seen of a film besides its colours: masks, tracks, depths, and which pixels count."""
+"""Options of observations besides the colours of a film: masks, tracks, depths, and weights of pixels."""
 
 from __future__ import annotations
 
 import argparse
 import os
+import re
 from typing import Any
 
 from risp_torch.commands.options import number
+from risp_torch.commands.paths import split_mask, split_plate
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Share
 
+_REGION = re.compile(r"\s*\d+\s*(,\s*\d+\s*){3}")  # X,Y,W,H
 
-def add_observation_arguments(parser: argparse.ArgumentParser) -> None:
-    """--masks, --mask-object, --plate, --tracks, --track-points, --depth, --pixel-weights, --region."""
+
+def add_observation_arguments(parser: argparse._ActionsContainer) -> None:
+    """--masks, --plate, --tracks, --depth."""
     parser.add_argument(
-        "--masks", metavar="[BODY=]PATH", nargs="+", action="extend",
+        "--masks", metavar="[BODY=]PATH[:N]", nargs="+", action="extend",
         help="of --loss mask: a folder of PNG pictures (or .npy) of all bodies together, a folder with such a folder for each "
-        "body, or BODY=PATH for each; white, the other value than 0, or what is not transparent is the body; masks of the whole "
-        "film are cut as 'risp film' has cut that of --video",
+        "body, or BODY=PATH for each; white, the other value than 0, what is not transparent, or object number N is the body; "
+        "masks of the whole film are cut as 'risp film' has cut that of --video",
     )  # fmt: skip
     parser.add_argument(
-        "--mask-object", metavar="[BODY=]N", nargs="+", action="extend", type=_object,
-        help="of --masks that hold object numbers: the number of the body, or BODY=N for each",
+        "--plate", metavar="FILE|median[:X]",
+        help="of --loss mask, in place of --masks: masks are where the film differs from this picture, or from its own median, "
+        "by more than X of the range of sRGB (default 0.1)",
     )  # fmt: skip
     parser.add_argument(
-        "--plate",
-        metavar="FILE|median",
-        help="of --loss mask, in place of --masks: masks are where the film differs from this picture, or from its own median",
-    )
-    parser.add_argument(
-        "--plate-threshold", metavar="X", type=number(Share),
-        help="of --plate: least difference, of the range of sRGB (default 0.1)",
+        "--tracks", metavar="FILE.csv", nargs="+",
+        help="of --loss image-tracks: frame, point, u, v [pixels], and if known seen and sd; then, if not in the same table, "
+        "point, body, x, y, z [m] of the points on the bodies",
     )  # fmt: skip
     parser.add_argument(
-        "--tracks", metavar="FILE.csv", help="of --loss image-tracks: frame, point, u, v [pixels], and if known seen and sd"
-    )
-    parser.add_argument(
-        "--track-points", metavar="FILE.csv",
-        help="of --loss image-tracks: point, body, x, y, z [m] (default: columns of --tracks)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--depth",
-        metavar="PATH",
+        "--depth", metavar="PATH",
         help="of --loss depth: a folder of PNG pictures of 16 bits in millimetres, 0 where there is none, or .npy in metres",
-    )
-    parser.add_argument(
-        "--pixel-weights",
-        metavar="PATH",
-        help="which pixels count: a folder of PNG pictures, one for each frame, or one picture for all; white counts",
-    )
-    parser.add_argument(
-        "--region", metavar="X,Y,W,H", type=_region,
-        help="only this part of the pictures counts: left and upper edge, width and height [pixels]",
     )  # fmt: skip
 
 
-def masks_of(options: argparse.Namespace, scene: Any) -> Any:
-    """The masks of --masks, or by difference from --plate."""
+def masks_of(options: argparse.Namespace, scene: Any) -> tuple[Any, Any]:
+    """The masks of --masks, or by difference from --plate; and their object numbers, if they have some (``MaskLoss``).
+
+    Raises:
+        UserError: a body has two masks, --plate has several films, or its threshold is out of range.
+    """
+    if options.plate is not None:
+        return _plate_masks(options, scene), None
+    masks = [split_mask(text) for text in options.masks]
+    if len(masks) == 1 and masks[0][0] is None:
+        return masks[0][1:]
+    paths = {body: path for body, path, _ in masks if body}
+    numbers = {body: number for body, _, number in masks if number is not None}
+    if len(paths) < len(masks):
+        raise UserError("--masks with several paths takes BODY=PATH, each body once: write for example cube=masks/cube")
+    folders = set(paths.values())
+    return (folders.pop() if len(folders) == 1 and len(numbers) == len(paths) else paths), numbers or None
+
+
+def _plate_masks(options: argparse.Namespace, scene: Any) -> Any:
+    """Masks [T, H, W] where the film differs from the plate."""
     from risp_torch.inversion.losses.plate_masks import MEDIAN, THRESHOLD, even_exposures, masks_by_difference, read_plate
     from risp_torch.inversion.problem.films.target import load_target
 
-    if options.plate is not None:
-        if isinstance(options.video, list) and len(options.video) > 1:
-            raise UserError("--plate makes masks of one film: give one --video")
-        video = load_target(scene, options.video[0] if isinstance(options.video, list) else options.video)
-        if options.plate == MEDIAN:
-            video = even_exposures(video)
-        threshold = THRESHOLD if options.plate_threshold is None else options.plate_threshold
-        return masks_by_difference(video, read_plate(options.plate, video), threshold=threshold)
-    name_paths = [text.partition("=") for text in options.masks]
-    if len(name_paths) == 1 and not name_paths[0][1]:
-        return options.masks[0]
-    named = {name.strip(): path for name, equals, path in name_paths if equals}
-    if len(named) < len(name_paths):
-        raise UserError("--masks with several paths takes BODY=PATH, each body once: write for example cube=masks/cube")
-    return named
+    if isinstance(options.video, list) and len(options.video) > 1:
+        raise UserError("--plate makes masks of one film: give one --video")
+    plate, threshold = split_plate(options.plate)
+    video = load_target(scene, options.video[0] if isinstance(options.video, list) else options.video)
+    if plate == MEDIAN:
+        video = even_exposures(video)
+    return masks_by_difference(video, read_plate(plate, video), threshold=THRESHOLD if threshold is None else _share(threshold))
+
+
+def _share(text: str) -> float:
+    """The least difference of --plate (UserError: it is out of range)."""
+    try:
+        return number(Share)(text)
+    except argparse.ArgumentTypeError as error:
+        raise UserError(f"--plate: {error}") from None
 
 
 def film_of(options: argparse.Namespace) -> str | None:
@@ -84,46 +87,19 @@ def film_of(options: argparse.Namespace) -> str | None:
 
 
 def pixel_weights_of(options: argparse.Namespace, scene: Any) -> Any:
-    """Weights of the pixels from a file, a region, or both; None where all count.
+    """Weights of the pixels from a file, a part of the pictures, or both; None where all count.
 
     Raises:
-        UserError: the weights cannot be read, or the region is not within the picture.
+        UserError: the weights cannot be read, the part is not within the picture, or there are two files or parts.
     """
     from risp_torch.inversion.losses.pixel_weights import PixelWeights
 
-    factors = [] if options.pixel_weights is None else [PixelWeights.read(options.pixel_weights, film=film_of(options))]
-    if options.region is not None:
-        factors.append(PixelWeights.region(*options.region, camera=scene.camera))
+    regions = [text for text in options.pixel_weights or [] if _REGION.fullmatch(text)]
+    paths = [text for text in options.pixel_weights or [] if text not in regions]
+    if len(regions) > 1 or len(paths) > 1:
+        raise UserError("--pixel-weights takes one PATH and one part X,Y,W,H: leave the others out")
+    factors = [PixelWeights.read(path, film=film_of(options)) for path in paths]
+    factors += [PixelWeights.region(*map(int, region.split(",")), camera=scene.camera) for region in regions]
     if not factors:
         return None
     return factors[0] if len(factors) == 1 else factors[0] * factors[1]
-
-
-def objects_of(options: argparse.Namespace) -> Any:
-    """The number of --mask-object, those of bodies by their names, or None.
-
-    Raises:
-        UserError: numbers with and without the name of a body, or a body twice.
-    """
-    if options.mask_object is None:
-        return None
-    numbers = dict(options.mask_object)
-    if len(numbers) < len(options.mask_object) or None in numbers and len(numbers) > 1:
-        raise UserError("--mask-object takes one number, or BODY=N for each body once: write for example cube=1 hand=3")
-    return numbers.get(None, numbers)
-
-
-def _object(text: str) -> tuple[str | None, int]:
-    """Name (or None) and number of [BODY=]N, for argparse."""
-    name, equals, value = text.rpartition("=")
-    if not value.strip().isdecimal() or len(value) > 10 or (equals and not name.strip()):
-        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not [BODY=]N: write for example 3, or cube=3")
-    return (name.strip() if equals else None), int(value)
-
-
-def _region(text: str) -> tuple[int, int, int, int]:
-    """Left and upper edge, width and height of X,Y,W,H, for argparse."""
-    numbers = text.split(",")
-    if len(numbers) != 4 or not all(number.strip().isdecimal() for number in numbers):
-        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not X,Y,W,H: write for example 0,16,128,96 (pixels)")
-    return tuple(int(number) for number in numbers)

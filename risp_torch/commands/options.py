@@ -6,6 +6,7 @@ import argparse
 import ast
 import inspect
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Annotated, Any, Literal, get_args
 
 from risp_torch.commands.film_camera import follow_films
@@ -15,13 +16,18 @@ from ti_sim.base.errors import UserError
 from ti_sim.base.numbers import format_value
 from ti_sim.base.rules import Count, Positive, Rule
 
-Samples = Annotated[int, Rule(whole=True, least=2, most=1024)]  # those of FilmClock, without an import of torch
+# Rules of FilmClock and of the scene's style, without an import of torch.
+_SAMPLES = {
+    "exposure": Annotated[int, Rule(whole=True, least=2, most=1024)],
+    "pixel": Annotated[int, Rule(whole=True, least=1, most=16)],
+}
+_UP = ("z", "y", "-y")
 
 
 def add_scene_arguments(
     parser: argparse.ArgumentParser, *, precision: str = "f32", optional: bool = False,
-    cameras: Literal["one", "one or all", "several"] = "one",
-) -> None:  # fmt: skip
+    cameras: Literal["one", "one or all", "several"] = "one", with_video: bool = False,
+) -> argparse._ArgumentGroup:  # fmt: skip
     """SCENE, and options that change it or its simulation.
 
     Args:
@@ -29,6 +35,10 @@ def add_scene_arguments(
         precision: default of --precision.
         optional: whether SCENE may be missing.
         cameras: meaning of --camera.
+        with_video: whether the command has --video, whose time stamps can be those of the scene's film.
+
+    Returns:
+        The group of options about the scene and its film.
     """
     parser.add_argument(
         "scene", metavar="SCENE", nargs="?" if optional else None,
@@ -39,22 +49,28 @@ def add_scene_arguments(
         help="another value for a parameter (dotted name), an entry of one (body.velocity[0]) or an option of make_scene; "
         "repeatable",
     )  # fmt: skip
-    parser.add_argument(
+    films = parser.add_argument_group(
+        "scene and film",
+        "parameters of --set and --unknown: film.start [s], film.rate, film.exposure [s], film.line_time [s]",
+    )
+    films.add_argument(
         "--from", dest="found", metavar="RESULT.json",
         help="set the scene's parameters to the estimates of a run; --set has precedence",
     )  # fmt: skip
-    parser.add_argument("--size", type=number(Count), metavar="PIXELS", help="side of a square picture instead of the scene's")
-    parser.add_argument("--frames", type=number(Count), help="frame intervals instead of the scene's, as --set frames=N")
-    group = parser.add_argument_group(
-        "times of the film", "numbers of --set and --unknown: film.start [s], film.rate, film.exposure [s], film.line_time [s]"
+    films.add_argument(
+        "--size", type=picture_size, metavar="PIXELS|WxH", help="size of the pictures instead of the scene's: a side, or both"
     )
-    group.add_argument(
-        "--fps", type=number(Positive), metavar="RATE",
-        help="pictures per second of the film (default: one at every frame of the scene)",
+    films.add_argument("--frames", type=number(Count), help="frame intervals instead of the scene's, as --set frames=N")
+    films.add_argument(
+        "--fps", type=_rate if with_video else number(Positive), metavar="RATE|film|scene" if with_video else "RATE",
+        help="pictures per second of the film; film takes the time stamps of --video, scene a picture at every frame (default: "
+        "the time stamps where they differ from the frames and the rates are within 1 %%, else the frames)"
+        if with_video else "pictures per second of the film (default: one at every frame of the scene)",
     )  # fmt: skip
-    group.add_argument(
-        "--moments", type=number(Samples), metavar="N",
-        help="pictures rendered for one of a film with film.exposure or film.line_time (default 8)",
+    films.add_argument(
+        "--samples", type=_samples, nargs="+", action="extend", default=[], metavar="NAME=N",
+        help="samples of a picture: exposure=N pictures for one of a film with film.exposure or film.line_time (default 8), "
+        "pixel=N along each side of a pixel (default: the scene's)",
     )  # fmt: skip
     group = parser.add_argument_group("cameras")
     group.add_argument(
@@ -70,17 +86,14 @@ def add_scene_arguments(
         help="use the cameras of a file (OpenCV, nerfstudio or COLMAP) instead of the scene's",
     )  # fmt: skip
     group.add_argument(
-        "--camera-up", choices=("z", "y", "-y"), help="of --camera-file: which axis of its world points up (default z)"
-    )
-    group.add_argument(
-        "--camera-scale", type=number(Positive), metavar="M", help="of --camera-file: metres in one of its units (default 1)"
-    )
-    group.add_argument(
-        "--camera-depth", type=_depths, metavar="NEAR:FAR",
-        help="of --camera-file: distances between which objects are rendered [m] (default: those of the scene's first camera)",
+        "--camera-settings", type=_camera_setting, nargs="+", action="extend", default=[], metavar="NAME=VALUE",
+        help="of --camera-file: up=z|y|-y, the axis of its world that points up (default z), scale=M, metres in one of its units "
+        "(default 1), depth=NEAR:FAR, distances between which objects are rendered [m] (default: the scene's)",
     )  # fmt: skip
-    parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto", help="where kernels run")
-    parser.add_argument("--precision", choices=("f32", "f64"), default=precision, help="precision of all real numbers")
+    group = parser.add_argument_group("computation")
+    group.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto", help="where kernels run")
+    group.add_argument("--precision", choices=("f32", "f64"), default=precision, help="precision of all real numbers")
+    return films
 
 
 def add_bounds_argument(parser: argparse.ArgumentParser) -> None:
@@ -92,12 +105,14 @@ def add_bounds_argument(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
-def add_prior_argument(parser: argparse.ArgumentParser) -> None:
-    """--prior of unknowns (``prior_of`` reads it)."""
+def add_prior_argument(parser: argparse.ArgumentParser, *, smooth: bool = False) -> None:
+    """--prior of unknowns (``prior_of`` reads it), or also of their smoothness."""
+    smoothness = "; or smooth:WEIGHT for values per element, a penalty on the mean squared difference of neighbours"
     parser.add_argument(
-        "--prior", type=prior_of, action="append", default=[], metavar="NAME=SD",
+        "--prior", type=smooth_prior_of if smooth else prior_of, action="append", default=[], metavar="NAME=SD",
         help="what is known of an unknown: its standard deviation about the scene's value (NAME=MEAN:SD about another one), as "
-        "numbers or vectors (camera.turn=0.01,0.02,0.01) in its unit, or as 5%% of the mean; repeatable",
+        f"numbers or vectors (camera.turn=0.01,0.02,0.01) in its unit, or as 5%% of the mean{smoothness if smooth else ''}; "
+        "repeatable",
     )  # fmt: skip
 
 
@@ -118,6 +133,29 @@ def bounds_of(text: str) -> tuple[str, tuple]:
             f"--bounds {text!r} is not NAME=LOW:HIGH: write for example --bounds die.position=-0.1:0.1 or "
             "--bounds die.velocity=-1,-1,0:1,1,0 (and :log10 for a logarithmic scale)"
         ) from None
+
+
+class SmoothnessWeight(float):
+    """Weight of the penalty on differences of neighbouring elements."""
+
+
+def priors_of(options: argparse.Namespace) -> dict[str, Any]:
+    """Standard deviations, or means with them, of --prior."""
+    return {name: prior for name, prior in options.prior if not isinstance(prior, SmoothnessWeight)}
+
+
+def smoothness_of(options: argparse.Namespace) -> dict[str, float]:
+    """Weights of --prior NAME=smooth:WEIGHT."""
+    return {name: float(weight) for name, weight in options.prior if isinstance(weight, SmoothnessWeight)}
+
+
+def smooth_prior_of(text: str) -> tuple[str, Any]:
+    """Name and ``SmoothnessWeight`` of NAME=smooth:WEIGHT, or ``prior_of``, for argparse."""
+    name, _, prior = text.partition("=")
+    kind, _, weight = prior.partition(":")
+    if name.strip() and kind.strip() == "smooth":
+        return name.strip(), SmoothnessWeight(number(Positive)(weight))
+    return prior_of(text)
 
 
 def prior_of(text: str) -> tuple[str, Any]:
@@ -174,6 +212,26 @@ def number(kind: Any) -> Callable[[str], Any]:
     return read
 
 
+def picture_size(text: str) -> tuple[int, int]:
+    """Width and height of WxH, or of the side of a square, for argparse."""
+    width, cross, height = text.lower().partition("x")
+    try:
+        return number(Count)(width), number(Count)(height if cross else width)
+    except argparse.ArgumentTypeError as error:
+        raise argparse.ArgumentTypeError(f"{error}, or write for example 128x96") from None
+
+
+def side_of(size: tuple[int, int] | None) -> int | None:
+    """The side of the square pictures of a network; None where --size is left out.
+
+    Raises:
+        UserError: they are not square.
+    """
+    if size is None or size[0] == size[1]:
+        return None if size is None else size[0]
+    raise UserError(f"--size {size[0]}x{size[1]} is not square, and networks take square pictures: give one side")
+
+
 def make_scene(options: argparse.Namespace) -> Any:
     """Start the runtime's choice and make the scene that the options describe.
 
@@ -210,24 +268,38 @@ def make_scene(options: argparse.Namespace) -> Any:
     for name, value in settings.items():
         if name not in overrides:
             scene.set(name, value)
+    if "pixel" in dict(options.samples):
+        scene.style = replace(scene.style, antialias=dict(options.samples)["pixel"])
     cameras = options.camera if isinstance(options.camera, list) else [options.camera or ALL]
     if len(cameras) == 1 and cameras[0] != ALL:  # with several, each has its own film
         scene.film_with(cameras[0])
     if options.size:
-        scene.resize_camera(options.size, options.size)
+        scene.resize_camera(*options.size)
     return scene
 
 
-def make_scene_of_network(options: argparse.Namespace) -> Any:
-    """The scene for the network of ``--network``: with pictures of its size, and edges as soft as in those of its training."""
+def make_scene_of_network(options: argparse.Namespace, network: str) -> Any:
+    """The scene for a network's file: with pictures of its size, and edges as soft as in those of its training."""
     from risp_torch.risp.network.file import load_network
     from risp_torch.risp.task import resize_pictures
 
-    size = options.size or load_network(options.network)[0].settings.size
-    options.size = None
-    scene = make_scene(options)
+    size = side_of(options.size) or load_network(network)[0].settings.size
+    scene, _ = make_unsized_scene(options)
     resize_pictures(scene, size)
     return scene
+
+
+def make_unsized_scene(options: argparse.Namespace) -> tuple[Any, int | None]:
+    """The scene for pictures of networks, which get their size by ``resize_pictures``; and the side of --size, or None.
+
+    Raises:
+        UserError: see ``make_scene`` and ``side_of``; or pixels of --samples, which are those of the training.
+    """
+    side = side_of(options.size)
+    if "pixel" in dict(options.samples):
+        raise UserError("--samples pixel=N does not go with a network, whose pictures have samples of their own: leave it out")
+    options.size = None
+    return make_scene(options), side
 
 
 def settings_of_films(options: argparse.Namespace) -> dict[str, Any]:
@@ -274,26 +346,51 @@ def _use_camera_file(scene: Any, options: argparse.Namespace) -> None:
     Raises:
         UserError: the file cannot be read, the distances are none, or an option of the file is given without it.
     """
-    set_options = [name for name in ("camera_up", "camera_scale", "camera_depth") if getattr(options, name) is not None]
+    settings = dict(options.camera_settings)
     if options.camera_file is None:
-        if set_options:
-            raise UserError(f"--{set_options[0].replace('_', '-')} belongs to --camera-file FILE: give that too, or leave it out")
+        if settings:
+            raise UserError("--camera-settings belongs to --camera-file FILE: give that too, or leave it out")
         return
     from risp_torch.scene.parts.cameras import Camera
     from ti_render.camera_files import read_cameras, z_up_from
 
-    scale = 1.0 if options.camera_scale is None else options.camera_scale
-    near, far = options.camera_depth or ((scene.camera.near, scene.camera.far) if scene.camera is not None else (0.1, 10.0))
-    records = read_cameras(options.camera_file, world_from_file=z_up_from(options.camera_up or "z", scale=scale))
+    near, far = settings.get("depth") or ((scene.camera.near, scene.camera.far) if scene.camera is not None else (0.1, 10.0))
+    world_from_file = z_up_from(settings.get("up", "z"), scale=settings.get("scale", 1.0))
+    records = read_cameras(options.camera_file, world_from_file=world_from_file)
     scene.use_cameras([Camera.from_record(record, near=near, far=far) for record in records])
 
 
-def _depths(text: str) -> tuple[float, float]:
-    """Near and far of NEAR:FAR, for argparse."""
-    near, colon, far = text.partition(":")
-    if not colon:
-        raise argparse.ArgumentTypeError(f"{text!r} is not NEAR:FAR: write for example 0.1:5")
-    return number(Positive)(near), number(Positive)(far)
+def _camera_setting(text: str) -> tuple[str, Any]:
+    """Name and value of up=AXIS, scale=M or depth=NEAR:FAR, for argparse."""
+    name, _, value = text.partition("=")
+    near, colon, far = value.partition(":")
+    if name == "up" and value in _UP:
+        return name, value
+    if name == "scale":
+        return name, number(Positive)(value)
+    if name == "depth" and colon:
+        return name, (number(Positive)(near), number(Positive)(far))
+    raise argparse.ArgumentTypeError(
+        f"{format_value(text)} is no setting of cameras: write up=z, up=y, up=-y, scale=M or depth=NEAR:FAR"
+    )
+
+
+def _samples(text: str) -> tuple[str, int]:
+    """Name and number of exposure=N or pixel=N, for argparse."""
+    name, equals, value = text.partition("=")
+    if not equals or name not in _SAMPLES:
+        raise argparse.ArgumentTypeError(f"{format_value(text)} is no number of samples: write exposure=N or pixel=N")
+    return name, number(_SAMPLES[name])(value)
+
+
+def _rate(text: str) -> float | str:
+    """A rate, film or scene, for argparse."""
+    if text in ("film", "scene"):
+        return text
+    try:
+        return number(Positive)(text)
+    except argparse.ArgumentTypeError as error:
+        raise argparse.ArgumentTypeError(f"{error}, or write film or scene") from None
 
 
 def _setting(text: str) -> tuple[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,12 +14,14 @@ from ti_sim.base.rules import check_path
 
 # Options that name files or folders which a command reads.
 _INPUTS = (
-    "scene", "video", "masks", "plate", "tracks", "track_points", "depth", "pixel_weights", "states", "network", "weights",
-    "found", "camera_file", "appearance", "data", "points", "pictures", "target", "cache", "check",
+    "scene", "video", "masks", "plate", "tracks", "depth", "pixel_weights", "states", "network",
+    "found", "camera_file", "appearance", "data", "points", "pictures", "target", "cache", "verify",
 )  # fmt: skip
 _OUTPUTS = ("out", "sheet")
 _SHARED = ("found", "data", "cache")  # folders of runs, data sets and kept pictures, in which more runs may lie
-_KEYED = ("masks",)  # written as NAME=PATH
+_NUMBERED = re.compile(r"(.+):(\d{1,10})")
+_WITH_THRESHOLD = re.compile(r"(.+):([\d.eE+-]+)")
+_WORDS = {"appearance": ("random", "scene"), "plate": ("median",)}  # in place of a path
 
 
 def check_paths(options: argparse.Namespace) -> None:
@@ -51,10 +54,28 @@ def _paths_of(options: argparse.Namespace, name: str) -> Iterator[str]:
     """The texts of an option that may be paths; numbers of an option with the same name are none."""
     value: Any = getattr(options, name, None)
     for text in value if isinstance(value, list | tuple) else [value]:
-        if not isinstance(text, str) or not text or name == "scene" and not text.endswith(".py"):
+        if not isinstance(text, str) or not text or text in _WORDS.get(name, ()) or name == "scene" and not text.endswith(".py"):
             continue
-        _, equals, path = text.partition("=")
-        yield path if name in _KEYED and equals else text
+        if name == "masks":
+            yield split_mask(text)[1]
+        elif name == "plate":
+            yield split_plate(text)[0]
+        else:
+            yield re.sub("^(risp|perceptual)=", "", text) if name == "network" else text
+
+
+def split_mask(text: str) -> tuple[str | None, str, int | None]:
+    """Body, path and object number of [BODY=]PATH[:N]."""
+    name, equals, path = text.partition("=")
+    match = _NUMBERED.fullmatch(path if equals else text)
+    path, number = (match[1], int(match[2])) if match else (path if equals else text, None)
+    return (name.strip() if equals else None), path, number
+
+
+def split_plate(text: str) -> tuple[str, str | None]:
+    """Path, or a word, and threshold of FILE[:X]."""
+    match = _WITH_THRESHOLD.fullmatch(text)
+    return (match[1], match[2]) if match else (text, None)
 
 
 def _option_text(name: str) -> str:

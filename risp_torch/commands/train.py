@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from risp_torch.commands.options import add_scene_arguments, make_scene, number
+from risp_torch.commands.options import add_scene_arguments, make_unsized_scene, number
 from ti_sim.base.rules import Count, NotNegative, Positive, Seed, Share
 
 DEFAULT_SIZE = 64
@@ -60,8 +60,7 @@ def run(options: argparse.Namespace) -> int:
     from risp_torch.risp.training.train import parameter_count, train
 
     _check(options)
-    size, options.size = options.size, None  # the pictures take their size together with the softness of their edges
-    scene = make_scene(options)
+    scene, size = make_unsized_scene(options)
     task = load_task(options.scene, scene)
     settings = _settings(options, task)
     if options.data:

@@ -20,7 +20,7 @@ _FEW_RIM, _MUCH_RIM = 0.25, 0.75  # shares of the rim that separate body and bac
 _MIDDLE = (0.1, 0.9)  # of the largest level: between them are edges of shares, or objects
 _FLAT = 0.2  # share of the pixels of a middle level that lie within others of the same level: more are an object
 _MOST_LISTED = 12
-_NAMED = "with --mask-object N (in Python: objects=N)"
+_NAMED = "with --masks PATH:N (in Python: objects=N)"
 _CODES = -1.0  # in place of the level of white: levels are 65536 red + 256 green + blue
 _FULL = {1: 255, 2: 65535}  # largest level by bytes
 

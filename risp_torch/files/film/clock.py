@@ -154,8 +154,8 @@ class Clock:
         side = "late" if off > 0 else "early"
         return (
             f"frame {frame} comes {step:.4g} ms after the one before it, where {period:.4g} ms are usual, and is "
-            f"{abs(off):.3g} ms {side} for {fps:g} frames per second: compare the film at its own times (--times film), or take "
-            "a part without it (risp film shows where, and cuts: --from, --to)"
+            f"{abs(off):.3g} ms {side} for {fps:g} frames per second: compare the film at its own times (--fps film), or take "
+            "a part without it (risp film shows where, and cuts: --first, --last)"
         )
 
 
@@ -168,5 +168,5 @@ def check_rate(path: Path, file_rate: float, scene_rate: float, *, slack: float 
     if abs(file_rate / float(scene_rate) - 1.0) > _RATE_TOLERANCE + slack:
         raise UserError(
             f"video {path} has {file_rate:.6g} frames per second, and the scene has {float(scene_rate):g}: "
-            "convert the video, compare it at its own times (--times film), or change the scene's frame time"
+            "convert the video, compare it at its own times (--fps film), or change the scene's frame time"
         )

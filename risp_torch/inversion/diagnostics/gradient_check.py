@@ -128,7 +128,7 @@ def check_film_gradient(
         UserError: no names, or the runtime works in f32.
     """
     if not names:
-        raise UserError(f"{scene.name} declares no unknowns: name a parameter with --param")
+        raise UserError(f"{scene.name} declares no unknowns: name a parameter with --unknown")
     if bridge_dtype() != torch.float64:
         raise UserError("gradients are checked in f64: start the runtime with precision 'f64'")
     params = {name: scene.table[name] for name in names}

@@ -176,7 +176,7 @@ def _result(problem: Problem, initial: np.ndarray, search: SearchResult, began: 
     remarks = remarks_on(unknowns, search.final[best], status) + far_from_priors(search.final[best], unknowns) + choice_remarks
     if not problem.linear:
         count, most = len(unknowns.labels), problem.most_linearised
-        remarks.insert(0, f"{count} unknowns: no Gauss-Newton steps, no error bars (--linearise-up-to is {most})")
+        remarks.insert(0, f"{count} unknowns: no Gauss-Newton steps, no error bars (linearise_up_to is {most})")
     arrived = not any(sentence.startswith("not converged") for sentence in assessment.doubts)
     return Inversion(
         unknowns=unknowns,

@@ -97,6 +97,6 @@ def _pycma() -> ModuleType:
     except ImportError:
         raise UserError(
             "the search without gradients needs the package cma: install it with pip install 'risp-taichi[search]', or leave out "
-            "--cma (warm_start)"
+            "--warm-start cma (warm_start)"
         ) from None
     return cma

@@ -23,13 +23,13 @@ def check_first_picture(comparison: Comparison) -> None:
     """Raise a UserError if the first picture of the film is not compared, or by the solved looks of several films."""
     if isinstance(comparison.loss, MatchedFilms):
         raise UserError(
-            "the start of several films is looked for by pixels, not by solved looks: compare pixels, or leave out --find-start "
-            "(find_start)"
+            "the start of several films is looked for by pixels, not by solved looks: compare pixels, or leave out "
+            "--warm-start pictures (find_start)"
         )
     if comparison.frames[0] != 0:
         raise UserError(
             f"the start is looked for in the first picture, and number {comparison.frames[0]} is the first to be compared: "
-            "compare it, too, or leave out --find-start (find_start)"
+            "compare it, too, or leave out --warm-start pictures (find_start)"
         )
 
 

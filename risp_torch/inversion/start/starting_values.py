@@ -46,9 +46,9 @@ class StartingValues:
             candidates = [name for name in scene.parameters if name.partition(MARK)[0] in poses | rates]
             raise UserError(
                 f"no start of a body is unknown, so there is none to find: name one of {', '.join(candidates[:8])} as unknown "
-                "with its bounds, or leave out --find-start (find_start)"
+                "with its bounds, or leave out --warm-start pictures (find_start)"
                 if candidates
-                else "the scene has no bodies whose start could be found: leave out --find-start (find_start)"
+                else "the scene has no bodies whose start could be found: leave out --warm-start pictures (find_start)"
             )
         return StartingValues(np.array(indices[True], dtype=np.int64), np.array(indices[False], dtype=np.int64))
 

@@ -26,7 +26,7 @@ def test_points_of_the_scene_give_its_camera(risp: Risp, folder: Path) -> None:
     points = np.random.default_rng(0).uniform([-0.05, -0.05, 0], [0.05, 0.05, 0.06], (10, 3))
     rows = np.hstack([points, record.project(points)])
     np.savetxt(folder / "points.csv", rows, delimiter=",", header="x,y,z,u,v", comments="")
-    status, out, error = risp("camera", "pose", "--points", "points.csv", "--picture-size", "16x16", "--out", "camera.json")
+    status, out, error = risp("camera", "pose", "--points", "points.csv", "--size", "16x16", "--out", "camera.json")
     assert (status, error) == (0, "") and "as priors of the first camera: --prior camera.position=" in out
     (found,) = read_cameras(folder / "camera.json")
     np.testing.assert_allclose(found.camera_row(), record.camera_row(), rtol=1e-3, atol=1e-3)
@@ -60,8 +60,8 @@ def test_a_board_gives_cameras(risp: Risp, folder: Path) -> None:
         (["board", "--points", "p.csv"], "--points belong to risp camera pose"),
         (["pose", "a.png", "--points", "p.csv"], "pictures belong to risp camera board"),
         (["pose"], "takes --points FILE.csv"), (["pose", "--points", "p.csv"], "the size of the picture is not known"),
-        (["pose", "--points", "p.csv", "--picture-size", "9by6"], "is not CxR"),
-        (["pose", "--points", "p.csv", "--picture-size", "9x6"], "p.csv cannot be read"),
+        (["pose", "--points", "p.csv", "--size", "9by6"], "write for example 128x96"),
+        (["pose", "--points", "p.csv", "--size", "9x6"], "p.csv cannot be read"),
     ],
 )  # fmt: skip
 def test_what_is_refused(risp: Risp, words: list[str], sentence: str) -> None:
@@ -78,7 +78,7 @@ def test_points_with_v_upwards_are_refused_and_named(risp: Risp, folder: Path) -
     ground = np.array([[-0.2, -0.2, 0.0], [0.2, -0.2, 0.0], [0.2, 0.2, 0.0], [-0.2, 0.2, 0.0]])
     pixels = record.project(ground) * [1, -1] + [0, 480]
     np.savetxt(folder / "points.csv", np.hstack([ground, pixels]), delimiter=",", header="x,y,z,u,v", comments="")
-    words = ("camera", "pose", "--points", "points.csv", "--picture-size", "640x480", "--focal", 600, "--out", "camera.json")
+    words = ("camera", "pose", "--points", "points.csv", "--size", "640x480", "--focal", 600, "--out", "camera.json")
     status, _, error = risp(*words)
     assert status == 2 and "below the ground" in error and "with v measured upwards" in error
     assert not (folder / "camera.json").exists()

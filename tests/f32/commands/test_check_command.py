@@ -66,6 +66,6 @@ def test_an_inversion_begins_with_its_verdict(risp: Risp) -> None:
     assert risp("simulate", "small.py", "--out", "film")[0] == 0
     status, out, error = risp(
         "invert", "small.py", "--video", "film/video.mp4", "--unknown", "block.density", "--starts", "scene", "--iterations", 2,
-        "--refine", 0, "--out", "found",
+        "--solver", "refine=0", "--out", "found",
     )  # fmt: skip
     assert status == 0 and error.startswith("before the search: the film can tell block.density to ±"), error

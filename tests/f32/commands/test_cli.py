@@ -157,7 +157,7 @@ def test_found_values_and_cameras_of_files_go_into_every_scene(risp: Risp, folde
     turned = {"name": "left", "width": 32, "height": 24, "K": [[80, 0, 15.5], [0, 80, 11.5], [0, 0, 1]], "t": [0, 0, 0.3]}
     turned["R"] = [[1, 0, 0], [0, 1, 0], [0, 0, 1]]
     (folder / "cameras.json").write_text(json.dumps({"cameras": [turned | {"name": "other"}, turned]}))
-    cameras = ["--camera-file", "cameras.json", "--camera", "left", "--camera-up", "y", "--camera-depth", "0.1:2"]
+    cameras = ["--camera-file", "cameras.json", "--camera", "left", "--camera-settings", "up=y", "depth=0.1:2"]
     status, _, err = risp(*arguments, *cameras, "--out", "run")
     assert status == 0, err
     parameters = json.loads((folder / "run/settings.json").read_text())["parameters"]
@@ -168,7 +168,7 @@ def test_found_values_and_cameras_of_files_go_into_every_scene(risp: Risp, folde
 
 
 def test_landscape_of_one_parameter(risp: Risp, folder: Path) -> None:
-    status, out, _ = risp("landscape", "small.py", "--param", "block.density", "--points", 5, "--out", "run")
+    status, out, _ = risp("landscape", "small.py", "--unknown", "block.density", "--grid", 5, "--out", "run")
     assert status == 0 and "block.density = 800" in out
     written = {path.name for path in (folder / "run").iterdir()}
     assert written == {"landscape.npz", "landscape.png", "result.json", "settings.json"}
@@ -182,8 +182,8 @@ def test_landscape_of_one_parameter(risp: Risp, folder: Path) -> None:
 def test_landscape_by_places_in_some_frames(risp: Risp, folder: Path) -> None:
     """As many options as an inversion has: another range, a single entry, frames that count, states in place of pictures."""
     assert risp("simulate", "small.py", "--out", "truth")[0] == 0
-    arguments = ["landscape", "small.py", "--param", "block.position[2]", "--bounds", "block.position[2]=0.015:0.035"]
-    options = ["--points", 5, "--sampling", "every:2", "--loss", "state", "--states", "truth/states.npz", "--out", "run"]
+    arguments = ["landscape", "small.py", "--unknown", "block.position[2]", "--bounds", "block.position[2]=0.015:0.035"]
+    options = ["--grid", 5, "--sampling", "every:2", "--loss", "state", "--states", "truth/states.npz", "--out", "run"]
     status, out, err = risp(*arguments, *options)
     assert status == 0 and "block.position[2] = 0.025" in out, err
     settings = json.loads((folder / "run/settings.json").read_text())
@@ -197,7 +197,7 @@ def test_landscape_of_two_parameters_against_a_video(risp: Risp, folder: Path) -
     scene = small_scenes.make_scene()
     write_frames(folder / "frames", scene.render(scene.rollout())[0].detach(), fps=200)
     names = ["block.density", "ground.contact.friction"]
-    arguments = ["--param", names[0], "--param2", names[1], "--points", 3, "--video", "frames", "--out", "run"]
+    arguments = ["--unknown", names[0], names[1], "--grid", 3, "--video", "frames", "--out", "run"]
     assert risp("landscape", "small.py", *arguments)[0] == 0
     saved = np.load(folder / "run" / "landscape.npz")
     assert saved["loss"].shape == (3, 3) and np.unravel_index(saved["loss"].argmin(), (3, 3)) == (1, 1)
@@ -210,7 +210,7 @@ def test_landscape_in_the_look_that_is_solved(risp: Risp, folder: Path) -> None:
     scene.set("light.key.intensity", 0.3)
     scene.set("ground.color", (0.2, 0.5, 0.3))
     write_frames(folder / "frames", scene.render(scene.rollout())[0].detach(), fps=200)
-    arguments = ["--param", "block.density", "--points", 5, "--video", "frames", "--loss", "matched"]
+    arguments = ["--unknown", "block.density", "--grid", 5, "--video", "frames", "--loss", "matched"]
     arguments += ["--look", "edges=scene", "--out", "run"]
     status, _, err = risp("landscape", "small.py", *arguments)
     assert status == 0, err
@@ -221,7 +221,8 @@ def test_landscape_in_the_look_that_is_solved(risp: Risp, folder: Path) -> None:
 def test_invert_writes_result_plots_strip_and_video(risp: Risp, folder: Path, video: Path) -> None:
     status, out, err = risp(
         "invert", "small.py", "--video", video, "--unknown", "block.density", "--unknown", "block.velocity", "--starts", 2,
-        "--iterations", 12, "--learning-rate", 0.05, "--first-frames", 2, "--seed", 3, "--out", "run",
+        "--search", "adam", "--iterations", 12, "--solver", "learning_rate=0.05", "--solver", "first_frames=2", "--seed", 3,
+        "--out", "run",
     )  # fmt: skip
     assert status == 0, err
     run = folder / "run"
@@ -249,7 +250,7 @@ def test_invert_reads_a_folder_of_pictures(risp: Risp, folder: Path) -> None:
     scene = small_scenes.make_scene()
     write_frames(folder / "frames", scene.render(scene.rollout())[0].detach(), fps=200)
     arguments = ["invert", "small.py", "--video", "frames", "--unknown", "block.density", "block.velocity[1]", "--iterations", 2]
-    options = ["--starts", 2, "--bounds", "block.velocity[1]=-0.5:0.5", "--optimizer", "rmsprop", "--out", "run"]
+    options = ["--starts", 2, "--bounds", "block.velocity[1]=-0.5:0.5", "--search", "rmsprop", "--out", "run"]
     status, out, _ = risp(*arguments, *options)
     assert status == 0 and "block.velocity[1]" in out
     found = json.loads((folder / "run" / "result.json").read_text())["unknowns"]
@@ -274,7 +275,7 @@ def test_gradcheck_prints_a_table(risp: Risp, monkeypatch: pytest.MonkeyPatch) -
     assert "right, at a kink (slopes +2.0000e-01 from below, +1.0000e+00 from above)" in out
     checks.append(FilmGradient("block.velocity[1]", 1.0, -1.0, 2.0, "WRONG"))
     names = ["block.velocity[1]", "block.density"]
-    status, out, _ = risp("gradcheck", "small.py", "--precision", "f32", "--param", *names, "--param", "gravity[2]")
+    status, out, _ = risp("gradcheck", "small.py", "--precision", "f32", "--unknown", *names, "--unknown", "gravity[2]")
     assert status == 1 and "WRONG" in out and asked == [*names, "gravity[2]"]
 
 
@@ -289,7 +290,7 @@ def risp_process(*arguments: object, cwd: Path) -> subprocess.CompletedProcess[s
 @pytest.mark.processes
 def test_gradcheck_in_a_process_of_its_own(folder: Path) -> None:
     names = ["block.density", "ground.contact.friction", "camera.turn"]
-    done = risp_process("gradcheck", "small.py", *(f"--param={name}" for name in names), "--device", "cpu", cwd=folder)
+    done = risp_process("gradcheck", "small.py", *(f"--unknown={name}" for name in names), "--device", "cpu", cwd=folder)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("right") == 5 and all(name in done.stdout for name in names)
     assert [path.name for path in folder.iterdir() if path.name != "__pycache__"] == ["small.py"]
@@ -309,7 +310,7 @@ def test_an_error_in_a_process_of_its_own(folder: Path) -> None:
 # -- what it refuses ------------------------------------------------------------------------------------------------------
 
 SIMULATE = ["simulate", "small.py", "--out", "new"]
-LANDSCAPE = ["landscape", "small.py", "--param", "block.density", "--out", "new"]
+LANDSCAPE = ["landscape", "small.py", "--unknown", "block.density", "--out", "new"]
 
 
 @pytest.mark.parametrize(
@@ -320,7 +321,7 @@ LANDSCAPE = ["landscape", "small.py", "--param", "block.density", "--out", "new"
         (["simulate", "nowhere.py", "--out", "new"], "nowhere.py does not exist"),
         (["simulate", ".", "--out", "new"], "'.'"),
         ([*SIMULATE, "--fames", 3], "'--fames': did you mean --frames"),
-        ([*SIMULATE, "--points", 3], "unknown option '--points' (that is an option of risp camera, risp landscape)"),
+        ([*SIMULATE, "--points", 3], "unknown option '--points' (that is an option of risp camera)"),
         ([*SIMULATE, "--nonsense"], "unknown option '--nonsense' (risp simulate --help lists the options)"),
         ([*SIMULATE, "second.py"], "unexpected argument 'second.py'"),
         ([*SIMULATE, "--set", "block.mass=3"], "'block.mass': did you mean 'block.density'"),
@@ -345,7 +346,7 @@ LANDSCAPE = ["landscape", "small.py", "--param", "block.density", "--out", "new"
         ([*SIMULATE, "--from", "small.py"], "small.py is not a JSON file: give the result.json of 'risp invert'"),
         ([*SIMULATE, "--from", "nowhere"], "nowhere does not exist: give the result.json"),
         ([*SIMULATE, "--camera", "left"], "no camera is called 'left'"),
-        ([*SIMULATE, "--camera-up", "y"], "--camera-up belongs to --camera-file FILE"),
+        ([*SIMULATE, "--camera-settings", "up=y"], "--camera-settings belongs to --camera-file FILE"),
         ([*SIMULATE, "--set", "block.position=nan"], "block.position is 'nan': give finite numbers of shape (3,)"),
         ([*SIMULATE, "--set", "density=0"], "make_scene(density=0) of small.py: Param: value is 0"),
         ([*SIMULATE, "--set", "frames=0"], "--set frames is 0: give a whole number of at least 1"),
@@ -359,14 +360,14 @@ LANDSCAPE = ["landscape", "small.py", "--param", "block.density", "--out", "new"
         (["control", "cube"], "has no make_control: define make_control(scene) that returns a ControlTask (shipped scenes"),
         (["control", "cube"], "with one: cloth_control, gear, jellyfish, walker)"),
         (["train", "small.py", "--images", 4], "has no make_task"),
-        (["landscape", "small.py", "--param", "block.densty", "--out", "new"], "'block.densty': did you mean 'block.density'"),
-        (["landscape", "small.py", "--param", "block.position", "--out", "new"], "block.position has no bounds"),
-        (["landscape", "small.py", "--param", "block.velocity", "--out", "new"], "3 numbers were named"),
+        (["landscape", "small.py", "--unknown", "block.densty", "--out", "new"], "'block.densty': did you mean 'block.density'"),
+        (["landscape", "small.py", "--unknown", "block.position", "--out", "new"], "block.position has no bounds"),
+        (["landscape", "small.py", "--unknown", "block.velocity", "--out", "new"], "3 numbers were named"),
         ([*LANDSCAPE, "--sampling", "some"], "sampling 'some' is unknown"),
         ([*LANDSCAPE, "--video", "run/states.npz"], "no pictures: states are compared with --loss state --states run/states.npz"),
         (["invert", "small.py", "--unknown", "block.density", "--loss", "state", "--states", "a.mp4"], "give it with --video"),
-        (["landscape", "small.py", "--param", "block.density", "--points", 1, "--out", "new"], "--points: it is 1"),
-        (["landscape", "small.py", "--param", "block.density", "--param2", "block.density", "--out", "new"], "two different"),
+        (["landscape", "small.py", "--unknown", "block.density", "--grid", 1, "--out", "new"], "--grid: it is 1"),
+        (["landscape", "small.py", "--unknown", "block.density", "block.density", "--out", "new"], "two different"),
     ],
 )  # fmt: skip
 def test_wrong_input_is_refused(risp: Risp, folder: Path, arguments: list[object], culprit: str) -> None:
@@ -485,9 +486,11 @@ INVERT = ["invert", "small.py", "--iterations", 1, "--out", "new"]
         (["--unknown", "block.position"], "block.position has no bounds"),
         (["--unknown", "block.density", "--size", 24], "16x16 pixels, and 24x24 are needed"),
         (["--unknown", "block.density", "--frames", 7], "has 5 frames, and the scene needs 8"),
-        (["--unknown", "block.density", "--learning-rate", -1], "--learning-rate: it is -1"),
+        (["--unknown", "block.density", "--search", "adam", "--solver", "learning_rate=-1"], "--solver learning_rate is -1"),
         (["--unknown", "block.density", "--starts", 0], "--starts: it is 0: give a whole number"),
-        (["--unknown", "block.density", "--optimizer", "sgd"], "'sgd'"),
+        (["--unknown", "block.density", "--search", "sgd"], "'sgd'"),
+        (["--unknown", "block.density", "--solver", "learning_rat=1"], "unknown setting 'learning_rat': give one of refine, "),
+        (["--unknown", "block.density", "--solver", "growth=0"], "--solver growth is 0: give "),
         ([], "--unknown"),
     ],
 )
@@ -516,7 +519,7 @@ def test_a_bad_video_is_refused(risp: Risp, folder: Path, video: Path) -> None:
     ):
         assert_refused(risp, folder, [*INVERT, *unknown, "--video", name], culprit)
     assert_refused(risp, folder, [*INVERT, *unknown], "--video")
-    landscape = ["landscape", "small.py", "--param", "block.density", "--points", 2, "--out", "new"]
+    landscape = ["landscape", "small.py", "--unknown", "block.density", "--grid", 2, "--out", "new"]
     assert_refused(risp, folder, [*landscape, "--video", "slow.mp4"], "slow.mp4")
 
 
@@ -526,7 +529,7 @@ def test_a_finished_run_is_never_touched(risp: Risp, folder: Path, video: Path) 
     assert status == 0 and out == "risp simulate: done holds this run, already finished: nothing is left to do\n"
     commands = (
         ["simulate", "small.py", "--set", "block.density=90", "--out", "done"],
-        ["landscape", "small.py", "--param", "block.density", "--points", 2, "--out", "done"],
+        ["landscape", "small.py", "--unknown", "block.density", "--grid", 2, "--out", "done"],
         ["invert", "small.py", "--video", video, "--unknown", "block.density", "--iterations", 1, "--out", "done"],
     )
     for arguments in commands:

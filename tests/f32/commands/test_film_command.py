@@ -56,8 +56,8 @@ def test_it_says_what_a_film_is(risp: Risp, film: Path) -> None:
         "gaps": "97.33 ms before frame 4",
         "colours": "range limited, matrix BT.709, primaries BT.709, curve sRGB",
     }
-    assert "uneven: frames 4 to 11 are the longest even stretch (--from 4 --to 11); a camera of 32x32 pixels" in out
-    assert "remark: frames 0 to 2 are black: begin with --from 3" in out and "written: sheet.png" in out
+    assert "uneven: frames 4 to 11 are the longest even stretch (--first 4 --last 11); a camera of 32x32 pixels" in out
+    assert "remark: frames 0 to 2 are black: begin with --first 3" in out and "written: sheet.png" in out
     sheet = np.asarray(Image.open("sheet.png"))
     assert sheet.ndim == 3 and sheet.std() > 20 and [path.name for path in Path().glob("*.png")] == ["sheet.png"]
 
@@ -76,7 +76,7 @@ def test_the_sheet_shows_the_frames_with_numbers_and_times(risp: Risp, film: Pat
 
 
 def test_a_part_is_cut(risp: Risp, film: Path) -> None:
-    part = ["--from", 4, "--to", "0.37s", "--every", 2, "--crop", "2,4,24,20", "--size", "12x10"]
+    part = ["--first", 4, "--last", "0.37s", "--every", 2, "--crop", "2,4,24,20", "--size", "12x10"]
     status, out, err = risp("film", "v.mp4", *part, "--out", "part")
     assert (status, err) == (0, "")
     assert "for a scene: frame_dt=0.06666667, frames=2, a camera of 12x10 pixels" in out
@@ -91,7 +91,7 @@ def test_a_part_is_cut(risp: Risp, film: Path) -> None:
 
 
 def test_stored_pixels_and_eight_bits(risp: Risp, film: Path) -> None:
-    status, out, _ = risp("film", "v.mp4", "--from", 4, "--pixels", "stored", "--bits", 8, "--out", "part")
+    status, out, _ = risp("film", "v.mp4", "--first", 4, "--pixels", "stored", "--bits", 8, "--out", "part")
     assert status == 0 and "remark: pixels are 1.5 times as wide as high; the camera's fx is fy over that" in out
     back = read_film("part")
     assert back.facts.bits == 8 and back.pictures.shape == (8, 48, 32, 3)
@@ -114,12 +114,12 @@ def test_masks_stay_shares(risp: Risp, folder: Path) -> None:
     [
         (["none.mp4"], "video none.mp4 does not exist"),
         (["small.py"], "video small.py is damaged, cut short or of an unknown kind"),
-        (["v.mp4", "--from", "1.5"], "'1.5' is neither a frame nor a time: write for example 40, or 1.3s"),
-        (["v.mp4", "--to", "-1"], "'-1' is neither a frame nor a time"),
-        (["v.mp4", "--from", "20"], "no frame of v.mp4 is left: it has frames 0 to 11 within 0.430667 s"),
+        (["v.mp4", "--first", "1.5"], "'1.5' is neither a frame nor a time: write for example 40, or 1.3s"),
+        (["v.mp4", "--last", "-1"], "'-1' is neither a frame nor a time"),
+        (["v.mp4", "--first", "20"], "no frame of v.mp4 is left: it has frames 0 to 11 within 0.430667 s"),
         (["v.mp4", "--crop", "1,2,3"], "'1,2,3' is not X,Y,W,H"),
         (["v.mp4", "--crop", "20,0,20,20"], "the part 20,0,20,20 does not lie in a picture of 32x32 pixels"),
-        (["v.mp4", "--size", "16"], "'16' is not WxH"),
+        (["v.mp4", "--size", "16by12"], "or write for example 128x96"),
         (["v.mp4", "--size", "16x12"], "would be squeezed: cut out a part of that shape first, for example --crop 0,4,32,24"),
         (["v.mp4", "--size", "64x64"], "films are made smaller, not larger"),
         (["v.mp4", "--every", "0"], "--every: it is 0"),
@@ -155,7 +155,7 @@ def part(risp: Risp, folder: Path) -> Path:
     scene = load_scene("small.py", size=48)
     with torch.no_grad():
         write_frames("run", scene.render(scene.rollout(worlds=1))[0], fps=200)
-    cut = ["--from", 1, "--crop", "8,12,32,28", "--size", "16x14"]
+    cut = ["--first", 1, "--crop", "8,12,32,28", "--size", "16x14"]
     assert risp("film", "run", *cut, "--out", "part")[0] == 0
     return folder / "part"
 
@@ -213,6 +213,6 @@ def test_cameras_of_other_sizes(risp: Risp, part: Path) -> None:
 
 
 def test_stored_pixels_warn_of_a_camera_with_square_ones(risp: Risp, film: Path) -> None:
-    assert risp("film", "v.mp4", "--from", 4, "--pixels", "stored", "--crop", "0,0,16,16", "--out", "part")[0] == 0
+    assert risp("film", "v.mp4", "--first", 4, "--pixels", "stored", "--crop", "0,0,16,16", "--out", "part")[0] == 0
     with pytest.warns(UserWarning, match="pixels of part are 1.5 times as wide as high, and the camera's focal lengths are"):
         scene_of("--video", "part")

@@ -52,15 +52,15 @@ def test_refusals() -> None:
         check_loss_options(options("--look", "exposure"), target_needed=True)
     with pytest.raises(UserError, match="--look names exposure, exposure: name each once"):
         make_loss(options("--loss", "matched", "--look", "exposure", "exposure"), load_scene("toss", size=16))
-    with pytest.raises(UserError, match="--antialias does not go with --loss risp"):
-        make_compared_scene(options("--loss", "risp", "--antialias", "2"))
+    with pytest.raises(UserError, match="--samples pixel=N does not go with a network"):
+        make_compared_scene(options("--loss", "risp", "--network", "none.safetensors", "--size", "16", "--samples", "pixel=2"))
 
 
 def test_samples_of_a_pixel(tmp_path: Path) -> None:
     write_frames(tmp_path, np.zeros((36, 16, 16, 3)), fps=100)
     words = ["invert", "toss", "--video", str(tmp_path), "--unknown", "body.density", "--size", "16"]
     assert make_compared_scene(PARSER.parse_args(words)).style.antialias == 1
-    assert make_compared_scene(PARSER.parse_args([*words, "--antialias", "3"])).style.antialias == 3
+    assert make_compared_scene(PARSER.parse_args([*words, "--samples", "pixel=3"])).style.antialias == 3
 
 
 def test_silhouettes_of_a_film_whose_exposure_drifts(tmp_path: Path) -> None:
@@ -71,7 +71,7 @@ def test_silhouettes_of_a_film_whose_exposure_drifts(tmp_path: Path) -> None:
     write_frames(tmp_path, film * np.linspace(1.0, 0.5, 36)[:, None, None, None], fps=100)
     words = ["invert", "toss", "--video", str(tmp_path), "--unknown", "body.density", "--size", "16", "--plate", "median"]
     given = PARSER.parse_args([*words, "--loss", "mask"])
-    masks = masks_of(given, make_compared_scene(given))
+    masks, _ = masks_of(given, make_compared_scene(given))
     shown = np.zeros((36, 16, 16))
     for k in range(36):
         shown[k, 4:9, k % 12 : k % 12 + 4] = 1.0

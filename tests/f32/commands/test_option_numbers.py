@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import argparse
-import math
 from collections.abc import Callable, Iterator
 
 import pytest
 
 from risp_torch.__main__ import PROGRAM
+from risp_torch.commands.solver_settings import settings_of, solver_texts
+from risp_torch.inversion.problem.search_settings import OptimiseSettings
 
 PARSER, PARSERS = PROGRAM.parsers()
 MALFORMED = ("nan", "inf", "-inf", "-1", "1e400", "9" * 5000, "x", "", "1+1j", "[1]")
 # Where a number is only a part of an option.
-PARTS = {"--keep": ("{}:1", "0.5:{}"), "--smooth": ("mu={}",), "--camera-depth": ("{}:1", "0.1:{}"), "--psi": ("random:{}",),
-         "--noise": ("mask={}",), "--loss-weight": ("mask={}",), "--look": ("pull={}",)}  # fmt: skip
-NUMBERED = {"N", "K", "M", "PIXELS", "FRAMES", "SHARE", "GENERATIONS", "NEAR:FAR", "SHARE:STARTS"}  # as help texts call numbers
+PARTS = {"--prior": ("mu=smooth:{}",), "--psi": ("random:{}",), "--noise": ("{}", "mask={}"), "--loss": ("{}", "pixel+{}*mask"),
+         "--camera-settings": ("depth={}:1", "depth=0.1:{}", "scale={}"), "--samples": ("exposure={}", "pixel={}"),
+         "--size": ("{}", "4x{}"), "--look": ("pull={}",)}  # fmt: skip
+NUMBERED = {"N", "K", "M", "PIXELS", "FRAMES", "PIXELS|WxH", "SHARE"}  # as help texts call numbers
 
 
 INVERT = ["invert", "toss", "--video", "no.mp4", "--unknown", "body.density"]
@@ -69,7 +71,7 @@ def test_the_walk_finds_them() -> None:
         (["simulate", "toss", "--set", "frames=2.5"], "--set frames is 2.5: give a whole number of at least 1"),
         (["simulate", "toss", "--set", "body.density=1e400"], "body.density is inf: give a finite number"),
         (["train", "cube", "--images", "4", "--configs", "nan"], "configs are 'nan': give a number of appearances"),
-        ([*INVERT, "--first-frames", "999"], "first_frames is 999, and the film has"),
+        ([*INVERT, "--solver", "first_frames=999"], "first_frames is 999, and the film has"),
     ],
 )  # fmt: skip
 def test_numbers_within_texts(command_line: Callable[..., tuple[int, str, str]], arguments: list[str], words: str) -> None:
@@ -78,6 +80,7 @@ def test_numbers_within_texts(command_line: Callable[..., tuple[int, str, str]],
 
 
 def test_numbers_that_fit_are_read() -> None:
-    options = PARSER.parse_args(["invert", "toss", "--unknown", "a", "--keep", "0.2:4", "0.5:1", "--learning-rate", "1e-2"])
-    assert options.keep == [(0.2, 4), (0.5, 1)] and math.isclose(options.learning_rate, 0.01)
+    words = ["--search", "adam", "--solver", "keep=0.2:4,0.5:1", "--size", "8x4"]
+    options = PARSER.parse_args(["invert", "toss", "--unknown", "a", *words])
+    assert settings_of(OptimiseSettings, solver_texts(options)).keep == ((0.2, 4), (0.5, 1)) and options.size == (8, 4)
     assert PARSER.parse_args(["train", "toss", "--seed", str(2**63 - 1)]).seed == 2**63 - 1

@@ -30,7 +30,7 @@ def inputs(folder: Path) -> dict[Path, bytes]:
 @pytest.mark.parametrize(
     "command",
     [
-        "film film --from 8 --out film", "film alias --from 8 --out film", "film film --from 8 --out alias",
+        "film film --first 8 --out film", "film alias --first 8 --out film", "film film --first 8 --out alias",
         "film film/ --out film/../film", "film film --out film/part", "film film --out .", "film film/00003.png --out film",
         "film film --sheet film/00003.png", "film alias --sheet film/00003.png", "film film --sheet alias/sheet.png",
         "film film.mov --out film.mov", "film board.png --sheet board.png",
@@ -43,9 +43,9 @@ def inputs(folder: Path) -> dict[Path, bytes]:
         "invert toss --video film --camera-file camera.json --unknown body.density --out camera.json",
         "invert my.py --video film --unknown body.density --out my.py",
         "invert toss --video film --pixel-weights masks/body --unknown body.density --out masks/body",
-        "landscape toss --param body.density --video film --out film",
+        "landscape toss --unknown body.density --video film --out film",
         "simulate toss --from result.json --out result.json", "render toss --from result.json --out result.json",
-        "camera pose --points points.csv --focal 100 --picture-size 8x8 --out points.csv",
+        "camera pose --points points.csv --focal 100 --size 8x8 --out points.csv",
         "camera pose --points points.csv --camera-file camera.json --out camera.json",
         "camera board board.png --board 9x6 --square 0.01 --out board.png",
         "evaluate toss --network net.safetensors --out net.safetensors",
@@ -59,8 +59,8 @@ def test_no_command_writes_into_its_own_input(risp: Risp, inputs: dict[Path, byt
 
 
 def test_places_beside_an_input_are_written(risp: Risp, inputs: dict[Path, bytes]) -> None:
-    assert risp("film", "film", "--from", 8, "--out", "films", "--sheet", "sheet.png")[0] == 0
-    assert risp("film", "film", "--from", 8, "--out", "films", "--sheet", "sheet.png")[0] == 0  # replaces what it wrote
+    assert risp("film", "film", "--first", 8, "--out", "films", "--sheet", "sheet.png")[0] == 0
+    assert risp("film", "film", "--first", 8, "--out", "films", "--sheet", "sheet.png")[0] == 0  # replaces what it wrote
     assert len(list(Path("films").glob("*.png"))) == 3 and Path("sheet.png").is_file()
     assert all(path.read_bytes() == content for path, content in inputs.items())
 
@@ -75,7 +75,7 @@ def test_places_beside_an_input_are_written(risp: Risp, inputs: dict[Path, bytes
         (["control", "gear", "--target", "pipe"], "--target pipe is a pipe"),
         (["evaluate", "cube", "--network", "net.safetensors", "--cache", "caf\ud800"], r"--cache caf\\ud800 is no text in UTF-8"),
         (["evaluate", "cube", "--network", "net.safetensors", "--cache", "a\0b"], "has a zero byte"),
-        (["dataset", "--check", "pipe"], "--check pipe is a pipe"),
+        (["dataset", "--verify", "pipe"], "--verify pipe is a pipe"),
         (["film", "film", "--out", "caf\udce9"], r"--out caf\\udce9 is no text in UTF-8: rename the file or folder"),
         (["film", "caf\udce9"], r"the film caf\\udce9 is no text in UTF-8"),
         (["simulate", "toss", "--out", "caf\udce9"], r"--out caf\\udce9 is no text in UTF-8"),

@@ -92,7 +92,7 @@ def test_a_look_is_taken_from_a_file(risp: Risp, tmp_path: Path) -> None:
 
 @needs_mitsuba
 def test_a_matching_film_has_the_colours_of_the_scene(risp: Risp, tmp_path: Path) -> None:
-    assert risp(*FILM, "--look", "match", "--frames", 1, "--spp", 64, "--set", "height=0.1")[0] == 0
+    assert risp(*FILM, "--appearance", "scene", "--frames", 1, "--spp", 64, "--set", "height=0.1")[0] == 0
     assert not (tmp_path / "run" / "appearance.json").exists()
     theirs = read_video(tmp_path / "run" / "frames")
     scene = small_scenes.make_scene(height=0.1)
@@ -149,7 +149,7 @@ def test_a_library_that_mitsuba_needs_is_missing(monkeypatch: pytest.MonkeyPatch
     [
         (["--spp", 4], "--spp is an option of Mitsuba: add --renderer mitsuba"),
         (["--renderer", "soft", "--seed", 4], "--seed is an option of Mitsuba"),
-        (["--renderer", "mitsuba", "--look", "match", "--colors", "draw"], "--colors has no effect with --look match"),
+        (["--renderer", "mitsuba", "--appearance", "scene", "--colors", "draw"], "--appearance scene also defines the colours"),
         (["--renderer", "mitsuba", "--colors", "draw", "--appearance", "a.json"], "leave --colors out"),
         (["--renderer", "mitsuba", "--size", 17], "even sides"),
     ],

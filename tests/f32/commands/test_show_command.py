@@ -16,7 +16,7 @@ Risp = Callable[..., tuple[int, str, str]]
 
 def test_a_run_s_bars_are_taken_apart(risp: Risp, folder: Path) -> None:
     assert risp("simulate", "small.py", "--out", "film")[0] == 0
-    words = ("--unknown", "block.density", "--starts", "scene", "--iterations", 2, "--refine", 1, "--out", "found")
+    words = ("--unknown", "block.density", "--starts", "scene", "--iterations", 2, "--solver", "refine=1", "--out", "found")
     assert risp("invert", "small.py", "--video", "film/video.mp4", *words)[0] == 0
     about = json.loads((folder / "found" / "result.json").read_text())["unknowns"]["block.density"]
     assert sum(size**2 for size in about["parts"].values()) ** 0.5 == pytest.approx(about["sd"], rel=1e-6)

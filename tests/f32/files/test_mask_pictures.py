@@ -103,7 +103,7 @@ def test_forms_whose_background_lies_on_the_rim(tmp_path: Path, form: str) -> No
 @pytest.mark.parametrize("number", [1, 128, 255])
 def test_inverted_masks_are_refused_and_can_be_named(tmp_path: Path, number: int) -> None:
     folder = write(tmp_path / "m", lambda m: grey(m, 0, number), BODY)
-    with pytest.raises(UserError, match="white on 100 % of the picture's rim and black within.*--mask-object N.*such as 0"):
+    with pytest.raises(UserError, match="white on 100 % of the picture's rim and black within.*--masks PATH:N.*such as 0"):
         read_masks(folder, "the masks")
     np.testing.assert_array_equal(read_masks(folder, "the masks", number=0), BODY)
     soft = write(tmp_path / "s", lambda m: Image.fromarray(np.uint8(255 * (1 - softened(m)))), BODY)
@@ -124,7 +124,7 @@ def test_objects_are_chosen_by_their_numbers(tmp_path: Path, kind: str) -> None:
         np.save(path, labels)
     else:
         path = write(tmp_path / "m", make[kind], labels)
-    with pytest.raises(UserError, match="hold the numbers 0, 3, 38, as of several objects: .*--mask-object N"):
+    with pytest.raises(UserError, match="hold the numbers 0, 3, 38, as of several objects: .*--masks PATH:N"):
         read_masks(path, "the masks")
     for number in (3, 38):
         np.testing.assert_array_equal(read_masks(path, "the masks", number=number), labels == number)

@@ -52,8 +52,8 @@ def test_a_steady_rate_is_checked_by_the_time_stamps(tmp_path):
         read_video(path, fps=30)
     assert str(caught.value) == (
         f"video {path} is uneven: frame 4 comes 97.33 ms after the one before it, where 33.33 ms are usual, and is 64 ms late "
-        "for 30 frames per second: compare the film at its own times (--times film), or take a part without it (risp film shows "
-        "where, and cuts: --from, --to)"
+        "for 30 frames per second: compare the film at its own times (--fps film), or take a part without it (risp film shows "
+        "where, and cuts: --first, --last)"
     )
     assert len(read_video(path, fps=30, frames=4)) == 4 and len(read_video(path)) == 12
 

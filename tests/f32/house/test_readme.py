@@ -73,7 +73,7 @@ SMALL_STEPS = {
     "train": ["--epochs", "1", "--batch", "2", "--width", "2"],
     "evaluate": ["--images", "4", "--renderers", "soft"],
     "simulate": ["--frames", "1", "--spp", "1", "--variant", "scalar_rgb"],
-    "invert": ["--frames", "1", "--starts", "1", "--iterations", "1", "--refine", "0"],
+    "invert": ["--frames", "1", "--starts", "1", "--iterations", "1", "--solver", "refine=0"],
 }
 # What a Python block says -> what stands there in the test.
 SMALL_BLOCKS = {
@@ -133,7 +133,8 @@ def test_first_scene_and_first_inversion(stranger: Path) -> None:
 
 def test_own_film(stranger: Path) -> None:
     """The commands for a film of one's own, with six of its frames and few steps: each reads what the one before wrote."""
-    few = {"simulate": ["--frames", "6"], "invert": ["--frames", "6", "--iterations", "1", "--refine", "0", "--starts", "1"]}
+    few_steps = ["--frames", "6", "--iterations", "1", "--solver", "refine=0", "--starts", "1"]
+    few = {"simulate": ["--frames", "6"], "invert": few_steps}
     assert [command.split()[1] for command in OWN_FILM] == ["simulate", "film", "film", "invert"]
     for command in OWN_FILM:
         words = shlex.split(command)[1:]

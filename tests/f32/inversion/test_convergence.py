@@ -97,7 +97,7 @@ def test_strict_and_the_result_say_so(command_line: Callable[..., tuple[int, str
     write_frames(tmp_path / "film", pictures[0], fps=200)
     video = tmp_path / "film"
     arguments = ["invert", file, "--video", video, "--unknown", DENSITY, "--starts", 2, "--strict", "--out"]
-    early = ["--search", "gradient", "--iterations", 1, "--refine", 0]
+    early = ["--search", "adam", "--iterations", 1, "--solver", "refine=0"]
     status, out, _ = command_line(*arguments, tmp_path / "early", *early)
     assert status == 1 and out.startswith("not converged: ")
     record = json.loads((tmp_path / "early" / "result.json").read_text())
@@ -111,9 +111,9 @@ def test_strict_and_the_result_say_so(command_line: Callable[..., tuple[int, str
     assert status == 0 and record["converged"] is True and record["fits"] is True and record["doubts"] == [], out + error
     assert command_line(*arguments, tmp_path / "whole")[0] == 0
     for wrong, words in (
-        (["--refine", -1], "--refine: it is -1"),
-        (["--first-frames", 99], "first_frames is 99, and the film has 4 frame intervals"),
-        (["--search", "newton", "--optimizer", "adam"], "--optimizer belongs to --search gradient"),
+        (["--solver", "refine=-1"], "--solver refine is -1: give a whole number of at least 0"),
+        (["--solver", "first_frames=99"], "first_frames is 99, and the film has 4 frame intervals"),
+        (["--search", "lm", "--solver", "learning_rate=0.1"], "--solver learning_rate belongs to --search adam"),
     ):
         status, _, error = command_line(*arguments, tmp_path / "none", *wrong)
         assert status == 2 and words in error

@@ -216,7 +216,7 @@ def test_films_on_the_command_line(scene: Scene, tmp_path: Path, monkeypatch: py
     write_video(tmp_path / "a.mp4", film_of(scene), fps=200, crf=4)
     with torch.no_grad():
         write_frames(tmp_path / "b", scene.render(scene.rollout(), camera="left")[0], fps=200)
-    search = ["--unknown", DENSITY, "--starts", 1, "--iterations", 1, "--refine", 4]
+    search = ["--unknown", DENSITY, "--starts", 1, "--iterations", 1, "--solver", "refine=4"]
     status, out, err = command_line("invert", "small.py", "--video", "b", "--camera", "left", *search, "--out", "one")
     assert status == 0, err
     # Of the first film the velocity that the scene has, of the second another one, which is set.

@@ -29,7 +29,7 @@ from risp_torch import (
     invert,
     render_masks,
 )
-from risp_torch.commands.search_options import find_start_settings
+from risp_torch.commands.search_options import warm_start_settings
 from risp_torch.files.run_folder import RunFolder
 from risp_torch.inversion.losses.plate_masks import even_exposures
 from risp_torch.inversion.problem.priors import Priors
@@ -212,7 +212,8 @@ def test_a_killed_run_takes_the_start_that_was_found(film: torch.Tensor, tmp_pat
 
 
 def test_refusals(film: torch.Tensor) -> None:
-    with pytest.raises(UserError, match=r"no start of a body is unknown.*block.position.*block.angular_velocity.*--find-start"):
+    refusal = r"no start of a body is unknown.*block.position.*block.angular_velocity.*--warm-start pictures"
+    with pytest.raises(UserError, match=refusal):
         invert(elsewhere(), film, [DRAG], find_start=FindStart(), progress=False)
     with pytest.raises(UserError, match="number 8 is the first to be compared"):
         invert(elsewhere(), film, [VELOCITY], bounds={VELOCITY: (-2.0, 2.0)}, sampling="last", find_start=FindStart())
@@ -221,6 +222,7 @@ def test_refusals(film: torch.Tensor) -> None:
         invert(elsewhere(), [film, film], [VELOCITY], find_start=FindStart(), **two)
     with pytest.raises(UserError, match="candidates is 0"):
         FindStart(candidates=0)
-    with pytest.raises(UserError, match="--start-frames belongs to --find-start"):
-        find_start_settings(argparse.Namespace(find_start=False, start_frames=3))
-    assert find_start_settings(argparse.Namespace(find_start=True, start_frames=3)) == FindStart(frames=3)
+    with pytest.raises(UserError, match="--solver pictures.frames belongs to --warm-start pictures"):
+        warm_start_settings(argparse.Namespace(warm_start=[], solver=["pictures.frames=3"]))
+    options = argparse.Namespace(warm_start=["pictures"], solver=["pictures.frames=3"])
+    assert warm_start_settings(options) == (FindStart(frames=3), None)

@@ -282,14 +282,14 @@ ITERATIONS = 30
 
 
 @pytest.mark.processes
-def test_a_killed_inversion_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_killed_inversion_resumes_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.copy(small_scenes.__file__, tmp_path / "small.py")
     scene = load_scene(str(tmp_path / "small.py"))
     video = simulate_video(scene, tmp_path / "film.mp4", crf=10)
     names = ["block.density", "ground.contact.friction"]
     arguments = [
         "invert", "small.py", "--video", str(video), "--unknown", *names, "--starts", "2", "--iterations", str(ITERATIONS),
-        "--search", "gradient", "--seed", "1", "--device", "cpu", "--out", "run",
+        "--search", "adam", "--seed", "1", "--device", "cpu", "--out", "run",
     ]  # fmt: skip
     run = tmp_path / "run"
     checkpoint = run / "checkpoint.safetensors"

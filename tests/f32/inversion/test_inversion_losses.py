@@ -407,7 +407,7 @@ def test_many_unknowns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
         scene, pictures(scene), [DENSITY, name], bounds={name: (0.0, 1.0)}, starts=[{}], settings=OptimiseSettings(iterations=2),
         linearise_up_to=10, out=tmp_path / "run",
     )  # fmt: skip
-    assert result.remarks[0] == f"{size + 1} unknowns: no Gauss-Newton steps, no error bars (--linearise-up-to is 10)"
+    assert result.remarks[0] == f"{size + 1} unknowns: no Gauss-Newton steps, no error bars (linearise_up_to is 10)"
     assert np.isnan(result.sd[DENSITY]) and f"{name}[0][2]" in result.values
     for picture in ("entries.png", "parameters.png", "strip.png"):
         assert (tmp_path / "run" / picture).is_file()
@@ -473,7 +473,7 @@ def make_task(scene):
     return tmp_path
 
 
-INVERT = ["invert", "small.py", "--iterations", "1", "--refine", "1", "--starts", "scene", "--out", "run"]
+INVERT = ["invert", "small.py", "--iterations", "1", "--solver", "refine=1", "--starts", "scene", "--out", "run"]
 
 
 def risp(*arguments: str) -> int:
@@ -506,14 +506,14 @@ def test_true_states_from_the_command_line(folder: Path) -> None:
     [
         (["--loss", "risp"], "--loss risp needs --network FILE"),
         (["--loss", "state"], "--loss state needs --states FILE"),
-        (["--network", "net.safetensors"], "--network belongs to --loss risp, not to pixel"),
+        (["--network", "net.safetensors"], "--network belongs to --loss risp or perceptual, not to pixel"),
         (["--loss", "risp", "--network", "net.safetensors", "--states", "states.npz"], "--states belongs to --loss state"),
-        (["--loss", "risp", "--network", "net.safetensors", "--optimizer", "adam"], "--optimizer belongs to --search gradient"),
-        (["--search", "wide", "--keep", "0.5:1"], "--keep belongs to --search gradient"),
-        (["--weights", "vgg.pth"], "--weights belongs to --loss perceptual"),
+        (["--loss", "risp", "--network", "net.safetensors", "--solver", "decay=false"], "--solver decay belongs to"),
+        (["--search", "wide", "--solver", "keep=0.5:1"], "--solver keep belongs to --search adam"),
+        (["--loss", "risp+perceptual", "--network", "net.safetensors"], "write risp=FILE perceptual=FILE"),
         (["--loss", "risp", "--network", "film.mp4"], "film.mp4 is not a network"),
         (["--loss", "risp", "--network", "net.safetensors", "--size", "32"], "takes images of 64 x 64 pixels"),
-        (["--loss", "perceptual", "--weights", "small.py"], "small.py cannot be read as a file of tensors"),
+        (["--loss", "perceptual", "--network", "small.py"], "small.py cannot be read as a file of tensors"),
         (["--loss", "state", "--states", "film.mp4"], "film.mp4 is a film or a folder: give it with --video"),
         (["--size", "64", "--sampling", "some"], "sampling 'some' is unknown"),
         (["--size", "64", "--bounds", f"{DENSITY}=4"], f"--bounds '{DENSITY}=4' is not NAME=LOW:HIGH"),

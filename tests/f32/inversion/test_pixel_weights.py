@@ -182,11 +182,11 @@ def test_the_command_line_takes_weights(
     for frame, picture in enumerate((1 - occluder).numpy(force=True)):
         Image.fromarray(np.round(255 * picture).astype(np.uint8)).save(tmp_path / "weights" / f"{frame}.png")
     common = ["invert", scene, "--size", SIZE, "--unknown", VELOCITY, "--video", tmp_path / "film", "--starts", "scene"]
-    weights = ["--pixel-weights", tmp_path / "weights", "--region", "1,0,31,32", "--sampling", "list:0-2,4"]
-    status, out, _ = command_line(*common, *weights, "--refine", 2, "--strict", "--out", tmp_path / "run")
+    weights = ["--pixel-weights", tmp_path / "weights", "1,0,31,32", "--sampling", "list:0-2,4"]
+    status, out, _ = command_line(*common, *weights, "--solver", "refine=2", "--strict", "--out", tmp_path / "run")
     assert status == 0, out
-    status, _, err = command_line(*common, "--region", "1,2")
-    assert status == 2 and "is not X,Y,W,H" in err
+    status, _, err = command_line(*common, "--pixel-weights", "1,0,31,32", "0,0,4,4")
+    assert status == 2 and "--pixel-weights takes one PATH and one part X,Y,W,H" in err
     state = ["--unknown", VELOCITY, "--loss", "state", "--states", "x.npz"]
-    status, _, err = command_line(*common[:4], *state, "--region", "0,0,4,4")
-    assert status == 2 and "--region belongs to losses that compare pictures" in err
+    status, _, err = command_line(*common[:4], *state, "--pixel-weights", "0,0,4,4")
+    assert status == 2 and "--pixel-weights belongs to losses that compare pictures" in err

@@ -188,14 +188,15 @@ def test_the_command_line_takes_them(
     write_pictures(tmp_path / "masks" / "block", np.round(255 * hard_masks.numpy(force=True)).astype(np.uint8))
     tracked(scene, tmp_path / "tracks.csv", noise=0.2)
     write_frames(tmp_path / "film", other_look, fps=200)
-    common = ["invert", small, "--size", SIZE, "--frames", FRAMES, "--unknown", VELOCITY, "--starts", "scene", "--refine", 2]
-    seen = ["--masks", tmp_path / "masks", "--tracks", tmp_path / "tracks.csv", "--track-points", tmp_path / "points.csv"]
-    noise = ["--noise", "mask=0.3", "--loss-weight", "image-tracks=2", "--out", tmp_path / "run"]
-    status, out, _ = command_line(*common, "--loss", "mask+image-tracks", *seen, *noise, "--strict")
+    common = ["invert", small, "--size", SIZE, "--frames", FRAMES, "--unknown", VELOCITY, "--starts", "scene"]
+    common += ["--solver", "refine=2"]
+    seen = ["--masks", tmp_path / "masks", "--tracks", tmp_path / "tracks.csv", tmp_path / "points.csv"]
+    noise = ["--noise", "mask=0.3", "--out", tmp_path / "run"]
+    status, out, _ = command_line(*common, "--loss", "mask+2*image-tracks", *seen, *noise, "--strict")
     assert status == 0 and VELOCITY in out
     status, out, _ = command_line(*common, "--loss", "mask", *seen[:2], "--out", tmp_path / "masked")
     assert status == 0 and (tmp_path / "masked" / "strip.png").is_file()  # of the masks
-    plate = ["--loss", "mask", "--plate", "median", "--plate-threshold", 0.05, "--video", tmp_path / "film"]
+    plate = ["--loss", "mask", "--plate", "median:0.05", "--video", tmp_path / "film"]
     status, out, _ = command_line(*common, *plate, "--out", tmp_path / "plate")
     assert status == 0 and (tmp_path / "plate" / "strip.png").is_file()
     in_turn = ["--loss", "mask,pixel", *seen[:2], "--video", tmp_path / "film", "--out", tmp_path / "in-turn"]
@@ -204,7 +205,7 @@ def test_the_command_line_takes_them(
         json.loads((tmp_path / "in-turn" / name / "result.json").read_text(encoding="utf-8")) for name in ("1-mask", "")
     )
     assert status == 0 and last["starts"][0]["initial"] == {k: v["value"] for k, v in first["unknowns"].items()}
-    landscape = ["landscape", small, "--param", VELOCITY, *in_turn[:-1], tmp_path / "landscape"]
+    landscape = ["landscape", small, "--unknown", VELOCITY, *in_turn[:-1], tmp_path / "landscape"]
     status, _, err = command_line(*landscape)
     assert status == 2 and "names losses one after the other, which is for risp invert" in " ".join(err.split())
     for options, message in {

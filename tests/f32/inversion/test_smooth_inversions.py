@@ -83,10 +83,10 @@ def test_a_heavier_weight_makes_neighbours_alike_and_counts_as_knowledge(inverte
 
 def test_wrong_options_of_the_command(command_line: Callable[..., tuple[int, str, str]], tmp_path: Path) -> None:
     begin = ["invert", "beam", "--set", "parts=True", "--video", "none.mp4", "--unknown", "beam.mu", "--out", str(tmp_path)]
-    for smooth, sentence in (
-        ("beam.mu", "--smooth: 'beam.mu' is not NAME=WEIGHT: write for example"),
-        ("beam.nu=1", "beam.nu"),
-        ("beam.mu=-1", "--smooth: it is -1.0: give a finite number above zero"),
+    for prior, sentence in (
+        ("beam.mu=smooth", "--prior: it is '': give a finite number above zero"),
+        ("beam.nu=smooth:1", "beam.nu"),
+        ("beam.mu=smooth:-1", "--prior: it is -1.0: give a finite number above zero"),
     ):
-        status, _, error = command_line(*begin, "--smooth", smooth, "--precision", "f32")
+        status, _, error = command_line(*begin, "--prior", prior, "--precision", "f32")
         assert status == 2 and sentence in error, error

@@ -155,10 +155,8 @@ def test_the_command_line(command_line: Callable[..., tuple[int, str, str]], tmp
     scene.write_text(Path(small_scenes.__file__).read_text())
     arguments = ["invert", scene, "--video", tmp_path / "none.mp4", "--unknown", DENSITY]
     for extra, words in (
-        (["--keep", "half"], "--keep: 'half' is not SHARE:STARTS: write for example 0.2:4 0.5:1"),
-        (["--keep", "0.5:2", "0.2:1"], "keep is 0.5:2, 0.2:1: give shares"),
-        (["--cma-population", "8"], "--cma-population belongs to --cma GENERATIONS"),
-        (["--cma", "4", "--cma-population", "2"], "--cma-population: it is 2: give a whole number of at least 4"),
+        (["--solver", "cma.population=8"], "--solver cma.population belongs to --warm-start cma"),
+        (["--warm-start", "cma", "--solver", "cma.population=2"], "--solver cma.population is 2: give a whole number"),
     ):
         status, _, error = command_line(*arguments, *extra)
         assert status == 2 and words in error

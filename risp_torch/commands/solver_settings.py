@@ -1,0 +1,207 @@
+"""Settings of solvers that few inversions change: --solver NAME=VALUE.
+
+Names, defaults and meanings are those of the dataclasses of ``search_settings``, and of two arguments of ``invert``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import textwrap
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from risp_torch.commands.options import number
+from risp_torch.inversion.problem.search_settings import (
+    WIDE_SEARCH,
+    CmaSettings,
+    FindStart,
+    NewtonSteps,
+    OptimiseSettings,
+    SearchSettings,
+    WideSteps,
+)
+from ti_sim.base.errors import UserError
+from ti_sim.base.rules import Count, FromZero
+
+OPTIMIZERS = ("adam", "rmsprop", "lbfgs")
+SEARCHES: dict[str, type[SearchSettings]] = {
+    "lm": NewtonSteps, **dict.fromkeys(OPTIMIZERS, OptimiseSettings), "wide": WideSteps
+}  # fmt: skip
+AFTER_SEARCH = {"refine": FromZero, "linearise_up_to": Count}  # arguments of ``invert``
+
+
+@dataclass(frozen=True)
+class SolverGroup:
+    """The settings of one solver.
+
+    Attributes:
+        option: the options that choose the solver.
+        defaults: its settings, with their defaults.
+        prefix: of their names on the command line.
+        hidden: fields that have options of their own.
+    """
+
+    option: str
+    defaults: SearchSettings | FindStart | CmaSettings
+    prefix: str = ""
+    hidden: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the settings on the command line."""
+        return [self.prefix + field.name for field in fields(self.defaults) if field.name not in self.hidden]
+
+    def changed(self, texts: Mapping[str, str]) -> Any:
+        """The settings with other values.
+
+        Args:
+            texts: name on the command line -> value.
+
+        Raises:
+            UserError: a value is out of its range.
+        """
+        changes = {}
+        for name, text in texts.items():
+            field = name.removeprefix(self.prefix)
+            is_sequence = isinstance(getattr(self.defaults, field), tuple)
+            changes[field] = tuple(map(_value, text.split(","))) if is_sequence else _value(text)
+        try:
+            return replace(self.defaults, **changes)
+        except UserError as error:
+            raise UserError(f"--solver {self.prefix}{error} (settings of {self.option}: {', '.join(self.names)})") from None
+
+
+SEARCH_GROUPS = (
+    SolverGroup("--search lm", NewtonSteps(), hidden=("rounds",)),
+    SolverGroup(f"--search {' or '.join(OPTIMIZERS)}", OptimiseSettings(), hidden=("optimizer", "iterations")),
+    SolverGroup("--search wide", WIDE_SEARCH),
+)
+WARM_START_GROUPS = {
+    "pictures": SolverGroup("--warm-start pictures", FindStart(), prefix="pictures."),
+    "cma": SolverGroup("--warm-start cma", CmaSettings(), prefix="cma."),
+}
+_GROUPS = (*SEARCH_GROUPS, *WARM_START_GROUPS.values())
+
+
+class SolverAction(argparse.Action):
+    """Collect NAME=VALUE; the value "help" prints all settings and ends the program."""
+
+    def __call__(self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option: Any = None) -> None:
+        if values == "help":
+            print(solver_help())
+            parser.exit()
+        setattr(namespace, self.dest, [*getattr(namespace, self.dest), values])
+
+
+def solver_help() -> str:
+    """Name, default and meaning of every setting."""
+    from risp_torch.inversion.run.invert import invert
+
+    parameters = inspect.signature(invert).parameters
+    after = {name: parameters[name].default for name in AFTER_SEARCH}
+    lines = ["after the search:", *_described(after, _meanings(invert, "Args:"))]
+    for group in _GROUPS:
+        defaults = {name: getattr(group.defaults, name.removeprefix(group.prefix)) for name in group.names}
+        meanings = {group.prefix + name: text for name, text in _meanings(group.defaults, "Attributes:").items()}
+        lines += ["", f"of {group.option}:", *_described(defaults, meanings)]
+    return "\n".join(lines)
+
+
+def solver_texts(options: argparse.Namespace) -> dict[str, str]:
+    """Name -> value of --solver.
+
+    Raises:
+        UserError: a text is not NAME=VALUE, a name is unknown, or the solver that a name belongs to is not chosen.
+    """
+    texts = {}
+    for text in options.solver:
+        name, equals, value = text.partition("=")
+        name, known = name.strip(), dict.fromkeys([*AFTER_SEARCH, *(name for group in _GROUPS for name in group.names)])
+        if not equals or name not in known:
+            fault = f"unknown setting {name[:40]!r}" if equals else f"{text[:40]!r} is not NAME=VALUE"
+            raise UserError(f"--solver: {fault}: give one of {', '.join(known)} (--solver help explains them)")
+        texts[name] = value.strip()
+    for kind, group in WARM_START_GROUPS.items():
+        needless = sorted(set(group.names) & set(texts))
+        if needless and kind not in options.warm_start:
+            raise UserError(f"--solver {needless[0]} belongs to {group.option}: give that too, or leave it out")
+    return texts
+
+
+def after_search(texts: Mapping[str, str]) -> dict[str, int]:
+    """The arguments of ``invert`` among the settings.
+
+    Raises:
+        UserError: a value is out of its range.
+    """
+    arguments = {}
+    for name in texts.keys() & AFTER_SEARCH.keys():
+        try:
+            arguments[name] = number(AFTER_SEARCH[name])(texts[name])
+        except argparse.ArgumentTypeError as error:
+            sentence = str(error).removeprefix("it ")
+            raise UserError(f"--solver {name} {sentence} (settings of every search: {', '.join(AFTER_SEARCH)})") from None
+    return arguments
+
+
+def settings_of(search: type[SearchSettings], texts: Mapping[str, str]) -> Any:
+    """The settings of a search.
+
+    Args:
+        search: its class.
+        texts: name -> value of --solver; those of other solvers have no effect.
+
+    Raises:
+        UserError: a setting of another search, or a value is out of its range.
+    """
+    (group,) = (group for group in SEARCH_GROUPS if type(group.defaults) is search)
+    of_searches = [name for each in SEARCH_GROUPS for name in each.names]
+    for name in texts:
+        if name in of_searches and name not in group.names:
+            owner = next(each.option for each in SEARCH_GROUPS if name in each.names)
+            names = ", ".join(group.names)
+            raise UserError(
+                f"--solver {name} belongs to {owner}: choose that search, or leave it out (settings of {group.option}: {names})"
+            )
+    return group.changed({name: text for name, text in texts.items() if name in group.names})
+
+
+def _value(text: str) -> Any:
+    """A number, none, true or false, a tuple of numbers with colons between, or else the text."""
+    words = {"none": None, "true": True, "false": False}
+    if text.strip().lower() in words:
+        return words[text.strip().lower()]
+    if ":" in text:
+        return tuple(map(_value, text.split(":")))
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+def _described(defaults: Mapping[str, Any], meanings: Mapping[str, str]) -> list[str]:
+    """Lines with name, default and meaning."""
+    lines = []
+    for name, default in defaults.items():
+        text = ",".join(f"{value:g}" for value in default) if isinstance(default, tuple) else str(default).lower()
+        lines += textwrap.wrap(f"{name}={text}  {meanings[name]}", 110, initial_indent="  ", subsequent_indent="      ")
+    return lines
+
+
+def _meanings(documented: Any, heading: str) -> dict[str, str]:
+    """Name -> text of a section of a docstring."""
+    lines: Sequence[str] = (inspect.getdoc(documented) or "").splitlines()
+    meanings: dict[str, str] = {}
+    name = ""
+    for line in lines[lines.index(heading) + 1 :]:
+        if not line.strip():
+            break
+        if line.startswith(" " * 8):
+            meanings[name] += f" {line.strip()}"
+        else:
+            name, _, meanings[name] = line.strip().partition(": ")
+    return meanings
