@@ -7,8 +7,8 @@ import sys
 from risp_torch.commands.program import Program
 
 COMMANDS = (
-    "scenes", "film", "camera", "simulate", "render", "gradcheck", "landscape", "check", "invert", "show", "control", "dataset",
-    "train", "evaluate", "data",
+    "scenes", "film", "camera", "simulate", "render", "landscape", "check", "invert", "show", "control", "dataset", "train",
+    "evaluate", "data",
 )  # fmt: skip
 PROGRAM = Program("risp", "Turn video into physics: simulate, film and invert scenes.", "risp_torch.commands", COMMANDS)
 main = PROGRAM.main

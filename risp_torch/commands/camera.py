@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from risp_torch.commands.closing import print_closing
 from risp_torch.commands.options import number, picture_size
 from ti_sim.base.errors import UserError
 from ti_sim.base.numbers import format_value
@@ -45,6 +46,7 @@ def run(options: argparse.Namespace) -> int:
     write_estimates(options.out, estimates)
     _print(estimates)
     print(f"written: {options.out}")
+    print_closing(options.out, following=f"risp invert SCENE --camera-file {options.out} --video FILE --unknown NAME")
     return 0
 
 

@@ -1,4 +1,4 @@
-"""Tell before any film which unknowns it could show, at which noise."""
+"""Predict the error bars of unknowns before there is a film, or check gradients against central differences."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import argparse
 from dataclasses import replace
 from typing import Any
 
+from risp_torch.commands.closing import print_closing
 from risp_torch.commands.options import (
     add_bounds_argument,
     add_prior_argument,
@@ -15,22 +16,32 @@ from risp_torch.commands.options import (
     number,
 )
 from risp_torch.files.video import Quality
+from risp_torch.inversion.problem.linearisation import Step
+from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Deviation
 
 MOST_PAIRS = 12  # that are listed
+ADJOINT_STEP = 1e-8  # of differences that check the adjoint
+CRF, UNCOMPRESSED = 18, "none"  # rate factor of a film, and the word for a film without compression
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """SCENE, --unknown, --bounds, --prior, --loss, --noise, --crf, --strict, --out."""
-    add_scene_arguments(parser)
+    """SCENE, --unknown, --gradient, --bounds, --prior, --loss, --noise, --crf, --strict, --out."""
+    add_scene_arguments(parser, precision=None)
     parser.add_argument(
-        "--unknown", required=True, nargs="+", action="extend", metavar="NAME",
-        help="parameters that an inversion would look for, or entries of them; psi for all rendering parameters of the task",
+        "--unknown", nargs="+", action="extend", default=[], metavar="NAME",
+        help="parameters that an inversion would estimate, or entries of them (default: every unknown of the scene); psi for all "
+        "rendering parameters of the task",
+    )  # fmt: skip
+    parser.add_argument(
+        "--gradient", nargs="?", type=number(Step), const=ADJOINT_STEP, metavar="STEP",
+        help="compare gradients of the film loss by adjoints with central differences instead, in f64, with this step relative "
+        f"to the range: {ADJOINT_STEP:g} (default) checks the adjoint, 1e-3 the scale of a search; exit status 1 if one is wrong",
     )  # fmt: skip
     add_bounds_argument(parser)
     add_prior_argument(parser)
     parser.add_argument(
-        "--loss", default="pixel", choices=("pixel", "matched", "mask", "image-tracks"),
+        "--loss", choices=("pixel", "matched", "mask", "image-tracks"),
         help="what an inversion would compare: pixels in the scene's look (default), pixels in a solved look, masks of the "
         "bodies, or tracks of eight points on each of them",
     )  # fmt: skip
@@ -40,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "the share of a pixel on an edge of a mask (default 0.2), or a coordinate of a track in pixels (default 1)",
     )  # fmt: skip
     parser.add_argument(
-        "--crf", type=_quality, default=18, metavar="CRF",
+        "--crf", type=_quality, metavar="CRF",
         help="count the errors of an H.264 file of this constant rate factor as well: 0 best, 18 good, 28 poor; none for a film "
         "that is not compressed (default 18; pixels alone)",
     )  # fmt: skip
@@ -49,7 +60,35 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the verdict, a table of error bars and null directions; write observability.png and result.json."""
+    """Print the verdict, a table of error bars and null directions; write observability.png and result.json.
+
+    With --gradient print gradient, difference and verdict of every unknown, and write nothing.
+    """
+    options.precision = options.precision or ("f32" if options.gradient is None else "f64")
+    return _predict(options) if options.gradient is None else _check_gradient(options)
+
+
+def _check_gradient(options: argparse.Namespace) -> int:
+    """Compare gradients with differences; 1 if one is wrong (at a kink: not between the slopes of both sides)."""
+    from risp_torch.files.report import format_table
+    from risp_torch.inversion.diagnostics.gradient_check import check_film_gradient
+
+    needless = [name for name in ("bounds", "prior", "loss", "noise", "crf", "strict", "out") if getattr(options, name)]
+    if needless:
+        raise UserError(f"--{needless[0]} has no effect with --gradient: leave one of the two out")
+    scene = make_scene(options)
+    checks, loss = check_film_gradient(scene, options.unknown or scene.unknowns, step=options.gradient, progress=True)
+    rows = [[c.label, f"{c.gradient:+.6e}", f"{c.difference:+.6e}", f"{c.relative:.1e}", c.verdict] for c in checks]
+    print(f"{scene.name}: loss {loss:.6e} against a film with every unknown moved by 5 % of its range; gradients per range")
+    print(format_table(rows, ["unknown", "gradient", "central difference", "relative", ""]))
+    is_right = all(check.ok for check in checks)
+    wider = f"risp check {options.scene} --gradient 1e-3"
+    print_closing(following=f"risp check {options.scene}" if is_right and options.gradient == ADJOINT_STEP else wider)
+    return 0 if is_right else 1
+
+
+def _predict(options: argparse.Namespace) -> int:
+    """Predict error bars, print and write them; 1 with --strict if an unknown is not observable."""
     from risp_torch.commands.invert import psi_of
     from risp_torch.commands.simulate import simulation_settings
     from risp_torch.files import report
@@ -59,14 +98,18 @@ def run(options: argparse.Namespace) -> int:
 
     bounds = dict(bounds_of(text) for text in options.bounds)
     scene = make_scene(options)
-    psi = psi_of(options, scene) if "psi" in options.unknown else None
-    planned = planned_loss(scene, options.loss)
-    noise, crf = options.noise or planned.noise, options.crf if planned.is_compressed else None
+    unknown, loss = options.unknown or list(scene.unknowns), options.loss or "pixel"
+    if not unknown:
+        raise UserError(f"{scene.name} declares no unknowns: name a parameter with --unknown")
+    psi = psi_of(options, scene) if "psi" in unknown else None
+    planned = planned_loss(scene, loss)
+    noise, quality = options.noise or planned.noise, CRF if options.crf is None else options.crf
+    crf = quality if planned.is_compressed and quality != UNCOMPRESSED else None
     observed = observability(
-        scene, options.unknown, bounds=bounds, priors=dict(options.prior), psi=psi, noise=noise, crf=crf, loss=planned.loss
+        scene, unknown, bounds=bounds, priors=dict(options.prior), psi=psi, noise=noise, crf=crf, loss=planned.loss
     )
     observed = replace(observed, unit=planned.unit)
-    settings = simulation_settings(scene, options) | dict(settings_of(observed.unknowns, noise, crf)) | {"loss": options.loss}
+    settings = simulation_settings(scene, options) | dict(settings_of(observed.unknowns, noise, crf)) | {"loss": loss}
     folder = RunFolder.create(options.out or default_run_path("check", scene.name), settings)
     ranges = observed.unknowns.scaled_range()
     labels = [f"{k + 1}  {label}" for k, label in enumerate(observed.unknowns.labels)]
@@ -76,12 +119,14 @@ def run(options: argparse.Namespace) -> int:
     folder.write_result({"schema": 1, "scene": scene.name} | observed.to_json())
     _print(observed)
     print(f"written: {folder.path}/observability.png, result.json")
+    following = f"risp invert {options.scene} --video FILE --unknown {' '.join(unknown)}"
+    print_closing(folder.path / "observability.png", following=following)
     return 1 if options.strict and not all(observed.bars.observable) else 0
 
 
-def _quality(text: str) -> float | None:
-    """A rate factor, or None, for argparse."""
-    return None if text == "none" else number(Quality)(text)
+def _quality(text: str) -> float | str:
+    """A rate factor, or none, for argparse."""
+    return text if text == UNCOMPRESSED else number(Quality)(text)
 
 
 def _print(observed: Any) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from risp_torch.commands.closing import print_closing
 from ti_sim.base.errors import UserError
 
 
@@ -39,6 +40,7 @@ def _list(options: argparse.Namespace) -> int:
         for name, data_set in DATA_SETS.items()
     ]
     print(format_table(rows, ["data set", "what it is", "licence", "size", "where"]))
+    print_closing(following="risp data fetch NAME")
     return 0
 
 
@@ -74,6 +76,7 @@ def _fetch(options: argparse.Namespace) -> int:
     print(f"{done}\nfolder: {fetched.folder}")
     if options.out:
         print(f"to use it from there: export {VARIABLE}={fetched.folder.parent.resolve()}")
+    print_closing(licence, fetched.folder)
     return 0
 
 
@@ -96,6 +99,7 @@ def _errors(options: argparse.Namespace) -> int:
         median_text = "-" if median is None else f"{median:.2f} %"
         cells.append(["median of |error|", quantity, "", "", "", median_text, f"{covered} of {bars}" if bars else "-"])
     print(format_table(cells, ["film", "quantity", "truth", "estimate", "error bar", "error", "bar holds truth"]))
+    print_closing(following=f"risp show {options.results}/FILM")
     return 0
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 
+from risp_torch.commands.closing import print_closing
 from risp_torch.commands.options import add_scene_arguments, make_unsized_scene, number, side_of
 from ti_sim.base.rules import Count, Seed
 
@@ -53,6 +54,7 @@ def _verify(folder: str) -> int:
     for name, fault in faults.items():
         print(f"{name} {fault}")
     print(f"{folder}: {len(faults)} bad files" if faults else f"{folder}: every file is unchanged")
+    print_closing(f"{folder}/pictures.png", following="" if faults else f"risp train SCENE --data {folder}")
     return 1 if faults else 0
 
 
@@ -70,6 +72,9 @@ def _generate(options: argparse.Namespace) -> int:
         scene, load_task(options.scene, scene), settings, options.out, name=name, rank=rank, ranks=ranks, progress=rank == 0
     )
     _print(summary, settings)
+    if summary.complete:
+        pictures = [summary.folder / name for name in ("pictures.png", "derivatives.png")]
+        print_closing(*pictures, following=f"risp train {options.scene} --data {summary.folder}")
     return 0
 
 
@@ -80,6 +85,6 @@ def _print(summary: object, settings: object) -> None:
         f"{len(summary.plan.labels)} derivatives each"
     )
     if summary.complete:
-        print(f"complete, {settings.images} pictures: look at {summary.folder}/pictures.png and {summary.folder}/derivatives.png")
+        print(f"complete, {settings.images} pictures")
     else:
         print("other processes are still writing their shards; the last one writes the manifest")

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from risp_torch.commands.closing import print_closing
 from risp_torch.commands.options import add_scene_arguments, make_unsized_scene, number
 from ti_sim.base.rules import Count, Seed
 
@@ -67,6 +68,9 @@ def run(options: argparse.Namespace) -> int:
     print('"random, normal": standard normal outputs, as in the paper; "random state": the outputs of another state')
     folder.write_result({"schema": 1, "scene": scene.name, "renderers": results})
     print(f"written: {folder.path}/result.json, sheet-RENDERER-NETWORK.png")
+    sheets = [folder.path / f"sheet-{renderer}-0.png" for renderer in results]
+    following = f"risp invert {options.scene} --loss risp --network {options.network[0]} --video FILE --unknown NAME"
+    print_closing(*sheets, following=following)
     return 0
 
 

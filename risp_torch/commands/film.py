@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from risp_torch.commands.closing import print_closing
 from risp_torch.commands.options import number, picture_size
 from risp_torch.files.film.curves import CURVES
 from ti_sim.base.errors import UserError
@@ -66,6 +67,8 @@ def run(options: argparse.Namespace) -> int:
         write_part(options.out, film, cut, bits=options.bits)
         size = f"{placement.width}x{placement.height} pixels, {options.bits} bits"
         print(f"written: {options.out} ({len(frames)} pictures of {size})")
+    cut_next, invert_next = f"risp film {options.video} --out DIR", f"risp invert SCENE --video {options.out} --unknown NAME"
+    print_closing(sheet, following=invert_next if options.out else cut_next)
     return 0
 
 

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from risp_torch.commands.closing import print_closing
 from risp_torch.commands.estimates import print_inversion
 from risp_torch.commands.loss_options import (
     add_loss_arguments,
@@ -77,9 +78,17 @@ def run(options: argparse.Namespace) -> int:
     except FinishedError as finished:
         record = RunFolder(Path(options.out), {}).read_result()
         print("\n".join([*record.get("doubts", []), f"risp invert: {finished}"]))
+        _print_closing(options)
         return _status(options, record.get("converged"), record.get("fits"))
     print_inversion(result)
+    _print_closing(options)
     return _status(options, result.converged, result.fits)
+
+
+def _print_closing(options: argparse.Namespace) -> None:
+    """Print the last line of a finished run."""
+    pictures = [Path(options.out) / name for name in ("strip.png", "error_bars.png")]
+    print_closing(*(path for path in pictures if path.exists()), following=f"risp show {options.out}")
 
 
 def _films_used(options: argparse.Namespace, scene: Any) -> list[str]:

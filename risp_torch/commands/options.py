@@ -25,14 +25,14 @@ _UP = ("z", "y", "-y")
 
 
 def add_scene_arguments(
-    parser: argparse.ArgumentParser, *, precision: str = "f32", optional: bool = False,
+    parser: argparse.ArgumentParser, *, precision: str | None = "f32", optional: bool = False,
     cameras: Literal["one", "one or all", "several"] = "one", with_video: bool = False,
 ) -> argparse._ArgumentGroup:  # fmt: skip
     """SCENE, and options that change it or its simulation.
 
     Args:
         parser: of a command.
-        precision: default of --precision.
+        precision: default of --precision; None where the command chooses.
         optional: whether SCENE may be missing.
         cameras: meaning of --camera.
         with_video: whether the command has --video, whose time stamps can be those of the scene's film.
@@ -92,7 +92,7 @@ def add_scene_arguments(
     )  # fmt: skip
     group = parser.add_argument_group("computation")
     group.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto", help="where kernels run")
-    group.add_argument("--precision", choices=("f32", "f64"), default=precision, help="precision of all real numbers")
+    group.add_argument("--precision", choices=("f32", "f64"), default=precision, help="of real numbers (default f32)")
     return films
 
 

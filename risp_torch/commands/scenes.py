@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 
+from risp_torch.commands.closing import print_closing
+
 
 def run(options: argparse.Namespace) -> int:
     """Print name, first line, and unknowns or driven parameter of every scene."""
@@ -18,4 +20,5 @@ def run(options: argparse.Namespace) -> int:
             print(f"{'':15s} unknown: {', '.join(scene.unknowns)}")
         if name in controlled_scenes:
             print(f"{'':15s} driven by a network: {load_control(name, scene).drives} (risp control)")
+    print_closing(following="risp simulate SCENE")
     return 0

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from risp_torch.commands.closing import print_closing
 from ti_sim.base.errors import UserError
 
 LEAST_SHARE = 0.005  # of a variance: smaller parts are not listed
@@ -43,6 +44,7 @@ def run(options: argparse.Namespace) -> int:
     for kind, word in (("unseen", "not visible in this film"), ("assumptions", "assumption"), ("remarks", "note")):
         for sentence in record.get(kind, []):
             print(f"{word}: {sentence}")
+    print_closing(Path(options.folder) / "result.json", following=f"risp simulate SCENE --from {options.folder}")
     return 0
 
 

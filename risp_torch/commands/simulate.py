@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from risp_torch.commands.closing import print_closing
 from risp_torch.commands.mitsuba_options import add_mitsuba_arguments, check_mitsuba_options, chosen_appearance, mitsuba_settings
 from risp_torch.commands.options import add_scene_arguments, make_scene, number
 from risp_torch.files.video import Quality
@@ -57,6 +58,8 @@ def film(scene: Any, options: argparse.Namespace, began: float) -> int:
     seconds = time.perf_counter() - began
     folder.write_result({"schema": 1, "scene": scene.name, "frames": scene.frames + 1, "seconds": seconds})
     print(f"written: {folder.path}/video.mp4, states.npz, strip.png ({seconds:.1f} s)")
+    following = f"risp invert {options.scene} --video {folder.path}/video.mp4 --unknown NAME"
+    print_closing(folder.path / "strip.png", folder.path / "video.mp4", following=following)
     return 0
 
 
@@ -87,6 +90,8 @@ def film_with_mitsuba(scene: Any, options: argparse.Namespace, began: float) -> 
     result = {"schema": 1, "scene": scene.name, "frames": scene.frames + 1, "seconds": seconds}
     folder.write_result(result | {"rendered": rendered, "variant": variant.name, "llvm": variant.llvm})
     print(f"written: {folder.path}/video.mp4, frames, masks, states.npz, strip.png ({rendered} frames in {seconds:.1f} s)")
+    following = f"risp invert {options.scene} --video {folder.path}/{FRAMES} --loss matched --unknown NAME"
+    print_closing(folder.path / "strip.png", folder.path / "video.mp4", following=following)
     return 0
 
 

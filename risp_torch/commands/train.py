@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from risp_torch.commands.closing import print_closing
 from risp_torch.commands.options import add_scene_arguments, make_unsized_scene, number
 from ti_sim.base.rules import Count, NotNegative, Positive, Seed, Share
 
@@ -74,7 +75,9 @@ def run(options: argparse.Namespace) -> int:
     network, _ = load_network(path)
     kind = "no gradient loss" if not settings.weighted else f"gamma {settings.gamma:g}"
     print(f"trained with {kind}: {path} ({parameter_count(network)} numbers, {path.stat().st_size / 1e6:.1f} MB)")
-    print(f"look at {path.parent}/predictions.png and training.png; tensorboard --logdir {path.parent}/tensorboard")
+    print(f"curves: tensorboard --logdir {path.parent}/tensorboard")
+    pictures = [path.parent / name for name in ("predictions.png", "training.png")]
+    print_closing(*pictures, following=f"risp evaluate {options.scene} --network {path}")
     return 0
 
 

@@ -201,7 +201,7 @@ class RunFolder:
         difference = first_difference(stored_settings, self.settings)
         if difference is None:
             _read_json(self.path / _RESULT)  # a damaged result is no end of a run
-            raise FinishedError(f"{self.path} holds this run, already finished: nothing is left to do")
+            raise FinishedError(f"{self.path} holds this run, already finished: look at the files in it")
         raise UserError(
             f"{self.path} already holds a finished run ({_RESULT}) of other settings ({difference}): choose another folder, or "
             "remove this one"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import importlib
+import inspect
 import json
 import os
 import subprocess
@@ -17,9 +19,10 @@ import trimesh
 import risp_torch
 import risp_torch.inversion.diagnostics.gradient_check
 from risp_torch import Scene, UserError, load_scene, read_video, scene_names, simulate_video, write_frames, write_video
-from risp_torch.__main__ import COMMANDS, main
+from risp_torch.__main__ import COMMANDS, PROGRAM, main
 from risp_torch.commands.options import add_scene_arguments
 from risp_torch.commands.options import make_scene as options_make_scene
+from risp_torch.commands.solver_settings import SEARCH_GROUPS, WARM_START_GROUPS
 from risp_torch.inversion.diagnostics.gradient_check import FilmGradient
 from tests.reference import small_scenes
 
@@ -86,10 +89,39 @@ def test_help_of_every_command(risp: Risp) -> None:
         assert status == 0 and "usage: risp" in out
 
 
+def test_options_of_an_inversion_are_few_and_grouped() -> None:
+    """The everyday ones stand first, and no group of any command has more than eight."""
+    _, parsers = PROGRAM.parsers()
+    options = [action for action in parsers["invert"]._actions if action.option_strings and action.dest != "help"]
+    assert len(options) <= 35 and len(COMMANDS) == 14
+    for name in ("invert", "landscape"):
+        groups = [group._group_actions for group in parsers[name]._action_groups if group._group_actions]
+        assert max(len(group) for group in groups) <= 8
+    everyday = [action.dest for action in parsers["invert"]._optionals._group_actions]
+    assert everyday == ["help", "video", "unknown", "bounds", "prior", "loss", "settings", "out"]
+
+
+def test_settings_of_solvers_are_listed_with_their_meanings(risp: Risp) -> None:
+    status, out, _ = risp("invert", "--solver", "help")
+    assert status == 0
+    assert "growth=1.25  factor by which the horizon grows." in out and "cma.generations=10  number of generations." in out
+    for group in (*SEARCH_GROUPS, *WARM_START_GROUPS.values()):
+        assert all(f"  {name}=" in out for name in group.names)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_last_line_of_a_command(command: str) -> None:
+    """Each command ends by ``print_closing``."""
+    module = importlib.import_module(f"risp_torch.commands.{command}")
+    assert "print_closing(" in inspect.getsource(module)
+
+
 def test_simulate_writes_video_states_and_strip(risp: Risp, folder: Path) -> None:
     changes = ["--set", "block.density=500", "--set", "stiffness=900"]
     status, out, _ = risp("simulate", "small.py", *changes, "--out", "run", "--crf", 8)
     assert status == 0 and "run/video.mp4" in out
+    last = "look at run/strip.png and run/video.mp4; next: risp invert small.py --video run/video.mp4 --unknown NAME"
+    assert out.splitlines()[-1] == last
     run = folder / "run"
     assert sorted(path.name for path in run.iterdir()) == sorted(FILM)
     scene = load_scene("small.py", stiffness=900.0)
@@ -260,7 +292,7 @@ def test_invert_reads_a_folder_of_pictures(risp: Risp, folder: Path) -> None:
     assert status == 0, err
 
 
-def test_gradcheck_prints_a_table(risp: Risp, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gradients_are_printed_in_a_table(risp: Risp, monkeypatch: pytest.MonkeyPatch) -> None:
     checks = [FilmGradient("block.density", 1.0, 1.0), FilmGradient("gravity[2]", 0.0, 1e-12, status="not observable")]
     checks.append(FilmGradient("hip.actions", 0.5, 0.6, 0.2, "kink, inside", 0.2, 1.0))
     asked: list[str] = []
@@ -270,12 +302,12 @@ def test_gradcheck_prints_a_table(risp: Risp, monkeypatch: pytest.MonkeyPatch) -
         return checks, 0.5
 
     monkeypatch.setattr(risp_torch.inversion.diagnostics.gradient_check, "check_film_gradient", check)
-    status, out, _ = risp("gradcheck", "small.py", "--precision", "f32")
+    status, out, _ = risp("check", "small.py", "--gradient", "--precision", "f32")
     assert status == 0 and "right" in out and "not observable" in out and "WRONG" not in out
     assert "right, at a kink (slopes +2.0000e-01 from below, +1.0000e+00 from above)" in out
     checks.append(FilmGradient("block.velocity[1]", 1.0, -1.0, 2.0, "WRONG"))
     names = ["block.velocity[1]", "block.density"]
-    status, out, _ = risp("gradcheck", "small.py", "--precision", "f32", "--unknown", *names, "--unknown", "gravity[2]")
+    status, out, _ = risp("check", "small.py", "--gradient", "--precision", "f32", "--unknown", *names, "--unknown", "gravity[2]")
     assert status == 1 and "WRONG" in out and asked == [*names, "gravity[2]"]
 
 
@@ -288,9 +320,10 @@ def risp_process(*arguments: object, cwd: Path) -> subprocess.CompletedProcess[s
 
 
 @pytest.mark.processes
-def test_gradcheck_in_a_process_of_its_own(folder: Path) -> None:
+def test_gradients_in_a_process_of_its_own(folder: Path) -> None:
     names = ["block.density", "ground.contact.friction", "camera.turn"]
-    done = risp_process("gradcheck", "small.py", *(f"--unknown={name}" for name in names), "--device", "cpu", cwd=folder)
+    unknown = [f"--unknown={name}" for name in names]
+    done = risp_process("check", "small.py", "--gradient", *unknown, "--device", "cpu", cwd=folder)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("right") == 5 and all(name in done.stdout for name in names)
     assert [path.name for path in folder.iterdir() if path.name != "__pycache__"] == ["small.py"]
@@ -356,7 +389,8 @@ LANDSCAPE = ["landscape", "small.py", "--unknown", "block.density", "--out", "ne
         (["simulate", "cube", "--set", "die.color=1", "--out", "new"], "'die.color': did you mean"),
         (["simulatte", "cube"], "'simulatte'"),
         (["simulate"], "SCENE"),
-        (["gradcheck", "small.py", "--precision", "f32"], "f64"),
+        (["check", "small.py", "--gradient", "--precision", "f32"], "f64"),
+        (["check", "small.py", "--gradient", "--crf", "20"], "--crf has no effect with --gradient"),
         (["control", "cube"], "has no make_control: define make_control(scene) that returns a ControlTask (shipped scenes"),
         (["control", "cube"], "with one: cloth_control, gear, jellyfish, walker)"),
         (["train", "small.py", "--images", 4], "has no make_task"),
@@ -526,7 +560,7 @@ def test_a_bad_video_is_refused(risp: Risp, folder: Path, video: Path) -> None:
 def test_a_finished_run_is_never_touched(risp: Risp, folder: Path, video: Path) -> None:
     assert risp("simulate", "small.py", "--out", "done")[0] == 0
     status, out, _ = risp("simulate", "small.py", "--out", "done")
-    assert status == 0 and out == "risp simulate: done holds this run, already finished: nothing is left to do\n"
+    assert status == 0 and out == "risp simulate: done holds this run, already finished: look at the files in it\n"
     commands = (
         ["simulate", "small.py", "--set", "block.density=90", "--out", "done"],
         ["landscape", "small.py", "--unknown", "block.density", "--grid", 2, "--out", "done"],

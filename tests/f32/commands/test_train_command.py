@@ -157,5 +157,5 @@ def test_a_finished_run_is_not_trained_again(risp: Risp, dataset: Path) -> None:
     assert risp(*arguments)[0] == 0
     before = Path("run/network.safetensors").read_bytes()
     status, out, err = risp(*arguments)
-    assert status == 0 and out.endswith("run holds this run, already finished: nothing is left to do\n") and "error" not in err
+    assert status == 0 and out.endswith("run holds this run, already finished: look at the files in it\n") and "error" not in err
     assert Path("run/network.safetensors").read_bytes() == before

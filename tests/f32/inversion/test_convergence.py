@@ -104,7 +104,7 @@ def test_strict_and_the_result_say_so(command_line: Callable[..., tuple[int, str
     assert record["schema"] == 2 and record["converged"] is False and record["doubts"][0].startswith("not converged")
     again = [*arguments, tmp_path / "early", *early]
     status, out, _ = command_line(*again)  # finished: it is not looked for again, and no better for that
-    assert status == 1 and out.startswith("not converged: ") and "already finished: nothing is left to do" in out
+    assert status == 1 and out.startswith("not converged: ") and "already finished: look at the files in it" in out
     assert command_line(*(word for word in again if word != "--strict"))[0] == 0
     status, out, error = command_line(*arguments, tmp_path / "whole")
     record = json.loads((tmp_path / "whole" / "result.json").read_text())
