@@ -70,7 +70,8 @@ class SolverGroup:
         try:
             return replace(self.defaults, **changes)
         except UserError as error:
-            raise UserError(f"--solver {self.prefix}{error} (settings of {self.option}: {', '.join(self.names)})") from None
+            sentence = str(error).removeprefix(f"{type(self.defaults).__name__}: ")
+            raise UserError(f"--solver {self.prefix}{sentence} (settings of {self.option}: {', '.join(self.names)})") from None
 
 
 SEARCH_GROUPS = (
