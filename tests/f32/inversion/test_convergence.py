@@ -111,7 +111,7 @@ def test_strict_and_the_result_say_so(command_line: Callable[..., tuple[int, str
     assert status == 0 and record["converged"] is True and record["fits"] is True and record["doubts"] == [], out + error
     assert command_line(*arguments, tmp_path / "whole")[0] == 0
     for wrong, words in (
-        (["--solver", "refine=-1"], "--solver refine is -1: give a whole number of at least 0"),
+        (["--solver", "refine=-1"], "--solver refine is -1: give a whole number"),
         (["--solver", "first_frames=99"], "first_frames is 99, and the film has 4 frame intervals"),
         (["--search", "lm", "--solver", "learning_rate=0.1"], "--solver learning_rate belongs to --search adam"),
     ):
