@@ -66,7 +66,8 @@ class SolverGroup:
         for name, text in texts.items():
             field = name.removeprefix(self.prefix)
             is_sequence = isinstance(getattr(self.defaults, field), tuple)
-            changes[field] = tuple(map(_value, text.split(","))) if is_sequence else _value(text)
+            values = [] if text.lower() == "none" else text.split(",")
+            changes[field] = tuple(map(_value, values)) if is_sequence else _value(text)
         try:
             return replace(self.defaults, **changes)
         except UserError as error:
@@ -188,8 +189,9 @@ def _described(defaults: Mapping[str, Any], meanings: Mapping[str, str]) -> list
     """Lines with name, default and meaning."""
     lines = []
     for name, default in defaults.items():
-        text = ",".join(f"{value:g}" for value in default) if isinstance(default, tuple) else str(default).lower()
-        lines += textwrap.wrap(f"{name}={text}  {meanings[name]}", 110, initial_indent="  ", subsequent_indent="      ")
+        text = ",".join(map(str, default)) or "none" if isinstance(default, tuple) else str(default).lower()
+        described = f"{name}={text}  {meanings[name].replace('``', '')}"
+        lines += textwrap.wrap(described, 110, initial_indent="  ", subsequent_indent=" " * 6)
     return lines
 
 

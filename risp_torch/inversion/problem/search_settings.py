@@ -25,7 +25,7 @@ class NewtonSteps:
 
     Attributes:
         rounds: largest number of rounds. The horizon of a start grows when a round hardly lowers its loss, up to all frames.
-        first_frames: frame intervals of the film that the search begins with; None takes a sixth of them.
+        first_frames: frame intervals of the first horizon; None takes a sixth of the film.
         growth: factor by which the horizon grows.
 
     Raises:
@@ -74,10 +74,10 @@ class OptimiseSettings:
     Attributes:
         optimizer: "adam", "rmsprop" (RISP's) or "lbfgs" (each start separately, strong Wolfe line search).
         iterations: gradient steps.
-        learning_rate: in the unbounded unit-scale variables.
+        learning_rate: size of a step, in the unbounded unit-scale variables.
         decay: whether the rate decreases by a cosine to a hundredth (adam, rmsprop) or is constant.
-        smoothing: of rmsprop's running mean of squared gradients, in [0, 1).
-        first_frames: frame intervals of the film that the search begins with; None begins with the whole film.
+        smoothing: factor of rmsprop's running mean of squared gradients, in [0, 1).
+        first_frames: frame intervals of the first horizon; None takes the whole film.
         growth: fraction of the iterations over which the horizon grows from ``first_frames`` to the whole film.
         keep: pairs (share of the iterations, starts), with increasing shares and decreasing numbers: after that share only this
             number of starts, those with the lowest losses, continue (successive halving); the others are stopped, are not
@@ -135,7 +135,7 @@ class WideSteps:
     Attributes:
         widths: widths of the differences of each round, relative to the allowed ranges.
         reach: step limit: largest change of an unknown in one round, in widths; smaller after rejected steps.
-        first_frames: frame intervals of the film that the search begins with; None begins with the whole film.
+        first_frames: frame intervals of the first horizon; None takes the whole film.
         growth: fraction of the rounds over which the horizon grows from ``first_frames`` to the whole film.
         spacing: rows of a sequence (such as actions) from one knot to the next: changes of sequences are piecewise linear
             between knots, which needs fewer worlds than separate rows (1).
@@ -216,9 +216,9 @@ class FindStart:
     """Settings of the search for the start.
 
     Attributes:
-        frames: pictures after the first one that velocities are found from; None takes a twelfth of the film, at least two.
-        candidates: poses, and velocities of all kept poses together, that are tried.
-        keep: poses that velocities are looked for.
+        frames: pictures after the first one from which velocities are estimated; None takes a twelfth of the film, at least two.
+        candidates: number of poses, and of velocities of all poses together, that are compared.
+        keep: number of poses whose velocities are estimated.
 
     Raises:
         UserError: a setting is out of its range.

@@ -8,8 +8,10 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from risp_torch.__main__ import PROGRAM
+from risp_torch.commands.options import picture_size
 from risp_torch.commands.solver_settings import settings_of, solver_texts
-from risp_torch.inversion.problem.search_settings import OptimiseSettings
+from risp_torch.inversion.problem.search_settings import OptimiseSettings, WideSteps
+from ti_sim.base.errors import UserError
 
 PARSER, PARSERS = PROGRAM.parsers()
 MALFORMED = ("nan", "inf", "-inf", "-1", "1e400", "9" * 5000, "x", "", "1+1j", "[1]")
@@ -79,8 +81,19 @@ def test_numbers_within_texts(command_line: Callable[..., tuple[int, str, str]],
     assert status == 2 and words in error and error.count("\n") == 1, error
 
 
+def test_an_option_has_one_meaning_in_all_commands() -> None:
+    actions = [action for parser in PARSERS.values() for action in parser._actions if action.option_strings]
+    for option in {action.option_strings[0] for action in actions}:
+        assert len({action.dest for action in actions if option in action.option_strings}) == 1, option
+    for command in PARSERS.values():
+        assert getattr(command._option_string_actions.get("--size"), "type", picture_size) is picture_size
+
+
 def test_numbers_that_fit_are_read() -> None:
     words = ["--search", "adam", "--solver", "keep=0.2:4,0.5:1", "--size", "8x4"]
     options = PARSER.parse_args(["invert", "toss", "--unknown", "a", *words])
     assert settings_of(OptimiseSettings, solver_texts(options)).keep == ((0.2, 4), (0.5, 1)) and options.size == (8, 4)
+    options = PARSER.parse_args(["invert", "toss", "--unknown", "a", "--solver", "narrow=none", "--solver", "widths=0.1,0.05"])
+    with pytest.raises(UserError, match=r"settling is 7: give at most .* \(settings of --search wide: widths, reach"):
+        settings_of(WideSteps, solver_texts(options))
     assert PARSER.parse_args(["train", "toss", "--seed", str(2**63 - 1)]).seed == 2**63 - 1
