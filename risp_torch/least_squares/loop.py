@@ -205,7 +205,7 @@ def _search(problem: LeastSquaresProblem, policy: Policy, rounds: Mapping[int, _
         if not requests:
             break
         steps = [_steps(policy, start_round, group) for start_round, group in requests]
-        candidates, objectives, before = problem.tried(
+        candidates, objectives, before = problem.evaluate(
             [start_round.point for start_round, _ in requests], [start_round.equations for start_round, _ in requests], steps,
             np.array([start_round.before for start_round, _ in requests]), first=first,
         )  # fmt: skip
@@ -242,7 +242,7 @@ def _search_valley(
     if len(start_round.equations.gradient) > valley.most or not start_round.before <= valley.behind * lowest:
         return
     steps = valley.steps(problem, policy.damping, start_round.point, start_round.equations)
-    (moved,), (values,), _ = problem.tried(
+    (moved,), (values,), _ = problem.evaluate(
         [start_round.point], [start_round.equations], [steps], np.array([start_round.before]), first=False
     )
     pick = int(np.where(np.isnan(values), np.inf, values).argmin())

@@ -16,6 +16,8 @@ Equations = Sequence[NormalEquations]
 class LeastSquaresProblem(ABC):
     """Problems of G starts that are evaluated in one batch; a point is any object, such as an array or a set of poses.
 
+    A point may hold its normal equations, where worlds that evaluate a candidate also give its Jacobian.
+
     Attributes:
         reevaluates: whether the objective of a point is evaluated again with its candidates, because it depends on the round: on
             the horizon, or on what the linearisation froze.
@@ -28,18 +30,7 @@ class LeastSquaresProblem(ABC):
         """Normal equations at G points; None where worlds diverge."""
 
     @abstractmethod
-    def moved(self, point: Any, equations: NormalEquations, steps: np.ndarray) -> Sequence[Any]:
-        """A point after each of M steps [M, D], within the bounds."""
-
-    @abstractmethod
-    def objectives(self, candidates: Sequence[Sequence[Any]], equations: Equations) -> np.ndarray:
-        """Objectives [G, M] of M candidates of each of G points; infinite where a world diverged."""
-
-    def at_stage(self, stage: int) -> LeastSquaresProblem:
-        """The problem over a stage of a growing horizon (``GrowingHorizon``)."""
-        return self
-
-    def tried(
+    def evaluate(
         self, points: Sequence[Any], equations: Equations, steps: Sequence[np.ndarray], before: np.ndarray, *, first: bool
     ) -> tuple[Sequence[Sequence[Any]], np.ndarray, np.ndarray]:
         """Candidates and their objectives.
@@ -52,8 +43,34 @@ class LeastSquaresProblem(ABC):
             first: whether these are the first candidates in a round.
 
         Returns:
-            M candidates of each point, their objectives [G, M], and the objectives [G] of the points that they are compared with.
+            M candidates of each point, their objectives [G, M], infinite where a world diverged, and the objectives [G] of the
+            points that they are compared with; NaN accepts every finite one.
         """
+
+    def at_stage(self, stage: int) -> LeastSquaresProblem:
+        """The problem over a stage of a growing horizon (``GrowingHorizon``)."""
+        return self
+
+    def at_round(self, number: int) -> LeastSquaresProblem:
+        """The problem of a round, counted from 0."""
+        return self
+
+
+class PointwiseProblem(LeastSquaresProblem):
+    """A problem whose candidates are made and evaluated in two separate steps."""
+
+    @abstractmethod
+    def moved(self, point: Any, equations: NormalEquations, steps: np.ndarray) -> Sequence[Any]:
+        """A point after each of M steps [M, D], within the bounds."""
+
+    @abstractmethod
+    def objectives(self, candidates: Sequence[Sequence[Any]], equations: Equations) -> np.ndarray:
+        """Objectives [G, M] of M candidates of each of G points; infinite where a world diverged."""
+
+    def evaluate(
+        self, points: Sequence[Any], equations: Equations, steps: Sequence[np.ndarray], before: np.ndarray, *, first: bool
+    ) -> tuple[Sequence[Sequence[Any]], np.ndarray, np.ndarray]:
+        """Candidates and their objectives (``LeastSquaresProblem.evaluate``)."""
         candidates = [self.moved(*arguments) for arguments in zip(points, equations, steps, strict=True)]
         if not (first and self.reevaluates):
             return candidates, self.objectives(candidates, equations), before
@@ -62,7 +79,7 @@ class LeastSquaresProblem(ABC):
         return candidates, values[:, 1:], values[:, 0]
 
 
-class BoundedProblem(LeastSquaresProblem):
+class BoundedProblem(PointwiseProblem):
     """A problem whose points are vectors [K] between bounds, and whose coordinates are the unknowns in units of their own.
 
     Candidates are clipped to the bounds. Where correlated unknowns reach a bound, a search may end near the constrained minimum.
@@ -76,5 +93,5 @@ class BoundedProblem(LeastSquaresProblem):
         self.low, self.high, self.units = low, high, units
 
     def moved(self, point: np.ndarray, equations: NormalEquations, steps: np.ndarray) -> Sequence[np.ndarray]:
-        """The point after each step, clipped to the bounds (``LeastSquaresProblem.moved``)."""
+        """The point after each step, clipped to the bounds (``PointwiseProblem.moved``)."""
         return np.clip(point + steps * self.units, self.low, self.high)

@@ -10,7 +10,7 @@ import numpy as np
 
 from risp_torch.least_squares.damping import Damping
 from risp_torch.least_squares.equations import NormalEquations
-from risp_torch.least_squares.problem import LeastSquaresProblem
+from risp_torch.least_squares.problem import PointwiseProblem
 
 Candidate = tuple[float, float]  # damping and length of a step
 
@@ -172,7 +172,7 @@ class ValleySearch:
     behind: float
     most: int
 
-    def steps(self, problem: LeastSquaresProblem, damping: Damping, point: np.ndarray, equations: NormalEquations) -> np.ndarray:
+    def steps(self, problem: PointwiseProblem, damping: Damping, point: np.ndarray, equations: NormalEquations) -> np.ndarray:
         """Steps [M, D] from a point."""
         direction = equations.weakest_direction
         along = np.array([sign * length * direction for length in self.lengths for sign in (1, -1)])

@@ -13,7 +13,7 @@ from risp_torch.inversion.problem.priors import Priors
 from risp_torch.inversion.problem.unknowns import Unknowns
 from risp_torch.inversion.uncertainty.unobservable import unobservable_directions
 from risp_torch.least_squares.loop import Policy, Starts, minimise
-from risp_torch.least_squares.problem import LeastSquaresProblem
+from risp_torch.least_squares.problem import PointwiseProblem
 from risp_torch.least_squares.step_search import RisingDamping
 from risp_torch.least_squares.termination import Termination
 from risp_torch.motions.measured import Measured, tensor
@@ -383,7 +383,7 @@ def _own_damping(damping: np.ndarray) -> np.ndarray:
     return damping.clip(_LEAST_OWN_DAMPING, DAMPING.most)
 
 
-class _MotionProblem(LeastSquaresProblem):
+class _MotionProblem(PointwiseProblem):
     """The motions as one start of the loop, whose point is a ``Point``.
 
     Attributes:
@@ -406,7 +406,7 @@ class _MotionProblem(LeastSquaresProblem):
         return np.concatenate([shared, own_step.ravel()])
 
     def moved(self, point: Point, equations: SharedNormalEquations, steps: np.ndarray) -> list[Point]:
-        """The point after steps, of which each start takes its own if that lowers its cost (``LeastSquaresProblem.moved``)."""
+        """The point after steps, of which each start takes its own if that lowers its cost (``PointwiseProblem.moved``)."""
         points, (count,) = [], point.scaled.shape
         for step in steps:
             own_step = step[count:].reshape(point.moves.shape)
@@ -415,7 +415,7 @@ class _MotionProblem(LeastSquaresProblem):
         return points
 
     def objectives(self, candidates: Sequence[Sequence[Point]], equations: Sequence[SharedNormalEquations]) -> np.ndarray:
-        """Costs of the points (``LeastSquaresProblem.objectives``)."""
+        """Costs of the points (``PointwiseProblem.objectives``)."""
         return np.array([[point.cost for point in row] for row in candidates])
 
 

@@ -41,7 +41,7 @@ from risp_torch.scene.state import State
 from risp_torch.scene.states import States
 from risp_torch.scene.time_stepping import LAST_STEP, Integrator, TimeStepping
 from risp_torch.scene.view.current import current_view
-from risp_torch.scene.view.view import Quantity, View
+from risp_torch.scene.view.view import PictureOptions, Quantity, View
 from ti_sim.base.errors import UserError
 from ti_sim.base.param import Param
 from ti_sim.base.rules import Count, FromZero, Positive, PositiveOrInfinite, Rule, checked
@@ -344,9 +344,7 @@ class Scene(SceneSpec):
         Raises:
             UserError: the scene has no camera or no light, names and shapes do not fit, or one image needs more memory.
         """
-        return self.view.render(
-            states, parameters, frames=frames, camera=camera, quantity=quantity, alpha=alpha, memory_limit=memory_limit
-        )
+        return self.view.render(states, parameters, frames, PictureOptions(camera, quantity, alpha, memory_limit))
 
     def description(self) -> dict[str, Any]:
         """All data that determine a film of this scene, as JSON values (geometry and pictures as checksums)."""

@@ -13,7 +13,7 @@ from risp_torch.inversion.solvers.registration.tangent import Tangent
 from risp_torch.least_squares.damping import MeanDiagonalDamping, limited
 from risp_torch.least_squares.equations import NormalEquations
 from risp_torch.least_squares.loop import Policy, Starts, minimise
-from risp_torch.least_squares.problem import Equations, LeastSquaresProblem
+from risp_torch.least_squares.problem import Equations, PointwiseProblem
 from risp_torch.least_squares.step_search import FixedSteps
 from risp_torch.least_squares.termination import Termination
 from risp_torch.motions.recording import rotation_vector
@@ -219,7 +219,7 @@ class _Tracker:
         return self.tangent.moved(torch.as_tensor(placement)[None], torch.as_tensor(changes)).numpy()
 
 
-class _FrameProblem(LeastSquaresProblem):
+class _FrameProblem(PointwiseProblem):
     """The pictures of a frame; a point is a placement [N, 7].
 
     Attributes:
@@ -240,11 +240,11 @@ class _FrameProblem(LeastSquaresProblem):
         return [equations]
 
     def moved(self, point: np.ndarray, equations: NormalEquations, steps: np.ndarray) -> np.ndarray:
-        """The placement after changes (``LeastSquaresProblem.moved``)."""
+        """The placement after changes (``PointwiseProblem.moved``)."""
         return self.tracker.after(point, steps)
 
     def objectives(self, candidates: Sequence[Sequence[np.ndarray]], equations: Equations) -> np.ndarray:
-        """Costs before the background of the linearisation (``LeastSquaresProblem.objectives``)."""
+        """Costs before the background of the linearisation (``PointwiseProblem.objectives``)."""
         normals: list[PictureNormal] = equations[0].context
         costs = [
             view.costs(np.array(candidates[0]), None if self.before is None else self.before[k], normals[k].behind)

@@ -189,30 +189,20 @@ class _JointProblem(LeastSquaresProblem):
             equations.append(film.with_prior(variance * self.precision, _away(self.joint, point.vector)))
         return equations
 
-    def moved(self, point: _Evaluated, equations: NormalEquations, steps: np.ndarray) -> np.ndarray:
-        """Vectors after steps (``LeastSquaresProblem.moved``)."""
-        return np.clip(point.vector + steps, self.low, self.high)
-
-    def objectives(self, candidates: Sequence[Sequence[_Evaluated]], equations: Equations) -> np.ndarray:
-        """Objectives of evaluated points (``LeastSquaresProblem.objectives``)."""
-        return np.stack([
-            self.penalised(np.array([point.loss for point in row]), np.array([point.vector for point in row]))
-            for row in candidates
-        ])  # fmt: skip
-
-    def tried(
+    def evaluate(
         self, points: Sequence[_Evaluated], equations: Equations, steps: Sequence[np.ndarray], before: np.ndarray, *, first: bool
     ) -> tuple[list[list[_Evaluated]], np.ndarray, np.ndarray]:
-        """Films of the candidates, with their residuals (``LeastSquaresProblem.tried``)."""
-        target, candidates = self.joint.comparison.target.flatten(), []
-        for point, normal, point_steps in zip(points, equations, steps, strict=True):
-            vectors = self.moved(point, normal, point_steps)
+        """Films of the candidates, with their residuals (``LeastSquaresProblem.evaluate``)."""
+        target, candidates, objectives = self.joint.comparison.target.flatten(), [], []
+        for point, point_steps in zip(points, steps, strict=True):
+            vectors = np.clip(point.vector + point_steps, self.low, self.high)
             observed, finite = self.joint.observed(vectors)
             residual = target - observed
             losses = (residual**2).sum(dim=1).double().cpu().numpy() / self.joint.comparison.count
             losses[~finite.cpu().numpy() | ~np.isfinite(losses)] = np.inf
             candidates.append([_Evaluated(*row) for row in zip(vectors, residual, losses.tolist(), strict=True)])
-        return candidates, self.objectives(candidates, equations), before
+            objectives.append(self.penalised(losses, vectors))
+        return candidates, np.stack(objectives), before
 
     def penalised(self, losses: np.ndarray, vectors: np.ndarray) -> np.ndarray:
         """Losses [n] of vectors [n, K + M] with their distance from the priors."""

@@ -257,6 +257,10 @@ class PictureLoss(Loss):
         if self.weights is not None:
             self.weights.check(scene)
 
+    def for_several_films(self) -> PictureLoss | None:
+        """The loss for several films side by side; None where each film's pictures are read separately (``FilmsLoss``)."""
+        return None
+
     @abstractmethod
     def read(self, pictures: torch.Tensor) -> torch.Tensor:
         """Observations [..., *D] of pictures [..., H, W, 3] (linear rgb), differentiable."""

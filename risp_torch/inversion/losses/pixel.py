@@ -31,6 +31,10 @@ class PixelLoss(PictureLoss):
         """
         self.weights = weights
 
+    def for_several_films(self) -> PixelLoss:
+        """This loss: pixels of films side by side are those of one wide film (``PictureLoss.for_several_films``)."""
+        return self
+
     def read(self, pictures: torch.Tensor) -> torch.Tensor:
         """The pixels (``PictureLoss.read``)."""
         return pictures

@@ -31,7 +31,7 @@ class FilmProblem(BoundedProblem):
         return [self._linearised(point) for point in points]
 
     def objectives(self, candidates: Sequence[Sequence[np.ndarray]], equations: Equations) -> np.ndarray:
-        """Losses, smoothness and priors included (``LeastSquaresProblem.objectives``)."""
+        """Losses, smoothness and priors included (``PointwiseProblem.objectives``)."""
         return np.stack([losses_at(self.scene, self.comparison, self.unknowns, np.array(points)) for points in candidates])
 
     def _linearised(self, point: np.ndarray) -> NormalEquations | None:

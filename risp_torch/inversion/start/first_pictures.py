@@ -6,11 +6,10 @@ from dataclasses import replace
 
 import torch
 
-from risp_torch.inversion.appearance.matched_loss import MatchedLoss
+from risp_torch.inversion.appearance.matched_loss import MatchedFilms, MatchedLoss
 from risp_torch.inversion.losses.masks import MaskLoss
 from risp_torch.inversion.losses.plate_masks import even_exposures, masks_by_difference
 from risp_torch.inversion.problem.comparison import Comparison
-from risp_torch.inversion.problem.films.matched_films import MatchedFilms
 from risp_torch.inversion.problem.problem import Problem
 from risp_torch.scene.scene import Scene
 from ti_sim.base.errors import UserError

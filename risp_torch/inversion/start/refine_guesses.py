@@ -14,7 +14,7 @@ from risp_torch.inversion.problem.unknowns import Unknowns
 from risp_torch.least_squares.damping import MarquardtDamping
 from risp_torch.least_squares.equations import NormalEquations
 from risp_torch.least_squares.loop import Policy, Starts, minimise
-from risp_torch.least_squares.problem import Equations, LeastSquaresProblem
+from risp_torch.least_squares.problem import Equations, PointwiseProblem
 from risp_torch.least_squares.step_search import FixedSteps
 from risp_torch.least_squares.termination import Termination
 from risp_torch.scene.bridge import bridge_dtype
@@ -61,7 +61,7 @@ class StartSteps:
         return np.array(starts.points), starts.objectives
 
 
-class StartProblem(LeastSquaresProblem):
+class StartProblem(PointwiseProblem):
     """The problem of some unknowns, with others that differ between the starts; candidates of all starts are one batch.
 
     Args:
@@ -78,13 +78,13 @@ class StartProblem(LeastSquaresProblem):
         return [self._linearised(point) for point in points]
 
     def moved(self, point: np.ndarray, equations: NormalEquations, steps: np.ndarray) -> np.ndarray:
-        """The point after steps of the unknowns that move (``LeastSquaresProblem.moved``)."""
+        """The point after steps of the unknowns that move (``PointwiseProblem.moved``)."""
         points = np.repeat(point[None], len(steps), axis=0)
         points[:, self.places] += (self.high - self.low)[self.places] * steps
         return np.clip(points, self.low, self.high)
 
     def objectives(self, candidates: Sequence[np.ndarray], equations: Equations) -> np.ndarray:
-        """Losses of the candidates of all starts (``LeastSquaresProblem.objectives``)."""
+        """Losses of the candidates of all starts (``PointwiseProblem.objectives``)."""
         return self.film.losses(np.concatenate(candidates)).reshape(len(candidates), -1)
 
     def _linearised(self, point: np.ndarray) -> NormalEquations | None:

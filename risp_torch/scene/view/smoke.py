@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, NoReturn, Self
 
 import torch
 
 from risp_torch.scene.bridge.checks import bridge_device
+from risp_torch.scene.numbers import Values
 from risp_torch.scene.parts.backdrop import backdrop_names
 from risp_torch.scene.parts.cameras import ALL
 from risp_torch.scene.spec import SceneSpec
 from risp_torch.scene.states import States
 from risp_torch.scene.view.arrays import Field
-from risp_torch.scene.view.view import Quantity, View
+from risp_torch.scene.view.view import PictureOptions, View
 from ti_sim.base.errors import UserError
 
 _LOSSES = "pixels, luminance or features of pictures (--loss pixel, luminance, perceptual)"
@@ -31,25 +31,14 @@ class SmokeView(View):
         """As ``View.of``."""
         return None if spec.smoke is None else super().of(spec)
 
-    def render(
-        self,
-        states: States | torch.Tensor,
-        parameters: Mapping[str, torch.Tensor] | None = None,
-        *,
-        frames: Any = None,
-        camera: str | None = None,
-        quantity: Quantity = "color",
-        alpha: bool = False,
-        memory_limit: float | None = None,
-    ) -> torch.Tensor:
-        """Render smoke, straight to pixels (arguments, returns, raises: ``Scene.render``)."""
-        values = self.spec.table.values(parameters, worlds=len(self.poses(states)))
-        if quantity != "color" or camera == ALL:
+    def pictures(self, values: Values, options: PictureOptions, placement: torch.Tensor) -> torch.Tensor:
+        """Pictures [B, T, H, W, C] of a density [B, T, X, Y], straight to pixels (``View.pictures``)."""
+        if options.quantity != "color" or options.camera == ALL:
             raise UserError(f"smoke has colours of one camera, no depths and no normals: leave both out, and compare {_LOSSES}")
         if "background.image" in self.spec.table.params:
             raise UserError("smoke is shown before a colour, not before a picture: use set_background(color=...), or top, bottom")
-        size, channels = self._chosen(camera)[0], 4 if alpha else 3
-        return self.filmed(states, lambda density: self.spec.smoke.pictures(values, density, size)[..., :channels], frames)
+        size, channels = self._chosen(options.camera)[0], 4 if options.alpha else 3
+        return self.spec.smoke.pictures(values, placement, size)[..., :channels]
 
     def poses(self, states: States | torch.Tensor) -> torch.Tensor:
         """Density [B, T, X, Y] at the frames of a motion, on the device of the kernels.

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, ClassVar, Literal, Self
 
 import torch
@@ -23,6 +24,23 @@ from ti_sim.base.errors import UserError
 Quantity = Literal["color", "depth", "normal"]
 # Fields of a spec that determine the renderer's arrays.
 RENDERED_PARTS = ("bodies", "deformables", "lights", "ground", "style", "smoke", "table")
+
+
+@dataclass(frozen=True)
+class PictureOptions:
+    """Which pictures of a motion are rendered; see ``Scene.render``.
+
+    Attributes:
+        camera: name of the camera, the first one by default, or "all".
+        quantity: "color", "depth" or "normal".
+        alpha: whether to add a channel with the coverage.
+        memory_limit: bytes.
+    """
+
+    camera: str | None = None
+    quantity: Quantity = "color"
+    alpha: bool = False
+    memory_limit: float | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,25 +71,19 @@ class View:
         return replace(self, spec=spec)
 
     def render(
-        self,
-        states: States | torch.Tensor,
-        parameters: Mapping[str, torch.Tensor] | None = None,
-        *,
-        frames: Any = None,
-        camera: str | None = None,
-        quantity: Quantity = "color",
-        alpha: bool = False,
-        memory_limit: float | None = None,
+        self, states: States | torch.Tensor, parameters: Mapping[str, torch.Tensor] | None, frames: Any, options: PictureOptions
     ) -> torch.Tensor:
         """Render a motion (arguments, returns, raises: ``Scene.render``)."""
         values = self.spec.table.values(parameters, worlds=len(self.poses(states)))
+        return self.filmed(states, partial(self.pictures, values, options), frames)
 
-        def pictures(placement: torch.Tensor) -> torch.Tensor:
-            inputs = self.render_inputs(values, placement, camera=camera, quantity=quantity)
-            images = bridge.render(inputs, self.raster_settings(camera=camera, quantity=quantity), memory_limit=memory_limit)
-            return self.film_of(images, *placement.shape[:2], camera=camera, quantity=quantity, alpha=alpha)
-
-        return self.filmed(states, pictures, frames)
+    def pictures(self, values: Values, options: PictureOptions, placement: torch.Tensor) -> torch.Tensor:
+        """Pictures [B, T, (cameras,) H, W, C] of a placement [B, T, rows, columns], with values [B, ...] of the parameters."""
+        camera, quantity = options.camera, options.quantity
+        inputs = self.render_inputs(values, placement, camera=camera, quantity=quantity)
+        settings = self.raster_settings(camera=camera, quantity=quantity)
+        images = bridge.render(inputs, settings, memory_limit=options.memory_limit)
+        return self.film_of(images, *placement.shape[:2], camera=camera, quantity=quantity, alpha=options.alpha)
 
     def filmed(
         self, states: States | torch.Tensor, pictures: Callable[[torch.Tensor], torch.Tensor], frames: Any = None

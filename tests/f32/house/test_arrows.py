@@ -108,7 +108,7 @@ def test_rooms_of_ti_sim_point_one_way() -> None:
 def test_rooms_of_the_inversion_point_one_way() -> None:
     """The entrance exposes names of all of them."""
     floors = (
-        {"losses"}, {"appearance"}, {"problem"}, {"solvers"}, {"start", "uncertainty"}, {"diagnostics"}, {"report"}, {"run"},
+        {"losses"}, {"appearance", "problem"}, {"solvers"}, {"start", "uncertainty"}, {"diagnostics"}, {"report"}, {"run"},
     )  # fmt: skip
     floor = {room: number for number, rooms in enumerate(floors) for room in rooms}
     home = ROOMS["risp_torch"] / "inversion"

@@ -10,11 +10,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from risp_torch.inversion.appearance.matched_loss import MatchedLoss
 from risp_torch.inversion.losses.loss import Loss, PictureLoss
-from risp_torch.inversion.losses.pixel import PixelLoss
 from risp_torch.inversion.losses.whitening import Whitening
-from risp_torch.inversion.problem.films.matched_films import MatchedFilms
 from risp_torch.inversion.problem.films.multi_film import FilmStates
 from risp_torch.scene.scene import Scene
 from ti_sim.base.errors import UserError
@@ -53,12 +50,8 @@ class FilmsLoss(PictureLoss):
         """The same loss for several films (UserError: it has weights of pixels)."""
         if loss.weights is not None:
             raise UserError(f"weights of pixels belong to one film with the {loss.kind} loss: leave them out, or compare pixels")
-        self.loss, self.kind, self.temporally_correlated, self.non_smooth = (
-            loss,
-            loss.kind,
-            loss.temporally_correlated,
-            loss.non_smooth,
-        )
+        self.loss, self.kind = loss, loss.kind
+        self.temporally_correlated, self.non_smooth = loss.temporally_correlated, loss.non_smooth
         self.whitening: FilmsWhitening | None = None
         self._widths: list[int] = []
 
@@ -117,6 +110,4 @@ def films_loss(loss: Loss) -> Loss:
     """
     if not isinstance(loss, PictureLoss):
         raise UserError(f"several films are compared by their pictures, and the {loss.kind} loss has one target: choose another")
-    if isinstance(loss, PixelLoss):
-        return loss
-    return MatchedFilms(loss) if isinstance(loss, MatchedLoss) else FilmsLoss(loss)
+    return loss.for_several_films() or FilmsLoss(loss)

@@ -126,17 +126,11 @@ class _FrameProblem(LeastSquaresProblem):
         )
         return [NormalEquations(*item, context=frozen) for item in zip(matrices, gradients, strict=True)]
 
-    def moved(self, point: torch.Tensor, equations: NormalEquations, steps: np.ndarray) -> Sequence[torch.Tensor]:
-        """Not used: ``tried`` moves all frames at once."""
-        raise NotImplementedError
-
-    objectives = moved
-
-    def tried(
+    def evaluate(
         self, points: Sequence[torch.Tensor], equations: Equations, steps: Sequence[np.ndarray], before: np.ndarray, *,
         first: bool,
     ) -> tuple[list[Sequence[torch.Tensor]], np.ndarray, np.ndarray]:  # fmt: skip
-        """The candidates of all frames in one batch of worlds (``LeastSquaresProblem.tried``)."""
+        """The candidates of all frames in one batch of worlds (``LeastSquaresProblem.evaluate``)."""
         frames, placement = self.frames, torch.stack(list(points))
         amounts = torch.as_tensor(np.stack(steps, axis=1)).to(frames.modes)  # [M, n, R]
         candidates = frames.tangent.moved(placement, torch.einsum("mnr,nrd->mnd", amounts, frames.modes))
