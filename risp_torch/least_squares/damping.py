@@ -69,7 +69,7 @@ class MeanDiagonalDamping:
 
 @dataclass(frozen=True)
 class TrustRegion:
-    """The least mean-diagonal damping whose step changes no coordinate by more than a radius.
+    """The least mean-diagonal damping whose step changes no coordinate by more than a radius (``NormalEquations.radius``).
 
     Attributes:
         least, most: dampings, relative to the mean diagonal, that are tried.
@@ -80,12 +80,12 @@ class TrustRegion:
     most: float = 1e12
     rise: float = 4.0
 
-    def step(self, equations: NormalEquations, radius: Limit) -> np.ndarray:
-        """The step [D] within ``radius``, a number or [D]."""
-        damping = self.least
+    def step(self, equations: NormalEquations, radius: float) -> np.ndarray:
+        """The step [D] within a radius (``Damping.step``)."""
+        damping, limit = self.least, radius if equations.radius is None else radius * equations.radius
         while True:
             step = MeanDiagonalDamping(below_priors=False).step(equations, damping)
-            if np.all(np.abs(step) <= radius) or damping > self.most:
+            if np.all(np.abs(step) <= limit) or damping > self.most:
                 return step
             damping *= self.rise
 

@@ -21,6 +21,7 @@ class NormalEquations:
         data_diagonal: [D] diagonal of J^T J alone; that of ``matrix`` if None.
         prior_diagonal: [D] curvature of the priors along each coordinate, 0 where there is none; None without priors.
         context: what the problem keeps for evaluations near the point.
+        radius: [D] length along each coordinate that a unit of a trust region's radius stands for; 1 if None.
     """
 
     matrix: np.ndarray
@@ -29,6 +30,7 @@ class NormalEquations:
     data_diagonal: np.ndarray | None = None
     prior_diagonal: np.ndarray | None = None
     context: Any = None
+    radius: np.ndarray | None = None
 
     @staticmethod
     def from_columns(columns: torch.Tensor, residual: torch.Tensor) -> NormalEquations:

@@ -85,7 +85,7 @@ class Starts:
         return Starts(list(self.points), *(getattr(self, column.name).copy() for column in fields(self)[1:]))
 
     def to_arrays(self) -> dict[str, np.ndarray]:
-        """All arrays by their names, for a checkpoint; for points that are arrays."""
+        """All arrays by their names, for a checkpoint; an array of objects where points are objects."""
         return {column.name: np.array(getattr(self, column.name)) for column in fields(self)}
 
     def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
@@ -123,7 +123,7 @@ def minimise(
         policy: the parts of the search.
         checkpoint: saves the state after every round; a saved state is resumed.
         after_round: called after every round with the starts before and after it; the objectives of the former are those over the
-            horizon of the round.
+            horizon of the round. It may change the latter.
 
     Returns:
         The starts.
@@ -137,7 +137,7 @@ def minimise(
             break
         before, rows = starts.copy(), np.flatnonzero(starts.active)
         for batch in [rows] if policy.in_one_batch else rows[:, None]:
-            _advance(problem, policy, starts, before, batch)
+            _advance(problem.at_round(number), policy, starts, before, batch)
         if policy.horizon is not None:
             stopped = policy.horizon.stopped(starts.reached, starts.active)
             starts.stopped |= stopped
@@ -255,7 +255,10 @@ def _conclude(policy: Policy, starts: Starts, row: int, start_round: _Round, low
     accepted = start_round.damping is not None
     search, damping = policy.search, starts.damping[row]
     starts.points[row], starts.objectives[row] = start_round.best, start_round.after
-    starts.damping[row] = search.accepted(start_round.damping) if accepted else search.rejected(damping)
+    if not accepted:
+        starts.damping[row] = search.rejected(damping)
+    elif not math.isnan(start_round.before):  # a step that was compared with nothing says nothing about the damping
+        starts.damping[row] = search.accepted(start_round.damping)
     horizon = policy.horizon
     if horizon is not None and starts.stage[row] < horizon.stages - 1:
         if start_round.before - start_round.after <= horizon.settled * start_round.before:

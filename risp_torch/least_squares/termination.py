@@ -19,7 +19,14 @@ class Acceptance:
     gain: float = 0.0
 
     def accepts(self, before: float, after: float, expected: float = 0.0) -> bool:
-        """Whether a step from an objective to another is accepted; ``expected`` is the decrease of the linear model."""
+        """Whether a step from an objective to another is accepted.
+
+        Args:
+            before, after: the objectives. NaN before it accepts every finite objective.
+            expected: decrease by the linear model.
+        """
+        if math.isnan(before):
+            return math.isfinite(after)
         if not (math.isfinite(after) and after < before * (1 - self.decrease)):
             return False
         return not self.gain or before - after >= self.gain * expected

@@ -34,7 +34,7 @@ def minimise_with_progress(
 
     def after_round(before: Starts, after: Starts) -> None:
         record(before, after)
-        bar.set_postfix(loss=f"{np.nanmin(before.objectives, initial=np.inf):.3e}")
+        bar.set_postfix(loss=f"{np.nanmin([before.objectives, after.objectives], initial=np.inf):.3e}")
         bar.update()
 
     minimise(problem, starts, policy, checkpoint=checkpoint, after_round=after_round)

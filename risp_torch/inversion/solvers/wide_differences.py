@@ -1,10 +1,12 @@
-"""One round of a search with wide finite differences: the worlds around a point, the normal equations, and the next step."""
+"""The least-squares problem of wide finite differences: the worlds around a candidate give its loss and its normal equations."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,8 +17,7 @@ from risp_torch.inversion.problem.search_settings import WideSteps
 from risp_torch.inversion.problem.unknowns import Unknowns
 from risp_torch.least_squares.damping import TrustRegion
 from risp_torch.least_squares.equations import NormalEquations
-from risp_torch.least_squares.step_search import RegionSchedule
-from risp_torch.least_squares.termination import Acceptance
+from risp_torch.least_squares.problem import Equations, LeastSquaresProblem
 from risp_torch.scene.bridge import bridge_dtype
 from risp_torch.scene.bridge.checks import bridge_device
 from risp_torch.scene.scene import Scene
@@ -33,25 +34,41 @@ class Point:
     Attributes:
         scaled: the point [K], scaled units.
         loss: mean over the worlds around it, penalty included; infinite if none is finite.
-        normal, gradient: J^T J [M, M] and J^T r [M] of the mean loss there, penalty included, along M directions.
+        equations: normal equations along M directions of the mean loss there, penalty included. Their ``radius`` [M] is the
+            width of the differences along each direction, relative to the ranges.
         evaluation_key: width and horizon of the worlds: only losses with equal ones are comparable.
-        reach: step limit: largest change of an unknown in the next step, in widths.
-        widths: [M] widths of the differences along each direction, relative to the ranges.
         left: mean squared residual expected after the next step.
     """
 
     scaled: np.ndarray
     loss: float
-    normal: np.ndarray
-    gradient: np.ndarray
+    equations: NormalEquations
     evaluation_key: tuple[float, int]
-    reach: float
-    widths: np.ndarray
     left: float = math.inf
 
+    @property
+    def widths(self) -> np.ndarray:
+        """[M] widths of the differences."""
+        return self.equations.radius
 
-class WideSearch:
-    """One film and its unknowns, in scaled coordinates."""
+    def to_state(self) -> dict[str, Any]:
+        """For a checkpoint."""
+        equations = {name: getattr(self.equations, name) for name in ("matrix", "gradient", "radius")}
+        return vars(self) | {"equations": equations}
+
+    @staticmethod
+    def from_state(state: Mapping[str, Any]) -> Point:
+        """The point of ``to_state``."""
+        equations = NormalEquations(**state["equations"])
+        return Point(**{**state, "equations": equations, "evaluation_key": tuple(state["evaluation_key"])})
+
+
+class WideProblem(LeastSquaresProblem):
+    """One film and its unknowns, in scaled coordinates; a point is a ``Point``.
+
+    Attributes:
+        number: of the round, which determines the width of the differences and the horizon; ``minimise`` counts from it.
+    """
 
     def __init__(
         self, scene: Scene, comparison: Comparison, unknowns: Unknowns, settings: WideSteps, *, refining: bool = False
@@ -61,20 +78,50 @@ class WideSearch:
         self.ranges = unknowns.scaled_range()
         self.smooth = unknowns.smoothness.matrix(self.ranges)
         self.directions = directions(unknowns, settings.spacing)
-        self.schedule = RegionSchedule(first=settings.reach, longer=2.0, shorter=0.3)
+        self.number = 0
 
-    def evaluate(self, point: np.ndarray, number: int, *, centered: bool = False, before: Point | None = None) -> Point:
-        """The point, moved away from the bounds by the width of round ``number``, and the worlds around it; and at it.
+    def at_round(self, number: int) -> WideProblem:
+        """The problem so many rounds later (``LeastSquaresProblem.at_round``)."""
+        later = copy(self)
+        later.number += number
+        return later
+
+    def linearise(self, points: Sequence[Point]) -> list[NormalEquations]:
+        """The normal equations that the points were evaluated with (``LeastSquaresProblem.linearise``)."""
+        return [point.equations for point in points]
+
+    def evaluate(
+        self, points: Sequence[Point], equations: Equations, steps: Sequence[np.ndarray], before: np.ndarray, *, first: bool
+    ) -> tuple[list[list[Point]], np.ndarray, np.ndarray]:
+        """Candidates from the worlds around them (``LeastSquaresProblem.evaluate``).
+
+        Settling rounds accept every finite candidate, and so do rounds with other widths or another horizon.
+        """
+        candidates, compared = [], []
+        for point, point_steps in zip(points, steps, strict=True):
+            row = [self.point_at(self.moved(point, step), before=point if self.is_settling else None) for step in point_steps]
+            comparable = not self.is_settling and row[0].evaluation_key == point.evaluation_key
+            candidates.append(row)
+            compared.append(point.loss if comparable else math.nan)
+        return candidates, np.array([[candidate.loss for candidate in row] for row in candidates]), np.array(compared)
+
+    @property
+    def is_settling(self) -> bool:
+        """Whether the round is one of the settling rounds, which have a world at each point."""
+        return self.number > len(self.settings.widths) - self.settings.settling
+
+    def point_at(self, scaled: np.ndarray, *, before: Point | None = None) -> Point:
+        """A point [K], moved away from the bounds by the width of the round, with the worlds around it; and at it while settling.
 
         ``before`` is the point that determines the widths of the differences, if the settings require it.
         """
-        width = self.settings.widths[min(number, len(self.settings.widths) - 1)]
-        horizon = self.settings.horizon(number, self.comparison.last)
+        width = self.settings.widths[min(self.number, len(self.settings.widths) - 1)]
+        horizon = self.settings.horizon(self.number, self.comparison.last)
         widths = self._widths(width, before)
         margin = (widths[:, None] * self.directions).max(axis=0) * self.ranges
-        center = np.clip(point, self.low + margin, self.high - margin)
+        center = np.clip(scaled, self.low + margin, self.high - margin)
         count = self.comparison.count_of(self.comparison.seen(horizon))
-        normal, gradient, loss, off = self._equations(center, widths, horizon, centered=centered)
+        normal, gradient, loss, off = self._equations(center, widths, horizon)
         left = off - float(gradient @ np.linalg.solve(_damped(normal), gradient))
         relative_center = center / self.ranges
         pull = self.smooth @ relative_center
@@ -82,7 +129,19 @@ class WideSearch:
         normal = normal + self.directions @ (self.smooth + prior_matrix) @ self.directions.T
         gradient = gradient - self.directions @ (pull + prior_matrix @ self.unknowns.priors.offset(center, self.ranges))
         loss = self._with_priors(loss, center, count) + float(relative_center @ pull)
-        return Point(center, loss, normal, gradient, (width, horizon), self.settings.reach, widths, max(left, 0.0))
+        return Point(center, loss, NormalEquations(normal, gradient, radius=widths), (width, horizon), max(left, 0.0))
+
+    def next(self, point: Point, reach: float) -> np.ndarray:
+        """End [K] of the next step, damped until no unknown changes by more than ``reach`` widths."""
+        return self.moved(point, REGION.step(point.equations, reach))
+
+    def moved(self, point: Point, step: np.ndarray) -> np.ndarray:
+        """The end [K] of a step [M] along the directions, within the bounds."""
+        return np.clip(point.scaled + step @ self.directions * self.ranges, self.low, self.high)
+
+    def is_near(self, point: Point, target: np.ndarray) -> bool:
+        """Whether the end of a step [K] is within the width of its differences."""
+        return bool(np.all(np.abs(target - point.scaled) <= (point.widths[:, None] * self.directions).max(axis=0) * self.ranges))
 
     def _prior_matrix(self, residual: float, count: float) -> np.ndarray:
         """Part [K, K] of the priors in the normal equations of a mean over ``count`` observations."""
@@ -98,45 +157,23 @@ class WideSearch:
     def _widths(self, width: float, before: Point | None) -> np.ndarray:
         """Widths of the differences along each direction [M], in parts of the ranges.
 
-                With a normal matrix N = J^T J / P and a mean squared residual L, a change with d^T N d = L is as large as
-        the residual: the directions' widths are sqrt(L (N^-1)_mm), with the other directions free.
+        With a normal matrix N = J^T J / P and a mean squared residual L, a change with d^T N d = L is as large as the residual:
+        the directions' widths are sqrt(L (N^-1)_mm), with the other directions free.
         """
         widths = np.full(len(self.directions), width)
         if self.settings.narrow is None or before is None or not math.isfinite(before.left):
             return widths
         share = width / max(self.settings.widths[-self.settings.settling :])
-        optimal = self.settings.narrow * share * np.sqrt(before.left * np.diag(np.linalg.inv(_damped(before.normal))))
+        optimal = self.settings.narrow * share * np.sqrt(before.left * np.diag(np.linalg.inv(_damped(before.equations.matrix))))
         return np.clip(optimal, _NARROWEST, width)
 
-    def better(self, old: Point | None, new: Point, *, any_loss: bool = False) -> Point:
-        """The new point with a larger step limit; or the old one with a smaller limit, if its loss is lower.
-
-        ``any_loss`` accepts the new one if its loss is finite.
-        """
-        if old is None or (any_loss and math.isfinite(new.loss)):
-            return new
-        if old.evaluation_key != new.evaluation_key and math.isfinite(new.loss):
-            return replace(new, reach=old.reach)
-        if Acceptance().accepts(old.loss, new.loss):
-            return replace(new, reach=self.schedule.accepted(old.reach))
-        return replace(old, reach=self.schedule.rejected(old.reach))
-
-    def is_near(self, point: Point, target: np.ndarray) -> bool:
-        """Whether the end of a step [K] is within the width of its differences."""
-        return bool(np.all(np.abs(target - point.scaled) <= (point.widths[:, None] * self.directions).max(axis=0) * self.ranges))
-
-    def step(self, point: Point) -> np.ndarray:
-        """The next point [K]: damped until no unknown changes by more than the step limit."""
-        step = REGION.step(NormalEquations(point.normal, point.gradient), point.reach * point.widths)
-        return np.clip(point.scaled + step @ self.directions * self.ranges, self.low, self.high)
-
     def _equations(
-        self, center: np.ndarray, widths: np.ndarray, horizon: int, *, centered: bool
+        self, center: np.ndarray, widths: np.ndarray, horizon: int
     ) -> tuple[np.ndarray, np.ndarray, float, float]:
         """J^T J / P [M, M] and J^T r / P [M] along M directions, the mean loss on either side, and r^T r / P.
 
-        P is the number of observations that count. The residual r is that of the centre itself, or of the mean over all worlds
-        around it.
+        P is the number of observations that count. The residual r is that of the mean over all worlds around the centre, while
+        settling of the centre itself.
         """
         rows, total, losses, alive = [], 0.0, 0.0, 0
         compared_frames = self.comparison.seen(horizon)
@@ -152,7 +189,8 @@ class WideSearch:
             losses += float(mean_square(observed, target, count).sum())
             alive += int(finite.sum())
         normal, gradient = np.zeros((len(self.directions), len(self.directions))), np.zeros(len(self.directions))
-        (middle,), is_finite = self._observe(nearby, center[None], horizon) if centered else ((total / max(alive, 1),), True)
+        mean = (total / max(alive, 1),), True
+        (middle,), is_finite = self._observe(nearby, center[None], horizon) if self.is_settling else mean
         if not alive or not is_finite:
             return normal, gradient, math.inf, math.inf
         jacobian, residual = torch.cat(rows), (target - middle).flatten()

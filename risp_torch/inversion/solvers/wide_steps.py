@@ -12,21 +12,49 @@ whose ends are averaged, evaluate the centre.
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
-from tqdm import tqdm
 
 from risp_torch.files.search_checkpoint import SearchCheckpoint
 from risp_torch.inversion.problem.comparison import Comparison, film_losses
 from risp_torch.inversion.problem.search_settings import WideSteps
 from risp_torch.inversion.problem.unknowns import Unknowns
 from risp_torch.inversion.solvers.gradient_descent import History, HistoryCheckpoint
-from risp_torch.inversion.solvers.wide_differences import Point, WideSearch
+from risp_torch.inversion.solvers.saved_search import minimise_with_progress
+from risp_torch.inversion.solvers.wide_differences import REGION, Point, WideProblem
+from risp_torch.least_squares.loop import Policy, Starts
+from risp_torch.least_squares.step_search import RegionSchedule
+from risp_torch.least_squares.termination import Termination
 from risp_torch.scene.scene import Scene
 from ti_sim.base.errors import DivergenceError
+
+
+@dataclass(frozen=True)
+class _WideCheckpoint(HistoryCheckpoint):
+    """The checkpoint of some rounds, with their points and the ends of settling steps.
+
+    Attributes:
+        ends: [K] ends of the settling steps, restored in place.
+    """
+
+    ends: list[np.ndarray]
+
+    def load(self) -> dict[str, Any] | None:
+        """The last state (``HistoryCheckpoint.load``)."""
+        saved = super().load()
+        if saved is None:
+            return None
+        self.ends[:] = saved["ends"]
+        return saved | {"starts": saved["starts"] | {"points": [Point.from_state(point) for point in saved["starts"]["points"]]}}
+
+    def save(self, state: dict[str, Any]) -> None:
+        """Save a state (``HistoryCheckpoint.save``)."""
+        starts = state["starts"] | {"points": [point.to_state() for point in state["starts"]["points"]]}
+        super().save(state | {"starts": starts, "ends": self.ends})
 
 
 def wide_gauss_newton(
@@ -55,56 +83,67 @@ def wide_gauss_newton(
     Raises:
         DivergenceError: no start could be simulated.
     """
-    search = WideSearch(scene, comparison, unknowns, settings, refining=refining)
-    rounds, saved = len(settings.widths), HistoryCheckpoint(checkpoint, history, comparison.target.device)
-    state = saved.load() or _first_state(unknowns.scaled(values))
-    tried, active, averaged, last, losses = (state[name] for name in ("tried", "going", "ends", "last", "losses"))
-    points = [
-        None if point is None else Point(**point | {"evaluation_key": tuple(point["evaluation_key"])})
-        for point in state["points"]
-    ]
-    bar = tqdm(total=rounds + 1, initial=state["rounds"], desc="inverting", disable=not progress, mininterval=0.5)
-    for number in range(state["rounds"], rounds + 1):  # the last one evaluates the end of the last step
-        settled = number > rounds - settings.settling
-        losses = np.full(len(points), np.nan)
-        for start in active:
-            if settled and points[start] is None and settings.narrow is not None:  # wide steps determine the narrow widths
-                points[start] = search.evaluate(tried[start], number, centered=True)
-            new = search.evaluate(tried[start], number, centered=settled, before=points[start] if settled else None)
-            points[start] = search.better(points[start], new, any_loss=settled)
-            tried[start], losses[start] = search.step(points[start]), points[start].loss
-        if not np.isfinite(losses[active]).any():
+    rounds = len(settings.widths)
+    settles_at, trial_at = rounds - settings.settling, settings.trial_rounds - 1
+    ends: list[np.ndarray] = []
+    policy = Policy(
+        REGION, RegionSchedule(first=settings.reach, longer=2.0, shorter=0.3), rounds, termination=Termination(decrease=None)
+    )
+    first = WideProblem(scene, comparison, unknowns, settings, refining=refining)
+    starts = Starts.begin([None] * len(values), policy)
+
+    def saved_at(reached: int) -> _WideCheckpoint:
+        phase = None if checkpoint is None else replace(checkpoint, phase=f"{checkpoint.phase}-{reached}")
+        return _WideCheckpoint(phase, history, comparison.target.device, ends)
+
+    def record(before: Starts, after: Starts) -> None:
+        losses = _losses(after)
+        if not np.isfinite(losses[after.active]).any():
             raise DivergenceError("every start of the search diverged: take smaller steps (more substeps)", body="", step=0)
-        if settled:
-            lowest = int(np.nanargmin(losses))
-            last = tried[lowest].copy()
-            averaged = [*averaged, last] if settings.narrow is None or search.is_near(points[lowest], last) else []
-        reached = np.array([point.scaled for point in points])
-        for column, rows in ((history.losses, losses), (history.values, unknowns.physical_values(reached))):
+        points = np.array([point.scaled for point in after.points])
+        for column, rows in ((history.losses, losses), (history.values, unknowns.physical_values(points))):
             column.append(torch.as_tensor(rows).to(comparison.target))
-        if number + 1 >= settings.trial_rounds and len(active) > 1:
-            active = [int(np.nanargmin(losses))]
-            history.stopped = [start for start in range(len(points)) if start not in active]
-        saved.save({
-            "rounds": number + 1, "tried": tried, "points": [None if p is None else vars(p) for p in points], "going": active,
-            "ends": averaged, "last": last, "losses": losses,
-        })  # fmt: skip
-        bar.set_postfix(loss=f"{np.nanmin(losses):.3e}")
-        bar.update()
-    bar.close()
-    best, reached = int(np.nanargmin(losses)), np.array([point.scaled for point in points])
+
+    def record_settling(before: Starts, after: Starts) -> None:
+        for row, (old, new) in enumerate(zip(before.points, after.points, strict=True)):
+            if new is not old:  # a settling step may be as long as the first one
+                after.damping[row] = policy.search.first
+        record(before, after)
+        best = int(np.nanargmin(_losses(after)))
+        end = first.next(after.points[best], after.damping[best])
+        ends[:] = [*ends, end] if settings.narrow is None or first.is_near(after.points[best], end) else []
+
+    def advance(number: int, reached: int, after_round: Callable[[Starts, Starts], None], title: str) -> None:
+        minimise_with_progress(
+            first.at_round(number + 1), starts, replace(policy, rounds=reached - number), saved_at(reached), after_round,
+            title=title, progress=progress,
+        )  # fmt: skip
+
+    if (begun := saved_at(0).load()) is not None:
+        starts.restore(begun["starts"])
+    else:
+        starts.points = [first.point_at(scaled) for scaled in unknowns.scaled(values)]
+        record(starts, starts)
+        saved_at(0).save({"starts": starts.to_arrays()})
+    number = 0
+    for reached in sorted({0, settles_at, rounds, min(trial_at, rounds)}):
+        if reached > number and number < settles_at:
+            advance(number, reached, record, "inverting")
+        elif reached > number:
+            advance(number, reached, record_settling, "settling")
+        number = reached
+        if reached == trial_at and starts.active.sum() > 1:
+            starts.active[:] = np.arange(len(starts.points)) == np.nanargmin(_losses(starts))
+            history.stopped = np.flatnonzero(~starts.active).tolist()
+    best, points = int(np.nanargmin(_losses(starts))), np.array([point.scaled for point in starts.points])
     if settings.settling:
-        reached[best] = np.mean(averaged or [last], axis=0)
-    return unknowns.physical_values(reached), best
+        points[best] = np.mean(ends or [first.next(starts.points[best], starts.damping[best])], axis=0)
+    return unknowns.physical_values(points), best
 
 
-def _first_state(scaled: np.ndarray) -> dict[str, Any]:
-    """The state before the first round, from starts [S, K] in scaled coordinates."""
-    count = len(scaled)
-    return {
-        "rounds": 0, "tried": scaled, "points": [None] * count, "going": list(range(count)), "ends": [], "last": None,
-        "losses": np.full(count, np.nan),
-    }  # fmt: skip
+def _losses(starts: Starts) -> np.ndarray:
+    """[S] losses of the starts that take steps; NaN for others."""
+    return np.array([point.loss if active else math.nan for point, active in zip(starts.points, starts.active, strict=True)])
 
 
 def refine_whitened(

@@ -14,8 +14,9 @@ from risp_torch.inversion.losses.whitening import Whitening
 from risp_torch.inversion.problem.smoothness import Smoothness
 from risp_torch.inversion.solvers.gradient_descent import History, descend
 from risp_torch.inversion.solvers.refinement import refined
-from risp_torch.inversion.solvers.wide_differences import Point, WideSearch, directions
+from risp_torch.inversion.solvers.wide_differences import Point, WideProblem, directions
 from risp_torch.inversion.solvers.wide_steps import refine_whitened, wide_gauss_newton
+from risp_torch.least_squares.termination import Acceptance
 from risp_torch.risp import load_task
 from risp_torch.scene.numbers import constant
 from ti_sim.base.errors import DivergenceError
@@ -153,15 +154,16 @@ def test_narrow_settling_is_as_wide_as_what_the_fit_leaves() -> None:
     matrix = np.array([[1.0, 0.0], [0.0, 3.0], [0.0, 0.0]])
     film = LinearFilm(matrix, np.array([0.5, 0.7]))
     film.target[0, 2] += 0.06
-    search = WideSearch(None, film, sequence(1, 2), WideSteps(widths=(0.1, 0.1, 0.05), settling=2, narrow=1.0))
-    wide = search.evaluate(np.array([0.2, 0.2]), 0, centered=True)
+    problem = WideProblem(None, film, sequence(1, 2), WideSteps(widths=(0.1, 0.1, 0.05), settling=2, narrow=1.0))
+    wide = problem.point_at(np.array([0.2, 0.2]))
     assert wide.left == pytest.approx(0.06**2 / 3, rel=2e-3) and wide.widths.tolist() == [0.1, 0.1]
-    narrow = search.evaluate(np.array([0.5, 0.7]), 1, centered=True, before=wide)
+    narrow, halved = (problem.at_round(number).point_at(np.array([0.5, 0.7]), before=wide) for number in (1, 2))
     np.testing.assert_allclose(narrow.widths, [0.06 / 4, 0.06 / 12], rtol=2e-3)
-    np.testing.assert_allclose(search.evaluate(np.array([0.5, 0.7]), 2, centered=True, before=wide).widths, 0.5 * narrow.widths)
-    np.testing.assert_allclose(search.step(narrow), [0.5, 0.7], atol=1e-5)
+    np.testing.assert_allclose(halved.widths, 0.5 * narrow.widths)
+    np.testing.assert_allclose(problem.next(narrow, 3.0), [0.5, 0.7], atol=1e-5)
     film.target[0, 2] += 9.0
-    assert (search.evaluate(np.array([0.5, 0.7]), 1, before=search.evaluate(np.array([0.5, 0.7]), 0)).widths <= 0.1).all()
+    far = problem.point_at(np.array([0.5, 0.7]))
+    assert (problem.at_round(1).point_at(far.scaled, before=far).widths <= 0.1).all()
 
 
 @pytest.mark.parametrize("times", [1, 4])
@@ -358,59 +360,65 @@ def test_a_start_whose_worlds_all_raise_is_passed_over() -> None:
 def test_one_world_that_diverges_takes_only_its_own_difference_away() -> None:
     """On the edge of what can be simulated the other directions still lead on."""
     film = LinearFilm(np.eye(2), np.array([1.0, 1.2]), bad=lambda rows: rows[:, 0] < 0)
-    search = WideSearch(None, film, sequence(2, 1), WideSteps(widths=(0.1,), reach=9.0))
-    point = search.evaluate(np.array([0.1, 0.2]), 0)  # the world 0.4 below has x[0] < 0
-    assert np.isfinite(point.loss) and np.isfinite(point.normal).all()
-    assert point.gradient[0] == 0 < point.gradient[1]
-    step = search.step(point) - point.scaled
+    problem = WideProblem(None, film, sequence(2, 1), WideSteps(widths=(0.1,)))
+    point = problem.point_at(np.array([0.1, 0.2]))  # the world 0.4 below has x[0] < 0
+    assert np.isfinite(point.loss) and point.equations.is_finite
+    assert point.equations.gradient[0] == 0 < point.equations.gradient[1]
+    step = problem.next(point, 9.0) - point.scaled
     assert step[0] == pytest.approx(0.0, abs=1e-9) and step[1] > 0.5
 
 
 def test_a_centre_that_diverges_counts_as_diverged_though_the_worlds_about_it_do_not() -> None:
     film = LinearFilm(np.eye(2), np.array([1.0, 1.2]), bad=lambda rows: (rows - 0.5).abs().max(dim=1).values < 0.1)
-    search = WideSearch(None, film, sequence(2, 1), WideSteps(widths=(0.1,)))
-    sides, own = (search.evaluate(np.array([0.5, 0.5]), 0, centered=centered) for centered in (False, True))
-    assert np.isfinite(sides.loss) and np.isinf(own.loss)
+    problem = WideProblem(None, film, sequence(2, 1), WideSteps(widths=(0.1,), settling=1))
+    sides, centre = (problem.at_round(number).point_at(np.array([0.5, 0.5])) for number in (0, 1))
+    assert np.isfinite(sides.loss) and np.isinf(centre.loss)
 
 
 def test_a_diverged_point_replaces_no_other_one_however_wide_its_differences() -> None:
     film = LinearFilm(np.eye(2), np.array([1.0, 1.2]), bad=lambda rows: rows[:, 0] < 0)
-    search = WideSearch(None, film, sequence(2, 1), WideSteps(widths=(0.1, 0.05), reach=3.0))
-    good, lost = search.evaluate(np.array([1.0, 0.2]), 0), search.evaluate(np.array([-0.8, 0.2]), 1)
-    kept = search.better(good, lost)
-    assert np.isinf(lost.loss) and np.array_equal(kept.scaled, good.scaled) and 0 < kept.reach < good.reach
+    problem = WideProblem(None, film, sequence(2, 1), WideSteps(widths=(0.1, 0.05), reach=3.0))
+    point = problem.point_at(np.array([1.0, 0.2]))
+    (loss,), before = evaluated(problem.at_round(1), point, [-1.8, 0.0])
+    assert np.isinf(loss) and not Acceptance().accepts(before, loss)
+
+
+def evaluated(problem: WideProblem, point: Point, move: list[float]) -> tuple[np.ndarray, float]:
+    """Objectives of a candidate, and the one that it is compared with."""
+    step = np.array([move]) / problem.ranges
+    _, objectives, before = problem.evaluate([point], [point.equations], [step], np.array([np.nan]), first=True)
+    return objectives[0], float(before[0])
 
 
 def test_the_penalty_is_that_of_the_numbers_where_neighbours_have_other_bounds() -> None:
     params = {"x": Param(np.zeros((2, 1)), low=np.array([[-1.0], [-3.0]]), high=np.array([[1.0], [5.0]]))}
     unknowns = Unknowns(params, None, Smoothness(np.array([[0, 1]]), np.ones(1), {"x": 1.0}))
     film = LinearFilm(np.eye(2), np.array([0.5, 0.5]))
-    search = WideSearch(None, film, unknowns, WideSteps(widths=(0.1,)))
-    alike, apart = search.evaluate(np.array([0.5, 0.5]), 0), search.evaluate(np.array([0.5, 1.0]), 0)
-    np.testing.assert_allclose(alike.gradient, 0.0, atol=1e-5)  # neither film nor penalty pulls
+    problem = WideProblem(None, film, unknowns, WideSteps(widths=(0.1,)))
+    alike, apart = problem.point_at(np.array([0.5, 0.5])), problem.point_at(np.array([0.5, 1.0]))
+    np.testing.assert_allclose(alike.equations.gradient, 0.0, atol=1e-5)  # neither film nor penalty pulls
     assert apart.loss - alike.loss == pytest.approx(0.5**2 + 0.5**2 / 2, rel=1e-4)  # penalty, and mean over two observations
 
 
-def test_a_step_that_makes_it_worse_is_taken_back_and_a_shorter_one_tried() -> None:
-    film, settings = LinearFilm(np.eye(2), np.array([2.8, 1.2])), WideSteps(widths=(0.1, 0.1), reach=3.0)
-    search = WideSearch(None, film, sequence(2, 1), settings)
+def test_only_losses_of_equal_widths_and_horizons_are_compared() -> None:
+    """Round 1 is like round 0, the differences of round 2 are narrower, and settling rounds take every finite candidate."""
+    film = LinearFilm(np.eye(2), np.array([2.8, 1.2]))
+    problem = WideProblem(None, film, sequence(2, 1), WideSteps(widths=(0.1, 0.1, 0.05, 0.05), settling=1))
+    point = problem.point_at(np.array([0.5, 0.5]))
+    compared = {number: evaluated(problem.at_round(number), point, [0.1, 0.0])[1] for number in (1, 2, 4)}
+    assert compared[1] == point.loss and np.isnan([compared[2], compared[4]]).all()
+    wide = replace(problem.settings, widths=(0.1,) * 4, first_frames=1, growth=1.0)
+    film.last = 3
+    grown = WideProblem(None, film, sequence(2, 1), wide)
+    point = grown.point_at(np.array([0.5, 0.5]))
+    assert np.isnan(evaluated(grown.at_round(2), point, [0.1, 0.0])[1])
 
-    def point(place: float, loss: float, asked: tuple[float, int] = (0.1, 1), reach: float = 3.0) -> Point:
-        return Point(np.full(2, place), loss, np.eye(2), np.array([2.0, -1.0]), asked, reach, np.full(2, asked[0]))
 
-    old = point(0.5, 1.0)
-    back = search.better(old, point(0.7, 1.1))
-    assert back.scaled is old.scaled and back.loss == 1.0 and 0 < back.reach < 0.5 * old.reach
-    lengths = [np.abs(search.step(each) - each.scaled).max() / 4 for each in (old, back)]  # in parts of the range
-    assert 0 < lengths[1] <= back.reach * 0.1 + 1e-12 < lengths[0] <= old.reach * 0.1 + 1e-12
-    on = search.better(back, point(0.6, 0.9))
-    assert on.loss == 0.9 and back.reach < on.reach <= 3.0
-    assert search.better(old, point(0.6, 0.9)).reach == 3.0, "never longer than the settings say"
-    # Losses of other widths or horizons are no reason to go back.
-    for asked in ((0.05, 1), (0.1, 2)):
-        other = search.better(back, point(0.6, 7.0, asked))
-        assert other.loss == 7.0 and other.evaluation_key == asked and other.reach == back.reach
-    assert search.better(None, old) is old
+def test_no_unknown_moves_by_more_than_the_reach() -> None:
+    problem = WideProblem(None, LinearFilm(np.eye(2), np.array([2.8, 1.2])), sequence(2, 1), WideSteps(widths=(0.1, 0.1)))
+    point = problem.point_at(np.array([0.5, 0.5]))
+    lengths = [np.abs(problem.next(point, reach) - point.scaled).max() / 4 for reach in (3.0, 0.9)]  # in parts of the range
+    assert 0 < lengths[1] <= 0.09 + 1e-12 < lengths[0] <= 0.3 + 1e-12
 
 
 def test_points_keep_their_distance_from_the_bounds() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -219,6 +220,34 @@ def test_starts_far_behind_stop() -> None:
     assert horizon.stopped(reached, active).tolist() == [False, True, False]
     assert not replace(horizon, margin=0.2).stopped(reached, active).any()
     assert not horizon.stopped(reached, np.array([True, False, True])).any()
+
+
+class Incomparable(Fit):
+    """Objectives of odd rounds cannot be compared with those of the round before."""
+
+    def at_round(self, number: int) -> Incomparable:
+        later = copy(self)
+        later.number = number
+        return later
+
+    def evaluate(self, *arguments: Any, **options: Any) -> tuple[Any, np.ndarray, np.ndarray]:
+        candidates, objectives, before = super().evaluate(*arguments, **options)
+        return candidates, objectives, np.full_like(before, np.nan) if self.number % 2 else before
+
+
+def test_steps_that_cannot_be_compared_are_taken_and_leave_the_damping() -> None:
+    """From the minimum every step leads upwards."""
+    predict = rosenbrock().predict
+    problem = Incomparable(lambda points: predict(points) + 3 * np.sin(9 * points), np.zeros(2), (-3, -3), (3, 3))
+    policy, radii, moved = replace(REGION, rounds=6), [], []
+
+    def record(before: Starts, after: Starts) -> None:
+        radii.append(after.damping[0] / before.damping[0])
+        moved.append(after.points[0] is not before.points[0])
+
+    minimise(problem, Starts.begin([np.array([-1.2, 1.0])], policy), policy, after_round=record)
+    assert all(moved[1::2]) and radii[1::2] == [1.0] * 3
+    assert all(radius != 1.0 or old == 1.0 for radius, old in zip(radii[::2], radii[::2], strict=True))
 
 
 class Killed(Exception):
