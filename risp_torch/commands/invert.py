@@ -72,8 +72,7 @@ def run(options: argparse.Namespace) -> int:
         result = invert(
             scene, video, options.unknown, starts=[{}] if options.starts == "scene" else options.starts, seed=options.seed,
             loss=losses, sampling=options.sampling, bounds=bounds, smooth=smoothness_of(options), priors=priors_of(options),
-            psi=psi, out=options.out, settings=search_settings(options, scene, losses[0], bounds, psi),
-            find_start=find_start, warm_start=warm_start, **after,
+            psi=psi, out=options.out, settings=search_settings(options), find_start=find_start, warm_start=warm_start, **after,
         )  # fmt: skip
     except FinishedError as finished:
         record = RunFolder(Path(options.out), {}).read_result()

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from risp_torch.commands.options import number, priors_of
+from risp_torch.commands.options import number
 from risp_torch.commands.solver_settings import (
     OPTIMIZERS,
     SEARCHES,
@@ -15,8 +16,11 @@ from risp_torch.commands.solver_settings import (
     settings_of,
     solver_texts,
 )
-from risp_torch.inversion.problem.search_settings import NewtonSteps, OptimiseSettings
+from risp_torch.inversion.problem.search_settings import NewtonSteps, OptimiseSettings, SearchSettings
 from ti_sim.base.rules import Count, Seed
+
+if TYPE_CHECKING:
+    from risp_torch.inversion.losses.loss import Loss
 
 
 def add_search_arguments(parser: argparse.ArgumentParser) -> None:
@@ -51,32 +55,23 @@ def add_search_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def search_settings(options: argparse.Namespace, scene: Any, loss: Any, bounds: dict[str, tuple], psi: Any) -> Any:
-    """Settings of the search."""
+def search_settings(options: argparse.Namespace) -> Callable[[Loss, int], SearchSettings]:
+    """The settings of the search by the loss and the number of unknowns (``invert``)."""
     texts = solver_texts(options)
-    search = SEARCHES[options.search] if options.search else _usual_search(options, scene, loss, bounds, psi)
-    settings, steps = settings_of(search, texts), options.iterations
-    if search is OptimiseSettings:
-        changes = {} if steps is None else {"iterations": steps}
-        return replace(settings, optimizer=options.search or OPTIMIZERS[0], **changes)
-    if search is NewtonSteps:
-        return settings if steps is None else replace(settings, rounds=steps)
-    return settings.shortened(steps, None)
 
+    def settings_by(loss: Loss, count: int) -> SearchSettings:
+        from risp_torch.inversion.problem.problem import usual_search
 
-def _usual_search(options: argparse.Namespace, scene: Any, loss: Any, bounds: dict[str, tuple], psi: Any) -> Any:
-    """The class of settings of the search where --search is left out."""
-    from risp_torch.inversion import Unknowns
-    from risp_torch.inversion.problem.films.multi_film import Films, for_every_film, values_for_every_film
-    from risp_torch.inversion.problem.problem import usual_search
+        search = SEARCHES[options.search] if options.search else type(usual_search(loss, count))
+        settings, steps = settings_of(search, texts), options.iterations
+        if search is OptimiseSettings:
+            changes = {} if steps is None else {"iterations": steps}
+            return replace(settings, optimizer=options.search or OPTIMIZERS[0], **changes)
+        if search is NewtonSteps:
+            return settings if steps is None else replace(settings, rounds=steps)
+        return settings.shortened(steps, None)
 
-    unknown, priors = options.unknown, priors_of(options)
-    if isinstance(scene, Films):
-        film_parameters = (scene.per_film, len(scene.films))
-        unknown, bounds = list(for_every_film(unknown, *film_parameters)), values_for_every_film(bounds, *film_parameters)
-        priors = values_for_every_film(priors, *film_parameters)
-    unknowns = Unknowns.of(scene, unknown, bounds=bounds, psi=psi, priors=priors)
-    return type(usual_search(loss, len(unknowns.labels)))
+    return settings_by
 
 
 def warm_start_settings(options: argparse.Namespace) -> tuple[Any, Any]:

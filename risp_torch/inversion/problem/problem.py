@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from hashlib import sha256
 from numbers import Integral
@@ -40,6 +40,8 @@ from ti_sim.base.numbers import format_value, real_numbers
 
 # Largest number of unknowns for Gauss-Newton steps and error bars, which need two films per unknown; and without rendering.
 MOST_LINEARISED, MOST_WITHOUT_PICTURES = 40, 400
+
+SearchChoice = Callable[[Loss, int], SearchSettings]  # settings by the loss and the number of unknowns
 
 
 @dataclass(frozen=True)
@@ -81,8 +83,8 @@ class Problem:
         scene: Scene, video: Video | Sequence[Video] | None, unknown: Sequence[str],
         *, cameras: Sequence[str] = (), per_film: Sequence[str] = (), loss: Loss | None = None, sampling: str = "all",
         bounds: Bounds | None = None, psi: RenderingParameters | None = None, smooth: Weights | None = None,
-        priors: PriorsGiven | None = None, starts: int | Sequence[Mapping[str, Any]] = 4, settings: SearchSettings | None = None,
-        seed: int = 0, **search: Any,
+        priors: PriorsGiven | None = None, starts: int | Sequence[Mapping[str, Any]] = 4,
+        settings: SearchSettings | SearchChoice | None = None, seed: int = 0, **search: Any,
     ) -> Problem:  # fmt: skip
         """The problem that the arguments of ``invert`` describe; ``search`` has ``Problem``'s other attributes.
 
@@ -100,7 +102,8 @@ class Problem:
             starts = starts if isinstance(starts, Integral) else [values_for_every_film(start, *film_layout) for start in starts]
         unknowns = Unknowns.of(scene, unknown, bounds=bounds, psi=psi, smooth=smooth, priors=priors)
         check_film_times(scene, unknowns)
-        settings = settings or usual_search(loss, len(unknowns.labels))
+        if settings is None or callable(settings):
+            settings = (settings or usual_search)(loss, len(unknowns.labels))
         loss.check(scene)
         if settings.first_frames is not None and settings.first_frames > scene.frames:
             raise UserError(

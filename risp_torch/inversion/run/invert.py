@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -20,7 +20,14 @@ from risp_torch.inversion.losses.loss import Loss
 from risp_torch.inversion.problem.films.target import Video
 from risp_torch.inversion.problem.priors import PriorsGiven
 from risp_torch.inversion.problem.problem import Problem
-from risp_torch.inversion.problem.search_settings import CmaSettings, FindStart, NewtonSteps, OptimiseSettings, WideSteps
+from risp_torch.inversion.problem.search_settings import (
+    CmaSettings,
+    FindStart,
+    NewtonSteps,
+    OptimiseSettings,
+    SearchSettings,
+    WideSteps,
+)
 from risp_torch.inversion.problem.smoothness import Weights
 from risp_torch.inversion.problem.unknowns import Bounds
 from risp_torch.inversion.report.result import Inversion, remarks_on, status_of_starts
@@ -53,7 +60,7 @@ def invert(
     smooth: Weights | None = None,
     priors: PriorsGiven | None = None,
     starts: Count | list[Mapping[str, Any]] | tuple[Mapping[str, Any], ...] = 4,
-    settings: NewtonSteps | OptimiseSettings | WideSteps | None = None,
+    settings: NewtonSteps | OptimiseSettings | WideSteps | Callable[[Loss, int], SearchSettings] | None = None,
     find_start: FindStart | None = None,
     warm_start: CmaSettings | None = None,
     refine: FromZero = 15,
@@ -89,7 +96,8 @@ def invert(
             decades). An unknown with a prior and without bounds gets those at five standard deviations.
         starts: number of guesses spread over the allowed ranges (``Unknowns.starts``), or the guesses (name -> value; parameters
             missing in a guess have the scene's value).
-        settings: settings of the first search; by default ``usual_search``.
+        settings: settings of the first search, or a function that makes them of the loss and the number of unknowns;
+            ``usual_search`` by default.
         find_start: before the physics, look for the starting poses and velocities among the unknowns in the film's first
             pictures; every start of the search begins with one that fits them.
         warm_start: a gradient-free search from every start, before the search.
