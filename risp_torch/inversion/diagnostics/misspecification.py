@@ -18,7 +18,6 @@ import numpy as np
 import torch
 
 from risp_torch.inversion.diagnostics.augmented_fit import FARTHEST, AugmentedFit, AugmentedProblem, fit_augmented
-from risp_torch.inversion.diagnostics.misfit import MISFIT
 from risp_torch.inversion.diagnostics.nuisance_parameters import (
     BODY_SIZE,
     CAMERA_ZOOM,
@@ -32,11 +31,10 @@ from risp_torch.inversion.diagnostics.nuisance_parameters import (
 from risp_torch.inversion.diagnostics.score_tests import FilmErrors, ScoreTest, score_test
 from risp_torch.inversion.problem.linearisation import Linearisation
 from risp_torch.inversion.problem.unknowns import Unknowns
-from risp_torch.inversion.uncertainty.covariance import Uncertainty
+from risp_torch.inversion.uncertainty.misfit import MISFIT, NOTICED
 from risp_torch.scene.scene import Scene
 from ti_sim.base.errors import DivergenceError, UserError
 
-NOTICED = 1.3  # times the explained residual: from there on, the residual is doubted whatever it does to the estimate
 ROUNDS, ROUNDS_OF_A_FIT = 10, 3  # Gauss-Newton steps with a family freed, where nothing fits the film, and where it does
 LEVEL, WHITE_LEVEL = 0.05, 0.01  # of significance, for all tests together: of the families, and of the residual's power
 MATTERS = 0.5  # of an error bar: smaller shifts of the unknowns are left alone
@@ -306,14 +304,6 @@ def misspecification_sentences(suspects: Sequence[Misspecification], unknowns: U
         for suspect in suspects
     ]
     return [f"likely wrong: {'; or '.join(clauses)}: the error bars are widened by the way that freeing it moves the estimate"]
-
-
-def with_omitted_variable_bias(bars: Uncertainty, suspects: Sequence[Misspecification], widest: np.ndarray) -> Uncertainty:
-    """Error bars with the largest shifts by what is likely wrong, limited to the widest [K] that ranges and priors allow."""
-    if not suspects:
-        return bars
-    shift = np.abs([suspect.augmented.shift for suspect in suspects]).max(axis=0)
-    return bars.wider(np.maximum(bars.sd, np.minimum(np.hypot(bars.sd, shift), widest)), "wrong scene")
 
 
 def _changes(augmented: AugmentedFit) -> dict[str, np.ndarray]:

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from risp_torch.inversion.diagnostics.misfit import MISFIT, Residual
 from risp_torch.inversion.problem.unknowns import Unknowns
 from risp_torch.inversion.solvers.gradient_descent import History
 from risp_torch.inversion.uncertainty.covariance import Uncertainty
+from risp_torch.inversion.uncertainty.misfit import MISFIT, Residual
 
 SAME_MINIMUM = 1.05  # a start belongs to the best one's minimum when its loss is at most this many times the lowest
 SAME_PLACE = 0.02  # of the ranges: starts that end farther apart are not in one minimum

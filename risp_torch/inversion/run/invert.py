@@ -32,11 +32,10 @@ from risp_torch.inversion.problem.smoothness import Weights
 from risp_torch.inversion.problem.unknowns import Bounds
 from risp_torch.inversion.report.result import Inversion, remarks_on, status_of_starts
 from risp_torch.inversion.report.write_report import write_report
-from risp_torch.inversion.run.assessment import Assessment, assess
+from risp_torch.inversion.run.assessment import assess
 from risp_torch.inversion.run.loss_sequence import best_of_run, refinement_settings, split_losses
 from risp_torch.inversion.solvers.search import SearchResult, search_from
 from risp_torch.inversion.start.find_start import check_start, found_starts
-from risp_torch.inversion.uncertainty.covariance import without_error_bars
 from risp_torch.inversion.uncertainty.unobservable import far_from_priors
 from risp_torch.scene.rendering_parameters import RenderingParameters
 from risp_torch.scene.scene import Scene
@@ -179,21 +178,19 @@ def _result(problem: Problem, initial: np.ndarray, search: SearchResult, began: 
     search, choice_remarks = best_observed(problem, search) if problem.linear else (search, [])
     unknowns, best = search.unknowns, search.best
     places = unknowns.scaled(search.final) / unknowns.scaled_range()
-    assessment = assess(problem, search) if problem.linear else Assessment(without_error_bars(len(unknowns.labels)), None, [])
+    assessment = assess(problem, search)
     status = status_of_starts(search.losses, best, search.history.stopped, places, assessment.excess)
     remarks = remarks_on(unknowns, search.final[best], status) + far_from_priors(search.final[best], unknowns) + choice_remarks
     if not problem.linear:
         count, most = len(unknowns.labels), problem.most_linearised
         remarks.insert(0, f"{count} unknowns: no Gauss-Newton steps, no error bars (linearise_up_to is {most})")
-    arrived = not any(sentence.startswith("not converged") for sentence in assessment.doubts)
     return Inversion(
         unknowns=unknowns,
         values=dict(zip(unknowns.labels, search.final[best].tolist(), strict=True)),
         sd=dict(zip(unknowns.labels, assessment.bars.sd.tolist(), strict=True)),
         uncertainty=assessment.bars, initial=initial, final=search.final, losses=search.losses, status=status, best=best,
-        converged=arrived if problem.linear else None,
-        misfit=assessment.misfit, doubts=assessment.doubts, history=search.history, remarks=remarks,
-        seconds=time.perf_counter() - began, folder=folder.path if folder else None,
+        converged=assessment.converged, misfit=assessment.misfit, doubts=assessment.doubts, history=search.history,
+        remarks=remarks, seconds=time.perf_counter() - began, folder=folder.path if folder else None,
         residual=assessment.residual, suspects=assessment.suspects, whiteness=assessment.whiteness,
         assumptions=assessment.assumptions,
     )  # fmt: skip

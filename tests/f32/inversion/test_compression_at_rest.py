@@ -10,12 +10,12 @@ import torch
 from scipy.stats import t
 
 from risp_torch import AmbientLight, Box, Camera, DirectionalLight, Param, PixelLoss, Scene, Start, Surface
+from risp_torch.inversion.diagnostics.compressed_neighbours import compressed_neighbours
 from risp_torch.inversion.losses.loss import PictureLoss
 from risp_torch.inversion.problem.comparison import Comparison
 from risp_torch.inversion.problem.films.rendered_film import film_at
 from risp_torch.inversion.problem.linearisation import linearise, newton_step
 from risp_torch.inversion.problem.unknowns import Unknowns
-from risp_torch.inversion.uncertainty.compressed_neighbours import compressed_neighbours
 from risp_torch.inversion.uncertainty.compression import (
     PLACES,
     CompressedFilm,

@@ -13,7 +13,7 @@ from risp_torch.inversion.losses.mixed import MixedLoss
 from risp_torch.inversion.problem.comparison import Comparison
 from risp_torch.inversion.problem.linearisation import linearise
 from risp_torch.inversion.problem.unknowns import Unknowns
-from risp_torch.inversion.run import assessment
+from risp_torch.inversion.uncertainty import error_bars as bars_module
 from risp_torch.inversion.uncertainty.compression import CompressedFilm
 from risp_torch.inversion.uncertainty.compression_refits import few_samples, refitted_moves
 
@@ -59,7 +59,7 @@ def test_bars_of_refits_are_not_stretched_again(monkeypatch):
     """
     scene, flat = thrown(), 5.0
     unknowns = Unknowns.of(scene, [NAME], bounds={NAME: BOUNDS})
-    monkeypatch.setattr(assessment, "flatness", lambda scene, unknowns, at, spread, sizes: np.full(len(sizes), flat))
+    monkeypatch.setattr(bars_module, "flatness", lambda scene, unknowns, at, spread, sizes: np.full(len(sizes), flat))
     clean = film_of(scene)
     film = clean + 0.02 * torch.as_tensor(np.random.default_rng(0).normal(size=(9, 32, 32, 3))).to(clean)
     at = linearise(scene, Comparison.of(scene, PixelLoss(), film), unknowns, np.array([0.8]))
@@ -67,7 +67,7 @@ def test_bars_of_refits_are_not_stretched_again(monkeypatch):
 
     def sd(move, refits):
         moves = np.array([[move]])
-        return assessment._bars(scene, unknowns, at, ends, floor=1e-6, moves=moves, flat=True, refits=refits)[0].sd[0]
+        return bars_module._bars(scene, unknowns, at, ends, floor=1e-6, moves=moves, flat=True, refits=refits)[0].sd[0]
 
     alone, both, stretched = sd(0.0, True), sd(0.1, True), sd(0.1, False)
     assert both == pytest.approx(np.hypot(alone, 0.1 * 1.2))

@@ -27,8 +27,6 @@ from risp_torch import (
 from risp_torch.files.run_folder import RunFolder
 from risp_torch.files.video import write_frames
 from risp_torch.inversion import Comparison, Unknowns, linearise
-from risp_torch.inversion.diagnostics import misfit
-from risp_torch.inversion.diagnostics.misfit import MISFIT
 from risp_torch.inversion.problem.films.rendered_film import film_at
 from risp_torch.inversion.problem.films.target import load_target
 from risp_torch.inversion.problem.linearisation import newton_step
@@ -36,9 +34,11 @@ from risp_torch.inversion.problem.problem import Problem, usual_search
 from risp_torch.inversion.run import assessment
 from risp_torch.inversion.solvers.gradient_descent import History
 from risp_torch.inversion.solvers.search import SearchResult
+from risp_torch.inversion.uncertainty import error_bars as bars_module
+from risp_torch.inversion.uncertainty import misfit
 from risp_torch.inversion.uncertainty.compression import CompressedFilm, Encoder, compressed_films, compression_moves
-from risp_torch.inversion.uncertainty.covariance import distance_in_steps
-from risp_torch.inversion.uncertainty.distance_in_newton_steps import distance_in_newton_steps
+from risp_torch.inversion.uncertainty.distance import distance_in_newton_steps, distance_in_steps
+from risp_torch.inversion.uncertainty.misfit import MISFIT
 from risp_torch.least_squares.horizon import GrowingHorizon
 from tests.reference import small_scenes
 from ti_sim import StoreAll
@@ -170,9 +170,9 @@ def test_error_bars_are_those_of_the_start_that_is_reported(target: torch.Tensor
         asked.append((options["fit"], options["times"]))
         return bars, []
 
-    monkeypatch.setattr(assessment, "linearise", spied)
+    monkeypatch.setattr(bars_module, "linearise", spied)
     monkeypatch.setattr(misfit, "noise_variance", lambda *given: 1e-6)
-    monkeypatch.setattr(assessment, "unfinished", arrived)
+    monkeypatch.setattr(bars_module, "unfinished", arrived)
     problem = Problem.of(scene, target, [DENSITY], starts=[{DENSITY: value} for value in final[:, 0]])
     ends = SearchResult(final, np.array([1e-9, 1e-4]), 1, problem.comparison, problem.unknowns, History())
     found = assessment.assess(problem, ends).misfit

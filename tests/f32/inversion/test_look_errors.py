@@ -22,7 +22,7 @@ from risp_torch.inversion.losses.loss import Loss
 from risp_torch.inversion.problem.comparison import Comparison
 from risp_torch.inversion.problem.linearisation import Linearisation, linearise, newton_step
 from risp_torch.inversion.problem.unknowns import Unknowns
-from risp_torch.inversion.run import assessment
+from risp_torch.inversion.uncertainty import error_bars as bars_module
 from risp_torch.inversion.uncertainty.appearance_errors import look_moves
 from risp_torch.inversion.uncertainty.covariance import CovarianceEstimate
 from tests.reference.searches import quick
@@ -82,8 +82,8 @@ def test_shifts_are_as_large_as_what_noise_leaves() -> None:
 
 def test_bars_contain_errors_of_the_solved_look(monkeypatch: pytest.MonkeyPatch) -> None:
     moves = []
-    monkeypatch.setattr(assessment, "look_moves", lambda *given: moves.append(look_moves(*given)) or moves[0])
-    monkeypatch.setattr(assessment, "flatness", lambda scene, unknowns, at, spread, sizes: np.full(len(sizes), 2.0))
+    monkeypatch.setattr(bars_module, "look_moves", lambda *given: moves.append(look_moves(*given)) or moves[0])
+    monkeypatch.setattr(bars_module, "flatness", lambda scene, unknowns, at, spread, sizes: np.full(len(sizes), 2.0))
     options = {"bounds": {NAME: (0.3, 0.3 + RANGE)}, "starts": [{NAME: SPEED}], "refine": 1}
     result = quick(thrown(), film_of(thrown(LAMPS[0])), [NAME], loss=MatchedLoss(LookSettings(edges="scene")), **options)
     part = result.uncertainty.components["solved look"]

@@ -6,9 +6,9 @@ import torch
 
 from risp_torch import LuminanceLoss, PixelLoss, film, load_scene, read_video, write_video
 from risp_torch.inversion import Comparison, Unknowns
-from risp_torch.inversion.diagnostics.misfit import explained_residual
 from risp_torch.inversion.problem.linearisation import linearise, newton_step
 from risp_torch.inversion.uncertainty.covariance import error_bars
+from risp_torch.inversion.uncertainty.misfit import explained_residual
 
 WEIGHTS = np.array([0.2126, 0.7152, 0.0722])
 

@@ -9,10 +9,10 @@ import torch
 from risp_torch import MaskLoss, Param
 from risp_torch.inversion import Unknowns
 from risp_torch.inversion.diagnostics.alternative_minima import best_observed
-from risp_torch.inversion.diagnostics.noise_floor import changes, doubts_of_motion, expected_residual, noise_in_time
 from risp_torch.inversion.problem.comparison import Comparison
 from risp_torch.inversion.problem.linearisation import Linearisation
 from risp_torch.inversion.report.result import remarks_on, status_of_starts
+from risp_torch.inversion.uncertainty.noise_floor import changes, doubts_of_motion, expected_residual, noise_in_time
 from tests.reference.linear_films import LinearLoss
 
 TIMES = np.linspace(0.0, 1.0, 60)[:, None]

@@ -11,7 +11,6 @@ import torch
 from risp_torch import Param, PictureLoss
 from risp_torch.files.film.curves import linear_to_srgb, srgb_to_linear
 from risp_torch.inversion import Uncertainty, Unknowns
-from risp_torch.inversion.diagnostics.misfit import MISFIT, doubts_of_misfit, film_noise, widened_by_misfit
 from risp_torch.inversion.losses.loss import pixel_blocks
 from risp_torch.inversion.losses.whitening import Whitening
 from risp_torch.inversion.problem.linearisation import Linearisation, newton_step
@@ -28,8 +27,10 @@ from risp_torch.inversion.uncertainty.compression import (
     noise_variance,
     size_of_moves,
 )
-from risp_torch.inversion.uncertainty.covariance import CovarianceEstimate, distance_in_steps, unfinished, widened
+from risp_torch.inversion.uncertainty.covariance import CovarianceEstimate, widened
+from risp_torch.inversion.uncertainty.distance import distance_in_steps, unfinished
 from risp_torch.inversion.uncertainty.flatness import flatness
+from risp_torch.inversion.uncertainty.misfit import MISFIT, doubts_of_misfit, film_noise, widened_by_misfit
 from risp_torch.inversion.uncertainty.scatter_of_starts import excess_by_errors, scatter_of_starts
 from risp_torch.least_squares.damping import limited
 from risp_torch.least_squares.loop import Starts, minimise

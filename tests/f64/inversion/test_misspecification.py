@@ -19,7 +19,6 @@ from risp_torch.inversion.diagnostics.misspecification import (
     diagnose,
     doubts_of_residual,
     misspecification_sentences,
-    with_omitted_variable_bias,
 )
 from risp_torch.inversion.diagnostics.nuisance_parameters import (
     BODY_TURN,
@@ -32,6 +31,7 @@ from risp_torch.inversion.diagnostics.nuisance_parameters import (
 )
 from risp_torch.inversion.diagnostics.score_tests import FilmErrors
 from risp_torch.inversion.problem.linearisation import Linearisation, linearise
+from risp_torch.inversion.uncertainty.misfit import with_omitted_variable_bias
 from tests.reference.linear_films import FRAMES, SIDE, LinearLoss, LinearScene, compared
 
 UNKNOWNS = Unknowns({"a": Param(1.0, low=-10.0, high=10.0)})
@@ -273,7 +273,6 @@ def test_the_variant_of_a_size_is_the_scene_with_a_larger_body() -> None:
 
 def test_bars_reach_the_estimate_with_the_family_freed_but_not_beyond_what_is_allowed() -> None:
     bars = Uncertainty(np.array([0.03, 0.01]), np.eye(2), [True, True], [])
-    ends = [AugmentedFit(families()[0], np.array([1.0]), np.array(shift), 0.1) for shift in ([0.04, -0.5], [-0.01, 0.2])]
-    wider = with_omitted_variable_bias(bars, [Misspecification(end, 0.9) for end in ends], np.array([10.0, 0.3]))
+    wider = with_omitted_variable_bias(bars, np.array([[0.04, -0.5], [-0.01, 0.2]]), np.array([10.0, 0.3]))
     np.testing.assert_allclose(wider.sd, [0.05, 0.3])
-    assert with_omitted_variable_bias(bars, [], np.ones(2)) is bars
+    assert with_omitted_variable_bias(bars, np.zeros((0, 2)), np.ones(2)) is bars

@@ -16,6 +16,7 @@ from risp_torch.inversion.uncertainty.compression import CompressedFilm, compres
 from risp_torch.inversion.uncertainty.covariance import Uncertainty
 
 MISFIT = 4.0  # times the explained residual: a larger mean squared residual is a misfit
+NOTICED = 1.3  # times the explained residual: from there on, the residual is doubted whatever it does to the estimate
 STILL, LEAST_STILL = 1e-4, 64  # largest change of a pixel that stands still, and pixels that estimate the noise of a film
 
 
@@ -112,6 +113,17 @@ def widened_by_misfit(bars: Uncertainty, misfit: float, widest: np.ndarray) -> U
     if misfit <= MISFIT:
         return bars
     return bars.wider(np.maximum(bars.sd, np.minimum(misfit**0.5 * bars.sd, widest)), "misfit")
+
+
+def with_omitted_variable_bias(bars: Uncertainty, shifts: np.ndarray, widest: np.ndarray) -> Uncertainty:
+    """Error bars with the largest of N shifts [N, K] (scaled units) by what is likely wrong.
+
+    They are limited to the widest [K] that ranges and priors allow.
+    """
+    if not len(shifts):
+        return bars
+    sd = np.hypot(bars.sd, np.abs(shifts).max(axis=0))
+    return bars.wider(np.maximum(bars.sd, np.minimum(sd, widest)), "wrong scene")
 
 
 def _compression(films: list[CompressedFilm], size: float | None) -> float:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from risp_torch.inversion.diagnostics.misfit import MISFIT
 from risp_torch.inversion.problem.comparison import Comparison
 from risp_torch.inversion.problem.linearisation import Linearisation
+from risp_torch.inversion.uncertainty.misfit import MISFIT
 
 ORDER, POWER = 4, 70.0  # of differences in time, and what these multiply the variance of independent errors by
 NORMAL_MEDIAN = 0.6745  # of the magnitudes of a standard normal distribution
