@@ -66,10 +66,10 @@ def _row_of_many(result: Any, name: str, columns: slice, truth: dict[str, float]
     unknowns = result.unknowns
     labels = unknowns.labels[columns]
     values, bars = (np.array([column[label] for label in labels]) for column in (result.values, result.sd))
-    unseen = len(labels) - sum(result.uncertainty.observable[columns])
+    unobservable = len(labels) - sum(result.uncertainty.observable[columns])
     bar = bar_of(float(np.median(bars)), unknowns.scales[columns.start] == "log10")
     row = [f"{name} ({len(labels)} numbers)", _span(values, unknowns.units[columns.start]), bar]
-    row[2] += f" (median), {unseen} not observable" if unseen else " (median)" if np.isfinite(bars).all() else ""
+    row[2] += f" (median), {unobservable} not observable" if unobservable else " (median)" if np.isfinite(bars).all() else ""
     if truth:
         true_values = np.array([truth[label] for label in labels])
         row[1:1] = [_span(true_values, unknowns.units[columns.start])]

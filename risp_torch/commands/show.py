@@ -41,7 +41,7 @@ def run(options: argparse.Namespace) -> int:
         print(format_table(rows, ["unknown", *names]))
     if len(unknowns) > MOST_ROWS:
         print(f"{len(unknowns) - MOST_ROWS} unknowns more are in {options.folder}/result.json")
-    for kind, word in (("unseen", "not visible in this film"), ("assumptions", "assumption"), ("remarks", "note")):
+    for kind, word in (("unobservable", "not visible in this film"), ("assumptions", "assumption"), ("remarks", "note")):
         for sentence in record.get(kind, []):
             print(f"{word}: {sentence}")
     print_closing(Path(options.folder) / "result.json", following=f"risp simulate SCENE --from {options.folder}")

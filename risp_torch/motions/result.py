@@ -103,9 +103,9 @@ class MotionFit:
         """Estimates and error bars as JSON values."""
         return {
             "values": self.values, "sd": self.sd, "scales": dict(zip(self.unknowns.labels, self.unknowns.scales, strict=True)),
-            "covariance": self.covariance.tolist(), "cost": self.cost, "converged": self.converged, "unseen": self.unobservable,
-            "windows": len(self.windows), "median_residual": float(np.median(self.residual)), "misfit": self.misfit,
-            "doubts": self.doubts, "lengths": [fit.summary() for fit in (*self.shorter, self)],
+            "covariance": self.covariance.tolist(), "cost": self.cost, "converged": self.converged,
+            "unobservable": self.unobservable, "windows": len(self.windows), "median_residual": float(np.median(self.residual)),
+            "misfit": self.misfit, "doubts": self.doubts, "lengths": [fit.summary() for fit in (*self.shorter, self)],
         }  # fmt: skip
 
     def summary(self) -> dict[str, Any]:

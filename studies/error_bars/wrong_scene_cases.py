@@ -206,7 +206,7 @@ def run(case: Case, folder: Path) -> dict[str, Any]:
             for name, value in truth.items()
         },
         "shown": strength > SHOWN, "strength": strength, "misfit": result.misfit, "doubts": result.doubts,
-        "families": [suspect["family"] for suspect in result.suspects], "seconds": round(time.perf_counter() - began, 2),
+        "families": [entry["family"] for entry in result.misspecifications], "seconds": round(time.perf_counter() - began, 2),
     }  # fmt: skip
 
 

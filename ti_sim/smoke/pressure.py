@@ -23,7 +23,7 @@ class Pressure:
     """The factored D D^T of a grid."""
 
     def __init__(self, model: SmokeModel) -> None:
-        """Factor it; of each region of open cells that hang together, the pressure of one cell is held at zero."""
+        """Factor it; of each region of connected open cells, the pressure of one cell is held at zero."""
         self._open = np.flatnonzero(model.open_cells)
         self._factor = qdldl.Solver(_laplacian(model))
 

@@ -9,7 +9,7 @@ import numpy as np
 from risp_torch.inversion.problem.linearisation import Linearisation, linearise
 from risp_torch.inversion.problem.problem import MOST_LINEARISED, Problem
 from risp_torch.inversion.solvers.search import SearchResult
-from risp_torch.inversion.uncertainty.covariance import UNSEEN, CovarianceEstimate
+from risp_torch.inversion.uncertainty.covariance import UNOBSERVABLE, CovarianceEstimate
 
 AS_GOOD = 1.2  # times the lowest loss: a start that ended with less is as good an answer
 MOST_STARTS = 4  # that are looked at
@@ -50,6 +50,6 @@ def _linearised(problem: Problem, search: SearchResult, start: int) -> Linearisa
 
 def _unobservable(search: SearchResult, linearisation: Linearisation) -> np.ndarray:
     """K flags: whether an unknown is a large part of a direction that the film does not show."""
-    spread = CovarianceEstimate.of(linearisation)
-    weak = np.sqrt(spread.noise / spread.values) > UNSEEN
-    return np.abs(spread.vectors[:, weak]).max(axis=1, initial=0.0) >= 0.3
+    covariances = CovarianceEstimate.of(linearisation)
+    weak = np.sqrt(covariances.noise / covariances.values) > UNOBSERVABLE
+    return np.abs(covariances.vectors[:, weak]).max(axis=1, initial=0.0) >= 0.3

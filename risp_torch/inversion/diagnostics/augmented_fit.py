@@ -125,7 +125,7 @@ class AugmentedProblem:
 
 @dataclass(frozen=True)
 class AugmentedFit:
-    """The estimate with a family of nuisances freed.
+    """The estimate with a family of nuisances estimated, too.
 
     Attributes:
         family: the nuisances.

@@ -1,10 +1,10 @@
 """Numbers that were taken for known and are likely wrong, and how far that has moved an estimate.
 
-A score test (``score_tests``) checks every family of such numbers (``nuisance_parameters``). A family whose freeing moves an
+A score test (``score_tests``) checks every family of such numbers (``nuisance_parameters``). A family whose estimation moves an
 unknown by more than errors of the film let it, and by more than a part of its error bar, is named, as one that explains most of a
-residual that is larger than noise and compression leave. Named families are freed, with priors of sensible sizes, for some steps;
+residual that is larger than noise and compression leave. Named families are estimated, too, with priors of sensible sizes;
 the shift of the unknowns (omitted-variable bias) widens the error bars. Where nothing fits the film one step is no measure, and
-families are freed. A residual that is not noise and that no family explains is doubted, too.
+families are estimated. A residual that is not noise and that no family explains is doubted, too.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from risp_torch.inversion.uncertainty.misfit import MISFIT, NOTICED
 from risp_torch.scene.scene import Scene
 from ti_sim.base.errors import DivergenceError, UserError
 
-ROUNDS, ROUNDS_OF_A_FIT = 10, 3  # Gauss-Newton steps with a family freed, where nothing fits the film, and where it does
+ROUNDS, ROUNDS_OF_A_FIT = 10, 3  # Gauss-Newton steps with a family of nuisances, where nothing fits the film, and where it does
 LEVEL, WHITE_LEVEL = 0.05, 0.01  # of significance, for all tests together: of the families, and of the residual's power
 MATTERS = 0.5  # of an error bar: smaller shifts of the unknowns are left alone
 NAMED = 0.5  # of what noise leaves unexplained: a family that explains less of a large residual is not named
@@ -43,7 +43,7 @@ AS_GOOD = 0.7  # of what the best family explains: others that explain this much
 NOT_WHITE = 2.0  # times the power of the film's errors in blocks: a residual with more is not noise, where that is significant
 ABSORBED = 2.0  # standard deviations of the film's errors: a number whose change by one of its own is less visible is assumed
 MOST_UNKNOWNS = 12  # of an inversion: with more, nothing is tested
-MOST_FREED = 5  # families that are freed where nothing fits the film: those whose first step explains most
+MOST_AUGMENTED = 5  # families that are estimated, too, where nothing fits the film: those whose first step explains most
 _UNTESTED = "the estimates assume all other numbers of the scene, none of which was tested: {}"
 LISTED = 4  # parameters that a sentence names
 
@@ -53,7 +53,7 @@ class Misspecification:
     """A family of numbers that is likely wrong.
 
     Attributes:
-        augmented: the estimate with it freed.
+        augmented: the estimate when it is estimated, too.
         share: of the residual that noise leaves unexplained, how much it explains.
     """
 
@@ -75,13 +75,13 @@ class Diagnosis:
     """Result of the tests of a scene.
 
     Attributes:
-        suspects: families that are likely wrong, the best explanation first.
+        misspecifications: families that are likely wrong, the best explanation first.
         whiteness: largest significant power of the residual in blocks, divided by that of the film's errors, at least 1; None if
             nothing was tested or the errors are not known.
         assumptions: sentences on numbers that the film does not show and that an unknown can stand for, or that are not tested.
     """
 
-    suspects: list[Misspecification] = field(default_factory=list)
+    misspecifications: list[Misspecification] = field(default_factory=list)
     whiteness: float | None = None
     assumptions: list[str] = field(default_factory=list)
 
@@ -136,13 +136,14 @@ def _diagnosed(
     best = {pair[0].family.title: pair for pair in reversed(subfamilies)}
     significant = [pair for pair in significant if pair[0].family.is_complete or best.get(pair[0].family.title) is pair]
     most = max((test.falls for _, test in significant), default=0.0)
-    suspects = [_suspect(linearisation, *pair, errors, unexplained) for pair in significant if pair[1].falls >= AS_GOOD * most]
-    suspects.sort(key=lambda suspect: -round(suspect.share, 1))  # of families that explain as much, the first ones first
-    return Diagnosis(suspects, whiteness, assumptions)
+    named = [pair for pair in significant if pair[1].falls >= AS_GOOD * most]
+    misspecifications = [_misspecification(linearisation, *pair, errors, unexplained) for pair in named]
+    misspecifications.sort(key=lambda entry: -round(entry.share, 1))  # of families that explain as much, the first ones first
+    return Diagnosis(misspecifications, whiteness, assumptions)
 
 
 def _p_value(test: ScoreTest, bars: np.ndarray, count: float, misfit: float | None, unexplained: float) -> float:
-    """Of a test; 1 if freeing the family moves no unknown by much of its bar [K], and explains no residual that is too large."""
+    """Of a test; 1 if the family moves no unknown by much of its bar [K], and explains no residual that is too large."""
     p_values = np.minimum(test.p_value, test.shift_p_values * len(bars))[np.abs(test.shift) > MATTERS * bars]
     explains = misfit is not None and misfit > NOTICED and test.falls / count > NAMED * unexplained
     return float(min([1.0, *p_values, *([test.p_value] if explains else [])]))
@@ -210,7 +211,7 @@ def _columns(family: Family, unknowns: Unknowns, linearisation: Linearisation) -
     return joint.columns(first_vector, range(joint.num_unknowns, len(first_vector)), central=False)
 
 
-def _suspect(
+def _misspecification(
     linearisation: Linearisation, joint: AugmentedProblem, test: ScoreTest, errors: FilmErrors, unexplained: float
 ) -> Misspecification:
     """A family whose test is significant, with its amplitudes after some steps, and the larger shifts of these and the test."""
@@ -229,7 +230,7 @@ def _suspect(
 
 
 def _share(linearisation: Linearisation, augmented: AugmentedFit, unexplained: float) -> float:
-    """Share of the unexplained residual that a freed family takes away."""
+    """Share of the unexplained residual that an estimated family takes away."""
     return float(np.clip((linearisation.loss - augmented.loss) / max(unexplained, 1e-300), 0.0, 1.0))
 
 
@@ -237,18 +238,18 @@ def _augmented_without_noise_model(
     linearisation: Linearisation, tests: Sequence[tuple[AugmentedProblem, ScoreTest]], errors: FilmErrors, explained: float
 ) -> list[Misspecification]:
     """Families that explain most of a residual, of those whose first step explains most."""
-    suspects = []
+    misspecifications = []
     able = [(joint, test.falls) for joint, test in tests if joint.family.is_complete and not joint.family.variants]
-    least = sorted((falls for _, falls in able), reverse=True)[:MOST_FREED]
+    least = sorted((falls for _, falls in able), reverse=True)[:MOST_AUGMENTED]
     for joint in [joint for joint, falls in able if falls >= least[-1]]:
         try:
             augmented = fit_augmented(linearisation, joint, design_effect=errors.design_effect, rounds=ROUNDS)
         except (UserError, DivergenceError):
             continue
-        suspects.append(Misspecification(augmented, _share(linearisation, augmented, linearisation.loss - explained)))
-    suspects.sort(key=lambda suspect: -round(suspect.share, 1))
-    most = max((candidate.share for candidate in suspects), default=0.0)
-    return [candidate for candidate in suspects if candidate.share >= max(NAMED, AS_GOOD * most)]
+        misspecifications.append(Misspecification(augmented, _share(linearisation, augmented, linearisation.loss - explained)))
+    misspecifications.sort(key=lambda entry: -round(entry.share, 1))
+    most = max((candidate.share for candidate in misspecifications), default=0.0)
+    return [candidate for candidate in misspecifications if candidate.share >= max(NAMED, AS_GOOD * most)]
 
 
 def _assumptions(tests: Sequence[tuple[AugmentedProblem, ScoreTest]], unknowns: Unknowns, bars: np.ndarray) -> list[str]:
@@ -273,7 +274,7 @@ def doubts_of_residual(diagnosis: Diagnosis, misfit: float | None) -> list[str]:
         diagnosis: the tests.
         misfit: mean squared residual divided by what noise and compression explain; None if unknown.
     """
-    if diagnosis.suspects or (misfit is not None and misfit > MISFIT):
+    if diagnosis.misspecifications or (misfit is not None and misfit > MISFIT):
         return []
     colored = diagnosis.whiteness is not None and diagnosis.whiteness > NOT_WHITE
     if not colored and (misfit is None or misfit <= NOTICED):
@@ -288,22 +289,24 @@ def doubts_of_residual(diagnosis: Diagnosis, misfit: float | None) -> list[str]:
     ]
 
 
-def misspecification_sentences(suspects: Sequence[Misspecification], unknowns: Unknowns, scaled: np.ndarray) -> list[str]:
+def misspecification_sentences(
+    misspecifications: Sequence[Misspecification], unknowns: Unknowns, scaled: np.ndarray
+) -> list[str]:
     """A sentence on what is likely wrong, if anything is.
 
     Args:
-        suspects: what is likely wrong.
+        misspecifications: what is likely wrong.
         unknowns: unknowns of the inversion.
         scaled: [K] the estimate, scaled units.
     """
-    if not suspects:
+    if not misspecifications:
         return []
     clauses = [
-        f"{suspect.augmented.family.title} ({_amounts(suspect.augmented)} would explain {100 * suspect.share:.0f} % of what "
-        f"noise does not, with {_estimates(unknowns, scaled + suspect.augmented.shift)}; {_advice(suspect.augmented.family)})"
-        for suspect in suspects
+        f"{entry.augmented.family.title} ({_amounts(entry.augmented)} would explain {100 * entry.share:.0f} % of what "
+        f"noise does not, with {_estimates(unknowns, scaled + entry.augmented.shift)}; {_advice(entry.augmented.family)})"
+        for entry in misspecifications
     ]
-    return [f"likely wrong: {'; or '.join(clauses)}: the error bars are widened by the way that freeing it moves the estimate"]
+    return [f"likely wrong: {'; or '.join(clauses)}: the error bars include the shift caused by also estimating it"]
 
 
 def _changes(augmented: AugmentedFit) -> dict[str, np.ndarray]:

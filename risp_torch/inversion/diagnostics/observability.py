@@ -85,7 +85,7 @@ class Observability:
         return size_of(sd, self.unknowns.units[k], self.unknowns.scales[k])
 
     def verdict(self) -> str:
-        """One or two sentences: what is seen and how well, and what is not."""
+        """One or two sentences: which unknowns the film identifies, how well, and which it does not."""
         labels, observable = self.unknowns.labels, np.array(self.bars.observable)
         noise = f"errors of {self.noise:.2g} in a {self.unit}"
         worst = int(np.where(observable, self.shares, -1.0).argmax())
@@ -93,11 +93,11 @@ class Observability:
         if observable.all():
             many = f"all {len(labels)} unknowns" if len(labels) > 1 else labels[0]
             least = f", {least} at worst" if len(labels) > 1 else f" to {self.size(0, self.bars.sd[0])}"
-            return f"the film can tell {many}{least} ({noise}, to first order)"
+            return f"the film identifies {many}{least} ({noise}, to first order)"
         hidden = [label for label, one in zip(labels, observable, strict=True) if not one]
         names = ", ".join(hidden[:MOST_NAMED]) + (f" and {len(hidden) - MOST_NAMED} more" if len(hidden) > MOST_NAMED else "")
         addition = f"; of the others {least} at worst" if observable.any() else ""
-        return f"the film cannot tell {names} ({noise}, to first order){addition}"
+        return f"the film does not identify {names} ({noise}, to first order){addition}"
 
     def to_json(self) -> dict[str, Any]:
         """Numbers and sentences as JSON values."""
@@ -110,7 +110,7 @@ class Observability:
         }  # fmt: skip
         return {
             "noise": self.noise, "unknowns": rows, "singular_values": self.singular.tolist(),
-            "correlation": self.bars.correlation.tolist(), "unseen": self.bars.unobservable, "verdict": self.verdict(),
+            "correlation": self.bars.correlation.tolist(), "unobservable": self.bars.unobservable, "verdict": self.verdict(),
         }  # fmt: skip
 
 
@@ -201,9 +201,9 @@ def observed(
     scores = block_scores(replace(linearisation, residual=errors))
     shift = inverse @ systematic
     robust = inverse @ (scores.T @ scores + noise**2 * film + variance * prior_precision) @ inverse + np.outer(shift, shift)
-    spread = CovarianceEstimate(values_of, vectors, variance, variance * inverse, robust[None])
+    covariances = CovarianceEstimate(values_of, vectors, variance, variance * inverse, robust[None])
     no_shift = np.zeros(len(ranges))
-    bars = widened(error_bars(linearisation, unknowns, floor=variance, spread=spread), unknowns, no_shift, no_shift)
+    bars = widened(error_bars(linearisation, unknowns, floor=variance, covariances=covariances), unknowns, no_shift, no_shift)
     with np.errstate(divide="ignore"):
         alone = ranges / np.sqrt(np.diag(film + prior_precision) / variance)
     singular = np.sqrt(np.maximum(np.linalg.eigvalsh(film)[::-1], 0.0) / variance)

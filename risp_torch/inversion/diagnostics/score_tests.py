@@ -1,4 +1,4 @@
-"""Score tests: whether freeing known numbers would move an estimate by more than errors of the film let it.
+"""Score tests: whether estimating known numbers, too, would move an estimate by more than errors of the film let it.
 
 The score of a family of known numbers is C^T r, with the derivatives C of the observations by its numbers and the residual r of
 the estimate. Components that the unknowns can absorb are projected out (C - J A^-1 J^T C, with the unknowns' normal equations

@@ -1,4 +1,4 @@
-"""Penalties on rough meshes, for the estimation of shapes from images; agreement with the images: ``silhouettes``.
+"""Penalties on meshes that are not smooth, for the estimation of shapes from images; agreement with the images: ``silhouettes``.
 
 All are torch functions with gradients. Meshes are closed or open surfaces with consistent winding; vertices that a file
 splits (for texture coordinates) must be merged first, or the two sides of a seam are not connected.

@@ -60,7 +60,7 @@ class Problem:
         warm_start: settings of a preceding gradient-free search, or None.
         refine: Gauss-Newton steps after the search.
         linearise_up_to: unknowns up to which there are Gauss-Newton steps and error bars, if given.
-        handed_on: whether a search with another loss begins at the estimate: then that one tests the scene's numbers.
+        is_intermediate: whether a search with another loss begins at the estimate: then that one tests the scene's numbers.
         seed: seed of the random samples.
     """
 
@@ -75,7 +75,7 @@ class Problem:
     warm_start: CmaSettings | None = None
     refine: int = 0
     linearise_up_to: int | None = None
-    handed_on: bool = False
+    is_intermediate: bool = False
     seed: int = 0
 
     @staticmethod

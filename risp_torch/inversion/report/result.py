@@ -40,7 +40,7 @@ class Inversion:
         seconds: wall-clock time.
         folder: folder of the run, or None.
         residual: how large the residual is, and what of it the film's own noise leaves; None without error bars.
-        suspects: families of numbers that were taken for known and are likely wrong: the share of the residual that each
+        misspecifications: families of numbers that were taken for known and are likely wrong: the share of the residual that each
             explains, its changes, and the shifts of the unknowns.
         whiteness: power of the residual in blocks, divided by that of the film's errors: about 1 for noise; None if unknown.
         assumptions: sentences on known numbers that the film does not show, and that estimates stand for.
@@ -63,7 +63,7 @@ class Inversion:
     seconds: float
     folder: Path | None
     residual: Residual | None = None
-    suspects: list[dict[str, Any]] = field(default_factory=list)
+    misspecifications: list[dict[str, Any]] = field(default_factory=list)
     whiteness: float | None = None
     assumptions: list[str] = field(default_factory=list)
 

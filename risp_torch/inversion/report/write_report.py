@@ -52,9 +52,9 @@ def write_report(scene: Scene, film: torch.Tensor | None, result: Inversion, fol
             starts=_starts_to_json(result), best=result.best, seconds=result.seconds,
         )
         | {"converged": result.converged, "fits": result.fits, "misfit": result.misfit, "doubts": result.doubts}
-        | {"residual": result.residual and result.residual.to_json(), "likely_wrong": result.suspects}
+        | {"residual": result.residual and result.residual.to_json(), "misspecifications": result.misspecifications}
         | {"whiteness": result.whiteness, "assumptions": result.assumptions}
-        | {"unseen": result.uncertainty.unobservable, "remarks": result.remarks}
+        | {"unobservable": result.uncertainty.unobservable, "remarks": result.remarks}
         | {"observable_modes": result.uncertainty.observable_modes}
     )  # fmt: skip
 

@@ -48,7 +48,7 @@ class Assessment:
         misfit: mean squared residual divided by the part explained by noise and compression; None if unknown.
         doubts: sentences on why the estimate may be wrong.
         residual: how large the residual is, and what of it is noise of the film; None without error bars.
-        suspects: what is likely wrong with the scene (``Misspecification.to_json``).
+        misspecifications: what is likely wrong with the scene (``Misspecification.to_json``).
         whiteness: power of the residual in blocks over that of the film's errors; None if unknown.
         assumptions: sentences on numbers that the film does not show, and that estimates stand for.
         excess: loss beyond the best start's that errors of the film explain (``excess_by_errors``); None without error bars.
@@ -59,7 +59,7 @@ class Assessment:
     misfit: float | None
     doubts: list[str]
     residual: Residual | None = None
-    suspects: list[dict[str, Any]] = field(default_factory=list)
+    misspecifications: list[dict[str, Any]] = field(default_factory=list)
     whiteness: float | None = None
     assumptions: list[str] = field(default_factory=list)
     excess: float | None = None
@@ -88,21 +88,22 @@ def assess(problem: Problem, search: SearchResult) -> Assessment:
         doubts += doubts_of_motion(linearisation, errors.explained)
     diagnosis = Diagnosis()
     film_errors = _errors_of_film(problem, unknowns, errors)
-    if not problem.handed_on:
+    if not problem.is_intermediate:
         is_judged = errors.noise_is_known or (misfit is not None and misfit > MISFIT)
         diagnosis = diagnose(
             scene, unknowns, linearisation, errors.bars.sd, film_errors, explained=errors.explained,
             misfit=misfit if is_judged else None,
         )  # fmt: skip
-    suspects = diagnosis.suspects
-    bars = errors.with_omitted_variable_bias(np.array([suspect.augmented.shift for suspect in suspects]))
+    misspecifications = diagnosis.misspecifications
+    bars = errors.with_omitted_variable_bias(np.array([entry.augmented.shift for entry in misspecifications]))
     residual = errors.residual(problem.pictures)
-    doubts += misspecification_sentences(suspects, unknowns, linearisation.scaled)
-    if not problem.handed_on:
+    doubts += misspecification_sentences(misspecifications, unknowns, linearisation.scaled)
+    if not problem.is_intermediate:
         doubts += doubts_of_residual(diagnosis, misfit if errors.noise_is_known and not loss.compression_by_refit else None)
     return Assessment(
-        bars, misfit, loss.target_doubts(scene) + doubts, residual, [suspect.to_json(unknowns) for suspect in suspects],
-        diagnosis.whiteness, diagnosis.assumptions, errors.excess, converged=not errors.unfinished,
+        bars, misfit, loss.target_doubts(scene) + doubts, residual,
+        [entry.to_json(unknowns) for entry in misspecifications], diagnosis.whiteness, diagnosis.assumptions, errors.excess,
+        converged=not errors.unfinished,
     )  # fmt: skip
 
 
@@ -117,7 +118,7 @@ def _errors_of_film(problem: Problem, unknowns: Unknowns, errors: ErrorBars) -> 
         if film is not None and loss.colors_of_pixels:
             noise = max(explained - rounding_error(linearisation, film), LEAST_NOISE * explained)
             film_errors = FilmErrors(noise, rounding_samples(loss, film, frames))
-    elif problem.handed_on or loss.compression_by_refit or len(unknowns.labels) > MOST_UNKNOWNS:  # nothing is tested
+    elif problem.is_intermediate or loss.compression_by_refit or len(unknowns.labels) > MOST_UNKNOWNS:  # nothing is tested
         film_errors = FilmErrors(explained)
     else:
         power, crf = compression_power(errors.compressed, size), compression_quality(errors.compressed, size)

@@ -100,8 +100,8 @@ def invert(
         find_start: before the physics, look for the starting poses and velocities among the unknowns in the film's first
             pictures; every start of the search begins with one that fits them.
         warm_start: a gradient-free search from every start, before the search.
-        refine: Gauss-Newton steps after the search, while they lower the loss; none after wide steps on a rough loss, because of
-            its local minima.
+        refine: Gauss-Newton steps after the search, while they lower the loss; none after wide steps on a non-smooth loss,
+            because of its local minima.
         linearise_up_to: number of unknowns up to which Gauss-Newton steps and error bars are computed, each of which needs two
             films per unknown; 40 by default, and 400 for losses that need no film.
         adjoint: how rollouts of a gradient search keep states; other searches take finite differences, and no adjoint.
@@ -127,7 +127,7 @@ def invert(
         phase_folder = None if out is None else Path(out) / f"{number}-{earlier.kind}"
         problem = Problem.of(
             scene, video, unknown, loss=earlier, starts=starts, settings=settings, find_start=find_start, warm_start=warm_start,
-            handed_on=True, **common,
+            is_intermediate=True, **common,
         )  # fmt: skip
         taken = _taken_adjoint(problem, adjoint, first=number == 1)
         starts = best_of_run(partial(_run, problem, phase_folder, sampling, adjoint=taken, progress=progress), phase_folder)
@@ -191,6 +191,6 @@ def _result(problem: Problem, initial: np.ndarray, search: SearchResult, began: 
         uncertainty=assessment.bars, initial=initial, final=search.final, losses=search.losses, status=status, best=best,
         converged=assessment.converged, misfit=assessment.misfit, doubts=assessment.doubts, history=search.history,
         remarks=remarks, seconds=time.perf_counter() - began, folder=folder.path if folder else None,
-        residual=assessment.residual, suspects=assessment.suspects, whiteness=assessment.whiteness,
+        residual=assessment.residual, misspecifications=assessment.misspecifications, whiteness=assessment.whiteness,
         assumptions=assessment.assumptions,
     )  # fmt: skip

@@ -17,7 +17,7 @@ from risp_torch.inversion.uncertainty.unobservable import (
 )
 from ti_sim.base.rules import NotNegative, checked
 
-UNSEEN = 0.25  # of the allowed range: a direction with a larger standard deviation counts as unobservable
+UNOBSERVABLE = 0.25  # of the allowed range: a direction with a larger standard deviation counts as unobservable
 NO_TRACE = 1e3  # ranges: standard deviation of a direction without effect; rounding mixes a little of it into all others
 _QUANTISATION = (1 / 255) ** 2 / 12  # variance of the rounding of eight-bit images
 
@@ -55,7 +55,7 @@ class Uncertainty:
     @property
     def observable_modes(self) -> int | None:
         """Number of modes known to better than a quarter of the ranges; None if not computed."""
-        return int((self.mode_sd <= UNSEEN).sum()) if len(self.mode_sd) else None
+        return int((self.mode_sd <= UNOBSERVABLE).sum()) if len(self.mode_sd) else None
 
     @property
     def covariance(self) -> np.ndarray:
@@ -72,7 +72,7 @@ def widened(
     """
     sd = np.sqrt(bars.sd**2 + scatter**2 + shift**2)
     bars = replace(bars, components={**bars.components, "starts": scatter, shift_name: shift})
-    wide = sd > UNSEEN * unknowns.scaled_range()
+    wide = sd > UNOBSERVABLE * unknowns.scaled_range()
     remarks = weakly_identified(wide & np.array(bars.observable), sd, unknowns)
     observable = [bool(is_observable and not much) for is_observable, much in zip(bars.observable, wide, strict=True)]
     return replace(bars, sd=sd, observable=observable, unobservable=bars.unobservable + remarks)
@@ -99,7 +99,7 @@ class CovarianceEstimate:
 
     @staticmethod
     def of(linearisation: Linearisation, floor: float | None = None) -> CovarianceEstimate:
-        """The spread at an estimate; ``floor`` as in ``uncertainty``."""
+        """The covariances at an estimate; ``floor`` as in ``error_bars``."""
         film, _ = linearisation.normal_equations
         floor = _QUANTISATION if floor is None else floor
         correlation_length = correlation_frames(linearisation) if linearisation.comparison.loss.temporally_correlated else 1.0
@@ -133,7 +133,7 @@ class CovarianceEstimate:
         return (self.vectors * times) @ self.vectors.T
 
     def stretched(self, times: np.ndarray) -> CovarianceEstimate:
-        """The spread scaled by ``times`` [K] along the principal directions."""
+        """The covariances scaled by ``times`` [K] along the principal directions."""
         stretch = self.stretch(times)
         plain, robust = (stretch @ covariance @ stretch for covariance in (self.plain, self.robust))
         return replace(self, values=self.values / times**2, plain=plain, robust=robust)
@@ -145,7 +145,7 @@ def error_bars(
     unknowns: Unknowns,
     *,
     floor: NotNegative | None = None,
-    spread: CovarianceEstimate | None = None,
+    covariances: CovarianceEstimate | None = None,
 ) -> Uncertainty:
     """Error bars at an estimate, to first order.
 
@@ -167,17 +167,17 @@ def error_bars(
         linearisation: linearisation at the estimate.
         unknowns: unknowns of the inversion.
         floor: lower bound of the variance of the observations (``Loss.noise_floor``); that of eight-bit images by default.
-        spread: covariances to use instead of those of the Gauss-Newton model (``risp_torch.inversion.uncertainty.flatness``).
+        covariances: covariances to use instead of those of the Gauss-Newton model (``uncertainty.flatness``).
     """
     film, _ = linearisation.normal_equations
     count = len(film)
-    spread = spread or CovarianceEstimate.of(linearisation, floor)
-    noise = max(spread.noise, _QUANTISATION if floor is None else floor)
-    plain, vectors = spread.plain, spread.vectors
-    sd = np.sqrt(spread.variances)
+    covariances = covariances or CovarianceEstimate.of(linearisation, floor)
+    noise = max(covariances.noise, _QUANTISATION if floor is None else floor)
+    plain, vectors = covariances.plain, covariances.vectors
+    sd = np.sqrt(covariances.variances)
     scale = np.sqrt(np.maximum(np.diag(plain), 1e-300))
-    direction_sd = np.sqrt(noise / spread.values)
-    weak = [k for k in range(count) if direction_sd[k] > UNSEEN]
+    direction_sd = np.sqrt(noise / covariances.values)
+    weak = [k for k in range(count) if direction_sd[k] > UNOBSERVABLE]
     loose = np.zeros(count) if not weak else np.abs(vectors[:, weak]).max(axis=1)
     film_values, modes = _eigen(film, noise / NO_TRACE**2)
     mode_sd = np.sqrt(noise / film_values)
@@ -191,21 +191,21 @@ def error_bars(
             *unobservable_directions(vectors[:, weak], direction_sd[weak], unknowns), *determined_by_priors(sd, unknowns)
         ],
         modes=modes[:, ::-1], mode_sd=mode_sd[::-1],
-        components=_noise_components(spread, unknowns, np.minimum(independent, sd))
+        components=_noise_components(covariances, unknowns, np.minimum(independent, sd))
         | {"correlated errors": np.sqrt(np.maximum(sd**2 - independent**2, 0.0))},
     )  # fmt: skip
 
 
-def _noise_components(spread: CovarianceEstimate, unknowns: Unknowns, independent: np.ndarray) -> dict[str, np.ndarray]:
+def _noise_components(covariances: CovarianceEstimate, unknowns: Unknowns, independent: np.ndarray) -> dict[str, np.ndarray]:
     """Error bars for independent errors [K], taken apart: if all others were known, what the look adds, and other unknowns."""
-    model, count = (spread.vectors * spread.values) @ spread.vectors.T, len(independent)
+    model, count = (covariances.vectors * covariances.values) @ covariances.vectors.T, len(independent)
     look = np.zeros(count, dtype=bool)
     if PSI in unknowns.groups:
         look[unknowns.groups[PSI]] = True
-    ranges, alone = unknowns.scaled_range(), np.sqrt(spread.noise / np.maximum(np.diag(model), 1e-300))
+    ranges, alone = unknowns.scaled_range(), np.sqrt(covariances.noise / np.maximum(np.diag(model), 1e-300))
     alone, without_look = np.minimum(alone * ranges, independent), independent.copy()
     if look.any() and not look.all():
-        of_motion = np.sqrt(spread.noise * np.diag(np.linalg.pinv(model[np.ix_(~look, ~look)], hermitian=True)))
+        of_motion = np.sqrt(covariances.noise * np.diag(np.linalg.pinv(model[np.ix_(~look, ~look)], hermitian=True)))
         without_look[~look] = np.clip(of_motion * ranges[~look], alone[~look], independent[~look])
     return {
         "noise": alone, "other unknowns": np.sqrt(np.maximum(without_look**2 - alone**2, 0.0)),

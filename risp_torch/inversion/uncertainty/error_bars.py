@@ -55,7 +55,7 @@ from risp_torch.inversion.uncertainty.scatter_of_starts import excess_by_errors,
 from risp_torch.scene.scene import Scene
 
 WIDE_STEP = 1e-2  # of the range: step of the differences for error bars of more unknowns than MOST_LINEARISED
-ROUGH_STEP = 4e-2  # of the range: step of the differences for the convergence check on a rough loss
+NON_SMOOTH_STEP = 4e-2  # of the range: step of the differences for the convergence check on a non-smooth loss
 FEW_STEPS = 4.0  # longest distance to a minimum whose residual is explained, in Gauss-Newton steps
 COMPRESSION = "compression"  # name of that part of an error bar
 
@@ -98,7 +98,7 @@ class ErrorBars:
         return self.fitting if self.misfit is None else widened_by_misfit(self.fitting, self.misfit, self.widest)
 
     def with_omitted_variable_bias(self, shifts: np.ndarray) -> Uncertainty:
-        """All parts, with the largest of N shifts [N, K] (scaled units) by what is likely wrong."""
+        """All parts, with the largest of N shifts [N, K] (scaled units) by misspecifications."""
         return with_omitted_variable_bias(self.bars, shifts, self.widest)
 
     def residual(self, pictures: torch.Tensor | None) -> Residual:
@@ -130,14 +130,14 @@ def of(problem: Problem, estimate: SearchResult) -> ErrorBars:
         flat=loss.of_pictures and not loss.non_smooth and len(values) <= MOST_LINEARISED, refits=refits,
         shift_name=COMPRESSION if encoder is not None and size is not None else "mask edges",
     )  # fmt: skip
-    # Near the minimum of a rough loss, local minima dominate the slopes; wide differences average over them.
-    rough = linearise(scene, comparison, unknowns, values, step=ROUGH_STEP) if loss.non_smooth else linearisation
-    step = newton_step(rough)
+    # Near the minimum of a non-smooth loss, local minima dominate the slopes; wide differences average over them.
+    wide = linearise(scene, comparison, unknowns, values, step=NON_SMOOTH_STEP) if loss.non_smooth else linearisation
+    step = newton_step(wide)
     fit = min(1.0, explained / max(linearisation.loss, 1e-300)) ** 0.5 if explained is not None and loss.needs_film else 1.0
     noise_is_known = loss.colors_of_pixels or loss.noise is not None or loss.rounding() is not None
     expected = explained if noise_is_known else expected_residual(linearisation)
     misfit = None if expected is None else linearisation.loss / expected
-    distance = distance_in_newton_steps(scene, unknowns, rough, step, distance_in_steps(rough, step, explained))
+    distance = distance_in_newton_steps(scene, unknowns, wide, step, distance_in_steps(wide, step, explained))
     if noise_is_known and misfit <= NOTICED:  # the explained residual is known to some tens of percent: no more is left
         distance = min(distance, FEW_STEPS)
     bars, sentences = unfinished(bars, unknowns, step * ranges, model_bars=model_bars, times=distance, fit=fit)
@@ -205,26 +205,25 @@ def _bars(
         shift_name: what makes the moves.
         look: [L, K] shifts by errors of a solved look, relative to the ranges; None without.
     """
-    spread, ranges = CovarianceEstimate.of(linearisation, floor), unknowns.scaled_range()
-    straight, times, wider = error_bars(linearisation, unknowns, floor=floor, spread=spread), np.ones(len(ranges)), moves
-    bars = straight
+    covariances, ranges = CovarianceEstimate.of(linearisation, floor), unknowns.scaled_range()
+    straight = bars = error_bars(linearisation, unknowns, floor=floor, covariances=covariances)
+    times, wider = np.ones(len(ranges)), moves
     if flat:
         local_moves = np.zeros_like(moves) if refits else moves
-        times = flatness(
-            scene, unknowns, linearisation, spread, np.hypot(spread.sizes, size_of_moves(local_moves @ spread.vectors))
-        )
-        bars = error_bars(linearisation, unknowns, floor=floor, spread=spread.stretched(times))
+        sizes = np.hypot(covariances.sizes, size_of_moves(local_moves @ covariances.vectors))
+        times = flatness(scene, unknowns, linearisation, covariances, sizes)
+        bars = error_bars(linearisation, unknowns, floor=floor, covariances=covariances.stretched(times))
         bars = replace(
             bars, components=replace(straight, components=dict(straight.components)).wider(bars.sd, "curvature").components
         )
-        wider = moves if refits else moves @ spread.stretch(times)
+        wider = moves if refits else moves @ covariances.stretch(times)
     if look is not None and look.any():
-        by_look = np.minimum(np.sqrt(np.mean((look @ spread.stretch(times)) ** 2, axis=0)), 1.0) * ranges
+        by_look = np.minimum(np.sqrt(np.mean((look @ covariances.stretch(times)) ** 2, axis=0)), 1.0) * ranges
         bars = bars.wider(np.hypot(bars.sd, by_look), "solved look")
     beyond = beyond_blocks if shift_name == COMPRESSION and not refits else lambda shift, _: shift
-    sizes = times * spread.sizes
-    sizes = np.hypot(sizes, beyond(size_of_moves(wider @ spread.vectors), sizes))
-    excess = excess_by_errors(spread.values / times, sizes, floor) / linearisation.comparison.count
+    sizes = times * covariances.sizes
+    sizes = np.hypot(sizes, beyond(size_of_moves(wider @ covariances.vectors), sizes))
+    excess = excess_by_errors(covariances.values / times, sizes, floor) / linearisation.comparison.count
     rounding = rounding_scatter(scene, unknowns, linearisation) if len(ranges) <= MOST_LINEARISED else np.zeros(len(ranges))
     scatter = np.hypot(scatter_of_starts(unknowns, search.final, search.losses, search.best, excess), rounding)
     shift = beyond(size_of_moves(moves) * ranges, straight.sd)

@@ -26,7 +26,7 @@ NARROWEST = 1e-5  # of the range: shorter moves are below rounding
 
 
 def flatness(
-    scene: Scene, unknowns: Unknowns, linearisation: Linearisation, spread: CovarianceEstimate, sizes: np.ndarray
+    scene: Scene, unknowns: Unknowns, linearisation: Linearisation, covariances: CovarianceEstimate, sizes: np.ndarray
 ) -> np.ndarray:
     """Ratio [K] of the error bars of the loss to those of the model along the principal directions, at least 1.
 
@@ -39,23 +39,23 @@ def flatness(
     Args:
         scene, unknowns: those of the inversion.
         linearisation: linearisation at the estimate, the origin of the moves.
-        spread: spread of the model.
+        covariances: of the model.
         sizes: [K] the model's error bars along the principal directions (``CovarianceEstimate.sizes``), with those of
             compression.
     """
     relative, ranges = linearisation.scaled / unknowns.scaled_range(), unknowns.scaled_range()
     low, high = (unknowns.scaled(bound) / ranges for bound in unknowns.bounds())
-    model = (spread.vectors * spread.values) @ spread.vectors.T
+    model = (covariances.vectors * covariances.values) @ covariances.vectors.T
 
     def look(length: float, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The ratios from moves of one length along some directions, and the directions that need longer moves."""
         steps = length * np.maximum(sizes[indices], NARROWEST)
-        planned = np.concatenate([sign * (steps * spread.vectors[:, indices]).T for sign in (1, -1)])
+        planned = np.concatenate([sign * (steps * covariances.vectors[:, indices]).T for sign in (1, -1)])
         moves = np.clip(relative + planned, low, high) - relative  # an unknown on its bound stays there, and the others move
         inside = np.isclose(moves, planned, atol=1e-12).all(axis=1).reshape(2, len(indices))
         rises = np.array(list(_rises(scene, unknowns, linearisation, moves))).reshape(2, len(indices))
         expected = np.einsum("mk,kl,ml->m", moves, model, moves).reshape(2, len(indices))
-        bars = np.sqrt(expected / spread.values[indices]) / np.maximum(sizes[indices], 1e-300)
+        bars = np.sqrt(expected / covariances.values[indices]) / np.maximum(sizes[indices], 1e-300)
         with np.errstate(divide="ignore", invalid="ignore"):
             rise_ratios = rises / expected
             wider = np.minimum(bars, np.where(rise_ratios > 0, 1 / rise_ratios, np.inf))

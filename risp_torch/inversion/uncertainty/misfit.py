@@ -116,7 +116,7 @@ def widened_by_misfit(bars: Uncertainty, misfit: float, widest: np.ndarray) -> U
 
 
 def with_omitted_variable_bias(bars: Uncertainty, shifts: np.ndarray, widest: np.ndarray) -> Uncertainty:
-    """Error bars with the largest of N shifts [N, K] (scaled units) by what is likely wrong.
+    """Error bars with the largest of N shifts [N, K] (scaled units) by misspecifications.
 
     They are limited to the widest [K] that ranges and priors allow.
     """
@@ -140,14 +140,14 @@ class Residual:
         explained: what rounding, noise and compression explain of it; None if unknown.
         film_noise: variance that varies fast in time where no body is (``film_noise``); None without a film.
         noise: mean square that this noise, rounding and compression leave of the loss's observations; None if unknown.
-        together: number of observations that count as one independent observation.
+        design_effect: number of observations that count as one independent observation.
     """
 
     mean_square: float
     explained: float | None
     film_noise: float | None
     noise: float | None
-    together: float
+    design_effect: float
 
     @staticmethod
     def of(

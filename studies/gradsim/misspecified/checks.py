@@ -154,7 +154,7 @@ def fit(
     )
     return Fit(
         density=result.values[MASS], sd=result.sd[MASS], misfit=result.misfit, residual=float(result.losses[result.best]),
-        frames=scene.frames, values=found_values(result), suspects=tuple(suspect["family"] for suspect in result.suspects),
+        frames=scene.frames, values=found_values(result), suspects=tuple(each["family"] for each in result.misspecifications),
         remarks=(*result.doubts, *result.remarks),
     )  # fmt: skip
 

@@ -138,7 +138,7 @@ def numbers_table(fits: Mapping[bool, Sequence[Mapping[str, Any]]], records: Seq
         f" {'converged' if record['converged'] else 'not converged'})"
         for frames, record in zip(LENGTHS, fits[False], strict=True)
     )
-    unseen = sorted({sentence for record in fits[False] for sentence in record["unseen"]})
+    unseen = sorted({sentence for record in fits[False] for sentence in record["unobservable"]})
     named = [f"Not told by the films: {'; '.join(unseen)}."] if unseen else []
     return ["Numbers of the contact:", "", markdown(head, rows), "", f"Friction from pixels by length: {lengths}.", *named]
 

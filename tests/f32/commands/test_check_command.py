@@ -17,7 +17,7 @@ def test_a_film_that_ends_before_the_ground_shows_no_friction(risp: Risp, folder
         "check", "small.py", "--set", "height=0.06", "--unknown", *asked, "--crf", "none", "--strict", "--out", "told"
     )
     assert status == 1 and error == ""
-    assert out.startswith("the film cannot tell ground.contact.friction (errors of 0.0039 in a pixel, to first order)")
+    assert out.startswith("the film does not identify ground.contact.friction (errors of 0.0039 in a pixel, to first order)")
     assert "not visible in this film: ground.contact.friction leaves no trace" in out and "written: told/obs" in out
     result = json.loads((folder / "told" / "result.json").read_text())
     assert len(result["singular_values"]) == 5 and np.shape(result["correlation"]) == (5, 5)
@@ -32,7 +32,7 @@ def test_compression_widens_what_a_film_tells(risp: Risp, folder: Path) -> None:
     bars = {}
     for crf in ("none", "18", "38"):
         status, out, _ = risp("check", "small.py", "--set", "size=32", "--unknown", "block.density", "--crf", crf, "--out", crf)
-        assert status == 0 and out.startswith("the film can tell block.density to ± ")
+        assert status == 0 and out.startswith("the film identifies block.density to ± ")
         bars[crf] = json.loads((folder / crf / "result.json").read_text())["unknowns"]["block.density"]["sd"]
     assert 1.5 * bars["none"] < bars["18"] < bars["38"]
 
@@ -68,4 +68,4 @@ def test_an_inversion_begins_with_its_verdict(risp: Risp) -> None:
         "invert", "small.py", "--video", "film/video.mp4", "--unknown", "block.density", "--starts", "scene", "--iterations", 2,
         "--solver", "refine=0", "--out", "found",
     )  # fmt: skip
-    assert status == 0 and error.startswith("before the search: the film can tell block.density to ±"), error
+    assert status == 0 and error.startswith("before the search: the film identifies block.density to ±"), error

@@ -262,7 +262,7 @@ def test_errors_of_a_network_last_over_the_film() -> None:
     """An error that stays through n frames counts once: its error bar is sqrt(n) times that of n independent ones."""
     unknowns = Unknowns.of(small_scenes.make_scene(), [DENSITY])
     random, frames = np.random.default_rng(0), 400
-    drawn = {"new in every frame": random.normal(size=(frames, 3)), "lasting": np.repeat(random.normal(size=(1, 3)), frames, 0)}
+    drawn = {"independent": random.normal(size=(frames, 3)), "correlated": np.repeat(random.normal(size=(1, 3)), frames, 0)}
     bars = {}
     for name, rows in drawn.items():
         residual = torch.as_tensor(rows / np.sqrt((rows**2).mean()))
@@ -272,8 +272,8 @@ def test_errors_of_a_network_last_over_the_film() -> None:
         at = Linearisation(residual.flatten(), jacobian, np.array([2.9]), comparison)
         bars[name] = error_bars(at, unknowns, floor=1e-9).sd[0]
     expected = 2.0 / np.sqrt(3 * frames)  # in decades, of a range of two
-    assert bars["new in every frame"] == pytest.approx(expected, rel=0.25)
-    assert bars["lasting"] == pytest.approx(expected * np.sqrt(frames), rel=0.4)
+    assert bars["independent"] == pytest.approx(expected, rel=0.25)
+    assert bars["correlated"] == pytest.approx(expected * np.sqrt(frames), rel=0.4)
 
 
 # -- perceptual -----------------------------------------------------------------------------------------------------------

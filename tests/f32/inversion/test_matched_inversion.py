@@ -81,7 +81,7 @@ def test_losses_in_turn(tmp_path, capsys):
     first = json.loads((tmp_path / "run" / "1-pixel" / "result.json").read_text())
     assert result.initial.tolist() == [[first["unknowns"]["ball.velocity[0]"]["value"]]]
     assert abs(next(iter(result.values.values())) - 0.8) < 0.004
-    assert first["misfit"] > 1.3 and not first["likely_wrong"] and not any("differs" in doubt for doubt in first["doubts"])
+    assert first["misfit"] > 1.3 and not first["misspecifications"] and not any("differs" in doubt for doubt in first["doubts"])
     (sentence,) = result.assumptions
     assert sentence.startswith("the estimates assume all other numbers of the scene, none of which was tested: a solved look")
     assert json.loads((tmp_path / "run" / "result.json").read_text())["assumptions"] == [sentence]

@@ -39,22 +39,22 @@ def found(filmed: Scene, out: Path | None = None) -> Inversion:
 def test_a_wrong_camera_is_named_and_the_bar_holds_the_truth(tmp_path: Path) -> None:
     position = np.asarray(scene_of().parameters["camera.position"].value)
     result = found(scene_of(camera__turn=(0.0122, -0.0087, 0.0087), camera__position=position + 0.012), tmp_path / "run")
-    assert result.fits is False and "the camera" in [each["family"] for each in result.suspects]
+    assert result.fits is False and "the camera" in [each["family"] for each in result.misspecifications]
     sentence = next(sentence for sentence in result.doubts if sentence.startswith("likely wrong"))
     assert "the camera (" in sentence and "unknown with --prior camera.turn=0.035" in sentence
     assert abs(result.scaled_error({DENSITY: 600.0})[DENSITY]) <= 3 * result.sd[DENSITY]
     record = json.loads((tmp_path / "run" / "result.json").read_text())
-    assert record["likely_wrong"] == result.suspects and record["residual"]["over_noise"] > 4
+    assert record["misspecifications"] == result.misspecifications and record["residual"]["over_noise"] > 4
 
 
 def test_a_wrong_light_is_named() -> None:
     result = found(scene_of(light__key__intensity=(0.9, 0.9, 0.9)))
-    assert result.suspects[0]["family"] == "the look"
+    assert result.misspecifications[0]["family"] == "the look"
 
 
 def test_nothing_is_named_where_the_scene_is_right() -> None:
     result = found(scene_of())
-    assert result.suspects == [] and result.doubts == []
+    assert result.misspecifications == [] and result.doubts == []
     assert result.residual.noise == pytest.approx(result.residual.mean_square, rel=0.3)
     assert result.residual.film_noise > 0 and abs(result.scaled_error({DENSITY: 600.0})[DENSITY]) <= 3 * result.sd[DENSITY]
 

@@ -30,7 +30,7 @@ def test_a_film_in_another_colour_is_said_to_be_in_another_look():
     with torch.no_grad():
         shown = film(scene, {"smoke.color": torch.tensor([0.9, 0.6, 0.4])}, worlds=1, frames=scene.frames)[0][0]
     found = invert(scene, shown, ["smoke.buoyancy"], progress=False)
-    assert found.misfit > 10 and [each["family"] for each in found.suspects] == ["the look"]
+    assert found.misfit > 10 and [each["family"] for each in found.misspecifications] == ["the look"]
 
 
 def test_a_flow_is_found_and_a_killed_command_goes_on(tmp_path, monkeypatch, capsys):

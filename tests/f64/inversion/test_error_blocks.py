@@ -1,4 +1,4 @@
-"""Error bars of residuals that hang together in space and time: sums of scores, and how often the bars hold the truth."""
+"""Error bars of residuals that are correlated in space and time: sums of scores, and how often the bars hold the truth."""
 
 from types import SimpleNamespace
 
@@ -17,14 +17,14 @@ FRAMES, SIDE = 24, 32
 ONE = Unknowns({"a": Param(1.0, low=-50.0, high=50.0)})
 
 
-def linear(random: np.random.Generator, errors: np.ndarray, *, lasting: bool = False) -> tuple[Linearisation, float]:
+def linear(random: np.random.Generator, errors: np.ndarray, *, correlated: bool = False) -> tuple[Linearisation, float]:
     """The minimum of a linear model with one unknown whose observations [FRAMES, SIDE] have these errors, and its error."""
     column = 1.0 + 0.3 * random.normal(size=(FRAMES, SIDE))
     error = float((column * errors).sum() / (column**2).sum())  # of the estimate
     residual = torch.as_tensor((errors - error * column).ravel())
     comparison = SimpleNamespace(
         frames=tuple(range(FRAMES)), last=FRAMES - 1, blocks=np.arange(SIDE) // 4, count=float(FRAMES * SIDE),
-        loss=SimpleNamespace(temporally_correlated=lasting, noise=None),
+        loss=SimpleNamespace(temporally_correlated=correlated, noise=None),
     )  # fmt: skip
     return Linearisation(residual, torch.as_tensor(100.0 * column.reshape(-1, 1)), np.ones(1), comparison), error
 
@@ -87,5 +87,5 @@ def test_scores_of_all_sizes_add_up_to_the_slope() -> None:
 
 def test_errors_that_last_have_their_own_blocks_alone() -> None:
     random = np.random.default_rng(2)
-    at, _ = linear(random, random.normal(size=(FRAMES, SIDE)), lasting=True)
+    at, _ = linear(random, random.normal(size=(FRAMES, SIDE)), correlated=True)
     assert len(scores_of_sizes(at)) == 1

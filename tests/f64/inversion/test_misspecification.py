@@ -77,15 +77,15 @@ def test_a_freed_family_finds_what_was_left_out() -> None:
 
 def test_the_right_family_is_named_and_nothing_where_the_scene_is_right(monkeypatch: pytest.MonkeyPatch) -> None:
     at = at_minimum(0.4)
-    (suspect,) = diagnosed(at, monkeypatch).suspects
-    assert suspect.augmented.family.title == "the b" and suspect.share > 0.99
-    (sentence,) = misspecification_sentences([suspect], UNKNOWNS, at.scaled)
+    (misspecification,) = diagnosed(at, monkeypatch).misspecifications
+    assert misspecification.augmented.family.title == "the b" and misspecification.share > 0.99
+    (sentence,) = misspecification_sentences([misspecification], UNKNOWNS, at.scaled)
     assert sentence.startswith("likely wrong: the b (b by 0.4 m would explain 100 % of what noise does not, with a of 0.9998; ")
     assert "make b unknown with --prior b=0.3" in sentence
     clean = at_minimum(0.0)
     for known in (True, False):
         result = diagnosed(clean, monkeypatch, known=known)
-        assert result.suspects == [] and (result.whiteness or 1.0) < NOT_WHITE and doubts_of_residual(result, 1.0) == []
+        assert result.misspecifications == [] and (result.whiteness or 1.0) < NOT_WHITE and doubts_of_residual(result, 1.0) == []
     assert misspecification_sentences([], UNKNOWNS, at.scaled) == []
 
 
@@ -93,9 +93,9 @@ def test_a_fault_that_hardly_changes_the_residual_is_named_where_it_moves_the_es
     """A shift of many bars changes the residual by a tenth."""
     at = at_minimum(0.003)
     assert at.loss < 1.15 * NOISE**2
-    (suspect,) = diagnosed(at, monkeypatch, bar=2e-4).suspects
-    assert suspect.augmented.family.title == "the b" and 3e-4 < abs(suspect.augmented.shift[0]) < 2e-3
-    assert diagnosed(at, monkeypatch, bar=0.1).suspects == []  # it does not matter beside that bar
+    (misspecification,) = diagnosed(at, monkeypatch, bar=2e-4).misspecifications
+    assert misspecification.augmented.family.title == "the b" and 3e-4 < abs(misspecification.augmented.shift[0]) < 2e-3
+    assert diagnosed(at, monkeypatch, bar=0.1).misspecifications == []  # it does not matter beside that bar
 
 
 def outcome(*, p_value: float = 1.0, shift_p_values: tuple[float, ...] = (1.0,), shift: float = 1.0) -> SimpleNamespace:
@@ -111,13 +111,17 @@ def test_the_level_of_significance_is_that_of_all_tests_and_unknowns_together(mo
     """Five per cent of all families together; probabilities of shifts are multiplied by the number of unknowns."""
     at = at_minimum(0.0)
     family = families()[0]
-    monkeypatch.setattr(checked, "_suspect", lambda at, joint, *_: Misspecification(AugmentedFit(joint.family, 0, 0, 0), 1.0))
+
+    def explained(_: Linearisation, joint: AugmentedProblem, *__: object) -> Misspecification:
+        return Misspecification(AugmentedFit(joint.family, 0, 0, 0), 1.0)
+
+    monkeypatch.setattr(checked, "_misspecification", explained)
 
     def named(tests: list[SimpleNamespace], unknowns: Unknowns = UNKNOWNS) -> int:
         titled = [replace(family, title=str(k)) for k in range(len(tests))]
         joints = [(AugmentedProblem(each, at.comparison, unknowns), test) for each, test in zip(titled, tests, strict=True)]
         bars = np.full(len(unknowns.labels), 1e-3)
-        return len(checked._diagnosed(joints, unknowns, at, bars, FilmErrors(NOISE**2), NOISE**2, 1.0).suspects)
+        return len(checked._diagnosed(joints, unknowns, at, bars, FilmErrors(NOISE**2), NOISE**2, 1.0).misspecifications)
 
     nothing = [outcome()] * 9
     assert named([outcome(p_value=4.9e-2)]) == 1 and named([outcome(p_value=5.1e-2)]) == 0
@@ -155,7 +159,7 @@ def test_families_that_are_alike_count_as_one(monkeypatch: pytest.MonkeyPatch) -
     tests = checked._tests(None, UNKNOWNS, at, errors)
     assert len(tests) == 10 and 0.005 < tests[0][1].p_value < 0.05
     result = diagnose(None, UNKNOWNS, at, np.array([1e-4]), errors, explained=NOISE**2, misfit=1.0)
-    assert len(result.suspects) == 10
+    assert len(result.misspecifications) == 10
 
 
 def test_amounts_of_numbers_that_are_zero_have_units() -> None:

@@ -1,4 +1,4 @@
-"""What a film could tell: error bars by a whitened Jacobian, null directions by name, priors, errors that hang together."""
+"""Identifiability: error bars by a whitened Jacobian, null directions by name, priors, correlated errors."""
 
 import numpy as np
 import pytest
@@ -39,10 +39,10 @@ def test_error_bars_are_those_of_least_squares() -> None:
     np.testing.assert_allclose(two.alone, NOISE / np.linalg.norm(stack, axis=0), rtol=1e-6)
     np.testing.assert_allclose(two.singular, 4 * np.linalg.svd(stack, compute_uv=False) / NOISE, rtol=1e-6)
     assert two.bars.observable == [True, True] and two.strong_pairs == []
-    assert two.verdict().startswith("the film can tell all 2 unknowns, ") and "errors of 0.05 in a pixel" in two.verdict()
+    assert two.verdict().startswith("the film identifies all 2 unknowns, ") and "errors of 0.05 in a pixel" in two.verdict()
     assert found.singular[-1] < 1e-4 * found.singular[0] and not any(found.bars.observable)
     assert "a, d only in combination" in found.bars.unobservable[0]
-    assert found.verdict().startswith("the film cannot tell a, c, d (errors of")
+    assert found.verdict().startswith("the film does not identify a, c, d (errors of")
 
 
 def test_a_number_without_effect_is_named_and_others_stay() -> None:
@@ -50,7 +50,7 @@ def test_a_number_without_effect_is_named_and_others_stay() -> None:
     assert found.bars.observable == [True, False] and np.isinf(found.alone[1])
     assert found.bars.unobservable == ["d leaves no trace in the film at this estimate (error bar above 10 times its range)"]
     assert found.verdict() == (
-        "the film cannot tell d (errors of 0.05 in a pixel, to first order); of the others a to "
+        "the film does not identify d (errors of 0.05 in a pixel, to first order); of the others a to "
         f"{found.size(0, found.bars.sd[0])} at worst"
     )
     rows = found.to_json()["unknowns"]

@@ -52,8 +52,8 @@ def solve_look(
         first_look, inverse = Look.grey(system), None
         if np.isfinite(settings.robust):  # far from the film all pixels are outliers: begin with the plain sum of squares
             for scale in (np.inf, *(times * settings.robust for times in WIDER)):
-                rough = replace(settings, robust=scale, tolerance=ROUGH_TOLERANCE)
-                first_look = _Descent(Fit.of(system, rough, first_look), None).end()[0]
+                coarse = replace(settings, robust=scale, tolerance=ROUGH_TOLERANCE)
+                first_look = _Descent(Fit.of(system, coarse, first_look), None).end()[0]
     return _Descent(Fit.of(system, settings, first_look), inverse).end()
 
 
