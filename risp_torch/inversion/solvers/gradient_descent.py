@@ -8,6 +8,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import torch
 from tqdm import tqdm
 
@@ -35,6 +36,13 @@ class History:
     losses: list[torch.Tensor] = field(default_factory=list)
     values: list[torch.Tensor] = field(default_factory=list)
     stopped: list[int] = field(default_factory=list)
+
+    def append(self, losses: np.ndarray, values: np.ndarray, like: torch.Tensor) -> None:
+        """Append an iteration: losses [S] and values [S, K] as tensors like another one, NaN for stopped starts."""
+        for column, rows in ((self.losses, losses), (self.values, values)):
+            row = torch.tensor(rows, dtype=like.dtype, device=like.device)
+            row[self.stopped] = torch.nan
+            column.append(row)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-import torch
 
 from risp_torch.files.search_checkpoint import SearchCheckpoint
 from risp_torch.inversion.problem.comparison import Comparison
@@ -66,10 +65,7 @@ def newton_descend(
     starts = Starts.begin(list(unknowns.scaled(values)), policy)
 
     def record(before: Starts, after: Starts) -> None:
-        points, losses = np.array(before.points), before.objectives.copy()
-        points[history.stopped] = losses[history.stopped] = np.nan
-        history.losses.append(torch.as_tensor(losses).to(comparison.target))
-        history.values.append(torch.as_tensor(unknowns.physical_values(points)).to(comparison.target))
+        history.append(before.objectives, unknowns.physical_values(np.array(before.points)), comparison.target)
         history.stopped = sorted({*history.stopped, *np.flatnonzero(after.stopped).tolist()})
 
     minima = minimise_with_progress(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import torch
 
 from risp_torch.files.search_checkpoint import SearchCheckpoint
 from risp_torch.inversion.problem.comparison import Comparison
@@ -72,12 +71,7 @@ def refined(
     starts.active[history.stopped] = False
 
     def record(before: Starts, after: Starts) -> None:
-        for column, rows in (
-            (history.losses, after.objectives), (history.values, unknowns.physical_values(np.array(after.points)))
-        ):  # fmt: skip
-            row = torch.as_tensor(rows).to(comparison.target)
-            row[history.stopped] = torch.nan
-            column.append(row)
+        history.append(after.objectives, unknowns.physical_values(np.array(after.points)), comparison.target)
 
     saved = HistoryCheckpoint(checkpoint, history, comparison.target.device)
     minima = minimise_with_progress(

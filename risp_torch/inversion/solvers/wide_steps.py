@@ -101,8 +101,7 @@ def wide_gauss_newton(
         if not np.isfinite(losses[after.active]).any():
             raise DivergenceError("every start of the search diverged: take smaller steps (more substeps)", body="", step=0)
         points = np.array([point.scaled for point in after.points])
-        for column, rows in ((history.losses, losses), (history.values, unknowns.physical_values(points))):
-            column.append(torch.as_tensor(rows).to(comparison.target))
+        history.append(losses, unknowns.physical_values(points), comparison.target)
 
     def record_settling(before: Starts, after: Starts) -> None:
         for row, (old, new) in enumerate(zip(before.points, after.points, strict=True)):

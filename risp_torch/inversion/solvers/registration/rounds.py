@@ -61,14 +61,8 @@ def registered(
     starts.active[history.stopped] = False
 
     def record(before: Starts, after: Starts) -> None:
-        if all(old is new for old, new in zip(before.points, after.points, strict=True)):
-            return
-        for column, rows in (
-            (history.losses, after.objectives), (history.values, unknowns.physical_values(np.array(after.points)))
-        ):  # fmt: skip
-            row = torch.as_tensor(rows).to(comparison.target)
-            row[history.stopped] = torch.nan
-            column.append(row)
+        if any(old is not new for old, new in zip(before.points, after.points, strict=True)):
+            history.append(after.objectives, unknowns.physical_values(np.array(after.points)), comparison.target)
 
     minima = minimise_with_progress(
         _FollowedFilm(scene, comparison, unknowns), starts, POLICY,
