@@ -35,26 +35,26 @@ from ti_sim.base.errors import DivergenceError
 
 @dataclass(frozen=True)
 class _WideCheckpoint(HistoryCheckpoint):
-    """The checkpoint of some rounds, with their points and the ends of settling steps.
+    """The checkpoint of some rounds, with their points and the targets of settling steps.
 
     Attributes:
-        ends: [K] ends of the settling steps, restored in place.
+        targets: [K] ends of the settling steps, restored in place.
     """
 
-    ends: list[np.ndarray]
+    targets: list[np.ndarray]
 
     def load(self) -> dict[str, Any] | None:
         """The last state (``HistoryCheckpoint.load``)."""
         saved = super().load()
         if saved is None:
             return None
-        self.ends[:] = saved["ends"]
+        self.targets[:] = saved["targets"]
         return saved | {"starts": saved["starts"] | {"points": [Point.from_state(point) for point in saved["starts"]["points"]]}}
 
     def save(self, state: dict[str, Any]) -> None:
         """Save a state (``HistoryCheckpoint.save``)."""
         starts = state["starts"] | {"points": [point.to_state() for point in state["starts"]["points"]]}
-        super().save(state | {"starts": starts, "ends": self.ends})
+        super().save(state | {"starts": starts, "targets": self.targets})
 
 
 def wide_gauss_newton(
@@ -85,7 +85,7 @@ def wide_gauss_newton(
     """
     rounds = len(settings.widths)
     settles_at, trial_at = rounds - settings.settling, settings.trial_rounds - 1
-    ends: list[np.ndarray] = []
+    targets: list[np.ndarray] = []
     policy = Policy(
         REGION, RegionSchedule(first=settings.reach, longer=2.0, shorter=0.3), rounds, termination=Termination(decrease=None)
     )
@@ -94,7 +94,7 @@ def wide_gauss_newton(
 
     def saved_at(reached: int) -> _WideCheckpoint:
         phase = None if checkpoint is None else replace(checkpoint, phase=f"{checkpoint.phase}-{reached}")
-        return _WideCheckpoint(phase, history, comparison.target.device, ends)
+        return _WideCheckpoint(phase, history, comparison.target.device, targets)
 
     def record(before: Starts, after: Starts) -> None:
         losses = _losses(after)
@@ -109,8 +109,8 @@ def wide_gauss_newton(
                 after.damping[row] = policy.search.first
         record(before, after)
         best = int(np.nanargmin(_losses(after)))
-        end = first.next(after.points[best], after.damping[best])
-        ends[:] = [*ends, end] if settings.narrow is None or first.is_near(after.points[best], end) else []
+        target = first.next(after.points[best], after.damping[best])
+        targets[:] = [*targets, target] if settings.narrow is None or first.is_near(after.points[best], target) else []
 
     def advance(number: int, reached: int, after_round: Callable[[Starts, Starts], None], title: str) -> None:
         minimise_with_progress(
@@ -136,7 +136,7 @@ def wide_gauss_newton(
             history.stopped = np.flatnonzero(~starts.active).tolist()
     best, points = int(np.nanargmin(_losses(starts))), np.array([point.scaled for point in starts.points])
     if settings.settling:
-        points[best] = np.mean(ends or [first.next(starts.points[best], starts.damping[best])], axis=0)
+        points[best] = np.mean(targets or [first.next(starts.points[best], starts.damping[best])], axis=0)
     return unknowns.physical_values(points), best
 
 
