@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +17,7 @@ from risp_torch.inversion.problem.search_settings import WideSteps
 from risp_torch.inversion.problem.unknowns import Unknowns
 from risp_torch.least_squares.damping import TrustRegion
 from risp_torch.least_squares.equations import NormalEquations
+from risp_torch.least_squares.jacobian import central_differences
 from risp_torch.least_squares.problem import Equations, LeastSquaresProblem
 from risp_torch.scene.bridge import bridge_dtype
 from risp_torch.scene.bridge.checks import bridge_device
@@ -175,30 +176,32 @@ class WideProblem(LeastSquaresProblem):
         P is the number of observations that count. The residual r is that of the mean over all worlds around the centre, while
         settling of the centre itself.
         """
-        rows, total, losses, alive = [], 0.0, 0.0, 0
         compared_frames = self.comparison.seen(horizon)
         target, count = self.comparison.target[: len(compared_frames)], self.comparison.count_of(compared_frames)
-        taken, nearby = 0, self._frozen_comparison(center)
-        for above, below, finite in self._pairs(nearby, center, widths, horizon):
-            both = finite[: len(above)] & finite[len(above) :]
-            batch = torch.as_tensor(widths[taken : taken + len(above)]).to(above)
-            pair, taken = (above - below).flatten(1) / (2 * batch[:, None]), taken + len(above)
-            rows.append(torch.where(both[:, None], pair, torch.zeros_like(pair)))
-            observed = torch.cat([above, below])[finite]
-            total = total + observed.sum(dim=0)
-            losses += float(mean_square(observed, target, count).sum())
+        comparison, total, losses, alive = self._frozen_comparison(center), 0.0, 0.0, 0
+
+        def observe(points: np.ndarray) -> tuple[torch.Tensor, torch.Tensor]:
+            nonlocal total, losses, alive
+            observed, finite = self._observe(comparison, points, horizon)
+            total = total + observed[finite].sum(dim=0)
+            losses += float(mean_square(observed[finite], target, count).sum())
             alive += int(finite.sum())
-        normal, gradient = np.zeros((len(self.directions), len(self.directions))), np.zeros(len(self.directions))
-        mean = (total / max(alive, 1),), True
-        (middle,), is_finite = self._observe(nearby, center[None], horizon) if self.is_settling else mean
+            return observed.flatten(1), finite
+
+        moves, at_once = widths[:, None] * self.directions * self.ranges, max(1, min(32, self.comparison.worlds_at_once) // 2)
+        differences, both = central_differences(observe, center, moves, at_once=at_once)
+        is_finite, mean = True, total / max(alive, 1)
+        if self.is_settling:
+            (mean,), is_finite = self._observe(comparison, center[None], horizon)
         if not alive or not is_finite:
-            return normal, gradient, math.inf, math.inf
-        jacobian, residual = torch.cat(rows), (target - middle).flatten()
-        for row_range in torch.arange(len(residual)).split(2**16):  # in double precision, all at once may need gigabytes
-            batch = jacobian[:, row_range[0] : row_range[-1] + 1].double()
-            normal += (batch @ batch.T).cpu().numpy()
-            gradient += (batch @ residual[row_range[0] : row_range[-1] + 1].double()).cpu().numpy()
-        return normal / count, gradient / count, losses / alive, float(residual.double().square().sum()) / count
+            size = len(self.directions)
+            return np.zeros((size, size)), np.zeros(size), math.inf, math.inf
+        slopes = differences / (2 * torch.as_tensor(widths).to(differences)[:, None])
+        jacobian, residual = torch.where(both[:, None], slopes, torch.zeros_like(slopes)), (target - mean).flatten()
+        blocks = zip(jacobian.split(2**16, dim=1), residual.split(2**16), strict=True)  # in double precision, gigabytes together
+        equations = NormalEquations.from_rows((columns.double().T, rows) for columns, rows in blocks)
+        square = float(residual.double().square().sum())
+        return equations.matrix / count, equations.gradient / count, losses / alive, square / count
 
     def _frozen_comparison(self, center: np.ndarray) -> Comparison:
         """The comparison of the worlds around a point."""
@@ -209,17 +212,6 @@ class WideProblem(LeastSquaresProblem):
             return self.comparison.frozen_at(self.scene, self.unknowns.from_scaled(rows))
         except DivergenceError:
             return self.comparison
-
-    def _pairs(
-        self, comparison: Comparison, center: np.ndarray, widths: np.ndarray, horizon: int
-    ) -> Iterator[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
-        """Observations [k, n, ...] on both sides of the centre along some directions, and which are finite [2 k]."""
-        moves = widths[:, None] * self.directions * self.ranges
-        count = max(1, min(32, self.comparison.worlds_at_once) // 2)
-        for first in range(0, len(moves), count):
-            batch = moves[first : first + count]
-            observed, finite = self._observe(comparison, np.concatenate([center + batch, center - batch]), horizon)
-            yield observed[: len(batch)], observed[len(batch) :], finite
 
     def _observe(self, comparison: Comparison, points: np.ndarray, horizon: int) -> tuple[torch.Tensor, torch.Tensor]:
         """Observations [k, n, ...] of the worlds at points [k, K], and which of them are finite [k]."""
