@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -19,15 +19,8 @@ from risp_torch.inversion.diagnostics.observability import verdict_before_search
 from risp_torch.inversion.losses.loss import Loss
 from risp_torch.inversion.problem.films.target import Video
 from risp_torch.inversion.problem.priors import PriorsGiven
-from risp_torch.inversion.problem.problem import Problem
-from risp_torch.inversion.problem.search_settings import (
-    CmaSettings,
-    FindStart,
-    NewtonSteps,
-    OptimiseSettings,
-    SearchSettings,
-    WideSteps,
-)
+from risp_torch.inversion.problem.problem import Problem, SearchChoice
+from risp_torch.inversion.problem.search_settings import CmaSettings, FindStart, NewtonSteps, OptimiseSettings, WideSteps
 from risp_torch.inversion.problem.smoothness import Weights
 from risp_torch.inversion.problem.unknowns import Bounds
 from risp_torch.inversion.report.result import Inversion, remarks_on, status_of_starts
@@ -59,7 +52,7 @@ def invert(
     smooth: Weights | None = None,
     priors: PriorsGiven | None = None,
     starts: Count | list[Mapping[str, Any]] | tuple[Mapping[str, Any], ...] = 4,
-    settings: NewtonSteps | OptimiseSettings | WideSteps | Callable[[Loss, int], SearchSettings] | None = None,
+    settings: NewtonSteps | OptimiseSettings | WideSteps | SearchChoice | None = None,
     find_start: FindStart | None = None,
     warm_start: CmaSettings | None = None,
     refine: FromZero = 15,
