@@ -148,10 +148,12 @@ def score_test(
         free &= ~outside
     away = -inverse @ cross
     nuisance_fit = replace(linearisation, jacobian=rest, residual=residual - rest @ torch.as_tensor(amplitudes).to(rest))
-    samples = block_scores_of(nuisance_fit, [matrix.to(rest) for matrix in errors.scatter])
-    covariances, freedom = _covariances(nuisance_fit, normal, variance, errors, samples, fitted=len(normal) + len(film))
+    scatter = [matrix.to(rest) for matrix in errors.scatter]
+    # The blocks of the Jacobian are gathered once for all of them.
+    *samples, scores, first_scores = block_scores_of(nuisance_fit, [*scatter, nuisance_fit.residual, residual])
+    covariances, freedom = _covariances(nuisance_fit, normal, variance, errors, samples, scores, fitted=len(normal) + len(film))
     to_shift = away @ step
-    whiteness, color_p_value = _whiteness(replace(nuisance_fit, residual=residual), normal, variance, errors, samples)
+    whiteness, color_p_value = _whiteness(nuisance_fit, normal, variance, errors, samples, first_scores)
     return ScoreTest(
         amplitudes=amplitudes, shift=away @ amplitudes, unit_shift=away,
         shift_sd=np.array([np.sqrt(np.einsum("km,mn,kn->k", to_shift, matrix, to_shift)) for matrix in covariances]),
@@ -171,6 +173,7 @@ def _covariances(
     variance: float,
     errors: FilmErrors,
     samples: list[np.ndarray],
+    scores: np.ndarray,
     *,
     fitted: int,
 ) -> tuple[list[np.ndarray], np.ndarray]:
@@ -184,9 +187,9 @@ def _covariances(
         variance: of independent errors.
         errors: of the film.
         samples: block scores [blocks, M] of its ``scatter``.
+        scores: block scores [blocks, M] of the residual.
         fitted: numbers that are fitted.
     """
-    scores = block_scores(linearisation)
     blocks = int((np.abs(scores).sum(axis=1) > 0).sum())
     rest = max(LEAST_FREEDOM, float(blocks - fitted))
     clustered = blocks / rest * scores.T @ scores  # residuals of a fit are too small
@@ -219,10 +222,16 @@ def _covariances(
 
 
 def _whiteness(
-    linearisation: Linearisation, normal: np.ndarray, variance: float, errors: FilmErrors, samples: list[np.ndarray]
+    linearisation: Linearisation,
+    normal: np.ndarray,
+    variance: float,
+    errors: FilmErrors,
+    samples: list[np.ndarray],
+    scores: np.ndarray,
 ) -> tuple[float, float]:
     """Power of the residual's block scores along the Jacobian's columns over that of the film's errors, and its p-value.
 
+    ``scores`` are those of the residual before the family's step.
     The power of independent errors is a sum over blocks, with weights w_c that are the blocks' shares of the normal equations: a
     chi-squared variable of (sum w)^2 / sum w^2 degrees of freedom, nearly (Satterthwaite, 1946).
     """
@@ -246,7 +255,7 @@ def _whiteness(
             2 * powers.mean() ** 2 / max(float(powers.var()), 1e-300), 1.0, freedom
         )  # degrees of freedom of a sample
         certain = min(MANY, sample_freedom * (len(powers) - 1) * min(MANY, expected / by_samples) ** 2)
-    ratio = power(block_scores(linearisation)) / max(expected, 1e-300)
+    ratio = power(scores) / max(expected, 1e-300)
     from scipy.stats import f as fisher
 
     return ratio, float(fisher.sf(ratio, freedom, certain))
