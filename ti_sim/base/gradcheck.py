@@ -1,18 +1,17 @@
-"""Checks of gradients: adjoints against central differences, and forward against reverse derivatives."""
+"""Checks of gradients: adjoints against central differences."""
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated
 
 import numpy as np
 
 from ti_sim.base.errors import UserError
-from ti_sim.base.rules import Count, FromZero, NotNegative, Positive, Rule, Seed, Whole, checked
+from ti_sim.base.rules import Count, FromZero, NotNegative, Positive, Whole, checked
 
-__all__ = ["DotProductReport", "GradcheckEntry", "GradcheckReport", "GradientError", "dot_product_test", "gradcheck"]
+__all__ = ["GradcheckEntry", "GradcheckReport", "GradientError", "gradcheck"]
 
 Point = dict[str, np.ndarray]
 _TINY = np.finfo(np.float64).tiny
@@ -255,72 +254,6 @@ def _compared(
         if is_kink and (line.jumps(-1, tolerance) or line.jumps(1, tolerance)):
             status = "jump"
     return GradcheckEntry(line.name, line.index, adjoint, difference, relative, status, left, right, line.noise())
-
-
-@dataclass(frozen=True)
-class DotProductReport:
-    """The two sides of <w, J v> = <J^T w, v>.
-
-    Attributes:
-        forward: <w, J v>.
-        reverse: <J^T w, v>.
-        relative: their difference over the larger of them.
-        rtol: allowed relative difference.
-    """
-
-    forward: float
-    reverse: float
-    relative: float
-    rtol: float
-
-    @property
-    def ok(self) -> bool:
-        """True when both agree and are not both zero."""
-        return self.relative <= self.rtol and (self.forward != 0.0 or self.reverse != 0.0)
-
-    def raise_if_wrong(self) -> DotProductReport:
-        """Return the report, or raise a GradientError when it is not ``ok``."""
-        if not self.ok:
-            raise GradientError(
-                f"dot-product test: <w, J v> = {self.forward:.12g} and <J^T w, v> = {self.reverse:.12g} "
-                f"differ by {self.relative:.2e} (rtol {self.rtol:g}), or both are zero"
-            )
-        return self
-
-
-@checked
-def dot_product_test(
-    jvp: Callable[[Point, Point], np.ndarray],
-    vjp: Callable[[Point, np.ndarray], Mapping[str, np.ndarray]],
-    point: Mapping[str, np.ndarray],
-    output_shape: Annotated[tuple[int, ...], Rule(shape=(None,), empty=True, exact=True, whole=True, least=1)],
-    *,
-    seed: Seed = 0,
-    rtol: NotNegative = 1e-10,
-) -> DotProductReport:
-    """Test that forward and reverse derivatives of one function are transposes of each other.
-
-    Args:
-        jvp: function from (point, tangent of each array) to J v of ``output_shape``.
-        vjp: function from (point, w of ``output_shape``) to J^T w of each array.
-        point: float64 arrays by name.
-        output_shape: shape of the function's output.
-        seed: seed of the standard normal v and w.
-        rtol: allowed relative difference.
-
-    Raises:
-        UserError: an array is not float64.
-        GradientError: a result is not finite, is missing or has the wrong shape.
-    """
-    point = {name: _double(array, f"point[{name!r}]") for name, array in point.items()}
-    generator = np.random.default_rng(seed)
-    v = {name: generator.standard_normal(array.shape) for name, array in point.items()}
-    w = generator.standard_normal(output_shape)
-    pushed = _checked_gradient({"J v": jvp(_copied(point), _copied(v))}, "J v", tuple(output_shape))
-    pulled = vjp(_copied(point), w.copy())
-    forward = float(np.sum(w * pushed))
-    reverse = float(sum(np.sum(_checked_gradient(pulled, name, point[name].shape) * v[name]) for name in point))
-    return DotProductReport(forward, reverse, abs(forward - reverse) / max(abs(forward), abs(reverse), _TINY), rtol)
 
 
 def _double(array: np.ndarray, name: str) -> np.ndarray:

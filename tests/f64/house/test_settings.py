@@ -32,7 +32,7 @@ NO_SETTINGS = {
     "Acceptance", "Actuation", "Appearance", "AppliedForce", "ArticulatedRollout", "Assessment", "CameraRecord", "Chunk",
     "CollisionShape", "Comparison", "CompressedFilm", "ConjugateGradients", "Control", "CoupledModel", "CovarianceEstimate",
     "DataFile", "DataSet", "DataSource", "Deformable", "DeformableRollout", "Derived", "Diagnosis", "DistanceField",
-    "Distribution", "DotProductReport", "Edges", "ElementRule", "Encoder", "Encoding", "ErrorBars", "ErrorRow", "Evaluation",
+    "Distribution", "Edges", "ElementRule", "Encoder", "Encoding", "ErrorBars", "ErrorRow", "Evaluation",
     "Factors", "Family", "Features", "Fetched", "Film", "FilmErrors", "FilmFacts", "FilmGradient", "FixedSteps", "FrameSteps",
     "Generated", "GradcheckEntry", "GradcheckReport", "Ground", "GrowingHorizon", "History", "ImplicitMotion", "Inversion",
     "Lattice", "Layer", "Linearisation", "Link", "Load", "Look", "MarquardtDamping", "MassProperties", "MeanDiagonalDamping",
@@ -58,7 +58,7 @@ NOT_CALLED_BY_USERS |= {
     "print_inversion",
 }  # fmt: skip
 # Arguments whose annotation speaks of numbers, and which hold functions, films or guesses.
-READ_ELSEWHERE = {"policy", "goal", "make_policy", "loss_and_gradient", "loss", "jvp", "vjp", "target", "guess", "random"}
+READ_ELSEWHERE = {"policy", "goal", "make_policy", "loss_and_gradient", "loss", "target", "guess", "random"}
 # Tables of models, which are checked together.
 READ_ELSEWHERE |= {"parts", "link_parent", "collision_pairs", "joint_coupling", "force_body", "force_steps"}
 NUMBER = re.compile(r"\b(int|float)\b")

@@ -11,9 +11,9 @@ import pytest
 
 from tests.reference import render_scenes
 from tests.reference.adjoints import adjoint_report
+from tests.reference.dot_product import dot_product_test
 from ti_render import render, render_adjoint, render_jvp
 from ti_sim import GradientError, gradcheck
-from ti_sim.base.gradcheck import dot_product_test
 
 STEP = 5e-7
 STEPS = {"softness": 1e-7, "material": 5e-6}  # sigma and gamma are small numbers; no kink moves with materials

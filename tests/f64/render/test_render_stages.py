@@ -8,13 +8,13 @@ import pytest
 
 from tests.reference import numpy_renderer, render_scenes
 from tests.reference.adjoints import adjoint_report
+from tests.reference.dot_product import dot_product_test
 from ti_render import mesh_topology
 from ti_render.geometry.lens import undistort_pixels, undistort_pixels_adjoint, undistort_pixels_jvp
 from ti_render.geometry.normals import find_normals, find_normals_adjoint, find_normals_jvp
 from ti_render.geometry.pose import pose, pose_adjoint, pose_jvp
 from ti_render.geometry.project import project, project_adjoint, project_jvp
 from ti_render.raster.antialias import average_columns, average_samples, spread_samples
-from ti_sim.base.gradcheck import dot_product_test
 
 
 def assert_derivatives(stage, adjoints, tangent, inputs):
