@@ -48,7 +48,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--starts", type=number(Count), help="first guesses (default: the task's)")
     group.add_argument("--iterations", type=number(Count), help="gradient steps (default: the scene's)")
     group.add_argument("--refine", type=number(FromZero), help="Gauss-Newton rounds (default: the scene's)")
-    group.add_argument("--warm", choices=("none", "cma"), help="cma begins with a gradient-free search (extra 'search')")
+    group.add_argument(
+        "--warm-start", dest="warm", choices=("none", "cma"), help="cma begins with a gradient-free search (extra 'search')"
+    )
     group.add_argument("--horizon", type=number(Count), metavar="FRAMES", help="begin with this number of frames and let it grow")
     parser.add_argument("--out", metavar="DIR", help="folder; an unfinished run in it is resumed (default: runs/TASK-SCENE-TIME)")
 
@@ -83,7 +85,8 @@ def _check(options: argparse.Namespace) -> None:
         return
     if options.method not in _READERS:
         raise UserError(f"the task state evaluates predictions for single pictures: choose the method {', '.join(_READERS)}")
-    options_given = [f"--{name}" for name in (*_OF_SEARCH, "target") if getattr(options, name) is not None]
+    words = {"warm": "warm-start"}
+    options_given = [f"--{words.get(name, name)}" for name in (*_OF_SEARCH, "target") if getattr(options, name) is not None]
     if options_given:
         raise UserError(f"{options_given[0]} belongs to the other tasks, and state searches for nothing: leave it out")
     if options.images is not None and options.images % _APPEARANCES:
