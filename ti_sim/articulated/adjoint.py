@@ -122,6 +122,76 @@ def begin_link_adjoints(
 
 
 @ti.func
+def ground_load_adjoint(
+    world: ti.template(), bars: ti.template(), states: ti.template(), bar: ti.template(), b, slot, row, i, rotation,
+    vs_bar, ws_bar, w_bar, turn_bar, center_bar,
+):  # fmt: skip
+    """Adjoint of the negative power of ``dynamics.ground_load`` on the virtual velocities of link i.
+
+    Adds to the adjoints of the position and velocity of the link's origin and of its contact. With bristles it replaces the
+    adjoints of the displacements of its contact points after the step, in a row of ``bar``, by those before it.
+
+    Args:
+        world, bars, states, bar, b, slot, row, i: as of ``virtual_power_adjoint``.
+        rotation: of the link, a matrix.
+        vs_bar, ws_bar, w_bar, turn_bar, center_bar: adjoints of the virtual velocities, of the angular velocity, of the rotation
+            and of the centre of mass (world axes), so far.
+
+    Returns:
+        These adjoints, with those of the contact.
+    """
+    w, center = load_vec3(world.work, b, i, SPIN), rotation @ load_vec3(world.link, b, i, CENTER)
+    ws, vs = load_vec3(world.work, b, i, VIRTUAL), load_vec3(world.work, b, i, VIRTUAL + 3)
+    v = load_vec3(world.work, b, i, VELOCITY)
+    z = world.work[b, i, POSITION + 2]
+    contact = load_vec4(world.link, b, i, CONTACT)
+    v_bar, contact_bar, z_bar = vec3(0.0), vec4(0.0), 0.0
+    margin = ground_margin(world, i, center, w, v)
+    for p in range(world.tree[i, FIRST_POINT], world.tree[i, END_POINT]):
+        local = point_position(world.point, p)
+        height = z - world.ground + center.z + contact_height(world.turning, world.point, p, local, rotation)
+        s_bar = vec2(0.0)
+        if height < margin:
+            contact_offset, share = contact_arm(world.turning, world.point, p, local, rotation)
+            arm = center + contact_offset
+            u, power = v + w.cross(arm), -(vs + ws.cross(arm))
+            f, height_bar, u_bar, theta_bar = vec3(0.0), 0.0, vec3(0.0), vec4(0.0)
+            if ti.static(world.sticking):
+                s = load_point(states, b, slot, first_bristle(world) + point_column(world, p))
+                after_bar = load_point(bar, b, row, first_bristle_bar(world) + point_column(world, p))
+                kt, kt_bar = world.link[b, i, BRISTLE], 0.0
+                f, _after = bristle_force(height, u, s, contact.x, contact.y, contact.z, contact.w, kt, world.dt)
+                height_bar, u_bar, s_bar, theta_bar, kt_bar = bristle_force_adjoint(
+                    height, u, s, contact.x, contact.y, contact.z, contact.w, kt, world.dt, share * power, after_bar
+                )
+                bars.link[b, i, BRISTLE] = bars.link[b, i, BRISTLE] + kt_bar
+            else:
+                f = contact_force(height, u, contact.x, contact.y, contact.z, contact.w, world.dt)
+                height_bar, u_bar, theta_bar = contact_force_adjoint(
+                    height, u, contact.x, contact.y, contact.z, contact.w, world.dt, share * power
+                )
+            arm_bar = u_bar.cross(w) - share * f.cross(ws)
+            arm_bar.z += height_bar
+            vs_bar -= share * f
+            ws_bar -= share * arm.cross(f)
+            v_bar += u_bar
+            w_bar += arm.cross(u_bar)
+            z_bar += height_bar
+            contact_bar += theta_bar
+            turn_bar += (center + rotation @ local).cross(arm_bar)
+            if ti.static(world.turning):
+                vector = rotation @ point_vector(world.point, p)
+                turn_bar += vector.cross(contact_vector_adjoint(world.point, p, rotation, arm_bar, f.dot(power)))
+            center_bar += arm_bar
+        if ti.static(world.sticking):
+            store_point(bar, b, row, first_bristle_bar(world) + point_column(world, p), s_bar)
+    add_vec4(bars.link, b, i, CONTACT, contact_bar)
+    add_vec3(world.work, b, i, BARS + 3, vec3(0.0, 0.0, z_bar))
+    add_vec3(world.work, b, i, BARS + 9, v_bar)
+    return vs_bar, ws_bar, w_bar, turn_bar, center_bar
+
+
+@ti.func
 def virtual_power_adjoint(
     world: ti.template(), bars: ti.template(), states: ti.template(), bar: ti.template(), b, slot, row, frame, i
 ):
@@ -179,52 +249,9 @@ def virtual_power_adjoint(
         bars.link[b, i, INERTIA + 3 + k] = bars.link[b, i, INERTIA + 3 + k] + mixed
 
     if world.tree[i, FIRST_POINT] < world.tree[i, END_POINT]:
-        v = load_vec3(world.work, b, i, VELOCITY)
-        z = world.work[b, i, POSITION + 2]
-        contact = load_vec4(world.link, b, i, CONTACT)
-        v_bar, contact_bar, z_bar = vec3(0.0), vec4(0.0), 0.0
-        margin = ground_margin(world, i, center, w, v)
-        for p in range(world.tree[i, FIRST_POINT], world.tree[i, END_POINT]):
-            local = point_position(world.point, p)
-            height = z - world.ground + center.z + contact_height(world.turning, world.point, p, local, rotation)
-            s_bar = vec2(0.0)
-            if height < margin:
-                contact_offset, share = contact_arm(world.turning, world.point, p, local, rotation)
-                arm = center + contact_offset
-                u, power = v + w.cross(arm), -(vs + ws.cross(arm))
-                f, height_bar, u_bar, theta_bar = vec3(0.0), 0.0, vec3(0.0), vec4(0.0)
-                if ti.static(world.sticking):
-                    s = load_point(states, b, slot, first_bristle(world) + point_column(world, p))
-                    after_bar = load_point(bar, b, row, first_bristle_bar(world) + point_column(world, p))
-                    kt, kt_bar = world.link[b, i, BRISTLE], 0.0
-                    f, _after = bristle_force(height, u, s, contact.x, contact.y, contact.z, contact.w, kt, world.dt)
-                    height_bar, u_bar, s_bar, theta_bar, kt_bar = bristle_force_adjoint(
-                        height, u, s, contact.x, contact.y, contact.z, contact.w, kt, world.dt, share * power, after_bar
-                    )
-                    bars.link[b, i, BRISTLE] = bars.link[b, i, BRISTLE] + kt_bar
-                else:
-                    f = contact_force(height, u, contact.x, contact.y, contact.z, contact.w, world.dt)
-                    height_bar, u_bar, theta_bar = contact_force_adjoint(
-                        height, u, contact.x, contact.y, contact.z, contact.w, world.dt, share * power
-                    )
-                arm_bar = u_bar.cross(w) - share * f.cross(ws)
-                arm_bar.z += height_bar
-                vs_bar -= share * f
-                ws_bar -= share * arm.cross(f)
-                v_bar += u_bar
-                w_bar += arm.cross(u_bar)
-                z_bar += height_bar
-                contact_bar += theta_bar
-                turn_bar += (center + rotation @ local).cross(arm_bar)
-                if ti.static(world.turning):
-                    vector = rotation @ point_vector(world.point, p)
-                    turn_bar += vector.cross(contact_vector_adjoint(world.point, p, rotation, arm_bar, f.dot(power)))
-                center_bar += arm_bar
-            if ti.static(world.sticking):
-                store_point(bar, b, row, first_bristle_bar(world) + point_column(world, p), s_bar)
-        add_vec4(bars.link, b, i, CONTACT, contact_bar)
-        add_vec3(world.work, b, i, BARS + 3, vec3(0.0, 0.0, z_bar))
-        add_vec3(world.work, b, i, BARS + 9, v_bar)
+        vs_bar, ws_bar, w_bar, turn_bar, center_bar = ground_load_adjoint(
+            world, bars, states, bar, b, slot, row, i, rotation, vs_bar, ws_bar, w_bar, turn_bar, center_bar
+        )
 
     add_vec3(bars.link, b, i, CENTER, inverse_rotation @ center_bar)
     add_vec3(world.work, b, i, BARS, turn_bar)

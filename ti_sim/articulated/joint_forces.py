@@ -30,41 +30,46 @@ def soft_width(low, high):
 
 
 @ti.func
-def joint_force(world: ti.template(), b, frame, d, kind, x, rate):
-    """Force [N, N m] of spring, damper, limits and motor of joint velocity d at position x and velocity ``rate``."""
-    stiffness, servo = world.velocity[b, d, STIFFNESS], world.velocity[b, d, SERVO_STIFFNESS]
+def passive_force(world: ti.template(), b, d, kind, x, rate):
+    """Force [N, N m] of spring and damper of joint velocity d at position x and velocity ``rate``."""
+    stiffness = world.velocity[b, d, STIFFNESS]
     if not has_position(kind):
-        stiffness, servo = 0.0, 0.0
-    force = -stiffness * (x - world.velocity[b, d, REST]) - world.velocity[b, d, DAMPING] * rate
-    if has_limits(kind):
-        low, high = world.velocity[b, d, LOW], world.velocity[b, d, HIGH]
-        if x < low:
-            overshoot = low - x
-            force += world.velocity[b, d, LIMIT_STIFFNESS] * overshoot * overshoot / (overshoot + soft_width(low, high))
-        elif x > high:
-            overshoot = x - high
-            force -= world.velocity[b, d, LIMIT_STIFFNESS] * overshoot * overshoot / (overshoot + soft_width(low, high))
-    limit = world.velocity[b, d, MOTOR_LIMIT]
-    motor = (
-        world.velocity[b, d, GAIN] * world.action[b, frame, d]
-        + servo * (world.target[b, frame, d] - x)
-        - world.velocity[b, d, SERVO_DAMPING] * rate
-    )
-    return force + ti.max(-limit, ti.min(limit, motor))
+        stiffness = 0.0
+    return -stiffness * (x - world.velocity[b, d, REST]) - world.velocity[b, d, DAMPING] * rate
 
 
 @ti.func
-def joint_force_adjoint(world: ti.template(), bars: ti.template(), b, frame, d, kind, x, rate, force_bar):
-    """Adjoint of ``joint_force``: adds to the adjoints of row d, action and target, returns (x_bar, rate_bar)."""
-    x_bar, rate_bar = 0.0, 0.0
-    damping = world.velocity[b, d, DAMPING]
-    rate_bar -= damping * force_bar
+def passive_force_adjoint(world: ti.template(), bars: ti.template(), b, d, kind, x, rate, force_bar):
+    """Adjoint of ``passive_force``: adds to the adjoints of row d, returns (x_bar, rate_bar)."""
+    x_bar, damping = 0.0, world.velocity[b, d, DAMPING]
     bars.velocity[b, d, DAMPING] = bars.velocity[b, d, DAMPING] - rate * force_bar
     if has_position(kind):
         stiffness = world.velocity[b, d, STIFFNESS]
         x_bar -= stiffness * force_bar
         bars.velocity[b, d, STIFFNESS] = bars.velocity[b, d, STIFFNESS] - (x - world.velocity[b, d, REST]) * force_bar
         bars.velocity[b, d, REST] = bars.velocity[b, d, REST] + stiffness * force_bar
+    return x_bar, -damping * force_bar
+
+
+@ti.func
+def limit_force(world: ti.template(), b, d, kind, x):
+    """Force [N, N m] of the limits of joint velocity d at position x."""
+    force = 0.0
+    if has_limits(kind):
+        low, high = world.velocity[b, d, LOW], world.velocity[b, d, HIGH]
+        if x < low:
+            overshoot = low - x
+            force = world.velocity[b, d, LIMIT_STIFFNESS] * overshoot * overshoot / (overshoot + soft_width(low, high))
+        elif x > high:
+            overshoot = x - high
+            force = -(world.velocity[b, d, LIMIT_STIFFNESS] * overshoot * overshoot / (overshoot + soft_width(low, high)))
+    return force
+
+
+@ti.func
+def limit_force_adjoint(world: ti.template(), bars: ti.template(), b, d, kind, x, force_bar):
+    """Adjoint of ``limit_force``: adds to the adjoints of row d, returns x_bar."""
+    x_bar = 0.0
     if has_limits(kind):
         low, high = world.velocity[b, d, LOW], world.velocity[b, d, HIGH]
         if x < low or x > high:
@@ -86,6 +91,27 @@ def joint_force_adjoint(world: ti.template(), bars: ti.template(), b, frame, d, 
                 high_bar += wide_bar
             bars.velocity[b, d, LOW] = bars.velocity[b, d, LOW] + low_bar
             bars.velocity[b, d, HIGH] = bars.velocity[b, d, HIGH] + high_bar
+    return x_bar
+
+
+@ti.func
+def motor_force(world: ti.template(), b, frame, d, kind, x, rate):
+    """Force [N, N m] of the motor of joint velocity d, servo included, at position x and velocity ``rate``."""
+    servo, limit = world.velocity[b, d, SERVO_STIFFNESS], world.velocity[b, d, MOTOR_LIMIT]
+    if not has_position(kind):
+        servo = 0.0
+    motor = (
+        world.velocity[b, d, GAIN] * world.action[b, frame, d]
+        + servo * (world.target[b, frame, d] - x)
+        - world.velocity[b, d, SERVO_DAMPING] * rate
+    )
+    return ti.max(-limit, ti.min(limit, motor))
+
+
+@ti.func
+def motor_force_adjoint(world: ti.template(), bars: ti.template(), b, frame, d, kind, x, rate, force_bar):
+    """Adjoint of ``motor_force``: adds to the adjoints of row d, action and target, returns (x_bar, rate_bar)."""
+    x_bar, rate_bar = 0.0, 0.0
     servo, limit = world.velocity[b, d, SERVO_STIFFNESS], world.velocity[b, d, MOTOR_LIMIT]
     if not has_position(kind):
         servo = 0.0
@@ -106,3 +132,19 @@ def joint_force_adjoint(world: ti.template(), bars: ti.template(), b, frame, d, 
             bars.target[b, frame, d] = bars.target[b, frame, d] + servo * force_bar
             x_bar -= servo * force_bar
     return x_bar, rate_bar
+
+
+@ti.func
+def joint_force(world: ti.template(), b, frame, d, kind, x, rate):
+    """Force [N, N m] of spring, damper, limits and motor of joint velocity d at position x and velocity ``rate``."""
+    passive = passive_force(world, b, d, kind, x, rate)
+    return passive + limit_force(world, b, d, kind, x) + motor_force(world, b, frame, d, kind, x, rate)
+
+
+@ti.func
+def joint_force_adjoint(world: ti.template(), bars: ti.template(), b, frame, d, kind, x, rate, force_bar):
+    """Adjoint of ``joint_force``: adds to the adjoints of row d, action and target, returns (x_bar, rate_bar)."""
+    x_bar, rate_bar = passive_force_adjoint(world, bars, b, d, kind, x, rate, force_bar)
+    x_bar += limit_force_adjoint(world, bars, b, d, kind, x, force_bar)
+    motor_x_bar, motor_rate_bar = motor_force_adjoint(world, bars, b, frame, d, kind, x, rate, force_bar)
+    return x_bar + motor_x_bar, rate_bar + motor_rate_bar
