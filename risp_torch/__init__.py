@@ -39,6 +39,7 @@ from risp_torch.inversion.report.apply_result import apply_result
 from risp_torch.inversion.report.result import Inversion
 from risp_torch.inversion.run.invert import invert
 from risp_torch.risp.loss import RispLoss
+from risp_torch.scene.forces import Forces
 from risp_torch.scene.load import load_scene, scene_names
 from risp_torch.scene.masks import render_masks
 from risp_torch.scene.parts.cameras import Camera
@@ -73,7 +74,7 @@ __version__ = program_version()
 __all__ = [
     "Air", "AmbientLight", "Bending", "Box", "Camera", "Capsule", "Checkpoint", "CmaSettings", "Cone", "Contact",
     "Cylinder", "DepthLoss", "DirectionalLight", "DivergenceError", "Elastic", "EnvironmentLight", "Films", "FindStart",
-    "Fixed", "ImageTracksLoss", "ImplicitSettings", "Inversion", "Joint", "LookSettings", "Loss", "LuminanceLoss",
+    "Fixed", "Forces", "ImageTracksLoss", "ImplicitSettings", "Inversion", "Joint", "LookSettings", "Loss", "LuminanceLoss",
     "MaskLoss", "MatchedLoss", "Membrane", "Mesh", "MixedLoss", "MixedPart", "NewtonSteps", "OptimiseSettings", "Param",
     "PerceptualLoss", "PictureLoss", "PixelLoss", "PixelWeights", "PointLight", "Prismatic", "Quality", "Revolute",
     "RispLoss", "Scene", "SinePulse", "Sphere", "Spherical", "Start", "State", "StateLoss", "States", "StoreAll",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -32,6 +32,7 @@ from risp_torch.scene.adding.springs import add_springs
 from risp_torch.scene.adding.wind import set_wind
 from risp_torch.scene.arguments import Number, Vector
 from risp_torch.scene.description import describe
+from risp_torch.scene.forces import Forces
 from risp_torch.scene.numbers import Values
 from risp_torch.scene.parameters import ParameterTable, split_entry
 from risp_torch.scene.simulation.filming import filmed
@@ -302,6 +303,42 @@ class Scene(SceneSpec):
             actions = actions[:, None]
         states = self.simulator.rollout(self.table, parameters, frames=1, actions=actions, state=state, adjoint=adjoint)
         return states.last
+
+    @checked
+    def forces(
+        self,
+        states: State | States | Sequence[State],
+        parameters: Mapping[str, torch.Tensor] | None = None,
+        actions: torch.Tensor | None = None,
+    ) -> Forces:
+        """Contact and joint forces at states: those with which the physics step from each state begins.
+
+        Contact forces are the mean over a physics step of the path on which the velocities of the state lead, as in the step.
+        With "rk4" they are those of its first stage. Those of implicit steps are at the end of the step that ends in the state.
+
+        Args:
+            states: a state, states of T successive frames, or a motion of ``rollout`` at its frames. A motion does not hold
+                bristles and stages: for friction that sticks, dry friction of joints, "bdf2" and "sdirk2", give states of
+                ``step``. Gradients flow through them.
+            parameters: as of ``rollout``. Of parameters over time the row of the frame interval that a state begins is used; the
+                last one of several states has that of the interval before it.
+            actions: of a state [B, A], of states [B, F, A] from the first one on; as of ``step`` and ``rollout``.
+
+        Returns:
+            The forces: [B, ...] at a state, [B, T, ...] at several; NaN at states that are not finite. At kinks (where contacts
+            begin, and between sticking and sliding) derivatives are one-sided.
+
+        Raises:
+            UserError: names or shapes do not fit, the states are not of successive frames or of another scene, or the scene has
+                no contact forces (smoke), adaptive steps, or bristles or stages that the states do not hold.
+            DivergenceError: no state is finite.
+        """
+        if actions is not None and isinstance(states, State):
+            actions = torch.as_tensor(actions)
+            if actions.ndim != 2:
+                raise UserError(f"the actions at a state have shape {tuple(actions.shape)}, and [worlds, actuators] is needed")
+            actions = actions[:, None]
+        return self.simulator.forces(self.table, parameters, states, actions=actions)
 
     def start_poses(self, values: Values) -> torch.Tensor:
         """The initial placement for parameter values [B, ...]: one frame of ``States.placement``.

@@ -66,7 +66,7 @@ class SceneSpec:
         table: every parameter by its dotted name.
         bodies: rigid bodies and links.
         deformables: deformable bodies.
-        forces, rotors, motors, loads: forces and actuators.
+        applied_forces, rotors, motors, loads: forces and actuators.
         self_contact: self-contact of the deformable bodies, or None.
         cameras: in the order in which they were added; the first one is the default.
         lights: lights.
@@ -83,7 +83,7 @@ class SceneSpec:
     table: ParameterTable
     bodies: tuple[Body, ...] = ()
     deformables: tuple[Deformable, ...] = ()
-    forces: tuple[AppliedForce, ...] = ()
+    applied_forces: tuple[AppliedForce, ...] = ()
     rotors: tuple[Rotors, ...] = ()
     motors: tuple[Motors, ...] = ()
     loads: tuple[Load, ...] = ()
@@ -150,6 +150,12 @@ class SceneSpec:
         """Whether the contact of any body has this optional number ("bristle_stiffness" or "radius")."""
         bodies = (*self.bodies, *self.deformables)
         return any(f"{body.contact_name}.{field}" in self.table.params for body in bodies)
+
+    @property
+    def has_bristles(self) -> bool:
+        """Whether contacts or joints have bristles, whose displacements are a part of the state."""
+        dry = any("dry_friction" in getattr(body, "names", ()) for body in self.bodies)
+        return dry or self.contacts_have("bristle_stiffness")
 
     @property
     def camera(self) -> Camera | None:

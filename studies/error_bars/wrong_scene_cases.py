@@ -105,8 +105,8 @@ def _drag(scene: Scene, random: Random) -> None:
 def _coarse(scene: Scene, random: Random) -> None:
     times = int(random.choice((5, 10)))
     scene.stepping = replace(scene.stepping, substeps=scene.stepping.substeps // times)
-    scene.forces = tuple(
-        replace(force, first_step=force.first_step // times, last_step=force.last_step // times) for force in scene.forces
+    scene.applied_forces = tuple(
+        replace(force, first_step=force.first_step // times, last_step=force.last_step // times) for force in scene.applied_forces
     )
 
 

@@ -9,6 +9,13 @@ import numpy as np
 from ti_sim.articulated.contact_bristles import initialise_contact_bristles
 from ti_sim.articulated.contact_warnings import ContactWarnings
 from ti_sim.articulated.dry_friction import initialise_bristles, initialise_bristles_adjoint
+from ti_sim.articulated.forces import (
+    JOINT_FORCE,
+    PAIR_WRENCH,
+    joint_and_contact_forces,
+    joint_and_contact_forces_adjoint,
+    with_all_links_loaded,
+)
 from ti_sim.articulated.merging import merge, merge_adjoint
 from ti_sim.articulated.model import ArticulatedInputs, ArticulatedModel, ArticulatedSettings
 from ti_sim.articulated.rollout import advance, advance_adjoint, initialise_state, initialise_state_adjoint
@@ -255,6 +262,7 @@ class ArticulatedSolver(Solver):
     """
 
     frame_names, per_interval_inputs = ("joint_q", "joint_qd", "body_q", "body_qd"), "actions"
+    force_names = "ground_wrench", "pair_wrench", "joint_force"
 
     def __init__(self, model: ArticulatedModel, settings: ArticulatedSettings) -> None:
         """Bind a model to its time stepping.
@@ -360,6 +368,36 @@ class ArticulatedSolver(Solver):
         rollout.adjoint.run_backwards(steps, recompute=recompute_segment, differentiate=differentiate_segment)
         packed.finish(world, bar)
         return packed.bars
+
+    @compiled_plainly
+    def _forces(self, inputs: ArticulatedInputs) -> tuple[Array, ...]:
+        """``forces`` of checked inputs: ground_wrench [B, N, 6], pair_wrench [B, K, 12] and joint_force [B, D, 4]
+        (``joint_and_contact_forces``).
+        """
+        model, like, b = self.model, inputs.link_mass, inputs.world_count
+        world, states = self._at_state(inputs)
+        pairs, velocities = max(len(model.candidate_pairs), 1), max(model.velocity_count, 1)
+        tails = (model.link_count, 6), (pairs, PAIR_WRENCH.size), (velocities, JOINT_FORCE.size)
+        arrays = tuple(zeros_in_same_library(like, (b, *tail)) for tail in tails)
+        joint_and_contact_forces(*views(states, *arrays, world))
+        return arrays
+
+    @compiled_plainly
+    def _forces_adjoint(self, inputs: ArticulatedInputs, bars: tuple[Array, ...]) -> ArticulatedInputs:
+        """``forces_adjoint`` of checked inputs."""
+        world, states = self._at_state(inputs)
+        packed = PackedBars(self.model, inputs, 0)
+        bar = zeros_in_same_library(inputs.link_mass, (inputs.world_count, 3, self.model.bar_columns(inputs)))
+        joint_and_contact_forces_adjoint(*views(states, *bars, bar, world, packed.rows))
+        packed.finish(world, bar)
+        return packed.bars
+
+    def _at_state(self, inputs: ArticulatedInputs) -> tuple[WorldArrays, Array]:
+        """Kernel arguments of ``forces``, and the initial state in a row."""
+        world = with_all_links_loaded(self.model, inputs, prepare(self.model, inputs, dt=self.settings.dt))
+        states = zeros_in_same_library(inputs.link_mass, (inputs.world_count, 1, self.model.state_columns(inputs)))
+        start_links(self.model, inputs, states, 0)
+        return world, states
 
     def check_divergence(self, rollout: ArticulatedRollout) -> None:
         """Raise a DivergenceError that names link and step when every world of the rollout diverged."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 
 from ti_sim.articulated.contact_warnings import ContactWarnings
+from ti_sim.articulated.forces import with_all_links_loaded
 from ti_sim.articulated.model import ArticulatedSettings
 from ti_sim.articulated.solver import (
     ArticulatedRollout,
@@ -18,6 +19,7 @@ from ti_sim.articulated.solver import (
     start_links,
 )
 from ti_sim.articulated.solver import prepare as prepare_links
+from ti_sim.articulated.tables import WorldArrays
 from ti_sim.base.arrays import (
     Array,
     assign,
@@ -32,6 +34,7 @@ from ti_sim.base.bundles import views
 from ti_sim.base.launcher import Launcher
 from ti_sim.base.parallel import iterations_per_task
 from ti_sim.base.runtime import compiled_plainly
+from ti_sim.coupled.forces import ParticleContact, link_contacts, link_contacts_adjoint
 from ti_sim.coupled.model import (
     ContactParticles,
     CoupledFrames,
@@ -41,6 +44,7 @@ from ti_sim.coupled.model import (
     DivergenceMarks,
 )
 from ti_sim.coupled.rollout import advance, advance_adjoint
+from ti_sim.deformable.contact_forces import contact_forces, contact_forces_adjoint
 from ti_sim.deformable.corners import PARTICLE
 from ti_sim.deformable.kernel_arrays import AdjointSums
 from ti_sim.deformable.kernel_arrays import prepare as prepare_particles
@@ -109,6 +113,7 @@ class CoupledSolver(Solver):
     """Simulates links by the articulated-body algorithm and particles by semi-implicit Euler steps, with contact between them."""
 
     frame_names, per_interval_inputs = tuple(field.name for field in fields(CoupledFrames)), "actions, loads and actuations"
+    force_names = *ArticulatedSolver.force_names, *DeformableSolver.force_names, "link_force", "particle_wrench"
 
     def __init__(self, model: CoupledModel, settings: CoupledSettings) -> None:
         """Bind a model to its time stepping.
@@ -237,6 +242,70 @@ class CoupledSolver(Solver):
         initial_bars = soft.particle_q0, soft.particle_qd0
         initialise_particles_adjoint(*views(bar, frame_bars.particle_q, frame_bars.particle_qd, *initial_bars))
         return CoupledInputs(packed.bars, soft)
+
+    @compiled_plainly
+    def _forces(self, inputs: CoupledInputs) -> tuple[Array, ...]:
+        """``forces`` of checked inputs: those of both solvers, link_force [B, P, 3] of the links on the particles, and
+        particle_wrench [B, G, N, 6] of the particles of each of the G deformable bodies on each link (``link_contacts``).
+        """
+        like, (b, n, _q, _d, p), groups = inputs.links.link_mass, self._sizes(inputs), self._groups(inputs.links.link_mass)
+        world, joints, states = self._at_state(inputs)
+        force, wrenches = zeros_in_same_library(like, (b, p, 3)), zeros_in_same_library(like, (b, len(groups), n, 6))
+        for index, candidates in enumerate(groups):
+            wrench = zeros_in_same_library(like, (b, n, 6))
+            if candidates is not None:
+                contact = ParticleContact(inputs.particles.particle_contact)
+                link_contacts(*views(joints, states, force, wrench, world, contact, candidates))
+            assign(wrenches, (slice(None), index), wrench)
+        soft = contact_forces(self.model.deformable, inputs.particles, dt=self.settings.dt)
+        return *self._links.forces(inputs.links), *soft, force, wrenches
+
+    @compiled_plainly
+    def _forces_adjoint(self, inputs: CoupledInputs, bars: tuple[Array, ...]) -> CoupledInputs:
+        """``forces_adjoint`` of checked inputs."""
+        like, (b, _n, _q, _d, p) = inputs.links.link_mass, self._sizes(inputs)
+        *link_bars, ground_bar, self_bar, force_bar, wrench_bar = bars
+        soft = contact_forces_adjoint(self.model.deformable, inputs.particles, ground_bar, self_bar, dt=self.settings.dt)
+        world, joints, states = self._at_state(inputs)
+        packed, bar = PackedBars(self.model.articulated, inputs.links, 0), zeros_in_same_library(like, (b, p, PARTICLE.size))
+        joint_bar = zeros_in_same_library(like, (b, 3, self.model.articulated.bar_columns(inputs.links)))
+        for index, candidates in enumerate(self._groups(like)):
+            if candidates is not None:
+                link_contacts_adjoint(*views(
+                    joints, states, force_bar, section(wrench_bar, (slice(None), index)), zeros_in_same_library(like, (b, p, 3)),
+                    joint_bar, bar, world, packed.rows, ParticleContact(inputs.particles.particle_contact),
+                    ParticleContact(soft.particle_contact), candidates,
+                ))  # fmt: skip
+        packed.finish(world, joint_bar)
+        for array, columns in ((soft.particle_q0, slice(3)), (soft.particle_qd0, slice(3, 6))):
+            assign(array, (...,), reals_in_same_library(array, to_numpy(array) + to_numpy(bar)[..., columns]))
+        links = self._links.forces_adjoint(inputs.links, *link_bars)
+        pairs = zip(links.arrays(), packed.bars.arrays(), strict=True)
+        links = links.with_arrays(reals_in_same_library(like, to_numpy(one) + to_numpy(other)) for one, other in pairs)
+        return CoupledInputs(links, soft)
+
+    @property
+    def _links(self) -> ArticulatedSolver:
+        """A solver of the links alone."""
+        return ArticulatedSolver(self.model.articulated, ArticulatedSettings(self.settings.dt, self.settings.substeps))
+
+    def _groups(self, like: Array) -> list[ContactParticles | None]:
+        """Particles of each deformable body that collide with links; None for a body without any."""
+        particles, margins, groups = self.model.contact_particles, self.model.margins, []
+        for _name, first, past in self.model.deformable.parts or (("particles", 0, self.model.deformable.particle_count),):
+            chosen = (particles >= first) & (particles < past)
+            arrays = ints_in_same_library(like, particles[chosen]), reals_in_same_library(like, margins[chosen])
+            groups.append(ContactParticles(*arrays) if chosen.any() else None)
+        return groups
+
+    def _at_state(self, inputs: CoupledInputs) -> tuple[WorldArrays, Array, Array]:
+        """Kernel arguments of the links, and the initial state of joints and particles in rows."""
+        links, like, (b, _n, _q, _d, p) = self.model.articulated, inputs.links.link_mass, self._sizes(inputs)
+        world = with_all_links_loaded(links, inputs.links, prepare_links(links, inputs.links, dt=self.settings.dt))
+        joints = zeros_in_same_library(like, (b, 1, links.state_columns(inputs.links)))
+        states = empty_in_same_library(like, (b, 1, p, PARTICLE.size))
+        self._begin(inputs, joints, states, 0)
+        return world, joints, states
 
     def check_divergence(self, rollout: CoupledRollout) -> None:
         """Raise a DivergenceError that names link or particle, and the step, when every world of the rollout diverged."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -24,11 +26,13 @@ from ti_sim.base.parallel import ThreadTuner, iterations_per_task, thread_count
 from ti_sim.base.runtime import require
 from ti_sim.deformable import element_plan, self_contact_gpu, world_plan
 from ti_sim.deformable import self_contact_layout as layout
+from ti_sim.deformable.contact_forces import contact_forces, contact_forces_adjoint
 from ti_sim.deformable.corners import PARTICLE
 from ti_sim.deformable.element_plan import Slots, slots_of
 from ti_sim.deformable.families import TABLES
+from ti_sim.deformable.implicit.ground_forces import ground_forces, ground_forces_adjoint
 from ti_sim.deformable.implicit.rollout import converging_division, differentiate, in_double, simulate
-from ti_sim.deformable.inputs import DeformableInputs
+from ti_sim.deformable.inputs import ContinuedInputs, DeformableInputs
 from ti_sim.deformable.kernel_arrays import AdjointSums, DeformableArrays, compiled_for, prepare
 from ti_sim.deformable.particle_step import Output
 from ti_sim.deformable.rollout import DeformableRollout
@@ -73,6 +77,7 @@ class DeformableSolver(Solver):
     """Simulates particles and elements by semi-implicit Euler steps (gradSim, appendices A.1 and C), or by implicit ones."""
 
     frame_names, per_interval_inputs = ("particle_q", "particle_qd"), "loads and actuations"
+    force_names = "ground_force", "self_force"
 
     def _check(self, inputs: DeformableInputs) -> None:
         super()._check(inputs)
@@ -206,6 +211,37 @@ class DeformableSolver(Solver):
             (doubles_in_same_library if name in doubles else reals_in_same_library)(like[name], values)
             for name, values in input_bars.named_arrays().items()
         )
+
+    def _forces(self, inputs: DeformableInputs) -> tuple[Array, Array]:
+        """``forces`` of checked inputs: those of the ground and of self-contact, each [B, P, 3] (``contact_forces``)."""
+        if not self._is_implicit:
+            return contact_forces(self.model, inputs, dt=self.settings.dt)
+        like, force = inputs.particle_mass, ground_forces(self.model, *self._stages(inputs), **self._formula)
+        return reals_in_same_library(like, force), zeros_in_same_library(like, force.shape)
+
+    def _forces_adjoint(self, inputs: DeformableInputs, bars: tuple[Array, Array]) -> DeformableInputs:
+        """``forces_adjoint`` of checked inputs."""
+        if self._is_implicit:
+            force_bar, bars = np.ascontiguousarray(to_numpy(bars[0]), dtype=np.float64), inputs.zeros()
+            history_bar, contact_bar = ground_forces_adjoint(self.model, *self._stages(inputs), force_bar, **self._formula)
+            history_bar = doubles_in_same_library(inputs.particle_mass, history_bar)
+            contact_bar = reals_in_same_library(inputs.particle_mass, contact_bar)
+            return replace(bars, particle_history0=history_bar, particle_contact=contact_bar)
+        return contact_forces_adjoint(self.model, inputs, *bars, dt=self.settings.dt)
+
+    def _stages(self, inputs: DeformableInputs) -> tuple[np.ndarray, np.ndarray]:
+        """Results of the latest stages and contact numbers, f64 (UserError: the inputs continue no steps)."""
+        if not isinstance(inputs, ContinuedInputs):
+            raise UserError("forces of implicit steps are those of the step that ends in a state: give ContinuedInputs")
+        arrays = inputs.particle_history0, inputs.particle_contact
+        history, contact = (np.ascontiguousarray(to_numpy(array), dtype=np.float64) for array in arrays)
+        return history, contact
+
+    @property
+    def _formula(self) -> dict[str, Any]:
+        """Numbers of implicit steps."""
+        settings = self.settings
+        return {"integrator": settings.integrator, "dt": settings.dt, "onset": settings.implicit.onset}
 
     def check_divergence(self, rollout: DeformableRollout) -> None:
         """Raise a DivergenceError that names particle, element and step when every world of the rollout diverged, or a

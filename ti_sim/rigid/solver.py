@@ -22,6 +22,7 @@ from ti_sim.base.parallel import iterations_per_task
 from ti_sim.base.runtime import compiled_briefly, require
 from ti_sim.rigid import element_plan, world_plan
 from ti_sim.rigid.arrays import STATE, BodyArrays, BristleArrays, FrameArrays, RigidArrays
+from ti_sim.rigid.forces import contact_wrenches, contact_wrenches_adjoint
 from ti_sim.rigid.model import RigidInputs, RigidModel, RigidSettings
 from ti_sim.rigid.state import LEFT_REGION, initialise_state, initialise_state_adjoint
 from ti_sim.rollout.adjoint import Adjoint, kept_interval, segment_length
@@ -84,7 +85,7 @@ class RigidRollout:
 class RigidSolver(Solver):
     """Simulates rigid bodies with compliant contact (gradSim, Eq. 2 and appendix A)."""
 
-    frame_names, per_interval_inputs = ("body_q", "body_qd"), "wrenches"
+    frame_names, force_names, per_interval_inputs = ("body_q", "body_qd"), ("ground_wrench",), "wrenches"
 
     def __init__(self, model: RigidModel, settings: RigidSettings) -> None:
         """Bind a model to its time stepping.
@@ -178,6 +179,27 @@ class RigidSolver(Solver):
             inputs.body_q0, inputs.body_qd0, inputs.body_inertia, state_bar, *bars,
             input_bars.body_q0, input_bars.body_qd0, input_bars.body_inertia,
         ))  # fmt: skip
+        return input_bars
+
+    @compiled_briefly
+    def _forces(self, inputs: RigidInputs) -> tuple[Array]:
+        """``forces`` of checked inputs: ground_wrench [B, N, 6], of the ground on each body (``contact_wrenches``)."""
+        wrench = zeros_in_same_library(inputs.body_mass, (inputs.world_count, self.model.body_count, 6))
+        bristles = self._bristles(inputs.body_mass, inputs.world_count, 1, inputs.contact_bristle0)
+        contact_wrenches(*views(inputs.body_q0, inputs.body_qd0, wrench, self._arrays_of(inputs, bristles, 0)))
+        return (wrench,)
+
+    @compiled_briefly
+    def _forces_adjoint(self, inputs: RigidInputs, bars: tuple[Array]) -> RigidInputs:
+        """``forces_adjoint`` of checked inputs."""
+        input_bars = inputs.zeros()
+        bristles = self._bristles(inputs.body_mass, inputs.world_count, 1, inputs.contact_bristle0)
+        contact_wrenches_adjoint(*views(
+            inputs.body_q0, inputs.body_qd0, *bars, input_bars.body_q0, input_bars.body_qd0,
+            self._arrays_of(inputs, bristles, 0), BodyArrays(**_numbers(input_bars)),
+        ))  # fmt: skip
+        if inputs.contact_bristle0 is not None:
+            assign(input_bars.contact_bristle0, (...,), section(bristles.bar, (slice(None), 0)))
         return input_bars
 
     def check_divergence(self, rollout: RigidRollout) -> None:

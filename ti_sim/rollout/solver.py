@@ -25,6 +25,7 @@ class Solver(ABC):
         model: the bodies, equal in every world.
         settings: time stepping, with ``dt`` [s] and ``substeps``.
         frame_names: names of the arrays that a rollout writes at its frames, in the order of ``frame_arrays``.
+        force_names: names of the arrays of ``forces``; none by default.
         per_interval_inputs: names of the inputs that are constant over a frame interval, for messages.
 
     A rollout can be continued: the arrays at its last frame, and its ``last_arrays``, are the initial state of the next one. The
@@ -32,6 +33,7 @@ class Solver(ABC):
     """
 
     frame_names: tuple[str, ...]
+    force_names: tuple[str, ...] = ()
     per_interval_inputs: str
 
     def __init__(self, model: Any, settings: Any) -> None:
@@ -100,6 +102,40 @@ class Solver(ABC):
         result = self._compiled(self._differentiate)(rollout, bars, tuple(last_bars))
         mark_diverged_worlds(result.arrays(), rollout.diverged)
         return result
+
+    @checked
+    def forces(self, inputs: Any) -> tuple[Array, ...]:
+        """Contact and joint forces at the initial state of the inputs, with which the step from this state begins.
+
+        Args:
+            inputs: numbers of every world; rows over time are those of the first frame interval.
+
+        Returns:
+            The arrays of ``force_names``.
+
+        Raises:
+            UserError: shapes, precision or numbers do not fit, or the solver does not compute these forces.
+        """
+        require()
+        self._check(inputs)
+        return self._compiled(self._forces)(inputs)
+
+    def forces_adjoint(self, inputs: Any, *bars: Array) -> Any:
+        """Adjoint of ``forces``: from the adjoints of its arrays to those of every input; one-sided at kinks.
+
+        Args:
+            inputs: of ``forces``, which checked them.
+            bars: derivatives of the loss with respect to the arrays of ``force_names``.
+        """
+        return self._compiled(self._forces_adjoint)(inputs, bars)
+
+    def _forces(self, inputs: Any) -> tuple[Array, ...]:
+        """``forces`` of checked inputs."""
+        raise UserError(f"{type(self).__name__} has no contact and no joint forces: ask solvers of bodies or particles for them")
+
+    def _forces_adjoint(self, inputs: Any, bars: tuple[Array, ...]) -> Any:
+        """``forces_adjoint`` of checked inputs."""
+        raise NotImplementedError
 
     def _check(self, inputs: Any) -> None:
         """Raise a UserError for inputs that do not fit the model."""

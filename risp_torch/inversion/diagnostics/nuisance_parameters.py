@@ -213,7 +213,7 @@ def _give_lens(scene: Scene) -> None:
 
 def _halve_steps(scene: Scene) -> None:
     scene.stepping = replace(scene.stepping, substeps=2 * scene.stepping.substeps)
-    scene.forces = tuple(replace(f, first_step=2 * f.first_step, last_step=2 * f.last_step) for f in scene.forces)
+    scene.applied_forces = tuple(replace(f, first_step=2 * f.first_step, last_step=2 * f.last_step) for f in scene.applied_forces)
 
 
 def _size(scene: Scene, body: int) -> float:
@@ -238,7 +238,7 @@ def _move_center(scene: Scene, *, body: int, shift: np.ndarray) -> None:
     for name, change in (("position", away), ("velocity", np.cross(spin, away))):
         param = scene.table.params[f"{old_body.name}.{name}"]
         scene.table.params[f"{old_body.name}.{name}"] = replace(param, value=param.value + change, low=None, high=None)
-    for force in scene.forces:
+    for force in scene.applied_forces:
         if force.body == body:
             param = scene.table.params[f"{force.name}.point"]
             scene.table.params[f"{force.name}.point"] = replace(param, value=param.value - shift, low=None, high=None)

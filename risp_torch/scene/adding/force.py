@@ -47,4 +47,4 @@ def add_force(
     scale = 1.0 if kind == "force" else 1.0 / ((last - first) * dt)
     scene.table.add(f"{name}.{kind}", value, unit=unit, shape=(3,))
     scene.table.add(f"{name}.point", point, unit="m", shape=(3,))
-    scene.forces += (AppliedForce(name, index, first, min(last, LAST_STEP), kind, scale),)
+    scene.applied_forces += (AppliedForce(name, index, first, min(last, LAST_STEP), kind, scale),)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Self
 
@@ -11,16 +11,19 @@ import numpy as np
 import torch
 
 from risp_torch.scene.bridge.derivative_errors import without_second_derivative
+from risp_torch.scene.forces import Forces
 from risp_torch.scene.numbers import Values, gravity_rows
 from risp_torch.scene.parts.body import Body
 from risp_torch.scene.parts.links import Link, coordinate_slices, velocity_slices
 from risp_torch.scene.parts.motors import Motors, split_actions
 from risp_torch.scene.rotations import matrix_vector, rotation_matrix
+from risp_torch.scene.simulation.rigid import bodies_with_points
 from risp_torch.scene.simulation.solver_adapter import SolverAdapter
 from risp_torch.scene.simulation.step_warnings import dry_friction_warnings, spin_warnings, step_warnings
 from risp_torch.scene.spec import SceneSpec
 from risp_torch.scene.state import State
 from risp_torch.scene.states import States
+from ti_sim.articulated.forces import JOINT_FORCE
 from ti_sim.articulated.model import ArticulatedInputs, ArticulatedModel, ArticulatedSettings
 from ti_sim.articulated.single_state import forward_kinematics
 from ti_sim.articulated.solver import ArticulatedSolver
@@ -49,7 +52,7 @@ class ArticulatedAdapter(SolverAdapter):
     def make_solver(self) -> ArticulatedSolver:
         """As ``SolverAdapter.make_solver``."""
         spec, stepping = self.spec, self.spec.stepping
-        if spec.forces or spec.driven or math.isfinite(stepping.max_distance):
+        if spec.applied_forces or spec.driven or math.isfinite(stepping.max_distance):
             raise UserError(
                 "a scene with links, or with bodies that collide with others, has no applied forces, rotors, drag or "
                 "max_distance: leave them out, or drive joints with add_motors"
@@ -94,6 +97,23 @@ class ArticulatedAdapter(SolverAdapter):
         joint_q, joint_qd, link_q, link_qd, diverged = arrays
         body_q, body_qd = centers_of_mass(self.spec.bodies, values, link_q, link_qd)
         return States(body_q, body_qd, diverged, joint_q, joint_qd)
+
+    def named_forces(self, arrays: Mapping[str, torch.Tensor]) -> Forces:
+        """As ``SolverAdapter.named_forces``; bodies that cannot move have the forces of other bodies, not those of the ground."""
+        ground, model, names = arrays["ground_wrench"], self.solver.model, self.solver.model.link_names
+        touching = [i for i in bodies_with_points(self.spec.bodies) if model.moves[i]]
+        pairs = model.candidate_pairs
+        wrench = arrays["pair_wrench"][..., : len(pairs), :].unflatten(-1, (2, 6))
+        total = ground
+        for side in range(2):
+            links = torch.tensor([pair[side] for pair in pairs], dtype=torch.int64, device=ground.device)
+            total = total.index_add(-2, links, wrench[..., side, :])
+        joint = arrays["joint_force"][..., : model.velocity_count, :]
+        forces = {f"joint_{name}": joint[..., getattr(JOINT_FORCE, name)] for name in JOINT_FORCE.names}
+        return Forces(
+            body_contact=total, contact=torch.cat([ground[..., touching, :], wrench[..., 0, :]], dim=-2), **forces,
+            contacts=(*((names[i], "ground") for i in touching), *((names[i], names[j]) for i, j in pairs)),
+        )  # fmt: skip
 
     def start(self, values: Values) -> tuple[torch.Tensor, None]:
         """As ``SolverAdapter.start``; a derivative raises RuntimeError."""

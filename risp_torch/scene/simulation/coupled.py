@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Self
 
 import numpy as np
 import torch
 
+from risp_torch.scene.forces import Forces
 from risp_torch.scene.numbers import Values
 from risp_torch.scene.simulation.articulated import ArticulatedAdapter, check_coupled_coordinates
 from risp_torch.scene.simulation.deformable import DeformableAdapter
@@ -66,6 +68,18 @@ class CoupledAdapter(SolverAdapter):
         """As ``ArticulatedAdapter.state``."""
         links = self.links.state(values)
         return replace(links, **self.particles.state(values).arrays())
+
+    def named_forces(self, arrays: Mapping[str, torch.Tensor]) -> Forces:
+        """As ``SolverAdapter.named_forces``."""
+        links, particles = self.links.named_forces(arrays), self.particles.named_forces(arrays)
+        wrench = arrays["particle_wrench"]  # of each deformable body on each link
+        shaped = [i for i, body in enumerate(self.spec.bodies) if body.collision is not None]
+        contact = wrench[..., shaped, :].transpose(-3, -2).flatten(-3, -2)
+        names = ((self.spec.bodies[i].name, body.name) for i in shaped for body in self.spec.deformables)
+        return replace(
+            links, body_contact=links.body_contact + wrench.sum(dim=-3), contact=torch.cat([links.contact, contact], dim=-2),
+            contacts=(*links.contacts, *names), particle_contact=particles.particle_contact + arrays["link_force"],
+        )  # fmt: skip
 
     def states(self, values: Values, *arrays: torch.Tensor) -> States:
         """As ``SolverAdapter.states``."""

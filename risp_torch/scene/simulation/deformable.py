@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Self
 
 import numpy as np
 import torch
 
+from risp_torch.scene.forces import Forces
 from risp_torch.scene.numbers import Values, gravity_rows, outside_transforms, unwrapped
 from risp_torch.scene.parts.deformable import Deformable
 from risp_torch.scene.parts.elements import Actuation, Elements, Net, Sheet, Solid, joined_rows
@@ -15,11 +16,13 @@ from risp_torch.scene.parts.loads import Load
 from risp_torch.scene.parts.self_contact import SelfContact, check_start, self_contact_rows
 from risp_torch.scene.simulation.adaptive import adaptive_rollout, steps_of_worlds
 from risp_torch.scene.simulation.solver_adapter import SolverAdapter
+from risp_torch.scene.simulation.states_at_frames import stacked
 from risp_torch.scene.simulation.step_warnings import deformable_step_warnings
 from risp_torch.scene.spec import SceneSpec
 from risp_torch.scene.state import State
 from risp_torch.scene.states import States
 from ti_sim.base.errors import UserError
+from ti_sim.deformable.implicit.ground_forces import last_stage
 from ti_sim.deformable.inputs import ContinuedInputs, DeformableInputs
 from ti_sim.deformable.model import SOLIDS, TABLES, DeformableModel, DeformableSettings
 from ti_sim.deformable.solver import DeformableSolver
@@ -82,6 +85,39 @@ class DeformableAdapter(SolverAdapter):
             return inputs
         return ContinuedInputs(*inputs.arrays(), state.particle_history, state.particle_driving, state.particle_factor)
 
+    def forces(
+        self, values: Values, states: Sequence[State], *, rows: Sequence[int], actions: torch.Tensor | None
+    ) -> Forces:
+        """As ``SolverAdapter.forces`` (UserError: worlds have time steps of their own)."""
+        if self.spec.stepping.adaptive:
+            raise UserError(
+                "contact forces are means over a step, and each world of an adaptive scene has its own: make the scene without "
+                "adaptive=True"
+            )
+        return super().forces(values, states, rows=rows, actions=actions)
+
+    def force_state(self, inputs: DeformableInputs, states: Sequence[State]) -> dict[str, torch.Tensor]:
+        """As ``SolverAdapter.force_state``; of implicit steps also the first and the last of the latest stages of each state.
+
+        A state without them is that at the end of a step without acceleration.
+        """
+        if not self.spec.stepping.is_implicit:
+            return stacked(states)
+        time = 1.0 - last_stage(self.spec.stepping.integrator).gamma if self.spec.stepping.integrator == "sdirk2" else 1.0
+        return stacked([_with_stages(state, time * self.spec.stepping.dt) for state in states])
+
+    def inputs_at_states(
+        self, inputs: DeformableInputs, state: Mapping[str, torch.Tensor], rows: Sequence[int]
+    ) -> DeformableInputs:
+        """As ``SolverAdapter.inputs_at_states``."""
+        if "particle_history" in state:
+            inputs = ContinuedInputs(*inputs.arrays(), state["particle_history"][:, 0])
+        return super().inputs_at_states(inputs, state, rows)
+
+    def named_forces(self, arrays: Mapping[str, torch.Tensor]) -> Forces:
+        """As ``SolverAdapter.named_forces``."""
+        return Forces(particle_contact=arrays["ground_force"] + arrays["self_force"])
+
     def states(self, values: Values, *arrays: torch.Tensor) -> States:
         """As ``SolverAdapter.states``."""
         particle_q, particle_qd, diverged = arrays
@@ -112,6 +148,19 @@ class DeformableAdapter(SolverAdapter):
         particle_q, particle_qd, diverged = adaptive_rollout(self.solver, inputs, frames, steps=steps, adjoint=adjoint)
         arrays = {"particle_q": particle_q, "particle_qd": particle_qd}
         return arrays, {"substeps": torch.tensor(steps, device=diverged.device)}, diverged
+
+
+def _with_stages(state: State, time: float) -> State:
+    """The state with two stages as its history: its first one, which is ``time`` [s] before the state, and the last one."""
+    if state.particle_history is None:
+        q, qd = state.particle_q.double(), state.particle_qd.double()
+        history = torch.stack([torch.cat([q - time * qd, qd], dim=-1), torch.cat([q, qd], dim=-1)], dim=1)
+    else:
+        history = torch.stack([state.particle_history[:, 0], state.particle_history[:, -1]], dim=1)
+    return State(
+        frame=state.frame, particle_q=state.particle_q, particle_qd=state.particle_qd, particle_history=history,
+        substeps=state.substeps,
+    )  # fmt: skip
 
 
 def _check(spec: SceneSpec) -> None:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Self
 
 import torch
 
+from risp_torch.scene.forces import Forces
 from risp_torch.scene.numbers import Values, gravity_rows, outside_transforms, unwrapped
+from risp_torch.scene.parts.body import Body
 from risp_torch.scene.parts.rotors import body_wrench, group_actions
 from risp_torch.scene.rotations import matrix_vector, rotation_matrix
 from risp_torch.scene.simulation.solver_adapter import SolverAdapter
+from risp_torch.scene.simulation.states_at_frames import stacked
 from risp_torch.scene.simulation.step_warnings import step_warnings
 from risp_torch.scene.spec import SceneSpec
 from risp_torch.scene.state import State
@@ -43,8 +47,8 @@ class RigidAdapter(SolverAdapter):
         model = RigidModel(
             body_names=tuple(b.name for b in spec.bodies),
             contact_points=tuple(b.points for b in spec.bodies),
-            force_body=tuple(f.body for f in spec.forces),
-            force_steps=tuple((f.first_step, f.last_step) for f in spec.forces),
+            force_body=tuple(f.body for f in spec.applied_forces),
+            force_steps=tuple((f.first_step, f.last_step) for f in spec.applied_forces),
             ground_height=spec.ground_height or 0.0,
             driven=spec.driven,
             bristled=spec.contacts_have("bristle_stiffness"),
@@ -64,7 +68,7 @@ class RigidAdapter(SolverAdapter):
         self, values: Values, *, frames: int, actions: torch.Tensor | None = None
     ) -> RigidInputs:
         """As ``SolverAdapter.inputs``."""
-        stack, gravity, bodies, forces = torch.stack, values["gravity"], self.spec.bodies, self.spec.forces
+        stack, gravity, bodies, forces = torch.stack, values["gravity"], self.spec.bodies, self.spec.applied_forces
         no_force = [gravity.new_zeros(gravity.shape[0], 3)]
         rows = group_actions(self.spec.rotors, values, actions, frames)
         has_wrenches = self.spec.driven
@@ -105,6 +109,18 @@ class RigidAdapter(SolverAdapter):
                     "with state.replace(body_qd=...), which computes it again"
                 )
 
+    def force_state(self, inputs: RigidInputs, states: Sequence[State]) -> dict[str, torch.Tensor]:
+        """As ``SolverAdapter.force_state``; angular velocities are those of the angular momenta, where states have them."""
+        return stacked([_with_velocities_of_momenta(inputs, state) for state in states])
+
+    def named_forces(self, arrays: Mapping[str, torch.Tensor]) -> Forces:
+        """As ``SolverAdapter.named_forces``."""
+        wrench, touching = arrays["ground_wrench"], bodies_with_points(self.spec.bodies)
+        return Forces(
+            body_contact=wrench, contact=wrench[..., touching, :],
+            contacts=tuple((self.spec.bodies[i].name, "ground") for i in touching),
+        )  # fmt: skip
+
     def without_diverged(self, state: State) -> tuple[State, None]:
         """The state as it is: bodies are independent of each other, and one that has diverged stays so."""
         return state, None
@@ -122,3 +138,18 @@ class RigidAdapter(SolverAdapter):
     def start(self, values: Values) -> tuple[torch.Tensor, None]:
         """As ``SolverAdapter.start``."""
         return torch.stack([body.pose(values) for body in self.spec.bodies], 1), None
+
+
+def bodies_with_points(bodies: Sequence[Body]) -> list[int]:
+    """Bodies that may touch the ground."""
+    return [i for i, body in enumerate(bodies) if len(body.points)]
+
+
+def _with_velocities_of_momenta(inputs: RigidInputs, state: State) -> State:
+    """The state without angular momenta, whose angular velocities are computed from these; differentiable."""
+    if state.body_momentum is None:
+        return state
+    turn = rotation_matrix(state.body_q[..., 3:])
+    spin = torch.linalg.solve(inputs.body_inertia, matrix_vector(turn.mT, state.body_momentum))
+    body_qd = torch.cat([state.body_qd[..., :3], matrix_vector(turn, spin)], dim=-1)
+    return state.replace(body_qd=body_qd)

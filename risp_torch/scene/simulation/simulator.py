@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,6 +11,7 @@ import torch
 from risp_torch.files.memory import check_memory
 from risp_torch.scene.bridge import bridge_dtype
 from risp_torch.scene.bridge.checks import bridge_device, check_worlds
+from risp_torch.scene.forces import Forces
 from risp_torch.scene.numbers import Values
 from risp_torch.scene.parameters import ParameterTable
 from risp_torch.scene.parts.links import Link
@@ -20,6 +21,7 @@ from risp_torch.scene.simulation.deformable import DeformableAdapter
 from risp_torch.scene.simulation.rigid import RigidAdapter
 from risp_torch.scene.simulation.smoke import SmokeAdapter
 from risp_torch.scene.simulation.solver_adapter import SolverAdapter, action_rows
+from risp_torch.scene.simulation.states_at_frames import frame_rows, states_of_motion
 from risp_torch.scene.simulation.step_warnings import touching_particles
 from risp_torch.scene.simulation.uncoupled import UncoupledSolvers
 from risp_torch.scene.spec import ALL_PARTS, SceneSpec
@@ -31,7 +33,10 @@ from ti_sim.rollout.adjoint import Adjoint
 from ti_sim.rollout.solver import Solver
 from ti_sim.shapes.mass import possible_inertia
 
-_PARTS = ("stepping", "bodies", "deformables", "forces", "rotors", "motors", "loads", "self_contact", "ground", "smoke", "table")
+_PARTS = (
+    "stepping", "bodies", "deformables", "applied_forces", "rotors", "motors", "loads", "self_contact", "ground", "smoke",
+    "table",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,6 +113,36 @@ class Simulator:
             values, frames=frames, actions=actions, state=state, adjoint=adjoint, between=between
         )
         return self.adapter.without_escapes(states, table, parameters, between=between)
+
+    def forces(
+        self,
+        table: ParameterTable,
+        parameters: Mapping[str, torch.Tensor] | None,
+        states: State | States | Sequence[State],
+        *,
+        actions: torch.Tensor | None,
+    ) -> Forces:
+        """Contact and joint forces at states (arguments, raises: ``Scene.forces``)."""
+        multistep = self.spec.stepping.integrator in ("bdf2", "sdirk2")
+        if isinstance(states, States) and (self.spec.has_bristles or multistep):
+            missing = "friction of this scene has bristles, whose displacements"
+            if multistep:
+                missing = f"forces of {self.spec.stepping.integrator!r} depend on the latest stages, which"
+            raise UserError(f"{missing} a motion does not hold at its frames: give states of Scene.state and Scene.step")
+        frames = states_of_motion(states) if isinstance(states, States) else [states] if isinstance(states, State) else states
+        if not frames:
+            raise UserError("there are no states: give at least one")
+        actions, worlds = action_rows(actions, frames[0].worlds)
+        self.adapter.check(parameters or {}, actions)
+        for state in frames:
+            for name, array in state.arrays().items():
+                check_worlds(array, f"state.{name}")
+        values = table.values(parameters)
+        if len(values["gravity"]) == 1:
+            values = table.values(parameters, worlds=worlds)
+        frames = [state.map(lambda array: array.to(bridge_device())) for state in frames]
+        forces = self.adapter.forces(values, frames, rows=frame_rows(frames), actions=actions)
+        return forces.map(lambda array: array[:, 0]) if isinstance(states, State) else forces
 
     def state(self, table: ParameterTable, parameters: Mapping[str, torch.Tensor] | None, *, worlds: int | None) -> State:
         """The state at the start (arguments, raises: ``Scene.state``)."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
 import torch
 
+from risp_torch.scene.forces import Forces
 from risp_torch.scene.numbers import Values
 from risp_torch.scene.simulation.solver_adapter import SolverAdapter
 from risp_torch.scene.spec import SceneSpec
@@ -99,6 +101,12 @@ class SmokeAdapter(SolverAdapter):
     def start_placement(self, values: Values) -> torch.Tensor:
         """Density [B, X, Y] at the start."""
         return self.spec.smoke.start(values)
+
+    def forces(
+        self, values: Values, states: Sequence[State], *, rows: Sequence[int], actions: torch.Tensor | None
+    ) -> Forces:
+        """Raise a UserError: there are none."""
+        raise UserError(f"{self.spec.smoke.name} is smoke, which has no contact and no joint forces: bodies have them")
 
     def without_escapes(self, states: States, *_arguments: Any, **_options: Any) -> States:
         """The motion as it is: nothing of it can leave the box."""

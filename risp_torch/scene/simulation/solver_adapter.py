@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import ClassVar
@@ -12,6 +12,7 @@ import torch
 
 from risp_torch.scene import bridge
 from risp_torch.scene.bridge.checks import bridge_device
+from risp_torch.scene.forces import Forces
 from risp_torch.scene.numbers import Values, outside_transforms
 from risp_torch.scene.parameters import ParameterTable
 from risp_torch.scene.parts.motors import Motors
@@ -19,6 +20,7 @@ from risp_torch.scene.parts.rotors import Rotors
 from risp_torch.scene.simulation.continuation import after_frame, initial_arrays, last_state, with_state
 from risp_torch.scene.simulation.escapes import without_escapes
 from risp_torch.scene.simulation.finer_frames import finer_inputs, finer_solver
+from risp_torch.scene.simulation.states_at_frames import inputs_at_states, stacked
 from risp_torch.scene.spec import SceneSpec
 from risp_torch.scene.state import State, check_fits
 from risp_torch.scene.states import States, joined_placement
@@ -145,6 +147,53 @@ class SolverAdapter(ABC):
         states = self.states(values, *arrays.values(), failed)
         return replace(states, last=last_state(states, arrays, last, frame=first + frames))
 
+    def forces(
+        self, values: Values, states: Sequence[State], *, rows: Sequence[int], actions: torch.Tensor | None
+    ) -> Forces:
+        """Contact and joint forces [B, T, ...] at T states.
+
+        Args:
+            values: parameters [B, ...].
+            states: of successive frames.
+            rows: frame interval of each state, whose rows over time it reads.
+            actions: [B or 1, F, A] from the first state on, or None.
+
+        Raises:
+            UserError: the actions or states do not fit, or the solver does not compute forces.
+        """
+        first, worlds = states[0].frame, len(values["gravity"])
+        if actions is not None:
+            actions = torch.cat([actions.new_zeros(len(actions), first, *actions.shape[2:]), actions], dim=1)
+        inputs = self.inputs(values, frames=rows[-1] + 1, actions=actions)
+        continued = after_frame(inputs, rows[0])
+        for state in states:
+            self.check_state(continued, state)
+        arrays = self.force_state(inputs, states)
+        finite = torch.stack([state.finite for state in states], dim=1).flatten()
+        if not finite.any():
+            raise DivergenceError(
+                f"every world of the state at frame {first} has diverged: give a state whose numbers are finite",
+                body="", step=first,
+            )  # fmt: skip
+        flat, stand_in = self.inputs_at_states(inputs, arrays, rows), int(finite.int().argmax())
+        if not finite.all():
+            finite_arrays = (_or_stand_in(array, finite, stand_in) for array in flat.arrays())
+            flat = flat.with_arrays(finite_arrays)
+        results = _diverged_arrays(bridge.forces(self.solver, flat), ~finite)
+        return self.named_forces({name: array.unflatten(0, (worlds, len(states))) for name, array in results.items()})
+
+    def force_state(self, inputs: Arrays, states: Sequence[State]) -> dict[str, torch.Tensor]:
+        """The arrays [B, T, ...] of the states that forces depend on, by name."""
+        return stacked(states)
+
+    def inputs_at_states(self, inputs: Arrays, state: Mapping[str, torch.Tensor], rows: Sequence[int]) -> Arrays:
+        """The inputs of all states as worlds of one batch (arguments: ``states_at_frames.inputs_at_states``)."""
+        return inputs_at_states(inputs, state, rows)
+
+    def named_forces(self, arrays: Mapping[str, torch.Tensor]) -> Forces:
+        """The arrays of the solver's ``forces`` [B, T, ...] as those of bodies and particles."""
+        raise NotImplementedError
+
     def simulate(
         self, inputs: Arrays, frames: int, *, state: State | None, adjoint: Adjoint | None, first_frame: int, between: int
     ) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor], torch.Tensor]:
@@ -229,6 +278,11 @@ class SolverAdapter(ABC):
         replaced = [name for group in self.actuators if (name := f"{group.name}.actions") in parameters]
         if replaced:
             raise UserError(f"the actions are given twice, as {replaced[0]} and as actions: leave one of the two out")
+
+
+def _or_stand_in(array: torch.Tensor, finite: torch.Tensor, stand_in: int) -> torch.Tensor:
+    """An array [M, ...] with one of its rows in place of those that are not ``finite`` [M]."""
+    return torch.where(finite.reshape(-1, *[1] * (array.ndim - 1)), array, array.detach()[stand_in])
 
 
 def _diverged_arrays(arrays: Mapping[str, torch.Tensor], diverged: torch.Tensor) -> dict[str, torch.Tensor]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Self
 
 import torch
 
+from risp_torch.scene.forces import Forces
 from risp_torch.scene.numbers import Values
 from risp_torch.scene.simulation.articulated import ArticulatedAdapter
 from risp_torch.scene.simulation.deformable import DeformableAdapter
@@ -71,6 +73,15 @@ class UncoupledSolvers(SolverAdapter):
         soft = self.particles.rollout(values, actions=None, state=particle_state, **both)
         stiff = self.bodies.rollout(values, actions=actions, state=body_state, **both)
         return self._joined(stiff, soft)
+
+    def forces(
+        self, values: Values, states: Sequence[State], *, rows: Sequence[int], actions: torch.Tensor | None
+    ) -> Forces:
+        """As ``SolverAdapter.forces``."""
+        body_states, particle_states = zip(*map(_split, states), strict=True)
+        particles = self.particles.forces(values, particle_states, rows=rows, actions=None)
+        bodies = self.bodies.forces(values, body_states, rows=rows, actions=actions)
+        return replace(bodies, particle_contact=particles.particle_contact)
 
     @staticmethod
     def _joined(bodies: States, particles: States) -> States:

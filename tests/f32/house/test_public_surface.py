@@ -247,6 +247,7 @@ def made_rows() -> dict[str, dict[str, str]]:
     adaptive = {solver: ADAPTERS[solver].simulate is not SolverAdapter.simulate for solver in SOLVERS}
     rows["adaptive steps in scenes"] = {solver: "`Scene(adaptive=True)`" if own else NONE for solver, own in adaptive.items()}
     rows["frames of a rollout"] = {solver: code_of(part(solver, "Solver").frame_names) for solver in SOLVERS}
+    rows["forces at a state"] = {solver: code_of(part(solver, "Solver").force_names) for solver in SOLVERS}
     rows["gradients"] = {solver: gradient(solver) for solver in SOLVERS}
     rows["recorded on a tape by"] = {solver: tape(solver) for solver in SOLVERS}
     return rows

@@ -22,7 +22,7 @@ RESULTS = {
     "ActionEstimate", "ArticulatedRollout", "Batch", "CameraEstimate", "CameraRecord", "Colours", "Comparison", "Control",
     "ControlledRollout", "ConvergenceError", "CoupledRollout", "DataFile", "DataSet", "DataSource", "DeformableRollout",
     "Derived", "DivergenceError", "ElementNumbers", "ErrorRow", "Evaluation", "Fetched", "Film", "FilmFacts",
-    "FragmentWeights", "Generated", "GradcheckReport", "History", "Inversion", "MassProperties", "MeasuredFilm",
+    "Forces", "FragmentWeights", "Generated", "GradcheckReport", "History", "Inversion", "MassProperties", "MeasuredFilm",
     "MeshNeighbours", "MeshTopology", "MotionFit", "Observability", "Picture", "PredictionErrors", "RenderResult",
     "Replanned", "RigidRollout", "RunFolder", "Runtime", "Search", "SharedNormalEquations", "SmokeRollout", "StateErrors",
     "States", "TestSet", "TrackedPoses", "TriangleMesh", "Uncertainty", "Unknowns", "Variant",

@@ -1,0 +1,245 @@
+"""Contact forces of links and joint forces at one state, and their adjoint: those with which the step from this state begins.
+
+A contact is the ground with a link, or a pair of links. Its loads are computed alone, into cleared loads of the links, by the
+functions of a step. The adjoint uses those of the virtual power (see ``adjoint``): the negative power of a load on virtual
+velocities that are minus the adjoints of force and moment is the sum of their products, and has the same derivatives.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+
+from ti_sim.articulated.adjoint import ground_load_adjoint, link_adjoint
+from ti_sim.articulated.contact_bristles import clear_pairs
+from ti_sim.articulated.contact_pairs import one_pair_contacts, one_pair_contacts_adjoint, update_near_pairs
+from ti_sim.articulated.dry_friction import dry_force, dry_force_adjoint
+from ti_sim.articulated.dynamics import ground_load
+from ti_sim.articulated.joint_forces import (
+    limit_force,
+    limit_force_adjoint,
+    motor_force,
+    motor_force_adjoint,
+    passive_force,
+    passive_force_adjoint,
+)
+from ti_sim.articulated.joints import add_position_adjoint, joint_position
+from ti_sim.articulated.kinematics import place_link
+from ti_sim.articulated.model import ArticulatedInputs, ArticulatedModel
+from ti_sim.articulated.rollout import add_and_clear_sums
+from ti_sim.articulated.spatial import rotated, rotated_back
+from ti_sim.articulated.tables import (
+    ACCELERATION,
+    BARS,
+    CENTER,
+    DRIVE,
+    END_POINT,
+    END_QD,
+    FIRST_POINT,
+    FIRST_Q,
+    FIRST_QD,
+    KIND,
+    LOAD,
+    MOVES,
+    POSITION,
+    QUATERNION,
+    SPIN,
+    VELOCITY,
+    VIRTUAL,
+    BarArrays,
+    WorldArrays,
+)
+from ti_sim.base.arrays import ints_in_same_library
+from ti_sim.base.bundles import kernel
+from ti_sim.base.rows import WRENCH, Row, add_vec3, load_vec3, load_vec4, store_vec3
+from ti_sim.base.runtime import ti
+from ti_sim.base.vecmath import rotation_matrix, vec3
+from ti_sim.contact.collision import FIRST_LINK, FIRST_NEAR, NEAR_COUNT, SECOND_LINK
+from ti_sim.contact.patch import empty_patch
+
+# Columns of the forces of a joint velocity [N, N m], and of the wrenches of a pair on its first and on its second link.
+JOINT_FORCE = Row(motor=1, passive=1, friction=1, limit=1)
+PAIR_WRENCH = Row(first=6, second=6)
+
+
+def with_all_links_loaded(model: ArticulatedModel, inputs: ArticulatedInputs, world: WorldArrays) -> WorldArrays:
+    """Kernel arguments with which links that cannot move also collect the loads of their pairs."""
+    tree = np.array(model.tree)
+    fixed = tree[:, MOVES] == 0
+    tree[fixed, END_POINT] = tree[fixed, FIRST_POINT]  # the ground has no force on them
+    tree[:, MOVES] = 1
+    return replace(world, tree=ints_in_same_library(inputs.link_mass, tree))
+
+
+@ti.func
+def clear_load(world: ti.template(), b, i):
+    """Set the load of link i to zero."""
+    for k in ti.static(range(6)):
+        world.work[b, i, LOAD + k] = 0.0
+
+
+@ti.func
+def centre_arm(world: ti.template(), b, i):
+    """Vector from the origin of link i to its centre of mass, world axes [m]."""
+    return rotated(load_vec4(world.work, b, i, QUATERNION), load_vec3(world.link, b, i, CENTER))
+
+
+@ti.func
+def store_wrench(world: ti.template(), b, i, force, moment, wrench: ti.template(), row, column: ti.template()):
+    """Write a force on link i and its torque about the centre of mass, from its moment about the link's origin."""
+    store_vec3(wrench, b, row, column + WRENCH.force, force)
+    store_vec3(wrench, b, row, column + WRENCH.torque, moment - centre_arm(world, b, i).cross(force))
+
+
+@ti.func
+def store_load(world: ti.template(), b, i, wrench: ti.template(), row, column: ti.template()):
+    """Write the wrench that the load of link i subtracts."""
+    force, moment = -load_vec3(world.work, b, i, LOAD + 3), -load_vec3(world.work, b, i, LOAD)
+    store_wrench(world, b, i, force, moment, wrench, row, column)
+
+
+@ti.func
+def seed_wrench(world: ti.template(), bars: ti.template(), b, i, force, wrench_bar: ti.template(), row, column: ti.template()):
+    """Adjoint of ``store_wrench``: sets the virtual velocities of link i, and adds to the adjoints of its centre of mass."""
+    force_bar = load_vec3(wrench_bar, b, row, column + WRENCH.force)
+    torque_bar = load_vec3(wrench_bar, b, row, column + WRENCH.torque)
+    arm, arm_bar = centre_arm(world, b, i), torque_bar.cross(force)
+    store_vec3(world.work, b, i, VIRTUAL, -torque_bar)
+    store_vec3(world.work, b, i, VIRTUAL + 3, -force_bar - arm.cross(torque_bar))
+    add_vec3(world.work, b, i, BARS, arm.cross(arm_bar))
+    add_vec3(bars.link, b, i, CENTER, rotated_back(load_vec4(world.work, b, i, QUATERNION), arm_bar))
+
+
+@ti.func
+def begin_contacts(world: ti.template(), states: ti.template(), b):
+    """Poses and velocities of the links at a state, and the list of their near pairs."""
+    for i in range(world.links):
+        place_link(world, states, b, 0, i)
+    if ti.static(world.with_pairs):
+        update_near_pairs(world, b)
+        if ti.static(world.sticking):
+            clear_pairs(world, states, b, 0)
+
+
+@ti.func
+def one_pair_loads(world: ti.template(), states: ti.template(), b, p, patch: ti.template()):
+    """The contacts of pair p alone, as loads of its two links."""
+    clear_load(world, b, world.pair[p, FIRST_LINK])
+    clear_load(world, b, world.pair[p, SECOND_LINK])
+    one_pair_contacts(world, states, b, 0, p, patch)
+
+
+@ti.func
+def ground_load_of(world: ti.template(), states: ti.template(), b, i):
+    """``ground_load`` of link i: force [N] and moment about the link's origin [N m]."""
+    rotation = rotation_matrix(load_vec4(world.work, b, i, QUATERNION))
+    return ground_load(
+        world, states, b, 0, i, rotation, load_vec3(world.work, b, i, POSITION), load_vec3(world.work, b, i, SPIN),
+        load_vec3(world.work, b, i, VELOCITY),
+    )  # fmt: skip
+
+
+@kernel
+def joint_and_contact_forces(
+    states: ti.types.ndarray(), ground_wrench: ti.types.ndarray(), pair_wrench: ti.types.ndarray(),
+    joint_force: ti.types.ndarray(), world: WorldArrays,
+):  # fmt: skip
+    """Write the forces at states [B, 1, columns] (see ``rollout.advance``) in the first frame interval.
+
+    ground_wrench [B, N, 6] is that of the ground on each link, and pair_wrench [B, K, 12] those of each pair of links that may
+    collide on both of them (``PAIR_WRENCH``): force [N] and torque about the link's centre of mass [N m], world axes.
+    joint_force [B, D, 4] holds the columns of ``JOINT_FORCE``. The arrays must hold zeros. Displacements after the step and
+    patches are written to the rows of states. Hand-written adjoint: ``joint_and_contact_forces_adjoint``.
+    """
+    for b in range(states.shape[0]):
+        begin_contacts(world, states, b)
+        if ti.static(world.with_pairs):
+            patch = empty_patch()
+            for n in range(world.near_pairs[b, NEAR_COUNT]):
+                p = world.near_pairs[b, FIRST_NEAR + n]
+                one_pair_loads(world, states, b, p, patch)
+                store_load(world, b, world.pair[p, FIRST_LINK], pair_wrench, p, PAIR_WRENCH.first)
+                store_load(world, b, world.pair[p, SECOND_LINK], pair_wrench, p, PAIR_WRENCH.second)
+        for i in range(world.links):
+            if world.tree[i, FIRST_POINT] < world.tree[i, END_POINT]:
+                force, moment = ground_load_of(world, states, b, i)
+                store_wrench(world, b, i, force, moment, ground_wrench, i, 0)
+            kind, first = world.tree[i, KIND], world.tree[i, FIRST_QD]
+            for d in range(first, world.tree[i, END_QD]):
+                x = joint_position(states, b, 0, kind, world.tree[i, FIRST_Q], d - first)
+                rate = states[b, 0, world.coordinates + d]
+                joint_force[b, d, JOINT_FORCE.motor] = motor_force(world, b, 0, d, kind, x, rate)
+                joint_force[b, d, JOINT_FORCE.passive] = passive_force(world, b, d, kind, x, rate)
+                joint_force[b, d, JOINT_FORCE.limit] = limit_force(world, b, d, kind, x)
+                if ti.static(world.with_bristles):
+                    joint_force[b, d, JOINT_FORCE.friction] = dry_force(world, states, b, 0, kind, d)
+
+
+@kernel
+def joint_and_contact_forces_adjoint(
+    states: ti.types.ndarray(), ground_bar: ti.types.ndarray(), pair_bar: ti.types.ndarray(), joint_bar: ti.types.ndarray(),
+    bar: ti.types.ndarray(), world: WorldArrays, bars: BarArrays,
+):  # fmt: skip
+    """Adjoint of ``joint_and_contact_forces``, from the adjoints of its arrays.
+
+    Row 0 of bar [B, 3, columns], zeros on entry, gets the adjoint of the state. Adds to the adjoints of the tables and inputs.
+    """
+    for b in range(states.shape[0]):
+        begin_contacts(world, states, b)
+        for i in range(world.links):
+            for k in ti.static(range(24)):
+                world.work[b, i, BARS + k] = 0.0
+            for k in ti.static(range(6)):
+                world.work[b, i, ACCELERATION + k] = 0.0
+                world.work[b, i, VIRTUAL + k] = 0.0
+        if ti.static(world.with_pairs):
+            patch = empty_patch()
+            for n in range(world.near_pairs[b, NEAR_COUNT]):
+                p = world.near_pairs[b, FIRST_NEAR + n]
+                i, j = world.pair[p, FIRST_LINK], world.pair[p, SECOND_LINK]
+                one_pair_loads(world, states, b, p, patch)
+                seed_wrench(world, bars, b, i, -load_vec3(world.work, b, i, LOAD + 3), pair_bar, p, PAIR_WRENCH.first)
+                seed_wrench(world, bars, b, j, -load_vec3(world.work, b, j, LOAD + 3), pair_bar, p, PAIR_WRENCH.second)
+                one_pair_contacts_adjoint(world, bars, states, bar, b, 0, 0, p, patch)
+        for d in range(world.velocities):
+            world.velocity_work[b, d, DRIVE] = 0.0
+        for k in range(world.links):
+            i = world.links - 1 - k
+            if world.tree[i, FIRST_POINT] < world.tree[i, END_POINT]:
+                force, _moment = ground_load_of(world, states, b, i)
+                seed_wrench(world, bars, b, i, force, ground_bar, i, 0)
+                rotation = rotation_matrix(load_vec4(world.work, b, i, QUATERNION))
+                _vs_bar, _ws_bar, w_bar, turn_bar, center_bar = ground_load_adjoint(
+                    world, bars, states, bar, b, 0, 0, i, rotation,
+                    vec3(0.0), vec3(0.0), vec3(0.0), vec3(0.0), vec3(0.0),
+                )  # fmt: skip
+                add_vec3(bars.link, b, i, CENTER, rotation.transpose() @ center_bar)
+                add_vec3(world.work, b, i, BARS, turn_bar)
+                add_vec3(world.work, b, i, BARS + 6, w_bar)
+        for k in range(world.links):
+            i = world.links - 1 - k
+            for column in ti.static(range(12)):  # virtual velocities and accelerations are no functions of the state here
+                world.work[b, i, BARS + 12 + column] = 0.0
+            joint_forces_adjoint(world, bars, states, joint_bar, bar, b, i)
+        for k in range(world.links):
+            link_adjoint(world, bars, states, bar, b, 0, 0, world.links - 1 - k)
+        add_and_clear_sums(world, bars, b)
+
+
+@ti.func
+def joint_forces_adjoint(
+    world: ti.template(), bars: ti.template(), states: ti.template(), joint_bar: ti.template(), bar: ti.template(), b, i
+):
+    """Adjoint of the forces of joint i."""
+    kind, first_q, first = world.tree[i, KIND], world.tree[i, FIRST_Q], world.tree[i, FIRST_QD]
+    for d in range(first, world.tree[i, END_QD]):
+        rate_column = world.coordinates + d
+        x, rate = joint_position(states, b, 0, kind, first_q, d - first), states[b, 0, rate_column]
+        x_bar, rate_bar = motor_force_adjoint(world, bars, b, 0, d, kind, x, rate, joint_bar[b, d, JOINT_FORCE.motor])
+        passive_x_bar, passive_rate_bar = passive_force_adjoint(
+            world, bars, b, d, kind, x, rate, joint_bar[b, d, JOINT_FORCE.passive]
+        )
+        x_bar += passive_x_bar + limit_force_adjoint(world, bars, b, d, kind, x, joint_bar[b, d, JOINT_FORCE.limit])
+        add_position_adjoint(states, bar, b, 0, 0, kind, first_q, d - first, x_bar)
+        bar[b, 0, rate_column] = bar[b, 0, rate_column] + rate_bar + passive_rate_bar
+        if ti.static(world.with_bristles):
+            dry_force_adjoint(world, bars, states, bar, b, 0, 0, kind, d, joint_bar[b, d, JOINT_FORCE.friction])
