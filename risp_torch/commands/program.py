@@ -21,6 +21,7 @@ from ti_sim.base.errors import DivergenceError, UserError
 from ti_sim.base.rules import checked
 
 _READER_GONE = 141  # 128 + SIGPIPE, as shells report it
+Work = Callable[[], int]  # returns an exit status
 
 
 class _Parser(argparse.ArgumentParser):
@@ -132,7 +133,8 @@ class Program:
         return f"unknown option {argument!r} ({self.name} {command} --help lists the options)"
 
 
-def exit_status(program: str, work: Callable[[], int]) -> int:
+@checked
+def exit_status(program: str, work: Work) -> int:
     """Do the work of a program, and turn errors of its user into one sentence on stderr.
 
     Args:
