@@ -58,7 +58,7 @@ NOT_CALLED_BY_USERS |= {
     "print_inversion",
 }  # fmt: skip
 # Arguments whose annotation speaks of numbers, and which hold functions, films or guesses.
-READ_ELSEWHERE = {"policy", "goal", "make_policy", "loss_and_gradient", "loss", "target", "guess", "random"}
+READ_ELSEWHERE = {"policy", "goal", "make_policy", "loss_and_gradient", "loss", "target", "guess", "random", "work"}
 # Tables of models, which are checked together.
 READ_ELSEWHERE |= {"parts", "link_parent", "collision_pairs", "joint_coupling", "force_body", "force_steps"}
 NUMBER = re.compile(r"\b(int|float)\b")
