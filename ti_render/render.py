@@ -288,7 +288,7 @@ def _draw(
     tiles, occupied = bin_faces(
         faces.screen, faces.corners, width=width, height=height, side=tile_side, sigma=sigma, centres=centres
     )
-    size = max(occupied, 1) * tiles.side**2 * (DIBR_STATE_SIZE if hard else STATE_SIZE)
-    pixel_state = empty_in_same_library(faces.screen, (size,))
+    state_size = max(occupied, 1) * tiles.side**2 * (DIBR_STATE_SIZE if hard else STATE_SIZE)
+    pixel_state = empty_in_same_library(faces.screen, (state_size,))
     (rasterise_dibr if hard else rasterise)(faces, tiles, pixel_state, pictures)
     return Layer(faces, tiles, max(occupied, 1), pixel_state, pictures, hard)

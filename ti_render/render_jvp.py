@@ -85,8 +85,8 @@ def render_jvp(result: RenderResult, tangents: Mapping[str, Array]) -> Array:
         )  # fmt: skip
     dots["maps"] = zeros_in_same_library(like, (1, 1, 1, 1, 4))
     if result.shadows is not None:
-        moves = _moving(tangents, columns, ("vertices_rest", "body_q", "directional"))
-        dots["maps"] = _shadow_tangents(result, result.shadows, dots, moves)
+        is_moving = _moving(tangents, columns, ("vertices_rest", "body_q", "directional"))
+        dots["maps"] = _shadow_tangents(result, result.shadows, dots, is_moving)
     return in_same_library(next(iter(container.values())), _picture_tangents(result, dots, active))
 
 
@@ -113,21 +113,21 @@ def _no_tangent(result: RenderResult, name: str, columns: int) -> Array:
 
 def _moving(tangents: Mapping[str, Array], columns: int, names: tuple[str, ...]) -> np.ndarray:
     """[K] int32: 1 for columns in which one of these inputs changes."""
-    moves = np.zeros(columns, dtype=np.int32)
+    is_moving = np.zeros(columns, dtype=np.int32)
     for name in names:
         if name in tangents:
-            moves |= (to_numpy(tangents[name]).reshape(columns, -1) != 0).any(axis=1).astype(np.int32)
-    return moves
+            is_moving |= (to_numpy(tangents[name]).reshape(columns, -1) != 0).any(axis=1).astype(np.int32)
+    return is_moving
 
 
-def _geometry(result: RenderResult, dots: dict[str, Array], columns: int, moves: bool) -> dict[str, Array]:
+def _geometry(result: RenderResult, dots: dict[str, Array], columns: int, is_moving: bool) -> dict[str, Array]:
     """Tangents of the world vertices, the screen vertices and the normals (dummies where nothing moves)."""
     vertices, inputs, settings = result.vertices, result.inputs, result.settings
     dummy = zeros_in_same_library(vertices, (1, 1, 1, 3))
-    if not moves:
+    if not is_moving:
         shadowed = result.shadows is not None
-        still = zeros_in_same_library(vertices, (*vertices.shape[:2], columns, 3)) if shadowed else dummy
-        return {"vertices": still, "screen": dummy, "normals": dummy}
+        zero_tangents = zeros_in_same_library(vertices, (*vertices.shape[:2], columns, 3)) if shadowed else dummy
+        return {"vertices": zero_tangents, "screen": dummy, "normals": dummy}
     vertices_dot = empty_in_same_library(vertices, (*vertices.shape[:2], columns, 3))
     pose_jvp(
         inputs.vertices_rest, inputs.mesh.vertex_body, inputs.body_q, dots["vertices_rest"], dots["body_q"], vertices_dot
@@ -144,11 +144,11 @@ def _geometry(result: RenderResult, dots: dict[str, Array], columns: int, moves:
     return {"vertices": vertices_dot, "screen": screen_dot, "normals": normals_dot}
 
 
-def _shadow_tangents(result: RenderResult, layer: Layer, dots: dict[str, Array], moves: np.ndarray) -> Array:
-    """Tangents of the shadow maps [M L, K, R, R, 4]; moves [K] is 1 for columns in which they have any."""
-    like, columns = result.vertices, len(moves)
+def _shadow_tangents(result: RenderResult, layer: Layer, dots: dict[str, Array], is_moving: np.ndarray) -> Array:
+    """Tangents of the shadow maps [M L, K, R, R, 4]; is_moving [K] is 1 for columns in which they have any."""
+    like, columns = result.vertices, len(is_moving)
     maps_dot = zeros_in_same_library(like, (layer.pictures.shape[0], columns, *layer.pictures.shape[1:]))
-    if not moves.any():
+    if not is_moving.any():
         return maps_dot
     screen_dot = empty_in_same_library(like, (*layer.faces.screen.shape[:2], columns, 3))
     view_from_lights_jvp(
@@ -160,7 +160,7 @@ def _shadow_tangents(result: RenderResult, layer: Layer, dots: dict[str, Array],
         "screen": screen_dot, "vertices": dummy, "normals": dummy, "centres": zeros_in_same_library(like, (1, 1, 1, 1, 2)),
         "uniforms": zeros_in_same_library(like, (uniforms.shape[0] * columns, uniforms.shape[1])),
     }  # fmt: skip
-    _add_face_tangents(layer, shadow_backdrop(layer), chosen(FaceArrays, shadow_dots), moves * MOVING_COLUMN, maps_dot)
+    _add_face_tangents(layer, shadow_backdrop(layer), chosen(FaceArrays, shadow_dots), is_moving * MOVING_COLUMN, maps_dot)
     return maps_dot
 
 
@@ -199,6 +199,6 @@ def _picture_tangents(result: RenderResult, dots: dict[str, Array], active: np.n
     _add_face_tangents(layer, backdrop, chosen(FaceArrays, dots), active, pictures_dot)
     if settings.antialias == 1:
         return pictures_dot
-    averaged = empty_in_same_library(like, (images, columns, settings.height, settings.width, 4))
-    average_columns(pictures_dot, settings.antialias, averaged)
-    return averaged
+    averaged_tangents = empty_in_same_library(like, (images, columns, settings.height, settings.width, 4))
+    average_columns(pictures_dot, settings.antialias, averaged_tangents)
+    return averaged_tangents

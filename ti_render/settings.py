@@ -35,7 +35,7 @@ class ShadowSettings:
 
     center: Annotated[Sequence[float], Rule(shape=(3,), exact=True)]
     radius: Positive
-    resolution: Annotated[int, Rule(whole=True, least=2, most=2**15)] = 128
+    resolution: Annotated[int, Rule(integer=True, minimum=2, maximum=2**15)] = 128
     sigma: Positive = 2e-4
     bias: NotNegative = 0.04
     width: Positive = 0.01
@@ -83,7 +83,7 @@ class RasterSettings:
     gamma: Positive = 1e-4
     near: Positive = 0.1
     far: Positive = 100.0
-    background_weight: Annotated[float, Rule(least=0, below=1)] = 1e-3
+    background_weight: Annotated[float, Rule(minimum=0, below=1)] = 1e-3
     aggregation: Literal["softras", "dibr"] = "softras"
     composite: Literal["alpha", "softmax"] = "alpha"
     shading: Literal["none", "lambert", "phong"] = "lambert"
@@ -91,7 +91,7 @@ class RasterSettings:
     two_sided: bool = False
     ground: Literal["plain", "checker", "texture"] | None = None
     ground_texture: FromZero = 0
-    antialias: Annotated[int, Rule(whole=True, least=1, most=16)] = 1
+    antialias: Annotated[int, Rule(integer=True, minimum=1, maximum=16)] = 1
     shadows: ShadowSettings | None = None
     tile: Count | None = None
 

@@ -117,14 +117,17 @@ def mesh_topology(
 
 def _neighbours(faces: np.ndarray) -> np.ndarray:
     """[F, 3] see ``MeshTopology``."""
-    first, second = faces[:, [1, 2, 0]].ravel(), faces[:, [2, 0, 1]].ravel()  # ends of the edges opposite to corners 0, 1, 2
-    low, high = np.minimum(first, second), np.maximum(first, second)
+    edge_starts, edge_ends = (
+        faces[:, [1, 2, 0]].ravel(),
+        faces[:, [2, 0, 1]].ravel(),
+    )  # ends of the edges opposite to corners 0, 1, 2
+    low, high = np.minimum(edge_starts, edge_ends), np.maximum(edge_starts, edge_ends)
     order = np.lexsort((high, low))
     changes = (low[order][1:] != low[order][:-1]) | (high[order][1:] != high[order][:-1])
     begins = np.flatnonzero(np.concatenate([[True], changes]))
     pairs = begins[np.diff(np.append(begins, len(order))) == 2]
     a, b = order[pairs], order[pairs + 1]
-    opposite = first[a] == second[b]
+    opposite = edge_starts[a] == edge_ends[b]
     a, b = a[opposite & (low[a] != high[a])], b[opposite & (low[a] != high[a])]
     neighbours = np.full(faces.size, -1)
     neighbours[a], neighbours[b] = b // 3, a // 3

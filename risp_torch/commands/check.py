@@ -18,9 +18,9 @@ from risp_torch.commands.options import (
 from risp_torch.files.video import Quality
 from risp_torch.inversion.problem.linearisation import Step
 from ti_sim.base.errors import UserError
-from ti_sim.base.rules import Deviation
+from ti_sim.base.rules import StandardDeviation
 
-MOST_PAIRS = 12  # that are listed
+MAX_LISTED_PAIRS = 12  # that are listed
 ADJOINT_STEP = 1e-8  # of differences that check the adjoint
 CRF, UNCOMPRESSED = 18, "none"  # rate factor of a film, and the word for a film without compression
 
@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "bodies, or tracks of eight points on each of them",
     )  # fmt: skip
     parser.add_argument(
-        "--noise", type=number(Deviation),
+        "--noise", type=number(StandardDeviation),
         help="standard deviation of an observation: a pixel in linear colour from 0 to 1 (default 0.0039, a grey level of 255), "
         "the share of a pixel on an edge of a mask (default 0.2), or a coordinate of a track in pixels (default 1)",
     )  # fmt: skip
@@ -137,7 +137,7 @@ def _print(observed: Any) -> None:
     print(format_table(_rows(observed), ["unknown", "value", "error bar", "of its range", "alone"]))
     for sentence in observed.bars.unobservable:
         print(f"not visible in this film: {sentence}")
-    for first, second, size in observed.strong_pairs[:MOST_PAIRS]:
+    for first, second, size in observed.strong_pairs[:MAX_LISTED_PAIRS]:
         print(f"strongly correlated: {first} and {second} (correlation {size:+.3f})")
     print("singular values per range: " + ", ".join(f"{value:.3g}" for value in observed.singular))
 
@@ -148,7 +148,7 @@ def _rows(observed: Any) -> list[list[str]]:
     for k, label in enumerate(observed.unknowns.labels):
         value = f"{observed.values[k]:.5g} {observed.unknowns.units[k]}".strip()
         bar = observed.size(k, observed.bars.sd[k]) if observed.bars.observable[k] else "not observable"
-        share = f"{100 * observed.shares[k]:.2g} %" if observed.shares[k] < 1 else "all"
+        share_text = f"{100 * observed.shares[k]:.2g} %" if observed.shares[k] < 1 else "all"
         alone = observed.size(k, observed.alone[k]) if observed.alone[k] < observed.unknowns.scaled_range()[k] else "no trace"
-        rows.append([label, value, bar, share, alone])
+        rows.append([label, value, bar, share_text, alone])
     return rows

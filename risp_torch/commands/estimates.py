@@ -6,8 +6,8 @@ from typing import Any
 
 from ti_sim.base.rules import checked
 
-MOST_ROWS = 12  # entries of one parameter that the table lists separately
-MOST_SHOWN = 6  # numbers of a start that a row shows
+MAX_ROWS = 12  # entries of one parameter that the table lists separately
+MAX_SHOWN_NUMBERS = 6  # numbers of a start that a row shows
 HEADERS = ["unknown", "estimate", "error bar"]
 TRUE_HEADERS = ["unknown", "truth", "estimate", "error bar", "error"]
 
@@ -43,7 +43,7 @@ def estimate_rows(result: Any, truth: dict[str, float] | None = None) -> list[li
     errors = result.scaled_error(truth) if truth else {}
     rows = []
     for name, columns in unknowns.groups.items():
-        if columns.stop - columns.start > MOST_ROWS:
+        if columns.stop - columns.start > MAX_ROWS:
             rows.append(_row_of_many(result, name, columns, truth))
             continue
         for k in range(columns.start, columns.stop):
@@ -89,5 +89,5 @@ def bar_of(sd: float, log: bool) -> str:
 
 
 def _row(values: Any) -> str:
-    values_text = ", ".join(f"{value:.5g}" for value in values[:MOST_SHOWN])
-    return values_text if len(values) <= MOST_SHOWN else f"{values_text}, ... ({len(values)} numbers)"
+    values_text = ", ".join(f"{value:.5g}" for value in values[:MAX_SHOWN_NUMBERS])
+    return values_text if len(values) <= MAX_SHOWN_NUMBERS else f"{values_text}, ... ({len(values)} numbers)"

@@ -10,7 +10,7 @@ from typing import Any
 from risp_torch.commands.options import number
 from risp_torch.commands.paths import split_mask, split_plate
 from ti_sim.base.errors import UserError
-from ti_sim.base.rules import Share
+from ti_sim.base.rules import UnitInterval
 
 _REGION = re.compile(r"\s*\d+\s*(,\s*\d+\s*){3}")  # X,Y,W,H
 
@@ -75,7 +75,7 @@ def _plate_masks(options: argparse.Namespace, scene: Any) -> Any:
 def _share(text: str) -> float:
     """The least difference of --plate (UserError: it is out of range)."""
     try:
-        return number(Share)(text)
+        return number(UnitInterval)(text)
     except argparse.ArgumentTypeError as error:
         raise UserError(f"--plate: {error}") from None
 

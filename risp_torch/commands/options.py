@@ -18,8 +18,8 @@ from ti_sim.base.rules import Count, Positive, Rule
 
 # Rules of FilmClock and of the scene's style, without an import of torch.
 _SAMPLES = {
-    "exposure": Annotated[int, Rule(whole=True, least=2, most=1024)],
-    "pixel": Annotated[int, Rule(whole=True, least=1, most=16)],
+    "exposure": Annotated[int, Rule(integer=True, minimum=2, maximum=1024)],
+    "pixel": Annotated[int, Rule(integer=True, minimum=1, maximum=16)],
 }
 _UP = ("z", "y", "-y")
 
@@ -200,7 +200,7 @@ def number(kind: Any) -> Callable[[str], Any]:
 
     def read(text: str) -> Any:
         try:
-            parsed: Any = int(text) if rule.whole else float(text)
+            parsed: Any = int(text) if rule.integer else float(text)
         except ValueError:
             parsed = text
         try:

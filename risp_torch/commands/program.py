@@ -13,7 +13,7 @@ from functools import partial
 from typing import NoReturn
 
 from risp_torch.commands.paths import check_paths
-from risp_torch.files.atomic import PLACE_ERRORS
+from risp_torch.files.atomic import PATH_ERRNOS
 from risp_torch.files.run_folder import FinishedError, program_version
 from risp_torch.files.signals import Terminated, terminable
 from risp_torch.files.suggest import similar_names
@@ -156,7 +156,7 @@ def exit_status(program: str, work: Work) -> int:
     except UserError as error:
         sentence = str(error)
     except OSError as error:
-        if error.filename is None or error.errno not in PLACE_ERRORS:
+        if error.filename is None or error.errno not in PATH_ERRNOS:
             raise
         sentence = f"{error.filename} cannot be used ({error.strerror}): check the path"
     except (MemoryError, RuntimeError) as error:

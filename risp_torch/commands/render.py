@@ -70,11 +70,11 @@ def _check_memory(scene: Any, options: argparse.Namespace, settings: Any) -> Non
     """Raise a UserError if pictures and appearances do not fit into memory."""
     from risp_torch.files.memory import check_memory
     from risp_torch.scene.bridge.chunks import PIXEL_BYTES
-    from risp_torch.scene.rendering_parameters.sheet import LEAST_SIDE
+    from risp_torch.scene.rendering_parameters.sheet import MIN_SIDE
 
     count = max(options.psi, 1) * (len(scene.cameras) if options.camera == "all" else 1)
     pixels = settings.width * settings.height
-    zoom = max(-(-LEAST_SIDE // min(settings.width, settings.height)), 1)
+    zoom = max(-(-MIN_SIDE // min(settings.width, settings.height)), 1)
     picture_bytes = pixels * (_PICTURE_BYTES + 3 * zoom**2) + (_COPIES * _numbers(scene) * 8 if options.psi else 0)
     subject = f"{count} pictures of {settings.width} x {settings.height} pixels" if count > 1 else "a picture"
     check_memory(count * picture_bytes + pixels * settings.antialias**2 * PIXEL_BYTES, subject, "take fewer or smaller ones")

@@ -11,8 +11,8 @@ from typing import Any
 from risp_torch.commands.closing import print_closing
 from ti_sim.base.errors import UserError
 
-LEAST_SHARE = 0.005  # of a variance: smaller parts are not listed
-MOST_ROWS = 40  # unknowns that are listed
+MIN_VARIANCE_FRACTION = 0.005  # of a variance: smaller parts are not listed
+MAX_ROWS = 40  # unknowns that are listed
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,7 +31,7 @@ def run(options: argparse.Namespace) -> int:
         raise UserError(f"{options.folder} is no inversion: give the folder of a finished 'risp invert'")
     for sentence in record.get("doubts", []):
         print(sentence)
-    shown_rows = dict(list(unknowns.items())[:MOST_ROWS])
+    shown_rows = dict(list(unknowns.items())[:MAX_ROWS])
     rows = [_estimate(label, about) for label, about in shown_rows.items()]
     print(format_table(rows, ["unknown", "estimate", "error bar", "of its range"]))
     names = list(dict.fromkeys(name for about in shown_rows.values() for name in shares_of(about)))
@@ -39,8 +39,8 @@ def run(options: argparse.Namespace) -> int:
         print("\nparts of the error bars, in percent of their squares:")
         rows = [[label, *(_percent(shares_of(about).get(name, 0.0)) for name in names)] for label, about in shown_rows.items()]
         print(format_table(rows, ["unknown", *names]))
-    if len(unknowns) > MOST_ROWS:
-        print(f"{len(unknowns) - MOST_ROWS} unknowns more are in {options.folder}/result.json")
+    if len(unknowns) > MAX_ROWS:
+        print(f"{len(unknowns) - MAX_ROWS} unknowns more are in {options.folder}/result.json")
     for kind, word in (("unobservable", "not visible in this film"), ("assumptions", "assumption"), ("remarks", "note")):
         for sentence in record.get(kind, []):
             print(f"{word}: {sentence}")
@@ -52,7 +52,7 @@ def shares_of(about: Mapping[str, Any]) -> dict[str, float]:
     """Name of a part -> its share of the squared error bar of an unknown in ``result.json``, the largest first."""
     squares = {name: float(size) ** 2 for name, size in (about.get("parts") or {}).items()}
     total = max(sum(squares.values()), 1e-300)
-    shares = {name: square / total for name, square in squares.items() if square > LEAST_SHARE * total}
+    shares = {name: square / total for name, square in squares.items() if square > MIN_VARIANCE_FRACTION * total}
     return dict(sorted(shares.items(), key=lambda item: -item[1]))
 
 

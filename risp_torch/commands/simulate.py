@@ -74,7 +74,7 @@ def film_with_mitsuba(scene: Any, options: argparse.Namespace, began: float) -> 
     mitsuba = mitsuba_settings(options)
     look = chosen_appearance(scene, options, mitsuba)
     variant = choose_variant(mitsuba.variant)
-    settings = simulation_settings(scene, options) | {"film": scene.description()}
+    settings = simulation_settings(scene, options) | {"description": scene.description()}
     settings["renderer"] = {"name": "mitsuba", **vars(mitsuba), "variant": variant.name, "appearance": look}
     folder = RunFolder.open_or_create(options.out or default_run_path("simulate", scene.name), settings)
     announce(scene)

@@ -7,7 +7,7 @@ from typing import Any
 
 from risp_torch.commands.closing import print_closing
 from risp_torch.commands.options import add_scene_arguments, make_unsized_scene, number
-from ti_sim.base.rules import Count, NotNegative, Positive, Seed, Share
+from ti_sim.base.rules import Count, NotNegative, Positive, Seed, UnitInterval
 
 DEFAULT_SIZE = 64
 
@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--norm", choices=("norm", "squared"), help="of the gradient (default norm)")
     group.add_argument("--interval", type=number(Count), metavar="N", help="the gradient loss is used in every N-th step")
     group.add_argument(
-        "--moves", type=number(Share), metavar="SHARE",
+        "--moves", type=number(UnitInterval), metavar="SHARE",
         help="fraction of the step to other appearances along dI/dpsi"
     )
     group.add_argument("--epochs", type=number(Count))

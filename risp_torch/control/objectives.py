@@ -103,9 +103,9 @@ class GoalLoss:
         first, last = rollout.states.particle_q[0, [0, -1]].detach()
         return (self._share @ (last - first)).tolist()
 
-    def _offset(self, places: torch.Tensor, goal_places: torch.Tensor) -> torch.Tensor:
+    def _offset(self, positions: torch.Tensor, goal_places: torch.Tensor) -> torch.Tensor:
         """Difference of motion and goal for the measure [m]: [T, P, 3] of all particles, [T, 3] or [T, 1] of the centre."""
-        offset = places - goal_places
+        offset = positions - goal_places
         if self.task.measure == "vertices":
             return offset
         center = torch.einsum("p,tpk->tk", self._share, offset)
@@ -123,12 +123,12 @@ class GoalLoss:
 
 def check_goal(scene: Scene, goal: Goal) -> torch.Tensor:
     """The goal's positions [rows, P, 3] in the runtime's precision (UserError: another shape, or not finite)."""
-    places = constant(goal.placement)
-    if places.ndim != 3 or tuple(places.shape[1:]) != (scene.particle_count, 3) or not torch.isfinite(places).all():
+    positions = constant(goal.placement)
+    if positions.ndim != 3 or tuple(positions.shape[1:]) != (scene.particle_count, 3) or not torch.isfinite(positions).all():
         raise UserError(
-            f"the goal's positions have shape {tuple(places.shape)}: give finite (1 or frames + 1, {scene.particle_count}, 3)"
+            f"the goal's positions have shape {tuple(positions.shape)}: give finite (1 or frames + 1, {scene.particle_count}, 3)"
         )
-    return places
+    return positions
 
 
 def check_pictures(scene: Scene, pictures: torch.Tensor) -> torch.Tensor:
@@ -145,23 +145,23 @@ def check_pictures(scene: Scene, pictures: torch.Tensor) -> torch.Tensor:
     return constant(pictures)
 
 
-def goal_placement(scene: Scene, places: torch.Tensor) -> torch.Tensor:
+def goal_placement(scene: Scene, positions: torch.Tensor) -> torch.Tensor:
     """[rows, ...] placement (``Scene.poses``), other bodies at their initial poses, for positions [rows, P, 3]."""
     with torch.no_grad():
         start = scene.start_poses(scene.table.values())
         body_q, _ = split_placement(start, bodies=len(scene.bodies), particles=scene.particle_count)
-    return joined_placement(body_q.expand(len(places), *body_q.shape[1:]), places)
+    return joined_placement(body_q.expand(len(positions), *body_q.shape[1:]), positions)
 
 
 def blurred(pictures: torch.Tensor, width: float) -> torch.Tensor:
     """Pictures [n, H, W, C] after a Gaussian of a width [pixels]; zero beyond their edges."""
     if width == 0:
         return pictures
-    reach = math.ceil(_REACH * width)
-    places = np.arange(-reach, reach + 1)
-    weights = np.exp(-0.5 * (places / width) ** 2)
+    half_width = math.ceil(_REACH * width)
+    positions = np.arange(-half_width, half_width + 1)
+    weights = np.exp(-0.5 * (positions / width) ** 2)
     line = constant(weights / weights.sum())
     planes = pictures.permute(0, 3, 1, 2).flatten(0, 1)[:, None]
-    planes = functional.conv2d(planes, line[None, None, :, None], padding=(reach, 0))
-    planes = functional.conv2d(planes, line[None, None, None, :], padding=(0, reach))
+    planes = functional.conv2d(planes, line[None, None, :, None], padding=(half_width, 0))
+    planes = functional.conv2d(planes, line[None, None, None, :], padding=(0, half_width))
     return planes[:, 0].unflatten(0, (len(pictures), pictures.shape[3])).permute(0, 2, 3, 1)

@@ -68,9 +68,9 @@ class StateObserver(Observer):
 
     def observe(self, states: States, memory: torch.Tensor | None) -> tuple[torch.Tensor, torch.Tensor | None]:
         """See ``Observer.observe``; without memory."""
-        places, velocities = states.particle_q[:, -1, self.chosen], states.particle_qd[:, -1, self.chosen]
-        center = places.mean(dim=1, keepdim=True)
-        features = [(places - center).flatten(1), self.goal - center[:, 0], velocities.flatten(1)]
+        positions, velocities = states.particle_q[:, -1, self.chosen], states.particle_qd[:, -1, self.chosen]
+        center = positions.mean(dim=1, keepdim=True)
+        features = [(positions - center).flatten(1), self.goal - center[:, 0], velocities.flatten(1)]
         return torch.cat(features, dim=1) / self.scale, None
 
 

@@ -51,8 +51,8 @@ class SinePolicy(nn.Module):
         """
         super().__init__()
         rows = np.asarray(times, dtype=np.float64)
-        share = np.minimum((rows[-1] - rows) / fade, 1.0) if fade > 0 else np.ones(len(rows))
-        self.register_buffer("share", _to_runtime(torch.as_tensor(limit * share)[:, None]), persistent=False)
+        taper = np.minimum((rows[-1] - rows) / fade, 1.0) if fade > 0 else np.ones(len(rows))
+        self.register_buffer("share", _to_runtime(torch.as_tensor(limit * taper)[:, None]), persistent=False)
         phases = 2 * math.pi * torch.arange(signals, dtype=torch.float64) / signals
         angles = frequency * torch.as_tensor(rows)[:, None] + phases
         self.register_buffer("signals", _to_runtime(torch.sin(angles)), persistent=False)

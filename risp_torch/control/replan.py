@@ -102,15 +102,15 @@ def _improve(
     plan: _Plan, policy: Module, optimizer: torch.optim.Optimizer, objective: Objective, iterations: int
 ) -> float:
     """Optimise a policy by ``iterations`` steps; return the error predicted by the model."""
-    least, error, best_weights = math.inf, math.nan, policy.state_dict()
+    lowest_loss, error, best_weights = math.inf, math.nan, policy.state_dict()
     for iteration in range(iterations + 1):
         stepping = iteration < iterations
         optimizer.zero_grad(set_to_none=True)
         with torch.set_grad_enabled(stepping):
             rollout = plan.drive(policy)
             loss = plan.aim.loss(rollout, objective)
-        if float(loss.detach()) < least:
-            least, error = float(loss.detach()), plan.aim.error(rollout)
+        if float(loss.detach()) < lowest_loss:
+            lowest_loss, error = float(loss.detach()), plan.aim.error(rollout)
             best_weights = {name: value.detach().clone() for name, value in policy.state_dict().items()}
         if stepping:
             with repeatable_sums():

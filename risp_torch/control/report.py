@@ -17,7 +17,7 @@ from risp_torch.scene.scene import Scene
 from risp_torch.scene.states import States
 from ti_sim.base.rules import checked
 
-MOST_PICTURES = 30.0  # per second, in videos
+MAX_VIDEO_FPS = 30.0  # per second, in videos
 _TOGETHER = 64  # pictures that are rendered together
 
 
@@ -52,7 +52,7 @@ def write_report(scene: Scene, task: ControlTask, result: Control, folder: RunFo
 @checked
 def film_of(scene: Scene, states: States) -> tuple[np.ndarray, float, list[int]]:
     """A film [T, H, W, 3] (linear rgb) of a motion with at most 30 pictures per second, its rate, and its frame numbers."""
-    step = max(1, math.ceil(1 / scene.frame_dt / MOST_PICTURES - 1e-6))
+    step = max(1, math.ceil(1 / scene.frame_dt / MAX_VIDEO_FPS - 1e-6))
     last = states.particle_q.shape[1] - 1
     numbers = list(range(last % step, last + 1, step))  # the last one is among them
     with torch.no_grad():

@@ -160,8 +160,8 @@ def _checksum(tensors: Sequence[torch.Tensor]) -> str:
 
 def _summary(placement: Any) -> list[list[float]]:
     """Mean and spread of positions along the axes [m], to a tenth of a millimetre, independent of roundoff."""
-    places = torch.as_tensor(placement).double().flatten(0, -2)
-    return [statistic.cpu().numpy().round(4).tolist() for statistic in (places.mean(dim=0), places.std(dim=0))]
+    positions = torch.as_tensor(placement).double().flatten(0, -2)
+    return [statistic.cpu().numpy().round(4).tolist() for statistic in (positions.mean(dim=0), positions.std(dim=0))]
 
 
 def _driver(

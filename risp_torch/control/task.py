@@ -16,7 +16,7 @@ from ti_sim.base.rules import Count, NotNegative, Positive, Rule, checked
 
 Objective = Literal["image", "state", "random"]
 Measure = Literal["center", "vertices", "along"]
-Widths = Annotated[Sequence[int], Rule(shape=(None,), empty=True, exact=True, whole=True, least=1)]
+Widths = Annotated[Sequence[int], Rule(shape=(None,), empty=True, exact=True, integer=True, minimum=1)]
 OBJECTIVES = ("image", "state", "random")
 
 
@@ -49,7 +49,7 @@ class Feedback:
 
     limit: Positive
     hidden: Widths = (64,)
-    particles: Annotated[tuple[int, ...], Rule(shape=(None,), empty=True, exact=True, whole=True, least=0)] = ()
+    particles: Annotated[tuple[int, ...], Rule(shape=(None,), empty=True, exact=True, integer=True, minimum=0)] = ()
     every: Count = 1
 
 
@@ -85,7 +85,7 @@ class ControlTask:
     direction: Annotated[Sequence[float], Rule(shape=(3,), exact=True)] | None = None
     objectives: tuple[Objective, ...] = OBJECTIVES
     frames: str = "last"
-    blur: Annotated[tuple[float, ...], Rule(shape=(None,), exact=True, least=0)] = (0.0,)
+    blur: Annotated[tuple[float, ...], Rule(shape=(None,), exact=True, minimum=0)] = (0.0,)
     penalty: NotNegative = 0.0
     learning_rate: Positive | Mapping[str, float] = 0.05
     iterations: Count = 30

@@ -52,10 +52,10 @@ def fetch_data_set(name: str, *, out: str | Path | None = None) -> Fetched:
     data_set = data_set_named(name)
     if out is None and (folder := complete_folder(data_set)) is not None:
         return Fetched(folder, (), ())
-    places = roots() if out is None else [Path(out)]
-    if not places:
+    paths = roots() if out is None else [Path(out)]
+    if not paths:
         raise _without_pooch()
-    folder = places[0] / name
+    folder = paths[0] / name
     missing = missing_files(data_set, folder)
     downloaded = []
     for file in missing:

@@ -99,12 +99,12 @@ def missing_data_error(data_set: DataSet, folder: Path | None = None) -> UserErr
     Returns:
         A ``UserError`` (not raised) that says what is missing, where, and how to get it.
     """
-    name, places = data_set.name, roots()
-    if folder is None and not places:
+    name, paths = data_set.name, roots()
+    if folder is None and not paths:
         return UserError(
             f"the data set {name} is not here: set {VARIABLE} to a folder that holds {name}, or {_EXTRA} and fetch it"
         )
-    folder = places[0] / name if folder is None else folder
+    folder = paths[0] / name if folder is None else folder
     missing = missing_files(data_set, folder)
     first = missing[0]
     if all(file.url is None for file in missing):

@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     import torch
 
 __all__ = [
-    "PLACE_ERRORS", "DiskFullError", "clear_leftovers", "is_running", "remove_leftovers", "replacing", "write_tensors",
+    "PATH_ERRNOS", "DiskFullError", "clear_leftovers", "is_running", "remove_leftovers", "replacing", "write_tensors",
     "write_text",
 ]  # fmt: skip
 
 # Errors of paths that do not exist or cannot be read or written.
-PLACE_ERRORS = (
+PATH_ERRNOS = (
     errno.ENOENT, errno.EACCES, errno.EPERM, errno.EROFS, errno.EEXIST, errno.EISDIR, errno.ENOTDIR, errno.ENAMETOOLONG,
     errno.ELOOP, errno.EINVAL, errno.EBUSY, errno.ENODEV, errno.ENXIO, errno.EIO, errno.ENOTSUP, errno.ENOTEMPTY,
 )  # fmt: skip
@@ -58,7 +58,7 @@ def replacing(path: Path | str) -> Iterator[Path]:
         _flush(temporary)
         os.replace(temporary, path)
     except OSError as error:
-        if error.errno in PLACE_ERRORS:
+        if error.errno in PATH_ERRNOS:
             raise UserError(f"{path} cannot be written ({error.strerror}): choose another place for it") from error
         if error.errno in _FULL:
             raise DiskFullError(f"{path} cannot be written ({error.strerror}): make room, or choose another place") from error

@@ -38,13 +38,13 @@ def read_shares(path: Path | str, label: str) -> np.ndarray:
     if path.suffix.lower() == ".npy":
         array = read_array(path, label)
         levels = array / np.float32(255) if array.dtype == np.uint8 and array.max() > 1 else array
-        shares = np.asarray(levels if levels.ndim == 3 else levels[None], dtype=np.float32)
+        masks = np.asarray(levels if levels.ndim == 3 else levels[None], dtype=np.float32)
     else:
-        shares = np.stack(read_pictures(path, label, _share))
-        shares = shares / np.float32(max(shares.max(), 1e-9)) if 0 < shares.max() <= _ONE_LEVEL else shares
-    if shares.ndim != 3 or not np.isfinite(shares).all() or shares.min() < 0 or shares.max() > 1:
+        masks = np.stack(read_pictures(path, label, _share))
+        masks = masks / np.float32(max(masks.max(), 1e-9)) if 0 < masks.max() <= _ONE_LEVEL else masks
+    if masks.ndim != 3 or not np.isfinite(masks).all() or masks.min() < 0 or masks.max() > 1:
         raise UserError(f"{label} in {path} are no numbers from 0 to 1: give shares of pixels, 1 for all of a pixel")
-    return shares
+    return masks
 
 
 def read_depths(path: Path | str, label: str = "the depths") -> np.ndarray:

@@ -19,7 +19,7 @@ _HALF_RIM, _CLEAR_RIM = 0.5, 0.1  # shares of the picture's rim: most of it, and
 _FEW_RIM, _MUCH_RIM = 0.25, 0.75  # shares of the rim that separate body and background where no value is zero
 _MIDDLE = (0.1, 0.9)  # of the largest level: between them are edges of shares, or objects
 _FLAT = 0.2  # share of the pixels of a middle level that lie within others of the same level: more are an object
-_MOST_LISTED = 12
+_MAX_LISTED = 12
 _NAMED = "with --masks PATH:N (in Python: objects=N)"
 _CODES = -1.0  # in place of the level of white: levels are 65536 red + 256 green + blue
 _FULL = {1: 255, 2: 65535}  # largest level by bytes
@@ -182,9 +182,9 @@ def _shares(pictures: _Pictures, label: str, number: int | None) -> np.ndarray:
         return (levels == _body_of(pictures, values, label)).astype(np.float32)
     real = levels.dtype.kind == "f"
     if real or pictures.full is not None and not _holds_objects(levels, values, pictures.full):
-        shares = (levels / pictures.full).astype(np.float32)
-        _check_rim(shares, label)
-        return shares
+        masks = (levels / pictures.full).astype(np.float32)
+        _check_rim(masks, label)
+        return masks
     raise UserError(
         f"{label} hold the numbers {_listed(values)}, as of several objects: name the one that is compared, {_NAMED} or BODY=N"
     )
@@ -208,10 +208,10 @@ def _body_of(pictures: _Pictures, values: np.ndarray, label: str) -> Any:
     return second
 
 
-def _check_rim(shares: np.ndarray, label: str) -> None:
+def _check_rim(masks: np.ndarray, label: str) -> None:
     """Refuse shares that are white all along the rim and black within."""
-    rim = _rim(shares)
-    if (rim > 0.5).mean() > 1 - _CLEAR_RIM and (shares < 0.5).any():
+    rim = _rim(masks)
+    if (rim > 0.5).mean() > 1 - _CLEAR_RIM and (masks < 0.5).any():
         _refuse_inverted(label, float((rim > 0.5).mean()))
 
 
@@ -227,7 +227,7 @@ def _holds_objects(levels: np.ndarray, values: np.ndarray, full: float) -> bool:
 
     Pixels of a share lie on edges; those of an object lie within others of the same level.
     """
-    low, high = (share * full for share in _MIDDLE)
+    low, high = (fraction * full for fraction in _MIDDLE)
     if values[-1] <= 0.5 * full:
         return True
     middle = (levels > low) & (levels < high)
@@ -249,5 +249,5 @@ def _values(levels: np.ndarray) -> np.ndarray:
 
 
 def _listed(values: np.ndarray) -> str:
-    texts = [f"{float(value):g}" for value in values[:_MOST_LISTED]]
-    return ", ".join(texts) + (f" and {len(values) - _MOST_LISTED} more" if len(values) > _MOST_LISTED else "")
+    texts = [f"{float(value):g}" for value in values[:_MAX_LISTED]]
+    return ", ".join(texts) + (f" and {len(values) - _MAX_LISTED} more" if len(values) > _MAX_LISTED else "")

@@ -81,11 +81,11 @@ def _of_limits() -> list[int]:
         import resource
     except ImportError:  # not a Unix
         return []
-    most, _ = resource.getrlimit(resource.RLIMIT_AS)
+    memory_limit, _ = resource.getrlimit(resource.RLIMIT_AS)
     pages = _text(_OWN_SIZE).split()
-    if most == resource.RLIM_INFINITY or not pages:
+    if memory_limit == resource.RLIM_INFINITY or not pages:
         return []
-    return [most - int(pages[0]) * os.sysconf("SC_PAGE_SIZE")]
+    return [memory_limit - int(pages[0]) * os.sysconf("SC_PAGE_SIZE")]
 
 
 def _text(path: Path) -> str:

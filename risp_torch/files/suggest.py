@@ -10,8 +10,8 @@ from ti_sim.base.rules import checked
 
 __all__ = ["similar_names", "unknown_name_error"]
 
-_MOST_LISTED = 12
-_LEAST_LIKENESS = 0.6
+_MAX_LISTED = 12
+_MIN_SIMILARITY = 0.6
 # A name this much more like the given one than another makes the other not worth a mention.
 _CLEAR_LEAD = 0.15
 # Words for one thing, or for things of which a scene has one or another; last parts of names, small letters.
@@ -57,7 +57,7 @@ def similar_names(name: str, candidates: Iterable[str], *, most: int = 3) -> lis
         At most ``most`` names; empty when none is similar.
     """
     scores = {candidate: _likeness(name.lower(), candidate.lower()) for candidate in candidates}
-    least = max(_LEAST_LIKENESS, max(scores.values(), default=0.0) - _CLEAR_LEAD)
+    least = max(_MIN_SIMILARITY, max(scores.values(), default=0.0) - _CLEAR_LEAD)
     similar = [candidate for candidate, score in scores.items() if score >= least]
     return sorted(similar, key=lambda candidate: (-scores[candidate], candidate))[:most]
 
@@ -108,6 +108,6 @@ def _last_part(name: str) -> str:
 
 
 def _listed(names: list[str]) -> str:
-    if len(names) <= _MOST_LISTED:
+    if len(names) <= _MAX_LISTED:
         return ", ".join(names)
-    return f"{', '.join(names[:_MOST_LISTED])} and {len(names) - _MOST_LISTED} more"
+    return f"{', '.join(names[:_MAX_LISTED])} and {len(names) - _MAX_LISTED} more"

@@ -23,7 +23,7 @@ from ti_sim.base.rules import Count, Rule, checked
 __all__ = ["read_video", "write_frames", "write_picture", "write_video"]
 
 Rate = Annotated[float | Fraction, Rule(above=0)]  # pictures per second
-Quality = Annotated[float, Rule(least=0, most=51)]  # constant rate factor of H.264
+Quality = Annotated[float, Rule(minimum=0, maximum=51)]  # constant rate factor of H.264
 # Code points of ITU-T H.273: matrix and primaries BT.709, the sRGB curve, limited ("studio") range.
 _BT709, _SRGB_CURVE, _LIMITED_RANGE = 1, 13, 1
 
@@ -107,7 +107,7 @@ def read_video(
     path: Path | str,
     *,
     fps: Rate | None = None,
-    size: Annotated[tuple[int, int], Rule(shape=(2,), exact=True, whole=True, least=1)] | None = None,
+    size: Annotated[tuple[int, int], Rule(shape=(2,), exact=True, integer=True, minimum=1)] | None = None,
     frames: Count | None = None,
 ) -> np.ndarray:
     """Read a video file, or a folder of PNG or JPEG pictures, as linear colour, and check it against what a scene needs.

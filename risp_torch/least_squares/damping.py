@@ -11,7 +11,9 @@ import numpy as np
 from risp_torch.least_squares.equations import NormalEquations
 
 TINY = 1e-300  # keeps a matrix of zeros regular
-LEAST_SCALE = 1e-12  # of the largest of Marquardt's scales: regularises coordinates without effect where the residual is zero
+MIN_RELATIVE_SCALE = (
+    1e-12  # of the largest of Marquardt's scales: regularises coordinates without effect where the residual is zero
+)
 
 Limit = np.ndarray | float
 
@@ -43,7 +45,7 @@ class MarquardtDamping:
         data = None if self.with_priors else equations.data_diagonal
         scales = np.diag(equations.matrix) if data is None else data
         # A residual of zero leaves a share of the largest scale, without which the matrix could be singular.
-        scales = np.maximum(scales + self.residual_weight * equations.residual_square, LEAST_SCALE * scales.max() + TINY)
+        scales = np.maximum(scales + self.residual_weight * equations.residual_square, MIN_RELATIVE_SCALE * scales.max() + TINY)
         return solve(equations.matrix + damping * np.diag(scales), equations.gradient, truncated=self.truncated)
 
 

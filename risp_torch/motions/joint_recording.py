@@ -64,8 +64,8 @@ class JointRecording:
         """Coordinates [D] rad or m, and velocities [D] rad/s or m/s, of the parabolas through the frames about a frame."""
         neighbours = np.arange(max(frame - _NEAR, 0), min(frame + _NEAR + 1, len(self)))
         times = (neighbours - frame) * self.dt
-        coordinates, rate, _ = np.polynomial.polynomial.polyfit(times / self.dt, self.joint_q[neighbours], 2)
-        return (coordinates, rate / self.dt) if len(neighbours) > 3 else (self.joint_q[frame], rate / self.dt)
+        coordinates, velocities, _ = np.polynomial.polynomial.polyfit(times / self.dt, self.joint_q[neighbours], 2)
+        return (coordinates, velocities / self.dt) if len(neighbours) > 3 else (self.joint_q[frame], velocities / self.dt)
 
     def travel(self, first: int, last: int) -> float:
         """Largest change of a coordinate between two frames [rad or m]."""

@@ -86,8 +86,8 @@ class JointMotions:
         if self.zeros is not None:
             offsets = [tensor(values.get(name, self.scene.table[name].value)) for name in self.zeros]
             zero = torch.stack([one.expand(len(rows)) for one in offsets], dim=1)
-        for k, (coordinate_name, rate) in enumerate(self._names):
-            inputs[coordinate_name], inputs[rate] = rows[:, k] - zero[:, k], rows[:, count + k]
+        for k, (coordinate_name, velocity_name) in enumerate(self._names):
+            inputs[coordinate_name], inputs[velocity_name] = rows[:, k] - zero[:, k], rows[:, count + k]
         actions = None
         if self._recorded is not None:
             actions = self._recorded.of(values, motion, rows[:, 2 * count :] if self._action_errors else None)

@@ -14,7 +14,11 @@ from risp_torch.scene.bridge.checks import bridge_device
 from risp_torch.scene.scene import Scene
 from ti_sim.base.errors import UserError
 
-_ROUNDED_DT, _RELATIVE_DT, _MOST_DT = 0.51e-6, 1e-5, 5e-4  # s, of six decimals; of six digits; largest relative difference
+_ROUNDED_DT, _RELATIVE_DT, _MAX_RELATIVE_DT = (
+    0.51e-6,
+    1e-5,
+    5e-4,
+)  # s, of six decimals; of six digits; largest relative difference
 
 
 class Measured(Protocol):
@@ -57,7 +61,9 @@ def check_windows(scene: Scene, windows: Sequence[Window]) -> None:
     """
     for window in windows:
         recording = window.recording
-        if abs(recording.dt - scene.frame_dt) > min(max(_ROUNDED_DT, _RELATIVE_DT * scene.frame_dt), _MOST_DT * scene.frame_dt):
+        if abs(recording.dt - scene.frame_dt) > min(
+            max(_ROUNDED_DT, _RELATIVE_DT * scene.frame_dt), _MAX_RELATIVE_DT * scene.frame_dt
+        ):
             raise UserError(f"{recording.name} has a frame every {recording.dt:g} s, and {scene.name} every {scene.frame_dt:g} s")
         if window.first < 0 or window.frames < 3 or window.first + window.frames > len(recording):
             raise UserError(f"{recording.name} has {len(recording)} frames, and not {window.frames} from frame {window.first} on")

@@ -12,7 +12,7 @@ from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Rule, checked
 
 Matrix = Annotated[np.ndarray, Rule(shape=(None, None), exact=True)]
-Numbering = Annotated[np.ndarray, Rule(shape=(None,), exact=True, whole=True, least=0)]
+Numbering = Annotated[np.ndarray, Rule(shape=(None,), exact=True, integer=True, minimum=0)]
 
 
 @dataclass(frozen=True, eq=False)

@@ -80,10 +80,10 @@ class RecordedActions:
             # Actions are means over intervals; the mean over a shifted interval is linear between two of them.
             shift = (self._value(values, self.lag).expand(len(rows)) / self.dt).clamp(-margin, margin - 1e-6)
             whole_frames = shift.floor().clamp(-margin, margin - 1)
-            places = torch.arange(count, device=rows.device) + margin + whole_frames.long()[:, None]
+            row_indices = torch.arange(count, device=rows.device) + margin + whole_frames.long()[:, None]
             world = torch.arange(len(rows), device=rows.device)[:, None]
-            share = (shift - whole_frames)[:, None, None]
-            actions = (1 - share) * rows[world, places] + share * rows[world, places + 1]
+            fraction = (shift - whole_frames)[:, None, None]
+            actions = (1 - fraction) * rows[world, row_indices] + fraction * rows[world, row_indices + 1]
         if self.offsets is not None:
             added = [self._value(values, name).expand(len(rows)) for name in self.offsets]
             actions = actions + torch.stack(added, dim=1)[:, None]

@@ -63,9 +63,11 @@ class Recording:
             np.arange(frame - 1, frame + 2) if inside else np.arange(count) if frame == 0 else len(self) - 1 - np.arange(count)
         )
         times = (neighbours - frame) * self.dt
-        slope = np.linalg.pinv(np.stack([np.ones_like(times), times, times**2], axis=1))[1]
+        derivative_weights = np.linalg.pinv(np.stack([np.ones_like(times), times, times**2], axis=1))[1]
         turn = np.stack([rotation_vector(self.body_q[frame, :, 3:], self.body_q[k, :, 3:]) for k in neighbours])
-        velocity = [np.einsum("t,tnk->nk", slope, coordinates) for coordinates in (self.body_q[neighbours, :, :3], turn)]
+        velocity = [
+            np.einsum("t,tnk->nk", derivative_weights, coordinates) for coordinates in (self.body_q[neighbours, :, :3], turn)
+        ]
         return self.body_q[frame], np.concatenate(velocity, axis=-1)
 
     def travel(self, first: int, last: int) -> float:

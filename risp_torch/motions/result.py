@@ -88,8 +88,8 @@ class MotionFit:
 
         steps = _DIFFERENCE * np.sqrt(np.maximum(np.diag(self.covariance), 1e-30))
         moves = np.diag(steps)
-        slope = np.array([(at(self.scaled + m) - at(self.scaled - m)) / (2 * s) for m, s in zip(moves, steps, strict=True)])
-        return Derived(at(self.scaled), float(np.sqrt(max(slope @ self.covariance @ slope, 0.0))))
+        jacobian = np.array([(at(self.scaled + m) - at(self.scaled - m)) / (2 * s) for m, s in zip(moves, steps, strict=True)])
+        return Derived(at(self.scaled), float(np.sqrt(max(jacobian @ self.covariance @ jacobian, 0.0))))
 
     def lines(self) -> list[str]:
         """Doubts about the estimate first, then estimates with their error bars, one line each."""

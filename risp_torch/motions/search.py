@@ -24,7 +24,7 @@ from risp_torch.motions.settings import MotionFitSettings
 
 _FAR = 100.0  # residual of a world that diverged, in multiples of the noise
 DAMPING = RisingDamping(first=1e-3, least=0.0, most=1e8, rise=5.0, fall=5.0)
-_LEAST_OWN_DAMPING = 1e-9
+_MIN_DAMPING = 1e-9
 _TRIES = 10  # of a motion with shorter and shorter steps
 _ROUNDS, _WIDEST = 3, 30.0
 _NARROWER = 5.0  # times: a finite difference that becomes narrower by this factor is taken again
@@ -169,9 +169,9 @@ class MotionSearch:
         residual = np.where(self.known, (self.motions.target - points) / self.motions.noise, 0.0)
         residual = np.where(np.isfinite(residual), residual, _FAR)
         square = (residual**2).mean(axis=-1)
-        share = 1.0 / (1.0 + square / self.settings.robust**2)
-        costs = (residual.shape[-1] * square * share).sum(axis=(1, 2)) + ((moves / self.own_sd) ** 2).sum(axis=1)
-        return self._point(scaled, moves, residual, share**2, costs)
+        robust_weight = 1.0 / (1.0 + square / self.settings.robust**2)
+        costs = (residual.shape[-1] * square * robust_weight).sum(axis=(1, 2)) + ((moves / self.own_sd) ** 2).sum(axis=1)
+        return self._point(scaled, moves, residual, robust_weight**2, costs)
 
     def profile(self, scaled: np.ndarray, moves: np.ndarray) -> float:
         """Cost of all coordinates and priors at shared unknowns [K], with the best starts, searched from moves [M, S]."""
@@ -229,14 +229,16 @@ class MotionSearch:
         for k in range(num_own):
             move = np.zeros_like(starts)
             move[:, k] = self.start_steps[:, k] * self.own_sd[:, k]
-            jacobian[..., k] = self._slope(tiled, tiled, starts + move, starts - move, self.start_steps[:, k])
+            jacobian[..., k] = self._derivative(tiled, tiled, starts + move, starts - move, self.start_steps[:, k])
         moves = np.diag(self.steps) if moves is None else moves
         for k, move in enumerate(moves):
             up = np.clip(point.scaled + self.ranges * move, self.low, self.high)
             down = np.clip(point.scaled - self.ranges * move, self.low, self.high)
             size = np.linalg.norm(move)
             half = 0.5 * float((up - down) / self.ranges @ move) / size  # less at a bound
-            jacobian[..., num_own + k] = self._slope(np.tile(up, (motions, 1)), np.tile(down, (motions, 1)), starts, starts, half)
+            jacobian[..., num_own + k] = self._derivative(
+                np.tile(up, (motions, 1)), np.tile(down, (motions, 1)), starts, starts, half
+            )
         jacobian[..., num_own:] = jacobian[..., num_own:] @ (moves / np.linalg.norm(moves, axis=1, keepdims=True))
         weights = np.repeat(point.weights[..., None], point.residual.shape[-1], axis=-1).reshape(motions, -1)
         normal = SharedNormalEquations.of(jacobian, weights, point.residual.reshape(motions, -1), num_own)
@@ -244,14 +246,14 @@ class MotionSearch:
         normal.own_gradient[:] -= point.moves / self.own_sd
         return normal
 
-    def _slope(
+    def _derivative(
         self, up: np.ndarray, down: np.ndarray, ahead: np.ndarray, behind: np.ndarray, half: float | np.ndarray
     ) -> np.ndarray:
         """Central difference [M, P] of the points in multiples of the noise, 0 where a world diverged."""
         both = self.points(np.concatenate([up, down]), np.concatenate([ahead, behind]))
         half = np.reshape(half, (-1, 1, 1, 1))
-        slope = (both[: len(up)] - both[len(up) :]) / (2 * half * self.motions.noise)
-        return np.where(self.known & np.isfinite(slope), slope, 0.0).reshape(len(up), -1)
+        derivative = (both[: len(up)] - both[len(up) :]) / (2 * half * self.motions.noise)
+        return np.where(self.known & np.isfinite(derivative), derivative, 0.0).reshape(len(up), -1)
 
     def tried(
         self, point: Point, normal: SharedNormalEquations, shared: np.ndarray, own_step: np.ndarray, damping: np.ndarray
@@ -380,7 +382,7 @@ class MotionSearch:
 
 def _own_damping(damping: np.ndarray) -> np.ndarray:
     """Dampings [M] of starts, within their limits."""
-    return damping.clip(_LEAST_OWN_DAMPING, DAMPING.most)
+    return damping.clip(_MIN_DAMPING, DAMPING.most)
 
 
 class _MotionProblem(PointwiseProblem):

@@ -89,4 +89,4 @@ class MotionFitSettings:
     tolerance: Positive = 1e-4
     worlds: Count = 4096
     first_guesses: Count = 3
-    shortest_window: Annotated[int, Rule(whole=True, least=4)] | None = 12
+    shortest_window: Annotated[int, Rule(integer=True, minimum=4)] | None = 12

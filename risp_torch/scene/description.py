@@ -24,7 +24,7 @@ from ti_sim.deformable.model import TABLES
 from ti_sim.shapes.contact_points import RADIUS
 
 ROUNDED = -30  # checksums of geometry round to this power of two of an array's size: 1e-9
-MOST_LISTED = 4096  # entries of one parameter that are listed; larger arrays, such as textures, have a checksum
+MAX_LISTED = 4096  # entries of one parameter that are listed; larger arrays, such as textures, have a checksum
 
 
 def describe(scene: SceneSpec) -> dict[str, Any]:
@@ -174,6 +174,6 @@ def _surface_arrays(surface: SurfaceMesh) -> list[np.ndarray]:
 def _listed(value: Any) -> Any:
     """A parameter's values as lists; shape and checksum if there are many."""
     array = np.asarray(value)
-    if array.size <= MOST_LISTED:
+    if array.size <= MAX_LISTED:
         return array.tolist()
     return {"shape": list(array.shape), "sha256": sha256(np.ascontiguousarray(array).tobytes()).hexdigest()}

@@ -17,7 +17,7 @@ from ti_sim.base.errors import UserError
 from ti_sim.base.param import Param, as_param
 from ti_sim.base.rules import Rule
 
-_MOST_SHOWN = 64  # entries of an array that an error message lists
+_MAX_LISTED = 64  # entries of an array that an error message lists
 
 Sign = Literal["positive", "not negative", "color", "poisson"]
 
@@ -218,5 +218,5 @@ def _check_sign(name: str, value: Any, unit: str, sign: Sign | None) -> None:
         "poisson": (number <= -1).any() or (number >= 0.5).any(),
     }
     if wrong[sign]:
-        text = value if number.size <= _MOST_SHOWN else f"an array with numbers from {number.min():.4g} to {number.max():.4g}"
+        text = value if number.size <= _MAX_LISTED else f"an array with numbers from {number.min():.4g} to {number.max():.4g}"
         raise UserError(f"{name} is {text} {unit}: give a number {requirements[sign]}".replace(" :", ":"))

@@ -80,7 +80,7 @@ class Scene(SceneSpec):
         shading: Literal["none", "lambert", "phong"] = "lambert",
         aggregation: Literal["softras", "dibr"] = "softras",
         composite: Literal["alpha", "softmax"] = "alpha",
-        antialias: Annotated[int, Rule(whole=True, least=1, most=16)] = 1,
+        antialias: Annotated[int, Rule(integer=True, minimum=1, maximum=16)] = 1,
         two_sided: bool = False,
         name: str = "",
     ) -> None:

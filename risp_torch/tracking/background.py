@@ -40,9 +40,9 @@ def background(
     inside, behind, observed = shadows[:, pixels], plate[pixels], picture[pixels]
     power = (behind**2).sum(axis=1)
     darker = 1.0 - (observed * behind).sum(axis=1) / np.maximum(power, 1e-9)
-    weight, share = power, np.zeros(len(shadows))
+    weight, shadow_weight = power, np.zeros(len(shadows))
     for _ in range(ROUNDS):
-        share = np.linalg.solve((inside * weight) @ inside.T + PULL * np.eye(len(shadows)), (inside * weight) @ darker)
-        residual = observed - (1.0 - share @ inside)[:, None] * behind
+        shadow_weight = np.linalg.solve((inside * weight) @ inside.T + PULL * np.eye(len(shadows)), (inside * weight) @ darker)
+        residual = observed - (1.0 - shadow_weight @ inside)[:, None] * behind
         weight = power / (1.0 + (residual**2).sum(axis=1) / robust**2) ** 2
-    return np.clip(1.0 - share @ shadows, *LIGHT)[:, None] * plate
+    return np.clip(1.0 - shadow_weight @ shadows, *LIGHT)[:, None] * plate

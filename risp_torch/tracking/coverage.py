@@ -81,8 +81,8 @@ class Outlines:
             entry_values[front] for entry_values in (entries.image, entries.pixel, entries.face, entries.weight)
         )
         sample_index = image * (self.width * self.height * self.samples**2) + sample
-        share = np.bincount(sample_index, weight.sum(axis=1), minlength=len(left))
-        visible_share = (1.0 - left) / np.maximum(share, 1e-12) / self.samples**2
+        boundary_weight = np.bincount(sample_index, weight.sum(axis=1), minlength=len(left))
+        visible_share = (1.0 - left) / np.maximum(boundary_weight, 1e-12) / self.samples**2
         row, column = np.divmod(sample, self.width * self.samples)
         pixel = row // self.samples * self.width + column // self.samples
         shape = (len(placements), self.palette.count, self.width * self.height)

@@ -26,7 +26,7 @@ class TrackSettings:
         tolerance: step that ends the search, in pixels.
     """
 
-    samples: Annotated[int, Rule(whole=True, least=1, most=16)] = 4
+    samples: Annotated[int, Rule(integer=True, minimum=1, maximum=16)] = 4
     robust: Positive = 0.06
     smoothness: NotNegative = 0.3
     memory: Positive = 0.3

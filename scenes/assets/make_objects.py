@@ -16,7 +16,7 @@ import trimesh
 from ti_sim import Mesh
 from ti_sim.meshes import SolidMesh, tetrahedralise, write_solid_mesh
 
-MOST_VERTICES = 250  # appendix G
+MAX_VERTICES = 250  # appendix G
 TET_EDGE = 0.25  # of the diagonal of an object's box: length of the edges of its tetrahedra
 
 

@@ -29,7 +29,7 @@ README, TABLE = ROOT / "README.md", ROOT / "docs" / "results" / "demo.json"
 FIRST, LAST = "<!-- printed by make demo -->\n```\n", "```\n<!-- end -->"  # around the table in the README
 GUESSES = 4
 SEED = 7  # of the guesses
-MOST_BARS = 3.0  # an estimate within fewer error bars of the truth is right
+MAX_ERROR_BARS = 3.0  # an estimate within fewer error bars of the truth is right
 
 
 @dataclass(frozen=True)
@@ -68,9 +68,9 @@ def run(job: Job, out: Path, *, crf: float, size: int) -> Inversion:
 
 
 def right(result: Inversion, truth: dict[str, float]) -> bool:
-    """Whether every estimate is within ``MOST_BARS`` error bars of the truth, and nothing speaks against it."""
+    """Whether every estimate is within ``MAX_ERROR_BARS`` error bars of the truth, and nothing speaks against it."""
     errors = result.scaled_error(truth)
-    return not result.doubts and all(abs(errors[name]) <= MOST_BARS * result.sd[name] for name in truth)
+    return not result.doubts and all(abs(errors[name]) <= MAX_ERROR_BARS * result.sd[name] for name in truth)
 
 
 def write_readme(rows: Sequence[Sequence[str]]) -> None:

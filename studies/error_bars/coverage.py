@@ -56,7 +56,7 @@ def _parts(row: dict[str, Any]) -> list[float]:
 
 
 def _share(rows: Sequence[dict[str, Any]]) -> float:
-    """Share of the inversions whose first unknown is within its bar, which is one of 95 % for each of them."""
+    """Fraction of the inversions whose first unknown is within its bar, which is one of 95 % for each of them."""
     return float(np.mean([_parts(row)[0] <= INSIDE for row in rows]))
 
 

@@ -37,7 +37,7 @@ from risp_torch.programs import number, write_text
 from risp_torch.risp import load_task
 from ti_sim import Count
 
-MOST = 0.98  # of the upper bound, where a start would lie beyond it
+MAX_BOUND_FRACTION = 0.98  # of the upper bound, where a start would lie beyond it
 
 
 @dataclass(frozen=True)
@@ -216,7 +216,7 @@ def _start(scene: Scene, name: str, start: Start) -> np.ndarray:
     """A multiple of the truth, or what a function makes of it, within the parameter's bounds."""
     param = scene.parameters[name]
     truth = np.asarray(param.value)
-    return np.minimum(start(truth) if callable(start) else truth * start, MOST * np.asarray(param.high))
+    return np.minimum(start(truth) if callable(start) else truth * start, MAX_BOUND_FRACTION * np.asarray(param.high))
 
 
 def _film(scene: Scene, source: str, out: Path, crf: float) -> Path:

@@ -22,7 +22,7 @@ from risp_torch.files.report import plot_losses, write_strip
 from risp_torch.programs import exit_status, number
 from ti_sim import Count, Positive
 
-LEAST = 8  # cells
+MIN_CELLS = 8  # cells
 SCALES = (1, 2, 4, 8)  # pixels along each side of the blocks that are compared: coarse ones attract from afar
 FIELDS = ("smoke.velocity_x", "smoke.velocity_y")
 
@@ -42,8 +42,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def run(options: argparse.Namespace) -> int:
     """Optimise, and write a strip, a video, the losses and the flow."""
-    if options.cells < LEAST:
-        raise UserError(f"--cells is {options.cells}: give {LEAST} or more, so that blocks of {max(SCALES)} pixels fit")
+    if options.cells < MIN_CELLS:
+        raise UserError(f"--cells is {options.cells}: give {MIN_CELLS} or more, so that blocks of {max(SCALES)} pixels fit")
     start(precision="f32")
     scene = smoke_scene(options.cells, options.steps)
     target_density = wanted_density(options.picture, options.cells, float(scene.parameters["smoke.density"].value.sum()))

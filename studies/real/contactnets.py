@@ -50,7 +50,7 @@ SETTINGS = MotionFitSettings(
     first_guesses=1,
     shortest_window=None,  # the lengths of the study are fitted one by one
 )
-LEAST_MOTION = 0.01  # m over a window
+MIN_MOTION = 0.01  # m over a window
 KNOWN = {"side": cube.SIDE, "friction": (0.15, 0.18)}
 PUBLISHED = {  # Acosta, Yang and Posa (RA-L 2022): means and standard deviations over all tosses, % of the width and degrees
     "Drake": ("13.5 ± 8.2", "16.5 ± 20.0"), "Bullet": ("14.9 ± 8.9", "16.5 ± 20.2"), "MuJoCo": ("25.1 ± 10.8", "21.7 ± 21.4"),
@@ -77,7 +77,7 @@ def fit(tosses: Sequence[Recording], kind: str, frames: int, path: Path) -> dict
     if path.is_file():
         return json.loads(path.read_text(encoding="utf-8"))
     scene = scene_of(kind)
-    fit_windows = windows(tosses, frames=frames, stride=frames - 1, least_motion=LEAST_MOTION)
+    fit_windows = windows(tosses, frames=frames, stride=frames - 1, least_motion=MIN_MOTION)
     fit_windows = [cube.with_contact_noise(window) for window in fit_windows]
     unknown = [*UNKNOWN, *([BRISTLE] if kind == "bristle" else [])]
     motion_fit: MotionFit = fit_motions(scene, fit_windows, unknown, SETTINGS, scale=SCALE, progress=True)

@@ -26,7 +26,7 @@ def malformed(found: Argument) -> Iterator[Any]:
     wrong += [] if found.optional else [None]
     wrong += [] if str in found.classes else ["3", "large", ""]
     wrong += [] if rule.infinite else [math.inf, -math.inf, 10**400]
-    wrong += [2.5, 2.0] if rule.whole else []
+    wrong += [2.5, 2.0] if rule.integer else []
     if rule.shape is not None:
         wrong.append(np.ones([1, *(count or 1 for count in rule.shape)]).astype(int))
     if rule.shape == ():
@@ -35,7 +35,7 @@ def malformed(found: Argument) -> Iterator[Any]:
         wrong.append(1)
     if not rule.param and Param not in found.classes:
         wrong.append(Param(1.0))
-    for bound, outside in ((rule.least, -1), (rule.above, 0), (rule.most, 1), (rule.below, 0)):
+    for bound, outside in ((rule.minimum, -1), (rule.above, 0), (rule.maximum, 1), (rule.below, 0)):
         if bound is not None:
             wrong.append(_filled(rule.shape, bound + outside))
     wrong = [{"a": value} for value in wrong] + [3.0] if rule.named else [*wrong, {}]

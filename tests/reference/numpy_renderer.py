@@ -145,7 +145,7 @@ def coverage(pixels, corners, sigma):
 
 
 def share_of_disc(pixels, corners, sigma):
-    """Share [H, W] that a screen triangle [3, 2] has of the weighted disc around each pixel [H, W, 2].
+    """UnitInterval [H, W] that a screen triangle [3, 2] has of the weighted disc around each pixel [H, W, 2].
 
     The weight 3 (1 - r^2)^2 / (pi R^2) of a point at r R from the pixel has the mass M = 1 - (1 - r^2)^3 within r, and one
     beyond the disc.

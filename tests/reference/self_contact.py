@@ -85,7 +85,7 @@ def _root(square: np.ndarray) -> np.ndarray:
 
 
 def _on_segment(point: np.ndarray, start: np.ndarray, end: np.ndarray) -> np.ndarray:
-    """Share of ``end`` in the nearest point of segments, from 0 to 1, [...]."""
+    """Fraction of ``end`` in the nearest point of segments, from 0 to 1, [...]."""
     along = end - start
     square = _dot(along, along)
     share = _dot(point - start, along) / np.where(square.real > 0, square, 1.0)

@@ -27,7 +27,7 @@ vec2 = ti.math.vec2
 
 @differentiable()
 def checker_share(x, y, cell, origin_x, origin_y):
-    """Share of the first colour at a place of the checker: near 1 and 0 in turn, smooth at the edges of the cells."""
+    """Fraction of the first colour at a place of the checker: near 1 and 0 in turn, smooth at the edges of the cells."""
     wave_x, wave_y = sin((x - origin_x) * PI / cell), sin((y - origin_y) * PI / cell)
     square_x = wave_x / sqrt(wave_x * wave_x + CHECKER_SOFTNESS**2)
     square_y = wave_y / sqrt(wave_y * wave_y + CHECKER_SOFTNESS**2)
@@ -103,16 +103,16 @@ def ground_place(uniforms: ti.template(), row, point):
 
 
 @ti.func
-def ground_albedo(behind: ti.template(), m, point):
+def ground_albedo(backdrop: ti.template(), m, point):
     """Albedo of the ground at a point."""
-    albedo = uniform3(behind.uniforms, m, UNIFORM.ground + GROUND.color)
-    if behind.flags[FLAG.ground_pattern] == CHECKER:
-        share = checker_share.value(*ground_place(behind.uniforms, m, point))
-        second = uniform3(behind.uniforms, m, UNIFORM.ground + GROUND.second_color)
-        albedo = second + (albedo - second) * share
-    elif behind.flags[FLAG.ground_pattern] == TEXTURED:
-        u, v = ground_uv.value(*ground_place(behind.uniforms, m, point))
-        texel, _u, _v = sample_texture(behind, m, behind.flags[FLAG.ground_texture], u, v)
+    albedo = uniform3(backdrop.uniforms, m, UNIFORM.ground + GROUND.color)
+    if backdrop.flags[FLAG.ground_pattern] == CHECKER:
+        checker_weight = checker_share.value(*ground_place(backdrop.uniforms, m, point))
+        second_color = uniform3(backdrop.uniforms, m, UNIFORM.ground + GROUND.second_color)
+        albedo = second_color + (albedo - second_color) * checker_weight
+    elif backdrop.flags[FLAG.ground_pattern] == TEXTURED:
+        u, v = ground_uv.value(*ground_place(backdrop.uniforms, m, point))
+        texel, _u, _v = sample_texture(backdrop, m, backdrop.flags[FLAG.ground_texture], u, v)
         albedo *= texel
     return albedo
 
@@ -128,78 +128,77 @@ def image_taps(image: ti.template(), x, y, width, height):
 
 
 @ti.func
-def background_colour(behind: ti.template(), m, x, y, width, height):
+def background_colour(backdrop: ti.template(), m, x, y, width, height):
     """Colour of the background image, or of the gradient from top to bottom, at a pixel."""
     result = vec3(0)
-    if behind.flags[FLAG.background_image] == 1:
-        i0, i1, j0, j1, fx, fy = image_taps(behind.background_image, x, y, width, height)
-        r = row_of(m, behind.background_image.shape[0], behind.images)
+    if backdrop.flags[FLAG.background_image] == 1:
+        i0, i1, j0, j1, fx, fy = image_taps(backdrop.background_image, x, y, width, height)
+        r = row_of(m, backdrop.background_image.shape[0], backdrop.images)
         for k in ti.static(range(3)):
-            upper = behind.background_image[r, j0, i0, k] * (1.0 - fx) + behind.background_image[r, j0, i1, k] * fx
-            lower = behind.background_image[r, j1, i0, k] * (1.0 - fx) + behind.background_image[r, j1, i1, k] * fx
+            upper = backdrop.background_image[r, j0, i0, k] * (1.0 - fx) + backdrop.background_image[r, j0, i1, k] * fx
+            lower = backdrop.background_image[r, j1, i0, k] * (1.0 - fx) + backdrop.background_image[r, j1, i1, k] * fx
             result[k] = upper * (1.0 - fy) + lower * fy
     else:
         f = (y + 0.5) / height
-        top, bottom = uniform3(behind.uniforms, m, UNIFORM.top), uniform3(behind.uniforms, m, UNIFORM.bottom)
+        top, bottom = uniform3(backdrop.uniforms, m, UNIFORM.top), uniform3(backdrop.uniforms, m, UNIFORM.bottom)
         result = top * (1.0 - f) + bottom * f
     return result
 
 
-def without_highlights(behind: Backdrop) -> Backdrop:
+def without_highlights(backdrop: Backdrop) -> Backdrop:
     """The backdrop with the shading of the ground, which has no highlights; for kernels."""
-    return with_fields(behind, shading=UNLIT if behind.shading == UNLIT else LAMBERT)
+    return with_fields(backdrop, shading=UNLIT if backdrop.shading == UNLIT else LAMBERT)
 
 
 without_highlights._is_wrapped_kernel = True  # Taichi otherwise warns about plain functions in kernels
 
 
 @ti.func
-def ground_colour(behind: ti.template(), m, p, z):
+def ground_colour(backdrop: ti.template(), m, p, z):
     """What the colour channels hold for the ground at depth ``z``."""
     colour = vec3(z)
-    if ti.static(behind.shading == NORMAL):
+    if ti.static(backdrop.shading == NORMAL):
         colour = vec3(0.0, 0.0, 1.0)
-    elif ti.static(behind.shading != DEPTH):
-        point, _ray = ground_point(behind, m, p, z)
-        albedo = ground_albedo(behind, m, point)
-        colour = light_surface(without_highlights(behind), m, vec3(0.0, 0.0, 1.0), point, albedo, 0)
+    elif ti.static(backdrop.shading != DEPTH):
+        point, _ray = ground_point(backdrop, m, p, z)
+        albedo = ground_albedo(backdrop, m, point)
+        colour = light_surface(without_highlights(backdrop), m, vec3(0.0, 0.0, 1.0), point, albedo, 0)
     return colour
 
 
 @ti.func
-def far_colour(behind: ti.template(), m, x, y, width, height):
+def far_colour(backdrop: ti.template(), m, x, y, width, height):
     """What the colour channels hold for the background."""
     colour = vec3(0)
-    if ti.static(behind.shading == DEPTH):
-        colour = vec3(behind.background_depth)
-    elif ti.static(behind.shading != NORMAL):
-        colour = background_colour(behind, m, x, y, width, height)
+    if ti.static(backdrop.shading == DEPTH):
+        colour = vec3(backdrop.background_depth)
+    elif ti.static(backdrop.shading != NORMAL):
+        colour = background_colour(backdrop, m, x, y, width, height)
     return colour
 
 
 @kernel
-def draw_backdrop(behind: Backdrop, drawn: ti.types.ndarray(), spread: int, pictures: ti.types.ndarray()):
-    """Draw ground and background into pictures [M, H, W, 3 or 4], those with the numbers ``drawn`` [K] int32, alpha (where there
-    is one) 0.
+def draw_backdrop(backdrop: Backdrop, image_indices: ti.types.ndarray(), spread: int, pictures: ti.types.ndarray()):
+    """Draw ground and background into the images ``image_indices`` [K] int32 of pictures [M, H, W, 3 or 4], with alpha 0.
 
     Adjoint: ``draw_backdrop_adjoint``; tangent: ``draw_backdrop_jvp``.
     """
     height, width = pictures.shape[1], pictures.shape[2]
-    for index in range(drawn.shape[0] * height * spread):
+    for index in range(image_indices.shape[0] * height * spread):
         if index % spread > 0:
             continue
-        m, y = drawn[index // spread // height], index // spread % height
-        rate = depth_rate(behind, m)
+        m, y = image_indices[index // spread // height], index // spread % height
+        rate = depth_rate(backdrop, m)
         for x in range(width):
-            p = pixel_centre(behind, m, x, y, width, height)
-            inverse_depth = inverse_ground_depth(behind, m, p)
-            _d, e_ground, e_background = backdrop_weights(behind, inverse_depth, rate, behind.hard)
-            share = e_ground / (e_ground + e_background)
+            p = pixel_centre(backdrop, m, x, y, width, height)
+            inverse_depth = inverse_ground_depth(backdrop, m, p)
+            _d, e_ground, e_background = backdrop_weights(backdrop, inverse_depth, rate, backdrop.hard)
+            checker_weight = e_ground / (e_ground + e_background)
             colour = vec3(0)
-            if share < 1:
-                colour = far_colour(behind, m, x, y, width, height) * (1.0 - share)
-            if share > 0:
-                colour += share * ground_colour(behind, m, p, 1.0 / inverse_depth)
+            if checker_weight < 1:
+                colour = far_colour(backdrop, m, x, y, width, height) * (1.0 - checker_weight)
+            if checker_weight > 0:
+                colour += checker_weight * ground_colour(backdrop, m, p, 1.0 / inverse_depth)
             for k in ti.static(range(3)):
                 pictures[m, y, x, k] = colour[k]
             if pictures.shape[3] == 4:

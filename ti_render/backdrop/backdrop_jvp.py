@@ -45,43 +45,43 @@ def inverse_depth_tangent(view: ti.template(), dots: ti.template(), m, row, p, p
 
 
 @ti.func
-def rate_tangent(view: ti.template(), dots: ti.template(), m, row, rate):
+def rate_tangent(view: ti.template(), dots: ti.template(), m, row, depth_rate):
     """Tangent of ``depth_rate``."""
-    return -rate * dots.uniforms[row, UNIFORM.gamma] / view.uniforms[m, UNIFORM.gamma]
+    return -depth_rate * dots.uniforms[row, UNIFORM.gamma] / view.uniforms[m, UNIFORM.gamma]
 
 
 @ti.func
-def _pattern_tangent(behind: ti.template(), dots: ti.template(), m, row, c, point, point_dot):
+def _pattern_tangent(backdrop: ti.template(), dots: ti.template(), m, row, c, point, point_dot):
     """``ground_albedo`` and its tangent in column ``c``."""
     first_column, second_column = UNIFORM.ground + GROUND.color, UNIFORM.ground + GROUND.second_color
-    first, second = uniform3(behind.uniforms, m, first_column), uniform3(behind.uniforms, m, second_column)
-    albedo, albedo_dot = first, uniform3(dots.uniforms, row, first_column)
-    cell_position, cell_position_dot = ground_place(behind.uniforms, m, point), ground_place(dots.uniforms, row, point_dot)
-    if behind.flags[FLAG.ground_pattern] == CHECKER:
-        share = checker_share.value(*cell_position)
+    first_color, second_color = uniform3(backdrop.uniforms, m, first_column), uniform3(backdrop.uniforms, m, second_column)
+    albedo, albedo_dot = first_color, uniform3(dots.uniforms, row, first_column)
+    cell_position, cell_position_dot = ground_place(backdrop.uniforms, m, point), ground_place(dots.uniforms, row, point_dot)
+    if backdrop.flags[FLAG.ground_pattern] == CHECKER:
+        checker_weight = checker_share.value(*cell_position)
         share_dot = checker_share.jvp(cell_position, cell_position_dot)
         second_dot = uniform3(dots.uniforms, row, second_column)
-        albedo_dot = second_dot + (albedo_dot - second_dot) * share + (first - second) * share_dot
-        albedo = second + (first - second) * share
-    elif behind.flags[FLAG.ground_pattern] == TEXTURED:
+        albedo_dot = second_dot + (albedo_dot - second_dot) * checker_weight + (first_color - second_color) * share_dot
+        albedo = second_color + (first_color - second_color) * checker_weight
+    elif backdrop.flags[FLAG.ground_pattern] == TEXTURED:
         u, v = ground_uv.value(*cell_position)
         u_dot, v_dot = ground_uv.jvp(cell_position, cell_position_dot)
-        texel, along_u, along_v = sample_texture(behind, m, behind.flags[FLAG.ground_texture], u, v)
+        texel, along_u, along_v = sample_texture(backdrop, m, backdrop.flags[FLAG.ground_texture], u, v)
         texel_dot = along_u * u_dot + along_v * v_dot
-        texel_dot += texels_tangent(behind, dots, c, m, behind.flags[FLAG.ground_texture], u, v)
-        albedo_dot = albedo_dot * texel + first * texel_dot
-        albedo = first * texel
+        texel_dot += texels_tangent(backdrop, dots, c, m, backdrop.flags[FLAG.ground_texture], u, v)
+        albedo_dot = albedo_dot * texel + first_color * texel_dot
+        albedo = first_color * texel
     return albedo, albedo_dot
 
 
 @ti.func
-def _far_tangent(behind: ti.template(), dots: ti.template(), m, row, c, x, y, width, height):
+def _far_tangent(backdrop: ti.template(), dots: ti.template(), m, row, c, x, y, width, height):
     """Tangent of the background's colour."""
     result = vec3(0)
-    if ti.static(behind.shading != DEPTH and behind.shading != NORMAL):
-        if behind.flags[FLAG.background_image] == 1:
-            i0, i1, j0, j1, fx, fy = image_taps(behind.background_image, x, y, width, height)
-            r = row_of(m, dots.background_image.shape[1], behind.images)
+    if ti.static(backdrop.shading != DEPTH and backdrop.shading != NORMAL):
+        if backdrop.flags[FLAG.background_image] == 1:
+            i0, i1, j0, j1, fx, fy = image_taps(backdrop.background_image, x, y, width, height)
+            r = row_of(m, dots.background_image.shape[1], backdrop.images)
             for k in ti.static(range(3)):
                 upper = dots.background_image[c, r, j0, i0, k] * (1.0 - fx) + dots.background_image[c, r, j0, i1, k] * fx
                 lower = dots.background_image[c, r, j1, i0, k] * (1.0 - fx) + dots.background_image[c, r, j1, i1, k] * fx
@@ -94,18 +94,18 @@ def _far_tangent(behind: ti.template(), dots: ti.template(), m, row, c, x, y, wi
 
 
 @ti.func
-def _point_tangent(behind: ti.template(), dots: ti.template(), m, row, p, p_dot, ray, z, z_dot):
+def _point_tangent(backdrop: ti.template(), dots: ti.template(), m, row, p, p_dot, ray, z, z_dot):
     """Tangent of ``ground_point``."""
     ray_dot = uniform3(dots.uniforms, row, UNIFORM.ray) + uniform3(dots.uniforms, row, UNIFORM.ray_x) * p[0]
     ray_dot += uniform3(dots.uniforms, row, UNIFORM.ray_y) * p[1]
-    ray_dot += uniform3(behind.uniforms, m, UNIFORM.ray_x) * p_dot[0]
-    ray_dot += uniform3(behind.uniforms, m, UNIFORM.ray_y) * p_dot[1]
+    ray_dot += uniform3(backdrop.uniforms, m, UNIFORM.ray_x) * p_dot[0]
+    ray_dot += uniform3(backdrop.uniforms, m, UNIFORM.ray_y) * p_dot[1]
     return uniform3(dots.uniforms, row, UNIFORM.eye) + ray * z_dot + z * ray_dot
 
 
 @kernel
 def draw_backdrop_jvp(
-    behind: Backdrop, spread: int, dots: BackdropArrays, work: TangentWork, pictures_dot: ti.types.ndarray()
+    backdrop: Backdrop, spread: int, dots: BackdropArrays, work: TangentWork, pictures_dot: ti.types.ndarray()
 ):
     """Tangent of ``draw_backdrop``: writes pictures_dot [M, K, H, W, 4], last channel 0. A thread is a row of pixels."""
     images, columns, height, width = (
@@ -114,36 +114,36 @@ def draw_backdrop_jvp(
     for index in range(images * height * spread):
         if index % spread > 0:
             continue
-        first = index // spread * columns * SCRATCH_SIZE
+        first_scratch = index // spread * columns * SCRATCH_SIZE
         m, y = index // spread // height, index // spread % height
-        rate = depth_rate(behind, m)
+        rate = depth_rate(backdrop, m)
         for x in range(width):
-            p = pixel_centre(behind, m, x, y, width, height)
-            inverse_depth = inverse_ground_depth(behind, m, p)
-            _d, e_ground, e_background = backdrop_weights(behind, inverse_depth, rate, behind.hard)
-            share = e_ground / (e_ground + e_background)
-            far, ground, point, ray, albedo, z = vec3(0), vec3(0), vec3(0), vec3(0), vec3(0), 0.0
-            if share > 0:
+            p = pixel_centre(backdrop, m, x, y, width, height)
+            inverse_depth = inverse_ground_depth(backdrop, m, p)
+            _d, e_ground, e_background = backdrop_weights(backdrop, inverse_depth, rate, backdrop.hard)
+            checker_weight = e_ground / (e_ground + e_background)
+            background, ground, point, ray, albedo, z = vec3(0), vec3(0), vec3(0), vec3(0), vec3(0), 0.0
+            if checker_weight > 0:
                 z = 1.0 / inverse_depth
-                point, ray = ground_point(behind, m, p, z)
-                if share < 1:
-                    ground = ground_colour(behind, m, p, z)
-                    far = far_colour(behind, m, x, y, width, height)
+                point, ray = ground_point(backdrop, m, p, z)
+                if checker_weight < 1:
+                    ground = ground_colour(backdrop, m, p, z)
+                    background = far_colour(backdrop, m, x, y, width, height)
             for c in range(columns):
-                result, row, offset = vec3(0), m * columns + c, first + c * SCRATCH_SIZE
-                if share < 1:
-                    result += (1.0 - share) * _far_tangent(behind, dots, m, row, c, x, y, width, height)
-                if share > 0:
-                    p_dot = pixel_tangent(behind, dots, m, c, y, x)
-                    z_dot = -z * z * inverse_depth_tangent(behind, dots, m, row, p, p_dot)
-                    rate_dot = rate_tangent(behind, dots, m, row, rate)
-                    weight_dot = (behind.background_depth - z) * rate_dot - rate * z_dot
-                    result += share * (1.0 - share) * weight_dot * (ground - far)
-                    if ti.static(behind.shading == DEPTH):
-                        result += vec3(share * z_dot)
-                    elif ti.static(behind.shading != NORMAL):
-                        point_dot = _point_tangent(behind, dots, m, row, p, p_dot, ray, z, z_dot)
-                        ground_albedo, ground_albedo_dot = _pattern_tangent(behind, dots, m, row, c, point, point_dot)
+                result, row, offset = vec3(0), m * columns + c, first_scratch + c * SCRATCH_SIZE
+                if checker_weight < 1:
+                    result += (1.0 - checker_weight) * _far_tangent(backdrop, dots, m, row, c, x, y, width, height)
+                if checker_weight > 0:
+                    p_dot = pixel_tangent(backdrop, dots, m, c, y, x)
+                    z_dot = -z * z * inverse_depth_tangent(backdrop, dots, m, row, p, p_dot)
+                    rate_dot = rate_tangent(backdrop, dots, m, row, rate)
+                    exponent_dot = (backdrop.background_depth - z) * rate_dot - rate * z_dot
+                    result += checker_weight * (1.0 - checker_weight) * exponent_dot * (ground - background)
+                    if ti.static(backdrop.shading == DEPTH):
+                        result += vec3(checker_weight * z_dot)
+                    elif ti.static(backdrop.shading != NORMAL):
+                        point_dot = _point_tangent(backdrop, dots, m, row, p, p_dot, ray, z, z_dot)
+                        ground_albedo, ground_albedo_dot = _pattern_tangent(backdrop, dots, m, row, c, point, point_dot)
                         albedo = ground_albedo
                         put3(work.scratch, offset + NORMAL_DOT, vec3(0))
                         put3(work.scratch, offset + POINT_DOT, point_dot)
@@ -151,13 +151,14 @@ def draw_backdrop_jvp(
                 for k in ti.static(range(3)):
                     pictures_dot[m, c, y, x, k] = result[k]
                 pictures_dot[m, c, y, x, 3] = 0.0
-            if ti.static(behind.shading != DEPTH and behind.shading != NORMAL):
-                if share > 0:
+            if ti.static(backdrop.shading != DEPTH and backdrop.shading != NORMAL):
+                if checker_weight > 0:
                     light_columns(
-                        without_highlights(behind), dots, work, first, m, vec3(0.0, 0.0, 1.0), point, albedo, 0
+                        without_highlights(backdrop), dots, work, first_scratch, m, vec3(0.0, 0.0, 1.0), point, albedo, 0
                     )
                     for c in range(columns):
                         for k in ti.static(range(3)):
                             pictures_dot[m, c, y, x, k] = (
-                                pictures_dot[m, c, y, x, k] + share * work.scratch[first + c * SCRATCH_SIZE + COLOUR_DOT + k]
+                                pictures_dot[m, c, y, x, k]
+                                + checker_weight * work.scratch[first_scratch + c * SCRATCH_SIZE + COLOUR_DOT + k]
                             )

@@ -20,8 +20,13 @@ def draw_backdrops(backdrop: Backdrop, inputs: RenderInputs, pictures: Array) ->
         pictures: [M, H, W, 3 or 4], written.
     """
     sources = sources_of(backdrop, inputs) if isinstance(pictures, np.ndarray) else np.arange(pictures.shape[0])
-    drawn, copies = np.unique(sources), np.flatnonzero(sources != np.arange(len(sources)))
-    draw_backdrop(backdrop, ints_in_same_library(pictures, drawn), iterations_per_task(len(drawn) * pictures.shape[1]), pictures)
+    image_indices, copies = np.unique(sources), np.flatnonzero(sources != np.arange(len(sources)))
+    draw_backdrop(
+        backdrop,
+        ints_in_same_library(pictures, image_indices),
+        iterations_per_task(len(image_indices) * pictures.shape[1]),
+        pictures,
+    )
     for image in copies:
         pictures[image] = pictures[sources[image]]
 
@@ -44,6 +49,6 @@ def sources_of(backdrop: Backdrop, inputs: RenderInputs) -> np.ndarray:
         keys += [rows[numbers * len(rows) // images] for rows in (inputs.camera, inputs.distortion)]
     # Images are compared by the number of their row.
     keys += [(numbers * len(rows) // images)[:, None] for rows in (inputs.texels, inputs.background_image) if rows is not None]
-    first: dict[bytes, int] = {}
+    first_index: dict[bytes, int] = {}
     key = np.column_stack(keys)
-    return np.array([first.setdefault(row.tobytes(), image) for image, row in enumerate(key)])
+    return np.array([first_index.setdefault(row.tobytes(), image) for image, row in enumerate(key)])

@@ -22,13 +22,13 @@ from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Positive, Rule, checked
 
 Lens = Literal["none", "radial", "standard", "full"]
-Corners = Annotated[int, Rule(whole=True, least=2)]
+Corners = Annotated[int, Rule(integer=True, minimum=2)]
 _FIXED = {
     "none": ("FIX_K1", "FIX_K2", "FIX_K3", "ZERO_TANGENT_DIST"), "radial": ("FIX_K3", "ZERO_TANGENT_DIST"),
     "standard": ("FIX_K3",), "full": (),
 }  # fmt: skip
 _FREE = {"none": 4, "radial": 6, "standard": 8, "full": 9}  # of fx, fy, cx, cy, k1, k2, p1, p2, k3
-_LEAST_PICTURES, _LEAST_CORNERS = 3, 6
+_LEAST_PICTURES, _MIN_CORNERS = 3, 6
 _HALF = 0.5  # OpenCV's pixel centres are at whole numbers, those of records at half ones
 _FLIP = np.diag([1.0, -1.0, -1.0])  # from the board as OpenCV sees it (y down, z into it) to y up, z out of it
 
@@ -84,8 +84,8 @@ def find_board(picture: np.ndarray, board: Board) -> tuple[np.ndarray, np.ndarra
     if not detected:
         return None
     across, down = np.meshgrid(np.arange(board.columns), np.arange(board.rows))
-    places = board.square * np.stack([across.ravel(), down.ravel(), np.zeros(across.size)], axis=1)
-    return places, _dark_first(grey, _refined(cv2, grey, corners), board)
+    positions = board.square * np.stack([across.ravel(), down.ravel(), np.zeros(across.size)], axis=1)
+    return positions, _dark_first(grey, _refined(cv2, grey, corners), board)
 
 
 @checked
@@ -139,30 +139,30 @@ def calibrate(
         ))  # fmt: skip
     return joint_estimates(
         records, [flat @ _FLIP for _, (flat, _) in detections], [points + _HALF for _, (_, points) in detections],
-        free=_FREE[lens], square=square_pixels,
+        free=_FREE[lens], square_pixels=square_pixels,
     )  # fmt: skip
 
 
 def _charuco(cv2: ModuleType, grey: np.ndarray, board: Board) -> tuple[np.ndarray, np.ndarray] | None:
     charuco = charuco_board(cv2, board)
     corners, numbers, _, _ = cv2.aruco.CharucoDetector(charuco).detectBoard(grey)
-    if numbers is None or len(numbers) < _LEAST_CORNERS:
+    if numbers is None or len(numbers) < _MIN_CORNERS:
         return None
-    places = np.asarray(charuco.getChessboardCorners(), dtype=np.float64)[np.ravel(numbers)]
-    return places - board.square * np.array([1.0, 1.0, 0.0]), _refined(cv2, grey, corners)
+    positions = np.asarray(charuco.getChessboardCorners(), dtype=np.float64)[np.ravel(numbers)]
+    return positions - board.square * np.array([1.0, 1.0, 0.0]), _refined(cv2, grey, corners)
 
 
 def _refined(cv2: ModuleType, grey: np.ndarray, corners: np.ndarray) -> np.ndarray:
     """Corners [N, 2] moved to where grey levels are symmetric, in windows that hold one corner each.
 
-    The detectors' own places are off by some hundredths of a pixel to one side where squares are seen at a slant.
+    The detectors' own positions are biased by some hundredths of a pixel to one side where squares are seen at a slant.
     """
-    places = corners.reshape(-1, 2).astype(np.float32)
-    apart = np.linalg.norm(places[:, None] - places[None], axis=2) + 1e9 * np.eye(len(places))
-    window = int(np.clip(0.3 * np.median(apart.min(axis=1)), 2, 11))
+    positions = corners.reshape(-1, 2).astype(np.float32)
+    distances = np.linalg.norm(positions[:, None] - positions[None], axis=2) + 1e9 * np.eye(len(positions))
+    window = int(np.clip(0.3 * np.median(distances.min(axis=1)), 2, 11))
     stop = (cv2.TERM_CRITERIA_EPS + cv2.TERM_CRITERIA_MAX_ITER, 50, 1e-4)
-    moved = cv2.cornerSubPix(grey, places[:, None].copy(), (window, window), (-1, -1), stop)
-    return moved.reshape(-1, 2).astype(np.float64)
+    refined_corners = cv2.cornerSubPix(grey, positions[:, None].copy(), (window, window), (-1, -1), stop)
+    return refined_corners.reshape(-1, 2).astype(np.float64)
 
 
 def _dark_first(grey: np.ndarray, corners: np.ndarray, board: Board) -> np.ndarray:

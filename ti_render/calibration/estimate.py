@@ -42,8 +42,8 @@ class CameraEstimate:
     @property
     def prior_options(self) -> list[str]:
         """The options of ``risp invert`` that make the estimated numbers priors."""
-        positive_sds = {name: ",".join(f"{size:.3g}" for size in sd) for name, sd in self.sd.items() if (sd > 0).all()}
-        return [f"--prior camera.{name}={sizes}" for name, sizes in positive_sds.items()]
+        positive_sds = {name: ",".join(f"{sd_value:.3g}" for sd_value in sd) for name, sd in self.sd.items() if (sd > 0).all()}
+        return [f"--prior camera.{name}={sd_text}" for name, sd_text in positive_sds.items()]
 
     def to_json(self) -> dict[str, Any]:
         """Error bars and residual as JSON values."""
@@ -67,7 +67,7 @@ def changed(record: CameraRecord, numbers: np.ndarray) -> CameraRecord:
 
 
 def joint_estimates(
-    records: Sequence[CameraRecord], points: Sequence[np.ndarray], pixels: Sequence[np.ndarray], *, free: int, square: bool
+    records: Sequence[CameraRecord], points: Sequence[np.ndarray], pixels: Sequence[np.ndarray], *, free: int, square_pixels: bool
 ) -> list[CameraEstimate]:
     """Error bars of cameras with poses of their own and equal intrinsics, by the Jacobian of all projections.
 
@@ -76,17 +76,17 @@ def joint_estimates(
         points: [N, 3] in the picture of each [m].
         pixels: [N, 2], their image points.
         free: how many of fx, fy, cx, cy, k1, k2, p1, p2, k3 were estimated; of the lens, k3 is the last.
-        square: whether fx and fy are one number.
+        square_pixels: whether fx and fy are one number.
     """
     residuals = [
-        image_points - record.project(places) for record, places, image_points in zip(records, points, pixels, strict=True)
+        image_points - record.project(positions) for record, positions, image_points in zip(records, points, pixels, strict=True)
     ]
     pose_columns, lens_columns = [], []
     lens_basis = np.eye(9)[:, :free]  # from what was estimated to the nine numbers
-    if square:
+    if square_pixels:
         lens_basis = np.c_[lens_basis[:, 0] + lens_basis[:, 1], lens_basis[:, 2:]]
-    for record, places in zip(records, points, strict=True):
-        columns = _jacobian(record, places)
+    for record, positions in zip(records, points, strict=True):
+        columns = _jacobian(record, positions)
         pose_columns.append(columns[:, :6])
         lens_columns.append(columns[:, 6:] @ lens_basis)
     freedom = 2 * sum(map(len, points)) - lens_basis.shape[1] - 6 * len(records)
@@ -107,11 +107,11 @@ def joint_estimates(
 
 def _jacobian(record: CameraRecord, points: np.ndarray) -> np.ndarray:
     """Derivative [2 N, 15] of the projections by the numbers of ``changed``, by central differences."""
-    size = float(np.linalg.norm(record.translation))
-    steps = np.r_[np.full(3, 1e-5), np.full(3, 1e-5 * size), np.full(4, 1e-2), np.full(5, 1e-5)]
+    camera_distance = float(np.linalg.norm(record.translation))
+    steps = np.r_[np.full(3, 1e-5), np.full(3, 1e-5 * camera_distance), np.full(4, 1e-2), np.full(5, 1e-5)]
     columns = [
-        (changed(record, move).project(points) - changed(record, -move).project(points)).ravel() / (2 * step)
-        for move, step in zip(np.diag(steps), steps, strict=True)
+        (changed(record, shift).project(points) - changed(record, -shift).project(points)).ravel() / (2 * step)
+        for shift, step in zip(np.diag(steps), steps, strict=True)
     ]
     return np.stack(columns, axis=1)
 

@@ -34,13 +34,13 @@ from ti_sim.base.rules import Count, Positive, Rule, checked
 
 COLUMNS = ("x", "y", "z", "u", "v")
 _OUTLIER = 5.0  # scales: a point with a larger residual is not kept
-_LEAST_SCALE = 0.1  # pixels: no point is marked more exactly
-_MOST_RMS = (1.0, 0.005)  # pixels, and a share of the picture's diagonal: what a camera may leave is their sum
+_MIN_SCALE = 0.1  # pixels: no point is marked more exactly
+_MAX_RMS = (1.0, 0.005)  # pixels, and a share of the picture's diagonal: what a camera may leave is their sum
 _BETTER, _CHANCE = 3.0, 1e-3  # a reading with residuals smaller by this factor, and not by chance (F-test), is the right one
 _SMALLER = (1.5, 2.0, 3.0, 4.0)  # factors of the size between pictures in which points may have been marked
 _LONG = 100.0  # m: points that extend further are in another unit, if a scene has them
 _LONGEST = 20.0  # focal length [picture widths] beyond which perspective does not determine it
-_MOST_EXCHANGES = 500
+_MAX_EXCHANGES = 500
 _STEP = float(np.finfo(float).eps ** 0.5)  # of forward differences
 
 Points = Annotated[np.ndarray, Rule(shape=(None, 3), exact=True)]
@@ -106,8 +106,8 @@ def camera_from_points(
     if unknown_focal and spread[2] < 1e-3 * spread[0]:
         raise UserError("the points lie in a plane, which leaves the focal length open: add points off it, or give --focal")
     if like is None:
-        size = focal or 1.2 * max(width, height)
-        intrinsics, distortion = np.array([size, size, 0.5 * width, 0.5 * height]), np.zeros(5)
+        focal_guess = focal or 1.2 * max(width, height)
+        intrinsics, distortion = np.array([focal_guess, focal_guess, 0.5 * width, 0.5 * height]), np.zeros(5)
     else:
         intrinsics, distortion = like.intrinsics, like.distortion
     search = _Resection(points, intrinsics, distortion, (width, height), unknown_focal, name)
@@ -116,18 +116,18 @@ def camera_from_points(
     _refuse_outside(pixels, width, height)
     fit = search.fit(pixels)
     mirrored = search.fit(_upwards(pixels, height))
-    fault = fit.fault or (None if below_ground else fit.ground_fault) or _upside_down_fault(fit, mirrored)
-    doubtful = fault is not None or fit.scale > 1.0 or not fit.inliers.all()
+    problem = fit.fault or (None if below_ground else fit.ground_fault) or _upside_down_fault(fit, mirrored)
+    doubtful = problem is not None or fit.scale > 1.0 or not fit.inliers.all()
     readings = [(mirrored.mirror_words, mirrored), *(_alternative_readings(search, pixels) if doubtful else ())]
     better = [
-        (reading.scale, words, reading) for words, reading in readings if reading.good and (fault or _much_better(reading, fit))
+        (reading.scale, words, reading) for words, reading in readings if reading.good and (problem or _much_better(reading, fit))
     ]
     if better:
         _, words, reading = min(better, key=lambda entry: entry[0])
-        reason = fault or f"a camera fits these points to {fit.rms:.3g} pixels only"
+        reason = problem or f"a camera fits these points to {fit.rms:.3g} pixels only"
         raise UserError(f"{reason}; {words} it is {reading.rms:.2f} pixels: mend the table of points")
-    if fault is not None:
-        raise UserError(fault)
+    if problem is not None:
+        raise UserError(problem)
     extent = float(np.linalg.norm(np.ptp(points, axis=0)))
     remarks = [f"the points extend over {extent:.3g} m: give metres"] if extent > _LONG else []
     remarks += [] if fit.inliers.all() else _outlier_remarks(fit, pixels)
@@ -202,13 +202,13 @@ class _Resection:
     """Fits of one camera: six numbers of the pose (turn, move), and the logarithm of a factor of the focal length."""
 
     def __init__(
-        self, points: np.ndarray, intrinsics: np.ndarray, distortion: np.ndarray, size: tuple[int, int], free_focal: bool,
+        self, points: np.ndarray, intrinsics: np.ndarray, distortion: np.ndarray, image_size: tuple[int, int], free_focal: bool,
         name: str,
     ) -> None:  # fmt: skip
         self.points, self.intrinsics, self.distortion = points, intrinsics, distortion
-        self.size, self.free_focal, self.name = size, free_focal, name
+        self.size, self.free_focal, self.name = image_size, free_focal, name
         self.numbers = 7 if free_focal else 6
-        self.limit = _MOST_RMS[0] + _MOST_RMS[1] * math.hypot(*size)
+        self.limit = _MAX_RMS[0] + _MAX_RMS[1] * math.hypot(*image_size)
 
     def fit(self, pixels: np.ndarray) -> _Fit:
         """The best camera for pixels [N, 2], with outliers left out."""
@@ -218,7 +218,7 @@ class _Resection:
     def exchanged(self, pixels: np.ndarray) -> list[tuple[tuple[int, int], _Fit]]:
         """The best camera where two points have each other's pixels, which they are; empty where there are too many pairs."""
         pairs = list(itertools.combinations(range(len(pixels)), 2))
-        if len(pairs) > _MOST_EXCHANGES:
+        if len(pairs) > _MAX_EXCHANGES:
             return []
         tables = np.repeat(pixels[None], len(pairs), axis=0)
         for table, pair in zip(tables, pairs, strict=True):
@@ -227,9 +227,14 @@ class _Resection:
         return [(pairs[index], self._refined(tables[index], rotation, translation, zoom))]
 
     def _search(self, ideal: np.ndarray) -> tuple[np.ndarray, np.ndarray, float, int]:
-        least = 6 if self.free_focal else 5
+        min_points = 6 if self.free_focal else 5
         return best_pose(
-            self.points, ideal, float(self.intrinsics[0]), free_focal=self.free_focal, least=least, tolerance=2 * self.limit
+            self.points,
+            ideal,
+            float(self.intrinsics[0]),
+            free_focal=self.free_focal,
+            min_points=min_points,
+            tolerance=2 * self.limit,
         )
 
     def _ideal(self, pixels: np.ndarray) -> np.ndarray:
@@ -249,7 +254,7 @@ class _Resection:
         base, numbers = (rotation, -rotation.T @ translation), np.r_[np.zeros(6), [math.log(zoom)] * self.free_focal]
         spare = max(1, pixels.size - self.numbers) / pixels.size  # a fit takes part of the residuals away
         for _ in range(3):
-            scale = max(_LEAST_SCALE, 1.4826 * float(np.median(np.abs(self.residuals(pixels, base, numbers)))) / spare**0.5)
+            scale = max(_MIN_SCALE, 1.4826 * float(np.median(np.abs(self.residuals(pixels, base, numbers)))) / spare**0.5)
             fit = self._fitted(pixels, base, numbers, scale=2 * scale)
             base, numbers = self._moved(base, fit.x), np.r_[np.zeros(6), fit.x[6:]]
         inliers = np.linalg.norm(self.residuals(pixels, base, numbers).reshape(-1, 2), axis=1) <= _OUTLIER * scale
@@ -258,21 +263,23 @@ class _Resection:
             base, numbers = self._moved(base, fit.x), np.r_[np.zeros(6), fit.x[6:]]
         camera, residuals = self.camera(base, numbers), self.residuals(pixels, base, numbers).reshape(-1, 2)
         free = 2 * int(inliers.sum()) - self.numbers
-        left = float(np.sqrt((residuals[inliers] ** 2).sum() / max(1, free)))
-        bars = self._bars(fit, camera, max(left, _LEAST_SCALE), max(1, free))
-        return _Fit(camera, residuals, inliers, left, bars, self.points, self._fault(camera, residuals, inliers, left))
+        residual_rms = float(np.sqrt((residuals[inliers] ** 2).sum() / max(1, free)))
+        bars = self._bars(fit, camera, max(residual_rms, _MIN_SCALE), max(1, free))
+        return _Fit(
+            camera, residuals, inliers, residual_rms, bars, self.points, self._fault(camera, residuals, inliers, residual_rms)
+        )
 
     def _fault(self, camera: CameraRecord, residuals: np.ndarray, inliers: np.ndarray, scale: float) -> str | None:
-        least = (5 if self.free_focal else 4) + (not inliers.all())
-        if 2 * inliers.sum() <= len(inliers) or inliers.sum() < least or math.sqrt(2) * scale > self.limit:
+        min_points = (5 if self.free_focal else 4) + (not inliers.all())
+        if 2 * inliers.sum() <= len(inliers) or inliers.sum() < min_points or math.sqrt(2) * scale > self.limit:
             rms = float(np.sqrt(np.minimum((residuals**2).sum(axis=1), BEHIND**2).mean()))
             return (
                 f"no camera sees these points so: the best leaves {rms:.3g} pixels; check units, axes and pixels (u to the "
                 "right, v down), and the focal length"
             )
-        behind = np.flatnonzero((residuals == BEHIND).any(axis=1) | ~np.isfinite(camera.project(self.points)).all(axis=1))
-        if len(behind):
-            return f"the camera that sees most points so has {_named(behind)} behind it: mend the table of points"
+        points_behind = np.flatnonzero((residuals == BEHIND).any(axis=1) | ~np.isfinite(camera.project(self.points)).all(axis=1))
+        if len(points_behind):
+            return f"the camera that sees most points so has {_named(points_behind)} behind it: mend the table of points"
         if self.free_focal and camera.intrinsics[0] > _LONGEST * max(self.size):
             return (
                 "the points do not determine the focal length (the best one is beyond "
@@ -294,8 +301,8 @@ class _Resection:
     def residuals(self, pixels: np.ndarray, base: tuple[np.ndarray, np.ndarray], numbers: np.ndarray) -> np.ndarray:
         """Pixels minus projections of the cameras of ``numbers`` [..., 6 or 7], [..., 2 N]."""
         rotation = Rotation.from_rotvec(numbers[..., :3].reshape(-1, 3)).as_matrix().reshape(*numbers.shape[:-1], 3, 3) @ base[0]
-        move = rotation @ (base[1] + numbers[..., 3:6])[..., None]
-        camera_points = self.points @ rotation.swapaxes(-1, -2) - move.swapaxes(-1, -2)
+        translation = rotation @ (base[1] + numbers[..., 3:6])[..., None]
+        camera_points = self.points @ rotation.swapaxes(-1, -2) - translation.swapaxes(-1, -2)
         depth = np.where(camera_points[..., 2] > 0, camera_points[..., 2], np.nan)
         bent = np.stack(distorted(camera_points[..., 0] / depth, camera_points[..., 1] / depth, self.distortion), axis=-1)
         zoom = np.exp(np.clip(numbers[..., 6], -4, 4))[..., None, None] if self.free_focal else 1.0
@@ -304,9 +311,9 @@ class _Resection:
 
     def jacobian(self, pixels: np.ndarray, base: tuple[np.ndarray, np.ndarray], numbers: np.ndarray) -> np.ndarray:
         """Forward differences of the residuals by the numbers, [2 N, 6 or 7], from one batch of cameras."""
-        moved = numbers + np.diag(np.where(numbers < 0, -_STEP, _STEP) * np.maximum(1.0, np.abs(numbers)))
-        left = self.residuals(pixels, base, np.concatenate([numbers[None], moved]))
-        return ((left[1:] - left[0]) / (np.diag(moved) - numbers)[:, None]).T
+        perturbed = numbers + np.diag(np.where(numbers < 0, -_STEP, _STEP) * np.maximum(1.0, np.abs(numbers)))
+        base_residuals = self.residuals(pixels, base, np.concatenate([numbers[None], perturbed]))
+        return ((base_residuals[1:] - base_residuals[0]) / (np.diag(perturbed) - numbers)[:, None]).T
 
     def _bars(self, fit: Any, camera: CameraRecord, scale: float, free: int) -> dict[str, np.ndarray]:
         """Standard deviations by the Jacobian of the points that are kept and the scale of their residuals.
@@ -323,8 +330,8 @@ class _Resection:
         inliers: np.ndarray | None = None,
     ) -> Any:  # fmt: skip
         """Least squares from ``numbers``: robust ones of a scale [px], or plain ones of the inliers."""
-        far = float(np.linalg.norm(self.points - self.points.mean(axis=0), axis=1).max())
-        scales = np.r_[np.full(3, 0.1), np.full(3, 0.3 * far), np.full(len(numbers) - 6, 0.1)]
+        max_radius = float(np.linalg.norm(self.points - self.points.mean(axis=0), axis=1).max())
+        scales = np.r_[np.full(3, 0.1), np.full(3, 0.3 * max_radius), np.full(len(numbers) - 6, 0.1)]
         counted = 1.0 if inliers is None else np.repeat(inliers, 2)
         loss = {"loss": "linear"} if scale is None else {"loss": "soft_l1", "f_scale": scale}
         return least_squares(
@@ -339,7 +346,7 @@ class _Resection:
 
 def _much_better(reading: _Fit, fit: _Fit) -> bool:
     """Whether a reading leaves residuals that are smaller by more than chance makes them."""
-    ratio = fit.scale / max(reading.scale, _LEAST_SCALE)
+    ratio = fit.scale / max(reading.scale, _MIN_SCALE)
     return reading.count >= fit.count and ratio > max(_BETTER, f_distribution.ppf(1 - _CHANCE, fit.free, reading.free) ** 0.5)
 
 
@@ -367,10 +374,10 @@ def _upwards(pixels: np.ndarray, height: float) -> np.ndarray:
 
 def _shares(search: _Resection, pixels: np.ndarray) -> str:
     """The message for pixels between -1 and 1, with the reading that fits best."""
-    size = np.array(search.size, dtype=float)
-    scaled = {"from 0 to 1": pixels * size, "from -1 to 1": (pixels + 1) / 2 * size}
+    image_size = np.array(search.size, dtype=float)
+    scaled = {"from 0 to 1": pixels * image_size, "from -1 to 1": (pixels + 1) / 2 * image_size}
     readings = {
-        f"{words}, v {way}": search.fit(scaled_pixels if way == "downwards" else _upwards(scaled_pixels, size[1]))
+        f"{words}, v {way}": search.fit(scaled_pixels if way == "downwards" else _upwards(scaled_pixels, image_size[1]))
         for words, scaled_pixels in scaled.items()
         if words == "from -1 to 1" or (pixels >= 0).all()
         for way in ("downwards", "upwards")
@@ -381,27 +388,27 @@ def _shares(search: _Resection, pixels: np.ndarray) -> str:
 
 
 def _refuse_outside(pixels: np.ndarray, width: int, height: int) -> None:
-    shares = pixels / [width, height]
-    outside = np.flatnonzero(((shares < -0.1) | (shares > 1.1)).any(axis=1))
-    if len(outside):
-        verb = "lie" if len(outside) > 1 else "lies"
+    relative_pixels = pixels / [width, height]
+    outside_points = np.flatnonzero(((relative_pixels < -0.1) | (relative_pixels > 1.1)).any(axis=1))
+    if len(outside_points):
+        verb = "lie" if len(outside_points) > 1 else "lies"
         raise UserError(
-            f"{_named(outside)} of the table {verb} outside of the picture of {width} x {height} pixels: give the size of the "
-            "picture in which the points were marked, and pixels from its upper left corner"
+            f"{_named(outside_points)} of the table {verb} outside of the picture of {width} x {height} pixels: "
+            "give the size of the picture in which the points were marked, and pixels from its upper left corner"
         )
 
 
 def _outlier_remarks(fit: _Fit, pixels: np.ndarray) -> list[str]:
     """Which points do not fit, and which of them fit once exchanged."""
-    away = np.flatnonzero(~fit.inliers)
+    outliers = np.flatnonzero(~fit.inliers)
     projected = fit.camera.project(fit.points)
-    tolerance = max(_OUTLIER * max(fit.scale, _LEAST_SCALE), 1.0)
+    tolerance = max(_OUTLIER * max(fit.scale, _MIN_SCALE), 1.0)
     swapped = [
-        (a, b) for a, b in itertools.combinations(away, 2)
+        (a, b) for a, b in itertools.combinations(outliers, 2)
         if max(np.linalg.norm(projected[a] - pixels[b]), np.linalg.norm(projected[b] - pixels[a])) <= tolerance
     ]  # fmt: skip
     remarks = [f"{_named(np.array(pair))} have each other's pixels: exchange them in the table" for pair in swapped]
-    return [f"points that do not fit and are left out: {', '.join(str(k + 1) for k in away)}", *remarks]
+    return [f"points that do not fit and are left out: {', '.join(str(k + 1) for k in outliers)}", *remarks]
 
 
 def _exchange_words(pair: tuple[int, int]) -> str:

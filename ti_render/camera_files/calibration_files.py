@@ -46,19 +46,25 @@ def cameras_from_calibration(data: Mapping[str, Any], *, pixel_centers: PixelCen
         UserError: a number is missing or wrong, or the lens is not OpenCV's.
     """
     by_name = {_plain(key): value for key, value in data.items()}
-    entry = {key: _matrix(by_name[name]) for key, names in _NAMES.items() for name in names[::-1] if name in by_name}
+    matrices = {key: _matrix(by_name[name]) for key, names in _NAMES.items() for name in names[::-1] if name in by_name}
     model = by_name.get("distortionmodel", by_name.get("model", _LENSES[0]))
     if isinstance(model, str) and model.lower() not in _LENSES:
         raise UserError(f"the distortion model {model!r} is not supported: calibrate with {_LENSES[0]}")
-    size = next((by_name[name] for name in _SIZE if name in by_name), None)
-    if size is not None and "width" not in entry:
-        entry["width"], entry["height"] = numbers(_matrix(size), "the image size").reshape(-1)[:2].tolist()
-    posed = "R" in entry and "t" in entry
-    turn = np.ravel(numbers(entry["R"], "R")) if posed else np.eye(3).ravel()
-    entry["R"] = Rotation.from_rotvec(turn).as_matrix() if turn.size == 3 else turn.reshape(3, 3) if turn.size == 9 else turn
-    entry["t"] = np.ravel(entry["t"]) if posed else np.zeros(3)
-    entry["name"] = str(entry.get("name", "camera"))
-    return cameras_from_opencv(entry, pixel_centers=pixel_centers), posed
+    image_size = next((by_name[name] for name in _SIZE if name in by_name), None)
+    if image_size is not None and "width" not in matrices:
+        matrices["width"], matrices["height"] = numbers(_matrix(image_size), "the image size").reshape(-1)[:2].tolist()
+    posed = "R" in matrices and "t" in matrices
+    entries = np.ravel(numbers(matrices["R"], "R")) if posed else np.eye(3).ravel()
+    matrices["R"] = (
+        Rotation.from_rotvec(entries).as_matrix()
+        if entries.size == 3
+        else entries.reshape(3, 3)
+        if entries.size == 9
+        else entries
+    )
+    matrices["t"] = np.ravel(matrices["t"]) if posed else np.zeros(3)
+    matrices["name"] = str(matrices.get("name", "camera"))
+    return cameras_from_opencv(matrices, pixel_centers=pixel_centers), posed
 
 
 def _plain(name: Any) -> str:

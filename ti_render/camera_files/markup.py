@@ -90,11 +90,11 @@ class _Lines:
         values: dict[str, Any] = {}
         while self.rows and self.rows[0][1] == indentation and not self.rows[0][2].startswith("- "):
             number, _, text = self.rows.pop(0)
-            key, colon, rest = text.partition(":")
+            key, colon, remainder = text.partition(":")
             if not colon:
                 raise UserError(f"line {number} of the YAML is not understood ({text[:40]!r}): export it again")
-            rest = re.sub(r"^!\S*\s*", "", rest.strip())
-            values[str(_scalar(key.strip()))] = _flow(rest) if rest else self._below(indentation, depth)
+            remainder = re.sub(r"^!\S*\s*", "", remainder.strip())
+            values[str(_scalar(key.strip()))] = _flow(remainder) if remainder else self._below(indentation, depth)
         return values
 
     def _below(self, indent: int, depth: int) -> Any:
@@ -106,9 +106,9 @@ class _Lines:
         items = []
         while self.rows and self.rows[0][1] == indent and (self.rows[0][2] == "-" or self.rows[0][2].startswith("- ")):
             number, _, text = self.rows.pop(0)
-            rest = re.sub(r"^!\S*\s*", "", text[1:].strip())
-            if rest:  # a mapping or list that begins behind the dash goes on below its first key
-                self.rows.insert(0, (number, indent + len(text) - len(text[1:].lstrip()), rest))
+            remainder = re.sub(r"^!\S*\s*", "", text[1:].strip())
+            if remainder:  # a mapping or list that begins behind the dash goes on below its first key
+                self.rows.insert(0, (number, indent + len(text) - len(text[1:].lstrip()), remainder))
             items.append(self.block(indent + 1, depth + 1))
         return items
 
@@ -128,16 +128,16 @@ def _flow(text: str) -> Any:
 def _bracketed(tokens: list[str], depth: int) -> Any:
     if depth > _DEEPEST or not tokens:
         raise UserError("brackets of the YAML are not closed, or nested too deeply: export it again")
-    first = tokens.pop()
-    if first not in "[{":
-        return _scalar(first.strip())
+    opening = tokens.pop()
+    if opening not in "[{":
+        return _scalar(opening.strip())
     items, mapping = [], {}
     while tokens and tokens[-1] not in "]}":
         value = _bracketed(tokens, depth + 1)
-        if first == "{":
+        if opening == "{":
             if isinstance(value, str) and ":" in value:  # "rows: 3" is one token
-                key, _, rest = value.partition(":")
-                value = _scalar(rest.strip()) if rest.strip() else _bracketed(tokens, depth + 1)
+                key, _, remainder = value.partition(":")
+                value = _scalar(remainder.strip()) if remainder.strip() else _bracketed(tokens, depth + 1)
                 mapping[key.strip()] = value
             elif tokens and tokens[-1] == ":":
                 tokens.pop()
@@ -151,7 +151,7 @@ def _bracketed(tokens: list[str], depth: int) -> Any:
     if not tokens:
         raise UserError("brackets of the YAML are not closed: export it again")
     tokens.pop()
-    return mapping if first == "{" else items
+    return mapping if opening == "{" else items
 
 
 def _scalar(text: str) -> Any:

@@ -106,8 +106,8 @@ class CameraRecord:
         Raises:
             UserError: M is no similarity.
         """
-        scale, turn, shift = similarity(new_from_old, "the change of the world")
-        new_rotation = self.rotation @ turn.T
+        scale, rotation_entries, shift = similarity(new_from_old, "the change of the world")
+        new_rotation = self.rotation @ rotation_entries.T
         return replace(self, rotation=new_rotation, translation=scale * self.translation - new_rotation @ shift)
 
     def _distort(self, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -167,13 +167,13 @@ def _undo_applied(data: Mapping[str, Any]) -> np.ndarray:
     """p_original = M p_file, [4, 4]."""
     if "applied_transform" not in data and "applied_scale" not in data:
         raise UserError("original_world was asked for, and there is no applied_transform: leave the option out")
-    scale, turn, shift = similarity(data.get("applied_transform", np.eye(4)), "applied_transform")
+    scale, rotation_entries, shift = similarity(data.get("applied_transform", np.eye(4)), "applied_transform")
     applied_scale = number(data.get("applied_scale", 1.0), "applied_scale")
     if applied_scale <= 0:
         raise UserError(f"applied_scale is {applied_scale:g}: a number above zero is needed")
     undo = np.eye(4)
-    undo[:3, :3] = turn.T / (scale * applied_scale)
-    undo[:3, 3] = -turn.T @ shift / scale
+    undo[:3, :3] = rotation_entries.T / (scale * applied_scale)
+    undo[:3, 3] = -rotation_entries.T @ shift / scale
     return undo
 
 

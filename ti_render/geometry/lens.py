@@ -25,10 +25,10 @@ def distorted(x, y, k):
     """Distorted position of (x, y) in the plane at depth 1."""
     squared = x * x + y * y
     radial = squared * (squared * (squared * k[4] + k[1]) + k[0]) + 1.0
-    both = x * y * 2.0
+    doubled_product = x * y * 2.0
     return (
-        x * radial + k[2] * both + k[3] * (squared + x * x * 2.0),
-        y * radial + k[2] * (squared + y * y * 2.0) + k[3] * both,
+        x * radial + k[2] * doubled_product + k[3] * (squared + x * x * 2.0),
+        y * radial + k[2] * (squared + y * y * 2.0) + k[3] * doubled_product,
     )
 
 

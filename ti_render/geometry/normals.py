@@ -37,7 +37,7 @@ def doubled_area(a, b, c):
 @differentiable()
 def unit_normal(area):
     """``area`` scaled to length one, or zero where it has none."""
-    return normalize(area, least_squared=DEGENERATE)
+    return normalize(area, min_squared=DEGENERATE)
 
 
 @ti.func

@@ -108,8 +108,8 @@ def pose_adjoint(
 def rotated(q, x):
     """R(q) x by the polynomial x + 2 w (v x x) + 2 v x (v x x) of the quaternion (v, w)."""
     v = Vector([q[0], q[1], q[2]])
-    turn = v.cross(x)
-    return x + turn * (q[3] * 2.0) + v.cross(turn) * 2.0
+    cross = v.cross(x)
+    return x + cross * (q[3] * 2.0) + v.cross(cross) * 2.0
 
 
 @ti.kernel

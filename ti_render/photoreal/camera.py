@@ -65,11 +65,11 @@ def film_of(camera: np.ndarray, distortion: np.ndarray | None, width: int, heigh
     focal = _FINER * max(fx, fy)
     low, high = rays.reshape(-1, 2).min(axis=0) * focal, rays.reshape(-1, 2).max(axis=0) * focal
     low, high = np.floor(low) - 1, np.ceil(high) + 1
-    size = (high - low).astype(int)
-    if (size > _WIDEST * _FINER * max(fx / fy, fy / fx) * np.array([width, height])).any():
+    film_size = (high - low).astype(int)
+    if (film_size > _WIDEST * _FINER * max(fx / fy, fy / fx) * np.array([width, height])).any():
         raise too_far
     taps = (rays * focal - low).reshape(height, _TAPS, width, _TAPS, 2).swapaxes(1, 2).reshape(height, width, -1, 2)
-    return Film(int(size[0]), int(size[1]), float(focal), (float(-low[0]), float(-low[1])), taps)
+    return Film(int(film_size[0]), int(film_size[1]), float(focal), (float(-low[0]), float(-low[1])), taps)
 
 
 def undistort(points: np.ndarray, distortion: np.ndarray) -> np.ndarray:
@@ -87,12 +87,12 @@ def undistort(points: np.ndarray, distortion: np.ndarray) -> np.ndarray:
     for _ in range(20):
         r2 = x * x + y * y
         radial = 1 + r2 * (k1 + r2 * (k2 + r2 * k3))
-        slope = 2 * (k1 + r2 * (2 * k2 + r2 * 3 * k3))  # of the radial factor, times x or y
+        radial_derivative = 2 * (k1 + r2 * (2 * k2 + r2 * 3 * k3))  # of the radial factor, times x or y
         error_x = x * radial + 2 * p1 * x * y + p2 * (r2 + 2 * x * x) - points[..., 0]
         error_y = y * radial + p1 * (r2 + 2 * y * y) + 2 * p2 * x * y - points[..., 1]
-        xx = radial + x * x * slope + 2 * p1 * y + 6 * p2 * x
-        yy = radial + y * y * slope + 6 * p1 * y + 2 * p2 * x
-        xy = x * y * slope + 2 * p1 * x + 2 * p2 * y
+        xx = radial + x * x * radial_derivative + 2 * p1 * y + 6 * p2 * x
+        yy = radial + y * y * radial_derivative + 6 * p1 * y + 2 * p2 * x
+        xy = x * y * radial_derivative + 2 * p1 * x + 2 * p2 * y
         determinant = xx * yy - xy * xy
         with np.errstate(divide="ignore", invalid="ignore"):
             x, y = x - (yy * error_x - xy * error_y) / determinant, y - (xx * error_y - xy * error_x) / determinant
@@ -148,7 +148,7 @@ def develop(film: Film, exposed: np.ndarray) -> np.ndarray:
         return exposed
     x, y = (np.clip(film.taps[..., axis] - 0.5, 0, limit - 1.001) for axis, limit in enumerate((film.width, film.height)))
     left, top = np.floor(x).astype(int), np.floor(y).astype(int)
-    right, low = (x - left)[..., None], (y - top)[..., None]
-    upper = exposed[top, left] * (1 - right) + exposed[top, left + 1] * right
-    lower = exposed[top + 1, left] * (1 - right) + exposed[top + 1, left + 1] * right
+    x_weight, low = (x - left)[..., None], (y - top)[..., None]
+    upper = exposed[top, left] * (1 - x_weight) + exposed[top, left + 1] * x_weight
+    lower = exposed[top + 1, left] * (1 - x_weight) + exposed[top + 1, left + 1] * x_weight
     return (upper * (1 - low) + lower * low).mean(axis=2)

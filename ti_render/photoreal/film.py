@@ -182,10 +182,10 @@ class MitsubaFilm:
             height = row(self.inputs.ground, image, len(self))[3]
         else:
             height = center[2] - look.numbers["ground.depth"] * radius
-        square = _GROUND_RADII * radius * np.array([(-1, -1), (1, -1), (1, 1), (-1, 1)])
-        turn, cell = look.numbers["ground.turn"], look.numbers["ground.cell"] * radius
-        turned = square @ np.array([[np.cos(turn), -np.sin(turn)], [np.sin(turn), np.cos(turn)]])
-        corners = np.column_stack([square + center[:2], np.full(4, height)])
+        ground_corners = _GROUND_RADII * radius * np.array([(-1, -1), (1, -1), (1, 1), (-1, 1)])
+        angle, cell = look.numbers["ground.turn"], look.numbers["ground.cell"] * radius
+        turned = ground_corners @ np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
+        corners = np.column_stack([ground_corners + center[:2], np.full(4, height)])
         return ground_object(mitsuba, Ground(corners, turned / (cell * PATTERN_CELLS), np.ones(3), None, True), self._floor)
 
     def _color(self, image: int, film: Film) -> np.ndarray:
@@ -196,8 +196,10 @@ class MitsubaFilm:
         if match or samples < _SPARKLE_PASSES:
             exposed = self._exposed(image, path, samples)
         else:
-            share = -(-samples // _SPARKLE_PASSES)
-            exposed = without_sparkles(np.stack([self._exposed(image, path, share, number=k) for k in range(_SPARKLE_PASSES)]))
+            samples_per_pass = -(-samples // _SPARKLE_PASSES)
+            exposed = without_sparkles(
+                np.stack([self._exposed(image, path, samples_per_pass, number=k) for k in range(_SPARKLE_PASSES)])
+            )
         picture = develop(film, exposed)
         if match:
             picture[..., :3] += (1 - picture[..., 3:4]) * self._background(image)
@@ -224,8 +226,8 @@ class MitsubaFilm:
         """Samples for each film pixel, such that a pixel of the picture gets the wanted number."""
         if film.taps is None:
             return self.options.samples
-        share = self.settings.width * self.settings.height / (film.width * film.height)
-        return max(1, round(self.options.samples * share))
+        area_fraction = self.settings.width * self.settings.height / (film.width * film.height)
+        return max(1, round(self.options.samples * area_fraction))
 
     def _background(self, image: int) -> np.ndarray:
         """The scene's own background [H, W, 3] behind one picture."""
@@ -233,8 +235,8 @@ class MitsubaFilm:
         if self.inputs.background_image is not None:
             return _stretched(row(self.inputs.background_image, image, len(self)), height, width)
         top, bottom = row(self.inputs.background, image, len(self))
-        share = ((np.arange(height) + 0.5) / height)[:, None, None]
-        return np.broadcast_to(top + (bottom - top) * share, (height, width, 3))
+        height_fraction = ((np.arange(height) + 0.5) / height)[:, None, None]
+        return np.broadcast_to(top + (bottom - top) * height_fraction, (height, width, 3))
 
 
 def without_sparkles(passes: np.ndarray) -> np.ndarray:
@@ -250,10 +252,10 @@ def without_sparkles(passes: np.ndarray) -> np.ndarray:
 
 
 def _stretched(picture: np.ndarray, height: int, width: int) -> np.ndarray:
-    """A picture [h, w, 3] in another size, bilinear between the centres of its pixels and constant beyond them."""
-    for axis, size in ((0, height), (1, width)):
+    """Resizes an image [h, w, 3] by bilinear interpolation between pixel centres, constant beyond them."""
+    for axis, length in ((0, height), (1, width)):
         count = picture.shape[axis]
-        position = np.clip((np.arange(size) + 0.5) * count / size - 0.5, 0, count - 1)
+        position = np.clip((np.arange(length) + 0.5) * count / length - 0.5, 0, count - 1)
         low = np.minimum(np.floor(position).astype(int), max(count - 2, 0))
         high = np.minimum(low + 1, count - 1)
         fraction = (position - low).reshape((-1, 1) if axis == 1 else (-1, 1, 1))

@@ -52,13 +52,15 @@ def world_vertices(inputs: RenderInputs, image: int) -> np.ndarray:
         image: number of the picture.
     """
     body_q = np.asarray(to_numpy(inputs.body_q), dtype=np.float64)
-    rest = to_numpy(inputs.vertices_rest)
-    rest = np.asarray(rest, dtype=np.float64) if rest.ndim == 2 else row(rest, image, len(body_q))
+    rest_vertices = to_numpy(inputs.vertices_rest)
+    rest_vertices = (
+        np.asarray(rest_vertices, dtype=np.float64) if rest_vertices.ndim == 2 else row(rest_vertices, image, len(body_q))
+    )
     body = to_numpy(inputs.mesh.vertex_body).astype(np.int64)
     pose = body_q[image][np.maximum(body, 0)]
-    turn = np.cross(pose[:, 3:6], rest)
-    moved = rest + 2 * pose[:, 6:] * turn + 2 * np.cross(pose[:, 3:6], turn) + pose[:, :3]
-    return np.where(body[:, None] >= 0, moved, rest)
+    cross = np.cross(pose[:, 3:6], rest_vertices)
+    world = rest_vertices + 2 * pose[:, 6:] * cross + 2 * np.cross(pose[:, 3:6], cross) + pose[:, :3]
+    return np.where(body[:, None] >= 0, world, rest_vertices)
 
 
 def submeshes_of(inputs: RenderInputs, image: int) -> list[Submesh]:
@@ -88,8 +90,8 @@ def submeshes_of(inputs: RenderInputs, image: int) -> list[Submesh]:
     submeshes = []
     for number in np.unique(body):
         for index in np.unique(texture[non_degenerate & (body == number)]):
-            chosen = np.flatnonzero(non_degenerate & (body == number) & (texture == index))
-            for group in _by_tint(chosen, colors) if index >= 0 else [chosen]:
+            face_indices = np.flatnonzero(non_degenerate & (body == number) & (texture == index))
+            for group in _by_tint(face_indices, colors) if index >= 0 else [face_indices]:
                 submeshes.append(
                     Submesh(
                         int(number), positions[group], None if normals is None else normals[group], colors[group],
@@ -126,8 +128,8 @@ def ball_of(inputs: RenderInputs) -> tuple[np.ndarray, float]:
     Args:
         inputs: what the pictures are made of; pictures with numbers that are not finite do not count.
     """
-    every = [world_vertices(inputs, image) for image in range(len(inputs.body_q))]
-    corners = np.concatenate([np.stack([v.min(axis=0), v.max(axis=0)]) for v in every if np.isfinite(v).all()])
+    vertices = [world_vertices(inputs, image) for image in range(len(inputs.body_q))]
+    corners = np.concatenate([np.stack([v.min(axis=0), v.max(axis=0)]) for v in vertices if np.isfinite(v).all()])
     low, high = corners.min(axis=0), corners.max(axis=0)
     return 0.5 * (low + high), float(0.5 * np.linalg.norm(high - low))
 
@@ -161,21 +163,21 @@ def present_bodies(inputs: RenderInputs) -> list[int]:
     return [number for number in numbers if number >= 0] + ([-1] if -1 in numbers else [])
 
 
-def _by_tint(chosen: np.ndarray, colors: np.ndarray) -> list[np.ndarray]:
+def _by_tint(face_indices: np.ndarray, colors: np.ndarray) -> list[np.ndarray]:
     """Triangles grouped by their colour, which multiplies the texture and so must be the same at the three corners."""
-    tint = colors[chosen]
+    tint = colors[face_indices]
     if np.ptp(tint, axis=1).max(initial=0.0) > 1e-6:
         raise UserError(
             "a textured triangle has corners of different colours, which Mitsuba cannot multiply with its texture: "
             "give textured bodies one colour"
         )
     _, index = np.unique(tint[:, 0], axis=0, return_inverse=True)
-    return [chosen[index.reshape(-1) == group] for group in range(int(index.max(initial=-1)) + 1)]
+    return [face_indices[index.reshape(-1) == group] for group in range(int(index.max(initial=-1)) + 1)]
 
 
-def _uv_of(uv: np.ndarray | None, chosen: np.ndarray, texture: int) -> np.ndarray | None:
+def _uv_of(uv: np.ndarray | None, face_indices: np.ndarray, texture: int) -> np.ndarray | None:
     if texture < 0:
         return None
     if uv is None:
         raise UserError(f"texture {texture} is used and the mesh has no uv coordinates: give RenderInputs.uv")
-    return uv[chosen]
+    return uv[face_indices]

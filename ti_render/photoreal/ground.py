@@ -65,18 +65,18 @@ def ground_of(
     return Ground(corners, uv, color_a, texels, repeat)
 
 
-def checker_texels(color_a: np.ndarray, color_b: np.ndarray, size: int = _CHECKER_TEXELS) -> np.ndarray:
-    """One period (two by two cells) of the soft checker [size, size, 3], row 0 at the top.
+def checker_texels(color_a: np.ndarray, color_b: np.ndarray, texels_per_side: int = _CHECKER_TEXELS) -> np.ndarray:
+    """One period (two by two cells) of the soft checker [S, S, 3], row 0 at the top.
 
     Args:
         color_a: [3] linear rgb of the cell that begins at the origin.
         color_b: [3] of its neighbours.
-        size: texels a side.
+        texels_per_side: texels a side.
     """
-    wave = np.sin(2 * np.pi * (np.arange(size) + 0.5) / size)
+    wave = np.sin(2 * np.pi * (np.arange(texels_per_side) + 0.5) / texels_per_side)
     wave = wave / np.sqrt(wave * wave + _CHECKER_SOFTNESS**2)
-    share = 0.5 * (1 + wave[::-1, None] * wave[None, :])
-    return color_b + (color_a - color_b) * share[..., None]
+    second_weight = 0.5 * (1 + wave[::-1, None] * wave[None, :])
+    return color_b + (color_a - color_b) * second_weight[..., None]
 
 
 def _seen_corners(camera: np.ndarray, film: Film, height: float, depth: float) -> np.ndarray:
@@ -87,8 +87,8 @@ def _seen_corners(camera: np.ndarray, film: Film, height: float, depth: float) -
         for y in (0, film.height)
     ]
     eye, forward = eye_of(camera), camera[10:13]
-    reach = 1.1 * depth * float(np.hypot(1.0, max(edge)))
-    square = np.array([(-1, -1), (1, -1), (1, 1), (-1, 1)]) * reach + eye[:2]
+    max_distance = 1.1 * depth * float(np.hypot(1.0, max(edge)))
+    square = np.array([(-1, -1), (1, -1), (1, 1), (-1, 1)]) * max_distance + eye[:2]
     corners = np.column_stack([square, np.full(4, height)])
     room = depth - (corners - eye) @ forward  # what is left of the depth at each corner
     return _clipped(corners, room)
@@ -98,10 +98,10 @@ def _clipped(corners: np.ndarray, room: np.ndarray) -> np.ndarray:
     """The part of a convex polygon [K, 3] where the linear function with the values ``room`` [K] is not negative."""
     vertices = []
     for k in range(len(corners)):
-        following = (k + 1) % len(corners)
+        next_corner = (k + 1) % len(corners)
         if room[k] >= 0:
             vertices.append(corners[k])
-        if (room[k] >= 0) != (room[following] >= 0):
-            share = room[k] / (room[k] - room[following])
-            vertices.append(corners[k] + share * (corners[following] - corners[k]))
+        if (room[k] >= 0) != (room[next_corner] >= 0):
+            fraction = room[k] / (room[k] - room[next_corner])
+            vertices.append(corners[k] + fraction * (corners[next_corner] - corners[k]))
     return np.array(vertices).reshape(-1, 3)

@@ -24,15 +24,15 @@ def lamps_of(mitsuba: Any, look: Appearance, *, center: np.ndarray, distance: fl
 
 
 def _lamp(mitsuba: Any, look: Appearance, name: str, center: np.ndarray, distance: float) -> dict[str, Any]:
-    azimuth, elevation, size, intensity, warmth = (
+    azimuth, elevation, radius, intensity, warmth = (
         look.numbers[f"{name}.{entry}"] for entry in ("azimuth", "elevation", "size", "intensity", "warmth")
     )
-    away = np.array([np.cos(azimuth) * np.cos(elevation), np.sin(azimuth) * np.cos(elevation), np.sin(elevation)])
+    to_lamp = np.array([np.cos(azimuth) * np.cos(elevation), np.sin(azimuth) * np.cos(elevation), np.sin(elevation)])
     # A small lamp of radiance L and area A gives the irradiance L A / distance^2, of which a white surface shows 1 / pi.
-    radiance = np.pi * intensity / size**2 * tint(warmth)
-    transform = mitsuba.ScalarTransform4f().look_at((center + distance * away).tolist(), center.tolist(), [0.1, 0.2, 0.97])
+    radiance = np.pi * intensity / radius**2 * tint(warmth)
+    transform = mitsuba.ScalarTransform4f().look_at((center + distance * to_lamp).tolist(), center.tolist(), [0.1, 0.2, 0.97])
     return {
         "type": "rectangle",
-        "to_world": transform @ mitsuba.ScalarTransform4f().scale(0.5 * size * distance),
+        "to_world": transform @ mitsuba.ScalarTransform4f().scale(0.5 * radius * distance),
         "emitter": {"type": "area", "radiance": {"type": "rgb", "value": radiance.tolist()}},
     }

@@ -53,9 +53,9 @@ def environment_directions(height: int, width: int) -> np.ndarray:
     Row 0 is the zenith; the columns turn about z.
     """
     polar = np.pi * np.arange(height) / (height - 1)  # Mitsuba's first and last rows are the poles themselves
-    turn = 2 * np.pi * (np.arange(width) + 0.5) / width
+    azimuth = 2 * np.pi * (np.arange(width) + 0.5) / width
     sine, cosine = np.sin(polar)[:, None], np.cos(polar)[:, None]
-    return np.stack([sine * np.sin(turn), sine * np.cos(turn), cosine * np.ones(width)], axis=-1)
+    return np.stack([sine * np.sin(azimuth), sine * np.cos(azimuth), cosine * np.ones(width)], axis=-1)
 
 
 def environment_map(mitsuba: Any, radiance: np.ndarray) -> dict[str, Any]:

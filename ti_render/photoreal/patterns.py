@@ -22,25 +22,25 @@ def ground_texels(look: Appearance) -> np.ndarray:
     return np.clip(grey[..., None] * tint(look.numbers["ground.warmth"]), 0.02, 0.9)
 
 
-def value_noise(random: np.random.Generator, cells: tuple[int, int], size: int = PATTERN_TEXELS) -> np.ndarray:
-    """Smooth noise [size, size] in [-1, 1] that repeats: random values on a grid of cells, joined by cubic steps.
+def value_noise(random: np.random.Generator, cells: tuple[int, int], texels_per_side: int = PATTERN_TEXELS) -> np.ndarray:
+    """Periodic smooth noise [S, S] in [-1, 1], S = ``texels_per_side``: random values on a grid, interpolated by cubic steps.
 
     Args:
         random: source of the values.
         cells: of the grid along rows and columns.
-        size: texels a side.
+        texels_per_side: texels a side.
     """
     grid = random.uniform(-1, 1, cells)
-    index, weight = zip(*(_cubic_steps(count, size) for count in cells), strict=True)
-    (top, left), (down, across) = index, weight
+    index, weight = zip(*(_cubic_steps(count, texels_per_side) for count in cells), strict=True)
+    (top, left), (row_weight, column_weight) = index, weight
     bottom, right = (top + 1) % cells[0], (left + 1) % cells[1]
-    upper = grid[top][:, left] * (1 - across) + grid[top][:, right] * across
-    lower = grid[bottom][:, left] * (1 - across) + grid[bottom][:, right] * across
-    return upper * (1 - down[:, None]) + lower * down[:, None]
+    upper = grid[top][:, left] * (1 - column_weight) + grid[top][:, right] * column_weight
+    lower = grid[bottom][:, left] * (1 - column_weight) + grid[bottom][:, right] * column_weight
+    return upper * (1 - row_weight[:, None]) + lower * row_weight[:, None]
 
 
-def _cubic_steps(count: int, size: int) -> tuple[np.ndarray, np.ndarray]:
-    position = (np.arange(size) + 0.5) * count / size
+def _cubic_steps(count: int, texels_per_side: int) -> tuple[np.ndarray, np.ndarray]:
+    position = (np.arange(texels_per_side) + 0.5) * count / texels_per_side
     index = np.floor(position).astype(int)
     fraction = position - index
     return index % count, fraction * fraction * (3 - 2 * fraction)
@@ -64,17 +64,17 @@ def _checker(random: np.random.Generator) -> np.ndarray:
 
 
 def _tiles(random: np.random.Generator) -> np.ndarray:
-    index, down, across = _cells()
+    index, row_weight, column_weight = _cells()
     shade = random.uniform(-0.4, 0.6, (PATTERN_CELLS, PATTERN_CELLS))[index][:, index]
-    joint = np.minimum(np.minimum(down, 1 - down), np.minimum(across, 1 - across)) < 0.03
+    joint = np.minimum(np.minimum(row_weight, 1 - row_weight), np.minimum(column_weight, 1 - column_weight)) < 0.03
     return np.where(joint, -0.95, shade + 0.25 * _layers(random, (16, 16), 4))
 
 
 def _planks(random: np.random.Generator) -> np.ndarray:
-    index, down, _ = _cells()
+    index, row_weight, _ = _cells()
     shade = random.uniform(-0.5, 0.5, PATTERN_CELLS)[index][:, None]
     grain = _layers(random, (64, 4), 3)
-    joint = np.minimum(down, 1 - down) < 0.025
+    joint = np.minimum(row_weight, 1 - row_weight) < 0.025
     return np.where(joint, -0.9, shade + 0.7 * grain)
 
 

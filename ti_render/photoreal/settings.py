@@ -9,7 +9,7 @@ from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Count, Rule, checked
 
 LOOKS = ("photoreal", "match")
-NoiseSeed = Annotated[int, Rule(whole=True, least=0, most=2**32 - 1)]
+NoiseSeed = Annotated[int, Rule(integer=True, minimum=0, maximum=2**32 - 1)]
 VARIANTS = ("auto", "scalar_rgb", "llvm_ad_rgb")
 
 
@@ -37,7 +37,7 @@ class MitsubaSettings:
     look: str = "photoreal"
     samples: Count = 64
     floor: bool = False
-    depth: Annotated[int, Rule(whole=True, least=2, most=2**31 - 1)] = 6
+    depth: Annotated[int, Rule(integer=True, minimum=2, maximum=2**31 - 1)] = 6
     variant: str = "auto"
     mask_side: Count = 4
     seed: NoiseSeed = 0

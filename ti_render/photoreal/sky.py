@@ -40,34 +40,34 @@ def _day(directions: np.ndarray, azimuth: float, _random: np.random.Generator) -
     """Blue above, haze at the horizon, a wide glow on one side, brownish below."""
     height = directions[..., 2]
     clear = 1 - np.exp(-np.maximum(height, 0) / _HAZE)
-    above = (1 - clear)[..., None] * np.array([0.95, 0.95, 0.9]) + clear[..., None] * np.array([0.25, 0.45, 0.85])
+    sky_colour = (1 - clear)[..., None] * np.array([0.95, 0.95, 0.9]) + clear[..., None] * np.array([0.25, 0.45, 0.85])
     sun = np.array([np.cos(azimuth) * np.cos(0.6), np.sin(azimuth) * np.cos(0.6), np.sin(0.6)])
     glow = np.exp(_GLOW * (directions @ sun - 1))[..., None] * np.array([5.0, 4.2, 3.0])
-    return np.where(height[..., None] >= 0, above + glow, np.array([0.3, 0.27, 0.23]))
+    return np.where(height[..., None] >= 0, sky_colour + glow, np.array([0.3, 0.27, 0.23]))
 
 
 def _overcast(directions: np.ndarray, azimuth: float, random: np.random.Generator) -> np.ndarray:
     """The sky of CIE's standard overcast day, three times brighter above than at the horizon, with faint clouds."""
     height = directions[..., 2]
-    turn = np.arctan2(directions[..., 1], directions[..., 0]) - azimuth
+    angle = np.arctan2(directions[..., 1], directions[..., 0]) - azimuth
     clouds = sum(
-        np.sin((k + 1) * turn + phase) * np.sin((k + 2) * np.pi * height + height_phase) / (k + 1)
+        np.sin((k + 1) * angle + phase) * np.sin((k + 2) * np.pi * height + height_phase) / (k + 1)
         for k, (phase, height_phase) in enumerate(random.uniform(0, 2 * np.pi, (4, 2)))
     )
-    above = (1 + 2 * np.maximum(height, 0)) / 3 * (1 + 0.12 * clouds)
-    grey = np.where(height >= 0, above, 0.25)
+    sky_colour = (1 + 2 * np.maximum(height, 0)) / 3 * (1 + 0.12 * clouds)
+    grey = np.where(height >= 0, sky_colour, 0.25)
     return grey[..., None] * np.array([0.97, 1.0, 1.04])
 
 
 def _studio(directions: np.ndarray, azimuth: float, random: np.random.Generator) -> np.ndarray:
     """A dim room with bright rectangles on its walls."""
     height = directions[..., 2]
-    turn = np.arctan2(directions[..., 1], directions[..., 0])
+    angle = np.arctan2(directions[..., 1], directions[..., 0])
     room = (0.25 + 0.1 * height)[..., None] * np.ones(3)
     for k in range(_SOFTBOXES):
         middle = azimuth + 2 * np.pi * (k + random.uniform(-0.3, 0.3)) / _SOFTBOXES
         low, wide, tall = random.uniform(0.2, 0.5), random.uniform(0.2, 0.5), random.uniform(0.2, 0.4)
-        across = np.abs(np.angle(np.exp(1j * (turn - middle)))) < wide
-        box = across & (np.abs(height - low - 0.5 * tall) < 0.5 * tall)
+        is_lit = np.abs(np.angle(np.exp(1j * (angle - middle)))) < wide
+        box = is_lit & (np.abs(height - low - 0.5 * tall) < 0.5 * tall)
         room[box] = random.uniform(2.0, 5.0) * tint(random.uniform(-0.5, 0.5))
     return room

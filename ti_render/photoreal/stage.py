@@ -67,9 +67,9 @@ class Stage:
             film: from ``film_of``.
             near, far: depths [m] between which things are seen.
         """
-        before = Stage._open() if Stage._open is not None else None
-        if before is not None:
-            before.close()
+        previous_stage = Stage._open() if Stage._open is not None else None
+        if previous_stage is not None:
+            previous_stage.close()
         self.key = key
         self._mitsuba, self._camera, self._film, self._near, self._far = mitsuba, camera, film, near, far
         # Side by side, objects are made by threads that can wait for each other for ever (mitsuba-renderer/drjit, issue 524).

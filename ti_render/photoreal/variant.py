@@ -33,7 +33,7 @@ _PLACES = (
 _PLACES_OF_PYTHON = ("lib/libLLVM*", "Library/bin/libLLVM*")
 _PLACES_OF_WHEELS = ("libLLVM*", "*/libLLVM*", "*/lib/libLLVM*", "*/bin/libLLVM*")
 _PROBE_SECONDS = 120
-_AT_MOST = 3  # libraries that are tried
+_MAX_CANDIDATES = 3  # libraries that are tried
 
 # Runs in a process of its own. LLVMGetVersion came with LLVM 16, so that its absence tells an unfit library too.
 _PROBE = """
@@ -92,13 +92,15 @@ def choose_variant(requested: str) -> Variant:
     if requested == "scalar_rgb":
         return Variant("scalar_rgb", None, "as asked for")
     # Mitsuba takes the first LLVM it finds when it is imported, and keeps it.
-    loaded = _loaded_llvm()
-    if loaded is not None and loaded[0] >= OLDEST_LLVM:
-        return Variant("llvm_ad_rgb", None, f"with the LLVM {loaded[0]} that is loaded already")
-    path = find_llvm() if loaded is None else None
+    loaded_version = _loaded_llvm()
+    if loaded_version is not None and loaded_version[0] >= OLDEST_LLVM:
+        return Variant("llvm_ad_rgb", None, f"with the LLVM {loaded_version[0]} that is loaded already")
+    path = find_llvm() if loaded_version is None else None
     if path is not None:
         return Variant("llvm_ad_rgb", path, f"with {path}")
-    status = f"LLVM {loaded[0]} is loaded already" if loaded and loaded[0] > 0 else "none was found to work"
+    status = (
+        f"LLVM {loaded_version[0]} is loaded already" if loaded_version and loaded_version[0] > 0 else "none was found to work"
+    )
     if requested == "llvm_ad_rgb":
         raise UserError(
             f"variant llvm_ad_rgb needs an LLVM library of version {OLDEST_LLVM} or newer, and {status}: "
@@ -129,10 +131,10 @@ def load_mitsuba(variant: Variant) -> Any:
             "Debian's package libatomic1), or leave --renderer mitsuba out"
         ) from error
     if variant.name.startswith("llvm"):
-        loaded = _loaded_llvm() or (0,)
-        if loaded[0] < OLDEST_LLVM:
+        loaded_version = _loaded_llvm() or (0,)
+        if loaded_version[0] < OLDEST_LLVM:
             raise UserError(
-                f"Mitsuba has loaded LLVM {loaded[0]} and {OLDEST_LLVM} or newer is needed: choose the variant before "
+                f"Mitsuba has loaded LLVM {loaded_version[0]} and {OLDEST_LLVM} or newer is needed: choose the variant before "
                 "anything else imports Mitsuba, or take scalar_rgb"
             )
     if mitsuba.variant() != variant.name:
@@ -148,7 +150,7 @@ def find_llvm() -> str | None:
     """
     named = os.environ.get(LLVM_PATH_VARIABLE)
     candidates = [named] if named else _candidates()
-    return next((path for path in candidates[:_AT_MOST] if _works(path)), None)
+    return next((path for path in candidates[:_MAX_CANDIDATES] if _works(path)), None)
 
 
 def _candidates() -> list[str]:
@@ -186,10 +188,10 @@ def _works(path: str) -> bool:
     environment = {**os.environ, LLVM_PATH_VARIABLE: path}
     command = [sys.executable, "-c", _PROBE, path, str(OLDEST_LLVM)]
     try:
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=_PROBE_SECONDS)
+        process = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=_PROBE_SECONDS)
     except (OSError, subprocess.TimeoutExpired):
         return False
-    return done.returncode == 0 and done.stdout.startswith("mean")
+    return process.returncode == 0 and process.stdout.startswith("mean")
 
 
 def _loaded_llvm() -> tuple[int, ...] | None:

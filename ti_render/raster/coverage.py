@@ -163,8 +163,8 @@ def _edge_term(p, a, b, inverse_squared, distance, side, radius):
         angle = side * ti.atan2(ti.abs(h) * length, h * h + first * last)
         a2, b2, h2 = first * first, last * last, h * h
         cubes, fifths = (b2 * last - a2 * first) / 3.0, (b2 * b2 * last - a2 * a2 * first) / 5.0
-        rest = (h2 * (3.0 - h2) - 3.0) * length + (3.0 - 2.0 * h2) * cubes - fifths
-        result = -(angle + h * rest) * (0.5 / PI)
+        full_term = (h2 * (3.0 - h2) - 3.0) * length + (3.0 - 2.0 * h2) * cubes - fifths
+        result = -(angle + h * full_term) * (0.5 / PI)
     return result
 
 
@@ -246,8 +246,8 @@ def union_coverage(front_sum, back_sum):
 def union_sides(front_sum, back_sum):
     """Derivatives of A by both sums, 0 or 1: that of the larger one, unless the pixel is wholly covered or empty."""
     front_rate, back_rate = 0.0, 0.0
-    most = ti.max(front_sum, back_sum)
-    if most > 0 and most < 1:
+    larger_sum = ti.max(front_sum, back_sum)
+    if larger_sum > 0 and larger_sum < 1:
         if front_sum >= back_sum:
             front_rate = 1.0
         else:

@@ -28,18 +28,18 @@ def _depth_slope(a0, a1, a2, inverse_depths):
 
 @differentiable(constant=["steepest"])
 def _steepness(a0, a1, a2, inverse_depths, steepest):
-    """s, for a face whose slope is above ``steepest`` (which must not be flat)."""
-    area, slope = _depth_slope(a0, a1, a2, inverse_depths)
-    return 1.0 - smoothstep(area * area * (steepest * steepest) * inverse(slope.dot(slope)))
+    """s, for a face whose depth gradient is above ``steepest`` (which must not be flat)."""
+    area, gradient = _depth_slope(a0, a1, a2, inverse_depths)
+    return 1.0 - smoothstep(area * area * (steepest * steepest) * inverse(gradient.dot(gradient)))
 
 
 @ti.func
 def is_steep(a0, a1, a2, inverse_depths, steepest):
-    """Whether s > 0: the slope of a face is above ``steepest``."""
+    """Whether s > 0: the depth gradient of a face is above ``steepest``."""
     e1, e2 = a1 - a0, a2 - a0
-    slope = e1 * (inverse_depths[2] - inverse_depths[0]) - e2 * (inverse_depths[1] - inverse_depths[0])
+    gradient = e1 * (inverse_depths[2] - inverse_depths[0]) - e2 * (inverse_depths[1] - inverse_depths[0])
     area = (e1[0] * e2[1] - e1[1] * e2[0]) * (inverse_depths[0] + inverse_depths[1] + inverse_depths[2]) / 3.0
-    return slope.dot(slope) > area * area * steepest * steepest
+    return gradient.dot(gradient) > area * area * steepest * steepest
 
 
 @ti.func
@@ -77,8 +77,8 @@ def _edge_parameter(a, b):
 def even_point(a0, a1, a2, inverse_sigma):
     """Barycentrics e of a pixel at the origin of the screen."""
     (t0, d0), (t1, d1), (t2, d2) = _edge_parameter(a1, a2), _edge_parameter(a2, a0), _edge_parameter(a0, a1)
-    least = where(d0 < d1, where(d0 < d2, d0, d2), where(d1 < d2, d1, d2))
-    w0, w1, w2 = (exp((least - d) * inverse_sigma) for d in (d0, d1, d2))
+    min_distance = where(d0 < d1, where(d0 < d2, d0, d2), where(d1 < d2, d1, d2))
+    w0, w1, w2 = (exp((min_distance - d) * inverse_sigma) for d in (d0, d1, d2))
     scale = inverse(w0 + w1 + w2)
     return Vector([
         (w1 * t1 + w2 * (1.0 - t2)) * scale, (w2 * t2 + w0 * (1.0 - t0)) * scale, (w0 * t0 + w1 * (1.0 - t1)) * scale,

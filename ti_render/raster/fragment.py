@@ -17,7 +17,7 @@ from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import vec3
 
 # Squared distance / sigma at which the fade begins; its strength, and the remaining fraction of its range at which it ends.
-FADE_START, FADE, LEAST_REST = 6.0, 20.0, 1e-3
+FADE_START, FADE, MIN_BACKGROUND_WEIGHT = 6.0, 20.0, 1e-3
 # A face fades in while its corners' depths go from near to (1 + NEAR_FADE) near.
 NEAR_FADE = 0.25
 # Squared distance / sigma inside a face beyond which its coverage counts as one.
@@ -179,13 +179,13 @@ def inside_gap(x):
 def outside_coverage(y):
     """Of an outside pixel with y = d^2 / sigma: sigmoid(-y) (0 beyond the cut-off), tail, and -d(log D)/dy."""
     t = ti.max((y - FADE_START) / (CUT_OFF - FADE_START), 0.0)
-    rest = 1.0 - t
-    sigmoid, tail, rate = 0.0, 0.0, 0.0
-    if rest > LEAST_REST:
+    complement = 1.0 - t
+    sigmoid, tail, exponent_rate = 0.0, 0.0, 0.0
+    if complement > MIN_BACKGROUND_WEIGHT:
         sigmoid = 1.0 / (1.0 + ti.exp(y))
-        tail = FADE * t * t / rest
-        rate = 1.0 - sigmoid + FADE * t * (2.0 - t) / (rest * rest * (CUT_OFF - FADE_START))
-    return sigmoid, tail, rate
+        tail = FADE * t * t / complement
+        exponent_rate = 1.0 - sigmoid + FADE * t * (2.0 - t) / (complement * complement * (CUT_OFF - FADE_START))
+    return sigmoid, tail, exponent_rate
 
 
 @ti.func
@@ -218,19 +218,19 @@ def fragment(p, triangle: ti.template(), radius, inverse_sigma):
     edge, inside = 0, 0
     areas = sub_areas(p, triangle)
     distances = areas * triangle.to_distance
-    least = ti.min(distances[0], distances[1], distances[2])
+    min_distance = ti.min(distances[0], distances[1], distances[2])
     thin = triangle.inverse_area == 0
     # The distance to the triangle is at least that to the half-plane of any edge: most pixels of the box end here.
-    if least > -radius:
-        if least >= 0 and not thin:
+    if min_distance > -radius:
+        if min_distance >= 0 and not thin:
             inside = 1
-            x = least * least * inverse_sigma
+            x = min_distance * min_distance * inverse_sigma
             log_rate = inside_gap(x)
             sigmoid = 1.0 - log_rate
             b = areas * triangle.inverse_area
-            if least == distances[1]:
+            if min_distance == distances[1]:
                 edge = 1
-            elif least == distances[2]:
+            elif min_distance == distances[2]:
                 edge = 2
         else:
             b, squared, edge = closest_point(p, triangle, distances, thin)

@@ -20,7 +20,7 @@ from ti_sim.base.errors import UserError
 from ti_sim.base.rules import checked
 from ti_sim.base.runtime import require
 
-LEAST_WEIGHT = {"f32": 1e-6, "f64": 1e-12}  # of a face in a sample: smaller ones are left out
+MIN_WEIGHT = {"f32": 1e-6, "f64": 1e-12}  # of a face in a sample: smaller ones are left out
 
 
 @dataclass(frozen=True)
@@ -53,15 +53,15 @@ def fragment_weights(result: RenderResult) -> FragmentWeights:
     layer, settings, samples = result.layer, result.settings, result.settings.antialias
     if layer.hard:
         raise UserError("fragment_weights needs a picture of the soft rasteriser: render it with aggregation 'softras'")
-    size = (samples * settings.width, samples * settings.height)
-    least = LEAST_WEIGHT[require().precision]
+    sample_size = (samples * settings.width, samples * settings.height)
+    min_weight = MIN_WEIGHT[require().precision]
     counts = int_zeros_in_same_library(layer.faces.screen, (layer.occupied,))
     dummies = _entries(layer.faces.screen, 1)
-    fragment_weights_kernel(layer.faces, layer.tiles, layer.pixel_state, *size, least, 0, counts, *dummies)
+    fragment_weights_kernel(layer.faces, layer.tiles, layer.pixel_state, *sample_size, min_weight, 0, counts, *dummies)
     stops = np.cumsum(to_numpy(counts))
     starts, total = ints_in_same_library(layer.faces.screen, stops - to_numpy(counts)), int(stops[-1])
     locations, weights = _entries(layer.faces.screen, max(total, 1))
-    fragment_weights_kernel(layer.faces, layer.tiles, layer.pixel_state, *size, least, 1, starts, locations, weights)
+    fragment_weights_kernel(layer.faces, layer.tiles, layer.pixel_state, *sample_size, min_weight, 1, starts, locations, weights)
     image, row, column, face = to_numpy(locations)[:total].astype(np.int64).T
     pixel = row // samples * settings.width + column // samples
     return FragmentWeights(image, pixel, face, to_numpy(weights)[:total] / samples**2)

@@ -31,19 +31,19 @@ from ti_sim.base.bundles import bundle, kernel
 from ti_sim.base.runtime import ti
 
 # Columns of pixel_state: zmin, S, sum (after the pass: C_in), and the sums of ``coverage`` over front and back faces.
-LEAST_DEPTH, WEIGHT, COLOUR, FRONT, BACK = 0, 1, 2, 5, 6
+MIN_DEPTH, WEIGHT, COLOUR, FRONT, BACK = 0, 1, 2, 5, 6
 STATE_SIZE = 7
 
 
 @ti.func
-def _blend(pixel_state: ti.template(), i, coverage, z, tail, colour, rate):
+def _blend(pixel_state: ti.template(), i, coverage, z, tail, colour, depth_rate):
     """Add a fragment to a pixel's running softmax; a nearer one than all before rescales the sums."""
-    t = (pixel_state[i * STATE_SIZE + LEAST_DEPTH] - z) * rate - tail
+    t = (pixel_state[i * STATE_SIZE + MIN_DEPTH] - z) * depth_rate - tail
     if t > 0:
         scale = 0.0
         if -t > ti.static(negligible()):
             scale = ti.exp(-t)
-        pixel_state[i * STATE_SIZE + LEAST_DEPTH] = z + tail / rate
+        pixel_state[i * STATE_SIZE + MIN_DEPTH] = z + tail / depth_rate
         pixel_state[i * STATE_SIZE + WEIGHT] = pixel_state[i * STATE_SIZE + WEIGHT] * scale + coverage
         for k in ti.static(range(3)):
             pixel_state[i * STATE_SIZE + COLOUR + k] = pixel_state[i * STATE_SIZE + COLOUR + k] * scale + coverage * colour[k]
@@ -66,7 +66,7 @@ class BlendedFace:
 
     steep: Any
     attributes: Any
-    least_depth: Any
+    min_depth: Any
     side: Any
 
 
@@ -84,7 +84,7 @@ class Blending(TilePass):
         inverse_depth = inverse_ground_depth(self.faces, tile.image, pixel.centre)
         depth, e_ground, e_background = backdrop_weights(self.faces, inverse_depth, tile.depth_rate, 0)
         weight, i = e_ground + e_background, pixel.index
-        self.pixel_state[i * STATE_SIZE + LEAST_DEPTH] = depth
+        self.pixel_state[i * STATE_SIZE + MIN_DEPTH] = depth
         self.pixel_state[i * STATE_SIZE + WEIGHT] = weight
         self.pixel_state[i * STATE_SIZE + FRONT] = 0.0
         self.pixel_state[i * STATE_SIZE + BACK] = 0.0
@@ -95,13 +95,13 @@ class Blending(TilePass):
     def begin_face(self, tile: ti.template(), face: ti.template()):
         """Steepness, attributes and side of the face."""
         triangle = face.triangle
-        least_depth = ti.min(triangle.depths[0], triangle.depths[1], triangle.depths[2])
+        min_depth = ti.min(triangle.depths[0], triangle.depths[1], triangle.depths[2])
         steep = steepness(triangle.a0, triangle.a1, triangle.a2, triangle.inverse_depths, self.faces.steepest)
         attributes = face_attributes(self.faces, tile.image, face.number)
         side = FRONT
         if face.code < 0:
             side = BACK
-        return BlendedFace(steep, attributes, least_depth, side)
+        return BlendedFace(steep, attributes, min_depth, side)
 
     @ti.func
     def visit(self, tile: ti.template(), face: ti.template(), pixel: ti.template()):
@@ -114,10 +114,10 @@ class Blending(TilePass):
         coverage = hit.sigmoid * face.fade
         if coverage > NO_COVERAGE:
             # A face that is deeper than the pixel by the softmax's reach only covers.
-            if (self.pixel_state[i * STATE_SIZE + LEAST_DEPTH] - state.least_depth) * tile.depth_rate > ti.static(negligible()):
+            if (self.pixel_state[i * STATE_SIZE + MIN_DEPTH] - state.min_depth) * tile.depth_rate > ti.static(negligible()):
                 b, _even = mixed_barycentrics(p, face.triangle, hit.barycentrics, state.steep, tile.inverse_sigma)
                 r, z = perspective(b, face.triangle.inverse_depths)
-                t = (self.pixel_state[i * STATE_SIZE + LEAST_DEPTH] - z) * tile.depth_rate - hit.tail
+                t = (self.pixel_state[i * STATE_SIZE + MIN_DEPTH] - z) * tile.depth_rate - hit.tail
                 if t > ti.static(negligible()):
                     colour = surface_colour(self.faces, state.attributes, tile.image, r, z)
                     _blend(self.pixel_state, i, coverage, z, hit.tail, colour, tile.depth_rate)

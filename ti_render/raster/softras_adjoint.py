@@ -17,7 +17,7 @@ from ti_render.backdrop.backdrop import backdrop_weights, inverse_ground_depth, 
 from ti_render.raster.coverage import face_coverage, face_coverage_rates, union_sides
 from ti_render.raster.edge_on import even_point, mixed_barycentrics, steepness_rates
 from ti_render.raster.fragment import barycentrics_adjoint, distance_adjoint, fragment, perspective, vec2
-from ti_render.raster.softras import BACK, COLOUR, FRONT, LEAST_DEPTH, STATE_SIZE, WEIGHT, pixel_alpha
+from ti_render.raster.softras import BACK, COLOUR, FRONT, MIN_DEPTH, STATE_SIZE, WEIGHT, pixel_alpha
 from ti_render.raster.tiles import Tiles
 from ti_render.raster.walk import NO_COVERAGE, TilePass, walk
 from ti_render.rows import get3
@@ -142,19 +142,19 @@ class BlendingAdjoint(TilePass):
     @ti.func
     def backdrop_adjoint(self, tile: ti.template(), pixel: ti.template(), c_back, in_bar):
         """Adjoint of the backdrop's part in the softmax over everything: returns that of its colour."""
-        faces, sums, i, rate = self.faces, tile.state, pixel.index, tile.depth_rate
+        faces, sums, i, depth_rate = self.faces, tile.state, pixel.index, tile.depth_rate
         back_bar, inverse_depth = vec3(0), inverse_ground_depth(faces, tile.image, pixel.centre)
-        depth, e_ground, e_background = backdrop_weights(faces, inverse_depth, rate, 0)
-        t = (self.pixel_state[i * STATE_SIZE + LEAST_DEPTH] - depth) * rate
+        depth, e_ground, e_background = backdrop_weights(faces, inverse_depth, depth_rate, 0)
+        t = (self.pixel_state[i * STATE_SIZE + MIN_DEPTH] - depth) * depth_rate
         if t > ti.static(negligible()):
-            share = ti.exp(t) / self.pixel_state[i * STATE_SIZE + WEIGHT]
-            back_bar = in_bar * (share * (e_ground + e_background))
-            contrast = share * in_bar.dot(c_back - _pixel_vector(self.pixel_state, i, COLOUR))
-            sums.rate += contrast * e_background * (self.pixel_state[i * STATE_SIZE + LEAST_DEPTH] - faces.background_depth)
+            weight = ti.exp(t) / self.pixel_state[i * STATE_SIZE + WEIGHT]
+            back_bar = in_bar * (weight * (e_ground + e_background))
+            contrast = weight * in_bar.dot(c_back - _pixel_vector(self.pixel_state, i, COLOUR))
+            sums.rate += contrast * e_background * (self.pixel_state[i * STATE_SIZE + MIN_DEPTH] - faces.background_depth)
             if e_ground > 0:
                 z = 1.0 / inverse_depth
-                sums.rate += contrast * e_ground * (self.pixel_state[i * STATE_SIZE + LEAST_DEPTH] - z)
-                inverse_bar = contrast * e_ground * rate * z * z
+                sums.rate += contrast * e_ground * (self.pixel_state[i * STATE_SIZE + MIN_DEPTH] - z)
+                inverse_bar = contrast * e_ground * depth_rate * z * z
                 sums.plane += vec3(pixel.centre[0], pixel.centre[1], 1.0) * inverse_bar
                 if faces.flags[FLAG.distorted] == 1:
                     plane = uniform3(faces.uniforms, tile.image, UNIFORM.plane)
@@ -198,12 +198,12 @@ class BlendingAdjoint(TilePass):
             log_bar = 0.0
             mixed, even = mixed_barycentrics(p, triangle, hit.barycentrics, sums.steep, tile.inverse_sigma)
             r, z = perspective(mixed, triangle.inverse_depths)
-            t = (self.pixel_state[i * STATE_SIZE + LEAST_DEPTH] - z) * tile.depth_rate - hit.tail
+            t = (self.pixel_state[i * STATE_SIZE + MIN_DEPTH] - z) * tile.depth_rate - hit.tail
             if t > ti.static(negligible()):
-                share = coverage * ti.exp(t) / self.pixel_state[i * STATE_SIZE + WEIGHT]
+                weight = coverage * ti.exp(t) / self.pixel_state[i * STATE_SIZE + WEIGHT]
                 in_bar = get3(self.pixel_bar, i * PIXEL_BAR_SIZE + COLOUR_BAR)
-                if share > 0 and (in_bar[0] != 0 or in_bar[1] != 0 or in_bar[2] != 0):
-                    contrast, b_bar = self.colour_adjoint(tile, face, i, r, z, in_bar, share)
+                if weight > 0 and (in_bar[0] != 0 or in_bar[1] != 0 or in_bar[2] != 0):
+                    contrast, b_bar = self.colour_adjoint(tile, face, i, r, z, in_bar, weight)
                     log_bar += contrast
                     sums.depths_bar -= b_bar * mixed * triangle.inverse_depths
                     h0, h1, h2 = barycentrics_adjoint(p, triangle, hit, b_bar * (1.0 - sums.steep))
@@ -235,14 +235,14 @@ class BlendingAdjoint(TilePass):
                 self.bars.centres[tile.image, pixel.y, pixel.x, k] -= g0[k] + g1[k] + g2[k]
 
     @ti.func
-    def colour_adjoint(self, tile: ti.template(), face: ti.template(), i, r, z, in_bar, share):
+    def colour_adjoint(self, tile: ti.template(), face: ti.template(), i, r, z, in_bar, weight):
         """Adjoint of a fragment's colour and of its share in the softmax: returns those of log D_j and of the barycentrics."""
         faces, sums, m = self.faces, face.state, tile.image
         colour = surface_colour(faces, sums.attributes, m, r, z)
-        contrast = share * in_bar.dot(colour - _pixel_vector(self.pixel_state, i, COLOUR))
-        tile.state.rate += contrast * (self.pixel_state[i * STATE_SIZE + LEAST_DEPTH] - z)
+        contrast = weight * in_bar.dot(colour - _pixel_vector(self.pixel_state, i, COLOUR))
+        tile.state.rate += contrast * (self.pixel_state[i * STATE_SIZE + MIN_DEPTH] - z)
         r_bar, albedo_bar, uv_bar, normal_bar, point_bar, z_bar = surface_adjoint(
-            faces, self.bars, tile.slot, sums.attributes, m, r, in_bar * share
+            faces, self.bars, tile.slot, sums.attributes, m, r, in_bar * weight
         )
         if ti.static(faces.shading != DEPTH and faces.shading != NORMAL):
             sums.albedo_bar += outer(albedo_bar, r)

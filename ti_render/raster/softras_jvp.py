@@ -18,7 +18,7 @@ from ti_render.raster.coverage import face_coverage, face_coverage_rates, union_
 from ti_render.raster.edge_on import even_point, mixed_barycentrics, steepness_rates
 from ti_render.raster.fragment import distance_gradient, fragment, perspective, vec2
 from ti_render.raster.fragment_tangent import barycentrics_tangent
-from ti_render.raster.softras import BACK, COLOUR, FRONT, LEAST_DEPTH, STATE_SIZE, WEIGHT, pixel_alpha
+from ti_render.raster.softras import BACK, COLOUR, FRONT, MIN_DEPTH, STATE_SIZE, WEIGHT, pixel_alpha
 from ti_render.raster.tiles import Tiles
 from ti_render.raster.walk import NO_COVERAGE, TilePass, walk
 from ti_render.rows import add_to3, get3, put3
@@ -97,8 +97,8 @@ def coverage_tangent(
     p_dot = pixel_tangent(faces, dots, tile.image, c, pixel.y, pixel.x)
     d0, d1, d2, depths_dot = corner_tangents(work.face_dot, tile.state.face_dot, c, p_dot)
     sigma_dot = dots.uniforms[tile.image * tile.state.columns + c, UNIFORM.sigma]
-    moved = rates.a0.dot(d0) + rates.a1.dot(d1) + rates.a2.dot(d2) + rates.sigma * tile.inverse_sigma * sigma_dot
-    return face.fade * (moved + covered * face.fade_rates.dot(depths_dot))
+    exponent_dot = rates.a0.dot(d0) + rates.a1.dot(d1) + rates.a2.dot(d2) + rates.sigma * tile.inverse_sigma * sigma_dot
+    return face.fade * (exponent_dot + covered * face.fade_rates.dot(depths_dot))
 
 
 @bundle
@@ -134,29 +134,29 @@ class BlendingTangents(TilePass):
     def begin_pixel(self, tile: ti.template(), pixel: ti.template()):
         """Write the backdrop's part in the tangents of the pixel to pixel_dot."""
         faces, dots, m, i, p = self.faces, self.dots, tile.image, pixel.index, pixel.centre
-        columns, rate = tile.state.columns, tile.depth_rate
+        columns, depth_rate = tile.state.columns, tile.depth_rate
         inverse_depth = inverse_ground_depth(faces, m, p)
-        depth, e_ground, e_background = backdrop_weights(faces, inverse_depth, rate, 0)
+        depth, e_ground, e_background = backdrop_weights(faces, inverse_depth, depth_rate, 0)
         mix = pixel_alpha(self.pixel_state, i)
         if faces.strict == 1:
             mix = 1.0
-        share, t = 0.0, (self.pixel_state[i * STATE_SIZE + LEAST_DEPTH] - depth) * rate
+        weight, t = 0.0, (self.pixel_state[i * STATE_SIZE + MIN_DEPTH] - depth) * depth_rate
         if t > ti.static(negligible()):
-            share = ti.exp(t) / self.pixel_state[i * STATE_SIZE + WEIGHT]
+            weight = ti.exp(t) / self.pixel_state[i * STATE_SIZE + WEIGHT]
         contrast = self.backdrop_colour(m, pixel) - _state_vector(self.pixel_state, i, COLOUR)
         for c in range(columns):
             row = m * columns + c
-            rate_dot = rate_tangent(faces, dots, m, row, rate)
-            weight_dot = e_background * (self.pixel_state[i * STATE_SIZE + LEAST_DEPTH] - faces.background_depth) * rate_dot
+            rate_dot = rate_tangent(faces, dots, m, row, depth_rate)
+            weight_dot = e_background * (self.pixel_state[i * STATE_SIZE + MIN_DEPTH] - faces.background_depth) * rate_dot
             if e_ground > 0:
                 z = 1.0 / inverse_depth
                 p_dot = pixel_tangent(faces, dots, m, c, pixel.y, pixel.x)
                 z_dot = -z * z * inverse_depth_tangent(faces, dots, m, row, p, p_dot)
-                weight_dot += e_ground * ((self.pixel_state[i * STATE_SIZE + LEAST_DEPTH] - z) * rate_dot - rate * z_dot)
+                weight_dot += e_ground * ((self.pixel_state[i * STATE_SIZE + MIN_DEPTH] - z) * rate_dot - depth_rate * z_dot)
             for k in ti.static(range(3)):
                 self.pixel_dot[4 * (i * columns + c) + k] = (
-                    self.pictures_dot[m, c, pixel.y, pixel.x, k] * (1.0 - mix + mix * share * (e_ground + e_background))
-                    + mix * share * weight_dot * contrast[k]
+                    self.pictures_dot[m, c, pixel.y, pixel.x, k] * (1.0 - mix + mix * weight * (e_ground + e_background))
+                    + mix * weight * weight_dot * contrast[k]
                 )
             self.pixel_dot[4 * (i * columns + c) + 3] = 0.0
 
@@ -192,15 +192,15 @@ class BlendingTangents(TilePass):
         if coverage > NO_COVERAGE:
             mixed, even = mixed_barycentrics(p, triangle, hit.barycentrics, state.steep, tile.inverse_sigma)
             r, z = perspective(mixed, triangle.inverse_depths)
-            t = (self.pixel_state[i * STATE_SIZE + LEAST_DEPTH] - z) * tile.depth_rate - hit.tail
-            share = 0.0
+            t = (self.pixel_state[i * STATE_SIZE + MIN_DEPTH] - z) * tile.depth_rate - hit.tail
+            weight = 0.0
             mix = 1.0
             if self.faces.strict == 0:
                 mix = pixel_alpha(self.pixel_state, i)
             contrast = vec3(0)
             if t > ti.static(negligible()):
-                share = mix * coverage * ti.exp(t) / self.pixel_state[i * STATE_SIZE + WEIGHT]
-                if share > 0 and tile.state.weights_change == 1:
+                weight = mix * coverage * ti.exp(t) / self.pixel_state[i * STATE_SIZE + WEIGHT]
+                if weight > 0 and tile.state.weights_change == 1:
                     contrast = surface_colour(self.faces, state.attributes, m, r, z) - c_in
             gradient, q = distance_gradient(p, triangle, hit, tile.inverse_sigma)
             for c in range(tile.state.columns):
@@ -211,7 +211,7 @@ class BlendingTangents(TilePass):
                     d0, d1, d2, depths_dot = corner_tangents(self.work.face_dot, tile.state.face_dot, c, p_dot)
                     log_dot = hit.log_rate * gradient.dot(d0 * q[0] + d1 * q[1] + d2 * q[2])
                     log_dot += face.fade_rates.dot(depths_dot) - hit.log_rate * hit.x * tile.inverse_sigma * sigma_dot
-                    if share > 0:
+                    if weight > 0:
                         b_dot = barycentrics_tangent(p, triangle, hit, d0, d1, d2)
                         if state.steep > 0:
                             even_dot = even_point.jvp(
@@ -225,25 +225,25 @@ class BlendingTangents(TilePass):
                         put3(self.work.scratch, first + R_DOT, r_dot)
                         self.work.scratch[first + Z_DOT] = z_dot
                     self.work.scratch[first + LOG_DOT] = log_dot
-            if share > 0:
+            if weight > 0:
                 rows = tile.state
                 surface_columns(self.faces, self.dots, self.work, rows.scratch, rows.face_dot, state.attributes, m, r)
-            self.add_colour(tile, i, z, share, contrast)
+            self.add_colour(tile, i, z, weight, contrast)
 
     @ti.func
-    def add_colour(self, tile: ti.template(), i, z, share, contrast):
+    def add_colour(self, tile: ti.template(), i, z, weight, contrast):
         """Add the part of a fragment's colour and weight in the tangents of pixel i to pixel_dot."""
-        work, m, rate, columns = self.work, tile.image, tile.depth_rate, tile.state.columns
+        work, m, depth_rate, columns = self.work, tile.image, tile.depth_rate, tile.state.columns
         for c in range(columns):
             first, result = tile.state.scratch + c * SCRATCH_SIZE, vec3(0)
             if work.active[c] & MOVING_COLUMN != 0:
-                rate_dot = rate_tangent(self.faces, self.dots, m, m * columns + c, rate)
-                log_share = work.scratch[first + LOG_DOT] - rate * work.scratch[first + Z_DOT]
-                log_share += (self.pixel_state[i * STATE_SIZE + LEAST_DEPTH] - z) * rate_dot
-                result = share * log_share * contrast
+                rate_dot = rate_tangent(self.faces, self.dots, m, m * columns + c, depth_rate)
+                log_share = work.scratch[first + LOG_DOT] - depth_rate * work.scratch[first + Z_DOT]
+                log_share += (self.pixel_state[i * STATE_SIZE + MIN_DEPTH] - z) * rate_dot
+                result = weight * log_share * contrast
             if work.active[c] != 0:
-                if share > 0:
-                    result += share * get3(work.scratch, first + COLOUR_DOT)
+                if weight > 0:
+                    result += weight * get3(work.scratch, first + COLOUR_DOT)
                 add_to3(self.pixel_dot, 4 * (i * columns + c), result)
 
     @ti.func

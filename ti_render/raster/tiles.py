@@ -72,9 +72,9 @@ def _face_tiles(grid: ti.template(), m, f):
         d, e, g = _corners(grid, m, f, 1)
         top, bottom = ti.min(d, e, g), ti.max(d, e, g)
         # Pixel x has its centre at x + 1/2. The thousandth is for rounding: the rasteriser tests every pixel itself.
-        middle_x, middle_y, reach = 0.5 * grid.width - 0.5, 0.5 * grid.height - 0.5, grid.radius * scale + 1e-3
-        x0, x1 = left * scale + middle_x - reach, right * scale + middle_x + reach
-        y0, y1 = top * scale + middle_y - reach, bottom * scale + middle_y + reach
+        middle_x, middle_y, padding = 0.5 * grid.width - 0.5, 0.5 * grid.height - 0.5, grid.radius * scale + 1e-3
+        x0, x1 = left * scale + middle_x - padding, right * scale + middle_x + padding
+        y0, y1 = top * scale + middle_y - padding, bottom * scale + middle_y + padding
         if grid.with_boxes == 1:
             last_column, last_row = (grid.width - 1) // grid.side, (grid.height - 1) // grid.side
         elif x1 >= 0 and y1 >= 0 and x0 <= grid.width - 1 and y0 <= grid.height - 1:
@@ -107,39 +107,39 @@ def tile_boxes(centres: ti.types.ndarray(), side: int, boxes: ti.types.ndarray()
     for tile in range(boxes.shape[0]):
         m, x0, y0 = tile // tiles, tile % tiles % columns * side, tile % tiles // columns * side
         for k in ti.static(range(2)):
-            least, most = centres[m, y0, x0, k], centres[m, y0, x0, k]
+            low, high = centres[m, y0, x0, k], centres[m, y0, x0, k]
             for y in range(y0, ti.min(y0 + side, height)):
                 for x in range(x0, ti.min(x0 + side, width)):
-                    least, most = ti.min(least, centres[m, y, x, k]), ti.max(most, centres[m, y, x, k])
-            boxes[tile, k] = least - 1e-4
-            boxes[tile, 2 + k] = most + 1e-4
+                    low, high = ti.min(low, centres[m, y, x, k]), ti.max(high, centres[m, y, x, k])
+            boxes[tile, k] = low - 1e-4
+            boxes[tile, 2 + k] = high + 1e-4
 
 
 @ti.func
-def _bucket(grid: ti.template(), m, f, least, scale):
+def _bucket(grid: ti.template(), m, f, low, scale):
     a, b, c = _corners(grid, m, f, 2)
-    return ti.max(ti.min(ti.cast(((a + b + c) / 3.0 - least) * scale, ti.i32), BUCKETS - 1), 0)
+    return ti.max(ti.min(ti.cast(((a + b + c) / 3.0 - low) * scale, ti.i32), BUCKETS - 1), 0)
 
 
 @ti.func
 def _order_faces(grid: ti.template(), buckets: ti.template(), order: ti.template(), m):
     """Write the faces of an image roughly from near to far: sorted into buckets of equal depth. The sums over faces do not depend
     on the order, but faces behind others are then passed over sooner."""
-    least, most = 1e30, 0.0
+    low, high = 1e30, 0.0
     for v in range(grid.screen.shape[1]):
         z = grid.screen[m, v, 2]
         if z > 0:
-            least, most = ti.min(least, z), ti.max(most, z)
-    scale = BUCKETS / ti.max(most - least, 1e-30)
+            low, high = ti.min(low, z), ti.max(high, z)
+    scale = BUCKETS / ti.max(high - low, 1e-30)
     for k in range(BUCKETS + 1):
         buckets[m, k] = 0
     for f in range(grid.corners.shape[0]):
-        k = _bucket(grid, m, f, least, scale) + 1
+        k = _bucket(grid, m, f, low, scale) + 1
         buckets[m, k] = buckets[m, k] + 1
     for k in range(BUCKETS):
         buckets[m, k + 1] = buckets[m, k + 1] + buckets[m, k]
     for f in range(grid.corners.shape[0]):
-        k = _bucket(grid, m, f, least, scale)
+        k = _bucket(grid, m, f, low, scale)
         order[m, buckets[m, k]] = f
         buckets[m, k] = buckets[m, k] + 1
 

@@ -141,8 +141,8 @@ def _tile(faces: ti.template(), tiles: ti.template(), number, width, height):
     slot = tiles.slot[number]
     inverse_sigma = 1.0 / faces.uniforms[m, UNIFORM.sigma]
     radius = ti.sqrt(CUT_OFF * faces.uniforms[m, UNIFORM.sigma])
-    rate = depth_rate(faces, m)
-    return Tile(m, width, height, x0, y0, x1, y1, slot, side, inverse_sigma, radius, rate)
+    inverse_depth_scale = depth_rate(faces, m)
+    return Tile(m, width, height, x0, y0, x1, y1, slot, side, inverse_sigma, radius, inverse_depth_scale)
 
 
 @ti.func
@@ -177,10 +177,10 @@ def _pixel(faces: ti.template(), tile: ti.template(), x, y):
 
 
 @ti.func
-def _pixel_range(faces: ti.template(), a, b, c, radius, half, size, first, last):
-    """Pixels of [first, last] whose centres lie within ``radius`` of the range of a, b, c, along one axis of ``size`` pixels
+def _pixel_range(faces: ti.template(), a, b, c, radius, half, axis_length, first, last):
+    """Pixels of [first, last] whose centres lie within ``radius`` of the range of a, b, c, on an axis of ``axis_length`` pixels
     (all of them where the lens distorts); ``half`` is half of the picture's shorter side."""
-    middle = 0.5 * size - 0.5
+    middle = 0.5 * axis_length - 0.5
     first_inside, last_inside = first, last
     if faces.flags[FLAG.distorted] == 0:
         first_inside = ti.cast(ti.max(ti.ceil((ti.min(a, b, c) - radius) * half + middle), first), ti.i32)

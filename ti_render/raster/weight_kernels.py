@@ -6,7 +6,7 @@ from ti_render.arrays import Faces
 from ti_render.backdrop.backdrop import negligible
 from ti_render.raster.edge_on import mixed_barycentrics, steepness
 from ti_render.raster.fragment import fragment, perspective
-from ti_render.raster.softras import LEAST_DEPTH, STATE_SIZE, WEIGHT, pixel_alpha
+from ti_render.raster.softras import MIN_DEPTH, STATE_SIZE, WEIGHT, pixel_alpha
 from ti_render.raster.tiles import Tiles
 from ti_render.raster.walk import NO_COVERAGE, TilePass, walk
 from ti_sim.base.bundles import bundle, kernel
@@ -61,19 +61,19 @@ class Weighing(TilePass):
         if coverage > NO_COVERAGE:
             b, _even = mixed_barycentrics(p, triangle, hit.barycentrics, face.state.steep, tile.inverse_sigma)
             r, z = perspective(b, triangle.inverse_depths)
-            t = (self.pixel_state[i * STATE_SIZE + LEAST_DEPTH] - z) * tile.depth_rate - hit.tail
+            t = (self.pixel_state[i * STATE_SIZE + MIN_DEPTH] - z) * tile.depth_rate - hit.tail
             if t > ti.static(negligible()):
                 mix = pixel_alpha(self.pixel_state, i)
                 if self.faces.strict == 1:
                     mix = 1.0
-                share = mix * coverage * ti.exp(t) / self.pixel_state[i * STATE_SIZE + WEIGHT]
-                if share >= self.least:
+                weight = mix * coverage * ti.exp(t) / self.pixel_state[i * STATE_SIZE + WEIGHT]
+                if weight >= self.least:
                     if self.write == 1:
                         entry = self.entries[tile.slot] + tile.state.count
                         self.locations[entry, 0], self.locations[entry, 1] = tile.image, pixel.y
                         self.locations[entry, 2], self.locations[entry, 3] = pixel.x, face.number
                         for k in ti.static(range(3)):
-                            self.weights[entry, k] = share * r[k]
+                            self.weights[entry, k] = weight * r[k]
                     tile.state.count += 1
 
     @ti.func
@@ -85,13 +85,13 @@ class Weighing(TilePass):
 
 @kernel
 def fragment_weights_kernel(
-    faces: Faces, tiles: Tiles, pixel_state: ti.types.ndarray(), width: int, height: int, least: float, write: int,
+    faces: Faces, tiles: Tiles, pixel_state: ti.types.ndarray(), width: int, height: int, min_weight: float, write: int,
     entries: ti.types.ndarray(), locations: ti.types.ndarray(), weights: ti.types.ndarray(),
 ):  # fmt: skip
-    """Count the fragments with a weight of at least ``least``, or write them.
+    """Count the fragments with a weight of at least ``min_weight``, or write them.
 
     Reads pixel_state, which ``rasterise`` has written. With ``write`` 0 it writes entries [occupied] int32, the number of
     fragments of each tile that has faces; with 1 it reads there the first entry of each, and writes locations [n, 4] int32
     (image, row, column, face) and weights [n, 3] of the face's corners. No adjoint: weights have no derivatives.
     """
-    walk(faces, tiles, width, height, Weighing(faces, pixel_state, least, write, entries, locations, weights))
+    walk(faces, tiles, width, height, Weighing(faces, pixel_state, min_weight, write, entries, locations, weights))

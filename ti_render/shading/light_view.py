@@ -46,15 +46,15 @@ def view_from_lights_adjoint(
     for i in range(screen.shape[0]):
         m, light = i // lights, i % lights
         centre, inverse_radius = _ball(frame)
-        towards = uniform3(uniforms, m, light_column(light))
+        to_light = uniform3(uniforms, m, light_column(light))
         total = vec3(0)
         for v in range(screen.shape[1]):
             position_bar = vertex3(screen_bar, i, v)
             if screen[i, v, 2] > 0 and (position_bar[0] != 0 or position_bar[1] != 0 or position_bar[2] != 0):
-                vertex_bar, towards_bar, _c, _r = light_space.vjp(
-                    (vertex3(vertices_world, m, v), towards, centre, inverse_radius), position_bar
+                vertex_bar, to_light_bar, _c, _r = light_space.vjp(
+                    (vertex3(vertices_world, m, v), to_light, centre, inverse_radius), position_bar
                 )
-                total += towards_bar
+                total += to_light_bar
                 for k in ti.static(range(3)):
                     vertices_world_bar[m, v, k] += vertex_bar[k]
         for k in ti.static(range(3)):

@@ -14,7 +14,7 @@ from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import vec3
 
 # Squared distance [m2] that a point light keeps at least.
-LEAST_SQUARED = 1e-12
+MIN_SQUARED_LENGTH = 1e-12
 
 
 @differentiable()
@@ -22,7 +22,7 @@ def towards_point(point, light):
     """Unit vector from a point towards a point light, and the inverse squared distance [1/m2]."""
     d = light - point
     squared = d.dot(d)
-    squared = where(squared > LEAST_SQUARED, squared, LEAST_SQUARED)
+    squared = where(squared > MIN_SQUARED_LENGTH, squared, MIN_SQUARED_LENGTH)
     return d * inverse(sqrt(squared)), inverse(squared)
 
 
@@ -44,34 +44,34 @@ def lights_of(view: ti.template()):
 
 @ti.func
 def towards_light(view: ti.template(), lights: ti.template(), m, i, point):
-    """Unit vector from a point towards light ``i`` of image m, and what is left of the light there (without shadows)."""
-    towards, strength = uniform3(view.uniforms, m, light_column(i)), 1.0
+    """Unit vector from a point towards light ``i`` of image m, and the light's strength at the point (without shadows)."""
+    to_light, strength = uniform3(view.uniforms, m, light_column(i)), 1.0
     if i >= lights.directionals:
-        towards, strength = towards_point.value(point, towards)
-    return towards, strength
+        to_light, strength = towards_point.value(point, to_light)
+    return to_light, strength
 
 
 @ti.func
-def shadowed(view: ti.template(), lights: ti.template(), m, i, point, towards, strength):
+def shadowed(view: ti.template(), lights: ti.template(), m, i, point, to_light, strength):
     """What shadows leave of the strength of a light."""
     result = strength
     if lights.shadows == 1 and i < lights.directionals:
-        result = visibility(view, m * lights.directionals + i, point, towards)
+        result = visibility(view, m * lights.directionals + i, point, to_light)
     return result
 
 
 @ti.func
 def light_adjoint(
-    view: ti.template(), bars: ti.template(), lights: ti.template(), row, m, i, point, towards, towards_bar, strength_bar
+    view: ti.template(), bars: ti.template(), lights: ti.template(), row, m, i, point, to_light, to_light_bar, strength_bar
 ):
     """Adjoint of ``towards_light`` and ``shadowed``: adds to the light's row of uniforms and to the shadow maps, returns that of
     the point."""
-    column, point_bar, light_bar = light_column(i), vec3(0), towards_bar
+    column, point_bar, light_bar = light_column(i), vec3(0), to_light_bar
     if i >= lights.directionals:
-        p0, p1 = towards_point.vjp((point, uniform3(view.uniforms, m, column)), (towards_bar, strength_bar))
+        p0, p1 = towards_point.vjp((point, uniform3(view.uniforms, m, column)), (to_light_bar, strength_bar))
         point_bar, light_bar = p0, p1
     elif lights.shadows == 1:
-        q0, q1 = visibility_adjoint(view, bars, m * lights.directionals + i, point, towards, strength_bar)
+        q0, q1 = visibility_adjoint(view, bars, m * lights.directionals + i, point, to_light, strength_bar)
         point_bar = q0
         light_bar += q1
     for k in ti.static(range(3)):
@@ -81,15 +81,15 @@ def light_adjoint(
 
 @ti.func
 def light_tangent(
-    view: ti.template(), dots: ti.template(), lights: ti.template(), m, i, row, c, point, towards, point_dot
+    view: ti.template(), dots: ti.template(), lights: ti.template(), m, i, row, c, point, to_light, point_dot
 ):
     """Tangents of the direction and of the strength of a light, in column ``c``; the uniforms' tangents are in row ``row``."""
     column = light_column(i)
-    towards_dot, strength_dot = uniform3(dots.uniforms, row, column), 0.0
+    to_light_dot, strength_dot = uniform3(dots.uniforms, row, column), 0.0
     if i >= lights.directionals:
-        towards_dot, strength_dot = towards_point.jvp(
-            (point, uniform3(view.uniforms, m, column)), (point_dot, towards_dot)
+        to_light_dot, strength_dot = towards_point.jvp(
+            (point, uniform3(view.uniforms, m, column)), (point_dot, to_light_dot)
         )
     elif lights.shadows == 1:
-        strength_dot = visibility_jvp(view, dots, m * lights.directionals + i, point, towards, point_dot, towards_dot, c)
-    return towards_dot, strength_dot
+        strength_dot = visibility_jvp(view, dots, m * lights.directionals + i, point, to_light, point_dot, to_light_dot, c)
+    return to_light_dot, strength_dot

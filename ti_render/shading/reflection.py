@@ -37,24 +37,24 @@ def environment_basis(n):
 
 
 @differentiable()
-def lambert(normal, towards):
+def lambert(normal, to_light):
     """max(0, n . L)."""
-    return positive_part(normal.dot(towards))
+    return positive_part(normal.dot(to_light))
 
 
 @differentiable()
-def highlight(normal, view, towards, shininess):
+def highlight(normal, view, to_light, shininess):
     """max(0, R . v)^shininess with R = 2 (n . L) n - L, faded out where n . L < 0.1."""
-    cosine = normal.dot(towards)
-    along = cosine * 2.0 * normal.dot(view) - towards.dot(view)
-    lit = along > 1e-6
-    return where(lit, exp(shininess * log(where(lit, along, 1.0))), 0.0) * smoothstep(cosine * (1.0 / TERMINATOR))
+    cosine = normal.dot(to_light)
+    reflection_cosine = cosine * 2.0 * normal.dot(view) - to_light.dot(view)
+    lit = reflection_cosine > 1e-6
+    return where(lit, exp(shininess * log(where(lit, reflection_cosine, 1.0))), 0.0) * smoothstep(cosine * (1.0 / TERMINATOR))
 
 
 @differentiable()
 def view_direction(point, eye):
     """Unit vector from a point towards the eye."""
-    return normalize(eye - point, least_squared=1e-30)
+    return normalize(eye - point, min_squared=1e-30)
 
 
 @ti.func
@@ -72,15 +72,15 @@ def light_surface(view: ti.template(), m, normal, point, albedo, material):
             to_eye = view_direction.value(point, uniform3(view.uniforms, m, UNIFORM.eye))
         lights = lights_of(view)
         for i in range(lights.count):
-            towards, strength = towards_light(view, lights, m, i, point)
-            if normal.dot(towards) > 0:
-                strength = shadowed(view, lights, m, i, point, towards, strength)
+            to_light, strength = towards_light(view, lights, m, i, point)
+            if normal.dot(to_light) > 0:
+                strength = shadowed(view, lights, m, i, point, to_light, strength)
                 intensity = uniform3(view.uniforms, m, light_column(i) + LIGHT.intensity) * strength
-                cosine = lambert.value(normal, towards)
+                cosine = lambert.value(normal, to_light)
                 received += intensity * cosine
                 if ti.static(view.shading == PHONG):
                     shininess = view.uniforms[m, material + MATERIAL.shininess]
-                    gleam = highlight.value(normal, to_eye, towards, shininess)
+                    gleam = highlight.value(normal, to_eye, to_light, shininess)
                     shine += intensity * gleam
         colour = albedo * received
         if ti.static(view.shading == PHONG):
@@ -123,31 +123,31 @@ def light_surface_adjoint(view: ti.template(), bars: ti.template(), row, m, norm
         lights = lights_of(view)
         for i in range(lights.count):
             column = light_column(i)
-            towards, strength = towards_light(view, lights, m, i, point)
-            if normal.dot(towards) > 0:
-                strength = shadowed(view, lights, m, i, point, towards, strength)
+            to_light, strength = towards_light(view, lights, m, i, point)
+            if normal.dot(to_light) > 0:
+                strength = shadowed(view, lights, m, i, point, to_light, strength)
                 intensity = uniform3(view.uniforms, m, column + LIGHT.intensity)
-                cosine = lambert.value(normal, towards)
+                cosine = lambert.value(normal, to_light)
                 received += intensity * (strength * cosine)
                 intensity_bar = received_bar * cosine
-                towards_bar = vec3(0)
-                g0, g1 = lambert.vjp((normal, towards), strength * intensity.dot(received_bar))
+                to_light_bar = vec3(0)
+                g0, g1 = lambert.vjp((normal, to_light), strength * intensity.dot(received_bar))
                 normal_bar += g0
-                towards_bar += g1
+                to_light_bar += g1
                 if ti.static(view.shading == PHONG):
                     gloss = material + MATERIAL.shininess
-                    gleam_at = highlight.linearize(normal, to_eye, towards, view.uniforms[m, gloss])
+                    gleam_at = highlight.linearize(normal, to_eye, to_light, view.uniforms[m, gloss])
                     gleam = gleam_at.value
                     shine += intensity * (strength * gleam)
                     intensity_bar += shine_bar * gleam
                     h0, h1, h2, shininess_bar = gleam_at.vjp(strength * intensity.dot(shine_bar))
                     normal_bar += h0
                     to_eye_bar += h1
-                    towards_bar += h2
+                    to_light_bar += h2
                     bars.uniforms[row, gloss] = bars.uniforms[row, gloss] + shininess_bar
                 strength_bar = intensity.dot(intensity_bar)
                 add3(bars.uniforms, row, column + LIGHT.intensity, intensity_bar * strength)
-                point_bar += light_adjoint(view, bars, lights, row, m, i, point, towards, towards_bar, strength_bar)
+                point_bar += light_adjoint(view, bars, lights, row, m, i, point, to_light, to_light_bar, strength_bar)
         albedo_bar = colour_bar * received
         if ti.static(view.shading == PHONG):
             add3(bars.uniforms, row, material, colour_bar * shine)
@@ -200,10 +200,10 @@ def light_columns(view: ti.template(), dots: ti.template(), work: ti.template(),
         lights = lights_of(view)
         for i in range(lights.count):
             column = light_column(i)
-            towards, strength = towards_light(view, lights, m, i, point)
-            cosine = normal.dot(towards)
+            to_light, strength = towards_light(view, lights, m, i, point)
+            cosine = normal.dot(to_light)
             if cosine > 0:
-                strength = shadowed(view, lights, m, i, point, towards, strength)
+                strength = shadowed(view, lights, m, i, point, to_light, strength)
                 power = uniform3(view.uniforms, m, column + LIGHT.intensity)
                 received += power * (strength * cosine)
                 # Colour per unit of intensity, and its gradients by normal, light, view and shininess.
@@ -211,7 +211,7 @@ def light_columns(view: ti.template(), dots: ti.template(), work: ti.template(),
                 by_normal, by_view, by_light, by_shininess = vec3(0), vec3(0), vec3(0), 0.0
                 if ti.static(view.shading == PHONG):
                     shininess = view.uniforms[m, material + MATERIAL.shininess]
-                    gleam_at = highlight.linearize(normal, to_eye, towards, shininess)
+                    gleam_at = highlight.linearize(normal, to_eye, to_light, shininess)
                     gleam = gleam_at.value
                     g0, g1, g2, g3 = gleam_at.vjp(1.0)
                     by_normal, by_view, by_light, by_shininess = g0, g1, g2, g3
@@ -222,12 +222,12 @@ def light_columns(view: ti.template(), dots: ti.template(), work: ti.template(),
                         offset, r = c * SCRATCH_SIZE, m * columns + c
                         point_dot = get3(work.scratch, row + offset + POINT_DOT)
                         normal_dot = get3(work.scratch, row + offset + NORMAL_DOT)
-                        towards_dot, strength_dot = light_tangent(view, dots, lights, m, i, r, c, point, towards, point_dot)
-                        answer_dot = albedo * (normal_dot.dot(towards) + normal.dot(towards_dot))
+                        to_light_dot, strength_dot = light_tangent(view, dots, lights, m, i, r, c, point, to_light, point_dot)
+                        answer_dot = albedo * (normal_dot.dot(to_light) + normal.dot(to_light_dot))
                         if ti.static(view.shading == PHONG):
                             answer_dot += gloss * (
                                 by_normal.dot(normal_dot) + by_view.dot(get3(work.scratch, row + offset + VIEW_DOT))
-                                + by_light.dot(towards_dot) + by_shininess * dots.uniforms[r, material + MATERIAL.shininess]
+                                + by_light.dot(to_light_dot) + by_shininess * dots.uniforms[r, material + MATERIAL.shininess]
                             )  # fmt: skip
                         result = power * (strength * answer_dot + strength_dot * answer)
                         power_dot = uniform3(dots.uniforms, r, column + LIGHT.intensity)

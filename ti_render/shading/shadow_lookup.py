@@ -16,19 +16,19 @@ DEPTH_CHANNEL, ALPHA_CHANNEL = 2, 3
 
 
 @differentiable(constant=("centre", "inverse_radius"))
-def light_space(point, towards, centre, inverse_radius):
+def light_space(point, to_light, centre, inverse_radius):
     """Place of a point in the map of a light, (x, y) in [-1, 1] within the ball, and its depth in radii.
 
     The axes are the orthonormal basis of Duff et al., Building an orthonormal basis, revisited (JCGT 2017).
     """
-    x, y, z = (towards[i] for i in range(3))
+    x, y, z = (to_light[i] for i in range(3))
     sign = where(z < 0.0, -1.0, 1.0)
     k = -inverse(sign + z)
     c = x * y * k
-    first = Vector([sign * x * x * k + 1.0, sign * c, -(sign * x)])
-    second = Vector([c, sign + y * y * k, -y])
+    row0 = Vector([sign * x * x * k + 1.0, sign * c, -(sign * x)])
+    row1 = Vector([c, sign + y * y * k, -y])
     d = (point - centre) * inverse_radius
-    return Vector([d.dot(first), d.dot(second), -d.dot(towards) + CENTRE_DEPTH])
+    return Vector([d.dot(row0), d.dot(row1), -d.dot(to_light) + CENTRE_DEPTH])
 
 
 @differentiable(constant=("bias", "inverse_width"))
@@ -65,10 +65,10 @@ def _weight(dx, dy, fx, fy):
 
 
 @ti.func
-def visibility(view: ti.template(), i, point, towards):
+def visibility(view: ti.template(), i, point, to_light):
     """Fraction of light ``i`` (a row of the maps [M L, R, R, 4]) that reaches ``point``."""
     centre, inverse_radius, bias, inverse_width = _frame(view.frame)
-    position = light_space.value(point, towards, centre, inverse_radius)
+    position = light_space.value(point, to_light, centre, inverse_radius)
     side = view.maps.shape[1]
     column, row, fx, fy = map_taps(position, side)
     visible = 1.0
@@ -78,21 +78,23 @@ def visibility(view: ti.template(), i, point, towards):
             if x >= 0 and y >= 0 and x < side and y < side:
                 alpha = view.maps[i, y, x, ALPHA_CHANNEL]
                 if alpha > 0:
-                    lit_share = occlusion.value(alpha, view.maps[i, y, x, DEPTH_CHANNEL], position[2], bias, inverse_width)
+                    occluded_fraction = occlusion.value(
+                        alpha, view.maps[i, y, x, DEPTH_CHANNEL], position[2], bias, inverse_width
+                    )
                     weight, _x, _y = _weight(dx, dy, fx, fy)
-                    visible -= weight * lit_share
+                    visible -= weight * occluded_fraction
     return visible
 
 
 @ti.func
-def visibility_adjoint(view: ti.template(), bars: ti.template(), i, point, towards, visible_bar):
+def visibility_adjoint(view: ti.template(), bars: ti.template(), i, point, to_light, visible_bar):
     """Adjoint of ``visibility``: adds to that of the maps, returns those of the point and of the direction."""
     centre, inverse_radius, bias, inverse_width = _frame(view.frame)
-    linearized = light_space.linearize(point, towards, centre, inverse_radius)
+    linearized = light_space.linearize(point, to_light, centre, inverse_radius)
     position = linearized.value
     side = view.maps.shape[1]
     column, row, fx, fy = map_taps(position, side)
-    place_bar = vec3(0)
+    position_bar = vec3(0)
     for dy in range(2):
         for dx in range(2):
             x, y = column + dx, row + dy
@@ -100,24 +102,26 @@ def visibility_adjoint(view: ti.template(), bars: ti.template(), i, point, towar
                 alpha = view.maps[i, y, x, ALPHA_CHANNEL]
                 if alpha > 0:
                     tap = occlusion.linearize(alpha, view.maps[i, y, x, DEPTH_CHANNEL], position[2], bias, inverse_width)
-                    lit_share = tap.value
-                    weight, along_x, along_y = _weight(dx, dy, fx, fy)
+                    occluded_fraction = tap.value
+                    weight, weight_by_x, weight_by_y = _weight(dx, dy, fx, fy)
                     alpha_bar, map_depth_bar, depth_bar, _b, _w = tap.vjp(-weight * visible_bar)
                     bars.maps[i, y, x, ALPHA_CHANNEL] += alpha_bar
                     bars.maps[i, y, x, DEPTH_CHANNEL] += map_depth_bar
-                    place_bar -= vec3(along_x * lit_share, along_y * lit_share, 0.0) * (0.5 * side * visible_bar)
-                    place_bar[2] += depth_bar
-    point_bar, towards_bar, _c, _r = linearized.vjp(place_bar)
-    return point_bar, towards_bar
+                    position_bar -= vec3(weight_by_x * occluded_fraction, weight_by_y * occluded_fraction, 0.0) * (
+                        0.5 * side * visible_bar
+                    )
+                    position_bar[2] += depth_bar
+    point_bar, to_light_bar, _c, _r = linearized.vjp(position_bar)
+    return point_bar, to_light_bar
 
 
 @ti.func
-def visibility_jvp(view: ti.template(), dots: ti.template(), i, point, towards, point_dot, towards_dot, c):
+def visibility_jvp(view: ti.template(), dots: ti.template(), i, point, to_light, point_dot, to_light_dot, c):
     """Tangent of ``visibility`` in column ``c``; that of the maps is [M L, K, R, R, 4]."""
     centre, inverse_radius, bias, inverse_width = _frame(view.frame)
-    linearized = light_space.linearize(point, towards, centre, inverse_radius)
+    linearized = light_space.linearize(point, to_light, centre, inverse_radius)
     position = linearized.value
-    place_dot = linearized.jvp((point_dot, towards_dot, 0.0, 0.0))
+    position_dot = linearized.jvp((point_dot, to_light_dot, 0.0, 0.0))
     side = view.maps.shape[1]
     column, row, fx, fy = map_taps(position, side)
     visible_dot = 0.0
@@ -129,8 +133,10 @@ def visibility_jvp(view: ti.template(), dots: ti.template(), i, point, towards, 
                 alpha_dot = dots.maps[i, c, y, x, ALPHA_CHANNEL]
                 if alpha > 0 or alpha_dot != 0:
                     tap = occlusion.linearize(alpha, view.maps[i, y, x, DEPTH_CHANNEL], position[2], bias, inverse_width)
-                    lit_share = tap.value
-                    part_dot = tap.jvp((alpha_dot, dots.maps[i, c, y, x, DEPTH_CHANNEL], place_dot[2], 0.0, 0.0))
-                    weight, along_x, along_y = _weight(dx, dy, fx, fy)
-                    visible_dot -= weight * part_dot + lit_share * 0.5 * side * (along_x * place_dot[0] + along_y * place_dot[1])
+                    occluded_fraction = tap.value
+                    occluded_dot = tap.jvp((alpha_dot, dots.maps[i, c, y, x, DEPTH_CHANNEL], position_dot[2], 0.0, 0.0))
+                    weight, weight_by_x, weight_by_y = _weight(dx, dy, fx, fy)
+                    visible_dot -= weight * occluded_dot + occluded_fraction * 0.5 * side * (
+                        weight_by_x * position_dot[0] + weight_by_y * position_dot[1]
+                    )
     return visible_dot

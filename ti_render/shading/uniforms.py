@@ -92,12 +92,12 @@ def _copy(uniforms: ti.template(), rows: ti.template(), m, column):
 
 
 @ti.func
-def _copy_rows(uniforms: ti.template(), rows: ti.template(), m, column, count, size, first):
-    """Copy ``count`` rows, without what stands before ``first``, to the uniforms; each begins ``size`` columns after the last."""
+def _copy_rows(uniforms: ti.template(), rows: ti.template(), m, column, count, row_size, first):
+    """Copy ``count`` rows, from column ``first`` on, to the uniforms, with a stride of ``row_size`` columns."""
     r = row_of(m, rows.shape[0], uniforms.shape[0])
     for i in range(count):
         for k in range(first, rows.shape[2]):
-            uniforms[m, column + size * i + k] = rows[r, i, k]
+            uniforms[m, column + row_size * i + k] = rows[r, i, k]
 
 
 @ti.func
@@ -111,12 +111,12 @@ def _add(rows_bar: ti.template(), uniforms_bar: ti.template(), m, column):
 
 
 @ti.func
-def _add_rows(rows_bar: ti.template(), uniforms_bar: ti.template(), m, column, count, size, first):
+def _add_rows(rows_bar: ti.template(), uniforms_bar: ti.template(), m, column, count, row_size, first):
     """Adjoint of ``_copy_rows``."""
     r = row_of(m, rows_bar.shape[0], uniforms_bar.shape[0])
     for i in range(count):
         for k in range(first, rows_bar.shape[2]):
-            rows_bar[r, i, k] += uniforms_bar[m, column + size * i + k]
+            rows_bar[r, i, k] += uniforms_bar[m, column + row_size * i + k]
 
 
 @ti.func
@@ -131,12 +131,12 @@ def _copy_tangent(uniforms_dot: ti.template(), rows_dot: ti.template(), m, c, co
 
 
 @ti.func
-def _copy_rows_tangent(uniforms_dot: ti.template(), rows_dot: ti.template(), m, c, columns, column, count, size, first):
+def _copy_rows_tangent(uniforms_dot: ti.template(), rows_dot: ti.template(), m, c, columns, column, count, row_size, first):
     """Tangent of ``_copy_rows`` in column ``c``."""
     r = row_of(m, rows_dot.shape[1], uniforms_dot.shape[0] // columns)
     for i in range(count):
         for k in range(first, rows_dot.shape[3]):
-            uniforms_dot[m * columns + c, column + size * i + k] = rows_dot[c, r, i, k]
+            uniforms_dot[m * columns + c, column + row_size * i + k] = rows_dot[c, r, i, k]
 
 
 @ti.func
@@ -186,8 +186,8 @@ def gather_uniforms(serial: ti.template(), picture: Picture, inputs: UniformArra
             lights += picture.flags[flag]
         for i in range(picture.flags[FLAG.directional]):
             r = row_of(m, inputs.directional.shape[0], images)
-            towards = light_direction.value(_sound_direction(inputs.directional, r, i))
-            _put(uniforms, m, light_column(i), towards)
+            to_light = light_direction.value(_sound_direction(inputs.directional, r, i))
+            _put(uniforms, m, light_column(i), to_light)
         _copy_rows(uniforms, inputs.material, m, light_column(lights), picture.flags[FLAG.materials], MATERIAL.size, 0)
 
 
@@ -284,7 +284,7 @@ def gather_uniforms_jvp(
         for i in range(picture.flags[FLAG.directional]):
             d = row_of(m, directional.shape[0], images)
             direction_dot = vec3(dots.directional[c, d, i, 0], dots.directional[c, d, i, 1], dots.directional[c, d, i, 2])
-            towards_dot = light_direction.jvp(_sound_direction(directional, d, i), direction_dot)
-            _put(uniforms_dot, row, light_column(i), towards_dot)
+            to_light_dot = light_direction.jvp(_sound_direction(directional, d, i), direction_dot)
+            _put(uniforms_dot, row, light_column(i), to_light_dot)
         count = picture.flags[FLAG.materials]
         _copy_rows_tangent(uniforms_dot, dots.material, m, c, columns, light_column(lights), count, MATERIAL.size, 0)

@@ -97,31 +97,31 @@ def clear_pairs(world: ti.template(), states: ti.template(), b, slot):
 
     The sum of the normal forces, the first number of a patch, says so; the others are not read then.
     """
-    after = first_bristle(world) + bristle_size(world)
+    past_last = first_bristle(world) + bristle_size(world)
     for p in range(pair_count(world)):
         for k in ti.static(range(PAIR_SIZE)):
-            states[b, slot, after + pair_column(p) + k] = 0.0
+            states[b, slot, past_last + pair_column(p) + k] = 0.0
         states[b, slot, patch_column(world, p)] = 0.0
 
 
 @ti.func
 def step_contact_bristles(world: ti.template(), states: ti.template(), b, slot):
     """Replace the displacements before a step by those after it, which the forces of the step have written."""
-    first, size = first_bristle(world), bristle_size(world)
-    for k in range(size):
-        states[b, slot, first + k] = states[b, slot, first + size + k]
+    first_column, column_count = first_bristle(world), bristle_size(world)
+    for k in range(column_count):
+        states[b, slot, first_column + k] = states[b, slot, first_column + column_count + k]
 
 
 @ti.func
 def copy_bristles(world: ti.template(), source: ti.template(), slot, target: ti.template(), target_slot, b):
     """Copy the displacements before a step from one row to another."""
-    first = first_bristle(world)
+    first_column = first_bristle(world)
     for k in range(bristle_size(world)):
-        target[b, target_slot, first + k] = source[b, slot, first + k]
+        target[b, target_slot, first_column + k] = source[b, slot, first_column + k]
 
 
 @ti.kernel
-def initialise_contact_bristles(states: ti.types.ndarray(), first: int, size: int):
-    """Write zeros, the displacements at the start, to slot 0 of states [B, slots, columns], from column ``first`` on."""
-    for b, k in ti.ndrange(states.shape[0], size):
-        states[b, 0, first + k] = 0.0
+def initialise_contact_bristles(states: ti.types.ndarray(), first_column: int, column_count: int):
+    """Write zeros, the displacements at the start, to slot 0 of states [B, slots, columns], from column ``first_column`` on."""
+    for b, k in ti.ndrange(states.shape[0], column_count):
+        states[b, 0, first_column + k] = 0.0

@@ -13,7 +13,7 @@ from ti_sim.base.bundles import bundle
 from ti_sim.base.rows import add_vec3, add_vec4, load_vec3, load_vec4
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import vec3, vec4
-from ti_sim.contact.collision import BOUND, FAULT, FAULTY_PAIR, LEAST_HALF, SHAPE_POSITION, SHAPE_QUATERNION
+from ti_sim.contact.collision import BOUND, FAULT, FAULTY_PAIR, MIN_HALF_EXTENT, SHAPE_POSITION, SHAPE_QUATERNION
 from ti_sim.contact.law import (
     contact_force_along,
     contact_force_along_adjoint,
@@ -235,20 +235,20 @@ def travel_of(world: ti.template(), b, i):
 def pair_margin(world: ti.template(), b, i, j):
     """Gap of the shapes of two links at which contact may begin [m]: the farthest that they approach each other in a step."""
     u = point_velocity(world, b, i, shape_arm(world, b, i)) - point_velocity(world, b, j, shape_arm(world, b, j))
-    turning = load_vec3(world.work, b, i, SPIN).norm() * world.shape[i, BOUND]
-    turning += load_vec3(world.work, b, j, SPIN).norm() * world.shape[j, BOUND]
-    return world.dt * (u.norm() + turning)
+    rotation_speed = load_vec3(world.work, b, i, SPIN).norm() * world.shape[i, BOUND]
+    rotation_speed += load_vec3(world.work, b, j, SPIN).norm() * world.shape[j, BOUND]
+    return world.dt * (u.norm() + rotation_speed)
 
 
 @ti.func
 def greatest_depth(world: ti.template(), i, j):
     """Gap of two links below which contact does not resolve the overlap [m]: minus half of the smaller half size."""
-    return -0.5 * ti.min(world.shape[i, LEAST_HALF], world.shape[j, LEAST_HALF])
+    return -0.5 * ti.min(world.shape[i, MIN_HALF_EXTENT], world.shape[j, MIN_HALF_EXTENT])
 
 
 @ti.func
-def mark_pair(world: ti.template(), b, p, fault: ti.template()):
+def mark_pair(world: ti.template(), b, p, fault_code: ti.template()):
     """Record that contact cannot resolve pair p, unless another pair is recorded already."""
     if world.near_pairs[b, FAULTY_PAIR] < 0:
         world.near_pairs[b, FAULTY_PAIR] = p
-        world.near_pairs[b, FAULT] = fault
+        world.near_pairs[b, FAULT] = fault_code

@@ -50,8 +50,8 @@ from ti_sim.contact.collision import (
     FIRST_LINK,
     FIRST_NEAR,
     HALF_LENGTH,
-    LEAST_HALF,
     LIST_COUNT,
+    MIN_HALF_EXTENT,
     NEAR_COUNT,
     RADIUS,
     SECOND_LINK,
@@ -102,7 +102,7 @@ def check_speed(world: ti.template(), b, p, i, j):
     d = load_vec3(world.work, b, i, POSITION) + arm_i - load_vec3(world.work, b, j, POSITION) - arm_j
     step = world.dt * (point_velocity(world, b, i, arm_i) - point_velocity(world, b, j, arm_j)).norm()
     reach = world.shape[i, BOUND] + world.shape[j, BOUND] + step
-    if step > ti.min(world.shape[i, LEAST_HALF], world.shape[j, LEAST_HALF]) and d.dot(d) < reach * reach:
+    if step > ti.min(world.shape[i, MIN_HALF_EXTENT], world.shape[j, MIN_HALF_EXTENT]) and d.dot(d) < reach * reach:
         mark_pair(world, b, p, FAST)
 
 

@@ -38,6 +38,6 @@ class ContactWarnings:
             pair, reason, step = (int(near_pairs[world, column]) for column in (FAULTY_PAIR, FAULT, FAULT_STEP))
             if (pair, reason) not in self._reported:
                 self._reported.add((pair, reason))
-                first, second = (self._model.link_names[self._model.pair[pair, k]] for k in (FIRST_LINK, SECOND_LINK))
+                first_link, second_link = (self._model.link_names[self._model.pair[pair, k]] for k in (FIRST_LINK, SECOND_LINK))
                 where = f"at step {step} ({step * self._dt:.4g} s)" + (f" of world {world}" if len(near_pairs) > 1 else "")
-                warn(f"{where} {first!r} and {second!r} {_REASONS[reason == DEEP]}")
+                warn(f"{where} {first_link!r} and {second_link!r} {_REASONS[reason == DEEP]}")

@@ -47,9 +47,9 @@ def dry_force(world: ti.template(), states: ti.template(), b, slot, kind, d):
     """Friction force [N, N m] on joint velocity d at the state in a row of ``states``; 0 for free joints."""
     force = 0.0
     if has_position(kind):
-        z, rate = states[b, slot, deflection_column(world, d)], states[b, slot, world.coordinates + d]
+        z, velocity = states[b, slot, deflection_column(world, d)], states[b, slot, world.coordinates + d]
         limit = world.velocity[b, d, DRY_FRICTION]
-        bristle_force = world.velocity[b, d, DRY_STIFFNESS] * z + world.velocity[b, d, DRY_DAMPING] * rate
+        bristle_force = world.velocity[b, d, DRY_STIFFNESS] * z + world.velocity[b, d, DRY_DAMPING] * velocity
         force = -ti.max(-limit, ti.min(limit, bristle_force))
     return force
 
@@ -60,14 +60,14 @@ def dry_force_adjoint(
 ):
     """Adjoint of ``dry_force``: adds to the adjoints of row d of the table, and of rate and deflection in a row of ``bar``."""
     if has_position(kind):
-        z, rate = states[b, slot, deflection_column(world, d)], states[b, slot, world.coordinates + d]
+        z, velocity = states[b, slot, deflection_column(world, d)], states[b, slot, world.coordinates + d]
         limit, stiffness = world.velocity[b, d, DRY_FRICTION], world.velocity[b, d, DRY_STIFFNESS]
         damping = world.velocity[b, d, DRY_DAMPING]
-        bristle_force = stiffness * z + damping * rate
+        bristle_force = stiffness * z + damping * velocity
         if ti.abs(bristle_force) < limit:
             deflection_at, rate_at = deflection_bar_column(world, d), world.coordinates + d
             bars.velocity[b, d, DRY_STIFFNESS] = bars.velocity[b, d, DRY_STIFFNESS] - z * force_bar
-            bars.velocity[b, d, DRY_DAMPING] = bars.velocity[b, d, DRY_DAMPING] - rate * force_bar
+            bars.velocity[b, d, DRY_DAMPING] = bars.velocity[b, d, DRY_DAMPING] - velocity * force_bar
             bar[b, row, deflection_at] = bar[b, row, deflection_at] - stiffness * force_bar
             bar[b, row, rate_at] = bar[b, row, rate_at] - damping * force_bar
         else:
@@ -100,10 +100,10 @@ def step_bristles_adjoint(world: ti.template(), states: ti.template(), bars: ti.
             bar[b, row, deflection_at] = 0.0
             stiffness = world.velocity[b, d, DRY_STIFFNESS]
             if stiffness > 0:
-                most_bar = ti.math.sign(z) * z_bar / stiffness
-                bars.velocity[b, d, DRY_FRICTION] = bars.velocity[b, d, DRY_FRICTION] + most_bar
-                slope = -most_bar * world.velocity[b, d, DRY_FRICTION] / stiffness
-                bars.velocity[b, d, DRY_STIFFNESS] = bars.velocity[b, d, DRY_STIFFNESS] + slope
+                friction_limit_bar = ti.math.sign(z) * z_bar / stiffness
+                bars.velocity[b, d, DRY_FRICTION] = bars.velocity[b, d, DRY_FRICTION] + friction_limit_bar
+                stiffness_bar = -friction_limit_bar * world.velocity[b, d, DRY_FRICTION] / stiffness
+                bars.velocity[b, d, DRY_STIFFNESS] = bars.velocity[b, d, DRY_STIFFNESS] + stiffness_bar
 
 
 @ti.kernel

@@ -97,7 +97,7 @@ def ground_load(world: ti.template(), states: ti.template(), b, slot, i, rotatio
         height = position.z - world.ground + center.z + contact_height(world.turning, world.point, p, local, rotation)
         after = vec2(0.0)
         if height < margin:
-            contact_offset, share = contact_arm(world.turning, world.point, p, local, rotation)
+            contact_offset, turning_weight = contact_arm(world.turning, world.point, p, local, rotation)
             arm = center + contact_offset
             f = vec3(0.0)
             if ti.static(world.sticking):
@@ -105,9 +105,9 @@ def ground_load(world: ti.template(), states: ti.template(), b, slot, i, rotatio
                 f, after = bristle_force(
                     height, v + w.cross(arm), s, contact.x, contact.y, contact.z, contact.w, world.link[b, i, BRISTLE], world.dt
                 )
-                f *= share
+                f *= turning_weight
             else:
-                f = share * contact_force(height, v + w.cross(arm), contact.x, contact.y, contact.z, contact.w, world.dt)
+                f = turning_weight * contact_force(height, v + w.cross(arm), contact.x, contact.y, contact.z, contact.w, world.dt)
             force += f
             moment += arm.cross(f)
         if ti.static(world.sticking):
@@ -129,12 +129,12 @@ def place_links(world: ti.template(), states: ti.template(), b, slot, frame, vir
             d = matrix @ load_vec3(world.link, b, i, COM)
             inertia = matrix @ symmetric(world.link, b, i, INERTIA) @ matrix.transpose()
             hx, hy, hz = mass * d.x, mass * d.y, mass * d.z
-            about = mat3(
+            angular_inertia_placeholder = mat3(
                 inertia[0, 0] + hy * d.y + hz * d.z, inertia[0, 1] - hx * d.y, inertia[0, 2] - hx * d.z,
                 inertia[0, 1] - hx * d.y, inertia[1, 1] + hx * d.x + hz * d.z, inertia[1, 2] - hy * d.z,
                 inertia[0, 2] - hx * d.z, inertia[1, 2] - hy * d.z, inertia[2, 2] + hx * d.x + hy * d.y,
             )  # fmt: skip
-            store_symmetric(world.work, b, i, BODY, about)
+            store_symmetric(world.work, b, i, BODY, angular_inertia_placeholder)
             store_matrix(world.work, b, i, BODY + 6, mat3(0.0, -hz, hy, hz, 0.0, -hx, -hy, hx, 0.0))
             store_symmetric(world.work, b, i, BODY + 15, mat3(mass, 0.0, 0.0, 0.0, mass, 0.0, 0.0, 0.0, mass))
             moment, force = vec3(0.0), vec3(0.0)
@@ -142,7 +142,7 @@ def place_links(world: ti.template(), states: ti.template(), b, slot, frame, vir
                 store_vec3(world.work, b, i, BIAS, w_p.cross(j_w))
                 store_vec3(world.work, b, i, BIAS + 3, w_p.cross(w_p.cross(r) + 2 * j_v))
                 # ``about`` already contains the moment of the centripetal force at the centre of mass about the origin.
-                moment = w.cross(about @ w)
+                moment = w.cross(angular_inertia_placeholder @ w)
                 force = mass * w.cross(w.cross(d))
                 external, external_moment = wrench_load(world, b, frame, i, matrix)
                 moment -= external_moment
@@ -178,10 +178,10 @@ def eliminate_links(world: ti.template(), states: ti.template(), b, slot, frame,
             while d >= first:
                 axis, linear = direction(world, b, i, kind, d - first)
                 angular_column, linear_column = a @ axis, c.transpose() @ axis
-                size, axis_load = axis.dot(angular_column), axis.dot(moment)
+                axis_inertia, axis_load = axis.dot(angular_column), axis.dot(moment)
                 if linear:
                     angular_column, linear_column = c @ axis, m @ axis
-                    size, axis_load = axis.dot(linear_column), axis.dot(force)
+                    axis_inertia, axis_load = axis.dot(linear_column), axis.dot(force)
                 drive = -axis_load
                 if ti.static(virtual):
                     drive += world.velocity_work[b, d, DRIVE]
@@ -190,7 +190,7 @@ def eliminate_links(world: ti.template(), states: ti.template(), b, slot, frame,
                     drive += joint_force(world, b, frame, d, kind, x, states[b, slot, world.coordinates + d])
                     if ti.static(world.with_bristles):
                         drive += dry_force(world, states, b, slot, kind, d)
-                inverse = 1 / (size + world.velocity[b, d, ARMATURE])
+                inverse = 1 / (axis_inertia + world.velocity[b, d, ARMATURE])
                 a -= inverse * outer(angular_column, angular_column)
                 c -= inverse * outer(angular_column, linear_column)
                 m -= inverse * outer(linear_column, linear_column)

@@ -63,9 +63,11 @@ def step_freely(world: ti.template(), states: ti.template(), b, slot, i, kind):
     if kind == FREE:
         d = load_vec3(world.link, b, i, COM)
         x, v = load_vec3_at(states, b, slot, turns_q - 3), load_vec3_at(states, b, slot, turns_qd - 3)
-        pull = load_vec3_at(states, b, slot, turns_qd - 3 + world.velocities)
+        acceleration = load_vec3_at(states, b, slot, turns_qd - 3 + world.velocities)
         r, turning, turning_spin = rotated(q, d), rotated(q, w), rotated(q, spin)
-        v += turning.cross(r) + dt * (pull + turning_spin.cross(r) + turning.cross(turning.cross(r)))  # of the centre of mass
+        v += turning.cross(r) + dt * (
+            acceleration + turning_spin.cross(r) + turning.cross(turning.cross(r))
+        )  # of the centre of mass
         x += r + dt * v
         r = rotated(q_next, d)
         x -= r
@@ -96,7 +98,7 @@ def step_freely_adjoint(
     inverse = total_inertia.inverse()
     momentum = total_inertia @ (w + dt * spin) + dt * w.cross(inertia @ w)
     mean = mean_momentum(momentum, inverse, armature, 0.5 * dt, True)
-    rate = inverse @ mean
+    angular_velocity_bar = inverse @ mean
 
     q_bar, w_bar = load_vec4_at(bar, b, row, turns_q), load_vec3_at(bar, b, row, turns_qd)
     early_w_bar, early_spin_bar, turn_bar = vec3(0.0), vec3(0.0), vec3(0.0)  # before the step
@@ -111,9 +113,9 @@ def step_freely_adjoint(
         d_bar = rotated_back(q_next, r_bar)
         v_bar += dt * x_bar
         r, turning, turning_spin = rotated(q, d), rotated(q, w), rotated(q, spin)
-        g, along = dt * v_bar, turning.cross(r)
+        g, gyroscopic_term = dt * v_bar, turning.cross(r)
         along_bar = v_bar + g.cross(turning)
-        turning_bar = along.cross(g) + r.cross(along_bar)
+        turning_bar = gyroscopic_term.cross(g) + r.cross(along_bar)
         turning_spin_bar = r.cross(g)
         r_bar = x_bar + along_bar.cross(turning) + g.cross(turning_spin)
         turn_bar = r.cross(r_bar) + turning.cross(turning_bar) + turning_spin.cross(turning_spin_bar)
@@ -125,8 +127,8 @@ def step_freely_adjoint(
 
     after_bar = inverse @ w_bar  # of 2 mean - momentum
     inverse_bar = outer(w_bar, 2 * mean - momentum)
-    raw_bar = normalized_adjoint(q + dt * body_quaternion_rate(q, rate), q_bar)
-    rate_q_bar, rate_bar = body_quaternion_rate_adjoint(q, rate, dt * raw_bar)
+    raw_bar = normalized_adjoint(q + dt * body_quaternion_rate(q, angular_velocity_bar), q_bar)
+    rate_q_bar, rate_bar = body_quaternion_rate_adjoint(q, angular_velocity_bar, dt * raw_bar)
     inverse_bar += outer(rate_bar, mean)
     momentum_bar, mean_inverse_bar, armature_bar = mean_momentum_adjoint(
         mean, inverse, armature, 0.5 * dt, inverse @ rate_bar + 2 * after_bar, True

@@ -30,9 +30,9 @@ def coupling_residual(world: ti.template(), b, k, row):
 @ti.func
 def meet_coupling(world: ti.template(), b, k, row):
     """Add the multiple of w_k to a row of ``coupling_work`` with which it meets coupling k."""
-    share = coupling_residual(world, b, k, row) / coupling_residual(world, b, k, k)
+    multiplier = coupling_residual(world, b, k, row) / coupling_residual(world, b, k, k)
     for d in range(world.velocities):
-        world.coupling_work[b, row, d] = world.coupling_work[b, row, d] - share * world.coupling_work[b, k, d]
+        world.coupling_work[b, row, d] = world.coupling_work[b, row, d] - multiplier * world.coupling_work[b, k, d]
 
 
 @ti.func
@@ -63,12 +63,12 @@ def meet_couplings(world: ti.template(), b):
 @ti.func
 def couple_accelerations(world: ti.template(), states: ti.template(), b, slot):
     """Replace the accelerations of uncoupled joints in a row of ``states`` by those of the coupled ones."""
-    last, first = world.coupling.shape[0], world.coordinates + world.velocities
+    row_count, first_column = world.coupling.shape[0], world.coordinates + world.velocities
     for d in range(world.velocities):
-        world.coupling_work[b, last, d] = states[b, slot, first + d]
+        world.coupling_work[b, row_count, d] = states[b, slot, first_column + d]
     meet_couplings(world, b)
     for d in range(world.velocities):
-        states[b, slot, first + d] = world.coupling_work[b, last, d]
+        states[b, slot, first_column + d] = world.coupling_work[b, row_count, d]
 
 
 @ti.func

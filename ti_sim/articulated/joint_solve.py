@@ -22,9 +22,9 @@ def solve_joint(world: ti.template(), b, i, kind, angular, linear):
     Returns:
         (angular, linear) including the motion of the joint.
     """
-    first = world.tree[i, FIRST_QD]
-    for d in range(first, world.tree[i, END_QD]):
-        axis, is_linear = direction(world, b, i, kind, d - first)
+    first_qd = world.tree[i, FIRST_QD]
+    for d in range(first_qd, world.tree[i, END_QD]):
+        axis, is_linear = direction(world, b, i, kind, d - first_qd)
         coupling = load_vec3(world.velocity_work, b, d, COLUMN).dot(angular)
         coupling += load_vec3(world.velocity_work, b, d, COLUMN + 3).dot(linear)
         value = world.velocity_work[b, d, INVERSE] * (world.velocity_work[b, d, DRIVE] - coupling)
@@ -48,11 +48,11 @@ def eliminate_drives(world: ti.template(), b):
     for k in range(world.links):
         i = world.links - 1 - k
         if world.tree[i, MOVES] == 1:
-            kind, parent, first = world.tree[i, KIND], world.tree[i, PARENT], world.tree[i, FIRST_QD]
+            kind, parent, first_qd = world.tree[i, KIND], world.tree[i, PARENT], world.tree[i, FIRST_QD]
             moment, force = load_vec3(world.work, b, i, LOAD), load_vec3(world.work, b, i, LOAD + 3)
             d = world.tree[i, END_QD] - 1
-            while d >= first:
-                axis, linear = direction(world, b, i, kind, d - first)
+            while d >= first_qd:
+                axis, linear = direction(world, b, i, kind, d - first_qd)
                 axis_load = axis.dot(moment)
                 if linear:
                     axis_load = axis.dot(force)
@@ -67,10 +67,10 @@ def eliminate_drives(world: ti.template(), b):
 
 
 @ti.func
-def virtual_links(world: ti.template(), b, solved: ti.template()):
+def virtual_links(world: ti.template(), b, has_solution: ti.template()):
     """Third sweep of a virtual solve: virtual velocities of joints (column DRIVE) and links (column VIRTUAL).
 
-    With ``solved``, column DRIVE already holds those of the joints.
+    With ``has_solution``, column DRIVE already holds those of the joints.
     """
     for i in range(world.links):
         parent, kind = world.tree[i, PARENT], world.tree[i, KIND]
@@ -80,10 +80,10 @@ def virtual_links(world: ti.template(), b, solved: ti.template()):
                 angular = load_vec3(world.work, b, parent, VIRTUAL)
                 linear = load_vec3(world.work, b, parent, VIRTUAL + 3)
             linear += angular.cross(load_vec3(world.work, b, i, ARM))
-            if ti.static(solved):
-                first = world.tree[i, FIRST_QD]
-                for d in range(first, world.tree[i, END_QD]):
-                    axis, is_linear = direction(world, b, i, kind, d - first)
+            if ti.static(has_solution):
+                first_qd = world.tree[i, FIRST_QD]
+                for d in range(first_qd, world.tree[i, END_QD]):
+                    axis, is_linear = direction(world, b, i, kind, d - first_qd)
                     if is_linear:
                         linear += world.velocity_work[b, d, DRIVE] * axis
                     else:

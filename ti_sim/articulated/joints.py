@@ -326,7 +326,7 @@ def joint_adjoint(
     elif kind == SPHERICAL or kind == FREE:
         frame = quaternion_product(parent_rotation, load_vec4(world.link, b, i, FRAME_QUATERNION))
         frame_turn_bar = vec3(0.0)
-        turning = first  # first of the three angular velocities
+        first_angular = first  # first of the three angular velocities
         if kind == FREE:
             x = rotated(frame, load_vec3_at(states, b, slot, first_q))
             rate = rotated(frame, load_vec3_at(states, b, slot, rate_column))
@@ -341,10 +341,10 @@ def joint_adjoint(
                 bar[b, row, rate_column + k] = bar[b, row, rate_column + k] + rate_bar[k]
             first_q += 3
             rate_column += 3
-            turning += 3
+            first_angular += 3
         rate = rotated(rotation, load_vec3_at(states, b, slot, rate_column))
         acceleration = rotated(rotation, load_vec3_at(states, b, slot, rate_column + world.velocities))
-        y = rotated(rotation, drives(world, b, turning))
+        y = rotated(rotation, drives(world, b, first_angular))
         turn_bar += rate.cross(j_w_bar) + acceleration.cross(spin_bar) + y.cross(ws_bar)
         rate_bar = rotated_back(rotation, j_w_bar)
         q_bar = turn_adjoint(load_vec4_at(states, b, slot, first_q), rotated_back(frame, turn_bar))
@@ -357,10 +357,12 @@ def joint_adjoint(
 
 
 @ti.func
-def drives(world: ti.template(), b, first):
-    """Three virtual joint velocities, beginning with ``first``."""
+def drives(world: ti.template(), b, first_column):
+    """Three virtual joint velocities, beginning with ``first_column``."""
     return vec3(
-        world.velocity_work[b, first, DRIVE], world.velocity_work[b, first + 1, DRIVE], world.velocity_work[b, first + 2, DRIVE]
+        world.velocity_work[b, first_column, DRIVE],
+        world.velocity_work[b, first_column + 1, DRIVE],
+        world.velocity_work[b, first_column + 2, DRIVE],
     )
 
 

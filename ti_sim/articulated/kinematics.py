@@ -105,10 +105,10 @@ def step_coordinates_adjoint(world: ti.template(), states: ti.template(), bars: 
     if ti.static(world.with_bristles):
         step_bristles_adjoint(world, states, bars, bar, b, slot, row)
     for i in range(world.links):
-        kind, first, past_last = world.tree[i, KIND], world.tree[i, FIRST_QD], world.tree[i, END_QD]
+        kind, first_qd, past_last = world.tree[i, KIND], world.tree[i, FIRST_QD], world.tree[i, END_QD]
         if world.tree[i, SPINS_FREELY] == 1:
             step_freely_adjoint(world, states, bars, bar, b, slot, row, i, kind)
         else:
             step_joint_adjoint(world, states, bar, b, slot, row, i, kind)
-            for d in range(first, past_last):
+            for d in range(first_qd, past_last):
                 world.velocity_work[b, d, DRIVE] = -world.dt * bar[b, row, world.coordinates + d]

@@ -34,9 +34,9 @@ def place_in_base(tree: ti.template(), link: ti.template(), work: ti.template(),
         position, quaternion = vec3(0.0), vec4(0.0, 0.0, 0.0, 1.0)
         if tree[i, MERGED_INTO] >= 0 and tree[i, MERGED_INTO] != i:
             parent = tree[i, PARENT]
-            turn = load_vec4(work, b, parent, QUATERNION)
-            position = load_vec3(work, b, parent, POSITION) + rotated(turn, load_vec3(link, b, i, FRAME_POSITION))
-            quaternion = quaternion_product(turn, load_vec4(link, b, i, FRAME_QUATERNION))
+            rotation = load_vec4(work, b, parent, QUATERNION)
+            position = load_vec3(work, b, parent, POSITION) + rotated(rotation, load_vec3(link, b, i, FRAME_POSITION))
+            quaternion = quaternion_product(rotation, load_vec4(link, b, i, FRAME_QUATERNION))
         store_vec3(work, b, i, POSITION, position)
         store_vec4(work, b, i, QUATERNION, quaternion)
 
@@ -76,8 +76,10 @@ def merge(tree: ti.types.ndarray(), link: ti.types.ndarray(), work: ti.types.nda
                 for i in range(base, tree.shape[0]):
                     if tree[i, MERGED_INTO] == base:
                         e = centre_of(link, work, b, i) - centre
-                        turn = rotation_matrix(load_vec4(work, b, i, QUATERNION))
-                        inertia += turn @ symmetric(link, b, i, INERTIA) @ turn.transpose() - link[b, i, MASS] * outer(e, e)
+                        rotation = rotation_matrix(load_vec4(work, b, i, QUATERNION))
+                        inertia += rotation @ symmetric(link, b, i, INERTIA) @ rotation.transpose() - link[b, i, MASS] * outer(
+                            e, e
+                        )
                         for k in ti.static(range(3)):
                             inertia[k, k] += link[b, i, MASS] * e.dot(e)
                         link[b, i, MASS] = 0.0
@@ -126,27 +128,27 @@ def merge_adjoint(
                 for i in range(base, tree.shape[0]):
                     if tree[i, MERGED_INTO] == base:
                         quaternion, link_mass = load_vec4(work, b, i, QUATERNION), link[b, i, MASS]
-                        turn, e = rotation_matrix(quaternion), centre_of(link, work, b, i) - centre
-                        pull = trace * e - bar @ e
-                        place_bar = link_mass * (2 * pull + centre_bar)
-                        spread = turn @ symmetric(link, b, i, INERTIA) @ turn.transpose() @ bar
+                        rotation, e = rotation_matrix(quaternion), centre_of(link, work, b, i) - centre
+                        inertia_bar = trace * e - bar @ e
+                        place_bar = link_mass * (2 * inertia_bar + centre_bar)
+                        spread = rotation @ symmetric(link, b, i, INERTIA) @ rotation.transpose() @ bar
                         arm = rotated(quaternion, load_vec3(link, b, i, COM))
                         turn_bar = 2 * vec3(
                             spread[1, 2] - spread[2, 1], spread[2, 0] - spread[0, 2], spread[0, 1] - spread[1, 0]
                         ) + arm.cross(place_bar)
-                        link_bar[b, i, MASS] = mass_bar + e.dot(pull) + e.dot(centre_bar)
+                        link_bar[b, i, MASS] = mass_bar + e.dot(inertia_bar) + e.dot(centre_bar)
                         store_vec3(link_bar, b, i, COM, rotated_back(quaternion, place_bar))
-                        store_symmetric_adjoint(link_bar, b, i, turn.transpose() @ bar @ turn)
+                        store_symmetric_adjoint(link_bar, b, i, rotation.transpose() @ bar @ rotation)
                         store_vec3(work, b, i, BARS, turn_bar)
                         store_vec3(work, b, i, BARS + 3, place_bar)
         for k in range(tree.shape[0]):
             i = tree.shape[0] - 1 - k
             if tree[i, MERGED_INTO] >= 0 and tree[i, MERGED_INTO] != i:
                 parent, quaternion = tree[i, PARENT], load_vec4(link, b, i, FRAME_QUATERNION)
-                turn = load_vec4(work, b, parent, QUATERNION)
+                rotation = load_vec4(work, b, parent, QUATERNION)
                 turn_bar, place_bar = load_vec3(work, b, i, BARS), load_vec3(work, b, i, BARS + 3)
-                arm = rotated(turn, load_vec3(link, b, i, FRAME_POSITION))
-                add_vec3(link_bar, b, i, FRAME_POSITION, rotated_back(turn, place_bar))
-                add_vec4(link_bar, b, i, FRAME_QUATERNION, 4 * quaternion_rate(rotated_back(turn, turn_bar), quaternion))
+                arm = rotated(rotation, load_vec3(link, b, i, FRAME_POSITION))
+                add_vec3(link_bar, b, i, FRAME_POSITION, rotated_back(rotation, place_bar))
+                add_vec4(link_bar, b, i, FRAME_QUATERNION, 4 * quaternion_rate(rotated_back(rotation, turn_bar), quaternion))
                 add_vec3(work, b, parent, BARS, turn_bar + arm.cross(place_bar))
                 add_vec3(work, b, parent, BARS + 3, place_bar)

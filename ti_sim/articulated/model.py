@@ -141,13 +141,13 @@ class ArticulatedModel(WithContactPoints):
         """Columns of a row of states: coordinates, velocities, accelerations, deflections where joints have dry friction, and
         those of ``contact_bristles`` where contacts have bristles.
         """
-        first, size = self.bristle_columns(inputs)
-        return first + 2 * size + (PATCH_SIZE * len(self.candidate_pairs) if inputs.has_bristles else 0)
+        first_column, column_count = self.bristle_columns(inputs)
+        return first_column + 2 * column_count + (PATCH_SIZE * len(self.candidate_pairs) if inputs.has_bristles else 0)
 
     def bristle_columns(self, inputs: ArticulatedInputs) -> tuple[int, int]:
         """First column and number of columns of the displacements of contacts before a step in a row of states."""
-        first = self.coordinate_count + (3 if inputs.has_dry_friction else 2) * self.velocity_count
-        return first, PAIR_SIZE * len(self.candidate_pairs) + POINT_SIZE * len(self.point) if inputs.has_bristles else 0
+        first_column = self.coordinate_count + (3 if inputs.has_dry_friction else 2) * self.velocity_count
+        return first_column, PAIR_SIZE * len(self.candidate_pairs) + POINT_SIZE * len(self.point) if inputs.has_bristles else 0
 
     @property
     def bristle_count(self) -> int:
@@ -188,18 +188,18 @@ class ArticulatedModel(WithContactPoints):
     @cached_property
     def fixed_root(self) -> list[int]:
         """First of the links that are connected to a link by fixed joints, including itself, [N]."""
-        first = list(range(self.link_count))
+        roots = list(range(self.link_count))
         for i, (parent, kind) in enumerate(zip(self.link_parent, self.joint_type, strict=True)):
             if kind == "fixed" and parent >= 0:
-                first[i] = first[parent]
-        return first
+                roots[i] = roots[parent]
+        return roots
 
     @property
     def merged_into(self) -> np.ndarray:
         """The freely rotating link into which a link is merged (see ``merging``); -1 for links that are not merged, [N] int32."""
-        first = np.array(self.fixed_root)
-        merged = self.spins_freely[first] & (np.bincount(first, minlength=self.link_count)[first] > 1)
-        return np.where(merged, first, -1).astype(np.int32)
+        roots = np.array(self.fixed_root)
+        merged = self.spins_freely[roots] & (np.bincount(roots, minlength=self.link_count)[roots] > 1)
+        return np.where(merged, roots, -1).astype(np.int32)
 
     @property
     def axis(self) -> np.ndarray:
@@ -374,9 +374,9 @@ class ArticulatedInputs(Arrays):
             missing = ", ".join(name for name in _DRY if getattr(self, name) is None)
             raise UserError(f"dry friction of joints needs {missing}: give all of {', '.join(_DRY)}, or none")
         frames = self.frame_count if len(self.action.shape) == 3 else 1
-        sizes = {"N": model.link_count, "Q": model.coordinate_count, "D": model.velocity_count}
-        sizes |= {"K": model.bristle_count if self.has_bristles else 0}
-        self.check_shapes(sizes | {"B": self.world_count, "F": frames})
+        axis_lengths = {"N": model.link_count, "Q": model.coordinate_count, "D": model.velocity_count}
+        axis_lengths |= {"K": model.bristle_count if self.has_bristles else 0}
+        self.check_shapes(axis_lengths | {"B": self.world_count, "F": frames})
 
     def check_values(self, model: ArticulatedModel) -> None:
         """Raise a UserError for values that make a simulation impossible."""

@@ -70,7 +70,7 @@ from ti_sim.contact.patch import (
     patch_vec3,
 )
 
-_LEAST = 1e-30  # square of the normal force below which there is no friction [N2]; its powers are in the range of f32
+_MIN_SQUARED_FORCE = 1e-30  # square of the normal force below which there is no friction [N2]; its powers are in the range of f32
 
 
 def _onset(path: Vector) -> tuple[Real, Real]:
@@ -78,23 +78,23 @@ def _onset(path: Vector) -> tuple[Real, Real]:
     depth, travel = path[0], path[1]
     mean, fraction = onset(depth.value, travel.value)
     by_depth, by_travel, mean_by_travel = onset_rates(depth.value, travel.value)
-    share = recorded(fraction, [(depth, by_depth), (travel, by_travel)])
-    return recorded(mean, [(depth, fraction), (travel, mean_by_travel)]), share
+    fraction_variable = recorded(fraction, [(depth, by_depth), (travel, by_travel)])
+    return recorded(mean, [(depth, fraction), (travel, mean_by_travel)]), fraction_variable
 
 
 def _friction_limit_factor(squared: Real, weight: Real, path: Vector, law: Vector) -> Real:
     """Factor that shortens a vector of this squared length to the mean of min(length, mu f) along the path of a patch."""
     sound = squared > 0.0
     length = sqrt(where(sound, squared, 1.0))
-    pull = where(sound, length * inverse(weight), 0.0)
+    mean_pull = where(sound, length * inverse(weight), 0.0)
     path_values = ti.Vector([x.value for x in path.entries])
-    value, rate, by_path, by_law = limited_friction(pull.value, path_values, *(x.value for x in law.entries))
-    size = recorded(value, [(pull, rate), (path, by_path), (law, by_law)])
-    return where(sound, size * weight * inverse(length), rate)
+    value, rate, by_path, by_law = limited_friction(mean_pull.value, path_values, *(x.value for x in law.entries))
+    friction_value = recorded(value, [(mean_pull, rate), (path, by_path), (law, by_law)])
+    return where(sound, friction_value * weight * inverse(length), rate)
 
 
 @differentiable(constant=("dt",))
-def grip(resultant, spread, path, u, turning, s, angle, contact, kt, dt):
+def grip(resultant, spread, path, u, angular_velocity, s, angle, contact, kt, dt):
     """Friction of a patch and its bristle after the step, see the formulas above.
 
     Args:
@@ -102,7 +102,7 @@ def grip(resultant, spread, path, u, turning, s, angle, contact, kt, dt):
         spread: r^2 [m2].
         path: mean path of the points.
         u: relative velocity at the centre [m/s].
-        turning: relative angular velocity [rad/s].
+        angular_velocity: relative angular velocity [rad/s].
         s: displacement of the bristle at the start of the step, world axes [m].
         angle: its angle [rad].
         contact: ke, kd, kf, mu.
@@ -116,14 +116,14 @@ def grip(resultant, spread, path, u, turning, s, angle, contact, kt, dt):
     force, (mean, fraction) = sqrt(resultant.dot(resultant)), _onset(path)
     weight = force * inverse(ke * mean + kd * fraction * path[2])
     normal, law = resultant * inverse(force), Vector([ke, kd, mu])
-    slide, twist = u - normal * u.dot(normal), turning.dot(normal)
+    slide, twist = u - normal * u.dot(normal), angular_velocity.dot(normal)
     s = s - normal * s.dot(normal) + slide * (fraction * dt)
     angle = where(spread > 0.0, angle + twist * (fraction * dt), 0.0)
     shrink = _friction_limit_factor((s.dot(s) + spread * angle * angle) * kt * kt, weight, path, law) * inverse(fraction)
     s, angle = s * shrink, angle * shrink
-    pull, torsion = s * kt + slide * kf, angle * kt + twist * kf
-    shrink = _friction_limit_factor(pull.dot(pull) + spread * torsion * torsion, weight, path, law)
-    return pull * (-shrink), normal * (-(spread * torsion * shrink)), s, angle
+    tangential_pull, torsion = s * kt + slide * kf, angle * kt + twist * kf
+    shrink = _friction_limit_factor(tangential_pull.dot(tangential_pull) + spread * torsion * torsion, weight, path, law)
+    return tangential_pull * (-shrink), normal * (-(spread * torsion * shrink)), s, angle
 
 
 @ti.func
@@ -149,9 +149,9 @@ def begin_patch(world: ti.template(), b, i, j, patch: ti.template()):
 
 
 @ti.func
-def centre_motion(world: ti.template(), b, i, j, centre, apart):
+def centre_motion(world: ti.template(), b, i, j, centre, separation):
     """Relative velocity of two links at the centre of their patch, and relative angular velocity."""
-    u = point_velocity(world, b, i, centre) - point_velocity(world, b, j, centre + apart)
+    u = point_velocity(world, b, i, centre) - point_velocity(world, b, j, centre + separation)
     return u, load_vec3(world.work, b, i, SPIN) - load_vec3(world.work, b, j, SPIN)
 
 
@@ -169,21 +169,30 @@ def patch_loads(world: ti.template(), states: ti.template(), b, slot, p, i, j, p
     Reads the displacement before the step in a row of ``states``, and writes that after it and the patch there.
     """
     resultant = patch_vec3(patch, RESULTANT)
-    if patch[KT] > 0 and patch[SUM] > 0 and resultant.dot(resultant) > _LEAST:
+    if patch[KT] > 0 and patch[SUM] > 0 and resultant.dot(resultant) > _MIN_SQUARED_FORCE:
         patch[SPREAD] = patch[SPREAD] / patch[SUM]
         centre, contact = patch_vec3(patch, CENTRE), mean_contact(world, b, i, j)
-        apart = load_vec3(world.work, b, i, POSITION) - load_vec3(world.work, b, j, POSITION)
-        u, turning = centre_motion(world, b, i, j, centre, apart)
-        before, turn = first_bristle(world) + pair_column(p), load_vec4(world.work, b, j, QUATERNION)
-        s, angle = load_displacement(world, states, b, slot, before)
-        force, moment, after, angle_after = grip.value(
-            resultant, patch[SPREAD], patch_vec3(patch, PATH), u, turning, rotated(turn, s), angle, contact, patch[KT], world.dt
+        separation = load_vec3(world.work, b, i, POSITION) - load_vec3(world.work, b, j, POSITION)
+        u, angular_velocity = centre_motion(world, b, i, j, centre, separation)
+        column, rotation = first_bristle(world) + pair_column(p), load_vec4(world.work, b, j, QUATERNION)
+        s, angle = load_displacement(world, states, b, slot, column)
+        force, moment, new_slide, angle_after = grip.value(
+            resultant,
+            patch[SPREAD],
+            patch_vec3(patch, PATH),
+            u,
+            angular_velocity,
+            rotated(rotation, s),
+            angle,
+            contact,
+            patch[KT],
+            world.dt,
         )
         add_load(world, b, i, centre, force)
-        add_load(world, b, j, centre + apart, -force)
+        add_load(world, b, j, centre + separation, -force)
         add_moment(world, b, i, moment)
         add_moment(world, b, j, -moment)
-        store_displacement(states, b, slot, before + bristle_size(world), rotated_back(turn, after), angle_after)
+        store_displacement(states, b, slot, column + bristle_size(world), rotated_back(rotation, new_slide), angle_after)
         for k in ti.static(range(PATCH_SIZE)):
             states[b, slot, patch_column(world, p) + k] = patch[SUM + k]
 
@@ -221,25 +230,33 @@ def patch_loads_adjoint(
         patch[CENTRE_BAR + k] = 0.0
     if patch[KT] > 0 and patch[SUM] > 0:
         centre, contact = patch_vec3(patch, CENTRE), mean_contact(world, b, i, j)
-        apart = load_vec3(world.work, b, i, POSITION) - load_vec3(world.work, b, j, POSITION)
-        u, turning = centre_motion(world, b, i, j, centre, apart)
+        separation = load_vec3(world.work, b, i, POSITION) - load_vec3(world.work, b, j, POSITION)
+        u, angular_velocity = centre_motion(world, b, i, j, centre, separation)
         s, angle = load_displacement(world, states, b, slot, first_bristle(world) + pair_column(p))
-        column, turn = first_bristle_bar(world) + pair_column(p), load_vec4(world.work, b, j, QUATERNION)
+        column, rotation = first_bristle_bar(world) + pair_column(p), load_vec4(world.work, b, j, QUATERNION)
         after_bar, angle_after_bar = load_displacement(world, bar, b, row, column)
-        s, after_bar = rotated(turn, s), rotated(turn, after_bar)
+        s, after_bar = rotated(rotation, s), rotated(rotation, after_bar)
         ws, ws_j = load_vec3(world.work, b, i, VIRTUAL), load_vec3(world.work, b, j, VIRTUAL)
         y = load_vec3(world.work, b, i, VIRTUAL + 3) + ws.cross(centre)
-        y -= load_vec3(world.work, b, j, VIRTUAL + 3) + ws_j.cross(centre + apart)
+        y -= load_vec3(world.work, b, j, VIRTUAL + 3) + ws_j.cross(centre + separation)
         linearization = grip.linearize(
-            patch_vec3(patch, RESULTANT), patch[SPREAD], patch_vec3(patch, PATH), u, turning, s, angle, contact, patch[KT],
+            patch_vec3(patch, RESULTANT),
+            patch[SPREAD],
+            patch_vec3(patch, PATH),
+            u,
+            angular_velocity,
+            s,
+            angle,
+            contact,
+            patch[KT],
             world.dt,
         )
-        force, moment, after, _angle = linearization.value
+        force, moment, new_slide, _angle = linearization.value
         resultant_bar, spread_bar, path_bar, u_bar, turning_bar, s_bar, angle_bar, contact_bar, kt_bar, _dt = linearization.vjp(
             (-y, ws_j - ws, after_bar, angle_after_bar)
         )
         centre_bar = point_adjoint(world, b, i, centre, force, u_bar)
-        apart_bar = point_adjoint(world, b, j, centre + apart, -force, -u_bar)
+        apart_bar = point_adjoint(world, b, j, centre + separation, -force, -u_bar)
         add_vec3(world.work, b, i, BARS + 3, apart_bar)
         add_vec3(world.work, b, j, BARS + 3, -apart_bar)
         add_vec3(world.work, b, i, BARS + 6, turning_bar)
@@ -247,8 +264,8 @@ def patch_loads_adjoint(
         add_vec3(world.work, b, i, BARS + 18, -moment)
         add_vec3(world.work, b, j, BARS + 18, moment)
         # The frame of j rotates the displacement before the step forwards, and that after it backwards.
-        add_vec3(world.work, b, j, BARS, s.cross(s_bar) - after.cross(after_bar))
-        store_displacement(bar, b, row, column, rotated_back(turn, s_bar), angle_bar)
+        add_vec3(world.work, b, j, BARS, s.cross(s_bar) - new_slide.cross(after_bar))
+        store_displacement(bar, b, row, column, rotated_back(rotation, s_bar), angle_bar)
         add_number_adjoints(bars, b, i, 0.5 * contact_bar, 0.5 * kt_bar)
         add_number_adjoints(bars, b, j, 0.5 * contact_bar, 0.5 * kt_bar)
         centre_bar += apart_bar

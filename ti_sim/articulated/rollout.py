@@ -1,4 +1,4 @@
-"""Whole rollouts (or checkpoint segments) in one launch, one thread per world, and their adjoints.
+"""Entire rollouts (or checkpoint segments) in one launch, one thread per world, and their adjoints.
 
 The loops have ``spread`` iterations per world (see ``ti_sim.base.parallel``).
 """
@@ -84,22 +84,22 @@ def store_joints(world: ti.template(), run: ti.template(), b, frame, joint_q: ti
 @ti.func
 def faulty_link(world: ti.template(), run: ti.template(), b):
     """First link whose joint state is not finite, -1 if all are finite."""
-    size = 0.0
+    squared_norm = 0.0
     for j in range(world.coordinates + world.velocities):
-        size += ti.abs(run[b, 0, j])
+        squared_norm += ti.abs(run[b, 0, j])
     link = -1
-    if not size < _LARGEST:
+    if not squared_norm < _LARGEST:
         i = world.links - 1
         while i >= 0:
-            size = 0.0
+            squared_norm = 0.0
             for j in range(world.tree[i, FIRST_QD], world.tree[i, END_QD]):
-                size += ti.abs(run[b, 0, world.coordinates + j])
+                squared_norm += ti.abs(run[b, 0, world.coordinates + j])
             last = world.coordinates
             if i + 1 < world.links:
                 last = world.tree[i + 1, FIRST_Q]
             for j in range(world.tree[i, FIRST_Q], last):
-                size += ti.abs(run[b, 0, j])
-            if link < 0 or not size < _LARGEST:
+                squared_norm += ti.abs(run[b, 0, j])
+            if link < 0 or not squared_norm < _LARGEST:
                 link = i
             i -= 1
     return link
@@ -197,12 +197,14 @@ def advance(
             copy_state(world, run, 0, states, 0, b)
             to_store, row = store_every, 0
             to_frame, frame = 0, first_step // substeps
-            done = 0
-            while done <= steps:  # the pass after the last step only computes the poses of the links, for the last frame
-                step = ti.min(first_step + done, first_step + steps - 1)
+            executed_steps = 0
+            while (
+                executed_steps <= steps
+            ):  # the pass after the last step only computes the poses of the links, for the last frame
+                step = ti.min(first_step + executed_steps, first_step + steps - 1)
                 at_frame = write_frames == 1 and to_frame == 0
                 for stage in range(stages):
-                    if done < steps or (at_frame and stage == 0):
+                    if executed_steps < steps or (at_frame and stage == 0):
                         place_links(world, run, b, stage, step // substeps, False)
                         record_contact_fault(world, b, step)
                         if at_frame and stage == 0:
@@ -210,7 +212,7 @@ def advance(
                             store_joints(world, run, b, frame, joint_q, joint_qd)
                             to_frame = substeps
                             frame += 1
-                        if done < steps:
+                        if executed_steps < steps:
                             eliminate_links(world, run, b, stage, step // substeps, False)
                             accelerate_links(world, run, b, stage)
                             if store_every == 1:
@@ -220,7 +222,7 @@ def advance(
                                 if stage < 3:
                                     next_stage(world, run, b, stage)
                 to_frame -= 1
-                if done < steps:
+                if executed_steps < steps:
                     if ti.static(rk4):
                         finish_step(world, run, b)
                     else:
@@ -234,8 +236,8 @@ def advance(
                     if wrong >= 0:
                         diverged_step[b] = step + 1
                         diverged_link[b] = wrong
-                        done = steps
-                done += 1
+                        executed_steps = steps
+                executed_steps += 1
 
 
 @kernel
@@ -258,16 +260,16 @@ def advance_adjoint(
             stages = 4 if ti.static(rk4) else 1
             count = world.coordinates + world.velocities
             g_bar = vec3(0.0)
-            left = steps - 1
+            remaining_steps = steps - 1
             if is_last == 1:
-                left = steps
-            while left >= 0:
-                step, row = first_step + left, left * stages
+                remaining_steps = steps
+            while remaining_steps >= 0:
+                step, row = first_step + remaining_steps, remaining_steps * stages
                 frame = ti.min(step, first_step + steps - 1) // substeps  # frame interval of the inputs
                 stage, seeded = 0, 0
                 if step % substeps == 0:
                     seeded = 1
-                if left == steps:  # only the poses and velocities of the last frame
+                if remaining_steps == steps:  # only the poses and velocities of the last frame
                     for d in range(world.velocities):
                         world.velocity_work[b, d, DRIVE] = 0.0
                         states[b, row, count + d] = 0.0
@@ -284,7 +286,7 @@ def advance_adjoint(
                     into = 0
                     if ti.static(rk4):
                         into = 2
-                        if left < steps:
+                        if remaining_steps < steps:
                             stage_adjoint(world, states, bar, b, row + stage, stage)
                     seed = 0
                     if stage == 0:
@@ -303,9 +305,9 @@ def advance_adjoint(
                         rate_column = world.coordinates + d
                         bar[b, 0, rate_column] = bar[b, 0, rate_column] + joint_qd_bar[b, step // substeps, d]
                 # Sums of partial sums: one sum over 1e4 steps would lose two digits in f32.
-                if step % SUM_STEPS == 0 or left == 0:
+                if step % SUM_STEPS == 0 or remaining_steps == 0:
                     add_and_clear_sums(world, bars, b)
                     for k in ti.static(range(3)):
                         bars.gravity[b, k] = bars.gravity[b, k] + g_bar[k]
                     g_bar = vec3(0.0)
-                left -= 1
+                remaining_steps -= 1

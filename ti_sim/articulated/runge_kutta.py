@@ -21,13 +21,13 @@ def rate_coordinates(world: ti.template(), run: ti.template(), b, stage):
 @ti.func
 def next_stage(world: ti.template(), run: ti.template(), b, stage):
     """Write the state of stage + 1 from the start and the rates of ``stage``."""
-    ahead = world.dt * stage_ahead(stage)
+    time_ahead = world.dt * stage_ahead(stage)
     rates = world.coordinates + 2 * world.velocities
     for j in range(world.coordinates):
-        run[b, stage + 1, j] = run[b, 0, j] + ahead * run[b, stage, rates + j]
+        run[b, stage + 1, j] = run[b, 0, j] + time_ahead * run[b, stage, rates + j]
     for d in range(world.velocities):
         rate_column = world.coordinates + d
-        run[b, stage + 1, rate_column] = run[b, 0, rate_column] + ahead * run[b, stage, rate_column + world.velocities]
+        run[b, stage + 1, rate_column] = run[b, 0, rate_column] + time_ahead * run[b, stage, rate_column + world.velocities]
 
 
 @ti.func
@@ -89,12 +89,12 @@ def stage_adjoint(
     Coordinates and velocities of the stage are in ``row`` of ``states``. The negative adjoints of the accelerations are written
     to column DRIVE of the joint velocities.
     """
-    weight, ahead = world.dt * stage_weight(stage), world.dt * stage_ahead(stage)
+    weight, time_ahead = world.dt * stage_weight(stage), world.dt * stage_ahead(stage)
     for d in range(world.velocities):
         rate_column = world.coordinates + d
-        world.velocity_work[b, d, DRIVE] = -(weight * bar[b, 1, rate_column] + ahead * bar[b, 2, rate_column])
+        world.velocity_work[b, d, DRIVE] = -(weight * bar[b, 1, rate_column] + time_ahead * bar[b, 2, rate_column])
         bar[b, 2, rate_column] = 0.0
     for j in range(world.coordinates):
-        bar[b, 2, j] = weight * bar[b, 1, j] + ahead * bar[b, 2, j]
+        bar[b, 2, j] = weight * bar[b, 1, j] + time_ahead * bar[b, 2, j]
     for i in range(world.links):
         rate_joint_adjoint(world, states, bar, b, row, i, world.tree[i, KIND])

@@ -95,8 +95,8 @@ def forward_dynamics(
     """
     inputs.check_values(model)
     states, _body_q, _body_qd = _evaluated(model, inputs, joint_q, joint_qd, frame, dt)
-    first = model.coordinate_count + model.velocity_count
-    return reals_in_same_library(joint_q, to_numpy(states)[:, 0, first : first + model.velocity_count])
+    first_column = model.coordinate_count + model.velocity_count
+    return reals_in_same_library(joint_q, to_numpy(states)[:, 0, first_column : first_column + model.velocity_count])
 
 
 @checked
@@ -273,9 +273,9 @@ def inverse(
         place_links(world, states, b, 0, frame, False)
         sum_forces(world, states, b)
         for i in range(world.links):
-            kind, first = world.tree[i, KIND], world.tree[i, FIRST_QD]
-            for d in range(first, world.tree[i, END_QD]):
-                x = joint_position(states, b, 0, kind, world.tree[i, FIRST_Q], d - first)
+            kind, first_qd = world.tree[i, KIND], world.tree[i, FIRST_QD]
+            for d in range(first_qd, world.tree[i, END_QD]):
+                x = joint_position(states, b, 0, kind, world.tree[i, FIRST_Q], d - first_qd)
                 modelled = joint_force(world, b, frame, d, kind, x, states[b, 0, world.coordinates + d])
                 if ti.static(world.with_bristles):
                     modelled += dry_force(world, states, b, 0, kind, d)
@@ -313,20 +313,20 @@ def inertias(
 @kernel
 def jacobian(
     states: ti.types.ndarray(), matrix: ti.types.ndarray(),
-    world: WorldArrays, chosen: int, x: float, y: float, z: float,
+    world: WorldArrays, link: int, x: float, y: float, z: float,
 ):  # fmt: skip
-    """Jacobian [B, 6, D] of the point (x, y, z) of link ``chosen`` at states [B, 1, Q + 2 D]; the matrix must hold zeros on
+    """Jacobian [B, 6, D] of the point (x, y, z) of link ``link`` at states [B, 1, Q + 2 D]; the matrix must hold zeros on
     entry.
     """
     for b in range(states.shape[0]):
         place_links(world, states, b, 0, 0, True)
-        turned = rotated(load_vec4(world.work, b, chosen, QUATERNION), vec3(x, y, z))
-        point = load_vec3(world.work, b, chosen, POSITION) + turned
-        i = chosen
+        arm = rotated(load_vec4(world.work, b, link, QUATERNION), vec3(x, y, z))
+        point = load_vec3(world.work, b, link, POSITION) + arm
+        i = link
         while i >= 0:
-            first = world.tree[i, FIRST_QD]
-            for d in range(first, world.tree[i, END_QD]):
-                along_axis, linear = direction(world, b, i, world.tree[i, KIND], d - first)
+            first_qd = world.tree[i, FIRST_QD]
+            for d in range(first_qd, world.tree[i, END_QD]):
+                along_axis, linear = direction(world, b, i, world.tree[i, KIND], d - first_qd)
                 angular = vec3(0.0)
                 if not linear:
                     angular = along_axis

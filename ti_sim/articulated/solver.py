@@ -175,9 +175,9 @@ def packed(inputs: ArticulatedInputs) -> PackedArrays:
 def last_columns(model: ArticulatedModel, inputs: ArticulatedInputs, *, adjoint: bool = False) -> list[slice]:
     """Columns of ``ArticulatedRollout.last_arrays`` in a row of states, or in one of adjoints, without accelerations."""
     removed = model.velocity_count if adjoint else 0
-    first = model.bristle_columns(inputs)[0]
-    ranges = [(first - model.velocity_count, first)] if inputs.has_dry_friction else []
-    ranges += [(first, first + model.bristle_count)] if inputs.has_bristles else []
+    first_column = model.bristle_columns(inputs)[0]
+    ranges = [(first_column - model.velocity_count, first_column)] if inputs.has_dry_friction else []
+    ranges += [(first_column, first_column + model.bristle_count)] if inputs.has_bristles else []
     return [slice(start - removed, stop - removed) for start, stop in ranges]
 
 
@@ -238,9 +238,9 @@ class PackedBars:
         """
         inputs, bars = self._inputs, self.bars
         if self._continued:
-            size = world.coordinates + world.velocities
+            column_count = world.coordinates + world.velocities
             assign(bars.joint_q0, (...,), section(bar, (slice(None), 0, slice(world.coordinates))))
-            assign(bars.joint_qd0, (...,), section(bar, (slice(None), 0, slice(world.coordinates, size))))
+            assign(bars.joint_qd0, (...,), section(bar, (slice(None), 0, slice(world.coordinates, column_count))))
         else:
             initialise_state_adjoint(*views(
                 inputs.joint_q0, world.tree, bar, bars.joint_q0, bars.joint_qd0, world.coordinates, world.velocities

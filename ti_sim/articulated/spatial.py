@@ -102,17 +102,17 @@ def rotation_vector_adjoint(q, x_bar):
     if w < 0:
         u, w, sign = -u, -w, -1.0
     s = u.norm()
-    size = s * s + w * w
+    squared_norm = s * s + w * w
     factor = 2 / w
-    slope = 2 / (w * w * w)  # derivative of the factor by s, divided by s
+    factor_derivative = 2 / (w * w * w)  # derivative of the factor by s, divided by s
     if s > 0.02 * w:
         angle = ti.atan2(s, w)
         factor = 2 * angle / s
-        slope = 2 * (w * s / size - angle) / (s * s * s)
+        factor_derivative = 2 * (w * s / squared_norm - angle) / (s * s * s)
     else:
         t = (s / w) * (s / w)
         factor *= 1 - t * (1.0 / 3 - t * (1.0 / 5 - t * (1.0 / 7 - t / 9)))
-        slope *= -2.0 / 3 + t * (4.0 / 5 - t * (6.0 / 7 - t * (8.0 / 9 - t * 10 / 11)))
-    along = u.dot(x_bar)
-    u_bar = sign * (factor * x_bar + slope * along * u)
-    return vec4(u_bar.x, u_bar.y, u_bar.z, -sign * 2 * along / size)
+        factor_derivative *= -2.0 / 3 + t * (4.0 / 5 - t * (6.0 / 7 - t * (8.0 / 9 - t * 10 / 11)))
+    x_bar_component = u.dot(x_bar)
+    u_bar = sign * (factor * x_bar + factor_derivative * x_bar_component * u)
+    return vec4(u_bar.x, u_bar.y, u_bar.z, -sign * 2 * x_bar_component / squared_norm)

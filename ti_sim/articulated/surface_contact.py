@@ -37,14 +37,14 @@ from ti_sim.base.bundles import bundle
 from ti_sim.base.rows import add_vec3, add_vec4, load_vec3
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import mat3, rotation_matrix, vec3, vec4
-from ti_sim.contact.collision import DEEP, FIRST_FEATURE, FIRST_FEATURES, LEAST_HALF, REVOLVED, SECOND_FEATURES
+from ti_sim.contact.collision import DEEP, FIRST_FEATURE, FIRST_FEATURES, MIN_HALF_EXTENT, REVOLVED, SECOND_FEATURES
 from ti_sim.contact.law import (
     contact_force_along,
     contact_force_along_adjoint,
 )
 from ti_sim.contact.patch import KT, add_to_patch, empty_patch, merge_patch, patch_point_adjoint
 from ti_sim.contact.shape_distance import (
-    box_about,
+    bounding_box,
     clip_to_box,
     deepest_adjoint,
     deepest_on_line,
@@ -67,20 +67,20 @@ def sampled(world: ti.template(), column):
 
 
 @ti.func
-def bounds_of(world: ti.template(), j, turn, shift, margin):
+def bounds_of(world: ti.template(), j, rotation, shift, margin):
     """Bounding box of link j's shape, a box or mesh, in another frame: (lowest corner, highest corner) [m].
 
     Args:
         world: ``WorldArrays``.
         j: link.
-        turn: rotation from that frame to the frame of the shape.
+        rotation: rotation from that frame to the frame of the shape.
         shift: origin of that frame in the frame of the shape [m].
         margin: enlargement of the box on all sides [m].
     """
-    middle, half = box_about(world, j)
-    inverse_rotation = turn.transpose()
-    centre, reach = inverse_rotation @ (middle - shift), ti.abs(inverse_rotation) @ half + margin
-    return centre - reach, centre + reach
+    middle, half = bounding_box(world, j)
+    inverse_rotation = rotation.transpose()
+    centre, half_extent = inverse_rotation @ (middle - shift), ti.abs(inverse_rotation) @ half + margin
+    return centre - half_extent, centre + half_extent
 
 
 @ti.func
@@ -92,7 +92,7 @@ def add_wrench(world: ti.template(), b, i, moment, force):
 
 
 @ti.func
-def relative_motion(world: ti.template(), b, first, second, apart, turning: ti.template(), moving: ti.template()):
+def relative_motion(world: ti.template(), b, first, second, separation, angular_column: ti.template(), moving: ti.template()):
     """Velocity of one link relative to another at the first link's origin, and relative angular velocity.
 
     Args:
@@ -100,18 +100,18 @@ def relative_motion(world: ti.template(), b, first, second, apart, turning: ti.t
         b: world.
         first: a link.
         second: the other.
-        apart: origin of the first minus that of the second [m].
-        turning: column of the angular velocities of the links, real or virtual.
+        separation: origin of the first minus that of the second [m].
+        angular_column: column of the angular velocities of the links, real or virtual.
         moving: column of the velocities of their origins.
     """
-    spin = load_vec3(world.work, b, second, turning)
-    drift = load_vec3(world.work, b, first, moving) - load_vec3(world.work, b, second, moving) - spin.cross(apart)
-    return drift, load_vec3(world.work, b, first, turning) - spin
+    spin = load_vec3(world.work, b, second, angular_column)
+    drift = load_vec3(world.work, b, first, moving) - load_vec3(world.work, b, second, moving) - spin.cross(separation)
+    return drift, load_vec3(world.work, b, first, angular_column) - spin
 
 
 @ti.func
 def add_motion_adjoints(
-    world: ti.template(), bars: ti.template(), b, first, second, apart, u_bar, turn_bar, force, moment, contact_bar
+    world: ti.template(), bars: ti.template(), b, first, second, separation, u_bar, turn_bar, force, moment, contact_bar
 ):
     """Add the adjoints of two links' velocities, real and virtual, and contact parameters.
 
@@ -121,7 +121,7 @@ def add_motion_adjoints(
         b: world.
         first: a link.
         second: the other.
-        apart: origin of the first minus that of the second [m].
+        separation: origin of the first minus that of the second [m].
         u_bar: sum of the adjoints of the points' velocities (of the first link relative to the second).
         turn_bar: sum of the moments of these adjoints about the origin of the first.
         force: sum of the forces of the points on the first link.
@@ -129,15 +129,15 @@ def add_motion_adjoints(
         contact_bar: adjoint of the pair's contact parameters.
 
     Returns:
-        Adjoint of ``apart``.
+        Adjoint of ``separation``.
     """
     add_vec3(world.work, b, first, BARS + 6, turn_bar)
     add_vec3(world.work, b, first, BARS + 9, u_bar)
     add_vec3(world.work, b, first, BARS + 18, -moment)
     add_vec3(world.work, b, first, BARS + 21, -force)
-    add_vec3(world.work, b, second, BARS + 6, -turn_bar - apart.cross(u_bar))
+    add_vec3(world.work, b, second, BARS + 6, -turn_bar - separation.cross(u_bar))
     add_vec3(world.work, b, second, BARS + 9, -u_bar)
-    add_vec3(world.work, b, second, BARS + 18, moment + apart.cross(force))
+    add_vec3(world.work, b, second, BARS + 18, moment + separation.cross(force))
     add_vec3(world.work, b, second, BARS + 21, force)
     add_vec4(bars.link, b, first, CONTACT, 0.5 * contact_bar)
     add_vec4(bars.link, b, second, CONTACT, 0.5 * contact_bar)
@@ -198,12 +198,12 @@ class PairSide:
 @ti.func
 def load_pair(world: ti.template(), b, first, second):
     """``PairPose`` of two links."""
-    apart = load_vec3(world.work, b, first, POSITION) - load_vec3(world.work, b, second, POSITION)
+    separation = load_vec3(world.work, b, first, POSITION) - load_vec3(world.work, b, second, POSITION)
     first_arm, first_rotation = shape_arm(world, b, first), rotation_matrix(shape_rotation(world, b, first))
     second_arm, second_rotation = shape_arm(world, b, second), rotation_matrix(shape_rotation(world, b, second))
     margin = pair_margin(world, b, first, second)
-    reach = _REACH * ti.min(world.shape[first, LEAST_HALF], world.shape[second, LEAST_HALF])
-    return PairPose(first, second, apart, first_arm, second_arm, first_rotation, second_rotation, reach, margin)
+    reach = _REACH * ti.min(world.shape[first, MIN_HALF_EXTENT], world.shape[second, MIN_HALF_EXTENT])
+    return PairPose(first, second, separation, first_arm, second_arm, first_rotation, second_rotation, reach, margin)
 
 
 @ti.func
@@ -220,17 +220,17 @@ def load_side(world: ti.template(), pair: ti.template(), second):
 
 
 @ti.func
-def overlap_and_count(world: ti.template(), side: ti.template(), features):
-    """Least overlap of the bounding boxes of a side [m], and ``features``, or 0 where the boxes do not overlap."""
-    middle, size = box_about(world, side.link)
-    overlap, count = ti.min(side.high - middle + size, middle + size - side.low).min(), features
-    if (middle + size <= side.low).any() or (middle - size >= side.high).any():
+def overlap_and_count(world: ti.template(), side: ti.template(), feature_count):
+    """Least overlap of the bounding boxes of a side [m], and ``feature_count``, or 0 where the boxes do not overlap."""
+    middle, half_size = bounding_box(world, side.link)
+    overlap, count = ti.min(side.high - middle + half_size, middle + half_size - side.low).min(), feature_count
+    if (middle + half_size <= side.low).any() or (middle - half_size >= side.high).any():
         count = 0
     return overlap, count
 
 
 @ti.func
-def feature_contact(world: ti.template(), pair: ti.template(), side: ti.template(), column, tested, with_bend):
+def feature_contact(world: ti.template(), pair: ti.template(), side: ti.template(), column, is_tested, with_second):
     """Contact of one feature, a point or the deepest point of an edge, with the other shape of its pair.
 
     Args:
@@ -238,36 +238,52 @@ def feature_contact(world: ti.template(), pair: ti.template(), side: ti.template
         pair: ``PairPose``.
         side: ``PairSide``.
         column: first number of the feature in ``world.sample``.
-        tested: whether the feature may touch.
-        with_bend: whether to compute second derivatives of the distance.
+        is_tested: whether the feature may touch.
+        with_second: whether to compute second derivatives of the distance.
 
     Returns:
         (whether it may touch; its middle minus the centre of its shape [m] and unit vector along the edge, world axes; half
         length h of the edge [m], 0 for a point; position s on it [m]; 1 - s^2 / h^2; unit normal, world axes; gap [m]; length of
         the gradient of the distance; and the results of ``shape_distance``).
     """
-    offset, along = sampled(world, column), sampled(world, column + FEATURE_VECTOR)
-    h, s, window, extent = 0.0, 0.0, 1.0, ti.abs(along)
+    offset, edge_direction = sampled(world, column), sampled(world, column + FEATURE_VECTOR)
+    h, s, window, extent = 0.0, 0.0, 1.0, ti.abs(edge_direction)
     normal, gap, length = vec3(0.0), _FAR, 0.0
-    distance, direction, slope, bend = 0.0, vec3(0.0), vec3(0.0), mat3(0.0)
-    may_touch = tested and (offset + extent > side.low).all() and (offset - extent < side.high).all()
+    distance, direction, distance_gradient, direction_jacobian = 0.0, vec3(0.0), vec3(0.0), mat3(0.0)
+    may_touch = is_tested and (offset + extent > side.low).all() and (offset - extent < side.high).all()
     if may_touch and extent.sum() > 0:
-        s_min, s_max = clip_to_box(offset, along, side.low, side.high, 1.0)
+        s_min, s_max = clip_to_box(offset, edge_direction, side.low, side.high, 1.0)
         may_touch = s_min < s_max
-        h = along.norm()
+        h = edge_direction.norm()
     if may_touch:
         to_other = side.other_rotation.transpose()
         offset = side.rotation @ offset
         position = to_other @ (side.centre + offset)
         if h > 0:
-            along = side.rotation @ (along / h)
-            s, may_touch = deepest_on_line(world, side.other_link, position, to_other @ along, h, pair.reach)
-            position += s * (to_other @ along)
+            edge_direction = side.rotation @ (edge_direction / h)
+            s, may_touch = deepest_on_line(world, side.other_link, position, to_other @ edge_direction, h, pair.reach)
+            position += s * (to_other @ edge_direction)
             window -= s * s / (h * h)
-        distance, direction, slope, bend = shape_distance(world, side.other_link, position, pair.margin, with_bend)
+        distance, direction, distance_gradient, direction_jacobian = shape_distance(
+            world, side.other_link, position, pair.margin, with_second
+        )
         normal, gap, length = unit_normal(distance, direction, pair.reach - pair.reach / window)
         normal = side.other_rotation @ normal
-    return may_touch, offset, along, h, s, window, normal, gap, length, distance, direction, slope, bend
+    return (
+        may_touch,
+        offset,
+        edge_direction,
+        h,
+        s,
+        window,
+        normal,
+        gap,
+        length,
+        distance,
+        direction,
+        distance_gradient,
+        direction_jacobian,
+    )
 
 
 @ti.func
@@ -321,12 +337,12 @@ def surface_contacts(world: ti.template(), b, p, first, second, patch: ti.templa
         rolling = axis.dot(load_vec3(world.work, b, side.link, SPIN))
         for n in range(count):
             column = world.mesh[side.link, FIRST_FEATURE] + FEATURE_SIZE * n
-            touches, offset, along, _h, s, window, normal, gap, length, distance, _direction, _slope, _bend = feature_contact(
-                world, pair, side, column, True, False
+            touches, offset, edge_direction, _h, s, window, normal, gap, length, distance, _direction, _slope, _bend = (
+                feature_contact(world, pair, side, column, True, False)
             )
             if touches and gap < pair.margin:
-                arm = side.origin + side.arm + offset + s * along
-                round_u = rolling * axis.cross(offset + s * along)
+                arm = side.origin + side.arm + offset + s * edge_direction
+                round_u = rolling * axis.cross(offset + s * edge_direction)
                 u = feature_velocity(side, drift, spin, arm, normal, round_u)
                 depth, _depth_rate, _speed_rate = depth_in_contact(gap, normal.dot(u), world.dt)
                 depth *= _UNIT
@@ -387,21 +403,33 @@ def surface_contacts_adjoint(world: ti.template(), bars: ti.template(), b, p, fi
                     column, bit = world.mesh[side.link, FIRST_FEATURE] + FEATURE_SIZE * n, ti.i64(1) << (n // group)
                     # The second sweep needs only what touched in the first one.
                     tested = sweep == 0 or (touching & bit) != 0
-                    touches, offset, along, h, s, window, normal, gap, length, distance, direction, slope, bend = feature_contact(
-                        world, pair, side, column, tested, sweep == 1
-                    )
+                    (
+                        touches,
+                        offset,
+                        edge_direction,
+                        h,
+                        s,
+                        window,
+                        normal,
+                        gap,
+                        length,
+                        distance,
+                        direction,
+                        distance_gradient,
+                        direction_jacobian,
+                    ) = feature_contact(world, pair, side, column, tested, sweep == 1)
                     if touches and gap < pair.margin:
-                        arm = side.origin + side.arm + offset + s * along
-                        round_u = rolling * axis.cross(offset + s * along)
+                        arm = side.origin + side.arm + offset + s * edge_direction
+                        round_u = rolling * axis.cross(offset + s * edge_direction)
                         u = feature_velocity(side, drift, spin, arm, normal, round_u)
                         depth, depth_rate, speed_rate = depth_in_contact(gap, normal.dot(u), world.dt)
                         depth *= _UNIT
                         mass = world.sample[column + FEATURE_WEIGHT] * (window * length) ** 4
                         weight = mass * depth * depth
                         f, path = contact_force_along(normal, gap, u, contact.x, contact.y, contact.z, contact.w, world.dt)
-                        size_bar, patch_place_bar, patch_normal_bar, path_bar = 0.0, vec3(0.0), vec3(0.0), vec3(0.0)
+                        size_bar, patch_position_bar, patch_normal_bar, path_bar = 0.0, vec3(0.0), vec3(0.0), vec3(0.0)
                         if ti.static(world.sticking):
-                            size_bar, patch_place_bar, patch_normal_bar, path_bar = patch_point_adjoint(
+                            size_bar, patch_position_bar, patch_normal_bar, path_bar = patch_point_adjoint(
                                 patch, arm, side.sign * normal, scale * weight * f.dot(normal), path
                             )
                         if sweep == 0:
@@ -430,32 +458,46 @@ def surface_contacts_adjoint(world: ti.template(), bars: ti.template(), b, p, fi
                             round_u_bar = -u_bar.dot(normal) * normal
                             normal_bar -= normal.dot(round_u) * u_bar + u_bar.dot(normal) * round_u
                             lever_bar = rolling * round_u_bar.cross(axis)
-                            rolling_bar += round_u_bar.dot(axis.cross(offset + s * along))
+                            rolling_bar += round_u_bar.dot(axis.cross(offset + s * edge_direction))
                             turn_i_bar += round_u.cross(round_u_bar)
                             u_bar *= side.sign
-                            place_bar = u_bar.cross(spin) - side.sign * scale * weight * f.cross(virtual_spin) + patch_place_bar
+                            position_bar = (
+                                u_bar.cross(spin) - side.sign * scale * weight * f.cross(virtual_spin) + patch_position_bar
+                            )
                             point_bar = side.other_rotation @ distance_adjoint(
-                                to_other @ normal, gap, length, slope, bend, to_other @ normal_bar, gap_bar,
-                                4 * mass / length * mass_bar,
+                                to_other @ normal, gap, length, distance_gradient, direction_jacobian,
+                                to_other @ normal_bar, gap_bar, 4 * mass / length * mass_bar,
                             )  # fmt: skip
                             along_bar = s * point_bar
                             # The frame of j rotates the direction forwards and the point backwards.
-                            turned = normal.cross(normal_bar)
+                            rotation_bar = normal.cross(normal_bar)
                             if h > 0:
-                                rate = -2 * s / (h * h)
-                                s_bar = along.dot(point_bar + place_bar + lever_bar) + 4 * mass / window * rate * mass_bar
-                                s_bar -= pair.reach / (window * window * length) * rate * gap_bar
+                                window_rate = -2 * s / (h * h)
+                                s_bar = (
+                                    edge_direction.dot(point_bar + position_bar + lever_bar)
+                                    + 4 * mass / window * window_rate * mass_bar
+                                )
+                                s_bar -= pair.reach / (window * window * length) * window_rate * gap_bar
                                 line_bar, line_along_bar = deepest_adjoint(
-                                    to_other @ along, s, h, pair.reach - distance, direction, slope, bend, s_bar
+                                    to_other @ edge_direction,
+                                    s,
+                                    h,
+                                    pair.reach - distance,
+                                    direction,
+                                    distance_gradient,
+                                    direction_jacobian,
+                                    s_bar,
                                 )
                                 point_bar += side.other_rotation @ line_bar
                                 along_bar += side.other_rotation @ line_along_bar
                             u_sum += u_bar
                             u_moment += arm.cross(u_bar)
-                            place_sum += place_bar
+                            place_sum += position_bar
                             centre_bar += point_bar
-                            turn_i_bar += offset.cross(point_bar + place_bar) + along.cross(along_bar + s * place_bar)
-                            turn_j_bar += turned - (side.centre + offset).cross(point_bar) - along.cross(along_bar)
+                            turn_i_bar += offset.cross(point_bar + position_bar) + edge_direction.cross(
+                                along_bar + s * position_bar
+                            )
+                            turn_j_bar += rotation_bar - (side.centre + offset).cross(point_bar) - edge_direction.cross(along_bar)
                 add_vec3(world.work, b, side.link, BARS + 6, rolling_bar * axis)
                 turn_i_bar += rolling_bar * axis.cross(load_vec3(world.work, b, side.link, SPIN))
                 turn_i_bar += side.arm.cross(place_sum + centre_bar)

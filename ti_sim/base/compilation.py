@@ -29,23 +29,23 @@ _left = _Left()
 @contextmanager
 def without(passes: tuple[str, ...]) -> Iterator[None]:
     """Context in which this thread compiles kernels without these passes, in addition to those that are already disabled."""
-    before = _left.passes
-    _left.passes = before + passes
+    previous = _left.passes
+    _left.passes = previous + passes
     try:
         yield
     finally:
-        _left.passes = before
+        _left.passes = previous
 
 
 @contextmanager
 def in_double() -> Iterator[None]:
     """Context in which this thread compiles kernels with double precision as that of every real number and ``float`` argument."""
-    before = _left.in_double
+    previous = _left.in_double
     _left.in_double = True
     try:
         yield
     finally:
-        _left.in_double = before
+        _left.in_double = previous
 
 
 @contextmanager
@@ -82,19 +82,19 @@ def compile_one_at_a_time(kernel_impl: ModuleType, reader: LineReader) -> None:
             if key in kernel.compiled_kernels:
                 return
             config = impl.current_cfg()
-            before = {name: getattr(config, name) for name in _left.passes}
+            previous = {name: getattr(config, name) for name in _left.passes}
             try:
-                for name in before:
+                for name in previous:
                     setattr(config, name, False)
                 program = impl.get_runtime().prog
-                with _real_numbers(impl, _left.in_double), reader.reads() if before else nullcontext():
+                with _real_numbers(impl, _left.in_double), reader.reads() if previous else nullcontext():
                     materialize_kernel(kernel, key, args, arg_features)
                     try:
                         program.compile_kernel(config, program.get_device_caps(), kernel.compiled_kernels[key])
                     except Exception as error:
                         raise kernel_impl.handle_exception_from_cpp(error) from None
             finally:
-                for name, value in before.items():
+                for name, value in previous.items():
                     setattr(config, name, value)
 
     kernel_impl.Kernel.materialize = materialize

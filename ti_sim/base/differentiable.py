@@ -206,10 +206,10 @@ def sigmoid(a: Real) -> Real:
     return inverse(exp(-clip(a, -80.0, 80.0)) + 1.0)
 
 
-def normalize(v: Vector, *, least_squared: float = 0.0) -> Vector:
-    """v / |v|, or zero where |v|^2 is not above ``least_squared``."""
+def normalize(v: Vector, *, min_squared: float = 0.0) -> Vector:
+    """v / |v|, or zero where |v|^2 is not above ``min_squared``."""
     squared = v.dot(v)
-    sound = squared > least_squared
+    sound = squared > min_squared
     length = sqrt(where(sound, squared, 1.0))
     return v * where(sound, inverse(length), 0.0)
 

@@ -1,7 +1,7 @@
 """Fast path for passing the arguments of a kernel launch, at a few microseconds per array.
 
 Taichi takes about 20 us to pass an array, mostly for checks of containers, layouts and devices. That dominates the launch of a
-small kernel. Arguments outside the plain cases here take Taichi's own path: tensors with gradients, structures, matrices,
+small kernel. Arguments that the fast path does not support take Taichi's own path: tensors with gradients, structures, matrices,
 textures, return values, arguments of a wrong type. The compiled code and its results do not change. On a GPU both paths are given
 copies of host arrays (``staging``). This module patches ``taichi.lang.kernel_impl`` of the Taichi release in pyproject.toml.
 """
@@ -18,34 +18,34 @@ import numpy as np
 from ti_sim.base.staging import launch_staged
 
 _TEMPLATE, _ARRAY, _REAL, _INTEGER = range(4)
-_PLAIN = frozenset((bool, int, float, str, type(None)))  # values of ti.template() that stand for themselves
-_MOST_ARGUMENTS = 64
-_MOST_NUMBERS = np.iinfo(np.int32).max
+_TEMPLATE_VALUE_TYPES = frozenset((bool, int, float, str, type(None)))  # that identify a specialization by their value
+_MAX_ARGUMENTS = 64
+_MAX_ARRAY_SIZE = np.iinfo(np.int32).max
 
 
 def install_fast_launch(kernel_impl: ModuleType) -> None:
-    """Replace the lookup of the compiled kernel and the passing of arguments by the fast path, for plain arguments.
+    """Replace the lookup of the compiled kernel and the passing of arguments by the fast path, for supported arguments.
 
     Args:
         kernel_impl: ``taichi.lang.kernel_impl``, patched in place.
     """
-    kernel_impl.Kernel.launch_kernel = _plain_launch(kernel_impl, kernel_impl.Kernel.launch_kernel)
+    kernel_impl.Kernel.launch_kernel = _fast_launch(kernel_impl, kernel_impl.Kernel.launch_kernel)
     mapper = kernel_impl.TaichiCallableTemplateMapper
-    mapper.lookup = _plain_lookup(kernel_impl, mapper.lookup)
+    mapper.lookup = _cached_lookup(kernel_impl, mapper.lookup)
 
 
-def _slots_of(kernel_impl: ModuleType, owner: Any) -> tuple[int, ...]:
-    """Kind of each argument of a kernel, cached in ``owner``; empty if one of them is not plain."""
+def _argument_kinds(kernel_impl: ModuleType, owner: Any) -> tuple[int, ...]:
+    """Kind of each argument of a kernel, cached in ``owner``; empty if the fast path does not support one of them."""
     try:
-        return owner.plain_slots
+        return owner.argument_kinds
     except AttributeError:
-        slots = tuple(_slot(kernel_impl, argument.annotation) for argument in owner.arguments)
-        plain = None not in slots and len(slots) - slots.count(_TEMPLATE) <= _MOST_ARGUMENTS
-        owner.plain_slots = slots if plain else ()
-        return owner.plain_slots
+        kinds = tuple(_argument_kind(kernel_impl, argument.annotation) for argument in owner.arguments)
+        is_supported = None not in kinds and len(kinds) - kinds.count(_TEMPLATE) <= _MAX_ARGUMENTS
+        owner.argument_kinds = kinds if is_supported else ()
+        return owner.argument_kinds
 
 
-def _slot(kernel_impl: ModuleType, annotation: Any) -> int | None:
+def _argument_kind(kernel_impl: ModuleType, annotation: Any) -> int | None:
     types = kernel_impl.primitive_types
     if isinstance(annotation, kernel_impl.template):
         return _TEMPLATE
@@ -57,46 +57,46 @@ def _slot(kernel_impl: ModuleType, annotation: Any) -> int | None:
     return _INTEGER if signed else None
 
 
-def _plain_lookup(kernel_impl: ModuleType, original: Callable[..., tuple[int, tuple]]) -> Callable[..., tuple[int, tuple]]:
+def _cached_lookup(kernel_impl: ModuleType, original: Callable[..., tuple[int, tuple]]) -> Callable[..., tuple[int, tuple]]:
     """``lookup`` of Taichi's mapper (arguments -> number and features of the compiled kernel), cached by argument types."""
 
     def lookup(mapper: Any, args: Sequence[Any]) -> tuple[int, tuple]:
-        slots = _slots_of(kernel_impl, mapper)
-        kinds = _kinds(args, slots) if len(args) == len(slots) else None
-        if kinds is None:
+        argument_kinds = _argument_kinds(kernel_impl, mapper)
+        key = _specialization_key(args, argument_kinds) if len(args) == len(argument_kinds) else None
+        if key is None:
             return original(mapper, args)
         try:
-            return mapper.plain_kinds[kinds]
+            return mapper.specializations[key]
         except AttributeError:
-            mapper.plain_kinds = {}
+            mapper.specializations = {}
         except KeyError:
             pass
-        mapper.plain_kinds[kinds] = kind = original(mapper, args)
-        return kind
+        mapper.specializations[key] = specialization = original(mapper, args)
+        return specialization
 
     return lookup
 
 
-def _kinds(args: Sequence[Any], slots: Sequence[int]) -> tuple | None:
-    """Everything that the compiled kernel can depend on; None if an argument is not plain."""
-    kinds: list[Any] = []
-    for value, slot in zip(args, slots, strict=True):
-        kind = type(value)
-        if slot == _ARRAY:
-            if kind is np.ndarray:
-                kinds.append((value.dtype, value.ndim))
+def _specialization_key(args: Sequence[Any], argument_kinds: Sequence[int]) -> tuple | None:
+    """Everything that the compiled kernel can depend on; None if an argument is not supported."""
+    key: list[Any] = []
+    for value, argument_kind in zip(args, argument_kinds, strict=True):
+        value_type = type(value)
+        if argument_kind == _ARRAY:
+            if value_type is np.ndarray:
+                key.append((value.dtype, value.ndim))
             elif _is_tensor(value) and not value.requires_grad:
-                kinds.append((value.dtype, value.ndim, "tensor"))
+                key.append((value.dtype, value.ndim, "tensor"))
             else:
                 return None
-        elif slot == _TEMPLATE:
-            if kind not in _PLAIN:
+        elif argument_kind == _TEMPLATE:
+            if value_type not in _TEMPLATE_VALUE_TYPES:
                 return None
-            kinds.append((kind, value))
-    return tuple(kinds)
+            key.append((value_type, value))
+    return tuple(key)
 
 
-def _plain_launch(kernel_impl: ModuleType, original: Callable[..., Any]) -> Callable[..., Any]:
+def _fast_launch(kernel_impl: ModuleType, original: Callable[..., Any]) -> Callable[..., Any]:
     """``Kernel.launch_kernel``, with the arguments set by ``_set``, and copies of host arrays on a GPU."""
     impl, cuda = kernel_impl.impl, kernel_impl._ti_core.Arch.cuda
 
@@ -108,11 +108,11 @@ def _plain_launch(kernel_impl: ModuleType, original: Callable[..., Any]) -> Call
             return launch_staged(
                 args, lambda arguments: launch_kernel(kernel, compiled, *arguments, staged=True), program.synchronize
             )
-        slots = _slots_of(kernel_impl, kernel)
-        if len(args) != len(slots) or kernel.return_type is not None or kernel.has_print:
+        argument_kinds = _argument_kinds(kernel_impl, kernel)
+        if len(args) != len(argument_kinds) or kernel.return_type is not None or kernel.has_print:
             return original(kernel, compiled, *args)
         context = compiled.make_launch_context()
-        if not _set(context, args, slots, on_cuda=on_cuda):
+        if not _set(context, args, argument_kinds, on_cuda=on_cuda):
             return original(kernel, compiled, *args)
         try:
             program.launch_kernel(program.compile_kernel(config, program.get_device_caps(), compiled), context)
@@ -123,18 +123,18 @@ def _plain_launch(kernel_impl: ModuleType, original: Callable[..., Any]) -> Call
     return launch_kernel
 
 
-def _set(context: Any, args: Sequence[Any], slots: Sequence[int], *, on_cuda: bool) -> bool:
-    """Set the arguments of a launch; return False, with some of them set, if one is not plain."""
+def _set(context: Any, args: Sequence[Any], argument_kinds: Sequence[int], *, on_cuda: bool) -> bool:
+    """Set the arguments of a launch; return False, with some of them set, if one is not supported."""
     position = 0
-    for value, slot in zip(args, slots, strict=True):
-        if slot == _TEMPLATE:
+    for value, argument_kind in zip(args, argument_kinds, strict=True):
+        if argument_kind == _TEMPLATE:
             continue
-        if slot == _ARRAY:
+        if argument_kind == _ARRAY:
             address = _address(value, on_cuda)
             if address is None:
                 return False
             context.set_arg_external_array_with_shape((position,), address, value.nbytes, tuple(value.shape), 0)
-        elif slot == _INTEGER:
+        elif argument_kind == _INTEGER:
             if not isinstance(value, int | np.integer):
                 return False
             context.set_arg_int((position,), int(value))
@@ -149,12 +149,12 @@ def _set(context: Any, args: Sequence[Any], slots: Sequence[int], *, on_cuda: bo
 def _address(array: Any, on_cuda: bool) -> int | None:
     """Memory address of a contiguous numpy array, or of a torch tensor without gradient; None for any other array."""
     if type(array) is np.ndarray:
-        plain = array.flags.c_contiguous and array.size <= _MOST_NUMBERS
-        return array.ctypes.data if plain else None
+        is_supported = array.flags.c_contiguous and array.size <= _MAX_ARRAY_SIZE
+        return array.ctypes.data if is_supported else None
     if not _is_tensor(array) or array.requires_grad or array.grad is not None or not array.is_contiguous():
         return None
-    plain = array.numel() <= _MOST_NUMBERS and (array.device.type == "cpu" or on_cuda)
-    return array.data_ptr() if plain else None
+    is_supported = array.numel() <= _MAX_ARRAY_SIZE and (array.device.type == "cpu" or on_cuda)
+    return array.data_ptr() if is_supported else None
 
 
 def _is_tensor(value: Any) -> bool:

@@ -40,10 +40,10 @@ def skip_importer_frame(kernel_impl: ModuleType) -> None:
 
     def inside_class(level_of_class_stackframe: int) -> bool:
         try:
-            around = sys._getframe(level_of_class_stackframe).f_code.co_filename
+            importer_file = sys._getframe(level_of_class_stackframe).f_code.co_filename
         except ValueError:  # the main program: no enclosing frame
             return False
-        return not around.startswith("<frozen importlib") and seen_inside_class(level_of_class_stackframe + 1)
+        return not importer_file.startswith("<frozen importlib") and seen_inside_class(level_of_class_stackframe + 1)
 
     kernel_impl._inside_class = inside_class
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ti_sim.base.errors import UserError
-from ti_sim.base.rules import Count, FromZero, NotNegative, Positive, Whole, checked
+from ti_sim.base.rules import Count, FromZero, NotNegative, Positive, WholeNumber, checked
 
 __all__ = ["GradcheckEntry", "GradcheckReport", "GradientError", "gradcheck"]
 
@@ -135,7 +135,7 @@ def gradcheck(
     rtol: NotNegative = 1e-5,
     floor: NotNegative = 0.0,
     atol: NotNegative = 0.0,
-    order: Whole = 4,
+    order: WholeNumber = 4,
     max_entries: Count | None = None,
     allow_kinks: bool = False,
     min_observable: FromZero = 1,

@@ -69,12 +69,12 @@ def writable_cache() -> Path | None:
     try:
         preferred.parent.mkdir(mode=_PRIVATE, parents=True, exist_ok=True)
         preferred.mkdir(mode=_PRIVATE, exist_ok=True)
-        fault = _exposure(preferred.parent) or _exposure(preferred) or _replaceable(preferred.parent)
-        if fault is None:
+        risk = _exposure(preferred.parent) or _exposure(preferred) or _replaceable(preferred.parent)
+        if risk is None:
             preferred.chmod(_PRIVATE)
             tempfile.TemporaryFile(dir=preferred).close()
             return preferred
-        reason, advice = f"is not used: {fault}", "remove it, or set XDG_CACHE_HOME to a folder of your own"
+        reason, advice = f"is not used: {risk}", "remove it, or set XDG_CACHE_HOME to a folder of your own"
     except OSError as error:
         reason = f"cannot be written ({error.strerror})"
         advice = "make it writable, or set XDG_CACHE_HOME to another folder"

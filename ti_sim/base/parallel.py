@@ -6,8 +6,8 @@ from contextlib import contextmanager
 
 from ti_sim.base.runtime import require, ti
 
-_MOST_TRIES = 300_000_000  # polls of a thread at a barrier: about ten seconds
-_FIRST_STEPS, _MOST_STEPS = 4, 4096  # steps in a timed launch
+_MAX_POLLS = 300_000_000  # polls of a thread at a barrier: about ten seconds
+_FIRST_STEPS, _MAX_TIMED_STEPS = 4, 4096  # steps in a timed launch
 _ROUND_SECONDS = 0.02  # the number of steps doubles while a launch takes less
 
 PORTION = 512  # minimum number of loop iterations that Taichi's CPU scheduler assigns to a thread, whatever block_dim is
@@ -40,11 +40,11 @@ def repeatable_sums() -> Iterator[None]:
     Holds for all threads of the process, because torch may run backward passes in other threads.
     """
     global _repeatable
-    before, _repeatable = _repeatable, True
+    previous, _repeatable = _repeatable, True
     try:
         yield
     finally:
-        _repeatable = before
+        _repeatable = previous
 
 
 def sums_serially() -> bool:
@@ -73,9 +73,9 @@ def barrier_wait(barrier: ti.template(), b, threads, passed, zero):
     if threads > 1:
         ti.atomic_add(barrier[b, 0], 1)
         tries = 0
-        while ti.atomic_add(barrier[b, 0], zero) < threads * (passed + 1) and tries < _MOST_TRIES:
+        while ti.atomic_add(barrier[b, 0], zero) < threads * (passed + 1) and tries < _MAX_POLLS:
             tries += 1
-        if tries >= _MOST_TRIES:
+        if tries >= _MAX_POLLS:
             barrier[b, 1] = 1
 
 
@@ -95,18 +95,18 @@ class ThreadTuner:
 
     def run(self, launch: Callable[[int, int, int], None], steps: int) -> None:
         """Call ``launch(threads, first step, count)`` until all ``steps`` are done."""
-        done = 0
-        while done < steps:
+        executed_steps = 0
+        while executed_steps < steps:
             # The first round warms up the threads. Then both choices are timed, and the slower one again every eighth round.
             tries_other_size = len(self._sizes) > 1 and (self._turn == 2 or self._turn % 8 == 7)
             preferred = 0 if self._turn < 3 else self._seconds.index(min(self._seconds))
-            chosen = 1 - preferred if tries_other_size else preferred
-            count = min(max(self._steps // 4, 2) if tries_other_size else self._steps, steps - done)
+            thread_index = 1 - preferred if tries_other_size else preferred
+            count = min(max(self._steps // 4, 2) if tries_other_size else self._steps, steps - executed_steps)
             began = time.perf_counter()
-            launch(self._sizes[chosen], done, count)
+            launch(self._sizes[thread_index], executed_steps, count)
             seconds = time.perf_counter() - began
-            self._seconds[chosen] = seconds / count
-            done += count
+            self._seconds[thread_index] = seconds / count
+            executed_steps += count
             self._turn += 1
             if not tries_other_size and seconds < _ROUND_SECONDS:
-                self._steps = min(2 * self._steps, _MOST_STEPS)
+                self._steps = min(2 * self._steps, _MAX_TIMED_STEPS)

@@ -134,9 +134,9 @@ class Param:
         # Clipped as fractions of the width: single precision may not resolve the margin beside a large bound.
         module = _module_of(scaled)
         if low is not None and high is not None:
-            above = module.clip((scaled - low) / width, _CLIP, 1.0 - _CLIP)
-            below = module.clip((high - scaled) / width, _CLIP, 1.0 - _CLIP)  # not 1 - above, which would cancel
-            return module.log(above) - module.log(below)
+            from_low = module.clip((scaled - low) / width, _CLIP, 1.0 - _CLIP)
+            to_high = module.clip((high - scaled) / width, _CLIP, 1.0 - _CLIP)  # not 1 - above, which would cancel
+            return module.log(from_low) - module.log(to_high)
         if low is not None:
             return _inverse_softplus(module.clip((scaled - low) / width, _CLIP, None))
         return -_inverse_softplus(module.clip((high - scaled) / width, _CLIP, None))
@@ -188,24 +188,26 @@ class Param:
             raise UserError(
                 f"Param: low {self.low} is not below high {self.high}: swap them, or use frozen=True for a known value"
             )
-        below = np.zeros(shape, bool) if self.low is None else np.less(self.value, self.low)
-        above = np.zeros(shape, bool) if self.high is None else np.greater(self.value, self.high)
-        self._refuse(np.asarray(self.value), below | above, "start value")
+        below_low = np.zeros(shape, bool) if self.low is None else np.less(self.value, self.low)
+        above_high = np.zeros(shape, bool) if self.high is None else np.greater(self.value, self.high)
+        self._refuse(np.asarray(self.value), below_low | above_high, "start value")
 
     def _check_inside(self, value: Value) -> None:
         """Raise unless every value lies within the bounds up to rounding in its own precision."""
         single = str(getattr(value, "dtype", "")).endswith(("float32", "float16"))
-        plain = value.detach().cpu().numpy() if hasattr(value, "detach") else value
-        plain = np.asarray(plain, dtype=np.float64)
+        numbers = value.detach().cpu().numpy() if hasattr(value, "detach") else value
+        numbers = np.asarray(numbers, dtype=np.float64)
         if self.scale == "log10" and self.low is None:
-            wrong = ~(plain > 0)
+            wrong = ~(numbers > 0)
             if wrong.any():
-                raise UserError(f"Param: value {plain[wrong].flat[0]:g} has no logarithm: scale 'log10' needs numbers above zero")
-        size = np.maximum(np.abs(_or(self.low, 0.0)), np.abs(_or(self.high, 0.0)))
-        width = _or(self.high, 0.0) - _or(self.low, 0.0) if self.range is not None else size
-        slack = _CLIP * np.abs(width) + (1e-6 if single else 1e-14) * size
-        inside = (plain >= _or(self.low, -np.inf) - slack) & (plain <= _or(self.high, np.inf) + slack)
-        self._refuse(plain, ~inside, "value")
+                raise UserError(
+                    f"Param: value {numbers[wrong].flat[0]:g} has no logarithm: scale 'log10' needs numbers above zero"
+                )
+        magnitude = np.maximum(np.abs(_or(self.low, 0.0)), np.abs(_or(self.high, 0.0)))
+        width = _or(self.high, 0.0) - _or(self.low, 0.0) if self.range is not None else magnitude
+        slack = _CLIP * np.abs(width) + (1e-6 if single else 1e-14) * magnitude
+        is_inside = (numbers >= _or(self.low, -np.inf) - slack) & (numbers <= _or(self.high, np.inf) + slack)
+        self._refuse(numbers, ~is_inside, "value")
 
     def _refuse(self, value: np.ndarray, wrong: np.ndarray, reason: str) -> None:
         if not np.any(wrong):

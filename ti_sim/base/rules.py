@@ -34,8 +34,8 @@ class Rule:
         empty: whether an axis of any length may be empty.
         named: whether the argument is a mapping from names to values, each of which satisfies the rule.
         exact: whether one number is refused in place of an array.
-        whole: whether the numbers are integers.
-        least, most: inclusive bounds, or None.
+        integer: whether the numbers are integers.
+        minimum, maximum: inclusive bounds, or None.
         above, below: exclusive bounds, or None.
         infinite: whether infinite numbers are accepted.
         param: whether a ``Param`` is accepted in place of its value.
@@ -45,9 +45,9 @@ class Rule:
     empty: bool = False
     named: bool = False
     exact: bool = False
-    whole: bool = False
-    least: float | None = None
-    most: float | None = None
+    integer: bool = False
+    minimum: float | None = None
+    maximum: float | None = None
     above: float | None = None
     below: float | None = None
     infinite: bool = False
@@ -56,28 +56,29 @@ class Rule:
     @property
     def expected(self) -> str:
         """Description of the accepted values, for error messages."""
-        kind = "whole " if self.whole else "" if self.infinite else "finite "
+        kind = "whole " if self.integer else "" if self.infinite else "finite "
         shape = f" of shape {_format_shape(self.shape)}" if self.shape else ""
         text = f"a {kind}number" if self.shape == () else f"{kind}numbers{shape}"
         text = f"names, each with {text}" if self.named else text
-        most = None if self.most is None or self.most >= _COUNTED else self.most  # a bound of the integer type is not shown
-        if self.least is not None and most is not None:
-            return f"{text} from {self.least:.10g} to {most:.10g}"
+        # The bound of the integer type is not shown.
+        maximum = None if self.maximum is None or self.maximum >= _COUNTED else self.maximum
+        if self.minimum is not None and maximum is not None:
+            return f"{text} from {self.minimum:.10g} to {maximum:.10g}"
         words = [
-            "" if self.least is None else "that is not negative" if self.least == 0 else f"of at least {self.least:.10g}",
+            "" if self.minimum is None else "that is not negative" if self.minimum == 0 else f"of at least {self.minimum:.10g}",
             "" if self.above is None else "above zero" if self.above == 0 else f"above {self.above:.10g}",
             "" if self.below is None else f"below {self.below:.10g}",
-            "" if most is None else f"up to {most:.10g}",
+            "" if maximum is None else f"up to {maximum:.10g}",
         ]
         return " ".join([text, " and ".join(word for word in words if word)]).strip()
 
     @property
     def example(self) -> Any:
         """A value that satisfies the rule."""
-        low = next((bound for bound in (self.least, self.most) if bound is not None), None)
+        low = next((bound for bound in (self.minimum, self.maximum) if bound is not None), None)
         if low is None:
             low = 1.0 if self.above is None else self.above + 1.0 if self.below is None else 0.5 * (self.above + self.below)
-        number = int(low) if self.whole else float(low)
+        number = int(low) if self.integer else float(low)
         value = number if not self.shape else np.full([1 if count is None else count for count in self.shape], number)
         return {"a": value} if self.named else value
 
@@ -99,9 +100,9 @@ class Rule:
         if array is not None and self.shape is not None and not self._fits(array.shape):
             needed = _format_shape(self.shape)
             raise UserError(f"{label} has shape {_format_shape(array.shape)}, and {needed} is needed: give {self.expected}")
-        if array is None or not self._satisfied_by(array):
-            uncounted = self.whole and array is not None and array.size and array.max() > (self.most or math.inf) >= _COUNTED
-            limit = f", at most {self.most}" if uncounted else ""
+        if array is None or not self._is_satisfied_by(array):
+            uncounted = self.integer and array is not None and array.size and array.max() > (self.maximum or math.inf) >= _COUNTED
+            limit = f", at most {self.maximum}" if uncounted else ""
             raise UserError(f"{label} is {format_value(argument)}: give {self.expected}{limit}")
 
     def _accepts_number(self, value: Any) -> bool:
@@ -109,7 +110,7 @@ class Rule:
         if type(value) is int:
             if abs(value) >= 2**63:
                 return False
-        elif type(value) is not float or self.whole or not (math.isfinite(value) or self.infinite and not math.isnan(value)):
+        elif type(value) is not float or self.integer or not (math.isfinite(value) or self.infinite and not math.isnan(value)):
             return False
         return self._within_bounds(value, value)
 
@@ -118,10 +119,10 @@ class Rule:
             return True
         return len(shape) == len(self.shape) and all(a in (None, b) for a, b in zip(self.shape, shape, strict=True))
 
-    def _satisfied_by(self, array: np.ndarray) -> bool:
+    def _is_satisfied_by(self, array: np.ndarray) -> bool:
         if not array.size:
             return self.empty or self.shape is None
-        if self.whole and array.dtype.kind not in "iu":
+        if self.integer and array.dtype.kind not in "iu":
             return False
         low, high = array.min().item(), array.max().item()  # NaN if one of them is
         if math.isnan(low) or not (self.infinite or math.isfinite(low) and math.isfinite(high)):
@@ -130,8 +131,8 @@ class Rule:
 
     def _within_bounds(self, low: float, high: float) -> bool:
         return not (
-            (self.least is not None and low < self.least) or (self.above is not None and low <= self.above)
-            or (self.most is not None and high > self.most) or (self.below is not None and high >= self.below)
+            (self.minimum is not None and low < self.minimum) or (self.above is not None and low <= self.above)
+            or (self.maximum is not None and high > self.maximum) or (self.below is not None and high >= self.below)
         )  # fmt: skip
 
 
@@ -169,8 +170,8 @@ class Container:
             return self._all(value)
         return self.container is Iterable and isinstance(value, Iterable)
 
-    def _all(self, things: Iterable[Any]) -> bool:
-        return self.items is None or all(self.items.accepts(thing) for thing in things)
+    def _all(self, items: Iterable[Any]) -> bool:
+        return self.items is None or all(self.items.accepts(item) for item in items)
 
     @property
     def expected(self) -> str:
@@ -316,14 +317,16 @@ def check_path(label: str, path: str) -> None:
 Real = Annotated[float, Rule()]
 Positive = Annotated[float, Rule(above=0)]
 PositiveOrInfinite = Annotated[float, Rule(above=0, infinite=True)]
-NotNegative = Annotated[float, Rule(least=0)]
-Deviation = Annotated[float, Rule(least=1e-9, most=1e9)]  # a standard deviation, whose square is neither zero nor infinite
+NotNegative = Annotated[float, Rule(minimum=0)]
+StandardDeviation = Annotated[
+    float, Rule(minimum=1e-9, maximum=1e9)
+]  # a standard deviation, whose square is neither zero nor infinite
 FiniteArray = Annotated[Any, Rule(shape=None)]
-Share = Annotated[float, Rule(least=0, most=1)]
-Whole = Annotated[int, Rule(whole=True)]
-Count = Annotated[int, Rule(whole=True, least=1, most=_COUNTED)]
-FromZero = Annotated[int, Rule(whole=True, least=0, most=_COUNTED)]
-Seed = Annotated[int, Rule(whole=True, least=0, most=2**63 - 1)]
+UnitInterval = Annotated[float, Rule(minimum=0, maximum=1)]
+WholeNumber = Annotated[int, Rule(integer=True)]
+Count = Annotated[int, Rule(integer=True, minimum=1, maximum=_COUNTED)]
+FromZero = Annotated[int, Rule(integer=True, minimum=0, maximum=_COUNTED)]
+Seed = Annotated[int, Rule(integer=True, minimum=0, maximum=2**63 - 1)]
 
 
 def checked(target: T) -> T:

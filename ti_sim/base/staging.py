@@ -108,7 +108,7 @@ class Staging:
     def download(self) -> None:
         """Copy back what lies in host arrays that may be written to; the kernel must have run."""
         for span in self._written:
-            self._torch.from_numpy(_host_bytes(span)).copy_(self._part(span))
+            self._torch.from_numpy(_host_bytes(span)).copy_(self._bytes_of(span))
 
     def _with_gradient(self, array: Any) -> tuple[Any, ...]:
         """An array, and its gradient where kernels read one: Taichi makes zeros of it if there is none yet."""
@@ -119,8 +119,8 @@ class Staging:
         return (array,) if array.grad is None else (array, array.grad)
 
     def _uploaded(self, span: Span, device: str) -> Any:
-        before = span.start % _ALIGNMENT
-        copy = self._torch.empty(before + span.end - span.start, dtype=self._torch.uint8, device=device)[before:]
+        misalignment = span.start % _ALIGNMENT
+        copy = self._torch.empty(misalignment + span.end - span.start, dtype=self._torch.uint8, device=device)[misalignment:]
         return copy.copy_(self._torch.from_numpy(_host_bytes(span)))
 
     def _placed(self, array: Any) -> Any:
@@ -132,13 +132,13 @@ class Staging:
 
     def _view(self, array: Any) -> Any:
         dtype = self._torch.from_numpy(np.empty(0, array.dtype)).dtype if isinstance(array, np.ndarray) else array.dtype
-        return self._part(_span(array)).view(dtype).view(tuple(array.shape))
+        return self._bytes_of(_span(array)).view(dtype).view(tuple(array.shape))
 
-    def _part(self, span: Span) -> Any:
+    def _bytes_of(self, span: Span) -> Any:
         """Bytes of a copy."""
         index = bisect_right(self._spans, span.start, key=lambda candidate: candidate.start) - 1
-        first = span.start - self._spans[index].start
-        return self._copies[index][first : first + span.end - span.start]
+        offset = span.start - self._spans[index].start
+        return self._copies[index][offset : offset + span.end - span.start]
 
 
 def _span(array: Any) -> Span:

@@ -47,17 +47,17 @@ def bristle_force(height, u, s, ke, kd, kf, mu, kt, dt):
     Returns:
         (force [N], 3-vector; displacement at the end of the step [m], 2-vector).
     """
-    force, after = vec3(0.0), vec2(0.0)
+    force, new_deflection = vec3(0.0), vec2(0.0)
     path = contact_path(height, u.z, ke, kd, dt)
     normal, fraction = normal_force(path, ke, kd)
     if normal > 0:
         tangential = vec2(u.x, u.y)
-        after = s + dt * fraction * tangential
+        new_deflection = s + dt * fraction * tangential
         if kt > 0:
-            after = limited_friction_vector(kt * after, path, ke, kd, mu) / (kt * fraction)
-        hold = limited_friction_vector(kt * after + kf * tangential, path, ke, kd, mu)
-        force = vec3(-hold.x, -hold.y, normal)
-    return force, after
+            new_deflection = limited_friction_vector(kt * new_deflection, path, ke, kd, mu) / (kt * fraction)
+        friction = limited_friction_vector(kt * new_deflection + kf * tangential, path, ke, kd, mu)
+        force = vec3(-friction.x, -friction.y, normal)
+    return force, new_deflection
 
 
 @ti.func
@@ -77,18 +77,18 @@ def bristle_force_adjoint(height, u, s, ke, kd, kf, mu, kt, dt, force_bar, after
     if normal > 0:
         tangential, fraction_bar = vec2(u.x, u.y), 0.0
         trial = s + dt * fraction * tangential
-        after = trial
+        new_deflection = trial
         if kt > 0:
-            after = limited_friction_vector(kt * trial, path, ke, kd, mu) / (kt * fraction)
+            new_deflection = limited_friction_vector(kt * trial, path, ke, kd, mu) / (kt * fraction)
         pull_bar, path_bar, law_bar = limited_friction_vector_adjoint(
-            kt * after + kf * tangential, path, ke, kd, mu, -vec2(force_bar.x, force_bar.y)
+            kt * new_deflection + kf * tangential, path, ke, kd, mu, -vec2(force_bar.x, force_bar.y)
         )
-        kt_bar, s_bar = after.dot(pull_bar), after_bar + kt * pull_bar
+        kt_bar, s_bar = new_deflection.dot(pull_bar), after_bar + kt * pull_bar
         if kt > 0:
             spring_bar = s_bar / (kt * fraction)
             trial_bar, path_bar_after, law_bar_after = limited_friction_vector_adjoint(kt * trial, path, ke, kd, mu, spring_bar)
-            fraction_bar = -kt * after.dot(spring_bar)
-            kt_bar += trial.dot(trial_bar) - fraction * after.dot(spring_bar)
+            fraction_bar = -kt * new_deflection.dot(spring_bar)
+            kt_bar += trial.dot(trial_bar) - fraction * new_deflection.dot(spring_bar)
             s_bar = kt * trial_bar
             path_bar, law_bar = path_bar + path_bar_after, law_bar + law_bar_after
         path_bar_force, ke_bar, kd_bar = normal_force_adjoint(

@@ -35,7 +35,7 @@ BOUND = 12  # radius of the bounding sphere about the centre; negative for a lin
 SLACK = 13  # distance that the centre may move before the list of near pairs is rebuilt [m]
 GRID_LOW = 14  # 3, first node of a mesh's distance field
 GRID_CELL = 17  # distance between nodes
-LEAST_HALF = 18  # half the smallest extent of the shape, or its radius
+MIN_HALF_EXTENT = 18  # half the smallest extent of the shape, or its radius
 REVOLVED = 19  # 1 for a cylinder or cone, whose surface does not change as it spins about z of the shape's frame; else zero
 SHAPE_SIZE = 20
 
@@ -118,7 +118,7 @@ class CollisionShape:
         return float(np.linalg.norm(self.size) if self.kind == "box" else np.sum(self.size))
 
     @property
-    def least_half(self) -> float:
+    def min_half_extent(self) -> float:
         """Half the smallest extent along the axes of the shape's frame [m]; the radius of a round shape."""
         if self.kind == "mesh":
             return 0.5 * float(np.ptp(self._points, axis=0).min())
@@ -151,7 +151,7 @@ class CollisionShape:
         else:
             row[RADIUS : RADIUS + len(self.size)] = self.size
         row[BOUND] = self.bound
-        row[LEAST_HALF] = self.least_half
+        row[MIN_HALF_EXTENT] = self.min_half_extent
         return row
 
 
@@ -210,18 +210,18 @@ def possible_pairs(
     for i, (parent, kind) in enumerate(zip(parents, joint_types, strict=True)):
         if kind == "fixed" and parent >= 0:
             rigid[i] = rigid[parent]
-    still = [parents[i] < 0 and joint_types[i] == "fixed" for i in rigid]
+    is_fixed = [parents[i] < 0 and joint_types[i] == "fixed" for i in rigid]
     carrier = [rigid[parents[i]] if parents[i] >= 0 else -1 for i in rigid]
     shaped = [i for i, shape in enumerate(shapes) if shape is not None]
     return [
         (i, j)
         for k, i in enumerate(shaped)
         for j in shaped[k + 1 :]
-        if rigid[i] != rigid[j] and carrier[i] != rigid[j] and carrier[j] != rigid[i] and not (still[i] and still[j])
+        if rigid[i] != rigid[j] and carrier[i] != rigid[j] and carrier[j] != rigid[i] and not (is_fixed[i] and is_fixed[j])
     ]
 
 
-def shape_rows(shapes: tuple[CollisionShape | None, ...], moves: np.ndarray) -> np.ndarray:
+def shape_rows(shapes: tuple[CollisionShape | None, ...], centre_offsets: np.ndarray) -> np.ndarray:
     """Table of shapes, one row per link, [max(N, 1), SHAPE_SIZE] float64.
 
     The slack of a shape is half its bounding radius, at most twice the median of all slacks; zero for a shape that cannot move.
@@ -233,7 +233,7 @@ def shape_rows(shapes: tuple[CollisionShape | None, ...], moves: np.ndarray) -> 
             rows[i] = shape.row()
     bounds = rows[rows[:, BOUND] > 0, BOUND]
     for i in range(len(shapes)):
-        if shapes[i] is not None and moves[i]:
+        if shapes[i] is not None and centre_offsets[i]:
             rows[i, SLACK] = _SLACK_PART * min(rows[i, BOUND], 2 * float(np.median(bounds)))
     return rows
 
@@ -243,7 +243,7 @@ def mesh_rows(shapes: tuple[CollisionShape | None, ...]) -> tuple[np.ndarray, np
 
     An array shared by several links is stored once.
     """
-    rows, numbers, starts, size = np.zeros((max(len(shapes), 1), MESH_SIZE), dtype=np.int32), [np.zeros(1)], {}, 1
+    rows, numbers, starts, table_size = np.zeros((max(len(shapes), 1), MESH_SIZE), dtype=np.int32), [np.zeros(1)], {}, 1
     for i, shape in enumerate(shapes):
         if shape is not None and shape.kind in ("mesh", "box"):
             arrays = {FIRST_FEATURE: shape.features}
@@ -252,9 +252,9 @@ def mesh_rows(shapes: tuple[CollisionShape | None, ...]) -> tuple[np.ndarray, np
                 arrays[FIRST_SAMPLE] = shape.distance.coefficients
             for column, array in arrays.items():
                 if id(array) not in starts:
-                    starts[id(array)] = size
+                    starts[id(array)] = table_size
                     numbers.append(array.ravel())
-                    size += array.size
+                    table_size += array.size
                 rows[i, column] = starts[id(array)]
     return rows, np.concatenate(numbers)
 

@@ -50,8 +50,8 @@ def onset(depth, travel):
         mean, fraction = depth, 1.0
     elif depth > -travel:
         y = depth / travel
-        rest = 1 - ti.abs(y)
-        mean, fraction = travel * rest * rest * rest / 6, 0.5 * rest * rest
+        remaining = 1 - ti.abs(y)
+        mean, fraction = travel * remaining * remaining * remaining / 6, 0.5 * remaining * remaining
         if y >= 0:
             mean += depth
             fraction = 1 - fraction
@@ -64,8 +64,12 @@ def onset_rates(depth, travel):
     by_depth, by_travel, mean_by_travel = 0.0, 0.0, 0.0
     if ti.abs(depth) < travel:
         y = depth / travel
-        rest = 1 - ti.abs(y)
-        by_depth, by_travel, mean_by_travel = rest / travel, -y * rest / travel, rest * rest * (1 + 2 * ti.abs(y)) / 6
+        remaining = 1 - ti.abs(y)
+        by_depth, by_travel, mean_by_travel = (
+            remaining / travel,
+            -y * remaining / travel,
+            remaining * remaining * (1 + 2 * ti.abs(y)) / 6,
+        )
     return by_depth, by_travel, mean_by_travel
 
 
@@ -151,31 +155,31 @@ def limited_friction(pull, path, ke, kd, mu):
     Returns:
         (mean [N], its derivative by ``pull`` [1], vec3 of those by the path, vec3 of those by ke, kd and mu).
     """
-    value, rate, by_path, by_law = pull, 1.0, vec3(0.0), vec3(0.0)
+    value, by_pull, by_path, by_law = pull, 1.0, vec3(0.0), vec3(0.0)
     damped, stiffness = mu * kd * path[2], mu * ke
     elastic_pull = pull - damped  # is held elastically
     if path[0] < path[1] or elastic_pull > stiffness * (path[0] - path[1]) or damped + stiffness == 0:
         mean, fraction = onset(path[0], path[1])
         by_depth, by_travel, mean_by_travel = onset_rates(path[0], path[1])
-        viscous_share, damped_rate, stiffness_rate = ti.min(pull, damped), 0.0, 0.0
-        value, rate = fraction * viscous_share, 0.0
-        by_path = vec3(viscous_share * by_depth, viscous_share * by_travel, 0.0)
+        viscous_force, damped_rate, stiffness_rate = ti.min(pull, damped), 0.0, 0.0
+        value, by_pull = fraction * viscous_force, 0.0
+        by_path = vec3(viscous_force * by_depth, viscous_force * by_travel, 0.0)
         if elastic_pull > 0:
             damped_rate, stiffness_rate = fraction, mean
             if elastic_pull < stiffness * (path[0] + path[1]):  # the limit is above ``pull`` for the rest of the step
                 depth = path[0] - elastic_pull / stiffness
-                remaining_mean, rate = onset(depth, path[1])
+                remaining_mean, by_pull = onset(depth, path[1])
                 _by_depth, _by_travel, more_by_travel = onset_rates(depth, path[1])
                 mean_by_travel -= more_by_travel
-                damped_rate -= rate
-                stiffness_rate -= remaining_mean + rate * elastic_pull / stiffness
+                damped_rate -= by_pull
+                stiffness_rate -= remaining_mean + by_pull * elastic_pull / stiffness
                 mean -= remaining_mean
             value += stiffness * mean
             by_path += vec3(stiffness * damped_rate, stiffness * mean_by_travel, mu * kd * damped_rate)
             by_law = vec3(mu * stiffness_rate, mu * path[2] * damped_rate, ke * stiffness_rate + kd * path[2] * damped_rate)
         elif damped + stiffness > 0:
-            rate = fraction
-    return value, rate, by_path, by_law
+            by_pull = fraction
+    return value, by_pull, by_path, by_law
 
 
 @ti.func
@@ -184,35 +188,35 @@ def sticks_throughout(force, path, ke, kd, mu):
 
     Most contacts stick, and this test takes no root.
     """
-    least = mu * (ke * (path[0] - path[1]) + kd * path[2])
-    return path[0] >= path[1] and least > 0 and force.dot(force) <= least * least
+    min_limit = mu * (ke * (path[0] - path[1]) + kd * path[2])
+    return path[0] >= path[1] and min_limit > 0 and force.dot(force) <= min_limit * min_limit
 
 
 @ti.func
 def limited_friction_vector(force, path, ke, kd, mu):
     """A force [N], shortened to the mean of min(|force|, mu f_n)."""
-    share = 1.0
+    scale = 1.0
     if not sticks_throughout(force, path, ke, kd, mu):
         length = force.norm()
         if length > 0:
             value, _rate, _by_path, _by_law = limited_friction(length, path, ke, kd, mu)
-            share = value / length
-    return share * force
+            scale = value / length
+    return scale * force
 
 
 @ti.func
-def limited_friction_vector_adjoint(force, path, ke, kd, mu, bar):
+def limited_friction_vector_adjoint(force, path, ke, kd, mu, result_bar):
     """Adjoint of ``limited_friction_vector``: (force_bar, adjoint of the path, vec3 of the adjoints of ke, kd, mu)."""
-    force_bar, path_bar, law_bar = bar, vec3(0.0), vec3(0.0)
+    force_bar, path_bar, law_bar = result_bar, vec3(0.0), vec3(0.0)
     if not sticks_throughout(force, path, ke, kd, mu):
         length = force.norm()
-        value, rate, by_path, by_law = limited_friction(length, path, ke, kd, mu)
-        force_bar = rate * bar
+        value, by_pull, by_path, by_law = limited_friction(length, path, ke, kd, mu)
+        force_bar = by_pull * result_bar
         if length > 0:
             inverse = 1 / length
-            share, along = value * inverse, inverse * force
-            value_bar = along.dot(bar)
-            force_bar = share * bar + (rate - share) * value_bar * along
+            scale, direction = value * inverse, inverse * force
+            value_bar = direction.dot(result_bar)
+            force_bar = scale * result_bar + (by_pull - scale) * value_bar * direction
             path_bar, law_bar = value_bar * by_path, value_bar * by_law
     return force_bar, path_bar, law_bar
 
@@ -240,8 +244,8 @@ def contact_force(height, u, ke, kd, kf, mu, dt):
     path = contact_path(height, u.z, ke, kd, dt)
     normal, _fraction = normal_force(path, ke, kd)
     if normal > 0:
-        hold = limited_friction_vector(kf * vec2(u.x, u.y), path, ke, kd, mu)
-        force = vec3(-hold.x, -hold.y, normal)
+        friction = limited_friction_vector(kf * vec2(u.x, u.y), path, ke, kd, mu)
+        force = vec3(-friction.x, -friction.y, normal)
     return force
 
 
@@ -270,9 +274,9 @@ def contact_force_along(normal, gap, u, ke, kd, kf, mu, dt):
     """
     force, speed = vec3(0.0), u.dot(normal)
     path = contact_path(gap, speed, ke, kd, dt)
-    size, _fraction = normal_force(path, ke, kd)
-    if size > 0:
-        force = size * normal - limited_friction_vector(kf * (u - speed * normal), path, ke, kd, mu)
+    normal_magnitude, _fraction = normal_force(path, ke, kd)
+    if normal_magnitude > 0:
+        force = normal_magnitude * normal - limited_friction_vector(kf * (u - speed * normal), path, ke, kd, mu)
     return force, path
 
 
@@ -292,7 +296,7 @@ def contact_force_along_adjoint(normal, gap, u, ke, kd, kf, mu, dt, force_bar, p
     normal_bar, gap_bar, u_bar, contact_bar = vec3(0.0), 0.0, vec3(0.0), vec4(0.0)
     speed = u.dot(normal)
     path = contact_path(gap, speed, ke, kd, dt)
-    size, fraction = normal_force(path, ke, kd)
+    normal_magnitude, fraction = normal_force(path, ke, kd)
     if fraction > 0:
         slide = u - speed * normal
         pull_bar, path_bar_friction, law_bar = limited_friction_vector_adjoint(kf * slide, path, ke, kd, mu, -force_bar)
@@ -305,6 +309,6 @@ def contact_force_along_adjoint(normal, gap, u, ke, kd, kf, mu, dt, force_bar, p
         slide_bar = kf * pull_bar
         speed_bar -= slide_bar.dot(normal)
         u_bar = slide_bar + speed_bar * normal
-        normal_bar = size * force_bar + speed_bar * slide - speed * slide_bar
+        normal_bar = normal_magnitude * force_bar + speed_bar * slide - speed * slide_bar
         normal_bar -= normal_bar.dot(normal) * normal
     return normal_bar, gap_bar, u_bar, contact_bar

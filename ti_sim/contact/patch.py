@@ -48,10 +48,10 @@ def add_to_patch(patch: ti.template(), point, normal, force, path):
     """
     if force > 0:
         total = patch[SUM] + force
-        away = point - patch_vec3(patch, CENTRE)
-        step = force / total * away
+        offset = point - patch_vec3(patch, CENTRE)
+        step = force / total * offset
         patch[SUM] = total
-        patch[SPREAD] += force * away.dot(away - step)
+        patch[SPREAD] += force * offset.dot(offset - step)
         for k in ti.static(range(3)):
             patch[PATH + k] += force / total * (path[k] - patch[PATH + k])
             patch[CENTRE + k] += step[k]
@@ -77,12 +77,14 @@ def patch_point_adjoint(patch: ti.template(), point, normal, force, path):
     """
     force_bar, place_bar, normal_bar, path_bar = 0.0, vec3(0.0), vec3(0.0), vec3(0.0)
     if patch[KT] > 0 and patch[SUM] > 0:
-        away, resultant_bar = point - patch_vec3(patch, CENTRE), patch_vec3(patch, RESULTANT_BAR)
+        offset, resultant_bar = point - patch_vec3(patch, CENTRE), patch_vec3(patch, RESULTANT_BAR)
         centre_bar, mean_bar = patch_vec3(patch, CENTRE_BAR), patch_vec3(patch, PATH_BAR)
-        along = resultant_bar.dot(normal)
-        force_bar = along + (away.dot(centre_bar) + patch[SPREAD_BAR] * (away.dot(away) - patch[SPREAD])) / patch[SUM]
+        normal_component = resultant_bar.dot(normal)
+        force_bar = (
+            normal_component + (offset.dot(centre_bar) + patch[SPREAD_BAR] * (offset.dot(offset) - patch[SPREAD])) / patch[SUM]
+        )
         force_bar += mean_bar.dot(path - patch_vec3(patch, PATH)) / patch[SUM]
         path_bar = force / patch[SUM] * mean_bar
-        place_bar = force / patch[SUM] * (centre_bar + 2 * patch[SPREAD_BAR] * away)
-        normal_bar = force * (resultant_bar - along * normal)
+        place_bar = force / patch[SUM] * (centre_bar + 2 * patch[SPREAD_BAR] * offset)
+        normal_bar = force * (resultant_bar - normal_component * normal)
     return force_bar, place_bar, normal_bar, path_bar

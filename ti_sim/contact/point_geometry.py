@@ -38,7 +38,7 @@ def contact_height(turning: ti.template(), point: ti.template(), p, local, rotat
 
 @ti.func
 def contact_arm(turning: ti.template(), point: ti.template(), p, local, rotation):
-    """Place where point p touches the plane.
+    """Position where point p touches the plane.
 
     Args:
         turning: whether there are rims or patches.
@@ -48,24 +48,24 @@ def contact_arm(turning: ti.template(), point: ti.template(), p, local, rotation
         rotation: rotation matrix of the body.
 
     Returns:
-        (arm from the body's centre to that place, world axes [m]; share of the contact parameters: 1, or the area of a patch that
-        faces the plane [m2]).
+        (arm from the body's centre to that point, world axes [m]; weight of the contact parameters: 1, or the area of a patch
+        that faces the plane [m2]).
     """
-    arm, share = rotation @ local, 1.0
+    arm, turning_weight = rotation @ local, 1.0
     if ti.static(turning):
-        kind, down = ti.cast(point[p, KIND], int), vec3(0.0, 0.0, -1.0)
+        kind, downwards = ti.cast(point[p, KIND], int), vec3(0.0, 0.0, -1.0)
         if kind == PATCH:
-            share = ti.max(0.0, -(rotation @ point_vector(point, p)).z)
+            turning_weight = ti.max(0.0, -(rotation @ point_vector(point, p)).z)
         elif kind >= RIM:
-            down = rim_direction(rotation @ point_vector(point, p), kind - RIM)
-        arm += point[p, RADIUS] * down
+            downwards = rim_direction(rotation @ point_vector(point, p), kind - RIM)
+        arm += point[p, RADIUS] * downwards
     else:
         arm.z -= point[p, RADIUS]
-    return arm, share
+    return arm, turning_weight
 
 
 @ti.func
-def contact_vector_adjoint(point: ti.template(), p, rotation, arm_bar, share_bar):
+def contact_vector_adjoint(point: ti.template(), p, rotation, arm_bar, weight_bar):
     """Adjoint of ``contact_arm`` with respect to the axis of a rim or the area vector of a patch, world axes; zero for a ball.
 
     The adjoint of the position of the point is ``arm_bar`` itself.
@@ -74,7 +74,7 @@ def contact_vector_adjoint(point: ti.template(), p, rotation, arm_bar, share_bar
     kind = ti.cast(point[p, KIND], int)
     if kind == PATCH:
         if (rotation @ point_vector(point, p)).z < 0:
-            vector_bar.z = -share_bar
+            vector_bar.z = -weight_bar
     elif kind >= RIM:
         axis = rotation @ point_vector(point, p)
         vector_bar = rim_direction_adjoint(axis, kind - RIM, point[p, RADIUS] * arm_bar)
@@ -123,6 +123,6 @@ def rim_direction_adjoint(axis, quarter, direction_bar):
         axis_bar = vec3(-h.x * bar.z, -h.y * bar.z, h.x * bar.x + h.y * bar.y)
         h_bar = vec2(axis.z * bar.x - axis.x * bar.z, axis.z * bar.y - axis.y * bar.z)
     if sine > _UPRIGHT:
-        turned = (h_bar - h * h.dot(h_bar)) / sine
-        axis_bar += vec3(turned.x, turned.y, 0.0)
+        tangent_bar = (h_bar - h * h.dot(h_bar)) / sine
+        axis_bar += vec3(tangent_bar.x, tangent_bar.y, 0.0)
     return axis_bar

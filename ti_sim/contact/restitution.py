@@ -86,8 +86,8 @@ def damping_for_restitution(stiffness: FiniteArray, restitution: FiniteArray, ma
     low, high = np.log(np.maximum(0.5 * target, np.finfo(np.float64).tiny)), np.maximum(target, 1.0)
     for _ in range(_HALVINGS):
         middle = 0.5 * (low + high)
-        above = _half_angle_times_ratio(np.exp(middle)) > target
-        low, high = np.where(above, low, middle), np.where(above, middle, high)
+        is_above = _half_angle_times_ratio(np.exp(middle)) > target
+        low, high = np.where(is_above, low, middle), np.where(is_above, middle, high)
     ratio = np.where(target > 0, np.exp(0.5 * (low + high)), 0.0)
     return 2 * ratio * np.sqrt(stiffness * mass)
 
@@ -115,8 +115,8 @@ def effective_mass(mass: FiniteArray, inertia: FiniteArray, arm: FiniteArray, no
     if not (length > 0).all():
         raise UserError("the normal is zero: give a direction")
     lever = np.cross(arm, normal / length)
-    turning = np.linalg.solve(inertia, lever[..., None])[..., 0]
-    return 1 / (1 / mass + (lever * turning).sum(axis=-1))
+    angular_response = np.linalg.solve(inertia, lever[..., None])[..., 0]
+    return 1 / (1 / mass + (lever * angular_response).sum(axis=-1))
 
 
 def _above_zero(name: str, values: Any) -> np.ndarray:
@@ -137,10 +137,12 @@ def _damping_ratio(stiffness: FiniteArray, damping: FiniteArray, mass: FiniteArr
 
 def _half_angle(ratio: np.ndarray) -> np.ndarray:
     """Half of w t: acos(z) / sqrt(1 - z^2) below z = 1, acosh(z) / sqrt(z^2 - 1) above it."""
-    below, above = np.minimum(ratio, 1 - _NEAR_ONE), np.maximum(ratio, 1 + _NEAR_ONE)
+    underdamped, overdamped = np.minimum(ratio, 1 - _NEAR_ONE), np.maximum(ratio, 1 + _NEAR_ONE)
     s = 1 - ratio
     series = 1 + s / 3 + 2 * s**2 / 15  # error: 2 s^3 / 35
-    inner = np.where(ratio < 1, np.arccos(below) / np.sqrt(1 - below**2), np.arccosh(above) / np.sqrt(above**2 - 1))
+    inner = np.where(
+        ratio < 1, np.arccos(underdamped) / np.sqrt(1 - underdamped**2), np.arccosh(overdamped) / np.sqrt(overdamped**2 - 1)
+    )
     return np.where(np.abs(s) < _NEAR_ONE, series, inner)
 
 

@@ -14,10 +14,10 @@ from ti_sim.base.runtime import require, ti
 from ti_sim.base.vecmath import mat3, vec3, vec4
 from ti_sim.contact.collision import FIRST_SAMPLE, GRID_CELL, GRID_LOW, HALF_SIZE, NODES
 from ti_sim.contact.shape_geometry import box_distance, box_distance_along
-from ti_sim.shapes.distance_kernels import grid_distance, grid_place, spline_along, spline_value
+from ti_sim.shapes.distance_kernels import closest_grid_point, grid_distance, spline_along, spline_value
 
 _ITERATIONS = 50
-_MOST_SAMPLES = 128  # points along a line in a mesh that are tested first
+_MAX_SAMPLES = 128  # points along a line in a mesh that are tested first
 _SAFE = 0.9  # of the distance of a point outside, which the spline approximates
 _ALIKE = 0.1  # difference of two maxima that their estimates may mistake, in cells
 _ANYWHERE = 1e9  # reach of points whose distance is computed anywhere [m]
@@ -49,24 +49,26 @@ def is_mesh(world: ti.template(), j):
 
 
 @ti.func
-def field_of(world: ti.template(), j):
+def distance_field(world: ti.template(), j):
     """Distance field of link j's mesh, as arguments of ``distance_kernels``: first coefficient, nodes, first node, cell."""
     nodes = ti.Vector([world.mesh[j, NODES], world.mesh[j, NODES + 1], world.mesh[j, NODES + 2]])
     return world.mesh[j, FIRST_SAMPLE], nodes, shape_vec3(world, j, GRID_LOW), world.shape[j, GRID_CELL]
 
 
 @ti.func
-def shape_distance(world: ti.template(), j, x, reach, second):
+def shape_distance(world: ti.template(), j, x, max_distance, with_second):
     """Signed distance of link j's box or mesh at a point x of its frame, as returned by ``distance_kernels.grid_distance``."""
-    distance, direction, slope, bend = 0.0, vec3(0.0), vec3(0.0), mat3(0.0)
+    distance, direction, distance_gradient, direction_jacobian = 0.0, vec3(0.0), vec3(0.0), mat3(0.0)
     if is_mesh(world, j):
         if ti.static(world.with_meshes):
-            first, nodes, low, cell = field_of(world, j)
-            distance, direction, slope, bend = grid_distance(world.sample, first, nodes, low, cell, x, reach, second)
+            offset, nodes, low, cell = distance_field(world, j)
+            distance, direction, distance_gradient, direction_jacobian = grid_distance(
+                world.sample, offset, nodes, low, cell, x, max_distance, with_second
+            )
     else:
-        distance, direction, bend = box_distance(x, shape_vec3(world, j, HALF_SIZE))
-        slope = direction
-    return distance, direction, slope, bend
+        distance, direction, direction_jacobian = box_distance(x, shape_vec3(world, j, HALF_SIZE))
+        distance_gradient = direction
+    return distance, direction, distance_gradient, direction_jacobian
 
 
 @ti.func
@@ -81,69 +83,79 @@ def unit_normal(distance, direction, radius):
 
 
 @ti.func
-def distance_adjoint(normal, gap, length, slope, bend, normal_bar, gap_bar, length_bar):
-    """Adjoint of the point whose distance has this slope and bend, from those of ``unit_normal``'s results; all in one frame."""
-    along = normal.dot(normal_bar)
-    direction_bar = (normal_bar - along * normal) / length + (length_bar - gap_bar * gap / length) * normal
-    return gap_bar / length * slope + bend @ direction_bar
+def distance_adjoint(normal, gap, length, distance_gradient, direction_jacobian, normal_bar, gap_bar, length_bar):
+    """Adjoint of a point from those of ``unit_normal``'s results and the derivatives of ``shape_distance``; all in one frame."""
+    normal_component = normal.dot(normal_bar)
+    direction_bar = (normal_bar - normal_component * normal) / length + (length_bar - gap_bar * gap / length) * normal
+    return gap_bar / length * distance_gradient + direction_jacobian @ direction_bar
 
 
 @ti.func
-def box_about(world: ti.template(), j):
+def bounding_box(world: ti.template(), j):
     """Centre and half sizes of the bounding box of link j's shape, a box or mesh, in its frame [m]."""
     middle, half = vec3(0.0), shape_vec3(world, j, HALF_SIZE)
     if is_mesh(world, j):
         if ti.static(world.with_meshes):
-            _first, nodes, first_node, cell = field_of(world, j)
+            _first, nodes, first_node, cell = distance_field(world, j)
             middle = first_node + 0.5 * cell * (nodes - 1)
             half = 0.5 * cell * (nodes - _OUTSIDE)
     return middle, half
 
 
 @ti.func
-def clip_to_box(x, along, low, high, reach):
-    """Part of the line x + s along, |s| <= reach, in the box between low and high: (s_min, s_max), empty where s_max < s_min."""
-    s_min, s_max = -reach, reach
+def clip_to_box(x, line_direction, low, high, half_length):
+    """Range (s_min, s_max) of the line x + s line_direction, |s| <= half_length, in the box between low and high.
+
+    The range is empty where s_max < s_min.
+    """
+    s_min, s_max = -half_length, half_length
     for k in ti.static(range(3)):
-        below, above = low[k] - x[k], high[k] - x[k]
-        if ti.abs(along[k]) * reach > 1e-3 * (above - below):
-            s_min = ti.max(s_min, ti.min(below / along[k], above / along[k]))
-            s_max = ti.min(s_max, ti.max(below / along[k], above / along[k]))
-        elif below > ti.abs(along[k]) * reach or above < -ti.abs(along[k]) * reach:
+        to_low, to_high = low[k] - x[k], high[k] - x[k]
+        if ti.abs(line_direction[k]) * half_length > 1e-3 * (to_high - to_low):
+            s_min = ti.max(s_min, ti.min(to_low / line_direction[k], to_high / line_direction[k]))
+            s_max = ti.min(s_max, ti.max(to_low / line_direction[k], to_high / line_direction[k]))
+        elif to_low > ti.abs(line_direction[k]) * half_length or to_high < -ti.abs(line_direction[k]) * half_length:
             s_max = s_min - 1
     return s_min, s_max
 
 
 @ti.func
 def distance_along(world: ti.template(), j, x, k):
-    """Distance of link j's box or mesh at a point x, parts of its direction and of its slope along k, and k . bend k."""
-    distance, along, slope_along, bend_along = 0.0, 0.0, 0.0, 0.0
+    """Distance d of link j's box or mesh at a point x, k . direction, k . grad d, and k . (direction Jacobian) k."""
+    distance, rate, gradient_rate, curvature = 0.0, 0.0, 0.0, 0.0
     if is_mesh(world, j):
         if ti.static(world.with_meshes):
-            first, nodes, low, cell = field_of(world, j)
-            u, beyond = grid_place(nodes, low, cell, x)
-            if beyond.dot(beyond) == 0:
-                distance, along, bend_along = spline_along(world.sample, first, nodes, cell, u, k)
-                slope_along = along
+            offset, nodes, low, cell = distance_field(world, j)
+            u, offset_outside = closest_grid_point(nodes, low, cell, x)
+            if offset_outside.dot(offset_outside) == 0:
+                distance, rate, curvature = spline_along(world.sample, offset, nodes, cell, u, k)
+                gradient_rate = rate
             else:
-                away, direction, slope, bend = grid_distance(world.sample, first, nodes, low, cell, x, _ANYWHERE, True)
-                distance, along, slope_along, bend_along = away, k.dot(direction), k.dot(slope), k.dot(bend @ k)
+                distance_outside, direction, distance_gradient, direction_jacobian = grid_distance(
+                    world.sample, offset, nodes, low, cell, x, _ANYWHERE, True
+                )
+                distance, rate, gradient_rate, curvature = (
+                    distance_outside,
+                    k.dot(direction),
+                    k.dot(distance_gradient),
+                    k.dot(direction_jacobian @ k),
+                )
     else:
-        distance, along, bend_along = box_distance_along(x, k, shape_vec3(world, j, HALF_SIZE))
-        slope_along = along
-    return distance, along, slope_along, bend_along
+        distance, rate, curvature = box_distance_along(x, k, shape_vec3(world, j, HALF_SIZE))
+        gradient_rate = rate
+    return distance, rate, gradient_rate, curvature
 
 
 @ti.func
 def depth_in_mesh(world: ti.template(), j, x, radius):
     """Depth r - d of a point x of the frame of link j's mesh [m]."""
-    first, nodes, low, cell = field_of(world, j)
-    u, beyond = grid_place(nodes, low, cell, x)
+    offset, nodes, low, cell = distance_field(world, j)
+    u, offset_outside = closest_grid_point(nodes, low, cell, x)
     distance = 0.0
-    if beyond.dot(beyond) == 0:
-        distance = spline_value(world.sample, first, nodes, u)
+    if offset_outside.dot(offset_outside) == 0:
+        distance = spline_value(world.sample, offset, nodes, u)
     else:
-        distance, _direction, _slope, _bend = grid_distance(world.sample, first, nodes, low, cell, x, _ANYWHERE, False)
+        distance, _direction, _slope, _bend = grid_distance(world.sample, offset, nodes, low, cell, x, _ANYWHERE, False)
     return radius - distance
 
 
@@ -153,48 +165,48 @@ def largest_maxima(world: ti.template(), j, c, k, h, radius, low, high, step):
 
     A convex mesh has several, too: along a line that crosses a ridge at a small angle the spline is wavy. Points on the line are
     ``step`` apart, and farther outside, where no point is inside that is closer than the distance. A parabola through three of
-    them estimates the position and the size of a maximum.
+    them estimates the position and the value of a maximum.
 
     Returns:
-        Two rows (estimated size [m], estimated position, point before it, point after it [m]), the larger one first.
+        Two rows (estimated maximum [m], its position, the samples before and after it [m]), the larger one first.
     """
-    largest, second = vec4(-_ANYWHERE, low, low, high), vec4(-_ANYWHERE, low, low, high)
-    before, s, after = low, low, low
-    value_before, value, value_after = -_ANYWHERE, -_ANYWHERE, -_ANYWHERE
-    skipped, is_sampling = 0.0, True
+    largest, second_largest = vec4(-_ANYWHERE, low, low, high), vec4(-_ANYWHERE, low, low, high)
+    previous_s, s, next_s = low, low, low
+    previous_value, value, next_value = -_ANYWHERE, -_ANYWHERE, -_ANYWHERE
+    safe_step, is_sampling = 0.0, True
     while is_sampling:
         if value > -_ANYWHERE:
-            after = ti.min(s + ti.max(step, skipped), high)
-        is_sampling = after > s or value == -_ANYWHERE
-        value_after = -_ANYWHERE
+            next_s = ti.min(s + ti.max(step, safe_step), high)
+        is_sampling = next_s > s or value == -_ANYWHERE
+        next_value = -_ANYWHERE
         if is_sampling:
-            depth = depth_in_mesh(world, j, c + after * k, radius)
-            skipped = -_SAFE * depth
-            value_after = depth
+            depth = depth_in_mesh(world, j, c + next_s * k, radius)
+            safe_step = -_SAFE * depth
+            next_value = depth
             if depth > 0:
-                value_after *= 1 - after * after / (h * h)
-        if value > -_ANYWHERE and value >= value_before and value > value_after:
-            position, size = s, value
-            if before < s and s < after:
-                rise, fall = (value - value_before) / (s - before), (value_after - value) / (after - s)
-                slope = (rise * (after - s) + fall * (s - before)) / (after - before)
-                curve = (fall - rise) / (after - before)  # half the second derivative
-                position -= 0.5 * slope / curve
-                size -= 0.25 * slope * slope / curve
-            row = vec4(size, position, before, after)
-            if size > largest[0]:
-                second = largest
+                next_value *= 1 - next_s * next_s / (h * h)
+        if value > -_ANYWHERE and value >= previous_value and value > next_value:
+            position, estimate = s, value
+            if previous_s < s and s < next_s:
+                slope_before, slope_after = (value - previous_value) / (s - previous_s), (next_value - value) / (next_s - s)
+                distance_gradient = (slope_before * (next_s - s) + slope_after * (s - previous_s)) / (next_s - previous_s)
+                half_curvature = (slope_after - slope_before) / (next_s - previous_s)  # half the second derivative
+                position -= 0.5 * distance_gradient / half_curvature
+                estimate -= 0.25 * distance_gradient * distance_gradient / half_curvature
+            row = vec4(estimate, position, previous_s, next_s)
+            if estimate > largest[0]:
+                second_largest = largest
                 largest = row
-            elif size > second[0]:
-                second = row
-        before, value_before = s, value
-        s, value = after, value_after
-    return largest, second
+            elif estimate > second_largest[0]:
+                second_largest = row
+        previous_s, previous_value = s, value
+        s, value = next_s, next_value
+    return largest, second_largest
 
 
 @ti.func
 def deepest_on_line(world: ti.template(), j, c, k, h, radius):
-    """Place s on the line c + s k, |s| < h, at which it touches link j's box or mesh (see above), in the frame of the shape.
+    """Position s on the line c + s k, |s| < h, at which it touches link j's box or mesh (see above), in the frame of the shape.
 
     Args:
         world: ``WorldArrays``.
@@ -207,70 +219,76 @@ def deepest_on_line(world: ti.template(), j, c, k, h, radius):
     Returns:
         (s [m], whether the line touches there).
     """
-    middle, half = box_about(world, j)
+    middle, half = bounding_box(world, j)
     low, high = clip_to_box(c, k, middle - half - radius, middle + half + radius, h)
     start = ti.max(0.75 * low + 0.25 * high, ti.min(0.25 * low + 0.75 * high, 0.0))
-    next_start, next_low, next_high, count = 0.0, 0.0, 0.0, ti.select(low < high, 1, 0)
+    next_start, next_low, next_high, num_maxima = 0.0, 0.0, 0.0, ti.select(low < high, 1, 0)
     if ti.static(world.with_meshes):
-        if count > 0 and is_mesh(world, j):
+        if num_maxima > 0 and is_mesh(world, j):
             cell = world.shape[j, GRID_CELL]
-            largest, second = largest_maxima(world, j, c, k, h, radius, low, high, ti.max(0.5 * cell, 2 * h / _MOST_SAMPLES))
+            largest, second_largest = largest_maxima(
+                world, j, c, k, h, radius, low, high, ti.max(0.5 * cell, 2 * h / _MAX_SAMPLES)
+            )
             start, low, high = largest[1], largest[2], largest[3]
-            if second[0] > largest[0] - _ALIKE * cell:
-                count, next_start, next_low, next_high = 2, second[1], second[2], second[3]
+            if second_largest[0] > largest[0] - _ALIKE * cell:
+                num_maxima, next_start, next_low, next_high = 2, second_largest[1], second_largest[2], second_largest[3]
     result, deepest = 0.0, -_ANYWHERE
-    for n in range(count):
+    for n in range(num_maxima):
         s, depth = start, 0.0
         if n == 1:
             s, low, high = next_start, next_low, next_high
         is_searching = low < high
         for _ in range(_ITERATIONS):
             if is_searching:
-                distance, along, slope_along, bend_along = distance_along(world, j, c + s * k, k)
+                distance, rate, gradient_rate, curvature = distance_along(world, j, c + s * k, k)
                 depth = radius - distance
-                following = s
+                next_s = s
                 if depth > 0:
-                    rate, curve = _window_rates(s, h, depth, along, slope_along, bend_along)
+                    derivative, second_derivative = _window_rates(s, h, depth, rate, gradient_rate, curvature)
                     depth *= 1 - s * s / (h * h)
-                    if rate > 0:
+                    if derivative > 0:
                         low = s
                     else:
                         high = s
-                    following = 0.5 * (low + high)
-                    if curve < 0:
-                        newton = s - rate / curve
+                    next_s = 0.5 * (low + high)
+                    if second_derivative < 0:
+                        newton = s - derivative / second_derivative
                         if newton >= low and newton <= high:
-                            following = newton
+                            next_s = newton
                             is_searching = ti.abs(newton - s) > ti.static(tolerance()) * h
                 else:
-                    if along > 0:
+                    if rate > 0:
                         high = s
                     else:
                         low = s
-                    following = 0.5 * (low + high)
-                    is_searching = ti.abs(along) * (high - low) > -depth  # a convex distance does not decrease further
-                s = following
+                    next_s = 0.5 * (low + high)
+                    is_searching = ti.abs(rate) * (high - low) > -depth  # a convex distance does not decrease further
+                s = next_s
         if depth > deepest:
             result, deepest = s, depth
     return result, deepest > 0
 
 
 @ti.func
-def _window_rates(s, h, depth, along, slope_along, bend_along):
+def _window_rates(s, h, depth, rate, gradient_rate, curvature):
     """Derivative by s of (1 - s^2 / h^2) times the depth of the point at s, which is zero where the line touches, and its own
     derivative; the last arguments are those of ``distance_along``.
     """
-    window, rate, curve = 1 - s * s / (h * h), -2 * s / (h * h), -2 / (h * h)
-    return rate * depth - window * along, curve * depth - rate * (along + slope_along) - window * bend_along
+    window, window_rate, window_curvature = 1 - s * s / (h * h), -2 * s / (h * h), -2 / (h * h)
+    return window_rate * depth - window * rate, window_curvature * depth - window_rate * (
+        rate + gradient_rate
+    ) - window * curvature
 
 
 @ti.func
-def deepest_adjoint(k, s, h, depth, direction, slope, bend, s_bar):
+def deepest_adjoint(k, s, h, depth, direction, distance_gradient, direction_jacobian, s_bar):
     """Adjoint of ``deepest_on_line`` by the implicit function theorem, from its results: (c_bar, k_bar)."""
     c_bar, k_bar = vec3(0.0), vec3(0.0)
-    _rate, curve = _window_rates(s, h, depth, k.dot(direction), k.dot(slope), k.dot(bend @ k))
-    if curve < 0:
-        window, rate, factor = 1 - s * s / (h * h), -2 * s / (h * h), s_bar / curve
-        c_bar = factor * (rate * slope + window * (bend @ k))
+    _rate, second_derivative = _window_rates(
+        s, h, depth, k.dot(direction), k.dot(distance_gradient), k.dot(direction_jacobian @ k)
+    )
+    if second_derivative < 0:
+        window, window_rate, factor = 1 - s * s / (h * h), -2 * s / (h * h), s_bar / second_derivative
+        c_bar = factor * (window_rate * distance_gradient + window * (direction_jacobian @ k))
         k_bar = s * c_bar + factor * window * direction
     return c_bar, k_bar

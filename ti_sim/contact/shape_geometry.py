@@ -14,7 +14,7 @@ from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import mat3, offset_from_box, outer, vec3
 
 _PULL = 1e-3
-_LEAST = 1e-24  # squared distance [m2] that is treated as zero
+_MIN_SQUARED_DISTANCE = 1e-24  # squared distance [m2] that is treated as zero
 
 
 @differentiable(constant=("h_a", "h_b", "r_a", "r_b"))
@@ -33,23 +33,23 @@ def line_line_contact(d, k_a, k_b, h_a, h_b, r_a, r_b):
     Returns:
         (contact point minus centre of a [m], unit normal from b to a, gap [m]); the point is midway between the surfaces.
     """
-    b, along_a, along_b = k_a.dot(k_b), k_a.dot(d), k_b.dot(d)
-    s = clip((b * along_b - along_a) / ((1.0 + _PULL) - b * b), -h_a, h_a)
-    t = clip(b * s + along_b, -h_b, h_b)
-    s = clip(b * t - along_a, -h_a, h_a)
-    apart = d + k_a * s - k_b * t
-    squared = apart.dot(apart)
-    normal = normalize(apart, least_squared=_LEAST)
-    gap = where(squared > _LEAST, sqrt(where(squared > _LEAST, squared, 1.0)), 0.0) - r_a - r_b
+    b, d_along_a, d_along_b = k_a.dot(k_b), k_a.dot(d), k_b.dot(d)
+    s = clip((b * d_along_b - d_along_a) / ((1.0 + _PULL) - b * b), -h_a, h_a)
+    t = clip(b * s + d_along_b, -h_b, h_b)
+    s = clip(b * t - d_along_a, -h_a, h_a)
+    separation = d + k_a * s - k_b * t
+    squared = separation.dot(separation)
+    normal = normalize(separation, min_squared=_MIN_SQUARED_DISTANCE)
+    gap = where(squared > _MIN_SQUARED_DISTANCE, sqrt(where(squared > _MIN_SQUARED_DISTANCE, squared, 1.0)), 0.0) - r_a - r_b
     return k_a * s - normal * (r_a + 0.5 * gap), normal, gap
 
 
 @ti.func
 def eighth_power(x):
     """x^8."""
-    square = x * x
-    square *= square
-    return square * square
+    power = x * x
+    power *= power
+    return power * power
 
 
 @ti.func
@@ -57,69 +57,69 @@ def box_distance(x, half):
     """Signed distance of a box with half sizes ``half`` at a point x of its frame [m], its gradient, second derivatives [1/m].
 
     Inside, with the depths d_k below all six faces, the distance is -(sum d_k^-8)^(-1/8). It is smooth where two depths are
-    equal, and differs from the least depth by (least / next)^8 / 8 of it.
+    equal, and differs from the smallest depth by (smallest / next)^8 / 8 of it.
     """
-    least = (half - ti.abs(x)).min()
-    distance, gradient, bend = 0.0, vec3(0.0), mat3(0.0)
-    if least > 0:
+    min_depth = (half - ti.abs(x)).min()
+    distance, gradient, hessian = 0.0, vec3(0.0), mat3(0.0)
+    if min_depth > 0:
         total, diagonal = 0.0, vec3(0.0)
         for k in ti.static(range(3)):
             for side in ti.static((-1.0, 1.0)):
-                ratio = least / (half[k] - side * x[k])
+                ratio = min_depth / (half[k] - side * x[k])
                 power = eighth_power(ratio)
                 total += power
                 gradient[k] += side * power * ratio
                 diagonal[k] += power * ratio * ratio
-        root = 1 / ti.sqrt(ti.sqrt(ti.sqrt(total)))  # depth / least
-        depth = least * root
+        root = 1 / ti.sqrt(ti.sqrt(ti.sqrt(total)))  # depth / min_depth
+        depth = min_depth * root
         gradient *= root / total
         for k in ti.static(range(3)):
-            bend[k, k] = 9 * root / (total * least) * diagonal[k]
-        bend -= outer(gradient, gradient) * (9 / depth)
+            hessian[k, k] = 9 * root / (total * min_depth) * diagonal[k]
+        hessian -= outer(gradient, gradient) * (9 / depth)
         distance = -depth
     else:
-        apart = offset_from_box(x, -half, half)
-        distance = apart.norm()
+        offset_outside = offset_from_box(x, -half, half)
+        distance = offset_outside.norm()
         if distance > 0:
-            gradient = apart / distance
-            bend = -outer(gradient, gradient) / distance
+            gradient = offset_outside / distance
+            hessian = -outer(gradient, gradient) / distance
             for k in ti.static(range(3)):
-                if apart[k] != 0:
-                    bend[k, k] += 1 / distance
+                if offset_outside[k] != 0:
+                    hessian[k, k] += 1 / distance
         else:
             for k in ti.static(range(3)):
-                if half[k] - ti.abs(x[k]) == least and gradient.dot(gradient) == 0:
+                if half[k] - ti.abs(x[k]) == min_depth and gradient.dot(gradient) == 0:
                     gradient[k] = ti.select(x[k] > 0, 1.0, -1.0)
-    return distance, gradient, bend
+    return distance, gradient, hessian
 
 
 @ti.func
 def box_distance_along(x, k, half):
     """``box_distance`` at a point x, and its first and second derivative along a unit vector k."""
-    least = (half - ti.abs(x)).min()
-    distance, along, bend = 0.0, 0.0, 0.0
-    if least > 0:
+    min_depth = (half - ti.abs(x)).min()
+    distance, derivative, second_derivative = 0.0, 0.0, 0.0
+    if min_depth > 0:
         total = 0.0
         for m in ti.static(range(3)):
             for side in ti.static((-1.0, 1.0)):
-                ratio = least / (half[m] - side * x[m])
+                ratio = min_depth / (half[m] - side * x[m])
                 power = eighth_power(ratio)
                 total += power
                 power *= ratio * k[m]
-                along += side * power
-                bend += power * ratio * k[m]
-        root = 1 / ti.sqrt(ti.sqrt(ti.sqrt(total)))  # depth / least
-        depth = least * root
-        along *= root / total
-        bend = 9 * (root / (total * least) * bend - along * along / depth)
+                derivative += side * power
+                second_derivative += power * ratio * k[m]
+        root = 1 / ti.sqrt(ti.sqrt(ti.sqrt(total)))  # depth / min_depth
+        depth = min_depth * root
+        derivative *= root / total
+        second_derivative = 9 * (root / (total * min_depth) * second_derivative - derivative * derivative / depth)
         distance = -depth
     else:
-        apart = offset_from_box(x, -half, half)
-        distance = apart.norm()
+        offset_outside = offset_from_box(x, -half, half)
+        distance = offset_outside.norm()
         if distance > 0:
-            along = k.dot(apart) / distance
+            derivative = k.dot(offset_outside) / distance
             for m in ti.static(range(3)):
-                if apart[m] != 0:
-                    bend += k[m] * k[m]
-            bend = (bend - along * along) / distance
-    return distance, along, bend
+                if offset_outside[m] != 0:
+                    second_derivative += k[m] * k[m]
+            second_derivative = (second_derivative - derivative * derivative) / distance
+    return distance, derivative, second_derivative

@@ -76,10 +76,10 @@ def box_features(half: np.ndarray) -> np.ndarray:
     return np.concatenate([_rows(half * signs), _rows(half * np.concatenate(inner), weight=2.0), edges])
 
 
-def _rows(places: np.ndarray, halves: np.ndarray | float = 0.0, *, weight: float = 1.0) -> np.ndarray:
-    """Rows of features at places [n, 3] with half vectors [n, 3]."""
-    rows = np.full((len(places), FEATURE_SIZE), weight)
-    rows[:, :FEATURE_VECTOR] = places
+def _rows(positions: np.ndarray, halves: np.ndarray | float = 0.0, *, weight: float = 1.0) -> np.ndarray:
+    """Rows of features at positions [n, 3] with half vectors [n, 3]."""
+    rows = np.full((len(positions), FEATURE_SIZE), weight)
+    rows[:, :FEATURE_VECTOR] = positions
     rows[:, FEATURE_VECTOR:FEATURE_WEIGHT] = halves
     return rows
 
@@ -88,24 +88,24 @@ def _middles(cuts: int) -> np.ndarray:
     """Barycentric coordinates [cuts^2, 3] of the centres of the triangles into which lines parallel to its sides divide a
     triangle.
     """
-    up = [(i + 1 / 3, j + 1 / 3) for i in range(cuts) for j in range(cuts - i)]
-    down = [(i + 2 / 3, j + 2 / 3) for i in range(cuts - 1) for j in range(cuts - 1 - i)]
-    first, second = np.array(up + down).T / cuts
-    return np.stack([first, second, 1 - first - second], axis=1)
+    upward_centres = [(i + 1 / 3, j + 1 / 3) for i in range(cuts) for j in range(cuts - i)]
+    downward_centres = [(i + 2 / 3, j + 2 / 3) for i in range(cuts - 1) for j in range(cuts - 1 - i)]
+    first_weight, second_weight = np.array(upward_centres + downward_centres).T / cuts
+    return np.stack([first_weight, second_weight, 1 - first_weight - second_weight], axis=1)
 
 
 def _sharp_edges(
-    points: np.ndarray, faces: np.ndarray, normals: np.ndarray, least_length: float
+    points: np.ndarray, faces: np.ndarray, normals: np.ndarray, min_length: float
 ) -> tuple[np.ndarray, np.ndarray]:
     """Middles and half vectors, each [E, 3], of the convex sharp edges longer than a given length."""
     half_edges = np.concatenate([faces[:, [0, 1]], faces[:, [1, 2]], faces[:, [2, 0]]])
     owner, third = np.tile(np.arange(len(faces)), 3), np.concatenate([faces[:, 2], faces[:, 0], faces[:, 1]])
     order = np.lexsort(np.sort(half_edges, axis=1).T)
     first, second = order[:-1], order[1:]
-    same = (np.sort(half_edges[first], axis=1) == np.sort(half_edges[second], axis=1)).all(axis=1)
-    first, second = first[same], second[same]
+    is_shared = (np.sort(half_edges[first], axis=1) == np.sort(half_edges[second], axis=1)).all(axis=1)
+    first, second = first[is_shared], second[is_shared]
     start, stop = points[half_edges[first, 0]], points[half_edges[first, 1]]
     sharp = np.einsum("ek,ek->e", normals[owner[first]], normals[owner[second]]) < _SHARP
     convex = np.einsum("ek,ek->e", normals[owner[first]], points[third[second]] - start) < 0
-    is_edge = sharp & convex & (np.linalg.norm(stop - start, axis=1) > least_length)
+    is_edge = sharp & convex & (np.linalg.norm(stop - start, axis=1) > min_length)
     return 0.5 * (start + stop)[is_edge], 0.5 * (stop - start)[is_edge]

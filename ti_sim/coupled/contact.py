@@ -32,10 +32,10 @@ def point_shape_contact(world: ti.template(), i, x, margin, travel):
     """
     gap, normal, weight, axis = 1.0, vec3(0.0), 1.0, vec3(0.0, 0.0, 1.0)
     if world.shape[i, RADIUS] > 0:
-        _place, along, distance = line_line_contact.value(
+        _place, line_direction, distance = line_line_contact.value(
             x, axis, axis, 0.0, world.shape[i, HALF_LENGTH], 0.0, world.shape[i, RADIUS]
         )
-        gap, normal = distance - margin, along
+        gap, normal = distance - margin, line_direction
     else:
         distance, direction, _slope, _bend = shape_distance(world, i, x, margin + travel, False)
         normal, gap, length = unit_normal(distance, direction, margin)
@@ -53,9 +53,11 @@ def point_shape_contact_adjoint(world: ti.template(), i, x, margin, gap_bar, nor
         )
         x_bar = bars[0]
     else:
-        distance, direction, slope, bend = shape_distance(world, i, x, 1e9, True)
+        distance, direction, distance_gradient, direction_jacobian = shape_distance(world, i, x, 1e9, True)
         normal, gap, length = unit_normal(distance, direction, margin)
-        x_bar = distance_adjoint(normal, gap, length, slope, bend, normal_bar, gap_bar, 2 * length * weight_bar)
+        x_bar = distance_adjoint(
+            normal, gap, length, distance_gradient, direction_jacobian, normal_bar, gap_bar, 2 * length * weight_bar
+        )
     return x_bar
 
 
@@ -70,8 +72,8 @@ def may_touch(world: ti.template(), i, d, margin, travel):
         margin: of the point [m].
         travel: the farthest that it moves relative to the shape in a step [m].
     """
-    reach = world.shape[i, BOUND] + margin + travel
-    return d.dot(d) < reach * reach
+    max_separation = world.shape[i, BOUND] + margin + travel
+    return d.dot(d) < max_separation * max_separation
 
 
 @ti.func

@@ -36,17 +36,17 @@ class CoupledModel:
     def __post_init__(self) -> None:
         if not any(shape is not None for shape in self.articulated.collision_shape):
             raise UserError("no link has a collision_shape, so no particle collides with one: simulate links and particles apart")
-        chosen, count = self.contact_particles, self.deformable.particle_count
-        if chosen.ndim != 1 or chosen.dtype.kind not in "iu" or len(chosen) == 0:
+        particles, count = self.contact_particles, self.deformable.particle_count
+        if particles.ndim != 1 or particles.dtype.kind not in "iu" or len(particles) == 0:
             raise UserError(
-                f"the particles that collide with links have shape {chosen.shape} of {chosen.dtype}: "
+                f"the particles that collide with links have shape {particles.shape} of {particles.dtype}: "
                 "give a row of whole numbers, or None for all"
             )
-        if chosen.min() < 0 or chosen.max() >= count or len(np.unique(chosen)) != len(chosen):
+        if particles.min() < 0 or particles.max() >= count or len(np.unique(particles)) != len(particles):
             raise UserError(f"the particles that collide with links must be different numbers from 0 to {count - 1}")
-        if np.shape(self.margin) not in ((), chosen.shape) or not ((self.margins >= 0) & (self.margins < np.inf)).all():
+        if np.shape(self.margin) not in ((), particles.shape) or not ((self.margins >= 0) & (self.margins < np.inf)).all():
             raise UserError(
-                f"margin has shape {np.shape(self.margin)}: give one length in m or {len(chosen)}, finite and not below zero"
+                f"margin has shape {np.shape(self.margin)}: give one length in m or {len(particles)}, finite and not below zero"
             )
 
     @property

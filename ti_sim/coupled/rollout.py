@@ -1,4 +1,4 @@
-"""Whole coupled rollouts (or checkpoint segments) in one launch, one thread per world, and their adjoints.
+"""Entire coupled rollouts (or checkpoint segments) in one launch, one thread per world, and their adjoints.
 
 A step computes the poses of the links, sums the forces of elements and contacts on links and particles, and moves both. The loops
 have ``spread`` iterations per world (see ``ti_sim.base.parallel``). The kernels have more arrays than Taichi allows in a call and
@@ -92,12 +92,12 @@ def advance(
                     step_coordinates(world, run, b, 0)
                     if store_all == 1:
                         copy_state(world, run, 0, joints, next_row, b)
-                    size = 0.0
+                    squared_norm = 0.0
                     for p in range(particles):
                         f = load_vec3(force, b, p, 0)
                         for k in ti.static(range(3)):
                             force[b, p, k] = 0.0
-                        size += move_particle(body, states, b, row, next_row, frame, p, f, ground, world.dt)
+                        squared_norm += move_particle(body, states, b, row, next_row, frame, p, f, ground, world.dt)
                         if ti.static(body.features.with_self_contact):
                             mark_if_stale(contacts, states, b, next_row, p, step + 1, world.dt)
                     if keep_every > 0 and (step + 1) % keep_every == 0:
@@ -106,7 +106,7 @@ def advance(
                             for k in ti.static(range(PARTICLE.size)):
                                 stored_particles[b, (step + 1) // keep_every, p, k] = states[b, next_row, p, k]
                     wrong_link, wrong_particle = faulty_link(world, run, b), -1
-                    if not size < LARGEST:
+                    if not squared_norm < LARGEST:
                         for p in range(particles):
                             if wrong_particle < 0 and not particle_size(states, b, next_row, p) < LARGEST:
                                 wrong_particle = p
@@ -139,12 +139,12 @@ def advance_adjoint(
         b = index // spread
         if index % spread == 0 and diverged_step[b] < 0:
             g_bar = vec3(0.0)
-            left = steps - 1 + is_last
-            while left >= 0:
-                step, row = first_step + left, first_row + left
+            remaining_steps = steps - 1 + is_last
+            while remaining_steps >= 0:
+                step, row = first_step + remaining_steps, first_row + remaining_steps
                 frame = ti.min(step, first_step + steps - 1) // substeps  # frame interval of the inputs
                 seeded = ti.cast(step % substeps == 0, int)
-                if left == steps:  # only the links of the last frame
+                if remaining_steps == steps:  # only the links of the last frame
                     for d in range(world.velocities):
                         world.velocity_work[b, d, DRIVE] = 0.0
                         joints[b, row, world.coordinates + world.velocities + d] = 0.0
@@ -164,7 +164,7 @@ def advance_adjoint(
                 begin_accelerate_adjoint(
                     world, joints, b, row, frame, step // substeps, seeded, frame_bars.body_q, frame_bars.body_qd
                 )
-                if left < steps:
+                if remaining_steps < steps:
                     particle_loads_adjoint(world, bars, body, body_bars, candidates, states, dual, bar, b, row)
                     settings = StepSettings(ground, world.dt, substeps)
                     add_all_forces_adjoint(body, body_bars, contacts, states, dual, bar, b, row, step, settings)
@@ -176,9 +176,9 @@ def advance_adjoint(
                         rate_column = world.coordinates + d
                         joint_bar[b, 0, rate_column] = joint_bar[b, 0, rate_column] + frame_bars.joint_qd[b, step // substeps, d]
                 # Sums of partial sums: one sum over 1e4 steps would lose two digits in f32.
-                if step % SUM_STEPS == 0 or left == 0:
+                if step % SUM_STEPS == 0 or remaining_steps == 0:
                     add_and_clear_sums(world, bars, b)
                     for k in ti.static(range(3)):
                         bars.gravity[b, k] = bars.gravity[b, k] + g_bar[k]
                     g_bar = vec3(0.0)
-                left -= 1
+                remaining_steps -= 1

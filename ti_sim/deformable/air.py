@@ -26,9 +26,9 @@ def air_force(area, n, u, drag, lift):
     force = vec3(0.0)
     speed = u.norm()
     if speed > 0:
-        across = n.dot(u)
-        along = across / speed
-        force = -area * ((drag * ti.abs(across) - lift * across * along) * u + lift * across * speed * n)
+        signed_speed = n.dot(u)
+        direction = signed_speed / speed
+        force = -area * ((drag * ti.abs(signed_speed) - lift * signed_speed * direction) * u + lift * signed_speed * speed * n)
     return force
 
 
@@ -46,16 +46,18 @@ def air_force_adjoint(area, n, u, drag, lift, w):
     speed = u.norm()
     if speed > 0:
         across = n.dot(u)
-        size = ti.abs(across)
+        magnitude = ti.abs(across)
         side = ti.select(across < 0, -1.0, 1.0)
         inverse = 1 / speed
-        along = inverse * across
+        direction = inverse * across
         uw, nw = u.dot(w), n.dot(w)
         dw = inverse * uw
-        drag_bar = -area * size * uw
+        drag_bar = -area * magnitude * uw
         lift_bar = -area * across * (speed * nw - across * dw)
         # The virtual power of the lift is -lift area (across speed nw - across^2 dw).
         across_bar = -drag * side * uw - lift * (speed * nw - 2 * across * dw)  # per area
         area_vector_bar = across_bar * u + lift * across * ((speed * nw - across * dw) * n - speed * w)
-        u_bar = area * (across_bar * n - (drag * size - lift * across * along) * w - lift * along * (nw + along * dw) * u)
+        u_bar = area * (
+            across_bar * n - (drag * magnitude - lift * across * direction) * w - lift * direction * (nw + direction * dw) * u
+        )
     return area_vector_bar, u_bar, drag_bar, lift_bar

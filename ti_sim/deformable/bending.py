@@ -138,12 +138,12 @@ def hinge(edge, first, second):
         by t1 and t2, and that of its start makes the sum zero.
     """
     n1, n2 = edge.cross(first), second.cross(edge)
-    square, square1, square2 = edge.dot(edge), n1.dot(n1), n2.dot(n2)
+    edge_squared, n1_squared, n2_squared = edge.dot(edge), n1.dot(n1), n2.dot(n2)
     inverse_square, inverse1, inverse2 = 0.0, 0.0, 0.0
-    if square1 > 0 and square2 > 0:
-        inverse_square, inverse1, inverse2 = 1 / square, 1 / square1, 1 / square2
+    if n1_squared > 0 and n2_squared > 0:
+        inverse_square, inverse1, inverse2 = 1 / edge_squared, 1 / n1_squared, 1 / n2_squared
     t1, t2 = first.dot(edge) * inverse_square, second.dot(edge) * inverse_square
-    return n1, n2, inverse1, inverse2, ti.sqrt(square), inverse_square, t1, t2
+    return n1, n2, inverse1, inverse2, ti.sqrt(edge_squared), inverse_square, t1, t2
 
 
 @ti.func
@@ -202,9 +202,9 @@ def bending_force(body: ti.template(), state: ti.template(), out: ti.template(),
         moment = body.edge_material[b, e, STIFFNESS] * sine
         if ti.static(body.with_damping):
             v2 = load_velocity(state, b, row, i2)
-            rate = g1.dot(load_velocity(state, b, row, i0) - v2) + g2.dot(load_velocity(state, b, row, i1) - v2)
-            rate += g3.dot(load_velocity(state, b, row, i3) - v2)
-            moment += body.edge_material[b, e, DAMPING] * rate
+            angle_rate = g1.dot(load_velocity(state, b, row, i0) - v2) + g2.dot(load_velocity(state, b, row, i1) - v2)
+            angle_rate += g3.dot(load_velocity(state, b, row, i3) - v2)
+            moment += body.edge_material[b, e, DAMPING] * angle_rate
     force0, force1, force3 = -moment * g1, -moment * g2, -moment * g3
     slot = first_slot + 4 * e
     add_corner(body.gather, out, b, slot, i0, 0, force0)
@@ -260,7 +260,7 @@ def bending_force_adjoint(
     g1, g2 = factor1 * n1, factor2 * n2
     g3 = -t1 * g1 - t2 * g2
     h0, h1, h3 = vec3(0.0), vec3(0.0), vec3(0.0)  # adjoints of positions
-    slope = 0.0  # adjoints of velocities: slope times dphi/dx
+    velocity_factor = 0.0  # adjoints of velocities: slope times dphi/dx
     if inverse1 > 0:
         stiffness, damping = body.edge_material[b, e, STIFFNESS], body.edge_material[b, e, DAMPING]
         sine, cosine = deflection(body, b, frame, e, second, n1, n2, inverse1, inverse2, length)
@@ -268,12 +268,12 @@ def bending_force_adjoint(
         v0, v1 = load_velocity(state, b, row, i0) - v2, load_velocity(state, b, row, i1) - v2
         w0, w1 = load_dual(dual, b, i0) - w2, load_dual(dual, b, i1) - w2
         v3, w3 = load_velocity(state, b, row, i3) - v2, load_dual(dual, b, i3) - w2
-        rate = g1.dot(v0) + g2.dot(v1) + g3.dot(v3)
+        angle_rate = g1.dot(v0) + g2.dot(v1) + g3.dot(v3)
         s = g1.dot(w0) + g2.dot(w1) + g3.dot(w3)
-        moment = stiffness * sine + damping * rate
-        slope = -damping * s
+        moment = stiffness * sine + damping * angle_rate
+        velocity_factor = -damping * s
 
-        z0, z1, z3 = moment * w0 - slope * v0, moment * w1 - slope * v1, moment * w3 - slope * v3
+        z0, z1, z3 = moment * w0 - velocity_factor * v0, moment * w1 - velocity_factor * v1, moment * w3 - velocity_factor * v3
         lengthening = edge.dot(z3) * inverse_square
         dn1, dn2 = z3.cross(first) + edge.cross(z0), z1.cross(edge) + second.cross(z3)
         turning = 0.5 * stiffness * cosine * s
@@ -282,10 +282,10 @@ def bending_force_adjoint(
         h3 = foot1 * n1 + foot2 * n2 - t1 * h0 - t2 * h1
 
         add_bar(bars.edge_material, b, e, STIFFNESS, -sine * s)
-        add_bar(bars.edge_material, b, e, DAMPING, -rate * s)
+        add_bar(bars.edge_material, b, e, DAMPING, -angle_rate * s)
         add_bar(bars.edge_material, b, e, REST_ANGLE, turning)
         add_bar(bars.edge_actuation, b, frame, e, -2 * turning)
-    u0, u1, u3 = slope * g1, slope * g2, slope * g3
+    u0, u1, u3 = velocity_factor * g1, velocity_factor * g2, velocity_factor * g3
     slot = first_slot + 4 * e
     add_state_corner(body.gather, out, b, slot, i0, h0, u0)
     add_state_corner(body.gather, out, b, slot + 1, i1, h1, u1)

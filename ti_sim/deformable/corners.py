@@ -19,8 +19,8 @@ class JacobianRow:
 
     _data_oriented = True
 
-    def __init__(self, rate: Any) -> None:
-        self.rate = rate
+    def __init__(self, velocity_factor: Any) -> None:
+        self.rate = velocity_factor
 
 
 class UnitDual:
@@ -61,9 +61,9 @@ def thread_copy(first: Any) -> ThreadCopy:
     return ThreadCopy(first)
 
 
-def jacobian_row(rate: Any) -> JacobianRow:
+def jacobian_row(velocity_factor: Any) -> JacobianRow:
     """Create a ``JacobianRow`` at compile time of a kernel."""
-    return JacobianRow(rate)
+    return JacobianRow(velocity_factor)
 
 
 def unit_dual(particle: Any, column: Any) -> UnitDual:

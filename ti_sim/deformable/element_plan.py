@@ -35,7 +35,7 @@ from ti_sim.deformable.particle_step import (
 )
 from ti_sim.deformable.self_contact_lists import SelfContactArrays, build_hash, invalidate_list, is_stale, mark_if_stale
 
-_MOST_COPIES = 16
+_MAX_COPIES = 16
 
 
 @bundle
@@ -68,20 +68,20 @@ def slots_of(model: DeformableModel, like: Array) -> Slots:
     """``Slots`` of a model in the container of ``like``."""
     particles = np.concatenate([model.tables[table].ravel() for table in TABLES.values()])
     start = np.concatenate([[0], np.cumsum(np.bincount(particles, minlength=model.particle_count))])
-    slot = np.argsort(particles, kind="stable") if len(particles) else np.zeros(1)
+    order = np.argsort(particles, kind="stable") if len(particles) else np.zeros(1)
     copies = copies_of()
     return Slots(
         start=ints_in_same_library(like, start),
-        slot=ints_in_same_library(like, slot),
+        slot=ints_in_same_library(like, order),
         elements=sum(len(model.tables[table]) for table in TABLES.values()),
         copies=copies,
-        rows=copies * model.particle_count if copies else len(slot) + model.with_self_contact * model.particle_count,
+        rows=copies * model.particle_count if copies else len(order) + model.with_self_contact * model.particle_count,
     )
 
 
 def copies_of() -> int:
     """Parts into which the plan cuts the elements on this device; 0 for one thread an element."""
-    return min(max(thread_count(), 2), _MOST_COPIES) if require().device == "cpu" else 0
+    return min(max(thread_count(), 2), _MAX_COPIES) if require().device == "cpu" else 0
 
 
 def team_of(worlds: int) -> int:
@@ -115,12 +115,12 @@ def take(slots: ti.template(), forces: ti.template(), b, p, particles, column: t
 @ti.func
 def any_force(body: ti.template(), states: ti.template(), forces: ti.template(), b, row, frame, i):
     """Write the forces of element i, counted through all families, to its slots."""
-    first, slot = 0, 0
+    first_slot, slot = 0, 0
     for family in ti.static(body.features.families):
         count = body.indices_of(family).shape[0]
-        if first <= i and i < first + count:
-            element_force(family, body, states, forces, b, row, frame, i - first, first, slot)
-        first += count
+        if first_slot <= i and i < first_slot + count:
+            element_force(family, body, states, forces, b, row, frame, i - first_slot, first_slot, slot)
+        first_slot += count
         slot += FAMILIES[family] * count
 
 
@@ -129,12 +129,12 @@ def any_adjoint(
     body: ti.template(), bars: ti.template(), states: ti.template(), dual: ti.template(), forces: ti.template(), b, row, frame, i
 ):
     """Adjoint of ``any_force``: writes to the element's slots and adds to its ``bars``."""
-    first, slot = 0, 0
+    first_slot, slot = 0, 0
     for family in ti.static(body.features.families):
         count = body.indices_of(family).shape[0]
-        if first <= i and i < first + count:
-            element_force_adjoint(family, body, bars, states, dual, forces, b, row, frame, i - first, first, slot)
-        first += count
+        if first_slot <= i and i < first_slot + count:
+            element_force_adjoint(family, body, bars, states, dual, forces, b, row, frame, i - first_slot, first_slot, slot)
+        first_slot += count
         slot += FAMILIES[family] * count
 
 

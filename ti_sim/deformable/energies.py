@@ -78,20 +78,20 @@ def nearest_rotation(f):
     sign of det F). Newton's method on the characteristic polynomial converges to it from the bound sqrt(3) |F| without overshoot.
     All columns of the adjugate are then parallel to the eigenvector, and the longest one is used.
     """
-    size = ti.sqrt(inner(f, f))
+    norm = ti.sqrt(inner(f, f))
     q = vec4(0.0, 0.0, 0.0, 1.0)
-    if size > _TINY:
-        a = f / size
+    if norm > _TINY:
+        a = f / norm
         c = cofactor(a)
         determinant = a[0, 0] * c[0, 0] + a[0, 1] * c[0, 1] + a[0, 2] * c[0, 2]
         minors = inner(c, c)
         top = ti.sqrt(3.0 * inner(a, a))
         for _ in range(_NEWTON_STEPS):
             pairs = 0.5 * (top * top - 1)  # sum of the products of pairs of singular values, at the root
-            slope = 2 * (pairs * top - determinant)
+            determinant_derivative = 2 * (pairs * top - determinant)
             following = top
-            if slope > 0:
-                following = top - (pairs * pairs - 2 * determinant * top - minors) / slope
+            if determinant_derivative > 0:
+                following = top - (pairs * pairs - 2 * determinant * top - minors) / determinant_derivative
             if not following < top:
                 break
             top = following
@@ -105,19 +105,19 @@ def nearest_rotation(f):
         s3, s4, s5 = xy * yz - yy * xz, xy * yw - yy * xw, xz * yw - yz * xw
         c5, c4, c3 = zz * ww - zw * zw, yz * ww - yw * zw, yz * zw - yw * zz
         c2, c1 = xz * ww - xw * zw, xz * zw - xw * zz
-        first = vec4(yy * c5 - yz * c4 + yw * c3, -xy * c5 + xz * c4 - xw * c3, yw * s5 - zw * s4 + ww * s3,
+        column0 = vec4(yy * c5 - yz * c4 + yw * c3, -xy * c5 + xz * c4 - xw * c3, yw * s5 - zw * s4 + ww * s3,
                      -yz * s5 + zz * s4 - zw * s3)  # fmt: skip
-        second = vec4(first.y, xx * c5 - xz * c2 + xw * c1, -xw * s5 + zw * s2 - ww * s1, xz * s5 - zz * s2 + zw * s1)
-        third = vec4(first.z, second.z, xw * s4 - yw * s2 + ww * s0, -xz * s4 + yz * s2 - zw * s0)
-        fourth = vec4(first.w, second.w, third.w, xz * s3 - yz * s1 + zz * s0)
+        column1 = vec4(column0.y, xx * c5 - xz * c2 + xw * c1, -xw * s5 + zw * s2 - ww * s1, xz * s5 - zz * s2 + zw * s1)
+        third = vec4(column0.z, column1.z, xw * s4 - yw * s2 + ww * s0, -xz * s4 + yz * s2 - zw * s0)
+        fourth = vec4(column0.w, column1.w, third.w, xz * s3 - yz * s1 + zz * s0)
         best = fourth
         length = fourth.w
         if third.z > length:
             best, length = third, third.z
-        if second.y > length:
-            best, length = second, second.y
-        if first.x > length:
-            best, length = first, first.x
+        if column1.y > length:
+            best, length = column1, column1.y
+        if column0.x > length:
+            best, length = column0, column0.x
         if best.norm_sqr() > _TINY * _TINY:
             q = best.normalized()
     return rotation_matrix(q)
@@ -162,11 +162,11 @@ def energy_density(energy: ti.template(), f, mu, lam, actuation):
         volume = f.determinant() - 1
         psi = 0.5 * lam * (volume - actuation) * (volume - actuation)
         if ti.static(energy == COROTATED):
-            away = f - nearest_rotation(f)
-            psi += mu * inner(away, away)
+            deviation = f - nearest_rotation(f)
+            psi += mu * inner(deviation, deviation)
         else:
-            squares = inner(f, f)
-            psi += mu * (0.5 * (squares - 3) - 0.75 * volume - 0.5 * ti.log(0.25 * (squares + 1)))
+            squared_norm = inner(f, f)
+            psi += mu * (0.5 * (squared_norm - 3) - 0.75 * volume - 0.5 * ti.log(0.25 * (squared_norm + 1)))
     return psi
 
 
@@ -177,10 +177,10 @@ def stress(energy: ti.template(), f, mu, lam, actuation):
     if ti.static(energy == STVK):
         strain = green_strain(f)
         pressure = lam * (strain[0, 0] + strain[1, 1] + strain[2, 2] - actuation)
-        second = 2 * mu * strain
+        second_stress = 2 * mu * strain
         for i in ti.static(range(3)):
-            second[i, i] += pressure
-        p = f @ second
+            second_stress[i, i] += pressure
+        p = f @ second_stress
     else:
         c = cofactor(f)
         volume = f[0, 0] * c[0, 0] + f[0, 1] * c[0, 1] + f[0, 2] * c[0, 2] - 1 - actuation
@@ -222,11 +222,11 @@ def stress_differential(energy: ti.template(), f, rotation, g, mu, lam, actuatio
         change = symmetric_product(f, g)
         dilation = strain[0, 0] + strain[1, 1] + strain[2, 2] - actuation
         growth = change[0, 0] + change[1, 1] + change[2, 2]
-        second, second_change = 2 * mu * strain, 2 * mu * change
+        second_stress, second_change = 2 * mu * strain, 2 * mu * change
         for i in ti.static(range(3)):
-            second[i, i] += lam * dilation
+            second_stress[i, i] += lam * dilation
             second_change[i, i] += lam * growth
-        dp = g @ second + f @ second_change
+        dp = g @ second_stress + f @ second_change
         parameters = vec3(2 * inner(strain, change), dilation * growth, -lam * growth)
     else:
         c = cofactor(f)
@@ -238,8 +238,8 @@ def stress_differential(energy: ti.template(), f, rotation, g, mu, lam, actuatio
             parameters = vec3(2 * inner(f - rotation, g), volume * growth, -lam * growth)
         else:
             inverse = 1 / (inner(f, f) + 1)
-            along = inner(f, g)
-            dp = mu * (1 - inverse) * g + (2 * mu * inverse * inverse * along) * f + lam * growth * c
+            inner_product = inner(f, g)
+            dp = mu * (1 - inverse) * g + (2 * mu * inverse * inverse * inner_product) * f + lam * growth * c
             dp += (lam * volume - 0.75 * mu) * cofactor_differential(f, g)
-            parameters = vec3((1 - inverse) * along - 0.75 * growth, volume * growth, -lam * growth)
+            parameters = vec3((1 - inverse) * inner_product - 0.75 * growth, volume * growth, -lam * growth)
     return dp, parameters

@@ -116,7 +116,7 @@ class DeformableInputs(Arrays):
             "edge_material": "edge", "edge_actuation": "edge", "spring_material": "spring",
         }  # fmt: skip
         over_time = ("solid_actuation", "tri_actuation", "edge_actuation", "load", "prescribed_qd")
-        chosen = {"load": model.loaded, "prescribed_qd": model.prescribed}
+        particles = {"load": model.loaded, "prescribed_qd": model.prescribed}
         for name, values in self.named_arrays().items():
             values = to_numpy(values)
             if np.isfinite(values).all():
@@ -124,8 +124,8 @@ class DeformableInputs(Arrays):
             index = [int(k) for k in np.argwhere(~np.isfinite(values))[0]]
             row = "row" if name.endswith("actuation") and self.controls > 1 else "frame"
             where = f" in {row} {index.pop(1)}" if name in over_time else ""
-            if name in chosen:
-                where = f" of {model.particle_name(int(chosen[name][index[1]]))}{where}"
+            if name in particles:
+                where = f" of {model.particle_name(int(particles[name][index[1]]))}{where}"
             elif len(index) > 1 and name not in (
                 "gravity", "wind", "self_contact", "particle_history0", "particle_driving0", "particle_factor0",
             ):  # fmt: skip

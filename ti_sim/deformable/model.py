@@ -190,13 +190,13 @@ class DeformableModel:
         """Rows (fixed or prescribed, index in ``prescribed`` or -1, index in ``loaded`` or -1, collides with the ground), [P, 4].
         """
         rows = np.tile(np.array([0, -1, -1, 0], dtype=np.int32), (self.particle_count, 1))
-        fixed, prescribed, loaded, contact = (
-            np.asarray(chosen, dtype=np.int64) for chosen in (self.fixed, self.prescribed, self.loaded, self.contact)
+        fixed, prescribed_row, load_row, contact = (
+            np.asarray(indices, dtype=np.int64) for indices in (self.fixed, self.prescribed, self.loaded, self.contact)
         )
         rows[fixed, HELD] = 1
-        rows[prescribed, HELD] = 1
-        rows[prescribed, PRESCRIBED] = np.arange(len(prescribed))
-        rows[loaded, LOADED] = np.arange(len(loaded))
+        rows[prescribed_row, HELD] = 1
+        rows[prescribed_row, PRESCRIBED] = np.arange(len(prescribed_row))
+        rows[load_row, LOADED] = np.arange(len(load_row))
         rows[contact, GROUND_CONTACT] = 1
         return rows
 

@@ -68,9 +68,9 @@ def pair_force(contacts: ti.template(), states: ti.template(), out: ti.template(
     p = load_position(states, b, row, i) - origin
     s, t, _region = closest_on_triangle(p, e1, e2)
     r = p - s * e1 - t * e2
-    square = r.dot(r)
-    if 0 < square and square < farthest_contact(contacts, b):
-        d = ti.sqrt(square)
+    squared_distance = r.dot(r)
+    if 0 < squared_distance and squared_distance < farthest_contact(contacts, b):
+        d = ti.sqrt(squared_distance)
         u = load_velocity(states, b, row, i) - (1 - s - t) * load_velocity(states, b, row, a)
         u -= s * load_velocity(states, b, row, j) + t * load_velocity(states, b, row, k)
         if d - thickness < dt * ti.abs(u.dot(r)) / d:
@@ -105,8 +105,8 @@ def weight_multipliers(region, e1, e2, s_bar, t_bar):
         elif region == FAR_EDGE:
             c1 = -1.0
         length = c1 * c1 * g11 + 2 * c1 * c2 * g12 + c2 * c2 * g22
-        along = (c1 * s_bar + c2 * t_bar) / length
-        l1, l2 = c1 * along, c2 * along
+        edge_component = (c1 * s_bar + c2 * t_bar) / length
+        l1, l2 = c1 * edge_component, c2 * edge_component
     return l1, l2
 
 
@@ -127,9 +127,9 @@ def pair_force_adjoint(
     p = load_position(states, b, row, i) - origin
     s, t, region = closest_on_triangle(p, e1, e2)
     r = p - s * e1 - t * e2
-    square = r.dot(r)
-    if 0 < square and square < farthest_contact(contacts, b):
-        d = ti.sqrt(square)
+    squared_distance = r.dot(r)
+    if 0 < squared_distance and squared_distance < farthest_contact(contacts, b):
+        d = ti.sqrt(squared_distance)
         n = r / d
         va, vj, vk = load_velocity(states, b, row, a), load_velocity(states, b, row, j), load_velocity(states, b, row, k)
         u = load_velocity(states, b, row, i) - va - s * (vj - va) - t * (vk - va)
@@ -172,9 +172,9 @@ def chunk_contacts(contacts: ti.template(), states: ti.template(), out: ti.templ
     """
     triangles = contacts.table[TRIANGLES]
     first, stop = triangles * chunk // num_chunks, triangles * (chunk + 1) // num_chunks
-    triangle, after = first, -1
+    triangle, last_particle = first, -1
     while triangle < stop:
-        triangle, after = list_next_pairs(contacts, b, chunk, first, stop, triangle, after)
+        triangle, last_particle = list_next_pairs(contacts, b, chunk, first, stop, triangle, last_particle)
         pairs = first_pair(contacts, chunk)
         for pair in range(contacts.ints[b, COUNTS + 2 * chunk]):
             entry = pairs + 2 * pair
@@ -191,10 +191,10 @@ def chunk_contacts_adjoint(
     """
     triangles = contacts.table[TRIANGLES]
     first, stop = triangles * chunk // num_chunks, triangles * (chunk + 1) // num_chunks
-    triangle, after = first, -1
+    triangle, last_particle = first, -1
     total = vec4(0.0)
     while triangle < stop:
-        triangle, after = list_next_pairs(contacts, b, chunk, first, stop, triangle, after)
+        triangle, last_particle = list_next_pairs(contacts, b, chunk, first, stop, triangle, last_particle)
         pairs = first_pair(contacts, chunk)
         for pair in range(contacts.ints[b, COUNTS + 2 * chunk]):
             entry = pairs + 2 * pair

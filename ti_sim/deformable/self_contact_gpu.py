@@ -11,7 +11,7 @@ from ti_sim.deformable.self_contact_layout import BUCKET, BUILT, DRIFT, KEY, PLA
 from ti_sim.deformable.self_contact_lists import (
     SelfContactArrays,
     invalidate_list,
-    least_travel,
+    min_travel,
     raised_travel,
     record_vertex,
     store_entry,
@@ -29,7 +29,7 @@ def sort_vertices(
             contacts.ints[b, contacts.table[BUCKET] + 2 * bucket + 1] = 0
             if bucket == 0:
                 contacts.ints[b, PLACED] = 0
-                contacts.reals[b, TRAVEL] = least_travel(contacts, b)
+                contacts.reals[b, TRAVEL] = min_travel(contacts, b)
                 for k in ti.static(range(3)):
                     contacts.reals[b, DRIFT + k] = 0.0
     for b, q in ti.ndrange(states.shape[0], vertices):

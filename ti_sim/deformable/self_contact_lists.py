@@ -129,7 +129,7 @@ def store_entry(contacts: ti.template(), b, q, entry):
 
 
 @ti.func
-def least_travel(contacts: ti.template(), b):
+def min_travel(contacts: ti.template(), b):
     """Least bound of the travel [m]; slower motions need no new hash."""
     return 0.1 * contacts.reals[b, SLACK]
 
@@ -176,7 +176,7 @@ def build_hash(contacts: ti.template(), states: ti.template(), b, row, step, dt)
         store_entry(contacts, b, q, entry)
     for k in ti.static(range(3)):
         contacts.reals[b, DRIFT + k] = drift[k] / vertices
-    travel = least_travel(contacts, b)
+    travel = min_travel(contacts, b)
     for q in range(vertices):
         travel = ti.max(travel, raised_travel(contacts, states, b, row, q, dt))
     contacts.reals[b, TRAVEL] = travel
@@ -202,17 +202,17 @@ def mark_if_stale(contacts: ti.template(), states: ti.template(), b, row, p, ste
     """Mark the hash as stale for ``step``, whose state is in a row of states, if particle p has moved too far, or moves
     too fast."""
     if contacts.table[contacts.table[MEMBER] + p] == 1:
-        ahead = dt * (step - contacts.ints[b, BUILT])
-        moved = load_position(states, b, row, p) - stored_position(contacts, b, POSITIONS, p)
+        elapsed = dt * (step - contacts.ints[b, BUILT])
+        displacement = load_position(states, b, row, p) - stored_position(contacts, b, POSITIONS, p)
         for k in ti.static(range(3)):
-            moved[k] -= ahead * contacts.reals[b, DRIFT + k]
+            displacement[k] -= elapsed * contacts.reals[b, DRIFT + k]
         v = load_velocity(states, b, row, p)
         for k in ti.static(range(3)):
             v[k] -= contacts.reals[b, DRIFT + k]
-        square, slack, travel = moved.dot(moved), contacts.reals[b, SLACK], contacts.reals[b, TRAVEL]
-        far = square > slack * slack or dt * dt * v.dot(v) > travel * travel
+        squared_travel, slack, travel = displacement.dot(displacement), contacts.reals[b, SLACK], contacts.reals[b, TRAVEL]
+        is_stale = squared_travel > slack * slack or dt * dt * v.dot(v) > travel * travel
         # Particles of a diverged world are ignored.
-        if far and square < LARGEST and v.dot(v) < LARGEST:
+        if is_stale and squared_travel < LARGEST and v.dot(v) < LARGEST:
             contacts.ints[b, STALE] = step
 
 
@@ -255,8 +255,8 @@ def insert(contacts: ti.template(), b, triangle, particle, first, count, capacit
 
 
 @ti.func
-def list_triangle(contacts: ti.template(), b, triangle, after, first, capacity):
-    """List the vertices that were near a triangle when the hash was built, with indices above ``after``.
+def list_triangle(contacts: ti.template(), b, triangle, last_particle, first, capacity):
+    """List the vertices that were near a triangle when the hash was built, with indices above ``last_particle``.
 
     Args:
         first: start of its pairs in ``ints``.
@@ -265,11 +265,11 @@ def list_triangle(contacts: ti.template(), b, triangle, after, first, capacity):
     Returns:
         (count, dropped): number of listed vertices, and whether more were found.
     """
-    reach = contacts.reals[b, REACH] + 2 * contacts.reals[b, TRAVEL]
+    search_radius = contacts.reals[b, REACH] + 2 * contacts.reals[b, TRAVEL]
     origin = stored_position(contacts, b, POSITIONS, corner_of(contacts, triangle, 0))
-    second = stored_position(contacts, b, POSITIONS, corner_of(contacts, triangle, 1))
+    corner1 = stored_position(contacts, b, POSITIONS, corner_of(contacts, triangle, 1))
     third = stored_position(contacts, b, POSITIONS, corner_of(contacts, triangle, 2))
-    low, high = ti.min(origin, second, third) - reach, ti.max(origin, second, third) + reach
+    low, high = ti.min(origin, corner1, third) - search_radius, ti.max(origin, corner1, third) + search_radius
     low_cell = cell_of(contacts, b, low)
     span = cell_of(contacts, b, high) - low_cell + 1
     cells = span.x * span.y * span.z
@@ -291,14 +291,14 @@ def list_triangle(contacts: ti.template(), b, triangle, after, first, capacity):
             start, stop = contacts.ints[b, bucket], contacts.ints[b, bucket + 1]
         for entry in range(start, stop):
             x = stored_position(contacts, b, contacts.table[ENTRY_POSITION], entry)
-            inside = low.x <= x.x and low.y <= x.y and low.z <= x.z and x.x <= high.x and x.y <= high.y and x.z <= high.z
+            is_inside = low.x <= x.x and low.y <= x.y and low.z <= x.z and x.x <= high.x and x.y <= high.y and x.z <= high.z
             # Cells that share a bucket would list a vertex twice.
-            if inside and (everywhere or (cell_of(contacts, b, x) == cell).all()):
+            if is_inside and (everywhere or (cell_of(contacts, b, x) == cell).all()):
                 particle = contacts.ints[b, contacts.table[ENTRY] + entry]
-                e1, e2 = second - origin, third - origin
+                e1, e2 = corner1 - origin, third - origin
                 s, t, _region = closest_on_triangle(x - origin, e1, e2)
                 r = x - origin - s * e1 - t * e2
-                if r.dot(r) < reach * reach and particle > after:
+                if r.dot(r) < search_radius * search_radius and particle > last_particle:
                     if not in_ring(contacts, triangle, particle):
                         count, more = insert(contacts, b, triangle, particle, first, count, capacity)
                         dropped = dropped or more
@@ -306,9 +306,8 @@ def list_triangle(contacts: ti.template(), b, triangle, after, first, capacity):
 
 
 @ti.func
-def fill_list(contacts: ti.template(), b, chunk, triangle, after, stop):
-    """Fill a chunk's list with pairs of the triangles, beginning at ``triangle``, whose particles up to ``after`` are already
-    processed.
+def fill_list(contacts: ti.template(), b, chunk, triangle, last_particle, stop):
+    """Fill a chunk's list with pairs of the triangles from ``triangle`` on, whose particles up to ``last_particle`` are done.
 
     Returns:
         (triangle, after) at which to continue; triangle is ``stop`` if all pairs are listed.
@@ -316,24 +315,24 @@ def fill_list(contacts: ti.template(), b, chunk, triangle, after, stop):
     first, capacity = first_pair(contacts, chunk), contacts.table[CAPACITY]
     count = 0
     while triangle < stop and count < capacity:
-        num_listed, dropped = list_triangle(contacts, b, triangle, after, first + 2 * count, capacity - count)
+        num_listed, dropped = list_triangle(contacts, b, triangle, last_particle, first + 2 * count, capacity - count)
         count += num_listed
         if dropped:
-            after = contacts.ints[b, first + 2 * count - 1]
+            last_particle = contacts.ints[b, first + 2 * count - 1]
         else:
             triangle += 1
-            after = -1
+            last_particle = -1
     contacts.ints[b, COUNTS + 2 * chunk] = count
-    return triangle, after
+    return triangle, last_particle
 
 
 @ti.func
-def list_next_pairs(contacts: ti.template(), b, chunk, first, stop, triangle, after):
+def list_next_pairs(contacts: ti.template(), b, chunk, first, stop, triangle, last_particle):
     """Make sure that the list of a chunk contains its next pairs: all pairs if the capacity is sufficient.
 
     Args:
         first, stop: first triangle of the chunk, and the one after its last.
-        triangle, after: where to continue (see ``fill_list``), ``first`` and -1 at the start.
+        triangle, last_particle: where to continue (see ``fill_list``), ``first`` and -1 at the start.
 
     Returns:
         (triangle, after) at which to continue after these pairs; triangle is ``stop`` if they are the last ones.
@@ -341,7 +340,7 @@ def list_next_pairs(contacts: ti.template(), b, chunk, first, stop, triangle, af
     complete_flag = COUNTS + 2 * chunk + 1
     next_triangle, next_after = stop, -1
     if contacts.ints[b, complete_flag] == 0:
-        next_triangle, next_after = fill_list(contacts, b, chunk, triangle, after, stop)
-        if triangle == first and after == -1 and next_triangle == stop:
+        next_triangle, next_after = fill_list(contacts, b, chunk, triangle, last_particle, stop)
+        if triangle == first and last_particle == -1 and next_triangle == stop:
             contacts.ints[b, complete_flag] = 1
     return next_triangle, next_after

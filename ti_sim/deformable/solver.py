@@ -52,7 +52,7 @@ _LARGEST_ARRAY = 2**31 - 1  # kernels use 32-bit indices
 
 # Cost of the force of an element on a CPU core [us], and least cost of the elements of a step for which several threads are used.
 _COST = {"tet": 0.06, "hex": 0.9, "tet10": 0.6, "triangle": 0.04, "edge": 0.03, "spring": 0.01}
-_LEAST_WORK = 12.0
+_MIN_ELEMENT_PLAN_WORK = 12.0
 _MANY_CUDA_WORLDS = 4096  # number of worlds that keeps a GPU busy with one thread per world
 
 
@@ -359,7 +359,7 @@ class DeformableSolver(Solver):
         if require().device != "cpu":
             return "element" if world_count < _MANY_CUDA_WORLDS else "world"
         work = sum(_COST[family] * len(self.model.tables[TABLES[family]]) for family in self.model.families)
-        return "element" if world_count < thread_count() and work > _LEAST_WORK else "world"
+        return "element" if world_count < thread_count() and work > _MIN_ELEMENT_PLAN_WORK else "world"
 
     def _by_element(self, like: Array) -> bool:
         """Whether the element plan is used for worlds with the masses ``like``."""

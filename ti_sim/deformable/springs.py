@@ -29,14 +29,14 @@ def spring_force(body: ti.template(), state: ti.template(), out: ti.template(), 
     force = vec3(0.0)
     if length > 0:
         direction = separation / length
-        pull = body.spring_material[b, e, STIFFNESS] * (length - body.spring_material[b, e, REST_LENGTH])
+        tension = body.spring_material[b, e, STIFFNESS] * (length - body.spring_material[b, e, REST_LENGTH])
         if ti.static(body.with_damping):
-            rate = direction.dot(load_velocity(state, b, row, j) - load_velocity(state, b, row, i))
-            pull += body.spring_material[b, e, DAMPING] * rate
-        force = pull * direction
-    slot = first_slot + 2 * e
-    add_corner(body.gather, out, b, slot, i, 0, force)
-    add_corner(body.gather, out, b, slot + 1, j, 0, -force)
+            length_rate = direction.dot(load_velocity(state, b, row, j) - load_velocity(state, b, row, i))
+            tension += body.spring_material[b, e, DAMPING] * length_rate
+        force = tension * direction
+    corner_slot = first_slot + 2 * e
+    add_corner(body.gather, out, b, corner_slot, i, 0, force)
+    add_corner(body.gather, out, b, corner_slot + 1, j, 0, -force)
 
 
 @ti.func
@@ -57,20 +57,22 @@ def spring_force_adjoint(
         stiffness, damping = body.spring_material[b, e, STIFFNESS], body.spring_material[b, e, DAMPING]
         stretch = length - body.spring_material[b, e, REST_LENGTH]
         u = load_velocity(state, b, row, j) - load_velocity(state, b, row, i)
-        rate = direction.dot(u)
+        length_rate = direction.dot(u)
         w = load_dual(dual, b, i) - load_dual(dual, b, j)
-        along = direction.dot(w)
-        pull = stiffness * stretch + damping * rate
+        direction_component = direction.dot(w)
+        tension = stiffness * stretch + damping * length_rate
         # The virtual power is pull (direction . w).
-        turned = damping * along * (u - rate * direction) + pull * (w - along * direction)
-        position_bar = turned / length + stiffness * along * direction
-        velocity_bar = damping * along * direction
-        add_bar(bars.spring_material, b, e, STIFFNESS, stretch * along)
-        add_bar(bars.spring_material, b, e, DAMPING, rate * along)
-        add_bar(bars.spring_material, b, e, REST_LENGTH, -stiffness * along)
-    slot = first_slot + 2 * e
-    add_state_corner(body.gather, out, b, slot, i, -position_bar, -velocity_bar)
-    add_state_corner(body.gather, out, b, slot + 1, j, position_bar, velocity_bar)
+        direction_term = damping * direction_component * (u - length_rate * direction) + tension * (
+            w - direction_component * direction
+        )
+        position_bar = direction_term / length + stiffness * direction_component * direction
+        velocity_bar = damping * direction_component * direction
+        add_bar(bars.spring_material, b, e, STIFFNESS, stretch * direction_component)
+        add_bar(bars.spring_material, b, e, DAMPING, length_rate * direction_component)
+        add_bar(bars.spring_material, b, e, REST_LENGTH, -stiffness * direction_component)
+    corner_slot = first_slot + 2 * e
+    add_state_corner(body.gather, out, b, corner_slot, i, -position_bar, -velocity_bar)
+    add_state_corner(body.gather, out, b, corner_slot + 1, j, position_bar, velocity_bar)
 
 
 

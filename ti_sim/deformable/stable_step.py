@@ -107,9 +107,9 @@ def _largest_eigenvalue(
         length = np.linalg.norm(new, axis=1)
         off_diagonal.append(length)
         basis.append(new / np.maximum(length, np.finfo(np.float64).tiny)[:, None])
-    size = len(diagonal)
-    matrix = np.zeros((worlds, size, size))
-    k = np.arange(size)
+    row_count = len(diagonal)
+    matrix = np.zeros((worlds, row_count, row_count))
+    k = np.arange(row_count)
     matrix[:, k, k] = np.array(diagonal).T
-    matrix[:, k[1:], k[:-1]] = matrix[:, k[:-1], k[1:]] = np.array(off_diagonal[:-1]).T.reshape(worlds, size - 1)
+    matrix[:, k[1:], k[:-1]] = matrix[:, k[:-1], k[1:]] = np.array(off_diagonal[:-1]).T.reshape(worlds, row_count - 1)
     return np.maximum(np.linalg.eigvalsh(matrix)[:, -1], 0.0)

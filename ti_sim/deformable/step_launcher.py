@@ -56,9 +56,9 @@ class StepLauncher:
                     launch(step)
             return
 
-        def launch_group(threads: int, done: int, count: int) -> None:
+        def launch_group(threads: int, executed_steps: int, count: int) -> None:
             self._barrier.fill(0)
-            self._launch(first + direction * done, count, threads, 0)
+            self._launch(first + direction * executed_steps, count, threads, 0)
             if self._barrier[:, 1].any():
                 raise RuntimeError("threads of a simulation timed out at a barrier: choose plan='world'")
 

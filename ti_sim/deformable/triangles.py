@@ -76,11 +76,11 @@ def triangle_rest_table(particle_rest: np.ndarray, tri_indices: np.ndarray, tri_
     )
     length = np.linalg.norm(first, axis=1)
     # Edges in the plane: 01 = (length, 0) and 02 = (along, height).
-    along = (first * second).sum(1) / length
+    edge_projection = (first * second).sum(1) / length
     height = double_area / length
     table = np.zeros((len(tri_indices), REST_SIZE))
     table[:, INVERSE] = 1 / length
-    table[:, INVERSE + 1] = -along / double_area
+    table[:, INVERSE + 1] = -edge_projection / double_area
     table[:, INVERSE + 3] = 1 / height
     table[:, AREA] = double_area / 2
     table[:, NORMAL : NORMAL + 3] = tri_normal
@@ -166,9 +166,9 @@ def area_stretch(body: ti.template(), e, f1, f2):
     n = vec3(body.tri_rest[e, NORMAL], body.tri_rest[e, NORMAL + 1], body.tri_rest[e, NORMAL + 2])
     turning = 0.0
     if n.dot(n) == 0:
-        size = cross.norm()
-        if size > 0:
-            turning = 1 / size
+        doubled_area = cross.norm()
+        if doubled_area > 0:
+            turning = 1 / doubled_area
             n = turning * cross
     return n.dot(cross), n, turning
 
@@ -212,9 +212,9 @@ def triangle_force(body: ti.template(), state: ti.template(), out: ti.template()
             if turning > 0 and (drag != 0 or lift != 0):
                 u = _THIRD * (v0 + v1 + v2) - vec3(body.wind[b, 0], body.wind[b, 1], body.wind[b, 2])
                 air = _THIRD * air_force(area * stretch, n, u, drag, lift)
-    push = pressure * n
-    p1 = s11 * f1 + s12 * f2 + f2.cross(push)
-    p2 = s12 * f1 + s22 * f2 + push.cross(f1)
+    pressure_force = pressure * n
+    p1 = s11 * f1 + s12 * f2 + f2.cross(pressure_force)
+    p2 = s12 * f1 + s22 * f2 + pressure_force.cross(f1)
     force1 = -area * body.tri_rest[e, INVERSE] * p1 - area * body.tri_rest[e, INVERSE + 1] * p2
     force2 = -area * body.tri_rest[e, INVERSE + 3] * p2
     slot = first_slot + 3 * e
@@ -252,9 +252,9 @@ def triangle_force_adjoint(
     q = f1.dot(g1) + f2.dot(g2)
     change = g1.cross(f2) + f1.cross(g2)
     s = n.dot(change)
-    rate = pressure * turning
-    curl = (lame - rate) * s * n + rate * change  # adjoint of f1 x f2
-    push = pressure * n
+    pressure_rate = pressure * turning
+    curl = (lame - pressure_rate) * s * n + pressure_rate * change  # adjoint of f1 x f2
+    pressure_force = pressure * n
     spread = 2 * mu * inverse * inverse * q
 
     # Virtual power of the damping per area: damping A : B, with A and B the symmetric parts of F^T dF/dt and F^T G.
@@ -263,8 +263,8 @@ def triangle_force_adjoint(
     lost = a11 * b11 + a22 * b22 + 2 * a12 * b12
     a11, a22, a12 = damping * a11 + shape, damping * a22 + shape, damping * a12
     b11, b22, b12 = damping * b11, damping * b22, damping * b12
-    p1 = a11 * g1 + a12 * g2 + b11 * d1 + b12 * d2 + spread * f1 + g2.cross(push)
-    p2 = a12 * g1 + a22 * g2 + b12 * d1 + b22 * d2 + spread * f2 + push.cross(g1)
+    p1 = a11 * g1 + a12 * g2 + b11 * d1 + b12 * d2 + spread * f1 + g2.cross(pressure_force)
+    p2 = a12 * g1 + a22 * g2 + b12 * d1 + b22 * d2 + spread * f2 + pressure_force.cross(g1)
     r1 = b11 * f1 + b12 * f2
     r2 = b12 * f1 + b22 * f2
 
@@ -309,7 +309,11 @@ def triangle_energy_of(body: ti.template(), state: ti.template(), b, row, frame,
     )  # fmt: skip
     stretch, _n, _turning = area_stretch(body, e, f1, f2)
     mu, lame = body.tri_material[b, e, MU], body.tri_material[b, e, LAMBDA]
-    excess = f1.dot(f1) + f2.dot(f2) - 2
+    membrane_strain = f1.dot(f1) + f2.dot(f2) - 2
     strain = stretch - 1 - body.tri_actuation[b, frame, e]
-    density = 0.5 * mu * (excess - ti.log(1 + excess / 3)) + 0.5 * lame * strain * strain - _TWO_THIRDS * mu * (stretch - 1)
+    density = (
+        0.5 * mu * (membrane_strain - ti.log(1 + membrane_strain / 3))
+        + 0.5 * lame * strain * strain
+        - _TWO_THIRDS * mu * (stretch - 1)
+    )
     return body.tri_rest[e, AREA] * density

@@ -107,9 +107,9 @@ def check_mesh_arrays(vertices: Any, indices: Any, name: str) -> tuple[np.ndarra
     finite = np.isfinite(vertices).all(axis=1)
     if not finite.all():
         raise UserError(f"{name}: vertex {int(np.argmin(finite))} is not finite: repair the mesh")
-    outside = ((indices < 0) | (indices >= len(vertices))).any(axis=1)
-    if outside.any():
-        element = int(np.argmax(outside))
+    is_invalid = ((indices < 0) | (indices >= len(vertices))).any(axis=1)
+    if is_invalid.any():
+        element = int(np.argmax(is_invalid))
         raise UserError(
             f"{name}: element {element} names the vertices {_listed(indices[element])}, and there are 0 to {len(vertices) - 1}"
         )

@@ -57,8 +57,8 @@ def boundary_faces(indices: np.ndarray, name: str) -> tuple[np.ndarray, np.ndarr
     owner, side = np.divmod(outer, len(sides))
     if kind == "hex":
         quads = indices[owner[:, None], corners[side]]
-        turned = (np.argmin(quads, axis=1)[:, None] + np.arange(4)) % 4
-        quads = np.take_along_axis(quads, turned, axis=1)
+        rotated_corners = (np.argmin(quads, axis=1)[:, None] + np.arange(4)) % 4
+        quads = np.take_along_axis(quads, rotated_corners, axis=1)
         faces = quads[:, [[0, 1, 2], [0, 2, 3]]]
     else:
         faces = indices[owner[:, None, None], local[side]]

@@ -73,8 +73,10 @@ def _warn_of_pieces(mesh: SolidMesh) -> None:
     """Warn where pieces of a mesh move apart."""
     count, piece = connected_parts(mesh.indices, len(mesh.vertices))
     if count > 1:
-        sizes = np.bincount(piece)
-        listed = ", ".join(f"{size} from element {int(np.argmax(piece == k))}" for k, size in enumerate(sizes[:4]))
+        counts = np.bincount(piece)
+        listed = ", ".join(
+            f"{count_of_piece} from element {int(np.argmax(piece == k))}" for k, count_of_piece in enumerate(counts[:4])
+        )
         more = f" and {count - 4} more" if count > 4 else ""
         warn(
             f"{mesh.name} has {count} pieces that share no vertices ({listed}{more}) and move apart: join their vertices, or "
@@ -105,11 +107,11 @@ def write_solid_mesh(mesh: SolidMesh, path: str | Path) -> None:
     cell = next(cell for cell, kind in _MESHIO_KINDS.items() if kind == mesh.kind)
     content = meshio.Mesh(mesh.vertices, [(cell, mesh.indices)])
     file_format = "gmsh" if path.suffix.lower() == ".msh" else None  # .msh is also a format of Ansys
-    fault, advice = f"mesh file {path} cannot be written", "choose another format, for example .vtu or .msh"
-    _trying(lambda: content.write(path, file_format=file_format), fault, advice)
-    written = _trying(lambda: meshio.read(path), fault, advice)
+    problem, advice = f"mesh file {path} cannot be written", "choose another format, for example .vtu or .msh"
+    _trying(lambda: content.write(path, file_format=file_format), problem, advice)
+    written = _trying(lambda: meshio.read(path), problem, advice)
     if sum(len(block.data) for block in written.cells if block.type == cell) != len(mesh.indices):
-        raise UserError(f"{fault}: the format does not hold elements of kind {mesh.kind!r}: {advice}")
+        raise UserError(f"{problem}: the format does not hold elements of kind {mesh.kind!r}: {advice}")
 
 
 @checked
@@ -187,7 +189,7 @@ def _read_meshio(path: Path, name: str) -> tuple[np.ndarray, np.ndarray]:
     return np.asarray(content.points, dtype=np.float64), np.concatenate(blocks).astype(np.int64)
 
 
-def _trying(action: Callable[[], Any], fault: str, advice: str) -> Any:
+def _trying(action: Callable[[], Any], problem: str, advice: str) -> Any:
     """The result of an action on a file, or a UserError with the reason of its failure in one sentence."""
     printed = io.StringIO()
     try:
@@ -195,4 +197,4 @@ def _trying(action: Callable[[], Any], fault: str, advice: str) -> Any:
             return action()
     except (Exception, SystemExit) as error:  # the readers of about thirty formats raise different exceptions
         reason = str(error) if isinstance(error, Exception) and str(error) else printed.getvalue()
-        raise UserError(f"{fault} ({type(error).__name__}: {' '.join(reason.split())}): {advice}") from error
+        raise UserError(f"{problem} ({type(error).__name__}: {' '.join(reason.split())}): {advice}") from error

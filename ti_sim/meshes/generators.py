@@ -15,7 +15,7 @@ from ti_sim.shapes.primitives import Sphere, box_uv, sphere_uv
 from ti_sim.shapes.surface import merge_vertices
 
 Lengths = Annotated[Sequence[float], Rule(shape=(3,), exact=True, above=0)]
-Cells = Annotated[Sequence[int], Rule(shape=(3,), exact=True, whole=True, least=1)]
+Cells = Annotated[Sequence[int], Rule(shape=(3,), exact=True, integer=True, minimum=1)]
 
 # The corners of a cell are numbered 4 i + 2 j + k; its five tetrahedra are the inner one and those at the four other corners.
 _FIVE_EVEN = ((0, 6, 3, 5), (4, 0, 5, 6), (2, 0, 6, 3), (1, 0, 3, 5), (7, 6, 5, 3))
@@ -69,7 +69,7 @@ def box_tet10s(size: Lengths, cells: Cells) -> SolidMesh:
 
 
 @checked
-def sphere_tets(radius: Positive, resolution: Annotated[int, Rule(whole=True, least=2, most=40)] = 3) -> SolidMesh:
+def sphere_tets(radius: Positive, resolution: Annotated[int, Rule(integer=True, minimum=2, maximum=40)] = 3) -> SolidMesh:
     """A ball of tetrahedra with the outer vertices on the sphere.
 
     The twenty tetrahedra between the centre and the faces of an icosahedron are divided ``resolution`` times along each edge,
@@ -94,16 +94,16 @@ def sphere_tets(radius: Positive, resolution: Annotated[int, Rule(whole=True, le
     points, index = merge_vertices(tets.reshape(-1, 3))
     indices = index.reshape(-1, 4)
     x = points[indices]
-    turned = np.linalg.det(x[:, 1:] - x[:, :1]) < 0
-    indices[turned] = indices[turned][:, [1, 0, 2, 3]]
+    is_inverted = np.linalg.det(x[:, 1:] - x[:, :1]) < 0
+    indices[is_inverted] = indices[is_inverted][:, [1, 0, 2, 3]]
     mesh = SolidMesh(radius * points, indices, name="sphere")
     return mesh.with_attributes(uv=sphere_uv(points[mesh.faces]))
 
 
 @checked
 def gear_tets(
-    radii: Lengths, width: Positive, *, teeth: Annotated[int, Rule(whole=True, least=3, most=1000)] = 12,
-    cells: Annotated[Sequence[int], Rule(shape=(4,), exact=True, whole=True, least=1)] = (4, 2, 1, 2),
+    radii: Lengths, width: Positive, *, teeth: Annotated[int, Rule(integer=True, minimum=3, maximum=1000)] = 12,
+    cells: Annotated[Sequence[int], Rule(shape=(4,), exact=True, integer=True, minimum=1)] = (4, 2, 1, 2),
 ) -> SolidMesh:
     """A gear wheel with a hole, its axis along z, one of its teeth at +x.
 
@@ -126,14 +126,14 @@ def gear_tets(
     inner, root, tip = (float(radius) for radius in radii)
     if not inner < root < tip:
         raise UserError(f"gear_tets: radii is {radii!r}: give those of the hole, of the gaps and of the tips, ascending")
-    around, rim, tooth, axial = (int(count) for count in cells)
-    if around % 2:
+    cells_around, rim, tooth, axial = (int(count) for count in cells)
+    if cells_around % 2:
         raise UserError(f"gear_tets: cells is {cells!r}: give an even number around each tooth, one half for the gap")
     radius = np.concatenate([np.linspace(inner, root, rim + 1), np.linspace(root, tip, tooth + 1)[1:]])
     # Positions around a tooth as fractions of a pitch, the tooth between -1/4 and 1/4; its flanks are inclined.
-    position = np.arange(around) / around - 0.25
-    lean = np.minimum(1.0, (root / radius) ** 2)[:, None]
-    leaning = np.where(np.abs(position) <= 0.25, lean * position, position)
+    position = np.arange(cells_around) / cells_around - 0.25
+    radial_factor = np.minimum(1.0, (root / radius) ** 2)[:, None]
+    leaning = np.where(np.abs(position) <= 0.25, radial_factor * position, position)
     angle = 2 * np.pi / teeth * (np.arange(teeth)[:, None] + leaning[:, None, :])
     angle = angle.reshape(len(radius), -1)
     flat = radius[:, None, None] * np.stack([np.cos(angle), np.sin(angle)], axis=-1)
@@ -143,9 +143,9 @@ def gear_tets(
     ).reshape(-1, 3)
     number = np.arange(len(vertices)).reshape(*angle.shape, axial + 1)
     number = np.concatenate([number, number[:, :1]], axis=1)
-    counts = (rim + tooth, teeth * around, axial)
+    counts = (rim + tooth, teeth * cells_around, axial)
     i, j, _ = np.indices(counts)
-    in_gear = (i < rim) | (j % around < around // 2)
+    in_gear = (i < rim) | (j % cells_around < cells_around // 2)
     tets = _five_tets(_cell_corners(number), counts).reshape(-1, 5, 4)[in_gear.ravel()].reshape(-1, 4)
     used, indices = np.unique(tets, return_inverse=True)
     return SolidMesh(vertices[used], indices.reshape(-1, 4), name="gear")
@@ -154,7 +154,7 @@ def gear_tets(
 @checked
 def sheet_grid(
     size: Annotated[Sequence[float], Rule(shape=(2,), exact=True, above=0)],
-    cells: Annotated[Sequence[int], Rule(shape=(2,), exact=True, whole=True, least=1)],
+    cells: Annotated[Sequence[int], Rule(shape=(2,), exact=True, integer=True, minimum=1)],
 ) -> SheetMesh:
     """A rectangular sheet in the plane z = 0, upper side towards +z, with two triangles per cell.
 
@@ -185,7 +185,7 @@ def sheet_grid(
 
 
 @checked
-def sheet_disk(radius: Positive, resolution: Annotated[int, Rule(whole=True, least=1, most=1000)] = 8) -> SheetMesh:
+def sheet_disk(radius: Positive, resolution: Annotated[int, Rule(integer=True, minimum=1, maximum=1000)] = 8) -> SheetMesh:
     """A circular sheet in the plane z = 0, upper side towards +z, of rings of nearly equilateral triangles.
 
     Args:
@@ -279,11 +279,11 @@ def _on_sphere(lattice: np.ndarray, frames: np.ndarray, n: int) -> np.ndarray:
         return points
     diagonals = np.linalg.norm(points[:, 0::2] - points[:, 1::2], axis=-1)
     shortest = np.argmin(np.round(diagonals, 9), axis=1)  # rounded, so that roundoff does not decide between equal ones
-    pieces = []
+    patches = []
     for k in range(3):
         a, b = 2 * k, 2 * k + 1
         c, d, e, f = (m for m in range(6) if m not in (a, b))
         ring = (c, e, d, f)  # opposite corners are not adjacent on it
         cut = points[shortest == k]
-        pieces += [cut[:, [a, b, ring[m], ring[(m + 1) % 4]]] for m in range(4)]
-    return np.concatenate(pieces)
+        patches += [cut[:, [a, b, ring[m], ring[(m + 1) % 4]]] for m in range(4)]
+    return np.concatenate(patches)

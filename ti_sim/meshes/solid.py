@@ -74,12 +74,12 @@ class SolidMesh(SurfaceAttributes):
         return boundary_faces(self.indices, self.name)
 
     def _check_elements(self) -> None:
-        least = jacobians(self.vertices, self.indices).min(axis=1)
+        min_jacobian = jacobians(self.vertices, self.indices).min(axis=1)
         corners = self.vertices[self.indices]
         limit = FLAT * np.ptp(corners, axis=1).max(axis=1) ** 3
         for wrong, complaint, advice in (
-            (least < -limit, "inverted", "its nodes are in the wrong order, or it is folded over"),
-            (least <= limit, "flat", "its volume vanishes: move its nodes apart or remove it"),
+            (min_jacobian < -limit, "inverted", "its nodes are in the wrong order, or it is folded over"),
+            (min_jacobian <= limit, "flat", "its volume vanishes: move its nodes apart or remove it"),
         ):
             if wrong.any():
                 raise UserError(

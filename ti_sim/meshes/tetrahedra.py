@@ -18,7 +18,7 @@ from ti_sim.shapes.shape import Shape
 from ti_sim.shapes.surface import TriangleMesh, check_solid, enclosed_volume, merge_vertices
 
 _EDGE = 0.1  # of the diagonal of the bounding box
-_MOST = 5_000_000  # tetrahedra
+_MAX_TETRAHEDRA = 5_000_000  # tetrahedra
 _VOLUME_TOLERANCE = 0.05
 
 # Runs in a separate process: it writes a file to its working folder, and a crash of native code must not end the caller. Without
@@ -77,10 +77,12 @@ def _edge_length(surface: TriangleMesh, volume: float, edge_length: float | None
     if edge_length is None:
         return _EDGE * diagonal
     length = float(edge_length)
-    least = (6.0 * np.sqrt(2.0) * volume / _MOST) ** (1 / 3)  # a regular tetrahedron has the volume a^3 / (6 sqrt 2)
-    if length < least:
+    # A regular tetrahedron has the volume a^3 / (6 sqrt 2).
+    min_length = (6.0 * np.sqrt(2.0) * volume / _MAX_TETRAHEDRA) ** (1 / 3)
+    if length < min_length:
         raise UserError(
-            f"tetrahedralise: edge_length {length:.3g} m would make more than {_MOST} tetrahedra: give at least {least:.3g} m"
+            f"tetrahedralise: edge_length {length:.3g} m would make more than {_MAX_TETRAHEDRA} tetrahedra: "
+            f"give at least {min_length:.3g} m"
         )
     return min(length, diagonal)
 
@@ -91,12 +93,12 @@ def _tetrahedra(surface: TriangleMesh, length: float, name: str) -> tuple[np.nda
     with TemporaryDirectory() as folder:
         surface_file, tetrahedra_file = Path(folder) / "surface.npz", Path(folder) / "tetrahedra.npz"
         np.savez(surface_file, vertices=points, faces=merged[surface.faces].astype(np.int32), edge_length=length)
-        done = subprocess.run(
+        process = subprocess.run(
             [sys.executable, "-c", _PROGRAM, str(surface_file), str(tetrahedra_file)],
             cwd=folder, capture_output=True, text=True, errors="replace",
         )  # fmt: skip
-        if done.returncode or not tetrahedra_file.is_file():
-            reason = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
+        if process.returncode or not tetrahedra_file.is_file():
+            reason = (process.stderr.strip().splitlines() or [f"exit status {process.returncode}"])[-1]
             raise UserError(
                 f"{name} cannot be tetrahedralised (pytetwild: {reason}): look for intersections of the surface with itself "
                 "in a mesh editor"

@@ -43,11 +43,13 @@ def with_transferred_attributes(mesh: SolidMesh, surface: TriangleMesh) -> Solid
         points = mesh.vertices[faces].reshape(-1, 3)
         planar = _plane_coordinates(points, np.repeat(corners[source], 3, axis=0)).reshape(-1, 3, 3)
         expected = np.einsum("fpk,fkc->fpc", planar, surface.uv[source])
-        size = np.linalg.norm(expected - expected.mean(axis=1, keepdims=True), axis=2).max(axis=1)
+        element_size = np.linalg.norm(expected - expected.mean(axis=1, keepdims=True), axis=2).max(axis=1)
         chart = _charts(surface)
         joined = chart[at_vertex][inverse.reshape(faces.shape)] == chart[source][:, None]
-        beyond = ~(joined & (np.linalg.norm(closest - expected, axis=2) <= _SEAM * size[:, None] + 1e-9))  # NaN is beyond, too
-        uv = np.where(beyond[..., None], expected, closest)
+        is_off_seam = ~(
+            joined & (np.linalg.norm(closest - expected, axis=2) <= _SEAM * element_size[:, None] + 1e-9)
+        )  # NaN is beyond, too
+        uv = np.where(is_off_seam[..., None], expected, closest)
     return mesh.with_attributes(
         vertex_colors=colors, face_colors=None if surface.face_colors is None else surface.face_colors[source],
         face_groups=surface.face_groups[source], uv=uv, textures=surface.textures,
@@ -69,7 +71,7 @@ def closest_faces(points: np.ndarray, corners: np.ndarray) -> tuple[np.ndarray, 
 
     centers = corners.mean(axis=1)
     radius = np.linalg.norm(corners - centers[:, None], axis=2).max(axis=1)
-    chosen, feet = np.empty(len(points), dtype=np.int64), np.empty((len(points), 3))
+    face_indices, feet = np.empty(len(points), dtype=np.int64), np.empty((len(points), 3))
     rows = max(1, _PAIRS // len(corners))
     for start in range(0, len(points), rows):
         chunk = points[start : start + rows]
@@ -77,18 +79,18 @@ def closest_faces(points: np.ndarray, corners: np.ndarray) -> tuple[np.ndarray, 
         # A triangle is within its radius of its centre, and the closest one is not farther away than the closest centre.
         point, face = np.nonzero(distance - radius <= distance.min(axis=1, keepdims=True))
         foot = closest_point(corners[face], chunk[point])
-        apart = np.linalg.norm(foot - chunk[point], axis=1)
-        order = np.lexsort((apart, point))
+        distances = np.linalg.norm(foot - chunk[point], axis=1)
+        order = np.lexsort((distances, point))
         best = order[np.searchsorted(point[order], np.arange(len(chunk)))]
-        chosen[start : start + rows], feet[start : start + rows] = face[best], foot[best]
-    return chosen, feet
+        face_indices[start : start + rows], feet[start : start + rows] = face[best], foot[best]
+    return face_indices, feet
 
 
 def _charts(surface: TriangleMesh) -> np.ndarray:
     """Index [F] of the chart of each face: connected faces that share vertices with equal texture coordinates."""
     _, point = merge_vertices(surface.vertices)
-    places = np.concatenate([point[surface.faces][..., None], np.nan_to_num(surface.uv, nan=-np.inf)], axis=2)
-    _, node = np.unique(places.reshape(-1, 3), axis=0, return_inverse=True)
+    corner_keys = np.concatenate([point[surface.faces][..., None], np.nan_to_num(surface.uv, nan=-np.inf)], axis=2)
+    _, node = np.unique(corner_keys.reshape(-1, 3), axis=0, return_inverse=True)
     links = node.reshape(-1, 3)[:, [0, 1, 1, 2]].reshape(-1, 2)
     graph = coo_matrix((np.ones(len(links)), (links[:, 0], links[:, 1])), shape=(node.max() + 1,) * 2)
     return connected_components(graph, directed=False)[1][node.reshape(-1, 3)[:, 0]]
@@ -96,9 +98,9 @@ def _charts(surface: TriangleMesh) -> np.ndarray:
 
 def _plane_coordinates(points: np.ndarray, corners: np.ndarray) -> np.ndarray:
     """Barycentric coordinates [n, 3] of points [n, 3], projected onto the planes of triangles [n, 3, 3]."""
-    first, second, along = corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0], points - corners[:, 0]
+    first, second, offset = corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0], points - corners[:, 0]
     normal = np.cross(first, second)
-    square = np.einsum("ni,ni->n", normal, normal)
-    b = np.einsum("ni,ni->n", np.cross(along, second), normal) / square
-    c = np.einsum("ni,ni->n", np.cross(first, along), normal) / square
+    normal_squared = np.einsum("ni,ni->n", normal, normal)
+    b = np.einsum("ni,ni->n", np.cross(offset, second), normal) / normal_squared
+    c = np.einsum("ni,ni->n", np.cross(first, offset), normal) / normal_squared
     return np.stack([1.0 - b - c, b, c], axis=1)

@@ -64,18 +64,18 @@ class Arrays:
         """Zeros with the shapes and containers of the arrays, to which adjoints are added."""
         return self.with_arrays(zeros_in_same_library(array, tuple(array.shape)) for array in self.arrays())
 
-    def check_shapes(self, sizes: Mapping[str, int]) -> None:
+    def check_shapes(self, axis_lengths: Mapping[str, int]) -> None:
         """Check shapes, precision and layout of the arrays.
 
         Args:
-            sizes: sizes by letter of the shapes.
+            axis_lengths: length of each axis, by its letter in the shapes.
 
         Raises:
             UserError: an array has another shape or precision, or is not contiguous.
         """
         shapes, doubles = {field.name: field.metadata["shape"] for field in fields(self)}, self.double_names()
         for name, array in self.named_arrays().items():
-            shape = tuple(sizes[size] if size in sizes else int(size) for size in shapes[name])
+            shape = tuple(axis_lengths[axis] if axis in axis_lengths else int(axis) for axis in shapes[name])
             check_array(array, name, shape, double=name in doubles)
             if not is_contiguous(array):
                 raise UserError(f"{name} is not contiguous: give a contiguous copy of it")

@@ -86,19 +86,19 @@ def mean_momentum(momentum, inverse, armature, h, armed: ti.template()):
     a = h * w
     mean = (momentum - a.cross(momentum) + a.dot(momentum) * a) / (1 + a.dot(a))  # extrapolates with constant w
     rounding = _TOLERANCE * ti.static(rounding_unit())
-    size = momentum.dot(momentum)
-    left = size
+    momentum_squared = momentum.dot(momentum)
+    residual_squared = momentum_squared
     count = 0
     while count < _ITERATIONS:
         w, n, rotating = turning_part(mean, inverse, armature, armed)
-        rest = mean + h * w.cross(rotating) - momentum
-        left = rest.dot(rest)
-        if left <= rounding * rounding * size:
+        residual = mean + h * w.cross(rotating) - momentum
+        residual_squared = residual.dot(residual)
+        if residual_squared <= rounding * rounding * momentum_squared:
             count = _ITERATIONS
         else:
-            mean -= solved(slope_of(w, n, inverse, h), rest)
+            mean -= solved(slope_of(w, n, inverse, h), residual)
             count += 1
-    if not left <= _SOLVED * _SOLVED * size:
+    if not residual_squared <= _SOLVED * _SOLVED * momentum_squared:
         mean *= ti.math.nan
     return mean
 

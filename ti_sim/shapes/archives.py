@@ -24,17 +24,17 @@ def check_unpacked_size(path: Path, name: str) -> None:
         name: name of the file in error messages.
     """
     packed = path.stat().st_size
-    most = min(_LARGEST, max(_SMALL, _RATIO * packed))
-    unpacked = _unpacked(path, most)
-    if unpacked > most:
+    max_bytes = min(_LARGEST, max(_SMALL, _RATIO * packed))
+    unpacked = _unpacked(path, max_bytes)
+    if unpacked > max_bytes:
         raise UserError(
             f"{name} holds {packed / 1e6:.3g} MB that unpack to {'' if zipfile.is_zipfile(path) else 'more than '}"
             f"{unpacked / 1e6:.4g} MB: no mesh packs like that, or it is too large; unpack it yourself if you trust it"
         )
 
 
-def _unpacked(path: Path, most: float) -> float:
-    """Unpacked size of a file in bytes. If only decompression can determine it, that stops shortly after ``most``."""
+def _unpacked(path: Path, max_bytes: float) -> float:
+    """Unpacked size of a file in bytes. If only decompression can determine it, that stops shortly after ``max_bytes``."""
     try:
         if zipfile.is_zipfile(path):
             with zipfile.ZipFile(path) as archive:
@@ -44,7 +44,7 @@ def _unpacked(path: Path, most: float) -> float:
             return 0.0
         total = 0
         with opened(path, "rb") as stream:
-            while total <= most and (chunk := stream.read(_CHUNK)):
+            while total <= max_bytes and (chunk := stream.read(_CHUNK)):
                 total += len(chunk)
         return float(total)
     except (OSError, EOFError, ValueError, zlib.error, zipfile.BadZipFile):

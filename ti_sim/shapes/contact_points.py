@@ -77,10 +77,10 @@ def largest_share(rows: np.ndarray) -> float:
 
 def placed(rows: np.ndarray, rotation: np.ndarray, offset: np.ndarray) -> np.ndarray:
     """The points rotated by a rotation matrix [3, 3] and then translated by ``offset`` [3] m."""
-    moved = rows.copy()
-    moved[:, POSITION : POSITION + 3] = rows[:, POSITION : POSITION + 3] @ rotation.T + offset
-    moved[:, VECTOR:] = rows[:, VECTOR:] @ rotation.T
-    return moved
+    placed_rows = rows.copy()
+    placed_rows[:, POSITION : POSITION + 3] = rows[:, POSITION : POSITION + 3] @ rotation.T + offset
+    placed_rows[:, VECTOR:] = rows[:, VECTOR:] @ rotation.T
+    return placed_rows
 
 
 def point_table(points: tuple[np.ndarray, ...]) -> np.ndarray:
@@ -115,8 +115,8 @@ class WithContactPoints:
     def point_reach(self) -> np.ndarray:
         """Radius of the ball about each body's centre that contains its contact points, [N] float64 m; 0 without points."""
         tables = [point_table((points,)) for points in self.contact_points]
-        reach = [(np.linalg.norm(table[:, :RADIUS], axis=1) + table[:, RADIUS]).max() for table in tables]
-        return np.array(reach or [0.0])
+        radii = [(np.linalg.norm(table[:, :RADIUS], axis=1) + table[:, RADIUS]).max() for table in tables]
+        return np.array(radii or [0.0])
 
     @property
     def turning(self) -> bool:

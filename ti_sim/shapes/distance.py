@@ -24,7 +24,7 @@ from ti_sim.shapes.surface import TriangleMesh, enclosed_volume, merge_vertices
 
 _CELLS = 32  # cells along the longest side, unless the shape is thin
 _THIN_CELLS = 6  # cells along the shortest side, if the number of nodes allows it
-_MOST_NODES = 64**3
+_MAX_NODES = 64**3
 _MARGIN = 2  # nodes beyond the bounding box on every side
 _BLOCK = 16  # nodes along a side of the initial blocks of the search
 _ROWS = 1 << 17  # pairs of points and triangles processed together
@@ -83,8 +83,8 @@ def sample_field(
     """
     cell = _cell_size(sides) if cells is None else float(sides.max() / cells)
     counts = np.ceil(sides / cell).astype(int) + 1 + 2 * _MARGIN
-    first = low + 0.5 * sides - 0.5 * cell * (counts - 1)
-    values = distance(first - cell, cell, tuple(counts + 2))  # one more node for the differences
+    first_node = low + 0.5 * sides - 0.5 * cell * (counts - 1)
+    values = distance(first_node - cell, cell, tuple(counts + 2))  # one more node for the differences
     if not (values < 0).any():
         raise UserError(
             f"the distance field of a mesh of {sides[0]:.3g} x {sides[1]:.3g} x {sides[2]:.3g} m with cells of {cell:.3g} m has "
@@ -94,13 +94,13 @@ def sample_field(
     coefficients = values[inner].copy()
     for axis in range(3):
         coefficients -= np.diff(values, n=2, axis=axis)[tuple(slice(None) if k == axis else slice(1, -1) for k in range(3))] / 8
-    return DistanceField(coefficients, first, cell, bound)
+    return DistanceField(coefficients, first_node, cell, bound)
 
 
 def _cell_size(sides: np.ndarray) -> float:
     """Size of a cell [m] for a bounding box with these sides [m]."""
     cell = min(sides.max() / _CELLS, sides.min() / _THIN_CELLS)
-    while np.prod(np.ceil(sides / cell) + 1 + 2 * _MARGIN) > _MOST_NODES:
+    while np.prod(np.ceil(sides / cell) + 1 + 2 * _MARGIN) > _MAX_NODES:
         cell *= 1.05
     return float(cell)
 
@@ -152,14 +152,14 @@ def _distance_to_part(
         for row in range(0, len(owner), _ROWS):
             rows = slice(row, row + _ROWS)
             distance[rows] = np.linalg.norm(_offset(position[owner[rows]], corners[candidates[rows]])[0], axis=1)
-        least = np.minimum.reduceat(distance, first[:-1])
-        hits = np.flatnonzero(distance == least[owner])
+        min_distance = np.minimum.reduceat(distance, first[:-1])
+        hits = np.flatnonzero(distance == min_distance[owner])
         closest = candidates[hits[np.searchsorted(owner[hits], np.arange(len(nodes)))]]
-        apart, weights = _offset(position, corners[closest])
+        offsets, weights = _offset(position, corners[closest])
         on_border = weights == 0
         feature = np.choose(on_border.sum(axis=1), [0, 1 + on_border.argmax(axis=1), 4 + weights.argmax(axis=1)])
-        outwards = _dot(apart, normals[closest, feature])
-        result[tuple(nodes.T)] = np.where(outwards < 0, -least, least)
+        outwards = _dot(offsets, normals[closest, feature])
+        result[tuple(nodes.T)] = np.where(outwards < 0, -min_distance, min_distance)
     return result
 
 
@@ -180,29 +180,29 @@ def _near_triangles(
         (nodes [n, 3], first triangle of each node [n + 1], triangles).
     """
     octants = np.array(list(np.ndindex(2, 2, 2)))
-    blocks, size = start[None], _BLOCK
+    blocks, block_size = start[None], _BLOCK
     first, candidates = np.array([0, len(centers)]), np.arange(len(centers))
     while True:
         owner = np.repeat(np.arange(len(blocks)), np.diff(first))
-        middles = low + cell * (blocks + 0.5 * (size - 1))
-        apart = middles[owner] - centers[candidates]
-        distance = np.sqrt(_dot(apart, apart))
+        middles = low + cell * (blocks + 0.5 * (block_size - 1))
+        centre_offset = middles[owner] - centers[candidates]
+        distance = np.sqrt(_dot(centre_offset, centre_offset))
         # The closest triangle of a node is farther from the centre of the block than the closest one of the centre by at most
         # twice the radius of the block.
-        reach = np.minimum.reduceat(distance, first[:-1]) * (1 + 1e-12) + np.sqrt(3.0) * cell * (size - 1)
-        within_reach = distance - radii[candidates] <= reach[owner]
+        max_distance = np.minimum.reduceat(distance, first[:-1]) * (1 + 1e-12) + np.sqrt(3.0) * cell * (block_size - 1)
+        within_reach = distance - radii[candidates] <= max_distance[owner]
         owner, candidates = owner[within_reach], candidates[within_reach]
         first = np.searchsorted(owner, np.arange(len(blocks) + 1))
-        if size == 1:
+        if block_size == 1:
             return blocks, first, candidates
-        size //= 2
-        children = (blocks[:, None] + size * octants).reshape(-1, 3)
-        inside = (children < counts).all(axis=1)
-        parent = np.repeat(np.arange(len(blocks)), 8)[inside]
+        block_size //= 2
+        children = (blocks[:, None] + block_size * octants).reshape(-1, 3)
+        is_inside = (children < counts).all(axis=1)
+        parent = np.repeat(np.arange(len(blocks)), 8)[is_inside]
         lengths = np.diff(first)[parent]
         stops = np.cumsum(lengths)
         candidates = candidates[np.arange(stops[-1]) + np.repeat(first[parent] - stops + lengths, lengths)]
-        blocks, first = children[inside], np.concatenate([[0], stops])
+        blocks, first = children[is_inside], np.concatenate([[0], stops])
 
 
 def _offset(position: np.ndarray, corners: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -217,22 +217,22 @@ def _barycentric(position: np.ndarray, corners: np.ndarray) -> np.ndarray:
     The regions are those of C. Ericson, Real-Time Collision Detection, 2005, ch. 5.1.5.
     """
     ab, ac = corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0]
-    along = position - corners[:, 0]
-    (d1, d2), bb, bc, cc = (_dot(ab, along), _dot(ac, along)), _dot(ab, ab), _dot(ab, ac), _dot(ac, ac)
+    offset = position - corners[:, 0]
+    (d1, d2), bb, bc, cc = (_dot(ab, offset), _dot(ac, offset)), _dot(ab, ab), _dot(ab, ac), _dot(ac, ac)
     d3, d4, d5, d6 = d1 - bb, d2 - bc, d1 - bc, d2 - cc
     va, vb, vc = d3 * d6 - d5 * d4, d5 * d2 - d1 * d6, d1 * d4 - d3 * d2
     zero, one = np.zeros_like(d1), np.ones_like(d1)
     with np.errstate(divide="ignore", invalid="ignore"):  # of regions that are not selected
         on_ab, on_ac, on_bc = d1 / (d1 - d3), d2 / (d2 - d6), (d4 - d3) / (d4 - d3 + d5 - d6)
-        share_b, share_c = vb / (va + vb + vc), vc / (va + vb + vc)
+        edge_b, edge_c = vb / (va + vb + vc), vc / (va + vb + vc)
     regions = [
         (d1 <= 0) & (d2 <= 0), (d3 >= 0) & (d4 <= d3), (d6 >= 0) & (d5 <= d6),
         (vc <= 0) & (d1 >= 0) & (d3 <= 0), (vb <= 0) & (d2 >= 0) & (d6 <= 0), (va <= 0) & (d4 >= d3) & (d5 >= d6),
     ]  # fmt: skip
-    second = np.select(regions, [zero, one, zero, on_ab, zero, 1 - on_bc], share_b)
-    third = np.select(regions, [zero, zero, one, zero, on_ac, on_bc], share_c)
-    first = np.select(regions, [one, zero, zero, 1 - on_ab, 1 - on_ac, zero], 1 - share_b - share_c)
-    return np.stack([first, second, third], axis=1)
+    weight_b = np.select(regions, [zero, one, zero, on_ab, zero, 1 - on_bc], edge_b)
+    weight_c = np.select(regions, [zero, zero, one, zero, on_ac, on_bc], edge_c)
+    weight_a = np.select(regions, [one, zero, zero, 1 - on_ab, 1 - on_ac, zero], 1 - edge_b - edge_c)
+    return np.stack([weight_a, weight_b, weight_c], axis=1)
 
 
 def _dot(a: np.ndarray, b: np.ndarray) -> np.ndarray:

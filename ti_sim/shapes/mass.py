@@ -112,16 +112,16 @@ def check_inertia(I: np.ndarray, name: str, *, solid: bool = True) -> np.ndarray
         )
     if not np.isfinite(inertia).all():
         raise UserError(f"{name} has entries that are not finite: give a 3 x 3 matrix in kg m2")
-    size = np.abs(inertia).max()
-    if np.abs(inertia - inertia.T).max() > _TOLERANCE * size:
+    largest_entry = np.abs(inertia).max()
+    if np.abs(inertia - inertia.T).max() > _TOLERANCE * largest_entry:
         raise UserError(f"{name} is not symmetric: entries [i, j] and [j, i] must be equal")
     moments = np.linalg.eigvalsh(0.5 * (inertia + inertia.T))
     listed = ", ".join(f"{moment:.4g}" for moment in moments)
     if not solid:
-        if moments[0] < -_TYPED * size:
+        if moments[0] < -_TYPED * largest_entry:
             raise UserError(f"{name} has the principal moments {listed} kg m2, and none may be below zero")
         return 0.5 * (inertia + inertia.T)
-    if moments[0] <= 1e-14 * size:
+    if moments[0] <= 1e-14 * largest_entry:
         raise UserError(
             f"{name} is not positive definite: its principal moments are {listed} kg m2, and all must be above zero"
         )

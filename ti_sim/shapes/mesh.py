@@ -62,7 +62,7 @@ class Mesh(Shape):
     faces: np.ndarray | None = field(default=None, repr=False)
     scale: Positive = 1.0
     collision: str | Path | Shape | None = None
-    field_cells: Annotated[int, Rule(whole=True, least=4, most=512)] | None = None
+    field_cells: Annotated[int, Rule(integer=True, minimum=4, maximum=512)] | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "scale", float(self.scale))
@@ -262,14 +262,14 @@ def _counted_facets(content: bytes, path: Path) -> bytes | None:
     """
     if len(content) < _STL_HEADER:
         return None
-    count, (stored, rest) = int.from_bytes(content[80:84], "little"), divmod(len(content) - _STL_HEADER, _STL_FACET)
-    if count == stored and not rest:
+    count, (stored, remaining_bytes) = int.from_bytes(content[80:84], "little"), divmod(len(content) - _STL_HEADER, _STL_FACET)
+    if count == stored and not remaining_bytes:
         return None
-    if count > stored and rest:
+    if count > stored and remaining_bytes:
         raise UserError(f"mesh file {path} is cut short: it counts {count} facets and holds {stored}: save it again")
     used = count if 0 < count <= stored else stored
-    left = f"{stored} and {rest} bytes" if rest else str(stored)
-    warn(f"mesh file {path} counts {count} facets and holds {left}: {used} are read")
+    stored_text = f"{stored} and {remaining_bytes} bytes" if remaining_bytes else str(stored)
+    warn(f"mesh file {path} counts {count} facets and holds {stored_text}: {used} are read")
     return content[:80] + used.to_bytes(4, "little") + content[_STL_HEADER : _STL_HEADER + used * _STL_FACET]
 
 

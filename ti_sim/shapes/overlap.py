@@ -72,5 +72,5 @@ def _crossings(position: np.ndarray, triangles: np.ndarray) -> tuple[np.ndarray,
 def _on_edge(low: np.ndarray, high: np.ndarray, y: np.ndarray) -> np.ndarray:
     """x and z [n, 2] of edges between two points [n, 3] at y [n]."""
     with np.errstate(divide="ignore", invalid="ignore"):  # of horizontal edges, which are replaced by the long edge
-        share = (y - low[:, 1]) / (high[:, 1] - low[:, 1])
-    return low[:, ::2] + share[:, None] * (high[:, ::2] - low[:, ::2])
+        fraction = (y - low[:, 1]) / (high[:, 1] - low[:, 1])
+    return low[:, ::2] + fraction[:, None] * (high[:, ::2] - low[:, ::2])

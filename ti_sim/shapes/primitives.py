@@ -23,7 +23,7 @@ from ti_sim.shapes.surface import TriangleMesh, ungrouped_mesh
 if TYPE_CHECKING:
     from ti_sim.shapes.distance import DistanceField
 
-Sections = Annotated[int, Rule(whole=True, least=3, most=4096)]
+Sections = Annotated[int, Rule(integer=True, minimum=3, maximum=4096)]
 
 
 class _Sized(Shape):
@@ -77,7 +77,7 @@ class Sphere(_Sized):
     """
 
     radius: Positive
-    subdivisions: Annotated[int, Rule(whole=True, least=0, most=7)] = 2
+    subdivisions: Annotated[int, Rule(integer=True, minimum=0, maximum=7)] = 2
 
     def surface(self) -> TriangleMesh:
         """The icosphere."""
@@ -126,8 +126,8 @@ class Capsule(_Sized):
         """The capsule: a cylinder, and two hemispheres with their centres of mass 3/8 r beyond its ends."""
         r, h = self.radius, self.length
         tube, caps = math.pi * r**2 * h, 4.0 / 3.0 * math.pi * r**3
-        across = tube * (3.0 * r**2 + h**2) / 12.0 + caps * (0.4 * r**2 + 0.25 * h**2 + 0.375 * r * h)
-        return _solid_of_revolution(tube + caps, across, 0.5 * tube * r**2 + 0.4 * caps * r**2)
+        transverse_moment = tube * (3.0 * r**2 + h**2) / 12.0 + caps * (0.4 * r**2 + 0.25 * h**2 + 0.375 * r * h)
+        return _solid_of_revolution(tube + caps, transverse_moment, 0.5 * tube * r**2 + 0.4 * caps * r**2)
 
 
 @checked
@@ -221,10 +221,10 @@ def _field_of_revolution(profile: np.ndarray, height: float) -> DistanceField:
         position = np.stack(np.broadcast_arrays(rho, z), axis=-1)
         nearest, inner = np.full(counts, np.inf), np.full(counts, -np.inf)
         for start, stop in itertools.pairwise(profile):
-            along = stop - start
-            share = np.clip((position - start) @ along / (along @ along), 0.0, 1.0)
-            nearest = np.minimum(nearest, np.linalg.norm(position - start - share[..., None] * along, axis=-1))
-            inner = np.maximum(inner, (position - start) @ (along[1], -along[0]) / np.hypot(*along))
+            segment = stop - start
+            fraction = np.clip((position - start) @ segment / (segment @ segment), 0.0, 1.0)
+            nearest = np.minimum(nearest, np.linalg.norm(position - start - fraction[..., None] * segment, axis=-1))
+            inner = np.maximum(inner, (position - start) @ (segment[1], -segment[0]) / np.hypot(*segment))
         return np.where(inner < 0, -nearest, nearest)
 
     radius, low, high = profile[:, 0].max(), profile[0, 1], profile[-1, 1]
@@ -262,13 +262,13 @@ def _revolved(radii: np.ndarray, heights: np.ndarray, sections: int) -> Triangle
     rings = [r * circle + (0.0, 0.0, z) for r, z in zip(radii, heights[1:-1], strict=True)]
     vertices = np.concatenate([[(0.0, 0.0, heights[0])], *rings, [(0.0, 0.0, heights[-1])]])
     current = np.arange(sections)
-    following = (current + 1) % sections
+    next_section = (current + 1) % sections
     starts = 1 + sections * np.arange(len(radii))
-    faces = [np.stack([np.zeros_like(current), starts[0] + following, starts[0] + current], axis=1)]
+    faces = [np.stack([np.zeros_like(current), starts[0] + next_section, starts[0] + current], axis=1)]
     for low, high in zip(starts[:-1], starts[1:], strict=True):
-        faces.append(np.stack([low + current, low + following, high + following], axis=1))
-        faces.append(np.stack([low + current, high + following, high + current], axis=1))
-    faces.append(np.stack([np.full_like(current, len(vertices) - 1), starts[-1] + current, starts[-1] + following], axis=1))
+        faces.append(np.stack([low + current, low + next_section, high + next_section], axis=1))
+        faces.append(np.stack([low + current, high + next_section, high + current], axis=1))
+    faces.append(np.stack([np.full_like(current, len(vertices) - 1), starts[-1] + current, starts[-1] + next_section], axis=1))
     return ungrouped_mesh(vertices, np.concatenate(faces), uv=_revolved_uv(radii, heights, sections))
 
 

@@ -137,8 +137,8 @@ def vertex_areas(vertices: np.ndarray, faces: np.ndarray) -> np.ndarray:
         faces: [F, 3] integers.
     """
     a, b, c = np.moveaxis(vertices[faces], 1, 0)
-    share = np.linalg.norm(np.cross(b - a, c - a), axis=1) / 6.0
-    return np.bincount(faces.ravel(), weights=np.repeat(share, 3), minlength=len(vertices))
+    third_area = np.linalg.norm(np.cross(b - a, c - a), axis=1) / 6.0
+    return np.bincount(faces.ravel(), weights=np.repeat(third_area, 3), minlength=len(vertices))
 
 
 def smooth_groups(vertices: np.ndarray, faces: np.ndarray, *, crease_angle: float | None = None) -> np.ndarray:
@@ -236,9 +236,9 @@ def check_solid(vertices: np.ndarray, faces: np.ndarray, name: str) -> tuple[np.
     check_arrays(vertices, faces, name)
     points, index = merge_vertices(vertices)
     triangles = index[faces]
-    size = extent(vertices)
+    mesh_extent = extent(vertices)
     a, b, c = np.moveaxis(points[triangles], 1, 0)
-    empty = np.linalg.norm(np.cross(b - a, c - a), axis=1) <= _ZERO_AREA * size**2
+    empty = np.linalg.norm(np.cross(b - a, c - a), axis=1) <= _ZERO_AREA * mesh_extent**2
     if empty.any():
         raise UserError(
             f"{name} is degenerate: {int(empty.sum())} of its {len(faces)} faces have no area (the first is face "
@@ -246,7 +246,7 @@ def check_solid(vertices: np.ndarray, faces: np.ndarray, name: str) -> tuple[np.
         )
     _check_edges(triangles, name)
     volume = enclosed_volume(points, triangles)
-    if abs(volume) <= _ZERO_VOLUME * size**3:
+    if abs(volume) <= _ZERO_VOLUME * mesh_extent**3:
         raise UserError(f"{name} is degenerate: it encloses no volume: give it a thickness")
     if volume < 0:
         raise UserError(f"{name} is inside-out (volume {volume:.3g} m3): reverse the vertex order of every face")
@@ -359,8 +359,8 @@ def _divide(
     if mesh.uv is not None:
         at_end, at_start, at_tip = mesh.uv[neighbour][order]
         length = np.linalg.norm(points[start] - points[stop])
-        share = np.linalg.norm(points[middle] - points[stop]) / length
-        at_middle = at_end + share * (at_start - at_end)
+        fraction = np.linalg.norm(points[middle] - points[stop]) / length
+        at_middle = at_end + fraction * (at_start - at_end)
         mesh.uv[neighbour], mesh.uv[face] = (at_end, at_middle, at_tip), (at_middle, at_start, at_tip)
     for attribute in (mesh.face_groups, mesh.face_colors, mesh.face_texture):
         if attribute is not None:

@@ -89,12 +89,12 @@ def trace_back(grid_points: ti.template(), flow: ti.template(), shape: ti.templa
     node = ti.Vector([0, 0])
     for axis in ti.static(range(2)):
         on_wall = ti.static(grid_points.kind == axis + 1)  # of the outermost nodes; the others are half a cell away
-        least = ti.static(0.0 if on_wall else -0.5)
-        most = shape[axis + 1] - 1 - least
-        if position[axis] < least:
-            position[axis], free[axis] = least, 0.0
-        elif position[axis] > most:
-            position[axis], free[axis] = most, 0.0
+        lower_bound = ti.static(0.0 if on_wall else -0.5)
+        upper_bound = shape[axis + 1] - 1 - lower_bound
+        if position[axis] < lower_bound:
+            position[axis], free[axis] = lower_bound, 0.0
+        elif position[axis] > upper_bound:
+            position[axis], free[axis] = upper_bound, 0.0
         first, last = ti.static(0 if on_wall else -1), shape[axis + 1] - (2 if ti.static(on_wall) else 1)
         node[axis] = ti.max(first, ti.min(int(ti.floor(position[axis])), last))  # both ends: a position may be no number
     return node, position - node, free
@@ -141,15 +141,15 @@ def advect_adjoint(
         if grid_points.open[i, j] > 0:
             bar = result_bar[b, i, j]
             node, fraction, free = trace_back(grid_points, flow, field.shape, b, i, j)
-            slope = vec2(0.0)
+            gradient = vec2(0.0)
             for k, m in ti.static(ti.ndrange(2, 2)):
                 x, _x = mirrored(grid_points.kind == FACE_X, node[0] + k, field.shape[1])
                 y, _y = mirrored(grid_points.kind == FACE_Y, node[1] + m, field.shape[2])
                 along_x, along_y = (fraction[0] if k else 1 - fraction[0]), (fraction[1] if m else 1 - fraction[1])
                 field_bar[b, x, y] += bar * along_x * along_y
-                slope[0] += (1.0 if k else -1.0) * along_y * field[b, x, y]
-                slope[1] += (1.0 if m else -1.0) * along_x * field[b, x, y]
-            velocity_at_adjoint(grid_points.kind, flow_bar, b, i, j, -grid_points.scale * bar * free * slope)
+                gradient[0] += (1.0 if k else -1.0) * along_y * field[b, x, y]
+                gradient[1] += (1.0 if m else -1.0) * along_x * field[b, x, y]
+            velocity_at_adjoint(grid_points.kind, flow_bar, b, i, j, -grid_points.scale * bar * free * gradient)
 
 
 def _hermite(values, fraction, slope):

@@ -33,7 +33,7 @@ class SmokeModel:
         UserError: the obstacle has another shape, or leaves no open cell.
     """
 
-    cells: Annotated[tuple[int, int], Rule(shape=(2,), exact=True, whole=True, least=2)]
+    cells: Annotated[tuple[int, int], Rule(shape=(2,), exact=True, integer=True, minimum=2)]
     cell: Positive
     obstacle: np.ndarray | None = None
 
@@ -116,12 +116,12 @@ class SmokeInputs(Arrays):
         x, y = model.cells
         frames = self.frame_count if len(self.source.shape) == 4 else 1
         self.check_shapes({"B": self.world_count, "X": x, "Y": y, "X1": x + 1, "Y1": y + 1, "F": frames})
-        most = STABLE * model.cell**2 / settings.dt
+        max_viscosity = STABLE * model.cell**2 / settings.dt
         viscosity = to_numpy(self.viscosity)
-        if not (viscosity >= 0).all() or not (viscosity <= most).all():
+        if not (viscosity >= 0).all() or not (viscosity <= max_viscosity).all():
             raise UserError(
                 f"the viscosity is {viscosity.min():.3g} to {viscosity.max():.3g} m2/s, and steps of {settings.dt:g} s in cells "
-                f"of {model.cell:g} m need 0 to {most:.3g}: take more substeps, or larger cells"
+                f"of {model.cell:g} m need 0 to {max_viscosity:.3g}: take more substeps, or larger cells"
             )
 
 

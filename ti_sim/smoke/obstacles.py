@@ -6,7 +6,7 @@ from scipy.spatial import cKDTree
 from ti_sim.base.bundles import Array, bundle, kernel
 from ti_sim.base.runtime import ti
 
-_MOST = 8  # nodes at the same distance from a node of a square grid, at least for the first three distances
+_MAX_NEIGHBOURS = 8  # nodes at the same distance from a node of a square grid, at least for the first three distances
 _SAME = 1e-9  # relative difference of equal distances
 
 
@@ -49,7 +49,7 @@ def fill_adjoint(filling: Filling, field_bar: ti.types.ndarray()):
 def nearest_outside(outside: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The arrays of ``Filling`` for nodes [., .] that are True outside obstacles; of no length without obstacles."""
     target, nodes = np.argwhere(~outside), np.argwhere(outside)
-    count = min(_MOST, len(nodes))
+    count = min(_MAX_NEIGHBOURS, len(nodes))
     distance, index = cKDTree(nodes).query(target, k=range(1, count + 1))
-    same = distance <= (1 + _SAME) * distance[:, :1]
-    return target, nodes[index], same / same.sum(axis=1, keepdims=True)
+    is_nearest = distance <= (1 + _SAME) * distance[:, :1]
+    return target, nodes[index], is_nearest / is_nearest.sum(axis=1, keepdims=True)

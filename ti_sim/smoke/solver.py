@@ -263,11 +263,11 @@ class SmokeSolver(Solver):
         advect(grid_points, flow, *views(source, result))
         if self.settings.advection == "semi_lagrangian":
             return [source, result]
-        ahead = self._filled(number, result)
+        filled = self._filled(number, result)
         round_trip, corrected = (empty_in_same_library(field, tuple(field.shape)) for _ in range(2))
-        advect(viewed(self._places(grid, -1.0)[number]), flow, *views(ahead, round_trip))
+        advect(viewed(self._places(grid, -1.0)[number]), flow, *views(filled, round_trip))
         correct(grid_points, *views(field, result, round_trip, corrected))
-        return [source, ahead, corrected]
+        return [source, filled, corrected]
 
     def _stepped_adjoint(
         self, inputs: SmokeInputs, grid: Grid, state: _State, frame: int, bar: _State, sums: SmokeInputs
@@ -276,14 +276,14 @@ class SmokeSolver(Solver):
         advected = [self._moved(grid, k, state) for k in range(3)]
         density, flow = advected[0][-1], Flow(advected[1][-1], advected[2][-1])
         forces.add_source(viewed(grid), *views(inputs.source), frame, *views(density))
-        before = state.zeros()
+        state_bar = state.zeros()
         self._pressure.project(grid, bar.flow)
         vorticity = self._curl(grid, state.flow)
         vorticity_bar = zeros_in_same_library(vorticity, tuple(vorticity.shape))
         forces.confine_adjoint(
             viewed(grid), *views(vorticity, inputs.confinement), viewed(bar.flow), *views(vorticity_bar, sums.confinement)
         )
-        forces.curl_adjoint(viewed(grid), *views(vorticity_bar), viewed(before.flow))
+        forces.curl_adjoint(viewed(grid), *views(vorticity_bar), viewed(state_bar.flow))
         flow_bar = Flow(*(empty_in_same_library(field, tuple(field.shape)) for field in (flow.x, flow.y)))
         forces.accelerate_adjoint(
             viewed(grid), viewed(flow), *views(density, inputs.buoyancy, inputs.viscosity), viewed(bar.flow), viewed(flow_bar),
@@ -291,8 +291,8 @@ class SmokeSolver(Solver):
         )  # fmt: skip
         forces.add_source_adjoint(viewed(grid), *views(bar.density), frame, *views(sums.source))
         for number, result_bar in enumerate((bar.density, flow_bar.x, flow_bar.y)):
-            self._moved_adjoint(grid, number, state, advected[number], result_bar, before)
-        return before
+            self._moved_adjoint(grid, number, state, advected[number], result_bar, state_bar)
+        return state_bar
 
     def _moved_adjoint(
         self, grid: Grid, number: int, state: _State, advected: list[Array], result_bar: Array, before: _State

@@ -66,8 +66,8 @@ def averaged(values: np.ndarray, offset: float, scale: float, count: int, axis: 
     np.cumsum(values, axis=0, dtype=np.float64, out=sums[1:])
     edges = np.clip(offset + scale * np.arange(count + 1), 0, len(values))
     cells = np.minimum(edges.astype(int), len(values) - 1)
-    shares = (edges - cells).reshape(-1, *[1] * (values.ndim - 1))
-    means = np.diff(sums[cells] + shares * values[cells], axis=0) / scale
+    edge_weights = (edges - cells).reshape(-1, *[1] * (values.ndim - 1))
+    means = np.diff(sums[cells] + edge_weights * values[cells], axis=0) / scale
     return np.moveaxis(means, 0, axis)
 
 

@@ -126,9 +126,9 @@ class Clock:
         if clock.rate is None:
             return
         check_rate(path, clock.rate, fps, slack=clock._rate_slack())
-        places = np.arange(len(clock.times)) / fps
-        allowed = _UNEVEN / fps + clock.tick + _RATE_TOLERANCE * places
-        wrong = np.flatnonzero(np.abs(clock.times - places) > allowed)
+        expected_times = np.arange(len(clock.times)) / fps
+        allowed = _UNEVEN / fps + clock.tick + _RATE_TOLERANCE * expected_times
+        wrong = np.flatnonzero(np.abs(clock.times - expected_times) > allowed)
         if len(wrong):
             raise UserError(f"video {path} is uneven: {clock._sentence(int(wrong[0]), fps)}")
 

@@ -15,9 +15,9 @@ from ti_sim.base.rules import Count, FromZero, Rule, checked
 __all__ = ["Cut"]
 
 _SLACK = 1e-6  # s, by which a frame may lie outside of the times, which are given with few digits
-Part = Annotated[tuple[int, int, int, int], Rule(shape=(4,), exact=True, whole=True, least=0)]
-Size = Annotated[tuple[int, int], Rule(shape=(2,), exact=True, whole=True, least=1)]
-Seconds = Annotated[float, Rule(least=0)]
+Part = Annotated[tuple[int, int, int, int], Rule(shape=(4,), exact=True, integer=True, minimum=0)]
+Size = Annotated[tuple[int, int], Rule(shape=(2,), exact=True, integer=True, minimum=1)]
+Seconds = Annotated[float, Rule(minimum=0)]
 
 
 @checked

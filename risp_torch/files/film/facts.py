@@ -14,7 +14,7 @@ from ti_sim.base.errors import UserError
 
 __all__ = ["FilmFacts", "repeats_remarks"]
 
-_MOST_NAMED = 8  # frames that a sentence lists
+_MAX_LISTED = 8  # frames that a sentence lists
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,7 +91,7 @@ def repeats_remarks(changes: np.ndarray) -> list[str]:
             repeats.append(int(k) + 1)
     if not repeats:
         return []
-    named = ", ".join(map(str, repeats[:_MOST_NAMED])) + (" and others" if len(repeats) > _MOST_NAMED else "")
+    named = ", ".join(map(str, repeats[:_MAX_LISTED])) + (" and others" if len(repeats) > _MAX_LISTED else "")
     subject = f"frames {named} repeat" if len(repeats) > 1 else f"frame {named} repeats"
     return [
         f"{subject} the picture before: unless nothing moves there, a recorder or converter has doubled it, so leave it out "

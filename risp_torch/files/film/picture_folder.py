@@ -194,19 +194,19 @@ def _check_numbers(folder: Path, names: Sequence[Path]) -> None:
     are other numbers, such as times.
     """
     rows = [[int(token) if token.isdigit() else token for token in re.split(r"(\d+)", name.stem)] for name in names]
-    places = {k for row in rows if len(row) == len(rows[0]) for k, token in enumerate(row) if token != rows[0][k]}
-    if len(places) != 1 or any(len(row) != len(rows[0]) for row in rows):
+    differing_tokens = {k for row in rows if len(row) == len(rows[0]) for k, token in enumerate(row) if token != rows[0][k]}
+    if len(differing_tokens) != 1 or any(len(row) != len(rows[0]) for row in rows):
         return
-    column = places.pop()
+    column = differing_tokens.pop()
     numbers = [row[column] for row in rows]
     if not all(isinstance(number, int) for number in numbers):
         return
     steps = [later - sooner for sooner, later in zip(numbers, numbers[1:], strict=False)]
-    least = min(steps)
-    if least > 0 and all(step % least == 0 for step in steps):
-        gap = next((k for k, step in enumerate(steps) if step > least), None)
+    min_step = min(steps)
+    if min_step > 0 and all(step % min_step == 0 for step in steps):
+        gap = next((k for k, step in enumerate(steps) if step > min_step), None)
         if gap is not None:
             raise UserError(
-                f"folder {folder} lacks picture {numbers[gap] + least}, between {names[gap].name} and {names[gap + 1].name}: "
+                f"folder {folder} lacks picture {numbers[gap] + min_step}, between {names[gap].name} and {names[gap + 1].name}: "
                 "add it, or number the pictures without a gap"
             )

@@ -29,7 +29,7 @@ class StoredPicture:
     width: Count
     height: Count
     pixel_aspect: Fraction = Fraction(1)
-    quarter_turns: Annotated[int, Rule(whole=True, least=0, most=3)] = 0
+    quarter_turns: Annotated[int, Rule(integer=True, minimum=0, maximum=3)] = 0
 
     @property
     def turned_size(self) -> tuple[int, int]:

@@ -213,13 +213,13 @@ def _is_complete_avi(path: Path) -> bool:
     return len(head) == 8 and path.stat().st_size >= 8 + int.from_bytes(head[4:], "little")
 
 
-def _undecoded_remarks(packets: _Packets, stamps: list[int | None], places: int) -> list[str]:
+def _undecoded_remarks(packets: _Packets, stamps: list[int | None], announced_frames: int) -> list[str]:
     """Sentences about packets of which the decoder made no picture.
 
     Args:
         packets: of the file.
         stamps: time stamps of the decoded frames.
-        places: frames that the file announces; 0 where it does not say.
+        announced_frames: frames that the file announces; 0 where it does not say.
     """
     valid_stamps = {stamp for stamp in stamps if stamp is not None}
     lost = [k for k, stamp in enumerate(packets.stamps) if stamp not in valid_stamps]
@@ -235,9 +235,9 @@ def _undecoded_remarks(packets: _Packets, stamps: list[int | None], places: int)
         for count, where in ((len(lost_first), "at its beginning"), (len(lost_last), "at its end"), (within, "between others")):
             if count:
                 sentences.append(f"{_pictures(count)} {where} cannot be decoded without parts that the file lacks; {_LEFT_OUT}")
-    if places > packets.count:
-        repeated = _pictures(places - packets.count)
-        sentences.append(f"{repeated} of the {places} that the film announces repeat the one before; {_LEFT_OUT}")
+    if announced_frames > packets.count:
+        repeated = _pictures(announced_frames - packets.count)
+        sentences.append(f"{repeated} of the {announced_frames} that the film announces repeat the one before; {_LEFT_OUT}")
     return sentences
 
 

@@ -30,7 +30,7 @@ from ti_sim.base.rules import FromZero, checked
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_MOST_LISTED = 12  # lines that a legend names
+_MAX_LISTED = 12  # lines that a legend names
 
 
 @checked
@@ -58,7 +58,7 @@ def plot_losses(path: Path | str, losses: Any, labels: Sequence[str], *, best: F
         axes.set_xlabel("iteration")
         axes.set_ylabel("loss")
         axes.set_xlim(left=0)
-        if losses.shape[1] <= _MOST_LISTED:
+        if losses.shape[1] <= _MAX_LISTED:
             legend_beside(axes)
 
 
@@ -179,7 +179,7 @@ def plot_entries(
             start, estimate = (as_numbers(numbers).reshape(len(numbers), -1) for numbers in pair)
             for column, color in zip(range(estimate.shape[1]), cycled((BEST, *OTHERS)), strict=False):
                 label = f"[{column}]" if estimate.shape[1] > 1 else "estimate"
-                axes.plot(estimate[:, column], color=color, linewidth=1.8, label=label if column < _MOST_LISTED else None)
+                axes.plot(estimate[:, column], color=color, linewidth=1.8, label=label if column < _MAX_LISTED else None)
                 axes.plot(start[:, column], color=color, linewidth=0.8, linestyle="--")
             axes.plot([], [], color=BOUNDS, linewidth=0.8, linestyle="--", label="start")
             axes.set_title(name)

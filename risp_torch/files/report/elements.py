@@ -56,9 +56,9 @@ def plot_elements(path: Path | str, rows: Sequence[ElementNumbers]) -> None:
     """
     if not rows:
         raise UserError(f"there is no parameter with a number for each element to draw in {path}: choose one that has")
-    most = max(len(row.columns) for row in rows)
-    with figure_file(path, 0.9 + 3.6 * most, 0.3 + 1.9 * len(rows)) as figure:
-        grid = figure.subplots(len(rows), most, squeeze=False)
+    column_count = max(len(row.columns) for row in rows)
+    with figure_file(path, 0.9 + 3.6 * column_count, 0.3 + 1.9 * len(rows)) as figure:
+        grid = figure.subplots(len(rows), column_count, squeeze=False)
         for row, panels in zip(rows, grid, strict=True):
             for axes in panels[len(row.columns) :]:
                 axes.set_visible(False)
@@ -73,11 +73,11 @@ def _draw_row(figure: Figure, panels: Sequence[Axes], row: ElementNumbers) -> No
 
     numbers = np.concatenate([np.ravel(values) for values in row.columns.values()])
     colors = ScalarMappable((LogNorm if row.logarithmic else Normalize)(numbers.min(), numbers.max()), _COLORS)
-    places, brightness, order = _projected(row.corners)
+    projected, brightness, order = _projected(row.corners)
     for axes, (title, values) in zip(panels, row.columns.items(), strict=True):
         paint = colors.to_rgba(np.asarray(values)[row.owner])
         paint[:, :3] *= brightness[:, None]
-        axes.add_collection(PolyCollection(places[order], facecolors=paint[order], edgecolors="face", linewidths=0.3))
+        axes.add_collection(PolyCollection(projected[order], facecolors=paint[order], edgecolors="face", linewidths=0.3))
         axes.autoscale_view()
         axes.set_aspect("equal")
         axes.set_axis_off()
@@ -86,10 +86,10 @@ def _draw_row(figure: Figure, panels: Sequence[Axes], row: ElementNumbers) -> No
 
 
 def _projected(corners: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Triangles [F, 3, 3] from a far eye: places [F, 3, 2] in the picture, brightness [F], and the order from back to front."""
+    """Triangles [F, 3, 3] from a far eye: image positions [F, 3, 2], brightness [F], and the order from back to front."""
     to_eye = np.array([np.cos(_ELEVATION) * np.cos(_AZIMUTH), np.cos(_ELEVATION) * np.sin(_AZIMUTH), np.sin(_ELEVATION)])
     right = np.array([-np.sin(_AZIMUTH), np.cos(_AZIMUTH), 0.0])
     normals = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
     facing = np.abs(normals @ to_eye) / np.maximum(np.linalg.norm(normals, axis=1), 1e-300)
-    places = corners @ np.stack([right, np.cross(to_eye, right)], axis=1)
-    return places, _DARKEST + (1 - _DARKEST) * facing, np.argsort((corners @ to_eye).mean(axis=1), kind="stable")
+    positions = corners @ np.stack([right, np.cross(to_eye, right)], axis=1)
+    return positions, _DARKEST + (1 - _DARKEST) * facing, np.argsort((corners @ to_eye).mean(axis=1), kind="stable")

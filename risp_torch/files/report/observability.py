@@ -59,13 +59,13 @@ def plot_error_bars(path: Path | str, labels: Sequence[str], bar_shares: Mapping
     if any(square.shape != (len(labels),) for square in squares.values()) or not len(labels):
         raise UserError(f"plot_error_bars: there are {len(labels)} labels: give as many standard deviations of each part")
     total = np.maximum(sum(squares.values()), 1e-300)
-    shares = {name: 100 * square / total for name, square in squares.items() if (square > _LISTED * total).any()}
+    percentages = {name: 100 * square / total for name, square in squares.items() if (square > _LISTED * total).any()}
     rows, left = np.arange(len(labels)), np.zeros(len(labels))
     with figure_file(path, 7.2, 1.2 + max(1.2, 0.32 * len(labels))) as figure:
         axes = figure.add_subplot()
-        for number, (name, share) in enumerate(shares.items()):
-            axes.barh(rows, share, left=left, height=0.7, color=(BEST, *OTHERS)[number % (1 + len(OTHERS))], label=name)
-            left += share
+        for number, (name, percentage) in enumerate(percentages.items()):
+            axes.barh(rows, percentage, left=left, height=0.7, color=(BEST, *OTHERS)[number % (1 + len(OTHERS))], label=name)
+            left += percentage
         axes.set_yticks(rows, labels)
         axes.invert_yaxis()
         axes.set_xlim(0, 100)
@@ -74,9 +74,11 @@ def plot_error_bars(path: Path | str, labels: Sequence[str], bar_shares: Mapping
         legend_beside(axes)
 
 
-def _draw_bars(axes: Axes, labels: Sequence[str], shares: np.ndarray, alone: np.ndarray, limit: float) -> None:
+def _draw_bars(axes: Axes, labels: Sequence[str], joint_sds: np.ndarray, conditional_sds: np.ndarray, limit: float) -> None:
     rows = np.arange(len(labels))
-    joint_bars, single = (np.clip(np.nan_to_num(widths, posinf=_WIDEST), _NARROWEST, _WIDEST) for widths in (shares, alone))
+    joint_bars, single = (
+        np.clip(np.nan_to_num(widths, posinf=_WIDEST), _NARROWEST, _WIDEST) for widths in (joint_sds, conditional_sds)
+    )
     axes.barh(rows, joint_bars, height=0.7, color=[BEST if share <= limit else OTHERS[3] for share in joint_bars])
     axes.barh(rows, single, height=0.3, color=OTHERS[1], label="all other unknowns known")
     axes.axvline(limit, color=BOUNDS, linestyle="--", linewidth=1.0)

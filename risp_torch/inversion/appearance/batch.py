@@ -12,7 +12,7 @@ from risp_torch.inversion.appearance.fit.appearance_system import AppearanceSyst
 from risp_torch.inversion.appearance.fit.frozen_appearance import FrozenAppearance
 from risp_torch.inversion.appearance.fit.look import Look
 from risp_torch.inversion.appearance.fit.normal_equations import Inverse
-from risp_torch.inversion.appearance.fit.objective import LEAST_LEFT
+from risp_torch.inversion.appearance.fit.objective import PLATE_REGULARISATION
 from risp_torch.inversion.appearance.fit.solve import solve_look
 from risp_torch.inversion.appearance.model.background_plate import SmoothPictures
 from risp_torch.inversion.appearance.model.palette import GREY, Palette
@@ -59,7 +59,7 @@ class SolvedLook:
     def penalty(self) -> float:
         """Regularisation of the look, that of the plate's other pixels included."""
         inactive_pixels = np.delete(self.plate, self.system.active, axis=0)
-        return self.look.penalty + LEAST_LEFT * float(((inactive_pixels - GREY) ** 2).sum())
+        return self.look.penalty + PLATE_REGULARISATION * float(((inactive_pixels - GREY) ** 2).sum())
 
     @property
     def pictures(self) -> np.ndarray:

@@ -47,7 +47,7 @@ class LookSettings:
     """
 
     colors: Literal["texel", "vertex", "face", "body"] = "vertex"
-    texels: Annotated[int, Rule(whole=True, least=1, most=64)] = 4
+    texels: Annotated[int, Rule(integer=True, minimum=1, maximum=64)] = 4
     light: Literal["none", "sh1", "sh2"] = "sh2"
     shadow: bool = False
     plate: Literal["any", "smooth"] = "any"

@@ -8,7 +8,7 @@ import torch
 
 from risp_torch.files.video import write_picture
 
-SHOWN, LEAST_SIDE, GREY, TIMES = 4, 128, 0.2, 4.0
+SHOWN, MIN_SIDE, GREY, TIMES = 4, 128, 0.2, 4.0
 
 
 def write_look_sheet(path: Path, film: torch.Tensor, estimate: torch.Tensor, bodies: torch.Tensor, plate: torch.Tensor) -> None:
@@ -26,5 +26,5 @@ def write_look_sheet(path: Path, film: torch.Tensor, estimate: torch.Tensor, bod
         torch.cat([film[k], estimate[k], bodies[k], plate[k], (GREY + TIMES * (estimate[k] - film[k])).clamp(0, 1)], dim=1)
         for k in frames
     ]
-    times = max(1, round(LEAST_SIDE / min(film.shape[1:3])))
+    times = max(1, round(MIN_SIDE / min(film.shape[1:3])))
     write_picture(path, torch.cat(rows).repeat_interleave(times, dim=0).repeat_interleave(times, dim=1).clamp(0, 1))

@@ -7,12 +7,12 @@ from dataclasses import replace
 import numpy as np
 
 from risp_torch.inversion.problem.linearisation import Linearisation, linearise
-from risp_torch.inversion.problem.problem import MOST_LINEARISED, Problem
+from risp_torch.inversion.problem.problem import MAX_LINEARISED, Problem
 from risp_torch.inversion.solvers.search import SearchResult
 from risp_torch.inversion.uncertainty.covariance import UNOBSERVABLE, CovarianceEstimate
 
 AS_GOOD = 1.2  # times the lowest loss: a start that ended with less is as good an answer
-MOST_STARTS = 4  # that are looked at
+MAX_ALTERNATIVES = 4  # that are looked at
 
 
 def best_observed(problem: Problem, search: SearchResult) -> tuple[SearchResult, list[str]]:
@@ -25,8 +25,10 @@ def best_observed(problem: Problem, search: SearchResult) -> tuple[SearchResult,
         search: the ends of its starts.
     """
     labels = search.unknowns.labels
-    candidates = [int(s) for s in np.argsort(search.losses) if s != search.best and np.isfinite(search.losses[s])][:MOST_STARTS]
-    if not candidates or len(labels) > MOST_LINEARISED or problem.loss.non_smooth:
+    candidates = [int(s) for s in np.argsort(search.losses) if s != search.best and np.isfinite(search.losses[s])][
+        :MAX_ALTERNATIVES
+    ]
+    if not candidates or len(labels) > MAX_LINEARISED or problem.loss.non_smooth:
         return search, []
     hidden = _unobservable(search, _linearised(problem, search, search.best))
     if not hidden.any():

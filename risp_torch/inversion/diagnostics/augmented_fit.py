@@ -25,7 +25,7 @@ from risp_torch.scene.scene import Scene
 
 STEP = 0.03  # of the differences, in standard deviations of a nuisance
 OWN_STEP = 1e-3  # of the differences of the unknowns, in parts of their ranges
-MOST_EXPONENT = 60.0  # of the priors' factor
+MAX_EXPONENT = 60.0  # of the priors' factor
 FARTHEST = 3.0  # largest change of a nuisance, in standard deviations
 LIMIT_OF_NUISANCES, LIMIT_OF_UNKNOWNS = 2.0, 0.15  # of a step: standard deviations, and parts of the ranges
 POLICY = Policy(
@@ -63,8 +63,8 @@ class AugmentedProblem:
     def bounds(self) -> tuple[np.ndarray, np.ndarray]:
         """Lowest and highest vectors."""
         low, high = (self.unknowns.scaled(bound) / self.unknowns.scaled_range() for bound in self.unknowns.bounds())
-        least, most = self.family.limits(FARTHEST)
-        return np.concatenate([low, least]), np.concatenate([high, most])
+        family_low, family_high = self.family.limits(FARTHEST)
+        return np.concatenate([low, family_low]), np.concatenate([high, family_high])
 
     def values(self, points: np.ndarray) -> dict[str, torch.Tensor]:
         """Parameter values [n, ...] of vectors [n, K + M]."""
@@ -206,8 +206,8 @@ class _JointProblem(LeastSquaresProblem):
 
     def penalised(self, losses: np.ndarray, vectors: np.ndarray) -> np.ndarray:
         """Losses [n] of vectors [n, K + M] with their distance from the priors."""
-        share = self.design_effect / self.joint.comparison.count
-        return losses * np.exp(np.minimum(share * self.joint.penalty(vectors), MOST_EXPONENT))
+        observation_weight = self.design_effect / self.joint.comparison.count
+        return losses * np.exp(np.minimum(observation_weight * self.joint.penalty(vectors), MAX_EXPONENT))
 
 
 def _away(joint: AugmentedProblem, point: np.ndarray) -> np.ndarray:

@@ -100,7 +100,7 @@ def check_film_gradient(
     names: Sequence[str],
     *,
     frames: Count | None = None,
-    step: Annotated[float, Rule(above=0, most=0.5)] = 1e-8,
+    step: Annotated[float, Rule(above=0, maximum=0.5)] = 1e-8,
     adjoint: Adjoint | None = None,
     progress: bool = False,
 ) -> tuple[list[FilmGradient], float]:

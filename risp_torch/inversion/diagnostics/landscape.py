@@ -16,7 +16,7 @@ from risp_torch.scene.scene import Scene
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Rule, checked
 
-Points = Annotated[int, Rule(whole=True, least=2, most=2**31 - 1)]
+Points = Annotated[int, Rule(integer=True, minimum=2, maximum=2**31 - 1)]
 
 
 @checked

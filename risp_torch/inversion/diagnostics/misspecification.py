@@ -42,7 +42,7 @@ NAMED = 0.5  # of what noise leaves unexplained: a family that explains less of 
 AS_GOOD = 0.7  # of what the best family explains: others that explain this much are named, too
 NOT_WHITE = 2.0  # times the power of the film's errors in blocks: a residual with more is not noise, where that is significant
 ABSORBED = 2.0  # standard deviations of the film's errors: a number whose change by one of its own is less visible is assumed
-MOST_UNKNOWNS = 12  # of an inversion: with more, nothing is tested
+MAX_UNKNOWNS = 12  # of an inversion: with more, nothing is tested
 MOST_AUGMENTED = 5  # families that are estimated, too, where nothing fits the film: those whose first step explains most
 _UNTESTED = "the estimates assume all other numbers of the scene, none of which was tested: {}"
 LISTED = 4  # parameters that a sentence names
@@ -102,8 +102,8 @@ def diagnose(
     """
     if not np.isfinite(linearisation.loss):
         return Diagnosis()
-    if len(unknowns.labels) > MOST_UNKNOWNS:
-        return Diagnosis(assumptions=[_UNTESTED.format(f"more than {MOST_UNKNOWNS} unknowns have no such tests")])
+    if len(unknowns.labels) > MAX_UNKNOWNS:
+        return Diagnosis(assumptions=[_UNTESTED.format(f"more than {MAX_UNKNOWNS} unknowns have no such tests")])
     with warnings.catch_warnings():  # of numbers that are varied beyond what a scene may have
         warnings.simplefilter("ignore")
         tests = _tests(scene, unknowns, linearisation, errors)
@@ -230,7 +230,7 @@ def _misspecification(
 
 
 def _share(linearisation: Linearisation, augmented: AugmentedFit, unexplained: float) -> float:
-    """Share of the unexplained residual that an estimated family takes away."""
+    """Fraction of the unexplained residual that an estimated family takes away."""
     return float(np.clip((linearisation.loss - augmented.loss) / max(unexplained, 1e-300), 0.0, 1.0))
 
 

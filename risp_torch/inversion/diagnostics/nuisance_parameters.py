@@ -38,11 +38,11 @@ FILM_START, FILM_RATE = 0.3, 0.03
 BRIGHTNESS, LIGHT_TURN, COLOR = 0.3, 0.2, 0.1
 BODY_TURN, BODY_SHIFT = 0.05, 0.02
 LENS, TILT, DRAG, INERTIA, NUMBER, RANGE, POISSON, STEPS = 0.2, np.radians(2.0), 0.2, 0.1, 0.2, 0.1, 0.05, 3.0
-MOST_ENTRIES = 4  # of a vector whose entries are varied one by one; a larger array is scaled
+MAX_SEPARATE_ENTRIES = 4  # of a vector whose entries are varied one by one; a larger array is scaled
 START_NAMES = ("position", "velocity", "rotation", "angle", "angular_velocity", "rate", "velocity_gradient")
 CENTER, SIZE = 0.05, 0.03
 RESIZED = 0.01  # change of a body's size in its variant
-MOST_BODIES = 3  # whose centre of mass and size are tested
+MAX_TESTED_BODIES = 3  # whose centre of mass and size are tested
 CENTER_OF_MASS, BODY_SIZE = "center_of_mass", "size"  # names of nuisances that are no parameters
 STEP = "substeps"  # name of the nuisance that stands for the time step of the physics
 
@@ -89,8 +89,8 @@ class Family:
         """The family, and the numbers of each of its parameters where it has several; with their places among the nuisances."""
         yield self, list(range(len(self.nuisances)))
         for name in self.names if len(self.names) > 1 else []:
-            places = [m for m, nuisance in enumerate(self.nuisances) if nuisance.name == name]
-            yield replace(self, nuisances=tuple(self.nuisances[m] for m in places), is_complete=False), places
+            member_indices = [m for m, nuisance in enumerate(self.nuisances) if nuisance.name == name]
+            yield replace(self, nuisances=tuple(self.nuisances[m] for m in member_indices), is_complete=False), member_indices
 
     @property
     def names(self) -> list[str]:
@@ -188,7 +188,7 @@ def _changed_scenes(scene: Scene) -> Iterator[Family]:
     if scene.simulator.adapter.refinable:
         finer = _changed(scene, _halve_steps)
         yield Family("the time step of the physics", (Nuisance(STEP, np.asarray(STEPS)),), scene, (finer,), STEPS)
-    if not scene.articulated and 0 < len(scene.bodies) <= MOST_BODIES:
+    if not scene.articulated and 0 < len(scene.bodies) <= MAX_TESTED_BODIES:
         visible = [k for k, body in enumerate(scene.bodies) if body.mesh is not None]
         shifts = [(k, CENTER * _size(scene, k) * axis) for k in visible for axis in np.eye(3)]
         moved = tuple(_changed(scene, partial(_move_center, body=k, shift=shift)) for k, shift in shifts)
@@ -324,7 +324,7 @@ def _varied(scene: Scene, name: str) -> Iterator[Nuisance]:
         yield Nuisance(name, np.asarray(RANGE * np.log(param.high / param.low)), logarithmic=True)
     elif bounded:
         yield Nuisance(name, np.asarray(RANGE * (param.high - param.low)))
-    elif 0 < value.size <= MOST_ENTRIES and value.ndim == 1:
+    elif 0 < value.size <= MAX_SEPARATE_ENTRIES and value.ndim == 1:
         size = NUMBER * np.linalg.norm(value)
         yield from (Nuisance(name, size * row) for row in np.eye(value.size))
     else:

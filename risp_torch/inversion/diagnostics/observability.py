@@ -24,16 +24,16 @@ from risp_torch.inversion.problem.films.rendered_film import film_at
 from risp_torch.inversion.problem.films.target import is_file
 from risp_torch.inversion.problem.linearisation import Linearisation, jacobian_along_eigenvectors, linearise
 from risp_torch.inversion.problem.priors import PriorsGiven
-from risp_torch.inversion.problem.problem import MOST_LINEARISED, Problem
+from risp_torch.inversion.problem.problem import MAX_LINEARISED, Problem
 from risp_torch.inversion.problem.residual_blocks import block_scores
 from risp_torch.inversion.problem.unknowns import Bounds, Unknowns
 from risp_torch.inversion.uncertainty.compression import Encoder, noise_variance
 from risp_torch.inversion.uncertainty.covariance import NO_TRACE, CovarianceEstimate, Uncertainty, error_bars, widened
-from risp_torch.inversion.uncertainty.unobservable import MOST_NAMED, size_of
+from risp_torch.inversion.uncertainty.unobservable import MAX_LISTED, size_of
 from risp_torch.scene.rendering_parameters import RenderingParameters
 from risp_torch.scene.scene import Scene
 from ti_sim.base.errors import DivergenceError, UserError
-from ti_sim.base.rules import Deviation, checked
+from ti_sim.base.rules import StandardDeviation, checked
 
 GREY_LEVEL = 1 / 255  # default standard deviation of an observation
 USUAL_CRF = 18  # constant rate factor of films whose own is not known
@@ -95,7 +95,7 @@ class Observability:
             least = f", {least} at worst" if len(labels) > 1 else f" to {self.size(0, self.bars.sd[0])}"
             return f"the film identifies {many}{least} ({noise}, to first order)"
         hidden = [label for label, one in zip(labels, observable, strict=True) if not one]
-        names = ", ".join(hidden[:MOST_NAMED]) + (f" and {len(hidden) - MOST_NAMED} more" if len(hidden) > MOST_NAMED else "")
+        names = ", ".join(hidden[:MAX_LISTED]) + (f" and {len(hidden) - MAX_LISTED} more" if len(hidden) > MAX_LISTED else "")
         addition = f"; of the others {least} at worst" if observable.any() else ""
         return f"the film does not identify {names} ({noise}, to first order){addition}"
 
@@ -117,7 +117,7 @@ class Observability:
 @checked
 def observability(
     scene: Scene, unknown: str | Sequence[str], *, bounds: Bounds | None = None, priors: PriorsGiven | None = None,
-    psi: RenderingParameters | None = None, noise: Deviation = GREY_LEVEL, crf: Quality | None = USUAL_CRF,
+    psi: RenderingParameters | None = None, noise: StandardDeviation = GREY_LEVEL, crf: Quality | None = USUAL_CRF,
     loss: Loss | None = None, sampling: str = "all",
 ) -> Observability:  # fmt: skip
     """Identifiability of unknowns by a film of a scene at the scene's values.
@@ -138,8 +138,8 @@ def observability(
     """
     unknowns = Unknowns.of(scene, [unknown] if isinstance(unknown, str) else list(unknown), bounds=bounds, psi=psi, priors=priors)
     count = len(unknowns.labels)
-    if count > MOST_LINEARISED:
-        raise UserError(f"{count} numbers are unknown, and at most {MOST_LINEARISED} can be checked together: name fewer")
+    if count > MAX_LINEARISED:
+        raise UserError(f"{count} numbers are unknown, and at most {MAX_LINEARISED} can be checked together: name fewer")
     loss = loss or PixelLoss()
     loss.check(scene)
     values = unknowns.current()
@@ -161,7 +161,7 @@ def verdict_before_search(problem: Problem) -> str | None:
     None where pixels are not compared, there are too many unknowns, or that motion cannot be simulated.
     """
     loss, unknowns = problem.loss, problem.unknowns
-    if not isinstance(loss, PixelLoss) or problem.pictures is None or len(unknowns.labels) > MOST_LINEARISED:
+    if not isinstance(loss, PixelLoss) or problem.pictures is None or len(unknowns.labels) > MAX_LINEARISED:
         return None
     frames = list(problem.comparison.frames)
     read_film = loss.read(problem.pictures[frames])

@@ -62,8 +62,8 @@ def planned_loss(scene: Scene, kind: str) -> PlannedLoss:
 
 def _mask(scene: Scene) -> PlannedLoss:
     with torch.no_grad():
-        shares = render_masks(scene, scene.rollout(), union=True)[0, ..., 0]
-    return PlannedLoss(MaskLoss(shares), float(MaskLoss.usual_noise), "pixel on an edge")
+        masks = render_masks(scene, scene.rollout(), union=True)[0, ..., 0]
+    return PlannedLoss(MaskLoss(masks), float(MaskLoss.usual_noise), "pixel on an edge")
 
 
 def _image_tracks(scene: Scene) -> PlannedLoss:
@@ -84,7 +84,7 @@ def _image_tracks(scene: Scene) -> PlannedLoss:
 def _tracked(scene: Scene, states: States) -> list[dict[str, object]]:
     """A row for each tracked point and frame (``ImageTracksLoss``)."""
     poses, particles = split_placement(states.placement, bodies=len(scene.bodies), particles=scene.particle_count)
-    places, names = [], []
+    points, names = [], []
     for k, body in enumerate(scene.bodies):
         if body.mesh is None:
             continue
@@ -93,17 +93,17 @@ def _tracked(scene: Scene, states: States) -> list[dict[str, object]]:
         turn = rotation_matrix(poses[:, :, k, 3:])
         for corner in corners:
             local = torch.as_tensor(corner, dtype=turn.dtype, device=turn.device)
-            places.append(poses[:, :, k, :3] + (turn @ local[:, None])[..., 0])
+            points.append(poses[:, :, k, :3] + (turn @ local[:, None])[..., 0])
             names.append((body.name, *corner.tolist()))
     first = 0
     for deformable in scene.deformables:
         for particle in np.unique(np.linspace(0, deformable.count - 1, POINTS).astype(int)).tolist():
-            places.append(particles[:, :, first + particle])
+            points.append(particles[:, :, first + particle])
             names.append((f"{deformable.name}[{particle}]", "", "", ""))
         first += deformable.count
-    if not places:
+    if not points:
         return []
-    pixels, _ = project_points(scene, scene.table.values(worlds=1), torch.stack(places, dim=2))
+    pixels, _ = project_points(scene, scene.table.values(worlds=1), torch.stack(points, dim=2))
     pixels = pixels[0].cpu().numpy()
     return [
         {"frame": t, "point": f"p{p}", "body": name, "x": x, "y": y, "z": z, "u": pixels[t, p, 0], "v": pixels[t, p, 1]}

@@ -25,7 +25,7 @@ from risp_torch.inversion.problem.residual_blocks import block_scores, block_sco
 LEAST_FREEDOM, MANY = 4.0, 1e6  # degrees of freedom of a covariance from few samples, and of a known one
 BIAS = 0.3  # of the mean of compressed films' errors: what it may be wrong by
 FROM_BLOCKS = 20.0  # degrees of freedom of a covariance whose shape is that of errors in blocks
-MOST_KNOWN = 30.0  # degrees of freedom of known errors beside those of the residual
+MAX_KNOWN_DEGREES = 30.0  # degrees of freedom of known errors beside those of the residual
 
 
 @dataclass(frozen=True)
@@ -216,7 +216,7 @@ def _covariances(
         return [modelled, clustered], np.array([certain, rest])
     # Known errors of the residual's size: the more it exceeds them, the less they count.
     larger = max(1.0, float(np.trace(inverse @ clustered)) / max(float(np.trace(inverse @ modelled)), 1e-300))
-    trusted = min(certain, MOST_KNOWN) / larger**2
+    trusted = min(certain, MAX_KNOWN_DEGREES) / larger**2
     both = (trusted * larger * modelled + rest * clustered) / (trusted + rest)
     return [modelled, both], np.array([certain, trusted + rest])
 

@@ -26,9 +26,9 @@ from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Positive, checked
 from ti_sim.base.warn import warn
 
-# Share of the distance to the scene's points from which a reversed axis is reported, and distance, in heights of the picture,
+# Fraction of the distance to the scene's points from which a reversed axis is reported, and distance, in heights of the picture,
 # below which none is.
-REVERSED, LEAST_DISTANCE = 0.5, 0.03
+REVERSED, MIN_DISTANCE = 0.5, 0.03
 WORLD = "world"  # body of points that do not move
 _PLACE = ("x", "y", "z")
 _NUMBERS = (*TIMES, *_PLACE, "u", "v", "seen", "sd")
@@ -96,8 +96,8 @@ class ImageTracksLoss(Loss):
         """Whether the points fit the scene's own motion better with an axis of the pictures reversed (``Loss.target_doubts``)."""
         tracks, camera = self._tracks(scene), scene.camera
         with torch.no_grad():
-            places = tracks.places(scene, scene.rollout().placement)
-            simulated, _ = project_points(scene, scene.table.values(None, worlds=1), places)
+            positions = tracks.places(scene, scene.rollout().placement)
+            simulated, _ = project_points(scene, scene.table.values(None, worlds=1), positions)
         visible = tracks.roots > 0
 
         def distance(pixels: torch.Tensor) -> float:
@@ -111,7 +111,7 @@ class ImageTracksLoss(Loss):
             "u and v exchanged": torch.stack([v, u], dim=-1),
         }
         name, reversed_distance = min(((name, distance(pixels)) for name, pixels in hypotheses.items()), key=lambda pair: pair[1])
-        if reversed_distance > REVERSED * unreversed or unreversed < LEAST_DISTANCE * camera.height:
+        if reversed_distance > REVERSED * unreversed or unreversed < MIN_DISTANCE * camera.height:
             return []
         return [
             f"the points of {self.path} are {unreversed:.3g} pixels from those of the scene as it is given, and with {name} "
@@ -124,8 +124,8 @@ class ImageTracksLoss(Loss):
         """Places [B, n, P, 2] in standard deviations; zero for points that were not seen (``Loss.observe``)."""
         tracks = self._tracks(scene)
         frames = range(states.placement.shape[1]) if frames is None else frames
-        places = tracks.places(scene, states.placement[:, list(frames)])
-        pixels, _ = project_points(scene, scene.table.values(values, worlds=len(places)), places)
+        positions = tracks.places(scene, states.placement[:, list(frames)])
+        pixels, _ = project_points(scene, scene.table.values(values, worlds=len(positions)), positions)
         return pixels * tracks.roots[list(frames)][..., None]
 
     def of_target(self, scene: Scene, video: torch.Tensor | None, frames: Sequence[int]) -> torch.Tensor:

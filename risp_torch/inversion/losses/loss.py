@@ -20,7 +20,7 @@ from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Positive, checked
 
 BLOCK = 16  # pixels: side of a macroblock of H.264, within which compression errors are correlated
-LEAST_FLOOR = 1e-14  # variance of an observation without other errors
+MIN_VARIANCE = 1e-14  # variance of an observation without other errors
 
 
 class Loss(ABC):
@@ -193,7 +193,7 @@ class Loss(ABC):
         Args:
             pictures: some frames [n, H, W, 3] of the estimate; empty if the loss uses none.
         """
-        return LEAST_FLOOR if self.noise is None else self.noise**2
+        return MIN_VARIANCE if self.noise is None else self.noise**2
 
     def rounding(self) -> float | None:
         """Mean squared residual that the rounding of the target leaves, where it is known for a loss without a film."""
@@ -301,7 +301,7 @@ class PictureLoss(Loss):
         levels = np.round(255 * linear_to_srgb(pictures.clamp(0, 1).cpu().numpy())) / 255
         with torch.no_grad():
             shift = self.read(torch.as_tensor(srgb_to_linear(levels)).to(pictures)) - self.read(pictures)
-        return max(float((shift.double() ** 2).mean()), LEAST_FLOOR) * (1.0 if self.whitening is None else self.whitening.gain)
+        return max(float((shift.double() ** 2).mean()), MIN_VARIANCE) * (1.0 if self.whitening is None else self.whitening.gain)
 
 
 def in_batches(read: Callable[[torch.Tensor], torch.Tensor], pictures: torch.Tensor, *, most: int = 64) -> torch.Tensor:

@@ -31,7 +31,7 @@ from ti_sim.base.warn import warn
 
 MEETS = 0.05  # of a mask, or of the body: less that both cover is no meeting
 ALL = "all"  # name of a mask that shows all bodies together
-MOST_OF_RIM, MOST_LISTED = 0.5, 8  # share of the picture's rim from which a mask is doubted; frames that a sentence lists
+MAX_RIM_FRACTION, MAX_LISTED = 0.5, 8  # share of the picture's rim from which a mask is doubted; frames that a sentence lists
 Masks = Mapping[str, Any] | np.ndarray | torch.Tensor | str | Path
 
 
@@ -111,14 +111,14 @@ class MaskLoss(Loss):
         sentences = []
         for name, mask in zip(self.names, self.masks[: scene.frames + 1].unbind(-1), strict=True):
             title, rim = _title(name), covered_rim(mask.cpu().numpy())
-            if rim > MOST_OF_RIM:
+            if rim > MAX_RIM_FRACTION:
                 sentences.append(
                     f"{title} cover {100 * rim:.0f} % of the picture's rim: look whether they are inverted, or "
                     "show the background"
                 )
             empty = (mask.flatten(1).amax(1) == 0).nonzero()[:, 0].tolist()
             if empty:
-                listed = ", ".join(map(str, empty[:MOST_LISTED])) + (" and others" if len(empty) > MOST_LISTED else "")
+                listed = ", ".join(map(str, empty[:MAX_LISTED])) + (" and others" if len(empty) > MAX_LISTED else "")
                 count = f"{len(empty)} of {len(mask)} frames ({listed})"
                 sentences.append(f"{title} cover nothing in {count}: look whether the body is out of the picture there")
         return sentences

@@ -203,5 +203,5 @@ def _placed(rows: torch.Tensor, row_frames: Sequence[int], frames: Sequence[int]
     """Observations [B, n', D] at frames ``row_frames`` among those of all n frames, zero at the others."""
     if len(row_frames) == len(frames):
         return rows
-    places = torch.tensor([list(frames).index(frame) for frame in row_frames], device=rows.device)
-    return rows.new_zeros(rows.shape[0], len(frames), rows.shape[2]).index_copy(1, places, rows)
+    row_indices = torch.tensor([list(frames).index(frame) for frame in row_frames], device=rows.device)
+    return rows.new_zeros(rows.shape[0], len(frames), rows.shape[2]).index_copy(1, row_indices, rows)

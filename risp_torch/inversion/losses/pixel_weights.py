@@ -24,7 +24,7 @@ from risp_torch.scene.view.unlit import Unlit
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Positive, checked
 
-LEAST_COVER = 0.01  # part of a pixel that shows a body
+MIN_COVERAGE = 0.01  # part of a pixel that shows a body
 
 
 @checked
@@ -106,7 +106,7 @@ class PixelWeights:
         """
         with torch.no_grad():
             unlit = Unlit.of(scene, states, {}, None)
-            covered = unlit.film_of(1.0 - unlit.weights()[1][..., None])[0, ..., 0].cpu().numpy() > LEAST_COVER
+            covered = unlit.film_of(1.0 - unlit.weights()[1][..., None])[0, ..., 0].cpu().numpy() > MIN_COVERAGE
         if not covered.any():
             raise UserError("no pixel shows a body: the pixels near the bodies of a motion need one that the camera sees")
         # Without a covered pixel the transform has no distance to give.

@@ -10,7 +10,7 @@ import torch
 from risp_torch.files.film.curves import linear_to_srgb, srgb_to_linear
 from risp_torch.files.pictures import opened_picture
 from ti_sim.base.errors import UserError
-from ti_sim.base.rules import Count, Share, checked
+from ti_sim.base.rules import Count, UnitInterval, checked
 
 MEDIAN = "median"  # name of the plate that is each pixel's median over the film
 THRESHOLD = 0.1  # of the range of sRGB
@@ -60,7 +60,7 @@ def even_exposures(film: torch.Tensor, counts: torch.Tensor | None = None) -> to
 
 @checked
 def masks_by_difference(
-    video: torch.Tensor, plate: torch.Tensor, *, threshold: Share = THRESHOLD, smallest: Count = SMALLEST
+    video: torch.Tensor, plate: torch.Tensor, *, threshold: UnitInterval = THRESHOLD, smallest: Count = SMALLEST
 ) -> torch.Tensor:
     """Masks [T, H, W] in [0, 1] of what differs from a plate.
 

@@ -24,7 +24,7 @@ _PLACE, _TURN = ("x", "y", "z"), ("qx", "qy", "qz", "qw")
 _OF_BODY = 12  # coordinates of a body: of its centre of mass, and of a point on each of its axes
 _LATE = 0.02  # of a frame: largest distance of a time from that of a frame
 _ROUNDED = 0.06  # of a frame: largest rounding of times that is allowed for
-_MOST_FRAMES = 2**31 - 1
+_MAX_FRAMES = 2**31 - 1
 
 
 @dataclass(frozen=True)
@@ -147,7 +147,7 @@ def frame_numbers(scene: Scene, table: Table) -> np.ndarray:
     exact = _frames_at(scene, column) if timed else column
     frames = np.rint(exact)
     late = _LATE + (_rounding(scene, column) if timed else 0.0)
-    off = ~(np.abs(exact - frames) <= late) | (frames < 0) | (frames > _MOST_FRAMES)
+    off = ~(np.abs(exact - frames) <= late) | (frames < 0) | (frames > _MAX_FRAMES)
     if off.any():
         row = int(np.argmax(off))
         raise UserError(

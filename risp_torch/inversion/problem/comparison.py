@@ -17,7 +17,7 @@ from ti_sim.base.errors import DivergenceError, UserError
 from ti_sim.base.rules import Count, checked
 from ti_sim.rollout.adjoint import Adjoint
 
-MOST_NUMBERS = 2**27  # largest number of observations that are computed at once without gradients
+MAX_OBSERVATIONS = 2**27  # largest number of observations that are computed at once without gradients
 FLOOR_FRAMES = 12  # frames of a film from which its ``floor`` is estimated
 
 
@@ -89,7 +89,7 @@ class Comparison:
     @property
     def worlds_at_once(self) -> int:
         """Worlds whose observations fit into memory together."""
-        return max(1, min(64, MOST_NUMBERS // self.target.numel()))
+        return max(1, min(64, MAX_OBSERVATIONS // self.target.numel()))
 
     def whitened(self, scene: Scene, values: Mapping[str, torch.Tensor], *, seed: int = 0) -> Comparison | None:
         """The same comparison with whitened observations (``Loss.whitened``); None if it is not known how to whiten them.

@@ -21,7 +21,7 @@ from risp_torch.scene.scene import Scene
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import FromZero, Rule, checked
 
-Step = Annotated[float, Rule(above=0, most=0.5)]  # of differences, in parts of the range
+Step = Annotated[float, Rule(above=0, maximum=0.5)]  # of differences, in parts of the range
 
 
 @dataclass(frozen=True)
@@ -167,7 +167,7 @@ def jacobian_along_eigenvectors(
     *,
     rounds: FromZero = 4,
     step: Step = 1e-3,
-    widest: Annotated[float, Rule(least=1)] = 100.0,
+    widest: Annotated[float, Rule(minimum=1)] = 100.0,
 ) -> Linearisation:
     """The same linearisation, its Jacobian measured along its own principal directions instead of along single unknowns.
 

@@ -34,8 +34,8 @@ from ti_sim.base.param import Param
 from ti_sim.base.rules import Positive, Rule, checked
 
 FAR = 5.0  # standard deviations: bounds of an unknown that has a prior and no bounds
-_LEAST_FLOOR = 1e-30
-_LEAST_POSITIVE = 1e-2  # of the mean: lower bound of a positive number with a wide prior
+_MIN_VARIANCE = 1e-30
+_MIN_MEAN_FRACTION = 1e-2  # of the mean: lower bound of a positive number with a wide prior
 
 PriorsGiven = Mapping[str, Any]
 
@@ -65,8 +65,8 @@ class Priors:
     places: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     mean: np.ndarray = field(default_factory=lambda: np.zeros(0))
     sd: np.ndarray = field(default_factory=lambda: np.zeros(0))
-    floor: Positive = _LEAST_FLOOR
-    design_effect: Annotated[float, Rule(least=1)] = 1.0
+    floor: Positive = _MIN_VARIANCE
+    design_effect: Annotated[float, Rule(minimum=1)] = 1.0
     specification: Mapping[str, Any] = field(default_factory=dict)
 
     @staticmethod
@@ -80,21 +80,21 @@ class Priors:
         Raises:
             UserError: a mean lies outside the bounds of its unknown.
         """
-        places, means, sds, before = [], [], [], 0
+        indices, means, sds, before = [], [], [], 0
         for name, param in params.items():
             if name in priors:
                 mean, sd = (np.ravel(moment) for moment in (priors[name].mean, priors[name].sd))
                 finite = np.flatnonzero(np.isfinite(sd))
                 _check_inside(name, param, mean, finite)
                 scaled, spread = scaled_prior(param, mean[finite], sd[finite])
-                places.append(before + finite)
+                indices.append(before + finite)
                 means.append(scaled)
                 sds.append(spread)
             before += int(np.size(param.value))
-        if not places:
+        if not indices:
             return Priors()
         shown_given = {name: {"mean": prior.mean.tolist(), "sd": _plain(prior.sd)} for name, prior in priors.items()}
-        return Priors(np.concatenate(places), np.concatenate(means), np.concatenate(sds), specification=shown_given)
+        return Priors(np.concatenate(indices), np.concatenate(means), np.concatenate(sds), specification=shown_given)
 
     def __bool__(self) -> bool:
         return len(self.places) > 0
@@ -146,17 +146,19 @@ class Priors:
             return moved
         for k, mean, sd in zip(self.places, self.mean, self.sd, strict=True):
             bound_quantiles = ndtr([(low[k] - mean) / sd, (high[k] - mean) / sd])
-            share = bound_quantiles[0] + (bound_quantiles[1] - bound_quantiles[0]) * (scaled[:, k] - low[k]) / (high[k] - low[k])
-            moved[:, k] = np.clip(mean + sd * ndtri(share), low[k], high[k])
+            quantile = bound_quantiles[0] + (bound_quantiles[1] - bound_quantiles[0]) * (scaled[:, k] - low[k]) / (
+                high[k] - low[k]
+            )
+            moved[:, k] = np.clip(mean + sd * ndtri(quantile), low[k], high[k])
         return moved
 
     def widest(self, scaled: np.ndarray, ranges: np.ndarray) -> np.ndarray:
         """Largest sensible error bars [K] of an estimate [K], scaled units: the range, or the root mean square of a prior's
         distance from it.
         """
-        most = ranges.copy()
-        most[self.places] = np.minimum(most[self.places], np.hypot(self.sd, scaled[self.places] - self.mean))
-        return most
+        widest_ranges = ranges.copy()
+        widest_ranges[self.places] = np.minimum(widest_ranges[self.places], np.hypot(self.sd, scaled[self.places] - self.mean))
+        return widest_ranges
 
 
 def read_priors(params: Mapping[str, Param], specifications: PriorsGiven | None) -> dict[str, Prior]:
@@ -192,7 +194,7 @@ def with_bounds_of_prior(param: Param, prior: Prior, sign: Sign | None) -> Param
     mean, sd = scaled_prior(param, prior.mean, prior.sd)
     low, high = param.from_scaled(mean - FAR * sd), param.from_scaled(mean + FAR * sd)
     least, most = {
-        "positive": (_LEAST_POSITIVE * prior.mean, math.inf), "not negative": (0.0, math.inf), "color": (0.0, 1.0),
+        "positive": (_MIN_MEAN_FRACTION * prior.mean, math.inf), "not negative": (0.0, math.inf), "color": (0.0, 1.0),
         "poisson": (-0.99, 0.49), None: (-math.inf, math.inf),
     }[sign]  # fmt: skip
     low = np.maximum(low, least) if param.low is None else param.low

@@ -39,7 +39,7 @@ from ti_sim.base.errors import UserError
 from ti_sim.base.numbers import format_value, real_numbers
 
 # Largest number of unknowns for Gauss-Newton steps and error bars, which need two films per unknown; and without rendering.
-MOST_LINEARISED, MOST_WITHOUT_PICTURES = 40, 400
+MAX_LINEARISED, MAX_LINEARISED_WITHOUT_PICTURES = 40, 400
 
 SearchChoice = Callable[[Loss, int], SearchSettings]  # settings by the loss and the number of unknowns
 
@@ -122,14 +122,14 @@ class Problem:
         return self.comparison.loss
 
     @property
-    def most_linearised(self) -> int:
+    def max_linearised(self) -> int:
         """Unknowns up to which there are Gauss-Newton steps and error bars."""
-        return self.linearise_up_to or (MOST_LINEARISED if self.loss.of_pictures else MOST_WITHOUT_PICTURES)
+        return self.linearise_up_to or (MAX_LINEARISED if self.loss.of_pictures else MAX_LINEARISED_WITHOUT_PICTURES)
 
     @property
     def linear(self) -> bool:
         """Whether there are Gauss-Newton steps and error bars."""
-        return len(self.unknowns.labels) <= self.most_linearised
+        return len(self.unknowns.labels) <= self.max_linearised
 
     def to_json(self, sampling: str) -> dict[str, Any]:
         """All data that determine the result: a run is resumed only if they are equal."""
@@ -166,7 +166,7 @@ def usual_search(loss: Loss, count: int) -> SearchSettings:
     """
     if loss.non_smooth:
         return WIDE_SEARCH
-    return NewtonSteps() if count <= MOST_LINEARISED else OptimiseSettings()
+    return NewtonSteps() if count <= MAX_LINEARISED else OptimiseSettings()
 
 
 def _starts(

@@ -11,7 +11,7 @@ from risp_torch.inversion.problem.linearisation import Linearisation
 
 BLOCK_FRAMES = 4  # over which compression errors are correlated
 BANDS, PARTS = 4, 6  # of the picture and of the film: the largest blocks
-LEAST_BLOCKS = 2  # for each unknown: with fewer blocks, their scores say nothing
+MIN_BLOCKS_PER_UNKNOWN = 2  # for each unknown: with fewer blocks, their scores say nothing
 
 
 def block_scores(linearisation: Linearisation) -> np.ndarray:
@@ -23,8 +23,8 @@ def block_scores(linearisation: Linearisation) -> np.ndarray:
 def block_scores_of(linearisation: Linearisation, residuals: Sequence[torch.Tensor]) -> list[np.ndarray]:
     """``block_scores`` of each of several residuals [P], a list of [blocks, K]."""
     frames = np.array(linearisation.comparison.frames) // BLOCK_FRAMES
-    places = np.arange(int(linearisation.comparison.blocks.max()) + 1)
-    return [_sums(scores, places, frames) for scores in _scores_of_frames(linearisation, residuals)] if residuals else []
+    positions = np.arange(int(linearisation.comparison.blocks.max()) + 1)
+    return [_sums(scores, positions, frames) for scores in _scores_of_frames(linearisation, residuals)] if residuals else []
 
 
 def scores_of_sizes(linearisation: Linearisation) -> list[np.ndarray]:
@@ -36,48 +36,54 @@ def scores_of_sizes(linearisation: Linearisation) -> list[np.ndarray]:
     and losses whose errors last through the film have the first alone.
     """
     (scores,) = _scores_of_frames(linearisation, [linearisation.residual])
-    count, size, unknowns = scores.shape
+    frame_count, block_count, unknowns = scores.shape
     frames = np.array(linearisation.comparison.frames)
-    sizes = [_sums(scores, np.arange(size), frames // BLOCK_FRAMES)]
+    scores_by_size = [_sums(scores, np.arange(block_count), frames // BLOCK_FRAMES)]
     if linearisation.comparison.loss.temporally_correlated:
-        return sizes
-    film_scores = _sums(scores, np.zeros(size, dtype=np.int64), np.arange(count))
-    bands = _sums(scores, np.arange(size) * BANDS // size, np.arange(count) * min(PARTS, count) // count)
-    for larger in (film_scores, bands):
+        return scores_by_size
+    frame_scores = _sums(scores, np.zeros(block_count, dtype=np.int64), np.arange(frame_count))
+    bands = _sums(
+        scores, np.arange(block_count) * BANDS // block_count, np.arange(frame_count) * min(PARTS, frame_count) // frame_count
+    )
+    for larger in (frame_scores, bands):
         blocks = int((np.abs(larger).sum(axis=1) > 0).sum())
-        if blocks > LEAST_BLOCKS * unknowns:
-            sizes.append(larger * np.sqrt(blocks / (blocks - 1)))
-    return sizes
+        if blocks > MIN_BLOCKS_PER_UNKNOWN * unknowns:
+            scores_by_size.append(larger * np.sqrt(blocks / (blocks - 1)))
+    return scores_by_size
 
 
 def _scores_of_frames(linearisation: Linearisation, residuals: Sequence[torch.Tensor]) -> np.ndarray:
     """J^T r of every block of the loss in every frame, for each of the residuals, [residuals, frames, blocks, K] f64."""
-    members, share = _members(linearisation.comparison.blocks)
-    count, (blocks, width), unknowns = len(linearisation.comparison.frames), members.shape, linearisation.jacobian.shape[1]
+    members, is_member = _members(linearisation.comparison.blocks)
+    frame_count, (blocks, width), unknowns = len(linearisation.comparison.frames), members.shape, linearisation.jacobian.shape[1]
     where = torch.as_tensor(members.ravel(), device=linearisation.jacobian.device)
-    share = torch.as_tensor(share, device=linearisation.jacobian.device)
-    scores = np.zeros((len(residuals), count, blocks, unknowns))
-    frames = zip(linearisation.jacobian.T.chunk(count, dim=1), *(residual.chunk(count) for residual in residuals), strict=True)
+    is_member = torch.as_tensor(is_member, device=linearisation.jacobian.device)
+    scores = np.zeros((len(residuals), frame_count, blocks, unknowns))
+    frames = zip(
+        linearisation.jacobian.T.chunk(frame_count, dim=1), *(residual.chunk(frame_count) for residual in residuals), strict=True
+    )
     for index, (columns, *errors) in enumerate(frames):  # one frame at a time: all in double precision may need gigabytes
         factors = columns.index_select(1, where).view(unknowns, blocks, width).double().movedim(1, 0)
-        terms = torch.stack(errors).index_select(1, where).view(len(errors), blocks, width).double() * share
+        terms = torch.stack(errors).index_select(1, where).view(len(errors), blocks, width).double() * is_member
         scores[:, index] = (factors @ terms.permute(1, 2, 0)).permute(2, 0, 1).cpu().numpy()
     return scores
 
 
 def _members(blocks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Observations of each block, [blocks, largest size], and 1 for each or 0 where a smaller block repeats its last one."""
-    order, sizes = np.argsort(blocks, kind="stable"), np.bincount(blocks)[:, None]
-    places = np.arange(sizes.max())[None]
-    first = np.cumsum(sizes)[:, None] - sizes
-    return order[first + np.clip(places, None, np.maximum(sizes - 1, 0))], (places < sizes).astype(np.float64)
+    order, scores_by_size = np.argsort(blocks, kind="stable"), np.bincount(blocks)[:, None]
+    positions = np.arange(scores_by_size.max())[None]
+    first = np.cumsum(scores_by_size)[:, None] - scores_by_size
+    return order[first + np.clip(positions, None, np.maximum(scores_by_size - 1, 0))], (positions < scores_by_size).astype(
+        np.float64
+    )
 
 
-def _sums(scores: np.ndarray, places: np.ndarray, times: np.ndarray) -> np.ndarray:
-    """Sums [n, K] of scores [frames, blocks, K] over blocks with equal ``places`` and frames with equal ``times``."""
-    count = int(places.max()) + 1
-    sums = np.zeros((int(times.max()) + 1, count, scores.shape[2]))
-    np.add.at(sums, (times[:, None], places[None]), scores)
+def _sums(scores: np.ndarray, positions: np.ndarray, times: np.ndarray) -> np.ndarray:
+    """Sums [n, K] of scores [frames, blocks, K] over blocks with equal ``positions`` and frames with equal ``times``."""
+    frame_count = int(positions.max()) + 1
+    sums = np.zeros((int(times.max()) + 1, frame_count, scores.shape[2]))
+    np.add.at(sums, (times[:, None], positions[None]), scores)
     return sums.reshape(-1, scores.shape[2])
 
 

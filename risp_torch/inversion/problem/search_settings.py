@@ -15,7 +15,7 @@ from risp_torch.least_squares.loop import Policy
 from risp_torch.least_squares.step_search import RelativeDampings
 from risp_torch.least_squares.termination import Termination
 from ti_sim.base.errors import UserError
-from ti_sim.base.rules import Count, FromZero, Positive, Rule, Share, checked
+from ti_sim.base.rules import Count, FromZero, Positive, Rule, UnitInterval, checked
 
 
 @checked
@@ -88,10 +88,10 @@ class OptimiseSettings:
     iterations: Count = 60
     learning_rate: Positive = 0.1
     decay: bool = True
-    smoothing: Annotated[float, Rule(least=0, below=1)] = 0.9
+    smoothing: Annotated[float, Rule(minimum=0, below=1)] = 0.9
     first_frames: Count | None = None
-    growth: Share = 0.6
-    keep: Annotated[tuple[tuple[float, int], ...], Rule(shape=(None, 2), empty=True, exact=True, least=0)] = ()
+    growth: UnitInterval = 0.6
+    keep: Annotated[tuple[tuple[float, int], ...], Rule(shape=(None, 2), empty=True, exact=True, minimum=0)] = ()
 
     def __post_init__(self) -> None:
         self._check_keep()
@@ -111,18 +111,19 @@ class OptimiseSettings:
 
     def kept(self, iteration: int) -> int | None:
         """Number of starts that continue after an iteration; None if none is stopped then."""
-        counts = [count for share, count in self.keep if math.ceil(share * self.iterations - 1e-9) == iteration]
+        counts = [count for fraction, count in self.keep if math.ceil(fraction * self.iterations - 1e-9) == iteration]
         return min(counts, default=None)
 
     def _check_keep(self) -> None:
         if self.keep and self.optimizer == "lbfgs":
             raise UserError("keep stops starts of a batch, and lbfgs optimises each start separately: choose adam or rmsprop")
-        shares, counts = [share for share, _ in self.keep], [count for _, count in self.keep]
-        rising = all(a < b for a, b in pairwise([0.0, *shares, 1.0]))
+        fractions, counts = [fraction for fraction, _ in self.keep], [count for _, count in self.keep]
+        rising = all(a < b for a, b in pairwise([0.0, *fractions, 1.0]))
         falling = all(a > b for a, b in pairwise([*counts, 0])) and all(count == int(count) for count in counts)
         if self.keep and not (rising and falling):
             raise UserError(
-                f"keep is {', '.join(f'{share:g}:{count}' for share, count in self.keep)}: give shares of the iterations that "
+                f"keep is {', '.join(f'{fraction:g}:{count}' for fraction, count in self.keep)}: "
+                "give shares of the iterations that "
                 "rise between 0 and 1, each with fewer starts than before, at least 1"
             )
 
@@ -154,10 +155,10 @@ class WideSteps:
         UserError: there are no widths, or a setting is out of its range.
     """
 
-    widths: Annotated[tuple[float, ...], Rule(shape=(None,), exact=True, above=0, most=0.5)]
+    widths: Annotated[tuple[float, ...], Rule(shape=(None,), exact=True, above=0, maximum=0.5)]
     reach: Positive = 3.0
     first_frames: Count | None = None
-    growth: Share = 0.5
+    growth: UnitInterval = 0.5
     spacing: Count = 1
     trial_rounds: Count = 2
     settling: FromZero = 0
@@ -191,7 +192,7 @@ WIDE_SEARCH = WideSteps(widths=(0.1,) * 3 + (0.08, 0.07, 0.06, 0.05, 0.05, 0.04,
 
 
 EDGE = 6.0  # limit of the unbounded variables of candidates: a quarter of a percent of the range from its end
-Population = Annotated[int, Rule(whole=True, least=4, most=2**31 - 1)]
+Population = Annotated[int, Rule(integer=True, minimum=4, maximum=2**31 - 1)]
 
 
 @checked

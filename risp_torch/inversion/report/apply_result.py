@@ -121,15 +121,15 @@ def _merged_arrays(scene: Scene, estimates: Mapping[str, float]) -> dict[str, An
         base, index = split_entry(label)
         entries.setdefault(base, {})[index] = value
     values: dict[str, Any] = {}
-    for base, places in entries.items():
+    for base, indices in entries.items():
         add_lens(scene, base)
-        if () in places:
-            values[base] = places[()]
+        if () in indices:
+            values[base] = indices[()]
             continue
-        first = next(iter(places))
+        first = next(iter(indices))
         scene.table[base + "".join(f"[{i}]" for i in first)]  # raises an error that lists the entries
         array = np.array(scene.table[base].value)
-        for index, value in places.items():
+        for index, value in indices.items():
             array[index] = value
         values[base] = array
     return values

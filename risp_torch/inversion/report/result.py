@@ -16,7 +16,7 @@ from risp_torch.inversion.uncertainty.misfit import MISFIT, Residual
 
 SAME_MINIMUM = 1.05  # a start belongs to the best one's minimum when its loss is at most this many times the lowest
 SAME_PLACE = 0.02  # of the ranges: starts that end farther apart are not in one minimum
-MOST_NAMED = 12  # entries of one parameter that are listed separately
+MAX_LISTED = 12  # entries of one parameter that are listed separately
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class Inversion:
 
 
 def status_of_starts(
-    losses: np.ndarray, best: int, stopped: Sequence[int], places: np.ndarray, excess: float | None = None
+    losses: np.ndarray, best: int, stopped: Sequence[int], final_positions: np.ndarray, excess: float | None = None
 ) -> list[str]:
     """The status of each start (``Inversion.status``).
 
@@ -88,7 +88,7 @@ def status_of_starts(
         losses: [S] that the starts ended with.
         best: index of the best start.
         stopped: indices of those that were stopped early.
-        places: [S, K] their ends, in ranges.
+        final_positions: [S, K] their ends, in ranges.
         excess: loss beyond the best one's up to which starts that end elsewhere have the same loss; if None, a twentieth of it.
     """
     nearly = SAME_MINIMUM * losses[best] + 1e-9
@@ -102,7 +102,7 @@ def status_of_starts(
         elif index in stopped:
             names.append("stopped early")
         else:
-            is_close = np.abs(places[index] - places[best]).max() <= SAME_PLACE
+            is_close = np.abs(final_positions[index] - final_positions[best]).max() <= SAME_PLACE
             alike = loss <= (max(nearly, same) if is_close else same)
             names.append(("same minimum" if is_close else "same loss") if alike else "higher loss")
     return names
@@ -130,7 +130,7 @@ def remarks_on(unknowns: Unknowns, physical: np.ndarray, status: list[str]) -> l
     labels = unknowns.labels
     for name, group in unknowns.groups.items():
         bound = [labels[k] for k in range(group.start, group.stop) if margin[k] < 0.005]
-        if len(bound) > MOST_NAMED:
+        if len(bound) > MAX_LISTED:
             remarks.append(
                 f"{len(bound)} of the {group.stop - group.start} numbers of {name} lie on their bounds: widen the bounds"
             )

@@ -14,8 +14,8 @@ from risp_torch.inversion.report.element_images import write_elements
 from risp_torch.inversion.report.result import Inversion
 from risp_torch.scene.scene import Scene
 
-MOST_ROWS = 40  # error bars that are drawn in parts
-MOST_PANELS = 12  # entries of one parameter that are plotted separately
+MAX_ROWS = 40  # error bars that are drawn in parts
+MAX_PANELS = 12  # entries of one parameter that are plotted separately
 
 
 def write_report(scene: Scene, film: torch.Tensor | None, result: Inversion, folder: RunFolder, *, seed: int, loss: Loss) -> None:
@@ -34,7 +34,7 @@ def write_report(scene: Scene, film: torch.Tensor | None, result: Inversion, fol
 
     _plot_search(result, folder)
     if result.uncertainty.components:
-        rows = slice(MOST_ROWS)
+        rows = slice(MAX_ROWS)
         bar_parts = {name: sizes[rows] for name, sizes in result.uncertainty.components.items()}
         report.plot_error_bars(folder.path / "error_bars.png", result.unknowns.labels[rows], bar_parts)
     estimate = result.final[result.best]
@@ -72,7 +72,7 @@ def _plot_search(result: Inversion, folder: RunFolder) -> None:
         [f"start {i + 1}" + ("" if i == best else f": {s}") for i, s in enumerate(result.status)], best=best,
     )  # fmt: skip
     sizes = {name: group.stop - group.start for name, group in unknowns.groups.items()}
-    listed = [k for name, group in unknowns.groups.items() if sizes[name] <= MOST_PANELS for k in range(group.start, group.stop)]
+    listed = [k for name, group in unknowns.groups.items() if sizes[name] <= MAX_PANELS for k in range(group.start, group.stop)]
     if listed:
         report.plot_parameters(
             folder.path / "parameters.png", {labels[k]: values[:, :, k] for k in listed},
@@ -82,7 +82,7 @@ def _plot_search(result: Inversion, folder: RunFolder) -> None:
     long = {
         name: tuple(rows[best, group].reshape(np.shape(unknowns.params[name].value)) for rows in (result.initial, result.final))
         for name, group in unknowns.groups.items()
-        if sizes[name] > MOST_PANELS
+        if sizes[name] > MAX_PANELS
     }
     if long:
         report.plot_entries(folder.path / "entries.png", long, {name: unknowns.params[name].unit for name in long})

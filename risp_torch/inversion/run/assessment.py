@@ -9,7 +9,7 @@ import numpy as np
 
 from risp_torch.inversion.diagnostics.compressed_neighbours import compressed_neighbours
 from risp_torch.inversion.diagnostics.misspecification import (
-    MOST_UNKNOWNS,
+    MAX_UNKNOWNS,
     Diagnosis,
     diagnose,
     doubts_of_residual,
@@ -35,7 +35,7 @@ from risp_torch.inversion.uncertainty.misfit import (
 )
 from risp_torch.inversion.uncertainty.noise_floor import doubts_of_motion
 
-LEAST_NOISE = 1e-3  # of the explained residual: independent errors beside those of rounding or compression
+MIN_NOISE_FRACTION = 1e-3  # of the explained residual: independent errors beside those of rounding or compression
 UNMOVED = 1e-5  # of the range: change of a guess by rounding
 
 
@@ -116,15 +116,15 @@ def _errors_of_film(problem: Problem, unknowns: Unknowns, errors: ErrorBars) -> 
     if not errors.compressed or size is None:
         film_errors = FilmErrors(explained)
         if film is not None and loss.colors_of_pixels:
-            noise = max(explained - rounding_error(linearisation, film), LEAST_NOISE * explained)
+            noise = max(explained - rounding_error(linearisation, film), MIN_NOISE_FRACTION * explained)
             film_errors = FilmErrors(noise, rounding_samples(loss, film, frames))
-    elif problem.is_intermediate or loss.compression_by_refit or len(unknowns.labels) > MOST_UNKNOWNS:  # nothing is tested
+    elif problem.is_intermediate or loss.compression_by_refit or len(unknowns.labels) > MAX_UNKNOWNS:  # nothing is tested
         film_errors = FilmErrors(explained)
     else:
         power, crf = compression_power(errors.compressed, size), compression_quality(errors.compressed, size)
         neighbours = compressed_neighbours(problem.scene, unknowns, linearisation, errors.fitting, errors.encoder, crf)
         samples = [neighbour.residual * (power / max(neighbour.power, 1e-300)) ** 0.5 for neighbour in neighbours]
-        film_errors = FilmErrors(max(explained - power, LEAST_NOISE * explained), samples, biased=True)
+        film_errors = FilmErrors(max(explained - power, MIN_NOISE_FRACTION * explained), samples, biased=True)
     # The noise of a pixel is that of its three colours: losses of other observations of pixels, such as luminance, have none.
     if type(loss) is PixelLoss and loss.weights is None and problem.pictures is not None:
         film_errors = replace(film_errors, local=local_noise(problem.pictures[frames], film[frames], film_errors.variance))

@@ -175,7 +175,7 @@ def _result(problem: Problem, initial: np.ndarray, search: SearchResult, began: 
     status = status_of_starts(search.losses, best, search.history.stopped, places, assessment.excess)
     remarks = remarks_on(unknowns, search.final[best], status) + far_from_priors(search.final[best], unknowns) + choice_remarks
     if not problem.linear:
-        count, most = len(unknowns.labels), problem.most_linearised
+        count, most = len(unknowns.labels), problem.max_linearised
         remarks.insert(0, f"{count} unknowns: no Gauss-Newton steps, no error bars (linearise_up_to is {most})")
     return Inversion(
         unknowns=unknowns,

@@ -17,7 +17,7 @@ from risp_torch.least_squares.step_search import FixedSteps, ValleySearch
 from risp_torch.least_squares.termination import Acceptance, Termination
 from risp_torch.scene.scene import Scene
 
-MOST_IN_VALLEY = 40  # unknowns: each step along a valley needs a Jacobian
+MAX_VALLEY_UNKNOWNS = 40  # unknowns: each step along a valley needs a Jacobian
 
 
 def refinement_policy(unknowns: int, rounds: int, *, thorough: bool, implicit: bool) -> Policy:
@@ -33,9 +33,9 @@ def refinement_policy(unknowns: int, rounds: int, *, thorough: bool, implicit: b
         implicit: whether the scene has implicit steps, so that each world costs time: then one damping and no valleys.
     """
     search = FixedSteps((1e-6, 1e-3, 3e-2) if thorough and not implicit else (1e-3,), (1.0, 0.3, 0.05))
-    if unknowns > MOST_IN_VALLEY:
+    if unknowns > MAX_VALLEY_UNKNOWNS:
         search = FixedSteps((1e-6, 1e-4, 1e-2), (30.0, 10.0, 3.0, 1.0, 0.3))
-    valley = ValleySearch(lengths=(0.001, 0.003, 0.01, 0.03, 0.1), damping=1e-6, behind=1.2, most=MOST_IN_VALLEY)
+    valley = ValleySearch(lengths=(0.001, 0.003, 0.01, 0.03, 0.1), damping=1e-6, behind=1.2, most=MAX_VALLEY_UNKNOWNS)
     return Policy(
         MeanDiagonalDamping(), search, rounds, acceptance=Acceptance(decrease=1e-6),
         termination=Termination(decrease=1e-6, hopeless_rounds=10.0 if thorough else None),

@@ -33,7 +33,7 @@ MAX_REWEIGHTINGS, REWEIGHTING_TOLERANCE = 4, 0.7
 
 @dataclass(frozen=True)
 class SearchResult:
-    """SearchResult of the starts.
+    """Results of the searches from all starts.
 
     Attributes:
         final: [S, K] physical values.
@@ -117,7 +117,7 @@ def _with_design_effect(scene: Scene, comparison: Comparison, unknowns: Unknowns
 def _wide(
     problem: Problem, settings: WideSteps, z: torch.Tensor, history: History, folder: RunFolder | None, *, progress: bool
 ) -> tuple[np.ndarray, int, Comparison]:
-    """SearchResult [S, K] of wide steps, the best one settled with whitened observations; its number, and the last comparison."""
+    """Final values [S, K] of wide steps, the best one settled with whitened observations; its number, and the last comparison."""
     scene, comparison, unknowns = problem.scene, problem.comparison, problem.unknowns
     initial = _physical(problem, z)
     final, best = wide_gauss_newton(

@@ -92,8 +92,8 @@ class _Search:
         follow = range(min(2, self.pictures), self.pictures + 1) if len(self.searched.rates) else [self.pictures]
         bar = tqdm(total=len(stages) + len(follow), desc="finding the start", disable=not self.progress)
         points = initial
-        for pictures, places in stages:
-            points, losses = self._stage(points, pictures, places)
+        for pictures, unknown_indices in stages:
+            points, losses = self._stage(points, pictures, unknown_indices)
             bar.set_postfix(loss=f"{losses[0]:.3e}")
             bar.update()
         for pictures in follow:
@@ -104,48 +104,54 @@ class _Search:
         bar.close()
         return points, losses
 
-    def _stage(self, parents: np.ndarray, pictures: int, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Spread the unknowns at ``places``, narrow the best down, and take Gauss-Newton steps of them alone."""
+    def _stage(self, parents: np.ndarray, pictures: int, unknown_indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Spread the unknowns at ``unknown_indices``, narrow the best down, and take Gauss-Newton steps of them alone."""
         steps = self._steps(self.coarse, pictures)
-        points = self._spread(parents, places)
+        points = self._spread(parents, unknown_indices)
         losses = steps.losses(points)
         if not np.isfinite(losses).any():
             raise DivergenceError(
                 "no guess of the start could be simulated: change the bounds of the starting values", body="", step=0
             )
-        apart = places if pictures == 1 else self.searched.all
+        apart = unknown_indices if pictures == 1 else self.searched.all
         points, losses = self._distinct(points, losses, apart, 2 * self.settings.keep)
         for width in _NARROWING:
-            points, losses = self._narrowed(steps, points, losses, places, width)
-        points, losses = self._steps(self.fine, pictures).refined(points, places)
+            points, losses = self._narrowed(steps, points, losses, unknown_indices, width)
+        points, losses = self._steps(self.fine, pictures).refined(points, unknown_indices)
         return self._distinct(points, losses, apart, self.settings.keep)
 
     def _steps(self, comparison: Comparison, pictures: int) -> StartSteps:
         return StartSteps(self.problem.scene, first_frames(comparison, pictures), self.unknowns)
 
-    def _spread(self, parents: np.ndarray, places: np.ndarray) -> np.ndarray:
-        """[N, K] the parents in turn, with quasi-random numbers at ``places``: even between the bounds, or as the priors are."""
+    def _spread(self, parents: np.ndarray, unknown_indices: np.ndarray) -> np.ndarray:
+        """[N, K] the parents in turn, with quasi-random ``unknown_indices``: uniform between the bounds, or as the priors."""
         count = max(self.settings.candidates, len(parents))
         from scipy.stats import qmc  # takes most of a second
 
-        shares = qmc.Sobol(len(places), seed=self.random).random(2 ** math.ceil(math.log2(count)))[:count]
+        quasi_random = qmc.Sobol(len(unknown_indices), seed=self.random).random(2 ** math.ceil(math.log2(count)))[:count]
         points = parents[np.arange(count) % len(parents)].copy()
-        points[:, places] = self.low[places] + shares * (self.high - self.low)[places]
+        points[:, unknown_indices] = self.low[unknown_indices] + quasi_random * (self.high - self.low)[unknown_indices]
         priors = self.unknowns.priors
         for k, mean, sd in zip(priors.places, priors.mean, priors.sd, strict=True):
-            (column,) = np.nonzero(places == k)
+            (column,) = np.nonzero(unknown_indices == k)
             if len(column):
                 bound_quantiles = ndtr([(self.low[k] - mean) / sd, (self.high[k] - mean) / sd])
-                drawn = mean + sd * ndtri(bound_quantiles[0] + (bound_quantiles[1] - bound_quantiles[0]) * shares[:, column[0]])
+                drawn = mean + sd * ndtri(
+                    bound_quantiles[0] + (bound_quantiles[1] - bound_quantiles[0]) * quasi_random[:, column[0]]
+                )
                 points[:, k] = np.clip(drawn, self.low[k], self.high[k])
         return points
 
     def _narrowed(
-        self, steps: StartSteps, points: np.ndarray, losses: np.ndarray, places: np.ndarray, width: float
+        self, steps: StartSteps, points: np.ndarray, losses: np.ndarray, unknown_indices: np.ndarray, width: float
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Each point [M, K], or the best of its children, which differ from it by a normal part of the ranges at ``places``."""
+        """Each point [M, K], or the best of its children, whose ``unknown_indices`` differ from it by normal steps."""
         moves = np.zeros((len(points), _CHILDREN, points.shape[1]))
-        moves[..., places] = width * (self.high - self.low)[places] * self.random.standard_normal((*moves.shape[:2], len(places)))
+        moves[..., unknown_indices] = (
+            width
+            * (self.high - self.low)[unknown_indices]
+            * self.random.standard_normal((*moves.shape[:2], len(unknown_indices)))
+        )
         children = np.clip(points[:, None] + moves, self.low, self.high)
         everyone = np.concatenate([points[:, None], children], axis=1)
         candidate_losses = np.concatenate(
@@ -155,22 +161,24 @@ class _Search:
         rows = np.arange(len(points))
         return everyone[rows, best], candidate_losses[rows, best]
 
-    def _distinct(self, points: np.ndarray, losses: np.ndarray, places: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray]:
-        """At most so many of the points, the best first, that differ from all better ones at ``places``."""
-        shares = (points / (self.high - self.low))[:, places]
+    def _distinct(
+        self, points: np.ndarray, losses: np.ndarray, unknown_indices: np.ndarray, most: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """At most so many of the points, the best first, that differ from all better ones at ``unknown_indices``."""
+        relative_points = (points / (self.high - self.low))[:, unknown_indices]
         distinct: list[int] = []
         for k in np.argsort(losses):
-            is_close = any(np.abs(shares[k] - shares[better]).max() < _APART for better in distinct)
+            is_close = any(np.abs(relative_points[k] - relative_points[better]).max() < _APART for better in distinct)
             if len(distinct) < most and np.isfinite(losses[k]) and not is_close:
                 distinct.append(int(k))
         return points[distinct], losses[distinct]
 
 
-def _chosen(points: np.ndarray, losses: np.ndarray, guesses: np.ndarray, places: np.ndarray) -> np.ndarray:
-    """The guesses [S, K], with the numbers at ``places`` of the candidates that fit nearly as well as the best, in turn."""
+def _chosen(points: np.ndarray, losses: np.ndarray, guesses: np.ndarray, unknown_indices: np.ndarray) -> np.ndarray:
+    """The guesses [S, K], with the ``unknown_indices`` of the candidates that fit nearly as well as the best, in turn."""
     good = points[losses <= _BEHIND * losses[0]]
     starts = guesses.copy()
-    starts[:, places] = good[np.arange(len(starts)) % len(good)][:, places]
+    starts[:, unknown_indices] = good[np.arange(len(starts)) % len(good)][:, unknown_indices]
     return starts
 
 

@@ -49,15 +49,15 @@ class StartSteps:
         films = film_losses(self.scene, values, self.comparison, worlds=len(rows), most=_TOGETHER)
         return self.unknowns.penalised_at(films, rows, self.comparison.count).double().cpu().numpy()
 
-    def refined(self, points: np.ndarray, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Points after Levenberg-Marquardt steps of the unknowns at ``places``, and their losses.
+    def refined(self, points: np.ndarray, unknown_indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Points after Levenberg-Marquardt steps of the unknowns at ``unknown_indices``, and their losses.
 
         Args:
             points: [M, K].
-            places: [A] indices of the unknowns that move.
+            unknown_indices: [A] indices of the unknowns that move.
         """
         starts = Starts.begin(list(points), POLICY, self.losses(points))
-        minimise(StartProblem(self, places), starts, POLICY)
+        minimise(StartProblem(self, unknown_indices), starts, POLICY)
         return np.array(starts.points), starts.objectives
 
 
@@ -69,8 +69,8 @@ class StartProblem(PointwiseProblem):
         places: [A] indices of the unknowns that move.
     """
 
-    def __init__(self, steps: StartSteps, places: np.ndarray) -> None:
-        self.film, self.places = steps, places
+    def __init__(self, steps: StartSteps, unknown_indices: np.ndarray) -> None:
+        self.film, self.places = steps, unknown_indices
         self.low, self.high = (steps.unknowns.scaled(bound) for bound in steps.unknowns.bounds())
 
     def linearise(self, points: Sequence[np.ndarray]) -> list[NormalEquations | None]:

@@ -13,7 +13,7 @@ from risp_torch.scene.parts.links import Link
 from risp_torch.scene.scene import Scene
 from ti_sim.base.errors import UserError
 
-MOST = 12  # numbers of one parameter: fields with a value for each particle are no starting values
+MAX_NUMBERS = 12  # numbers of one parameter: fields with a value for each particle are no starting values
 _POSES, _RATES = ("position", "rotation"), ("velocity", "angular_velocity", "velocity_gradient")
 
 
@@ -40,7 +40,7 @@ class StartingValues:
         indices: dict[bool, list[int]] = {True: [], False: []}
         for name, group in unknowns.groups.items():
             base = split_entry(name)[0].partition(MARK)[0]
-            if base in poses | rates and group.stop - group.start <= MOST:
+            if base in poses | rates and group.stop - group.start <= MAX_NUMBERS:
                 indices[base in poses] += range(group.start, group.stop)
         if not indices[True] and not indices[False]:
             candidates = [name for name in scene.parameters if name.partition(MARK)[0] in poses | rates]

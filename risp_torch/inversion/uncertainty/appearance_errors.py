@@ -26,7 +26,7 @@ from risp_torch.scene.scene import Scene
 from ti_sim.base.errors import UserError
 
 LOOKS = 4  # of the bootstrap: that of the scene, and others with drawn lights
-LEAST_LOSS = 1e-8  # mean squared residual of a look that is represented but for rounding
+MIN_LOSS = 1e-8  # mean squared residual of a look that is represented but for rounding
 
 
 def look_moves(
@@ -53,7 +53,7 @@ def look_moves(
             own_film = replace(
                 own_film, prior=linearisation.prior, precision=linearisation.precision, variance=linearisation.variance, pull=0.0
             )
-            if own_film.loss > LEAST_LOSS:
+            if own_film.loss > MIN_LOSS:
                 moves.append(newton_step(own_film) * ((linearisation.loss - explained) / own_film.loss) ** 0.5)
     return few_samples(len(moves)) * np.array(moves) if moves else np.zeros((1, len(values)))
 

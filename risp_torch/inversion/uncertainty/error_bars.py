@@ -25,7 +25,7 @@ from risp_torch.inversion.losses.loss import PictureLoss
 from risp_torch.inversion.problem.comparison import Comparison
 from risp_torch.inversion.problem.films.rendered_film import film_at, motion_at
 from risp_torch.inversion.problem.linearisation import Linearisation, jacobian_along_eigenvectors, linearise, newton_step
-from risp_torch.inversion.problem.problem import MOST_LINEARISED, Problem
+from risp_torch.inversion.problem.problem import MAX_LINEARISED, Problem
 from risp_torch.inversion.problem.unknowns import Unknowns
 from risp_torch.inversion.solvers.search import SearchResult
 from risp_torch.inversion.uncertainty.appearance_errors import look_moves
@@ -54,7 +54,7 @@ from risp_torch.inversion.uncertainty.rounding import rounding_scatter
 from risp_torch.inversion.uncertainty.scatter_of_starts import excess_by_errors, scatter_of_starts
 from risp_torch.scene.scene import Scene
 
-WIDE_STEP = 1e-2  # of the range: step of the differences for error bars of more unknowns than MOST_LINEARISED
+WIDE_STEP = 1e-2  # of the range: step of the differences for error bars of more unknowns than MAX_LINEARISED
 NON_SMOOTH_STEP = 4e-2  # of the range: step of the differences for the convergence check on a non-smooth loss
 FEW_STEPS = 4.0  # longest distance to a minimum whose residual is explained, in Gauss-Newton steps
 COMPRESSION = "compression"  # name of that part of an error bar
@@ -127,7 +127,7 @@ def of(problem: Problem, estimate: SearchResult) -> ErrorBars:
     bars, model_bars, excess = _bars(
         scene, unknowns, linearisation, estimate, floor=floor, moves=moves,
         look=look_moves(scene, unknowns, linearisation, values, explained),
-        flat=loss.of_pictures and not loss.non_smooth and len(values) <= MOST_LINEARISED, refits=refits,
+        flat=loss.of_pictures and not loss.non_smooth and len(values) <= MAX_LINEARISED, refits=refits,
         shift_name=COMPRESSION if encoder is not None and size is not None else "mask edges",
     )  # fmt: skip
     # Near the minimum of a non-smooth loss, local minima dominate the slopes; wide differences average over them.
@@ -149,7 +149,7 @@ def of(problem: Problem, estimate: SearchResult) -> ErrorBars:
 
 def _linearised(scene: Scene, comparison: Comparison, unknowns: Unknowns, values: np.ndarray) -> Linearisation:
     """The observations near an estimate [K]."""
-    if len(unknowns.labels) <= MOST_LINEARISED:
+    if len(unknowns.labels) <= MAX_LINEARISED:
         return jacobian_along_eigenvectors(scene, unknowns, linearise(scene, comparison, unknowns, values))
     # Rounds along weak directions would each cost as much as the Jacobian; wider steps also raise weak responses above rounding.
     return linearise(scene, comparison, unknowns, values, step=WIDE_STEP)
@@ -224,7 +224,7 @@ def _bars(
     sizes = times * covariances.sizes
     sizes = np.hypot(sizes, beyond(size_of_moves(wider @ covariances.vectors), sizes))
     excess = excess_by_errors(covariances.values / times, sizes, floor) / linearisation.comparison.count
-    rounding = rounding_scatter(scene, unknowns, linearisation) if len(ranges) <= MOST_LINEARISED else np.zeros(len(ranges))
+    rounding = rounding_scatter(scene, unknowns, linearisation) if len(ranges) <= MAX_LINEARISED else np.zeros(len(ranges))
     scatter = np.hypot(scatter_of_starts(unknowns, search.final, search.losses, search.best, excess), rounding)
     shift = beyond(size_of_moves(moves) * ranges, straight.sd)
     model_bars, model = (widened(straight, unknowns, added_scatter, shift) for added_scatter in (rounding, scatter))

@@ -21,7 +21,7 @@ from risp_torch.scene.scene import Scene
 LENGTHS = (2.0, 4.0, 8.0)  # lengths of the moves, in error bars of the Gauss-Newton model
 EXTENDED_LENGTHS = (16.0, 32.0, 64.0, 128.0)  # lengths of further moves while the loss stays flat
 FLAT_LIMIT = 3.0  # x c(x) up to which longer moves are tried
-LEAST_MOVE, MOST_MOVE = 1e-3, 1.5  # error bars, and lengths: a move that bounds make shorter, or longer, says nothing
+MIN_MOVE, MAX_RELATIVE_LENGTH = 1e-3, 1.5  # error bars, and lengths: a move that bounds make shorter, or longer, says nothing
 NARROWEST = 1e-5  # of the range: shorter moves are below rounding
 
 
@@ -59,7 +59,7 @@ def flatness(
         with np.errstate(divide="ignore", invalid="ignore"):
             rise_ratios = rises / expected
             wider = np.minimum(bars, np.where(rise_ratios > 0, 1 / rise_ratios, np.inf))
-        free = (bars > LEAST_MOVE) & (bars < MOST_MOVE * length)
+        free = (bars > MIN_MOVE) & (bars < MAX_RELATIVE_LENGTH * length)
         flat = ((rise_ratios * bars <= FLAT_LIMIT) & free & inside).any(axis=0)
         return np.where((rise_ratios * bars <= 2.0) & free, wider, 1.0).max(axis=0), indices[flat]
 

@@ -17,7 +17,7 @@ from risp_torch.inversion.uncertainty.covariance import Uncertainty
 
 MISFIT = 4.0  # times the explained residual: a larger mean squared residual is a misfit
 NOTICED = 1.3  # times the explained residual: from there on, the residual is doubted whatever it does to the estimate
-STILL, LEAST_STILL = 1e-4, 64  # largest change of a pixel that stands still, and pixels that estimate the noise of a film
+STILL, MIN_STILL_PIXELS = 1e-4, 64  # largest change of a pixel that stands still, and pixels that estimate the noise of a film
 
 
 def explained_residual(
@@ -191,7 +191,7 @@ def film_noise(pictures: torch.Tensor, estimate: torch.Tensor) -> float | None:
         return None
     moves = torch.maximum((estimate[1:-1] - estimate[:-2]).abs(), (estimate[2:] - estimate[1:-1]).abs()).amax(dim=-1)
     still = moves < STILL
-    if int(still.sum()) < LEAST_STILL:
+    if int(still.sum()) < MIN_STILL_PIXELS:
         return None
     second = (pictures[2:] - 2 * pictures[1:-1] + pictures[:-2])[still]
     return float((second.double() ** 2).mean()) / 6.0

@@ -12,7 +12,7 @@ from risp_torch.inversion.uncertainty.misfit import MISFIT
 ORDER, POWER = 4, 70.0  # of differences in time, and what these multiply the variance of independent errors by
 NORMAL_MEDIAN = 0.6745  # of the magnitudes of a standard normal distribution
 NETWORK = 1 / 8  # of the power of the film's changes: errors of a network's outputs that count as explained
-STILL = 0.5  # of the power of the film's changes: an estimate that leaves more explains no motion
+MAX_STILL_CHANGE = 0.5  # of the power of the film's changes: an estimate that leaves more explains no motion
 
 
 def expected_residual(linearisation: Linearisation) -> float | None:
@@ -63,7 +63,7 @@ def changes(comparison: Comparison) -> float:
 def doubts_of_motion(linearisation: Linearisation, expected: float | None) -> list[str]:
     """A sentence if a film in which nothing moves would fit nearly as well as the estimate."""
     power = changes(linearisation.comparison)
-    if not power > MISFIT * (expected or 0.0) or linearisation.loss <= STILL * power:
+    if not power > MISFIT * (expected or 0.0) or linearisation.loss <= MAX_STILL_CHANGE * power:
         return []
     return [
         f"the estimate does not explain the motion: it leaves {linearisation.loss / power:.2g} times the residual of a film in "

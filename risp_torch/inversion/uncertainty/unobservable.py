@@ -6,8 +6,8 @@ import numpy as np
 
 from risp_torch.inversion.problem.unknowns import Unknowns
 
-MOST_NAMED = 12  # unknowns that a sentence lists, and sentences
-MOST_RANGES = 10  # relative to the range: larger error bars are not reported as numbers
+MAX_LISTED = 12  # unknowns that a sentence lists, and sentences
+MAX_REPORTED_SD = 10  # relative to the range: larger error bars are not reported as numbers
 NARROWED = 0.9  # of a prior's standard deviation: a wider error bar is the prior's
 SURPRISE = 3.0  # standard deviations of a prior: an estimate farther from its mean is remarked
 
@@ -20,8 +20,8 @@ def unobservable_directions(directions: np.ndarray, sd: np.ndarray, unknowns: Un
         sd: [W] standard deviations of the amplitudes along them.
         unknowns: unknowns of the inversion.
     """
-    sentences = [describe_direction(directions[:, k], unknowns, sd[k]) for k in range(min(len(sd), MOST_NAMED))]
-    rest = sd[MOST_NAMED:]
+    sentences = [describe_direction(directions[:, k], unknowns, sd[k]) for k in range(min(len(sd), MAX_LISTED))]
+    rest = sd[MAX_LISTED:]
     if len(rest):
         span = f"{size_of(rest.min(), 'times the ranges', 'linear')} to {size_of(rest.max(), 'times the ranges', 'linear')}"
         sentences.append(f"{len(rest)} combinations more (error bars {span})")
@@ -40,7 +40,7 @@ def weakly_identified(is_wide: np.ndarray, sd: np.ndarray, unknowns: Unknowns) -
     for name, group in unknowns.groups.items():
         indices = [k for k in range(group.start, group.stop) if is_wide[k]]
         unit, scale = unknowns.units[group.start], unknowns.scales[group.start]
-        if len(indices) > MOST_NAMED:
+        if len(indices) > MAX_LISTED:
             remarks.append(
                 f"{len(indices)} of the {group.stop - group.start} numbers of {name} are hardly fixed: their error bars of "
                 f"{size_of(np.median(sd[indices]), unit, scale)} (median) are wider than a quarter of their ranges"
@@ -60,7 +60,7 @@ def determined_by_priors(sd: np.ndarray, unknowns: Unknowns) -> list[str]:
     alone = {int(k) for k, indices in zip(priors.places, priors.sd, strict=True) if sd[k] >= NARROWED * indices}
     for name, group in unknowns.groups.items():
         indices = sorted(alone & set(range(group.start, group.stop)))
-        if len(indices) > MOST_NAMED:
+        if len(indices) > MAX_LISTED:
             sentences.append(
                 f"{len(indices)} of the {group.stop - group.start} numbers of {name} are known from their priors only"
             )
@@ -78,7 +78,7 @@ def far_from_priors(physical: np.ndarray, unknowns: Unknowns) -> list[str]:
     return [
         f"the estimate of {unknowns.labels[k]} lies {size:.2g} standard deviations from the mean of its prior: the prior, the "
         "scene or its look is likely wrong"
-        for size, k in far[:MOST_NAMED]
+        for size, k in far[:MAX_LISTED]
     ]
 
 
@@ -93,13 +93,13 @@ def describe_direction(direction: np.ndarray, unknowns: Unknowns, sd: float) -> 
     labels = np.array(unknowns.labels)
     large = np.abs(direction) >= min(0.2, 0.5 * np.abs(direction).max())  # with many unknowns, none may have a large component
     bar = f"error bar {size_of(sd, 'times its range' if large.sum() == 1 else 'times the ranges', 'linear')}"
-    if large.sum() > MOST_NAMED:
+    if large.sum() > MAX_LISTED:
         first = labels[np.abs(direction).argmax()]
         return f"{large.sum()} of the {len(labels)} unknowns, {first} first, only in combination ({bar})"
     named = [str(label) for label in labels[large]]
     if len(named) == 1:
         k = int(np.flatnonzero(large)[0])
-        if sd <= MOST_RANGES:
+        if sd <= MAX_REPORTED_SD:
             bar = f"error bar {size_of(sd * unknowns.scaled_range()[k], unknowns.units[k], unknowns.scales[k])}"
         return f"{named[0]} leaves no trace in the film at this estimate ({bar})"
     decades = direction * unknowns.scaled_range()
@@ -114,6 +114,6 @@ def describe_direction(direction: np.ndarray, unknowns: Unknowns, sd: float) -> 
 
 def size_of(sd: float, unit: str, scale: str) -> str:
     """An error bar in words: "± 0.4 m/s", "± 1.2 decades", "above 10 times its range"."""
-    if unit.startswith("times") and sd > MOST_RANGES:
-        return f"above {MOST_RANGES:g} {unit}"
+    if unit.startswith("times") and sd > MAX_REPORTED_SD:
+        return f"above {MAX_REPORTED_SD:g} {unit}"
     return f"± {sd:.2g} {'decades' if scale == 'log10' else unit}".rstrip()

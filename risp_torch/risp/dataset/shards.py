@@ -18,7 +18,7 @@ from ti_sim.base.errors import UserError
 from ti_sim.base.json_text import parse_json
 
 _TYPES = {"F32": np.dtype("<f4"), "F16": np.dtype("<f2")}
-_MOST_HEADER = 1 << 20  # bytes: a header is a few hundred
+_MAX_HEADER_BYTES = 1 << 20  # bytes: a header is a few hundred
 _METADATA_KEY = "json"
 
 
@@ -86,7 +86,7 @@ def open_shard(path: Path, plan: Plan, shard: int) -> Shard:
     try:
         with open(path, "rb") as file:
             length = int.from_bytes(file.read(8), "little")
-            header = parse_json(file.read(length)) if 0 < length <= _MOST_HEADER else None
+            header = parse_json(file.read(length)) if 0 < length <= _MAX_HEADER_BYTES else None
             size = file.seek(0, 2)
         metadata = parse_json(header.pop("__metadata__")[_METADATA_KEY])
         arrays = {name: (entry["dtype"], tuple(entry["shape"])) for name, entry in header.items()}

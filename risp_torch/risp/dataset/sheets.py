@@ -12,7 +12,7 @@ from risp_torch.risp.dataset.shards import open_shard
 from risp_torch.scene.rendering_parameters import contact_sheet
 
 SHEETS = ("pictures.png", "derivatives.png")
-_MOST = 8
+_MAX_IMAGES = 8
 
 
 def write_sheets(folder: Path, plan: Plan) -> None:
@@ -28,7 +28,7 @@ def write_sheets(folder: Path, plan: Plan) -> None:
         UserError: the first shard is damaged, or the files cannot be written.
     """
     tensors = open_shard(folder / plan.files[0], plan, 0).tensors()
-    pictures = tensors["images"][:_MOST]
+    pictures = tensors["images"][:_MAX_IMAGES]
     contact_sheet(folder / SHEETS[0], pictures, [f"picture {i}" for i in range(len(pictures))])
     columns = tensors["jacobian"][0].astype(np.float64)
     scales = np.abs(columns).max(axis=(1, 2, 3))

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from risp_torch.risp.task import RispTask
     from risp_torch.scene.scene import Scene
 
-_MOST_NAMED = 8
+_MAX_LISTED = 8
 
 
 class ShardSource:
@@ -85,8 +85,8 @@ class ShardSource:
 
     def _rows(self, name: str, indices: Sequence[int]) -> torch.Tensor:
         check_indices(indices, len(self))
-        places = [divmod(int(i), self.settings.shard_images) for i in indices]
-        views = [self._open(shard)[name][row] for shard, row in places]
+        shard_rows = [divmod(int(i), self.settings.shard_images) for i in indices]
+        views = [self._open(shard)[name][row] for shard, row in shard_rows]
         return torch.from_numpy(np.stack(views))
 
     def _open(self, shard: int) -> dict[str, np.ndarray]:
@@ -97,7 +97,7 @@ class ShardSource:
     def _verify(self) -> None:
         faults = problems(self.folder)
         if faults:
-            named = [f"{file} {fault}" for file, fault in faults.items()][:_MOST_NAMED]
+            named = [f"{file} {fault}" for file, fault in faults.items()][:_MAX_LISTED]
             more = f"; and {len(faults) - len(named)} more" if len(faults) > len(named) else ""
             raise UserError(
                 f"the dataset in {self.folder} has been changed ({'; '.join(named)}{more}): remove these files and give "

@@ -18,7 +18,7 @@ from ti_sim.base.rules import Count, checked
 HeadKind = Literal["spatial", "average"]
 
 _STRIDE = 32  # stride of the last feature map
-_LEAST_SIZE = 2 * _STRIDE  # instance normalisation needs more than one pixel there
+_MIN_IMAGE_SIZE = 2 * _STRIDE  # instance normalisation needs more than one pixel there
 
 
 @checked
@@ -40,7 +40,7 @@ class NetworkSettings:
     head: HeadKind = "spatial"
 
     def __post_init__(self) -> None:
-        if self.size < _LEAST_SIZE or self.size % _STRIDE:
+        if self.size < _MIN_IMAGE_SIZE or self.size % _STRIDE:
             raise UserError(f"a network for images of {self.size} pixels was requested: use a multiple of 32, at least 64")
 
 

@@ -102,8 +102,8 @@ def random_patterns(grey: torch.Tensor, size: int, random: torch.Generator) -> t
     def uniform(low: float, high: float, *shape: int) -> torch.Tensor:
         return low + (high - low) * torch.rand((count, *shape), generator=random)
 
-    def chosen(share: float) -> torch.Tensor:
-        return (torch.rand((count, 1, 1), generator=random) < share).float()
+    def chosen(probability: float) -> torch.Tensor:
+        return (torch.rand((count, 1, 1), generator=random) < probability).float()
 
     field = grey[:, None, None].expand(count, size, size).clone()
     x, y = _rotated_coordinates(size, uniform(-math.pi, math.pi, 1, 1))
@@ -145,11 +145,11 @@ def _with_shape(
     right, down = x - uniform(-1.0, 1.0, 1, 1), y - uniform(-1.0, 1.0, 1, 1)
     right, down = right / uniform(0.1, 0.7, 1, 1), down / uniform(0.1, 0.5, 1, 1)
     box = (uniform(0.0, 1.0, 1, 1) < 0.5).float()
-    reach = box * torch.maximum(right.abs(), down.abs()) + (1 - box) * (right.square() + down.square()).sqrt()
-    share = background * torch.sigmoid((1.0 - reach) / uniform(0.02, 0.3, 1, 1))
+    radius = box * torch.maximum(right.abs(), down.abs()) + (1 - box) * (right.square() + down.square()).sqrt()
+    coverage = background * torch.sigmoid((1.0 - radius) / uniform(0.02, 0.3, 1, 1))
     bright = (uniform(0.0, 1.0, 1, 1) < 0.4).float()
     level = bright * uniform(0.5, 1.2, 1, 1) + (1 - bright) * field * uniform(0.2, 0.9, 1, 1)
-    return field + share * (level - field)
+    return field + coverage * (level - field)
 
 
 def _mixed(seed: tuple[int, ...]) -> int:

@@ -46,6 +46,6 @@ def exposed(
     lit = images.clamp_min(_DARKEST) * gain
     toned = lit**exponent
     if jacobian is not None:
-        slope = exponent * toned / lit * gain * ((toned < 1.0) & (images > _DARKEST))  # zero where a value is clipped
-        jacobian = jacobian * slope[:, None].half()
+        derivative = exponent * toned / lit * gain * ((toned < 1.0) & (images > _DARKEST))  # zero where a value is clipped
+        jacobian = jacobian * derivative[:, None].half()
     return toned.clamp(0.0, 1.0), jacobian

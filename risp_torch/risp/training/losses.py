@@ -16,7 +16,7 @@ Norm = Literal["norm", "squared"]
 Network = Callable[[torch.Tensor], torch.Tensor]
 
 _FORWARD_COST = 2.0  # cost of a forward-mode pass with its gradient, relative to a backward pass (measured on a CPU)
-_LEAST_SQUARE = 1e-12  # under the root of a norm, whose derivative at zero does not exist
+_MIN_SQUARED_NORM = 1e-12  # under the root of a norm, whose derivative at zero does not exist
 
 
 def state_error(predicted: torch.Tensor, outputs: torch.Tensor) -> torch.Tensor:
@@ -109,4 +109,4 @@ def _along(gradient: torch.Tensor, jacobian: torch.Tensor) -> torch.Tensor:
 
 def _length(entries: torch.Tensor, norm: Norm) -> torch.Tensor:
     square = entries.square().sum(dim=1)
-    return square if norm == "squared" else (square + _LEAST_SQUARE).sqrt()
+    return square if norm == "squared" else (square + _MIN_SQUARED_NORM).sqrt()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from risp_torch.files.suggest import unknown_name_error
 from risp_torch.risp.network.resnet import HeadKind, NetworkSettings
 from risp_torch.risp.training.losses import Norm, Regulariser
-from ti_sim.base.rules import Count, NotNegative, Positive, Rule, Seed, Share, checked
+from ti_sim.base.rules import Count, NotNegative, Positive, Rule, Seed, UnitInterval, checked
 
 if TYPE_CHECKING:
     from risp_torch.risp.task import RispTask
@@ -48,8 +48,8 @@ class TrainSettings:
     regulariser: Regulariser = "error"
     norm: Norm = "norm"
     interval: Count = 1
-    moves: Share = 0.0
-    warmup: Share = 0.5
+    moves: UnitInterval = 0.0
+    warmup: UnitInterval = 0.5
     epochs: Count
     batch_size: Count = 16
     learning_rate: Positive

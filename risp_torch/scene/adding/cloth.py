@@ -12,7 +12,7 @@ from risp_torch.scene.arguments import Array, Where
 from risp_torch.scene.parameters import ParameterTable
 from risp_torch.scene.parts.contact import Contact
 from risp_torch.scene.parts.elements import Actuation, Sheet
-from risp_torch.scene.parts.materials import LEAST_PLANE, Air, Bending, Membrane, add_element_number, add_stiffness
+from risp_torch.scene.parts.materials import MIN_RATIO_PLANE, Air, Bending, Membrane, add_element_number, add_stiffness
 from risp_torch.scene.parts.surface import Surface
 from risp_torch.scene.spec import SceneSpec
 from risp_torch.scene.start import AT_REST, Start
@@ -93,7 +93,7 @@ def make_cloth(
     stiffness = add_stiffness(
         table, name, material, count=count, units=("N/m", "N s/m"),
         from_young=lambda young, poisson: membrane_constants(young, poisson, thickness), from_lame=triangle_constants,
-        least=LEAST_PLANE,
+        least=MIN_RATIO_PLANE,
     )  # fmt: skip
     if air is not None:
         for key in ("drag", "lift"):
@@ -102,9 +102,9 @@ def make_cloth(
     fold = turn = None
     if bending is not None:
         fold, turn = add_bending(table, name, mesh, bending, edges, frames=frames, controls=controls)
-    shares = np.repeat(triangle_areas(mesh.vertices, mesh.triangles)[:, None] / 3, 3, axis=1)
+    corner_areas = np.repeat(triangle_areas(mesh.vertices, mesh.triangles)[:, None] / 3, 3, axis=1)
     return Sheet(
-        mesh.triangles, shares, np.zeros(3), 1.0, stiffness,
+        mesh.triangles, corner_areas, np.zeros(3), 1.0, stiffness,
         add_actuation(table, f"{name}.actuation", actuation, groups, count=count, frames=frames, controls=controls),
         air is not None, edges, fold, turn,
     )  # fmt: skip

@@ -12,7 +12,7 @@ from risp_torch.scene.arguments import Array, Where
 from risp_torch.scene.parameters import ParameterTable
 from risp_torch.scene.parts.contact import Contact
 from risp_torch.scene.parts.elements import Sheet
-from risp_torch.scene.parts.materials import LEAST_PLANE, Elastic, add_stiffness
+from risp_torch.scene.parts.materials import MIN_RATIO_PLANE, Elastic, add_stiffness
 from risp_torch.scene.parts.surface import Surface
 from risp_torch.scene.spec import SceneSpec
 from risp_torch.scene.start import AT_REST, Start
@@ -93,11 +93,11 @@ def make_flat_body(
     count = len(mesh.triangles)
     stiffness = add_stiffness(
         table, name, material, count=count, units=("Pa", "Pa s"), from_young=plane_strain_constants,
-        from_lame=triangle_constants, least=LEAST_PLANE,
+        from_lame=triangle_constants, least=MIN_RATIO_PLANE,
     )  # fmt: skip
-    shares = np.repeat(depth * triangle_areas(mesh.vertices, mesh.triangles)[:, None] / 3, 3, axis=1)
+    corner_volumes = np.repeat(depth * triangle_areas(mesh.vertices, mesh.triangles)[:, None] / 3, 3, axis=1)
     return Sheet(
-        mesh.triangles, shares, turn @ plane_normal(name, mesh), depth, stiffness,
+        mesh.triangles, corner_volumes, turn @ plane_normal(name, mesh), depth, stiffness,
         add_actuation(table, f"{name}.actuation", actuation, groups, count=count, frames=frames, controls=controls), False,
         np.zeros((0, 4), dtype=np.int32), None, None,
     )  # fmt: skip

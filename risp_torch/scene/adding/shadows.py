@@ -16,7 +16,7 @@ def set_shadows(
     *,
     center: Direction,
     radius: Positive,
-    resolution: Annotated[int, Rule(whole=True, least=2, most=2**15)] = 128,
+    resolution: Annotated[int, Rule(integer=True, minimum=2, maximum=2**15)] = 128,
     sigma: Positive = 2e-4,
     bias: NotNegative = 0.04,
     width: Positive = 0.01,

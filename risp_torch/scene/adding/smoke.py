@@ -19,7 +19,7 @@ from ti_sim.smoke.model import Advection
 
 # Cells that no smoke enters: a mask, or a function of the x and y of their middles that returns one.
 Inside = Callable[[np.ndarray, np.ndarray], np.ndarray] | Any
-Cells = Annotated[tuple[int, int], Rule(shape=(2,), exact=True, whole=True, least=2)]
+Cells = Annotated[tuple[int, int], Rule(shape=(2,), exact=True, integer=True, minimum=2)]
 
 
 @checked

@@ -13,7 +13,7 @@ from risp_torch.scene.arguments import Array, Where
 from risp_torch.scene.parameters import ParameterTable
 from risp_torch.scene.parts.contact import Contact
 from risp_torch.scene.parts.elements import Solid
-from risp_torch.scene.parts.materials import LEAST_LINEAR, LEAST_SOLID, Elastic, add_stiffness
+from risp_torch.scene.parts.materials import MIN_RATIO_LINEAR, MIN_RATIO_SOLID, Elastic, add_stiffness
 from risp_torch.scene.parts.surface import Surface
 from risp_torch.scene.spec import SceneSpec
 from risp_torch.scene.start import AT_REST, Start
@@ -106,7 +106,7 @@ def make_solid(
     stiffness = add_stiffness(
         table, name, material, count=count, units=("Pa", "Pa s"),
         from_young=lambda young, poisson: from_lame(*lame_from_young(young, poisson)), from_lame=from_lame,
-        least=LEAST_SOLID if material.energy == "neo_hookean" else LEAST_LINEAR,
+        least=MIN_RATIO_SOLID if material.energy == "neo_hookean" else MIN_RATIO_LINEAR,
     )  # fmt: skip
     rest = rest_table(mesh.kind, mesh.vertices, mesh.indices, element_name=lambda e: f"element {e} of {name!r}")
     return Solid(

@@ -16,7 +16,7 @@ from ti_sim.base.rules import Count, Rule, checked
 START, RATE, EXPOSURE, LINE_TIME = "film.start", "film.rate", "film.exposure", "film.line_time"
 NUMBERS = (START, RATE, EXPOSURE, LINE_TIME)
 Times = Annotated[Sequence[float] | np.ndarray, Rule(shape=(None,), exact=True)]
-Samples = Annotated[int, Rule(whole=True, least=2, most=1024)]
+Samples = Annotated[int, Rule(integer=True, minimum=2, maximum=1024)]
 Readout = Literal["down", "up", "right", "left"]
 
 

@@ -147,8 +147,8 @@ def over_frames(name: str, value: torch.Tensor, frames: int, *, controls: int = 
 def lumped(density: torch.Tensor, elements: Solid | Sheet, count: int) -> torch.Tensor:
     """Masses [B, V] of a body's particles from the densities [B, E] of its elements."""
     masses = density[:, :, None] * constant(elements.shares)
-    places = torch.as_tensor(elements.indices.astype(np.int64).ravel(), device=density.device)
-    return density.new_zeros(len(density), count).index_add(1, places, masses.flatten(1))
+    particle_indices = torch.as_tensor(elements.indices.astype(np.int64).ravel(), device=density.device)
+    return density.new_zeros(len(density), count).index_add(1, particle_indices, masses.flatten(1))
 
 
 def joined_rows(arrays: Sequence[torch.Tensor], like: torch.Tensor, shape: tuple[int, ...], dim: int) -> torch.Tensor:

@@ -23,9 +23,9 @@ Convention = Literal["lame", "energy"]
 Constants = Callable[[Any, Any], tuple[Any, Any]]
 
 # For each convention, the lam / mu at which the bulk (area) modulus is zero; above it, a material resists a change of volume.
-LEAST_SOLID = {"lame": -2 / 3, "energy": 1 / 8}
-LEAST_LINEAR = {"lame": -2 / 3, "energy": -2 / 3}
-LEAST_PLANE = {"lame": -1.0, "energy": -2 / 9}
+MIN_RATIO_SOLID = {"lame": -2 / 3, "energy": 1 / 8}
+MIN_RATIO_LINEAR = {"lame": -2 / 3, "energy": -2 / 3}
+MIN_RATIO_PLANE = {"lame": -1.0, "energy": -2 / 9}
 
 
 @checked

@@ -17,7 +17,7 @@ from ti_sim.base.errors import UserError
 from ti_sim.deformable.self_contact_layout import triangle_rings
 
 PREFIX = "self_contact"  # of the parameter names
-_LEAST_START = 1e-3  # of the thickness: nearer to a triangle, a vertex has no well-defined contact normal
+_MIN_INITIAL_GAP = 1e-3  # of the thickness: nearer to a triangle, a vertex has no well-defined contact normal
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,8 +70,8 @@ def _distances(points: np.ndarray, corners: np.ndarray) -> np.ndarray:
     """Distances [N] of points [N, 3] to a triangle with corners [3, 3]."""
     sides = []
     for a, b in pairwise([*corners, corners[0]]):
-        along = np.clip((points - a) @ (b - a) / ((b - a) @ (b - a)), 0.0, 1.0)
-        sides.append(np.linalg.norm(points - a - along[:, None] * (b - a), axis=1))
+        fraction = np.clip((points - a) @ (b - a) / ((b - a) @ (b - a)), 0.0, 1.0)
+        sides.append(np.linalg.norm(points - a - fraction[:, None] * (b - a), axis=1))
     normal = np.cross(corners[1] - corners[0], corners[2] - corners[0])
     inside = np.ones(len(points), dtype=bool)
     for a, b in pairwise([*corners, corners[0]]):
@@ -90,7 +90,7 @@ def check_start(touching: SelfContact, bodies: Sequence[Deformable], values: Val
     """
     triangles = touching.triangles
     start = torch.cat([body.start(values) for body in bodies], dim=1)[0].detach().cpu().double().numpy()
-    for distance, vertex, triangle in near_pairs(start, triangles, _LEAST_START * touching.thickness)[:1]:
+    for distance, vertex, triangle in near_pairs(start, triangles, _MIN_INITIAL_GAP * touching.thickness)[:1]:
         vertex_body, triangle_body = (
             next(body for body in bodies if body.first <= p < body.first + body.count) for p in (vertex, triangles[triangle, 0])
         )

@@ -74,23 +74,23 @@ class Smoke(DescribedPart):
         color, opacity = (values[name] for name in self.picture_names)
         behind = background_rows(values)
         height = (torch.arange(camera.height, device=density.device, dtype=density.dtype) + 0.5) / camera.height
-        share = height[:, None, None]  # from the upper edge
-        backdrop = behind[:, :1, None] * (1 - share) + behind[:, 1:, None] * share  # [B or 1, H, 1, 3]
+        height_fraction = height[:, None, None]  # from the upper edge
+        backdrop = behind[:, :1, None] * (1 - height_fraction) + behind[:, 1:, None] * height_fraction  # [B or 1, H, 1, 3]
         cover = 1 - torch.exp(-opacity[:, None, None, None] * density)
         x, y = self.model.cells
         cover = _averaged(_averaged(cover, overlaps(y, camera.height)[::-1]).mT, overlaps(x, camera.width))[..., None]
         return torch.cat([backdrop[:, None] * (1 - cover) + color[:, None, None, None] * cover, cover], dim=-1)
 
 
-def _averaged(cover: torch.Tensor, shares: np.ndarray) -> torch.Tensor:
+def _averaged(cover: torch.Tensor, weights: np.ndarray) -> torch.Tensor:
     """Averages [..., pixels] of cells [..., cells] with the shares [pixels, cells] of ``overlaps``.
 
     Sums over the few cells of each pixel keep the precision, which ``torch.autocast`` and TF32 take from matrix multiplications.
     """
-    count = int((shares > 0).sum(axis=1).max())
-    cells = np.argsort(-shares, axis=1, kind="stable")[:, :count]
+    count = int((weights > 0).sum(axis=1).max())
+    cells = np.argsort(-weights, axis=1, kind="stable")[:, :count]
     gathered = cover.index_select(-1, torch.as_tensor(cells.ravel(), device=cover.device))
-    return (gathered.unflatten(-1, cells.shape) * constant(np.take_along_axis(shares, cells, axis=1))).sum(dim=-1)
+    return (gathered.unflatten(-1, cells.shape) * constant(np.take_along_axis(weights, cells, axis=1))).sum(dim=-1)
 
 
 @cache
@@ -98,5 +98,5 @@ def overlaps(cells: int, pixels: int) -> np.ndarray:
     """[pixels, cells] share of each pixel of a row that each of the cells along it covers."""
     edges = np.linspace(0, 1, pixels + 1)
     bounds = np.linspace(0, 1, cells + 1)
-    least, most = np.maximum(edges[:-1, None], bounds[None, :-1]), np.minimum(edges[1:, None], bounds[None, 1:])
-    return np.clip(most - least, 0, None) * pixels
+    low, high = np.maximum(edges[:-1, None], bounds[None, :-1]), np.minimum(edges[1:, None], bounds[None, 1:])
+    return np.clip(high - low, 0, None) * pixels

@@ -14,7 +14,7 @@ from risp_torch.files.film.curves import linear_to_srgb
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Count, checked
 
-LEAST_SIDE = 192  # pixels of a picture's shorter side on a sheet; smaller ones are enlarged by whole factors
+MIN_SIDE = 192  # pixels of a picture's shorter side on a sheet; smaller ones are enlarged by whole factors
 MARGIN, LINE, LETTERS = 8, 18, 13  # pixels around a picture, for its caption and of the letters
 
 
@@ -39,7 +39,7 @@ def contact_sheet(path: Path | str, pictures: Any, captions: Sequence[str], *, c
     linear = np.asarray(pictures.detach().cpu() if hasattr(pictures, "detach") else pictures)
     if linear.ndim != 4 or linear.shape[-1] != 3 or len(captions) != len(linear) or not len(linear):
         raise UserError(f"{len(captions)} captions for pictures of shape {linear.shape}: give [n, H, W, 3] and n captions")
-    zoom = max(1, math.ceil(LEAST_SIDE / min(linear.shape[1:3])))
+    zoom = max(1, math.ceil(MIN_SIDE / min(linear.shape[1:3])))
     height, width = zoom * linear.shape[1], zoom * linear.shape[2]
     columns = min(columns, len(linear))
     rows = math.ceil(len(linear) / columns)

@@ -16,10 +16,10 @@ class Unsupported:
             feature: the kind of feature and how it is treated, the beginning of a sentence: "joint friction is not used".
             location: its place in the file: "joint 'elbow'".
         """
-        places = self._places.setdefault(feature, [])
-        if location not in places:
-            places.append(location)
+        locations = self._places.setdefault(feature, [])
+        if location not in locations:
+            locations.append(location)
 
     def sentences(self) -> tuple[str, ...]:
         """One sentence for each kind, in order of first occurrence."""
-        return tuple(f"{feature} ({', '.join(places)})" for feature, places in self._places.items())
+        return tuple(f"{feature} ({', '.join(locations)})" for feature, locations in self._places.items())

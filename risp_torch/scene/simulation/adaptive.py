@@ -17,7 +17,7 @@ from ti_sim.deformable.stable_step import stable_steps
 from ti_sim.rollout.adjoint import Adjoint
 
 # Iterations of stable_steps, safety margin, smallest fraction of a scene's steps, levels per factor of two.
-_LANCZOS, _SPARE, _LEAST_PART, _RUNGS = 4, 1.4, 8, 4
+_LANCZOS, _SPARE, _MIN_STEP_DIVISOR, _RUNGS = 4, 1.4, 8, 4
 
 
 def steps_of_worlds(solver: DeformableSolver, inputs: DeformableInputs, *, controls: int) -> list[int]:
@@ -31,12 +31,14 @@ def steps_of_worlds(solver: DeformableSolver, inputs: DeformableInputs, *, contr
     Returns:
         B numbers of steps, from an eighth of the solver's steps to all.
     """
-    most = solver.settings.substeps
+    max_substeps = solver.settings.substeps
     plain = inputs.with_arrays(kernel_tensor(tensor, name) for name, tensor in inputs.named_arrays().items())
     longest = stable_steps(solver.model, plain, iterations=_LANCZOS)
-    needed = np.maximum(_SPARE * solver.settings.dt * most / longest, most / _LEAST_PART)
-    rungs = np.where(needed < most, np.floor(_RUNGS * np.log2(most / needed)), 0)
-    return [min(most, controls * math.ceil(most * 2 ** (-rung / _RUNGS) / controls - 1e-9)) for rung in rungs.tolist()]
+    needed = np.maximum(_SPARE * solver.settings.dt * max_substeps / longest, max_substeps / _MIN_STEP_DIVISOR)
+    rungs = np.where(needed < max_substeps, np.floor(_RUNGS * np.log2(max_substeps / needed)), 0)
+    return [
+        min(max_substeps, controls * math.ceil(max_substeps * 2 ** (-rung / _RUNGS) / controls - 1e-9)) for rung in rungs.tolist()
+    ]
 
 
 def adaptive_rollout(
@@ -57,16 +59,16 @@ def adaptive_rollout(
     Raises:
         UserError: as there. DivergenceError: every world diverged.
     """
-    steps, most = np.array(steps), solver.settings.substeps
+    steps, max_substeps = np.array(steps), solver.settings.substeps
     rollouts, order, failures = [], [], []
     for count in np.unique(steps).tolist():
         rows = np.flatnonzero(steps == count)
-        settings = replace(solver.settings, dt=solver.settings.dt * most / count, substeps=count)
+        settings = replace(solver.settings, dt=solver.settings.dt * max_substeps / count, substeps=count)
         subset = inputs if len(rows) == len(steps) else _worlds(inputs, rows)
         particle_q, particle_qd, diverged = bridge.rollout(
             DeformableSolver(solver.model, settings), subset, frames, adjoint=adjoint, failures=failures
         )
-        diverged = torch.where(diverged < 0, diverged, (diverged * most + count - 1) // count)
+        diverged = torch.where(diverged < 0, diverged, (diverged * max_substeps + count - 1) // count)
         rollouts.append((particle_q, particle_qd, diverged))
         order.append(rows)
     if len(failures) == len(rollouts):

@@ -230,19 +230,20 @@ def articulated_inputs(
     limit = gravity.new_full((worlds, velocities), torch.inf)
     motor_actions = None if actions is None else split_actions(motors, actions, worlds=worlds, frames=frames)
     for k, group in enumerate(motors):
-        places = torch.tensor(group.velocities, device=gravity.device)
+        velocity_indices = torch.tensor(group.velocities, device=gravity.device)
         rows = group.actions(values, frames) if motor_actions is None else motor_actions[k]
         count = len(group.velocities)
-        action = action.index_copy(2, places, rows.expand(worlds, frames, count))
+        action = action.index_copy(2, velocity_indices, rows.expand(worlds, frames, count))
         targets = group.targets(values, frames)
         if targets is not None:
-            target = target.index_copy(2, places, targets.expand(worlds, frames, count))
+            target = target.index_copy(2, velocity_indices, targets.expand(worlds, frames, count))
         keys = ("gain", "servo_stiffness", "servo_damping")
         numbers = [values[f"{group.name}.{key}"][:, None].expand(worlds, count) for key in keys]
         gain, stiffness, damping = (
-            array.index_copy(1, places, number) for array, number in zip((gain, stiffness, damping), numbers, strict=True)
+            array.index_copy(1, velocity_indices, number)
+            for array, number in zip((gain, stiffness, damping), numbers, strict=True)
         )
-        limit = limit.index_fill(1, places, group.limit)
+        limit = limit.index_fill(1, velocity_indices, group.limit)
     return ArticulatedInputs(
         joint_q0=torch.cat([_start(body, bodies, values) for body in bodies], dim=1),
         joint_qd0=torch.cat([_start_velocity(body, bodies, values) for body in bodies], dim=1),

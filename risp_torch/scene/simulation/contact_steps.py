@@ -37,21 +37,21 @@ def ground_points(rows: np.ndarray, normal: np.ndarray) -> tuple[np.ndarray, np.
     Returns:
         (positions [n, 3] m, factors of the contact parameters [n]: 1, or the areas of patches in m2).
     """
-    places, shares = rows[:, POSITION : POSITION + 3].copy(), np.ones(len(rows))
+    positions, weights = rows[:, POSITION : POSITION + 3].copy(), np.ones(len(rows))
     for k, row in enumerate(rows):
         kind, vector = row[KIND], row[VECTOR:]
         if kind == PATCH:
-            shares[k] = max(0.0, float(vector @ normal))
+            weights[k] = max(0.0, float(vector @ normal))
         elif kind >= RIM:
             low = normal - (vector @ normal) * vector
             if np.linalg.norm(low) < 1e-6:  # the circle lies on the plane: any angle
                 low = np.cross(vector, np.eye(3)[np.abs(vector).argmin()])
             low /= np.linalg.norm(low)
             angle = 0.5 * np.pi * (kind - RIM)
-            places[k] += row[RADIUS] * (np.cos(angle) * low + np.sin(angle) * np.cross(vector, low))
+            positions[k] += row[RADIUS] * (np.cos(angle) * low + np.sin(angle) * np.cross(vector, low))
         else:
-            places[k] += row[RADIUS] * normal
-    return _lowest(places, shares, normal)
+            positions[k] += row[RADIUS] * normal
+    return _lowest(positions, weights, normal)
 
 
 def touching_points(shape: CollisionShape, normal: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -68,17 +68,17 @@ def touching_points(shape: CollisionShape, normal: np.ndarray) -> tuple[np.ndarr
         weights = np.tile(rows[lowest, FEATURE_WEIGHT] / np.sqrt(rows[lowest, FEATURE_WEIGHT].sum()), 2)
         return np.concatenate([middles[lowest] + sign * halves[lowest] / np.sqrt(6) for sign in (-1, 1)]), 0.5 * weights
     half = shape.size[1] if shape.kind == "capsule" else 0.0
-    places = np.array([[0.0, 0.0, half], [0.0, 0.0, -half]][: 1 + (half > 0)]) + shape.size[0] * normal
-    return _lowest(places, np.ones(len(places)), normal)
+    positions = np.array([[0.0, 0.0, half], [0.0, 0.0, -half]][: 1 + (half > 0)]) + shape.size[0] * normal
+    return _lowest(positions, np.ones(len(positions)), normal)
 
 
-def _lowest(places: np.ndarray, shares: np.ndarray, normal: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _lowest(positions: np.ndarray, weights: np.ndarray, normal: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The lowest of some positions, and their factors."""
-    if not len(places):
-        return places, shares
-    depth = places @ normal
-    lowest = depth >= depth.max() - _FLAT * np.ptp(places, axis=0).max()
-    return places[lowest], shares[lowest]
+    if not len(positions):
+        return positions, weights
+    depth = positions @ normal
+    lowest = depth >= depth.max() - _FLAT * np.ptp(positions, axis=0).max()
+    return positions[lowest], weights[lowest]
 
 
 def rates(
@@ -100,19 +100,21 @@ def rates(
     stiffness, damping, moving = np.zeros((6, 6)), np.zeros((6, 6)), np.zeros((6, 6))
     thin = 1e-9 * np.trace(inertia)  # nonzero about the axis of a thin rod
     moving[:3, :3], moving[3:, 3:] = mass * np.eye(3), inertia + thin * np.eye(3)
-    for places, shares, normal in faces:
-        along = np.outer(normal, normal)
-        drag = kd * along + (kf if mu > 0 else 0.0) * (np.eye(3) - along)
-        sticking = (bristle if mu > 0 else 0.0) * (np.eye(3) - along)
-        for position, share in zip(places, shares, strict=True):
+    for positions, weights, normal in faces:
+        normal_projection = np.outer(normal, normal)
+        drag = kd * normal_projection + (kf if mu > 0 else 0.0) * (np.eye(3) - normal_projection)
+        sticking = (bristle if mu > 0 else 0.0) * (np.eye(3) - normal_projection)
+        for position, weight in zip(positions, weights, strict=True):
             map_ = np.hstack([np.eye(3), -np.cross(np.eye(3), position).T])
             # The patch of a pair is centred and turned by the loads of its points, which their shares are proportional to.
-            spring = (3 if surface else 1) * share * ke * along + (share / shares.sum() if shared else share) * sticking
+            spring = (3 if surface else 1) * weight * ke * normal_projection + (
+                weight / weights.sum() if shared else weight
+            ) * sticking
             stiffness += map_.T @ spring @ map_
-            damping += share * map_.T @ drag @ map_
-        if surface and len(places):
-            mean = np.concatenate([shares.sum() * normal, np.cross(shares @ places, normal)])
-            stiffness -= 2 * ke * np.outer(mean, mean) / shares.sum()
+            damping += weight * map_.T @ drag @ map_
+        if surface and len(positions):
+            mean = np.concatenate([weights.sum() * normal, np.cross(weights @ positions, normal)])
+            stiffness -= 2 * ke * np.outer(mean, mean) / weights.sum()
     return np.array([eigh(matrix, moving, eigvals_only=True)[-1] for matrix in (stiffness, damping)])
 
 

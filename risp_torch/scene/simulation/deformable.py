@@ -289,8 +289,8 @@ def _load_rows(loads: Sequence[Load], values: Values, frames: int) -> torch.Tens
     gravity, loaded = values["gravity"], _loaded(loads)
     total = gravity.new_zeros(len(gravity), frames, len(loaded), 3)
     for load in loads:
-        places = torch.as_tensor(np.searchsorted(loaded, load.particles), device=gravity.device)
-        total = total.index_add(2, places, load.share(values, frames))
+        row_indices = torch.as_tensor(np.searchsorted(loaded, load.particles), device=gravity.device)
+        total = total.index_add(2, row_indices, load.share(values, frames))
     return total
 
 

@@ -97,12 +97,12 @@ def _cubic(
     positions and velocities of a solver of first order differ in.
     """
     u, h = moments.share[..., None, None], moments.length
-    way = last - first - h * first_rate
-    bend = h * (last_rate - first_rate)
+    displacement = last - first - h * first_rate
+    rate_change = h * (last_rate - first_rate)
     early = u < 0
-    value = torch.where(early, 0.5 * bend, (3.0 - 2.0 * u) * way + (u - 1.0) * bend)
-    rate = torch.where(early, u * bend, 6.0 * u * (1.0 - u) * way + u * (3.0 * u - 2.0) * bend)
-    return first + h * u * first_rate + u * u * value, first_rate + rate / h
+    value = torch.where(early, 0.5 * rate_change, (3.0 - 2.0 * u) * displacement + (u - 1.0) * rate_change)
+    derivative = torch.where(early, u * rate_change, 6.0 * u * (1.0 - u) * displacement + u * (3.0 * u - 2.0) * rate_change)
+    return first + h * u * first_rate + u * u * value, first_rate + derivative / h
 
 
 def _turning(

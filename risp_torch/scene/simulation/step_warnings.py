@@ -42,11 +42,11 @@ def step_warnings(spec: SceneSpec) -> list[str]:
                 f"{ke:.3g} N/m, damping {kd:.3g} and friction stiffness {kf:.3g} N s/m): take more substeps"
             )
         linear, angular = body.drag(values)[0].tolist()
-        least = float(torch.linalg.eigvalsh(body.inertia(values)[0]).min())
-        if dt * linear > 0.5 * mass or dt * angular > 0.5 * least:
+        min_inertia = float(torch.linalg.eigvalsh(body.inertia(values)[0]).min())
+        if dt * linear > 0.5 * mass or dt * angular > 0.5 * min_inertia:
             sentences.append(
                 f"the step of {dt:.3g} s is too long for the drag of {body.name!r} (mass {mass:.3g} kg, linear drag "
-                f"{linear:.3g} N s/m, least moment of inertia {least:.3g} kg m2, angular drag {angular:.3g} N m s): "
+                f"{linear:.3g} N s/m, least moment of inertia {min_inertia:.3g} kg m2, angular drag {angular:.3g} N m s): "
                 "take more substeps"
             )
     steps = {name: step for name, step in _longest_contact_steps(spec, values).items() if name not in stiff and step < dt}

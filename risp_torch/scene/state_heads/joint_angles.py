@@ -56,9 +56,9 @@ class JointAngleHead(StateHead, kind="joint_angles"):
 
         values, links = scene.table.values(), scene.simulator.links
         joint_q = links.inputs(values, frames=1).joint_q0.detach().clone()
-        places = coordinate_slices(scene.bodies)
+        slices = coordinate_slices(scene.bodies)
         for index in self._links(scene):
-            joint_q[0, places[index]] = float(random.uniform(self.low, self.high))
+            joint_q[0, slices[index]] = float(random.uniform(self.low, self.high))
         return links.poses_of_joints(values, joint_q)[0]
 
     def outputs(self, scene: Scene, body_q: torch.Tensor) -> torch.Tensor:
@@ -71,10 +71,10 @@ class JointAngleHead(StateHead, kind="joint_angles"):
             parent_rotation = body_q.new_tensor(link.orientation).expand(*body_q.shape[:-2], 4)
             frame = parent_rotation if link.parent < 0 else quaternion_product(body_q[..., link.parent, 3:], parent_rotation)
             turn = quaternion_product(frame * frame.new_tensor([-1.0, -1.0, -1.0, 1.0]), body_q[..., index, 3:])
-            along = (turn[..., :3] * turn.new_tensor(link.axis)).sum(-1)
+            axis_component = (turn[..., :3] * turn.new_tensor(link.axis)).sum(-1)
             # Twice the half angle, whose sign is arbitrary: the angle is within half a turn.
             sign = torch.where(turn[..., 3] < 0, -1.0, 1.0)
-            angles.append(2.0 * torch.atan2(sign * along, sign * turn[..., 3]))
+            angles.append(2.0 * torch.atan2(sign * axis_component, sign * turn[..., 3]))
         stacked = torch.stack(angles, dim=-1)
         return (2.0 * stacked - (self.low + self.high)) / (self.high - self.low)
 

@@ -17,9 +17,9 @@ from ti_sim.base.rules import Rule, checked
 if TYPE_CHECKING:
     from risp_torch.scene.scene import Scene
 
-Place = Annotated[tuple[float, float, float], Rule(shape=(3,), exact=True)]
-SearchResult = Annotated[tuple[float, float], Rule(shape=(2,), exact=True)]
-_LEAST_COSINE = 1e-6  # cosine of the pitch below which yaw and roll have the same axis
+Position = Annotated[tuple[float, float, float], Rule(shape=(3,), exact=True)]
+AngleRange = Annotated[tuple[float, float], Rule(shape=(2,), exact=True)]
+_MIN_PITCH_COSINE = 1e-6  # cosine of the pitch below which yaw and roll have the same axis
 
 
 @checked
@@ -36,11 +36,11 @@ class RigidPoseHead(StateHead, kind="rigid_pose"):
     """
 
     body: str
-    low: Place
-    high: Place
-    yaw: SearchResult = (-math.pi, math.pi)
-    pitch: SearchResult = (-math.pi / 2, math.pi / 2)
-    roll: SearchResult = (-math.pi, math.pi)
+    low: Position
+    high: Position
+    yaw: AngleRange = (-math.pi, math.pi)
+    pitch: AngleRange = (-math.pi / 2, math.pi / 2)
+    roll: AngleRange = (-math.pi, math.pi)
 
     def __post_init__(self) -> None:
         for name in ("low", "high", "yaw", "pitch", "roll"):
@@ -78,7 +78,7 @@ class RigidPoseHead(StateHead, kind="rigid_pose"):
         position = (2.0 * pose[..., :3] - (low + high)) / (high - low)
         x, y, z, w = pose[..., 3:].unbind(-1)
         forward_x, forward_y = 1 - 2 * (y * y + z * z), 2 * (x * y + w * z)
-        cos_pitch = (forward_x**2 + forward_y**2).clamp_min(_LEAST_COSINE**2).sqrt()
+        cos_pitch = (forward_x**2 + forward_y**2).clamp_min(_MIN_PITCH_COSINE**2).sqrt()
         sines = forward_y / cos_pitch, 2 * (w * y - x * z), 2 * (y * z + w * x) / cos_pitch
         cosines = forward_x / cos_pitch, cos_pitch, (1 - 2 * (x * x + y * y)) / cos_pitch
         return torch.cat([position, torch.stack([*sines, *cosines], dim=-1)], dim=-1)

@@ -43,8 +43,8 @@ class SensorHead(StateHead, kind="sensors"):
     """
 
     body: str
-    particles: Annotated[tuple[int, ...], Rule(shape=(None,), exact=True, whole=True, least=0)]
-    axis: Annotated[int, Rule(whole=True, least=0, most=2)]
+    particles: Annotated[tuple[int, ...], Rule(shape=(None,), exact=True, integer=True, minimum=0)]
+    axis: Annotated[int, Rule(integer=True, minimum=0, maximum=2)]
     low: Real
     high: Real
     draws: Annotated[Mapping[str, tuple[float, float]], Rule(named=True, shape=(2,), exact=True)] = field(default_factory=dict)

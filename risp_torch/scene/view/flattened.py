@@ -24,8 +24,8 @@ def flattened(unlit: Unlit, slopes: np.ndarray) -> Unlit:
     """
     world = world_vertices(unlit)
     height = world[..., 2:] - unlit.ground
-    along = torch.as_tensor(slopes).to(world)
-    flat = world[:, None, :, :2] + height[:, None] * along[:, None]  # [M, K, V, 2]
+    light_slopes = torch.as_tensor(slopes).to(world)
+    flat = world[:, None, :, :2] + height[:, None] * light_slopes[:, None]  # [M, K, V, 2]
     vertices = torch.cat([flat, torch.full_like(flat[..., :1], unlit.ground)], dim=-1).flatten(0, 1)
     inputs = unlit.inputs
     standing = world.new_tensor([[[0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0]]]).expand(len(vertices), 1, 7)

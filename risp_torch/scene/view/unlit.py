@@ -80,7 +80,7 @@ class Unlit:
         placement = view.poses(states)[:, :, None] if exposed is None else exposed.placement
         placement = placement if frames is None else placement[:, list(frames)]
         worlds, count, moments = placement.shape[:3]
-        share = None if exposed is None else weights_in_pixels(exposed, height=settings.height, width=settings.width)
+        exposed_weights = None if exposed is None else weights_in_pixels(exposed, height=settings.height, width=settings.width)
         values = view.spec.table.values(values, worlds=worlds)
         lit = view.render_inputs(values, view.poses(placement.flatten(1, 2)), camera=camera)
         corners = np.array(lit.mesh.corners.cpu() if isinstance(lit.mesh.corners, torch.Tensor) else lit.mesh.corners)
@@ -101,7 +101,7 @@ class Unlit:
             settings = replace(settings, antialias=edges.samples, sigma=sigma)
             gamma = lit.softness[:, 1:]
             inputs = replace(inputs, softness=torch.cat([torch.full_like(gamma, sigma), gamma], dim=1))
-        return Unlit(inputs, settings, worlds, count, moments, view.spec.ground_height, share)
+        return Unlit(inputs, settings, worlds, count, moments, view.spec.ground_height, exposed_weights)
 
     @property
     def faces(self) -> np.ndarray:
@@ -157,11 +157,11 @@ class Unlit:
         """The entries times the weights of their moments."""
         if self.share is None:
             return entries
-        share = self.share.detach().cpu().numpy()
+        weights = self.share.detach().cpu().numpy()
         size = (self.settings.height, self.settings.width)
-        share = np.broadcast_to(share, (*share.shape[:2], *size)).reshape(*share.shape[:2], -1)
+        weights = np.broadcast_to(weights, (*weights.shape[:2], *size)).reshape(*weights.shape[:2], -1)
         world, moment = entries.image // (self.frames * self.moments), entries.image % self.moments
-        weight = share[world, moment, entries.pixel]
+        weight = weights[world, moment, entries.pixel]
         is_visible = weight > 0
         image, pixel, face = (entry[is_visible] for entry in (entries.image, entries.pixel, entries.face))
         return FragmentWeights(image, pixel, face, weight[is_visible, None] * entries.weight[is_visible])

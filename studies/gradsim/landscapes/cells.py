@@ -62,7 +62,7 @@ def soft_losses(*, kind: str, size: int, points: int, names: list[str]) -> dict[
 def reinforce_steps(
     *, kind: str, size: int, frames: int, centres: list[float], samples: int, draws: int, seed: int
 ) -> dict[str, Any]:
-    """Share of the steps of REINFORCE that go towards the truth.
+    """Fraction of the steps of REINFORCE that go towards the truth.
 
     Args:
         kind: of ``rigid_scene``.

@@ -23,7 +23,7 @@ SAMPLINGS = {"all": "all frames", "first+last": "first and last frame"}
 CENTRES = (0.3, 0.5, 0.75, 1.25, 1.5, 2.0, 3.0, 4.0)  # of the black box's samples, kg a vertex
 COLUMNS = ("minima at", f"deeper than {DEEP:.0%}", "falls to the truth from", "curvature", "normalised", "slope at 1/2", "at 2")
 WHERE = {"flight": "in flight, no gravity", "landing": "pushed, falls and lands", "beam": "hanging beam", "ball": "falling ball"}
-MOST_LISTED = 4  # minima that a cell of a table lists
+MAX_LISTED = 4  # minima that a cell of a table lists
 
 
 def cubes(preset: Preset, folder: Path, *, jobs: int, title: str) -> dict[str, Mapping[str, Any]]:
@@ -87,8 +87,8 @@ def fact_cells(facts: Facts) -> list[str]:
 
 def listed(names: Sequence[str], separator: str = ", ") -> str:
     """The first of several names, and how many more there are."""
-    more = len(names) - MOST_LISTED
-    return separator.join(names[:MOST_LISTED]) + (f" and {more} more" if more > 0 else "")
+    more = len(names) - MAX_LISTED
+    return separator.join(names[:MAX_LISTED]) + (f" and {more} more" if more > 0 else "")
 
 
 def image_lines(name: str, keys: Sequence[str]) -> str:

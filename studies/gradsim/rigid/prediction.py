@@ -25,7 +25,7 @@ OTHER = 1000  # turns of the list of objects between a toss and the draw of its 
 METHODS = ("estimate", "average numbers", "constant velocity")
 TASKS = {"rest": "the rest of the film", "new": "a new throw"}
 SOURCES = ("lossless", "mp4")  # of the film: as it is, or H.264
-LEAST = 1e-8  # mean squared difference of pictures that are alike to the last digits of single precision: 80 dB
+MIN_LOSS = 1e-8  # mean squared difference of pictures that are alike to the last digits of single precision: 80 dB
 
 
 def make(name: str, preset: Preset, folder: Path, *, jobs: int) -> Page:
@@ -216,7 +216,7 @@ def shown(kind: str, values: Sequence[float]) -> np.ndarray:
     errors = np.array(values)
     if kind == "position":
         return 100 * errors
-    return -10 * np.log10(np.maximum(errors, LEAST)) if kind == "squared" else errors
+    return -10 * np.log10(np.maximum(errors, MIN_LOSS)) if kind == "squared" else errors
 
 
 def draw_strip(path: Path, arguments: Mapping[str, Any], result: Mapping[str, Any]) -> None:
@@ -249,7 +249,7 @@ search starts from the geometric middle of the drawn ranges, and of compressed f
 Medians over the tosses of the mean over the predicted frames, and of the last frame; positions in per cent of the object's
 longest side. "Average numbers" are the means of the drawn ranges; "constant velocity" goes on from the true state at frame {HALF}
 of the film, or from the known start of the new throw, with the velocity and angular velocity there. PSNR is cut at
-{-10 * np.log10(LEAST):.0f} dB.
+{-10 * np.log10(MIN_LOSS):.0f} dB.
 
 ![errors](images/{name}-errors.png)
 

@@ -11,7 +11,7 @@ import numpy as np
 from risp_torch import load_scene
 from risp_torch.motions import MotionFitSettings, PoseNoise, Recording, Window, fit_motions, windows
 from scenes.real import contactnets_cube as cube
-from studies.real.contactnets import DERIVED, LEAST_MOTION, SCALE, UNKNOWN
+from studies.real.contactnets import DERIVED, MIN_MOTION, SCALE, UNKNOWN
 from studies.real.contactnets import SETTINGS as OF_MEASURED
 
 # A film's metre is that of its cameras, which is the scene's: there is no scale of the poses.
@@ -36,7 +36,7 @@ def fit(recordings: Sequence[Recording], frames: int, *, measured: bool) -> dict
         measured: whether they are the measured ones, which have no noise of films.
     """
     scene = load_scene("real/contactnets_cube")
-    fit_windows = windows(recordings, frames=frames, stride=frames - 1, least_motion=LEAST_MOTION)
+    fit_windows = windows(recordings, frames=frames, stride=frames - 1, least_motion=MIN_MOTION)
     fit_windows = [with_noise(window, 0.0 if measured else FILM_NOISE) for window in fit_windows]
     motion_fit = fit_motions(scene, fit_windows, NUMBERS, OF_MEASURED if measured else OF_FILMS, progress=True)
     derived = {name: vars(motion_fit.derived(DERIVED[name][1])) for name in TOLD}

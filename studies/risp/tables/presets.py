@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from risp_torch.programs import unknown_name_error
 from ti_sim import Count, FromZero, NotNegative, Rule, Seed, checked
 
-Points = Annotated[int, Rule(whole=True, least=2, most=2**31 - 1)]
+Points = Annotated[int, Rule(integer=True, minimum=2, maximum=2**31 - 1)]
 
 
 @checked
@@ -42,7 +42,7 @@ class TablePreset:
     name: str
     size: Count = 64
     images: Count = 4000
-    scene_images: Annotated[Mapping[str, int], Rule(named=True, whole=True, least=1)] = field(default_factory=dict)
+    scene_images: Annotated[Mapping[str, int], Rule(named=True, integer=True, minimum=1)] = field(default_factory=dict)
     configs: str = "10"
     training: str = "quick"
     changes: Mapping[str, Any] = field(default_factory=dict)
@@ -99,7 +99,7 @@ PRESETS = {
     ),
 }  # fmt: skip
 
-Points = Annotated[int, Rule(whole=True, least=2, most=2**31 - 1)]
+Points = Annotated[int, Rule(integer=True, minimum=2, maximum=2**31 - 1)]
 
 
 @checked

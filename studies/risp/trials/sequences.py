@@ -8,7 +8,7 @@ import numpy as np
 
 from ti_sim import Count, NotNegative, Rule, checked
 
-Lengths = Annotated[tuple[int, ...], Rule(shape=(None,), exact=True, whole=True, least=1)]
+Lengths = Annotated[tuple[int, ...], Rule(shape=(None,), exact=True, integer=True, minimum=1)]
 
 
 @checked

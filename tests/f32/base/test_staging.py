@@ -41,7 +41,7 @@ def launched(monkeypatch: pytest.MonkeyPatch) -> list[Sequence[Any]]:
         return given
     monkeypatch.setattr(staging, "DEVICE", "cpu")
     monkeypatch.setattr(launcher, "_on_gpu", lambda: True)
-    monkeypatch.setattr(impl.Kernel, "launch_kernel", fast_launch._plain_launch(pretended, impl.Kernel.launch_kernel))
+    monkeypatch.setattr(impl.Kernel, "launch_kernel", fast_launch._fast_launch(pretended, impl.Kernel.launch_kernel))
     return given
 
 

@@ -43,7 +43,7 @@ def projected(camera: np.ndarray, distortion: Sequence[float], points: np.ndarra
 
 
 def coverage(outline: np.ndarray, size: int, finer: int = 32) -> np.ndarray:
-    """Share of every pixel of a square picture that lies inside an outline [K, 2], by many points in each."""
+    """Fraction of every pixel of a square picture that lies inside an outline [K, 2], by many points in each."""
     u, v = np.meshgrid(*[(np.arange(size * finer) + 0.5) / finer] * 2)
     inside = np.zeros(u.shape, dtype=bool)
     near = (np.abs(u - outline[:, 0].mean()) < 6) & (np.abs(v - outline[:, 1].mean()) < 6)

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from ti_sim.deformable.implicit.worlds import for_each_world, places_for
+from ti_sim.deformable.implicit.worlds import for_each_world, worker_count
 
 
 @pytest.mark.parametrize("places", [1, 3])
@@ -43,4 +43,4 @@ def test_an_error_ends_the_rollout(places: int) -> None:
 
 
 def test_as_many_worlds_at_a_time_as_there_are_threads() -> None:
-    assert places_for(1) == 1 and 1 <= places_for(1000) <= 1000
+    assert worker_count(1) == 1 and 1 <= worker_count(1000) <= 1000

@@ -99,8 +99,8 @@ def test_rules_let_through_what_they_should() -> None:
     for value in ((1, 2, 3), [1.0, 2, np.float64(3)], np.ones(3), torch.ones(3), Param([1.0, 2.0, 3.0])):
         vector.check("x", value)
     Rule(infinite=True).check("x", math.inf)
-    Rule(whole=True, least=1).check("x", np.int64(1))
-    for rule in (Rule(least=1, most=4), Rule(above=0), Rule(above=0, below=1), Rule(least=0, below=1), Rule(shape=(3,))):
+    Rule(integer=True, minimum=1).check("x", np.int64(1))
+    for rule in (Rule(minimum=1, maximum=4), Rule(above=0), Rule(above=0, below=1), Rule(minimum=0, below=1), Rule(shape=(3,))):
         rule.check("x", rule.example)
 
 

@@ -174,7 +174,7 @@ def test_what_the_film_does_not_show_keeps_the_bar_of_its_prior() -> None:
 
 
 def coverage(kind: str, count: int = 80) -> tuple[float, np.ndarray]:
-    """Share of the bars of two standard deviations that hold the truth, and the mean bars [3]; truths scatter as their priors."""
+    """Fraction of the two-sigma error bars that contain the truth, and the mean bars [3]; truths are drawn from the priors."""
     random, held, bars = np.random.default_rng(7), [], []
     patterns = columns(random)
     for _ in range(count):

@@ -12,7 +12,7 @@ from risp_torch.inversion.problem.linearisation import linearise, losses_at
 from risp_torch.inversion.problem.unknowns import Unknowns
 from risp_torch.inversion.solvers.gradient_descent import History
 from risp_torch.inversion.solvers.refinement import refined
-from risp_torch.inversion.solvers.registration.frame_modes import MOST_MODES, frame_modes
+from risp_torch.inversion.solvers.registration.frame_modes import MAX_MODES, frame_modes
 from risp_torch.inversion.solvers.registration.frame_steps import FrameSteps
 from risp_torch.inversion.solvers.registration.motion_loss import Reference
 from risp_torch.inversion.solvers.registration.rounds import is_registered, registered
@@ -79,13 +79,13 @@ def test_modes_are_the_directions_of_strongest_response():
     many = random.normal(size=(1, 30, 50))
     jacobian = torch.as_tensor(np.concatenate([np.zeros((1, 30, 50)), wide, many]))
     modes = frame_modes(jacobian)
-    assert modes.shape == (4, MOST_MODES, 30)
+    assert modes.shape == (4, MAX_MODES, 30)
     assert (modes[0] == 0).all() and (modes[1:3, 4:] == 0).all() and (modes[3].norm(dim=1) > 0.99).all()
     for k in (1, 2):
         torch.testing.assert_close(modes[k, :4] @ modes[k, :4].T, torch.eye(4, dtype=torch.float64))
         torch.testing.assert_close(modes[k].T @ (modes[k] @ jacobian[k]), jacobian[k])
     left = jacobian[3] - modes[3].T @ (modes[3] @ jacobian[3])
-    assert float(torch.linalg.matrix_norm(left, 2)) == pytest.approx(float(torch.linalg.svdvals(jacobian[3])[MOST_MODES]))
+    assert float(torch.linalg.matrix_norm(left, 2)) == pytest.approx(float(torch.linalg.svdvals(jacobian[3])[MAX_MODES]))
 
 
 def test_in_a_held_look_a_frame_shows_its_own_placement_alone():

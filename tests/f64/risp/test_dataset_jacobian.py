@@ -7,7 +7,7 @@ from risp_torch.risp.task import training_scene
 
 STEP = 1e-6
 HALF = 2.0**-11  # relative rounding of half precision
-LEAST = 2.0**-24  # its smallest number
+MIN_VALUE = 2.0**-24  # its smallest number
 CLEAR = 1e-4  # a picture this close to white may stop at it within a step
 
 
@@ -30,7 +30,7 @@ def test_columns_of_a_shard_are_central_differences(tmp_path):
         difference = (pictures(psi + step).clamp(0, 1) - pictures(psi - step).clamp(0, 1)) / (2 * STEP)
         clear = (plain - 1).abs() > CLEAR
         error = (batch.jacobian[:, column].double() - difference).abs()[clear]
-        allowed = (HALF * difference.abs() + LEAST + 1e-7)[clear]
+        allowed = (HALF * difference.abs() + MIN_VALUE + 1e-7)[clear]
         assert (error <= allowed).all(), (parameters.labels[column], (error / allowed).max())
         largest = max(largest, float(difference.abs().max()))
     assert largest > 0.1

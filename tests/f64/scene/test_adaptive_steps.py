@@ -14,10 +14,10 @@ from risp_torch.scene.simulation.adaptive import steps_of_worlds
 from risp_torch.scene.simulation.deformable import deformable_inputs
 from ti_sim.meshes import box_hexes
 
-MOST = 64
+MAX_SUBSTEPS = 64
 
 
-def block(substeps: int = MOST, *, adaptive: bool = True, controls: int = 1) -> Scene:
+def block(substeps: int = MAX_SUBSTEPS, *, adaptive: bool = True, controls: int = 1) -> Scene:
     """A block of two cells that hangs at one end."""
     scene = Scene(frame_dt=0.02, frames=3, substeps=substeps, adaptive=adaptive, controls=controls, name="block")
     material = Elastic(E=Param(1e5, low=1e3, high=1e8, scale="log10"), nu=0.3, energy="corotated", damping=20.0)
@@ -41,7 +41,7 @@ def moved(scene: Scene, *moduli: float) -> np.ndarray:
 def test_soft_bodies_take_fewer_steps_and_stiff_ones_all():
     # Twice the steps for four times the stiffness, until the scene's own number.
     steps = steps_of(block(), 1e3, 2e6, 8e6, 1e8)
-    assert steps[0] == MOST // 8 and steps[-1] == MOST and steps[0] < steps[1] < steps[2] < MOST
+    assert steps[0] == MAX_SUBSTEPS // 8 and steps[-1] == MAX_SUBSTEPS and steps[0] < steps[1] < steps[2] < MAX_SUBSTEPS
     assert steps[2] / steps[1] == pytest.approx(2.0, rel=0.2)
 
 
@@ -89,7 +89,7 @@ def test_fewer_steps_put_the_motion_off_by_half_a_step():
         states = plain.rollout({"block.E": torch.as_tensor(moduli)})
     speed = states.particle_qd.norm(dim=-1).amax(dim=(1, 2)).cpu().numpy()
     off = np.abs(few - states.particle_q.cpu().numpy()).max(axis=(1, 2, 3))
-    later = scene.frame_dt * (1 / np.array(steps_of(scene, *moduli)) - 1 / MOST)
+    later = scene.frame_dt * (1 / np.array(steps_of(scene, *moduli)) - 1 / MAX_SUBSTEPS)
     assert (off < 0.65 * later * speed).all() and (off > 0.45 * later * speed).any()
 
 

@@ -30,50 +30,50 @@ class Driving:
         inputs: the inputs, with both rows in every array over time that has elements.
     """
 
-    def __init__(self, inputs: DeformableInputs, substeps: int, before: np.ndarray | None = None) -> None:
+    def __init__(self, inputs: DeformableInputs, substeps: int, previous: np.ndarray | None = None) -> None:
         """Append the rows.
 
         Args:
             inputs: numbers of every world, f64 numpy arrays.
             substeps: steps per frame.
-            before: [B, G] loads and actuations of the step before the first one (``last_driving``).
+            previous: [B, G] loads and actuations of the step before the first one (``last_driving``).
         """
         self._substeps, self._controls, self._frames = substeps, inputs.controls, inputs.frame_count
         self.inputs = _with_more_rows(inputs)
-        if before is not None:
+        if previous is not None:
             for name, columns in _columns(inputs).items():
                 values = getattr(self.inputs, name)
-                values[:, -2] = before[:, columns].reshape(values[:, -2].shape)
+                values[:, -2] = previous[:, columns].reshape(values[:, -2].shape)
 
     def rows(self, stage: Stage, world: int) -> tuple[int, int]:
         """Control row and frame that the stage reads; writes the spare rows of the world if it is those."""
         now = self._rows_of(stage.step)
         if not self._jumps(stage):
             return now
-        before = self._rows_of(stage.step - 1)
+        previous = self._rows_of(stage.step - 1)
         for names, axis in ((_BY_CONTROL, 0), (_BY_FRAME, 1)):
             for values in self._of(self.inputs, names, world):
-                values[-1] = _NOW * values[now[axis]] + _BEFORE * values[before[axis]]
+                values[-1] = _NOW * values[now[axis]] + _BEFORE * values[previous[axis]]
         return self._controls * self._frames + 1, self._frames + 1
 
     def spread(self, bars: DeformableInputs, stage: Stage, world: int) -> None:
         """Adjoint of ``rows``: add the spare rows of ``bars`` to the rows that they are made of, and clear them."""
         if not self._jumps(stage):
             return
-        now, before = self._rows_of(stage.step), self._rows_of(stage.step - 1)
+        now, previous = self._rows_of(stage.step), self._rows_of(stage.step - 1)
         for names, axis, weights in (
             (_BY_CONTROL, 0, (_NOW, _BEFORE)), (_BY_FRAME, 1, (_NOW, _BEFORE)), (_FOLLOWED, 1, (1.0, 0.0))
         ):  # fmt: skip
             for values in self._of(bars, names, world):
                 values[now[axis]] += weights[0] * values[-1]
-                values[before[axis]] += weights[1] * values[-1]
+                values[previous[axis]] += weights[1] * values[-1]
                 values[-1] = 0.0
 
     def without_more_rows(self, bars: DeformableInputs) -> tuple[DeformableInputs, np.ndarray]:
-        """``bars`` with the shapes of the inputs that were given, and the adjoint of ``before``."""
+        """``bars`` with the shapes of the inputs that were given, and the adjoint of ``previous``."""
         names = [name for name in (*_BY_FRAME, *_BY_CONTROL, *_FOLLOWED) if getattr(bars, name).size]
-        before = _flat(bars, row=-2)
-        return replace(bars, **{name: np.ascontiguousarray(getattr(bars, name)[:, :-2]) for name in names}), before
+        previous = _flat(bars, row=-2)
+        return replace(bars, **{name: np.ascontiguousarray(getattr(bars, name)[:, :-2]) for name in names}), previous
 
     def _rows_of(self, step: int) -> tuple[int, int]:
         """Control row (``elements.actuation_row``) and frame of a step; of the step before the first one the row for it."""

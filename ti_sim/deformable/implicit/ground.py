@@ -37,13 +37,13 @@ def vec5(a, b, c, d, e):
 @ti.func
 def grip(y):
     """phi(y) and its derivative."""
-    value, slope = 1.0, 0.0
+    value, derivative = 1.0, 0.0
     if y <= 1 - _WIDTH:
-        value, slope = y, 1.0
+        value, derivative = y, 1.0
     elif y < 1 + _WIDTH:
-        left = 1 + _WIDTH - y
-        value, slope = 1 - left * left / (4 * _WIDTH), left / (2 * _WIDTH)
-    return value, slope
+        remaining_width = 1 + _WIDTH - y
+        value, derivative = 1 - remaining_width * remaining_width / (4 * _WIDTH), remaining_width / (2 * _WIDTH)
+    return value, derivative
 
 
 @ti.func
@@ -62,9 +62,9 @@ def mean_over_path(depth, above, below):
     if depth <= 0:
         side = below
     width = above + below
-    rest = ti.max(side - ti.abs(depth), 0.0)
-    fraction, fraction_by_rest = rest * rest / (side * width), 2 * rest / (side * width)
-    mean = rest * fraction / 3
+    remaining = ti.max(side - ti.abs(depth), 0.0)
+    fraction, fraction_by_rest = remaining * remaining / (side * width), 2 * remaining / (side * width)
+    mean = remaining * fraction / 3
     mean_by_side, mean_by_other = fraction - mean * (1 / side + 1 / width), -mean / width
     by_side, by_other = fraction_by_rest - fraction * (1 / side + 1 / width), -fraction / width
     mean_by, fraction_by = vec2(mean_by_other, mean_by_side), vec3(fraction_by_rest, by_other, by_side)
@@ -77,14 +77,14 @@ def mean_over_path(depth, above, below):
 
 
 @ti.func
-def path_of(heights, gamma, onset, reach, ke, kd):
+def path_of(heights, gamma, onset, max_height, ke, kd):
     """Path of a particle; see the formulas above.
 
     Args:
         heights: z, z_hat and z_before above the ground [m], a 3-vector.
         gamma: time from z_hat to z [s].
         onset: see ``ImplicitSettings`` [m].
-        reach: see ``Stage``.
+        max_height: see ``Stage``.
         ke, kd: contact stiffness [N/m] and damping [N s/m].
 
     Returns:
@@ -93,28 +93,28 @@ def path_of(heights, gamma, onset, reach, ke, kd):
     speed = (heights.x - heights.y) / gamma
     travel = ti.abs(heights.x - heights.z)
     path = vec3(-heights.x, travel + onset, travel + onset)
-    if reach > 0:
-        path = vec3(-heights.z, reach * travel + onset, onset)
+    if max_height > 0:
+        path = vec3(-heights.z, max_height * travel + onset, onset)
         if heights.x < heights.z:
-            path = vec3(-heights.z, onset, reach * travel + onset)
+            path = vec3(-heights.z, onset, max_height * travel + onset)
     path.x -= separating_depth(speed, ke, kd)
     return path, -ti.min(speed, 0.0)
 
 
 @ti.func
-def lowest(z, before, onset, reach):
+def lowest(z, previous_height, onset, max_height):
     """Depth of the lower end of the path of a particle that does not separate [m]: a convex function of z."""
-    travel = ti.abs(z - before)
+    travel = ti.abs(z - previous_height)
     depth = travel - z
-    if reach > 0:
-        depth = ti.max(reach * (before - z), 0.0) - before
+    if max_height > 0:
+        depth = ti.max(max_height * (previous_height - z), 0.0) - previous_height
     return depth + onset
 
 
 @ti.func
-def normal_law(heights, gamma, onset, reach, ke, kd):
+def normal_law(heights, gamma, onset, max_height, ke, kd):
     """Normal force [N], fraction q [1], and their gradients by z, z_hat, z_before, ke and kd (arguments of ``path_of``)."""
-    path, closing = path_of(heights, gamma, onset, reach, ke, kd)
+    path, closing = path_of(heights, gamma, onset, max_height, ke, kd)
     mean, fraction, mean_by_sides, fraction_by_path = mean_over_path(path.x, path.y, path.z)
     force = ke * mean + kd * fraction * closing
     force_by, fraction_by = vec5(0.0, 0.0, 0.0, 0.0, 0.0), vec5(0.0, 0.0, 0.0, 0.0, 0.0)
@@ -125,15 +125,15 @@ def normal_law(heights, gamma, onset, reach, ke, kd):
         depth_by, closing_by = vec5(-1.0, 0.0, 0.0, 0.0, 0.0), vec5(0.0, 0.0, 0.0, 0.0, 0.0)
         above_by = vec5(side, 0.0, -side, 0.0, 0.0)
         below_by = above_by
-        if reach > 0:
+        if max_height > 0:
             depth_by = vec5(0.0, 0.0, -1.0, 0.0, 0.0)
-            above_by *= reach * ti.max(side, 0.0)
-            below_by *= reach * ti.max(-side, 0.0)
+            above_by *= max_height * ti.max(side, 0.0)
+            below_by *= max_height * ti.max(-side, 0.0)
         if closing > 0:
             closing_by = vec5(-1.0, 1.0, 0.0, 0.0, 0.0) / gamma
         elif ke > 0:
-            speed, rate = (heights.x - heights.y) / gamma, kd / (ke * gamma)
-            depth_by += vec5(-rate, rate, 0.0, kd * speed / (ke * ke), -speed / ke)
+            speed, damping_ratio = (heights.x - heights.y) / gamma, kd / (ke * gamma)
+            depth_by += vec5(-damping_ratio, damping_ratio, 0.0, kd * speed / (ke * ke), -speed / ke)
         mean_by = fraction * depth_by + mean_by_sides.x * above_by + mean_by_sides.y * below_by
         fraction_by = fraction_by_path.x * depth_by + fraction_by_path.y * above_by + fraction_by_path.z * below_by
         force_by = ke * mean_by + kd * (fraction * closing_by + closing * fraction_by)
@@ -143,7 +143,7 @@ def normal_law(heights, gamma, onset, reach, ke, kd):
 
 
 @ti.func
-def normal_work(start, heights, gamma, onset, reach, ke, kd):
+def normal_work(start, heights, gamma, onset, max_height, ke, kd):
     """Integral of the normal force from the height ``start`` to z: minus the change of its potential [J].
 
     Two Gauss points in each of eight cells. The force is smooth but for jumps of its curvature, so that the error relative to
@@ -151,28 +151,28 @@ def normal_work(start, heights, gamma, onset, reach, ke, kd):
     """
     work = 0.0
     # Without contact at both ends there is none between them.
-    if ti.max(lowest(heights.x, heights.z, onset, reach), lowest(start, heights.z, onset, reach)) > 0:
+    if ti.max(lowest(heights.x, heights.z, onset, max_height), lowest(start, heights.z, onset, max_height)) > 0:
         cell = (heights.x - start) / _CELLS
         for i in range(2 * _CELLS):
             node = (i // 2) + 0.5 + (2 * (i % 2) - 1) * _GAUSS
-            path, closing = path_of(vec3(start + node * cell, heights.y, heights.z), gamma, onset, reach, ke, kd)
+            path, closing = path_of(vec3(start + node * cell, heights.y, heights.z), gamma, onset, max_height, ke, kd)
             mean, fraction, _mean_by, _fraction_by = mean_over_path(path.x, path.y, path.z)
             work += 0.5 * cell * (ke * mean + kd * fraction * closing)
     return work
 
 
 @ti.func
-def ground_law(x, x_hat, before, ground, gamma, onset, reach, contact):
+def ground_law(x, x_hat, previous_height, ground, gamma, onset, max_height, contact):
     """Force of the ground on a particle, and its derivatives.
 
     Args:
         x: position at the end of the stage [m].
         x_hat: position that it came from (``stages``) [m].
-        before: height one step before the end [m].
+        previous_height: height one step before the end [m].
         ground: height of the ground [m].
         gamma: time from x_hat to x [s].
         onset: see ``ImplicitSettings`` [m].
-        reach: see ``Stage``.
+        max_height: see ``Stage``.
         contact: ke, kd, kf, mu, a 4-vector.
 
     Returns:
@@ -181,10 +181,10 @@ def ground_law(x, x_hat, before, ground, gamma, onset, reach, contact):
         friction along it by kf and mu).
     """
     ke, kd, kf, mu = contact[0], contact[1], contact[2], contact[3]
-    heights = vec3(x.z, x_hat.z, before) - ground
-    normal, fraction, normal_by, fraction_by = normal_law(heights, gamma, onset, reach, ke, kd)
+    heights = vec3(x.z, x_hat.z, previous_height) - ground
+    normal, fraction, normal_by, fraction_by = normal_law(heights, gamma, onset, max_height, ke, kd)
 
-    tangent, along, slide_by = vec3(0.0), vec2(0.0), vec5(0.0, 0.0, 0.0, 0.0, 0.0)
+    tangent, slide_direction, slide_by = vec3(0.0), vec2(0.0), vec5(0.0, 0.0, 0.0, 0.0, 0.0)
     drag, drag_along = 0.0, 0.0
     u = vec3(x.x - x_hat.x, x.y - x_hat.y, 0.0) / gamma
     limit, stick = mu * normal, kf * fraction
@@ -192,13 +192,13 @@ def ground_law(x, x_hat, before, ground, gamma, onset, reach, contact):
         speed = u.norm()
         static_share, static_slope = grip(stick * speed / limit)
         drag, drag_along = stick, stick * static_slope
-        rest = static_share - stick * speed / limit * static_slope
+        remaining = static_share - stick * speed / limit * static_slope
         if speed > 0:
             tangent = u / speed
             if stick * speed > (1 - _WIDTH) * limit:
                 drag = limit * static_share / speed
-        along = vec2(-fraction * speed * static_slope, -normal * rest)
-        slide_by = -mu * rest * normal_by - kf * speed * static_slope * fraction_by
+        slide_direction = vec2(-fraction * speed * static_slope, -normal * remaining)
+        slide_by = -mu * remaining * normal_by - kf * speed * static_slope * fraction_by
     force = vec3(-drag * u.x, -drag * u.y, normal)
     by_x, by_x_hat = mat3(0.0), mat3(0.0)
     for i, j in ti.static(ti.ndrange(2, 2)):
@@ -209,12 +209,12 @@ def ground_law(x, x_hat, before, ground, gamma, onset, reach, contact):
         by_x[i, 2] = slide_by[Z] * tangent[i]
         by_x_hat[i, 2] = slide_by[Z_HAT] * tangent[i]
     by_x[2, 2], by_x_hat[2, 2] = normal_by[Z], normal_by[Z_HAT]
-    return force, by_x, by_x_hat, normal_by, slide_by, tangent, along
+    return force, by_x, by_x_hat, normal_by, slide_by, tangent, slide_direction
 
 
 @ti.func
-def ground_bars(normal_by, slide_by, tangent, along, dual):
+def ground_bars(normal_by, slide_by, tangent, slide_direction, dual):
     """Adjoints of z_before and of (ke, kd, kf, mu) from the last results of ``ground_law`` and the force's adjoint ``dual``."""
     slide_bar = tangent.dot(dual)
     by = dual.z * normal_by + slide_bar * slide_by
-    return by[Z_BEFORE], vec4(by[KE], by[KD], along[0] * slide_bar, along[1] * slide_bar)
+    return by[Z_BEFORE], vec4(by[KE], by[KD], slide_direction[0] * slide_bar, slide_direction[1] * slide_bar)

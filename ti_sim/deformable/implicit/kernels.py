@@ -104,8 +104,8 @@ def evaluate(
         gathering = with_fields(body, gather=True)
         any_force(gathering, states, stage.force, b, row, control, i)
         if ti.static(body.features.with_damping or body.features.with_air):
-            alone = with_fields(body, gather=True, features=body.features.elastic)
-            any_force(alone, states, stage.elastic, b, row, control, i)
+            elastic_body = with_fields(body, gather=True, features=body.features.elastic)
+            any_force(elastic_body, states, stage.elastic, b, row, control, i)
         first = 0
         for family in ti.static(body.features.families):
             count = body.indices_of(family).shape[0]
@@ -130,13 +130,13 @@ def evaluate(
             inertia = 0.5 * mass * (v - v_hat).norm_sqr() - outer.dot(x - x_hat)
             rounded = mass * (v - v_hat).norm() * v_hat.norm()
             if body.particle_table[p, GROUND_CONTACT] == 1:
-                ground, onset, before = stage.numbers[GROUND], stage.numbers[ONSET], stage.hat[p, HAT.height_before]
+                ground, onset, previous_height = stage.numbers[GROUND], stage.numbers[ONSET], stage.hat[p, HAT.height_before]
                 reach = stage.numbers[REACH]
                 material = contact_of(body, b, p)
                 contact, by_x, _by_x_hat, _normal_by, _slide_by, _tangent, _along = ground_law(
-                    x, x_hat, before, ground, gamma, onset, reach, material
+                    x, x_hat, previous_height, ground, gamma, onset, reach, material
                 )
-                heights = vec3(x.z, x_hat.z, before) - ground
+                heights = vec3(x.z, x_hat.z, previous_height) - ground
                 stored = -normal_work(stage.reference[p] - ground, heights, gamma, onset, reach, material[0], material[1])
                 rounded += contact.z * ti.abs(x.z)
                 force += contact
@@ -162,7 +162,7 @@ def element_jacobians(
     rows [entries, 3] [N/m]: for element, corner c, axis k and corner a, d f_(c, k) / d x_a.
     """
     for i in range(stage.elements):
-        rate = 1 / stage.numbers[GAMMA]
+        velocity_factor = 1 / stage.numbers[GAMMA]
         first, offset = 0, 0
         for family in ti.static(body.features.families):
             nodes = ti.static(FAMILIES[family])
@@ -171,9 +171,9 @@ def element_jacobians(
                 e = i - first
                 if ti.static(family in SOLIDS):
                     entry = offset + e * 3 * nodes * nodes
-                    solid_force_jacobian(family, body, states, rows, b, row, control, e, first, rate, entry)
+                    solid_force_jacobian(family, body, states, rows, b, row, control, e, first, velocity_factor, entry)
                 else:
-                    mine = with_fields(body, gather=jacobian_row(rate))
+                    mine = with_fields(body, gather=jacobian_row(velocity_factor))
                     for dof in range(3 * nodes):
                         entry = offset + (e * 3 * nodes + dof) * nodes
                         dual = unit_dual(body.indices_of(family)[e, dof // 3], dof % 3)
@@ -264,12 +264,12 @@ def stage_adjoint(
                 if loaded >= 0:
                     bars.load[b, frame, loaded, k] = bars.load[b, frame, loaded, k] + w[k]
             if body.particle_table[p, GROUND_CONTACT] == 1:
-                _force, _by_x, by_x_hat, normal_by, slide_by, tangent, along = ground_law(
+                _force, _by_x, by_x_hat, normal_by, slide_by, tangent, slide_direction = ground_law(
                     x, x_hat, stage.hat[p, HAT.height_before], stage.numbers[GROUND], gamma, stage.numbers[ONSET],
                     stage.numbers[REACH], contact_of(body, b, p),
                 )
                 x_hat_bar += by_x_hat.transpose() @ w
-                before_bar, contact_bar = ground_bars(normal_by, slide_by, tangent, along, w)
+                before_bar, contact_bar = ground_bars(normal_by, slide_by, tangent, slide_direction, w)
                 for k in ti.static(range(4)):
                     bars.particle_contact[b, p, k] = bars.particle_contact[b, p, k] + contact_bar[k]
         else:

@@ -14,15 +14,15 @@ from scipy.sparse.linalg import LinearOperator, cg, gmres, minres
 from ti_sim.deformable.implicit.matrix import Pattern
 
 _LARGEST_FACTOR = 4e7  # numbers; larger ones take longer than conjugate gradients with the diagonal, and gigabytes
-_MOST_ITERATIONS = 60  # with a kept factor
+_MAX_ITERATIONS = 60  # with a kept factor
 _CHEAP = 40  # solves that a factor costs, up to which Newton's method takes a new one for each stage
 _ROUNDING = 1e-15  # of a product, relative to the sum of the sizes of its terms: a residual of this size ends a solve
-_MOST_ROUNDING = 1e-13  # the same after a solve with a factor, which has rounding of its own
+_MAX_SOLVE_ROUNDOFF = 1e-13  # the same after a solve with a factor, which has rounding of its own
 _ATTEMPTS = 12  # refinements and restarts of GMRES
 _STUCK = 0.5  # of the least excess so far, up to which another attempt helps
 _MARGIN = 10  # tolerances, within which a solve may end that rounding lets come no nearer
 _REFINED = 0.01  # of the excess before, up to which a correction with the factor alone is used
-_MOST_PLAIN_ITERATIONS, _RESTART = 5000, 50  # with the diagonal
+_MAX_DIAGONAL_ITERATIONS, _RESTART = 5000, 50  # with the diagonal
 
 
 class LinearSolver:
@@ -65,19 +65,19 @@ class LinearSolver:
         """Whether there is a factor, which costs few solves with it."""
         return self._factor is not None and self._worth <= _CHEAP
 
-    def with_last_factor(self, right: np.ndarray) -> np.ndarray:
+    def with_last_factor(self, rhs: np.ndarray) -> np.ndarray:
         """[n] solution with the last factor, for a right-hand side [n]."""
-        return self._factor.solve(right)
+        return self._factor.solve(rhs)
 
     def solve(
-        self, data: np.ndarray, right: np.ndarray, *, tolerance: float, renew: bool, transposed: bool = False,
+        self, data: np.ndarray, rhs: np.ndarray, *, tolerance: float, renew: bool, transposed: bool = False,
         indefinite: bool = False,
     ) -> np.ndarray:  # fmt: skip
         """Solve with a matrix or its transpose.
 
         Args:
             data: [entries] of the matrix.
-            right: [n] right-hand side.
+            rhs: [n] right-hand side.
             tolerance: relative size of the residual and of the next correction (without a factor, of the residual) at which to
                 stop.
             renew: make a factor of this matrix, instead of trying the one of an earlier matrix first.
@@ -89,27 +89,27 @@ class LinearSolver:
         """
         matrix = self._pattern.full(data)
         matrix = matrix.T if transposed else matrix
-        size = np.linalg.norm(right)
-        if size == 0 or not np.isfinite(size):
-            return np.zeros_like(right) if size == 0 else np.full_like(right, np.nan)
+        rhs_norm = np.linalg.norm(rhs)
+        if rhs_norm == 0 or not np.isfinite(rhs_norm):
+            return np.zeros_like(rhs) if rhs_norm == 0 else np.full_like(rhs, np.nan)
         renew = renew or self._factor is None or self._lost >= self._worth
         if self._direct and renew:
             self._make_factor(data)
         if not self._direct:
-            return _solve_plainly(matrix, right, tolerance, indefinite=indefinite)
-        solution, count, solved = self._with_factor(matrix, right, tolerance, _MOST_ITERATIONS if renew else self._most_tries)
+            return _solve_plainly(matrix, rhs, tolerance, indefinite=indefinite)
+        solution, count, solved = self._with_factor(matrix, rhs, tolerance, _MAX_ITERATIONS if renew else self._max_attempts)
         if not solved and not renew:
             renew = True
             self._make_factor(data)
-            solution, count, solved = self._with_factor(matrix, right, tolerance, _MOST_ITERATIONS)
+            solution, count, solved = self._with_factor(matrix, rhs, tolerance, _MAX_ITERATIONS)
         self._least = count if renew else self._least
         self._lost += max(count - self._least, 0)
         return solution
 
     @property
-    def _most_tries(self) -> int:
+    def _max_attempts(self) -> int:
         """Iterations with the factor of an earlier matrix, after which a new one is made."""
-        return min(self._worth, _MOST_ITERATIONS)
+        return min(self._worth, _MAX_ITERATIONS)
 
     def _make_factor(self, data: np.ndarray) -> None:
         """Factor the symmetric part of a matrix, or decide that its factor would be too large."""
@@ -128,23 +128,23 @@ class LinearSolver:
         self._data = np.array(data)
         self.factors += 1
 
-    def unsolved(self, data: np.ndarray, right: np.ndarray, solution: np.ndarray, *, tolerance: float) -> int | None:
+    def unsolved(self, data: np.ndarray, rhs: np.ndarray, solution: np.ndarray, *, tolerance: float) -> int | None:
         """Row of the largest residual of a transposed system, if it is more than ten tolerances, and more than rounding.
 
         Args:
-            data, right, solution, tolerance: as in ``solve``.
+            data, rhs, solution, tolerance: as in ``solve``.
         """
-        if not np.isfinite(right).all():
+        if not np.isfinite(rhs).all():
             return None
         matrix = self._pattern.full(data).T
-        rest = right - matrix @ solution
-        within = np.linalg.norm(rest) <= _MARGIN * tolerance * np.linalg.norm(right)
-        if within or _is_rounding(matrix, solution, rest, _MOST_ROUNDING):
+        residual = rhs - matrix @ solution
+        within = np.linalg.norm(residual) <= _MARGIN * tolerance * np.linalg.norm(rhs)
+        if within or _is_rounding(matrix, solution, residual, _MAX_SOLVE_ROUNDOFF):
             return None
-        return int(np.abs(rest).argmax())
+        return int(np.abs(residual).argmax())
 
     def _with_factor(
-        self, matrix: csr_matrix, right: np.ndarray, tolerance: float, most: int
+        self, matrix: csr_matrix, rhs: np.ndarray, tolerance: float, max_iterations: int
     ) -> tuple[np.ndarray, int, bool]:
         """Solution with the factor, its number of iterations, and whether it is within the tolerance, or as near as rounding
         lets it come.
@@ -153,61 +153,61 @@ class LinearSolver:
         is far from symmetric, corrections with the factor are too short. Corrections with the factor alone (iterative
         refinement) continue while each lowers the error far; then GMRES.
         """
-        solution = best = self._factor.solve(right)
+        solution = best = self._factor.solve(rhs)
         operator = LinearOperator(matrix.shape, self._factor.solve, dtype=np.float64)
-        count, least, refining = 0, np.inf, True
+        count, lowest_residual, refining = 0, np.inf, True
 
         def step(_residual: float) -> None:
             nonlocal count
             count += 1
 
         for attempt in range(_ATTEMPTS + 1):
-            rest = right - matrix @ solution
-            correction = self._factor.solve(rest)
+            residual = rhs - matrix @ solution
+            correction = self._factor.solve(residual)
             length = float(np.linalg.norm(correction) / np.linalg.norm(solution))
-            excess = max(float(np.linalg.norm(rest) / np.linalg.norm(right)), length) / tolerance
-            if excess <= 1 or (length <= tolerance and _is_rounding(matrix, solution, rest, _ROUNDING)):
+            excess = max(float(np.linalg.norm(residual) / np.linalg.norm(rhs)), length) / tolerance
+            if excess <= 1 or (length <= tolerance and _is_rounding(matrix, solution, residual, _ROUNDING)):
                 return solution, count, True
-            stuck = not refining and excess > _STUCK * least
-            refining = refining and excess <= _REFINED * least
-            if excess < least:
-                best, least = solution, excess
-            if stuck or count >= most or attempt == _ATTEMPTS:
+            stuck = not refining and excess > _STUCK * lowest_residual
+            refining = refining and excess <= _REFINED * lowest_residual
+            if excess < lowest_residual:
+                best, lowest_residual = solution, excess
+            if stuck or count >= max_iterations or attempt == _ATTEMPTS:
                 break
             if refining:
                 solution, count = solution + correction, count + 1
                 continue
             more, _failed = gmres(
-                matrix, rest, rtol=min(0.5 / excess, 0.1), atol=0.0, restart=most, maxiter=1, M=operator, callback=step,
-                callback_type="pr_norm",
+                matrix, residual, rtol=min(0.5 / excess, 0.1), atol=0.0, restart=max_iterations, maxiter=1, M=operator,
+                callback=step, callback_type="pr_norm",
             )  # fmt: skip
             solution = solution + more
-        return best, count, least <= _MARGIN and stuck
+        return best, count, lowest_residual <= _MARGIN and stuck
 
 
-def _is_rounding(matrix: csr_matrix, solution: np.ndarray, rest: np.ndarray, rounding: float) -> bool:
+def _is_rounding(matrix: csr_matrix, solution: np.ndarray, residual: np.ndarray, rounding: float) -> bool:
     """Whether a residual is rounding, of this relative size, of the product with the matrix."""
-    return bool(np.linalg.norm(rest) <= rounding * np.linalg.norm(abs(matrix) @ np.abs(solution)))
+    return bool(np.linalg.norm(residual) <= rounding * np.linalg.norm(abs(matrix) @ np.abs(solution)))
 
 
 def _fill_estimate(upper: csr_matrix) -> float:
     """Estimate of the numbers in the factor of a matrix of a body in three dimensions (nested dissection: n^(4/3))."""
-    size = upper.shape[0]
-    return max(upper.nnz, 2.0 * size ** (4 / 3))
+    rhs_norm = upper.shape[0]
+    return max(upper.nnz, 2.0 * rhs_norm ** (4 / 3))
 
 
-def _solve_plainly(matrix: csr_matrix, right: np.ndarray, tolerance: float, *, indefinite: bool) -> np.ndarray:
+def _solve_plainly(matrix: csr_matrix, rhs: np.ndarray, tolerance: float, *, indefinite: bool) -> np.ndarray:
     """Solution with the diagonal as preconditioner: conjugate gradients, MINRES, or GMRES if the matrix is not symmetric."""
     scale = 1 / np.abs(matrix.diagonal())
     operator = LinearOperator(matrix.shape, lambda x: scale * x, dtype=np.float64)
-    probe = np.random.default_rng(0).normal(size=len(right))
+    probe = np.random.default_rng(0).normal(size=len(rhs))
     symmetric = np.linalg.norm(matrix @ probe - matrix.T @ probe) <= 1e-10 * np.linalg.norm(matrix @ probe)
     if symmetric and not indefinite:
-        solution, _failed = cg(matrix, right, rtol=tolerance, atol=0.0, maxiter=_MOST_PLAIN_ITERATIONS, M=operator)
+        solution, _failed = cg(matrix, rhs, rtol=tolerance, atol=0.0, maxiter=_MAX_DIAGONAL_ITERATIONS, M=operator)
     elif symmetric:
-        solution, _failed = minres(matrix, right, rtol=tolerance, maxiter=_MOST_PLAIN_ITERATIONS, M=operator)
+        solution, _failed = minres(matrix, rhs, rtol=tolerance, maxiter=_MAX_DIAGONAL_ITERATIONS, M=operator)
     else:
         solution, _failed = gmres(
-            matrix, right, rtol=tolerance, atol=0.0, restart=_RESTART, maxiter=_MOST_PLAIN_ITERATIONS // _RESTART, M=operator
+            matrix, rhs, rtol=tolerance, atol=0.0, restart=_RESTART, maxiter=_MAX_DIAGONAL_ITERATIONS // _RESTART, M=operator
         )
     return solution

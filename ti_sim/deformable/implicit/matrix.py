@@ -40,14 +40,14 @@ class Pattern:
 
     def full(self, data: np.ndarray) -> csr_matrix:
         """The matrix [3 F, 3 F] with these numbers."""
-        size = 3 * len(self.free)
-        return csr_matrix((data, self.columns, self.offsets), shape=(size, size), copy=False)
+        row_count = 3 * len(self.free)
+        return csr_matrix((data, self.columns, self.offsets), shape=(row_count, row_count), copy=False)
 
     def symmetric_upper(self, data: np.ndarray) -> csc_matrix:
         """Upper triangle of the symmetric part of the matrix."""
-        size = 3 * len(self.free)
+        row_count = 3 * len(self.free)
         values = 0.5 * (data[self.upper] + data[self.mirrored])
-        return csc_matrix((values, self.upper_rows, self.upper_offsets), shape=(size, size), copy=False)
+        return csc_matrix((values, self.upper_rows, self.upper_offsets), shape=(row_count, row_count), copy=False)
 
 
 def pattern_of(model: DeformableModel) -> Pattern:
@@ -97,13 +97,13 @@ def _scalar_rows(block_row: np.ndarray, block_column: np.ndarray, count: int) ->
 
 def _upper_triangle(columns: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """The last four attributes of ``Pattern`` for a matrix whose pattern is symmetric."""
-    size = len(offsets) - 1
-    numbers = csr_matrix((np.arange(len(columns)), columns, offsets), shape=(size, size))
+    row_count = len(offsets) - 1
+    numbers = csr_matrix((np.arange(len(columns)), columns, offsets), shape=(row_count, row_count))
     mirrored = csr_matrix(numbers.T).data  # place of (j, i) at that of (i, j)
-    row = np.repeat(np.arange(size), np.diff(offsets))
+    row = np.repeat(np.arange(row_count), np.diff(offsets))
     above = np.flatnonzero(row <= columns)
     order = above[np.lexsort((row[above], columns[above]))]
-    starts = np.concatenate([[0], np.cumsum(np.bincount(columns[order], minlength=size))])
+    starts = np.concatenate([[0], np.cumsum(np.bincount(columns[order], minlength=row_count))])
     return order, mirrored[order], _int(row[order]), _int(starts)
 
 

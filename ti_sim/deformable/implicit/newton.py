@@ -31,7 +31,7 @@ _LOOSEST, _FORCING = 1e-2, 0.1  # relative residual of linear solves: at first, 
 _SLOW = 0.4  # reduction of residual and direction, up to which directions use the factor as it is
 _STUCK = 0.5  # reduction from which on a factor that is not cheap is made anew
 _SHORTEST_NATURAL = 2.0**-12  # step that is shortened by the natural monotonicity test
-_FIRST_PART, _LEAST_PART = 0.25, 1e-4  # of the friction, by which continuation makes it larger
+_INITIAL_FRICTION_STEP, _MIN_FRICTION_STEP = 0.25, 1e-4  # of the friction, by which continuation makes it larger
 _MARGIN = 0.1  # of the tolerance, for directions with the last factor, which may be too short
 
 
@@ -66,14 +66,14 @@ def solve_stage(
         world, row, control, frame: as in ``kernels.evaluate``.
     """
     positions = stepper.states[world, row, :, :3]
-    first = positions.copy()
+    initial_positions = positions.copy()
     result = _with_potential(
         stepper, linear, settings, gamma=gamma, world=world, row=row, control=control, frame=frame, positions=positions
     )
     if result.converged or not stepper.has_friction(world):
         return result
     return _with_friction(
-        stepper, linear, settings, result, first, gamma=gamma, world=world, row=row, control=control, frame=frame
+        stepper, linear, settings, result, initial_positions, gamma=gamma, world=world, row=row, control=control, frame=frame
     )
 
 
@@ -96,28 +96,29 @@ def _with_potential(
             step = _newton(stepper, linear, evaluation, forcing, world, row, control, renew=renew)
             if not linear.has_factor and np.abs(step).max(initial=0.0) <= gamma * settings.tolerance:
                 return _result(stepper, evaluation, iteration, converged=True)
-        after, length = _search(stepper, evaluation, positions[free], step, world, row, control, frame)
-        if after is None:
+        new_evaluation, length = _search(stepper, evaluation, positions[free], step, world, row, control, frame)
+        if new_evaluation is None:
             if chord is None:
                 break
             chord = None
             continue
-        reduction = _ratio(after.residual, evaluation.residual)
-        evaluation, chord = after, None
+        reduction = _ratio(new_evaluation.residual, evaluation.residual)
+        evaluation, chord = new_evaluation, None
         if linear.has_factor:
-            ahead = linear.with_last_factor(-evaluation.residual)
-            if np.abs(ahead).max(initial=0.0) <= _MARGIN * gamma * settings.tolerance:
+            trial_step = linear.with_last_factor(-evaluation.residual)
+            if np.abs(trial_step).max(initial=0.0) <= _MARGIN * gamma * settings.tolerance:
                 return _result(stepper, evaluation, iteration + 1, converged=True)
-            reduction = max(reduction, _ratio(ahead, step))
+            reduction = max(reduction, _ratio(trial_step, step))
             if linear.factor_is_cheap and length == 1 and reduction < _SLOW:
-                chord = ahead
+                chord = trial_step
         forcing = min(max(_FORCING * min(reduction, 1.0), 1e-10), _LOOSEST)
         renew = linear.factor_is_cheap or reduction > _STUCK
     return _result(stepper, evaluation, settings.iterations, converged=False)
 
 
 def _with_friction(
-    stepper: Stepper, linear: LinearSolver, settings: ImplicitSettings, failed: StageResult, first: np.ndarray, *, gamma: float,
+    stepper: Stepper, linear: LinearSolver, settings: ImplicitSettings, failed: StageResult, initial_positions: np.ndarray, *,
+    gamma: float,
     world: int, row: int, control: int, frame: int,
 ) -> StageResult:  # fmt: skip
     """Solve a stage that ``_with_potential`` did not: from its first positions, then by continuation in the friction.
@@ -131,33 +132,33 @@ def _with_friction(
 
     def solve() -> bool:
         nonlocal count
-        evaluation, iterations, solved = _natural_newton(stepper, settings, gamma, world, row, control, frame)
+        evaluation, iterations, solved_positions = _natural_newton(stepper, settings, gamma, world, row, control, frame)
         count += iterations
-        return solved
+        return solved_positions
 
     try:
-        positions[:] = first
+        positions[:] = initial_positions
         if solve():
             return _result(stepper, stepper.evaluate(world, row, control, frame), count, converged=True)
-        positions[:] = first
+        positions[:] = initial_positions
         friction[:] = 0.0
         start = _with_potential(
             stepper, linear, settings, gamma=gamma, world=world, row=row, control=control, frame=frame, positions=positions
         )
         count += start.iterations
-        share, step = 0.0, _FIRST_PART
-        solved = positions.copy()
-        while start.converged and share < 1 and step >= _LEAST_PART:
-            friction[:] = min(share + step, 1.0) * full_friction
+        friction_fraction, step = 0.0, _INITIAL_FRICTION_STEP
+        solved_positions = positions.copy()
+        while start.converged and friction_fraction < 1 and step >= _MIN_FRICTION_STEP:
+            friction[:] = min(friction_fraction + step, 1.0) * full_friction
             if solve():
-                share, step = min(share + step, 1.0), 2 * step
-                solved = positions.copy()
+                friction_fraction, step = min(friction_fraction + step, 1.0), 2 * step
+                solved_positions = positions.copy()
             else:
-                positions[:] = solved
+                positions[:] = solved_positions
                 step /= 4
         friction[:] = full_friction
         evaluation = stepper.evaluate(world, row, control, frame)
-        return _result(stepper, evaluation, count, converged=share == 1)
+        return _result(stepper, evaluation, count, converged=friction_fraction == 1)
     finally:
         friction[:] = full_friction
 
@@ -184,24 +185,28 @@ def _natural_newton(
         length = min(1.0, 4 * length)
         while True:
             positions[free] = start + length * step.reshape(-1, 3)
-            after = stepper.evaluate(world, row, control, frame)
-            ahead = factor.solve(-after.residual) if np.isfinite(after.residual).all() else np.full_like(step, np.inf)
-            if np.linalg.norm(ahead) <= (1 - length / 4) * np.linalg.norm(step):
+            new_evaluation = stepper.evaluate(world, row, control, frame)
+            simplified_step = (
+                factor.solve(-new_evaluation.residual)
+                if np.isfinite(new_evaluation.residual).all()
+                else np.full_like(step, np.inf)
+            )
+            if np.linalg.norm(simplified_step) <= (1 - length / 4) * np.linalg.norm(step):
                 break
             length /= 2
             if length < _SHORTEST_NATURAL:
                 positions[free] = start
                 return evaluation, iteration, False
-        evaluation = after
-        if length == 1 and np.abs(ahead).max() <= close:
+        evaluation = new_evaluation
+        if length == 1 and np.abs(simplified_step).max() <= close:
             return evaluation, iteration + 1, True
     return evaluation, settings.iterations, False
 
 
-def _ratio(above: np.ndarray, below: np.ndarray) -> float:
+def _ratio(numerator: np.ndarray, denominator: np.ndarray) -> float:
     """Ratio of the norms of two vectors, 1 where both are zero."""
-    size = np.linalg.norm(below)
-    return float(np.linalg.norm(above) / size) if size > 0 else 1.0
+    denominator_norm = np.linalg.norm(denominator)
+    return float(np.linalg.norm(numerator) / denominator_norm) if denominator_norm > 0 else 1.0
 
 
 def _newton(
@@ -217,9 +222,9 @@ def _newton(
 def _result(stepper: Stepper, evaluation: Evaluation, iterations: int, *, converged: bool) -> StageResult:
     if not evaluation.residual.size:  # no free particles
         return StageResult(converged, iterations, 0.0, -1)
-    sizes = np.linalg.norm(evaluation.residual.reshape(-1, 3), axis=1)
-    worst = int(np.nanargmax(sizes)) if np.isfinite(sizes).any() else 0
-    return StageResult(converged, iterations, float(sizes[worst]), int(stepper.pattern.free[worst]))
+    residual_norms = np.linalg.norm(evaluation.residual.reshape(-1, 3), axis=1)
+    worst = int(np.nanargmax(residual_norms)) if np.isfinite(residual_norms).any() else 0
+    return StageResult(converged, iterations, float(residual_norms[worst]), int(stepper.pattern.free[worst]))
 
 
 def _search(
@@ -232,21 +237,21 @@ def _search(
     """
     free, positions = stepper.pattern.free, stepper.states[world, row, :, :3]
     stepper.stage.reference[:] = positions[:, 2]
-    slope, length, noise = float(evaluation.residual @ step), 1.0, stepper.energy_noise[world]
-    if not slope < 0:
+    directional_derivative, length, noise = float(evaluation.residual @ step), 1.0, stepper.energy_noise[world]
+    if not directional_derivative < 0:
         return None, 0.0
     while length >= _SHORTEST:
         positions[free] = start + length * step.reshape(-1, 3)
-        after = stepper.evaluate(world, row, control, frame)
-        work = 0.5 * length * float((evaluation.non_potential + after.non_potential) @ step)
-        change = after.energy - evaluation.energy + after.contact - work
-        if change <= _ARMIJO * length * slope + _NOISE * (evaluation.scale + after.scale) + noise:
-            return after, length
+        new_evaluation = stepper.evaluate(world, row, control, frame)
+        work = 0.5 * length * float((evaluation.non_potential + new_evaluation.non_potential) @ step)
+        change = new_evaluation.energy - evaluation.energy + new_evaluation.contact - work
+        if change <= _ARMIJO * length * directional_derivative + _NOISE * (evaluation.scale + new_evaluation.scale) + noise:
+            return new_evaluation, length
         length /= 2
     positions[free] = start
     return None, 0.0
 
 
-def _descent(stepper: Stepper, linear: LinearSolver, right: np.ndarray, world: int) -> np.ndarray:
+def _descent(stepper: Stepper, linear: LinearSolver, rhs: np.ndarray, world: int) -> np.ndarray:
     """Newton's direction with projected element blocks, from the last Jacobian."""
-    return linear.solve(stepper.projected(world), right, tolerance=_LOOSEST, renew=True)
+    return linear.solve(stepper.projected(world), rhs, tolerance=_LOOSEST, renew=True)

@@ -19,7 +19,7 @@ from ti_sim.deformable.implicit.settings import ImplicitSettings
 from ti_sim.deformable.implicit.stages import Stage, stages_of, times_of
 from ti_sim.deformable.implicit.starting_step import position_correction, position_correction_adjoint
 from ti_sim.deformable.implicit.stepper import Stepper
-from ti_sim.deformable.implicit.worlds import for_each_world, places_for
+from ti_sim.deformable.implicit.worlds import for_each_world, worker_count
 from ti_sim.deformable.inputs import ContinuedInputs, DeformableInputs
 from ti_sim.deformable.model import HELD, PRESCRIBED, DeformableModel
 
@@ -73,9 +73,9 @@ def simulate(
         settings: convergence and contact.
         first_step: steps that were taken before.
     """
-    first_inputs, initial, before, memory = inputs, _initial_rows(inputs), None, None
+    first_inputs, initial, previous_driving, memory = inputs, _initial_rows(inputs), None, None
     if isinstance(inputs, ContinuedInputs):
-        before, memory, inputs = inputs.particle_driving0, inputs.particle_factor0, inputs.without_history()
+        previous_driving, memory, inputs = inputs.particle_driving0, inputs.particle_factor0, inputs.without_history()
     initial_count = initial.shape[1]
     stages = tuple(stages_of(integrator, frames * substeps, initial_count=initial_count))
     worlds, particles = inputs.particle_mass.shape
@@ -83,7 +83,7 @@ def simulate(
     states[:, :initial_count] = initial
     failed, particle, residuals = np.full(worlds, -1), np.full(worlds, -1), np.zeros(worlds)
     iterations = np.zeros(worlds, dtype=int)
-    driving = Driving(inputs, substeps, before)
+    driving = Driving(inputs, substeps, previous_driving)
     inputs = driving.inputs
     times = times_of(integrator, stages, initial_count=initial_count, first_step=first_step)
     memories = [np.zeros(0)] * worlds
@@ -95,7 +95,7 @@ def simulate(
         for stage in stages:
             control, frame = driving.rows(stage, world)
             hat = _hat(model, inputs, states[world], stage, dt, world, stage.step // substeps)
-            stepper.begin(stage.gamma * dt, hat, reach=stage.reach)
+            stepper.begin(stage.gamma * dt, hat, max_height=stage.reach)
             _guess(model, states[world], stage, stepper.stage.hat, dt, times)
             result = solve_stage(
                 stepper, linear, settings, gamma=stage.gamma * dt, world=world, row=stage.row, control=control, frame=frame
@@ -108,15 +108,15 @@ def simulate(
         memories[world] = linear.memory()
 
     pattern = pattern_of(model)
-    for_each_world([Stepper(model, inputs, states, settings, pattern) for _ in range(places_for(worlds))], worlds, work)
+    for_each_world([Stepper(model, inputs, states, settings, pattern) for _ in range(worker_count(worlds))], worlds, work)
     rows = [initial_count - 1] + [stage.row for stage in stages if stage.ends_step and (stage.step + 1) % substeps == 0]
     starting = integrator == "bdf2" and initial_count == 1 and frames * substeps == 1
     history = {"particle_history": states[:, -3:] if starting else states[:, -2:]}
     if integrator == "bdf2":
         history["particle_driving"] = last_driving(first_inputs, frames)
     if width := max(map(len, memories)):
-        rest = (np.append(values, np.full(width - len(values), -1.0)) for values in memories)
-        history["particle_factor"] = np.stack(list(rest))
+        padded = (np.append(values, np.full(width - len(values), -1.0)) for values in memories)
+        history["particle_factor"] = np.stack(list(padded))
     frame_rows, iteration_count = np.array(rows), int(iterations.sum())
     return ImplicitMotion(stages, initial_count, states, frame_rows, failed, particle, residuals, iteration_count, history)
 
@@ -172,10 +172,10 @@ def differentiate(
         Adjoints of the inputs. That of the factors, on which the result does not depend, is zero.
     """
     worlds, particles = inputs.particle_mass.shape
-    first_inputs, before = inputs, None
+    first_inputs, previous_driving = inputs, None
     if isinstance(inputs, ContinuedInputs):
-        before, inputs = inputs.particle_driving0, inputs.without_history()
-    driving, initial_bars = Driving(inputs, substeps, before), np.zeros((worlds, motion.initial_count, particles, 6))
+        previous_driving, inputs = inputs.particle_driving0, inputs.without_history()
+    driving, initial_bars = Driving(inputs, substeps, previous_driving), np.zeros((worlds, motion.initial_count, particles, 6))
     inputs = driving.inputs
     result = inputs.with_arrays(np.zeros_like(array) for array in inputs.arrays())
     sums = replace(result, gravity=np.zeros((worlds, particles, 3)), wind=np.zeros((worlds, max(model.triangle_count, 1), 3)))
@@ -194,7 +194,7 @@ def differentiate(
         for stage in reversed(motion.stages):
             control, frame = driving.rows(stage, world)
             hat = _hat(model, inputs, motion.states[world], stage, dt, world, stage.step // substeps)
-            stepper.begin(stage.gamma * dt, hat, reach=stage.reach)
+            stepper.begin(stage.gamma * dt, hat, max_height=stage.reach)
             _stage_adjoint(
                 model, stepper, linear, row_bars[stage.row], stage, dt, world, control, frame,
                 tolerance=settings.adjoint_tolerance,
@@ -212,8 +212,8 @@ def differentiate(
         initial_bars[world] = row_bars[: motion.initial_count]
 
     pattern = pattern_of(model)
-    places = [Stepper(model, inputs, motion.states, settings, pattern, sums) for _ in range(places_for(worlds))]
-    for_each_world(places, worlds, work)
+    steppers = [Stepper(model, inputs, motion.states, settings, pattern, sums) for _ in range(worker_count(worlds))]
+    for_each_world(steppers, worlds, work)
     result.gravity[:] = sums.gravity.sum(1)
     result.wind[:] = sums.wind.sum(1)
     result, before_bar = driving.without_more_rows(result)
@@ -241,11 +241,11 @@ def _stage_adjoint(
     free, gamma = stepper.pattern.free, stage.gamma * dt
     stepper.evaluate(world, stage.row, control, frame)
     data = stepper.jacobian(world, stage.row, control)
-    right = (bar[free, :3] + bar[free, 3:] / gamma).ravel()
+    rhs = (bar[free, :3] + bar[free, 3:] / gamma).ravel()
     solution = linear.solve(
-        data, right, tolerance=tolerance, renew=linear.factor_is_cheap, transposed=True, indefinite=True
+        data, rhs, tolerance=tolerance, renew=linear.factor_is_cheap, transposed=True, indefinite=True
     )
-    bad = linear.unsolved(data, right, solution, tolerance=tolerance)
+    bad = linear.unsolved(data, rhs, solution, tolerance=tolerance)
     if bad is not None:
         particle = int(free[bad // 3])
         raise ConvergenceError(
@@ -270,8 +270,8 @@ def _hat(
     table = model.particle_table
     is_held = table[:, HELD] == 1
     hat[is_held, :3], hat[is_held, 3:] = states[stage.start, is_held, :3], 0.0
-    moved = table[:, PRESCRIBED] >= 0
-    hat[moved, 3:] = inputs.prescribed_qd[world, frame][table[moved, PRESCRIBED]]
+    is_prescribed = table[:, PRESCRIBED] >= 0
+    hat[is_prescribed, 3:] = inputs.prescribed_qd[world, frame][table[is_prescribed, PRESCRIBED]]
     return np.column_stack([hat, states[stage.before, :, 2]])
 
 
@@ -285,8 +285,8 @@ def _guess(
     row = states[stage.row]
     latest = states[stage.row - 1, :, 3:]
     if stage.row > 1:
-        before, last, now = times[stage.row - 2 : stage.row + 1]
-        latest = latest + (now - last) / (last - before) * (latest - states[stage.row - 2, :, 3:])
+        previous_time, last_time, stage_time = times[stage.row - 2 : stage.row + 1]
+        latest = latest + (stage_time - last_time) / (last_time - previous_time) * (latest - states[stage.row - 2, :, 3:])
     row[:, :3] = hat[:, :3] + stage.gamma * dt * latest
     row[:, 3:] = hat[:, 3:6]
     row[is_held, :3] = hat[is_held, :3] + stage.time * dt * hat[is_held, 3:6]

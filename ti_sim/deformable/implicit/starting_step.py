@@ -44,8 +44,8 @@ def position_correction(
         world: the world.
         frame: frame interval of the loads.
     """
-    u, _outer, square, size = _accelerations(model, inputs, states, stage, dt, world, frame)
-    return -_PART * dt * (5 * square / size) * u
+    u, _outer, squared_tolerance, denominator = _correction_terms(model, inputs, states, stage, dt, world, frame)
+    return -_PART * dt * (5 * squared_tolerance / denominator) * u
 
 
 def position_correction_adjoint(
@@ -62,28 +62,28 @@ def position_correction_adjoint(
     Returns:
         [P, 3] adjoint of u.
     """
-    u, outer, square, size = _accelerations(model, inputs, states, stage, dt, world, frame)
+    u, outer, squared_tolerance, denominator = _correction_terms(model, inputs, states, stage, dt, world, frame)
     bar = -_PART * dt * bar
-    share_bar = (u * bar).sum(1, keepdims=True)
-    outer_bar = 2 * (_GAMMA * dt) ** 2 * (5 * (u * u).sum(1, keepdims=True) / size**2 * share_bar) * outer
+    factor_bar = (u * bar).sum(1, keepdims=True)
+    outer_bar = 2 * (_GAMMA * dt) ** 2 * (5 * (u * u).sum(1, keepdims=True) / denominator**2 * factor_bar) * outer
     bars.gravity[world] += outer_bar
-    loaded = np.flatnonzero(model.particle_table[:, LOADED] >= 0)
-    rows, mass = model.particle_table[loaded, LOADED], inputs.particle_mass[world, loaded, None]
-    bars.load[world, frame, rows] += outer_bar[loaded] / mass
+    loaded_particles = np.flatnonzero(model.particle_table[:, LOADED] >= 0)
+    rows, mass = model.particle_table[loaded_particles, LOADED], inputs.particle_mass[world, loaded_particles, None]
+    bars.load[world, frame, rows] += outer_bar[loaded_particles] / mass
     load = inputs.load[world, frame, rows]
-    bars.particle_mass[world, loaded] -= (load * outer_bar[loaded] / mass**2).sum(1)
-    return 5 * square / size * bar - 10 * square / size**2 * share_bar * u
+    bars.particle_mass[world, loaded_particles] -= (load * outer_bar[loaded_particles] / mass**2).sum(1)
+    return 5 * squared_tolerance / denominator * bar - 10 * squared_tolerance / denominator**2 * factor_bar * u
 
 
-def _accelerations(
+def _correction_terms(
     model: DeformableModel, inputs: DeformableInputs, states: np.ndarray, stage: Stage, dt: float, world: int, frame: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """u [P, 3], g + load / m [P, 3], w^2 [P, 1] and 4 w^2 + |u|^2 [P, 1], of which zeros are made one."""
     u = states[stage.rows[0], :, 3:] - states[stage.start, :, 3:]
     outer = np.repeat(inputs.gravity[world][None], len(u), axis=0)
-    loaded = np.flatnonzero(model.particle_table[:, LOADED] >= 0)
-    load = inputs.load[world, frame, model.particle_table[loaded, LOADED]]
-    outer[loaded] += load / inputs.particle_mass[world, loaded, None]
-    square = (_GAMMA * dt) ** 2 * (outer * outer).sum(1, keepdims=True)
-    size = 4 * square + (u * u).sum(1, keepdims=True)
-    return u, outer, square, np.where(size > 0, size, 1.0)
+    loaded_particles = np.flatnonzero(model.particle_table[:, LOADED] >= 0)
+    load = inputs.load[world, frame, model.particle_table[loaded_particles, LOADED]]
+    outer[loaded_particles] += load / inputs.particle_mass[world, loaded_particles, None]
+    squared_tolerance = (_GAMMA * dt) ** 2 * (outer * outer).sum(1, keepdims=True)
+    denominator = 4 * squared_tolerance + (u * u).sum(1, keepdims=True)
+    return u, outer, squared_tolerance, np.where(denominator > 0, denominator, 1.0)

@@ -74,7 +74,7 @@ class Stepper:
         self.states, self.mass = states, inputs.particle_mass
         worlds, particles = states.shape[0], model.particle_count
         indices = np.concatenate([model.tables[table].ravel() for table in TABLES.values()])
-        slots = max(len(indices), 1)
+        slot_count = max(len(indices), 1)
         self._counts = {family: len(model.tables[table]) for family, table in TABLES.items()}
         elements = sum(self._counts.values())
         start = np.concatenate([[0], np.cumsum(np.bincount(indices, minlength=particles))])
@@ -82,7 +82,7 @@ class Stepper:
         has_other_forces = features.with_damping or features.with_air
         self.stage = StageArrays(
             numbers=np.zeros(4), hat=np.zeros((particles, 7)), reference=np.zeros(particles),
-            force=np.zeros((worlds, slots, 3)), elastic=np.zeros((worlds, slots if has_other_forces else 1, 3)),
+            force=np.zeros((worlds, slot_count, 3)), elastic=np.zeros((worlds, slot_count if has_other_forces else 1, 3)),
             residual=np.zeros((particles, 3)), non_potential=np.zeros((particles, 3)), energy=np.zeros((particles, 3)),
             element_energy=np.zeros(max(elements, 1)),
             ground=np.zeros((particles, 3, 3)), slot_start=start.astype(np.int32),
@@ -121,9 +121,9 @@ class Stepper:
         """Whether a particle of a world may touch the ground with friction."""
         return bool((self.friction(world)[self.contact] > 0).any())
 
-    def begin(self, gamma: float, hat: np.ndarray, *, reach: float = 0.0) -> None:
+    def begin(self, gamma: float, hat: np.ndarray, *, max_height: float = 0.0) -> None:
         """Set gamma [s], ``StageArrays.hat`` [P, 7] and ``Stage.reach`` of the stage."""
-        self.stage.numbers[GAMMA], self.stage.numbers[REACH] = gamma, reach
+        self.stage.numbers[GAMMA], self.stage.numbers[REACH] = gamma, max_height
         self.stage.hat[:] = hat
 
     def evaluate(self, world: int, row: int, control: int, frame: int) -> Evaluation:
@@ -148,9 +148,9 @@ class Stepper:
         """``jacobian`` of the last call with symmetric, positive semi-definite blocks of the elements: for descent only."""
         first = 0
         for family, count in self._counts.items():
-            size = 3 * FAMILIES[family]
-            stop = first + count * size * FAMILIES[family]
-            blocks = -self.rows[first:stop].reshape(count, size, size)
+            entry_count = 3 * FAMILIES[family]
+            stop = first + count * entry_count * FAMILIES[family]
+            blocks = -self.rows[first:stop].reshape(count, entry_count, entry_count)
             values, vectors = np.linalg.eigh(0.5 * (blocks + blocks.transpose(0, 2, 1)))
             positive = np.einsum("eik,ek,ejk->eij", vectors, np.maximum(values, 0.0), vectors)
             self.rows[first:stop] = -positive.reshape(-1, 3)

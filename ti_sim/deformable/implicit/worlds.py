@@ -10,31 +10,31 @@ from typing import TypeVar
 
 from ti_sim.base.parallel import thread_count
 
-Place = TypeVar("Place")
+Worker = TypeVar("Worker")
 
 
-def places_for(worlds: int) -> int:
+def worker_count(worlds: int) -> int:
     """Number of worlds that are simulated at a time: as many as kernels have threads."""
     return max(1, min(worlds, thread_count()))
 
 
-def for_each_world(places: Sequence[Place], worlds: int, work: Callable[[Place, int], None]) -> None:
-    """Call ``work(place, world)`` for all worlds, with each place in one call at a time.
+def for_each_world(workers: Sequence[Worker], worlds: int, work: Callable[[Worker, int], None]) -> None:
+    """Call ``work(worker, world)`` for all worlds, with each worker in one call at a time.
 
     Args:
-        places: what a call needs for itself (kernels with their arrays); as many calls run at a time.
+        workers: kernels and arrays of one call each; as many calls run at a time.
         worlds: number of worlds.
         work: called in threads; worlds share nothing else that it writes.
 
     Raises:
         Exception: that of the first world whose call raised one; worlds that had not begun are left out.
     """
-    if len(places) == 1:
+    if len(workers) == 1:
         for world in range(worlds):
-            work(places[0], world)
+            work(workers[0], world)
         return
-    free: SimpleQueue[Place] = SimpleQueue()
-    for worker in places:
+    free: SimpleQueue[Worker] = SimpleQueue()
+    for worker in workers:
         free.put(worker)
 
     ended = Event()
@@ -51,7 +51,7 @@ def for_each_world(places: Sequence[Place], worlds: int, work: Callable[[Place, 
         finally:
             free.put(worker)
 
-    with ThreadPoolExecutor(len(places)) as pool:
+    with ThreadPoolExecutor(len(workers)) as pool:
         calls = [pool.submit(one, world) for world in range(worlds)]
         try:
             for call in calls:

@@ -12,8 +12,8 @@ from risp_torch.inversion.appearance.model.background_plate import SmoothPicture
 from risp_torch.inversion.appearance.model.palette import Palette
 from ti_render import FragmentWeights
 
-LEAST_SHADOW = 1e-6  # part of a pixel in shadow: smaller ones are left out
-MOST_NUMBERED = 5 * 10**7  # numbers that a table is made for: it is faster than sorting
+MIN_SHADOW_COVERAGE = 1e-6  # part of a pixel in shadow: smaller ones are left out
+MAX_LOOKUP_SIZE = 5 * 10**7  # numbers that a table is made for: it is faster than sorting
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,7 +157,7 @@ class AppearanceSystem:
 
 def _numbered(numbers: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
     """The different numbers among those given (below ``size``), ascending, and the place of each given one among them."""
-    if size > MOST_NUMBERED:
+    if size > MAX_LOOKUP_SIZE:
         return np.unique(numbers, return_inverse=True)
     present = np.zeros(size, dtype=bool)
     present[numbers] = True
@@ -167,7 +167,7 @@ def _numbered(numbers: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
 
 def _cast(amounts: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Frame, number of the shadow, pixel and weight of every entry of [n, K, H W] that counts."""
-    frame, number, pixel = np.nonzero(amounts > LEAST_SHADOW)
+    frame, number, pixel = np.nonzero(amounts > MIN_SHADOW_COVERAGE)
     return frame, number, pixel, amounts[frame, number, pixel].astype(np.float64)
 
 
@@ -182,8 +182,8 @@ def _corners(
     if (palette.corner == palette.corner[:, :1]).all():
         return (entries.image, entries.pixel), first, entries.weight.sum(axis=1, dtype=np.float64)
     if palette.lattice.divisions == 1:
-        places, weights = np.arange(3)[None], entries.weight.astype(np.float64)
+        offsets, weights = np.arange(3)[None], entries.weight.astype(np.float64)
     else:
-        places, weights = palette.lattice.weights(entries.weight.astype(np.float64))
+        offsets, weights = palette.lattice.weights(entries.weight.astype(np.float64))
     image, pixel = (np.repeat(indices, weights.shape[1]) for indices in (entries.image, entries.pixel))
-    return (image, pixel), (first[:, None] + places).reshape(-1), weights.reshape(-1)
+    return (image, pixel), (first[:, None] + offsets).reshape(-1), weights.reshape(-1)

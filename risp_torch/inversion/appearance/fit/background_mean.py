@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from risp_torch.inversion.appearance.fit.objective import LEAST_LEFT, robust_factor
+from risp_torch.inversion.appearance.fit.objective import PLATE_REGULARISATION, robust_factor
 from risp_torch.inversion.appearance.model.palette import GREY
 from risp_torch.inversion.appearance.settings import LookSettings
 
@@ -30,5 +30,5 @@ def still_plate(film: np.ndarray, weight: np.ndarray, settings: LookSettings) ->
 
 
 def _mean(film: np.ndarray, weight: np.ndarray) -> np.ndarray:
-    total = np.einsum("np,npc->pc", weight, film) + LEAST_LEFT * GREY
-    return total / (weight.sum(axis=0)[:, None] + LEAST_LEFT)
+    total = np.einsum("np,npc->pc", weight, film) + PLATE_REGULARISATION * GREY
+    return total / (weight.sum(axis=0)[:, None] + PLATE_REGULARISATION)

@@ -8,7 +8,7 @@ import numpy as np
 
 from risp_torch.inversion.appearance.fit.appearance_system import AppearanceSystem
 
-LEAST_BRIGHTNESS = 0.2  # ratio of a colour's mean brightness after a step to that before: below it, steps are straight
+MIN_BRIGHTNESS_RATIO = 0.2  # ratio of a colour's mean brightness after a step to that before: below it, steps are straight
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +55,7 @@ class Look:
         before, after = system.mean_basis @ self.light, system.mean_basis @ new
         change = after - before
         lit_colors = (self.colors + colors) * before + self.colors * change
-        straight = (before <= 0) | (after < LEAST_BRIGHTNESS * before)
+        straight = (before <= 0) | (after < MIN_BRIGHTNESS_RATIO * before)
         return replace(
             self, colors=np.where(straight, self.colors + colors, lit_colors / np.where(straight, 1.0, after)), light=new
         )

@@ -19,7 +19,7 @@ import numpy as np
 from scipy.linalg import cho_solve, cholesky
 from scipy.sparse import diags_array
 
-from risp_torch.inversion.appearance.fit.objective import LEAST_LEFT, LIGHT_PULL, Fit
+from risp_torch.inversion.appearance.fit.objective import LIGHT_PULL, PLATE_REGULARISATION, Fit
 from risp_torch.inversion.appearance.model.background_plate import plate_solver
 
 DIRECT = 1500  # colours
@@ -45,7 +45,7 @@ class NormalEquations:
         """Linearise at a fit; the matrix is made by ``inverse`` alone."""
         self.system, self.settings = system, settings = fit.system, fit.settings
         look, row = fit.look, fit.system.row
-        behind = np.einsum("np,nc->pc", fit.weight * system.left**2, look.gain**2) + LEAST_LEFT  # [P, 3] D
+        behind = np.einsum("np,nc->pc", fit.weight * system.left**2, look.gain**2) + PLATE_REGULARISATION  # [P, 3] D
         self.behind = [plate_solver(behind[:, k], system.plate_basis) for k in range(3)]
         self.weight = fit.weight.reshape(-1, 1)[row]  # [R, 1]
         self.gain = look.gain[system.frame]  # [R, 3]
@@ -198,5 +198,5 @@ def _dot(a: Step, b: Step) -> np.ndarray:
     return (a[0] * b[0]).sum(axis=0) + (a[1] * b[1]).sum(axis=0)
 
 
-def _plus(a: Step, share: np.ndarray | float, b: Step) -> Step:
-    return a[0] + share * b[0], a[1] + share * b[1]
+def _plus(a: Step, factor: np.ndarray | float, b: Step) -> Step:
+    return a[0] + factor * b[0], a[1] + factor * b[1]

@@ -18,7 +18,7 @@ from risp_torch.inversion.appearance.model.background_plate import plate_solver
 from risp_torch.inversion.appearance.model.palette import GREY
 from risp_torch.inversion.appearance.settings import LookSettings
 
-LEAST_LEFT = 1e-4  # pixels: weight of the pull of the plate towards grey
+PLATE_REGULARISATION = 1e-4  # pixels: weight of the pull of the plate towards grey
 LIGHT_PULL = 1.0  # pixels: weight of the pull of the light towards an even one
 HELD_SWEEPS = 3  # times that plate and exposure follow each other at weights that stay
 EXPOSURE_PULL = 1e-3  # of a frame's pixels: weight of the pull of its gain towards 1 and of its offset towards 0
@@ -116,8 +116,8 @@ def _plate(system: AppearanceSystem, look: Look, bodies: np.ndarray, weight: np.
     through = weight * system.left
     total = np.einsum("np,nc,npc->pc", through, look.gain, system.film - look.offset[:, None])
     total -= system.into_pixels @ (bodies * (through.reshape(-1, 1)[system.row] * look.gain[system.frame] ** 2))
-    total += LEAST_LEFT * GREY
-    weights = np.einsum("np,nc->pc", through * system.left, look.gain**2) + LEAST_LEFT
+    total += PLATE_REGULARISATION * GREY
+    weights = np.einsum("np,nc->pc", through * system.left, look.gain**2) + PLATE_REGULARISATION
     if system.plate_basis is None:
         return total / weights
     return np.stack([plate_solver(weights[:, k], system.plate_basis).plate(total[:, k]) for k in range(3)], axis=1)
@@ -147,4 +147,4 @@ def _penalty(system: AppearanceSystem, settings: LookSettings, look: Look) -> fl
     smooth += LIGHT_PULL * float((look.light[1:] ** 2).sum())
     exposure = float(((look.gain - 1) ** 2).sum()) + float((look.offset**2).sum())
     bending = 0.0 if system.plate_basis is None else system.plate_basis.energy(look.plate)
-    return smooth + LEAST_LEFT * float(((look.plate - GREY) ** 2).sum()) + bending + _exposure_pull(system) * exposure
+    return smooth + PLATE_REGULARISATION * float(((look.plate - GREY) ** 2).sum()) + bending + _exposure_pull(system) * exposure

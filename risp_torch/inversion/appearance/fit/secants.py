@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from risp_torch.inversion.appearance.fit.normal_equations import Inverse, Step
 
 KEPT = 6  # steps
-LEAST_CURVATURE = 1e-8  # cosine between a step and the change of the right side: below it, the pair is left out
+MIN_CURVATURE_COSINE = 1e-8  # cosine between a step and the change of the right side: below it, the pair is left out
 
 
 @dataclass
@@ -40,19 +40,19 @@ class Secants:
         if self.last is not None:
             step, bent = _minus(point, self.last[0]), _minus(self.last[1], right)
             curvature = _dot(step, bent)
-            if curvature > LEAST_CURVATURE * (_dot(step, step) * _dot(bent, bent)) ** 0.5:
+            if curvature > MIN_CURVATURE_COSINE * (_dot(step, step) * _dot(bent, bent)) ** 0.5:
                 self.pairs = [*self.pairs, (step, bent, curvature)][-KEPT:]
         self.last = point, right
 
     def step(self, inverse: Inverse, right: Step) -> Step:
         """The corrected inverse times a right side (two-loop recursion)."""
-        shares: list[float] = []
+        factors: list[float] = []
         for step, bent, curvature in reversed(self.pairs):
-            shares.append(_dot(step, right) / curvature)
-            right = _plus(right, -shares[-1], bent)
+            factors.append(_dot(step, right) / curvature)
+            right = _plus(right, -factors[-1], bent)
         step_of_inverse = inverse.step(right)
-        for (step, bent, curvature), share in zip(self.pairs, reversed(shares), strict=True):
-            step_of_inverse = _plus(step_of_inverse, share - _dot(bent, step_of_inverse) / curvature, step)
+        for (step, bent, curvature), factor in zip(self.pairs, reversed(factors), strict=True):
+            step_of_inverse = _plus(step_of_inverse, factor - _dot(bent, step_of_inverse) / curvature, step)
         return step_of_inverse
 
 
@@ -60,8 +60,8 @@ def _dot(a: Step, b: Step) -> float:
     return float(sum((x * y).sum() for x, y in zip(a, b, strict=True)))
 
 
-def _plus(a: Step, share: float, b: Step) -> Step:
-    return a[0] + share * b[0], a[1] + share * b[1]
+def _plus(a: Step, factor: float, b: Step) -> Step:
+    return a[0] + factor * b[0], a[1] + factor * b[1]
 
 
 def _minus(a: Step, b: Step) -> Step:

@@ -69,11 +69,11 @@ class SmoothPictures:
 
     def weighted_gram(self, weight: np.ndarray) -> np.ndarray:
         """[K, K] products of the pictures with weights [P]; pixels that share the least weight cost nothing."""
-        least = weight.min()
-        more = weight > least
+        min_weight = weight.min()
+        more = weight > min_weight
         chosen = self.pictures[more]
-        orthogonal = least * len(weight) * np.eye(len(self.stiffness))
-        return orthogonal + chosen.T @ ((weight[more] - least)[:, None] * chosen)
+        orthogonal = min_weight * len(weight) * np.eye(len(self.stiffness))
+        return orthogonal + chosen.T @ ((weight[more] - min_weight)[:, None] * chosen)
 
 
 class SmoothPlate:

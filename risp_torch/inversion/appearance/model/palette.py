@@ -92,11 +92,11 @@ def _places(vertices: np.ndarray, vertex_body: np.ndarray) -> np.ndarray:
     return np.unique(np.column_stack([vertex_body, grid]), axis=0, return_inverse=True)[1].reshape(-1)
 
 
-def _shared_edges(places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _shared_edges(positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Pairs of faces [P, 2] that share an edge, and the corners [P, 2, 2] (numbered 3 face + k) that meet at its two ends."""
-    first = np.arange(places.size)
+    first = np.arange(positions.size)
     second = first - first % 3 + (first + 1) % 3
-    flat = places.reshape(-1)
+    flat = positions.reshape(-1)
     swap = flat[first] > flat[second]
     low, high = np.where(swap, second, first), np.where(swap, first, second)
     order = np.lexsort((flat[high], flat[low]))

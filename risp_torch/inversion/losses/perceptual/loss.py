@@ -57,10 +57,10 @@ class PerceptualLoss(PictureLoss):
         """Raise a UserError for images that are too small for the network (``Loss.check``)."""
         super().check(scene)
         camera = scene.camera
-        if isinstance(self.network, Vgg16) and min(camera.width, camera.height) < Vgg16.least_size:
+        if isinstance(self.network, Vgg16) and min(camera.width, camera.height) < Vgg16.min_size:
             raise UserError(
                 f"the camera's images are {camera.width} x {camera.height} pixels, and VGG-16 needs at least "
-                f"{Vgg16.least_size}: use a larger --size"
+                f"{Vgg16.min_size}: use a larger --size"
             )
 
     def read(self, pictures: torch.Tensor) -> torch.Tensor:

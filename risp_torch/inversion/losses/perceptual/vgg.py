@@ -17,7 +17,7 @@ CHANNELS = ((64, 64), (128, 128), (256, 256, 256), (512, 512, 512))  # of the co
 class Vgg16(nn.Module):
     """Feature maps relu1_2, relu2_2, relu3_3 and relu4_3 of pictures [n, 3, H, W]; weights are named as in torchvision."""
 
-    least_size: ClassVar[int] = 2 ** (len(CHANNELS) - 1)  # pixels: the last map is then 1 x 1
+    min_size: ClassVar[int] = 2 ** (len(CHANNELS) - 1)  # pixels: the last map is then 1 x 1
 
     def __init__(self) -> None:
         """The layers, with random weights."""

@@ -89,10 +89,10 @@ class FilmsLoss(PictureLoss):
 
     def blocks(self, shape: Sequence[int], size: tuple[int, int]) -> np.ndarray:
         """Blocks of the loss, separate for every film (``Loss.blocks``)."""
-        share = int(np.prod(shape)) // len(self._widths)
+        blocks_per_film = int(np.prod(shape)) // len(self._widths)
         film_blocks, first = [], 0
         for width in self._widths:
-            film_blocks.append(first + self.loss.blocks((share,), (size[0], width)))
+            film_blocks.append(first + self.loss.blocks((blocks_per_film,), (size[0], width)))
             first = int(film_blocks[-1].max()) + 1
         return np.concatenate(film_blocks)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
-MOST_MODES = 12  # directions of a frame
-LEAST_RESPONSE = 1e-4  # of a frame's strongest direction
+MAX_MODES = 12  # directions of a frame
+MIN_RELATIVE_RESPONSE = 1e-4  # of a frame's strongest direction
 
 
 def frame_modes(jacobian: torch.Tensor) -> torch.Tensor:
@@ -15,9 +15,9 @@ def frame_modes(jacobian: torch.Tensor) -> torch.Tensor:
         jacobian: [n, D, K] derivative of the changes of n placements (``Tangent``) with respect to the unknowns.
 
     Returns:
-        [n, R, D] with R <= ``MOST_MODES``; rows of zeros where a frame has fewer.
+        [n, R, D] with R <= ``MAX_MODES``; rows of zeros where a frame has fewer.
     """
     vectors, values, _ = torch.linalg.svd(jacobian, full_matrices=False)
-    most = min(MOST_MODES, values.shape[1])
-    moves = (values[:, :most] > LEAST_RESPONSE * values[:, :1]) & (values[:, :1] > 0)
+    most = min(MAX_MODES, values.shape[1])
+    moves = (values[:, :most] > MIN_RELATIVE_RESPONSE * values[:, :1]) & (values[:, :1] > 0)
     return vectors[:, :, :most].transpose(1, 2) * moves[..., None]

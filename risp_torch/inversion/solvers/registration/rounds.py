@@ -11,7 +11,7 @@ from risp_torch.inversion.problem.linearisation import linearise, losses_at
 from risp_torch.inversion.problem.unknowns import Unknowns
 from risp_torch.inversion.solvers.film_problem import FilmProblem
 from risp_torch.inversion.solvers.gradient_descent import History, HistoryCheckpoint
-from risp_torch.inversion.solvers.refinement import MOST_IN_VALLEY, refined
+from risp_torch.inversion.solvers.refinement import MAX_VALLEY_UNKNOWNS, refined
 from risp_torch.inversion.solvers.registration.frame_modes import frame_modes
 from risp_torch.inversion.solvers.registration.frame_steps import FrameSteps
 from risp_torch.inversion.solvers.registration.motion_loss import Reference
@@ -37,7 +37,7 @@ POLICY = Policy(
 def is_registered(comparison: Comparison, unknowns: Unknowns) -> bool:
     """Whether rounds of registration suit a search: several pictures, and more unknowns than steps of all at once settle."""
     loss, several = comparison.loss, len(comparison.frames) > 1
-    return loss.of_pictures and not loss.non_smooth and several and len(unknowns.scaled_range()) > MOST_IN_VALLEY
+    return loss.of_pictures and not loss.non_smooth and several and len(unknowns.scaled_range()) > MAX_VALLEY_UNKNOWNS
 
 
 def registered(

@@ -10,7 +10,7 @@ from risp_torch.scene.rotations import quaternion_product, rotation_quaternion
 from risp_torch.scene.scene import Scene
 from risp_torch.scene.states import States, joined_placement, split_placement
 
-LEAST_RADIUS = 1e-3  # m, of bodies without extent
+MIN_RADIUS = 1e-3  # m, of bodies without extent
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Tangent:
         """The coordinates of a scene, on the device and of the dtype of a tensor."""
         vertices = [None if body.surface is None else body.surface.mesh.vertices for body in scene.bodies]
         radii = [0.0 if v is None else float((v**2).sum(axis=1).mean()) ** 0.5 for v in vertices]
-        radius = torch.tensor(radii, dtype=like.dtype, device=like.device).clamp_min(LEAST_RADIUS)
+        radius = torch.tensor(radii, dtype=like.dtype, device=like.device).clamp_min(MIN_RADIUS)
         return Tangent(len(scene.bodies), scene.particle_count, radius)
 
     @property
