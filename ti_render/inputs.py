@@ -48,7 +48,7 @@ class RenderInputs:
         background: [n, 2, 3] linear rgb at the picture's top and bottom edge.
         directional: [n, L, 6] direction in which each light travels (any length), intensity rgb.
         point: [n, P, 6] position [m] and intensity rgb of each light, which falls as 1 / r^2.
-        environment: [n, 9, 3] spherical-harmonics coefficients of the incoming radiance (see ``lighting``).
+        environment: [n, 9, 3] spherical-harmonics coefficients of the incoming radiance (see ``shading.reflection``).
         material: [n, Q, 4] specular rgb and shininess; needed by shading "phong".
         uv: [n, F, 3, 2] texture place of every face's corners; needed where a face has a texture.
         texels: [n, X, 3] linear rgb of all textures; needed where there is a texture.

@@ -1,7 +1,7 @@
 """The colour of a face at a fragment, from the attributes of its corners, and its derivatives in both modes.
 
 Attributes (albedo, uv, normal, world position) are mixed with the fragment's perspective-correct barycentrics r. What
-"colour" means is the ``shading``: UNLIT, LAMBERT or PHONG light (``lighting``), DEPTH the camera depth, NORMAL the unit normal.
+"colour" means is the ``shading``: UNLIT, LAMBERT or PHONG light (``reflection``), DEPTH the camera depth, NORMAL the unit normal.
 """
 
 from typing import Any

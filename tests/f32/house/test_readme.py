@@ -43,7 +43,7 @@ PAGES = {
     "docs/films.md": FILMED, "docs/start.md": (ROOT / "docs/start.md").read_text(encoding="utf-8"),
     "docs/data.md": (ROOT / "docs/data.md").read_text(encoding="utf-8"),
     "docs/smoke.md": (ROOT / "docs/smoke.md").read_text(encoding="utf-8"),
-    "docs/implicit.md": STIFF,
+    "docs/implicit.md": STIFF, "docs/forces.md": (ROOT / "docs/forces.md").read_text(encoding="utf-8"),
 }  # fmt: skip
 ALL = "\n".join(PAGES.values())
 BLOCKS = re.findall(r"```python\n(.*?)```", ALL, flags=re.DOTALL)
@@ -77,6 +77,8 @@ SMALL_STEPS = {
 }
 # What a Python block says -> what stands there in the test.
 SMALL_BLOCKS = {
+    '"ground.contact.damping"], out=': '"ground.contact.damping"], starts=1, out=',
+    '"docs/figures/contact_force.png"': '"contact_force.png"', "frames=96": "frames=36",
     'scene = load_scene("cube")\nvideo': 'scene = load_scene("cube", size=64)\nvideo',
     '["ground.contact.stiffness"], out=': '["ground.contact.stiffness"], starts=2, settings=FEW, refine=4, out=',
     "images=2000": "images=6",
@@ -357,11 +359,25 @@ def check_steps(made: dict[str, Any]) -> None:
     assert made["pictures"].shape == (1, 4, 64, 64, 3)
 
 
+def check_filmed_forces(made: dict[str, Any]) -> None:
+    """The force of the ground at the estimates is that of the true scene, in the impacts; the ball touches nothing in flight."""
+    force, known = made["filmed_forces"].body_contact[0, :, 0, 2], made["known"]
+    assert (known == 0).sum() > 20 and known.max() > 20
+    assert (force - known).abs().max() < 0.1 * known.max()
+    assert Path("contact_force.png").stat().st_size > 0
+
+
+def check_forces_at_a_state(made: dict[str, Any]) -> None:
+    """The force on the cube at a state has a derivative by the stiffness: force / stiffness, without damping."""
+    assert made["at_state"].body_contact.shape == (1, 1, 6) and made["stiffness"].grad.isfinite()
+
+
 CHECKS: dict[str, Callable[[dict[str, Any]], None]] = {
     "result": check_inversion, "density": check_gradient, "jacobian": check_jacobian, "record": check_cameras, "film": check_film,
     "network": check_network, "planar": check_head, "found": check_oracle, "lamps": check_joints,
     "robot": check_robot, "blocks": check_blocks, "reached": check_driven, "blurred": check_times, "facts": check_part,
     "plume": check_plume, "rulers": check_rulers, "stepped": check_steps,
+    "filmed_forces": check_filmed_forces, "at_state": check_forces_at_a_state,
 }  # fmt: skip
 
 
