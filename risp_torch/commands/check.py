@@ -73,7 +73,8 @@ def _check_gradient(options: argparse.Namespace) -> int:
     from risp_torch.files.report import format_table
     from risp_torch.inversion.diagnostics.gradient_check import check_film_gradient
 
-    needless = [name for name in ("bounds", "prior", "loss", "noise", "crf", "strict", "out") if getattr(options, name)]
+    names = ("bounds", "prior", "loss", "noise", "crf", "strict", "out")
+    needless = [name for name in names if getattr(options, name) not in (None, False, [])]
     if needless:
         raise UserError(f"--{needless[0]} has no effect with --gradient: leave one of the two out")
     scene = make_scene(options)

@@ -130,11 +130,11 @@ def read_video(
         UserError: the video is of another size, rate or length, or uneven; or see ``read_film``.
     """
     film = opened_film(path)
-    facts, is_uncut = film.facts, film.whole
+    facts, whole = film.facts, film.whole
     facts.check_readable()
-    if size is not None and (is_uncut.height, is_uncut.width) != tuple(size):
+    if size is not None and (whole.height, whole.width) != tuple(size):
         raise UserError(
-            f"{path} is {is_uncut.width}x{is_uncut.height} pixels, and {size[1]}x{size[0]} are needed: "
+            f"{path} is {whole.width}x{whole.height} pixels, and {size[1]}x{size[0]} are needed: "
             "scale the video, or change the camera's size"
         )
     if fps is not None and facts.clock is not None:
@@ -144,7 +144,7 @@ def read_video(
             f"video {path} has {facts.frames} frames, and the scene needs {frames}: "
             "give a longer video, or simulate fewer frames"
         )
-    return read_frames(film, range(facts.frames if frames is None else frames), is_uncut).pictures
+    return read_frames(film, range(facts.frames if frames is None else frames), whole).pictures
 
 
 def _linear_frames(frames: Any, name: str) -> np.ndarray:

@@ -45,9 +45,9 @@ def inverse_depth_tangent(view: ti.template(), dots: ti.template(), m, row, p, p
 
 
 @ti.func
-def rate_tangent(view: ti.template(), dots: ti.template(), m, row, depth_rate):
+def rate_tangent(view: ti.template(), dots: ti.template(), m, row, rate):
     """Tangent of ``depth_rate``."""
-    return -depth_rate * dots.uniforms[row, UNIFORM.gamma] / view.uniforms[m, UNIFORM.gamma]
+    return -rate * dots.uniforms[row, UNIFORM.gamma] / view.uniforms[m, UNIFORM.gamma]
 
 
 @ti.func

@@ -199,7 +199,7 @@ class _Fit:
 
 
 class _Resection:
-    """Fits of one camera: six numbers of the pose (turn, move), and the logarithm of a factor of the focal length."""
+    """Fits of one camera: six numbers of the pose (rotation, translation), and the logarithm of a factor of the focal length."""
 
     def __init__(
         self, points: np.ndarray, intrinsics: np.ndarray, distortion: np.ndarray, image_size: tuple[int, int], free_focal: bool,

@@ -152,7 +152,7 @@ def ground_load_adjoint(
         height = z - world.ground + center.z + contact_height(world.turning, world.point, p, local, rotation)
         s_bar = vec2(0.0)
         if height < margin:
-            contact_offset, share = contact_arm(world.turning, world.point, p, local, rotation)
+            contact_offset, turning_weight = contact_arm(world.turning, world.point, p, local, rotation)
             arm = center + contact_offset
             u, power = v + w.cross(arm), -(vs + ws.cross(arm))
             f, height_bar, u_bar, theta_bar = vec3(0.0), 0.0, vec3(0.0), vec4(0.0)
@@ -162,18 +162,18 @@ def ground_load_adjoint(
                 kt, kt_bar = world.link[b, i, BRISTLE], 0.0
                 f, _after = bristle_force(height, u, s, contact.x, contact.y, contact.z, contact.w, kt, world.dt)
                 height_bar, u_bar, s_bar, theta_bar, kt_bar = bristle_force_adjoint(
-                    height, u, s, contact.x, contact.y, contact.z, contact.w, kt, world.dt, share * power, after_bar
+                    height, u, s, contact.x, contact.y, contact.z, contact.w, kt, world.dt, turning_weight * power, after_bar
                 )
                 bars.link[b, i, BRISTLE] = bars.link[b, i, BRISTLE] + kt_bar
             else:
                 f = contact_force(height, u, contact.x, contact.y, contact.z, contact.w, world.dt)
                 height_bar, u_bar, theta_bar = contact_force_adjoint(
-                    height, u, contact.x, contact.y, contact.z, contact.w, world.dt, share * power
+                    height, u, contact.x, contact.y, contact.z, contact.w, world.dt, turning_weight * power
                 )
-            arm_bar = u_bar.cross(w) - share * f.cross(ws)
+            arm_bar = u_bar.cross(w) - turning_weight * f.cross(ws)
             arm_bar.z += height_bar
-            vs_bar -= share * f
-            ws_bar -= share * arm.cross(f)
+            vs_bar -= turning_weight * f
+            ws_bar -= turning_weight * arm.cross(f)
             v_bar += u_bar
             w_bar += arm.cross(u_bar)
             z_bar += height_bar

@@ -58,7 +58,7 @@ def dry_force(world: ti.template(), states: ti.template(), b, slot, kind, d):
 def dry_force_adjoint(
     world: ti.template(), bars: ti.template(), states: ti.template(), bar: ti.template(), b, slot, row, kind, d, force_bar
 ):
-    """Adjoint of ``dry_force``: adds to the adjoints of row d of the table, and of rate and deflection in a row of ``bar``."""
+    """Adjoint of ``dry_force``: adds to adjoints of row d of the table, and of velocity and deflection in a row of ``bar``."""
     if has_position(kind):
         z, velocity = states[b, slot, deflection_column(world, d)], states[b, slot, world.coordinates + d]
         limit, stiffness = world.velocity[b, d, DRY_FRICTION], world.velocity[b, d, DRY_STIFFNESS]

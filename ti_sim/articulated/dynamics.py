@@ -129,20 +129,20 @@ def place_links(world: ti.template(), states: ti.template(), b, slot, frame, vir
             d = matrix @ load_vec3(world.link, b, i, COM)
             inertia = matrix @ symmetric(world.link, b, i, INERTIA) @ matrix.transpose()
             hx, hy, hz = mass * d.x, mass * d.y, mass * d.z
-            angular_inertia_placeholder = mat3(
+            origin_inertia = mat3(
                 inertia[0, 0] + hy * d.y + hz * d.z, inertia[0, 1] - hx * d.y, inertia[0, 2] - hx * d.z,
                 inertia[0, 1] - hx * d.y, inertia[1, 1] + hx * d.x + hz * d.z, inertia[1, 2] - hy * d.z,
                 inertia[0, 2] - hx * d.z, inertia[1, 2] - hy * d.z, inertia[2, 2] + hx * d.x + hy * d.y,
             )  # fmt: skip
-            store_symmetric(world.work, b, i, BODY, angular_inertia_placeholder)
+            store_symmetric(world.work, b, i, BODY, origin_inertia)
             store_matrix(world.work, b, i, BODY + 6, mat3(0.0, -hz, hy, hz, 0.0, -hx, -hy, hx, 0.0))
             store_symmetric(world.work, b, i, BODY + 15, mat3(mass, 0.0, 0.0, 0.0, mass, 0.0, 0.0, 0.0, mass))
             moment, force = vec3(0.0), vec3(0.0)
             if ti.static(not virtual):
                 store_vec3(world.work, b, i, BIAS, w_p.cross(j_w))
                 store_vec3(world.work, b, i, BIAS + 3, w_p.cross(w_p.cross(r) + 2 * j_v))
-                # ``about`` already contains the moment of the centripetal force at the centre of mass about the origin.
-                moment = w.cross(angular_inertia_placeholder @ w)
+                # ``origin_inertia`` already contains the moment of the centripetal force at the centre of mass about the origin.
+                moment = w.cross(origin_inertia @ w)
                 force = mass * w.cross(w.cross(d))
                 external, external_moment = wrench_load(world, b, frame, i, matrix)
                 moment -= external_moment

@@ -98,7 +98,7 @@ def step_freely_adjoint(
     inverse = total_inertia.inverse()
     momentum = total_inertia @ (w + dt * spin) + dt * w.cross(inertia @ w)
     mean = mean_momentum(momentum, inverse, armature, 0.5 * dt, True)
-    angular_velocity_bar = inverse @ mean
+    w_mean = inverse @ mean
 
     q_bar, w_bar = load_vec4_at(bar, b, row, turns_q), load_vec3_at(bar, b, row, turns_qd)
     early_w_bar, early_spin_bar, turn_bar = vec3(0.0), vec3(0.0), vec3(0.0)  # before the step
@@ -113,11 +113,11 @@ def step_freely_adjoint(
         d_bar = rotated_back(q_next, r_bar)
         v_bar += dt * x_bar
         r, turning, turning_spin = rotated(q, d), rotated(q, w), rotated(q, spin)
-        g, gyroscopic_term = dt * v_bar, turning.cross(r)
-        along_bar = v_bar + g.cross(turning)
-        turning_bar = gyroscopic_term.cross(g) + r.cross(along_bar)
+        g, relative_velocity = dt * v_bar, turning.cross(r)
+        relative_velocity_bar = v_bar + g.cross(turning)
+        turning_bar = relative_velocity.cross(g) + r.cross(relative_velocity_bar)
         turning_spin_bar = r.cross(g)
-        r_bar = x_bar + along_bar.cross(turning) + g.cross(turning_spin)
+        r_bar = x_bar + relative_velocity_bar.cross(turning) + g.cross(turning_spin)
         turn_bar = r.cross(r_bar) + turning.cross(turning_bar) + turning_spin.cross(turning_spin_bar)
         early_w_bar, early_spin_bar = rotated_back(q, turning_bar), rotated_back(q, turning_spin_bar)
         add_vec3(bars.link, b, i, COM, d_bar + rotated_back(q, r_bar))
@@ -127,11 +127,11 @@ def step_freely_adjoint(
 
     after_bar = inverse @ w_bar  # of 2 mean - momentum
     inverse_bar = outer(w_bar, 2 * mean - momentum)
-    raw_bar = normalized_adjoint(q + dt * body_quaternion_rate(q, angular_velocity_bar), q_bar)
-    rate_q_bar, rate_bar = body_quaternion_rate_adjoint(q, angular_velocity_bar, dt * raw_bar)
-    inverse_bar += outer(rate_bar, mean)
+    raw_bar = normalized_adjoint(q + dt * body_quaternion_rate(q, w_mean), q_bar)
+    rate_q_bar, w_mean_bar = body_quaternion_rate_adjoint(q, w_mean, dt * raw_bar)
+    inverse_bar += outer(w_mean_bar, mean)
     momentum_bar, mean_inverse_bar, armature_bar = mean_momentum_adjoint(
-        mean, inverse, armature, 0.5 * dt, inverse @ rate_bar + 2 * after_bar, True
+        mean, inverse, armature, 0.5 * dt, inverse @ w_mean_bar + 2 * after_bar, True
     )
     momentum_bar -= after_bar
     inverse_bar += mean_inverse_bar

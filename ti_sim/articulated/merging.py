@@ -129,14 +129,14 @@ def merge_adjoint(
                     if tree[i, MERGED_INTO] == base:
                         quaternion, link_mass = load_vec4(work, b, i, QUATERNION), link[b, i, MASS]
                         rotation, e = rotation_matrix(quaternion), centre_of(link, work, b, i) - centre
-                        inertia_bar = trace * e - bar @ e
-                        place_bar = link_mass * (2 * inertia_bar + centre_bar)
+                        half_offset_bar = trace * e - bar @ e
+                        place_bar = link_mass * (2 * half_offset_bar + centre_bar)
                         spread = rotation @ symmetric(link, b, i, INERTIA) @ rotation.transpose() @ bar
                         arm = rotated(quaternion, load_vec3(link, b, i, COM))
                         turn_bar = 2 * vec3(
                             spread[1, 2] - spread[2, 1], spread[2, 0] - spread[0, 2], spread[0, 1] - spread[1, 0]
                         ) + arm.cross(place_bar)
-                        link_bar[b, i, MASS] = mass_bar + e.dot(inertia_bar) + e.dot(centre_bar)
+                        link_bar[b, i, MASS] = mass_bar + e.dot(half_offset_bar) + e.dot(centre_bar)
                         store_vec3(link_bar, b, i, COM, rotated_back(quaternion, place_bar))
                         store_symmetric_adjoint(link_bar, b, i, rotation.transpose() @ bar @ rotation)
                         store_vec3(work, b, i, BARS, turn_bar)

@@ -135,7 +135,7 @@ class Param:
         module = _module_of(scaled)
         if low is not None and high is not None:
             from_low = module.clip((scaled - low) / width, _CLIP, 1.0 - _CLIP)
-            to_high = module.clip((high - scaled) / width, _CLIP, 1.0 - _CLIP)  # not 1 - above, which would cancel
+            to_high = module.clip((high - scaled) / width, _CLIP, 1.0 - _CLIP)  # not 1 - from_low, which would cancel
             return module.log(from_low) - module.log(to_high)
         if low is not None:
             return _inverse_softplus(module.clip((scaled - low) / width, _CLIP, None))

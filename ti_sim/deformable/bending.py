@@ -260,7 +260,7 @@ def bending_force_adjoint(
     g1, g2 = factor1 * n1, factor2 * n2
     g3 = -t1 * g1 - t2 * g2
     h0, h1, h3 = vec3(0.0), vec3(0.0), vec3(0.0)  # adjoints of positions
-    velocity_factor = 0.0  # adjoints of velocities: slope times dphi/dx
+    velocity_factor = 0.0  # adjoints of velocities: this factor times dphi/dx
     if inverse1 > 0:
         stiffness, damping = body.edge_material[b, e, STIFFNESS], body.edge_material[b, e, DAMPING]
         sine, cosine = deflection(body, b, frame, e, second, n1, n2, inverse1, inverse2, length)

@@ -210,9 +210,9 @@ def mark_if_stale(contacts: ti.template(), states: ti.template(), b, row, p, ste
         for k in ti.static(range(3)):
             v[k] -= contacts.reals[b, DRIFT + k]
         squared_travel, slack, travel = displacement.dot(displacement), contacts.reals[b, SLACK], contacts.reals[b, TRAVEL]
-        is_stale = squared_travel > slack * slack or dt * dt * v.dot(v) > travel * travel
+        has_left = squared_travel > slack * slack or dt * dt * v.dot(v) > travel * travel
         # Particles of a diverged world are ignored.
-        if is_stale and squared_travel < LARGEST and v.dot(v) < LARGEST:
+        if has_left and squared_travel < LARGEST and v.dot(v) < LARGEST:
             contacts.ints[b, STALE] = step
 
 
@@ -310,7 +310,7 @@ def fill_list(contacts: ti.template(), b, chunk, triangle, last_particle, stop):
     """Fill a chunk's list with pairs of the triangles from ``triangle`` on, whose particles up to ``last_particle`` are done.
 
     Returns:
-        (triangle, after) at which to continue; triangle is ``stop`` if all pairs are listed.
+        (triangle, last_particle) at which to continue; triangle is ``stop`` if all pairs are listed.
     """
     first, capacity = first_pair(contacts, chunk), contacts.table[CAPACITY]
     count = 0
@@ -335,7 +335,7 @@ def list_next_pairs(contacts: ti.template(), b, chunk, first, stop, triangle, la
         triangle, last_particle: where to continue (see ``fill_list``), ``first`` and -1 at the start.
 
     Returns:
-        (triangle, after) at which to continue after these pairs; triangle is ``stop`` if they are the last ones.
+        (triangle, last_particle) at which to continue after these pairs; triangle is ``stop`` if they are the last ones.
     """
     complete_flag = COUNTS + 2 * chunk + 1
     next_triangle, next_after = stop, -1

@@ -61,7 +61,7 @@ def spring_force_adjoint(
         w = load_dual(dual, b, i) - load_dual(dual, b, j)
         direction_component = direction.dot(w)
         tension = stiffness * stretch + damping * length_rate
-        # The virtual power is pull (direction . w).
+        # The virtual power is tension (direction . w).
         direction_term = damping * direction_component * (u - length_rate * direction) + tension * (
             w - direction_component * direction
         )

@@ -75,7 +75,7 @@ def triangle_rest_table(particle_rest: np.ndarray, tri_indices: np.ndarray, tri_
         "of a plane body is not at right angles to its tri_normal: give the plane's unit normal, or zeros for a membrane",
     )
     length = np.linalg.norm(first, axis=1)
-    # Edges in the plane: 01 = (length, 0) and 02 = (along, height).
+    # Edges in the plane: 01 = (length, 0) and 02 = (edge_projection, height).
     edge_projection = (first * second).sum(1) / length
     height = double_area / length
     table = np.zeros((len(tri_indices), REST_SIZE))

@@ -118,7 +118,7 @@ def gear_tets(
             the axis.
 
     Returns:
-        ``5 teeth (around rim + around / 2 tooth) axial`` tetrahedra, 1,200 by default.
+        ``5 teeth (around rim + around / 2 tooth) axial`` tetrahedra with the four numbers of ``cells``, 1,200 by default.
 
     Raises:
         UserError: a length is not finite and positive, the radii do not ascend, or a number is not an integer in its range.

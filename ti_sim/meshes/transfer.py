@@ -46,10 +46,10 @@ def with_transferred_attributes(mesh: SolidMesh, surface: TriangleMesh) -> Solid
         element_size = np.linalg.norm(expected - expected.mean(axis=1, keepdims=True), axis=2).max(axis=1)
         chart = _charts(surface)
         joined = chart[at_vertex][inverse.reshape(faces.shape)] == chart[source][:, None]
-        is_off_seam = ~(
+        is_beyond = ~(
             joined & (np.linalg.norm(closest - expected, axis=2) <= _SEAM * element_size[:, None] + 1e-9)
         )  # NaN is beyond, too
-        uv = np.where(is_off_seam[..., None], expected, closest)
+        uv = np.where(is_beyond[..., None], expected, closest)
     return mesh.with_attributes(
         vertex_colors=colors, face_colors=None if surface.face_colors is None else surface.face_colors[source],
         face_groups=surface.face_groups[source], uv=uv, textures=surface.textures,

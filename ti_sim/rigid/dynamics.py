@@ -109,7 +109,7 @@ def applied_load(rigid: ti.template(), body: ti.template(), motion: ti.template(
 def applied_load_adjoint(
     rigid: ti.template(), bars: ti.template(), body: ti.template(), motion: ti.template(), step, load_bar: ti.template()
 ):
-    """Adjoint of ``applied_load``: adds to the force arrays' adjoints, returns (rotation_bar, sum of force · force_bar)."""
+    """Adjoint of ``applied_load``: adds to the force arrays' adjoints, returns (rotation_bar, sum of force · load_bar.force)."""
     rotation_bar = mat3(0.0)
     work = 0.0
     for a in range(rigid.force_count):

@@ -224,14 +224,14 @@ def _barycentric(position: np.ndarray, corners: np.ndarray) -> np.ndarray:
     zero, one = np.zeros_like(d1), np.ones_like(d1)
     with np.errstate(divide="ignore", invalid="ignore"):  # of regions that are not selected
         on_ab, on_ac, on_bc = d1 / (d1 - d3), d2 / (d2 - d6), (d4 - d3) / (d4 - d3 + d5 - d6)
-        edge_b, edge_c = vb / (va + vb + vc), vc / (va + vb + vc)
+        inner_b, inner_c = vb / (va + vb + vc), vc / (va + vb + vc)
     regions = [
         (d1 <= 0) & (d2 <= 0), (d3 >= 0) & (d4 <= d3), (d6 >= 0) & (d5 <= d6),
         (vc <= 0) & (d1 >= 0) & (d3 <= 0), (vb <= 0) & (d2 >= 0) & (d6 <= 0), (va <= 0) & (d4 >= d3) & (d5 >= d6),
     ]  # fmt: skip
-    weight_b = np.select(regions, [zero, one, zero, on_ab, zero, 1 - on_bc], edge_b)
-    weight_c = np.select(regions, [zero, zero, one, zero, on_ac, on_bc], edge_c)
-    weight_a = np.select(regions, [one, zero, zero, 1 - on_ab, 1 - on_ac, zero], 1 - edge_b - edge_c)
+    weight_b = np.select(regions, [zero, one, zero, on_ab, zero, 1 - on_bc], inner_b)
+    weight_c = np.select(regions, [zero, zero, one, zero, on_ac, on_bc], inner_c)
+    weight_a = np.select(regions, [one, zero, zero, 1 - on_ab, 1 - on_ac, zero], 1 - inner_b - inner_c)
     return np.stack([weight_a, weight_b, weight_c], axis=1)
 
 

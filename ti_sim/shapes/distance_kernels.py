@@ -46,9 +46,9 @@ def spline_at(sample: ti.template(), first_coefficient, nodes, cell, u, with_sec
     """
     base = ti.cast(ti.floor(u + 0.5), ti.i32)
     t = u - ti.cast(base, float)
-    weight_before, derivative_before, _bend = spline_weights(t.z, -1)
-    weight_here, derivative_here, _bend = spline_weights(t.z, 0)
-    weight_after, derivative_after, _bend = spline_weights(t.z, 1)
+    weight_before, derivative_before, _second = spline_weights(t.z, -1)
+    weight_here, derivative_here, _second = spline_weights(t.z, 0)
+    weight_after, derivative_after, _second = spline_weights(t.z, 1)
     value, gradient, diagonal, off_diagonal = 0.0, vec3(0.0), vec3(0.0), vec3(0.0)
     for i in range(-1, 2):  # not unrolled, to save compile time
         w_x, derivative_x, second_x = spline_weights(t.x, i)
@@ -156,7 +156,7 @@ def grid_distance(sample: ti.template(), first_coefficient, nodes, low, cell, x,
             distance = surface_offset.norm()
             direction = surface_offset / distance
             if with_second:
-                # Maps the adjoint of ``away`` to that of x.
+                # Maps the adjoint of ``surface_offset`` to that of x.
                 surface_jacobian = outer(gradient, normal) + value * inverse * (hessian - outer(hessian @ normal, normal))
                 for k in ti.static(range(3)):
                     if offset_outside[k] != 0:

@@ -102,8 +102,10 @@ class Problem:
             starts = starts if isinstance(starts, Integral) else [values_for_every_film(start, *film_layout) for start in starts]
         unknowns = Unknowns.of(scene, unknown, bounds=bounds, psi=psi, smooth=smooth, priors=priors)
         check_film_times(scene, unknowns)
-        if settings is None or callable(settings):
+        if settings is None or callable(settings) and not isinstance(settings, type):
             settings = (settings or usual_search)(loss, len(unknowns.labels))
+            if not isinstance(settings, SearchSettings):
+                raise UserError(f"settings made {format_value(settings)}: give NewtonSteps(), OptimiseSettings(), WideSteps()")
         loss.check(scene)
         if settings.first_frames is not None and settings.first_frames > scene.frames:
             raise UserError(

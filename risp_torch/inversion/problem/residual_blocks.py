@@ -71,18 +71,16 @@ def _scores_of_frames(linearisation: Linearisation, residuals: Sequence[torch.Te
 
 def _members(blocks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Observations of each block, [blocks, largest size], and 1 for each or 0 where a smaller block repeats its last one."""
-    order, scores_by_size = np.argsort(blocks, kind="stable"), np.bincount(blocks)[:, None]
-    positions = np.arange(scores_by_size.max())[None]
-    first = np.cumsum(scores_by_size)[:, None] - scores_by_size
-    return order[first + np.clip(positions, None, np.maximum(scores_by_size - 1, 0))], (positions < scores_by_size).astype(
-        np.float64
-    )
+    order, sizes = np.argsort(blocks, kind="stable"), np.bincount(blocks)[:, None]
+    positions = np.arange(sizes.max())[None]
+    first = np.cumsum(sizes)[:, None] - sizes
+    return order[first + np.clip(positions, None, np.maximum(sizes - 1, 0))], (positions < sizes).astype(np.float64)
 
 
 def _sums(scores: np.ndarray, positions: np.ndarray, times: np.ndarray) -> np.ndarray:
     """Sums [n, K] of scores [frames, blocks, K] over blocks with equal ``positions`` and frames with equal ``times``."""
-    frame_count = int(positions.max()) + 1
-    sums = np.zeros((int(times.max()) + 1, frame_count, scores.shape[2]))
+    position_count = int(positions.max()) + 1
+    sums = np.zeros((int(times.max()) + 1, position_count, scores.shape[2]))
     np.add.at(sums, (times[:, None], positions[None]), scores)
     return sums.reshape(-1, scores.shape[2])
 

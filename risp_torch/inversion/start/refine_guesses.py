@@ -66,7 +66,7 @@ class StartProblem(PointwiseProblem):
 
     Args:
         steps: the first pictures of the film.
-        places: [A] indices of the unknowns that move.
+        unknown_indices: [A] indices of the unknowns that move.
     """
 
     def __init__(self, steps: StartSteps, unknown_indices: np.ndarray) -> None:

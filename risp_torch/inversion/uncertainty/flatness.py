@@ -81,7 +81,7 @@ def _rises(scene: Scene, unknowns: Unknowns, linearisation: Linearisation, moves
     reference, _ = predict(scene, linearisation.comparison, unknowns, linearisation.scaled[None])
     residual = (
         linearisation.comparison.target.flatten() - reference[0]
-    ).double()  # a solved look may be another one than that of ``at``
+    ).double()  # a solved look may be another one than that of ``linearisation``
     for first in range(0, len(moves), linearisation.comparison.worlds_at_once):
         batch = moves[first : first + linearisation.comparison.worlds_at_once]
         observed, finite = predict(

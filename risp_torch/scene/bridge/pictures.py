@@ -134,7 +134,7 @@ class _Adjoint(torch.autograd.Function):
 
 
 class _Tangents(torch.autograd.Function):
-    """Derivatives [M, K, H, W, 4] of the images along K tangents [K, ...] of the tensors ``which``."""
+    """Derivatives [M, K, H, W, 4] of the images along K tangents [K, ...] of the tensors ``tangent_names``."""
 
     @staticmethod
     def forward(call: _Call, tangent_names: tuple[str, ...], *tensors: torch.Tensor) -> torch.Tensor:

@@ -149,7 +149,9 @@ def _with_velocities_of_momenta(inputs: RigidInputs, state: State) -> State:
     """The state without angular momenta, whose angular velocities are computed from these; differentiable."""
     if state.body_momentum is None:
         return state
-    turn = rotation_matrix(state.body_q[..., 3:])
-    spin = torch.linalg.solve(inputs.body_inertia, matrix_vector(turn.mT, state.body_momentum))
+    # Without NaN, whose derivative is NaN even where the result is not used: the caller replaces worlds that are not finite.
+    quaternion, momentum = state.body_q[..., 3:].nan_to_num(), state.body_momentum.nan_to_num()
+    turn = rotation_matrix(quaternion)
+    spin = torch.linalg.solve(inputs.body_inertia, matrix_vector(turn.mT, momentum))
     body_qd = torch.cat([state.body_qd[..., :3], matrix_vector(turn, spin)], dim=-1)
     return state.replace(body_qd=body_qd)

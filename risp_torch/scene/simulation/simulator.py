@@ -123,6 +123,7 @@ class Simulator:
         actions: torch.Tensor | None,
     ) -> Forces:
         """Contact and joint forces at states (arguments, raises: ``Scene.forces``)."""
+        self.adapter.check_forces()
         multistep = self.spec.stepping.integrator in ("bdf2", "sdirk2")
         if isinstance(states, States) and (self.spec.has_bristles or multistep):
             missing = "friction of this scene has bristles, whose displacements"

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
 import torch
 
-from risp_torch.scene.forces import Forces
 from risp_torch.scene.numbers import Values
 from risp_torch.scene.simulation.solver_adapter import SolverAdapter
 from risp_torch.scene.spec import SceneSpec
@@ -102,10 +100,8 @@ class SmokeAdapter(SolverAdapter):
         """Density [B, X, Y] at the start."""
         return self.spec.smoke.start(values)
 
-    def forces(
-        self, values: Values, states: Sequence[State], *, rows: Sequence[int], actions: torch.Tensor | None
-    ) -> Forces:
-        """Raise a UserError: there are none."""
+    def check_forces(self) -> None:
+        """As ``SolverAdapter.check_forces``."""
         raise UserError(f"{self.spec.smoke.name} is smoke, which has no contact and no joint forces: bodies have them")
 
     def without_escapes(self, states: States, *_arguments: Any, **_options: Any) -> States:

@@ -147,6 +147,14 @@ class SolverAdapter(ABC):
         states = self.states(values, *arrays.values(), failed)
         return replace(states, last=last_state(states, arrays, last, frame=first + frames))
 
+    def check_forces(self) -> None:
+        """Check that the scene has contact or joint forces.
+
+        Raises:
+            UserError: it has none.
+        """
+        return  # solvers without forces raise
+
     def forces(
         self, values: Values, states: Sequence[State], *, rows: Sequence[int], actions: torch.Tensor | None
     ) -> Forces:

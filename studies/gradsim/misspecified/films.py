@@ -2,7 +2,7 @@
 
 Films have no discrepancy but the one of their row: ground without friction or with perfectly elastic contact is assumed, a
 rigid object is taken for a soft one or a soft one for a rigid one, the film is path-traced in a look that the model does not
-have, or its camera stands elsewhere. Each film is fitted plainly, as the paper does, and by the rule of ``wrong_checks``.
+have, or its camera stands elsewhere. Each film is fitted plainly, as the paper does, and by the rule of ``checks``.
 """
 
 from __future__ import annotations

@@ -254,11 +254,16 @@ def arrays_of(state: State) -> dict[str, np.ndarray]:
 
 GRADIENTS: dict[str, tuple[Callable[[], Scene], tuple[str, ...]]] = {
     "rigid": (lambda: tumbling(bristle_stiffness=1000.0), ("ground.contact.stiffness", "ground.contact.bristle_stiffness")),
-    "links": (gripping, ("finger.stiffness", "finger.dry_friction", "finger.limit_high", "squeeze.actions")),
+    "links": (gripping, (
+        "finger.stiffness", "finger.dry_friction", "finger.limit_high", "squeeze.actions", "finger.contact.stiffness",
+        "finger.contact.bristle_stiffness",
+    )),
     "links on the ground": (kneeling, ("thigh.stiffness", "shin.length", "ground.contact.stiffness")),
     "bdf2": (lambda: implicit("bdf2"), ("ground.contact.stiffness", "ground.contact.friction")),
     "sdirk2": (lambda: implicit("sdirk2"), ("ground.contact.damping", "ground.contact.friction_stiffness")),
-    "coupled": (soft_on_arm, ("arm.stiffness", "ground.contact.friction_stiffness")),
+    "coupled": (soft_on_arm, (
+        "arm.stiffness", "arm.contact.stiffness", "block.contact.stiffness", "block.contact.friction_stiffness",
+    )),
 }
 
 
@@ -267,7 +272,6 @@ def test_gradients(name: str) -> None:
     make, names = GRADIENTS[name]
     scene = make()
     state = steps(scene, 3)[-1].detach()
-    names = tuple(name for name in names if name in scene.parameters)
     point = arrays_of(state) | {name: np.asarray(scene.parameters[name].value, dtype=np.float64) for name in names}
 
     def evaluate(numbers: dict[str, np.ndarray]) -> tuple[float, dict[str, np.ndarray]]:
@@ -301,6 +305,17 @@ def test_worlds_that_diverged_have_no_forces() -> None:
         scene.forces(state.map(lambda array: array * torch.nan), parameters)
 
 
+def test_a_diverged_state_leaves_derivatives_of_the_other_states() -> None:
+    scene = tumbling()
+    states = steps(scene, 2)
+    broken = states[1].replace(body_q=torch.full_like(states[1].body_q, torch.nan))
+    mass = torch.tensor(0.5, dtype=torch.float64, requires_grad=True)
+    (gradient,) = torch.autograd.grad(
+        scene.forces([states[0], broken, states[2]], {"box.mass": mass}).body_contact[:, 2].sum(), mass
+    )
+    assert gradient.isfinite()
+
+
 def smoky() -> Scene:
     scene = Scene(frame_dt=0.04, frames=1, substeps=1)
     scene.add_smoke("smoke", cells=(4, 4), cell=0.25)
@@ -316,6 +331,7 @@ def adaptive() -> Scene:
 @pytest.mark.parametrize(
     ("make", "states", "words"),
     [
+        (smoky, lambda scene: scene.rollout(frames=1), "smoke is smoke, which has no contact and no joint forces"),
         (smoky, Scene.state, "smoke is smoke, which has no contact and no joint forces"),
         (lambda: implicit("bdf2"), lambda scene: scene.rollout(frames=1), "forces of 'bdf2' depend on the latest stages, which"),
         (adaptive, Scene.state, "contact forces are means over a step, and each world of an adaptive scene has its own"),

@@ -111,7 +111,7 @@ def test_table_of_poses_tells_errors_and_what_is_lost() -> None:
 
 def record(friction: float, sd: float) -> dict:
     derived = {name: {"value": friction, "sd": sd} for name in fits.TOLD}
-    return {"derived": derived, "values": {"gravity": 9.9}, "windows": 5, "converged": True, "unseen": ["cube.mass alone"]}
+    return {"derived": derived, "values": {"gravity": 9.9}, "windows": 5, "converged": True, "unobservable": ["cube.mass alone"]}
 
 
 def test_table_of_numbers_tells_differences_in_bars() -> None:

@@ -77,14 +77,14 @@ def mean_over_path(depth, above, below):
 
 
 @ti.func
-def path_of(heights, gamma, onset, max_height, ke, kd):
+def path_of(heights, gamma, onset, reach, ke, kd):
     """Path of a particle; see the formulas above.
 
     Args:
         heights: z, z_hat and z_before above the ground [m], a 3-vector.
         gamma: time from z_hat to z [s].
         onset: see ``ImplicitSettings`` [m].
-        max_height: see ``Stage``.
+        reach: see ``Stage``.
         ke, kd: contact stiffness [N/m] and damping [N s/m].
 
     Returns:
@@ -93,28 +93,28 @@ def path_of(heights, gamma, onset, max_height, ke, kd):
     speed = (heights.x - heights.y) / gamma
     travel = ti.abs(heights.x - heights.z)
     path = vec3(-heights.x, travel + onset, travel + onset)
-    if max_height > 0:
-        path = vec3(-heights.z, max_height * travel + onset, onset)
+    if reach > 0:
+        path = vec3(-heights.z, reach * travel + onset, onset)
         if heights.x < heights.z:
-            path = vec3(-heights.z, onset, max_height * travel + onset)
+            path = vec3(-heights.z, onset, reach * travel + onset)
     path.x -= separating_depth(speed, ke, kd)
     return path, -ti.min(speed, 0.0)
 
 
 @ti.func
-def lowest(z, previous_height, onset, max_height):
+def lowest(z, previous_height, onset, reach):
     """Depth of the lower end of the path of a particle that does not separate [m]: a convex function of z."""
     travel = ti.abs(z - previous_height)
     depth = travel - z
-    if max_height > 0:
-        depth = ti.max(max_height * (previous_height - z), 0.0) - previous_height
+    if reach > 0:
+        depth = ti.max(reach * (previous_height - z), 0.0) - previous_height
     return depth + onset
 
 
 @ti.func
-def normal_law(heights, gamma, onset, max_height, ke, kd):
+def normal_law(heights, gamma, onset, reach, ke, kd):
     """Normal force [N], fraction q [1], and their gradients by z, z_hat, z_before, ke and kd (arguments of ``path_of``)."""
-    path, closing = path_of(heights, gamma, onset, max_height, ke, kd)
+    path, closing = path_of(heights, gamma, onset, reach, ke, kd)
     mean, fraction, mean_by_sides, fraction_by_path = mean_over_path(path.x, path.y, path.z)
     force = ke * mean + kd * fraction * closing
     force_by, fraction_by = vec5(0.0, 0.0, 0.0, 0.0, 0.0), vec5(0.0, 0.0, 0.0, 0.0, 0.0)
@@ -125,10 +125,10 @@ def normal_law(heights, gamma, onset, max_height, ke, kd):
         depth_by, closing_by = vec5(-1.0, 0.0, 0.0, 0.0, 0.0), vec5(0.0, 0.0, 0.0, 0.0, 0.0)
         above_by = vec5(side, 0.0, -side, 0.0, 0.0)
         below_by = above_by
-        if max_height > 0:
+        if reach > 0:
             depth_by = vec5(0.0, 0.0, -1.0, 0.0, 0.0)
-            above_by *= max_height * ti.max(side, 0.0)
-            below_by *= max_height * ti.max(-side, 0.0)
+            above_by *= reach * ti.max(side, 0.0)
+            below_by *= reach * ti.max(-side, 0.0)
         if closing > 0:
             closing_by = vec5(-1.0, 1.0, 0.0, 0.0, 0.0) / gamma
         elif ke > 0:
@@ -143,7 +143,7 @@ def normal_law(heights, gamma, onset, max_height, ke, kd):
 
 
 @ti.func
-def normal_work(start, heights, gamma, onset, max_height, ke, kd):
+def normal_work(start, heights, gamma, onset, reach, ke, kd):
     """Integral of the normal force from the height ``start`` to z: minus the change of its potential [J].
 
     Two Gauss points in each of eight cells. The force is smooth but for jumps of its curvature, so that the error relative to
@@ -151,18 +151,18 @@ def normal_work(start, heights, gamma, onset, max_height, ke, kd):
     """
     work = 0.0
     # Without contact at both ends there is none between them.
-    if ti.max(lowest(heights.x, heights.z, onset, max_height), lowest(start, heights.z, onset, max_height)) > 0:
+    if ti.max(lowest(heights.x, heights.z, onset, reach), lowest(start, heights.z, onset, reach)) > 0:
         cell = (heights.x - start) / _CELLS
         for i in range(2 * _CELLS):
             node = (i // 2) + 0.5 + (2 * (i % 2) - 1) * _GAUSS
-            path, closing = path_of(vec3(start + node * cell, heights.y, heights.z), gamma, onset, max_height, ke, kd)
+            path, closing = path_of(vec3(start + node * cell, heights.y, heights.z), gamma, onset, reach, ke, kd)
             mean, fraction, _mean_by, _fraction_by = mean_over_path(path.x, path.y, path.z)
             work += 0.5 * cell * (ke * mean + kd * fraction * closing)
     return work
 
 
 @ti.func
-def ground_law(x, x_hat, previous_height, ground, gamma, onset, max_height, contact):
+def ground_law(x, x_hat, previous_height, ground, gamma, onset, reach, contact):
     """Force of the ground on a particle, and its derivatives.
 
     Args:
@@ -172,17 +172,17 @@ def ground_law(x, x_hat, previous_height, ground, gamma, onset, max_height, cont
         ground: height of the ground [m].
         gamma: time from x_hat to x [s].
         onset: see ``ImplicitSettings`` [m].
-        max_height: see ``Stage``.
+        reach: see ``Stage``.
         contact: ke, kd, kf, mu, a 4-vector.
 
     Returns:
         (force [N], by_x and by_x_hat: 3x3 derivatives of the force [N/m], normal_by and slide_by: gradients of ``normal_law``
-        of the normal force and of the friction along the tangent, tangent: direction of sliding, along: derivatives of the
-        friction along it by kf and mu).
+        of the normal force and of the friction along the tangent, tangent: direction of sliding, slide_direction: derivatives
+        of the friction along it by kf and mu).
     """
     ke, kd, kf, mu = contact[0], contact[1], contact[2], contact[3]
     heights = vec3(x.z, x_hat.z, previous_height) - ground
-    normal, fraction, normal_by, fraction_by = normal_law(heights, gamma, onset, max_height, ke, kd)
+    normal, fraction, normal_by, fraction_by = normal_law(heights, gamma, onset, reach, ke, kd)
 
     tangent, slide_direction, slide_by = vec3(0.0), vec2(0.0), vec5(0.0, 0.0, 0.0, 0.0, 0.0)
     drag, drag_along = 0.0, 0.0

@@ -92,8 +92,8 @@ def evaluate(
 ):  # fmt: skip
     """Residual, other forces, energies and the ground's Jacobian of world b at the positions in a row of states.
 
-    Reads x of the row, and writes v = (x - x_hat) / gamma of free particles there. Writes ``residual``, ``other``, ``energy``,
-    ``element_energy`` and ``ground`` of the stage. Adjoint by the implicit function theorem (``stage_adjoint``).
+    Reads x of the row, and writes v = (x - x_hat) / gamma of free particles there. Writes ``residual``, ``non_potential``,
+    ``energy``, ``element_energy`` and ``ground`` of the stage. Adjoint by the implicit function theorem (``stage_adjoint``).
     """
     for p in range(states.shape[2]):
         if body.particle_table[p, HELD] == 0:

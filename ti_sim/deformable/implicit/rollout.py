@@ -95,7 +95,7 @@ def simulate(
         for stage in stages:
             control, frame = driving.rows(stage, world)
             hat = _hat(model, inputs, states[world], stage, dt, world, stage.step // substeps)
-            stepper.begin(stage.gamma * dt, hat, max_height=stage.reach)
+            stepper.begin(stage.gamma * dt, hat, reach=stage.reach)
             _guess(model, states[world], stage, stepper.stage.hat, dt, times)
             result = solve_stage(
                 stepper, linear, settings, gamma=stage.gamma * dt, world=world, row=stage.row, control=control, frame=frame
@@ -194,7 +194,7 @@ def differentiate(
         for stage in reversed(motion.stages):
             control, frame = driving.rows(stage, world)
             hat = _hat(model, inputs, motion.states[world], stage, dt, world, stage.step // substeps)
-            stepper.begin(stage.gamma * dt, hat, max_height=stage.reach)
+            stepper.begin(stage.gamma * dt, hat, reach=stage.reach)
             _stage_adjoint(
                 model, stepper, linear, row_bars[stage.row], stage, dt, world, control, frame,
                 tolerance=settings.adjoint_tolerance,

@@ -121,9 +121,9 @@ class Stepper:
         """Whether a particle of a world may touch the ground with friction."""
         return bool((self.friction(world)[self.contact] > 0).any())
 
-    def begin(self, gamma: float, hat: np.ndarray, *, max_height: float = 0.0) -> None:
+    def begin(self, gamma: float, hat: np.ndarray, *, reach: float = 0.0) -> None:
         """Set gamma [s], ``StageArrays.hat`` [P, 7] and ``Stage.reach`` of the stage."""
-        self.stage.numbers[GAMMA], self.stage.numbers[REACH] = gamma, max_height
+        self.stage.numbers[GAMMA], self.stage.numbers[REACH] = gamma, reach
         self.stage.hat[:] = hat
 
     def evaluate(self, world: int, row: int, control: int, frame: int) -> Evaluation:
