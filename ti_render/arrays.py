@@ -104,7 +104,7 @@ class View(PixelArrays):
     """What all pixels of a picture share.
 
     Attributes:
-        shading: number of what the colour channels hold (``surface``).
+        shading: code of the quantity in the colour channels (``surface``) (``surface``).
         flags: [FLAG.size] int32, see ``FLAG``.
         textures: [T, 4] int32, see ``MeshTopology``.
         frame: [6] of the shadow maps, see ``shadow_lookup``.

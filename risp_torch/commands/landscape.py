@@ -16,7 +16,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--unknown", required=True, nargs="+", action="extend", metavar="NAME", help="parameters along the axes, one or two"
     )
     add_bounds_argument(parser)
-    parser.add_argument("--grid", type=number(Points), metavar="N", help="grid points along an axis (default 41; of two 15)")
+    parser.add_argument("--grid", type=number(Points), metavar="N", help="grid points along an axis (default 41; 15 with two)")
     parser.add_argument("--video", metavar="FILE", help="target film (default: the scene's own)")
     add_loss_arguments(parser)
     add_scene_arguments(parser, with_video=True)

@@ -167,7 +167,7 @@ def _summary(placement: Any) -> list[list[float]]:
 def _driver(
     scene: Scene, task: ControlTask, aim: GoalLoss, *, feedback: FeedbackKind, network: str | Path | None, every: int | None
 ) -> tuple[Drive, Callable[[int], Module], dict[str, Any]]:
-    """The drive of the scene by policies, a function that makes policies, and their entry in settings.json."""
+    """A function that simulates the scene under a policy, a function that makes policies, and their entry in settings.json."""
     if (feedback == "risp") != (network is not None):
         raise UserError("a network belongs to feedback 'risp', and is needed there: give --network with --feedback risp only")
     if feedback == "none":

@@ -3,8 +3,8 @@
 import numpy as np
 
 # ``SelfContactArrays.table``: numbers of triangles, vertices, buckets, and pairs per list of a chunk; then offsets in the table
-# itself (vertices, rings, the particles that are vertices), in ``ints`` (buckets, entries, keys, lists) and in ``reals``
-# (positions of the entries). The corners of the triangles start at CORNERS.
+# itself (vertices, rings, a 0/1 mask of the particles that are vertices), in ``ints`` (buckets, entries, keys, lists) and
+# in ``reals`` (positions of the entries). The corners of the triangles start at CORNERS.
 TRIANGLES, VERTICES, BUCKETS, CAPACITY, VERTEX, RING, MEMBER, BUCKET, ENTRY, KEY, PAIRS, ENTRY_POSITION = range(12)
 CORNERS = 12
 # ``SelfContactArrays.ints``: the step that needs a new hash; the step of the positions in the hash; the number of entries with a
@@ -12,7 +12,7 @@ CORNERS = 12
 # bucket has two numbers: its first entry and the one after its last.
 STALE, BUILT, PLACED = range(3)
 COUNTS = 3
-# ``SelfContactArrays.reals``: thickness [m], distance up to which pairs are listed that do not move [m], distance that a particle
+# ``SelfContactArrays.reals``: thickness [m], largest distance of listed pairs at rest [m], distance that a particle
 # may move until the hash is stale [m], cells per length [1/m], distance that a particle may move in a step until the hash is
 # stale [m], mean velocity when the hash was built [m/s], positions of all particles at that time [m].
 THICKNESS, REACH, SLACK, INVERSE_CELL, TRAVEL, DRIFT = range(6)

@@ -124,15 +124,16 @@ def rgb_of_luma_chroma(planes: np.ndarray, colours: Colours, bits: int) -> np.nd
         float32 [H, W, 3] in [0, 1]; what no colour has is clipped.
     """
     unit = 2.0 ** (bits - 8)
-    black, white, swing = (0.0, 2.0**bits - 1, 2.0**bits - 1) if colours.range == FULL else (16 * unit, 219 * unit, 224 * unit)
-    luma = (planes[..., 0].astype(np.float32) - np.float32(black)) / np.float32(white)
+    full = 2.0**bits - 1
+    black, luma_range, swing = (0.0, full, full) if colours.range == FULL else (16 * unit, 219 * unit, 224 * unit)
+    luma = (planes[..., 0].astype(np.float32) - np.float32(black)) / np.float32(luma_range)
     if planes.shape[-1] == 1:
         return np.repeat(luma.clip(0, 1)[..., None], 3, axis=-1)
-    blue, red = ((planes[..., k].astype(np.float32) - np.float32(128 * unit)) / np.float32(swing) for k in (1, 2))
+    cb, cr = ((planes[..., k].astype(np.float32) - np.float32(128 * unit)) / np.float32(swing) for k in (1, 2))
     of_red, of_blue = (np.float32(weight) for weight in _LUMA[colours.matrix])
     rgb = np.empty((*luma.shape, 3), dtype=np.float32)
-    rgb[..., 0] = luma + 2 * (1 - of_red) * red
-    rgb[..., 2] = luma + 2 * (1 - of_blue) * blue
+    rgb[..., 0] = luma + 2 * (1 - of_red) * cr
+    rgb[..., 2] = luma + 2 * (1 - of_blue) * cb
     rgb[..., 1] = (luma - of_red * rgb[..., 0] - of_blue * rgb[..., 2]) / (1 - of_red - of_blue)
     return rgb.clip(0, 1, out=rgb)
 

@@ -126,7 +126,9 @@ def test_table_of_errors(films: Path, tmp_path: Path, command_line: Run) -> None
     put_result(results, "lab/a", body_density=estimate(470.0, 0.001))
     status, out, err = command_line("data", "errors", films, "--results", results)
     assert (status, err) == (0, "")
-    rows = [[cell.strip() for cell in line.split("  ") if cell.strip()] for line in out.splitlines()[2:]]
+    *lines, closing = out.splitlines()[2:]
+    assert closing == f"next: risp show {results}/FILM"
+    rows = [[cell.strip() for cell in line.split("  ") if cell.strip()] for line in lines]
     assert rows == [
         ["drop", "body.density", "600 kg/m3", "606 kg/m3", "± 2.3 %", "+1.00 %", "yes"],
         ["drop", "body.velocity[0]", "0.5", "-", "-", "-", "-"],

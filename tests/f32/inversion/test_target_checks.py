@@ -139,7 +139,7 @@ def test_time_stamps_of_nearly_the_scenes_rate_are_used(tmp_path: Path, ratio: f
     scene = make_scene(size=32, frames=FRAMES)
     rate = ratio / scene.frame_dt
     write_frames(tmp_path / "film", np.random.default_rng(0).random((FRAMES + 1, 32, 32, 3)), fps=rate)
-    options = Namespace(video=[str(tmp_path / "film")], times=None, fps=None, moments=None)
+    options = Namespace(video=[str(tmp_path / "film")], fps=None, samples=[])
     use_film(scene, options, [])
     assert (scene.clock is not None) == follows
     if follows:

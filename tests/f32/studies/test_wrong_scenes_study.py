@@ -64,7 +64,7 @@ def test_a_film_shows_a_fault_that_changes_it_by_more_than_its_errors(monkeypatc
 
     found = SimpleNamespace(
         values={"a": 1.0}, scaled_error=lambda truth: dict.fromkeys(truth, 0.2), sd=defaultdict(lambda: 0.1), misfit=1.0,
-        doubts=[], suspects=[],
+        doubts=[], misspecifications=[],
     )  # fmt: skip
     monkeypatch.setattr(wrong_scene_cases, "_film_of", filmed)
     monkeypatch.setattr(wrong_scene_cases, "_put", lambda *_: None)

@@ -30,7 +30,7 @@ _CELLS, _GAUSS = 8, 0.5 / 3**0.5  # cells of the quadrature of the potential, an
 
 @ti.func
 def vec5(a, b, c, d, e):
-    """A 5-vector of the precision that the kernel computes with; a vector type would be of that of the import."""
+    """A 5-vector in the precision of the kernel; a vector type would have the precision set when this module was imported."""
     return ti.Vector([a, b, c, d, e])
 
 
@@ -52,7 +52,7 @@ def mean_over_path(depth, above, below):
 
     Args:
         depth: depth with the largest weight [m].
-        above, below: distances from there to the ends above and below [m]; equal, as in ``law.onset``.
+        above, below: distances from there to the ends above and below [m]; with equal ones this is ``law.onset``.
 
     Returns:
         (mean [m], fraction [1], mean_by: derivatives of the mean by above and below, as that by the depth is the fraction,
@@ -63,16 +63,16 @@ def mean_over_path(depth, above, below):
         side = below
     width = above + below
     remaining = ti.max(side - ti.abs(depth), 0.0)
-    fraction, fraction_by_rest = remaining * remaining / (side * width), 2 * remaining / (side * width)
+    fraction, fraction_by_depth = remaining * remaining / (side * width), 2 * remaining / (side * width)
     mean = remaining * fraction / 3
     mean_by_side, mean_by_other = fraction - mean * (1 / side + 1 / width), -mean / width
-    by_side, by_other = fraction_by_rest - fraction * (1 / side + 1 / width), -fraction / width
-    mean_by, fraction_by = vec2(mean_by_other, mean_by_side), vec3(fraction_by_rest, by_other, by_side)
+    by_side, by_other = fraction_by_depth - fraction * (1 / side + 1 / width), -fraction / width
+    mean_by, fraction_by = vec2(mean_by_other, mean_by_side), vec3(fraction_by_depth, by_other, by_side)
     if depth > 0:
         mean += depth + (below - above) / 3
         fraction = 1 - fraction
         mean_by = vec2(mean_by_side - 1 / 3, mean_by_other + 1 / 3)
-        fraction_by = vec3(fraction_by_rest, -by_side, -by_other)
+        fraction_by = vec3(fraction_by_depth, -by_side, -by_other)
     return mean, fraction, mean_by, fraction_by
 
 
@@ -177,28 +177,28 @@ def ground_law(x, x_hat, previous_height, ground, gamma, onset, reach, contact):
 
     Returns:
         (force [N], by_x and by_x_hat: 3x3 derivatives of the force [N/m], normal_by and slide_by: gradients of ``normal_law``
-        of the normal force and of the friction along the tangent, tangent: direction of sliding, slide_direction: derivatives
+        of the normal force and of the friction along the tangent, tangent: direction of sliding, friction_by_kf_mu: derivatives
         of the friction along it by kf and mu).
     """
     ke, kd, kf, mu = contact[0], contact[1], contact[2], contact[3]
     heights = vec3(x.z, x_hat.z, previous_height) - ground
     normal, fraction, normal_by, fraction_by = normal_law(heights, gamma, onset, reach, ke, kd)
 
-    tangent, slide_direction, slide_by = vec3(0.0), vec2(0.0), vec5(0.0, 0.0, 0.0, 0.0, 0.0)
+    tangent, friction_by_kf_mu, slide_by = vec3(0.0), vec2(0.0), vec5(0.0, 0.0, 0.0, 0.0, 0.0)
     drag, drag_along = 0.0, 0.0
     u = vec3(x.x - x_hat.x, x.y - x_hat.y, 0.0) / gamma
     limit, stick = mu * normal, kf * fraction
     if limit > 0 and stick > 0:
         speed = u.norm()
-        static_share, static_slope = grip(stick * speed / limit)
-        drag, drag_along = stick, stick * static_slope
-        remaining = static_share - stick * speed / limit * static_slope
+        friction_share, friction_slope = grip(stick * speed / limit)
+        drag, drag_along = stick, stick * friction_slope
+        remaining = friction_share - stick * speed / limit * friction_slope
         if speed > 0:
             tangent = u / speed
             if stick * speed > (1 - _WIDTH) * limit:
-                drag = limit * static_share / speed
-        slide_direction = vec2(-fraction * speed * static_slope, -normal * remaining)
-        slide_by = -mu * remaining * normal_by - kf * speed * static_slope * fraction_by
+                drag = limit * friction_share / speed
+        friction_by_kf_mu = vec2(-fraction * speed * friction_slope, -normal * remaining)
+        slide_by = -mu * remaining * normal_by - kf * speed * friction_slope * fraction_by
     force = vec3(-drag * u.x, -drag * u.y, normal)
     by_x, by_x_hat = mat3(0.0), mat3(0.0)
     for i, j in ti.static(ti.ndrange(2, 2)):
@@ -209,12 +209,12 @@ def ground_law(x, x_hat, previous_height, ground, gamma, onset, reach, contact):
         by_x[i, 2] = slide_by[Z] * tangent[i]
         by_x_hat[i, 2] = slide_by[Z_HAT] * tangent[i]
     by_x[2, 2], by_x_hat[2, 2] = normal_by[Z], normal_by[Z_HAT]
-    return force, by_x, by_x_hat, normal_by, slide_by, tangent, slide_direction
+    return force, by_x, by_x_hat, normal_by, slide_by, tangent, friction_by_kf_mu
 
 
 @ti.func
-def ground_bars(normal_by, slide_by, tangent, slide_direction, dual):
+def ground_bars(normal_by, slide_by, tangent, friction_by_kf_mu, dual):
     """Adjoints of z_before and of (ke, kd, kf, mu) from the last results of ``ground_law`` and the force's adjoint ``dual``."""
     slide_bar = tangent.dot(dual)
     by = dual.z * normal_by + slide_bar * slide_by
-    return by[Z_BEFORE], vec4(by[KE], by[KD], slide_direction[0] * slide_bar, slide_direction[1] * slide_bar)
+    return by[Z_BEFORE], vec4(by[KE], by[KD], friction_by_kf_mu[0] * slide_bar, friction_by_kf_mu[1] * slide_bar)

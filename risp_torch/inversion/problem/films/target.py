@@ -20,7 +20,7 @@ Video = str | Path | np.ndarray | torch.Tensor
 
 
 def load_target(scene: Scene, video: Video | Sequence[Video]) -> torch.Tensor:
-    """The target film [frames + 1, H, W, 3] (linear rgb, working precision), checked against the scene; several side by side.
+    """The target film [frames + 1, H, W, 3] (linear rgb, working precision), checked; several films join along the width.
 
     Raises:
         UserError: no camera; a video that ``read_video`` cannot read; frames of another shape, not finite or outside [0, 1].
@@ -28,7 +28,7 @@ def load_target(scene: Scene, video: Video | Sequence[Video]) -> torch.Tensor:
     if isinstance(scene, Films):
         if len(video) != len(scene.films):
             raise UserError(f"{len(video)} films were given, and {len(scene.films)} are described: give as many")
-        return torch.cat([load_target(film, source) for film, source in zip(scene.films, video, strict=True)], dim=-2)
+        return torch.cat([load_target(film_scene, source) for film_scene, source in zip(scene.films, video, strict=True)], dim=-2)
     camera = scene.camera
     if camera is None:
         raise UserError("the scene has no camera: add one with add_camera")
