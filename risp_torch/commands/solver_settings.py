@@ -40,7 +40,7 @@ class SolverGroup:
         option: the options that choose the solver.
         defaults: its settings, with their defaults.
         prefix: of their names on the command line.
-        hidden: fields that have options of their own.
+        hidden: fields that are separate options.
     """
 
     option: str

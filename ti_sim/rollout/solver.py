@@ -131,11 +131,14 @@ class Solver(ABC):
 
     def _forces(self, inputs: Any) -> tuple[Array, ...]:
         """``forces`` of checked inputs."""
-        raise UserError(f"{type(self).__name__} has no contact and no joint forces: ask solvers of bodies or particles for them")
+        raise self._no_forces()
 
     def _forces_adjoint(self, inputs: Any, bars: tuple[Array, ...]) -> Any:
         """``forces_adjoint`` of checked inputs."""
-        raise NotImplementedError
+        raise self._no_forces()
+
+    def _no_forces(self) -> UserError:
+        return UserError(f"{type(self).__name__} has no contact and no joint forces: ask solvers of bodies or particles for them")
 
     def _check(self, inputs: Any) -> None:
         """Raise a UserError for inputs that do not fit the model."""
