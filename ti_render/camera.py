@@ -71,6 +71,4 @@ def intrinsics_from_fov(
 @checked
 def pack_camera(intrinsics: Sequence[float], rotation: np.ndarray, translation: np.ndarray) -> np.ndarray:
     """One camera row [16] (float64) from fx, fy, cx, cy [pixels], R [3, 3] and t [3] [m]."""
-    return np.concatenate(
-        [np.asarray(values, dtype=np.float64).reshape(-1) for values in (intrinsics, rotation, translation)]
-    )
+    return np.concatenate([np.asarray(values, dtype=np.float64).reshape(-1) for values in (intrinsics, rotation, translation)])

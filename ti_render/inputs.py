@@ -81,9 +81,7 @@ class RenderInputs:
 _DECLARED = {declared.name: declared.metadata for declared in fields(RenderInputs) if declared.metadata}
 REAL_INPUTS = tuple(_DECLARED)
 # Shapes of the arrays in place of those that are None, and what the tangents of each input change (bits).
-_DUMMIES = {
-    name: (1, *(1 if size in (ANY, FACES) else size for size in declared["row"])) for name, declared in _DECLARED.items()
-}
+_DUMMIES = {name: (1, *(1 if size in (ANY, FACES) else size for size in declared["row"])) for name, declared in _DECLARED.items()}
 CHANGES = {name: declared["changes"] for name, declared in _DECLARED.items()}
 
 

@@ -115,9 +115,7 @@ def _add_faces(layer: Layer, pictures_bar: Array, backdrop_bar: Array, bars: Fac
         rasterise_dibr_adjoint(sums_serially(), layer.faces, layer.tiles, layer.pixel_state, pictures_bar, backdrop_bar, bars)
         return
     pixel_bar = empty_in_same_library(pictures_bar, (layer.pixel_state.shape[0] // STATE_SIZE * PIXEL_BAR_SIZE,))
-    rasterise_adjoint(
-        sums_serially(), layer.faces, layer.tiles, layer.pixel_state, pixel_bar, pictures_bar, backdrop_bar, bars
-    )
+    rasterise_adjoint(sums_serially(), layer.faces, layer.tiles, layer.pixel_state, pixel_bar, pictures_bar, backdrop_bar, bars)
 
 
 def _add_shadows(result: RenderResult, layer: Layer, bars: dict[str, Array]) -> None:

@@ -6,15 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from ti_render.arrays import (
-    MOVING_COLUMN,
-    BackdropArrays,
-    FaceArrays,
-    FaceTangentWork,
-    TangentWork,
-    UniformArrays,
-    chosen,
-)
+from ti_render.arrays import MOVING_COLUMN, BackdropArrays, FaceArrays, FaceTangentWork, TangentWork, UniformArrays, chosen
 from ti_render.backdrop.backdrop_jvp import draw_backdrop_jvp
 from ti_render.geometry.lens import undistort_pixels_jvp
 from ti_render.geometry.normals import find_normals_jvp
@@ -129,9 +121,7 @@ def _geometry(result: RenderResult, dots: dict[str, Array], columns: int, is_mov
         zero_tangents = zeros_in_same_library(vertices, (*vertices.shape[:2], columns, 3)) if shadowed else dummy
         return {"vertices": zero_tangents, "screen": dummy, "normals": dummy}
     vertices_dot = empty_in_same_library(vertices, (*vertices.shape[:2], columns, 3))
-    pose_jvp(
-        inputs.vertices_rest, inputs.mesh.vertex_body, inputs.body_q, dots["vertices_rest"], dots["body_q"], vertices_dot
-    )
+    pose_jvp(inputs.vertices_rest, inputs.mesh.vertex_body, inputs.body_q, dots["vertices_rest"], dots["body_q"], vertices_dot)
     screen_dot = empty_in_same_library(vertices, vertices_dot.shape)
     project_jvp(
         vertices, inputs.camera, settings.width, settings.height, result.layer.faces.screen, vertices_dot, dots["camera"],
@@ -164,9 +154,7 @@ def _shadow_tangents(result: RenderResult, layer: Layer, dots: dict[str, Array],
     return maps_dot
 
 
-def _add_face_tangents(
-    layer: Layer, backdrop: Array | None, dots: FaceArrays, active: np.ndarray, pictures_dot: Array
-) -> None:
+def _add_face_tangents(layer: Layer, backdrop: Array | None, dots: FaceArrays, active: np.ndarray, pictures_dot: Array) -> None:
     """Turn the backdrop's tangents in pictures_dot [M, K, H, W, 4] into those of a layer's pictures.
 
     Args:

@@ -8,12 +8,7 @@ from typing import Any
 
 from risp_torch.commands.closing import print_closing
 from risp_torch.commands.estimates import print_inversion
-from risp_torch.commands.loss_options import (
-    add_loss_arguments,
-    check_loss_options,
-    make_compared_scene,
-    make_losses,
-)
+from risp_torch.commands.loss_options import add_loss_arguments, check_loss_options, make_compared_scene, make_losses
 from risp_torch.commands.options import (
     add_bounds_argument,
     add_prior_argument,

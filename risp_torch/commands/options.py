@@ -50,8 +50,7 @@ def add_scene_arguments(
         "repeatable",
     )  # fmt: skip
     films = parser.add_argument_group(
-        "scene and film",
-        "parameters of --set and --unknown: film.start [s], film.rate, film.exposure [s], film.line_time [s]",
+        "scene and film", "parameters of --set and --unknown: film.start [s], film.rate, film.exposure [s], film.line_time [s]"
     )
     films.add_argument(
         "--from", dest="found", metavar="RESULT.json",

@@ -8,14 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from risp_torch.commands.options import number
-from risp_torch.commands.solver_settings import (
-    OPTIMIZERS,
-    SEARCHES,
-    WARM_START_GROUPS,
-    SolverAction,
-    settings_of,
-    solver_texts,
-)
+from risp_torch.commands.solver_settings import OPTIMIZERS, SEARCHES, WARM_START_GROUPS, SolverAction, settings_of, solver_texts
 from risp_torch.inversion.problem.search_settings import NewtonSteps, OptimiseSettings, SearchSettings
 from ti_sim.base.rules import Count, Seed
 

@@ -34,8 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--norm", choices=("norm", "squared"), help="of the gradient (default norm)")
     group.add_argument("--interval", type=number(Count), metavar="N", help="the gradient loss is used in every N-th step")
     group.add_argument(
-        "--moves", type=number(UnitInterval), metavar="SHARE",
-        help="fraction of the step to other appearances along dI/dpsi"
+        "--moves", type=number(UnitInterval), metavar="SHARE", help="fraction of the step to other appearances along dI/dpsi"
     )
     group.add_argument("--epochs", type=number(Count))
     group.add_argument("--batch", type=number(Count), dest="batch_size", help="pictures of a step")
@@ -138,7 +137,5 @@ def _rendered(options: argparse.Namespace, scene: Any, task: Any, size: int) -> 
     from risp_torch.risp.dataset.renderer import RendererSource
     from risp_torch.risp.dataset.settings import DatasetSettings
 
-    settings = DatasetSettings(
-        images=options.images, configs=options.configs or "each", seed=options.data_seed or 0, size=size
-    )
+    settings = DatasetSettings(images=options.images, configs=options.configs or "each", seed=options.data_seed or 0, size=size)
     return RendererSource(scene, task, settings)

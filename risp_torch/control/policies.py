@@ -67,9 +67,7 @@ class FeedbackPolicy(nn.Module):
     """Closed loop: a perceptron with tanh after every layer, from an observation to the outputs until the next one."""
 
     @checked
-    def __init__(
-        self, observations: Count, outputs: Count, *, hidden: Widths = (64,), limit: Positive, seed: Seed = 0
-    ) -> None:
+    def __init__(self, observations: Count, outputs: Count, *, hidden: Widths = (64,), limit: Positive, seed: Seed = 0) -> None:
         """Make a policy with random weights.
 
         Args:

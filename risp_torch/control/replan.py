@@ -98,9 +98,7 @@ def replan(
     return Replanned(rollout, aim.error(rollout), promised)
 
 
-def _improve(
-    plan: _Plan, policy: Module, optimizer: torch.optim.Optimizer, objective: Objective, iterations: int
-) -> float:
+def _improve(plan: _Plan, policy: Module, optimizer: torch.optim.Optimizer, objective: Objective, iterations: int) -> float:
     """Optimise a policy by ``iterations`` steps; return the error predicted by the model."""
     lowest_loss, error, best_weights = math.inf, math.nan, policy.state_dict()
     for iteration in range(iterations + 1):
@@ -123,9 +121,7 @@ def _improve(
 class _Plan:
     """The rest of a motion from a frame on, and its aim."""
 
-    def __init__(
-        self, windows: Windows, task: ControlTask, aim: GoalLoss, first: int, per_frame: int, state: State
-    ) -> None:
+    def __init__(self, windows: Windows, task: ControlTask, aim: GoalLoss, first: int, per_frame: int, state: State) -> None:
         self.windows, self.task, self.first, self.per_frame, self.state = windows, task, first, per_frame, state
         self.aim = aim.after(first)
 

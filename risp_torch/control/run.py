@@ -137,11 +137,7 @@ def settings_of(scene: Scene, task: ControlTask) -> dict[str, Any]:
     names = (
         "drives", "size", "measure", "direction", "frames", "blur", "penalty", "learning_rate", "checkpoint", "feedback",
     )  # fmt: skip
-    return {
-        "scene": scene.description(),
-        "task": {name: getattr(task, name) for name in names},
-        "precision": str(bridge_dtype()),
-    }
+    return {"scene": scene.description(), "task": {name: getattr(task, name) for name in names}, "precision": str(bridge_dtype())}
 
 
 def _numbers(policy: Module) -> list[torch.Tensor]:
@@ -205,7 +201,5 @@ def _risp_observer(scene: Scene, aim: GoalLoss, path: str | Path) -> RispObserve
     camera = scene.camera
     if camera is None or aim.pictures is None:
         raise UserError("feedback 'risp' needs pictures, but the scene has no camera: add one with add_camera")
-    check_network(
-        network, record, scene=scene.name, outputs=network.settings.outputs, size=camera.width, path=str(path)
-    )
+    check_network(network, record, scene=scene.name, outputs=network.settings.outputs, size=camera.width, path=str(path))
     return RispObserver(scene, network.to(device=bridge_device(), dtype=bridge_dtype()), aim.pictures[-1])

@@ -47,9 +47,7 @@ class Windows:
             if name in values:
                 scene_rows, rows = torch.as_tensor(self.scene.table[name].value).to(values[name]), values[name]
                 values[name] = torch.cat([scene_rows[: first * per_frame], rows, scene_rows[first * per_frame + len(rows) :]])
-        return self.scene.simulator.rollout(
-            self.scene.table, values, frames=frames, worlds=1, state=state, adjoint=adjoint
-        )
+        return self.scene.simulator.rollout(self.scene.table, values, frames=frames, worlds=1, state=state, adjoint=adjoint)
 
 
 def timed_parameters(scene: Scene) -> dict[str, int]:

@@ -84,9 +84,7 @@ class DataSet:
         return sum(file.size for file in self.files)
 
 
-_CONTACTNETS = DataSource(
-    "DAIRLab/contact-nets", "c3dc21c", "Copyright (c) 2020, Dynamic Autonomy and Intelligent Robotics Lab"
-)
+_CONTACTNETS = DataSource("DAIRLab/contact-nets", "c3dc21c", "Copyright (c) 2020, Dynamic Autonomy and Intelligent Robotics Lab")
 _DAIR_PLL = DataSource("DAIRLab/dair_pll", "523d372", "Copyright (c) 2022, Dynamic Autonomy and Intelligent Robotics Lab")
 _DFKI = DataSource(
     "dfki-ric-underactuated-lab/double_pendulum", "1e8544e", "Copyright (c) 2022, DFKI RIC Underactuated Robotics Lab"

@@ -141,8 +141,7 @@ def read_video(
         facts.clock.check_rate(facts.path, float(fps), frames)
     if frames is not None and facts.frames < frames:
         raise UserError(
-            f"video {path} has {facts.frames} frames, and the scene needs {frames}: "
-            "give a longer video, or simulate fewer frames"
+            f"video {path} has {facts.frames} frames, and the scene needs {frames}: give a longer video, or simulate fewer frames"
         )
     return read_frames(film, range(facts.frames if frames is None else frames), whole).pictures
 

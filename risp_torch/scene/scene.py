@@ -255,9 +255,7 @@ class Scene(SceneSpec):
             )
         if state is not None:
             raise UserError("the scene's film has a clock, which counts from the scene's start: leave state or set_film out")
-        return filmed(
-            self, self.simulator, parameters, frames=count, worlds=worlds, actions=actions, adjoint=adjoint
-        )
+        return filmed(self, self.simulator, parameters, frames=count, worlds=worlds, actions=actions, adjoint=adjoint)
 
     @checked
     def state(self, parameters: Mapping[str, torch.Tensor] | None = None, *, worlds: Count | None = None) -> State:

@@ -50,9 +50,7 @@ class TimeStepping:
         check_integrator(self.integrator, Integrator)
         check_plan(self.plan, self.integrator)
         if self.adaptive and self.is_implicit:
-            raise UserError(
-                f"adaptive steps are explicit ones, and the integrator is {self.integrator!r}: leave adaptive out"
-            )
+            raise UserError(f"adaptive steps are explicit ones, and the integrator is {self.integrator!r}: leave adaptive out")
 
     @property
     def is_implicit(self) -> bool:

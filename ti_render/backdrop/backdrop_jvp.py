@@ -104,9 +104,7 @@ def _point_tangent(backdrop: ti.template(), dots: ti.template(), m, row, p, p_do
 
 
 @kernel
-def draw_backdrop_jvp(
-    backdrop: Backdrop, spread: int, dots: BackdropArrays, work: TangentWork, pictures_dot: ti.types.ndarray()
-):
+def draw_backdrop_jvp(backdrop: Backdrop, spread: int, dots: BackdropArrays, work: TangentWork, pictures_dot: ti.types.ndarray()):
     """Tangent of ``draw_backdrop``: writes pictures_dot [M, K, H, W, 4], last channel 0. A thread is a row of pixels."""
     images, columns, height, width = (
         pictures_dot.shape[0], pictures_dot.shape[1], pictures_dot.shape[2], pictures_dot.shape[3],

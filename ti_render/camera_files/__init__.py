@@ -7,11 +7,4 @@ from ti_render.camera_files.record import CameraRecord
 from ti_render.camera_files.transforms_json import write_transforms_json
 from ti_render.camera_files.world import z_up_from
 
-__all__ = [
-    "CameraRecord",
-    "read_cameras",
-    "write_colmap_text",
-    "write_opencv_json",
-    "write_transforms_json",
-    "z_up_from",
-]
+__all__ = ["CameraRecord", "read_cameras", "write_colmap_text", "write_opencv_json", "write_transforms_json", "z_up_from"]

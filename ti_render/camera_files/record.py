@@ -125,7 +125,4 @@ def distorted(x: np.ndarray, y: np.ndarray, distortion: np.ndarray) -> tuple[np.
     k1, k2, p1, p2, k3 = distortion
     r2 = x * x + y * y
     radial = 1.0 + r2 * (k1 + r2 * (k2 + r2 * k3))
-    return (
-        x * radial + 2.0 * p1 * x * y + p2 * (r2 + 2.0 * x * x),
-        y * radial + p1 * (r2 + 2.0 * y * y) + 2.0 * p2 * x * y,
-    )
+    return (x * radial + 2.0 * p1 * x * y + p2 * (r2 + 2.0 * x * x), y * radial + p1 * (r2 + 2.0 * y * y) + 2.0 * p2 * x * y)

@@ -75,9 +75,7 @@ def _row_area(vertices: ti.template(), rows: ti.template(), m, i):
 
 
 @kernel
-def find_normals(
-    serial: ti.template(), vertices_world: ti.types.ndarray(), rows: NormalRows, normals: ti.types.ndarray()
-):
+def find_normals(serial: ti.template(), vertices_world: ti.types.ndarray(), rows: NormalRows, normals: ti.types.ndarray()):
     """Find the normals of every image.
 
     Reads vertices_world [M, V, 3] [m]. Writes normals [M, G + F, 3]. Adjoint: ``find_normals_adjoint``; tangent:
@@ -93,8 +91,7 @@ def find_normals(
 @ti.func
 def _add_area(vertices: ti.template(), corners: ti.template(), m, f, area_bar, vertices_bar: ti.template()):
     bars = doubled_area.vjp(
-        (_corner(vertices, corners, m, f, 0), _corner(vertices, corners, m, f, 1), _corner(vertices, corners, m, f, 2)),
-        area_bar,
+        (_corner(vertices, corners, m, f, 0), _corner(vertices, corners, m, f, 1), _corner(vertices, corners, m, f, 2)), area_bar
     )
     for corner, k in ti.static(ti.ndrange(3, 3)):
         vertices_bar[m, corners[f, corner], k] += bars[corner][k]

@@ -61,9 +61,7 @@ def pose(
         x = _rest_vertex(vertices_rest, m, vertices_world.shape[0], v)
         n = vertex_body[v]
         if n >= 0:
-            x = rotation_matrix(_body_quaternion(body_q, m, n)) @ x + vec3(
-                body_q[m, n, 0], body_q[m, n, 1], body_q[m, n, 2]
-            )
+            x = rotation_matrix(_body_quaternion(body_q, m, n)) @ x + vec3(body_q[m, n, 0], body_q[m, n, 1], body_q[m, n, 2])
         for k in ti.static(range(3)):
             vertices_world[m, v, k] = x[k]
 

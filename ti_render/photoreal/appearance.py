@@ -126,9 +126,7 @@ Ranges = Annotated[Mapping[str, tuple[float, float]], Rule(named=True, shape=(2,
 
 
 @checked
-def draw_appearance(
-    bodies: Sequence[str], *, seed: Seed, ranges: Ranges | None = None, colors: str = "keep"
-) -> Appearance:
+def draw_appearance(bodies: Sequence[str], *, seed: Seed, ranges: Ranges | None = None, colors: str = "keep") -> Appearance:
     """Draw a look. Each number depends on its name and the seed only, so that another body changes no other number.
 
     Args:

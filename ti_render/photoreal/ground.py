@@ -37,9 +37,7 @@ class Ground:
     repeat: bool
 
 
-def ground_of(
-    inputs: RenderInputs, settings: RasterSettings, image: int, *, camera: np.ndarray, film: Film
-) -> Ground | None:
+def ground_of(inputs: RenderInputs, settings: RasterSettings, image: int, *, camera: np.ndarray, film: Film) -> Ground | None:
     """The ground that one picture shows, or None.
 
     Args:

@@ -77,9 +77,7 @@ def harmonic_radiance(coefficients: np.ndarray, directions: np.ndarray) -> np.nd
     The real basis in the order Y00, Y1-1, Y10, Y11, Y2-2, Y2-1, Y20, Y21, Y22 (Ramamoorthi & Hanrahan, 2001).
     """
     x, y, z = np.moveaxis(directions, -1, 0)
-    zero, one, mixed, zonal, sectoral = (
-        0.5 * np.sqrt(factor / np.pi) for factor in (1.0, 3.0, 15.0, 5.0 / 4.0, 15.0 / 4.0)
-    )
+    zero, one, mixed, zonal, sectoral = (0.5 * np.sqrt(factor / np.pi) for factor in (1.0, 3.0, 15.0, 5.0 / 4.0, 15.0 / 4.0))
     basis = [
         np.full_like(x, zero), one * y, one * z, one * x,
         mixed * x * y, mixed * y * z, zonal * (3 * z * z - 1), mixed * x * z, sectoral * (x * x - y * y),

@@ -74,9 +74,7 @@ class NearestFacesAdjoint(TilePass):
         r_bar, albedo_bar, uv_bar, normal_bar, point_bar, z_bar = surface_adjoint(
             faces, bars, tile.slot, attributes, m, r, colour_bar
         )
-        add_attributes(
-            faces, bars, m, f, outer(albedo_bar, r), outer(uv_bar, r), outer(normal_bar, r), outer(point_bar, r)
-        )
+        add_attributes(faces, bars, m, f, outer(albedo_bar, r), outer(uv_bar, r), outer(normal_bar, r), outer(point_bar, r))
         ratio_bar = z * (r_bar - r_bar.dot(r)) - z * z * z_bar
         b_bar = ratio_bar * triangle.inverse_depths
         g0, g1, g2 = barycentrics_adjoint(p, triangle, hit, b_bar)

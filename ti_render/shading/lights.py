@@ -80,16 +80,12 @@ def light_adjoint(
 
 
 @ti.func
-def light_tangent(
-    view: ti.template(), dots: ti.template(), lights: ti.template(), m, i, row, c, point, to_light, point_dot
-):
+def light_tangent(view: ti.template(), dots: ti.template(), lights: ti.template(), m, i, row, c, point, to_light, point_dot):
     """Tangents of the direction and of the strength of a light, in column ``c``; the uniforms' tangents are in row ``row``."""
     column = light_column(i)
     to_light_dot, strength_dot = uniform3(dots.uniforms, row, column), 0.0
     if i >= lights.directionals:
-        to_light_dot, strength_dot = towards_point.jvp(
-            (point, uniform3(view.uniforms, m, column)), (point_dot, to_light_dot)
-        )
+        to_light_dot, strength_dot = towards_point.jvp((point, uniform3(view.uniforms, m, column)), (point_dot, to_light_dot))
     elif lights.shadows == 1:
         strength_dot = visibility_jvp(view, dots, m * lights.directionals + i, point, to_light, point_dot, to_light_dot, c)
     return to_light_dot, strength_dot

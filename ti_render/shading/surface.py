@@ -213,9 +213,7 @@ def corner_mix(face_dot: ti.template(), first, r):
 
 
 @ti.func
-def _albedo_tangent(
-    view: ti.template(), dots: ti.template(), work: ti.template(), face_row, face: ti.template(), m, c, r, r_dot
-):
+def _albedo_tangent(view: ti.template(), dots: ti.template(), work: ti.template(), face_row, face: ti.template(), m, c, r, r_dot):
     """Tangent of the albedo of a fragment, texture included, in column ``c``."""
     albedo_dot, first = face.albedo @ r_dot, face_row + c * FACE_DOT_SIZE
     if work.active[c] & ALBEDO_COLUMN != 0:
@@ -235,9 +233,7 @@ def _albedo_tangent(
 
 
 @ti.func
-def surface_columns(
-    view: ti.template(), dots: ti.template(), work: ti.template(), row, face_row, face: ti.template(), m, r
-):
+def surface_columns(view: ti.template(), dots: ti.template(), work: ti.template(), row, face_row, face: ti.template(), m, r):
     """Tangents of ``surface_colour`` in all columns: reads R_DOT, Z_DOT of scratch from ``row`` and face_dot from ``face_row``,
     writes COLOUR_DOT."""
     columns = work.active.shape[0]

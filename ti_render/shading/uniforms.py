@@ -230,9 +230,7 @@ def gather_uniforms_adjoint(
             lights += picture.flags[flag]
         for i in range(picture.flags[FLAG.directional]):
             d = row_of(m, directional.shape[0], images)
-            direction_bar = light_direction.vjp(
-                _sound_direction(directional, d, i), uniform3(uniforms_bar, m, light_column(i))
-            )
+            direction_bar = light_direction.vjp(_sound_direction(directional, d, i), uniform3(uniforms_bar, m, light_column(i)))
             for k in ti.static(range(3)):
                 bars.directional[d, i, k] += direction_bar[k]
         _add_rows(bars.material, uniforms_bar, m, light_column(lights), picture.flags[FLAG.materials], MATERIAL.size, 0)

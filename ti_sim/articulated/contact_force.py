@@ -14,12 +14,7 @@ from ti_sim.base.rows import add_vec3, add_vec4, load_vec3, load_vec4
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import vec3, vec4
 from ti_sim.contact.collision import BOUND, FAULT, FAULTY_PAIR, MIN_HALF_EXTENT, SHAPE_POSITION, SHAPE_QUATERNION
-from ti_sim.contact.law import (
-    contact_force_along,
-    contact_force_along_adjoint,
-    onset,
-    slack,
-)
+from ti_sim.contact.law import contact_force_along, contact_force_along_adjoint, onset, slack
 from ti_sim.contact.patch import KT, add_to_patch, patch_point_adjoint
 from ti_sim.contact.shape_distance import shape_vec3
 

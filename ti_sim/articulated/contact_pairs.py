@@ -166,9 +166,7 @@ def round_contacts(world: ti.template(), b, p, i, j, patch: ti.template()):
     pair = load_round_pair(world, b, i, j)
     for c in range(world.pair[p, CONTACTS]):
         cap, is_free = point_on_line(world, p, c, pair.line.half_length)
-        offset, normal, gap, weight, _s = line_shape_contact(
-            world, j, pair.second_rotation, pair.line, cap, is_free, pair.margin
-        )
+        offset, normal, gap, weight, _s = line_shape_contact(world, j, pair.second_rotation, pair.line, cap, is_free, pair.margin)
         if gap < pair.margin:
             mark_if_deep(world, b, p, i, j, gap)
             arm, contact = pair.first_arm + offset, point_contact(world, b, i, j)
@@ -182,9 +180,7 @@ def round_contacts_adjoint(world: ti.template(), bars: ti.template(), b, p, i, j
     pair = load_round_pair(world, b, i, j)
     for c in range(world.pair[p, CONTACTS]):
         cap, is_free = point_on_line(world, p, c, pair.line.half_length)
-        offset, normal, gap, weight, s = line_shape_contact(
-            world, j, pair.second_rotation, pair.line, cap, is_free, pair.margin
-        )
+        offset, normal, gap, weight, s = line_shape_contact(world, j, pair.second_rotation, pair.line, cap, is_free, pair.margin)
         if gap < pair.margin:
             mark_if_deep(world, b, p, i, j, gap)
             arm, contact = pair.first_arm + offset, point_contact(world, b, i, j)
@@ -256,9 +252,7 @@ def pair_loads(world: ti.template(), states: ti.template(), b, slot):
 
 
 @ti.func
-def pair_adjoint(
-    world: ti.template(), bars: ti.template(), states: ti.template(), bar: ti.template(), b, slot, row
-):
+def pair_adjoint(world: ti.template(), bars: ti.template(), states: ti.template(), bar: ti.template(), b, slot, row):
     """Adjoint of the part of L of the pairs (see ``adjoint``): the negative power of the forces on the virtual velocities of
     their points.
 

@@ -1,6 +1,5 @@
 """Warnings about pairs of bodies that contact could not resolve."""
 
-
 import numpy as np
 
 from ti_sim.articulated.model import ArticulatedModel

@@ -20,13 +20,7 @@ from ti_sim.articulated.joint_forces import joint_force
 from ti_sim.articulated.joint_solve import solve_joint
 from ti_sim.articulated.joints import direction, joint_position
 from ti_sim.articulated.kinematics import place_link
-from ti_sim.articulated.spatial import (
-    crossed_columns,
-    load_matrix,
-    store_matrix,
-    store_symmetric,
-    symmetric,
-)
+from ti_sim.articulated.spatial import crossed_columns, load_matrix, store_matrix, store_symmetric, symmetric
 from ti_sim.articulated.tables import (
     ACCELERATION,
     ARM,

@@ -332,9 +332,7 @@ def joint_adjoint(
             rate = rotated(frame, load_vec3_at(states, b, slot, rate_column))
             acceleration = rotated(frame, load_vec3_at(states, b, slot, rate_column + world.velocities))
             y = rotated(frame, drives(world, b, first))
-            frame_turn_bar = (
-                x.cross(r_bar) + rate.cross(j_v_bar) + acceleration.cross(pull_bar) + y.cross(vs_bar)
-            )
+            frame_turn_bar = x.cross(r_bar) + rate.cross(j_v_bar) + acceleration.cross(pull_bar) + y.cross(vs_bar)
             x_bar, rate_bar = rotated_back(frame, r_bar), rotated_back(frame, j_v_bar)
             for k in ti.static(range(3)):
                 bar[b, row, first_q + k] = bar[b, row, first_q + k] + x_bar[k]

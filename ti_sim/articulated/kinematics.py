@@ -33,10 +33,7 @@ from ti_sim.articulated.tables import (
 )
 from ti_sim.base.rows import load_vec3, load_vec4, store_vec3, store_vec4
 from ti_sim.base.runtime import ti
-from ti_sim.base.vecmath import (
-    vec3,
-    vec4,
-)
+from ti_sim.base.vecmath import vec3, vec4
 
 
 @ti.func
@@ -58,9 +55,7 @@ def place_link(world: ti.template(), states: ti.template(), b, slot, i):
     frame = quaternion_product(parent_rotation, load_vec4(world.link, b, i, FRAME_QUATERNION))
     r = rotated(parent_rotation, load_vec3(world.link, b, i, FRAME_POSITION))
     rotation, r, axis = place_joint(world, states, b, slot, i, kind, frame, r)
-    j_w, j_v = joint_rates(
-        world, b, i, kind, rotation, axis, states, slot, world.coordinates + world.tree[i, FIRST_QD]
-    )
+    j_w, j_v = joint_rates(world, b, i, kind, rotation, axis, states, slot, world.coordinates + world.tree[i, FIRST_QD])
     w = w_p + j_w
     v = v_p + w_p.cross(r) + j_v
     store_vec4(world.work, b, i, QUATERNION, rotation)

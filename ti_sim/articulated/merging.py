@@ -108,9 +108,7 @@ def store_symmetric_adjoint(link_bar: ti.template(), b, i, bar):
 
 
 @ti.kernel
-def merge_adjoint(
-    tree: ti.types.ndarray(), link: ti.types.ndarray(), work: ti.types.ndarray(), link_bar: ti.types.ndarray()
-):
+def merge_adjoint(tree: ti.types.ndarray(), link: ti.types.ndarray(), work: ti.types.ndarray(), link_bar: ti.types.ndarray()):
     """Adjoint of ``merge``, in place in the rows link_bar [B, N, LINK_SIZE]; ``link`` holds the rows before the merge.
 
     The adjoints of mass, centre of mass and inertia of each merged link, including the first, follow from those of the whole in

@@ -236,9 +236,7 @@ class ArticulatedModel(WithContactPoints):
     @cached_property
     def pair_kinds(self) -> int:
         """Kinds of pairs in the model, the bits ``collision.WITH_ROUND`` and ``WITH_SURFACES``; 0 for none."""
-        kinds = (
-            {WITH_SURFACES if row[CONTACT_KIND] == SURFACES else WITH_ROUND for row in self.pair} if self.has_pairs else set()
-        )
+        kinds = {WITH_SURFACES if row[CONTACT_KIND] == SURFACES else WITH_ROUND for row in self.pair} if self.has_pairs else set()
         return sum(kinds)
 
     @cached_property
@@ -286,8 +284,7 @@ class ArticulatedInputs(Arrays):
     joint_q0: Array = array("B Q", "initial coordinates [m, rad]; quaternions x, y, z, w are normalised on reading")
     joint_qd0: Array = array("B D", "initial velocities [m/s, rad/s]")
     joint_frame: Array = array(
-        "B N 7",
-        "joint frame in the parent's link frame: position [m] and quaternion (normalised on reading)",
+        "B N 7", "joint frame in the parent's link frame: position [m] and quaternion (normalised on reading)"
     )
     joint_stiffness: Array = array("B D", "spring force per position minus ``joint_rest`` [N/m, N m/rad]")
     joint_rest: Array = array("B D", "position without spring force [m, rad]")
@@ -309,8 +306,7 @@ class ArticulatedInputs(Arrays):
     link_mass: Array = array("B N", "kg")
     link_com: Array = array("B N 3", "centre of mass in the link frame [m]")
     link_inertia: Array = array(
-        "B N 3 3",
-        "about the centre of mass, axes of the link frame [kg m2]; only the symmetric part of the matrix is used",
+        "B N 3 3", "about the centre of mass, axes of the link frame [kg m2]; only the symmetric part of the matrix is used"
     )
     link_contact: Array = array(
         "B N 4",
@@ -320,8 +316,7 @@ class ArticulatedInputs(Arrays):
     )
     gravity: Array = array("B 3", "m/s2")
     link_wrench: Array = array(
-        "B F N 6",
-        "force [N] and torque [N m] on each link at its centre of mass, world frame, constant over a frame interval",
+        "B F N 6", "force [N] and torque [N m] on each link at its centre of mass, world frame, constant over a frame interval"
     )
     joint_dry_friction: Array | None = array(
         "B D",

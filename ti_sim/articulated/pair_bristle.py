@@ -41,13 +41,7 @@ from ti_sim.articulated.contact_bristles import (
     pair_count,
     patch_column,
 )
-from ti_sim.articulated.contact_force import (
-    add_load,
-    mean_bristle,
-    mean_contact,
-    point_adjoint,
-    point_velocity,
-)
+from ti_sim.articulated.contact_force import add_load, mean_bristle, mean_contact, point_adjoint, point_velocity
 from ti_sim.articulated.spatial import rotated, rotated_back
 from ti_sim.articulated.tables import BARS, BRISTLE, CONTACT, LOAD, MOVES, POSITION, QUATERNION, SPIN, VIRTUAL
 from ti_sim.base.differentiable import Real, Vector, differentiable, inverse, recorded, sqrt, where

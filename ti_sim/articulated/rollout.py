@@ -9,13 +9,7 @@ from ti_sim.articulated.dry_friction import deflection_column
 from ti_sim.articulated.dynamics import accelerate_links, eliminate_links, place_links
 from ti_sim.articulated.joints import load_vec4_at, quaternion_column
 from ti_sim.articulated.kinematics import step_coordinates, step_coordinates_adjoint
-from ti_sim.articulated.runge_kutta import (
-    finish_step,
-    finish_step_adjoint,
-    next_stage,
-    rate_coordinates,
-    stage_adjoint,
-)
+from ti_sim.articulated.runge_kutta import finish_step, finish_step_adjoint, next_stage, rate_coordinates, stage_adjoint
 from ti_sim.articulated.tables import (
     DRIVE,
     END_QD,

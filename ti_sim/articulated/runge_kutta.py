@@ -80,9 +80,7 @@ def finish_step_adjoint(world: ti.template(), states: ti.template(), bar: ti.tem
 
 
 @ti.func
-def stage_adjoint(
-    world: ti.template(), states: ti.template(), bar: ti.template(), b, row, stage
-):
+def stage_adjoint(world: ti.template(), states: ti.template(), bar: ti.template(), b, row, stage):
     """Adjoint of a stage's rates without the accelerations: row 2 of ``bar`` changes from the next stage's state to that of this
     stage.
 

@@ -293,9 +293,7 @@ class ArticulatedSolver(Solver):
         return last_names(inputs)
 
     @compiled_plainly
-    def _simulate(
-        self, inputs: ArticulatedInputs, frames: int, adjoint: Adjoint | None, first_frame: int
-    ) -> ArticulatedRollout:
+    def _simulate(self, inputs: ArticulatedInputs, frames: int, adjoint: Adjoint | None, first_frame: int) -> ArticulatedRollout:
         """``rollout`` of checked arguments."""
         model, like, world = self.model, inputs.link_mass, prepare(self.model, inputs, dt=self.settings.dt)
         b, n, q, d = inputs.world_count, model.link_count, model.coordinate_count, model.velocity_count

@@ -38,10 +38,7 @@ from ti_sim.base.rows import add_vec3, add_vec4, load_vec3
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import mat3, rotation_matrix, vec3, vec4
 from ti_sim.contact.collision import DEEP, FIRST_FEATURE, FIRST_FEATURES, MIN_HALF_EXTENT, REVOLVED, SECOND_FEATURES
-from ti_sim.contact.law import (
-    contact_force_along,
-    contact_force_along_adjoint,
-)
+from ti_sim.contact.law import contact_force_along, contact_force_along_adjoint
 from ti_sim.contact.patch import KT, add_to_patch, empty_patch, merge_patch, patch_point_adjoint
 from ti_sim.contact.shape_distance import (
     bounding_box,
@@ -518,9 +515,7 @@ def surface_contacts_adjoint(world: ti.template(), bars: ti.template(), b, p, fi
                 moment *= scale
                 total_bar = -0.5 / total * (scale * size_power - force.dot(virtual_drift) - moment.dot(virtual_spin))
     if total > 0:
-        apart_bar += add_motion_adjoints(
-            world, bars, b, first, second, pair.apart, u_sum, u_moment, force, moment, contact_bar
-        )
+        apart_bar += add_motion_adjoints(world, bars, b, first, second, pair.apart, u_sum, u_moment, force, moment, contact_bar)
         add_vec3(world.work, b, first, BARS, first_turn_bar)
         add_vec3(world.work, b, second, BARS, second_turn_bar)
         add_vec3(world.work, b, first, BARS + 3, apart_bar)

@@ -376,4 +376,3 @@ def _post_order(node: Real, order: list[Real], visited: set[int]) -> None:
             visited.add(id(current))
             stack.append((current, True))
             stack.extend((parent, False) for parent, _ in current.parents if id(parent) not in visited)
-

@@ -193,13 +193,7 @@ class _Line:
     """The loss along one coordinate; each value is computed once."""
 
     def __init__(
-        self,
-        evaluate: Callable[[Point], float],
-        point: Point,
-        name: str,
-        index: tuple[int, ...],
-        step: float,
-        centre: float,
+        self, evaluate: Callable[[Point], float], point: Point, name: str, index: tuple[int, ...], step: float, centre: float
     ) -> None:
         self.evaluate, self.point, self.name, self.index = evaluate, point, name, index
         self.x = float(point[name][index])
@@ -306,9 +300,7 @@ def _checked_gradient(gradient: Mapping[str, np.ndarray], name: str, shape: tupl
         )
     array = _double(gradient[name], f"the gradient of {name!r}")
     if array.shape != tuple(shape):
-        raise GradientError(
-            f"gradcheck: the gradient of {name!r} has shape {array.shape}, and {tuple(shape)} is needed"
-        )
+        raise GradientError(f"gradcheck: the gradient of {name!r} has shape {array.shape}, and {tuple(shape)} is needed")
     if not np.isfinite(array).all():
         index = [int(i) for i in np.unravel_index(int(np.argmax(~np.isfinite(array))), array.shape)]
         raise GradientError(f"gradcheck: the gradient of {name!r} at {index} is {array[tuple(index)]}")

@@ -432,9 +432,7 @@ def _article(kind: type) -> str:
 
 
 def _is_checked_class(alternative: Any) -> bool:
-    return (
-        isinstance(alternative, type) and alternative not in _UNCHECKED and not getattr(alternative, "_is_protocol", False)
-    )
+    return isinstance(alternative, type) and alternative not in _UNCHECKED and not getattr(alternative, "_is_protocol", False)
 
 
 def _argument(hint: Any) -> Argument | None:

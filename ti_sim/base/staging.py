@@ -45,9 +45,7 @@ def merged(spans: Iterable[Span]) -> list[Span]:
     return result
 
 
-def launch_staged(
-    arguments: Sequence[Any], launch: Callable[[Sequence[Any]], R], finish: Callable[[], None]
-) -> R:
+def launch_staged(arguments: Sequence[Any], launch: Callable[[Sequence[Any]], R], finish: Callable[[], None]) -> R:
     """Launch a kernel on a device; the host arrays among its arguments are copied there, and back.
 
     Args:

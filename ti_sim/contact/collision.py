@@ -178,9 +178,7 @@ def mesh_shape(shape: Shape, *, position: tuple[float, float, float] = (0.0, 0.0
 
 
 def check_shapes(
-    names: tuple[str, ...],
-    shapes: tuple[CollisionShape | None, ...],
-    pairs: tuple[tuple[int, int], ...] | None,
+    names: tuple[str, ...], shapes: tuple[CollisionShape | None, ...], pairs: tuple[tuple[int, int], ...] | None
 ) -> None:
     """Raise a UserError if shapes or pairs do not fit the links."""
     n = len(names)

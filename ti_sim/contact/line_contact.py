@@ -9,13 +9,7 @@ from ti_sim.base.bundles import bundle
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import vec3
 from ti_sim.contact.collision import HALF_LENGTH, RADIUS
-from ti_sim.contact.shape_distance import (
-    deepest_adjoint,
-    deepest_on_line,
-    distance_adjoint,
-    shape_distance,
-    unit_normal,
-)
+from ti_sim.contact.shape_distance import deepest_adjoint, deepest_on_line, distance_adjoint, shape_distance, unit_normal
 from ti_sim.contact.shape_geometry import line_line_contact
 
 

@@ -94,9 +94,7 @@ def _middles(cuts: int) -> np.ndarray:
     return np.stack([first_weight, second_weight, 1 - first_weight - second_weight], axis=1)
 
 
-def _sharp_edges(
-    points: np.ndarray, faces: np.ndarray, normals: np.ndarray, min_length: float
-) -> tuple[np.ndarray, np.ndarray]:
+def _sharp_edges(points: np.ndarray, faces: np.ndarray, normals: np.ndarray, min_length: float) -> tuple[np.ndarray, np.ndarray]:
     """Middles and half vectors, each [E, 3], of the convex sharp edges longer than a given length."""
     half_edges = np.concatenate([faces[:, [0, 1]], faces[:, [1, 2]], faces[:, [2, 0]]])
     owner, third = np.tile(np.arange(len(faces)), 3), np.concatenate([faces[:, 2], faces[:, 0], faces[:, 1]])

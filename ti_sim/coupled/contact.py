@@ -6,13 +6,7 @@ conserved. For the kinks see ``ti_sim.contact.shape_geometry``. Only particles w
 enlarged by their travel in a step, are tested.
 """
 
-from ti_sim.articulated.contact_force import (
-    add_load,
-    point_adjoint,
-    point_velocity,
-    shape_arm,
-    shape_rotation,
-)
+from ti_sim.articulated.contact_force import add_load, point_adjoint, point_velocity, shape_arm, shape_rotation
 from ti_sim.articulated.tables import BARS, CONTACT, POSITION, VIRTUAL
 from ti_sim.base.rows import add_vec3, add_vec4, load_vec3, load_vec4
 from ti_sim.base.runtime import ti

@@ -155,9 +155,7 @@ def advance_adjoint(
                         state_bar = load_particle_adjoint(bar, b, p)
                         if (step + 1) % substeps == 0:
                             add_frame_adjoint(frame_bars.particle_q, frame_bars.particle_qd, b, frame + 1, p, state_bar)
-                        move_particle_adjoint(
-                            body, body_bars, states, bar, dual, b, row, frame, p, state_bar, ground, world.dt
-                        )
+                        move_particle_adjoint(body, body_bars, states, bar, dual, b, row, frame, p, state_bar, ground, world.dt)
                         if ti.static(body.features.with_self_contact):
                             mark_if_stale(contacts, states, b, row, p, step, world.dt)
                     step_coordinates_adjoint(world, joints, bars, joint_bar, b, row, 0)

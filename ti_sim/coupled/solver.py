@@ -35,14 +35,7 @@ from ti_sim.base.launcher import Launcher
 from ti_sim.base.parallel import iterations_per_task
 from ti_sim.base.runtime import compiled_plainly
 from ti_sim.coupled.forces import ParticleContact, link_contacts, link_contacts_adjoint
-from ti_sim.coupled.model import (
-    ContactParticles,
-    CoupledFrames,
-    CoupledInputs,
-    CoupledModel,
-    CoupledSettings,
-    DivergenceMarks,
-)
+from ti_sim.coupled.model import ContactParticles, CoupledFrames, CoupledInputs, CoupledModel, CoupledSettings, DivergenceMarks
 from ti_sim.coupled.rollout import advance, advance_adjoint
 from ti_sim.deformable.contact_forces import contact_forces, contact_forces_adjoint
 from ti_sim.deformable.corners import PARTICLE
@@ -165,9 +158,7 @@ class CoupledSolver(Solver):
         last = self._last_arrays(result, stored_joints, stored_particles, interval, steps)
         return replace(result, links=replace(result.links, last_arrays=last))
 
-    def _last_arrays(
-        self, rollout: CoupledRollout, joints: Array, states: Array, interval: int, steps: int
-    ) -> tuple[Array, ...]:
+    def _last_arrays(self, rollout: CoupledRollout, joints: Array, states: Array, interval: int, steps: int) -> tuple[Array, ...]:
         """``ArticulatedRollout.last_arrays``; NaN in worlds that diverged. Repeats the steps after the last checkpoint."""
         columns = last_columns(self.model.articulated, rollout.inputs.links)
         if not columns:
@@ -178,18 +169,14 @@ class CoupledSolver(Solver):
             tail_states = empty_in_same_library(states, (b, remainder + 1, *states.shape[2:]))
             copy_row(*views(states, row, tail_states, 0))
             _copy_joints(joints, row, tail)
-            self._advance(
-                rollout, tail, tail_states, True, False, 0, tail, tail_states, steps - remainder, remainder
-            )
+            self._advance(rollout, tail, tail_states, True, False, 0, tail, tail_states, steps - remainder, remainder)
             joints = tail
         last = tuple(section(joints, (slice(None), int(joints.shape[1]) - 1, column)) for column in columns)
         mark_diverged_worlds(last, rollout.diverged)
         return last
 
     @compiled_plainly
-    def _differentiate(
-        self, rollout: CoupledRollout, bars: tuple[Array, ...], last_bars: tuple[Array, ...]
-    ) -> CoupledInputs:
+    def _differentiate(self, rollout: CoupledRollout, bars: tuple[Array, ...], last_bars: tuple[Array, ...]) -> CoupledInputs:
         """``rollout_adjoint`` of checked arguments."""
         inputs, steps = rollout.inputs, rollout.frames * self.settings.substeps
         b, _n, _q, _d, p = self._sizes(inputs)

@@ -293,7 +293,6 @@ def bending_force_adjoint(
     add_state_corner(body.gather, out, b, slot + 3, i3, h3, u3)
 
 
-
 @ti.func
 def bending_energy_of(body: ti.template(), state: ti.template(), b, row, frame, e):
     """Elastic energy of edge e [J]."""

@@ -85,9 +85,7 @@ def place_of(gather: ti.template(), particle):
 
 
 @ti.func
-def add_corner(
-    gather: ti.template(), out: ti.template(), b, slot, particle, column: ti.template(), value
-):
+def add_corner(gather: ti.template(), out: ti.template(), b, slot, particle, column: ti.template(), value):
     """Add a 3-vector to the contribution of one corner of an element to its particle.
 
     Args:

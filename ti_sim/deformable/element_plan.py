@@ -6,7 +6,6 @@ an element, which writes what it gives its corners to slots of its own. Each par
 the same order: results are repeatable, and those of the world-parallel plan up to the order of sums.
 """
 
-
 import numpy as np
 
 from ti_sim.base.arrays import Array, ints_in_same_library
@@ -224,9 +223,7 @@ def step_all(
                     for k in range(chunks_of_thread(thread, num_threads, slots.copies)):
                         chunk = thread + k * num_threads
                         for p in range(states.shape[2] * chunk // slots.copies, states.shape[2] * (chunk + 1) // slots.copies):
-                            move_and_store(
-                                slots, body, contacts, states, forces, output, b, row, next_row, current, p, settings
-                            )
+                            move_and_store(slots, body, contacts, states, forces, output, b, row, next_row, current, p, settings)
                     barrier_wait(barrier, b, num_threads, passed_barriers + 1, runtime_zero)
                     passed_barriers += 2
     else:
@@ -318,9 +315,7 @@ def step_all_adjoint(
                     passed_barriers += 1
     else:
         for b, p in ti.ndrange(states.shape[0], states.shape[2]):
-            take_and_move_adjoint(
-                slots, body, bars, contacts, states, pending, adjoints, b, step - first_step, step, p, settings
-            )
+            take_and_move_adjoint(slots, body, bars, contacts, states, pending, adjoints, b, step - first_step, step, p, settings)
         for b, i in ti.ndrange(states.shape[0], slots.elements):
             slotted = with_fields(body, gather=True)
             control = actuation_row(body, step, settings.substeps)
@@ -328,9 +323,7 @@ def step_all_adjoint(
 
 
 @kernel
-def sum_pending(
-    slots: Slots, pending: ti.types.ndarray(), bar: ti.types.ndarray()
-):
+def sum_pending(slots: Slots, pending: ti.types.ndarray(), bar: ti.types.ndarray()):
     """Add pending [B, copies P or slots, 6] to bar [B, P, 6]."""
     for b, p in ti.ndrange(bar.shape[0], bar.shape[1]):
         for column in ti.static((PARTICLE.position, PARTICLE.velocity)):

@@ -24,8 +24,7 @@ class DeformableInputs(Arrays):
 
     particle_q0: Array = array("B P 3", "initial positions [m]")
     particle_qd0: Array = array(
-        "B P 3",
-        "initial velocities [m/s]; for a prescribed particle, the velocity in the damping of the first step",
+        "B P 3", "initial velocities [m/s]; for a prescribed particle, the velocity in the damping of the first step"
     )
     particle_mass: Array = array("B P", "kg; not read for fixed and prescribed particles")
     particle_contact: Array = array(
@@ -34,8 +33,7 @@ class DeformableInputs(Arrays):
         "coefficient mu [1], per particle",
     )
     solid_material: Array = array(
-        "B E 3",
-        "parameters mu and lambda of the energy [Pa] (not always those of linear elasticity), and viscous damping [Pa s]",
+        "B E 3", "parameters mu and lambda of the energy [Pa] (not always those of linear elasticity), and viscous damping [Pa s]"
     )
     solid_actuation: Array = array("B R E", "change of the rest volume [1]; the C control rows divide a frame interval equally")
     tri_material: Array = array("B T 5", "parameters mu and lambda of the energy [N/m], damping [N s/m], drag and lift [kg/m3]")

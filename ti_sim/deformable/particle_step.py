@@ -146,9 +146,7 @@ def load_particle_adjoint(bar: ti.template(), b, p):
 
 
 @ti.func
-def add_frame_adjoint(
-    particle_q_bar: ti.template(), particle_qd_bar: ti.template(), b, frame, p, state_bar: ti.template()
-):
+def add_frame_adjoint(particle_q_bar: ti.template(), particle_qd_bar: ti.template(), b, frame, p, state_bar: ti.template()):
     """Adjoint of ``store_frame``: add the adjoints of particle p at a frame to those of its state."""
     for k in ti.static(range(3)):
         state_bar.position[k] += particle_q_bar[b, frame, p, k]

@@ -59,7 +59,6 @@ class SelfContactArrays:
     gather: Static = False
 
 
-
 @ti.func
 def corner_of(contacts: ti.template(), triangle, corner):
     """Particle at a corner of a triangle."""

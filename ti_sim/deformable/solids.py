@@ -19,14 +19,7 @@ from ti_sim.base.rules import checked
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import mat3, vec3
 from ti_sim.deformable.corners import PARTICLE, add_bar, add_corner, load_dual
-from ti_sim.deformable.energies import (
-    energy_density,
-    inner,
-    rotation_for,
-    stress,
-    stress_differential,
-    symmetric_product,
-)
+from ti_sim.deformable.energies import energy_density, inner, rotation_for, stress, stress_differential, symmetric_product
 from ti_sim.deformable.families import ENERGIES, FAMILIES, TABLES
 
 SOLID_MATERIAL = Row(mu=1, lam=1, damping=1)  # Lame parameters [Pa] and viscosity [Pa s]

@@ -103,9 +103,7 @@ class DeformableSolver(Solver):
         names = ("particle_history", "particle_driving", "particle_factor")
         return names if self.settings.integrator == "bdf2" else (names[0], names[2])
 
-    def _simulate(
-        self, inputs: DeformableInputs, frames: int, adjoint: Adjoint | None, first_frame: int
-    ) -> DeformableRollout:
+    def _simulate(self, inputs: DeformableInputs, frames: int, adjoint: Adjoint | None, first_frame: int) -> DeformableRollout:
         """``rollout`` of checked arguments."""
         if self._is_implicit:
             return self._simulate_implicitly(inputs, frames, adjoint, first_frame)
@@ -321,9 +319,7 @@ class DeformableSolver(Solver):
         """Launcher that rebuilds the hash of self-contact on a GPU if a step needs it."""
         table = self.model.tables["self_contact"]
         sizes = (int(table[layout.VERTICES]), int(table[layout.BUCKETS]), int(table[layout.TRIANGLES]))
-        return Launcher(
-            self_contact_gpu.sort_vertices, states, first, int(in_place), *sizes, float(self.settings.dt), memory
-        )
+        return Launcher(self_contact_gpu.sort_vertices, states, first, int(in_place), *sizes, float(self.settings.dt), memory)
 
     def _contact_launchers(
         self, slots: Slots, states: Array, first: int, in_place: bool, forces: Array, memory: SelfContactArrays

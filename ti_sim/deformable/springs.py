@@ -75,7 +75,6 @@ def spring_force_adjoint(
     add_state_corner(body.gather, out, b, corner_slot + 1, j, position_bar, velocity_bar)
 
 
-
 @ti.func
 def spring_energy_of(body: ti.template(), state: ti.template(), b, row, frame, e):
     """Elastic energy of spring e [J]: k (|d| - L0)^2 / 2."""

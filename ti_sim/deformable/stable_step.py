@@ -81,9 +81,7 @@ def stable_steps(model: DeformableModel, inputs: DeformableInputs, *, iterations
         return 4 / (np.sqrt(c * c + 4 * omega2) + c)
 
 
-def _largest_eigenvalue(
-    product: Callable[[np.ndarray], np.ndarray], shape: tuple[int, int, int], iterations: int
-) -> np.ndarray:
+def _largest_eigenvalue(product: Callable[[np.ndarray], np.ndarray], shape: tuple[int, int, int], iterations: int) -> np.ndarray:
     """Largest eigenvalue of a symmetric operator in every world, by Lanczos from one random start for all; at least 0.
 
     Args:

@@ -148,10 +148,7 @@ def _refuse(bad: np.ndarray, tri_indices: np.ndarray, defect: str) -> None:
 @ti.func
 def gradient_columns(body: ti.template(), e, first, second):
     """Columns of the gradient of a field from its differences along the rest edges 01 and 02."""
-    return (
-        first * body.tri_rest[e, INVERSE],
-        first * body.tri_rest[e, INVERSE + 1] + second * body.tri_rest[e, INVERSE + 3],
-    )
+    return (first * body.tri_rest[e, INVERSE], first * body.tri_rest[e, INVERSE + 1] + second * body.tri_rest[e, INVERSE + 3])
 
 
 @ti.func
@@ -296,7 +293,6 @@ def triangle_force_adjoint(
     add_state_corner(body.gather, out, b, slot, i0, -x1_bar - x2_bar, u_bar - v1_bar - v2_bar)
     add_state_corner(body.gather, out, b, slot + 1, i1, x1_bar, u_bar + v1_bar)
     add_state_corner(body.gather, out, b, slot + 2, i2, x2_bar, u_bar + v2_bar)
-
 
 
 @ti.func

@@ -159,9 +159,7 @@ def driving_load_adjoint(
 def contact_margin(rigid: ti.template(), motion: ti.template(), contact, n):
     """Height below which a contact point of body n can touch [m]: the farthest that it moves along z in a step."""
     w = motion.angular_velocity
-    return rigid.dt * (
-        ti.abs(motion.velocity.z) + ti.sqrt(w.x * w.x + w.y * w.y) * (rigid.point_reach[n] + contact[ROUNDING])
-    )
+    return rigid.dt * (ti.abs(motion.velocity.z) + ti.sqrt(w.x * w.x + w.y * w.y) * (rigid.point_reach[n] + contact[ROUNDING]))
 
 
 @ti.func
@@ -208,9 +206,7 @@ def contact_load(rigid: ti.template(), body: ti.template(), motion: ti.template(
             f = vec3(0.0)
             if ti.static(rigid.bristled):
                 s = load_bristle(rigid.bristles.now, b, 0, p)
-                f, after = bristle_force(
-                    height, u, s, contact[0], contact[1], contact[2], contact[3], contact[BRISTLE], rigid.dt
-                )
+                f, after = bristle_force(height, u, s, contact[0], contact[1], contact[2], contact[3], contact[BRISTLE], rigid.dt)
             else:
                 f = point_force(height, u, contact, rigid.dt)
             force += share * f
@@ -337,9 +333,7 @@ def semi_implicit_update(state: ti.template(), load: ti.template(), body: ti.tem
     q = state.quaternion
     state.velocity = state.velocity + dt * (load.force / body.mass + body.gravity)
     state.momentum = state.momentum + dt * load.torque
-    mean = mean_momentum(
-        rotation_matrix(q).transpose() @ state.momentum, body.inverse_inertia, vec3(0.0), 0.5 * dt, False
-    )
+    mean = mean_momentum(rotation_matrix(q).transpose() @ state.momentum, body.inverse_inertia, vec3(0.0), 0.5 * dt, False)
     q_next = q + dt * body_quaternion_rate(q, body.inverse_inertia @ mean)
     state.position = state.position + dt * state.velocity
     state.quaternion = q_next.normalized()

@@ -19,9 +19,7 @@ def load_motion(body_q: ti.template(), body_qd: ti.template(), b, n):
 
 
 @kernel
-def contact_wrenches(
-    body_q: ti.types.ndarray(), body_qd: ti.types.ndarray(), wrench: ti.types.ndarray(), rigid: RigidArrays
-):
+def contact_wrenches(body_q: ti.types.ndarray(), body_qd: ti.types.ndarray(), wrench: ti.types.ndarray(), rigid: RigidArrays):
     """Write the wrench of the ground on each body: force [N] and torque about the centre of mass [N m], [B, N, 6], world axes.
 
     Reads poses body_q [B, N, 7], whose quaternions it normalises, and velocities body_qd [B, N, 6]. Displacements of bristles in

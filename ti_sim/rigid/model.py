@@ -94,14 +94,12 @@ class RigidInputs(Arrays):
     """
 
     body_q0: Array = array(
-        "B N 7",
-        "initial position of the centre of mass [m] and quaternion x, y, z, w (normalised on reading)",
+        "B N 7", "initial position of the centre of mass [m] and quaternion x, y, z, w (normalised on reading)"
     )
     body_qd0: Array = array("B N 6", "initial velocity [m/s] and angular velocity [rad/s], world frame")
     body_mass: Array = array("B N", "kg")
     body_inertia: Array = array(
-        "B N 3 3",
-        "about the centre of mass in the body frame [kg m2]; its adjoint treats the nine entries as independent",
+        "B N 3 3", "about the centre of mass in the body frame [kg m2]; its adjoint treats the nine entries as independent"
     )
     body_contact: Array = array(
         "B N 4",

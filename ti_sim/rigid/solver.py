@@ -158,9 +158,7 @@ class RigidSolver(Solver):
         return last
 
     @compiled_briefly
-    def _differentiate(
-        self, rollout: RigidRollout, bars: tuple[Array, ...], last_bars: tuple[Array, ...]
-    ) -> RigidInputs:
+    def _differentiate(self, rollout: RigidRollout, bars: tuple[Array, ...], last_bars: tuple[Array, ...]) -> RigidInputs:
         """``rollout_adjoint`` of checked arguments."""
         inputs, like = rollout.inputs, rollout.inputs.body_mass
         input_bars = inputs.zeros()

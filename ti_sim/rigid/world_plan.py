@@ -89,9 +89,7 @@ def advance(
                     slot += 1
                     store_state(states, b, slot, n, state)
                     if ti.static(rigid.bristled):
-                        copy_bristles(
-                            rigid.bristles.now, 0, rigid.bristles.stored, slot, b, body.first_point, body.past_point
-                        )
+                        copy_bristles(rigid.bristles.now, 0, rigid.bristles.stored, slot, b, body.first_point, body.past_point)
                 if to_frame == 0:
                     to_frame = substeps
                     frame += 1
@@ -192,9 +190,7 @@ def advance_adjoint(
                     add_frame_adjoint(
                         body_q_bar, body_qd_bar, (step + 1) // substeps, q_next, momentum_next, body, bar, parameter_bar
                     )
-                step_state_adjoint(
-                    rk4, rigid, bars, body, state, momentum_next, s, step, step // substeps, bar, parameter_bar
-                )
+                step_state_adjoint(rk4, rigid, bars, body, state, momentum_next, s, step, step // substeps, bar, parameter_bar)
                 momentum_next = state.momentum
                 if step % _SUM_STEPS == 0:  # sums of partial sums: one sum over 1e4 steps would lose two digits in f32
                     add_contact_adjoint(bars, rigid, b, n, parameter_bar.contact)

@@ -47,9 +47,7 @@ def integrate_surface(mesh: TriangleMesh) -> MassProperties:
     total = corners.sum(axis=1)
     volume = determinant.sum() / 6.0
     centre = determinant @ total / (24.0 * volume)
-    second = np.einsum("f,fi,fj->ij", determinant, total, total) + np.einsum(
-        "f,fki,fkj->ij", determinant, corners, corners
-    )
+    second = np.einsum("f,fi,fj->ij", determinant, total, total) + np.einsum("f,fki,fkj->ij", determinant, corners, corners)
     second = second / 120.0 - volume * np.outer(centre, centre)
     inertia = np.trace(second) * np.eye(3) - second
     return MassProperties(float(volume), origin + centre, 0.5 * (inertia + inertia.T))
@@ -107,9 +105,7 @@ def check_inertia(I: np.ndarray, name: str, *, solid: bool = True) -> np.ndarray
     except (TypeError, ValueError):
         raise UserError(f"{name} is not an array of numbers: give a 3 x 3 matrix in kg m2") from None
     if inertia.shape != (3, 3):
-        raise UserError(
-            f"{name} has shape {inertia.shape}: give a 3 x 3 matrix in kg m2 (np.diag for principal moments)"
-        )
+        raise UserError(f"{name} has shape {inertia.shape}: give a 3 x 3 matrix in kg m2 (np.diag for principal moments)")
     if not np.isfinite(inertia).all():
         raise UserError(f"{name} has entries that are not finite: give a 3 x 3 matrix in kg m2")
     largest_entry = np.abs(inertia).max()
@@ -122,9 +118,7 @@ def check_inertia(I: np.ndarray, name: str, *, solid: bool = True) -> np.ndarray
             raise UserError(f"{name} has the principal moments {listed} kg m2, and none may be below zero")
         return 0.5 * (inertia + inertia.T)
     if moments[0] <= 1e-14 * largest_entry:
-        raise UserError(
-            f"{name} is not positive definite: its principal moments are {listed} kg m2, and all must be above zero"
-        )
+        raise UserError(f"{name} is not positive definite: its principal moments are {listed} kg m2, and all must be above zero")
     if moments[2] > (moments[0] + moments[1]) * (1 + _TOLERANCE):
         raise UserError(
             f"{name} breaks the triangle inequality: its principal moments are {listed} kg m2, and no body has one "

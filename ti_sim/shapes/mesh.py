@@ -171,9 +171,7 @@ def warn_of_size(vertices: np.ndarray, scale: float, name: str) -> None:
         name: name of the mesh in the warning.
     """
     if scale == 1.0 and extent(vertices) > HUGE:
-        warn(
-            f"{name} is {extent(vertices):.3g} m across: if its numbers are millimetres, read it with scale=0.001",
-        )
+        warn(f"{name} is {extent(vertices):.3g} m across: if its numbers are millimetres, read it with scale=0.001")
 
 
 def _used(mesh: TriangleMesh) -> TriangleMesh:

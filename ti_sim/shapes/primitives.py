@@ -315,9 +315,7 @@ def _icosahedron() -> tuple[np.ndarray, np.ndarray]:
     """Vertices [12, 3] on the unit sphere and faces [20, 3]: two poles and two rings of five."""
     angles = np.arange(10) * np.pi / 5.0
     height = 1.0 / math.sqrt(5.0)
-    rings = np.stack(
-        [2 * height * np.cos(angles), 2 * height * np.sin(angles), height * (-1.0) ** np.arange(10)], axis=1
-    )
+    rings = np.stack([2 * height * np.cos(angles), 2 * height * np.sin(angles), height * (-1.0) ** np.arange(10)], axis=1)
     vertices = np.concatenate([[(0.0, 0.0, 1.0)], rings, [(0.0, 0.0, -1.0)]])
     faces = []
     for k in range(0, 10, 2):  # even ring vertices are in the upper ring, odd ones in the lower ring

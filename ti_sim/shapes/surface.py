@@ -209,13 +209,9 @@ def check_arrays(vertices: np.ndarray, faces: np.ndarray, name: str) -> None:
     if faces.ndim != 2 or faces.shape[1] != 3 or not np.issubdtype(faces.dtype, np.integer):
         raise UserError(f"{name}: faces have shape {faces.shape} of {faces.dtype}, and [F, 3] integers are needed")
     if not np.isfinite(vertices).all():
-        raise UserError(
-            f"{name}: vertex {int(np.argmax(~np.isfinite(vertices).all(axis=1)))} is not finite: repair the mesh"
-        )
+        raise UserError(f"{name}: vertex {int(np.argmax(~np.isfinite(vertices).all(axis=1)))} is not finite: repair the mesh")
     if faces.min() < 0 or faces.max() >= len(vertices):
-        raise UserError(
-            f"{name}: faces name vertices {faces.min()} to {faces.max()}, and there are 0 to {len(vertices) - 1}"
-        )
+        raise UserError(f"{name}: faces name vertices {faces.min()} to {faces.max()}, and there are 0 to {len(vertices) - 1}")
 
 
 def check_solid(vertices: np.ndarray, faces: np.ndarray, name: str) -> tuple[np.ndarray, np.ndarray]:
@@ -377,13 +373,11 @@ def _check_edges(triangles: np.ndarray, name: str) -> None:
     open_edges = int((count % 2 == 1).sum())
     if open_edges:
         raise UserError(
-            f"{name} is not watertight: {open_edges} edges belong to an odd number of faces: "
-            "close its holes in a mesh editor"
+            f"{name} is not watertight: {open_edges} edges belong to an odd number of faces: close its holes in a mesh editor"
         )
     twisted = int((balance != 0).sum())
     if twisted:
         raise UserError(
             f"{name} has faces of opposite winding: the two faces at {twisted} edges disagree about the outside: "
-
             "make the normals consistent in a mesh editor (or trimesh.repair.fix_normals) and save it"
         )

@@ -137,9 +137,7 @@ class SmokeSolver(Solver):
         mark_diverged_frames(frame_rows, diverged, substeps)
         return SmokeRollout(*frame_rows, diverged, inputs, frames, adjoint, None if adjoint is None else checkpoints, first_frame)
 
-    def _differentiate(
-        self, rollout: SmokeRollout, bars: tuple[Array, ...], last_bars: tuple[Array, ...]
-    ) -> SmokeInputs:
+    def _differentiate(self, rollout: SmokeRollout, bars: tuple[Array, ...], last_bars: tuple[Array, ...]) -> SmokeInputs:
         """``rollout_adjoint`` of checked arguments."""
         inputs, substeps = rollout.inputs, self.settings.substeps
         steps, grid, sums = rollout.frames * substeps, self._grid(inputs.density0), inputs.zeros()
@@ -235,9 +233,7 @@ class SmokeSolver(Solver):
         density, flow = self._advected(grid, state)
         forces.add_source(viewed(grid), *views(inputs.source), frame, *views(density))
         result = Flow(*(empty_in_same_library(field, tuple(field.shape)) for field in (flow.x, flow.y)))
-        forces.accelerate(
-            viewed(grid), viewed(flow), *views(density, inputs.buoyancy, inputs.viscosity), viewed(result)
-        )
+        forces.accelerate(viewed(grid), viewed(flow), *views(density, inputs.buoyancy, inputs.viscosity), viewed(result))
         vorticity = self._curl(grid, state.flow)
         forces.confine(viewed(grid), *views(vorticity, inputs.confinement), viewed(result))
         self._pressure.project(grid, result)

@@ -75,9 +75,7 @@ class Colours:
 SRGB_COLOURS = Colours(range=FULL, matrix=RGB, primaries=BT709, curve=SRGB)
 
 
-def colours_of(
-    codes: Mapping[str, int], *, rgb: bool, full_by_format: bool, height: int, curve: str | None = None
-) -> Colours:
+def colours_of(codes: Mapping[str, int], *, rgb: bool, full_by_format: bool, height: int, curve: str | None = None) -> Colours:
     """The encoding that a film's code points give; unspecified ones are assumed, unsupported ones named.
 
     Args:

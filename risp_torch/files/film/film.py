@@ -114,9 +114,7 @@ def film_facts(path: Path | str) -> FilmFacts:
 
 
 @checked
-def read_film(
-    path: Path | str, *, cut: Cut | None = None, curve: str | None = None, square: bool = True
-) -> Film:
+def read_film(path: Path | str, *, cut: Cut | None = None, curve: str | None = None, square: bool = True) -> Film:
     """Read a film as it is shown: turned, in square pixels, with the colours that its numbers stand for.
 
     Args:

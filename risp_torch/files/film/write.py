@@ -69,9 +69,7 @@ def write_part(folder: Path | str, film: OpenedFilm, cut: Cut, *, bits: Bits = 1
     return origin
 
 
-def write_folder(
-    folder: Path, pictures: Iterable[np.ndarray], description: Mapping[str, Any], *, bits: Bits
-) -> None:
+def write_folder(folder: Path, pictures: Iterable[np.ndarray], description: Mapping[str, Any], *, bits: Bits) -> None:
     """Write linear pictures [H, W, 3] in [0, 1] as numbered PNG files; the folder appears whole or not at all.
 
     Args:

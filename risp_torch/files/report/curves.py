@@ -150,17 +150,13 @@ def plot_parameters(
             axes.set_xlim(left=0)
         for axes in grid.flat[len(histories) :]:
             axes.set_visible(False)
-        handles = {
-            text: line for axes in grid.flat for line, text in zip(*axes.get_legend_handles_labels(), strict=True)
-        }
+        handles = {text: line for axes in grid.flat for line, text in zip(*axes.get_legend_handles_labels(), strict=True)}
         if handles:
             figure.legend(handles.values(), handles, loc="outside lower center", ncols=len(handles))
 
 
 @checked
-def plot_entries(
-    path: Path | str, parameters: Mapping[str, tuple[Any, Any]], units: Mapping[str, str] | None = None
-) -> None:
+def plot_entries(path: Path | str, parameters: Mapping[str, tuple[Any, Any]], units: Mapping[str, str] | None = None) -> None:
     """Plot the numbers of long parameters (a sequence of actions) before and after a search, one panel a parameter.
 
     Args:

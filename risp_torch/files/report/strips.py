@@ -20,9 +20,7 @@ _DIFFERENCE_GAIN = 4.0
 
 
 @checked
-def write_strip(
-    path: Path | str, target: Any, estimate: Any, *, fps: Positive | None = None, frames: Count = 6
-) -> None:
+def write_strip(path: Path | str, target: Any, estimate: Any, *, fps: Positive | None = None, frames: Count = 6) -> None:
     """Write a picture of three rows, target, estimate and four times their difference, at times spread over the video.
 
     Args:
@@ -112,8 +110,7 @@ def _same_videos(target: Any, estimate: Any) -> tuple[np.ndarray, np.ndarray]:
     first, second = (as_numbers(video).astype(np.float32) for video in (target, estimate))
     if first.shape != second.shape or first.ndim != 4 or first.shape[-1] != 3 or first.size == 0:
         raise UserError(
-            f"the target has shape {first.shape} and the estimate {second.shape}: "
-            "both need the same [frames, height, width, 3]"
+            f"the target has shape {first.shape} and the estimate {second.shape}: both need the same [frames, height, width, 3]"
         )
     return np.nan_to_num(first).clip(0.0, 1.0), np.nan_to_num(second).clip(0.0, 1.0)
 

@@ -49,9 +49,7 @@ def landscape(
     for first in tqdm(range(0, len(grid), 8), desc="landscape", disable=not progress):
         rows = torch.as_tensor(grid[first : first + 8], dtype=bridge_dtype(), device=bridge_device())
         losses.append(film_losses(scene, unknowns.from_scaled(rows), comparison, worlds=len(rows)))
-    physical = [
-        np.power(10.0, axis) if scale == "log10" else axis for axis, scale in zip(axes, unknowns.scales, strict=True)
-    ]
+    physical = [np.power(10.0, axis) if scale == "log10" else axis for axis, scale in zip(axes, unknowns.scales, strict=True)]
     return physical, torch.cat(losses).cpu().numpy().reshape([points] * len(names))
 
 

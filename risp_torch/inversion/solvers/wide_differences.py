@@ -168,9 +168,7 @@ class WideProblem(LeastSquaresProblem):
         optimal = self.settings.narrow * share * np.sqrt(before.left * np.diag(np.linalg.inv(_damped(before.equations.matrix))))
         return np.clip(optimal, _NARROWEST, width)
 
-    def _equations(
-        self, center: np.ndarray, widths: np.ndarray, horizon: int
-    ) -> tuple[np.ndarray, np.ndarray, float, float]:
+    def _equations(self, center: np.ndarray, widths: np.ndarray, horizon: int) -> tuple[np.ndarray, np.ndarray, float, float]:
         """J^T J / P [M, M] and J^T r / P [M] along M directions, the mean loss on either side, and r^T r / P.
 
         P is the number of observations that count. The residual r is that of the mean over all worlds around the centre, while

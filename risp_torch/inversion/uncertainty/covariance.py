@@ -10,11 +10,7 @@ import numpy as np
 from risp_torch.inversion.problem.linearisation import Linearisation
 from risp_torch.inversion.problem.residual_blocks import correlation_frames, scores_of_sizes
 from risp_torch.inversion.problem.unknowns import PSI, Unknowns
-from risp_torch.inversion.uncertainty.unobservable import (
-    determined_by_priors,
-    unobservable_directions,
-    weakly_identified,
-)
+from risp_torch.inversion.uncertainty.unobservable import determined_by_priors, unobservable_directions, weakly_identified
 from ti_sim.base.rules import NotNegative, checked
 
 UNOBSERVABLE = 0.25  # of the allowed range: a direction with a larger standard deviation counts as unobservable

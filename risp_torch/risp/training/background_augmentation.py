@@ -70,9 +70,7 @@ class BackgroundAugmentation:
         noise = level * images.clamp_min(0.02).sqrt() * torch.randn(images.shape, generator=random)
         return replace(batch, images=(images + noise).clamp(0.0, 1.0), jacobian=jacobian)
 
-    def _patterned(
-        self, batch: Batch, random: torch.Generator, derivatives: bool
-    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+    def _patterned(self, batch: Batch, random: torch.Generator, derivatives: bool) -> tuple[torch.Tensor, torch.Tensor | None]:
         column = batch.jacobian[:, self.column].float()
         grey = self._low + self._span * 0.5 * (batch.psi[:, self.column] + 1.0)
         colors = random_patterns(grey, batch.images.shape[1], random)

@@ -95,9 +95,7 @@ def _by_outputs(predicted: torch.Tensor, images: torch.Tensor, jacobian: torch.T
 def _by_psi(network: Network, images: torch.Tensor, jacobian: torch.Tensor) -> torch.Tensor:
     """Entries [B, K * S] of dN/dpsi, one forward-mode pass per entry of psi."""
     plain = getattr(network, "module", network)  # DistributedDataParallel requires one forward pass per backward pass
-    columns = [
-        torch.func.jvp(plain, (images,), (column.permute(0, 3, 1, 2).to(images),))[1] for column in jacobian.unbind(dim=1)
-    ]
+    columns = [torch.func.jvp(plain, (images,), (column.permute(0, 3, 1, 2).to(images),))[1] for column in jacobian.unbind(dim=1)]
     return torch.cat(columns, dim=1)
 
 

@@ -37,9 +37,7 @@ def plot_training(path: Path, history: Sequence[Mapping[str, float]]) -> None:
         figure.savefig(temporary, format="png", dpi=110)
 
 
-def prediction_sheet(
-    path: Path, images: torch.Tensor, predicted: torch.Tensor, outputs: torch.Tensor, head: StateHead
-) -> None:
+def prediction_sheet(path: Path, images: torch.Tensor, predicted: torch.Tensor, outputs: torch.Tensor, head: StateHead) -> None:
     """Write pictures, captioned with prediction and truth.
 
     Args:

@@ -11,14 +11,7 @@ import numpy as np
 from risp_torch.files.film.placement import Placement
 from risp_torch.files.suggest import unknown_name_error
 from risp_torch.scene.parts.camera_placement import placed_numbers
-from risp_torch.scene.parts.cameras import (
-    ALL,
-    Camera,
-    add_camera_numbers,
-    chosen_cameras,
-    drop_camera_numbers,
-    prefix_of,
-)
+from risp_torch.scene.parts.cameras import ALL, Camera, add_camera_numbers, chosen_cameras, drop_camera_numbers, prefix_of
 from risp_torch.scene.spec import SceneSpec
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Count, checked

@@ -39,9 +39,7 @@ def kernel_tensor(tensor: torch.Tensor, name: str, *, double: bool = False) -> t
         )
     if tensor.dtype != precision:
         remedy = "" if double else ", or start the runtime in its precision"
-        raise UserError(
-            f"{name} is {tensor.dtype} and the kernels work in {precision}: convert it with .to({precision}){remedy}"
-        )
+        raise UserError(f"{name} is {tensor.dtype} and the kernels work in {precision}: convert it with .to({precision}){remedy}")
     return tensor.detach().contiguous()
 
 

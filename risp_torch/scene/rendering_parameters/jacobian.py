@@ -92,9 +92,7 @@ def image_jacobian(
     return image, columns_of_image
 
 
-def _worlds_and_frames(
-    scene: Scene, states: States | torch.Tensor, psi: torch.Tensor
-) -> tuple[torch.Tensor, tuple[int, ...]]:
+def _worlds_and_frames(scene: Scene, states: States | torch.Tensor, psi: torch.Tensor) -> tuple[torch.Tensor, tuple[int, ...]]:
     """Poses [B, T, N, 7] for the worlds of psi, and the batch axes of the result."""
     poses = states if isinstance(states, torch.Tensor) else states.placement
     lacking = 4 - poses.ndim

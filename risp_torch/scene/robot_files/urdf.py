@@ -55,10 +55,7 @@ _TABLE = {
     "dynamics": ElementRule(numbers={"damping": (1,), "friction": (1,)}),
     "mimic": ElementRule(text=("joint",), numbers={"multiplier": (1,), "offset": (1,)}, required=("joint",)),
 }  # fmt: skip
-_EXPLAIN = {
-    "limit.velocity": "velocity limits of joints are not used",
-    "texture": "textures of materials are not used",
-}
+_EXPLAIN = {"limit.velocity": "velocity limits of joints are not used", "texture": "textures of materials are not used"}
 
 
 def read_urdf(path: Path, root: Any) -> RobotDescription:
@@ -234,8 +231,7 @@ def _axis_values(joint: Any, path: Path, left_out: Unsupported) -> dict[str, Any
         if limit is None or limit.lower is None or limit.upper is None:
             raise UserError(
                 f"{path}: {location} is {joint.type} and has no lower and upper limit: add "
-                "<limit lower= upper= effort= velocity=>"
-                + (", or make it continuous" if joint.type == "revolute" else "")
+                "<limit lower= upper= effort= velocity=>" + (", or make it continuous" if joint.type == "revolute" else "")
             )
         values |= {"limit_low": limit.lower, "limit_high": limit.upper}
     elif limit is not None and (limit.lower is not None or limit.upper is not None):

@@ -70,9 +70,7 @@ class ArticulatedAdapter(SolverAdapter):
             + dry_friction_warnings(self.spec, solver.model, inputs)
         )  # fmt: skip
 
-    def inputs(
-        self, values: Values, *, frames: int, actions: torch.Tensor | None = None
-    ) -> ArticulatedInputs:
+    def inputs(self, values: Values, *, frames: int, actions: torch.Tensor | None = None) -> ArticulatedInputs:
         """As ``SolverAdapter.inputs``.
 
         Raises:
@@ -130,9 +128,7 @@ class ArticulatedAdapter(SolverAdapter):
         inputs = articulated_inputs(self.spec.bodies, self.spec.motors, values, frames=1, actions=None)
         return self._motion_of_joints(values, joint_q, torch.zeros_like(inputs.joint_qd0))[0]
 
-    def _motion_of_joints(
-        self, values: Values, joint_q: torch.Tensor, joint_qd: torch.Tensor
-    ) -> tuple[torch.Tensor, ...]:
+    def _motion_of_joints(self, values: Values, joint_q: torch.Tensor, joint_qd: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """``poses_of_joints``, and the velocities [B, N, 6] of the centres of mass for joint velocities [B, D]."""
         inputs = articulated_inputs(self.spec.bodies, self.spec.motors, values, frames=1, actions=None)
 
@@ -142,9 +138,7 @@ class ArticulatedAdapter(SolverAdapter):
             link_q, link_qd = forward_kinematics(self.solver.model, plain_inputs, *joints)
             return tuple(array[:, 0] for array in centers_of_mass(self.spec.bodies, values, link_q[:, None], link_qd[:, None]))
 
-        error = RuntimeError(
-            "trying to differentiate initial poses of links: use the first frame of Scene.rollout"
-        )
+        error = RuntimeError("trying to differentiate initial poses of links: use the first frame of Scene.rollout")
         return without_second_derivative(motion, error, joint_q, joint_qd, *inputs.arrays(), *values.values())
 
 

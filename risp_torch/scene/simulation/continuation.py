@@ -53,9 +53,7 @@ def after_frame(inputs: Arrays, frame: int) -> Arrays:
     return replace(inputs, **changes)
 
 
-def last_state(
-    states: States, arrays: Mapping[str, torch.Tensor], rest: Mapping[str, torch.Tensor], *, frame: int
-) -> State:
+def last_state(states: States, arrays: Mapping[str, torch.Tensor], rest: Mapping[str, torch.Tensor], *, frame: int) -> State:
     """The state at the last frame of a motion.
 
     Args:

@@ -51,9 +51,7 @@ class CoupledAdapter(SolverAdapter):
         """None: ``links`` and ``particles`` issue their own."""
         return []
 
-    def inputs(
-        self, values: Values, *, frames: int, actions: torch.Tensor | None = None
-    ) -> CoupledInputs:
+    def inputs(self, values: Values, *, frames: int, actions: torch.Tensor | None = None) -> CoupledInputs:
         """As ``SolverAdapter.inputs``."""
         return CoupledInputs(
             self.links.inputs(values, frames=frames, actions=actions), self.particles.inputs(values, frames=frames)

@@ -57,9 +57,7 @@ class DeformableAdapter(SolverAdapter):
         inputs = self.inputs(self.spec.table.values(), frames=1)
         return deformable_step_warnings(self.spec, solver.model, inputs)
 
-    def inputs(
-        self, values: Values, *, frames: int, actions: torch.Tensor | None = None
-    ) -> DeformableInputs:
+    def inputs(self, values: Values, *, frames: int, actions: torch.Tensor | None = None) -> DeformableInputs:
         """As ``SolverAdapter.inputs``."""
         spec = self.spec
         return deformable_inputs(spec.deformables, spec.loads, values, frames=frames, controls=spec.stepping.controls)
@@ -85,9 +83,7 @@ class DeformableAdapter(SolverAdapter):
             return inputs
         return ContinuedInputs(*inputs.arrays(), state.particle_history, state.particle_driving, state.particle_factor)
 
-    def forces(
-        self, values: Values, states: Sequence[State], *, rows: Sequence[int], actions: torch.Tensor | None
-    ) -> Forces:
+    def forces(self, values: Values, states: Sequence[State], *, rows: Sequence[int], actions: torch.Tensor | None) -> Forces:
         """As ``SolverAdapter.forces`` (UserError: worlds have time steps of their own)."""
         if self.spec.stepping.adaptive:
             raise UserError(
@@ -138,9 +134,7 @@ class DeformableAdapter(SolverAdapter):
     ) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor], torch.Tensor]:  # fmt: skip
         """As ``SolverAdapter.simulate``; in an adaptive scene the parameters of a world set its number of steps."""
         if not self.spec.stepping.adaptive:
-            return super().simulate(
-                inputs, frames, state=state, adjoint=adjoint, first_frame=first_frame, between=between
-            )
+            return super().simulate(inputs, frames, state=state, adjoint=adjoint, first_frame=first_frame, between=between)
         if state is None or state.substeps is None:
             steps = steps_of_worlds(self.solver, inputs, controls=self.spec.stepping.controls)
         else:
@@ -244,9 +238,7 @@ def deformable_inputs(
     nets = [body.elements for body in bodies if isinstance(body.elements, Net)]
 
     def acted(elements: Sequence[Elements], indexed: str, counted: str) -> torch.Tensor:
-        rows = [
-            _actuation_rows(getattr(k, indexed), values, frames, controls, count=len(getattr(k, counted))) for k in elements
-        ]
+        rows = [_actuation_rows(getattr(k, indexed), values, frames, controls, count=len(getattr(k, counted))) for k in elements]
         return joined_rows(rows, gravity, (worlds, frames * controls, 0), 2)
 
     wind = values.get("wind")

@@ -64,9 +64,7 @@ class RigidAdapter(SolverAdapter):
         """As ``SolverAdapter.step_warnings``."""
         return step_warnings(self.spec)
 
-    def inputs(
-        self, values: Values, *, frames: int, actions: torch.Tensor | None = None
-    ) -> RigidInputs:
+    def inputs(self, values: Values, *, frames: int, actions: torch.Tensor | None = None) -> RigidInputs:
         """As ``SolverAdapter.inputs``."""
         stack, gravity, bodies, forces = torch.stack, values["gravity"], self.spec.bodies, self.spec.applied_forces
         no_force = [gravity.new_zeros(gravity.shape[0], 3)]

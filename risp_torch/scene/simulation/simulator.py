@@ -109,9 +109,7 @@ class Simulator:
             state = state.map(lambda array: array.to(bridge_device()))
             if worlds is None and len(values["gravity"]) == 1:
                 values = table.values(parameters, worlds=state.worlds)
-        states = self.adapter.rollout(
-            values, frames=frames, actions=actions, state=state, adjoint=adjoint, between=between
-        )
+        states = self.adapter.rollout(values, frames=frames, actions=actions, state=state, adjoint=adjoint, between=between)
         return self.adapter.without_escapes(states, table, parameters, between=between)
 
     def forces(
@@ -224,6 +222,4 @@ def _warn_of_inertias(parameters: Mapping[str, torch.Tensor]) -> None:
         if name.endswith((".inertia", ".inertia_per_mass")):
             inertia = np.asarray(torch.as_tensor(value).detach().cpu(), dtype=np.float64)
             if inertia.shape[-2:] == (3, 3) and not possible_inertia(inertia).all():
-                warn(
-                    f"{name} is not a physical inertia: a principal moment below zero, or above the sum of the other two",
-                )
+                warn(f"{name} is not a physical inertia: a principal moment below zero, or above the sum of the other two")

@@ -42,7 +42,6 @@ class SmokeStates(States):
 class SmokeAdapter(SolverAdapter):
     """Smoke in a plane; a state is its density and the velocities at the faces."""
 
-
     def __init__(self, spec: SceneSpec) -> None:
         """Make the adapter of a scene's smoke (UserError: the scene has bodies, too)."""
         if spec.bodies or spec.deformables:
@@ -80,9 +79,7 @@ class SmokeAdapter(SolverAdapter):
             f"stable up to {most:.3g}: take more substeps, or lower the bound"
         ]
 
-    def inputs(
-        self, values: Values, *, frames: int, actions: torch.Tensor | None = None
-    ) -> SmokeInputs:
+    def inputs(self, values: Values, *, frames: int, actions: torch.Tensor | None = None) -> SmokeInputs:
         """As ``SolverAdapter.inputs``."""
         return self.spec.smoke.inputs(values, frames)
 

@@ -138,9 +138,7 @@ class SolverAdapter(ABC):
             self.check_state(inputs, state)
             state, diverged = self.without_diverged(state)
             inputs = self.with_state(inputs, state)
-        arrays, last, failed = self.simulate(
-            inputs, frames, state=state, adjoint=adjoint, first_frame=first, between=between
-        )
+        arrays, last, failed = self.simulate(inputs, frames, state=state, adjoint=adjoint, first_frame=first, between=between)
         if diverged is not None:
             arrays, last = _diverged_arrays(arrays, diverged), _diverged_arrays(last, diverged)
             failed = torch.where(diverged[:, None], torch.zeros_like(failed), failed)
@@ -155,9 +153,7 @@ class SolverAdapter(ABC):
         """
         return  # solvers without forces raise
 
-    def forces(
-        self, values: Values, states: Sequence[State], *, rows: Sequence[int], actions: torch.Tensor | None
-    ) -> Forces:
+    def forces(self, values: Values, states: Sequence[State], *, rows: Sequence[int], actions: torch.Tensor | None) -> Forces:
         """Contact and joint forces [B, T, ...] at T states.
 
         Args:

@@ -16,9 +16,7 @@ from ti_sim.rollout.arrays import Arrays
 def states_of_motion(motion: States) -> list[State]:
     """The states at the frames of a motion, without bristles (UserError: the motion is at the time stamps of a film)."""
     if motion.last is None:
-        raise UserError(
-            "the motion is at the time stamps of a film: give states at frames, from Scene.state and Scene.step"
-        )
+        raise UserError("the motion is at the time stamps of a film: give states at frames, from Scene.state and Scene.step")
     arrays = {name: array for name, array in motion.arrays().items() if array.shape[2]}
     count = motion.body_q.shape[1]
     first = motion.last.frame + 1 - count
@@ -41,9 +39,7 @@ def stacked(states: Sequence[State]) -> dict[str, torch.Tensor]:
     """The arrays of T states [B, T, ...] by name; bristles that a state does not have are without displacement."""
     arrays = [state.arrays() for state in states]
     names = [name for name in arrays[-1] if all(name in one or name.endswith("_bristle") for one in arrays)]
-    return {
-        name: torch.stack([one.get(name, torch.zeros_like(arrays[-1][name])) for one in arrays], dim=1) for name in names
-    }
+    return {name: torch.stack([one.get(name, torch.zeros_like(arrays[-1][name])) for one in arrays], dim=1) for name in names}
 
 
 def inputs_at_states(inputs: Arrays, state: Mapping[str, torch.Tensor], rows: Sequence[int]) -> Arrays:

@@ -74,9 +74,7 @@ class UncoupledSolvers(SolverAdapter):
         stiff = self.bodies.rollout(values, actions=actions, state=body_state, **both)
         return self._joined(stiff, soft)
 
-    def forces(
-        self, values: Values, states: Sequence[State], *, rows: Sequence[int], actions: torch.Tensor | None
-    ) -> Forces:
+    def forces(self, values: Values, states: Sequence[State], *, rows: Sequence[int], actions: torch.Tensor | None) -> Forces:
         """As ``SolverAdapter.forces``."""
         body_states, particle_states = zip(*map(_split, states), strict=True)
         particles = self.particles.forces(values, particle_states, rows=rows, actions=None)

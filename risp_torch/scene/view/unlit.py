@@ -93,9 +93,7 @@ class Unlit:
             directional=None, point=None, environment=None, material=None, uv=None, texels=None, background_image=None,
             ground=None, albedo=lit.body_q.new_zeros(1, len(corners), 3, 3),
         )  # fmt: skip
-        settings = replace(
-            settings, shading="none", ground=None, ground_texture=0, shadows=None, aggregation="softras"
-        )
+        settings = replace(settings, shading="none", ground=None, ground_texture=0, shadows=None, aggregation="softras")
         if edges is not None:
             sigma = edges.sigma(min(settings.width, settings.height))
             settings = replace(settings, antialias=edges.samples, sigma=sigma)

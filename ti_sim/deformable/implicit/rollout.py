@@ -242,9 +242,7 @@ def _stage_adjoint(
     stepper.evaluate(world, stage.row, control, frame)
     data = stepper.jacobian(world, stage.row, control)
     rhs = (bar[free, :3] + bar[free, 3:] / gamma).ravel()
-    solution = linear.solve(
-        data, rhs, tolerance=tolerance, renew=linear.factor_is_cheap, transposed=True, indefinite=True
-    )
+    solution = linear.solve(data, rhs, tolerance=tolerance, renew=linear.factor_is_cheap, transposed=True, indefinite=True)
     bad = linear.unsolved(data, rhs, solution, tolerance=tolerance)
     if bad is not None:
         particle = int(free[bad // 3])
@@ -275,9 +273,7 @@ def _hat(
     return np.column_stack([hat, states[stage.before, :, 2]])
 
 
-def _guess(
-    model: DeformableModel, states: np.ndarray, stage: Stage, hat: np.ndarray, dt: float, times: np.ndarray
-) -> None:
+def _guess(model: DeformableModel, states: np.ndarray, stage: Stage, hat: np.ndarray, dt: float, times: np.ndarray) -> None:
     """Write the first positions of a stage to its row: of held particles the final ones, of others with velocities that go on as
     between the two latest rows, at ``times`` [rows] in steps; and the velocities of held ones.
     """
