@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
@@ -71,3 +71,29 @@ def one_by_one(
     if isinstance(rows[0], tuple):
         return tuple(map(torch.stack, zip(*rows, strict=True))), (0,) * len(rows[0])
     return torch.stack(rows), 0
+
+
+class Derivative(torch.autograd.Function):
+    """Base of functions that compute a derivative: one of their own is an error, and batches are computed row by row.
+
+    Attributes:
+        subject: what they differentiate, for messages.
+    """
+
+    subject: ClassVar[str]
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        pass
+
+    @classmethod
+    def backward(cls, ctx: Any, *_gradients: torch.Tensor) -> Any:
+        raise second_derivative_error(cls.subject)
+
+    @classmethod
+    def jvp(cls, ctx: Any, *_tangents: torch.Tensor | None) -> Any:
+        raise second_derivative_error(cls.subject)
+
+    @classmethod
+    def vmap(cls, info: Any, in_dims: tuple[Any, ...], *arguments: Any) -> Any:
+        return one_by_one(cls, info, in_dims, arguments)

@@ -7,17 +7,16 @@ from typing import Any
 import torch
 
 from risp_torch.scene.bridge.checks import kernel_tensor
-from risp_torch.scene.bridge.derivative_errors import one_by_one, second_derivative_error
+from risp_torch.scene.bridge.derivative_errors import Derivative
 from ti_sim.base.rules import checked
 from ti_sim.rollout.arrays import Arrays
 from ti_sim.rollout.solver import Solver
 
-_NAME = "contact forces"
 _FORWARD = (
-    f"{_NAME} have no forward derivatives (torch.func.jvp, jacfwd, forward_ad): use reverse ones (torch.func.vjp, jacrev, "
+    "contact forces have no forward derivatives (torch.func.jvp, jacfwd, forward_ad): use reverse ones (torch.func.vjp, jacrev, "
     "backward)"
 )
-_BATCH = f"{_NAME} are computed in batches: pass all states in one call, as worlds or frames, in place of torch.func.vmap"
+_BATCH = "contact forces are computed in batches: pass all states in one call, as worlds or frames, in place of torch.func.vmap"
 
 
 def _filled(inputs: Arrays, tensors: tuple[torch.Tensor, ...]) -> Arrays:
@@ -49,30 +48,16 @@ class _Forces(torch.autograd.Function):
         raise RuntimeError(_BATCH)
 
 
-class _Adjoint(torch.autograd.Function):
-    """Adjoints of the tensors from those of the forces; a function, so that a second derivative is an error."""
+class _Adjoint(Derivative):
+    """Adjoints of the tensors from those of the forces."""
+
+    subject = "contact forces"
 
     @staticmethod
     def forward(call: tuple[Solver, Arrays, int], *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
         solver, inputs, count = call
         bars = (bar.detach().contiguous() for bar in tensors[:count])
         return tuple(solver.forces_adjoint(_filled(inputs, tensors[count:]), *bars).arrays())
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, ...]) -> None:
-        pass
-
-    @staticmethod
-    def backward(ctx: Any, *_gradients: torch.Tensor) -> Any:
-        raise second_derivative_error(_NAME)
-
-    @staticmethod
-    def jvp(ctx: Any, *_tangents: torch.Tensor | None) -> Any:
-        raise second_derivative_error(_NAME)
-
-    @staticmethod
-    def vmap(info: Any, in_dims: tuple[Any, ...], *arguments: Any) -> Any:
-        return one_by_one(_Adjoint, info, in_dims, arguments)
 
 
 @checked

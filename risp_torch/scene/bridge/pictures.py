@@ -9,7 +9,7 @@ import torch
 
 from risp_torch.scene.bridge.checks import kernel_tensor, upstream
 from risp_torch.scene.bridge.chunks import Chunk, plan_chunks, real_inputs
-from risp_torch.scene.bridge.derivative_errors import one_by_one, second_derivative_error, without_second_derivative
+from risp_torch.scene.bridge.derivative_errors import Derivative, one_by_one, second_derivative_error, without_second_derivative
 from ti_render import MeshTopology, RasterSettings, RenderInputs, RenderResult, render_adjoint, render_jvp
 from ti_render import render as render_arrays
 from ti_sim.base.arrays import Array
@@ -109,49 +109,25 @@ class _Render(torch.autograd.Function):
         return one_by_one(_Render, info, in_dims, arguments, calls)
 
 
-class _Adjoint(torch.autograd.Function):
-    """Adjoints of the tensors; a separate function, so that a second derivative raises an error."""
+class _Adjoint(Derivative):
+    """Adjoints of the tensors."""
+
+    subject = "a picture"
 
     @staticmethod
     def forward(call: _Call, images_bar: torch.Tensor, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
         return call.adjoint(images_bar, tensors)
 
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, ...]) -> None:
-        pass
 
-    @staticmethod
-    def backward(ctx: Any, *_gradients: torch.Tensor) -> Any:
-        raise second_derivative_error("a picture")
-
-    @staticmethod
-    def jvp(ctx: Any, *_tangents: torch.Tensor | None) -> Any:
-        raise second_derivative_error("a picture")
-
-    @staticmethod
-    def vmap(info: Any, in_dims: tuple[Any, ...], *arguments: Any) -> Any:
-        return one_by_one(_Adjoint, info, in_dims, arguments)
-
-
-class _Tangents(torch.autograd.Function):
+class _Tangents(Derivative):
     """Derivatives [M, K, H, W, 4] of the images along K tangents [K, ...] of the tensors ``tangent_names``."""
+
+    subject = "a picture"
 
     @staticmethod
     def forward(call: _Call, tangent_names: tuple[str, ...], *tensors: torch.Tensor) -> torch.Tensor:
         count = len(call.names)
         return call.tangents(tensors[:count], dict(zip(tangent_names, tensors[count:], strict=True)))
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
-        pass
-
-    @staticmethod
-    def backward(ctx: Any, *_gradients: torch.Tensor) -> Any:
-        raise second_derivative_error("a picture")
-
-    @staticmethod
-    def jvp(ctx: Any, *_tangents: torch.Tensor | None) -> Any:
-        raise second_derivative_error("a picture")
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[Any, ...], call: _Call, tangent_names: tuple[str, ...], *tensors: torch.Tensor) -> Any:

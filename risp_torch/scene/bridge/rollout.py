@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from risp_torch.scene.bridge.checks import kernel_tensor, upstream
-from risp_torch.scene.bridge.derivative_errors import one_by_one, second_derivative_error
+from risp_torch.scene.bridge.derivative_errors import Derivative
 from ti_sim.base.errors import DivergenceError
 from ti_sim.base.rules import Count, FromZero, checked
 from ti_sim.rollout.adjoint import Adjoint, StoreAll
@@ -92,28 +92,14 @@ class _Rollout(torch.autograd.Function):
         raise RuntimeError(_BATCH)
 
 
-class _Adjoint(torch.autograd.Function):
-    """Adjoints of the tensors from those of ``count`` arrays of a result; a function, so that a second derivative is an error."""
+class _Adjoint(Derivative):
+    """Adjoints of the tensors from those of ``count`` arrays of a result."""
+
+    subject = "a rollout"
 
     @staticmethod
     def forward(call: _Call, count: int, *tensors: torch.Tensor | None) -> tuple[torch.Tensor, ...]:
         return call.differentiate(tensors[:count])
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, ...]) -> None:
-        pass
-
-    @staticmethod
-    def backward(ctx: Any, *_gradients: torch.Tensor) -> Any:
-        raise second_derivative_error("a rollout")
-
-    @staticmethod
-    def jvp(ctx: Any, *_tangents: torch.Tensor | None) -> Any:
-        raise second_derivative_error("a rollout")
-
-    @staticmethod
-    def vmap(info: Any, in_dims: tuple[Any, ...], *arguments: Any) -> Any:
-        return one_by_one(_Adjoint, info, in_dims, arguments)
 
 
 @checked
