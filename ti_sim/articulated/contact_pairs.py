@@ -38,7 +38,7 @@ from ti_sim.articulated.spatial import rotated
 from ti_sim.articulated.surface_contact import surface_contacts, surface_contacts_adjoint
 from ti_sim.articulated.tables import POSITION
 from ti_sim.base.bundles import bundle
-from ti_sim.base.rows import load_vec3
+from ti_sim.base.rows import load_vec3, store_vec3
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import rotation_matrix, vec3
 from ti_sim.contact.collision import (
@@ -79,8 +79,7 @@ def update_near_pairs(world: ti.template(), b):
         for i in range(world.links):
             if world.shape[i, BOUND] > 0:
                 centre = load_vec3(world.work, b, i, POSITION) + shape_arm(world, b, i)
-                for k in ti.static(range(3)):
-                    world.anchor[b, i, k] = centre[k]
+                store_vec3(world.anchor, b, i, 0, centre)
         count = 0
         for p in range(world.pairs):
             i, j = world.pair[p, FIRST_LINK], world.pair[p, SECOND_LINK]

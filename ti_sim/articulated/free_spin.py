@@ -7,10 +7,10 @@ a free joint, whose velocity takes the usual semi-implicit step there, and the j
 the same step. Links fixed to the link are merged into it (``merging``).
 """
 
-from ti_sim.articulated.joints import FREE, SPHERICAL, load_vec3_at, load_vec4_at
+from ti_sim.articulated.joints import FREE, SPHERICAL
 from ti_sim.articulated.spatial import rotated, rotated_back, symmetric
 from ti_sim.articulated.tables import ARMATURE, COM, DRIVE, END_QD, FIRST_Q, FIRST_QD, INERTIA, MASS
-from ti_sim.base.rows import add_vec3, load_vec3
+from ti_sim.base.rows import add_vec3, load_vec3, load_vec4, store_vec3, store_vec4
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import (
     body_quaternion_rate,
@@ -51,8 +51,8 @@ def step_freely(world: ti.template(), states: ti.template(), b, slot, i, kind):
     if kind == FREE:
         turns_q += 3
         turns_qd += 3
-    q, w = load_vec4_at(states, b, slot, turns_q), load_vec3_at(states, b, slot, turns_qd)
-    spin = load_vec3_at(states, b, slot, turns_qd + world.velocities)
+    q, w = load_vec4(states, b, slot, turns_q), load_vec3(states, b, slot, turns_qd)
+    spin = load_vec3(states, b, slot, turns_qd + world.velocities)
     inertia, armature = inertia_about_pivot(world, b, i, kind)
     total_inertia = inertia + diagonal(armature)
     inverse = total_inertia.inverse()
@@ -62,8 +62,8 @@ def step_freely(world: ti.template(), states: ti.template(), b, slot, i, kind):
     w_next = inverse @ (2 * mean - momentum)
     if kind == FREE:
         d = load_vec3(world.link, b, i, COM)
-        x, v = load_vec3_at(states, b, slot, turns_q - 3), load_vec3_at(states, b, slot, turns_qd - 3)
-        acceleration = load_vec3_at(states, b, slot, turns_qd - 3 + world.velocities)
+        x, v = load_vec3(states, b, slot, turns_q - 3), load_vec3(states, b, slot, turns_qd - 3)
+        acceleration = load_vec3(states, b, slot, turns_qd - 3 + world.velocities)
         r, turning, turning_spin = rotated(q, d), rotated(q, w), rotated(q, spin)
         v += turning.cross(r) + dt * (
             acceleration + turning_spin.cross(r) + turning.cross(turning.cross(r))
@@ -72,13 +72,10 @@ def step_freely(world: ti.template(), states: ti.template(), b, slot, i, kind):
         r = rotated(q_next, d)
         x -= r
         v -= rotated(q_next, w_next).cross(r)
-        for k in ti.static(range(3)):
-            states[b, slot, turns_q - 3 + k] = x[k]
-            states[b, slot, turns_qd - 3 + k] = v[k]
-    for k in ti.static(range(4)):
-        states[b, slot, turns_q + k] = q_next[k]
-    for k in ti.static(range(3)):
-        states[b, slot, turns_qd + k] = w_next[k]
+        store_vec3(states, b, slot, turns_q - 3, x)
+        store_vec3(states, b, slot, turns_qd - 3, v)
+    store_vec4(states, b, slot, turns_q, q_next)
+    store_vec3(states, b, slot, turns_qd, w_next)
 
 
 @ti.func
@@ -91,8 +88,8 @@ def step_freely_adjoint(
         turns_q += 3
         turns_d += 3
     turns_qd = world.coordinates + turns_d
-    q, w = load_vec4_at(states, b, slot, turns_q), load_vec3_at(states, b, slot, turns_qd)
-    spin = load_vec3_at(states, b, slot, turns_qd + world.velocities)
+    q, w = load_vec4(states, b, slot, turns_q), load_vec3(states, b, slot, turns_qd)
+    spin = load_vec3(states, b, slot, turns_qd + world.velocities)
     inertia, armature = inertia_about_pivot(world, b, i, kind)
     total_inertia = inertia + diagonal(armature)
     inverse = total_inertia.inverse()
@@ -100,12 +97,12 @@ def step_freely_adjoint(
     mean = mean_momentum(momentum, inverse, armature, 0.5 * dt, True)
     w_mean = inverse @ mean
 
-    q_bar, w_bar = load_vec4_at(bar, b, row, turns_q), load_vec3_at(bar, b, row, turns_qd)
+    q_bar, w_bar = load_vec4(bar, b, row, turns_q), load_vec3(bar, b, row, turns_qd)
     early_w_bar, early_spin_bar, turn_bar = vec3(0.0), vec3(0.0), vec3(0.0)  # before the step
     if kind == FREE:
         d = load_vec3(world.link, b, i, COM)
-        q_next, w_next = load_vec4_at(states, b, slot + 1, turns_q), load_vec3_at(states, b, slot + 1, turns_qd)
-        x_bar, v_bar = load_vec3_at(bar, b, row, turns_q - 3), load_vec3_at(bar, b, row, turns_qd - 3)
+        q_next, w_next = load_vec4(states, b, slot + 1, turns_q), load_vec3(states, b, slot + 1, turns_qd)
+        x_bar, v_bar = load_vec3(bar, b, row, turns_q - 3), load_vec3(bar, b, row, turns_qd - 3)
         r, turning = rotated(q_next, d), rotated(q_next, w_next)
         r_bar, turning_bar = turning.cross(v_bar) - x_bar, v_bar.cross(r)
         q_bar += 4 * quaternion_rate(r.cross(r_bar) + turning.cross(turning_bar), q_next)
@@ -148,8 +145,7 @@ def step_freely_adjoint(
         bars.velocity[b, d, ARMATURE] = bars.velocity[b, d, ARMATURE] + armature_bar[k] + whole_bar[k, k]
         bar[b, row, turns_qd + k] = w_bar[k]
         world.velocity_work[b, d, DRIVE] = -spin_bar[k]
-    for k in ti.static(range(4)):
-        bar[b, row, turns_q + k] = q_bar[k]
+    store_vec4(bar, b, row, turns_q, q_bar)
 
 
 @ti.func

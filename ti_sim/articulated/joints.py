@@ -9,7 +9,7 @@ from typing import Any
 from ti_sim.articulated.spatial import quaternion_product, rotated, rotated_back, rotation_vector, rotation_vector_adjoint
 from ti_sim.articulated.tables import AXIS, DRIVE, FIRST_Q, FIRST_QD, FRAME_QUATERNION, KIND, QUATERNION
 from ti_sim.base.bundles import bundle
-from ti_sim.base.rows import load_vec3, load_vec4
+from ti_sim.base.rows import add_vec3, add_vec4, load_vec3, load_vec4, store_vec3, store_vec4
 from ti_sim.base.rules import FromZero, checked
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import (
@@ -68,7 +68,7 @@ def joint_position(states: ti.template(), b, slot, kind, first_q, j):
     if kind == REVOLUTE or kind == PRISMATIC:
         x = states[b, slot, first_q]
     elif kind == SPHERICAL:
-        x = entry(rotation_vector(load_vec4_at(states, b, slot, first_q)), j)
+        x = entry(rotation_vector(load_vec4(states, b, slot, first_q)), j)
     return x
 
 
@@ -78,9 +78,8 @@ def add_position_adjoint(states: ti.template(), bar: ti.template(), b, slot, row
     if kind == REVOLUTE or kind == PRISMATIC:
         bar[b, row, first_q] = bar[b, row, first_q] + x_bar
     elif kind == SPHERICAL:
-        q_bar = rotation_vector_adjoint(load_vec4_at(states, b, slot, first_q), x_bar * unit(j))
-        for k in ti.static(range(4)):
-            bar[b, row, first_q + k] = bar[b, row, first_q + k] + q_bar[k]
+        q_bar = rotation_vector_adjoint(load_vec4(states, b, slot, first_q), x_bar * unit(j))
+        add_vec4(bar, b, row, first_q, q_bar)
 
 
 @ti.func
@@ -115,10 +114,10 @@ def joint_rates(world: ti.template(), b, i, kind, rotation, axis, rates: ti.temp
     elif kind == PRISMATIC:
         linear = axis * rates[b, slot, column]
     elif kind == SPHERICAL:
-        angular = rotated(rotation, load_vec3_at(rates, b, slot, column))
+        angular = rotated(rotation, load_vec3(rates, b, slot, column))
     elif kind == FREE:
-        linear = rotated(load_vec4(world.link, b, i, FRAME_QUATERNION), load_vec3_at(rates, b, slot, column))
-        angular = rotated(rotation, load_vec3_at(rates, b, slot, column + 3))
+        linear = rotated(load_vec4(world.link, b, i, FRAME_QUATERNION), load_vec3(rates, b, slot, column))
+        angular = rotated(rotation, load_vec3(rates, b, slot, column + 3))
     return angular, linear
 
 
@@ -146,10 +145,10 @@ def place_joint(world: ti.template(), states: ti.template(), b, slot, i, kind, f
         else:
             r += x * axis
     elif kind == SPHERICAL:
-        rotation = quaternion_product(frame, load_vec4_at(states, b, slot, first_q).normalized())
+        rotation = quaternion_product(frame, load_vec4(states, b, slot, first_q).normalized())
     elif kind == FREE:
-        r += rotated(frame, load_vec3_at(states, b, slot, first_q))
-        rotation = quaternion_product(frame, load_vec4_at(states, b, slot, first_q + 3).normalized())
+        r += rotated(frame, load_vec3(states, b, slot, first_q))
+        rotation = quaternion_product(frame, load_vec4(states, b, slot, first_q + 3).normalized())
     return rotation, r, axis
 
 
@@ -193,10 +192,9 @@ def step_joint(world: ti.template(), states: ti.template(), b, slot, i, kind):
                 states[b, slot, first_q + k] = states[b, slot, first_q + k] + world.dt * states[b, slot, first_qd + k]
             first_q += 3
             first_qd += 3
-        q = load_vec4_at(states, b, slot, first_q)
-        q = (q + world.dt * body_quaternion_rate(q, load_vec3_at(states, b, slot, first_qd))).normalized()
-        for k in ti.static(range(4)):
-            states[b, slot, first_q + k] = q[k]
+        q = load_vec4(states, b, slot, first_q)
+        q = (q + world.dt * body_quaternion_rate(q, load_vec3(states, b, slot, first_qd))).normalized()
+        store_vec4(states, b, slot, first_q, q)
 
 
 @ti.func
@@ -213,13 +211,12 @@ def step_joint_adjoint(world: ti.template(), states: ti.template(), bar: ti.temp
                 bar[b, row, first_qd + k] = bar[b, row, first_qd + k] + world.dt * bar[b, row, first_q + k]
             first_q += 3
             first_qd += 3
-        q, w = load_vec4_at(states, b, slot, first_q), load_vec3_at(states, b, slot + 1, first_qd)
-        raw_bar = normalized_adjoint(q + world.dt * body_quaternion_rate(q, w), load_vec4_at(bar, b, row, first_q))
+        q, w = load_vec4(states, b, slot, first_q), load_vec3(states, b, slot + 1, first_qd)
+        raw_bar = normalized_adjoint(q + world.dt * body_quaternion_rate(q, w), load_vec4(bar, b, row, first_q))
         rate_bar, w_bar = body_quaternion_rate_adjoint(q, w, world.dt * raw_bar)
         for k in ti.static(range(4)):
             bar[b, row, first_q + k] = raw_bar[k] + rate_bar[k]
-        for k in ti.static(range(3)):
-            bar[b, row, first_qd + k] = bar[b, row, first_qd + k] + w_bar[k]
+        add_vec3(bar, b, row, first_qd, w_bar)
 
 
 @ti.func
@@ -235,9 +232,8 @@ def rate_joint(world: ti.template(), run: ti.template(), b, stage, i, kind):
                 run[b, stage, rates + first_q + k] = run[b, stage, first_qd + k]
             first_q += 3
             first_qd += 3
-        rate = body_quaternion_rate(load_vec4_at(run, b, stage, first_q), load_vec3_at(run, b, stage, first_qd))
-        for k in ti.static(range(4)):
-            run[b, stage, rates + first_q + k] = rate[k]
+        rate = body_quaternion_rate(load_vec4(run, b, stage, first_q), load_vec3(run, b, stage, first_qd))
+        store_vec4(run, b, stage, rates + first_q, rate)
 
 
 @ti.func
@@ -258,12 +254,10 @@ def rate_joint_adjoint(world: ti.template(), states: ti.template(), bar: ti.temp
             first_q += 3
             first_qd += 3
         q_bar, w_bar = body_quaternion_rate_adjoint(
-            load_vec4_at(states, b, row, first_q), load_vec3_at(states, b, row, first_qd), load_vec4_at(bar, b, 2, first_q)
+            load_vec4(states, b, row, first_q), load_vec3(states, b, row, first_qd), load_vec4(bar, b, 2, first_q)
         )
-        for k in ti.static(range(4)):
-            bar[b, 2, first_q + k] = q_bar[k]
-        for k in ti.static(range(3)):
-            bar[b, 2, first_qd + k] = w_bar[k]
+        store_vec4(bar, b, 2, first_q, q_bar)
+        store_vec3(bar, b, 2, first_qd, w_bar)
 
 
 @bundle
@@ -328,28 +322,25 @@ def joint_adjoint(
         frame_turn_bar = vec3(0.0)
         first_angular = first  # first of the three angular velocities
         if kind == FREE:
-            x = rotated(frame, load_vec3_at(states, b, slot, first_q))
-            rate = rotated(frame, load_vec3_at(states, b, slot, rate_column))
-            acceleration = rotated(frame, load_vec3_at(states, b, slot, rate_column + world.velocities))
+            x = rotated(frame, load_vec3(states, b, slot, first_q))
+            rate = rotated(frame, load_vec3(states, b, slot, rate_column))
+            acceleration = rotated(frame, load_vec3(states, b, slot, rate_column + world.velocities))
             y = rotated(frame, drives(world, b, first))
             frame_turn_bar = x.cross(r_bar) + rate.cross(j_v_bar) + acceleration.cross(pull_bar) + y.cross(vs_bar)
             x_bar, rate_bar = rotated_back(frame, r_bar), rotated_back(frame, j_v_bar)
-            for k in ti.static(range(3)):
-                bar[b, row, first_q + k] = bar[b, row, first_q + k] + x_bar[k]
-                bar[b, row, rate_column + k] = bar[b, row, rate_column + k] + rate_bar[k]
+            add_vec3(bar, b, row, first_q, x_bar)
+            add_vec3(bar, b, row, rate_column, rate_bar)
             first_q += 3
             rate_column += 3
             first_angular += 3
-        rate = rotated(rotation, load_vec3_at(states, b, slot, rate_column))
-        acceleration = rotated(rotation, load_vec3_at(states, b, slot, rate_column + world.velocities))
+        rate = rotated(rotation, load_vec3(states, b, slot, rate_column))
+        acceleration = rotated(rotation, load_vec3(states, b, slot, rate_column + world.velocities))
         y = rotated(rotation, drives(world, b, first_angular))
         turn_bar += rate.cross(j_w_bar) + acceleration.cross(spin_bar) + y.cross(ws_bar)
         rate_bar = rotated_back(rotation, j_w_bar)
-        q_bar = turn_adjoint(load_vec4_at(states, b, slot, first_q), rotated_back(frame, turn_bar))
-        for k in ti.static(range(3)):
-            bar[b, row, rate_column + k] = bar[b, row, rate_column + k] + rate_bar[k]
-        for k in ti.static(range(4)):
-            bar[b, row, first_q + k] = bar[b, row, first_q + k] + q_bar[k]
+        q_bar = turn_adjoint(load_vec4(states, b, slot, first_q), rotated_back(frame, turn_bar))
+        add_vec3(bar, b, row, rate_column, rate_bar)
+        add_vec4(bar, b, row, first_q, q_bar)
         turn_bar += frame_turn_bar
     return turn_bar
 
@@ -385,15 +376,3 @@ def entry(v, j):
 def unit(j):
     """Unit vector j of space, for a run-time index j."""
     return vec3(ti.cast(j == 0, float), ti.cast(j == 1, float), ti.cast(j == 2, float))
-
-
-@ti.func
-def load_vec3_at(array: ti.template(), b, i, column):
-    """Three numbers of row (b, i) of an array, from a run-time column on."""
-    return vec3(array[b, i, column], array[b, i, column + 1], array[b, i, column + 2])
-
-
-@ti.func
-def load_vec4_at(array: ti.template(), b, i, column):
-    """Four numbers of row (b, i) of an array, from a run-time column on."""
-    return vec4(array[b, i, column], array[b, i, column + 1], array[b, i, column + 2], array[b, i, column + 3])

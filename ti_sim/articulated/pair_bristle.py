@@ -45,7 +45,7 @@ from ti_sim.articulated.contact_force import add_load, mean_bristle, mean_contac
 from ti_sim.articulated.spatial import rotated, rotated_back
 from ti_sim.articulated.tables import BARS, BRISTLE, CONTACT, LOAD, MOVES, POSITION, QUATERNION, SPIN, VIRTUAL
 from ti_sim.base.differentiable import Real, Vector, differentiable, inverse, recorded, sqrt, where
-from ti_sim.base.rows import add_vec3, add_vec4, load_vec3, load_vec4
+from ti_sim.base.rows import add_vec3, add_vec4, load_vec3, load_vec4, store_vec3
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import vec3
 from ti_sim.contact.law import limited_friction, onset, onset_rates
@@ -129,8 +129,7 @@ def load_displacement(world: ti.template(), rows: ti.template(), b, row, column)
 @ti.func
 def store_displacement(rows: ti.template(), b, row, column, s, angle):
     """Write displacement and angle of a bristle to a row, from a column on."""
-    for k in ti.static(range(3)):
-        rows[b, row, column + k] = s[k]
+    store_vec3(rows, b, row, column, s)
     rows[b, row, column + 3] = angle
 
 

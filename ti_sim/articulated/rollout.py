@@ -7,7 +7,7 @@ from ti_sim.articulated.adjoint import accelerate_adjoint
 from ti_sim.articulated.contact_bristles import clear_pairs, copy_bristles, state_columns
 from ti_sim.articulated.dry_friction import deflection_column
 from ti_sim.articulated.dynamics import accelerate_links, eliminate_links, place_links
-from ti_sim.articulated.joints import load_vec4_at, quaternion_column
+from ti_sim.articulated.joints import quaternion_column
 from ti_sim.articulated.kinematics import step_coordinates, step_coordinates_adjoint
 from ti_sim.articulated.runge_kutta import finish_step, finish_step_adjoint, next_stage, rate_coordinates, stage_adjoint
 from ti_sim.articulated.tables import (
@@ -25,7 +25,7 @@ from ti_sim.articulated.tables import (
     WorldArrays,
 )
 from ti_sim.base.bundles import kernel
-from ti_sim.base.rows import POSE, TWIST
+from ti_sim.base.rows import POSE, TWIST, load_vec4, store_vec4
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import normalized_adjoint, vec3
 from ti_sim.contact.collision import FAULT_STEP, FAULTY_PAIR
@@ -137,9 +137,8 @@ def initialise_state(
         for i in range(tree.shape[0]):
             column = quaternion_column(tree, i)
             if column >= 0:
-                q = load_vec4_at(states, b, 0, column).normalized()
-                for k in ti.static(range(4)):
-                    states[b, 0, column + k] = q[k]
+                q = load_vec4(states, b, 0, column).normalized()
+                store_vec4(states, b, 0, column, q)
 
 
 @ti.kernel
@@ -157,7 +156,7 @@ def initialise_state_adjoint(
             column = quaternion_column(tree, i)
             if column >= 0:
                 raw = ti.math.vec4(joint_q0[b, column], joint_q0[b, column + 1], joint_q0[b, column + 2], joint_q0[b, column + 3])
-                raw_bar = normalized_adjoint(raw, load_vec4_at(bar, b, 0, column))
+                raw_bar = normalized_adjoint(raw, load_vec4(bar, b, 0, column))
                 for k in ti.static(range(4)):
                     joint_q0_bar[b, column + k] = raw_bar[k]
 

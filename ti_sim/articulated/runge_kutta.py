@@ -4,8 +4,9 @@ The rows 0 to 3 of ``run`` [B, 4, Q + D + D + Q] hold the four stages: coordinat
 coordinates. Row 0 holds the state. Quaternions are normalised after the step; stages normalise them on reading.
 """
 
-from ti_sim.articulated.joints import load_vec3_at, load_vec4_at, quaternion_column, rate_joint, rate_joint_adjoint
+from ti_sim.articulated.joints import quaternion_column, rate_joint, rate_joint_adjoint
 from ti_sim.articulated.tables import DRIVE, END_QD, KIND
+from ti_sim.base.rows import load_vec3, load_vec4, store_vec4
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import body_quaternion_rate, normalized_adjoint
 from ti_sim.rollout.runge_kutta import stage_ahead, stage_weight
@@ -49,9 +50,8 @@ def finish_step(world: ti.template(), run: ti.template(), b):
     for i in range(world.links):
         column = quaternion_column(world.tree, i)
         if column >= 0:
-            q = load_vec4_at(run, b, 0, column).normalized()
-            for k in ti.static(range(4)):
-                run[b, 0, column + k] = q[k]
+            q = load_vec4(run, b, 0, column).normalized()
+            store_vec4(run, b, 0, column, q)
 
 
 @ti.func
@@ -66,14 +66,13 @@ def finish_step_adjoint(world: ti.template(), states: ti.template(), bar: ti.tem
         column = quaternion_column(world.tree, i)
         if column >= 0:
             spin = world.coordinates + world.tree[i, END_QD] - 3
-            raw = load_vec4_at(states, b, first_row, column)
+            raw = load_vec4(states, b, first_row, column)
             for stage in ti.static(range(4)):
                 row = first_row + stage
-                rate = body_quaternion_rate(load_vec4_at(states, b, row, column), load_vec3_at(states, b, row, spin))
+                rate = body_quaternion_rate(load_vec4(states, b, row, column), load_vec3(states, b, row, spin))
                 raw += world.dt * stage_weight(stage) * rate
-            raw_bar = normalized_adjoint(raw, load_vec4_at(bar, b, 0, column))
-            for k in ti.static(range(4)):
-                bar[b, 0, column + k] = raw_bar[k]
+            raw_bar = normalized_adjoint(raw, load_vec4(bar, b, 0, column))
+            store_vec4(bar, b, 0, column, raw_bar)
     for j in range(world.coordinates + world.velocities):
         bar[b, 1, j] = bar[b, 0, j]
         bar[b, 2, j] = 0.0

@@ -114,8 +114,7 @@ def particle_loads(
                         )
                         f *= weight
                         add_load(world, b, i, x - origin, -f)
-                        for k in ti.static(range(3)):
-                            force[b, p, k] = force[b, p, k] + f[k]
+                        add_vec3(force, b, p, 0, f)
 
 
 @ti.func
@@ -131,14 +130,10 @@ def particle_loads_adjoint(
     Args:
         world: ``WorldArrays``.
         bars: ``BarArrays``.
-        body: ``DeformableArrays``.
+        body, candidates, states, b, row: as in ``particle_loads``.
         body_bars: ``DeformableInputs`` of adjoints.
-        candidates: ``ContactParticles``.
-        states: [B, rows, P, 6] of the particles.
         dual: [B, P, 3] adjoint of the force on each particle.
         bar: [B, P, 6] adjoint of the particles' state.
-        b: world.
-        row: row of the states.
     """
     for i in range(world.links):
         if world.shape[i, BOUND] > 0:

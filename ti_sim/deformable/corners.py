@@ -5,7 +5,7 @@ The particles sum up copies and slots later.
 
 from typing import Any
 
-from ti_sim.base.rows import Row, load_slot_vec3, load_vec3
+from ti_sim.base.rows import Row, load_slot_vec3, load_vec3, store_vec3
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import vec3
 
@@ -106,14 +106,12 @@ def add_corner(gather: ti.template(), out: ti.template(), b, slot, particle, col
             else:
                 out[slot, k] = out[slot, k] + gather.rate * value[k]
     elif ti.static(not isinstance(gather, ThreadCopy) and gather):
-        for k in ti.static(range(3)):
-            out[b, slot, column + k] = value[k]
+        store_vec3(out, b, slot, column, value)
     else:
         # All three are read before one is written, so the compiler computes their addresses once.
         row = place_of(gather, particle)
         total = load_vec3(out, b, row, column) + value
-        for k in ti.static(range(3)):
-            out[b, row, column + k] = total[k]
+        store_vec3(out, b, row, column, total)
 
 
 @ti.func
@@ -151,9 +149,8 @@ def add_state_corner(gather: ti.template(), out: ti.template(), b, slot, particl
         row = place_of(gather, particle)
         x = load_vec3(out, b, row, PARTICLE.position) + position
         v = load_vec3(out, b, row, PARTICLE.velocity) + velocity
-        for k in ti.static(range(3)):
-            out[b, row, PARTICLE.position + k] = x[k]
-            out[b, row, PARTICLE.velocity + k] = v[k]
+        store_vec3(out, b, row, PARTICLE.position, x)
+        store_vec3(out, b, row, PARTICLE.velocity, v)
 
 
 @ti.func

@@ -11,7 +11,7 @@ import numpy as np
 from ti_sim.base.arrays import Array, ints_in_same_library
 from ti_sim.base.bundles import Integer, Static, bundle, kernel, with_fields
 from ti_sim.base.parallel import PORTION, barrier_wait, thread_count
-from ti_sim.base.rows import load_vec3
+from ti_sim.base.rows import add_vec3, load_vec3
 from ti_sim.base.runtime import require, ti
 from ti_sim.base.vecmath import vec3
 from ti_sim.deformable.corners import PARTICLE, thread_copy
@@ -328,5 +328,4 @@ def sum_pending(slots: Slots, pending: ti.types.ndarray(), bar: ti.types.ndarray
     for b, p in ti.ndrange(bar.shape[0], bar.shape[1]):
         for column in ti.static((PARTICLE.position, PARTICLE.velocity)):
             total = take(slots, pending, b, p, bar.shape[1], column)
-            for k in ti.static(range(3)):
-                bar[b, p, column + k] = bar[b, p, column + k] + total[k]
+            add_vec3(bar, b, p, column, total)

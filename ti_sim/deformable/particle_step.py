@@ -6,7 +6,7 @@ A state is a row of [B, rows, P, 6]: position and velocity. Both execution plans
 from typing import Any
 
 from ti_sim.base.bundles import Array, Integer, Number, bundle
-from ti_sim.base.rows import load_slot_vec3, load_vec3
+from ti_sim.base.rows import add_vec3, add_vec4, load_slot_vec3, load_vec3, store_vec3
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import vec3
 from ti_sim.contact.law import CONTACT_LAW, contact_force, contact_force_adjoint
@@ -161,18 +161,12 @@ def move_particle_adjoint(
     """Adjoint of ``move_particle`` without the elements; writes the adjoint of their force.
 
     Args:
-        body: ``DeformableArrays``.
+        body, states, b, frame, p, ground, dt: as in ``move_particle``.
         bars: ``DeformableInputs`` of adjoints; those of the particle are added to.
-        states: [B, rows, P, 6].
         bar: [B, P, 6], receives the adjoint of the state before the step, without the contribution of the elements.
         dual: [B, P, 3], receives the adjoint of the force on the particle, for the elements.
-        b: world.
         row: row of the state before the step; the state after it is in the next row.
-        frame: frame interval of the loads and prescribed velocities.
-        p: particle.
         state_bar: adjoint of its state after the step.
-        ground: height of the ground [m].
-        dt: step [s].
     """
     x_bar, v_bar, w = state_bar.position, state_bar.velocity, vec3(0.0)
     v_bar += dt * x_bar
@@ -185,8 +179,7 @@ def move_particle_adjoint(
         weight = dt * vec3(body.gravity[b, 0], body.gravity[b, 1], body.gravity[b, 2])
         # The force on the particle is mass (gained - weight) / dt.
         bars.particle_mass[b, p] = bars.particle_mass[b, p] - (velocity_change - weight).dot(v_bar) / mass
-        for k in ti.static(range(3)):
-            bars.gravity[b, p, k] = bars.gravity[b, p, k] + dt * v_bar[k]
+        add_vec3(bars.gravity, b, p, 0, dt * v_bar)
         loaded = body.particle_table[p, LOADED]
         if loaded >= 0:
             for k in ti.static(range(3)):
@@ -198,15 +191,13 @@ def move_particle_adjoint(
             )  # fmt: skip
             x_bar.z += height_bar
             v_bar += u_bar
-            for k in ti.static(range(4)):
-                bars.particle_contact[b, p, k] = bars.particle_contact[b, p, k] + contact_bar[k]
+            add_vec4(bars.particle_contact, b, p, 0, contact_bar)
     else:
         prescribed = body.particle_table[p, PRESCRIBED]
         if prescribed >= 0:
             for k in ti.static(range(3)):
                 bars.prescribed_qd[b, frame, prescribed, k] = bars.prescribed_qd[b, frame, prescribed, k] + v_bar[k]
         v_bar = vec3(0.0)
-    for k in ti.static(range(3)):
-        bar[b, p, PARTICLE.position + k] = x_bar[k]
-        bar[b, p, PARTICLE.velocity + k] = v_bar[k]
-        dual[b, p, k] = w[k]
+    store_vec3(bar, b, p, PARTICLE.position, x_bar)
+    store_vec3(bar, b, p, PARTICLE.velocity, v_bar)
+    store_vec3(dual, b, p, 0, w)

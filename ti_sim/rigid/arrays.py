@@ -1,7 +1,7 @@
 """Arrays of the rigid kernels: tables of the model, inputs, and the adjoints that the kernels add to."""
 
 from ti_sim.base.bundles import Array, Integer, Number, Static, bundle
-from ti_sim.base.rows import Row
+from ti_sim.base.rows import Row, add_vec4
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import vec3
 
@@ -119,8 +119,7 @@ def no_contact():
 @ti.func
 def add_contact_adjoint(bars: ti.template(), rigid: ti.template(), b, n, contact_bar):
     """Adjoint of ``load_contact``: add to the adjoints of the arrays."""
-    for k in ti.static(range(4)):
-        bars.body_contact[b, n, k] = bars.body_contact[b, n, k] + contact_bar[k]
+    add_vec4(bars.body_contact, b, n, 0, contact_bar)
     if ti.static(rigid.bristled):
         bars.body_bristle[b, n] = bars.body_bristle[b, n] + contact_bar[BRISTLE]
     if ti.static(rigid.rounded):

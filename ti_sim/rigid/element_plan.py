@@ -7,7 +7,7 @@ world-parallel plan up to the order of the sums.
 
 from ti_sim.base.arrays import Array, zeros_in_same_library
 from ti_sim.base.bundles import kernel
-from ti_sim.base.rows import WRENCH, Row, load_vec3
+from ti_sim.base.rows import WRENCH, Row, add_vec3, add_vec4, load_vec3, store_vec3
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import mat3, rotation_matrix_adjoint, vec2
 from ti_sim.contact.point_geometry import point_position
@@ -67,9 +67,8 @@ def store_motion(array: ti.template(), b, n, motion: ti.template()):
     """Write a ``Motion`` to a [B, N, 16] array."""
     for i, j in ti.static(ti.ndrange(3, 3)):
         array[b, n, MOTION.rotation + 3 * i + j] = motion.rotation[i, j]
-    for k in ti.static(range(3)):
-        array[b, n, MOTION.velocity + k] = motion.velocity[k]
-        array[b, n, MOTION.angular_velocity + k] = motion.angular_velocity[k]
+    store_vec3(array, b, n, MOTION.velocity, motion.velocity)
+    store_vec3(array, b, n, MOTION.angular_velocity, motion.angular_velocity)
     array[b, n, MOTION.height] = motion.height
 
 
@@ -230,9 +229,8 @@ def advance_unrolled_adjoint(
                 parameter_bar.mass -= total.work / body.mass
                 bar.quaternion += rotation_matrix_adjoint(state.quaternion, total.rotation)
                 add_parameter_adjoint(bars, rigid, body, parameter_bar)
-                for k in ti.static(range(3)):
-                    load_bar[b, n, WRENCH.force + k] = force_bar[k]
-                    load_bar[b, n, WRENCH.torque + k] = torque_bar[k]
+                store_vec3(load_bar, b, n, WRENCH.force, force_bar)
+                store_vec3(load_bar, b, n, WRENCH.torque, torque_bar)
                 store_state_adjoint(state_bar, b, n, bar)
                 for k in ti.static(range(POINT_BAR.size)):
                     point_bar[b, n, k] = 0
@@ -252,11 +250,9 @@ def advance_unrolled_adjoint(
                 q_bar = rotation_matrix_adjoint(state.quaternion, motion_bar.rotation) + wq_bar
                 add_inertia_adjoint(bars.body_inertia, body, inverse_inertia_bar)
                 state_bar[b, n, STATE.position + 2] = state_bar[b, n, STATE.position + 2] + motion_bar.height
-                for k in ti.static(range(3)):
-                    state_bar[b, n, STATE.velocity + k] = state_bar[b, n, STATE.velocity + k] + motion_bar.velocity[k]
-                    state_bar[b, n, STATE.momentum + k] = state_bar[b, n, STATE.momentum + k] + momentum_bar[k]
-                for k in ti.static(range(4)):
-                    state_bar[b, n, STATE.quaternion + k] = state_bar[b, n, STATE.quaternion + k] + q_bar[k]
+                add_vec3(state_bar, b, n, STATE.velocity, motion_bar.velocity)
+                add_vec3(state_bar, b, n, STATE.momentum, momentum_bar)
+                add_vec4(state_bar, b, n, STATE.quaternion, q_bar)
                 contact_bar = no_contact()
                 for k in ti.static(range(CONTACT_SIZE)):
                     contact_bar[k] = point_bar[b, n, POINT_BAR.contact + k]

@@ -5,7 +5,7 @@ their slots in a fixed order.
 """
 
 from ti_sim.base.bundles import Array, Integer, bundle, kernel, with_fields
-from ti_sim.base.rows import Row, load_slot_vec3, load_vec3, load_vec4
+from ti_sim.base.rows import Row, add_vec4, load_slot_vec3, load_vec3, load_vec4
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import mat3, vec3
 from ti_sim.deformable.corners import PARTICLE, NoBars, jacobian_row, load_dual, load_position, load_velocity, unit_dual
@@ -270,8 +270,7 @@ def stage_adjoint(
                 )
                 x_hat_bar += by_x_hat.transpose() @ w
                 before_bar, contact_bar = ground_bars(normal_by, slide_by, tangent, slide_direction, w)
-                for k in ti.static(range(4)):
-                    bars.particle_contact[b, p, k] = bars.particle_contact[b, p, k] + contact_bar[k]
+                add_vec4(bars.particle_contact, b, p, 0, contact_bar)
         else:
             x_hat_bar = x_bar + fx
             prescribed = body.particle_table[p, PRESCRIBED]
