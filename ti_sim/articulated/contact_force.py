@@ -201,10 +201,7 @@ def add_pose_adjoints(world: ti.template(), b, i, j, arm_i, arm_j, arm_bar, apar
     """Add the adjoints of two links' poses.
 
     Args:
-        world: ``WorldArrays``.
-        b: world.
-        i: a link.
-        j: the other.
+        world, b, i, j: as in ``add_contact_force``.
         arm_i: vector from the origin of link i to the centre of its shape.
         arm_j: the same for link j.
         arm_bar: adjoint of arm_i as part of the positions of contact points.

@@ -80,10 +80,7 @@ def forward_dynamics(
     """Joint accelerations under all modelled forces, by the articulated-body algorithm.
 
     Args:
-        model: the tree.
-        inputs: numbers of B worlds.
-        joint_q: [B, Q] coordinates [m, rad].
-        joint_qd: [B, D] velocities [m/s, rad/s].
+        model, inputs, joint_q, joint_qd: as in ``forward_kinematics``.
         frame: frame interval whose actions, targets and wrenches act.
         dt: physics step in the contact law [s]; by default without effect.
 
@@ -114,10 +111,7 @@ def inverse_dynamics(
     """Joint forces that cause these accelerations, in addition to all modelled forces, by the recursive Newton-Euler algorithm.
 
     Args:
-        model: the tree.
-        inputs: numbers of B worlds.
-        joint_q: [B, Q] coordinates [m, rad].
-        joint_qd: [B, D] velocities [m/s, rad/s].
+        model, inputs, joint_q, joint_qd: as in ``forward_kinematics``.
         joint_qdd: [B, D] accelerations [m/s2, rad/s2].
         frame: frame interval whose actions, targets and wrenches act.
         dt: physics step in the contact law [s]; by default without effect.
@@ -141,9 +135,7 @@ def mass_matrix(model: ArticulatedModel, inputs: ArticulatedInputs, joint_q: Arr
     """Joint-space mass matrix, armatures included; couplings of joints do not change it.
 
     Args:
-        model: the tree.
-        inputs: numbers of B worlds.
-        joint_q: [B, Q] coordinates [m, rad].
+        model, inputs, joint_q: as in ``forward_kinematics``.
 
     Returns:
         [B, D, D], symmetric; force at velocity d per acceleration of velocity e (kg, kg m, kg m2).
@@ -166,9 +158,7 @@ def point_jacobian(
     """Velocity of a point of a link per joint velocity.
 
     Args:
-        model: the tree.
-        inputs: numbers of B worlds.
-        joint_q: [B, Q] coordinates [m, rad].
+        model, inputs, joint_q: as in ``forward_kinematics``.
         link: index of the link.
         point: [3] in the link's frame [m].
 

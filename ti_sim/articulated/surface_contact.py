@@ -115,10 +115,7 @@ def add_motion_adjoints(
     Args:
         world: ``WorldArrays``.
         bars: ``BarArrays``.
-        b: world.
-        first: a link.
-        second: the other.
-        separation: origin of the first minus that of the second [m].
+        b, first, second, separation: as in ``relative_motion``.
         u_bar: sum of the adjoints of the points' velocities (of the first link relative to the second).
         turn_bar: sum of the moments of these adjoints about the origin of the first.
         force: sum of the forces of the points on the first link.

@@ -229,13 +229,10 @@ def contact_force(height, u, ke, kd, kf, mu, dt):
     ``limited_friction``.
 
     Args:
-        height: height of the point above the plane [m].
+        height, ke, kd, dt: as in ``contact_path``.
         u: velocity of the point [m/s], 3-vector.
-        ke: contact stiffness [N/m].
-        kd: contact damping [N s/m].
         kf: tangential (friction) stiffness [N s/m].
         mu: friction coefficient [1].
-        dt: physics step [s].
 
     Returns:
         Force [N], 3-vector.

@@ -205,11 +205,9 @@ def stress_differential(energy: ti.template(), f, rotation, g, mu, lam, actuatio
     """Differential dP(F; G) of the stress, and the derivatives of <P, G> with respect to the parameters.
 
     Args:
-        energy: index of the energy in ``ENERGIES``, a compile-time constant.
-        f: deformation gradient.
+        energy, f, mu, lam: as in ``energy_density``.
         rotation: ``rotation_for`` the energy and f.
         g: change of f, or the adjoint of the stress (dP is symmetric).
-        mu, lam: parameters of the energy [Pa].
         actuation: as in ``energy_density``.
 
     Returns:

@@ -68,9 +68,7 @@ def energy(model: DeformableModel, inputs: DeformableInputs, particle_q: Array) 
     """Elastic energy of the elements.
 
     Args:
-        model: the elements.
-        inputs: numbers of every world; actuations are those of frame 0.
-        particle_q: [B, P, 3] positions [m].
+        model, inputs, particle_q: as in ``forces``.
 
     Returns:
         [B] energies [J].
@@ -91,10 +89,7 @@ class ForceDerivative:
         """Bind the derivatives to a state.
 
         Args:
-            model: the elements.
-            inputs: numbers of every world; actuations are those of frame 0.
-            particle_q: [B, P, 3] positions [m].
-            particle_qd: [B, P, 3] velocities [m/s].
+            model, inputs, particle_q, particle_qd: as in ``forces``.
         """
         self._prepared, self._states = _kernel_arguments(model, inputs, particle_q, particle_qd, differentiable=True)
         self._model, self._like = model, inputs.particle_mass

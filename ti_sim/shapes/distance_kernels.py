@@ -128,11 +128,8 @@ def grid_distance(sample: ti.template(), first_coefficient, nodes, low, cell, x,
     """Distance of a solid at a point, the direction away from it, and their derivatives.
 
     Args:
-        sample: array that contains the coefficients of all fields.
-        first_coefficient: index of the first coefficient of the field.
-        nodes: number of nodes along x, y, z.
+        sample, first_coefficient, nodes, cell: as in ``spline_at``.
         low: first node [m].
-        cell: distance between nodes [m].
         x: point in the frame of the field [m].
         max_distance: distance from the grid beyond which a point is out of range [m].
         with_second: whether to compute the derivatives; zeros otherwise.

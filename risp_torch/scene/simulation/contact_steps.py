@@ -132,9 +132,7 @@ def contact_rates(
     """Largest omega^2 [1/s2] and c [1/s] of a body that touches the ground, or others, at the faces of six directions.
 
     Args:
-        mass: kg.
-        inertia: [3, 3] kg m2 about the centre of mass.
-        contact: [4] ke, kd, kf, mu of a point.
+        mass, inertia, contact: as in ``rates``.
         rows: contact points with the ground, if there is one.
         shape: collision shape, centred at the centre of mass; None if the body touches only the ground.
         partners: number of other bodies, including the ground, that may touch it: with two, opposite faces touch simultaneously.
