@@ -23,20 +23,16 @@ class DataSource:
     commit: str
     copyright: str
 
-    def file(self, path: str, *, name: str, sha256: str, size: int) -> DataFile:
-        """A file of this commit.
+    def file(self, path: str, size: int, sha256: str, *, name: str | None = None) -> DataFile:
+        """A file of this commit, with its address.
 
         Args:
             path: in the repository.
-            name: in the folder of the data set.
-            sha256: checksum of its bytes, in hexadecimal.
-            size: number of its bytes.
-
-        Returns:
-            The file, with its address.
+            size, sha256: as in ``DataFile``.
+            name: in the folder of the data set; that in the repository, without its folders, by default.
         """
         url = f"https://raw.githubusercontent.com/{self.repository}/{self.commit}/{path}"
-        return DataFile(name=name, sha256=sha256, size=size, url=url)
+        return DataFile(name=name or path.rpartition("/")[2], sha256=sha256, size=size, url=url)
 
 
 @dataclass(frozen=True)
@@ -99,22 +95,12 @@ _CONTACTNETS_CUBE = DataSet(
     licence_file="LICENSE",
     sources=(_CONTACTNETS, _DAIR_PLL),
     files=(
+        _CONTACTNETS.file("LICENSE", 1553, "d84804c31587d432706b847afc13258c928a7092ff77ceb0e79269049dfba2c9"),
         _CONTACTNETS.file(
-            "LICENSE", name="LICENSE", size=1553,
-            sha256="d84804c31587d432706b847afc13258c928a7092ff77ceb0e79269049dfba2c9",
+            "data/params_processed/experiment.json", 1140, "66de56e9c94479204fdc608caebedbda3eb8b36d876df4c64ee3b42cbe00c273",
         ),
-        _CONTACTNETS.file(
-            "data/params_processed/experiment.json", name="experiment.json", size=1140,
-            sha256="66de56e9c94479204fdc608caebedbda3eb8b36d876df4c64ee3b42cbe00c273",
-        ),
-        _DAIR_PLL.file(
-            "assets/contactnets_cube.urdf", name="contactnets_cube.urdf", size=1031,
-            sha256="eb87f6e138d5d9f1b8bcae73235892aa4cb4502f2bc0aeabeb72e1a7137dbad3",
-        ),
-        _DAIR_PLL.file(
-            "assets/contactnets_cube.obj", name="contactnets_cube.obj", size=637,
-            sha256="48294c0bc6c706950877c826c4b7e6a46f915312da1925c7e10e45c468130ff1",
-        ),
+        _DAIR_PLL.file("assets/contactnets_cube.urdf", 1031, "eb87f6e138d5d9f1b8bcae73235892aa4cb4502f2bc0aeabeb72e1a7137dbad3"),
+        _DAIR_PLL.file("assets/contactnets_cube.obj", 637, "48294c0bc6c706950877c826c4b7e6a46f915312da1925c7e10e45c468130ff1"),
         DataFile(
             name="all570_si.npz", size=5575276, url=None,
             sha256="c7b20ad077512882ce5b37cd6e1312cb057db9b2f03620469027a42903210448",
@@ -130,49 +116,32 @@ _DFKI_DOUBLE_PENDULUM = DataSet(
     licence_file="LICENSE",
     sources=(_DFKI,),
     files=(
+        _DFKI.file("LICENSE", 1543, "522ac3234664fc921c1e5f7e7a4af4e5caca11d64158e15e61e0387280a54270"),
         _DFKI.file(
-            "LICENSE", name="LICENSE", size=1543,
-            sha256="522ac3234664fc921c1e5f7e7a4af4e5caca11d64158e15e61e0387280a54270",
+            "docs/figures/experiment_swingup_pendubot_tvlqr.m4v", 2236067,
+            "f67fa480e24af831830c2aee20936a6f72cfd2b28964fd2f7464a6ce0f81c399",
         ),
         _DFKI.file(
-            "docs/figures/experiment_swingup_pendubot_tvlqr.m4v", name="experiment_swingup_pendubot_tvlqr.m4v", size=2236067,
-            sha256="f67fa480e24af831830c2aee20936a6f72cfd2b28964fd2f7464a6ce0f81c399",
+            "data/experiment_records/design_A.0/20220819/175617-pendubot_tvlqr_lqr_VIDEO/trajectory.csv", 3049224,
+            "376ffdb5bdc705ad6aeaa56b0233f7512663ebab8bb68708350dcd256bcb85d1",
         ),
-        _DFKI.file(
-            "data/experiment_records/design_A.0/20220819/175617-pendubot_tvlqr_lqr_VIDEO/trajectory.csv", name="trajectory.csv",
-            size=3049224, sha256="376ffdb5bdc705ad6aeaa56b0233f7512663ebab8bb68708350dcd256bcb85d1",
+        *(
+            _DFKI.file(f"{_MODELS}/model_{number}/model_parameters.yml", size, sha256, name=f"model_{number}.yml")
+            for number, size, sha256 in (
+                ("1.0", 172, "65c09304af7885af409454383a2f14f7f48f0724fe0a26ccbc175d2df98365d9"),
+                ("2.0", 247, "2c03ccd07dc64a9d737c1dc5eaa4bc3d51c76f702b6a2164348594de0b35e01e"),
+                ("2.1", 219, "43d14672611ad9cef17e8151d3df18499b140e03106c569490ab9e7a1caa7bef"),
+            )
         ),
-        _DFKI.file(
-            f"{_MODELS}/model_1.0/model_parameters.yml", name="model_1.0.yml", size=172,
-            sha256="65c09304af7885af409454383a2f14f7f48f0724fe0a26ccbc175d2df98365d9",
-        ),
-        _DFKI.file(
-            f"{_MODELS}/model_2.0/model_parameters.yml", name="model_2.0.yml", size=247,
-            sha256="2c03ccd07dc64a9d737c1dc5eaa4bc3d51c76f702b6a2164348594de0b35e01e",
-        ),
-        _DFKI.file(
-            f"{_MODELS}/model_2.1/model_parameters.yml", name="model_2.1.yml", size=219,
-            sha256="43d14672611ad9cef17e8151d3df18499b140e03106c569490ab9e7a1caa7bef",
-        ),
-        _DFKI.file(
-            f"{_ROBOT}/pendubot.urdf", name="pendubot.urdf", size=4208,
-            sha256="e62eb0a4f8c1a2906550f0e9a28193554bd0308d5c546d6c2ddc22f7735bb0e5",
-        ),
-        _DFKI.file(
-            f"{_ROBOT}/meshes/base_link.STL", name="meshes/base_link.STL", size=196984,
-            sha256="cdb81969377bf5cf79eacc0c516cd64d0b54b6e9c561ecca2acf13b249dc74aa",
-        ),
-        _DFKI.file(
-            f"{_ROBOT}/meshes/Link1.STL", name="meshes/Link1.STL", size=698884,
-            sha256="5e833a3b4a94f6f30a7c8a8e9ad30cb6c50fa2f48efc14fed99535955fb664a5",
-        ),
-        _DFKI.file(
-            f"{_ROBOT}/meshes/Link2.STL", name="meshes/Link2.STL", size=518284,
-            sha256="bc4af707e75b4598dcad4ce53c81be5845b1e854e5cded66c6d456e80988cae7",
-        ),
-        _DFKI.file(
-            f"{_ROBOT}/meshes/Weight.STL", name="meshes/Weight.STL", size=162184,
-            sha256="6bb9a48c8b55df10cccb7f669c6a93cea29e8029445179412211563b7509f27f",
+        *(
+            _DFKI.file(f"{_ROBOT}/{path}", size, sha256, name=path)
+            for path, size, sha256 in (
+                ("pendubot.urdf", 4208, "e62eb0a4f8c1a2906550f0e9a28193554bd0308d5c546d6c2ddc22f7735bb0e5"),
+                ("meshes/base_link.STL", 196984, "cdb81969377bf5cf79eacc0c516cd64d0b54b6e9c561ecca2acf13b249dc74aa"),
+                ("meshes/Link1.STL", 698884, "5e833a3b4a94f6f30a7c8a8e9ad30cb6c50fa2f48efc14fed99535955fb664a5"),
+                ("meshes/Link2.STL", 518284, "bc4af707e75b4598dcad4ce53c81be5845b1e854e5cded66c6d456e80988cae7"),
+                ("meshes/Weight.STL", 162184, "6bb9a48c8b55df10cccb7f669c6a93cea29e8029445179412211563b7509f27f"),
+            )
         ),
     ),
 )  # fmt: skip
