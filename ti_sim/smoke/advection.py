@@ -7,7 +7,7 @@ adjoints stand beside each other.
 """
 
 from ti_sim.base.bundles import Array, Number, Static, bundle, kernel
-from ti_sim.base.differentiable import differentiable
+from ti_sim.base.differentiable import Differentiable, differentiable
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import vec2, vec4
 
@@ -36,6 +36,11 @@ class GridPoints:
     kind: Static
     open: Array
     scale: Number
+
+    @property
+    def curve(self) -> Differentiable:
+        """Interpolation of ``advect_cubic``: limited at the centres."""
+        return limited_cubic if self.kind == CENTRE else cubic
 
 
 @ti.func
@@ -190,6 +195,16 @@ def values_along_y(grid_points: ti.template(), field: ti.template(), b, x, sign,
     return values
 
 
+@ti.func
+def values_along_x(grid_points: ti.template(), field: ti.template(), b, node, fraction):
+    """Four values of a field from a node on along x, each interpolated along y."""
+    values = vec4(0.0)
+    for k in ti.static(range(4)):
+        x, sign = mirrored(grid_points.kind == FACE_X, node[0] - 1 + k, field.shape[1])
+        values[k] = grid_points.curve.value(values_along_y(grid_points, field, b, x, sign, node[1] - 1), fraction[1])
+    return values
+
+
 @kernel
 def advect_cubic(grid_points: GridPoints, flow: Flow, field: ti.types.ndarray(), result: ti.types.ndarray()):
     """As ``advect``, cubic along y and then along x; what lies at the centres is limited."""
@@ -197,18 +212,7 @@ def advect_cubic(grid_points: GridPoints, flow: Flow, field: ti.types.ndarray(),
         value = 0.0
         if grid_points.open[i, j] > 0:
             node, fraction, _ = trace_back(grid_points, flow, field.shape, b, i, j)
-            rows = vec4(0.0)
-            for k in ti.static(range(4)):
-                x, sign = mirrored(grid_points.kind == FACE_X, node[0] - 1 + k, field.shape[1])
-                values = values_along_y(grid_points, field, b, x, sign, node[1] - 1)
-                if ti.static(grid_points.kind == CENTRE):
-                    rows[k] = limited_cubic.value(values, fraction[1])
-                else:
-                    rows[k] = cubic.value(values, fraction[1])
-            if ti.static(grid_points.kind == CENTRE):
-                value = limited_cubic.value(rows, fraction[0])
-            else:
-                value = cubic.value(rows, fraction[0])
+            value = grid_points.curve.value(values_along_x(grid_points, field, b, node, fraction), fraction[0])
         result[b, i, j] = value
 
 
@@ -221,27 +225,12 @@ def advect_cubic_adjoint(
     for b, i, j in result_bar:
         if grid_points.open[i, j] > 0:
             node, fraction, free = trace_back(grid_points, flow, field.shape, b, i, j)
-            rows = vec4(0.0)
+            rows, part_bar = values_along_x(grid_points, field, b, node, fraction), vec2(0.0)
+            rows_bar, part_bar[0] = grid_points.curve.vjp((rows, fraction[0]), result_bar[b, i, j])
             for k in ti.static(range(4)):
                 x, sign = mirrored(grid_points.kind == FACE_X, node[0] - 1 + k, field.shape[1])
                 values = values_along_y(grid_points, field, b, x, sign, node[1] - 1)
-                if ti.static(grid_points.kind == CENTRE):
-                    rows[k] = limited_cubic.value(values, fraction[1])
-                else:
-                    rows[k] = cubic.value(values, fraction[1])
-            rows_bar, part_bar = vec4(0.0), vec2(0.0)
-            if ti.static(grid_points.kind == CENTRE):
-                rows_bar, part_bar[0] = limited_cubic.vjp((rows, fraction[0]), result_bar[b, i, j])
-            else:
-                rows_bar, part_bar[0] = cubic.vjp((rows, fraction[0]), result_bar[b, i, j])
-            for k in ti.static(range(4)):
-                x, sign = mirrored(grid_points.kind == FACE_X, node[0] - 1 + k, field.shape[1])
-                values = values_along_y(grid_points, field, b, x, sign, node[1] - 1)
-                values_bar, y_bar = vec4(0.0), 0.0
-                if ti.static(grid_points.kind == CENTRE):
-                    values_bar, y_bar = limited_cubic.vjp((values, fraction[1]), rows_bar[k])
-                else:
-                    values_bar, y_bar = cubic.vjp((values, fraction[1]), rows_bar[k])
+                values_bar, y_bar = grid_points.curve.vjp((values, fraction[1]), rows_bar[k])
                 part_bar[1] += y_bar
                 for m in ti.static(range(4)):
                     y, y_sign = mirrored(grid_points.kind == FACE_Y, node[1] - 1 + m, field.shape[2])
