@@ -39,6 +39,7 @@ from ti_sim.base.arrays import (
 from ti_sim.base.parallel import runs_serially
 from ti_sim.base.rules import checked
 from ti_sim.base.runtime import compiled_lightly, require
+from ti_sim.base.tape import refuse_on_tape
 
 # The soft pictures of shadow maps: softness of their depth order and depth of their background, in radii; no near plane.
 SHADOW_GAMMA, SHADOW_FAR, SHADOW_NEAR = 0.02, 70.0, 1.0
@@ -129,9 +130,11 @@ def render(inputs: RenderInputs, settings: RasterSettings) -> RenderResult:
         The images [M, H, W, 4] in the container of the inputs, and what ``render_adjoint`` and ``render_jvp`` need.
 
     Raises:
-        UserError: a shape, a number of rows or a number type does not fit, or something that the settings need is missing.
+        UserError: a shape, a number of rows or a number type does not fit, something that the settings need is missing, or a tape
+            records (``render_tape`` records pictures).
     """
     require()
+    refuse_on_tape("render", recorded_by="render_tape")
     container, inputs = inputs.body_q, checked_inputs(inputs, settings)
     mesh, like = inputs.mesh, inputs.body_q
     images, samples = like.shape[0], settings.antialias

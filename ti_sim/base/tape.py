@@ -48,6 +48,21 @@ class Tape:
                     function.grad(*arguments)
 
 
+def refuse_on_tape(name: str, *, recorded_by: str) -> None:
+    """Raise a UserError on a running tape: Taichi would differentiate kernels whose adjoints are written by hand.
+
+    Args:
+        name: function that a program called.
+        recorded_by: what records the same computation on a tape.
+
+    Raises:
+        UserError: a tape records.
+    """
+    runtime = ti.lang.impl.get_runtime()
+    if runtime.target_tape and not runtime.grad_replaced:
+        raise UserError(f"{name} cannot be recorded on a tape: use {recorded_by}, or call it outside of the tape")
+
+
 def _arrays(values: Iterable[Any]) -> Iterator[Array]:
     """Every ndarray with a gradient in nested tuples and dataclasses of arguments."""
     for value in values:

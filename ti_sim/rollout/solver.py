@@ -12,6 +12,7 @@ from ti_sim.base.arrays import Array, check_array
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Count, FromZero, checked
 from ti_sim.base.runtime import require
+from ti_sim.base.tape import refuse_on_tape
 from ti_sim.rollout.adjoint import Adjoint
 from ti_sim.rollout.divergence import mark_diverged_worlds
 
@@ -65,9 +66,11 @@ class Solver(ABC):
             Frames and stored states. A world that diverges is marked; its later frames are NaN.
 
         Raises:
-            UserError: shapes, precision or numbers do not fit, or there are inputs for fewer frame intervals.
+            UserError: shapes, precision or numbers do not fit, there are inputs for fewer frame intervals, or a tape records
+                (``RigidTape`` and ``DeformableTape`` record rollouts).
         """
         require()
+        refuse_on_tape(f"{type(self).__name__}.rollout", recorded_by="RigidTape or DeformableTape")
         self._check(inputs)
         if inputs.frame_count is not None and inputs.frame_count < frames:
             raise UserError(

@@ -152,3 +152,5 @@ def test_tape_leaves_out_inputs_without_grad():
     np.testing.assert_allclose(arrays.body_q.grad.to_numpy(), expected, rtol=1e-10, atol=1e-11)
     with pytest.raises(UserError, match="ti.ndarrays"):
         render_tape(inputs, settings, np.zeros(shape))
+    with pytest.raises(UserError, match="render cannot be recorded on a tape: use render_tape"), ti.ad.Tape(loss):
+        render(arrays, settings)

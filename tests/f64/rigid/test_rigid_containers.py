@@ -6,6 +6,7 @@ import torch
 
 from tests.reference.rigid_cases import INPUT_NAMES, PAIR_MODEL, pair
 from tests.reference.taichi_arrays import as_numpy, taichi_array, taichi_zeros, weighted_sum
+from ti_sim.base.errors import UserError
 from ti_sim.base.tape import Tape
 from ti_sim.rigid.ad_tape import RigidTape
 from ti_sim.rigid.model import RigidInputs, RigidSettings
@@ -84,6 +85,15 @@ def test_tape_used_three_times(plan, adjoint):
         for name, array, bar in zip(INPUT_NAMES, inputs.arrays(), wanted.arrays(), strict=True):
             gradient = array.grad.to_numpy()
             np.testing.assert_allclose(gradient, bar, rtol=0, atol=1e-12 * max(np.abs(bar).max(), 1e-300), err_msg=name)
+
+
+def test_a_solver_is_not_recorded_on_a_tape():
+    """Its kernels have hand-written adjoints, which ``RigidTape`` calls: Taichi's own differentiation would not."""
+    inputs = RigidInputs(*(taichi_array(array, needs_grad=True) for array in pair("impact").arrays()))
+    engine, loss = solver(), taichi_zeros(1)
+    with pytest.raises(UserError, match="RigidSolver.rollout cannot be recorded on a tape: use RigidTape"), Tape(loss):
+        engine.rollout(inputs, FRAMES)
+    assert np.isfinite(as_numpy(engine.rollout(inputs, FRAMES).body_q)).all()  # the tape has ended
 
 
 def test_one_rollout_twice_on_a_tape_with_different_inputs():
