@@ -13,9 +13,10 @@ demo: $(STAMP)
 # Two lanes side by side, as each process has one working precision. A lane has half of the cores, with a worker process for each
 # (pytest-xdist; one worker is the process itself), so that on two cores every kernel is compiled once.
 # Kernels have one thread in a worker: the cores are busy, and threads that wait for each other take longer than one alone. Compiled
-# kernels are cached by their number of threads, so that programs that tests start (marked "processes") have one thread, too, and
-# come after the other tests of their lane, which leave their kernels in the cache. Tests marked "threads" run with as many threads as
-# there are cores, and compile kernels of their own: those of f32 run in the lane that ends first.
+# kernels are cached by their number of threads, so that programs that tests start (marked "processes") have one thread, too.
+# Tests marked "threads" run with as many threads as there are cores, and compile kernels of their own.
+# The tests of f32 are in several groups, and a lane that ends takes the next group that no lane has taken. The first group leaves
+# its kernels in the cache for the others.
 # PyTorch gets one thread in each, memory that is let go stays with its process (films are large, and new pages cost time), and
 # kernels do not print (Taichi would look for their output after each launch).
 # Programs that tests start find compiled modules, whatever the shell says of them (PYTHONDONTWRITEBYTECODE).
@@ -23,17 +24,22 @@ demo: $(STAMP)
 WORKERS := $(shell $(PYTHON) -c "import os; n = os.cpu_count() // 2; print(n if n > 1 else 0)")
 PYTEST := $(BIN)/python -m pytest -q --durations=25
 WORKER := TI_CPU_MAX_NUM_THREADS=1 $(PYTEST) -n $(WORKERS) --dist loadfile
+F32_FIRST := $(addprefix tests/f32/,commands data files house inversion)
+F32_SECOND := $(filter-out $(F32_FIRST) %__pycache__,$(patsubst %/,%,$(wildcard tests/f32/*/)))
+ALONE := not processes and not threads
 
 test: $(TEST_STAMP)
 	@export OMP_NUM_THREADS=1 MALLOC_MMAP_THRESHOLD_=2000000000 MALLOC_TRIM_THRESHOLD_=4000000000; \
-	export TI_ENABLE_PYBUF=0 PYTHONDONTWRITEBYTECODE=; status=0; log=$$(mktemp); claim=$$(mktemp -u); \
-	threads_of_f32() { ! mkdir $$claim 2> /dev/null || $(PYTEST) -m threads tests/f32; }; \
+	export TI_ENABLE_PYBUF=0 PYTHONDONTWRITEBYTECODE=; status=0; log=$$(mktemp); taken=$$(mktemp -d); \
+	take() { ! mkdir $$taken/$$1 2> /dev/null || { shift; env "$$@"; }; }; \
+	rest() { failed=0; take second $(WORKER) -m "$(ALONE)" $(F32_SECOND) || failed=1; \
+	  take processes $(WORKER) -m processes tests/f32 || failed=1; \
+	  take threads $(PYTEST) -m threads tests/f32 || failed=1; return $$failed; }; \
 	$(BIN)/python -m ruff check . || status=1; \
 	{ $(WORKER) -m "not threads" tests/f64; f64=$$?; \
-	  $(PYTEST) -m threads tests/f64 || f64=1; threads_of_f32 || f64=1; exit $$f64; } > $$log 2>&1 & lane=$$!; \
-	$(WORKER) -m "not processes and not threads" tests/f32 || status=1; \
-	$(WORKER) -m processes tests/f32 || status=1; threads_of_f32 || status=1; \
-	wait $$lane || status=1; cat $$log; rm -rf $$log $$claim; \
+	  $(PYTEST) -m threads tests/f64 || f64=1; rest || f64=1; exit $$f64; } > $$log 2>&1 & lane=$$!; \
+	$(WORKER) -m "$(ALONE)" $(F32_FIRST) || status=1; rest || status=1; \
+	wait $$lane || status=1; cat $$log; rm -rf $$log $$taken; \
 	exit $$status
 
 bench: $(TEST_STAMP)
