@@ -107,7 +107,6 @@ def fit_growing_windows(
     unknown: Sequence[str],
     settings: MotionFitSettings,
     *,
-    counts: Sequence[Count] | None = None,
     bounds: dict[str, tuple] | None = None,
     priors: dict[str, Any] | None = None,
     scale: str | None = None,
@@ -129,8 +128,6 @@ def fit_growing_windows(
         windows: parts of recordings.
         unknown: names of parameters, or of entries.
         settings: noise and search.
-        counts: into how many pieces each window is cut, one fit after the other; by default ..., 8, 4, 2, 1
-            (``MotionFitSettings.shortest_window``).
         bounds, priors, scale, zeros, action_offsets, action_lag, progress: as of ``fit_motions``.
         say: is called with a line after each fit.
 
@@ -142,7 +139,7 @@ def fit_growing_windows(
     unknowns = Unknowns.of(scene, list(unknown), bounds=bounds, priors=priors)
     guesses = first_guesses(unknowns, settings.first_guesses)
     fits, searches, initial = [], [], [(guess, None) for guess in guesses]
-    for count in counts or piece_counts(windows, settings.shortest_window):
+    for count in settings.pieces or piece_counts(windows, settings.shortest_window):
         pieces = split_windows(windows, count)
         motions = measured_motions(scene, pieces, settings.noise, **instruments)
         recordings = len({id(window.recording) for window in windows})

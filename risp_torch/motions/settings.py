@@ -79,6 +79,11 @@ class MotionFitSettings:
         first_guesses: points from which ``fit_motions`` begins: the scene's values, and others spread over the bounds.
         shortest_window: frames of the pieces that ``fit_motions`` begins with; their length is doubled until they are the given
             windows. None fits the given windows alone.
+        pieces: into how many pieces each window is cut, one fit after the other; by default ..., 8, 4, 2, 1 for
+            ``shortest_window``.
+
+    Raises:
+        UserError: a setting is out of its range.
     """
 
     noise: PoseNoise | JointNoise
@@ -90,3 +95,4 @@ class MotionFitSettings:
     worlds: Count = 4096
     first_guesses: Count = 3
     shortest_window: Annotated[int, Rule(integer=True, minimum=4)] | None = 12
+    pieces: Annotated[tuple[int, ...], Rule(shape=(None,), exact=True, integer=True, minimum=1)] | None = None

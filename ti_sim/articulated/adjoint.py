@@ -14,6 +14,8 @@ Rotations of a link are differentiated with respect to a small rotation vector i
 link changes by turn x u, so u_bar adds u x u_bar to the adjoint of ``turn``.
 """
 
+from typing import Any
+
 from ti_sim.articulated.contact_bristles import first_bristle, first_bristle_bar, load_point, point_column, store_point
 from ti_sim.articulated.contact_pairs import pair_adjoint
 from ti_sim.articulated.dry_friction import dry_force_adjoint
@@ -63,6 +65,7 @@ from ti_sim.articulated.tables import (
     VELOCITY,
     VIRTUAL,
 )
+from ti_sim.base.bundles import bundle
 from ti_sim.base.rows import (
     POSE,
     TWIST,
@@ -121,10 +124,28 @@ def begin_link_adjoints(
             store_vec3(world.work, b, i, BARS, turn_bar)
 
 
+@bundle
+class LinkMotionAdjoint:
+    """Adjoints of the motion of a link in the world, in a kernel.
+
+    Attributes:
+        virtual_velocity, virtual_spin: of the virtual velocities.
+        spin: of the angular velocity.
+        rotation: of the rotation (``turn``).
+        center: of the centre of mass (world axes).
+    """
+
+    virtual_velocity: Any
+    virtual_spin: Any
+    spin: Any
+    rotation: Any
+    center: Any
+
+
 @ti.func
 def ground_load_adjoint(
     world: ti.template(), bars: ti.template(), states: ti.template(), bar: ti.template(), b, slot, row, i, rotation,
-    vs_bar, ws_bar, w_bar, turn_bar, center_bar,
+    motion_bar: ti.template(),
 ):  # fmt: skip
     """Adjoint of the negative power of ``dynamics.ground_load`` on the virtual velocities of link i.
 
@@ -134,12 +155,13 @@ def ground_load_adjoint(
     Args:
         world, bars, states, bar, b, slot, row, i: as of ``virtual_power_adjoint``.
         rotation: of the link, a matrix.
-        vs_bar, ws_bar, w_bar, turn_bar, center_bar: adjoints of the virtual velocities, of the angular velocity, of the rotation
-            and of the centre of mass (world axes), so far.
+        motion_bar: ``LinkMotionAdjoint`` without the contact.
 
     Returns:
-        These adjoints, with those of the contact.
+        The adjoints of ``motion_bar``, in its order, with those of the contact.
     """
+    vs_bar, ws_bar, w_bar = motion_bar.virtual_velocity, motion_bar.virtual_spin, motion_bar.spin
+    turn_bar, center_bar = motion_bar.rotation, motion_bar.center
     w, center = load_vec3(world.work, b, i, SPIN), rotation @ load_vec3(world.link, b, i, CENTER)
     ws, vs = load_vec3(world.work, b, i, VIRTUAL), load_vec3(world.work, b, i, VIRTUAL + 3)
     v = load_vec3(world.work, b, i, VELOCITY)
@@ -249,8 +271,9 @@ def virtual_power_adjoint(
         bars.link[b, i, INERTIA + 3 + k] = bars.link[b, i, INERTIA + 3 + k] + mixed
 
     if world.tree[i, FIRST_POINT] < world.tree[i, END_POINT]:
+        motion_bar = LinkMotionAdjoint(vs_bar, ws_bar, w_bar, turn_bar, center_bar)
         vs_bar, ws_bar, w_bar, turn_bar, center_bar = ground_load_adjoint(
-            world, bars, states, bar, b, slot, row, i, rotation, vs_bar, ws_bar, w_bar, turn_bar, center_bar
+            world, bars, states, bar, b, slot, row, i, rotation, motion_bar
         )
 
     add_vec3(bars.link, b, i, CENTER, inverse_rotation @ center_bar)

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ti_sim.articulated.adjoint import ground_load_adjoint, link_adjoint
+from ti_sim.articulated.adjoint import LinkMotionAdjoint, ground_load_adjoint, link_adjoint
 from ti_sim.articulated.contact_bristles import clear_pairs
 from ti_sim.articulated.contact_pairs import one_pair_contacts, one_pair_contacts_adjoint, update_near_pairs
 from ti_sim.articulated.dry_friction import dry_force, dry_force_adjoint
@@ -208,10 +208,10 @@ def joint_and_contact_forces_adjoint(
                 force, _moment = ground_load_of(world, states, b, i)
                 seed_wrench(world, bars, b, i, force, ground_bar, i, 0)
                 rotation = rotation_matrix(load_vec4(world.work, b, i, QUATERNION))
+                motion_bar = LinkMotionAdjoint(vec3(0.0), vec3(0.0), vec3(0.0), vec3(0.0), vec3(0.0))
                 _vs_bar, _ws_bar, w_bar, turn_bar, center_bar = ground_load_adjoint(
-                    world, bars, states, bar, b, 0, 0, i, rotation,
-                    vec3(0.0), vec3(0.0), vec3(0.0), vec3(0.0), vec3(0.0),
-                )  # fmt: skip
+                    world, bars, states, bar, b, 0, 0, i, rotation, motion_bar
+                )
                 add_vec3(bars.link, b, i, CENTER, rotation.transpose() @ center_bar)
                 add_vec3(world.work, b, i, BARS, turn_bar)
                 add_vec3(world.work, b, i, BARS + 6, w_bar)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -72,38 +73,72 @@ def add_link(
         shape=shape, density=density, mass=mass, inertia=inertia, inertia_per_mass=inertia_per_mass, contact=contact,
         collision=collision, surface=surface,
     )  # fmt: skip
-    link = make_link(
-        scene, name, options, joint=joint, parent=parent, position=position, orientation=orientation, center=center,
-        length=length, direction=direction, share=share, at_tip=at_tip,
-    )  # fmt: skip
-    scene.bodies += (link,)
+    frame = LinkFrame(parent, position, orientation, center, length, direction, share, at_tip)
+    scene.bodies += (make_link(scene, name, options, frame, joint=joint),)
+
+
+@dataclass(frozen=True)
+class LinkFrame:
+    """The frame of a link, at its joint, and its centre of mass.
+
+    Attributes:
+        parent: name of the link to which it is attached, None for the world.
+        position: of the joint in the parent's frame, in the world, or from the parent's tip [m].
+        orientation: of the joint in the parent's frame, quaternion (x, y, z, w).
+        center: centre of mass in the link's frame [m].
+        length: of the link [m]; None for a link without a tip.
+        direction: of the length in the link's frame.
+        share: fraction of the length between the joint and the centre of mass.
+        at_tip: whether the joint is at the parent's tip.
+    """
+
+    parent: str | None
+    position: Any
+    orientation: Any
+    center: Any
+    length: Any = None
+    direction: Any = None
+    share: float = 0.0
+    at_tip: bool = False
 
 
 def make_link(
-    scene: SceneSpec, name: str, options: BodyOptions, *, joint: Joint, parent: str | None, position: Any, orientation: Any,
-    center: Any, length: Any = None, direction: Any = None, share: float = 0.0, at_tip: bool = False,
-    coupling: JointCoupling | None = None,
-) -> Link:  # fmt: skip
-    """Add the parameters of a link to the scene's table and return the link (arguments: ``add_link`` and ``Link``)."""
+    scene: SceneSpec, name: str, options: BodyOptions, frame: LinkFrame, *, joint: Joint, coupling: JointCoupling | None = None
+) -> Link:
+    """Add the parameters of a link to the scene's table and return the link.
+
+    Args:
+        scene: the scene.
+        name: first part of its parameter names.
+        options: shape, mass, contact and look.
+        frame: its frame and its centre of mass.
+        joint: the joint to its parent.
+        coupling: see ``Link``.
+
+    Raises:
+        UserError: see ``add_link``.
+    """
     check_name(name)
     options.check(scene, name)
-    index = parent_index(name, parent, scene.bodies)
-    quaternion = unit_quaternion(name, orientation)
-    if at_tip and (index < 0 or getattr(scene.bodies[index], "direction", None) is None):
-        raise UserError(f"{name} is attached to the tip of {parent or 'the world'}, which has no length: give its position")
+    index = parent_index(name, frame.parent, scene.bodies)
+    quaternion = unit_quaternion(name, frame.orientation)
+    if frame.at_tip and (index < 0 or getattr(scene.bodies[index], "direction", None) is None):
+        raise UserError(
+            f"{name} is attached to the tip of {frame.parent or 'the world'}, which has no length: give its position"
+        )
     table = scene.table
     options.add_mass(table, name)
-    table.add(f"{name}.position", position, unit="m", shape=(3,))
-    table.add(f"{name}.center", center, unit="m", shape=(3,))
+    table.add(f"{name}.position", frame.position, unit="m", shape=(3,))
+    table.add(f"{name}.center", frame.center, unit="m", shape=(3,))
     unit = None
-    if length is not None:
-        unit = unit_vector(name, direction)
-        table.add(f"{name}.length", length, unit="m", sign="positive")
+    if frame.length is not None:
+        unit = unit_vector(name, frame.direction)
+        table.add(f"{name}.length", frame.length, unit="m", sign="positive")
     names = add_joint(table, name, joint, left_out=() if coupling is None else (joint.coordinate, "rate"))
     axis = joint.unit_axis(name) if hasattr(joint, "unit_axis") else np.array([0.0, 0.0, 1.0])
     return Link(
         name=name, orientation=quaternion, **options.add_to(scene, name), parent=index, joint=joint, names=names, axis=axis,
-        direction=unit, share=share, at_tip=at_tip, coupling=coupling,
+        direction=unit, share=frame.share, at_tip=frame.at_tip, coupling=coupling,
     )  # fmt: skip
 
 

@@ -14,7 +14,7 @@ from scipy.spatial import ConvexHull, QhullError
 from scipy.spatial.transform import Rotation
 
 from risp_torch.scene.adding.body_options import BodyOptions, Form
-from risp_torch.scene.adding.link import make_link
+from risp_torch.scene.adding.link import LinkFrame, make_link
 from risp_torch.scene.adding.motors import add_motors
 from risp_torch.scene.adding.rigid import make_body
 from risp_torch.scene.arguments import UPRIGHT, Direction, Quaternion
@@ -114,11 +114,10 @@ def add_robot(
             added = _free_body(scene, body, link, frame, options, left_out)
         else:
             joint = _rubbing(scene, link.joint, left_out, used=dry_friction)
-            added = make_link(
-                scene, body, options, parent=names[link.parent] if link.parent >= 0 else None,
-                joint=_joint(joint, subtree, inertia, step=scene.stepping.dt), position=frame.position,
-                orientation=frame.turn.as_quat(), center=link.com, coupling=couplings.get(joint.name),
-            )  # fmt: skip
+            parent = names[link.parent] if link.parent >= 0 else None
+            joint_frame = LinkFrame(parent, frame.position, frame.turn.as_quat(), link.com)
+            numbers = _joint(joint, subtree, inertia, step=scene.stepping.dt)
+            added = make_link(scene, body, options, joint_frame, joint=numbers, coupling=couplings.get(joint.name))
         scene.bodies += (added if contact is None else replace(added, contact_name=f"{name}.contact"),)
     for link, body in zip(robot.links, names, strict=True):
         if link.joint.name in couplings:

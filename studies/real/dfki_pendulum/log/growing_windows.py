@@ -36,10 +36,8 @@ def grown(
         zeros: as of ``fit_motions``.
         say: is called with a line after each fit.
     """
-    settings = replace(settings, first_guesses=1)
-    fits = fit_growing_windows(
-        scene, whole_recordings([recording], first=0), unknown, settings, counts=SHARES, zeros=zeros, say=say
-    )  # fmt: skip
+    settings = replace(settings, first_guesses=1, pieces=SHARES)
+    fits = fit_growing_windows(scene, whole_recordings([recording], first=0), unknown, settings, zeros=zeros, say=say)
     for name, value in fits.values.items():
         scene.table.set(name, value)
     return fits
