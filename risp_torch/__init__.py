@@ -35,6 +35,8 @@ from risp_torch.inversion.problem.search_settings import (
     OptimiseSettings,
     WideSteps,
 )
+from risp_torch.inversion.problem.search_stages import SearchStages
+from risp_torch.inversion.problem.smoothness import SmoothnessPrior
 from risp_torch.inversion.report.apply_result import apply_result
 from risp_torch.inversion.report.result import Inversion
 from risp_torch.inversion.run.invert import invert
@@ -72,13 +74,13 @@ from ti_sim import (
 __version__ = program_version()
 
 __all__ = [
-    "Air", "AmbientLight", "Bending", "Box", "Camera", "Capsule", "Checkpoint", "CmaSettings", "Cone", "Contact",
-    "Cylinder", "DepthLoss", "DirectionalLight", "DivergenceError", "Elastic", "EnvironmentLight", "Films", "FindStart",
-    "Fixed", "Forces", "ImageTracksLoss", "ImplicitSettings", "Inversion", "Joint", "LookSettings", "Loss", "LuminanceLoss",
+    "Air", "AmbientLight", "Bending", "Box", "Camera", "Capsule", "Checkpoint", "CmaSettings", "Cone", "Contact", "Cylinder",
+    "DepthLoss", "DirectionalLight", "DivergenceError", "Elastic", "EnvironmentLight", "Films", "FindStart", "Fixed",
+    "Forces", "ImageTracksLoss", "ImplicitSettings", "Inversion", "Joint", "LookSettings", "Loss", "LuminanceLoss",
     "MaskLoss", "MatchedLoss", "Membrane", "Mesh", "MixedLoss", "MixedPart", "NewtonSteps", "OptimiseSettings", "Param",
     "PerceptualLoss", "PictureLoss", "PixelLoss", "PixelWeights", "PointLight", "Prismatic", "Quality", "Revolute",
-    "RispLoss", "Scene", "SinePulse", "Sphere", "Spherical", "Start", "State", "StateLoss", "States", "StoreAll",
-    "Surface", "UserError", "WIDE_SEARCH", "WideSteps", "check_film_gradient", "check_torch", "film", "invert", "landscape",
-    "linear_to_srgb", "load_scene", "pixel_loss", "read_video", "render_masks", "scene_names", "simulate_video",
-    "srgb_to_linear", "start", "apply_result", "write_frames", "write_video",
+    "RispLoss", "Scene", "SearchStages", "SinePulse", "SmoothnessPrior", "Sphere", "Spherical", "Start", "State", "StateLoss",
+    "States", "StoreAll", "Surface", "UserError", "WIDE_SEARCH", "WideSteps", "apply_result", "check_film_gradient",
+    "check_torch", "film", "invert", "landscape", "linear_to_srgb", "load_scene", "pixel_loss", "read_video", "render_masks",
+    "scene_names", "simulate_video", "srgb_to_linear", "start", "write_frames", "write_video",
 ]  # fmt: skip

@@ -90,7 +90,7 @@ def _check_gradient(options: argparse.Namespace) -> int:
 
 def _predict(options: argparse.Namespace) -> int:
     """Predict error bars, print and write them; 1 with --strict if an unknown is not observable."""
-    from risp_torch.commands.invert import psi_of
+    from risp_torch.commands.invert import unknown_of
     from risp_torch.commands.simulate import simulation_settings
     from risp_torch.files import report
     from risp_torch.files.run_folder import RunFolder, default_run_path
@@ -102,13 +102,13 @@ def _predict(options: argparse.Namespace) -> int:
     unknown, loss = options.unknown or list(scene.unknowns), options.loss or "pixel"
     if not unknown:
         raise UserError(f"{scene.name} declares no unknowns: name a parameter with --unknown")
-    psi = psi_of(options, scene) if "psi" in unknown else None
     planned = planned_loss(scene, loss)
     noise, quality = options.noise or planned.noise, CRF if options.crf is None else options.crf
     crf = quality if planned.is_compressed and quality != UNCOMPRESSED else None
     observed = observability(
-        scene, unknown, bounds=bounds, priors=dict(options.prior), psi=psi, noise=noise, crf=crf, loss=planned.loss
-    )
+        scene, unknown_of(unknown, options, scene), bounds=bounds, priors=dict(options.prior), noise=noise, crf=crf,
+        loss=planned.loss,
+    )  # fmt: skip
     observed = replace(observed, unit=planned.unit)
     settings = simulation_settings(scene, options) | dict(settings_of(observed.unknowns, noise, crf)) | {"loss": loss}
     folder = RunFolder.create(options.out or default_run_path("check", scene.name), settings)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,8 @@ from risp_torch.commands.options import (
     bounds_of,
     priors_of,
     settings_of_films,
-    smoothness_of,
 )
-from risp_torch.commands.search_options import add_search_arguments, search_settings, warm_start_settings
-from risp_torch.commands.solver_settings import after_search, solver_texts
+from risp_torch.commands.search_options import add_search_arguments, search_stages
 from risp_torch.files.run_folder import FinishedError, RunFolder, default_run_path
 from ti_sim.base.errors import UserError
 
@@ -53,21 +52,19 @@ def run(options: argparse.Namespace) -> int:
     from risp_torch.inversion.run.invert import invert
 
     check_loss_options(options, target_needed=True)
-    after = after_search(solver_texts(options))
-    find_start, warm_start = warm_start_settings(options)
+    search = search_stages(options)
     bounds = dict(bounds_of(text) for text in options.bounds)
     scene = make_compared_scene(options)
     options.out = options.out or default_run_path("invert", scene.name)
     losses = make_losses(options, scene)
-    psi = psi_of(options, scene) if "psi" in options.unknown else None
+    unknown = unknown_of(options.unknown, options, scene)
     for sentence in [*_films_used(options, scene), *(remark for loss in losses for remark in loss.target_used(scene))]:
         print(f"used: {sentence}")
     scene, video = _films(options, scene)
     try:
         result = invert(
-            scene, video, options.unknown, starts=[{}] if options.starts == "scene" else options.starts, seed=options.seed,
-            loss=losses, sampling=options.sampling, bounds=bounds, smooth=smoothness_of(options), priors=priors_of(options),
-            psi=psi, out=options.out, settings=search_settings(options), find_start=find_start, warm_start=warm_start, **after,
+            scene, video, unknown, starts=[{}] if options.starts == "scene" else options.starts, seed=options.seed, loss=losses,
+            sampling=options.sampling, bounds=bounds, priors=priors_of(options), search=search, out=options.out,
         )  # fmt: skip
     except FinishedError as finished:
         record = RunFolder(Path(options.out), {}).read_result()
@@ -128,9 +125,12 @@ def is_resumable(options: argparse.Namespace) -> bool:
     return True
 
 
-def psi_of(options: argparse.Namespace, scene: Any) -> Any:
-    """The rendering parameters of the scene's task; None, for the default ones, if its file has no task."""
+def unknown_of(names: Sequence[str], options: argparse.Namespace, scene: Any) -> list[Any]:
+    """The unknowns by name, with the rendering parameters of the scene's task in place of "psi" if its file has a task."""
     from risp_torch.risp.task import load_task
     from risp_torch.scene.load import has_function
 
-    return load_task(options.scene, scene).domains.training.parameters if has_function(options.scene, "make_task") else None
+    if "psi" not in names or not has_function(options.scene, "make_task"):
+        return list(names)
+    psi = load_task(options.scene, scene).domains.training.parameters
+    return [psi if name == "psi" else name for name in names]

@@ -139,13 +139,12 @@ class SmoothnessWeight(float):
 
 
 def priors_of(options: argparse.Namespace) -> dict[str, Any]:
-    """Standard deviations, or means with them, of --prior."""
-    return {name: prior for name, prior in options.prior if not isinstance(prior, SmoothnessWeight)}
+    """Standard deviations, means with them, and ``SmoothnessPrior`` of --prior, by the names of unknowns."""
+    from risp_torch.inversion.problem.smoothness import SmoothnessPrior
 
-
-def smoothness_of(options: argparse.Namespace) -> dict[str, float]:
-    """Weights of --prior NAME=smooth:WEIGHT."""
-    return {name: float(weight) for name, weight in options.prior if isinstance(weight, SmoothnessWeight)}
+    normal = {name: prior for name, prior in options.prior if not isinstance(prior, SmoothnessWeight)}
+    weights = {name: float(weight) for name, weight in options.prior if isinstance(weight, SmoothnessWeight)}
+    return normal | {name: SmoothnessPrior(weight, normal.get(name)) for name, weight in weights.items()}
 
 
 def smooth_prior_of(text: str) -> tuple[str, Any]:

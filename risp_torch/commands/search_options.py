@@ -8,12 +8,21 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from risp_torch.commands.options import number
-from risp_torch.commands.solver_settings import OPTIMIZERS, SEARCHES, WARM_START_GROUPS, SolverAction, settings_of, solver_texts
+from risp_torch.commands.solver_settings import (
+    OPTIMIZERS,
+    SEARCHES,
+    WARM_START_GROUPS,
+    SolverAction,
+    after_search,
+    settings_of,
+    solver_texts,
+)
 from risp_torch.inversion.problem.search_settings import NewtonSteps, OptimiseSettings, SearchSettings
 from ti_sim.base.rules import Count, Seed
 
 if TYPE_CHECKING:
     from risp_torch.inversion.losses.loss import Loss
+    from risp_torch.inversion.problem.search_stages import SearchStages
 
 
 def add_search_arguments(parser: argparse.ArgumentParser) -> None:
@@ -48,12 +57,21 @@ def add_search_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def search_settings(options: argparse.Namespace) -> Callable[[Loss, int], SearchSettings]:
-    """The settings of the search by the loss and the number of unknowns (``invert``)."""
+def search_stages(options: argparse.Namespace) -> SearchStages:
+    """The stages of the search (``invert``)."""
+    from risp_torch.inversion.problem.search_stages import SearchStages
+
+    find_start, warm_start = warm_start_settings(options)
+    after = after_search(solver_texts(options))
+    return SearchStages(steps=_steps_by_loss(options), find_start=find_start, warm_start=warm_start, **after)
+
+
+def _steps_by_loss(options: argparse.Namespace) -> Callable[[Loss, int], SearchSettings]:
+    """The settings of the steps by the loss and the number of unknowns."""
     texts = solver_texts(options)
 
     def settings_by(loss: Loss, count: int) -> SearchSettings:
-        from risp_torch.inversion.problem.problem import usual_search
+        from risp_torch.inversion.problem.search_stages import usual_search
 
         search = SEARCHES[options.search] if options.search else type(usual_search(loss, count))
         settings, steps = settings_of(search, texts), options.iterations

@@ -1,6 +1,6 @@
 """Settings of solvers that few inversions change: --solver NAME=VALUE.
 
-Names, defaults and meanings are those of the dataclasses of ``search_settings``, and of two arguments of ``invert``.
+Names, defaults and meanings are those of the dataclasses of ``search_settings``, and of two fields of ``SearchStages``.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ OPTIMIZERS = ("adam", "rmsprop", "lbfgs")
 SEARCHES: dict[str, type[SearchSettings]] = {
     "lm": NewtonSteps, **dict.fromkeys(OPTIMIZERS, OptimiseSettings), "wide": WideSteps
 }  # fmt: skip
-AFTER_SEARCH = {"refine": FromZero, "linearise_up_to": Count}  # arguments of ``invert``
+AFTER_SEARCH = {"refine": FromZero, "linearise_up_to": Count}  # fields of ``SearchStages``
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class SolverGroup:
 
 SEARCH_GROUPS = (
     SolverGroup("--search lm", NewtonSteps(), hidden=("rounds",)),
-    SolverGroup(f"--search {' or '.join(OPTIMIZERS)}", OptimiseSettings(), hidden=("optimizer", "iterations")),
+    SolverGroup(f"--search {' or '.join(OPTIMIZERS)}", OptimiseSettings(), hidden=("optimizer", "iterations", "adjoint")),
     SolverGroup("--search wide", WIDE_SEARCH),
 )
 WARM_START_GROUPS = {
@@ -99,11 +99,10 @@ class SolverAction(argparse.Action):
 
 def solver_help() -> str:
     """Name, default and meaning of every setting."""
-    from risp_torch.inversion.run.invert import invert
+    from risp_torch.inversion.problem.search_stages import SearchStages
 
-    parameters = inspect.signature(invert).parameters
-    after = {name: parameters[name].default for name in AFTER_SEARCH}
-    lines = ["after the search:", *_described(after, _meanings(invert, "Args:"))]
+    after = {name: getattr(SearchStages(), name) for name in AFTER_SEARCH}
+    lines = ["after the search:", *_described(after, _meanings(SearchStages, "Attributes:"))]
     for group in _GROUPS:
         defaults = {name: getattr(group.defaults, name.removeprefix(group.prefix)) for name in group.names}
         meanings = {group.prefix + name: text for name, text in _meanings(group.defaults, "Attributes:").items()}
@@ -133,7 +132,7 @@ def solver_texts(options: argparse.Namespace) -> dict[str, str]:
 
 
 def after_search(texts: Mapping[str, str]) -> dict[str, int]:
-    """The arguments of ``invert`` among the settings.
+    """The fields of ``SearchStages`` among the settings.
 
     Raises:
         UserError: a value is out of its range.

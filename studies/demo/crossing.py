@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from risp_torch import OptimiseSettings, PixelLoss, RispLoss, invert
+from risp_torch import OptimiseSettings, PixelLoss, RispLoss, SearchStages, invert
 from risp_torch.files.report import format_table
 from risp_torch.programs import default_run_path
 from risp_torch.risp import load_task, training_scene
@@ -43,9 +43,10 @@ def run(out: Path, *, iterations: int = 25) -> dict[str, float]:
     errors, rows = {}, []
     for name, loss in losses.items():
         print(f"\ncube: {UNKNOWN} from {FILM.name}, {name} loss", flush=True)
+        steps = None if loss.non_smooth else OptimiseSettings(iterations=iterations)
         result = invert(
             scene, FILM, [UNKNOWN], loss=loss, starts=[{UNKNOWN: guess} for guess in GUESSES],
-            settings=None if loss.non_smooth else OptimiseSettings(iterations=iterations), refine=5, out=out / name,
+            search=SearchStages(steps=steps, refine=5), out=out / name,
         )  # fmt: skip
         for sentence in result.doubts:
             print(sentence)

@@ -142,7 +142,7 @@ def _filmed(case: Case, random: np.random.Generator, folder: Path) -> _Film:
     if case.kind in (LOOK, SOLVED):
         psi = _lights(scene)
         values = psi.values(psi.sample(1, seed=int(random.integers(2**31))))
-        arguments = {"unknown": ("psi",), "psi": psi}
+        arguments = {"unknown": (psi,)}
     if case.kind == SOLVED:
         arguments = {"loss": MatchedLoss(LookSettings(edges="scene"))}  # the edges of the program that makes the film
     if case.kind == MASKS:  # of the bodies alone, in whatever look

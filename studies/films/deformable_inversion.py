@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import torch
 
-from risp_torch import Scene
+from risp_torch import Scene, SearchStages, SmoothnessPrior
 from studies.films.film_jobs import Asked, Job, Measure, Numbers, main
 
 BOTH = ((2.0,), (0.5,))
@@ -51,7 +51,8 @@ JOBS = (
     Job(
         "two parts", "beam", {"beam.mu": None, "beam.lam": None}, ((uniform_beam, uniform_beam),),
         options={"parts": True, "size": 96}, measures=HALVES, modes=True, iterations=40,
-        search={"smooth": {"beam.mu": 2e-5, "beam.lam": 5e-5}, "linearise_up_to": 500, "refine": 8},
+        priors={"beam.mu": SmoothnessPrior(2e-5), "beam.lam": SmoothnessPrior(5e-5)},
+        search=SearchStages(linearise_up_to=500, refine=8),
     ),  # fmt: skip
     Job(
         "uniform velocity", "cloth", {"cloth.velocity": None}, ((0.5,), (1.5,), ((-1.0, 0.5, -1.0),)),
@@ -65,7 +66,7 @@ JOBS = (
     Job(
         "velocity of each particle", "cloth", {"cloth.velocity": None}, ((0.5,),), options={"field": "particles", "size": 64},
         measures=(Measure("field", start_velocities, None),), modes=True,
-        search={"linearise_up_to": 500, "refine": 0},
+        search=SearchStages(linearise_up_to=500, refine=0),
     ),  # fmt: skip
     Job("density", "ball_soft", {"ball.density": Asked(0.03)}, BOTH),
     Job("springs", "springs", {"net.stiffness": Asked(0.01)}, BOTH),

@@ -10,7 +10,7 @@ import argparse
 import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from risp_torch import (
     OptimiseSettings,
     Quality,
     Scene,
+    SearchStages,
     StateLoss,
     UserError,
     film,
@@ -89,7 +90,8 @@ class Job:
         options: of the scene's make_scene.
         measures: what is compared in place of the unknowns.
         modes: whether the error in the modes that the film tells is reported.
-        search: options of ``invert``: smooth, linearise_up_to, refine, sampling.
+        search: stages of the search, whose steps are gradient steps.
+        priors: of unknowns (``invert``).
         iterations: gradient steps in place of the command's.
     """
 
@@ -102,7 +104,8 @@ class Job:
     options: dict[str, Any] = field(default_factory=dict)
     measures: tuple[Measure, ...] = ()
     modes: bool = False
-    search: dict[str, Any] = field(default_factory=dict)
+    search: SearchStages = field(default_factory=SearchStages)
+    priors: dict[str, Any] = field(default_factory=dict)
     iterations: int | None = None
 
 
@@ -129,13 +132,14 @@ def run(job: Job, out: Path, *, crf: float, iterations: int) -> list[list[str]]:
     starts = [
         {name: _start(scene, name, factor) for name, factor in zip(truth, factors, strict=True)} for factors in job.starts
     ]
-    options = {"starts": starts, "settings": OptimiseSettings(iterations=job.iterations or iterations), "out": out / "run"}
+    search = replace(job.search, steps=OptimiseSettings(iterations=job.iterations or iterations))
+    options = {"starts": starts, "priors": job.priors, "search": search, "out": out / "run"}
     if job.source == "states":
         with torch.no_grad():
             loss = StateLoss(load_task(job.scene, scene).head, scene.rollout())
-        result = invert(scene, None, list(truth), loss=loss, **options, **job.search)
+        result = invert(scene, None, list(truth), loss=loss, **options)
     else:
-        result = invert(scene, _film(scene, job.source, out, crf), list(truth), **options, **job.search)
+        result = invert(scene, _film(scene, job.source, out, crf), list(truth), **options)
     true_row = np.concatenate([np.ravel(value) for value in truth.values()])
     write_elements(
         out / "run" / "elements.png", scene, result.unknowns, {"truth": true_row, "estimate": result.final[result.best]}

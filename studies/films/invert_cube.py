@@ -10,7 +10,7 @@ def main(out: str = "runs/invert_cube", iterations: int = 60, size: int = 128) -
     scene = load_scene("cube", size=size)
     video = simulate_video(scene, Path(out) / "target.mp4")
     result = invert(
-        scene, video, ["ground.contact.stiffness"], settings=OptimiseSettings(iterations=iterations), out=Path(out) / "run"
+        scene, video, ["ground.contact.stiffness"], search=OptimiseSettings(iterations=iterations), out=Path(out) / "run"
     )
     error = result.scaled_error({"ground.contact.stiffness": 1e3})["ground.contact.stiffness"]
     print(f"stiffness {result.values['ground.contact.stiffness']:.1f} N/m, log10 error {error:+.4f}")

@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import fields
 
 import pytest
 import torch
 
-from risp_torch import Inversion, Scene, film, invert
+from risp_torch import Inversion, Scene, SearchStages, film, invert
 from risp_torch.inversion.diagnostics.misspecification import Diagnosis
 from risp_torch.inversion.run import assessment
 
@@ -18,8 +19,9 @@ def pictures(scene: Scene, values: Mapping[str, torch.Tensor] | None = None) -> 
 
 
 def quick(scene: Scene, target: object, names: Sequence[str], **options: object) -> Inversion:
-    """An inversion that prints nothing."""
-    return invert(scene, target, names, progress=False, **options)
+    """An inversion that prints nothing; ``options`` are those of ``invert``, and fields of ``SearchStages``."""
+    stages = {name: options.pop(name) for name in [field.name for field in fields(SearchStages)] if name in options}
+    return invert(scene, target, names, search=SearchStages(**stages), progress=False, **options)
 
 
 @contextmanager

@@ -7,7 +7,8 @@ from dataclasses import replace
 import numpy as np
 
 from risp_torch.inversion.problem.linearisation import Linearisation, linearise
-from risp_torch.inversion.problem.problem import MAX_LINEARISED, Problem
+from risp_torch.inversion.problem.problem import Problem
+from risp_torch.inversion.problem.search_stages import MAX_LINEARISED
 from risp_torch.inversion.solvers.search import SearchResult
 from risp_torch.inversion.uncertainty.covariance import UNOBSERVABLE, CovarianceEstimate
 

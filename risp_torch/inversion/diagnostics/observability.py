@@ -8,7 +8,7 @@ directions are where they vanish. Compressed films have errors of their own, sim
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,13 +24,13 @@ from risp_torch.inversion.problem.films.rendered_film import film_at
 from risp_torch.inversion.problem.films.target import is_file
 from risp_torch.inversion.problem.linearisation import Linearisation, jacobian_along_eigenvectors, linearise
 from risp_torch.inversion.problem.priors import PriorsGiven
-from risp_torch.inversion.problem.problem import MAX_LINEARISED, Problem
+from risp_torch.inversion.problem.problem import Problem
 from risp_torch.inversion.problem.residual_blocks import block_scores
-from risp_torch.inversion.problem.unknowns import Bounds, Unknowns
+from risp_torch.inversion.problem.search_stages import MAX_LINEARISED
+from risp_torch.inversion.problem.unknowns import Bounds, UnknownNames, Unknowns, split_psi
 from risp_torch.inversion.uncertainty.compression import Encoder, noise_variance
 from risp_torch.inversion.uncertainty.covariance import NO_TRACE, CovarianceEstimate, Uncertainty, error_bars, widened
 from risp_torch.inversion.uncertainty.unobservable import MAX_LISTED, size_of
-from risp_torch.scene.rendering_parameters import RenderingParameters
 from risp_torch.scene.scene import Scene
 from ti_sim.base.errors import DivergenceError, UserError
 from ti_sim.base.rules import StandardDeviation, checked
@@ -116,16 +116,15 @@ class Observability:
 
 @checked
 def observability(
-    scene: Scene, unknown: str | Sequence[str], *, bounds: Bounds | None = None, priors: PriorsGiven | None = None,
-    psi: RenderingParameters | None = None, noise: StandardDeviation = GREY_LEVEL, crf: Quality | None = USUAL_CRF,
-    loss: Loss | None = None, sampling: str = "all",
+    scene: Scene, unknown: UnknownNames, *, bounds: Bounds | None = None, priors: PriorsGiven | None = None,
+    noise: StandardDeviation = GREY_LEVEL, crf: Quality | None = USUAL_CRF, loss: Loss | None = None, sampling: str = "all",
 ) -> Observability:  # fmt: skip
     """Identifiability of unknowns by a film of a scene at the scene's values.
 
     Args:
         scene: the scene; its values should be near those of the film that is planned.
-        unknown: parameter names, and "psi" (``invert``).
-        bounds, priors, psi: those of the unknowns (``invert``).
+        unknown: parameter names, and rendering parameters (``invert``).
+        bounds, priors: those of the unknowns (``invert``).
         noise: standard deviation of an observation, for pixels of a linear colour from 0 to 1; a grey level of 255 by default.
         crf: constant rate factor of the H.264 file that the film will be, whose errors are counted besides the noise; None for a
             film that is not compressed.
@@ -136,7 +135,8 @@ def observability(
         UserError: an unknown, bound or prior is invalid, there are too many unknowns, or the scene has no camera.
         DivergenceError: the scene cannot be simulated.
     """
-    unknowns = Unknowns.of(scene, [unknown] if isinstance(unknown, str) else list(unknown), bounds=bounds, psi=psi, priors=priors)
+    names, psi = split_psi(unknown)
+    unknowns = Unknowns.of(scene, names, bounds=bounds, psi=psi, priors=priors)
     count = len(unknowns.labels)
     if count > MAX_LINEARISED:
         raise UserError(f"{count} numbers are unknown, and at most {MAX_LINEARISED} can be checked together: name fewer")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from hashlib import sha256
 from numbers import Integral
@@ -22,26 +22,12 @@ from risp_torch.inversion.problem.films.multi_film import Films, for_every_film,
 from risp_torch.inversion.problem.films.multi_film_loss import films_loss
 from risp_torch.inversion.problem.films.target import Video, load_target, name_of
 from risp_torch.inversion.problem.priors import PriorsGiven
-from risp_torch.inversion.problem.search_settings import (
-    WIDE_SEARCH,
-    CmaSettings,
-    FindStart,
-    NewtonSteps,
-    OptimiseSettings,
-    SearchSettings,
-)
-from risp_torch.inversion.problem.smoothness import Weights
-from risp_torch.inversion.problem.unknowns import Bounds, Unknowns
+from risp_torch.inversion.problem.search_stages import Search, SearchStages
+from risp_torch.inversion.problem.unknowns import Bounds, UnknownNames, Unknowns, split_psi
 from risp_torch.scene.bridge import bridge_dtype
-from risp_torch.scene.rendering_parameters import RenderingParameters
 from risp_torch.scene.scene import Scene
 from ti_sim.base.errors import UserError
 from ti_sim.base.numbers import format_value, real_numbers
-
-# Largest number of unknowns for Gauss-Newton steps and error bars, which need two films per unknown; and without rendering.
-MAX_LINEARISED, MAX_LINEARISED_WITHOUT_PICTURES = 40, 400
-
-SearchChoice = Callable[[Loss, int], SearchSettings]  # settings by the loss and the number of unknowns
 
 
 @dataclass(frozen=True)
@@ -55,11 +41,7 @@ class Problem:
         comparison: loss, and what it observed of the film.
         unknowns: the unknowns.
         initial: [S, K] guesses, physical units.
-        settings: settings of the search.
-        find_start: settings of a preceding search for the start of the film, or None.
-        warm_start: settings of a preceding gradient-free search, or None.
-        refine: Gauss-Newton steps after the search.
-        linearise_up_to: unknowns up to which there are Gauss-Newton steps and error bars, if given.
+        search: stages of the search, with settings of its steps.
         is_intermediate: whether a search with another loss begins at the estimate: then that one tests the scene's numbers.
         seed: seed of the random samples.
     """
@@ -70,53 +52,43 @@ class Problem:
     comparison: Comparison
     unknowns: Unknowns
     initial: np.ndarray
-    settings: SearchSettings
-    find_start: FindStart | None = None
-    warm_start: CmaSettings | None = None
-    refine: int = 0
-    linearise_up_to: int | None = None
+    search: SearchStages
     is_intermediate: bool = False
     seed: int = 0
 
     @staticmethod
     def of(
-        scene: Scene, video: Video | Sequence[Video] | None, unknown: Sequence[str],
-        *, cameras: Sequence[str] = (), per_film: Sequence[str] = (), loss: Loss | None = None, sampling: str = "all",
-        bounds: Bounds | None = None, psi: RenderingParameters | None = None, smooth: Weights | None = None,
-        priors: PriorsGiven | None = None, starts: int | Sequence[Mapping[str, Any]] = 4,
-        settings: SearchSettings | SearchChoice | None = None, seed: int = 0, **search: Any,
+        scene: Scene, video: Video | Sequence[Video] | None, unknown: UnknownNames,
+        *, loss: Loss | None = None, sampling: str = "all", bounds: Bounds | None = None, priors: PriorsGiven | None = None,
+        starts: int | Sequence[Mapping[str, Any]] = 4, search: Search | None = None, seed: int = 0, is_intermediate: bool = False,
     ) -> Problem:  # fmt: skip
-        """The problem that the arguments of ``invert`` describe; ``search`` has ``Problem``'s other attributes.
+        """The problem that the arguments of ``invert`` describe.
 
         Raises:
-            UserError: a name, start, video, loss, smoothness or prior is invalid.
+            UserError: a name, start, video, loss or prior is invalid.
         """
-        loss = loss or PixelLoss()
-        unknown = [unknown] if isinstance(unknown, str) else list(unknown)
-        if isinstance(video, list | tuple) or isinstance(scene, Films) or cameras or per_film:
+        loss, search = loss or PixelLoss(), SearchStages.of(search)
+        unknown, psi = split_psi(unknown)
+        if isinstance(video, list | tuple) or isinstance(scene, Films):
             video = list(video) if isinstance(video, list | tuple) else [video]
-            scene = scene if isinstance(scene, Films) else Films(scene, len(video), cameras=cameras, per_film=per_film)
+            scene = scene if isinstance(scene, Films) else Films(scene, len(video))
             loss, film_layout = films_loss(loss), (scene.per_film, len(video))
             unknown, bounds = list(for_every_film(unknown, *film_layout)), values_for_every_film(bounds or {}, *film_layout)
             priors = values_for_every_film(priors or {}, *film_layout)
             starts = starts if isinstance(starts, Integral) else [values_for_every_film(start, *film_layout) for start in starts]
-        unknowns = Unknowns.of(scene, unknown, bounds=bounds, psi=psi, smooth=smooth, priors=priors)
+        unknowns = Unknowns.of(scene, unknown, bounds=bounds, psi=psi, priors=priors)
         check_film_times(scene, unknowns)
-        if settings is None or callable(settings) and not isinstance(settings, type):
-            settings = (settings or usual_search)(loss, len(unknowns.labels))
-            if not isinstance(settings, SearchSettings):
-                raise UserError(f"settings made {format_value(settings)}: give NewtonSteps(), OptimiseSettings(), WideSteps()")
+        search = search.resolved(loss, len(unknowns.labels))
         loss.check(scene)
-        if settings.first_frames is not None and settings.first_frames > scene.frames:
-            raise UserError(
-                f"first_frames is {settings.first_frames}, and the film has {scene.frames} frame intervals: give fewer"
-            )
+        first_frames = search.steps.first_frames
+        if first_frames is not None and first_frames > scene.frames:
+            raise UserError(f"first_frames is {first_frames}, and the film has {scene.frames} frame intervals: give fewer")
         pictures = None if video is None else load_target(scene, video)
         comparison = Comparison.of(scene, loss, pictures, sampling)
         if unknowns.priors:
             unknowns = with_design_effect(unknowns, block_size(comparison), comparison.noise_floor(pictures))
         initial = _starts(unknowns, starts, pictures, seed)
-        return Problem(scene, video, pictures, comparison, unknowns, initial, settings, seed=seed, **search)
+        return Problem(scene, video, pictures, comparison, unknowns, initial, search, is_intermediate, seed)
 
     @property
     def loss(self) -> Loss:
@@ -126,7 +98,7 @@ class Problem:
     @property
     def max_linearised(self) -> int:
         """Unknowns up to which there are Gauss-Newton steps and error bars."""
-        return self.linearise_up_to or (MAX_LINEARISED if self.loss.of_pictures else MAX_LINEARISED_WITHOUT_PICTURES)
+        return self.search.max_linearised(self.loss)
 
     @property
     def linear(self) -> bool:
@@ -135,7 +107,7 @@ class Problem:
 
     def to_json(self, sampling: str) -> dict[str, Any]:
         """All data that determine the result: a run is resumed only if they are equal."""
-        pictures, unknowns = self.pictures, self.unknowns
+        pictures, unknowns, search = self.pictures, self.unknowns, self.search
         return {
             "scene": self.scene.description(),
             "video": name_of(self.video),
@@ -146,29 +118,18 @@ class Problem:
             },
             "psi": None if unknowns.appearance is None else unknowns.appearance.to_json(),
             "initial": self.initial.tolist(),
-            "search": asdict(self.settings),
-            "refine": self.refine,
+            "search": {name: value for name, value in asdict(search.steps).items() if name != "adjoint"},  # gradients are equal
+            "refine": search.refine,
             "seed": self.seed,
             "precision": str(bridge_dtype()),
             "loss": self.loss.to_json(),
             "sampling": sampling,
-            "linearise_up_to": self.linearise_up_to,
+            "linearise_up_to": search.linearise_up_to,
             "smooth": dict(unknowns.smoothness.specification),
             "priors": dict(unknowns.priors.specification),
-            "find_start": self.find_start and asdict(self.find_start),
-            "warm_start": self.warm_start and asdict(self.warm_start),
+            "find_start": search.find_start and asdict(search.find_start),
+            "warm_start": search.warm_start and asdict(search.warm_start),
         }
-
-
-def usual_search(loss: Loss, count: int) -> SearchSettings:
-    """The default search for ``count`` unknowns.
-
-    ``WIDE_SEARCH`` for losses that are locally non-smooth (``Loss.non_smooth``); otherwise Levenberg-Marquardt steps over a
-    growing horizon, and gradient steps for more than 40 unknowns, since a finite-difference Jacobian takes two films for each.
-    """
-    if loss.non_smooth:
-        return WIDE_SEARCH
-    return NewtonSteps() if count <= MAX_LINEARISED else OptimiseSettings()
 
 
 def _starts(

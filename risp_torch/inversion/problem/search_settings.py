@@ -16,6 +16,7 @@ from risp_torch.least_squares.step_search import RelativeDampings
 from risp_torch.least_squares.termination import Termination
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Count, FromZero, Positive, Rule, UnitInterval, checked
+from ti_sim.rollout.adjoint import Adjoint
 
 
 @checked
@@ -82,6 +83,10 @@ class OptimiseSettings:
         keep: pairs (share of the iterations, starts), with increasing shares and decreasing numbers: after that share only this
             number of starts, those with the lowest losses, continue (successive halving); the others are stopped, are not
             refined, and take no more time. Not with lbfgs.
+        adjoint: how rollouts keep states, which changes time and memory alone; None as ``Scene.rollout`` chooses.
+
+    Raises:
+        UserError: a setting is out of its range.
     """
 
     optimizer: OptimizerName = "adam"
@@ -92,6 +97,7 @@ class OptimiseSettings:
     first_frames: Count | None = None
     growth: UnitInterval = 0.6
     keep: Annotated[tuple[tuple[float, int], ...], Rule(shape=(None, 2), empty=True, exact=True, minimum=0)] = ()
+    adjoint: Adjoint | None = None
 
     def __post_init__(self) -> None:
         self._check_keep()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, get_args
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,10 +14,28 @@ from risp_torch.scene.parts.deformable import Deformable
 from risp_torch.scene.scene import Scene
 from ti_sim.base.errors import UserError
 from ti_sim.base.param import Param
-from ti_sim.base.rules import Rule
+from ti_sim.base.rules import Positive, checked
 from ti_sim.meshes.neighbours import element_neighbours
 
-Weights = Annotated[Mapping[str, float], Rule(named=True, above=0)]
+
+@checked
+@dataclass(frozen=True)
+class SmoothnessPrior:
+    """Prior knowledge that the values of neighbouring elements of a solid or sheet are similar.
+
+    The penalty added to the loss is the weight times the mean over elements that share a face (triangles: an edge) of the squared
+    difference of their scaled values (decades for log10).
+
+    Attributes:
+        weight: of the penalty.
+        normal: a normal prior of the same values: standard deviation, or (mean, standard deviation); None without one.
+
+    Raises:
+        UserError: the weight is not above zero.
+    """
+
+    weight: Positive
+    normal: Any = None
 
 
 @dataclass(frozen=True)
@@ -35,21 +53,20 @@ class Smoothness:
     specification: Mapping[str, float]
 
     @staticmethod
-    def of(scene: Scene, params: Mapping[str, Param], smooth: Weights | None) -> Smoothness:
+    def of(scene: Scene, params: Mapping[str, Param], weights: Mapping[str, float]) -> Smoothness:
         """The penalty weight * mean over neighbouring elements of (difference of scaled values)^2 of each named parameter.
 
         Args:
             scene: the scene.
             params: parameters of the unknowns, in order.
-            smooth: name -> weight; None for no penalty.
+            weights: name -> weight, above zero.
 
         Raises:
-            UserError: a name is not unknown or has no value per element of a body, or a weight is not above zero.
+            UserError: a name is not unknown or has no value per element of a body.
         """
-        get_args(Weights)[1].check("smooth", smooth or {})
         parameter_ends = dict(zip(params, np.cumsum([np.size(param.value) for param in params.values()]), strict=True))
-        pairs, weights = [np.zeros((0, 2), dtype=np.int64)], [np.zeros(0)]
-        for name, weight in (smooth or {}).items():
+        pairs, pair_weights = [np.zeros((0, 2), dtype=np.int64)], [np.zeros(0)]
+        for name, weight in weights.items():
             if name not in params:
                 raise unknown_name_error("unknown to smooth", name, list(params))
             body = body_of_elements(scene, name)
@@ -62,8 +79,8 @@ class Smoothness:
             if not len(neighbours):
                 raise UserError(f"no elements of {name} are neighbours: leave its smoothness out")
             pairs.append(neighbours + parameter_ends[name] - np.size(params[name].value))
-            weights.append(np.full(len(neighbours), weight / len(neighbours)))
-        return Smoothness(np.concatenate(pairs), np.concatenate(weights), dict(smooth or {}))
+            pair_weights.append(np.full(len(neighbours), weight / len(neighbours)))
+        return Smoothness(np.concatenate(pairs), np.concatenate(pair_weights), dict(weights))
 
     def penalty(self, scaled: torch.Tensor) -> torch.Tensor:
         """Penalty [S] of scaled coordinates [S, K], differentiable."""
@@ -78,6 +95,20 @@ class Smoothness:
         for column, sign in enumerate((1.0, -1.0)):
             rows[pair_index, self.pairs[:, column]] = sign * ranges[self.pairs[:, column]]
         return rows.T @ (self.weights[:, None] * rows)
+
+
+def split_priors(priors: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, float]]:
+    """Normal priors, and weights of smoothness, by the names of their unknowns.
+
+    Args:
+        priors: name -> standard deviation, (mean, standard deviation), or ``SmoothnessPrior``.
+    """
+    smooth = {name: prior for name, prior in priors.items() if isinstance(prior, SmoothnessPrior)}
+    normal = {name: smooth[name].normal if name in smooth else prior for name, prior in priors.items()}
+    return (
+        {name: prior for name, prior in normal.items() if prior is not None or name not in smooth},
+        {name: prior.weight for name, prior in smooth.items()},
+    )
 
 
 def body_of_elements(scene: Scene, name: str) -> Deformable | None:

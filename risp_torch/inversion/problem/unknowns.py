@@ -12,7 +12,7 @@ import torch
 from risp_torch.files.suggest import unknown_name_error
 from risp_torch.inversion.problem.films.multi_film import Films
 from risp_torch.inversion.problem.priors import Priors, PriorsGiven, read_priors, with_bounds_of_prior
-from risp_torch.inversion.problem.smoothness import Smoothness, Weights
+from risp_torch.inversion.problem.smoothness import Smoothness, split_priors
 from risp_torch.scene.adding.camera import add_lens
 from risp_torch.scene.bridge import bridge_dtype
 from risp_torch.scene.bridge.checks import bridge_device
@@ -26,6 +26,14 @@ from ti_sim.base.rules import Count, Seed, checked
 PSI = "psi"  # name of the vector of rendering parameters as an unknown
 
 Bounds = Mapping[str, tuple]
+UnknownNames = str | RenderingParameters | Sequence[str | RenderingParameters]
+
+
+def split_psi(unknown: UnknownNames) -> tuple[list[str], RenderingParameters | None]:
+    """Names of unknowns, with "psi" in place of rendering parameters, and the rendering parameters, None without them."""
+    items = [unknown] if isinstance(unknown, str | RenderingParameters) else list(unknown)
+    names = [PSI if isinstance(item, RenderingParameters) else item for item in items]
+    return names, next((item for item in items if isinstance(item, RenderingParameters)), None)
 
 
 @dataclass(frozen=True)
@@ -47,7 +55,7 @@ class Unknowns:
     @staticmethod
     def of(
         scene: Scene, names: Sequence[str], *, bounds: Bounds | None = None, psi: RenderingParameters | None = None,
-        smooth: Weights | None = None, priors: PriorsGiven | None = None,
+        priors: PriorsGiven | None = None,
     ) -> Unknowns:  # fmt: skip
         """The named parameters of a scene.
 
@@ -57,13 +65,12 @@ class Unknowns:
             bounds: name -> (low, high) or (low, high, scale) in place of the parameter's own; numbers, or arrays that
                 broadcast with it. An entry of an unknown array may have bounds of its own.
             psi: the rendering parameters of "psi"; ``default_psi`` by default.
-            smooth: name -> weight of a penalty on differences between neighbouring elements (``Smoothness.of``).
-            priors: name -> standard deviation, or (mean, standard deviation), of a normal prior (``read_priors``). A parameter
-                without bounds then has those at five standard deviations.
+            priors: name -> standard deviation, or (mean, standard deviation), of a normal prior (``read_priors``), or
+                ``SmoothnessPrior``. A parameter with a normal prior and without bounds has those at five standard deviations.
 
         Raises:
             UserError: an unknown name, no names, a name twice, a parameter without bounds and without a prior, or invalid
-                bounds, smoothness or priors.
+                bounds or priors.
         """
         if not names:
             raise UserError(f"nothing is unknown: name one of {', '.join(scene.parameters)}")
@@ -86,7 +93,8 @@ class Unknowns:
                 params[name] = Param(np.zeros(appearance.size), low=-1.0, high=1.0)
             else:
                 params[name] = scene.table[name]
-        scene_priors = read_priors(params, priors)
+        normal_priors, smoothness_weights = split_priors(priors or {})
+        scene_priors = read_priors(params, normal_priors)
         for name in names:
             if name in bounds:
                 params[name] = _with_bounds(name, params[name], bounds[name])
@@ -104,7 +112,7 @@ class Unknowns:
         both = [name for name in names if appearance is not None and split_entry(name)[0] in appearance.spreads]
         if both:
             raise UserError(f"{both[0]} is one of the rendering parameters of psi: make only one of the two unknown")
-        return Unknowns(params, appearance, Smoothness.of(scene, params, smooth), Priors.of(params, scene_priors))
+        return Unknowns(params, appearance, Smoothness.of(scene, params, smoothness_weights), Priors.of(params, scene_priors))
 
     @property
     def labels(self) -> list[str]:

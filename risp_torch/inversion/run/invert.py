@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -19,10 +20,9 @@ from risp_torch.inversion.diagnostics.observability import verdict_before_search
 from risp_torch.inversion.losses.loss import Loss
 from risp_torch.inversion.problem.films.target import Video
 from risp_torch.inversion.problem.priors import PriorsGiven
-from risp_torch.inversion.problem.problem import Problem, SearchChoice
-from risp_torch.inversion.problem.search_settings import CmaSettings, FindStart, NewtonSteps, OptimiseSettings, WideSteps
-from risp_torch.inversion.problem.smoothness import Weights
-from risp_torch.inversion.problem.unknowns import Bounds
+from risp_torch.inversion.problem.problem import Problem
+from risp_torch.inversion.problem.search_stages import Search, SearchStages
+from risp_torch.inversion.problem.unknowns import Bounds, UnknownNames
 from risp_torch.inversion.report.result import Inversion, remarks_on, status_of_starts
 from risp_torch.inversion.report.write_report import write_report
 from risp_torch.inversion.run.assessment import assess
@@ -30,34 +30,22 @@ from risp_torch.inversion.run.loss_sequence import best_of_run, refinement_setti
 from risp_torch.inversion.solvers.search import SearchResult, search_from
 from risp_torch.inversion.start.find_start import check_start, found_starts
 from risp_torch.inversion.uncertainty.unobservable import far_from_priors
-from risp_torch.scene.rendering_parameters import RenderingParameters
 from risp_torch.scene.scene import Scene
-from ti_sim.base.errors import UserError
-from ti_sim.base.rules import Count, FromZero, Seed, checked
-from ti_sim.rollout.adjoint import Adjoint
+from ti_sim.base.rules import Count, Seed, checked
 
 
 @checked
 def invert(
     scene: Scene,
     video: Video | Sequence[Video] | None,
-    unknown: str | Sequence[str],
+    unknown: UnknownNames,
     *,
-    cameras: Sequence[str] = (),
-    per_film: Sequence[str] = (),
     loss: Loss | Sequence[Loss] | None = None,
     sampling: str = "all",
     bounds: Bounds | None = None,
-    psi: RenderingParameters | None = None,
-    smooth: Weights | None = None,
     priors: PriorsGiven | None = None,
     starts: Count | list[Mapping[str, Any]] | tuple[Mapping[str, Any], ...] = 4,
-    settings: NewtonSteps | OptimiseSettings | WideSteps | SearchChoice | None = None,
-    find_start: FindStart | None = None,
-    warm_start: CmaSettings | None = None,
-    refine: FromZero = 15,
-    linearise_up_to: Count | None = None,
-    adjoint: Adjoint | None = None,
+    search: Search | None = None,
     seed: Seed = 0,
     out: str | Path | None = None,
     progress: bool = True,
@@ -68,87 +56,49 @@ def invert(
     (``OptimiseSettings``), the default beyond 40 unknowns, use the adjoints of simulation and rendering.
 
     Args:
-        scene: the scene, or several films of one (``Films``); its own values of the unknowns are not used.
+        scene: the scene; its own values of the unknowns are not used. For several films, the ``Films`` of a scene, with their
+            cameras and the parameters that differ between them.
         video: an .mp4, a folder of PNG frames, or linear frames [T, H, W, 3]; None for a loss that needs no film. Several films,
             in a list, are inverted together.
-        unknown: parameter names with bounds, and "psi" for the vector of rendering parameters.
-        cameras: names of the cameras of several films, one for each; the first camera by default.
-        per_film: with several films, parameters that differ between them, such as initial velocities. Unknown or known, that
-            of the second film has the name "body.velocity@2", also in bounds and results; all others are shared.
+        unknown: parameter names with bounds; and rendering parameters (``RenderingParameters``, or "psi" for ``default_psi``).
         loss: the loss, ``PixelLoss()`` by default. Several, in a list, follow each other: each but the first starts where the
             best start of the one before it ended, with its usual search from the whole film.
         sampling: compared frames: "all", "last", "first+last", "first+middle" or "every:K".
         bounds: name -> (low, high) of unknowns, in place of those in the scene.
-        psi: the rendering parameters of the unknown "psi", ``default_psi`` by default.
-        smooth: name -> weight, of unknowns with a value per element of a solid or sheet: the penalty added to the loss is the
-            weight times the mean over elements that share a face (triangles: an edge) of the squared difference of their scaled
-            values (decades for log10).
         priors: name -> standard deviation in the unknown's unit, or a tuple (mean, standard deviation); the mean is the scene's
             value by default, and "5%" stands for 5 percent of the mean. Normal, of the logarithm for log10 (sd / (mean ln 10)
-            decades). An unknown with a prior and without bounds gets those at five standard deviations.
+            decades). An unknown with a prior and without bounds gets those at five standard deviations. ``SmoothnessPrior`` for
+            unknowns with a value per element of a solid or sheet.
         starts: number of guesses spread over the allowed ranges (``Unknowns.starts``), or the guesses (name -> value; parameters
             missing in a guess have the scene's value).
-        settings: settings of the first search, or a function that makes them of the loss and the number of unknowns;
-            ``usual_search`` by default.
-        find_start: before the physics, look for the starting poses and velocities among the unknowns in the film's first
-            pictures; every start of the search begins with one that fits them.
-        warm_start: a gradient-free search from every start, before the search.
-        refine: Gauss-Newton steps after the search, while they lower the loss; none after wide steps on a non-smooth loss,
-            because of its local minima.
-        linearise_up_to: number of unknowns up to which Gauss-Newton steps and error bars are computed, each of which needs two
-            films per unknown; 40 by default, and 400 for losses that need no film.
-        adjoint: how rollouts of a gradient search keep states; other searches take finite differences, and no adjoint.
+        search: the steps of the first search, such as ``NewtonSteps(first_frames=6)``, or all of its stages
+            (``SearchStages``); ``usual_search`` by default.
         seed: seed of the starts.
         out: folder for settings, result, plots, strip and video; an unfinished run in it is resumed.
             Runs of losses before the last one are in its folders "1-risp" and so on.
         progress: whether to show progress bars.
 
     Returns:
-        Estimates with error bars (NaN beyond ``linearise_up_to``).
+        Estimates with error bars (NaN beyond ``SearchStages.linearise_up_to``).
 
     Raises:
-        UserError: a name, start, video, loss, smoothness or prior is invalid, pycma is not installed, or the first search takes
-            no adjoint.
+        UserError: a name, start, video, loss or prior is invalid, or pycma is not installed.
         DivergenceError: no start could be simulated.
     """
-    common: dict[str, Any] = {
-        "cameras": cameras, "per_film": per_film, "sampling": sampling, "bounds": bounds, "psi": psi, "smooth": smooth,
-        "priors": priors, "refine": refine, "linearise_up_to": linearise_up_to, "seed": seed,
-    }  # fmt: skip
+    common: dict[str, Any] = {"sampling": sampling, "bounds": bounds, "priors": priors, "seed": seed}
+    search = SearchStages.of(search)
     before, loss = split_losses(loss)
     for number, (earlier, following) in enumerate(pairwise([*before, loss]), start=1):
         phase_folder = None if out is None else Path(out) / f"{number}-{earlier.kind}"
-        problem = Problem.of(
-            scene, video, unknown, loss=earlier, starts=starts, settings=settings, find_start=find_start, warm_start=warm_start,
-            is_intermediate=True, **common,
-        )  # fmt: skip
-        taken = _taken_adjoint(problem, adjoint, first=number == 1)
-        starts = best_of_run(partial(_run, problem, phase_folder, sampling, adjoint=taken, progress=progress), phase_folder)
-        find_start = warm_start = None
-        settings = refinement_settings(following, starts[0], frames=scene.frames)
-    problem = Problem.of(
-        scene, video, unknown, loss=loss, starts=starts, settings=settings, find_start=find_start, warm_start=warm_start, **common
-    )  # fmt: skip
-    return _run(problem, out, sampling, adjoint=_taken_adjoint(problem, adjoint, first=not before), progress=progress)
+        problem = Problem.of(scene, video, unknown, loss=earlier, starts=starts, search=search, is_intermediate=True, **common)
+        starts = best_of_run(partial(_run, problem, phase_folder, sampling, progress=progress), phase_folder)
+        steps = refinement_settings(following, starts[0], frames=scene.frames)
+        search = replace(search, steps=steps, find_start=None, warm_start=None)
+    problem = Problem.of(scene, video, unknown, loss=loss, starts=starts, search=search, **common)
+    return _run(problem, out, sampling, progress=progress)
 
 
-def _taken_adjoint(problem: Problem, adjoint: Adjoint | None, *, first: bool) -> Adjoint | None:
-    """The adjoint for the search of a problem: None for searches by finite differences.
-
-    Raises:
-        UserError: the first search takes no adjoint.
-    """
-    if adjoint is None or isinstance(problem.settings, OptimiseSettings):
-        return adjoint
-    if first:
-        raise UserError(
-            "adjoint is for gradient searches, and this search takes finite differences: leave adjoint out, or give "
-            "settings=OptimiseSettings()"
-        )
-    return None
-
-
-def _run(problem: Problem, out: str | Path | None, sampling: str, *, adjoint: Adjoint | None, progress: bool) -> Inversion:
+def _run(problem: Problem, out: str | Path | None, sampling: str, *, progress: bool) -> Inversion:
     """The inversion of one loss: search, error bars, and the report in the folder ``out``, if given."""
     began = time.perf_counter()
     check_start(problem)
@@ -157,7 +107,7 @@ def _run(problem: Problem, out: str | Path | None, sampling: str, *, adjoint: Ad
         tqdm.write(f"before the search: {verdict}", file=sys.stderr)
     initial = found_starts(problem, folder=folder, progress=progress)
     z = problem.unknowns.unbounded(initial)
-    search_result = search_from(problem, z, folder=folder, adjoint=adjoint, progress=progress)
+    search_result = search_from(problem, z, folder=folder, progress=progress)
     if progress:
         tqdm.write("error bars, plots and videos ...", file=sys.stderr)
     result = _result(problem, initial, search_result, began, folder)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from risp_torch.files.run_folder import FinishedError, RunFolder
 from risp_torch.inversion.losses.loss import Loss
-from risp_torch.inversion.problem.problem import usual_search
 from risp_torch.inversion.problem.search_settings import NewtonSteps, SearchSettings
+from risp_torch.inversion.problem.search_stages import usual_search
 from risp_torch.inversion.report.result import Inversion
 from ti_sim.base.errors import UserError
 from ti_sim.base.numbers import format_value

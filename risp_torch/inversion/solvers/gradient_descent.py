@@ -18,7 +18,6 @@ from risp_torch.inversion.problem.search_settings import OptimiseSettings
 from risp_torch.inversion.problem.unknowns import Unknowns
 from risp_torch.scene.scene import Scene
 from ti_sim.base.errors import DivergenceError
-from ti_sim.rollout.adjoint import Adjoint
 
 SAVED_EVERY = 10  # iterations of a descent
 
@@ -79,8 +78,7 @@ class HistoryCheckpoint:
 
 def descend(
     scene: Scene, comparison: Comparison, unknowns: Unknowns, z: torch.Tensor, settings: OptimiseSettings,
-    *, checkpoint: SearchCheckpoint | None = None, adjoint: Adjoint | None = None, history: History | None = None,
-    progress: bool = True,
+    *, checkpoint: SearchCheckpoint | None = None, history: History | None = None, progress: bool = True,
 ) -> tuple[torch.Tensor, History]:  # fmt: skip
     """Descend from the starts z [S, K].
 
@@ -89,9 +87,8 @@ def descend(
         comparison: loss and target.
         unknowns: the map from z to parameter values.
         z: unbounded variables of the starts.
-        settings: optimiser, iterations, horizon.
+        settings: optimiser, iterations, horizon, and how rollouts keep states.
         checkpoint: saves the search every few iterations, and resumes it.
-        adjoint: how the rollout keeps states.
         history: history of previous searches, to which the descent is appended.
         progress: whether to show a progress bar.
 
@@ -101,7 +98,7 @@ def descend(
     history = history or History()
     saved = HistoryCheckpoint(checkpoint, history, z.device)
     if settings.optimizer == "lbfgs":
-        return _descend_lbfgs(scene, comparison, unknowns, z, settings, saved, adjoint=adjoint, progress=progress)
+        return _descend_lbfgs(scene, comparison, unknowns, z, settings, saved, progress=progress)
     z = z.clone().requires_grad_()
     if settings.optimizer == "adam":
         optimizer = torch.optim.Adam([z], lr=settings.learning_rate, betas=(0.8, 0.95))
@@ -124,7 +121,7 @@ def descend(
             history.stopped = _others(len(z), active)
         optimizer.zero_grad()
         before = z.detach().clone()
-        losses = _losses(scene, comparison, unknowns, z[active], settings.horizon(iteration, frames), adjoint)
+        losses = _losses(scene, comparison, unknowns, z[active], settings.horizon(iteration, frames), settings)
         torch.where(torch.isfinite(losses), losses, torch.zeros_like(losses)).sum().backward()
         losses = _of_all(losses.detach(), active, len(z))
         history.losses.append(losses)
@@ -142,10 +139,10 @@ def descend(
 
 
 def _losses(
-    scene: Scene, comparison: Comparison, unknowns: Unknowns, z: torch.Tensor, frames: int, adjoint: Adjoint | None
+    scene: Scene, comparison: Comparison, unknowns: Unknowns, z: torch.Tensor, frames: int, settings: OptimiseSettings
 ) -> torch.Tensor:
     """Loss of every start [S], NaN where its world diverged."""
-    films = comparison.losses(scene, unknowns.physical(z), worlds=len(z), horizon=frames, adjoint=adjoint)
+    films = comparison.losses(scene, unknowns.physical(z), worlds=len(z), horizon=frames, adjoint=settings.adjoint)
     return unknowns.penalised(films, z, comparison.count_of(comparison.seen(frames)))
 
 
@@ -169,7 +166,7 @@ def _of_all(rows: torch.Tensor, active: list[int], count: int) -> torch.Tensor:
 
 def _descend_lbfgs(
     scene: Scene, comparison: Comparison, unknowns: Unknowns, starts: torch.Tensor, settings: OptimiseSettings,
-    saved: HistoryCheckpoint, *, adjoint: Adjoint | None, progress: bool,
+    saved: HistoryCheckpoint, *, progress: bool,
 ) -> tuple[torch.Tensor, History]:  # fmt: skip
     """Each start separately, because each line search has its own step length; saved after every iteration."""
     frames = comparison.last
@@ -196,7 +193,7 @@ def _descend_lbfgs(
             def closure(z: torch.Tensor = z, optimizer: torch.optim.LBFGS = optimizer, horizon: int = horizon) -> torch.Tensor:
                 optimizer.zero_grad()
                 # A mean square is tiny; LBFGS stops at absolute thresholds, so it gets a larger number.
-                loss = 1e3 * _losses(scene, comparison, unknowns, z, horizon, adjoint).sum()
+                loss = 1e3 * _losses(scene, comparison, unknowns, z, horizon, settings).sum()
                 loss.backward()
                 return loss
 

@@ -24,7 +24,6 @@ from risp_torch.inversion.solvers.registration.rounds import is_registered, regi
 from risp_torch.inversion.solvers.wide_steps import refine_whitened, wide_gauss_newton
 from risp_torch.scene.scene import Scene
 from ti_sim.base.errors import DivergenceError
-from ti_sim.rollout.adjoint import Adjoint
 
 # Number of times that the design effect, and with it the weight of the film against priors, is estimated again, and the ratio of
 # successive design effects that ends it: far from the minimum, the correlation of residuals is overestimated.
@@ -53,7 +52,7 @@ class SearchResult:
 
 
 def search_from(
-    problem: Problem, z: torch.Tensor, *, folder: RunFolder | None = None, adjoint: Adjoint | None = None, progress: bool = True
+    problem: Problem, z: torch.Tensor, *, folder: RunFolder | None = None, progress: bool = True
 ) -> SearchResult:
     """Search from the starts z [S, K] of a problem (unbounded variables).
 
@@ -61,18 +60,18 @@ def search_from(
         problem: the inversion problem.
         z: its starts (``Unknowns.unbounded``).
         folder: folder in which the search is saved, and from which it is resumed.
-        adjoint: how rollouts keep states.
         progress: whether to show progress bars.
 
     Raises:
         UserError: pycma is not installed.
         DivergenceError: no start could be simulated.
     """
-    scene, comparison, unknowns, settings = problem.scene, problem.comparison, problem.unknowns, problem.settings
-    history, best, rounds, wider = History(), None, problem.refine, comparison.coarse()
+    scene, comparison, unknowns, search = problem.scene, problem.comparison, problem.unknowns, problem.search
+    settings = search.steps
+    history, best, rounds, wider = History(), None, search.refine, comparison.coarse()
     phase = partial(SearchCheckpoint, folder)
-    if problem.warm_start is not None and (folder is None or folder.load_checkpoint() is None):
-        z, history = cma_es_search(scene, wider, unknowns, z, problem.warm_start, seed=problem.seed, progress=progress)
+    if search.warm_start is not None and (folder is None or folder.load_checkpoint() is None):
+        z, history = cma_es_search(scene, wider, unknowns, z, search.warm_start, seed=problem.seed, progress=progress)
     if isinstance(settings, WideSteps):
         final, best, comparison = _wide(problem, settings, z, history, folder, progress=progress)
         rounds = 0 if problem.loss.non_smooth else rounds
@@ -84,7 +83,7 @@ def search_from(
         )  # fmt: skip
     else:
         z, history = descend(
-            scene, wider, unknowns, z, settings, checkpoint=phase("search"), adjoint=adjoint, history=history, progress=progress
+            scene, wider, unknowns, z, settings, checkpoint=phase("search"), history=history, progress=progress
         )
         final = _physical(problem, z)
     rounds = rounds if problem.linear else 0

@@ -36,7 +36,7 @@ _NARROWING, _CHILDREN = (0.25, 0.12, 0.06, 0.03), 24  # widths of rounds, in par
 
 def check_start(problem: Problem) -> None:
     """Raise a UserError if the start is to be found, and no starting value is unknown or the first picture is not compared."""
-    if problem.find_start is not None:
+    if problem.search.find_start is not None:
         StartingValues.of(problem.scene, problem.unknowns)
         check_first_picture(problem.comparison)
 
@@ -57,12 +57,12 @@ def found_starts(problem: Problem, *, folder: RunFolder | None = None, progress:
         DivergenceError: no candidate could be simulated.
     """
     unknowns = problem.unknowns
-    if problem.find_start is None:
+    if problem.search.find_start is None:
         return problem.initial
     if folder is not None and (folder.path / _FILE).is_file():
         return _read(folder, unknowns, problem.initial.shape)
     searched = StartingValues.of(problem.scene, unknowns)
-    search = _Search(problem, searched, problem.find_start, progress)
+    search = _Search(problem, searched, problem.search.find_start, progress)
     points, losses = search.run()
     starts = _chosen(points, losses, unknowns.scaled(problem.initial), searched.all)
     values = np.clip(unknowns.physical_values(starts), *unknowns.bounds())

@@ -25,7 +25,8 @@ from risp_torch.inversion.losses.loss import PictureLoss
 from risp_torch.inversion.problem.comparison import Comparison
 from risp_torch.inversion.problem.films.rendered_film import film_at, motion_at
 from risp_torch.inversion.problem.linearisation import Linearisation, jacobian_along_eigenvectors, linearise, newton_step
-from risp_torch.inversion.problem.problem import MAX_LINEARISED, Problem
+from risp_torch.inversion.problem.problem import Problem
+from risp_torch.inversion.problem.search_stages import MAX_LINEARISED
 from risp_torch.inversion.problem.unknowns import Unknowns
 from risp_torch.inversion.solvers.search import SearchResult
 from risp_torch.inversion.uncertainty.appearance_errors import look_moves

@@ -11,7 +11,18 @@ from typing import Any
 import numpy as np
 import torch
 
-from risp_torch import Inversion, LuminanceLoss, NewtonSteps, PixelLoss, Scene, StateLoss, film, invert, write_video
+from risp_torch import (
+    Inversion,
+    LuminanceLoss,
+    NewtonSteps,
+    PixelLoss,
+    Scene,
+    SearchStages,
+    StateLoss,
+    film,
+    invert,
+    write_video,
+)
 from studies.gradsim.deformable.scenes import KINDS, Drawn, deformable_scene, draw, finer, starts_of, velocities, volumes
 from studies.gradsim.presets import CRF
 from ti_sim import Count
@@ -183,13 +194,14 @@ def _mean(numbers: np.ndarray) -> float | None:
 
 
 def _options(rounds: int) -> dict[str, Any]:
-    return {"settings": NewtonSteps(rounds=rounds), "refine": rounds // 2}
+    return {"search": SearchStages(steps=NewtonSteps(rounds=rounds), refine=rounds // 2)}
 
 
 def _many(first: Mapping[str, np.ndarray], source: str, rounds: int) -> dict[str, Any]:
     """Options of a search for the numbers of each particle; compressed films need priors, about what was found coarsely."""
     count = sum(np.size(value) for value in first.values())
-    options = _options(max(1, rounds // 2)) | {"linearise_up_to": max(FEW, count), "refine": rounds // 2}
+    steps = NewtonSteps(rounds=max(1, rounds // 2))
+    options = {"search": SearchStages(steps=steps, refine=rounds // 2, linearise_up_to=max(FEW, count))}
     if source == "mp4":
         spread = {"body.mass": lambda mass: PRIOR_MASS * mass, "body.velocity": lambda _: PRIOR_SPEED}
         options["priors"] = {name: (value, spread[name](value)) for name, value in first.items()}

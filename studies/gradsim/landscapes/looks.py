@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from risp_torch import NewtonSteps, OptimiseSettings, Scene, Surface, film, invert
+from risp_torch import NewtonSteps, OptimiseSettings, Scene, SearchStages, Surface, film, invert
 from risp_torch.files.report import figure_file, write_film_strip
 from risp_torch.inversion import Comparison
 from studies.gradsim.cells import FAILED, Cell, run_cells, without_failures
@@ -137,8 +137,8 @@ def mass_search(*, index: int, seed: int, size: int, look: str, search: str, ite
     if search == "sgd":
         history = plain_descent(scene, frames[0], start, iterations=iterations)
         return {"truth": truth, "start": start, "found": history[-1], "history": history, "bars": None}
-    settings = OptimiseSettings(iterations=iterations, learning_rate=RATE) if search == "adam" else NewtonSteps()
-    result = invert(scene, frames[0], [MASS], starts=[{MASS: start}], settings=settings, refine=0, progress=False)
+    steps = OptimiseSettings(iterations=iterations, learning_rate=RATE) if search == "adam" else NewtonSteps()
+    result = invert(scene, frames[0], [MASS], starts=[{MASS: start}], search=SearchStages(steps=steps, refine=0), progress=False)
     mass, sd = result.values[MASS], result.sd[MASS]
     history = [float(values[0, 0]) for values in result.history.values]
     return {

@@ -150,7 +150,7 @@ def fit(
     video = None if target is None else target.part(scene.frames)
     loss = loss if loss is not None or target is None else target.loss()
     result = invert(
-        scene, video, [MASS, *further], starts=list(starts), loss=loss, priors=priors, settings=settings, progress=False
+        scene, video, [MASS, *further], starts=list(starts), loss=loss, priors=priors, search=settings, progress=False
     )
     return Fit(
         density=result.values[MASS], sd=result.sd[MASS], misfit=result.misfit, residual=float(result.losses[result.best]),

@@ -53,7 +53,7 @@ def identify(
         guesses += [drawn_start(scene, guess, random) for _ in range(0 if exact or only else TOGETHER - 1)]
         starts = [start | {MASS: scanned_mass(scene, video if exact else lossless, start, loss)} for start in guesses]
         result = invert(
-            scene, video, list(guess), loss=loss, starts=starts, settings=NewtonSteps(first_frames=min(SCANNED, scene.frames)),
+            scene, video, list(guess), loss=loss, starts=starts, search=NewtonSteps(first_frames=min(SCANNED, scene.frames)),
             progress=False,
         )  # fmt: skip
         if best is None or result.losses[result.best] < best.losses[best.best]:

@@ -13,6 +13,7 @@ from risp_torch import (
     OptimiseSettings,
     Param,
     Scene,
+    SearchStages,
     Sphere,
     Start,
     Surface,
@@ -132,7 +133,8 @@ def test_another_scene_does_not_go_on_with_a_run(tmp_path) -> None:
     """A folder's unfinished run resumes only for the same geometry, film and settings."""
     scene = make_scene()
     film = scene.render(scene.rollout())[0]
-    options = {"settings": OptimiseSettings(iterations=10), "starts": 2, "out": tmp_path, "progress": False, "refine": 0}
+    search = SearchStages(steps=OptimiseSettings(iterations=10), refine=0)
+    options = {"search": search, "starts": 2, "out": tmp_path, "progress": False}
     invert(scene, film, ["block.density"], **options)
     (tmp_path / "result.json").unlink()  # as if it had been killed after its checkpoint
     other = make_scene()

@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from risp_torch import (
+    Checkpoint,
     Inversion,
     NewtonSteps,
     OptimiseSettings,
@@ -24,13 +25,14 @@ from risp_torch import (
     invert,
     simulate_video,
 )
-from risp_torch.files.run_folder import RunFolder
+from risp_torch.files.run_folder import FinishedError, RunFolder
 from risp_torch.files.video import write_frames
 from risp_torch.inversion import Comparison, Unknowns, linearise
 from risp_torch.inversion.problem.films.rendered_film import film_at
 from risp_torch.inversion.problem.films.target import load_target
 from risp_torch.inversion.problem.linearisation import newton_step
-from risp_torch.inversion.problem.problem import Problem, usual_search
+from risp_torch.inversion.problem.problem import Problem
+from risp_torch.inversion.problem.search_stages import usual_search
 from risp_torch.inversion.run import assessment
 from risp_torch.inversion.solvers.gradient_descent import History
 from risp_torch.inversion.solvers.search import SearchResult
@@ -41,6 +43,7 @@ from risp_torch.inversion.uncertainty.distance import distance_in_newton_steps, 
 from risp_torch.inversion.uncertainty.misfit import MISFIT
 from risp_torch.least_squares.horizon import GrowingHorizon
 from tests.reference import small_scenes
+from tests.reference.searches import quick
 from ti_sim import StoreAll
 
 DENSITY, FRICTION, STIFFNESS = "block.density", "ground.contact.friction", "ground.contact.stiffness"
@@ -49,7 +52,7 @@ FAR = [{DENSITY: 5000.0, FRICTION: 1.5, STIFFNESS: 1500.0}, {DENSITY: 200.0, FRI
 
 
 def found(target: object, names: list[str], **options: object) -> Inversion:
-    return invert(small_scenes.make_scene(), target, names, progress=False, **options)
+    return quick(small_scenes.make_scene(), target, names, **options)
 
 
 # -- arrival --------------------------------------------------------------------------------------------------------------
@@ -63,7 +66,7 @@ def noisy(target: torch.Tensor) -> torch.Tensor:
 
 @pytest.mark.parametrize("guess", [150.0, 300.0, 3000.0])
 def test_an_unfinished_search_has_an_error_bar_that_covers(guess: float, noisy: torch.Tensor) -> None:
-    options = {"starts": [{DENSITY: guess}], "settings": OptimiseSettings(iterations=3), "refine": 0}
+    options = {"starts": [{DENSITY: guess}], "steps": OptimiseSettings(iterations=3), "refine": 0}
     result = found(noisy, [DENSITY], **options)
     assert result.converged is False and result.doubts[0].startswith("not converged: the next Gauss-Newton step would move")
     error = np.log10(result.values[DENSITY] / TRUTH[DENSITY])
@@ -71,7 +74,7 @@ def test_an_unfinished_search_has_an_error_bar_that_covers(guess: float, noisy: 
 
 
 def test_a_finished_search_has_no_doubts(noisy: torch.Tensor) -> None:
-    arrived = found(noisy, [DENSITY], starts=[{DENSITY: 1000.0}], settings=OptimiseSettings(iterations=3))
+    arrived = found(noisy, [DENSITY], starts=[{DENSITY: 1000.0}], steps=OptimiseSettings(iterations=3))
     assert arrived.converged is True and arrived.doubts == [] and arrived.fits is True
     assert abs(np.log10(arrived.values[DENSITY] / TRUTH[DENSITY])) <= 3 * arrived.sd[DENSITY] < 0.06
 
@@ -260,7 +263,7 @@ def test_every_search_resumes_to_the_byte(
         if len(calls) == saves:
             raise KeyboardInterrupt
 
-    options = {"starts": [{DENSITY: 200.0}, {DENSITY: 3000.0}], "refine": 2, "settings": SEARCHES[search]}
+    options = {"starts": [{DENSITY: 200.0}, {DENSITY: 3000.0}], "refine": 2, "steps": SEARCHES[search]}
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(RunFolder, "save_checkpoint", killed)
         found(target, [DENSITY], **options, out=tmp_path)
@@ -272,16 +275,19 @@ def test_every_search_resumes_to_the_byte(
         assert all(torch.equal(one.nan_to_num(-1.0), other.nan_to_num(-1.0)) for one, other in rows)
 
 
-@pytest.mark.parametrize("settings", [None, NewtonSteps(), WideSteps(widths=(0.1,))])
-def test_an_adjoint_for_finite_differences_is_refused(settings: object, target: torch.Tensor) -> None:
-    with pytest.raises(UserError, match="adjoint is for gradient searches, and this search takes finite differences"):
-        found(target, [DENSITY], settings=settings, adjoint=StoreAll())
+@pytest.mark.usefixtures("undiagnosed")
+def test_the_storage_of_states_changes_no_result_and_resumes(target: torch.Tensor, tmp_path: Path) -> None:
+    stored, recomputed = (OptimiseSettings(iterations=2, adjoint=adjoint) for adjoint in (StoreAll(), Checkpoint(every=3)))
+    result = found(target, [DENSITY], starts=1, steps=stored, refine=0, out=tmp_path)
+    assert found(target, [DENSITY], starts=1, steps=recomputed, refine=0).values == pytest.approx(result.values, rel=1e-5)
+    with pytest.raises(FinishedError):
+        found(target, [DENSITY], starts=1, steps=recomputed, refine=0, out=tmp_path)
 
 
 @pytest.mark.usefixtures("undiagnosed")
 def test_starts_that_diverge_stay(target: torch.Tensor) -> None:
     bounds = {STIFFNESS: (40.0, 1e38, "log10")}
-    options = {"bounds": bounds, "starts": [{STIFFNESS: 1e37}, {STIFFNESS: 500.0}], "settings": NewtonSteps(first_frames=4)}
+    options = {"bounds": bounds, "starts": [{STIFFNESS: 1e37}, {STIFFNESS: 500.0}], "steps": NewtonSteps(first_frames=4)}
     result = found(target, [STIFFNESS], **options)
     assert result.status == ["diverged", "best"] and result.final[0, 0] == pytest.approx(1e37, rel=1e-3)
     assert np.log10(result.values[STIFFNESS] / 400.0) == pytest.approx(0.0, abs=0.05)
@@ -289,7 +295,7 @@ def test_starts_that_diverge_stay(target: torch.Tensor) -> None:
 
 @pytest.mark.parametrize(
     ("options", "words"),
-    [({"refine": -1}, "refine is -1"), ({"settings": NewtonSteps(first_frames=9)}, "first_frames is 9, and the film has 4")],
+    [({"refine": -1}, "refine is -1"), ({"steps": NewtonSteps(first_frames=9)}, "first_frames is 9, and the film has 4")],
 )
 def test_settings_that_make_no_sense(options: dict[str, object], words: str, target: torch.Tensor) -> None:
     with pytest.raises(UserError, match=words):

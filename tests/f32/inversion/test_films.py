@@ -186,8 +186,8 @@ def test_two_films_tell_what_one_does_not(scene: Scene, tmp_path: Path) -> None:
     targets = [film_of(scene, block_density=500.0, block_velocity=speed) for speed in SPEEDS]
     starts = [{DENSITY: 800.0, f"{VELOCITY}@1": (0.4, 0.2, -0.7), f"{VELOCITY}@2": (-0.3, 0.1, -0.8)}]
     result = invert(
-        scene, targets, [DENSITY, VELOCITY], per_film=[VELOCITY], bounds={f"{VELOCITY}@2": (-1.5, 1.5)}, starts=starts,
-        settings=OptimiseSettings(iterations=2), out=tmp_path / "run", progress=False,
+        Films(scene, 2, per_film=[VELOCITY]), targets, [DENSITY, VELOCITY], bounds={f"{VELOCITY}@2": (-1.5, 1.5)}, starts=starts,
+        search=OptimiseSettings(iterations=2), out=tmp_path / "run", progress=False,
     )  # fmt: skip
     assert result.values[DENSITY] == pytest.approx(500.0, rel=0.01)
     for film, speed in enumerate(SPEEDS, start=1):

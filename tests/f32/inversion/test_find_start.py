@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from risp_torch import (
     Box,
     Camera,
     DirectionalLight,
+    Films,
     FindStart,
     Loss,
     MaskLoss,
@@ -23,6 +25,7 @@ from risp_torch import (
     PixelLoss,
     Revolute,
     Scene,
+    SearchStages,
     Start,
     Surface,
     UserError,
@@ -44,7 +47,7 @@ POSITION, VELOCITY, DRAG = "block.position", "block.velocity", "block.linear_dra
 TRUTH = {POSITION: (-0.12, 0.02, 0.06), VELOCITY: (1.1, 0.2, 0.7)}
 BOUNDS = {POSITION: ((-0.2, -0.1, 0.0), (0.2, 0.1, 0.25)), VELOCITY: (-2.0, 2.0), DRAG: (0.01, 1.0, "log10")}
 EYE = (0.0, -0.7, 0.2)
-QUICK = FindStart(candidates=192, keep=3)
+FIND = SearchStages(find_start=FindStart(candidates=192, keep=3))
 
 
 def thrown(color: tuple[float, float, float] = (0.8, 0.3, 0.2), frames: int = 8, **start: tuple[float, ...]) -> Scene:
@@ -72,7 +75,7 @@ def film() -> torch.Tensor:
 
 
 def problem(film: torch.Tensor | None, loss: Loss | None = None, frames: int = 8, **options: object) -> Problem:
-    given = {"loss": loss or PixelLoss(), "bounds": BOUNDS, "starts": 2, "find_start": QUICK} | options
+    given = {"loss": loss or PixelLoss(), "bounds": BOUNDS, "starts": 2, "search": FIND} | options
     return Problem.of(elsewhere(frames), film, [POSITION, VELOCITY, DRAG], **given)
 
 
@@ -140,7 +143,7 @@ def test_priors_pull_starts_to_their_means() -> None:
 def test_the_whole_inversion(film: torch.Tensor, tmp_path: Path) -> None:
     """From a found start everything is found where the same search without one is far away."""
     options = {"bounds": BOUNDS, "starts": 1, "progress": False}
-    result = invert(elsewhere(), film, [POSITION, VELOCITY, DRAG], find_start=QUICK, out=tmp_path / "run", **options)
+    result = invert(elsewhere(), film, [POSITION, VELOCITY, DRAG], search=FIND, out=tmp_path / "run", **options)
     assert result.values[DRAG] == pytest.approx(0.1, rel=0.05)
     assert np.abs(result.initial[0, :3] - TRUTH[POSITION]).max() < 0.01
     record = json.loads((tmp_path / "run/settings.json").read_text())
@@ -161,7 +164,8 @@ def test_joints() -> None:
     )
     scene.add_light(AmbientLight(intensity=0.8))
     target = pictures(scene)
-    asked = Problem.of(scene, target, ["arm.angle", "arm.rate"], starts=2, find_start=FindStart(candidates=64, keep=3))
+    finding = SearchStages(find_start=FindStart(candidates=64, keep=3))
+    asked = Problem.of(scene, target, ["arm.angle", "arm.rate"], starts=2, search=finding)
     np.testing.assert_allclose(found_starts(asked, progress=False)[0], [0.8, 2.0], atol=0.05)
 
 
@@ -193,7 +197,7 @@ def test_even_exposures() -> None:
 
 @pytest.mark.usefixtures("undiagnosed")
 def test_a_killed_run_takes_the_start_that_was_found(film: torch.Tensor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    options = {"bounds": BOUNDS, "starts": 2, "find_start": QUICK, "out": tmp_path / "run", "progress": False, "refine": 1}
+    options = {"bounds": BOUNDS, "starts": 2, "search": replace(FIND, refine=1), "out": tmp_path / "run", "progress": False}
 
     def killed(*given: object, **named: object) -> None:
         raise KeyboardInterrupt
@@ -214,12 +218,12 @@ def test_a_killed_run_takes_the_start_that_was_found(film: torch.Tensor, tmp_pat
 def test_refusals(film: torch.Tensor) -> None:
     refusal = r"no start of a body is unknown.*block.position.*block.angular_velocity.*--warm-start pictures"
     with pytest.raises(UserError, match=refusal):
-        invert(elsewhere(), film, [DRAG], find_start=FindStart(), progress=False)
+        invert(elsewhere(), film, [DRAG], search=FIND, progress=False)
     with pytest.raises(UserError, match="number 8 is the first to be compared"):
-        invert(elsewhere(), film, [VELOCITY], bounds={VELOCITY: (-2.0, 2.0)}, sampling="last", find_start=FindStart())
-    two = {"per_film": [VELOCITY], "bounds": {VELOCITY: (-2.0, 2.0)}, "loss": MatchedLoss()}
+        invert(elsewhere(), film, [VELOCITY], bounds={VELOCITY: (-2.0, 2.0)}, sampling="last", search=FIND)
+    two = {"bounds": {VELOCITY: (-2.0, 2.0)}, "loss": MatchedLoss()}
     with pytest.raises(UserError, match="the start of several films is looked for by pixels"):
-        invert(elsewhere(), [film, film], [VELOCITY], find_start=FindStart(), **two)
+        invert(Films(elsewhere(), 2, per_film=[VELOCITY]), [film, film], [VELOCITY], search=FIND, **two)
     with pytest.raises(UserError, match="candidates is 0"):
         FindStart(candidates=0)
     with pytest.raises(UserError, match="--solver pictures.frames belongs to --warm-start pictures"):

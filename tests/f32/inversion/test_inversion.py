@@ -44,7 +44,7 @@ def test_the_die_from_lossless_frames() -> None:
     target = pictures(scene)
     scene.set(STIFFNESS, 400.0)  # the scene's own value is not used
     starts = [{STIFFNESS: 500.0}, {STIFFNESS: 2000.0}]
-    result = quick(scene, target, [STIFFNESS], starts=starts, settings=OptimiseSettings(iterations=15))
+    result = quick(scene, target, [STIFFNESS], starts=starts, steps=OptimiseSettings(iterations=15))
     assert abs(result.scaled_error({STIFFNESS: 1e3})[STIFFNESS]) <= 0.001
     assert sorted(result.status) == ["best", "same minimum"]
     np.testing.assert_allclose(np.log10(result.final[:, 0]), 3.0, atol=0.001)
@@ -56,7 +56,7 @@ def test_the_die_from_a_compressed_film(tmp_path: Path) -> None:
     scene = cube()
     video = simulate_video(scene, tmp_path / "cube.mp4", crf=18)
     starts = [{STIFFNESS: 500.0}, {STIFFNESS: 2000.0}]
-    result = quick(scene, video, [STIFFNESS], starts=starts, settings=OptimiseSettings(iterations=15))
+    result = quick(scene, video, [STIFFNESS], starts=starts, steps=OptimiseSettings(iterations=15))
     error = abs(result.scaled_error({STIFFNESS: 1e3})[STIFFNESS])
     assert error <= 0.01  # the tolerance of the demo, in decades
     assert error <= 4 * result.sd[STIFFNESS] and result.sd[STIFFNESS] < 0.01
@@ -98,7 +98,7 @@ def test_every_optimizer_lowers_the_loss(optimizer: str, iterations: int) -> Non
     names = ["block.density", "ground.contact.friction"]
     starts = [dict(zip(names, values, strict=True)) for values in ((500.0, 0.2), (1300.0, 0.5))]
     settings = OptimiseSettings(optimizer=optimizer, iterations=iterations)
-    result = quick(scene, pictures(scene), names, starts=starts, settings=settings, refine=0)
+    result = quick(scene, pictures(scene), names, starts=starts, steps=settings, refine=0)
     assert len(result.history.losses) == len(result.history.values) == iterations
     assert result.history.losses[0].shape == (2,) and result.history.values[0].shape == (2, 2)
     first, last = result.history.losses[0].numpy(force=True), result.losses
@@ -111,7 +111,7 @@ def test_a_growing_horizon() -> None:
     scene = small_scenes.make_scene()
     settings = OptimiseSettings(iterations=10, first_frames=1, growth=0.5)
     assert [settings.horizon(i, 4) for i in (0, 2, 5, 9)] == [1, 2, 4, 4]
-    assert quick(scene, pictures(scene), ["block.density"], starts=2, settings=settings).losses.min() < 1e-7
+    assert quick(scene, pictures(scene), ["block.density"], starts=2, steps=settings).losses.min() < 1e-7
 
 
 @pytest.mark.usefixtures("undiagnosed")
@@ -119,7 +119,7 @@ def test_refinement_ends_at_the_truth_of_a_noiseless_film() -> None:
     scene = small_scenes.make_scene()
     settings = OptimiseSettings(iterations=1, learning_rate=1e-6)
     start = {name: value * factor for (name, value), factor in zip(SMALL_TRUTH.items(), (1.2, 0.85, 1.1), strict=True)}
-    result = quick(scene, pictures(scene), list(SMALL_TRUTH), starts=[start], settings=settings)
+    result = quick(scene, pictures(scene), list(SMALL_TRUTH), starts=[start], steps=settings)
     errors = result.scaled_error(SMALL_TRUTH)
     assert all(abs(error) < 1e-3 for error in errors.values()), errors
 
@@ -128,7 +128,7 @@ def test_refinement_ends_at_the_truth_of_a_noiseless_film() -> None:
 def test_vectors_are_found_entry_by_entry() -> None:
     scene = small_scenes.make_scene()
     settings = OptimiseSettings(iterations=1, learning_rate=1e-6)
-    result = quick(scene, pictures(scene), ["block.velocity"], starts=[{"block.velocity": (0.4, 0.0, -0.7)}], settings=settings)
+    result = quick(scene, pictures(scene), ["block.velocity"], starts=[{"block.velocity": (0.4, 0.0, -0.7)}], steps=settings)
     labels = [f"block.velocity[{i}]" for i in range(3)]
     assert list(result.values) == labels and result.unknowns.units == ["m/s"] * 3
     np.testing.assert_allclose(list(result.values.values()), [0.5, 0.1, -0.8], atol=2e-3)
@@ -157,7 +157,7 @@ def test_a_diverging_start_is_marked_and_the_others_go_on(optimizer: str) -> Non
     scene = stiff_scene()
     settings = OptimiseSettings(optimizer=optimizer, iterations=6, learning_rate=0.005)
     starts = [{STIFFNESS: 1e37}, {STIFFNESS: 500.0}]
-    result = quick(scene, pictures(small_scenes.make_scene()), [STIFFNESS], starts=starts, settings=settings)
+    result = quick(scene, pictures(small_scenes.make_scene()), [STIFFNESS], starts=starts, steps=settings)
     assert result.status == ["diverged", "best"] and result.best == 1
     assert np.isinf(result.losses[0]) and np.isnan(float(result.history.losses[0][0])) and np.isfinite(result.losses[1])
     assert abs(result.scaled_error({STIFFNESS: 400.0})[STIFFNESS]) < 0.05
@@ -169,7 +169,7 @@ def test_an_inversion_with_no_start_left_says_where_it_diverged(optimizer: str) 
     scene = stiff_scene(low=1e36)
     settings = OptimiseSettings(optimizer=optimizer, iterations=2)
     with pytest.raises(DivergenceError, match="'block' stopped being finite at step"):
-        quick(scene, pictures(small_scenes.make_scene()), [STIFFNESS], starts=2, settings=settings)
+        quick(scene, pictures(small_scenes.make_scene()), [STIFFNESS], starts=2, steps=settings)
 
 
 @pytest.mark.parametrize(
@@ -181,17 +181,17 @@ def test_an_inversion_with_no_start_left_says_where_it_diverged(optimizer: str) 
         ({"starts": [{"block.density": 1e9}]}, "start of block.density: .*outside its bounds"),
         ({"starts": 0}, "starts is 0: give a whole number of at least 1"),
         ({"video": np.zeros((5, 16, 15, 3), np.float32)}, r"shape \(5, 16, 15, 3\), and the scene's films have \(5, 16, 16, 3\)"),
-        ({"settings": {"optimizer": "sgd"}}, "optimizer 'sgd' is unknown"),
-        ({"settings": {"iterations": 0}}, "iterations is 0"),
-        ({"settings": {"learning_rate": 0.0}}, "learning_rate is 0"),
-        ({"settings": {"first_frames": 0}}, "first_frames is 0"),
+        ({"search": {"optimizer": "sgd"}}, "optimizer 'sgd' is unknown"),
+        ({"search": {"iterations": 0}}, "iterations is 0"),
+        ({"search": {"learning_rate": 0.0}}, "learning_rate is 0"),
+        ({"search": {"first_frames": 0}}, "first_frames is 0"),
     ],
 )
 def test_errors_name_what_is_wrong(options: dict[str, object], message: str) -> None:
     scene = small_scenes.make_scene()
     given = {"video": np.zeros((5, 16, 16, 3), np.float32), "unknown": ["block.density"], "progress": False} | options
     with pytest.raises(UserError, match=message):
-        invert(scene, **given | ({"settings": OptimiseSettings(**options["settings"])} if "settings" in options else {}))
+        invert(scene, **given | ({"search": OptimiseSettings(**options["search"])} if "search" in options else {}))
 
 
 # -- error bars -----------------------------------------------------------------------------------------------------------
@@ -206,7 +206,7 @@ def test_error_bars_predict_the_scatter_over_noise() -> None:
     ratios = []
     for seed in range(8):
         noise = 0.02 * torch.randn(clean.shape, generator=torch.Generator().manual_seed(seed)).to(clean)
-        result = quick(scene, clean + noise, list(SMALL_TRUTH), starts=[SMALL_TRUTH], settings=settings)
+        result = quick(scene, clean + noise, list(SMALL_TRUTH), starts=[SMALL_TRUTH], steps=settings)
         errors = result.scaled_error(SMALL_TRUTH)
         assert all(result.uncertainty.observable)
         ratios.append([errors[name] / result.sd[name] for name in SMALL_TRUTH])
@@ -319,7 +319,7 @@ def test_a_killed_inversion_resumes_where_it_was(tmp_path: Path, monkeypatch: py
     torch.testing.assert_close(finished[: len(losses)], losses, rtol=0, atol=0)  # not run again
     resumed = folder.read_result()
 
-    whole = quick(scene, video, names, starts=2, settings=OptimiseSettings(iterations=ITERATIONS), seed=1, out=tmp_path / "whole")
+    whole = quick(scene, video, names, starts=2, steps=OptimiseSettings(iterations=ITERATIONS), seed=1, out=tmp_path / "whole")
     for name in names:
         assert resumed["unknowns"][name]["value"] == pytest.approx(whole.values[name], rel=1e-3)
     assert resumed["starts"][resumed["best"]]["loss"] == pytest.approx(whole.losses[whole.best], rel=1e-3)
@@ -331,7 +331,7 @@ def test_a_killed_inversion_resumes_where_it_was(tmp_path: Path, monkeypatch: py
 def test_a_finished_search_resumes_at_once(tmp_path: Path) -> None:
     scene = small_scenes.make_scene()
     target = pictures(scene)
-    options = {"starts": 2, "settings": OptimiseSettings(iterations=10), "out": tmp_path / "run"}
+    options = {"starts": 2, "steps": OptimiseSettings(iterations=10), "out": tmp_path / "run"}
     first = quick(scene, target, ["block.density"], **options)
     (tmp_path / "run" / "result.json").unlink()  # killed after the search, before the report
     again = quick(scene, target, ["block.density"], **options)

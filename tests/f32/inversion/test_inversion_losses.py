@@ -91,7 +91,7 @@ def test_true_states_give_the_stiffness_of_the_die(tmp_path: Path) -> None:
     starts = [{STIFFNESS: 500.0}, {STIFFNESS: 2000.0}]
     loss = StateLoss(head, truth.body_q)
     settings = OptimiseSettings(iterations=8)
-    result = quick(scene, None, [STIFFNESS], loss=loss, starts=starts, settings=settings, out=tmp_path / "run")
+    result = quick(scene, None, [STIFFNESS], loss=loss, starts=starts, steps=settings, out=tmp_path / "run")
     assert abs(result.scaled_error({STIFFNESS: 1e3})[STIFFNESS]) < 1e-3
     assert result.uncertainty.observable == [True] and result.sd[STIFFNESS] < 0.01
     written = json.loads((tmp_path / "run" / "result.json").read_text())
@@ -104,7 +104,7 @@ def test_a_scene_without_camera_needs_true_states(tmp_path: Path) -> None:
     scene.cameras = ()
     with torch.no_grad():
         loss = StateLoss(HEAD, scene.rollout(worlds=1))
-    result = quick(scene, None, [DENSITY], loss=loss, starts=[{DENSITY: 700.0}], settings=FAST, out=tmp_path / "run")
+    result = quick(scene, None, [DENSITY], loss=loss, starts=[{DENSITY: 700.0}], steps=FAST, out=tmp_path / "run")
     assert abs(result.scaled_error({DENSITY: 800.0})[DENSITY]) < 1e-3
     assert not (tmp_path / "run" / "strip.png").exists() and (tmp_path / "run" / "result.json").is_file()
     with pytest.raises(UserError, match="pixel loss compares films: give the target's video"):
@@ -149,7 +149,7 @@ def test_a_network_reads_through_another_appearance(tmp_path: Path) -> None:
     loop = RasteriserDomain(light_psi(scene), (0.0,) * 4)
     for name, loss in {"pixel": PixelLoss(), "risp": RispLoss(Centroid(), loop=loop)}.items():
         result = quick(
-            scene, target, names, loss=loss, bounds=bounds, starts=starts, settings=settings, refine=3, out=tmp_path / name
+            scene, target, names, loss=loss, bounds=bounds, starts=starts, steps=settings, refine=3, out=tmp_path / name
         )  # fmt: skip
         errors = result.scaled_error(truth)
         error[name] = [abs(errors[f"block.velocity[{i}]"]) for i in (0, 2)]
@@ -169,7 +169,7 @@ def test_a_network_reads_through_another_appearance(tmp_path: Path) -> None:
 def test_an_unfinished_run_with_another_loss_is_not_resumed(tmp_path: Path) -> None:
     scene = small_scenes.make_scene()
     target = pictures(scene)
-    options = {"starts": 1, "settings": OptimiseSettings(iterations=1), "refine": 0, "out": tmp_path / "run"}
+    options = {"starts": 1, "steps": OptimiseSettings(iterations=1), "refine": 0, "out": tmp_path / "run"}
     quick(scene, target, [DENSITY], loss=RispLoss(Centroid()), **options)
     (tmp_path / "run" / "result.json").unlink()
     other = Centroid()
@@ -184,7 +184,7 @@ def test_an_unfinished_run_with_another_loss_is_not_resumed(tmp_path: Path) -> N
 def test_the_network_is_frozen_and_copied() -> None:
     scene = small_scenes.make_scene()
     network = Centroid().train()
-    quick(scene, pictures(scene), [DENSITY], loss=RispLoss(network), starts=1, settings=OptimiseSettings(iterations=2), refine=0)
+    quick(scene, pictures(scene), [DENSITY], loss=RispLoss(network), starts=1, steps=OptimiseSettings(iterations=2), refine=0)
     assert network.training and network.scale.requires_grad and network.scale.grad is None
     assert float(network.scale.detach()) == 4.0
 
@@ -292,7 +292,7 @@ def test_features_find_the_density(weights: Path) -> None:
     scene = small_scenes.make_scene()
     target = pictures(scene)
     loss, starts = PerceptualLoss(weights), [{DENSITY: 700.0}]
-    result = quick(scene, target, [DENSITY], loss=loss, sampling="first+last", starts=starts, settings=FAST, refine=4)
+    result = quick(scene, target, [DENSITY], loss=loss, sampling="first+last", starts=starts, steps=FAST, refine=4)
     assert abs(result.scaled_error({DENSITY: 800.0})[DENSITY]) < 2e-3
     assert result.uncertainty.observable == [True]
 
@@ -302,7 +302,7 @@ def test_a_compressed_film_by_features_of_any_module(tmp_path: Path) -> None:
     torch.manual_seed(0)
     loss = PerceptualLoss(torch.nn.Conv2d(3, 4, 3, stride=2))
     video = simulate_video(scene, tmp_path / "film.mp4", crf=5)
-    result = quick(scene, video, [DENSITY], loss=loss, starts=[{DENSITY: 700.0}], settings=FAST)
+    result = quick(scene, video, [DENSITY], loss=loss, starts=[{DENSITY: 700.0}], steps=FAST)
     assert abs(result.scaled_error({DENSITY: 800.0})[DENSITY]) < 4 * result.sd[DENSITY] < 1.0
 
 
@@ -371,19 +371,19 @@ def test_an_appearance_is_found_with_a_density() -> None:
     psi = light_psi(scene)
     truth = torch.tensor([0.5, -0.4, 0.2, 0.6])
     target = pictures(scene, psi.values(truth))
-    result = quick(scene, target, [DENSITY, "psi"], psi=psi, starts=[{DENSITY: 700.0}], settings=OptimiseSettings(iterations=10))
+    result = quick(scene, target, [DENSITY, psi], starts=[{DENSITY: 700.0}], steps=OptimiseSettings(iterations=10))
     assert list(result.values) == [DENSITY, *(f"psi: {label}" for label in psi.labels)]
     np.testing.assert_allclose(list(result.values.values())[1:], truth, atol=2e-3)
     assert abs(np.log10(result.values[DENSITY] / 800.0)) < 1e-3
     with pytest.raises(UserError, match="ground.color is one of the rendering parameters of psi"):
-        quick(scene, target, ["psi", "ground.color"], psi=psi, bounds={"ground.color": (0.0, 1.0)})
+        quick(scene, target, [psi, "ground.color"], bounds={"ground.color": (0.0, 1.0)})
 
 
 def test_bounds_make_a_parameter_unknown() -> None:
     scene = small_scenes.make_scene()
     bounds = {"block.position": ((-0.01, -0.01, 0.02), (0.01, 0.01, 0.04))}
     starts = [{"block.position": (0.002, 0.003, 0.027)}]
-    result = quick(scene, pictures(scene), ["block.position"], bounds=bounds, starts=starts, settings=FAST)
+    result = quick(scene, pictures(scene), ["block.position"], bounds=bounds, starts=starts, steps=FAST)
     np.testing.assert_allclose(list(result.values.values()), [0.0, 0.0, 0.025], atol=2e-4)
     unknowns = Unknowns.of(scene, [DENSITY], bounds={DENSITY: (1000.0, 2000.0, "linear")})
     assert unknowns.current()[0] == 1000.0 and unknowns.scales == ["linear"]
@@ -404,7 +404,7 @@ def test_many_unknowns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
     name = "block.face_colors"
     size = scene.parameters[name].value.size
     result = quick(
-        scene, pictures(scene), [DENSITY, name], bounds={name: (0.0, 1.0)}, starts=[{}], settings=OptimiseSettings(iterations=2),
+        scene, pictures(scene), [DENSITY, name], bounds={name: (0.0, 1.0)}, starts=[{}], steps=OptimiseSettings(iterations=2),
         linearise_up_to=10, out=tmp_path / "run",
     )  # fmt: skip
     assert result.remarks[0] == f"{size + 1} unknowns: no Gauss-Newton steps, no error bars (linearise_up_to is 10)"
@@ -434,7 +434,7 @@ def test_frames_that_count() -> None:
 def test_fewer_frames_keep_the_optimum(sampling: str) -> None:
     scene = small_scenes.make_scene()
     settings = OptimiseSettings(iterations=5, first_frames=1)
-    result = quick(scene, pictures(scene), [DENSITY], sampling=sampling, starts=[{DENSITY: 600.0}], settings=settings)
+    result = quick(scene, pictures(scene), [DENSITY], sampling=sampling, starts=[{DENSITY: 600.0}], steps=settings)
     assert abs(result.scaled_error({DENSITY: 800.0})[DENSITY]) < 1e-3
 
 

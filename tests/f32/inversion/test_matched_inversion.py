@@ -18,6 +18,7 @@ from risp_torch import (
     NewtonSteps,
     PixelLoss,
     Scene,
+    SearchStages,
     Sphere,
     Start,
     Surface,
@@ -58,7 +59,8 @@ def test_speed_in_another_look(tmp_path):
     film = film_of(thrown(color=(0.1, 0.7, 0.3), key=0.3, top=(0.8, 0.2, 0.2)))
     result = invert(
         thrown(speed=1.2), film, ["ball.velocity[0]"], bounds={"ball.velocity[0]": (0.3, 1.5)}, loss=MatchedLoss(),
-        starts=[{"ball.velocity[0]": 0.7}], settings=NewtonSteps(rounds=8), refine=2, out=tmp_path / "run", progress=False,
+        starts=[{"ball.velocity[0]": 0.7}], search=SearchStages(steps=NewtonSteps(rounds=8), refine=2),
+        out=tmp_path / "run", progress=False,
     )  # fmt: skip
     (value,), (sd,) = result.values.values(), result.sd.values()
     assert abs(value - 0.8) < 0.008

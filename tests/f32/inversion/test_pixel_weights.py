@@ -50,7 +50,7 @@ def test_weights_hide_an_occluder(scene: Scene, film: torch.Tensor, occluder: to
     start, truth = [{DENSITY: 700.0, VELOCITY: 0.45}], {DENSITY: 800.0, VELOCITY: 0.5}
     found = {}
     for name, weights in {"without": None, "with": PixelWeights(1 - occluder)}.items():
-        result = quick(scene, shown, list(truth), loss=PixelLoss(weights=weights), starts=start, settings=SETTINGS)
+        result = quick(scene, shown, list(truth), loss=PixelLoss(weights=weights), starts=start, steps=SETTINGS)
         error = result.scaled_error(truth)
         found[name] = max(abs(error[label]) / result.sd[label] for label in truth), result.fits, abs(error[VELOCITY])
     assert found["with"][0] < 3 and found["with"][1] and found["with"][2] < 0.01

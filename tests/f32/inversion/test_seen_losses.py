@@ -78,7 +78,7 @@ def hard_masks() -> torch.Tensor:
 
 
 def found(scene: Scene, loss: Loss, film: torch.Tensor | None = None) -> Inversion:
-    return quick(scene, film, list(TRUTH), loss=loss, starts=START, settings=SETTINGS)
+    return quick(scene, film, list(TRUTH), loss=loss, starts=START, steps=SETTINGS)
 
 
 def bars_off(result: Inversion) -> float:

@@ -8,7 +8,20 @@ import numpy as np
 import pytest
 import torch
 
-from risp_torch import AmbientLight, Camera, Elastic, Inversion, OptimiseSettings, Param, Scene, Surface, film, invert
+from risp_torch import (
+    AmbientLight,
+    Camera,
+    Elastic,
+    Inversion,
+    OptimiseSettings,
+    Param,
+    Scene,
+    SearchStages,
+    SmoothnessPrior,
+    Surface,
+    film,
+    invert,
+)
 from risp_torch.inversion import Unknowns, error_bars, linearise
 from ti_sim.meshes import box_hexes
 
@@ -42,8 +55,9 @@ def inverted(tmp_path_factory: pytest.TempPathFactory) -> Inversion:
         target = film(scene, {}, worlds=1, frames=scene.frames)[0][0]
     start = dict.fromkeys(NAMES, np.full(COUNT, 2e4))
     return invert(
-        scene, target, NAMES, starts=[start], smooth={"bar.mu": 1e-6, "bar.lam": 1e-6}, refine=3,
-        settings=OptimiseSettings(iterations=6), out=tmp_path_factory.mktemp("bar") / "run", progress=False,
+        scene, target, NAMES, starts=[start], priors=dict.fromkeys(NAMES, SmoothnessPrior(1e-6)),
+        search=SearchStages(steps=OptimiseSettings(iterations=6), refine=3),
+        out=tmp_path_factory.mktemp("bar") / "run", progress=False,
     )  # fmt: skip
 
 
@@ -69,7 +83,7 @@ def test_a_heavier_weight_makes_neighbours_alike_and_counts_as_knowledge(inverte
         target = film(scene, {}, worlds=1, frames=scene.frames)[0][0]
     point = inverted.final[inverted.best]
     for weight in (1e-7, 10.0):
-        unknowns = Unknowns.of(scene, NAMES, smooth=dict.fromkeys(NAMES, weight))
+        unknowns = Unknowns.of(scene, NAMES, priors=dict.fromkeys(NAMES, SmoothnessPrior(weight)))
         bars = error_bars(linearise(scene, target, unknowns, point), unknowns, floor=1e-3)
         difference = np.zeros(2 * COUNT)
         difference[COUNT - 2 : COUNT] = 1.0, -1.0  # of the mu of the two elements at the free end

@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 import torch
 
-from risp_torch import CmaSettings, Inversion, OptimiseSettings, UserError, invert
+from risp_torch import CmaSettings, Inversion, OptimiseSettings, UserError
 from risp_torch.files.run_folder import RunFolder
 from risp_torch.inversion.solvers import gradient_descent
 from tests.reference import small_scenes
+from tests.reference.searches import quick
 
 pytestmark = pytest.mark.usefixtures("undiagnosed")
 INVERT = sys.modules["risp_torch.inversion.run.invert"]
@@ -24,7 +25,7 @@ STOPPED = "stopped early"
 
 
 def found(target: torch.Tensor, names: list[str], **options: object) -> Inversion:
-    return invert(small_scenes.make_scene(), target, names, progress=False, **{"starts": 4, "refine": 1} | options)
+    return quick(small_scenes.make_scene(), target, names, **{"starts": 4, "refine": 1} | options)
 
 
 def search(**changes: object) -> OptimiseSettings:
@@ -45,9 +46,9 @@ def test_the_worse_starts_stop_and_the_others_do_not_notice(
         return losses(scene, comparison, unknowns, z, *rest)
 
     monkeypatch.setattr(gradient_descent, "_losses", counted)
-    kept = found(target, [DENSITY], settings=search(optimizer=optimizer))
+    kept = found(target, [DENSITY], steps=search(optimizer=optimizer))
     assert worlds == [4] * 5 + [2] * 7 + [1] * 8  # the batch shrinks
-    everyone = found(target, [DENSITY], settings=search(optimizer=optimizer, keep=()))
+    everyone = found(target, [DENSITY], steps=search(optimizer=optimizer, keep=()))
     table, whole = (torch.stack(result.history.losses[:20]) for result in (kept, everyone))
     for iteration, count in ((5, 2), (12, 1)):
         remaining = torch.isfinite(table[iteration - 1])
@@ -64,7 +65,7 @@ def test_the_worse_starts_stop_and_the_others_do_not_notice(
 
 
 def test_a_killed_search_stops_the_same_starts(target: torch.Tensor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    options = {"settings": search(iterations=30), "out": tmp_path / "killed"}
+    options = {"steps": search(iterations=30), "out": tmp_path / "killed"}
     save, calls = RunFolder.save_checkpoint, []
 
     def killed(self: RunFolder, *given: object) -> None:
@@ -109,7 +110,7 @@ def test_numbers_of_starts_that_make_no_sense(changes: dict[str, object], words:
 def test_a_search_without_gradients_goes_before(target: torch.Tensor) -> None:
     warm = CmaSettings(generations=8, population=6)
     starts = [{DENSITY: 200.0, FRICTION: 0.1}, {DENSITY: 3000.0, FRICTION: 1.0}]
-    options = {"starts": starts, "settings": OptimiseSettings(iterations=1), "refine": 0, "warm_start": warm}
+    options = {"starts": starts, "steps": OptimiseSettings(iterations=1), "refine": 0, "warm_start": warm}
     result = found(target, [DENSITY, FRICTION], **options)
     table = torch.stack(result.history.losses)
     assert table.shape == (9, 2) and (table[1:8] <= table[:7]).all() and (table[7] < 0.3 * table[0]).all()
@@ -125,7 +126,7 @@ def test_a_search_without_gradients_goes_before(target: torch.Tensor) -> None:
 def test_one_unknown_and_a_killed_run(target: torch.Tensor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was killed during the first search begins again; after it, the descent resumes."""
     warm = CmaSettings(generations=4)
-    options = {"starts": [{DENSITY: 300.0}], "settings": OptimiseSettings(iterations=20), "warm_start": warm}
+    options = {"starts": [{DENSITY: 300.0}], "steps": OptimiseSettings(iterations=20), "warm_start": warm}
     with monkeypatch.context() as patch:
         patch.setattr(INVERT, "status_of_starts", interrupted)
         with pytest.raises(KeyboardInterrupt):

@@ -8,7 +8,19 @@ import numpy as np
 import pytest
 import torch
 
-from risp_torch import WIDE_SEARCH, OptimiseSettings, Param, Scene, StateLoss, States, UserError, WideSteps, invert, load_scene
+from risp_torch import (
+    WIDE_SEARCH,
+    OptimiseSettings,
+    Param,
+    Scene,
+    SearchStages,
+    StateLoss,
+    States,
+    UserError,
+    WideSteps,
+    invert,
+    load_scene,
+)
 from risp_torch.inversion import Comparison, Unknowns
 from risp_torch.inversion.losses.whitening import Whitening
 from risp_torch.inversion.problem.smoothness import Smoothness
@@ -114,7 +126,7 @@ def test_an_inversion_takes_wide_steps_where_the_loss_is_rough() -> None:
     with torch.no_grad():
         motion = scene.rollout()
     loss = RippledLoss(load_task("quadrotor", scene).head, motion)
-    found = invert(scene, None, ["quadrotor.mass"], loss=loss, starts=3, refine=3, progress=False)
+    found = invert(scene, None, ["quadrotor.mass"], loss=loss, starts=3, search=SearchStages(refine=3), progress=False)
     assert abs(found.values["quadrotor.mass"] - MASS) < 0.005
     assert found.status.count("best") == 1 and found.status.count("stopped early") == 2
     assert len(found.history.losses) == len(WIDE_SEARCH.widths) + 1  # nothing after them
@@ -218,7 +230,7 @@ def test_whitened_rounds_leave_out_what_all_frames_misread_together() -> None:
     errors = {}
     for whiten in (False, True):
         asked = replace(settings, whiten=whiten)
-        found = invert(scene, None, ["quadrotor.mass"], loss=loss, starts=2, settings=asked, progress=False)
+        found = invert(scene, None, ["quadrotor.mass"], loss=loss, starts=2, search=asked, progress=False)
         errors[whiten] = abs(found.values["quadrotor.mass"] - MASS)
         history = torch.stack(found.history.losses)
         assert len(history) == 6 + 4 * whiten and history[6:].isnan().all()

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from risp_torch import NewtonSteps, invert, load_scene, simulate_video
+from risp_torch import NewtonSteps, SearchStages, invert, load_scene, simulate_video
 from risp_torch.files.report import format_table
 from risp_torch.inversion import Unknowns
 from studies.demo import __main__ as demo
@@ -45,8 +45,8 @@ def test_the_readme_is_current(tmp_path: Path) -> None:
     scene = load_scene(job.scene)
     video = simulate_video(scene, tmp_path / "toss.mp4", crf=18)
     start = {name: estimate for name, (estimate, _bar) in printed.items()}
-    settings = NewtonSteps(first_frames=scene.frames, rounds=1)
-    again = invert(scene, video, list(printed), starts=[start], settings=settings, refine=1, progress=False)
+    search = SearchStages(steps=NewtonSteps(first_frames=scene.frames, rounds=1), refine=1)
+    again = invert(scene, video, list(printed), starts=[start], search=search, progress=False)
     for name, (estimate, bar) in printed.items():
         assert abs(100 * (again.values[name] / estimate - 1)) < 0.2 * bar + 0.005, name
         assert 100 * (10 ** again.sd[name] - 1) == pytest.approx(bar, rel=0.2, abs=0.01), name

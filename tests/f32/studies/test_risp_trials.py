@@ -18,6 +18,7 @@ from risp_torch import (
     OptimiseSettings,
     PixelLoss,
     PixelWeights,
+    SearchStages,
     StateLoss,
     UserError,
     WideSteps,
@@ -120,8 +121,8 @@ def test_error_bars_of_a_solved_look(tmp_path, capsys):
     assert f"{sd:.3g}; the truth is at most {result['bars_off']:.2g} of them off" in capsys.readouterr().out
     start = [{"quadrotor.mass": result["values"]["quadrotor.mass"]}]
     found = invert(
-        scene, target, ["quadrotor.mass"], loss=MatchedLoss(), starts=start, refine=0, progress=False,
-        settings=OptimiseSettings(iterations=1, learning_rate=1e-9),
+        scene, target, ["quadrotor.mass"], loss=MatchedLoss(), starts=start, progress=False,
+        search=SearchStages(steps=OptimiseSettings(iterations=1, learning_rate=1e-9), refine=0),
     )  # fmt: skip
     assert sd == pytest.approx(found.sd["quadrotor.mass"], rel=0.05)
 

@@ -18,7 +18,7 @@ import pytest
 import risp_torch
 import ti_render
 import ti_sim
-from risp_torch import OptimiseSettings, Scene, WideSteps, invert
+from risp_torch import OptimiseSettings, Scene, SmoothnessPrior, WideSteps, invert
 from risp_torch.control import ControlTask, DirectPolicy, FeedbackPolicy, SinePolicy
 from risp_torch.inversion import Unknowns
 from risp_torch.scene.rendering_parameters import RenderingParameters
@@ -131,7 +131,7 @@ def test_the_walk_finds_them() -> None:
         (lambda: OptimiseSettings(keep=((0.5, 2.5),)), "keep is 0.5:2.5: give shares of the iterations that rise"),
         (lambda: _task(learning_rate={"image": -1.0}), "learning_rate['image'] is -1.0: give a finite number above zero"),
         (lambda: invert(_scene(), None, ["a"], starts=10**12), "starts is 1000000000000: give a whole number of at least 1, at"),
-        (lambda: invert(_scene(), None, ["a"], smooth={"a": 0.0}), "invert: smooth['a'] is 0.0: give a finite number above zero"),
+        (lambda: SmoothnessPrior(0.0), "SmoothnessPrior: weight is 0.0: give a finite number above zero"),
     ],
 )  # fmt: skip
 def test_sentences(make: Callable[[], object], words: str) -> None:

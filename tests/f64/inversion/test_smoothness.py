@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 import torch
 
-from risp_torch import Elastic, Param, Scene, UserError
+from risp_torch import Elastic, Param, Scene, SmoothnessPrior, UserError
 from risp_torch.inversion import Unknowns
 from ti_sim.meshes import SheetMesh, box_hexes, box_tet10s, box_tets, sheet_grid
 from ti_sim.meshes.neighbours import element_neighbours
 
 CELLS = (3, 2, 1)
 COUNT = 6
-WEIGHTS = {"body.mu": 0.3, "body.damping": 2.0}
+PRIORS = {"body.mu": SmoothnessPrior(0.3), "body.damping": SmoothnessPrior(2.0)}
 
 
 def shared(indices: np.ndarray, corners: int, nodes: int) -> list[list[int]]:
@@ -50,7 +50,7 @@ def scene_of_elements(**options: object) -> Scene:
 
 def test_the_penalty_is_the_weighted_mean_square_of_differences() -> None:
     names = ["body.density", "body.mu", "body.damping"]
-    unknowns = Unknowns.of(scene_of_elements(), names, smooth=WEIGHTS)
+    unknowns = Unknowns.of(scene_of_elements(), names, priors=PRIORS)
     physical = np.random.default_rng(1).uniform(1.0, 4.0, (2, 1 + 2 * COUNT)) * np.r_[200.0, np.full(COUNT, 1e4), np.ones(COUNT)]
     near = element_neighbours(box_hexes((0.3, 0.2, 0.1), CELLS).indices)
     expected = np.zeros(2)
@@ -64,6 +64,17 @@ def test_the_penalty_is_the_weighted_mean_square_of_differences() -> None:
     np.testing.assert_allclose(np.einsum("sk,kl,sl->s", parts, matrix, parts), expected, rtol=1e-9)
 
 
+def test_a_normal_prior_besides_smoothness() -> None:
+    """Both of one unknown are those of each alone."""
+    scene, name = scene_of_elements(), "body.mu"
+    both = Unknowns.of(scene, [name], priors={name: SmoothnessPrior(0.3, normal=(1.2e4, "10%"))})
+    smooth = Unknowns.of(scene, [name], priors={name: SmoothnessPrior(0.3)})
+    normal = Unknowns.of(scene, [name], priors={name: (1.2e4, "10%")})
+    assert both.smoothness.specification == smooth.smoothness.specification == {name: 0.3}
+    assert both.priors.specification == normal.priors.specification and not smooth.priors
+    np.testing.assert_array_equal(both.priors.sd, normal.priors.sd)
+
+
 def test_without_weights_there_is_no_penalty() -> None:
     unknowns = Unknowns.of(scene_of_elements(), ["body.mu"])
     assert float(unknowns.penalised(torch.zeros(1), torch.zeros(1, COUNT, dtype=torch.float64), 1)) == 0.0
@@ -71,17 +82,16 @@ def test_without_weights_there_is_no_penalty() -> None:
 
 
 @pytest.mark.parametrize(
-    ("smooth", "sentence"),
+    ("name", "sentence"),
     [
-        ({"body.mue": 1.0}, "unknown to smooth 'body.mue': did you mean 'body.mu'"),
-        ({"body.lam": 1.0}, "unknown to smooth 'body.lam'"),
-        ({"body.density": 1.0}, "body.density has no number for each element of a solid, cloth or flat body"),
-        ({"body.mu": 0.0}, "smooth['body.mu'] is 0.0: give a finite number above zero"),
+        ("body.mue", "unknown to smooth 'body.mue': did you mean 'body.mu'"),
+        ("body.lam", "unknown to smooth 'body.lam'"),
+        ("body.density", "body.density has no number for each element of a solid, cloth or flat body"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_smoothed_is_named(smooth: dict[str, float], sentence: str) -> None:
+def test_what_cannot_be_smoothed_is_named(name: str, sentence: str) -> None:
     with pytest.raises(UserError) as caught:
-        Unknowns.of(scene_of_elements(), ["body.mu", "body.density"], smooth=smooth)
+        Unknowns.of(scene_of_elements(), ["body.mu", "body.density"], priors={name: SmoothnessPrior(1.0)})
     assert sentence in str(caught.value)
 
 
@@ -97,6 +107,6 @@ def test_numbers_of_particles_springs_and_lone_elements_are_not_smoothed() -> No
     )  # fmt: skip
     for name in ("net.stiffness", "net.mass"):
         with pytest.raises(UserError, match="has no number for each element"):
-            Unknowns.of(scene, [name], smooth={name: 1.0})
+            Unknowns.of(scene, [name], priors={name: SmoothnessPrior(1.0)})
     with pytest.raises(UserError, match="no elements of brick.density are neighbours"):
-        Unknowns.of(scene, ["brick.density"], smooth={"brick.density": 1.0})
+        Unknowns.of(scene, ["brick.density"], priors={"brick.density": SmoothnessPrior(1.0)})
