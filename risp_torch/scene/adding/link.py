@@ -123,9 +123,7 @@ def make_link(
     index = parent_index(name, frame.parent, scene.bodies)
     quaternion = unit_quaternion(name, frame.orientation)
     if frame.at_tip and (index < 0 or getattr(scene.bodies[index], "direction", None) is None):
-        raise UserError(
-            f"{name} is attached to the tip of {frame.parent or 'the world'}, which has no length: give its position"
-        )
+        raise UserError(f"{name} is attached to the tip of {frame.parent or 'the world'}, which has no length: give its position")
     table = scene.table
     options.add_mass(table, name)
     table.add(f"{name}.position", frame.position, unit="m", shape=(3,))

@@ -17,7 +17,7 @@ import pytest
 import torch
 from PIL import Image
 
-from risp_torch import OptimiseSettings, write_video
+from risp_torch import OptimiseSettings, SearchStages, write_video
 from risp_torch.__main__ import COMMANDS as PROGRAM
 from risp_torch.__main__ import main
 from risp_torch.files.film import read_film
@@ -81,7 +81,7 @@ SMALL_BLOCKS = {
     '"ground.contact.damping"], out=': '"ground.contact.damping"], starts=1, out=',
     '"docs/figures/contact_force.png"': '"contact_force.png"', "frames=96": "frames=36",
     'scene = load_scene("cube")\nvideo': 'scene = load_scene("cube", size=64)\nvideo',
-    '["ground.contact.stiffness"], out=': '["ground.contact.stiffness"], starts=2, settings=FEW, refine=4, out=',
+    '["ground.contact.stiffness"], out=': '["ground.contact.stiffness"], starts=2, search=FEW, out=',
     "images=2000": "images=6",
     'preset("quick", task)': 'preset("quick", task, epochs=1, batch_size=2, width=2)',
 }
@@ -393,7 +393,7 @@ CHECKS: dict[str, Callable[[dict[str, Any]], None]] = {
 @pytest.mark.parametrize("block", PLAIN)
 def test_python_blocks_run(block: str, stranger: Path) -> None:
     """Every other Python block runs, as it stands or smaller, and makes what it says."""
-    names: dict[str, Any] = {"FEW": OptimiseSettings(iterations=12)}
+    names: dict[str, Any] = {"FEW": SearchStages(steps=OptimiseSettings(iterations=12), refine=4)}
     for said, small in SMALL_BLOCKS.items():
         block = block.replace(said, small)
     source = Path("block.py").resolve()  # Taichi reads kernels from their file
