@@ -11,13 +11,14 @@ from risp_torch.control.files import save_policy
 from risp_torch.control.result import Control
 from risp_torch.control.task import ControlTask
 from risp_torch.files import report
-from risp_torch.files.run_folder import RESULT_SCHEMA, RunFolder, program_version
+from risp_torch.files.run_folder import RunFolder, program_version
 from risp_torch.files.video import write_picture
 from risp_torch.scene.scene import Scene
 from risp_torch.scene.states import States
 from ti_sim.base.rules import checked
 
 MAX_VIDEO_FPS = 30.0  # per second, in videos
+_SCHEMA = 2  # of result.json
 _TOGETHER = 64  # pictures that are rendered together
 
 
@@ -40,7 +41,7 @@ def write_report(scene: Scene, task: ControlTask, result: Control, folder: RunFo
     save_policy(path / "policy.safetensors", result.search.policy, {"scene": scene.name, "drives": task.drives})
     folder.write_result(
         {
-            "schema": RESULT_SCHEMA, "scene": scene.name, "version": program_version(), "settings": folder.settings,
+            "schema": _SCHEMA, "scene": scene.name, "version": program_version(), "settings": folder.settings,
             "goal": result.note, "objective": result.objective, "best": best, "error": history.errors[best],
             "loss": history.losses[best], "errors": history.errors, "losses": history.losses,
             "moved": result.aim.displacement(result.search.rollout), "iteration_seconds": history.seconds,

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from risp_torch.data.measured_films import MeasuredFilm, read_json
+from risp_torch.files.run_folder import check_result_schema
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import checked
 
@@ -70,7 +71,7 @@ def estimate_errors(films: Sequence[MeasuredFilm], results: str | Path) -> list[
         A row for each true value of each film, in their order; without an estimate where the result does not exist or has none.
 
     Raises:
-        UserError: no film has a result, a result is damaged, or its units are not those of the truth.
+        UserError: no film has a result, a result is damaged or another version's, or its units are not those of the truth.
     """
     results = Path(results)
     files = {film.name: results / film.name / "result.json" for film in films}
@@ -102,7 +103,9 @@ def median_errors(rows: Sequence[ErrorRow]) -> dict[str, tuple[float | None, int
 
 def _rows(film: MeasuredFilm, file: Path) -> list[ErrorRow]:
     """Rows of one film, whose result need not exist."""
-    estimates = read_json(file, _FORM).get("unknowns") if file.is_file() else {}
+    record = read_json(file, _FORM) if file.is_file() else {"unknowns": {}}
+    check_result_schema(record, file)
+    estimates = record.get("unknowns")
     if not isinstance(estimates, dict):
         raise UserError(f"{file} has no estimates: give {_FORM}")
     rows = []

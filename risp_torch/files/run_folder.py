@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     import torch
 
 __all__ = [
-    "RESULT_SCHEMA", "FinishedError", "RunFolder", "default_run_path", "first_difference", "inversion_result", "to_jsonable",
-    "program_version",
+    "RESULT_SCHEMA", "FinishedError", "RunFolder", "check_result_schema", "default_run_path", "first_difference",
+    "inversion_result", "program_version", "to_jsonable",
 ]  # fmt: skip
 
-RESULT_SCHEMA = 2
+RESULT_SCHEMA = 3
 _SETTINGS, _RESULT, _CHECKPOINT = "settings.json", "result.json", "checkpoint.safetensors"
 _METADATA_KEY, _RUN_KEY, _DIGEST_KEY = "json", "run", "sha256"
 _WRITTEN = {".csv", ".json", ".mp4", ".npz", ".png", ".safetensors", ".svg"}  # kinds of files that runs write
@@ -129,11 +129,13 @@ class RunFolder:
         """Read ``result.json``.
 
         Raises:
-            UserError: the run is not finished, or the file is damaged.
+            UserError: the run is not finished, the file is damaged, or another version wrote it (``check_result_schema``).
         """
         if not self.finished:
             raise UserError(f"the run in {self.path} has no {_RESULT}: it has not finished, run it again to resume it")
-        return _read_json(self.path / _RESULT)
+        record = _read_json(self.path / _RESULT)
+        check_result_schema(record, self.path / _RESULT)
+        return record
 
     def save_checkpoint(self, tensors: Mapping[str, torch.Tensor], metadata: Mapping[str, Any]) -> None:
         """Save where the run is, in place of the checkpoint before.
@@ -253,6 +255,20 @@ def inversion_result(
         "best": best,
         "seconds": seconds,
     }
+
+
+def check_result_schema(record: Mapping[str, Any], path: Path) -> None:
+    """Raise a UserError if a record is an inversion's result in the form of another version.
+
+    Args:
+        record: content of a JSON file.
+        path: the file.
+    """
+    schema = record.get("schema")
+    if {"unknowns", "starts"} <= set(record) and schema != RESULT_SCHEMA:
+        raise UserError(
+            f"{path} has schema {schema}, and this version reads schema {RESULT_SCHEMA}: run the inversion again in a new folder"
+        )
 
 
 @checked

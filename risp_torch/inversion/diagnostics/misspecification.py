@@ -36,11 +36,11 @@ from risp_torch.scene.scene import Scene
 from ti_sim.base.errors import DivergenceError, UserError
 
 ROUNDS, ROUNDS_OF_A_FIT = 10, 3  # Gauss-Newton steps with a family of nuisances, where nothing fits the film, and where it does
-LEVEL, WHITE_LEVEL = 0.05, 0.01  # of significance, for all tests together: of the families, and of the residual's power
+LEVEL, CORRELATION_LEVEL = 0.05, 0.01  # of significance, for all tests together: of the families, and of the residual's power
 MATTERS = 0.5  # of an error bar: smaller shifts of the unknowns are left alone
 NAMED = 0.5  # of what noise leaves unexplained: a family that explains less of a large residual is not named
 AS_GOOD = 0.7  # of what the best family explains: others that explain this much are named, too
-NOT_WHITE = 2.0  # times the power of the film's errors in blocks: a residual with more is not noise, where that is significant
+CORRELATED = 2.0  # times the power of the film's errors in blocks: a residual with more is not noise, where that is significant
 ABSORBED = 2.0  # standard deviations of the film's errors: a number whose change by one of its own is less visible is assumed
 MAX_UNKNOWNS = 12  # of an inversion: with more, nothing is tested
 MOST_AUGMENTED = 5  # families that are estimated, too, where nothing fits the film: those whose first step explains most
@@ -76,13 +76,13 @@ class Diagnosis:
 
     Attributes:
         misspecifications: families that are likely wrong, the best explanation first.
-        whiteness: largest significant power of the residual in blocks, divided by that of the film's errors, at least 1; None if
-            nothing was tested or the errors are not known.
+        block_variance_ratio: largest significant power of the residual in blocks, divided by that of the film's errors, at
+            least 1; None if nothing was tested or the errors are not known.
         assumptions: sentences on numbers that the film does not show and that an unknown can stand for, or that are not tested.
     """
 
     misspecifications: list[Misspecification] = field(default_factory=list)
-    whiteness: float | None = None
+    block_variance_ratio: float | None = None
     assumptions: list[str] = field(default_factory=list)
 
 
@@ -121,9 +121,10 @@ def _diagnosed(
     assumptions = _assumptions(tests, unknowns, bars)
     if misfit is not None and misfit > MISFIT:
         return Diagnosis(_augmented_without_noise_model(linearisation, tests, errors, explained or 0.0), None, assumptions)
-    whiteness = None
+    ratio = None
     if tests and errors.variance is not None:
-        whiteness = max([1.0, *(test.whiteness for _, test in tests if test.color_p_value < WHITE_LEVEL / len(tests))])
+        level = CORRELATION_LEVEL / len(tests)
+        ratio = max([1.0, *(test.block_variance_ratio for _, test in tests if test.correlation_p_value < level)])
     unexplained = linearisation.loss - (explained or 0.0)
     p_values = np.array([_p_value(test, bars, linearisation.comparison.count, misfit, unexplained) for _, test in tests])
     significant = [pair for pair, p_value in zip(tests, p_values, strict=True) if p_value < LEVEL]
@@ -139,7 +140,7 @@ def _diagnosed(
     named = [pair for pair in significant if pair[1].falls >= AS_GOOD * most]
     misspecifications = [_misspecification(linearisation, *pair, errors, unexplained) for pair in named]
     misspecifications.sort(key=lambda entry: -round(entry.share, 1))  # of families that explain as much, the first ones first
-    return Diagnosis(misspecifications, whiteness, assumptions)
+    return Diagnosis(misspecifications, ratio, assumptions)
 
 
 def _p_value(test: ScoreTest, bars: np.ndarray, count: float, misfit: float | None, unexplained: float) -> float:
@@ -276,10 +277,11 @@ def doubts_of_residual(diagnosis: Diagnosis, misfit: float | None) -> list[str]:
     """
     if diagnosis.misspecifications or (misfit is not None and misfit > MISFIT):
         return []
-    colored = diagnosis.whiteness is not None and diagnosis.whiteness > NOT_WHITE
-    if not colored and (misfit is None or misfit <= NOTICED):
+    ratio = diagnosis.block_variance_ratio
+    is_correlated = ratio is not None and ratio > CORRELATED
+    if not is_correlated and (misfit is None or misfit <= NOTICED):
         return []
-    size = f"its errors are correlated, {diagnosis.whiteness:.2g} times as strongly as noise and compression" if colored else ""
+    size = f"its errors are correlated, {ratio:.2g} times as strongly as noise and compression" if is_correlated else ""
     much = f"it is {misfit:.2g} times what noise and compression explain" if misfit is not None and misfit > NOTICED else ""
     return [
         "the scene differs from the film: the residual is no noise "

@@ -79,8 +79,9 @@ class ScoreTest:
         falls: by how much the step lowers the summed squared residual.
         statistics: [C] squared lengths of the score in the covariances.
         freedom: [C] degrees of freedom of the covariances.
-        whiteness: power of the residual's scores in blocks, without ``FilmErrors.bias``, over that of a right scene's errors.
-        color_p_value: probability of a power as large if the errors are those of a right scene.
+        block_variance_ratio: power of the residual's scores in blocks, without ``FilmErrors.bias``, over that of a right scene's
+            errors; above 1 where the residual is correlated (variance-ratio test; Lo and MacKinlay, 1988).
+        correlation_p_value: probability of a ratio as large if the errors are those of a right scene.
     """
 
     amplitudes: np.ndarray
@@ -91,8 +92,8 @@ class ScoreTest:
     falls: float
     statistics: np.ndarray
     freedom: np.ndarray
-    whiteness: float
-    color_p_value: float
+    block_variance_ratio: float
+    correlation_p_value: float
 
     @cached_property
     def p_value(self) -> float:
@@ -153,13 +154,13 @@ def score_test(
     *samples, scores, first_scores = block_scores_of(nuisance_fit, [*scatter, nuisance_fit.residual, residual])
     covariances, freedom = _covariances(nuisance_fit, normal, variance, errors, samples, scores, fitted=len(normal) + len(film))
     to_shift = away @ step
-    whiteness, color_p_value = _whiteness(nuisance_fit, normal, variance, errors, samples, first_scores)
+    ratio, correlation_p_value = _block_variance_ratio(nuisance_fit, normal, variance, errors, samples, first_scores)
     return ScoreTest(
         amplitudes=amplitudes, shift=away @ amplitudes, unit_shift=away,
         shift_sd=np.array([np.sqrt(np.einsum("km,mn,kn->k", to_shift, matrix, to_shift)) for matrix in covariances]),
         visible=np.sqrt(np.diag(normal) / weight), falls=float(2 * amplitudes @ score - amplitudes @ normal @ amplitudes),
         statistics=np.array([_squared_length(score[free], matrix[np.ix_(free, free)]) for matrix in covariances]),
-        freedom=freedom, whiteness=whiteness, color_p_value=color_p_value,
+        freedom=freedom, block_variance_ratio=ratio, correlation_p_value=correlation_p_value,
     )  # fmt: skip
 
 
@@ -221,7 +222,7 @@ def _covariances(
     return [modelled, both], np.array([certain, trusted + rest])
 
 
-def _whiteness(
+def _block_variance_ratio(
     linearisation: Linearisation,
     normal: np.ndarray,
     variance: float,

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from risp_torch.files.run_folder import check_result_schema
 from risp_torch.inversion.problem.unknowns import PSI
 from risp_torch.scene.adding.camera import add_lens
 from risp_torch.scene.parameters import split_entry
@@ -40,7 +41,7 @@ def apply_result(scene: Scene, path: str | Path) -> list[str]:
         Names of the parameters, or entries, that were set.
 
     Raises:
-        UserError: the file does not exist, has no values, or the scene lacks a parameter.
+        UserError: the file does not exist, has no values, or is another version's, or the scene lacks a parameter.
     """
     path, film = _path_and_film(str(path))
     file = path / "result.json" if path.is_dir() else path
@@ -72,6 +73,7 @@ def _read(file: Path) -> Mapping[str, Any]:
     kinds = ("unknowns", "lowest", "values")
     if not isinstance(result, Mapping) or not any(isinstance(result.get(kind), Mapping) for kind in kinds):
         raise UserError(f"{file} has no estimates: give {_WRITERS}")
+    check_result_schema(result, file)
     return result
 
 

@@ -42,7 +42,8 @@ class Inversion:
         residual: how large the residual is, and what of it the film's own noise leaves; None without error bars.
         misspecifications: families of numbers that were taken for known and are likely wrong: the share of the residual that each
             explains, its changes, and the shifts of the unknowns.
-        whiteness: power of the residual in blocks, divided by that of the film's errors: about 1 for noise; None if unknown.
+        block_variance_ratio: power of the residual in blocks, divided by that of the film's errors: about 1 for noise; None if
+            unknown.
         assumptions: sentences on known numbers that the film does not show, and that estimates stand for.
     """
 
@@ -64,7 +65,7 @@ class Inversion:
     folder: Path | None
     residual: Residual | None = None
     misspecifications: list[dict[str, Any]] = field(default_factory=list)
-    whiteness: float | None = None
+    block_variance_ratio: float | None = None
     assumptions: list[str] = field(default_factory=list)
 
     @property

@@ -53,7 +53,7 @@ def write_report(scene: Scene, film: torch.Tensor | None, result: Inversion, fol
         )
         | {"converged": result.converged, "fits": result.fits, "misfit": result.misfit, "doubts": result.doubts}
         | {"residual": result.residual and result.residual.to_json(), "misspecifications": result.misspecifications}
-        | {"whiteness": result.whiteness, "assumptions": result.assumptions}
+        | {"block_variance_ratio": result.block_variance_ratio, "assumptions": result.assumptions}
         | {"unobservable": result.uncertainty.unobservable, "remarks": result.remarks}
         | {"observable_modes": result.uncertainty.observable_modes}
     )  # fmt: skip

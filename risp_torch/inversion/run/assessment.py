@@ -49,7 +49,7 @@ class Assessment:
         doubts: sentences on why the estimate may be wrong.
         residual: how large the residual is, and what of it is noise of the film; None without error bars.
         misspecifications: what is likely wrong with the scene (``Misspecification.to_json``).
-        whiteness: power of the residual in blocks over that of the film's errors; None if unknown.
+        block_variance_ratio: power of the residual in blocks over that of the film's errors; None if unknown.
         assumptions: sentences on numbers that the film does not show, and that estimates stand for.
         excess: loss beyond the best start's that errors of the film explain (``excess_by_errors``); None without error bars.
         converged: whether the search has come to a minimum; None without error bars.
@@ -60,7 +60,7 @@ class Assessment:
     doubts: list[str]
     residual: Residual | None = None
     misspecifications: list[dict[str, Any]] = field(default_factory=list)
-    whiteness: float | None = None
+    block_variance_ratio: float | None = None
     assumptions: list[str] = field(default_factory=list)
     excess: float | None = None
     converged: bool | None = None
@@ -102,8 +102,8 @@ def assess(problem: Problem, search: SearchResult) -> Assessment:
         doubts += doubts_of_residual(diagnosis, misfit if errors.noise_is_known and not loss.compression_by_refit else None)
     return Assessment(
         bars, misfit, loss.target_doubts(scene) + doubts, residual,
-        [entry.to_json(unknowns) for entry in misspecifications], diagnosis.whiteness, diagnosis.assumptions, errors.excess,
-        converged=not errors.unfinished,
+        [entry.to_json(unknowns) for entry in misspecifications], diagnosis.block_variance_ratio, diagnosis.assumptions,
+        errors.excess, converged=not errors.unfinished,
     )  # fmt: skip
 
 

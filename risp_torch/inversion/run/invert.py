@@ -134,6 +134,6 @@ def _result(problem: Problem, initial: np.ndarray, search: SearchResult, began: 
         uncertainty=assessment.bars, initial=initial, final=search.final, losses=search.losses, status=status, best=best,
         converged=assessment.converged, misfit=assessment.misfit, doubts=assessment.doubts, history=search.history,
         remarks=remarks, seconds=time.perf_counter() - began, folder=folder.path if folder else None,
-        residual=assessment.residual, misspecifications=assessment.misspecifications, whiteness=assessment.whiteness,
-        assumptions=assessment.assumptions,
+        residual=assessment.residual, misspecifications=assessment.misspecifications,
+        block_variance_ratio=assessment.block_variance_ratio, assumptions=assessment.assumptions,
     )  # fmt: skip

@@ -12,6 +12,7 @@ from risp_torch.commands.invert import _status
 from risp_torch.commands.show import shares_of
 
 Risp = Callable[..., tuple[int, str, str]]
+SCHEMA_SENTENCE = "found/result.json has schema 2, and this version reads schema 3: run the inversion again in a new folder"
 
 
 def test_a_run_s_bars_are_taken_apart(risp: Risp, folder: Path) -> None:
@@ -28,6 +29,12 @@ def test_a_run_s_bars_are_taken_apart(risp: Risp, folder: Path) -> None:
     assert first in out and "block.density" in out
     status, _, error = risp("show", "film")
     assert status == 2 and "film" in error
+    path = folder / "found" / "result.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"schema": 2}))
+    again = ("invert", "small.py", "--video", "film/video.mp4", *words)
+    for command in (("show", "found"), ("simulate", "small.py", "--from", "found", "--out", "next"), again):
+        status, _, error = risp(*command)
+        assert status == 2 and error.splitlines() == [f"risp {command[0]}: error: {SCHEMA_SENTENCE}"]
     (folder / "other").mkdir()
     (folder / "other" / "result.json").write_text('{"lowest": 1}')
     status, _, error = risp("show", "other")

@@ -25,7 +25,7 @@ from risp_torch import (
     invert,
     simulate_video,
 )
-from risp_torch.files.run_folder import FinishedError, RunFolder
+from risp_torch.files.run_folder import RESULT_SCHEMA, FinishedError, RunFolder
 from risp_torch.files.video import write_frames
 from risp_torch.inversion import Comparison, Unknowns, linearise
 from risp_torch.inversion.problem.films.rendered_film import film_at
@@ -104,7 +104,7 @@ def test_strict_and_the_result_say_so(command_line: Callable[..., tuple[int, str
     status, out, _ = command_line(*arguments, tmp_path / "early", *early)
     assert status == 1 and out.startswith("not converged: ")
     record = json.loads((tmp_path / "early" / "result.json").read_text())
-    assert record["schema"] == 2 and record["converged"] is False and record["doubts"][0].startswith("not converged")
+    assert record["schema"] == RESULT_SCHEMA and record["converged"] is False and record["doubts"][0].startswith("not converged")
     again = [*arguments, tmp_path / "early", *early]
     status, out, _ = command_line(*again)  # finished: it is not looked for again, and no better for that
     assert status == 1 and out.startswith("not converged: ") and "already finished: look at the files in it" in out

@@ -13,7 +13,7 @@ from risp_torch.inversion import Uncertainty, Unknowns
 from risp_torch.inversion.diagnostics import misspecification as checked
 from risp_torch.inversion.diagnostics.augmented_fit import AugmentedFit, AugmentedProblem, fit_augmented
 from risp_torch.inversion.diagnostics.misspecification import (
-    NOT_WHITE,
+    CORRELATED,
     Diagnosis,
     Misspecification,
     diagnose,
@@ -85,7 +85,8 @@ def test_the_right_family_is_named_and_nothing_where_the_scene_is_right(monkeypa
     clean = at_minimum(0.0)
     for known in (True, False):
         result = diagnosed(clean, monkeypatch, known=known)
-        assert result.misspecifications == [] and (result.whiteness or 1.0) < NOT_WHITE and doubts_of_residual(result, 1.0) == []
+        assert result.misspecifications == [] and (result.block_variance_ratio or 1.0) < CORRELATED
+        assert doubts_of_residual(result, 1.0) == []
     assert misspecification_sentences([], UNKNOWNS, at.scaled) == []
 
 
@@ -102,8 +103,8 @@ def outcome(*, p_value: float = 1.0, shift_p_values: tuple[float, ...] = (1.0,),
     """A test of a family whose step explains little, with these probabilities."""
     count = len(shift_p_values)
     return SimpleNamespace(
-        p_value=p_value, shift_p_values=np.array(shift_p_values), shift=np.full(count, shift), falls=1e-9, whiteness=1.0,
-        color_p_value=1.0,
+        p_value=p_value, shift_p_values=np.array(shift_p_values), shift=np.full(count, shift), falls=1e-9,
+        block_variance_ratio=1.0, correlation_p_value=1.0,
     )  # fmt: skip
 
 

@@ -40,7 +40,7 @@ def test_p_values_of_a_right_scene_are_as_large_as_chance_makes_them_whatever_th
         column, columns = drawn(random)
         test = scored(NOISE * random.normal(size=(FRAMES, SIDE)), column, columns, FilmErrors(NOISE**2))
         p_values.append(test.p_value)
-        assert test.whiteness == pytest.approx(1.0, abs=0.9)
+        assert test.block_variance_ratio == pytest.approx(1.0, abs=0.9)
     assert 0.3 < np.mean(p_values) < 0.95 and np.mean(np.array(p_values) < 0.05) < 0.1, np.sort(p_values)[:5]
 
 
@@ -94,10 +94,10 @@ def test_errors_of_compressed_films_are_no_evidence() -> None:
     column, columns = drawn(random)
     noise, shape = NOISE * random.normal(size=(FRAMES, SIDE)), 0.05 * columns[:, :1].reshape(FRAMES, SIDE)
     blind = scored(noise + shape, column, columns, FilmErrors(NOISE**2))
-    assert blind.p_value < 1e-4 and blind.whiteness > 3
+    assert blind.p_value < 1e-4 and blind.block_variance_ratio > 3
     sample = torch.as_tensor(1.1 * shape.ravel())
     aware = scored(noise + shape, column, columns, FilmErrors(NOISE**2, [sample, 0.9 * sample], biased=True))
-    assert aware.p_value > 0.05 and aware.whiteness < blind.whiteness
+    assert aware.p_value > 0.05 and aware.block_variance_ratio < blind.block_variance_ratio
 
 
 def test_a_fault_is_seen_beside_errors_that_all_compressed_films_have() -> None:
