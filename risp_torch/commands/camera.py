@@ -46,7 +46,8 @@ def run(options: argparse.Namespace) -> int:
     write_estimates(options.out, estimates)
     _print(estimates)
     print(f"written: {options.out}")
-    print_closing(options.out, following=f"risp invert SCENE --camera-file {options.out} --video FILE --unknown NAME")
+    following = ("risp", "invert", "SCENE", "--camera-file", options.out, "--video", "FILE", "--unknown", "NAME")
+    print_closing(options.out, following=following)
     return 0
 
 

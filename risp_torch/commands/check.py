@@ -83,8 +83,8 @@ def _check_gradient(options: argparse.Namespace) -> int:
     print(f"{scene.name}: loss {loss:.6e} against a film with every unknown moved by 5 % of its range; gradients per range")
     print(format_table(rows, ["unknown", "gradient", "central difference", "relative", ""]))
     is_right = all(check.ok for check in checks)
-    wider = f"risp check {options.scene} --gradient 1e-3"
-    print_closing(following=f"risp check {options.scene}" if is_right and options.gradient == ADJOINT_STEP else wider)
+    wider_steps = () if is_right and options.gradient == ADJOINT_STEP else ("--gradient", "1e-3")
+    print_closing(following=("risp", "check", options.scene, *wider_steps))
     return 0 if is_right else 1
 
 
@@ -120,7 +120,7 @@ def _predict(options: argparse.Namespace) -> int:
     folder.write_result({"schema": 1, "scene": scene.name} | observed.to_json())
     _print(observed)
     print(f"written: {folder.path}/observability.png, result.json")
-    following = f"risp invert {options.scene} --video FILE --unknown {' '.join(unknown)}"
+    following = ("risp", "invert", options.scene, "--video", "FILE", "--unknown", *unknown)
     print_closing(folder.path / "observability.png", following=following)
     return 1 if options.strict and not all(observed.bars.observable) else 0
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Sequence
 from pathlib import Path
 
 
-def print_closing(*files: Path | str, following: str = "") -> None:
-    """Print which files to look at, and which command comes next.
+def print_closing(*files: Path | str, following: Sequence[Path | str] = ()) -> None:
+    """Print which files to look at, and which command comes next; both can be pasted into a shell.
 
     Args:
         files: paths to pictures, or to files of numbers.
-        following: a command line.
+        following: words of a command line.
     """
-    sentences = [f"look at {' and '.join(map(str, files))}"] if files else []
-    print("; ".join([*sentences, *([f"next: {following}"] if following else [])]))
+    sentences = [f"look at {' and '.join(shlex.quote(str(file)) for file in files)}"] if files else []
+    print("; ".join([*sentences, *([f"next: {shlex.join(map(str, following))}"] if following else [])]))

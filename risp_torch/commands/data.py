@@ -40,7 +40,7 @@ def _list(options: argparse.Namespace) -> int:
         for name, data_set in DATA_SETS.items()
     ]
     print(format_table(rows, ["data set", "what it is", "licence", "size", "where"]))
-    print_closing(following="risp data fetch NAME")
+    print_closing(following=("risp", "data", "fetch", "NAME"))
     return 0
 
 
@@ -99,7 +99,7 @@ def _errors(options: argparse.Namespace) -> int:
         median_text = "-" if median is None else f"{median:.2f} %"
         cells.append(["median of |error|", quantity, "", "", "", median_text, f"{covered} of {bars}" if bars else "-"])
     print(format_table(cells, ["film", "quantity", "truth", "estimate", "error bar", "error", "bar holds truth"]))
-    print_closing(following=f"risp show {options.results}/FILM")
+    print_closing(following=("risp", "show", f"{options.results}/FILM"))
     return 0
 
 

@@ -54,7 +54,7 @@ def _verify(folder: str) -> int:
     for name, fault in faults.items():
         print(f"{name} {fault}")
     print(f"{folder}: {len(faults)} bad files" if faults else f"{folder}: every file is unchanged")
-    print_closing(f"{folder}/pictures.png", following="" if faults else f"risp train SCENE --data {folder}")
+    print_closing(f"{folder}/pictures.png", following=() if faults else ("risp", "train", "SCENE", "--data", folder))
     return 1 if faults else 0
 
 
@@ -74,7 +74,7 @@ def _generate(options: argparse.Namespace) -> int:
     _print(summary, settings)
     if summary.complete:
         pictures = [summary.folder / name for name in ("pictures.png", "derivatives.png")]
-        print_closing(*pictures, following=f"risp train {options.scene} --data {summary.folder}")
+        print_closing(*pictures, following=("risp", "train", options.scene, "--data", summary.folder))
     return 0
 
 

@@ -69,8 +69,8 @@ def run(options: argparse.Namespace) -> int:
     folder.write_result({"schema": 1, "scene": scene.name, "renderers": results})
     print(f"written: {folder.path}/result.json, sheet-RENDERER-NETWORK.png")
     sheets = [folder.path / f"sheet-{renderer}-0.png" for renderer in results]
-    following = f"risp invert {options.scene} --loss risp --network {options.network[0]} --video FILE --unknown NAME"
-    print_closing(*sheets, following=following)
+    reading = ("--loss", "risp", "--network", options.network[0], "--video", "FILE")
+    print_closing(*sheets, following=("risp", "invert", options.scene, *reading, "--unknown", "NAME"))
     return 0
 
 

@@ -67,7 +67,8 @@ def run(options: argparse.Namespace) -> int:
         write_part(options.out, film, cut, bits=options.bits)
         size = f"{placement.width}x{placement.height} pixels, {options.bits} bits"
         print(f"written: {options.out} ({len(frames)} pictures of {size})")
-    cut_next, invert_next = f"risp film {options.video} --out DIR", f"risp invert SCENE --video {options.out} --unknown NAME"
+    cut_next = ("risp", "film", options.video, "--out", "DIR")
+    invert_next = ("risp", "invert", "SCENE", "--video", options.out, "--unknown", "NAME")
     print_closing(sheet, following=invert_next if options.out else cut_next)
     return 0
 

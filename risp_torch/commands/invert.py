@@ -79,7 +79,7 @@ def run(options: argparse.Namespace) -> int:
 def _print_closing(options: argparse.Namespace) -> None:
     """Print the last line of a finished run."""
     pictures = [Path(options.out) / name for name in ("strip.png", "error_bars.png")]
-    print_closing(*(path for path in pictures if path.exists()), following=f"risp show {options.out}")
+    print_closing(*(path for path in pictures if path.exists()), following=("risp", "show", options.out))
 
 
 def _films_used(options: argparse.Namespace, scene: Any) -> list[str]:

@@ -78,5 +78,5 @@ def run(options: argparse.Namespace) -> int:
         print(f"the loss is the same everywhere: {' and '.join(names)} leaves no trace in this film")
     print(f"lowest loss {losses[grid_minimum]:.4e} at " + ", ".join(f"{name} = {value:.5g}" for name, value in lowest.items()))
     print(f"written: {folder.path}/landscape.png, landscape.npz")
-    print_closing(picture, following=f"risp check {options.scene} --unknown {' '.join(names)}")
+    print_closing(picture, following=("risp", "check", options.scene, "--unknown", *names))
     return 0

@@ -50,7 +50,7 @@ def run(options: argparse.Namespace) -> int:
         json_path = re.sub(r"\.png$", ".json", out, flags=re.IGNORECASE)
         write_text(json_path, _record(scene, options, parameters, psi))
         print(f"written: {json_path} ({parameters.size} numbers of each appearance)")
-    print_closing(out, following=f"risp simulate {options.scene}")
+    print_closing(out, following=("risp", "simulate", options.scene))
     return 0
 
 

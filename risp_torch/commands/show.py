@@ -44,7 +44,7 @@ def run(options: argparse.Namespace) -> int:
     for kind, word in (("unobservable", "not visible in this film"), ("assumptions", "assumption"), ("remarks", "note")):
         for sentence in record.get(kind, []):
             print(f"{word}: {sentence}")
-    print_closing(Path(options.folder) / "result.json", following=f"risp simulate SCENE --from {options.folder}")
+    print_closing(Path(options.folder) / "result.json", following=("risp", "simulate", "SCENE", "--from", options.folder))
     return 0
 
 

@@ -58,7 +58,7 @@ def film(scene: Any, options: argparse.Namespace, began: float) -> int:
     seconds = time.perf_counter() - began
     folder.write_result({"schema": 1, "scene": scene.name, "frames": scene.frames + 1, "seconds": seconds})
     print(f"written: {folder.path}/video.mp4, states.npz, strip.png ({seconds:.1f} s)")
-    following = f"risp invert {options.scene} --video {folder.path}/video.mp4 --unknown NAME"
+    following = ("risp", "invert", options.scene, "--video", folder.path / "video.mp4", "--unknown", "NAME")
     print_closing(folder.path / "strip.png", folder.path / "video.mp4", following=following)
     return 0
 
@@ -90,7 +90,7 @@ def film_with_mitsuba(scene: Any, options: argparse.Namespace, began: float) -> 
     result = {"schema": 1, "scene": scene.name, "frames": scene.frames + 1, "seconds": seconds}
     folder.write_result(result | {"rendered": rendered, "variant": variant.name, "llvm": variant.llvm})
     print(f"written: {folder.path}/video.mp4, frames, masks, states.npz, strip.png ({rendered} frames in {seconds:.1f} s)")
-    following = f"risp invert {options.scene} --video {folder.path}/{FRAMES} --loss matched --unknown NAME"
+    following = ("risp", "invert", options.scene, "--video", folder.path / FRAMES, "--loss", "matched", "--unknown", "NAME")
     print_closing(folder.path / "strip.png", folder.path / "video.mp4", following=following)
     return 0
 

@@ -76,7 +76,7 @@ def run(options: argparse.Namespace) -> int:
     print(f"trained with {kind}: {path} ({parameter_count(network)} numbers, {path.stat().st_size / 1e6:.1f} MB)")
     print(f"curves: tensorboard --logdir {path.parent}/tensorboard")
     pictures = [path.parent / name for name in ("predictions.png", "training.png")]
-    print_closing(*pictures, following=f"risp evaluate {options.scene} --network {path}")
+    print_closing(*pictures, following=("risp", "evaluate", options.scene, "--network", path))
     return 0
 
 

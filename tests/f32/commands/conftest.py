@@ -6,9 +6,16 @@ from pathlib import Path
 
 import pytest
 
+from risp_torch import simulate_video
 from tests.reference import small_scenes
 
 Risp = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture(scope="module")
+def video(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The film of the small scene."""
+    return simulate_video(small_scenes.make_scene(), tmp_path_factory.mktemp("film") / "film.mp4", crf=10)
 
 
 @pytest.fixture
