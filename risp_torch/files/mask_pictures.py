@@ -15,8 +15,9 @@ from ti_sim.base.rules import FromZero, checked
 
 __all__ = ["covered_rim", "mask_of", "read_masks"]
 
-_HALF_RIM, _CLEAR_RIM = 0.5, 0.1  # shares of the picture's rim: most of it, and hardly any of it
+_CLEAR_RIM = 0.1  # share of the picture's rim: hardly any of it
 _FEW_RIM, _MUCH_RIM = 0.25, 0.75  # shares of the rim that separate body and background where no value is zero
+_HALF = 0.5  # of white: the bodies of masks of shares are whiter
 _MIDDLE = (0.1, 0.9)  # of the largest level: between them are edges of shares, or objects
 _FLAT = 0.2  # share of the pixels of a middle level that lie within others of the same level: more are an object
 _MAX_LISTED = 12
@@ -94,8 +95,9 @@ def mask_of(array: np.ndarray, label: str, *, number: FromZero | None = None) ->
         if not np.isfinite(array).all() or array.min() < 0 or array.max() > 1:
             raise UserError(f"{label} are no numbers from 0 to 1: give shares of pixels (the logistic function of logits)")
         largest = float(array.max())
-        if 0 < largest < _HALF_RIM and len(np.unique(array)) == 2:  # bytes of 0 and 1 that were divided by 255
-            return _shares(_Pictures((array > 0).astype(np.int32), None), label, None)
+        if 0 < largest < _HALF and len(np.unique(array)) == 2:  # bytes of 0 and 1, or 1 and 2, that were divided by 255
+            levels = (array == largest).astype(np.int32) + int(array.min() > 0)
+            return _shares(_Pictures(levels, None), label, None)
         return _shares(_Pictures(array, 1.0), label, number)
     if array.dtype.kind != "b" and array.min() < 0:
         raise UserError(f"{label} hold negative numbers: give 0 for the background, and 1 or an object's number for the body")
@@ -211,8 +213,8 @@ def _body_of(pictures: _Pictures, values: np.ndarray, label: str) -> Any:
 def _check_rim(masks: np.ndarray, label: str) -> None:
     """Refuse shares that are white all along the rim and black within."""
     rim = _rim(masks)
-    if (rim > 0.5).mean() > 1 - _CLEAR_RIM and (masks < 0.5).any():
-        _refuse_inverted(label, float((rim > 0.5).mean()))
+    if (rim > _HALF).mean() > 1 - _CLEAR_RIM and (masks < _HALF).any():
+        _refuse_inverted(label, float((rim > _HALF).mean()))
 
 
 def _refuse_inverted(label: str, rim: float) -> None:
@@ -228,7 +230,7 @@ def _holds_objects(levels: np.ndarray, values: np.ndarray, full: float) -> bool:
     Pixels of a share lie on edges; those of an object lie within others of the same level.
     """
     low, high = (fraction * full for fraction in _MIDDLE)
-    if values[-1] <= 0.5 * full:
+    if values[-1] <= _HALF * full:
         return True
     middle = (levels > low) & (levels < high)
     if not middle.any():

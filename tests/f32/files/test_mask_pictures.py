@@ -162,7 +162,7 @@ def test_jpeg_masks(tmp_path: Path, quality: int) -> None:
     [
         BODY, BODY.astype(bool), 255 * BODY, BODY.astype(np.int64), 7 * BODY.astype(np.uint16), BODY.astype(np.float32),
         BODY[:, None], BODY[..., None], BODY.astype(np.float64) / 255, 65535 * BODY.astype(np.uint16),
-        1000 * BODY.astype(np.int32), BODY.astype(np.float16),
+        1000 * BODY.astype(np.int32), BODY.astype(np.float16), (1 + BODY) / 255, (2 - BODY) / 255,
     ],
 )  # fmt: skip
 def test_arrays(tmp_path: Path, array: np.ndarray) -> None:
