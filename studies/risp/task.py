@@ -43,7 +43,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     group = parser.add_argument_group("search")
     group.add_argument(
-        "--search", choices=("usual", "paper"), help="the scene's own search (default), or RMSProp as in the paper"
+        "--search", choices=("wide", "paper"),
+        help="wide: Levenberg-Marquardt with differences over wide steps, by the settings of the scene's task (default); paper: "
+        "RMSProp with the paper's settings",
     )
     group.add_argument("--starts", type=number(Count), help="first guesses (default: the task's)")
     group.add_argument("--iterations", type=number(Count), help="gradient steps (default: the scene's)")

@@ -149,7 +149,7 @@ def _trial(plan: TablePlan, about: Mapping[str, Any], folder: Path) -> None:
     """One inversion."""
     from studies.risp.trials.run import run_trial
 
-    method, search = about["method"], "usual"
+    method, search = about["method"], "wide"
     if method == PAPER_SEARCH:
         method, search = "full", "paper"
     variant, first_estimate = "full" if method == CHAIN else method, None
@@ -166,12 +166,12 @@ def _trial(plan: TablePlan, about: Mapping[str, Any], folder: Path) -> None:
     )  # fmt: skip
 
 
-def trial_settings(plan: TablePlan, search: str = "usual") -> TrialSettings:
+def trial_settings(plan: TablePlan, search: str = "wide") -> TrialSettings:
     """Settings of the inversions; with the paper's search it has its own number of iterations."""
     from studies.risp.trials.run import TrialSettings
 
     preset = plan.preset
-    changes = dict(preset.trial) if search == "usual" else {}
+    changes = dict(preset.trial) if search == "wide" else {}
     return TrialSettings(size=preset.size, seed=preset.seed, samples=preset.samples, search=search, **changes)
 
 

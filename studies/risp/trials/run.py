@@ -43,7 +43,7 @@ class TrialSettings:
     Attributes:
         size: side of the pictures [pixels].
         seed: of guesses and initial states; with the number of the repeat.
-        search: "usual", the trial's own, or "paper", that of RISP (ICLR 2022), B.3 (``PAPER_SEARCH``, ``paper_unknowns``),
+        search: "wide", the trial's wide steps, or "paper", that of RISP (ICLR 2022), B.3 (``PAPER_SEARCH``, ``paper_unknowns``),
             without Gauss-Newton rounds.
         starts: number of random guesses, by default that of the trial (one for the paper's search). Of several, only
             the better half continues after a fifth of the steps, and only the best after half of them (not with lbfgs, which
@@ -59,7 +59,7 @@ class TrialSettings:
 
     size: Count = 64
     seed: Seed = 0
-    search: Literal["usual", "paper"] = "usual"
+    search: Literal["wide", "paper"] = "wide"
     starts: Count | None = None
     iterations: Count | None = None
     refine: FromZero | None = None
@@ -69,7 +69,7 @@ class TrialSettings:
 
     def of_search(self, trial: Trial) -> OptimiseSettings | WideSteps:
         """Settings of the wide or the gradient steps of a trial."""
-        search = trial.search if self.search == "usual" else PAPER_SEARCH
+        search = trial.search if self.search == "wide" else PAPER_SEARCH
         if isinstance(search, WideSteps):
             return search.shortened(self.iterations, self.horizon)
         changes = {"iterations": self.iterations, "first_frames": self.horizon}
@@ -80,11 +80,11 @@ class TrialSettings:
 
     def guesses(self, trial: Trial) -> int:
         """First guesses of a trial."""
-        return self.starts or (trial.starts if self.search == "usual" else 1)
+        return self.starts or (trial.starts if self.search == "wide" else 1)
 
     def rounds(self, trial: Trial) -> int:
         """Gauss-Newton rounds of a trial."""
-        refine_rounds = trial.refine if self.search == "usual" else 0
+        refine_rounds = trial.refine if self.search == "wide" else 0
         return refine_rounds if self.refine is None else self.refine
 
 
@@ -221,7 +221,7 @@ def _asked(
         "name": scene_name, "kind": kind, "method": method, "repeat": repeat, "settings": asdict(settings),
         "scene": scene.description(), "truth": trial.truth, "guesses": guesses, "measure": trial.measure,
         "search": asdict(settings.of_search(trial)), "refine": settings.rounds(trial),
-        "smooth": trial.smooth if settings.search == "usual" else 0.0,
+        "smooth": trial.smooth if settings.search == "wide" else 0.0,
         "sampling": trial.sampling, "loss": None if loss is None else loss.to_json(), "target_sha256": target,
         "precision": str(bridge_dtype()),
     })  # fmt: skip

@@ -10,7 +10,7 @@ from zlib import crc32
 
 import numpy as np
 
-from risp_torch import OptimiseSettings, Scene, WideSteps
+from risp_torch import Scene, WideSteps
 from risp_torch.programs import errors_of_scene_file, find_function, unknown_name_error
 from risp_torch.risp import RispTask, load_task, training_scene
 from ti_sim import Count, FromZero, NotNegative, UserError, checked
@@ -46,7 +46,7 @@ class Trial:
         measure: "parameter", mean distance of the numbers; "motion", mean L1 distance of the state head's outputs summed over
             the frames; "final", the same of the last frame.
         unit: unit of the error; "log10" with ``log``, for distances in decades.
-        search: default settings of the search.
+        search: settings of the wide steps.
         starts: number of first guesses, of which the worse ones are stopped early; the first one is "guess" in results.
         refine: Gauss-Newton rounds after it, for losses that are locally smooth (``Loss.non_smooth``).
         smooth: weight of a penalty on changes of actions from frame to frame (``penalised``), the same for all methods.
@@ -66,7 +66,7 @@ class Trial:
     measure: Measure
     unit: str = ""
     log: bool = False
-    search: OptimiseSettings | WideSteps
+    search: WideSteps
     starts: Count = 1
     refine: FromZero = 0
     smooth: NotNegative = 0.0

@@ -33,14 +33,14 @@ def make_task(scene):
 
 
 def make_trials():
-    from risp_torch import OptimiseSettings
+    from risp_torch import WideSteps
     from studies.risp import Trial
 
     known = {"block.density": 800.0}
     return {
         "identify": Trial(
             unknowns=("block.density",), truth=known, guess=lambda r: known, average=known, random=lambda r: known,
-            measure="parameter", search=OptimiseSettings(),
+            measure="parameter", search=WideSteps(widths=(0.1,)),
         )
     }
 """

@@ -137,7 +137,7 @@ def test_a_search_begins_at_the_guesses(
 
     monkeypatch.setattr(search_module, "wide_gauss_newton", wide)
     monkeypatch.setattr(search_module, "descend", narrow)
-    settings = TrialSettings(search="paper" if paper else "usual", starts=3).of_search(trial)
+    settings = TrialSettings(search="paper" if paper else "wide", starts=3).of_search(trial)
     with pytest.raises(Begun):
         search_module.search(scene, comparison, trial, guesses, settings, refine=0, paper=paper, progress=False)
     wanted = np.array([[guess[name] for name in trial.unknowns] for guess in guesses])
@@ -332,7 +332,7 @@ def test_every_method_has_its_own_network_and_search(monkeypatch: pytest.MonkeyP
     for (method, repeat), call in calls.items():
         paper, plain = method == PAPER_SEARCH, "full" if method == PAPER_SEARCH else method
         assert call["method"] == plain and call["repeat"] == repeat
-        assert call["settings"] == TrialSettings(size=64, seed=3, samples=64, search="paper" if paper else "usual")
+        assert call["settings"] == TrialSettings(size=64, seed=3, samples=64, search="paper" if paper else "wide")
         reader = "full" if plain == "chain" else plain
         reads = tmp_path / network_name(plan, "cube", reader) / "network.safetensors" if reader in NETWORKS else None
         assert call["network"] == reads and (reads is None or f"{reader}-seed3" in str(reads))

@@ -223,13 +223,13 @@ def test_errors_are_those_of_the_paper(quadrotor):
 
 def test_settings_of_the_search():
     trial = load_trials("quadrotor")["imitate"]
-    usual = trial.search
-    assert isinstance(usual, WideSteps) and TrialSettings().of_search(trial) == usual
+    wide = trial.search
+    assert isinstance(wide, WideSteps) and TrialSettings().of_search(trial) == wide
     assert TrialSettings().rounds(trial) == trial.refine > 0
-    assert len(usual.widths) > 3 and TrialSettings(iterations=3).of_search(trial) == replace(usual, widths=usual.widths[:3])
-    assert usual.first_frames == 10 and TrialSettings(horizon=4).of_search(trial) == replace(usual, first_frames=4)
+    assert len(wide.widths) > 3 and TrialSettings(iterations=3).of_search(trial) == replace(wide, widths=wide.widths[:3])
+    assert wide.first_frames == 10 and TrialSettings(horizon=4).of_search(trial) == replace(wide, first_frames=4)
     several = TrialSettings(starts=4)
-    assert several.of_search(trial) == usual and (several.guesses(trial), TrialSettings().guesses(trial)) == (4, trial.starts)
+    assert several.of_search(trial) == wide and (several.guesses(trial), TrialSettings().guesses(trial)) == (4, trial.starts)
 
 
 def test_settings_of_the_search_of_the_paper():
@@ -244,7 +244,7 @@ def test_settings_of_the_search_of_the_paper():
 
 
 def test_wrong_settings_are_refused():
-    with pytest.raises(UserError, match="search 'best' is unknown: choose 'usual' or 'paper'"):
+    with pytest.raises(UserError, match="search 'best' is unknown: choose 'wide' or 'paper'"):
         TrialSettings(search="best")
 
 
@@ -324,7 +324,7 @@ def test_what_does_not_fit_is_refused(quadrotor, files, monkeypatch, tmp_path):
     assert run_module.SCHEMA == 1 and set(IMAGE_METHODS) < set(METHODS)
 
 
-@pytest.mark.parametrize("search", ["usual", "paper"])
+@pytest.mark.parametrize("search", ["wide", "paper"])
 def test_a_task_says_that_its_search_goes_on(
     search: str, risp_study: CommandLine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
