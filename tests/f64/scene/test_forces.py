@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from risp_torch import (
+    Bending,
     Box,
     Contact,
     DivergenceError,
@@ -17,6 +18,7 @@ from risp_torch import (
     Fixed,
     Forces,
     ImplicitSettings,
+    Membrane,
     Prismatic,
     Revolute,
     Scene,
@@ -26,17 +28,18 @@ from risp_torch import (
     State,
     UserError,
 )
+from risp_torch.scene.simulation.uncoupled import UncoupledSolvers
 from ti_sim import gradcheck
-from ti_sim.meshes import box_tets
+from ti_sim.meshes import box_tets, sheet_grid
 
 DT = 5e-4
 GRAVITY = torch.tensor([0.0, 0.0, -9.81], dtype=torch.float64)
 FIRM = {"stiffness": 5000.0, "damping": 20.0, "friction_stiffness": 20.0, "friction": 0.5}
 
 
-def tumbling(**contact: float) -> Scene:
+def tumbling(integrator: str = "semi_implicit", dt: float = DT, **contact: float) -> Scene:
     """A box and a ball that slide on the ground, one step a frame."""
-    scene = Scene(frame_dt=DT, frames=6, substeps=1)
+    scene = Scene(frame_dt=dt, frames=6, substeps=1, integrator=integrator)
     scene.add_ground(contact=Contact(**FIRM, **contact))
     start = Start(
         position=(0.0, 0.0, 0.029), velocity=(0.3, 0.1, -0.2), angular_velocity=(0.5, 1.0, 2.0), rotation=(0.02, 0.1, 0.2)
@@ -101,6 +104,48 @@ def pendulum() -> Scene:
     return scene
 
 
+def landing() -> Scene:
+    """A body with two rotors on the ground; one step a frame."""
+    scene = Scene(frame_dt=DT, frames=6, substeps=1)
+    scene.add_ground(contact=Contact(**FIRM))
+    start = Start(position=(0.0, 0.0, 0.029), velocity=(0.2, 0.1, -0.2), rotation=(0.02, 0.1, 0.2))
+    scene.add_rigid("copter", shape=Box(0.1, 0.08, 0.06), mass=0.5, start=start)
+    scene.add_rotors(
+        "rotors", body="copter", positions=np.array([(0.05, 0.0, 0.03), (-0.05, 0.0, 0.03)]), yaw_reaction=(0.02, -0.02),
+        actions=np.linspace((1.0, 2.0), (2.0, 1.5), 6),
+    )  # fmt: skip
+    return scene
+
+
+def folded() -> Scene:
+    """A cloth that slides on another one in free fall; one step a frame."""
+    scene = Scene(frame_dt=DT, frames=6, substeps=1)
+    material = Membrane(mu=100.0, lam=60.0, damping=0.05)
+    for name, mesh, start in (
+        ("lower", sheet_grid((0.2, 0.2), (2, 2)), Start(position=(0.0, 0.0, 1.0))),
+        ("upper", sheet_grid((0.16, 0.12), (2, 1)), Start(
+            position=(0.01, 0.02, 1.008), rotation=(0.0, 0.02, 0.3), velocity=(0.3, 0.1, -0.5),
+        )),
+    ):  # fmt: skip
+        scene.add_cloth(name, mesh=mesh, material=material, bending=Bending(stiffness=2e-4), density=0.5, start=start)
+    contact = Contact(stiffness=300.0, damping=0.5, friction_stiffness=0.5, friction=0.4)
+    scene.add_self_contact(contact=contact, thickness=0.01)
+    return scene
+
+
+def apart() -> Scene:
+    """A box and a soft block that slide on the ground and do not meet, each with a solver of its own; one step a frame."""
+    scene = Scene(frame_dt=DT, frames=6, substeps=1)
+    scene.add_ground(contact=Contact(stiffness=400.0, damping=1.0, friction_stiffness=2.0, friction=0.3))
+    start = Start(position=(1.0, 0.0, 0.028), velocity=(0.3, 0.1, -0.2), rotation=(0.02, 0.1, 0.2))
+    scene.add_rigid("box", shape=Box(0.1, 0.08, 0.06), mass=0.5, start=start)
+    scene.add_solid(
+        "block", mesh=box_tets((0.2, 0.2, 0.1), (1, 1, 1)), material=Elastic(E=2e3, nu=0.3, damping=3.0), density=300.0,
+        start=Start(position=(0.0, 0.0, 0.048), rotation=(0.0, 0.01, 0.1), velocity=(0.1, 0.0, -0.05)),
+    )  # fmt: skip
+    return scene
+
+
 def implicit(integrator: str) -> Scene:
     """A soft block that slides on the ground, one implicit step a frame."""
     scene = Scene(frame_dt=0.005, frames=4, substeps=1, integrator=integrator, implicit=ImplicitSettings(tolerance=1e-12))
@@ -117,6 +162,13 @@ def steps(scene: Scene, frames: int, parameters: dict[str, torch.Tensor] | None 
     for _ in range(frames):
         states.append(scene.step(states[-1], parameters))
     return states
+
+
+def rotated(quaternion: torch.Tensor, vector: tuple[float, float, float]) -> torch.Tensor:
+    """The vector [3] in world axes, turned by a quaternion (x, y, z, w)."""
+    axis, vector = quaternion[:3], torch.tensor(vector, dtype=torch.float64)
+    across = 2 * torch.linalg.cross(axis, vector)
+    return vector + quaternion[3] * across + torch.linalg.cross(axis, across)
 
 
 def assert_close(left: torch.Tensor, right: torch.Tensor) -> None:
@@ -246,6 +298,68 @@ def test_forces_at_the_end_of_implicit_steps(integrator: str) -> None:
         assert_close(scene.forces(states[t]).particle_contact, forces.particle_contact[:, t])
 
 
+def test_the_ground_and_rotors_change_the_momentum_of_their_body() -> None:
+    """Thrusts are loads beside the contact: the body's momentum changes by both, and by gravity."""
+    scene = landing()
+    states = steps(scene, 4)
+    forces = scene.forces(states)
+    thrusts = torch.from_numpy(np.linspace((1.0, 2.0), (2.0, 1.5), 6))
+    lever = torch.tensor([0.05, -0.05], dtype=torch.float64)
+    for t in range(1, 4):
+        force, torque = forces.body_contact[0, t, 0].split(3)
+        up = rotated(states[t].body_q[0, 0, 3:], (0.0, 0.0, 1.0))
+        thrust = thrusts[t].sum() * up
+        assert force[2] > 0.1
+        assert_close(force + thrust, 0.5 * ((states[t + 1].body_qd - states[t].body_qd)[0, 0, :3] / DT - GRAVITY))
+        arm = lever[:, None] * rotated(states[t].body_q[0, 0, 3:], (1.0, 0.0, 0.0)) + 0.03 * up
+        moment = torch.linalg.cross(arm, thrusts[t][:, None] * up).sum(dim=0) + 0.02 * (thrusts[t][0] - thrusts[t][1]) * up
+        assert_close(torque + moment, (states[t + 1].body_momentum - states[t].body_momentum)[0, 0] / DT)
+
+
+def test_cloths_that_touch_exchange_equal_and_opposite_forces() -> None:
+    scene = folded()
+    states = steps(scene, 4)
+    forces = scene.forces(states)
+    mass = scene.simulator.adapter.inputs(scene.table.values(), frames=1).particle_mass[0, :, None]
+    assert_close(forces.particle_contact.sum(dim=2), torch.zeros(1, 5, 3, dtype=torch.float64))
+    for t in range(4):
+        change = mass * ((states[t + 1].particle_qd - states[t].particle_qd) / DT - GRAVITY)
+        for cloth in (slice(9), slice(9, None)):
+            assert_close(forces.particle_contact[:, t, cloth].sum(dim=1), change[:, cloth].sum(dim=1))
+        assert forces.particle_contact[0, t, 9:, 2].sum() > 0.1
+
+
+def test_forces_of_two_solvers_are_those_of_each() -> None:
+    scene = apart()
+    assert isinstance(scene.simulator.adapter, UncoupledSolvers)
+    states = steps(scene, 4)
+    forces = scene.forces(states)
+    assert forces.contacts == (("box", "ground"),)
+    mass = scene.simulator.adapter.particles.inputs(scene.table.values(), frames=1).particle_mass[0, :, None]
+    for t in range(4):
+        change = (states[t + 1].body_qd - states[t].body_qd)[..., :3] / DT - GRAVITY
+        assert forces.body_contact[0, t, 0, 2] > 0.1
+        assert_close(forces.body_contact[:, t, :, :3], 0.5 * change)
+        change = mass * ((states[t + 1].particle_qd - states[t].particle_qd) / DT - GRAVITY)
+        assert forces.particle_contact[0, t, :, 2].sum() > 0.1
+        assert_close(forces.particle_contact[:, t].sum(dim=1), change.sum(dim=1))
+
+
+def test_the_force_of_rk4_is_that_of_its_first_stage() -> None:
+    """It is the force of a semi-implicit step from the same state; steps change the momentum by it, up to their square."""
+    errors = []
+    for dt in (2e-5, 1e-5):
+        scene = tumbling("rk4", dt)
+        states = steps(scene, 2)
+        force = scene.forces(states).body_contact[0, 1]
+        assert force[:, 2].min() > 0.1
+        assert_close(force, tumbling(dt=dt).forces(states[1]).body_contact[0])
+        mass = torch.tensor([0.5, 0.2], dtype=torch.float64)[:, None]
+        change = mass * ((states[2].body_qd - states[1].body_qd)[0, :, :3] / dt - GRAVITY)
+        errors.append(float((change - force[:, :3]).norm() / force[:, :3].norm()))
+    assert errors[0] < 0.05 and errors[1] == pytest.approx(errors[0] / 2, rel=0.1)
+
+
 def arrays_of(state: State) -> dict[str, np.ndarray]:
     skipped = ("body_q", "body_qd") if state.joint_q is not None else ("particle_driving",)
     skipped += ("particle_q", "particle_qd") if state.particle_history is not None else ()
@@ -261,6 +375,10 @@ GRADIENTS: dict[str, tuple[Callable[[], Scene], tuple[str, ...]]] = {
     "links on the ground": (kneeling, ("thigh.stiffness", "shin.length", "ground.contact.stiffness")),
     "bdf2": (lambda: implicit("bdf2"), ("ground.contact.stiffness", "ground.contact.friction")),
     "sdirk2": (lambda: implicit("sdirk2"), ("ground.contact.damping", "ground.contact.friction_stiffness")),
+    "rk4": (lambda: tumbling("rk4"), ("ground.contact.stiffness", "ground.contact.friction")),
+    "rotors": (landing, ("copter.mass", "ground.contact.stiffness", "ground.contact.friction_stiffness")),
+    "self-contact": (folded, ("self_contact.stiffness", "self_contact.damping", "self_contact.friction")),
+    "uncoupled": (apart, ("ground.contact.stiffness", "ground.contact.damping")),
     "coupled": (soft_on_arm, (
         "arm.stiffness", "arm.contact.stiffness", "block.contact.stiffness", "block.contact.friction_stiffness",
     )),
