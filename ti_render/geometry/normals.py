@@ -6,6 +6,7 @@ the group; row G + f is the normal of face f. A corner of a face names the row t
 
 from ti_sim.base.bundles import Array, bundle, kernel
 from ti_sim.base.differentiable import differentiable, normalize
+from ti_sim.base.rows import load_vec3
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import vec3
 
@@ -41,14 +42,8 @@ def unit_normal(area):
 
 
 @ti.func
-def vertex3(vertices: ti.template(), m, v):
-    """A vertex of image ``m``."""
-    return vec3(vertices[m, v, 0], vertices[m, v, 1], vertices[m, v, 2])
-
-
-@ti.func
 def _corner(vertices: ti.template(), corners: ti.template(), m, f, k):
-    return vertex3(vertices, m, corners[f, k])
+    return load_vec3(vertices, m, corners[f, k], 0)
 
 
 @ti.func
@@ -106,7 +101,7 @@ def find_normals_adjoint(
     groups = rows.group_start.shape[0] - 1
     ti.loop_config(serialize=serial)
     for m, i in ti.ndrange(vertices_world.shape[0], normals_bar.shape[1]):
-        normal_bar = vertex3(normals_bar, m, i)
+        normal_bar = load_vec3(normals_bar, m, i, 0)
         if normal_bar[0] != 0 or normal_bar[1] != 0 or normal_bar[2] != 0:
             area_bar = unit_normal.vjp(_row_area(vertices_world, rows, m, i), normal_bar)
             if i >= groups:
@@ -120,7 +115,7 @@ def find_normals_adjoint(
 def _area_tangent(vertices: ti.template(), dots: ti.template(), corners: ti.template(), m, f, c):
     a, b, d = corners[f, 0], corners[f, 1], corners[f, 2]
     return doubled_area.jvp(
-        (vertex3(vertices, m, a), vertex3(vertices, m, b), vertex3(vertices, m, d)),
+        (load_vec3(vertices, m, a, 0), load_vec3(vertices, m, b, 0), load_vec3(vertices, m, d, 0)),
         (
             vec3(dots[m, a, c, 0], dots[m, a, c, 1], dots[m, a, c, 2]),
             vec3(dots[m, b, c, 0], dots[m, b, c, 1], dots[m, b, c, 2]),

@@ -34,17 +34,12 @@ PIXEL_BAR_SIZE = 5
 
 
 @ti.func
-def _pixel_vector(pixel_state: ti.template(), i, first):
-    return get3(pixel_state, i * STATE_SIZE + first)
-
-
-@ti.func
 def _split(pixel_state: ti.template(), pixel_bar: ti.template(), i, c_back, colour_bar, alpha_bar, strict):
     """Split a pixel's adjoint: writes Cin_bar and the adjoints of the sums of ``coverage``, returns Cin_bar and C_back_bar."""
     alpha = pixel_alpha(pixel_state, i)
     in_bar, back_bar, mix_bar = colour_bar, vec3(0), alpha_bar
     if strict == 0:
-        mix_bar += colour_bar.dot(_pixel_vector(pixel_state, i, COLOUR) - c_back)
+        mix_bar += colour_bar.dot(get3(pixel_state, i * STATE_SIZE + COLOUR) - c_back)
         in_bar = colour_bar * alpha
         back_bar = colour_bar * (1.0 - alpha)
     for k in ti.static(range(3)):
@@ -149,7 +144,7 @@ class BlendingAdjoint(TilePass):
         if t > ti.static(negligible()):
             weight = ti.exp(t) / self.pixel_state[i * STATE_SIZE + WEIGHT]
             back_bar = in_bar * (weight * (e_ground + e_background))
-            contrast = weight * in_bar.dot(c_back - _pixel_vector(self.pixel_state, i, COLOUR))
+            contrast = weight * in_bar.dot(c_back - get3(self.pixel_state, i * STATE_SIZE + COLOUR))
             sums.rate += contrast * e_background * (self.pixel_state[i * STATE_SIZE + MIN_DEPTH] - faces.background_depth)
             if e_ground > 0:
                 z = 1.0 / inverse_depth
@@ -239,7 +234,7 @@ class BlendingAdjoint(TilePass):
         """Adjoint of a fragment's colour and of its share in the softmax: returns those of log D_j and of the barycentrics."""
         faces, sums, m = self.faces, face.state, tile.image
         colour = surface_colour(faces, sums.attributes, m, r, z)
-        contrast = weight * in_bar.dot(colour - _pixel_vector(self.pixel_state, i, COLOUR))
+        contrast = weight * in_bar.dot(colour - get3(self.pixel_state, i * STATE_SIZE + COLOUR))
         tile.state.rate += contrast * (self.pixel_state[i * STATE_SIZE + MIN_DEPTH] - z)
         r_bar, albedo_bar, uv_bar, normal_bar, point_bar, z_bar = surface_adjoint(
             faces, self.bars, tile.slot, sums.attributes, m, r, in_bar * weight

@@ -37,11 +37,6 @@ from ti_sim.base.vecmath import vec3
 
 
 @ti.func
-def _state_vector(pixel_state: ti.template(), i, first):
-    return get3(pixel_state, i * STATE_SIZE + first)
-
-
-@ti.func
 def corner_tangents(face_dot: ti.template(), face_row, c, p_dot):
     """Tangents of a face's screen corners relative to the pixel, and of its depths."""
     first = face_row + c * FACE_DOT_SIZE + SCREEN_PART
@@ -143,7 +138,7 @@ class BlendingTangents(TilePass):
         weight, t = 0.0, (self.pixel_state[i * STATE_SIZE + MIN_DEPTH] - depth) * depth_rate
         if t > ti.static(negligible()):
             weight = ti.exp(t) / self.pixel_state[i * STATE_SIZE + WEIGHT]
-        contrast = self.backdrop_colour(m, pixel) - _state_vector(self.pixel_state, i, COLOUR)
+        contrast = self.backdrop_colour(m, pixel) - get3(self.pixel_state, i * STATE_SIZE + COLOUR)
         for c in range(columns):
             row = m * columns + c
             rate_dot = rate_tangent(faces, dots, m, row, depth_rate)
@@ -182,7 +177,7 @@ class BlendingTangents(TilePass):
         """Add a fragment's part in the tangents of the pixel to pixel_dot."""
         i, p, m, triangle, state = pixel.index, pixel.centre, tile.image, face.triangle, face.state
         hit = fragment(p, triangle, tile.radius, tile.inverse_sigma)
-        c_in = _state_vector(self.pixel_state, i, COLOUR)
+        c_in = get3(self.pixel_state, i * STATE_SIZE + COLOUR)
         if tile.state.weights_change == 1 and face.fade > 0 and ti.abs(face.code) & 7 != 0:
             contrast = vec3(0)
             if self.faces.strict == 0:

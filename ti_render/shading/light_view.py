@@ -1,9 +1,9 @@
 """The scene seen from its directional lights: screen positions and depths of the vertices for the shadow maps."""
 
-from ti_render.geometry.normals import vertex3
 from ti_render.rows import is_finite
 from ti_render.shading.shadow_lookup import CENTRE, RADIUS, light_space
 from ti_render.shading.uniforms import light_column, uniform3
+from ti_sim.base.rows import load_vec3
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import vec3
 
@@ -27,7 +27,7 @@ def view_from_lights(
         m, light = i // lights, i % lights
         centre, inverse_radius = _ball(frame)
         position = light_space.value(
-            vertex3(vertices_world, m, v), uniform3(uniforms, m, light_column(light)), centre, inverse_radius
+            load_vec3(vertices_world, m, v, 0), uniform3(uniforms, m, light_column(light)), centre, inverse_radius
         )
         if not (is_finite(position[0]) and is_finite(position[1]) and is_finite(position[2])) or position[2] < 2.0:
             position = vec3(0.0, 0.0, -1.0)
@@ -49,10 +49,10 @@ def view_from_lights_adjoint(
         to_light = uniform3(uniforms, m, light_column(light))
         total = vec3(0)
         for v in range(screen.shape[1]):
-            position_bar = vertex3(screen_bar, i, v)
+            position_bar = load_vec3(screen_bar, i, v, 0)
             if screen[i, v, 2] > 0 and (position_bar[0] != 0 or position_bar[1] != 0 or position_bar[2] != 0):
                 vertex_bar, to_light_bar, _c, _r = light_space.vjp(
-                    (vertex3(vertices_world, m, v), to_light, centre, inverse_radius), position_bar
+                    (load_vec3(vertices_world, m, v, 0), to_light, centre, inverse_radius), position_bar
                 )
                 total += to_light_bar
                 for k in ti.static(range(3)):
@@ -78,7 +78,7 @@ def view_from_lights_jvp(
         result = vec3(0)
         if screen[i, v, 2] > 0:
             result = light_space.jvp(
-                (vertex3(vertices_world, m, v), uniform3(uniforms, m, column), centre, inverse_radius),
+                (load_vec3(vertices_world, m, v, 0), uniform3(uniforms, m, column), centre, inverse_radius),
                 (
                     vec3(vertices_world_dot[m, v, c, 0], vertices_world_dot[m, v, c, 1], vertices_world_dot[m, v, c, 2]),
                     uniform3(uniforms_dot, r, column), 0.0, 0.0,

@@ -5,6 +5,7 @@ v = 1 - (row + 1/2) / h. Indices beyond the image are held at its edge or wrap a
 """
 
 from ti_render.rows import is_finite, row_of
+from ti_sim.base.rows import load_vec3
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import vec3
 
@@ -40,17 +41,12 @@ def texture_taps(textures: ti.template(), t, u, v):
 
 
 @ti.func
-def _texel(texels: ti.template(), r, i):
-    return vec3(texels[r, i, 0], texels[r, i, 1], texels[r, i, 2])
-
-
-@ti.func
 def sample_texture(view: ti.template(), m, t, u, v):
     """Colour of texture ``t`` at (u, v), and its derivatives by u and v."""
     taps, fx, fy = texture_taps(view.textures, t, u, v)
     r = row_of(m, view.texels.shape[0], view.images)
-    c00, c10 = _texel(view.texels, r, taps[0]), _texel(view.texels, r, taps[1])
-    c01, c11 = _texel(view.texels, r, taps[2]), _texel(view.texels, r, taps[3])
+    c00, c10 = load_vec3(view.texels, r, taps[0], 0), load_vec3(view.texels, r, taps[1], 0)
+    c01, c11 = load_vec3(view.texels, r, taps[2], 0), load_vec3(view.texels, r, taps[3], 0)
     upper, lower = c00 + (c10 - c00) * fx, c01 + (c11 - c01) * fx
     along_x = (c10 - c00) * (1.0 - fy) + (c11 - c01) * fy
     return upper + (lower - upper) * fy, along_x * view.textures[t, WIDTH], (upper - lower) * view.textures[t, HEIGHT]

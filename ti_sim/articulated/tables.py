@@ -25,6 +25,11 @@ LINK_SIZE = 25
 STIFFNESS, REST, DAMPING, ARMATURE, LOW, HIGH, LIMIT_STIFFNESS, GAIN, MOTOR_LIMIT, SERVO_STIFFNESS, SERVO_DAMPING = range(11)
 DRY_FRICTION, DRY_STIFFNESS, DRY_DAMPING = range(11, 14)
 VELOCITY_SIZE = 14
+_VELOCITY_INPUTS = (
+    "joint_stiffness", "joint_rest", "joint_damping", "joint_armature", "joint_limit_low", "joint_limit_high",
+    "joint_limit_stiffness", "motor_gain", "motor_limit", "servo_stiffness", "servo_damping", "joint_dry_friction",
+    "joint_dry_stiffness", "joint_dry_damping",
+)  # fmt: skip
 
 # Columns of ``ArticulatedModel.tree``.
 PARENT, KIND, FIRST_Q, FIRST_QD, END_QD, MOVES, FIRST_POINT, END_POINT, SPINS_FREELY, MERGED_INTO = range(10)
@@ -171,6 +176,13 @@ class PackedArrays:
     joint_dry_damping: Array
     link_bristle: Array
 
+    def of_velocities(self, column: int) -> Array:
+        """The array in a column of the table of joint velocities."""
+        return getattr(self, _VELOCITY_INPUTS[column])
+
+
+PackedArrays.of_velocities._is_wrapped_kernel = True  # Taichi otherwise warns about plain functions in kernels
+
 
 @kernel
 def pack(inputs: PackedArrays, link: ti.types.ndarray(), velocity: ti.types.ndarray()):
@@ -192,20 +204,8 @@ def pack(inputs: PackedArrays, link: ti.types.ndarray(), velocity: ti.types.ndar
         store_vec4(link, b, i, CONTACT, load_vec4(inputs.link_contact, b, i, 0))
         link[b, i, BRISTLE] = inputs.link_bristle[b, i]
     for b, d in ti.ndrange(inputs.joint_stiffness.shape[0], inputs.joint_stiffness.shape[1]):
-        velocity[b, d, STIFFNESS] = inputs.joint_stiffness[b, d]
-        velocity[b, d, REST] = inputs.joint_rest[b, d]
-        velocity[b, d, DAMPING] = inputs.joint_damping[b, d]
-        velocity[b, d, ARMATURE] = inputs.joint_armature[b, d]
-        velocity[b, d, LOW] = inputs.joint_limit_low[b, d]
-        velocity[b, d, HIGH] = inputs.joint_limit_high[b, d]
-        velocity[b, d, LIMIT_STIFFNESS] = inputs.joint_limit_stiffness[b, d]
-        velocity[b, d, GAIN] = inputs.motor_gain[b, d]
-        velocity[b, d, MOTOR_LIMIT] = inputs.motor_limit[b, d]
-        velocity[b, d, SERVO_STIFFNESS] = inputs.servo_stiffness[b, d]
-        velocity[b, d, SERVO_DAMPING] = inputs.servo_damping[b, d]
-        velocity[b, d, DRY_FRICTION] = inputs.joint_dry_friction[b, d]
-        velocity[b, d, DRY_STIFFNESS] = inputs.joint_dry_stiffness[b, d]
-        velocity[b, d, DRY_DAMPING] = inputs.joint_dry_damping[b, d]
+        for column in ti.static(range(VELOCITY_SIZE)):
+            velocity[b, d, column] = inputs.of_velocities(column)[b, d]
 
 
 @kernel
@@ -235,17 +235,5 @@ def unpack_adjoint(
             bars.link_contact[b, i, k] = link_bar[b, i, CONTACT + k]
         bars.link_bristle[b, i] = link_bar[b, i, BRISTLE]
     for b, d in ti.ndrange(bars.joint_stiffness.shape[0], bars.joint_stiffness.shape[1]):
-        bars.joint_stiffness[b, d] = velocity_bar[b, d, STIFFNESS]
-        bars.joint_rest[b, d] = velocity_bar[b, d, REST]
-        bars.joint_damping[b, d] = velocity_bar[b, d, DAMPING]
-        bars.joint_armature[b, d] = velocity_bar[b, d, ARMATURE]
-        bars.joint_limit_low[b, d] = velocity_bar[b, d, LOW]
-        bars.joint_limit_high[b, d] = velocity_bar[b, d, HIGH]
-        bars.joint_limit_stiffness[b, d] = velocity_bar[b, d, LIMIT_STIFFNESS]
-        bars.motor_gain[b, d] = velocity_bar[b, d, GAIN]
-        bars.motor_limit[b, d] = velocity_bar[b, d, MOTOR_LIMIT]
-        bars.servo_stiffness[b, d] = velocity_bar[b, d, SERVO_STIFFNESS]
-        bars.servo_damping[b, d] = velocity_bar[b, d, SERVO_DAMPING]
-        bars.joint_dry_friction[b, d] = velocity_bar[b, d, DRY_FRICTION]
-        bars.joint_dry_stiffness[b, d] = velocity_bar[b, d, DRY_STIFFNESS]
-        bars.joint_dry_damping[b, d] = velocity_bar[b, d, DRY_DAMPING]
+        for column in ti.static(range(VELOCITY_SIZE)):
+            bars.of_velocities(column)[b, d] = velocity_bar[b, d, column]

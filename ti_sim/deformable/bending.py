@@ -200,7 +200,7 @@ def bending_force(body: ti.template(), state: ti.template(), out: ti.template(),
     if inverse1 > 0:
         sine, _cosine = deflection(body, b, frame, e, second, n1, n2, inverse1, inverse2, length)
         moment = body.edge_material[b, e, STIFFNESS] * sine
-        if ti.static(body.with_damping):
+        if ti.static(body.features.with_damping):
             v2 = load_velocity(state, b, row, i2)
             angle_rate = g1.dot(load_velocity(state, b, row, i0) - v2) + g2.dot(load_velocity(state, b, row, i1) - v2)
             angle_rate += g3.dot(load_velocity(state, b, row, i3) - v2)

@@ -56,21 +56,6 @@ class DeformableArrays(DeformableInputs):
     tri_rest: Array
     gather: Static = False
 
-    @property
-    def energies(self) -> tuple[int, ...]:
-        """Indices of the solid energies in the model."""
-        return self.features.energies
-
-    @property
-    def with_damping(self) -> bool:
-        """Whether any element has damping."""
-        return self.features.with_damping
-
-    @property
-    def with_air(self) -> bool:
-        """Whether any triangle has air forces."""
-        return self.features.with_air
-
     def indices_of(self, family: str) -> Array:
         """Particles of the elements of a family."""
         return getattr(self, TABLES[family])

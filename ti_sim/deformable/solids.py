@@ -200,6 +200,23 @@ def _shift_of(nodes: ti.template(), indices: ti.template(), array: ti.template()
 
 
 @ti.func
+def _material_of(body: ti.template(), b, frame, solid):
+    """Parameters mu and lambda of the energy, damping and actuation of a solid."""
+    mu, lam = body.solid_material[b, solid, SOLID_MATERIAL.mu], body.solid_material[b, solid, SOLID_MATERIAL.lam]
+    return mu, lam, body.solid_material[b, solid, SOLID_MATERIAL.damping], body.solid_actuation[b, frame, solid]
+
+
+@ti.func
+def _shifts_of(kind: ti.template(), body: ti.template(), state: ti.template(), b, row, e):
+    """``_shift_of`` the positions, and of the velocities (zeros without damping)."""
+    arms = _shift_of(kind.nodes, kind.indices, state, b, row, e, PARTICLE.position)
+    rates = ti.Matrix([[0.0] * 3 for _ in range(kind.nodes - 1)])
+    if ti.static(body.features.with_damping):
+        rates = _shift_of(kind.nodes, kind.indices, state, b, row, e, PARTICLE.velocity)
+    return arms, rates
+
+
+@ti.func
 def _dual_shift_of(nodes: ti.template(), indices: ti.template(), dual: ti.template(), b, e):
     """Differences of the nodes a >= 1 to node 0 in a dual field [B, P, 3]."""
     shift = ti.Matrix([[0.0] * 3 for _ in range(nodes - 1)])
@@ -271,27 +288,19 @@ def solid_force(
     """
     kind = solid_kind(family, body)
     solid = first_solid + e
-    mu, lam, eta = (
-        body.solid_material[b, solid, SOLID_MATERIAL.mu],
-        body.solid_material[b, solid, SOLID_MATERIAL.lam],
-        body.solid_material[b, solid, SOLID_MATERIAL.damping],
-    )
-    actuation = body.solid_actuation[b, frame, solid]
-    arms = _shift_of(kind.nodes, kind.indices, state, b, row, e, PARTICLE.position)
-    rates = ti.Matrix([[0.0] * 3 for _ in range(kind.nodes - 1)])
-    if ti.static(body.with_damping):
-        rates = _shift_of(kind.nodes, kind.indices, state, b, row, e, PARTICLE.velocity)
+    mu, lam, eta, actuation = _material_of(body, b, frame, solid)
+    arms, rates = _shifts_of(kind, body, state, b, row, e)
     forces = ti.Matrix([[0.0] * 3 for _ in range(kind.nodes - 1)])
     for point in range(kind.points):
         f = _gradient_of(kind.nodes, kind.rest, arms, e, point)
         p = mat3(0.0)
-        for energy in ti.static(body.energies):
-            if ti.static(len(body.energies) == 1):
+        for energy in ti.static(body.features.energies):
+            if ti.static(len(body.features.energies) == 1):
                 p = stress(energy, f, mu, lam, actuation)
             else:
                 if body.solid_energy[solid] == energy:
                     p = stress(energy, f, mu, lam, actuation)
-        if ti.static(body.with_damping):
+        if ti.static(body.features.with_damping):
             p += f @ (eta * symmetric_product(f, _gradient_of(kind.nodes, kind.rest, rates, e, point)))
         _spread(kind.nodes, kind.rest, -kind.rest[e, point, 3 * kind.nodes - 3] * p, e, point, forces)
     _scatter(kind.nodes, kind.indices, body.gather, out, b, e, first_slot, 0, forces)
@@ -301,8 +310,8 @@ def solid_force(
 def _rotation(body: ti.template(), solid, f):
     """``rotation_for`` the energy of a solid."""
     rotation = mat3(0.0)
-    for energy in ti.static(body.energies):
-        if ti.static(len(body.energies) == 1):
+    for energy in ti.static(body.features.energies):
+        if ti.static(len(body.features.energies) == 1):
             rotation = rotation_for(energy, f)
         else:
             if body.solid_energy[solid] == energy:
@@ -315,8 +324,8 @@ def _differential(body: ti.template(), solid, f, rotation, g, mu, lam, actuation
     """``stress_differential`` for the energy of a solid."""
     dp = mat3(0.0)
     parameters = vec3(0.0)
-    for energy in ti.static(body.energies):
-        if ti.static(len(body.energies) == 1):
+    for energy in ti.static(body.features.energies):
+        if ti.static(len(body.features.energies) == 1):
             dp, parameters = stress_differential(energy, f, rotation, g, mu, lam, actuation)
         else:
             if body.solid_energy[solid] == energy:
@@ -341,16 +350,8 @@ def solid_force_adjoint(
     """
     kind = solid_kind(family, body)
     solid = first_solid + e
-    mu, lam, eta = (
-        body.solid_material[b, solid, SOLID_MATERIAL.mu],
-        body.solid_material[b, solid, SOLID_MATERIAL.lam],
-        body.solid_material[b, solid, SOLID_MATERIAL.damping],
-    )
-    actuation = body.solid_actuation[b, frame, solid]
-    arms = _shift_of(kind.nodes, kind.indices, state, b, row, e, PARTICLE.position)
-    rates = ti.Matrix([[0.0] * 3 for _ in range(kind.nodes - 1)])
-    if ti.static(body.with_damping):
-        rates = _shift_of(kind.nodes, kind.indices, state, b, row, e, PARTICLE.velocity)
+    mu, lam, eta, actuation = _material_of(body, b, frame, solid)
+    arms, rates = _shifts_of(kind, body, state, b, row, e)
     duals = _dual_shift_of(kind.nodes, kind.indices, dual, b, e)
     position_bars = ti.Matrix([[0.0] * 3 for _ in range(kind.nodes - 1)])
     velocity_bars = ti.Matrix([[0.0] * 3 for _ in range(kind.nodes - 1)])
@@ -361,7 +362,7 @@ def solid_force_adjoint(
         g = _gradient_of(kind.nodes, kind.rest, duals, e, point)
         volume = -kind.rest[e, point, 3 * kind.nodes - 3]
         dp, parameters = _differential(body, solid, f, _rotation(body, solid, f), g, mu, lam, actuation)
-        if ti.static(body.with_damping):
+        if ti.static(body.features.with_damping):
             rate = _gradient_of(kind.nodes, kind.rest, rates, e, point)
             strain_rate = symmetric_product(f, rate)
             strain_dual = symmetric_product(f, g)
@@ -375,7 +376,7 @@ def solid_force_adjoint(
     add_bar(bars.solid_material, b, solid, 2, eta_bar)
     add_bar(bars.solid_actuation, b, frame, solid, parameter_bars.z)
     _scatter(kind.nodes, kind.indices, body.gather, out, b, e, first_slot, PARTICLE.position, position_bars)
-    if ti.static(body.with_damping):
+    if ti.static(body.features.with_damping):
         _scatter(kind.nodes, kind.indices, body.gather, out, b, e, first_slot, PARTICLE.velocity, velocity_bars)
 
 
@@ -384,15 +385,14 @@ def solid_energy_of(family: ti.template(), body: ti.template(), state: ti.templa
     """Elastic energy [J] of an element; arguments as in ``solid_force``."""
     kind = solid_kind(family, body)
     solid = first_solid + e
-    mu, lam = body.solid_material[b, solid, SOLID_MATERIAL.mu], body.solid_material[b, solid, SOLID_MATERIAL.lam]
-    actuation = body.solid_actuation[b, frame, solid]
+    mu, lam, _eta, actuation = _material_of(body, b, frame, solid)
     arms = _shift_of(kind.nodes, kind.indices, state, b, row, e, PARTICLE.position)
     total = 0.0
     for point in range(kind.points):
         f = _gradient_of(kind.nodes, kind.rest, arms, e, point)
         volume = kind.rest[e, point, 3 * kind.nodes - 3]
-        for energy in ti.static(body.energies):
-            if ti.static(len(body.energies) == 1):
+        for energy in ti.static(body.features.energies):
+            if ti.static(len(body.features.energies) == 1):
                 total += volume * energy_density(energy, f, mu, lam, actuation)
             else:
                 if body.solid_energy[solid] == energy:
@@ -415,16 +415,8 @@ def solid_force_jacobian(
     """
     kind = solid_kind(family, body)
     solid = first_solid + e
-    mu, lam, eta = (
-        body.solid_material[b, solid, SOLID_MATERIAL.mu],
-        body.solid_material[b, solid, SOLID_MATERIAL.lam],
-        body.solid_material[b, solid, SOLID_MATERIAL.damping],
-    )
-    actuation = body.solid_actuation[b, frame, solid]
-    arms = _shift_of(kind.nodes, kind.indices, state, b, row, e, PARTICLE.position)
-    rates = ti.Matrix([[0.0] * 3 for _ in range(kind.nodes - 1)])
-    if ti.static(body.with_damping):
-        rates = _shift_of(kind.nodes, kind.indices, state, b, row, e, PARTICLE.velocity)
+    mu, lam, eta, actuation = _material_of(body, b, frame, solid)
+    arms, rates = _shifts_of(kind, body, state, b, row, e)
     for entry in range(3 * kind.nodes * kind.nodes):
         for k in ti.static(range(3)):
             rows[first_row + entry, k] = 0.0
@@ -433,7 +425,7 @@ def solid_force_jacobian(
         volume = -kind.rest[e, point, 3 * kind.nodes - 3]
         rotation = _rotation(body, solid, f)
         f_rate, strain_rate = mat3(0.0), mat3(0.0)
-        if ti.static(body.with_damping):
+        if ti.static(body.features.with_damping):
             f_rate = _gradient_of(kind.nodes, kind.rest, rates, e, point)
             strain_rate = symmetric_product(f, f_rate)
         for c in range(kind.nodes):
@@ -444,7 +436,7 @@ def solid_force_jacobian(
                     if i == k:
                         g[i, j] = slope[j]
                 dp, _parameters = _differential(body, solid, f, rotation, g, mu, lam, actuation)
-                if ti.static(body.with_damping):
+                if ti.static(body.features.with_damping):
                     strain_dual = symmetric_product(f, g)
                     dp += eta * (f_rate @ strain_dual + g @ strain_rate + rate * (f @ strain_dual))
                 dp *= volume

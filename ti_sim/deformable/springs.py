@@ -30,7 +30,7 @@ def spring_force(body: ti.template(), state: ti.template(), out: ti.template(), 
     if length > 0:
         direction = separation / length
         tension = body.spring_material[b, e, STIFFNESS] * (length - body.spring_material[b, e, REST_LENGTH])
-        if ti.static(body.with_damping):
+        if ti.static(body.features.with_damping):
             length_rate = direction.dot(load_velocity(state, b, row, j) - load_velocity(state, b, row, i))
             tension += body.spring_material[b, e, DAMPING] * length_rate
         force = tension * direction

@@ -194,17 +194,17 @@ def triangle_force(body: ti.template(), state: ti.template(), out: ti.template()
     s11, s22, s12 = shape, shape, 0.0
     area = body.tri_rest[e, AREA]
     air = vec3(0.0)
-    if ti.static(body.with_damping or body.with_air):
+    if ti.static(body.features.with_damping or body.features.with_air):
         v0 = load_velocity(state, b, row, i0)
         v1 = load_velocity(state, b, row, i1)
         v2 = load_velocity(state, b, row, i2)
-        if ti.static(body.with_damping):
+        if ti.static(body.features.with_damping):
             d1, d2 = gradient_columns(body, e, v1 - v0, v2 - v0)
             damping = body.tri_material[b, e, DAMPING]
             s11 += damping * f1.dot(d1)
             s22 += damping * f2.dot(d2)
             s12 = 0.5 * damping * (f1.dot(d2) + f2.dot(d1))
-        if ti.static(body.with_air):
+        if ti.static(body.features.with_air):
             drag, lift = body.tri_material[b, e, DRAG], body.tri_material[b, e, LIFT]
             if turning > 0 and (drag != 0 or lift != 0):
                 u = _THIRD * (v0 + v1 + v2) - vec3(body.wind[b, 0], body.wind[b, 1], body.wind[b, 2])

@@ -53,8 +53,6 @@ class ShellArrays:
     spring_material: Array
     wind: Array
     features: Static = FEATURES
-    with_damping: Static = True
-    with_air: Static = True
 
 
 @bundle

@@ -12,6 +12,7 @@ from ti_sim.base.gradcheck import gradcheck
 from ti_sim.base.runtime import compiled_plainly, ti
 from ti_sim.base.vecmath import mat3
 from ti_sim.deformable.energies import energy_density, nearest_rotation, rotation_for, stress, stress_differential
+from ti_sim.deformable.families import Features
 from ti_sim.deformable.model import ENERGIES
 from ti_sim.deformable.solids import (
     corner_volumes,
@@ -192,8 +193,7 @@ class Body:
     solid_material: Any
     solid_actuation: Any
     solid_energy: Any
-    energies: Any
-    with_damping: Any
+    features: Features
     gather: Any
     _data_oriented = True
 
@@ -207,9 +207,9 @@ class Bars:
     _data_oriented = True
 
 
-def bundle(indices: Any, rest: Any, *others: Any) -> Body:
+def bundle(indices: Any, rest: Any, *others: Any, energies: Any, with_damping: bool, gather: Any) -> Body:
     """``Body`` with elements of one kind."""
-    return Body(indices, indices, indices, rest, rest, rest, *others)
+    return Body(indices, indices, indices, rest, rest, rest, *others, Features((), energies, with_damping, False), gather)
 
 
 def bar_bundle(*arguments: Any) -> Bars:
@@ -229,7 +229,9 @@ def force_kernel(
     """Forces and energy of all elements."""
     ti.loop_config(serialize=True)
     for b in range(state.shape[0]):
-        body = bundle(indices, rest, material, actuation, energy, energies, with_damping, gather)
+        body = bundle(
+            indices, rest, material, actuation, energy, energies=energies, with_damping=with_damping, gather=gather
+        )
         for e in range(indices.shape[0]):
             solid_force(kind, body, state, out, b, 1, frame, e, 1, 2)
             total[b] = total[b] + solid_energy_of(kind, body, state, b, 1, frame, e, 1)
@@ -245,7 +247,7 @@ def adjoint_kernel(
     """Adjoint of all elements' forces."""
     ti.loop_config(serialize=True)
     for b in range(state.shape[0]):
-        body = bundle(indices, rest, material, actuation, energy, energies, True, gather)
+        body = bundle(indices, rest, material, actuation, energy, energies=energies, with_damping=True, gather=gather)
         bars = bar_bundle(material_bar, actuation_bar)
         for e in range(indices.shape[0]):
             solid_force_adjoint(kind, body, bars, state, dual, out, b, 1, frame, e, 1, 2)
