@@ -13,7 +13,7 @@ from ti_sim.base.bundles import bundle
 from ti_sim.base.rows import add_vec3, add_vec4, load_vec3, load_vec4
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import vec3, vec4
-from ti_sim.contact.collision import BOUND, FAULT, FAULTY_PAIR, MIN_HALF_EXTENT, SHAPE_POSITION, SHAPE_QUATERNION
+from ti_sim.contact.collision import NEAR, SHAPE
 from ti_sim.contact.law import contact_force_along, contact_force_along_adjoint, onset, slack
 from ti_sim.contact.patch import KT, add_to_patch, patch_point_adjoint
 from ti_sim.contact.shape_distance import shape_vec3
@@ -43,15 +43,15 @@ class ContactPoint:
 @ti.func
 def shape_arm(world: ti.template(), b, i):
     """Vector from the origin of link i to the centre of its shape, world axes."""
-    return rotated(load_vec4(world.work, b, i, QUATERNION), shape_vec3(world, i, SHAPE_POSITION))
+    return rotated(load_vec4(world.work, b, i, QUATERNION), shape_vec3(world, i, SHAPE.position))
 
 
 @ti.func
 def shape_rotation(world: ti.template(), b, i):
     """Quaternion of link i's shape in the world frame."""
     local = vec4(
-        world.shape[i, SHAPE_QUATERNION], world.shape[i, SHAPE_QUATERNION + 1],
-        world.shape[i, SHAPE_QUATERNION + 2], world.shape[i, SHAPE_QUATERNION + 3],
+        world.shape[i, SHAPE.quaternion], world.shape[i, SHAPE.quaternion + 1],
+        world.shape[i, SHAPE.quaternion + 2], world.shape[i, SHAPE.quaternion + 3],
     )  # fmt: skip
     return quaternion_product(load_vec4(world.work, b, i, QUATERNION), local)
 
@@ -220,27 +220,27 @@ def add_pose_adjoints(world: ti.template(), b, i, j, arm_i, arm_j, arm_bar, apar
 def travel_of(world: ti.template(), b, i):
     """The farthest that a point of link i's shape moves in a step [m]."""
     speed = point_velocity(world, b, i, shape_arm(world, b, i)).norm()
-    return world.dt * (speed + load_vec3(world.work, b, i, SPIN).norm() * world.shape[i, BOUND])
+    return world.dt * (speed + load_vec3(world.work, b, i, SPIN).norm() * world.shape[i, SHAPE.bound])
 
 
 @ti.func
 def pair_margin(world: ti.template(), b, i, j):
     """Gap of the shapes of two links at which contact may begin [m]: the farthest that they approach each other in a step."""
     u = point_velocity(world, b, i, shape_arm(world, b, i)) - point_velocity(world, b, j, shape_arm(world, b, j))
-    rotation_speed = load_vec3(world.work, b, i, SPIN).norm() * world.shape[i, BOUND]
-    rotation_speed += load_vec3(world.work, b, j, SPIN).norm() * world.shape[j, BOUND]
+    rotation_speed = load_vec3(world.work, b, i, SPIN).norm() * world.shape[i, SHAPE.bound]
+    rotation_speed += load_vec3(world.work, b, j, SPIN).norm() * world.shape[j, SHAPE.bound]
     return world.dt * (u.norm() + rotation_speed)
 
 
 @ti.func
 def greatest_depth(world: ti.template(), i, j):
     """Gap of two links below which contact does not resolve the overlap [m]: minus half of the smaller half size."""
-    return -0.5 * ti.min(world.shape[i, MIN_HALF_EXTENT], world.shape[j, MIN_HALF_EXTENT])
+    return -0.5 * ti.min(world.shape[i, SHAPE.min_half_extent], world.shape[j, SHAPE.min_half_extent])
 
 
 @ti.func
 def mark_pair(world: ti.template(), b, p, fault_code: ti.template()):
     """Record that contact cannot resolve pair p, unless another pair is recorded already."""
-    if world.near_pairs[b, FAULTY_PAIR] < 0:
-        world.near_pairs[b, FAULTY_PAIR] = p
-        world.near_pairs[b, FAULT] = fault_code
+    if world.near_pairs[b, NEAR.faulty_pair] < 0:
+        world.near_pairs[b, NEAR.faulty_pair] = p
+        world.near_pairs[b, NEAR.fault] = fault_code

@@ -41,26 +41,7 @@ from ti_sim.base.bundles import bundle
 from ti_sim.base.rows import load_vec3, store_vec3
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import rotation_matrix, vec3
-from ti_sim.contact.collision import (
-    BOUND,
-    CONTACT_KIND,
-    CONTACTS,
-    DEEP,
-    FAST,
-    FIRST_LINK,
-    FIRST_NEAR,
-    HALF_LENGTH,
-    LIST_COUNT,
-    MIN_HALF_EXTENT,
-    NEAR_COUNT,
-    RADIUS,
-    SECOND_LINK,
-    SLACK,
-    SURFACES,
-    TEST_COUNT,
-    WITH_ROUND,
-    WITH_SURFACES,
-)
+from ti_sim.contact.collision import DEEP, FAST, NEAR, PAIR, SHAPE, SURFACES, WITH_ROUND, WITH_SURFACES
 from ti_sim.contact.line_contact import Line, line_shape_contact, line_shape_contact_adjoint
 from ti_sim.contact.patch import empty_patch
 
@@ -68,30 +49,31 @@ from ti_sim.contact.patch import empty_patch
 @ti.func
 def update_near_pairs(world: ti.template(), b):
     """Rebuild the list of near pairs if a shape has moved by its slack since the last build; needs the poses of the links."""
-    stale = world.near_pairs[b, NEAR_COUNT] < 0
+    stale = world.near_pairs[b, NEAR.count] < 0
     for i in range(world.links):
-        if world.shape[i, SLACK] > 0 and not stale:
+        if world.shape[i, SHAPE.slack] > 0 and not stale:
             moved = load_vec3(world.work, b, i, POSITION) + shape_arm(world, b, i)
             moved -= vec3(world.anchor[b, i, 0], world.anchor[b, i, 1], world.anchor[b, i, 2])
-            left = ti.max(world.shape[i, SLACK] - travel_of(world, b, i), 0.0)
+            left = ti.max(world.shape[i, SHAPE.slack] - travel_of(world, b, i), 0.0)
             stale = moved.dot(moved) > left * left
     if stale:
         for i in range(world.links):
-            if world.shape[i, BOUND] > 0:
+            if world.shape[i, SHAPE.bound] > 0:
                 centre = load_vec3(world.work, b, i, POSITION) + shape_arm(world, b, i)
                 store_vec3(world.anchor, b, i, 0, centre)
         count = 0
         for p in range(world.pairs):
-            i, j = world.pair[p, FIRST_LINK], world.pair[p, SECOND_LINK]
-            reach = world.shape[i, BOUND] + world.shape[j, BOUND] + world.shape[i, SLACK] + world.shape[j, SLACK]
+            i, j = world.pair[p, PAIR.first_link], world.pair[p, PAIR.second_link]
+            reach = world.shape[i, SHAPE.bound] + world.shape[j, SHAPE.bound] + world.shape[i, SHAPE.slack]
+            reach += world.shape[j, SHAPE.slack]
             reach += travel_of(world, b, i) + travel_of(world, b, j)
             apart = load_vec3(world.anchor, b, i, 0) - load_vec3(world.anchor, b, j, 0)
             if apart.dot(apart) < reach * reach:
-                world.near_pairs[b, FIRST_NEAR + count] = p
+                world.near_pairs[b, NEAR.first_pair + count] = p
                 count += 1
-        world.near_pairs[b, NEAR_COUNT] = count
-        world.near_pairs[b, LIST_COUNT] = world.near_pairs[b, LIST_COUNT] + 1
-    world.near_pairs[b, TEST_COUNT] = world.near_pairs[b, TEST_COUNT] + world.near_pairs[b, NEAR_COUNT]
+        world.near_pairs[b, NEAR.count] = count
+        world.near_pairs[b, NEAR.lists] = world.near_pairs[b, NEAR.lists] + 1
+    world.near_pairs[b, NEAR.tests] = world.near_pairs[b, NEAR.tests] + world.near_pairs[b, NEAR.count]
 
 
 @ti.func
@@ -100,8 +82,8 @@ def check_speed(world: ti.template(), b, p, i, j):
     arm_i, arm_j = shape_arm(world, b, i), shape_arm(world, b, j)
     d = load_vec3(world.work, b, i, POSITION) + arm_i - load_vec3(world.work, b, j, POSITION) - arm_j
     step = world.dt * (point_velocity(world, b, i, arm_i) - point_velocity(world, b, j, arm_j)).norm()
-    reach = world.shape[i, BOUND] + world.shape[j, BOUND] + step
-    if step > ti.min(world.shape[i, MIN_HALF_EXTENT], world.shape[j, MIN_HALF_EXTENT]) and d.dot(d) < reach * reach:
+    reach = world.shape[i, SHAPE.bound] + world.shape[j, SHAPE.bound] + step
+    if step > ti.min(world.shape[i, SHAPE.min_half_extent], world.shape[j, SHAPE.min_half_extent]) and d.dot(d) < reach * reach:
         mark_pair(world, b, p, FAST)
 
 
@@ -132,7 +114,7 @@ def load_round_pair(world: ti.template(), b, i, j):
     apart = load_vec3(world.work, b, i, POSITION) - load_vec3(world.work, b, j, POSITION)
     centre, matrix = apart + arm_i - arm_j, rotation_matrix(shape_rotation(world, b, j))
     along = rotated(shape_rotation(world, b, i), vec3(0.0, 0.0, 1.0))
-    h, radius = world.shape[i, HALF_LENGTH], world.shape[i, RADIUS]
+    h, radius = world.shape[i, SHAPE.half_length], world.shape[i, SHAPE.radius]
     margin = pair_margin(world, b, i, j)
     return RoundPair(apart, arm_i, arm_j, matrix, Line(centre, along, h, radius), margin)
 
@@ -141,7 +123,7 @@ def load_round_pair(world: ti.template(), b, i, j):
 def point_on_line(world: ti.template(), p, c, h):
     """Position of contact point c of pair p on a line of half length h [m], and 1 if it is the deepest point instead of that."""
     position, is_free = 0.0, 0.0
-    if world.pair[p, CONTACTS] == 3:
+    if world.pair[p, PAIR.contacts] == 3:
         if c == 2:
             is_free = 1.0
         else:
@@ -163,7 +145,7 @@ def round_contacts(world: ti.template(), b, p, i, j, patch: ti.template()):
     Arguments are those of ``surface_contact.surface_contacts``.
     """
     pair = load_round_pair(world, b, i, j)
-    for c in range(world.pair[p, CONTACTS]):
+    for c in range(world.pair[p, PAIR.contacts]):
         cap, is_free = point_on_line(world, p, c, pair.line.half_length)
         offset, normal, gap, weight, _s = line_shape_contact(world, j, pair.second_rotation, pair.line, cap, is_free, pair.margin)
         if gap < pair.margin:
@@ -177,7 +159,7 @@ def round_contacts(world: ti.template(), b, p, i, j, patch: ti.template()):
 def round_contacts_adjoint(world: ti.template(), bars: ti.template(), b, p, i, j, patch: ti.template()):
     """Adjoint of ``round_contacts``; arguments are those of ``surface_contact.surface_contacts_adjoint``."""
     pair = load_round_pair(world, b, i, j)
-    for c in range(world.pair[p, CONTACTS]):
+    for c in range(world.pair[p, PAIR.contacts]):
         cap, is_free = point_on_line(world, p, c, pair.line.half_length)
         offset, normal, gap, weight, s = line_shape_contact(world, j, pair.second_rotation, pair.line, cap, is_free, pair.margin)
         if gap < pair.margin:
@@ -207,7 +189,7 @@ def one_pair_contacts(world: ti.template(), states: ti.template(), b, slot, p, p
         p: the pair.
         patch: its patch, which is begun here.
     """
-    i, j, kind = world.pair[p, FIRST_LINK], world.pair[p, SECOND_LINK], world.pair[p, CONTACT_KIND]
+    i, j, kind = world.pair[p, PAIR.first_link], world.pair[p, PAIR.second_link], world.pair[p, PAIR.contact_kind]
     check_speed(world, b, p, i, j)
     if ti.static(world.sticking):
         begin_patch(world, b, i, j, patch)
@@ -225,7 +207,7 @@ def one_pair_contacts_adjoint(
     world: ti.template(), bars: ti.template(), states: ti.template(), bar: ti.template(), b, slot, row, p, patch: ti.template()
 ):
     """Adjoint of ``one_pair_contacts``, as ``pair_adjoint``."""
-    i, j, kind = world.pair[p, FIRST_LINK], world.pair[p, SECOND_LINK], world.pair[p, CONTACT_KIND]
+    i, j, kind = world.pair[p, PAIR.first_link], world.pair[p, PAIR.second_link], world.pair[p, PAIR.contact_kind]
     check_speed(world, b, p, i, j)
     if ti.static(world.sticking):
         patch_loads_adjoint(world, bars, states, bar, b, slot, row, p, i, j, patch)
@@ -246,8 +228,8 @@ def pair_loads(world: ti.template(), states: ti.template(), b, slot):
     if ti.static(world.sticking):
         clear_pairs(world, states, b, slot)
     patch = empty_patch()
-    for n in range(world.near_pairs[b, NEAR_COUNT]):
-        one_pair_contacts(world, states, b, slot, world.near_pairs[b, FIRST_NEAR + n], patch)
+    for n in range(world.near_pairs[b, NEAR.count]):
+        one_pair_contacts(world, states, b, slot, world.near_pairs[b, NEAR.first_pair + n], patch)
 
 
 @ti.func
@@ -262,5 +244,5 @@ def pair_adjoint(world: ti.template(), bars: ti.template(), states: ti.template(
     if ti.static(world.sticking):
         clear_pair_adjoints(world, states, bar, b, slot, row)
     patch = empty_patch()
-    for n in range(world.near_pairs[b, NEAR_COUNT]):
-        one_pair_contacts_adjoint(world, bars, states, bar, b, slot, row, world.near_pairs[b, FIRST_NEAR + n], patch)
+    for n in range(world.near_pairs[b, NEAR.count]):
+        one_pair_contacts_adjoint(world, bars, states, bar, b, slot, row, world.near_pairs[b, NEAR.first_pair + n], patch)

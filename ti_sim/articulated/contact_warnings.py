@@ -4,7 +4,7 @@ import numpy as np
 
 from ti_sim.articulated.model import ArticulatedModel
 from ti_sim.base.warn import warn
-from ti_sim.contact.collision import DEEP, FAULT, FAULT_STEP, FAULTY_PAIR, FIRST_LINK, SECOND_LINK
+from ti_sim.contact.collision import DEEP, NEAR, PAIR
 
 _REASONS = {
     True: "are inside each other, deeper than half of the smaller one's half size; contact may push them out on the wrong side: "
@@ -33,10 +33,11 @@ class ContactWarnings:
         Args:
             near_pairs: [B, columns] lists of near pairs after a rollout, see ``collision``.
         """
-        for world in np.flatnonzero(near_pairs[:, FAULTY_PAIR] >= 0) if self._model.has_pairs else ():
-            pair, reason, step = (int(near_pairs[world, column]) for column in (FAULTY_PAIR, FAULT, FAULT_STEP))
+        for world in np.flatnonzero(near_pairs[:, NEAR.faulty_pair] >= 0) if self._model.has_pairs else ():
+            pair, reason, step = (int(near_pairs[world, column]) for column in (NEAR.faulty_pair, NEAR.fault, NEAR.fault_step))
             if (pair, reason) not in self._reported:
                 self._reported.add((pair, reason))
-                first_link, second_link = (self._model.link_names[self._model.pair[pair, k]] for k in (FIRST_LINK, SECOND_LINK))
+                links = self._model.pair[pair, [PAIR.first_link, PAIR.second_link]]
+                first_link, second_link = (self._model.link_names[link] for link in links)
                 where = f"at step {step} ({step * self._dt:.4g} s)" + (f" of world {world}" if len(near_pairs) > 1 else "")
                 warn(f"{where} {first_link!r} and {second_link!r} {_REASONS[reason == DEEP]}")

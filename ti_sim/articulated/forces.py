@@ -53,7 +53,7 @@ from ti_sim.base.bundles import kernel
 from ti_sim.base.rows import WRENCH, Row, add_vec3, load_vec3, load_vec4, store_vec3
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import rotation_matrix, vec3
-from ti_sim.contact.collision import FIRST_LINK, FIRST_NEAR, NEAR_COUNT, SECOND_LINK
+from ti_sim.contact.collision import NEAR, PAIR
 from ti_sim.contact.patch import empty_patch
 
 # Columns of the forces of a joint velocity [N, N m], and of the wrenches of a pair on its first and on its second link.
@@ -123,8 +123,8 @@ def begin_contacts(world: ti.template(), states: ti.template(), b):
 @ti.func
 def one_pair_loads(world: ti.template(), states: ti.template(), b, p, patch: ti.template()):
     """The contacts of pair p alone, as loads of its two links."""
-    clear_load(world, b, world.pair[p, FIRST_LINK])
-    clear_load(world, b, world.pair[p, SECOND_LINK])
+    clear_load(world, b, world.pair[p, PAIR.first_link])
+    clear_load(world, b, world.pair[p, PAIR.second_link])
     one_pair_contacts(world, states, b, 0, p, patch)
 
 
@@ -154,11 +154,11 @@ def joint_and_contact_forces(
         begin_contacts(world, states, b)
         if ti.static(world.with_pairs):
             patch = empty_patch()
-            for n in range(world.near_pairs[b, NEAR_COUNT]):
-                p = world.near_pairs[b, FIRST_NEAR + n]
+            for n in range(world.near_pairs[b, NEAR.count]):
+                p = world.near_pairs[b, NEAR.first_pair + n]
                 one_pair_loads(world, states, b, p, patch)
-                store_load(world, b, world.pair[p, FIRST_LINK], pair_wrench, p, PAIR_WRENCH.first)
-                store_load(world, b, world.pair[p, SECOND_LINK], pair_wrench, p, PAIR_WRENCH.second)
+                store_load(world, b, world.pair[p, PAIR.first_link], pair_wrench, p, PAIR_WRENCH.first)
+                store_load(world, b, world.pair[p, PAIR.second_link], pair_wrench, p, PAIR_WRENCH.second)
         for i in range(world.links):
             if world.tree[i, FIRST_POINT] < world.tree[i, END_POINT]:
                 force, moment = ground_load_of(world, states, b, i)
@@ -193,9 +193,9 @@ def joint_and_contact_forces_adjoint(
                 world.work[b, i, VIRTUAL + k] = 0.0
         if ti.static(world.with_pairs):
             patch = empty_patch()
-            for n in range(world.near_pairs[b, NEAR_COUNT]):
-                p = world.near_pairs[b, FIRST_NEAR + n]
-                i, j = world.pair[p, FIRST_LINK], world.pair[p, SECOND_LINK]
+            for n in range(world.near_pairs[b, NEAR.count]):
+                p = world.near_pairs[b, NEAR.first_pair + n]
+                i, j = world.pair[p, PAIR.first_link], world.pair[p, PAIR.second_link]
                 one_pair_loads(world, states, b, p, patch)
                 seed_wrench(world, bars, b, i, -load_vec3(world.work, b, i, LOAD + 3), pair_bar, p, PAIR_WRENCH.first)
                 seed_wrench(world, bars, b, j, -load_vec3(world.work, b, j, LOAD + 3), pair_bar, p, PAIR_WRENCH.second)

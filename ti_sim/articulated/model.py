@@ -13,7 +13,7 @@ from ti_sim.base.arrays import Array, to_numpy
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Count, Positive, Real, checked
 from ti_sim.contact.collision import (
-    CONTACT_KIND,
+    PAIR,
     SURFACES,
     WITH_ROUND,
     WITH_SURFACES,
@@ -236,8 +236,8 @@ class ArticulatedModel(WithContactPoints):
     @cached_property
     def pair_kinds(self) -> int:
         """Kinds of pairs in the model, the bits ``collision.WITH_ROUND`` and ``WITH_SURFACES``; 0 for none."""
-        kinds = {WITH_SURFACES if row[CONTACT_KIND] == SURFACES else WITH_ROUND for row in self.pair} if self.has_pairs else set()
-        return sum(kinds)
+        kinds = {WITH_SURFACES if row[PAIR.contact_kind] == SURFACES else WITH_ROUND for row in self.pair}
+        return sum(kinds) if self.has_pairs else 0
 
     @cached_property
     def has_meshes(self) -> bool:
@@ -251,7 +251,7 @@ class ArticulatedModel(WithContactPoints):
 
     @property
     def shape(self) -> np.ndarray:
-        """Table of the shapes, see ``collision.shape_rows``, [max(N, 1), SHAPE_SIZE] float64."""
+        """Table of the shapes, see ``collision.shape_rows``, [max(N, 1), SHAPE.size] float64."""
         return shape_rows(self.collision_shape, self.moves)
 
     @property

@@ -28,7 +28,7 @@ from ti_sim.base.bundles import kernel
 from ti_sim.base.rows import POSE, TWIST, load_vec4, store_vec4
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import normalized_adjoint, vec3
-from ti_sim.contact.collision import FAULT_STEP, FAULTY_PAIR
+from ti_sim.contact.collision import NEAR
 
 # Number of steps whose parameter adjoints are summed before they are added to the sum over the rollout.
 SUM_STEPS = 128
@@ -103,8 +103,8 @@ def faulty_link(world: ti.template(), run: ti.template(), b):
 def record_contact_fault(world: ti.template(), b, step):
     """Record the step in which contact could not resolve a pair for the first time."""
     if ti.static(world.with_pairs):
-        if world.near_pairs[b, FAULTY_PAIR] >= 0 and world.near_pairs[b, FAULT_STEP] < 0:
-            world.near_pairs[b, FAULT_STEP] = step
+        if world.near_pairs[b, NEAR.faulty_pair] >= 0 and world.near_pairs[b, NEAR.fault_step] < 0:
+            world.near_pairs[b, NEAR.fault_step] = step
 
 
 @ti.func

@@ -44,7 +44,7 @@ from ti_sim.base.bundles import views
 from ti_sim.base.errors import DivergenceError, UserError
 from ti_sim.base.parallel import iterations_per_task
 from ti_sim.base.runtime import compiled_plainly
-from ti_sim.contact.collision import FAULT_STEP, FAULTY_PAIR, FIRST_NEAR, LIST_COUNT, NEAR_COUNT, TEST_COUNT
+from ti_sim.contact.collision import NEAR
 from ti_sim.rollout.adjoint import Adjoint, kept_interval, segment_length
 from ti_sim.rollout.divergence import mark_diverged_frames, mark_diverged_worlds
 from ti_sim.rollout.solver import Solver
@@ -119,8 +119,8 @@ def prepare(model: ArticulatedModel, inputs: ArticulatedInputs, *, dt: float) ->
     like = inputs.link_mass
     b, n, d = inputs.world_count, model.link_count, model.velocity_count
     pair, (mesh, sample) = model.pair, model.meshes
-    near_pairs = np.zeros((b, FIRST_NEAR + len(pair)) if model.has_pairs else (1, FIRST_NEAR))
-    near_pairs[:, [NEAR_COUNT, FAULTY_PAIR, FAULT_STEP]] = -1
+    near_pairs = np.zeros((b, NEAR.first_pair + len(pair)) if model.has_pairs else (1, NEAR.first_pair))
+    near_pairs[:, [NEAR.count, NEAR.faulty_pair, NEAR.fault_step]] = -1
     coupled = len(model.joint_coupling)
     coupling_work = np.zeros((b, coupled + 1, d + 1) if coupled else (1, 1, 1))
     coupling_work[:, :-1, -1] = [multiplier for _link, _leader, multiplier in model.joint_coupling]
@@ -308,7 +308,7 @@ class ArticulatedSolver(Solver):
         self._advance(world, result, states, 0, states, interval, True, 0, steps)
         if model.has_pairs:
             near_pairs = to_numpy(world.near_pairs)
-            result.pair_tests[:] = near_pairs[:, [TEST_COUNT, LIST_COUNT]]
+            result.pair_tests[:] = near_pairs[:, [NEAR.tests, NEAR.lists]]
             self._faults.warn(near_pairs)
         mark_diverged_frames(result.frame_arrays, to_numpy(result.diverged_step), self.settings.substeps)
         return replace(result, last_arrays=self._last_arrays(world, result, states, interval, steps))

@@ -37,7 +37,7 @@ from ti_sim.base.bundles import bundle
 from ti_sim.base.rows import add_vec3, add_vec4, load_vec3
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import mat3, rotation_matrix, vec3, vec4
-from ti_sim.contact.collision import DEEP, FIRST_FEATURE, FIRST_FEATURES, MIN_HALF_EXTENT, REVOLVED, SECOND_FEATURES
+from ti_sim.contact.collision import DEEP, MESH, PAIR, SHAPE
 from ti_sim.contact.law import contact_force_along, contact_force_along_adjoint
 from ti_sim.contact.patch import KT, add_to_patch, empty_patch, merge_patch, patch_point_adjoint
 from ti_sim.contact.shape_distance import (
@@ -196,7 +196,7 @@ def load_pair(world: ti.template(), b, first, second):
     first_arm, first_rotation = shape_arm(world, b, first), rotation_matrix(shape_rotation(world, b, first))
     second_arm, second_rotation = shape_arm(world, b, second), rotation_matrix(shape_rotation(world, b, second))
     margin = pair_margin(world, b, first, second)
-    reach = _REACH * ti.min(world.shape[first, MIN_HALF_EXTENT], world.shape[second, MIN_HALF_EXTENT])
+    reach = _REACH * ti.min(world.shape[first, SHAPE.min_half_extent], world.shape[second, SHAPE.min_half_extent])
     return PairPose(first, second, separation, first_arm, second_arm, first_rotation, second_rotation, reach, margin)
 
 
@@ -299,7 +299,7 @@ def feature_velocity(side: ti.template(), drift, spin, arm, normal, round_u):
 @ti.func
 def revolution_axis(world: ti.template(), side: ti.template()):
     """Axis of a cylinder or cone in world axes; zero for other shapes."""
-    return world.shape[side.link, REVOLVED] * (side.rotation @ vec3(0.0, 0.0, 1.0))
+    return world.shape[side.link, SHAPE.revolved] * (side.rotation @ vec3(0.0, 0.0, 1.0))
 
 
 @ti.func
@@ -322,15 +322,15 @@ def surface_contacts(world: ti.template(), b, p, first, second, patch: ti.templa
     force, moment, feature_patch = vec3(0.0), vec3(0.0), empty_patch()
     total, deepest, overlap = 0.0, 0.0, _FAR
     for half in range(2):
-        side, features = load_side(world, pair, half), world.pair[p, FIRST_FEATURES]
+        side, features = load_side(world, pair, half), world.pair[p, PAIR.first_features]
         if half == 1:
-            features = world.pair[p, SECOND_FEATURES]
+            features = world.pair[p, PAIR.second_features]
         box_overlap, count = overlap_and_count(world, side, features)
         overlap = ti.min(overlap, box_overlap)
         axis = revolution_axis(world, side)
         rolling = axis.dot(load_vec3(world.work, b, side.link, SPIN))
         for n in range(count):
-            column = world.mesh[side.link, FIRST_FEATURE] + FEATURE_SIZE * n
+            column = world.mesh[side.link, MESH.first_feature] + FEATURE_SIZE * n
             touches, offset, edge_direction, _h, s, window, normal, gap, length, distance, _direction, _slope, _bend = (
                 feature_contact(world, pair, side, column, True, False)
             )
@@ -385,16 +385,16 @@ def surface_contacts_adjoint(world: ti.template(), bars: ti.template(), b, p, fi
     for sweep in range(2):
         if sweep == 0 or total > 0:
             for half in range(2):
-                side, features, touching = load_side(world, pair, half), world.pair[p, FIRST_FEATURES], first_touching
+                side, features, touching = load_side(world, pair, half), world.pair[p, PAIR.first_features], first_touching
                 if half == 1:
-                    features, touching = world.pair[p, SECOND_FEATURES], second_touching
+                    features, touching = world.pair[p, PAIR.second_features], second_touching
                 group = features // _GROUPS + 1
                 _overlap, count = overlap_and_count(world, side, features)
                 place_sum, centre_bar, turn_i_bar, turn_j_bar = vec3(0.0), vec3(0.0), vec3(0.0), vec3(0.0)
                 axis, to_other = revolution_axis(world, side), side.other_rotation.transpose()
                 rolling, rolling_bar = axis.dot(load_vec3(world.work, b, side.link, SPIN)), 0.0
                 for n in range(count):
-                    column, bit = world.mesh[side.link, FIRST_FEATURE] + FEATURE_SIZE * n, ti.i64(1) << (n // group)
+                    column, bit = world.mesh[side.link, MESH.first_feature] + FEATURE_SIZE * n, ti.i64(1) << (n // group)
                     # The second sweep needs only what touched in the first one.
                     tested = sweep == 0 or (touching & bit) != 0
                     (

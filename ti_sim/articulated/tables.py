@@ -70,7 +70,7 @@ class WorldArrays:
         action, target, wrench, gravity: the inputs ``action``, ``servo_target``, ``link_wrench`` and ``gravity``.
         work: [B, N, WORK_SIZE] scratch memory of the links.
         velocity_work: [B, D, VELOCITY_WORK_SIZE] scratch memory of the joint velocities.
-        shape: [N, SHAPE_SIZE] collision shapes, see ``collision.shape_rows``.
+        shape: [N, SHAPE.size] collision shapes, see ``collision.shape_rows``.
         pair: pairs of shapes that may collide, int32.
         near_pairs: [B, columns] int32, list of near pairs (see ``collision``).
         anchor: [B, N, 3] positions of the shapes when that list was built [m].

@@ -9,6 +9,7 @@ from typing import Literal
 import numpy as np
 
 from ti_sim.base.errors import UserError
+from ti_sim.base.rows import Row
 from ti_sim.base.rules import checked
 from ti_sim.contact.surface_points import box_features, rim_features, surface_features
 from ti_sim.shapes.contact_points import BALL, KIND, POINT_SIZE, POSITION, RIM
@@ -25,30 +26,27 @@ _SIZES = {
 }  # fmt: skip
 _SIZE_COUNT = {"sphere": 1, "capsule": 2, "box": 3, "mesh": 0}
 
-# Columns of the table of shapes.
-SHAPE_POSITION = 0  # 3, in the link frame
-SHAPE_QUATERNION = 3  # 4, unit
-HALF_SIZE = 7  # 3, of a box; else zero
-RADIUS = 10  # of a sphere or capsule; else zero
-HALF_LENGTH = 11  # of a capsule; else zero
-BOUND = 12  # radius of the bounding sphere about the centre; negative for a link without shape
-SLACK = 13  # distance that the centre may move before the list of near pairs is rebuilt [m]
-GRID_LOW = 14  # 3, first node of a mesh's distance field
-GRID_CELL = 17  # distance between nodes
-MIN_HALF_EXTENT = 18  # half the smallest extent of the shape, or its radius
-REVOLVED = 19  # 1 for a cylinder or cone, whose surface does not change as it spins about z of the shape's frame; else zero
-SHAPE_SIZE = 20
+SHAPE = Row(  # columns of the table of shapes
+    position=3,  # in the link frame
+    quaternion=4,  # unit
+    half_size=3,  # of a box; else zero
+    radius=1,  # of a sphere or capsule; else zero
+    half_length=1,  # of a capsule; else zero
+    bound=1,  # radius of the bounding sphere about the centre; negative for a link without shape
+    slack=1,  # distance that the centre may move before the list of near pairs is rebuilt [m]
+    grid_low=3,  # first node of a mesh's distance field
+    grid_cell=1,  # distance between nodes
+    min_half_extent=1,  # half the smallest extent of the shape, or its radius
+    revolved=1,  # 1 for a cylinder or cone, whose surface does not change as it spins about z of the shape's frame; else zero
+)
 
 # Columns of the table of meshes: first coefficient and nodes along x, y, z of the distance field (zero for other shapes), first
 # number of the features of a box or mesh (``surface_points``). All these numbers are in one array (``WorldArrays.sample``).
-FIRST_SAMPLE = 0
-NODES = 1  # 3
-FIRST_FEATURE = 4
-MESH_SIZE = 5
+MESH = Row(first_sample=1, nodes=3, first_feature=1)
 
 # Columns of the table of pairs. In a pair, spheres and capsules come before other shapes. The contacts of a round shape are
 # numbered; those of boxes and meshes are the features of both shapes.
-FIRST_LINK, SECOND_LINK, CONTACT_KIND, CONTACTS, FIRST_FEATURES, SECOND_FEATURES = range(6)
+PAIR = Row(first_link=1, second_link=1, contact_kind=1, contacts=1, first_features=1, second_features=1)
 
 # Kinds of contact of a pair: a line with a radius and any shape; features of each shape with the other.
 ROUND, SURFACES = range(2)
@@ -58,7 +56,7 @@ WITH_ROUND, WITH_SURFACES = 1, 2
 
 # Columns of the list of near pairs of a world: their number (negative before the first list), the number of shape tests and of
 # lists so far, the first pair that contact could not resolve (negative for none), the reason, the step, and the pairs.
-NEAR_COUNT, TEST_COUNT, LIST_COUNT, FAULTY_PAIR, FAULT, FAULT_STEP, FIRST_NEAR = range(7)
+NEAR = Row(count=1, tests=1, lists=1, faulty_pair=1, fault=1, fault_step=1, first_pair=1)
 
 # Reasons why contact cannot resolve a pair: it overlaps deeper than half of the smallest half size of both, or moves that far in
 # a step.
@@ -138,20 +136,20 @@ class CollisionShape:
         return np.concatenate([*rows[1:], rows[0]])
 
     def row(self) -> np.ndarray:
-        """Row of the table of shapes, without the slack, [SHAPE_SIZE] float64."""
-        row = np.zeros(SHAPE_SIZE)
-        row[SHAPE_POSITION : SHAPE_POSITION + 3] = self.position
-        row[SHAPE_QUATERNION : SHAPE_QUATERNION + 4] = np.asarray(self.quaternion, dtype=float) / np.linalg.norm(self.quaternion)
+        """Row of the table of shapes, without the slack, [SHAPE.size] float64."""
+        row = np.zeros(SHAPE.size)
+        row[SHAPE.position : SHAPE.position + 3] = self.position
+        row[SHAPE.quaternion : SHAPE.quaternion + 4] = np.asarray(self.quaternion, dtype=float) / np.linalg.norm(self.quaternion)
         if self.kind == "box":
-            row[HALF_SIZE : HALF_SIZE + 3] = self.size
+            row[SHAPE.half_size : SHAPE.half_size + 3] = self.size
         elif self.kind == "mesh":
-            row[GRID_LOW : GRID_LOW + 3] = self.distance.low
-            row[GRID_CELL] = self.distance.cell
-            row[REVOLVED] = len(self.rims) > 0
+            row[SHAPE.grid_low : SHAPE.grid_low + 3] = self.distance.low
+            row[SHAPE.grid_cell] = self.distance.cell
+            row[SHAPE.revolved] = len(self.rims) > 0
         else:
-            row[RADIUS : RADIUS + len(self.size)] = self.size
-        row[BOUND] = self.bound
-        row[MIN_HALF_EXTENT] = self.min_half_extent
+            row[SHAPE.radius : SHAPE.radius + len(self.size)] = self.size
+        row[SHAPE.bound] = self.bound
+        row[SHAPE.min_half_extent] = self.min_half_extent
         return row
 
 
@@ -220,34 +218,34 @@ def possible_pairs(
 
 
 def shape_rows(shapes: tuple[CollisionShape | None, ...], centre_offsets: np.ndarray) -> np.ndarray:
-    """Table of shapes, one row per link, [max(N, 1), SHAPE_SIZE] float64.
+    """Table of shapes, one row per link, [max(N, 1), SHAPE.size] float64.
 
     The slack of a shape is half its bounding radius, at most twice the median of all slacks; zero for a shape that cannot move.
     """
-    rows = np.zeros((max(len(shapes), 1), SHAPE_SIZE))
-    rows[:, BOUND] = -1
+    rows = np.zeros((max(len(shapes), 1), SHAPE.size))
+    rows[:, SHAPE.bound] = -1
     for i, shape in enumerate(shapes):
         if shape is not None:
             rows[i] = shape.row()
-    bounds = rows[rows[:, BOUND] > 0, BOUND]
+    bounds = rows[rows[:, SHAPE.bound] > 0, SHAPE.bound]
     for i in range(len(shapes)):
         if shapes[i] is not None and centre_offsets[i]:
-            rows[i, SLACK] = _SLACK_PART * min(rows[i, BOUND], 2 * float(np.median(bounds)))
+            rows[i, SHAPE.slack] = _SLACK_PART * min(rows[i, SHAPE.bound], 2 * float(np.median(bounds)))
     return rows
 
 
 def mesh_rows(shapes: tuple[CollisionShape | None, ...]) -> tuple[np.ndarray, np.ndarray]:
-    """Tables of boxes and meshes: (one row per link [max(N, 1), MESH_SIZE] int32, all coefficients and features, float64).
+    """Tables of boxes and meshes: (one row per link [max(N, 1), MESH.size] int32, all coefficients and features, float64).
 
     An array shared by several links is stored once.
     """
-    rows, numbers, starts, table_size = np.zeros((max(len(shapes), 1), MESH_SIZE), dtype=np.int32), [np.zeros(1)], {}, 1
+    rows, numbers, starts, table_size = np.zeros((max(len(shapes), 1), MESH.size), dtype=np.int32), [np.zeros(1)], {}, 1
     for i, shape in enumerate(shapes):
         if shape is not None and shape.kind in ("mesh", "box"):
-            arrays = {FIRST_FEATURE: shape.features}
+            arrays = {MESH.first_feature: shape.features}
             if shape.kind == "mesh":
-                rows[i, NODES : NODES + 3] = shape.distance.coefficients.shape
-                arrays[FIRST_SAMPLE] = shape.distance.coefficients
+                rows[i, MESH.nodes : MESH.nodes + 3] = shape.distance.coefficients.shape
+                arrays[MESH.first_sample] = shape.distance.coefficients
             for column, array in arrays.items():
                 if id(array) not in starts:
                     starts[id(array)] = table_size

@@ -8,7 +8,7 @@ from typing import Any
 from ti_sim.base.bundles import bundle
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import vec3
-from ti_sim.contact.collision import HALF_LENGTH, RADIUS
+from ti_sim.contact.collision import SHAPE
 from ti_sim.contact.shape_distance import deepest_adjoint, deepest_on_line, distance_adjoint, shape_distance, unit_normal
 from ti_sim.contact.shape_geometry import line_line_contact
 
@@ -58,10 +58,11 @@ def line_shape_contact(world: ti.template(), j, matrix, line: ti.template(), s, 
     """
     centre, along, h, radius = line.centre, line.direction, line.half_length, line.radius
     point, normal, gap, weight = vec3(0.0), vec3(0.0), 1e9, 1.0
-    if world.shape[j, RADIUS] > 0:
+    if world.shape[j, SHAPE.radius] > 0:
         point, normal, gap = line_line_contact.value(
-            centre, along, matrix @ vec3(0.0, 0.0, 1.0), h, world.shape[j, HALF_LENGTH], radius, world.shape[j, RADIUS]
-        )
+            centre, along, matrix @ vec3(0.0, 0.0, 1.0), h, world.shape[j, SHAPE.half_length], radius,
+            world.shape[j, SHAPE.radius],
+        )  # fmt: skip
     else:
         local_centre, local_along, touches = matrix.transpose() @ centre, matrix.transpose() @ along, True
         if is_free > 0:
@@ -86,10 +87,10 @@ def line_shape_contact_adjoint(
     """
     centre, along, h, radius = line.centre, line.direction, line.half_length, line.radius
     centre_bar, along_bar, turn_bar = vec3(0.0), vec3(0.0), vec3(0.0)
-    if world.shape[j, RADIUS] > 0:
+    if world.shape[j, SHAPE.radius] > 0:
         shape_axis = matrix @ vec3(0.0, 0.0, 1.0)
         bars = line_line_contact.vjp(
-            (centre, along, shape_axis, h, world.shape[j, HALF_LENGTH], radius, world.shape[j, RADIUS]),
+            (centre, along, shape_axis, h, world.shape[j, SHAPE.half_length], radius, world.shape[j, SHAPE.radius]),
             (place_bar, normal_bar, gap_bar),
         )
         centre_bar, along_bar = bars[0], bars[1]

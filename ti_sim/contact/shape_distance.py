@@ -12,7 +12,7 @@ maxima: another one would release less energy than the contact took up.
 
 from ti_sim.base.runtime import require, ti
 from ti_sim.base.vecmath import mat3, vec3, vec4
-from ti_sim.contact.collision import FIRST_SAMPLE, GRID_CELL, GRID_LOW, HALF_SIZE, NODES
+from ti_sim.contact.collision import MESH, SHAPE
 from ti_sim.contact.shape_geometry import box_distance, box_distance_along
 from ti_sim.shapes.distance_kernels import closest_grid_point, grid_distance, spline_along, spline_value
 
@@ -44,15 +44,15 @@ def is_mesh(world: ti.template(), j):
     """Whether the shape of link j is a mesh."""
     result = False
     if ti.static(world.with_meshes):
-        result = world.mesh[j, NODES] > 0
+        result = world.mesh[j, MESH.nodes] > 0
     return result
 
 
 @ti.func
 def distance_field(world: ti.template(), j):
     """Distance field of link j's mesh, as arguments of ``distance_kernels``: first coefficient, nodes, first node, cell."""
-    nodes = ti.Vector([world.mesh[j, NODES], world.mesh[j, NODES + 1], world.mesh[j, NODES + 2]])
-    return world.mesh[j, FIRST_SAMPLE], nodes, shape_vec3(world, j, GRID_LOW), world.shape[j, GRID_CELL]
+    nodes = ti.Vector([world.mesh[j, MESH.nodes], world.mesh[j, MESH.nodes + 1], world.mesh[j, MESH.nodes + 2]])
+    return world.mesh[j, MESH.first_sample], nodes, shape_vec3(world, j, SHAPE.grid_low), world.shape[j, SHAPE.grid_cell]
 
 
 @ti.func
@@ -66,7 +66,7 @@ def shape_distance(world: ti.template(), j, x, max_distance, with_second):
                 world.sample, offset, nodes, low, cell, x, max_distance, with_second
             )
     else:
-        distance, direction, direction_jacobian = box_distance(x, shape_vec3(world, j, HALF_SIZE))
+        distance, direction, direction_jacobian = box_distance(x, shape_vec3(world, j, SHAPE.half_size))
         distance_gradient = direction
     return distance, direction, distance_gradient, direction_jacobian
 
@@ -93,7 +93,7 @@ def distance_adjoint(normal, gap, length, distance_gradient, direction_jacobian,
 @ti.func
 def bounding_box(world: ti.template(), j):
     """Centre and half sizes of the bounding box of link j's shape, a box or mesh, in its frame [m]."""
-    middle, half = vec3(0.0), shape_vec3(world, j, HALF_SIZE)
+    middle, half = vec3(0.0), shape_vec3(world, j, SHAPE.half_size)
     if is_mesh(world, j):
         if ti.static(world.with_meshes):
             _first, nodes, first_node, cell = distance_field(world, j)
@@ -141,7 +141,7 @@ def distance_along(world: ti.template(), j, x, k):
                     k.dot(direction_jacobian @ k),
                 )
     else:
-        distance, rate, curvature = box_distance_along(x, k, shape_vec3(world, j, HALF_SIZE))
+        distance, rate, curvature = box_distance_along(x, k, shape_vec3(world, j, SHAPE.half_size))
         gradient_rate = rate
     return distance, rate, gradient_rate, curvature
 
@@ -225,7 +225,7 @@ def deepest_on_line(world: ti.template(), j, c, k, h, radius):
     next_start, next_low, next_high, num_maxima = 0.0, 0.0, 0.0, ti.select(low < high, 1, 0)
     if ti.static(world.with_meshes):
         if num_maxima > 0 and is_mesh(world, j):
-            cell = world.shape[j, GRID_CELL]
+            cell = world.shape[j, SHAPE.grid_cell]
             largest, second_largest = largest_maxima(
                 world, j, c, k, h, radius, low, high, ti.max(0.5 * cell, 2 * h / _MAX_SAMPLES)
             )

@@ -11,7 +11,7 @@ from ti_sim.articulated.tables import BARS, CONTACT, POSITION, VIRTUAL
 from ti_sim.base.rows import add_vec3, add_vec4, load_vec3, load_vec4
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import rotation_matrix, vec3
-from ti_sim.contact.collision import BOUND, HALF_LENGTH, RADIUS
+from ti_sim.contact.collision import SHAPE
 from ti_sim.contact.law import contact_force_along, contact_force_along_adjoint
 from ti_sim.contact.shape_distance import distance_adjoint, shape_distance, unit_normal
 from ti_sim.contact.shape_geometry import line_line_contact
@@ -25,9 +25,9 @@ def point_shape_contact(world: ti.template(), i, x, margin, travel):
     Gaps above ``travel`` [m] may be out of range of a mesh.
     """
     gap, normal, weight, axis = 1.0, vec3(0.0), 1.0, vec3(0.0, 0.0, 1.0)
-    if world.shape[i, RADIUS] > 0:
+    if world.shape[i, SHAPE.radius] > 0:
         _place, line_direction, distance = line_line_contact.value(
-            x, axis, axis, 0.0, world.shape[i, HALF_LENGTH], 0.0, world.shape[i, RADIUS]
+            x, axis, axis, 0.0, world.shape[i, SHAPE.half_length], 0.0, world.shape[i, SHAPE.radius]
         )
         gap, normal = distance - margin, line_direction
     else:
@@ -41,9 +41,10 @@ def point_shape_contact(world: ti.template(), i, x, margin, travel):
 def point_shape_contact_adjoint(world: ti.template(), i, x, margin, gap_bar, normal_bar, weight_bar):
     """Adjoint of ``point_shape_contact`` with respect to the point."""
     x_bar, axis = vec3(0.0), vec3(0.0, 0.0, 1.0)
-    if world.shape[i, RADIUS] > 0:
+    if world.shape[i, SHAPE.radius] > 0:
         bars = line_line_contact.vjp(
-            (x, axis, axis, 0.0, world.shape[i, HALF_LENGTH], 0.0, world.shape[i, RADIUS]), (vec3(0.0), normal_bar, gap_bar)
+            (x, axis, axis, 0.0, world.shape[i, SHAPE.half_length], 0.0, world.shape[i, SHAPE.radius]),
+            (vec3(0.0), normal_bar, gap_bar),
         )
         x_bar = bars[0]
     else:
@@ -66,7 +67,7 @@ def may_touch(world: ti.template(), i, d, margin, travel):
         margin: of the point [m].
         travel: the farthest that it moves relative to the shape in a step [m].
     """
-    max_separation = world.shape[i, BOUND] + margin + travel
+    max_separation = world.shape[i, SHAPE.bound] + margin + travel
     return d.dot(d) < max_separation * max_separation
 
 
@@ -94,7 +95,7 @@ def particle_loads(
         row: row of the states.
     """
     for i in range(world.links):
-        if world.shape[i, BOUND] > 0:
+        if world.shape[i, SHAPE.bound] > 0:
             origin = load_vec3(world.work, b, i, POSITION)
             middle = origin + shape_arm(world, b, i)
             matrix = rotation_matrix(shape_rotation(world, b, i))
@@ -136,7 +137,7 @@ def particle_loads_adjoint(
         bar: [B, P, 6] adjoint of the particles' state.
     """
     for i in range(world.links):
-        if world.shape[i, BOUND] > 0:
+        if world.shape[i, SHAPE.bound] > 0:
             origin, center = load_vec3(world.work, b, i, POSITION), shape_arm(world, b, i)
             matrix = rotation_matrix(shape_rotation(world, b, i))
             for n in range(candidates.index.shape[0]):

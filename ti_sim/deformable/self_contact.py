@@ -14,7 +14,7 @@ from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import vec3, vec4
 from ti_sim.contact.law import CONTACT_LAW, contact_force_along, contact_force_along_adjoint
 from ti_sim.deformable.corners import PARTICLE, ThreadCopy, add_corner, add_state_corner, load_dual, load_position, load_velocity
-from ti_sim.deformable.self_contact_layout import COUNTS, THICKNESS, TRAVEL, TRIANGLES
+from ti_sim.deformable.self_contact_layout import INTS, REALS, TABLE
 from ti_sim.deformable.self_contact_lists import corner_of, first_pair, list_next_pairs
 from ti_sim.deformable.triangle_distance import CORNER, FACE, FAR_EDGE, FIRST_EDGE, closest_on_triangle
 
@@ -54,14 +54,14 @@ def add_state(contacts: ti.template(), out: ti.template(), states: ti.template()
 @ti.func
 def farthest_contact(contacts: ti.template(), b):
     """Squared distance at which contact may begin [m2]."""
-    distance = contacts.reals[b, THICKNESS] + 2 * contacts.reals[b, TRAVEL]
+    distance = contacts.reals[b, REALS.thickness] + 2 * contacts.reals[b, REALS.travel]
     return distance * distance
 
 
 @ti.func
 def pair_force(contacts: ti.template(), states: ti.template(), out: ti.template(), b, row, triangle, i, dt):
     """Add the force between a triangle and particle i to ``out`` if they touch."""
-    thickness = contacts.reals[b, THICKNESS]
+    thickness = contacts.reals[b, REALS.thickness]
     a, j, k = corner_of(contacts, triangle, 0), corner_of(contacts, triangle, 1), corner_of(contacts, triangle, 2)
     origin = load_position(states, b, row, a)
     e1, e2 = load_position(states, b, row, j) - origin, load_position(states, b, row, k) - origin
@@ -120,7 +120,7 @@ def pair_force_adjoint(
         Adjoints of (ke, kd, kf, mu), zeros if the two do not touch.
     """
     contact_bar = vec4(0.0)
-    thickness = contacts.reals[b, THICKNESS]
+    thickness = contacts.reals[b, REALS.thickness]
     a, j, k = corner_of(contacts, triangle, 0), corner_of(contacts, triangle, 1), corner_of(contacts, triangle, 2)
     origin = load_position(states, b, row, a)
     e1, e2 = load_position(states, b, row, j) - origin, load_position(states, b, row, k) - origin
@@ -170,13 +170,13 @@ def chunk_contacts(contacts: ti.template(), states: ti.template(), out: ti.templ
         num_chunks: number of chunks.
         dt: physics step [s].
     """
-    triangles = contacts.table[TRIANGLES]
+    triangles = contacts.table[TABLE.triangles]
     first, stop = triangles * chunk // num_chunks, triangles * (chunk + 1) // num_chunks
     triangle, last_particle = first, -1
     while triangle < stop:
         triangle, last_particle = list_next_pairs(contacts, b, chunk, first, stop, triangle, last_particle)
         pairs = first_pair(contacts, chunk)
-        for pair in range(contacts.ints[b, COUNTS + 2 * chunk]):
+        for pair in range(contacts.ints[b, INTS.counts + 2 * chunk]):
             entry = pairs + 2 * pair
             pair_force(contacts, states, out, b, row, contacts.ints[b, entry], contacts.ints[b, entry + 1], dt)
 
@@ -189,14 +189,14 @@ def chunk_contacts_adjoint(
     """Adjoint of ``chunk_contacts`` with the dual [B, P, 3] of the forces: adds to out [B, rows, 6] and to row ``chunk`` modulo
     rows of contact_bar [B, rows, 4].
     """
-    triangles = contacts.table[TRIANGLES]
+    triangles = contacts.table[TABLE.triangles]
     first, stop = triangles * chunk // num_chunks, triangles * (chunk + 1) // num_chunks
     triangle, last_particle = first, -1
     total = vec4(0.0)
     while triangle < stop:
         triangle, last_particle = list_next_pairs(contacts, b, chunk, first, stop, triangle, last_particle)
         pairs = first_pair(contacts, chunk)
-        for pair in range(contacts.ints[b, COUNTS + 2 * chunk]):
+        for pair in range(contacts.ints[b, INTS.counts + 2 * chunk]):
             entry = pairs + 2 * pair
             i = contacts.ints[b, entry + 1]
             total += pair_force_adjoint(contacts, states, dual, out, b, row, contacts.ints[b, entry], i, dt)

@@ -7,7 +7,7 @@ from ti_sim.base.bundles import kernel, with_fields
 from ti_sim.base.runtime import ti
 from ti_sim.deformable.corners import load_velocity
 from ti_sim.deformable.self_contact import chunk_contacts, chunk_contacts_adjoint
-from ti_sim.deformable.self_contact_layout import BUCKET, BUILT, DRIFT, KEY, PLACED, STALE, TRAVEL, VERTEX
+from ti_sim.deformable.self_contact_layout import INTS, REALS, TABLE
 from ti_sim.deformable.self_contact_lists import (
     SelfContactArrays,
     invalidate_list,
@@ -25,37 +25,37 @@ def sort_vertices(
 ):  # fmt: skip
     """Rebuild the hash in the worlds in which ``step`` needs it, as ``self_contact_lists.build_hash``."""
     for b, bucket in ti.ndrange(states.shape[0], buckets):
-        if contacts.ints[b, STALE] == step:
-            contacts.ints[b, contacts.table[BUCKET] + 2 * bucket + 1] = 0
+        if contacts.ints[b, INTS.stale] == step:
+            contacts.ints[b, contacts.table[TABLE.bucket] + 2 * bucket + 1] = 0
             if bucket == 0:
-                contacts.ints[b, PLACED] = 0
-                contacts.reals[b, TRAVEL] = min_travel(contacts, b)
+                contacts.ints[b, INTS.placed] = 0
+                contacts.reals[b, REALS.travel] = min_travel(contacts, b)
                 for k in ti.static(range(3)):
-                    contacts.reals[b, DRIFT + k] = 0.0
+                    contacts.reals[b, REALS.drift + k] = 0.0
     for b, q in ti.ndrange(states.shape[0], vertices):
-        if contacts.ints[b, STALE] == step:
+        if contacts.ints[b, INTS.stale] == step:
             row = (step - first_step) * (1 - in_place)
             key = record_vertex(contacts, states, b, row, q)
-            ti.atomic_add(contacts.ints[b, contacts.table[BUCKET] + 2 * key + 1], 1)
-            velocity = load_velocity(states, b, row, contacts.table[contacts.table[VERTEX] + q]) / vertices
+            ti.atomic_add(contacts.ints[b, contacts.table[TABLE.bucket] + 2 * key + 1], 1)
+            velocity = load_velocity(states, b, row, contacts.table[contacts.table[TABLE.vertex] + q]) / vertices
             for k in ti.static(range(3)):
-                ti.atomic_add(contacts.reals[b, DRIFT + k], velocity[k])
+                ti.atomic_add(contacts.reals[b, REALS.drift + k], velocity[k])
     for b, bucket in ti.ndrange(states.shape[0], buckets):
-        if contacts.ints[b, STALE] == step:
-            bounds = contacts.table[BUCKET] + 2 * bucket
-            first = ti.atomic_add(contacts.ints[b, PLACED], contacts.ints[b, bounds + 1])
+        if contacts.ints[b, INTS.stale] == step:
+            bounds = contacts.table[TABLE.bucket] + 2 * bucket
+            first = ti.atomic_add(contacts.ints[b, INTS.placed], contacts.ints[b, bounds + 1])
             contacts.ints[b, bounds] = first
             contacts.ints[b, bounds + 1] = first
     for b, q in ti.ndrange(states.shape[0], vertices):
-        if contacts.ints[b, STALE] == step:
-            cursor = contacts.table[BUCKET] + 2 * contacts.ints[b, contacts.table[KEY] + q] + 1
+        if contacts.ints[b, INTS.stale] == step:
+            cursor = contacts.table[TABLE.bucket] + 2 * contacts.ints[b, contacts.table[TABLE.key] + q] + 1
             store_entry(contacts, b, q, ti.atomic_add(contacts.ints[b, cursor], 1))
             row = (step - first_step) * (1 - in_place)
-            ti.atomic_max(contacts.reals[b, TRAVEL], raised_travel(contacts, states, b, row, q, dt))
+            ti.atomic_max(contacts.reals[b, REALS.travel], raised_travel(contacts, states, b, row, q, dt))
             if q == 0:
-                contacts.ints[b, BUILT] = step
+                contacts.ints[b, INTS.built] = step
     for b, triangle in ti.ndrange(states.shape[0], triangles):
-        if contacts.ints[b, STALE] == step:
+        if contacts.ints[b, INTS.stale] == step:
             invalidate_list(contacts, b, triangle)
 
 

@@ -14,29 +14,7 @@ from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import vec3
 from ti_sim.deformable.corners import load_position, load_velocity
 from ti_sim.deformable.particle_step import LARGEST
-from ti_sim.deformable.self_contact_layout import (
-    BUCKET,
-    BUCKETS,
-    BUILT,
-    CAPACITY,
-    CORNERS,
-    COUNTS,
-    DRIFT,
-    ENTRY,
-    ENTRY_POSITION,
-    INVERSE_CELL,
-    KEY,
-    MEMBER,
-    PAIRS,
-    POSITIONS,
-    REACH,
-    RING,
-    SLACK,
-    STALE,
-    TRAVEL,
-    VERTEX,
-    VERTICES,
-)
+from ti_sim.deformable.self_contact_layout import INTS, REALS, TABLE
 from ti_sim.deformable.triangle_distance import closest_on_triangle
 
 
@@ -46,9 +24,9 @@ class SelfContactArrays:
 
     Attributes:
         parameters: [B, 4] ke, kd, kf, mu.
-        table: [N] int32 table of the model, see ``TRIANGLES``.
-        ints: [B, N] int32 hash and lists, see ``STALE``.
-        reals: [B, N] hash, see ``THICKNESS``.
+        table: [N] int32 table of the model, see ``TABLE``.
+        ints: [B, N] int32 hash and lists, see ``INTS``.
+        reals: [B, N] hash, see ``REALS``.
         gather: as in ``DeformableArrays``.
     """
 
@@ -62,13 +40,13 @@ class SelfContactArrays:
 @ti.func
 def corner_of(contacts: ti.template(), triangle, corner):
     """Particle at a corner of a triangle."""
-    return contacts.table[CORNERS + 3 * triangle + corner]
+    return contacts.table[TABLE.corners + 3 * triangle + corner]
 
 
 @ti.func
 def first_pair(contacts: ti.template(), chunk):
     """Start of a chunk's list of (triangle, particle) in ``ints``."""
-    return contacts.table[PAIRS] + 2 * chunk * contacts.table[CAPACITY]
+    return contacts.table[TABLE.pairs] + 2 * chunk * contacts.table[TABLE.capacity]
 
 
 @ti.func
@@ -78,19 +56,19 @@ def is_stale(contacts: ti.template(), b, step, zero):
     Args:
         zero: 0, as a run-time value: adding it atomically reads what other threads have written.
     """
-    return ti.atomic_add(contacts.ints[b, STALE], zero) == step
+    return ti.atomic_add(contacts.ints[b, INTS.stale], zero) == step
 
 
 @ti.func
 def hash_key(contacts: ti.template(), x, y, z):
     """Bucket of the cell with integer coordinates x, y, z."""
-    return ((x * 73856093) ^ (y * 19349663) ^ (z * 83492791)) & (contacts.table[BUCKETS] - 1)
+    return ((x * 73856093) ^ (y * 19349663) ^ (z * 83492791)) & (contacts.table[TABLE.buckets] - 1)
 
 
 @ti.func
 def cell_of(contacts: ti.template(), b, x):
     """Cell of a point, as three integers of real type."""
-    return ti.floor(x * contacts.reals[b, INVERSE_CELL])
+    return ti.floor(x * contacts.reals[b, REALS.inverse_cell])
 
 
 @ti.func
@@ -110,35 +88,35 @@ def store_position(contacts: ti.template(), b, first, index, x):
 @ti.func
 def record_vertex(contacts: ti.template(), states: ti.template(), b, row, q):
     """Store the position of vertex q in a row of states; returns its key."""
-    x = load_position(states, b, row, contacts.table[contacts.table[VERTEX] + q])
-    store_position(contacts, b, POSITIONS, contacts.table[contacts.table[VERTEX] + q], x)
+    x = load_position(states, b, row, contacts.table[contacts.table[TABLE.vertex] + q])
+    store_position(contacts, b, REALS.positions, contacts.table[contacts.table[TABLE.vertex] + q], x)
     cell = ti.cast(cell_of(contacts, b, x), ti.i32)
     key = hash_key(contacts, cell.x, cell.y, cell.z)
-    contacts.ints[b, contacts.table[KEY] + q] = key
+    contacts.ints[b, contacts.table[TABLE.key] + q] = key
     return key
 
 
 @ti.func
 def store_entry(contacts: ti.template(), b, q, entry):
     """Write vertex q to an entry of the hash."""
-    particle = contacts.table[contacts.table[VERTEX] + q]
-    contacts.ints[b, contacts.table[ENTRY] + entry] = particle
-    x = stored_position(contacts, b, POSITIONS, particle)
-    store_position(contacts, b, contacts.table[ENTRY_POSITION], entry, x)
+    particle = contacts.table[contacts.table[TABLE.vertex] + q]
+    contacts.ints[b, contacts.table[TABLE.entry] + entry] = particle
+    x = stored_position(contacts, b, REALS.positions, particle)
+    store_position(contacts, b, contacts.table[TABLE.entry_position], entry, x)
 
 
 @ti.func
 def min_travel(contacts: ti.template(), b):
     """Least bound of the travel [m]; slower motions need no new hash."""
-    return 0.1 * contacts.reals[b, SLACK]
+    return 0.1 * contacts.reals[b, REALS.slack]
 
 
 @ti.func
 def raised_travel(contacts: ti.template(), states: ti.template(), b, row, q, dt):
     """Bound of the travel that vertex q needs [m]: more than its own, so that motions may get faster until the next hash."""
-    v = load_velocity(states, b, row, contacts.table[contacts.table[VERTEX] + q])
+    v = load_velocity(states, b, row, contacts.table[contacts.table[TABLE.vertex] + q])
     for k in ti.static(range(3)):
-        v[k] -= contacts.reals[b, DRIFT + k]
+        v[k] -= contacts.reals[b, REALS.drift + k]
     return 1.5 * dt * v.norm()
 
 
@@ -154,38 +132,38 @@ def build_hash(contacts: ti.template(), states: ti.template(), b, row, step, dt)
         step: step that starts at this row.
         dt: physics step [s].
     """
-    vertices, start = contacts.table[VERTICES], contacts.table[BUCKET]
-    for bucket in range(contacts.table[BUCKETS]):
+    vertices, start = contacts.table[TABLE.vertices], contacts.table[TABLE.bucket]
+    for bucket in range(contacts.table[TABLE.buckets]):
         contacts.ints[b, start + 2 * bucket + 1] = 0
     drift = vec3(0.0)
     for q in range(vertices):
-        drift += load_velocity(states, b, row, contacts.table[contacts.table[VERTEX] + q])
+        drift += load_velocity(states, b, row, contacts.table[contacts.table[TABLE.vertex] + q])
         cursor = start + 2 * record_vertex(contacts, states, b, row, q) + 1
         contacts.ints[b, cursor] = contacts.ints[b, cursor] + 1
     total = 0
-    for bucket in range(contacts.table[BUCKETS]):
+    for bucket in range(contacts.table[TABLE.buckets]):
         count = contacts.ints[b, start + 2 * bucket + 1]
         contacts.ints[b, start + 2 * bucket] = total
         contacts.ints[b, start + 2 * bucket + 1] = total
         total += count
     for q in range(vertices):
-        cursor = start + 2 * contacts.ints[b, contacts.table[KEY] + q] + 1
+        cursor = start + 2 * contacts.ints[b, contacts.table[TABLE.key] + q] + 1
         entry = contacts.ints[b, cursor]
         contacts.ints[b, cursor] = entry + 1
         store_entry(contacts, b, q, entry)
     for k in ti.static(range(3)):
-        contacts.reals[b, DRIFT + k] = drift[k] / vertices
+        contacts.reals[b, REALS.drift + k] = drift[k] / vertices
     travel = min_travel(contacts, b)
     for q in range(vertices):
         travel = ti.max(travel, raised_travel(contacts, states, b, row, q, dt))
-    contacts.reals[b, TRAVEL] = travel
-    contacts.ints[b, BUILT] = step
+    contacts.reals[b, REALS.travel] = travel
+    contacts.ints[b, INTS.built] = step
 
 
 @ti.func
 def invalidate_list(contacts: ti.template(), b, chunk):
     """Invalidate the list of a chunk, so that it is rebuilt at its next use."""
-    contacts.ints[b, COUNTS + 2 * chunk + 1] = 0
+    contacts.ints[b, INTS.counts + 2 * chunk + 1] = 0
 
 
 @ti.func
@@ -200,25 +178,26 @@ def rebuild_if_stale(contacts: ti.template(), states: ti.template(), b, row, ste
 def mark_if_stale(contacts: ti.template(), states: ti.template(), b, row, p, step, dt):
     """Mark the hash as stale for ``step``, whose state is in a row of states, if particle p has moved too far, or moves
     too fast."""
-    if contacts.table[contacts.table[MEMBER] + p] == 1:
-        elapsed = dt * (step - contacts.ints[b, BUILT])
-        displacement = load_position(states, b, row, p) - stored_position(contacts, b, POSITIONS, p)
+    if contacts.table[contacts.table[TABLE.member] + p] == 1:
+        elapsed = dt * (step - contacts.ints[b, INTS.built])
+        displacement = load_position(states, b, row, p) - stored_position(contacts, b, REALS.positions, p)
         for k in ti.static(range(3)):
-            displacement[k] -= elapsed * contacts.reals[b, DRIFT + k]
+            displacement[k] -= elapsed * contacts.reals[b, REALS.drift + k]
         v = load_velocity(states, b, row, p)
         for k in ti.static(range(3)):
-            v[k] -= contacts.reals[b, DRIFT + k]
-        squared_travel, slack, travel = displacement.dot(displacement), contacts.reals[b, SLACK], contacts.reals[b, TRAVEL]
+            v[k] -= contacts.reals[b, REALS.drift + k]
+        squared_travel = displacement.dot(displacement)
+        slack, travel = contacts.reals[b, REALS.slack], contacts.reals[b, REALS.travel]
         has_left = squared_travel > slack * slack or dt * dt * v.dot(v) > travel * travel
         # Particles of a diverged world are ignored.
         if has_left and squared_travel < LARGEST and v.dot(v) < LARGEST:
-            contacts.ints[b, STALE] = step
+            contacts.ints[b, INTS.stale] = step
 
 
 @ti.func
 def in_ring(contacts: ti.template(), triangle, particle):
     """Whether a particle is a corner of a triangle, or connected to one by an edge."""
-    ring = contacts.table[RING]
+    ring = contacts.table[TABLE.ring]
     matches = 0
     for n in range(contacts.table[ring + triangle], contacts.table[ring + triangle + 1]):
         if contacts.table[n] == particle:
@@ -264,17 +243,17 @@ def list_triangle(contacts: ti.template(), b, triangle, last_particle, first, ca
     Returns:
         (count, dropped): number of listed vertices, and whether more were found.
     """
-    search_radius = contacts.reals[b, REACH] + 2 * contacts.reals[b, TRAVEL]
-    origin = stored_position(contacts, b, POSITIONS, corner_of(contacts, triangle, 0))
-    corner1 = stored_position(contacts, b, POSITIONS, corner_of(contacts, triangle, 1))
-    third = stored_position(contacts, b, POSITIONS, corner_of(contacts, triangle, 2))
+    search_radius = contacts.reals[b, REALS.reach] + 2 * contacts.reals[b, REALS.travel]
+    origin = stored_position(contacts, b, REALS.positions, corner_of(contacts, triangle, 0))
+    corner1 = stored_position(contacts, b, REALS.positions, corner_of(contacts, triangle, 1))
+    third = stored_position(contacts, b, REALS.positions, corner_of(contacts, triangle, 2))
     low, high = ti.min(origin, corner1, third) - search_radius, ti.max(origin, corner1, third) + search_radius
     low_cell = cell_of(contacts, b, low)
     span = cell_of(contacts, b, high) - low_cell + 1
     cells = span.x * span.y * span.z
     count, dropped = 0, False
     # A huge triangle tests every vertex, which is faster than a search in all cells; a triangle that is not finite tests none.
-    everywhere = cells > contacts.table[VERTICES]
+    everywhere = cells > contacts.table[TABLE.vertices]
     visits, nx, ny = 0, 1, 1
     if ti.abs(low).sum() + ti.abs(high).sum() < LARGEST:
         visits = 1
@@ -283,17 +262,17 @@ def list_triangle(contacts: ti.template(), b, triangle, last_particle, first, ca
             visits = ti.cast(cells, ti.i32)
     for visit in range(visits):
         cell = low_cell + vec3(visit % nx, visit // nx % ny, visit // (nx * ny))
-        start, stop = 0, contacts.table[VERTICES]
+        start, stop = 0, contacts.table[TABLE.vertices]
         if not everywhere:
             key = hash_key(contacts, ti.cast(cell.x, ti.i32), ti.cast(cell.y, ti.i32), ti.cast(cell.z, ti.i32))
-            bucket = contacts.table[BUCKET] + 2 * key
+            bucket = contacts.table[TABLE.bucket] + 2 * key
             start, stop = contacts.ints[b, bucket], contacts.ints[b, bucket + 1]
         for entry in range(start, stop):
-            x = stored_position(contacts, b, contacts.table[ENTRY_POSITION], entry)
+            x = stored_position(contacts, b, contacts.table[TABLE.entry_position], entry)
             is_inside = low.x <= x.x and low.y <= x.y and low.z <= x.z and x.x <= high.x and x.y <= high.y and x.z <= high.z
             # Cells that share a bucket would list a vertex twice.
             if is_inside and (everywhere or (cell_of(contacts, b, x) == cell).all()):
-                particle = contacts.ints[b, contacts.table[ENTRY] + entry]
+                particle = contacts.ints[b, contacts.table[TABLE.entry] + entry]
                 e1, e2 = corner1 - origin, third - origin
                 s, t, _region = closest_on_triangle(x - origin, e1, e2)
                 r = x - origin - s * e1 - t * e2
@@ -311,7 +290,7 @@ def fill_list(contacts: ti.template(), b, chunk, triangle, last_particle, stop):
     Returns:
         (triangle, last_particle) at which to continue; triangle is ``stop`` if all pairs are listed.
     """
-    first, capacity = first_pair(contacts, chunk), contacts.table[CAPACITY]
+    first, capacity = first_pair(contacts, chunk), contacts.table[TABLE.capacity]
     count = 0
     while triangle < stop and count < capacity:
         num_listed, dropped = list_triangle(contacts, b, triangle, last_particle, first + 2 * count, capacity - count)
@@ -321,7 +300,7 @@ def fill_list(contacts: ti.template(), b, chunk, triangle, last_particle, stop):
         else:
             triangle += 1
             last_particle = -1
-    contacts.ints[b, COUNTS + 2 * chunk] = count
+    contacts.ints[b, INTS.counts + 2 * chunk] = count
     return triangle, last_particle
 
 
@@ -336,7 +315,7 @@ def list_next_pairs(contacts: ti.template(), b, chunk, first, stop, triangle, la
     Returns:
         (triangle, last_particle) at which to continue after these pairs; triangle is ``stop`` if they are the last ones.
     """
-    complete_flag = COUNTS + 2 * chunk + 1
+    complete_flag = INTS.counts + 2 * chunk + 1
     next_triangle, next_after = stop, -1
     if contacts.ints[b, complete_flag] == 0:
         next_triangle, next_after = fill_list(contacts, b, chunk, triangle, last_particle, stop)

@@ -44,19 +44,19 @@ def self_contact_memory(model: DeformableModel, inputs: DeformableInputs, *, ste
             inputs.self_contact, ints_in_same_library(like, np.zeros(1)), empty, reals_in_same_library(like, np.zeros((1, 1)))
         )
     table = model.tables["self_contact"].copy()
-    vertices = int(table[layout.VERTICES])
-    table[layout.CAPACITY] = max(-(-int(table[layout.TRIANGLES]) // num_chunks) * PAIRS_PER_TRIANGLE, 1)
-    table[layout.BUCKET] = layout.COUNTS + 2 * num_chunks
-    table[layout.ENTRY] = table[layout.BUCKET] + 2 * table[layout.BUCKETS]
-    table[layout.KEY] = table[layout.ENTRY] + vertices
-    table[layout.PAIRS] = table[layout.KEY] + vertices
-    table[layout.ENTRY_POSITION] = layout.POSITIONS + 3 * model.particle_count
-    ints = np.zeros((worlds, int(table[layout.PAIRS]) + 2 * num_chunks * int(table[layout.CAPACITY])), dtype=np.int32)
-    ints[:, layout.STALE] = step
-    reals = np.zeros((worlds, int(table[layout.ENTRY_POSITION]) + 3 * vertices))
+    vertices = int(table[layout.TABLE.vertices])
+    table[layout.TABLE.capacity] = max(-(-int(table[layout.TABLE.triangles]) // num_chunks) * PAIRS_PER_TRIANGLE, 1)
+    table[layout.TABLE.bucket] = layout.INTS.counts + 2 * num_chunks
+    table[layout.TABLE.entry] = table[layout.TABLE.bucket] + 2 * table[layout.TABLE.buckets]
+    table[layout.TABLE.key] = table[layout.TABLE.entry] + vertices
+    table[layout.TABLE.pairs] = table[layout.TABLE.key] + vertices
+    table[layout.TABLE.entry_position] = layout.REALS.positions + 3 * model.particle_count
+    ints = np.zeros((worlds, int(table[layout.TABLE.pairs]) + 2 * num_chunks * int(table[layout.TABLE.capacity])), dtype=np.int32)
+    ints[:, layout.INTS.stale] = step
+    reals = np.zeros((worlds, int(table[layout.TABLE.entry_position]) + 3 * vertices))
     skin, cell = search_distances(model)
-    reals[:, layout.THICKNESS], reals[:, layout.REACH] = model.self_thickness, model.self_thickness + skin
-    reals[:, layout.SLACK], reals[:, layout.INVERSE_CELL] = 0.49 * skin, 1 / cell
+    reals[:, layout.REALS.thickness], reals[:, layout.REALS.reach] = model.self_thickness, model.self_thickness + skin
+    reals[:, layout.REALS.slack], reals[:, layout.REALS.inverse_cell] = 0.49 * skin, 1 / cell
     return SelfContactArrays(
         inputs.self_contact, ints_in_same_library(like, table), ints_in_same_library(like, ints),
         reals_in_same_library(like, reals),

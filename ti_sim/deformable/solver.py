@@ -318,7 +318,7 @@ class DeformableSolver(Solver):
     def _sorting(self, states: Array, first: int, in_place: bool, memory: SelfContactArrays) -> Launcher:
         """Launcher that rebuilds the hash of self-contact on a GPU if a step needs it."""
         table = self.model.tables["self_contact"]
-        sizes = (int(table[layout.VERTICES]), int(table[layout.BUCKETS]), int(table[layout.TRIANGLES]))
+        sizes = (int(table[layout.TABLE.vertices]), int(table[layout.TABLE.buckets]), int(table[layout.TABLE.triangles]))
         return Launcher(self_contact_gpu.sort_vertices, states, first, int(in_place), *sizes, float(self.settings.dt), memory)
 
     def _contact_launchers(
