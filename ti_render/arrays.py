@@ -189,7 +189,7 @@ class TangentWork:
 
     Attributes:
         active: [K] int32, bits of what each column changes (``MOVING_COLUMN`` and others).
-        scratch: [threads K SCRATCH_SIZE] of a fragment; entries that a column does not need stay zero.
+        scratch: [threads K SCRATCH.size] of a fragment; entries that a column does not need stay zero.
     """
 
     active: Array

@@ -19,7 +19,7 @@ from ti_render.raster.softras import STATE_SIZE
 from ti_render.raster.softras_jvp import rasterise_jvp
 from ti_render.render import Layer, RenderResult, draw_backdrop_again, shadow_backdrop
 from ti_render.shading.light_view import view_from_lights_jvp
-from ti_render.shading.reflection import SCRATCH_SIZE
+from ti_render.shading.reflection import SCRATCH
 from ti_render.shading.surface import FACE_DOT_SIZE
 from ti_render.shading.uniforms import gather_uniforms_jvp
 from ti_sim.base.arrays import (
@@ -166,7 +166,7 @@ def _add_face_tangents(layer: Layer, backdrop: Array | None, dots: FaceArrays, a
     """
     like, columns = layer.faces.screen, len(active)
     work = FaceTangentWork(
-        ints_in_same_library(like, active), zeros_in_same_library(like, (layer.occupied * columns * SCRATCH_SIZE,)),
+        ints_in_same_library(like, active), zeros_in_same_library(like, (layer.occupied * columns * SCRATCH.size,)),
         empty_in_same_library(like, (layer.occupied * columns * FACE_DOT_SIZE,)),
     )  # fmt: skip
     if layer.hard:
@@ -180,7 +180,7 @@ def _picture_tangents(result: RenderResult, dots: dict[str, Array], active: np.n
     layer, settings, like, columns = result.layer, result.settings, result.vertices, len(active)
     images, height, width = layer.pictures.shape[:3]
     pictures_dot = empty_in_same_library(like, (images, columns, height, width, 4))
-    scratch = zeros_in_same_library(like, (images * height * columns * SCRATCH_SIZE,))
+    scratch = zeros_in_same_library(like, (images * height * columns * SCRATCH.size,))
     work = TangentWork(ints_in_same_library(like, active), scratch)
     draw_backdrop_jvp(result.backdrop, iterations_per_task(images * height), chosen(BackdropArrays, dots), work, pictures_dot)
     backdrop = None if layer.hard else draw_backdrop_again(result)

@@ -19,7 +19,7 @@ from ti_render.backdrop.backdrop import (
     without_highlights,
 )
 from ti_render.rows import put3, row_of
-from ti_render.shading.reflection import ALBEDO_DOT, COLOUR_DOT, NORMAL_DOT, POINT_DOT, SCRATCH_SIZE, light_columns
+from ti_render.shading.reflection import SCRATCH, light_columns
 from ti_render.shading.surface import DEPTH, NORMAL
 from ti_render.shading.texture import sample_texture, texels_tangent
 from ti_render.shading.uniforms import uniform3
@@ -112,7 +112,7 @@ def draw_backdrop_jvp(backdrop: Backdrop, spread: int, dots: BackdropArrays, wor
     for index in range(images * height * spread):
         if index % spread > 0:
             continue
-        first_scratch = index // spread * columns * SCRATCH_SIZE
+        first_scratch = index // spread * columns * SCRATCH.size
         m, y = index // spread // height, index // spread % height
         rate = depth_rate(backdrop, m)
         for x in range(width):
@@ -128,7 +128,7 @@ def draw_backdrop_jvp(backdrop: Backdrop, spread: int, dots: BackdropArrays, wor
                     ground = ground_colour(backdrop, m, p, z)
                     background = far_colour(backdrop, m, x, y, width, height)
             for c in range(columns):
-                result, row, offset = vec3(0), m * columns + c, first_scratch + c * SCRATCH_SIZE
+                result, row, offset = vec3(0), m * columns + c, first_scratch + c * SCRATCH.size
                 if checker_weight < 1:
                     result += (1.0 - checker_weight) * _far_tangent(backdrop, dots, m, row, c, x, y, width, height)
                 if checker_weight > 0:
@@ -143,9 +143,9 @@ def draw_backdrop_jvp(backdrop: Backdrop, spread: int, dots: BackdropArrays, wor
                         point_dot = _point_tangent(backdrop, dots, m, row, p, p_dot, ray, z, z_dot)
                         ground_albedo, ground_albedo_dot = _pattern_tangent(backdrop, dots, m, row, c, point, point_dot)
                         albedo = ground_albedo
-                        put3(work.scratch, offset + NORMAL_DOT, vec3(0))
-                        put3(work.scratch, offset + POINT_DOT, point_dot)
-                        put3(work.scratch, offset + ALBEDO_DOT, ground_albedo_dot)
+                        put3(work.scratch, offset + SCRATCH.normal_dot, vec3(0))
+                        put3(work.scratch, offset + SCRATCH.point_dot, point_dot)
+                        put3(work.scratch, offset + SCRATCH.albedo_dot, ground_albedo_dot)
                 for k in ti.static(range(3)):
                     pictures_dot[m, c, y, x, k] = result[k]
                 pictures_dot[m, c, y, x, 3] = 0.0
@@ -158,5 +158,5 @@ def draw_backdrop_jvp(backdrop: Backdrop, spread: int, dots: BackdropArrays, wor
                         for k in ti.static(range(3)):
                             pictures_dot[m, c, y, x, k] = (
                                 pictures_dot[m, c, y, x, k]
-                                + checker_weight * work.scratch[first_scratch + c * SCRATCH_SIZE + COLOUR_DOT + k]
+                                + checker_weight * work.scratch[first_scratch + c * SCRATCH.size + SCRATCH.colour_dot + k]
                             )

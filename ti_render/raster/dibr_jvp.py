@@ -12,7 +12,7 @@ from ti_render.raster.softras_jvp import corner_tangents, coverage_tangent, pers
 from ti_render.raster.tiles import Tiles
 from ti_render.raster.walk import TilePass, screen_triangle, walk
 from ti_render.rows import put3
-from ti_render.shading.reflection import COLOUR_DOT, R_DOT, SCRATCH_SIZE, Z_DOT
+from ti_render.shading.reflection import SCRATCH
 from ti_render.shading.surface import DEPTH, face_attributes, gather_face_tangents, surface_columns
 from ti_sim.base.bundles import bundle, kernel, with_fields
 from ti_sim.base.runtime import ti
@@ -54,12 +54,12 @@ class NearestFacesTangents(TilePass):
                     d0, d1, d2, depths_dot = corner_tangents(work.face_dot, face_row, c, p_dot)
                     b_dot = barycentrics_tangent(p, triangle, hit, d0, d1, d2)
                     r_dot, z_dot = perspective_tangent(hit.barycentrics, r, z, triangle.inverse_depths, b_dot, depths_dot)
-                put3(work.scratch, row + c * SCRATCH_SIZE + R_DOT, r_dot)
-                work.scratch[row + c * SCRATCH_SIZE + Z_DOT] = z_dot
+                put3(work.scratch, row + c * SCRATCH.size + SCRATCH.r_dot, r_dot)
+                work.scratch[row + c * SCRATCH.size + SCRATCH.z_dot] = z_dot
             surface_columns(faces, dots, work, row, face_row, attributes, m, r)
             for c in range(columns):
                 for k in ti.static(range(3)):
-                    self.pictures_dot[m, c, pixel.y, pixel.x, k] = work.scratch[row + c * SCRATCH_SIZE + COLOUR_DOT + k]
+                    self.pictures_dot[m, c, pixel.y, pixel.x, k] = work.scratch[row + c * SCRATCH.size + SCRATCH.colour_dot + k]
 
     @ti.func
     def begin_face(self, tile: ti.template(), face: ti.template()):

@@ -22,7 +22,7 @@ from ti_render.raster.softras import BACK, COLOUR, FRONT, MIN_DEPTH, STATE_SIZE,
 from ti_render.raster.tiles import Tiles
 from ti_render.raster.walk import NO_COVERAGE, TilePass, walk
 from ti_render.rows import add_to3, get3, put3
-from ti_render.shading.reflection import COLOUR_DOT, LOG_DOT, R_DOT, SCRATCH_SIZE, Z_DOT
+from ti_render.shading.reflection import SCRATCH
 from ti_render.shading.surface import (
     FACE_DOT_SIZE,
     SCREEN_PART,
@@ -76,7 +76,7 @@ class TangentRows:
 def tangent_rows(work: ti.template(), slot):
     """``TangentRows`` of the tile with this slot."""
     columns = work.active.shape[0]
-    scratch, face_dot, weights_change = slot * columns * SCRATCH_SIZE, slot * columns * FACE_DOT_SIZE, 0
+    scratch, face_dot, weights_change = slot * columns * SCRATCH.size, slot * columns * FACE_DOT_SIZE, 0
     for c in range(columns):
         if work.active[c] & MOVING_COLUMN != 0:
             weights_change = 1
@@ -200,7 +200,7 @@ class BlendingTangents(TilePass):
             gradient, q = distance_gradient(p, triangle, hit, tile.inverse_sigma)
             for c in range(tile.state.columns):
                 if self.work.active[c] & MOVING_COLUMN != 0:
-                    first = tile.state.scratch + c * SCRATCH_SIZE
+                    first = tile.state.scratch + c * SCRATCH.size
                     sigma_dot = self.dots.uniforms[m * tile.state.columns + c, UNIFORM.sigma]
                     p_dot = pixel_tangent(self.faces, self.dots, m, c, pixel.y, pixel.x)
                     d0, d1, d2, depths_dot = corner_tangents(self.work.face_dot, tile.state.face_dot, c, p_dot)
@@ -217,9 +217,9 @@ class BlendingTangents(TilePass):
                             steep_dot += state.steep_rates.dot(depths_dot)
                             b_dot += (even_dot - b_dot) * state.steep + (even - hit.barycentrics) * steep_dot
                         r_dot, z_dot = perspective_tangent(mixed, r, z, triangle.inverse_depths, b_dot, depths_dot)
-                        put3(self.work.scratch, first + R_DOT, r_dot)
-                        self.work.scratch[first + Z_DOT] = z_dot
-                    self.work.scratch[first + LOG_DOT] = log_dot
+                        put3(self.work.scratch, first + SCRATCH.r_dot, r_dot)
+                        self.work.scratch[first + SCRATCH.z_dot] = z_dot
+                    self.work.scratch[first + SCRATCH.log_dot] = log_dot
             if weight > 0:
                 rows = tile.state
                 surface_columns(self.faces, self.dots, self.work, rows.scratch, rows.face_dot, state.attributes, m, r)
@@ -230,15 +230,15 @@ class BlendingTangents(TilePass):
         """Add the part of a fragment's colour and weight in the tangents of pixel i to pixel_dot."""
         work, m, depth_rate, columns = self.work, tile.image, tile.depth_rate, tile.state.columns
         for c in range(columns):
-            first, result = tile.state.scratch + c * SCRATCH_SIZE, vec3(0)
+            first, result = tile.state.scratch + c * SCRATCH.size, vec3(0)
             if work.active[c] & MOVING_COLUMN != 0:
                 rate_dot = rate_tangent(self.faces, self.dots, m, m * columns + c, depth_rate)
-                log_share = work.scratch[first + LOG_DOT] - depth_rate * work.scratch[first + Z_DOT]
+                log_share = work.scratch[first + SCRATCH.log_dot] - depth_rate * work.scratch[first + SCRATCH.z_dot]
                 log_share += (self.pixel_state[i * STATE_SIZE + MIN_DEPTH] - z) * rate_dot
                 result = weight * log_share * contrast
             if work.active[c] != 0:
                 if weight > 0:
-                    result += weight * get3(work.scratch, first + COLOUR_DOT)
+                    result += weight * get3(work.scratch, first + SCRATCH.colour_dot)
                 add_to3(self.pixel_dot, 4 * (i * columns + c), result)
 
     @ti.func

@@ -11,13 +11,13 @@ from ti_render.rows import add_to3, get3, put3
 from ti_render.shading.lights import light_adjoint, light_tangent, lights_of, shadowed, towards_light
 from ti_render.shading.uniforms import light_column, uniform3
 from ti_sim.base.differentiable import differentiable, exp, log, normalize, positive_part, smoothstep, where
+from ti_sim.base.rows import Row
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import vec3
 
 UNLIT, LAMBERT, PHONG = 0, 1, 2
 # Entries of a row of scratch, one for each column of tangents: barycentrics, depth, colour, normal, position, albedo, view.
-R_DOT, Z_DOT, COLOUR_DOT, NORMAL_DOT, POINT_DOT, ALBEDO_DOT, VIEW_DOT, LOG_DOT = 0, 3, 4, 7, 10, 13, 16, 19
-SCRATCH_SIZE = 20
+SCRATCH = Row(r_dot=3, z_dot=1, colour_dot=3, normal_dot=3, point_dot=3, albedo_dot=3, view_dot=3, log_dot=1)
 # Cosine of the light's angle below which a highlight fades out.
 TERMINATOR = 0.1
 
@@ -161,19 +161,20 @@ def light_surface_adjoint(view: ti.template(), bars: ti.template(), row, m, norm
 def light_columns(view: ti.template(), dots: ti.template(), work: ti.template(), row, m, normal, point, albedo, material):
     """Tangents of ``light_surface`` in all columns.
 
-    Reads NORMAL_DOT, POINT_DOT and ALBEDO_DOT (of the albedo) of scratch, which begins at ``row``, and the uniforms' tangents
-    [M K, U], writes COLOUR_DOT. Gradients are found once for all columns.
+    Reads normal_dot, point_dot and albedo_dot (of the albedo) of scratch, which begins at ``row``, and the uniforms' tangents
+    [M K, U], writes colour_dot. Gradients are found once for all columns.
     """
     columns = work.active.shape[0]
     if ti.static(view.shading == UNLIT):
         for c in range(columns):
-            put3(work.scratch, row + c * SCRATCH_SIZE + COLOUR_DOT, get3(work.scratch, row + c * SCRATCH_SIZE + ALBEDO_DOT))
+            offset = row + c * SCRATCH.size
+            put3(work.scratch, offset + SCRATCH.colour_dot, get3(work.scratch, offset + SCRATCH.albedo_dot))
     else:
         received, shine = uniform3(view.uniforms, m, UNIFORM.ambient), vec3(0)
         for c in range(columns):
             if work.active[c] & LIT_COLUMN != 0:
                 ambient_dot = uniform3(dots.uniforms, m * columns + c, UNIFORM.ambient)
-                put3(work.scratch, row + c * SCRATCH_SIZE + COLOUR_DOT, albedo * ambient_dot)
+                put3(work.scratch, row + c * SCRATCH.size + SCRATCH.colour_dot, albedo * ambient_dot)
         if view.flags[FLAG.environment] == 1:
             basis_at = environment_basis.linearize(normal)
             basis = basis_at.value
@@ -181,12 +182,12 @@ def light_columns(view: ti.template(), dots: ti.template(), work: ti.template(),
                 received += uniform3(view.uniforms, m, UNIFORM.environment + 3 * k) * basis[k]
             for c in range(columns):
                 if work.active[c] & LIT_COLUMN != 0:
-                    basis_dot = basis_at.jvp(get3(work.scratch, row + c * SCRATCH_SIZE + NORMAL_DOT))
+                    basis_dot = basis_at.jvp(get3(work.scratch, row + c * SCRATCH.size + SCRATCH.normal_dot))
                     light_dot = vec3(0)
                     for k in ti.static(range(9)):
                         light_dot += uniform3(view.uniforms, m, UNIFORM.environment + 3 * k) * basis_dot[k]
                         light_dot += uniform3(dots.uniforms, m * columns + c, UNIFORM.environment + 3 * k) * basis[k]
-                    add_to3(work.scratch, row + c * SCRATCH_SIZE + COLOUR_DOT, albedo * light_dot)
+                    add_to3(work.scratch, row + c * SCRATCH.size + SCRATCH.colour_dot, albedo * light_dot)
         to_eye, gloss = vec3(0), vec3(0)
         if ti.static(view.shading == PHONG):
             gloss = uniform3(view.uniforms, m, material)
@@ -195,8 +196,8 @@ def light_columns(view: ti.template(), dots: ti.template(), work: ti.template(),
             for c in range(columns):
                 if work.active[c] & MOVING_COLUMN != 0:
                     eye_dot = uniform3(dots.uniforms, m * columns + c, UNIFORM.eye)
-                    to_eye_dot = view_at.jvp((get3(work.scratch, row + c * SCRATCH_SIZE + POINT_DOT), eye_dot))
-                    put3(work.scratch, row + c * SCRATCH_SIZE + VIEW_DOT, to_eye_dot)
+                    to_eye_dot = view_at.jvp((get3(work.scratch, row + c * SCRATCH.size + SCRATCH.point_dot), eye_dot))
+                    put3(work.scratch, row + c * SCRATCH.size + SCRATCH.view_dot, to_eye_dot)
         lights = lights_of(view)
         for i in range(lights.count):
             column = light_column(i)
@@ -219,26 +220,26 @@ def light_columns(view: ti.template(), dots: ti.template(), work: ti.template(),
                     answer += gloss * gleam
                 for c in range(columns):
                     if work.active[c] & LIT_COLUMN != 0:
-                        offset, r = c * SCRATCH_SIZE, m * columns + c
-                        point_dot = get3(work.scratch, row + offset + POINT_DOT)
-                        normal_dot = get3(work.scratch, row + offset + NORMAL_DOT)
+                        offset, r = c * SCRATCH.size, m * columns + c
+                        point_dot = get3(work.scratch, row + offset + SCRATCH.point_dot)
+                        normal_dot = get3(work.scratch, row + offset + SCRATCH.normal_dot)
                         to_light_dot, strength_dot = light_tangent(view, dots, lights, m, i, r, c, point, to_light, point_dot)
                         answer_dot = albedo * (normal_dot.dot(to_light) + normal.dot(to_light_dot))
                         if ti.static(view.shading == PHONG):
                             answer_dot += gloss * (
-                                by_normal.dot(normal_dot) + by_view.dot(get3(work.scratch, row + offset + VIEW_DOT))
+                                by_normal.dot(normal_dot) + by_view.dot(get3(work.scratch, row + offset + SCRATCH.view_dot))
                                 + by_light.dot(to_light_dot) + by_shininess * dots.uniforms[r, material + MATERIAL.shininess]
                             )  # fmt: skip
                         result = power * (strength * answer_dot + strength_dot * answer)
                         power_dot = uniform3(dots.uniforms, r, column + LIGHT.intensity)
-                        add_to3(work.scratch, row + offset + COLOUR_DOT, result + power_dot * (strength * answer))
+                        add_to3(work.scratch, row + offset + SCRATCH.colour_dot, result + power_dot * (strength * answer))
         for c in range(columns):
-            result, offset = vec3(0), c * SCRATCH_SIZE
+            result, offset = vec3(0), c * SCRATCH.size
             if work.active[c] & (MOVING_COLUMN | ALBEDO_COLUMN) != 0:
-                result = get3(work.scratch, row + offset + ALBEDO_DOT) * received
+                result = get3(work.scratch, row + offset + SCRATCH.albedo_dot) * received
             if work.active[c] & LIT_COLUMN != 0:
-                result += get3(work.scratch, row + offset + COLOUR_DOT)
+                result += get3(work.scratch, row + offset + SCRATCH.colour_dot)
                 if ti.static(view.shading == PHONG):
                     result += uniform3(dots.uniforms, m * columns + c, material) * shine
             if work.active[c] != 0:
-                put3(work.scratch, row + offset + COLOUR_DOT, result)
+                put3(work.scratch, row + offset + SCRATCH.colour_dot, result)

@@ -9,21 +9,7 @@ from typing import Any
 from ti_render.arrays import ALBEDO_COLUMN, CORNER, FLAG, MATERIAL, MOVING_COLUMN, UNIFORM
 from ti_render.geometry.normals import unit_normal
 from ti_render.rows import get3, put3, row_of
-from ti_render.shading.reflection import (
-    ALBEDO_DOT,
-    COLOUR_DOT,
-    LAMBERT,
-    NORMAL_DOT,
-    PHONG,
-    POINT_DOT,
-    R_DOT,
-    SCRATCH_SIZE,
-    UNLIT,
-    Z_DOT,
-    light_columns,
-    light_surface,
-    light_surface_adjoint,
-)
+from ti_render.shading.reflection import LAMBERT, PHONG, SCRATCH, UNLIT, light_columns, light_surface, light_surface_adjoint
 from ti_render.shading.texture import add_texels, sample_texture, texels_tangent
 from ti_render.shading.uniforms import light_column, uniform3
 from ti_sim.base.bundles import bundle
@@ -234,12 +220,13 @@ def _albedo_tangent(view: ti.template(), dots: ti.template(), work: ti.template(
 
 @ti.func
 def surface_columns(view: ti.template(), dots: ti.template(), work: ti.template(), row, face_row, face: ti.template(), m, r):
-    """Tangents of ``surface_colour`` in all columns: reads R_DOT, Z_DOT of scratch from ``row`` and face_dot from ``face_row``,
-    writes COLOUR_DOT."""
+    """Tangents of ``surface_colour`` in all columns: reads r_dot, z_dot of scratch from ``row`` and face_dot from ``face_row``,
+    writes colour_dot."""
     columns = work.active.shape[0]
     if ti.static(view.shading == DEPTH):
         for c in range(columns):
-            put3(work.scratch, row + c * SCRATCH_SIZE + COLOUR_DOT, vec3(work.scratch[row + c * SCRATCH_SIZE + Z_DOT]))
+            offset = row + c * SCRATCH.size
+            put3(work.scratch, offset + SCRATCH.colour_dot, vec3(work.scratch[offset + SCRATCH.z_dot]))
     else:
         normal, point = vec3(0), vec3(0)
         if ti.static(view.shading != UNLIT):
@@ -249,17 +236,17 @@ def surface_columns(view: ti.template(), dots: ti.template(), work: ti.template(
             normal = normal_at.value * sign
             for c in range(columns):
                 if work.active[c] & MOVING_COLUMN != 0:
-                    offset, first = row + c * SCRATCH_SIZE, face_row + c * FACE_DOT_SIZE
-                    r_dot = get3(work.scratch, offset + R_DOT)
+                    offset, first = row + c * SCRATCH.size, face_row + c * FACE_DOT_SIZE
+                    r_dot = get3(work.scratch, offset + SCRATCH.r_dot)
                     area_dot = face.normals @ r_dot + corner_mix(work.face_dot, first + NORMAL_PART, r)
-                    put3(work.scratch, offset + NORMAL_DOT, sign * normal_at.jvp(area_dot))
+                    put3(work.scratch, offset + SCRATCH.normal_dot, sign * normal_at.jvp(area_dot))
                     if view.flags[FLAG.position] == 1:
                         point_dot = face.points @ r_dot + corner_mix(work.face_dot, first + POINT_PART, r)
-                        put3(work.scratch, offset + POINT_DOT, point_dot)
+                        put3(work.scratch, offset + SCRATCH.point_dot, point_dot)
         if ti.static(view.shading == NORMAL):
             for c in range(columns):
-                offset = row + c * SCRATCH_SIZE
-                put3(work.scratch, offset + COLOUR_DOT, get3(work.scratch, offset + NORMAL_DOT))
+                offset = row + c * SCRATCH.size
+                put3(work.scratch, offset + SCRATCH.colour_dot, get3(work.scratch, offset + SCRATCH.normal_dot))
         else:
             albedo = face.albedo @ r
             if face.texture >= 0:
@@ -268,7 +255,8 @@ def surface_columns(view: ti.template(), dots: ti.template(), work: ti.template(
                 albedo *= texel
             for c in range(columns):
                 if work.active[c] & (MOVING_COLUMN | ALBEDO_COLUMN) != 0:
-                    offset = row + c * SCRATCH_SIZE
-                    albedo_dot = _albedo_tangent(view, dots, work, face_row, face, m, c, r, get3(work.scratch, offset + R_DOT))
-                    put3(work.scratch, offset + ALBEDO_DOT, albedo_dot)
+                    offset = row + c * SCRATCH.size
+                    r_dot = get3(work.scratch, offset + SCRATCH.r_dot)
+                    albedo_dot = _albedo_tangent(view, dots, work, face_row, face, m, c, r, r_dot)
+                    put3(work.scratch, offset + SCRATCH.albedo_dot, albedo_dot)
             light_columns(view, dots, work, row, m, normal, point, albedo, face.material)

@@ -15,7 +15,7 @@ from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import vec3, vec4
 from ti_sim.contact.collision import NEAR, SHAPE
 from ti_sim.contact.law import contact_force_along, contact_force_along_adjoint, onset, slack
-from ti_sim.contact.patch import KT, add_to_patch, patch_point_adjoint
+from ti_sim.contact.patch import PATCH, add_to_patch, patch_point_adjoint
 from ti_sim.contact.shape_distance import shape_vec3
 
 
@@ -125,7 +125,7 @@ def add_contact_force(world: ti.template(), b, i, j, point: ti.template(), conta
     add_load(world, b, i, arm, force)
     add_load(world, b, j, arm + apart, -force)
     if ti.static(world.sticking):
-        if patch[KT] > 0:
+        if patch[PATCH.kt] > 0:
             add_to_patch(patch, from_first(point), point.side * normal, force.dot(normal), path)
 
 
@@ -183,7 +183,7 @@ def add_contact_force_adjoint(
     apart_bar = point_adjoint(world, b, j, arm_j, -weight * force, -u_bar)
     weight_bar = -force.dot(y)
     if ti.static(world.sticking):
-        if patch[KT] > 0:
+        if patch[PATCH.kt] > 0:
             contact_bar.w = 0.0
         if side > 0:
             arm_bar += place_bar

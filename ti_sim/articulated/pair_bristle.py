@@ -24,10 +24,10 @@ their resultant, and so is the limit of friction.
 
 A pair with kt = 0 has the friction of ``contact_force`` at each point instead, and no bristle.
 
-The normal forces of the points are added as without bristles, and gathered into the patch. ``patch`` is a vector of ``PATCH``
-numbers: kt, the patch (the ``PATCH_SIZE`` numbers that rows of states keep), and in the adjoint the derivatives of L (see
-``adjoint``) with respect to centre, r^2, resultant and path. The adjoint of friction comes first, from the kept patch; each point
-then takes its part with ``patch_point_adjoint``, in the same sweep as the adjoint of its normal force.
+The normal forces of the points are added as without bristles, and gathered into the patch. ``patch`` is a vector of
+``PATCH.size`` numbers: kt, the patch (the ``PATCH_SIZE`` numbers that rows of states keep), and in the adjoint the derivatives
+of L (see ``adjoint``) with respect to centre, r^2, resultant and path. The adjoint of friction comes first, from the kept
+patch; each point then takes its part with ``patch_point_adjoint``, in the same sweep as the adjoint of its normal force.
 
 Without travel there are kinks, at which the derivative is one-sided: that of sticking where a limit is just reached.
 """
@@ -49,20 +49,7 @@ from ti_sim.base.rows import add_vec3, add_vec4, load_vec3, load_vec4, store_vec
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import vec3
 from ti_sim.contact.law import limited_friction, onset, onset_rates
-from ti_sim.contact.patch import (
-    BAR_SIZE,
-    CENTRE,
-    CENTRE_BAR,
-    KT,
-    PATH,
-    PATH_BAR,
-    RESULTANT,
-    RESULTANT_BAR,
-    SPREAD,
-    SPREAD_BAR,
-    SUM,
-    patch_vec3,
-)
+from ti_sim.contact.patch import BAR_SIZE, PATCH, patch_vec3
 
 _MIN_SQUARED_FORCE = 1e-30  # square of the normal force below which there is no friction [N2]; its powers are in the range of f32
 
@@ -138,7 +125,7 @@ def begin_patch(world: ti.template(), b, i, j, patch: ti.template()):
     """Begin the patch of a pair of links: its kt, and no point."""
     for k in ti.static(range(1 + PATCH_SIZE)):
         patch[k] = 0.0
-    patch[KT] = mean_bristle(world, b, i, j)
+    patch[PATCH.kt] = mean_bristle(world, b, i, j)
 
 
 @ti.func
@@ -161,24 +148,24 @@ def patch_loads(world: ti.template(), states: ti.template(), b, slot, p, i, j, p
 
     Reads the displacement before the step in a row of ``states``, and writes that after it and the patch there.
     """
-    resultant = patch_vec3(patch, RESULTANT)
-    if patch[KT] > 0 and patch[SUM] > 0 and resultant.dot(resultant) > _MIN_SQUARED_FORCE:
-        patch[SPREAD] = patch[SPREAD] / patch[SUM]
-        centre, contact = patch_vec3(patch, CENTRE), mean_contact(world, b, i, j)
+    resultant = patch_vec3(patch, PATCH.resultant)
+    if patch[PATCH.kt] > 0 and patch[PATCH.sum] > 0 and resultant.dot(resultant) > _MIN_SQUARED_FORCE:
+        patch[PATCH.spread] = patch[PATCH.spread] / patch[PATCH.sum]
+        centre, contact = patch_vec3(patch, PATCH.centre), mean_contact(world, b, i, j)
         separation = load_vec3(world.work, b, i, POSITION) - load_vec3(world.work, b, j, POSITION)
         u, angular_velocity = centre_motion(world, b, i, j, centre, separation)
         column, rotation = first_bristle(world) + pair_column(p), load_vec4(world.work, b, j, QUATERNION)
         s, angle = load_displacement(world, states, b, slot, column)
         force, moment, new_slide, angle_after = grip.value(
             resultant,
-            patch[SPREAD],
-            patch_vec3(patch, PATH),
+            patch[PATCH.spread],
+            patch_vec3(patch, PATCH.path),
             u,
             angular_velocity,
             rotated(rotation, s),
             angle,
             contact,
-            patch[KT],
+            patch[PATCH.kt],
             world.dt,
         )
         add_load(world, b, i, centre, force)
@@ -187,7 +174,7 @@ def patch_loads(world: ti.template(), states: ti.template(), b, slot, p, i, j, p
         add_moment(world, b, j, -moment)
         store_displacement(states, b, slot, column + bristle_size(world), rotated_back(rotation, new_slide), angle_after)
         for k in ti.static(range(PATCH_SIZE)):
-            states[b, slot, patch_column(world, p) + k] = patch[SUM + k]
+            states[b, slot, patch_column(world, p) + k] = patch[PATCH.sum + k]
 
 
 @ti.func
@@ -216,13 +203,13 @@ def patch_loads_adjoint(
     displacement after the step, in a row of ``bar``, by that of the displacement before it, and adds to the adjoints of both
     links' motion, contact parameters and bristle stiffness.
     """
-    patch[KT] = mean_bristle(world, b, i, j)
+    patch[PATCH.kt] = mean_bristle(world, b, i, j)
     for k in ti.static(range(PATCH_SIZE)):
-        patch[SUM + k] = states[b, slot, patch_column(world, p) + k]
+        patch[PATCH.sum + k] = states[b, slot, patch_column(world, p) + k]
     for k in ti.static(range(BAR_SIZE)):
-        patch[CENTRE_BAR + k] = 0.0
-    if patch[KT] > 0 and patch[SUM] > 0:
-        centre, contact = patch_vec3(patch, CENTRE), mean_contact(world, b, i, j)
+        patch[PATCH.centre_bar + k] = 0.0
+    if patch[PATCH.kt] > 0 and patch[PATCH.sum] > 0:
+        centre, contact = patch_vec3(patch, PATCH.centre), mean_contact(world, b, i, j)
         separation = load_vec3(world.work, b, i, POSITION) - load_vec3(world.work, b, j, POSITION)
         u, angular_velocity = centre_motion(world, b, i, j, centre, separation)
         s, angle = load_displacement(world, states, b, slot, first_bristle(world) + pair_column(p))
@@ -233,15 +220,15 @@ def patch_loads_adjoint(
         y = load_vec3(world.work, b, i, VIRTUAL + 3) + ws.cross(centre)
         y -= load_vec3(world.work, b, j, VIRTUAL + 3) + ws_j.cross(centre + separation)
         linearization = grip.linearize(
-            patch_vec3(patch, RESULTANT),
-            patch[SPREAD],
-            patch_vec3(patch, PATH),
+            patch_vec3(patch, PATCH.resultant),
+            patch[PATCH.spread],
+            patch_vec3(patch, PATCH.path),
             u,
             angular_velocity,
             s,
             angle,
             contact,
-            patch[KT],
+            patch[PATCH.kt],
             world.dt,
         )
         force, moment, new_slide, _angle = linearization.value
@@ -263,7 +250,7 @@ def patch_loads_adjoint(
         add_number_adjoints(bars, b, j, 0.5 * contact_bar, 0.5 * kt_bar)
         centre_bar += apart_bar
         for k in ti.static(range(3)):
-            patch[CENTRE_BAR + k] = centre_bar[k]
-            patch[RESULTANT_BAR + k] = resultant_bar[k]
-            patch[PATH_BAR + k] = path_bar[k]
-        patch[SPREAD_BAR] = spread_bar
+            patch[PATCH.centre_bar + k] = centre_bar[k]
+            patch[PATCH.resultant_bar + k] = resultant_bar[k]
+            patch[PATCH.path_bar + k] = path_bar[k]
+        patch[PATCH.spread_bar] = spread_bar

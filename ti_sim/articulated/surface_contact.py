@@ -39,7 +39,7 @@ from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import mat3, rotation_matrix, vec3, vec4
 from ti_sim.contact.collision import DEEP, MESH, PAIR, SHAPE
 from ti_sim.contact.law import contact_force_along, contact_force_along_adjoint
-from ti_sim.contact.patch import KT, add_to_patch, empty_patch, merge_patch, patch_point_adjoint
+from ti_sim.contact.patch import PATCH, add_to_patch, empty_patch, merge_patch, patch_point_adjoint
 from ti_sim.contact.shape_distance import (
     bounding_box,
     clip_to_box,
@@ -347,7 +347,7 @@ def surface_contacts(world: ti.template(), b, p, first, second, patch: ti.templa
                 force += side.sign * weight * f
                 moment += side.sign * weight * arm.cross(f)
                 if ti.static(world.sticking):
-                    if patch[KT] > 0:
+                    if patch[PATCH.kt] > 0:
                         add_to_patch(feature_patch, arm, side.sign * normal, weight * f.dot(normal), path)
     if total > 0:
         scale = 1 / ti.sqrt(total)
@@ -439,7 +439,7 @@ def surface_contacts_adjoint(world: ti.template(), bars: ti.template(), b, p, fi
                                 scale * weight * (size_bar * normal - y), path_bar,
                             )  # fmt: skip
                             if ti.static(world.sticking):
-                                if patch[KT] > 0:
+                                if patch[PATCH.kt] > 0:
                                     one_contact_bar.w = 0.0
                                 normal_bar += side.sign * patch_normal_bar
                             contact_bar += one_contact_bar
