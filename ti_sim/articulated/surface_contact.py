@@ -189,6 +189,37 @@ class PairSide:
     high: Any
 
 
+@bundle
+class FeatureContact:
+    """Contact of a feature with the other shape of its pair (values of a kernel).
+
+    Attributes:
+        touches: whether it may touch.
+        offset: its middle minus the centre of its shape, world axes [m].
+        edge_direction: unit vector along the edge, world axes.
+        h: half length of the edge [m], 0 for a point.
+        s: position of the contact on it [m].
+        window: 1 - s^2 / h^2.
+        normal, gap: unit normal, world axes; gap [m].
+        length: length of the gradient of the distance.
+        distance, direction, distance_gradient, direction_jacobian: of ``shape_distance``.
+    """
+
+    touches: Any
+    offset: Any
+    edge_direction: Any
+    h: Any
+    s: Any
+    window: Any
+    normal: Any
+    gap: Any
+    length: Any
+    distance: Any
+    direction: Any
+    distance_gradient: Any
+    direction_jacobian: Any
+
+
 @ti.func
 def load_pair(world: ti.template(), b, first, second):
     """``PairPose`` of two links."""
@@ -225,7 +256,7 @@ def overlap_and_count(world: ti.template(), side: ti.template(), feature_count):
 
 @ti.func
 def feature_contact(world: ti.template(), pair: ti.template(), side: ti.template(), column, is_tested, with_second):
-    """Contact of one feature, a point or the deepest point of an edge, with the other shape of its pair.
+    """``FeatureContact`` of a point, or of the deepest point of an edge, with the other shape of its pair.
 
     Args:
         world: ``WorldArrays``.
@@ -234,11 +265,6 @@ def feature_contact(world: ti.template(), pair: ti.template(), side: ti.template
         column: first number of the feature in ``world.sample``.
         is_tested: whether the feature may touch.
         with_second: whether to compute second derivatives of the distance.
-
-    Returns:
-        (whether it may touch; its middle minus the centre of its shape [m] and unit vector along the edge, world axes; half
-        length h of the edge [m], 0 for a point; position s on it [m]; 1 - s^2 / h^2; unit normal, world axes; gap [m]; length of
-        the gradient of the distance; and the results of ``shape_distance``).
     """
     offset, edge_direction = sampled(world, column), sampled(world, column + FEATURE_VECTOR)
     h, s, window, extent = 0.0, 0.0, 1.0, ti.abs(edge_direction)
@@ -263,21 +289,10 @@ def feature_contact(world: ti.template(), pair: ti.template(), side: ti.template
         )
         normal, gap, length = unit_normal(distance, direction, pair.reach - pair.reach / window)
         normal = side.other_rotation @ normal
-    return (
-        may_touch,
-        offset,
-        edge_direction,
-        h,
-        s,
-        window,
-        normal,
-        gap,
-        length,
-        distance,
-        direction,
-        distance_gradient,
+    return FeatureContact(
+        may_touch, offset, edge_direction, h, s, window, normal, gap, length, distance, direction, distance_gradient,
         direction_jacobian,
-    )
+    )  # fmt: skip
 
 
 @ti.func
@@ -331,24 +346,22 @@ def surface_contacts(world: ti.template(), b, p, first, second, patch: ti.templa
         rolling = axis.dot(load_vec3(world.work, b, side.link, SPIN))
         for n in range(count):
             column = world.mesh[side.link, MESH.first_feature] + FEATURE_SIZE * n
-            touches, offset, edge_direction, _h, s, window, normal, gap, length, distance, _direction, _slope, _bend = (
-                feature_contact(world, pair, side, column, True, False)
-            )
-            if touches and gap < pair.margin:
-                arm = side.origin + side.arm + offset + s * edge_direction
-                round_u = rolling * axis.cross(offset + s * edge_direction)
-                u = feature_velocity(side, drift, spin, arm, normal, round_u)
-                depth, _depth_rate, _speed_rate = depth_in_contact(gap, normal.dot(u), world.dt)
+            hit = feature_contact(world, pair, side, column, True, False)
+            if hit.touches and hit.gap < pair.margin:
+                arm = side.origin + side.arm + hit.offset + hit.s * hit.edge_direction
+                round_u = rolling * axis.cross(hit.offset + hit.s * hit.edge_direction)
+                u = feature_velocity(side, drift, spin, arm, hit.normal, round_u)
+                depth, _depth_rate, _speed_rate = depth_in_contact(hit.gap, hit.normal.dot(u), world.dt)
                 depth *= _UNIT
-                weight = world.sample[column + FEATURE_WEIGHT] * (window * length) ** 4 * depth * depth
-                deepest = ti.min(deepest, distance)
-                f, path = contact_force_along(normal, gap, u, contact.x, contact.y, contact.z, contact.w, world.dt)
+                weight = world.sample[column + FEATURE_WEIGHT] * (hit.window * hit.length) ** 4 * depth * depth
+                deepest = ti.min(deepest, hit.distance)
+                f, path = contact_force_along(hit.normal, hit.gap, u, contact.x, contact.y, contact.z, contact.w, world.dt)
                 total += weight * depth * depth
                 force += side.sign * weight * f
                 moment += side.sign * weight * arm.cross(f)
                 if ti.static(world.sticking):
                     if patch[PATCH.kt] > 0:
-                        add_to_patch(feature_patch, arm, side.sign * normal, weight * f.dot(normal), path)
+                        add_to_patch(feature_patch, arm, side.sign * hit.normal, weight * f.dot(hit.normal), path)
     if total > 0:
         scale = 1 / ti.sqrt(total)
         force *= scale
@@ -397,101 +410,85 @@ def surface_contacts_adjoint(world: ti.template(), bars: ti.template(), b, p, fi
                     column, bit = world.mesh[side.link, MESH.first_feature] + FEATURE_SIZE * n, ti.i64(1) << (n // group)
                     # The second sweep needs only what touched in the first one.
                     tested = sweep == 0 or (touching & bit) != 0
-                    (
-                        touches,
-                        offset,
-                        edge_direction,
-                        h,
-                        s,
-                        window,
-                        normal,
-                        gap,
-                        length,
-                        distance,
-                        direction,
-                        distance_gradient,
-                        direction_jacobian,
-                    ) = feature_contact(world, pair, side, column, tested, sweep == 1)
-                    if touches and gap < pair.margin:
-                        arm = side.origin + side.arm + offset + s * edge_direction
-                        round_u = rolling * axis.cross(offset + s * edge_direction)
-                        u = feature_velocity(side, drift, spin, arm, normal, round_u)
-                        depth, depth_rate, speed_rate = depth_in_contact(gap, normal.dot(u), world.dt)
+                    hit = feature_contact(world, pair, side, column, tested, sweep == 1)
+                    if hit.touches and hit.gap < pair.margin:
+                        arm = side.origin + side.arm + hit.offset + hit.s * hit.edge_direction
+                        round_u = rolling * axis.cross(hit.offset + hit.s * hit.edge_direction)
+                        u = feature_velocity(side, drift, spin, arm, hit.normal, round_u)
+                        depth, depth_rate, speed_rate = depth_in_contact(hit.gap, hit.normal.dot(u), world.dt)
                         depth *= _UNIT
-                        mass = world.sample[column + FEATURE_WEIGHT] * (window * length) ** 4
+                        mass = world.sample[column + FEATURE_WEIGHT] * (hit.window * hit.length) ** 4
                         weight = mass * depth * depth
-                        f, path = contact_force_along(normal, gap, u, contact.x, contact.y, contact.z, contact.w, world.dt)
+                        f, path = contact_force_along(
+                            hit.normal, hit.gap, u, contact.x, contact.y, contact.z, contact.w, world.dt
+                        )
                         size_bar, patch_position_bar, patch_normal_bar, path_bar = 0.0, vec3(0.0), vec3(0.0), vec3(0.0)
                         if ti.static(world.sticking):
                             size_bar, patch_position_bar, patch_normal_bar, path_bar = patch_point_adjoint(
-                                patch, arm, side.sign * normal, scale * weight * f.dot(normal), path
+                                patch, arm, side.sign * hit.normal, scale * weight * f.dot(hit.normal), path
                             )
                         if sweep == 0:
                             total += weight * depth * depth
                             force += side.sign * weight * f
                             moment += side.sign * weight * arm.cross(f)
                             touching |= bit
-                            size_power += weight * size_bar * f.dot(normal)
+                            size_power += weight * size_bar * f.dot(hit.normal)
                         else:
                             y = side.sign * (virtual_drift + virtual_spin.cross(arm))
                             normal_bar, gap_bar, u_bar, one_contact_bar = contact_force_along_adjoint(
-                                normal, gap, u, contact.x, contact.y, contact.z, contact.w, world.dt,
-                                scale * weight * (size_bar * normal - y), path_bar,
+                                hit.normal, hit.gap, u, contact.x, contact.y, contact.z, contact.w, world.dt,
+                                scale * weight * (size_bar * hit.normal - y), path_bar,
                             )  # fmt: skip
                             if ti.static(world.sticking):
                                 if patch[PATCH.kt] > 0:
                                     one_contact_bar.w = 0.0
                                 normal_bar += side.sign * patch_normal_bar
                             contact_bar += one_contact_bar
-                            weight_bar = scale * (size_bar * f.dot(normal) - f.dot(y))
+                            weight_bar = scale * (size_bar * f.dot(hit.normal) - f.dot(y))
                             mass_bar = depth * depth * (weight_bar + depth * depth * total_bar)
                             depth_bar = _UNIT * mass * depth * (2 * weight_bar + 4 * depth * depth * total_bar)
                             gap_bar -= depth_rate * depth_bar
-                            u_bar += speed_rate * depth_bar * normal
+                            u_bar += speed_rate * depth_bar * hit.normal
                             normal_bar += speed_rate * depth_bar * u
-                            round_u_bar = -u_bar.dot(normal) * normal
-                            normal_bar -= normal.dot(round_u) * u_bar + u_bar.dot(normal) * round_u
+                            round_u_bar = -u_bar.dot(hit.normal) * hit.normal
+                            normal_bar -= hit.normal.dot(round_u) * u_bar + u_bar.dot(hit.normal) * round_u
                             lever_bar = rolling * round_u_bar.cross(axis)
-                            rolling_bar += round_u_bar.dot(axis.cross(offset + s * edge_direction))
+                            rolling_bar += round_u_bar.dot(axis.cross(hit.offset + hit.s * hit.edge_direction))
                             turn_i_bar += round_u.cross(round_u_bar)
                             u_bar *= side.sign
                             position_bar = (
                                 u_bar.cross(spin) - side.sign * scale * weight * f.cross(virtual_spin) + patch_position_bar
                             )
                             point_bar = side.other_rotation @ distance_adjoint(
-                                to_other @ normal, gap, length, distance_gradient, direction_jacobian,
-                                to_other @ normal_bar, gap_bar, 4 * mass / length * mass_bar,
+                                to_other @ hit.normal, hit.gap, hit.length, hit.distance_gradient, hit.direction_jacobian,
+                                to_other @ normal_bar, gap_bar, 4 * mass / hit.length * mass_bar,
                             )  # fmt: skip
-                            along_bar = s * point_bar
+                            along_bar = hit.s * point_bar
                             # The frame of j rotates the direction forwards and the point backwards.
-                            rotation_bar = normal.cross(normal_bar)
-                            if h > 0:
-                                window_rate = -2 * s / (h * h)
+                            rotation_bar = hit.normal.cross(normal_bar)
+                            if hit.h > 0:
+                                window_rate = -2 * hit.s / (hit.h * hit.h)
                                 s_bar = (
-                                    edge_direction.dot(point_bar + position_bar + lever_bar)
-                                    + 4 * mass / window * window_rate * mass_bar
+                                    hit.edge_direction.dot(point_bar + position_bar + lever_bar)
+                                    + 4 * mass / hit.window * window_rate * mass_bar
                                 )
-                                s_bar -= pair.reach / (window * window * length) * window_rate * gap_bar
+                                s_bar -= pair.reach / (hit.window * hit.window * hit.length) * window_rate * gap_bar
                                 line_bar, line_along_bar = deepest_adjoint(
-                                    to_other @ edge_direction,
-                                    s,
-                                    h,
-                                    pair.reach - distance,
-                                    direction,
-                                    distance_gradient,
-                                    direction_jacobian,
-                                    s_bar,
-                                )
+                                    to_other @ hit.edge_direction, hit.s, hit.h, pair.reach - hit.distance, hit.direction,
+                                    hit.distance_gradient, hit.direction_jacobian, s_bar,
+                                )  # fmt: skip
                                 point_bar += side.other_rotation @ line_bar
                                 along_bar += side.other_rotation @ line_along_bar
                             u_sum += u_bar
                             u_moment += arm.cross(u_bar)
                             place_sum += position_bar
                             centre_bar += point_bar
-                            turn_i_bar += offset.cross(point_bar + position_bar) + edge_direction.cross(
-                                along_bar + s * position_bar
+                            turn_i_bar += hit.offset.cross(point_bar + position_bar) + hit.edge_direction.cross(
+                                along_bar + hit.s * position_bar
                             )
-                            turn_j_bar += rotation_bar - (side.centre + offset).cross(point_bar) - edge_direction.cross(along_bar)
+                            turn_j_bar += (
+                                rotation_bar - (side.centre + hit.offset).cross(point_bar) - hit.edge_direction.cross(along_bar)
+                            )
                 add_vec3(world.work, b, side.link, BARS + 6, rolling_bar * axis)
                 turn_i_bar += rolling_bar * axis.cross(load_vec3(world.work, b, side.link, SPIN))
                 turn_i_bar += side.arm.cross(place_sum + centre_bar)
