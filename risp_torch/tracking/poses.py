@@ -9,8 +9,9 @@ import numpy as np
 from risp_torch.motions.recording import Recording, rotation_vector
 from ti_sim.base.errors import UserError
 
-_EXCESS = 17.0 / 18.0  # variance of the value that four neighbours predict by their cubic, in that of one: (16 + 16 + 1 + 1) / 36
-_NORMAL = 1.4826  # standard deviation over median of the absolute values of a Gaussian
+# Variance of the value that the cubic through four neighbours predicts, relative to the variance of one of them.
+_PREDICTION_VARIANCE = 17.0 / 18.0  # (16 + 16 + 1 + 1) / 36
+_MAD_TO_SD = 1.4826  # standard deviation of a Gaussian over its median absolute deviation
 
 
 @dataclass(frozen=True, eq=False)
@@ -19,7 +20,7 @@ class TrackedPoses:
 
     Attributes:
         body_q: [T, N, 7] float64: centres of mass [m], unit quaternions (x, y, z, w).
-        cost: [T] robust sum of squared residuals of all cameras' pictures, in linear colour, with the pull of the colours.
+        cost: [T] robust sum of squared residuals of all cameras' pictures, in linear colour, and of the priors of the colours.
     """
 
     body_q: np.ndarray
@@ -29,7 +30,7 @@ class TrackedPoses:
         """The poses as a recording for ``fit_motions``.
 
         Args:
-            name: of the recording.
+            name: name of the recording.
             dt: time between two frames [s].
 
         Raises:
@@ -38,22 +39,25 @@ class TrackedPoses:
         return Recording(name, self.body_q, dt)
 
     def scatter(self) -> tuple[np.ndarray, np.ndarray]:
-        """Standard deviations of the poses of single frames, estimated from the film itself: of a coordinate [N] m, and of
-        the rotation about an axis [N] rad.
+        """Standard deviations of the tracking errors, estimated from the poses: of a coordinate [N] m, and of the rotation about
+        an axis [N] rad.
 
-        A pose is compared with that which the cubic through its four neighbours leads one to expect. Medians ignore the
-        frames at impacts, if they are few. Errors that change slowly, as a wrong distance does, are not included.
+        Each pose is compared with the prediction of the cubic through its four neighbours. The median ignores frames at impacts,
+        if they are few. The estimate does not include errors that change slowly, such as a wrong distance.
 
         Raises:
             UserError: there are fewer than five frames.
         """
         if len(self.body_q) < 5:
-            raise UserError(f"a scatter takes five frames, and there are {len(self.body_q)}")
+            raise UserError(f"scatter needs at least five frames, and there are {len(self.body_q)}")
         a, b, center, c, d = (self.body_q[k : len(self.body_q) - 4 + k] for k in range(5))
-        move = center[..., :3] - (4 * (b + c) - (a + d))[..., :3] / 6
-        turn = [rotation_vector(center[..., 3:], deviations[..., 3:]) for deviations in (a, b, c, d)]
-        turn = (4 * (turn[1] + turn[2]) - (turn[0] + turn[3])) / 6
+        position_deviation = center[..., :3] - (4 * (b + c) - (a + d))[..., :3] / 6
+        rotation_deviation = [rotation_vector(center[..., 3:], values[..., 3:]) for values in (a, b, c, d)]
+        rotation_deviation = (
+            4 * (rotation_deviation[1] + rotation_deviation[2]) - (rotation_deviation[0] + rotation_deviation[3])
+        ) / 6
         position, rotation = (
-            _NORMAL * np.median(np.abs(deviations), axis=(0, 2)) / np.sqrt(1 + _EXCESS) for deviations in (move, turn)
+            _MAD_TO_SD * np.median(np.abs(values), axis=(0, 2)) / np.sqrt(1 + _PREDICTION_VARIANCE)
+            for values in (position_deviation, rotation_deviation)
         )
         return position, rotation

@@ -30,20 +30,19 @@ from ti_sim.base.rules import arguments_of
 # Results, records of files, and what the library itself puts together: users give none of their numbers.
 NO_SETTINGS = {
     "Acceptance", "Actuation", "Appearance", "AppliedForce", "ArticulatedRollout", "Assessment", "CameraRecord", "Chunk",
-    "CollisionShape", "Comparison", "CompressedFilm", "ConjugateGradients", "Control", "CoupledModel", "CovarianceEstimate",
-    "DataFile", "DataSet", "DataSource", "Deformable", "DeformableRollout", "Derived", "Diagnosis", "DistanceField",
-    "Distribution", "Edges", "ElementRule", "Encoder", "Encoding", "ErrorBars", "ErrorRow", "Evaluation",
+    "CollisionShape", "ColorFit", "Comparison", "CompressedFilm", "ConjugateGradients", "Control", "CoupledModel",
+    "CovarianceEstimate", "DataFile", "DataSet", "DataSource", "Deformable", "DeformableRollout", "Derived", "Diagnosis",
+    "DistanceField", "Distribution", "Edges", "ElementRule", "Encoder", "Encoding", "ErrorBars", "ErrorRow", "Evaluation",
     "Factors", "Family", "Features", "Fetched", "Film", "FilmErrors", "FilmFacts", "FilmGradient", "FixedSteps", "FrameSteps",
     "Generated", "GradcheckEntry", "GradcheckReport", "Ground", "GrowingHorizon", "History", "ImplicitMotion", "Inversion",
     "Lattice", "Layer", "Linearisation", "Link", "LinkFrame", "Load", "Look", "MarquardtDamping", "MassProperties",
     "MeanDiagonalDamping", "MeasuredFilm", "MeshTopology", "Misspecification", "Moments", "MotionFit", "Motors",
-    "NormalEquations", "Numbers",
-    "Observability", "Palette", "Particles", "Pattern", "PictureArrays", "PictureNormal", "PictureOptions", "Placement",
-    "PlannedLoss", "Point", "Policy", "Problem", "Ranks", "Reference", "RegionSchedule", "RelativeDampings", "Replanned",
-    "Residual", "RigidRollout", "RisingDamping", "RobotDescription", "RobotJoint", "RobotLink", "RobotShape", "Rotors", "Rule",
-    "SceneSpec", "ScoreTest", "Search", "SearchResult", "Secants", "SelfContact", "ShapeOnly", "Shard", "Sheet", "SmokeRollout",
-    "Smoothness", "Solved", "Stage", "StageResult", "Starts", "Stiffness", "Submesh", "SubtreeInertia", "Tangent", "Termination",
-    "Tiles", "Track", "TrustRegion", "Unlit", "ValleySearch", "View", "Whitening",
+    "NormalEquations", "Numbers", "Observability", "Palette", "Particles", "Pattern", "PictureArrays", "PictureOptions",
+    "Placement", "PlannedLoss", "Point", "Policy", "PoseNormalEquations", "Problem", "Ranks", "Reference", "RegionSchedule",
+    "RelativeDampings", "Replanned", "Residual", "RigidRollout", "RisingDamping", "RobotDescription", "RobotJoint", "RobotLink",
+    "RobotShape", "Rotors", "Rule", "SceneSpec", "ScoreTest", "Search", "SearchResult", "Secants", "SelfContact", "ShapeOnly",
+    "Shard", "Sheet", "SmokeRollout", "Smoothness", "Stage", "StageResult", "Starts", "Stiffness", "Submesh", "SubtreeInertia",
+    "Tangent", "Termination", "Tiles", "Track", "TrustRegion", "Unlit", "ValleySearch", "View", "Whitening",
 }  # fmt: skip
 # Its initialiser, and not its fields: ``test_arguments``.
 NO_SETTINGS |= {"Scene"}

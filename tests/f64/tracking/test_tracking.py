@@ -13,9 +13,9 @@ from risp_torch.inversion.appearance.model.shadow import shadows_of
 from risp_torch.inversion.appearance.settings import CAMERA_EDGES
 from risp_torch.tracking import TrackedPoses, TrackSettings, track_poses
 from risp_torch.tracking import track as tracking
-from risp_torch.tracking.background import background
-from risp_torch.tracking.coverage import Outlines
-from risp_torch.tracking.picture_fit import GREY, FilmedView
+from risp_torch.tracking.background import shadowed_plate
+from risp_torch.tracking.coverage import CoverageRenderer
+from risp_torch.tracking.picture_fit import INITIAL_GREY, FilmedView
 
 SIZE, SIDE = 48, 0.1
 COLORS = [(0.6, 0.05, 0.05), (0.75, 0.45, 0.1), (0.8, 0.75, 0.2), (0.2, 0.45, 0.2), (0.2, 0.3, 0.6), (0.8, 0.8, 0.78)]
@@ -64,24 +64,24 @@ def exact_coverage(scene: Scene, pose: np.ndarray, fine: int = 24) -> np.ndarray
 
 def test_outlines_are_those_of_the_projected_corners() -> None:
     scene = scene_of()
-    outlines = Outlines(scene, "front", samples=4)
+    outlines = CoverageRenderer(scene, "front", samples=4)
     for turn in (np.zeros(3), np.array([0.3, 0.2, -0.5]), np.array([-0.8, 0.1, 0.4])):
         pose = moved(POSE, 0.01 * turn, turn)
         coverage, exact = outlines.of(pose[None]), exact_coverage(scene, pose)
-        found = coverage.columns[0].sum(axis=0).reshape(SIZE, SIZE)
+        found = coverage.by_color[0].sum(axis=0).reshape(SIZE, SIZE)
         assert abs(found.sum() / exact.sum() - 1) < 3e-3  # the rasteriser's own outlines are larger
         assert np.sqrt(((found - exact) ** 2).sum() / (np.abs(exact - 0.5) < 0.5).sum()) < 0.05
-        np.testing.assert_allclose(coverage.left[0], 1.0 - found.ravel(), atol=1e-9)
+        np.testing.assert_allclose(coverage.uncovered[0], 1.0 - found.ravel(), atol=1e-9)
 
 
 def test_no_side_shines_through_at_an_edge() -> None:
     """Sides that are turned away have no part in any pixel."""
     scene = scene_of()
-    outlines = Outlines(scene, "front", samples=4)
+    outlines = CoverageRenderer(scene, "front", samples=4)
     unlit = outlines.unlit(POSE[None])
     away = np.asarray(scene.cameras[0].position) - POSE[0, :3]
     facing = unlit.normals()[0].cpu().numpy() @ away
-    shown = np.array([outlines.of(POSE[None]).columns[0, outlines.palette.corner[face]].sum() for face in range(len(facing))])
+    shown = np.array([outlines.of(POSE[None]).by_color[0, outlines.palette.corner[face]].sum() for face in range(len(facing))])
     clear = np.abs(facing) > 0.15 * np.linalg.norm(away)  # a side seen at a sharp angle is not told from one turned away here
     assert (shown[clear & (facing < 0)] < 0.02 * shown.max()).all() and (shown[clear & (facing > 0)] > 0.1 * shown.max()).all()
 
@@ -91,7 +91,7 @@ def test_gradients_are_those_of_the_cost() -> None:
     scene = scene_of()
     pictures = scene.render(scene.rollout(), camera="front")[0].cpu().numpy()
     settings = TrackSettings(robust=1e3)
-    outlines = Outlines(scene, "front", samples=4)
+    outlines = CoverageRenderer(scene, "front", samples=4)
     rng = np.random.default_rng(0)
     view = FilmedView(outlines, pictures, np.asarray(pictures).mean(axis=0), settings)
     near, width = moved(POSE, 2e-3 * rng.standard_normal(3), 0.02 * rng.standard_normal(3)), 1e-4
@@ -99,7 +99,7 @@ def test_gradients_are_those_of_the_cost() -> None:
     ways = [sign * change for sign in (1.0, -1.0) for change in changes]
     around = np.stack([near, *(moved(near, way[:3], way[3:] / SIDE) for way in ways)])
     normal = view.normal(0, around, width, None, blurred=False)
-    costs = view.costs(around, None, normal.behind)
+    costs = view.costs(around, None, normal.background)
     slope = (costs[1:7] - costs[7:]) / (2 * width)
     np.testing.assert_allclose(-2 * normal.gradient, slope, atol=5e-3 * np.abs(slope).max())
     np.testing.assert_allclose(costs[0], normal.cost, rtol=1e-9)
@@ -109,33 +109,36 @@ def test_a_residual_counts_for_a_quarter_at_the_robust_one() -> None:
     """Geman and McClure's cost r^2 / (1 + r^2 / s^2), whose weight is 1 / 4 at s; neighbours' colours and grey pull besides."""
     scene = scene_of()
     pictures = scene.render(scene.rollout(frames=1), camera="front")[0].cpu().numpy()
-    settings, outlines = TrackSettings(robust=0.05, smoothness=0.7, memory=0.2), Outlines(scene, "front", samples=4)
+    settings, outlines = (
+        TrackSettings(robust=0.05, smoothness=0.7, temporal_smoothness=0.2),
+        CoverageRenderer(scene, "front", samples=4),
+    )
     view = FilmedView(outlines, pictures, np.full(pictures[0].shape, 0.3), settings)
-    np.testing.assert_allclose(view._factor(np.array([[0.05, 0.0, 0.0], [0.0, 0.0, 0.0]])), [0.25, 1.0])
+    np.testing.assert_allclose(view._robust_weight(np.array([[0.05, 0.0, 0.0], [0.0, 0.0, 0.0]])), [0.25, 1.0])
     whole = outlines.of(moved(POSE, np.array([4e-3, 0.0, 0.0]), np.zeros(3))[None])
-    pixels = view._near_pixels(whole.left[0])
-    behind = view.behind(0, POSE, whole.left[0]).at(pixels)
-    solved = view._solved(whole.at(pixels), 0, None, behind)
+    pixels = view._near_pixels(whole.uncovered[0])
+    behind = view.background(0, POSE, whole.uncovered[0]).select(pixels)
+    solved = view._fit_colors(whole.select(pixels), 0, None, behind)
     square, (a, b) = (solved.residual**2).sum(axis=1), outlines.palette.neighbours.T
     data = (square / (1 + square / 0.05**2)).sum()
-    pull = 0.7 * ((solved.colors[a] - solved.colors[b]) ** 2).sum() + 0.2 * ((solved.colors - GREY) ** 2).sum()
+    pull = 0.7 * ((solved.colors[a] - solved.colors[b]) ** 2).sum() + 0.2 * ((solved.colors - INITIAL_GREY) ** 2).sum()
     assert solved.cost == pytest.approx(data + pull) and data > 0.1 * pull > 0
 
 
 def test_shadows_darken_the_plate_and_not_its_hue() -> None:
     scene = scene_of()
-    outlines = Outlines(scene, "front", samples=4)
-    left = outlines.of(POSE[None]).left[0]
+    outlines = CoverageRenderer(scene, "front", samples=4)
+    left = outlines.of(POSE[None]).uncovered[0]
     plate = np.random.default_rng(1).uniform(0.2, 0.8, (SIZE * SIZE, 3))
-    np.testing.assert_allclose(background(outlines, POSE, left, plate, plate, 0.06), plate, atol=1e-12)
+    np.testing.assert_allclose(shadowed_plate(outlines, POSE, left, plate, plate, 0.06), plate, atol=1e-12)
     shadow = shadows_of(outlines.unlit(POSE[None], edges=CAMERA_EDGES))[0, 3].reshape(-1, 1).cpu().numpy()
     darker = plate * (1 - 0.5 * shadow)
-    found = background(outlines, POSE, left, darker, plate, 0.06)
+    found = shadowed_plate(outlines, POSE, left, darker, plate, 0.06)
     seen = (left > 0.999) & (shadow[:, 0] > 0.5)
     assert seen.sum() > 20
     np.testing.assert_allclose(found[seen] / plate[seen], darker[seen] / plate[seen], atol=0.02)
     unknown = np.where(np.arange(SIZE * SIZE)[:, None] % 7 == 0, np.nan, plate)
-    assert np.array_equal(np.isfinite(background(outlines, POSE, left, darker, unknown, 0.06)), np.isfinite(unknown))
+    assert np.array_equal(np.isfinite(shadowed_plate(outlines, POSE, left, darker, unknown, 0.06)), np.isfinite(unknown))
 
 
 def filmed(scene: Scene) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], np.ndarray]:
@@ -201,8 +204,8 @@ def test_what_is_not_known_of_a_plate_does_not_count() -> None:
     films, plates, true = filmed(scene_of(frames=1))
     plates["front"] = plates["front"].copy()
     plates["front"][SIZE // 2 :] = np.nan
-    outlines = Outlines(scene_of(), "front", samples=4)
-    empty = ndimage.binary_erosion((outlines.of(true).left == 1.0).all(axis=0).reshape(SIZE, SIZE), iterations=4)
+    outlines = CoverageRenderer(scene_of(), "front", samples=4)
+    empty = ndimage.binary_erosion((outlines.of(true).uncovered == 1.0).all(axis=0).reshape(SIZE, SIZE), iterations=4)
     unknown = empty & np.isnan(plates["front"][..., 0])
     painted = films["front"].copy()
     painted[:, unknown] = np.random.default_rng(0).uniform(size=(len(painted), unknown.sum(), 3))
@@ -221,11 +224,11 @@ def test_every_frame_is_begun_where_its_neighbours_lead(monkeypatch: pytest.Monk
     true = [moved(POSE, k * move, k * turn) for k in range(frames)]
     asked: list[tuple[int, list[np.ndarray]]] = []
 
-    def fitted(self: object, frame: int, starts: list[np.ndarray], before: object) -> tracking._Fitted:
+    def fitted(self: object, frame: int, starts: list[np.ndarray], before: object) -> tracking._FrameFit:
         asked.append((frame, starts))
-        return tracking._Fitted(true[frame], 0.0, [])
+        return tracking._FrameFit(true[frame], 0.0, [])
 
-    monkeypatch.setattr(tracking._Tracker, "fitted", fitted)
+    monkeypatch.setattr(tracking._Tracker, "fit_frame", fitted)
     picture = np.zeros((frames, SIZE, SIZE, 3))
     track_poses(scene_of(), {"front": picture}, POSE, plates={"front": picture[0]})
     assert [frame for frame, _ in asked] == [0, 1, 2, 3, 4, 3, 2, 1, 0]
