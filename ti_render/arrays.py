@@ -152,13 +152,13 @@ class Faces(FaceArrays, View):
         corners: [F, 8] int32, see ``CORNER``.
         contours: [M, F] int32, the sides that faces show and their edges that count (``coverage.find_contours``).
         strict: whether the colour is the softmax alone (1: composite "softmax").
-        steepest: slope of a face from which on it counts as nearly edge-on (``edge_on``).
+        edge_on_slope: slope of a face from which on it counts as nearly edge-on (``edge_on``).
     """
 
     corners: Array
     contours: Array
     strict: Integer
-    steepest: Number
+    edge_on_slope: Number
 
 
 @bundle

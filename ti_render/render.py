@@ -45,7 +45,7 @@ from ti_sim.base.tape import refuse_on_tape
 SHADOW_GAMMA, SHADOW_FAR, SHADOW_NEAR = 0.02, 70.0, 1.0
 # Slope of a face, relative change of the depth per unit of the screen, from which on it counts as nearly edge-on: in a picture
 # with a field of view of 40 degrees 3 degrees before it is, and as much in the maps, whose eye is 64 radii away.
-STEEPEST, SHADOW_STEEPEST = 8.0, 0.35
+EDGE_ON_SLOPE, SHADOW_EDGE_ON_SLOPE = 8.0, 0.35
 
 
 @dataclass(frozen=True)
@@ -156,7 +156,7 @@ def render(inputs: RenderInputs, settings: RasterSettings) -> RenderResult:
         arrays["maps"] = shadows.pictures
     arrays |= {
         "shading": SHADINGS[settings.shown], "near": settings.near, "background_depth": settings.background_depth,
-        "depth_range": settings.depth_range, "strict": int(settings.composite == "softmax"), "steepest": STEEPEST,
+        "depth_range": settings.depth_range, "strict": int(settings.composite == "softmax"), "edge_on_slope": EDGE_ON_SLOPE,
         "hard": int(settings.aggregation == "dibr"),
     }  # fmt: skip
     backdrop = chosen(Backdrop, arrays)
@@ -168,9 +168,7 @@ def render(inputs: RenderInputs, settings: RasterSettings) -> RenderResult:
     if samples > 1:
         pictures = empty_in_same_library(like, (images, settings.height, settings.width, 4))
         average_samples(layer.pictures, samples, pictures)
-    return RenderResult(
-        in_same_library(container, pictures), inputs, settings, gathered, picture, backdrop, shadows, layer
-    )
+    return RenderResult(in_same_library(container, pictures), inputs, settings, gathered, picture, backdrop, shadows, layer)
 
 
 def shadows_on(inputs: RenderInputs, settings: RasterSettings) -> bool:
@@ -268,14 +266,13 @@ def _draw_shadows(inputs: RenderInputs, settings: RasterSettings, arrays: Mappin
         "contours": _contours(inputs.mesh, screen, SHADOW_NEAR), "shading": SHADINGS["depth"],
         "flags": ints_in_same_library(like, np.zeros(FLAG.size, dtype=np.int32)), "screen": screen,
         "uniforms": reals_in_same_library(like, constants), "centres": zeros_in_same_library(like, (1, 1, 1, 2)),
-        "near": SHADOW_NEAR, "background_depth": SHADOW_FAR, "depth_range": 1.0, "strict": 1, "steepest": SHADOW_STEEPEST,
+        "near": SHADOW_NEAR, "background_depth": SHADOW_FAR, "depth_range": 1.0, "strict": 1,
+        "edge_on_slope": SHADOW_EDGE_ON_SLOPE,
     })  # fmt: skip
     return _draw(faces, settings, reals_in_same_library(like, pictures), shadows.sigma, None, hard=False), frame
 
 
-def _draw(
-    faces: Faces, settings: RasterSettings, pictures: Array, sigma: float, centres: Array | None, *, hard: bool
-) -> Layer:
+def _draw(faces: Faces, settings: RasterSettings, pictures: Array, sigma: float, centres: Array | None, *, hard: bool) -> Layer:
     """Draw faces into pictures [M, H, W, 4] that hold the backdrop.
 
     Args:

@@ -8,10 +8,10 @@ import torch
 
 from ti_render import RenderResult
 from ti_render.arrays import Faces
-from ti_render.backdrop.backdrop import backdrop_weights, inverse_ground_depth, negligible
+from ti_render.backdrop.backdrop import backdrop_weights, inverse_ground_depth, min_exponent
 from ti_render.raster.fragment import fragment, perspective
 from ti_render.raster.tiles import Tiles
-from ti_render.raster.walk import NO_COVERAGE, TilePass, walk
+from ti_render.raster.walk import MIN_PROBABILITY, TilePass, walk
 from ti_sim.base.bundles import bundle, kernel
 from ti_sim.base.runtime import ti
 
@@ -66,7 +66,7 @@ class Counting(TilePass):
         """The backdrop's depth."""
         if ti.static(not self.backward):
             inverse_depth = inverse_ground_depth(self.faces, tile.image, pixel.centre)
-            depth, _g, _b = backdrop_weights(self.faces, inverse_depth, tile.depth_rate, self.hard)
+            depth, _g, _b = backdrop_weights(self.faces, inverse_depth, tile.inverse_temperature, self.hard)
             self.pixels[pixel.index, DEPTH], self.pixels[pixel.index, SHOWN] = depth, 0.0
 
     @ti.func
@@ -74,16 +74,16 @@ class Counting(TilePass):
         """Count a pair."""
         i = pixel.index
         hit = fragment(pixel.centre, face.triangle, tile.radius, tile.inverse_sigma)
-        covered = hit.sigmoid * face.fade > NO_COVERAGE
+        covered = hit.sigmoid * face.fade > MIN_PROBABILITY
         _r, z = perspective(hit.barycentrics, face.triangle.inverse_depths)
         shaded = 0
         if covered and self.hard == 0:
-            if (self.pixels[i, DEPTH] - z) * tile.depth_rate - hit.tail > ti.static(negligible()):
+            if (self.pixels[i, DEPTH] - z) * tile.inverse_temperature - hit.tail_exponent > ti.static(min_exponent()):
                 shaded = 1
         if ti.static(self.backward):
             if covered:
                 self.counts[COLOURED] += shaded
-                if hit.log_rate > 0 and shaded == 1:
+                if hit.log_derivative > 0 and shaded == 1:
                     self.counts[SLIDING] += 1
         else:
             self.counts[VISITED] += 1
@@ -92,11 +92,11 @@ class Counting(TilePass):
             if covered:
                 self.counts[INSIDE] += hit.inside
                 self.counts[OUTSIDE] += 1 - hit.inside
-                if hit.inside == 1 and hit.log_rate > 0:
+                if hit.inside == 1 and hit.log_derivative > 0:
                     self.counts[BAND] += 1
                 self.counts[BLENDED] += shaded
                 if shaded == 1:
-                    self.pixels[i, DEPTH] = ti.min(self.pixels[i, DEPTH], z + hit.tail / tile.depth_rate)
+                    self.pixels[i, DEPTH] = ti.min(self.pixels[i, DEPTH], z + hit.tail_exponent / tile.inverse_temperature)
                 self.pixels[i, SHOWN] = ti.max(self.pixels[i, SHOWN], hit.inside)
 
     @ti.func

@@ -1,1 +1,1 @@
-"""What is behind all faces: ground and background, their adjoint and their tangent."""
+"""Ground and background behind the faces, with adjoint and tangent."""

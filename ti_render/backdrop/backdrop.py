@@ -1,8 +1,8 @@
-"""What a picture shows where no face is: the lit ground plane in front of the background, pixel by pixel.
+"""Backdrop of a picture: the lit ground plane in front of the background, pixel by pixel.
 
 The ray of a pixel meets the plane at camera depth z = 1 / (plane . (x, y, 1)), in the point eye + z (ray + x ray_x + y ray_y).
-Ground and background share the pixel with weights exp(-depth / (gamma (far - near))) (``hard``: the nearer one has it all); the
-ground takes part where its depth exceeds ``near``. It is shaded without highlights.
+Ground and background share the pixel with weights exp(-depth / (gamma (far - near))) (``hard``: the nearer one has weight
+1); the ground is drawn where its depth exceeds ``near``. It is shaded without highlights.
 """
 
 from ti_render.arrays import FLAG, GROUND, UNIFORM, Backdrop
@@ -18,7 +18,7 @@ from ti_sim.base.vecmath import vec3
 
 PLAIN, CHECKER, TEXTURED = 0, 1, 2
 PATTERNS = {"plain": PLAIN, "checker": CHECKER, "texture": TEXTURED}
-# Softness of the checker's edges, in the sine of the place in a cell.
+# Softness of the checker's edges, in units of sin(pi x / cell).
 CHECKER_SOFTNESS = 0.05
 PI = 3.141592653589793
 
@@ -26,8 +26,8 @@ vec2 = ti.math.vec2
 
 
 @differentiable()
-def checker_share(x, y, cell, origin_x, origin_y):
-    """Fraction of the first colour at a place of the checker: near 1 and 0 in turn, smooth at the edges of the cells."""
+def checker_fraction(x, y, cell, origin_x, origin_y):
+    """Fraction of the first colour at a point of the checker: alternates between 1 and 0, smooth at the edges of the cells."""
     wave_x, wave_y = sin((x - origin_x) * PI / cell), sin((y - origin_y) * PI / cell)
     square_x = wave_x / sqrt(wave_x * wave_x + CHECKER_SOFTNESS**2)
     square_y = wave_y / sqrt(wave_y * wave_y + CHECKER_SOFTNESS**2)
@@ -36,7 +36,7 @@ def checker_share(x, y, cell, origin_x, origin_y):
 
 @differentiable()
 def ground_uv(x, y, cell, origin_x, origin_y):
-    """Texture place of a point of the ground: one cell is one copy of the texture."""
+    """Texture coordinates of a point of the ground: one cell is one copy of the texture."""
     return (x - origin_x) / cell, (y - origin_y) / cell
 
 
@@ -50,39 +50,39 @@ def pixel_centre(view: ti.template(), m, x, y, width, height):
     return p
 
 
-def negligible() -> float:
-    """Softmax exponent below which exp() counts as 0: beyond what the working precision adds to 1."""
+def min_exponent() -> float:
+    """Softmax exponent below which exp() is set to 0: adding it to 1 changes nothing in the working precision."""
     return -60.0 if require().precision == "f64" else -30.0
 
 
 @ti.func
-def depth_rate(view: ti.template(), m):
-    """1 / (gamma (far - near)) [1/m]."""
+def inverse_temperature(view: ti.template(), m):
+    """Inverse temperature of the softmax over depths, 1 / (gamma (far - near)) [1/m]."""
     return 1.0 / (view.uniforms[m, UNIFORM.gamma] * view.depth_range)
 
 
 @ti.func
-def backdrop_weights(view: ti.template(), inverse_depth, rate, hard):
+def backdrop_weights(view: ti.template(), inverse_depth, inverse_temperature, hard):
     """Least depth of ground and background, and their softmax weights relative to it."""
     depth, e_ground, e_background = view.background_depth, 0.0, 1.0
     if inverse_depth > 1e-30 and inverse_depth * view.near < 1.0:
         z = 1.0 / inverse_depth
-        t = (view.background_depth - z) * rate
+        exponent = (view.background_depth - z) * inverse_temperature
         if hard == 1:
-            if t > 0:
+            if exponent > 0:
                 depth, e_ground, e_background = z, 1.0, 0.0
-        elif t >= 0:
+        elif exponent >= 0:
             depth, e_ground, e_background = z, 1.0, 0.0
-            if -t > ti.static(negligible()):
-                e_background = ti.exp(-t)
-        elif t > ti.static(negligible()):
-            e_ground = ti.exp(t)
+            if -exponent > ti.static(min_exponent()):
+                e_background = ti.exp(-exponent)
+        elif exponent > ti.static(min_exponent()):
+            e_ground = ti.exp(exponent)
     return depth, e_ground, e_background
 
 
 @ti.func
 def inverse_ground_depth(view: ti.template(), m, p):
-    """Inverse camera depth of the ground at a screen position [1/m] (not positive: there is none)."""
+    """Inverse camera depth of the ground at a screen position [1/m] (zero or negative: no ground)."""
     plane = uniform3(view.uniforms, m, UNIFORM.plane)
     return plane[2] + plane[0] * p[0] + plane[1] * p[1]
 
@@ -96,8 +96,8 @@ def ground_point(view: ti.template(), m, p, z):
 
 
 @ti.func
-def ground_place(uniforms: ti.template(), row, point):
-    """Arguments of ``checker_share`` and ``ground_uv``."""
+def pattern_arguments(uniforms: ti.template(), row, point):
+    """Arguments of ``checker_fraction`` and ``ground_uv``."""
     cell, origin = uniforms[row, UNIFORM.ground + GROUND.cell], UNIFORM.ground + GROUND.origin
     return point[0], point[1], cell, uniforms[row, origin], uniforms[row, origin + 1]
 
@@ -107,11 +107,11 @@ def ground_albedo(backdrop: ti.template(), m, point):
     """Albedo of the ground at a point."""
     albedo = uniform3(backdrop.uniforms, m, UNIFORM.ground + GROUND.color)
     if backdrop.flags[FLAG.ground_pattern] == CHECKER:
-        checker_weight = checker_share.value(*ground_place(backdrop.uniforms, m, point))
+        checker_weight = checker_fraction.value(*pattern_arguments(backdrop.uniforms, m, point))
         second_color = uniform3(backdrop.uniforms, m, UNIFORM.ground + GROUND.second_color)
         albedo = second_color + (albedo - second_color) * checker_weight
     elif backdrop.flags[FLAG.ground_pattern] == TEXTURED:
-        u, v = ground_uv.value(*ground_place(backdrop.uniforms, m, point))
+        u, v = ground_uv.value(*pattern_arguments(backdrop.uniforms, m, point))
         texel, _u, _v = sample_texture(backdrop, m, backdrop.flags[FLAG.ground_texture], u, v)
         albedo *= texel
     return albedo
@@ -119,7 +119,7 @@ def ground_albedo(backdrop: ti.template(), m, point):
 
 @ti.func
 def image_taps(image: ti.template(), x, y, width, height):
-    """Columns and rows of the four texels of a background image around a pixel, and the fractions of the way."""
+    """Columns and rows of the four texels of a background image around a pixel, and the bilinear weights."""
     rows, columns = image.shape[1], image.shape[2]
     u = ti.min(ti.max((x + 0.5) / width * columns - 0.5, 0.0), columns - 1.0)
     v = ti.min(ti.max((y + 0.5) / height * rows - 0.5, 0.0), rows - 1.0)
@@ -133,20 +133,26 @@ def background_colour(backdrop: ti.template(), m, x, y, width, height):
     result = vec3(0)
     if backdrop.flags[FLAG.background_image] == 1:
         i0, i1, j0, j1, fx, fy = image_taps(backdrop.background_image, x, y, width, height)
-        r = row_of(m, backdrop.background_image.shape[0], backdrop.images)
+        image_row = row_of(m, backdrop.background_image.shape[0], backdrop.images)
         for k in ti.static(range(3)):
-            upper = backdrop.background_image[r, j0, i0, k] * (1.0 - fx) + backdrop.background_image[r, j0, i1, k] * fx
-            lower = backdrop.background_image[r, j1, i0, k] * (1.0 - fx) + backdrop.background_image[r, j1, i1, k] * fx
+            upper = (
+                backdrop.background_image[image_row, j0, i0, k] * (1.0 - fx)
+                + backdrop.background_image[image_row, j0, i1, k] * fx
+            )
+            lower = (
+                backdrop.background_image[image_row, j1, i0, k] * (1.0 - fx)
+                + backdrop.background_image[image_row, j1, i1, k] * fx
+            )
             result[k] = upper * (1.0 - fy) + lower * fy
     else:
-        f = (y + 0.5) / height
+        fraction = (y + 0.5) / height
         top, bottom = uniform3(backdrop.uniforms, m, UNIFORM.top), uniform3(backdrop.uniforms, m, UNIFORM.bottom)
-        result = top * (1.0 - f) + bottom * f
+        result = top * (1.0 - fraction) + bottom * fraction
     return result
 
 
 def without_highlights(backdrop: Backdrop) -> Backdrop:
-    """The backdrop with the shading of the ground, which has no highlights; for kernels."""
+    """The backdrop with the shading of the ground, without highlights; for kernels."""
     return with_fields(backdrop, shading=UNLIT if backdrop.shading == UNLIT else LAMBERT)
 
 
@@ -154,51 +160,51 @@ without_highlights._is_wrapped_kernel = True  # Taichi otherwise warns about pla
 
 
 @ti.func
-def ground_colour(backdrop: ti.template(), m, p, z):
-    """What the colour channels hold for the ground at depth ``z``."""
-    colour = vec3(z)
+def ground_quantity(backdrop: ti.template(), m, p, z):
+    """Shaded quantity (colour, depth or normal) of the ground at depth ``z``."""
+    quantity = vec3(z)
     if ti.static(backdrop.shading == NORMAL):
-        colour = vec3(0.0, 0.0, 1.0)
+        quantity = vec3(0.0, 0.0, 1.0)
     elif ti.static(backdrop.shading != DEPTH):
         point, _ray = ground_point(backdrop, m, p, z)
         albedo = ground_albedo(backdrop, m, point)
-        colour = light_surface(without_highlights(backdrop), m, vec3(0.0, 0.0, 1.0), point, albedo, 0)
-    return colour
+        quantity = light_surface(without_highlights(backdrop), m, vec3(0.0, 0.0, 1.0), point, albedo, 0)
+    return quantity
 
 
 @ti.func
-def far_colour(backdrop: ti.template(), m, x, y, width, height):
-    """What the colour channels hold for the background."""
-    colour = vec3(0)
+def background_quantity(backdrop: ti.template(), m, x, y, width, height):
+    """Shaded quantity (colour, depth or normal) of the background."""
+    quantity = vec3(0)
     if ti.static(backdrop.shading == DEPTH):
-        colour = vec3(backdrop.background_depth)
+        quantity = vec3(backdrop.background_depth)
     elif ti.static(backdrop.shading != NORMAL):
-        colour = background_colour(backdrop, m, x, y, width, height)
-    return colour
+        quantity = background_colour(backdrop, m, x, y, width, height)
+    return quantity
 
 
 @kernel
-def draw_backdrop(backdrop: Backdrop, image_indices: ti.types.ndarray(), spread: int, pictures: ti.types.ndarray()):
+def draw_backdrop(backdrop: Backdrop, image_indices: ti.types.ndarray(), iterations_per_row: int, pictures: ti.types.ndarray()):
     """Draw ground and background into the images ``image_indices`` [K] int32 of pictures [M, H, W, 3 or 4], with alpha 0.
 
     Adjoint: ``draw_backdrop_adjoint``; tangent: ``draw_backdrop_jvp``.
     """
     height, width = pictures.shape[1], pictures.shape[2]
-    for index in range(image_indices.shape[0] * height * spread):
-        if index % spread > 0:
+    for index in range(image_indices.shape[0] * height * iterations_per_row):
+        if index % iterations_per_row > 0:
             continue
-        m, y = image_indices[index // spread // height], index // spread % height
-        rate = depth_rate(backdrop, m)
+        m, y = image_indices[index // iterations_per_row // height], index // iterations_per_row % height
+        beta = inverse_temperature(backdrop, m)
         for x in range(width):
             p = pixel_centre(backdrop, m, x, y, width, height)
             inverse_depth = inverse_ground_depth(backdrop, m, p)
-            _d, e_ground, e_background = backdrop_weights(backdrop, inverse_depth, rate, backdrop.hard)
-            checker_weight = e_ground / (e_ground + e_background)
+            _d, e_ground, e_background = backdrop_weights(backdrop, inverse_depth, beta, backdrop.hard)
+            ground_weight = e_ground / (e_ground + e_background)
             colour = vec3(0)
-            if checker_weight < 1:
-                colour = far_colour(backdrop, m, x, y, width, height) * (1.0 - checker_weight)
-            if checker_weight > 0:
-                colour += checker_weight * ground_colour(backdrop, m, p, 1.0 / inverse_depth)
+            if ground_weight < 1:
+                colour = background_quantity(backdrop, m, x, y, width, height) * (1.0 - ground_weight)
+            if ground_weight > 0:
+                colour += ground_weight * ground_quantity(backdrop, m, p, 1.0 / inverse_depth)
             for k in ti.static(range(3)):
                 pictures[m, y, x, k] = colour[k]
             if pictures.shape[3] == 4:

@@ -5,16 +5,16 @@ from ti_render.backdrop.backdrop import (
     CHECKER,
     TEXTURED,
     backdrop_weights,
-    checker_share,
-    depth_rate,
-    far_colour,
+    background_quantity,
+    checker_fraction,
     ground_albedo,
-    ground_colour,
-    ground_place,
     ground_point,
+    ground_quantity,
     ground_uv,
     image_taps,
     inverse_ground_depth,
+    inverse_temperature,
+    pattern_arguments,
     pixel_centre,
     vec2,
     without_highlights,
@@ -32,54 +32,56 @@ from ti_sim.base.vecmath import vec3
 @ti.func
 def _pattern_adjoint(backdrop: ti.template(), bars: ti.template(), row, m, point, albedo_bar):
     """Adjoint of ``ground_albedo``: adds to row ``row`` of the uniforms' adjoints and to the texels', returns the point's."""
-    ground, second_color = UNIFORM.ground + GROUND.color, UNIFORM.ground + GROUND.second_color
-    first_color, cell_position = uniform3(backdrop.uniforms, m, ground), ground_place(backdrop.uniforms, m, point)
-    position_bar = ti.Vector([0.0, 0.0, 0.0, 0.0, 0.0])
+    first_column, second_column = UNIFORM.ground + GROUND.color, UNIFORM.ground + GROUND.second_color
+    first_color, pattern_args = uniform3(backdrop.uniforms, m, first_column), pattern_arguments(backdrop.uniforms, m, point)
+    pattern_args_bar = ti.Vector([0.0, 0.0, 0.0, 0.0, 0.0])
     if backdrop.flags[FLAG.ground_pattern] == CHECKER:
-        checker_weight = checker_share.value(*cell_position)
-        add3(bars.uniforms, row, ground, albedo_bar * checker_weight)
-        add3(bars.uniforms, row, second_color, albedo_bar * (1.0 - checker_weight))
-        g = checker_share.vjp(cell_position, albedo_bar.dot(first_color - uniform3(backdrop.uniforms, m, second_color)))
+        checker_weight = checker_fraction.value(*pattern_args)
+        add3(bars.uniforms, row, first_column, albedo_bar * checker_weight)
+        add3(bars.uniforms, row, second_column, albedo_bar * (1.0 - checker_weight))
+        checker_args_bar = checker_fraction.vjp(
+            pattern_args, albedo_bar.dot(first_color - uniform3(backdrop.uniforms, m, second_column))
+        )
         for k in ti.static(range(5)):
-            position_bar[k] = g[k]
+            pattern_args_bar[k] = checker_args_bar[k]
     elif backdrop.flags[FLAG.ground_pattern] == TEXTURED:
-        u, v = ground_uv.value(*cell_position)
+        u, v = ground_uv.value(*pattern_args)
         texel, along_u, along_v = sample_texture(backdrop, m, backdrop.flags[FLAG.ground_texture], u, v)
-        add3(bars.uniforms, row, ground, albedo_bar * texel)
+        add3(bars.uniforms, row, first_column, albedo_bar * texel)
         texel_bar = albedo_bar * first_color
         add_texels(backdrop, bars, m, backdrop.flags[FLAG.ground_texture], u, v, texel_bar)
-        h = ground_uv.vjp(cell_position, (along_u.dot(texel_bar), along_v.dot(texel_bar)))
+        uv_args_bar = ground_uv.vjp(pattern_args, (along_u.dot(texel_bar), along_v.dot(texel_bar)))
         for k in ti.static(range(5)):
-            position_bar[k] = h[k]
+            pattern_args_bar[k] = uv_args_bar[k]
     else:
-        add3(bars.uniforms, row, ground, albedo_bar)
-    cell_bar = vec3(position_bar[2], position_bar[3], position_bar[4])
+        add3(bars.uniforms, row, first_column, albedo_bar)
+    cell_bar = vec3(pattern_args_bar[2], pattern_args_bar[3], pattern_args_bar[4])
     add3(bars.uniforms, row, UNIFORM.ground + GROUND.cell, cell_bar)
-    return vec3(position_bar[0], position_bar[1], 0.0)
+    return vec3(pattern_args_bar[0], pattern_args_bar[1], 0.0)
 
 
 @ti.func
-def _far_adjoint(backdrop: ti.template(), bars: ti.template(), m, x, y, width, height, far_bar):
+def _background_adjoint(backdrop: ti.template(), bars: ti.template(), m, x, y, width, height, background_bar):
     """Adjoint of the background's colour: adds to that of the image, or returns those of the gradient's ends."""
     top_bar, bottom_bar = vec3(0), vec3(0)
     if backdrop.flags[FLAG.background_image] == 1:
         i0, i1, j0, j1, fx, fy = image_taps(backdrop.background_image, x, y, width, height)
-        r = row_of(m, backdrop.background_image.shape[0], backdrop.images)
+        image_row = row_of(m, backdrop.background_image.shape[0], backdrop.images)
         for k in ti.static(range(3)):
-            bars.background_image[r, j0, i0, k] += far_bar[k] * (1.0 - fx) * (1.0 - fy)
-            bars.background_image[r, j0, i1, k] += far_bar[k] * fx * (1.0 - fy)
-            bars.background_image[r, j1, i0, k] += far_bar[k] * (1.0 - fx) * fy
-            bars.background_image[r, j1, i1, k] += far_bar[k] * fx * fy
+            bars.background_image[image_row, j0, i0, k] += background_bar[k] * (1.0 - fx) * (1.0 - fy)
+            bars.background_image[image_row, j0, i1, k] += background_bar[k] * fx * (1.0 - fy)
+            bars.background_image[image_row, j1, i0, k] += background_bar[k] * (1.0 - fx) * fy
+            bars.background_image[image_row, j1, i1, k] += background_bar[k] * fx * fy
     else:
-        f = (y + 0.5) / height
-        top_bar = far_bar * (1.0 - f)
-        bottom_bar = far_bar * f
+        fraction = (y + 0.5) / height
+        top_bar = background_bar * (1.0 - fraction)
+        bottom_bar = background_bar * fraction
     return top_bar, bottom_bar
 
 
 @kernel
 def draw_backdrop_adjoint(
-    serial: ti.template(), backdrop: Backdrop, spread: int, pictures_bar: ti.types.ndarray(), bars: BackdropArrays
+    serial: ti.template(), backdrop: Backdrop, iterations_per_row: int, pictures_bar: ti.types.ndarray(), bars: BackdropArrays
 ):
     """Adjoint of ``draw_backdrop`` from pictures_bar [M, H, W, 3].
 
@@ -87,42 +89,55 @@ def draw_backdrop_adjoint(
     """
     images, height, width = pictures_bar.shape[0], pictures_bar.shape[1], pictures_bar.shape[2]
     ti.loop_config(serialize=serial)
-    for index in range(images * height * spread):
-        if index % spread > 0:
+    for index in range(images * height * iterations_per_row):
+        if index % iterations_per_row > 0:
             continue
-        row = index // spread
+        row = index // iterations_per_row
         m, y = row // height, row % height
-        rate = depth_rate(backdrop, m)
-        rate_bar = 0.0
+        beta = inverse_temperature(backdrop, m)
+        beta_bar = 0.0
         eye_bar, ray_bar, ray_x_bar, ray_y_bar, plane_bar = vec3(0), vec3(0), vec3(0), vec3(0), vec3(0)
         top_bar, bottom_bar = vec3(0), vec3(0)
         for x in range(width):
-            g = vec3(pictures_bar[m, y, x, 0], pictures_bar[m, y, x, 1], pictures_bar[m, y, x, 2])
-            if g[0] != 0 or g[1] != 0 or g[2] != 0:
+            colour_bar = vec3(pictures_bar[m, y, x, 0], pictures_bar[m, y, x, 1], pictures_bar[m, y, x, 2])
+            if colour_bar[0] != 0 or colour_bar[1] != 0 or colour_bar[2] != 0:
                 p = pixel_centre(backdrop, m, x, y, width, height)
                 inverse_depth = inverse_ground_depth(backdrop, m, p)
-                _d, e_ground, e_background = backdrop_weights(backdrop, inverse_depth, rate, backdrop.hard)
-                checker_weight = e_ground / (e_ground + e_background)
-                if checker_weight < 1:
+                _d, e_ground, e_background = backdrop_weights(backdrop, inverse_depth, beta, backdrop.hard)
+                ground_weight = e_ground / (e_ground + e_background)
+                if ground_weight < 1:
                     if ti.static(backdrop.shading != DEPTH and backdrop.shading != NORMAL):
-                        more_top, more_bottom = _far_adjoint(backdrop, bars, m, x, y, width, height, g * (1.0 - checker_weight))
-                        top_bar += more_top
-                        bottom_bar += more_bottom
-                if checker_weight > 0:
+                        pixel_top_bar, pixel_bottom_bar = _background_adjoint(
+                            backdrop, bars, m, x, y, width, height, colour_bar * (1.0 - ground_weight)
+                        )
+                        top_bar += pixel_top_bar
+                        bottom_bar += pixel_bottom_bar
+                if ground_weight > 0:
                     z = 1.0 / inverse_depth
                     z_bar, p_bar = 0.0, vec2(0)
-                    if checker_weight < 1:
-                        ground, background = ground_colour(backdrop, m, p, z), far_colour(backdrop, m, x, y, width, height)
-                        contrast = g.dot(ground - background) * (checker_weight * (1.0 - checker_weight))
-                        z_bar -= contrast * rate
-                        rate_bar += contrast * (backdrop.background_depth - z)
+                    if ground_weight < 1:
+                        ground, background = (
+                            ground_quantity(backdrop, m, p, z),
+                            background_quantity(backdrop, m, x, y, width, height),
+                        )
+                        exponent_bar = colour_bar.dot(ground - background) * (ground_weight * (1.0 - ground_weight))
+                        z_bar -= exponent_bar * beta
+                        beta_bar += exponent_bar * (backdrop.background_depth - z)
                     if ti.static(backdrop.shading == DEPTH):
-                        z_bar += checker_weight * g.sum()
+                        z_bar += ground_weight * colour_bar.sum()
                     elif ti.static(backdrop.shading != NORMAL):
                         point, ray = ground_point(backdrop, m, p, z)
                         albedo = ground_albedo(backdrop, m, point)
                         _n, point_bar, albedo_bar = light_surface_adjoint(
-                            without_highlights(backdrop), bars, row, m, vec3(0.0, 0.0, 1.0), point, albedo, 0, g * checker_weight
+                            without_highlights(backdrop),
+                            bars,
+                            row,
+                            m,
+                            vec3(0.0, 0.0, 1.0),
+                            point,
+                            albedo,
+                            0,
+                            colour_bar * ground_weight,
                         )
                         point_bar += _pattern_adjoint(backdrop, bars, row, m, point, albedo_bar)
                         eye_bar += point_bar
@@ -135,11 +150,11 @@ def draw_backdrop_adjoint(
                             uniform3(backdrop.uniforms, m, UNIFORM.ray_y),
                         )
                         p_bar += vec2(point_bar.dot(ray_x), point_bar.dot(ray_y)) * z
-                    inverse_bar = -z_bar * z * z
-                    plane_bar += vec3(p[0], p[1], 1.0) * inverse_bar
+                    inverse_depth_bar = -z_bar * z * z
+                    plane_bar += vec3(p[0], p[1], 1.0) * inverse_depth_bar
                     if backdrop.flags[FLAG.distorted] == 1:
                         plane = uniform3(backdrop.uniforms, m, UNIFORM.plane)
-                        p_bar += vec2(plane[0], plane[1]) * inverse_bar
+                        p_bar += vec2(plane[0], plane[1]) * inverse_depth_bar
                         bars.centres[m, y, x, 0] += p_bar[0]
                         bars.centres[m, y, x, 1] += p_bar[1]
         add3(bars.uniforms, row, UNIFORM.eye, eye_bar)
@@ -149,5 +164,5 @@ def draw_backdrop_adjoint(
         add3(bars.uniforms, row, UNIFORM.plane, plane_bar)
         add3(bars.uniforms, row, UNIFORM.top, top_bar)
         add3(bars.uniforms, row, UNIFORM.bottom, bottom_bar)
-        gamma_bar = rate_bar * rate / backdrop.uniforms[m, UNIFORM.gamma]
+        gamma_bar = beta_bar * beta / backdrop.uniforms[m, UNIFORM.gamma]
         bars.uniforms[row, UNIFORM.gamma] = bars.uniforms[row, UNIFORM.gamma] - gamma_bar

@@ -5,15 +5,15 @@ from ti_render.backdrop.backdrop import (
     CHECKER,
     TEXTURED,
     backdrop_weights,
-    checker_share,
-    depth_rate,
-    far_colour,
-    ground_colour,
-    ground_place,
+    background_quantity,
+    checker_fraction,
     ground_point,
+    ground_quantity,
     ground_uv,
     image_taps,
     inverse_ground_depth,
+    inverse_temperature,
+    pattern_arguments,
     pixel_centre,
     vec2,
     without_highlights,
@@ -45,9 +45,9 @@ def inverse_depth_tangent(view: ti.template(), dots: ti.template(), m, row, p, p
 
 
 @ti.func
-def rate_tangent(view: ti.template(), dots: ti.template(), m, row, rate):
-    """Tangent of ``depth_rate``."""
-    return -rate * dots.uniforms[row, UNIFORM.gamma] / view.uniforms[m, UNIFORM.gamma]
+def inverse_temperature_tangent(view: ti.template(), dots: ti.template(), m, row, beta):
+    """Tangent of ``inverse_temperature``."""
+    return -beta * dots.uniforms[row, UNIFORM.gamma] / view.uniforms[m, UNIFORM.gamma]
 
 
 @ti.func
@@ -56,16 +56,21 @@ def _pattern_tangent(backdrop: ti.template(), dots: ti.template(), m, row, c, po
     first_column, second_column = UNIFORM.ground + GROUND.color, UNIFORM.ground + GROUND.second_color
     first_color, second_color = uniform3(backdrop.uniforms, m, first_column), uniform3(backdrop.uniforms, m, second_column)
     albedo, albedo_dot = first_color, uniform3(dots.uniforms, row, first_column)
-    cell_position, cell_position_dot = ground_place(backdrop.uniforms, m, point), ground_place(dots.uniforms, row, point_dot)
+    pattern_args, pattern_args_dot = (
+        pattern_arguments(backdrop.uniforms, m, point),
+        pattern_arguments(dots.uniforms, row, point_dot),
+    )
     if backdrop.flags[FLAG.ground_pattern] == CHECKER:
-        checker_weight = checker_share.value(*cell_position)
-        share_dot = checker_share.jvp(cell_position, cell_position_dot)
-        second_dot = uniform3(dots.uniforms, row, second_column)
-        albedo_dot = second_dot + (albedo_dot - second_dot) * checker_weight + (first_color - second_color) * share_dot
+        checker_weight = checker_fraction.value(*pattern_args)
+        checker_dot = checker_fraction.jvp(pattern_args, pattern_args_dot)
+        second_color_dot = uniform3(dots.uniforms, row, second_column)
+        albedo_dot = (
+            second_color_dot + (albedo_dot - second_color_dot) * checker_weight + (first_color - second_color) * checker_dot
+        )
         albedo = second_color + (first_color - second_color) * checker_weight
     elif backdrop.flags[FLAG.ground_pattern] == TEXTURED:
-        u, v = ground_uv.value(*cell_position)
-        u_dot, v_dot = ground_uv.jvp(cell_position, cell_position_dot)
+        u, v = ground_uv.value(*pattern_args)
+        u_dot, v_dot = ground_uv.jvp(pattern_args, pattern_args_dot)
         texel, along_u, along_v = sample_texture(backdrop, m, backdrop.flags[FLAG.ground_texture], u, v)
         texel_dot = along_u * u_dot + along_v * v_dot
         texel_dot += texels_tangent(backdrop, dots, c, m, backdrop.flags[FLAG.ground_texture], u, v)
@@ -75,21 +80,27 @@ def _pattern_tangent(backdrop: ti.template(), dots: ti.template(), m, row, c, po
 
 
 @ti.func
-def _far_tangent(backdrop: ti.template(), dots: ti.template(), m, row, c, x, y, width, height):
+def _background_tangent(backdrop: ti.template(), dots: ti.template(), m, row, c, x, y, width, height):
     """Tangent of the background's colour."""
     result = vec3(0)
     if ti.static(backdrop.shading != DEPTH and backdrop.shading != NORMAL):
         if backdrop.flags[FLAG.background_image] == 1:
             i0, i1, j0, j1, fx, fy = image_taps(backdrop.background_image, x, y, width, height)
-            r = row_of(m, dots.background_image.shape[1], backdrop.images)
+            image_row = row_of(m, dots.background_image.shape[1], backdrop.images)
             for k in ti.static(range(3)):
-                upper = dots.background_image[c, r, j0, i0, k] * (1.0 - fx) + dots.background_image[c, r, j0, i1, k] * fx
-                lower = dots.background_image[c, r, j1, i0, k] * (1.0 - fx) + dots.background_image[c, r, j1, i1, k] * fx
+                upper = (
+                    dots.background_image[c, image_row, j0, i0, k] * (1.0 - fx)
+                    + dots.background_image[c, image_row, j0, i1, k] * fx
+                )
+                lower = (
+                    dots.background_image[c, image_row, j1, i0, k] * (1.0 - fx)
+                    + dots.background_image[c, image_row, j1, i1, k] * fx
+                )
                 result[k] = upper * (1.0 - fy) + lower * fy
         else:
-            f = (y + 0.5) / height
-            result = uniform3(dots.uniforms, row, UNIFORM.top) * (1.0 - f)
-            result += uniform3(dots.uniforms, row, UNIFORM.bottom) * f
+            fraction = (y + 0.5) / height
+            result = uniform3(dots.uniforms, row, UNIFORM.top) * (1.0 - fraction)
+            result += uniform3(dots.uniforms, row, UNIFORM.bottom) * fraction
     return result
 
 
@@ -104,41 +115,43 @@ def _point_tangent(backdrop: ti.template(), dots: ti.template(), m, row, p, p_do
 
 
 @kernel
-def draw_backdrop_jvp(backdrop: Backdrop, spread: int, dots: BackdropArrays, work: TangentWork, pictures_dot: ti.types.ndarray()):
+def draw_backdrop_jvp(
+    backdrop: Backdrop, iterations_per_row: int, dots: BackdropArrays, work: TangentWork, pictures_dot: ti.types.ndarray()
+):
     """Tangent of ``draw_backdrop``: writes pictures_dot [M, K, H, W, 4], last channel 0. A thread is a row of pixels."""
     images, columns, height, width = (
         pictures_dot.shape[0], pictures_dot.shape[1], pictures_dot.shape[2], pictures_dot.shape[3],
     )  # fmt: skip
-    for index in range(images * height * spread):
-        if index % spread > 0:
+    for index in range(images * height * iterations_per_row):
+        if index % iterations_per_row > 0:
             continue
-        first_scratch = index // spread * columns * SCRATCH.size
-        m, y = index // spread // height, index // spread % height
-        rate = depth_rate(backdrop, m)
+        first_scratch = index // iterations_per_row * columns * SCRATCH.size
+        m, y = index // iterations_per_row // height, index // iterations_per_row % height
+        beta = inverse_temperature(backdrop, m)
         for x in range(width):
             p = pixel_centre(backdrop, m, x, y, width, height)
             inverse_depth = inverse_ground_depth(backdrop, m, p)
-            _d, e_ground, e_background = backdrop_weights(backdrop, inverse_depth, rate, backdrop.hard)
-            checker_weight = e_ground / (e_ground + e_background)
+            _d, e_ground, e_background = backdrop_weights(backdrop, inverse_depth, beta, backdrop.hard)
+            ground_weight = e_ground / (e_ground + e_background)
             background, ground, point, ray, albedo, z = vec3(0), vec3(0), vec3(0), vec3(0), vec3(0), 0.0
-            if checker_weight > 0:
+            if ground_weight > 0:
                 z = 1.0 / inverse_depth
                 point, ray = ground_point(backdrop, m, p, z)
-                if checker_weight < 1:
-                    ground = ground_colour(backdrop, m, p, z)
-                    background = far_colour(backdrop, m, x, y, width, height)
+                if ground_weight < 1:
+                    ground = ground_quantity(backdrop, m, p, z)
+                    background = background_quantity(backdrop, m, x, y, width, height)
             for c in range(columns):
                 result, row, offset = vec3(0), m * columns + c, first_scratch + c * SCRATCH.size
-                if checker_weight < 1:
-                    result += (1.0 - checker_weight) * _far_tangent(backdrop, dots, m, row, c, x, y, width, height)
-                if checker_weight > 0:
+                if ground_weight < 1:
+                    result += (1.0 - ground_weight) * _background_tangent(backdrop, dots, m, row, c, x, y, width, height)
+                if ground_weight > 0:
                     p_dot = pixel_tangent(backdrop, dots, m, c, y, x)
                     z_dot = -z * z * inverse_depth_tangent(backdrop, dots, m, row, p, p_dot)
-                    rate_dot = rate_tangent(backdrop, dots, m, row, rate)
-                    exponent_dot = (backdrop.background_depth - z) * rate_dot - rate * z_dot
-                    result += checker_weight * (1.0 - checker_weight) * exponent_dot * (ground - background)
+                    beta_dot = inverse_temperature_tangent(backdrop, dots, m, row, beta)
+                    exponent_dot = (backdrop.background_depth - z) * beta_dot - beta * z_dot
+                    result += ground_weight * (1.0 - ground_weight) * exponent_dot * (ground - background)
                     if ti.static(backdrop.shading == DEPTH):
-                        result += vec3(checker_weight * z_dot)
+                        result += vec3(ground_weight * z_dot)
                     elif ti.static(backdrop.shading != NORMAL):
                         point_dot = _point_tangent(backdrop, dots, m, row, p, p_dot, ray, z, z_dot)
                         ground_albedo, ground_albedo_dot = _pattern_tangent(backdrop, dots, m, row, c, point, point_dot)
@@ -150,7 +163,7 @@ def draw_backdrop_jvp(backdrop: Backdrop, spread: int, dots: BackdropArrays, wor
                     pictures_dot[m, c, y, x, k] = result[k]
                 pictures_dot[m, c, y, x, 3] = 0.0
             if ti.static(backdrop.shading != DEPTH and backdrop.shading != NORMAL):
-                if checker_weight > 0:
+                if ground_weight > 0:
                     light_columns(
                         without_highlights(backdrop), dots, work, first_scratch, m, vec3(0.0, 0.0, 1.0), point, albedo, 0
                     )
@@ -158,5 +171,5 @@ def draw_backdrop_jvp(backdrop: Backdrop, spread: int, dots: BackdropArrays, wor
                         for k in ti.static(range(3)):
                             pictures_dot[m, c, y, x, k] = (
                                 pictures_dot[m, c, y, x, k]
-                                + checker_weight * work.scratch[first_scratch + c * SCRATCH.size + SCRATCH.colour_dot + k]
+                                + ground_weight * work.scratch[first_scratch + c * SCRATCH.size + SCRATCH.colour_dot + k]
                             )

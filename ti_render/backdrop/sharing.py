@@ -1,4 +1,4 @@
-"""Backdrops that several images share: each is drawn once, and copied."""
+"""Draws a backdrop that several images share once, and copies it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def draw_backdrops(backdrop: Backdrop, inputs: RenderInputs, pictures: Array) ->
         inputs: of the images.
         pictures: [M, H, W, 3 or 4], written.
     """
-    sources = sources_of(backdrop, inputs) if isinstance(pictures, np.ndarray) else np.arange(pictures.shape[0])
+    sources = source_images(backdrop, inputs) if isinstance(pictures, np.ndarray) else np.arange(pictures.shape[0])
     image_indices, copies = np.unique(sources), np.flatnonzero(sources != np.arange(len(sources)))
     draw_backdrop(
         backdrop,
@@ -31,24 +31,26 @@ def draw_backdrops(backdrop: Backdrop, inputs: RenderInputs, pictures: Array) ->
         pictures[image] = pictures[sources[image]]
 
 
-def sources_of(backdrop: Backdrop, inputs: RenderInputs) -> np.ndarray:
-    """[M] int64, the first image that has the same backdrop as each image: the image itself, where none has.
+def source_images(backdrop: Backdrop, inputs: RenderInputs) -> np.ndarray:
+    """[M] int64, for each image the first image with the same backdrop.
 
-    Shadows of bodies differ from image to image, so that backdrops with shadows are not compared.
+    With shadows, backdrops are not compared, as the bodies' shadows differ: each image is its own source.
 
     Args:
         backdrop: of the M images, in numpy arrays.
         inputs: of the images.
     """
     images = backdrop.uniforms.shape[0]
-    numbers = np.arange(images)
+    image_numbers = np.arange(images)
     if backdrop.flags[FLAG.shadows] == 1:
-        return numbers
+        return image_numbers
     keys = [backdrop.uniforms]
     if inputs.distortion is not None:
-        keys += [rows[numbers * len(rows) // images] for rows in (inputs.camera, inputs.distortion)]
+        keys += [rows[image_numbers * len(rows) // images] for rows in (inputs.camera, inputs.distortion)]
     # Images are compared by the number of their row.
-    keys += [(numbers * len(rows) // images)[:, None] for rows in (inputs.texels, inputs.background_image) if rows is not None]
+    keys += [
+        (image_numbers * len(rows) // images)[:, None] for rows in (inputs.texels, inputs.background_image) if rows is not None
+    ]
     first_index: dict[bytes, int] = {}
     key = np.column_stack(keys)
     return np.array([first_index.setdefault(row.tobytes(), image) for image, row in enumerate(key)])

@@ -94,8 +94,12 @@ def submeshes_of(inputs: RenderInputs, image: int) -> list[Submesh]:
             for group in _by_tint(face_indices, colors) if index >= 0 else [face_indices]:
                 submeshes.append(
                     Submesh(
-                        int(number), positions[group], None if normals is None else normals[group], colors[group],
-                        _uv_of(uv, group, int(index)), int(index),
+                        int(number),
+                        positions[group],
+                        None if normals is None else normals[group],
+                        colors[group],
+                        _uv_of(uv, group, int(index)),
+                        int(index),
                     )  # fmt: skip
                 )
     return submeshes

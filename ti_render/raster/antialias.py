@@ -1,9 +1,9 @@
-"""Anti-aliasing: the mean of s x s samples in every pixel, and its adjoint; it is linear, so that it is its own tangent."""
+"""Anti-aliasing: the mean of s x s samples in every pixel, its adjoint and its tangent."""
 
 from ti_sim.base.runtime import ti
 
-# One thread takes a whole pixel, and the number of samples is known when a kernel is compiled: with a thread for each channel and
-# loops of a length that is known only at run time, these kernels were as slow as the rasteriser itself.
+# One thread averages all channels of a pixel, and the number of samples is a compile-time constant: with a thread for each
+# channel and loops of run-time length, these kernels were as slow as the rasteriser.
 
 
 @ti.kernel

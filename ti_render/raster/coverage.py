@@ -1,17 +1,17 @@
-"""Coverage of a pixel by all faces together: the share that their union has of a disc around the pixel.
+"""Coverage of a pixel by all faces together: the fraction of a disc around the pixel that the union of the faces covers.
 
-The disc has the cut-off radius R of a face's reach, and the weight k(rho) = 3 (1 - rho^2)^2 / (pi R^2) at rho = distance / R. The
-weighted area of faces adds up exactly, whatever their edges within the union are, so that coverage does not depend on the
-triangulation; the area of a picture's coverage is the area of the silhouette, to rounding. With s = 1 for faces whose corners run
-one way round on the screen ("front") and the other way ("back") apart,
+The disc has the cut-off radius R of a face (``tiles.CUT_OFF``), and the weight k(rho) = 3 (1 - rho^2)^2 / (pi R^2) at rho =
+distance / R. The weighted areas of faces add up exactly, so that coverage does not depend on the triangulation; the sum of a
+picture's coverage is the area of the silhouette, to rounding. Faces are summed separately by orientation on the screen:
+counter-clockwise corners ("front") and clockwise ones ("back"),
 
     N_front = sum over front faces of phi_j integral over face j of k,   N_back likewise,   A = min(max(N_front, N_back), 1)
 
-phi is the near fade. Front and back faces of a closed surface cover the same, so that either sum is the coverage; of an open
-surface one sum or the other is. Where parts of one or several bodies lie behind each other, N exceeds one.
+phi is the near fade. Front and back faces of a closed surface cover the same area, so that either sum is the coverage; of an open
+surface it is the larger sum. Where several layers of one or more bodies overlap, N exceeds one.
 
 By the divergence theorem the integral over a face is a sum over its edges: whether the pixel lies in the face (its winding
-number), and for each edge the term that the edge's reach within the disc takes from it or adds to it,
+number), and one term for each edge, an integral along the part of the edge within the disc,
 
     c = -1 / (2 pi) integral of (1 - rho^2)^3 h / rho^2 dt,   rho^2 = h^2 + t^2
 
@@ -22,23 +22,23 @@ by a point of an edge is the weight k there, along the outward normal.
 
 from typing import Any
 
-from ti_render.raster.fragment import NEAR_FADE, cross2, setup, vec2
+from ti_render.raster.fragment import NEAR_FADE, cross2, triangle_setup, vec2
 from ti_sim.base.bundles import bundle, kernel
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import vec3
 
 # A face's code in ``contours``: 0 if it is not drawn, else +- (DRAWN + FADED if a corner is in the near fade + 1, 2, 4 for each
-# edge that counts, in the order of the corners opposite to them), negative for faces that show their back.
+# edge on the contour, in the order of the corners opposite to them), negative for back faces.
 FADED, DRAWN = 8, 16
-# Fraction of the radius within which the side of an edge on which a pixel lies is determined without rounding.
-CLOSE = 1e-4
+# Distance of a pixel from an edge, in radii, below which ``_edge_side`` decides on which side it lies.
+EXACT_TEST_BAND = 1e-4
 
 PI = 3.141592653589793
 
 
 @bundle
-class CoverageRates:
-    """Derivatives of ``face_coverage`` by the screen corners, and by sigma times sigma.
+class CoverageGradient:
+    """Derivatives of ``face_coverage`` by the screen corners, and sigma times the derivative by sigma.
 
     The derivative by the pixel is minus the sum of those by the corners.
     """
@@ -51,18 +51,18 @@ class CoverageRates:
 
 @ti.func
 def _face_code(screen: ti.template(), corners: ti.template(), m, f, near_depth):
-    """Code of a face with none of its edges."""
+    """Code of a face in ``contours``, without the bits of its edges."""
     code = 0
     v0, v1, v2 = corners[f, 0], corners[f, 1], corners[f, 2]
-    nearest = ti.min(screen[m, v0, 2], screen[m, v1, 2], screen[m, v2, 2])
-    if nearest > 0:
-        inverse_area, _squared, _distance = setup(
+    min_depth = ti.min(screen[m, v0, 2], screen[m, v1, 2], screen[m, v2, 2])
+    if min_depth > 0:
+        inverse_area, _squared, _distance = triangle_setup(
             vec2(screen[m, v0, 0], screen[m, v0, 1]), vec2(screen[m, v1, 0], screen[m, v1, 1]),
             vec2(screen[m, v2, 0], screen[m, v2, 1]),
         )  # fmt: skip
         if inverse_area != 0:
             code = DRAWN
-            if nearest < (1.0 + NEAR_FADE) * near_depth:
+            if min_depth < (1.0 + NEAR_FADE) * near_depth:
                 code += FADED
             # With y downwards, corners that run counter-clockwise for the eye have a negative area.
             if inverse_area > 0:
@@ -75,10 +75,10 @@ def find_contours(
     serial: ti.template(), screen: ti.types.ndarray(), corners: ti.types.ndarray(), neighbours: ti.types.ndarray(), near: float,
     contours: ti.types.ndarray(),
 ):  # fmt: skip
-    """Write contours [M, F] int32: the side that each face shows, and which of its edges count.
+    """Write contours [M, F] int32: the orientation of each face on the screen, and which of its edges lie on the contour.
 
-    Reads screen [M, V, 3], corners [F, 8] and neighbours [F, 3] (see ``MeshTopology``). An edge does not count where the face on
-    its other side shows the same side and neither is in the near fade. No adjoint: integers.
+    Reads screen [M, V, 3], corners [F, 8] and neighbours [F, 3] (see ``MeshTopology``). An edge is not on the contour where
+    the neighbouring face has the same orientation and neither is in the near fade. No adjoint: integers.
     """
     ti.loop_config(serialize=serial)
     for m, f in ti.ndrange(contours.shape[0], contours.shape[1]):
@@ -88,13 +88,13 @@ def find_contours(
         code = contours[m, f]
         edges = 0
         for k in ti.static(range(3)):
-            counts = 1
+            is_contour = 1
             if neighbours[f, k] >= 0:
-                # Other threads add edges to that code, which changes neither its sign nor these bits.
+                # Other threads add edge bits to the neighbour's code, which changes neither its sign nor the bits read here.
                 neighbour_code = contours[m, neighbours[f, k]]
                 if neighbour_code * code > 0 and (ti.abs(neighbour_code) & FADED) + (ti.abs(code) & FADED) == 0:
-                    counts = 0
-            edges += counts << k
+                    is_contour = 0
+            edges += is_contour << k
         if code > 0:
             contours[m, f] = code + edges
         elif code < 0:
@@ -102,22 +102,23 @@ def find_contours(
 
 
 @ti.func
-def _side(p, a, b, to_distance):
-    """1 or -1: the side of the edge a-b on which ``p`` lies, exactly opposite for the edge b-a of the face on its other side.
+def _edge_side(p, a, b, distance_scale):
+    """1 or -1: the side of the edge a-b on which ``p`` lies, with the opposite sign for the edge b-a of the neighbouring face.
 
-    The products start from the same end for both faces. A pixel on the edge counts as moved by (epsilon, epsilon^2).
+    Both faces compute the cross product from the same end point, so that rounding is the same. A pixel on the edge is treated as
+    shifted by (epsilon, epsilon^2).
     """
     e = b - a
     start = a
     if b[0] < a[0] or (b[0] == a[0] and b[1] < a[1]):
         start = b
-    value = cross2(e, p - start)
-    if value == 0:
-        value = -e[1]
-        if value == 0:
-            value = e[0]
+    cross = cross2(e, p - start)
+    if cross == 0:
+        cross = -e[1]
+        if cross == 0:
+            cross = e[0]
     result = 1.0
-    if (value > 0) != (to_distance > 0):
+    if (cross > 0) != (distance_scale > 0):
         result = -1.0
     return result
 
@@ -125,52 +126,56 @@ def _side(p, a, b, to_distance):
 @ti.func
 def edge_sides(p, triangle: ti.template(), distances, radius):
     """[3] 1 or -1: the side of each edge on which ``p`` lies, 1 inside."""
-    sides, to_distance = vec3(1.0), triangle.to_distance
+    sides, distance_scales = vec3(1.0), triangle.distance_scales
     for k in ti.static(range(3)):
         if distances[k] < 0:
             sides[k] = -1.0
-    if ti.min(ti.abs(distances[0]), ti.abs(distances[1]), ti.abs(distances[2])) < CLOSE * radius:
+    if ti.min(ti.abs(distances[0]), ti.abs(distances[1]), ti.abs(distances[2])) < EXACT_TEST_BAND * radius:
         sides = vec3(
-            _side(p, triangle.a1, triangle.a2, to_distance[0]), _side(p, triangle.a2, triangle.a0, to_distance[1]),
-            _side(p, triangle.a0, triangle.a1, to_distance[2]),
+            _edge_side(p, triangle.a1, triangle.a2, distance_scales[0]),
+            _edge_side(p, triangle.a2, triangle.a0, distance_scales[1]),
+            _edge_side(p, triangle.a0, triangle.a1, distance_scales[2]),
         )  # fmt: skip
     return sides
 
 
 @ti.func
-def _reach(p, a, b, inverse_squared, distance, radius):
-    """An edge within the disc: h, the first and last position t (last <= first: none), that of ``a``, and the edge's length."""
+def _edge_in_disc(p, a, b, inverse_squared_length, distance, radius):
+    """Part of an edge within the disc: h, its range t0 to t1 of t (empty where t1 <= t0), t of ``a``, and the length of a-b."""
     h = distance / radius
-    first, last, start, length = 0.0, 0.0, 0.0, 0.0
-    if ti.abs(h) < 1.0 and inverse_squared > 0:
+    t0, t1, t_a, length = 0.0, 0.0, 0.0, 0.0
+    if ti.abs(h) < 1.0 and inverse_squared_length > 0:
         e = b - a
-        scale = ti.sqrt(inverse_squared)
-        length = 1.0 / (scale * radius)
-        start = (a - p).dot(e) * scale / radius
-        half = ti.sqrt(1.0 - h * h)
-        first, last = ti.max(start, -half), ti.min(start + length, half)
-    return h, first, last, start, length
+        inverse_length = ti.sqrt(inverse_squared_length)
+        length = 1.0 / (inverse_length * radius)
+        t_a = (a - p).dot(e) * inverse_length / radius
+        half_chord = ti.sqrt(1.0 - h * h)
+        t0, t1 = ti.max(t_a, -half_chord), ti.min(t_a + length, half_chord)
+    return h, t0, t1, t_a, length
 
 
 @ti.func
-def _edge_term(p, a, b, inverse_squared, distance, side, radius):
-    """c of an edge."""
-    h, first, last, _start, _length = _reach(p, a, b, inverse_squared, distance, radius)
+def _edge_term(p, a, b, inverse_squared_length, distance, side, radius):
+    """Term c of an edge."""
+    h, t0, t1, _t_a, _edge_length = _edge_in_disc(p, a, b, inverse_squared_length, distance, radius)
     result = 0.0
-    if last > first:
-        length = last - first
-        # The angle of the edge's reach, seen from the pixel: positive on its inner side.
-        angle = side * ti.atan2(ti.abs(h) * length, h * h + first * last)
-        a2, b2, h2 = first * first, last * last, h * h
-        cubes, fifths = (b2 * last - a2 * first) / 3.0, (b2 * b2 * last - a2 * a2 * first) / 5.0
-        full_term = (h2 * (3.0 - h2) - 3.0) * length + (3.0 - 2.0 * h2) * cubes - fifths
-        result = -(angle + h * full_term) * (0.5 / PI)
+    if t1 > t0:
+        length = t1 - t0
+        # Angle that the edge's part in the disc subtends at the pixel: positive on the inner side.
+        angle = side * ti.atan2(ti.abs(h) * length, h * h + t0 * t1)
+        t0_squared, t1_squared, h_squared = t0 * t0, t1 * t1, h * h
+        integral_t2, integral_t4 = (
+            (t1_squared * t1 - t0_squared * t0) / 3.0,
+            (t1_squared * t1_squared * t1 - t0_squared * t0_squared * t0) / 5.0,
+        )
+        polynomial_term = (h_squared * (3.0 - h_squared) - 3.0) * length + (3.0 - 2.0 * h_squared) * integral_t2 - integral_t4
+        result = -(angle + h * polynomial_term) * (0.5 / PI)
     return result
 
 
 @ti.func
 def face_coverage(p, triangle: ti.template(), distances, code, radius):
-    """Integral of the weight over a face, less the terms of edges that do not count.
+    """Integral of the weight over a face, without the terms of edges that are not on the contour.
 
     Args:
         p: pixel centre.
@@ -187,69 +192,87 @@ def face_coverage(p, triangle: ti.template(), distances, code, radius):
             result = 1.0
         if edges & 7 != 0:
             if edges & 1 != 0:
-                result += _edge_term(p, triangle.a1, triangle.a2, triangle.inverse_squared[0], distances[0], sides[0], radius)
+                result += _edge_term(
+                    p, triangle.a1, triangle.a2, triangle.inverse_squared_lengths[0], distances[0], sides[0], radius
+                )
             if edges & 2 != 0:
-                result += _edge_term(p, triangle.a2, triangle.a0, triangle.inverse_squared[1], distances[1], sides[1], radius)
+                result += _edge_term(
+                    p, triangle.a2, triangle.a0, triangle.inverse_squared_lengths[1], distances[1], sides[1], radius
+                )
             if edges & 4 != 0:
-                result += _edge_term(p, triangle.a0, triangle.a1, triangle.inverse_squared[2], distances[2], sides[2], radius)
+                result += _edge_term(
+                    p, triangle.a0, triangle.a1, triangle.inverse_squared_lengths[2], distances[2], sides[2], radius
+                )
     return result
 
 
 @ti.func
-def _edge_rates(p, a, b, inverse_squared, distance, to_distance, radius):
-    """Derivatives of an edge's term in ``face_coverage`` by its corners, and by sigma times sigma."""
-    h, first, last, start, length = _reach(p, a, b, inverse_squared, distance, radius)
-    a_rate, b_rate, sigma_rate = vec2(0), vec2(0), 0.0
-    if last > first:
-        a2, b2, flat = first * first, last * last, 1.0 - h * h
-        cubes, fifths = (b2 * last - a2 * first) / 3.0, (b2 * b2 * last - a2 * a2 * first) / 5.0
-        integral = flat * flat * (last - first) - 2.0 * flat * cubes + fifths
-        moment = (b2 - a2) * (0.5 * flat * (flat - a2 - b2) + (a2 * a2 + a2 * b2 + b2 * b2) / 6.0)
-        end_share = (moment - start * integral) / length
+def _edge_gradient(p, a, b, inverse_squared_length, distance, distance_scale, radius):
+    """Derivatives of an edge's term in ``face_coverage`` by its corners, and sigma times the derivative by sigma."""
+    h, t0, t1, t_a, edge_length = _edge_in_disc(p, a, b, inverse_squared_length, distance, radius)
+    a_gradient, b_gradient, sigma_derivative = vec2(0), vec2(0), 0.0
+    if t1 > t0:
+        t0_squared, t1_squared, one_minus_h2 = t0 * t0, t1 * t1, 1.0 - h * h
+        integral_t2, integral_t4 = (
+            (t1_squared * t1 - t0_squared * t0) / 3.0,
+            (t1_squared * t1_squared * t1 - t0_squared * t0_squared * t0) / 5.0,
+        )
+        integral = one_minus_h2 * one_minus_h2 * (t1 - t0) - 2.0 * one_minus_h2 * integral_t2 + integral_t4
+        first_moment = (t1_squared - t0_squared) * (
+            0.5 * one_minus_h2 * (one_minus_h2 - t0_squared - t1_squared)
+            + (t0_squared * t0_squared + t0_squared * t1_squared + t1_squared * t1_squared) / 6.0
+        )
+        b_integral = (first_moment - t_a * integral) / edge_length
         e = b - a
-        outward = vec2(e[1], -e[0]) * (to_distance * (3.0 / PI) / radius)
-        a_rate, b_rate = outward * (integral - end_share), outward * end_share
-        sigma_rate = -h * integral * (1.5 / PI)
-    return a_rate, b_rate, sigma_rate
+        outward = vec2(e[1], -e[0]) * (distance_scale * (3.0 / PI) / radius)
+        a_gradient, b_gradient = outward * (integral - b_integral), outward * b_integral
+        sigma_derivative = -h * integral * (1.5 / PI)
+    return a_gradient, b_gradient, sigma_derivative
 
 
 @ti.func
-def face_coverage_rates(p, triangle: ti.template(), distances, code, radius):
-    """``CoverageRates`` of a face; arguments of ``face_coverage``."""
-    g0, g1, g2, sigma_rate = vec2(0), vec2(0), vec2(0), 0.0
-    edges, inverse_squared, to_distance = ti.abs(code), triangle.inverse_squared, triangle.to_distance
+def face_coverage_gradient(p, triangle: ti.template(), distances, code, radius):
+    """``CoverageGradient`` of a face; arguments of ``face_coverage``."""
+    a0_gradient, a1_gradient, a2_gradient, sigma_derivative = vec2(0), vec2(0), vec2(0), 0.0
+    edges, inverse_squared_lengths, distance_scales = ti.abs(code), triangle.inverse_squared_lengths, triangle.distance_scales
     if edges & 1 != 0:
-        g, h, s = _edge_rates(p, triangle.a1, triangle.a2, inverse_squared[0], distances[0], to_distance[0], radius)
-        g1 += g
-        g2 += h
-        sigma_rate += s
+        start_gradient, end_gradient, sigma_term = _edge_gradient(
+            p, triangle.a1, triangle.a2, inverse_squared_lengths[0], distances[0], distance_scales[0], radius
+        )
+        a1_gradient += start_gradient
+        a2_gradient += end_gradient
+        sigma_derivative += sigma_term
     if edges & 2 != 0:
-        g, h, s = _edge_rates(p, triangle.a2, triangle.a0, inverse_squared[1], distances[1], to_distance[1], radius)
-        g2 += g
-        g0 += h
-        sigma_rate += s
+        start_gradient, end_gradient, sigma_term = _edge_gradient(
+            p, triangle.a2, triangle.a0, inverse_squared_lengths[1], distances[1], distance_scales[1], radius
+        )
+        a2_gradient += start_gradient
+        a0_gradient += end_gradient
+        sigma_derivative += sigma_term
     if edges & 4 != 0:
-        g, h, s = _edge_rates(p, triangle.a0, triangle.a1, inverse_squared[2], distances[2], to_distance[2], radius)
-        g0 += g
-        g1 += h
-        sigma_rate += s
-    return CoverageRates(g0, g1, g2, sigma_rate)
+        start_gradient, end_gradient, sigma_term = _edge_gradient(
+            p, triangle.a0, triangle.a1, inverse_squared_lengths[2], distances[2], distance_scales[2], radius
+        )
+        a0_gradient += start_gradient
+        a1_gradient += end_gradient
+        sigma_derivative += sigma_term
+    return CoverageGradient(a0_gradient, a1_gradient, a2_gradient, sigma_derivative)
 
 
 @ti.func
 def union_coverage(front_sum, back_sum):
-    """A of the sums over front and back faces."""
+    """A, from the sums over front and back faces."""
     return ti.min(ti.max(front_sum, back_sum, 0.0), 1.0)
 
 
 @ti.func
-def union_sides(front_sum, back_sum):
-    """Derivatives of A by both sums, 0 or 1: that of the larger one, unless the pixel is wholly covered or empty."""
-    front_rate, back_rate = 0.0, 0.0
+def union_coverage_gradient(front_sum, back_sum):
+    """Derivatives of A by both sums: 1 for the larger sum, 0 for the other; both 0 where A is 0 or 1."""
+    front_derivative, back_derivative = 0.0, 0.0
     larger_sum = ti.max(front_sum, back_sum)
     if larger_sum > 0 and larger_sum < 1:
         if front_sum >= back_sum:
-            front_rate = 1.0
+            front_derivative = 1.0
         else:
-            back_rate = 1.0
-    return front_rate, back_rate
+            back_derivative = 1.0
+    return front_derivative, back_derivative

@@ -1,7 +1,7 @@
 """DIB-R: the nearest covering face gives a pixel its colour, all faces together give it its soft silhouette.
 
 Chen et al., Learning to predict 3D objects with an interpolation-based differentiable renderer (NeurIPS 2019), eq. 1-5: colours
-are interpolated attributes of the one face that is seen, with derivatives inside that face. The silhouette is the ``coverage`` of
+are interpolated attributes of the nearest face, with derivatives inside that face. The silhouette is the ``coverage`` of
 all faces, in place of a product over faces, which depends on the triangulation. Ground and background show where no face covers
 the pixel or the ground is nearer.
 """
@@ -13,7 +13,7 @@ from ti_render.backdrop.backdrop import inverse_ground_depth
 from ti_render.raster.coverage import face_coverage, union_coverage
 from ti_render.raster.fragment import fragment, perspective
 from ti_render.raster.tiles import Tiles
-from ti_render.raster.walk import NO_COVERAGE, TilePass, screen_triangle, walk
+from ti_render.raster.walk import MIN_PROBABILITY, TilePass, screen_triangle, walk
 from ti_render.shading.surface import face_attributes, surface_colour
 from ti_sim.base.bundles import bundle, kernel
 from ti_sim.base.runtime import ti
@@ -25,7 +25,7 @@ DIBR_STATE_SIZE = 4
 
 @ti.func
 def nearest_face(faces: ti.template(), pixel_state: ti.template(), m, pixel: ti.template()):
-    """Number of the face that a pixel shows, -1 for the backdrop."""
+    """Number of the face that gives a pixel its colour, -1 for the backdrop."""
     f = ti.cast(pixel_state[pixel.index * DIBR_STATE_SIZE + FACE], ti.i32)
     inverse_depth = inverse_ground_depth(faces, m, pixel.centre)
     if f >= 0 and inverse_depth > 1e-30 and inverse_depth * pixel_state[pixel.index * DIBR_STATE_SIZE + NEAREST] >= 1.0:
@@ -68,12 +68,12 @@ class NearestFaces(TilePass):
     @ti.func
     def visit(self, tile: ti.template(), face: ti.template(), pixel: ti.template()):
         """Coverage, and whether the face is the nearest one."""
-        i, p, side = pixel.index, pixel.centre, face.state.column
+        i, p, side_column = pixel.index, pixel.centre, face.state.column
         hit = fragment(p, face.triangle, tile.radius, tile.inverse_sigma)
-        covered = face.fade * face_coverage(p, face.triangle, hit.distances, face.code, tile.radius)
-        if covered != 0:
-            self.pixel_state[i * DIBR_STATE_SIZE + side] = self.pixel_state[i * DIBR_STATE_SIZE + side] + covered
-        if hit.sigmoid * face.fade > NO_COVERAGE:
+        coverage = face.fade * face_coverage(p, face.triangle, hit.distances, face.code, tile.radius)
+        if coverage != 0:
+            self.pixel_state[i * DIBR_STATE_SIZE + side_column] = self.pixel_state[i * DIBR_STATE_SIZE + side_column] + coverage
+        if hit.sigmoid * face.fade > MIN_PROBABILITY:
             if hit.inside == 1:
                 _r, z = perspective(hit.barycentrics, face.triangle.inverse_depths)
                 if z < self.pixel_state[i * DIBR_STATE_SIZE + NEAREST]:
@@ -101,7 +101,7 @@ class NearestFaces(TilePass):
 def rasterise_dibr(faces: Faces, tiles: Tiles, pixel_state: ti.types.ndarray(), pictures: ti.types.ndarray()):
     """Draw the faces into pictures [M, H, W, 4] that hold the backdrop.
 
-    Writes pixel_state [occupied side^2 4] (face numbers as reals: at most 2^24 in f32), too. Adjoint: ``rasterise_dibr_adjoint``;
+    Also writes pixel_state [occupied side^2 4] (face numbers as reals: at most 2^24 in f32). Adjoint: ``rasterise_dibr_adjoint``;
     tangent: ``rasterise_dibr_jvp``; both by hand.
     """
     walk(faces, tiles, pictures.shape[2], pictures.shape[1], NearestFaces(faces, pixel_state, pictures))

@@ -3,7 +3,7 @@
 from typing import Any
 
 from ti_render.arrays import FLAG, UNIFORM, FaceArrays, Faces
-from ti_render.raster.coverage import face_coverage, face_coverage_rates, union_sides
+from ti_render.raster.coverage import face_coverage, face_coverage_gradient, union_coverage_gradient
 from ti_render.raster.dibr import BACK, DIBR_STATE_SIZE, FRONT, nearest_face
 from ti_render.raster.fragment import barycentrics_adjoint, fragment, perspective, sub_areas, vec2
 from ti_render.raster.softras_adjoint import add_screen
@@ -17,14 +17,14 @@ from ti_sim.base.vecmath import outer, vec3
 
 @bundle
 class SigmaSum:
-    """Adjoint of sigma that a tile's thread sums, while a kernel is compiled."""
+    """Adjoint of sigma, summed over a tile; exists while a kernel is compiled."""
 
-    sigma: Any
+    sigma_bar: Any
 
 
 @bundle
 class ScreenSums:
-    """Adjoints of a face's screen corners and fade that a tile's thread sums, while a kernel is compiled."""
+    """Adjoints of a face's screen corners and fade, summed over a tile; exist while a kernel is compiled."""
 
     a0_bar: Any
     a1_bar: Any
@@ -42,7 +42,7 @@ class NearestFacesAdjoint(TilePass):
     backdrop_bar: Any
     bars: Any
     empty_tiles = True
-    silhouettes_only = True  # no other edges move the coverage
+    silhouettes_only = True  # other faces do not change the coverage
 
     @ti.func
     def begin_tile(self, tile: ti.template()):
@@ -77,11 +77,11 @@ class NearestFacesAdjoint(TilePass):
         add_attributes(faces, bars, m, f, outer(albedo_bar, r), outer(uv_bar, r), outer(normal_bar, r), outer(point_bar, r))
         ratio_bar = z * (r_bar - r_bar.dot(r)) - z * z * z_bar
         b_bar = ratio_bar * triangle.inverse_depths
-        g0, g1, g2 = barycentrics_adjoint(p, triangle, hit, b_bar)
-        add_screen(faces, bars, m, f, g0, g1, g2, -b_bar * hit.barycentrics * triangle.inverse_depths)
+        a0_bar, a1_bar, a2_bar = barycentrics_adjoint(p, triangle, hit, b_bar)
+        add_screen(faces, bars, m, f, a0_bar, a1_bar, a2_bar, -b_bar * hit.barycentrics * triangle.inverse_depths)
         if faces.flags[FLAG.distorted] == 1:
             for k in ti.static(range(2)):
-                bars.centres[m, pixel.y, pixel.x, k] -= g0[k] + g1[k] + g2[k]
+                bars.centres[m, pixel.y, pixel.x, k] -= a0_bar[k] + a1_bar[k] + a2_bar[k]
 
     @ti.func
     def begin_face(self, tile: ti.template(), face: ti.template()):
@@ -91,38 +91,40 @@ class NearestFacesAdjoint(TilePass):
 
     @ti.func
     def visit(self, tile: ti.template(), face: ti.template(), pixel: ti.template()):
-        """Adjoint of the face's part in the coverage."""
+        """Adjoint of the face's contribution to the coverage."""
         i, p, m, sums, triangle = pixel.index, pixel.centre, tile.image, face.state, face.triangle
-        front_rate, back_rate = union_sides(
+        front_derivative, back_derivative = union_coverage_gradient(
             self.pixel_state[i * DIBR_STATE_SIZE + FRONT], self.pixel_state[i * DIBR_STATE_SIZE + BACK]
         )
-        covered_bar = face.fade * self.pictures_bar[m, pixel.y, pixel.x, 3] * (front_rate if face.code > 0 else back_rate)
-        if covered_bar != 0:
-            distances = sub_areas(p, triangle) * triangle.to_distance
-            rates = face_coverage_rates(p, triangle, distances, face.code, tile.radius)
-            sums.a0_bar += rates.a0 * covered_bar
-            sums.a1_bar += rates.a1 * covered_bar
-            sums.a2_bar += rates.a2 * covered_bar
-            tile.state.sigma += rates.sigma * tile.inverse_sigma * covered_bar
+        coverage_bar = (
+            face.fade * self.pictures_bar[m, pixel.y, pixel.x, 3] * (front_derivative if face.code > 0 else back_derivative)
+        )
+        if coverage_bar != 0:
+            distances = sub_areas(p, triangle) * triangle.distance_scales
+            gradient = face_coverage_gradient(p, triangle, distances, face.code, tile.radius)
+            sums.a0_bar += gradient.a0 * coverage_bar
+            sums.a1_bar += gradient.a1 * coverage_bar
+            sums.a2_bar += gradient.a2 * coverage_bar
+            tile.state.sigma_bar += gradient.sigma * tile.inverse_sigma * coverage_bar
             if face.fade < 1:
-                sums.fade_bar += covered_bar * face_coverage(p, triangle, distances, face.code, tile.radius)
+                sums.fade_bar += coverage_bar * face_coverage(p, triangle, distances, face.code, tile.radius)
             if self.faces.flags[FLAG.distorted] == 1:
                 for k in ti.static(range(2)):
-                    corners_rate = rates.a0[k] + rates.a1[k] + rates.a2[k]
-                    self.bars.centres[m, pixel.y, pixel.x, k] -= corners_rate * covered_bar
+                    corners_derivative = gradient.a0[k] + gradient.a1[k] + gradient.a2[k]
+                    self.bars.centres[m, pixel.y, pixel.x, k] -= corners_derivative * coverage_bar
 
     @ti.func
     def end_face(self, tile: ti.template(), face: ti.template()):
         """Add the sums of the face."""
         sums = face.state
-        depths_bar = face.fade_rates * sums.fade_bar
+        depths_bar = face.log_fade_gradient * sums.fade_bar
         add_screen(self.faces, self.bars, tile.image, face.number, sums.a0_bar, sums.a1_bar, sums.a2_bar, depths_bar)
 
     @ti.func
     def end_tile(self, tile: ti.template()):
         """Add the sum of the tile to its row of the uniforms' adjoints."""
         bars, row = self.bars, tile.slot
-        bars.uniforms[row, UNIFORM.sigma] = bars.uniforms[row, UNIFORM.sigma] + tile.state.sigma
+        bars.uniforms[row, UNIFORM.sigma] = bars.uniforms[row, UNIFORM.sigma] + tile.state.sigma_bar
 
 
 @kernel
@@ -130,7 +132,7 @@ def rasterise_dibr_adjoint(
     serial: ti.template(), faces: Faces, tiles: Tiles, pixel_state: ti.types.ndarray(), pictures_bar: ti.types.ndarray(),
     backdrop_bar: ti.types.ndarray(), bars: FaceArrays,
 ):  # fmt: skip
-    """Adjoint of ``rasterise_dibr`` from pictures_bar [M, H, W, 4]: reads and writes what ``rasterise_adjoint`` does."""
+    """Adjoint of ``rasterise_dibr`` from pictures_bar [M, H, W, 4]: arrays as for ``rasterise_adjoint``."""
     ti.loop_config(serialize=serial)
     walk(
         faces, tiles, pictures_bar.shape[2], pictures_bar.shape[1],

@@ -4,7 +4,7 @@ from typing import Any
 
 from ti_render.arrays import MOVING_COLUMN, FaceArrays, Faces, FaceTangentWork
 from ti_render.backdrop.backdrop_jvp import pixel_tangent
-from ti_render.raster.coverage import face_coverage, face_coverage_rates, union_sides
+from ti_render.raster.coverage import face_coverage, face_coverage_gradient, union_coverage_gradient
 from ti_render.raster.dibr import BACK, DIBR_STATE_SIZE, FRONT, nearest_face
 from ti_render.raster.fragment import fragment, perspective, sub_areas
 from ti_render.raster.fragment_tangent import barycentrics_tangent
@@ -28,7 +28,7 @@ class NearestFacesTangents(TilePass):
     dots: Any
     work: Any
     pictures_dot: Any
-    silhouettes_only = True  # no other edges move the coverage
+    silhouettes_only = True  # other faces do not change the coverage
 
     @ti.func
     def begin_tile(self, tile: ti.template()):
@@ -39,48 +39,50 @@ class NearestFacesTangents(TilePass):
     def begin_pixel(self, tile: ti.template(), pixel: ti.template()):
         """Tangents of the nearest face's colour."""
         faces, dots, work, m, p = self.faces, self.dots, self.work, tile.image, pixel.centre
-        row, face_row, columns = tile.state.scratch, tile.state.face_dot, tile.state.columns
+        scratch_offset, face_offset, columns = tile.state.scratch_offset, tile.state.face_offset, tile.state.columns
         f = nearest_face(faces, self.pixel_state, m, pixel)
         if f >= 0:
             triangle = screen_triangle(faces, m, f)
             hit = fragment(p, triangle, tile.radius, tile.inverse_sigma)
             r, z = perspective(hit.barycentrics, triangle.inverse_depths)
             attributes = face_attributes(faces, m, f)
-            gather_face_tangents(faces, dots, work, face_row, m, f)
+            gather_face_tangents(faces, dots, work, face_offset, m, f)
             for c in range(columns):
                 r_dot, z_dot = vec3(0), 0.0
                 if work.active[c] & MOVING_COLUMN != 0:
                     p_dot = pixel_tangent(faces, dots, m, c, pixel.y, pixel.x)
-                    d0, d1, d2, depths_dot = corner_tangents(work.face_dot, face_row, c, p_dot)
-                    b_dot = barycentrics_tangent(p, triangle, hit, d0, d1, d2)
+                    a0_dot, a1_dot, a2_dot, depths_dot = corner_tangents(work.face_dot, face_offset, c, p_dot)
+                    b_dot = barycentrics_tangent(p, triangle, hit, a0_dot, a1_dot, a2_dot)
                     r_dot, z_dot = perspective_tangent(hit.barycentrics, r, z, triangle.inverse_depths, b_dot, depths_dot)
-                put3(work.scratch, row + c * SCRATCH.size + SCRATCH.r_dot, r_dot)
-                work.scratch[row + c * SCRATCH.size + SCRATCH.z_dot] = z_dot
-            surface_columns(faces, dots, work, row, face_row, attributes, m, r)
+                put3(work.scratch, scratch_offset + c * SCRATCH.size + SCRATCH.r_dot, r_dot)
+                work.scratch[scratch_offset + c * SCRATCH.size + SCRATCH.z_dot] = z_dot
+            surface_columns(faces, dots, work, scratch_offset, face_offset, attributes, m, r)
             for c in range(columns):
                 for k in ti.static(range(3)):
-                    self.pictures_dot[m, c, pixel.y, pixel.x, k] = work.scratch[row + c * SCRATCH.size + SCRATCH.colour_dot + k]
+                    self.pictures_dot[m, c, pixel.y, pixel.x, k] = work.scratch[
+                        scratch_offset + c * SCRATCH.size + SCRATCH.colour_dot + k
+                    ]
 
     @ti.func
     def begin_face(self, tile: ti.template(), face: ti.template()):
         """Gather the tangents of the face's screen corners."""
         faces = with_fields(self.faces, shading=DEPTH)
-        gather_face_tangents(faces, self.dots, self.work, tile.state.face_dot, tile.image, face.number)
+        gather_face_tangents(faces, self.dots, self.work, tile.state.face_offset, tile.image, face.number)
 
     @ti.func
     def visit(self, tile: ti.template(), face: ti.template(), pixel: ti.template()):
-        """Tangents of the face's part in the coverage."""
+        """Tangents of the face's contribution to the coverage."""
         i, p, m, x, y, code = pixel.index, pixel.centre, tile.image, pixel.x, pixel.y, face.code
-        front_rate, back_rate = union_sides(
+        front_derivative, back_derivative = union_coverage_gradient(
             self.pixel_state[i * DIBR_STATE_SIZE + FRONT], self.pixel_state[i * DIBR_STATE_SIZE + BACK]
         )
-        if face.fade > 0 and ((code > 0 and front_rate > 0) or (code < 0 and back_rate > 0)):
-            distances = sub_areas(p, face.triangle) * face.triangle.to_distance
-            rates = face_coverage_rates(p, face.triangle, distances, code, tile.radius)
-            covered = face_coverage(p, face.triangle, distances, code, tile.radius)
+        if face.fade > 0 and ((code > 0 and front_derivative > 0) or (code < 0 and back_derivative > 0)):
+            distances = sub_areas(p, face.triangle) * face.triangle.distance_scales
+            gradient = face_coverage_gradient(p, face.triangle, distances, code, tile.radius)
+            coverage = face_coverage(p, face.triangle, distances, code, tile.radius)
             for c in range(tile.state.columns):
                 if self.work.active[c] & MOVING_COLUMN != 0:
-                    alpha_dot = coverage_tangent(self, tile, face, pixel, c, covered, rates)
+                    alpha_dot = coverage_tangent(self, tile, face, pixel, c, coverage, gradient)
                     self.pictures_dot[m, c, y, x, 3] = self.pictures_dot[m, c, y, x, 3] + alpha_dot
 
 

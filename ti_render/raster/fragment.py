@@ -1,11 +1,11 @@
-"""One face seen by one pixel: its weight in the colour, depth and their derivatives.
+"""Fragment, one face at one pixel: its weight in the colour, its depth and their derivatives.
 
-Liu et al., Soft Rasterizer (ICCV 2019), eq. 1: D = sigmoid(+-d^2 / sigma), d the distance to the triangle's boundary. From
-FADE_START on outside of it, D is multiplied by exp(-tail), and tail grows beyond all bounds towards the cut-off: the softmax
-over depths weighs D against exp(depth / gamma), so that a face in front of others is seen until D is as small as that, and a
-fade that ended at the cut-off like a polynomial would end with a jump. Depth and colour use barycentrics of the closest point of
-the triangle, all of them in [0, 1], and then the perspective correction, whose denominator so stays between the corners' inverse
-depths.
+Liu et al., Soft Rasterizer (ICCV 2019), eq. 1: D = sigmoid(+-d^2 / sigma), d the distance to the triangle's boundary: the face's
+probability at the pixel. Outside the triangle, beyond d^2 / sigma = FADE_START, D is multiplied by exp(-tail), and the tail
+exponent grows to infinity at the cut-off: the softmax weighs D against exp(depth / gamma), so that a face in front of others
+dominates until D is exponentially small, and a fade that ended at the cut-off like a polynomial would end with a jump. Depth and
+colour use the barycentrics of the closest point of the triangle, which lie in [0, 1], so that the denominator of the perspective
+correction stays between the corners' inverse depths.
 """
 
 from typing import Any
@@ -16,14 +16,15 @@ from ti_sim.base.differentiable import differentiable, smoothstep
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import vec3
 
-# Squared distance / sigma at which the fade begins; its strength, and the remaining fraction of its range at which it ends.
-FADE_START, FADE, MIN_BACKGROUND_WEIGHT = 6.0, 20.0, 1e-3
+# Fade to the cut-off: squared distance / sigma at which it begins, its strength, and the remaining fraction of its range below
+# which D is set to 0.
+FADE_START, FADE_STRENGTH, MIN_FADE_REMAINDER = 6.0, 20.0, 1e-3
 # A face fades in while its corners' depths go from near to (1 + NEAR_FADE) near.
 NEAR_FADE = 0.25
-# Squared distance / sigma inside a face beyond which its coverage counts as one.
-SATURATED = 40.0
+# Squared distance / sigma inside a face beyond which D is set to one.
+SATURATION_LOGIT = 40.0
 # Squared (height / longest edge) below which a triangle has no inside.
-THIN = 1e-12
+DEGENERATE_RATIO = 1e-12
 
 vec2 = ti.math.vec2
 
@@ -36,8 +37,8 @@ class Triangle:
         a0, a1, a2: screen positions of its corners.
         depths, inverse_depths: [3] of its corners [m, 1/m].
         inverse_area: 1 / doubled signed area (0 for a triangle without inside).
-        inverse_squared: [3] inverse squared lengths of the edges opposite to each corner (0 for an edge of no length).
-        to_distance: [3] factors that turn doubled sub-areas into signed distances (inside positive).
+        inverse_squared_lengths: [3] inverse squared lengths of the edges opposite to each corner (0 for an edge of no length).
+        distance_scales: [3] factors that turn doubled sub-areas into signed distances (inside positive).
     """
 
     a0: Any
@@ -46,8 +47,8 @@ class Triangle:
     depths: Any
     inverse_depths: Any
     inverse_area: Any
-    inverse_squared: Any
-    to_distance: Any
+    inverse_squared_lengths: Any
+    distance_scales: Any
 
 
 @bundle
@@ -56,9 +57,9 @@ class Fragment:
 
     Attributes:
         sigmoid: sigmoid(x), 0 beyond the cut-off.
-        tail: exponent of the fade: D = sigmoid exp(-tail).
-        x: +-d^2 / sigma, positive inside.
-        log_rate: d(log D)/dx.
+        tail_exponent: of the fade: D = sigmoid exp(-tail_exponent).
+        logit: x = +-d^2 / sigma, positive inside.
+        log_derivative: d(log D)/dx.
         barycentrics: [3] of the closest point of the triangle, on the screen.
         edge: the closest edge (0, 1, 2; opposite to that corner).
         inside: whether the pixel is inside.
@@ -66,9 +67,9 @@ class Fragment:
     """
 
     sigmoid: Any
-    tail: Any
-    x: Any
-    log_rate: Any
+    tail_exponent: Any
+    logit: Any
+    log_derivative: Any
     barycentrics: Any
     edge: Any
     inside: Any
@@ -83,21 +84,21 @@ def cross2(a, b):
 
 @differentiable()
 def near_fade(depths, inverse_near):
-    """Factor of a face's coverage: 0 for a corner at the near plane, 1 for all corners well beyond it, smooth in between."""
+    """Factor of a face's coverage: 0 for a corner at the near plane, 1 for all corners well beyond it, and smooth."""
     t = [smoothstep((depths[k] * inverse_near - 1.0) * (1.0 / NEAR_FADE)) for k in range(3)]
     return t[0] * t[1] * t[2]
 
 
 @ti.func
-def near_fade_rates(depths, inverse_near):
-    """``near_fade``, and its derivatives by the depths over itself (zero where it is zero)."""
-    fade, rates = 1.0, vec3(0)
+def near_fade_gradient(depths, inverse_near):
+    """``near_fade``, and the derivatives of its logarithm by the depths (zero where it is zero)."""
+    fade, log_gradient = 1.0, vec3(0)
     if ti.min(depths[0], depths[1], depths[2]) * inverse_near < 1.0 + NEAR_FADE:
         fade = near_fade.value(depths, inverse_near)
         if fade > 0:
             fade_bar, _near_bar = near_fade.vjp((depths, inverse_near), 1.0 / fade)
-            rates = fade_bar
-    return fade, rates
+            log_gradient = fade_bar
+    return fade, log_gradient
 
 
 @ti.func
@@ -110,21 +111,23 @@ def inverse_or_zero(x):
 
 
 @ti.func
-def setup(a0, a1, a2):
-    """``inverse_area``, ``inverse_squared`` and ``to_distance`` of a ``Triangle``."""
+def triangle_setup(a0, a1, a2):
+    """``inverse_area``, ``inverse_squared_lengths`` and ``distance_scales`` of a ``Triangle``."""
     e0, e1, e2 = a2 - a1, a0 - a2, a1 - a0
     area = cross2(e2, -e1)
-    squared = vec3(e0.dot(e0), e1.dot(e1), e2.dot(e2))
-    inverse_squared = vec3(inverse_or_zero(squared[0]), inverse_or_zero(squared[1]), inverse_or_zero(squared[2]))
+    squared_lengths = vec3(e0.dot(e0), e1.dot(e1), e2.dot(e2))
+    inverse_squared_lengths = vec3(
+        inverse_or_zero(squared_lengths[0]), inverse_or_zero(squared_lengths[1]), inverse_or_zero(squared_lengths[2])
+    )
     inverse_area = 0.0
-    to_distance = vec3(0)
-    longest = ti.max(squared[0], squared[1], squared[2])
-    if area * area > THIN * longest * longest:
+    distance_scales = vec3(0)
+    max_squared_length = ti.max(squared_lengths[0], squared_lengths[1], squared_lengths[2])
+    if area * area > DEGENERATE_RATIO * max_squared_length * max_squared_length:
         inverse_area = 1.0 / area
-        to_distance = ti.sqrt(inverse_squared)
+        distance_scales = ti.sqrt(inverse_squared_lengths)
         if area < 0:
-            to_distance = -to_distance
-    return inverse_area, inverse_squared, to_distance
+            distance_scales = -distance_scales
+    return inverse_area, inverse_squared_lengths, distance_scales
 
 
 @ti.func
@@ -137,60 +140,60 @@ def sub_areas(p, triangle: ti.template()):
 
 
 @ti.func
-def edge_point(p, a, b, inverse_squared):
+def edge_point(p, a, b, inverse_squared_length):
     """Parameter in [0, 1] of the point of the segment a-b that is closest to ``p``, and the squared distance."""
-    t = ti.min(ti.max((p - a).dot(b - a) * inverse_squared, 0.0), 1.0)
-    r = p - a - t * (b - a)
-    return t, r.dot(r)
+    t = ti.min(ti.max((p - a).dot(b - a) * inverse_squared_length, 0.0), 1.0)
+    offset = p - a - t * (b - a)
+    return t, offset.dot(offset)
 
 
 @ti.func
-def closest_point(p, triangle: ti.template(), distances, thin):
+def closest_point(p, triangle: ti.template(), distances, degenerate):
     """Barycentrics of the boundary point that is closest to an outside pixel, its squared distance and its edge.
 
-    Only edges that the pixel sees (negative signed distance) can hold it; a thin triangle has none, and all are tried.
+    Only edges with a negative signed distance can hold it; for a degenerate triangle all edges are tried.
     """
     b = vec3(0)
-    nearest, edge = 1e30, 0
-    if distances[0] < 0 or thin:
-        t, squared = edge_point(p, triangle.a1, triangle.a2, triangle.inverse_squared[0])
-        b, nearest, edge = vec3(0.0, 1.0 - t, t), squared, 0
-    if distances[1] < 0 or thin:
-        t, squared = edge_point(p, triangle.a2, triangle.a0, triangle.inverse_squared[1])
-        if squared < nearest:
-            b, nearest, edge = vec3(t, 0.0, 1.0 - t), squared, 1
-    if distances[2] < 0 or thin:
-        t, squared = edge_point(p, triangle.a0, triangle.a1, triangle.inverse_squared[2])
-        if squared < nearest:
-            b, nearest, edge = vec3(1.0 - t, t, 0.0), squared, 2
-    return b, nearest, edge
+    min_squared_distance, edge = 1e30, 0
+    if distances[0] < 0 or degenerate:
+        t, squared_distance = edge_point(p, triangle.a1, triangle.a2, triangle.inverse_squared_lengths[0])
+        b, min_squared_distance, edge = vec3(0.0, 1.0 - t, t), squared_distance, 0
+    if distances[1] < 0 or degenerate:
+        t, squared_distance = edge_point(p, triangle.a2, triangle.a0, triangle.inverse_squared_lengths[1])
+        if squared_distance < min_squared_distance:
+            b, min_squared_distance, edge = vec3(t, 0.0, 1.0 - t), squared_distance, 1
+    if distances[2] < 0 or degenerate:
+        t, squared_distance = edge_point(p, triangle.a0, triangle.a1, triangle.inverse_squared_lengths[2])
+        if squared_distance < min_squared_distance:
+            b, min_squared_distance, edge = vec3(1.0 - t, t, 0.0), squared_distance, 2
+    return b, min_squared_distance, edge
 
 
 @ti.func
-def inside_gap(x):
-    """1 - D of an inside pixel with x = d^2 / sigma."""
-    gap = 0.0
-    if x < SATURATED:
-        gap = 1.0 / (1.0 + ti.exp(x))
-    return gap
+def inside_complement(logit):
+    """1 - D of an inside pixel with logit d^2 / sigma."""
+    complement = 0.0
+    if logit < SATURATION_LOGIT:
+        complement = 1.0 / (1.0 + ti.exp(logit))
+    return complement
 
 
 @ti.func
-def outside_coverage(y):
-    """Of an outside pixel with y = d^2 / sigma: sigmoid(-y) (0 beyond the cut-off), tail, and -d(log D)/dy."""
+def outside_probability(y):
+    """Of an outside pixel with y = d^2 / sigma: sigmoid(-y) (0 beyond the cut-off), the tail exponent, and -d(log D)/dy."""
     t = ti.max((y - FADE_START) / (CUT_OFF - FADE_START), 0.0)
-    complement = 1.0 - t
-    sigmoid, tail, exponent_rate = 0.0, 0.0, 0.0
-    if complement > MIN_BACKGROUND_WEIGHT:
+    remainder = 1.0 - t
+    sigmoid, tail_exponent, log_decay = 0.0, 0.0, 0.0
+    if remainder > MIN_FADE_REMAINDER:
         sigmoid = 1.0 / (1.0 + ti.exp(y))
-        tail = FADE * t * t / complement
-        exponent_rate = 1.0 - sigmoid + FADE * t * (2.0 - t) / (complement * complement * (CUT_OFF - FADE_START))
-    return sigmoid, tail, exponent_rate
+        tail_exponent = FADE_STRENGTH * t * t / remainder
+        log_decay = 1.0 - sigmoid + FADE_STRENGTH * t * (2.0 - t) / (remainder * remainder * (CUT_OFF - FADE_START))
+    return sigmoid, tail_exponent, log_decay
 
 
 @ti.func
 def sub_areas_adjoint(p, triangle: ti.template(), areas_bar):
-    """Adjoint of the three independent ``sub_areas`` (each of its own two corners and p): adjoints of the corners."""
+    """Adjoint of the three independent ``sub_areas`` (each depends on two corners and p): adjoints of the corners."""
     r0, r1, r2 = triangle.a0 - p, triangle.a1 - p, triangle.a2 - p
     return (
         vec2(-r2[1], r2[0]) * areas_bar[1] + vec2(r1[1], -r1[0]) * areas_bar[2],
@@ -200,44 +203,44 @@ def sub_areas_adjoint(p, triangle: ti.template(), areas_bar):
 
 
 @ti.func
-def edge_parameter_adjoint(p, a, b, t, inverse_squared, t_bar):
+def edge_parameter_adjoint(p, a, b, t, inverse_squared_length, t_bar):
     """Adjoint of the parameter t of ``edge_point`` to the two corners (zero where t was clipped)."""
     a_bar, b_bar = vec2(0), vec2(0)
     if t > 0 and t < 1:
         e, r = b - a, p - a
-        b_bar = (r - 2.0 * t * e) * (inverse_squared * t_bar)
-        a_bar = -b_bar - e * (inverse_squared * t_bar)
+        b_bar = (r - 2.0 * t * e) * (inverse_squared_length * t_bar)
+        a_bar = -b_bar - e * (inverse_squared_length * t_bar)
     return a_bar, b_bar
 
 
 @ti.func
 def fragment(p, triangle: ti.template(), radius, inverse_sigma):
-    """The ``Fragment`` of a triangle at the pixel centre ``p``; ``radius`` is its reach, sqrt(CUT_OFF sigma)."""
-    sigmoid, tail, log_rate, x = 0.0, 0.0, 0.0, 0.0
+    """The ``Fragment`` of a triangle at the pixel centre ``p``; ``radius`` is the cut-off, sqrt(CUT_OFF sigma)."""
+    sigmoid, tail_exponent, log_derivative, logit = 0.0, 0.0, 0.0, 0.0
     b = vec3(0)
     edge, inside = 0, 0
     areas = sub_areas(p, triangle)
-    distances = areas * triangle.to_distance
+    distances = areas * triangle.distance_scales
     min_distance = ti.min(distances[0], distances[1], distances[2])
-    thin = triangle.inverse_area == 0
-    # The distance to the triangle is at least that to the half-plane of any edge: most pixels of the box end here.
+    degenerate = triangle.inverse_area == 0
+    # The distance to the triangle is at least that to the half-plane of any edge: rejects most pixels of the bounding box.
     if min_distance > -radius:
-        if min_distance >= 0 and not thin:
+        if min_distance >= 0 and not degenerate:
             inside = 1
-            x = min_distance * min_distance * inverse_sigma
-            log_rate = inside_gap(x)
-            sigmoid = 1.0 - log_rate
+            logit = min_distance * min_distance * inverse_sigma
+            log_derivative = inside_complement(logit)
+            sigmoid = 1.0 - log_derivative
             b = areas * triangle.inverse_area
             if min_distance == distances[1]:
                 edge = 1
             elif min_distance == distances[2]:
                 edge = 2
         else:
-            b, squared, edge = closest_point(p, triangle, distances, thin)
-            if squared * inverse_sigma < CUT_OFF:
-                x = -squared * inverse_sigma
-                sigmoid, tail, log_rate = outside_coverage(-x)
-    return Fragment(sigmoid, tail, x, log_rate, b, edge, inside, distances)
+            b, squared_distance, edge = closest_point(p, triangle, distances, degenerate)
+            if squared_distance * inverse_sigma < CUT_OFF:
+                logit = -squared_distance * inverse_sigma
+                sigmoid, tail_exponent, log_derivative = outside_probability(-logit)
+    return Fragment(sigmoid, tail_exponent, logit, log_derivative, b, edge, inside, distances)
 
 
 @ti.func
@@ -251,17 +254,23 @@ def perspective(b, inverse_depths):
 @ti.func
 def barycentrics_adjoint(p, triangle: ti.template(), hit: ti.template(), b_bar):
     """Adjoints of the screen corners from the adjoint of the barycentrics of the ``Fragment`` ``hit``."""
-    g0, g1, g2 = vec2(0), vec2(0), vec2(0)
-    b, inverse_squared = hit.barycentrics, triangle.inverse_squared
+    a0_bar, a1_bar, a2_bar = vec2(0), vec2(0), vec2(0)
+    b, inverse_squared_lengths = hit.barycentrics, triangle.inverse_squared_lengths
     if hit.inside == 1:
-        g0, g1, g2 = sub_areas_adjoint(p, triangle, (b_bar - b.dot(b_bar)) * triangle.inverse_area)
+        a0_bar, a1_bar, a2_bar = sub_areas_adjoint(p, triangle, (b_bar - b.dot(b_bar)) * triangle.inverse_area)
     elif hit.edge == 0:
-        g1, g2 = edge_parameter_adjoint(p, triangle.a1, triangle.a2, b[2], inverse_squared[0], b_bar[2] - b_bar[1])
+        a1_bar, a2_bar = edge_parameter_adjoint(
+            p, triangle.a1, triangle.a2, b[2], inverse_squared_lengths[0], b_bar[2] - b_bar[1]
+        )
     elif hit.edge == 1:
-        g2, g0 = edge_parameter_adjoint(p, triangle.a2, triangle.a0, b[0], inverse_squared[1], b_bar[0] - b_bar[2])
+        a2_bar, a0_bar = edge_parameter_adjoint(
+            p, triangle.a2, triangle.a0, b[0], inverse_squared_lengths[1], b_bar[0] - b_bar[2]
+        )
     else:
-        g0, g1 = edge_parameter_adjoint(p, triangle.a0, triangle.a1, b[1], inverse_squared[2], b_bar[1] - b_bar[0])
-    return g0, g1, g2
+        a0_bar, a1_bar = edge_parameter_adjoint(
+            p, triangle.a0, triangle.a1, b[1], inverse_squared_lengths[2], b_bar[1] - b_bar[0]
+        )
+    return a0_bar, a1_bar, a2_bar
 
 
 @ti.func
@@ -269,13 +278,13 @@ def boundary_point(p, triangle: ti.template(), edge):
     """Barycentrics of the point of the nearest edge that is closest to ``p``."""
     b = vec3(0)
     if edge == 0:
-        t, _ = edge_point(p, triangle.a1, triangle.a2, triangle.inverse_squared[0])
+        t, _ = edge_point(p, triangle.a1, triangle.a2, triangle.inverse_squared_lengths[0])
         b = vec3(0.0, 1.0 - t, t)
     elif edge == 1:
-        t, _ = edge_point(p, triangle.a2, triangle.a0, triangle.inverse_squared[1])
+        t, _ = edge_point(p, triangle.a2, triangle.a0, triangle.inverse_squared_lengths[1])
         b = vec3(t, 0.0, 1.0 - t)
     else:
-        t, _ = edge_point(p, triangle.a0, triangle.a1, triangle.inverse_squared[2])
+        t, _ = edge_point(p, triangle.a0, triangle.a1, triangle.inverse_squared_lengths[2])
         b = vec3(1.0 - t, t, 0.0)
     return b
 
@@ -285,15 +294,15 @@ def distance_gradient(p, triangle: ti.template(), hit: ti.template(), inverse_si
     """Gradient of x = +-d^2 / sigma by the boundary point (a vector), and that point's barycentrics: x_dot is their product
     with the corners' tangents, sum b_k gradient . a_k_dot, as d^2 is least at the boundary point."""
     b = boundary_point(p, triangle, hit.edge)
-    offset = (p - triangle.a0 * b[0] - triangle.a1 * b[1] - triangle.a2 * b[2]) * (2.0 * inverse_sigma)
+    gradient = (p - triangle.a0 * b[0] - triangle.a1 * b[1] - triangle.a2 * b[2]) * (2.0 * inverse_sigma)
     if hit.inside == 1:
-        offset = -offset
-    return offset, b
+        gradient = -gradient
+    return gradient, b
 
 
 @ti.func
-def distance_adjoint(p, triangle: ti.template(), hit: ti.template(), x_bar, inverse_sigma):
+def distance_adjoint(p, triangle: ti.template(), hit: ti.template(), logit_bar, inverse_sigma):
     """Adjoints of the screen corners from the adjoint of x = +-d^2 / sigma."""
     gradient, b = distance_gradient(p, triangle, hit, inverse_sigma)
-    gradient *= x_bar
+    gradient *= logit_bar
     return gradient * b[0], gradient * b[1], gradient * b[2]

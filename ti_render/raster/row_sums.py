@@ -1,4 +1,4 @@
-"""Sums of the adjoints of uniforms that threads gathered in rows of their own."""
+"""Sums of the uniforms' adjoints over the rows that threads wrote separately."""
 
 from ti_sim.base.runtime import ti
 

@@ -1,8 +1,9 @@
 """The soft rasteriser: all faces of a tile blended into its pixels in one pass.
 
-Per pixel, over the faces j with coverage D_j, depth z_j and colour c_j, the ground g (coverage 1) and the background b:
+Per pixel, over the faces j with probability D_j (``fragment``), depth z_j and colour c_j, the ground g (D = 1) and the background
+b:
 
-    e_k = exp((zmin - z_k) rate), rate = 1 / (gamma (far - near))   (the softmax over normalised depths, zmin any depth)
+    e_k = exp((zmin - z_k) beta), beta = 1 / (gamma (far - near))   (softmax of inverse temperature beta, zmin any depth)
     S = sum_j D_j e_j + e_g + e_b,   C_in = (sum_j D_j e_j c_j + (e_g + e_b) C_back) / S
     C_back = (e_g c_g + e_b c_b) / (e_g + e_b)  (``backdrop``),   A: ``coverage``
     composite "alpha": rgb = A C_in + (1 - A) C_back;   "softmax": rgb = C_in
@@ -11,8 +12,8 @@ Per pixel, over the faces j with coverage D_j, depth z_j and colour c_j, the gro
 the running rescaling is Milakov and Gimelshein, Online normalizer calculation for softmax, 2018, eq. 5.) Faces and
 pixels are visited by the ``walk``. The state of a pixel between faces lies in pixel_state, which exists for the tiles that have
 faces; a tile without faces shows the backdrop. The colours of fragments far behind the least depth so far are not computed.
-Numbers stay in range where D is exceedingly small: the factor exp(-tail) of D = sigmoid exp(-tail) (``Fragment``) counts as a
-greater depth, z + tail / rate, and zmin is the least of those.
+To avoid underflow where D is very small, the factor exp(-tail) of D = sigmoid exp(-tail) (``Fragment``) is treated as a greater
+depth, z + tail / beta, and zmin is the least of those.
 
 The adjoint is in ``softras_adjoint``, the tangent in ``softras_jvp``.
 """
@@ -20,12 +21,12 @@ The adjoint is in ``softras_adjoint``, the tangent in ``softras_jvp``.
 from typing import Any
 
 from ti_render.arrays import Faces
-from ti_render.backdrop.backdrop import backdrop_weights, inverse_ground_depth, negligible
+from ti_render.backdrop.backdrop import backdrop_weights, inverse_ground_depth, min_exponent
 from ti_render.raster.coverage import face_coverage, union_coverage
-from ti_render.raster.edge_on import mixed_barycentrics, steepness
+from ti_render.raster.edge_on import face_steepness, mixed_barycentrics
 from ti_render.raster.fragment import fragment, perspective
 from ti_render.raster.tiles import Tiles
-from ti_render.raster.walk import NO_COVERAGE, TilePass, walk
+from ti_render.raster.walk import MIN_PROBABILITY, TilePass, walk
 from ti_render.shading.surface import face_attributes, surface_colour
 from ti_sim.base.bundles import bundle, kernel
 from ti_sim.base.runtime import ti
@@ -36,19 +37,19 @@ STATE_SIZE = 7
 
 
 @ti.func
-def _blend(pixel_state: ti.template(), i, coverage, z, tail, colour, depth_rate):
+def _blend(pixel_state: ti.template(), i, probability, z, tail_exponent, colour, inverse_temperature):
     """Add a fragment to a pixel's running softmax; a nearer one than all before rescales the sums."""
-    t = (pixel_state[i * STATE_SIZE + MIN_DEPTH] - z) * depth_rate - tail
-    if t > 0:
+    exponent = (pixel_state[i * STATE_SIZE + MIN_DEPTH] - z) * inverse_temperature - tail_exponent
+    if exponent > 0:
         scale = 0.0
-        if -t > ti.static(negligible()):
-            scale = ti.exp(-t)
-        pixel_state[i * STATE_SIZE + MIN_DEPTH] = z + tail / depth_rate
-        pixel_state[i * STATE_SIZE + WEIGHT] = pixel_state[i * STATE_SIZE + WEIGHT] * scale + coverage
+        if -exponent > ti.static(min_exponent()):
+            scale = ti.exp(-exponent)
+        pixel_state[i * STATE_SIZE + MIN_DEPTH] = z + tail_exponent / inverse_temperature
+        pixel_state[i * STATE_SIZE + WEIGHT] = pixel_state[i * STATE_SIZE + WEIGHT] * scale + probability
         for k in ti.static(range(3)):
-            pixel_state[i * STATE_SIZE + COLOUR + k] = pixel_state[i * STATE_SIZE + COLOUR + k] * scale + coverage * colour[k]
+            pixel_state[i * STATE_SIZE + COLOUR + k] = pixel_state[i * STATE_SIZE + COLOUR + k] * scale + probability * colour[k]
     else:
-        weight = coverage * ti.exp(t)
+        weight = probability * ti.exp(exponent)
         pixel_state[i * STATE_SIZE + WEIGHT] = pixel_state[i * STATE_SIZE + WEIGHT] + weight
         for k in ti.static(range(3)):
             pixel_state[i * STATE_SIZE + COLOUR + k] = pixel_state[i * STATE_SIZE + COLOUR + k] + weight * colour[k]
@@ -62,12 +63,12 @@ def pixel_alpha(pixel_state: ti.template(), i):
 
 @bundle
 class BlendedFace:
-    """What ``Blending`` holds for a face: steepness, attributes, its least depth, and the column of its side in pixel_state."""
+    """State of ``Blending`` for a face: steepness, ``Attributes``, least depth, and the column of its side in pixel_state."""
 
-    steep: Any
+    steepness: Any
     attributes: Any
     min_depth: Any
-    side: Any
+    side_column: Any
 
 
 @bundle
@@ -82,7 +83,7 @@ class Blending(TilePass):
     def begin_pixel(self, tile: ti.template(), pixel: ti.template()):
         """The backdrop is the first in the softmax."""
         inverse_depth = inverse_ground_depth(self.faces, tile.image, pixel.centre)
-        depth, e_ground, e_background = backdrop_weights(self.faces, inverse_depth, tile.depth_rate, 0)
+        depth, e_ground, e_background = backdrop_weights(self.faces, inverse_depth, tile.inverse_temperature, 0)
         weight, i = e_ground + e_background, pixel.index
         self.pixel_state[i * STATE_SIZE + MIN_DEPTH] = depth
         self.pixel_state[i * STATE_SIZE + WEIGHT] = weight
@@ -96,51 +97,53 @@ class Blending(TilePass):
         """Steepness, attributes and side of the face."""
         triangle = face.triangle
         min_depth = ti.min(triangle.depths[0], triangle.depths[1], triangle.depths[2])
-        steep = steepness(triangle.a0, triangle.a1, triangle.a2, triangle.inverse_depths, self.faces.steepest)
+        steepness = face_steepness(triangle.a0, triangle.a1, triangle.a2, triangle.inverse_depths, self.faces.edge_on_slope)
         attributes = face_attributes(self.faces, tile.image, face.number)
-        side = FRONT
+        side_column = FRONT
         if face.code < 0:
-            side = BACK
-        return BlendedFace(steep, attributes, min_depth, side)
+            side_column = BACK
+        return BlendedFace(steepness, attributes, min_depth, side_column)
 
     @ti.func
     def visit(self, tile: ti.template(), face: ti.template(), pixel: ti.template()):
-        """Coverage and colour of a fragment."""
-        i, p, state, side = pixel.index, pixel.centre, face.state, face.state.side
+        """Add the coverage and the colour of a fragment."""
+        i, p, state, side_column = pixel.index, pixel.centre, face.state, face.state.side_column
         hit = fragment(p, face.triangle, tile.radius, tile.inverse_sigma)
-        covered = face.fade * face_coverage(p, face.triangle, hit.distances, face.code, tile.radius)
-        if covered != 0:
-            self.pixel_state[i * STATE_SIZE + side] = self.pixel_state[i * STATE_SIZE + side] + covered
-        coverage = hit.sigmoid * face.fade
-        if coverage > NO_COVERAGE:
-            # A face that is deeper than the pixel by the softmax's reach only covers.
-            if (self.pixel_state[i * STATE_SIZE + MIN_DEPTH] - state.min_depth) * tile.depth_rate > ti.static(negligible()):
-                b, _even = mixed_barycentrics(p, face.triangle, hit.barycentrics, state.steep, tile.inverse_sigma)
+        coverage = face.fade * face_coverage(p, face.triangle, hit.distances, face.code, tile.radius)
+        if coverage != 0:
+            self.pixel_state[i * STATE_SIZE + side_column] = self.pixel_state[i * STATE_SIZE + side_column] + coverage
+        probability = hit.sigmoid * face.fade
+        if probability > MIN_PROBABILITY:
+            # A face so far behind that its softmax weight is zero contributes coverage and no colour.
+            if (self.pixel_state[i * STATE_SIZE + MIN_DEPTH] - state.min_depth) * tile.inverse_temperature > ti.static(
+                min_exponent()
+            ):
+                b, _edge_average = mixed_barycentrics(p, face.triangle, hit.barycentrics, state.steepness, tile.inverse_sigma)
                 r, z = perspective(b, face.triangle.inverse_depths)
-                t = (self.pixel_state[i * STATE_SIZE + MIN_DEPTH] - z) * tile.depth_rate - hit.tail
-                if t > ti.static(negligible()):
+                exponent = (self.pixel_state[i * STATE_SIZE + MIN_DEPTH] - z) * tile.inverse_temperature - hit.tail_exponent
+                if exponent > ti.static(min_exponent()):
                     colour = surface_colour(self.faces, state.attributes, tile.image, r, z)
-                    _blend(self.pixel_state, i, coverage, z, hit.tail, colour, tile.depth_rate)
+                    _blend(self.pixel_state, i, probability, z, hit.tail_exponent, colour, tile.inverse_temperature)
 
     @ti.func
     def end_pixel(self, tile: ti.template(), pixel: ti.template()):
         """C_in, and the pixel of the picture."""
         i, m, x, y = pixel.index, tile.image, pixel.x, pixel.y
         alpha = pixel_alpha(self.pixel_state, i)
-        mix = alpha
+        face_weight = alpha
         if self.faces.strict == 1:
-            mix = 1.0
+            face_weight = 1.0
         inverse_weight = 1.0 / self.pixel_state[i * STATE_SIZE + WEIGHT]
         for k in ti.static(range(3)):
             c_in = self.pixel_state[i * STATE_SIZE + COLOUR + k] * inverse_weight
             self.pixel_state[i * STATE_SIZE + COLOUR + k] = c_in
-            self.pictures[m, y, x, k] = mix * c_in + (1.0 - mix) * self.pictures[m, y, x, k]
+            self.pictures[m, y, x, k] = face_weight * c_in + (1.0 - face_weight) * self.pictures[m, y, x, k]
         self.pictures[m, y, x, 3] = alpha
 
 
 @kernel
 def rasterise(faces: Faces, tiles: Tiles, pixel_state: ti.types.ndarray(), pictures: ti.types.ndarray()):
-    """Draw the faces into pictures [M, H, W, 4] that hold the backdrop. Writes pixel_state [occupied side^2 7], too.
+    """Draw the faces into pictures [M, H, W, 4] that hold the backdrop. Also writes pixel_state [occupied side^2 7].
 
     Adjoint: ``rasterise_adjoint``; tangent: ``rasterise_jvp``; both by hand.
     """

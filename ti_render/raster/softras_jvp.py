@@ -2,8 +2,8 @@
 
 In the terms of ``softras_adjoint``, each fragment adds to every column
 
-    rgb:  A w_j (c_j_dot + (c_j - C_in) (log D_j_dot + (zmin - z_j) rate_dot - rate z_j_dot)) + A_j_dot (C_in - C_back)
-    alpha:  A_j_dot, the face's part in the tangent of the coverage (``coverage``)
+    rgb:  A w_j (c_j_dot + (c_j - C_in) (log D_j_dot + (zmin - z_j) beta_dot - beta z_j_dot)) + A_j_dot (C_in - C_back)
+    alpha:  A_j_dot, the face's contribution to the tangent of the coverage (``coverage``)
 
 (composite "softmax": factor 1 instead of A, no second term), and so does the backdrop. Fragments are computed once for all
 columns.
@@ -12,15 +12,15 @@ columns.
 from typing import Any
 
 from ti_render.arrays import MOVING_COLUMN, UNIFORM, FaceArrays, Faces, FaceTangentWork
-from ti_render.backdrop.backdrop import backdrop_weights, inverse_ground_depth, negligible
-from ti_render.backdrop.backdrop_jvp import inverse_depth_tangent, pixel_tangent, rate_tangent
-from ti_render.raster.coverage import face_coverage, face_coverage_rates, union_sides
-from ti_render.raster.edge_on import even_point, mixed_barycentrics, steepness_rates
+from ti_render.backdrop.backdrop import backdrop_weights, inverse_ground_depth, min_exponent
+from ti_render.backdrop.backdrop_jvp import inverse_depth_tangent, inverse_temperature_tangent, pixel_tangent
+from ti_render.raster.coverage import face_coverage, face_coverage_gradient, union_coverage_gradient
+from ti_render.raster.edge_on import edge_average_point, face_steepness_gradient, mixed_barycentrics
 from ti_render.raster.fragment import distance_gradient, fragment, perspective, vec2
 from ti_render.raster.fragment_tangent import barycentrics_tangent
 from ti_render.raster.softras import BACK, COLOUR, FRONT, MIN_DEPTH, STATE_SIZE, WEIGHT, pixel_alpha
 from ti_render.raster.tiles import Tiles
-from ti_render.raster.walk import NO_COVERAGE, TilePass, walk
+from ti_render.raster.walk import MIN_PROBABILITY, TilePass, walk
 from ti_render.rows import add_to3, get3, put3
 from ti_render.shading.reflection import SCRATCH
 from ti_render.shading.surface import (
@@ -37,14 +37,14 @@ from ti_sim.base.vecmath import vec3
 
 
 @ti.func
-def corner_tangents(face_dot: ti.template(), face_row, c, p_dot):
+def corner_tangents(face_dot: ti.template(), face_offset, c, p_dot):
     """Tangents of a face's screen corners relative to the pixel, and of its depths."""
-    first = face_row + c * FACE_DOT_SIZE + SCREEN_PART
+    offset = face_offset + c * FACE_DOT_SIZE + SCREEN_PART
     return (
-        vec2(face_dot[first], face_dot[first + 1]) - p_dot,
-        vec2(face_dot[first + 3], face_dot[first + 4]) - p_dot,
-        vec2(face_dot[first + 6], face_dot[first + 7]) - p_dot,
-        vec3(face_dot[first + 2], face_dot[first + 5], face_dot[first + 8]),
+        vec2(face_dot[offset], face_dot[offset + 1]) - p_dot,
+        vec2(face_dot[offset + 3], face_dot[offset + 4]) - p_dot,
+        vec2(face_dot[offset + 6], face_dot[offset + 7]) - p_dot,
+        vec3(face_dot[offset + 2], face_dot[offset + 5], face_dot[offset + 8]),
     )
 
 
@@ -58,54 +58,60 @@ def perspective_tangent(b, r, z, inverse_depths, b_dot, depths_dot):
 
 @bundle
 class TangentRows:
-    """Of a tile, while a kernel is compiled.
+    """Layout of the tangents of a tile, while a kernel is compiled.
 
     Attributes:
         columns: K, number of columns of tangents.
-        scratch, face_dot: where the tile's entries of ``FaceTangentWork.scratch`` and ``face_dot`` begin.
-        weights_change: whether a column changes the weights in the softmax.
+        scratch_offset, face_offset: first entries of the tile in ``FaceTangentWork.scratch`` and ``face_dot``.
+        any_moving: whether a column changes the weights in the softmax (MOVING_COLUMN).
     """
 
     columns: Any
-    scratch: Any
-    face_dot: Any
-    weights_change: Any
+    scratch_offset: Any
+    face_offset: Any
+    any_moving: Any
 
 
 @ti.func
 def tangent_rows(work: ti.template(), slot):
     """``TangentRows`` of the tile with this slot."""
     columns = work.active.shape[0]
-    scratch, face_dot, weights_change = slot * columns * SCRATCH.size, slot * columns * FACE_DOT_SIZE, 0
+    scratch_offset, face_offset, any_moving = slot * columns * SCRATCH.size, slot * columns * FACE_DOT_SIZE, 0
     for c in range(columns):
         if work.active[c] & MOVING_COLUMN != 0:
-            weights_change = 1
-    return TangentRows(columns, scratch, face_dot, weights_change)
+            any_moving = 1
+    return TangentRows(columns, scratch_offset, face_offset, any_moving)
 
 
 @ti.func
 def coverage_tangent(
-    tangent_pass: ti.template(), tile: ti.template(), face: ti.template(), pixel: ti.template(), c, covered, rates: ti.template()
+    tangent_pass: ti.template(), tile: ti.template(), face: ti.template(), pixel: ti.template(), c, coverage,
+    gradient: ti.template(),
 ):  # fmt: skip
-    """Tangent of a face's part in the coverage in column ``c``, from ``face_coverage`` and its ``CoverageRates``."""
+    """Tangent of a face's contribution to the coverage in column ``c``, from ``face_coverage`` and its ``CoverageGradient``."""
     faces, dots, work = tangent_pass.faces, tangent_pass.dots, tangent_pass.work
     p_dot = pixel_tangent(faces, dots, tile.image, c, pixel.y, pixel.x)
-    d0, d1, d2, depths_dot = corner_tangents(work.face_dot, tile.state.face_dot, c, p_dot)
+    a0_dot, a1_dot, a2_dot, depths_dot = corner_tangents(work.face_dot, tile.state.face_offset, c, p_dot)
     sigma_dot = dots.uniforms[tile.image * tile.state.columns + c, UNIFORM.sigma]
-    exponent_dot = rates.a0.dot(d0) + rates.a1.dot(d1) + rates.a2.dot(d2) + rates.sigma * tile.inverse_sigma * sigma_dot
-    return face.fade * (exponent_dot + covered * face.fade_rates.dot(depths_dot))
+    unfaded_dot = (
+        gradient.a0.dot(a0_dot)
+        + gradient.a1.dot(a1_dot)
+        + gradient.a2.dot(a2_dot)
+        + gradient.sigma * tile.inverse_sigma * sigma_dot
+    )
+    return face.fade * (unfaded_dot + coverage * face.log_fade_gradient.dot(depths_dot))
 
 
 @bundle
 class SteepFace:
-    """What ``BlendingTangents`` holds for a face: its ``Attributes``, steepness and the derivatives (``steepness_rates``)."""
+    """State of ``BlendingTangents`` for a face: its ``Attributes``, steepness and derivatives (``face_steepness_gradient``)."""
 
     attributes: Any
-    steep: Any
-    s0: Any
-    s1: Any
-    s2: Any
-    steep_rates: Any
+    steepness: Any
+    steepness_by_a0: Any
+    steepness_by_a1: Any
+    steepness_by_a2: Any
+    steepness_by_depths: Any
 
 
 @bundle
@@ -127,31 +133,32 @@ class BlendingTangents(TilePass):
 
     @ti.func
     def begin_pixel(self, tile: ti.template(), pixel: ti.template()):
-        """Write the backdrop's part in the tangents of the pixel to pixel_dot."""
+        """Write the backdrop's contribution to the tangents of the pixel to pixel_dot."""
         faces, dots, m, i, p = self.faces, self.dots, tile.image, pixel.index, pixel.centre
-        columns, depth_rate = tile.state.columns, tile.depth_rate
+        columns, beta = tile.state.columns, tile.inverse_temperature
         inverse_depth = inverse_ground_depth(faces, m, p)
-        depth, e_ground, e_background = backdrop_weights(faces, inverse_depth, depth_rate, 0)
-        mix = pixel_alpha(self.pixel_state, i)
+        depth, e_ground, e_background = backdrop_weights(faces, inverse_depth, beta, 0)
+        face_weight = pixel_alpha(self.pixel_state, i)
         if faces.strict == 1:
-            mix = 1.0
-        weight, t = 0.0, (self.pixel_state[i * STATE_SIZE + MIN_DEPTH] - depth) * depth_rate
-        if t > ti.static(negligible()):
-            weight = ti.exp(t) / self.pixel_state[i * STATE_SIZE + WEIGHT]
-        contrast = self.backdrop_colour(m, pixel) - get3(self.pixel_state, i * STATE_SIZE + COLOUR)
+            face_weight = 1.0
+        weight, exponent = 0.0, (self.pixel_state[i * STATE_SIZE + MIN_DEPTH] - depth) * beta
+        if exponent > ti.static(min_exponent()):
+            weight = ti.exp(exponent) / self.pixel_state[i * STATE_SIZE + WEIGHT]
+        colour_difference = self.backdrop_colour(m, pixel) - get3(self.pixel_state, i * STATE_SIZE + COLOUR)
         for c in range(columns):
             row = m * columns + c
-            rate_dot = rate_tangent(faces, dots, m, row, depth_rate)
-            weight_dot = e_background * (self.pixel_state[i * STATE_SIZE + MIN_DEPTH] - faces.background_depth) * rate_dot
+            beta_dot = inverse_temperature_tangent(faces, dots, m, row, beta)
+            log_weight_dot = e_background * (self.pixel_state[i * STATE_SIZE + MIN_DEPTH] - faces.background_depth) * beta_dot
             if e_ground > 0:
                 z = 1.0 / inverse_depth
                 p_dot = pixel_tangent(faces, dots, m, c, pixel.y, pixel.x)
                 z_dot = -z * z * inverse_depth_tangent(faces, dots, m, row, p, p_dot)
-                weight_dot += e_ground * ((self.pixel_state[i * STATE_SIZE + MIN_DEPTH] - z) * rate_dot - depth_rate * z_dot)
+                log_weight_dot += e_ground * ((self.pixel_state[i * STATE_SIZE + MIN_DEPTH] - z) * beta_dot - beta * z_dot)
             for k in ti.static(range(3)):
                 self.pixel_dot[4 * (i * columns + c) + k] = (
-                    self.pictures_dot[m, c, pixel.y, pixel.x, k] * (1.0 - mix + mix * weight * (e_ground + e_background))
-                    + mix * weight * weight_dot * contrast[k]
+                    self.pictures_dot[m, c, pixel.y, pixel.x, k]
+                    * (1.0 - face_weight + face_weight * weight * (e_ground + e_background))
+                    + face_weight * weight * log_weight_dot * colour_difference[k]
                 )
             self.pixel_dot[4 * (i * columns + c) + 3] = 0.0
 
@@ -163,98 +170,112 @@ class BlendingTangents(TilePass):
 
     @ti.func
     def begin_face(self, tile: ti.template(), face: ti.template()):
-        """Attributes and steepness of the face; the tangents of its corners are gathered."""
+        """Attributes and steepness of the face; gathers the tangents of its corners."""
         triangle = face.triangle
-        steep, s0, s1, s2, steep_rates = steepness_rates(
-            triangle.a0, triangle.a1, triangle.a2, triangle.inverse_depths, self.faces.steepest
+        steepness, steepness_by_a0, steepness_by_a1, steepness_by_a2, steepness_by_depths = face_steepness_gradient(
+            triangle.a0, triangle.a1, triangle.a2, triangle.inverse_depths, self.faces.edge_on_slope
         )
         attributes = face_attributes(self.faces, tile.image, face.number)
-        gather_face_tangents(self.faces, self.dots, self.work, tile.state.face_dot, tile.image, face.number)
-        return SteepFace(attributes, steep, s0, s1, s2, steep_rates)
+        gather_face_tangents(self.faces, self.dots, self.work, tile.state.face_offset, tile.image, face.number)
+        return SteepFace(attributes, steepness, steepness_by_a0, steepness_by_a1, steepness_by_a2, steepness_by_depths)
 
     @ti.func
     def visit(self, tile: ti.template(), face: ti.template(), pixel: ti.template()):
-        """Add a fragment's part in the tangents of the pixel to pixel_dot."""
+        """Add a fragment's contribution to the tangents of the pixel to pixel_dot."""
         i, p, m, triangle, state = pixel.index, pixel.centre, tile.image, face.triangle, face.state
         hit = fragment(p, triangle, tile.radius, tile.inverse_sigma)
         c_in = get3(self.pixel_state, i * STATE_SIZE + COLOUR)
-        if tile.state.weights_change == 1 and face.fade > 0 and ti.abs(face.code) & 7 != 0:
-            contrast = vec3(0)
+        if tile.state.any_moving == 1 and face.fade > 0 and ti.abs(face.code) & 7 != 0:
+            colour_difference = vec3(0)
             if self.faces.strict == 0:
-                contrast = c_in - self.backdrop_colour(m, pixel)
-            self.add_coverage(tile, face, pixel, hit.distances, contrast)
-        coverage = hit.sigmoid * face.fade
-        if coverage > NO_COVERAGE:
-            mixed, even = mixed_barycentrics(p, triangle, hit.barycentrics, state.steep, tile.inverse_sigma)
+                colour_difference = c_in - self.backdrop_colour(m, pixel)
+            self.add_coverage(tile, face, pixel, hit.distances, colour_difference)
+        probability = hit.sigmoid * face.fade
+        if probability > MIN_PROBABILITY:
+            mixed, edge_average = mixed_barycentrics(p, triangle, hit.barycentrics, state.steepness, tile.inverse_sigma)
             r, z = perspective(mixed, triangle.inverse_depths)
-            t = (self.pixel_state[i * STATE_SIZE + MIN_DEPTH] - z) * tile.depth_rate - hit.tail
+            exponent = (self.pixel_state[i * STATE_SIZE + MIN_DEPTH] - z) * tile.inverse_temperature - hit.tail_exponent
             weight = 0.0
-            mix = 1.0
+            face_weight = 1.0
             if self.faces.strict == 0:
-                mix = pixel_alpha(self.pixel_state, i)
-            contrast = vec3(0)
-            if t > ti.static(negligible()):
-                weight = mix * coverage * ti.exp(t) / self.pixel_state[i * STATE_SIZE + WEIGHT]
-                if weight > 0 and tile.state.weights_change == 1:
-                    contrast = surface_colour(self.faces, state.attributes, m, r, z) - c_in
-            gradient, q = distance_gradient(p, triangle, hit, tile.inverse_sigma)
+                face_weight = pixel_alpha(self.pixel_state, i)
+            colour_difference = vec3(0)
+            if exponent > ti.static(min_exponent()):
+                weight = face_weight * probability * ti.exp(exponent) / self.pixel_state[i * STATE_SIZE + WEIGHT]
+                if weight > 0 and tile.state.any_moving == 1:
+                    colour_difference = surface_colour(self.faces, state.attributes, m, r, z) - c_in
+            gradient, boundary_barycentrics = distance_gradient(p, triangle, hit, tile.inverse_sigma)
             for c in range(tile.state.columns):
                 if self.work.active[c] & MOVING_COLUMN != 0:
-                    first = tile.state.scratch + c * SCRATCH.size
+                    offset = tile.state.scratch_offset + c * SCRATCH.size
                     sigma_dot = self.dots.uniforms[m * tile.state.columns + c, UNIFORM.sigma]
                     p_dot = pixel_tangent(self.faces, self.dots, m, c, pixel.y, pixel.x)
-                    d0, d1, d2, depths_dot = corner_tangents(self.work.face_dot, tile.state.face_dot, c, p_dot)
-                    log_dot = hit.log_rate * gradient.dot(d0 * q[0] + d1 * q[1] + d2 * q[2])
-                    log_dot += face.fade_rates.dot(depths_dot) - hit.log_rate * hit.x * tile.inverse_sigma * sigma_dot
+                    a0_dot, a1_dot, a2_dot, depths_dot = corner_tangents(self.work.face_dot, tile.state.face_offset, c, p_dot)
+                    log_probability_dot = hit.log_derivative * gradient.dot(
+                        a0_dot * boundary_barycentrics[0] + a1_dot * boundary_barycentrics[1] + a2_dot * boundary_barycentrics[2]
+                    )
+                    log_probability_dot += (
+                        face.log_fade_gradient.dot(depths_dot) - hit.log_derivative * hit.logit * tile.inverse_sigma * sigma_dot
+                    )
                     if weight > 0:
-                        b_dot = barycentrics_tangent(p, triangle, hit, d0, d1, d2)
-                        if state.steep > 0:
-                            even_dot = even_point.jvp(
+                        b_dot = barycentrics_tangent(p, triangle, hit, a0_dot, a1_dot, a2_dot)
+                        if state.steepness > 0:
+                            edge_average_dot = edge_average_point.jvp(
                                 (triangle.a0 - p, triangle.a1 - p, triangle.a2 - p, tile.inverse_sigma),
-                                (d0, d1, d2, -tile.inverse_sigma * tile.inverse_sigma * sigma_dot),
+                                (a0_dot, a1_dot, a2_dot, -tile.inverse_sigma * tile.inverse_sigma * sigma_dot),
                             )
-                            steep_dot = state.s0.dot(d0) + state.s1.dot(d1) + state.s2.dot(d2)
-                            steep_dot += state.steep_rates.dot(depths_dot)
-                            b_dot += (even_dot - b_dot) * state.steep + (even - hit.barycentrics) * steep_dot
+                            steepness_dot = (
+                                state.steepness_by_a0.dot(a0_dot)
+                                + state.steepness_by_a1.dot(a1_dot)
+                                + state.steepness_by_a2.dot(a2_dot)
+                            )
+                            steepness_dot += state.steepness_by_depths.dot(depths_dot)
+                            b_dot += (edge_average_dot - b_dot) * state.steepness + (
+                                edge_average - hit.barycentrics
+                            ) * steepness_dot
                         r_dot, z_dot = perspective_tangent(mixed, r, z, triangle.inverse_depths, b_dot, depths_dot)
-                        put3(self.work.scratch, first + SCRATCH.r_dot, r_dot)
-                        self.work.scratch[first + SCRATCH.z_dot] = z_dot
-                    self.work.scratch[first + SCRATCH.log_dot] = log_dot
+                        put3(self.work.scratch, offset + SCRATCH.r_dot, r_dot)
+                        self.work.scratch[offset + SCRATCH.z_dot] = z_dot
+                    self.work.scratch[offset + SCRATCH.log_dot] = log_probability_dot
             if weight > 0:
-                rows = tile.state
-                surface_columns(self.faces, self.dots, self.work, rows.scratch, rows.face_dot, state.attributes, m, r)
-            self.add_colour(tile, i, z, weight, contrast)
+                offsets = tile.state
+                surface_columns(
+                    self.faces, self.dots, self.work, offsets.scratch_offset, offsets.face_offset, state.attributes, m, r
+                )
+            self.add_colour(tile, i, z, weight, colour_difference)
 
     @ti.func
-    def add_colour(self, tile: ti.template(), i, z, weight, contrast):
-        """Add the part of a fragment's colour and weight in the tangents of pixel i to pixel_dot."""
-        work, m, depth_rate, columns = self.work, tile.image, tile.depth_rate, tile.state.columns
+    def add_colour(self, tile: ti.template(), i, z, weight, colour_difference):
+        """Add the contribution of a fragment's colour and weight to the tangents of pixel i to pixel_dot."""
+        work, m, beta, columns = self.work, tile.image, tile.inverse_temperature, tile.state.columns
         for c in range(columns):
-            first, result = tile.state.scratch + c * SCRATCH.size, vec3(0)
+            offset, result = tile.state.scratch_offset + c * SCRATCH.size, vec3(0)
             if work.active[c] & MOVING_COLUMN != 0:
-                rate_dot = rate_tangent(self.faces, self.dots, m, m * columns + c, depth_rate)
-                log_share = work.scratch[first + SCRATCH.log_dot] - depth_rate * work.scratch[first + SCRATCH.z_dot]
-                log_share += (self.pixel_state[i * STATE_SIZE + MIN_DEPTH] - z) * rate_dot
-                result = weight * log_share * contrast
+                beta_dot = inverse_temperature_tangent(self.faces, self.dots, m, m * columns + c, beta)
+                log_weight_dot = work.scratch[offset + SCRATCH.log_dot] - beta * work.scratch[offset + SCRATCH.z_dot]
+                log_weight_dot += (self.pixel_state[i * STATE_SIZE + MIN_DEPTH] - z) * beta_dot
+                result = weight * log_weight_dot * colour_difference
             if work.active[c] != 0:
                 if weight > 0:
-                    result += weight * get3(work.scratch, first + SCRATCH.colour_dot)
+                    result += weight * get3(work.scratch, offset + SCRATCH.colour_dot)
                 add_to3(self.pixel_dot, 4 * (i * columns + c), result)
 
     @ti.func
-    def add_coverage(self, tile: ti.template(), face: ti.template(), pixel: ti.template(), distances, contrast):
-        """Add a face's part in the tangent of the coverage to pixel_dot; ``contrast`` is the colour's derivative by it."""
+    def add_coverage(self, tile: ti.template(), face: ti.template(), pixel: ti.template(), distances, colour_difference):
+        """Add a face's contribution to the coverage's tangent to pixel_dot; ``colour_difference`` is d(colour) / d(coverage)."""
         i, p, triangle, code = pixel.index, pixel.centre, face.triangle, face.code
-        front_rate, back_rate = union_sides(self.pixel_state[i * STATE_SIZE + FRONT], self.pixel_state[i * STATE_SIZE + BACK])
-        if (code > 0 and front_rate > 0) or (code < 0 and back_rate > 0):
+        front_derivative, back_derivative = union_coverage_gradient(
+            self.pixel_state[i * STATE_SIZE + FRONT], self.pixel_state[i * STATE_SIZE + BACK]
+        )
+        if (code > 0 and front_derivative > 0) or (code < 0 and back_derivative > 0):
             columns = tile.state.columns
-            rates = face_coverage_rates(p, triangle, distances, code, tile.radius)
-            covered = face_coverage(p, triangle, distances, code, tile.radius)
+            gradient = face_coverage_gradient(p, triangle, distances, code, tile.radius)
+            coverage = face_coverage(p, triangle, distances, code, tile.radius)
             for c in range(columns):
                 if self.work.active[c] & MOVING_COLUMN != 0:
-                    alpha_dot = coverage_tangent(self, tile, face, pixel, c, covered, rates)
+                    alpha_dot = coverage_tangent(self, tile, face, pixel, c, coverage, gradient)
                     self.pixel_dot[4 * (i * columns + c) + 3] = self.pixel_dot[4 * (i * columns + c) + 3] + alpha_dot
-                    add_to3(self.pixel_dot, 4 * (i * columns + c), contrast * alpha_dot)
+                    add_to3(self.pixel_dot, 4 * (i * columns + c), colour_difference * alpha_dot)
 
     @ti.func
     def end_pixel(self, tile: ti.template(), pixel: ti.template()):

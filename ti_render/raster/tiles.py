@@ -5,10 +5,10 @@ from ti_sim.base.bundles import Array, Integer, Number, bundle, kernel
 from ti_sim.base.parallel import iterations_per_task, runs_serially
 from ti_sim.base.runtime import ti
 
-# Cut-off of the coverage: squared distance / sigma beyond which a face does not reach an outside pixel, log(1e4 - 1).
+# Cut-off of D (``fragment``): squared distance / sigma from a face beyond which D is 0, log(1e4 - 1).
 CUT_OFF = 9.21
-# Depths that the faces of an image are sorted into.
-BUCKETS = 256
+# Number of depth intervals that the faces of an image are sorted into.
+DEPTH_BUCKETS = 256
 
 
 @bundle
@@ -20,19 +20,19 @@ class Tiles:
         slot: [M tiles] int32, number of a tile among the tiles that have faces, -1 for a tile without.
         entries: [total] int32 face ids, roughly from near to far within a tile (one unused entry where there are none).
         side: side of a tile [pixels].
-        iterations: iterations of a loop over tiles for each of them (see ``walk``).
+        iterations_per_tile: loop iterations for each tile, of which the first does the work (see ``walk``).
     """
 
     start: Array
     slot: Array
     entries: Array
     side: Integer
-    iterations: Integer
+    iterations_per_tile: Integer
 
 
 @bundle
 class Grid:
-    """What faces are binned by.
+    """Screen geometry and tile layout that the binning of faces reads.
 
     Attributes:
         screen: [M, V, 3] (see ``project``).
@@ -40,7 +40,7 @@ class Grid:
         boxes: [M tiles, 4] of the pixel centres of every tile (see ``tile_boxes``), where ``with_boxes`` is 1.
         width, height: size of the pictures [pixels].
         side: side of a tile [pixels].
-        radius: how far a face reaches beyond itself on the screen.
+        radius: cut-off distance from a face on the screen, sqrt(CUT_OFF sigma).
     """
 
     screen: Array
@@ -62,32 +62,32 @@ def _corners(grid: ti.template(), m, f, k: ti.template()):
 
 @ti.func
 def _face_tiles(grid: ti.template(), m, f):
-    """First and last tile column and row of a face (last < first: it reaches none; all tiles where each has its box)."""
+    """First and last tile column and row of a face (last < first: none; all tiles where tiles have boxes)."""
     scale = 0.5 * ti.min(grid.width, grid.height)
     first_column, last_column, first_row, last_row = 0, -1, 0, -1
     depth0, depth1, depth2 = _corners(grid, m, f, 2)
     if ti.min(depth0, depth1, depth2) > 0:
-        a, b, c = _corners(grid, m, f, 0)
-        left, right = ti.min(a, b, c), ti.max(a, b, c)
-        d, e, g = _corners(grid, m, f, 1)
-        top, bottom = ti.min(d, e, g), ti.max(d, e, g)
-        # Pixel x has its centre at x + 1/2. The thousandth is for rounding: the rasteriser tests every pixel itself.
-        middle_x, middle_y, padding = 0.5 * grid.width - 0.5, 0.5 * grid.height - 0.5, grid.radius * scale + 1e-3
-        x0, x1 = left * scale + middle_x - padding, right * scale + middle_x + padding
-        y0, y1 = top * scale + middle_y - padding, bottom * scale + middle_y + padding
+        x_0, x_1, x_2 = _corners(grid, m, f, 0)
+        left, right = ti.min(x_0, x_1, x_2), ti.max(x_0, x_1, x_2)
+        y_0, y_1, y_2 = _corners(grid, m, f, 1)
+        top, bottom = ti.min(y_0, y_1, y_2), ti.max(y_0, y_1, y_2)
+        # Pixel x has its centre at x + 1/2. The 1e-3 pixels allow for rounding: the rasteriser tests every pixel.
+        centre_x, centre_y, padding = 0.5 * grid.width - 0.5, 0.5 * grid.height - 0.5, grid.radius * scale + 1e-3
+        min_x, max_x = left * scale + centre_x - padding, right * scale + centre_x + padding
+        min_y, max_y = top * scale + centre_y - padding, bottom * scale + centre_y + padding
         if grid.with_boxes == 1:
             last_column, last_row = (grid.width - 1) // grid.side, (grid.height - 1) // grid.side
-        elif x1 >= 0 and y1 >= 0 and x0 <= grid.width - 1 and y0 <= grid.height - 1:
-            first_column = ti.cast(ti.max(x0, 0.0), ti.i32) // grid.side
-            last_column = ti.cast(ti.min(x1, grid.width - 1.0), ti.i32) // grid.side
-            first_row = ti.cast(ti.max(y0, 0.0), ti.i32) // grid.side
-            last_row = ti.cast(ti.min(y1, grid.height - 1.0), ti.i32) // grid.side
+        elif max_x >= 0 and max_y >= 0 and min_x <= grid.width - 1 and min_y <= grid.height - 1:
+            first_column = ti.cast(ti.max(min_x, 0.0), ti.i32) // grid.side
+            last_column = ti.cast(ti.min(max_x, grid.width - 1.0), ti.i32) // grid.side
+            first_row = ti.cast(ti.max(min_y, 0.0), ti.i32) // grid.side
+            last_row = ti.cast(ti.min(max_y, grid.height - 1.0), ti.i32) // grid.side
     return first_column, last_column, first_row, last_row
 
 
 @ti.func
-def _reaches(grid: ti.template(), m, f, tile):
-    """Whether a face, grown by its reach, meets the box of a tile (always where tiles have no boxes)."""
+def _meets_tile(grid: ti.template(), m, f, tile):
+    """Whether a face, grown by the cut-off radius, meets the box of a tile (True where tiles have no boxes)."""
     result = True
     if grid.with_boxes == 1:
         for k in ti.static(range(2)):
@@ -99,47 +99,47 @@ def _reaches(grid: ti.template(), m, f, tile):
 
 @ti.kernel
 def tile_boxes(centres: ti.types.ndarray(), side: int, boxes: ti.types.ndarray()):
-    """Write the box of the pixel centres of every tile: reads centres [M, H, W, 2], writes boxes [M tiles, 4] (least x, y, most
-    x, y). No adjoint: it decides only which faces are looked at."""
+    """Write the box of the pixel centres of every tile: reads centres [M, H, W, 2], writes boxes [M tiles, 4] (min x,
+    min y, max x, max y). No adjoint: boxes only select faces."""
     height, width = centres.shape[1], centres.shape[2]
     columns = (width + side - 1) // side
     tiles = columns * ((height + side - 1) // side)
     for tile in range(boxes.shape[0]):
         m, x0, y0 = tile // tiles, tile % tiles % columns * side, tile % tiles // columns * side
         for k in ti.static(range(2)):
-            low, high = centres[m, y0, x0, k], centres[m, y0, x0, k]
+            minimum, maximum = centres[m, y0, x0, k], centres[m, y0, x0, k]
             for y in range(y0, ti.min(y0 + side, height)):
                 for x in range(x0, ti.min(x0 + side, width)):
-                    low, high = ti.min(low, centres[m, y, x, k]), ti.max(high, centres[m, y, x, k])
-            boxes[tile, k] = low - 1e-4
-            boxes[tile, 2 + k] = high + 1e-4
+                    minimum, maximum = ti.min(minimum, centres[m, y, x, k]), ti.max(maximum, centres[m, y, x, k])
+            boxes[tile, k] = minimum - 1e-4
+            boxes[tile, 2 + k] = maximum + 1e-4
 
 
 @ti.func
-def _bucket(grid: ti.template(), m, f, low, scale):
+def _bucket(grid: ti.template(), m, f, min_depth, buckets_per_metre):
     a, b, c = _corners(grid, m, f, 2)
-    return ti.max(ti.min(ti.cast(((a + b + c) / 3.0 - low) * scale, ti.i32), BUCKETS - 1), 0)
+    return ti.max(ti.min(ti.cast(((a + b + c) / 3.0 - min_depth) * buckets_per_metre, ti.i32), DEPTH_BUCKETS - 1), 0)
 
 
 @ti.func
 def _order_faces(grid: ti.template(), buckets: ti.template(), order: ti.template(), m):
     """Write the faces of an image roughly from near to far: sorted into buckets of equal depth. The sums over faces do not depend
-    on the order, but faces behind others are then passed over sooner."""
-    low, high = 1e30, 0.0
+    on the order, but colours of occluded faces are then skipped earlier."""
+    min_depth, max_depth = 1e30, 0.0
     for v in range(grid.screen.shape[1]):
         z = grid.screen[m, v, 2]
         if z > 0:
-            low, high = ti.min(low, z), ti.max(high, z)
-    scale = BUCKETS / ti.max(high - low, 1e-30)
-    for k in range(BUCKETS + 1):
+            min_depth, max_depth = ti.min(min_depth, z), ti.max(max_depth, z)
+    buckets_per_metre = DEPTH_BUCKETS / ti.max(max_depth - min_depth, 1e-30)
+    for k in range(DEPTH_BUCKETS + 1):
         buckets[m, k] = 0
     for f in range(grid.corners.shape[0]):
-        k = _bucket(grid, m, f, low, scale) + 1
+        k = _bucket(grid, m, f, min_depth, buckets_per_metre) + 1
         buckets[m, k] = buckets[m, k] + 1
-    for k in range(BUCKETS):
+    for k in range(DEPTH_BUCKETS):
         buckets[m, k + 1] = buckets[m, k + 1] + buckets[m, k]
     for f in range(grid.corners.shape[0]):
-        k = _bucket(grid, m, f, low, scale)
+        k = _bucket(grid, m, f, min_depth, buckets_per_metre)
         order[m, buckets[m, k]] = f
         buckets[m, k] = buckets[m, k] + 1
 
@@ -158,8 +158,8 @@ def count_faces(
 ):  # fmt: skip
     """Order the faces of every image by depth, count those of every tile, and lay the tiles out.
 
-    Writes order [M, F], buckets [M, BUCKETS + 1] (workspace), start [M tiles + 1], slot [M tiles] (see ``Tiles``) and totals [2]
-    (entries, occupied tiles). One thread an image, then one thread for the running sums. No adjoint: integers.
+    Writes order [M, F], buckets [M, DEPTH_BUCKETS + 1] (workspace), start [M tiles + 1], slot [M tiles] (see ``Tiles``) and
+    totals [2] (entries, occupied tiles). One thread an image, then one thread for the running sums. No adjoint: integers.
     """
     images = grid.screen.shape[0]
     columns, tiles = _tile_count(grid)
@@ -173,7 +173,7 @@ def count_faces(
             for row in range(first_row, last_row + 1):
                 for column in range(first_column, last_column + 1):
                     tile = m * tiles + row * columns + column
-                    if _reaches(grid, m, f, tile):
+                    if _meets_tile(grid, m, f, tile):
                         slot[tile] = slot[tile] + 1
     ti.loop_config(serialize=serial)
     for _ in range(1):
@@ -210,7 +210,7 @@ def fill_tiles(
             for row in range(first_row, last_row + 1):
                 for column in range(first_column, last_column + 1):
                     tile = m * tiles + row * columns + column
-                    if _reaches(grid, m, f, tile):
+                    if _meets_tile(grid, m, f, tile):
                         entries[start[tile]] = f
                         start[tile] = start[tile] + 1
     # Now start[tile] is the next tile's first entry: move the numbers back by one tile.
@@ -232,8 +232,8 @@ def bin_faces(
         corners: [F, 8] int32, the first three columns are vertex numbers.
         width, height: size of the images [pixels].
         side: side of a tile [pixels].
-        sigma: greatest softness of the edges of any image [squared NDC of the shorter side]; a face reaches sqrt(9.21 sigma)
-            beyond itself.
+        sigma: greatest softness of the edges of any image [squared NDC of the shorter side]; the cut-off distance is
+            sqrt(9.21 sigma).
         centres: [M, H, W, 2] screen positions of the pixels, where they are no regular grid.
 
     Returns:
@@ -246,13 +246,13 @@ def bin_faces(
         tile_boxes(centres, side, boxes)
     radius = float((CUT_OFF * sigma) ** 0.5)
     grid = Grid(screen, corners, boxes, width, height, side, radius, int(centres is not None))
-    few = runs_serially(images)
+    serial = runs_serially(images)
     start, slot = int_empty_in_same_library(screen, (tiles + 1,)), int_empty_in_same_library(screen, (tiles,))
-    buckets, totals = int_empty_in_same_library(screen, (images, BUCKETS + 1)), int_empty_in_same_library(screen, (2,))
+    buckets, totals = int_empty_in_same_library(screen, (images, DEPTH_BUCKETS + 1)), int_empty_in_same_library(screen, (2,))
     order = int_empty_in_same_library(screen, (images, corners.shape[0]))
-    count_faces(few, grid, buckets, order, start, slot, totals)
+    count_faces(serial, grid, buckets, order, start, slot, totals)
     total, occupied = (int(number) for number in to_numpy(totals))
     entries = int_empty_in_same_library(screen, (max(total, 1),))
     if total:
-        fill_tiles(few, grid, order, start, entries)
+        fill_tiles(serial, grid, order, start, entries)
     return Tiles(start, slot, entries, side, iterations_per_task(tiles)), occupied

@@ -1,25 +1,25 @@
-"""The walk of the rasterisers' kernels: over the tiles, over the faces of a tile, and over the pixels that a face reaches.
+"""Traversal by the rasterisers' kernels: tiles, the faces of a tile, and the pixels within the cut-off distance of a face.
 
 A thread owns a tile: it walks over the tile's faces, and for each face over the pixels of its grown box, so that a pixel is
-visited by the faces near it only. The passes (forward, adjoint, tangent, weights; of SoftRas and of DIB-R) differ in their steps
-on the way: each is a ``TilePass``, a bundle of the kernel's arrays with one method for each step, and ``walk`` calls the steps.
+visited by the faces near it only. The passes (forward, adjoint, tangent, weights; of SoftRas and of DIB-R) differ in their
+steps: each is a ``TilePass``, a bundle of the kernel's arrays with one method for each step, and ``walk`` calls the steps.
 
 Taichi's CPU scheduler gives at least 512 iterations of a loop to a thread at a time, whatever the loop's settings say. The loop
-over the tiles therefore counts ``Tiles.iterations`` iterations for each tile, of which the first does the work.
+over the tiles therefore runs ``Tiles.iterations_per_tile`` iterations for each tile, of which the first does the work.
 """
 
 from typing import Any
 
 from ti_render.arrays import FLAG, UNIFORM
-from ti_render.backdrop.backdrop import depth_rate, pixel_centre
-from ti_render.raster.fragment import Triangle, near_fade_rates, setup, vec2
+from ti_render.backdrop.backdrop import inverse_temperature, pixel_centre
+from ti_render.raster.fragment import Triangle, near_fade_gradient, triangle_setup, vec2
 from ti_render.raster.tiles import CUT_OFF
 from ti_sim.base.bundles import bundle, with_fields
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import vec3
 
-# A coverage below this is none (its square must stay above the least f32).
-NO_COVERAGE = 1e-17
+# Fragments with D (``fragment``) at or below this are skipped (its square must stay above the least f32).
+MIN_PROBABILITY = 1e-17
 
 
 @bundle
@@ -27,15 +27,15 @@ class Tile:
     """A tile, while a kernel is compiled.
 
     Attributes:
-        image: m.
+        image: number m of the image.
         width, height: size of the picture [pixels].
         x0, y0, x1, y1: first and last column and row of the tile's pixels.
         slot: number of the tile among those that have faces, -1 for a tile without.
         side: side of a whole tile [pixels].
         inverse_sigma: 1 / sigma.
-        radius: how far a face reaches beyond itself on the screen, sqrt(CUT_OFF sigma).
-        depth_rate: 1 / (gamma (far - near)) [1/m].
-        state: what the pass holds for the tile (``TilePass.begin_tile``).
+        radius: cut-off distance from a face on the screen, sqrt(CUT_OFF sigma).
+        inverse_temperature: of the softmax over depths, 1 / (gamma (far - near)) [1/m].
+        state: variables of the pass for the tile (``TilePass.begin_tile``).
     """
 
     image: Any
@@ -49,7 +49,7 @@ class Tile:
     side: Any
     inverse_sigma: Any
     radius: Any
-    depth_rate: Any
+    inverse_temperature: Any
     state: Any = None
 
 
@@ -58,18 +58,18 @@ class Face:
     """A face of a tile, while a kernel is compiled.
 
     Attributes:
-        number: f.
+        number: number f of the face.
         triangle: its ``Triangle``.
         code: its code in ``Faces.contours``.
-        fade, fade_rates: its near fade, and the fade's derivatives by the depths over itself (``near_fade_rates``).
-        state: what the pass holds for the face (``TilePass.begin_face``).
+        fade, log_fade_gradient: its near fade, and the derivatives of its logarithm by the depths (``near_fade_gradient``).
+        state: variables of the pass for the face (``TilePass.begin_face``).
     """
 
     number: Any
     triangle: Any
     code: Any
     fade: Any
-    fade_rates: Any
+    log_fade_gradient: Any
     state: Any = None
 
 
@@ -91,10 +91,10 @@ class Pixel:
 
 @bundle
 class TilePass:
-    """What a kernel does on the walk: the steps that it needs override these, which do nothing.
+    """Steps of a kernel during the traversal: a pass overrides those that it needs; the default steps do nothing.
 
-    ``empty_tiles``: whether tiles without faces are visited, too (as far as ``begin_pixel``). ``silhouettes_only``: whether faces
-    none of whose edges counts in the coverage are passed over.
+    ``empty_tiles``: whether tiles without faces are visited, too (up to ``begin_pixel``). ``silhouettes_only``: whether faces
+    without an edge on the contour (``find_contours``) are skipped.
     """
 
     empty_tiles = False
@@ -114,7 +114,7 @@ class TilePass:
 
     @ti.func
     def visit(self, tile: ti.template(), face: ti.template(), pixel: ti.template()):
-        """For every pixel in the face's box, grown by its reach."""
+        """For every pixel in the face's bounding box, grown by the cut-off radius."""
 
     @ti.func
     def end_face(self, tile: ti.template(), face: ti.template()):
@@ -141,8 +141,8 @@ def _tile(faces: ti.template(), tiles: ti.template(), number, width, height):
     slot = tiles.slot[number]
     inverse_sigma = 1.0 / faces.uniforms[m, UNIFORM.sigma]
     radius = ti.sqrt(CUT_OFF * faces.uniforms[m, UNIFORM.sigma])
-    inverse_depth_scale = depth_rate(faces, m)
-    return Tile(m, width, height, x0, y0, x1, y1, slot, side, inverse_sigma, radius, inverse_depth_scale)
+    beta = inverse_temperature(faces, m)
+    return Tile(m, width, height, x0, y0, x1, y1, slot, side, inverse_sigma, radius, beta)
 
 
 @ti.func
@@ -157,16 +157,16 @@ def screen_triangle(faces: ti.template(), m, f):
     a0, a1, a2 = _screen_vertex(faces.screen, m, v0), _screen_vertex(faces.screen, m, v1), _screen_vertex(faces.screen, m, v2)
     depths = vec3(faces.screen[m, v0, 2], faces.screen[m, v1, 2], faces.screen[m, v2, 2])
     inverse_depths = 1.0 / depths
-    inverse_area, inverse_squared, to_distance = setup(a0, a1, a2)
-    return Triangle(a0, a1, a2, depths, inverse_depths, inverse_area, inverse_squared, to_distance)
+    inverse_area, inverse_squared_lengths, distance_scales = triangle_setup(a0, a1, a2)
+    return Triangle(a0, a1, a2, depths, inverse_depths, inverse_area, inverse_squared_lengths, distance_scales)
 
 
 @ti.func
 def _face(faces: ti.template(), m, f):
     triangle = screen_triangle(faces, m, f)
-    fade, fade_rates = near_fade_rates(triangle.depths, 1.0 / faces.near)
+    fade, log_fade_gradient = near_fade_gradient(triangle.depths, 1.0 / faces.near)
     code = faces.contours[m, f]
-    return Face(f, triangle, code, fade, fade_rates)
+    return Face(f, triangle, code, fade, log_fade_gradient)
 
 
 @ti.func
@@ -177,26 +177,26 @@ def _pixel(faces: ti.template(), tile: ti.template(), x, y):
 
 
 @ti.func
-def _pixel_range(faces: ti.template(), a, b, c, radius, half, axis_length, first, last):
+def _pixel_range(faces: ti.template(), a, b, c, radius, pixels_per_unit, axis_length, first, last):
     """Pixels of [first, last] whose centres lie within ``radius`` of the range of a, b, c, on an axis of ``axis_length`` pixels
-    (all of them where the lens distorts); ``half`` is half of the picture's shorter side."""
-    middle = 0.5 * axis_length - 0.5
+    (all of them where the lens distorts); ``pixels_per_unit`` is half of the picture's shorter side."""
+    centre_pixel = 0.5 * axis_length - 0.5
     first_inside, last_inside = first, last
     if faces.flags[FLAG.distorted] == 0:
-        first_inside = ti.cast(ti.max(ti.ceil((ti.min(a, b, c) - radius) * half + middle), first), ti.i32)
-        last_inside = ti.cast(ti.min(ti.floor((ti.max(a, b, c) + radius) * half + middle), last), ti.i32)
+        first_inside = ti.cast(ti.max(ti.ceil((ti.min(a, b, c) - radius) * pixels_per_unit + centre_pixel), first), ti.i32)
+        last_inside = ti.cast(ti.min(ti.floor((ti.max(a, b, c) + radius) * pixels_per_unit + centre_pixel), last), ti.i32)
     return first_inside, last_inside
 
 
 @ti.func
 def _walk_face(faces: ti.template(), tile: ti.template(), f, tile_pass: ti.template()):
-    """The steps of a face and of the pixels that it reaches."""
-    bare = _face(faces, tile.image, f)
-    face = with_fields(bare, state=tile_pass.begin_face(tile, bare))
+    """The steps of a face and of the pixels within the cut-off distance."""
+    stateless_face = _face(faces, tile.image, f)
+    face = with_fields(stateless_face, state=tile_pass.begin_face(tile, stateless_face))
     a0, a1, a2 = face.triangle.a0, face.triangle.a1, face.triangle.a2
-    half = 0.5 * ti.min(tile.width, tile.height)
-    first_x, last_x = _pixel_range(faces, a0[0], a1[0], a2[0], tile.radius, half, tile.width, tile.x0, tile.x1)
-    first_y, last_y = _pixel_range(faces, a0[1], a1[1], a2[1], tile.radius, half, tile.height, tile.y0, tile.y1)
+    pixels_per_unit = 0.5 * ti.min(tile.width, tile.height)
+    first_x, last_x = _pixel_range(faces, a0[0], a1[0], a2[0], tile.radius, pixels_per_unit, tile.width, tile.x0, tile.x1)
+    first_y, last_y = _pixel_range(faces, a0[1], a1[1], a2[1], tile.radius, pixels_per_unit, tile.height, tile.y0, tile.y1)
     for y in range(first_y, last_y + 1):
         for x in range(first_x, last_x + 1):
             pixel = _pixel(faces, tile, x, y)
@@ -206,27 +206,29 @@ def _walk_face(faces: ti.template(), tile: ti.template(), f, tile_pass: ti.templ
 
 @ti.func
 def walk(faces: ti.template(), tiles: ti.template(), width, height, tile_pass: ti.template()):
-    """Walk over all tiles, in parallel, with the steps of ``tile_pass``: the loop of a kernel, which calls it at its top level.
+    """Traverse all tiles in parallel with the steps of ``tile_pass``; a kernel calls it at its top level.
 
     Args:
         faces, tiles: ``Faces`` and their ``Tiles``.
         width, height: size of the pictures [pixels].
         tile_pass: a ``TilePass``.
     """
-    for index in range(tiles.slot.shape[0] * tiles.iterations):
-        if index % tiles.iterations > 0:
+    for index in range(tiles.slot.shape[0] * tiles.iterations_per_tile):
+        if index % tiles.iterations_per_tile > 0:
             continue
         if ti.static(not tile_pass.empty_tiles):
-            if tiles.slot[index // tiles.iterations] < 0:
+            if tiles.slot[index // tiles.iterations_per_tile] < 0:
                 continue
-        bare = _tile(faces, tiles, index // tiles.iterations, width, height)
-        tile = with_fields(bare, state=tile_pass.begin_tile(bare))
+        stateless_tile = _tile(faces, tiles, index // tiles.iterations_per_tile, width, height)
+        tile = with_fields(stateless_tile, state=tile_pass.begin_tile(stateless_tile))
         for y in range(tile.y0, tile.y1 + 1):
             for x in range(tile.x0, tile.x1 + 1):
                 pixel = _pixel(faces, tile, x, y)
                 tile_pass.begin_pixel(tile, pixel)
         if tile.slot >= 0:
-            for entry in range(tiles.start[index // tiles.iterations], tiles.start[index // tiles.iterations + 1]):
+            for entry in range(
+                tiles.start[index // tiles.iterations_per_tile], tiles.start[index // tiles.iterations_per_tile + 1]
+            ):
                 f = tiles.entries[entry]
                 if ti.static(tile_pass.silhouettes_only):
                     if ti.abs(faces.contours[tile.image, f]) & 7 == 0:

@@ -3,73 +3,73 @@
 from typing import Any
 
 from ti_render.arrays import Faces
-from ti_render.backdrop.backdrop import negligible
-from ti_render.raster.edge_on import mixed_barycentrics, steepness
+from ti_render.backdrop.backdrop import min_exponent
+from ti_render.raster.edge_on import face_steepness, mixed_barycentrics
 from ti_render.raster.fragment import fragment, perspective
 from ti_render.raster.softras import MIN_DEPTH, STATE_SIZE, WEIGHT, pixel_alpha
 from ti_render.raster.tiles import Tiles
-from ti_render.raster.walk import NO_COVERAGE, TilePass, walk
+from ti_render.raster.walk import MIN_PROBABILITY, TilePass, walk
 from ti_sim.base.bundles import bundle, kernel
 from ti_sim.base.runtime import ti
 
 
 @bundle
-class Counted:
-    """Fragments of a tile that were counted or written so far."""
+class FragmentCount:
+    """Number of a tile's fragments that were counted or written so far."""
 
     count: Any
 
 
 @bundle
 class Steepness:
-    """s of a face."""
+    """Steepness s of a face (``edge_on``)."""
 
-    steep: Any
+    steepness: Any
 
 
 @bundle
-class Weighing(TilePass):
+class WeightPass(TilePass):
     """The pass of ``fragment_weights_kernel``."""
 
     faces: Any
     pixel_state: Any
-    least: Any
+    min_weight: Any
     write: Any
-    entries: Any
+    tile_entries: Any
     locations: Any
     weights: Any
 
     @ti.func
     def begin_tile(self, tile: ti.template()):
-        """Nothing is counted yet."""
+        """Start at zero."""
         count = 0
-        return Counted(count)
+        return FragmentCount(count)
 
     @ti.func
     def begin_face(self, tile: ti.template(), face: ti.template()):
         """Steepness of the face."""
         triangle = face.triangle
-        steep = steepness(triangle.a0, triangle.a1, triangle.a2, triangle.inverse_depths, self.faces.steepest)
-        return Steepness(steep)
+        steepness = face_steepness(triangle.a0, triangle.a1, triangle.a2, triangle.inverse_depths, self.faces.edge_on_slope)
+        return Steepness(steepness)
 
     @ti.func
     def visit(self, tile: ti.template(), face: ti.template(), pixel: ti.template()):
         """Count or write a fragment."""
         i, p, triangle = pixel.index, pixel.centre, face.triangle
         hit = fragment(p, triangle, tile.radius, tile.inverse_sigma)
-        coverage = hit.sigmoid * face.fade
-        if coverage > NO_COVERAGE:
-            b, _even = mixed_barycentrics(p, triangle, hit.barycentrics, face.state.steep, tile.inverse_sigma)
+        probability = hit.sigmoid * face.fade
+        if probability > MIN_PROBABILITY:
+            b, _edge_average = mixed_barycentrics(p, triangle, hit.barycentrics, face.state.steepness, tile.inverse_sigma)
             r, z = perspective(b, triangle.inverse_depths)
-            t = (self.pixel_state[i * STATE_SIZE + MIN_DEPTH] - z) * tile.depth_rate - hit.tail
-            if t > ti.static(negligible()):
-                mix = pixel_alpha(self.pixel_state, i)
+            exponent = (self.pixel_state[i * STATE_SIZE + MIN_DEPTH] - z) * tile.inverse_temperature - hit.tail_exponent
+            if exponent > ti.static(min_exponent()):
+                face_weight = pixel_alpha(self.pixel_state, i)
                 if self.faces.strict == 1:
-                    mix = 1.0
-                weight = mix * coverage * ti.exp(t) / self.pixel_state[i * STATE_SIZE + WEIGHT]
-                if weight >= self.least:
+                    face_weight = 1.0
+                weight = face_weight * probability * ti.exp(exponent) / self.pixel_state[i * STATE_SIZE + WEIGHT]
+                if weight >= self.min_weight:
                     if self.write == 1:
-                        entry = self.entries[tile.slot] + tile.state.count
+                        entry = self.tile_entries[tile.slot] + tile.state.count
                         self.locations[entry, 0], self.locations[entry, 1] = tile.image, pixel.y
                         self.locations[entry, 2], self.locations[entry, 3] = pixel.x, face.number
                         for k in ti.static(range(3)):
@@ -80,18 +80,18 @@ class Weighing(TilePass):
     def end_tile(self, tile: ti.template()):
         """Write the count of the tile."""
         if self.write == 0:
-            self.entries[tile.slot] = tile.state.count
+            self.tile_entries[tile.slot] = tile.state.count
 
 
 @kernel
 def fragment_weights_kernel(
     faces: Faces, tiles: Tiles, pixel_state: ti.types.ndarray(), width: int, height: int, min_weight: float, write: int,
-    entries: ti.types.ndarray(), locations: ti.types.ndarray(), weights: ti.types.ndarray(),
+    tile_entries: ti.types.ndarray(), locations: ti.types.ndarray(), weights: ti.types.ndarray(),
 ):  # fmt: skip
     """Count the fragments with a weight of at least ``min_weight``, or write them.
 
-    Reads pixel_state, which ``rasterise`` has written. With ``write`` 0 it writes entries [occupied] int32, the number of
+    Reads pixel_state, which ``rasterise`` has written. With ``write`` 0 it writes tile_entries [occupied] int32, the number of
     fragments of each tile that has faces; with 1 it reads there the first entry of each, and writes locations [n, 4] int32
     (image, row, column, face) and weights [n, 3] of the face's corners. No adjoint: weights have no derivatives.
     """
-    walk(faces, tiles, width, height, Weighing(faces, pixel_state, min_weight, write, entries, locations, weights))
+    walk(faces, tiles, width, height, WeightPass(faces, pixel_state, min_weight, write, tile_entries, locations, weights))

@@ -7,7 +7,7 @@ import pytest
 
 from tests.reference import render_scenes
 from ti_render import render
-from ti_render.backdrop.sharing import sources_of
+from ti_render.backdrop.sharing import source_images
 
 SCENES = (
     "batch", "batch_shadowed", "checker_ground", "textured_ground", "distorted_camera", "background_image", "antialiased", "dibr",
@@ -40,7 +40,7 @@ def test_each_input_alone_makes_another_backdrop(name):
         both = render(pair_of(first, second), settings)
         for image, alone in enumerate((first, replace(first, **second))):
             np.testing.assert_array_equal(both.images[image], render(alone, settings).images[0], err_msg=f"{field} {image}")
-        shared = len(np.unique(sources_of(both.backdrop, both.inputs))) == 1
+        shared = len(np.unique(source_images(both.backdrop, both.inputs))) == 1
         assert shared == (field in ("body_q", "albedo", "uv") and settings.shadows is None), field
 
 
@@ -50,7 +50,7 @@ def test_moving_bodies_share_a_backdrop():
     poses = np.repeat(first.body_q, 5, axis=0)
     poses[:, :, 0] += np.linspace(0, 0.02, 5)[:, None]
     result = render(replace(first, body_q=poses), settings)
-    np.testing.assert_array_equal(sources_of(result.backdrop, result.inputs), 0)
+    np.testing.assert_array_equal(source_images(result.backdrop, result.inputs), 0)
     for image in range(5):
         alone = render(replace(first, body_q=poses[image : image + 1]), settings)
         np.testing.assert_array_equal(result.images[image], alone.images[0])
