@@ -8,7 +8,7 @@ conserved. The points of a pair with a bristle have no friction of their own, an
 from typing import Any
 
 from ti_sim.articulated.spatial import quaternion_product, rotated
-from ti_sim.articulated.tables import BARS, BRISTLE, CONTACT, LOAD, MOVES, QUATERNION, SPIN, VELOCITY, VIRTUAL
+from ti_sim.articulated.tables import LINK, TREE, WORK
 from ti_sim.base.bundles import bundle
 from ti_sim.base.rows import add_vec3, add_vec4, load_vec3, load_vec4
 from ti_sim.base.runtime import ti
@@ -43,7 +43,7 @@ class ContactPoint:
 @ti.func
 def shape_arm(world: ti.template(), b, i):
     """Vector from the origin of link i to the centre of its shape, world axes."""
-    return rotated(load_vec4(world.work, b, i, QUATERNION), shape_vec3(world, i, SHAPE.position))
+    return rotated(load_vec4(world.work, b, i, WORK.quaternion), shape_vec3(world, i, SHAPE.position))
 
 
 @ti.func
@@ -53,19 +53,19 @@ def shape_rotation(world: ti.template(), b, i):
         world.shape[i, SHAPE.quaternion], world.shape[i, SHAPE.quaternion + 1],
         world.shape[i, SHAPE.quaternion + 2], world.shape[i, SHAPE.quaternion + 3],
     )  # fmt: skip
-    return quaternion_product(load_vec4(world.work, b, i, QUATERNION), local)
+    return quaternion_product(load_vec4(world.work, b, i, WORK.quaternion), local)
 
 
 @ti.func
 def mean_contact(world: ti.template(), b, i, j):
     """Mean of the contact parameters of two links."""
-    return 0.5 * (load_vec4(world.link, b, i, CONTACT) + load_vec4(world.link, b, j, CONTACT))
+    return 0.5 * (load_vec4(world.link, b, i, LINK.contact) + load_vec4(world.link, b, j, LINK.contact))
 
 
 @ti.func
 def mean_bristle(world: ti.template(), b, i, j):
     """Mean of the bristle stiffnesses of two links [N/m]."""
-    return 0.5 * (world.link[b, i, BRISTLE] + world.link[b, j, BRISTLE])
+    return 0.5 * (world.link[b, i, LINK.bristle] + world.link[b, j, LINK.bristle])
 
 
 @ti.func
@@ -81,7 +81,7 @@ def point_contact(world: ti.template(), b, i, j):
 @ti.func
 def point_velocity(world: ti.template(), b, i, arm):
     """Velocity of the point of link i at ``arm`` from its origin."""
-    return load_vec3(world.work, b, i, VELOCITY) + load_vec3(world.work, b, i, SPIN).cross(arm)
+    return load_vec3(world.work, b, i, WORK.velocity) + load_vec3(world.work, b, i, WORK.spin).cross(arm)
 
 
 @ti.func
@@ -100,9 +100,9 @@ def depth_in_contact(gap, speed, dt):
 @ti.func
 def add_load(world: ti.template(), b, i, arm, force):
     """Subtract a force at ``arm`` from the origin of link i from its load."""
-    if world.tree[i, MOVES] == 1:
-        add_vec3(world.work, b, i, LOAD, -arm.cross(force))
-        add_vec3(world.work, b, i, LOAD + 3, -force)
+    if world.tree[i, TREE.moves] == 1:
+        add_vec3(world.work, b, i, WORK.load, -arm.cross(force))
+        add_vec3(world.work, b, i, WORK.load + 3, -force)
 
 
 @ti.func
@@ -144,11 +144,11 @@ def point_adjoint(world: ti.template(), b, i, arm, force, u_bar):
 
     Adds to the adjoints of the link's real and virtual velocities, and returns that of the arm.
     """
-    add_vec3(world.work, b, i, BARS + 6, arm.cross(u_bar))
-    add_vec3(world.work, b, i, BARS + 9, u_bar)
-    add_vec3(world.work, b, i, BARS + 18, -arm.cross(force))
-    add_vec3(world.work, b, i, BARS + 21, -force)
-    spin, virtual = load_vec3(world.work, b, i, SPIN), load_vec3(world.work, b, i, VIRTUAL)
+    add_vec3(world.work, b, i, WORK.bars + 6, arm.cross(u_bar))
+    add_vec3(world.work, b, i, WORK.bars + 9, u_bar)
+    add_vec3(world.work, b, i, WORK.bars + 18, -arm.cross(force))
+    add_vec3(world.work, b, i, WORK.bars + 21, -force)
+    spin, virtual = load_vec3(world.work, b, i, WORK.spin), load_vec3(world.work, b, i, WORK.virtual)
     return u_bar.cross(spin) - force.cross(virtual)
 
 
@@ -168,8 +168,8 @@ def add_contact_force_adjoint(
     arm_j = arm + point.apart
     u = point_velocity(world, b, i, arm) - point_velocity(world, b, j, arm_j)
     force, path = contact_force_along(normal, gap, u, contact.x, contact.y, contact.z, contact.w, world.dt)
-    y = load_vec3(world.work, b, i, VIRTUAL + 3) + load_vec3(world.work, b, i, VIRTUAL).cross(arm)
-    y -= load_vec3(world.work, b, j, VIRTUAL + 3) + load_vec3(world.work, b, j, VIRTUAL).cross(arm_j)
+    y = load_vec3(world.work, b, i, WORK.virtual + 3) + load_vec3(world.work, b, i, WORK.virtual).cross(arm)
+    y -= load_vec3(world.work, b, j, WORK.virtual + 3) + load_vec3(world.work, b, j, WORK.virtual).cross(arm_j)
     force_bar, size_bar, place_bar, turn_bar, path_bar = -weight * y, 0.0, vec3(0.0), vec3(0.0), vec3(0.0)
     if ti.static(world.sticking):
         size_bar, place_bar, turn_bar, path_bar = patch_point_adjoint(
@@ -191,8 +191,8 @@ def add_contact_force_adjoint(
             apart_bar += place_bar
         normal_bar += side * turn_bar
         weight_bar += size_bar * force.dot(normal)
-    add_vec4(bars.link, b, i, CONTACT, 0.5 * contact_bar)
-    add_vec4(bars.link, b, j, CONTACT, 0.5 * contact_bar)
+    add_vec4(bars.link, b, i, LINK.contact, 0.5 * contact_bar)
+    add_vec4(bars.link, b, j, LINK.contact, 0.5 * contact_bar)
     return arm_bar + apart_bar, apart_bar, normal_bar, gap_bar, weight_bar
 
 
@@ -210,25 +210,25 @@ def add_pose_adjoints(world: ti.template(), b, i, j, arm_i, arm_j, arm_bar, apar
         turn_i_bar: adjoint of the rotation of link i, without the contribution of its arm.
         turn_j_bar: the same for link j.
     """
-    add_vec3(world.work, b, i, BARS, turn_i_bar + arm_i.cross(arm_bar - between_bar))
-    add_vec3(world.work, b, j, BARS, turn_j_bar + arm_j.cross(between_bar))
-    add_vec3(world.work, b, i, BARS + 3, apart_bar - between_bar)
-    add_vec3(world.work, b, j, BARS + 3, between_bar - apart_bar)
+    add_vec3(world.work, b, i, WORK.bars, turn_i_bar + arm_i.cross(arm_bar - between_bar))
+    add_vec3(world.work, b, j, WORK.bars, turn_j_bar + arm_j.cross(between_bar))
+    add_vec3(world.work, b, i, WORK.bars + 3, apart_bar - between_bar)
+    add_vec3(world.work, b, j, WORK.bars + 3, between_bar - apart_bar)
 
 
 @ti.func
 def travel_of(world: ti.template(), b, i):
     """The farthest that a point of link i's shape moves in a step [m]."""
     speed = point_velocity(world, b, i, shape_arm(world, b, i)).norm()
-    return world.dt * (speed + load_vec3(world.work, b, i, SPIN).norm() * world.shape[i, SHAPE.bound])
+    return world.dt * (speed + load_vec3(world.work, b, i, WORK.spin).norm() * world.shape[i, SHAPE.bound])
 
 
 @ti.func
 def pair_margin(world: ti.template(), b, i, j):
     """Gap of the shapes of two links at which contact may begin [m]: the farthest that they approach each other in a step."""
     u = point_velocity(world, b, i, shape_arm(world, b, i)) - point_velocity(world, b, j, shape_arm(world, b, j))
-    rotation_speed = load_vec3(world.work, b, i, SPIN).norm() * world.shape[i, SHAPE.bound]
-    rotation_speed += load_vec3(world.work, b, j, SPIN).norm() * world.shape[j, SHAPE.bound]
+    rotation_speed = load_vec3(world.work, b, i, WORK.spin).norm() * world.shape[i, SHAPE.bound]
+    rotation_speed += load_vec3(world.work, b, j, WORK.spin).norm() * world.shape[j, SHAPE.bound]
     return world.dt * (u.norm() + rotation_speed)
 
 

@@ -36,7 +36,7 @@ from ti_sim.articulated.contact_force import (
 from ti_sim.articulated.pair_bristle import begin_patch, clear_pair_adjoints, patch_loads, patch_loads_adjoint
 from ti_sim.articulated.spatial import rotated
 from ti_sim.articulated.surface_contact import surface_contacts, surface_contacts_adjoint
-from ti_sim.articulated.tables import POSITION
+from ti_sim.articulated.tables import WORK
 from ti_sim.base.bundles import bundle
 from ti_sim.base.rows import load_vec3, store_vec3
 from ti_sim.base.runtime import ti
@@ -52,14 +52,14 @@ def update_near_pairs(world: ti.template(), b):
     stale = world.near_pairs[b, NEAR.count] < 0
     for i in range(world.links):
         if world.shape[i, SHAPE.slack] > 0 and not stale:
-            moved = load_vec3(world.work, b, i, POSITION) + shape_arm(world, b, i)
+            moved = load_vec3(world.work, b, i, WORK.position) + shape_arm(world, b, i)
             moved -= vec3(world.anchor[b, i, 0], world.anchor[b, i, 1], world.anchor[b, i, 2])
             left = ti.max(world.shape[i, SHAPE.slack] - travel_of(world, b, i), 0.0)
             stale = moved.dot(moved) > left * left
     if stale:
         for i in range(world.links):
             if world.shape[i, SHAPE.bound] > 0:
-                centre = load_vec3(world.work, b, i, POSITION) + shape_arm(world, b, i)
+                centre = load_vec3(world.work, b, i, WORK.position) + shape_arm(world, b, i)
                 store_vec3(world.anchor, b, i, 0, centre)
         count = 0
         for p in range(world.pairs):
@@ -80,7 +80,7 @@ def update_near_pairs(world: ti.template(), b):
 def check_speed(world: ti.template(), b, p, i, j):
     """Mark a near pair whose shapes move in one step by more than the smaller half size of both."""
     arm_i, arm_j = shape_arm(world, b, i), shape_arm(world, b, j)
-    d = load_vec3(world.work, b, i, POSITION) + arm_i - load_vec3(world.work, b, j, POSITION) - arm_j
+    d = load_vec3(world.work, b, i, WORK.position) + arm_i - load_vec3(world.work, b, j, WORK.position) - arm_j
     step = world.dt * (point_velocity(world, b, i, arm_i) - point_velocity(world, b, j, arm_j)).norm()
     reach = world.shape[i, SHAPE.bound] + world.shape[j, SHAPE.bound] + step
     if step > ti.min(world.shape[i, SHAPE.min_half_extent], world.shape[j, SHAPE.min_half_extent]) and d.dot(d) < reach * reach:
@@ -111,7 +111,7 @@ class RoundPair:
 def load_round_pair(world: ti.template(), b, i, j):
     """``RoundPair`` of two links."""
     arm_i, arm_j = shape_arm(world, b, i), shape_arm(world, b, j)
-    apart = load_vec3(world.work, b, i, POSITION) - load_vec3(world.work, b, j, POSITION)
+    apart = load_vec3(world.work, b, i, WORK.position) - load_vec3(world.work, b, j, WORK.position)
     centre, matrix = apart + arm_i - arm_j, rotation_matrix(shape_rotation(world, b, j))
     along = rotated(shape_rotation(world, b, i), vec3(0.0, 0.0, 1.0))
     h, radius = world.shape[i, SHAPE.half_length], world.shape[i, SHAPE.radius]

@@ -17,7 +17,7 @@ States [B, rows, Q + 2 D + D] hold the deflections after the accelerations, adjo
 """
 
 from ti_sim.articulated.joints import has_position
-from ti_sim.articulated.tables import DRY_DAMPING, DRY_FRICTION, DRY_STIFFNESS
+from ti_sim.articulated.tables import JOINT
 from ti_sim.base.runtime import ti
 
 
@@ -36,9 +36,9 @@ def deflection_bar_column(world: ti.template(), d):
 @ti.func
 def largest_deflection(world: ti.template(), b, d):
     """Deflection f_c / s at which a bristle slips [m, rad]; 0 without stiffness."""
-    limit, stiffness = 0.0, world.velocity[b, d, DRY_STIFFNESS]
+    limit, stiffness = 0.0, world.velocity[b, d, JOINT.dry_stiffness]
     if stiffness > 0:
-        limit = world.velocity[b, d, DRY_FRICTION] / stiffness
+        limit = world.velocity[b, d, JOINT.dry_friction] / stiffness
     return limit
 
 
@@ -48,8 +48,8 @@ def dry_force(world: ti.template(), states: ti.template(), b, slot, kind, d):
     force = 0.0
     if has_position(kind):
         z, velocity = states[b, slot, deflection_column(world, d)], states[b, slot, world.coordinates + d]
-        limit = world.velocity[b, d, DRY_FRICTION]
-        bristle_force = world.velocity[b, d, DRY_STIFFNESS] * z + world.velocity[b, d, DRY_DAMPING] * velocity
+        limit = world.velocity[b, d, JOINT.dry_friction]
+        bristle_force = world.velocity[b, d, JOINT.dry_stiffness] * z + world.velocity[b, d, JOINT.dry_damping] * velocity
         force = -ti.max(-limit, ti.min(limit, bristle_force))
     return force
 
@@ -61,17 +61,18 @@ def dry_force_adjoint(
     """Adjoint of ``dry_force``: adds to adjoints of row d of the table, and of velocity and deflection in a row of ``bar``."""
     if has_position(kind):
         z, velocity = states[b, slot, deflection_column(world, d)], states[b, slot, world.coordinates + d]
-        limit, stiffness = world.velocity[b, d, DRY_FRICTION], world.velocity[b, d, DRY_STIFFNESS]
-        damping = world.velocity[b, d, DRY_DAMPING]
+        limit, stiffness = world.velocity[b, d, JOINT.dry_friction], world.velocity[b, d, JOINT.dry_stiffness]
+        damping = world.velocity[b, d, JOINT.dry_damping]
         bristle_force = stiffness * z + damping * velocity
         if ti.abs(bristle_force) < limit:
             deflection_at, rate_at = deflection_bar_column(world, d), world.coordinates + d
-            bars.velocity[b, d, DRY_STIFFNESS] = bars.velocity[b, d, DRY_STIFFNESS] - z * force_bar
-            bars.velocity[b, d, DRY_DAMPING] = bars.velocity[b, d, DRY_DAMPING] - velocity * force_bar
+            bars.velocity[b, d, JOINT.dry_stiffness] = bars.velocity[b, d, JOINT.dry_stiffness] - z * force_bar
+            bars.velocity[b, d, JOINT.dry_damping] = bars.velocity[b, d, JOINT.dry_damping] - velocity * force_bar
             bar[b, row, deflection_at] = bar[b, row, deflection_at] - stiffness * force_bar
             bar[b, row, rate_at] = bar[b, row, rate_at] - damping * force_bar
         else:
-            bars.velocity[b, d, DRY_FRICTION] = bars.velocity[b, d, DRY_FRICTION] - ti.math.sign(bristle_force) * force_bar
+            sign = ti.math.sign(bristle_force)
+            bars.velocity[b, d, JOINT.dry_friction] = bars.velocity[b, d, JOINT.dry_friction] - sign * force_bar
 
 
 @ti.func
@@ -98,12 +99,12 @@ def step_bristles_adjoint(world: ti.template(), states: ti.template(), bars: ti.
             bar[b, row, rate_at] = bar[b, row, rate_at] + world.dt * z_bar
         else:
             bar[b, row, deflection_at] = 0.0
-            stiffness = world.velocity[b, d, DRY_STIFFNESS]
+            stiffness = world.velocity[b, d, JOINT.dry_stiffness]
             if stiffness > 0:
                 friction_limit_bar = ti.math.sign(z) * z_bar / stiffness
-                bars.velocity[b, d, DRY_FRICTION] = bars.velocity[b, d, DRY_FRICTION] + friction_limit_bar
-                stiffness_bar = -friction_limit_bar * world.velocity[b, d, DRY_FRICTION] / stiffness
-                bars.velocity[b, d, DRY_STIFFNESS] = bars.velocity[b, d, DRY_STIFFNESS] + stiffness_bar
+                bars.velocity[b, d, JOINT.dry_friction] = bars.velocity[b, d, JOINT.dry_friction] + friction_limit_bar
+                stiffness_bar = -friction_limit_bar * world.velocity[b, d, JOINT.dry_friction] / stiffness
+                bars.velocity[b, d, JOINT.dry_stiffness] = bars.velocity[b, d, JOINT.dry_stiffness] + stiffness_bar
 
 
 @ti.kernel

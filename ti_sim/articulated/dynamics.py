@@ -21,32 +21,7 @@ from ti_sim.articulated.joint_solve import solve_joint
 from ti_sim.articulated.joints import direction, joint_position
 from ti_sim.articulated.kinematics import place_link
 from ti_sim.articulated.spatial import crossed_columns, load_matrix, store_matrix, store_symmetric, symmetric
-from ti_sim.articulated.tables import (
-    ACCELERATION,
-    ARM,
-    ARMATURE,
-    BIAS,
-    BODY,
-    BRISTLE,
-    CENTER,
-    COLUMN,
-    COM,
-    CONTACT,
-    DRIVE,
-    END_POINT,
-    END_QD,
-    FIRST_POINT,
-    FIRST_Q,
-    FIRST_QD,
-    INERTIA,
-    INVERSE,
-    KIND,
-    LOAD,
-    MASS,
-    MOVES,
-    PARENT,
-    POSITION,
-)
+from ti_sim.articulated.tables import JOINT, JOINT_WORK, LINK, TREE, WORK
 from ti_sim.base.rows import WRENCH, add_vec3, load_slot_vec3, load_vec3, load_vec4, store_vec3
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import mat3, outer, rotation_matrix, vec2, vec3
@@ -74,7 +49,7 @@ def wrench_load(world: ti.template(), b, frame, i, rotation):
     """Force [N] and moment about the link's origin [N m] of the wrench of link i, which acts at the centre of its mass alone."""
     push = load_slot_vec3(world.wrench, b, frame, i, WRENCH.force)
     twist = load_slot_vec3(world.wrench, b, frame, i, WRENCH.torque)
-    return push, twist + (rotation @ load_vec3(world.link, b, i, CENTER)).cross(push)
+    return push, twist + (rotation @ load_vec3(world.link, b, i, LINK.center)).cross(push)
 
 
 @ti.func
@@ -84,9 +59,9 @@ def ground_load(world: ti.template(), states: ti.template(), b, slot, i, rotatio
     With bristles it reads their displacements in a row of ``states``, and writes those after the step there.
     """
     force, moment = vec3(0.0), vec3(0.0)
-    contact, center = load_vec4(world.link, b, i, CONTACT), rotation @ load_vec3(world.link, b, i, CENTER)
+    contact, center = load_vec4(world.link, b, i, LINK.contact), rotation @ load_vec3(world.link, b, i, LINK.center)
     margin = ground_margin(world, i, center, w, v)
-    for p in range(world.tree[i, FIRST_POINT], world.tree[i, END_POINT]):
+    for p in range(world.tree[i, TREE.first_point], world.tree[i, TREE.end_point]):
         local = point_position(world.point, p)
         height = position.z - world.ground + center.z + contact_height(world.turning, world.point, p, local, rotation)
         after = vec2(0.0)
@@ -97,8 +72,9 @@ def ground_load(world: ti.template(), states: ti.template(), b, slot, i, rotatio
             if ti.static(world.sticking):
                 s = load_point(states, b, slot, first_bristle(world) + point_column(world, p))
                 f, after = bristle_force(
-                    height, v + w.cross(arm), s, contact.x, contact.y, contact.z, contact.w, world.link[b, i, BRISTLE], world.dt
-                )
+                    height, v + w.cross(arm), s, contact.x, contact.y, contact.z, contact.w, world.link[b, i, LINK.bristle],
+                    world.dt,
+                )  # fmt: skip
                 f *= turning_weight
             else:
                 f = turning_weight * contact_force(height, v + w.cross(arm), contact.x, contact.y, contact.z, contact.w, world.dt)
@@ -117,38 +93,38 @@ def place_links(world: ti.template(), states: ti.template(), b, slot, frame, vir
     """
     for i in range(world.links):
         rotation, w, v, r, j_w, j_v, w_p = place_link(world, states, b, slot, i)
-        if world.tree[i, MOVES] == 1:
+        if world.tree[i, TREE.moves] == 1:
             matrix = rotation_matrix(rotation)
-            mass = world.link[b, i, MASS]
-            d = matrix @ load_vec3(world.link, b, i, COM)
-            inertia = matrix @ symmetric(world.link, b, i, INERTIA) @ matrix.transpose()
+            mass = world.link[b, i, LINK.mass]
+            d = matrix @ load_vec3(world.link, b, i, LINK.com)
+            inertia = matrix @ symmetric(world.link, b, i, LINK.inertia) @ matrix.transpose()
             hx, hy, hz = mass * d.x, mass * d.y, mass * d.z
             origin_inertia = mat3(
                 inertia[0, 0] + hy * d.y + hz * d.z, inertia[0, 1] - hx * d.y, inertia[0, 2] - hx * d.z,
                 inertia[0, 1] - hx * d.y, inertia[1, 1] + hx * d.x + hz * d.z, inertia[1, 2] - hy * d.z,
                 inertia[0, 2] - hx * d.z, inertia[1, 2] - hy * d.z, inertia[2, 2] + hx * d.x + hy * d.y,
             )  # fmt: skip
-            store_symmetric(world.work, b, i, BODY, origin_inertia)
-            store_matrix(world.work, b, i, BODY + 6, mat3(0.0, -hz, hy, hz, 0.0, -hx, -hy, hx, 0.0))
-            store_symmetric(world.work, b, i, BODY + 15, mat3(mass, 0.0, 0.0, 0.0, mass, 0.0, 0.0, 0.0, mass))
+            store_symmetric(world.work, b, i, WORK.body, origin_inertia)
+            store_matrix(world.work, b, i, WORK.body + 6, mat3(0.0, -hz, hy, hz, 0.0, -hx, -hy, hx, 0.0))
+            store_symmetric(world.work, b, i, WORK.body + 15, mat3(mass, 0.0, 0.0, 0.0, mass, 0.0, 0.0, 0.0, mass))
             moment, force = vec3(0.0), vec3(0.0)
             if ti.static(not virtual):
-                store_vec3(world.work, b, i, BIAS, w_p.cross(j_w))
-                store_vec3(world.work, b, i, BIAS + 3, w_p.cross(w_p.cross(r) + 2 * j_v))
+                store_vec3(world.work, b, i, WORK.bias, w_p.cross(j_w))
+                store_vec3(world.work, b, i, WORK.bias + 3, w_p.cross(w_p.cross(r) + 2 * j_v))
                 # ``origin_inertia`` already contains the moment of the centripetal force at the centre of mass about the origin.
                 moment = w.cross(origin_inertia @ w)
                 force = mass * w.cross(w.cross(d))
                 external, external_moment = wrench_load(world, b, frame, i, matrix)
                 moment -= external_moment
                 force -= external
-                if world.tree[i, FIRST_POINT] < world.tree[i, END_POINT]:
+                if world.tree[i, TREE.first_point] < world.tree[i, TREE.end_point]:
                     external, external_moment = ground_load(
-                        world, states, b, slot, i, matrix, load_vec3(world.work, b, i, POSITION), w, v
+                        world, states, b, slot, i, matrix, load_vec3(world.work, b, i, WORK.position), w, v
                     )
                     moment -= external_moment
                     force -= external
-            store_vec3(world.work, b, i, LOAD, moment)
-            store_vec3(world.work, b, i, LOAD + 3, force)
+            store_vec3(world.work, b, i, WORK.load, moment)
+            store_vec3(world.work, b, i, WORK.load + 3, force)
     if ti.static(world.with_pairs and not virtual):
         pair_loads(world, states, b, slot)
 
@@ -157,17 +133,17 @@ def place_links(world: ti.template(), states: ti.template(), b, slot, frame, vir
 def eliminate_links(world: ti.template(), states: ti.template(), b, slot, frame, virtual: ti.template()):
     """Second sweep, leaf to root: eliminates joint velocities and adds articulated inertias and loads to the parents.
 
-    In a virtual solve the right-hand side is in column DRIVE of each velocity; otherwise it is the joint force.
+    In a virtual solve the right-hand side is in column JOINT_WORK.drive of each velocity; otherwise it is the joint force.
     """
     for k in range(world.links):
         i = world.links - 1 - k
-        if world.tree[i, MOVES] == 1:
-            kind, parent = world.tree[i, KIND], world.tree[i, PARENT]
-            a = symmetric(world.work, b, i, BODY)
-            c = load_matrix(world.work, b, i, BODY + 6)
-            m = symmetric(world.work, b, i, BODY + 15)
-            moment, force = load_vec3(world.work, b, i, LOAD), load_vec3(world.work, b, i, LOAD + 3)
-            first, past_last = world.tree[i, FIRST_QD], world.tree[i, END_QD]
+        if world.tree[i, TREE.moves] == 1:
+            kind, parent = world.tree[i, TREE.kind], world.tree[i, TREE.parent]
+            a = symmetric(world.work, b, i, WORK.body)
+            c = load_matrix(world.work, b, i, WORK.body + 6)
+            m = symmetric(world.work, b, i, WORK.body + 15)
+            moment, force = load_vec3(world.work, b, i, WORK.load), load_vec3(world.work, b, i, WORK.load + 3)
+            first, past_last = world.tree[i, TREE.first_qd], world.tree[i, TREE.end_qd]
             d = past_last - 1
             while d >= first:
                 axis, linear = direction(world, b, i, kind, d - first)
@@ -178,41 +154,41 @@ def eliminate_links(world: ti.template(), states: ti.template(), b, slot, frame,
                     axis_inertia, axis_load = axis.dot(linear_column), axis.dot(force)
                 drive = -axis_load
                 if ti.static(virtual):
-                    drive += world.velocity_work[b, d, DRIVE]
+                    drive += world.velocity_work[b, d, JOINT_WORK.drive]
                 else:
-                    x = joint_position(states, b, slot, kind, world.tree[i, FIRST_Q], d - first)
+                    x = joint_position(states, b, slot, kind, world.tree[i, TREE.first_q], d - first)
                     drive += joint_force(world, b, frame, d, kind, x, states[b, slot, world.coordinates + d])
                     if ti.static(world.with_bristles):
                         drive += dry_force(world, states, b, slot, kind, d)
-                inverse = 1 / (axis_inertia + world.velocity[b, d, ARMATURE])
+                inverse = 1 / (axis_inertia + world.velocity[b, d, JOINT.armature])
                 a -= inverse * outer(angular_column, angular_column)
                 c -= inverse * outer(angular_column, linear_column)
                 m -= inverse * outer(linear_column, linear_column)
                 moment += inverse * drive * angular_column
                 force += inverse * drive * linear_column
-                store_vec3(world.velocity_work, b, d, COLUMN, angular_column)
-                store_vec3(world.velocity_work, b, d, COLUMN + 3, linear_column)
-                world.velocity_work[b, d, INVERSE] = inverse
-                world.velocity_work[b, d, DRIVE] = drive
+                store_vec3(world.velocity_work, b, d, JOINT_WORK.column, angular_column)
+                store_vec3(world.velocity_work, b, d, JOINT_WORK.column + 3, linear_column)
+                world.velocity_work[b, d, JOINT_WORK.inverse] = inverse
+                world.velocity_work[b, d, JOINT_WORK.drive] = drive
                 d -= 1
             parent_moves = 0
             if parent >= 0:
-                parent_moves = world.tree[parent, MOVES]
+                parent_moves = world.tree[parent, TREE.moves]
             if parent_moves == 1:
-                r = load_vec3(world.work, b, i, ARM)
+                r = load_vec3(world.work, b, i, WORK.arm)
                 if ti.static(not virtual):
-                    spin, pull = load_vec3(world.work, b, i, BIAS), load_vec3(world.work, b, i, BIAS + 3)
+                    spin, pull = load_vec3(world.work, b, i, WORK.bias), load_vec3(world.work, b, i, WORK.bias + 3)
                     moment += a @ spin + c @ pull
                     force += c.transpose() @ spin + m @ pull
                 mass_moment = crossed_columns(r, m)
                 turned = crossed_columns(r, c.transpose())
                 a += turned + turned.transpose() + crossed_columns(r, mass_moment.transpose())
                 c += mass_moment
-                add_symmetric(world.work, b, parent, BODY, a)
-                add_matrix(world.work, b, parent, BODY + 6, c)
-                add_symmetric(world.work, b, parent, BODY + 15, m)
-                add_vec3(world.work, b, parent, LOAD, moment + r.cross(force))
-                add_vec3(world.work, b, parent, LOAD + 3, force)
+                add_symmetric(world.work, b, parent, WORK.body, a)
+                add_matrix(world.work, b, parent, WORK.body + 6, c)
+                add_symmetric(world.work, b, parent, WORK.body + 15, m)
+                add_vec3(world.work, b, parent, WORK.load, moment + r.cross(force))
+                add_vec3(world.work, b, parent, WORK.load + 3, force)
 
 
 @ti.func
@@ -231,24 +207,24 @@ def add_matrix(array: ti.template(), b, i, column: ti.template(), m):
 def accelerate_links(world: ti.template(), states: ti.template(), b, slot):
     """Third sweep, root to leaf: joint accelerations, written after the velocities in the row of ``states``.
 
-    The accelerations of the links (column ACCELERATION) are those without couplings of joints.
+    The accelerations of the links (column WORK.acceleration) are those without couplings of joints.
     """
     for i in range(world.links):
-        parent, kind = world.tree[i, PARENT], world.tree[i, KIND]
+        parent, kind = world.tree[i, TREE.parent], world.tree[i, TREE.kind]
         angular = vec3(0.0)
         linear = -vec3(world.gravity[b, 0], world.gravity[b, 1], world.gravity[b, 2])
-        if world.tree[i, MOVES] == 1:
+        if world.tree[i, TREE.moves] == 1:
             if parent >= 0:
-                angular = load_vec3(world.work, b, parent, ACCELERATION)
-                linear = load_vec3(world.work, b, parent, ACCELERATION + 3)
-            r = load_vec3(world.work, b, i, ARM)
-            linear += angular.cross(r) + load_vec3(world.work, b, i, BIAS + 3)
-            angular += load_vec3(world.work, b, i, BIAS)
+                angular = load_vec3(world.work, b, parent, WORK.acceleration)
+                linear = load_vec3(world.work, b, parent, WORK.acceleration + 3)
+            r = load_vec3(world.work, b, i, WORK.arm)
+            linear += angular.cross(r) + load_vec3(world.work, b, i, WORK.bias + 3)
+            angular += load_vec3(world.work, b, i, WORK.bias)
             angular, linear = solve_joint(world, b, i, kind, angular, linear)
-            for d in range(world.tree[i, FIRST_QD], world.tree[i, END_QD]):
-                states[b, slot, world.coordinates + world.velocities + d] = world.velocity_work[b, d, DRIVE]
-        store_vec3(world.work, b, i, ACCELERATION, angular)
-        store_vec3(world.work, b, i, ACCELERATION + 3, linear)
+            for d in range(world.tree[i, TREE.first_qd], world.tree[i, TREE.end_qd]):
+                states[b, slot, world.coordinates + world.velocities + d] = world.velocity_work[b, d, JOINT_WORK.drive]
+        store_vec3(world.work, b, i, WORK.acceleration, angular)
+        store_vec3(world.work, b, i, WORK.acceleration + 3, linear)
     if ti.static(world.with_couplings):
         couple_accelerations(world, states, b, slot)
 

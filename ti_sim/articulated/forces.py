@@ -27,27 +27,7 @@ from ti_sim.articulated.kinematics import place_link
 from ti_sim.articulated.model import ArticulatedInputs, ArticulatedModel
 from ti_sim.articulated.rollout import add_and_clear_sums
 from ti_sim.articulated.spatial import rotated, rotated_back
-from ti_sim.articulated.tables import (
-    ACCELERATION,
-    BARS,
-    CENTER,
-    DRIVE,
-    END_POINT,
-    END_QD,
-    FIRST_POINT,
-    FIRST_Q,
-    FIRST_QD,
-    KIND,
-    LOAD,
-    MOVES,
-    POSITION,
-    QUATERNION,
-    SPIN,
-    VELOCITY,
-    VIRTUAL,
-    BarArrays,
-    WorldArrays,
-)
+from ti_sim.articulated.tables import JOINT_WORK, LINK, TREE, WORK, BarArrays, WorldArrays
 from ti_sim.base.arrays import ints_in_same_library
 from ti_sim.base.bundles import kernel
 from ti_sim.base.rows import WRENCH, Row, add_vec3, load_vec3, load_vec4, store_vec3
@@ -64,9 +44,9 @@ PAIR_WRENCH = Row(first=6, second=6)
 def with_all_links_loaded(model: ArticulatedModel, inputs: ArticulatedInputs, world: WorldArrays) -> WorldArrays:
     """Kernel arguments with which links that cannot move also collect the loads of their pairs."""
     tree = np.array(model.tree)
-    fixed = tree[:, MOVES] == 0
-    tree[fixed, END_POINT] = tree[fixed, FIRST_POINT]  # the ground has no force on them
-    tree[:, MOVES] = 1
+    fixed = tree[:, TREE.moves] == 0
+    tree[fixed, TREE.end_point] = tree[fixed, TREE.first_point]  # the ground has no force on them
+    tree[:, TREE.moves] = 1
     return replace(world, tree=ints_in_same_library(inputs.link_mass, tree))
 
 
@@ -74,13 +54,13 @@ def with_all_links_loaded(model: ArticulatedModel, inputs: ArticulatedInputs, wo
 def clear_load(world: ti.template(), b, i):
     """Set the load of link i to zero."""
     for k in ti.static(range(6)):
-        world.work[b, i, LOAD + k] = 0.0
+        world.work[b, i, WORK.load + k] = 0.0
 
 
 @ti.func
 def centre_arm(world: ti.template(), b, i):
     """Vector from the origin of link i to its centre of mass, world axes [m]."""
-    return rotated(load_vec4(world.work, b, i, QUATERNION), load_vec3(world.link, b, i, CENTER))
+    return rotated(load_vec4(world.work, b, i, WORK.quaternion), load_vec3(world.link, b, i, LINK.center))
 
 
 @ti.func
@@ -93,7 +73,7 @@ def store_wrench(world: ti.template(), b, i, force, moment, wrench: ti.template(
 @ti.func
 def store_load(world: ti.template(), b, i, wrench: ti.template(), row, column: ti.template()):
     """Write the wrench that the load of link i subtracts."""
-    force, moment = -load_vec3(world.work, b, i, LOAD + 3), -load_vec3(world.work, b, i, LOAD)
+    force, moment = -load_vec3(world.work, b, i, WORK.load + 3), -load_vec3(world.work, b, i, WORK.load)
     store_wrench(world, b, i, force, moment, wrench, row, column)
 
 
@@ -103,10 +83,10 @@ def seed_wrench(world: ti.template(), bars: ti.template(), b, i, force, wrench_b
     force_bar = load_vec3(wrench_bar, b, row, column + WRENCH.force)
     torque_bar = load_vec3(wrench_bar, b, row, column + WRENCH.torque)
     arm, arm_bar = centre_arm(world, b, i), torque_bar.cross(force)
-    store_vec3(world.work, b, i, VIRTUAL, -torque_bar)
-    store_vec3(world.work, b, i, VIRTUAL + 3, -force_bar - arm.cross(torque_bar))
-    add_vec3(world.work, b, i, BARS, arm.cross(arm_bar))
-    add_vec3(bars.link, b, i, CENTER, rotated_back(load_vec4(world.work, b, i, QUATERNION), arm_bar))
+    store_vec3(world.work, b, i, WORK.virtual, -torque_bar)
+    store_vec3(world.work, b, i, WORK.virtual + 3, -force_bar - arm.cross(torque_bar))
+    add_vec3(world.work, b, i, WORK.bars, arm.cross(arm_bar))
+    add_vec3(bars.link, b, i, LINK.center, rotated_back(load_vec4(world.work, b, i, WORK.quaternion), arm_bar))
 
 
 @ti.func
@@ -131,10 +111,10 @@ def one_pair_loads(world: ti.template(), states: ti.template(), b, p, patch: ti.
 @ti.func
 def ground_load_of(world: ti.template(), states: ti.template(), b, i):
     """``ground_load`` of link i: force [N] and moment about the link's origin [N m]."""
-    rotation = rotation_matrix(load_vec4(world.work, b, i, QUATERNION))
+    rotation = rotation_matrix(load_vec4(world.work, b, i, WORK.quaternion))
     return ground_load(
-        world, states, b, 0, i, rotation, load_vec3(world.work, b, i, POSITION), load_vec3(world.work, b, i, SPIN),
-        load_vec3(world.work, b, i, VELOCITY),
+        world, states, b, 0, i, rotation, load_vec3(world.work, b, i, WORK.position), load_vec3(world.work, b, i, WORK.spin),
+        load_vec3(world.work, b, i, WORK.velocity),
     )  # fmt: skip
 
 
@@ -160,12 +140,12 @@ def joint_and_contact_forces(
                 store_load(world, b, world.pair[p, PAIR.first_link], pair_wrench, p, PAIR_WRENCH.first)
                 store_load(world, b, world.pair[p, PAIR.second_link], pair_wrench, p, PAIR_WRENCH.second)
         for i in range(world.links):
-            if world.tree[i, FIRST_POINT] < world.tree[i, END_POINT]:
+            if world.tree[i, TREE.first_point] < world.tree[i, TREE.end_point]:
                 force, moment = ground_load_of(world, states, b, i)
                 store_wrench(world, b, i, force, moment, ground_wrench, i, 0)
-            kind, first = world.tree[i, KIND], world.tree[i, FIRST_QD]
-            for d in range(first, world.tree[i, END_QD]):
-                x = joint_position(states, b, 0, kind, world.tree[i, FIRST_Q], d - first)
+            kind, first = world.tree[i, TREE.kind], world.tree[i, TREE.first_qd]
+            for d in range(first, world.tree[i, TREE.end_qd]):
+                x = joint_position(states, b, 0, kind, world.tree[i, TREE.first_q], d - first)
                 rate = states[b, 0, world.coordinates + d]
                 joint_force[b, d, JOINT_FORCE.motor] = motor_force(world, b, 0, d, kind, x, rate)
                 joint_force[b, d, JOINT_FORCE.passive] = passive_force(world, b, d, kind, x, rate)
@@ -187,38 +167,38 @@ def joint_and_contact_forces_adjoint(
         begin_contacts(world, states, b)
         for i in range(world.links):
             for k in ti.static(range(24)):
-                world.work[b, i, BARS + k] = 0.0
+                world.work[b, i, WORK.bars + k] = 0.0
             for k in ti.static(range(6)):
-                world.work[b, i, ACCELERATION + k] = 0.0
-                world.work[b, i, VIRTUAL + k] = 0.0
+                world.work[b, i, WORK.acceleration + k] = 0.0
+                world.work[b, i, WORK.virtual + k] = 0.0
         if ti.static(world.with_pairs):
             patch = empty_patch()
             for n in range(world.near_pairs[b, NEAR.count]):
                 p = world.near_pairs[b, NEAR.first_pair + n]
                 i, j = world.pair[p, PAIR.first_link], world.pair[p, PAIR.second_link]
                 one_pair_loads(world, states, b, p, patch)
-                seed_wrench(world, bars, b, i, -load_vec3(world.work, b, i, LOAD + 3), pair_bar, p, PAIR_WRENCH.first)
-                seed_wrench(world, bars, b, j, -load_vec3(world.work, b, j, LOAD + 3), pair_bar, p, PAIR_WRENCH.second)
+                seed_wrench(world, bars, b, i, -load_vec3(world.work, b, i, WORK.load + 3), pair_bar, p, PAIR_WRENCH.first)
+                seed_wrench(world, bars, b, j, -load_vec3(world.work, b, j, WORK.load + 3), pair_bar, p, PAIR_WRENCH.second)
                 one_pair_contacts_adjoint(world, bars, states, bar, b, 0, 0, p, patch)
         for d in range(world.velocities):
-            world.velocity_work[b, d, DRIVE] = 0.0
+            world.velocity_work[b, d, JOINT_WORK.drive] = 0.0
         for k in range(world.links):
             i = world.links - 1 - k
-            if world.tree[i, FIRST_POINT] < world.tree[i, END_POINT]:
+            if world.tree[i, TREE.first_point] < world.tree[i, TREE.end_point]:
                 force, _moment = ground_load_of(world, states, b, i)
                 seed_wrench(world, bars, b, i, force, ground_bar, i, 0)
-                rotation = rotation_matrix(load_vec4(world.work, b, i, QUATERNION))
+                rotation = rotation_matrix(load_vec4(world.work, b, i, WORK.quaternion))
                 motion_bar = LinkMotionAdjoint(vec3(0.0), vec3(0.0), vec3(0.0), vec3(0.0), vec3(0.0))
                 _vs_bar, _ws_bar, w_bar, turn_bar, center_bar = ground_load_adjoint(
                     world, bars, states, bar, b, 0, 0, i, rotation, motion_bar
                 )
-                add_vec3(bars.link, b, i, CENTER, rotation.transpose() @ center_bar)
-                add_vec3(world.work, b, i, BARS, turn_bar)
-                add_vec3(world.work, b, i, BARS + 6, w_bar)
+                add_vec3(bars.link, b, i, LINK.center, rotation.transpose() @ center_bar)
+                add_vec3(world.work, b, i, WORK.bars, turn_bar)
+                add_vec3(world.work, b, i, WORK.bars + 6, w_bar)
         for k in range(world.links):
             i = world.links - 1 - k
             for column in ti.static(range(12)):  # virtual velocities and accelerations are no functions of the state here
-                world.work[b, i, BARS + 12 + column] = 0.0
+                world.work[b, i, WORK.bars + 12 + column] = 0.0
             joint_forces_adjoint(world, bars, states, joint_bar, bar, b, i)
         for k in range(world.links):
             link_adjoint(world, bars, states, bar, b, 0, 0, world.links - 1 - k)
@@ -230,8 +210,8 @@ def joint_forces_adjoint(
     world: ti.template(), bars: ti.template(), states: ti.template(), joint_bar: ti.template(), bar: ti.template(), b, i
 ):
     """Adjoint of the forces of joint i."""
-    kind, first_q, first = world.tree[i, KIND], world.tree[i, FIRST_Q], world.tree[i, FIRST_QD]
-    for d in range(first, world.tree[i, END_QD]):
+    kind, first_q, first = world.tree[i, TREE.kind], world.tree[i, TREE.first_q], world.tree[i, TREE.first_qd]
+    for d in range(first, world.tree[i, TREE.end_qd]):
         rate_column = world.coordinates + d
         x, rate = joint_position(states, b, 0, kind, first_q, d - first), states[b, 0, rate_column]
         x_bar, rate_bar = motor_force_adjoint(world, bars, b, 0, d, kind, x, rate, joint_bar[b, d, JOINT_FORCE.motor])

@@ -9,7 +9,7 @@ the same step. Links fixed to the link are merged into it (``merging``).
 
 from ti_sim.articulated.joints import FREE, SPHERICAL
 from ti_sim.articulated.spatial import rotated, rotated_back, symmetric
-from ti_sim.articulated.tables import ARMATURE, COM, DRIVE, END_QD, FIRST_Q, FIRST_QD, INERTIA, MASS
+from ti_sim.articulated.tables import JOINT, JOINT_WORK, LINK, TREE
 from ti_sim.base.rows import add_vec3, load_vec3, load_vec4, store_vec3, store_vec4
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import (
@@ -27,14 +27,14 @@ from ti_sim.rollout.free_rotation import mean_momentum, mean_momentum_adjoint
 @ti.func
 def inertia_about_pivot(world: ti.template(), b, i, kind):
     """Inertia [kg m2] about the centre of rotation of the link, in link axes, and the armatures of the three axes."""
-    inertia = symmetric(world.link, b, i, INERTIA)
+    inertia = symmetric(world.link, b, i, LINK.inertia)
     if kind == SPHERICAL:
-        mass, d = world.link[b, i, MASS], load_vec3(world.link, b, i, COM)
+        mass, d = world.link[b, i, LINK.mass], load_vec3(world.link, b, i, LINK.com)
         inertia += mass * (d.dot(d) * diagonal(vec3(1.0)) - outer(d, d))
-    last = world.tree[i, END_QD]
-    armature = vec3(
-        world.velocity[b, last - 3, ARMATURE], world.velocity[b, last - 2, ARMATURE], world.velocity[b, last - 1, ARMATURE]
-    )
+    last = world.tree[i, TREE.end_qd]
+    armature = vec3(0.0)
+    for k in ti.static(range(3)):
+        armature[k] = world.velocity[b, last - 3 + k, JOINT.armature]
     return inertia, armature
 
 
@@ -47,7 +47,7 @@ def diagonal(v):
 @ti.func
 def step_freely(world: ti.template(), states: ti.template(), b, slot, i, kind):
     """Step coordinates and velocities of a freely rotating link in a row of ``states``, with the accelerations of that row."""
-    dt, turns_q, turns_qd = world.dt, world.tree[i, FIRST_Q], world.coordinates + world.tree[i, FIRST_QD]
+    dt, turns_q, turns_qd = world.dt, world.tree[i, TREE.first_q], world.coordinates + world.tree[i, TREE.first_qd]
     if kind == FREE:
         turns_q += 3
         turns_qd += 3
@@ -61,7 +61,7 @@ def step_freely(world: ti.template(), states: ti.template(), b, slot, i, kind):
     q_next = (q + dt * body_quaternion_rate(q, inverse @ mean)).normalized()
     w_next = inverse @ (2 * mean - momentum)
     if kind == FREE:
-        d = load_vec3(world.link, b, i, COM)
+        d = load_vec3(world.link, b, i, LINK.com)
         x, v = load_vec3(states, b, slot, turns_q - 3), load_vec3(states, b, slot, turns_qd - 3)
         acceleration = load_vec3(states, b, slot, turns_qd - 3 + world.velocities)
         r, turning, turning_spin = rotated(q, d), rotated(q, w), rotated(q, spin)
@@ -83,7 +83,7 @@ def step_freely_adjoint(
     world: ti.template(), states: ti.template(), bars: ti.template(), bar: ti.template(), b, slot, row, i, kind
 ):
     """Adjoint of ``step_freely``; see ``kinematics.step_coordinates_adjoint``."""
-    dt, turns_q, turns_d = world.dt, world.tree[i, FIRST_Q], world.tree[i, FIRST_QD]
+    dt, turns_q, turns_d = world.dt, world.tree[i, TREE.first_q], world.tree[i, TREE.first_qd]
     if kind == FREE:
         turns_q += 3
         turns_d += 3
@@ -100,7 +100,7 @@ def step_freely_adjoint(
     q_bar, w_bar = load_vec4(bar, b, row, turns_q), load_vec3(bar, b, row, turns_qd)
     early_w_bar, early_spin_bar, turn_bar = vec3(0.0), vec3(0.0), vec3(0.0)  # before the step
     if kind == FREE:
-        d = load_vec3(world.link, b, i, COM)
+        d = load_vec3(world.link, b, i, LINK.com)
         q_next, w_next = load_vec4(states, b, slot + 1, turns_q), load_vec3(states, b, slot + 1, turns_qd)
         x_bar, v_bar = load_vec3(bar, b, row, turns_q - 3), load_vec3(bar, b, row, turns_qd - 3)
         r, turning = rotated(q_next, d), rotated(q_next, w_next)
@@ -117,10 +117,10 @@ def step_freely_adjoint(
         r_bar = x_bar + relative_velocity_bar.cross(turning) + g.cross(turning_spin)
         turn_bar = r.cross(r_bar) + turning.cross(turning_bar) + turning_spin.cross(turning_spin_bar)
         early_w_bar, early_spin_bar = rotated_back(q, turning_bar), rotated_back(q, turning_spin_bar)
-        add_vec3(bars.link, b, i, COM, d_bar + rotated_back(q, r_bar))
+        add_vec3(bars.link, b, i, LINK.com, d_bar + rotated_back(q, r_bar))
         for k in ti.static(range(3)):
             bar[b, row, turns_qd - 3 + k] = v_bar[k]
-            world.velocity_work[b, turns_d - 3 + k, DRIVE] = -g[k]
+            world.velocity_work[b, turns_d - 3 + k, JOINT_WORK.drive] = -g[k]
 
     after_bar = inverse @ w_bar  # of 2 mean - momentum
     inverse_bar = outer(w_bar, 2 * mean - momentum)
@@ -142,9 +142,9 @@ def step_freely_adjoint(
     add_inertia_adjoint(world, bars, b, i, kind, inertia_bar)
     for k in ti.static(range(3)):
         d = turns_d + k
-        bars.velocity[b, d, ARMATURE] = bars.velocity[b, d, ARMATURE] + armature_bar[k] + whole_bar[k, k]
+        bars.velocity[b, d, JOINT.armature] = bars.velocity[b, d, JOINT.armature] + armature_bar[k] + whole_bar[k, k]
         bar[b, row, turns_qd + k] = w_bar[k]
-        world.velocity_work[b, d, DRIVE] = -spin_bar[k]
+        world.velocity_work[b, d, JOINT_WORK.drive] = -spin_bar[k]
     store_vec4(bar, b, row, turns_q, q_bar)
 
 
@@ -152,12 +152,12 @@ def step_freely_adjoint(
 def add_inertia_adjoint(world: ti.template(), bars: ti.template(), b, i, kind, inertia_bar):
     """Add the adjoint of the result of ``inertia_about_pivot`` to those of the link's inertia, mass and centre of mass."""
     for k in ti.static(range(3)):
-        bars.link[b, i, INERTIA + k] = bars.link[b, i, INERTIA + k] + inertia_bar[k, k]
+        bars.link[b, i, LINK.inertia + k] = bars.link[b, i, LINK.inertia + k] + inertia_bar[k, k]
     for k, pair in ti.static(enumerate(((0, 1), (0, 2), (1, 2)))):
         mixed = inertia_bar[pair[0], pair[1]] + inertia_bar[pair[1], pair[0]]
-        bars.link[b, i, INERTIA + 3 + k] = bars.link[b, i, INERTIA + 3 + k] + mixed
+        bars.link[b, i, LINK.inertia + 3 + k] = bars.link[b, i, LINK.inertia + 3 + k] + mixed
     if kind == SPHERICAL:
-        mass, d = world.link[b, i, MASS], load_vec3(world.link, b, i, COM)
+        mass, d = world.link[b, i, LINK.mass], load_vec3(world.link, b, i, LINK.com)
         trace = inertia_bar[0, 0] + inertia_bar[1, 1] + inertia_bar[2, 2]
-        bars.link[b, i, MASS] = bars.link[b, i, MASS] + trace * d.dot(d) - d.dot(inertia_bar @ d)
-        add_vec3(bars.link, b, i, COM, mass * (2 * trace * d - (inertia_bar + inertia_bar.transpose()) @ d))
+        bars.link[b, i, LINK.mass] = bars.link[b, i, LINK.mass] + trace * d.dot(d) - d.dot(inertia_bar @ d)
+        add_vec3(bars.link, b, i, LINK.com, mass * (2 * trace * d - (inertia_bar + inertia_bar.transpose()) @ d))

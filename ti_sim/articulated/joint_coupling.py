@@ -13,7 +13,7 @@ last column.
 """
 
 from ti_sim.articulated.joint_solve import eliminate_drives, virtual_links
-from ti_sim.articulated.tables import DRIVE
+from ti_sim.articulated.tables import JOINT_WORK
 from ti_sim.base.runtime import ti
 
 FOLLOWER, LEADER = range(2)  # columns of ``ArticulatedModel.coupling``: joint velocities
@@ -39,18 +39,18 @@ def meet_coupling(world: ti.template(), b, k, row):
 def meet_couplings(world: ti.template(), b):
     """Project the last row of ``coupling_work``, M^-1 y, with the factors of the last elimination.
 
-    Overwrites the joint velocities' column DRIVE, and the links' loads and virtual velocities.
+    Overwrites the joint velocities' column JOINT_WORK.drive, and the links' loads and virtual velocities.
     """
     last = world.coupling.shape[0]
     for k in range(last):
         for d in range(world.velocities):
-            world.velocity_work[b, d, DRIVE] = 0.0
-        world.velocity_work[b, world.coupling[k, FOLLOWER], DRIVE] = 1.0
-        world.velocity_work[b, world.coupling[k, LEADER], DRIVE] = -world.coupling_work[b, k, world.velocities]
+            world.velocity_work[b, d, JOINT_WORK.drive] = 0.0
+        world.velocity_work[b, world.coupling[k, FOLLOWER], JOINT_WORK.drive] = 1.0
+        world.velocity_work[b, world.coupling[k, LEADER], JOINT_WORK.drive] = -world.coupling_work[b, k, world.velocities]
         eliminate_drives(world, b)
         virtual_links(world, b, False)
         for d in range(world.velocities):
-            world.coupling_work[b, k, d] = world.velocity_work[b, d, DRIVE]
+            world.coupling_work[b, k, d] = world.velocity_work[b, d, JOINT_WORK.drive]
         for j in range(k):
             meet_coupling(world, b, j, k)
     for k in range(last):
@@ -73,11 +73,11 @@ def couple_accelerations(world: ti.template(), states: ti.template(), b, slot):
 
 @ti.func
 def couple_virtual_links(world: ti.template(), b):
-    """Replace the virtual velocities of uncoupled joints (column DRIVE) and of the links by those of the coupled ones."""
+    """Replace the virtual velocities of uncoupled joints (JOINT_WORK.drive) and of the links by those of the coupled ones."""
     last = world.coupling.shape[0]
     for d in range(world.velocities):
-        world.coupling_work[b, last, d] = world.velocity_work[b, d, DRIVE]
+        world.coupling_work[b, last, d] = world.velocity_work[b, d, JOINT_WORK.drive]
     meet_couplings(world, b)
     for d in range(world.velocities):
-        world.velocity_work[b, d, DRIVE] = world.coupling_work[b, last, d]
+        world.velocity_work[b, d, JOINT_WORK.drive] = world.coupling_work[b, last, d]
     virtual_links(world, b, True)

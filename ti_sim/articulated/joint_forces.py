@@ -1,18 +1,7 @@
 """Joint forces of springs, dampers, limits and motors, and their adjoint (Taichi functions)."""
 
 from ti_sim.articulated.joints import has_limits, has_position
-from ti_sim.articulated.tables import (
-    DAMPING,
-    GAIN,
-    HIGH,
-    LIMIT_STIFFNESS,
-    LOW,
-    MOTOR_LIMIT,
-    REST,
-    SERVO_DAMPING,
-    SERVO_STIFFNESS,
-    STIFFNESS,
-)
+from ti_sim.articulated.tables import JOINT
 from ti_sim.base.runtime import ti
 
 # Width [m, rad] over which the spring of a limit sets in: as a fraction of the range between two limits, and for a single limit.
@@ -32,22 +21,23 @@ def soft_width(low, high):
 @ti.func
 def passive_force(world: ti.template(), b, d, kind, x, rate):
     """Force [N, N m] of spring and damper of joint velocity d at position x and velocity ``rate``."""
-    stiffness = world.velocity[b, d, STIFFNESS]
+    stiffness = world.velocity[b, d, JOINT.stiffness]
     if not has_position(kind):
         stiffness = 0.0
-    return -stiffness * (x - world.velocity[b, d, REST]) - world.velocity[b, d, DAMPING] * rate
+    return -stiffness * (x - world.velocity[b, d, JOINT.rest]) - world.velocity[b, d, JOINT.damping] * rate
 
 
 @ti.func
 def passive_force_adjoint(world: ti.template(), bars: ti.template(), b, d, kind, x, rate, force_bar):
     """Adjoint of ``passive_force``: adds to the adjoints of row d, returns (x_bar, rate_bar)."""
-    x_bar, damping = 0.0, world.velocity[b, d, DAMPING]
-    bars.velocity[b, d, DAMPING] = bars.velocity[b, d, DAMPING] - rate * force_bar
+    x_bar, damping = 0.0, world.velocity[b, d, JOINT.damping]
+    bars.velocity[b, d, JOINT.damping] = bars.velocity[b, d, JOINT.damping] - rate * force_bar
     if has_position(kind):
-        stiffness = world.velocity[b, d, STIFFNESS]
+        stiffness = world.velocity[b, d, JOINT.stiffness]
         x_bar -= stiffness * force_bar
-        bars.velocity[b, d, STIFFNESS] = bars.velocity[b, d, STIFFNESS] - (x - world.velocity[b, d, REST]) * force_bar
-        bars.velocity[b, d, REST] = bars.velocity[b, d, REST] + stiffness * force_bar
+        stretch = x - world.velocity[b, d, JOINT.rest]
+        bars.velocity[b, d, JOINT.stiffness] = bars.velocity[b, d, JOINT.stiffness] - stretch * force_bar
+        bars.velocity[b, d, JOINT.rest] = bars.velocity[b, d, JOINT.rest] + stiffness * force_bar
     return x_bar, -damping * force_bar
 
 
@@ -56,13 +46,13 @@ def limit_force(world: ti.template(), b, d, kind, x):
     """Force [N, N m] of the limits of joint velocity d at position x."""
     force = 0.0
     if has_limits(kind):
-        low, high = world.velocity[b, d, LOW], world.velocity[b, d, HIGH]
+        low, high = world.velocity[b, d, JOINT.low], world.velocity[b, d, JOINT.high]
         if x < low:
             overshoot = low - x
-            force = world.velocity[b, d, LIMIT_STIFFNESS] * overshoot * overshoot / (overshoot + soft_width(low, high))
+            force = world.velocity[b, d, JOINT.limit_stiffness] * overshoot * overshoot / (overshoot + soft_width(low, high))
         elif x > high:
             overshoot = x - high
-            force = -(world.velocity[b, d, LIMIT_STIFFNESS] * overshoot * overshoot / (overshoot + soft_width(low, high)))
+            force = -(world.velocity[b, d, JOINT.limit_stiffness] * overshoot * overshoot / (overshoot + soft_width(low, high)))
     return force
 
 
@@ -71,15 +61,16 @@ def limit_force_adjoint(world: ti.template(), bars: ti.template(), b, d, kind, x
     """Adjoint of ``limit_force``: adds to the adjoints of row d, returns x_bar."""
     x_bar = 0.0
     if has_limits(kind):
-        low, high = world.velocity[b, d, LOW], world.velocity[b, d, HIGH]
+        low, high = world.velocity[b, d, JOINT.low], world.velocity[b, d, JOINT.high]
         if x < low or x > high:
             sign, overshoot = 1.0, low - x
             if x > high:
                 sign, overshoot = -1.0, x - high
-            k = world.velocity[b, d, LIMIT_STIFFNESS]
+            k = world.velocity[b, d, JOINT.limit_stiffness]
             width = soft_width(low, high)
             share = overshoot / (overshoot + width)
-            bars.velocity[b, d, LIMIT_STIFFNESS] = bars.velocity[b, d, LIMIT_STIFFNESS] + sign * overshoot * share * force_bar
+            k_bar = sign * overshoot * share * force_bar
+            bars.velocity[b, d, JOINT.limit_stiffness] = bars.velocity[b, d, JOINT.limit_stiffness] + k_bar
             over_bar = sign * k * share * (2 - share) * force_bar
             x_bar -= sign * over_bar
             low_bar, high_bar = over_bar, 0.0
@@ -89,21 +80,21 @@ def limit_force_adjoint(world: ti.template(), bars: ti.template(), b, d, kind, x
                 wide_bar = -sign * SOFT_PART * k * share * share * force_bar
                 low_bar -= wide_bar
                 high_bar += wide_bar
-            bars.velocity[b, d, LOW] = bars.velocity[b, d, LOW] + low_bar
-            bars.velocity[b, d, HIGH] = bars.velocity[b, d, HIGH] + high_bar
+            bars.velocity[b, d, JOINT.low] = bars.velocity[b, d, JOINT.low] + low_bar
+            bars.velocity[b, d, JOINT.high] = bars.velocity[b, d, JOINT.high] + high_bar
     return x_bar
 
 
 @ti.func
 def motor_force(world: ti.template(), b, frame, d, kind, x, rate):
     """Force [N, N m] of the motor of joint velocity d, servo included, at position x and velocity ``rate``."""
-    servo, limit = world.velocity[b, d, SERVO_STIFFNESS], world.velocity[b, d, MOTOR_LIMIT]
+    servo, limit = world.velocity[b, d, JOINT.servo_stiffness], world.velocity[b, d, JOINT.motor_limit]
     if not has_position(kind):
         servo = 0.0
     motor = (
-        world.velocity[b, d, GAIN] * world.action[b, frame, d]
+        world.velocity[b, d, JOINT.gain] * world.action[b, frame, d]
         + servo * (world.target[b, frame, d] - x)
-        - world.velocity[b, d, SERVO_DAMPING] * rate
+        - world.velocity[b, d, JOINT.servo_damping] * rate
     )
     return ti.max(-limit, ti.min(limit, motor))
 
@@ -112,23 +103,23 @@ def motor_force(world: ti.template(), b, frame, d, kind, x, rate):
 def motor_force_adjoint(world: ti.template(), bars: ti.template(), b, frame, d, kind, x, rate, force_bar):
     """Adjoint of ``motor_force``: adds to the adjoints of row d, action and target, returns (x_bar, rate_bar)."""
     x_bar, rate_bar = 0.0, 0.0
-    servo, limit = world.velocity[b, d, SERVO_STIFFNESS], world.velocity[b, d, MOTOR_LIMIT]
+    servo, limit = world.velocity[b, d, JOINT.servo_stiffness], world.velocity[b, d, JOINT.motor_limit]
     if not has_position(kind):
         servo = 0.0
-    gain, action, target = world.velocity[b, d, GAIN], world.action[b, frame, d], world.target[b, frame, d]
-    resist = world.velocity[b, d, SERVO_DAMPING]
+    gain, action, target = world.velocity[b, d, JOINT.gain], world.action[b, frame, d], world.target[b, frame, d]
+    resist = world.velocity[b, d, JOINT.servo_damping]
     motor = gain * action + servo * (target - x) - resist * rate
     if motor > limit:
-        bars.velocity[b, d, MOTOR_LIMIT] = bars.velocity[b, d, MOTOR_LIMIT] + force_bar
+        bars.velocity[b, d, JOINT.motor_limit] = bars.velocity[b, d, JOINT.motor_limit] + force_bar
     elif motor < -limit:
-        bars.velocity[b, d, MOTOR_LIMIT] = bars.velocity[b, d, MOTOR_LIMIT] - force_bar
+        bars.velocity[b, d, JOINT.motor_limit] = bars.velocity[b, d, JOINT.motor_limit] - force_bar
     else:
-        bars.velocity[b, d, GAIN] = bars.velocity[b, d, GAIN] + action * force_bar
+        bars.velocity[b, d, JOINT.gain] = bars.velocity[b, d, JOINT.gain] + action * force_bar
         bars.action[b, frame, d] = bars.action[b, frame, d] + gain * force_bar
-        bars.velocity[b, d, SERVO_DAMPING] = bars.velocity[b, d, SERVO_DAMPING] - rate * force_bar
+        bars.velocity[b, d, JOINT.servo_damping] = bars.velocity[b, d, JOINT.servo_damping] - rate * force_bar
         rate_bar -= resist * force_bar
         if has_position(kind):
-            bars.velocity[b, d, SERVO_STIFFNESS] = bars.velocity[b, d, SERVO_STIFFNESS] + (target - x) * force_bar
+            bars.velocity[b, d, JOINT.servo_stiffness] = bars.velocity[b, d, JOINT.servo_stiffness] + (target - x) * force_bar
             bars.target[b, frame, d] = bars.target[b, frame, d] + servo * force_bar
             x_bar -= servo * force_bar
     return x_bar, rate_bar

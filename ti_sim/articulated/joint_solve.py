@@ -1,7 +1,7 @@
 """Solutions of M x = y for the joint-space mass matrix by the factors of an elimination (see ``dynamics``; Taichi functions)."""
 
 from ti_sim.articulated.joints import direction
-from ti_sim.articulated.tables import ARM, COLUMN, DRIVE, END_QD, FIRST_QD, INVERSE, KIND, LOAD, MOVES, PARENT, VIRTUAL
+from ti_sim.articulated.tables import JOINT_WORK, TREE, WORK
 from ti_sim.base.rows import add_vec3, load_vec3, store_vec3
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import vec3
@@ -9,7 +9,7 @@ from ti_sim.base.vecmath import vec3
 
 @ti.func
 def solve_joint(world: ti.template(), b, i, kind, angular, linear):
-    """Solve for the joint velocities of link i; the solutions are written to column DRIVE.
+    """Solve for the joint velocities of link i; the solutions are written to column JOINT_WORK.drive.
 
     Args:
         world: ``WorldArrays``.
@@ -22,13 +22,13 @@ def solve_joint(world: ti.template(), b, i, kind, angular, linear):
     Returns:
         (angular, linear) including the motion of the joint.
     """
-    first_qd = world.tree[i, FIRST_QD]
-    for d in range(first_qd, world.tree[i, END_QD]):
+    first_qd = world.tree[i, TREE.first_qd]
+    for d in range(first_qd, world.tree[i, TREE.end_qd]):
         axis, is_linear = direction(world, b, i, kind, d - first_qd)
-        coupling = load_vec3(world.velocity_work, b, d, COLUMN).dot(angular)
-        coupling += load_vec3(world.velocity_work, b, d, COLUMN + 3).dot(linear)
-        value = world.velocity_work[b, d, INVERSE] * (world.velocity_work[b, d, DRIVE] - coupling)
-        world.velocity_work[b, d, DRIVE] = value
+        coupling = load_vec3(world.velocity_work, b, d, JOINT_WORK.column).dot(angular)
+        coupling += load_vec3(world.velocity_work, b, d, JOINT_WORK.column + 3).dot(linear)
+        value = world.velocity_work[b, d, JOINT_WORK.inverse] * (world.velocity_work[b, d, JOINT_WORK.drive] - coupling)
+        world.velocity_work[b, d, JOINT_WORK.drive] = value
         if is_linear:
             linear += value * axis
         else:
@@ -38,57 +38,58 @@ def solve_joint(world: ti.template(), b, i, kind, angular, linear):
 
 @ti.func
 def eliminate_drives(world: ti.template(), b):
-    """Second sweep of a virtual solve, leaf to root, with the factors of the last elimination (columns COLUMN and INVERSE).
+    """Second sweep of a virtual solve, leaf to root, with the factors of the last elimination (``column`` and ``inverse``).
 
-    Column DRIVE of the joint velocities holds the right-hand side. Overwrites the links' loads.
+    Column JOINT_WORK.drive of the joint velocities holds the right-hand side. Overwrites the links' loads.
     """
     for i in range(world.links):
-        store_vec3(world.work, b, i, LOAD, vec3(0.0))
-        store_vec3(world.work, b, i, LOAD + 3, vec3(0.0))
+        store_vec3(world.work, b, i, WORK.load, vec3(0.0))
+        store_vec3(world.work, b, i, WORK.load + 3, vec3(0.0))
     for k in range(world.links):
         i = world.links - 1 - k
-        if world.tree[i, MOVES] == 1:
-            kind, parent, first_qd = world.tree[i, KIND], world.tree[i, PARENT], world.tree[i, FIRST_QD]
-            moment, force = load_vec3(world.work, b, i, LOAD), load_vec3(world.work, b, i, LOAD + 3)
-            d = world.tree[i, END_QD] - 1
+        if world.tree[i, TREE.moves] == 1:
+            kind, parent, first_qd = world.tree[i, TREE.kind], world.tree[i, TREE.parent], world.tree[i, TREE.first_qd]
+            moment, force = load_vec3(world.work, b, i, WORK.load), load_vec3(world.work, b, i, WORK.load + 3)
+            d = world.tree[i, TREE.end_qd] - 1
             while d >= first_qd:
                 axis, linear = direction(world, b, i, kind, d - first_qd)
                 axis_load = axis.dot(moment)
                 if linear:
                     axis_load = axis.dot(force)
-                drive = world.velocity_work[b, d, DRIVE] - axis_load
-                world.velocity_work[b, d, DRIVE] = drive
-                moment += world.velocity_work[b, d, INVERSE] * drive * load_vec3(world.velocity_work, b, d, COLUMN)
-                force += world.velocity_work[b, d, INVERSE] * drive * load_vec3(world.velocity_work, b, d, COLUMN + 3)
+                drive = world.velocity_work[b, d, JOINT_WORK.drive] - axis_load
+                world.velocity_work[b, d, JOINT_WORK.drive] = drive
+                acceleration = world.velocity_work[b, d, JOINT_WORK.inverse] * drive
+                moment += acceleration * load_vec3(world.velocity_work, b, d, JOINT_WORK.column)
+                force += acceleration * load_vec3(world.velocity_work, b, d, JOINT_WORK.column + 3)
                 d -= 1
             if parent >= 0:
-                add_vec3(world.work, b, parent, LOAD, moment + load_vec3(world.work, b, i, ARM).cross(force))
-                add_vec3(world.work, b, parent, LOAD + 3, force)
+                add_vec3(world.work, b, parent, WORK.load, moment + load_vec3(world.work, b, i, WORK.arm).cross(force))
+                add_vec3(world.work, b, parent, WORK.load + 3, force)
 
 
 @ti.func
 def virtual_links(world: ti.template(), b, has_solution: ti.template()):
-    """Third sweep of a virtual solve: virtual velocities of joints (column DRIVE) and links (column VIRTUAL).
+    """Third sweep of a virtual solve: virtual velocities of joints (column JOINT_WORK.drive) and links (column WORK.virtual).
 
-    With ``has_solution``, column DRIVE already holds those of the joints.
+    With ``has_solution``, column JOINT_WORK.drive already holds those of the joints.
     """
     for i in range(world.links):
-        parent, kind = world.tree[i, PARENT], world.tree[i, KIND]
+        parent, kind = world.tree[i, TREE.parent], world.tree[i, TREE.kind]
         angular, linear = vec3(0.0), vec3(0.0)
-        if world.tree[i, MOVES] == 1:
+        if world.tree[i, TREE.moves] == 1:
             if parent >= 0:
-                angular = load_vec3(world.work, b, parent, VIRTUAL)
-                linear = load_vec3(world.work, b, parent, VIRTUAL + 3)
-            linear += angular.cross(load_vec3(world.work, b, i, ARM))
+                angular = load_vec3(world.work, b, parent, WORK.virtual)
+                linear = load_vec3(world.work, b, parent, WORK.virtual + 3)
+            linear += angular.cross(load_vec3(world.work, b, i, WORK.arm))
             if ti.static(has_solution):
-                first_qd = world.tree[i, FIRST_QD]
-                for d in range(first_qd, world.tree[i, END_QD]):
+                first_qd = world.tree[i, TREE.first_qd]
+                for d in range(first_qd, world.tree[i, TREE.end_qd]):
                     axis, is_linear = direction(world, b, i, kind, d - first_qd)
                     if is_linear:
-                        linear += world.velocity_work[b, d, DRIVE] * axis
+                        linear += world.velocity_work[b, d, JOINT_WORK.drive] * axis
                     else:
-                        angular += world.velocity_work[b, d, DRIVE] * axis
+                        angular += world.velocity_work[b, d, JOINT_WORK.drive] * axis
             else:
                 angular, linear = solve_joint(world, b, i, kind, angular, linear)
-        store_vec3(world.work, b, i, VIRTUAL, angular)
-        store_vec3(world.work, b, i, VIRTUAL + 3, linear)
+        store_vec3(world.work, b, i, WORK.virtual, angular)
+        store_vec3(world.work, b, i, WORK.virtual + 3, linear)

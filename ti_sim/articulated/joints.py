@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ti_sim.articulated.spatial import quaternion_product, rotated, rotated_back, rotation_vector, rotation_vector_adjoint
-from ti_sim.articulated.tables import AXIS, DRIVE, FIRST_Q, FIRST_QD, FRAME_QUATERNION, KIND, QUATERNION
+from ti_sim.articulated.tables import JOINT_WORK, LINK, TREE, WORK
 from ti_sim.base.bundles import bundle
 from ti_sim.base.rows import add_vec3, add_vec4, load_vec3, load_vec4, store_vec3, store_vec4
 from ti_sim.base.rules import FromZero, checked
@@ -116,7 +116,7 @@ def joint_rates(world: ti.template(), b, i, kind, rotation, axis, rates: ti.temp
     elif kind == SPHERICAL:
         angular = rotated(rotation, load_vec3(rates, b, slot, column))
     elif kind == FREE:
-        linear = rotated(load_vec4(world.link, b, i, FRAME_QUATERNION), load_vec3(rates, b, slot, column))
+        linear = rotated(load_vec4(world.link, b, i, LINK.frame_quaternion), load_vec3(rates, b, slot, column))
         angular = rotated(rotation, load_vec3(rates, b, slot, column + 3))
     return angular, linear
 
@@ -132,7 +132,7 @@ def place_joint(world: ti.template(), states: ti.template(), b, slot, i, kind, f
     Returns:
         (quaternion of the link, position of its origin relative to the parent's, axis of the joint in world axes or zero).
     """
-    first_q = world.tree[i, FIRST_Q]
+    first_q = world.tree[i, TREE.first_q]
     rotation = frame
     axis = vec3(0.0)
     if kind == REVOLUTE or kind == PRISMATIC:
@@ -155,17 +155,17 @@ def place_joint(world: ti.template(), states: ti.template(), b, slot, i, kind, f
 @ti.func
 def direction(world: ti.template(), b, i, kind, j):
     """Direction of joint velocity j of link i in world axes, and whether it is a translation."""
-    axis = load_vec3(world.work, b, i, AXIS)
+    axis = load_vec3(world.work, b, i, WORK.axis)
     linear = kind == PRISMATIC
     if kind == SPHERICAL or kind == FREE:
         if kind == FREE and j < 3:
             linear = True
-            axis = rotated(load_vec4(world.link, b, i, FRAME_QUATERNION), unit(j))
+            axis = rotated(load_vec4(world.link, b, i, LINK.frame_quaternion), unit(j))
         else:
             component = j
             if kind == FREE:
                 component = j - 3
-            axis = rotated(load_vec4(world.work, b, i, QUATERNION), unit(component))
+            axis = rotated(load_vec4(world.work, b, i, WORK.quaternion), unit(component))
     return axis, linear
 
 
@@ -173,17 +173,17 @@ def direction(world: ti.template(), b, i, kind, j):
 def quaternion_column(tree: ti.template(), i):
     """First column of the quaternion of joint i in the coordinates, -1 for joints without one."""
     column = -1
-    if tree[i, KIND] == SPHERICAL:
-        column = tree[i, FIRST_Q]
-    elif tree[i, KIND] == FREE:
-        column = tree[i, FIRST_Q] + 3
+    if tree[i, TREE.kind] == SPHERICAL:
+        column = tree[i, TREE.first_q]
+    elif tree[i, TREE.kind] == FREE:
+        column = tree[i, TREE.first_q] + 3
     return column
 
 
 @ti.func
 def step_joint(world: ti.template(), states: ti.template(), b, slot, i, kind):
     """Euler step of the coordinates of joint i in a row of ``states``, with the velocities of that row."""
-    first_q, first_qd = world.tree[i, FIRST_Q], world.coordinates + world.tree[i, FIRST_QD]
+    first_q, first_qd = world.tree[i, TREE.first_q], world.coordinates + world.tree[i, TREE.first_qd]
     if kind == REVOLUTE or kind == PRISMATIC:
         states[b, slot, first_q] = states[b, slot, first_q] + world.dt * states[b, slot, first_qd]
     elif kind == SPHERICAL or kind == FREE:
@@ -202,7 +202,7 @@ def step_joint_adjoint(world: ti.template(), states: ti.template(), bar: ti.temp
     """Adjoint of ``step_joint`` in place in a row of ``bar``; the coordinates before the step are in ``slot``, the velocities
     after it in the next slot.
     """
-    first_q, first_qd = world.tree[i, FIRST_Q], world.coordinates + world.tree[i, FIRST_QD]
+    first_q, first_qd = world.tree[i, TREE.first_q], world.coordinates + world.tree[i, TREE.first_qd]
     if kind == REVOLUTE or kind == PRISMATIC:
         bar[b, row, first_qd] = bar[b, row, first_qd] + world.dt * bar[b, row, first_q]
     elif kind == SPHERICAL or kind == FREE:
@@ -223,7 +223,7 @@ def step_joint_adjoint(world: ti.template(), states: ti.template(), bar: ti.temp
 def rate_joint(world: ti.template(), run: ti.template(), b, stage, i, kind):
     """Write the rates of the coordinates of joint i at a Runge-Kutta stage after its accelerations (see ``runge_kutta``)."""
     rates = world.coordinates + 2 * world.velocities
-    first_q, first_qd = world.tree[i, FIRST_Q], world.coordinates + world.tree[i, FIRST_QD]
+    first_q, first_qd = world.tree[i, TREE.first_q], world.coordinates + world.tree[i, TREE.first_qd]
     if kind == REVOLUTE or kind == PRISMATIC:
         run[b, stage, rates + first_q] = run[b, stage, first_qd]
     elif kind == SPHERICAL or kind == FREE:
@@ -242,7 +242,7 @@ def rate_joint_adjoint(world: ti.template(), states: ti.template(), bar: ti.temp
 
     In row 2 of ``bar`` the adjoints of the rates become those of the coordinates, and the adjoints of the velocities are written.
     """
-    first_q, first_qd = world.tree[i, FIRST_Q], world.coordinates + world.tree[i, FIRST_QD]
+    first_q, first_qd = world.tree[i, TREE.first_q], world.coordinates + world.tree[i, TREE.first_qd]
     if kind == REVOLUTE or kind == PRISMATIC:
         bar[b, 2, first_qd] = bar[b, 2, first_q]
         bar[b, 2, first_q] = 0.0
@@ -302,12 +302,12 @@ def joint_adjoint(
     turn_bar, r_bar, j_w_bar, j_v_bar = motion_bar.rotation, motion_bar.position, motion_bar.spin, motion_bar.velocity
     spin_bar, pull_bar = motion_bar.angular_acceleration, motion_bar.acceleration
     ws_bar, vs_bar = motion_bar.virtual_spin, motion_bar.virtual_velocity
-    first_q, first = world.tree[i, FIRST_Q], world.tree[i, FIRST_QD]
+    first_q, first = world.tree[i, TREE.first_q], world.tree[i, TREE.first_qd]
     rate_column = world.coordinates + first
-    rotation, axis = load_vec4(world.work, b, i, QUATERNION), load_vec3(world.work, b, i, AXIS)
+    rotation, axis = load_vec4(world.work, b, i, WORK.quaternion), load_vec3(world.work, b, i, WORK.axis)
     if kind == REVOLUTE or kind == PRISMATIC:
         rate, acceleration = states[b, slot, rate_column], states[b, slot, rate_column + world.velocities]
-        y = world.velocity_work[b, first, DRIVE]
+        y = world.velocity_work[b, first, JOINT_WORK.drive]
         if kind == REVOLUTE:
             bar[b, row, first_q] = bar[b, row, first_q] + axis.dot(turn_bar)
             bar[b, row, rate_column] = bar[b, row, rate_column] + axis.dot(j_w_bar)
@@ -318,7 +318,7 @@ def joint_adjoint(
             along_bar = rate * j_v_bar + acceleration * pull_bar + y * vs_bar
             turn_bar += axis.cross(along_bar + states[b, slot, first_q] * r_bar)
     elif kind == SPHERICAL or kind == FREE:
-        frame = quaternion_product(parent_rotation, load_vec4(world.link, b, i, FRAME_QUATERNION))
+        frame = quaternion_product(parent_rotation, load_vec4(world.link, b, i, LINK.frame_quaternion))
         frame_turn_bar = vec3(0.0)
         first_angular = first  # first of the three angular velocities
         if kind == FREE:
@@ -349,9 +349,9 @@ def joint_adjoint(
 def drives(world: ti.template(), b, first_column):
     """Three virtual joint velocities, beginning with ``first_column``."""
     return vec3(
-        world.velocity_work[b, first_column, DRIVE],
-        world.velocity_work[b, first_column + 1, DRIVE],
-        world.velocity_work[b, first_column + 2, DRIVE],
+        world.velocity_work[b, first_column, JOINT_WORK.drive],
+        world.velocity_work[b, first_column + 1, JOINT_WORK.drive],
+        world.velocity_work[b, first_column + 2, JOINT_WORK.drive],
     )
 
 

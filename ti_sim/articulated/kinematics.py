@@ -15,22 +15,7 @@ from ti_sim.articulated.dry_friction import step_bristles, step_bristles_adjoint
 from ti_sim.articulated.free_spin import step_freely, step_freely_adjoint
 from ti_sim.articulated.joints import joint_rates, place_joint, step_joint, step_joint_adjoint
 from ti_sim.articulated.spatial import quaternion_product, rotated
-from ti_sim.articulated.tables import (
-    ARM,
-    AXIS,
-    DRIVE,
-    END_QD,
-    FIRST_QD,
-    FRAME_POSITION,
-    FRAME_QUATERNION,
-    KIND,
-    PARENT,
-    POSITION,
-    QUATERNION,
-    SPIN,
-    SPINS_FREELY,
-    VELOCITY,
-)
+from ti_sim.articulated.tables import JOINT_WORK, LINK, TREE, WORK
 from ti_sim.base.rows import load_vec3, load_vec4, store_vec3, store_vec4
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import vec3, vec4
@@ -44,26 +29,26 @@ def place_link(world: ti.template(), states: ti.template(), b, slot, i):
     Returns:
         (quaternion, w, v, r, j_w, j_v, w_p).
     """
-    parent, kind = world.tree[i, PARENT], world.tree[i, KIND]
+    parent, kind = world.tree[i, TREE.parent], world.tree[i, TREE.kind]
     parent_rotation = vec4(0.0, 0.0, 0.0, 1.0)
     w_p, v_p, position = vec3(0.0), vec3(0.0), vec3(0.0)
     if parent >= 0:
-        parent_rotation = load_vec4(world.work, b, parent, QUATERNION)
-        w_p = load_vec3(world.work, b, parent, SPIN)
-        v_p = load_vec3(world.work, b, parent, VELOCITY)
-        position = load_vec3(world.work, b, parent, POSITION)
-    frame = quaternion_product(parent_rotation, load_vec4(world.link, b, i, FRAME_QUATERNION))
-    r = rotated(parent_rotation, load_vec3(world.link, b, i, FRAME_POSITION))
+        parent_rotation = load_vec4(world.work, b, parent, WORK.quaternion)
+        w_p = load_vec3(world.work, b, parent, WORK.spin)
+        v_p = load_vec3(world.work, b, parent, WORK.velocity)
+        position = load_vec3(world.work, b, parent, WORK.position)
+    frame = quaternion_product(parent_rotation, load_vec4(world.link, b, i, LINK.frame_quaternion))
+    r = rotated(parent_rotation, load_vec3(world.link, b, i, LINK.frame_position))
     rotation, r, axis = place_joint(world, states, b, slot, i, kind, frame, r)
-    j_w, j_v = joint_rates(world, b, i, kind, rotation, axis, states, slot, world.coordinates + world.tree[i, FIRST_QD])
+    j_w, j_v = joint_rates(world, b, i, kind, rotation, axis, states, slot, world.coordinates + world.tree[i, TREE.first_qd])
     w = w_p + j_w
     v = v_p + w_p.cross(r) + j_v
-    store_vec4(world.work, b, i, QUATERNION, rotation)
-    store_vec3(world.work, b, i, SPIN, w)
-    store_vec3(world.work, b, i, ARM, r)
-    store_vec3(world.work, b, i, AXIS, axis)
-    store_vec3(world.work, b, i, POSITION, position + r)
-    store_vec3(world.work, b, i, VELOCITY, v)
+    store_vec4(world.work, b, i, WORK.quaternion, rotation)
+    store_vec3(world.work, b, i, WORK.spin, w)
+    store_vec3(world.work, b, i, WORK.arm, r)
+    store_vec3(world.work, b, i, WORK.axis, axis)
+    store_vec3(world.work, b, i, WORK.position, position + r)
+    store_vec3(world.work, b, i, WORK.velocity, v)
     return rotation, w, v, r, j_w, j_v, w_p
 
 
@@ -75,11 +60,11 @@ def step_coordinates(world: ti.template(), states: ti.template(), b, slot):
     The step of a freely rotating link conserves momentum and energy (see ``free_spin``).
     """
     for i in range(world.links):
-        kind, first_qd = world.tree[i, KIND], world.coordinates + world.tree[i, FIRST_QD]
-        if world.tree[i, SPINS_FREELY] == 1:
+        kind, first_qd = world.tree[i, TREE.kind], world.coordinates + world.tree[i, TREE.first_qd]
+        if world.tree[i, TREE.spins_freely] == 1:
             step_freely(world, states, b, slot, i, kind)
         else:
-            for column in range(first_qd, world.coordinates + world.tree[i, END_QD]):
+            for column in range(first_qd, world.coordinates + world.tree[i, TREE.end_qd]):
                 states[b, slot, column] = states[b, slot, column] + world.dt * states[b, slot, column + world.velocities]
             step_joint(world, states, b, slot, i, kind)
     if ti.static(world.with_bristles):
@@ -93,17 +78,17 @@ def step_coordinates_adjoint(world: ti.template(), states: ti.template(), bars: 
     """Adjoint of ``step_coordinates``, in place in a row of ``bar``; adds to the links' adjoints.
 
     The row holds the adjoints of coordinates and velocities after the step and is overwritten by those before it, without the
-    contribution of the accelerations: their negative adjoints are written to column DRIVE of the joint velocities. ``states``
-    holds coordinates, velocities and accelerations before the step in ``slot``, and the state after it in the next slot. The
-    adjoints of the bristles of contacts stay those after the step: the adjoint of their forces replaces them.
+    contribution of the accelerations: their negative adjoints are written to column JOINT_WORK.drive of the joint velocities.
+    ``states`` holds coordinates, velocities and accelerations before the step in ``slot``, and the state after it in the next
+    slot. The adjoints of the bristles of contacts stay those after the step: the adjoint of their forces replaces them.
     """
     if ti.static(world.with_bristles):
         step_bristles_adjoint(world, states, bars, bar, b, slot, row)
     for i in range(world.links):
-        kind, first_qd, past_last = world.tree[i, KIND], world.tree[i, FIRST_QD], world.tree[i, END_QD]
-        if world.tree[i, SPINS_FREELY] == 1:
+        kind, first_qd, past_last = world.tree[i, TREE.kind], world.tree[i, TREE.first_qd], world.tree[i, TREE.end_qd]
+        if world.tree[i, TREE.spins_freely] == 1:
             step_freely_adjoint(world, states, bars, bar, b, slot, row, i, kind)
         else:
             step_joint_adjoint(world, states, bar, b, slot, row, i, kind)
             for d in range(first_qd, past_last):
-                world.velocity_work[b, d, DRIVE] = -world.dt * bar[b, row, world.coordinates + d]
+                world.velocity_work[b, d, JOINT_WORK.drive] = -world.dt * bar[b, row, world.coordinates + d]

@@ -10,18 +10,7 @@ in the axes of the first link. Contact points and wrenches still refer to the ce
 """
 
 from ti_sim.articulated.spatial import quaternion_product, rotated, rotated_back, store_symmetric, symmetric
-from ti_sim.articulated.tables import (
-    BARS,
-    COM,
-    FRAME_POSITION,
-    FRAME_QUATERNION,
-    INERTIA,
-    MASS,
-    MERGED_INTO,
-    PARENT,
-    POSITION,
-    QUATERNION,
-)
+from ti_sim.articulated.tables import LINK, TREE, WORK
 from ti_sim.base.rows import add_vec3, add_vec4, load_vec3, load_vec4, store_vec3, store_vec4
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import mat3, outer, quaternion_rate, rotation_matrix, vec3, vec4
@@ -29,33 +18,33 @@ from ti_sim.base.vecmath import mat3, outer, quaternion_rate, rotation_matrix, v
 
 @ti.func
 def place_in_base(tree: ti.template(), link: ti.template(), work: ti.template(), b):
-    """Pose of each merged link in the frame of its first link, written to QUATERNION and POSITION of ``work``."""
+    """Pose of each merged link in the frame of its first link, written to WORK.quaternion and WORK.position of ``work``."""
     for i in range(tree.shape[0]):
         position, quaternion = vec3(0.0), vec4(0.0, 0.0, 0.0, 1.0)
-        if tree[i, MERGED_INTO] >= 0 and tree[i, MERGED_INTO] != i:
-            parent = tree[i, PARENT]
-            rotation = load_vec4(work, b, parent, QUATERNION)
-            position = load_vec3(work, b, parent, POSITION) + rotated(rotation, load_vec3(link, b, i, FRAME_POSITION))
-            quaternion = quaternion_product(rotation, load_vec4(link, b, i, FRAME_QUATERNION))
-        store_vec3(work, b, i, POSITION, position)
-        store_vec4(work, b, i, QUATERNION, quaternion)
+        if tree[i, TREE.merged_into] >= 0 and tree[i, TREE.merged_into] != i:
+            parent = tree[i, TREE.parent]
+            rotation = load_vec4(work, b, parent, WORK.quaternion)
+            position = load_vec3(work, b, parent, WORK.position) + rotated(rotation, load_vec3(link, b, i, LINK.frame_position))
+            quaternion = quaternion_product(rotation, load_vec4(link, b, i, LINK.frame_quaternion))
+        store_vec3(work, b, i, WORK.position, position)
+        store_vec4(work, b, i, WORK.quaternion, quaternion)
 
 
 @ti.func
 def centre_of(link: ti.template(), work: ti.template(), b, i):
     """Centre of mass of link i in the frame of its first link."""
-    return load_vec3(work, b, i, POSITION) + rotated(load_vec4(work, b, i, QUATERNION), load_vec3(link, b, i, COM))
+    return load_vec3(work, b, i, WORK.position) + rotated(load_vec4(work, b, i, WORK.quaternion), load_vec3(link, b, i, LINK.com))
 
 
 @ti.func
 def merged_mass(tree: ti.template(), link: ti.template(), work: ti.template(), b, base):
     """(Mass, centre of mass) of all links merged into one, in the frame of that one; the centre of that link if there is no mass.
     """
-    mass, moment, centre = 0.0, vec3(0.0), load_vec3(link, b, base, COM)
+    mass, moment, centre = 0.0, vec3(0.0), load_vec3(link, b, base, LINK.com)
     for i in range(base, tree.shape[0]):
-        if tree[i, MERGED_INTO] == base:
-            mass += link[b, i, MASS]
-            moment += link[b, i, MASS] * centre_of(link, work, b, i)
+        if tree[i, TREE.merged_into] == base:
+            mass += link[b, i, LINK.mass]
+            moment += link[b, i, LINK.mass] * centre_of(link, work, b, i)
     if mass > 0:
         centre = moment / mass
     return mass, centre
@@ -63,36 +52,35 @@ def merged_mass(tree: ti.template(), link: ti.template(), work: ti.template(), b
 
 @ti.kernel
 def merge(tree: ti.types.ndarray(), link: ti.types.ndarray(), work: ti.types.ndarray()):
-    """Merge links that are fixed to a free link into it, in the packed rows link [B, N, LINK_SIZE].
+    """Merge links that are fixed to a free link into it, in the packed rows link [B, N, LINK.size].
 
-    Reads columns PARENT and MERGED_INTO of tree; ``work`` [B, N, WORK_SIZE] is scratch. Hand-written adjoint: ``merge_adjoint``.
+    Reads ``parent`` and ``merged_into`` of tree; ``work`` [B, N, WORK.size] is scratch. Hand-written adjoint: ``merge_adjoint``.
     """
     for b in range(link.shape[0]):
         place_in_base(tree, link, work, b)
         for base in range(tree.shape[0]):
-            if tree[base, MERGED_INTO] == base:
+            if tree[base, TREE.merged_into] == base:
                 mass, centre = merged_mass(tree, link, work, b, base)
                 inertia = mat3(0.0)
                 for i in range(base, tree.shape[0]):
-                    if tree[i, MERGED_INTO] == base:
+                    if tree[i, TREE.merged_into] == base:
                         e = centre_of(link, work, b, i) - centre
-                        rotation = rotation_matrix(load_vec4(work, b, i, QUATERNION))
-                        inertia += rotation @ symmetric(link, b, i, INERTIA) @ rotation.transpose() - link[b, i, MASS] * outer(
-                            e, e
-                        )
+                        rotation = rotation_matrix(load_vec4(work, b, i, WORK.quaternion))
+                        turned = rotation @ symmetric(link, b, i, LINK.inertia) @ rotation.transpose()
+                        inertia += turned - link[b, i, LINK.mass] * outer(e, e)
                         for k in ti.static(range(3)):
-                            inertia[k, k] += link[b, i, MASS] * e.dot(e)
-                        link[b, i, MASS] = 0.0
-                        store_symmetric(link, b, i, INERTIA, mat3(0.0))
-                link[b, base, MASS] = mass
-                store_vec3(link, b, base, COM, centre)
-                store_symmetric(link, b, base, INERTIA, inertia)
+                            inertia[k, k] += link[b, i, LINK.mass] * e.dot(e)
+                        link[b, i, LINK.mass] = 0.0
+                        store_symmetric(link, b, i, LINK.inertia, mat3(0.0))
+                link[b, base, LINK.mass] = mass
+                store_vec3(link, b, base, LINK.com, centre)
+                store_symmetric(link, b, base, LINK.inertia, inertia)
 
 
 @ti.func
 def symmetric_adjoint(link_bar: ti.template(), b, i):
     """Adjoint of the inertia in a row as a symmetric matrix; the off-diagonal entries of the row count twice."""
-    bar = 0.5 * symmetric(link_bar, b, i, INERTIA)
+    bar = 0.5 * symmetric(link_bar, b, i, LINK.inertia)
     for k in ti.static(range(3)):
         bar[k, k] *= 2
     return bar
@@ -104,12 +92,12 @@ def store_symmetric_adjoint(link_bar: ti.template(), b, i, bar):
     entry_bar = 2 * bar
     for k in ti.static(range(3)):
         entry_bar[k, k] *= 0.5
-    store_symmetric(link_bar, b, i, INERTIA, entry_bar)
+    store_symmetric(link_bar, b, i, LINK.inertia, entry_bar)
 
 
 @ti.kernel
 def merge_adjoint(tree: ti.types.ndarray(), link: ti.types.ndarray(), work: ti.types.ndarray(), link_bar: ti.types.ndarray()):
-    """Adjoint of ``merge``, in place in the rows link_bar [B, N, LINK_SIZE]; ``link`` holds the rows before the merge.
+    """Adjoint of ``merge``, in place in the rows link_bar [B, N, LINK.size]; ``link`` holds the rows before the merge.
 
     The adjoints of mass, centre of mass and inertia of each merged link, including the first, follow from those of the whole in
     the first row. Adds to the adjoints of the joint frames between the links. ``work`` is scratch.
@@ -117,36 +105,36 @@ def merge_adjoint(tree: ti.types.ndarray(), link: ti.types.ndarray(), work: ti.t
     for b in range(link.shape[0]):
         place_in_base(tree, link, work, b)
         for base in range(tree.shape[0]):
-            if tree[base, MERGED_INTO] == base:
+            if tree[base, TREE.merged_into] == base:
                 mass, centre = merged_mass(tree, link, work, b, base)
-                mass_bar, bar = link_bar[b, base, MASS], symmetric_adjoint(link_bar, b, base)
-                centre_bar, trace = load_vec3(link_bar, b, base, COM), bar[0, 0] + bar[1, 1] + bar[2, 2]
+                mass_bar, bar = link_bar[b, base, LINK.mass], symmetric_adjoint(link_bar, b, base)
+                centre_bar, trace = load_vec3(link_bar, b, base, LINK.com), bar[0, 0] + bar[1, 1] + bar[2, 2]
                 if mass > 0:
                     centre_bar /= mass
                 for i in range(base, tree.shape[0]):
-                    if tree[i, MERGED_INTO] == base:
-                        quaternion, link_mass = load_vec4(work, b, i, QUATERNION), link[b, i, MASS]
+                    if tree[i, TREE.merged_into] == base:
+                        quaternion, link_mass = load_vec4(work, b, i, WORK.quaternion), link[b, i, LINK.mass]
                         rotation, e = rotation_matrix(quaternion), centre_of(link, work, b, i) - centre
                         half_offset_bar = trace * e - bar @ e
                         place_bar = link_mass * (2 * half_offset_bar + centre_bar)
-                        spread = rotation @ symmetric(link, b, i, INERTIA) @ rotation.transpose() @ bar
-                        arm = rotated(quaternion, load_vec3(link, b, i, COM))
+                        spread = rotation @ symmetric(link, b, i, LINK.inertia) @ rotation.transpose() @ bar
+                        arm = rotated(quaternion, load_vec3(link, b, i, LINK.com))
                         turn_bar = 2 * vec3(
                             spread[1, 2] - spread[2, 1], spread[2, 0] - spread[0, 2], spread[0, 1] - spread[1, 0]
                         ) + arm.cross(place_bar)
-                        link_bar[b, i, MASS] = mass_bar + e.dot(half_offset_bar) + e.dot(centre_bar)
-                        store_vec3(link_bar, b, i, COM, rotated_back(quaternion, place_bar))
+                        link_bar[b, i, LINK.mass] = mass_bar + e.dot(half_offset_bar) + e.dot(centre_bar)
+                        store_vec3(link_bar, b, i, LINK.com, rotated_back(quaternion, place_bar))
                         store_symmetric_adjoint(link_bar, b, i, rotation.transpose() @ bar @ rotation)
-                        store_vec3(work, b, i, BARS, turn_bar)
-                        store_vec3(work, b, i, BARS + 3, place_bar)
+                        store_vec3(work, b, i, WORK.bars, turn_bar)
+                        store_vec3(work, b, i, WORK.bars + 3, place_bar)
         for k in range(tree.shape[0]):
             i = tree.shape[0] - 1 - k
-            if tree[i, MERGED_INTO] >= 0 and tree[i, MERGED_INTO] != i:
-                parent, quaternion = tree[i, PARENT], load_vec4(link, b, i, FRAME_QUATERNION)
-                rotation = load_vec4(work, b, parent, QUATERNION)
-                turn_bar, place_bar = load_vec3(work, b, i, BARS), load_vec3(work, b, i, BARS + 3)
-                arm = rotated(rotation, load_vec3(link, b, i, FRAME_POSITION))
-                add_vec3(link_bar, b, i, FRAME_POSITION, rotated_back(rotation, place_bar))
-                add_vec4(link_bar, b, i, FRAME_QUATERNION, 4 * quaternion_rate(rotated_back(rotation, turn_bar), quaternion))
-                add_vec3(work, b, parent, BARS, turn_bar + arm.cross(place_bar))
-                add_vec3(work, b, parent, BARS + 3, place_bar)
+            if tree[i, TREE.merged_into] >= 0 and tree[i, TREE.merged_into] != i:
+                parent, quaternion = tree[i, TREE.parent], load_vec4(link, b, i, LINK.frame_quaternion)
+                rotation = load_vec4(work, b, parent, WORK.quaternion)
+                turn_bar, place_bar = load_vec3(work, b, i, WORK.bars), load_vec3(work, b, i, WORK.bars + 3)
+                arm = rotated(rotation, load_vec3(link, b, i, LINK.frame_position))
+                add_vec3(link_bar, b, i, LINK.frame_position, rotated_back(rotation, place_bar))
+                add_vec4(link_bar, b, i, LINK.frame_quaternion, 4 * quaternion_rate(rotated_back(rotation, turn_bar), quaternion))
+                add_vec3(work, b, parent, WORK.bars, turn_bar + arm.cross(place_bar))
+                add_vec3(work, b, parent, WORK.bars + 3, place_bar)

@@ -43,7 +43,7 @@ from ti_sim.articulated.contact_bristles import (
 )
 from ti_sim.articulated.contact_force import add_load, mean_bristle, mean_contact, point_adjoint, point_velocity
 from ti_sim.articulated.spatial import rotated, rotated_back
-from ti_sim.articulated.tables import BARS, BRISTLE, CONTACT, LOAD, MOVES, POSITION, QUATERNION, SPIN, VIRTUAL
+from ti_sim.articulated.tables import LINK, TREE, WORK
 from ti_sim.base.differentiable import Real, Vector, differentiable, inverse, recorded, sqrt, where
 from ti_sim.base.rows import add_vec3, add_vec4, load_vec3, load_vec4, store_vec3
 from ti_sim.base.runtime import ti
@@ -132,14 +132,14 @@ def begin_patch(world: ti.template(), b, i, j, patch: ti.template()):
 def centre_motion(world: ti.template(), b, i, j, centre, separation):
     """Relative velocity of two links at the centre of their patch, and relative angular velocity."""
     u = point_velocity(world, b, i, centre) - point_velocity(world, b, j, centre + separation)
-    return u, load_vec3(world.work, b, i, SPIN) - load_vec3(world.work, b, j, SPIN)
+    return u, load_vec3(world.work, b, i, WORK.spin) - load_vec3(world.work, b, j, WORK.spin)
 
 
 @ti.func
 def add_moment(world: ti.template(), b, i, moment):
     """Subtract a moment from the load of link i."""
-    if world.tree[i, MOVES] == 1:
-        add_vec3(world.work, b, i, LOAD, -moment)
+    if world.tree[i, TREE.moves] == 1:
+        add_vec3(world.work, b, i, WORK.load, -moment)
 
 
 @ti.func
@@ -152,9 +152,9 @@ def patch_loads(world: ti.template(), states: ti.template(), b, slot, p, i, j, p
     if patch[PATCH.kt] > 0 and patch[PATCH.sum] > 0 and resultant.dot(resultant) > _MIN_SQUARED_FORCE:
         patch[PATCH.spread] = patch[PATCH.spread] / patch[PATCH.sum]
         centre, contact = patch_vec3(patch, PATCH.centre), mean_contact(world, b, i, j)
-        separation = load_vec3(world.work, b, i, POSITION) - load_vec3(world.work, b, j, POSITION)
+        separation = load_vec3(world.work, b, i, WORK.position) - load_vec3(world.work, b, j, WORK.position)
         u, angular_velocity = centre_motion(world, b, i, j, centre, separation)
-        column, rotation = first_bristle(world) + pair_column(p), load_vec4(world.work, b, j, QUATERNION)
+        column, rotation = first_bristle(world) + pair_column(p), load_vec4(world.work, b, j, WORK.quaternion)
         s, angle = load_displacement(world, states, b, slot, column)
         force, moment, new_slide, angle_after = grip.value(
             resultant,
@@ -188,8 +188,8 @@ def clear_pair_adjoints(world: ti.template(), states: ti.template(), bar: ti.tem
 @ti.func
 def add_number_adjoints(bars: ti.template(), b, i, contact_bar, kt_bar):
     """Add to the adjoints of link i's contact parameters and bristle stiffness."""
-    add_vec4(bars.link, b, i, CONTACT, contact_bar)
-    bars.link[b, i, BRISTLE] = bars.link[b, i, BRISTLE] + kt_bar
+    add_vec4(bars.link, b, i, LINK.contact, contact_bar)
+    bars.link[b, i, LINK.bristle] = bars.link[b, i, LINK.bristle] + kt_bar
 
 
 @ti.func
@@ -210,15 +210,15 @@ def patch_loads_adjoint(
         patch[PATCH.centre_bar + k] = 0.0
     if patch[PATCH.kt] > 0 and patch[PATCH.sum] > 0:
         centre, contact = patch_vec3(patch, PATCH.centre), mean_contact(world, b, i, j)
-        separation = load_vec3(world.work, b, i, POSITION) - load_vec3(world.work, b, j, POSITION)
+        separation = load_vec3(world.work, b, i, WORK.position) - load_vec3(world.work, b, j, WORK.position)
         u, angular_velocity = centre_motion(world, b, i, j, centre, separation)
         s, angle = load_displacement(world, states, b, slot, first_bristle(world) + pair_column(p))
-        column, rotation = first_bristle_bar(world) + pair_column(p), load_vec4(world.work, b, j, QUATERNION)
+        column, rotation = first_bristle_bar(world) + pair_column(p), load_vec4(world.work, b, j, WORK.quaternion)
         after_bar, angle_after_bar = load_displacement(world, bar, b, row, column)
         s, after_bar = rotated(rotation, s), rotated(rotation, after_bar)
-        ws, ws_j = load_vec3(world.work, b, i, VIRTUAL), load_vec3(world.work, b, j, VIRTUAL)
-        y = load_vec3(world.work, b, i, VIRTUAL + 3) + ws.cross(centre)
-        y -= load_vec3(world.work, b, j, VIRTUAL + 3) + ws_j.cross(centre + separation)
+        ws, ws_j = load_vec3(world.work, b, i, WORK.virtual), load_vec3(world.work, b, j, WORK.virtual)
+        y = load_vec3(world.work, b, i, WORK.virtual + 3) + ws.cross(centre)
+        y -= load_vec3(world.work, b, j, WORK.virtual + 3) + ws_j.cross(centre + separation)
         linearization = grip.linearize(
             patch_vec3(patch, PATCH.resultant),
             patch[PATCH.spread],
@@ -237,14 +237,14 @@ def patch_loads_adjoint(
         )
         centre_bar = point_adjoint(world, b, i, centre, force, u_bar)
         apart_bar = point_adjoint(world, b, j, centre + separation, -force, -u_bar)
-        add_vec3(world.work, b, i, BARS + 3, apart_bar)
-        add_vec3(world.work, b, j, BARS + 3, -apart_bar)
-        add_vec3(world.work, b, i, BARS + 6, turning_bar)
-        add_vec3(world.work, b, j, BARS + 6, -turning_bar)
-        add_vec3(world.work, b, i, BARS + 18, -moment)
-        add_vec3(world.work, b, j, BARS + 18, moment)
+        add_vec3(world.work, b, i, WORK.bars + 3, apart_bar)
+        add_vec3(world.work, b, j, WORK.bars + 3, -apart_bar)
+        add_vec3(world.work, b, i, WORK.bars + 6, turning_bar)
+        add_vec3(world.work, b, j, WORK.bars + 6, -turning_bar)
+        add_vec3(world.work, b, i, WORK.bars + 18, -moment)
+        add_vec3(world.work, b, j, WORK.bars + 18, moment)
         # The frame of j rotates the displacement before the step forwards, and that after it backwards.
-        add_vec3(world.work, b, j, BARS, s.cross(s_bar) - new_slide.cross(after_bar))
+        add_vec3(world.work, b, j, WORK.bars, s.cross(s_bar) - new_slide.cross(after_bar))
         store_displacement(bar, b, row, column, rotated_back(rotation, s_bar), angle_bar)
         add_number_adjoints(bars, b, i, 0.5 * contact_bar, 0.5 * kt_bar)
         add_number_adjoints(bars, b, j, 0.5 * contact_bar, 0.5 * kt_bar)

@@ -10,20 +10,7 @@ from ti_sim.articulated.dynamics import accelerate_links, eliminate_links, place
 from ti_sim.articulated.joints import quaternion_column
 from ti_sim.articulated.kinematics import step_coordinates, step_coordinates_adjoint
 from ti_sim.articulated.runge_kutta import finish_step, finish_step_adjoint, next_stage, rate_coordinates, stage_adjoint
-from ti_sim.articulated.tables import (
-    DRIVE,
-    END_QD,
-    FIRST_Q,
-    FIRST_QD,
-    LINK_SIZE,
-    POSITION,
-    QUATERNION,
-    SPIN,
-    VELOCITY,
-    VELOCITY_SIZE,
-    BarArrays,
-    WorldArrays,
-)
+from ti_sim.articulated.tables import JOINT, JOINT_WORK, LINK, TREE, WORK, BarArrays, WorldArrays
 from ti_sim.base.bundles import kernel
 from ti_sim.base.rows import POSE, TWIST, load_vec4, store_vec4
 from ti_sim.base.runtime import ti
@@ -59,11 +46,11 @@ def store_links(world: ti.template(), b, frame, body_q: ti.template(), body_qd: 
     """Write the poses and velocities of the links at a frame."""
     for i in range(world.links):
         for k in ti.static(range(3)):
-            body_q[b, frame, i, POSE.position + k] = world.work[b, i, POSITION + k]
-            body_qd[b, frame, i, TWIST.linear + k] = world.work[b, i, VELOCITY + k]
-            body_qd[b, frame, i, TWIST.angular + k] = world.work[b, i, SPIN + k]
+            body_q[b, frame, i, POSE.position + k] = world.work[b, i, WORK.position + k]
+            body_qd[b, frame, i, TWIST.linear + k] = world.work[b, i, WORK.velocity + k]
+            body_qd[b, frame, i, TWIST.angular + k] = world.work[b, i, WORK.spin + k]
         for k in ti.static(range(4)):
-            body_q[b, frame, i, POSE.quaternion + k] = world.work[b, i, QUATERNION + k]
+            body_q[b, frame, i, POSE.quaternion + k] = world.work[b, i, WORK.quaternion + k]
 
 
 @ti.func
@@ -86,12 +73,12 @@ def faulty_link(world: ti.template(), run: ti.template(), b):
         i = world.links - 1
         while i >= 0:
             squared_norm = 0.0
-            for j in range(world.tree[i, FIRST_QD], world.tree[i, END_QD]):
+            for j in range(world.tree[i, TREE.first_qd], world.tree[i, TREE.end_qd]):
                 squared_norm += ti.abs(run[b, 0, world.coordinates + j])
             last = world.coordinates
             if i + 1 < world.links:
-                last = world.tree[i + 1, FIRST_Q]
-            for j in range(world.tree[i, FIRST_Q], last):
+                last = world.tree[i + 1, TREE.first_q]
+            for j in range(world.tree[i, TREE.first_q], last):
                 squared_norm += ti.abs(run[b, 0, j])
             if link < 0 or not squared_norm < _LARGEST:
                 link = i
@@ -111,11 +98,11 @@ def record_contact_fault(world: ti.template(), b, step):
 def add_and_clear_sums(world: ti.template(), bars: ti.template(), b):
     """Add the partial sums of the tables' adjoints to those over the rollout, and clear them."""
     for i in range(world.links):
-        for k in range(LINK_SIZE):
+        for k in range(LINK.size):
             bars.link_total[b, i, k] = bars.link_total[b, i, k] + bars.link[b, i, k]
             bars.link[b, i, k] = 0.0
     for d in range(world.velocities):
-        for k in range(VELOCITY_SIZE):
+        for k in range(JOINT.size):
             bars.velocity_total[b, d, k] = bars.velocity_total[b, d, k] + bars.velocity[b, d, k]
             bars.velocity[b, d, k] = 0.0
 
@@ -264,7 +251,7 @@ def advance_adjoint(
                     seeded = 1
                 if remaining_steps == steps:  # only the poses and velocities of the last frame
                     for d in range(world.velocities):
-                        world.velocity_work[b, d, DRIVE] = 0.0
+                        world.velocity_work[b, d, JOINT_WORK.drive] = 0.0
                         states[b, row, count + d] = 0.0
                     if ti.static(world.sticking):
                         clear_pairs(world, states, b, row)

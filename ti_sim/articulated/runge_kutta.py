@@ -5,7 +5,7 @@ coordinates. Row 0 holds the state. Quaternions are normalised after the step; s
 """
 
 from ti_sim.articulated.joints import quaternion_column, rate_joint, rate_joint_adjoint
-from ti_sim.articulated.tables import DRIVE, END_QD, KIND
+from ti_sim.articulated.tables import JOINT_WORK, TREE
 from ti_sim.base.rows import load_vec3, load_vec4, store_vec4
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import body_quaternion_rate, normalized_adjoint
@@ -16,7 +16,7 @@ from ti_sim.rollout.runge_kutta import stage_ahead, stage_weight
 def rate_coordinates(world: ti.template(), run: ti.template(), b, stage):
     """Write the rates of the coordinates of a stage after its accelerations."""
     for i in range(world.links):
-        rate_joint(world, run, b, stage, i, world.tree[i, KIND])
+        rate_joint(world, run, b, stage, i, world.tree[i, TREE.kind])
 
 
 @ti.func
@@ -65,7 +65,7 @@ def finish_step_adjoint(world: ti.template(), states: ti.template(), bar: ti.tem
     for i in range(world.links):
         column = quaternion_column(world.tree, i)
         if column >= 0:
-            spin = world.coordinates + world.tree[i, END_QD] - 3
+            spin = world.coordinates + world.tree[i, TREE.end_qd] - 3
             raw = load_vec4(states, b, first_row, column)
             for stage in ti.static(range(4)):
                 row = first_row + stage
@@ -84,14 +84,14 @@ def stage_adjoint(world: ti.template(), states: ti.template(), bar: ti.template(
     stage.
 
     Coordinates and velocities of the stage are in ``row`` of ``states``. The negative adjoints of the accelerations are written
-    to column DRIVE of the joint velocities.
+    to column JOINT_WORK.drive of the joint velocities.
     """
     weight, time_ahead = world.dt * stage_weight(stage), world.dt * stage_ahead(stage)
     for d in range(world.velocities):
         rate_column = world.coordinates + d
-        world.velocity_work[b, d, DRIVE] = -(weight * bar[b, 1, rate_column] + time_ahead * bar[b, 2, rate_column])
+        world.velocity_work[b, d, JOINT_WORK.drive] = -(weight * bar[b, 1, rate_column] + time_ahead * bar[b, 2, rate_column])
         bar[b, 2, rate_column] = 0.0
     for j in range(world.coordinates):
         bar[b, 2, j] = weight * bar[b, 1, j] + time_ahead * bar[b, 2, j]
     for i in range(world.links):
-        rate_joint_adjoint(world, states, bar, b, row, i, world.tree[i, KIND])
+        rate_joint_adjoint(world, states, bar, b, row, i, world.tree[i, TREE.kind])

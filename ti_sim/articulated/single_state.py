@@ -14,22 +14,7 @@ from ti_sim.articulated.model import ArticulatedInputs, ArticulatedModel
 from ti_sim.articulated.rollout import initialise_state, store_links
 from ti_sim.articulated.solver import prepare
 from ti_sim.articulated.spatial import load_matrix, rotated, symmetric
-from ti_sim.articulated.tables import (
-    ACCELERATION,
-    ARM,
-    ARMATURE,
-    BODY,
-    END_QD,
-    FIRST_Q,
-    FIRST_QD,
-    KIND,
-    LOAD,
-    MOVES,
-    PARENT,
-    POSITION,
-    QUATERNION,
-    WorldArrays,
-)
+from ti_sim.articulated.tables import JOINT, TREE, WORK, WorldArrays
 from ti_sim.base.arrays import Array, check_array, reals_in_same_library, to_numpy, zeros_in_same_library
 from ti_sim.base.bundles import kernel, views
 from ti_sim.base.errors import UserError
@@ -213,28 +198,29 @@ def sum_forces(world: ti.template(), states: ti.template(), b):
     """Loads of each link with all its descendants, from the links' poses and the accelerations in row 0, leaf to root."""
     accelerations_of_links(world, states, b, 0)
     for i in range(world.links):
-        if world.tree[i, MOVES] == 1:
-            c = load_matrix(world.work, b, i, BODY + 6)
-            angular, linear = load_vec3(world.work, b, i, ACCELERATION), load_vec3(world.work, b, i, ACCELERATION + 3)
-            add_vec3(world.work, b, i, LOAD, symmetric(world.work, b, i, BODY) @ angular + c @ linear)
-            add_vec3(world.work, b, i, LOAD + 3, c.transpose() @ angular + symmetric(world.work, b, i, BODY + 15) @ linear)
+        if world.tree[i, TREE.moves] == 1:
+            c = load_matrix(world.work, b, i, WORK.body + 6)
+            angular, linear = load_vec3(world.work, b, i, WORK.acceleration), load_vec3(world.work, b, i, WORK.acceleration + 3)
+            a, m = symmetric(world.work, b, i, WORK.body), symmetric(world.work, b, i, WORK.body + 15)
+            add_vec3(world.work, b, i, WORK.load, a @ angular + c @ linear)
+            add_vec3(world.work, b, i, WORK.load + 3, c.transpose() @ angular + m @ linear)
     for k in range(world.links):
         i = world.links - 1 - k
-        parent = world.tree[i, PARENT]
-        if parent >= 0 and world.tree[i, MOVES] == 1:
-            force = load_vec3(world.work, b, i, LOAD + 3)
-            moment = load_vec3(world.work, b, i, LOAD) + load_vec3(world.work, b, i, ARM).cross(force)
-            add_vec3(world.work, b, parent, LOAD, moment)
-            add_vec3(world.work, b, parent, LOAD + 3, force)
+        parent = world.tree[i, TREE.parent]
+        if parent >= 0 and world.tree[i, TREE.moves] == 1:
+            force = load_vec3(world.work, b, i, WORK.load + 3)
+            moment = load_vec3(world.work, b, i, WORK.load) + load_vec3(world.work, b, i, WORK.arm).cross(force)
+            add_vec3(world.work, b, parent, WORK.load, moment)
+            add_vec3(world.work, b, parent, WORK.load + 3, force)
 
 
 @ti.func
 def load_along_joint(world: ti.template(), b, i, d):
     """Component of link i's total load along joint velocity d."""
-    axis, linear = direction(world, b, i, world.tree[i, KIND], d - world.tree[i, FIRST_QD])
-    value = axis.dot(load_vec3(world.work, b, i, LOAD))
+    axis, linear = direction(world, b, i, world.tree[i, TREE.kind], d - world.tree[i, TREE.first_qd])
+    value = axis.dot(load_vec3(world.work, b, i, WORK.load))
     if linear:
-        value = axis.dot(load_vec3(world.work, b, i, LOAD + 3))
+        value = axis.dot(load_vec3(world.work, b, i, WORK.load + 3))
     return value
 
 
@@ -263,13 +249,14 @@ def inverse(
         place_links(world, states, b, 0, frame, False)
         sum_forces(world, states, b)
         for i in range(world.links):
-            kind, first_qd = world.tree[i, KIND], world.tree[i, FIRST_QD]
-            for d in range(first_qd, world.tree[i, END_QD]):
-                x = joint_position(states, b, 0, kind, world.tree[i, FIRST_Q], d - first_qd)
+            kind, first_qd = world.tree[i, TREE.kind], world.tree[i, TREE.first_qd]
+            for d in range(first_qd, world.tree[i, TREE.end_qd]):
+                x = joint_position(states, b, 0, kind, world.tree[i, TREE.first_q], d - first_qd)
                 modelled = joint_force(world, b, frame, d, kind, x, states[b, 0, world.coordinates + d])
                 if ti.static(world.with_bristles):
                     modelled += dry_force(world, states, b, 0, kind, d)
-                force[b, d] = load_along_joint(world, b, i, d) + world.velocity[b, d, ARMATURE] * acceleration[b, d] - modelled
+                inertial = load_along_joint(world, b, i, d) + world.velocity[b, d, JOINT.armature] * acceleration[b, d]
+                force[b, d] = inertial - modelled
 
 
 @kernel
@@ -289,7 +276,7 @@ def inertias(
             place_links(world, states, b, 0, 0, True)
             sum_forces(world, states, b)
             for i in range(world.links):
-                for d in range(world.tree[i, FIRST_QD], world.tree[i, END_QD]):
+                for d in range(world.tree[i, TREE.first_qd], world.tree[i, TREE.end_qd]):
                     value = load_along_joint(world, b, i, d)
                     if column < 0:
                         world.velocity_work[b, d, 0] = value
@@ -297,7 +284,7 @@ def inertias(
                         matrix[b, d, column] = value - world.velocity_work[b, d, 0]
             if column >= 0:
                 states[b, 0, acceleration + column] = 0.0
-                matrix[b, column, column] = matrix[b, column, column] + world.velocity[b, column, ARMATURE]
+                matrix[b, column, column] = matrix[b, column, column] + world.velocity[b, column, JOINT.armature]
 
 
 @kernel
@@ -310,18 +297,18 @@ def jacobian(
     """
     for b in range(states.shape[0]):
         place_links(world, states, b, 0, 0, True)
-        arm = rotated(load_vec4(world.work, b, link, QUATERNION), vec3(x, y, z))
-        point = load_vec3(world.work, b, link, POSITION) + arm
+        arm = rotated(load_vec4(world.work, b, link, WORK.quaternion), vec3(x, y, z))
+        point = load_vec3(world.work, b, link, WORK.position) + arm
         i = link
         while i >= 0:
-            first_qd = world.tree[i, FIRST_QD]
-            for d in range(first_qd, world.tree[i, END_QD]):
-                along_axis, linear = direction(world, b, i, world.tree[i, KIND], d - first_qd)
+            first_qd = world.tree[i, TREE.first_qd]
+            for d in range(first_qd, world.tree[i, TREE.end_qd]):
+                along_axis, linear = direction(world, b, i, world.tree[i, TREE.kind], d - first_qd)
                 angular = vec3(0.0)
                 if not linear:
                     angular = along_axis
-                    along_axis = angular.cross(point - load_vec3(world.work, b, i, POSITION))
+                    along_axis = angular.cross(point - load_vec3(world.work, b, i, WORK.position))
                 for k in ti.static(range(3)):
                     matrix[b, k, d] = along_axis[k]
                     matrix[b, 3 + k, d] = angular[k]
-            i = world.tree[i, PARENT]
+            i = world.tree[i, TREE.parent]

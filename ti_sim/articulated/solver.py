@@ -19,17 +19,7 @@ from ti_sim.articulated.forces import (
 from ti_sim.articulated.merging import merge, merge_adjoint
 from ti_sim.articulated.model import ArticulatedInputs, ArticulatedModel, ArticulatedSettings
 from ti_sim.articulated.rollout import advance, advance_adjoint, initialise_state, initialise_state_adjoint
-from ti_sim.articulated.tables import (
-    LINK_SIZE,
-    VELOCITY_SIZE,
-    VELOCITY_WORK_SIZE,
-    WORK_SIZE,
-    BarArrays,
-    PackedArrays,
-    WorldArrays,
-    pack,
-    unpack_adjoint,
-)
+from ti_sim.articulated.tables import JOINT, JOINT_WORK, LINK, WORK, BarArrays, PackedArrays, WorldArrays, pack, unpack_adjoint
 from ti_sim.base.arrays import (
     Array,
     assign,
@@ -129,14 +119,14 @@ def prepare(model: ArticulatedModel, inputs: ArticulatedInputs, *, dt: float) ->
         axis=reals_in_same_library(like, model.axis),
         point=reals_in_same_library(like, model.point),
         point_reach=reals_in_same_library(like, model.point_reach),
-        link=empty_in_same_library(like, (b, n, LINK_SIZE)),
-        velocity=empty_in_same_library(like, (b, max(d, 1), VELOCITY_SIZE)),
+        link=empty_in_same_library(like, (b, n, LINK.size)),
+        velocity=empty_in_same_library(like, (b, max(d, 1), JOINT.size)),
         action=inputs.action,
         target=inputs.servo_target,
         wrench=inputs.link_wrench,
         gravity=inputs.gravity,
-        work=empty_in_same_library(like, (b, n, WORK_SIZE)),
-        velocity_work=empty_in_same_library(like, (b, max(d, 1), VELOCITY_WORK_SIZE)),
+        work=empty_in_same_library(like, (b, n, WORK.size)),
+        velocity_work=empty_in_same_library(like, (b, max(d, 1), JOINT_WORK.size)),
         shape=reals_in_same_library(like, model.shape),
         pair=ints_in_same_library(like, pair),
         near_pairs=ints_in_same_library(like, near_pairs),
@@ -222,8 +212,8 @@ class PackedBars:
         self._columns = last_columns(model, inputs, adjoint=True)
         like, (b, n), d = inputs.link_mass, inputs.link_mass.shape, inputs.joint_qd0.shape[1]
         self.bars = inputs.zeros()
-        link, link_total = (zeros_in_same_library(like, (b, n, LINK_SIZE)) for _ in range(2))
-        velocity, velocity_total = (zeros_in_same_library(like, (b, max(d, 1), VELOCITY_SIZE)) for _ in range(2))
+        link, link_total = (zeros_in_same_library(like, (b, n, LINK.size)) for _ in range(2))
+        velocity, velocity_total = (zeros_in_same_library(like, (b, max(d, 1), JOINT.size)) for _ in range(2))
         self.rows = BarArrays(
             link=link, velocity=velocity, action=self.bars.action, target=self.bars.servo_target, wrench=self.bars.link_wrench,
             gravity=self.bars.gravity, link_total=link_total, velocity_total=velocity_total,

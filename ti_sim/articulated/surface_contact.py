@@ -32,7 +32,7 @@ from ti_sim.articulated.contact_force import (
     shape_arm,
     shape_rotation,
 )
-from ti_sim.articulated.tables import BARS, CONTACT, LOAD, MOVES, POSITION, SPIN, VELOCITY, VIRTUAL
+from ti_sim.articulated.tables import LINK, TREE, WORK
 from ti_sim.base.bundles import bundle
 from ti_sim.base.rows import add_vec3, add_vec4, load_vec3
 from ti_sim.base.runtime import ti
@@ -83,9 +83,9 @@ def bounds_of(world: ti.template(), j, rotation, shift, margin):
 @ti.func
 def add_wrench(world: ti.template(), b, i, moment, force):
     """Subtract a force and its moment about the origin of link i from its load."""
-    if world.tree[i, MOVES] == 1:
-        add_vec3(world.work, b, i, LOAD, -moment)
-        add_vec3(world.work, b, i, LOAD + 3, -force)
+    if world.tree[i, TREE.moves] == 1:
+        add_vec3(world.work, b, i, WORK.load, -moment)
+        add_vec3(world.work, b, i, WORK.load + 3, -force)
 
 
 @ti.func
@@ -125,17 +125,17 @@ def add_motion_adjoints(
     Returns:
         Adjoint of ``separation``.
     """
-    add_vec3(world.work, b, first, BARS + 6, turn_bar)
-    add_vec3(world.work, b, first, BARS + 9, u_bar)
-    add_vec3(world.work, b, first, BARS + 18, -moment)
-    add_vec3(world.work, b, first, BARS + 21, -force)
-    add_vec3(world.work, b, second, BARS + 6, -turn_bar - separation.cross(u_bar))
-    add_vec3(world.work, b, second, BARS + 9, -u_bar)
-    add_vec3(world.work, b, second, BARS + 18, moment + separation.cross(force))
-    add_vec3(world.work, b, second, BARS + 21, force)
-    add_vec4(bars.link, b, first, CONTACT, 0.5 * contact_bar)
-    add_vec4(bars.link, b, second, CONTACT, 0.5 * contact_bar)
-    return load_vec3(world.work, b, second, SPIN).cross(u_bar) - load_vec3(world.work, b, second, VIRTUAL).cross(force)
+    add_vec3(world.work, b, first, WORK.bars + 6, turn_bar)
+    add_vec3(world.work, b, first, WORK.bars + 9, u_bar)
+    add_vec3(world.work, b, first, WORK.bars + 18, -moment)
+    add_vec3(world.work, b, first, WORK.bars + 21, -force)
+    add_vec3(world.work, b, second, WORK.bars + 6, -turn_bar - separation.cross(u_bar))
+    add_vec3(world.work, b, second, WORK.bars + 9, -u_bar)
+    add_vec3(world.work, b, second, WORK.bars + 18, moment + separation.cross(force))
+    add_vec3(world.work, b, second, WORK.bars + 21, force)
+    add_vec4(bars.link, b, first, LINK.contact, 0.5 * contact_bar)
+    add_vec4(bars.link, b, second, LINK.contact, 0.5 * contact_bar)
+    return load_vec3(world.work, b, second, WORK.spin).cross(u_bar) - load_vec3(world.work, b, second, WORK.virtual).cross(force)
 
 
 @bundle
@@ -223,7 +223,7 @@ class FeatureContact:
 @ti.func
 def load_pair(world: ti.template(), b, first, second):
     """``PairPose`` of two links."""
-    separation = load_vec3(world.work, b, first, POSITION) - load_vec3(world.work, b, second, POSITION)
+    separation = load_vec3(world.work, b, first, WORK.position) - load_vec3(world.work, b, second, WORK.position)
     first_arm, first_rotation = shape_arm(world, b, first), rotation_matrix(shape_rotation(world, b, first))
     second_arm, second_rotation = shape_arm(world, b, second), rotation_matrix(shape_rotation(world, b, second))
     margin = pair_margin(world, b, first, second)
@@ -332,7 +332,7 @@ def surface_contacts(world: ti.template(), b, p, first, second, patch: ti.templa
         patch: of the pair (``pair_bristle``): the points are added to it.
     """
     contact, pair = point_contact(world, b, first, second), load_pair(world, b, first, second)
-    drift, spin = relative_motion(world, b, first, second, pair.apart, SPIN, VELOCITY)
+    drift, spin = relative_motion(world, b, first, second, pair.apart, WORK.spin, WORK.velocity)
     # Of the first link relative to the second; moments are about the origin of the first.
     force, moment, feature_patch = vec3(0.0), vec3(0.0), empty_patch()
     total, deepest, overlap = 0.0, 0.0, _FAR
@@ -343,7 +343,7 @@ def surface_contacts(world: ti.template(), b, p, first, second, patch: ti.templa
         box_overlap, count = overlap_and_count(world, side, features)
         overlap = ti.min(overlap, box_overlap)
         axis = revolution_axis(world, side)
-        rolling = axis.dot(load_vec3(world.work, b, side.link, SPIN))
+        rolling = axis.dot(load_vec3(world.work, b, side.link, WORK.spin))
         for n in range(count):
             column = world.mesh[side.link, MESH.first_feature] + FEATURE_SIZE * n
             hit = feature_contact(world, pair, side, column, True, False)
@@ -389,8 +389,8 @@ def surface_contacts_adjoint(world: ti.template(), bars: ti.template(), b, p, fi
         patch: of the pair (``pair_bristle``): the adjoints of its points follow from it.
     """
     contact, pair = point_contact(world, b, first, second), load_pair(world, b, first, second)
-    drift, spin = relative_motion(world, b, first, second, pair.apart, SPIN, VELOCITY)
-    virtual_drift, virtual_spin = relative_motion(world, b, first, second, pair.apart, VIRTUAL, VIRTUAL + 3)
+    drift, spin = relative_motion(world, b, first, second, pair.apart, WORK.spin, WORK.velocity)
+    virtual_drift, virtual_spin = relative_motion(world, b, first, second, pair.apart, WORK.virtual, WORK.virtual + 3)
     force, moment, u_sum, u_moment, contact_bar = vec3(0.0), vec3(0.0), vec3(0.0), vec3(0.0), vec4(0.0)
     first_turn_bar, second_turn_bar, apart_bar = vec3(0.0), vec3(0.0), vec3(0.0)
     size_power, total, scale, total_bar = 0.0, 0.0, 0.0, 0.0
@@ -405,7 +405,7 @@ def surface_contacts_adjoint(world: ti.template(), bars: ti.template(), b, p, fi
                 _overlap, count = overlap_and_count(world, side, features)
                 place_sum, centre_bar, turn_i_bar, turn_j_bar = vec3(0.0), vec3(0.0), vec3(0.0), vec3(0.0)
                 axis, to_other = revolution_axis(world, side), side.other_rotation.transpose()
-                rolling, rolling_bar = axis.dot(load_vec3(world.work, b, side.link, SPIN)), 0.0
+                rolling, rolling_bar = axis.dot(load_vec3(world.work, b, side.link, WORK.spin)), 0.0
                 for n in range(count):
                     column, bit = world.mesh[side.link, MESH.first_feature] + FEATURE_SIZE * n, ti.i64(1) << (n // group)
                     # The second sweep needs only what touched in the first one.
@@ -489,8 +489,8 @@ def surface_contacts_adjoint(world: ti.template(), bars: ti.template(), b, p, fi
                             turn_j_bar += (
                                 rotation_bar - (side.centre + hit.offset).cross(point_bar) - hit.edge_direction.cross(along_bar)
                             )
-                add_vec3(world.work, b, side.link, BARS + 6, rolling_bar * axis)
-                turn_i_bar += rolling_bar * axis.cross(load_vec3(world.work, b, side.link, SPIN))
+                add_vec3(world.work, b, side.link, WORK.bars + 6, rolling_bar * axis)
+                turn_i_bar += rolling_bar * axis.cross(load_vec3(world.work, b, side.link, WORK.spin))
                 turn_i_bar += side.arm.cross(place_sum + centre_bar)
                 turn_j_bar -= side.other_arm.cross(centre_bar)
                 apart_bar += side.sign * centre_bar
@@ -510,7 +510,7 @@ def surface_contacts_adjoint(world: ti.template(), bars: ti.template(), b, p, fi
                 total_bar = -0.5 / total * (scale * size_power - force.dot(virtual_drift) - moment.dot(virtual_spin))
     if total > 0:
         apart_bar += add_motion_adjoints(world, bars, b, first, second, pair.apart, u_sum, u_moment, force, moment, contact_bar)
-        add_vec3(world.work, b, first, BARS, first_turn_bar)
-        add_vec3(world.work, b, second, BARS, second_turn_bar)
-        add_vec3(world.work, b, first, BARS + 3, apart_bar)
-        add_vec3(world.work, b, second, BARS + 3, -apart_bar)
+        add_vec3(world.work, b, first, WORK.bars, first_turn_bar)
+        add_vec3(world.work, b, second, WORK.bars, second_turn_bar)
+        add_vec3(world.work, b, first, WORK.bars + 3, apart_bar)
+        add_vec3(world.work, b, second, WORK.bars + 3, -apart_bar)

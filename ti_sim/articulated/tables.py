@@ -7,24 +7,18 @@ row. ``pack`` fills the rows, with normalised quaternions and symmetric inertias
 from typing import Any
 
 from ti_sim.base.bundles import Array, Integer, Number, Static, bundle, kernel
-from ti_sim.base.rows import POSE, load_vec3, load_vec4, store_vec3, store_vec4
+from ti_sim.base.rows import POSE, Row, load_vec3, load_vec4, store_vec3, store_vec4
 from ti_sim.base.runtime import ti
 
-# Columns of the table of links.
-FRAME_POSITION = 0  # 3
-FRAME_QUATERNION = 3  # 4, unit
-MASS = 7
-COM = 8  # 3, centre of mass of the mass in the row
-INERTIA = 11  # xx, yy, zz, xy, xz, yz
-CONTACT = 17  # 4, contact parameters ke, kd, kf, mu
-CENTER = 21  # 3, centre of mass of the link itself: origin of contact points, where wrenches act
-BRISTLE = 24  # bristle stiffness kt of the contact
-LINK_SIZE = 25
+# Columns of the table of links. ``com`` is the centre of mass of the mass in the row, and ``center`` that of the link itself: the
+# origin of contact points, where wrenches act. ``inertia``: xx, yy, zz, xy, xz, yz; ``contact``: ke, kd, kf, mu; ``bristle``: kt.
+LINK = Row(frame_position=3, frame_quaternion=4, mass=1, com=3, inertia=6, contact=4, center=3, bristle=1)
 
-# Columns of the table of joint velocities.
-STIFFNESS, REST, DAMPING, ARMATURE, LOW, HIGH, LIMIT_STIFFNESS, GAIN, MOTOR_LIMIT, SERVO_STIFFNESS, SERVO_DAMPING = range(11)
-DRY_FRICTION, DRY_STIFFNESS, DRY_DAMPING = range(11, 14)
-VELOCITY_SIZE = 14
+# Columns of the table of joint velocities, and the inputs in them.
+JOINT = Row(
+    stiffness=1, rest=1, damping=1, armature=1, low=1, high=1, limit_stiffness=1, gain=1, motor_limit=1, servo_stiffness=1,
+    servo_damping=1, dry_friction=1, dry_stiffness=1, dry_damping=1,
+)  # fmt: skip
 _VELOCITY_INPUTS = (
     "joint_stiffness", "joint_rest", "joint_damping", "joint_armature", "joint_limit_low", "joint_limit_high",
     "joint_limit_stiffness", "motor_gain", "motor_limit", "servo_stiffness", "servo_damping", "joint_dry_friction",
@@ -32,28 +26,30 @@ _VELOCITY_INPUTS = (
 )  # fmt: skip
 
 # Columns of ``ArticulatedModel.tree``.
-PARENT, KIND, FIRST_Q, FIRST_QD, END_QD, MOVES, FIRST_POINT, END_POINT, SPINS_FREELY, MERGED_INTO = range(10)
+TREE = Row(
+    parent=1, kind=1, first_q=1, first_qd=1, end_qd=1, moves=1, first_point=1, end_point=1, spins_freely=1, merged_into=1
+)  # fmt: skip
 
-# Columns of the scratch memory of a link.
-QUATERNION = 0  # 4, of the link in the world
-SPIN = 4  # 3, angular velocity
-ARM = 7  # 3, from the parent's origin to the link's
-AXIS = 10  # 3, of the joint, world frame
-BIAS = 13  # 6, velocity-dependent acceleration (angular, linear)
-BODY = 19  # 21, articulated inertia about the link's origin: angular 6, coupling 9, linear 6
-LOAD = 40  # 6, moment about the link's origin and force, without accelerations
-ACCELERATION = 46  # 6, angular, and linear of the link's origin relative to free fall
-POSITION = 52  # 3, of the link's origin
-VELOCITY = 55  # 3, of the link's origin
-VIRTUAL = 58  # 6, angular and linear virtual velocity of the link's origin
-BARS = 64  # 24: adjoints of rotation, position, angular velocity, velocity, accelerations (2) and virtual velocities (2)
-WORK_SIZE = 88
+WORK = Row(  # columns of the scratch memory of a link
+    quaternion=4,  # of the link in the world
+    spin=3,  # angular velocity
+    arm=3,  # from the parent's origin to the link's
+    axis=3,  # of the joint, world frame
+    bias=6,  # velocity-dependent acceleration (angular, linear)
+    body=21,  # articulated inertia about the link's origin: angular 6, coupling 9, linear 6
+    load=6,  # moment about the link's origin and force, without accelerations
+    acceleration=6,  # angular, and linear of the link's origin relative to free fall
+    position=3,  # of the link's origin
+    velocity=3,  # of the link's origin
+    virtual=6,  # angular and linear virtual velocity of the link's origin
+    bars=24,  # adjoints of rotation, position, angular velocity, velocity, accelerations (2) and virtual velocities (2)
+)
 
-# Columns of the scratch memory of a joint velocity.
-COLUMN = 0  # 6, articulated inertia times the velocity's direction
-INVERSE = 6  # 1 / D, the inverse inertia at the velocity
-DRIVE = 7  # u, the force that accelerates it; in a virtual solve first the right-hand side, then the virtual velocity
-VELOCITY_WORK_SIZE = 8
+JOINT_WORK = Row(  # columns of the scratch memory of a joint velocity
+    column=6,  # articulated inertia times the velocity's direction
+    inverse=1,  # 1 / D, the inverse inertia at the velocity
+    drive=1,  # u, the force that accelerates it; in a virtual solve first the right-hand side, then the virtual velocity
+)
 
 
 @bundle
@@ -65,11 +61,11 @@ class WorldArrays:
         axis: [D, 3] axes of the joints' velocities, see ``ArticulatedModel.axis``.
         point: [P, columns] contact points with the ground, see ``ArticulatedModel.point``.
         point_reach: [N] radius of the ball about the link's centre of mass that contains its contact points [m].
-        link: [B, N, LINK_SIZE] rows of the links, see ``pack``.
-        velocity: [B, D, VELOCITY_SIZE] rows of the joint velocities.
+        link: [B, N, LINK.size] rows of the links, see ``pack``.
+        velocity: [B, D, JOINT.size] rows of the joint velocities.
         action, target, wrench, gravity: the inputs ``action``, ``servo_target``, ``link_wrench`` and ``gravity``.
-        work: [B, N, WORK_SIZE] scratch memory of the links.
-        velocity_work: [B, D, VELOCITY_WORK_SIZE] scratch memory of the joint velocities.
+        work: [B, N, WORK.size] scratch memory of the links.
+        velocity_work: [B, D, JOINT_WORK.size] scratch memory of the joint velocities.
         shape: [N, SHAPE.size] collision shapes, see ``collision.shape_rows``.
         pair: pairs of shapes that may collide, int32.
         near_pairs: [B, columns] int32, list of near pairs (see ``collision``).
@@ -186,25 +182,25 @@ PackedArrays.of_velocities._is_wrapped_kernel = True  # Taichi otherwise warns a
 
 @kernel
 def pack(inputs: PackedArrays, link: ti.types.ndarray(), velocity: ti.types.ndarray()):
-    """Fill the rows of links [B, N, LINK_SIZE] and of joint velocities [B, D, VELOCITY_SIZE] from the inputs.
+    """Fill the rows of links [B, N, LINK.size] and of joint velocities [B, D, JOINT.size] from the inputs.
 
     Normalises the quaternions of the frames and symmetrises the inertias. Hand-written adjoint: ``unpack_adjoint``.
     """
     for b, i in ti.ndrange(link.shape[0], link.shape[1]):
-        store_vec3(link, b, i, FRAME_POSITION, load_vec3(inputs.joint_frame, b, i, POSE.position))
-        store_vec4(link, b, i, FRAME_QUATERNION, load_vec4(inputs.joint_frame, b, i, POSE.quaternion).normalized())
-        link[b, i, MASS] = inputs.link_mass[b, i]
-        store_vec3(link, b, i, COM, load_vec3(inputs.link_com, b, i, 0))
-        store_vec3(link, b, i, CENTER, load_vec3(inputs.link_com, b, i, 0))
+        store_vec3(link, b, i, LINK.frame_position, load_vec3(inputs.joint_frame, b, i, POSE.position))
+        store_vec4(link, b, i, LINK.frame_quaternion, load_vec4(inputs.joint_frame, b, i, POSE.quaternion).normalized())
+        link[b, i, LINK.mass] = inputs.link_mass[b, i]
+        store_vec3(link, b, i, LINK.com, load_vec3(inputs.link_com, b, i, 0))
+        store_vec3(link, b, i, LINK.center, load_vec3(inputs.link_com, b, i, 0))
         for k in ti.static(range(3)):
-            link[b, i, INERTIA + k] = inputs.link_inertia[b, i, k, k]
-        link[b, i, INERTIA + 3] = 0.5 * (inputs.link_inertia[b, i, 0, 1] + inputs.link_inertia[b, i, 1, 0])
-        link[b, i, INERTIA + 4] = 0.5 * (inputs.link_inertia[b, i, 0, 2] + inputs.link_inertia[b, i, 2, 0])
-        link[b, i, INERTIA + 5] = 0.5 * (inputs.link_inertia[b, i, 1, 2] + inputs.link_inertia[b, i, 2, 1])
-        store_vec4(link, b, i, CONTACT, load_vec4(inputs.link_contact, b, i, 0))
-        link[b, i, BRISTLE] = inputs.link_bristle[b, i]
+            link[b, i, LINK.inertia + k] = inputs.link_inertia[b, i, k, k]
+        link[b, i, LINK.inertia + 3] = 0.5 * (inputs.link_inertia[b, i, 0, 1] + inputs.link_inertia[b, i, 1, 0])
+        link[b, i, LINK.inertia + 4] = 0.5 * (inputs.link_inertia[b, i, 0, 2] + inputs.link_inertia[b, i, 2, 0])
+        link[b, i, LINK.inertia + 5] = 0.5 * (inputs.link_inertia[b, i, 1, 2] + inputs.link_inertia[b, i, 2, 1])
+        store_vec4(link, b, i, LINK.contact, load_vec4(inputs.link_contact, b, i, 0))
+        link[b, i, LINK.bristle] = inputs.link_bristle[b, i]
     for b, d in ti.ndrange(inputs.joint_stiffness.shape[0], inputs.joint_stiffness.shape[1]):
-        for column in ti.static(range(VELOCITY_SIZE)):
+        for column in ti.static(range(JOINT.size)):
             velocity[b, d, column] = inputs.of_velocities(column)[b, d]
 
 
@@ -220,20 +216,20 @@ def unpack_adjoint(
     for b, i in ti.ndrange(link_bar.shape[0], link_bar.shape[1]):
         length = load_vec4(joint_frame, b, i, POSE.quaternion).norm()
         for k in ti.static(range(3)):
-            bars.joint_frame[b, i, POSE.position + k] = link_bar[b, i, FRAME_POSITION + k]
+            bars.joint_frame[b, i, POSE.position + k] = link_bar[b, i, LINK.frame_position + k]
         for k in ti.static(range(4)):
-            bars.joint_frame[b, i, POSE.quaternion + k] = link_bar[b, i, FRAME_QUATERNION + k] / length
-        bars.link_mass[b, i] = link_bar[b, i, MASS]
+            bars.joint_frame[b, i, POSE.quaternion + k] = link_bar[b, i, LINK.frame_quaternion + k] / length
+        bars.link_mass[b, i] = link_bar[b, i, LINK.mass]
         for k in ti.static(range(3)):
-            bars.link_com[b, i, k] = link_bar[b, i, COM + k] + link_bar[b, i, CENTER + k]
-            bars.link_inertia[b, i, k, k] = link_bar[b, i, INERTIA + k]
+            bars.link_com[b, i, k] = link_bar[b, i, LINK.com + k] + link_bar[b, i, LINK.center + k]
+            bars.link_inertia[b, i, k, k] = link_bar[b, i, LINK.inertia + k]
         for k, pair in ti.static(enumerate(((0, 1), (0, 2), (1, 2)))):
-            half = 0.5 * link_bar[b, i, INERTIA + 3 + k]
+            half = 0.5 * link_bar[b, i, LINK.inertia + 3 + k]
             bars.link_inertia[b, i, pair[0], pair[1]] = half
             bars.link_inertia[b, i, pair[1], pair[0]] = half
         for k in ti.static(range(4)):
-            bars.link_contact[b, i, k] = link_bar[b, i, CONTACT + k]
-        bars.link_bristle[b, i] = link_bar[b, i, BRISTLE]
+            bars.link_contact[b, i, k] = link_bar[b, i, LINK.contact + k]
+        bars.link_bristle[b, i] = link_bar[b, i, LINK.bristle]
     for b, d in ti.ndrange(bars.joint_stiffness.shape[0], bars.joint_stiffness.shape[1]):
-        for column in ti.static(range(VELOCITY_SIZE)):
+        for column in ti.static(range(JOINT.size)):
             bars.of_velocities(column)[b, d] = velocity_bar[b, d, column]

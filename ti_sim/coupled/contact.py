@@ -7,7 +7,7 @@ enlarged by their travel in a step, are tested.
 """
 
 from ti_sim.articulated.contact_force import add_load, point_adjoint, point_velocity, shape_arm, shape_rotation
-from ti_sim.articulated.tables import BARS, CONTACT, POSITION, VIRTUAL
+from ti_sim.articulated.tables import LINK, WORK
 from ti_sim.base.rows import add_vec3, add_vec4, load_vec3, load_vec4
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import rotation_matrix, vec3
@@ -74,7 +74,7 @@ def may_touch(world: ti.template(), i, d, margin, travel):
 @ti.func
 def mean_contact(world: ti.template(), body: ti.template(), b, i, p):
     """Mean of the contact parameters of link i and particle p."""
-    return 0.5 * (load_vec4(body.particle_contact, b, p, 0) + load_vec4(world.link, b, i, CONTACT))
+    return 0.5 * (load_vec4(body.particle_contact, b, p, 0) + load_vec4(world.link, b, i, LINK.contact))
 
 
 @ti.func
@@ -96,7 +96,7 @@ def particle_loads(
     """
     for i in range(world.links):
         if world.shape[i, SHAPE.bound] > 0:
-            origin = load_vec3(world.work, b, i, POSITION)
+            origin = load_vec3(world.work, b, i, WORK.position)
             middle = origin + shape_arm(world, b, i)
             matrix = rotation_matrix(shape_rotation(world, b, i))
             for n in range(candidates.index.shape[0]):
@@ -138,7 +138,7 @@ def particle_loads_adjoint(
     """
     for i in range(world.links):
         if world.shape[i, SHAPE.bound] > 0:
-            origin, center = load_vec3(world.work, b, i, POSITION), shape_arm(world, b, i)
+            origin, center = load_vec3(world.work, b, i, WORK.position), shape_arm(world, b, i)
             matrix = rotation_matrix(shape_rotation(world, b, i))
             for n in range(candidates.index.shape[0]):
                 p = candidates.index[n]
@@ -155,7 +155,8 @@ def particle_loads_adjoint(
                         contact = mean_contact(world, body, b, i, p)
                         f, _path = contact_force_along(normal, gap, u, contact.x, contact.y, contact.z, contact.w, world.dt)
                         f_bar = load_vec3(dual, b, p, 0)
-                        f_bar += load_vec3(world.work, b, i, VIRTUAL + 3) + load_vec3(world.work, b, i, VIRTUAL).cross(arm)
+                        virtual_spin = load_vec3(world.work, b, i, WORK.virtual)
+                        f_bar += load_vec3(world.work, b, i, WORK.virtual + 3) + virtual_spin.cross(arm)
                         normal_bar, gap_bar, u_bar, contact_bar = contact_force_along_adjoint(
                             normal, gap, u, contact.x, contact.y, contact.z, contact.w, world.dt, weight * f_bar, vec3(0.0)
                         )
@@ -166,9 +167,9 @@ def particle_loads_adjoint(
                         # The frame of the shape rotates the normal forwards and the point backwards; its centre rotates with the
                         # link.
                         turn_bar = normal.cross(normal_bar) - (d + center).cross(d_bar)
-                        add_vec3(world.work, b, i, BARS, turn_bar)
-                        add_vec3(world.work, b, i, BARS + 3, -x_bar)
-                        add_vec4(bars.link, b, i, CONTACT, 0.5 * contact_bar)
+                        add_vec3(world.work, b, i, WORK.bars, turn_bar)
+                        add_vec3(world.work, b, i, WORK.bars + 3, -x_bar)
+                        add_vec4(bars.link, b, i, LINK.contact, 0.5 * contact_bar)
                         add_vec4(body_bars.particle_contact, b, p, 0, 0.5 * contact_bar)
                         add_vec3(bar, b, p, 0, x_bar)
                         add_vec3(bar, b, p, 3, u_bar)

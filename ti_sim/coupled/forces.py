@@ -7,7 +7,7 @@ from ti_sim.articulated.adjoint import link_adjoint
 from ti_sim.articulated.forces import clear_load, seed_wrench, store_load
 from ti_sim.articulated.kinematics import place_link
 from ti_sim.articulated.rollout import add_and_clear_sums
-from ti_sim.articulated.tables import ACCELERATION, BARS, DRIVE, LOAD, BarArrays, WorldArrays
+from ti_sim.articulated.tables import JOINT_WORK, WORK, BarArrays, WorldArrays
 from ti_sim.base.bundles import Array, bundle, kernel
 from ti_sim.base.rows import load_vec3
 from ti_sim.base.runtime import ti
@@ -66,16 +66,16 @@ def link_contacts_adjoint(
         loads_of_particles(joints, states, force, world, particles, candidates, b)
         for i in range(world.links):
             for k in ti.static(range(24)):
-                world.work[b, i, BARS + k] = 0.0
+                world.work[b, i, WORK.bars + k] = 0.0
             for k in ti.static(range(6)):
-                world.work[b, i, ACCELERATION + k] = 0.0
-            seed_wrench(world, bars, b, i, -load_vec3(world.work, b, i, LOAD + 3), wrench_bar, i, 0)
+                world.work[b, i, WORK.acceleration + k] = 0.0
+            seed_wrench(world, bars, b, i, -load_vec3(world.work, b, i, WORK.load + 3), wrench_bar, i, 0)
         for d in range(world.velocities):
-            world.velocity_work[b, d, DRIVE] = 0.0
+            world.velocity_work[b, d, JOINT_WORK.drive] = 0.0
         particle_loads_adjoint(world, bars, particles, particle_bars, candidates, states, force_bar, bar, b, 0)
         for i in range(world.links):
             for k in ti.static(range(12)):  # virtual velocities and accelerations are no functions of the state here
-                world.work[b, i, BARS + 12 + k] = 0.0
+                world.work[b, i, WORK.bars + 12 + k] = 0.0
         for k in range(world.links):
             link_adjoint(world, bars, joints, joint_bar, b, 0, 0, world.links - 1 - k)
         add_and_clear_sums(world, bars, b)

@@ -19,7 +19,7 @@ from ti_sim.articulated.rollout import (
     store_joints,
     store_links,
 )
-from ti_sim.articulated.tables import DRIVE, BarArrays, WorldArrays
+from ti_sim.articulated.tables import JOINT_WORK, BarArrays, WorldArrays
 from ti_sim.base.bundles import kernel
 from ti_sim.base.rows import load_vec3
 from ti_sim.base.runtime import ti
@@ -146,7 +146,7 @@ def advance_adjoint(
                 seeded = ti.cast(step % substeps == 0, int)
                 if remaining_steps == steps:  # only the links of the last frame
                     for d in range(world.velocities):
-                        world.velocity_work[b, d, DRIVE] = 0.0
+                        world.velocity_work[b, d, JOINT_WORK.drive] = 0.0
                         joints[b, row, world.coordinates + world.velocities + d] = 0.0
                     if ti.static(world.sticking):
                         clear_pairs(world, joints, b, row)
