@@ -8,7 +8,6 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from risp_torch.files.module_checksum import checksum
@@ -140,10 +139,6 @@ class RispLoss(PictureLoss):
             return None
         weighed.whitening = Whitening.of(errors)
         return weighed
-
-    def blocks(self, shape: Sequence[int], size: tuple[int, int]) -> np.ndarray:
-        """Every output separately (``Loss.blocks``)."""
-        return np.arange(int(np.prod(shape)))
 
     def to_json(self) -> dict[str, Any]:
         """Checksum and origin of the network, and the loop domain (``Loss.to_json``)."""

@@ -157,10 +157,6 @@ class ImageTracksLoss(Loss):
         """Coordinates of seen points (``Loss.count``)."""
         return 2.0 * float((self._known[1].roots[list(frames)] > 0).sum())
 
-    def blocks(self, shape: Sequence[int], size: tuple[int, int]) -> np.ndarray:
-        """Every coordinate of a point separately (``Loss.blocks``)."""
-        return np.arange(int(np.prod(shape)))
-
     def to_json(self) -> dict[str, Any]:
         """Files, a checksum of both tables, and the noise (``Loss.to_json``)."""
         digest = sha256(repr([self._rows, self._points]).encode()).hexdigest()

@@ -130,9 +130,8 @@ class Loss(ABC):
             UserError: the target does not fit the scene.
         """
 
-    @abstractmethod
     def blocks(self, shape: Sequence[int], size: tuple[int, int]) -> np.ndarray:
-        """Blocks of a frame's observations within which errors are correlated.
+        """Blocks of a frame's observations within which errors are correlated; by default each observation is one.
 
         Args:
             shape: of the observations of one frame, D numbers.
@@ -141,6 +140,7 @@ class Loss(ABC):
         Returns:
             [D] integers, equal within a block.
         """
+        return np.arange(int(np.prod(shape)))
 
     def count(self, frames: Sequence[int], shape: Sequence[int]) -> float:
         """Number of observations that count, of which the noise is the mean square.

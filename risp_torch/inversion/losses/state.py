@@ -127,10 +127,6 @@ class StateLoss(Loss):
         with torch.no_grad():
             return scene.render(self.placement[None, : scene.frames + 1])[0]
 
-    def blocks(self, shape: Sequence[int], size: tuple[int, int]) -> np.ndarray:
-        """Every output separately (``Loss.blocks``)."""
-        return np.arange(int(np.prod(shape)))
-
     def to_json(self) -> dict[str, Any]:
         """The head and a checksum of the states (``Loss.to_json``)."""
         numbers = self.placement.double().cpu().numpy() if self._table is None else np.stack(list(self._table.columns.values()))

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 
 from risp_torch.inversion.losses.loss import Loss
@@ -67,10 +66,6 @@ class MotionLoss(Loss):
     def of_target(self, scene: Scene, video: torch.Tensor | None, frames: Sequence[int]) -> torch.Tensor:
         """The wanted observations (``Loss.of_target``)."""
         return self.wanted
-
-    def blocks(self, shape: Sequence[int], size: tuple[int, int]) -> np.ndarray:
-        """Every observation separately (``Loss.blocks``)."""
-        return np.arange(int(np.prod(shape)))
 
     def count(self, frames: Sequence[int], shape: Sequence[int]) -> float:
         """That of the reference (``Loss.count``)."""
