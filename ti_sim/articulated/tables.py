@@ -19,7 +19,7 @@ JOINT = Row(
     stiffness=1, rest=1, damping=1, armature=1, low=1, high=1, limit_stiffness=1, gain=1, motor_limit=1, servo_stiffness=1,
     servo_damping=1, dry_friction=1, dry_stiffness=1, dry_damping=1,
 )  # fmt: skip
-_VELOCITY_INPUTS = (
+_JOINT_INPUTS = (
     "joint_stiffness", "joint_rest", "joint_damping", "joint_armature", "joint_limit_low", "joint_limit_high",
     "joint_limit_stiffness", "motor_gain", "motor_limit", "servo_stiffness", "servo_damping", "joint_dry_friction",
     "joint_dry_stiffness", "joint_dry_damping",
@@ -172,12 +172,12 @@ class PackedArrays:
     joint_dry_damping: Array
     link_bristle: Array
 
-    def of_velocities(self, column: int) -> Array:
-        """The array in a column of the table of joint velocities."""
-        return getattr(self, _VELOCITY_INPUTS[column])
+    def joint_input(self, column: int) -> Array:
+        """The input, or its adjoint, in a column of the table of joint velocities."""
+        return getattr(self, _JOINT_INPUTS[column])
 
 
-PackedArrays.of_velocities._is_wrapped_kernel = True  # Taichi otherwise warns about plain functions in kernels
+PackedArrays.joint_input._is_wrapped_kernel = True  # Taichi otherwise warns about plain functions in kernels
 
 
 @kernel
@@ -201,7 +201,7 @@ def pack(inputs: PackedArrays, link: ti.types.ndarray(), velocity: ti.types.ndar
         link[b, i, LINK.bristle] = inputs.link_bristle[b, i]
     for b, d in ti.ndrange(inputs.joint_stiffness.shape[0], inputs.joint_stiffness.shape[1]):
         for column in ti.static(range(JOINT.size)):
-            velocity[b, d, column] = inputs.of_velocities(column)[b, d]
+            velocity[b, d, column] = inputs.joint_input(column)[b, d]
 
 
 @kernel
@@ -232,4 +232,4 @@ def unpack_adjoint(
         bars.link_bristle[b, i] = link_bar[b, i, LINK.bristle]
     for b, d in ti.ndrange(bars.joint_stiffness.shape[0], bars.joint_stiffness.shape[1]):
         for column in ti.static(range(JOINT.size)):
-            bars.of_velocities(column)[b, d] = velocity_bar[b, d, column]
+            bars.joint_input(column)[b, d] = velocity_bar[b, d, column]
