@@ -48,14 +48,11 @@ def shared_rows(values: Values) -> dict[str, torch.Tensor]:
     ``ParameterTable.values`` expands such a value without copying (stride 0), and its gradient is summed over the worlds
     in both cases. The renderer's arrays then need no row per world.
     """
-    return {name: value[:1] if _is_repeated(value) else value for name, value in values.items()}
+    repeated = {name for name, value in values.items() if value.shape[0] > 1 and value.stride(0) == 0}
+    return {name: value[:1] if name in repeated else value for name, value in values.items()}
 
 
 def joined(tensors: Sequence[torch.Tensor], dim: int) -> torch.Tensor:
     """Concatenate tensors along ``dim`` (not the first), each of one row or of as many as the longest."""
     rows = max(tensor.shape[0] for tensor in tensors)
     return torch.cat([tensor.expand(rows, *tensor.shape[1:]) for tensor in tensors], dim=dim)
-
-
-def _is_repeated(value: torch.Tensor) -> bool:
-    return value.shape[0] > 1 and value.stride(0) == 0

@@ -359,7 +359,8 @@ def _upside_down_fault(fit: _Fit, mirrored: _Fit) -> str | None:
 
 def _alternative_readings(search: _Resection, pixels: np.ndarray) -> list[tuple[str, _Fit]]:
     """Fits with two points exchanged, and of larger pictures: words for the reading, and its fit."""
-    fits = [(_exchange_words(pair), fit) for pair, fit in search.exchanged(pixels) if fit.inliers.all()]
+    exchanged = [(pair, fit) for pair, fit in search.exchanged(pixels) if fit.inliers.all()]
+    fits = [(f"with points {first + 1} and {second + 1} exchanged", fit) for (first, second), fit in exchanged]
     width, height = search.size
     for factor in _SMALLER:
         if (factor * pixels.max(axis=0) <= search.size).all():
@@ -409,10 +410,6 @@ def _outlier_remarks(fit: _Fit, pixels: np.ndarray) -> list[str]:
     ]  # fmt: skip
     remarks = [f"{_named(np.array(pair))} have each other's pixels: exchange them in the table" for pair in swapped]
     return [f"points that do not fit and are left out: {', '.join(str(k + 1) for k in outliers)}", *remarks]
-
-
-def _exchange_words(pair: tuple[int, int]) -> str:
-    return f"with points {pair[0] + 1} and {pair[1] + 1} exchanged"
 
 
 def _named(rows: np.ndarray) -> str:

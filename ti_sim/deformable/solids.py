@@ -126,7 +126,7 @@ def corner_volumes(kind: str, rest: np.ndarray) -> np.ndarray:
     """
     volumes = rest[..., -1]
     if kind == "hex":
-        return volumes @ _hex_shapes(_quadrature(kind)[0])
+        return volumes @ (np.prod(1 + _quadrature(kind)[0][:, None] * _HEX_CORNERS, axis=-1) / 8)  # trilinear shape functions
     shares = np.full(4, 1 / 4) if kind == "tet" else np.repeat([1 / 36, 4 / 27], [4, 6])
     return volumes.sum(axis=1, keepdims=True) * shares
 
@@ -146,11 +146,6 @@ def _node_places(kind: str) -> np.ndarray:
     if kind == "hex":
         return _HEX_CORNERS
     return _TET_CORNERS if kind == "tet" else np.concatenate([_TET_CORNERS, _TET_CORNERS[_MID_EDGES].mean(axis=1)])
-
-
-def _hex_shapes(places: np.ndarray) -> np.ndarray:
-    """Trilinear shape functions [places, 8]."""
-    return np.prod(1 + places[:, None] * _HEX_CORNERS, axis=-1) / 8
 
 
 def _shape_slopes(kind: str, places: np.ndarray) -> np.ndarray:

@@ -190,7 +190,8 @@ def _changed_scenes(scene: Scene) -> Iterator[Family]:
         yield Family("the time step of the physics", (Nuisance(STEP, np.asarray(STEPS)),), scene, (finer,), STEPS)
     if not scene.articulated and 0 < len(scene.bodies) <= MAX_TESTED_BODIES:
         visible = [k for k, body in enumerate(scene.bodies) if body.mesh is not None]
-        shifts = [(k, CENTER * _size(scene, k) * axis) for k in visible for axis in np.eye(3)]
+        sides = {k: float(np.ptp(scene.bodies[k].mesh.vertices, axis=0).max()) for k in visible}
+        shifts = [(k, CENTER * sides[k] * axis) for k in visible for axis in np.eye(3)]
         moved = tuple(_changed(scene, partial(_move_center, body=k, shift=shift)) for k, shift in shifts)
         center = tuple(Nuisance(f"{scene.bodies[k].name}.{CENTER_OF_MASS}", shift) for k, shift in shifts)
         yield Family("the centre of mass", center, scene, moved)
@@ -214,11 +215,6 @@ def _give_lens(scene: Scene) -> None:
 def _halve_steps(scene: Scene) -> None:
     scene.stepping = replace(scene.stepping, substeps=2 * scene.stepping.substeps)
     scene.applied_forces = tuple(replace(f, first_step=2 * f.first_step, last_step=2 * f.last_step) for f in scene.applied_forces)
-
-
-def _size(scene: Scene, body: int) -> float:
-    """Largest side [m] of the box around a body."""
-    return float(np.ptp(scene.bodies[body].mesh.vertices, axis=0).max())
 
 
 def _move_center(scene: Scene, *, body: int, shift: np.ndarray) -> None:

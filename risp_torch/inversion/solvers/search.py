@@ -22,7 +22,6 @@ from risp_torch.inversion.solvers.levenberg_marquardt import newton_descend
 from risp_torch.inversion.solvers.refinement import refined
 from risp_torch.inversion.solvers.registration.rounds import is_registered, registered
 from risp_torch.inversion.solvers.wide_steps import refine_whitened, wide_gauss_newton
-from risp_torch.scene.scene import Scene
 from ti_sim.base.errors import DivergenceError
 
 # Number of times that the design effect, and with it the weight of the film against priors, is estimated again, and the ratio of
@@ -98,7 +97,8 @@ def search_from(
     if best is None or rounds or not np.isfinite(losses[best]):
         best = int(np.argmin(losses))
     for number in range(MAX_REWEIGHTINGS if unknowns.priors and rounds else 0):
-        before, unknowns = unknowns.priors.design_effect, _with_design_effect(scene, comparison, unknowns, final[best])
+        before, linearisation = unknowns.priors.design_effect, linearise(scene, comparison, unknowns, final[best])
+        unknowns = with_design_effect(unknowns, design_effect(linearisation))
         final, losses = refined(
             scene, comparison, unknowns, final, rounds, history, checkpoint=phase(f"reweighted-{number}"), progress=progress
         )
@@ -106,11 +106,6 @@ def search_from(
         if unknowns.priors.design_effect > REWEIGHTING_TOLERANCE * before:
             break
     return SearchResult(final, losses, best, comparison, unknowns, history)
-
-
-def _with_design_effect(scene: Scene, comparison: Comparison, unknowns: Unknowns, values: np.ndarray) -> Unknowns:
-    """The unknowns with priors weighed by the design effect at an estimate [K]."""
-    return with_design_effect(unknowns, design_effect(linearise(scene, comparison, unknowns, values)))
 
 
 def _wide(

@@ -45,7 +45,8 @@ def start_comparisons(problem: Problem) -> tuple[Comparison, Comparison]:
     comparison, loss = problem.comparison.coarse(), problem.comparison.loss
     if isinstance(loss, MatchedLoss):
         loss = _silhouettes(problem.scene, loss, problem.pictures)
-        comparison = Comparison.of(problem.scene, loss, problem.pictures, _listed(comparison.frames))
+        sampling = "list:" + ",".join(map(str, comparison.frames))
+        comparison = Comparison.of(problem.scene, loss, problem.pictures, sampling)
     if isinstance(loss, MaskLoss):
         return replace(comparison, loss=loss.with_edges(edge=EDGE, samples=SAMPLES)), comparison
     return comparison, comparison
@@ -63,8 +64,3 @@ def _silhouettes(scene: Scene, loss: MatchedLoss, film: torch.Tensor) -> MaskLos
     counts = None if loss.weights is None else loss.weights.values[: scene.frames + 1] > 0.5
     even = even_exposures(film, counts)
     return MaskLoss(masks_by_difference(even, even.median(dim=0).values), weights=loss.weights)
-
-
-def _listed(frames: tuple[int, ...]) -> str:
-    """Frame numbers as a sampling (``sampled_frames``)."""
-    return "list:" + ",".join(str(frame) for frame in frames)

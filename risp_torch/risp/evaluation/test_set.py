@@ -99,7 +99,7 @@ def make_test_set(
             ``Scene.render``.
     """
     folder, levels = None, []
-    body_q = _states(scene, task, settings)
+    body_q = sampled_states(scene, task, settings.states, np.random.default_rng([settings.seed, _STREAM]))
     if cache is not None:
         record = to_jsonable(_record(scene, task, settings, body_q))
         digest = sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()[:12]
@@ -109,7 +109,7 @@ def make_test_set(
         for index in range(len(levels), settings.appearances):
             pictures = []
             for batch in _rendered(scene, task, settings, index, body_q):
-                pictures.append(_levels(batch))
+                pictures.append(np.round(255 * linear_to_srgb(np.clip(batch, 0.0, 1.0))).astype(np.uint8))
                 bar.update(len(batch))
             levels.append(np.concatenate(pictures))
             if folder is not None:
@@ -122,10 +122,6 @@ def make_test_set(
 def sampled_states(scene: Scene, task: RispTask, count: int, random: np.random.Generator) -> torch.Tensor:
     """Poses [count, N, 7] of the training distribution (m, unit quaternions)."""
     return torch.stack([task.head.sample(scene, random) for _ in range(count)])
-
-
-def _states(scene: Scene, task: RispTask, settings: TestSettings) -> torch.Tensor:
-    return sampled_states(scene, task, settings.states, np.random.default_rng([settings.seed, _STREAM]))
 
 
 def _rendered(scene: Scene, task: RispTask, settings: TestSettings, index: int, body_q: torch.Tensor) -> Iterator[np.ndarray]:
@@ -141,10 +137,6 @@ def _rendered(scene: Scene, task: RispTask, settings: TestSettings, index: int, 
     with torch.no_grad():
         for poses in body_q.split(_CHUNK):
             yield scene.render(poses[None], values)[0].cpu().numpy()
-
-
-def _levels(linear: np.ndarray) -> np.ndarray:
-    return np.round(255 * linear_to_srgb(np.clip(linear, 0.0, 1.0))).astype(np.uint8)
 
 
 def _record(scene: Scene, task: RispTask, settings: TestSettings, body_q: torch.Tensor) -> dict[str, Any]:

@@ -62,7 +62,7 @@ class BackgroundAugmentation:
         Returns:
             The same states and appearances; pictures and, if requested, derivatives with the patterned surroundings.
         """
-        random = torch.Generator().manual_seed(_mixed(seed))
+        random = torch.Generator().manual_seed(int(np.random.SeedSequence([_STREAM, *seed]).generate_state(1)[0]))
         images, jacobian = batch.images, batch.jacobian if derivatives else None
         if self.column is not None:
             images, jacobian = self._patterned(batch, random, derivatives)
@@ -148,8 +148,3 @@ def _with_shape(
     bright = (uniform(0.0, 1.0, 1, 1) < 0.4).float()
     level = bright * uniform(0.5, 1.2, 1, 1) + (1 - bright) * field * uniform(0.2, 0.9, 1, 1)
     return field + coverage * (level - field)
-
-
-def _mixed(seed: tuple[int, ...]) -> int:
-    """One seed of several numbers."""
-    return int(np.random.SeedSequence([_STREAM, *seed]).generate_state(1)[0])

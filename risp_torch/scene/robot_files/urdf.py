@@ -82,7 +82,8 @@ def read_urdf(path: Path, root: Any) -> RobotDescription:
     colors = _colors(robot)
     links: list[RobotLink] = []
     for link, parent, joint in order:
-        described = _no_joint() if joint is None else _joint(joint, path, left_out)
+        no_joint = RobotJoint("", "fixed", np.zeros(3), np.array([0.0, 0.0, 0.0, 1.0]))
+        described = no_joint if joint is None else _joint(joint, path, left_out)
         if described.type == "free":
             described = _attached_to_world(described, links, parent, path)
             parent = -1
@@ -193,10 +194,6 @@ def _refuse_doubles(names: Sequence[str], kind: str, path: Path) -> None:
     doubled = sorted({name for name in names if names.count(name) > 1})
     if doubled:
         raise UserError(f"{path}: several {kind} have the name {doubled[0]!r}: names must be unique")
-
-
-def _no_joint() -> RobotJoint:
-    return RobotJoint("", "fixed", np.zeros(3), np.array([0.0, 0.0, 0.0, 1.0]))
 
 
 def _joint(joint: Any, path: Path, left_out: Unsupported) -> RobotJoint:

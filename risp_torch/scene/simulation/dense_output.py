@@ -109,16 +109,13 @@ def _turning(
     first: torch.Tensor, last: torch.Tensor, first_spin: torch.Tensor, last_spin: torch.Tensor, moments: Moments
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Unit quaternions [B, M, rows, 4] and angular velocities [B, M, rows, 3] (world frame) from those at both ends."""
-    turn = _rotation_vector(quaternion_product(_conjugate(first), last))
+    conjugate = torch.cat([-first[..., :3], first[..., 3:]], dim=-1)
+    turn = _rotation_vector(quaternion_product(conjugate, last))
     rate0 = _into_body(first, first_spin)
     rate1 = _inverse_right_jacobian(turn, _into_body(last, last_spin))
     vector, rate = _cubic(torch.zeros_like(turn), turn, rate0, rate1, moments)
     rotation = quaternion_product(first, rotation_quaternion(vector))
     return rotation, matrix_vector(rotation_matrix(rotation), _right_jacobian(vector, rate))
-
-
-def _conjugate(q: torch.Tensor) -> torch.Tensor:
-    return torch.cat([-q[..., :3], q[..., 3:]], dim=-1)
 
 
 def _into_body(q: torch.Tensor, vector: torch.Tensor) -> torch.Tensor:

@@ -147,7 +147,8 @@ class Unlit:
         Returns:
             Entries of the M pictures, times the weights of their moments, where these are not 0; and 1 - alpha [M, H, W].
         """
-        tensors = {name: kernel_view(array.detach().contiguous()) for name, array in self._tensors().items()}
+        tensors = {name: array for name, array in vars(self.inputs).items() if isinstance(array, torch.Tensor)}
+        tensors = {name: kernel_view(array.detach().contiguous()) for name, array in tensors.items()}
         result = render_arrays(replace(self.inputs, **tensors), self.settings)
         return self._shared(fragment_weights(result)), 1.0 - torch.as_tensor(result.images)[..., 3]
 
@@ -163,6 +164,3 @@ class Unlit:
         is_visible = weight > 0
         image, pixel, face = (entry[is_visible] for entry in (entries.image, entries.pixel, entries.face))
         return FragmentWeights(image, pixel, face, weight[is_visible, None] * entries.weight[is_visible])
-
-    def _tensors(self) -> dict[str, torch.Tensor]:
-        return {name: array for name, array in vars(self.inputs).items() if isinstance(array, torch.Tensor)}

@@ -97,7 +97,8 @@ class LinearSolver:
             self._make_factor(data)
         if not self._direct:
             return _solve_plainly(matrix, rhs, tolerance, indefinite=indefinite)
-        solution, count, solved = self._with_factor(matrix, rhs, tolerance, _MAX_ITERATIONS if renew else self._max_attempts)
+        most = _MAX_ITERATIONS if renew else min(self._worth, _MAX_ITERATIONS)  # then a new factor is made
+        solution, count, solved = self._with_factor(matrix, rhs, tolerance, most)
         if not solved and not renew:
             renew = True
             self._make_factor(data)
@@ -105,11 +106,6 @@ class LinearSolver:
         self._least = count if renew else self._least
         self._lost += max(count - self._least, 0)
         return solution
-
-    @property
-    def _max_attempts(self) -> int:
-        """Iterations with the factor of an earlier matrix, after which a new one is made."""
-        return min(self._worth, _MAX_ITERATIONS)
 
     def _make_factor(self, data: np.ndarray) -> None:
         """Factor the symmetric part of a matrix, or decide that its factor would be too large."""

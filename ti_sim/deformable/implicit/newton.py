@@ -216,7 +216,10 @@ def _newton(
     """Newton's direction [n], or that of projected element blocks where it does not lead down; ``renew`` factors the Jacobian."""
     data = stepper.jacobian(world, row, control)
     step = linear.solve(data, -evaluation.residual, tolerance=forcing, renew=renew)
-    return step if evaluation.residual @ step < 0 else _descent(stepper, linear, -evaluation.residual, world)
+    if evaluation.residual @ step < 0:
+        return step
+    # Newton's direction with projected element blocks, from the last Jacobian.
+    return linear.solve(stepper.projected(world), -evaluation.residual, tolerance=_LOOSEST, renew=True)
 
 
 def _result(stepper: Stepper, evaluation: Evaluation, iterations: int, *, converged: bool) -> StageResult:
@@ -250,8 +253,3 @@ def _search(
         length /= 2
     positions[free] = start
     return None, 0.0
-
-
-def _descent(stepper: Stepper, linear: LinearSolver, rhs: np.ndarray, world: int) -> np.ndarray:
-    """Newton's direction with projected element blocks, from the last Jacobian."""
-    return linear.solve(stepper.projected(world), rhs, tolerance=_LOOSEST, renew=True)

@@ -67,10 +67,6 @@ class FrameSteps:
         frames = self.comparison.frames
         return None if len(frames) == self.states.placement.shape[1] else frames
 
-    @property
-    def _together(self) -> int:
-        return self.comparison.worlds_at_once
-
     def _frozen(self, placement: torch.Tensor) -> Comparison:
         """The comparison with the look of placements [n, rows, columns]."""
         frames = self._compared_frames
@@ -135,6 +131,7 @@ class _FrameProblem(LeastSquaresProblem):
         amounts = torch.as_tensor(np.stack(steps, axis=1)).to(frames.modes)  # [M, n, R]
         candidates = frames.tangent.moved(placement, torch.einsum("mnr,nrd->mnd", amounts, frames.modes))
         every = torch.cat([placement[None], candidates])
-        left = torch.cat([frames._squared_residuals(equations[0].context, batch) for batch in every.split(frames._together)])
+        batches = every.split(frames.comparison.worlds_at_once)
+        left = torch.cat([frames._squared_residuals(equations[0].context, batch) for batch in batches])
         values = torch.where(left.isfinite(), left, torch.inf).T.cpu().numpy()
         return list(candidates.unbind(dim=1)), values[:, 1:], values[:, 0]
