@@ -31,11 +31,7 @@ from ti_sim.articulated.joints import (
     joint_rates,
     turn_adjoint,
 )
-from ti_sim.articulated.spatial import (
-    rotated,
-    rotated_back,
-    symmetric,
-)
+from ti_sim.articulated.spatial import rotated, rotated_back, symmetric
 from ti_sim.articulated.tables import JOINT, JOINT_WORK, LINK, TREE, WORK
 from ti_sim.base.bundles import bundle
 from ti_sim.base.rows import (
@@ -79,9 +75,7 @@ def accelerations_of_links(world: ti.template(), states: ti.template(), b, slot)
 
 
 @ti.func
-def begin_link_adjoints(
-    world: ti.template(), b, frame, seeded, body_q_bar: ti.template(), body_qd_bar: ti.template()
-):
+def begin_link_adjoints(world: ti.template(), b, frame, seeded, body_q_bar: ti.template(), body_qd_bar: ti.template()):
     """Set the adjoints of the links to zero, or to those of the poses and velocities at a frame."""
     for i in range(world.links):
         for k in ti.static(range(24)):

@@ -50,9 +50,7 @@ class SearchResult:
     history: History
 
 
-def search_from(
-    problem: Problem, z: torch.Tensor, *, folder: RunFolder | None = None, progress: bool = True
-) -> SearchResult:
+def search_from(problem: Problem, z: torch.Tensor, *, folder: RunFolder | None = None, progress: bool = True) -> SearchResult:
     """Search from the starts z [S, K] of a problem (unbounded variables).
 
     Args:
@@ -81,9 +79,7 @@ def search_from(
             progress=progress,
         )  # fmt: skip
     else:
-        z, history = descend(
-            scene, wider, unknowns, z, settings, checkpoint=phase("search"), history=history, progress=progress
-        )
+        z, history = descend(scene, wider, unknowns, z, settings, checkpoint=phase("search"), history=history, progress=progress)
         final = _physical(problem, z)
     rounds = rounds if problem.linear else 0
     if rounds and is_registered(comparison, unknowns):
