@@ -1,7 +1,7 @@
-"""What is seen: cameras, meshes, lights, soft rasterisers and their derivatives. Imports neither torch nor the physics."""
+"""Renderer: cameras, meshes, lights, soft rasterisers and their derivatives. Imports neither torch nor the physics."""
 
 from ti_render.camera import intrinsics_from_fov, look_at, pack_camera
-from ti_render.inputs import REAL_INPUTS, RenderInputs, given_inputs
+from ti_render.inputs import REAL_INPUTS, RenderInputs, present_inputs
 from ti_render.raster.fragment_weights import FragmentWeights, fragment_weights
 from ti_render.render import RenderResult, render
 from ti_render.render_adjoint import render_adjoint
@@ -19,7 +19,7 @@ __all__ = [
     "RenderResult",
     "ShadowSettings",
     "fragment_weights",
-    "given_inputs",
+    "present_inputs",
     "intrinsics_from_fov",
     "look_at",
     "mesh_topology",

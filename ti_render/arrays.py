@@ -1,4 +1,4 @@
-"""What the renderer's kernels read: bundles of arrays, and the names of the columns of their rows.
+"""Bundles of arrays that the renderer's kernels read, and the names of the columns of their rows.
 
 An array is declared here once. The kernels of a stage, of its adjoint and of its tangent take the same bundle: the arrays that
 have derivatives are a class of their own, which also holds their adjoints ("bars") or their tangents ("dots").
@@ -18,28 +18,28 @@ T = TypeVar("T")
 
 # Arrays of ``RenderInputs`` with a row for each light, in the order in which the lights stand in the uniforms.
 LIGHT_KINDS = ("directional", "point")
-LIGHT = Row(place=3, intensity=3)  # the place is a direction or a position
+LIGHT = Row(direction_or_position=3, intensity=3)
 MATERIAL = Row(specular=3, shininess=1)
 GROUND = Row(color=3, height=1, second_color=3, cell=1, origin=2)
 
-# What all fragments of an image share, gathered into one row per image: its uniforms. The eye [m], the world ray of the picture's
-# middle and its change with the screen position (a point at camera depth z is eye + z (ray + x ray_x + y ray_y)), the ground's
-# inverse depth as an affine function of the screen position, and inputs as they are. From ``lights`` on the rows of all lights
-# (of directional ones with the unit vector towards the light), and then those of the materials.
+# Uniforms: one row per image with the values that all its fragments share. The eye [m], the world ray of the picture's centre and
+# its derivatives by the screen position (a point at camera depth z is eye + z (ray + x ray_x + y ray_y)), the ground's inverse
+# depth as an affine function of the screen position (plane), and copies of inputs. From ``lights`` on the rows of all lights (of
+# directional ones with the unit vector towards the light), and then those of the materials.
 UNIFORM = Row(
     eye=3, ray=3, ray_x=3, ray_y=3, plane=3, sigma=1, gamma=1, ambient=3, environment=27, ground=GROUND.size, top=3, bottom=3,
     lights=0,
 )  # fmt: skip
 
-# A picture's flags: numbers of lights (all, and of each kind) and of materials, which features are on (0 or 1), and pattern and
+# Flags of a picture: numbers of lights (all, and of each kind) and of materials, enabled features (0 or 1), and pattern and
 # texture of the ground.
 FLAG = Row(
     lights=1, **dict.fromkeys(LIGHT_KINDS, 1), materials=1, environment=1, shadows=1, two_sided=1, position=1, distorted=1,
     ground=1, ground_pattern=1, ground_texture=1, background_image=1,
 )  # fmt: skip
 
-# What a column of tangents changes (bits): vertices, camera or softness; light, material or (always with the first) what is lit;
-# albedo or texture.
+# Bits of a column of tangents, by the inputs that it changes: MOVING vertices, camera or softness; LIT any input of the lighting
+# (lights, materials, and all of MOVING); ALBEDO albedo or texture.
 MOVING_COLUMN, LIT_COLUMN, ALBEDO_COLUMN = 1, 2, 4
 
 # A mesh's face: its vertices, material, texture (-1: none), and the rows of the normals that its corners use.
@@ -70,7 +70,7 @@ UniformArrays.named._is_wrapped_kernel = True  # Taichi otherwise warns about pl
 
 @bundle
 class Picture:
-    """What there is in a picture.
+    """Features and size of a picture.
 
     Attributes:
         flags: [FLAG.size] int32, see ``FLAG``.
@@ -84,37 +84,37 @@ class Picture:
 
 @bundle
 class PixelArrays:
-    """What the colour of any pixel depends on; also the adjoints and the tangents of it.
+    """Arrays that determine the colour of any pixel; also their adjoints and tangents.
 
     Attributes:
         texels: [n, X, 3] linear rgb of all textures.
         uniforms: [M, U], see ``UNIFORM``; their adjoints have a row for each thread.
-        maps: [M L, R, R, 4] shadow maps, see ``shadow_lookup``.
+        shadow_maps: [M L, R, R, 4] shadow maps, see ``shadow_lookup``.
         centres: [M, H, W, 2] undistorted screen positions of the pixels (a dummy without distortion).
     """
 
     texels: Array
     uniforms: Array
-    maps: Array
+    shadow_maps: Array
     centres: Array
 
 
 @bundle
 class View(PixelArrays):
-    """What all pixels of a picture share.
+    """Arrays and settings that all pixels of a picture share.
 
     Attributes:
-        shading: code of the quantity in the colour channels (``surface``) (``surface``).
+        shading: code of the quantity in the colour channels (``surface``).
         flags: [FLAG.size] int32, see ``FLAG``.
         textures: [T, 4] int32, see ``MeshTopology``.
-        frame: [6] of the shadow maps, see ``shadow_lookup``.
+        shadow_frame: [6] of the shadow maps, see ``shadow_lookup``.
         near, background_depth, depth_range: of the depth order [m] (near = 0: no near fade).
     """
 
     shading: Static
     flags: Array
     textures: Array
-    frame: Array
+    shadow_frame: Array
     near: Number
     background_depth: Number
     depth_range: Number
@@ -127,7 +127,7 @@ class View(PixelArrays):
 
 @bundle
 class FaceArrays(PixelArrays):
-    """What the rasterisers read; also the adjoints and the tangents of it.
+    """Differentiable arrays that the rasterisers read; also their adjoints and tangents.
 
     Attributes:
         screen: [M, V, 3] (see ``project``).
@@ -146,24 +146,24 @@ class FaceArrays(PixelArrays):
 
 @bundle
 class Faces(FaceArrays, View):
-    """What the rasterisers' kernels take.
+    """Argument of the rasterisers' kernels.
 
     Attributes:
         corners: [F, 8] int32, see ``CORNER``.
-        contours: [M, F] int32, the sides that faces show and their edges that count (``coverage.find_contours``).
-        strict: whether the colour is the softmax alone (1: composite "softmax").
+        contours: [M, F] int32, orientation and contour edges of the faces (``coverage.find_contours``).
+        softmax_only: whether the colour is the softmax without the alpha channel (1: composite "softmax").
         edge_on_slope: slope of a face from which on it counts as nearly edge-on (``edge_on``).
     """
 
     corners: Array
     contours: Array
-    strict: Integer
+    softmax_only: Integer
     edge_on_slope: Number
 
 
 @bundle
 class BackdropArrays(PixelArrays):
-    """What ground and background depend on; also the adjoints and the tangents of it.
+    """Differentiable arrays of ground and background; also their adjoints and tangents.
 
     Attributes:
         background_image: [n, h, w, 3].
@@ -174,31 +174,31 @@ class BackdropArrays(PixelArrays):
 
 @bundle
 class Backdrop(BackdropArrays, View):
-    """What the backdrop's kernels take.
+    """Argument of the backdrop's kernels.
 
     Attributes:
-        hard: whether the nearer one of ground and background has a pixel to itself (1: DIB-R).
+        nearest_only: whether the nearer one of ground and background has weight 1 in a pixel (1: DIB-R), or both are blended.
     """
 
-    hard: Integer
+    nearest_only: Integer
 
 
 @bundle
 class TangentWork:
-    """Columns of tangents, and workspace.
+    """Columns of tangents, and workspace of their kernels.
 
     Attributes:
-        active: [K] int32, bits of what each column changes (``MOVING_COLUMN`` and others).
+        column_flags: [K] int32, bits of what each column changes (``MOVING_COLUMN`` and others).
         scratch: [threads K SCRATCH.size] of a fragment; entries that a column does not need stay zero.
     """
 
-    active: Array
+    column_flags: Array
     scratch: Array
 
 
 @bundle
 class FaceTangentWork(TangentWork):
-    """The same with the tangents of a face's corners.
+    """``TangentWork`` with the tangents of a face's corners.
 
     Attributes:
         face_dot: [threads K FACE_DOT_SIZE].
@@ -207,12 +207,12 @@ class FaceTangentWork(TangentWork):
     face_dot: Array
 
 
-def chosen(kind: type[T], arrays: Mapping[str, Any]) -> T:
-    """A bundle of those of the named values that it has fields for."""
-    return kind(*[arrays[name] for name in names_of(kind)])
+def bundle_from(bundle_type: type[T], arrays: Mapping[str, Any]) -> T:
+    """A bundle with the values of ``arrays`` that its fields name."""
+    return bundle_type(*[arrays[name] for name in field_names(bundle_type)])
 
 
 @cache
-def names_of(kind: type) -> tuple[str, ...]:
+def field_names(bundle_type: type) -> tuple[str, ...]:
     """Names of the fields of a bundle."""
-    return tuple(field.name for field in fields(kind))
+    return tuple(field.name for field in fields(bundle_type))

@@ -1,4 +1,4 @@
-"""What a picture is made of: the renderer's arrays and their checks."""
+"""Input arrays of the renderer, and their checks."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from ti_sim.base.runtime import ti
 ANY, FACES = "any", "faces"  # sizes of axes: any number above zero, or that of the mesh's faces
 
 
-def real(*row: int | str, changes: int = 0, default: Any = MISSING) -> Any:
+def real_array(*row: int | str, changes: int = 0, default: Any = MISSING) -> Any:
     """A field of ``RenderInputs``.
 
     Args:
         row: sizes of its axes after the first one, which has rows for images.
-        changes: what its tangents change (bits): MOVING_COLUMN, LIT_COLUMN, ALBEDO_COLUMN.
+        changes: bits of a column of its tangents: MOVING_COLUMN, LIT_COLUMN, ALBEDO_COLUMN.
         default: None for an array that may be left out.
     """
     return field(default=default, metadata={"row": row, "changes": changes})
@@ -32,11 +32,11 @@ def real(*row: int | str, changes: int = 0, default: Any = MISSING) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class RenderInputs:
-    """What a picture is made of. All arrays are of one container (numpy, torch, ti.ndarray) and the working precision.
+    """Input arrays of a rendering. All arrays are of one container (numpy, torch, ti.ndarray) and the working precision.
 
     M is the number of images. An array marked [n, ...] has n rows, where n divides M, and serves image m with row m n // M:
-    n = 1 is the same for all, n = M one each, and with M = B T images of B worlds, n = B is one for each world. What is None is
-    not there.
+    n = 1 is the same for all, n = M one each, and with M = B T images of B worlds, n = B is one for each world. None means
+    absent.
 
     Attributes:
         mesh: integers of the mesh (``mesh_topology``): F faces, V vertices.
@@ -50,7 +50,7 @@ class RenderInputs:
         point: [n, P, 6] position [m] and intensity rgb of each light, which falls as 1 / r^2.
         environment: [n, 9, 3] spherical-harmonics coefficients of the incoming radiance (see ``shading.reflection``).
         material: [n, Q, 4] specular rgb and shininess; needed by shading "phong".
-        uv: [n, F, 3, 2] texture place of every face's corners; needed where a face has a texture.
+        uv: [n, F, 3, 2] texture coordinates of every face's corners; needed where a face has a texture.
         texels: [n, X, 3] linear rgb of all textures; needed where there is a texture.
         background_image: [n, h, w, 3] linear rgb, stretched over the picture, in place of ``background``.
         ground: [n, 10] albedo rgb, height z [m], second albedo rgb, cell [m], origin x, y [m] of the ground plane; needed where
@@ -60,33 +60,35 @@ class RenderInputs:
     """
 
     mesh: MeshTopology
-    vertices_rest: Array = real(ANY, 3, changes=MOVING_COLUMN | LIT_COLUMN)
-    body_q: Array = real(ANY, 7, changes=MOVING_COLUMN | LIT_COLUMN)
-    camera: Array = real(CAMERA_SIZE, changes=MOVING_COLUMN | LIT_COLUMN)
-    albedo: Array = real(FACES, 3, 3, changes=ALBEDO_COLUMN)
-    ambient: Array = real(3, changes=LIT_COLUMN)
-    background: Array = real(2, 3)
-    directional: Array | None = real(ANY, LIGHT.size, changes=LIT_COLUMN, default=None)
-    point: Array | None = real(ANY, LIGHT.size, changes=LIT_COLUMN, default=None)
-    environment: Array | None = real(9, 3, changes=LIT_COLUMN, default=None)
-    material: Array | None = real(ANY, MATERIAL.size, changes=LIT_COLUMN, default=None)
-    uv: Array | None = real(FACES, 3, 2, changes=ALBEDO_COLUMN, default=None)
-    texels: Array | None = real(ANY, 3, changes=ALBEDO_COLUMN, default=None)
-    background_image: Array | None = real(ANY, ANY, 3, default=None)
-    ground: Array | None = real(GROUND.size, changes=LIT_COLUMN | ALBEDO_COLUMN, default=None)
-    distortion: Array | None = real(DISTORTION_SIZE, changes=MOVING_COLUMN | LIT_COLUMN, default=None)
-    softness: Array | None = real(2, changes=MOVING_COLUMN | LIT_COLUMN, default=None)
+    vertices_rest: Array = real_array(ANY, 3, changes=MOVING_COLUMN | LIT_COLUMN)
+    body_q: Array = real_array(ANY, 7, changes=MOVING_COLUMN | LIT_COLUMN)
+    camera: Array = real_array(CAMERA_SIZE, changes=MOVING_COLUMN | LIT_COLUMN)
+    albedo: Array = real_array(FACES, 3, 3, changes=ALBEDO_COLUMN)
+    ambient: Array = real_array(3, changes=LIT_COLUMN)
+    background: Array = real_array(2, 3)
+    directional: Array | None = real_array(ANY, LIGHT.size, changes=LIT_COLUMN, default=None)
+    point: Array | None = real_array(ANY, LIGHT.size, changes=LIT_COLUMN, default=None)
+    environment: Array | None = real_array(9, 3, changes=LIT_COLUMN, default=None)
+    material: Array | None = real_array(ANY, MATERIAL.size, changes=LIT_COLUMN, default=None)
+    uv: Array | None = real_array(FACES, 3, 2, changes=ALBEDO_COLUMN, default=None)
+    texels: Array | None = real_array(ANY, 3, changes=ALBEDO_COLUMN, default=None)
+    background_image: Array | None = real_array(ANY, ANY, 3, default=None)
+    ground: Array | None = real_array(GROUND.size, changes=LIT_COLUMN | ALBEDO_COLUMN, default=None)
+    distortion: Array | None = real_array(DISTORTION_SIZE, changes=MOVING_COLUMN | LIT_COLUMN, default=None)
+    softness: Array | None = real_array(2, changes=MOVING_COLUMN | LIT_COLUMN, default=None)
 
 
-_DECLARED = {declared.name: declared.metadata for declared in fields(RenderInputs) if declared.metadata}
-REAL_INPUTS = tuple(_DECLARED)
-# Shapes of the arrays in place of those that are None, and what the tangents of each input change (bits).
-_DUMMIES = {name: (1, *(1 if size in (ANY, FACES) else size for size in declared["row"])) for name, declared in _DECLARED.items()}
-CHANGES = {name: declared["changes"] for name, declared in _DECLARED.items()}
+_INPUT_METADATA = {input_field.name: input_field.metadata for input_field in fields(RenderInputs) if input_field.metadata}
+REAL_INPUTS = tuple(_INPUT_METADATA)
+# Shapes of the dummies for inputs that are None, and bits of a column of tangents of each input.
+_DUMMIES = {
+    name: (1, *(1 if size in (ANY, FACES) else size for size in metadata["row"])) for name, metadata in _INPUT_METADATA.items()
+}
+CHANGES = {name: metadata["changes"] for name, metadata in _INPUT_METADATA.items()}
 
 
-def given_inputs(inputs: RenderInputs) -> list[str]:
-    """Names of the real inputs that are there."""
+def present_inputs(inputs: RenderInputs) -> list[str]:
+    """Names of the real inputs that are not None."""
     return [name for name in REAL_INPUTS if getattr(inputs, name) is not None]
 
 
@@ -99,29 +101,29 @@ def contiguous(array: Array) -> Array:
     return kernel_view(array.detach().contiguous())
 
 
-def checked_inputs(inputs: RenderInputs, settings: RasterSettings) -> RenderInputs:
+def check_inputs(inputs: RenderInputs, settings: RasterSettings) -> RenderInputs:
     """The inputs in C order, as kernels take them.
 
     Raises:
         UserError: a shape, a number of rows or a number type does not fit, or something is missing.
     """
-    inputs = replace(inputs, **{name: contiguous(getattr(inputs, name)) for name in given_inputs(inputs)})
+    inputs = replace(inputs, **{name: contiguous(getattr(inputs, name)) for name in present_inputs(inputs)})
     if len(inputs.body_q.shape) != 3 or inputs.body_q.shape[0] < 1 or inputs.body_q.shape[1] < 1:
         raise UserError(f"body_q has shape {tuple(inputs.body_q.shape)}, and [images, bodies, 7] is needed, at least one of each")
     check_array(inputs.body_q, "body_q", (*inputs.body_q.shape[:2], 7))
     mesh = inputs.mesh
-    if mesh.bodies > inputs.body_q.shape[1]:
-        raise UserError(f"the mesh names {mesh.bodies} bodies and body_q has {inputs.body_q.shape[1]}: give all of them")
-    _check_needs(inputs, settings)
-    vertices = mesh.vertex_body.shape[0]
+    if mesh.body_count > inputs.body_q.shape[1]:
+        raise UserError(f"the mesh names {mesh.body_count} bodies and body_q has {inputs.body_q.shape[1]}: give all of them")
+    _check_required(inputs, settings)
+    vertex_count = mesh.vertex_body.shape[0]
     if len(inputs.vertices_rest.shape) == 2:
-        check_array(inputs.vertices_rest, "vertices_rest", (vertices, 3))
+        check_array(inputs.vertices_rest, "vertices_rest", (vertex_count, 3))
     else:
-        _check_rows(inputs, "vertices_rest", (vertices, 3))
-    sizes = {ANY: None, FACES: mesh.face_count}
-    for name in given_inputs(inputs):
+        _check_rows(inputs, "vertices_rest", (vertex_count, 3))
+    axis_sizes = {ANY: None, FACES: mesh.face_count}
+    for name in present_inputs(inputs):
         if name not in ("vertices_rest", "body_q"):
-            _check_rows(inputs, name, tuple([sizes.get(size, size) for size in _DECLARED[name]["row"]]))
+            _check_rows(inputs, name, tuple([axis_sizes.get(size, size) for size in _INPUT_METADATA[name]["row"]]))
     if inputs.softness is not None:
         for sigma, gamma in to_numpy(inputs.softness).tolist():
             check_softness(sigma, gamma)
@@ -131,18 +133,18 @@ def checked_inputs(inputs: RenderInputs, settings: RasterSettings) -> RenderInpu
 
 def with_dummies(inputs: RenderInputs, settings: RasterSettings) -> dict[str, Array]:
     """The inputs by name, with small zero arrays in place of those that are None (softness: the settings')."""
-    gathered = {name: getattr(inputs, name) for name in REAL_INPUTS}
+    filled_inputs = {name: getattr(inputs, name) for name in REAL_INPUTS}
     if inputs.softness is None:
-        gathered["softness"] = reals_in_same_library(inputs.body_q, np.array([[settings.sigma, settings.gamma]]))
+        filled_inputs["softness"] = reals_in_same_library(inputs.body_q, np.array([[settings.sigma, settings.gamma]]))
     for name, shape in _DUMMIES.items():
-        if gathered[name] is None:
-            gathered[name] = zeros_in_same_library(inputs.body_q, shape)
-    return gathered
+        if filled_inputs[name] is None:
+            filled_inputs[name] = zeros_in_same_library(inputs.body_q, shape)
+    return filled_inputs
 
 
-def _check_needs(inputs: RenderInputs, settings: RasterSettings) -> None:
-    textured = inputs.mesh.textured or settings.ground == "texture"
-    if inputs.mesh.textured and inputs.uv is None:
+def _check_required(inputs: RenderInputs, settings: RasterSettings) -> None:
+    textured = inputs.mesh.has_textures or settings.ground == "texture"
+    if inputs.mesh.has_textures and inputs.uv is None:
         raise UserError("faces of the mesh have a texture and RenderInputs.uv is None: give [n, F, 3, 2], or no texture")
     if textured and inputs.texels is None:
         raise UserError("there is a texture and RenderInputs.texels is None: give [n, X, 3], or no texture")
@@ -154,12 +156,12 @@ def _check_needs(inputs: RenderInputs, settings: RasterSettings) -> None:
 
 def _check_counts(inputs: RenderInputs, settings: RasterSettings) -> None:
     mesh = inputs.mesh
-    if inputs.material is not None and inputs.material.shape[1] < mesh.materials:
-        raise UserError(f"the mesh names {mesh.materials} materials and material has {inputs.material.shape[1]}: give all")
-    if inputs.texels is not None and inputs.texels.shape[1] < mesh.texels:
-        raise UserError(f"the textures need {mesh.texels} texels and texels has {inputs.texels.shape[1]}: give all of them")
-    if settings.ground == "texture" and (mesh.texels == 0 or not 0 <= settings.ground_texture < mesh.textures.shape[0]):
-        count = mesh.textures.shape[0] if mesh.texels else 0
+    if inputs.material is not None and inputs.material.shape[1] < mesh.material_count:
+        raise UserError(f"the mesh names {mesh.material_count} materials and material has {inputs.material.shape[1]}: give all")
+    if inputs.texels is not None and inputs.texels.shape[1] < mesh.texel_count:
+        raise UserError(f"the textures need {mesh.texel_count} texels and texels has {inputs.texels.shape[1]}: give all of them")
+    if settings.ground == "texture" and (mesh.texel_count == 0 or not 0 <= settings.ground_texture < mesh.textures.shape[0]):
+        count = mesh.textures.shape[0] if mesh.texel_count else 0
         raise UserError(f"ground_texture is {settings.ground_texture} and the mesh has {count} textures: name one of them")
     if inputs.ground is not None and settings.ground in ("checker", "texture"):
         cells = to_numpy(inputs.ground)[:, 7]
@@ -167,14 +169,16 @@ def _check_counts(inputs: RenderInputs, settings: RasterSettings) -> None:
             raise UserError(f"a cell of the ground is {cells.min()} m: give a size above zero")
 
 
-def _check_rows(inputs: RenderInputs, name: str, row: tuple[int | None, ...]) -> None:
+def _check_rows(inputs: RenderInputs, name: str, row_shape: tuple[int | None, ...]) -> None:
     array, images = getattr(inputs, name), inputs.body_q.shape[0]
     rows = array.shape[0] if len(array.shape) else 0
     if rows < 1 or images % rows:
         raise UserError(f"{name} has {rows} rows for {images} images: the number of rows must divide the number of images")
-    if len(array.shape) != 1 + len(row):
-        raise UserError(f"{name} has shape {tuple(array.shape)}, and [n, {', '.join(str(x or 'any') for x in row)}] is needed")
-    expected = tuple(array.shape[1 + i] if size is None else size for i, size in enumerate(row))
+    if len(array.shape) != 1 + len(row_shape):
+        raise UserError(
+            f"{name} has shape {tuple(array.shape)}, and [n, {', '.join(str(x or 'any') for x in row_shape)}] is needed"
+        )
+    expected = tuple(array.shape[1 + i] if size is None else size for i, size in enumerate(row_shape))
     if 0 in expected:
         raise UserError(f"{name} has shape {tuple(array.shape)}: give None where there is nothing")
     check_array(array, name, (rows, *expected))

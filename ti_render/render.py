@@ -1,4 +1,4 @@
-"""From vertices, poses, camera and lights to pictures: the forward stages, and what their derivatives need."""
+"""Rendering: the forward stages, with the intermediate arrays that the derivatives need."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from ti_render.arrays import FLAG, LIGHT_KINDS, UNIFORM, Backdrop, Faces, Picture, UniformArrays, chosen
+from ti_render.arrays import FLAG, LIGHT_KINDS, UNIFORM, Backdrop, Faces, Picture, UniformArrays, bundle_from
 from ti_render.backdrop.backdrop import PATTERNS
 from ti_render.backdrop.sharing import draw_backdrops
 from ti_render.geometry.lens import undistort_pixels
 from ti_render.geometry.normals import find_normals
 from ti_render.geometry.pose import pose
 from ti_render.geometry.project import project
-from ti_render.inputs import RenderInputs, checked_inputs, with_dummies
+from ti_render.inputs import RenderInputs, check_inputs, with_dummies
 from ti_render.raster.antialias import average_samples
 from ti_render.raster.coverage import find_contours
 from ti_render.raster.dibr import DIBR_STATE_SIZE, rasterise_dibr
@@ -41,16 +41,16 @@ from ti_sim.base.rules import checked
 from ti_sim.base.runtime import compiled_lightly, require
 from ti_sim.base.tape import refuse_on_tape
 
-# The soft pictures of shadow maps: softness of their depth order and depth of their background, in radii; no near plane.
+# Shadow maps: softness of their depth order, depth of their background and near plane, in radii of the shadowed ball.
 SHADOW_GAMMA, SHADOW_FAR, SHADOW_NEAR = 0.02, 70.0, 1.0
-# Slope of a face, relative change of the depth per unit of the screen, from which on it counts as nearly edge-on: in a picture
-# with a field of view of 40 degrees 3 degrees before it is, and as much in the maps, whose eye is 64 radii away.
+# Slope of a face, relative change of the depth per unit of the screen, above which it is treated as nearly edge-on: 3 degrees
+# from edge-on in a picture with a field of view of 40 degrees, and in the shadow maps, whose eye is 64 radii away.
 EDGE_ON_SLOPE, SHADOW_EDGE_ON_SLOPE = 8.0, 0.35
 
 
 @dataclass(frozen=True)
 class ShapeOnly:
-    """Stands for an array of which only the shape is needed."""
+    """Placeholder for an array of which only the shape is needed."""
 
     shape: tuple[int, ...]
 
@@ -60,12 +60,12 @@ class Layer:
     """One soft picture of the mesh: seen from the camera, or from the lights for their shadow maps.
 
     Attributes:
-        faces: what the rasteriser reads.
+        faces: argument of the rasteriser.
         tiles: the faces of every tile.
         occupied: number of tiles that have faces, at least 1.
-        pixel_state: what the pixels of the occupied tiles keep for the derivatives.
+        pixel_state: values of the pixels of the occupied tiles that the derivatives read.
         pictures: [M, H, W, 4] (all samples).
-        hard: whether the layer is drawn by DIB-R.
+        nearest_only: whether the layer is drawn by DIB-R.
     """
 
     faces: Faces
@@ -73,21 +73,21 @@ class Layer:
     occupied: int
     pixel_state: Array
     pictures: Array
-    hard: bool
+    nearest_only: bool
 
 
 @dataclass(frozen=True)
 class RenderResult:
-    """Images, and what their derivatives need.
+    """Images, and the arrays that their derivatives need.
 
     Arrays other than the images are as kernels take them (torch tensors on the CPU are numpy arrays here).
 
     Attributes:
         images: [M, H, W, 4] linear rgb (or depth, or normals) and alpha, in the container of the inputs.
-        inputs, settings: what was rendered.
-        gathered: the inputs, with dummies in place of None.
-        picture: what there is in it.
-        backdrop: what ground and background were drawn from.
+        inputs, settings: of the rendering.
+        filled_inputs: the inputs, with dummies in place of None.
+        picture: its features and size.
+        backdrop: arrays of ground and background.
         shadows: the shadow maps [M L, R, R, 4] of the lights; None without shadows.
         layer: the picture seen from the camera.
     """
@@ -95,7 +95,7 @@ class RenderResult:
     images: Array
     inputs: RenderInputs
     settings: RasterSettings
-    gathered: dict[str, Array]
+    filled_inputs: dict[str, Array]
     picture: Picture
     backdrop: Backdrop
     shadows: Layer | None
@@ -108,11 +108,11 @@ class RenderResult:
 
     @property
     def with_normals(self) -> bool:
-        """Whether normals were found."""
-        return self.layer.faces.normals.shape[1] == self.inputs.mesh.normal_rows
+        """Whether normals were computed."""
+        return self.layer.faces.normals.shape[1] == self.inputs.mesh.normal_count
 
     def without_pictures(self) -> RenderResult:
-        """The same for the derivatives only, which need no more of the pictures than their shape: the memory is not held."""
+        """The result for the derivatives only, without the memory of the pictures, of which they need the shape."""
         layer = replace(self.layer, pictures=ShapeOnly(tuple(self.layer.pictures.shape)))
         return replace(self, images=ShapeOnly(tuple(self.images.shape)), layer=layer)
 
@@ -123,11 +123,11 @@ def render(inputs: RenderInputs, settings: RasterSettings) -> RenderResult:
     """Render M images.
 
     Args:
-        inputs: arrays of one container. They are read, and kept by the result for the derivatives: do not change them in between.
+        inputs: arrays of one container. The result refers to them: do not change them before the derivatives are computed.
         settings: size, softness, aggregation, shading.
 
     Returns:
-        The images [M, H, W, 4] in the container of the inputs, and what ``render_adjoint`` and ``render_jvp`` need.
+        The images [M, H, W, 4] in the container of the inputs, and the arrays that ``render_adjoint`` and ``render_jvp`` need.
 
     Raises:
         UserError: a shape, a number of rows or a number type does not fit, something that the settings need is missing, or a tape
@@ -135,44 +135,47 @@ def render(inputs: RenderInputs, settings: RasterSettings) -> RenderResult:
     """
     require()
     refuse_on_tape("render", recorded_by="render_tape")
-    container, inputs = inputs.body_q, checked_inputs(inputs, settings)
+    container, inputs = inputs.body_q, check_inputs(inputs, settings)
     mesh, like = inputs.mesh, inputs.body_q
-    images, samples = like.shape[0], settings.antialias
-    gathered = with_dummies(inputs, settings)
-    numbers = make_flags(inputs, settings)
-    flags = ints_in_same_library(like, np.array(numbers, dtype=np.int32))
-    uniforms = empty_in_same_library(like, (images, uniforms_size(numbers[FLAG.lights], numbers[FLAG.materials])))
+    images, samples_per_side = like.shape[0], settings.antialias
+    filled_inputs = with_dummies(inputs, settings)
+    flag_values = make_flags(inputs, settings)
+    flags = ints_in_same_library(like, np.array(flag_values, dtype=np.int32))
+    uniforms = empty_in_same_library(like, (images, uniforms_size(flag_values[FLAG.lights], flag_values[FLAG.materials])))
     picture = Picture(flags, settings.width, settings.height)
-    gather_uniforms(runs_serially(images), picture, chosen(UniformArrays, gathered), uniforms)
-    # Everything that the kernels of the picture read, by name.
-    arrays = gathered | _geometry(inputs, settings) | {
+    gather_uniforms(runs_serially(images), picture, bundle_from(UniformArrays, filled_inputs), uniforms)
+    # Arguments of the picture's kernels, by name.
+    arrays = filled_inputs | _geometry(inputs, settings) | {
         "flags": flags, "textures": mesh.textures, "corners": mesh.corners, "uniforms": uniforms,
-        "centres": _centres(inputs, settings), "maps": zeros_in_same_library(like, (1, 1, 1, 4)),
-        "frame": zeros_in_same_library(like, (6,)),
+        "centres": _centres(inputs, settings), "shadow_maps": zeros_in_same_library(like, (1, 1, 1, 4)),
+        "shadow_frame": zeros_in_same_library(like, (6,)),
     }  # fmt: skip
     shadows = None
-    if shadows_on(inputs, settings):
-        shadows, arrays["frame"] = _draw_shadows(inputs, settings, arrays)
-        arrays["maps"] = shadows.pictures
+    if draws_shadows(inputs, settings):
+        shadows, arrays["shadow_frame"] = _draw_shadows(inputs, settings, arrays)
+        arrays["shadow_maps"] = shadows.pictures
     arrays |= {
-        "shading": SHADINGS[settings.shown], "near": settings.near, "background_depth": settings.background_depth,
-        "depth_range": settings.depth_range, "strict": int(settings.composite == "softmax"), "edge_on_slope": EDGE_ON_SLOPE,
-        "hard": int(settings.aggregation == "dibr"),
+        "shading": SHADINGS[settings.shaded_quantity], "near": settings.near, "background_depth": settings.background_depth,
+        "depth_range": settings.depth_range, "softmax_only": int(settings.composite == "softmax"), "edge_on_slope": EDGE_ON_SLOPE,
+        "nearest_only": int(settings.aggregation == "dibr"),
     }  # fmt: skip
-    backdrop = chosen(Backdrop, arrays)
-    pictures = empty_in_same_library(like, (images, samples * settings.height, samples * settings.width, 4))
+    backdrop = bundle_from(Backdrop, arrays)
+    pictures = empty_in_same_library(like, (images, samples_per_side * settings.height, samples_per_side * settings.width, 4))
     draw_backdrops(backdrop, inputs, pictures)
-    sigma, centres = float(to_numpy(gathered["softness"])[:, 0].max()), None if inputs.distortion is None else arrays["centres"]
+    max_sigma, centres = (
+        float(to_numpy(filled_inputs["softness"])[:, 0].max()),
+        None if inputs.distortion is None else arrays["centres"],
+    )
     arrays["contours"] = _contours(mesh, arrays["screen"], settings.near)
-    layer = _draw(chosen(Faces, arrays), settings, pictures, sigma, centres, hard=settings.aggregation == "dibr")
-    if samples > 1:
+    layer = _draw(bundle_from(Faces, arrays), settings, pictures, max_sigma, centres, nearest_only=settings.aggregation == "dibr")
+    if samples_per_side > 1:
         pictures = empty_in_same_library(like, (images, settings.height, settings.width, 4))
-        average_samples(layer.pictures, samples, pictures)
-    return RenderResult(in_same_library(container, pictures), inputs, settings, gathered, picture, backdrop, shadows, layer)
+        average_samples(layer.pictures, samples_per_side, pictures)
+    return RenderResult(in_same_library(container, pictures), inputs, settings, filled_inputs, picture, backdrop, shadows, layer)
 
 
-def shadows_on(inputs: RenderInputs, settings: RasterSettings) -> bool:
-    """Whether shadow maps are drawn: asked for, with a light that casts them and colours that show them."""
+def draws_shadows(inputs: RenderInputs, settings: RasterSettings) -> bool:
+    """Whether shadow maps are drawn: set in the settings, with directional lights and a lit colour."""
     return (
         settings.shadows is not None and inputs.directional is not None and settings.quantity == "color"
         and settings.shading != "none"
@@ -182,25 +185,25 @@ def shadows_on(inputs: RenderInputs, settings: RasterSettings) -> bool:
 def make_flags(inputs: RenderInputs, settings: RasterSettings) -> list[int]:
     """The kernels' flags, see ``FLAG``."""
     lights = {kind: _count(getattr(inputs, kind)) for kind in LIGHT_KINDS}
-    shadows = shadows_on(inputs, settings)
-    positional = sum(lights.values()) > lights["directional"]  # lights of which the place counts
-    values = lights | {
+    shadows = draws_shadows(inputs, settings)
+    uses_position = sum(lights.values()) > lights["directional"]  # lights of which the position matters
+    flag_values = lights | {
         "lights": sum(lights.values()), "materials": _count(inputs.material), "environment": inputs.environment is not None,
         "shadows": shadows, "two_sided": settings.two_sided,
-        "position": settings.shading == "phong" or positional or shadows or settings.two_sided,
+        "position": settings.shading == "phong" or uses_position or shadows or settings.two_sided,
         "distorted": inputs.distortion is not None, "ground": settings.ground is not None,
         "ground_pattern": PATTERNS.get(settings.ground, 0), "ground_texture": settings.ground_texture,
         "background_image": inputs.background_image is not None,
     }  # fmt: skip
-    return [int(values[name]) for name in FLAG.names]
+    return [int(flag_values[name]) for name in FLAG.names]
 
 
 def _count(rows: Array | None) -> int:
     return 0 if rows is None else rows.shape[1]
 
 
-def draw_backdrop_again(result: RenderResult) -> Array:
-    """The backdrop [M, H, W, 3] of all samples, which the pictures no longer hold."""
+def redraw_backdrop(result: RenderResult) -> Array:
+    """The backdrop [M, H, W, 3] of all samples, which the pictures no longer contain."""
     shape = tuple(result.layer.pictures.shape[:3])
     pictures = empty_in_same_library(result.vertices, (*shape, 3))
     draw_backdrops(result.backdrop, result.inputs, pictures)
@@ -208,7 +211,7 @@ def draw_backdrop_again(result: RenderResult) -> Array:
 
 
 def shadow_backdrop(layer: Layer) -> Array:
-    """The backdrop [M L, R, R, 3] of the shadow maps: the depth of nothing."""
+    """The backdrop [M L, R, R, 3] of the shadow maps: the depth SHADOW_FAR."""
     return reals_in_same_library(layer.faces.screen, np.full((*layer.pictures.shape[:3], 3), SHADOW_FAR))
 
 
@@ -217,15 +220,15 @@ def _geometry(inputs: RenderInputs, settings: RasterSettings) -> dict[str, Array
     mesh, like = inputs.mesh, inputs.body_q
     images = like.shape[0]
     vertices = empty_in_same_library(like, (images, mesh.vertex_body.shape[0], 3))
-    few = runs_serially(images * mesh.vertex_body.shape[0])
-    pose(few, inputs.vertices_rest, mesh.vertex_body, inputs.body_q, vertices)
+    serial = runs_serially(images * mesh.vertex_body.shape[0])
+    pose(serial, inputs.vertices_rest, mesh.vertex_body, inputs.body_q, vertices)
     screen = empty_in_same_library(like, vertices.shape)
-    project(few, vertices, inputs.camera, settings.width, settings.height, settings.near, screen)
+    project(serial, vertices, inputs.camera, settings.width, settings.height, settings.near, screen)
     normals = zeros_in_same_library(like, (1, 1, 3))
-    if settings.shown in ("lambert", "phong", "normal"):
-        normals = empty_in_same_library(like, (images, mesh.normal_rows, 3))
-        few = runs_serially(images * mesh.normal_rows)
-        find_normals(few, vertices, mesh.rows_of_normals, normals)
+    if settings.shaded_quantity in ("lambert", "phong", "normal"):
+        normals = empty_in_same_library(like, (images, mesh.normal_count, 3))
+        serial = runs_serially(images * mesh.normal_count)
+        find_normals(serial, vertices, mesh.normal_rows, normals)
     return {"vertices": vertices, "screen": screen, "normals": normals}
 
 
@@ -240,7 +243,7 @@ def _centres(inputs: RenderInputs, settings: RasterSettings) -> Array:
 
 
 def _contours(mesh: MeshTopology, screen: Array, near: float) -> Array:
-    """The sides that faces show on a screen [M, V, 3] and their edges that count (``coverage``)."""
+    """Orientation and contour edges of the faces on a screen [M, V, 3] (``coverage.find_contours``)."""
     contours = int_empty_in_same_library(screen, (screen.shape[0], mesh.face_count))
     find_contours(runs_serially(screen.shape[0] * mesh.face_count), screen, mesh.corners, mesh.neighbours, near, contours)
     return contours
@@ -253,42 +256,44 @@ def _draw_shadows(inputs: RenderInputs, settings: RasterSettings, arrays: Mappin
         the maps, and their frame (see ``shadow_lookup``).
     """
     like, shadows, lights = inputs.body_q, settings.shadows, inputs.directional.shape[1]
-    ball = [*shadows.center, shadows.radius, shadows.bias, shadows.width]
-    frame = reals_in_same_library(like, np.array(ball, dtype=np.float64))
+    frame_values = [*shadows.center, shadows.radius, shadows.bias, shadows.width]
+    frame = reals_in_same_library(like, np.array(frame_values, dtype=np.float64))
     count, side = like.shape[0] * lights, shadows.resolution
     screen = empty_in_same_library(like, (count, arrays["vertices"].shape[1], 3))
     view_from_lights(arrays["vertices"], arrays["uniforms"], frame, lights, screen)
-    constants = np.zeros((count, UNIFORM.lights))
-    constants[:, UNIFORM.sigma], constants[:, UNIFORM.gamma] = shadows.sigma, SHADOW_GAMMA
+    uniform_values = np.zeros((count, UNIFORM.lights))
+    uniform_values[:, UNIFORM.sigma], uniform_values[:, UNIFORM.gamma] = shadows.sigma, SHADOW_GAMMA
     pictures = np.zeros((count, side, side, 4))
     pictures[..., :3] = SHADOW_FAR
-    faces = chosen(Faces, arrays | {
+    faces = bundle_from(Faces, arrays | {
         "contours": _contours(inputs.mesh, screen, SHADOW_NEAR), "shading": SHADINGS["depth"],
         "flags": ints_in_same_library(like, np.zeros(FLAG.size, dtype=np.int32)), "screen": screen,
-        "uniforms": reals_in_same_library(like, constants), "centres": zeros_in_same_library(like, (1, 1, 1, 2)),
-        "near": SHADOW_NEAR, "background_depth": SHADOW_FAR, "depth_range": 1.0, "strict": 1,
+        "uniforms": reals_in_same_library(like, uniform_values), "centres": zeros_in_same_library(like, (1, 1, 1, 2)),
+        "near": SHADOW_NEAR, "background_depth": SHADOW_FAR, "depth_range": 1.0, "softmax_only": 1,
         "edge_on_slope": SHADOW_EDGE_ON_SLOPE,
     })  # fmt: skip
-    return _draw(faces, settings, reals_in_same_library(like, pictures), shadows.sigma, None, hard=False), frame
+    return _draw(faces, settings, reals_in_same_library(like, pictures), shadows.sigma, None, nearest_only=False), frame
 
 
-def _draw(faces: Faces, settings: RasterSettings, pictures: Array, sigma: float, centres: Array | None, *, hard: bool) -> Layer:
+def _draw(
+    faces: Faces, settings: RasterSettings, pictures: Array, max_sigma: float, centres: Array | None, *, nearest_only: bool
+) -> Layer:
     """Draw faces into pictures [M, H, W, 4] that hold the backdrop.
 
     Args:
-        faces: what is drawn.
+        faces: to draw.
         settings: of the picture.
         pictures: written.
-        sigma: greatest softness of the edges.
+        max_sigma: greatest softness of the edges.
         centres: [M, H, W, 2] screen positions of the pixels, where they are no regular grid.
-        hard: whether by DIB-R.
+        nearest_only: whether by DIB-R.
     """
     _images, height, width, _channels = pictures.shape
     tile_side = settings.tile_side(require().device)
     tiles, occupied = bin_faces(
-        faces.screen, faces.corners, width=width, height=height, side=tile_side, sigma=sigma, centres=centres
+        faces.screen, faces.corners, width=width, height=height, side=tile_side, sigma=max_sigma, centres=centres
     )
-    state_size = max(occupied, 1) * tiles.side**2 * (DIBR_STATE_SIZE if hard else STATE_SIZE)
+    state_size = max(occupied, 1) * tiles.side**2 * (DIBR_STATE_SIZE if nearest_only else STATE_SIZE)
     pixel_state = empty_in_same_library(faces.screen, (state_size,))
-    (rasterise_dibr if hard else rasterise)(faces, tiles, pixel_state, pictures)
-    return Layer(faces, tiles, max(occupied, 1), pixel_state, pictures, hard)
+    (rasterise_dibr if nearest_only else rasterise)(faces, tiles, pixel_state, pictures)
+    return Layer(faces, tiles, max(occupied, 1), pixel_state, pictures, nearest_only)

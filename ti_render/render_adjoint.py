@@ -1,20 +1,20 @@
-"""From the images' adjoint back to every real input: the adjoints of the stages in reverse order."""
+"""Adjoint of ``render``: the adjoints of its stages in reverse order."""
 
 from __future__ import annotations
 
-from ti_render.arrays import BackdropArrays, FaceArrays, UniformArrays, chosen, names_of
+from ti_render.arrays import BackdropArrays, FaceArrays, UniformArrays, bundle_from, field_names
 from ti_render.backdrop.backdrop_adjoint import draw_backdrop_adjoint
 from ti_render.geometry.lens import undistort_pixels_adjoint
 from ti_render.geometry.normals import find_normals_adjoint
 from ti_render.geometry.pose import pose_adjoint
 from ti_render.geometry.project import project_adjoint
-from ti_render.inputs import RenderInputs, contiguous, given_inputs
+from ti_render.inputs import RenderInputs, contiguous, present_inputs
 from ti_render.raster.antialias import spread_samples
 from ti_render.raster.dibr_adjoint import rasterise_dibr_adjoint
 from ti_render.raster.row_sums import add_row_sums, add_tile_sums
 from ti_render.raster.softras import STATE_SIZE
 from ti_render.raster.softras_adjoint import PIXEL_BAR_SIZE, rasterise_adjoint
-from ti_render.render import Layer, RenderResult, draw_backdrop_again, shadow_backdrop
+from ti_render.render import Layer, RenderResult, redraw_backdrop, shadow_backdrop
 from ti_render.shading.light_view import view_from_lights_adjoint
 from ti_render.shading.uniforms import gather_uniforms_adjoint
 from ti_sim.base.arrays import Array, check_array, empty_in_same_library, in_same_library, zeros_in_same_library
@@ -29,7 +29,7 @@ def render_adjoint(result: RenderResult, images_bar: Array) -> RenderInputs:
     """Adjoint of ``render``: the derivative of sum(images_bar * images) with respect to every real input.
 
     Args:
-        result: what ``render`` returned.
+        result: of ``render``.
         images_bar: [M, H, W, 4], in the container of the images.
 
     Returns:
@@ -42,7 +42,7 @@ def render_adjoint(result: RenderResult, images_bar: Array) -> RenderInputs:
     container, images_bar = images_bar, contiguous(images_bar)
     settings = result.settings
     check_array(images_bar, "the images' adjoint", (result.layer.pictures.shape[0], settings.height, settings.width, 4))
-    names = given_inputs(result.inputs)
+    names = present_inputs(result.inputs)
     adjoints = {name: _zeros(getattr(result.inputs, name)) for name in names}
     add_render_adjoint(result, images_bar, adjoints)
     return RenderInputs(mesh=result.inputs.mesh, **{name: in_same_library(container, array) for name, array in adjoints.items()})
@@ -54,11 +54,11 @@ def _zeros(like: Array) -> Array:
 
 @compiled_lightly
 def add_render_adjoint(result: RenderResult, images_bar: Array, adjoints: dict[str, Array]) -> None:
-    """Add the adjoints of the real inputs, of shapes of the inputs, to the arrays of ``adjoints`` (see ``render_adjoint``)."""
+    """Add the adjoints of the real inputs to the arrays of ``adjoints``, which have the shapes of the inputs."""
     inputs, settings, layer = result.inputs, result.settings, result.layer
-    # Inputs that are None have dummies, and so have their adjoints.
-    bars = {name: adjoints[name] if name in adjoints else _zeros(array) for name, array in result.gathered.items()}
-    bars |= {name: _zeros(getattr(layer.faces, name)) for name in names_of(FaceArrays) if name not in bars}
+    # Inputs that are None are represented by dummies, and their adjoints as well.
+    bars = {name: adjoints[name] if name in adjoints else _zeros(array) for name, array in result.filled_inputs.items()}
+    bars |= {name: _zeros(getattr(layer.faces, name)) for name in field_names(FaceArrays) if name not in bars}
     if settings.antialias > 1:
         samples_bar = empty_in_same_library(images_bar, tuple(layer.pictures.shape))
         spread_samples(images_bar, settings.antialias, samples_bar)
@@ -67,23 +67,23 @@ def add_render_adjoint(result: RenderResult, images_bar: Array, adjoints: dict[s
     if result.shadows is not None:
         _add_shadows(result, result.shadows, bars)
     gather_uniforms_adjoint(
-        runs_serially(layer.faces.uniforms.shape[0]), result.picture, inputs.camera, result.gathered["directional"],
-        layer.faces.uniforms, bars["uniforms"], chosen(UniformArrays, bars),
+        runs_serially(layer.faces.uniforms.shape[0]), result.picture, inputs.camera, result.filled_inputs["directional"],
+        layer.faces.uniforms, bars["uniforms"], bundle_from(UniformArrays, bars),
     )  # fmt: skip
     if inputs.distortion is not None:
         undistort_pixels_adjoint(
             sums_serially(), inputs.camera, inputs.distortion, settings.width, settings.height, settings.antialias,
             layer.faces.centres, bars["centres"], bars["camera"], bars["distortion"],
         )  # fmt: skip
-    few = runs_serially(layer.faces.normals.shape[0] * layer.faces.normals.shape[1])
+    serial = runs_serially(layer.faces.normals.shape[0] * layer.faces.normals.shape[1])
     if result.with_normals:
-        find_normals_adjoint(few, result.vertices, inputs.mesh.rows_of_normals, bars["normals"], bars["vertices"])
+        find_normals_adjoint(serial, result.vertices, inputs.mesh.normal_rows, bars["normals"], bars["vertices"])
     project_adjoint(
-        few, result.vertices, inputs.camera, settings.width, settings.height, layer.faces.screen, bars["screen"],
+        serial, result.vertices, inputs.camera, settings.width, settings.height, layer.faces.screen, bars["screen"],
         bars["vertices"], bars["camera"],
     )  # fmt: skip
     pose_adjoint(
-        few, inputs.vertices_rest, inputs.mesh.vertex_body, inputs.body_q, bars["vertices"], bars["vertices_rest"],
+        serial, inputs.vertices_rest, inputs.mesh.vertex_body, inputs.body_q, bars["vertices"], bars["vertices_rest"],
         bars["body_q"],
     )  # fmt: skip
 
@@ -93,25 +93,25 @@ def _add_picture(result: RenderResult, pictures_bar: Array, bars: dict[str, Arra
     layer = result.layer
     images, height, width = layer.pictures.shape[:3]
     columns = layer.faces.uniforms.shape[1]
-    if layer.hard:
+    if layer.nearest_only:
         backdrop_bar = empty_in_same_library(pictures_bar, (images, height, width, 3))
     else:
-        backdrop_bar = draw_backdrop_again(result)
+        backdrop_bar = redraw_backdrop(result)
     tile_bars = zeros_in_same_library(pictures_bar, (layer.occupied, columns))
-    _add_faces(layer, pictures_bar, backdrop_bar, chosen(FaceArrays, bars | {"uniforms": tile_bars}))
-    few = runs_serially(bars["uniforms"].shape[0] * columns)
-    add_tile_sums(few, tile_bars, layer.tiles.slot, bars["uniforms"])
+    _add_faces(layer, pictures_bar, backdrop_bar, bundle_from(FaceArrays, bars | {"uniforms": tile_bars}))
+    serial = runs_serially(bars["uniforms"].shape[0] * columns)
+    add_tile_sums(serial, tile_bars, layer.tiles.slot, bars["uniforms"])
     row_bars = zeros_in_same_library(pictures_bar, (images * height, columns))
     draw_backdrop_adjoint(
         sums_serially(), result.backdrop, iterations_per_task(images * height), backdrop_bar,
-        chosen(BackdropArrays, bars | {"uniforms": row_bars}),
+        bundle_from(BackdropArrays, bars | {"uniforms": row_bars}),
     )  # fmt: skip
-    add_row_sums(few, row_bars, bars["uniforms"])
+    add_row_sums(serial, row_bars, bars["uniforms"])
 
 
 def _add_faces(layer: Layer, pictures_bar: Array, backdrop_bar: Array, bars: FaceArrays) -> None:
     """Adjoint of the faces of a layer."""
-    if layer.hard:
+    if layer.nearest_only:
         rasterise_dibr_adjoint(sums_serially(), layer.faces, layer.tiles, layer.pixel_state, pictures_bar, backdrop_bar, bars)
         return
     pixel_bar = empty_in_same_library(pictures_bar, (layer.pixel_state.shape[0] // STATE_SIZE * PIXEL_BAR_SIZE,))
@@ -120,10 +120,10 @@ def _add_faces(layer: Layer, pictures_bar: Array, backdrop_bar: Array, bars: Fac
 
 def _add_shadows(result: RenderResult, layer: Layer, bars: dict[str, Array]) -> None:
     """Adjoint of the shadow maps: adds to the adjoints of the vertices and of the lights."""
-    face_bars = FaceArrays(*[_zeros(getattr(layer.faces, name)) for name in names_of(FaceArrays)])
-    tile_bars = zeros_in_same_library(bars["maps"], (layer.occupied, layer.faces.uniforms.shape[1]))
-    _add_faces(layer, bars["maps"], shadow_backdrop(layer), with_fields(face_bars, uniforms=tile_bars))
+    face_bars = FaceArrays(*[_zeros(getattr(layer.faces, name)) for name in field_names(FaceArrays)])
+    tile_bars = zeros_in_same_library(bars["shadow_maps"], (layer.occupied, layer.faces.uniforms.shape[1]))
+    _add_faces(layer, bars["shadow_maps"], shadow_backdrop(layer), with_fields(face_bars, uniforms=tile_bars))
     view_from_lights_adjoint(
-        sums_serially(), result.vertices, result.layer.faces.uniforms, result.backdrop.frame, result.inputs.directional.shape[1],
-        layer.faces.screen, face_bars.screen, bars["vertices"], bars["uniforms"],
+        sums_serially(), result.vertices, result.layer.faces.uniforms, result.backdrop.shadow_frame,
+        result.inputs.directional.shape[1], layer.faces.screen, face_bars.screen, bars["vertices"], bars["uniforms"],
     )  # fmt: skip

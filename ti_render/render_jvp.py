@@ -6,18 +6,18 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from ti_render.arrays import MOVING_COLUMN, BackdropArrays, FaceArrays, FaceTangentWork, TangentWork, UniformArrays, chosen
+from ti_render.arrays import MOVING_COLUMN, BackdropArrays, FaceArrays, FaceTangentWork, TangentWork, UniformArrays, bundle_from
 from ti_render.backdrop.backdrop_jvp import draw_backdrop_jvp
 from ti_render.geometry.lens import undistort_pixels_jvp
 from ti_render.geometry.normals import find_normals_jvp
 from ti_render.geometry.pose import pose_jvp
 from ti_render.geometry.project import project_jvp
-from ti_render.inputs import CHANGES, contiguous, given_inputs
+from ti_render.inputs import CHANGES, contiguous, present_inputs
 from ti_render.raster.antialias import average_columns
 from ti_render.raster.dibr_jvp import rasterise_dibr_jvp
 from ti_render.raster.softras import STATE_SIZE
 from ti_render.raster.softras_jvp import rasterise_jvp
-from ti_render.render import Layer, RenderResult, draw_backdrop_again, shadow_backdrop
+from ti_render.render import Layer, RenderResult, redraw_backdrop, shadow_backdrop
 from ti_render.shading.light_view import view_from_lights_jvp
 from ti_render.shading.reflection import SCRATCH
 from ti_render.shading.surface import FACE_DOT_SIZE
@@ -43,7 +43,7 @@ def render_jvp(result: RenderResult, tangents: Mapping[str, Array]) -> Array:
     """Tangents of the images: column k is the derivative of the images along the k-th tangents of the inputs.
 
     Args:
-        result: what ``render`` returned.
+        result: of ``render``.
         tangents: name of a real input -> [K, *shape of the input]; inputs that are left out do not change.
 
     Returns:
@@ -57,14 +57,14 @@ def render_jvp(result: RenderResult, tangents: Mapping[str, Array]) -> Array:
     columns = _columns(result, tangents)
     inputs, settings, faces = result.inputs, result.settings, result.layer.faces
     like = result.vertices
-    dots = {name: tangents[name] if name in tangents else _no_tangent(result, name, columns) for name in result.gathered}
-    active = np.zeros(columns, dtype=np.int32)
+    dots = {name: tangents[name] if name in tangents else _no_tangent(result, name, columns) for name in result.filled_inputs}
+    column_flags = np.zeros(columns, dtype=np.int32)
     for name in tangents:
-        active |= _moving(tangents, columns, (name,)) * CHANGES[name]
-    dots |= _geometry(result, dots, columns, bool((active & MOVING_COLUMN).any()))
+        column_flags |= _moving(tangents, columns, (name,)) * CHANGES[name]
+    dots |= _geometry(result, dots, columns, bool((column_flags & MOVING_COLUMN).any()))
     dots["uniforms"] = empty_in_same_library(like, (like.shape[0] * columns, faces.uniforms.shape[1]))
     gather_uniforms_jvp(
-        result.picture, inputs.camera, result.gathered["directional"], faces.uniforms, chosen(UniformArrays, dots),
+        result.picture, inputs.camera, result.filled_inputs["directional"], faces.uniforms, bundle_from(UniformArrays, dots),
         dots["uniforms"],
     )  # fmt: skip
     dots["centres"] = zeros_in_same_library(like, (1, 1, 1, 1, 2))
@@ -75,16 +75,16 @@ def render_jvp(result: RenderResult, tangents: Mapping[str, Array]) -> Array:
             inputs.camera, inputs.distortion, settings.width, settings.height, settings.antialias, faces.centres,
             dots["camera"], dots["distortion"], dots["centres"],
         )  # fmt: skip
-    dots["maps"] = zeros_in_same_library(like, (1, 1, 1, 1, 4))
+    dots["shadow_maps"] = zeros_in_same_library(like, (1, 1, 1, 1, 4))
     if result.shadows is not None:
         is_moving = _moving(tangents, columns, ("vertices_rest", "body_q", "directional"))
-        dots["maps"] = _shadow_tangents(result, result.shadows, dots, is_moving)
-    return in_same_library(next(iter(container.values())), _picture_tangents(result, dots, active))
+        dots["shadow_maps"] = _shadow_tangents(result, result.shadows, dots, is_moving)
+    return in_same_library(next(iter(container.values())), _picture_tangents(result, dots, column_flags))
 
 
 def _columns(result: RenderResult, tangents: Mapping[str, Array]) -> int:
     """K, the number of columns."""
-    names = given_inputs(result.inputs)
+    names = present_inputs(result.inputs)
     if not tangents:
         raise UserError("render_jvp was given no tangent: give at least one of " + ", ".join(names))
     columns = next(iter(tangents.values())).shape[0]
@@ -97,7 +97,7 @@ def _columns(result: RenderResult, tangents: Mapping[str, Array]) -> int:
 
 def _no_tangent(result: RenderResult, name: str, columns: int) -> Array:
     """Zeros for an input that does not change; for the large ones, one row serves all images."""
-    shape = list(result.gathered[name].shape)
+    shape = list(result.filled_inputs[name].shape)
     if name in ("albedo", "uv", "texels", "background_image"):
         shape[0] = 1
     return zeros_in_same_library(result.vertices, (columns, *shape))
@@ -129,8 +129,8 @@ def _geometry(result: RenderResult, dots: dict[str, Array], columns: int, is_mov
     )  # fmt: skip
     normals_dot = dummy
     if result.with_normals:
-        normals_dot = empty_in_same_library(vertices, (vertices.shape[0], inputs.mesh.normal_rows, columns, 3))
-        find_normals_jvp(vertices, inputs.mesh.rows_of_normals, vertices_dot, normals_dot)
+        normals_dot = empty_in_same_library(vertices, (vertices.shape[0], inputs.mesh.normal_count, columns, 3))
+        find_normals_jvp(vertices, inputs.mesh.normal_rows, vertices_dot, normals_dot)
     return {"vertices": vertices_dot, "screen": screen_dot, "normals": normals_dot}
 
 
@@ -142,7 +142,7 @@ def _shadow_tangents(result: RenderResult, layer: Layer, dots: dict[str, Array],
         return maps_dot
     screen_dot = empty_in_same_library(like, (*layer.faces.screen.shape[:2], columns, 3))
     view_from_lights_jvp(
-        result.vertices, result.layer.faces.uniforms, result.backdrop.frame, result.inputs.directional.shape[1],
+        result.vertices, result.layer.faces.uniforms, result.backdrop.shadow_frame, result.inputs.directional.shape[1],
         layer.faces.screen, dots["vertices"], dots["uniforms"], screen_dot,
     )  # fmt: skip
     uniforms, dummy = layer.faces.uniforms, zeros_in_same_library(like, (1, 1, 1, 3))
@@ -150,41 +150,45 @@ def _shadow_tangents(result: RenderResult, layer: Layer, dots: dict[str, Array],
         "screen": screen_dot, "vertices": dummy, "normals": dummy, "centres": zeros_in_same_library(like, (1, 1, 1, 1, 2)),
         "uniforms": zeros_in_same_library(like, (uniforms.shape[0] * columns, uniforms.shape[1])),
     }  # fmt: skip
-    _add_face_tangents(layer, shadow_backdrop(layer), chosen(FaceArrays, shadow_dots), is_moving * MOVING_COLUMN, maps_dot)
+    _add_face_tangents(layer, shadow_backdrop(layer), bundle_from(FaceArrays, shadow_dots), is_moving * MOVING_COLUMN, maps_dot)
     return maps_dot
 
 
-def _add_face_tangents(layer: Layer, backdrop: Array | None, dots: FaceArrays, active: np.ndarray, pictures_dot: Array) -> None:
+def _add_face_tangents(
+    layer: Layer, backdrop: Array | None, dots: FaceArrays, column_flags: np.ndarray, pictures_dot: Array
+) -> None:
     """Turn the backdrop's tangents in pictures_dot [M, K, H, W, 4] into those of a layer's pictures.
 
     Args:
-        layer: whose pictures.
+        layer: of the pictures.
         backdrop: [M, H, W, 3], for SoftRas.
-        dots: tangents of what the faces were drawn from.
-        active: [K] int32, bits of what each column changes.
-        pictures_dot: changed.
+        dots: tangents of the layer's ``FaceArrays``.
+        column_flags: [K] int32, bits of what each column changes.
+        pictures_dot: changed in place.
     """
-    like, columns = layer.faces.screen, len(active)
+    like, columns = layer.faces.screen, len(column_flags)
     work = FaceTangentWork(
-        ints_in_same_library(like, active), zeros_in_same_library(like, (layer.occupied * columns * SCRATCH.size,)),
+        ints_in_same_library(like, column_flags), zeros_in_same_library(like, (layer.occupied * columns * SCRATCH.size,)),
         empty_in_same_library(like, (layer.occupied * columns * FACE_DOT_SIZE,)),
     )  # fmt: skip
-    if layer.hard:
+    if layer.nearest_only:
         rasterise_dibr_jvp(layer.faces, layer.tiles, layer.pixel_state, dots, work, pictures_dot)
         return
     pixel_dot = empty_in_same_library(like, (layer.pixel_state.shape[0] // STATE_SIZE * columns * 4,))
     rasterise_jvp(layer.faces, layer.tiles, layer.pixel_state, backdrop, dots, work, pixel_dot, pictures_dot)
 
 
-def _picture_tangents(result: RenderResult, dots: dict[str, Array], active: np.ndarray) -> Array:
-    layer, settings, like, columns = result.layer, result.settings, result.vertices, len(active)
+def _picture_tangents(result: RenderResult, dots: dict[str, Array], column_flags: np.ndarray) -> Array:
+    layer, settings, like, columns = result.layer, result.settings, result.vertices, len(column_flags)
     images, height, width = layer.pictures.shape[:3]
     pictures_dot = empty_in_same_library(like, (images, columns, height, width, 4))
     scratch = zeros_in_same_library(like, (images * height * columns * SCRATCH.size,))
-    work = TangentWork(ints_in_same_library(like, active), scratch)
-    draw_backdrop_jvp(result.backdrop, iterations_per_task(images * height), chosen(BackdropArrays, dots), work, pictures_dot)
-    backdrop = None if layer.hard else draw_backdrop_again(result)
-    _add_face_tangents(layer, backdrop, chosen(FaceArrays, dots), active, pictures_dot)
+    work = TangentWork(ints_in_same_library(like, column_flags), scratch)
+    draw_backdrop_jvp(
+        result.backdrop, iterations_per_task(images * height), bundle_from(BackdropArrays, dots), work, pictures_dot
+    )
+    backdrop = None if layer.nearest_only else redraw_backdrop(result)
+    _add_face_tangents(layer, backdrop, bundle_from(FaceArrays, dots), column_flags, pictures_dot)
     if settings.antialias == 1:
         return pictures_dot
     averaged_tangents = empty_in_same_library(like, (images, columns, settings.height, settings.width, 4))

@@ -1,4 +1,4 @@
-"""Which row of an input serves which image: an input of n rows (n divides the M images) serves image m with row m n // M."""
+"""Broadcasting of rows over images: image m of M reads row m n // M of an input of n rows, where n divides M."""
 
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import vec3

@@ -1,4 +1,4 @@
-"""What a picture is made with: size, softness, clipping, aggregation, shading, shadows."""
+"""Settings of the renderer: size, softness, clipping, aggregation, shading, shadows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ QUANTITIES = ("color", "depth", "normal")
 class ShadowSettings:
     """Soft shadows of the directional lights, by one shadow map a light of all faces in a ball.
 
-    What leaves the ball casts no shadow and receives none. Point lights and the environment cast none.
+    Faces outside the ball cast no shadow and receive none. Point lights and the environment cast none.
 
     Attributes:
         center: [3] m, of the ball.
@@ -55,13 +55,13 @@ class RasterSettings:
         background_weight: normalised depth at which the background takes part in the softmax (SoftRas: eps).
         aggregation: how faces give a pixel its colour: "softras" (Liu et al. 2019: every face near the pixel contributes) or
             "dibr" (Chen et al. 2019: the nearest covering face). The alpha channel of both is the coverage by all faces together.
-        composite: how coverage enters the colour of "softras". "softmax" is strict SoftRas: the colour is the softmax over
-            faces, ground and background, weighted with coverage times exp(normalised depth / gamma). There exp() dwarfs every
-            coverage, so that the edge of an object in front of the ground or background is a steep step of the colour shortly
-            before the cut-off distance, and the colours carry no silhouette gradient (the alpha channel does). "alpha" blends
-            that colour over the faceless colour with the alpha channel, which is smooth and gives the colours that gradient.
-            (An edge of one face in front of another face keeps a steep step in both, where the nearer face's coverage
-            fades out; it is in the colour between the two faces.)
+        composite: how the alpha channel enters the colour of "softras". "softmax" is strict SoftRas: the colour is the softmax
+            over faces, ground and background, weighted with probability times exp(normalised depth / gamma). There exp()
+            dominates every probability, so that the edge of an object in front of the ground or background is a steep step of
+            the colour shortly before the cut-off distance, and the colours carry no silhouette gradient (the alpha channel does).
+            "alpha" blends that colour over the faceless colour with the alpha channel, which is smooth and gives the colours that gradient.
+            (An edge of one face in front of another face keeps a steep step in both, where the nearer face's probability
+            fades out: a step between the colours of the two faces.)
         shading: "none", "lambert" or "phong".
         quantity: what the first three channels hold: "color", "depth" (camera depth [m], three times; the background has that
             of ``background_weight``) or "normal" (world normals; ground (0, 0, 1), background 0).
@@ -110,8 +110,8 @@ class RasterSettings:
         return self.far - self.near
 
     @property
-    def shown(self) -> str:
-        """What the colour channels hold: the shading, or the quantity that takes its place."""
+    def shaded_quantity(self) -> str:
+        """Quantity of the colour channels: the shading, or "depth" or "normal" in place of it."""
         return self.shading if self.quantity == "color" else self.quantity
 
     def tile_side(self, device: str) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ti_render.inputs import RenderInputs, given_inputs
+from ti_render.inputs import RenderInputs, present_inputs
 from ti_render.render import render
 from ti_render.render_adjoint import add_render_adjoint
 from ti_render.settings import RasterSettings
@@ -38,7 +38,7 @@ def render_tape(inputs: RenderInputs, settings: RasterSettings, images: Array) -
 def _render_tape_grad(inputs: RenderInputs, settings: RasterSettings, images: Array) -> None:
     result = render(inputs, settings)
     adjoints = {}
-    for name in given_inputs(result.inputs):
+    for name in present_inputs(result.inputs):
         array = getattr(result.inputs, name)
         if array.grad is None:
             grad = ti.ndarray(dtype=array.dtype, shape=array.shape)

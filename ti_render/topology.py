@@ -14,7 +14,7 @@ from ti_sim.base.rules import checked
 
 @dataclass(frozen=True, eq=False)
 class MeshTopology:
-    """What ``mesh_topology`` makes; int32 arrays as kernels take them.
+    """Result of ``mesh_topology``; int32 arrays as kernels take them.
 
     Attributes:
         corners: [F, 8] the faces' three vertices (counter-clockwise from outside), material, texture (-1: none), and the rows of
@@ -25,9 +25,10 @@ class MeshTopology:
         group_start: [G + 1] first entry of every smooth group in ``group_faces``.
         group_faces: faces of the groups (one unused entry where there are none).
         textures: [T, 4] first texel, width, height, wrap (1) or clamp (0) of every texture.
-        texels: number of texels that the textures need.
-        materials: number of materials that the faces name.
-        textured: whether any face has a texture.
+        texel_count: number of texels that the textures need.
+        material_count: number of materials that the faces refer to.
+        has_textures: whether any face has a texture.
+        body_count: number of bodies that the vertices refer to.
     """
 
     corners: Array
@@ -36,10 +37,10 @@ class MeshTopology:
     group_start: Array
     group_faces: Array
     textures: Array
-    texels: int
-    materials: int
-    textured: bool
-    bodies: int
+    texel_count: int
+    material_count: int
+    has_textures: bool
+    body_count: int
 
     @property
     def face_count(self) -> int:
@@ -47,13 +48,13 @@ class MeshTopology:
         return self.corners.shape[0]
 
     @property
-    def rows_of_normals(self) -> NormalRows:
-        """What the rows of the normals belong to."""
+    def normal_rows(self) -> NormalRows:
+        """Faces of each row of the normals."""
         return NormalRows(self.corners, self.group_start, self.group_faces)
 
     @property
-    def normal_rows(self) -> int:
-        """Smooth groups and faces."""
+    def normal_count(self) -> int:
+        """Number of rows of the normals: smooth groups and faces."""
         return self.group_start.shape[0] - 1 + self.corners.shape[0]
 
 
@@ -68,7 +69,7 @@ def mesh_topology(
     corner_normal: Array | None = None,
     textures: Array | None = None,
 ) -> MeshTopology:
-    """Check the integers of a mesh and lay them out for the kernels. Once for a mesh.
+    """Check the integers of a mesh and lay them out for the kernels; needed once for a mesh.
 
     Args:
         faces: [F, 3] vertex numbers, counter-clockwise seen from outside.
@@ -90,28 +91,28 @@ def mesh_topology(
     _check_range(vertex_body, "vertex_body names bodies", -1, None)
     material = _column(face_material, "face_material", count, 0)
     _check_range(material, "face_material names materials", 0, None)
-    table = np.zeros((0, 4), np.int64) if textures is None else _integers(textures, "textures", (None, 4))
-    _check_textures(table)
+    texture_table = np.zeros((0, 4), np.int64) if textures is None else _integers(textures, "textures", (None, 4))
+    _check_textures(texture_table)
     texture = _column(face_texture, "face_texture", count, -1)
-    _check_range(texture, "face_texture names textures", -1, len(table))
+    _check_range(texture, "face_texture names textures", -1, len(texture_table))
     groups = np.full((count, 3), -1) if corner_normal is None else _integers(corner_normal, "corner_normal", (count, 3))
     _check_range(groups, "corner_normal names groups", -1, None)
     group_count = int(groups.max()) + 1
-    rows = np.where(groups >= 0, groups, group_count + np.arange(count)[:, None])
-    start, members = _group_members(groups, group_count)
+    normal_rows = np.where(groups >= 0, groups, group_count + np.arange(count)[:, None])
+    group_start, group_faces = _group_members(groups, group_count)
     like = kernel_view(like)
-    corners = np.concatenate([faces, material[:, None], texture[:, None], rows], axis=1)
+    corners = np.concatenate([faces, material[:, None], texture[:, None], normal_rows], axis=1)
     return MeshTopology(
         corners=ints_in_same_library(like, corners),
         neighbours=ints_in_same_library(like, _neighbours(faces)),
         vertex_body=ints_in_same_library(like, vertex_body),
-        group_start=ints_in_same_library(like, start),
-        group_faces=ints_in_same_library(like, members if len(members) else np.zeros(1, np.int64)),
-        textures=ints_in_same_library(like, table if len(table) else np.array([[0, 1, 1, 0]])),
-        texels=int((table[:, 0] + table[:, 1] * table[:, 2]).max()) if len(table) else 0,
-        materials=int(material.max()) + 1,
-        textured=bool((texture >= 0).any()),
-        bodies=int(vertex_body.max()) + 1,
+        group_start=ints_in_same_library(like, group_start),
+        group_faces=ints_in_same_library(like, group_faces if len(group_faces) else np.zeros(1, np.int64)),
+        textures=ints_in_same_library(like, texture_table if len(texture_table) else np.array([[0, 1, 1, 0]])),
+        texel_count=int((texture_table[:, 0] + texture_table[:, 1] * texture_table[:, 2]).max()) if len(texture_table) else 0,
+        material_count=int(material.max()) + 1,
+        has_textures=bool((texture >= 0).any()),
+        body_count=int(vertex_body.max()) + 1,
     )
 
 
@@ -123,10 +124,10 @@ def _neighbours(faces: np.ndarray) -> np.ndarray:
     )  # ends of the edges opposite to corners 0, 1, 2
     low, high = np.minimum(edge_starts, edge_ends), np.maximum(edge_starts, edge_ends)
     order = np.lexsort((high, low))
-    changes = (low[order][1:] != low[order][:-1]) | (high[order][1:] != high[order][:-1])
-    begins = np.flatnonzero(np.concatenate([[True], changes]))
-    pairs = begins[np.diff(np.append(begins, len(order))) == 2]
-    a, b = order[pairs], order[pairs + 1]
+    is_new_edge = (low[order][1:] != low[order][:-1]) | (high[order][1:] != high[order][:-1])
+    run_starts = np.flatnonzero(np.concatenate([[True], is_new_edge]))
+    pair_starts = run_starts[np.diff(np.append(run_starts, len(order))) == 2]
+    a, b = order[pair_starts], order[pair_starts + 1]
     opposite = edge_starts[a] == edge_ends[b]
     a, b = a[opposite & (low[a] != high[a])], b[opposite & (low[a] != high[a])]
     neighbours = np.full(faces.size, -1)

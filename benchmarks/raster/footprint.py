@@ -12,7 +12,7 @@ import torch
 
 from benchmarks.memory import in_own_process, peak_bytes, reset_peak, resident_bytes
 from benchmarks.raster.scenes import make_inputs, on_numpy, sphere
-from ti_render import RasterSettings, RenderInputs, given_inputs, render, render_adjoint
+from ti_render import RasterSettings, RenderInputs, present_inputs, render, render_adjoint
 from ti_sim.base.runtime import require, start
 
 
@@ -50,7 +50,7 @@ def measure(inputs: RenderInputs, settings: RasterSettings) -> Footprint:
         adjoint, _kept, backward = _traced(lambda: render_adjoint(result, bar))
     finally:
         tracemalloc.stop()
-    adjoints = sum(getattr(adjoint, name).nbytes for name in given_inputs(adjoint))
+    adjoints = sum(getattr(adjoint, name).nbytes for name in present_inputs(adjoint))
     return Footprint(held=held, forward=forward, backward=held + backward, adjoints=adjoints)
 
 

@@ -56,7 +56,7 @@ class Counting(TilePass):
     """A pass that counts pairs: those of the forward pass, or with ``backward`` those of the backward pass."""
 
     faces: Any
-    hard: Any
+    nearest_only: Any
     backward: Any
     pixels: Any
     counts: Any
@@ -66,7 +66,7 @@ class Counting(TilePass):
         """The backdrop's depth."""
         if ti.static(not self.backward):
             inverse_depth = inverse_ground_depth(self.faces, tile.image, pixel.centre)
-            depth, _g, _b = backdrop_weights(self.faces, inverse_depth, tile.inverse_temperature, self.hard)
+            depth, _g, _b = backdrop_weights(self.faces, inverse_depth, tile.inverse_temperature, self.nearest_only)
             self.pixels[pixel.index, DEPTH], self.pixels[pixel.index, SHOWN] = depth, 0.0
 
     @ti.func
@@ -77,7 +77,7 @@ class Counting(TilePass):
         covered = hit.sigmoid * face.fade > MIN_PROBABILITY
         _r, z = perspective(hit.barycentrics, face.triangle.inverse_depths)
         shaded = 0
-        if covered and self.hard == 0:
+        if covered and self.nearest_only == 0:
             if (self.pixels[i, DEPTH] - z) * tile.inverse_temperature - hit.tail_exponent > ti.static(min_exponent()):
                 shaded = 1
         if ti.static(self.backward):
@@ -103,7 +103,7 @@ class Counting(TilePass):
     def end_pixel(self, tile: ti.template(), pixel: ti.template()):
         """DIB-R gives a pixel one colour."""
         if ti.static(self.backward):
-            if self.hard == 1 and self.pixels[pixel.index, SHOWN] > 0:
+            if self.nearest_only == 1 and self.pixels[pixel.index, SHOWN] > 0:
                 self.counts[BLENDED] += 1
                 self.counts[COLOURED] += 1
 
@@ -130,6 +130,6 @@ def count_pairs(result: RenderResult) -> Pairs:
     counts = torch.zeros(len(fields(Pairs)), dtype=torch.int32, device=device)
     pixels = torch.empty(max(layer.occupied, 1) * layer.tiles.side**2, WORKSPACE, dtype=torch.float32, device=device)
     count_kernel(
-        layer.faces, layer.tiles, samples * settings.width, samples * settings.height, int(layer.hard), pixels, counts
+        layer.faces, layer.tiles, samples * settings.width, samples * settings.height, int(layer.nearest_only), pixels, counts
     )
     return Pairs(*counts.tolist())

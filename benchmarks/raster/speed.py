@@ -13,7 +13,7 @@ from benchmarks.raster.scenes import make_inputs, sphere
 from benchmarks.table import Table, number, times
 from benchmarks.timing import best_times
 from risp_torch.scene import bridge
-from ti_render import RasterSettings, RenderInputs, given_inputs, render
+from ti_render import RasterSettings, RenderInputs, present_inputs, render
 
 AGGREGATIONS = {"softras": "SoftRas", "dibr": "DIB-R"}
 BATCH = 8
@@ -161,7 +161,7 @@ def _add_batch(table: Table, title: str, label: str, images: int, forward: float
 
 def _torch_passes(inputs: RenderInputs, settings: RasterSettings) -> dict[str, Callable[[], object]]:
     """``bridge.render`` and its gradients towards every input."""
-    wanted = {name: getattr(inputs, name).clone().requires_grad_() for name in given_inputs(inputs)}
+    wanted = {name: getattr(inputs, name).clone().requires_grad_() for name in present_inputs(inputs)}
     inputs = replace(inputs, **wanted)
     pictures = bridge.render(inputs, settings)
     bar = torch.ones_like(pictures)

@@ -46,7 +46,7 @@ def topology(mesh):
     return SimpleNamespace(
         faces=corners[:, :3], vertex_body=np.asarray(mesh.vertex_body), face_material=corners[:, 3],
         face_texture=corners[:, 4], corner_normal=np.where(corners[:, 5:8] < groups, corners[:, 5:8], -1),
-        textures=np.asarray(mesh.textures) if mesh.texels else None,
+        textures=np.asarray(mesh.textures) if mesh.texel_count else None,
     )  # fmt: skip
 
 

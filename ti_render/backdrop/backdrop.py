@@ -198,7 +198,7 @@ def draw_backdrop(backdrop: Backdrop, image_indices: ti.types.ndarray(), iterati
         for x in range(width):
             p = pixel_centre(backdrop, m, x, y, width, height)
             inverse_depth = inverse_ground_depth(backdrop, m, p)
-            _d, e_ground, e_background = backdrop_weights(backdrop, inverse_depth, beta, backdrop.hard)
+            _d, e_ground, e_background = backdrop_weights(backdrop, inverse_depth, beta, backdrop.nearest_only)
             ground_weight = e_ground / (e_ground + e_background)
             colour = vec3(0)
             if ground_weight < 1:

@@ -46,11 +46,11 @@ def _pattern_adjoint(backdrop: ti.template(), bars: ti.template(), row, m, point
             pattern_args_bar[k] = checker_args_bar[k]
     elif backdrop.flags[FLAG.ground_pattern] == TEXTURED:
         u, v = ground_uv.value(*pattern_args)
-        texel, along_u, along_v = sample_texture(backdrop, m, backdrop.flags[FLAG.ground_texture], u, v)
+        texel, colour_by_u, colour_by_v = sample_texture(backdrop, m, backdrop.flags[FLAG.ground_texture], u, v)
         add3(bars.uniforms, row, first_column, albedo_bar * texel)
         texel_bar = albedo_bar * first_color
         add_texels(backdrop, bars, m, backdrop.flags[FLAG.ground_texture], u, v, texel_bar)
-        uv_args_bar = ground_uv.vjp(pattern_args, (along_u.dot(texel_bar), along_v.dot(texel_bar)))
+        uv_args_bar = ground_uv.vjp(pattern_args, (colour_by_u.dot(texel_bar), colour_by_v.dot(texel_bar)))
         for k in ti.static(range(5)):
             pattern_args_bar[k] = uv_args_bar[k]
     else:
@@ -103,7 +103,7 @@ def draw_backdrop_adjoint(
             if colour_bar[0] != 0 or colour_bar[1] != 0 or colour_bar[2] != 0:
                 p = pixel_centre(backdrop, m, x, y, width, height)
                 inverse_depth = inverse_ground_depth(backdrop, m, p)
-                _d, e_ground, e_background = backdrop_weights(backdrop, inverse_depth, beta, backdrop.hard)
+                _d, e_ground, e_background = backdrop_weights(backdrop, inverse_depth, beta, backdrop.nearest_only)
                 ground_weight = e_ground / (e_ground + e_background)
                 if ground_weight < 1:
                     if ti.static(backdrop.shading != DEPTH and backdrop.shading != NORMAL):

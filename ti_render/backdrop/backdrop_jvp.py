@@ -71,8 +71,8 @@ def _pattern_tangent(backdrop: ti.template(), dots: ti.template(), m, row, c, po
     elif backdrop.flags[FLAG.ground_pattern] == TEXTURED:
         u, v = ground_uv.value(*pattern_args)
         u_dot, v_dot = ground_uv.jvp(pattern_args, pattern_args_dot)
-        texel, along_u, along_v = sample_texture(backdrop, m, backdrop.flags[FLAG.ground_texture], u, v)
-        texel_dot = along_u * u_dot + along_v * v_dot
+        texel, colour_by_u, colour_by_v = sample_texture(backdrop, m, backdrop.flags[FLAG.ground_texture], u, v)
+        texel_dot = colour_by_u * u_dot + colour_by_v * v_dot
         texel_dot += texels_tangent(backdrop, dots, c, m, backdrop.flags[FLAG.ground_texture], u, v)
         albedo_dot = albedo_dot * texel + first_color * texel_dot
         albedo = first_color * texel
@@ -131,7 +131,7 @@ def draw_backdrop_jvp(
         for x in range(width):
             p = pixel_centre(backdrop, m, x, y, width, height)
             inverse_depth = inverse_ground_depth(backdrop, m, p)
-            _d, e_ground, e_background = backdrop_weights(backdrop, inverse_depth, beta, backdrop.hard)
+            _d, e_ground, e_background = backdrop_weights(backdrop, inverse_depth, beta, backdrop.nearest_only)
             ground_weight = e_ground / (e_ground + e_background)
             background, ground, point, ray, albedo, z = vec3(0), vec3(0), vec3(0), vec3(0), vec3(0), 0.0
             if ground_weight > 0:

@@ -1,1 +1,1 @@
-"""Where things are: poses, projection, normals, the lens; each kernel beside its adjoint and its tangent."""
+"""Geometry: poses, projection, normals, the lens; each kernel beside its adjoint and its tangent."""

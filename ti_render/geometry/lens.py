@@ -1,9 +1,9 @@
 """Lens distortion (OpenCV's k1, k2, p1, p2, k3; Brown, Decentering distortion of lenses, 1966).
 
-The rasteriser works in the undistorted picture plane: every pixel centre is taken there, so that straight edges become curves
-exactly. The inverse of the distortion is found by Newton's method; its derivatives follow from the implicit function theorem. A
-model that folds back within the picture has no inverse there: such pixels look at nothing but the backdrop far outside of the
-picture, and have no derivatives.
+The rasteriser works in the undistorted image plane: every pixel centre is mapped there, so that straight edges become curves
+exactly. The inverse of the distortion is computed by Newton's method; its derivatives follow from the implicit function theorem.
+A model that folds back within the picture has no inverse there: such pixels show the backdrop far outside of the picture, and
+have no derivatives.
 """
 
 from ti_render.rows import row_of
@@ -11,24 +11,24 @@ from ti_sim.base.differentiable import differentiable
 from ti_sim.base.runtime import ti
 
 NEWTON_STEPS = 12
-# Least determinant of the distortion's derivative, and largest squared residual, of a solution that counts as converged.
-LEAST_DETERMINANT, LARGEST_RESIDUAL = 1e-3, 1e-8
-# Screen position of pixels whose undistorted position was not found.
-NOWHERE = 1e6
+# Convergence: least determinant of the distortion's Jacobian, and largest squared residual at depth 1.
+MIN_DETERMINANT, MAX_SQUARED_RESIDUAL = 1e-3, 1e-8
+# Screen position of pixels for which the inverse did not converge.
+UNDEFINED_POSITION = 1e6
 DISTORTION_SIZE = 5
 
 vec2 = ti.math.vec2
 
 
 @differentiable()
-def distorted(x, y, k):
+def distort(x, y, k):
     """Distorted position of (x, y) in the plane at depth 1."""
-    squared = x * x + y * y
-    radial = squared * (squared * (squared * k[4] + k[1]) + k[0]) + 1.0
+    r2 = x * x + y * y
+    radial = r2 * (r2 * (r2 * k[4] + k[1]) + k[0]) + 1.0
     doubled_product = x * y * 2.0
     return (
-        x * radial + k[2] * doubled_product + k[3] * (squared + x * x * 2.0),
-        y * radial + k[2] * (squared + y * y * 2.0) + k[3] * doubled_product,
+        x * radial + k[2] * doubled_product + k[3] * (r2 + x * x * 2.0),
+        y * radial + k[2] * (r2 + y * y * 2.0) + k[3] * doubled_product,
     )
 
 
@@ -39,27 +39,27 @@ def _coefficients(distortion: ti.template(), r):
 
 @ti.func
 def _jacobian(x, y, k):
-    """Columns of the derivative of the distorted by the undistorted position."""
-    linearized = distorted.linearize(x, y, k)
+    """Jacobian of the distorted by the undistorted position: entries xx, xy, yx, yy, row by row."""
+    linearized = distort.linearize(x, y, k)
     xx, yx = linearized.jvp((1.0, 0.0, 0.0))
     xy, yy = linearized.jvp((0.0, 1.0, 0.0))
     return xx, xy, yx, yy
 
 
 @ti.func
-def _undistorted(position, k):
+def _undistort(position, k):
     x, y = position[0], position[1]
     for _ in range(NEWTON_STEPS):
-        fx, fy = distorted.value(x, y, k)
+        fx, fy = distort.value(x, y, k)
         xx, xy, yx, yy = _jacobian(x, y, k)
         determinant = xx * yy - xy * yx
-        if determinant > LEAST_DETERMINANT:
+        if determinant > MIN_DETERMINANT:
             x -= ((fx - position[0]) * yy - (fy - position[1]) * xy) / determinant
             y -= ((fy - position[1]) * xx - (fx - position[0]) * yx) / determinant
-    fx, fy = distorted.value(x, y, k)
+    fx, fy = distort.value(x, y, k)
     xx, xy, yx, yy = _jacobian(x, y, k)
-    residual = (fx - position[0]) ** 2 + (fy - position[1]) ** 2
-    converged = residual < LARGEST_RESIDUAL and xx * yy - xy * yx > LEAST_DETERMINANT
+    squared_residual = (fx - position[0]) ** 2 + (fy - position[1]) ** 2
+    converged = squared_residual < MAX_SQUARED_RESIDUAL and xx * yy - xy * yx > MIN_DETERMINANT
     return vec2(x, y), converged
 
 
@@ -75,7 +75,7 @@ def undistort_pixels(
     camera: ti.types.ndarray(), distortion: ti.types.ndarray(), width: int, height: int, samples: int,
     centres: ti.types.ndarray(),
 ):  # fmt: skip
-    """Find the screen positions of the pixels' centres in the undistorted plane.
+    """Compute the screen positions of the pixels' centres in the undistorted plane.
 
     Reads camera [n, 16], distortion [n, 5], the size of the picture [pixels] and the samples per pixel side. Writes centres
     [M, samples height, samples width, 2]. Adjoint: ``undistort_pixels_adjoint``; tangent: ``undistort_pixels_jvp``.
@@ -85,8 +85,8 @@ def undistort_pixels(
     for m, i, j in ti.ndrange(images, centres.shape[1], centres.shape[2]):
         r = row_of(m, camera.shape[0], images)
         k = _coefficients(distortion, row_of(m, distortion.shape[0], images))
-        p, converged = _undistorted(_distorted_position(camera, r, j, i, samples), k)
-        centre = vec2(NOWHERE, NOWHERE)
+        p, converged = _undistort(_distorted_position(camera, r, j, i, samples), k)
+        centre = vec2(UNDEFINED_POSITION, UNDEFINED_POSITION)
         if converged:
             centre = scale * vec2(
                 camera[r, 0] * p[0] + camera[r, 2] - 0.5 * width, camera[r, 1] * p[1] + camera[r, 3] - 0.5 * height
@@ -120,21 +120,21 @@ def undistort_pixels_adjoint(
         k = _coefficients(distortion, k_row)
         intrinsics_bar, k_sum = ti.math.vec4(0), ti.Vector([0.0 for _ in range(DISTORTION_SIZE)])
         for j in range(centres.shape[2]):
-            gx, gy = centres_bar[m, i, j, 0] * scale, centres_bar[m, i, j, 1] * scale
-            if (gx != 0 or gy != 0) and centres[m, i, j, 0] != NOWHERE:
+            centre_bar_x, centre_bar_y = centres_bar[m, i, j, 0] * scale, centres_bar[m, i, j, 1] * scale
+            if (centre_bar_x != 0 or centre_bar_y != 0) and centres[m, i, j, 0] != UNDEFINED_POSITION:
                 p = _undistorted_position(camera, r, centres, m, i, j, width, height, scale)
                 position = _distorted_position(camera, r, j, i, samples)
                 xx, xy, yx, yy = _jacobian(p[0], p[1], k)
                 determinant = xx * yy - xy * yx
-                px, py = gx * camera[r, 0], gy * camera[r, 1]
+                p_bar_x, p_bar_y = centre_bar_x * camera[r, 0], centre_bar_y * camera[r, 1]
                 # The inverse transposed Jacobian times the adjoint of the undistorted position.
-                position_bar = vec2((px * yy - py * yx) / determinant, (py * xx - px * xy) / determinant)
-                _x, _y, more = distorted.vjp((p[0], p[1], k), (-position_bar[0], -position_bar[1]))
-                k_sum += more
+                position_bar = vec2((p_bar_x * yy - p_bar_y * yx) / determinant, (p_bar_y * xx - p_bar_x * xy) / determinant)
+                _x, _y, k_term = distort.vjp((p[0], p[1], k), (-position_bar[0], -position_bar[1]))
+                k_sum += k_term
                 intrinsics_bar += ti.math.vec4(
-                    gx * p[0] - position_bar[0] * position[0] / camera[r, 0],
-                    gy * p[1] - position_bar[1] * position[1] / camera[r, 1],
-                    gx - position_bar[0] / camera[r, 0], gy - position_bar[1] / camera[r, 1],
+                    centre_bar_x * p[0] - position_bar[0] * position[0] / camera[r, 0],
+                    centre_bar_y * p[1] - position_bar[1] * position[1] / camera[r, 1],
+                    centre_bar_x - position_bar[0] / camera[r, 0], centre_bar_y - position_bar[1] / camera[r, 1],
                 )  # fmt: skip
         for n in ti.static(range(4)):
             camera_bar[r, n] += intrinsics_bar[n]
@@ -159,16 +159,16 @@ def undistort_pixels_jvp(
         k_dot = ti.Vector([distortion_dot[c, k_row, n] for n in range(DISTORTION_SIZE)])
         p = _undistorted_position(camera, r, centres, m, i, j, width, height, scale)
         position = _distorted_position(camera, r, j, i, samples)
-        bent_x, bent_y = distorted.jvp((p[0], p[1], k), (0.0, 0.0, k_dot))
-        right = vec2(
-            -(camera_dot[c, r, 2] + position[0] * camera_dot[c, r, 0]) / camera[r, 0] - bent_x,
-            -(camera_dot[c, r, 3] + position[1] * camera_dot[c, r, 1]) / camera[r, 1] - bent_y,
+        distorted_x_dot, distorted_y_dot = distort.jvp((p[0], p[1], k), (0.0, 0.0, k_dot))
+        rhs = vec2(
+            -(camera_dot[c, r, 2] + position[0] * camera_dot[c, r, 0]) / camera[r, 0] - distorted_x_dot,
+            -(camera_dot[c, r, 3] + position[1] * camera_dot[c, r, 1]) / camera[r, 1] - distorted_y_dot,
         )
         xx, xy, yx, yy = _jacobian(p[0], p[1], k)
         determinant = xx * yy - xy * yx
         result = vec2(0)
-        if centres[m, i, j, 0] != NOWHERE:
-            x_dot, y_dot = (right[0] * yy - right[1] * xy) / determinant, (right[1] * xx - right[0] * yx) / determinant
+        if centres[m, i, j, 0] != UNDEFINED_POSITION:
+            x_dot, y_dot = (rhs[0] * yy - rhs[1] * xy) / determinant, (rhs[1] * xx - rhs[0] * yx) / determinant
             result = scale * vec2(
                 camera_dot[c, r, 0] * p[0] + camera[r, 0] * x_dot + camera_dot[c, r, 2],
                 camera_dot[c, r, 1] * p[1] + camera[r, 1] * y_dot + camera_dot[c, r, 3],

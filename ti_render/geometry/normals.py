@@ -1,7 +1,7 @@
-"""Unit normals of the faces and of groups of corners that are shaded smoothly.
+"""Unit normals of the faces and of smooth groups of corners.
 
 Row g < G of an image's normals is that of group g: the normalised sum of the area-weighted normals of the faces with a corner in
-the group; row G + f is the normal of face f. A corner of a face names the row that it uses.
+the group; row G + f is the normal of face f. Each corner of a face has the index of its row.
 """
 
 from ti_sim.base.bundles import Array, bundle, kernel
@@ -10,8 +10,8 @@ from ti_sim.base.rows import load_vec3
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import vec3
 
-# Squared doubled area [m4] at and below which a face, or the sum of a group, has no normal.
-DEGENERATE = 1e-32
+# Squared doubled area [m4] at or below which the normal of a face or group is zero.
+MIN_SQUARED_AREA = 1e-32
 
 
 @bundle
@@ -30,15 +30,15 @@ class NormalRows:
 
 
 @differentiable()
-def doubled_area(a, b, c):
-    """Normal of a triangle times its doubled area."""
+def doubled_area_vector(a, b, c):
+    """Unit normal of a triangle times its doubled area [m2]."""
     return (b - a).cross(c - a)
 
 
 @differentiable()
-def unit_normal(area):
-    """``area`` scaled to length one, or zero where it has none."""
-    return normalize(area, min_squared=DEGENERATE)
+def unit_normal(area_vector):
+    """``area_vector`` scaled to length one; zero if its squared length is at most MIN_SQUARED_AREA."""
+    return normalize(area_vector, min_squared=MIN_SQUARED_AREA)
 
 
 @ti.func
@@ -47,26 +47,26 @@ def _corner(vertices: ti.template(), corners: ti.template(), m, f, k):
 
 
 @ti.func
-def _area(vertices: ti.template(), corners: ti.template(), m, f):
-    return doubled_area.value(
+def _area_vector(vertices: ti.template(), corners: ti.template(), m, f):
+    return doubled_area_vector.value(
         _corner(vertices, corners, m, f, 0), _corner(vertices, corners, m, f, 1), _corner(vertices, corners, m, f, 2)
     )
 
 
 @ti.func
-def _row_area(vertices: ti.template(), rows: ti.template(), m, i):
-    """Area vector of row ``i`` of the normals; rows that are not finite count as having none."""
+def _row_area_vector(vertices: ti.template(), rows: ti.template(), m, i):
+    """Area vector of row ``i`` of the normals; zero where it is not finite."""
     groups = rows.group_start.shape[0] - 1
-    area = vec3(0)
+    area_vector = vec3(0)
     if i >= groups:
-        area = _area(vertices, rows.corners, m, i - groups)
+        area_vector = _area_vector(vertices, rows.corners, m, i - groups)
     else:
         for j in range(rows.group_start[i], rows.group_start[i + 1]):
-            area += _area(vertices, rows.corners, m, rows.group_faces[j])
-    squared = area.dot(area)
-    if ti.math.isnan(squared) or ti.math.isinf(squared):
-        area = vec3(0)
-    return area
+            area_vector += _area_vector(vertices, rows.corners, m, rows.group_faces[j])
+    squared_area = area_vector.dot(area_vector)
+    if ti.math.isnan(squared_area) or ti.math.isinf(squared_area):
+        area_vector = vec3(0)
+    return area_vector
 
 
 @kernel
@@ -78,15 +78,16 @@ def find_normals(serial: ti.template(), vertices_world: ti.types.ndarray(), rows
     """
     ti.loop_config(serialize=serial)
     for m, i in ti.ndrange(vertices_world.shape[0], normals.shape[1]):
-        normal = unit_normal.value(_row_area(vertices_world, rows, m, i))
+        normal = unit_normal.value(_row_area_vector(vertices_world, rows, m, i))
         for k in ti.static(range(3)):
             normals[m, i, k] = normal[k]
 
 
 @ti.func
-def _add_area(vertices: ti.template(), corners: ti.template(), m, f, area_bar, vertices_bar: ti.template()):
-    bars = doubled_area.vjp(
-        (_corner(vertices, corners, m, f, 0), _corner(vertices, corners, m, f, 1), _corner(vertices, corners, m, f, 2)), area_bar
+def _add_area_adjoint(vertices: ti.template(), corners: ti.template(), m, f, area_vector_bar, vertices_bar: ti.template()):
+    bars = doubled_area_vector.vjp(
+        (_corner(vertices, corners, m, f, 0), _corner(vertices, corners, m, f, 1), _corner(vertices, corners, m, f, 2)),
+        area_vector_bar,
     )
     for corner, k in ti.static(ti.ndrange(3, 3)):
         vertices_bar[m, corners[f, corner], k] += bars[corner][k]
@@ -103,18 +104,18 @@ def find_normals_adjoint(
     for m, i in ti.ndrange(vertices_world.shape[0], normals_bar.shape[1]):
         normal_bar = load_vec3(normals_bar, m, i, 0)
         if normal_bar[0] != 0 or normal_bar[1] != 0 or normal_bar[2] != 0:
-            area_bar = unit_normal.vjp(_row_area(vertices_world, rows, m, i), normal_bar)
+            area_vector_bar = unit_normal.vjp(_row_area_vector(vertices_world, rows, m, i), normal_bar)
             if i >= groups:
-                _add_area(vertices_world, rows.corners, m, i - groups, area_bar, vertices_world_bar)
+                _add_area_adjoint(vertices_world, rows.corners, m, i - groups, area_vector_bar, vertices_world_bar)
             else:
                 for j in range(rows.group_start[i], rows.group_start[i + 1]):
-                    _add_area(vertices_world, rows.corners, m, rows.group_faces[j], area_bar, vertices_world_bar)
+                    _add_area_adjoint(vertices_world, rows.corners, m, rows.group_faces[j], area_vector_bar, vertices_world_bar)
 
 
 @ti.func
 def _area_tangent(vertices: ti.template(), dots: ti.template(), corners: ti.template(), m, f, c):
     a, b, d = corners[f, 0], corners[f, 1], corners[f, 2]
-    return doubled_area.jvp(
+    return doubled_area_vector.jvp(
         (load_vec3(vertices, m, a, 0), load_vec3(vertices, m, b, 0), load_vec3(vertices, m, d, 0)),
         (
             vec3(dots[m, a, c, 0], dots[m, a, c, 1], dots[m, a, c, 2]),
@@ -131,13 +132,13 @@ def find_normals_jvp(
     """Tangent of ``find_normals``: reads vertices_world_dot [M, V, K, 3], writes normals_dot [M, G + F, K, 3]."""
     groups = rows.group_start.shape[0] - 1
     for m, i, c in ti.ndrange(vertices_world.shape[0], normals_dot.shape[1], normals_dot.shape[2]):
-        area = _row_area(vertices_world, rows, m, i)
-        area_dot = vec3(0)
+        area_vector = _row_area_vector(vertices_world, rows, m, i)
+        area_vector_dot = vec3(0)
         if i >= groups:
-            area_dot = _area_tangent(vertices_world, vertices_world_dot, rows.corners, m, i - groups, c)
+            area_vector_dot = _area_tangent(vertices_world, vertices_world_dot, rows.corners, m, i - groups, c)
         else:
             for j in range(rows.group_start[i], rows.group_start[i + 1]):
-                area_dot += _area_tangent(vertices_world, vertices_world_dot, rows.corners, m, rows.group_faces[j], c)
-        result = unit_normal.jvp(area, area_dot)
+                area_vector_dot += _area_tangent(vertices_world, vertices_world_dot, rows.corners, m, rows.group_faces[j], c)
+        result = unit_normal.jvp(area_vector, area_vector_dot)
         for k in ti.static(range(3)):
             normals_dot[m, i, c, k] = result[k]

@@ -6,7 +6,7 @@ from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import mat3, outer, rotation_matrix, rotation_matrix_adjoint, vec3, vec4
 
 # Vertices that one thread of an adjoint kernel sums over before it adds to shared memory.
-CHUNK = 64
+VERTICES_PER_THREAD = 64
 
 
 @ti.func
@@ -21,14 +21,14 @@ def _rest_vertex(vertices_rest: ti.template(), m, images, v):
 
 
 @ti.func
-def _add_rest_vertex(vertices_rest_bar: ti.template(), m, images, v, g):
+def _add_rest_vertex(vertices_rest_bar: ti.template(), m, images, v, vertex_bar):
     if ti.static(len(vertices_rest_bar.shape) == 2):
         for k in ti.static(range(3)):
-            vertices_rest_bar[v, k] += g[k]
+            vertices_rest_bar[v, k] += vertex_bar[k]
     else:
         r = row_of(m, vertices_rest_bar.shape[0], images)
         for k in ti.static(range(3)):
-            vertices_rest_bar[r, v, k] += g[k]
+            vertices_rest_bar[r, v, k] += vertex_bar[k]
 
 
 @ti.func
@@ -74,18 +74,18 @@ def pose_adjoint(
     """Adjoint of ``pose``: adds to vertices_rest_bar and body_q_bar (shapes of their inputs).
 
     Reads the inputs of ``pose`` and vertices_world_bar [M, V, 3]. A thread sums a chunk of vertices, and adds to shared
-    memory once per run of vertices of the same body. Vertices whose adjoint is zero are passed over, so that a body that is
-    not finite and not seen leaves the others' adjoints alone.
+    memory once per run of vertices of the same body. Vertices whose adjoint is zero are passed over, so that an
+    invisible body with a pose that is not finite does not affect the other adjoints.
     """
     images, vertices = vertices_world_bar.shape[0], vertices_world_bar.shape[1]
     ti.loop_config(serialize=serial)
-    for m, chunk in ti.ndrange(images, (vertices + CHUNK - 1) // CHUNK):
+    for m, chunk in ti.ndrange(images, (vertices + VERTICES_PER_THREAD - 1) // VERTICES_PER_THREAD):
         body = -1
         position_bar = vec3(0)
         rotation_bar = mat3(0)
-        for v in range(chunk * CHUNK, ti.min((chunk + 1) * CHUNK, vertices)):
-            g = vec3(vertices_world_bar[m, v, 0], vertices_world_bar[m, v, 1], vertices_world_bar[m, v, 2])
-            if g[0] != 0 or g[1] != 0 or g[2] != 0:
+        for v in range(chunk * VERTICES_PER_THREAD, ti.min((chunk + 1) * VERTICES_PER_THREAD, vertices)):
+            vertex_bar = vec3(vertices_world_bar[m, v, 0], vertices_world_bar[m, v, 1], vertices_world_bar[m, v, 2])
+            if vertex_bar[0] != 0 or vertex_bar[1] != 0 or vertex_bar[2] != 0:
                 n = vertex_body[v]
                 if n >= 0:
                     if n != body:
@@ -94,16 +94,16 @@ def pose_adjoint(
                         body = n
                         position_bar = vec3(0)
                         rotation_bar = mat3(0)
-                    position_bar += g
-                    rotation_bar += outer(g, _rest_vertex(vertices_rest, m, images, v))
-                    g = rotation_matrix(_body_quaternion(body_q, m, n)).transpose() @ g
-                _add_rest_vertex(vertices_rest_bar, m, images, v, g)
+                    position_bar += vertex_bar
+                    rotation_bar += outer(vertex_bar, _rest_vertex(vertices_rest, m, images, v))
+                    vertex_bar = rotation_matrix(_body_quaternion(body_q, m, n)).transpose() @ vertex_bar
+                _add_rest_vertex(vertices_rest_bar, m, images, v, vertex_bar)
         if body >= 0:
             _add_body(body_q_bar, body_q, m, body, position_bar, rotation_bar)
 
 
 @differentiable()
-def rotated(q, x):
+def rotate(q, x):
     """R(q) x by the polynomial x + 2 w (v x x) + 2 v x (v x x) of the quaternion (v, w)."""
     v = Vector([q[0], q[1], q[2]])
     cross = v.cross(x)
@@ -130,7 +130,7 @@ def pose_jvp(
         n = vertex_body[v]
         if n >= 0:
             q_dot = vec4(body_q_dot[c, m, n, 3], body_q_dot[c, m, n, 4], body_q_dot[c, m, n, 5], body_q_dot[c, m, n, 6])
-            x_dot = rotated.jvp((_body_quaternion(body_q, m, n), _rest_vertex(vertices_rest, m, images, v)), (q_dot, x_dot))
+            x_dot = rotate.jvp((_body_quaternion(body_q, m, n), _rest_vertex(vertices_rest, m, images, v)), (q_dot, x_dot))
             x_dot += vec3(body_q_dot[c, m, n, 0], body_q_dot[c, m, n, 1], body_q_dot[c, m, n, 2])
         for k in ti.static(range(3)):
             vertices_world_dot[m, v, c, k] = x_dot[k]

@@ -1,11 +1,11 @@
 """World points to the screen: pinhole projection into NDC of the shorter image side."""
 
-from ti_render.geometry.pose import CHUNK
+from ti_render.geometry.pose import VERTICES_PER_THREAD
 from ti_render.rows import is_finite, row_of
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import mat3, outer, vec3
 
-# Beyond this many half image sides from the middle a vertex counts as not visible: its squares would leave f32.
+# Screen coordinates beyond this bound make a vertex invisible: their squares would overflow f32.
 SCREEN_LIMIT = 1e6
 
 
@@ -72,35 +72,35 @@ def project_adjoint(
     scale = 2.0 / ti.min(width, height)
     images, vertices = vertices_world.shape[0], vertices_world.shape[1]
     ti.loop_config(serialize=serial)
-    for m, chunk in ti.ndrange(images, (vertices + CHUNK - 1) // CHUNK):
+    for m, chunk in ti.ndrange(images, (vertices + VERTICES_PER_THREAD - 1) // VERTICES_PER_THREAD):
         r = row_of(m, camera.shape[0], images)
         rotation = camera_rotation(camera, r)
         translation = camera_translation(camera, r)
         rotation_bar = mat3(0)
         translation_bar = vec3(0)
         fx_bar, fy_bar, cx_bar, cy_bar = 0.0, 0.0, 0.0, 0.0
-        touched = 0
-        for v in range(chunk * CHUNK, ti.min((chunk + 1) * CHUNK, vertices)):
-            gx, gy, gz = screen_bar[m, v, 0] * scale, screen_bar[m, v, 1] * scale, screen_bar[m, v, 2]
-            if screen[m, v, 2] > 0 and (gx != 0 or gy != 0 or gz != 0):
-                touched = 1
+        any_visible = 0
+        for v in range(chunk * VERTICES_PER_THREAD, ti.min((chunk + 1) * VERTICES_PER_THREAD, vertices)):
+            sx_bar, sy_bar, depth_bar = screen_bar[m, v, 0] * scale, screen_bar[m, v, 1] * scale, screen_bar[m, v, 2]
+            if screen[m, v, 2] > 0 and (sx_bar != 0 or sy_bar != 0 or depth_bar != 0):
+                any_visible = 1
                 world = vec3(vertices_world[m, v, 0], vertices_world[m, v, 1], vertices_world[m, v, 2])
                 p = rotation @ world + translation
                 inverse_depth = 1.0 / p[2]
                 x, y = p[0] * inverse_depth, p[1] * inverse_depth
-                cx_bar += gx
-                cy_bar += gy
-                fx_bar += gx * x
-                fy_bar += gy * y
-                gx *= camera[r, 0] * inverse_depth
-                gy *= camera[r, 1] * inverse_depth
-                p_bar = vec3(gx, gy, gz - gx * x - gy * y)
+                cx_bar += sx_bar
+                cy_bar += sy_bar
+                fx_bar += sx_bar * x
+                fy_bar += sy_bar * y
+                sx_bar *= camera[r, 0] * inverse_depth
+                sy_bar *= camera[r, 1] * inverse_depth
+                p_bar = vec3(sx_bar, sy_bar, depth_bar - sx_bar * x - sy_bar * y)
                 translation_bar += p_bar
                 rotation_bar += outer(p_bar, world)
                 world_bar = rotation.transpose() @ p_bar
                 for k in ti.static(range(3)):
                     vertices_world_bar[m, v, k] += world_bar[k]
-        if touched == 1:
+        if any_visible == 1:
             camera_bar[r, 0] += fx_bar
             camera_bar[r, 1] += fy_bar
             camera_bar[r, 2] += cx_bar

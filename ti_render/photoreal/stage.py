@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ti_render.inputs import given_inputs
+from ti_render.inputs import present_inputs
 from ti_render.photoreal.camera import Film, sensor_dict
 from ti_render.photoreal.geometry import Submesh, row
 
@@ -34,7 +34,7 @@ def stage_key(inputs: RenderInputs, image: int, submeshes: Sequence[Submesh]) ->
         submeshes: its triangles (``submeshes_of``).
     """
     checksum = hashlib.blake2b()
-    for name in given_inputs(inputs):
+    for name in present_inputs(inputs):
         if name not in (*_MOVE, *_IN_PARTS, "softness"):
             checksum.update(name.encode() + row(getattr(inputs, name), image, len(inputs.body_q)).tobytes())
     for submesh in submeshes:

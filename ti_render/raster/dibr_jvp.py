@@ -49,7 +49,7 @@ class NearestFacesTangents(TilePass):
             gather_face_tangents(faces, dots, work, face_offset, m, f)
             for c in range(columns):
                 r_dot, z_dot = vec3(0), 0.0
-                if work.active[c] & MOVING_COLUMN != 0:
+                if work.column_flags[c] & MOVING_COLUMN != 0:
                     p_dot = pixel_tangent(faces, dots, m, c, pixel.y, pixel.x)
                     a0_dot, a1_dot, a2_dot, depths_dot = corner_tangents(work.face_dot, face_offset, c, p_dot)
                     b_dot = barycentrics_tangent(p, triangle, hit, a0_dot, a1_dot, a2_dot)
@@ -81,7 +81,7 @@ class NearestFacesTangents(TilePass):
             gradient = face_coverage_gradient(p, face.triangle, distances, code, tile.radius)
             coverage = face_coverage(p, face.triangle, distances, code, tile.radius)
             for c in range(tile.state.columns):
-                if self.work.active[c] & MOVING_COLUMN != 0:
+                if self.work.column_flags[c] & MOVING_COLUMN != 0:
                     alpha_dot = coverage_tangent(self, tile, face, pixel, c, coverage, gradient)
                     self.pictures_dot[m, c, y, x, 3] = self.pictures_dot[m, c, y, x, 3] + alpha_dot
 

@@ -51,7 +51,7 @@ def fragment_weights(result: RenderResult) -> FragmentWeights:
         UserError: the picture was made by DIB-R.
     """
     layer, settings, samples = result.layer, result.settings, result.settings.antialias
-    if layer.hard:
+    if layer.nearest_only:
         raise UserError("fragment_weights needs a picture of the soft rasteriser: render it with aggregation 'softras'")
     sample_size = (samples * settings.width, samples * settings.height)
     min_weight = MIN_WEIGHT[require().precision]

@@ -131,7 +131,7 @@ class Blending(TilePass):
         i, m, x, y = pixel.index, tile.image, pixel.x, pixel.y
         alpha = pixel_alpha(self.pixel_state, i)
         face_weight = alpha
-        if self.faces.strict == 1:
+        if self.faces.softmax_only == 1:
             face_weight = 1.0
         inverse_weight = 1.0 / self.pixel_state[i * STATE_SIZE + WEIGHT]
         for k in ti.static(range(3)):

@@ -132,7 +132,7 @@ class BlendingAdjoint(TilePass):
             c_back = vec3(self.backdrop_bar[m, y, x, 0], self.backdrop_bar[m, y, x, 1], self.backdrop_bar[m, y, x, 2])
             alpha_bar = self.pictures_bar[m, y, x, 3]
             c_in_bar, direct_c_back_bar = _split_pixel_adjoint(
-                self.pixel_state, self.pixel_bar, pixel.index, c_back, c_back_bar, alpha_bar, self.faces.strict
+                self.pixel_state, self.pixel_bar, pixel.index, c_back, c_back_bar, alpha_bar, self.faces.softmax_only
             )
             c_back_bar = direct_c_back_bar + self.backdrop_adjoint(tile, pixel, c_back, c_in_bar)
         for k in ti.static(range(3)):

@@ -25,7 +25,7 @@ from ti_render.rows import add_to3, get3, put3
 from ti_render.shading.reflection import SCRATCH
 from ti_render.shading.surface import (
     FACE_DOT_SIZE,
-    SCREEN_PART,
+    SCREEN_OFFSET,
     face_attributes,
     gather_face_tangents,
     surface_colour,
@@ -39,7 +39,7 @@ from ti_sim.base.vecmath import vec3
 @ti.func
 def corner_tangents(face_dot: ti.template(), face_offset, c, p_dot):
     """Tangents of a face's screen corners relative to the pixel, and of its depths."""
-    offset = face_offset + c * FACE_DOT_SIZE + SCREEN_PART
+    offset = face_offset + c * FACE_DOT_SIZE + SCREEN_OFFSET
     return (
         vec2(face_dot[offset], face_dot[offset + 1]) - p_dot,
         vec2(face_dot[offset + 3], face_dot[offset + 4]) - p_dot,
@@ -75,10 +75,10 @@ class TangentRows:
 @ti.func
 def tangent_rows(work: ti.template(), slot):
     """``TangentRows`` of the tile with this slot."""
-    columns = work.active.shape[0]
+    columns = work.column_flags.shape[0]
     scratch_offset, face_offset, any_moving = slot * columns * SCRATCH.size, slot * columns * FACE_DOT_SIZE, 0
     for c in range(columns):
-        if work.active[c] & MOVING_COLUMN != 0:
+        if work.column_flags[c] & MOVING_COLUMN != 0:
             any_moving = 1
     return TangentRows(columns, scratch_offset, face_offset, any_moving)
 
@@ -139,7 +139,7 @@ class BlendingTangents(TilePass):
         inverse_depth = inverse_ground_depth(faces, m, p)
         depth, e_ground, e_background = backdrop_weights(faces, inverse_depth, beta, 0)
         face_weight = pixel_alpha(self.pixel_state, i)
-        if faces.strict == 1:
+        if faces.softmax_only == 1:
             face_weight = 1.0
         weight, exponent = 0.0, (self.pixel_state[i * STATE_SIZE + MIN_DEPTH] - depth) * beta
         if exponent > ti.static(min_exponent()):
@@ -187,7 +187,7 @@ class BlendingTangents(TilePass):
         c_in = get3(self.pixel_state, i * STATE_SIZE + COLOUR)
         if tile.state.any_moving == 1 and face.fade > 0 and ti.abs(face.code) & 7 != 0:
             colour_difference = vec3(0)
-            if self.faces.strict == 0:
+            if self.faces.softmax_only == 0:
                 colour_difference = c_in - self.backdrop_colour(m, pixel)
             self.add_coverage(tile, face, pixel, hit.distances, colour_difference)
         probability = hit.sigmoid * face.fade
@@ -197,7 +197,7 @@ class BlendingTangents(TilePass):
             exponent = (self.pixel_state[i * STATE_SIZE + MIN_DEPTH] - z) * tile.inverse_temperature - hit.tail_exponent
             weight = 0.0
             face_weight = 1.0
-            if self.faces.strict == 0:
+            if self.faces.softmax_only == 0:
                 face_weight = pixel_alpha(self.pixel_state, i)
             colour_difference = vec3(0)
             if exponent > ti.static(min_exponent()):
@@ -206,7 +206,7 @@ class BlendingTangents(TilePass):
                     colour_difference = surface_colour(self.faces, state.attributes, m, r, z) - c_in
             gradient, boundary_barycentrics = distance_gradient(p, triangle, hit, tile.inverse_sigma)
             for c in range(tile.state.columns):
-                if self.work.active[c] & MOVING_COLUMN != 0:
+                if self.work.column_flags[c] & MOVING_COLUMN != 0:
                     offset = tile.state.scratch_offset + c * SCRATCH.size
                     sigma_dot = self.dots.uniforms[m * tile.state.columns + c, UNIFORM.sigma]
                     p_dot = pixel_tangent(self.faces, self.dots, m, c, pixel.y, pixel.x)
@@ -236,7 +236,7 @@ class BlendingTangents(TilePass):
                         r_dot, z_dot = perspective_tangent(mixed, r, z, triangle.inverse_depths, b_dot, depths_dot)
                         put3(self.work.scratch, offset + SCRATCH.r_dot, r_dot)
                         self.work.scratch[offset + SCRATCH.z_dot] = z_dot
-                    self.work.scratch[offset + SCRATCH.log_dot] = log_probability_dot
+                    self.work.scratch[offset + SCRATCH.log_probability_dot] = log_probability_dot
             if weight > 0:
                 offsets = tile.state
                 surface_columns(
@@ -250,12 +250,12 @@ class BlendingTangents(TilePass):
         work, m, beta, columns = self.work, tile.image, tile.inverse_temperature, tile.state.columns
         for c in range(columns):
             offset, result = tile.state.scratch_offset + c * SCRATCH.size, vec3(0)
-            if work.active[c] & MOVING_COLUMN != 0:
+            if work.column_flags[c] & MOVING_COLUMN != 0:
                 beta_dot = inverse_temperature_tangent(self.faces, self.dots, m, m * columns + c, beta)
-                log_weight_dot = work.scratch[offset + SCRATCH.log_dot] - beta * work.scratch[offset + SCRATCH.z_dot]
+                log_weight_dot = work.scratch[offset + SCRATCH.log_probability_dot] - beta * work.scratch[offset + SCRATCH.z_dot]
                 log_weight_dot += (self.pixel_state[i * STATE_SIZE + MIN_DEPTH] - z) * beta_dot
                 result = weight * log_weight_dot * colour_difference
-            if work.active[c] != 0:
+            if work.column_flags[c] != 0:
                 if weight > 0:
                     result += weight * get3(work.scratch, offset + SCRATCH.colour_dot)
                 add_to3(self.pixel_dot, 4 * (i * columns + c), result)
@@ -272,7 +272,7 @@ class BlendingTangents(TilePass):
             gradient = face_coverage_gradient(p, triangle, distances, code, tile.radius)
             coverage = face_coverage(p, triangle, distances, code, tile.radius)
             for c in range(columns):
-                if self.work.active[c] & MOVING_COLUMN != 0:
+                if self.work.column_flags[c] & MOVING_COLUMN != 0:
                     alpha_dot = coverage_tangent(self, tile, face, pixel, c, coverage, gradient)
                     self.pixel_dot[4 * (i * columns + c) + 3] = self.pixel_dot[4 * (i * columns + c) + 3] + alpha_dot
                     add_to3(self.pixel_dot, 4 * (i * columns + c), colour_difference * alpha_dot)

@@ -64,7 +64,7 @@ class WeightPass(TilePass):
             exponent = (self.pixel_state[i * STATE_SIZE + MIN_DEPTH] - z) * tile.inverse_temperature - hit.tail_exponent
             if exponent > ti.static(min_exponent()):
                 face_weight = pixel_alpha(self.pixel_state, i)
-                if self.faces.strict == 1:
+                if self.faces.softmax_only == 1:
                     face_weight = 1.0
                 weight = face_weight * probability * ti.exp(exponent) / self.pixel_state[i * STATE_SIZE + WEIGHT]
                 if weight >= self.min_weight:

@@ -1,1 +1,1 @@
-"""What colour things have: surfaces, textures, lights, shadows; each function beside its adjoint and its tangent."""
+"""Shading: surfaces, textures, lights, shadows; each function beside its adjoint and its tangent."""

@@ -9,7 +9,7 @@ from ti_sim.base.vecmath import vec3
 
 
 @ti.func
-def _ball(frame: ti.template()):
+def _ball_frame(frame: ti.template()):
     return vec3(frame[CENTRE], frame[CENTRE + 1], frame[CENTRE + 2]), 1.0 / frame[RADIUS]
 
 
@@ -25,7 +25,7 @@ def view_from_lights(
     """
     for i, v in ti.ndrange(screen.shape[0], screen.shape[1]):
         m, light = i // lights, i % lights
-        centre, inverse_radius = _ball(frame)
+        centre, inverse_radius = _ball_frame(frame)
         position = light_space.value(
             load_vec3(vertices_world, m, v, 0), uniform3(uniforms, m, light_column(light)), centre, inverse_radius
         )
@@ -45,20 +45,20 @@ def view_from_lights_adjoint(
     ti.loop_config(serialize=serial)
     for i in range(screen.shape[0]):
         m, light = i // lights, i % lights
-        centre, inverse_radius = _ball(frame)
+        centre, inverse_radius = _ball_frame(frame)
         to_light = uniform3(uniforms, m, light_column(light))
-        total = vec3(0)
+        to_light_sum = vec3(0)
         for v in range(screen.shape[1]):
             position_bar = load_vec3(screen_bar, i, v, 0)
             if screen[i, v, 2] > 0 and (position_bar[0] != 0 or position_bar[1] != 0 or position_bar[2] != 0):
                 vertex_bar, to_light_bar, _c, _r = light_space.vjp(
                     (load_vec3(vertices_world, m, v, 0), to_light, centre, inverse_radius), position_bar
                 )
-                total += to_light_bar
+                to_light_sum += to_light_bar
                 for k in ti.static(range(3)):
                     vertices_world_bar[m, v, k] += vertex_bar[k]
         for k in ti.static(range(3)):
-            uniforms_bar[m, light_column(light) + k] += total[k]
+            uniforms_bar[m, light_column(light) + k] += to_light_sum[k]
 
 
 @ti.kernel
@@ -73,15 +73,15 @@ def view_from_lights_jvp(
     """
     for i, v, c in ti.ndrange(screen.shape[0], screen.shape[1], screen_dot.shape[2]):
         m, column = i // lights, light_column(i % lights)
-        r = m * screen_dot.shape[2] + c
-        centre, inverse_radius = _ball(frame)
+        uniforms_row = m * screen_dot.shape[2] + c
+        centre, inverse_radius = _ball_frame(frame)
         result = vec3(0)
         if screen[i, v, 2] > 0:
             result = light_space.jvp(
                 (load_vec3(vertices_world, m, v, 0), uniform3(uniforms, m, column), centre, inverse_radius),
                 (
                     vec3(vertices_world_dot[m, v, c, 0], vertices_world_dot[m, v, c, 1], vertices_world_dot[m, v, c, 2]),
-                    uniform3(uniforms_dot, r, column), 0.0, 0.0,
+                    uniform3(uniforms_dot, uniforms_row, column), 0.0, 0.0,
                 ),
             )  # fmt: skip
         for k in ti.static(range(3)):

@@ -1,7 +1,8 @@
 """The colour of a face at a fragment, from the attributes of its corners, and its derivatives in both modes.
 
-Attributes (albedo, uv, normal, world position) are mixed with the fragment's perspective-correct barycentrics r. What
-"colour" means is the ``shading``: UNLIT, LAMBERT or PHONG light (``reflection``), DEPTH the camera depth, NORMAL the unit normal.
+Attributes (albedo, uv, normal, world position) are interpolated with the fragment's perspective-correct barycentrics r.
+"Colour" is the quantity of ``shading``: UNLIT, LAMBERT or PHONG light (``reflection``), DEPTH the camera depth, NORMAL the unit
+normal.
 """
 
 from typing import Any
@@ -19,13 +20,13 @@ from ti_sim.base.vecmath import mat3, vec3
 DEPTH, NORMAL = 3, 4
 SHADINGS = {"none": UNLIT, "lambert": LAMBERT, "phong": PHONG, "depth": DEPTH, "normal": NORMAL}
 
-# A face's tangents, for each column: corner by corner, those of screen (3 numbers), position, normal, albedo, uv (2).
-SCREEN_PART, POINT_PART, NORMAL_PART, ALBEDO_PART, UV_PART, FACE_DOT_SIZE = 0, 9, 18, 27, 36, 42
+# Layout of a face's tangents for each column: corner by corner, those of screen (3 numbers), position, normal, albedo, uv (2).
+SCREEN_OFFSET, POINT_OFFSET, NORMAL_OFFSET, ALBEDO_OFFSET, UV_OFFSET, FACE_DOT_SIZE = 0, 9, 18, 27, 36, 42
 
 
 @bundle
 class Attributes:
-    """Of a face, while a kernel is compiled.
+    """Attributes of a face, while a kernel is compiled.
 
     Attributes:
         albedo, uv, normals, points: of its corners, as the columns of matrices (uv: two rows); points are in the world [m].
@@ -43,7 +44,7 @@ class Attributes:
 
 @ti.func
 def _corner_columns(rows: ti.template(), corners: ti.template(), m, f, column):
-    """Matrix whose columns are the three rows that a face's corners name."""
+    """Matrix whose columns are the three rows that a face's corners index."""
     a, b, c = corners[f, column], corners[f, column + 1], corners[f, column + 2]
     return mat3(
         rows[m, a, 0], rows[m, b, 0], rows[m, c, 0], rows[m, a, 1], rows[m, b, 1], rows[m, c, 1],
@@ -53,17 +54,17 @@ def _corner_columns(rows: ti.template(), corners: ti.template(), m, f, column):
 
 @ti.func
 def face_attributes(faces: ti.template(), m, f):
-    """``Attributes`` of a face in image m, as far as the shading needs them."""
+    """``Attributes`` of a face in image m; those that the shading does not read stay zero."""
     albedo, uv, normals, points = mat3(0), mat3(0), mat3(0), mat3(0)
     texture = faces.corners[f, CORNER.texture]
     if ti.static(faces.shading != DEPTH and faces.shading != NORMAL):
-        r = row_of(m, faces.albedo.shape[0], faces.images)
+        albedo_row = row_of(m, faces.albedo.shape[0], faces.images)
         for i, k in ti.static(ti.ndrange(3, 3)):
-            albedo[i, k] = faces.albedo[r, f, k, i]
+            albedo[i, k] = faces.albedo[albedo_row, f, k, i]
         if texture >= 0:
-            s = row_of(m, faces.uv.shape[0], faces.images)
+            uv_row = row_of(m, faces.uv.shape[0], faces.images)
             for i, k in ti.static(ti.ndrange(2, 3)):
-                uv[i, k] = faces.uv[s, f, k, i]
+                uv[i, k] = faces.uv[uv_row, f, k, i]
     if ti.static(faces.shading != DEPTH and faces.shading != UNLIT):
         normals = _corner_columns(faces.normals, faces.corners, m, f, CORNER.normal)
         if faces.flags[FLAG.position] == 1:
@@ -74,15 +75,15 @@ def face_attributes(faces: ti.template(), m, f):
 
 @ti.func
 def add_attributes(faces: ti.template(), bars: ti.template(), m, f, albedo_bar, uv_bar, normals_bar, points_bar):
-    """Add the adjoints of a face's ``Attributes`` to those of the arrays that they came from."""
+    """Add the adjoints of a face's ``Attributes`` to those of the arrays that hold them."""
     if ti.static(faces.shading != DEPTH and faces.shading != NORMAL):
-        r = row_of(m, bars.albedo.shape[0], faces.images)
+        albedo_row = row_of(m, bars.albedo.shape[0], faces.images)
         for i, k in ti.static(ti.ndrange(3, 3)):
-            bars.albedo[r, f, k, i] += albedo_bar[i, k]
+            bars.albedo[albedo_row, f, k, i] += albedo_bar[i, k]
         if faces.corners[f, CORNER.texture] >= 0:
-            s = row_of(m, bars.uv.shape[0], faces.images)
+            uv_row = row_of(m, bars.uv.shape[0], faces.images)
             for i, k in ti.static(ti.ndrange(2, 3)):
-                bars.uv[s, f, k, i] += uv_bar[i, k]
+                bars.uv[uv_row, f, k, i] += uv_bar[i, k]
     if ti.static(faces.shading != DEPTH and faces.shading != UNLIT):
         for i, k in ti.static(ti.ndrange(3, 3)):
             bars.normals[m, faces.corners[f, CORNER.normal + k], i] += normals_bar[i, k]
@@ -92,8 +93,8 @@ def add_attributes(faces: ti.template(), bars: ti.template(), m, f, albedo_bar, 
 
 
 @ti.func
-def _side(view: ti.template(), m, normal, point):
-    """-1 where a two-sided surface turns its back on the eye, else 1."""
+def _facing_sign(view: ti.template(), m, normal, point):
+    """-1 where the normal of a two-sided surface points away from the eye, else 1."""
     sign = 1.0
     if view.flags[FLAG.two_sided] == 1 and normal.dot(uniform3(view.uniforms, m, UNIFORM.eye) - point) < 0:
         sign = -1.0
@@ -101,162 +102,170 @@ def _side(view: ti.template(), m, normal, point):
 
 
 @ti.func
-def surface_colour(view: ti.template(), face: ti.template(), m, r, z):
+def surface_colour(view: ti.template(), attributes: ti.template(), m, r, z):
     """Colour at the barycentrics ``r`` and depth ``z`` of a face with these ``Attributes``."""
     colour = vec3(z)
     if ti.static(view.shading != DEPTH):
         normal, point = vec3(0), vec3(0)
         if ti.static(view.shading != UNLIT):
-            normal = unit_normal.value(face.normals @ r)
-            point = face.points @ r
-            normal *= _side(view, m, normal, point)
+            normal = unit_normal.value(attributes.normals @ r)
+            point = attributes.points @ r
+            normal *= _facing_sign(view, m, normal, point)
         colour = normal
         if ti.static(view.shading != NORMAL):
-            albedo = face.albedo @ r
-            if face.texture >= 0:
-                uv = face.uv @ r
-                texel, _u, _v = sample_texture(view, m, face.texture, uv[0], uv[1])
+            albedo = attributes.albedo @ r
+            if attributes.texture >= 0:
+                uv = attributes.uv @ r
+                texel, _u, _v = sample_texture(view, m, attributes.texture, uv[0], uv[1])
                 albedo *= texel
-            colour = light_surface(view, m, normal, point, albedo, face.material)
+            colour = light_surface(view, m, normal, point, albedo, attributes.material)
     return colour
 
 
 @ti.func
-def surface_adjoint(view: ti.template(), bars: ti.template(), row, face: ti.template(), m, r, colour_bar):
+def surface_adjoint(view: ti.template(), bars: ti.template(), row, attributes: ti.template(), m, r, colour_bar):
     """Adjoint of ``surface_colour``: adds to row ``row`` of the uniforms' adjoints, and to those of shadow maps and texels.
 
     Returns:
-        the adjoints of r, of the mixed albedo, uv, normal and position (a corner's share is r times these), and of z.
+        the adjoints of r, of the interpolated albedo, uv, normal and position (a corner's adjoint is r times these), and of z.
     """
-    r_bar, albedo_bar, uv_bar, area_bar, point_bar, z_bar = vec3(0), vec3(0), vec3(0), vec3(0), vec3(0), 0.0
+    r_bar, albedo_bar, uv_bar, mixed_normal_bar, point_bar, z_bar = vec3(0), vec3(0), vec3(0), vec3(0), vec3(0), 0.0
     if ti.static(view.shading == DEPTH):
         z_bar = colour_bar.sum()
     else:
         normal, point, sign = vec3(0), vec3(0), 1.0
         if ti.static(view.shading != UNLIT):
-            normal = unit_normal.value(face.normals @ r)
-            point = face.points @ r
-            sign = _side(view, m, normal, point)
+            normal = unit_normal.value(attributes.normals @ r)
+            point = attributes.points @ r
+            sign = _facing_sign(view, m, normal, point)
             normal *= sign
         normal_bar = colour_bar
         if ti.static(view.shading != NORMAL):
-            albedo, uv = face.albedo @ r, face.uv @ r
-            texel, along_u, along_v = vec3(1), vec3(0), vec3(0)
-            if face.texture >= 0:
-                texel, along_u, along_v = sample_texture(view, m, face.texture, uv[0], uv[1])
-            n_bar, p_bar, lit_bar = light_surface_adjoint(
-                view, bars, row, m, normal, point, albedo * texel, face.material, colour_bar
+            albedo, uv = attributes.albedo @ r, attributes.uv @ r
+            texel, colour_by_u, colour_by_v = vec3(1), vec3(0), vec3(0)
+            if attributes.texture >= 0:
+                texel, colour_by_u, colour_by_v = sample_texture(view, m, attributes.texture, uv[0], uv[1])
+            shaded_normal_bar, shaded_point_bar, textured_albedo_bar = light_surface_adjoint(
+                view, bars, row, m, normal, point, albedo * texel, attributes.material, colour_bar
             )
-            normal_bar = n_bar
-            point_bar = p_bar
-            albedo_bar = lit_bar * texel
-            if face.texture >= 0:
-                texel_bar = lit_bar * albedo
-                add_texels(view, bars, m, face.texture, uv[0], uv[1], texel_bar)
-                uv_bar = vec3(along_u.dot(texel_bar), along_v.dot(texel_bar), 0.0)
-            r_bar += face.albedo.transpose() @ albedo_bar + face.uv.transpose() @ uv_bar
+            normal_bar = shaded_normal_bar
+            point_bar = shaded_point_bar
+            albedo_bar = textured_albedo_bar * texel
+            if attributes.texture >= 0:
+                texel_bar = textured_albedo_bar * albedo
+                add_texels(view, bars, m, attributes.texture, uv[0], uv[1], texel_bar)
+                uv_bar = vec3(colour_by_u.dot(texel_bar), colour_by_v.dot(texel_bar), 0.0)
+            r_bar += attributes.albedo.transpose() @ albedo_bar + attributes.uv.transpose() @ uv_bar
         if ti.static(view.shading != UNLIT):
-            area_bar = unit_normal.vjp(face.normals @ r, normal_bar * sign)
-            r_bar += face.normals.transpose() @ area_bar + face.points.transpose() @ point_bar
-    return r_bar, albedo_bar, uv_bar, area_bar, point_bar, z_bar
+            mixed_normal_bar = unit_normal.vjp(attributes.normals @ r, normal_bar * sign)
+            r_bar += attributes.normals.transpose() @ mixed_normal_bar + attributes.points.transpose() @ point_bar
+    return r_bar, albedo_bar, uv_bar, mixed_normal_bar, point_bar, z_bar
 
 
 @ti.func
-def gather_face_tangents(faces: ti.template(), dots: ti.template(), work: ti.template(), face_row, m, f):
-    """Copy the tangents of a face's corners to the 42 K entries of face_dot from ``face_row``.
+def gather_face_tangents(faces: ti.template(), dots: ti.template(), work: ti.template(), face_offset, m, f):
+    """Copy the tangents of a face's corners to the 42 K entries of face_dot from ``face_offset``.
 
-    Screen, position, normal, albedo, uv, corner by corner: the face's fragments find them side by side.
+    Screen, position, normal, albedo, uv, corner by corner, contiguous for the face's fragments.
     """
-    for c in range(work.active.shape[0]):
-        first = face_row + c * FACE_DOT_SIZE
+    for c in range(work.column_flags.shape[0]):
+        offset = face_offset + c * FACE_DOT_SIZE
         for k in ti.static(range(3)):
-            if work.active[c] & MOVING_COLUMN != 0:
+            if work.column_flags[c] & MOVING_COLUMN != 0:
                 v = faces.corners[f, CORNER.vertex + k]
                 for i in ti.static(range(3)):
-                    work.face_dot[first + SCREEN_PART + 3 * k + i] = dots.screen[m, v, c, i]
+                    work.face_dot[offset + SCREEN_OFFSET + 3 * k + i] = dots.screen[m, v, c, i]
                 if ti.static(faces.shading != DEPTH and faces.shading != UNLIT):
                     n = faces.corners[f, CORNER.normal + k]
                     for i in ti.static(range(3)):
-                        work.face_dot[first + NORMAL_PART + 3 * k + i] = dots.normals[m, n, c, i]
+                        work.face_dot[offset + NORMAL_OFFSET + 3 * k + i] = dots.normals[m, n, c, i]
                     if faces.flags[FLAG.position] == 1:
                         for i in ti.static(range(3)):
-                            work.face_dot[first + POINT_PART + 3 * k + i] = dots.vertices[m, v, c, i]
+                            work.face_dot[offset + POINT_OFFSET + 3 * k + i] = dots.vertices[m, v, c, i]
             if ti.static(faces.shading != DEPTH and faces.shading != NORMAL):
-                if work.active[c] & ALBEDO_COLUMN != 0:
-                    r = row_of(m, dots.albedo.shape[1], faces.images)
+                if work.column_flags[c] & ALBEDO_COLUMN != 0:
+                    albedo_row = row_of(m, dots.albedo.shape[1], faces.images)
                     for i in ti.static(range(3)):
-                        work.face_dot[first + ALBEDO_PART + 3 * k + i] = dots.albedo[c, r, f, k, i]
+                        work.face_dot[offset + ALBEDO_OFFSET + 3 * k + i] = dots.albedo[c, albedo_row, f, k, i]
                     if faces.corners[f, CORNER.texture] >= 0:
-                        s = row_of(m, dots.uv.shape[1], faces.images)
+                        uv_row = row_of(m, dots.uv.shape[1], faces.images)
                         for i in ti.static(range(2)):
-                            work.face_dot[first + UV_PART + 2 * k + i] = dots.uv[c, s, f, k, i]
+                            work.face_dot[offset + UV_OFFSET + 2 * k + i] = dots.uv[c, uv_row, f, k, i]
 
 
 @ti.func
-def corner_mix(face_dot: ti.template(), first, r):
-    """Mix of the tangents of three corners."""
-    return get3(face_dot, first) * r[0] + get3(face_dot, first + 3) * r[1] + get3(face_dot, first + 6) * r[2]
+def interpolate_corners(face_dot: ti.template(), offset, r):
+    """Tangent interpolated between three corners with the barycentrics ``r``."""
+    return get3(face_dot, offset) * r[0] + get3(face_dot, offset + 3) * r[1] + get3(face_dot, offset + 6) * r[2]
 
 
 @ti.func
-def _albedo_tangent(view: ti.template(), dots: ti.template(), work: ti.template(), face_row, face: ti.template(), m, c, r, r_dot):
+def _albedo_tangent(
+    view: ti.template(), dots: ti.template(), work: ti.template(), face_offset, attributes: ti.template(), m, c, r, r_dot
+):
     """Tangent of the albedo of a fragment, texture included, in column ``c``."""
-    albedo_dot, first = face.albedo @ r_dot, face_row + c * FACE_DOT_SIZE
-    if work.active[c] & ALBEDO_COLUMN != 0:
-        albedo_dot += corner_mix(work.face_dot, first + ALBEDO_PART, r)
-    if face.texture >= 0:
-        uv, uv_dot = face.uv @ r, face.uv @ r_dot
-        texel, along_u, along_v = sample_texture(view, m, face.texture, uv[0], uv[1])
+    albedo_dot, offset = attributes.albedo @ r_dot, face_offset + c * FACE_DOT_SIZE
+    if work.column_flags[c] & ALBEDO_COLUMN != 0:
+        albedo_dot += interpolate_corners(work.face_dot, offset + ALBEDO_OFFSET, r)
+    if attributes.texture >= 0:
+        uv, uv_dot = attributes.uv @ r, attributes.uv @ r_dot
+        texel, colour_by_u, colour_by_v = sample_texture(view, m, attributes.texture, uv[0], uv[1])
         texel_dot = vec3(0)
-        if work.active[c] & ALBEDO_COLUMN != 0:
+        if work.column_flags[c] & ALBEDO_COLUMN != 0:
             for k in ti.static(range(3)):
-                corner = first + UV_PART + 2 * k
-                uv_dot += vec3(work.face_dot[corner], work.face_dot[corner + 1], 0.0) * r[k]
-            texel_dot = texels_tangent(view, dots, c, m, face.texture, uv[0], uv[1])
-        texel_dot += along_u * uv_dot[0] + along_v * uv_dot[1]
-        albedo_dot = albedo_dot * texel + (face.albedo @ r) * texel_dot
+                uv_offset = offset + UV_OFFSET + 2 * k
+                uv_dot += vec3(work.face_dot[uv_offset], work.face_dot[uv_offset + 1], 0.0) * r[k]
+            texel_dot = texels_tangent(view, dots, c, m, attributes.texture, uv[0], uv[1])
+        texel_dot += colour_by_u * uv_dot[0] + colour_by_v * uv_dot[1]
+        albedo_dot = albedo_dot * texel + (attributes.albedo @ r) * texel_dot
     return albedo_dot
 
 
 @ti.func
-def surface_columns(view: ti.template(), dots: ti.template(), work: ti.template(), row, face_row, face: ti.template(), m, r):
-    """Tangents of ``surface_colour`` in all columns: reads r_dot, z_dot of scratch from ``row`` and face_dot from ``face_row``,
-    writes colour_dot."""
-    columns = work.active.shape[0]
+def surface_columns(
+    view: ti.template(), dots: ti.template(), work: ti.template(), scratch_offset, face_offset, attributes: ti.template(), m, r
+):
+    """Tangents of ``surface_colour`` in all columns: reads r_dot, z_dot of scratch from ``scratch_offset``
+    and face_dot from ``face_offset``, writes colour_dot."""
+    columns = work.column_flags.shape[0]
     if ti.static(view.shading == DEPTH):
         for c in range(columns):
-            offset = row + c * SCRATCH.size
-            put3(work.scratch, offset + SCRATCH.colour_dot, vec3(work.scratch[offset + SCRATCH.z_dot]))
+            column_offset = scratch_offset + c * SCRATCH.size
+            put3(work.scratch, column_offset + SCRATCH.colour_dot, vec3(work.scratch[column_offset + SCRATCH.z_dot]))
     else:
         normal, point = vec3(0), vec3(0)
         if ti.static(view.shading != UNLIT):
-            normal_at = unit_normal.linearize(face.normals @ r)
-            point = face.points @ r
-            sign = _side(view, m, normal_at.value, point)
-            normal = normal_at.value * sign
+            normal_linearization = unit_normal.linearize(attributes.normals @ r)
+            point = attributes.points @ r
+            sign = _facing_sign(view, m, normal_linearization.value, point)
+            normal = normal_linearization.value * sign
             for c in range(columns):
-                if work.active[c] & MOVING_COLUMN != 0:
-                    offset, first = row + c * SCRATCH.size, face_row + c * FACE_DOT_SIZE
-                    r_dot = get3(work.scratch, offset + SCRATCH.r_dot)
-                    area_dot = face.normals @ r_dot + corner_mix(work.face_dot, first + NORMAL_PART, r)
-                    put3(work.scratch, offset + SCRATCH.normal_dot, sign * normal_at.jvp(area_dot))
+                if work.column_flags[c] & MOVING_COLUMN != 0:
+                    column_offset, face_column_offset = scratch_offset + c * SCRATCH.size, face_offset + c * FACE_DOT_SIZE
+                    r_dot = get3(work.scratch, column_offset + SCRATCH.r_dot)
+                    mixed_normal_dot = attributes.normals @ r_dot + interpolate_corners(
+                        work.face_dot, face_column_offset + NORMAL_OFFSET, r
+                    )
+                    put3(work.scratch, column_offset + SCRATCH.normal_dot, sign * normal_linearization.jvp(mixed_normal_dot))
                     if view.flags[FLAG.position] == 1:
-                        point_dot = face.points @ r_dot + corner_mix(work.face_dot, first + POINT_PART, r)
-                        put3(work.scratch, offset + SCRATCH.point_dot, point_dot)
+                        point_dot = attributes.points @ r_dot + interpolate_corners(
+                            work.face_dot, face_column_offset + POINT_OFFSET, r
+                        )
+                        put3(work.scratch, column_offset + SCRATCH.point_dot, point_dot)
         if ti.static(view.shading == NORMAL):
             for c in range(columns):
-                offset = row + c * SCRATCH.size
-                put3(work.scratch, offset + SCRATCH.colour_dot, get3(work.scratch, offset + SCRATCH.normal_dot))
+                column_offset = scratch_offset + c * SCRATCH.size
+                put3(work.scratch, column_offset + SCRATCH.colour_dot, get3(work.scratch, column_offset + SCRATCH.normal_dot))
         else:
-            albedo = face.albedo @ r
-            if face.texture >= 0:
-                uv = face.uv @ r
-                texel, _u, _v = sample_texture(view, m, face.texture, uv[0], uv[1])
+            albedo = attributes.albedo @ r
+            if attributes.texture >= 0:
+                uv = attributes.uv @ r
+                texel, _u, _v = sample_texture(view, m, attributes.texture, uv[0], uv[1])
                 albedo *= texel
             for c in range(columns):
-                if work.active[c] & (MOVING_COLUMN | ALBEDO_COLUMN) != 0:
-                    offset = row + c * SCRATCH.size
-                    r_dot = get3(work.scratch, offset + SCRATCH.r_dot)
-                    albedo_dot = _albedo_tangent(view, dots, work, face_row, face, m, c, r, r_dot)
-                    put3(work.scratch, offset + SCRATCH.albedo_dot, albedo_dot)
-            light_columns(view, dots, work, row, m, normal, point, albedo, face.material)
+                if work.column_flags[c] & (MOVING_COLUMN | ALBEDO_COLUMN) != 0:
+                    column_offset = scratch_offset + c * SCRATCH.size
+                    r_dot = get3(work.scratch, column_offset + SCRATCH.r_dot)
+                    albedo_dot = _albedo_tangent(view, dots, work, face_offset, attributes, m, c, r, r_dot)
+                    put3(work.scratch, column_offset + SCRATCH.albedo_dot, albedo_dot)
+            light_columns(view, dots, work, scratch_offset, m, normal, point, albedo, attributes.material)

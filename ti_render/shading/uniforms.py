@@ -7,8 +7,8 @@ from ti_sim.base.differentiable import Vector, differentiable, normalize
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import mat3, vec3
 
-# Inputs that are copied, and the columns where they begin.
-COPIED = (
+# Inputs that are copied to the uniforms, and their first columns.
+COPIED_INPUTS = (
     ("softness", UNIFORM.sigma), ("ambient", UNIFORM.ambient), ("environment", UNIFORM.environment), ("ground", UNIFORM.ground),
     ("background", UNIFORM.top),
 )  # fmt: skip
@@ -33,12 +33,15 @@ def light_column(i):
     return UNIFORM.lights + LIGHT.size * i
 
 
-@differentiable(constant=("half_width", "half_height", "half"))
-def camera_frame(intrinsics, row0, row1, row2, translation, half_width, half_height, half):
-    """Eye, ray of the picture's middle and its derivatives by the screen position, of a pinhole with rotation rows row0..2."""
+@differentiable(constant=("half_width", "half_height", "half_side"))
+def camera_frame(intrinsics, row0, row1, row2, translation, half_width, half_height, half_side):
+    """Eye, ray of the picture's centre and its derivatives by the screen position, of a pinhole with rotation rows row0..2.
+
+    Sizes in pixels: half of the picture's width, height and shorter side.
+    """
     eye = -(row0 * translation[0] + row1 * translation[1] + row2 * translation[2])
     fx, fy, cx, cy = (intrinsics[i] for i in range(4))
-    ray_x, ray_y = row0 * (half / fx), row1 * (half / fy)
+    ray_x, ray_y = row0 * (half_side / fx), row1 * (half_side / fy)
     middle = row0 * ((half_width - cx) / fx) + row1 * ((half_height - cy) / fy) + row2
     return eye, middle, ray_x, ray_y
 
@@ -56,7 +59,7 @@ def light_direction(direction):
 
 
 @ti.func
-def _camera_parts(camera: ti.template(), r):
+def _camera_vectors(camera: ti.template(), r):
     return (
         ti.math.vec4(camera[r, 0], camera[r, 1], camera[r, 2], camera[r, 3]),
         vec3(camera[r, 4], camera[r, 5], camera[r, 6]),
@@ -67,7 +70,7 @@ def _camera_parts(camera: ti.template(), r):
 
 
 @ti.func
-def _sound_direction(light: ti.template(), r, i):
+def _finite_direction(light: ti.template(), r, i):
     """Direction of a light, or zero where it is not finite."""
     d = vec3(light[r, i, 0], light[r, i, 1], light[r, i, 2])
     if not is_finite(d.dot(d)):
@@ -140,9 +143,9 @@ def _copy_rows_tangent(uniforms_dot: ti.template(), rows_dot: ti.template(), m, 
 
 
 @ti.func
-def _frame(picture: ti.template(), camera: ti.template(), m, images):
+def _camera_frame_args(picture: ti.template(), camera: ti.template(), m, images):
     """Arguments of ``camera_frame``."""
-    intrinsics, row0, row1, row2, translation = _camera_parts(camera, row_of(m, camera.shape[0], images))
+    intrinsics, row0, row1, row2, translation = _camera_vectors(camera, row_of(m, camera.shape[0], images))
     return (
         intrinsics, row0, row1, row2, translation, 0.5 * picture.width, 0.5 * picture.height,
         0.5 * ti.min(picture.width, picture.height),
@@ -150,7 +153,7 @@ def _frame(picture: ti.template(), camera: ti.template(), m, images):
 
 
 @ti.func
-def _plane(uniforms: ti.template(), m, rise):
+def _ground_plane_args(uniforms: ti.template(), m, rise):
     """Arguments of ``ground_plane``."""
     return (
         uniform3(uniforms, m, UNIFORM.eye), uniform3(uniforms, m, UNIFORM.ray), uniform3(uniforms, m, UNIFORM.ray_x),
@@ -167,26 +170,26 @@ def gather_uniforms(serial: ti.template(), picture: Picture, inputs: UniformArra
     images = uniforms.shape[0]
     ti.loop_config(serialize=serial)
     for m in range(images):
-        eye, ray, ray_x, ray_y = camera_frame.value(*_frame(picture, inputs.camera, m, images))
+        eye, ray, ray_x, ray_y = camera_frame.value(*_camera_frame_args(picture, inputs.camera, m, images))
         _put(uniforms, m, UNIFORM.eye, eye)
         _put(uniforms, m, UNIFORM.ray, ray)
         _put(uniforms, m, UNIFORM.ray_x, ray_x)
         _put(uniforms, m, UNIFORM.ray_y, ray_y)
         _put(uniforms, m, UNIFORM.plane, vec3(0))
         rise = inputs.ground[row_of(m, inputs.ground.shape[0], images), GROUND.height] - eye[2]
-        # A camera in the plane sees none of it.
+        # The plane is invisible to a camera in it.
         if picture.flags[FLAG.ground] == 1 and rise != 0:
             plane = ground_plane.value(eye, ray, ray_x, ray_y, rise)
             _put(uniforms, m, UNIFORM.plane, plane)
-        for name, column in ti.static(COPIED):
+        for name, column in ti.static(COPIED_INPUTS):
             _copy(uniforms, inputs.named(name), m, column)
         lights = 0
         for kind, flag, first in ti.static(LIGHT_ROWS):
             _copy_rows(uniforms, inputs.named(kind), m, light_column(lights), picture.flags[flag], LIGHT.size, first)
             lights += picture.flags[flag]
         for i in range(picture.flags[FLAG.directional]):
-            r = row_of(m, inputs.directional.shape[0], images)
-            to_light = light_direction.value(_sound_direction(inputs.directional, r, i))
+            light_row = row_of(m, inputs.directional.shape[0], images)
+            to_light = light_direction.value(_finite_direction(inputs.directional, light_row, i))
             _put(uniforms, m, light_column(i), to_light)
         _copy_rows(uniforms, inputs.material, m, light_column(lights), picture.flags[FLAG.materials], MATERIAL.size, 0)
 
@@ -205,34 +208,36 @@ def gather_uniforms_adjoint(
         rise = uniforms[m, UNIFORM.ground + GROUND.height] - uniforms[m, UNIFORM.eye + 2]
         if picture.flags[FLAG.ground] == 1 and rise != 0:
             plane_bar = uniform3(uniforms_bar, m, UNIFORM.plane)
-            _, more, more_x, more_y, rise_bar = ground_plane.vjp(_plane(uniforms, m, rise), plane_bar)
-            ray_bar += more
-            ray_x_bar += more_x
-            ray_y_bar += more_y
+            _, ray_term, ray_x_term, ray_y_term, rise_bar = ground_plane.vjp(_ground_plane_args(uniforms, m, rise), plane_bar)
+            ray_bar += ray_term
+            ray_x_bar += ray_x_term
+            ray_y_bar += ray_y_term
             eye_bar[2] -= rise_bar
             bars.ground[row_of(m, bars.ground.shape[0], images), GROUND.height] += rise_bar
         intrinsics_bar, row0_bar, row1_bar, row2_bar, translation_bar, _0, _1, _2 = camera_frame.vjp(
-            _frame(picture, camera, m, images), (eye_bar, ray_bar, ray_x_bar, ray_y_bar)
+            _camera_frame_args(picture, camera, m, images), (eye_bar, ray_bar, ray_x_bar, ray_y_bar)
         )
-        r = row_of(m, camera.shape[0], images)
+        camera_row = row_of(m, camera.shape[0], images)
         for k in ti.static(range(4)):
-            bars.camera[r, k] += intrinsics_bar[k]
+            bars.camera[camera_row, k] += intrinsics_bar[k]
         for k in ti.static(range(3)):
-            bars.camera[r, 4 + k] += row0_bar[k]
-            bars.camera[r, 7 + k] += row1_bar[k]
-            bars.camera[r, 10 + k] += row2_bar[k]
-            bars.camera[r, 13 + k] += translation_bar[k]
-        for name, column in ti.static(COPIED):
+            bars.camera[camera_row, 4 + k] += row0_bar[k]
+            bars.camera[camera_row, 7 + k] += row1_bar[k]
+            bars.camera[camera_row, 10 + k] += row2_bar[k]
+            bars.camera[camera_row, 13 + k] += translation_bar[k]
+        for name, column in ti.static(COPIED_INPUTS):
             _add(bars.named(name), uniforms_bar, m, column)
         lights = 0
         for kind, flag, first in ti.static(LIGHT_ROWS):
             _add_rows(bars.named(kind), uniforms_bar, m, light_column(lights), picture.flags[flag], LIGHT.size, first)
             lights += picture.flags[flag]
         for i in range(picture.flags[FLAG.directional]):
-            d = row_of(m, directional.shape[0], images)
-            direction_bar = light_direction.vjp(_sound_direction(directional, d, i), uniform3(uniforms_bar, m, light_column(i)))
+            light_row = row_of(m, directional.shape[0], images)
+            direction_bar = light_direction.vjp(
+                _finite_direction(directional, light_row, i), uniform3(uniforms_bar, m, light_column(i))
+            )
             for k in ti.static(range(3)):
-                bars.directional[d, i, k] += direction_bar[k]
+                bars.directional[light_row, i, k] += direction_bar[k]
         _add_rows(bars.material, uniforms_bar, m, light_column(lights), picture.flags[FLAG.materials], MATERIAL.size, 0)
 
 
@@ -245,16 +250,16 @@ def gather_uniforms_jvp(
     images = uniforms.shape[0]
     columns = uniforms_dot.shape[0] // images
     for m, c in ti.ndrange(images, columns):
-        row, r = m * columns + c, row_of(m, camera.shape[0], images)
+        row, camera_row = m * columns + c, row_of(m, camera.shape[0], images)
         intrinsics_dot, rows_dot, translation_dot = ti.math.vec4(0), mat3(0), vec3(0)
         for k in ti.static(range(4)):
-            intrinsics_dot[k] = dots.camera[c, r, k]
+            intrinsics_dot[k] = dots.camera[c, camera_row, k]
         for i, k in ti.static(ti.ndrange(3, 3)):
-            rows_dot[i, k] = dots.camera[c, r, 4 + 3 * i + k]
+            rows_dot[i, k] = dots.camera[c, camera_row, 4 + 3 * i + k]
         for k in ti.static(range(3)):
-            translation_dot[k] = dots.camera[c, r, 13 + k]
+            translation_dot[k] = dots.camera[c, camera_row, 13 + k]
         eye_dot, ray_dot, ray_x_dot, ray_y_dot = camera_frame.jvp(
-            _frame(picture, camera, m, images),
+            _camera_frame_args(picture, camera, m, images),
             (
                 intrinsics_dot, vec3(rows_dot[0, 0], rows_dot[0, 1], rows_dot[0, 2]),
                 vec3(rows_dot[1, 0], rows_dot[1, 1], rows_dot[1, 2]), vec3(rows_dot[2, 0], rows_dot[2, 1], rows_dot[2, 2]),
@@ -269,9 +274,11 @@ def gather_uniforms_jvp(
         rise = uniforms[m, UNIFORM.ground + GROUND.height] - uniforms[m, UNIFORM.eye + 2]
         if picture.flags[FLAG.ground] == 1 and rise != 0:
             rise_dot = dots.ground[c, row_of(m, dots.ground.shape[1], images), GROUND.height] - eye_dot[2]
-            plane_dot = ground_plane.jvp(_plane(uniforms, m, rise), (eye_dot, ray_dot, ray_x_dot, ray_y_dot, rise_dot))
+            plane_dot = ground_plane.jvp(
+                _ground_plane_args(uniforms, m, rise), (eye_dot, ray_dot, ray_x_dot, ray_y_dot, rise_dot)
+            )
             _put(uniforms_dot, row, UNIFORM.plane, plane_dot)
-        for name, column in ti.static(COPIED):
+        for name, column in ti.static(COPIED_INPUTS):
             _copy_tangent(uniforms_dot, dots.named(name), m, c, columns, column)
         lights = 0
         for kind, flag, first in ti.static(LIGHT_ROWS):
@@ -280,9 +287,11 @@ def gather_uniforms_jvp(
             )
             lights += picture.flags[flag]
         for i in range(picture.flags[FLAG.directional]):
-            d = row_of(m, directional.shape[0], images)
-            direction_dot = vec3(dots.directional[c, d, i, 0], dots.directional[c, d, i, 1], dots.directional[c, d, i, 2])
-            to_light_dot = light_direction.jvp(_sound_direction(directional, d, i), direction_dot)
+            light_row = row_of(m, directional.shape[0], images)
+            direction_dot = vec3(
+                dots.directional[c, light_row, i, 0], dots.directional[c, light_row, i, 1], dots.directional[c, light_row, i, 2]
+            )
+            to_light_dot = light_direction.jvp(_finite_direction(directional, light_row, i), direction_dot)
             _put(uniforms_dot, row, light_column(i), to_light_dot)
-        count = picture.flags[FLAG.materials]
-        _copy_rows_tangent(uniforms_dot, dots.material, m, c, columns, light_column(lights), count, MATERIAL.size, 0)
+        material_count = picture.flags[FLAG.materials]
+        _copy_rows_tangent(uniforms_dot, dots.material, m, c, columns, light_column(lights), material_count, MATERIAL.size, 0)

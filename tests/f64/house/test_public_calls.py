@@ -29,7 +29,7 @@ RESULTS = {
 }  # fmt: skip
 # Inputs of solvers and renderers, whose arrays are checked against the model that they are handed to with.
 RESULTS |= {"ArticulatedInputs", "CoupledInputs", "DeformableInputs", "RenderInputs", "RigidInputs", "SmokeInputs"}
-RESULTS |= {"given_inputs"}
+RESULTS |= {"present_inputs"}
 # Records that check themselves in their initialiser, base classes and protocols, and the checks.
 RESULTS |= {
     "Appearance", "array", "ArticulatedSolver", "checked", "CoupledSolver", "DeformableSolver", "DeformableTape", "Loss",

@@ -105,7 +105,7 @@ def test_normals():
     arguments = (mesh.corners, mesh.group_start, mesh.group_faces)
 
     def stage(world):
-        normals = np.empty((3, mesh.normal_rows, 3))
+        normals = np.empty((3, mesh.normal_count, 3))
         find_normals(True, world, *arguments, normals)
         return normals
 
@@ -115,7 +115,7 @@ def test_normals():
         return found
 
     def tangent(dots):
-        normals_dot = np.empty((3, mesh.normal_rows, 1, 3))
+        normals_dot = np.empty((3, mesh.normal_count, 1, 3))
         find_normals_jvp(inputs["world"], *arguments, np.ascontiguousarray(np.moveaxis(dots["world"], 0, 2)), normals_dot)
         return normals_dot[:, :, 0]
 
