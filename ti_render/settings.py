@@ -59,8 +59,9 @@ class RasterSettings:
             over faces, ground and background, weighted with probability times exp(normalised depth / gamma). There exp()
             dominates every probability, so that the edge of an object in front of the ground or background is a steep step of
             the colour shortly before the cut-off distance, and the colours carry no silhouette gradient (the alpha channel does).
-            "alpha" blends that colour over the faceless colour with the alpha channel, which is smooth and gives the colours that gradient.
-            (An edge of one face in front of another face keeps a steep step in both, where the nearer face's probability
+            "alpha" blends that colour over the backdrop's colour with the alpha channel, which is smooth and gives the colours
+            that gradient. (An edge of one face in front of another face keeps a steep step in both, where the nearer face's
+            probability
             fades out: a step between the colours of the two faces.)
         shading: "none", "lambert" or "phong".
         quantity: what the first three channels hold: "color", "depth" (camera depth [m], three times; the background has that

@@ -14,7 +14,7 @@ from risp_torch.files.atomic import replacing, write_text
 from risp_torch.files.film.curves import linear_to_srgb
 from risp_torch.files.film.picture_folder import DESCRIPTION, LINEAR
 from ti_render import RenderInputs
-from ti_render.photoreal import Appearance, MitsubaFilm, MitsubaSettings, Picture, Variant
+from ti_render.photoreal import Appearance, MitsubaRenderer, MitsubaSettings, Picture, Variant
 from ti_sim.base.rules import checked
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def photoreal_film(
     options: MitsubaSettings | None = None,
     look: Appearance | None = None,
     variant: Variant | None = None,
-) -> MitsubaFilm:
+) -> MitsubaRenderer:
     """The path-traced film of a motion: ``film.picture(k)`` is frame k of the first world; ``len(film)`` is the number of frames.
 
     Args:
@@ -51,7 +51,7 @@ def photoreal_film(
         variant: from ``choose_variant``; by default according to the options.
 
     Raises:
-        UserError: the film has an exposure, the camera does not exist or the scene has no light, or see ``MitsubaFilm``.
+        UserError: the film has an exposure, the camera does not exist or the scene has no light, or see ``MitsubaRenderer``.
     """
     import torch
 
@@ -61,10 +61,10 @@ def photoreal_film(
         placement = scene.view.poses(instant_placement(states, "path-traced films"))[:1]
         inputs = scene.view.render_inputs(scene.table.values(parameters, worlds=1), placement, camera=camera)
     settings = scene.view.raster_settings(camera=camera)
-    return MitsubaFilm(_numpy(inputs), settings, options=options, bodies=scene.part_names, look=look, variant=variant)
+    return MitsubaRenderer(_numpy(inputs), settings, options=options, bodies=scene.part_names, look=look, variant=variant)
 
 
-def write_photoreal_frames(folder: Path | str, film: MitsubaFilm, *, fps: float, masks: bool = True) -> int:
+def write_photoreal_frames(folder: Path | str, film: MitsubaRenderer, *, fps: float, masks: bool = True) -> int:
     """Render the missing pictures and write each atomically.
 
     Writes ``frames/00012.png`` (8-bit sRGB) and, with masks, for every body ``masks/<body>/00012.png`` (the coverage of the pixel
@@ -82,7 +82,7 @@ def write_photoreal_frames(folder: Path | str, film: MitsubaFilm, *, fps: float,
         Number of rendered pictures.
 
     Raises:
-        UserError: the folder cannot be written, or see ``MitsubaFilm.picture``.
+        UserError: the folder cannot be written, or see ``MitsubaRenderer.picture``.
     """
     from tqdm import tqdm
 

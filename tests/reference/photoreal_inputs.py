@@ -14,7 +14,7 @@ import pytest
 import trimesh
 
 from ti_render import RasterSettings, RenderInputs, look_at, mesh_topology, pack_camera
-from ti_render.photoreal import MitsubaFilm, MitsubaSettings
+from ti_render.photoreal import MitsubaRenderer, MitsubaSettings
 
 
 @functools.cache
@@ -58,8 +58,8 @@ def front_camera(size: int) -> np.ndarray:
     return camera_row((0, -5, 0), (0, 0, 0), (0.4 * 5 * size, 0.4 * 5 * size, size / 2, size / 2))
 
 
-def matched(inputs: RenderInputs, settings: RasterSettings, **options: object) -> MitsubaFilm:
-    return MitsubaFilm(inputs, settings, options=MitsubaSettings(look="match", variant="scalar_rgb", **options))
+def matched(inputs: RenderInputs, settings: RasterSettings, **options: object) -> MitsubaRenderer:
+    return MitsubaRenderer(inputs, settings, options=MitsubaSettings(look="match", variant="scalar_rgb", **options))
 
 
 def two_boxes() -> RenderInputs:

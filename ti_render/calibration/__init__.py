@@ -1,4 +1,4 @@
-"""Cameras from what they see: pictures of a board, or known points of a scene, with error bars."""
+"""Camera calibration with error bars, from pictures of a board or from known points of a scene."""
 
 from ti_render.calibration.board import Board, calibrate, find_board
 from ti_render.calibration.estimate import CameraEstimate

@@ -1,9 +1,9 @@
 """Calibration of a camera from pictures of a chessboard or a ChArUco board (Zhang, IEEE PAMI 22, 2000), by OpenCV.
 
-The board's corners are found to a fraction of a pixel; focal lengths, centre and lens are equal in all pictures, and each has a
-pose of its own. The world of a pose is the board: its origin is the first inner corner (of the two ends that with the dark
-square beside it), x goes along the first row, and z points out of the board towards the camera. A board that lies on the ground
-makes the ground the plane z = 0.
+The board's corners are located with subpixel accuracy; focal lengths, centre and lens are the same in all pictures, and the pose
+differs. The world frame of a pose is the board: its origin is the first inner corner (of the two ends the one beside a dark
+square), x is along the first row, and z points out of the board towards the camera. A board on the ground defines the plane
+z = 0 of the ground.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from ti_sim.base.rules import Positive, Rule, checked
 
 Lens = Literal["none", "radial", "standard", "full"]
 Corners = Annotated[int, Rule(integer=True, minimum=2)]
-_FIXED = {
+_FIXED_FLAGS = {
     "none": ("FIX_K1", "FIX_K2", "FIX_K3", "ZERO_TANGENT_DIST"), "radial": ("FIX_K3", "ZERO_TANGENT_DIST"),
     "standard": ("FIX_K3",), "full": (),
 }  # fmt: skip
-_FREE = {"none": 4, "radial": 6, "standard": 8, "full": 9}  # of fx, fy, cx, cy, k1, k2, p1, p2, k3
-_LEAST_PICTURES, _MIN_CORNERS = 3, 6
-_HALF = 0.5  # OpenCV's pixel centres are at whole numbers, those of records at half ones
-_FLIP = np.diag([1.0, -1.0, -1.0])  # from the board as OpenCV sees it (y down, z into it) to y up, z out of it
+_FREE_COUNT = {"none": 4, "radial": 6, "standard": 8, "full": 9}  # of fx, fy, cx, cy, k1, k2, p1, p2, k3
+_MIN_PICTURES, _MIN_CORNERS = 3, 6
+_PIXEL_CENTRE_SHIFT = 0.5  # OpenCV's pixel centres are at integers, those of records at half-integers
+_BOARD_FROM_OPENCV = np.diag([1.0, -1.0, -1.0])  # from the board as OpenCV sees it (y down, z into it) to y up, z out of it
 
 
 @checked
@@ -68,8 +68,8 @@ def find_board(picture: np.ndarray, board: Board) -> tuple[np.ndarray, np.ndarra
         board: the board.
 
     Returns:
-        Places [N, 3] on the board [m], z = 0, and pixels [N, 2] (the centre of the first pixel is (0, 0), as OpenCV has it);
-        None if the board is not seen.
+        Positions [N, 3] on the board [m], z = 0, and pixels [N, 2] (the centre of the first pixel is (0, 0), as in OpenCV);
+        None if the board is not detected.
 
     Raises:
         UserError: OpenCV is not installed, the picture is no uint8 array of this shape, or the dictionary is unknown.
@@ -79,27 +79,27 @@ def find_board(picture: np.ndarray, board: Board) -> tuple[np.ndarray, np.ndarra
         raise UserError(f"a picture of a board has shape {picture.shape} of {picture.dtype}: give [H, W] or [H, W, 3] of uint8")
     grey = picture if picture.ndim == 2 else cv2.cvtColor(np.ascontiguousarray(picture), cv2.COLOR_RGB2GRAY)
     if board.marker is not None:
-        return _charuco(cv2, grey, board)
+        return _find_charuco(cv2, grey, board)
     detected, corners = cv2.findChessboardCornersSB(grey, (board.columns, board.rows), flags=cv2.CALIB_CB_ACCURACY)
     if not detected:
         return None
-    across, down = np.meshgrid(np.arange(board.columns), np.arange(board.rows))
-    positions = board.square * np.stack([across.ravel(), down.ravel(), np.zeros(across.size)], axis=1)
-    return positions, _dark_first(grey, _refined(cv2, grey, corners), board)
+    column_index, row_index = np.meshgrid(np.arange(board.columns), np.arange(board.rows))
+    positions = board.square * np.stack([column_index.ravel(), row_index.ravel(), np.zeros(column_index.size)], axis=1)
+    return positions, _order_from_dark_square(grey, _refine_corners(cv2, grey, corners), board)
 
 
 @checked
 def calibrate(
     pictures: Sequence[np.ndarray], board: Board, *, names: Sequence[str], lens: Lens = "standard", square_pixels: bool = True
 ) -> list[CameraEstimate]:
-    """The camera of each picture in which the board is found: equal intrinsics and lens, and poses of their own.
+    """The camera of each picture in which the board is detected: shared intrinsics and lens, one pose per picture.
 
     Args:
         pictures: [H, W, 3] or [H, W] uint8 each, of one size.
         board: the board.
         names: a name for each picture.
         lens: which coefficients are estimated: "none", "radial" (k1, k2), "standard" (k1, k2, p1, p2) or "full" (with k3).
-        square_pixels: whether fx and fy are one number.
+        square_pixels: whether fx = fy.
 
     Raises:
         UserError: OpenCV is not installed, sizes differ, the board is in fewer than three pictures, or the lens is unknown.
@@ -114,7 +114,7 @@ def calibrate(
     detections = [
         (name, detection) for name, picture in zip(names, pictures, strict=True) if (detection := find_board(picture, board))
     ]
-    if len(detections) < _LEAST_PICTURES:
+    if len(detections) < _MIN_PICTURES:
         raise UserError(
             f"the board of {board.columns} x {board.rows} is found in {len(detections)} of {len(pictures)} pictures: three are "
             "needed at least, in which all of it is sharp and seen from different sides; check its numbers of corners"
@@ -122,40 +122,45 @@ def calibrate(
     height, width = next(iter(sizes))
     columns = zip(*(detection for _, detection in detections), strict=True)
     corners, pixels = ([array.astype(np.float32) for array in column] for column in columns)
-    flags = sum(getattr(cv2, f"CALIB_{name}") for name in _FIXED[lens])
-    start = None
-    if square_pixels:  # OpenCV keeps the ratio of the focal lengths that it begins with
+    flags = sum(getattr(cv2, f"CALIB_{name}") for name in _FIXED_FLAGS[lens])
+    initial_matrix = None
+    if square_pixels:  # OpenCV keeps the initial ratio of the focal lengths
         flags |= cv2.CALIB_FIX_ASPECT_RATIO
-        start = np.eye(3)
-    _, matrix, distortion, turns, moves = cv2.calibrateCamera(corners, pixels, (width, height), start, None, flags=flags)
+        initial_matrix = np.eye(3)
+    _, matrix, distortion, rotation_vectors, translations = cv2.calibrateCamera(
+        corners, pixels, (width, height), initial_matrix, None, flags=flags
+    )
     lens_row = np.zeros(5)
     lens_row[: min(5, distortion.size)] = np.ravel(distortion)[:5]
     records = []
     for k, (name, _) in enumerate(detections):
-        rotation = cv2.Rodrigues(turns[k])[0] @ _FLIP
+        rotation = cv2.Rodrigues(rotation_vectors[k])[0] @ _BOARD_FROM_OPENCV
         records.append(CameraRecord(
-            name=name, width=width, height=height, rotation=rotation, translation=np.ravel(moves[k]), distortion=lens_row,
-            intrinsics=np.array([matrix[0, 0], matrix[1, 1], matrix[0, 2] + _HALF, matrix[1, 2] + _HALF]),
+            name=name, width=width, height=height, rotation=rotation, translation=np.ravel(translations[k]), distortion=lens_row,
+            intrinsics=np.array(
+                [matrix[0, 0], matrix[1, 1], matrix[0, 2] + _PIXEL_CENTRE_SHIFT, matrix[1, 2] + _PIXEL_CENTRE_SHIFT]
+            ),
         ))  # fmt: skip
     return joint_estimates(
-        records, [flat @ _FLIP for _, (flat, _) in detections], [points + _HALF for _, (_, points) in detections],
-        free=_FREE[lens], square_pixels=square_pixels,
+        records, [board_points @ _BOARD_FROM_OPENCV for _, (board_points, _) in detections],
+        [image_points + _PIXEL_CENTRE_SHIFT for _, (_, image_points) in detections],
+        free_count=_FREE_COUNT[lens], square_pixels=square_pixels,
     )  # fmt: skip
 
 
-def _charuco(cv2: ModuleType, grey: np.ndarray, board: Board) -> tuple[np.ndarray, np.ndarray] | None:
+def _find_charuco(cv2: ModuleType, grey: np.ndarray, board: Board) -> tuple[np.ndarray, np.ndarray] | None:
     charuco = charuco_board(cv2, board)
-    corners, numbers, _, _ = cv2.aruco.CharucoDetector(charuco).detectBoard(grey)
-    if numbers is None or len(numbers) < _MIN_CORNERS:
+    corners, corner_ids, _, _ = cv2.aruco.CharucoDetector(charuco).detectBoard(grey)
+    if corner_ids is None or len(corner_ids) < _MIN_CORNERS:
         return None
-    positions = np.asarray(charuco.getChessboardCorners(), dtype=np.float64)[np.ravel(numbers)]
-    return positions - board.square * np.array([1.0, 1.0, 0.0]), _refined(cv2, grey, corners)
+    positions = np.asarray(charuco.getChessboardCorners(), dtype=np.float64)[np.ravel(corner_ids)]
+    return positions - board.square * np.array([1.0, 1.0, 0.0]), _refine_corners(cv2, grey, corners)
 
 
-def _refined(cv2: ModuleType, grey: np.ndarray, corners: np.ndarray) -> np.ndarray:
-    """Corners [N, 2] moved to where grey levels are symmetric, in windows that hold one corner each.
+def _refine_corners(cv2: ModuleType, grey: np.ndarray, corners: np.ndarray) -> np.ndarray:
+    """Corners [N, 2] refined by cornerSubPix in windows that contain one corner each.
 
-    The detectors' own positions are biased by some hundredths of a pixel to one side where squares are seen at a slant.
+    The detectors' positions are biased by some hundredths of a pixel where squares are seen obliquely.
     """
     positions = corners.reshape(-1, 2).astype(np.float32)
     distances = np.linalg.norm(positions[:, None] - positions[None], axis=2) + 1e9 * np.eye(len(positions))
@@ -165,14 +170,14 @@ def _refined(cv2: ModuleType, grey: np.ndarray, corners: np.ndarray) -> np.ndarr
     return refined_corners.reshape(-1, 2).astype(np.float64)
 
 
-def _dark_first(grey: np.ndarray, corners: np.ndarray, board: Board) -> np.ndarray:
-    """Corners [N, 2] in the order in which the square between the first four is a dark one.
+def _order_from_dark_square(grey: np.ndarray, corners: np.ndarray, board: Board) -> np.ndarray:
+    """Corners [N, 2], reversed if necessary so that the square between the first four is dark.
 
-    With an even and an odd number of corners, the other order has a light one there; else both look alike.
+    The order is unique for a board with an even and an odd number of corners; otherwise both orders look the same.
     """
     rows = corners.reshape(board.rows, board.columns, 2)
-    middles = [rows[0:2, k : k + 2].mean(axis=(0, 1)).round().astype(int) for k in (0, 1)]
-    first, second = (float(grey[middle[1], middle[0]]) for middle in middles)
+    square_centres = [rows[0:2, k : k + 2].mean(axis=(0, 1)).round().astype(int) for k in (0, 1)]
+    first, second = (float(grey[centre[1], centre[0]]) for centre in square_centres)
     return corners if first <= second else corners[::-1].copy()
 
 
@@ -182,10 +187,10 @@ def charuco_board(cv2: ModuleType, board: Board) -> Any:
     Raises:
         UserError: the dictionary is unknown.
     """
-    kind = getattr(cv2.aruco, f"DICT_{board.dictionary}", None)
-    if kind is None:
+    dictionary_id = getattr(cv2.aruco, f"DICT_{board.dictionary}", None)
+    if dictionary_id is None:
         raise UserError(f"the dictionary {board.dictionary!r} of markers is unknown: give one of OpenCV's, such as 4X4_50")
-    dictionary = cv2.aruco.getPredefinedDictionary(kind)
+    dictionary = cv2.aruco.getPredefinedDictionary(dictionary_id)
     return cv2.aruco.CharucoBoard((board.columns, board.rows), board.square, board.marker, dictionary)
 
 

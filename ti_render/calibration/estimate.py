@@ -1,4 +1,4 @@
-"""A camera with error bars of its numbers."""
+"""A camera with standard deviations of its estimated numbers."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class CameraEstimate:
 
     Attributes:
         record: the camera.
-        sd: standard deviations of what was estimated, by the names of a scene's camera: "position" [3] m, "turn" [3] rad about
-            the camera's own axes, "focal" [2] px, "center" [2] px, "distortion" [5].
+        sd: standard deviations of the estimated numbers, by their names in a scene's camera: "position" [3] m, "turn" [3] rad
+            about the camera's axes, "focal" [2] px, "center" [2] px, "distortion" [5].
         residuals: [N, 2] image points minus projected points [px].
         inliers: [N] bool; False for outliers.
         remarks: sentences about points that do not fit.
@@ -35,7 +35,7 @@ class CameraEstimate:
 
     @property
     def rms(self) -> float:
-        """Root mean square distance of the points that count from their projections [px]."""
+        """Root mean square distance of the inliers from their projections [px]."""
         inliers = self.inliers if len(self.inliers) else np.ones(len(self.residuals), dtype=bool)
         return float(np.sqrt((self.residuals[inliers] ** 2).sum(axis=1).mean()))
 
@@ -51,76 +51,88 @@ class CameraEstimate:
         return {"rms_pixels": self.rms, "points": len(self.residuals)} | bars
 
 
-def changed(record: CameraRecord, numbers: np.ndarray) -> CameraRecord:
-    """A camera with other numbers.
+def perturb(record: CameraRecord, shifts: np.ndarray) -> CameraRecord:
+    """The camera with shifted numbers.
 
     Args:
         record: the camera.
-        numbers: [15] turn about the camera's own axes [rad], move in the world [m], and what is added to fx, fy, cx, cy, k1, k2,
+        shifts: [15] turn about the camera's axes [rad], displacement in the world [m], and increments of fx, fy, cx, cy, k1, k2,
             p1, p2, k3.
     """
-    rotation = Rotation.from_rotvec(numbers[:3]).as_matrix() @ record.rotation
+    rotation = Rotation.from_rotvec(shifts[:3]).as_matrix() @ record.rotation
     return replace(
-        record, rotation=rotation, translation=-rotation @ (record.position() + numbers[3:6]),
-        intrinsics=record.intrinsics + numbers[6:10], distortion=record.distortion + numbers[10:15],
+        record, rotation=rotation, translation=-rotation @ (record.position() + shifts[3:6]),
+        intrinsics=record.intrinsics + shifts[6:10], distortion=record.distortion + shifts[10:15],
     )  # fmt: skip
 
 
 def joint_estimates(
-    records: Sequence[CameraRecord], points: Sequence[np.ndarray], pixels: Sequence[np.ndarray], *, free: int, square_pixels: bool
+    records: Sequence[CameraRecord],
+    points: Sequence[np.ndarray],
+    pixels: Sequence[np.ndarray],
+    *,
+    free_count: int,
+    square_pixels: bool,
 ) -> list[CameraEstimate]:
-    """Error bars of cameras with poses of their own and equal intrinsics, by the Jacobian of all projections.
+    """Standard deviations of cameras with one pose each and shared intrinsics, by the Jacobian of all projections.
 
     Args:
-        records: the cameras, at the least squares.
+        records: the cameras, estimated by least squares.
         points: [N, 3] in the picture of each [m].
         pixels: [N, 2], their image points.
-        free: how many of fx, fy, cx, cy, k1, k2, p1, p2, k3 were estimated; of the lens, k3 is the last.
+        free_count: number of the leading entries of fx, fy, cx, cy, k1, k2, p1, p2, k3 that were estimated.
         square_pixels: whether fx and fy are one number.
     """
     residuals = [
         image_points - record.project(positions) for record, positions, image_points in zip(records, points, pixels, strict=True)
     ]
     pose_columns, lens_columns = [], []
-    lens_basis = np.eye(9)[:, :free]  # from what was estimated to the nine numbers
+    lens_basis = np.eye(9)[:, :free_count]  # from the estimated parameters to the nine numbers
     if square_pixels:
         lens_basis = np.c_[lens_basis[:, 0] + lens_basis[:, 1], lens_basis[:, 2:]]
     for record, positions in zip(records, points, strict=True):
         columns = _jacobian(record, positions)
         pose_columns.append(columns[:, :6])
         lens_columns.append(columns[:, 6:] @ lens_basis)
-    freedom = 2 * sum(map(len, points)) - lens_basis.shape[1] - 6 * len(records)
-    variance = sum(float((residual**2).sum()) for residual in residuals) / max(1, freedom)
-    inverses = [np.linalg.inv(a.T @ a) for a in pose_columns]
-    mixed = [a.T @ b for a, b in zip(pose_columns, lens_columns, strict=True)]
-    shared = np.linalg.inv(
-        sum(b.T @ b for b in lens_columns) - sum(m.T @ inverse @ m for m, inverse in zip(mixed, inverses, strict=True))
+    degrees_of_freedom = 2 * sum(map(len, points)) - lens_basis.shape[1] - 6 * len(records)
+    variance = sum(float((residual**2).sum()) for residual in residuals) / max(1, degrees_of_freedom)
+    pose_inverses = [np.linalg.inv(pose_jacobian.T @ pose_jacobian) for pose_jacobian in pose_columns]
+    cross_terms = [
+        pose_jacobian.T @ lens_jacobian for pose_jacobian, lens_jacobian in zip(pose_columns, lens_columns, strict=True)
+    ]
+    lens_inverse = np.linalg.inv(
+        sum(lens_jacobian.T @ lens_jacobian for lens_jacobian in lens_columns)
+        - sum(
+            cross_term.T @ pose_inverse @ cross_term for cross_term, pose_inverse in zip(cross_terms, pose_inverses, strict=True)
+        )
     )
-    sd = np.sqrt(variance * np.diag(lens_basis @ shared @ lens_basis.T))
+    lens_sd = np.sqrt(variance * np.diag(lens_basis @ lens_inverse @ lens_basis.T))
     estimates = []
-    for record, inverse, m, left in zip(records, inverses, mixed, residuals, strict=True):
-        pose = np.sqrt(variance * np.diag(inverse + inverse @ m @ shared @ m.T @ inverse))
-        bars = {"position": pose[3:], "turn": pose[:3], "focal": sd[:2], "center": sd[2:4]}
-        estimates.append(CameraEstimate(record, bars | ({"distortion": sd[4:]} if free > 4 else {}), left))
+    for record, pose_inverse, cross_term, residual in zip(records, pose_inverses, cross_terms, residuals, strict=True):
+        pose_sd = np.sqrt(
+            variance * np.diag(pose_inverse + pose_inverse @ cross_term @ lens_inverse @ cross_term.T @ pose_inverse)
+        )
+        sd = {"position": pose_sd[3:], "turn": pose_sd[:3], "focal": lens_sd[:2], "center": lens_sd[2:4]}
+        estimates.append(CameraEstimate(record, sd | ({"distortion": lens_sd[4:]} if free_count > 4 else {}), residual))
     return estimates
 
 
 def _jacobian(record: CameraRecord, points: np.ndarray) -> np.ndarray:
-    """Derivative [2 N, 15] of the projections by the numbers of ``changed``, by central differences."""
+    """Jacobian [2 N, 15] of the projections by the shifts of ``perturb``, by central differences."""
     camera_distance = float(np.linalg.norm(record.translation))
     steps = np.r_[np.full(3, 1e-5), np.full(3, 1e-5 * camera_distance), np.full(4, 1e-2), np.full(5, 1e-5)]
     columns = [
-        (changed(record, shift).project(points) - changed(record, -shift).project(points)).ravel() / (2 * step)
-        for shift, step in zip(np.diag(steps), steps, strict=True)
+        (perturb(record, shifts).project(points) - perturb(record, -shifts).project(points)).ravel() / (2 * step)
+        for shifts, step in zip(np.diag(steps), steps, strict=True)
     ]
     return np.stack(columns, axis=1)
 
 
 def write_estimates(path: str | Path, estimates: Sequence[CameraEstimate]) -> None:
-    """Write cameras as OpenCV JSON (``write_opencv_json``), with error bars under "calibration", which readers pass over.
+    """Write cameras as OpenCV JSON (``write_opencv_json``), with error bars under "calibration", which readers ignore.
 
     Raises:
-        UserError: two cameras share a name, or the place cannot be written to.
+        UserError: two cameras share a name, or the path cannot be written to.
     """
     write_opencv_json(path, [estimate.record for estimate in estimates])
     data = read_json(Path(path))

@@ -1,4 +1,4 @@
-"""Cameras from files and into files: OpenCV JSON, nerfstudio's transforms.json and COLMAP's text model (docs/cameras.md)."""
+"""Readers and writers of camera files: OpenCV JSON, nerfstudio's transforms.json and COLMAP's text model (docs/cameras.md)."""
 
 from ti_render.camera_files.colmap_text import write_colmap_text
 from ti_render.camera_files.opencv_json import write_opencv_json

@@ -17,7 +17,7 @@ from ti_render.camera_files.opencv_json import PixelCenters, cameras_from_opencv
 from ti_render.camera_files.record import CameraRecord
 from ti_sim.base.errors import UserError
 
-_NAMES = {
+_KEYS = {
     "K": ("cameramatrix", "k", "intrinsicmatrix", "intrinsics"),
     "dist": ("distortioncoefficients", "distcoeffs", "distortion", "dist", "d"),
     "width": ("imagewidth", "width"),
@@ -26,52 +26,52 @@ _NAMES = {
     "t": ("translation", "translationvector", "tvec", "t"),
     "name": ("cameraname", "name"),
 }
-_SIZE = ("imagesize", "size", "resolution")
-_LENSES = ("plumb_bob", "rational_polynomial")  # the lens models of ROS that are OpenCV's
+_SIZE_KEYS = ("imagesize", "size", "resolution")
+_LENS_MODELS = ("plumb_bob", "rational_polynomial")  # lens models of ROS that equal OpenCV's
 
 
 def is_calibration(data: Any) -> bool:
     """Whether a file's content has a camera matrix under one of the names of these programs."""
-    return isinstance(data, Mapping) and any(_plain(key) in _NAMES["K"] for key in data)
+    return isinstance(data, Mapping) and any(_normalized_key(key) in _KEYS["K"] for key in data)
 
 
 def cameras_from_calibration(data: Mapping[str, Any], *, pixel_centers: PixelCenters | None) -> tuple[list[CameraRecord], bool]:
-    """The camera of a calibration, and whether it has a pose; without one, its record has the world's axes and origin.
+    """The camera of a calibration, and whether it has a pose; without one, its record has the identity pose.
 
     Args:
-        data: what the file holds.
-        pixel_centers: where the file's pixel centres are; None for "integer", OpenCV's own convention.
+        data: content of the file.
+        pixel_centers: convention of the file's pixel centres; None for "integer", OpenCV's own convention.
 
     Raises:
         UserError: a number is missing or wrong, or the lens is not OpenCV's.
     """
-    by_name = {_plain(key): value for key, value in data.items()}
-    matrices = {key: _matrix(by_name[name]) for key, names in _NAMES.items() for name in names[::-1] if name in by_name}
-    model = by_name.get("distortionmodel", by_name.get("model", _LENSES[0]))
-    if isinstance(model, str) and model.lower() not in _LENSES:
-        raise UserError(f"the distortion model {model!r} is not supported: calibrate with {_LENSES[0]}")
-    image_size = next((by_name[name] for name in _SIZE if name in by_name), None)
-    if image_size is not None and "width" not in matrices:
-        matrices["width"], matrices["height"] = numbers(_matrix(image_size), "the image size").reshape(-1)[:2].tolist()
-    posed = "R" in matrices and "t" in matrices
-    entries = np.ravel(numbers(matrices["R"], "R")) if posed else np.eye(3).ravel()
-    matrices["R"] = (
-        Rotation.from_rotvec(entries).as_matrix()
-        if entries.size == 3
-        else entries.reshape(3, 3)
-        if entries.size == 9
-        else entries
+    by_name = {_normalized_key(key): value for key, value in data.items()}
+    values = {key: _to_array(by_name[name]) for key, names in _KEYS.items() for name in names[::-1] if name in by_name}
+    model = by_name.get("distortionmodel", by_name.get("model", _LENS_MODELS[0]))
+    if isinstance(model, str) and model.lower() not in _LENS_MODELS:
+        raise UserError(f"the distortion model {model!r} is not supported: calibrate with {_LENS_MODELS[0]}")
+    image_size = next((by_name[name] for name in _SIZE_KEYS if name in by_name), None)
+    if image_size is not None and "width" not in values:
+        values["width"], values["height"] = numbers(_to_array(image_size), "the image size").reshape(-1)[:2].tolist()
+    has_pose = "R" in values and "t" in values
+    rotation_values = np.ravel(numbers(values["R"], "R")) if has_pose else np.eye(3).ravel()
+    values["R"] = (
+        Rotation.from_rotvec(rotation_values).as_matrix()
+        if rotation_values.size == 3
+        else rotation_values.reshape(3, 3)
+        if rotation_values.size == 9
+        else rotation_values
     )
-    matrices["t"] = np.ravel(matrices["t"]) if posed else np.zeros(3)
-    matrices["name"] = str(matrices.get("name", "camera"))
-    return cameras_from_opencv(matrices, pixel_centers=pixel_centers), posed
+    values["t"] = np.ravel(values["t"]) if has_pose else np.zeros(3)
+    values["name"] = str(values.get("name", "camera"))
+    return cameras_from_opencv(values, pixel_centers=pixel_centers), has_pose
 
 
-def _plain(name: Any) -> str:
+def _normalized_key(name: Any) -> str:
     return str(name).replace("_", "").lower()
 
 
-def _matrix(value: Any) -> Any:
+def _to_array(value: Any) -> Any:
     """An array of a matrix that is stored as rows, cols and data; other values as they are."""
     if not isinstance(value, Mapping):
         return value

@@ -1,4 +1,4 @@
-"""Checked numbers: what stands in a camera file becomes float64, or one sentence says why not."""
+"""Validation of the numbers of camera files: they are converted to float64, or an error of one sentence is raised."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import numpy as np
 
 from ti_sim.base.errors import UserError
 
-ROTATION_TOLERANCE = 1e-3  # three written decimals pass; the nearest rotation is then at most half of it [rad] away
+ROTATION_TOLERANCE = 1e-3  # accepts three written decimals; the nearest rotation is then at most half of this [rad] away
 
 
 @contextmanager
 def located(location: str) -> Iterator[None]:
-    """Put the place (a file, a camera, a line) before the message of every UserError that the block raises."""
+    """Prefix the message of every UserError that the block raises with a location (a file, a camera, a line)."""
     try:
         yield
     except UserError as error:
@@ -37,7 +37,7 @@ def numbers(value: Any, name: str, *, shape: tuple[int, ...] | None = None) -> n
     """A float64 copy of an array of finite numbers.
 
     Args:
-        value: nested lists or an array; strings, null and truth values are no numbers.
+        value: nested lists or an array; strings, null and booleans are refused.
         name: its name in messages.
         shape: the shape that it must have; None for any.
 
@@ -76,7 +76,7 @@ def number(value: Any, name: str) -> float:
     """One finite number.
 
     Raises:
-        UserError: it is something else.
+        UserError: the value is invalid.
     """
     is_number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
     if not is_number or not abs(value) <= np.finfo(np.float64).max:  # the comparison is false for NaN too
@@ -88,7 +88,7 @@ def image_side(value: Any, name: str) -> int:
     """A side of an image: a whole number of pixels, at least 1 (640.0 passes for 640).
 
     Raises:
-        UserError: it is something else.
+        UserError: the value is invalid.
     """
     side = number(value, name)
     if side < 1 or side != int(side):
@@ -97,7 +97,7 @@ def image_side(value: Any, name: str) -> int:
 
 
 def rotation(value: Any, name: str) -> np.ndarray:
-    """The rotation nearest to a matrix that is one up to rounding (the orthogonal factor of its polar decomposition).
+    """The rotation nearest to a matrix that is orthonormal up to rounding (the orthogonal factor of its polar decomposition).
 
     Args:
         value: [3, 3].
@@ -110,10 +110,10 @@ def rotation(value: Any, name: str) -> np.ndarray:
         UserError: the matrix is further than 1e-3 from orthonormal (the message says how far), or it is a reflection.
     """
     matrix = numbers(value, name, shape=(3, 3))
-    distance = float(np.abs(matrix @ matrix.T - np.eye(3)).max())
-    if distance > ROTATION_TOLERANCE:
+    deviation = float(np.abs(matrix @ matrix.T - np.eye(3)).max())
+    if deviation > ROTATION_TOLERANCE:
         raise UserError(
-            f"{name} is not a rotation: {name} times its transpose differs from the identity by {distance:.3g} "
+            f"{name} is not a rotation: {name} times its transpose differs from the identity by {deviation:.3g} "
             f"(at most {ROTATION_TOLERANCE:g} is taken): give an orthonormal matrix without scale"
         )
     left, _, right = np.linalg.svd(matrix)

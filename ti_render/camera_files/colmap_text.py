@@ -1,7 +1,7 @@
 """Cameras of a COLMAP sparse model in text: ``cameras.txt`` and ``images.txt`` in one folder.
 
-cameras.txt, one line a lens: CAMERA_ID MODEL WIDTH HEIGHT PARAMS. images.txt, two lines an image: IMAGE_ID QW QX QY QZ
-TX TY TZ CAMERA_ID NAME (world to camera, OpenCV axes), then the image's points, which are not read. The centre of the
+cameras.txt, one line for each lens: CAMERA_ID MODEL WIDTH HEIGHT PARAMS. images.txt, two lines for each image: IMAGE_ID QW QX QY
+QZ TX TY TZ CAMERA_ID NAME (world to camera, OpenCV axes), then the image's points, which are not read. The centre of the
 first pixel is (0.5, 0.5). A line that begins with # is a comment.
 """
 
@@ -30,8 +30,11 @@ _MODELS = {
     "OPENCV": "fx fy cx cy k1 k2 p1 p2",
     "FULL_OPENCV": "fx fy cx cy k1 k2 p1 p2 k3 k4 k5 k6",
 }
-# Files of a model that this module does not write, and that COLMAP would read together with those that it writes.
-_FOREIGN = tuple(f"{name}.bin" for name in ("cameras", "images", "points3D", "rigs", "frames")) + ("rigs.txt", "frames.txt")
+# Files that COLMAP would read together with those of this module: the folder must not contain them.
+_OTHER_MODEL_FILES = tuple(f"{name}.bin" for name in ("cameras", "images", "points3D", "rigs", "frames")) + (
+    "rigs.txt",
+    "frames.txt",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +46,7 @@ class _Lens:
 
 
 def cameras_from_colmap(folder: Path) -> list[CameraRecord]:
-    """The cameras of a folder with cameras.txt and images.txt, one an image, in the order of images.txt.
+    """The cameras of a folder with cameras.txt and images.txt, one for each image, in the order of images.txt.
 
     Raises:
         UserError: a file is missing or a line is wrong (the message gives its number), the camera model is not supported,
@@ -68,7 +71,7 @@ def write_colmap_text(folder: str | Path, cameras: Sequence[CameraRecord]) -> No
     camera. A camera's name becomes the name of its image.
 
     Args:
-        folder: is made if it is missing; it must not hold another model.
+        folder: created if it is missing; it must not contain another model.
         cameras: with different names.
 
     Raises:
@@ -125,7 +128,7 @@ def _lens(words: list[str]) -> _Lens:
 
 
 def _image_lines(path: Path) -> Iterator[tuple[str, str]]:
-    """The first line of each image, with its place. The second line, with the points, may be empty but not left out."""
+    """The first line of each image, with its location. The second line, with the points, may be empty and must not be missing."""
     lines = iter(enumerate(read_text(path).split("\n"), start=1))
     for index, line in lines:
         line = line.strip()
@@ -138,7 +141,7 @@ def _image_lines(path: Path) -> Iterator[tuple[str, str]]:
 
 
 def _check_points(line: str) -> None:
-    """Catch files whose lines with points were taken out: every second image would be lost without a word."""
+    """Refuse files without the lines of points: every second image would be lost silently."""
     words = line.split()
     try:
         if len(words) % 3:
@@ -180,7 +183,7 @@ def _floats(words: list[str], name: str) -> np.ndarray:
 
 
 def _lens_text(camera: CameraRecord) -> str:
-    """MODEL WIDTH HEIGHT PARAMS of the least model that holds the camera."""
+    """MODEL WIDTH HEIGHT PARAMS of the simplest model that represents the camera."""
     intrinsics, distortion = camera.intrinsics.tolist(), camera.distortion.tolist()
     if distortion[4] != 0:
         model, parameters = "FULL_OPENCV", [*intrinsics, *distortion, 0.0, 0.0, 0.0]
@@ -197,11 +200,11 @@ def _join(values: Sequence[float]) -> str:
 
 
 def _check_folder(folder: Path) -> None:
-    """Check that no other model lies in the folder: its points would refer to images that are no longer there."""
-    foreign = next((name for name in _FOREIGN if (folder / name).exists()), None)
+    """Check that the folder contains no other model: its points would refer to images that no longer exist."""
+    other_file = next((name for name in _OTHER_MODEL_FILES if (folder / name).exists()), None)
     points = folder / POINTS
-    if foreign is None and points.is_file():
-        filled = any(line.strip() and not line.strip().startswith("#") for line in read_text(points).split("\n"))
-        foreign = POINTS if filled else None
-    if foreign is not None:
-        raise UserError(f"folder {folder} holds {foreign} of another COLMAP model: choose an empty folder")
+    if other_file is None and points.is_file():
+        has_points = any(line.strip() and not line.strip().startswith("#") for line in read_text(points).split("\n"))
+        other_file = POINTS if has_points else None
+    if other_file is not None:
+        raise UserError(f"folder {folder} holds {other_file} of another COLMAP model: choose an empty folder")

@@ -1,4 +1,4 @@
-"""YAML and XML of calibrated cameras, read without further packages: what OpenCV's FileStorage and ROS write, and no more.
+"""YAML and XML of calibrated cameras, read without further packages: the subset that OpenCV's FileStorage and ROS write.
 
 Of YAML: nested mappings and lists by indentation, lists and mappings in brackets over several lines, plain and quoted scalars,
 comments; tags and the lines of a document's head are skipped. Of XML: elements of text or of other elements.
@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 from ti_sim.base.errors import UserError
 from ti_sim.base.json_text import parse_json
 
-_DEEPEST = 20  # levels of nesting
+_MAX_DEPTH = 20  # levels of nesting
 _TOKENS = re.compile(r"""\s*("(?:[^"\\]|\\.)*"|'(?:[^']|'')*'|[\[\]{},:]|[^\s\[\]{},:"'][^\[\]{},]*)""")
 
 
@@ -21,7 +21,7 @@ def read_yaml(text: str) -> Any:
     """The mapping, list or scalar of a YAML document.
 
     Raises:
-        UserError: the text is none of the YAML that is read here; the message names the line.
+        UserError: the text is outside of this subset of YAML; the message names the line.
     """
     lines = _Lines(text)
     value = lines.block(0, 0)
@@ -45,48 +45,48 @@ def read_xml(text: str) -> Any:
 
 
 def _element(element: ElementTree.Element, depth: int) -> Any:
-    if depth > _DEEPEST:
-        raise UserError(f"the XML is nested more than {_DEEPEST} levels deep: export it again")
+    if depth > _MAX_DEPTH:
+        raise UserError(f"the XML is nested more than {_MAX_DEPTH} levels deep: export it again")
     if len(element):
         return {child.tag: _element(child, depth + 1) for child in element}
     words = (element.text or "").split()
-    numbers = [_scalar(word) for word in words]
-    if element.tag == "data" or len(words) > 1 and all(isinstance(word, int | float) for word in numbers):
-        return numbers
+    scalars = [_scalar(word) for word in words]
+    if element.tag == "data" or len(words) > 1 and all(isinstance(word, int | float) for word in scalars):
+        return scalars
     return _scalar((element.text or "").strip().strip('"'))
 
 
 class _Lines:
-    """The lines of a document that hold something: (number, indentation, text) each."""
+    """The lines of a document that are not empty: (number, indentation, text) each."""
 
     def __init__(self, text: str) -> None:
         self.rows: list[tuple[int, int, str]] = []
-        waiting: tuple[int, int, str] | None = None  # brackets that are open
+        open_row: tuple[int, int, str] | None = None  # line with an open bracket
         for number, line in enumerate(text.splitlines(), start=1):
             content = re.sub(r"(^|\s)#.*$", "", line).rstrip()
-            if not content.strip() or (waiting is None and re.match(r"%|---|\.\.\.", content)):
+            if not content.strip() or (open_row is None and re.match(r"%|---|\.\.\.", content)):
                 continue
-            if waiting is None:
-                waiting = (number, len(content) - len(content.lstrip(" ")), content.strip())
+            if open_row is None:
+                open_row = (number, len(content) - len(content.lstrip(" ")), content.strip())
             else:
-                waiting = (*waiting[:2], f"{waiting[2]} {content.strip()}")
-            if sum(waiting[2].count(c) for c in "[{") <= sum(waiting[2].count(c) for c in "]}"):
-                self.rows.append(waiting)
-                waiting = None
-        if waiting is not None:
-            raise UserError(f"line {waiting[0]} of the YAML opens a bracket that is not closed: export it again")
+                open_row = (*open_row[:2], f"{open_row[2]} {content.strip()}")
+            if sum(open_row[2].count(c) for c in "[{") <= sum(open_row[2].count(c) for c in "]}"):
+                self.rows.append(open_row)
+                open_row = None
+        if open_row is not None:
+            raise UserError(f"line {open_row[0]} of the YAML opens a bracket that is not closed: export it again")
 
     def block(self, indent: int, depth: int) -> Any:
-        """The value of the lines from the first on that are indented at least so far."""
-        if depth > _DEEPEST:
-            raise UserError(f"the YAML is nested more than {_DEEPEST} levels deep: export it again")
+        """The value of the first lines that are indented by at least ``indent``."""
+        if depth > _MAX_DEPTH:
+            raise UserError(f"the YAML is nested more than {_MAX_DEPTH} levels deep: export it again")
         if not self.rows or self.rows[0][1] < indent:
             return None
         indentation = self.rows[0][1]
         if self.rows[0][2] == "-" or self.rows[0][2].startswith("- "):
             return self._items(indentation, depth)
         if re.match(r"[^\[{\"'][^:]*:(\s|$)|[\"'][^\"']*[\"']\s*:(\s|$)", self.rows[0][2]) is None:
-            return _flow(self.rows.pop(0)[2])
+            return _flow_value(self.rows.pop(0)[2])
         values: dict[str, Any] = {}
         while self.rows and self.rows[0][1] == indentation and not self.rows[0][2].startswith("- "):
             number, _, text = self.rows.pop(0)
@@ -94,54 +94,54 @@ class _Lines:
             if not colon:
                 raise UserError(f"line {number} of the YAML is not understood ({text[:40]!r}): export it again")
             remainder = re.sub(r"^!\S*\s*", "", remainder.strip())
-            values[str(_scalar(key.strip()))] = _flow(remainder) if remainder else self._below(indentation, depth)
+            values[str(_scalar(key.strip()))] = _flow_value(remainder) if remainder else self._value_below_key(indentation, depth)
         return values
 
-    def _below(self, indent: int, depth: int) -> Any:
+    def _value_below_key(self, indent: int, depth: int) -> Any:
         """The value below a key: lists may stand at the key's own indentation."""
-        listed = bool(self.rows) and self.rows[0][1] == indent and self.rows[0][2].startswith("-")
-        return self.block(indent if listed else indent + 1, depth + 1)
+        is_list = bool(self.rows) and self.rows[0][1] == indent and self.rows[0][2].startswith("-")
+        return self.block(indent if is_list else indent + 1, depth + 1)
 
     def _items(self, indent: int, depth: int) -> list[Any]:
         items = []
         while self.rows and self.rows[0][1] == indent and (self.rows[0][2] == "-" or self.rows[0][2].startswith("- ")):
             number, _, text = self.rows.pop(0)
             remainder = re.sub(r"^!\S*\s*", "", text[1:].strip())
-            if remainder:  # a mapping or list that begins behind the dash goes on below its first key
+            if remainder:  # a mapping or list that begins after the dash continues below its first key
                 self.rows.insert(0, (number, indent + len(text) - len(text[1:].lstrip()), remainder))
             items.append(self.block(indent + 1, depth + 1))
         return items
 
 
-def _flow(text: str) -> Any:
+def _flow_value(text: str) -> Any:
     """A scalar, or lists and mappings in brackets."""
     if text[:1] not in "[{":
         return _scalar(text)
     tokens = _TOKENS.findall(text)
     tokens.reverse()
-    value = _bracketed(tokens, 0)
+    value = _parse_brackets(tokens, 0)
     if tokens:
         raise UserError(f"the YAML value {text[:40]!r} continues after its bracket: export it again")
     return value
 
 
-def _bracketed(tokens: list[str], depth: int) -> Any:
-    if depth > _DEEPEST or not tokens:
+def _parse_brackets(tokens: list[str], depth: int) -> Any:
+    if depth > _MAX_DEPTH or not tokens:
         raise UserError("brackets of the YAML are not closed, or nested too deeply: export it again")
     opening = tokens.pop()
     if opening not in "[{":
         return _scalar(opening.strip())
     items, mapping = [], {}
     while tokens and tokens[-1] not in "]}":
-        value = _bracketed(tokens, depth + 1)
+        value = _parse_brackets(tokens, depth + 1)
         if opening == "{":
             if isinstance(value, str) and ":" in value:  # "rows: 3" is one token
                 key, _, remainder = value.partition(":")
-                value = _scalar(remainder.strip()) if remainder.strip() else _bracketed(tokens, depth + 1)
+                value = _scalar(remainder.strip()) if remainder.strip() else _parse_brackets(tokens, depth + 1)
                 mapping[key.strip()] = value
             elif tokens and tokens[-1] == ":":
                 tokens.pop()
-                mapping[str(value)] = _bracketed(tokens, depth + 1)
+                mapping[str(value)] = _parse_brackets(tokens, depth + 1)
             else:
                 raise UserError("a mapping in the YAML has an entry without a value: export it again")
         else:

@@ -1,4 +1,4 @@
-"""A file tells its cameras apart by their names."""
+"""Cameras of a file have different names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cameras as OpenCV gives them, in JSON: K, R, t, dist, width and height.
+"""Cameras in the conventions of OpenCV, in JSON: K, R, t, dist, width and height.
 
 One camera is an object; several are a list of objects, or an object with the list under ``cameras``:
 
@@ -26,17 +26,17 @@ from ti_sim.base.errors import UserError
 from ti_sim.base.rules import checked
 
 PixelCenters = Literal["integer", "half"]
-_HALF_FROM = {"integer": 0.5, "half": 0.0}  # what to add to cx and cy
-_DIST_LENGTHS = (4, 5, 8, 12, 14)  # what OpenCV's calibration returns
+_CENTRE_SHIFT = {"integer": 0.5, "half": 0.0}  # added to cx and cy
+_DIST_LENGTHS = (4, 5, 8, 12, 14)  # lengths that OpenCV's calibration returns
 
 
 def cameras_from_opencv(data: Any, *, pixel_centers: PixelCenters | None) -> list[CameraRecord]:
     """The cameras of an OpenCV JSON file.
 
     Args:
-        data: what the file holds.
-        pixel_centers: where the file's pixel centres are; None for what the file itself says under ``pixel_centers``,
-            and "integer", OpenCV's own convention, where it says nothing.
+        data: content of the file.
+        pixel_centers: convention of the file's pixel centres; None for the file's key ``pixel_centers``, or "integer",
+            OpenCV's convention, without that key.
 
     Raises:
         UserError: a key is missing or wrong; the file and the argument disagree about the pixel centres.
@@ -55,16 +55,16 @@ def write_opencv_json(path: str | Path, cameras: Sequence[CameraRecord], *, pixe
     """Write cameras as OpenCV JSON: K, R, t, dist, width, height and name of each.
 
     Args:
-        path: the file; its folders are made.
+        path: the file; its folders are created.
         cameras: with different names.
-        pixel_centers: "integer" for K as OpenCV's functions want it (cx and cy are 0.5 less than the record's), "half"
-            for K as the renderer has it. The file says which under ``pixel_centers``, and ``read_cameras`` heeds it.
+        pixel_centers: "integer" for K of OpenCV's functions (cx and cy are 0.5 less than the record's), "half" for K of the
+            renderer. The file has the choice under ``pixel_centers``, and ``read_cameras`` reads it.
 
     Raises:
         UserError: there are no cameras, two share a name, or the place cannot be written to.
     """
     check_names(cameras)
-    entries = [_entry(camera, _HALF_FROM[pixel_centers]) for camera in cameras]
+    entries = [_to_json(camera, _CENTRE_SHIFT[pixel_centers]) for camera in cameras]
     write_json(Path(path), {"pixel_centers": pixel_centers, "cameras": entries})
 
 
@@ -74,10 +74,10 @@ def _camera(entry: Any, default_name: str, shared: Mapping[str, Any], pixel_cent
     name = entry.get("name", default_name)
     with located(f"camera {name!r}"):
         fx, fy, cx, cy = _intrinsics(required(entry, "K", "the 3 x 3 camera matrix"))
-        shift = _HALF_FROM[_pixel_centers(entry.get("pixel_centers", shared.get("pixel_centers")), pixel_centers)]
+        shift = _CENTRE_SHIFT[_pixel_centers(entry.get("pixel_centers", shared.get("pixel_centers")), pixel_centers)]
         values = {
             "intrinsics": np.array([fx, fy, cx + shift, cy + shift]),
-            "rotation": _rotation_entry(required(entry, "R", "the 3 x 3 rotation from the world to the camera")),
+            "rotation": _rotation_matrix(required(entry, "R", "the 3 x 3 rotation from the world to the camera")),
             "translation": vector(required(entry, "t", "the translation from the world to the camera"), "t", lengths=(3,)),
             "distortion": _distortion(entry.get("dist")),
             "width": required(entry, "width", "the width of the image in pixels"),
@@ -94,12 +94,12 @@ def _intrinsics(value: Any) -> tuple[float, float, float, float]:
     if not np.allclose(matrix[2], (0.0, 0.0, 1.0), rtol=0.0, atol=1e-9):
         raise UserError(f"K has the last row {matrix[2].tolist()}: 0, 0, 1 is needed")
     skew = float(np.abs((matrix[0, 1], matrix[1, 0])).max())
-    if skew > 1e-6 * np.abs(matrix).max():  # less moves no pixel by more than a thousandth
+    if skew > 1e-6 * np.abs(matrix).max():  # smaller skew moves no pixel by more than a thousandth
         raise UserError(f"K has skew (K[0][1] = {matrix[0, 1]:g}, K[1][0] = {matrix[1, 0]:g}): calibrate without skew")
     return float(matrix[0, 0]), float(matrix[1, 1]), float(matrix[0, 2]), float(matrix[1, 2])
 
 
-def _rotation_entry(value: Any) -> np.ndarray:
+def _rotation_matrix(value: Any) -> np.ndarray:
     """R as numbers; the record checks that it is a rotation."""
     array = numbers(value, "R")
     if array.size == 3:
@@ -108,7 +108,7 @@ def _rotation_entry(value: Any) -> np.ndarray:
 
 
 def _distortion(value: Any) -> np.ndarray:
-    """k1, k2, p1, p2, k3 of OpenCV's coefficients, of which the further ones must be zero."""
+    """k1, k2, p1, p2, k3 of OpenCV's coefficients, of which those beyond k3 must be zero."""
     if value is None:
         return np.zeros(5)
     coefficients = vector(value, "dist", lengths=_DIST_LENGTHS)
@@ -118,17 +118,17 @@ def _distortion(value: Any) -> np.ndarray:
 
 
 def _pixel_centers(stated: Any, requested: PixelCenters | None) -> PixelCenters:
-    """The convention that holds for a camera."""
+    """The convention of a camera's pixel centres."""
     if stated is None:
         return "integer" if requested is None else requested
-    if not isinstance(stated, str) or stated not in _HALF_FROM:
+    if not isinstance(stated, str) or stated not in _CENTRE_SHIFT:
         raise UserError(f"pixel_centers is {stated!r}: choose 'integer' or 'half'")
     if requested is not None and requested != stated:
         raise UserError(f"the file says pixel_centers {stated!r}, and {requested!r} was asked for: leave the option out")
     return stated
 
 
-def _entry(camera: CameraRecord, shift: float) -> dict[str, Any]:
+def _to_json(camera: CameraRecord, shift: float) -> dict[str, Any]:
     fx, fy, cx, cy = camera.intrinsics.tolist()
     return {
         "name": camera.name,

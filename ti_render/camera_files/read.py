@@ -1,4 +1,4 @@
-"""Reading any of the camera files: what the path is and what the file holds say which format it has."""
+"""Reader of all formats of camera files: the path and the content determine the format."""
 
 from __future__ import annotations
 
@@ -34,24 +34,24 @@ def read_cameras(
     """Read the cameras of a file, in the axes and pixel coordinates of the renderer.
 
     Args:
-        path: OpenCV JSON or a nerfstudio transforms.json (told apart by their keys); a calibration in OpenCV's YAML or XML or
+        path: OpenCV JSON or a nerfstudio transforms.json (distinguished by their keys); a calibration in OpenCV's YAML or XML or
             in ROS's camera_info YAML; a folder with a transforms.json or with COLMAP's cameras.txt and images.txt; or one of
-            these two, its fellow beside it.
+            these two files.
         world_from_file: p_world = M p_file, a similarity [4, 4] (or a rotation [3, 3]), for example ``z_up_from("y")``;
             None keeps the file's world.
         pixel_centers: for OpenCV and ROS files only: "integer" if the centre of the first pixel is (0, 0), so that cx and cy grow
-            by 0.5; "half" if it is (0.5, 0.5). None takes what the file says under ``pixel_centers``, and "integer",
-            OpenCV's own convention, where it says nothing.
+            by 0.5; "half" if it is (0.5, 0.5). None takes the file's key ``pixel_centers``, or "integer", OpenCV's
+            convention, without that key.
         original_world: for transforms.json only: undo the file's applied_transform and applied_scale, so that the cameras
-            stand in the world of the model that the file was made from. ``world_from_file`` comes after it.
-        pose_needed: whether a calibration without a pose is refused; otherwise its camera stands in the world's origin and
-            axes, and only its focal lengths, centre and lens mean something.
+            are in the world of the original model. ``world_from_file`` is applied after it.
+        pose_needed: whether a calibration without a pose is refused; otherwise its camera has the identity pose, and only
+            its focal lengths, centre and lens are meaningful.
 
     Returns:
-        One record a camera (OpenCV) or image (the others), in the order of the file, with different names.
+        One record for each camera (OpenCV) or image (other formats), in the order of the file, with different names.
 
     Raises:
-        UserError: the path is missing or has no known format; a key is missing or wrong; a camera makes no sense; an
+        UserError: the path is missing or has no known format; a key is missing or wrong; a camera is invalid; an
             option does not belong to the format. The message names the file, the camera and the remedy.
     """
     path = Path(path)
@@ -101,8 +101,8 @@ def _read_file(path: Path, *, pixel_centers: Any, original_world: bool, pose_nee
     if is_calibration(data) and not ("K" in data and "R" in data):
         _refuse_options(path, "a calibration", original_world=original_world)
         with located(f"camera file {path}"):
-            cameras, posed = cameras_from_calibration(data, pixel_centers=pixel_centers)
-        if pose_needed and not posed:
+            cameras, has_pose = cameras_from_calibration(data, pixel_centers=pixel_centers)
+        if pose_needed and not has_pose:
             raise UserError(
                 f"camera file {path} holds a lens and no pose: find the pose with risp camera pose --camera-file, and use the "
                 "file that it writes"

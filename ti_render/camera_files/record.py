@@ -16,22 +16,22 @@ from ti_sim.base.errors import UserError
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CameraRecord:
-    """A camera with its image size and pose: what a camera file says about one image.
+    """A camera with its image size and pose: the entry of a camera file for one image.
 
     OpenCV axes (x right, y down, z forward): p_cam = R p_world + t. Pixel centres are at half-integers: the corner of
-    the first pixel is (0, 0) and its centre (0.5, 0.5). The arrays are float64 and cannot be written to.
+    the first pixel is (0, 0) and its centre (0.5, 0.5). The arrays are float64 and read-only.
 
     Attributes:
         name: of the camera or of its image file, without line breaks or blanks at its ends.
         width, height: size of the image [pixels].
         intrinsics: fx, fy, cx, cy [pixels], shape [4].
-        rotation: world to camera, shape [3, 3]. A matrix that is a rotation only up to 1e-3 becomes the nearest one.
+        rotation: world to camera, shape [3, 3]. A matrix that is orthonormal up to 1e-3 is replaced by the nearest rotation.
         translation: world to camera, in units of the world (m), shape [3].
         distortion: k1, k2, p1, p2, k3 of OpenCV's lens model, shape [5].
 
     Raises:
         UserError: a value has a wrong shape or is not finite, a side of the image is below 1, a focal length is not
-            positive, the rotation is none.
+            positive, the matrix is no rotation.
     """
 
     name: str
@@ -70,7 +70,7 @@ class CameraRecord:
         return -self.rotation.T @ self.translation
 
     def project(self, points: Any) -> np.ndarray:
-        """Where points of the world appear in the image, with the lens distortion.
+        """Project points of the world into the image, with the lens distortion.
 
         The lens model is OpenCV's: radial 1 + k1 r^2 + k2 r^4 + k3 r^6, tangential p1 and p2 (Brown 1966).
 
@@ -79,7 +79,7 @@ class CameraRecord:
 
         Returns:
             Pixels u, v of shape [..., 2], float64; NaN for points that are not in front of the camera. Outside the range
-            for which the lens was calibrated the polynomials fold the picture over: points far outside it can land inside.
+            for which the lens was calibrated the polynomials fold back: points far outside the image can project into it.
 
         Raises:
             UserError: the points are not finite numbers with three coordinates.
@@ -101,18 +101,18 @@ class CameraRecord:
                 [4, 4], [3, 4] without the last row, or [3, 3] without a shift.
 
         Returns:
-            A record that sees M p exactly where this one sees p.
+            A record that projects M p to the pixel to which this one projects p.
 
         Raises:
             UserError: M is no similarity.
         """
-        scale, rotation_entries, shift = similarity(new_from_old, "the change of the world")
-        new_rotation = self.rotation @ rotation_entries.T
+        scale, rotation_matrix, shift = similarity(new_from_old, "the change of the world")
+        new_rotation = self.rotation @ rotation_matrix.T
         return replace(self, rotation=new_rotation, translation=scale * self.translation - new_rotation @ shift)
 
     def _distort(self, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Normalised image coordinates behind the lens."""
-        return distorted(x, y, self.distortion)
+        """Distorted normalised image coordinates."""
+        return distort_points(x, y, self.distortion)
 
     def _set(self, name: str, value: int | np.ndarray) -> None:
         if isinstance(value, np.ndarray):
@@ -120,8 +120,8 @@ class CameraRecord:
         object.__setattr__(self, name, value)
 
 
-def distorted(x: np.ndarray, y: np.ndarray, distortion: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Normalised image coordinates behind a lens with k1, k2, p1, p2, k3."""
+def distort_points(x: np.ndarray, y: np.ndarray, distortion: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Distorted normalised image coordinates of a lens with k1, k2, p1, p2, k3."""
     k1, k2, p1, p2, k3 = distortion
     r2 = x * x + y * y
     radial = 1.0 + r2 * (k1 + r2 * (k2 + r2 * k3))

@@ -1,4 +1,4 @@
-"""Text files in and out, with errors that name the file."""
+"""Reading and writing of text files, with errors that name the file."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def read_text(path: Path) -> str:
 
 
 def read_json(path: Path) -> Any:
-    """What a JSON file holds.
+    """Content of a JSON file.
 
     Raises:
-        UserError: it cannot be read, or is not JSON; the message gives the place of the fault.
+        UserError: it cannot be read, or is not JSON; the message has the position of the fault.
     """
     try:
         return parse_json(read_text(path))
@@ -38,10 +38,10 @@ def read_json(path: Path) -> Any:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a UTF-8 file, whole or not at all; its folders are made.
+    """Write a UTF-8 file, atomically; its folders are created.
 
     Raises:
-        UserError: the place cannot be written to.
+        UserError: the path cannot be written to.
     """
     if not path.name or "\0" in path.name:
         raise UserError(f"{str(path)!r} is no name of a file: give it one")
@@ -53,7 +53,7 @@ def write_text(path: Path, text: str) -> None:
     except OSError as error:
         raise UserError(f"camera file {path} cannot be written ({error.strerror}): choose another place for it") from error
     finally:
-        if temporary.is_file():  # a good write has moved it
+        if temporary.is_file():  # a successful write has moved it
             temporary.unlink()
 
 
@@ -61,6 +61,6 @@ def write_json(path: Path, data: Any) -> None:
     """Write JSON whose numbers read back exactly.
 
     Raises:
-        UserError: the place cannot be written to.
+        UserError: the path cannot be written to.
     """
     write_text(path, json.dumps(data, indent=2, allow_nan=False, ensure_ascii=False) + "\n")

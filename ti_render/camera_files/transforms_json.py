@@ -1,10 +1,10 @@
 """Cameras of a nerfstudio ``transforms.json`` (the format of Instant NGP, with OpenCV's lens coefficients).
 
-fl_x, fl_y, cx, cy, w, h [pixels], k1, k2, p1, p2, k3 and camera_model stand at the top or in a frame, and the frame's
-value goes first; where the focal length is missing, it is that of camera_angle_x [rad], and the size that of the pictures.
+fl_x, fl_y, cx, cy, w, h [pixels], k1, k2, p1, p2, k3 and camera_model are keys of the file or of a frame, and the
+frame's value has precedence; a missing focal length follows from camera_angle_x [rad], and a missing size from the pictures.
 Each frame has a file_path and a transform_matrix: camera to world, [4, 4], in OpenGL axes (x right,
-y up, z back). The centre of the first pixel is (0.5, 0.5). The cameras have gone through applied_transform and
-applied_scale already: p_file = scale (A p_original).
+y up, z back). The centre of the first pixel is (0.5, 0.5). applied_transform and applied_scale are already
+applied to the cameras: p_file = scale (A p_original).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ti_render.camera_files.world import similarity
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import checked
 
-# All of them are the same formula: the coefficients that a model lacks are not in the file.
+# All models share one formula; coefficients that are missing in the file are zero.
 _MODELS = ("SIMPLE_PINHOLE", "PINHOLE", "SIMPLE_RADIAL", "RADIAL", "OPENCV")
 _INTRINSICS = {
     "fl_x": "the focal length in x [pixels]",
@@ -32,18 +32,18 @@ _INTRINSICS = {
     "cy": "the principal point in y [pixels]",
 }
 _DISTORTION = ("k1", "k2", "p1", "p2", "k3")
-_HIGHER = ("k4", "k5", "k6")
-_PICTURES = (".png", ".jpg", ".jpeg", ".PNG", ".JPG")
-_OPENCV_FROM_OPENGL = np.diag([1.0, -1.0, -1.0])  # y and z turn round
+_UNSUPPORTED = ("k4", "k5", "k6")
+_IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".PNG", ".JPG")
+_OPENCV_FROM_OPENGL = np.diag([1.0, -1.0, -1.0])  # y and z change sign
 
 
 def cameras_from_transforms(data: Mapping[str, Any], *, original_world: bool, folder: Path) -> list[CameraRecord]:
-    """The cameras of a transforms.json, one a frame, in the order of the file.
+    """The cameras of a transforms.json, one for each frame, in the order of the file.
 
     Args:
-        data: what the file holds.
+        data: content of the file.
         original_world: undo the file's applied_transform and applied_scale.
-        folder: of the file, from which the names of pictures start.
+        folder: of the file, to which the paths of pictures are relative.
 
     Raises:
         UserError: a key is missing or wrong, the camera model is not supported, or ``original_world`` is asked for and
@@ -63,15 +63,15 @@ def cameras_from_transforms(data: Mapping[str, Any], *, original_world: bool, fo
 def write_transforms_json(path: str | Path, cameras: Sequence[CameraRecord]) -> None:
     """Write cameras as a nerfstudio transforms.json; a camera's name becomes its file_path.
 
-    Intrinsics that all cameras share stand at the top, others in the frames: nerfstudio does not look into the frames
-    for what stands at the top.
+    Intrinsics that all cameras share are keys of the file, others of the frames: nerfstudio ignores keys of frames that are
+    also keys of the file.
 
     Args:
-        path: the file; its folders are made.
+        path: the file; its folders are created.
         cameras: with different names.
 
     Raises:
-        UserError: there are no cameras, two share a name, or the place cannot be written to.
+        UserError: there are no cameras, two share a name, or the path cannot be written to.
     """
     check_names(cameras)
     lenses = [_lens(camera) for camera in cameras]
@@ -92,7 +92,7 @@ def _camera(frame: Any, index: int, data: Mapping[str, Any], folder: Path) -> Ca
     with located(f"frame {name!r}"):
         _check_model(values)
         if "fl_x" not in values and "camera_angle_x" in values:
-            values |= _of_field_of_view(values, folder / str(name))
+            values |= _intrinsics_from_fov(values, folder / str(name))
         rotation_gl, eye = _pose(required(frame, "transform_matrix", "the 4 x 4 camera-to-world matrix"))
         world_to_camera = _OPENCV_FROM_OPENGL @ rotation_gl.T
         record = {
@@ -106,7 +106,7 @@ def _camera(frame: Any, index: int, data: Mapping[str, Any], folder: Path) -> Ca
     return CameraRecord(name=name, **record)
 
 
-def _of_field_of_view(values: Mapping[str, Any], picture: Path) -> dict[str, Any]:
+def _intrinsics_from_fov(values: Mapping[str, Any], picture: Path) -> dict[str, Any]:
     """Size, focal lengths and centre of a file that has the field of view only (camera_angle_x, as Blender's exporters write).
 
     The centre is that of the picture, and so is the size where the file has none.
@@ -130,10 +130,10 @@ def _focal(angle: Any, key: str, side: int) -> float:
 
 
 def _picture_size(path: Path) -> tuple[int, int]:
-    """Width and height of a picture whose name may lack its ending."""
+    """Width and height of a picture whose name may lack its suffix."""
     from PIL import Image
 
-    for candidate in (path, *(path.with_name(path.name + ending) for ending in _PICTURES)):
+    for candidate in (path, *(path.with_name(path.name + suffix) for suffix in _IMAGE_SUFFIXES)):
         if candidate.is_file():
             try:
                 with Image.open(candidate) as picture:
@@ -148,7 +148,7 @@ def _check_model(values: Mapping[str, Any]) -> None:
     model = "OPENCV_FISHEYE" if values.get("is_fisheye") else values.get("camera_model", "OPENCV")
     if model not in _MODELS:
         raise UserError(f"camera_model {model!r} is not supported: undistort the images, or use one of {', '.join(_MODELS)}")
-    for key in _HIGHER:
+    for key in _UNSUPPORTED:
         if number(values.get(key, 0.0), key) != 0:
             raise UserError(f"{key} is {values[key]:g}: calibrate with k1, k2, p1, p2, k3 only")
 
@@ -167,14 +167,14 @@ def _undo_applied(data: Mapping[str, Any]) -> np.ndarray:
     """p_original = M p_file, [4, 4]."""
     if "applied_transform" not in data and "applied_scale" not in data:
         raise UserError("original_world was asked for, and there is no applied_transform: leave the option out")
-    scale, rotation_entries, shift = similarity(data.get("applied_transform", np.eye(4)), "applied_transform")
+    scale, rotation_matrix, shift = similarity(data.get("applied_transform", np.eye(4)), "applied_transform")
     applied_scale = number(data.get("applied_scale", 1.0), "applied_scale")
     if applied_scale <= 0:
         raise UserError(f"applied_scale is {applied_scale:g}: a number above zero is needed")
-    undo = np.eye(4)
-    undo[:3, :3] = rotation_entries.T / (scale * applied_scale)
-    undo[:3, 3] = -rotation_entries.T @ shift / scale
-    return undo
+    original_from_file = np.eye(4)
+    original_from_file[:3, :3] = rotation_matrix.T / (scale * applied_scale)
+    original_from_file[:3, 3] = -rotation_matrix.T @ shift / scale
+    return original_from_file
 
 
 def _lens(camera: CameraRecord) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Changes of the world: files keep their own axes and unit, the engine wants z up and metres."""
+"""Changes of the world frame: files have various axes and units, the engine uses z up and metres."""
 
 from __future__ import annotations
 
@@ -60,5 +60,5 @@ def similarity(matrix: Any, name: str) -> tuple[float, np.ndarray, np.ndarray]:
     if not scale > 1e-12 * np.abs(linear).max():  # the zero matrix has no scale either
         raise UserError(f"{name} is singular: give a rotation, or a rotation times one scale")
     with located(f"{name}, divided by its scale {scale:g}"):
-        rotation_entries = rotation(linear / scale, "the 3 x 3 part")
-    return scale, rotation_entries, matrix[:3, 3].copy() if matrix.shape[1] == 4 else np.zeros(3)
+        rotation_matrix = rotation(linear / scale, "the 3 x 3 part")
+    return scale, rotation_matrix, matrix[:3, 3].copy() if matrix.shape[1] == 4 else np.zeros(3)

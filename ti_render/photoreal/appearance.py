@@ -1,4 +1,4 @@
-"""A random look: materials, lamps, sky and ground, as named numbers that can be written down and used again."""
+"""Random appearance: materials, lamps, sky and ground, as named numbers that can be saved and loaded."""
 
 from __future__ import annotations
 
@@ -57,16 +57,16 @@ CHOICES: Mapping[str, tuple[str, ...]] = {"sky.kind": SKIES, "ground.pattern": P
 
 @dataclass(frozen=True)
 class Appearance:
-    """A drawn look.
+    """A sampled appearance ("look").
 
     Attributes:
-        seed: what it was drawn with; textures and skies are drawn with it too.
+        seed: of the random numbers, also those of textures and skies.
         numbers: the numbers of ``RANGES``, and for each body "<body>.<name>" with the names of ``BODY_RANGES``. Angles in rad;
-            "size" of a lamp as a share of its distance; "intensity" in units in which a white surface that faces the light (for
-            the sky: upwards) shows 1; "cell" of the ground's pattern, and how deep below the scene's middle a ground is added
-            ("depth"), in radii of the scene; "warmth" from bluish to reddish; red, green and blue are the drawn colour.
+            "size" of a lamp as a fraction of its distance; "intensity" in units in which a white surface that faces the light
+            (for the sky: upwards) has radiance 1; "cell" of the ground's pattern, and "depth" of an added ground below the
+            scene's centre, in radii of the scene; "warmth" from bluish to reddish; red, green and blue are the drawn colour.
         choices: "sky.kind", one of ``SKIES``, and "ground.pattern", one of ``PATTERNS``.
-        colors: "keep" for the bodies' own colours and textures, "tint" for these times a drawn colour for each body, "draw" for
+        colors: "keep" for the colours and textures of the scene, "tint" for these times a drawn colour for each body, "draw" for
             the drawn colour alone.
     """
 
@@ -76,7 +76,7 @@ class Appearance:
     colors: str = "keep"
 
     def to_json(self) -> str:
-        """The look as JSON text, from which ``from_json`` makes an equal one."""
+        """The look as JSON text, that ``from_json`` reads."""
         content = {"schema": SCHEMA, "seed": self.seed, "colors": self.colors, "choices": self.choices, "numbers": self.numbers}
         return json.dumps(content, indent=2) + "\n"
 
@@ -86,10 +86,10 @@ class Appearance:
 
         Args:
             text: JSON.
-            name: what errors call it.
+            name: in error messages.
 
         Raises:
-            UserError: the text is no look, or one of another schema; a number or a choice is missing or wrong.
+            UserError: the text is no appearance, or has another schema; a number or a choice is missing or wrong.
         """
         try:
             content = parse_json(text)
@@ -105,7 +105,7 @@ class Appearance:
         return look
 
     def check(self, bodies: Sequence[str], *, name: str = "the appearance") -> None:
-        """Raise a UserError unless every number and choice for these bodies is there and can be used."""
+        """Raise a UserError unless every number and choice for these bodies is present and valid."""
         if self.colors not in COLORS:
             raise UserError(f"{name} has colors {self.colors!r}: choose one of {', '.join(COLORS)}")
         for key, options in CHOICES.items():
@@ -127,17 +127,17 @@ Ranges = Annotated[Mapping[str, tuple[float, float]], Rule(named=True, shape=(2,
 
 @checked
 def draw_appearance(bodies: Sequence[str], *, seed: Seed, ranges: Ranges | None = None, colors: str = "keep") -> Appearance:
-    """Draw a look. Each number depends on its name and the seed only, so that another body changes no other number.
+    """Draw a look. Each number depends on its name and the seed only, so that adding a body changes no other number.
 
     Args:
         bodies: names of the bodies.
-        seed: any whole number that is not negative.
+        seed: non-negative integer.
         ranges: name -> (low, high) in place of the ranges of ``RANGES`` and ``BODY_RANGES``; "<body>.roughness" is the range of
-            one body, "roughness" that of all of them. Equal ends fix a number.
+            one body, "roughness" that of all of them. Equal bounds fix a number.
         colors: "keep", "tint" or "draw", see ``Appearance``.
 
     Raises:
-        UserError: a range has an unknown name, ends that are not finite, or its high end below its low one.
+        UserError: a range has an unknown name, bounds that are not finite, or its upper bound below the lower one.
     """
     ranges = dict(ranges or {})
     valid_names = [*RANGES, *BODY_RANGES, *(f"{body}.{entry}" for body in bodies for entry in BODY_RANGES)]
@@ -150,27 +150,27 @@ def draw_appearance(bodies: Sequence[str], *, seed: Seed, ranges: Ranges | None 
             raise UserError(f"unknown number of an appearance {name!r}: {hint}")
         if low > high:
             raise UserError(f"the range of {name!r} is {low} to {high}: give the lower end first")
-    numbers = {name: _draw(seed, name, ranges.get(name, span)) for name, span in RANGES.items()}
+    numbers = {name: _draw(seed, name, ranges.get(name, value_range)) for name, value_range in RANGES.items()}
     for body in bodies:
-        for entry, span in BODY_RANGES.items():
+        for entry, value_range in BODY_RANGES.items():
             name = f"{body}.{entry}"
-            numbers[name] = _draw(seed, name, ranges.get(name, ranges.get(entry, span)))
-    choices = {name: options[int(generator(seed, name).integers(len(options)))] for name, options in CHOICES.items()}
+            numbers[name] = _draw(seed, name, ranges.get(name, ranges.get(entry, value_range)))
+    choices = {name: options[int(generator_for(seed, name).integers(len(options)))] for name, options in CHOICES.items()}
     look = Appearance(seed, numbers, choices, colors)
     look.check(bodies)
     return look
 
 
-def generator(seed: int, name: str) -> np.random.Generator:
-    """The random numbers that belong to a name."""
+def generator_for(seed: int, name: str) -> np.random.Generator:
+    """Random number generator of a name."""
     return np.random.default_rng([seed, crc32(name.encode())])
 
 
 def tint(warmth: float) -> np.ndarray:
-    """Linear rgb [3] of a light or a grey of some warmth: bluish at -1, white at 0, reddish at 1; green is 1 always."""
+    """Linear rgb [3] of a light or a grey of some warmth: bluish at -1, white at 0, reddish at 1; green is always 1."""
     return np.array([1 + 0.2 * warmth, 1.0, 1 - 0.25 * warmth])
 
 
-def _draw(seed: int, name: str, span: Any) -> float:
-    low, high = span
-    return float(generator(seed, name).uniform(low, high))
+def _draw(seed: int, name: str, value_range: Any) -> float:
+    low, high = value_range
+    return float(generator_for(seed, name).uniform(low, high))

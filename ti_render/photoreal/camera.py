@@ -1,7 +1,8 @@
-"""Mitsuba's camera for a camera row, and the way back from its film to our pixels.
+"""Mitsuba's camera for a camera row, and resampling of its film to the pixels of the picture.
 
-Mitsuba's film has square pixels and no lens distortion. Where the camera has neither, film and picture are the same; otherwise
-the film is a finer pinhole picture of the same view, and every pixel of the picture is the mean of bilinear taps in it.
+Mitsuba's film has square pixels and no lens distortion. For a camera with square pixels and no distortion, film and picture are
+the same; otherwise the film is a finer pinhole picture of the same view, and every pixel of the picture is the mean of bilinear
+taps in it.
 """
 
 from __future__ import annotations
@@ -14,21 +15,21 @@ import numpy as np
 
 from ti_sim.base.errors import UserError
 
-_FINER = 2.0  # film pixels for each picture pixel and axis, where the two differ
-_TAPS = 4  # taps for each pixel and axis
-_SQUARE = 1e-6  # relative difference of fx and fy below which pixels count as square
-_WIDEST = 6.0  # sides of the picture that the film may cover
+_FILM_SCALE = 2.0  # film pixels for each picture pixel and axis, where film and picture differ
+_TAPS_PER_AXIS = 4  # taps for each pixel and axis
+_SQUARE_TOLERANCE = 1e-6  # relative difference of fx and fy below which pixels count as square
+_MAX_FILM_SIDES = 6.0  # maximum size of the film, in sizes of the picture
 
 
 @dataclass(frozen=True, eq=False)
 class Film:
-    """What Mitsuba exposes: a pinhole picture with square pixels.
+    """Film of Mitsuba's sensor: a pinhole picture with square pixels.
 
     Attributes:
         width, height: of the film [film pixels].
         focal: of the film [film pixels].
         center: principal point on the film [film pixels].
-        taps: [H, W, K, 2] places on the film (x, y; the centre of its first pixel is 0.5, 0.5) whose mean is a pixel of the
+        taps: [H, W, K, 2] positions on the film (x, y; the centre of its first pixel is 0.5, 0.5) whose mean is a pixel of the
             picture; None where the film is the picture.
     """
 
@@ -51,29 +52,34 @@ def film_of(camera: np.ndarray, distortion: np.ndarray | None, width: int, heigh
         UserError: the distortion bends the view too far for a pinhole picture.
     """
     fx, fy, cx, cy = camera[:4]
-    bent = distortion is not None and bool(np.any(distortion))
-    if not bent and abs(fx / fy - 1) < _SQUARE:
+    has_distortion = distortion is not None and bool(np.any(distortion))
+    if not has_distortion and abs(fx / fy - 1) < _SQUARE_TOLERANCE:
         return Film(width, height, float(fx), (float(cx), float(cy)), None)
-    steps_x, steps_y = ((np.arange(n * _TAPS) + 0.5) / _TAPS for n in (width, height))
-    u, v = np.meshgrid(steps_x, steps_y)
+    tap_columns, tap_rows = ((np.arange(n * _TAPS_PER_AXIS) + 0.5) / _TAPS_PER_AXIS for n in (width, height))
+    u, v = np.meshgrid(tap_columns, tap_rows)
     rays = np.stack([(u - cx) / fx, (v - cy) / fy], axis=-1)
-    if bent:
+    if has_distortion:
         rays = undistort(rays, distortion)
-    too_far = UserError("the lens distortion bends the picture's corners too far for Mitsuba: give smaller coefficients")
+    error = UserError("the lens distortion bends the picture's corners too far for Mitsuba: give smaller coefficients")
     if not np.isfinite(rays).all():
-        raise too_far
-    focal = _FINER * max(fx, fy)
-    low, high = rays.reshape(-1, 2).min(axis=0) * focal, rays.reshape(-1, 2).max(axis=0) * focal
-    low, high = np.floor(low) - 1, np.ceil(high) + 1
-    film_size = (high - low).astype(int)
-    if (film_size > _WIDEST * _FINER * max(fx / fy, fy / fx) * np.array([width, height])).any():
-        raise too_far
-    taps = (rays * focal - low).reshape(height, _TAPS, width, _TAPS, 2).swapaxes(1, 2).reshape(height, width, -1, 2)
-    return Film(int(film_size[0]), int(film_size[1]), float(focal), (float(-low[0]), float(-low[1])), taps)
+        raise error
+    focal = _FILM_SCALE * max(fx, fy)
+    minimum, maximum = rays.reshape(-1, 2).min(axis=0) * focal, rays.reshape(-1, 2).max(axis=0) * focal
+    minimum, maximum = np.floor(minimum) - 1, np.ceil(maximum) + 1
+    film_size = (maximum - minimum).astype(int)
+    if (film_size > _MAX_FILM_SIDES * _FILM_SCALE * max(fx / fy, fy / fx) * np.array([width, height])).any():
+        raise error
+    taps = (
+        (rays * focal - minimum)
+        .reshape(height, _TAPS_PER_AXIS, width, _TAPS_PER_AXIS, 2)
+        .swapaxes(1, 2)
+        .reshape(height, width, -1, 2)
+    )
+    return Film(int(film_size[0]), int(film_size[1]), float(focal), (float(-minimum[0]), float(-minimum[1])), taps)
 
 
 def undistort(points: np.ndarray, distortion: np.ndarray) -> np.ndarray:
-    """Where distorted points came from, by Newton's method on OpenCV's lens model (k1, k2, p1, p2, k3).
+    """Undistort points, by Newton's method on OpenCV's lens model (k1, k2, p1, p2, k3).
 
     Args:
         points: [..., 2] distorted (X/Z, Y/Z).
@@ -96,24 +102,26 @@ def undistort(points: np.ndarray, distortion: np.ndarray) -> np.ndarray:
         determinant = xx * yy - xy * xy
         with np.errstate(divide="ignore", invalid="ignore"):
             x, y = x - (yy * error_x - xy * error_y) / determinant, y - (xx * error_y - xy * error_x) / determinant
-    wrong = ~(np.maximum(np.abs(error_x), np.abs(error_y)) < 1e-6)
-    return np.where(wrong[..., None], np.nan, np.stack([x, y], axis=-1))
+    diverged = ~(np.maximum(np.abs(error_x), np.abs(error_y)) < 1e-6)
+    return np.where(diverged[..., None], np.nan, np.stack([x, y], axis=-1))
 
 
 def eye_of(camera: np.ndarray) -> np.ndarray:
-    """Place of the eye [3] in the world [m], -R^T t of a camera row [16]."""
+    """Position of the eye [3] in the world [m], -R^T t of a camera row [16]."""
     return -camera[4:13].reshape(3, 3).T @ camera[13:]
 
 
-def sensor_dict(mitsuba: Any, camera: np.ndarray, film: Film, *, near: float, far: float, finer: int = 1) -> dict[str, Any]:
+def sensor_dict(
+    mitsuba: Any, camera: np.ndarray, film: Film, *, near: float, far: float, supersampling: int = 1
+) -> dict[str, Any]:
     """Mitsuba's description of the camera.
 
     Args:
         mitsuba: the module.
         camera: [16] camera row.
         film: from ``film_of``.
-        near, far: depths [m] between which things are seen.
-        finer: the film gets so many pixels for each of its pixels and axis.
+        near, far: depths [m] of the clipping planes.
+        supersampling: factor of the number of film pixels along each axis.
     """
     # Our camera axes are x right, y down, z forward; Mitsuba's are x left, y up, z forward.
     to_world = np.eye(4)
@@ -128,27 +136,27 @@ def sensor_dict(mitsuba: Any, camera: np.ndarray, film: Film, *, near: float, fa
         "near_clip": near,
         "far_clip": far,
         "to_world": mitsuba.ScalarTransform4f(to_world),
-        "sampler": {"type": "multijitter"},  # a third of the noise of independent samples
+        "sampler": {"type": "multijitter"},  # has a third of the noise of independent samples
         "film": {
-            "type": "hdrfilm", "width": film.width * finer, "height": film.height * finer, "rfilter": {"type": "box"},
-            "pixel_format": "rgba", "component_format": "float32",
+            "type": "hdrfilm", "width": film.width * supersampling, "height": film.height * supersampling,
+            "rfilter": {"type": "box"}, "pixel_format": "rgba", "component_format": "float32",
         },
     }  # fmt: skip
 
 
-def spread_count(samples: int) -> int:
-    """The least number of samples from ``samples`` on that the sampler can spread: so many rows by so many columns."""
+def stratified_sample_count(samples: int) -> int:
+    """The least number of samples, at least ``samples``, that fills a grid of the stratified sampler."""
     rows = math.isqrt(samples)
     return rows * -(-samples // rows)
 
 
-def develop(film: Film, exposed: np.ndarray) -> np.ndarray:
-    """The picture [H, W, C] from what the film shows [film height, film width, C]."""
+def develop(film: Film, film_pixels: np.ndarray) -> np.ndarray:
+    """The picture [H, W, C], resampled from the film [film height, film width, C]."""
     if film.taps is None:
-        return exposed
+        return film_pixels
     x, y = (np.clip(film.taps[..., axis] - 0.5, 0, limit - 1.001) for axis, limit in enumerate((film.width, film.height)))
     left, top = np.floor(x).astype(int), np.floor(y).astype(int)
-    x_weight, low = (x - left)[..., None], (y - top)[..., None]
-    upper = exposed[top, left] * (1 - x_weight) + exposed[top, left + 1] * x_weight
-    lower = exposed[top + 1, left] * (1 - x_weight) + exposed[top + 1, left + 1] * x_weight
-    return (upper * (1 - low) + lower * low).mean(axis=2)
+    x_weight, y_weight = (x - left)[..., None], (y - top)[..., None]
+    upper = film_pixels[top, left] * (1 - x_weight) + film_pixels[top, left + 1] * x_weight
+    lower = film_pixels[top + 1, left] * (1 - x_weight) + film_pixels[top + 1, left + 1] * x_weight
+    return (upper * (1 - y_weight) + lower * y_weight).mean(axis=2)

@@ -20,10 +20,10 @@ class Submesh:
     """Triangles of one body that share a texture (or have none). Corners are not shared between triangles.
 
     Attributes:
-        body: number of the body, -1 for what does not move.
+        body: number of the body, -1 for static vertices.
         positions: [K, 3, 3] corners in the world [m].
         normals: [K, 3, 3] unit normals of the corners, or None where all triangles are flat.
-        colors: [K, 3, 3] linear rgb of the corners; for a textured part all equal, the tint of the texture.
+        colors: [K, 3, 3] linear rgb of the corners; all equal for a textured submesh: the tint of the texture.
         uv: [K, 3, 2] texture coordinates, or None.
         texture: number of the texture, -1 for none.
     """
@@ -48,7 +48,7 @@ def world_vertices(inputs: RenderInputs, image: int) -> np.ndarray:
     The rotation of a body is I + 2 w [v]x + 2 [v]x^2 of its quaternion (v, w), as in the rasteriser: nothing is normalised.
 
     Args:
-        inputs: what the pictures are made of.
+        inputs: of the pictures.
         image: number of the picture.
     """
     body_q = np.asarray(to_numpy(inputs.body_q), dtype=np.float64)
@@ -67,7 +67,7 @@ def submeshes_of(inputs: RenderInputs, image: int) -> list[Submesh]:
     """The triangles of one picture, by body and texture. Triangles without an area are left out.
 
     Args:
-        inputs: what the pictures are made of.
+        inputs: of the pictures.
         image: number of the picture.
 
     Raises:
@@ -81,25 +81,25 @@ def submeshes_of(inputs: RenderInputs, image: int) -> list[Submesh]:
         first = int(np.argmin(np.isfinite(vertices).all(axis=1)))
         raise UserError(f"vertex {first} of picture {image} is not finite: look at the simulation that made the motion")
     positions = vertices[faces]
-    groups = len(to_numpy(mesh.group_start)) - 1  # rows of normals from there on are the faces' own
-    normals = corner_normals(positions, np.where(corners[:, 5:] < groups, corners[:, 5:], -1))
+    group_count = len(to_numpy(mesh.group_start)) - 1  # later rows of normals are those of faces
+    normals = corner_normals(positions, np.where(corners[:, 5:] < group_count, corners[:, 5:], -1))
     colors = row(inputs.albedo, image, len(inputs.body_q))
     uv = None if inputs.uv is None else row(inputs.uv, image, len(inputs.body_q))
     non_degenerate = np.linalg.norm(np.cross(positions[:, 1] - positions[:, 0], positions[:, 2] - positions[:, 0]), axis=1) > 0
     body = to_numpy(mesh.vertex_body).astype(np.int64)[faces[:, 0]]
     submeshes = []
-    for number in np.unique(body):
-        for index in np.unique(texture[non_degenerate & (body == number)]):
-            face_indices = np.flatnonzero(non_degenerate & (body == number) & (texture == index))
-            for group in _by_tint(face_indices, colors) if index >= 0 else [face_indices]:
+    for body_index in np.unique(body):
+        for texture_index in np.unique(texture[non_degenerate & (body == body_index)]):
+            face_indices = np.flatnonzero(non_degenerate & (body == body_index) & (texture == texture_index))
+            for group in _by_tint(face_indices, colors) if texture_index >= 0 else [face_indices]:
                 submeshes.append(
                     Submesh(
-                        int(number),
+                        int(body_index),
                         positions[group],
                         None if normals is None else normals[group],
                         colors[group],
-                        _uv_of(uv, group, int(index)),
-                        int(index),
+                        _uv_of(uv, group, int(texture_index)),
+                        int(texture_index),
                     )  # fmt: skip
                 )
     return submeshes
@@ -126,11 +126,11 @@ def corner_normals(positions: np.ndarray, groups: np.ndarray) -> np.ndarray | No
     return normals / np.where(length > 0, length, 1.0)
 
 
-def ball_of(inputs: RenderInputs) -> tuple[np.ndarray, float]:
-    """Centre [3] and radius [m] of a ball that holds all bodies in all pictures.
+def bounding_ball(inputs: RenderInputs) -> tuple[np.ndarray, float]:
+    """Centre [3] and radius [m] of a ball that contains all bodies in all pictures.
 
     Args:
-        inputs: what the pictures are made of; pictures with numbers that are not finite do not count.
+        inputs: of the pictures; pictures with numbers that are not finite are ignored.
     """
     vertices = [world_vertices(inputs, image) for image in range(len(inputs.body_q))]
     corners = np.concatenate([np.stack([v.min(axis=0), v.max(axis=0)]) for v in vertices if np.isfinite(v).all()])
@@ -138,11 +138,11 @@ def ball_of(inputs: RenderInputs) -> tuple[np.ndarray, float]:
     return 0.5 * (low + high), float(0.5 * np.linalg.norm(high - low))
 
 
-def texels_of(inputs: RenderInputs, image: int, texture: int) -> tuple[np.ndarray, bool]:
+def texture_image(inputs: RenderInputs, image: int, texture: int) -> tuple[np.ndarray, bool]:
     """One texture of one picture.
 
     Args:
-        inputs: what the pictures are made of.
+        inputs: of the pictures.
         image: number of the picture.
         texture: number of the texture.
 
@@ -155,7 +155,7 @@ def texels_of(inputs: RenderInputs, image: int, texture: int) -> tuple[np.ndarra
 
 
 def body_name(number: int, names: Sequence[str]) -> str:
-    """Name of a body: "static" for -1, the given name, or "body<number>"."""
+    """Name of a body: "static" for -1, the name in ``names``, or "body<number>"."""
     if number < 0:
         return "static"
     return names[number] if number < len(names) else f"body{number}"
@@ -169,14 +169,14 @@ def present_bodies(inputs: RenderInputs) -> list[int]:
 
 def _by_tint(face_indices: np.ndarray, colors: np.ndarray) -> list[np.ndarray]:
     """Triangles grouped by their colour, which multiplies the texture and so must be the same at the three corners."""
-    tint = colors[face_indices]
-    if np.ptp(tint, axis=1).max(initial=0.0) > 1e-6:
+    tints = colors[face_indices]
+    if np.ptp(tints, axis=1).max(initial=0.0) > 1e-6:
         raise UserError(
             "a textured triangle has corners of different colours, which Mitsuba cannot multiply with its texture: "
             "give textured bodies one colour"
         )
-    _, index = np.unique(tint[:, 0], axis=0, return_inverse=True)
-    return [face_indices[index.reshape(-1) == group] for group in range(int(index.max(initial=-1)) + 1)]
+    _, tint_index = np.unique(tints[:, 0], axis=0, return_inverse=True)
+    return [face_indices[tint_index.reshape(-1) == group] for group in range(int(tint_index.max(initial=-1)) + 1)]
 
 
 def _uv_of(uv: np.ndarray | None, face_indices: np.ndarray, texture: int) -> np.ndarray | None:

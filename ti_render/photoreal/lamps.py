@@ -1,4 +1,4 @@
-"""The area lights of a drawn look."""
+"""Area lights of an appearance."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ LAMPS = ("key", "fill")
 
 
 def lamps_of(mitsuba: Any, look: Appearance, *, center: np.ndarray, distance: float) -> dict[str, Any]:
-    """Mitsuba's descriptions of the lamps: square, turned to the scene, of the intensity that the look asks for there.
+    """Mitsuba's descriptions of the lamps: squares that face the scene, with the intensity of the look at its centre.
 
     Args:
         mitsuba: the module.
-        look: gives azimuth, elevation, size, intensity and warmth of each lamp.
+        look: with azimuth, elevation, size, intensity and warmth of each lamp.
         center: [3] of the scene [m].
         distance: of the lamps from it [m].
     """
@@ -24,15 +24,16 @@ def lamps_of(mitsuba: Any, look: Appearance, *, center: np.ndarray, distance: fl
 
 
 def _lamp(mitsuba: Any, look: Appearance, name: str, center: np.ndarray, distance: float) -> dict[str, Any]:
-    azimuth, elevation, radius, intensity, warmth = (
+    azimuth, elevation, size, intensity, warmth = (
         look.numbers[f"{name}.{entry}"] for entry in ("azimuth", "elevation", "size", "intensity", "warmth")
     )
     to_lamp = np.array([np.cos(azimuth) * np.cos(elevation), np.sin(azimuth) * np.cos(elevation), np.sin(elevation)])
-    # A small lamp of radiance L and area A gives the irradiance L A / distance^2, of which a white surface shows 1 / pi.
-    radiance = np.pi * intensity / radius**2 * tint(warmth)
+    # A small lamp of radiance L and area A gives the irradiance L A / distance^2, and a white surface reflects the radiance L A /
+    # (pi distance^2).
+    radiance = np.pi * intensity / size**2 * tint(warmth)
     transform = mitsuba.ScalarTransform4f().look_at((center + distance * to_lamp).tolist(), center.tolist(), [0.1, 0.2, 0.97])
     return {
         "type": "rectangle",
-        "to_world": transform @ mitsuba.ScalarTransform4f().scale(0.5 * radius * distance),
+        "to_world": transform @ mitsuba.ScalarTransform4f().scale(0.5 * size * distance),
         "emitter": {"type": "area", "radiance": {"type": "rgb", "value": radiance.tolist()}},
     }

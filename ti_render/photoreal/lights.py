@@ -1,8 +1,8 @@
-"""The scene's own lights as Mitsuba's emitters, in its units.
+"""The scene's lights as Mitsuba's emitters, in its units.
 
-A white, ideally diffuse surface that faces a directional light of intensity 1 shows 1: that light has an irradiance of pi. A
-point light of intensity I shows I / r^2: its radiant intensity is pi I. Ambient light of intensity A is a radiance of A from
-everywhere. All of them cast true shadows here; in the rasteriser only directional lights do, where shadows are switched on.
+A white, ideally diffuse surface that faces a directional light of intensity 1 has radiance 1: the irradiance is pi. For a point
+light of intensity I it is I / r^2: the radiant intensity is pi I. Ambient light of intensity A is a radiance of A from all
+directions. All lights cast shadows here; in the rasteriser only directional lights do, where shadows are enabled.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def emitters_of(mitsuba: Any, inputs: RenderInputs, image: int) -> dict[str, Any
 
     Args:
         mitsuba: the module.
-        inputs: what the pictures are made of.
+        inputs: of the pictures.
         image: number of the picture.
     """
     images = len(inputs.body_q)
@@ -40,7 +40,7 @@ def emitters_of(mitsuba: Any, inputs: RenderInputs, image: int) -> dict[str, Any
     ambient = row(inputs.ambient, image, images)
     if inputs.environment is not None:
         radiance = harmonic_radiance(row(inputs.environment, image, images), environment_directions(*ENVIRONMENT_SIZE))
-        # Radiance cannot be negative, and a short series can be: that part of the sky is black.
+        # A truncated series can be negative, radiance cannot: it is clamped.
         emitters["sky"] = environment_map(mitsuba, np.maximum(radiance + ambient, 0.0))
     elif ambient.any():
         emitters["sky"] = {"type": "constant", "radiance": {"type": "rgb", "value": ambient.tolist()}}
@@ -48,7 +48,7 @@ def emitters_of(mitsuba: Any, inputs: RenderInputs, image: int) -> dict[str, Any
 
 
 def environment_directions(height: int, width: int) -> np.ndarray:
-    """Unit directions [height, width, 3] that the pixels of an environment map stand for, in the world (z up).
+    """Unit directions [height, width, 3] of the pixels of an environment map, in the world (z up).
 
     Row 0 is the zenith; the columns turn about z.
     """
@@ -59,7 +59,7 @@ def environment_directions(height: int, width: int) -> np.ndarray:
 
 
 def environment_map(mitsuba: Any, radiance: np.ndarray) -> dict[str, Any]:
-    """Mitsuba's description of light from everywhere.
+    """Mitsuba's description of an environment map.
 
     Args:
         mitsuba: the module.

@@ -1,10 +1,10 @@
-"""Textures of the ground, made by formulas and random numbers; all of them repeat without a seam."""
+"""Procedural textures of the ground; all are periodic."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from ti_render.photoreal.appearance import Appearance, generator, tint
+from ti_render.photoreal.appearance import Appearance, generator_for, tint
 
 PATTERN_TEXELS = 512
 PATTERN_CELLS = 8  # cells of the pattern along one side of the texture
@@ -14,24 +14,26 @@ def ground_texels(look: Appearance) -> np.ndarray:
     """One period of the ground's pattern [h, w, 3], linear rgb, ``PATTERN_CELLS`` cells wide.
 
     Args:
-        look: gives the pattern, its grey, warmth and contrast.
+        look: with the pattern, its grey, warmth and contrast.
     """
-    make = {"checker": _checker, "tiles": _tiles, "planks": _planks, "concrete": _concrete}[look.choices["ground.pattern"]]
-    shade = make(generator(look.seed, "ground.texture"))  # about -1 to 1
+    pattern_function = {"checker": _checker, "tiles": _tiles, "planks": _planks, "concrete": _concrete}[
+        look.choices["ground.pattern"]
+    ]
+    shade = pattern_function(generator_for(look.seed, "ground.texture"))  # about -1 to 1
     grey = look.numbers["ground.grey"] * (1 + look.numbers["ground.contrast"] * shade)
     return np.clip(grey[..., None] * tint(look.numbers["ground.warmth"]), 0.02, 0.9)
 
 
-def value_noise(random: np.random.Generator, cells: tuple[int, int], texels_per_side: int = PATTERN_TEXELS) -> np.ndarray:
-    """Periodic smooth noise [S, S] in [-1, 1], S = ``texels_per_side``: random values on a grid, interpolated by cubic steps.
+def value_noise(rng: np.random.Generator, cells: tuple[int, int], texels_per_side: int = PATTERN_TEXELS) -> np.ndarray:
+    """Periodic smooth noise [S, S] in [-1, 1], S = ``texels_per_side``: random values on a grid, interpolated by smoothstep.
 
     Args:
-        random: source of the values.
+        rng: source of the values.
         cells: of the grid along rows and columns.
-        texels_per_side: texels a side.
+        texels_per_side: S.
     """
-    grid = random.uniform(-1, 1, cells)
-    index, weight = zip(*(_cubic_steps(count, texels_per_side) for count in cells), strict=True)
+    grid = rng.uniform(-1, 1, cells)
+    index, weight = zip(*(_smoothstep_weights(count, texels_per_side) for count in cells), strict=True)
     (top, left), (row_weight, column_weight) = index, weight
     bottom, right = (top + 1) % cells[0], (left + 1) % cells[1]
     upper = grid[top][:, left] * (1 - column_weight) + grid[top][:, right] * column_weight
@@ -39,44 +41,44 @@ def value_noise(random: np.random.Generator, cells: tuple[int, int], texels_per_
     return upper * (1 - row_weight[:, None]) + lower * row_weight[:, None]
 
 
-def _cubic_steps(count: int, texels_per_side: int) -> tuple[np.ndarray, np.ndarray]:
+def _smoothstep_weights(count: int, texels_per_side: int) -> tuple[np.ndarray, np.ndarray]:
     position = (np.arange(texels_per_side) + 0.5) * count / texels_per_side
     index = np.floor(position).astype(int)
     fraction = position - index
     return index % count, fraction * fraction * (3 - 2 * fraction)
 
 
-def _layers(random: np.random.Generator, coarsest: tuple[int, int], octaves: int) -> np.ndarray:
-    """Noise of several sizes, each half as strong as the one before."""
-    return sum(value_noise(random, (coarsest[0] << k, coarsest[1] << k)) * 0.5**k for k in range(octaves)) / 2
+def _octave_noise(rng: np.random.Generator, coarsest_cells: tuple[int, int], octaves: int) -> np.ndarray:
+    """Noise of several octaves, each half as strong as the previous one."""
+    return sum(value_noise(rng, (coarsest_cells[0] << k, coarsest_cells[1] << k)) * 0.5**k for k in range(octaves)) / 2
 
 
 def _cells() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Number of every texel's cell along one axis [size], and where it lies in it along rows and columns, 0 to 1."""
+    """Cell of every texel along one axis [S], and its position in the cell along rows and columns, 0 to 1."""
     position = (np.arange(PATTERN_TEXELS) + 0.5) * PATTERN_CELLS / PATTERN_TEXELS
     index = np.floor(position).astype(int)
     return index, (position - index)[:, None], (position - index)[None, :]
 
 
-def _checker(random: np.random.Generator) -> np.ndarray:
+def _checker(rng: np.random.Generator) -> np.ndarray:
     index, _, _ = _cells()
-    return np.where((index[:, None] + index[None, :]) % 2 == 0, 0.8, -0.8) + 0.2 * _layers(random, (16, 16), 3)
+    return np.where((index[:, None] + index[None, :]) % 2 == 0, 0.8, -0.8) + 0.2 * _octave_noise(rng, (16, 16), 3)
 
 
-def _tiles(random: np.random.Generator) -> np.ndarray:
+def _tiles(rng: np.random.Generator) -> np.ndarray:
     index, row_weight, column_weight = _cells()
-    shade = random.uniform(-0.4, 0.6, (PATTERN_CELLS, PATTERN_CELLS))[index][:, index]
+    shade = rng.uniform(-0.4, 0.6, (PATTERN_CELLS, PATTERN_CELLS))[index][:, index]
     joint = np.minimum(np.minimum(row_weight, 1 - row_weight), np.minimum(column_weight, 1 - column_weight)) < 0.03
-    return np.where(joint, -0.95, shade + 0.25 * _layers(random, (16, 16), 4))
+    return np.where(joint, -0.95, shade + 0.25 * _octave_noise(rng, (16, 16), 4))
 
 
-def _planks(random: np.random.Generator) -> np.ndarray:
+def _planks(rng: np.random.Generator) -> np.ndarray:
     index, row_weight, _ = _cells()
-    shade = random.uniform(-0.5, 0.5, PATTERN_CELLS)[index][:, None]
-    grain = _layers(random, (64, 4), 3)
+    shade = rng.uniform(-0.5, 0.5, PATTERN_CELLS)[index][:, None]
+    grain = _octave_noise(rng, (64, 4), 3)
     joint = np.minimum(row_weight, 1 - row_weight) < 0.025
     return np.where(joint, -0.9, shade + 0.7 * grain)
 
 
-def _concrete(random: np.random.Generator) -> np.ndarray:
-    return 1.3 * _layers(random, (6, 6), 6)
+def _concrete(rng: np.random.Generator) -> np.ndarray:
+    return 1.3 * _octave_noise(rng, (6, 6), 6)

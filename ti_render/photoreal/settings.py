@@ -1,4 +1,4 @@
-"""How Mitsuba renders: samples, path length, variant, what the masks are made with."""
+"""Settings of Mitsuba: samples, path length, variant, samples of the masks."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ class MitsubaSettings:
         look: "photoreal" lights the scene with area lights and an environment map, gives the bodies principled materials and
             the ground a texture, all drawn at random (``Appearance``). "match" keeps the lights, colours and background of
             the scene and makes every surface ideally diffuse (highlights are left out), for comparisons with the rasteriser.
-        samples: light paths for each pixel; rounded up to what can be spread evenly, 50 to 56 for example.
-        floor: whether a scene without a ground of its own stands above one, at the depth of the look ("photoreal" only).
-        depth: longest path, counted in segments: 2 is direct light only. "match" always takes 2.
-        variant: "scalar_rgb", which works everywhere; "llvm_ad_rgb", faster, which needs LLVM 17 or newer; "auto", which takes
-            the second where it has been seen to work.
+        samples: light paths for each pixel; rounded up to a full grid of strata, 50 to 56 for example.
+        floor: whether a ground is added below a scene without one, at the depth of the look ("photoreal" only).
+        depth: maximum number of segments of a path: 2 is direct light only. "match" always uses 2.
+        variant: "scalar_rgb", which runs everywhere; "llvm_ad_rgb", faster, which needs LLVM 17 or newer; "auto", which uses
+            llvm_ad_rgb where a test rendering succeeds.
         mask_side: the masks are made with ``mask_side`` x ``mask_side`` samples for each pixel.
-        seed: of the noise; picture k of a film is rendered with a seed of its own that follows from this one and k.
+        seed: of the noise; the seed of picture k is derived from this one and k.
 
     Raises:
         UserError: a setting is out of its range.

@@ -64,12 +64,12 @@ def submesh_object(mitsuba: Any, name: str, submesh: Submesh, material: Any) -> 
 def color_source(
     mitsuba: Any, *, color: np.ndarray | None = None, texels: np.ndarray | None = None, repeat: bool = True
 ) -> dict[str, Any]:
-    """Mitsuba's description of where a material's colour comes from: an image, one colour, or the mesh's own colours.
+    """Mitsuba's description of a material's colour source: an image, one colour, or the mesh's vertex colours.
 
     Args:
         mitsuba: the module.
         color: [3] linear rgb.
-        texels: [h, w, 3] linear rgb, row 0 at the top; goes before the colour.
+        texels: [h, w, 3] linear rgb, row 0 at the top; has precedence over the colour.
         repeat: whether the image repeats.
     """
     if texels is not None:
@@ -92,8 +92,8 @@ def principled(source: Mapping[str, Any], numbers: Mapping[str, float], *, two_s
 
     Args:
         source: of its base colour.
-        numbers: roughness, and where given metallic, specular, clearcoat; all in [0, 1].
-        two_sided: whether its back is made of it too.
+        numbers: roughness, and optionally metallic, specular, clearcoat; all in [0, 1].
+        two_sided: whether the back has the same material.
     """
     names = ("roughness", "metallic", "specular", "clearcoat")
     material = {"type": "principled", "base_color": source, **{name: numbers[name] for name in names if name in numbers}}

@@ -1,7 +1,7 @@
-"""Loading Mitsuba, and finding out in which variant it can run here.
+"""Loading of Mitsuba, and choice of a variant that runs on this machine.
 
-The variant that is compiled at run time needs LLVM. Versions 15 and 16 load but end the whole process on some instructions, so
-nothing is loaded into this process before a process of its own has rendered a picture with it.
+The variant that is compiled at run time needs LLVM. Versions 15 and 16 load but abort the process on some instructions, so a
+library is loaded into this process only after a child process has rendered a picture with it.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from ti_sim.base.rules import checked
 
 OLDEST_LLVM = 17
 LLVM_PATH_VARIABLE = "DRJIT_LIBLLVM_PATH"
-_PLACES = (
+_LIBRARY_PATTERNS = (
     "/usr/lib/*/libLLVM*.so*", "/usr/lib64/libLLVM*.so*", "/usr/lib/libLLVM*.so*", "/usr/lib/llvm-*/lib/libLLVM*.so*",
     "/usr/lib64/llvm*/lib*/libLLVM*.so*", "/usr/local/lib/libLLVM*.so*", "/opt/homebrew/opt/llvm*/lib/libLLVM*.dylib",
     "/usr/local/opt/llvm*/lib/libLLVM*.dylib",
 )  # fmt: skip
-# In an environment of Python: its own libraries (conda), and those that wheels bring along. (llvmlite's library hides the
+# In an environment of Python: libraries of conda, and those in wheels. (llvmlite's library hides the
 # functions that Mitsuba calls.)
-_PLACES_OF_PYTHON = ("lib/libLLVM*", "Library/bin/libLLVM*")
-_PLACES_OF_WHEELS = ("libLLVM*", "*/libLLVM*", "*/lib/libLLVM*", "*/bin/libLLVM*")
+_PREFIX_PATTERNS = ("lib/libLLVM*", "Library/bin/libLLVM*")
+_WHEEL_PATTERNS = ("libLLVM*", "*/libLLVM*", "*/lib/libLLVM*", "*/bin/libLLVM*")
 _PROBE_SECONDS = 120
-_MAX_CANDIDATES = 3  # libraries that are tried
+_MAX_CANDIDATES = 3  # maximum number of libraries that are tested
 
-# Runs in a process of its own. LLVMGetVersion came with LLVM 16, so that its absence tells an unfit library too.
+# Runs in a child process. LLVMGetVersion exists from LLVM 16 on: older libraries fail here.
 _PROBE = """
 import ctypes, sys
 library = ctypes.CDLL(sys.argv[1])
@@ -58,12 +58,12 @@ print("mean", float(sum(image.array) / len(image.array)))
 
 @dataclass(frozen=True)
 class Variant:
-    """A way in which Mitsuba runs here.
+    """Variant of Mitsuba that runs on this machine.
 
     Attributes:
-        name: of the variant, as Mitsuba calls it.
-        llvm: path of the LLVM library that it uses, None for the scalar one.
-        reason: why this one, in a few words.
+        name: Mitsuba's name of the variant.
+        llvm: path of the LLVM library that it uses, None for scalar_rgb.
+        reason: of the choice, in a few words.
     """
 
     name: str
@@ -82,7 +82,7 @@ def choose_variant(requested: str) -> Variant:
         requested: "auto", "scalar_rgb" or "llvm_ad_rgb" (see ``MitsubaSettings``).
 
     Returns:
-        The variant; Mitsuba itself has not been loaded yet.
+        The variant; Mitsuba is not loaded.
 
     Raises:
         UserError: Mitsuba is not installed, or "llvm_ad_rgb" was asked for and no LLVM library works.
@@ -116,8 +116,8 @@ def load_mitsuba(variant: Variant) -> Any:
         variant: from ``choose_variant``.
 
     Raises:
-        UserError: Mitsuba is not installed, a library that it needs is missing, or another LLVM than that of the variant has
-            been loaded since it was chosen.
+        UserError: Mitsuba is not installed, a library that it needs is missing, or another LLVM than that of the variant was
+            loaded after the choice.
     """
     if variant.llvm is not None:
         os.environ[LLVM_PATH_VARIABLE] = variant.llvm
@@ -144,17 +144,17 @@ def load_mitsuba(variant: Variant) -> Any:
 
 @functools.lru_cache(maxsize=1)
 def find_llvm() -> str | None:
-    """Path of an LLVM library with which a process of its own has rendered a picture, None if there is none.
+    """Path of an LLVM library with which a child process has rendered a picture, None if there is none.
 
-    The library that the environment variable DRJIT_LIBLLVM_PATH names is the only one tried where it is set.
+    The library that the environment variable DRJIT_LIBLLVM_PATH names is the only one tested where it is set.
     """
-    named = os.environ.get(LLVM_PATH_VARIABLE)
-    candidates = [named] if named else _candidates()
-    return next((path for path in candidates[:_MAX_CANDIDATES] if _works(path)), None)
+    chosen_path = os.environ.get(LLVM_PATH_VARIABLE)
+    candidates = [chosen_path] if chosen_path else _candidates()
+    return next((path for path in candidates[:_MAX_CANDIDATES] if _can_render(path)), None)
 
 
 def _candidates() -> list[str]:
-    """Libraries whose file names tell a version that is new enough, the newest first, each file once."""
+    """Libraries whose file names contain a sufficient version, the newest first, each file once."""
     libraries: dict[str, tuple[int, str]] = {}
     names = [path for pattern in _path_patterns() for path in sorted(glob.glob(pattern))]
     loader = ctypes.util.find_library("LLVM")
@@ -166,16 +166,17 @@ def _candidates() -> list[str]:
 
 
 def _path_patterns() -> list[str]:
-    """Patterns of the paths where libraries may lie."""
+    """Patterns of the paths of libraries."""
     wheels = {sysconfig.get_path(name) for name in ("purelib", "platlib")}
     return [
-        *(os.path.join(glob.escape(sys.prefix), pattern) for pattern in _PLACES_OF_PYTHON),
-        *(os.path.join(glob.escape(folder), pattern) for folder in sorted(wheels) for pattern in _PLACES_OF_WHEELS), *_PLACES,
+        *(os.path.join(glob.escape(sys.prefix), pattern) for pattern in _PREFIX_PATTERNS),
+        *(os.path.join(glob.escape(folder), pattern) for folder in sorted(wheels) for pattern in _WHEEL_PATTERNS),
+        *_LIBRARY_PATTERNS,
     ]  # fmt: skip
 
 
 def _version_in(path: str) -> int:
-    """The version that a library's path tells, such as 19 of libLLVM.so.19.1 or llvm-18/lib/libLLVM.so; 0 for none.
+    """The version in a library's path, such as 19 of libLLVM.so.19.1 or llvm-18/lib/libLLVM.so; 0 for none.
 
     Wheels put a part of a checksum between name and version: libLLVM-0a1b2c3d.so.19.1.
     """
@@ -184,7 +185,7 @@ def _version_in(path: str) -> int:
     return int(match.group(1)) if match else 0
 
 
-def _works(path: str) -> bool:
+def _can_render(path: str) -> bool:
     environment = {**os.environ, LLVM_PATH_VARIABLE: path}
     command = [sys.executable, "-c", _PROBE, path, str(OLDEST_LLVM)]
     try:
@@ -195,7 +196,7 @@ def _works(path: str) -> bool:
 
 
 def _loaded_llvm() -> tuple[int, ...] | None:
-    """Version of the LLVM that this process has loaded for Mitsuba, -1 where it found none, None where it has not looked yet."""
+    """Version of the LLVM that this process has loaded for Mitsuba, -1 where it found none, None before the search."""
     return tuple(sys.modules["drjit"].detail.llvm_version()) if "drjit" in sys.modules else None
 
 

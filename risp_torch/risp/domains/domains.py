@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from risp_torch.scene.scene import Scene
     from risp_torch.scene.states import States
-    from ti_render.photoreal import MitsubaFilm
+    from ti_render.photoreal import MitsubaRenderer
 
 TINT = (0.3, 1.0)  # range of the tint of bodies in the default target
 
@@ -62,7 +62,7 @@ class PhotorealDomain:
     samples: Count = 64
     floor: bool = True
 
-    def film(self, scene: Scene, states: States | torch.Tensor, *, seed: int) -> MitsubaFilm:
+    def film(self, scene: Scene, states: States | torch.Tensor, *, seed: int) -> MitsubaRenderer:
         """The film of a motion (or of ``Scene.poses``) in a random appearance; its pictures are rendered on demand.
 
         Args:

@@ -10,13 +10,13 @@ import pytest
 
 from tests.reference.photoreal_inputs import QUAD, QUAD_FACES, camera_row, made, needs_mitsuba, topology, two_boxes
 from ti_render import RasterSettings
-from ti_render.photoreal import Appearance, MitsubaFilm, MitsubaSettings, draw_appearance
+from ti_render.photoreal import Appearance, MitsubaRenderer, MitsubaSettings, draw_appearance
 from ti_render.photoreal.appearance import BODY_RANGES, PATTERNS, RANGES, SKIES, tint
-from ti_render.photoreal.film import without_sparkles
 from ti_render.photoreal.ground import Ground
 from ti_render.photoreal.lamps import LAMPS, lamps_of
 from ti_render.photoreal.lights import environment_directions
 from ti_render.photoreal.patterns import PATTERN_CELLS, ground_texels
+from ti_render.photoreal.renderer import clamp_fireflies
 from ti_render.photoreal.sky import sky_radiance
 from ti_render.photoreal.variant import Variant, load_mitsuba
 from ti_sim.base.errors import UserError
@@ -135,9 +135,10 @@ def test_a_lamp_gives_the_light_that_is_asked_for(lamp: str) -> None:
 def test_the_renderings_of_a_picture_have_their_own_random_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Equal ones would average nothing: single bright paths would be in all of them, and their noise would stay."""
     seen: list[np.ndarray] = []
-    monkeypatch.setattr("ti_render.photoreal.film.without_sparkles", lambda passes: seen.append(passes) or passes.mean(axis=0))
+    module = "ti_render.photoreal.renderer"
+    monkeypatch.setattr(f"{module}.clamp_fireflies", lambda passes: seen.append(passes) or passes.mean(axis=0))
     settings = RasterSettings(width=16, height=12, near=0.1, far=10.0, ground="plain")
-    film = MitsubaFilm(two_boxes(), settings, options=MitsubaSettings(samples=8, variant="scalar_rgb"))
+    film = MitsubaRenderer(two_boxes(), settings, options=MitsubaSettings(samples=8, variant="scalar_rgb"))
     film.picture(0, masks=False)
     (passes,) = seen
     noise = passes - passes.mean(axis=0)
@@ -159,14 +160,14 @@ def test_ground_textures_have_no_seam(pattern: str) -> None:
 def test_single_bright_renderings_are_cut() -> None:
     passes = np.full((4, 2), 0.3)
     passes[2, 1] = 80.0
-    np.testing.assert_allclose(without_sparkles(passes), [0.3, (3 * 0.3 + 0.7) / 4])
+    np.testing.assert_allclose(clamp_fireflies(passes), [0.3, (3 * 0.3 + 0.7) / 4])
 
 
 @needs_mitsuba
 def test_photoreal_pictures_differ_in_look_and_agree_in_geometry() -> None:
     settings = RasterSettings(width=40, height=32, near=0.1, far=10.0, ground="plain")
     options = [MitsubaSettings(samples=8, seed=seed, variant="scalar_rgb") for seed in (0, 0, 1)]
-    first, again, other = (MitsubaFilm(two_boxes(), settings, options=option).picture(0) for option in options)
+    first, again, other = (MitsubaRenderer(two_boxes(), settings, options=option).picture(0) for option in options)
     np.testing.assert_array_equal(first.color, again.color)
     assert np.isfinite(other.color).all() and np.abs(first.color - other.color).mean() > 0.05
     assert 0.05 < first.color.mean() < 1.2 and 0.05 < other.color.mean() < 1.2
@@ -183,7 +184,7 @@ def test_drawn_colours_replace_or_tint_those_of_the_scene() -> None:
     for colors in ("keep", "tint", "draw"):
         look = draw_appearance(["body0", "body1", "static"], seed=0, ranges=ranges, colors=colors)
         options = MitsubaSettings(samples=8, variant="scalar_rgb")
-        picture = MitsubaFilm(two_boxes(), settings, options=options, look=look).picture(0)
+        picture = MitsubaRenderer(two_boxes(), settings, options=options, look=look).picture(0)
         seen.append(picture.color[picture.masks["body0"] == 1].mean(axis=0))
     own, tinted, drawn = seen
     assert drawn[0] > 3 * drawn[1] and own[0] < 2 * own[1]
@@ -197,10 +198,10 @@ def test_the_ground_has_cells_of_the_size_and_turn_that_are_asked_for(
 ) -> None:
     """Cells are so many radii of the scene wide; a scene without a ground stands so many radii above its floor."""
     laid: list[Ground] = []
-    monkeypatch.setattr("ti_render.photoreal.film.ground_object", lambda mitsuba, ground, material: laid.append(ground))
+    monkeypatch.setattr("ti_render.photoreal.renderer.ground_object", lambda mitsuba, ground, material: laid.append(ground))
     settings = RasterSettings(width=40, height=32, near=0.1, far=10.0, ground=ground)
     look, scalar = draw_appearance(["body0", "body1", "static"], seed=3), Variant("scalar_rgb", None, "for a test")
-    film = MitsubaFilm(two_boxes(), settings, options=MitsubaSettings(floor=ground is None), look=look, variant=scalar)
+    film = MitsubaRenderer(two_boxes(), settings, options=MitsubaSettings(floor=ground is None), look=look, variant=scalar)
     film._floor = object()
     film._drawn_ground(None, 0)
     (center, radius), (floor,) = film._ball, laid
@@ -227,7 +228,7 @@ def test_a_floor_lies_below_a_scene_without_ground() -> None:
     pictures = []
     for floor in (False, True):
         options = MitsubaSettings(samples=16, floor=floor, variant="scalar_rgb")
-        pictures.append(MitsubaFilm(inputs, settings, options=options, look=look).picture(0))
+        pictures.append(MitsubaRenderer(inputs, settings, options=options, look=look).picture(0))
     without, with_floor = pictures
     below = np.s_[-4:]
     assert np.abs(with_floor.color[below] - without.color[below]).mean() > 0.05

@@ -22,7 +22,7 @@ from tests.reference.photoreal_inputs import (
     two_boxes,
 )
 from ti_render import RasterSettings, ShadowSettings, render
-from ti_render.photoreal import MitsubaFilm, MitsubaSettings, choose_variant
+from ti_render.photoreal import MitsubaRenderer, MitsubaSettings, choose_variant
 from ti_render.photoreal.camera import film_of, undistort
 from ti_render.photoreal.lights import environment_directions, harmonic_radiance
 from ti_render.photoreal.variant import load_mitsuba
@@ -42,13 +42,13 @@ def projected(camera: np.ndarray, distortion: Sequence[float], points: np.ndarra
     return np.stack([u, v], axis=-1)
 
 
-def coverage(outline: np.ndarray, size: int, finer: int = 32) -> np.ndarray:
+def coverage(outline: np.ndarray, size: int, supersampling: int = 32) -> np.ndarray:
     """Fraction of every pixel of a square picture that lies inside an outline [K, 2], by many points in each."""
-    u, v = np.meshgrid(*[(np.arange(size * finer) + 0.5) / finer] * 2)
+    u, v = np.meshgrid(*[(np.arange(size * supersampling) + 0.5) / supersampling] * 2)
     inside = np.zeros(u.shape, dtype=bool)
     near = (np.abs(u - outline[:, 0].mean()) < 6) & (np.abs(v - outline[:, 1].mean()) < 6)
     inside[near] = Polygon(outline).contains_points(np.column_stack([u[near], v[near]]))
-    return inside.reshape(size, finer, size, finer).mean(axis=(1, 3))
+    return inside.reshape(size, supersampling, size, supersampling).mean(axis=(1, 3))
 
 
 def centroid(mask: np.ndarray) -> np.ndarray:
@@ -219,7 +219,7 @@ def test_a_sphere_and_its_shadow_under_one_light_agree_with_the_rasteriser() -> 
 def test_masks_show_what_is_seen_of_every_body() -> None:
     settings = RasterSettings(width=40, height=32, near=0.1, far=10.0, sigma=1e-6, antialias=8)
     options = MitsubaSettings(look="match", samples=4, mask_side=8, variant="scalar_rgb")
-    film = MitsubaFilm(two_boxes(), settings, options=options, bodies=("front", "back"))
+    film = MitsubaRenderer(two_boxes(), settings, options=options, bodies=("front", "back"))
     masks = film.picture(0).masks
     assert list(masks) == film.bodies == ["front", "back", "static"]
     total = sum(masks.values())
@@ -241,7 +241,8 @@ def test_masks_are_the_same_beside_another_scene(variant: str) -> None:
         pytest.skip("no LLVM library that the vectorised variant could use")
     settings = RasterSettings(width=20, height=16, near=0.1, far=10.0)
     alone, beside = (
-        MitsubaFilm(two_boxes(), settings, options=MitsubaSettings(samples=4, look="match", variant=variant)) for _ in range(2)
+        MitsubaRenderer(two_boxes(), settings, options=MitsubaSettings(samples=4, look="match", variant=variant))
+        for _ in range(2)
     )
     wanted = alone.picture(0).masks
     alone._stage.close()  # its numbers go to the other scene, and those of the next stage begin after them

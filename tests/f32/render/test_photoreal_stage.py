@@ -10,7 +10,7 @@ import trimesh
 
 from tests.reference.photoreal_inputs import camera_row, made, needs_mitsuba, topology
 from ti_render import RasterSettings, RenderInputs
-from ti_render.photoreal import MitsubaFilm, MitsubaSettings, choose_variant
+from ti_render.photoreal import MitsubaRenderer, MitsubaSettings, choose_variant
 from ti_render.photoreal.geometry import submeshes_of
 from ti_render.photoreal.stage import Stage, stage_key
 from ti_render.photoreal.variant import load_mitsuba
@@ -45,12 +45,12 @@ def settings_of(**options: object) -> RasterSettings:
 
 def assert_as_alone(inputs: RenderInputs, settings: RasterSettings, options: MitsubaSettings) -> list[Stage]:
     """Compares every picture of a film with that of a film that makes no other one; the stages of the film."""
-    film, stages, pictures = MitsubaFilm(inputs, settings, options=options), [], []
+    film, stages, pictures = MitsubaRenderer(inputs, settings, options=options), [], []
     for image in range(len(film)):
         pictures.append(film.picture(image))
         stages.append(film._stage)
     for image, picture in enumerate(pictures):
-        alone = MitsubaFilm(inputs, settings, options=options).picture(image)
+        alone = MitsubaRenderer(inputs, settings, options=options).picture(image)
         np.testing.assert_array_equal(picture.color, alone.color)
         for name in film.bodies:
             np.testing.assert_array_equal(picture.masks[name], alone.masks[name])
@@ -83,7 +83,7 @@ def test_pictures_of_a_kept_scene_are_soon_not_traced_anew(monkeypatch: pytest.M
     monkeypatch.setattr(mitsuba, "render", lambda *given, **options: traced.append(1) or render(*given, **options))
     options = MitsubaSettings(samples=8, seed=3, look="match", variant=variant.name)
     inputs = moving_bodies(body_q=np.concatenate([MOVED, MOVED]))
-    film, calls = MitsubaFilm(inputs, settings_of(), options=options), []
+    film, calls = MitsubaRenderer(inputs, settings_of(), options=options), []
     for image in range(len(film)):
         traced.clear()
         film.picture(image)
@@ -95,7 +95,7 @@ def test_pictures_of_a_kept_scene_are_soon_not_traced_anew(monkeypatch: pytest.M
 def test_films_take_turns() -> None:
     """Only the newest stage is open, and a film whose stage was closed makes another, with the same pictures."""
     options = MitsubaSettings(samples=4, variant="scalar_rgb", look="match")
-    one, other = (MitsubaFilm(moving_bodies(), settings_of(), options=options) for _ in range(2))
+    one, other = (MitsubaRenderer(moving_bodies(), settings_of(), options=options) for _ in range(2))
     pictures, stages = [], []
     for image in (0, 1):
         for film in (one, other):

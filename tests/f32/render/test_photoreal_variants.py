@@ -9,7 +9,7 @@ import pytest
 import ti_render.photoreal.variant as variants
 from tests.reference.photoreal_inputs import needs_mitsuba, two_boxes
 from ti_render import RasterSettings
-from ti_render.photoreal import MitsubaFilm, MitsubaSettings, choose_variant, draw_appearance
+from ti_render.photoreal import MitsubaRenderer, MitsubaSettings, choose_variant, draw_appearance
 from ti_sim.base.errors import UserError
 
 
@@ -48,7 +48,7 @@ def test_libraries_of_wheels_and_of_the_environment_are_found(tmp_path: Path, mo
     monkeypatch.setattr(variants.sys, "prefix", str(tmp_path))
     monkeypatch.setattr(variants.sysconfig, "get_path", lambda name: str(packages))
     monkeypatch.setattr("ctypes.util.find_library", lambda name: None)
-    monkeypatch.setattr(variants, "_PLACES", ())
+    monkeypatch.setattr(variants, "_LIBRARY_PATTERNS", ())
     assert variants._candidates() == [str(path) for path in wanted]
 
 
@@ -105,4 +105,4 @@ def test_wrong_settings_are_refused(setting: dict[str, object], culprit: str) ->
 def test_a_film_that_cannot_be_made_is_refused(quantity: str, options: MitsubaSettings, culprit: str) -> None:
     settings = RasterSettings(width=8, height=8, quantity=quantity)
     with pytest.raises(UserError, match=culprit):
-        MitsubaFilm(two_boxes(), settings, options=options, look=draw_appearance(["body0", "static"], seed=0))
+        MitsubaRenderer(two_boxes(), settings, options=options, look=draw_appearance(["body0", "static"], seed=0))

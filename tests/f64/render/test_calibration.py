@@ -8,7 +8,7 @@ import pytest
 from tests.reference.boards import board_cameras, chessboard, drawn
 from ti_render import look_at
 from ti_render.calibration import Board, CameraEstimate, calibrate, camera_from_points, find_board, read_points
-from ti_render.calibration.estimate import changed, write_estimates
+from ti_render.calibration.estimate import perturb, write_estimates
 from ti_render.camera_files import CameraRecord, read_cameras
 from ti_sim import UserError
 
@@ -62,7 +62,7 @@ def test_a_point_in_the_wrong_place_is_told_and_moves_little() -> None:
 
 def test_error_bars_of_poses_and_focal_lengths_hold() -> None:
     """Of films with square pixels: the focal length is one number."""
-    true = changed(camera(), np.r_[np.zeros(6), 0, 5.0, -2.0, 1.5, np.zeros(5)])
+    true = perturb(camera(), np.r_[np.zeros(6), 0, 5.0, -2.0, 1.5, np.zeros(5)])
     held = []
     for seed in range(16):
         pixels = true.project(POINTS) + 0.5 * np.random.default_rng(seed).normal(size=(12, 2))

@@ -1,4 +1,4 @@
-"""Path-traced pictures of what the soft rasteriser draws: the same vertices, the same camera, the same motion."""
+"""Path-traced pictures of the inputs of the soft rasteriser: the same vertices, camera and motion."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ti_render.photoreal.appearance import Appearance, draw_appearance
-from ti_render.photoreal.camera import Film, develop, eye_of, film_of, spread_count
-from ti_render.photoreal.geometry import Submesh, ball_of, body_name, present_bodies, row, submeshes_of, texels_of
+from ti_render.photoreal.camera import Film, develop, eye_of, film_of, stratified_sample_count
+from ti_render.photoreal.geometry import Submesh, body_name, bounding_ball, present_bodies, row, submeshes_of, texture_image
 from ti_render.photoreal.ground import Ground, ground_of
 from ti_render.photoreal.lamps import lamps_of
 from ti_render.photoreal.lights import emitters_of, environment_map
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from ti_render.settings import RasterSettings
 
 _GROUND_RADII = 60.0  # half side of a drawn ground, in radii of the scene
-_SPARKLE_PASSES = 4
-_SPARKLE = 2.0  # of the median, the most that one of the passes may show
-_LAMP_DISTANCE = 2.0  # of the lamps, in distances of the camera: a lamp never stands between the camera and the scene
+_FIREFLY_PASSES = 4
+_FIREFLY_RATIO = 2.0  # a pass is clamped to this multiple of the median of all passes
+_LAMP_DISTANCE = 2.0  # of the lamps, in distances of the camera: no lamp is between the camera and the scene
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,16 +39,16 @@ class Picture:
 
     Attributes:
         color: [H, W, 3] float32 linear rgb, row 0 at the top; highlights exceed 1.
-        masks: body name -> [H, W] float32 share of each pixel that shows the body, what hides it taken away; empty where no
-            masks were asked for.
+        masks: body name -> [H, W] float32 fraction of each pixel in which the body is visible; empty without
+            masks.
     """
 
     color: np.ndarray
     masks: Mapping[str, np.ndarray]
 
 
-class MitsubaFilm:
-    """Makes the pictures of one set of inputs, each when it is asked for."""
+class MitsubaRenderer:
+    """Renders the pictures of one set of inputs on demand."""
 
     @checked
     def __init__(
@@ -61,18 +61,18 @@ class MitsubaFilm:
         look: Appearance | None = None,
         variant: Variant | None = None,
     ) -> None:
-        """Choose a variant and prepare what all pictures share.
+        """Choose a variant and prepare the data that all pictures share.
 
         Args:
-            inputs, settings: what the soft rasteriser would be given; the arrays may be numpy, torch or ti.ndarray.
+            inputs, settings: as for the soft rasteriser; the arrays may be numpy, torch or ti.ndarray.
             options: samples, path length, variant; ``MitsubaSettings()`` by default.
-            bodies: their names, for masks and materials; "body0", "body1" ... by default.
+            bodies: names of the bodies, for masks and materials; "body0", "body1" ... by default.
             look: for "photoreal" pictures; drawn with the seed of the options by default.
             variant: from ``choose_variant``; chosen as the options say by default.
 
         Raises:
-            UserError: Mitsuba is not installed or the wanted variant does not run, the settings ask for depth or normals, the
-                look lacks a number, or there is one for pictures that match.
+            UserError: Mitsuba is not installed or the requested variant does not run, the settings ask for depth or normals, the
+                look lacks a number, or a look is passed with ``options.look`` "match".
         """
         if settings.quantity != "color":
             raise UserError(f"quantity {settings.quantity!r} was asked for: Mitsuba makes pictures of colour only")
@@ -86,24 +86,24 @@ class MitsubaFilm:
             self.look = look or draw_appearance(self.bodies, seed=self.options.seed)
             self.look.check(self.bodies)
         self.variant = variant or choose_variant(self.options.variant)
-        self._ball = ball_of(inputs)
+        self._ball = bounding_ball(inputs)
         self._stage: Stage | None = None
         self._sky: Any = None
         self._floor: Any = None
 
     def __len__(self) -> int:
-        """How many pictures there are."""
+        """Number of pictures."""
         return len(self.inputs.body_q)
 
     def picture(self, image: int, *, masks: bool = True) -> Picture:
-        """Render one picture. The same number gives the same picture, whatever was rendered before.
+        """Render one picture. The result does not depend on earlier pictures.
 
         Args:
-            image: its number.
+            image: number of the picture.
             masks: whether the bodies' masks are rendered too.
 
         Raises:
-            UserError: the motion is not finite there, or its textures cannot be turned into Mitsuba's.
+            UserError: a vertex is not finite, or the textures cannot be converted to Mitsuba's.
         """
         mitsuba = load_mitsuba(self.variant)
         camera = row(self.inputs.camera, image, len(self))
@@ -138,7 +138,7 @@ class MitsubaFilm:
         """The material of a submesh."""
         tint, texels, repeat = None, None, True
         if submesh.texture >= 0:
-            texels, repeat = texels_of(self.inputs, image, submesh.texture)
+            texels, repeat = texture_image(self.inputs, image, submesh.texture)
             texels = texels * submesh.colors[0, 0]
         if self.look is None:
             source = color_source(mitsuba, texels=texels, repeat=repeat)
@@ -173,7 +173,7 @@ class MitsubaFilm:
         return content
 
     def _drawn_ground(self, mitsuba: Any, image: int) -> Any:
-        """A large ground at the scene's height, or below a scene that has none, with the pattern of the look."""
+        """A large ground with the pattern of the look, at the height of the scene's ground, or below a scene without one."""
         look, (center, radius) = self.look, self._ball
         if self._floor is None:
             source = color_source(mitsuba, texels=ground_texels(look))
@@ -190,40 +190,44 @@ class MitsubaFilm:
 
     def _color(self, image: int, film: Film) -> np.ndarray:
         """Colour [H, W, 3] of one picture."""
-        match = self.look is None
-        path = {"type": "path", "max_depth": 2 if match else self.options.depth, "hide_emitters": match}
+        is_match = self.look is None
+        path = {"type": "path", "max_depth": 2 if is_match else self.options.depth, "hide_emitters": is_match}
         samples = self._film_samples(film)
-        if match or samples < _SPARKLE_PASSES:
-            exposed = self._exposed(image, path, samples)
+        if is_match or samples < _FIREFLY_PASSES:
+            film_pixels = self._render_film(image, path, samples)
         else:
-            samples_per_pass = -(-samples // _SPARKLE_PASSES)
-            exposed = without_sparkles(
-                np.stack([self._exposed(image, path, samples_per_pass, number=k) for k in range(_SPARKLE_PASSES)])
+            samples_per_pass = -(-samples // _FIREFLY_PASSES)
+            film_pixels = clamp_fireflies(
+                np.stack([self._render_film(image, path, samples_per_pass, pass_index=k) for k in range(_FIREFLY_PASSES)])
             )
-        picture = develop(film, exposed)
-        if match:
+        picture = develop(film, film_pixels)
+        if is_match:
             picture[..., :3] += (1 - picture[..., 3:4]) * self._background(image)
         return np.ascontiguousarray(picture[..., :3], dtype=np.float32)
 
     def _masks(self, image: int, film: Film, bodies: Mapping[str, str]) -> dict[str, np.ndarray]:
-        """Visible share [H, W] of every body: a picture of shape numbers on a film so fine that it needs one sample a pixel."""
-        finer = -(-self.options.mask_side * self.settings.width // film.width)
-        exposed = self._exposed(image, {"type": "aov", "aovs": "number:shape_index"}, 1, finer=finer)
-        shape_numbers, shapes = np.rint(exposed[..., 0]).astype(int), self._stage.shapes()
+        """Visible fraction [H, W] of every body, from a picture of shape numbers on a supersampled film."""
+        supersampling = -(-self.options.mask_side * self.settings.width // film.width)
+        film_pixels = self._render_film(image, {"type": "aov", "aovs": "number:shape_index"}, 1, supersampling=supersampling)
+        shape_numbers, shapes = np.rint(film_pixels[..., 0]).astype(int), self._stage.shapes()
         masks = {}
         for name in self.bodies:
             mask = np.isin(shape_numbers, [k for k, shape in shapes.items() if bodies.get(shape) == name]).astype(np.float32)
-            mask = mask.reshape(film.height, finer, film.width, finer).mean(axis=(1, 3))
+            mask = mask.reshape(film.height, supersampling, film.width, supersampling).mean(axis=(1, 3))
             masks[name] = develop(film, mask[..., None])[..., 0].astype(np.float32)
         return masks
 
-    def _exposed(self, image: int, integrator: Mapping[str, Any], samples: int, *, finer: int = 1, number: int = 0) -> np.ndarray:
-        """What Mitsuba puts on the film, [rows, columns, channels] float64, for one of several renderings of a picture."""
-        seed = int(np.random.SeedSequence([self.options.seed, image, finer, number]).generate_state(1)[0])
-        return self._stage.exposed(integrator, samples=spread_count(samples), seed=seed, finer=finer)
+    def _render_film(
+        self, image: int, integrator: Mapping[str, Any], samples: int, *, supersampling: int = 1, pass_index: int = 0
+    ) -> np.ndarray:
+        """Film [rows, columns, channels] float64 of one of several renderings (passes) of a picture."""
+        seed = int(np.random.SeedSequence([self.options.seed, image, supersampling, pass_index]).generate_state(1)[0])
+        return self._stage.render_film(
+            integrator, samples=stratified_sample_count(samples), seed=seed, supersampling=supersampling
+        )
 
     def _film_samples(self, film: Film) -> int:
-        """Samples for each film pixel, such that a pixel of the picture gets the wanted number."""
+        """Samples for each film pixel, such that a pixel of the picture has ``options.samples``."""
         if film.taps is None:
             return self.options.samples
         area_fraction = self.settings.width * self.settings.height / (film.width * film.height)
@@ -233,31 +237,31 @@ class MitsubaFilm:
         """The scene's own background [H, W, 3] behind one picture."""
         height, width = self.settings.height, self.settings.width
         if self.inputs.background_image is not None:
-            return _stretched(row(self.inputs.background_image, image, len(self)), height, width)
+            return _resize_bilinear(row(self.inputs.background_image, image, len(self)), height, width)
         top, bottom = row(self.inputs.background, image, len(self))
         height_fraction = ((np.arange(height) + 0.5) / height)[:, None, None]
         return np.broadcast_to(top + (bottom - top) * height_fraction, (height, width, 3))
 
 
-def without_sparkles(passes: np.ndarray) -> np.ndarray:
-    """Mean [...] of renderings [K, ...] of one picture without the few paths that carry far too much light.
+def clamp_fireflies(passes: np.ndarray) -> np.ndarray:
+    """Mean [...] of renderings [K, ...] of one picture without fireflies, rare paths of very high radiance.
 
-    A rendering that is much brighter in a pixel than the median of all of them is cut there. It darkens caustics a little and
-    takes away single bright pixels, which would need many more samples to average out.
+    A rendering that is much brighter in a pixel than the median of all is clamped there. This darkens caustics slightly and
+    removes single bright pixels, which would need many more samples to average out.
 
     Args:
-        passes: the renderings, equal but for their random numbers.
+        passes: the renderings, which differ in their random numbers only.
     """
-    return np.minimum(passes, _SPARKLE * np.median(passes, axis=0) + 0.1).mean(axis=0)
+    return np.minimum(passes, _FIREFLY_RATIO * np.median(passes, axis=0) + 0.1).mean(axis=0)
 
 
-def _stretched(picture: np.ndarray, height: int, width: int) -> np.ndarray:
+def _resize_bilinear(picture: np.ndarray, height: int, width: int) -> np.ndarray:
     """Resizes an image [h, w, 3] by bilinear interpolation between pixel centres, constant beyond them."""
     for axis, length in ((0, height), (1, width)):
         count = picture.shape[axis]
-        position = np.clip((np.arange(length) + 0.5) * count / length - 0.5, 0, count - 1)
-        low = np.minimum(np.floor(position).astype(int), max(count - 2, 0))
-        high = np.minimum(low + 1, count - 1)
-        fraction = (position - low).reshape((-1, 1) if axis == 1 else (-1, 1, 1))
-        picture = picture.take(low, axis=axis) * (1 - fraction) + picture.take(high, axis=axis) * fraction
+        sample_position = np.clip((np.arange(length) + 0.5) * count / length - 0.5, 0, count - 1)
+        lower = np.minimum(np.floor(sample_position).astype(int), max(count - 2, 0))
+        upper = np.minimum(lower + 1, count - 1)
+        fraction = (sample_position - lower).reshape((-1, 1) if axis == 1 else (-1, 1, 1))
+        picture = picture.take(lower, axis=axis) * (1 - fraction) + picture.take(upper, axis=axis) * fraction
     return picture
