@@ -45,20 +45,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     device = [] if options.device == "auto" else ["--device", options.device]
     command = " ".join(["python -m benchmarks", *options.names, *(["--quick"] if options.quick else []), *device])
-    parts = [_shown(PREFACE.format(command=command) + "\n" + describe())]
+    sections = [_printed(PREFACE.format(command=command) + "\n" + describe())]
     for name in dict.fromkeys(options.names):
         benchmark = importlib.import_module(f"benchmarks.{name.replace('-', '_')}")
-        parts.append(_shown(f"## {benchmark.TITLE}\n"))
-        parts += [_shown(table.markdown()) for table in benchmark.tables(quick=options.quick)]
-    parts.append(_shown(f"Load after the end: {load()}. {LOAD_REMARK}"))
+        sections.append(_printed(f"## {benchmark.TITLE}\n"))
+        sections += [_printed(table.markdown()) for table in benchmark.tables(quick=options.quick)]
+    sections.append(_printed(f"Load after the end: {load()}. {LOAD_REMARK}"))
     if options.out:
         options.out.parent.mkdir(parents=True, exist_ok=True)
-        options.out.write_text("\n".join(parts).rstrip() + "\n", encoding="utf-8")
+        options.out.write_text("\n".join(sections).rstrip() + "\n", encoding="utf-8")
         print(f"written: {options.out}")
     return 0
 
 
-def _shown(text: str) -> str:
+def _printed(text: str) -> str:
     print(text, flush=True)
     return text
 

@@ -1,4 +1,4 @@
-"""Speed of the articulated solver: steps a second forward and backward, batches, other simulators, and what bounds it."""
+"""Speed of the articulated solver: steps a second forward and backward, batches, other simulators, and bounds."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import torch
 
 from benchmarks import peaks
 from benchmarks.articulated_flops import adjoint_flops, step_flops
-from benchmarks.other_simulators import Measured, gap, links_description, newton_table, run_mujoco, run_newton
-from benchmarks.rollouts import BOUND_HEADER, KINDS, MEGA, Case, add_bound, scaling_table, timed
+from benchmarks.other_simulators import Measurement, links_description, max_difference, newton_table, run_mujoco, run_newton
+from benchmarks.rollouts import BOUND_HEADER, KINDS, MEGA, Case, add_bound, scaling_table, time_rollouts
 from benchmarks.table import Table, number, times
 from risp_torch import load_scene
 from risp_torch.scene.simulation.articulated import articulated_inputs
@@ -29,7 +29,7 @@ NEWTON_TARGET = 10.0  # times as fast
 # grows with time.
 FRAMES = {"pendulum": 4000, "double_pendulum": 600, "hand": 800}
 _PER_FRAME = ("action", "servo_target", "link_wrench")
-COMPARED = 10  # frames that other simulators run
+COMPARED_FRAMES = 10  # frames that other simulators run
 
 
 def tables(*, quick: bool) -> Iterator[Table]:
@@ -47,46 +47,48 @@ def tables(*, quick: bool) -> Iterator[Table]:
 
 
 def make_case(name: str, *, frames: int, worlds: int = 1, integrator: str = "semi_implicit") -> Case:
-    """A scene's links and motors, all worlds alike.
+    """A scene's links and motors, in identical worlds.
 
     Args:
         name: of the scene.
-        frames: frame intervals; the motors' actions begin again where the scene's end.
+        frames: frame intervals; the motors' actions are repeated periodically.
         worlds: B.
         integrator: of the solver.
     """
     scene = load_scene(name)
-    bound = scene.simulator.solver
-    solver = ArticulatedSolver(bound.model, replace(bound.settings, integrator=integrator))
-    one = articulated_inputs(scene.bodies, scene.motors, scene.table.values(), frames=scene.frames, actions=None)
-    return Case(solver, _spread(one, worlds, frames), frames, worlds)
+    scene_solver = scene.simulator.solver
+    solver = ArticulatedSolver(scene_solver.model, replace(scene_solver.settings, integrator=integrator))
+    one_world = articulated_inputs(scene.bodies, scene.motors, scene.table.values(), frames=scene.frames, actions=None)
+    return Case(solver, _repeat_worlds(one_world, worlds, frames), frames, worlds)
 
 
-def _spread(one: ArticulatedInputs, worlds: int, frames: int) -> ArticulatedInputs:
+def _repeat_worlds(one_world: ArticulatedInputs, worlds: int, frames: int) -> ArticulatedInputs:
     """One world's inputs for several, over more frames."""
-    rows = torch.arange(frames, device=one.action.device) % one.frame_count
-    long = replace(one, **{name: getattr(one, name)[:, rows] for name in _PER_FRAME})
-    return ArticulatedInputs(*(a.detach().repeat(worlds, *(1,) * (a.ndim - 1)).contiguous() for a in long.arrays()))
+    rows = torch.arange(frames, device=one_world.action.device) % one_world.frame_count
+    extended = replace(one_world, **{name: getattr(one_world, name)[:, rows] for name in _PER_FRAME})
+    return ArticulatedInputs(
+        *(array.detach().repeat(worlds, *(1,) * (array.ndim - 1)).contiguous() for array in extended.arrays())
+    )
 
 
 def one_tree_table(*, quick: bool) -> tuple[Table, dict[str, dict[str, float]]]:
     """One world with one tree of links; also the rates [steps/s] of the semi-implicit step by scene and kind."""
-    cases, shown = {}, {}
+    cases, scene_and_integrator = {}, {}
     for name, frames in FRAMES.items():
         for integrator in ("semi_implicit", "rk4"):
             label = f"{name}, {integrator}"
             cases[label] = make_case(name, frames=max(1, frames // (10 if quick else 1)), integrator=integrator)
-            shown[label] = (name, integrator)
-    least = timed(cases, repeats=3 if quick else 9)
+            scene_and_integrator[label] = (name, integrator)
+    best_seconds = time_rollouts(cases, repeats=3 if quick else 9)
     result = Table(
         "One tree of links in one world (M steps/s)",
         ("scene", "joints", "integrator", "steps", "forward, taped", "forward, no gradient", "backward",
          "forward / target", "backward / target"),
     )  # fmt: skip
     rates = {}
-    for label, (name, integrator) in shown.items():
+    for label, (name, integrator) in scene_and_integrator.items():
         case = cases[label]
-        rate = {kind: case.steps / seconds for kind, seconds in least[label].items()}
+        rate = {kind: case.steps / seconds for kind, seconds in best_seconds[label].items()}
         forward = backward = ""
         if integrator == "semi_implicit":
             rates[name] = rate
@@ -94,7 +96,7 @@ def one_tree_table(*, quick: bool) -> tuple[Table, dict[str, dict[str, float]]]:
             forward = times(rate["taped"] / forward_target) if forward_target else ""
             backward = times(rate["backward"] / HAND_BACKWARD_TARGET) if name == "hand" else ""
         joints = sum(kind != "fixed" for kind in case.solver.model.joint_type)
-        cells = [number(rate[kind] * MEGA) for kind in ("taped", "free", "backward")]
+        cells = [number(rate[kind] * MEGA) for kind in ("taped", "no_gradient", "backward")]
         result.add(name, joints, integrator, f"{case.steps:,}", *cells, forward, backward)
     result.remarks.append(
         f"Targets, of the taped semi-implicit step: {PENDULUM_TARGET * MEGA:g} forward for the pendulum; "
@@ -110,7 +112,7 @@ def batch_table(*, quick: bool) -> tuple[Table, dict[str, float]]:
     result, rates = scaling_table("Worlds with one hand each (M steps/s in total)", "worlds", cases, repeats=3 if quick else 9)
     result.remarks.append(
         f"Target: {BATCH_TARGET:g} times one world's rate at 64 worlds on two cores. Independent multiply-adds on all cores at "
-        f"once reached {number(peaks.cores_at_once(quick=quick), 2)} times one core's rate just after: less than the number of "
+        f"once reached {number(peaks.effective_cores(quick=quick), 2)} times one core's rate just after: less than the number of "
         "cores where other jobs had a part of them."
     )
     return result, rates
@@ -120,32 +122,43 @@ def comparison_tables(*, quick: bool) -> Iterator[Table]:
     """One world against MuJoCo, forward only, and against Newton's Featherstone solver, forward and backward."""
     repeats = 3 if quick else 9
     cases = {name: make_case(name, frames=max(1, frames // (10 if quick else 1))) for name, frames in FRAMES.items()}
-    plain = {name: links_description(case) for name, case in cases.items()}
+    descriptions = {name: links_description(case) for name, case in cases.items()}
     ours = {
         name: {kind: seconds / cases[name].steps for kind, seconds in kinds.items()}
-        for name, kinds in timed(cases, repeats=repeats).items()
+        for name, kinds in time_rollouts(cases, repeats=repeats).items()
     }
-    ends = {name: case.solver.rollout(case.inputs, COMPARED).joint_q[0, -1].cpu().numpy() for name, case in cases.items()}
-    steps = {name: COMPARED * case.solver.settings.substeps for name, case in cases.items()}
-    mujoco = {name: run_mujoco(plain[name], compared=steps[name], repeats=repeats) for name in cases}
-    yield mujoco_table(ours, ends, mujoco)
-    cut = {name: one | {"force": one["force"][:COMPARED], "steps": steps[name]} for name, one in plain.items()}
-    newton = run_newton(cut, repeats=2 if quick else 5)
-    gaps = "" if isinstance(newton, str) else ", ".join(f"{gap(newton[name], end)} ({name})" for name, end in ends.items())
+    final_positions = {
+        name: case.solver.rollout(case.inputs, COMPARED_FRAMES).joint_q[0, -1].cpu().numpy() for name, case in cases.items()
+    }
+    steps = {name: COMPARED_FRAMES * case.solver.settings.substeps for name, case in cases.items()}
+    mujoco = {name: run_mujoco(descriptions[name], compared=steps[name], repeats=repeats) for name in cases}
+    yield mujoco_table(ours, final_positions, mujoco)
+    shortened = {
+        name: description | {"force": description["force"][:COMPARED_FRAMES], "steps": steps[name]}
+        for name, description in descriptions.items()
+    }
+    newton = run_newton(shortened, repeats=2 if quick else 5)
+    differences = (
+        ""
+        if isinstance(newton, str)
+        else ", ".join(f"{max_difference(newton[name], final)} ({name})" for name, final in final_positions.items())
+    )
     remark = (
         f"Target: {NEWTON_TARGET:g} times as fast, forward and backward. The same links, springs, motors and semi-implicit step, "
-        f"fixed links merged, {COMPARED} frames; joint positions at their end differ by {gaps} rad."
+        f"fixed links merged, {COMPARED_FRAMES} frames; joint positions at their end differ by {differences} rad."
     )
     title = "Against Newton's Featherstone solver on the CPU: one world, one thread (us a step)"
     yield newton_table(title, "scene", ours, newton, remark)
 
 
-def mujoco_table(ours: dict[str, dict[str, float]], ends: dict[str, np.ndarray], mujoco: dict[str, Measured | None]) -> Table:
+def mujoco_table(
+    ours: dict[str, dict[str, float]], final_positions: dict[str, np.ndarray], mujoco: dict[str, Measurement | None]
+) -> Table:
     """Forward steps beside MuJoCo's.
 
     Args:
         ours: seconds of a step by scene and kind.
-        ends: [Q] joint positions after the frames that are compared, by scene.
+        final_positions: [Q] joint positions after the frames that are compared, by scene.
         mujoco: the same of MuJoCo.
     """
     result = Table(
@@ -153,16 +166,23 @@ def mujoco_table(ours: dict[str, dict[str, float]], ends: dict[str, np.ndarray],
         ("scene", "here, no gradient (f32)", "MuJoCo (f64)", "times as fast", "difference of joint positions, rad"),
     )
     for name, other in mujoco.items():
-        mine = ours[name]["free"]
+        our_seconds = ours[name]["no_gradient"]
         if other is None:
-            result.add(name, number(mine * 1e6), "not measured", "", "")
+            result.add(name, number(our_seconds * 1e6), "not measured", "", "")
         else:
-            theirs = other.seconds["free"]
-            result.add(name, number(mine * 1e6), number(theirs * 1e6), times(theirs / mine), gap(other, ends[name]))
+            mujoco_seconds = other.seconds["no_gradient"]
+            result.add(
+                name,
+                number(our_seconds * 1e6),
+                number(mujoco_seconds * 1e6),
+                times(mujoco_seconds / our_seconds),
+                max_difference(other, final_positions[name]),
+            )
     versions = {other.version for other in mujoco.values() if other}
     result.remarks.append(
         f"{', '.join(versions)}: the same links, springs, motors and semi-implicit step in its own loop over steps "
-        f"(`mujoco.rollout`), contact and implicit damping switched off, joint limits on. Difference: after {COMPARED} frames."
+        f"(`mujoco.rollout`), contact and implicit damping switched off, joint limits on. "
+        f"Difference: after {COMPARED_FRAMES} frames."
         if versions
         else "MuJoCo is not installed (package `mujoco`)."
     )
@@ -170,7 +190,7 @@ def mujoco_table(ours: dict[str, dict[str, float]], ends: dict[str, np.ndarray],
 
 
 def bound_table(rates: dict[str, dict[str, float]], batch_rates: dict[str, float], *, quick: bool) -> Table:
-    """How far the steps are from what the machine can do.
+    """Speed of the steps relative to the peaks of the machine.
 
     Args:
         rates: of one world, by scene and kind [steps/s].
@@ -192,8 +212,8 @@ def bound_table(rates: dict[str, dict[str, float]], batch_rates: dict[str, float
         add_bound(result, label, batch_rates[kind], flops, state_bytes, peak, cores=cores)
     result.remarks.append(
         f"Measured in this run: {number(peak.flops / 1e9)} Gflop/s of scalar multiply-adds a core ({cores} cores count for "
-        f"the batch), {number(peak.dependent * 1e9)} ns for a multiply-add that waits for the one before, and "
-        f"{number(peak.copy / 1e9)} GB/s copied (read plus written). Flops are counted from the code as written "
+        f"the batch), {number(peak.dependent_seconds * 1e9)} ns for a multiply-add that waits for the one before, and "
+        f"{number(peak.copy_rate / 1e9)} GB/s copied (read plus written). Flops are counted from the code as written "
         "(`benchmarks/articulated_flops.py`), a square root, a division, a sine or a cosine as one. A step is a chain from the "
         "root to the leaves, back, and to the leaves again."
     )

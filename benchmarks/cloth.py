@@ -16,7 +16,7 @@ from benchmarks.deformable import (
     plan_of,
     rates_of,
 )
-from benchmarks.rollouts import Case, timed
+from benchmarks.rollouts import Case, time_rollouts
 from benchmarks.table import Table
 from ti_sim.meshes.generators import sheet_grid
 
@@ -54,7 +54,7 @@ def tables(*, quick: bool) -> Iterator[Table]:
 
 
 def sheet(count: int) -> Callable[..., Case]:
-    """What makes a case of a square sheet of so many triangles from the other arguments of ``cloth_case``."""
+    """``cloth_case`` with the mesh of a square sheet of so many triangles."""
     return partial(cloth_case, sheet_grid((CLOTH_SIDE, CLOTH_SIDE), (CELLS[count], CELLS[count])))
 
 
@@ -65,7 +65,7 @@ def _frames(count: int, quick: bool) -> int:
 def sizes_table(*, quick: bool) -> tuple[Table, dict[str, tuple[Case, dict[str, float]]]]:
     """One sheet in one world; also the cases and their rates [steps/s], for the bound."""
     cases = {count: sheet(count)(frames=_frames(count, quick)) for count in CELLS}
-    least = timed(cases, repeats=3 if quick else 9)
+    best_seconds = time_rollouts(cases, repeats=3 if quick else 9)
     result = Table(
         "A square sheet in one world, with bending, air and damping (steps/s)",
         ("triangles", "bending edges", "particles", "plan", "steps", "forward, taped", "forward, no gradient", "backward",
@@ -73,7 +73,7 @@ def sizes_table(*, quick: bool) -> tuple[Table, dict[str, tuple[Case, dict[str, 
     )  # fmt: skip
     measured = {}
     for count, case in cases.items():
-        model, rate = case.solver.model, rates_of(case, least[count])
+        model, rate = case.solver.model, rates_of(case, best_seconds[count])
         measured[f"{count:,} triangles"] = case, rate
         cells = f"{count:,}", f"{model.edge_count:,}", f"{model.particle_count:,}", plan_of(case), f"{case.steps:,}"
         add_rates(result, cells, rate, (TARGET, GRADSIM) if count == 2048 else (None, None))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from benchmarks.memory import in_own_process, peak_bytes, reset_peak, resident_bytes
+from benchmarks.memory import numbers_of_child_process, peak_bytes, reset_peak, resident_bytes
 from benchmarks.table import Table, number, times
 from risp_torch import Checkpoint, Scene, load_scene
 from risp_torch.control import ControlledRollout, ControlTask, GoalLoss, load_control
@@ -49,9 +49,9 @@ def tables(*, quick: bool) -> Iterator[Table]:
          "memory above idle [GB]"),
     )  # fmt: skip
     for case in cases():
-        scene, task, seconds = timed(case, repeats=1 if quick else 5)
+        scene, task, seconds = fastest_iteration(case, repeats=1 if quick else 5)
         steps = scene.frames * scene.stepping.substeps
-        memory = None if quick else in_own_process(
+        memory = None if quick else numbers_of_child_process(
             "benchmarks.control", "print_growth", case.scene, case.controls, case.every, require().device
         )  # fmt: skip
         total = sum(seconds.values())
@@ -71,15 +71,15 @@ def tables(*, quick: bool) -> Iterator[Table]:
 
 
 def cases() -> list[Case]:
-    """What is timed: a row of actuation for each frame and for each step, all states kept or few."""
-    chosen = []
+    """Cases: a row of actuation for each frame and for each step, with all or few kept states."""
+    cases = []
     for name in TARGET:
         substeps = load_scene(name).stepping.substeps
-        chosen += [Case(name, 1, 1), Case(name, substeps, 1), Case(name, 1, None)]
-    return chosen
+        cases += [Case(name, 1, 1), Case(name, substeps, 1), Case(name, 1, None)]
+    return cases
 
 
-def setting(case: Case) -> tuple[Scene, ControlTask, GoalLoss]:
+def make_setting(case: Case) -> tuple[Scene, ControlTask, GoalLoss]:
     """Scene, task and goal of a case."""
     scene = load_scene(case.scene, controls=case.controls)
     steps = scene.frames * scene.stepping.substeps
@@ -87,51 +87,51 @@ def setting(case: Case) -> tuple[Scene, ControlTask, GoalLoss]:
     return scene, task, GoalLoss(scene, task, task.goal(scene, 0))
 
 
-def timed(case: Case, *, repeats: int) -> tuple[Scene, ControlTask, dict[str, float]]:
+def fastest_iteration(case: Case, *, repeats: int) -> tuple[Scene, ControlTask, dict[str, float]]:
     """The parts [s] of the fastest iteration, after one to warm up."""
-    scene, task, aim = setting(case)
+    scene, task, goal_loss = make_setting(case)
     policy = task.policy(scene, 0)
     optimizer = torch.optim.Adam(policy.parameters(), lr=task.rate("image"))
-    runs = [iteration(scene, task, aim, policy, optimizer) for _ in range(1 + repeats)][1:]
+    runs = [iteration(scene, task, goal_loss, policy, optimizer) for _ in range(1 + repeats)][1:]
     return scene, task, min(runs, key=lambda seconds: sum(seconds.values()))
 
 
 def iteration(
-    scene: Scene, task: ControlTask, aim: GoalLoss, policy: torch.nn.Module, optimizer: torch.optim.Optimizer
+    scene: Scene, task: ControlTask, goal_loss: GoalLoss, policy: torch.nn.Module, optimizer: torch.optim.Optimizer
 ) -> dict[str, float]:
     """One step of the search; seconds by part."""
-    marks = [time.perf_counter()]
+    clock_times = [time.perf_counter()]
     optimizer.zero_grad(set_to_none=True)
     outputs = policy()
-    marks.append(time.perf_counter())
+    clock_times.append(time.perf_counter())
     states = scene.rollout({task.drives: outputs}, worlds=1, adjoint=Checkpoint(every=task.checkpoint))
-    marks.append(time.perf_counter())
-    loss = aim.loss(ControlledRollout(states, outputs), "image")
-    marks.append(time.perf_counter())
+    clock_times.append(time.perf_counter())
+    loss = goal_loss.loss(ControlledRollout(states, outputs), "image")
+    clock_times.append(time.perf_counter())
     loss.backward()
-    marks.append(time.perf_counter())
+    clock_times.append(time.perf_counter())
     optimizer.step()
-    marks.append(time.perf_counter())
-    return {part: end - begin for part, begin, end in zip(PARTS, marks, marks[1:], strict=False)}
+    clock_times.append(time.perf_counter())
+    return {part: end - start for part, start, end in zip(PARTS, clock_times, clock_times[1:], strict=False)}
 
 
 def print_growth(scene: str, controls: int, every: int | None, device: str) -> None:
-    """Print by how many bytes three iterations raise the peak memory of a process that has loaded and compiled everything."""
+    """Print the increase [bytes] of peak memory by three iterations in a process that has compiled all kernels."""
     from ti_sim.base.runtime import start
 
     start(device=device, precision="f32")
-    small = load_scene(scene, frames=2, controls=controls)
-    task = replace(load_control(scene, small), checkpoint=1 if every == 1 else 16)
-    _iterate(small, task, 1)
+    warm_up_scene = load_scene(scene, frames=2, controls=controls)
+    task = replace(load_control(scene, warm_up_scene), checkpoint=1 if every == 1 else 16)
+    _run_iterations(warm_up_scene, task, 1)
     reset_peak()
     idle = resident_bytes()
-    case_scene, case_task, _ = setting(Case(scene, controls, every))
-    _iterate(case_scene, case_task, 3)
+    case_scene, case_task, _ = make_setting(Case(scene, controls, every))
+    _run_iterations(case_scene, case_task, 3)
     print(max(0, peak_bytes() - idle))
 
 
-def _iterate(scene: Scene, task: ControlTask, count: int) -> None:
-    aim, policy = GoalLoss(scene, task, task.goal(scene, 0)), task.policy(scene, 0)
+def _run_iterations(scene: Scene, task: ControlTask, count: int) -> None:
+    goal_loss, policy = GoalLoss(scene, task, task.goal(scene, 0)), task.policy(scene, 0)
     optimizer = torch.optim.Adam(policy.parameters())
     for _ in range(count):
-        iteration(scene, task, aim, policy, optimizer)
+        iteration(scene, task, goal_loss, policy, optimizer)

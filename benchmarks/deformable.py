@@ -1,4 +1,4 @@
-"""Deformable bodies as cases to time, and the tables that solids and cloth both fill."""
+"""Deformable bodies as benchmark cases, and tables that solids and cloth share."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import torch
 
 from benchmarks import peaks
 from benchmarks.fem_flops import step_flops
-from benchmarks.other_simulators import gap, newton_table, run_newton
-from benchmarks.rollouts import BOUND_HEADER, KINDS, Case, add_bound, timed
+from benchmarks.other_simulators import max_difference, newton_table, run_newton
+from benchmarks.rollouts import BOUND_HEADER, KINDS, Case, add_bound, time_rollouts
 from benchmarks.table import Table, number, times
 from ti_sim.base.runtime import require
 from ti_sim.deformable.bending import bending_edges, edge_stiffness
@@ -27,7 +27,7 @@ from ti_sim.meshes.sheet import SheetMesh
 from ti_sim.meshes.solid import SolidMesh
 
 SUBSTEPS = 50
-COMPARED = 4  # frames that Newton runs too
+COMPARED_FRAMES = 4  # frames of the comparison with Newton
 GRAVITY = (0.0, 0.0, -9.81)  # m/s2
 
 CELL = 0.05  # m, side of the cells of solids
@@ -44,7 +44,7 @@ CLOTH_DRAG, CLOTH_LIFT = 1.0, 0.5  # kg/m3
 
 @dataclass(frozen=True)
 class Rates:
-    """A target or another program's speed.
+    """Speed of a target or of another program.
 
     Attributes:
         forward, backward: steps/s.
@@ -59,30 +59,31 @@ def solid_case(
     poisson: float = POISSON, damped: bool = True, both_ends: bool = False, dt: float = SOLID_DT, substeps: int = SUBSTEPS,
     plan: str = "auto", integrator: str = "semi_implicit",
 ) -> Case:  # fmt: skip
-    """A box that is held at its end of least x (or at both ends), under gravity, and sways.
+    """A cantilever box, fixed at its end of least x (or at both ends), that oscillates under gravity.
 
     Args:
         mesh: of one kind of solid elements.
         frames: frame intervals.
-        worlds: B, all alike.
+        worlds: B identical worlds.
         energy: of all elements.
         young, poisson: of linear elasticity [Pa], [1].
-        damped: whether the elements are.
-        both_ends: hold the end of largest x too.
+        damped: whether the elements are damped.
+        both_ends: fix the end of largest x too.
         dt, substeps, plan, integrator: settings.
     """
     x = mesh.vertices[:, 0]
-    held = np.isclose(x, x.min()) | (both_ends & np.isclose(x, x.max()))
+    is_fixed = np.isclose(x, x.min()) | (both_ends & np.isclose(x, x.max()))
     model = DeformableModel(
-        particle_rest=mesh.vertices, fixed=np.flatnonzero(held), solid_energy=(energy,) * len(mesh.indices),
+        particle_rest=mesh.vertices, fixed=np.flatnonzero(is_fixed), solid_energy=(energy,) * len(mesh.indices),
         **{TABLES[mesh.kind]: mesh.indices},
     )  # fmt: skip
     volumes = corner_volumes(mesh.kind, rest_table(mesh.kind, mesh.vertices, mesh.indices))
     material = *energy_constants(energy, *lame_from_young(young, poisson)), VISCOSITY * damped
-    along = (x - x.min()) / np.ptp(x)
+    axial_fraction = (x - x.min()) / np.ptp(x)
     return _case(
         model, DeformableSettings(dt=dt, substeps=substeps, plan=plan, integrator=integrator), frames, worlds,
-        particle_qd0=np.outer(along * ~held, (0.3, 0.5, 0.2)), particle_mass=DENSITY * _lumped(mesh.indices, volumes, len(x)),
+        particle_qd0=np.outer(axial_fraction * ~is_fixed, (0.3, 0.5, 0.2)),
+        particle_mass=DENSITY * _lumped_sum(mesh.indices, volumes, len(x)),
         solid_material=np.tile(material, (model.solid_count, 1)),
     )  # fmt: skip
 
@@ -93,7 +94,7 @@ def cloth_case(mesh: SheetMesh, *, frames: int, damped: bool = True) -> Case:
     Args:
         mesh: a rectangle.
         frames: frame intervals.
-        damped: whether it is damped and feels the air.
+        damped: whether it has damping and air drag.
     """
     x, y = mesh.vertices[:, 0], mesh.vertices[:, 1]
     corners = np.flatnonzero(np.isclose(np.abs(x), x.max()) & np.isclose(y, y.max()))
@@ -109,44 +110,52 @@ def cloth_case(mesh: SheetMesh, *, frames: int, damped: bool = True) -> Case:
     return _case(
         model, DeformableSettings(dt=CLOTH_DT, substeps=SUBSTEPS), frames, 1,
         particle_qd0=np.outer(bulge, (0.2, 0.3, 1.0)),
-        particle_mass=CLOTH_DENSITY / 3 * _lumped(mesh.triangles, triangle_areas(mesh.vertices, mesh.triangles)[:, None], len(x)),
+        particle_mass=CLOTH_DENSITY / 3
+        * _lumped_sum(mesh.triangles, triangle_areas(mesh.vertices, mesh.triangles)[:, None], len(x)),
         tri_material=np.tile((*stretching, *viscous), (model.triangle_count, 1)),
         edge_material=np.stack([stiffness, np.full(len(edges), CLOTH_BENDING_DAMPING * damped), np.zeros(len(edges))], axis=1),
     )  # fmt: skip
 
 
-def _lumped(indices: np.ndarray, shares: np.ndarray, particles: int) -> np.ndarray:
-    """Sum [particles] of the shares of elements, [E, corners] or [E, 1], at their corners."""
-    return np.bincount(indices.ravel(), np.broadcast_to(shares, indices.shape).ravel(), minlength=particles)
+def _lumped_sum(indices: np.ndarray, element_shares: np.ndarray, particles: int) -> np.ndarray:
+    """Sum [particles] of the contributions of elements, [E, corners] or [E, 1], to their corners."""
+    return np.bincount(indices.ravel(), np.broadcast_to(element_shares, indices.shape).ravel(), minlength=particles)
 
 
-def _case(model: DeformableModel, settings: DeformableSettings, frames: int, worlds: int, **given: Any) -> Case:
-    """A case of equal worlds, from one world's inputs; those that are not given are zero."""
-    p, e, t, m, s = model.particle_count, model.solid_count, model.triangle_count, model.edge_count, model.spring_count
+def _case(model: DeformableModel, settings: DeformableSettings, frames: int, worlds: int, **values: Any) -> Case:
+    """A case of equal worlds from one world's inputs; missing ones are zero."""
+    particles, solids, triangles, edges, springs = (
+        model.particle_count,
+        model.solid_count,
+        model.triangle_count,
+        model.edge_count,
+        model.spring_count,
+    )
     shapes = {
-        "particle_q0": (p, 3), "particle_qd0": (p, 3), "particle_mass": (p,), "particle_contact": (p, 4),
-        "solid_material": (e, 3), "solid_actuation": (frames, e), "tri_material": (t, 5), "tri_actuation": (frames, t),
-        "edge_material": (m, 3), "edge_actuation": (frames, m), "spring_material": (s, 3), "gravity": (3,), "wind": (3,),
+        "particle_q0": (particles, 3), "particle_qd0": (particles, 3), "particle_mass": (particles,),
+        "particle_contact": (particles, 4), "solid_material": (solids, 3), "solid_actuation": (frames, solids),
+        "tri_material": (triangles, 5), "tri_actuation": (frames, triangles), "edge_material": (edges, 3),
+        "edge_actuation": (frames, edges), "spring_material": (springs, 3), "gravity": (3,), "wind": (3,),
         "load": (frames, len(model.loaded), 3), "prescribed_qd": (frames, len(model.prescribed), 3),
         "self_contact": (4,),
     }  # fmt: skip
-    given = {"particle_q0": model.particle_rest, "gravity": GRAVITY} | given
+    values = {"particle_q0": model.particle_rest, "gravity": GRAVITY} | values
     device = require().device
     arrays = {}
     for name, shape in shapes.items():
-        one = torch.as_tensor(np.asarray(given.get(name, np.zeros(shape))), dtype=torch.float32, device=device)
-        arrays[name] = one.expand(worlds, *shape).contiguous()
+        one_world = torch.as_tensor(np.asarray(values.get(name, np.zeros(shape))), dtype=torch.float32, device=device)
+        arrays[name] = one_world.expand(worlds, *shape).contiguous()
     return Case(DeformableSolver(model, settings), DeformableInputs(**arrays), frames, worlds)
 
 
 def plan_of(case: Case) -> str:
-    """The execution plan that the case's rollouts take."""
+    """The execution plan of the case's rollouts."""
     return case.solver.plan(case.inputs.world_count)
 
 
 def rates_of(case: Case, seconds: Mapping[str, float]) -> dict[str, float]:
     """Steps/s by kind from seconds of a rollout by kind."""
-    return {kind: case.steps / of_all for kind, of_all in seconds.items()}
+    return {kind: case.steps / total_seconds for kind, total_seconds in seconds.items()}
 
 
 def add_rates(result: Table, cells: Sequence[object], rate: Mapping[str, float], others: Sequence[Rates | None]) -> None:
@@ -156,25 +165,27 @@ def add_rates(result: Table, cells: Sequence[object], rate: Mapping[str, float],
         result: the table.
         cells: the first ones of the row.
         rate: steps/s by kind.
-        others: what to compare with, two cells each, forward (taped) and backward; None leaves them empty.
+        others: rates to compare with, two cells each, forward (taped) and backward; None leaves them empty.
     """
-    shown = [f"{rate[kind]:,.0f}" for kind in ("taped", "free", "backward")]
+    rate_cells = [f"{rate[kind]:,.0f}" for kind in ("taped", "no_gradient", "backward")]
     for other in others:
-        shown += ["", ""] if other is None else [times(rate["taped"] / other.forward), times(rate["backward"] / other.backward)]
-    result.add(*cells, *shown)
+        rate_cells += (
+            ["", ""] if other is None else [times(rate["taped"] / other.forward), times(rate["backward"] / other.backward)]
+        )
+    result.add(*cells, *rate_cells)
 
 
 def particles_description(case: Case) -> dict[str, Any]:
     """The first world of a case in plain numbers and lists, as ``newton_side.py`` reads it: tetrahedra, triangles, bending edges.
 
-    Newton's tetrahedra have the same energy. Its triangles have one without the logarithm, and get the constants that make small
-    strains cost the same; its bending moment is linear in the angle and grows with the edge's length and the triangles' area,
-    which its stiffness undoes. The case must have neither damping nor air, whose laws differ.
+    Newton's tetrahedra have the same energy. The energy of its triangles has no logarithm; the constants are equal for small
+    strains. Its bending moment is linear in the angle and scales with the edge's length and the triangles' area; the stiffness
+    compensates this. The case must have neither damping nor air, whose laws differ.
     """
     model, settings = case.solver.model, case.solver.settings
     arrays = {name: np.asarray(getattr(case.inputs, name)[0].cpu(), dtype=np.float64) for name in vars(case.inputs)}
     mass = arrays["particle_mass"].copy()
-    mass[model.fixed] = 0.0  # Newton's way to hold a particle
+    mass[model.fixed] = 0.0  # fixes a particle in Newton
     mu, lam = arrays["tri_material"][:, 0] / 1.5, arrays["tri_material"][:, 1]
     triangles = np.stack([mu, lam + mu / 3, *np.zeros((3, len(mu)))], axis=1)
     stiffness, _damping, angle = arrays["edge_material"].T
@@ -204,37 +215,42 @@ def _bending_scale(model: DeformableModel) -> np.ndarray:
 
 
 def newton_comparison(
-    what: str, make: Mapping[str, Callable[..., Case]], frames: Mapping[str, int], remark: str, *, quick: bool
+    what: str, builders: Mapping[str, Callable[..., Case]], frames: Mapping[str, int], remark: str, *, quick: bool
 ) -> Table:
     """Steps beside those of Newton's semi-implicit solver.
 
     Args:
-        what: names the cases.
-        make: makes a case from ``frames`` and ``damped``, by name.
+        what: header of the column of cases.
+        builders: makes a case from ``frames`` and ``damped``, by name.
         frames: of the rollouts that are timed here, by name.
-        remark: how the physics of the two differ.
+        remark: differences of the physics.
         quick: fewer repeats.
     """
-    cases = {name: build(frames=frames[name]) for name, build in make.items()}
-    least = timed(cases, repeats=3 if quick else 9)
-    ours = {name: {kind: s / cases[name].steps for kind, s in kinds.items()} for name, kinds in least.items()}
-    plain = {name: build(frames=COMPARED, damped=False) for name, build in make.items()}
-    newton = run_newton({name: particles_description(case) for name, case in plain.items()}, repeats=2 if quick else 5)
-    gaps = []
+    cases = {name: build(frames=frames[name]) for name, build in builders.items()}
+    best_seconds = time_rollouts(cases, repeats=3 if quick else 9)
+    ours = {name: {kind: s / cases[name].steps for kind, s in kinds.items()} for name, kinds in best_seconds.items()}
+    undamped_cases = {name: build(frames=COMPARED_FRAMES, damped=False) for name, build in builders.items()}
+    newton = run_newton({name: particles_description(case) for name, case in undamped_cases.items()}, repeats=2 if quick else 5)
+    differences = []
     if not isinstance(newton, str):
-        for name, case in plain.items():
-            end = case.solver.rollout(case.inputs, COMPARED).particle_q[0, -1].cpu().numpy()
-            moved = np.abs(end - case.inputs.particle_q0[0].cpu().numpy()).max()
-            gaps.append(f"{gap(newton[name], end)} m where the farthest moved {moved:.1g} m ({name})")
-    said = (
+        for name, case in undamped_cases.items():
+            final_positions = case.solver.rollout(case.inputs, COMPARED_FRAMES).particle_q[0, -1].cpu().numpy()
+            max_displacement = np.abs(final_positions - case.inputs.particle_q0[0].cpu().numpy()).max()
+            differences.append(
+                f"{max_difference(newton[name], final_positions)} m where the farthest moved {max_displacement:.1g} m ({name})"
+            )
+    remark_text = (
         f"Target: faster, forward and backward. The same mesh, masses and semi-implicit step. {remark} What is timed has all "
-        f"forces on both sides. Positions after {COMPARED * SUBSTEPS} steps without damping and air differ by {', '.join(gaps)}."
+        f"forces on both sides. Positions after {COMPARED_FRAMES * SUBSTEPS} steps without damping and air differ "
+        f"by {', '.join(differences)}."
     )
-    return newton_table("Against Newton's semi-implicit solver on the CPU: one world (us a step)", what, ours, newton, said)
+    return newton_table(
+        "Against Newton's semi-implicit solver on the CPU: one world (us a step)", what, ours, newton, remark_text
+    )
 
 
 def bound_table(cases: Mapping[str, tuple[Case, Mapping[str, float]]], *, quick: bool) -> Table:
-    """How far steps are from what the machine can do.
+    """Speed of the steps relative to the peaks of the machine.
 
     Args:
         cases: a case and its steps/s by kind, by name.
@@ -252,27 +268,29 @@ def bound_table(cases: Mapping[str, tuple[Case, Mapping[str, float]]], *, quick:
                 cores=threads if plan == "element" else 1,
             )  # fmt: skip
     last, last_rate = list(cases.values())[-1]
-    tables = sum(array.size for array in last.solver.model.tables.values()) * 4
-    read = {name: array for name, array in vars(last.inputs).items() if name.endswith("_material") or name == "particle_contact"}
-    inputs = sum(array.numel() for array in read.values()) * 4
+    table_bytes = sum(array.size for array in last.solver.model.tables.values()) * 4
+    read_arrays = {
+        name: array for name, array in vars(last.inputs).items() if name.endswith("_material") or name == "particle_contact"
+    }
+    input_bytes = sum(array.numel() for array in read_arrays.values()) * 4
     result.remarks.append(
         f"Measured in this run: {number(peak.flops / 1e9)} Gflop/s of scalar multiply-adds a core (the element plan counts "
-        f"{threads} cores), and {number(peak.copy / 1e9)} GB/s copied (read plus written). Flops are counted from the code as "
-        "written (`benchmarks/fem_flops.py`); the compiler shares some. State bytes are what a step keeps for its adjoint; it "
-        f"also reads the elements' tables and materials, {number((tables + inputs) * 1e-6, 2)} MB in the last row, which the "
-        "processor's caches hold. The element plan launches a kernel of two parallel loops for every step: with next to nothing "
-        f"to do, {_launches(last, last_rate)}."
+        f"{threads} cores), and {number(peak.copy_rate / 1e9)} GB/s copied (read plus written). Flops are counted from the "
+        "code as written (`benchmarks/fem_flops.py`); the compiler shares some. State bytes are what a step keeps for its "
+        f"adjoint; it also reads the elements' tables and materials, {number((table_bytes + input_bytes) * 1e-6, 2)} MB in the "
+        "last row, which the processor's caches hold. The element plan launches a kernel of two parallel loops for every step: "
+        f"with next to nothing to do, {_launch_remark(last, last_rate)}."
     )
     return result
 
 
-def _launches(last: Case, rate: Mapping[str, float]) -> str:
-    """Times of a step and its adjoint in the element plan on one cell, which are those of launches; their shares of a case."""
+def _launch_remark(last: Case, rate: Mapping[str, float]) -> str:
+    """Launch overhead: times of a step and its adjoint in the element plan on one cell, and their fractions of a case."""
     case = solid_case(box_tets((CELL,) * 3, (1, 1, 1)), frames=8, plan="element")
-    seconds = {kind: of_all / case.steps for kind, of_all in timed({"": case}, repeats=5)[""].items()}
-    told = (
+    seconds = {kind: total_seconds / case.steps for kind, total_seconds in time_rollouts({"": case}, repeats=5)[""].items()}
+    sentences = (
         f"{number(1e6 * seconds[kind], 2)} us {word}"
         + (f" ({100 * seconds[kind] * rate[kind]:.0f} % of the last rows' step)" if plan_of(last) == "element" else "")
         for kind, word in (("taped", "forward"), ("backward", "backward"))
     )
-    return " and ".join(told)
+    return " and ".join(sentences)

@@ -17,8 +17,8 @@ from benchmarks.deformable import (
     rates_of,
     solid_case,
 )  # fmt: skip
-from benchmarks.memory import in_own_process, peak_bytes, reset_peak, resident_bytes
-from benchmarks.rollouts import Case, frame_bars, scaling_table, timed
+from benchmarks.memory import numbers_of_child_process, peak_bytes, reset_peak, resident_bytes
+from benchmarks.rollouts import Case, frame_bars, scaling_table, time_rollouts
 from benchmarks.table import Table, number, times
 from ti_sim.base.runtime import require, start
 from ti_sim.deformable.stable_step import stable_step
@@ -44,7 +44,7 @@ ELEMENTS = (
 QUADRATIC_DT = 1e-4  # s, stable for ten-node tetrahedra in the same cells
 
 ROD_FRAME, ROD_SUBSTEPS, ROD_TARGET = 0.01, 7, 500.0  # s of a video frame, steps in it, frames/s
-BATCH_TARGET = 1.8  # 64 worlds over one, on two cores: that of the other solvers
+BATCH_TARGET = 1.8  # 64 worlds over one, on two cores: as for the other solvers
 MEMORY_STEPS, MEMORY_SUBSTEPS, MEMORY_TARGET = 20_000, 100, 100e6  # bytes
 
 _NEWTON_REMARK = (
@@ -80,7 +80,7 @@ def box(maker: Callable[..., SolidMesh], cells: tuple[int, int, int]) -> SolidMe
 
 
 def tets(count: int) -> Callable[..., Case]:
-    """What makes a case of a box of so many tetrahedra from the other arguments of ``solid_case``."""
+    """``solid_case`` with the mesh of a box of so many tetrahedra."""
     return partial(solid_case, box(box_tets, CELLS[count]))
 
 
@@ -91,7 +91,7 @@ def _frames(count: int, quick: bool) -> int:
 def sizes_table(*, quick: bool) -> tuple[Table, dict[str, tuple[Case, dict[str, float]]]]:
     """One world with a box of tetrahedra; also the cases and their rates [steps/s], for the bound."""
     cases = {count: tets(count)(frames=_frames(count, quick)) for count in TARGETS}
-    least = timed(cases, repeats=3 if quick else 9)
+    best_seconds = time_rollouts(cases, repeats=3 if quick else 9)
     result = Table(
         "Boxes of tetrahedra in one world (steps/s)",
         ("tetrahedra", "particles", "plan", "steps", "forward, taped", "forward, no gradient", "backward",
@@ -99,7 +99,7 @@ def sizes_table(*, quick: bool) -> tuple[Table, dict[str, tuple[Case, dict[str, 
     )  # fmt: skip
     measured = {}
     for count, case in cases.items():
-        rate = rates_of(case, least[count])
+        rate = rates_of(case, best_seconds[count])
         measured[f"{count:,} tetrahedra"] = case, rate
         cells = f"{count:,}", f"{case.solver.model.particle_count:,}", plan_of(case), f"{case.steps:,}"
         add_rates(result, cells, rate, (TARGETS[count], GRADSIM[count]))
@@ -119,7 +119,7 @@ def elements_table(*, quick: bool) -> Table:
         (name, energy): solid_case(box(maker, cells), energy=energy, frames=frames, dt=QUADRATIC_DT)
         for name, maker, energy in ELEMENTS
     }
-    least = timed(cases, repeats=3 if quick else 9)
+    best_seconds = time_rollouts(cases, repeats=3 if quick else 9)
     result = Table(
         f"Kinds of elements: a box of {' x '.join(map(str, cells))} cells in one world (us a step; ns an element and step)",
         ("element", "energy", "elements", "particles", "plan", "forward, taped", "backward", "forward, an element",
@@ -127,29 +127,29 @@ def elements_table(*, quick: bool) -> Table:
     )  # fmt: skip
     for (name, energy), case in cases.items():
         model = case.solver.model
-        seconds = [least[name, energy][kind] / case.steps for kind in ("taped", "backward")]
-        shown = [number(s * 1e6) for s in seconds] + [number(s / model.solid_count * 1e9) for s in seconds]
-        result.add(name, energy, f"{model.solid_count:,}", f"{model.particle_count:,}", plan_of(case), *shown)
+        seconds = [best_seconds[name, energy][kind] / case.steps for kind in ("taped", "backward")]
+        cells_of_times = [number(s * 1e6) for s in seconds] + [number(s / model.solid_count * 1e9) for s in seconds]
+        result.add(name, energy, f"{model.solid_count:,}", f"{model.particle_count:,}", plan_of(case), *cells_of_times)
     return result
 
 
 def rod_table(*, quick: bool) -> Table:
     """RISP's rod: video frames a second."""
     mesh = box_hexes((1.0, 0.2, 0.2), (20, 4, 4))
-    make = partial(solid_case, mesh, energy="corotated", young=1e5, poisson=0.4, damped=False, both_ends=True)
-    case = make(frames=20 if quick else 100, dt=ROD_FRAME / ROD_SUBSTEPS, substeps=ROD_SUBSTEPS)
-    seconds = timed({"rod": case}, repeats=3 if quick else 9)["rod"]
+    rod_case = partial(solid_case, mesh, energy="corotated", young=1e5, poisson=0.4, damped=False, both_ends=True)
+    case = rod_case(frames=20 if quick else 100, dt=ROD_FRAME / ROD_SUBSTEPS, substeps=ROD_SUBSTEPS)
+    seconds = time_rollouts({"rod": case}, repeats=3 if quick else 9)["rod"]
     result = Table(
         f"RISP's rod: 20 x 4 x 4 corotated hexahedra, E = 1e5 Pa, {ROD_SUBSTEPS} steps in a frame of {ROD_FRAME:g} s (frames/s)",
         ("plan", "forward, taped", "forward, no gradient", "backward", "forward / target"),
     )
-    rate = {kind: case.frames / of_all for kind, of_all in seconds.items()}
-    cells = [f"{rate[kind]:,.0f}" for kind in ("taped", "free", "backward")]
+    rate = {kind: case.frames / total_seconds for kind, total_seconds in seconds.items()}
+    cells = [f"{rate[kind]:,.0f}" for kind in ("taped", "no_gradient", "backward")]
     result.add(plan_of(case), *cells, times(rate["taped"] / ROD_TARGET))
-    longest = stable_step(case.solver.model, case.inputs)
+    longest_step = stable_step(case.solver.model, case.inputs)
     result.remarks.append(
-        f"Target: {ROD_TARGET:g} forward. The longest stable step is {1e3 * longest:.1f} ms, so that {ROD_FRAME / longest:.1f} "
-        "steps in a frame are the fewest possible; large strains need more."
+        f"Target: {ROD_TARGET:g} forward. The longest stable step is {1e3 * longest_step:.1f} ms, so that "
+        f"{ROD_FRAME / longest_step:.1f} steps in a frame are the fewest possible; large strains need more."
     )
     return result
 
@@ -158,9 +158,7 @@ def batch_table(*, quick: bool) -> Table:
     """Several worlds with a box of 100 tetrahedra each."""
     sizes = ((1, 50), (64, 2)) if quick else ((1, 400), (2, 400), (16, 48), (64, 12))
     cases = {f"{worlds}": tets(100)(frames=frames, worlds=worlds) for worlds, frames in sizes}
-    result, _ = scaling_table(
-        "Worlds with 100 tetrahedra each (M steps/s in total)", "worlds", cases, repeats=3 if quick else 9
-    )
+    result, _ = scaling_table("Worlds with 100 tetrahedra each (M steps/s in total)", "worlds", cases, repeats=3 if quick else 9)
     result.remarks.append(f"Aim: {BATCH_TARGET:g} times one world's rate at 64 worlds on two cores.")
     return result
 
@@ -172,7 +170,7 @@ def memory_table() -> Table:
         f"Memory: {MEMORY_STEPS:,} steps of 1,000 tetrahedra and their adjoint (MB)",
         ("adjoint", "idle process", "kernels loaded", "peak", "above the idle process", "target"),
     )
-    numbers = in_own_process("benchmarks.fem", "print_growth", 1000, MEMORY_STEPS, every, require().device)
+    numbers = numbers_of_child_process("benchmarks.fem", "print_growth", 1000, MEMORY_STEPS, every, require().device)
     if numbers is None:
         result.remarks.append("Not measured: this system does not tell.")
         return result
@@ -189,13 +187,13 @@ def memory_table() -> Table:
 
 
 def print_growth(count: int, steps: int, every: int, device: str) -> None:
-    """Body of that process: print the bytes of the idle process, with kernels loaded, and the most in the end."""
+    """Entry point of the child process: print the bytes of the idle process, with kernels loaded, and the peak."""
     start(device=device, precision="f32")
     numbers = [resident_bytes()]
     reset_peak()
     for frames in (2, steps // MEMORY_SUBSTEPS):
         case = tets(count)(frames=frames, substeps=MEMORY_SUBSTEPS)
-        kept = case.solver.rollout(case.inputs, frames, adjoint=Checkpoint(every))
-        case.solver.rollout_adjoint(kept, *frame_bars(kept))
+        rollout = case.solver.rollout(case.inputs, frames, adjoint=Checkpoint(every))
+        case.solver.rollout_adjoint(rollout, *frame_bars(rollout))
         numbers.append(resident_bytes())
     print(*numbers[:2], peak_bytes())

@@ -1,4 +1,4 @@
-"""Implicit steps of deformable bodies: times of a step beside what was asked, and the rod with explicit steps beside it."""
+"""Implicit steps of deformable bodies: times of a step and targets, and the rod in comparison with explicit steps."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ TITLE = "Implicit steps"
 
 INTEGRATORS = ("backward_euler", "bdf2", "sdirk2")
 FRAMES, DT = 8, 0.01  # of blocks, s
-ASKED = {1000: 10.0, 10_000: 250.0}  # ms, a step forward
+TARGETS = {1000: 10.0, 10_000: 250.0}  # ms, a step forward
 STRIP, STRIP_CELLS = (0.3, 0.1, 0.002), (60, 20, 1)  # m
 MODULI = (1e5, 1e6, 1e7, 1e8, 1e9)  # Pa
-STABLE = 80 / math.sqrt(1e7)  # explicit steps of the rod in a frame, over the root of its modulus in Pa
-IMPLICIT = (("bdf2", 1), ("sdirk2", 1), ("sdirk2", 2))  # steps of the rod in a frame
+STABLE_STEPS_PER_ROOT_PASCAL = 80 / math.sqrt(1e7)  # explicit steps of the rod in a frame, over the root of its modulus in Pa
+IMPLICIT_STEPS = (("bdf2", 1), ("sdirk2", 1), ("sdirk2", 2))  # steps of the rod in a frame
 
 
 def tables(*, quick: bool) -> Iterator[Table]:
@@ -41,13 +41,13 @@ def _blocks(*, quick: bool) -> Table:
     """Times of one step of blocks and of a thin strip."""
     table = Table(
         f"A step of {DT:g} s of a block that sways, E = 1e6 Pa, and of a strip 2 mm thick, E = 1e9 Pa [ms]",
-        ("body", "integrator", "forward", "asked", "backward", "backward / forward", "Newton iterations a step"),
+        ("body", "integrator", "forward", "target", "backward", "backward / forward", "Newton iterations a step"),
     )
     for count in (1000,) if quick else (1000, 10_000):
         for integrator in INTEGRATORS:
             mesh = box_tets(tuple(0.05 * cells for cells in CELLS[count]), CELLS[count])
             case = solid_case(mesh, frames=FRAMES, young=1e6, dt=DT, substeps=1, integrator=integrator)
-            _add(table, f"{len(mesh.indices):,} tetrahedra", integrator, case, number(ASKED[count]), repeats=2 if quick else 5)
+            _add(table, f"{len(mesh.indices):,} tetrahedra", integrator, case, number(TARGETS[count]), repeats=2 if quick else 5)
     if not quick:
         mesh = box_tets(STRIP, STRIP_CELLS)
         for integrator in INTEGRATORS[1:]:
@@ -60,19 +60,19 @@ def _blocks(*, quick: bool) -> Table:
     return table
 
 
-def _add(table: Table, body: str, integrator: str, case: Case, asked: str, *, repeats: int) -> None:
-    kept = case.solver.rollout(case.inputs, case.frames, adjoint=StoreAll())
-    bars = frame_bars(kept)
-    least = best_times(
+def _add(table: Table, body: str, integrator: str, case: Case, target: str, *, repeats: int) -> None:
+    rollout = case.solver.rollout(case.inputs, case.frames, adjoint=StoreAll())
+    bars = frame_bars(rollout)
+    best_seconds = best_times(
         {
             "forward": lambda: case.solver.rollout(case.inputs, case.frames),
-            "backward": lambda: case.solver.rollout_adjoint(kept, *bars),
+            "backward": lambda: case.solver.rollout_adjoint(rollout, *bars),
         },
         repeats=repeats,
     )
-    forward, backward = (1e3 * least[name] / case.steps for name in ("forward", "backward"))
-    iterations = kept.motion.iterations / case.steps
-    table.add(body, integrator, number(forward), asked, number(backward), number(backward / forward, 2), number(iterations, 2))
+    forward, backward = (1e3 * best_seconds[name] / case.steps for name in ("forward", "backward"))
+    iterations = rollout.motion.iterations / case.steps
+    table.add(body, integrator, number(forward), target, number(backward), number(backward / forward, 2), number(iterations, 2))
 
 
 def _rods(*, quick: bool) -> Table:
@@ -83,12 +83,12 @@ def _rods(*, quick: bool) -> Table:
          "distance [mm]", "largest motion [mm]"),
     )  # fmt: skip
     for young in MODULI[::2] if quick else MODULI:
-        cases = {"explicit": {"substeps": max(10, math.ceil(STABLE * math.sqrt(young)))}}
-        cases |= {f"{name} {steps}": {"substeps": steps, "integrator": name} for name, steps in IMPLICIT}
+        cases = {"explicit": {"substeps": max(10, math.ceil(STABLE_STEPS_PER_ROOT_PASCAL * math.sqrt(young)))}}
+        cases |= {f"{name} {steps}": {"substeps": steps, "integrator": name} for name, steps in IMPLICIT_STEPS}
         scenes = {name: load_scene("rod", E=young, **options) for name, options in cases.items()}
-        true = scenes["explicit"].rollout(worlds=1).particle_q[0].double()
-        motion = float((true - true[:1]).norm(dim=-1).max())
-        least = best_times(
+        explicit_positions = scenes["explicit"].rollout(worlds=1).particle_q[0].double()
+        motion = float((explicit_positions - explicit_positions[:1]).norm(dim=-1).max())
+        best_seconds = best_times(
             {
                 (name, both): lambda scene=scene, both=both: _run(scene, both=both)
                 for name, scene in scenes.items()
@@ -97,12 +97,15 @@ def _rods(*, quick: bool) -> Table:
             repeats=1 if quick else 2,
         )
         for name, scene in scenes.items():
-            away = float((scene.rollout(worlds=1).particle_q[0].double() - true).norm(dim=-1).max())
-            rates = [scene.frames / least[name, both] for both in (False, True)]
-            ratios = ["-" if name == "explicit" else times(least["explicit", both] / least[name, both]) for both in (False, True)]
+            max_distance = float((scene.rollout(worlds=1).particle_q[0].double() - explicit_positions).norm(dim=-1).max())
+            rates = [scene.frames / best_seconds[name, both] for both in (False, True)]
+            ratios = [
+                "-" if name == "explicit" else times(best_seconds["explicit", both] / best_seconds[name, both])
+                for both in (False, True)
+            ]
             table.add(
                 f"{young:.0e}", name.split(" ")[0], cases[name]["substeps"], number(rates[0]), ratios[0], number(rates[1]),
-                ratios[1], number(1e3 * away), number(1e3 * motion),
+                ratios[1], number(1e3 * max_distance), number(1e3 * motion),
             )  # fmt: skip
     table.remarks.append(
         "Explicit: the adaptive scene, whose steps are at most the given number and as few as are stable with a margin. Backward "

@@ -1,4 +1,4 @@
-"""On what a benchmark ran."""
+"""Description of the machine of a benchmark."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ def _processor() -> str:
     except OSError:
         return platform.processor() or platform.machine()
     fields = dict(line.split(":", 1) for line in lines if ":" in line)
-    facts = {name.strip(): value.strip() for name, value in fields.items()}
-    name = facts.get("model name", platform.machine())
-    return f"{name} (family {facts['cpu family']}, model {facts['model']})" if "cpu family" in facts else name
+    cpu_info = {name.strip(): value.strip() for name, value in fields.items()}
+    name = cpu_info.get("model name", platform.machine())
+    return f"{name} (family {cpu_info['cpu family']}, model {cpu_info['model']})" if "cpu family" in cpu_info else name
 
 
 def _cores() -> int:

@@ -1,4 +1,4 @@
-"""Inversions in a solved look: one evaluation of the loss with its gradient, beside the same by pixels."""
+"""Inversions with the matched loss: one evaluation with its gradient, in comparison with the pixel loss."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from risp_torch.risp.task import training_scene
 
 TITLE = "Inversions in a solved look"
 
-ASKED = 3.0  # times an evaluation by pixels
-NEAR, FAR = 2e-3, 1e-2  # of the range: standard deviation of the moves between evaluations
+TARGET_RATIO = 3.0  # times an evaluation by pixels
+SMALL_MOVE, LARGE_MOVE = 2e-3, 1e-2  # of the range: standard deviation of the moves between evaluations
 POINTS, SEED = 12, 0
 
 
@@ -33,20 +33,26 @@ def tables(*, quick: bool) -> Iterator[Table]:
     table = Table(
         f"Loss and gradient of one world, {SIZE} px, warm",
         [
-            "scene", "frames", "pixels [ms]", f"matched, moves of {NEAR:.1%}", f"moves of {FAR:.0%}",
-            f"of its search, moves of {FAR:.0%}", "asked",
+            "scene", "frames", "pixels [ms]", f"matched, moves of {SMALL_MOVE:.1%}", f"moves of {LARGE_MOVE:.0%}",
+            f"of its search, moves of {LARGE_MOVE:.0%}", "target",
         ],
     )  # fmt: skip
     points = POINTS // 3 if quick else POINTS
     for name in ("quadrotor", "cube") if quick else UNKNOWNS:
-        scene, film = _setting(name)
+        scene, film = _scene_and_film(name)
         pixels, matched = (Comparison.of(scene, loss, film) for loss in (PixelLoss(), MatchedLoss()))
-        plain = _mean_seconds(scene, name, pixels, FAR, points)
-        others = [
+        pixel_seconds = _mean_seconds(scene, name, pixels, LARGE_MOVE, points)
+        matched_seconds = [
             _mean_seconds(scene, name, comparison, move, points)
-            for comparison, move in ((matched, NEAR), (matched, FAR), (matched.coarse(), FAR))
+            for comparison, move in ((matched, SMALL_MOVE), (matched, LARGE_MOVE), (matched.coarse(), LARGE_MOVE))
         ]
-        table.add(name, scene.frames, number(1e3 * plain), *(times(other / plain) for other in others), times(ASKED))
+        table.add(
+            name,
+            scene.frames,
+            number(1e3 * pixel_seconds),
+            *(times(seconds_ / pixel_seconds) for seconds_ in matched_seconds),
+            times(TARGET_RATIO),
+        )
     table.remarks.append(
         "Means over the points: times of a solved look depend on how far it is from that of the last point. The films are "
         "rasterised, in a drawn appearance of RISP's training."
@@ -54,7 +60,7 @@ def tables(*, quick: bool) -> Iterator[Table]:
     yield table
 
 
-def _setting(name: str) -> tuple[Scene, torch.Tensor]:
+def _scene_and_film(name: str) -> tuple[Scene, torch.Tensor]:
     """A scene, and its film [T, H, W, 3] in another look."""
     scene = training_scene(name, SIZE)
     domain = load_task(name, scene).domains.training
@@ -64,7 +70,7 @@ def _setting(name: str) -> tuple[Scene, torch.Tensor]:
 
 
 def _mean_seconds(scene: Scene, name: str, comparison: Comparison, move: float, points: int) -> float:
-    """Mean time of an evaluation at points about the truth, after the truth itself to warm up."""
+    """Mean time of an evaluation at points around the truth, after one at the truth to warm up."""
     unknowns = Unknowns.of(scene, UNKNOWNS[name])
     truth = unknowns.scaled(unknowns.current())
     moves = move * np.random.default_rng(SEED).standard_normal((points, len(truth)))

@@ -1,4 +1,4 @@
-"""Peak memory of a process, where the system tells (Linux)."""
+"""Peak memory of a process (Linux only)."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-_STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+_STATUS, _CLEAR_REFS = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 
 def reset_peak() -> None:
-    """Let the peak be counted from now on."""
-    _CLEAR.write_text("5")
+    """Reset the peak to the current memory."""
+    _CLEAR_REFS.write_text("5")
 
 
 def peak_bytes() -> int:
@@ -25,23 +25,23 @@ def resident_bytes() -> int:
     return _status_bytes("VmRSS")
 
 
-def in_own_process(module: str, function: str, *arguments: object) -> list[int] | None:
-    """Whole numbers that a function prints in a process of its own, where no other work has left memory behind.
+def numbers_of_child_process(module: str, function: str, *arguments: object) -> list[int] | None:
+    """Integers that a function prints in a child process, whose memory contains nothing else.
 
     Args:
-        module: where the function is.
+        module: of the function.
         function: its name; it prints the numbers in its last line.
-        arguments: whose ``repr`` is Python that makes them.
+        arguments: whose ``repr`` is valid Python.
 
     Returns:
-        The numbers; None where the system does not tell of memory.
+        The numbers; None on other systems than Linux.
     """
     if not sys.platform.startswith("linux"):
         return None
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     code = f"from {module} import {function}; {function}({', '.join(map(repr, arguments))})"
-    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, env=environment)
-    return [int(word) for word in done.stdout.splitlines()[-1].split()]
+    process = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, env=environment)
+    return [int(word) for word in process.stdout.splitlines()[-1].split()]
 
 
 def _status_bytes(name: str) -> int:

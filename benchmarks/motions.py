@@ -45,21 +45,23 @@ def gradients(counts: tuple[int, ...], *, repeats: int) -> Table:
             starts, names = random_starts(scene, count), [f"ground.contact.{name}" for name in CONTACT]
             names += ["ground.contact.bristle_stiffness"] if bristle else []
             with torch.no_grad():
-                known = scene.rollout(starts).body_q + 1e-3
+                measured_poses = scene.rollout(starts).body_q + 1e-3
 
             def forward(scene: Scene = scene, starts: dict = starts) -> None:
                 with torch.no_grad():
                     scene.rollout(starts)
 
-            def gradient(scene: Scene = scene, starts: dict = starts, names: list = names, known: torch.Tensor = known) -> None:
+            def gradient(
+                scene: Scene = scene, starts: dict = starts, names: list = names, measured_poses: torch.Tensor = measured_poses
+            ) -> None:
                 values = {name: leaf(scene.table[name].value) for name in names}
-                ((scene.rollout(starts | values).body_q - known) ** 2).mean().backward()
+                ((scene.rollout(starts | values).body_q - measured_poses) ** 2).mean().backward()
                 assert all(float(value.grad.abs()) > 0 for value in values.values())
 
-            least = best_times({"forward": forward, "gradient": gradient}, repeats=repeats)
+            best_seconds = best_times({"forward": forward, "gradient": gradient}, repeats=repeats)
             table.add(
-                count, kind, f"{count * FRAMES * SUBSTEPS:,}", number(least["forward"]), number(least["gradient"]),
-                number(least["gradient"] / least["forward"]), number(TARGET / least["gradient"]),
+                count, kind, f"{count * FRAMES * SUBSTEPS:,}", number(best_seconds["forward"]), number(best_seconds["gradient"]),
+                number(best_seconds["gradient"] / best_seconds["forward"]), number(TARGET / best_seconds["gradient"]),
             )  # fmt: skip
     return table
 
@@ -74,14 +76,14 @@ def fits(counts: tuple[int, ...]) -> Table:
         with torch.no_grad():
             poses = scene.rollout(random_starts(scene, count)).body_q.double().cpu().numpy()
         poses[..., 3:] /= np.linalg.norm(poses[..., 3:], axis=-1, keepdims=True)
-        parts = whole_recordings([Recording(f"toss_{k}", rows, scene.frame_dt) for k, rows in enumerate(poses)])
+        windows = whole_recordings([Recording(f"toss_{k}", rows, scene.frame_dt) for k, rows in enumerate(poses)])
         scene.table.set("ground.contact.friction", 0.25)
-        least = best_times({steps: partial(fit_steps, scene, parts, steps) for steps in (1, 3)}, repeats=2)
-        table.add(count, f"{count * 2 * (len(CONTACT) + 12):,}", number((least[3] - least[1]) / 2))
+        best_seconds = best_times({steps: partial(fit_steps, scene, windows, steps) for steps in (1, 3)}, repeats=2)
+        table.add(count, f"{count * 2 * (len(CONTACT) + 12):,}", number((best_seconds[3] - best_seconds[1]) / 2))
     return table
 
 
-def fit_steps(scene: Scene, parts: list[Window], steps: int) -> None:
+def fit_steps(scene: Scene, windows: list[Window], steps: int) -> None:
     """That many Gauss-Newton steps from the scene's values."""
     settings = MotionFitSettings(
         noise=PoseNoise(coordinate=1e-3, start_position=5e-4, start_rotation=5e-3, start_velocity=0.1, start_spin=1.0),
@@ -91,7 +93,7 @@ def fit_steps(scene: Scene, parts: list[Window], steps: int) -> None:
         first_guesses=1,
         shortest_window=None,
     )  # fmt: skip
-    fit_motions(scene, parts, [f"ground.contact.{name}" for name in CONTACT], settings)
+    fit_motions(scene, windows, [f"ground.contact.{name}" for name in CONTACT], settings)
 
 
 def random_starts(scene: Scene, count: int) -> dict[str, torch.Tensor]:

@@ -1,4 +1,4 @@
-"""Newton's side of comparisons: run by ``benchmarks.other_simulators`` in an interpreter that has Newton.
+"""Newton's part of comparisons: run by ``benchmarks.other_simulators`` in an interpreter that has Newton.
 
 Reads descriptions of models and their time steps from standard input (JSON), simulates them on the CPU, forward and through
 Warp's tape, and prints times and final positions (JSON). Links go to Newton's Featherstone solver, particles with elements
@@ -15,7 +15,7 @@ import warp as wp
 
 
 class Links:
-    """One articulation of fixed and revolute joints, fixed links merged into what they hang on."""
+    """One articulation of fixed and revolute joints, fixed links merged into their parents."""
 
     positions, velocities = "joint_q", "joint_qd"
 
@@ -27,18 +27,22 @@ class Links:
             body = builder.add_link(
                 mass=link["mass"], com=wp.vec3(*link["com"]), inertia=wp.mat33(*np.ravel(link["inertia"])), lock_inertia=True
             )
-            place = {"parent": link["parent"], "child": body, "parent_xform": wp.transform(link["frame"][:3], link["frame"][3:])}
+            joint_placement = {
+                "parent": link["parent"],
+                "child": body,
+                "parent_xform": wp.transform(link["frame"][:3], link["frame"][3:]),
+            }
             if link["joint"] == "fixed":
-                joints.append(builder.add_joint_fixed(**place))
+                joints.append(builder.add_joint_fixed(**joint_placement))
             else:
                 limits = {}
                 if link["limit_low"] is not None:
                     limits = {"limit_lower": link["limit_low"], "limit_upper": link["limit_high"]}
                 joints.append(
                     builder.add_joint_revolute(
-                        **place, **limits, axis=wp.vec3(*link["axis"]), stiffness=link["stiffness"], rest_q=link["rest"],
-                        damping=link["damping"], armature=link["armature"], limit_ke=link["limit_stiffness"], limit_kd=0.0,
-                        target_ke=0.0, target_kd=0.0,
+                        **joint_placement, **limits, axis=wp.vec3(*link["axis"]),
+                        stiffness=link["stiffness"], rest_q=link["rest"], damping=link["damping"], armature=link["armature"],
+                        limit_ke=link["limit_stiffness"], limit_kd=0.0, target_ke=0.0, target_kd=0.0,
                     )
                 )  # fmt: skip
         builder.add_articulation(joints)
@@ -48,7 +52,7 @@ class Links:
         self.force = case["force"]
 
     def controls(self, steps: int, *, gradient: bool) -> list:
-        """What drives each step: a row of motor forces lasts a frame."""
+        """Controls of each step: a row of motor forces for each frame."""
         controls = []
         for row in self.force:
             control = self.model.control(requires_grad=gradient)
@@ -57,19 +61,19 @@ class Links:
         return controls
 
     def prepare(self, state: newton.State) -> None:
-        """Nothing: a step leaves no force behind in the state that it starts from."""
+        """No operation: a step does not accumulate forces in its initial state."""
 
 
 class Particles:
-    """Particles that tetrahedra, or triangles and bending edges, hold together; those without mass stay where they are."""
+    """Particles connected by tetrahedra, or by triangles and bending edges; particles without mass are fixed."""
 
     positions, velocities = "particle_q", "particle_qd"
 
     def __init__(self, case: dict) -> None:
         """Build the model of a case."""
         builder = newton.ModelBuilder(gravity=case["gravity"])
-        places = [wp.vec3(*row) for row in case["rest"]]
-        builder.add_particles(places, [wp.vec3(0.0)] * len(places), case["mass"])
+        rest_positions = [wp.vec3(*row) for row in case["rest"]]
+        builder.add_particles(rest_positions, [wp.vec3(0.0)] * len(rest_positions), case["mass"])
         for corners, (mu, lam, damping) in zip(case["tets"], case["tet_materials"], strict=True):
             builder.add_tetrahedron(*corners, k_mu=mu, k_lambda=lam, k_damp=damping)
         if case["triangles"]:
@@ -84,11 +88,11 @@ class Particles:
         self.solver = newton.solvers.SolverSemiImplicit(self.model, enable_tri_contact=False)
 
     def controls(self, steps: int, *, gradient: bool) -> list:
-        """The model's own, which drives nothing, at each step."""
+        """Empty controls of the model for each step."""
         return [self.model.control(requires_grad=gradient)] * steps
 
     def prepare(self, state: newton.State) -> None:
-        """Forget the forces of an earlier call: a step adds to them."""
+        """Clear the forces of an earlier call, to which a step adds."""
         state.clear_forces()
 
 
@@ -99,8 +103,8 @@ class Simulation:
         """Make the model, the states and the controls of every step.
 
         Args:
-            case: what was read.
-            gradient: keep a state per step; otherwise two change places.
+            case: description that was read.
+            gradient: keep a state per step; otherwise two states alternate.
         """
         self.system = Links(case) if "links" in case else Particles(case)
         self.steps, self.dt, self.gradient = case["steps"], case["dt"], gradient
@@ -108,65 +112,65 @@ class Simulation:
         self.states = [model.state(requires_grad=gradient) for _ in range(self.steps + 1 if gradient else 2)]
         self.controls = self.system.controls(self.steps, gradient=gradient)
         self.q0, self.qd0 = (np.array(case[name], dtype=np.float32) for name in ("q0", "qd0"))
-        self.restart()
+        self.reset()
 
-    def restart(self) -> None:
-        """Write the start to the first state."""
+    def reset(self) -> None:
+        """Write the initial values to the first state."""
         getattr(self.states[0], self.system.positions).assign(self.q0)
         getattr(self.states[0], self.system.velocities).assign(self.qd0)
 
     def forward(self) -> None:
         """Step from the first state to the last."""
         for step in range(self.steps):
-            here, there = (step, step + 1) if self.gradient else (step % 2, (step + 1) % 2)
-            self.system.prepare(self.states[here])
-            self.system.solver.step(self.states[here], self.states[there], self.controls[step], None, self.dt)
+            current, following = (step, step + 1) if self.gradient else (step % 2, (step + 1) % 2)
+            self.system.prepare(self.states[current])
+            self.system.solver.step(self.states[current], self.states[following], self.controls[step], None, self.dt)
 
     def end(self) -> wp.array:
         """Positions after the last step."""
         return getattr(self.states[self.steps if self.gradient else self.steps % 2], self.system.positions)
 
 
-def least_time(function, repeats: int, before=lambda: None) -> float:
+def best_time(function, repeats: int, before=lambda: None) -> float:
     """Least wall time of several calls after one to warm up [s]."""
     before()
     function()
-    least = float("inf")
+    best_seconds = float("inf")
     for _ in range(repeats):
         before()
-        began = time.perf_counter()
+        start_time = time.perf_counter()
         function()
-        least = min(least, time.perf_counter() - began)
-    return least
+        best_seconds = min(best_seconds, time.perf_counter() - start_time)
+    return best_seconds
 
 
 def measure(case: dict) -> dict:
     """Times of a step [s], launched from Python and replayed from a graph that Warp captured, and the last positions."""
     repeats = case["repeats"]
-    free, kept = Simulation(case, gradient=False), Simulation(case, gradient=True)
+    without_tape, with_tape = Simulation(case, gradient=False), Simulation(case, gradient=True)
     seconds = {}
 
-    def timed(name: str, function, before=lambda: None) -> None:
-        seconds[name] = least_time(function, repeats, before) / free.steps
+    def record(name: str, function, before=lambda: None) -> None:
+        seconds[name] = best_time(function, repeats, before) / without_tape.steps
         with wp.ScopedCapture(device="cpu") as capture:
             function()
-        seconds[f"{name}, graph"] = least_time(lambda: wp.capture_launch(capture.graph), repeats, before) / free.steps
+        seconds[f"{name}, graph"] = best_time(lambda: wp.capture_launch(capture.graph), repeats, before) / without_tape.steps
 
-    timed("free", free.forward, free.restart)
-    free.restart()
-    free.forward()
-    timed("taped", kept.forward)
+    record("no_gradient", without_tape.forward, without_tape.reset)
+    without_tape.reset()
+    without_tape.forward()
+    record("taped", with_tape.forward)
     tape = wp.Tape()
     with tape:
-        kept.forward()
-    end = kept.end()
-    ones = wp.full_like(end, 1.0, requires_grad=False)
-    timed("backward", lambda: tape.backward(grads={end: ones}), tape.zero)
-    return {"seconds": seconds, "end": free.end().numpy().tolist()}
+        with_tape.forward()
+    end = with_tape.end()
+    end_adjoint = wp.full_like(end, 1.0, requires_grad=False)
+    record("backward", lambda: tape.backward(grads={end: end_adjoint}), tape.zero)
+    return {"seconds": seconds, "end": without_tape.end().numpy().tolist()}
 
 
 def main() -> None:
-    """Measure every case that standard input names."""
+    """Measure every case of standard input."""
     wp.config.quiet = True
     cases = json.load(sys.stdin)
     results = {name: measure(case) for name, case in cases.items()}

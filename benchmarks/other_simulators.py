@@ -18,18 +18,18 @@ from benchmarks.rollouts import KINDS, Case
 from benchmarks.table import Table, number, times
 from benchmarks.timing import best_time
 
-NEWTON_PYTHON = "NEWTON_PYTHON"  # environment variable: the interpreter that has Newton, where it is not this one
+NEWTON_PYTHON = "NEWTON_PYTHON"  # environment variable: path of an interpreter with Newton
 _NEWTON_SIDE = Path(__file__).with_name("newton_side.py")
 _NEWTON_SECONDS = 1800.0  # its kernels are compiled at the first run
 
 
 @dataclass(frozen=True)
-class Measured:
-    """What another simulator needed.
+class Measurement:
+    """Measurement of another simulator.
 
     Attributes:
         version: of the simulator, as text.
-        seconds: of a step, by what was timed.
+        seconds: of a step, by kind of pass.
         end: positions after the steps that are compared: [Q] of joints [rad], or [P, 3] of particles [m].
     """
 
@@ -38,17 +38,17 @@ class Measured:
     end: np.ndarray
 
 
-def gap(other: Measured, end: np.ndarray) -> str:
+def max_difference(other: Measurement, end: np.ndarray) -> str:
     """Largest difference of the last positions."""
-    largest = np.abs(other.end - end).max()
-    return f"{largest:.0e}" if largest > 0 else "0"
+    difference = np.abs(other.end - end).max()
+    return f"{difference:.0e}" if difference > 0 else "0"
 
 
 def links_description(case: Case) -> dict[str, Any]:
     """The first world of a case of fixed and revolute joints in plain numbers and lists, SI units, quaternions x, y, z, w.
 
-    Motors are driven without servos, so that their forces are numbers known before the rollout. Limits are None where there are
-    none.
+    Motors are driven without servos, so that their forces are numbers known before the rollout. Absent limits
+    are None.
     """
     model, settings = case.solver.model, case.solver.settings
     arrays = {
@@ -65,7 +65,7 @@ def links_description(case: Case) -> dict[str, Any]:
             if not np.isfinite((link["limit_low"], link["limit_high"])).all():
                 link |= {"limit_low": None, "limit_high": None}
         links.append(link)
-    most = arrays["motor_limit"]
+    motor_limit = arrays["motor_limit"]
     return {
         "dt": settings.dt,
         "substeps": settings.substeps,
@@ -73,7 +73,7 @@ def links_description(case: Case) -> dict[str, Any]:
         "links": links,
         "q0": arrays["joint_q0"].tolist(),
         "qd0": arrays["joint_qd0"].tolist(),
-        "force": np.clip(arrays["motor_gain"] * arrays["action"], -most, most).tolist(),
+        "force": np.clip(arrays["motor_gain"] * arrays["action"], -motor_limit, motor_limit).tolist(),
     }
 
 
@@ -115,12 +115,12 @@ def _text(numbers: Sequence[float]) -> str:
     return " ".join(repr(float(number)) for number in numbers)
 
 
-def run_mujoco(case: dict[str, Any], *, compared: int, repeats: int) -> Measured | None:
+def run_mujoco(case: dict[str, Any], *, compared: int, repeats: int) -> Measurement | None:
     """Forward rollouts in MuJoCo, by its own loop over steps (``mujoco.rollout``) on one thread; None where it is missing.
 
     Args:
         case: a description of links; all its steps are timed.
-        compared: steps after which its joint positions are told.
+        compared: steps after which its joint positions are compared.
         repeats: timed calls.
     """
     try:
@@ -131,17 +131,19 @@ def run_mujoco(case: dict[str, Any], *, compared: int, repeats: int) -> Measured
     model = mujoco.MjModel.from_xml_string(mjcf(case))
     data = mujoco.MjData(model)
     data.qpos[:], data.qvel[:] = case["q0"], case["qd0"]
-    whole = mujoco.mjtState.mjSTATE_FULLPHYSICS
-    start = np.zeros((1, mujoco.mj_stateSize(model, whole)))
-    mujoco.mj_getState(model, data, start[0], whole)
+    full_state = mujoco.mjtState.mjSTATE_FULLPHYSICS
+    start = np.zeros((1, mujoco.mj_stateSize(model, full_state)))
+    mujoco.mj_getState(model, data, start[0], full_state)
     control = np.repeat(np.array(case["force"]), case["substeps"], axis=0)[None]
     steps = control.shape[1]
     states = np.zeros((1, steps, start.shape[1]))
     seconds = best_time(lambda: rollout.rollout(model, data, start, control, nstep=steps, state=states), repeats=repeats)
-    return Measured(f"MuJoCo {mujoco.__version__}", {"free": seconds / steps}, states[0, compared - 1, 1 : 1 + model.nq])
+    return Measurement(
+        f"MuJoCo {mujoco.__version__}", {"no_gradient": seconds / steps}, states[0, compared - 1, 1 : 1 + model.nq]
+    )
 
 
-def run_newton(cases: dict[str, dict[str, Any]], *, repeats: int) -> dict[str, Measured] | str:
+def run_newton(cases: dict[str, dict[str, Any]], *, repeats: int) -> dict[str, Measurement] | str:
     """Forward and backward rollouts with Newton's solvers, in the interpreter that NEWTON_PYTHON names or in this one.
 
     Args:
@@ -156,39 +158,39 @@ def run_newton(cases: dict[str, dict[str, Any]], *, repeats: int) -> dict[str, M
         python = sys.executable
     if not python:
         return f"not measured: install the extra `peers`, or set {NEWTON_PYTHON} to a Python interpreter that has its packages"
-    asked = {name: case | {"repeats": repeats} for name, case in cases.items()}
+    requests = {name: case | {"repeats": repeats} for name, case in cases.items()}
     try:
-        done = subprocess.run(
-            [python, str(_NEWTON_SIDE)], input=json.dumps(asked), capture_output=True, text=True, timeout=_NEWTON_SECONDS,
+        process = subprocess.run(
+            [python, str(_NEWTON_SIDE)], input=json.dumps(requests), capture_output=True, text=True, timeout=_NEWTON_SECONDS,
             check=True,
         )  # fmt: skip
     except (OSError, subprocess.SubprocessError) as error:
-        told = (getattr(error, "stderr", None) or str(error)).strip().splitlines()
-        return f"not measured: {python} failed ({told[-1] if told else type(error).__name__})"
-    answer = json.loads(done.stdout.splitlines()[-1])
-    version = f"Newton {answer['newton']}, Warp {answer['warp']}"
-    return {name: Measured(version, r["seconds"], np.array(r["end"])) for name, r in answer["results"].items()}
+        error_lines = (getattr(error, "stderr", None) or str(error)).strip().splitlines()
+        return f"not measured: {python} failed ({error_lines[-1] if error_lines else type(error).__name__})"
+    output = json.loads(process.stdout.splitlines()[-1])
+    version = f"Newton {output['newton']}, Warp {output['warp']}"
+    return {name: Measurement(version, result["seconds"], np.array(result["end"])) for name, result in output["results"].items()}
 
 
 def newton_table(
-    title: str, what: str, ours: Mapping[str, Mapping[str, float]], newton: Mapping[str, Measured] | str, remark: str
+    title: str, what: str, our_seconds: Mapping[str, Mapping[str, float]], newton: Mapping[str, Measurement] | str, remark: str
 ) -> Table:
     """Steps forward and backward beside Newton's.
 
     Args:
         title: of the table; times are in us a step.
-        what: names the cases.
-        ours: seconds of a step by case and kind.
-        newton: the same of Newton, or why there is nothing to compare with.
-        remark: on what is the same and what differs, shown where Newton was measured.
+        what: header of the column of cases.
+        our_seconds: seconds of a step by case and kind.
+        newton: the same of Newton, or the reason why it was not measured.
+        remark: on similarities and differences, shown if Newton was measured.
     """
     result = Table(title, (what, "pass", "here", "Newton", "times as fast", "Newton, replayed graph", "times as fast"))
-    for name, seconds in ours.items():
+    for name, seconds in our_seconds.items():
         for kind, label in KINDS.items():
             cells = ["not measured", "", "not measured", ""]
             if not isinstance(newton, str):
-                theirs = [newton[name].seconds[key] for key in (kind, f"{kind}, graph")]
-                cells = [cell for t in theirs for cell in (number(t * 1e6), times(t / seconds[kind]))]
+                newton_seconds = [newton[name].seconds[key] for key in (kind, f"{kind}, graph")]
+                cells = [cell for t in newton_seconds for cell in (number(t * 1e6), times(t / seconds[kind]))]
             result.add(name, label, number(seconds[kind] * 1e6), *cells)
     if isinstance(newton, str):
         result.remarks.append(f"Newton was {newton}.")
@@ -196,7 +198,7 @@ def newton_table(
         versions = ", ".join(sorted({other.version for other in newton.values()}))
         result.remarks.append(
             f'{remark} {versions}, f32, one thread. "Newton" launches its kernels from Python, as its examples do; "replayed '
-            'graph" records them once (`wp.ScopedCapture`) and replays them, without the time to record. Backward is Warp\'s '
+            "graph\" records them once (`wp.ScopedCapture`) and replays them, without the time to record. Backward is Warp's "
             "tape, from the positions at the end; here it is from every number of every frame."
         )
     return result

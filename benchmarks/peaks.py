@@ -1,4 +1,4 @@
-"""What the machine can do at most: multiply-adds of one core, dependent multiply-adds, copies."""
+"""Peak rates of the machine: multiply-adds of one core, dependent multiply-adds, copies."""
 
 from dataclasses import dataclass
 
@@ -14,19 +14,19 @@ class Peaks:
     """Measured peaks.
 
     Attributes:
-        flops: of one core, scalar multiply-adds that do not wait for each other, two a multiply-add [1/s].
-        dependent: time of a multiply-add that waits for the one before [s].
-        copy: of an array in memory by all cores, bytes read plus bytes written [1/s].
+        flops: of one core, of independent scalar multiply-adds, two flops each [1/s].
+        dependent_seconds: latency of a multiply-add that depends on the previous one [s].
+        copy_rate: of an array in memory by all cores, bytes read plus bytes written [1/s].
     """
 
     flops: float
-    dependent: float
-    copy: float
+    dependent_seconds: float
+    copy_rate: float
 
 
 @ti.kernel
 def one_chain(count: int, factor: ti.types.ndarray(), result: ti.types.ndarray()):
-    """count multiply-adds, each needing the one before. Reads factor [9], writes result [8]. No adjoint: a measurement."""
+    """count multiply-adds, each dependent on the previous one. Reads factor [9], writes result [8]. No adjoint: a measurement."""
     for _ in range(1):
         a, x, y = factor[0], factor[1], factor[8]
         for _i in range(count):
@@ -35,16 +35,16 @@ def one_chain(count: int, factor: ti.types.ndarray(), result: ti.types.ndarray()
 
 
 @ti.kernel
-def eight_chains(count: int, factor: ti.types.ndarray(), result: ti.types.ndarray(), spread: int):
+def eight_chains(count: int, factor: ti.types.ndarray(), result: ti.types.ndarray(), iterations: int):
     """As ``one_chain``, eight chains side by side: as many as two scalar units with a latency of four cycles need.
 
-    A compiler that packs the eight into one vector gets no further, for then that vector waits for itself. Every row of result
+    A compiler that packs the eight into one vector gains nothing, as that vector depends on itself. Every row of result
     [tasks, 8] is a separate task, which threads share (see ``iterations_per_task``).
     """
-    for index in range(result.shape[0] * spread):
-        if index % spread != 0:
+    for index in range(result.shape[0] * iterations):
+        if index % iterations != 0:
             continue
-        task = index // spread
+        task = index // iterations
         y = factor[8]
         a0, a1, a2, a3, a4, a5, a6, a7 = y, y, y, y, y, y, y, y
         x0, x1, x2, x3 = factor[0], factor[1], factor[2], factor[3]
@@ -75,16 +75,18 @@ def measure(*, quick: bool) -> Peaks:
     count, repeats = (2_000_000, 3) if quick else (20_000_000, 7)
     factor = torch.linspace(0.5, 0.9, 9, device=device)
     result = torch.zeros(8, device=device)
-    chain = best_time(lambda: one_chain(count, factor, result), repeats=repeats)
-    chains = best_time(lambda: eight_chains(count, factor, result[None], 1), repeats=repeats)
+    chain_seconds = best_time(lambda: one_chain(count, factor, result), repeats=repeats)
+    chains_seconds = best_time(lambda: eight_chains(count, factor, result[None], 1), repeats=repeats)
     source = torch.ones(16_000_000, device=device)
     target = torch.zeros_like(source)
-    copied = best_time(lambda: copy_reals(source.numel(), source, target), repeats=repeats)
-    return Peaks(flops=16 * count / chains, dependent=chain / count, copy=2 * source.nbytes / copied)
+    copy_seconds = best_time(lambda: copy_reals(source.numel(), source, target), repeats=repeats)
+    return Peaks(
+        flops=16 * count / chains_seconds, dependent_seconds=chain_seconds / count, copy_rate=2 * source.nbytes / copy_seconds
+    )
 
 
-def cores_at_once(*, quick: bool) -> float:
-    """Multiply-adds of all cores over those of one: how many cores this process really had while it measured (on the CPU)."""
+def effective_cores(*, quick: bool) -> float:
+    """Multiply-adds of all cores over those of one: number of cores that this process effectively had (on the CPU)."""
     count, repeats = (2_000_000, 3) if quick else (60_000_000, 5)
     device, cores = require().device, torch.get_num_threads()
     factor = torch.linspace(0.5, 0.9, 9, device=device)
@@ -93,5 +95,5 @@ def cores_at_once(*, quick: bool) -> float:
     def run(name: str) -> None:
         eight_chains(count // tasks[name], factor, torch.zeros(tasks[name], 8, device=device), iterations_per_task(tasks[name]))
 
-    least = best_times({name: lambda name=name: run(name) for name in tasks}, repeats=repeats)
-    return least["one core"] / least["all cores"]
+    best_seconds = best_times({name: lambda name=name: run(name) for name in tasks}, repeats=repeats)
+    return best_seconds["one core"] / best_seconds["all cores"]

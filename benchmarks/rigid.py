@@ -1,4 +1,4 @@
-"""Speed of the rigid solver: steps a second forward and backward, scaling, plans, checkpoints, and what bounds it."""
+"""Speed of the rigid solver: steps a second forward and backward, scaling, plans, checkpoints, and bounds."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 
 from benchmarks import peaks, startup
 from benchmarks.flops import adjoint_flops, step_flops
-from benchmarks.rollouts import BOUND_HEADER, MEGA, Case, add_bound, frame_bars, scaling_table, timed
+from benchmarks.rollouts import BOUND_HEADER, MEGA, Case, add_bound, frame_bars, scaling_table, time_rollouts
 from benchmarks.table import Table, number, times
 from benchmarks.timing import best_times
 from risp_torch.scene import bridge
@@ -23,7 +23,7 @@ TITLE = "Rigid bodies"
 
 DT = 2e-4  # s
 SUBSTEPS = 25
-HALF = 0.1  # m, half height of every body
+HALF_HEIGHT = 0.1  # m, half height of every body
 
 FORWARD_TARGET, BACKWARD_TARGET = 5e6, 2e6  # steps/s
 WORLDS_TARGET = 1.8  # 1,024 worlds over one, on two cores
@@ -50,25 +50,25 @@ def tables(*, quick: bool) -> Iterator[Table]:
 
 def box_points() -> np.ndarray:
     """The 8 corners of a cube: lying on a side, 4 of them touch the ground."""
-    return HALF * np.array([(x, y, z) for z in (-1, 1) for y in (-1, 1) for x in (-1, 1)], dtype=np.float64)
+    return HALF_HEIGHT * np.array([(x, y, z) for z in (-1, 1) for y in (-1, 1) for x in (-1, 1)], dtype=np.float64)
 
 
 def plate_points(count: int) -> np.ndarray:
-    """Points spread over the base of a lying disc: all of them touch the ground."""
-    angle, radius = _golden(count)
-    return HALF * np.stack([radius * np.cos(angle), radius * np.sin(angle), np.full(count, -1.0)], axis=1)
+    """Points distributed over the base of a lying disc: all of them touch the ground."""
+    angle, radius = _sunflower(count)
+    return HALF_HEIGHT * np.stack([radius * np.cos(angle), radius * np.sin(angle), np.full(count, -1.0)], axis=1)
 
 
 def sphere_points(count: int) -> np.ndarray:
-    """Points spread over a sphere, as the vertices of a fine mesh are: lying, about one in a hundred touches the ground."""
-    angle, radius = _golden(count)
+    """Points distributed over a sphere like the vertices of a fine mesh: about one in a hundred touches the ground."""
+    angle, radius = _sunflower(count)
     z = 1.0 - 2.0 * radius**2
     rho = np.sqrt(1.0 - z * z)
-    return HALF * np.stack([rho * np.cos(angle), rho * np.sin(angle), z], axis=1)
+    return HALF_HEIGHT * np.stack([rho * np.cos(angle), rho * np.sin(angle), z], axis=1)
 
 
-def _golden(count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Angles and radii of a sunflower's points, even on the unit disc."""
+def _sunflower(count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Angles and radii of a sunflower (Fibonacci) arrangement, uniform on the unit disc."""
     k = np.arange(count) + 0.5
     return k * np.pi * (3.0 - np.sqrt(5.0)), np.sqrt(k / count)
 
@@ -79,7 +79,7 @@ def make_case(points: np.ndarray, *, frames: int, touching: float, worlds: int =
     Args:
         points: [P, 3] contact points of every body [m].
         frames: frame intervals.
-        touching: points that carry the body; stiffness and damping are shared out among them.
+        touching: number of points that carry the body; stiffness and damping are divided among them.
         worlds, bodies: B and N.
         plan: of execution.
     """
@@ -87,7 +87,7 @@ def make_case(points: np.ndarray, *, frames: int, touching: float, worlds: int =
     solver = RigidSolver(model, RigidSettings(dt=DT, substeps=SUBSTEPS, plan=plan))
     real = {"dtype": torch.float32, "device": require().device}
     shape = (worlds, bodies)
-    body_q0 = torch.tensor([0.0, 0.0, HALF - 1e-3, 0.0, 0.0, 0.0, 1.0], **real).repeat(*shape, 1)
+    body_q0 = torch.tensor([0.0, 0.0, HALF_HEIGHT - 1e-3, 0.0, 0.0, 0.0, 1.0], **real).repeat(*shape, 1)
     body_qd0 = torch.tensor([0.1, 0.05, 0.0, 0.1, 0.2, 0.3], **real).repeat(*shape, 1)
     material = torch.tensor([1e4 / touching, 40.0 / touching, 40.0 / touching, 0.5], **real).repeat(*shape, 1)
     inputs = RigidInputs(
@@ -110,17 +110,17 @@ def one_body_table(*, quick: bool) -> tuple[Table, dict[str, dict[str, float]]]:
         "box, 4 of 8 points touch": make_case(box_points(), frames=frames, touching=4),
         "plate, 8 of 8 points touch": make_case(plate_points(8), frames=frames, touching=8),
     }
-    least = timed(cases, repeats=repeats)
+    best_seconds = time_rollouts(cases, repeats=repeats)
     steps = frames * SUBSTEPS
     result = Table(
         f"One body with 8 contact points, one rollout of {steps:,} steps (M steps/s)",
         ("body", "forward, taped", "forward, no gradient", "backward", "forward / gradSim", "backward / gradSim"),
     )
-    rates = {name: {kind: steps / seconds for kind, seconds in kinds.items()} for name, kinds in least.items()}
+    rates = {name: {kind: steps / seconds for kind, seconds in kinds.items()} for name, kinds in best_seconds.items()}
     through_torch = _through_torch(cases["box, 4 of 8 points touch"], repeats)
-    shown = rates | {"the box through torch autograd (`bridge.rollout`)": through_torch}
-    for name, kinds in shown.items():
-        cells = [number(kinds[kind] * MEGA) if kind in kinds else "" for kind in ("taped", "free", "backward")]
+    all_rates = rates | {"the box through torch autograd (`bridge.rollout`)": through_torch}
+    for name, kinds in all_rates.items():
+        cells = [number(kinds[kind] * MEGA) if kind in kinds else "" for kind in ("taped", "no_gradient", "backward")]
         ratios = kinds["taped"] / GRADSIM_FORWARD, kinds["backward"] / GRADSIM_BACKWARD
         result.add(name, *cells, *(times(ratio) for ratio in ratios))
     result.remarks.append(
@@ -132,18 +132,18 @@ def one_body_table(*, quick: bool) -> tuple[Table, dict[str, dict[str, float]]]:
 
 
 def _through_torch(case: Case, repeats: int) -> dict[str, float]:
-    """Rates of ``bridge.rollout`` and of ``backward()`` with gradients of every input wanted."""
+    """Rates of ``bridge.rollout`` and of ``backward()`` with gradients of every input."""
     inputs = RigidInputs(*(array.clone().requires_grad_() for array in case.inputs.arrays()))
     body_q, body_qd, *_ = bridge.rollout(case.solver, inputs, case.frames)
     bars = torch.ones_like(body_q), torch.ones_like(body_qd)
-    least = best_times(
+    best_seconds = best_times(
         {
             "taped": lambda: bridge.rollout(case.solver, inputs, case.frames),
             "backward": lambda: torch.autograd.grad((body_q, body_qd), inputs.arrays(), bars, retain_graph=True),
         },
         repeats=repeats,
     )
-    return {kind: case.steps / seconds for kind, seconds in least.items()}
+    return {kind: case.steps / seconds for kind, seconds in best_seconds.items()}
 
 
 def bodies_table(*, quick: bool) -> Table:
@@ -178,11 +178,11 @@ def plans_table(*, quick: bool) -> Table:
         ("contact points", "touching", "forward, world", "forward, element", "world / element",
          "backward, world", "backward, element", "world / element"),
     )  # fmt: skip
-    for label, points, share in (("1 %", sphere_points, 0.01), ("all", plate_points, 1.0)):
+    for label, points, touching_fraction in (("1 %", sphere_points, 0.01), ("all", plate_points, 1.0)):
         ratios = []
         for count in sizes:
-            least = _plan_times(points(count), count * share, quick)
-            world, element = least["world"], least["element"]
+            best_seconds = _plan_times(points(count), count * touching_fraction, quick)
+            world, element = best_seconds["world"], best_seconds["element"]
             ratio = [world[kind] / element[kind] for kind in ("taped", "backward")]
             both = (world["taped"] + world["backward"]) / (element["taped"] + element["backward"])
             ratios.append((*ratio, both))
@@ -203,8 +203,8 @@ def _plan_times(points: np.ndarray, touching: float, quick: bool) -> dict[str, d
     """Seconds a step by plan and kind."""
     frames = max(1, min(40, 200_000 // len(points)))
     cases = {plan: make_case(points, frames=frames, touching=touching, plan=plan) for plan in ("world", "element")}
-    least = timed(cases, repeats=3 if quick else 7)
-    return {plan: {kind: seconds / cases[plan].steps for kind, seconds in kinds.items()} for plan, kinds in least.items()}
+    best_seconds = time_rollouts(cases, repeats=3 if quick else 7)
+    return {plan: {kind: seconds / cases[plan].steps for kind, seconds in kinds.items()} for plan, kinds in best_seconds.items()}
 
 
 def _crossover(sizes: tuple[int, ...], ratios: list[float]) -> str:
@@ -215,8 +215,8 @@ def _crossover(sizes: tuple[int, ...], ratios: list[float]) -> str:
     if below[-1] == len(sizes) - 1:
         return f"more than {sizes[-1]:,} points (if at all)"
     i = below[-1]
-    part = -np.log(ratios[i]) / np.log(ratios[i + 1] / ratios[i])
-    return f"about {number(sizes[i] * (sizes[i + 1] / sizes[i]) ** part, 2)} points"
+    fraction = -np.log(ratios[i]) / np.log(ratios[i + 1] / ratios[i])
+    return f"about {number(sizes[i] * (sizes[i + 1] / sizes[i]) ** fraction, 2)} points"
 
 
 def checkpoint_table(*, quick: bool) -> Table:
@@ -230,22 +230,23 @@ def checkpoint_table(*, quick: bool) -> Table:
         f"Checkpoints: one box, {steps:,} steps",
         ("adjoint", "bytes", "less by", "forward, ms", "backward, ms", "time of both / StoreAll's", "gradient difference"),
     )
-    least, gradients, functions = {}, {}, {}
+    state_bytes, gradients, functions = {}, {}, {}
     for name, adjoint in adjoints.items():
-        kept = case.solver.rollout(case.inputs, frames, adjoint=adjoint)
-        bars = frame_bars(kept)
-        gradients[name] = case.solver.rollout_adjoint(kept, *bars)
+        rollout = case.solver.rollout(case.inputs, frames, adjoint=adjoint)
+        bars = frame_bars(rollout)
+        gradients[name] = case.solver.rollout_adjoint(rollout, *bars)
         functions[name, "taped"] = lambda adjoint=adjoint: case.solver.rollout(case.inputs, frames, adjoint=adjoint)
-        functions[name, "backward"] = lambda kept=kept, bars=bars: case.solver.rollout_adjoint(kept, *bars)
-        least[name] = kept.states.nbytes + _segment_bytes(kept.states, adjoint)
-    clock = best_times(functions, repeats=3 if quick else 15)
-    total = {name: clock[name, "taped"] + clock[name, "backward"] for name in adjoints}
-    first = "StoreAll()"
+        functions[name, "backward"] = lambda rollout=rollout, bars=bars: case.solver.rollout_adjoint(rollout, *bars)
+        state_bytes[name] = rollout.states.nbytes + _segment_bytes(rollout.states, adjoint)
+    best_seconds = best_times(functions, repeats=3 if quick else 15)
+    total_seconds = {name: best_seconds[name, "taped"] + best_seconds[name, "backward"] for name in adjoints}
+    reference = "StoreAll()"
     for name in adjoints:
         result.add(
-            name, f"{least[name]:,}", times(least[first] / least[name]), number(clock[name, "taped"] * 1e3),
-            number(clock[name, "backward"] * 1e3), times(total[name] / total[first]),
-            f"{_difference(gradients[first], gradients[name]):.1e}",
+            name, f"{state_bytes[name]:,}", times(state_bytes[reference] / state_bytes[name]),
+            number(best_seconds[name, "taped"] * 1e3),
+            number(best_seconds[name, "backward"] * 1e3), times(total_seconds[name] / total_seconds[reference]),
+            f"{_difference(gradients[reference], gradients[name]):.1e}",
         )  # fmt: skip
     result.remarks.append(
         "Bytes: the kept states and, for Checkpoint, one recomputed segment. Gradient difference: the largest of all inputs, "
@@ -264,7 +265,7 @@ def _difference(a: RigidInputs, b: RigidInputs) -> float:
 
 
 def bound_table(rates: dict[str, dict[str, float]], worlds_rates: dict[str, float], *, quick: bool) -> Table:
-    """How far the steps are from what the machine can do.
+    """Speed of the steps relative to the peaks of the machine.
 
     Args:
         rates: of one world, by case and kind [steps/s].
@@ -284,8 +285,8 @@ def bound_table(rates: dict[str, dict[str, float]], worlds_rates: dict[str, floa
         add_bound(result, label, worlds_rates[kind], flops, state_bytes, peak, cores=cores)
     result.remarks.append(
         f"Measured in this run: {number(peak.flops / 1e9)} Gflop/s of scalar multiply-adds a core ({cores} cores count for "
-        f"the batch), {number(peak.dependent * 1e9)} ns for a multiply-add that waits for the one before, and "
-        f"{number(peak.copy / 1e9)} GB/s copied (read plus written). Flops are counted from the code as written "
+        f"the batch), {number(peak.dependent_seconds * 1e9)} ns for a multiply-add that waits for the one before, and "
+        f"{number(peak.copy_rate / 1e9)} GB/s copied (read plus written). Flops are counted from the code as written "
         "(`benchmarks/flops.py`), a square root or a division as one; the compiler shares some. A step of one body is a "
         "chain: contact point, force, momentum, rotation, quaternion, the next contact point."
     )

@@ -36,21 +36,30 @@ def tables(*, quick: bool) -> Iterator[Table]:
     iterations = ITERATIONS // 10 if quick else ITERATIONS
     table = Table(
         f"{iterations} steps of RMSProp, {SIZE} px, a network of width {WIDTH}",
-        ["scene", "frames", "one start [s]", "asked [s]", f"{STARTS} starts, keep 0.15:2 0.35:1", "all to the end"],
+        ["scene", "frames", "one start [s]", "target [s]", f"{STARTS} starts, keep 0.15:2 0.35:1", "all to the end"],
     )
     for name in ("quadrotor", "cube") if quick else UNKNOWNS:
-        scene, comparison = _setting(name)
-        one = _seconds(scene, comparison, name, OptimiseSettings(optimizer="rmsprop", iterations=iterations), 1)
-        stopped = OptimiseSettings(optimizer="rmsprop", iterations=iterations, keep=KEEP)
-        some = _seconds(scene, comparison, name, stopped, STARTS)
-        every = _seconds(scene, comparison, name, OptimiseSettings(optimizer="rmsprop", iterations=iterations // 10), STARTS)
-        asked = ONE_TARGET * iterations / ITERATIONS
-        table.add(name, scene.frames, number(one), number(asked), times(some / one), times(10 * every / one))
+        scene, comparison = _scene_and_comparison(name)
+        one_start_seconds = _seconds(scene, comparison, name, OptimiseSettings(optimizer="rmsprop", iterations=iterations), 1)
+        stopped_settings = OptimiseSettings(optimizer="rmsprop", iterations=iterations, keep=KEEP)
+        stopped_seconds = _seconds(scene, comparison, name, stopped_settings, STARTS)
+        tenth_seconds = _seconds(
+            scene, comparison, name, OptimiseSettings(optimizer="rmsprop", iterations=iterations // 10), STARTS
+        )
+        target = ONE_TARGET * iterations / ITERATIONS
+        table.add(
+            name,
+            scene.frames,
+            number(one_start_seconds),
+            number(target),
+            times(stopped_seconds / one_start_seconds),
+            times(10 * tenth_seconds / one_start_seconds),
+        )
     table.remarks.append(f"Asked: the batch at most {BATCH_TARGET} times one start. Last column: from a tenth of the steps.")
     yield table
 
 
-def _setting(name: str) -> tuple[Scene, Comparison]:
+def _scene_and_comparison(name: str) -> tuple[Scene, Comparison]:
     """A scene, and its film in its own look, read by a network with random weights: time does not depend on them."""
     scene = training_scene(name, SIZE)
     task = load_task(name, scene)
@@ -64,11 +73,11 @@ def _setting(name: str) -> tuple[Scene, Comparison]:
 def _seconds(scene: Scene, comparison: Comparison, name: str, settings: OptimiseSettings, starts: int) -> float:
     """Time of a search from starts near the truth, after one step to warm up."""
     unknowns = Unknowns.of(scene, UNKNOWNS[name])
-    low, high = (unknowns.scaled(bound) for bound in unknowns.bounds())
-    truth = np.clip(unknowns.scaled(unknowns.current()), low + 0.1 * (high - low), high - 0.1 * (high - low))
-    shares = np.linspace(-0.05, 0.05, starts)[:, None] if starts > 1 else np.full((1, 1), 0.05)
-    z = unknowns.unbounded(unknowns.physical_values(truth + shares * (high - low)))
+    lower, upper = (unknowns.scaled(bound) for bound in unknowns.bounds())
+    truth = np.clip(unknowns.scaled(unknowns.current()), lower + 0.1 * (upper - lower), upper - 0.1 * (upper - lower))
+    offsets = np.linspace(-0.05, 0.05, starts)[:, None] if starts > 1 else np.full((1, 1), 0.05)
+    z = unknowns.unbounded(unknowns.physical_values(truth + offsets * (upper - lower)))
     descend(scene, comparison, unknowns, z, OptimiseSettings(iterations=1), progress=False)
-    began = time.perf_counter()
+    start_time = time.perf_counter()
     descend(scene, comparison, unknowns, z, settings, progress=False)
-    return time.perf_counter() - began
+    return time.perf_counter() - start_time

@@ -37,13 +37,13 @@ def tables(*, quick: bool) -> Iterator[Table]:
     task = load_task("cube", scene)
     settings = DatasetSettings(images=128 if quick else 512, size=SIZE)
     batch = RendererSource(scene, task, settings).batch(range(BATCH))
-    yield _steps(batch, task.head.size, widths=(16,) if quick else (16, 32, 64), repeats=3 if quick else 8)
+    yield _steps_table(batch, task.head.size, widths=(16,) if quick else (16, 32, 64), repeats=3 if quick else 8)
     with tempfile.TemporaryDirectory() as folder:
         generate(scene, task, settings, Path(folder) / "data", progress=False)
-        yield _epoch(ShardSource(Path(folder) / "data", scene, task), task.head.size)
+        yield _epoch_table(ShardSource(Path(folder) / "data", scene, task), task.head.size)
 
 
-def _steps(batch: Batch, outputs: int, *, widths: tuple[int, ...], repeats: int) -> Table:
+def _steps_table(batch: Batch, outputs: int, *, widths: tuple[int, ...], repeats: int) -> Table:
     """Time of one step of Adam with each loss."""
     columns = batch.jacobian.shape[1]
     table = Table(
@@ -52,8 +52,8 @@ def _steps(batch: Batch, outputs: int, *, widths: tuple[int, ...], repeats: int)
     )
     for width in widths:
         network = RispNetwork(NetworkSettings(outputs=outputs, size=SIZE, width=width))
-        least = best_times({name: _step(network, batch, loss) for name, loss in LOSSES.items()}, repeats=repeats)
-        plain, error, full = (least[name] for name in LOSSES)
+        best_seconds = best_times({name: _adam_step(network, batch, loss) for name, loss in LOSSES.items()}, repeats=repeats)
+        plain, error, full = (best_seconds[name] for name in LOSSES)
         table.add(
             width, number(1e3 * plain), number(1e3 * error), times(error / plain), number(1e3 * full), times(full / plain),
             number(BATCH / error),
@@ -62,7 +62,7 @@ def _steps(batch: Batch, outputs: int, *, widths: tuple[int, ...], repeats: int)
     return table
 
 
-def _step(network: RispNetwork, batch: Batch, loss: Loss) -> Callable[[], None]:
+def _adam_step(network: RispNetwork, batch: Batch, loss: Loss) -> Callable[[], None]:
     optimizer = torch.optim.Adam(network.parameters(), lr=1e-3)
 
     def step() -> None:
@@ -73,22 +73,22 @@ def _step(network: RispNetwork, batch: Batch, loss: Loss) -> Callable[[], None]:
     return step
 
 
-def _plain(network: RispNetwork, batch: Batch) -> torch.Tensor:
+def _plain_loss(network: RispNetwork, batch: Batch) -> torch.Tensor:
     return state_error(network(batch.images.permute(0, 3, 1, 2)), batch.outputs).mean()
 
 
-def _with_error(network: RispNetwork, batch: Batch) -> torch.Tensor:
+def _error_loss(network: RispNetwork, batch: Batch) -> torch.Tensor:
     return sum(error_and_its_gradient(network, batch.images.permute(0, 3, 1, 2), batch.outputs, batch.jacobian)).mean()
 
 
-def _with_jacobian(network: RispNetwork, batch: Batch) -> torch.Tensor:
+def _jacobian_loss(network: RispNetwork, batch: Batch) -> torch.Tensor:
     return sum(error_and_jacobian(network, batch.images.permute(0, 3, 1, 2), batch.outputs, batch.jacobian)).mean()
 
 
-LOSSES: dict[str, Loss] = {"plain": _plain, "error": _with_error, "jacobian": _with_jacobian}
+LOSSES: dict[str, Loss] = {"plain": _plain_loss, "error": _error_loss, "jacobian": _jacobian_loss}
 
 
-def _epoch(source: ShardSource, outputs: int) -> Table:
+def _epoch_table(source: ShardSource, outputs: int) -> Table:
     """Waiting for shards and memory, over epochs of steps with Eq. 12."""
     network = RispNetwork(NetworkSettings(outputs=outputs, size=SIZE, width=16))
     feed = Feed(source, len(source), BATCH, seed=0, ranks=Ranks(), jacobian=True)
@@ -97,12 +97,12 @@ def _epoch(source: ShardSource, outputs: int) -> Table:
         ["epoch", "images/s", "waiting for data", "resident memory [MB]"],
     )
     for epoch in range(3):
-        began, waited = time.perf_counter(), feed.waited
+        start_time, waited_before = time.perf_counter(), feed.waited
         for batch in feed.epoch(epoch):
-            _step(network, batch, _with_error)()
-        seconds = time.perf_counter() - began
-        share = (feed.waited - waited) / seconds
+            _adam_step(network, batch, _error_loss)()
+        seconds = time.perf_counter() - start_time
+        waiting_fraction = (feed.waited - waited_before) / seconds
         images = feed.steps * BATCH
-        table.add(epoch + 1, number(images / seconds), f"{100 * share:.1f} %", number(MEGA * resident_bytes()))
+        table.add(epoch + 1, number(images / seconds), f"{100 * waiting_fraction:.1f} %", number(MEGA * resident_bytes()))
     table.remarks.append(f"Asked: waiting at most {100 * WAIT_TARGET:.0f} % of the time, and memory that does not grow.")
     return table

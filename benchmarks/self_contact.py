@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from benchmarks.deformable import CLOTH_SIDE, cloth_case, plan_of, rates_of
-from benchmarks.rollouts import KINDS, Case, timed
+from benchmarks.rollouts import KINDS, Case, time_rollouts
 from benchmarks.table import Table, number
 from ti_sim.deformable.solver import DeformableSolver
 from ti_sim.meshes.generators import sheet_grid
@@ -21,7 +21,7 @@ CELLS = {512: 16, 2048: 32, 8192: 64}  # along a side, by number of triangles
 FRAMES = {512: 40, 2048: 16, 8192: 12}
 THICKNESS, RADIUS = 0.6, 0.6  # of the sheet, and of the bend at the start, in sides of a cell
 CONTACT = (100.0, 0.05, 0.02, 0.3)  # N/m, N s/m, N s/m, 1
-CLOSING = 1.0  # m/s, of the upper half towards the lower one
+CLOSING_SPEED = 1.0  # m/s, of the upper half towards the lower one
 TARGET = 2.0  # of the times with and without self-contact
 # Newton's cloth with and without its default self-contact, measured earlier, not in this run.
 NEWTON = 23.0
@@ -43,17 +43,23 @@ def cost_table(*, quick: bool) -> Table:
         mesh = sheet_grid((CLOTH_SIDE, CLOTH_SIDE), (cells, cells))
         for contact in (False, True):
             cases[count, contact] = folding_case(mesh, frames=max(FRAMES[count] // (4 if quick else 1), 1), contact=contact)
-    least = timed(cases, repeats=3 if quick else 9)
+    best_seconds = time_rollouts(cases, repeats=3 if quick else 9)
     result = Table(
         "A square sheet that is folded in two and closes, with and without self-contact (steps/s)",
-        ("triangles", "plan", "steps", *(f"{kind}, {of}" for kind in KINDS.values() for of in ("without", "with", "ratio"))),
+        ("triangles", "plan", "steps", *(f"{kind}, {of}" for kind in KINDS.array() for of in ("without", "with", "ratio"))),
     )  # fmt: skip
     for count in CELLS:
         case = cases[count, True]
-        free, met = (rates_of(cases[count, contact], least[count, contact]) for contact in (False, True))
+        without_contact, with_contact = (
+            rates_of(cases[count, contact], best_seconds[count, contact]) for contact in (False, True)
+        )
         cells = [plan_of(case), f"{case.steps:,}"]
         for kind in KINDS:
-            cells += [f"{free[kind]:,.0f}", f"{met[kind]:,.0f}", number(free[kind] / met[kind], 2)]
+            cells += [
+                f"{without_contact[kind]:,.0f}",
+                f"{with_contact[kind]:,.0f}",
+                number(without_contact[kind] / with_contact[kind], 2),
+            ]
         result.add(f"{count:,}", *cells)
     result.remarks.append(
         f"A ratio is the time with self-contact over that without it; the target is {TARGET:g} at most at 8,192 triangles. "
@@ -69,26 +75,26 @@ def folding_case(mesh: SheetMesh, *, frames: int, contact: bool) -> Case:
     Args:
         mesh: a square sheet.
         frames: frame intervals.
-        contact: whether it feels itself.
+        contact: whether self-contact is enabled.
     """
     case = cloth_case(mesh, frames=frames)
-    cell = CLOTH_SIDE / np.sqrt(len(mesh.triangles) / 2)
+    cell_size = CLOTH_SIDE / np.sqrt(len(mesh.triangles) / 2)
     model = replace(
-        case.solver.model, fixed=np.zeros(0, dtype=np.int32), self_thickness=THICKNESS * cell,
+        case.solver.model, fixed=np.zeros(0, dtype=np.int32), self_thickness=THICKNESS * cell_size,
         contact_triangles=mesh.triangles if contact else np.zeros((0, 3), dtype=np.int32),
     )  # fmt: skip
-    start, upper = folded(mesh.vertices, RADIUS * cell)
+    start, upper = fold_sheet(mesh.vertices, RADIUS * cell_size)
     inputs = case.inputs
-    given = {
-        "particle_q0": start, "particle_qd0": np.outer(upper, (0.0, 0.0, -CLOSING)), "gravity": np.zeros(3),
+    values = {
+        "particle_q0": start, "particle_qd0": np.outer(upper, (0.0, 0.0, -CLOSING_SPEED)), "gravity": np.zeros(3),
         "self_contact": np.array(CONTACT),
     }  # fmt: skip
-    rows = {name: torch.as_tensor(values).to(inputs.gravity)[None].contiguous() for name, values in given.items()}
-    return replace(case, solver=DeformableSolver(model, case.solver.settings), inputs=replace(inputs, **rows))
+    start_arrays = {name: torch.as_tensor(array).to(inputs.gravity)[None].contiguous() for name, array in values.items()}
+    return replace(case, solver=DeformableSolver(model, case.solver.settings), inputs=replace(inputs, **start_arrays))
 
 
-def folded(flat: np.ndarray, radius: float) -> tuple[np.ndarray, np.ndarray]:
-    """Positions [V, 3] of a sheet that is bent about the line x = 0, and how far each belongs to its upper half [V].
+def fold_sheet(flat: np.ndarray, radius: float) -> tuple[np.ndarray, np.ndarray]:
+    """Positions [V, 3] of a sheet that is bent about the line x = 0, and the weight of each in the upper half [V], 0 to 1.
 
     Args:
         flat: [V, 3] m, in the plane z = 0.

@@ -1,4 +1,4 @@
-"""Smoke in a plane: forward and backward passes beside what was asked, divergence after projection, and drift of the mass."""
+"""Smoke in a plane: forward and backward passes and targets, divergence after projection, and drift of the mass."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TITLE = "Smoke in a plane"
 
 STEPS, DT = 40, 1 / 30
 SIDES = (64, 128, 256)
-ASKED = {128: (0.4, 1.2)}  # s, forward, and forward and backward
+TARGETS = {128: (0.4, 1.2)}  # s, forward, and forward and backward
 
 
 def tables(*, quick: bool) -> Iterator[Table]:
@@ -28,22 +28,26 @@ def tables(*, quick: bool) -> Iterator[Table]:
     """
     speed = Table(
         f"{STEPS} steps of one world, four vortices and bands of smoke",
-        ("cells", "advection", "forward [s]", "forward and backward [s]", "asked [s]", "largest divergence times the side [m/s]",
+        ("cells", "advection", "forward [s]", "forward and backward [s]", "target [s]", "largest divergence times the side [m/s]",
          "mass after / before - 1"),
     )  # fmt: skip
     for side in SIDES[:2] if quick else SIDES:
         for advection in ("semi_lagrangian", "maccormack", "cubic"):
             solver = SmokeSolver(SmokeModel((side, side), 1 / side), SmokeSettings(DT, 1, advection))
             inputs = vortices(side)
-            forward = best_time(lambda solver=solver, inputs=inputs: solver.rollout(inputs, STEPS), repeats=3 if quick else 9)
-            both = best_time(lambda solver=solver, inputs=inputs: _both(solver, inputs), repeats=3 if quick else 9)
+            forward_seconds = best_time(
+                lambda solver=solver, inputs=inputs: solver.rollout(inputs, STEPS), repeats=3 if quick else 9
+            )
+            both_seconds = best_time(
+                lambda solver=solver, inputs=inputs: _forward_and_backward(solver, inputs), repeats=3 if quick else 9
+            )
             end = solver.rollout(inputs, STEPS)
             x, y = (rows[0, -1].double() for rows in (end.velocity_x, end.velocity_y))
-            left = float((x[1:] - x[:-1] + y[:, 1:] - y[:, :-1]).abs().max())
+            max_divergence = float((x[1:] - x[:-1] + y[:, 1:] - y[:, :-1]).abs().max())
             mass = end.density[0].double().sum(dim=(1, 2))
-            asked = ", ".join(f"{one:g}" for one in ASKED[side]) if side in ASKED else "-"
+            target = ", ".join(f"{one:g}" for one in TARGETS[side]) if side in TARGETS else "-"
             speed.add(
-                f"{side} x {side}", advection, number(forward), number(both), asked, f"{left:.1e}",
+                f"{side} x {side}", advection, number(forward_seconds), number(both_seconds), target, f"{max_divergence:.1e}",
                 f"{float(mass[-1] / mass[0] - 1):+.1e}",
             )  # fmt: skip
     speed.remarks.append(
@@ -57,13 +61,13 @@ def vortices(side: int) -> SmokeInputs:
     """Four vortices of .4 m/s in a box of one metre, and bands of smoke that do not touch the walls at the sides."""
     edges = np.sin(2 * np.pi * np.linspace(0, 1, side + 1))
     stream = 0.4 / (2 * np.pi) * edges[:, None] * edges[None]
-    middles = (np.arange(side) + 0.5) / side
-    bands = np.outer((middles > 0.2) & (middles < 0.8), (0.5 + 0.5 * np.cos(8 * np.pi * middles)) * (abs(middles - 0.5) < 0.3))
+    centres = (np.arange(side) + 0.5) / side
+    bands = np.outer((centres > 0.2) & (centres < 0.8), (0.5 + 0.5 * np.cos(8 * np.pi * centres)) * (abs(centres - 0.5) < 0.3))
     velocities = side * np.diff(stream, axis=1), -side * np.diff(stream, axis=0)
     arrays = (bands, *velocities, np.zeros((STEPS, side, side)), 0.0, 0.0, 0.0)
     return SmokeInputs(*(torch.as_tensor(np.asarray(a, dtype=float)[None].copy(), dtype=bridge_dtype()) for a in arrays))
 
 
-def _both(solver: SmokeSolver, inputs: SmokeInputs) -> None:
+def _forward_and_backward(solver: SmokeSolver, inputs: SmokeInputs) -> None:
     rollout = solver.rollout(inputs, STEPS, adjoint=StoreAll())
     solver.rollout_adjoint(rollout, *(torch.ones_like(rows) for rows in rollout.frame_arrays))

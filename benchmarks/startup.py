@@ -1,4 +1,4 @@
-"""How long a user waits: a simulation from the command line, and the first step of a Python program."""
+"""Waiting time of a user: a simulation from the command line, and the first step of a Python program."""
 
 from __future__ import annotations
 
@@ -83,8 +83,8 @@ def compilation_table(scenes: Sequence[tuple[str, str]], *, quick: bool) -> Tabl
     for name, array in scenes:
         with tempfile.TemporaryDirectory() as cache:
             runs = [_first_gradient(name, array, cache) for _ in range(2 if quick else 4)]
-        for label, target, chosen in (("empty", COLD_TARGET, runs[:1]), ("full", FIRST_STEP_TARGET, runs[1:])):
-            started, frame, adjoint = min(chosen, key=lambda run: run[1] + run[2])
+        for label, target, selected_runs in (("empty", COLD_TARGET, runs[:1]), ("full", FIRST_STEP_TARGET, runs[1:])):
+            started, frame, adjoint = min(selected_runs, key=lambda run: run[1] + run[2])
             cells = [f"{seconds:.2f}" for seconds in (frame, adjoint, frame + adjoint)]
             result.add(name, label, *cells, f"{target:g}", f"{started:.2f}")
     result.remarks.append("The time to make the scene is part of the first frame.")
@@ -92,25 +92,27 @@ def compilation_table(scenes: Sequence[tuple[str, str]], *, quick: bool) -> Tabl
 
 
 def _first_gradient(name: str, array: str, cache: str) -> tuple[float, ...]:
-    """What ``FIRST_GRADIENT`` prints."""
+    """The times that ``FIRST_GRADIENT`` prints."""
     code = FIRST_GRADIENT.format(name=name, array=array)
-    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, env=_environment(cache))
-    return tuple(float(seconds) for seconds in done.stdout.split()[-3:])
+    process = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, env=_environment(cache))
+    return tuple(float(seconds) for seconds in process.stdout.split()[-3:])
 
 
 def _simulate(cache: str | None = None) -> float:
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "risp_torch", "simulate", "cube", "--out", str(Path(folder) / "run")]
-        began = time.perf_counter()
+        start_time = time.perf_counter()
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env=_environment(cache))
-        return time.perf_counter() - began
+        return time.perf_counter() - start_time
 
 
 def _first_step() -> tuple[float, ...]:
     """Seconds since the launch at the ends of: import torch, import the engine, start, first frame."""
-    began = time.time()
-    done = subprocess.run([sys.executable, "-c", FIRST_STEP], check=True, capture_output=True, text=True, env=_environment(None))
-    return tuple(float(clock) - began for clock in done.stdout.split())
+    start_time = time.time()
+    process = subprocess.run(
+        [sys.executable, "-c", FIRST_STEP], check=True, capture_output=True, text=True, env=_environment(None)
+    )
+    return tuple(float(clock) - start_time for clock in process.stdout.split())
 
 
 def _environment(cache: str | None) -> dict[str, str]:

@@ -13,7 +13,7 @@ class Table:
     Attributes:
         title: one line.
         header: names of the columns, with units.
-        rows: cells as text, as many a row as columns.
+        rows: cells as text, one for each column.
         remarks: sentences below the table.
     """
 

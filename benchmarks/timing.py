@@ -1,4 +1,4 @@
-"""Times of functions: warmed up, repeated in turns, and the least of them."""
+"""Minimum times of functions after warm-up, with interleaved repetitions."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ def best_time(function: Callable[[], object], *, repeats: int) -> float:
 
 
 def best_times(functions: Mapping[str, Callable[[], object]], *, repeats: int) -> dict[str, float]:
-    """Call every function once to warm up, then all of them in turns; in turns, so that other load meets all alike.
+    """Call every function once to warm up, then all of them in interleaved rounds, so that other load affects all equally.
 
     Args:
-        functions: what to time, by name.
+        functions: to time, by name.
         repeats: timed calls of each.
 
     Returns:
@@ -25,23 +25,23 @@ def best_times(functions: Mapping[str, Callable[[], object]], *, repeats: int) -
     """
     for function in functions.values():
         function()
-    least = dict.fromkeys(functions, float("inf"))
+    best_seconds = dict.fromkeys(functions, float("inf"))
     for _ in range(repeats):
         for name, function in functions.items():
-            least[name] = min(least[name], seconds(function))
-    return least
+            best_seconds[name] = min(best_seconds[name], seconds(function))
+    return best_seconds
 
 
 def seconds(function: Callable[[], object]) -> float:
     """Wall time of one call [s], from the call to the last written number."""
-    _finish()
-    began = time.perf_counter()
+    _synchronize()
+    start_time = time.perf_counter()
     function()
-    _finish()
-    return time.perf_counter() - began
+    _synchronize()
+    return time.perf_counter() - start_time
 
 
-def _finish() -> None:
+def _synchronize() -> None:
     """Wait for the kernels of a GPU; on the CPU they have returned."""
     if require().device == "cuda":
         import torch

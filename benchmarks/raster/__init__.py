@@ -1,10 +1,9 @@
-"""Speed and memory of the soft rasterisers, what bounds them, and how they compare with others."""
+"""Speed and memory of the soft rasterisers, bounds, and comparisons with other renderers."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from benchmarks.raster.asked import asked_table
 from benchmarks.raster.bound import bound_table, launches_table, measure_work
 from benchmarks.raster.features import features_table
 from benchmarks.raster.memory import memory_table
@@ -20,6 +19,7 @@ from benchmarks.raster.speed import (
     pytorch3d_table,
     speed_table,
 )
+from benchmarks.raster.targets import targets_table
 from benchmarks.table import Table
 
 TITLE = "Soft rasterisers"
@@ -53,7 +53,7 @@ def tables(*, quick: bool) -> Iterator[Table]:
     comparison = compare(PIXELS, FACES, repeats=repeats, quick=quick)
     yield comparison.table
     yield features_table(PIXELS, FACES, repeats=repeats, quick=quick)
-    yield asked_table(small, large, eight, {name: footprints[one, name] for name in AGGREGATIONS}, PIXELS, comparison)
+    yield targets_table(small, large, eight, {name: footprints[one, name] for name in AGGREGATIONS}, PIXELS, comparison)
 
 
 def _of(speeds: dict[Key, Speed], pixels: int) -> dict[str, Speed]:

@@ -1,4 +1,4 @@
-"""How far the times are from the arithmetic of the covered pixel-face pairs, and where the rest of them goes."""
+"""Times relative to the arithmetic of the covered pixel-face pairs, and their distribution over kernels and launches."""
 
 from __future__ import annotations
 
@@ -21,41 +21,41 @@ from ti_sim.base.runtime import require
 
 KINDS = {"forward": "forward", "backward": "backward", "looks": "8 looks", "geometry": "8 of geometry"}
 ROUNDS = 4
-BINNING = ("tile_boxes", "count_faces", "order_faces", "fill_tiles")
+BINNING = ("tile_boxes", "count_faces", "fill_tiles")
 
 
 @dataclass(frozen=True)
-class Work:
-    """What one scene asks for.
+class SceneWork:
+    """Work and times of one scene.
 
     Attributes:
         pairs: of its pixels and faces.
-        whole: time of each pass [s].
+        pass_seconds: time of each pass [s].
         launches: of each pass.
     """
 
     pairs: Pairs
-    whole: Mapping[str, float]
+    pass_seconds: Mapping[str, float]
     launches: Mapping[str, Launches]
 
 
-def measure_work(key: Key, *, repeats: int) -> Work:
+def measure_work(key: Key, *, repeats: int) -> SceneWork:
     """Count the pairs of a scene, time its passes and watch their launches."""
     pixels, faces, aggregation = key
     inputs, settings = make_inputs(sphere(faces), pixels, aggregation=aggregation)
     passes = make_passes(inputs, settings)
-    whole: dict[str, float] = {}
+    pass_seconds: dict[str, float] = {}
     launches: dict[str, Launches] = {}
-    for _ in range(ROUNDS):  # in turns, so that other load meets both
+    for _ in range(ROUNDS):  # interleaved, so that other load affects both
         for kind, seconds in best_times(passes, repeats=-(-repeats // ROUNDS)).items():
-            whole[kind] = min(seconds, whole.get(kind, seconds))
+            pass_seconds[kind] = min(seconds, pass_seconds.get(kind, seconds))
         for kind, function in passes.items():
-            seen = watch_launches(function, repeats=-(-repeats // ROUNDS))
-            launches[kind] = seen.least(launches.get(kind, seen))
-    return Work(count_pairs(render(inputs, settings)), whole, launches)
+            observed = watch_launches(function, repeats=-(-repeats // ROUNDS))
+            launches[kind] = observed.least(launches.get(kind, observed))
+    return SceneWork(count_pairs(render(inputs, settings)), pass_seconds, launches)
 
 
-def bound_table(works: Mapping[Key, Work], *, quick: bool) -> Table:
+def bound_table(works: Mapping[Key, SceneWork], *, quick: bool) -> Table:
     """Arithmetic of the pairs against the measured times.
 
     Args:
@@ -70,17 +70,18 @@ def bound_table(works: Mapping[Key, Work], *, quick: bool) -> Table:
          "rasteriser kernel, ms", "kernel / peak", "whole pass, ms", "whole / peak"),
     )  # fmt: skip
     for key, work in works.items():
-        hard = key[2] == "dibr"
+        is_dibr = key[2] == "dibr"
         for kind, flops, coloured in (
-            ("forward", forward_flops(work.pairs, hard=hard), work.pairs.blended),
-            ("backward", backward_flops(work.pairs, hard=hard), work.pairs.coloured),
+            ("forward", forward_flops(work.pairs, dibr=is_dibr), work.pairs.blended),
+            ("backward", backward_flops(work.pairs, dibr=is_dibr), work.pairs.coloured),
         ):
-            least, whole = flops / (peak * cores), work.whole[kind]
-            kernel = _rasteriser(work.launches[kind])
+            peak_seconds, pass_seconds = flops / (peak * cores), work.pass_seconds[kind]
+            kernel_seconds = _rasteriser(work.launches[kind])
             result.add(
                 _label(key, kind), f"{work.pairs.visited:,}", f"{work.pairs.covered:,}", f"{coloured:,}", number(flops / 1e6),
-                number(flops / work.pairs.covered), number(least * 1e3), _ms(kernel), times(kernel / least) if kernel else "",
-                number(whole * 1e3), times(whole / least),
+                number(flops / work.pairs.covered), number(peak_seconds * 1e3), _ms(kernel_seconds),
+                times(kernel_seconds / peak_seconds) if kernel_seconds else "",
+                number(pass_seconds * 1e3), times(pass_seconds / peak_seconds),
             )  # fmt: skip
     result.remarks.append(
         "Visited: a pixel in the box of a face grown by the cut-off distance; covered: with coverage; coloured: near enough in "
@@ -91,12 +92,12 @@ def bound_table(works: Mapping[Key, Work], *, quick: bool) -> Table:
     return result
 
 
-def launches_table(works: Mapping[Key, Work], *, repeats: int) -> Table:
-    """Where the time of the passes goes.
+def launches_table(works: Mapping[Key, SceneWork], *, repeats: int) -> Table:
+    """Distribution of the time of the passes.
 
     Args:
         works: of the scenes.
-        repeats: measurements of what a launch costs.
+        repeats: measurements of the cost of a launch.
     """
     cost = launch_cost(repeats=repeats)
     result = Table(
@@ -106,7 +107,7 @@ def launches_table(works: Mapping[Key, Work], *, repeats: int) -> Table:
     for key, work in works.items():
         for kind, label in KINDS.items():
             if work.launches[kind].number:
-                _add_launches(result, _label(key, label), work.whole[kind], work.launches[kind], cost)
+                _add_launches(result, _label(key, label), work.pass_seconds[kind], work.launches[kind], cost)
     result.remarks.append(
         "The time of a kernel is that of the compiled call, the least of several. A launch costs "
         f"{number(cost.launch * 1e6)} us and each array that it is given {number(cost.array * 1e6)} us, measured in this run "
@@ -115,13 +116,14 @@ def launches_table(works: Mapping[Key, Work], *, repeats: int) -> Table:
     return result
 
 
-def _add_launches(table: Table, label: str, whole: float, launches: Launches, cost: LaunchCost) -> None:
-    rasteriser = _rasteriser(launches)
-    binning = sum(launches.seconds.get(kernel, 0.0) for kernel in BINNING)
-    handed = cost.of(launches)
+def _add_launches(table: Table, label: str, pass_seconds: float, launches: Launches, cost: LaunchCost) -> None:
+    rasteriser_seconds = _rasteriser(launches)
+    binning_seconds = sum(launches.seconds.get(kernel, 0.0) for kernel in BINNING)
+    launch_seconds = cost.of(launches)
     table.add(
-        label, number(whole * 1e3), _ms(rasteriser), _ms(binning), _ms(launches.inside - rasteriser - binning),
-        launches.number, launches.arrays, _ms(handed), number(1e3 * (whole - launches.inside - handed)),
+        label, number(pass_seconds * 1e3), _ms(rasteriser_seconds), _ms(binning_seconds),
+        _ms(launches.inside - rasteriser_seconds - binning_seconds), launches.number, launches.arrays, _ms(launch_seconds),
+        number(1e3 * (pass_seconds - launches.inside - launch_seconds)),
     )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""What each feature of a picture costs."""
+"""Cost of each feature of a picture."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from benchmarks.timing import best_times
 from ti_render import RasterSettings, RenderInputs, ShadowSettings, mesh_topology
 from ti_sim.base.runtime import require
 
-PLAIN = "plain Phong"
+BASELINE = "plain Phong"
 TEXTURE_SIDE = 256
 
 Case = tuple[RenderInputs, RasterSettings]
@@ -31,11 +31,13 @@ def features_table(pixels: int, faces: int, *, repeats: int, quick: bool) -> Tab
     """
     cases = _cases(pixels, faces)
     if quick:
-        cases = {name: case for name, case in cases.items() if any(word in name for word in (PLAIN, "shadow", "anti", "texture"))}
+        cases = {
+            name: case for name, case in cases.items() if any(word in name for word in (BASELINE, "shadow", "anti", "texture"))
+        }
     functions = {}
     for name, case in cases.items():
         functions |= {(name, kind): run for kind, run in make_passes(*case, columns=False).items()}
-    least = best_times(functions, repeats=repeats)
+    best_seconds = best_times(functions, repeats=repeats)
     result = Table(
         f"Cost of features at {pixels} x {pixels} pixels, {faces:,} faces, SoftRas",
         ("picture", "forward, ms", "to plain", "backward, ms", "to plain"),
@@ -43,7 +45,7 @@ def features_table(pixels: int, faces: int, *, repeats: int, quick: bool) -> Tab
     for name in cases:
         cells = []
         for kind in ("forward", "backward"):
-            cells += [number(least[name, kind] * 1e3), times(least[name, kind] / least[PLAIN, kind])]
+            cells += [number(best_seconds[name, kind] * 1e3), times(best_seconds[name, kind] / best_seconds[BASELINE, kind])]
         result.add(name, *cells)
     result.remarks.append("Each row is the plain Phong picture with what it names added or put in its place.")
     return result
@@ -54,11 +56,11 @@ def _cases(pixels: int, faces: int) -> dict[str, Case]:
     inputs, settings = make_inputs(mesh, pixels)
     shadows = ShadowSettings(center=(0.0, 0.0, 0.0), radius=1.5)
     ground = inputs.camera.new_tensor([[0.5, 0.5, 0.5, -1.0, 0.8, 0.8, 0.8, 0.5, 0.0, 0.0]])
-    side = shadows.resolution
+    map_side = shadows.resolution
     on_ground = replace(inputs, ground=ground)
-    changed: dict[str, Case] = {
-        PLAIN: (inputs, settings),
-        f"shadows (a map of {side} x {side})": (inputs, _with(settings, shadows=shadows)),
+    cases: dict[str, Case] = {
+        BASELINE: (inputs, settings),
+        f"shadows (a map of {map_side} x {map_side})": (inputs, _with(settings, shadows=shadows)),
         "checker ground": (on_ground, _with(settings, ground="checker")),
         "checker ground and shadows": (on_ground, _with(settings, ground="checker", shadows=shadows)),
         "anti-aliasing 2 x 2": (inputs, _with(settings, antialias=2)),
@@ -73,7 +75,7 @@ def _cases(pixels: int, faces: int) -> dict[str, Case]:
         "depth": (inputs, _with(settings, quantity="depth")),
         "normals": (inputs, _with(settings, quantity="normal")),
     }
-    return changed
+    return cases
 
 
 def _with(settings: RasterSettings, **changes: Any) -> RasterSettings:
@@ -107,5 +109,5 @@ def _lights(inputs: RenderInputs, count: int) -> torch.Tensor:
 
 def _points(inputs: RenderInputs) -> torch.Tensor:
     """Three point lights around the camera."""
-    places = inputs.camera.new_tensor([(2.0, 1.5, 1.5), (2.0, -1.5, 1.5), (2.0, 0.0, -1.5)])
-    return torch.cat([places, torch.full_like(places, 0.5)], dim=1)[None]
+    positions = inputs.camera.new_tensor([(2.0, 1.5, 1.5), (2.0, -1.5, 1.5), (2.0, 0.0, -1.5)])
+    return torch.cat([positions, torch.full_like(positions, 0.5)], dim=1)[None]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from benchmarks.memory import in_own_process, peak_bytes, reset_peak, resident_bytes
+from benchmarks.memory import numbers_of_child_process, peak_bytes, reset_peak, resident_bytes
 from benchmarks.raster.scenes import make_inputs, on_numpy, sphere
 from ti_render import RasterSettings, RenderInputs, present_inputs, render, render_adjoint
 from ti_sim.base.runtime import require, start
@@ -21,10 +21,10 @@ class Footprint:
     """Bytes above the inputs.
 
     Attributes:
-        held: by what ``render`` returns, pictures included.
-        forward: the most while the picture is drawn.
-        backward: the most while its adjoint is computed, what is held and the adjoints included; without the pictures' own
-            adjoint, which the caller has.
+        held: by the result of ``render``, pictures included.
+        forward: peak while the picture is drawn.
+        backward: peak while its adjoint is computed, with ``held`` and the adjoints; without the pictures' adjoint, which is
+            the caller's.
         adjoints: of the inputs, which are the result of the backward pass.
     """
 
@@ -42,12 +42,12 @@ def measure(inputs: RenderInputs, settings: RasterSettings) -> Footprint:
         settings: of the pictures.
     """
     arrays = on_numpy(inputs)
-    bar = np.ones((len(arrays.body_q), settings.height, settings.width, 4), dtype=np.float32)
-    render_adjoint(render(arrays, settings), bar)
+    images_bar = np.ones((len(arrays.body_q), settings.height, settings.width, 4), dtype=np.float32)
+    render_adjoint(render(arrays, settings), images_bar)
     tracemalloc.start()
     try:
         result, held, forward = _traced(lambda: render(arrays, settings))
-        adjoint, _kept, backward = _traced(lambda: render_adjoint(result, bar))
+        adjoint, _kept, backward = _traced(lambda: render_adjoint(result, images_bar))
     finally:
         tracemalloc.stop()
     adjoints = sum(getattr(adjoint, name).nbytes for name in present_inputs(adjoint))
@@ -55,26 +55,26 @@ def measure(inputs: RenderInputs, settings: RasterSettings) -> Footprint:
 
 
 def _traced(function: Callable[[], object]) -> tuple[object, int, int]:
-    """Result of a function, bytes that it leaves behind and the most that it took on the way."""
+    """Result of a function, bytes that remain allocated, and its peak in bytes."""
     gc.collect()
-    before = tracemalloc.get_traced_memory()[0]
+    bytes_before = tracemalloc.get_traced_memory()[0]
     tracemalloc.reset_peak()
     result = function()
     _now, peak = tracemalloc.get_traced_memory()
     gc.collect()
-    return result, tracemalloc.get_traced_memory()[0] - before, peak - before
+    return result, tracemalloc.get_traced_memory()[0] - bytes_before, peak - bytes_before
 
 
 def process_growth(pixels: int, faces: int, images: int, aggregation: str) -> int | None:
-    """Bytes by which one forward and one backward pass raise the peak memory of a process of its own that has drawn 8 x 8 pixels
-    before; None where the system does not tell."""
+    """Bytes by which one forward and one backward pass raise the peak memory of a child process that has drawn 8 x 8 pixels
+    before; None on other systems than Linux."""
     arguments = pixels, faces, images, aggregation, require().device
-    numbers = in_own_process("benchmarks.raster.footprint", "print_growth", *arguments)
+    numbers = numbers_of_child_process("benchmarks.raster.footprint", "print_growth", *arguments)
     return None if numbers is None else numbers[0]
 
 
 def print_growth(pixels: int, faces: int, images: int, aggregation: str, device: str) -> None:
-    """Body of that process: print the growth of its peak memory in bytes."""
+    """Entry point of the child process: print the growth of its peak memory in bytes."""
     start(device=device, precision="f32")
     for small in (True, False):
         inputs, settings = make_inputs(

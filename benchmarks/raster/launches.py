@@ -1,4 +1,4 @@
-"""Launches of kernels inside a function: how many, which, how long each runs, and what a launch costs."""
+"""Launches of kernels inside a function: their number, kernels and times, and the cost of a launch."""
 
 # No postponed annotations here: a kernel's must be types.
 import sys
@@ -15,13 +15,13 @@ import torch
 from benchmarks.timing import best_time
 from ti_sim.base.runtime import require, ti
 
-ARRAYS = 8  # arguments of the kernel that tells what an array costs
+ARRAY_ARGUMENTS = 8  # number of arguments of the kernel that measures the cost of an array
 CALLS = 50
 
 
 @dataclass(frozen=True)
 class Launches:
-    """What a call of a function launched.
+    """Launches of a call of a function.
 
     Attributes:
         counts: launches by name of kernel.
@@ -53,26 +53,26 @@ def watch_launches(function: Callable[[], object], *, repeats: int) -> Launches:
     """Call a function several times and watch its launches.
 
     Python reports the calls of the compiled launcher (``sys.setprofile``), so that the time of a kernel is that from its call to
-    its return, without what Python does about it.
+    its return, without Python's overhead.
 
     Args:
-        function: what to call, warm.
+        function: to call, warmed up.
         repeats: calls.
     """
-    watched = []
+    observations = []
     for _ in range(repeats):
-        watch = _Watch(wait=require().device == "cuda")
+        profiler = _LaunchProfiler(wait=require().device == "cuda")
         before = sys.getprofile()
-        sys.setprofile(watch)
+        sys.setprofile(profiler)
         try:
             function()
         finally:
             sys.setprofile(before)
-        watched.append(Launches(dict(watch.counts), dict(watch.seconds), watch.arrays))
-    return reduce(Launches.least, watched)
+        observations.append(Launches(dict(profiler.counts), dict(profiler.seconds), profiler.arrays))
+    return reduce(Launches.least, observations)
 
 
-class _Watch:
+class _LaunchProfiler:
     """The profile function: adds up the calls of the launcher. ``wait``: until the kernel of a GPU is done."""
 
     def __init__(self, *, wait: bool) -> None:
@@ -89,17 +89,17 @@ class _Watch:
                 return
             if self._wait:
                 ti.sync()
-            spent = time.perf_counter() - self._began
+            elapsed = time.perf_counter() - self._began
             # The kernel's name in ``ti_sim.base.fast_launch``, and in Taichi's own launcher.
             name = (frame.f_locals.get("kernel") or frame.f_locals["self"]).func.__name__
             self.counts[name] += 1
-            self.seconds[name] += spent
+            self.seconds[name] += elapsed
             self.arrays += sum(hasattr(value, "shape") for value in frame.f_locals["args"])
 
 
 @dataclass(frozen=True)
 class LaunchCost:
-    """What a launch costs besides the kernel's work.
+    """Overhead of a launch.
 
     Attributes:
         launch: of a kernel without arrays [s].
@@ -116,7 +116,7 @@ class LaunchCost:
 
 @ti.kernel
 def without_arrays(count: int):
-    """Nothing. No adjoint: a measurement."""
+    """Empty kernel. No adjoint: a measurement."""
     for _ in range(count):
         pass
 
@@ -132,16 +132,16 @@ def with_arrays(
 
 
 def launch_cost(*, repeats: int) -> LaunchCost:
-    """Measure it with kernels that do nothing."""
-    arrays = [torch.zeros(1, device=require().device) for _ in range(ARRAYS)]
+    """Measure the overhead with kernels that do almost nothing."""
+    arrays = [torch.zeros(1, device=require().device) for _ in range(ARRAY_ARGUMENTS)]
 
-    def many(launch: Callable[[], object]) -> Callable[[], None]:
+    def repeat(launch: Callable[[], object]) -> Callable[[], None]:
         def run() -> None:
             for _ in range(CALLS):
                 launch()
 
         return run
 
-    bare = best_time(many(lambda: without_arrays(1)), repeats=repeats) / CALLS
-    full = best_time(many(lambda: with_arrays(1, *arrays)), repeats=repeats) / CALLS
-    return LaunchCost(bare, max(full - bare, 0.0) / ARRAYS)
+    without = best_time(repeat(lambda: without_arrays(1)), repeats=repeats) / CALLS
+    with_all = best_time(repeat(lambda: with_arrays(1, *arrays)), repeats=repeats) / CALLS
+    return LaunchCost(without, max(with_all - without, 0.0) / ARRAY_ARGUMENTS)

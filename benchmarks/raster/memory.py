@@ -10,7 +10,7 @@ from benchmarks.raster.speed import AGGREGATIONS
 from benchmarks.table import Table, number
 
 Scene = tuple[int, int, int]  # pixels, faces, pictures
-OWN_PROCESS_PIXELS = 60_000  # pixels from which the growth of a process shows more than its pages
+OWN_PROCESS_PIXELS = 60_000  # pixels above which the growth of a process exceeds the page granularity
 
 
 def memory_table(scenes: Sequence[Scene], *, quick: bool) -> tuple[Table, dict[tuple[Scene, str], Footprint]]:
@@ -18,7 +18,7 @@ def memory_table(scenes: Sequence[Scene], *, quick: bool) -> tuple[Table, dict[t
 
     Args:
         scenes: pixels, faces and number of pictures of each.
-        quick: no processes of their own.
+        quick: no child processes.
     """
     result = Table(
         "Memory above the inputs (bytes a pixel)",
@@ -28,17 +28,19 @@ def memory_table(scenes: Sequence[Scene], *, quick: bool) -> tuple[Table, dict[t
     footprints = {}
     for scene in scenes:
         pixels, faces, images = scene
-        total = pixels * pixels * images
+        pixel_count = pixels * pixels * images
         for name, label in AGGREGATIONS.items():
-            found = measure(*make_inputs(sphere(faces), pixels, images=images, aggregation=name))
-            footprints[scene, name] = found
+            footprint = measure(*make_inputs(sphere(faces), pixels, images=images, aggregation=name))
+            footprints[scene, name] = footprint
             growth = None
-            if not quick and total >= OWN_PROCESS_PIXELS and faces == 1008:
+            if not quick and pixel_count >= OWN_PROCESS_PIXELS and faces == 1008:
                 growth = process_growth(pixels, faces, images, name)
             result.add(
                 f"{pixels} x {pixels}", f"{faces:,}", images, label,
-                *(number(part / total) for part in (found.held, found.forward, found.backward, found.adjoints)),
-                "" if growth is None else number(growth / total), number(found.backward / 1e6),
+                *(number(bytes_ / pixel_count) for bytes_ in (
+                    footprint.held, footprint.forward, footprint.backward, footprint.adjoints,
+                )),
+                "" if growth is None else number(growth / pixel_count), number(footprint.backward / 1e6),
             )  # fmt: skip
     result.remarks.append(
         "Counted exactly (numpy's allocations, `tracemalloc`), pictures of 16 bytes a pixel included. Backward, most: with what "

@@ -25,9 +25,9 @@ from ti_render.photoreal.variant import load_mitsuba
 from ti_sim.base.errors import UserError
 
 SAMPLES = 16
-COLOUR = 0.8  # of the sphere, so that the two pictures can be compared
-WANTED = ("part0.vertex_positions", "part0.vertex_normals", "part0.vertex_color", "sun0.irradiance.value")
-# Direct light only; what the gradients of each leave out.
+SPHERE_ALBEDO = 0.8  # uniform, so that the two pictures can be compared
+GRADIENT_PARAMETERS = ("part0.vertex_positions", "part0.vertex_normals", "part0.vertex_color", "sun0.irradiance.value")
+# Direct light only; which gradients each omits.
 INTEGRATORS = {
     "prb": ({"type": "prb", "max_depth": 2, "hide_emitters": True}, "without silhouettes"),
     "direct": ({"type": "direct", "hide_emitters": True}, "without silhouettes"),
@@ -35,9 +35,9 @@ INTEGRATORS = {
         {"type": "prb_projective", "max_depth": 2, "hide_emitters": True, "guiding": "none", "sppc": SAMPLES, "sppp": SAMPLES,
          "sppi": 0}, "with silhouettes"),
 }  # fmt: skip
-PEER = "prb"
-# Its pictures, for a variant without derivatives, which has no prb.
-PLAIN = ("path", {"type": "path", "max_depth": 2, "hide_emitters": True})
+REFERENCE_INTEGRATOR = "prb"
+# For a variant without derivatives, which has no prb.
+FORWARD_INTEGRATOR = ("path", {"type": "path", "max_depth": 2, "hide_emitters": True})
 
 
 @dataclass(frozen=True)
@@ -62,28 +62,28 @@ def compare(pixels: int, faces: int, *, repeats: int, quick: bool) -> Comparison
         ("renderer", "gradients", "forward, ms", "to SoftRas, Phong", "backward, ms", "to SoftRas, Phong"),
     )
     inputs, settings = make_inputs(sphere(faces), pixels, shading="lambert")
-    inputs = replace(inputs, ambient=0.0 * inputs.ambient, albedo=0.0 * inputs.albedo + COLOUR)
+    inputs = replace(inputs, ambient=0.0 * inputs.ambient, albedo=0.0 * inputs.albedo + SPHERE_ALBEDO)
     try:
         variant = choose_variant("auto")
         mitsuba = load_mitsuba(variant)
     except UserError as error:
         table.remarks.append(f"Not measured: {error}.")
         return Comparison(table, None, None)
-    ours = _our_times(inputs, settings, repeats)
+    our_times = _our_times(inputs, settings, repeats)
     scene = _scene(mitsuba, inputs, settings)
-    peer, integrators = _integrators(variant, quick)
-    theirs = {name: _mitsuba_times(mitsuba, variant, scene, options, repeats) for name, options in integrators.items()}
-    again = _our_times(inputs, settings, repeats)  # other load meets both sides
-    ours = {key: min(seconds, again[key]) for key, seconds in ours.items()}
-    base = {kind: ours["softras", "phong", kind] for kind in ("forward", "backward")}
+    reference, integrators = _integrators(variant, quick)
+    mitsuba_times = {name: _mitsuba_times(mitsuba, variant, scene, options, repeats) for name, options in integrators.items()}
+    repeated = _our_times(inputs, settings, repeats)  # so that other load affects both sides
+    our_times = {key: min(seconds, repeated[key]) for key, seconds in our_times.items()}
+    softras_times = {kind: our_times["softras", "phong", kind] for kind in ("forward", "backward")}
     for shading in ("phong", "lambert"):
         for name, label in AGGREGATIONS.items():
-            kinds = {kind: ours[name, shading, kind] for kind in base}
-            _add(table, f"{label}, {shading.capitalize()}", "all inputs", kinds, base)
-    for name, kinds in theirs.items():
-        _add(table, f"Mitsuba {name}", INTEGRATORS[name][1] if "backward" in kinds else "none", kinds, base)
+            kinds = {kind: our_times[name, shading, kind] for kind in softras_times}
+            _add(table, f"{label}, {shading.capitalize()}", "all inputs", kinds, softras_times)
+    for name, kinds in mitsuba_times.items():
+        _add(table, f"Mitsuba {name}", INTEGRATORS[name][1] if "backward" in kinds else "none", kinds, softras_times)
     _remark(table, variant, mitsuba.__version__, _difference(mitsuba, scene, inputs, settings))
-    ratios = {kind: seconds / base[kind] for kind, seconds in theirs[peer].items()}
+    ratios = {kind: seconds / softras_times[kind] for kind, seconds in mitsuba_times[reference].items()}
     return Comparison(table, ratios["forward"], ratios.get("backward"))
 
 
@@ -92,10 +92,12 @@ def _differentiates(variant: Variant) -> bool:
 
 
 def _integrators(variant: Variant, quick: bool) -> tuple[str, dict[str, Mapping[str, Any]]]:
-    """Name of the integrator that is compared with, and all that are timed."""
+    """Name of the reference integrator, and all that are timed."""
     if not _differentiates(variant):
-        return PLAIN[0], dict([PLAIN])
-    return PEER, {name: options for name, (options, _gradients) in INTEGRATORS.items() if name == PEER or not quick}
+        return FORWARD_INTEGRATOR[0], dict([FORWARD_INTEGRATOR])
+    return REFERENCE_INTEGRATOR, {
+        name: options for name, (options, _gradients) in INTEGRATORS.items() if name == REFERENCE_INTEGRATOR or not quick
+    }
 
 
 def _add(table: Table, name: str, gradients: str, kinds: Mapping[str, float], base: Mapping[str, float]) -> None:
@@ -105,17 +107,17 @@ def _add(table: Table, name: str, gradients: str, kinds: Mapping[str, float], ba
     table.add(name, gradients, *cells)
 
 
-def _shown(variant: Variant) -> str:
+def _variant_text(variant: Variant) -> str:
     """The variant, with its library without a path."""
     return f"{variant.name} (with {Path(variant.llvm).name})" if variant.llvm else str(variant)
 
 
 def _remark(table: Table, variant: Variant, version: str, difference: float) -> None:
     table.remarks.append(
-        f"Mitsuba {version}, variant {_shown(variant)}. The sphere is ideally diffuse and one-coloured, convex, without ground: "
-        "nothing casts a shadow on anything. Mitsuba has no highlights here; Phong's are computed. Not timed on Mitsuba's side: "
-        "building the scene and its acceleration structure, which moved vertices ask for anew. Its gradients: positions, normals "
-        "and colours of the corners, and the light's intensity; here: every input. "
+        f"Mitsuba {version}, variant {_variant_text(variant)}. The sphere is ideally diffuse and one-coloured, convex, without "
+        "ground: nothing casts a shadow on anything. Mitsuba has no highlights here; Phong's are computed. Not timed on "
+        "Mitsuba's side: building the scene and its acceleration structure, which moved vertices ask for anew. Its gradients: "
+        "positions, normals and colours of the corners, and the light's intensity; here: every input. "
         f"On the sphere, the pictures (SoftRas, Lambert, 3 x 3 samples) differ by {100 * difference:.1f} % of their mean."
     )
     if not _differentiates(variant):
@@ -128,8 +130,8 @@ def _our_times(inputs: RenderInputs, settings: RasterSettings, repeats: int) -> 
     functions: dict[tuple[str, str, str], Callable[[], object]] = {}
     for shading in ("phong", "lambert"):
         for name in AGGREGATIONS:
-            changed = replace(settings, shading=shading, aggregation=name)
-            passes = make_passes(inputs, changed, columns=False)
+            changed_settings = replace(settings, shading=shading, aggregation=name)
+            passes = make_passes(inputs, changed_settings, columns=False)
             functions |= {(name, shading, kind): run for kind, run in passes.items()}
     return best_times(functions, repeats=repeats)
 
@@ -157,34 +159,35 @@ def _mitsuba_times(mitsuba: Any, variant: Variant, scene: Any, integrator: Mappi
     import drjit
 
     parameters = mitsuba.traverse(scene)
-    least = {"forward": float("inf"), "backward": float("inf")}
+    best_seconds = {"forward": float("inf"), "backward": float("inf")}
     for seed in range(repeats + 2):  # two to compile and to warm up
-        for name in WANTED:
+        for name in GRADIENT_PARAMETERS:
             drjit.enable_grad(parameters[name])
         parameters.update()
         drjit.sync_thread()
-        began = time.perf_counter()
+        start_time = time.perf_counter()
         picture = mitsuba.render(scene, parameters, integrator=integrator, spp=SAMPLES, seed=seed)
         drjit.eval(picture)
         drjit.sync_thread()
-        drawn = time.perf_counter()
+        render_end_time = time.perf_counter()
         drjit.backward(drjit.sum(picture.array))
-        drjit.eval([drjit.grad(parameters[name]) for name in WANTED])
+        drjit.eval([drjit.grad(parameters[name]) for name in GRADIENT_PARAMETERS])
         drjit.sync_thread()
-        ended = time.perf_counter()
-        for name in WANTED:
+        end_time = time.perf_counter()
+        for name in GRADIENT_PARAMETERS:
             drjit.disable_grad(parameters[name])
         if seed >= 2:
-            least = {
-                "forward": min(least["forward"], drawn - began), "backward": min(least["backward"], ended - drawn),
+            best_seconds = {
+                "forward": min(best_seconds["forward"], render_end_time - start_time),
+                "backward": min(best_seconds["backward"], end_time - render_end_time),
             }  # fmt: skip
-    return least
+    return best_seconds
 
 
 def _difference(mitsuba: Any, scene: Any, inputs: RenderInputs, settings: RasterSettings) -> float:
     """Mean difference of the two pictures where the sphere is, over their mean there."""
-    path = mitsuba.load_dict(PLAIN[1])
-    theirs = np.array(mitsuba.render(scene, integrator=path, spp=4 * SAMPLES))[..., :3]
+    path = mitsuba.load_dict(FORWARD_INTEGRATOR[1])
+    mitsuba_picture = np.array(mitsuba.render(scene, integrator=path, spp=4 * SAMPLES))[..., :3]
     images = render(inputs, replace(settings, antialias=3)).images[0].cpu().numpy()
-    shown = images[..., 3] > 0.99
-    return float(np.abs(theirs - images[..., :3])[shown].mean() / images[..., :3][shown].mean())
+    is_sphere = images[..., 3] > 0.99
+    return float(np.abs(mitsuba_picture - images[..., :3])[is_sphere].mean() / images[..., :3][is_sphere].mean())

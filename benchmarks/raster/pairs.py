@@ -1,4 +1,4 @@
-"""The pixel-face pairs of a picture: how many the rasteriser looks at, covers, and gives a colour."""
+"""Pixel-face pairs of a picture: numbers of those that the rasteriser visits, covers and colours."""
 
 # No postponed annotations here: a kernel's must be types.
 from dataclasses import dataclass, fields
@@ -18,17 +18,17 @@ from ti_sim.base.runtime import ti
 
 @dataclass(frozen=True)
 class Pairs:
-    """Numbers of pixel-face pairs of a result, by what the rasteriser does with them.
+    """Numbers of pixel-face pairs of a result, by their treatment in the rasteriser.
 
     Attributes:
         visited: the pixel lies in the box of the face, grown by the cut-off distance.
-        near: outside the face, and not beyond the cut-off distance of an edge's line: its closest point is looked for.
+        near: outside the face, and not beyond the cut-off distance of an edge's line: its closest point is computed.
         inside: inside the face.
-        band: inside it, and so near to its boundary that the coverage is below one.
-        outside: outside it with coverage.
+        band: inside it, so near to its boundary that D (``fragment``) is below one.
+        outside: outside it with D above zero.
         blended: whose colour the forward pass computes; DIB-R: pixels that show a face.
-        coloured: whose colour the backward pass needs (the forward pass cannot know yet what lies in front).
-        sliding: whose distance to the boundary has an adjoint in the colour. (Terms of silhouettes are not counted.)
+        coloured: whose colour the backward pass needs (the forward pass does not know later occluders).
+        moving_distance: whose distance to the boundary has an adjoint in the colour. (Terms of silhouettes are not counted.)
     """
 
     visited: int
@@ -38,21 +38,21 @@ class Pairs:
     outside: int
     blended: int
     coloured: int
-    sliding: int
+    moving_distance: int
 
     @property
     def covered(self) -> int:
-        """Pairs with coverage."""
+        """Pairs with D above zero."""
         return self.inside + self.outside
 
 
-VISITED, NEAR, INSIDE, BAND, OUTSIDE, BLENDED, COLOURED, SLIDING = range(8)
+VISITED, NEAR, INSIDE, BAND, OUTSIDE, BLENDED, COLOURED, MOVING_DISTANCE = range(8)
 # Columns of the workspace of a pixel: least depth so far, 1 for a pixel that lies inside a face.
-DEPTH, SHOWN, WORKSPACE = 0, 1, 2
+DEPTH, COVERED, WORKSPACE = 0, 1, 2
 
 
 @bundle
-class Counting(TilePass):
+class CountingPass(TilePass):
     """A pass that counts pairs: those of the forward pass, or with ``backward`` those of the backward pass."""
 
     faces: Any
@@ -67,7 +67,7 @@ class Counting(TilePass):
         if ti.static(not self.backward):
             inverse_depth = inverse_ground_depth(self.faces, tile.image, pixel.centre)
             depth, _g, _b = backdrop_weights(self.faces, inverse_depth, tile.inverse_temperature, self.nearest_only)
-            self.pixels[pixel.index, DEPTH], self.pixels[pixel.index, SHOWN] = depth, 0.0
+            self.pixels[pixel.index, DEPTH], self.pixels[pixel.index, COVERED] = depth, 0.0
 
     @ti.func
     def visit(self, tile: ti.template(), face: ti.template(), pixel: ti.template()):
@@ -84,7 +84,7 @@ class Counting(TilePass):
             if covered:
                 self.counts[COLOURED] += shaded
                 if hit.log_derivative > 0 and shaded == 1:
-                    self.counts[SLIDING] += 1
+                    self.counts[MOVING_DISTANCE] += 1
         else:
             self.counts[VISITED] += 1
             if hit.inside == 0 and hit.barycentrics.sum() > 0:
@@ -97,29 +97,29 @@ class Counting(TilePass):
                 self.counts[BLENDED] += shaded
                 if shaded == 1:
                     self.pixels[i, DEPTH] = ti.min(self.pixels[i, DEPTH], z + hit.tail_exponent / tile.inverse_temperature)
-                self.pixels[i, SHOWN] = ti.max(self.pixels[i, SHOWN], hit.inside)
+                self.pixels[i, COVERED] = ti.max(self.pixels[i, COVERED], hit.inside)
 
     @ti.func
     def end_pixel(self, tile: ti.template(), pixel: ti.template()):
         """DIB-R gives a pixel one colour."""
         if ti.static(self.backward):
-            if self.nearest_only == 1 and self.pixels[pixel.index, SHOWN] > 0:
+            if self.nearest_only == 1 and self.pixels[pixel.index, COVERED] > 0:
                 self.counts[BLENDED] += 1
                 self.counts[COLOURED] += 1
 
 
 @kernel
 def count_kernel(
-    faces: Faces, tiles: Tiles, width: int, height: int, hard: int, pixels: ti.types.ndarray(), counts: ti.types.ndarray()
+    faces: Faces, tiles: Tiles, width: int, height: int, nearest_only: int, pixels: ti.types.ndarray(), counts: ti.types.ndarray()
 ):  # fmt: skip
     """Count pixel-face pairs with the tests of the rasteriser, in its order.
 
     Reads the bundles of a ``Layer`` (``ti_render.render``). Writes pixels [occupied side^2, 2] (workspace) and adds to counts [8]
-    int32 (see ``Pairs``). A first walk over the faces is the forward pass, a second one, which reads the least depths,
+    int32 (see ``Pairs``). A first traversal of the faces is the forward pass, a second one, which reads the least depths,
     the backward pass. No adjoint: integers.
     """
-    walk(faces, tiles, width, height, Counting(faces, hard, False, pixels, counts))
-    walk(faces, tiles, width, height, Counting(faces, hard, True, pixels, counts))
+    walk(faces, tiles, width, height, CountingPass(faces, nearest_only, False, pixels, counts))
+    walk(faces, tiles, width, height, CountingPass(faces, nearest_only, True, pixels, counts))
 
 
 def count_pairs(result: RenderResult) -> Pairs:

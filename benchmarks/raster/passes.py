@@ -1,4 +1,4 @@
-"""What is timed: a picture, its adjoint, and its derivatives along eight directions."""
+"""Timed functions: a picture, its adjoint, and its derivatives along eight directions."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ def make_passes(inputs: RenderInputs, settings: RasterSettings, *, columns: bool
     Args:
         inputs: torch tensors.
         settings: of the pictures.
-        columns: whether forward derivatives are wanted.
+        columns: whether to include forward derivatives.
     """
     result = render(inputs, settings)
-    bar = torch.ones_like(result.images)
-    passes: Passes = {"forward": lambda: render(inputs, settings), "backward": lambda: render_adjoint(result, bar)}
+    images_bar = torch.ones_like(result.images)
+    passes: Passes = {"forward": lambda: render(inputs, settings), "backward": lambda: render_adjoint(result, images_bar)}
     if columns:
         looks, geometry = look_tangents(inputs), geometry_tangents(inputs)
         passes["looks"] = lambda: render_jvp(result, looks)
@@ -41,10 +41,10 @@ def look_tangents(inputs: RenderInputs) -> dict[str, torch.Tensor]:
     specular, shininess."""
     tangents = _zeros(inputs, "ambient", "directional", "albedo", "material")
     tangents["ambient"][0] = 1.0
-    along = inputs.directional[0, 0, :3]
-    side = torch.linalg.cross(along, along.new_tensor([0.0, 0.0, 1.0]))
-    tangents["directional"][1, ..., :3] = side
-    tangents["directional"][2, ..., :3] = torch.linalg.cross(along, side)
+    light_direction = inputs.directional[0, 0, :3]
+    perpendicular = torch.linalg.cross(light_direction, light_direction.new_tensor([0.0, 0.0, 1.0]))
+    tangents["directional"][1, ..., :3] = perpendicular
+    tangents["directional"][2, ..., :3] = torch.linalg.cross(light_direction, perpendicular)
     tangents["directional"][3, ..., 3:] = 1.0
     tangents["albedo"][4, ..., 0] = inputs.albedo[..., 0]
     tangents["albedo"][5, ..., 1] = inputs.albedo[..., 1]
@@ -59,9 +59,9 @@ def geometry_tangents(inputs: RenderInputs) -> dict[str, torch.Tensor]:
     x, y, z, w = inputs.body_q[..., 3:].unbind(-1)
     for axis in range(3):
         tangents["body_q"][axis, ..., axis] = 1.0
-    # Of a turn about a fixed axis e: half the product of the quaternions (e, 0) and (x, y, z, w).
-    for axis, turned in enumerate([(w, -z, y, -x), (z, w, -x, -y), (-y, x, w, -z)]):
-        tangents["body_q"][3 + axis, ..., 3:] = 0.5 * torch.stack(turned, dim=-1)
+    # Rotation about a fixed axis e: half the product of the quaternions (e, 0) and (x, y, z, w).
+    for axis, quaternion_product in enumerate([(w, -z, y, -x), (z, w, -x, -y), (-y, x, w, -z)]):
+        tangents["body_q"][3 + axis, ..., 3:] = 0.5 * torch.stack(quaternion_product, dim=-1)
     tangents["camera"][6, :, :2] = inputs.camera[:, :2]
     tangents["camera"][7, :, 15] = 1.0
     return tangents

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from benchmarks.raster.earlier import GRADSIM_RATES
 from benchmarks.raster.passes import make_passes
+from benchmarks.raster.published import GRADSIM_RATES
 from benchmarks.raster.scenes import make_inputs, surface_of, tetrahedra_box
 from benchmarks.raster.speed import AGGREGATIONS
 from benchmarks.table import Table, number, times
@@ -32,19 +32,19 @@ def rates_table(counts: Sequence[int], *, repeats: int) -> Table:
         vertices, tetrahedra = tetrahedra_box(*CELLS[count])
         if len(tetrahedra) != count:
             raise RuntimeError(f"the cube has {len(tetrahedra)} tetrahedra instead of {count}: this measures something else")
-        mesh = surface_of(SIDE * vertices @ _turn().T, tetrahedra)
-        functions, covered = {}, 0.0
+        mesh = surface_of(SIDE * vertices @ _view_rotation().T, tetrahedra)
+        functions, covered_fraction = {}, 0.0
         for name in AGGREGATIONS:
             inputs, settings = make_inputs(mesh, PIXELS, aggregation=name)
-            covered = float((render(inputs, settings).images[..., 3] > 0.5).float().mean())
+            covered_fraction = float((render(inputs, settings).images[..., 3] > 0.5).float().mean())
             functions |= {(name, kind): run for kind, run in make_passes(inputs, settings, columns=False).items()}
         rates = {key: 1 / seconds for key, seconds in best_times(functions, repeats=repeats).items()}
-        forward, physics, both = GRADSIM_RATES[count]
-        backward = 1 / (1 / both - 1 / physics)
+        forward, physics, physics_and_rendering = GRADSIM_RATES[count]
+        backward = 1 / (1 / physics_and_rendering - 1 / physics)
         result.add(
-            f"{count:,}", f"{len(mesh[1]):,}", f"{100 * covered:.0f} %",
+            f"{count:,}", f"{len(mesh[1]):,}", f"{100 * covered_fraction:.0f} %",
             *(number(rates[name, kind]) for name in AGGREGATIONS for kind in ("forward", "backward")),
-            f"{forward:,.0f}", f"{both:,.0f}", number(backward), times(rates["softras", "forward"] / forward),
+            f"{forward:,.0f}", f"{physics_and_rendering:,.0f}", number(backward), times(rates["softras", "forward"] / forward),
             times(rates["softras", "backward"] / backward),
         )  # fmt: skip
     result.remarks.append(
@@ -57,8 +57,8 @@ def rates_table(counts: Sequence[int], *, repeats: int) -> Table:
     return result
 
 
-def _turn() -> np.ndarray:
-    """Rotation [3, 3] that shows three sides of a cube from the x axis."""
+def _view_rotation() -> np.ndarray:
+    """Rotation [3, 3] after which three sides of a cube are visible from the x axis."""
     a, b = 0.6, 0.5
     about_z = np.array([(np.cos(a), -np.sin(a), 0.0), (np.sin(a), np.cos(a), 0.0), (0.0, 0.0, 1.0)])
     about_y = np.array([(np.cos(b), 0.0, np.sin(b)), (0.0, 1.0, 0.0), (-np.sin(b), 0.0, np.cos(b))])

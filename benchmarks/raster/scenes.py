@@ -1,4 +1,4 @@
-"""What the benchmarks of the rasteriser draw: spheres in many colours, boxes of tetrahedra."""
+"""Scenes of the rasteriser's benchmarks: spheres in many colours, boxes of tetrahedra."""
 
 from __future__ import annotations
 
@@ -48,18 +48,18 @@ def _uv_sphere(*, sections: int, rings: int) -> tuple[np.ndarray, np.ndarray]:
         np.sin(polar)[:, None] * np.cos(azimuth), np.sin(polar)[:, None] * np.sin(azimuth), np.cos(polar)[:, None]
     ), axis=-1)  # fmt: skip
     vertices = np.concatenate([ring.reshape(-1, 3), [(0.0, 0.0, 1.0), (0.0, 0.0, -1.0)]])
-    here = np.arange(sections)
-    there = (here + 1) % sections
+    section = np.arange(sections)
+    next_section = (section + 1) % sections
     north, south = rings * sections, rings * sections + 1
-    low = (rings - 1) * sections
+    last_ring = (rings - 1) * sections
     faces = [
-        np.stack([np.full(sections, north), here, there], 1),
-        np.stack([np.full(sections, south), low + there, low + here], 1),
+        np.stack([np.full(sections, north), section, next_section], 1),
+        np.stack([np.full(sections, south), last_ring + next_section, last_ring + section], 1),
     ]
-    for upper in range(0, low, sections):
+    for upper in range(0, last_ring, sections):
         lower = upper + sections
-        faces.append(np.stack([upper + here, lower + here, lower + there], 1))
-        faces.append(np.stack([upper + here, lower + there, upper + there], 1))
+        faces.append(np.stack([upper + section, lower + section, lower + next_section], 1))
+        faces.append(np.stack([upper + section, lower + next_section, upper + next_section], 1))
     return vertices, np.concatenate(faces)
 
 
@@ -71,29 +71,33 @@ def tetrahedra_box(columns: int, rows: int, layers: int) -> tuple[np.ndarray, np
     images, so that their faces meet.
     """
     grid = np.stack(np.meshgrid(*(np.arange(n + 1) for n in (columns, rows, layers)), indexing="ij"), axis=-1)
-    number = np.arange(grid[..., 0].size).reshape(grid.shape[:3])
+    vertex_number = np.arange(grid[..., 0].size).reshape(grid.shape[:3])
     cells = np.stack(np.meshgrid(*(np.arange(n) for n in (columns, rows, layers)), indexing="ij"), axis=-1).reshape(-1, 3)
-    split = np.array([(0, 3, 5, 6), (1, 0, 3, 5), (2, 0, 6, 3), (4, 0, 5, 6), (7, 3, 6, 5)])  # corner 4 x + 2 y + z of a cell
+    cell_tetrahedra = np.array(
+        [(0, 3, 5, 6), (1, 0, 3, 5), (2, 0, 6, 3), (4, 0, 5, 6), (7, 3, 6, 5)]
+    )  # corner 4 x + 2 y + z of a cell
     corners = np.array([(x, y, z) for x in (0, 1) for y in (0, 1) for z in (0, 1)])
-    odd = cells.sum(axis=1) % 2
+    is_mirrored = cells.sum(axis=1) % 2
     # A mirrored cell exchanges the two sides along x.
-    steps = np.where(odd[:, None, None] == 1, corners * (-1, 1, 1) + (1, 0, 0), corners)
-    places = cells[:, None, :] + steps
-    tetrahedra = number[places[..., 0], places[..., 1], places[..., 2]][:, split].reshape(-1, 4)
+    corner_offsets = np.where(is_mirrored[:, None, None] == 1, corners * (-1, 1, 1) + (1, 0, 0), corners)
+    corner_indices = cells[:, None, :] + corner_offsets
+    tetrahedra = vertex_number[corner_indices[..., 0], corner_indices[..., 1], corner_indices[..., 2]][
+        :, cell_tetrahedra
+    ].reshape(-1, 4)
     return grid.reshape(-1, 3) / (columns, rows, layers) - 0.5, tetrahedra
 
 
 def surface_of(vertices: np.ndarray, tetrahedra: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Vertices [V, 3] and faces [F, 3] of the surface of tetrahedra [E, 4]: the faces of one only, turned outwards."""
+    """Vertices [V, 3] and faces [F, 3] of the surface of tetrahedra [E, 4], oriented outwards."""
     opposite = [(3, (0, 1, 2)), (2, (0, 1, 3)), (1, (0, 2, 3)), (0, (1, 2, 3))]
-    faces = np.concatenate([tetrahedra[:, triple] for _, triple in opposite])
-    inner = np.concatenate([tetrahedra[:, fourth] for fourth, _ in opposite])
+    faces = np.concatenate([tetrahedra[:, face] for _, face in opposite])
+    opposite_vertex = np.concatenate([tetrahedra[:, vertex] for vertex, _ in opposite])
     _, first, count = np.unique(np.sort(faces, axis=1), axis=0, return_index=True, return_counts=True)
-    outer = np.sort(first[count == 1])
-    faces, inner = faces[outer], inner[outer]
+    surface_faces = np.sort(first[count == 1])
+    faces, opposite_vertex = faces[surface_faces], opposite_vertex[surface_faces]
     a, b, c = (vertices[faces[:, k]] for k in range(3))
-    inwards = np.einsum("ij,ij->i", np.cross(b - a, c - a), vertices[inner] - a) > 0
-    faces[inwards] = faces[inwards][:, ::-1]
+    points_inwards = np.einsum("ij,ij->i", np.cross(b - a, c - a), vertices[opposite_vertex] - a) > 0
+    faces[points_inwards] = faces[points_inwards][:, ::-1]
     used, renumbered = np.unique(faces, return_inverse=True)
     return vertices[used], renumbered.reshape(faces.shape)
 
@@ -108,31 +112,31 @@ def make_inputs(
     Args:
         mesh: vertices [V, 3] [m] and faces [F, 3].
         pixels: side of the picture.
-        images: M, the mesh a little turned in each.
+        images: M, each with the mesh rotated a little further.
         options: of the settings; "phong" shading by default.
     """
     vertices, faces = mesh
-    real = {"dtype": torch.float32, "device": require().device}
-    # A unit sphere at distance d shows a disc of the angle asin(1 / d), which shall have the radius 2 sqrt(coverage / pi) in NDC.
-    disc = 2.0 * np.sqrt(COVERAGE / np.pi)
-    fov = 2.0 * np.arctan(np.tan(np.arcsin(1.0 / DISTANCE)) / disc)
+    tensor_options = {"dtype": torch.float32, "device": require().device}
+    # A unit sphere at distance d shows a disc of the angle asin(1 / d), whose radius is 2 sqrt(coverage / pi) in NDC.
+    disc_radius = 2.0 * np.sqrt(COVERAGE / np.pi)
+    fov = 2.0 * np.arctan(np.tan(np.arcsin(1.0 / DISTANCE)) / disc_radius)
     camera = pack_camera(
         intrinsics_from_fov(vertical_fov=fov, width=pixels, height=pixels), *look_at((DISTANCE, 0.0, 0.0), (0.0, 0.0, 0.0))
     )
-    angle = 0.5 * torch.linspace(0.0, 0.3, images, **real)
-    body_q = torch.zeros(images, 1, 7, **real)
+    angle = 0.5 * torch.linspace(0.0, 0.3, images, **tensor_options)
+    body_q = torch.zeros(images, 1, 7, **tensor_options)
     body_q[:, 0, 5], body_q[:, 0, 6] = torch.sin(angle), torch.cos(angle)
-    colour = torch.rand(1, len(faces), 3, 3, generator=torch.Generator().manual_seed(0)).to(**real)
+    colour = torch.rand(1, len(faces), 3, 3, generator=torch.Generator().manual_seed(0)).to(**tensor_options)
     inputs = RenderInputs(
         mesh=mesh_topology(faces, np.zeros(len(vertices), dtype=np.int64), corner_normal=faces, like=body_q),
-        vertices_rest=torch.tensor(vertices, **real),
+        vertices_rest=torch.tensor(vertices, **tensor_options),
         body_q=body_q,
-        camera=torch.tensor(camera[None], **real),
+        camera=torch.tensor(camera[None], **tensor_options),
         albedo=colour,
-        ambient=torch.full((1, 3), 0.3, **real),
-        background=torch.ones(1, 2, 3, **real),
-        directional=torch.tensor([[[*DIRECTION, 0.7, 0.7, 0.7]]], **real),
-        material=torch.tensor([[[0.2, 0.2, 0.2, SHININESS]]], **real),
+        ambient=torch.full((1, 3), 0.3, **tensor_options),
+        background=torch.ones(1, 2, 3, **tensor_options),
+        directional=torch.tensor([[[*DIRECTION, 0.7, 0.7, 0.7]]], **tensor_options),
+        material=torch.tensor([[[0.2, 0.2, 0.2, SHININESS]]], **tensor_options),
     )
     options = {"shading": "phong", "sigma": SOFTNESS, "gamma": SOFTNESS, "near": NEAR, "far": FAR, **options}
     return inputs, RasterSettings(width=pixels, height=pixels, **options)

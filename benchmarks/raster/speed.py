@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from benchmarks.raster.earlier import PYTORCH3D_BACKWARD, PYTORCH3D_BATCH, PYTORCH3D_FORWARD
 from benchmarks.raster.passes import COLUMNS, make_passes
+from benchmarks.raster.published import PYTORCH3D_BACKWARD, PYTORCH3D_BATCH, PYTORCH3D_FORWARD
 from benchmarks.raster.scenes import make_inputs, sphere
 from benchmarks.table import Table, number, times
 from benchmarks.timing import best_times
@@ -28,14 +28,14 @@ class Speed:
     Attributes:
         forward, backward: of the pictures and of their adjoint.
         looks, geometry: of the derivatives along eight directions, without the pictures (zero where not measured).
-        covered: share of the picture that shows the sphere.
+        covered_fraction: share of the picture that shows the sphere.
     """
 
     forward: float
     backward: float
     looks: float
     geometry: float
-    covered: float
+    covered_fraction: float
 
     def jacobian(self, kind: str) -> float:
         """Time of the picture and its 8 columns over the time of the picture; ``kind`` is "looks" or "geometry"."""
@@ -43,31 +43,31 @@ class Speed:
 
 
 def measure_sizes(sizes: Sequence[tuple[int, int]], *, repeats: int) -> dict[Key, Speed]:
-    """Times of single pictures of all sizes (pixels, faces), Phong, both aggregations in turns."""
+    """Times of single pictures of all sizes (pixels, faces), Phong, both aggregations interleaved."""
     speeds: dict[Key, Speed] = {}
     for pixels, faces in sizes:
-        speeds |= _measured({name: (pixels, faces, 1) for name in AGGREGATIONS}, repeats)
+        speeds |= _measure({name: (pixels, faces, 1) for name in AGGREGATIONS}, repeats)
     return speeds
 
 
 def measure_batch(pixels: int, faces: int, *, repeats: int) -> dict[str, Speed]:
     """Times of eight pictures, by aggregation."""
-    speeds = _measured({name: (pixels, faces, BATCH) for name in AGGREGATIONS}, repeats, columns=False)
+    speeds = _measure({name: (pixels, faces, BATCH) for name in AGGREGATIONS}, repeats, columns=False)
     return {name: speed for (_pixels, _faces, name), speed in speeds.items()}
 
 
-def _measured(programs: Mapping[str, tuple[int, int, int]], repeats: int, *, columns: bool = True) -> dict[Key, Speed]:
+def _measure(programs: Mapping[str, tuple[int, int, int]], repeats: int, *, columns: bool = True) -> dict[Key, Speed]:
     functions: dict[tuple[str, str], Callable[[], object]] = {}
-    covered = {}
+    covered_fraction = {}
     for name, (pixels, faces, images) in programs.items():
         inputs, settings = make_inputs(sphere(faces), pixels, images=images, aggregation=name)
-        covered[name] = float((render(inputs, settings).images[..., 3] > 0.5).float().mean())
+        covered_fraction[name] = float((render(inputs, settings).images[..., 3] > 0.5).float().mean())
         functions |= {(name, kind): run for kind, run in make_passes(inputs, settings, columns=columns).items()}
-    least = best_times(functions, repeats=repeats)
+    best_seconds = best_times(functions, repeats=repeats)
     speeds = {}
     for name, (pixels, faces, _images) in programs.items():
-        kinds = (least.get((name, kind), 0.0) for kind in ("forward", "backward", "looks", "geometry"))
-        speeds[pixels, faces, name] = Speed(*kinds, covered[name])
+        kinds = (best_seconds.get((name, kind), 0.0) for kind in ("forward", "backward", "looks", "geometry"))
+        speeds[pixels, faces, name] = Speed(*kinds, covered_fraction[name])
     return speeds
 
 
@@ -80,7 +80,7 @@ def speed_table(speeds: Mapping[Key, Speed]) -> Table:
     )  # fmt: skip
     for (pixels, faces, name), speed in speeds.items():
         result.add(
-            f"{pixels} x {pixels}", f"{faces:,}", f"{100 * speed.covered:.0f} %", AGGREGATIONS[name],
+            f"{pixels} x {pixels}", f"{faces:,}", f"{100 * speed.covered_fraction:.0f} %", AGGREGATIONS[name],
             number(speed.forward * 1e3), number(speed.backward * 1e3), number(1 / (speed.forward + speed.backward)),
             number(speed.looks * 1e3), times(speed.jacobian("looks")), number(speed.geometry * 1e3),
             times(speed.jacobian("geometry")),
@@ -107,8 +107,8 @@ def pytorch3d_table(speeds: Mapping[Key, Speed]) -> Table:
         if name == "softras":
             forward, backward = PYTORCH3D_FORWARD[pixels, faces], PYTORCH3D_BACKWARD[pixels, faces]
             result.add(
-                f"{pixels} x {pixels}", f"{faces:,}", number(speed.forward * 1e3), _span(forward),
-                times(min(forward) / speed.forward), number(speed.backward * 1e3), _span(backward),
+                f"{pixels} x {pixels}", f"{faces:,}", number(speed.forward * 1e3), _range_text(forward),
+                times(min(forward) / speed.forward), number(speed.backward * 1e3), _range_text(backward),
                 times(min(backward) / speed.backward),
             )  # fmt: skip
     result.remarks.append(
@@ -118,7 +118,7 @@ def pytorch3d_table(speeds: Mapping[Key, Speed]) -> Table:
     return result
 
 
-def _span(seconds: Sequence[float]) -> str:
+def _range_text(seconds: Sequence[float]) -> str:
     return " - ".join(dict.fromkeys(f"{1e3 * t:,.0f}" for t in (min(seconds), max(seconds))))
 
 
@@ -128,7 +128,7 @@ def batch_table(one: Mapping[str, Speed], eight: Mapping[str, Speed], pixels: in
     Args:
         one, eight: times by aggregation.
         pixels, faces: of the scene.
-        repeats: of what is measured here.
+        repeats: timed calls.
     """
     result = Table(
         f"Batches at {pixels} x {pixels} pixels, {faces:,} faces, Phong",
@@ -138,9 +138,15 @@ def batch_table(one: Mapping[str, Speed], eight: Mapping[str, Speed], pixels: in
         _add_batch(result, "1", label, 1, one[name].forward, one[name].backward, one[name])
         _add_batch(result, f"{BATCH}", label, BATCH, eight[name].forward, eight[name].backward, one[name])
     inputs, settings = make_inputs(sphere(faces), pixels, images=BATCH)
-    least = best_times(_torch_passes(inputs, settings), repeats=repeats)
+    best_seconds = best_times(_torch_passes(inputs, settings), repeats=repeats)
     _add_batch(
-        result, f"{BATCH}, torch autograd", AGGREGATIONS["softras"], BATCH, least["forward"], least["backward"], one["softras"]
+        result,
+        f"{BATCH}, torch autograd",
+        AGGREGATIONS["softras"],
+        BATCH,
+        best_seconds["forward"],
+        best_seconds["backward"],
+        one["softras"],
     )
     if (pixels, faces) == PYTORCH3D_BATCH[0]:
         forward, backward = PYTORCH3D_BATCH[1:]
@@ -161,11 +167,11 @@ def _add_batch(table: Table, title: str, label: str, images: int, forward: float
 
 def _torch_passes(inputs: RenderInputs, settings: RasterSettings) -> dict[str, Callable[[], object]]:
     """``bridge.render`` and its gradients towards every input."""
-    wanted = {name: getattr(inputs, name).clone().requires_grad_() for name in present_inputs(inputs)}
-    inputs = replace(inputs, **wanted)
+    inputs_with_grad = {name: getattr(inputs, name).clone().requires_grad_() for name in present_inputs(inputs)}
+    inputs = replace(inputs, **inputs_with_grad)
     pictures = bridge.render(inputs, settings)
-    bar = torch.ones_like(pictures)
+    pictures_bar = torch.ones_like(pictures)
     return {
         "forward": lambda: bridge.render(inputs, settings),
-        "backward": lambda: torch.autograd.grad(pictures, list(wanted.values()), bar, retain_graph=True),
+        "backward": lambda: torch.autograd.grad(pictures, list(inputs_with_grad.values()), pictures_bar, retain_graph=True),
     }

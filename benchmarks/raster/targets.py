@@ -1,4 +1,4 @@
-"""What was asked of the rasteriser beside what was measured."""
+"""Targets of the rasteriser and measurements."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from benchmarks.raster.mitsuba import Comparison
 from benchmarks.raster.speed import AGGREGATIONS, Speed
 from benchmarks.table import Table, number
 
-FORWARD, BACKWARD = 3.0, 8.0  # ms
-LARGER, BATCH, JACOBIAN = 4.0, 8.0, 3.0  # times
+FORWARD_MS, BACKWARD_MS = 3.0, 8.0  # ms
+SIZE_RATIO, BATCH_RATIO, JACOBIAN_RATIO = 4.0, 8.0, 3.0  # times
 PIXEL_BYTES = 64.0
-MITSUBA = 3.0  # times faster
+MITSUBA_RATIO = 3.0  # times faster
 
 
-def asked_table(
+def targets_table(
     small: Mapping[str, Speed], large: Mapping[str, Speed], eight: Mapping[str, Speed], memory: Mapping[str, Footprint],
     pixels: int, comparison: Comparison,
 ) -> Table:  # fmt: skip
@@ -33,16 +33,16 @@ def asked_table(
         ("what", "at most", *(cell for label in AGGREGATIONS.values() for cell in (label, "of the limit"))),
     )
     rows = {
-        "forward, ms": (FORWARD, lambda n: small[n].forward * 1e3),
-        "backward, ms": (BACKWARD, lambda n: small[n].backward * 1e3),
-        "forward at 256 px / at 128 px": (LARGER, lambda n: large[n].forward / small[n].forward),
-        "backward at 256 px / at 128 px": (LARGER, lambda n: large[n].backward / small[n].backward),
-        "forward of 8 / of one": (BATCH, lambda n: eight[n].forward / small[n].forward),
-        "backward of 8 / of one": (BATCH, lambda n: eight[n].backward / small[n].backward),
-        "picture and 8 looks / picture": (JACOBIAN, lambda n: small[n].jacobian("looks")),
-        "8 looks alone / picture": (JACOBIAN, lambda n: small[n].looks / small[n].forward),
-        "picture and 8 of geometry / picture": (JACOBIAN, lambda n: small[n].jacobian("geometry")),
-        "8 of geometry alone / picture": (JACOBIAN, lambda n: small[n].geometry / small[n].forward),
+        "forward, ms": (FORWARD_MS, lambda n: small[n].forward * 1e3),
+        "backward, ms": (BACKWARD_MS, lambda n: small[n].backward * 1e3),
+        "forward at 256 px / at 128 px": (SIZE_RATIO, lambda n: large[n].forward / small[n].forward),
+        "backward at 256 px / at 128 px": (SIZE_RATIO, lambda n: large[n].backward / small[n].backward),
+        "forward of 8 / of one": (BATCH_RATIO, lambda n: eight[n].forward / small[n].forward),
+        "backward of 8 / of one": (BATCH_RATIO, lambda n: eight[n].backward / small[n].backward),
+        "picture and 8 looks / picture": (JACOBIAN_RATIO, lambda n: small[n].jacobian("looks")),
+        "8 looks alone / picture": (JACOBIAN_RATIO, lambda n: small[n].looks / small[n].forward),
+        "picture and 8 of geometry / picture": (JACOBIAN_RATIO, lambda n: small[n].jacobian("geometry")),
+        "8 of geometry alone / picture": (JACOBIAN_RATIO, lambda n: small[n].geometry / small[n].forward),
         f"forward, bytes a pixel at {pixels} px": (PIXEL_BYTES, lambda n: memory[n].forward / pixels**2),
         f"forward and backward, bytes a pixel at {pixels} px": (PIXEL_BYTES, lambda n: memory[n].backward / pixels**2),
     }
@@ -50,9 +50,9 @@ def asked_table(
         cells = [cell for name in AGGREGATIONS for cell in _cells(measured(name), limit)]
         result.add(what, f"{limit:g}", *cells)
     for kind, ratio in (("forward", comparison.forward), ("backward", comparison.backward)):
-        # Asked is at least so much: the limit is turned round, so that below one is good in every row.
-        cells = ("not measured", "") if ratio is None else _cells(1 / ratio, 1 / MITSUBA)
-        result.add(f"{kind} / Mitsuba's with 16 samples", number(1 / MITSUBA, 2), *cells, "", "")
+        # This target is a lower bound: its inverse makes smaller values better in every row.
+        cells = ("not measured", "") if ratio is None else _cells(1 / ratio, 1 / MITSUBA_RATIO)
+        result.add(f"{kind} / Mitsuba's with 16 samples", number(1 / MITSUBA_RATIO, 2), *cells, "", "")
     return result
 
 

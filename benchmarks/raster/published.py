@@ -1,4 +1,4 @@
-"""Figures of others that were not measured in this run."""
+"""Figures of other renderers from earlier measurements and publications."""
 
 from __future__ import annotations
 
