@@ -1,4 +1,4 @@
-"""Numbers of a scene from measured motions: many recordings side by side, without pictures."""
+"""Parameters of a scene from measured motions: many recordings simulated in one batch, without pictures."""
 
 from risp_torch.motions.actions import ActionEstimate, estimate_actions
 from risp_torch.motions.conclusion import at_bounds
@@ -6,7 +6,7 @@ from risp_torch.motions.fit import fit_motions
 from risp_torch.motions.growing import GrowingFits, fit_growing_windows, split_windows
 from risp_torch.motions.held_out import held_out
 from risp_torch.motions.joint_recording import JointRecording
-from risp_torch.motions.normal import SharedNormalEquations, clustered_covariance
+from risp_torch.motions.normal_equations import SharedNormalEquations, clustered_covariance
 from risp_torch.motions.predict import PredictionErrors, predict_joints, predict_motions
 from risp_torch.motions.recording import Recording, Window, whole_recordings, windows
 from risp_torch.motions.result import Derived, MotionFit

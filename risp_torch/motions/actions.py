@@ -24,7 +24,7 @@ class ActionEstimate:
         actions: [M, T - 1, A] of windows, between their frames, as ``Scene.rollout`` takes them; NaN behind the end of a shorter
             window.
         sd: [M, T - 1, A] their standard deviations, by the noise of the settings.
-        starts: [M, 2 D] estimated coordinates and velocities at the beginnings.
+        starts: [M, 2 D] estimated coordinates [rad or m] and velocities [rad/s or m/s] at the first frames.
         residual: [M] root mean square residual of each window [rad or m].
         converged: whether the last step changed the cost by less than the tolerance.
     """
@@ -45,17 +45,17 @@ def estimate_actions(
     zeros: Sequence[str] | None = None,
     progress: bool = False,
 ) -> ActionEstimate:
-    """The actions between the frames of windows, with the scene's numbers as they are.
+    """Estimate the actions between the frames of windows, with the scene's current parameters.
 
-    A measured motion is followed by as many actions as there are frames, so that noise would become large actions. The prior
-    (``JointNoise.action``) holds those that the motion does not tell near zero. The first and last actions of a window are told
-    by few frames: let windows overlap, and take the middle of each.
+    Without a prior the actions would fit the noise, since there are as many actions as frames. The prior
+    (``JointNoise.action``) keeps actions that the motion does not determine near zero. Few frames determine the first and last
+    actions of a window: let windows overlap, and use the middle of each.
 
     Args:
         scene: links with motors, with the recordings' frame time.
-        windows: parts of recordings of joints; their own actions, if they have any, are not used.
+        windows: windows of recordings of joints; recorded actions are not used.
         settings: with a ``JointNoise`` that has ``action``.
-        zeros: numbers of what the instruments show at coordinate 0 of each joint.
+        zeros: parameters: reading of each joint's encoder at coordinate 0.
         progress: whether to show a progress bar.
 
     Raises:
@@ -69,6 +69,6 @@ def estimate_actions(
     motions = JointMotions(scene, windows, noise, zeros=zeros)
     search = MotionSearch(motions, windows, NoUnknowns(), settings)
     solution, _, converged = search.run(progress=progress)
-    starts, sd = motions.starts + solution.moves, search.start_sd(search.normal(solution))
-    state = starts[:, : 2 * len(motions.links)]
-    return ActionEstimate(motions.actions(starts), motions.actions(sd), state, search.residual_sizes(solution), converged)
+    starts, sd = motions.starts + solution.start_offsets, search.start_sd(search.normal_equations(solution))
+    start_states = starts[:, : 2 * len(motions.links)]
+    return ActionEstimate(motions.actions(starts), motions.actions(sd), start_states, search.residual_rms(solution), converged)

@@ -1,4 +1,4 @@
-"""Measured poses of free rigid bodies, simulated side by side: one world each, with a start of its own."""
+"""Measured poses of free rigid bodies and their simulations: one world for each window, with its start."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from risp_torch.scene.parts.links import Link
 from risp_torch.scene.scene import Scene
 from ti_sim.base.errors import DivergenceError, UserError
 
-STARTS = ("position", "rotation", "velocity", "angular_velocity")
+START_PARAMETERS = ("position", "rotation", "velocity", "angular_velocity")
 
 
 class BodyMotions:
-    """Windows of poses (``Measured``): a group is a body, with the 12 coordinates of ``point_coordinates``.
+    """Windows of poses (``MeasuredMotions``): a group is a body, with the 12 coordinates of ``point_coordinates``.
 
     A start is position [m], rotation vector from the scene's orientation [rad], velocity [m/s] and angular velocity [rad/s] of
     each body, in measured units.
@@ -27,7 +27,7 @@ class BodyMotions:
     Args:
         scene: free rigid bodies, with the recordings' frame time.
         windows: parts of recordings of poses.
-        noise: how well they were measured.
+        noise: standard deviations of the measurements.
         scale: parameter that measured lengths are multiples of; None for 1.
 
     Raises:
@@ -41,14 +41,14 @@ class BodyMotions:
         self.target = measured_points(scene, windows, self.frames)
         self.noise = noise_of_windows(windows, self.frames, np.full(len(scene.bodies), noise.coordinate))
         self.starts = measured_starts(scene, windows).reshape(len(windows), -1)
-        of_body = np.repeat([noise.start_position, noise.start_rotation, noise.start_velocity, noise.start_spin], 3)
-        self.start_sd = np.tile(of_body, len(scene.bodies))
-        self.start_names = frozenset(f"{body.name}.{name}" for body in scene.bodies for name in STARTS)
+        sd_of_body = np.repeat([noise.start_position, noise.start_rotation, noise.start_velocity, noise.start_spin], 3)
+        self.start_sd = np.tile(sd_of_body, len(scene.bodies))
+        self.start_names = frozenset(f"{body.name}.{name}" for body in scene.bodies for name in START_PARAMETERS)
 
-    def simulate(self, values: Mapping[str, torch.Tensor], starts: np.ndarray, motion: np.ndarray) -> np.ndarray:
-        """As ``Measured.simulate``."""
-        rows = starts.reshape(len(starts), -1, 12)
-        poses = simulated_poses(self.scene, values, rows, self.frames, scale=self.scale)
+    def simulate(self, values: Mapping[str, torch.Tensor], starts: np.ndarray, window_index: np.ndarray) -> np.ndarray:
+        """As ``MeasuredMotions.simulate``."""
+        start_states = starts.reshape(len(starts), -1, 12)
+        poses = simulated_poses(self.scene, values, start_states, self.frames, scale=self.scale)
         return point_coordinates(self.scene, poses).double().cpu().numpy().reshape(*poses.shape[:3], 12)
 
 
@@ -75,27 +75,27 @@ def check_bodies(scene: Scene, windows: Sequence[Window], scale: str | None) -> 
 
 def measured_starts(scene: Scene, windows: Sequence[Window]) -> np.ndarray:
     """States at the beginnings of the windows, [M, N, 12] (``BodyMotions``)."""
-    rows = []
+    states = []
     for window in windows:
         pose, velocity = window.recording.state(window.first)
         scene_orientations = np.array([body.orientation for body in scene.bodies])
-        rows.append(np.concatenate([pose[:, :3], rotation_vector(scene_orientations, pose[:, 3:]), velocity], axis=-1))
-    return np.array(rows)
+        states.append(np.concatenate([pose[:, :3], rotation_vector(scene_orientations, pose[:, 3:]), velocity], axis=-1))
+    return np.array(states)
 
 
 def measured_points(scene: Scene, windows: Sequence[Window], frames: int) -> np.ndarray:
     """Points (``point_coordinates``) of the measured poses, [M, frames, N, 12] m; NaN behind the end of a shorter window."""
-    rows = np.full((len(windows), frames, len(scene.bodies), 12), np.nan)
-    for row, window in zip(rows, windows, strict=True):
+    points = np.full((len(windows), frames, len(scene.bodies), 12), np.nan)
+    for window_points, window in zip(points, windows, strict=True):
         poses = torch.as_tensor(window.body_q)
-        row[: window.frames] = point_coordinates(scene, poses).reshape(window.frames, -1, 12).numpy()
-    return rows
+        window_points[: window.frames] = point_coordinates(scene, poses).reshape(window.frames, -1, 12).numpy()
+    return points
 
 
 def simulated_poses(
     scene: Scene, values: Mapping[str, torch.Tensor], starts: np.ndarray, frames: int, *, scale: str | None
 ) -> torch.Tensor:
-    """Poses [M, frames, N, 7] of simulations from given starts, in measured units; NaN where a world diverged.
+    """Poses [M, frames, N, 7] of simulations, in measured units; NaN where a world diverged.
 
     Args:
         scene: the scene.
@@ -104,15 +104,15 @@ def simulated_poses(
         frames: frames of the result, the start included.
         scale: parameter that measured lengths are multiples of; None for 1.
     """
-    size = tensor(np.ones(())) if scale is None else tensor(values.get(scale, scene.table[scale].value))
-    size = size.expand(len(starts))
+    scale_value = tensor(np.ones(())) if scale is None else tensor(values.get(scale, scene.table[scale].value))
+    scale_value = scale_value.expand(len(starts))
     inputs = dict(values)
     for n, body in enumerate(scene.bodies):
-        for k, name in enumerate(STARTS):
+        for k, name in enumerate(START_PARAMETERS):
             columns = tensor(starts[:, n, 3 * k : 3 * k + 3])
-            inputs[f"{body.name}.{name}"] = columns / size[:, None] if name in ("position", "velocity") else columns
+            inputs[f"{body.name}.{name}"] = columns / scale_value[:, None] if name in ("position", "velocity") else columns
     try:
         body_q = scene.rollout(inputs, frames=frames - 1).body_q
     except DivergenceError:
         return tensor(np.full((len(starts), frames, len(scene.bodies), 7), np.nan))
-    return torch.cat([size[:, None, None, None] * body_q[..., :3], body_q[..., 3:]], dim=-1)
+    return torch.cat([scale_value[:, None, None, None] * body_q[..., :3], body_q[..., 3:]], dim=-1)

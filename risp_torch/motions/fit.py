@@ -1,4 +1,4 @@
-"""Numbers of a scene from many measured motions, each with a start of its own."""
+"""Fit of a scene's parameters to many measured motions; each motion has its own initial state."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ def fit_motions(
     action_lag: str | None = None,
     progress: bool = False,
 ) -> MotionFit:
-    """Fit numbers of a scene, the same in all motions, to measured motions.
+    """Fit parameters of a scene, the same in all motions, to measured motions.
 
-    Every window is simulated from a start of its own, which is measured up to the settings' standard deviations and estimated
-    with the rest. All simulations of a Jacobian, by central differences, run side by side, one world each. Starts are eliminated
+    Every window has its own initial state (its start), which is measured up to the settings' standard deviations and estimated
+    with the parameters. All simulations of a finite-difference Jacobian run in one batch, one world each. Starts are eliminated
     from the normal equations motion by motion; steps are those of Levenberg and Marquardt. The search begins with short pieces of
     the windows, from several first guesses, and their length is doubled until they are the windows (``fit_growing_windows``). A
-    motion that the model cannot follow counts less (``MotionFitSettings.robust``).
+    motion that the model does not fit gets a smaller weight (``MotionFitSettings.robust``).
 
-    Error bars come from the scatter of the recordings' gradients (``clustered_covariance``); with no more recordings than
-    unknowns from the residual as noise that is independent from frame to frame, which is too narrow where the model is not
-    exact. Where fits to shorter pieces differ by more than their noise, the differences are added. ``MotionFit.doubts`` says
-    why an estimate may be wrong: residuals that the noise does not explain, lengths that disagree, other estimates that fit as
-    well, a search that has not ended.
+    Error bars come from the scatter of the recordings' gradients (``clustered_covariance``). With no more recordings than
+    unknowns they come from the residual, as noise that is independent in each frame; they are then too narrow where the model
+    is not exact. Where fits to shorter pieces differ by more than their noise, the differences are added. ``MotionFit.doubts``
+    lists reasons why an estimate may be wrong: residuals above the noise, lengths that disagree, other estimates that fit
+    equally well, a search that has not converged.
 
     Args:
         scene: free rigid bodies, or links whose joints were measured, with the recordings' frame time.
@@ -50,9 +50,9 @@ def fit_motions(
         settings: noise and search.
         bounds, priors: of unknowns, as of ``invert``.
         scale: parameter that measured lengths are multiples of, where they are not those of the scene; for poses.
-        zeros: numbers of what the instruments show at coordinate 0 of each joint, where that is not 0; for joints.
-        action_offsets: numbers of the scene, one for each motor, that are added to recorded actions [N or N m]; for joints.
-        action_lag: number of the scene [s]: an action that acts at a time t is recorded at t + lag; for joints.
+        zeros: parameters: reading of each joint's encoder at coordinate 0, by default 0; for joints.
+        action_offsets: parameters, one for each motor, that are added to recorded actions [N or N m]; for joints.
+        action_lag: parameter [s]: an action that acts at a time t is recorded at t + lag; for joints.
         progress: whether to show a progress bar.
 
     Raises:

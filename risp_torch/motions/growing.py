@@ -19,8 +19,8 @@ from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Count, checked
 
 _GUESS_SEED = 0
-_KEPT = 1.5  # times the lowest cost: fits of pieces that are extended to longer ones
-_SAME = 0.02  # of the ranges: distance below which two fits are one
+_MAX_COST_RATIO = 1.5  # to the lowest cost, of fits that are extended to longer pieces
+_MIN_SEPARATION = 0.02  # relative to the ranges: closer fits are the same minimum
 
 
 @checked
@@ -38,10 +38,10 @@ class GrowingFits:
     alternatives: tuple[MotionFit, ...] = ()
     searches: tuple[MotionSearch, ...] = ()
 
-    def rise(self, length: int, scaled: np.ndarray) -> float:
-        """By how much the cost of all coordinates of the fit of a length is higher at other shared unknowns [K]."""
-        fit, search = self.fits[length], self.searches[length]
-        return search.profile(scaled, fit.starts - search.motions.starts) - fit.chi_square
+    def cost_rise(self, length_index: int, scaled: np.ndarray) -> float:
+        """Rise of the cost of all coordinates, in the fit of one length, from its estimate to other shared unknowns [K]."""
+        fit, search = self.fits[length_index], self.searches[length_index]
+        return search.profile_cost(scaled, fit.starts - search.motions.starts) - fit.chi_square
 
     @property
     def values(self) -> Mapping[str, float]:
@@ -58,12 +58,12 @@ class GrowingFits:
         Args:
             function: of label -> physical value.
         """
-        derived = [fit.derived(function) for fit in self.fits]
-        values = np.array([item.value for item in derived])
+        derived_numbers = [fit.derived(function) for fit in self.fits]
+        values = np.array([derived.value for derived in derived_numbers])
         windows, unknowns = len(self.fits[0].windows), len(self.fits[0].scaled)
-        variance = derived[0].sd ** 2 * windows / max(windows - unknowns, 1)
-        spread = np.mean(np.square(values[:-1] - values[-1])) if len(values) > 1 else 0.0
-        return float(values[-1]), float(np.sqrt(variance + spread))
+        variance = derived_numbers[0].sd ** 2 * windows / max(windows - unknowns, 1)
+        squared_scatter = np.mean(np.square(values[:-1] - values[-1])) if len(values) > 1 else 0.0
+        return float(values[-1]), float(np.sqrt(variance + squared_scatter))
 
 
 @checked
@@ -92,10 +92,10 @@ def split_windows(windows: Sequence[Window], count: Count) -> list[Window]:
     return pieces
 
 
-def piece_counts(windows: Sequence[Window], shortest: int | None) -> list[int]:
-    """Numbers of pieces of a fit to growing windows, ..., 8, 4, 2, 1, so that each piece has at least ``shortest`` frames."""
-    counts, frames = [1], min(window.frames for window in windows)
-    while shortest is not None and (frames - 1) // (2 * counts[0]) + 1 >= shortest:
+def default_piece_counts(windows: Sequence[Window], min_frames: int | None) -> list[int]:
+    """Numbers of pieces of a fit to growing windows, ..., 8, 4, 2, 1, so that each piece has at least ``min_frames`` frames."""
+    counts, shortest_window = [1], min(window.frames for window in windows)
+    while min_frames is not None and (shortest_window - 1) // (2 * counts[0]) + 1 >= min_frames:
         counts.insert(0, 2 * counts[0])
     return counts
 
@@ -118,10 +118,10 @@ def fit_growing_windows(
 ) -> GrowingFits:
     """Fit numbers of a scene to pieces of windows that grow; each fit begins with the numbers and starts of the one before.
 
-    A simulation of a long window departs from the motion at a small error of a number, so that its cost has many minima. A short
-    one has few, and determines less. The shortest pieces are fitted from several first guesses
-    (``MotionFitSettings.first_guesses``); of the ends that differ, those that fit nearly as well as the best continue. Pieces of
-    fewer recordings than unknowns count as separate clusters in the error bars.
+    Simulations of long windows are sensitive to small errors of a parameter, so their cost has many minima. The cost of short
+    windows has fewer minima, and determines the parameters less precisely. The shortest pieces are fitted from several first
+    guesses (``MotionFitSettings.first_guesses``); of the distinct minima, those with nearly the lowest cost are extended. If
+    there are fewer recordings than unknowns, pieces count as separate clusters in the error bars.
 
     Args:
         scene: as of ``fit_motions``, and so are the other arguments below.
@@ -134,22 +134,24 @@ def fit_growing_windows(
     Raises:
         UserError: as of ``fit_motions``.
     """
-    instruments = {"scale": scale, "zeros": zeros, "action_offsets": action_offsets, "action_lag": action_lag}
-    check_unknown(scene, windows, unknown, settings, instruments)
+    instrument_parameters = {"scale": scale, "zeros": zeros, "action_offsets": action_offsets, "action_lag": action_lag}
+    check_unknown(scene, windows, unknown, settings, instrument_parameters)
     unknowns = Unknowns.of(scene, list(unknown), bounds=bounds, priors=priors)
     guesses = first_guesses(unknowns, settings.first_guesses)
-    fits, searches, initial = [], [], [(guess, None) for guess in guesses]
-    for count in settings.pieces or piece_counts(windows, settings.shortest_window):
+    fits, searches, initial_points = [], [], [(guess, None) for guess in guesses]
+    for count in settings.pieces or default_piece_counts(windows, settings.shortest_window):
         pieces = split_windows(windows, count)
-        motions = measured_motions(scene, pieces, settings.noise, **instruments)
-        recordings = len({id(window.recording) for window in windows})
-        search = MotionSearch(motions, pieces, unknowns, settings, pieces=recordings <= len(guesses[0]) and count > 1)
+        motions = measured_motions(scene, pieces, settings.noise, **instrument_parameters)
+        num_recordings = len({id(window.recording) for window in windows})
+        search = MotionSearch(
+            motions, pieces, unknowns, settings, windows_are_clusters=num_recordings <= len(guesses[0]) and count > 1
+        )
         fits_of_guesses = []
-        for scaled, shorter in initial:
-            moves = None if shorter is None else moved_starts(shorter, pieces, motions.starts)
-            fits_of_guesses.append(search.result(*search.run(progress=progress, scaled=scaled, moves=moves)))
-        minima = distinct(fits_of_guesses, unknowns.scaled_range())
-        initial = [(fit.scaled, fit) for fit in minima]
+        for scaled, previous_fit in initial_points:
+            offsets = None if previous_fit is None else start_offsets(previous_fit, pieces, motions.starts)
+            fits_of_guesses.append(search.result(*search.run(progress=progress, scaled=scaled, start_offsets=offsets)))
+        minima = distinct_minima(fits_of_guesses, unknowns.scaled_range())
+        initial_points = [(fit.scaled, fit) for fit in minima]
         fits.append(minima[0])
         searches.append(search)
         if say is not None:
@@ -158,10 +160,14 @@ def fit_growing_windows(
 
 
 def check_unknown(
-    scene: Scene, windows: Sequence[Window], unknown: Sequence[str], settings: MotionFitSettings, instruments: dict[str, Any]
+    scene: Scene,
+    windows: Sequence[Window],
+    unknown: Sequence[str],
+    settings: MotionFitSettings,
+    instrument_parameters: dict[str, Any],
 ) -> None:
     """Raise a UserError if the windows do not fit the scene, or an unknown is the start of a body or joint."""
-    motions = measured_motions(scene, windows, settings.noise, **instruments)
+    motions = measured_motions(scene, windows, settings.noise, **instrument_parameters)
     for name in unknown:
         if name.split("[")[0] in motions.start_names:
             raise UserError(f"{name} is a start, and every motion has its own: leave it out")
@@ -173,23 +179,26 @@ def first_guesses(unknowns: Unknowns, count: int) -> list[np.ndarray]:
     return [current, *unknowns.scaled(unknowns.starts(count - 1, _GUESS_SEED))] if count > 1 else [current]
 
 
-def moved_starts(shorter: MotionFit, windows: Sequence[Window], measured: np.ndarray) -> np.ndarray:
-    """Moves [M, S] of the starts of windows from measured ones, to those of shorter windows that begin at the same frame."""
-    rows = {(id(window.recording), window.first): row for window, row in zip(shorter.windows, shorter.starts, strict=True)}
-    moves = np.zeros_like(measured)
-    for move, window, start in zip(moves, windows, measured, strict=True):
-        row = rows.get((id(window.recording), window.first))
-        if row is not None:
-            count = min(len(row), len(start))  # numbers of intervals follow those of the state
-            move[:count] = row[:count] - start[:count]
-    return moves
+def start_offsets(previous_fit: MotionFit, windows: Sequence[Window], measured_starts: np.ndarray) -> np.ndarray:
+    """Offsets [M, S] from measured starts to those estimated for shorter windows that begin at the same frame."""
+    estimates = {
+        (id(window.recording), window.first): start_estimate
+        for window, start_estimate in zip(previous_fit.windows, previous_fit.starts, strict=True)
+    }
+    offsets = np.zeros_like(measured_starts)
+    for offset, window, start in zip(offsets, windows, measured_starts, strict=True):
+        start_estimate = estimates.get((id(window.recording), window.first))
+        if start_estimate is not None:
+            num_state = min(len(start_estimate), len(start))  # numbers of intervals follow those of the state
+            offset[:num_state] = start_estimate[:num_state] - start[:num_state]
+    return offsets
 
 
-def distinct(fits: Sequence[MotionFit], ranges: np.ndarray) -> list[MotionFit]:
-    """The best fit first, and those that end elsewhere with a cost that is nearly as low."""
+def distinct_minima(fits: Sequence[MotionFit], ranges: np.ndarray) -> list[MotionFit]:
+    """The best fit first, then fits at other minima whose cost is nearly as low."""
     minima: list[MotionFit] = []
     for fit in sorted(fits, key=lambda fit: fit.cost):
-        is_same = any((np.abs(fit.scaled - minimum.scaled) < _SAME * ranges).all() for minimum in minima)
-        if not minima or (not is_same and fit.cost <= _KEPT * minima[0].cost):
+        is_duplicate = any((np.abs(fit.scaled - minimum.scaled) < _MIN_SEPARATION * ranges).all() for minimum in minima)
+        if not minima or (not is_duplicate and fit.cost <= _MAX_COST_RATIO * minima[0].cost):
             minima.append(fit)
     return minima

@@ -9,7 +9,7 @@ import numpy as np
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Positive, checked
 
-_NEAR = 2  # frames on each side whose coordinates give the velocity of a frame
+_FIT_FRAMES = 2  # frames on each side of a frame to which the parabola for its velocity is fitted
 
 
 @checked
@@ -18,7 +18,7 @@ class JointRecording:
     """Measured coordinates of joints with one degree of freedom, at equal time steps.
 
     Attributes:
-        name: of the recording.
+        name: name of the recording.
         links: the D links whose joints were measured.
         joint_q: [T, D] float64, coordinates [rad or m]; at least 3 frames.
         dt: time between two frames [s].
@@ -61,11 +61,11 @@ class JointRecording:
         return self.joint_q.shape[1]
 
     def state(self, frame: int) -> tuple[np.ndarray, np.ndarray]:
-        """Coordinates [D] rad or m, and velocities [D] rad/s or m/s, of the parabolas through the frames about a frame."""
-        neighbours = np.arange(max(frame - _NEAR, 0), min(frame + _NEAR + 1, len(self)))
-        times = (neighbours - frame) * self.dt
-        coordinates, velocities, _ = np.polynomial.polynomial.polyfit(times / self.dt, self.joint_q[neighbours], 2)
-        return (coordinates, velocities / self.dt) if len(neighbours) > 3 else (self.joint_q[frame], velocities / self.dt)
+        """Coordinates [D] rad or m, and velocities [D] rad/s or m/s, by parabolas fitted to a frame and its neighbours."""
+        fit_frames = np.arange(max(frame - _FIT_FRAMES, 0), min(frame + _FIT_FRAMES + 1, len(self)))
+        times = (fit_frames - frame) * self.dt
+        coordinates, velocities, _ = np.polynomial.polynomial.polyfit(times / self.dt, self.joint_q[fit_frames], 2)
+        return (coordinates, velocities / self.dt) if len(fit_frames) > 3 else (self.joint_q[frame], velocities / self.dt)
 
     def travel(self, first: int, last: int) -> float:
         """Largest change of a coordinate between two frames [rad or m]."""

@@ -1,4 +1,4 @@
-"""Measured coordinates of joints, simulated side by side: one world each, with a start of its own, and actions if unknown."""
+"""Measured coordinates of joints and their simulations: one world for each window, with its start, and its actions if unknown."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from ti_sim.base.errors import DivergenceError, UserError
 
 
 class JointMotions:
-    """Windows of joint coordinates (``Measured``): a group is a joint, with its one coordinate.
+    """Windows of joint coordinates (``MeasuredMotions``): a group is a joint, with its one coordinate.
 
-    A start is D coordinates [rad or m] and D velocities [rad/s or m/s]; where actions are unknown, (T - 1) A of these follow,
-    frame by frame, and where recorded actions have errors, these (``RecordedActions``). Their measured values are zero.
+    A start holds D coordinates [rad or m] and D velocities [rad/s or m/s]. If actions are unknown, (T - 1) A actions follow,
+    frame by frame; if recorded actions have errors, the errors follow (``RecordedActions``). Their measured values are zero.
 
     Args:
         scene: whose links have the recordings' names, with the recordings' frame time.
         windows: parts of recordings of joints.
-        noise: how well they were measured.
-        zeros: D parameters that are added to simulated coordinates, what the instruments show at coordinate 0; None for 0.
+        noise: standard deviations of the measurements.
+        zeros: D parameters that are added to simulated coordinates: the encoders' readings at coordinate 0; None for 0.
         action_offsets, action_lag: of recorded actions (``RecordedActions``).
 
     Raises:
@@ -45,63 +45,65 @@ class JointMotions:
         self.scene, self.windows, self.zeros = scene, windows, zeros
         self.frames = max(window.frames for window in windows)
         bodies = {body.name: k for k, body in enumerate(scene.bodies)}
-        self._columns = [coordinate_slices(scene.bodies)[bodies[name]].start for name in self.links]
+        self._coordinate_columns = [coordinate_slices(scene.bodies)[bodies[name]].start for name in self.links]
         joints = [scene.bodies[bodies[name]] for name in self.links]
-        self._names = [(joint.names[joint.joint.coordinate], joint.names["rate"]) for joint in joints]
-        self.start_names = frozenset(name for names in self._names for name in names)
+        self._start_parameters = [(joint.names[joint.joint.coordinate], joint.names["rate"]) for joint in joints]
+        self.start_names = frozenset(name for names in self._start_parameters for name in names)
         self.target = np.full((len(windows), self.frames, len(self.links), 1), np.nan)
         for row, window in zip(self.target, windows, strict=True):
             row[: window.frames, :, 0] = window.recording.joint_q[window.first : window.first + window.frames]
-        joints_of, motors = len(self.links), sum(group.rows for group in scene.motors)
-        self.noise = noise_of_windows(windows, self.frames, broadcast_numbers(noise.coordinate, joints_of, "coordinate"))
-        sds = [
-            broadcast_numbers(noise.start_coordinate, joints_of, "start_coordinate"),
-            broadcast_numbers(noise.start_rate, joints_of, "start_rate"),
+        num_joints, num_motors = len(self.links), sum(group.rows for group in scene.motors)
+        self.noise = noise_of_windows(windows, self.frames, broadcast_numbers(noise.coordinate, num_joints, "coordinate"))
+        start_sd = [
+            broadcast_numbers(noise.start_coordinate, num_joints, "start_coordinate"),
+            broadcast_numbers(noise.start_rate, num_joints, "start_rate"),
         ]
-        self._unknown_actions, self._motor_count = noise.action is not None, motors
-        self._action_errors = noise.recorded_action is not None
-        recorded = windows[0].recording.actions is not None
-        if not recorded and (self._action_errors or action_offsets is not None or action_lag is not None):
+        self._has_unknown_actions, self._num_motors = noise.action is not None, num_motors
+        self._has_action_errors = noise.recorded_action is not None
+        has_actions = windows[0].recording.actions is not None
+        if not has_actions and (self._has_action_errors or action_offsets is not None or action_lag is not None):
             raise UserError(
                 f"{windows[0].recording.name} has no actions: leave out recorded_action, action_offsets and action_lag"
             )
         if noise.action is not None:
-            sds += [broadcast_numbers(noise.action, motors, "action")] * (self.frames - 1)
-        self.start_sd, self._recorded = np.tile(np.concatenate(sds), (len(windows), 1)), None
-        if recorded and not self._unknown_actions:
-            self._recorded = RecordedActions(
-                scene, windows, self.frames, offsets=action_offsets, lag=action_lag, despike=self._action_errors
+            start_sd += [broadcast_numbers(noise.action, num_motors, "action")] * (self.frames - 1)
+        self.start_sd, self._recorded_actions = np.tile(np.concatenate(start_sd), (len(windows), 1)), None
+        if has_actions and not self._has_unknown_actions:
+            self._recorded_actions = RecordedActions(
+                scene, windows, self.frames, offsets=action_offsets, lag=action_lag, despike=self._has_action_errors
             )
-        if self._action_errors:
-            errors = self._recorded.error_sd(broadcast_numbers(noise.recorded_action, motors, "recorded_action"))
-            self.start_sd = np.concatenate([self.start_sd, errors], axis=1)
+        if self._has_action_errors:
+            error_sd = self._recorded_actions.error_sd(broadcast_numbers(noise.recorded_action, num_motors, "recorded_action"))
+            self.start_sd = np.concatenate([self.start_sd, error_sd], axis=1)
         states = np.array([np.concatenate(window.recording.state(window.first)) for window in windows])
         self.starts = np.pad(states, ((0, 0), (0, self.start_sd.shape[1] - states.shape[1])))
 
-    def simulate(self, values: Mapping[str, torch.Tensor], starts: np.ndarray, motion: np.ndarray) -> np.ndarray:
-        """As ``Measured.simulate``."""
-        count = len(self.links)
-        inputs, rows = dict(values), tensor(starts)
-        zero = rows.new_zeros(len(rows), count)
+    def simulate(self, values: Mapping[str, torch.Tensor], starts: np.ndarray, window_index: np.ndarray) -> np.ndarray:
+        """As ``MeasuredMotions.simulate``."""
+        num_joints = len(self.links)
+        inputs, start_rows = dict(values), tensor(starts)
+        zeros = start_rows.new_zeros(len(start_rows), num_joints)
         if self.zeros is not None:
             offsets = [tensor(values.get(name, self.scene.table[name].value)) for name in self.zeros]
-            zero = torch.stack([one.expand(len(rows)) for one in offsets], dim=1)
-        for k, (coordinate_name, velocity_name) in enumerate(self._names):
-            inputs[coordinate_name], inputs[velocity_name] = rows[:, k] - zero[:, k], rows[:, count + k]
+            zeros = torch.stack([offset.expand(len(start_rows)) for offset in offsets], dim=1)
+        for k, (coordinate_name, velocity_name) in enumerate(self._start_parameters):
+            inputs[coordinate_name], inputs[velocity_name] = start_rows[:, k] - zeros[:, k], start_rows[:, num_joints + k]
         actions = None
-        if self._recorded is not None:
-            actions = self._recorded.of(values, motion, rows[:, 2 * count :] if self._action_errors else None)
-        elif self._unknown_actions:
-            actions = rows[:, 2 * count :].reshape(len(rows), self.frames - 1, self._motor_count)
+        if self._recorded_actions is not None:
+            actions = self._recorded_actions.of(
+                values, window_index, start_rows[:, 2 * num_joints :] if self._has_action_errors else None
+            )
+        elif self._has_unknown_actions:
+            actions = start_rows[:, 2 * num_joints :].reshape(len(start_rows), self.frames - 1, self._num_motors)
         try:
             joint_q = self.scene.rollout(inputs, frames=self.frames - 1, actions=actions).joint_q
         except DivergenceError:
-            return np.full((len(starts), self.frames, count, 1), np.nan)
-        return (joint_q[..., self._columns] + zero[:, None])[..., None].double().cpu().numpy()
+            return np.full((len(starts), self.frames, num_joints, 1), np.nan)
+        return (joint_q[..., self._coordinate_columns] + zeros[:, None])[..., None].double().cpu().numpy()
 
     def actions(self, starts: np.ndarray) -> np.ndarray:
         """Actions [M, T - 1, A] of starts [M, S], where they are unknown; NaN behind the end of a shorter window."""
-        actions = starts[:, 2 * len(self.links) :].reshape(len(starts), self.frames - 1, self._motor_count).copy()
+        actions = starts[:, 2 * len(self.links) :].reshape(len(starts), self.frames - 1, self._num_motors).copy()
         for row, window in zip(actions, self.windows, strict=True):
             row[window.frames - 1 :] = np.nan
         return actions

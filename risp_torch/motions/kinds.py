@@ -1,4 +1,4 @@
-"""Which kind of motions windows hold: poses of bodies, or coordinates of joints."""
+"""Choice of the class for the kind of recordings: poses of bodies, or coordinates of joints."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from risp_torch.motions.bodies import BodyMotions
 from risp_torch.motions.joints import JointMotions
-from risp_torch.motions.measured import Measured
+from risp_torch.motions.measured import MeasuredMotions
 from risp_torch.motions.recording import Recording, Window
 from risp_torch.motions.settings import JointNoise, PoseNoise
 from risp_torch.scene.scene import Scene
@@ -16,13 +16,13 @@ from ti_sim.base.errors import UserError
 def measured_motions(
     scene: Scene, windows: Sequence[Window], noise: PoseNoise | JointNoise, *, scale: str | None = None,
     zeros: Sequence[str] | None = None, action_offsets: Sequence[str] | None = None, action_lag: str | None = None,
-) -> Measured:  # fmt: skip
-    """Windows of one kind as ``Measured``.
+) -> MeasuredMotions:  # fmt: skip
+    """Windows of one kind as ``MeasuredMotions``.
 
     Args:
         scene: the scene.
         windows: at least one.
-        noise: how well they were measured, of the class of the recordings' kind.
+        noise: standard deviations of the measurements, of the class that belongs to the recordings' kind.
         scale: parameter that measured lengths are multiples of; for poses alone.
         zeros: parameters that are added to simulated coordinates; for joints alone.
         action_offsets, action_lag: of recorded actions (``RecordedActions``); for joints alone.

@@ -14,23 +14,21 @@ from risp_torch.scene.bridge.checks import bridge_device
 from risp_torch.scene.scene import Scene
 from ti_sim.base.errors import UserError
 
-_ROUNDED_DT, _RELATIVE_DT, _MAX_RELATIVE_DT = (
-    0.51e-6,
-    1e-5,
-    5e-4,
-)  # s, of six decimals; of six digits; largest relative difference
+_ROUNDING_OF_DECIMALS = 0.51e-6  # s, of a frame time with six decimals
+_ROUNDING_OF_DIGITS = 1e-5  # relative, of a frame time with six digits
+_MAX_DT_ERROR = 5e-4  # relative
 
 
-class Measured(Protocol):
-    """M windows of measured motions, and simulations of them from starts of their own.
+class MeasuredMotions(Protocol):
+    """M windows of measured motions, and their simulations, each from its own start.
 
     Attributes:
         target: [M, T, G, P] measured coordinates: P of each of G groups, whose residuals have one robust weight; NaN behind the
             end of a shorter window.
         noise: [M, T, G, 1] standard deviation of a measured coordinate, in its unit.
-        starts: [M, S] numbers that a window has for itself: its start as it is measured, in this unit.
+        starts: [M, S] measured initial state of each window, with its unknown actions or their errors, if any.
         start_sd: [S] or [M, S] standard deviations of these.
-        start_names: parameters of the scene in whose place they are.
+        start_names: parameters of the scene that the starts replace.
     """
 
     target: np.ndarray
@@ -39,13 +37,13 @@ class Measured(Protocol):
     start_sd: np.ndarray
     start_names: frozenset[str]
 
-    def simulate(self, values: Mapping[str, torch.Tensor], starts: np.ndarray, motion: np.ndarray) -> np.ndarray:
+    def simulate(self, values: Mapping[str, torch.Tensor], starts: np.ndarray, window_index: np.ndarray) -> np.ndarray:
         """Coordinates [R, T, G, P] of simulations; NaN where a world diverged.
 
         Args:
             values: parameters that replace the scene's own, with R rows or none.
             starts: [R, S].
-            motion: [R] number of the window that each simulation belongs to.
+            window_index: [R] index of the window of each simulation.
         """
 
 
@@ -62,7 +60,7 @@ def check_windows(scene: Scene, windows: Sequence[Window]) -> None:
     for window in windows:
         recording = window.recording
         if abs(recording.dt - scene.frame_dt) > min(
-            max(_ROUNDED_DT, _RELATIVE_DT * scene.frame_dt), _MAX_RELATIVE_DT * scene.frame_dt
+            max(_ROUNDING_OF_DECIMALS, _ROUNDING_OF_DIGITS * scene.frame_dt), _MAX_DT_ERROR * scene.frame_dt
         ):
             raise UserError(f"{recording.name} has a frame every {recording.dt:g} s, and {scene.name} every {scene.frame_dt:g} s")
         if window.first < 0 or window.frames < 3 or window.first + window.frames > len(recording):

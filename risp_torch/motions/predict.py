@@ -1,4 +1,4 @@
-"""Roll-outs from the measured start of a recording, and how far they are from it."""
+"""Rollouts from the measured start of a recording, and their distance from it."""
 
 from __future__ import annotations
 
@@ -88,13 +88,14 @@ def predict_joints(
         scene: the scene.
         windows: the windows; with actions of their recordings, if they have any.
         values: parameters that replace the scene's own, the same for all.
-        starts: [M, 2 D] coordinates and velocities at the beginnings [rad or m, rad/s or m/s], those of ``estimate_starts`` for
-            instance; by default those of the parabola through the frames about each beginning, two later ones among them.
-        zeros: numbers of what the instruments show at coordinate 0 of each joint.
+        starts: [M, 2 D] coordinates and velocities at the first frames [rad or m, rad/s or m/s], for instance from
+            ``estimate_starts``; by default those of a parabola fitted to each first frame and its neighbours, two later
+            frames included.
+        zeros: parameters: reading of each joint's encoder at coordinate 0.
         action_offsets, action_lag: as of ``fit_motions``.
 
     Returns:
-        [M, T, D] predicted coordinates as the instruments show them; NaN behind the end of a shorter window.
+        [M, T, D] predicted readings of the encoders [rad or m]; NaN behind the end of a shorter window.
 
     Raises:
         UserError: the recordings do not fit the scene, or the starts have another shape.
@@ -102,9 +103,11 @@ def predict_joints(
     noise = JointNoise(coordinate=1.0, start_coordinate=1.0, start_rate=1.0)  # which a roll-out does not use
     motions = JointMotions(scene, windows, noise, zeros=zeros, action_offsets=action_offsets, action_lag=action_lag)
     tensors = {name: tensor(value) for name, value in (values or {}).items()}
-    initial = motions.starts if starts is None else np.asarray(starts, dtype=np.float64)
-    if initial.shape != motions.starts.shape:
-        raise UserError(f"starts have the shape {initial.shape}: give {list(motions.starts.shape)}, coordinates and velocities")
+    initial_states = motions.starts if starts is None else np.asarray(starts, dtype=np.float64)
+    if initial_states.shape != motions.starts.shape:
+        raise UserError(
+            f"starts have the shape {initial_states.shape}: give {list(motions.starts.shape)}, coordinates and velocities"
+        )
     with torch.no_grad():
-        simulated = motions.simulate(tensors, initial, np.arange(len(windows)))[..., 0]
+        simulated = motions.simulate(tensors, initial_states, np.arange(len(windows)))[..., 0]
     return np.where(np.isfinite(motions.target[..., 0]), simulated, np.nan)

@@ -13,13 +13,13 @@ from risp_torch.motions.recording import Window
 from risp_torch.scene.scene import Scene
 from ti_sim.base.errors import UserError
 
-_NEIGHBOURS = 2  # actions on each side whose median is compared with an action
-_OUTLYING = 6.0  # robust standard deviations from that median
-_SMOOTH = 0.3  # of the actions' size: least standard deviation of these distances
+_NEIGHBOURS = 2  # actions on each side, whose median is compared with an action
+_OUTLIER_SD = 6.0  # robust standard deviations from that median: larger deviations are spikes
+_MIN_RELATIVE_SD = 0.3  # least standard deviation of the deviations, relative to the size of the actions
 
 
 class RecordedActions:
-    """Recorded actions of M windows, corrected by the scene's numbers of the instruments.
+    """Recorded actions of M windows, corrected by the scene's parameters of the instruments.
 
     Args:
         scene: the scene.
@@ -40,53 +40,55 @@ class RecordedActions:
         check_instruments(scene, offsets, lag)
         self.scene, self.offsets, self.lag, self.frames = scene, offsets, lag, frames
         self.dt = windows[0].recording.dt
-        self._margin = 0
+        self._margin_rows = 0
         if lag is not None:
-            number = scene.table[lag]
-            largest = max(abs(float(bound)) for bound in (number.low, number.high, number.value))
-            self._margin = math.ceil(largest / self.dt) + 1
+            lag_parameter = scene.table[lag]
+            largest_lag = max(abs(float(bound)) for bound in (lag_parameter.low, lag_parameter.high, lag_parameter.value))
+            self._margin_rows = math.ceil(largest_lag / self.dt) + 1
         self._windows = windows
         recorded = [window.recording.actions for window in windows]
         if despike:
             recorded = [actions - spikes(actions) for actions in recorded]
-        self._rows = tensor(self._each_interval(recorded))
+        self._recorded_rows = tensor(self._rows_of_windows(recorded))
 
-    def _each_interval(self, recorded: Sequence[np.ndarray]) -> np.ndarray:
-        """[M, T - 1 + 2 margin, A] rows of the recordings for the intervals of their windows, and those about them."""
+    def _rows_of_windows(self, recorded: Sequence[np.ndarray]) -> np.ndarray:
+        """[M, T - 1 + 2 margin, A] rows of the recordings for the intervals of their windows, and a margin on both sides."""
         rows = []
-        for window, table in zip(self._windows, recorded, strict=True):
-            needed = np.arange(-self._margin, self.frames - 1 + self._margin) + window.first
-            last = len(table) - 1 if self._margin else window.first + window.frames - 2
-            rows.append(table[np.clip(needed, 0, last)])
+        for window, actions in zip(self._windows, recorded, strict=True):
+            row_indices = np.arange(-self._margin_rows, self.frames - 1 + self._margin_rows) + window.first
+            last = len(actions) - 1 if self._margin_rows else window.first + window.frames - 2
+            rows.append(actions[np.clip(row_indices, 0, last)])
         return np.array(rows)
 
     def error_sd(self, default_sd: np.ndarray) -> np.ndarray:
-        """[M, (T - 1 + 2 margin) A] standard deviations of errors of recorded rows: ``default_sd`` [A], and half of a spike."""
+        """[M, (T - 1 + 2 margin) A] standard deviations of recorded rows: ``default_sd`` [A] and half of a spike."""
         sizes = {id(window.recording): np.hypot(default_sd, 0.5 * spikes(window.recording.actions)) for window in self._windows}
-        return self._each_interval([sizes[id(window.recording)] for window in self._windows]).reshape(len(self._windows), -1)
+        return self._rows_of_windows([sizes[id(window.recording)] for window in self._windows]).reshape(len(self._windows), -1)
 
-    def of(self, values: Mapping[str, torch.Tensor], motion: np.ndarray, errors: torch.Tensor | None = None) -> torch.Tensor:
+    def of(
+        self, values: Mapping[str, torch.Tensor], window_index: np.ndarray, errors: torch.Tensor | None = None
+    ) -> torch.Tensor:
         """Actions [R, T - 1, A] of simulations.
 
         Args:
-            values: of the scene, with R rows or none.
-            motion: [R] number of the window that each simulation belongs to.
+            values: parameters that replace the scene's own, with R rows or none.
+            window_index: [R] index of the window of each simulation.
             errors: [R, (T - 1 + 2 margin) A] that are added to the recorded rows; None for 0.
         """
-        rows, margin, count = self._rows[motion], self._margin, self.frames - 1
+        rows, margin_rows, num_intervals = self._recorded_rows[window_index], self._margin_rows, self.frames - 1
         rows = rows if errors is None else rows + errors.reshape(rows.shape)
-        actions = rows[:, margin : margin + count]
+        actions = rows[:, margin_rows : margin_rows + num_intervals]
         if self.lag is not None:
             # Actions are means over intervals; the mean over a shifted interval is linear between two of them.
-            shift = (self._value(values, self.lag).expand(len(rows)) / self.dt).clamp(-margin, margin - 1e-6)
-            whole_frames = shift.floor().clamp(-margin, margin - 1)
-            row_indices = torch.arange(count, device=rows.device) + margin + whole_frames.long()[:, None]
-            world = torch.arange(len(rows), device=rows.device)[:, None]
-            fraction = (shift - whole_frames)[:, None, None]
-            actions = (1 - fraction) * rows[world, row_indices] + fraction * rows[world, row_indices + 1]
+            shift = (self._value(values, self.lag).expand(len(rows)) / self.dt).clamp(-margin_rows, margin_rows - 1e-6)
+            whole_intervals = shift.floor().clamp(-margin_rows, margin_rows - 1)
+            row_indices = torch.arange(num_intervals, device=rows.device) + margin_rows + whole_intervals.long()[:, None]
+            simulation = torch.arange(len(rows), device=rows.device)[:, None]
+            fraction = (shift - whole_intervals)[:, None, None]
+            actions = (1 - fraction) * rows[simulation, row_indices] + fraction * rows[simulation, row_indices + 1]
         if self.offsets is not None:
-            added = [self._value(values, name).expand(len(rows)) for name in self.offsets]
-            actions = actions + torch.stack(added, dim=1)[:, None]
+            offsets = [self._value(values, name).expand(len(rows)) for name in self.offsets]
+            actions = actions + torch.stack(offsets, dim=1)[:, None]
         return actions
 
     def _value(self, values: Mapping[str, torch.Tensor], name: str) -> torch.Tensor:
@@ -94,7 +96,7 @@ class RecordedActions:
 
 
 def check_instruments(scene: Scene, offsets: Sequence[str] | None, lag: str | None) -> None:
-    """Raise a UserError unless offsets and lag are numbers of the scene (``RecordedActions``)."""
+    """Raise a UserError unless offsets and lag are parameters of the scene (``RecordedActions``)."""
     motors = sum(group.rows for group in scene.motors)
     if offsets is not None and (len(offsets) != motors or not set(offsets) <= set(scene.parameters)):
         raise UserError(
@@ -105,17 +107,18 @@ def check_instruments(scene: Scene, offsets: Sequence[str] | None, lag: str | No
 
 
 def spikes(actions: np.ndarray) -> np.ndarray:
-    """Differences [T - 1, A] of actions to the median of their neighbours, where they stand out from these; elsewhere 0.
+    """Differences [T - 1, A] between actions and the median of their neighbours, where actions are outliers; elsewhere 0.
 
-    A Hampel filter: an action stands out by more than ``_OUTLYING`` robust standard deviations of such distances, which are
-    at least 0.3 of what the actions usually are. Jumps that last for three intervals or more are none.
+    A Hampel filter: outliers deviate by more than ``_OUTLIER_SD`` robust standard deviations of such differences, which are at
+    least ``_MIN_RELATIVE_SD`` of the 90 % quantile of the medians' magnitudes. Jumps that last for three intervals or more are
+    no outliers.
 
     Args:
-        actions: [T - 1, A].
+        actions: [T - 1, A] recorded actions [N or N m].
     """
     padded = np.pad(actions, ((_NEIGHBOURS, _NEIGHBOURS), (0, 0)), mode="edge")
-    around = np.stack([padded[k : k + len(actions)] for k in range(2 * _NEIGHBOURS + 1)])
-    middle = np.median(around, axis=0)
-    away = actions - middle
-    typical_size = np.maximum(1.4826 * np.median(np.abs(away), axis=0), _SMOOTH * np.quantile(np.abs(middle), 0.9, axis=0))
-    return np.where(np.abs(away) > np.maximum(_OUTLYING * typical_size, 1e-12), away, 0.0)
+    neighbourhood = np.stack([padded[k : k + len(actions)] for k in range(2 * _NEIGHBOURS + 1)])
+    medians = np.median(neighbourhood, axis=0)
+    deviations = actions - medians
+    sd = np.maximum(1.4826 * np.median(np.abs(deviations), axis=0), _MIN_RELATIVE_SD * np.quantile(np.abs(medians), 0.9, axis=0))
+    return np.where(np.abs(deviations) > np.maximum(_OUTLIER_SD * sd, 1e-12), deviations, 0.0)

@@ -1,4 +1,4 @@
-"""Measured poses of free rigid bodies, and the parts of recordings that are compared."""
+"""Measured poses of free rigid bodies, and windows of recordings."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from risp_torch.motions.settings import PositiveEach
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Count, FromZero, NotNegative, Positive, checked
 
-_END = 5  # frames whose poses give the velocity at an end of a recording
-_UNIT = 1e-3  # largest deviation of a quaternion's length from 1
+_END_FRAMES = 5  # frames to which the parabola for the velocity at an end of a recording is fitted
+_QUATERNION_TOLERANCE = 1e-3  # largest deviation of a quaternion's length from 1
 
 
 @checked
@@ -22,7 +22,7 @@ class Recording:
     """Measured poses of the bodies of a scene at equal time steps.
 
     Attributes:
-        name: of the recording.
+        name: name of the recording.
         body_q: [T, N, 7] float64, positions of the centres of mass [m] and unit quaternions (x, y, z, w); at least 3 frames.
         dt: time between two frames [s].
 
@@ -39,8 +39,8 @@ class Recording:
         shape = self.body_q.shape
         if len(shape) != 3 or shape[0] < 3 or shape[2] != 7:
             raise UserError(f"the recording {self.name} has poses of shape {shape}: give [T, N, 7] with at least 3 frames")
-        length = np.linalg.norm(self.body_q[..., 3:], axis=-1)
-        if not np.isfinite(self.body_q).all() or (np.abs(length - 1) > _UNIT).any():
+        lengths = np.linalg.norm(self.body_q[..., 3:], axis=-1)
+        if not np.isfinite(self.body_q).all() or (np.abs(lengths - 1) > _QUATERNION_TOLERANCE).any():
             raise UserError(f"the recording {self.name} has poses that are not finite, or quaternions that are not of length 1")
 
     def __len__(self) -> int:
@@ -54,38 +54,42 @@ class Recording:
     def state(self, frame: int) -> tuple[np.ndarray, np.ndarray]:
         """Pose [N, 7] and velocity [N, 6] (m/s, rad/s, world frame) at a frame.
 
-        Velocities are central differences of the poses; at both ends of the recording, where differences would be one-sided and
-        noisy, those of the parabolas that fit its ``_END`` first or last poses best.
+        Velocities are central differences of the poses. At both ends of the recording, where differences would be one-sided and
+        noisy, they are the slopes of parabolas fitted to the ``_END_FRAMES`` first or last poses.
         """
-        inside = 0 < frame < len(self) - 1
-        count = min(_END, len(self))
-        neighbours = (
-            np.arange(frame - 1, frame + 2) if inside else np.arange(count) if frame == 0 else len(self) - 1 - np.arange(count)
+        is_interior = 0 < frame < len(self) - 1
+        count = min(_END_FRAMES, len(self))
+        fit_frames = (
+            np.arange(frame - 1, frame + 2)
+            if is_interior
+            else np.arange(count)
+            if frame == 0
+            else len(self) - 1 - np.arange(count)
         )
-        times = (neighbours - frame) * self.dt
+        times = (fit_frames - frame) * self.dt
         derivative_weights = np.linalg.pinv(np.stack([np.ones_like(times), times, times**2], axis=1))[1]
-        turn = np.stack([rotation_vector(self.body_q[frame, :, 3:], self.body_q[k, :, 3:]) for k in neighbours])
+        rotations = np.stack([rotation_vector(self.body_q[frame, :, 3:], self.body_q[k, :, 3:]) for k in fit_frames])
         velocity = [
-            np.einsum("t,tnk->nk", derivative_weights, coordinates) for coordinates in (self.body_q[neighbours, :, :3], turn)
+            np.einsum("t,tnk->nk", derivative_weights, coordinates) for coordinates in (self.body_q[fit_frames, :, :3], rotations)
         ]
         return self.body_q[frame], np.concatenate(velocity, axis=-1)
 
     def travel(self, first: int, last: int) -> float:
-        """Largest distance between the places of a body in two frames [m]."""
+        """Largest distance between the positions of a body in two frames [m]."""
         return float(np.linalg.norm(self.body_q[last, :, :3] - self.body_q[first, :, :3], axis=-1).max())
 
 
 @checked
 @dataclass(frozen=True, eq=False)
 class Window:
-    """A part of a recording that is compared with a simulation that starts at its first frame.
+    """Consecutive frames of a recording, compared with a simulation that starts at the first of them.
 
     Attributes:
         recording: the recording.
-        first: number of its first frame.
-        frames: number of its frames.
-        noise: standard deviation of a coordinate in each frame, [frames], or [frames, G] of each body or joint, where a model's
-            own errors are counted as well, all above zero; None for that of the settings.
+        first: index of its first frame in the recording.
+        frames: number of frames.
+        noise: standard deviation of a coordinate in each frame [m or rad], [frames], or [frames, G] of each body or joint, above
+            zero; it may include errors of the model. None for that of the settings.
 
     Raises:
         UserError: the noise has another shape, or a number that is not finite and above zero.
@@ -118,15 +122,15 @@ def windows(
 ) -> list[Window]:
     """Windows of equal length over all recordings, without those in which nothing moves.
 
-    A motion with many impacts is hard to follow: a small error before one grows behind it. Over a short window, which begins in
-    the measured state, there are one or two, and all impacts of a recording count alike.
+    A motion with many impacts is sensitive to initial conditions: each impact amplifies errors. A short window, which starts
+    from the measured state, contains one or two impacts, and all impacts of a recording have the same weight.
 
     Args:
         recordings: the recordings.
         frames: length of a window, at least 3.
         stride: frames from the start of one to the start of the next.
-        least_motion: distance between the places of a body at both ends, below which it rests [m]; for joints the change of a
-            coordinate.
+        least_motion: least distance between the positions of a moving body at both ends [m]; for joints, least change of a
+            coordinate [rad or m].
 
     Raises:
         UserError: nothing moves in any window.
@@ -150,9 +154,9 @@ def whole_recordings(recordings: Sequence[Recording | JointRecording], *, first:
 
 def rotation_vector(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     """World-frame rotation vectors [..., 3] rad, at most half a turn, that turn quaternion ``first`` into ``second`` [..., 4]."""
-    sv, sw, ev, ew = first[..., :3], first[..., 3:], second[..., :3], second[..., 3:]
-    vector = sw * ev - ew * sv - np.cross(ev, sv)
-    scalar = ew * sw + (ev * sv).sum(-1, keepdims=True)
+    first_vector, first_scalar, second_vector, second_scalar = first[..., :3], first[..., 3:], second[..., :3], second[..., 3:]
+    vector = first_scalar * second_vector - second_scalar * first_vector - np.cross(second_vector, first_vector)
+    scalar = second_scalar * first_scalar + (second_vector * first_vector).sum(-1, keepdims=True)
     vector, scalar = np.where(scalar < 0, -vector, vector), np.abs(scalar)
-    size = np.linalg.norm(vector, axis=-1, keepdims=True)
-    return vector * np.where(size > 1e-12, 2 * np.arctan2(size, scalar) / np.maximum(size, 1e-12), 2.0)
+    norm = np.linalg.norm(vector, axis=-1, keepdims=True)
+    return vector * np.where(norm > 1e-12, 2 * np.arctan2(norm, scalar) / np.maximum(norm, 1e-12), 2.0)

@@ -12,7 +12,7 @@ from risp_torch.inversion.problem.unknowns import Unknowns
 from risp_torch.inversion.uncertainty.unobservable import size_of
 from risp_torch.motions.recording import Window
 
-_DIFFERENCE = 1e-4  # of the derivative of a derived number, in error bars
+_RELATIVE_DIFFERENCE = 1e-4  # step of the finite differences of a derived number, relative to the error bars
 
 
 @dataclass(frozen=True)
@@ -34,15 +34,15 @@ class MotionFit:
 
     Attributes:
         unknowns: the shared unknowns.
-        scaled: [K] estimate, scaled coordinates (log10 of the value for log10).
-        covariance: [K, K] of these.
+        scaled: [K] estimate in scaled coordinates (log10 of the value for the scale log10).
+        covariance: [K, K] covariance of the scaled coordinates.
         windows: the M windows.
         starts: [M, S] estimated starts (``BodyMotions``, ``JointMotions``).
         start_sd: [M, S] their standard deviations at these shared unknowns, by the noise of the settings.
         residual: [M] root mean square residual of each window [m or rad].
         weights: [M] mean robust weight of each window.
-        cost: the final cost per coordinate, 1 where the model leaves the noise alone.
-        costs: of all iterations.
+        cost: the final cost per coordinate, 1 where the residuals equal the noise.
+        costs: cost after each iteration, the initial cost first.
         converged: whether the last step changed the cost by less than the tolerance.
         unobservable: sentences on combinations of unknowns that the motions do not determine.
         chi_square: the final cost of all coordinates and priors.
@@ -83,13 +83,15 @@ class MotionFit:
     def derived(self, function: Callable[[Mapping[str, float]], float]) -> Derived:
         """A number computed from the estimates, label -> physical value, with its error bar."""
 
-        def at(scaled: np.ndarray) -> float:
+        def value_at(scaled: np.ndarray) -> float:
             return float(function(dict(zip(self.unknowns.labels, self.unknowns.physical_values(scaled).tolist(), strict=True))))
 
-        steps = _DIFFERENCE * np.sqrt(np.maximum(np.diag(self.covariance), 1e-30))
-        moves = np.diag(steps)
-        jacobian = np.array([(at(self.scaled + m) - at(self.scaled - m)) / (2 * s) for m, s in zip(moves, steps, strict=True)])
-        return Derived(at(self.scaled), float(np.sqrt(max(jacobian @ self.covariance @ jacobian, 0.0))))
+        steps = _RELATIVE_DIFFERENCE * np.sqrt(np.maximum(np.diag(self.covariance), 1e-30))
+        changes = np.diag(steps)
+        jacobian = np.array(
+            [(value_at(self.scaled + m) - value_at(self.scaled - m)) / (2 * s) for m, s in zip(changes, steps, strict=True)]
+        )
+        return Derived(value_at(self.scaled), float(np.sqrt(max(jacobian @ self.covariance @ jacobian, 0.0))))
 
     def lines(self) -> list[str]:
         """Doubts about the estimate first, then estimates with their error bars, one line each."""

@@ -1,4 +1,4 @@
-"""Settings of fits to measured motions, and how well motions were measured."""
+"""Settings of fits to measured motions, and standard deviations of the measurements."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ PositiveEach = Annotated[Any, Rule(shape=None, above=0)]  # one for all, or one 
 @checked
 @dataclass(frozen=True, kw_only=True)
 class PoseNoise:
-    """How well poses were measured: standard deviations.
+    """Standard deviations of measured poses.
 
     Attributes:
         coordinate: of a measured coordinate [m].
-        start_position: of the start of a window [m].
-        start_rotation: of its orientation [rad].
-        start_velocity: of the velocity that the poses about it give [m/s].
-        start_spin: of the angular velocity [rad/s].
+        start_position: of the position at the start of a window [m].
+        start_rotation: of the orientation at the start [rad].
+        start_velocity: of the velocity at the start, computed from neighbouring poses [m/s].
+        start_spin: of the angular velocity at the start [rad/s].
     """
 
     coordinate: Positive
@@ -34,18 +34,17 @@ class PoseNoise:
 @checked
 @dataclass(frozen=True, kw_only=True)
 class JointNoise:
-    """How well coordinates of joints were measured: standard deviations, each for all joints or [D] for each.
+    """Standard deviations of measured coordinates of joints, each for all joints or [D] for each.
 
     Attributes:
         coordinate: of a measured coordinate [rad or m].
-        start_coordinate: of the start of a window [rad or m].
-        start_rate: of the velocity that the coordinates about it give [rad/s or m/s].
-        action: of unknown actions about zero [N or N m], for all motors or [A] for each; None where actions are those of the
-            recordings or of the scene.
+        start_coordinate: of the coordinate at the start of a window [rad or m].
+        start_rate: of the velocity at the start, computed from neighbouring coordinates [rad/s or m/s].
+        action: of the prior of unknown actions, whose mean is zero [N or N m], for all motors or [A] for each; None where
+            actions are those of the recordings or of the scene.
         recorded_action: of the error of the recordings' actions [N or N m], for all motors or [A] for each. The error of every
-            interval is then estimated with the start of its window. An action that stands out from its neighbours is
-            replaced by their median, known up to half of the distance, so that a spike of the instrument does not count.
-            None where recorded actions are exact.
+            interval is then estimated with the start of its window. An outlier is replaced by the median of its neighbours,
+            with half of the difference as its standard deviation. None where recorded actions are exact.
 
     Raises:
         UserError: both ``action`` and ``recorded_action`` are given.
@@ -65,14 +64,14 @@ class JointNoise:
 @checked
 @dataclass(frozen=True, kw_only=True)
 class MotionFitSettings:
-    """How a scene is fitted to measured motions.
+    """Settings of a fit of a scene to measured motions.
 
     Attributes:
-        noise: how well they were measured; its class is that of the recordings.
-        robust: residual of a body or joint in a frame, in multiples of the noise (root mean square over its coordinates), at
-            which it counts for a quarter (weights of Geman and McClure, 1 / (1 + (r / robust)^2)^2); ``inf`` for least squares.
-        step: of finite differences, for the shared unknowns in parts of their ranges.
-        start_step: the same for starts, in parts of their standard deviations.
+        noise: standard deviations of the measurements; its class is that of the recordings.
+        robust: residual of a body or joint in a frame, in multiples of the noise (root mean square over its coordinates), whose
+            weight is a quarter (Geman and McClure, 1 / (1 + (r / robust)^2)^2); ``inf`` for least squares.
+        step: step of finite differences of the shared unknowns, relative to their ranges.
+        start_step: step of finite differences of starts, relative to their standard deviations.
         iterations: most Gauss-Newton steps of a fit to windows of one length.
         tolerance: relative change of the cost below which the fit has converged.
         worlds: most worlds that are simulated at once.

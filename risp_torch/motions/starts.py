@@ -1,4 +1,4 @@
-"""Starts of windows, by numbers that are known."""
+"""Initial states of windows, estimated with known parameters."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def estimate_starts(
     action_offsets: Sequence[str] | None = None,
     action_lag: str | None = None,
 ) -> np.ndarray:
-    """The starts from which the scene, with its numbers as they are, follows windows best.
+    """Estimate the starts from which the scene, with its current parameters, fits windows best.
 
-    A start that is read off a few frames has their noise in its velocity. For a prediction, let a window end where it begins,
-    and simulate on from that window's start.
+    Velocities from differences of a few frames are noisy. For a prediction, estimate the start of a window that ends where the
+    prediction begins, and continue the simulation of that window.
 
     Args:
         scene, windows, settings, scale, zeros, action_offsets, action_lag: as of ``fit_motions``.
@@ -49,4 +49,4 @@ def estimate_starts(
     solution, _, converged = MotionSearch(motions, windows, NoUnknowns(), settings).run(progress=False)
     if not converged:
         warn(f"starts of {scene.name} have not converged after {settings.iterations} steps")
-    return motions.starts + solution.moves
+    return motions.starts + solution.start_offsets

@@ -21,7 +21,7 @@ from risp_torch.motions import (
     whole_recordings,
 )
 from risp_torch.motions.conclusion import disagreement, doubts_of_bounds, doubts_of_data, doubts_of_search
-from risp_torch.motions.growing import distinct, moved_starts, piece_counts
+from risp_torch.motions.growing import default_piece_counts, distinct_minima, start_offsets
 from risp_torch.motions.recorded_actions import spikes
 from risp_torch.motions.search import EXPLAINED
 from ti_sim import UserError
@@ -95,8 +95,10 @@ def test_error_bars_of_an_exact_model_hold() -> None:
         scene.table.set("lower.mass", 0.7)
         scene.table.set("lower.dry_friction", 0.03)
         found = fit_motions(
-            scene, whole_recordings([swing(frames, tuple(angles), seed=seed)], first=0),
-            ["lower.dry_friction", "lower.mass"], SETTINGS
+            scene,
+            whole_recordings([swing(frames, tuple(angles), seed=seed)], first=0),
+            ["lower.dry_friction", "lower.mass"],
+            SETTINGS,
         )
         assert found.converged and not found.doubts, (frames, found.doubts)
         distances += away(found).tolist()
@@ -203,7 +205,11 @@ def test_pieces_begin_where_longer_ones_begin() -> None:
     assert four[-1].first + four[-1].frames == 30
     assert all(one.first + one.frames - 1 == other.first for one, other in zip(four[:-1], four[1:], strict=True))
     np.testing.assert_array_equal(four[2].noise, np.arange(1.0, 29.0)[four[2].first - 2 :][: four[2].frames])
-    assert piece_counts([window], 6) == [4, 2, 1] and piece_counts([window], 15) == [1] and piece_counts([window], None) == [1]
+    assert (
+        default_piece_counts([window], 6) == [4, 2, 1]
+        and default_piece_counts([window], 15) == [1]
+        and default_piece_counts([window], None) == [1]
+    )
     with pytest.raises(UserError, match="give at most 13 pieces"):
         split_windows([window], 14)
 
@@ -258,7 +264,7 @@ def test_what_makes_an_estimate_doubtful() -> None:
 def test_ends_that_differ_go_on_and_starts_are_kept() -> None:
     ends = (((0.1, 0.5), 1.0), ((0.101, 0.5), 1.1), ((0.3, 0.5), 1.2), ((0.2, 0.9), 2.0))
     best, same, other, bad = (a_fit(values, (1e-3, 1e-3), cost=cost) for values, cost in ends)
-    assert distinct([bad, same, other, best], best.unknowns.scaled_range()) == [best, other]
+    assert distinct_minima([bad, same, other, best], best.unknowns.scaled_range()) == [best, other]
     window = best.windows[0]
     shorter = replace(best, windows=split_windows([window], 2), starts=np.array([[1.0, 2, 3, 4], [5.0, 6, 7, 8]]))
-    np.testing.assert_array_equal(moved_starts(shorter, [window], np.full((1, 6), 0.5)), [[0.5, 1.5, 2.5, 3.5, 0.0, 0.0]])
+    np.testing.assert_array_equal(start_offsets(shorter, [window], np.full((1, 6), 0.5)), [[0.5, 1.5, 2.5, 3.5, 0.0, 0.0]])

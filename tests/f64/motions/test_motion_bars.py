@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from risp_torch.motions.normal import SharedNormalEquations, clustered_covariance
+from risp_torch.motions.normal_equations import SharedNormalEquations, clustered_covariance
 from risp_torch.motions.search import MotionSearch
 
 RANDOM = np.random.default_rng(0)
@@ -16,7 +16,7 @@ PRECISION = np.diag([0.0, 5.0])
 
 
 def search(pieces: bool = False, clusters: np.ndarray = CLUSTERS) -> SimpleNamespace:
-    return SimpleNamespace(pieces=pieces, clusters=clusters, windows=[None] * 8)
+    return SimpleNamespace(windows_are_clusters=pieces, clusters=clusters, windows=[None] * 8)
 
 
 def test_numbers_that_are_fitted_take_part_of_the_scatter_of_the_clusters() -> None:
@@ -42,7 +42,7 @@ def test_starts_take_as_many_degrees_of_freedom_as_the_motion_determines() -> No
     own = np.array([np.diag([1.0 + 9.0, 1.0 + 0.0]), np.diag([1.0 + 3.0, 1.0 + 1.0])])
     normal = SharedNormalEquations(own, np.zeros((2, 2, 1)), np.zeros((2, 1, 1)), np.zeros((2, 2)), np.zeros((2, 1)))
     at = SimpleNamespace(weights=weights, residual=residual, scaled=np.zeros(1))
-    misfit, free = MotionSearch.misfit(SimpleNamespace(known=known), at, normal)
+    misfit, free = MotionSearch.misfit(SimpleNamespace(is_measured=known), at, normal)
     assert free == pytest.approx(4 * (1 + 0.5 + 1 + 1 + 1) - (0.9 + 0.0 + 0.75 + 0.5) - 1)
     squares = (weights[..., None] * residual**2).sum()
     assert misfit == pytest.approx(squares / free)

@@ -173,11 +173,13 @@ def test_robust_weights_are_the_slope_of_the_cost() -> None:
     recordings = tosses(TRUTH, count=1, frames=20, noise=NOISE)
     pushed = replace(recordings[0], body_q=recordings[0].body_q + np.array([3e-4, 0, 0, 0, 0, 0, 0]))
     search = search_of([Window(pushed, 1, 12)], start_step=1e-3)
-    at, step = search.at(search.first, np.zeros((1, 12))), 1e-6
+    at, step = search.evaluate(search.initial_scaled, np.zeros((1, 12))), 1e-6
     moves = np.zeros((1, 12))
     moves[0, 0] = step
-    slope = (search.at(search.first, moves).costs[0] - search.at(search.first, -moves).costs[0]) / (2 * step)
-    gradient = search.normal(at).own_gradient[0, 0] / search.own_sd[0, 0]
+    slope = (search.evaluate(search.initial_scaled, moves).costs[0] - search.evaluate(search.initial_scaled, -moves).costs[0]) / (
+        2 * step
+    )
+    gradient = search.normal_equations(at).local_gradient[0, 0] / search.start_prior_sd[0, 0]
     assert (at.weights < 0.9).any()
     np.testing.assert_allclose(slope, -2 * gradient, rtol=1e-5)  # third derivatives: 6e-7, a hundred times that with ten steps
     square = (at.residual[0, :, 0] ** 2).mean(axis=-1)
@@ -194,9 +196,9 @@ def test_priors_are_not_scaled_by_the_residual() -> None:
     """Of one recording whose noise is ten times the stated one, what the motion adds to a prior is a hundredth."""
     (toss,) = tosses(TRUTH, count=1, frames=30, noise=NOISE)
     search = search_of([Window(toss, 1, 20)], priors={"gravity": (9.6, 0.02)})
-    normal = search.normal(search.at(search.first, np.zeros((1, 12))))
+    normal = search.normal_equations(search.evaluate(search.initial_scaled, np.zeros((1, 12))))
     precision = search.unknowns.priors.precision(search.ranges)
-    information = normal.eliminated.sum(0) + precision
+    information = normal.schur_complement.sum(0) + precision
     for noise in (1.0, 100.0):
         covariance = search._covariance(normal, information, precision, noise)
-        np.testing.assert_allclose(1 / covariance, normal.eliminated.sum(0) / noise + precision, rtol=1e-6)
+        np.testing.assert_allclose(1 / covariance, normal.schur_complement.sum(0) / noise + precision, rtol=1e-6)

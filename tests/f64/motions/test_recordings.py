@@ -5,7 +5,7 @@ import pytest
 from scipy.spatial.transform import Rotation
 
 from risp_torch.motions import Recording
-from risp_torch.motions.normal import SharedNormalEquations, clustered_covariance
+from risp_torch.motions.normal_equations import SharedNormalEquations, clustered_covariance
 from risp_torch.motions.recording import rotation_vector
 
 

@@ -69,9 +69,9 @@ def camera_step(
     touched = weight * (np.abs(columns[0]) + np.abs(columns[1]) > 0.01)
     noise = RADIUS * np.sqrt((touched * residual**2).sum() / touched.sum())
     normal = SharedNormalEquations.of(np.stack(columns, axis=2) / noise, weight, residual / noise, 2)
-    normal.own[:, range(2), range(2)] += 1e-6 / noise**2
+    normal.local[:, range(2), range(2)] += 1e-6 / noise**2
     precision = np.diag(1 / PRIOR_SD**2)
     step, follow = normal.step(precision, precision @ (first_camera() - values))
     blocks = np.arange(len(angles)) // BLOCK
-    covariance = clustered_covariance(normal.eliminated.sum(axis=0) + precision, normal.scores, blocks, precision)
+    covariance = clustered_covariance(normal.schur_complement.sum(axis=0) + precision, normal.scores, blocks, precision)
     return angles + np.clip(follow, -WIDEST, WIDEST), values + step, np.sqrt(np.diagonal(covariance))
