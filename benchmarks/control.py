@@ -91,7 +91,7 @@ def fastest_iteration(case: Case, *, repeats: int) -> tuple[Scene, ControlTask, 
     """The parts [s] of the fastest iteration, after one to warm up."""
     scene, task, goal_loss = make_setting(case)
     policy = task.policy(scene, 0)
-    optimizer = torch.optim.Adam(policy.parameters(), lr=task.rate("image"))
+    optimizer = torch.optim.Adam(policy.parameters(), lr=task.learning_rate_for("image"))
     runs = [iteration(scene, task, goal_loss, policy, optimizer) for _ in range(1 + repeats)][1:]
     return scene, task, min(runs, key=lambda seconds: sum(seconds.values()))
 

@@ -13,7 +13,7 @@ from risp_torch.files.atomic import write_tensors
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import checked
 
-_KEY = "risp_policy"
+_METADATA_KEY = "risp_policy"
 
 
 @checked
@@ -29,7 +29,7 @@ def save_policy(path: Path | str, policy: Module, record: Mapping[str, Any]) -> 
         UserError: the file cannot be written.
     """
     weights = {name: value.detach().cpu().clone().contiguous() for name, value in policy.state_dict().items()}
-    write_tensors(path, weights, {_KEY: json.dumps(dict(record))})
+    write_tensors(path, weights, {_METADATA_KEY: json.dumps(dict(record))})
 
 
 @checked
@@ -50,7 +50,7 @@ def load_policy(path: Path | str, policy: Module) -> None:
         raise UserError(f"the policy {path} does not exist: give the policy.safetensors that 'risp control' has written")
     try:
         with safe_open(path, framework="pt", device="cpu") as file:
-            if _KEY not in (file.metadata() or {}):
+            if _METADATA_KEY not in (file.metadata() or {}):
                 raise UserError(f"{path} holds no policy: give the policy.safetensors of a run of control")
             weights = {name: file.get_tensor(name) for name in file.keys()}
     except (SafetensorError, OSError) as error:

@@ -1,4 +1,4 @@
-"""Objectives of control: difference to the picture of the goal, or to its state."""
+"""Objectives of control: difference from the goal's picture, or from its state."""
 
 from __future__ import annotations
 
@@ -17,24 +17,29 @@ from risp_torch.scene.states import joined_placement, split_placement
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import checked
 
-_REACH = 3.0  # cut-off of a Gaussian, in widths
+_CUTOFF = 3.0  # of a Gaussian, in standard deviations
 
 
 class GoalLoss:
-    """A goal, and the frames of a motion that are compared with it.
+    """Loss and error of a motion relative to a goal.
 
     Attributes:
-        frames: numbers of these frames, ascending.
-        places: [1, P, 3] or [frames, P, 3] target positions of the particles [m]; None if only pictures are known.
+        frames: indices of the compared frames, ascending.
+        target_positions: [1, P, 3] or [frames, P, 3] target positions of the particles [m]; None if only pictures are known.
         pictures: [1, H, W, 3] or [frames, H, W, 3] target pictures (linear rgb); None if pictures are not compared.
     """
 
     @checked
     def __init__(
-        self, scene: Scene, task: ControlTask, goal: Goal | None, *,
-        pictures: torch.Tensor | None = None, observe_goal: bool = True,
+        self,
+        scene: Scene,
+        task: ControlTask,
+        goal: Goal | None,
+        *,
+        pictures: torch.Tensor | None = None,
+        observe_goal: bool = True,
     ) -> None:
-        """Make an aim.
+        """Prepare the targets of a goal.
 
         Args:
             scene: the scene.
@@ -49,72 +54,74 @@ class GoalLoss:
         if goal is None and pictures is None:
             raise UserError("there is neither a goal nor its picture: give one of the two")
         self.scene, self.task = scene, task
-        self.frames = task.compared(scene.frames)
-        self.places = None if goal is None else self._at_frames(check_goal(scene, goal), "the goal")
+        self.frames = task.compared_frames(scene.frames)
+        self.target_positions = None if goal is None else self._rows_at_compared_frames(check_goal(scene, goal), "the goal")
         self.pictures = None
         if pictures is not None:
-            self.pictures = self._at_frames(check_pictures(scene, pictures), "the target")
+            self.pictures = self._rows_at_compared_frames(check_pictures(scene, pictures), "the target")
         elif observe_goal:
             with torch.no_grad():
-                self.pictures = scene.render(goal_placement(scene, self.places)[None])[0]
+                self.pictures = scene.render(goal_placement(scene, self.target_positions)[None])[0]
         mass = torch.cat([deformable.mass(scene.table.values()) for deformable in scene.deformables], dim=1)[0].detach()
-        self._share = mass / mass.sum()
+        self._mass_fraction = mass / mass.sum()
 
-    def after(self, frame: int) -> GoalLoss:
-        """The aim for the rest of a motion from a frame on, with frames counted from there."""
-        rest = copy.copy(self)
-        later = [k for k, number in enumerate(self.frames) if number > frame]
-        rest.frames = tuple(self.frames[k] - frame for k in later)
-        rest.places, rest.pictures = (
-            rows if rows is None or len(rows) == 1 else rows[later] for rows in (self.places, self.pictures)
+    def remaining(self, frame: int) -> GoalLoss:
+        """The goal loss of the motion after a frame; frame indices are relative to this frame."""
+        remaining_loss = copy.copy(self)
+        later_rows = [k for k, frame_index in enumerate(self.frames) if frame_index > frame]
+        remaining_loss.frames = tuple(self.frames[k] - frame for k in later_rows)
+        remaining_loss.target_positions, remaining_loss.pictures = (
+            rows if rows is None or len(rows) == 1 else rows[later_rows] for rows in (self.target_positions, self.pictures)
         )
-        return rest
+        return remaining_loss
 
     def loss(self, rollout: ControlledRollout, objective: Objective) -> torch.Tensor:
         """The minimised loss.
 
         Args:
             rollout: a motion of one world.
-            objective: "image" for pictures; "state" and "random" for the measure itself.
+            objective: "image" for pictures; "state" and "random" for the task's error measure.
         """
-        goal_loss = self.image_loss(rollout) if objective == "image" or self.places is None else self.state_loss(rollout)
+        goal_loss = (
+            self.image_loss(rollout) if objective == "image" or self.target_positions is None else self.state_loss(rollout)
+        )
         return goal_loss + self.task.penalty * rollout.outputs.square().mean() if self.task.penalty else goal_loss
 
     def image_loss(self, rollout: ControlledRollout) -> torch.Tensor:
-        """Mean squared differences of blurred pictures, summed over the widths of the blur."""
+        """Mean squared differences of blurred pictures, summed over the standard deviations of the blur."""
         pictures = self.scene.render(rollout.states, {}, frames=list(self.frames))[0]
         difference = pictures - self.pictures
         return sum(blurred(difference, width).square().mean() for width in self.task.blur)
 
     def state_loss(self, rollout: ControlledRollout) -> torch.Tensor:
-        """Mean squared measure over the compared frames, relative to the size."""
-        offset = self._offset(rollout.states.particle_q[0, list(self.frames)], self.places)
+        """Mean squared error measure over the compared frames, relative to the task's size."""
+        offset = self._offset(rollout.states.particle_q[0, list(self.frames)], self.target_positions)
         return offset.square().sum(dim=-1).mean() / self.task.size**2
 
     def error(self, rollout: ControlledRollout) -> float:
-        """The measure at the last frame, relative to the size; NaN if the goal's state is unknown."""
-        if self.places is None:
+        """The error measure at the last frame, relative to the task's size; NaN if the goal's state is unknown."""
+        if self.target_positions is None:
             return math.nan
-        offset = self._offset(rollout.states.particle_q[0, -1:].detach(), self.places[-1:])
+        offset = self._offset(rollout.states.particle_q[0, -1:].detach(), self.target_positions[-1:])
         return float(offset.norm(dim=-1).mean()) / self.task.size
 
     def displacement(self, rollout: ControlledRollout) -> list[float]:
         """[3] displacement of the centre of mass from the first frame to the last [m]."""
         first, last = rollout.states.particle_q[0, [0, -1]].detach()
-        return (self._share @ (last - first)).tolist()
+        return (self._mass_fraction @ (last - first)).tolist()
 
-    def _offset(self, positions: torch.Tensor, goal_places: torch.Tensor) -> torch.Tensor:
-        """Difference of motion and goal for the measure [m]: [T, P, 3] of all particles, [T, 3] or [T, 1] of the centre."""
-        offset = positions - goal_places
+    def _offset(self, positions: torch.Tensor, target_positions: torch.Tensor) -> torch.Tensor:
+        """Difference of motion and goal [m]: [T, P, 3] of particles, [T, 3] of the centre of mass, or [T, 1] along an axis."""
+        offset = positions - target_positions
         if self.task.measure == "vertices":
             return offset
-        center = torch.einsum("p,tpk->tk", self._share, offset)
+        center_offset = torch.einsum("p,tpk->tk", self._mass_fraction, offset)
         if self.task.measure == "center":
-            return center
+            return center_offset
         direction = constant(self.task.direction)
-        return (center @ (direction / direction.norm()))[:, None]
+        return (center_offset @ (direction / direction.norm()))[:, None]
 
-    def _at_frames(self, rows: torch.Tensor, quantity: str) -> torch.Tensor:
+    def _rows_at_compared_frames(self, rows: torch.Tensor, quantity: str) -> torch.Tensor:
         """One row for all frames, or the rows of the compared frames."""
         if len(rows) not in (1, self.scene.frames + 1):
             raise UserError(f"{quantity} has {len(rows)} rows: give 1, or one for each of the {self.scene.frames + 1} frames")
@@ -148,20 +155,20 @@ def check_pictures(scene: Scene, pictures: torch.Tensor) -> torch.Tensor:
 def goal_placement(scene: Scene, positions: torch.Tensor) -> torch.Tensor:
     """[rows, ...] placement (``Scene.poses``), other bodies at their initial poses, for positions [rows, P, 3]."""
     with torch.no_grad():
-        start = scene.start_poses(scene.table.values())
-        body_q, _ = split_placement(start, bodies=len(scene.bodies), particles=scene.particle_count)
+        initial_placement = scene.start_poses(scene.table.values())
+        body_q, _ = split_placement(initial_placement, bodies=len(scene.bodies), particles=scene.particle_count)
     return joined_placement(body_q.expand(len(positions), *body_q.shape[1:]), positions)
 
 
 def blurred(pictures: torch.Tensor, width: float) -> torch.Tensor:
-    """Pictures [n, H, W, C] after a Gaussian of a width [pixels]; zero beyond their edges."""
+    """Pictures [n, H, W, C], blurred by a Gaussian with a standard deviation [pixels]; zero beyond their edges."""
     if width == 0:
         return pictures
-    half_width = math.ceil(_REACH * width)
-    positions = np.arange(-half_width, half_width + 1)
-    weights = np.exp(-0.5 * (positions / width) ** 2)
-    line = constant(weights / weights.sum())
-    planes = pictures.permute(0, 3, 1, 2).flatten(0, 1)[:, None]
-    planes = functional.conv2d(planes, line[None, None, :, None], padding=(half_width, 0))
-    planes = functional.conv2d(planes, line[None, None, None, :], padding=(0, half_width))
-    return planes[:, 0].unflatten(0, (len(pictures), pictures.shape[3])).permute(0, 2, 3, 1)
+    half_width = math.ceil(_CUTOFF * width)
+    pixel_offsets = np.arange(-half_width, half_width + 1)
+    weights = np.exp(-0.5 * (pixel_offsets / width) ** 2)
+    kernel = constant(weights / weights.sum())
+    channels = pictures.permute(0, 3, 1, 2).flatten(0, 1)[:, None]
+    channels = functional.conv2d(channels, kernel[None, None, :, None], padding=(half_width, 0))
+    channels = functional.conv2d(channels, kernel[None, None, None, :], padding=(0, half_width))
+    return channels[:, 0].unflatten(0, (len(pictures), pictures.shape[3])).permute(0, 2, 3, 1)

@@ -14,11 +14,11 @@ from risp_torch.scene.states import States
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import checked
 
-_WATCHED = 16  # default number of observed particles
+_DEFAULT_PARTICLES = 16  # default number of observed particles
 
 
 class Observer(ABC):
-    """Numbers of order one for a policy, from the last frame of a motion; differentiable."""
+    """Observations for a policy, from the last frame of a motion; of order one, and differentiable."""
 
     @property
     @abstractmethod
@@ -42,40 +42,40 @@ class StateObserver(Observer):
     """Positions and velocities of some particles about their mean, and the mean of the goal, relative to the task's size."""
 
     @checked
-    def __init__(self, scene: Scene, task: ControlTask, places: torch.Tensor) -> None:
+    def __init__(self, scene: Scene, task: ControlTask, target_positions: torch.Tensor) -> None:
         """An observer.
 
         Args:
             scene: the scene.
-            task: of the scene, with ``feedback``.
-            places: [P, 3] target positions of the particles at the end [m].
+            task: control task of the scene, with ``feedback``.
+            target_positions: [P, 3] target positions of the particles at the end [m].
 
         Raises:
             UserError: a particle does not exist.
         """
         particles = np.asarray(task.feedback.particles, dtype=np.int64)
         if not len(particles):
-            particles = np.unique(np.linspace(0, scene.particle_count - 1, _WATCHED).round().astype(np.int64))
+            particles = np.unique(np.linspace(0, scene.particle_count - 1, _DEFAULT_PARTICLES).round().astype(np.int64))
         if particles.min() < 0 or particles.max() >= scene.particle_count:
             raise UserError(f"feedback watches particle {particles.max()}, and there are 0 to {scene.particle_count - 1}")
-        self.chosen, self.scale = torch.as_tensor(particles, device=places.device), task.size
-        self.goal = places[self.chosen].mean(dim=0)
+        self.particles, self.length_scale = torch.as_tensor(particles, device=target_positions.device), task.size
+        self.goal_mean = target_positions[self.particles].mean(dim=0)
 
     @property
     def size(self) -> int:
-        """Three numbers for each place and velocity, and three for the goal."""
-        return 6 * len(self.chosen) + 3
+        """Three numbers for each position and velocity, and three for the goal."""
+        return 6 * len(self.particles) + 3
 
     def observe(self, states: States, memory: torch.Tensor | None) -> tuple[torch.Tensor, torch.Tensor | None]:
         """See ``Observer.observe``; without memory."""
-        positions, velocities = states.particle_q[:, -1, self.chosen], states.particle_qd[:, -1, self.chosen]
-        center = positions.mean(dim=1, keepdim=True)
-        features = [(positions - center).flatten(1), self.goal - center[:, 0], velocities.flatten(1)]
-        return torch.cat(features, dim=1) / self.scale, None
+        positions, velocities = states.particle_q[:, -1, self.particles], states.particle_qd[:, -1, self.particles]
+        mean_position = positions.mean(dim=1, keepdim=True)
+        features = [(positions - mean_position).flatten(1), self.goal_mean - mean_position[:, 0], velocities.flatten(1)]
+        return torch.cat(features, dim=1) / self.length_scale, None
 
 
 class RispObserver(Observer):
-    """Predictions of a network for the rendered picture: difference to that of the goal, and change since the last one."""
+    """Predictions of a network for the rendered picture: difference from the goal's prediction, and change since the last one."""
 
     @checked
     def __init__(self, scene: Scene, network: RispNetwork, picture: torch.Tensor) -> None:
@@ -88,7 +88,7 @@ class RispObserver(Observer):
         """
         self.scene, self.network = scene, network
         with torch.no_grad():
-            self.goal = network.read(picture)
+            self.goal_prediction = network.read(picture)
 
     @property
     def size(self) -> int:
@@ -97,6 +97,6 @@ class RispObserver(Observer):
 
     def observe(self, states: States, memory: torch.Tensor | None) -> tuple[torch.Tensor, torch.Tensor | None]:
         """See ``Observer.observe``; the prediction is the memory."""
-        reading = self.network.read(self.scene.render(states, {}, frames=[-1])[:, 0])
-        change = torch.zeros_like(reading) if memory is None else reading - memory
-        return torch.cat([self.goal - reading, change], dim=1), reading
+        prediction = self.network.read(self.scene.render(states, {}, frames=[-1])[:, 0])
+        change = torch.zeros_like(prediction) if memory is None else prediction - memory
+        return torch.cat([self.goal_prediction - prediction, change], dim=1), prediction

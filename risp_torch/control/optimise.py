@@ -13,7 +13,7 @@ from torch.nn import Module
 from tqdm import tqdm
 
 from risp_torch.control.objectives import GoalLoss
-from risp_torch.control.rollouts import ControlledRollout, Drive
+from risp_torch.control.rollouts import ControlledRollout, PolicySimulator
 from risp_torch.control.task import ControlTask, Objective
 from risp_torch.files.run_folder import RunFolder
 from risp_torch.files.search_checkpoint import SearchCheckpoint
@@ -26,9 +26,9 @@ class History:
     """History of a search; entry i belongs to the policy after i steps.
 
     Attributes:
-        losses: of the objective.
-        errors: of the last frame, relative to the task's size; NaN where the goal's state is not known.
-        seconds: that each entry took.
+        losses: losses of the objective.
+        errors: error measures of the last frame, relative to the task's size; NaN where the goal's state is unknown.
+        seconds: duration of each iteration [s].
     """
 
     losses: list[float] = field(default_factory=list)
@@ -51,10 +51,10 @@ class Search:
     """Result of a search.
 
     Attributes:
-        policy: with the weights of the entry that is kept.
-        best: number of this entry.
-        history: of the whole search.
-        rollout: its motion, without gradient.
+        policy: policy with the weights of the best entry.
+        best: index of the best entry.
+        history: history of the whole search.
+        rollout: motion under the policy, without gradient.
     """
 
     policy: Module
@@ -66,8 +66,8 @@ class Search:
 @checked
 def search(
     make_policy: Callable[[int], Module],
-    drive: Drive,
-    aim: GoalLoss,
+    simulate_policy: PolicySimulator,
+    goal_loss: GoalLoss,
     *,
     objective: Objective,
     task: ControlTask,
@@ -80,12 +80,12 @@ def search(
 
     Args:
         make_policy: seed -> a new policy with random weights.
-        drive: a policy -> its motion.
-        aim: the goal.
+        simulate_policy: policy -> motion under the policy.
+        goal_loss: loss and error relative to the goal.
         objective: the objective.
-        task: of the scene: learning rate and penalty.
+        task: control task of the scene, with the learning rate and the penalty.
         iterations: gradient steps, or random policies after the first.
-        seed: of the first policy, and of all random ones.
+        seed: seed of the first policy, and of all random ones.
         folder: where the search is saved after each iteration, and from which it is resumed.
         progress: whether to show a progress bar.
 
@@ -95,40 +95,45 @@ def search(
     Raises:
         DivergenceError: the motion of a policy diverged.
     """
-    random = objective == "random"
+    is_random = objective == "random"
     policy, history = make_policy(seed), History()
-    best = _weights(policy)
-    optimizer = torch.optim.Adam(policy.parameters(), lr=1.0 if random else task.rate(objective))
-    first, best = _resume(folder, policy, optimizer, history, best)
-    bar = tqdm(
-        total=iterations + 1, initial=first, desc=f"control ({objective})", disable=not progress, mininterval=0.5, delay=2.0
+    best_weights = _weights(policy)
+    optimizer = torch.optim.Adam(policy.parameters(), lr=1.0 if is_random else task.learning_rate_for(objective))
+    first_iteration, best_weights = _resume(folder, policy, optimizer, history, best_weights)
+    progress_bar = tqdm(
+        total=iterations + 1,
+        initial=first_iteration,
+        desc=f"control ({objective})",
+        disable=not progress,
+        mininterval=0.5,
+        delay=2.0,
     )
-    for iteration in range(first, iterations + 1):
-        began = time.perf_counter()
-        if random:
+    for iteration in range(first_iteration, iterations + 1):
+        start_time = time.perf_counter()
+        if is_random:
             policy = make_policy(_random_seed(seed, iteration))
-        stepping = not random and iteration < iterations
+        takes_step = not is_random and iteration < iterations
         optimizer.zero_grad(set_to_none=True)
-        with torch.set_grad_enabled(stepping):
-            rollout = drive(policy)
-            loss = aim.loss(rollout, objective)
+        with torch.set_grad_enabled(takes_step):
+            rollout = simulate_policy(policy)
+            loss = goal_loss.loss(rollout, objective)
         history.losses.append(float(loss.detach()))
-        history.errors.append(aim.error(rollout))
+        history.errors.append(goal_loss.error(rollout))
         if history.best(objective) == iteration:
-            best = _weights(policy)
-        if stepping:
+            best_weights = _weights(policy)
+        if takes_step:
             with repeatable_sums():
                 loss.backward()
             optimizer.step()
-        history.seconds.append(time.perf_counter() - began)
-        bar.set_postfix(loss=f"{history.losses[-1]:.3e}", error=f"{100 * history.errors[-1]:.1f} %")
-        bar.update()
+        history.seconds.append(time.perf_counter() - start_time)
+        progress_bar.set_postfix(loss=f"{history.losses[-1]:.3e}", error=f"{100 * history.errors[-1]:.1f} %")
+        progress_bar.update()
         if folder is not None:
-            _save(folder, policy, optimizer, history, best)
-    bar.close()
+            _save(folder, policy, optimizer, history, best_weights)
+    progress_bar.close()
     with torch.no_grad():
-        policy.load_state_dict(best)
-        return Search(policy, history.best(objective), history, drive(policy))
+        policy.load_state_dict(best_weights)
+        return Search(policy, history.best(objective), history, simulate_policy(policy))
 
 
 def _random_seed(seed: int, iteration: int) -> int:
@@ -143,21 +148,30 @@ def _weights(policy: Module) -> dict[str, torch.Tensor]:
 
 
 def _save(
-    folder: RunFolder, policy: Module, optimizer: torch.optim.Optimizer, history: History, best: dict[str, torch.Tensor]
+    folder: RunFolder, policy: Module, optimizer: torch.optim.Optimizer, history: History, best_weights: dict[str, torch.Tensor]
 ) -> None:
-    state = {"policy": policy.state_dict(), "best": best, "optimizer": optimizer.state_dict(), "history": vars(history)}
-    SearchCheckpoint(folder, "search").save(state)
+    checkpoint = {
+        "policy": policy.state_dict(),
+        "best": best_weights,
+        "optimizer": optimizer.state_dict(),
+        "history": vars(history),
+    }
+    SearchCheckpoint(folder, "search").save(checkpoint)
 
 
 def _resume(
-    folder: RunFolder | None, policy: Module, optimizer: torch.optim.Optimizer, history: History, best: dict[str, torch.Tensor]
+    folder: RunFolder | None,
+    policy: Module,
+    optimizer: torch.optim.Optimizer,
+    history: History,
+    best_weights: dict[str, torch.Tensor],
 ) -> tuple[int, dict[str, torch.Tensor]]:
-    """Load what ``_save`` wrote: the next iteration, and the best weights so far."""
+    """Load the checkpoint of ``_save``; return the next iteration, and the best weights so far."""
     saved = SearchCheckpoint(folder, "search").load()
     if saved is None:
-        return 0, best
+        return 0, best_weights
     policy.load_state_dict(saved["policy"])
     optimizer.load_state_dict(saved["optimizer"])
-    for name, column in saved["history"].items():
-        getattr(history, name).extend(column)
+    for name, values in saved["history"].items():
+        getattr(history, name).extend(values)
     return len(history.losses), saved["best"]

@@ -1,4 +1,4 @@
-"""Networks that drive a scene: their outputs are one of its parameters."""
+"""Policies: networks whose output is a parameter of a scene."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ class SinePolicy(nn.Module):
         """Make a policy with random weights.
 
         Args:
-            outputs: E, numbers at each time.
-            signals: K, sinusoids.
-            frequency: of all of them [rad/s].
+            outputs: E, number of outputs at each time.
+            signals: K, number of sinusoids.
+            frequency: angular frequency of all sinusoids [rad/s].
             limit: largest magnitude of an output, in the unit of the driven parameter.
-            times: [R] s, of the rows of the parameter (``control_times``).
+            times: [R] times of the parameter's rows [s] (``control_times``).
             fade: duration before the last time in which the outputs decrease linearly to zero [s]; a body is then near its rest
                 shape when it is evaluated.
             seed: seed of the weights.
@@ -50,17 +50,17 @@ class SinePolicy(nn.Module):
             UserError: a count, the frequency or the limit is not positive, or the fade is negative.
         """
         super().__init__()
-        rows = np.asarray(times, dtype=np.float64)
-        taper = np.minimum((rows[-1] - rows) / fade, 1.0) if fade > 0 else np.ones(len(rows))
+        row_times = np.asarray(times, dtype=np.float64)
+        taper = np.minimum((row_times[-1] - row_times) / fade, 1.0) if fade > 0 else np.ones(len(row_times))
         self.register_buffer("share", _to_runtime(torch.as_tensor(limit * taper)[:, None]), persistent=False)
         phases = 2 * math.pi * torch.arange(signals, dtype=torch.float64) / signals
-        angles = frequency * torch.as_tensor(rows)[:, None] + phases
+        angles = frequency * torch.as_tensor(row_times)[:, None] + phases
         self.register_buffer("signals", _to_runtime(torch.sin(angles)), persistent=False)
         self.weight = nn.Parameter(_to_runtime(_uniform((outputs, signals), 1 / math.sqrt(signals), _generator(seed))))
 
     def forward(self) -> torch.Tensor:
         """[R, E] outputs at all times."""
-        return self.share * torch.tanh(self.signals @ self.weight.T)
+        return self.amplitude * torch.tanh(self.signals @ self.weight.T)
 
 
 class FeedbackPolicy(nn.Module):
@@ -85,8 +85,8 @@ class FeedbackPolicy(nn.Module):
         self.limit, self.observations = limit, observations
         generator = _generator(seed)
         layers: list[nn.Module] = []
-        for inside, outside in zip(widths[:-1], widths[1:], strict=True):
-            layers += [_linear(inside, outside, generator), nn.Tanh()]
+        for num_inputs, num_outputs in zip(widths[:-1], widths[1:], strict=True):
+            layers += [_linear(num_inputs, num_outputs, generator), nn.Tanh()]
         self.layers = nn.Sequential(*layers)
 
     def forward(self, observation: torch.Tensor) -> torch.Tensor:
@@ -99,10 +99,10 @@ class DirectPolicy(nn.Module):
 
     @checked
     def __init__(self, start: FiniteArray, *, scale: Positive = 1.0) -> None:
-        """Begin with given numbers.
+        """Make a policy with these initial values.
 
         Args:
-            start: of any shape, in the unit of the parameter that is driven.
+            start: initial values, of any shape, in the unit of the driven parameter.
             scale: physical size of a unit step of the optimiser, same unit.
 
         Raises:
@@ -120,16 +120,16 @@ class DirectPolicy(nn.Module):
 
 @checked
 def control_times(scene: Scene) -> np.ndarray:
-    """[frames controls] s, when each row of an actuation of a scene begins."""
+    """[frames * controls] start times [s] of the rows of an actuation of a scene."""
     return np.arange(scene.frames * scene.stepping.controls) * (scene.frame_dt / scene.stepping.controls)
 
 
-def _linear(inside: int, outside: int, generator: torch.Generator) -> nn.Linear:
+def _linear(num_inputs: int, num_outputs: int, generator: torch.Generator) -> nn.Linear:
     """A layer with torch's usual distribution of weights, sampled from a separate generator."""
-    layer = nn.Linear(inside, outside, dtype=bridge_dtype(), device=bridge_device())
+    layer = nn.Linear(num_inputs, num_outputs, dtype=bridge_dtype(), device=bridge_device())
     with torch.no_grad():
-        for weights in (layer.weight, layer.bias):
-            weights.copy_(_uniform(tuple(weights.shape), 1 / math.sqrt(inside), generator))
+        for parameter in (layer.weight, layer.bias):
+            parameter.copy_(_uniform(tuple(parameter.shape), 1 / math.sqrt(num_inputs), generator))
     return layer
 
 

@@ -1,4 +1,4 @@
-"""Model-predictive control: every few frames the rest of the plan is optimised again from the current state of the real scene."""
+"""Model-predictive control: the remaining plan is optimised again every few frames, from the current state of the plant."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch.nn import Module
 from tqdm import tqdm
 
 from risp_torch.control.objectives import GoalLoss
-from risp_torch.control.rollouts import ControlledRollout, at_start, driven_rows
+from risp_torch.control.rollouts import ControlledRollout, driven_rows_per_frame, initial_states
 from risp_torch.control.task import ControlTask, Objective
 from risp_torch.control.windows import Windows, joined_states
 from risp_torch.scene.scene import Scene
@@ -23,26 +23,26 @@ from ti_sim.rollout.adjoint import Checkpoint
 
 
 @dataclass(frozen=True)
-class Replanned:
+class ReplanResult:
     """Result of replanning.
 
     Attributes:
-        rollout: the real motion and its outputs.
-        error: of it, relative to the task's size.
-        promised: [plans] errors at the last frame predicted by the model for each plan.
+        rollout: the plant's motion and the executed outputs.
+        error: error measure of the plant's motion, relative to the task's size.
+        predicted_errors: [plans] the model's prediction of the error at the last frame, for each plan.
     """
 
     rollout: ControlledRollout
     error: float
-    promised: list[float]
+    predicted_errors: list[float]
 
 
 @checked
 def replan(
     model: Scene,
-    world: Scene,
+    plant: Scene,
     task: ControlTask,
-    aim: GoalLoss,
+    goal_loss: GoalLoss,
     policy: Module,
     *,
     every: Count,
@@ -50,16 +50,15 @@ def replan(
     objective: Objective = "image",
     learning_rate: Positive | None = None,
     progress: bool = True,
-) -> Replanned:
-    """Drive a real scene by plans for a model of it whose parameters may be wrong.
+) -> ReplanResult:
+    """Control a plant by plans that are optimised on a model, whose parameters may be wrong.
 
     Args:
-        model: model scene for planning.
-        world: driven scene: the same scene with other parameters.
+        model: scene in which plans are optimised.
+        plant: scene that is controlled; it differs from the model in parameters only.
         task: control task of the scene.
-        aim: the goal, on the model's scene.
-        policy: open loop, the first plan; each plan starts with the weights of the previous one. It
-            is changed in place.
+        goal_loss: the goal, for the model.
+        policy: open-loop policy, the first plan; each plan starts with the weights of the previous one. It is changed in place.
         every: executed frames of each plan; all frames of the scene for a single plan.
         iterations: gradient steps for each plan after the first, 0 for none.
         objective: "image" or "state".
@@ -74,43 +73,43 @@ def replan(
         raise UserError(f"plans are made for the objective image or state, not {objective!r}")
     if every > model.frames:
         raise UserError(f"replan: every is {every}, and the scene has {model.frames} frames: give as many at most")
-    if (world.frames, world.particle_count) != (model.frames, model.particle_count):
+    if (plant.frames, plant.particle_count) != (model.frames, model.particle_count):
         raise UserError("the world has other frames or particles than the model: make both from one scene")
-    per_frame = driven_rows(model, task)
-    believed, real = Windows(model), Windows(world)
-    optimizer = torch.optim.Adam(policy.parameters(), lr=learning_rate or task.rate(objective))
-    intervals: list[States] = [at_start(world)]
-    done: list[torch.Tensor] = []
-    promised: list[float] = []
-    firsts = range(0, model.frames, every)
-    for first in tqdm(firsts, desc="replanning", unit="plan", disable=not progress, delay=2.0):
-        state = intervals[-1].last
-        # The model may have other inertias than the world: velocities are measured, angular momenta follow from them.
-        measured = state if state.body_momentum is None else state.replace(body_qd=state.body_qd)
-        plan = _Plan(believed, task, aim, first, per_frame, measured)
-        promised.append(_improve(plan, policy, optimizer, objective, iterations))
+    rows_per_frame = driven_rows_per_frame(model, task)
+    model_windows, plant_windows = Windows(model), Windows(plant)
+    optimizer = torch.optim.Adam(policy.parameters(), lr=learning_rate or task.learning_rate_for(objective))
+    segments: list[States] = [initial_states(plant)]
+    executed_rows: list[torch.Tensor] = []
+    predicted_errors: list[float] = []
+    first_frames = range(0, model.frames, every)
+    for first_frame in tqdm(first_frames, desc="replanning", unit="plan", disable=not progress, delay=2.0):
+        state = segments[-1].last
+        # The model's inertias may differ from the plant's: velocities are measured, angular momenta are computed from them.
+        measured_state = state if state.body_momentum is None else state.replace(body_qd=state.body_qd)
+        plan = _Plan(model_windows, task, goal_loss, first_frame, rows_per_frame, measured_state)
+        predicted_errors.append(_improve(plan, policy, optimizer, objective, iterations))
         with torch.no_grad():
-            count = min(every, model.frames - first)
-            rows = policy()[first * per_frame : (first + count) * per_frame]
-            intervals.append(real.rollout(first, count, {task.drives: rows}, state=state))
-            done.append(rows)
-    rollout = ControlledRollout(joined_states(intervals), torch.cat(done))
-    return Replanned(rollout, aim.error(rollout), promised)
+            num_frames = min(every, model.frames - first_frame)
+            rows = policy()[first_frame * rows_per_frame : (first_frame + num_frames) * rows_per_frame]
+            segments.append(plant_windows.rollout(first_frame, num_frames, {task.drives: rows}, state=state))
+            executed_rows.append(rows)
+    rollout = ControlledRollout(joined_states(segments), torch.cat(executed_rows))
+    return ReplanResult(rollout, goal_loss.error(rollout), predicted_errors)
 
 
 def _improve(plan: _Plan, policy: Module, optimizer: torch.optim.Optimizer, objective: Objective, iterations: int) -> float:
-    """Optimise a policy by ``iterations`` steps; return the error predicted by the model."""
+    """Optimise a policy by ``iterations`` gradient steps; return the error that the model predicts."""
     lowest_loss, error, best_weights = math.inf, math.nan, policy.state_dict()
     for iteration in range(iterations + 1):
-        stepping = iteration < iterations
+        takes_step = iteration < iterations
         optimizer.zero_grad(set_to_none=True)
-        with torch.set_grad_enabled(stepping):
-            rollout = plan.drive(policy)
-            loss = plan.aim.loss(rollout, objective)
+        with torch.set_grad_enabled(takes_step):
+            rollout = plan.simulate_policy(policy)
+            loss = plan.goal_loss.loss(rollout, objective)
         if float(loss.detach()) < lowest_loss:
-            lowest_loss, error = float(loss.detach()), plan.aim.error(rollout)
+            lowest_loss, error = float(loss.detach()), plan.goal_loss.error(rollout)
             best_weights = {name: value.detach().clone() for name, value in policy.state_dict().items()}
-        if stepping:
+        if takes_step:
             with repeatable_sums():
                 loss.backward()
             optimizer.step()
@@ -119,16 +118,26 @@ def _improve(plan: _Plan, policy: Module, optimizer: torch.optim.Optimizer, obje
 
 
 class _Plan:
-    """The rest of a motion from a frame on, and its aim."""
+    """The motion from a frame to the end, and its goal loss."""
 
-    def __init__(self, windows: Windows, task: ControlTask, aim: GoalLoss, first: int, per_frame: int, state: State) -> None:
-        self.windows, self.task, self.first, self.per_frame, self.state = windows, task, first, per_frame, state
-        self.aim = aim.after(first)
+    def __init__(
+        self, windows: Windows, task: ControlTask, goal_loss: GoalLoss, first_frame: int, rows_per_frame: int, state: State
+    ) -> None:
+        self.windows, self.task, self.first_frame, self.rows_per_frame, self.state = (
+            windows,
+            task,
+            first_frame,
+            rows_per_frame,
+            state,
+        )
+        self.goal_loss = goal_loss.remaining(first_frame)
 
-    def drive(self, policy: Module) -> ControlledRollout:
+    def simulate_policy(self, policy: Module) -> ControlledRollout:
         outputs = policy()
-        rest = outputs[self.first * self.per_frame :]
+        remaining_rows = outputs[self.first_frame * self.rows_per_frame :]
         adjoint = Checkpoint(every=self.task.checkpoint)
-        count = self.windows.scene.frames - self.first
-        states = self.windows.rollout(self.first, count, {self.task.drives: rest}, state=self.state, adjoint=adjoint)
-        return ControlledRollout(states, rest)
+        num_frames = self.windows.scene.frames - self.first_frame
+        states = self.windows.rollout(
+            self.first_frame, num_frames, {self.task.drives: remaining_rows}, state=self.state, adjoint=adjoint
+        )
+        return ControlledRollout(states, remaining_rows)

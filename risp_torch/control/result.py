@@ -18,15 +18,15 @@ class Control:
         objective: the objective.
         note: description of the goal.
         search: the policy, its motion and the history.
-        aim: the goal.
-        seconds: wall-clock time.
+        goal_loss: loss and error relative to the goal.
+        seconds: wall-clock time [s].
         folder: folder of the run, or None.
     """
 
     objective: Objective
     note: str
     search: Search
-    aim: GoalLoss
+    goal_loss: GoalLoss
     seconds: float
     folder: Path | None
 

@@ -1,4 +1,4 @@
-"""A policy drives a scene: open loop in one rollout, or closed loop from one observation to the next."""
+"""Rollouts under a policy: open loop in one rollout, or closed loop, one rollout between two observations."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ from ti_sim.rollout.adjoint import Checkpoint
 
 @dataclass(frozen=True)
 class ControlledRollout:
-    """A motion and the driving outputs.
+    """A motion under a policy, and the policy's outputs.
 
     Attributes:
-        states: of one world.
-        outputs: value of the driven parameter, in its unit and of its shape.
+        states: states of one world.
+        outputs: values of the driven parameter, in its unit and of its shape.
     """
 
     states: States
     outputs: torch.Tensor
 
 
-Drive = Callable[[Module], ControlledRollout]
+PolicySimulator = Callable[[Module], ControlledRollout]
 
 
 @checked
-def open_loop(scene: Scene, task: ControlTask) -> Drive:
+def open_loop(scene: Scene, task: ControlTask) -> PolicySimulator:
     """Open-loop control: one rollout, differentiable in the weights.
 
     Args:
@@ -45,80 +45,82 @@ def open_loop(scene: Scene, task: ControlTask) -> Drive:
         task: control task of the scene.
 
     Returns:
-        A function from a policy to the motion; a UserError where the policy's output does not fit.
+        Function: policy -> motion. It raises a UserError if the shape of the policy's output does not fit.
     """
 
-    def drive(policy: Module) -> ControlledRollout:
+    def simulate_policy(policy: Module) -> ControlledRollout:
         outputs = policy()
-        row_shape = np.shape(scene.table[task.drives].value)
-        if tuple(outputs.shape) != row_shape:
-            raise UserError(f"the policy gives numbers of shape {tuple(outputs.shape)}, and {task.drives} needs {row_shape}")
+        parameter_shape = np.shape(scene.table[task.drives].value)
+        if tuple(outputs.shape) != parameter_shape:
+            raise UserError(
+                f"the policy gives numbers of shape {tuple(outputs.shape)}, and {task.drives} needs {parameter_shape}"
+            )
         return ControlledRollout(
             scene.rollout({task.drives: outputs}, worlds=1, adjoint=Checkpoint(every=task.checkpoint)), outputs
         )
 
-    return drive
+    return simulate_policy
 
 
 @checked
-def closed_loop(scene: Scene, task: ControlTask, observer: Observer, *, every: Count = 1) -> Drive:
-    """Closed-loop control: an observation, some frames with the policy's outputs, and so on.
+def closed_loop(scene: Scene, task: ControlTask, observer: Observer, *, every: Count = 1) -> PolicySimulator:
+    """Closed-loop control: an observation, a rollout over ``every`` frames with the policy's outputs, and so on.
 
     The gradient flows through the whole loop: from the motion through the observations to the outputs of the policy.
 
     Args:
         scene: the scene.
-        task: of the scene; the driven parameter has a row for each time.
-        observer: of the scene.
+        task: control task of the scene; the driven parameter has a row for each time.
+        observer: observer of the scene.
         every: frames from one observation to the next.
 
     Returns:
-        A function from a policy to the motion; a UserError where the policy's layers do not fit.
+        Function: policy -> motion. It raises a UserError if the policy's layers do not fit.
 
     Raises:
         UserError: the driven parameter has no rows over time, or the scene cannot begin at any frame.
     """
-    per_frame = driven_rows(scene, task)
+    rows_per_frame = driven_rows_per_frame(scene, task)
     if every > scene.frames:
         raise UserError(f"the policy observes the scene every {every} frames: give a number from 1 to {scene.frames}")
     windows = Windows(scene)
-    columns = np.shape(scene.table[task.drives].value)[1:]
+    row_shape = np.shape(scene.table[task.drives].value)[1:]
     adjoint = Checkpoint(every=min(task.checkpoint, every * scene.stepping.substeps))
-    start = at_start(scene)
+    initial = initial_states(scene)
 
-    def drive(policy: FeedbackPolicy) -> ControlledRollout:
+    def simulate_policy(policy: FeedbackPolicy) -> ControlledRollout:
         if policy.observations != observer.size:
             raise UserError(f"the policy takes {policy.observations} numbers, but there are {observer.size} observations")
-        memory, intervals, rows, states = None, [], [], start
-        for first in range(0, scene.frames, every):
-            count = min(every, scene.frames - first)
+        memory, segments, output_rows, states = None, [], [], initial
+        for first_frame in range(0, scene.frames, every):
+            num_frames = min(every, scene.frames - first_frame)
             observation, memory = observer.observe(states, memory)
-            answer = policy(observation)
-            if answer.numel() != max(1, int(np.prod(columns))):
-                raise UserError(f"the policy gives {answer.numel()} numbers, and {task.drives} needs {columns} at a time")
-            rows.append(answer.reshape(1, *columns).expand(count * per_frame, *columns))
-            states = windows.rollout(first, count, {task.drives: rows[-1]}, state=states.last, adjoint=adjoint)
-            intervals.append(states)
-        return ControlledRollout(joined_states(intervals), torch.cat(rows))
+            output = policy(observation)
+            if output.numel() != max(1, int(np.prod(row_shape))):
+                raise UserError(f"the policy gives {output.numel()} numbers, and {task.drives} needs {row_shape} at a time")
+            output_rows.append(output.reshape(1, *row_shape).expand(num_frames * rows_per_frame, *row_shape))
+            states = windows.rollout(first_frame, num_frames, {task.drives: output_rows[-1]}, state=states.last, adjoint=adjoint)
+            segments.append(states)
+        return ControlledRollout(joined_states(segments), torch.cat(output_rows))
 
-    return drive
+    return simulate_policy
 
 
-def driven_rows(scene: Scene, task: ControlTask) -> int:
+def driven_rows_per_frame(scene: Scene, task: ControlTask) -> int:
     """Rows of the driven parameter per frame.
 
     Raises:
         UserError: it is not a number over time.
     """
-    timed = timed_parameters(scene)
-    if task.drives not in timed:
+    rows_per_frame = timed_parameters(scene)
+    if task.drives not in rows_per_frame:
         shape = np.shape(scene.table[task.drives].value)
         raise UserError(f"{task.drives} of shape {shape} is not a number over time: feedback and replanning need one")
-    return timed[task.drives]
+    return rows_per_frame[task.drives]
 
 
-def at_start(scene: Scene) -> States:
-    """The first frame of a scene's motion, without gradient, with the state there."""
+def initial_states(scene: Scene) -> States:
+    """States of the first frame of a scene's motion, without gradient; ``last`` is the initial state."""
     with torch.no_grad():
         states = scene.rollout(worlds=1, frames=1)
         return replace(joined_states([states], frames=1), last=scene.state(worlds=1))

@@ -18,7 +18,7 @@ from risp_torch.control.observers import Observer, RispObserver, StateObserver
 from risp_torch.control.optimise import search
 from risp_torch.control.policies import FeedbackPolicy
 from risp_torch.control.result import Control
-from risp_torch.control.rollouts import Drive, closed_loop, driven_rows, open_loop
+from risp_torch.control.rollouts import PolicySimulator, closed_loop, driven_rows_per_frame, open_loop
 from risp_torch.control.task import ControlTask, Objective
 from risp_torch.files.run_folder import RunFolder
 from risp_torch.files.video import read_video
@@ -31,7 +31,7 @@ from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Count, FromZero, Seed, checked
 
 FeedbackKind = Literal["none", "state", "risp"]
-_PICTURES = (".png", ".jpg", ".jpeg")
+_PICTURE_SUFFIXES = (".png", ".jpg", ".jpeg")
 
 
 @checked
@@ -56,7 +56,7 @@ def control(
         scene: the scene.
         task: control task of the scene.
         objective: "image", "state" or "random".
-        seed: of the policy's weights.
+        seed: seed of the policy's weights.
         goal: index of the task's goal; None for 0, or, with a target, for no goal and no errors.
         target: target picture or video in place of the goal's own: a picture file, a video, a folder of PNG frames, or
             pictures [1 or frames + 1, H, W, 3] (linear rgb).
@@ -71,31 +71,35 @@ def control(
         UserError: the task has no such objective, or a policy, goal, target or network does not fit.
         DivergenceError: a motion diverged.
     """
-    began = time.perf_counter()
+    start_time = time.perf_counter()
     task.check_objective(objective, scene.name)
     iterations = task.iterations if iterations is None else iterations
-    number = 0 if goal is None and target is None else goal
-    goal_state = None if number is None else task.goal(scene, number)
+    goal_index = 0 if goal is None and target is None else goal
+    goal_state = None if goal_index is None else task.goal(scene, goal_index)
     if objective == "state" and goal_state is None:
         raise UserError("the state objective needs a goal whose state is known: give its number, or choose the image objective")
     pictures = None if target is None else load_pictures(scene, target)
-    aim = GoalLoss(scene, task, goal_state, pictures=pictures, observe_goal=scene.camera is not None or objective == "image")
-    drive, make_policy, extra = _driver(scene, task, aim, feedback=feedback, network=network, every=every)
+    goal_loss = GoalLoss(
+        scene, task, goal_state, pictures=pictures, observe_goal=scene.camera is not None or objective == "image"
+    )
+    simulate_policy, make_policy, controller_settings = _controller(
+        scene, task, goal_loss, feedback=feedback, network=network, every=every
+    )
     folder = None
     if out is not None:
         settings = settings_of(scene, task) | {
-            "objective": objective, "seed": seed, "goal": number, "iterations": iterations, **extra,
-            "policy_sha256": _checksum(_numbers(make_policy(seed))),
-            "goal_places": None if goal_state is None else _summary(goal_state.placement),
+            "objective": objective, "seed": seed, "goal": goal_index, "iterations": iterations, **controller_settings,
+            "policy_sha256": _checksum(_parameters_and_buffers(make_policy(seed))),
+            "goal_places": None if goal_state is None else _position_statistics(goal_state.placement),
             "target": None if pictures is None else sha256(pictures.float().cpu().numpy().tobytes()).hexdigest(),
         }  # fmt: skip
         folder = RunFolder.open_or_create(out, settings)
-    outcome = search(
-        make_policy, drive, aim, objective=objective, task=task, iterations=iterations, seed=seed, folder=folder,
+    search_result = search(
+        make_policy, simulate_policy, goal_loss, objective=objective, task=task, iterations=iterations, seed=seed, folder=folder,
         progress=progress,
     )  # fmt: skip
     note = goal_state.note if goal_state is not None else "a given target"
-    result = Control(objective, note, outcome, aim, time.perf_counter() - began, folder.path if folder else None)
+    result = Control(objective, note, search_result, goal_loss, time.perf_counter() - start_time, folder.path if folder else None)
     if folder is not None:
         from risp_torch.control.report import write_report
 
@@ -118,7 +122,7 @@ def load_pictures(scene: Scene, target: str | Path | torch.Tensor | np.ndarray) 
         raise UserError("the scene has no camera, and the target is a picture: add one with add_camera")
     if not isinstance(target, str | Path):
         return torch.as_tensor(target, dtype=bridge_dtype(), device=bridge_device())
-    if Path(target).suffix.lower() not in _PICTURES:
+    if Path(target).suffix.lower() not in _PICTURE_SUFFIXES:
         size = (camera.height, camera.width)
         film = read_video(target, fps=1 / scene.frame_dt, size=size, frames=scene.frames + 1)
         return torch.as_tensor(film, dtype=bridge_dtype(), device=bridge_device())
@@ -140,7 +144,7 @@ def settings_of(scene: Scene, task: ControlTask) -> dict[str, Any]:
     return {"scene": scene.description(), "task": {name: getattr(task, name) for name in names}, "precision": str(bridge_dtype())}
 
 
-def _numbers(policy: Module) -> list[torch.Tensor]:
+def _parameters_and_buffers(policy: Module) -> list[torch.Tensor]:
     """Weights and buffers of a policy, which identify it."""
     return [*policy.parameters(), *policy.buffers()]
 
@@ -154,16 +158,16 @@ def _checksum(tensors: Sequence[torch.Tensor]) -> str:
     return checksum.hexdigest()
 
 
-def _summary(placement: Any) -> list[list[float]]:
-    """Mean and spread of positions along the axes [m], to a tenth of a millimetre, independent of roundoff."""
+def _position_statistics(placement: Any) -> list[list[float]]:
+    """Mean and standard deviation of positions along the axes [m], rounded to 0.1 mm, so independent of rounding errors."""
     positions = torch.as_tensor(placement).double().flatten(0, -2)
     return [statistic.cpu().numpy().round(4).tolist() for statistic in (positions.mean(dim=0), positions.std(dim=0))]
 
 
-def _driver(
-    scene: Scene, task: ControlTask, aim: GoalLoss, *, feedback: FeedbackKind, network: str | Path | None, every: int | None
-) -> tuple[Drive, Callable[[int], Module], dict[str, Any]]:
-    """A function that simulates the scene under a policy, a function that makes policies, and their entry in settings.json."""
+def _controller(
+    scene: Scene, task: ControlTask, goal_loss: GoalLoss, *, feedback: FeedbackKind, network: str | Path | None, every: int | None
+) -> tuple[PolicySimulator, Callable[[int], Module], dict[str, Any]]:
+    """Functions that simulate the scene under a policy and make policies, and their entry in settings.json."""
     if (feedback == "risp") != (network is not None):
         raise UserError("a network belongs to feedback 'risp', and is needed there: give --network with --feedback risp only")
     if feedback == "none":
@@ -172,34 +176,36 @@ def _driver(
         return open_loop(scene, task), lambda seed: task.policy(scene, seed), {"feedback": "none"}
     if task.feedback is None:
         raise UserError(f"the scene {scene.name} has no feedback control: leave --feedback out")
-    driven_rows(scene, task)
+    driven_rows_per_frame(scene, task)
     every = task.feedback.every if every is None else every
-    extra = {"feedback": feedback, "every": every}
+    controller_settings = {"feedback": feedback, "every": every}
     if feedback == "state":
-        observer: Observer = _state_observer(scene, task, aim)
+        observer: Observer = _state_observer(scene, task, goal_loss)
     else:
-        observer = _risp_observer(scene, aim, network)
-        extra["network_sha256"] = sha256(Path(network).read_bytes()).hexdigest()
-    defaults = task.feedback
-    outputs = math.prod(np.shape(scene.table[task.drives].value)[1:])
+        observer = _risp_observer(scene, goal_loss, network)
+        controller_settings["network_sha256"] = sha256(Path(network).read_bytes()).hexdigest()
+    feedback_defaults = task.feedback
+    num_outputs = math.prod(np.shape(scene.table[task.drives].value)[1:])
 
     def make_policy(seed: int) -> Module:
-        return FeedbackPolicy(observer.size, outputs, hidden=defaults.hidden, limit=defaults.limit, seed=seed)
+        return FeedbackPolicy(
+            observer.size, num_outputs, hidden=feedback_defaults.hidden, limit=feedback_defaults.limit, seed=seed
+        )
 
-    return closed_loop(scene, task, observer, every=every), make_policy, extra
+    return closed_loop(scene, task, observer, every=every), make_policy, controller_settings
 
 
-def _state_observer(scene: Scene, task: ControlTask, aim: GoalLoss) -> StateObserver:
-    if aim.places is None:
+def _state_observer(scene: Scene, task: ControlTask, goal_loss: GoalLoss) -> StateObserver:
+    if goal_loss.target_positions is None:
         raise UserError("feedback 'state' needs a goal whose state is known: give its number")
-    return StateObserver(scene, task, aim.places[-1])
+    return StateObserver(scene, task, goal_loss.target_positions[-1])
 
 
-def _risp_observer(scene: Scene, aim: GoalLoss, path: str | Path) -> RispObserver:
+def _risp_observer(scene: Scene, goal_loss: GoalLoss, path: str | Path) -> RispObserver:
     """An observer with the network of a file (UserError: it is one of another scene or size)."""
     network, record = load_network(path)
     camera = scene.camera
-    if camera is None or aim.pictures is None:
+    if camera is None or goal_loss.pictures is None:
         raise UserError("feedback 'risp' needs pictures, but the scene has no camera: add one with add_camera")
     check_network(network, record, scene=scene.name, outputs=network.settings.outputs, size=camera.width, path=str(path))
-    return RispObserver(scene, network.to(device=bridge_device(), dtype=bridge_dtype()), aim.pictures[-1])
+    return RispObserver(scene, network.to(device=bridge_device(), dtype=bridge_dtype()), goal_loss.pictures[-1])

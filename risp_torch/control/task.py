@@ -43,7 +43,7 @@ class Feedback:
     Attributes:
         limit: largest magnitude of an output, in the unit of the driven parameter.
         hidden: widths of the perceptron's layers.
-        particles: indices of the observed particles; none for sixteen spread over all.
+        particles: indices of the observed particles; if empty, sixteen equally spaced indices.
         every: frames from one observation to the next.
     """
 
@@ -59,19 +59,19 @@ class ControlTask:
     """Control task of a scene; its file defines ``make_control(scene) -> ControlTask`` beside ``make_scene``.
 
     Attributes:
-        drives: parameter that is the policy's output: an actuation, a load's force, an initial velocity.
+        drives: name of the driven parameter, which is the policy's output: an actuation, a load's force, an initial velocity.
         policy: (scene, seed) -> a new policy with random weights.
         goal: (scene, number) -> a goal; numbered from 0.
         size: reference length of errors [m].
         measure: error measure of the last frame: "center", distance of the centres of mass; "along", the same along
             ``direction``; "vertices", mean distance of the particles.
         direction: [3] of any length, of the measure "along".
-        objectives: available objectives: "image" (pictures), "state" (the measure itself), "random" (new policies, no gradient).
-        frames: which frames are compared: "last", "every:K" (K, 2 K ... and the last) or "all"; frame 0 is never compared.
-        blur: widths of the Gaussians with which differences of pictures are blurred before they are squared [pixels], summed
-            over all widths; wide ones have gradients for bodies that do not overlap.
+        objectives: available objectives: "image" (pictures), "state" (the error measure), "random" (new policies, no gradient).
+        frames: compared frames: "last", "every:K" (K, 2 K ... and the last) or "all"; frame 0 is never compared.
+        blur: standard deviations of the Gaussians that blur differences of pictures before they are squared [pixels]; losses are
+            summed over them. Wide Gaussians give gradients for bodies that do not overlap.
         penalty: weight of the mean square of the policy's output.
-        learning_rate: of Adam; one, or one for each objective.
+        learning_rate: learning rate of Adam, for all objectives or for each.
         iterations: gradient steps (random policies, of the objective "random").
         checkpoint: steps between two states that are stored for the gradient (``Checkpoint``).
         feedback: settings of closed-loop control, or None.
@@ -102,7 +102,7 @@ class ControlTask:
         if not self.objectives:
             raise UserError(f"the objectives of a control task are {self.objectives}: choose from {', '.join(OBJECTIVES)}")
 
-    def rate(self, objective: Objective) -> float:
+    def learning_rate_for(self, objective: Objective) -> float:
         """Learning rate of an objective (UserError if there is none)."""
         if not isinstance(self.learning_rate, Mapping):
             return self.learning_rate
@@ -110,8 +110,8 @@ class ControlTask:
             raise UserError(f"learning_rate has none for {objective!r}: give one for every objective that has gradients")
         return self.learning_rate[objective]
 
-    def compared(self, frames: int) -> tuple[int, ...]:
-        """Numbers of the compared frames, ascending, for a motion of ``frames`` intervals.
+    def compared_frames(self, frames: int) -> tuple[int, ...]:
+        """Indices of the compared frames, ascending, for a motion of ``frames`` intervals.
 
         Raises:
             UserError: ``self.frames`` is unknown.
@@ -120,10 +120,10 @@ class ControlTask:
             return (frames,)
         if self.frames == "all":
             return tuple(range(1, frames + 1))
-        word, colon, number = self.frames.partition(":")
-        if word != "every" or not colon or not number.isdecimal() or not int(number):
+        keyword, separator, interval = self.frames.partition(":")
+        if keyword != "every" or not separator or not interval.isdecimal() or not int(interval):
             raise UserError(f"frames {self.frames!r} is unknown: choose last, all or every:K")
-        return tuple(sorted({*range(int(number), frames + 1, int(number)), frames}))
+        return tuple(sorted({*range(int(interval), frames + 1, int(interval)), frames}))
 
     def check_objective(self, objective: str, scene: str) -> None:
         """Raise a UserError unless the scene has an objective."""

@@ -16,17 +16,17 @@ from ti_sim.rollout.adjoint import Adjoint
 
 
 class Windows:
-    """Rollouts of a scene from any frame on; parameters over time are those of the window's frames."""
+    """Rollouts of a scene from any frame, with the rows of time-dependent parameters that belong to the window's frames."""
 
     @checked
     def __init__(self, scene: Scene) -> None:
-        """Windows of a scene."""
+        """Prepare rollouts of a scene."""
         self.scene = scene
-        self.rows = timed_parameters(scene)
+        self.rows_per_frame = timed_parameters(scene)
 
     def rollout(
         self,
-        first: int,
+        first_frame: int,
         frames: int,
         parameters: Mapping[str, torch.Tensor],
         *,
@@ -36,39 +36,45 @@ class Windows:
         """Simulate some frames.
 
         Args:
-            first: frame at which the window begins.
+            first_frame: frame at which the window begins.
             frames: frame intervals of the window.
-            parameters: see ``Scene.rollout``; those over time, without world axis, begin at the window's first frame.
-            state: state there (``States.last``), the scene's start by default.
+            parameters: see ``Scene.rollout``; rows of time-dependent ones, without world axis, begin at the window's first frame.
+            state: state at the first frame (``States.last``), the scene's initial state by default.
             adjoint: see ``Scene.rollout``.
         """
         values = dict(parameters)
-        for name, per_frame in self.rows.items():
+        for name, rows_per_frame in self.rows_per_frame.items():
             if name in values:
-                scene_rows, rows = torch.as_tensor(self.scene.table[name].value).to(values[name]), values[name]
-                values[name] = torch.cat([scene_rows[: first * per_frame], rows, scene_rows[first * per_frame + len(rows) :]])
+                scene_rows, window_rows = torch.as_tensor(self.scene.table[name].value).to(values[name]), values[name]
+                values[name] = torch.cat(
+                    [
+                        scene_rows[: first_frame * rows_per_frame],
+                        window_rows,
+                        scene_rows[first_frame * rows_per_frame + len(window_rows) :],
+                    ]
+                )
         return self.scene.simulator.rollout(self.scene.table, values, frames=frames, worlds=1, state=state, adjoint=adjoint)
 
 
 def timed_parameters(scene: Scene) -> dict[str, int]:
     """Rows per frame of every time-dependent parameter of a scene's deformable bodies."""
-    rows = {}
+    rows_per_frame = {}
     for deformable in scene.deformables:
         elements = deformable.elements
         if isinstance(elements, Sheet):
             actuations = (elements.actuation, elements.turn)
         else:
             actuations = (elements.actuation,) if isinstance(elements, Solid) else ()
-        rows |= {actuation.name: actuation.controls for actuation in actuations if actuation is not None}
+        rows_per_frame |= {actuation.name: actuation.controls for actuation in actuations if actuation is not None}
         name = f"{deformable.name}.prescribed_velocity"
         if name in scene.table.params and scene.table[name].value.ndim > 1:
-            rows[name] = 1
+            rows_per_frame[name] = 1
     for load in scene.loads:
-        constant_axes = 0 if load.direction is not None else 1
+        num_constant_axes = 0 if load.direction is not None else 1
         name = f"{load.name}.force"
-        if getattr(scene.table[name].value, "ndim", 0) > constant_axes:
-            rows[name] = 1
-    return rows
+        if getattr(scene.table[name].value, "ndim", 0) > num_constant_axes:
+            rows_per_frame[name] = 1
+    return rows_per_frame
 
 
 def joined_states(segments: Sequence[States], *, frames: int | None = None) -> States:

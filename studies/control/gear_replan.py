@@ -53,17 +53,24 @@ def run(options: argparse.Namespace) -> int:
         control(
             model, task, objective=options.objective, seed=options.seed, goal=options.goal, iterations=options.first, out=folder
         )
-    aim = GoalLoss(model, task, task.goal(model, options.goal))
+    goal_loss = GoalLoss(model, task, task.goal(model, options.goal))
     rows, films = [], {}
     for name, every, iterations in (
         ("one plan", model.frames, 0), (f"again every {options.every} frames", options.every, options.iterations),
     ):  # fmt: skip
         policy = task.policy(model, options.seed)
         load_policy(folder / "policy.safetensors", policy)
-        result = replan(model, world, task, aim, policy, every=every, iterations=iterations, objective=options.objective)
+        result = replan(model, world, task, goal_loss, policy, every=every, iterations=iterations, objective=options.objective)
         films[name], rate, _ = film_of(world, result.rollout.states)
-        rows.append([name, f"{100 * result.promised[0]:.1f}", f"{100 * result.promised[-1]:.1f}", f"{100 * result.error:.1f}"])
-    picture = np.broadcast_to(aim.pictures.cpu().numpy()[-1:], films["one plan"].shape)
+        rows.append(
+            [
+                name,
+                f"{100 * result.predicted_errors[0]:.1f}",
+                f"{100 * result.predicted_errors[-1]:.1f}",
+                f"{100 * result.error:.1f}",
+            ]
+        )
+    picture = np.broadcast_to(goal_loss.pictures.cpu().numpy()[-1:], films["one plan"].shape)
     write_strip(options.out / "one_plan.png", picture, films["one plan"], fps=rate)
     replanned = list(films)[1]
     write_strip(options.out / "replanned.png", picture, films[replanned], fps=rate)
@@ -72,7 +79,7 @@ def run(options: argparse.Namespace) -> int:
     write_text(
         options.out / "gear_replan.md",
         f"# A gear of {options.factor:g} times its model's density\n\nDistance of the centres of mass at the end, in percent of "
-        f"the diameter; \"promised\" is what the model expected of the first and the last plan.\n\n```\n{table}\n```\n",
+        f'the diameter; "promised" is what the model expected of the first and the last plan.\n\n```\n{table}\n```\n',
     )
     print(f"\n{table}\nwritten: {options.out}")
     return 0 if float(rows[1][3]) < float(rows[0][3]) else 1

@@ -115,16 +115,16 @@ def run(options: argparse.Namespace) -> int:
         else:
             done = control(scene, task, seed=options.seed, iterations=options.iterations, out=folder, **policy_options)
             policies[name] = done.search.policy
-    aim = GoalLoss(scene, task, task.goal(scene, 0))
+    goal_loss = GoalLoss(scene, task, task.goal(scene, 0))
     motions = {
-        (name, factor): driven(rods[factor], task, aim, policies[name], network, options.every if kinds[name] else None)
+        (name, factor): driven(rods[factor], task, goal_loss, policies[name], network, options.every if kinds[name] else None)
         for name in kinds
         for factor in FACTORS
     }
     middle = int(np.argmin(np.linalg.norm(scene.deformables[0].vertices, axis=1)))
-    goal_z = float(aim.places[-1, middle, 2])
+    goal_z = float(goal_loss.target_positions[-1, middle, 2])
     errors = {key: height_error(motion, middle, goal_z) for key, motion in motions.items()}
-    write_pictures(scene, aim, motions, middle, goal_z, options.out)
+    write_pictures(scene, goal_loss, motions, middle, goal_z, options.out)
     rows = [[f"{factor:g}", *(f"{1e3 * errors[name, factor]:.1f}" for name in kinds)] for factor in FACTORS]
     table = format_table(rows, ["E, times the known one", *(f"{name} [mm]" for name in kinds)])
     write_text(
@@ -148,13 +148,13 @@ def rod(factor: float, options: argparse.Namespace, size: int) -> Scene:
 
 
 def driven(
-    scene: Scene, task: ControlTask, aim: GoalLoss, policy: torch.nn.Module, network: RispNetwork, every: int | None
+    scene: Scene, task: ControlTask, goal_loss: GoalLoss, policy: torch.nn.Module, network: RispNetwork, every: int | None
 ) -> ControlledRollout:
     """The motion of a rod under a policy that looks every so many frames, or never."""
     with torch.no_grad():
         if every is None:
             return open_loop(scene, task)(policy)
-        return closed_loop(scene, task, RispObserver(scene, network, aim.pictures[-1]), every=every)(policy)
+        return closed_loop(scene, task, RispObserver(scene, network, goal_loss.pictures[-1]), every=every)(policy)
 
 
 def height_error(motion: ControlledRollout, middle: int, goal_height: float) -> float:
@@ -169,14 +169,19 @@ def feedback_policy(task: ControlTask, network: RispNetwork) -> FeedbackPolicy:
 
 
 def write_pictures(
-    scene: Scene, aim: GoalLoss, motions: dict[tuple[str, float], ControlledRollout], middle: int, goal_height: float, out: Path
+    scene: Scene,
+    goal_loss: GoalLoss,
+    motions: dict[tuple[str, float], ControlledRollout],
+    middle: int,
+    goal_height: float,
+    out: Path,
 ) -> None:
     """Heights and forces over time of both policies, and the softest rod as a strip and a video."""
     soft = min(FACTORS)
     films = {}
     for name in dict.fromkeys(name for name, _ in motions):
         films[name], rate, _ = film_of(scene, motions[name, soft].states)
-    picture = np.broadcast_to(aim.pictures.cpu().numpy()[-1:], films["looking"].shape)
+    picture = np.broadcast_to(goal_loss.pictures.cpu().numpy()[-1:], films["looking"].shape)
     write_strip(out / "looking.png", picture, films["looking"], fps=rate)
     write_strip(out / "not_looking.png", picture, films["not looking"], fps=rate)
     comparison_video(out / "looking-not_looking.mp4", films["looking"], films["not looking"], rate)

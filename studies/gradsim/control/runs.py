@@ -39,11 +39,11 @@ WAYS = {
 }
 
 
-class JudgedAim(GoalLoss):
-    """An aim whose errors are those of the scene's own task, whatever the search compares."""
+class JudgedGoalLoss(GoalLoss):
+    """A goal loss with the errors of the scene's task and the loss of another task."""
 
     def __init__(self, scene: Scene, task: ControlTask, goal: Goal, *, judge: ControlTask, observe_goal: bool) -> None:
-        """Make an aim.
+        """Make a goal loss.
 
         Args:
             scene: the scene.
@@ -60,17 +60,13 @@ class JudgedAim(GoalLoss):
         return self.judge.error(rollout)
 
 
-def control_cell(
-    name: str, *, scene: str, options: Mapping[str, Any], way: str, goal: int, seed: int, steps: int | None
-) -> Cell:
+def control_cell(name: str, *, scene: str, options: Mapping[str, Any], way: str, goal: int, seed: int, steps: int | None) -> Cell:
     """The cell of a run (other arguments: ``run_control``)."""
     record = {"scene": scene, "options": dict(options), "way": way, "goal": goal, "seed": seed, "steps": steps}
     return Cell(name, run_control, record)
 
 
-def run_control(
-    *, scene: str, options: Mapping[str, Any], way: str, goal: int, seed: int, steps: int | None
-) -> dict[str, Any]:
+def run_control(*, scene: str, options: Mapping[str, Any], way: str, goal: int, seed: int, steps: int | None) -> dict[str, Any]:
     """Search for a policy.
 
     Args:
@@ -89,14 +85,14 @@ def run_control(
     loaded_scene, task = scene_and_task(scene, options)
     taught = replace(task, **WAYS[way].changes)
     target, objective = task.goal(loaded_scene, goal), WAYS[way].objective
-    aim = JudgedAim(loaded_scene, taught, target, judge=task, observe_goal=objective == "image")
+    goal_loss = JudgedGoalLoss(loaded_scene, taught, target, judge=task, observe_goal=objective == "image")
     trained = search(
-        lambda number: task.policy(loaded_scene, number), open_loop(loaded_scene, task), aim, objective=objective, task=taught,
-        iterations=task.iterations if steps is None else steps, seed=seed, progress=False,
+        lambda number: task.policy(loaded_scene, number), open_loop(loaded_scene, task), goal_loss, objective=objective,
+        task=taught, iterations=task.iterations if steps is None else steps, seed=seed, progress=False,
     )  # fmt: skip
     result = {
         "errors": trained.history.curve(objective).tolist(), "kept": trained.history.errors[trained.best], "note": target.note,
-        "moved": [way / task.size for way in aim.displacement(trained.rollout)],
+        "moved": [way / task.size for way in goal_loss.displacement(trained.rollout)],
         "step_seconds": float(np.median(trained.history.seconds)),
     }  # fmt: skip
     if way == "pixels":

@@ -147,9 +147,9 @@ def test_videos_and_motions_are_targets(folder: Path) -> None:
         motion = Goal(driven.states.particle_q[0])
         pictures = scene.render(driven.states, {})[0]
         write_frames(folder / "target", pictures, fps=50)
-        aim = GoalLoss(scene, task, motion)
-        assert aim.frames == (2, 4) and aim.error(driven) == 0
-        assert float(aim.loss(driven, "image")) == 0 and float(aim.loss(driven, "state")) == 0
+        goal_loss = GoalLoss(scene, task, motion)
+        assert goal_loss.frames == (2, 4) and goal_loss.error(driven) == 0
+        assert float(goal_loss.loss(driven, "image")) == 0 and float(goal_loss.loss(driven, "state")) == 0
     result = control(scene, task, target=folder / "target", seed=3, iterations=1, progress=False)
     assert result.search.history.losses[0] < 1e-5 and np.isnan(result.error)
 
@@ -169,7 +169,7 @@ def test_replanning_makes_up_for_a_wrong_model() -> None:
         make_control(model), measure="along", direction=(1, 0, 0), drives="push.force", goal=lambda scene, number: goal,
         policy=lambda scene, seed: DirectPolicy(np.zeros(6)), penalty=0.0,
     )  # fmt: skip
-    aim = GoalLoss(model, task, goal)
+    goal_loss = GoalLoss(model, task, goal)
     plan = control(model, task, objective="state", iterations=40, progress=False).search
     assert plan.history.errors[plan.best] < 0.02
     errors = {}
@@ -177,15 +177,15 @@ def test_replanning_makes_up_for_a_wrong_model() -> None:
         policy = task.policy(model, 0)
         policy.load_state_dict(plan.policy.state_dict())
         result = replan(
-            model, world, task, aim, policy, every=every, iterations=iterations, objective="state", progress=False
+            model, world, task, goal_loss, policy, every=every, iterations=iterations, objective="state", progress=False
         )
-        assert len(result.promised) == 6 // every and result.rollout.outputs.shape == (6,)
+        assert len(result.predicted_errors) == 6 // every and result.rollout.outputs.shape == (6,)
         assert result.rollout.states.particle_q.shape[1] == 7
         errors[every] = result.error
     assert errors[1] < 0.5 * errors[6]
     # One plan of a right model keeps what it promises.
-    right = replan(model, model, task, aim, plan.policy, every=6, iterations=0, objective="state", progress=False)
-    assert right.error == pytest.approx(right.promised[0], abs=1e-6)
+    right = replan(model, model, task, goal_loss, plan.policy, every=6, iterations=0, objective="state", progress=False)
+    assert right.error == pytest.approx(right.predicted_errors[0], abs=1e-6)
     assert right.error == pytest.approx(plan.history.errors[plan.best], abs=1e-6)
 
 
@@ -196,13 +196,15 @@ def test_the_rest_of_an_aim_counts_from_where_it_begins() -> None:
     ways = torch.linspace(0.0, 0.06, 7, dtype=torch.float32)[:, None, None]
     places = scene.deformables[0].rest[None] + ways.double().cpu().numpy() * np.array([1.0, 0.0, 0.0])
     pictures = ways[..., None].expand(7, scene.camera.height, scene.camera.width, 3)
-    aim = GoalLoss(scene, task, Goal(places), pictures=pictures)
-    assert aim.frames == (2, 4, 6)
-    rest = aim.after(3)
+    goal_loss = GoalLoss(scene, task, Goal(places), pictures=pictures)
+    assert goal_loss.frames == (2, 4, 6)
+    rest = goal_loss.remaining(3)
     assert rest.frames == (1, 3)
-    assert torch.equal(rest.places, aim.places[1:]) and torch.equal(rest.pictures, aim.pictures[1:])
-    np.testing.assert_allclose(rest.places.cpu().numpy(), places[[4, 6]], atol=1e-6)
-    assert aim.after(4).frames == (2,) and aim.after(0).frames == aim.frames
+    assert torch.equal(rest.target_positions, goal_loss.target_positions[1:]) and torch.equal(
+        rest.pictures, goal_loss.pictures[1:]
+    )
+    np.testing.assert_allclose(rest.target_positions.cpu().numpy(), places[[4, 6]], atol=1e-6)
+    assert goal_loss.remaining(4).frames == (2,) and goal_loss.remaining(0).frames == goal_loss.frames
 
 
 def test_the_best_weights_of_a_plan_are_kept() -> None:
@@ -215,8 +217,10 @@ def test_the_best_weights_of_a_plan_are_kept() -> None:
             with torch.no_grad():
                 weight.copy_(torch.full_like(weight, places.pop(0)))
 
-    aim = SimpleNamespace(loss=lambda driven, objective: (driven - 2.0).square().sum(), error=lambda driven: driven.sum().item())
-    plan = SimpleNamespace(aim=aim, drive=lambda policy: next(iter(policy.parameters())))
+    goal_loss = SimpleNamespace(
+        loss=lambda driven, objective: (driven - 2.0).square().sum(), error=lambda driven: driven.sum().item()
+    )
+    plan = SimpleNamespace(goal_loss=goal_loss, simulate_policy=lambda policy: next(iter(policy.parameters())))
     places = [1.0, 2.5, 7.0]  # losses 4 at zero, then 1, 0.25, 25
     error = replan_module._improve(plan, policy, Jumps([weight], lr=1.0), "state", 3)
     assert float(weight.detach()) == 2.5 and error == 2.5 and not places
@@ -339,8 +343,11 @@ def test_goals_and_frames_are_checked() -> None:
     with pytest.raises(UserError, match="the goal has 2 rows"):
         GoalLoss(scene, task, Goal(np.zeros((2, 6, 3))))
     with pytest.raises(UserError, match="frames 'some' is unknown"):
-        replace(task, frames="some").compared(4)
-    assert replace(task, frames="every:3").compared(4) == (3, 4) and replace(task, frames="all").compared(2) == (1, 2)
+        replace(task, frames="some").compared_frames(4)
+    assert replace(task, frames="every:3").compared_frames(4) == (3, 4) and replace(task, frames="all").compared_frames(2) == (
+        1,
+        2,
+    )
 
 
 def test_names_that_a_scene_has_not_are_listed(folder: Path) -> None:

@@ -11,7 +11,7 @@ import torch
 from risp_torch.control import GoalLoss, open_loop
 from studies.gradsim import cells
 from studies.gradsim.control import figures as control
-from studies.gradsim.control.runs import WAYS, JudgedAim, run_control
+from studies.gradsim.control.runs import WAYS, JudgedGoalLoss, run_control
 from studies.gradsim.presets import preset_of
 from tests.reference import control_scene
 
@@ -46,7 +46,7 @@ def test_errors_are_those_of_the_scene_whatever_is_compared() -> None:
     scene = control_scene.make_scene()
     task = control_scene.make_control(scene)
     goal, taught = task.goal(scene, 0), replace(task, **WAYS["centre at each step"].changes)
-    aim = JudgedAim(scene, taught, goal, judge=task, observe_goal=False)
+    goal_loss = JudgedGoalLoss(scene, taught, goal, judge=task, observe_goal=False)
     with torch.no_grad():
         driven = open_loop(scene, task)(task.policy(scene, 0))
         places = driven.states.particle_q[0].cpu().numpy()
@@ -54,8 +54,8 @@ def test_errors_are_those_of_the_scene_whatever_is_compared() -> None:
         wanted = np.asarray(goal.placement)[0]
         vertices = np.linalg.norm(places[-1] - wanted, axis=1).mean() / task.size
         centres = np.einsum("p,tpk->tk", mass / mass.sum(), places[1:] - wanted)
-        assert aim.error(driven) == pytest.approx(vertices, rel=1e-5)
-        assert float(aim.state_loss(driven)) == pytest.approx((centres**2).sum(axis=1).mean() / task.size**2, rel=1e-4)
+        assert goal_loss.error(driven) == pytest.approx(vertices, rel=1e-5)
+        assert float(goal_loss.state_loss(driven)) == pytest.approx((centres**2).sum(axis=1).mean() / task.size**2, rel=1e-4)
         assert GoalLoss(scene, task, goal).error(driven) == pytest.approx(vertices, rel=1e-5)
 
 

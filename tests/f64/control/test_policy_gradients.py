@@ -12,7 +12,7 @@ from torch.func import functional_call
 from risp_torch import Scene
 from risp_torch.control import ControlTask, FeedbackPolicy, Goal, GoalLoss, RispObserver, StateObserver, closed_loop, open_loop
 from risp_torch.control.objectives import blurred
-from risp_torch.control.rollouts import Drive
+from risp_torch.control.rollouts import PolicySimulator
 from risp_torch.control.windows import Windows, joined_states
 from risp_torch.inversion.diagnostics.gradient_check import check_torch
 from risp_torch.risp import NetworkSettings, RispNetwork
@@ -25,13 +25,13 @@ def setting(size: int = 16) -> tuple[Scene, ControlTask, GoalLoss]:
     return scene, task, GoalLoss(scene, task, task.goal(scene, 0))
 
 
-def check_weights(policy: torch.nn.Module, drive: Drive, aim: GoalLoss) -> None:
+def check_weights(policy: torch.nn.Module, simulate_policy: PolicySimulator, goal_loss: GoalLoss) -> None:
     """``gradcheck`` of the image objective with respect to every weight of a policy."""
     weights = {name: value.detach().cpu().numpy() for name, value in policy.named_parameters()}
 
     def loss(given: dict[str, torch.Tensor]) -> torch.Tensor:
-        driven = drive(_With(policy, given))
-        return 1e3 * aim.loss(driven, "image")
+        driven = simulate_policy(_With(policy, given))
+        return 1e3 * goal_loss.loss(driven, "image")
 
     report = check_torch(loss, weights, step=1e-5, max_entries=6, floor=1e-9)
     assert report.ok, report.table()
@@ -50,8 +50,8 @@ class _With(torch.nn.Module):
 
 
 def test_open_loop() -> None:
-    scene, task, aim = setting()
-    check_weights(task.policy(scene, 1), open_loop(scene, task), aim)
+    scene, task, goal_loss = setting()
+    check_weights(task.policy(scene, 1), open_loop(scene, task), goal_loss)
 
 
 def feedback_policy(observer: StateObserver | RispObserver, scene: Scene) -> FeedbackPolicy:
@@ -59,19 +59,19 @@ def feedback_policy(observer: StateObserver | RispObserver, scene: Scene) -> Fee
     return FeedbackPolicy(observer.size, outputs, hidden=(3,), limit=0.3, seed=2)
 
 
-def risp_observer(scene: Scene, aim: GoalLoss) -> RispObserver:
+def risp_observer(scene: Scene, goal_loss: GoalLoss) -> RispObserver:
     torch.manual_seed(3)
     network = RispNetwork(NetworkSettings(outputs=2, size=64, width=2)).double().requires_grad_(False)
-    return RispObserver(scene, network, aim.pictures[-1])
+    return RispObserver(scene, network, goal_loss.pictures[-1])
 
 
 @pytest.mark.parametrize("kind", ["state", "risp"])
 def test_closed_loop(kind: str) -> None:
     """Of a network's readings the one before counts, too: the third look remembers what the first answer has moved."""
-    scene, task, aim = setting(size=64 if kind == "risp" else 16)
-    observer = StateObserver(scene, task, aim.places[-1]) if kind == "state" else risp_observer(scene, aim)
+    scene, task, goal_loss = setting(size=64 if kind == "risp" else 16)
+    observer = StateObserver(scene, task, goal_loss.places[-1]) if kind == "state" else risp_observer(scene, goal_loss)
     every = 2 if kind == "state" else 1
-    check_weights(feedback_policy(observer, scene), closed_loop(scene, task, observer, every=every), aim)
+    check_weights(feedback_policy(observer, scene), closed_loop(scene, task, observer, every=every), goal_loss)
 
 
 def test_windows_are_one_motion() -> None:
@@ -97,10 +97,10 @@ def test_measures(measure: str, direction: tuple[float, ...] | None) -> None:
     task = replace(task, measure=measure, direction=direction, penalty=0.0)
     driven = open_loop(scene, task)(task.policy(scene, 0))
     places = driven.states.particle_q[0, -1:].detach() - torch.tensor((0.03, 0.0, 0.04), dtype=torch.float64)
-    aim = GoalLoss(scene, task, Goal(places), observe_goal=False)
+    goal_loss = GoalLoss(scene, task, Goal(places), observe_goal=False)
     expected = 0.2 if measure == "along" else 0.25
-    assert aim.error(driven) == pytest.approx(expected, rel=1e-9)
-    assert float(aim.loss(driven, "state").detach()) == pytest.approx(expected**2, rel=1e-9)
+    assert goal_loss.error(driven) == pytest.approx(expected, rel=1e-9)
+    assert float(goal_loss.loss(driven, "state").detach()) == pytest.approx(expected**2, rel=1e-9)
 
 
 def test_the_centre_is_that_of_mass() -> None:
@@ -111,11 +111,11 @@ def test_the_centre_is_that_of_mass() -> None:
     scene = Mock(spec=Scene, frames=2, particle_count=3, deformables=bodies, table=table, camera=None)
     task = replace(setting()[1], measure="center", direction=None, penalty=0.0)
     driven = SimpleNamespace(states=SimpleNamespace(particle_q=torch.as_tensor(places)[None]), outputs=torch.zeros(1))
-    aim = GoalLoss(scene, task, Goal(np.zeros((1, 3, 3))), observe_goal=False)
+    goal_loss = GoalLoss(scene, task, Goal(np.zeros((1, 3, 3))), observe_goal=False)
     centers = np.einsum("p,tpk->tk", masses, places) / masses.sum()
-    np.testing.assert_allclose(aim.displacement(driven), centers[2] - centers[0], rtol=1e-12)
-    assert aim.error(driven) == pytest.approx(np.linalg.norm(centers[2]) / task.size, rel=1e-12)
-    assert float(aim.loss(driven, "state")) == pytest.approx((centers[2] @ centers[2]) / task.size**2, rel=1e-12)
+    np.testing.assert_allclose(goal_loss.displacement(driven), centers[2] - centers[0], rtol=1e-12)
+    assert goal_loss.error(driven) == pytest.approx(np.linalg.norm(centers[2]) / task.size, rel=1e-12)
+    assert float(goal_loss.loss(driven, "state")) == pytest.approx((centers[2] @ centers[2]) / task.size**2, rel=1e-12)
 
 
 def test_blur_is_a_gaussian() -> None:
@@ -127,5 +127,3 @@ def test_blur_is_a_gaussian() -> None:
     ratio = picture[16, 23] / picture[16, 20]
     assert float(ratio) == pytest.approx(np.exp(-9 / 8))
     assert float((picture * torch.tensor(x**2 + y**2)).sum()) == pytest.approx(8.0, rel=0.05)
-
-

@@ -39,10 +39,10 @@ NO_SETTINGS = {
     "MeanDiagonalDamping", "MeasuredFilm", "MeshTopology", "Misspecification", "Moments", "MotionFit", "Motors",
     "NormalEquations", "Numbers", "Observability", "Palette", "Particles", "Pattern", "PictureArrays", "PictureOptions",
     "Placement", "PlannedLoss", "Point", "Policy", "PoseNormalEquations", "Problem", "Ranks", "Reference", "RegionSchedule",
-    "RelativeDampings", "Replanned", "Residual", "RigidRollout", "RisingDamping", "RobotDescription", "RobotJoint", "RobotLink",
-    "RobotShape", "Rotors", "Rule", "SceneSpec", "ScoreTest", "Search", "SearchResult", "Secants", "SelfContact", "ShapeOnly",
-    "Shard", "Sheet", "SmokeRollout", "Smoothness", "Stage", "StageResult", "Starts", "Stiffness", "Submesh", "SubtreeInertia",
-    "Tangent", "Termination", "Tiles", "Track", "TrustRegion", "Unlit", "ValleySearch", "View", "Whitening",
+    "RelativeDampings", "ReplanResult", "Residual", "RigidRollout", "RisingDamping", "RobotDescription", "RobotJoint",
+    "RobotLink", "RobotShape", "Rotors", "Rule", "SceneSpec", "ScoreTest", "Search", "SearchResult", "Secants", "SelfContact",
+    "ShapeOnly", "Shard", "Sheet", "SmokeRollout", "Smoothness", "Stage", "StageResult", "Starts", "Stiffness", "Submesh",
+    "SubtreeInertia", "Tangent", "Termination", "Tiles", "Track", "TrustRegion", "Unlit", "ValleySearch", "View", "Whitening",
 }  # fmt: skip
 # Its initialiser, and not its fields: ``test_arguments``.
 NO_SETTINGS |= {"Scene"}
