@@ -46,7 +46,7 @@ def _list(options: argparse.Namespace) -> int:
 
 def _folder_text(data_set: Any) -> str:
     """The folder of a data set, or why there is none."""
-    from risp_torch.data.places import complete_folder
+    from risp_torch.data.locations import complete_folder
 
     try:
         folder = complete_folder(data_set)
@@ -57,12 +57,12 @@ def _folder_text(data_set: Any) -> str:
 
 def _fetch(options: argparse.Namespace) -> int:
     from risp_torch.data import fetch_data_set
-    from risp_torch.data.places import VARIABLE, missing_data_error
-    from risp_torch.data.registry import DATA_SETS, data_set_named
+    from risp_torch.data.locations import FOLDER_VARIABLE, missing_data_error
+    from risp_torch.data.registry import DATA_SETS, find_data_set
 
     if options.what is None:
         raise UserError(f"risp data fetch takes a name: choose one of {', '.join(DATA_SETS)}")
-    data_set = data_set_named(options.what)
+    data_set = find_data_set(options.what)
     print(f"{data_set.name}: {data_set.title}")
     for source in data_set.sources:
         print(f"source: github.com/{source.repository} at {source.commit}, {data_set.licence}, {source.copyright}")
@@ -70,12 +70,12 @@ def _fetch(options: argparse.Namespace) -> int:
     licence = fetched.folder / data_set.licence_file
     print(f"licence ({licence}):\n")
     print(licence.read_text(encoding="utf-8"))
-    if fetched.lacking:
+    if fetched.unavailable:
         raise missing_data_error(data_set, fetched.folder)
     done = f"downloaded: {', '.join(fetched.downloaded)}" if fetched.downloaded else "all files were there, nothing is downloaded"
     print(f"{done}\nfolder: {fetched.folder}")
     if options.out:
-        print(f"to use it from there: export {VARIABLE}={fetched.folder.parent.resolve()}")
+        print(f"to use it from there: export {FOLDER_VARIABLE}={fetched.folder.parent.resolve()}")
     print_closing(licence, fetched.folder)
     return 0
 
@@ -91,7 +91,7 @@ def _errors(options: argparse.Namespace) -> int:
         [
             row.film, row.quantity, f"{row.truth:.5g} {row.unit}".strip(),
             "-" if row.estimate is None else f"{row.estimate:.5g} {row.unit}".strip(),
-            _bar(row), _per_cent(row.error), {None: "-", True: "yes", False: "no"}[row.holds],
+            _bar(row), _per_cent(row.error), {None: "-", True: "yes", False: "no"}[row.covers_truth],
         ]
         for row in rows
     ]  # fmt: skip
@@ -107,7 +107,7 @@ def _bar(row: Any) -> str:
     """One standard deviation, as the tables of risp invert show it."""
     if row.sd is None:
         return "-"
-    return f"± {100 * (10 ** min(row.sd, 9.0) - 1):.2g} %" if row.log else f"± {row.sd:.2g}"
+    return f"± {100 * (10 ** min(row.sd, 9.0) - 1):.2g} %" if row.is_log else f"± {row.sd:.2g}"
 
 
 def _per_cent(error: float | None) -> str:

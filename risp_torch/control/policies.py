@@ -52,7 +52,7 @@ class SinePolicy(nn.Module):
         super().__init__()
         row_times = np.asarray(times, dtype=np.float64)
         taper = np.minimum((row_times[-1] - row_times) / fade, 1.0) if fade > 0 else np.ones(len(row_times))
-        self.register_buffer("share", _to_runtime(torch.as_tensor(limit * taper)[:, None]), persistent=False)
+        self.register_buffer("amplitude", _to_runtime(torch.as_tensor(limit * taper)[:, None]), persistent=False)
         phases = 2 * math.pi * torch.arange(signals, dtype=torch.float64) / signals
         angles = frequency * torch.as_tensor(row_times)[:, None] + phases
         self.register_buffer("signals", _to_runtime(torch.sin(angles)), persistent=False)

@@ -14,24 +14,24 @@ from risp_torch.files.run_folder import check_result_schema
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import checked
 
-__all__ = ["INSIDE", "ErrorRow", "estimate_errors", "median_errors"]
+__all__ = ["INTERVAL_SD", "ErrorRow", "estimate_errors", "median_errors"]
 
-INSIDE = 1.96  # standard deviations that are meant to hold the truth in 95 of 100 films
-_FORM = "a result.json of risp invert"
+INTERVAL_SD = 1.96  # half the width of a 95 % confidence interval, in standard deviations
+_EXPECTED_CONTENT = "a result.json of risp invert"
 
 
 @dataclass(frozen=True)
 class ErrorRow:
-    """A quantity of a film: what is true, and what was found.
+    """True value and estimate of a quantity of a film.
 
     Attributes:
         film: name of the film.
         quantity: label of the unknown.
-        unit: its unit; "" where none is known.
+        unit: its unit; "" if unknown.
         truth: true value.
         estimate: estimate; None where there is no result, or the quantity is not among its unknowns.
-        sd: standard deviation of the estimate, in decades if ``log``; None where there is none, or the film does not show it.
-        log: whether the unknown is searched for on a logarithmic scale.
+        sd: standard deviation of the estimate, in decades if ``is_log``; None without one, or if the quantity is unobservable.
+        is_log: whether the unknown's scale is logarithmic.
     """
 
     film: str
@@ -40,7 +40,7 @@ class ErrorRow:
     truth: float
     estimate: float | None = None
     sd: float | None = None
-    log: bool = False
+    is_log: bool = False
 
     @property
     def error(self) -> float | None:
@@ -48,15 +48,15 @@ class ErrorRow:
         return None if self.estimate is None or self.truth == 0 else 100 * (self.estimate - self.truth) / abs(self.truth)
 
     @property
-    def holds(self) -> bool | None:
+    def covers_truth(self) -> bool | None:
         """Whether the truth lies within 1.96 standard deviations of the estimate, in its scale; None without an error bar."""
         if self.estimate is None or self.sd is None:
             return None
-        if not self.log:
-            return abs(self.estimate - self.truth) <= INSIDE * self.sd
+        if not self.is_log:
+            return abs(self.estimate - self.truth) <= INTERVAL_SD * self.sd
         if self.estimate <= 0 or self.truth <= 0:
             return False
-        return abs(math.log10(self.estimate / self.truth)) <= INSIDE * self.sd
+        return abs(math.log10(self.estimate / self.truth)) <= INTERVAL_SD * self.sd
 
 
 @checked
@@ -96,18 +96,18 @@ def median_errors(rows: Sequence[ErrorRow]) -> dict[str, tuple[float | None, int
     for quantity in dict.fromkeys(row.quantity for row in rows):
         quantity_rows = [row for row in rows if row.quantity == quantity]
         errors = [abs(row.error) for row in quantity_rows if row.error is not None]
-        coverage = [row.holds for row in quantity_rows if row.holds is not None]
+        coverage = [row.covers_truth for row in quantity_rows if row.covers_truth is not None]
         medians[quantity] = (statistics.median(errors) if errors else None, sum(coverage), len(coverage))
     return medians
 
 
 def _rows(film: MeasuredFilm, file: Path) -> list[ErrorRow]:
-    """Rows of one film, whose result need not exist."""
-    record = read_json(file, _FORM) if file.is_file() else {"unknowns": {}}
+    """Rows of one film, without estimates if its result does not exist."""
+    record = read_json(file, _EXPECTED_CONTENT) if file.is_file() else {"unknowns": {}}
     check_result_schema(record, file)
     estimates = record.get("unknowns")
     if not isinstance(estimates, dict):
-        raise UserError(f"{file} has no estimates: give {_FORM}")
+        raise UserError(f"{file} has no estimates: give {_EXPECTED_CONTENT}")
     rows = []
     for label, truth in film.truth.items():
         unit = film.units.get(label.partition("[")[0], "")
@@ -116,16 +116,16 @@ def _rows(film: MeasuredFilm, file: Path) -> list[ErrorRow]:
     return rows
 
 
-def _with_estimate(row: ErrorRow, about: Any, film: MeasuredFilm, file: Path) -> ErrorRow:
-    """The row with what a result says of its quantity."""
+def _with_estimate(row: ErrorRow, record: Any, film: MeasuredFilm, file: Path) -> ErrorRow:
+    """The row with the estimate of its quantity, from the record in a result."""
     try:
-        estimate, unit, log = float(about["value"]), str(about.get("unit") or ""), about.get("scale") == "log10"
-        sd = None if about.get("sd") is None or not about.get("observable", True) else float(about["sd"])
+        estimate, unit, is_log = float(record["value"]), str(record.get("unit") or ""), record.get("scale") == "log10"
+        sd = None if record.get("sd") is None or not record.get("observable", True) else float(record["sd"])
     except (AttributeError, KeyError, TypeError, ValueError):
-        raise UserError(f"{file} is damaged ({row.quantity}): give {_FORM}") from None
+        raise UserError(f"{file} is damaged ({row.quantity}): give {_EXPECTED_CONTENT}") from None
     if row.unit and row.unit != unit:
         raise UserError(
             f"{film.truth_file} gives {row.quantity} in {row.unit}, and {file} in {unit or 'no unit'}: write the true value in "
             "the unit of the result"
         )
-    return ErrorRow(row.film, row.quantity, unit, row.truth, estimate, sd, log)
+    return ErrorRow(row.film, row.quantity, unit, row.truth, estimate, sd, is_log)

@@ -1,4 +1,4 @@
-"""The public data sets that have a name here: where they come from, their licences, and the checksums of their files."""
+"""Registry of public data sets: their sources, their licences, and the checksums of their files."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from risp_torch.files.suggest import unknown_name_error
 
-__all__ = ["DATA_SETS", "DataFile", "DataSet", "DataSource", "data_set_named"]
+__all__ = ["DATA_SETS", "DataFile", "DataSet", "DataSource", "find_data_set"]
 
 
 @dataclass(frozen=True)
@@ -16,7 +16,7 @@ class DataSource:
     Attributes:
         repository: "owner/name" on GitHub.
         commit: hash of the commit, so that the files at the addresses never change.
-        copyright: the line that its licence says must stay with the files.
+        copyright: copyright notice that the licence requires to be kept with the files.
     """
 
     repository: str
@@ -27,9 +27,9 @@ class DataSource:
         """A file of this commit, with its address.
 
         Args:
-            path: in the repository.
+            path: path in the repository.
             size, sha256: as in ``DataFile``.
-            name: in the folder of the data set; that in the repository, without its folders, by default.
+            name: path in the folder of the data set; by default the last part of ``path``.
         """
         url = f"https://raw.githubusercontent.com/{self.repository}/{self.commit}/{path}"
         return DataFile(name=name or path.rpartition("/")[2], sha256=sha256, size=size, url=url)
@@ -44,7 +44,7 @@ class DataFile:
         sha256: checksum of its bytes, in hexadecimal.
         size: number of its bytes.
         url: address; None for a file that cannot be downloaded.
-        made_of: what a file without an address was made of.
+        made_of: origin of a file without an address.
     """
 
     name: str
@@ -59,12 +59,12 @@ class DataSet:
     """A public data set.
 
     Attributes:
-        name: by which it is asked for; its files are in a folder of this name.
+        name: key in ``DATA_SETS`` and name of its folder.
         title: a description in one line.
         licence: identifier of the licence (SPDX), which is that of all its sources.
         licence_file: name of the file, one of ``files``, that has the licence's text.
-        sources: where the files come from.
-        files: all files; a folder that has each of them with its checksum has the data set.
+        sources: repositories of the files.
+        files: all files of the data set.
     """
 
     name: str
@@ -85,8 +85,8 @@ _DAIR_PLL = DataSource("DAIRLab/dair_pll", "523d372", "Copyright (c) 2022, Dynam
 _DFKI = DataSource(
     "dfki-ric-underactuated-lab/double_pendulum", "1e8544e", "Copyright (c) 2022, DFKI RIC Underactuated Robotics Lab"
 )
-_MODELS = "data/system_identification/identified_parameters/design_A.0"
-_ROBOT = "data/urdfs/design_A.0/model_1.0"
+_MODEL_FOLDER = "data/system_identification/identified_parameters/design_A.0"
+_ROBOT_FOLDER = "data/urdfs/design_A.0/model_1.0"
 
 _CONTACTNETS_CUBE = DataSet(
     name="contactnets_cube",
@@ -126,7 +126,7 @@ _DFKI_DOUBLE_PENDULUM = DataSet(
             "376ffdb5bdc705ad6aeaa56b0233f7512663ebab8bb68708350dcd256bcb85d1",
         ),
         *(
-            _DFKI.file(f"{_MODELS}/model_{number}/model_parameters.yml", size, sha256, name=f"model_{number}.yml")
+            _DFKI.file(f"{_MODEL_FOLDER}/model_{number}/model_parameters.yml", size, sha256, name=f"model_{number}.yml")
             for number, size, sha256 in (
                 ("1.0", 172, "65c09304af7885af409454383a2f14f7f48f0724fe0a26ccbc175d2df98365d9"),
                 ("2.0", 247, "2c03ccd07dc64a9d737c1dc5eaa4bc3d51c76f702b6a2164348594de0b35e01e"),
@@ -134,7 +134,7 @@ _DFKI_DOUBLE_PENDULUM = DataSet(
             )
         ),
         *(
-            _DFKI.file(f"{_ROBOT}/{path}", size, sha256, name=path)
+            _DFKI.file(f"{_ROBOT_FOLDER}/{path}", size, sha256, name=path)
             for path, size, sha256 in (
                 ("pendubot.urdf", 4208, "e62eb0a4f8c1a2906550f0e9a28193554bd0308d5c546d6c2ddc22f7735bb0e5"),
                 ("meshes/base_link.STL", 196984, "cdb81969377bf5cf79eacc0c516cd64d0b54b6e9c561ecca2acf13b249dc74aa"),
@@ -146,10 +146,10 @@ _DFKI_DOUBLE_PENDULUM = DataSet(
     ),
 )  # fmt: skip
 
-DATA_SETS: dict[str, DataSet] = {each.name: each for each in (_CONTACTNETS_CUBE, _DFKI_DOUBLE_PENDULUM)}
+DATA_SETS: dict[str, DataSet] = {data_set.name: data_set for data_set in (_CONTACTNETS_CUBE, _DFKI_DOUBLE_PENDULUM)}
 
 
-def data_set_named(name: str) -> DataSet:
+def find_data_set(name: str) -> DataSet:
     """The data set of a name.
 
     Args:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from risp_torch.data import DATA_SETS, DataFile, DataSet, DataSource
-from risp_torch.data.places import VARIABLE
+from risp_torch.data.locations import FOLDER_VARIABLE
 from tests.reference.data_folders import real_data_folder
 
 CONTENTS = {"LICENSE": b"Licence of the toy.\n", "parts/rod.txt": b"length 0.3\n", "made.txt": b"made by hand\n"}
@@ -74,9 +74,9 @@ def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Toy]:
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Handler, directory=str(served)))
     thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
-    monkeypatch.delenv(VARIABLE, raising=False)
+    monkeypatch.delenv(FOLDER_VARIABLE, raising=False)
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    monkeypatch.setattr("risp_torch.data.places.cache_folder", lambda: tmp_path / "cache")
+    monkeypatch.setattr("risp_torch.data.locations.cache_folder", lambda: tmp_path / "cache")
     made = Toy(served, requests, f"http://127.0.0.1:{server.server_port}")
     made.register(monkeypatch)
     yield made

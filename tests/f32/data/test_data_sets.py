@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from risp_torch.data import DATA_SETS, data_folder, fetch_data_set
-from risp_torch.data.places import VARIABLE, cache_folder
+from risp_torch.data.locations import FOLDER_VARIABLE, cache_folder
 from risp_torch.files.film import film_facts
 from ti_sim import UserError
 
@@ -43,7 +43,7 @@ def test_a_fetch_writes_all_files_and_the_next_one_asks_for_nothing(toy: Any, tm
 @pooch_is_here
 def test_files_go_to_the_cache_or_to_the_named_folder(toy: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert fetch_data_set("toy_rod").folder == data_folder("toy_rod") == tmp_path / "cache/toy_rod"
-    monkeypatch.setenv(VARIABLE, str(tmp_path / "named"))
+    monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path / "named"))
     asked = len(toy.requests)
     assert data_folder("toy_rod") == fetch_data_set("toy_rod").folder == tmp_path / "cache/toy_rod"  # still whole there
     assert len(toy.requests) == asked and not (tmp_path / "named").exists()
@@ -63,7 +63,7 @@ def test_files_of_the_named_folder_are_used_and_nothing_is_written(
     toy: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command_line: Run
 ) -> None:
     folder = toy.write(tmp_path / "named")
-    monkeypatch.setenv(VARIABLE, str(folder.parent))
+    monkeypatch.setenv(FOLDER_VARIABLE, str(folder.parent))
     before = stamps(folder.parent)
     assert data_folder("toy_rod") == folder
     assert command_line("data", "fetch", "toy_rod")[0] == 0
@@ -80,12 +80,10 @@ def test_a_fetch_goes_on_with_what_is_missing(toy: Any, tmp_path: Path) -> None:
     assert toy.requests == ["/parts/rod.txt"]
 
 
-def test_damaged_files_are_refused(
-    toy: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command_line: Run
-) -> None:
+def test_damaged_files_are_refused(toy: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command_line: Run) -> None:
     folder = toy.write(tmp_path / "named")
     (folder / "made.txt").write_bytes(b"made by foot\n")
-    monkeypatch.setenv(VARIABLE, str(folder.parent))
+    monkeypatch.setenv(FOLDER_VARIABLE, str(folder.parent))
     with pytest.raises(UserError, match="made.txt is damaged: delete it and fetch again"):
         data_folder("toy_rod")
     for options in ((), ("--out", folder.parent)):
@@ -129,20 +127,18 @@ def test_a_file_without_an_address_is_asked_for(
     assert (folder / "parts/rod.txt").is_file() and "Licence of the toy." in out
     (folder / "made.txt").write_bytes(b"made by hand\n")
     assert command_line("data", "fetch", "toy_rod", "--out", tmp_path)[0] == 0
-    monkeypatch.setenv(VARIABLE, str(tmp_path))
+    monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path))
     assert data_folder("toy_rod") == folder
 
 
-def test_names_that_are_unknown_or_not_here(
-    toy: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command_line: Run
-) -> None:
+def test_names_that_are_unknown_or_not_here(toy: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command_line: Run) -> None:
     status, _, err = command_line("data", "fetch", "dfki")
     assert status == 2 and "unknown data set 'dfki': did you mean 'dfki_double_pendulum'?" in err
     with pytest.raises(UserError, match="unknown data set 'cube'"):
         data_folder("cube")
     with pytest.raises(UserError, match="toy_rod is not in .*cache/toy_rod .*run risp data fetch toy_rod, or set RISP_DATA to"):
         data_folder("toy_rod")
-    monkeypatch.setattr("risp_torch.data.places.cache_folder", lambda: None)  # without pooch
+    monkeypatch.setattr("risp_torch.data.locations.cache_folder", lambda: None)  # without pooch
     with pytest.raises(UserError, match=r"toy_rod is not here: set RISP_DATA to .*risp-taichi\[data\]"):
         data_folder("toy_rod")
     with pytest.raises(UserError, match=r"downloads need pooch: .*risp-taichi\[data\]"):

@@ -106,8 +106,8 @@ def test_folders_without_films(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("row", "error", "holds"),
     [
-        (ErrorRow("f", "a", "", 600.0, 606.0, 0.0022, log=True), 1.0, False),  # 0.00432 decades off
-        (ErrorRow("f", "a", "", 600.0, 606.0, 0.0023, log=True), 1.0, True),
+        (ErrorRow("f", "a", "", 600.0, 606.0, 0.0022, is_log=True), 1.0, False),  # 0.00432 decades off
+        (ErrorRow("f", "a", "", 600.0, 606.0, 0.0023, is_log=True), 1.0, True),
         (ErrorRow("f", "a", "", -2.0, -2.1, 0.052), -5.0, True),
         (ErrorRow("f", "a", "", -2.0, -2.1, 0.050), -5.0, False),
         (ErrorRow("f", "a", "", 0.0, 0.1, 0.1), None, True),
@@ -116,7 +116,7 @@ def test_folders_without_films(tmp_path: Path) -> None:
     ],
 )
 def test_errors_and_bars(row: ErrorRow, error: float | None, holds: bool | None) -> None:
-    assert row.error == (None if error is None else pytest.approx(error)) and row.holds is holds
+    assert row.error == (None if error is None else pytest.approx(error)) and row.covers_truth is holds
 
 
 def test_table_of_errors(films: Path, tmp_path: Path, command_line: Run) -> None:
@@ -170,8 +170,8 @@ def test_a_film_and_its_inversion(tmp_path: Path, command_line: Run) -> None:
     put(tmp_path / "films/toss.json", {"scene": "toss", "unknown": {"body.density": truth}, "units": {"body.density": "kg/m3"}})
     result = invert(scene, film, ["body.density"], starts=2, out=tmp_path / "runs/toss")
     (row,) = estimate_errors(read_measured_films(tmp_path / "films"), tmp_path / "runs")
-    assert row.estimate == pytest.approx(result.values["body.density"]) and row.log and row.unit == "kg/m3"
+    assert row.estimate == pytest.approx(result.values["body.density"]) and row.is_log and row.unit == "kg/m3"
     assert row.sd == pytest.approx(result.sd["body.density"])
     off = abs(result.scaled_error({"body.density": truth})["body.density"])
-    assert abs(row.error) < 5 and row.holds == (off <= 1.96 * row.sd)
+    assert abs(row.error) < 5 and row.covers_truth == (off <= 1.96 * row.sd)
     assert "toss" in command_line("data", "errors", tmp_path / "films", "--results", tmp_path / "runs")[1]

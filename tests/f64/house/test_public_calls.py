@@ -21,10 +21,10 @@ PAGE = Path(risp_torch.__file__).parents[1] / "docs" / "api.md"
 RESULTS = {
     "ActionEstimate", "ArticulatedRollout", "Batch", "CameraEstimate", "CameraRecord", "Colours", "Comparison", "Control",
     "ControlledRollout", "ConvergenceError", "CoupledRollout", "DataFile", "DataSet", "DataSource", "DeformableRollout",
-    "Derived", "DivergenceError", "ElementNumbers", "ErrorRow", "Evaluation", "Fetched", "Film", "FilmFacts",
+    "Derived", "DivergenceError", "ElementNumbers", "ErrorRow", "Evaluation", "FetchResult", "Film", "FilmFacts",
     "Forces", "FragmentWeights", "Generated", "GradcheckReport", "History", "Inversion", "MassProperties", "MeasuredFilm",
     "MeshNeighbours", "MeshTopology", "MotionFit", "Observability", "Picture", "PredictionErrors", "RenderResult",
-    "Replanned", "RigidRollout", "RunFolder", "Runtime", "Search", "SharedNormalEquations", "SmokeRollout", "StateErrors",
+    "ReplanResult", "RigidRollout", "RunFolder", "Runtime", "Search", "SharedNormalEquations", "SmokeRollout", "StateErrors",
     "States", "TestSet", "TrackedPoses", "TriangleMesh", "Uncertainty", "Unknowns", "Variant",
 }  # fmt: skip
 # Inputs of solvers and renderers, whose arrays are checked against the model that they are handed to with.

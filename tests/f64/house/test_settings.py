@@ -33,7 +33,7 @@ NO_SETTINGS = {
     "CollisionShape", "ColorFit", "Comparison", "CompressedFilm", "ConjugateGradients", "Control", "CoupledModel",
     "CovarianceEstimate", "DataFile", "DataSet", "DataSource", "Deformable", "DeformableRollout", "Derived", "Diagnosis",
     "DistanceField", "Distribution", "Edges", "ElementRule", "Encoder", "Encoding", "ErrorBars", "ErrorRow", "Evaluation",
-    "Factors", "Family", "Features", "Fetched", "Film", "FilmErrors", "FilmFacts", "FilmGradient", "FixedSteps", "FrameSteps",
+    "Factors", "Family", "Features", "FetchResult", "Film", "FilmErrors", "FilmFacts", "FilmGradient", "FixedSteps", "FrameSteps",
     "Generated", "GradcheckEntry", "GradcheckReport", "Ground", "GrowingHorizon", "History", "ImplicitMotion", "Inversion",
     "Lattice", "Layer", "Linearisation", "Link", "LinkFrame", "Load", "Look", "MarquardtDamping", "MassProperties",
     "MeanDiagonalDamping", "MeasuredFilm", "MeshTopology", "Misspecification", "Moments", "MotionFit", "Motors",

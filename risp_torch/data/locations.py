@@ -1,4 +1,4 @@
-"""Where data sets are on this machine: the folder that RISP_DATA names, else the user's cache."""
+"""Locations of data sets on this machine: the folder in the environment variable RISP_DATA, else the user's cache."""
 
 from __future__ import annotations
 
@@ -6,14 +6,22 @@ import hashlib
 import os
 from pathlib import Path
 
-from risp_torch.data.registry import DataFile, DataSet, data_set_named
+from risp_torch.data.registry import DataFile, DataSet, find_data_set
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import checked
 
-__all__ = ["VARIABLE", "cache_folder", "complete_folder", "data_folder", "missing_files", "missing_data_error", "roots"]
+__all__ = [
+    "FOLDER_VARIABLE",
+    "cache_folder",
+    "complete_folder",
+    "data_folder",
+    "missing_files",
+    "missing_data_error",
+    "data_roots",
+]
 
-VARIABLE = "RISP_DATA"
-_EXTRA = "pip install 'risp-taichi[data]'"
+FOLDER_VARIABLE = "RISP_DATA"
+_INSTALL_COMMAND = "pip install 'risp-taichi[data]'"
 
 
 @checked
@@ -24,12 +32,12 @@ def data_folder(name: str) -> Path:
         name: a key of ``DATA_SETS``.
 
     Returns:
-        The folder: NAME in the folder that the environment variable RISP_DATA names, or else in the user's cache.
+        The folder NAME in the folder of the environment variable RISP_DATA, or else in the user's cache.
 
     Raises:
         UserError: there is no data set of this name, it is not here, or one of its files is damaged.
     """
-    data_set = data_set_named(name)
+    data_set = find_data_set(name)
     folder = complete_folder(data_set)
     if folder is None:
         raise missing_data_error(data_set)
@@ -42,13 +50,13 @@ def complete_folder(data_set: DataSet) -> Path | None:
     Raises:
         UserError: a file there is damaged.
     """
-    return next((root / data_set.name for root in roots() if not missing_files(data_set, root / data_set.name)), None)
+    return next((root / data_set.name for root in data_roots() if not missing_files(data_set, root / data_set.name)), None)
 
 
-def roots() -> list[Path]:
-    """Folders that hold the folders of data sets: that of RISP_DATA, if it is set, and the user's cache, if there can be one."""
-    named, cache = os.environ.get(VARIABLE), cache_folder()
-    return [*([Path(named).expanduser()] if named else []), *([cache] if cache is not None else [])]
+def data_roots() -> list[Path]:
+    """Parent folders of data sets: the one in RISP_DATA, if it is set, and the user's cache, if pooch is installed."""
+    variable_value, cache_root = os.environ.get(FOLDER_VARIABLE), cache_folder()
+    return [*([Path(variable_value).expanduser()] if variable_value else []), *([cache_root] if cache_root is not None else [])]
 
 
 def cache_folder() -> Path | None:
@@ -94,25 +102,26 @@ def missing_data_error(data_set: DataSet, folder: Path | None = None) -> UserErr
 
     Args:
         data_set: the data set.
-        folder: the folder that lacks files; by default the first one in which it is looked for.
+        folder: the folder with missing files; by default the one in the first of ``data_roots``.
 
     Returns:
-        A ``UserError`` (not raised) that says what is missing, where, and how to get it.
+        A ``UserError`` (not raised) that names the missing files and the way to get them.
     """
-    name, paths = data_set.name, roots()
-    if folder is None and not paths:
+    name, root_paths = data_set.name, data_roots()
+    if folder is None and not root_paths:
         return UserError(
-            f"the data set {name} is not here: set {VARIABLE} to a folder that holds {name}, or {_EXTRA} and fetch it"
+            f"the data set {name} is not here: set {FOLDER_VARIABLE} to a folder that holds {name}, or {_INSTALL_COMMAND} and "
+            "fetch it"
         )
-    folder = paths[0] / name if folder is None else folder
+    folder = root_paths[0] / name if folder is None else folder
     missing = missing_files(data_set, folder)
-    first = missing[0]
+    first_missing = missing[0]
     if all(file.url is None for file in missing):
         return UserError(
-            f"{folder} lacks {first.name}, which cannot be downloaded (it is made of {first.made_of}): put it there, or set "
-            f"{VARIABLE} to a folder that holds {name}/{first.name}"
+            f"{folder} lacks {first_missing.name}, which cannot be downloaded (it is made of {first_missing.made_of}): put it "
+            f"there, or set {FOLDER_VARIABLE} to a folder that holds {name}/{first_missing.name}"
         )
     return UserError(
-        f"the data set {name} is not in {folder} ({first.name} is missing): run risp data fetch {name}, or set {VARIABLE} to "
-        f"a folder that holds {name}"
+        f"the data set {name} is not in {folder} ({first_missing.name} is missing): run risp data fetch {name}, or set "
+        f"{FOLDER_VARIABLE} to a folder that holds {name}"
     )
