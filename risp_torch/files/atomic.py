@@ -27,7 +27,7 @@ PATH_ERRNOS = (
     errno.ENOENT, errno.EACCES, errno.EPERM, errno.EROFS, errno.EEXIST, errno.EISDIR, errno.ENOTDIR, errno.ENAMETOOLONG,
     errno.ELOOP, errno.EINVAL, errno.EBUSY, errno.ENODEV, errno.ENXIO, errno.EIO, errno.ENOTSUP, errno.ENOTEMPTY,
 )  # fmt: skip
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_DISK_FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class DiskFullError(UserError):
@@ -60,7 +60,7 @@ def replacing(path: Path | str) -> Iterator[Path]:
     except OSError as error:
         if error.errno in PATH_ERRNOS:
             raise UserError(f"{path} cannot be written ({error.strerror}): choose another place for it") from error
-        if error.errno in _FULL:
+        if error.errno in _DISK_FULL_ERRNOS:
             raise DiskFullError(f"{path} cannot be written ({error.strerror}): make room, or choose another place") from error
         raise
     finally:

@@ -1,4 +1,4 @@
-"""The rows of a CSV file as texts."""
+"""Rows of a CSV file as strings."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _DECIMAL_COMMA = re.compile(r"^(\s*[-+]?\d*),(\d+(?:[eE][-+]?\d+)?\s*)$")
 
 
 def read_csv_rows(path: Path) -> list[list[str]]:
-    """The rows of a CSV file (UTF-8) that have any text, as texts.
+    """Read the rows of a CSV file (UTF-8) as strings, without empty rows.
 
-    Cells are separated by what the first row has most of, commas, semicolons or tabulators. Between semicolons and tabulators
+    The separator is the most frequent of comma, semicolon and tabulator in the first row. With semicolons and tabulators,
     numbers may have a decimal comma.
 
     Raises:
@@ -26,8 +26,8 @@ def read_csv_rows(path: Path) -> list[list[str]]:
     try:
         with open(path, newline="", encoding="utf-8-sig") as file:
             text = file.read()
-        first = next((line for line in text.splitlines() if line.strip()), "")
-        separator = max(_SEPARATORS, key=first.count)
+        first_line = next((line for line in text.splitlines() if line.strip()), "")
+        separator = max(_SEPARATORS, key=first_line.count)
         rows = [row for row in csv.reader(text.splitlines(), delimiter=separator) if any(cell.strip() for cell in row)]
         return rows if separator == "," else [[_DECIMAL_COMMA.sub(r"\1.\2", cell) for cell in row] for row in rows]
     except (OSError, UnicodeDecodeError, csv.Error) as error:

@@ -15,16 +15,16 @@ __all__ = ["FolderLock", "lock_folder"]
 class FolderLock:
     """A lock on a folder, released when this object is deleted or the process ends."""
 
-    def __init__(self, handle: int) -> None:
-        """Args: ``handle``, of the locked folder."""
-        self._handle = handle
+    def __init__(self, descriptor: int) -> None:
+        """Args: ``descriptor``, file descriptor of the locked folder."""
+        self._descriptor = descriptor
 
     def __del__(self) -> None:
-        os.close(self._handle)
+        os.close(self._descriptor)
 
 
 # Locks belong to the process and are shared by all users of a folder in it.
-_held: WeakValueDictionary[tuple[int, int], FolderLock] = WeakValueDictionary()
+_locks: WeakValueDictionary[tuple[int, int], FolderLock] = WeakValueDictionary()
 
 
 def lock_folder(path: Path, *, shared: bool = False) -> FolderLock:
@@ -32,23 +32,23 @@ def lock_folder(path: Path, *, shared: bool = False) -> FolderLock:
 
     Args:
         path: a folder that exists.
-        shared: let in others that ask for the same.
+        shared: whether other processes may hold a shared lock at the same time.
 
     Raises:
-        UserError: another process has the folder.
+        UserError: another process has locked the folder.
     """
-    handle = os.open(path, os.O_RDONLY)
-    status = os.fstat(handle)
-    key = (status.st_dev, status.st_ino)
-    if (lock := _held.get(key)) is not None:
-        os.close(handle)
+    descriptor = os.open(path, os.O_RDONLY)
+    folder_status = os.fstat(descriptor)
+    key = (folder_status.st_dev, folder_status.st_ino)
+    if (lock := _locks.get(key)) is not None:
+        os.close(descriptor)
         return lock
     try:
-        fcntl.flock(handle, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except BlockingIOError:
-        os.close(handle)
+        os.close(descriptor)
         raise UserError(f"another process works in {path}: wait until it has ended, or choose another folder") from None
     except OSError:
         pass  # a file system without locks
-    lock = _held[key] = FolderLock(handle)
+    lock = _locks[key] = FolderLock(descriptor)
     return lock

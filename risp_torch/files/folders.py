@@ -1,4 +1,4 @@
-"""Which paths are one place, which lie in another, and which are files or folders."""
+"""Comparison of paths: same file or folder, path inside a folder, regular file."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["check_regular", "contains", "is_same_path"]
 
 
 def is_same_path(first_path: Path | str, second_path: Path | str) -> bool:
-    """Whether two paths are one file or folder, also through links; paths that do not exist are compared by their names."""
+    """Whether two paths are the same file or folder, also through links; nonexistent paths are compared by their names."""
     try:
         return os.path.samefile(first_path, second_path)
     except OSError:
@@ -20,16 +20,16 @@ def is_same_path(first_path: Path | str, second_path: Path | str) -> bool:
 
 
 def contains(folder: Path | str, path: Path | str) -> bool:
-    """Whether a path, which need not exist, lies in a folder or deeper in it, also through links."""
-    inner = os.path.realpath(path)
-    parents = [inner]
+    """Whether a path, which need not exist, is inside a folder or its subfolders, also through links."""
+    real_path = os.path.realpath(path)
+    parents = [real_path]
     while (parent := os.path.dirname(parents[-1])) != parents[-1]:
         parents.append(parent)
     return any(is_same_path(folder, parent) for parent in parents[1:])
 
 
 def check_regular(path: Path | str, label: str) -> None:
-    """Refuse a pipe or a device, which could keep its reader waiting; a path that does not exist is left to its reader.
+    """Refuse a pipe or a device, from which reading could block; a path that does not exist is accepted.
 
     Raises:
         UserError: the path is neither a file nor a folder.

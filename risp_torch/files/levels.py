@@ -1,4 +1,4 @@
-"""Pictures that hold numbers in place of colours, weights and depths, from PNG files and arrays of numpy."""
+"""Weights and depths of pixels, from PNG files and arrays of numpy."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ import numpy as np
 from risp_torch.files.film.picture_folder import numbered_pictures
 from risp_torch.files.folders import check_regular
 from risp_torch.files.memory import check_memory
-from risp_torch.files.pictures import opened_picture
+from risp_torch.files.pictures import read_picture_file
 from ti_sim.base.errors import UserError
 
-MILLIMETRE = 1e-3  # m of a level in a depth picture
-_ONE_LEVEL = 1.5 / 255  # largest share of pictures that hold the numbers 0 and 1 in place of black and white
-_LARGEST = {"1": 1.0, "L": 255.0, "I": 65535.0, "F": 1.0}  # level of full coverage by pillow's mode
+MILLIMETRE = 1e-3  # m per level of a depth picture
+_MAX_BINARY_LEVEL = 1.5 / 255  # largest share of pictures whose levels are 0 and 1 instead of 0 and 255
+_FULL_LEVELS = {"1": 1.0, "L": 255.0, "I": 65535.0, "F": 1.0}  # level of white, by pillow's mode
 
 
 def read_shares(path: Path | str, label: str) -> np.ndarray:
-    """Shares of pixels, such as weights: white is 1, black is 0, with no sRGB curve between.
+    """Read shares of pixels, such as weights: black is 0, white is 1, linear between (no sRGB curve).
 
     Args:
         path: a folder of PNG pictures, one for each frame, in the order of their names; a single picture; or an array
-            [T, H, W] or [H, W] as .npy. Pictures have 8 or 16 bits; of colours the brightest channel counts, times alpha, and of
-            a palette every colour but black. Whole numbers that are all 0 or 1 are shares.
-        label: its name in error messages, such as "the weights of pixels".
+            [T, H, W] or [H, W] as .npy. Pictures have 8 or 16 bits; in colour pictures the share is the brightest channel times
+            alpha, and with a palette it is 1 for every colour except black. Integers that are all 0 or 1 are shares.
+        label: name of the data in error messages, such as "the weights of pixels".
 
     Returns:
         float32 [T, H, W] in [0, 1]; T = 1 for a single picture.
@@ -37,23 +37,23 @@ def read_shares(path: Path | str, label: str) -> np.ndarray:
     path = Path(path)
     if path.suffix.lower() == ".npy":
         array = read_array(path, label)
-        levels = array / np.float32(255) if array.dtype == np.uint8 and array.max() > 1 else array
-        masks = np.asarray(levels if levels.ndim == 3 else levels[None], dtype=np.float32)
+        numbers = array / np.float32(255) if array.dtype == np.uint8 and array.max() > 1 else array
+        shares = np.asarray(numbers if numbers.ndim == 3 else numbers[None], dtype=np.float32)
     else:
-        masks = np.stack(read_pictures(path, label, _share))
-        masks = masks / np.float32(max(masks.max(), 1e-9)) if 0 < masks.max() <= _ONE_LEVEL else masks
-    if masks.ndim != 3 or not np.isfinite(masks).all() or masks.min() < 0 or masks.max() > 1:
+        shares = np.stack(read_pictures(path, label, _share))
+        shares = shares / np.float32(max(shares.max(), 1e-9)) if 0 < shares.max() <= _MAX_BINARY_LEVEL else shares
+    if shares.ndim != 3 or not np.isfinite(shares).all() or shares.min() < 0 or shares.max() > 1:
         raise UserError(f"{label} in {path} are no numbers from 0 to 1: give shares of pixels, 1 for all of a pixel")
-    return masks
+    return shares
 
 
 def read_depths(path: Path | str, label: str = "the depths") -> np.ndarray:
-    """Depths along the camera's axis [m]; NaN where there is none.
+    """Read depths along the camera's axis [m]; NaN where a pixel has none.
 
     Args:
-        path: a folder of PNG pictures, one for each frame, of 16 bits, in millimetres, with 0 where there is none; or an array
-            [T, H, W] as .npy in metres, with NaN or 0 where there is none.
-        label: its name in error messages.
+        path: a folder of 16-bit PNG pictures, one for each frame, in millimetres, 0 where a pixel has no depth; or an array
+            [T, H, W] as .npy in metres, NaN or 0 where a pixel has no depth.
+        label: name of the data in error messages.
 
     Returns:
         float32 [T, H, W] in m.
@@ -74,27 +74,27 @@ def read_depths(path: Path | str, label: str = "the depths") -> np.ndarray:
 
 
 def read_pictures(path: Path, label: str, convert: Callable[[Any], Any]) -> list[Any]:
-    """Arrays of one size, which ``convert`` makes of the pictures of a folder or of a single picture, as pillow opens them.
+    """Read the pictures of a folder, or a single picture, and apply ``convert`` to each picture that pillow has opened.
 
-    ``convert`` returns an array [H, W], or a tuple that begins with one.
+    ``convert`` returns an array [H, W], of one size for all pictures, or a tuple that begins with such an array.
 
     Raises:
         UserError: a picture cannot be read, is missing between others, or has another size.
     """
     check_regular(path, f"{label} {path}")
     if not path.is_dir():
-        return [opened_picture(path, f"{label} {path}", convert)]
-    names = numbered_pictures(path)
+        return [read_picture_file(path, f"{label} {path}", convert)]
+    paths = numbered_pictures(path)
     pictures, sizes = [], []
-    for name in names:
-        picture = opened_picture(name, f"{label} {name}", convert)
+    for picture_path in paths:
+        picture = read_picture_file(picture_path, f"{label} {picture_path}", convert)
         sizes.append((picture[0] if isinstance(picture, tuple) else picture).shape)
         if sizes[-1] != sizes[0]:
-            both = " and ".join(f"{width} x {height}" for height, width in (sizes[0], sizes[-1]))
-            raise UserError(f"{label} in {path} have pictures of {both} pixels ({name.name}): give all one size")
+            two_sizes = " and ".join(f"{width} x {height}" for height, width in (sizes[0], sizes[-1]))
+            raise UserError(f"{label} in {path} have pictures of {two_sizes} pixels ({picture_path.name}): give all one size")
         if not pictures:
             pixels = sizes[0][0] * sizes[0][1]
-            check_memory(8 * pixels * len(names), f"reading {len(names)} pictures of {path}", "scale them down")
+            check_memory(8 * pixels * len(paths), f"reading {len(paths)} pictures of {path}", "scale them down")
         pictures.append(picture)
     return pictures
 
@@ -118,11 +118,11 @@ def read_array(path: Path, label: str) -> np.ndarray:
 
 def _share(image: Any) -> np.ndarray:
     """[H, W] share of white."""
-    if image.mode == "P":  # labels of a segmentation: the palette's colours say nothing
+    if image.mode == "P":  # labels of a segmentation: colours of the palette have no meaning
         return (np.asarray(image.convert("RGB")).max(axis=-1) > 0).astype(np.float32)
-    kind = image.mode.split(";")[0]
-    if kind in _LARGEST:
-        return np.asarray(image, dtype=np.float32) / np.float32(_LARGEST[kind])
+    mode = image.mode.split(";")[0]
+    if mode in _FULL_LEVELS:
+        return np.asarray(image, dtype=np.float32) / np.float32(_FULL_LEVELS[mode])
     levels = np.asarray(image.convert("RGBA"), dtype=np.float32) / np.float32(255)
     return levels[..., :3].max(axis=-1) * levels[..., 3]
 
@@ -134,23 +134,23 @@ def _depth(image: Any) -> np.ndarray:
     return np.asarray(image, dtype=np.float32) * np.float32(MILLIMETRE)
 
 
-def check_frames(array: np.ndarray, label: str, *, frames: int, size: Sequence[int], one: bool = False) -> None:
+def check_frames(array: np.ndarray, label: str, *, frames: int, size: Sequence[int], allow_single: bool = False) -> None:
     """Raise a UserError unless pictures [T, H, W] fit a film.
 
     Args:
         array: the pictures.
-        label: their name in error messages.
+        label: name of the data in error messages.
         frames: pictures of the film; more are allowed.
         size: height and width of the film [pixels].
-        one: whether a single picture serves all frames.
+        allow_single: whether a single picture is accepted for all frames.
     """
     if tuple(array.shape[1:]) != tuple(size):
         raise UserError(
             f"{label} are {array.shape[2]} x {array.shape[1]} pixels, and the camera's pictures are {size[1]} x {size[0]}: "
             "give pictures of the camera's size"
         )
-    if len(array) < frames and not (one and len(array) == 1):
+    if len(array) < frames and not (allow_single and len(array) == 1):
         raise UserError(
             f"{label} have {len(array)} pictures, and the scene has {frames} frames: give one for each frame"
-            + (", or one for all" if one else ", or simulate fewer frames")
+            + (", or one for all" if allow_single else ", or simulate fewer frames")
         )

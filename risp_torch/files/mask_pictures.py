@@ -1,4 +1,4 @@
-"""Masks in the forms that segmenters write: two values of any kind, object numbers, palettes, cut-outs and shares of pixels."""
+"""Masks in the formats of segmentation tools: binary, object labels, palettes, alpha channels and shares of pixels."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ from ti_sim.base.rules import FromZero, checked
 
 __all__ = ["covered_rim", "mask_of", "read_masks"]
 
-_CLEAR_RIM = 0.1  # share of the picture's rim: hardly any of it
-_FEW_RIM, _MUCH_RIM = 0.25, 0.75  # shares of the rim that separate body and background where no value is zero
-_HALF = 0.5  # of white: the bodies of masks of shares are whiter
-_MIDDLE = (0.1, 0.9)  # of the largest level: between them are edges of shares, or objects
-_FLAT = 0.2  # share of the pixels of a middle level that lie within others of the same level: more are an object
+_MAX_CLEAR_RIM = 0.1  # share of the picture's rim with value 0, below which 0 is not the background
+_BODY_RIM, _BACKGROUND_RIM = 0.25, 0.75  # of two nonzero values: largest share of the rim of a body, least of a background
+_HALF = 0.5  # relative to white
+_MIDDLE_RANGE = (0.1, 0.9)  # relative to white: levels between are edges of shares, or object labels
+_MIN_INTERIOR = 0.2  # a larger share of middle pixels whose neighbours have the same level indicates object labels
 _MAX_LISTED = 12
-_NAMED = "with --masks PATH:N (in Python: objects=N)"
-_CODES = -1.0  # in place of the level of white: levels are 65536 red + 256 green + blue
-_FULL = {1: 255, 2: 65535}  # largest level by bytes
+_OBJECT_OPTION = "with --masks PATH:N (in Python: objects=N)"
+_RGB_CODES = -1.0  # value of ``full`` if levels are 65536 red + 256 green + blue
+_FULL_LEVELS = {1: 255, 2: 65535}  # largest level, by bytes
 
 
 @dataclass(frozen=True)
-class _Pictures:
-    """The numbers of mask pictures.
+class _MaskPictures:
+    """Levels of mask pictures.
 
     Attributes:
-        levels: [T, H, W] whole numbers, grey levels, palette indices or colours; or real shares.
-        full: the level of a pixel that is covered as a whole; None where levels are labels and nothing else; ``_CODES``.
-        light: level -> brightness of its colour, of palettes.
+        levels: [T, H, W] integers: grey levels, palette indices or colour codes; or floats: shares.
+        full: level of a fully covered pixel; None if levels are labels; ``_RGB_CODES`` if they are colour codes.
+        brightness: of pictures with a palette: level -> brightness of its colour, 0 to 255.
     """
 
     levels: np.ndarray
     full: float | None
-    light: Mapping[int, float] | None = None
+    brightness: Mapping[int, float] | None = None
 
 
 @checked
@@ -48,42 +48,44 @@ def read_masks(path: Path | str, label: str, *, number: FromZero | None = None) 
     Args:
         path: a folder of PNG or JPEG pictures, one for each frame, in the order of their names; a single picture; or .npy,
             [T, H, W], [H, W], [T, 1, H, W] or [T, H, W, 1].
-        label: its name in error messages, such as "the masks".
-        number: the object whose mask is wanted, of masks that hold object numbers (or any two values).
+        label: name of the masks in error messages, such as "the masks".
+        number: label of the object, in masks of object labels (or of any two values).
 
     Returns:
         float32 [T, H, W], the share of each pixel that shows the body, 0 to 1.
 
     Raises:
-        UserError: it cannot be read, or it is not clear where the body is.
+        UserError: the masks cannot be read, or are ambiguous.
     """
     path = Path(path)
     if path.suffix.lower() in (".npy", ".npz"):
         return mask_of(read_array(path, label), f"{label} in {path}", number=number)
-    pictures = read_pictures(path, label, _numbers)
-    return _shares(_joined([_Pictures(*picture) for picture in pictures], f"{label} in {path}"), f"{label} in {path}", number)
+    pictures = read_pictures(path, label, _levels_of_image)
+    return _shares(
+        _stacked([_MaskPictures(*picture) for picture in pictures], f"{label} in {path}"), f"{label} in {path}", number
+    )
 
 
 @checked
 def mask_of(array: np.ndarray, label: str, *, number: FromZero | None = None) -> np.ndarray:
-    """Shares of pixels of an array of masks.
+    """Shares of pixels from an array of masks.
 
-    - Two values are body and background, whatever they are. Zero is the background; without a zero it is the value on most of the
+    - Any two values are body and background. Zero is the background; without a zero, the background is the value on most of the
       picture's rim.
-    - Levels between black and white on edges alone are shares of pixels, with no sRGB curve.
-    - Other numbers are those of objects, of which ``number`` names one.
+    - If levels between black and white occur on edges only, levels are shares of pixels (linear, no sRGB curve).
+    - Other numbers are object labels; ``number`` selects one.
 
     Args:
-        array: [T, H, W], [H, W], [T, 1, H, W] or [T, H, W, 1]: booleans, whole numbers, or shares from 0 to 1.
-        label: its name in error messages.
-        number: the object whose mask is wanted.
+        array: [T, H, W], [H, W], [T, 1, H, W] or [T, H, W, 1]: booleans, integers, or shares from 0 to 1.
+        label: name of the masks in error messages.
+        number: label of the object.
 
     Returns:
         float32 [T, H, W] in [0, 1].
 
     Raises:
-        UserError: another shape; numbers of objects without ``number``; black within white up to the rim, as of an inverted mask;
-            real numbers outside of 0 to 1.
+        UserError: another shape; object labels without ``number``; a white rim with black inside, as in an inverted mask; floats
+            outside 0 to 1.
     """
     array = np.asarray(array)
     if array.ndim == 4 and 1 in (array.shape[1], array.shape[3]):
@@ -97,15 +99,15 @@ def mask_of(array: np.ndarray, label: str, *, number: FromZero | None = None) ->
         largest = float(array.max())
         if 0 < largest < _HALF and len(np.unique(array)) == 2:  # bytes of 0 and 1, or 1 and 2, that were divided by 255
             levels = (array == largest).astype(np.int32) + int(array.min() > 0)
-            return _shares(_Pictures(levels, None), label, None)
-        return _shares(_Pictures(array, 1.0), label, number)
+            return _shares(_MaskPictures(levels, None), label, None)
+        return _shares(_MaskPictures(array, 1.0), label, number)
     if array.dtype.kind != "b" and array.min() < 0:
         raise UserError(f"{label} hold negative numbers: give 0 for the background, and 1 or an object's number for the body")
-    return _shares(_Pictures(array.astype(np.int32), _full_level(array.astype(np.int32))), label, number)
+    return _shares(_MaskPictures(array.astype(np.int32), _full_level(array.astype(np.int32))), label, number)
 
 
 def covered_rim(masks: np.ndarray) -> float:
-    """Mean share of the picture's rim that masks [T, H, W] cover, over the frames in which they cover anything."""
+    """Mean share of the picture's rim that masks [T, H, W] cover, over the frames with a nonempty mask."""
     covered_masks = masks[(masks > 0).any(axis=(1, 2))] if len(masks) else masks
     return float(_rim(covered_masks).mean()) if len(covered_masks) else 0.0
 
@@ -116,16 +118,16 @@ def _rim(masks: np.ndarray) -> np.ndarray:
 
 
 def _full_level(levels: np.ndarray) -> float:
-    """White of whole numbers: that of eight bits where they have no more."""
+    """Level of white of integer levels: 1, 255 or 65535, the least that is not exceeded."""
     largest = int(levels.max(initial=0))
-    return 1.0 if largest <= 1 else float(_FULL[1] if largest <= _FULL[1] else _FULL[2])
+    return 1.0 if largest <= 1 else float(_FULL_LEVELS[1] if largest <= _FULL_LEVELS[1] else _FULL_LEVELS[2])
 
 
-def _numbers(image: Any) -> tuple[np.ndarray, float | None, dict[int, float] | None]:
-    """Levels, level of white and brightness of a palette's colours (``_Pictures``) of pillow's picture."""
+def _levels_of_image(image: Any) -> tuple[np.ndarray, float | None, dict[int, float] | None]:
+    """Levels, level of white and brightness of palette colours (fields of ``_MaskPictures``) of pillow's picture."""
     if image.mode in ("RGBA", "LA", "PA") or (image.mode == "P" and "transparency" in image.info):
         rgba = np.asarray(image.convert("RGBA"))
-        if rgba[..., 3].min() < 255:  # a cut-out: its colours are those of the body
+        if rgba[..., 3].min() < 255:  # the alpha channel is the mask; colours are those of the body
             return rgba[..., 3].astype(np.int32), 255.0, None
         if image.mode != "P":
             image = image.convert("RGB")
@@ -133,19 +135,19 @@ def _numbers(image: Any) -> tuple[np.ndarray, float | None, dict[int, float] | N
         palette = np.array(image.getpalette("RGB") or [0] * 768).reshape(-1, 3)
         indices = np.asarray(image).astype(np.int32)
         return indices, None, {int(k): float(palette[k].max()) if k < len(palette) else 0.0 for k in np.unique(indices)}
-    kind = image.mode.split(";")[0]
-    if kind == "1":
+    mode = image.mode.split(";")[0]
+    if mode == "1":
         return np.asarray(image).astype(np.int32), 1.0, None
-    if kind == "F":
+    if mode == "F":
         return np.asarray(image, dtype=np.float64), 1.0, None
-    if kind in ("L", "I"):
+    if mode in ("L", "I"):
         levels = np.asarray(image).astype(np.int32)
-        return levels, 255.0 if kind == "L" else 65535.0, None
+        return levels, 255.0 if mode == "L" else 65535.0, None
     rgb = np.asarray(image.convert("RGB")).astype(np.int32)
-    return rgb @ np.array([65536, 256, 1], dtype=np.int32), _CODES, None
+    return rgb @ np.array([65536, 256, 1], dtype=np.int32), _RGB_CODES, None
 
 
-def _joined(pictures: Sequence[_Pictures], label: str) -> _Pictures:
+def _stacked(pictures: Sequence[_MaskPictures], label: str) -> _MaskPictures:
     """All pictures of a folder as one array.
 
     Raises:
@@ -154,23 +156,23 @@ def _joined(pictures: Sequence[_Pictures], label: str) -> _Pictures:
     if len({picture.full for picture in pictures}) > 1:
         raise UserError(f"{label} are pictures of different kinds: save them all in one way, for example as black and white PNG")
     levels, full = np.stack([picture.levels for picture in pictures]), pictures[0].full
-    light = {key: value for picture in pictures for key, value in (picture.light or {}).items()} or None
-    if full == _CODES:
+    brightness = {key: value for picture in pictures for key, value in (picture.brightness or {}).items()} or None
+    if full == _RGB_CODES:
         channels = np.stack([levels >> 16, levels >> 8 & 255, levels & 255])
         if (channels == channels[0]).all() or len(_values(levels)) > 2:
             levels, full = channels.max(axis=0), 255.0
         else:
             full = None
-    if light and any(light[key] != value for picture in pictures for key, value in picture.light.items()):
-        # Palettes differ between frames, so that indices mean nothing and colours do.
-        levels = np.stack([np.vectorize(picture.light.get)(picture.levels) for picture in pictures]).astype(np.int32)
-        full, light = 255.0, None
-    if full == 65535.0 and levels.max() <= 255:  # of eight bits, in a file of sixteen
+    if brightness and any(brightness[key] != value for picture in pictures for key, value in picture.brightness.items()):
+        # Palettes differ between frames, so indices are replaced by the brightness of their colours.
+        levels = np.stack([np.vectorize(picture.brightness.get)(picture.levels) for picture in pictures]).astype(np.int32)
+        full, brightness = 255.0, None
+    if full == 65535.0 and levels.max() <= 255:  # 8-bit levels in a 16-bit file
         full = 255.0
-    return _Pictures(levels, full, light)
+    return _MaskPictures(levels, full, brightness)
 
 
-def _shares(pictures: _Pictures, label: str, number: int | None) -> np.ndarray:
+def _shares(pictures: _MaskPictures, label: str, number: int | None) -> np.ndarray:
     """[T, H, W] float32 shares of pixels (``mask_of``)."""
     levels = pictures.levels
     values = _values(levels)
@@ -181,71 +183,76 @@ def _shares(pictures: _Pictures, label: str, number: int | None) -> np.ndarray:
     if len(values) == 1:
         return np.full(levels.shape, float(values[0] > 0), dtype=np.float32)
     if len(values) == 2 and (levels.dtype.kind != "f" or tuple(values) == (0, 1)):
-        return (levels == _body_of(pictures, values, label)).astype(np.float32)
-    real = levels.dtype.kind == "f"
-    if real or pictures.full is not None and not _holds_objects(levels, values, pictures.full):
+        return (levels == _body_value(pictures, values, label)).astype(np.float32)
+    is_real = levels.dtype.kind == "f"
+    if is_real or pictures.full is not None and not _holds_objects(levels, values, pictures.full):
         masks = (levels / pictures.full).astype(np.float32)
         _check_rim(masks, label)
         return masks
     raise UserError(
-        f"{label} hold the numbers {_listed(values)}, as of several objects: name the one that is compared, {_NAMED} or BODY=N"
+        f"{label} hold the numbers {_listed(values)}, as of several objects: name the one that is compared, {_OBJECT_OPTION} or "
+        "BODY=N"
     )
 
 
-def _body_of(pictures: _Pictures, values: np.ndarray, label: str) -> Any:
-    """Which of two values is the body."""
-    first, second = values
-    rim = float((_rim(pictures.levels) == first).mean())
-    if first != 0:
-        if rim >= _MUCH_RIM or rim <= _FEW_RIM:
-            return second if rim >= _MUCH_RIM else first
+def _body_value(pictures: _MaskPictures, values: np.ndarray, label: str) -> Any:
+    """The one of two values that marks the body."""
+    first_value, second_value = values
+    rim_share = float((_rim(pictures.levels) == first_value).mean())
+    if first_value != 0:
+        if rim_share >= _BACKGROUND_RIM or rim_share <= _BODY_RIM:
+            return second_value if rim_share >= _BACKGROUND_RIM else first_value
         raise UserError(
-            f"{label} hold the numbers {_listed(values)}, and both lie on the picture's rim: say which is the body, {_NAMED}"
+            f"{label} hold the numbers {_listed(values)}, and both lie on the picture's rim: say which is the body, "
+            f"{_OBJECT_OPTION}"
         )
-    if rim < _CLEAR_RIM:
-        light = pictures.light
-        if light is not None and light[int(first)] > light[int(second)]:
-            return first  # a white body, the first colour of its palette
-        _refuse_inverted(label, 1 - rim)
-    return second
+    if rim_share < _MAX_CLEAR_RIM:
+        brightness = pictures.brightness
+        if brightness is not None and brightness[int(first_value)] > brightness[int(second_value)]:
+            return first_value  # a white body, the first colour of its palette
+        _refuse_inverted(label, 1 - rim_share)
+    return second_value
 
 
 def _check_rim(masks: np.ndarray, label: str) -> None:
-    """Refuse shares that are white all along the rim and black within."""
-    rim = _rim(masks)
-    if (rim > _HALF).mean() > 1 - _CLEAR_RIM and (masks < _HALF).any():
-        _refuse_inverted(label, float((rim > _HALF).mean()))
+    """Refuse shares that are white along the rim and black inside."""
+    rim_pixels = _rim(masks)
+    if (rim_pixels > _HALF).mean() > 1 - _MAX_CLEAR_RIM and (masks < _HALF).any():
+        _refuse_inverted(label, float((rim_pixels > _HALF).mean()))
 
 
-def _refuse_inverted(label: str, rim: float) -> None:
+def _refuse_inverted(label: str, rim_share: float) -> None:
     raise UserError(
-        f"{label} are white on {100 * rim:.0f} % of the picture's rim and black within, as inverted masks are: invert them, or "
-        f"say which number the body's pixels have, {_NAMED}, such as 0 for black"
+        f"{label} are white on {100 * rim_share:.0f} % of the picture's rim and black within, as inverted masks are: invert "
+        f"them, or say which number the body's pixels have, {_OBJECT_OPTION}, such as 0 for black"
     )
 
 
 def _holds_objects(levels: np.ndarray, values: np.ndarray, full: float) -> bool:
-    """Whether levels are numbers of objects and not shares: no pixel is nearly white, or middle levels fill areas.
+    """Whether levels are object labels and not shares: no pixel is nearly white, or middle levels fill areas.
 
-    Pixels of a share lie on edges; those of an object lie within others of the same level.
+    Pixels with a share between 0 and 1 lie on edges; most pixels of an object have neighbours of the same level.
     """
-    low, high = (fraction * full for fraction in _MIDDLE)
+    low, high = (fraction * full for fraction in _MIDDLE_RANGE)
     if values[-1] <= _HALF * full:
         return True
-    middle = (levels > low) & (levels < high)
-    if not middle.any():
+    is_middle = (levels > low) & (levels < high)
+    if not is_middle.any():
         return False
-    inside = np.ones(levels[:, 1:-1, 1:-1].shape, dtype=bool)
-    for down in (0, 1, 2):
-        for right in (0, 1, 2):
-            rows, columns = slice(down, levels.shape[1] - 2 + down), slice(right, levels.shape[2] - 2 + right)
-            inside &= levels[:, rows, columns] == levels[:, 1:-1, 1:-1]
-    return bool((inside & middle[:, 1:-1, 1:-1]).sum() > _FLAT * middle.sum())
+    is_interior = np.ones(levels[:, 1:-1, 1:-1].shape, dtype=bool)
+    for row_offset in (0, 1, 2):
+        for column_offset in (0, 1, 2):
+            rows, columns = (
+                slice(row_offset, levels.shape[1] - 2 + row_offset),
+                slice(column_offset, levels.shape[2] - 2 + column_offset),
+            )
+            is_interior &= levels[:, rows, columns] == levels[:, 1:-1, 1:-1]
+    return bool((is_interior & is_middle[:, 1:-1, 1:-1]).sum() > _MIN_INTERIOR * is_middle.sum())
 
 
 def _values(levels: np.ndarray) -> np.ndarray:
     """The different levels, ascending."""
-    if levels.dtype.kind != "f" and levels.max() <= _FULL[2]:
+    if levels.dtype.kind != "f" and levels.max() <= _FULL_LEVELS[2]:
         return np.flatnonzero(np.bincount(levels.ravel()))  # without sorting all pixels
     return np.unique(levels)
 

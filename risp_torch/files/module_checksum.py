@@ -1,4 +1,4 @@
-"""Checksum of the weights of a torch module, by which runs name a network that has no file."""
+"""Checksum of the weights of a torch module; it identifies networks without a file."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import torch
 
 
 def checksum(module: torch.nn.Module) -> str:
-    """Checksum of a module's weights, by name."""
+    """SHA-256 of the names and bytes of a module's weights and buffers, in hexadecimal."""
     digest = sha256()
     for name, tensor in module.state_dict().items():
         digest.update(name.encode())

@@ -1,4 +1,4 @@
-"""Picture files: opened with the errors that users need, read as numbers of 8 or 16 bits, written as PNG."""
+"""Picture files: read as levels of 8 or 16 bits, with errors for users, and written as PNG."""
 
 from __future__ import annotations
 
@@ -12,24 +12,27 @@ import numpy as np
 
 from ti_sim.base.errors import UserError
 
-__all__ = ["opened_picture", "picture_levels", "png_bytes"]
+__all__ = ["read_picture_file", "picture_levels", "png_bytes"]
 
-_HEADER = 26  # bytes of a PNG up to its bit depth and kind of colour
+_HEADER_BYTES = 26  # of a PNG, up to its bit depth and colour type
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
-_COLOURED = (2, 6)  # kinds of colour of a PNG: without and with transparency
+_COLOUR_TYPES = (2, 6)  # colour types of PNG: RGB, RGBA
 
 
-def opened_picture(path: Path | str, name: str, read: Callable[[Any], np.ndarray]) -> np.ndarray:
+def read_picture_file(path: Path | str, name: str, read: Callable[[Any], np.ndarray]) -> np.ndarray:
     """Apply ``read`` to a picture file that pillow has opened.
 
     Args:
         path: the file.
-        name: its name in error messages.
-        read: from pillow's picture to an array; reads all of it.
+        name: name of the picture in error messages.
+        read: function from pillow's picture to an array, which reads all pixels.
+
+    Returns:
+        The result of ``read``.
 
     Raises:
-        UserError: the file does not exist, is damaged or no picture, or has more pixels than pillow takes for harmless
-            (``PIL.Image.MAX_IMAGE_PIXELS``; a small file can hold that many).
+        UserError: the file does not exist, is damaged or no picture, or has more than ``PIL.Image.MAX_IMAGE_PIXELS`` pixels (a
+            small file can decompress to that many).
     """
     from PIL import Image
 
@@ -51,13 +54,13 @@ def opened_picture(path: Path | str, name: str, read: Callable[[Any], np.ndarray
 
 
 def picture_levels(path: Path) -> np.ndarray:
-    """A picture file as its numbers, turned as its EXIF orientation says; transparency is ignored.
+    """Levels of a picture file, rotated by its EXIF orientation; transparency is ignored.
 
     Returns:
         [H, W, 3] uint8, or uint16 where the file has more than eight bits (PNG).
 
     Raises:
-        UserError: as ``opened_picture``.
+        UserError: as ``read_picture_file``.
     """
     from PIL import ImageOps
 
@@ -70,7 +73,7 @@ def picture_levels(path: Path) -> np.ndarray:
             return _decoded_png(path)
         return np.asarray(ImageOps.exif_transpose(image).convert("RGB"))
 
-    return opened_picture(path, f"picture {path}", levels)
+    return read_picture_file(path, f"picture {path}", levels)
 
 
 def png_bytes(levels: np.ndarray) -> bytes:
@@ -78,10 +81,10 @@ def png_bytes(levels: np.ndarray) -> bytes:
     import av
 
     height, width, _ = levels.shape
-    kind = "rgb24" if levels.dtype == np.uint8 else "rgb48be"
+    pixel_format = "rgb24" if levels.dtype == np.uint8 else "rgb48be"
     codec: Any = av.CodecContext.create("png", "w")
-    codec.width, codec.height, codec.pix_fmt, codec.time_base = width, height, kind, Fraction(1)
-    frame = av.VideoFrame.from_ndarray(np.ascontiguousarray(levels), format=kind)
+    codec.width, codec.height, codec.pix_fmt, codec.time_base = width, height, pixel_format, Fraction(1)
+    frame = av.VideoFrame.from_ndarray(np.ascontiguousarray(levels), format=pixel_format)
     frame.pts = 0
     return b"".join(bytes(packet) for packet in [*codec.encode(frame), *codec.encode(None)])
 
@@ -89,8 +92,8 @@ def png_bytes(levels: np.ndarray) -> bytes:
 def _has_sixteen_bits(path: Path) -> bool:
     """Whether a file is a PNG of colours of 16 bits a channel."""
     with open(path, "rb") as file:
-        header = file.read(_HEADER)
-    return header.startswith(_SIGNATURE) and header[24] == 16 and header[25] in _COLOURED
+        header = file.read(_HEADER_BYTES)
+    return header.startswith(_SIGNATURE) and header[24] == 16 and header[25] in _COLOUR_TYPES
 
 
 def _decoded_png(path: Path) -> np.ndarray:

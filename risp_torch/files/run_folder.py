@@ -1,7 +1,7 @@
-"""The folder of one run: its settings, its checkpoint, its result. Every file in it is whole or absent.
+"""The folder of one run: its settings, its checkpoint, its result. Files are written atomically.
 
-``settings.json`` is what was asked for, ``checkpoint.safetensors`` is where a killed run resumes, and ``result.json``
-says that the run has ended. One process at a time works in it.
+``settings.json`` holds the settings, ``checkpoint.safetensors`` the state from which a killed run resumes, and ``result.json``
+exists if the run has finished. One process at a time works in the folder.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ __all__ = [
 RESULT_SCHEMA = 3
 _SETTINGS, _RESULT, _CHECKPOINT = "settings.json", "result.json", "checkpoint.safetensors"
 _METADATA_KEY, _RUN_KEY, _DIGEST_KEY = "json", "run", "sha256"
-_WRITTEN = {".csv", ".json", ".mp4", ".npz", ".png", ".safetensors", ".svg"}  # kinds of files that runs write
+_RUN_FILE_SUFFIXES = {".csv", ".json", ".mp4", ".npz", ".png", ".safetensors", ".svg"}  # of files that runs write
 
 
 class FinishedError(UserError):
-    """The folder holds the very run that was asked for, and it is finished: nothing is left to do (exit status 0)."""
+    """The folder holds a finished run with the same settings (exit status 0)."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,7 +50,7 @@ class RunFolder:
 
     Attributes:
         path: the folder.
-        settings: what the run was asked to do, as JSON holds it.
+        settings: settings of the run, as JSON values.
     """
 
     path: Path
@@ -59,17 +59,17 @@ class RunFolder:
 
     @classmethod
     def create(cls, path: Path | str, settings: Mapping[str, Any], *, shared: bool = False) -> RunFolder:
-        """Start a run in ``path``, which other processes are kept out of while the result lives.
+        """Start a run in ``path``; the folder is locked against other processes while the returned object exists.
 
         Args:
-            path: the folder; made when it does not exist.
-            settings: everything that decides the run's outcome, as JSON values (numpy and torch too).
-            shared: whether other processes that say so may work in it, too.
+            path: the folder; made if it does not exist.
+            settings: all settings that determine the result of the run, as JSON values, arrays or tensors.
+            shared: whether other processes with ``shared=True`` may use the folder at the same time.
 
         Raises:
-            FinishedError: the folder holds this run, finished, with a result that can be read.
-            UserError: the folder holds another run, an unfinished one, or files that are no run's; another process works in it;
-                or it cannot be written.
+            FinishedError: the folder holds this run, finished, with a readable result.
+            UserError: the folder holds another run, an unfinished run, or other files; another process works in it; or it cannot
+                be written.
         """
         folder = cls._locked(path, settings, shared=shared)
         if (folder.path / _CHECKPOINT).is_file():
@@ -82,16 +82,16 @@ class RunFolder:
 
     @classmethod
     def open_or_create(cls, path: Path | str, settings: Mapping[str, Any], *, shared: bool = False) -> RunFolder:
-        """Go on with the unfinished run in ``path``, or start one when there is none.
+        """Resume the unfinished run in ``path``, or start one if there is none.
 
         Args:
             path: the folder.
-            settings: as in ``create``; they must be those of the run that is there.
+            settings: as in ``create``; an existing run must have equal settings.
             shared: as in ``create``.
 
         Raises:
-            FinishedError: the run there is finished.
-            UserError: it has other settings (the first that differs is named), or as ``create``.
+            FinishedError: the run in the folder is finished.
+            UserError: the run has other settings (the message names the first difference), or as ``create``.
         """
         folder = cls._locked(path, settings, shared=shared)
         if not (folder.path / _SETTINGS).is_file():
@@ -110,10 +110,10 @@ class RunFolder:
         return (self.path / _RESULT).is_file()
 
     def write_result(self, result: Mapping[str, Any]) -> None:
-        """Write ``result.json``, which ends the run. NaN and infinities become null.
+        """Write ``result.json``, which marks the run as finished. NaN and infinities become null.
 
         Args:
-            result: for an inversion, what ``inversion_result`` returns.
+            result: content of the file; for an inversion, from ``inversion_result``.
         """
         write_text(self.path / _RESULT, _to_json(to_jsonable(result)))
 
@@ -138,26 +138,26 @@ class RunFolder:
         return record
 
     def save_checkpoint(self, tensors: Mapping[str, torch.Tensor], metadata: Mapping[str, Any]) -> None:
-        """Save where the run is, in place of the checkpoint before.
+        """Save the state of the run; it replaces the previous checkpoint.
 
         Args:
-            tensors: named tensors of any shape, type and device; saved from the CPU.
-            metadata: anything JSON can hold, such as the iteration; NaN and infinities survive.
+            tensors: named tensors of any shape, type and device.
+            metadata: JSON values, such as the iteration; NaN and infinities are kept.
 
         Raises:
             UserError: the folder cannot be written.
         """
-        # safetensors refuses tensors that share memory or have gaps, so each is copied out.
-        separate = {name: tensor.detach().cpu().clone().contiguous() for name, tensor in tensors.items()}
+        # safetensors refuses tensors that share memory or are not contiguous, so each is copied.
+        copies = {name: tensor.detach().cpu().clone().contiguous() for name, tensor in tensors.items()}
         text = json.dumps(to_jsonable(metadata, keep_nan=True))
-        texts = {_METADATA_KEY: text, _RUN_KEY: self._run_digest(), _DIGEST_KEY: _digest(separate, text)}
-        write_tensors(self.path / _CHECKPOINT, separate, texts)
+        texts = {_METADATA_KEY: text, _RUN_KEY: self._run_digest(), _DIGEST_KEY: _digest(copies, text)}
+        write_tensors(self.path / _CHECKPOINT, copies, texts)
 
     def load_checkpoint(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]] | None:
-        """Load the last checkpoint: (tensors on the CPU, metadata), or None when there is none.
+        """Load the last checkpoint: (tensors on the CPU, metadata), or None if there is none.
 
         Raises:
-            UserError: the file is not as it was written, or is that of another run.
+            UserError: the file is damaged or modified, or belongs to another run.
         """
         from safetensors import SafetensorError, safe_open
 
@@ -169,18 +169,18 @@ class RunFolder:
                 texts = file.metadata() or {}
                 tensors = {name: file.get_tensor(name) for name in file.keys()}
             is_intact = texts[_DIGEST_KEY] == _digest(tensors, texts[_METADATA_KEY])
-            same_run, content = texts[_RUN_KEY] == self._run_digest(), parse_json(texts[_METADATA_KEY])
+            is_same_run, content = texts[_RUN_KEY] == self._run_digest(), parse_json(texts[_METADATA_KEY])
         except (SafetensorError, OSError, ValueError, KeyError) as error:
             raise UserError(f"checkpoint {path} is damaged: remove it to start the run again") from error
         if not is_intact:
             raise UserError(f"checkpoint {path} is not as it was written: remove it to start the run again")
-        if not same_run:
+        if not is_same_run:
             raise UserError(f"checkpoint {path} is that of another run: remove it to start this run")
         return tensors, content
 
     @classmethod
     def _locked(cls, path: Path | str, settings: Mapping[str, Any], *, shared: bool) -> RunFolder:
-        """The folder, locked, without what killed processes have left in it (errors: ``create``)."""
+        """The folder, locked, without temporary files of killed processes (errors: ``create``)."""
         path = Path(path)
         if path.exists() and not path.is_dir():
             raise UserError(f"{path} is a file: choose a folder for the run")
@@ -190,9 +190,13 @@ class RunFolder:
             raise UserError(f"{path} cannot be made ({error.strerror}): choose another folder") from error
         folder = cls(path=path, settings=to_jsonable(settings), _lock=lock_folder(path, shared=shared))
         folder._refuse_finished()
-        foreign = sorted(file.name for file in path.iterdir() if file.suffix in _WRITTEN and not file.name.startswith("."))
-        if foreign and not (path / _SETTINGS).is_file():
-            raise UserError(f"{path} holds files that are no run's ({', '.join(foreign[:3])}): choose a new or an empty folder")
+        foreign_files = sorted(
+            file.name for file in path.iterdir() if file.suffix in _RUN_FILE_SUFFIXES and not file.name.startswith(".")
+        )
+        if foreign_files and not (path / _SETTINGS).is_file():
+            raise UserError(
+                f"{path} holds files that are no run's ({', '.join(foreign_files[:3])}): choose a new or an empty folder"
+            )
         clear_leftovers(path)
         return folder
 
@@ -202,7 +206,7 @@ class RunFolder:
         stored_settings = _read_json(self.path / _SETTINGS) if (self.path / _SETTINGS).is_file() else {}
         difference = first_difference(stored_settings, self.settings)
         if difference is None:
-            _read_json(self.path / _RESULT)  # a damaged result is no end of a run
+            _read_json(self.path / _RESULT)  # raises an error if the result is damaged
             raise FinishedError(f"{self.path} holds this run, already finished: look at the files in it")
         raise UserError(
             f"{self.path} already holds a finished run ({_RESULT}) of other settings ({difference}): choose another folder, or "
@@ -276,18 +280,18 @@ def default_run_path(kind: str, scene: str) -> Path:
     """A new folder name ``runs/<kind>-<scene>-<yyyymmdd-hhmmss>``, relative to the working folder; makes nothing.
 
     Args:
-        kind: what the run does: "invert", "train".
+        kind: name of the command: "invert", "train".
         scene: name of the scene, or the path of its file.
     """
     stem = Path(scene).stem if scene.endswith(".py") else scene.rpartition(".")[2]
     stem = re.sub(r"[^\w-]+", "-", stem).strip("-") or "scene"
     path = Path("runs") / f"{kind}-{stem}-{datetime.now():%Y%m%d-%H%M%S}"
     number = 2
-    free = path
-    while free.exists():
-        free = path.with_name(f"{path.name}-{number}")
+    free_path = path
+    while free_path.exists():
+        free_path = path.with_name(f"{path.name}-{number}")
         number += 1
-    return free
+    return free_path
 
 
 def _require_keys(owner: str, mapping: Mapping[str, Any], keys: tuple[str, ...]) -> None:
@@ -306,7 +310,7 @@ def program_version() -> str:
 
 @checked
 def to_jsonable(value: Any, *, keep_nan: bool = False) -> Any:
-    """``value`` in the types that JSON has; NaN and infinities become None unless ``keep_nan``."""
+    """``value`` converted to types of JSON; NaN and infinities become None unless ``keep_nan``."""
     return _to_jsonable(value, keep_nan)
 
 

@@ -1,4 +1,4 @@
-"""Saved states of a search: each of its phases is saved in the checkpoint of a run, and resumed from it."""
+"""Checkpoints of searches: the state of each phase is saved in the checkpoint of a run, and loaded to resume it."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _ARRAY, _TENSOR, _INTEGER_KEYS = "$array", "$tensor", "$integers"
 
 @dataclass(frozen=True)
 class SearchCheckpoint:
-    """The checkpoint of one phase of a search, such as a line of rounds, in the folder of a run.
+    """Checkpoint of one phase of a search, in the folder of a run.
 
     Attributes:
-        folder: of the run; None saves nothing.
-        phase: name of the phase. States of other phases stay in the checkpoint.
+        folder: folder of the run; None saves nothing.
+        phase: name of the phase; states of other phases remain in the checkpoint.
     """
 
     folder: RunFolder | None
@@ -50,8 +50,8 @@ class SearchCheckpoint:
         if self.folder is None:
             return
         tensors: dict[str, torch.Tensor] = {}
-        described = _described({**self._phases(), self.phase: state}, tensors)
-        self.folder.save_checkpoint(tensors, {"search": described})
+        encoded = _encoded({**self._phases(), self.phase: state}, tensors)
+        self.folder.save_checkpoint(tensors, {"search": encoded})
 
     def _phases(self) -> dict[str, Any]:
         """All states, by the name of the phase."""
@@ -61,11 +61,11 @@ class SearchCheckpoint:
         tensors, metadata = saved
         if "search" not in metadata:
             raise UserError(f"{self.folder.path} holds the checkpoint of another program: remove it to start the run again")
-        return _restored(metadata["search"], tensors)
+        return _decoded(metadata["search"], tensors)
 
 
-def _described(value: Any, tensors: dict[str, torch.Tensor]) -> Any:
-    """A state as JSON holds it, its arrays and tensors moved to ``tensors``."""
+def _encoded(value: Any, tensors: dict[str, torch.Tensor]) -> Any:
+    """A state as JSON values; arrays and tensors are moved to ``tensors`` and replaced by their names."""
     import torch
 
     if isinstance(value, torch.Tensor | np.ndarray):
@@ -73,24 +73,24 @@ def _described(value: Any, tensors: dict[str, torch.Tensor]) -> Any:
         tensors[name] = torch.as_tensor(value)
         return {_TENSOR if isinstance(value, torch.Tensor) else _ARRAY: name}
     if isinstance(value, Mapping):
-        return dict(_described_items(value, tensors))
+        return dict(_encoded_items(value, tensors))
     if isinstance(value, list | tuple):
-        return [_described(entry, tensors) for entry in value]
+        return [_encoded(entry, tensors) for entry in value]
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _described_items(value: Mapping[Any, Any], tensors: dict[str, torch.Tensor]) -> Iterator[tuple[str, Any]]:
+def _encoded_items(value: Mapping[Any, Any], tensors: dict[str, torch.Tensor]) -> Iterator[tuple[str, Any]]:
     """Items of a dict with names as keys; integers are marked."""
     if value and all(isinstance(key, int) for key in value):
         yield _INTEGER_KEYS, True
     for key, entry in value.items():
-        yield str(key), _described(entry, tensors)
+        yield str(key), _encoded(entry, tensors)
 
 
-def _restored(value: Any, tensors: Mapping[str, torch.Tensor]) -> Any:
-    """Inverse of ``_described``."""
+def _decoded(value: Any, tensors: Mapping[str, torch.Tensor]) -> Any:
+    """Inverse of ``_encoded``."""
     if isinstance(value, list):
-        return [_restored(entry, tensors) for entry in value]
+        return [_decoded(entry, tensors) for entry in value]
     if not isinstance(value, dict):
         return value
     if set(value) == {_ARRAY}:
@@ -98,4 +98,4 @@ def _restored(value: Any, tensors: Mapping[str, torch.Tensor]) -> Any:
     if set(value) == {_TENSOR}:
         return tensors[value[_TENSOR]]
     integers = value.get(_INTEGER_KEYS, False)
-    return {int(key) if integers else key: _restored(entry, tensors) for key, entry in value.items() if key != _INTEGER_KEYS}
+    return {int(key) if integers else key: _decoded(entry, tensors) for key, entry in value.items() if key != _INTEGER_KEYS}

@@ -1,4 +1,4 @@
-"""Errors for a wrong name, which list the names that were perhaps meant."""
+"""Errors for unknown names, with suggestions of similar names."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ __all__ = ["similar_names", "unknown_name_error"]
 
 _MAX_LISTED = 12
 _MIN_SIMILARITY = 0.6
-# A name this much more like the given one than another makes the other not worth a mention.
-_CLEAR_LEAD = 0.15
-# Words for one thing, or for things of which a scene has one or another; last parts of names, small letters.
-_ALIKE = tuple(
+_MAX_SCORE_GAP = 0.15  # from the best score to that of the last suggested name
+# Synonyms, and words for quantities of which a scene has one or the other; last parts of names, lower case.
+_SYNONYMS = tuple(
     frozenset(words.split())
     for words in (
         "mass density weight rho area_density inertia inertia_per_mass",
@@ -45,20 +44,20 @@ _ALIKE = tuple(
 def similar_names(name: str, candidates: Iterable[str], *, most: int = 3) -> list[str]:
     """The candidates most similar to ``name``, best first.
 
-    A name is similar when its spelling is close (in full, or in its last dotted part), when one name contains the other, or when
-    the last parts mean the same (young and E) or things of which a body has one or the other (mass and density).
+    Names are similar if their spelling is similar (in full, or in the last dotted part), if one contains the other, or if the
+    last parts are synonyms (young and E) or alternatives (mass and density).
 
     Args:
-        name: what the user wrote.
-        candidates: the names there are.
-        most: how many to return at most.
+        name: name that the user wrote.
+        candidates: valid names.
+        most: largest number of names to return.
 
     Returns:
         At most ``most`` names; empty when none is similar.
     """
-    scores = {candidate: _likeness(name.lower(), candidate.lower()) for candidate in candidates}
-    least = max(_MIN_SIMILARITY, max(scores.values(), default=0.0) - _CLEAR_LEAD)
-    similar = [candidate for candidate, score in scores.items() if score >= least]
+    scores = {candidate: _similarity(name.lower(), candidate.lower()) for candidate in candidates}
+    min_score = max(_MIN_SIMILARITY, max(scores.values(), default=0.0) - _MAX_SCORE_GAP)
+    similar = [candidate for candidate, score in scores.items() if score >= min_score]
     return sorted(similar, key=lambda candidate: (-scores[candidate], candidate))[:most]
 
 
@@ -67,9 +66,9 @@ def unknown_name_error(kind: str, name: str, valid_names: Iterable[str]) -> User
     """The error to raise for an unknown name.
 
     Args:
-        kind: what the name stands for, in the singular: "parameter", "scene", "option".
-        name: what the user wrote.
-        valid_names: the names there are.
+        kind: kind of name, in the singular: "parameter", "scene", "option".
+        name: name that the user wrote.
+        valid_names: valid names.
 
     Returns:
         A ``UserError`` (not raised) that gives similar names and the valid ones.
@@ -84,23 +83,23 @@ def unknown_name_error(kind: str, name: str, valid_names: Iterable[str]) -> User
     return UserError(f"unknown {kind} {name!r}: did you mean {guesses}? (known: {_listed(names)})")
 
 
-def _likeness(name: str, candidate: str) -> float:
-    """How much two names look alike: 0 nothing, 1 the same."""
-    ratio = difflib.SequenceMatcher(a=name, b=candidate).ratio()
-    last = difflib.SequenceMatcher(a=_last_part(name), b=_last_part(candidate)).ratio()
-    contained = len(name) > 2 and name in candidate or len(candidate) > 2 and candidate in name
-    # The last part alone says less than the whole name: "a.mass" is not "b.mass".
-    return max(ratio, 0.9 * last, 0.75 if contained else 0.0, _likeness_of_meaning(name, candidate))
+def _similarity(name: str, candidate: str) -> float:
+    """Similarity of two names, from 0 to 1 for equal names."""
+    full_ratio = difflib.SequenceMatcher(a=name, b=candidate).ratio()
+    last_part_ratio = difflib.SequenceMatcher(a=_last_part(name), b=_last_part(candidate)).ratio()
+    is_contained = len(name) > 2 and name in candidate or len(candidate) > 2 and candidate in name
+    # Equal last parts do not make names equal: "a.mass" is not "b.mass".
+    return max(full_ratio, 0.9 * last_part_ratio, 0.75 if is_contained else 0.0, _similarity_of_meaning(name, candidate))
 
 
-def _likeness_of_meaning(name: str, candidate: str) -> float:
-    """0.95 for names of the same owner whose last parts mean alike, down to 0.7 for those of owners that look different."""
+def _similarity_of_meaning(name: str, candidate: str) -> float:
+    """0 unless last parts are synonyms; else 0.7 plus 0.25 times the similarity of the owners (the parts before the last)."""
     last, other_last = _last_part(name).replace("-", "_"), _last_part(candidate)
-    if not any(last in words and other_last in words for words in _ALIKE):
+    if not any(last in words and other_last in words for words in _SYNONYMS):
         return 0.0
     owner, other_owner = name.rpartition(".")[0], candidate.rpartition(".")[0]
-    owner_likeness = difflib.SequenceMatcher(a=owner, b=other_owner).ratio() if owner else 0.5
-    return 0.7 + 0.25 * owner_likeness
+    owner_similarity = difflib.SequenceMatcher(a=owner, b=other_owner).ratio() if owner else 0.5
+    return 0.7 + 0.25 * owner_similarity
 
 
 def _last_part(name: str) -> str:

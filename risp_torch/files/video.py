@@ -1,7 +1,7 @@
-"""Videos of scenes, in and out: H.264 files and folders of pictures.
+"""Reading and writing of videos of scenes: H.264 files and folders of pictures.
 
-The engine works in linear colour in [0, 1]; what is written holds sRGB. Sources: ITU-R BT.709 (the luma/chroma matrix of the
-files, limited range), ITU-T H.273 (code points of colour). How any film is read: ``files/film``.
+Arrays hold linear colour in [0, 1]; files hold sRGB. Sources: ITU-R BT.709 (luma/chroma matrix of the files, limited range),
+ITU-T H.273 (code points of colour). Films of other formats: ``files/film``.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _BT709, _SRGB_CURVE, _LIMITED_RANGE = 1, 13, 1
 
 @checked
 def write_video(path: Path | str, frames: Any, *, fps: Rate, crf: Quality = 18) -> None:
-    """Write an H.264 file (mp4, yuv420p, BT.709 limited range, tagged so) that any player shows in the right colours.
+    """Write an H.264 file (mp4, yuv420p, BT.709 limited range) with the tags that players need for correct colours.
 
-    The file appears whole or not at all. yuv420p halves the resolution of colour: write targets that must be exact
-    with ``write_frames``.
+    The file is written atomically. yuv420p halves the resolution of colour: write targets that must be exact with
+    ``write_frames``.
 
     Args:
         path: file to write, ending in ``.mp4``; an existing file is replaced.
@@ -42,13 +42,13 @@ def write_video(path: Path | str, frames: Any, *, fps: Rate, crf: Quality = 18) 
         crf: constant rate factor of the encoder: 0 best, 18 hardly visible loss, 51 worst.
 
     Raises:
-        UserError: the frames, the rate or the place cannot be used.
+        UserError: the frames or the rate are invalid, or the path cannot be written.
     """
     import av
 
     path = Path(path)
     linear = _linear_frames(frames, str(path))
-    rate = _rate(fps)
+    rate = _to_fraction(fps)
     _, height, width, _ = linear.shape
     if path.suffix.lower() != ".mp4":
         raise UserError(f"{path} is not an .mp4 file: give the video a name that ends in .mp4")
@@ -61,9 +61,9 @@ def write_video(path: Path | str, frames: Any, *, fps: Rate, crf: Quality = 18) 
         stream = container.add_stream("libx264", rate=rate, options=_encoder_options(crf))
         stream.width, stream.height, stream.pix_fmt = width, height, "yuv420p"
         _tag_colours(stream.codec_context)
-        graph = _luma_chroma_graph(width, height, rate)
+        filter_graph = _yuv420p_filter_graph(width, height, rate)
         for index, picture in enumerate(linear):
-            container.mux(stream.encode(_encodable_frame(graph, encoded(picture, 8), index, rate)))
+            container.mux(stream.encode(_encodable_frame(filter_graph, encoded(picture, 8), index, rate)))
         container.mux(stream.encode())
 
 
@@ -71,19 +71,19 @@ def write_video(path: Path | str, frames: Any, *, fps: Rate, crf: Quality = 18) 
 def write_frames(folder: Path | str, frames: Any, *, fps: Rate | None = None) -> None:
     """Write a folder of 8-bit sRGB PNG pictures ``00000.png ...`` and ``video.json`` {fps, width, height, frames}.
 
-    The folder appears whole or not at all.
+    The folder is written atomically.
 
     Args:
         folder: folder to write; an existing one is replaced if it is empty or holds a video written by this function.
         frames: [T, H, W, 3] linear colour (numpy or torch); clipped to [0, 1].
-        fps: pictures per second; None leaves the rate open, and readers do not check it.
+        fps: pictures per second; None if unknown, and readers do not check it.
 
     Raises:
-        UserError: the frames, the rate or the place cannot be used.
+        UserError: the frames or the rate are invalid, or the path cannot be written.
     """
     folder = Path(folder)
     linear = _linear_frames(frames, str(folder))
-    rate = None if fps is None else float(_rate(fps))
+    rate = None if fps is None else float(_to_fraction(fps))
     write_folder(folder, linear, {"fps": rate, "width": None, "height": None, "frames": None}, bits=8)
 
 
@@ -95,7 +95,7 @@ def write_picture(path: Path | str, picture: Any) -> None:
         picture: [H, W, 3] linear colour (numpy or torch); clipped to [0, 1].
 
     Raises:
-        UserError: the picture or the place cannot be used.
+        UserError: the picture is invalid, or the path cannot be written.
     """
     (linear,) = _linear_frames(picture[None], str(path))
     with replacing(path) as temporary:
@@ -110,24 +110,23 @@ def read_video(
     size: Annotated[tuple[int, int], Rule(shape=(2,), exact=True, integer=True, minimum=1)] | None = None,
     frames: Count | None = None,
 ) -> np.ndarray:
-    """Read a video file, or a folder of PNG or JPEG pictures, as linear colour, and check it against what a scene needs.
+    """Read a video file, or a folder of PNG or JPEG pictures, as linear colour, and check its rate, size and length.
 
-    The film is read as it is shown (``read_film``, which also gives its times). A folder's pictures are taken in the order of
-    their names (numbers in names count as numbers). A folder without ``video.json`` has no frame rate, and none is checked; one
-    that says ``"curve": "linear"`` holds no sRGB (masks of path-traced films do).
+    Frames are converted as players show them (``read_film``, which also returns their times). A folder's pictures are read in
+    the natural order of their names. The rate of a folder without ``video.json`` is unknown and not checked; with
+    ``"curve": "linear"`` in ``video.json``, the pictures are linear instead of sRGB (as masks of path-traced films).
 
     Args:
         path: the file or folder.
-        fps: pictures per second that the video must have (to one in ten thousand), without gaps among the frames that are needed;
-            None takes any.
-        size: (height, width) in pixels that it must have, turned and with square pixels; None takes any.
-        frames: how many frames are needed; a longer video gives its first ones, None gives all.
+        fps: required pictures per second (relative tolerance 1e-4), without gaps among the required frames; None for any.
+        size: required (height, width) in pixels, after rotation and conversion to square pixels; None for any.
+        frames: number of frames to read, from the first; None for all.
 
     Returns:
         float32 [T, H, W, 3], linear colour in [0, 1], row 0 at the top.
 
     Raises:
-        UserError: the video is of another size, rate or length, or uneven; or see ``read_film``.
+        UserError: the video has another size or rate, is too short, or its frames are not equally spaced; or see ``read_film``.
     """
     film = opened_film(path)
     facts, whole = film.facts, film.whole
@@ -163,59 +162,59 @@ def _linear_frames(frames: Any, name: str) -> np.ndarray:
     return linear
 
 
-def _rate(fps: float | Fraction) -> Fraction:
+def _to_fraction(fps: float | Fraction) -> Fraction:
     """A frame rate as the fraction that containers store."""
     return Fraction(fps).limit_denominator(100_000)
 
 
 def _tag_colours(codec: Any) -> None:
-    """Say in the file how its numbers become colours; players guess by the picture's size otherwise."""
+    """Tag the file with its colour space; without tags, players guess it from the picture's size."""
     codec.colorspace = codec.color_primaries = _BT709
     codec.color_trc = _SRGB_CURVE
     codec.color_range = _LIMITED_RANGE
 
 
 def _encoder_options(crf: float) -> dict[str, str]:
-    """Options of libx264 with which the same pictures give the same bytes on every machine.
+    """Options of libx264 for reproducible files: the same pictures give the same bytes on every machine.
 
-    By default it has a thread and a half for each core, and one thread alone chooses otherwise than several.
-    The AVX-512 code of its macroblock tree reads memory that nothing has written at many sizes of small pictures: one
-    film of 80 by 80 pixels, encoded 1,500 times, came out with other bytes 641 times; without that tree, or with AVX2, never.
+    By default the number of threads depends on the number of cores, and the encoder's choices depend on the number of threads.
+    The AVX-512 code of its macroblock tree reads uninitialised memory for many sizes of small pictures: of 1,500 encodings of
+    one film of 80 by 80 pixels, 641 differed; without that tree, or with AVX2, none.
     """
     instructions = ":asm=AVX2" if torch.backends.cpu.get_cpu_capability() == "AVX512" else ""
     return {"crf": str(crf), "x264-params": f"threads=3{instructions}"}
 
 
-def _luma_chroma_graph(width: int, height: int, rate: Fraction) -> Any:
-    """A graph of filters from sRGB pictures to yuv420p, limited range, matrix BT.709, as H.264 has them without further tags.
+def _yuv420p_filter_graph(width: int, height: int, rate: Fraction) -> Any:
+    """Filter graph from sRGB pictures to yuv420p, limited range, matrix BT.709.
 
-    Chroma lies on the left one of two columns and midway between two rows (H.273, chroma sample location type 0): readers take
-    it from there. swscale puts it in the middle of both unless it is told, which moves colours by half a pixel against the luma.
+    The chroma sample location is type 0 of H.273 (left column, midway between two rows), which readers of H.264 assume. The
+    default of swscale is the centre, which would shift colours by half a pixel relative to the luma.
     """
     import av
 
-    graph = av.filter.Graph()
-    source = graph.add_buffer(width=width, height=height, format="rgb24", time_base=1 / rate)
-    convert = graph.add(
+    filter_graph = av.filter.Graph()
+    source = filter_graph.add_buffer(width=width, height=height, format="rgb24", time_base=1 / rate)
+    scale_filter = filter_graph.add(
         "scale",
         "flags=bilinear+accurate_rnd+full_chroma_int+full_chroma_inp:out_color_matrix=bt709:in_range=full:out_range=limited:"
         "out_chroma_loc=left",
     )
-    kind, sink = graph.add("format", "pix_fmts=yuv420p"), graph.add("buffersink")
-    source.link_to(convert)
-    convert.link_to(kind)
-    kind.link_to(sink)
-    graph.configure()
-    return graph
+    format_filter, sink = filter_graph.add("format", "pix_fmts=yuv420p"), filter_graph.add("buffersink")
+    source.link_to(scale_filter)
+    scale_filter.link_to(format_filter)
+    format_filter.link_to(sink)
+    filter_graph.configure()
+    return filter_graph
 
 
-def _encodable_frame(graph: Any, picture: np.ndarray, index: int, rate: Fraction) -> Any:
-    """One uint8 sRGB picture [H, W, 3] as a frame that ``_luma_chroma_graph`` makes, with its time."""
+def _encodable_frame(filter_graph: Any, picture: np.ndarray, index: int, rate: Fraction) -> Any:
+    """One uint8 sRGB picture [H, W, 3] as a frame that ``_yuv420p_filter_graph`` makes, with its time."""
     import av
 
     frame = av.VideoFrame.from_ndarray(picture, format="rgb24")
     frame.pts, frame.time_base = index, 1 / rate
-    graph.push(frame)
-    padded = graph.pull()
-    padded.pts, padded.time_base = index, 1 / rate
-    return padded
+    filter_graph.push(frame)
+    converted = filter_graph.pull()
+    converted.pts, converted.time_base = index, 1 / rate
+    return converted

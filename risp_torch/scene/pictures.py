@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from risp_torch.files.pictures import opened_picture
+from risp_torch.files.pictures import read_picture_file
 from risp_torch.scene.arguments import Picture
 from risp_torch.scene.parameters import ParameterTable
 from ti_sim.base.errors import UserError
@@ -43,6 +43,6 @@ def read_picture(path: str | Path, name: str) -> np.ndarray:
         [h, w, 3] float64 in [0, 1], row 0 at the top.
 
     Raises:
-        UserError: as ``opened_picture``.
+        UserError: as ``read_picture_file``.
     """
-    return opened_picture(path, f"{name}: picture {path}", linear_picture)
+    return read_picture_file(path, f"{name}: picture {path}", linear_picture)

@@ -133,7 +133,7 @@ class PixelWeights:
         if camera is None:
             raise UserError("the scene has no camera: add one with add_camera")
         size = (camera.height, camera.width)
-        check_frames(self.values, "the weights of pixels", frames=scene.frames + 1, size=size, one=True)
+        check_frames(self.values, "the weights of pixels", frames=scene.frames + 1, size=size, allow_single=True)
         if not (self.values[: scene.frames + 1] > 0).any():
             raise UserError("no pixel counts: all weights are zero, so make white what is to be compared")
 

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from risp_torch.files.film.curves import linear_to_srgb, srgb_to_linear
-from risp_torch.files.pictures import opened_picture
+from risp_torch.files.pictures import read_picture_file
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Count, UnitInterval, checked
 
@@ -31,7 +31,7 @@ def read_plate(plate: str | Path, video: torch.Tensor) -> torch.Tensor:
     """
     if str(plate) == MEDIAN:
         return video.median(dim=0).values
-    levels = opened_picture(plate, f"the plate {plate}", lambda image: np.asarray(image.convert("RGB")))
+    levels = read_picture_file(plate, f"the plate {plate}", lambda image: np.asarray(image.convert("RGB")))
     if levels.shape[:2] != tuple(video.shape[1:3]):
         sizes = [f"{shape[1]} x {shape[0]}" for shape in (levels.shape, video.shape[1:3])]
         raise UserError(f"the plate {plate} is {sizes[0]} pixels, and the film is {sizes[1]}: give a plate of the film's size")

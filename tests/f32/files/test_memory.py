@@ -43,7 +43,7 @@ def test_the_tightest_limit_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
     system(meminfo="MemTotal: 9000 kB\nMemAvailable: 4000 kB\n", max="max\n", current="100\n", stat="inactive_file 7\n")
     monkeypatch.setattr(memory, "_MEMINFO", tmp_path / "meminfo")
-    monkeypatch.setattr(memory, "_GROUPS", ((tmp_path / "max", tmp_path / "current", tmp_path / "stat"),))
+    monkeypatch.setattr(memory, "_CONTROL_GROUPS", ((tmp_path / "max", tmp_path / "current", tmp_path / "stat"),))
     assert memory.available_bytes() == 4000 * 1024
     system(max="1000\n")
     assert memory.available_bytes() == 1000 - 100 + 7
