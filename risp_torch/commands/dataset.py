@@ -48,9 +48,9 @@ def is_resumable(options: argparse.Namespace) -> bool:
 
 
 def _verify(folder: str) -> int:
-    from risp_torch.risp.dataset.manifest import problems
+    from risp_torch.risp.dataset.manifest import shard_faults
 
-    faults = problems(folder, progress=True)
+    faults = shard_faults(folder, progress=True)
     for name, fault in faults.items():
         print(f"{name} {fault}")
     print(f"{folder}: {len(faults)} bad files" if faults else f"{folder}: every file is unchanged")

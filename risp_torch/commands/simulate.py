@@ -68,7 +68,7 @@ def film_with_mitsuba(scene: Any, options: argparse.Namespace, began: float) -> 
     from risp_torch.files.atomic import write_text
     from risp_torch.files.run_folder import RunFolder, default_run_path
     from risp_torch.files.video import read_video
-    from risp_torch.risp.photoreal import FRAMES, photoreal_film, write_photoreal_frames
+    from risp_torch.risp.photoreal import FRAMES_FOLDER, photoreal_film, write_photoreal_frames
     from ti_render.photoreal import choose_variant
 
     mitsuba = mitsuba_settings(options)
@@ -84,13 +84,23 @@ def film_with_mitsuba(scene: Any, options: argparse.Namespace, began: float) -> 
         write_text(folder.path / "appearance.json", look.to_json())
     print(f"path tracing with Mitsuba's variant {variant}, {mitsuba.samples} samples a pixel, into {folder.path}")
     rendered = write_photoreal_frames(folder.path, path_traced, fps=scene.fps)
-    pictures = read_video(folder.path / FRAMES, frames=scene.frames + 1)
+    pictures = read_video(folder.path / FRAMES_FOLDER, frames=scene.frames + 1)
     write_outcome(folder.path, scene, states, pictures, options)
     seconds = time.perf_counter() - began
     result = {"schema": 1, "scene": scene.name, "frames": scene.frames + 1, "seconds": seconds}
     folder.write_result(result | {"rendered": rendered, "variant": variant.name, "llvm": variant.llvm})
     print(f"written: {folder.path}/video.mp4, frames, masks, states.npz, strip.png ({rendered} frames in {seconds:.1f} s)")
-    following = ("risp", "invert", options.scene, "--video", folder.path / FRAMES, "--loss", "matched", "--unknown", "NAME")
+    following = (
+        "risp",
+        "invert",
+        options.scene,
+        "--video",
+        folder.path / FRAMES_FOLDER,
+        "--loss",
+        "matched",
+        "--unknown",
+        "NAME",
+    )
     print_closing(folder.path / "strip.png", folder.path / "video.mp4", following=following)
     return 0
 

@@ -1,4 +1,4 @@
-"""RISP: a frozen network predicts the states of both films, and the loss compares the predictions (ICLR 2022, Eq. 6)."""
+"""Loss of RISP: a frozen network predicts the states of both films; the loss compares the predictions (ICLR 2022, Eq. 6)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from risp_torch.scene.states import States
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import checked
 
-_TOGETHER = 512  # images per batch; for the derivative each needs one megabyte (width 32) or two (64)
+_BATCH_SIZE = 512  # images per batch; for the derivative each needs one megabyte (width 32) or two (64)
 
 
 class RispLoss(PictureLoss):
@@ -47,11 +47,11 @@ class RispLoss(PictureLoss):
         loop: RasteriserDomain | None = None,
         record: Mapping[str, Any] | None = None,
     ) -> None:
-        """A loss by a network's predictions.
+        """Prepare the network and the loop domain.
 
         Args:
-            network: a file of ``risp train``, or a module whose ``read`` makes [..., S] normalised outputs of pictures
-                [..., H, W, 3] (linear rgb). The loss uses a frozen copy of it.
+            network: a file of ``risp train``, or a module whose method ``read`` predicts normalised outputs [..., S] from
+                pictures [..., H, W, 3] (linear rgb). The loss uses a frozen copy.
             task: task of the scene; the size of its state head must be that of the network's output, and its loop domain is
                 rendered.
             loop: domain in which the simulated film is rendered, the task's by default, else the scene's own appearance.
@@ -87,7 +87,7 @@ class RispLoss(PictureLoss):
             self._outputs(camera)
             return
         self.task.head.check(scene)
-        trained, task_head = self.record.get("task", {}).get("head"), self.task.head.to_json()
+        trained_head, task_head = self.record.get("task", {}).get("head"), self.task.head.to_json()
         if self.path:
             check_network(
                 self.network, self.record, scene=scene.name, outputs=self.task.head.size, size=settings.size, path=self.path
@@ -97,9 +97,9 @@ class RispLoss(PictureLoss):
                 f"{self._name} has {outputs} outputs and the scene's state head has {self.task.head.size}: "
                 "train a network for this scene"
             )
-        if trained is not None and _with_lists(trained) != _with_lists(task_head):
+        if trained_head is not None and _with_lists(trained_head) != _with_lists(task_head):
             raise UserError(
-                f"{self._name} was trained for another state head than the scene's ({difference(trained, task_head)}): "
+                f"{self._name} was trained for another state head than the scene's ({difference(trained_head, task_head)}): "
                 "train it again, or give the scene's task the head that it was trained for"
             )
 
@@ -112,7 +112,7 @@ class RispLoss(PictureLoss):
 
     def read(self, pictures: torch.Tensor) -> torch.Tensor:
         """Predicted outputs (``PictureLoss.read``)."""
-        return in_batches(self.network.read, pictures, most=_TOGETHER)
+        return in_batches(self.network.read, pictures, most=_BATCH_SIZE)
 
     def whitened(
         self, scene: Scene, states: States, values: Mapping[str, torch.Tensor], frames: Sequence[int], *, seed: int = 0,
@@ -129,27 +129,29 @@ class RispLoss(PictureLoss):
         sampled = [domain.parameters.values(row[None]) for row in domain.appearances(appearances, seed=seed)]
         if any(split_entry(name)[0] in sampled[0] for name in values):
             return None
-        observer, weighed = copy(self), copy(self)
-        observer.whitening = None
+        nominal_loss, whitened_loss = copy(self), copy(self)
+        nominal_loss.whitening = None
         with torch.no_grad():
-            nominal = observer.observe(scene, states, values, frames)
-            predictions = torch.cat([observer.observe(scene, states, {**values, **appearance}, frames) for appearance in sampled])
-        errors = predictions - nominal
+            nominal_predictions = nominal_loss.observe(scene, states, values, frames)
+            predictions = torch.cat(
+                [nominal_loss.observe(scene, states, {**values, **appearance}, frames) for appearance in sampled]
+            )
+        errors = predictions - nominal_predictions
         if not errors.any():
             return None
-        weighed.whitening = Whitening.of(errors)
-        return weighed
+        whitened_loss.whitening = Whitening.of(errors)
+        return whitened_loss
 
     def to_json(self) -> dict[str, Any]:
         """Checksum and origin of the network, and the loop domain (``Loss.to_json``)."""
-        weighed = {} if self.whitening is None else {"whitening_looks": self.whitening.appearances}
+        whitening = {} if self.whitening is None else {"whitening_looks": self.whitening.appearances}
         return {
             "kind": self.kind,
             "network": self.path or type(self.network).__name__,
             "network_sha256": sha256(Path(self.path).read_bytes()).hexdigest() if self.path else checksum(self.network),
             "domains": self.record.get("task", {}).get("domains"),
             "loop": None if self.loop is None else self.loop.to_json(),
-        } | weighed
+        } | whitening
 
     def _outputs(self, camera: Camera) -> int:
         """Number of outputs of the network."""
@@ -169,7 +171,7 @@ class RispLoss(PictureLoss):
 
 
 def _with_lists(value: Any) -> Any:
-    """Nested values with lists for tuples, as after JSON."""
+    """Nested values with lists in place of tuples, as read from JSON."""
     if isinstance(value, Mapping):
         return {key: _with_lists(item) for key, item in value.items()}
     return [_with_lists(item) for item in value] if isinstance(value, list | tuple) else value

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["photoreal_film", "write_photoreal_frames"]
 
-FRAMES, MASKS = "frames", "masks"
+FRAMES_FOLDER, MASKS_FOLDER = "frames", "masks"
 
 
 @checked
@@ -69,8 +69,8 @@ def write_photoreal_frames(folder: Path | str, film: MitsubaRenderer, *, fps: fl
 
     Writes ``frames/00012.png`` (8-bit sRGB) and, with masks, for every body ``masks/<body>/00012.png`` (the coverage of the pixel
     by the body, 255 for full coverage), each folder with a ``video.json`` with which ``read_video`` decodes colours and
-    coverage. A picture with complete readable files is not rendered again: the caller must ensure that they belong to
-    this film.
+    coverage. A picture with complete readable files is not rendered again: the caller must ensure that the files belong to this
+    film.
 
     Args:
         folder: folder of the run.
@@ -90,13 +90,13 @@ def write_photoreal_frames(folder: Path | str, film: MitsubaRenderer, *, fps: fl
     height, width = film.settings.height, film.settings.width
     description = {"fps": float(fps), "width": width, "height": height, "frames": len(film)}
     masked_bodies = film.bodies if masks else ()
-    _write_json(folder / FRAMES / DESCRIPTION, description)
+    _write_json(folder / FRAMES_FOLDER / DESCRIPTION, description)
     for body in masked_bodies:
-        _write_json(folder / MASKS / body / DESCRIPTION, description | {"curve": LINEAR})
+        _write_json(folder / MASKS_FOLDER / body / DESCRIPTION, description | {"curve": LINEAR})
     files = [_files(folder, masked_bodies, k) for k in range(len(film))]
     missing = [k for k, paths in enumerate(files) if not all(_is_complete(path, width, height) for path in paths.values())]
-    bar = tqdm(missing, desc="path tracing", unit="frame", initial=len(film) - len(missing), total=len(film))
-    for k in bar:
+    progress_bar = tqdm(missing, desc="path tracing", unit="frame", initial=len(film) - len(missing), total=len(film))
+    for k in progress_bar:
         _write_picture(files[k], film.picture(k, masks=masks))
     return len(missing)
 
@@ -111,7 +111,7 @@ def _write_picture(files: Mapping[str, Path], picture: Picture) -> None:
 def _files(folder: Path, bodies: Iterable[str], frame: int) -> dict[str, Path]:
     """Files of one frame: masks by the bodies' names, the picture by ""."""
     name = f"{frame:05d}.png"
-    return {**{body: folder / MASKS / body / name for body in bodies}, "": folder / FRAMES / name}
+    return {**{body: folder / MASKS_FOLDER / body / name for body in bodies}, "": folder / FRAMES_FOLDER / name}
 
 
 def _write_json(path: Path, description: Mapping[str, Any]) -> None:
@@ -140,7 +140,7 @@ def _is_complete(path: Path, width: int, height: int) -> bool:
 def _numpy(inputs: RenderInputs) -> RenderInputs:
     """The same inputs with numpy arrays instead of tensors."""
 
-    def plain(value: Any) -> Any:
+    def to_numpy(value: Any) -> Any:
         return value.detach().cpu().numpy() if hasattr(value, "detach") else value
 
-    return replace(inputs, **{field.name: plain(getattr(inputs, field.name)) for field in fields(inputs)})
+    return replace(inputs, **{field.name: to_numpy(getattr(inputs, field.name)) for field in fields(inputs)})

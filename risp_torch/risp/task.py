@@ -12,7 +12,7 @@ from risp_torch.scene.state_heads.head import StateHead
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Count, NotNegative, checked
 
-EDGE = 0.06  # softness of edges in the pictures of networks, in pixels
+EDGE_WIDTH = 0.06  # pixels: softness of edges in pictures for networks
 ANTIALIAS = 2
 
 
@@ -78,7 +78,7 @@ def training_scene(name: str, size: Count, **overrides: Any) -> Scene:
 def resize_pictures(scene: Scene, size: Count) -> None:
     """Resize the pictures of a scene to squares for a network, with edges as sharp as those of a film.
 
-    Sigma becomes (``EDGE`` pixels)^2, and every pixel is the mean of ``ANTIALIAS`` x ``ANTIALIAS`` samples.
+    Sigma becomes (``EDGE_WIDTH`` pixels)^2, and every pixel is the mean of ``ANTIALIAS`` x ``ANTIALIAS`` samples.
     Training differentiates images with respect to appearance, not edges.
 
     Args:
@@ -89,5 +89,5 @@ def resize_pictures(scene: Scene, size: Count) -> None:
         UserError: the scene has no camera, or the size is less than a pixel.
     """
     scene.resize_camera(size, size)
-    scene.sigma = (EDGE * 2.0 / size) ** 2
+    scene.sigma = (EDGE_WIDTH * 2.0 / size) ** 2
     scene.style = replace(scene.style, antialias=ANTIALIAS)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from risp_torch.scene.scene import Scene
 
 CHUNK = 32  # pictures rendered at once
-_SPARE = 4 << 20  # bytes for manifest and sheets
+_SPARE_BYTES = 4 << 20  # bytes for manifest and sheets
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ def generate(
     _check_room(folder, plan, missing)
     if missing and rank == 0:
         warn_of_states_beyond(task.head, scene)
-    began, rank_shards = time.perf_counter(), [shard for shard in missing if shard % ranks == rank]
+    start_time, rank_shards = time.perf_counter(), [shard for shard in missing if shard % ranks == rank]
     images = sum(len(settings.indices(shard)) for shard in rank_shards)
     total = sum(len(settings.indices(shard)) for shard in range(rank, settings.shards, ranks))
     with tqdm(total=total, initial=total - images, desc="rendering", unit="img", disable=not progress, mininterval=0.5) as bar:
@@ -119,7 +119,7 @@ def generate(
                 "room, and repeat the command to resume"
             ) from error
     present_bytes = sum((folder / file).stat().st_size for file in plan.files if (folder / file).is_file())
-    return Generated(plan, folder, images, time.perf_counter() - began, present_bytes, complete)
+    return Generated(plan, folder, images, time.perf_counter() - start_time, present_bytes, complete)
 
 
 def ranks_from_environment() -> tuple[int, int]:
@@ -204,7 +204,7 @@ def _check_size(folder: Path, plan: Plan) -> None:
 
 
 def _check_room(folder: Path, plan: Plan, missing: list[int]) -> None:
-    needed = sum(len(plan.settings.indices(shard)) for shard in missing) * plan.image_bytes + (_SPARE if missing else 0)
+    needed = sum(len(plan.settings.indices(shard)) for shard in missing) * plan.image_bytes + (_SPARE_BYTES if missing else 0)
     free = shutil.disk_usage(folder).free
     if needed > free:
         raise UserError(

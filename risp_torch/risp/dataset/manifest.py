@@ -17,7 +17,7 @@ from ti_sim.base.errors import UserError
 from ti_sim.base.json_text import parse_json
 
 MANIFEST, SETTINGS = "manifest.json", "settings.json"
-_BLOCK = 1 << 20
+_BLOCK_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Manifest:
     checksums: list[str]
 
     def write(self, folder: Path) -> None:
-        """Write ``manifest.json``, whole or not at all."""
+        """Write ``manifest.json`` atomically."""
         plan, files = self.plan, self.plan.files
         shards = [
             {"file": file, "images": len(plan.settings.indices(i)), "bytes": (folder / file).stat().st_size, "sha256": digest}
@@ -65,7 +65,7 @@ def read_manifest(folder: Path) -> Manifest:
     return manifest
 
 
-def problems(folder: Path | str, *, progress: bool = False) -> dict[str, str]:
+def shard_faults(folder: Path | str, *, progress: bool = False) -> dict[str, str]:
     """Compare every shard of a finished dataset with its checksum.
 
     Args:
@@ -81,8 +81,8 @@ def problems(folder: Path | str, *, progress: bool = False) -> dict[str, str]:
     folder = Path(folder)
     manifest = read_manifest(folder)
     plan, faults = manifest.plan, {}
-    bar = tqdm(plan.files, desc="checking", unit="shard", disable=not progress, mininterval=0.5)
-    for shard, (file, digest) in enumerate(zip(bar, manifest.checksums, strict=True)):
+    progress_bar = tqdm(plan.files, desc="checking", unit="shard", disable=not progress, mininterval=0.5)
+    for shard, (file, digest) in enumerate(zip(progress_bar, manifest.checksums, strict=True)):
         try:
             open_shard(folder / file, plan, shard)
         except ShardError as error:
@@ -98,7 +98,7 @@ def checksum(path: Path) -> str:
     """sha256 of a file."""
     digest = sha256()
     with open(path, "rb") as file:
-        while block := file.read(_BLOCK):
+        while block := file.read(_BLOCK_BYTES):
             digest.update(block)
     return digest.hexdigest()
 

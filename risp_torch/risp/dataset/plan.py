@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 SCHEMA = 1
 KIND = "dataset"
-_PIXEL = {"images": 3 * 4, "jacobian": 3 * 2}  # bytes: single precision, and half precision for each column
+_BYTES_PER_PIXEL = {"images": 3 * 4, "jacobian": 3 * 2}  # bytes: single precision, and half precision for each column
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ class Plan:
     @property
     def image_bytes(self) -> int:
         """Size of one picture with its derivatives, state and appearance [bytes]."""
-        pixels = self.settings.size**2 * (_PIXEL["images"] + len(self.labels) * _PIXEL["jacobian"])
+        pixels = self.settings.size**2 * (_BYTES_PER_PIXEL["images"] + len(self.labels) * _BYTES_PER_PIXEL["jacobian"])
         return pixels + 4 * (len(self.labels) + len(self.outputs) + math.prod(self._placement))
 
     @property
@@ -128,14 +128,14 @@ class Plan:
 
     def command(self, folder: Path) -> str:
         """The command that generates the dataset, or resumes it."""
-        s = self.settings
+        settings = self.settings
         return (
-            f"risp dataset {self.scene} --images {s.images} --configs {s.configs} --seed {s.seed} --size {s.size} "
-            f"--shard-images {s.shard_images} --out {folder}"
+            f"risp dataset {self.scene} --images {settings.images} --configs {settings.configs} --seed {settings.seed} "
+            f"--size {settings.size} --shard-images {settings.shard_images} --out {folder}"
         )
 
     def check_scene(self, folder: Path, scene: Scene) -> None:
-        """Raise a UserError if the scene is not that of the pictures.
+        """Compare a scene with that of the pictures.
 
         Raises:
             UserError: name, picture size, or another property differs; the message names the first difference.
@@ -160,25 +160,25 @@ class Plan:
             )
 
     def check_task(self, folder: Path, task: RispTask) -> None:
-        """Raise a UserError if training domain or state head are not those of the pictures.
+        """Compare the training domain and the state head of a task with those of the pictures.
 
         Raises:
             UserError: they differ; the message names the first difference.
         """
-        stored, current = (tuple(labels) for labels in (self.labels, task.domains.training.parameters.labels))
-        if stored != current:
+        stored_labels, task_labels = (tuple(labels) for labels in (self.labels, task.domains.training.parameters.labels))
+        if stored_labels != task_labels:
             raise UserError(
-                f"psi of the dataset in {folder} has {_first_label(stored, current)}: take the psi that it was made with, or "
-                "make another dataset"
+                f"psi of the dataset in {folder} has {_first_label(stored_labels, task_labels)}: take the psi that it was made "
+                "with, or make another dataset"
             )
-        for record, ours, task_value in (
+        for name, stored_value, task_value in (
             ("psi", self.training, to_jsonable(task.domains.training.to_json())),
             ("the state head", self.head, to_jsonable(task.head.to_json())),
         ):
-            difference = first_difference(ours, task_value)
+            difference = first_difference(stored_value, task_value)
             if difference is not None:
                 raise UserError(
-                    f"{record} of the dataset in {folder} is another one ({difference}): undo the change, or make another dataset"
+                    f"{name} of the dataset in {folder} is another one ({difference}): undo the change, or make another dataset"
                 )
 
 

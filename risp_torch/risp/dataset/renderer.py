@@ -98,8 +98,8 @@ def check_indices(indices: Sequence[int], images: int) -> None:
     if not len(indices):
         raise UserError("an empty batch was requested: give at least one index")
     if min(indices) < 0 or max(indices) >= images:
-        wrong = min(indices) if min(indices) < 0 else max(indices)
-        raise UserError(f"picture {wrong} was requested, but the dataset has the pictures 0 to {images - 1}")
+        invalid = min(indices) if min(indices) < 0 else max(indices)
+        raise UserError(f"picture {invalid} was requested, but the dataset has the pictures 0 to {images - 1}")
 
 
 def _saturated(images: torch.Tensor, columns: torch.Tensor) -> torch.Tensor:
@@ -108,9 +108,9 @@ def _saturated(images: torch.Tensor, columns: torch.Tensor) -> torch.Tensor:
 
 
 def _check_finite(columns: torch.Tensor, indices: Sequence[int], labels: Sequence[str]) -> None:
-    good = torch.isfinite(columns).flatten(2).all(dim=2)
-    if not good.all():
-        row, column = (~good).nonzero()[0].tolist()
+    is_finite = torch.isfinite(columns).flatten(2).all(dim=2)
+    if not is_finite.all():
+        row, column = (~is_finite).nonzero()[0].tolist()
         raise UserError(
             f"the derivative of picture {indices[row]} with respect to {labels[column]} is not finite in half precision: "
             "narrow its range, or make the edges softer (sigma)"

@@ -26,7 +26,7 @@ class ShardError(UserError):
     """A shard is missing, damaged, or belongs to another dataset.
 
     Attributes:
-        fault: what is wrong with it, in a few words.
+        fault: the fault, as the predicate of a sentence about the file.
     """
 
     def __init__(self, path: Path, fault: str) -> None:
@@ -40,8 +40,8 @@ class Shard:
 
     Attributes:
         path: path of the file.
-        offsets: name -> first byte in the file.
-        shapes: name -> type and shape (``Plan.shapes``).
+        offsets: name of the tensor -> offset of its first byte in the file.
+        shapes: name of the tensor -> type and shape (``Plan.shapes``).
     """
 
     path: Path

@@ -18,7 +18,7 @@ _MAX_IMAGES = 8
 def write_sheets(folder: Path, plan: Plan) -> None:
     """Write ``pictures.png`` and ``derivatives.png`` into the folder of a dataset.
 
-    Zero derivatives are grey, positive ones brighter; each has its own scale.
+    Zero derivatives are grey, positive ones brighter; each derivative is scaled by its largest magnitude.
 
     Args:
         folder: folder of the dataset.

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from risp_torch.risp.dataset.batch import Batch
-from risp_torch.risp.dataset.manifest import problems, read_manifest
+from risp_torch.risp.dataset.manifest import read_manifest, shard_faults
 from risp_torch.risp.dataset.renderer import check_indices
 from risp_torch.risp.dataset.settings import DatasetSettings
 from risp_torch.risp.dataset.shards import open_shard
@@ -95,7 +95,7 @@ class ShardSource:
         return self._tensors[shard]
 
     def _verify(self) -> None:
-        faults = problems(self.folder)
+        faults = shard_faults(self.folder)
         if faults:
             named = [f"{file} {fault}" for file, fault in faults.items()][:_MAX_LISTED]
             more = f"; and {len(faults) - len(named)} more" if len(faults) > len(named) else ""

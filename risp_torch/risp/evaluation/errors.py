@@ -67,11 +67,11 @@ def state_errors(predicted: torch.Tensor, test_set: TestSet, head: StateHead) ->
         raise UserError(f"the predictions have shape {tuple(predicted.shape)}, and the test set has {tuple(true.shape)}")
     if not torch.isfinite(predicted).all():
         raise UserError("some predictions are not finite: the network is damaged, train it again")
-    states = len(test_set) // (int(test_set.appearance[-1]) + 1)
-    of_one_state = predicted.numpy().reshape(-1, states, predicted.shape[1])
+    num_states = len(test_set) // (int(test_set.appearance[-1]) + 1)
+    predictions_by_state = predicted.numpy().reshape(-1, num_states, predicted.shape[1])
     return StateErrors(
         head.labels, (predicted - true).abs().numpy(), physical_errors(head.physical(predicted), head.physical(true)),
-        of_one_state.std(axis=0).mean(axis=1),
+        predictions_by_state.std(axis=0).mean(axis=1),
     )  # fmt: skip
 
 
@@ -90,8 +90,8 @@ def physical_errors(predicted: Mapping[str, torch.Tensor], true: Mapping[str, to
             unit = " [m]" if name == "position" else ""
             errors[name + unit] = np.abs(difference) if difference.ndim == 1 else np.linalg.norm(difference, axis=-1)
     if set(_EULER) <= set(true):
-        turns = [Rotation.from_euler("ZYX", np.stack([v[n].numpy() for n in _EULER], axis=-1)) for v in (predicted, true)]
-        errors["rotation [deg]"] = np.degrees((turns[0].inv() * turns[1]).magnitude())
+        rotations = [Rotation.from_euler("ZYX", np.stack([v[n].numpy() for n in _EULER], axis=-1)) for v in (predicted, true)]
+        errors["rotation [deg]"] = np.degrees((rotations[0].inv() * rotations[1]).magnitude())
     return errors
 
 

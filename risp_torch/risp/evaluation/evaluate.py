@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from risp_torch.risp.task import RispTask
     from risp_torch.scene.scene import Scene
 
-_AT_ONCE = 100  # pictures per call of a network
+_BATCH_SIZE = 100  # pictures per call of a network
 
 
 class Reader(Protocol):
@@ -61,5 +61,5 @@ def evaluate(scene: Scene, task: RispTask, readers: Mapping[str, Reader], test_s
     predicted = baselines(scene, task, test_set, seed=seed)
     for name, reader in readers.items():
         with torch.no_grad():
-            predicted[name] = torch.cat([reader.read(batch).cpu() for batch in images.split(_AT_ONCE)])
+            predicted[name] = torch.cat([reader.read(batch).cpu() for batch in images.split(_BATCH_SIZE)])
     return Evaluation(predicted, {name: state_errors(p, test_set, task.head) for name, p in predicted.items()})

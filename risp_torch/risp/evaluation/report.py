@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from risp_torch.risp.evaluation.test_set import TestSet
     from risp_torch.scene.state_heads.head import StateHead
 
-_STATES = 2  # number of states on a sheet, each in all appearances
+_SHEET_STATES = 2  # number of states on a sheet, each in all appearances
 
 
 @checked
@@ -62,7 +62,7 @@ def write_prediction_sheet(path: Path | str, test_set: TestSet, predicted: torch
     Raises:
         UserError: the file cannot be written.
     """
-    appearances = int(test_set.appearance[-1]) + 1
-    states = len(test_set) // appearances
-    rows_shown = [a * states + s for s in range(min(_STATES, states)) for a in range(appearances)]
+    num_appearances = int(test_set.appearance[-1]) + 1
+    num_states = len(test_set) // num_appearances
+    rows_shown = [a * num_states + s for s in range(min(_SHEET_STATES, num_states)) for a in range(num_appearances)]
     prediction_sheet(Path(path), test_set.images[rows_shown], predicted[rows_shown], test_set.outputs[rows_shown], head)

@@ -27,9 +27,9 @@ SCHEMA = 1
 _STREAM = 77  # random stream: states and appearances differ from those of training with the same seed
 _APPEARANCES = 1  # substream of the appearances
 # Entries of a scene's description that only affect motions.
-_OF_MOTION = ("frame_dt", "frames", "substeps", "adaptive", "integrator", "forces", "rotors", "max_distance", "loads")
-_CHUNK = 50  # pictures per call of the rasteriser
-_FROM_BYTE = srgb_to_linear(np.arange(256) / 255.0).astype(np.float32)
+_MOTION_ENTRIES = ("frame_dt", "frames", "substeps", "adaptive", "integrator", "forces", "rotors", "max_distance", "loads")
+_CHUNK_SIZE = 50  # pictures per call of the rasteriser
+_LINEAR_OF_LEVEL = srgb_to_linear(np.arange(256) / 255.0).astype(np.float32)
 
 
 @checked
@@ -71,13 +71,13 @@ class TestSet:
     appearance: np.ndarray
 
     def __len__(self) -> int:
-        """How many pictures there are."""
+        """Number of pictures."""
         return len(self.levels)
 
     @property
     def images(self) -> torch.Tensor:
         """[n, H, W, 3] float32, linear rgb in [0, 1]."""
-        return torch.from_numpy(_FROM_BYTE[self.levels])
+        return torch.from_numpy(_LINEAR_OF_LEVEL[self.levels])
 
 
 @checked
@@ -105,18 +105,18 @@ def make_test_set(
         digest = sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()[:12]
         folder = RunFolder.open_or_create(Path(cache) / f"{scene.name}-{settings.renderer}-{digest}", record)
         levels = _saved_pictures(folder, scene, settings)
-    with _bar(settings, done=len(levels), progress=progress) as bar:
+    with _progress_bar(settings, done=len(levels), progress=progress) as progress_bar:
         for index in range(len(levels), settings.appearances):
             pictures = []
             for batch in _rendered(scene, task, settings, index, body_q):
                 pictures.append(np.round(255 * linear_to_srgb(np.clip(batch, 0.0, 1.0))).astype(np.uint8))
-                bar.update(len(batch))
+                progress_bar.update(len(batch))
             levels.append(np.concatenate(pictures))
             if folder is not None:
                 folder.save_checkpoint({"levels": torch.from_numpy(np.stack(levels))}, {"settings": folder.settings})
     outputs = task.head.outputs(scene, body_q).float().cpu()
-    numbers = np.repeat(np.arange(settings.appearances), settings.states)
-    return TestSet(settings.renderer, np.concatenate(levels), outputs.repeat(settings.appearances, 1), numbers)
+    appearance_index = np.repeat(np.arange(settings.appearances), settings.states)
+    return TestSet(settings.renderer, np.concatenate(levels), outputs.repeat(settings.appearances, 1), appearance_index)
 
 
 def sampled_states(scene: Scene, task: RispTask, count: int, random: np.random.Generator) -> torch.Tensor:
@@ -135,13 +135,13 @@ def _rendered(scene: Scene, task: RispTask, settings: TestSettings, index: int, 
     domain = task.domains.training
     values = domain.parameters.values(domain.appearances(1, seed=seed))
     with torch.no_grad():
-        for poses in body_q.split(_CHUNK):
+        for poses in body_q.split(_CHUNK_SIZE):
             yield scene.render(poses[None], values)[0].cpu().numpy()
 
 
 def _record(scene: Scene, task: RispTask, settings: TestSettings, body_q: torch.Tensor) -> dict[str, Any]:
     """All data that determine the pictures, without data that only affect motions."""
-    appearance = {key: value for key, value in scene.description().items() if key not in _OF_MOTION}
+    appearance = {key: value for key, value in scene.description().items() if key not in _MOTION_ENTRIES}
     softness = "softness." if settings.renderer == "mitsuba" else None  # the path tracer has sharp edges
     appearance["parameters"] = {
         name: appearance["parameters"][name]
@@ -173,7 +173,7 @@ def _saved_pictures(folder: RunFolder, scene: Scene, settings: TestSettings) -> 
     return list(levels.numpy())
 
 
-def _bar(settings: TestSettings, *, done: int, progress: bool) -> Any:
+def _progress_bar(settings: TestSettings, *, done: int, progress: bool) -> Any:
     from tqdm import tqdm
 
     return tqdm(

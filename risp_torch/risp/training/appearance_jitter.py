@@ -17,28 +17,29 @@ import torch
 from risp_torch.risp.dataset.batch import Batch
 from risp_torch.scene.rendering_parameters import Direction, RenderingParameters
 
-BEYOND = 1.2  # bounds of the new entries of psi
-TURN = 0.2  # largest step of the direction of a light, at a share of one
-PLAIN = 0.2  # share of unchanged pictures
+PSI_BOUND = 1.2  # largest magnitude of new entries of psi
+MAX_DIRECTION_STEP = 0.2  # largest step of psi for the direction of a light, if ``share`` is 1
+UNCHANGED_SHARE = 0.2  # of the pictures
 _STREAM = 9  # random stream
 
 
 class AppearanceJitter:
     """Changes the appearance of the pictures of a training domain."""
 
-    def __init__(self, parameters: RenderingParameters, share: float, *, fixed: int | None = None) -> None:
+    def __init__(self, parameters: RenderingParameters, share: float, *, fixed_index: int | None = None) -> None:
         """Initialise.
 
         Args:
             parameters: rendering parameters of the training domain.
             share: fraction of the step from a picture's psi to a newly sampled one, in [0, 1].
-            fixed: index of an entry of psi that keeps its value (``BackgroundAugmentation.column``, which has patterns instead).
+            fixed_index: index of an entry of psi that keeps its value: ``BackgroundAugmentation.psi_index``, to which patterns
+                are added instead.
         """
         self.share = share
-        turns = torch.zeros(parameters.size, dtype=torch.bool)
-        turning = [name for name, spread in parameters.spreads.items() if isinstance(spread, Direction)]
-        turns[parameters.indices(turning)] = True
-        self._turns, self._fixed = turns, fixed
+        is_direction = torch.zeros(parameters.size, dtype=torch.bool)
+        direction_names = [name for name, spread in parameters.spreads.items() if isinstance(spread, Direction)]
+        is_direction[parameters.indices(direction_names)] = True
+        self._is_direction, self._fixed_index = is_direction, fixed_index
 
     def __call__(self, batch: Batch, *, seed: tuple[int, ...]) -> Batch:
         """The batch with other appearances.
@@ -55,15 +56,15 @@ class AppearanceJitter:
         return replace(batch, images=(batch.images + change).clamp(0.0, 1.0))
 
     def steps(self, psi: torch.Tensor, *, seed: tuple[int, ...]) -> torch.Tensor:
-        """Steps [B, K] of psi [B, K]; about ``PLAIN`` of the rows are zero."""
+        """Steps [B, K] of psi [B, K]; about ``UNCHANGED_SHARE`` of the rows are zero."""
         random = torch.Generator().manual_seed(int(np.random.SeedSequence([_STREAM, *seed]).generate_state(1)[0]))
 
         def uniform(largest: float) -> torch.Tensor:
             return largest * (2.0 * torch.rand(psi.shape, generator=random) - 1.0)
 
-        steps = torch.where(self._turns, uniform(TURN), uniform(BEYOND) - psi)
-        has_step = torch.rand((len(psi), 1), generator=random) >= PLAIN
+        steps = torch.where(self._is_direction, uniform(MAX_DIRECTION_STEP), uniform(PSI_BOUND) - psi)
+        has_step = torch.rand((len(psi), 1), generator=random) >= UNCHANGED_SHARE
         steps = self.share * steps * has_step
-        if self._fixed is not None:
-            steps[:, self._fixed] = 0.0
+        if self._fixed_index is not None:
+            steps[:, self._fixed_index] = 0.0
         return steps

@@ -4,8 +4,8 @@ A picture is linear in the colour of its background and of its ground: if one en
 coverage and brightness of it in each pixel, and any pattern can be added after rendering, behind the bodies and with their
 soft edges. The derivatives of a ground pixel with respect to other entries of psi are proportional to its colour.
 
-Domain randomisation in the sense of Tobin et al. (IROS 2017) for what psi does not describe; networks with and without the loss
-on rendering gradients use the same patterns.
+Domain randomisation (Tobin et al., IROS 2017) of properties that psi does not describe; networks with and without the loss on
+rendering gradients use the same patterns.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from risp_torch.risp.dataset.batch import Batch
 from risp_torch.risp.training.fields import smooth_field
 from risp_torch.scene.rendering_parameters import Range, RenderingParameters
 
-COLUMNS = ("ground.color", "background.color")  # entries of psi for a grey surface; the first existing one is used
-PLAIN = 0.15  # share of the pictures without a pattern
-NOISE = 0.03  # largest standard deviation of the noise, for a pixel of brightness one
+GREY_ENTRIES = ("ground.color", "background.color")  # entries of psi for a grey surface; the first existing one is used
+PLAIN_SHARE = 0.15  # share of pictures without a pattern
+NOISE = 0.03  # largest standard deviation of the noise of a pixel of brightness 1
 _STREAM = 5  # random stream
-_FAINTEST = 1e-4  # brightness of pixels whose derivatives are scaled
+_MIN_BRIGHTNESS = 1e-4  # brightness of pixels whose derivatives are scaled
 
 Uniform = Callable[..., torch.Tensor]  # (low, high, *shape) -> [B, *shape] random numbers
 
@@ -34,7 +34,7 @@ class BackgroundAugmentation:
     """Adds random patterns to the pictures of a training domain.
 
     Attributes:
-        column: index of the entry of psi for the grey of the surroundings, or None.
+        psi_index: index in psi of the grey value of ground or background, or None.
     """
 
     def __init__(self, parameters: RenderingParameters) -> None:
@@ -43,11 +43,11 @@ class BackgroundAugmentation:
         Args:
             parameters: rendering parameters of the training domain.
         """
-        self.column, self._low, self._span = None, 0.0, 0.0
-        for name in COLUMNS:
+        self.psi_index, self._low, self._span = None, 0.0, 0.0
+        for name in GREY_ENTRIES:
             spread = parameters.spreads.get(name)
             if isinstance(spread, Range) and spread.tied and spread.scale == "linear" and name in parameters.labels:
-                self.column = parameters.labels.index(name)
+                self.psi_index = parameters.labels.index(name)
                 self._low, self._span = float(spread.low), float(spread.high) - float(spread.low)
                 break
 
@@ -55,7 +55,7 @@ class BackgroundAugmentation:
         """The batch with patterns and noise.
 
         Args:
-            batch: batch with dI/dpsi, unless there is no ``column``.
+            batch: batch with dI/dpsi, unless there is no ``psi_index``.
             seed: seed of the patterns; equal seeds and batches give equal pictures.
             derivatives: whether to compute dI/dpsi of the new pictures.
 
@@ -64,23 +64,23 @@ class BackgroundAugmentation:
         """
         random = torch.Generator().manual_seed(int(np.random.SeedSequence([_STREAM, *seed]).generate_state(1)[0]))
         images, jacobian = batch.images, batch.jacobian if derivatives else None
-        if self.column is not None:
+        if self.psi_index is not None:
             images, jacobian = self._patterned(batch, random, derivatives)
         level = NOISE * torch.rand((len(images), 1, 1, 1), generator=random)
         noise = level * images.clamp_min(0.02).sqrt() * torch.randn(images.shape, generator=random)
         return replace(batch, images=(images + noise).clamp(0.0, 1.0), jacobian=jacobian)
 
     def _patterned(self, batch: Batch, random: torch.Generator, derivatives: bool) -> tuple[torch.Tensor, torch.Tensor | None]:
-        column = batch.jacobian[:, self.column].float()
-        grey = self._low + self._span * 0.5 * (batch.psi[:, self.column] + 1.0)
+        column = batch.jacobian[:, self.psi_index].float()
+        grey = self._low + self._span * 0.5 * (batch.psi[:, self.psi_index] + 1.0)
         colors = random_patterns(grey, batch.images.shape[1], random)
-        light = column * (2.0 / self._span)  # dI/dcolour: coverage and brightness of the surroundings in a pixel
-        images = (batch.images + light * (colors - grey[:, None, None, None])).clamp(0.0, 1.0)
+        coverage = column * (2.0 / self._span)  # dI/dcolour: coverage and brightness of the surroundings in a pixel
+        images = (batch.images + coverage * (colors - grey[:, None, None, None])).clamp(0.0, 1.0)
         if not derivatives:
             return images, None
-        ratio = torch.where(batch.images > _FAINTEST, images / batch.images.clamp_min(_FAINTEST), 1.0)
+        ratio = torch.where(batch.images > _MIN_BRIGHTNESS, images / batch.images.clamp_min(_MIN_BRIGHTNESS), 1.0)
         jacobian = batch.jacobian * ratio[:, None].half()
-        jacobian[:, self.column] = batch.jacobian[:, self.column]
+        jacobian[:, self.psi_index] = batch.jacobian[:, self.psi_index]
         return images, jacobian
 
 
@@ -93,30 +93,30 @@ def random_patterns(grey: torch.Tensor, size: int, random: torch.Generator) -> t
         random: random generator.
 
     Returns:
-        [B, size, size, 3] in [0, 1]; about ``PLAIN`` of them are plain.
+        [B, size, size, 3] in [0, 1]; about ``PLAIN_SHARE`` of them are plain.
     """
     count = len(grey)
 
     def uniform(low: float, high: float, *shape: int) -> torch.Tensor:
         return low + (high - low) * torch.rand((count, *shape), generator=random)
 
-    def chosen(probability: float) -> torch.Tensor:
+    def with_probability(probability: float) -> torch.Tensor:
         return (torch.rand((count, 1, 1), generator=random) < probability).float()
 
     field = grey[:, None, None].expand(count, size, size).clone()
     x, y = _rotated_coordinates(size, uniform(-math.pi, math.pi, 1, 1))
-    field += chosen(0.5) * uniform(-0.3, 0.3, 1, 1) * y
+    field += with_probability(0.5) * uniform(-0.3, 0.3, 1, 1) * y
     edge, width = uniform(-0.8, 0.8, 1, 1), uniform(0.01, 0.15, 1, 1)
-    field += chosen(0.35) * uniform(-0.5, 0.5, 1, 1) * torch.sigmoid((y - edge) / width)  # horizons
-    field += chosen(0.4) * _tiles(x, y, uniform) * uniform(-0.35, 0.35, 1, 1)
+    field += with_probability(0.35) * uniform(-0.5, 0.5, 1, 1) * torch.sigmoid((y - edge) / width)  # horizons
+    field += with_probability(0.4) * _tiles(x, y, uniform) * uniform(-0.35, 0.35, 1, 1)
     coarse = torch.randn((count, 8, 8), generator=random)
     clouds = smooth_field(coarse, size)
-    field += chosen(0.4) * uniform(0.0, 0.12, 1, 1) * clouds
-    for _ in range(3):  # lamps, shadows, things
-        field = _with_shape(field, chosen(0.35), x, y, uniform)
+    field += with_probability(0.4) * uniform(0.0, 0.12, 1, 1) * clouds
+    for _ in range(3):  # lamps, shadows, objects
+        field = _with_shape(field, with_probability(0.35), x, y, uniform)
     colors = field[..., None] * uniform(0.85, 1.15, 1, 1, 3)
-    plain = chosen(PLAIN)[..., None]
-    return (plain * grey[:, None, None, None] + (1 - plain) * colors).clamp(0.0, 1.0)
+    is_plain = with_probability(PLAIN_SHARE)[..., None]
+    return (is_plain * grey[:, None, None, None] + (1 - is_plain) * colors).clamp(0.0, 1.0)
 
 
 def _rotated_coordinates(size: int, angle: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -137,14 +137,14 @@ def _tiles(x: torch.Tensor, y: torch.Tensor, uniform: Uniform) -> torch.Tensor:
 
 
 def _with_shape(
-    field: torch.Tensor, background: torch.Tensor, x: torch.Tensor, y: torch.Tensor, uniform: Uniform
+    field: torch.Tensor, is_present: torch.Tensor, x: torch.Tensor, y: torch.Tensor, uniform: Uniform
 ) -> torch.Tensor:
-    """A rectangle or an ellipse of another brightness, with an edge between sharp and soft, if ``background``."""
+    """Add a rectangle or an ellipse of another brightness, with a sharp or soft edge, where ``is_present`` is 1."""
     right, down = x - uniform(-1.0, 1.0, 1, 1), y - uniform(-1.0, 1.0, 1, 1)
     right, down = right / uniform(0.1, 0.7, 1, 1), down / uniform(0.1, 0.5, 1, 1)
-    box = (uniform(0.0, 1.0, 1, 1) < 0.5).float()
-    radius = box * torch.maximum(right.abs(), down.abs()) + (1 - box) * (right.square() + down.square()).sqrt()
-    coverage = background * torch.sigmoid((1.0 - radius) / uniform(0.02, 0.3, 1, 1))
-    bright = (uniform(0.0, 1.0, 1, 1) < 0.4).float()
-    level = bright * uniform(0.5, 1.2, 1, 1) + (1 - bright) * field * uniform(0.2, 0.9, 1, 1)
+    is_box = (uniform(0.0, 1.0, 1, 1) < 0.5).float()
+    radius = is_box * torch.maximum(right.abs(), down.abs()) + (1 - is_box) * (right.square() + down.square()).sqrt()
+    coverage = is_present * torch.sigmoid((1.0 - radius) / uniform(0.02, 0.3, 1, 1))
+    is_bright = (uniform(0.0, 1.0, 1, 1) < 0.4).float()
+    level = is_bright * uniform(0.5, 1.2, 1, 1) + (1 - is_bright) * field * uniform(0.2, 0.9, 1, 1)
     return field + coverage * (level - field)

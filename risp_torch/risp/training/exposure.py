@@ -1,8 +1,8 @@
 """Augmentation by exposure, white balance, tone curve and uneven light.
 
 Cameras and path tracers differ from the rasteriser in the brightness of lit surfaces, and in light that falls off or is
-shaded. Domain randomisation in the sense of Tobin et al. (IROS 2017), like the patterned surroundings; networks with and
-without the gradient loss use the same.
+shaded. Domain randomisation (Tobin et al., IROS 2017), as in ``background_augmentation``; networks with and without the
+gradient loss use the same.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from risp_torch.risp.training.fields import smooth_field
 
 # Largest logarithms of factors: of exposure, of the channels relative to each other, of the tone curve's exponent, and
 # the largest standard deviation of the logarithm of uneven light.
-EXPOSURE, BALANCE, TONE, UNEVEN = 0.35, 0.1, 0.25, 0.3
-PLAIN = 0.15  # share of unchanged pictures
-_DARKEST = 1e-4
+EXPOSURE, WHITE_BALANCE, TONE, UNEVEN_LIGHT = 0.35, 0.1, 0.25, 0.3
+UNCHANGED_SHARE = 0.15  # of the pictures
+_MIN_BRIGHTNESS = 1e-4
 _STREAM = 6  # random stream
 
 
-def exposed(
+def vary_exposure(
     images: torch.Tensor, jacobian: torch.Tensor | None, *, seed: tuple[int, ...]
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
     """Pictures with another exposure, white balance, tone curve and uneven light; derivatives by the chain rule.
@@ -31,7 +31,7 @@ def exposed(
         seed: seed of the samples; equal seeds and pictures give equal results.
 
     Returns:
-        (pictures, derivatives) of the same shapes; about ``PLAIN`` of them are unchanged.
+        (pictures, derivatives) of the same shapes; about ``UNCHANGED_SHARE`` of them are unchanged.
     """
     count, size = images.shape[:2]
     random = torch.Generator().manual_seed(int(np.random.SeedSequence([_STREAM, *seed]).generate_state(1)[0]))
@@ -39,13 +39,15 @@ def exposed(
     def uniform(low: float, high: float, *shape: int) -> torch.Tensor:
         return low + (high - low) * torch.rand((count, *shape), generator=random)
 
-    changed = (torch.rand((count, 1, 1, 1), generator=random) >= PLAIN).float()
-    uneven = uniform(0.0, UNEVEN, 1, 1) * smooth_field(torch.randn((count, 4, 4), generator=random), size)
-    light = uniform(-EXPOSURE, EXPOSURE, 1, 1, 1) + uniform(-BALANCE, BALANCE, 1, 1, 3) + uneven[..., None]
-    gain, exponent = torch.exp(changed * light), torch.exp(changed * uniform(-TONE, TONE, 1, 1, 1))
-    lit = images.clamp_min(_DARKEST) * gain
-    toned = lit**exponent
+    is_changed = (torch.rand((count, 1, 1, 1), generator=random) >= UNCHANGED_SHARE).float()
+    uneven_light = uniform(0.0, UNEVEN_LIGHT, 1, 1) * smooth_field(torch.randn((count, 4, 4), generator=random), size)
+    log_gain = uniform(-EXPOSURE, EXPOSURE, 1, 1, 1) + uniform(-WHITE_BALANCE, WHITE_BALANCE, 1, 1, 3) + uneven_light[..., None]
+    gain, exponent = torch.exp(is_changed * log_gain), torch.exp(is_changed * uniform(-TONE, TONE, 1, 1, 1))
+    scaled = images.clamp_min(_MIN_BRIGHTNESS) * gain
+    toned = scaled**exponent
     if jacobian is not None:
-        derivative = exponent * toned / lit * gain * ((toned < 1.0) & (images > _DARKEST))  # zero where a value is clipped
+        derivative = (
+            exponent * toned / scaled * gain * ((toned < 1.0) & (images > _MIN_BRIGHTNESS))
+        )  # zero where a value is clipped
         jacobian = jacobian * derivative[:, None].half()
     return toned.clamp(0.0, 1.0), jacobian

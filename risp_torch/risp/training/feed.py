@@ -17,7 +17,7 @@ class Feed:
 
     Attributes:
         steps: steps per epoch; pictures that do not fill the last batch are skipped.
-        waited: seconds that the training waited for data.
+        waiting_time: total time for which training waited for data [s].
     """
 
     def __init__(self, source: Source, count: int, batch_size: int, *, seed: int, ranks: Ranks, jacobian: bool) -> None:
@@ -28,13 +28,13 @@ class Feed:
             count: number of training pictures, the first ones.
             batch_size: pictures per step over all ranks.
             seed: seed of the order.
-            ranks: each uses every count-th picture of a batch.
+            ranks: ranks of the run; each uses every ``count``-th picture of a batch.
             jacobian: whether to read dI/dpsi.
         """
         self.source, self.count, self.batch_size, self.jacobian = source, count, batch_size, jacobian
         self.seed, self.ranks = seed, ranks
         self.steps = count // batch_size
-        self.waited = 0.0
+        self.waiting_time = 0.0
 
     def epoch(self, number: int) -> Iterator[Batch]:
         """The batches of an epoch."""
@@ -45,9 +45,9 @@ class Feed:
 
     def _sequential(self, batches: list[np.ndarray]) -> Iterator[Batch]:
         for indices in batches:
-            began = time.perf_counter()
+            start_time = time.perf_counter()
             batch = self.source.batch(indices, jacobian=self.jacobian)
-            self.waited += time.perf_counter() - began
+            self.waiting_time += time.perf_counter() - start_time
             yield batch
 
     def _prefetched(self, batches: list[np.ndarray]) -> Iterator[Batch]:
@@ -55,9 +55,9 @@ class Feed:
         with ThreadPoolExecutor(max_workers=1) as reader:
             pending: Future[Batch] = reader.submit(self.source.batch, batches[0], jacobian=self.jacobian)
             for next_indices in [*batches[1:], None]:
-                began = time.perf_counter()
+                start_time = time.perf_counter()
                 batch = pending.result()
-                self.waited += time.perf_counter() - began
+                self.waiting_time += time.perf_counter() - start_time
                 if next_indices is not None:
                     pending = reader.submit(self.source.batch, next_indices, jacobian=self.jacobian)
                 yield batch

@@ -25,9 +25,9 @@ def write_table(path: Path, history: Sequence[Mapping[str, float]]) -> None:
 
     Args:
         path: of the .csv file.
-        history: a row for each epoch: "epoch", "rate" (learning rate at its end), "gamma", "loss" (what was minimised), "error"
+        history: a row for each epoch: "epoch", "rate" (learning rate at its end), "gamma", "loss" (total loss), "error"
             (mean L1 of an output), "penalty" (before gamma), "validation" (mean L1 of an output), "seconds" and "waited"
-            (share of the time without data); "test" like "validation", if there are test pictures.
+            (share of the time in which training waited for data); "test" like "validation", if there are test pictures.
     """
     text, columns = io.StringIO(), columns_of(history[-1])
     writer = csv.DictWriter(text, columns, lineterminator="\n")
@@ -36,7 +36,7 @@ def write_table(path: Path, history: Sequence[Mapping[str, float]]) -> None:
     write_text(path, text.getvalue())
 
 
-class Board:
+class TensorBoardLog:
     """The log for TensorBoard (``tensorboard --logdir DIR``), by tensorboardX."""
 
     def __init__(self, folder: Path, *, first_epoch: int) -> None:

@@ -16,7 +16,7 @@ Norm = Literal["norm", "squared"]
 Network = Callable[[torch.Tensor], torch.Tensor]
 
 _FORWARD_COST = 2.0  # cost of a forward-mode pass with its gradient, relative to a backward pass (measured on a CPU)
-_MIN_SQUARED_NORM = 1e-12  # under the root of a norm, whose derivative at zero does not exist
+_MIN_SQUARED_NORM = 1e-12  # added under the root, which is not differentiable at zero
 
 
 def state_error(predicted: torch.Tensor, outputs: torch.Tensor) -> torch.Tensor:
@@ -52,7 +52,7 @@ def error_and_its_gradient(
     images = images.detach().requires_grad_()
     error = state_error(network(images), outputs)
     (gradient,) = torch.autograd.grad(error.sum(), images, create_graph=True)
-    return error, _length(_along(gradient, jacobian), norm)
+    return error, _norm(_to_psi(gradient, jacobian), norm)
 
 
 def error_and_jacobian(
@@ -80,7 +80,7 @@ def error_and_jacobian(
     images = images.detach().requires_grad_()
     predicted = network(images)
     rows = _by_outputs(predicted, images, jacobian) if over_outputs else _by_psi(network, images.detach(), jacobian)
-    return state_error(predicted, outputs), _length(rows, norm)
+    return state_error(predicted, outputs), _norm(rows, norm)
 
 
 def _by_outputs(predicted: torch.Tensor, images: torch.Tensor, jacobian: torch.Tensor) -> torch.Tensor:
@@ -88,23 +88,25 @@ def _by_outputs(predicted: torch.Tensor, images: torch.Tensor, jacobian: torch.T
     rows = []
     for column in predicted.unbind(dim=1):
         (gradient,) = torch.autograd.grad(column.sum(), images, create_graph=True)
-        rows.append(_along(gradient, jacobian))
+        rows.append(_to_psi(gradient, jacobian))
     return torch.cat(rows, dim=1)
 
 
 def _by_psi(network: Network, images: torch.Tensor, jacobian: torch.Tensor) -> torch.Tensor:
     """Entries [B, K * S] of dN/dpsi, one forward-mode pass per entry of psi."""
-    plain = getattr(network, "module", network)  # DistributedDataParallel requires one forward pass per backward pass
-    columns = [torch.func.jvp(plain, (images,), (column.permute(0, 3, 1, 2).to(images),))[1] for column in jacobian.unbind(dim=1)]
+    unwrapped = getattr(network, "module", network)  # DistributedDataParallel requires one forward pass per backward pass
+    columns = [
+        torch.func.jvp(unwrapped, (images,), (column.permute(0, 3, 1, 2).to(images),))[1] for column in jacobian.unbind(dim=1)
+    ]
     return torch.cat(columns, dim=1)
 
 
-def _along(gradient: torch.Tensor, jacobian: torch.Tensor) -> torch.Tensor:
+def _to_psi(gradient: torch.Tensor, jacobian: torch.Tensor) -> torch.Tensor:
     """Derivatives [B, K] with respect to psi from those with respect to the pictures [B, 3, H, W]."""
     columns = jacobian.flatten(2).to(gradient.dtype)
     return torch.bmm(columns, gradient.permute(0, 2, 3, 1).flatten(1).unsqueeze(2)).squeeze(2)
 
 
-def _length(entries: torch.Tensor, norm: Norm) -> torch.Tensor:
+def _norm(entries: torch.Tensor, norm: Norm) -> torch.Tensor:
     square = entries.square().sum(dim=1)
     return square if norm == "squared" else (square + _MIN_SQUARED_NORM).sqrt()

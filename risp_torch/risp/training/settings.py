@@ -24,23 +24,23 @@ class TrainSettings:
 
     Attributes:
         gamma: weight of the gradient loss at the end of its warm-up.
-        regulariser: "error" (RISP, Eq. 12), "outputs" (Eq. 10) or "none"; also without ``moves``, this is no-grad: domain
+        regulariser: "error" (RISP, Eq. 12), "outputs" (Eq. 10) or "none"; "none" with ``moves`` 0 is no-grad: domain
             randomisation alone.
         norm: "norm" or "squared", see ``losses``.
         interval: the gradient loss is used in every ``interval``-th step, with this factor, because its second derivatives
             take most of a step's time (Karras et al., CVPR 2020, appendix B: lazy regularisation); 1 uses it in every step.
-        moves: fraction of the step to other appearances along dI/dpsi, different in every epoch (``moves``);
+        moves: fraction of the step to other appearances along dI/dpsi, different in every epoch (``appearance_jitter``);
             0 for none.
         warmup: share of the steps over which gamma grows linearly from 0.
         epochs: passes over the pictures.
         batch_size: pictures per step over all ranks.
         learning_rate: initial learning rate of Adam; decays by a cosine to 0 over all steps.
         weight_decay: weight decay of Adam.
-        width, head: those of the network (``NetworkSettings``).
+        width, head: width and head of the network (``NetworkSettings``).
         precision: "f32", or "bf16" for the network's arithmetic (weights and losses stay f32).
         validation: held-out fraction of the pictures, the last ones.
         exposures: whether to vary exposure, tone curve and light in every epoch (``exposure``).
-        surroundings: whether to add patterns to background and ground in every epoch (``surroundings``).
+        surroundings: whether to add patterns to background and ground in every epoch (``background_augmentation``).
         seed: seed of the initial weights and of the order of the pictures.
     """
 

@@ -22,9 +22,9 @@ from risp_torch.risp.network.resnet import NetworkSettings, RispNetwork, denorma
 from risp_torch.risp.task import RispTask
 from risp_torch.risp.training.appearance_jitter import AppearanceJitter
 from risp_torch.risp.training.background_augmentation import BackgroundAugmentation
-from risp_torch.risp.training.exposure import exposed
+from risp_torch.risp.training.exposure import vary_exposure
 from risp_torch.risp.training.feed import Feed
-from risp_torch.risp.training.logs import TEST, Board, write_table
+from risp_torch.risp.training.logs import TEST, TensorBoardLog, write_table
 from risp_torch.risp.training.losses import error_and_its_gradient, error_and_jacobian, state_error
 from risp_torch.risp.training.ranks import Ranks, joined_ranks, rank_from_environment
 from risp_torch.risp.training.settings import TrainSettings
@@ -35,7 +35,7 @@ from ti_sim.base.rules import checked
 if TYPE_CHECKING:
     from risp_torch.risp.evaluation.test_set import TestSet
 
-_AT_ONCE = 100  # test pictures per batch
+_BATCH_SIZE = 100  # test pictures per batch
 NETWORK, TABLE, BOARD = "network.safetensors", "training.csv", "tensorboard"
 
 
@@ -76,17 +76,21 @@ def train(
     device = torch.device(device)
     # Before ranks wait for each other and before a folder is created.
     _check(source, settings, rank_from_environment())
-    shape = settings.network(outputs=task.head.size, size=source.size)
+    network_settings = settings.network(outputs=task.head.size, size=source.size)
     with joined_ranks(device) as ranks:
         record = {"scene": scene.name, "task": task.to_json(), "training": {**asdict(settings), "data": source.record}}
-        tested = {} if test is None else {"test": {"renderer": test.renderer, "pictures": len(test)}}
-        run_settings = {**record, **tested, "ranks": ranks.count, "device": device.type}
+        test_record = {} if test is None else {"test": {"renderer": test.renderer, "pictures": len(test)}}
+        run_settings = {**record, **test_record, "ranks": ranks.count, "device": device.type}
         folder = RunFolder.open_or_create(out, run_settings) if ranks.first else RunFolder(Path(out), to_jsonable(run_settings))
         ranks.wait()
-        surroundings = BackgroundAugmentation(task.domains.training.parameters) if settings.surroundings else None
-        fixed = None if surroundings is None else surroundings.column
-        moves = AppearanceJitter(task.domains.training.parameters, settings.moves, fixed=fixed) if settings.moves > 0 else None
-        run = _Run(source, settings, shape, folder, ranks, device, surroundings, moves, test)
+        background_augmentation = BackgroundAugmentation(task.domains.training.parameters) if settings.surroundings else None
+        fixed_index = None if background_augmentation is None else background_augmentation.psi_index
+        appearance_jitter = (
+            AppearanceJitter(task.domains.training.parameters, settings.moves, fixed_index=fixed_index)
+            if settings.moves > 0
+            else None
+        )
+        run = _Run(source, settings, network_settings, folder, ranks, device, background_augmentation, appearance_jitter, test)
         with denormals_flushed():  # from the first step on, so a resumed run rounds identically
             run.fit(progress=progress)
         path = Path(out) / NETWORK
@@ -120,20 +124,24 @@ class _Run:
     """One training run in one process."""
 
     def __init__(
-        self, source: Source, settings: TrainSettings, shape: NetworkSettings, folder: RunFolder, ranks: Ranks,
+        self, source: Source, settings: TrainSettings, network_settings: NetworkSettings, folder: RunFolder, ranks: Ranks,
         device: torch.device, surroundings: BackgroundAugmentation | None, moves: AppearanceJitter | None, test: TestSet | None,
     ) -> None:  # fmt: skip
         self.surroundings, self.moves = surroundings, moves
         self.test = None if test is None else (test.images, test.outputs)
         self.source, self.settings, self.folder, self.ranks, self.device = source, settings, folder, ranks, device
-        trained = len(source) - held_out(len(source), settings)
+        num_training_pictures = len(source) - held_out(len(source), settings)
         self.feed = Feed(
-            source, trained, settings.batch_size, seed=settings.seed, ranks=ranks,
-            jacobian=settings.weighted or moves is not None or (surroundings is not None and surroundings.column is not None),
+            source,
+            num_training_pictures,
+            settings.batch_size,
+            seed=settings.seed,
+            ranks=ranks,
+            jacobian=settings.weighted or moves is not None or (surroundings is not None and surroundings.psi_index is not None),
         )
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(settings.seed)
-            self.network = RispNetwork(shape).to(device)
+            self.network = RispNetwork(network_settings).to(device)
         self.optimizer = torch.optim.Adam(
             self.network.parameters(), lr=settings.learning_rate, weight_decay=settings.weight_decay, fused=True
         )
@@ -143,11 +151,11 @@ class _Run:
 
     def fit(self, *, progress: bool) -> None:
         """Run the remaining epochs."""
-        first, epochs = len(self.history), self.settings.epochs
-        board = Board(self.folder.path / BOARD, first_epoch=first) if self.ranks.first else None
-        total, done = epochs * self.feed.steps, first * self.feed.steps
+        first_epoch, epochs = len(self.history), self.settings.epochs
+        board = TensorBoardLog(self.folder.path / BOARD, first_epoch=first_epoch) if self.ranks.first else None
+        total, done = epochs * self.feed.steps, first_epoch * self.feed.steps
         with tqdm(total=total, initial=done, desc="training", unit="step", disable=not (progress and self.ranks.first)) as bar:
-            for epoch in range(first, epochs):
+            for epoch in range(first_epoch, epochs):
                 row = self._epoch(epoch, bar)
                 _check_finite(row, self.settings.learning_rate)
                 self.history.append(row)
@@ -160,32 +168,34 @@ class _Run:
             board.close()
 
     def _epoch(self, epoch: int, bar: tqdm) -> dict[str, float]:
-        began, waited = time.perf_counter(), self.feed.waited
+        start_time, waiting_time_before = time.perf_counter(), self.feed.waiting_time
         means = _Means(torch.zeros(3, dtype=torch.float64, device=self.device))
         self.shared.train()
         for step, batch in enumerate(self.feed.epoch(epoch)):
             progress, total = (epoch + step / self.feed.steps) / self.settings.epochs, epoch * self.feed.steps + step
-            batch = self._varied(batch, self.settings.has_penalty(total), seed=(self.settings.seed, epoch, step, self.ranks.rank))
+            batch = self._augmented(
+                batch, self.settings.has_penalty(total), seed=(self.settings.seed, epoch, step, self.ranks.rank)
+            )
             means.add(*self._step(batch, total, progress))
             bar.update()
-        seconds = time.perf_counter() - began
+        seconds = time.perf_counter() - start_time
         loss, error, penalty = means.of(self.ranks)
         outputs = self.network.settings.outputs
         row = {
             "epoch": epoch, "rate": self.settings.rate_at(progress), "gamma": self.settings.gamma_at(progress), "loss": loss,
-            "error": error / outputs, "penalty": penalty, "validation": self._validate(), "seconds": seconds,
-            "waited": (self.feed.waited - waited) / seconds,
+            "error": error / outputs, "penalty": penalty, "validation": self._validation_error(), "seconds": seconds,
+            "waited": (self.feed.waiting_time - waiting_time_before) / seconds,
         }  # fmt: skip
-        return row if self.test is None else row | {TEST: self._tested()}
+        return row if self.test is None else row | {TEST: self._test_error()}
 
-    def _varied(self, batch: Batch, derivatives: bool, *, seed: tuple[int, ...]) -> Batch:
-        """The batch in other appearances, surroundings and exposures."""
+    def _augmented(self, batch: Batch, derivatives: bool, *, seed: tuple[int, ...]) -> Batch:
+        """The batch with varied appearance, background and exposure."""
         if self.moves is not None:
             batch = self.moves(batch, seed=seed)
         if self.surroundings is not None:
             batch = self.surroundings(batch, seed=seed, derivatives=derivatives)
         if self.settings.exposures:
-            images, jacobian = exposed(batch.images, batch.jacobian if derivatives else None, seed=seed)
+            images, jacobian = vary_exposure(batch.images, batch.jacobian if derivatives else None, seed=seed)
             batch = replace(batch, images=images, jacobian=jacobian)
         return batch
 
@@ -212,7 +222,7 @@ class _Run:
             penalised = error_and_jacobian if self.settings.regulariser == "outputs" else error_and_its_gradient
             return penalised(self.shared, images, outputs, batch.jacobian.to(self.device), norm=self.settings.norm)
 
-    def _validate(self) -> float:
+    def _validation_error(self) -> float:
         """Mean L1 error of an output over the held-out pictures."""
         first, size = self.feed.count, self.settings.batch_size
         self.network.eval()
@@ -222,10 +232,10 @@ class _Run:
             errors.append(self._errors(batch.images, batch.outputs))
         return float(torch.cat(errors).mean())
 
-    def _tested(self) -> float:
+    def _test_error(self) -> float:
         """Mean L1 error of an output over the test pictures."""
         self.network.eval()
-        chunks = zip(*(tensor.split(_AT_ONCE) for tensor in self.test), strict=True)
+        chunks = zip(*(tensor.split(_BATCH_SIZE) for tensor in self.test), strict=True)
         return float(torch.cat([self._errors(images, outputs) for images, outputs in chunks]).mean())
 
     def _errors(self, images: torch.Tensor, outputs: torch.Tensor) -> torch.Tensor:
@@ -239,10 +249,12 @@ class _Run:
 
         save_network(path, self.network, record)
         plot_training(self.folder.path / "training.png", self.history)
-        test_batch = self.source.batch(range(self.feed.count, min(self.feed.count + 16, len(self.source))), jacobian=False)
+        validation_batch = self.source.batch(range(self.feed.count, min(self.feed.count + 16, len(self.source))), jacobian=False)
         with torch.no_grad():
-            predicted = self.network.eval().read(test_batch.images.to(self.device)).cpu()
-        prediction_sheet(self.folder.path / "predictions.png", test_batch.images, predicted, test_batch.outputs, task.head)
+            predicted = self.network.eval().read(validation_batch.images.to(self.device)).cpu()
+        prediction_sheet(
+            self.folder.path / "predictions.png", validation_batch.images, predicted, validation_batch.outputs, task.head
+        )
         seconds = sum(row["seconds"] for row in self.history)
         self.folder.write_result(
             {"schema": 1, "scene": scene.name, "network": path.name, "last": self.history[-1], "seconds": seconds}
@@ -290,10 +302,10 @@ def _check_finite(row: Mapping[str, float], rate: float) -> None:
 def _check(source: Source, settings: TrainSettings, ranks: Ranks) -> None:
     # Every epoch has its own order of the pictures.
     check_memory(2 * np.dtype(np.int64).itemsize * len(source), f"an order of {len(source)} pictures", "take fewer (--images)")
-    trained = len(source) - held_out(len(source), settings)
-    if trained < settings.batch_size:
+    num_training_pictures = len(source) - held_out(len(source), settings)
+    if num_training_pictures < settings.batch_size:
         raise UserError(
-            f"the data hold {len(source)} pictures, {max(trained, 0)} of them to train on, and a batch takes "
+            f"the data hold {len(source)} pictures, {max(num_training_pictures, 0)} of them to train on, and a batch takes "
             f"{settings.batch_size}: make more, or take smaller batches"
         )
     if settings.batch_size % ranks.count:

@@ -5,7 +5,7 @@ import torch
 
 from risp_torch import Scene
 from risp_torch.risp import Batch
-from risp_torch.risp.training.appearance_jitter import BEYOND, PLAIN, TURN, AppearanceJitter
+from risp_torch.risp.training.appearance_jitter import MAX_DIRECTION_STEP, PSI_BOUND, UNCHANGED_SHARE, AppearanceJitter
 from risp_torch.scene.rendering_parameters import Direction, Factor, RenderingParameters, image_jacobian
 from tests.reference import small_scenes
 
@@ -56,17 +56,17 @@ def test_steps_go_towards_drawn_appearances_and_lights_turn_little(scene: Scene)
     whole, half = (AppearanceJitter(parameters, share).steps(psi, seed=(5,)) for share in (1.0, 0.5))
     torch.testing.assert_close(half, 0.5 * whole)
     still = (whole == 0).all(dim=1)
-    assert 0.8 * PLAIN < still.float().mean() < 1.2 * PLAIN
+    assert 0.8 * UNCHANGED_SHARE < still.float().mean() < 1.2 * UNCHANGED_SHARE
     turning = torch.tensor(["direction" in label for label in parameters.labels])
     assert turning.sum() == 2
-    assert 0.9 * TURN < whole[:, turning].abs().max() <= TURN
+    assert 0.9 * MAX_DIRECTION_STEP < whole[:, turning].abs().max() <= MAX_DIRECTION_STEP
     ends = (psi + whole)[~still][:, ~turning]
-    assert 0.95 * BEYOND < ends.abs().max() <= BEYOND + 1e-6
+    assert 0.95 * PSI_BOUND < ends.abs().max() <= PSI_BOUND + 1e-6
 
 
 def test_the_entry_with_patterns_is_not_moved(scene: Scene) -> None:
     parameters = RenderingParameters(scene, SUN | AIM)
-    steps = AppearanceJitter(parameters, 1.0, fixed=1).steps(sampled(parameters, 50, seed=6), seed=(7,))
+    steps = AppearanceJitter(parameters, 1.0, fixed_index=1).steps(sampled(parameters, 50, seed=6), seed=(7,))
     assert (steps[:, 1] == 0).all() and (steps[:, [0, 2]] != 0).any(dim=0).all()
 
 

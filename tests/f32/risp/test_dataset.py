@@ -24,7 +24,7 @@ from risp_torch.__main__ import main
 from risp_torch.files.atomic import DiskFullError, remove_leftovers, replacing
 from risp_torch.risp import Domains, RendererSource, RigidPoseHead, ShardSource, generate
 from risp_torch.risp.dataset.generate import ranks_from_environment
-from risp_torch.risp.dataset.manifest import problems
+from risp_torch.risp.dataset.manifest import shard_faults
 from risp_torch.risp.task import resize_pictures, training_scene
 from risp_torch.scene.rendering_parameters import Factor, RenderingParameters
 from risp_torch.scene.state_heads.head import warn_of_states_beyond
@@ -183,13 +183,13 @@ def test_ranks(tmp_path, monkeypatch):
 
 def test_damaged_missing_and_foreign_files(made, copy, capsys):
     scene, task, folder = made
-    assert problems(copy) == {} and main(["dataset", "--verify", str(copy)]) == 0
+    assert shard_faults(copy) == {} and main(["dataset", "--verify", str(copy)]) == 0
     content = bytearray((copy / "shard-00001.safetensors").read_bytes())
     content[-7] ^= 1
     (copy / "shard-00001.safetensors").write_bytes(content)
     ShardSource(copy)  # a bit is not seen without the checksums
     (copy / "shard-00009.safetensors").write_bytes(content)
-    assert list(problems(copy)) == ["shard-00001.safetensors", "shard-00009.safetensors"]
+    assert list(shard_faults(copy)) == ["shard-00001.safetensors", "shard-00009.safetensors"]
     with pytest.raises(Exception, match=r"has been changed \(shard-00001.*checksum.*shard-00009.*does not belong"):
         ShardSource(copy, verify=True)
     content = (copy / "shard-00002.safetensors").read_bytes()
@@ -349,9 +349,7 @@ def test_motions_that_training_will_not_see_are_named(tmp_path):
         pose = scene.rollout(worlds=1).placement[0, :, 0]
     angles = HEAD.physical(HEAD.outputs(scene, pose[:, None]))
     low, high = ((pose[:, :3].amin(dim=0) - 0.01).tolist(), (pose[:, :3].amax(dim=0) + 0.01).tolist())
-    ranges = {
-        name: (float(angles[name].min()) - 0.1, float(angles[name].max()) + 0.1) for name in ("yaw", "pitch", "roll")
-    }
+    ranges = {name: (float(angles[name].min()) - 0.1, float(angles[name].max()) + 0.1) for name in ("yaw", "pitch", "roll")}
     wide = RigidPoseHead("block", low=tuple(low), high=tuple(high), **ranges)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -234,7 +234,7 @@ def test_pictures_are_moved_before_patterns_and_exposures_and_never_alike(
 
     note(AppearanceJitter, "__call__", "moved")
     note(BackgroundAugmentation, "__call__", "patterned")
-    note(importlib.import_module("risp_torch.risp.training.train"), "exposed", "exposed")
+    note(importlib.import_module("risp_torch.risp.training.train"), "vary_exposure", "exposed")
     run(moves=0.5, surroundings=True, exposures=True)
     assert [name for name, _ in calls] == ["moved", "patterned", "exposed"] * (2 * STEPS)
     seeds = [seed for name, seed in calls if name == "exposed"]
@@ -413,9 +413,7 @@ def stamp(path: Path) -> tuple[int, int] | None:
 
 
 @pytest.mark.parametrize(("moment", "epoch"), [("before", 0), ("before", 1), ("after", 1)])
-def test_an_end_beside_a_checkpoint_changes_nothing(
-    moment: str, epoch: int, run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_end_beside_a_checkpoint_changes_nothing(moment: str, epoch: int, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """The moments that a random kill seldom meets: just before and just after a checkpoint is written."""
     straight = run("straight")
     save, calls = RunFolder.save_checkpoint, []
