@@ -50,16 +50,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Print what the film is, write the sheet and, with --out, the part."""
     from risp_torch.files.film.cut import Cut
-    from risp_torch.files.film.film import opened_film
+    from risp_torch.files.film.film import open_film
     from risp_torch.files.film.write import write_part
 
     sheet = _sheet_path(options)
-    film = opened_film(options.video, curve=options.curve, square=options.pixels == "square")
+    film = open_film(options.video, curve=options.curve, square=options.pixels == "square")
     print(describe(film.facts))
     film.facts.check_readable()
     (first, start), (last, end) = options.first or (None, None), options.last or (None, None)
     cut = Cut(first=first, start=start, last=last, end=end, every=options.every, crop=options.crop, size=options.size)
-    frames, placement = cut.frames(film.facts), cut.placement(film.whole)
+    frames, placement = cut.frames(film.facts), cut.placement(film.full_placement)
     print("\n".join(_remarks(film, frames, placement)))
     _write_sheet(sheet, film, frames, placement, options.pictures)
     print(f"written: {sheet}")
@@ -96,7 +96,7 @@ def describe(facts: Any) -> str:
         source = f"{placement.stored.width}x{placement.stored.height} pixels"
         source += f", from {placement.offset[0]:.6g},{placement.offset[1]:.6g}"
         rows.append(("cut from", f"{source}, {placement.scale[0]:.6g} x {placement.scale[1]:.6g} of them to a pixel"))
-    remarks = [f"remark: {sentence}" for sentence in (*facts.remarks, *facts.left_out)]
+    remarks = [f"remark: {sentence}" for sentence in (*facts.remarks, *facts.omissions)]
     return "\n".join([format_table(rows, ["film", str(facts.path)]), *remarks])
 
 
@@ -119,7 +119,7 @@ def _clock_rows(facts: Any) -> list[tuple[str, str]]:
 
 def _remarks(film: Any, frames: Sequence[int], placement: Any) -> list[str]:
     """Numbers for a scene that is compared with this part, and what stands in the way."""
-    clock = None if film.facts.clock is None else film.facts.clock.of(frames)
+    clock = None if film.facts.clock is None else film.facts.clock.select(frames)
     lines = []
     if clock is not None and clock.period is not None:
         if clock.is_even:

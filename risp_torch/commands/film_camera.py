@@ -37,7 +37,7 @@ def follow_films(scene: Any, options: argparse.Namespace) -> None:
         if not Path(video).exists():
             return  # what reads the film says so
         facts = film_facts(video)
-        placement = facts.whole
+        placement = facts.full_placement
         first, first_placement = camera_films.setdefault(name, (video, placement))
         if placement != first_placement:
             raise UserError(

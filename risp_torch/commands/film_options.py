@@ -54,7 +54,12 @@ def _differs(scene: Any, options: argparse.Namespace) -> bool:
         return False
     for video in videos:
         clock = film_facts(video).clock
-        if clock is None or clock.rate is None or clock.disorder is not None or abs(clock.rate * scene.frame_dt - 1) > _SAME_RATE:
+        if (
+            clock is None
+            or clock.rate is None
+            or clock.first_unordered_frame is not None
+            or abs(clock.rate * scene.frame_dt - 1) > _SAME_RATE
+        ):
             return False
         times = clock.unrounded[: scene.frames + 1]
         off = np.abs(times - scene.frame_dt * np.arange(len(times)))
@@ -90,6 +95,6 @@ def _time_stamps(video: str) -> np.ndarray:
     from risp_torch.files.film import film_facts
 
     clock = film_facts(video).clock
-    if clock is None or len(clock.times) < 2 or clock.disorder is not None:
+    if clock is None or len(clock.times) < 2 or clock.first_unordered_frame is not None:
         raise UserError(f"{video} has no time stamps that ascend: give the rate of its pictures with --fps")
     return clock.unrounded

@@ -14,8 +14,8 @@ import numpy as np
 import torch
 
 from risp_torch.files.atomic import replacing
-from risp_torch.files.film.film import opened_film, read_frames
-from risp_torch.files.film.write import encoded, write_folder
+from risp_torch.files.film.film import open_film, read_frames
+from risp_torch.files.film.write import encode_picture, write_folder
 from risp_torch.files.pictures import png_bytes
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Count, Rule, checked
@@ -63,7 +63,7 @@ def write_video(path: Path | str, frames: Any, *, fps: Rate, crf: Quality = 18) 
         _tag_colours(stream.codec_context)
         filter_graph = _yuv420p_filter_graph(width, height, rate)
         for index, picture in enumerate(linear):
-            container.mux(stream.encode(_encodable_frame(filter_graph, encoded(picture, 8), index, rate)))
+            container.mux(stream.encode(_encodable_frame(filter_graph, encode_picture(picture, 8), index, rate)))
         container.mux(stream.encode())
 
 
@@ -99,7 +99,7 @@ def write_picture(path: Path | str, picture: Any) -> None:
     """
     (linear,) = _linear_frames(picture[None], str(path))
     with replacing(path) as temporary:
-        temporary.write_bytes(png_bytes(encoded(linear, 8)))
+        temporary.write_bytes(png_bytes(encode_picture(linear, 8)))
 
 
 @checked
@@ -128,8 +128,8 @@ def read_video(
     Raises:
         UserError: the video has another size or rate, is too short, or its frames are not equally spaced; or see ``read_film``.
     """
-    film = opened_film(path)
-    facts, whole = film.facts, film.whole
+    film = open_film(path)
+    facts, whole = film.facts, film.full_placement
     facts.check_readable()
     if size is not None and (whole.height, whole.width) != tuple(size):
         raise UserError(

@@ -1,4 +1,4 @@
-"""A placed picture from a stored one: turned, cut out and averaged over the footprint of each pixel."""
+"""Resampling of a stored picture: rotated, cropped and averaged over the footprint of each pixel."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import numpy as np
 
 from risp_torch.files.film.placement import Placement
 
-__all__ = ["averaged", "placed_picture", "stored_region"]
+__all__ = ["average_cells", "place_picture", "stored_region"]
 
 
 def stored_region(placement: Placement) -> tuple[slice, slice]:
-    """Rows and columns of the stored picture that a placed one shows; the others need not be decoded to colours."""
+    """Rows and columns of the stored picture that a placement covers; the others need not be converted to colours."""
     corners = placement.stored_points([(0, 0), (placement.width, placement.height)])
     (left, top), (right, bottom) = corners.min(axis=0), corners.max(axis=0)
     return (
@@ -22,12 +22,12 @@ def stored_region(placement: Placement) -> tuple[slice, slice]:
     )
 
 
-def placed_picture(region: np.ndarray, placement: Placement) -> np.ndarray:
-    """The placed picture.
+def place_picture(region: np.ndarray, placement: Placement) -> np.ndarray:
+    """Resample a stored picture.
 
     Args:
         region: float [h, w, 3], linear colour of the stored picture within ``stored_region``.
-        placement: of the picture.
+        placement: placement of the result in the stored picture.
 
     Returns:
         float32 [height, width, 3]: each pixel is the mean over its footprint in the stored picture, whose pixels are rectangles
@@ -40,23 +40,23 @@ def placed_picture(region: np.ndarray, placement: Placement) -> np.ndarray:
         2: (stored.width - columns.stop, stored.height - rows.stop), 3: (rows.start, stored.width - columns.stop),
     }[turns]  # fmt: skip
     picture = np.rot90(region, k=-turns)
-    picture = averaged(picture, placement.offset[1] - top, placement.scale[1], placement.height, axis=0)
-    picture = averaged(picture, placement.offset[0] - left, placement.scale[0], placement.width, axis=1)
+    picture = average_cells(picture, placement.offset[1] - top, placement.scale[1], placement.height, axis=0)
+    picture = average_cells(picture, placement.offset[0] - left, placement.scale[0], placement.width, axis=1)
     return np.ascontiguousarray(picture, dtype=np.float32)
 
 
-def averaged(values: np.ndarray, offset: float, scale: float, count: int, axis: int) -> np.ndarray:
+def average_cells(values: np.ndarray, offset: float, scale: float, count: int, axis: int) -> np.ndarray:
     """Means of values that are constant over cells of size 1, along one axis.
 
     Args:
         values: any shape.
-        offset: where the first mean begins.
-        scale: length over which each mean is taken.
-        count: number of means, which follow one another.
+        offset: position at which the first mean begins [cells].
+        scale: length of each mean [cells].
+        count: number of consecutive means.
         axis: the axis.
 
     Returns:
-        The same shape but for the axis; ``values`` themselves where the means are cells.
+        An array with ``count`` entries along the axis; if means coincide with cells, entries of ``values``.
     """
     if scale == 1 and offset == round(offset):
         return np.take(values, range(round(offset), round(offset) + count), axis=axis)
@@ -71,8 +71,8 @@ def averaged(values: np.ndarray, offset: float, scale: float, count: int, axis: 
     return np.moveaxis(means, 0, axis)
 
 
-def _pixel_edge(edge: float, rounding: Callable[[float], int], most: int) -> int:
-    """An edge as a whole number of pixels; one that is whole but for rounding is not moved to the next."""
+def _pixel_edge(edge: float, rounding: Callable[[float], int], limit: int) -> int:
+    """An edge rounded to whole pixels, in 0 to ``limit``; edges within 1e-6 of an integer are rounded to it."""
     nearest = round(edge)
     pixel = nearest if abs(edge - nearest) < 1e-6 else rounding(edge)
-    return min(max(pixel, 0), most)
+    return min(max(pixel, 0), limit)

@@ -53,15 +53,15 @@ _D65 = (0.3127, 0.3290)
 
 @dataclass(frozen=True, kw_only=True)
 class Colours:
-    """How the numbers of a film stand for colours.
+    """Colour encoding of a film.
 
     Attributes:
         range: "limited" (black 16 and white 235 of 255) or "full".
-        matrix: weights of luma and chroma; "RGB" where there are none.
-        primaries: the colours that red, green and blue stand for.
-        curve: from light to numbers (``curves.CURVES``).
-        assumed: which of the four the film does not say.
-        refusal: why the colours cannot be read, as the end of a sentence, or "".
+        matrix: name of the luma and chroma matrix; "RGB" without one.
+        primaries: name of the primaries.
+        curve: name of the transfer curve (``curves.CURVES``).
+        assumed: which of the four are assumed because the film does not specify them.
+        refusal: why the colours are not supported, as the end of a sentence, or "".
     """
 
     range: str
@@ -76,24 +76,24 @@ SRGB_COLOURS = Colours(range=FULL, matrix=RGB, primaries=BT709, curve=SRGB)
 
 
 def colours_of(codes: Mapping[str, int], *, rgb: bool, full_by_format: bool, height: int, curve: str | None = None) -> Colours:
-    """The encoding that a film's code points give; unspecified ones are assumed, unsupported ones named.
+    """The encoding for a film's code points; defaults replace unspecified ones, and ``refusal`` names unsupported ones.
 
     Args:
         codes: "range" (1 limited, 2 full, 0 unspecified), "matrix", "primaries" and "curve", code points of H.273.
         rgb: whether the film stores red, green and blue.
-        full_by_format: whether its format has the full range unless it says another.
-        height: of its pictures [pixels], for the matrix that players assume.
-        curve: taken in place of what the film says, a name of ``CURVES``.
+        full_by_format: whether the range of its pixel format is full by default.
+        height: height of its pictures [pixels], for the matrix that players assume.
+        curve: name of the curve (``CURVES``) that replaces the film's own.
     """
-    assumed, wrong = [], []
+    assumed, unsupported_codes = [], []
 
-    def named(tag: str, names: Mapping[int, str], unsupported: Mapping[int, str], default: str) -> str:
+    def find_name(tag: str, supported_names: Mapping[int, str], unsupported_names: Mapping[int, str], default: str) -> str:
         code = codes[tag]
         if code == _UNSPECIFIED:
             assumed.append(tag)
-        elif code not in names:
-            wrong.append(unsupported.get(code, f"an unknown {tag} (code {code})"))
-        return names.get(code, default)
+        elif code not in supported_names:
+            unsupported_codes.append(unsupported_names.get(code, f"an unknown {tag} (code {code})"))
+        return supported_names.get(code, default)
 
     if not rgb and codes["range"] == 0 and not full_by_format:
         assumed.append("range")
@@ -101,56 +101,58 @@ def colours_of(codes: Mapping[str, int], *, rgb: bool, full_by_format: bool, hei
     if rgb:
         matrix = RGB
     else:
-        matrix = named("matrix", _MATRICES, _OTHER_MATRICES, BT709 if height >= _HD_ROWS else BT601)
-    primaries = named("primaries", _PRIMARIES, _OTHER_PRIMARIES, BT709)
-    curve = curve or named("curve", _CURVES, _OTHER_CURVES, SRGB)
+        matrix = find_name("matrix", _MATRICES, _OTHER_MATRICES, BT709 if height >= _HD_ROWS else BT601)
+    primaries = find_name("primaries", _PRIMARIES, _OTHER_PRIMARIES, BT709)
+    curve = curve or find_name("curve", _CURVES, _OTHER_CURVES, SRGB)
     return Colours(
         range=FULL if full else LIMITED, matrix=matrix, primaries=primaries, curve=curve, assumed=tuple(assumed),
-        refusal=" and ".join(wrong),
+        refusal=" and ".join(unsupported_codes),
     )  # fmt: skip
 
 
 def rgb_of_luma_chroma(planes: np.ndarray, colours: Colours, bits: int) -> np.ndarray:
-    """Red, green and blue of luma and chroma, before the curve is undone (H.273, equations 11 to 40).
+    """Encoded red, green and blue from luma and chroma (H.273, equations 11 to 40).
 
     Args:
-        planes: [H, W, 3], luma and the two chromas as whole numbers of ``bits`` bits; [H, W, 1] is grey.
-        colours: range and matrix.
-        bits: of the numbers.
+        planes: [H, W, 3], luma and the two chromas as integers of ``bits`` bits; [H, W, 1] is grey.
+        colours: encoding with range and matrix.
+        bits: bits per component.
 
     Returns:
-        float32 [H, W, 3] in [0, 1]; what no colour has is clipped.
+        float32 [H, W, 3], clipped to [0, 1].
     """
-    unit = 2.0 ** (bits - 8)
+    level_scale = 2.0 ** (bits - 8)
     full = 2.0**bits - 1
-    black, luma_range, swing = (0.0, full, full) if colours.range == FULL else (16 * unit, 219 * unit, 224 * unit)
-    luma = (planes[..., 0].astype(np.float32) - np.float32(black)) / np.float32(luma_range)
+    luma_offset, luma_range, chroma_range = (
+        (0.0, full, full) if colours.range == FULL else (16 * level_scale, 219 * level_scale, 224 * level_scale)
+    )
+    luma = (planes[..., 0].astype(np.float32) - np.float32(luma_offset)) / np.float32(luma_range)
     if planes.shape[-1] == 1:
         return np.repeat(luma.clip(0, 1)[..., None], 3, axis=-1)
-    cb, cr = ((planes[..., k].astype(np.float32) - np.float32(128 * unit)) / np.float32(swing) for k in (1, 2))
-    of_red, of_blue = (np.float32(weight) for weight in _LUMA[colours.matrix])
+    cb, cr = ((planes[..., k].astype(np.float32) - np.float32(128 * level_scale)) / np.float32(chroma_range) for k in (1, 2))
+    red_weight, blue_weight = (np.float32(weight) for weight in _LUMA[colours.matrix])
     rgb = np.empty((*luma.shape, 3), dtype=np.float32)
-    rgb[..., 0] = luma + 2 * (1 - of_red) * cr
-    rgb[..., 2] = luma + 2 * (1 - of_blue) * cb
-    rgb[..., 1] = (luma - of_red * rgb[..., 0] - of_blue * rgb[..., 2]) / (1 - of_red - of_blue)
+    rgb[..., 0] = luma + 2 * (1 - red_weight) * cr
+    rgb[..., 2] = luma + 2 * (1 - blue_weight) * cb
+    rgb[..., 1] = (luma - red_weight * rgb[..., 0] - blue_weight * rgb[..., 2]) / (1 - red_weight - blue_weight)
     return rgb.clip(0, 1, out=rgb)
 
 
 def to_srgb_primaries(linear: np.ndarray, primaries: str) -> np.ndarray:
-    """Linear colour [..., 3] of other primaries as that of sRGB's; what a display of sRGB cannot show is clipped."""
+    """Convert linear colour [..., 3] to sRGB's primaries; colours outside the gamut of sRGB are clipped."""
     if primaries == BT709:
         return linear
-    return (linear @ _from(primaries)).clip(0.0, 1.0)
+    return (linear @ _to_srgb_matrix(primaries)).clip(0.0, 1.0)
 
 
 @lru_cache(maxsize=16)
-def _from(primaries: str) -> np.ndarray:
-    """float32 [3, 3]: rows of colours of these primaries, times this, are those of sRGB."""
+def _to_srgb_matrix(primaries: str) -> np.ndarray:
+    """float32 [3, 3]: row vectors of colours with these primaries, times this matrix, have sRGB's primaries."""
     return np.linalg.solve(_to_xyz(BT709), _to_xyz(primaries)).T.astype(np.float32)
 
 
 def _to_xyz(primaries: str) -> np.ndarray:
-    """[3, 3] from linear red, green and blue to CIE XYZ: columns are the primaries, scaled so that (1, 1, 1) is D65."""
+    """[3, 3] matrix from linear red, green and blue to CIE XYZ: columns are the primaries, scaled so that (1, 1, 1) is D65."""
     columns = np.array([(x / y, 1.0, (1 - x - y) / y) for x, y in _CHROMATICITIES[primaries]]).T
     x, y = _D65
     return columns * np.linalg.solve(columns, np.array([x / y, 1.0, (1 - x - y) / y]))

@@ -1,7 +1,7 @@
-"""Curves between the numbers of a film and linear light.
+"""Transfer curves between the encoded values of a film and linear light.
 
-Sources: IEC 61966-2-1 (sRGB); ITU-T H.273, table 3 (the other curves; "camera" curves are inverted, so that linear is the light
-that fell into the camera, scaled to [0, 1]).
+Sources: IEC 61966-2-1 (sRGB); ITU-T H.273, table 3 (the other curves; "camera" curves are inverted, so that linear values are
+scene light, scaled to [0, 1]).
 """
 
 from __future__ import annotations

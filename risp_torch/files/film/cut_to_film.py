@@ -1,10 +1,10 @@
-"""Numbers of a film's whole pictures, such as masks, cut and averaged as the film was."""
+"""Pictures that belong to an uncut film, such as masks, cropped and downsampled like the film that was cut from it."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from risp_torch.files.film.area import placed_picture, stored_region
+from risp_torch.files.film.area import place_picture, stored_region
 from risp_torch.files.film.facts import FilmFacts
 from ti_sim.base.errors import UserError
 
@@ -15,32 +15,32 @@ def cut_to_film(pictures: np.ndarray, facts: FilmFacts, label: str) -> np.ndarra
     """Cut pictures of the original film like the film that was cut from it (``risp film --out``).
 
     Args:
-        pictures: [T, H, W], shares of pixels; those that have the film's size or number of frames are not cut in that respect.
-            One picture belongs to all frames.
-        facts: of the film.
+        pictures: [T, H, W], shares of pixels; if they already have the film's size or number of frames, that is kept. A single
+            picture belongs to all frames.
+        facts: facts of the cut film.
         label: name of the pictures in error messages.
 
     Returns:
         float32 [T, height, width]: means over the pixels of the film.
 
     Raises:
-        UserError: there are more pictures than the film has frames, and not as many as the whole film has.
+        UserError: the number of pictures is larger than that of the film's frames, and differs from that of the original film.
     """
     count = len(pictures)
-    if facts.numbers is not None and count > facts.frames:
-        if count != facts.frames_of_source:
+    if facts.source_frames is not None and count > facts.frames:
+        if count != facts.num_source_frames:
             raise UserError(
-                f"{label} have {count} pictures, and {facts.path} has {facts.frames} of the {facts.frames_of_source} frames of "
+                f"{label} have {count} pictures, and {facts.path} has {facts.frames} of the {facts.num_source_frames} frames of "
                 "the film that it was cut from: give a picture for each of one or the other"
             )
-        pictures = pictures[list(facts.numbers)]
+        pictures = pictures[list(facts.source_frames)]
     height, width = pictures.shape[1:]
-    full_frame = facts.whole
+    full_frame = facts.full_placement
     if (width, height) == (full_frame.width, full_frame.height):
         return pictures
     placement = full_frame.within(width, height)
     if placement is None and facts.placement is None:
-        return pictures  # of a film that is no part, they have the size of the scene's camera, or none that fits
+        return pictures  # the film was not cut: other sizes are checked against the scene's camera
     if placement is None:
         sizes = dict.fromkeys((f"{full_frame.width}x{full_frame.height}", *full_frame.stored.sizes.split(" or ")))
         raise UserError(
@@ -48,4 +48,4 @@ def cut_to_film(pictures: np.ndarray, facts: FilmFacts, label: str) -> np.ndarra
             "one of these sizes"
         )
     rows, columns = stored_region(placement)
-    return placed_picture(pictures[:, rows, columns].transpose(1, 2, 0), placement).transpose(2, 0, 1)
+    return place_picture(pictures[:, rows, columns].transpose(1, 2, 0), placement).transpose(2, 0, 1)

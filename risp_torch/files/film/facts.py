@@ -22,24 +22,24 @@ class FilmFacts:
     """Format, size, colours and times of a film.
 
     Attributes:
-        path: of the file or folder.
+        path: path of the file or folder.
         container: format of the file, or "folder".
-        codec: how its pictures are coded.
-        pixel_format: FFmpeg's name of the numbers of a picture.
-        bits: of these numbers.
-        frames: how many there are.
-        stored: size of the pictures, shape of their pixels, and turns.
-        placement: of the pictures of a folder in those of the film that they were cut from, where it says so.
-        numbers: of a folder's pictures, the numbers of these frames in the film that they were cut from, where it says so.
-        frames_of_source: frames of that film.
-        clock: time stamps; None where the film has none.
-        colours: what the numbers are.
-        bytes_per_pixel: of the video stream, per pixel of a stored frame; of a folder, that of the film that it was cut from;
-            None where nothing was compressed, or nothing is known of it.
-        remarks: sentences about what was assumed.
-        left_out: sentences about pictures of the file that are no frames, and about frames that repeat the one before; warnings
-            for whoever reads the pictures.
-        refusals: why the film cannot be read, as ends of the sentence "video ... is not read: it ...".
+        codec: name of the codec.
+        pixel_format: FFmpeg's name of the pixel format.
+        bits: bits per component.
+        frames: number of frames.
+        stored: size of the stored pictures, aspect of their pixels, and rotation.
+        placement: of a folder: placement of its pictures in those of the film that they were cut from; None if unknown.
+        source_frames: of a folder: indices of its pictures in the film that they were cut from; None if unknown.
+        num_source_frames: number of frames of that film; 0 if unknown.
+        clock: time stamps; None if the film has none.
+        colours: colour encoding.
+        bytes_per_pixel: bytes of the video stream per pixel of a stored frame; of a folder, those of the film that it was cut
+            from; None if uncompressed or unknown.
+        remarks: sentences about assumptions.
+        omissions: sentences about pictures of the file that are omitted, and about frames that repeat the previous one; readers
+            of the pictures print them as warnings.
+        refusals: reasons why the film cannot be read, as predicates of a sentence about the film.
     """
 
     path: Path
@@ -50,23 +50,23 @@ class FilmFacts:
     frames: int
     stored: StoredPicture
     placement: Placement | None = None
-    numbers: tuple[int, ...] | None = None
-    frames_of_source: int = 0
+    source_frames: tuple[int, ...] | None = None
+    num_source_frames: int = 0
     clock: Clock | None
     colours: Colours
     bytes_per_pixel: float | None = None
     remarks: tuple[str, ...] = ()
-    left_out: tuple[str, ...] = ()
+    omissions: tuple[str, ...] = ()
     refusals: tuple[str, ...] = ()
 
     @property
-    def whole(self) -> Placement:
+    def full_placement(self) -> Placement:
         """Where the pixels of the whole film lie, read in square pixels, in the pictures that its file, or that of the film that
         it was cut from, stores."""
         return self.placement or Placement.shown(self.stored)
 
     def check_readable(self) -> None:
-        """Raise a UserError that names everything for which the film cannot be read."""
+        """Raise a UserError with all ``refusals``, if there are any."""
         if self.refusals:
             raise UserError(f"video {self.path} {'; it '.join(self.refusals)}")
 
@@ -91,8 +91,8 @@ def repeats_remarks(changes: np.ndarray) -> list[str]:
             repeats.append(int(k) + 1)
     if not repeats:
         return []
-    named = ", ".join(map(str, repeats[:_MAX_LISTED])) + (" and others" if len(repeats) > _MAX_LISTED else "")
-    subject = f"frames {named} repeat" if len(repeats) > 1 else f"frame {named} repeats"
+    listed = ", ".join(map(str, repeats[:_MAX_LISTED])) + (" and others" if len(repeats) > _MAX_LISTED else "")
+    subject = f"frames {listed} repeat" if len(repeats) > 1 else f"frame {listed} repeats"
     return [
         f"{subject} the picture before: unless nothing moves there, a recorder or converter has doubled it, so leave it out "
         "(--sampling list:...)"

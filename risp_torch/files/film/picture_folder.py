@@ -1,4 +1,4 @@
-"""A folder of pictures as a film: numbered PNG or JPEG files, with or without a description of the film they are."""
+"""A folder of pictures as a film: numbered PNG or JPEG files, with or without a description of the film."""
 
 from __future__ import annotations
 
@@ -23,28 +23,28 @@ from ti_sim.base.json_text import parse_json
 
 __all__ = ["DESCRIPTION", "LINEAR", "PictureFolder", "numbered_pictures"]
 
-# Beside the pictures: {fps, width, height, frames}; {"curve": "linear"} where they hold no sRGB; "times", "start", "placement"
-# and "bytes_per_pixel" where they were cut from a film.
+# File beside the pictures: {fps, width, height, frames}; {"curve": "linear"} if they are not sRGB; "times", "start", "placement"
+# and "bytes_per_pixel" if they were cut from a film.
 DESCRIPTION, LINEAR = "video.json", "linear"
-_KINDS = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG"}
+_FORMATS = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG"}
 
 
 class PictureFolder:
-    """A folder of pictures, in the order of their names (numbers in names count as numbers).
+    """A folder of pictures, in the natural order of their names.
 
     Attributes:
         facts: its format, size, colours and times.
     """
 
     def __init__(self, folder: Path, *, curve: str | None = None) -> None:
-        """Look at the description, the names, and the first picture.
+        """Read the description, the names, and the first picture.
 
         Args:
             folder: the folder.
-            curve: from numbers to light, in place of sRGB or what the description says (``CURVES``).
+            curve: name of the transfer curve (``CURVES``) that replaces sRGB or that of the description.
 
         Raises:
-            UserError: the folder holds no pictures, too few, or those of two kinds; the description is none.
+            UserError: the folder has no pictures, too few, or pictures of two formats; the description is invalid.
         """
         self.folder = folder
         self.names = _pictures_of(folder)
@@ -54,18 +54,18 @@ class PictureFolder:
                 f"video {folder} is cut short: {len(self.names)} of the {record['frames']} frames it announces are there; copy "
                 "or export it again"
             )
-        numbers, count = _source_frames(folder, record["source_frames"], len(self.names))
-        first = picture_levels(self.names[0])
-        height, width = first.shape[:2]
+        source_frames, num_source_frames = _source_frames(folder, record["source_frames"], len(self.names))
+        first_levels = picture_levels(self.names[0])
+        height, width = first_levels.shape[:2]
         self.facts = FilmFacts(
-            path=folder, container="folder", codec=_KINDS[self.names[0].suffix.lower()], pixel_format="rgb",
-            bits=8 * first.itemsize, frames=len(self.names),
+            path=folder, container="folder", codec=_FORMATS[self.names[0].suffix.lower()], pixel_format="rgb",
+            bits=8 * first_levels.itemsize, frames=len(self.names),
             stored=StoredPicture(width=width, height=height), placement=_placement(folder, record["placement"], width, height),
-            numbers=numbers, frames_of_source=count,
+            source_frames=source_frames, num_source_frames=num_source_frames,
             clock=_clock(folder, record, len(self.names)),
             bytes_per_pixel=record["bytes_per_pixel"],
             colours=replace(SRGB_COLOURS, curve=curve or (LINEAR if record["curve"] == LINEAR else SRGB)),
-            left_out=tuple(repeats_remarks(_changes(self.names))),
+            omissions=tuple(repeats_remarks(_differs_from_previous(self.names))),
         )  # fmt: skip
 
     def pictures(self, frames: Sequence[int], region: tuple[slice, slice]) -> Iterator[np.ndarray]:
@@ -87,10 +87,10 @@ class PictureFolder:
 
 
 def numbered_pictures(folder: Path) -> list[Path]:
-    """The picture files of a folder, in the order of their names (numbers in names count as numbers).
+    """The picture files of a folder, in the natural order of their names.
 
     Raises:
-        UserError: there is none, there are several kinds, or one is missing between others.
+        UserError: there is none, there are several formats, or a number is missing.
     """
     names = _pictures_of(folder)
     _check_numbers(folder, names)
@@ -98,11 +98,11 @@ def numbered_pictures(folder: Path) -> list[Path]:
 
 
 def _pictures_of(folder: Path) -> list[Path]:
-    """The picture files of a folder, all of one kind, in the order of their names."""
+    """The picture files of a folder, all of one format, in the natural order of their names."""
     # Hidden files are no pictures: macOS puts one with notes, ._NAME.png, beside each into its archives.
     visible_files = (path for path in folder.iterdir() if not path.name.startswith("."))
-    names = sorted((path for path in visible_files if path.suffix.lower() in _KINDS), key=_natural_order)
-    kinds = sorted({_KINDS[name.suffix.lower()] for name in names})
+    names = sorted((path for path in visible_files if path.suffix.lower() in _FORMATS), key=_natural_order)
+    kinds = sorted({_FORMATS[name.suffix.lower()] for name in names})
     if not names:
         raise UserError(f"folder {folder} holds no PNG or JPEG picture: give a video file or a folder of numbered pictures")
     if len(kinds) > 1:
@@ -110,13 +110,16 @@ def _pictures_of(folder: Path) -> list[Path]:
     return names
 
 
-def _changes(names: Sequence[Path]) -> np.ndarray:
-    """For each file but the first, 0 where it is equal to the one before, to the byte, else 1."""
+def _differs_from_previous(names: Sequence[Path]) -> np.ndarray:
+    """For each file but the first: 0 if its bytes equal those of the previous file, else 1."""
     sizes = [name.stat().st_size for name in names]
     pairs = zip(names, names[1:], sizes, sizes[1:], strict=False)
-    return np.array([
-        float(size != next_size or not filecmp.cmp(path, next_path, shallow=False)) for path, next_path, size, next_size in pairs
-    ])
+    return np.array(
+        [
+            float(size != next_size or not filecmp.cmp(path, next_path, shallow=False))
+            for path, next_path, size, next_size in pairs
+        ]
+    )
 
 
 def _description(folder: Path) -> dict[str, Any]:
@@ -151,7 +154,7 @@ def _no_description(path: Path) -> UserError:
 def _clock(folder: Path, record: dict[str, Any], frames: int) -> Clock | None:
     """Time stamps of the description, or those of its rate; None where it has neither."""
     if record["times"] is None:
-        return None if record["fps"] is None else Clock.steady(frames, record["fps"])
+        return None if record["fps"] is None else Clock.regular(frames, record["fps"])
     if record["times"].shape != (frames,) or not np.isfinite(record["times"]).all() or (np.diff(record["times"]) <= 0).any():
         raise UserError(
             f"{folder / DESCRIPTION} has times of shape {list(record['times'].shape)} for {frames} pictures: there must be one "
@@ -161,7 +164,7 @@ def _clock(folder: Path, record: dict[str, Any], frames: int) -> Clock | None:
 
 
 def _placement(folder: Path, record: Any, width: int, height: int) -> Placement | None:
-    """Where the pictures lie in those of the film that they were cut from."""
+    """Placement of the pictures in those of the film that they were cut from."""
     try:
         return None if record is None else Placement.from_json(record, width, height)
     except (ValueError, TypeError, KeyError, IndexError, ZeroDivisionError) as error:
@@ -169,7 +172,7 @@ def _placement(folder: Path, record: Any, width: int, height: int) -> Placement 
 
 
 def _source_frames(folder: Path, record: Any, frames: int) -> tuple[tuple[int, ...] | None, int]:
-    """Numbers of the pictures in the film that they were cut from, and how many frames that one has."""
+    """Indices of the pictures in the film that they were cut from, and that film's number of frames."""
     if record is None:
         return None, 0
     try:
@@ -188,10 +191,10 @@ def _natural_order(path: Path) -> list[tuple[int, str]]:
 
 
 def _check_numbers(folder: Path, names: Sequence[Path]) -> None:
-    """Refuse numbered pictures of which one is missing.
+    """Refuse numbered pictures with a missing number.
 
-    The names of a film differ in one number only, which grows in equal steps. Steps that are no multiples of the smallest one
-    are other numbers, such as times.
+    The names of a film's pictures differ in one number only, which grows in equal steps. If steps are not multiples of the
+    smallest step, the numbers are no frame numbers (but times, for instance).
     """
     rows = [[int(token) if token.isdigit() else token for token in re.split(r"(\d+)", name.stem)] for name in names]
     differing_tokens = {k for row in rows if len(row) == len(rows[0]) for k, token in enumerate(row) if token != rows[0][k]}
@@ -201,7 +204,7 @@ def _check_numbers(folder: Path, names: Sequence[Path]) -> None:
     numbers = [row[column] for row in rows]
     if not all(isinstance(number, int) for number in numbers):
         return
-    steps = [later - sooner for sooner, later in zip(numbers, numbers[1:], strict=False)]
+    steps = [following - preceding for preceding, following in zip(numbers, numbers[1:], strict=False)]
     min_step = min(steps)
     if min_step > 0 and all(step % min_step == 0 for step in steps):
         gap = next((k for k, step in enumerate(steps) if step > min_step), None)

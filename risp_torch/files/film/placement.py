@@ -1,4 +1,4 @@
-"""Where the pixels of a picture lie in the picture that a film's file stores: turned, made square, cut out, made smaller."""
+"""Placement of a picture's pixels in the stored picture of a film: rotation, pixel aspect, crop and scale."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ __all__ = ["Placement", "StoredPicture"]
 @checked
 @dataclass(frozen=True, kw_only=True)
 class StoredPicture:
-    """The pictures of a film as its file stores them, and how they are to be shown.
+    """Format of the stored pictures of a film.
 
     Attributes:
-        width, height: as stored [pixels].
+        width, height: stored size [pixels].
         pixel_aspect: width of a stored pixel over its height.
-        quarter_turns: clockwise turns by 90 degrees, 0 to 3, from the stored picture to the one that is shown.
+        quarter_turns: clockwise rotations by 90 degrees, 0 to 3, from the stored picture to the shown one.
     """
 
     width: Count
@@ -44,8 +44,8 @@ class StoredPicture:
     @property
     def shown_size(self) -> tuple[int, int]:
         """Width and height as shown [square pixels]."""
-        upright = Placement.shown(self)
-        return upright.width, upright.height
+        shown = Placement.shown(self)
+        return shown.width, shown.height
 
     @property
     def sizes(self) -> str:
@@ -54,7 +54,7 @@ class StoredPicture:
         return " or ".join(f"{width}x{height}" for width, height in sizes)
 
     def whole_picture(self, width: int, height: int) -> tuple[Placement, int] | None:
-        """The whole picture of this size (as shown, turned, or as stored), and the turns that it lacks; None for other sizes."""
+        """The whole picture of this size (as shown, rotated, or as stored), and the missing rotations; None for other sizes."""
         if (width, height) == self.shown_size:
             return Placement.shown(self), 0
         if (width, height) == self.turned_size:
@@ -65,7 +65,7 @@ class StoredPicture:
 @checked
 @dataclass(frozen=True, kw_only=True)
 class Placement:
-    """A picture as a part of a stored one, on a grid of its own.
+    """Grid of a picture's pixels in a stored picture.
 
     Points are in pixels, with x to the right and y down from the upper left corner, so that the first pixel's centre is (0.5,
     0.5). The point p of the picture is the point offset + scale p of the turned one, which is the stored picture after its
@@ -73,9 +73,9 @@ class Placement:
 
     Attributes:
         stored: the stored picture.
-        width, height: of the picture [pixels].
-        scale: (x, y), turned pixels to a pixel of the picture.
-        offset: (x, y) of the picture's upper left corner in the turned one.
+        width, height: size of the picture [pixels].
+        scale: (x, y), size of a pixel of the picture [stored pixels, after rotation].
+        offset: (x, y) of the picture's upper left corner in the rotated picture [stored pixels].
     """
 
     stored: StoredPicture
@@ -86,16 +86,16 @@ class Placement:
 
     @staticmethod
     def turned(stored: StoredPicture) -> Placement:
-        """The whole picture, turned as it is shown, with the pixels that are stored."""
+        """The whole picture, rotated as shown, with the stored pixels."""
         width, height = stored.turned_size
         return Placement(stored=stored, width=width, height=height)
 
     @staticmethod
     def shown(stored: StoredPicture) -> Placement:
-        """The picture as it is shown, in square pixels.
+        """The whole picture as shown, in square pixels.
 
-        Square pixels have the longer side of the stored ones: colours are averaged, not invented. Less than one of them is cut
-        off, half on each side, so that they are exactly square and the middle stays where it is.
+        Square pixels have the longer side of the stored ones: colours are averaged, not interpolated. To make pixels exactly
+        square, less than one pixel is cropped, half on each side.
         """
         turned = Placement.turned(stored)
         aspect = stored.turned_aspect
@@ -106,21 +106,21 @@ class Placement:
         return turned.resampled(max(width, 1), max(height, 1), side)
 
     def within(self, width: int, height: int) -> Placement | None:
-        """The same picture as a part of whole pictures of this size (``StoredPicture.whole_picture``); None for other sizes."""
+        """This placement relative to whole pictures of this size (``StoredPicture.whole_picture``); None for other sizes."""
         scaling = self.stored.whole_picture(width, height)
         if scaling is None:
             return None
         full_frame, turns = scaling
         scale, corner = np.array(full_frame.scale), np.array(full_frame.offset)
         x, y = (self.offset - corner) / scale
-        across, down = self.scale / scale
+        scale_x, scale_y = self.scale / scale
         return replace(
             self, stored=StoredPicture(width=width, height=height, quarter_turns=turns), offset=(float(x), float(y)),
-            scale=(float(across), float(down)),
+            scale=(float(scale_x), float(scale_y)),
         )  # fmt: skip
 
     def resampled(self, width: int, height: int, side: Sequence[float]) -> Placement:
-        """Another grid about the same middle: ``side`` (x, y) pixels of this picture to one of the new ones."""
+        """Another grid with the same centre, whose pixels have the size ``side`` (x, y) [pixels of this picture]."""
         corner = (0.5 * (self.width - width * side[0]), 0.5 * (self.height - height * side[1]))
         from_corner = self._from_corner(corner)
         return replace(from_corner, width=width, height=height, scale=(self.scale[0] * side[0], self.scale[1] * side[1]))
@@ -129,7 +129,7 @@ class Placement:
         """A part of the picture: its upper left corner and its size [pixels of this picture].
 
         Raises:
-            UserError: it does not lie in the picture.
+            UserError: the part exceeds the picture.
         """
         if min(x, y) < 0 or min(width, height) < 1 or x + width > self.width or y + height > self.height:
             raise UserError(
@@ -139,12 +139,12 @@ class Placement:
         return replace(self._from_corner((x, y)), width=width, height=height)
 
     def resized(self, width: int, height: int) -> Placement:
-        """The same part in fewer pixels, which are as wide as high if they were so before.
+        """The same part in fewer pixels, with the same pixel aspect.
 
-        Where the ratio of the sides is not quite the same, less than one new pixel is cut off, half on each side.
+        If the ratio of the sides differs slightly, less than one new pixel is cropped, half on each side.
 
         Raises:
-            UserError: the pictures would be enlarged, or squeezed.
+            UserError: the pictures would be enlarged, or their aspect changed.
         """
         if width > self.width or height > self.height:
             raise UserError(
@@ -162,13 +162,13 @@ class Placement:
         return self.resampled(width, height, (side, side))
 
     def composed(self, inner: Placement) -> Placement:
-        """Where the pixels of a part of this picture lie, from where they lie in this picture (of which no turn is left)."""
+        """Placement in the stored picture of a part of this picture, from its placement in this picture (without rotation)."""
         scale = (self.scale[0] * inner.scale[0], self.scale[1] * inner.scale[1])
         return replace(self._from_corner(inner.offset), width=inner.width, height=inner.height, scale=scale)
 
     @property
     def is_whole(self) -> bool:
-        """Whether the picture is all that is shown, in square pixels."""
+        """Whether this is the whole picture, in square pixels."""
         return self == Placement.shown(self.stored)
 
     @property
@@ -177,18 +177,18 @@ class Placement:
         return float(self.stored.turned_aspect) * self.scale[0] / self.scale[1]
 
     def turned_points(self, points: Any) -> np.ndarray:
-        """Where points [..., 2] of this picture lie in the turned one [stored pixels]."""
+        """Points [..., 2] of this picture in the rotated picture [stored pixels]."""
         return np.asarray(self.offset) + np.asarray(self.scale) * np.asarray(points, dtype=np.float64)
 
     def stored_points(self, points: Any) -> np.ndarray:
-        """Where points [..., 2] of this picture lie in the stored one [stored pixels]."""
+        """Points [..., 2] of this picture in the stored picture [stored pixels]."""
         x, y = np.moveaxis(self.turned_points(points), -1, 0)
         width, height = self.stored.width, self.stored.height
-        turned = {0: (x, y), 1: (y, height - x), 2: (width - x, height - y), 3: (width - y, x)}
-        return np.stack(turned[self.stored.quarter_turns], axis=-1)
+        stored_by_turns = {0: (x, y), 1: (y, height - x), 2: (width - x, height - y), 3: (width - y, x)}
+        return np.stack(stored_by_turns[self.stored.quarter_turns], axis=-1)
 
     def to_json(self) -> dict[str, Any]:
-        """For ``video.json``."""
+        """The placement as JSON values, for ``video.json``."""
         aspect = self.stored.pixel_aspect
         return {
             "stored": [self.stored.width, self.stored.height], "pixel_aspect": [aspect.numerator, aspect.denominator],
@@ -206,6 +206,6 @@ class Placement:
         return Placement(stored=stored, width=width, height=height, scale=scale, offset=offset)
 
     def _from_corner(self, corner: Sequence[float]) -> Placement:
-        """The same grid, from another corner [pixels of this picture]."""
+        """The same grid with another upper left corner [pixels of this picture]."""
         x, y = self.turned_points(corner)
         return replace(self, offset=(float(x), float(y)))

@@ -22,9 +22,9 @@ from ti_sim.base.errors import UserError
 
 __all__ = ["VideoFile", "exact_interpolation"]
 
-_TURNS = {(1, 0): 0, (0, 1): 1, (-1, 0): 2, (0, -1): 3}  # where the display matrix sends the direction to the right
-_LEFT_OUT = "they are left out, and the times of the others stay as they are"
-_SDR = "convert it to SDR, for example with ffmpeg's zscale and tonemap filters"
+_QUARTER_TURNS = {(1, 0): 0, (0, 1): 1, (-1, 0): 2, (0, -1): 3}  # by the image of (1, 0) under the display matrix
+_OMITTED = "they are left out, and the times of the others stay as they are"
+_SDR_ADVICE = "convert it to SDR, for example with ffmpeg's zscale and tonemap filters"
 
 
 def exact_interpolation() -> Any:
@@ -43,11 +43,11 @@ class VideoFile:
     """
 
     def __init__(self, path: Path, *, curve: str | None = None) -> None:
-        """Decode the file once for its time stamps, which packets may lack and of which decoders leave some out.
+        """Decode the file once for its time stamps: packets may lack them, and decoders may omit frames.
 
         Args:
             path: the file.
-            curve: from numbers to light, in place of what the file says (``CURVES``).
+            curve: name of the transfer curve (``CURVES``) that replaces the file's own.
 
         Raises:
             UserError: the file holds no video, or is damaged or cut short.
@@ -60,7 +60,7 @@ class VideoFile:
         """Linear colour, float32 [h, w, 3], of some frames within a region of rows and columns.
 
         Args:
-            frames: their numbers, which grow.
+            frames: indices of the frames, ascending.
             region: rows and columns of the stored picture.
 
         Raises:
@@ -69,8 +69,8 @@ class VideoFile:
         self.facts.check_readable()
         frame_numbers = iter(frames)
         next_number = next(frame_numbers, None)
-        with _opened(self.path) as (container, stream):
-            decoded = (frame for frame in _decoded(container, stream) if frame is not None)
+        with _open_video(self.path) as (container, stream):
+            decoded = (frame for frame in _decode_frames(container, stream) if frame is not None)
             for index, frame in enumerate(decoded):
                 if next_number is None:
                     break
@@ -91,10 +91,10 @@ class _Packets:
     """Contents of the video stream of a file.
 
     Attributes:
-        stamps: presentation times of the packets that are shown, in the order of the file; None where one has none.
-        keys: which of these packets are key frames.
-        count: how many there are, with those that an edit list leaves out.
-        size: bytes of all of them.
+        stamps: presentation times of the shown packets, in the order of the file [ticks]; None for packets without one.
+        keys: whether each of these packets is a key frame.
+        count: number of all packets, including those that an edit list omits.
+        size: bytes of all packets.
     """
 
     stamps: list[int | None] = field(default_factory=list)
@@ -104,8 +104,8 @@ class _Packets:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[tuple[Any, Any]]:
-    """The container and its first video, with FFmpeg's errors as sentences."""
+def _open_video(path: Path) -> Iterator[tuple[Any, Any]]:
+    """The container and its best video stream; FFmpeg's errors become UserErrors."""
     import av
 
     try:
@@ -124,12 +124,12 @@ def _opened(path: Path) -> Iterator[tuple[Any, Any]]:
         ) from error
 
 
-def _decoded(container: Any, stream: Any, packets: _Packets | None = None) -> Iterator[Any | None]:
-    """The frames in the order in which they are shown; None for a damaged one.
+def _decode_frames(container: Any, stream: Any, packets: _Packets | None = None) -> Iterator[Any | None]:
+    """Decode the frames in presentation order; None for a damaged one.
 
     Args:
-        container, stream: of ``_opened``.
-        packets: filled with what the file holds, if given.
+        container, stream: result of ``_open_video``.
+        packets: record to which the packets are added, or None.
     """
     import av
 
@@ -154,35 +154,35 @@ def _decoded(container: Any, stream: Any, packets: _Packets | None = None) -> It
 
 @lru_cache(maxsize=32)
 def _facts_of(path: Path, curve: str | None, state: tuple[int, ...]) -> FilmFacts:
-    """Properties of a file; ``state`` is its size, time of change and number, so that another file of this name is read anew."""
-    with _opened(path) as (container, stream):
-        packets, first, stamps, damaged, changes, luma = _Packets(), None, [], [], [], None
-        for frame in _decoded(container, stream, packets):
+    """Properties of a file; ``state`` (size, time of change, inode) is part of the cache's key, so changed files are read."""
+    with _open_video(path) as (container, stream):
+        packets, first_frame, stamps, damaged_frames, changes, luma = _Packets(), None, [], [], [], None
+        for frame in _decode_frames(container, stream, packets):
             if frame is None:
-                damaged.append(len(stamps))
+                damaged_frames.append(len(stamps))
                 continue
-            first = first or frame
+            first_frame = first_frame or frame
             previous, luma = luma, _first_plane(frame)
             if previous is not None:
                 changes.append(np.abs(luma - previous.astype(np.int32)).mean() if previous.shape == luma.shape else np.inf)
             stamps.append((frame.pts, frame.dts))
-        if first is None:
+        if first_frame is None:
             raise UserError(f"video {path} is damaged or cut short: none of its frames can be decoded; copy or export it again")
-        within = [frame for frame in damaged if 0 < frame < len(stamps)]
-        if within:
-            raise UserError(f"video {path} is damaged at frame {within[0]}: copy or export it again")
-        stamps = _presented(stamps, container.format.name)
+        damaged_within = [frame for frame in damaged_frames if 0 < frame < len(stamps)]
+        if damaged_within:
+            raise UserError(f"video {path} is damaged at frame {damaged_within[0]}: copy or export it again")
+        stamps = _presentation_stamps(stamps, container.format.name)
         _check_length(path, container, stream, packets, stamps)
-        facts = _facts(path, container, stream, first, stamps, curve, packets.size / packets.count)
+        facts = _facts(path, container, stream, first_frame, stamps, curve, packets.size / packets.count)
         left_out = _undecoded_remarks(packets, stamps, stream.frames) + repeats_remarks(np.array(changes))
-        return replace(facts, left_out=tuple(left_out))
+        return replace(facts, omissions=tuple(left_out))
 
 
-def _presented(stamps: Sequence[tuple[int | None, int | None]], container: str) -> list[int | None]:
-    """Time stamps of the frames, in ticks, from their presentation and decoding times.
+def _presentation_stamps(stamps: Sequence[tuple[int | None, int | None]], container: str) -> list[int | None]:
+    """Time stamps of the frames [ticks] from their presentation and decoding times.
 
-    AVI has decoding times only, which FFmpeg may pass on as presentation times of the packets: ordered, they are those of the
-    frames in the order in which they are shown.
+    AVI has decoding times only, which FFmpeg may return as presentation times of the packets: sorted, they are the presentation
+    times of the frames.
     """
     presented_stamps = [pts for pts, _ in stamps]
     coded = [dts for _, dts in stamps]
@@ -192,9 +192,9 @@ def _presented(stamps: Sequence[tuple[int | None, int | None]], container: str) 
 
 
 def _check_length(path: Path, container: Any, stream: Any, packets: _Packets, stamps: list[int | None]) -> None:
-    """Refuse a file that ends before the frames that it announces.
+    """Refuse a file with fewer frames than it announces.
 
-    An AVI file announces places, of which some may hold no picture because the one before is repeated.
+    The count in an AVI file includes empty chunks, which repeat the previous picture.
     """
     if packets.count >= stream.frames:
         return
@@ -207,37 +207,47 @@ def _check_length(path: Path, container: Any, stream: Any, packets: _Packets, st
 
 
 def _is_complete_avi(path: Path) -> bool:
-    """Whether an AVI file is as long as its first list of chunks says."""
+    """Whether an AVI file has the length in the header of its first list of chunks."""
     with open(path, "rb") as file:
         head = file.read(8)
     return len(head) == 8 and path.stat().st_size >= 8 + int.from_bytes(head[4:], "little")
 
 
 def _undecoded_remarks(packets: _Packets, stamps: list[int | None], announced_frames: int) -> list[str]:
-    """Sentences about packets of which the decoder made no picture.
+    """Sentences about packets that were not decoded to a picture.
 
     Args:
-        packets: of the file.
-        stamps: time stamps of the decoded frames.
-        announced_frames: frames that the file announces; 0 where it does not say.
+        packets: packets of the file.
+        stamps: time stamps of the decoded frames [ticks].
+        announced_frames: number of frames that the file announces; 0 if unknown.
     """
     valid_stamps = {stamp for stamp in stamps if stamp is not None}
-    lost = [k for k, stamp in enumerate(packets.stamps) if stamp not in valid_stamps]
+    undecoded_packets = [k for k, stamp in enumerate(packets.stamps) if stamp not in valid_stamps]
     missing = len(packets.stamps) - len(stamps)
     sentences = []
     if missing > 0 and valid_stamps:
         first, last = min(valid_stamps), max(valid_stamps)
         # Leading pictures of a cut group follow its key frame in the file, often without a time stamp.
-        leading = {k for n, k in enumerate(lost) if k == n + packets.keys[0]}
-        lost_first = [k for k in lost if k in leading or (packets.stamps[k] is not None and packets.stamps[k] < first)]
-        lost_last = [k for k in lost if k not in lost_first and packets.stamps[k] is not None and packets.stamps[k] > last]
-        within = max(0, missing - len(lost_first) - len(lost_last))
-        for count, where in ((len(lost_first), "at its beginning"), (len(lost_last), "at its end"), (within, "between others")):
+        leading = {k for n, k in enumerate(undecoded_packets) if k == n + packets.keys[0]}
+        undecoded_first = [
+            k for k in undecoded_packets if k in leading or (packets.stamps[k] is not None and packets.stamps[k] < first)
+        ]
+        undecoded_last = [
+            k
+            for k in undecoded_packets
+            if k not in undecoded_first and packets.stamps[k] is not None and packets.stamps[k] > last
+        ]
+        num_within = max(0, missing - len(undecoded_first) - len(undecoded_last))
+        for count, where in (
+            (len(undecoded_first), "at its beginning"),
+            (len(undecoded_last), "at its end"),
+            (num_within, "between others"),
+        ):
             if count:
-                sentences.append(f"{_pictures(count)} {where} cannot be decoded without parts that the file lacks; {_LEFT_OUT}")
+                sentences.append(f"{_pictures(count)} {where} cannot be decoded without parts that the file lacks; {_OMITTED}")
     if announced_frames > packets.count:
         repeated = _pictures(announced_frames - packets.count)
-        sentences.append(f"{repeated} of the {announced_frames} that the film announces repeat the one before; {_LEFT_OUT}")
+        sentences.append(f"{repeated} of the {announced_frames} that the film announces repeat the one before; {_OMITTED}")
     return sentences
 
 
@@ -246,59 +256,63 @@ def _pictures(count: int) -> str:
 
 
 def _first_plane(frame: Any) -> np.ndarray:
-    """The numbers of a frame's first plane, the luma where there is one, without those that only fill its lines."""
-    plane, kind = frame.planes[0], frame.format
-    alone = len(frame.planes) == 1 or kind.has_palette
-    bits = kind.padded_bits_per_pixel if alone else 8 * -(-kind.components[0].bits // 8)
+    """Values of a frame's first plane (the luma, if there is one), without the padding of its lines."""
+    plane, video_format = frame.planes[0], frame.format
+    is_single_plane = len(frame.planes) == 1 or video_format.has_palette
+    bits = video_format.padded_bits_per_pixel if is_single_plane else 8 * -(-video_format.components[0].bits // 8)
     rows = np.frombuffer(plane, dtype=np.uint8)[: plane.height * plane.line_size].reshape(plane.height, plane.line_size)
-    used = rows[:, : -(-plane.width * bits // 8)].copy()
-    return used.view(">u2" if kind.is_big_endian else "<u2") if 8 < kind.components[0].bits <= 16 else used
+    luma = rows[:, : -(-plane.width * bits // 8)].copy()
+    return luma.view(">u2" if video_format.is_big_endian else "<u2") if 8 < video_format.components[0].bits <= 16 else luma
 
 
 def _facts(
     path: Path, container: Any, stream: Any, first: Any, stamps: list[int | None], curve: str | None, size: float
 ) -> FilmFacts:
     """Facts of the file; ``size`` is bytes per packet."""
-    turns, refusals = _turns(first)
+    quarter_turns, refusals = _quarter_turns(first)
     aspect = stream.sample_aspect_ratio or Fraction(1)
-    kind = first.format
-    rgb = kind.is_rgb or kind.has_palette or kind.components[0].bits == 1
+    video_format = first.format
+    is_rgb = video_format.is_rgb or video_format.has_palette or video_format.components[0].bits == 1
     codes = {
         "range": int(first.color_range), "matrix": int(first.colorspace), "primaries": int(first.color_primaries),
         "curve": int(first.color_trc),
     }  # fmt: skip
-    full_by_format = rgb or kind.name.startswith(("yuvj", "gray", "ya"))
-    grey = len(kind.components) < 3
-    colours = colours_of(codes, rgb=rgb or grey, full_by_format=full_by_format, height=first.height, curve=curve)
+    is_full_range_format = is_rgb or video_format.name.startswith(("yuvj", "gray", "ya"))
+    is_grey = len(video_format.components) < 3
+    colours = colours_of(codes, rgb=is_rgb or is_grey, full_by_format=is_full_range_format, height=first.height, curve=curve)
     if colours.refusal:
-        refusals.append(f"is coded for {colours.refusal}, which is not read: {_SDR}")
-    if kind.components[0].bits > 16:
-        refusals.append(f"holds numbers of {kind.components[0].bits} bits ({kind.name}): convert it to 16 bits or fewer")
+        refusals.append(f"is coded for {colours.refusal}, which is not read: {_SDR_ADVICE}")
+    if video_format.components[0].bits > 16:
+        refusals.append(
+            f"holds numbers of {video_format.components[0].bits} bits ({video_format.name}): convert it to 16 bits or fewer"
+        )
     clock, remarks = _clock(stream, stamps)
-    if clock is not None and clock.disorder is not None:
-        refusals.append(f"has frame {clock.disorder} at the time of the one before it or earlier: convert it, so that times grow")
+    if clock is not None and clock.first_unordered_frame is not None:
+        refusals.append(
+            f"has frame {clock.first_unordered_frame} at the time of the one before it or earlier: convert it, so that times grow"
+        )
     return FilmFacts(
-        path=path, container=container.format.name.split(",")[0], codec=stream.codec_context.name, pixel_format=kind.name,
-        bits=kind.components[0].bits, frames=len(stamps), clock=clock, colours=colours, refusals=tuple(refusals),
-        stored=StoredPicture(width=first.width, height=first.height, pixel_aspect=Fraction(aspect), quarter_turns=turns),
+        path=path, container=container.format.name.split(",")[0], codec=stream.codec_context.name, pixel_format=video_format.name,
+        bits=video_format.components[0].bits, frames=len(stamps), clock=clock, colours=colours, refusals=tuple(refusals),
+        stored=StoredPicture(width=first.width, height=first.height, pixel_aspect=Fraction(aspect), quarter_turns=quarter_turns),
         bytes_per_pixel=size / (first.width * first.height), remarks=tuple(remarks + _remarks(first, colours)),
     )  # fmt: skip
 
 
 def _clock(stream: Any, stamps: list[int | None]) -> tuple[Clock | None, list[str]]:
-    """The time stamps in the order of the frames; where there are none, those of the rate that the file names."""
+    """The time stamps of the frames; if the file has none, those of its frame rate. Also remarks."""
     if None in stamps:
         rate = stream.average_rate or stream.guessed_rate
         named = "no time stamps" + (f": {float(rate):g} frames per second are assumed" if rate else " and no rate")
-        return (Clock.steady(len(stamps), float(rate)) if rate else None), [f"the film has {named}"]
+        return (Clock.regular(len(stamps), float(rate)) if rate else None), [f"the film has {named}"]
     tick = float(stream.time_base)
     times = np.array([float((stamp - stamps[0]) * stream.time_base) for stamp in stamps])
     named = float(stream.average_rate) if stream.average_rate else None
     return Clock(times, float(stamps[0] * stream.time_base), tick, named), []
 
 
-def _turns(frame: Any) -> tuple[int, list[str]]:
-    """Clockwise quarter turns of the display matrix, and why it cannot be followed, if so."""
+def _quarter_turns(frame: Any) -> tuple[int, list[str]]:
+    """Clockwise quarter turns of the display matrix, and the reasons if it is not supported."""
     from av.sidedata.sidedata import Type
 
     data = frame.side_data.get(Type.DISPLAYMATRIX)
@@ -311,13 +325,13 @@ def _turns(frame: Any) -> tuple[int, list[str]]:
     size = np.hypot(a, b)
     right = (round(a / size), round(b / size)) if size > 0 else (0, 0)
     is_turn = size > 0 and np.hypot(a / size - right[0], b / size - right[1]) < 1e-3 and np.hypot(c + b, d - a) < 1e-3 * size
-    if not is_turn or right not in _TURNS:
+    if not is_turn or right not in _QUARTER_TURNS:
         return 0, [f"is to be shown turned by {np.degrees(np.arctan2(b, a)):.3g} degrees: turn it with ffmpeg's filter rotate"]
-    return _TURNS[right], []
+    return _QUARTER_TURNS[right], []
 
 
 def _remarks(frame: Any, colours: Colours) -> list[str]:
-    """Sentences about what is assumed or left out."""
+    """Sentences about assumptions and ignored properties."""
     remarks = []
     if colours.assumed:
         values = [f"{tag} {getattr(colours, tag)}" for tag in colours.assumed]
@@ -331,14 +345,14 @@ def _remarks(frame: Any, colours: Colours) -> list[str]:
 
 def _linear(frame: Any, colours: Colours, region: tuple[slice, slice]) -> np.ndarray:
     """A region of a frame as linear colour with sRGB's primaries, float32 [h, w, 3]."""
-    levels, bits, rgb = _levels(frame, colours)
+    levels, bits, is_rgb = _levels(frame, colours)
     levels = levels[region]
-    if rgb and colours.range == FULL:
+    if is_rgb and colours.range == FULL:
         linear = linear_values(colours.curve, 2**bits)[levels]
     else:
-        if rgb:
-            unit = 2.0 ** (bits - 8)
-            values = ((levels - np.float32(16 * unit)) / np.float32(219 * unit)).clip(0, 1)
+        if is_rgb:
+            level_scale = 2.0 ** (bits - 8)
+            values = ((levels - np.float32(16 * level_scale)) / np.float32(219 * level_scale)).clip(0, 1)
         else:
             values = rgb_of_luma_chroma(levels, colours, bits)
         # 65536 numbers are finer than those of any film that is read: the curve is a table.
@@ -347,34 +361,40 @@ def _linear(frame: Any, colours: Colours, region: tuple[slice, slice]) -> np.nda
 
 
 def _levels(frame: Any, colours: Colours) -> tuple[np.ndarray, int, bool]:
-    """The numbers of a frame at full resolution [H, W, 3] (grey: [H, W, 1]), their bits, and whether they are red, green, blue.
+    """Levels of a frame at full resolution [H, W, 3] (grey: [H, W, 1]), their bits, and whether they are red, green, blue.
 
-    Planes that have every pixel are taken as they are. Of other luma and chroma, swscale makes planes of 16 bits, in which a
-    number of b bits is shifted to the left by 16 - b: its own conversions to colours lose the precision of ten bits.
+    Planes at full resolution are used unchanged. Subsampled planes are converted to 16 bits by swscale, which shifts levels of b
+    bits to the left by 16 - b; its conversions to RGB would lose the precision of ten bits.
     """
-    kind = frame.format
-    components = [component for component in kind.components if not component.is_alpha]
+    video_format = frame.format
+    components = [component for component in video_format.components if not component.is_alpha]
     bits = components[0].bits
-    rgb = kind.is_rgb or kind.has_palette or bits == 1
+    is_rgb = video_format.is_rgb or video_format.has_palette or bits == 1
     full_resolution = all((component.width, component.height) == (frame.width, frame.height) for component in components)
-    planes = {component.plane for component in kind.components}
-    if full_resolution and len(planes) == len(kind.components) and bits >= 8 and not kind.has_palette and "msb" not in kind.name:
-        return np.stack([_plane(frame, component.plane, bits) for component in components], axis=-1), bits, rgb
-    if rgb:
-        name, wide = ("rgb24", 8) if bits <= 8 else ("rgb48le", 16)
-        return frame.reformat(format=name, interpolation=exact_interpolation()).to_ndarray(), wide, True
-    span = "JPEG" if colours.range == FULL else "MPEG"
+    planes = {component.plane for component in video_format.components}
+    if (
+        full_resolution
+        and len(planes) == len(video_format.components)
+        and bits >= 8
+        and not video_format.has_palette
+        and "msb" not in video_format.name
+    ):
+        return np.stack([_plane(frame, component.plane, bits) for component in components], axis=-1), bits, is_rgb
+    if is_rgb:
+        name, bits_after = ("rgb24", 8) if bits <= 8 else ("rgb48le", 16)
+        return frame.reformat(format=name, interpolation=exact_interpolation()).to_ndarray(), bits_after, True
+    range_name = "JPEG" if colours.range == FULL else "MPEG"
     converted = frame.reformat(
-        format="gray16le" if len(components) == 1 else "yuv444p16le", interpolation=exact_interpolation(), src_color_range=span,
-        dst_color_range=span, src_colorspace="ITU709", dst_colorspace="ITU709",
+        format="gray16le" if len(components) == 1 else "yuv444p16le", interpolation=exact_interpolation(),
+        src_color_range=range_name, dst_color_range=range_name, src_colorspace="ITU709", dst_colorspace="ITU709",
     )  # fmt: skip
     shifted = np.stack([_plane(converted, k, 16) for k in range(len(converted.planes))], axis=-1)
     return shifted.astype(np.float32) / np.float32(2 ** (16 - bits)), bits, False
 
 
 def _plane(frame: Any, index: int, bits: int) -> np.ndarray:
-    """The numbers of a plane, [H, W]."""
+    """Levels of a plane, [H, W]."""
     plane = frame.planes[index]
-    kind = np.dtype(np.uint8 if bits <= 8 else ">u2" if frame.format.is_big_endian else "<u2")
-    rows = np.frombuffer(plane, dtype=kind).reshape(plane.height, plane.line_size // kind.itemsize)
+    dtype = np.dtype(np.uint8 if bits <= 8 else ">u2" if frame.format.is_big_endian else "<u2")
+    rows = np.frombuffer(plane, dtype=dtype).reshape(plane.height, plane.line_size // dtype.itemsize)
     return rows[: frame.height, : frame.width]

@@ -1,4 +1,4 @@
-"""A film, or a part of one, as a folder of PNG pictures that says where they come from."""
+"""Writing of a film, or a part of one, as a folder of PNG pictures with a description of their source."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from risp_torch.files.pictures import png_bytes
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import checked
 
-__all__ = ["encoded", "write_film", "write_folder", "write_part"]
+__all__ = ["encode_picture", "write_film", "write_folder", "write_part"]
 
 Bits = Literal[8, 16]
 
@@ -33,66 +33,65 @@ Bits = Literal[8, 16]
 def write_film(folder: Path | str, film: Film, *, bits: Bits = 16) -> None:
     """Write a film as a folder of sRGB PNG pictures ``00000.png ...`` and ``video.json`` with its times and placement.
 
-    Films of linear numbers, such as masks, are written as linear numbers.
-
-    ``read_film`` of the folder gives the film back: pictures to the last of their bits, times and placement as they are.
+    Films with linear values, such as masks, are written without a curve. ``read_film`` of the folder returns the same times and
+    placement, and the pictures up to rounding to ``bits``.
 
     Args:
         folder: folder to write; an existing one is replaced if it is empty or holds nothing but another film.
-        film: of ``read_film``.
-        bits: of a number in the files, 8 or 16. Means over areas and films of ten bits have more than eight.
+        film: result of ``read_film``.
+        bits: bits per component in the files, 8 or 16. Means over areas and films of ten bits have more than eight.
 
     Raises:
-        UserError: the place cannot be used, or is that of the film itself.
+        UserError: the folder cannot be written, or is that of the film itself.
     """
     _check_target(Path(folder), film.facts.path)
-    described = _description(film.facts, film.clock, film.placement, film.frames)
-    write_folder(Path(folder), film.pictures, described, bits=bits)
+    description = _description(film.facts, film.clock, film.placement, film.frames)
+    write_folder(Path(folder), film.pictures, description, bits=bits)
 
 
 def write_part(folder: Path | str, film: OpenedFilm, cut: Cut, *, bits: Bits = 16) -> Placement:
     """Write a part of a film picture by picture, so that only one at a time is in memory (``write_film``).
 
     Returns:
-        Where the pixels lie in the pictures that the film stores.
+        Placement of the pixels in the pictures that the film stores.
 
     Raises:
-        UserError: as ``read_film``, or the place cannot be used.
+        UserError: as ``read_film``, or the folder cannot be written.
     """
     _check_target(Path(folder), film.facts.path)
     film.facts.check_readable()
-    frames, placement = cut.frames(film.facts), cut.placement(film.whole)
-    clock = None if film.facts.clock is None else film.facts.clock.of(frames)
+    frames, placement = cut.frames(film.facts), cut.placement(film.full_placement)
+    clock = None if film.facts.clock is None else film.facts.clock.select(frames)
     origin = film.origin(placement)
-    described = _description(film.facts, clock, origin, frames)
-    write_folder(Path(folder), film.pictures(frames, placement), described, bits=bits)
+    description = _description(film.facts, clock, origin, frames)
+    write_folder(Path(folder), film.pictures(frames, placement), description, bits=bits)
     return origin
 
 
 def write_folder(folder: Path, pictures: Iterable[np.ndarray], description: Mapping[str, Any], *, bits: Bits) -> None:
-    """Write linear pictures [H, W, 3] in [0, 1] as numbered PNG files; the folder appears whole or not at all.
+    """Write linear pictures [H, W, 3] in [0, 1] as numbered PNG files; the folder is written atomically.
 
     Args:
         folder: folder to write; an existing one is replaced if it is empty or holds nothing but a film.
         pictures: at least one.
-        description: what ``video.json`` says besides width, height and number of frames, whose places are kept free by None.
-            With the curve "linear" the files hold linear light, otherwise sRGB.
-        bits: of a number in the files.
+        description: content of ``video.json``; width, height and number of frames are filled in. With the curve "linear" the
+            files hold linear light, otherwise sRGB.
+        bits: bits per component in the files.
 
     Raises:
-        UserError: the place cannot be used.
+        UserError: the folder cannot be written.
     """
-    foreign = _foreign_files(folder)
-    if foreign:
+    foreign_files = _foreign_files(folder)
+    if foreign_files:
         raise UserError(
-            f"{folder} already holds files that are not a video ({', '.join(foreign[:3])}): choose an empty or a new folder"
+            f"{folder} already holds files that are not a video ({', '.join(foreign_files[:3])}): choose an empty or a new folder"
         )
     curve = LINEAR if description.get("curve") == LINEAR else SRGB
     with replacing(folder) as temporary:
         temporary.mkdir()
         count, shape = 0, (0, 0)
         for count, picture in enumerate(pictures, start=1):
-            (temporary / f"{count - 1:05d}.png").write_bytes(png_bytes(encoded(picture, bits, curve)))
+            (temporary / f"{count - 1:05d}.png").write_bytes(png_bytes(encode_picture(picture, bits, curve)))
             shape = picture.shape[:2]
         content = dict(description) | {"width": shape[1], "height": shape[0], "frames": count}
         (temporary / DESCRIPTION).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
@@ -101,29 +100,29 @@ def write_folder(folder: Path, pictures: Iterable[np.ndarray], description: Mapp
 
 
 def _foreign_files(folder: Path) -> list[str]:
-    """Names in a folder that are no film written here, which replacing the folder would delete; hidden files do not count."""
+    """Names of files in a folder that do not belong to a film written here; hidden files are ignored."""
     if not folder.is_dir():
         return []
     names = sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
-    film = (folder / DESCRIPTION).is_file()
-    return [name for name in names if not (film and (name == DESCRIPTION or re.fullmatch(r"\d{5,}\.png", name)))]
+    is_film = (folder / DESCRIPTION).is_file()
+    return [name for name in names if not (is_film and (name == DESCRIPTION or re.fullmatch(r"\d{5,}\.png", name)))]
 
 
 def _check_target(folder: Path, source: Path) -> None:
-    """Refuse a folder whose replacement would change the film that is written."""
+    """Refuse a folder whose replacement would change the source film."""
     if is_same_path(folder, source) or contains(folder, source) or source.is_dir() and contains(source, folder):
         raise UserError(f"{folder} is, holds or lies in the film {source} itself, which would change: choose another folder")
 
 
-def encoded(picture: np.ndarray, bits: Bits, curve: str = SRGB) -> np.ndarray:
-    """Linear colour, clipped to [0, 1], as numbers of 8 or 16 bits, of sRGB or linear."""
-    kind = np.uint8 if bits == 8 else np.uint16
+def encode_picture(picture: np.ndarray, bits: Bits, curve: str = SRGB) -> np.ndarray:
+    """Linear colour, clipped to [0, 1], as levels of 8 or 16 bits, sRGB or linear."""
+    dtype = np.uint8 if bits == 8 else np.uint16
     values = np.clip(picture, 0.0, 1.0)
-    return np.round((values if curve == LINEAR else linear_to_srgb(values)) * (2.0**bits - 1)).astype(kind)
+    return np.round((values if curve == LINEAR else linear_to_srgb(values)) * (2.0**bits - 1)).astype(dtype)
 
 
 def _description(facts: FilmFacts, clock: Clock | None, placement: Placement, frames: Sequence[int]) -> dict[str, Any]:
-    """Content of ``video.json`` for a part of a film; shares of pixels, which have no curve, stay without one."""
+    """Content of ``video.json`` for a part of a film; films of linear values keep the curve "linear"."""
     content: dict[str, Any] = {"fps": None, "width": None, "height": None, "frames": None, "source": facts.path.name}
     if facts.colours.curve == LINEAR:
         content["curve"] = LINEAR
@@ -133,6 +132,8 @@ def _description(facts: FilmFacts, clock: Clock | None, placement: Placement, fr
         rate = round(clock.rate, 9) if clock.is_even and clock.rate else None
         content |= {"fps": rate, "start": round(clock.start, 9), "times": clock.times.round(9).tolist()}  # to nanoseconds
     if frames:
-        numbers, count = (range(facts.frames), facts.frames) if facts.numbers is None else (facts.numbers, facts.frames_of_source)
+        numbers, count = (
+            (range(facts.frames), facts.frames) if facts.source_frames is None else (facts.source_frames, facts.num_source_frames)
+        )
         content["source_frames"] = {"numbers": [numbers[frame] for frame in frames], "of": count}
     return content | {"placement": placement.to_json()}

@@ -76,7 +76,7 @@ class Encoding:
         facts = film_facts(video)
         if facts.bytes_per_pixel is None:
             return None
-        recording = facts.whole
+        recording = facts.full_placement
         pixels = recording.stored.width * recording.stored.height
         share = min(1.0, recording.width * recording.height * math.prod(recording.scale) / pixels)
         return Encoding(facts.bytes_per_pixel * pixels * math.sqrt(share), max(1, round(math.sqrt(math.prod(recording.scale)))))

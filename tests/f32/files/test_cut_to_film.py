@@ -11,7 +11,7 @@ import pytest
 
 from risp_torch.files.film.cut import Cut
 from risp_torch.files.film.cut_to_film import cut_to_film
-from risp_torch.files.film.film import film_facts, opened_film, read_film
+from risp_torch.files.film.film import film_facts, open_film, read_film
 from risp_torch.files.film.picture_folder import DESCRIPTION, LINEAR
 from risp_torch.files.film.write import write_folder, write_part
 from risp_torch.inversion.losses.masks import MaskLoss
@@ -37,7 +37,7 @@ def masks() -> np.ndarray:
 def part(tmp_path: Path, masks: np.ndarray) -> Path:
     """A part of the film that shows the masks themselves, as linear numbers."""
     write_folder(tmp_path / "whole", np.repeat(masks[..., None], 3, axis=-1), {"fps": 30.0, "curve": LINEAR}, bits=16)
-    write_part(tmp_path / "part", opened_film(tmp_path / "whole"), CUT, bits=16)
+    write_part(tmp_path / "part", open_film(tmp_path / "whole"), CUT, bits=16)
     return tmp_path / "part"
 
 
@@ -60,9 +60,9 @@ def test_what_has_the_size_or_the_frames_of_the_film_is_not_cut_again(part: Path
 
 
 def test_parts_of_parts_keep_the_frames_of_the_whole_film(part: Path, masks: np.ndarray) -> None:
-    write_part(part.parent / "again", opened_film(part), Cut(first=1, crop=(2, 1, 6, 4)), bits=16)
+    write_part(part.parent / "again", open_film(part), Cut(first=1, crop=(2, 1, 6, 4)), bits=16)
     facts = film_facts(part.parent / "again")
-    assert (facts.numbers, facts.frames_of_source) == ((3, 5), FRAMES)
+    assert (facts.source_frames, facts.num_source_frames) == ((3, 5), FRAMES)
     np.testing.assert_allclose(cut_to_film(masks, facts, "the masks"), read_film(facts.path).pictures[..., 0], atol=2e-5)
 
 
@@ -70,7 +70,7 @@ def test_masks_are_turned_as_the_film(tmp_path: Path) -> None:
     """Of 48x32 stored pixels, 2:3 and turned clockwise, masks may be those as stored, turned, or as shown."""
     tags = (BT709, BT709, SRGB, LIMITED)
     video = made.write_film_file(tmp_path / "v.mp4", [made.pattern()] * 3, tags=tags, pixel_aspect=Fraction(2, 3), degrees=-90)
-    write_part(tmp_path / "part", opened_film(video), Cut(crop=(3, 5, 20, 16), size=(10, 8)), bits=16)
+    write_part(tmp_path / "part", open_film(video), Cut(crop=(3, 5, 20, 16), size=(10, 8)), bits=16)
     facts, stored = film_facts(tmp_path / "part"), np.random.default_rng(0).random((3, 32, 48)).astype(np.float32)
     turned = np.rot90(stored, k=-1, axes=(1, 2))
     cut = cut_to_film(stored, facts, "the masks")

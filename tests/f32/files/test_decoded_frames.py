@@ -10,7 +10,7 @@ import pytest
 
 from risp_torch.files.film.clock import Clock
 from risp_torch.files.film.cut import Cut
-from risp_torch.files.film.film import film_facts, opened_film, read_film
+from risp_torch.files.film.film import film_facts, open_film, read_film
 from risp_torch.files.film.write import write_film, write_part
 from risp_torch.files.video import read_video, write_frames
 from tests.reference import film_files as made
@@ -62,7 +62,7 @@ def test_a_recording_that_begins_within_a_group(tmp_path, bframes):
     assert len(shown) <= 25 and np.array_equal(np.diff(shown), np.ones(len(shown) - 1))
     expected = whole.clock.start + whole.clock.times[shown]
     np.testing.assert_allclose(film.clock.start + film.times, expected, atol=1e-4)
-    (sentence,) = film.facts.left_out
+    (sentence,) = film.facts.omissions
     assert "at its beginning cannot be decoded" in sentence and film.clock.is_even
     assert len(read_video(path, fps=30)) == len(shown)
 
@@ -84,7 +84,7 @@ def test_an_open_group_that_is_cut(tmp_path):
         film, whole = read_film(tmp_path / "cut.mkv"), read_film(tmp_path / "all.mkv")
     shown = shown_numbers(film)
     np.testing.assert_allclose(film.clock.start + film.times, whole.times[shown], atol=2e-3)
-    assert shown[0] == 12 and len(shown) == 24 and "at its beginning cannot be decoded" in film.facts.left_out[0]
+    assert shown[0] == 12 and len(shown) == 24 and "at its beginning cannot be decoded" in film.facts.omissions[0]
 
 
 def test_places_without_a_picture(tmp_path):
@@ -95,7 +95,7 @@ def test_places_without_a_picture(tmp_path):
         film = read_film(path)
     np.testing.assert_allclose(film.times, np.array(stamps) / 30)
     assert len(film.pictures) == 10
-    assert film.facts.left_out[0].startswith("4 pictures of the 14 that the film announces repeat the one before")
+    assert film.facts.omissions[0].startswith("4 pictures of the 14 that the film announces repeat the one before")
     path.write_bytes(path.read_bytes()[:-2500])
     with pytest.raises(UserError, match="drop.avi is (cut short|damaged)"):
         read_film(path)
@@ -114,17 +114,17 @@ def test_pictures_that_repeat_the_one_before_are_named(tmp_path, codec, suffix):
     pixel_format = "yuvj420p" if codec == "mjpeg" else "yuv420p"
     options = {"qmin": "2", "qmax": "2"} if codec == "mjpeg" else {}
     facts = film_facts(write(tmp_path / f"v.{suffix}", codec, frames, options=options, pixel_format=pixel_format))
-    assert facts.left_out[0].startswith("frames 4, 10 repeat the picture before") and facts.frames == 13
+    assert facts.omissions[0].startswith("frames 4, 10 repeat the picture before") and facts.frames == 13
     still = write(tmp_path / f"s.{suffix}", codec, [0, 0, 0, 1, 2, 3, 4, 5, 5, 5], options=options, pixel_format=pixel_format)
-    assert film_facts(still).left_out == ()  # at rest at both ends
+    assert film_facts(still).omissions == ()  # at rest at both ends
 
 
 def test_files_of_a_folder_that_repeat_the_one_before_are_named(tmp_path):
     for k in range(8):
         (tmp_path / f"{k:03d}.png").write_bytes(made_png(moving(k)))
-    assert film_facts(tmp_path).left_out == ()
+    assert film_facts(tmp_path).omissions == ()
     shutil.copy(tmp_path / "003.png", tmp_path / "003 (1).png")
-    assert film_facts(tmp_path).left_out[0].startswith("frame 4 repeats the picture before")
+    assert film_facts(tmp_path).omissions[0].startswith("frame 4 repeats the picture before")
 
 
 def made_png(levels: np.ndarray) -> bytes:
@@ -182,16 +182,16 @@ def test_a_part_does_not_replace_its_own_film(tmp_path):
     before = sorted(path.name for path in (tmp_path / "film").iterdir())
     for place in ("film", "link", "film/part", "."):
         for written in (
-            lambda target: write_part(target, opened_film(tmp_path / "film"), Cut(first=2)),
+            lambda target: write_part(target, open_film(tmp_path / "film"), Cut(first=2)),
             lambda target: write_film(target, read_film(tmp_path / "film", cut=Cut(first=2))),
         ):
             with pytest.raises(UserError, match="itself, which would change: choose another folder"):
                 written(tmp_path / place)
     assert sorted(path.name for path in (tmp_path / "film").iterdir()) == before
-    write_part(tmp_path / "other", opened_film(tmp_path / "film"), Cut(first=2))
+    write_part(tmp_path / "other", open_film(tmp_path / "film"), Cut(first=2))
     (tmp_path / "other/notes.txt").write_text("of the day")
     with pytest.raises(UserError, match="already holds files that are not a video .notes.txt."):
-        write_part(tmp_path / "other", opened_film(tmp_path / "film"), Cut(first=2))
+        write_part(tmp_path / "other", open_film(tmp_path / "film"), Cut(first=2))
 
 
 def test_bits_of_a_part_are_eight_or_sixteen(tmp_path):
@@ -205,4 +205,4 @@ def test_bits_of_a_part_are_eight_or_sixteen(tmp_path):
 def test_reference_films_are_read_as_before(tmp_path):
     """The stamps of a plain film are those of its packets."""
     path = made.write_film_file(tmp_path / "v.mp4", made.grey_film(4), tags=(1, 1, 13, 1), times=[0, 3000, 6000, 9000])
-    assert film_facts(path).left_out == () and film_facts(path).frames == 4
+    assert film_facts(path).omissions == () and film_facts(path).frames == 4

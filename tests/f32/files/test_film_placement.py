@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from risp_torch.files.film.cut import Cut
-from risp_torch.files.film.film import film_facts, opened_film, read_film
+from risp_torch.files.film.film import film_facts, open_film, read_film
 from risp_torch.files.film.placement import Placement, StoredPicture
 from risp_torch.files.video import read_video
 from tests.reference import film_files as made
@@ -52,8 +52,11 @@ def test_other_display_matrices_are_refused(tmp_path, options, culprit):
 @pytest.mark.parametrize(
     ("aspect", "degrees", "shown"),
     [
-        (Fraction(9, 16), None, (27, 32)), (Fraction(4, 3), None, (48, 24)), (Fraction(9, 16), 90, (32, 27)),
-        (Fraction(12, 11), None, (48, 29)), (Fraction(10, 11), 180, (43, 32)),
+        (Fraction(9, 16), None, (27, 32)),
+        (Fraction(4, 3), None, (48, 24)),
+        (Fraction(9, 16), 90, (32, 27)),
+        (Fraction(12, 11), None, (48, 29)),
+        (Fraction(10, 11), 180, (43, 32)),
     ],
 )
 def test_pixels_are_made_square_by_averaging(tmp_path, aspect, degrees, shown):
@@ -76,9 +79,7 @@ def test_pixels_are_made_square_by_averaging(tmp_path, aspect, degrees, shown):
 def test_crop_and_size_average_exactly(tmp_path):
     path, stored = film_of_pattern(tmp_path / "v.mp4")
     film = read_film(path, cut=Cut(crop=(3, 5, 40, 24), size=(15, 9)))
-    np.testing.assert_allclose(
-        film.pictures[0], made.area_means(stored, 3, 5, (40 / 15, 24 / 9), (15, 9)), atol=3e-5
-    )
+    np.testing.assert_allclose(film.pictures[0], made.area_means(stored, 3, 5, (40 / 15, 24 / 9), (15, 9)), atol=3e-5)
     assert film.placement.scale == pytest.approx((8 / 3, 8 / 3)) and film.placement.offset == pytest.approx((3, 5))
     nearly = read_film(path, cut=Cut(size=(21, 14)))  # 48 : 32 is not quite 21 : 14
     assert nearly.placement.scale == pytest.approx((48 / 21, 48 / 21)) and nearly.placement.offset == pytest.approx((0, 0))
@@ -111,7 +112,7 @@ def test_parts_that_cannot_be_cut(tmp_path, cut, culprit):
 
 def test_placements_of_all_kinds_agree_with_the_stored_pixels():
     """A smooth stored picture, read at the point that a pixel comes from, is the pixel, whatever was done to it."""
-    from risp_torch.files.film.area import placed_picture, stored_region
+    from risp_torch.files.film.area import place_picture, stored_region
 
     y, x = np.mgrid[:60, :80] + 0.5
     stored = np.stack([x, y, x + 2 * y], axis=-1)  # linear: the mean over a pixel is the value at its centre
@@ -120,7 +121,7 @@ def test_placements_of_all_kinds_agree_with_the_stored_pixels():
             whole = Placement.shown(StoredPicture(width=80, height=60, pixel_aspect=aspect, quarter_turns=turns))
             part = whole.cropped(4, 7, 30, 20).resized(15, 10).cropped(2, 1, 10, 8)
             assert Placement.from_json(part.to_json(), 10, 8) == part
-            picture = placed_picture(stored[stored_region(part)], part)
+            picture = place_picture(stored[stored_region(part)], part)
             centres = np.stack(np.meshgrid(np.arange(10), np.arange(8)), axis=-1) + 0.5
             points = part.stored_points(centres)
             np.testing.assert_allclose(picture[..., :2], points, atol=0.1)  # the steps of the stored pixels
@@ -145,4 +146,4 @@ def test_what_a_film_is(tmp_path):
     assert (facts.codec, facts.pixel_format, facts.bits, facts.container) == ("h264", "yuv444p", 8, "mov")
     with pytest.raises(UserError, match="v.mp4 is 32x27 pixels, and 48x32 are needed"):
         read_video(path, size=(32, 48))
-    assert opened_film(path).whole.is_whole and not opened_film(path).whole.cropped(0, 0, 32, 26).is_whole
+    assert open_film(path).full_placement.is_whole and not open_film(path).full_placement.cropped(0, 0, 32, 26).is_whole

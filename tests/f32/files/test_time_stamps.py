@@ -8,7 +8,7 @@ import pytest
 
 from risp_torch.files.film.clock import Clock
 from risp_torch.files.film.cut import Cut
-from risp_torch.files.film.film import film_facts, opened_film, read_film
+from risp_torch.files.film.film import film_facts, open_film, read_film
 from risp_torch.files.film.write import write_film, write_part
 from risp_torch.files.video import read_video, write_frames
 from tests.reference import film_files as made
@@ -125,14 +125,12 @@ def test_a_stream_without_times(tmp_path):
 def test_a_part_that_is_written_comes_back(tmp_path, bits):
     """Pictures to the last bit of the files, times and placement as they were; cut once more, they lie where they lay."""
     planes = [made.pattern(seed=k) for k in range(12)]
-    path = made.write_film_file(
-        tmp_path / "v.mp4", planes, tags=TAGS, times=GAP, pixel_aspect=Fraction(2, 3), degrees=90
-    )
+    path = made.write_film_file(tmp_path / "v.mp4", planes, tags=TAGS, times=GAP, pixel_aspect=Fraction(2, 3), degrees=90)
     cut = Cut(first=2, last=9, every=3, crop=(2, 3, 24, 20), size=(12, 10))
     film = read_film(path, cut=cut)
     np.testing.assert_allclose(film.times, (np.array(GAP)[[2, 5, 8]] - GAP[2]) / 90_000)
     assert film.clock.start == pytest.approx(GAP[2] / 90_000)
-    placement = write_part(tmp_path / "part", opened_film(path), cut, bits=bits)
+    placement = write_part(tmp_path / "part", open_film(path), cut, bits=bits)
     back = read_film(tmp_path / "part")
     assert placement == film.placement == back.placement
     steps = 2.3 / (2**bits - 1)  # the curve is steepest at white
@@ -153,7 +151,7 @@ def test_a_film_in_memory_is_written_as_one_that_is_cut(tmp_path):
     film = read_film(path, cut=Cut(start=0.1, end=0.2))
     assert len(film.pictures) == 4 and film.times[0] == 0
     write_film(tmp_path / "a", film, bits=8)
-    write_part(tmp_path / "b", opened_film(path), Cut(first=3, last=6), bits=8)
+    write_part(tmp_path / "b", open_film(path), Cut(first=3, last=6), bits=8)
     for name in ("00000.png", "00003.png", "video.json"):
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
     assert len(read_video(tmp_path / "a", fps=30)) == 4

@@ -11,7 +11,7 @@ import torch
 
 from risp_torch import Camera, Param, Scene, UserError
 from risp_torch.files.film import Placement, StoredPicture
-from risp_torch.files.film.area import placed_picture, stored_region
+from risp_torch.files.film.area import place_picture, stored_region
 from tests.reference.small_scenes import make_scene
 from ti_render.camera_files import CameraRecord
 
@@ -101,7 +101,7 @@ def test_a_part_of_a_fine_picture_is_the_followed_cameras(turns: int) -> None:
     picture = render(fine)
     if turns == 2:
         picture = np.rot90(picture, k=2)
-    expected = placed_picture(picture[stored_region(part)], part)
+    expected = place_picture(picture[stored_region(part)], part)
     small = scene()
     small.place_camera(part)
     small.sigma, small.style = 4e-5, replace(small.style, antialias=4)
