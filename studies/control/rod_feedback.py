@@ -189,7 +189,7 @@ def write_pictures(
     for (name, factor), motion in motions.items():
         heights = motion.states.particle_q[0, :, middle, 2].cpu().numpy()
         panels.setdefault(f"height of the middle, E times {factor:g} [m]", {})[name] = heights[None]
-    plot_curves(out / "heights.png", panels, levels=dict.fromkeys(panels, ("wanted", goal_height)), along="frame")
+    plot_curves(out / "heights.png", panels, levels=dict.fromkeys(panels, ("wanted", goal_height)), x_label="frame")
 
 
 if __name__ == "__main__":

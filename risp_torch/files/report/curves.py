@@ -1,4 +1,4 @@
-"""Plots of how a run went: losses, curves of several kinds, parameters, entries of long parameters."""
+"""Plots of the progress of runs: losses, curves of groups of runs, parameters, entries of long parameters."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from risp_torch.files.report.figure import (
-    BEST,
-    BOUNDS,
-    MARKS,
-    OTHERS,
-    TRUTH,
+    BEST_COLOR,
+    BOUNDS_COLOR,
+    MARK_COLORS,
+    OTHER_COLORS,
+    TRUTH_COLOR,
     as_matrix,
     as_numbers,
-    cycled,
+    cycle_forever,
     figure_file,
     is_log,
     label_log_axis,
@@ -39,7 +39,7 @@ def plot_losses(path: Path | str, losses: Any, labels: Sequence[str], *, best: F
 
     Args:
         path: picture to write (.png, .pdf or .svg).
-        losses: [I, S] loss of each start; NaN from where a start has stopped.
+        losses: [I, S] loss of each start; NaN after a start has stopped.
         labels: S names of the starts.
         best: index of the best start; None takes the one with the lowest last loss.
 
@@ -69,18 +69,18 @@ def plot_curves(
     *,
     logarithmic: Sequence[str] = (),
     levels: Mapping[str, tuple[str, float]] | None = None,
-    along: str = "iteration",
+    x_label: str = "iteration",
     title: str = "",
 ) -> None:
-    """Plot how runs of several kinds went: for each kind the median of its runs, the span of all of them shaded.
+    """Plot the progress of groups of runs: for each group the median of its runs, with the range of all runs shaded.
 
     Args:
         path: picture to write.
-        panels: what is plotted upwards -> kind -> [runs, I]; one panel each, side by side.
-        logarithmic: panels with a logarithmic axis.
-        levels: panel -> label and value of a horizontal line, such as what was asked.
-        along: what is counted to the right.
-        title: above all panels.
+        panels: label of the vertical axis -> name of the group -> [runs, I]; one panel each, side by side.
+        logarithmic: panels with a logarithmic vertical axis.
+        levels: panel -> label and value of a horizontal line, such as a target.
+        x_label: label of the horizontal axis.
+        title: title above all panels.
 
     Raises:
         UserError: a shape does not fit, or the picture cannot be written.
@@ -91,16 +91,16 @@ def plot_curves(
         for (panel, kinds), axes in zip(panels.items(), figure.subplots(1, len(panels), squeeze=False)[0], strict=True):
             if panel in logarithmic:
                 axes.set_yscale("log", nonpositive="mask")
-            for (kind, values), color in zip(kinds.items(), cycled(MARKS[1:] + MARKS[:1]), strict=False):
+            for (kind, values), color in zip(kinds.items(), cycle_forever(MARK_COLORS[1:] + MARK_COLORS[:1]), strict=False):
                 values = as_matrix(values, kind)
-                steps, middle = np.arange(values.shape[1]), np.median(values, axis=0)
-                axes.plot(steps, middle, color=color, linewidth=2.0, label=kind, marker="o" if len(steps) == 1 else None)
+                steps, median = np.arange(values.shape[1]), np.median(values, axis=0)
+                axes.plot(steps, median, color=color, linewidth=2.0, label=kind, marker="o" if len(steps) == 1 else None)
                 if len(values) > 1:
                     axes.fill_between(steps, values.min(axis=0), values.max(axis=0), color=color, alpha=0.18, linewidth=0)
             if panel in (levels or {}):
                 label, level = levels[panel]
-                axes.axhline(level, color=BOUNDS, linestyle=":", linewidth=1.2, label=label)
-            axes.set_xlabel(along)
+                axes.axhline(level, color=BOUNDS_COLOR, linestyle=":", linewidth=1.2, label=label)
+            axes.set_xlabel(x_label)
             axes.set_ylabel(panel)
             axes.set_xlim(left=0)
             axes.legend()
@@ -173,11 +173,11 @@ def plot_entries(path: Path | str, parameters: Mapping[str, tuple[Any, Any]], un
     with figure_file(path, 7.4, 2.9 * len(parameters) + 0.3) as figure:
         for (name, pair), axes in zip(parameters.items(), figure.subplots(len(parameters), 1, squeeze=False).flat, strict=True):
             start, estimate = (as_numbers(numbers).reshape(len(numbers), -1) for numbers in pair)
-            for column, color in zip(range(estimate.shape[1]), cycled((BEST, *OTHERS)), strict=False):
+            for column, color in zip(range(estimate.shape[1]), cycle_forever((BEST_COLOR, *OTHER_COLORS)), strict=False):
                 label = f"[{column}]" if estimate.shape[1] > 1 else "estimate"
                 axes.plot(estimate[:, column], color=color, linewidth=1.8, label=label if column < _MAX_LISTED else None)
                 axes.plot(start[:, column], color=color, linewidth=0.8, linestyle="--")
-            axes.plot([], [], color=BOUNDS, linewidth=0.8, linestyle="--", label="start")
+            axes.plot([], [], color=BOUNDS_COLOR, linewidth=0.8, linestyle="--", label="start")
             axes.set_title(name)
             axes.set_xlabel("entry")
             axes.set_ylabel(with_unit("value", (units or {}).get(name, "")))
@@ -188,16 +188,16 @@ def _draw_starts(axes: Axes, values: np.ndarray, best: int | None, labels: Seque
     """One line a start, [I, S]; the best in front and bold."""
     iterations = np.arange(len(values))
     for start in range(values.shape[1]):
-        front = start == best
+        is_best = start == best
         # One iteration is a point, which a line would not show.
         axes.plot(
             iterations,
             np.where(np.isfinite(values[:, start]), values[:, start], np.nan),
-            color=BEST if front else OTHERS[start % len(OTHERS)],
-            linewidth=2.4 if front else 1.0,
-            zorder=3 if front else 2,
+            color=BEST_COLOR if is_best else OTHER_COLORS[start % len(OTHER_COLORS)],
+            linewidth=2.4 if is_best else 1.0,
+            zorder=3 if is_best else 2,
             marker="o" if len(values) == 1 else None,
-            label=_start_label(start, front, labels),
+            label=_start_label(start, is_best, labels),
         )
 
 
@@ -212,13 +212,13 @@ def _draw_levels(axes: Axes, bounds: tuple[float | None, float | None] | None, t
     has_levels = False
     for bound in bounds or ():
         if bound is not None and math.isfinite(bound):
-            axes.axhline(bound, color=BOUNDS, linestyle=":", linewidth=1.0, label=None if has_levels else "bounds")
+            axes.axhline(bound, color=BOUNDS_COLOR, linestyle=":", linewidth=1.0, label=None if has_levels else "bounds")
             has_levels = True
     if truth is not None:
-        axes.axhline(truth, color=TRUTH, linestyle="--", linewidth=1.4, label="truth")
+        axes.axhline(truth, color=TRUTH_COLOR, linestyle="--", linewidth=1.4, label="truth")
 
 
 def _best_start(losses: np.ndarray) -> int | None:
     """The start with the lowest last loss, among those whose last loss is finite."""
-    last = losses[-1]
-    return int(np.nanargmin(np.where(np.isfinite(last), last, np.nan))) if np.isfinite(last).any() else None
+    last_losses = losses[-1]
+    return int(np.nanargmin(np.where(np.isfinite(last_losses), last_losses, np.nan))) if np.isfinite(last_losses).any() else None

@@ -1,4 +1,4 @@
-"""A picture of numbers that every element of a body has: bodies coloured by them, beside one another."""
+"""Plots of per-element parameters: bodies coloured by the values of their elements."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_AZIMUTH, _ELEVATION = np.radians(-68.0), np.radians(22.0)  # of the eye
-_COLORS = "viridis"
-_DARKEST = 0.85  # brightness of faces that look along the picture, which shows the body's form
+_AZIMUTH, _ELEVATION = np.radians(-68.0), np.radians(22.0)  # of the direction to the viewer
+_COLOR_MAP = "viridis"
+_MIN_BRIGHTNESS = 0.85  # brightness of faces seen edge-on; facing ones have 1
 
 
 @dataclass(frozen=True)
@@ -27,17 +27,17 @@ class ElementNumbers:
     """Contents of one row of the picture.
 
     Attributes:
-        name: of the parameter.
-        corners: [F, 3, 3] the triangles of the body's surface [m].
-        owner: [F] the element of each.
-        columns: title -> [E] numbers.
-        unit: of these.
-        logarithmic: whether colours follow their logarithm.
+        name: name of the parameter.
+        corners: [F, 3, 3] triangles of the body's surface [m].
+        element: [F] index of the element of each triangle.
+        columns: title -> [E] values of the elements.
+        unit: unit of the values.
+        logarithmic: whether the colour scale is logarithmic.
     """
 
     name: str
     corners: np.ndarray
-    owner: np.ndarray
+    element: np.ndarray
     columns: Mapping[str, np.ndarray]
     unit: str = ""
     logarithmic: bool = False
@@ -45,11 +45,11 @@ class ElementNumbers:
 
 @checked
 def plot_elements(path: Path | str, rows: Sequence[ElementNumbers]) -> None:
-    """Draw bodies seen obliquely from the front (-y) and above, with one colour bar for each row.
+    """Draw bodies in an oblique view from the front (-y) and above, with a colour bar for each row.
 
     Args:
         path: picture to write.
-        rows: one parameter each.
+        rows: a row for each parameter.
 
     Raises:
         UserError: there is no row, or the picture cannot be written.
@@ -72,12 +72,12 @@ def _draw_row(figure: Figure, panels: Sequence[Axes], row: ElementNumbers) -> No
     from matplotlib.colors import LogNorm, Normalize
 
     numbers = np.concatenate([np.ravel(values) for values in row.columns.values()])
-    colors = ScalarMappable((LogNorm if row.logarithmic else Normalize)(numbers.min(), numbers.max()), _COLORS)
+    colors = ScalarMappable((LogNorm if row.logarithmic else Normalize)(numbers.min(), numbers.max()), _COLOR_MAP)
     projected, brightness, order = _projected(row.corners)
     for axes, (title, values) in zip(panels, row.columns.items(), strict=True):
-        paint = colors.to_rgba(np.asarray(values)[row.owner])
-        paint[:, :3] *= brightness[:, None]
-        axes.add_collection(PolyCollection(projected[order], facecolors=paint[order], edgecolors="face", linewidths=0.3))
+        face_colors = colors.to_rgba(np.asarray(values)[row.element])
+        face_colors[:, :3] *= brightness[:, None]
+        axes.add_collection(PolyCollection(projected[order], facecolors=face_colors[order], edgecolors="face", linewidths=0.3))
         axes.autoscale_view()
         axes.set_aspect("equal")
         axes.set_axis_off()
@@ -86,10 +86,14 @@ def _draw_row(figure: Figure, panels: Sequence[Axes], row: ElementNumbers) -> No
 
 
 def _projected(corners: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Triangles [F, 3, 3] from a far eye: image positions [F, 3, 2], brightness [F], and the order from back to front."""
-    to_eye = np.array([np.cos(_ELEVATION) * np.cos(_AZIMUTH), np.cos(_ELEVATION) * np.sin(_AZIMUTH), np.sin(_ELEVATION)])
+    """Orthographic view of triangles [F, 3, 3]: image positions [F, 3, 2], brightness [F], and the order from back to front."""
+    view_direction = np.array([np.cos(_ELEVATION) * np.cos(_AZIMUTH), np.cos(_ELEVATION) * np.sin(_AZIMUTH), np.sin(_ELEVATION)])
     right = np.array([-np.sin(_AZIMUTH), np.cos(_AZIMUTH), 0.0])
     normals = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
-    facing = np.abs(normals @ to_eye) / np.maximum(np.linalg.norm(normals, axis=1), 1e-300)
-    positions = corners @ np.stack([right, np.cross(to_eye, right)], axis=1)
-    return positions, _DARKEST + (1 - _DARKEST) * facing, np.argsort((corners @ to_eye).mean(axis=1), kind="stable")
+    facing = np.abs(normals @ view_direction) / np.maximum(np.linalg.norm(normals, axis=1), 1e-300)
+    positions = corners @ np.stack([right, np.cross(view_direction, right)], axis=1)
+    return (
+        positions,
+        _MIN_BRIGHTNESS + (1 - _MIN_BRIGHTNESS) * facing,
+        np.argsort((corners @ view_direction).mean(axis=1), kind="stable"),
+    )

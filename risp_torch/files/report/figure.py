@@ -1,4 +1,4 @@
-"""A figure that is written to a file, and what all plots share: style, colours, axes, numbers.
+"""Figures that are written to a file; style, colours, axes and conversion of numbers for all plots.
 
 Drawn with matplotlib's Agg canvas without ``pyplot``: no window, no global state.
 """
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
-BEST, TRUTH, BOUNDS = "#0b6e99", "#c8452f", "#555555"
-OTHERS = ("#8fb8a8", "#d9a777", "#b59ac9", "#d98c8c", "#a3b566", "#8aa4cf", "#b0a090", "#d9c05f")
-MARKS = ("#c8452f", "#0b6e99", "#e0a100", "#5b8c3a", "#7b5aa6")
+BEST_COLOR, TRUTH_COLOR, BOUNDS_COLOR = "#0b6e99", "#c8452f", "#555555"
+OTHER_COLORS = ("#8fb8a8", "#d9a777", "#b59ac9", "#d98c8c", "#a3b566", "#8aa4cf", "#b0a090", "#d9c05f")
+MARK_COLORS = ("#c8452f", "#0b6e99", "#e0a100", "#5b8c3a", "#7b5aa6")
 _STYLE = {
     "figure.dpi": 150,
     "figure.constrained_layout.use": True,
@@ -46,25 +46,25 @@ _STYLE = {
 @checked
 @contextmanager
 def figure_file(path: Path | str, width: Positive, height: Positive) -> Iterator[Figure]:
-    """A figure of this size in inches, saved to ``path`` when the block ends well."""
+    """A figure of this size [inches], saved to ``path`` if the block succeeds."""
     import matplotlib
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     path = Path(path)
-    kind = path.suffix.lstrip(".").lower()
-    if kind not in ("png", "pdf", "svg"):
+    file_format = path.suffix.lstrip(".").lower()
+    if file_format not in ("png", "pdf", "svg"):
         raise UserError(f"{path} is not a picture that can be drawn: give it a name that ends in .png, .pdf or .svg")
     with matplotlib.rc_context(_STYLE):
         figure = Figure(figsize=(width, height))
         FigureCanvasAgg(figure)
         yield figure
         with replacing(path) as temporary:
-            figure.savefig(temporary, format=kind)
+            figure.savefig(temporary, format=file_format)
 
 
 def label_log_axis(axis: Axis) -> None:
-    """Write 300, 1000, 2000 ... along a log axis of few decades, where matplotlib's own labels run into each other."""
+    """Label a log axis of few decades with 300, 1000, 2000 ..., since matplotlib's default labels would overlap."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     low, high = axis.get_view_interval()
@@ -77,15 +77,15 @@ def label_log_axis(axis: Axis) -> None:
 
 
 def legend_beside(axes: Axes) -> None:
-    """A legend to the right of the axes, where it hides nothing."""
+    """Add a legend to the right of the axes."""
     axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
 
 
 def as_matrix(values: Any, name: str) -> np.ndarray:
-    """numpy or torch as float64, [iterations, starts].
+    """Convert an array or tensor [iterations, starts] to float64.
 
     Raises:
-        UserError: it is no matrix, or there is nothing in it.
+        UserError: the array is not two-dimensional, or is empty.
     """
     values = as_numbers(values)
     if values.ndim != 2 or values.size == 0:
@@ -94,10 +94,10 @@ def as_matrix(values: Any, name: str) -> np.ndarray:
 
 
 def as_numbers(values: Any) -> np.ndarray:
-    """numpy or torch as float64.
+    """Convert an array or tensor to float64.
 
     Raises:
-        UserError: they are no array of numbers.
+        UserError: the values are not an array of numbers.
     """
     if hasattr(values, "detach"):
         values = values.detach().cpu().numpy()
@@ -108,7 +108,7 @@ def as_numbers(values: Any) -> np.ndarray:
 
 
 def spans_decades(loss: np.ndarray) -> bool:
-    """Whether a log axis shows more of these losses than a linear one."""
+    """Whether all finite losses are positive and span a factor of more than 30, so that a log axis is used."""
     finite = loss[np.isfinite(loss)]
     positive = finite[finite > 0]
     return bool(positive.size > 1 and positive.size == finite.size and positive.max() > 30.0 * positive.min())
@@ -120,11 +120,11 @@ def is_log(scale: str | None) -> bool:
 
 
 def with_unit(name: str, unit: str) -> str:
-    """The label of an axis; "" for a plain number."""
+    """The label of an axis, "name [unit]"; the name alone if the unit is ""."""
     return f"{name} [{unit}]" if unit else name
 
 
-def cycled(values: Sequence[str]) -> Iterator[str]:
-    """Colours, again and again."""
+def cycle_forever(values: Sequence[str]) -> Iterator[str]:
+    """Repeat colours endlessly."""
     while True:
         yield from values

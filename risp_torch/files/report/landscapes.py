@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from risp_torch.files.report.figure import (
-    MARKS,
+    MARK_COLORS,
     as_numbers,
-    cycled,
+    cycle_forever,
     figure_file,
     is_log,
     label_log_axis,
@@ -62,7 +62,7 @@ def plot_landscape_1d(
         if spans_decades(loss):
             axes.set_yscale("log", nonpositive="mask")
         axes.plot(x, np.where(np.isfinite(loss), loss, np.nan), color="#333333", marker=".", markersize=4)
-        for (label, value), color in zip((marks or {}).items(), cycled(MARKS), strict=False):
+        for (label, value), color in zip((marks or {}).items(), cycle_forever(MARK_COLORS), strict=False):
             axes.axvline(value, color=color, linestyle="--", label=f"{label}: {value:.4g}{' ' + unit if unit else ''}")
         label_log_axis(axes.xaxis)
         axes.set_xlabel(with_unit(name, unit))
@@ -110,7 +110,7 @@ def plot_landscape_2d(
             if is_log(scale):
                 set_scale("log")
         _draw_contours(figure, axes, x, y, loss)
-        for (label, point), color in zip((marks or {}).items(), cycled(MARKS), strict=False):
+        for (label, point), color in zip((marks or {}).items(), cycle_forever(MARK_COLORS), strict=False):
             axes.plot(*point, "o", color=color, markeredgecolor="white", markersize=9, label=label, clip_on=False)
         label_log_axis(axes.xaxis)
         label_log_axis(axes.yaxis)

@@ -1,4 +1,4 @@
-"""Pictures of error bars: relative to the ranges with their correlations, and in parts."""
+"""Plots of error bars: relative to the ranges, with correlations, and divided into components."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from risp_torch.files.report.figure import BEST, BOUNDS, OTHERS, as_numbers, figure_file, legend_beside
+from risp_torch.files.report.figure import BEST_COLOR, BOUNDS_COLOR, OTHER_COLORS, as_numbers, figure_file, legend_beside
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Positive, checked
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_LISTED = 0.005  # of a squared error bar: smaller parts are not drawn
-_WIDEST, _NARROWEST = 10.0, 1e-7  # of the range: bars that are drawn in full
+_MIN_SHARE = 0.005  # of a squared error bar: smaller components are not drawn
+_MAX_WIDTH, _MIN_WIDTH = 10.0, 1e-7  # relative to the range: widths of bars are clipped to these
 
 
 @checked
@@ -25,15 +25,15 @@ def plot_observability(
     path: Path | str, labels: Sequence[str], shares: np.ndarray, alone: np.ndarray, correlation: np.ndarray, *,
     limit: Positive = 0.25,
 ) -> None:  # fmt: skip
-    """Draw bars of the unknowns and the matrix of their correlations beside each other.
+    """Draw the error bars of the unknowns, and beside them their correlation matrix.
 
     Args:
         path: picture to write.
         labels: K names.
         shares: [K] error bars relative to the ranges.
-        alone: [K] the same where all other unknowns are known.
-        correlation: [K, K].
-        limit: share above which an unknown counts as not observable.
+        alone: [K] conditional error bars, with all other unknowns known, relative to the ranges.
+        correlation: [K, K] correlation matrix.
+        limit: relative error bar above which an unknown counts as unobservable.
     """
     count = len(labels)
     side = max(2.2, 0.28 * count)
@@ -45,27 +45,34 @@ def plot_observability(
 
 @checked
 def plot_error_bars(path: Path | str, labels: Sequence[str], bar_shares: Mapping[str, np.ndarray]) -> None:
-    """Draw what the error bars of K unknowns are made of: a row for each, divided by the shares of the squares of their parts.
+    """Draw the components of the error bars of K unknowns: a row for each, divided by the components' shares of the variance.
 
     Args:
         path: picture to write.
         labels: K names.
-        bar_shares: name of a part -> [K] its standard deviations.
+        bar_shares: name of a component -> [K] its standard deviations.
 
     Raises:
-        UserError: there is another number of standard deviations than of names, or the picture cannot be written.
+        UserError: the numbers of standard deviations and names differ, or the picture cannot be written.
     """
-    squares = {name: np.nan_to_num(as_numbers(sizes)) ** 2 for name, sizes in bar_shares.items()}
+    squares = {name: np.nan_to_num(as_numbers(sds)) ** 2 for name, sds in bar_shares.items()}
     if any(square.shape != (len(labels),) for square in squares.values()) or not len(labels):
         raise UserError(f"plot_error_bars: there are {len(labels)} labels: give as many standard deviations of each part")
     total = np.maximum(sum(squares.values()), 1e-300)
-    percentages = {name: 100 * square / total for name, square in squares.items() if (square > _LISTED * total).any()}
-    rows, left = np.arange(len(labels)), np.zeros(len(labels))
+    percentages = {name: 100 * square / total for name, square in squares.items() if (square > _MIN_SHARE * total).any()}
+    rows, cumulative = np.arange(len(labels)), np.zeros(len(labels))
     with figure_file(path, 7.2, 1.2 + max(1.2, 0.32 * len(labels))) as figure:
         axes = figure.add_subplot()
-        for number, (name, percentage) in enumerate(percentages.items()):
-            axes.barh(rows, percentage, left=left, height=0.7, color=(BEST, *OTHERS)[number % (1 + len(OTHERS))], label=name)
-            left += percentage
+        for index, (name, percentage) in enumerate(percentages.items()):
+            axes.barh(
+                rows,
+                percentage,
+                left=cumulative,
+                height=0.7,
+                color=(BEST_COLOR, *OTHER_COLORS)[index % (1 + len(OTHER_COLORS))],
+                label=name,
+            )
+            cumulative += percentage
         axes.set_yticks(rows, labels)
         axes.invert_yaxis()
         axes.set_xlim(0, 100)
@@ -76,14 +83,14 @@ def plot_error_bars(path: Path | str, labels: Sequence[str], bar_shares: Mapping
 
 def _draw_bars(axes: Axes, labels: Sequence[str], joint_sds: np.ndarray, conditional_sds: np.ndarray, limit: float) -> None:
     rows = np.arange(len(labels))
-    joint_bars, single = (
-        np.clip(np.nan_to_num(widths, posinf=_WIDEST), _NARROWEST, _WIDEST) for widths in (joint_sds, conditional_sds)
+    joint_bars, conditional_bars = (
+        np.clip(np.nan_to_num(widths, posinf=_MAX_WIDTH), _MIN_WIDTH, _MAX_WIDTH) for widths in (joint_sds, conditional_sds)
     )
-    axes.barh(rows, joint_bars, height=0.7, color=[BEST if share <= limit else OTHERS[3] for share in joint_bars])
-    axes.barh(rows, single, height=0.3, color=OTHERS[1], label="all other unknowns known")
-    axes.axvline(limit, color=BOUNDS, linestyle="--", linewidth=1.0)
+    axes.barh(rows, joint_bars, height=0.7, color=[BEST_COLOR if share <= limit else OTHER_COLORS[3] for share in joint_bars])
+    axes.barh(rows, conditional_bars, height=0.3, color=OTHER_COLORS[1], label="all other unknowns known")
+    axes.axvline(limit, color=BOUNDS_COLOR, linestyle="--", linewidth=1.0)
     axes.set_xscale("log")
-    axes.set_xlim(0.3 * min(single.min(), joint_bars.min()), 2 * max(1.0, joint_bars.max()))
+    axes.set_xlim(0.3 * min(conditional_bars.min(), joint_bars.min()), 2 * max(1.0, joint_bars.max()))
     axes.set_yticks(rows, labels)
     axes.invert_yaxis()
     axes.grid(False, axis="y")
@@ -101,6 +108,6 @@ def _draw_matrix(figure: Figure, axes: Axes, correlation: np.ndarray, count: int
     if count <= 10:
         for i in range(count):
             for j in range(count):
-                dark = abs(correlation[i, j]) > 0.6
-                axes.text(j, i, f"{correlation[i, j]:.2f}", ha="center", va="center", fontsize=7, color="w" if dark else "k")
+                is_dark = abs(correlation[i, j]) > 0.6
+                axes.text(j, i, f"{correlation[i, j]:.2f}", ha="center", va="center", fontsize=7, color="w" if is_dark else "k")
     figure.colorbar(picture, ax=axes, fraction=0.05)

@@ -1,4 +1,4 @@
-"""Films as pictures of some of their frames, and as videos beside one another.
+"""Pictures of several frames of films, and comparison videos.
 
 Colours are linear in [0, 1] in memory and sRGB in the files.
 """
@@ -21,7 +21,7 @@ _DIFFERENCE_GAIN = 4.0
 
 @checked
 def write_strip(path: Path | str, target: Any, estimate: Any, *, fps: Positive | None = None, frames: Count = 6) -> None:
-    """Write a picture of three rows, target, estimate and four times their difference, at times spread over the video.
+    """Write a picture of three rows, target, estimate and four times their difference, at equally spaced frames of the video.
 
     Args:
         path: picture to write.
@@ -58,7 +58,7 @@ def write_strip(path: Path | str, target: Any, estimate: Any, *, fps: Positive |
 
 @checked
 def write_film_strip(path: Path | str, film: Any, *, fps: Positive | None = None, frames: Count = 8) -> None:
-    """Write a picture of one row: frames spread over a film, with their times.
+    """Write a picture of one row: equally spaced frames of a film, with their times.
 
     Args:
         path: picture to write.
@@ -95,10 +95,10 @@ def comparison_video(path: Path | str, target: Any, estimate: Any, fps: Positive
         UserError: the videos differ in shape, or the video cannot be written.
     """
     target, estimate = _same_videos(target, estimate)
-    gap = np.ones((*target.shape[:2], 2, 3), dtype=np.float32)
+    separator = np.ones((*target.shape[:2], 2, 3), dtype=np.float32)
     difference = srgb_to_linear(_difference(target, estimate))
-    joined = np.concatenate([target, gap, estimate, gap, difference], axis=2)
-    write_video(path, joined.repeat(2, axis=1).repeat(2, axis=2), fps=fps)
+    panels = np.concatenate([target, separator, estimate, separator, difference], axis=2)
+    write_video(path, panels.repeat(2, axis=1).repeat(2, axis=2), fps=fps)
 
 
 def _time_label(frame: int, fps: Positive | None) -> str:
@@ -116,5 +116,5 @@ def _same_videos(target: Any, estimate: Any) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _difference(target: np.ndarray, estimate: np.ndarray) -> np.ndarray:
-    """Four times the absolute difference of the sRGB values, as the eye compares the two pictures; sRGB in [0, 1]."""
+    """Four times the absolute difference of the sRGB values, which are perceptually more uniform; sRGB in [0, 1]."""
     return (_DIFFERENCE_GAIN * np.abs(linear_to_srgb(target) - linear_to_srgb(estimate))).clip(0.0, 1.0)

@@ -13,11 +13,11 @@ from ti_sim.base.rules import checked
 
 @checked
 def format_table(rows: Sequence[Sequence[Any]], headers: Sequence[str]) -> str:
-    """Lay out rows as plain text in aligned columns: numbers to the right, words to the left.
+    """Format rows as plain text in aligned columns: numbers to the right, words to the left.
 
     Args:
-        rows: one sequence of cells a row; floats are written with four digits, None and NaN as "-".
-        headers: one header a column.
+        rows: a sequence of cells for each row; floats are written with four digits, None and NaN as "-".
+        headers: a header for each column.
 
     Returns:
         The table, without a line break at its end.

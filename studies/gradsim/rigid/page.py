@@ -214,10 +214,10 @@ def pictures_of(
     curves = {kind: np.array(result["curve"]).T for kind, result in readers.items()}
     panels = {"mean squared error": {f"{kind}, {split}": rows[k][None] for kind, rows in curves.items()
                                      for k, split in enumerate(("training", "held out"))}}  # fmt: skip
-    plot_curves(picture_folder / "training.png", panels, logarithmic=list(panels), along="epoch")
+    plot_curves(picture_folder / "training.png", panels, logarithmic=list(panels), x_label="epoch")
     completed = without_failures(boxed)
     errors = {f"error of {NUMBERS[n]}": {"black box": np.abs([r["curve"][n] for r in completed])} for n in unknowns}
-    plot_curves(picture_folder / "black-box.png", errors, logarithmic=list(errors), along="update")
+    plot_curves(picture_folder / "black-box.png", errors, logarithmic=list(errors), x_label="update")
     if network_result is not None and FAILED not in network_result:
         write_pair(picture_folder / "film.mp4", preset, network_result["values"])
     return {key: picture_folder / key for key in PICTURES if (picture_folder / key).is_file()}

@@ -55,7 +55,7 @@ def make(name: str, preset: Preset, folder: Path, *, jobs: int) -> Page:
     plot_curves(
         pictures["losses.png"],
         {way: {"pictures": np.array(rows)} for way, rows in curves.items() if rows},
-        logarithmic=list(WAYS), along="step", title="Mean squared difference of the pictures: median and span of the bodies",
+        logarithmic=list(WAYS), x_label="step", title="Mean squared difference of the pictures: median and span of the bodies",
     )  # fmt: skip
     draw_views(pictures["views.png"], fits, preset)
     return Page(name, page_text(name, preset, fits, len(cells)), pictures)
@@ -187,9 +187,7 @@ def _behind(flight: Flight, vertices: torch.Tensor, mass: torch.Tensor) -> torch
         return flight.film(vertices, poses, frames=(FRAMES // 2,), cameras=("behind",))[0, 0]
 
 
-def page_text(
-    name: str, preset: Preset, fits: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]], num_cells: int
-) -> str:
+def page_text(name: str, preset: Preset, fits: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]], num_cells: int) -> str:
     """The page."""
     rows = []
     for inputs, result in fits:
