@@ -1,4 +1,4 @@
-"""Fits to windows that grow: from many short pieces to the given windows, from several first guesses."""
+"""Fits to growing windows: from many short pieces to the windows, from several first guesses."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def fit_growing_windows(
         unknown: names of parameters, or of entries.
         settings: noise and search.
         bounds, priors, scale, zeros, action_offsets, action_lag, progress: as of ``fit_motions``.
-        say: is called with a line after each fit.
+        say: function that is called with a line of text after each fit.
 
     Raises:
         UserError: as of ``fit_motions``.
@@ -139,7 +139,7 @@ def fit_growing_windows(
     unknowns = Unknowns.of(scene, list(unknown), bounds=bounds, priors=priors)
     guesses = first_guesses(unknowns, settings.first_guesses)
     fits, searches, initial_points = [], [], [(guess, None) for guess in guesses]
-    for count in settings.pieces or default_piece_counts(windows, settings.shortest_window):
+    for count in settings.piece_counts or default_piece_counts(windows, settings.shortest_window):
         pieces = split_windows(windows, count)
         motions = measured_motions(scene, pieces, settings.noise, **instrument_parameters)
         num_recordings = len({id(window.recording) for window in windows})

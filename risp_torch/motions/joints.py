@@ -110,10 +110,10 @@ class JointMotions:
 
 
 def broadcast_numbers(number_or_numbers: Any, count: int, name: str) -> np.ndarray:
-    """[count] numbers from one or as many.
+    """[count] numbers from a scalar or from ``count`` numbers.
 
     Raises:
-        UserError: there is another number of them; ``name`` says of what.
+        UserError: the shape differs; the message contains ``name``.
     """
     numbers = np.asarray(number_or_numbers, dtype=np.float64)
     if numbers.shape not in ((), (count,)):

@@ -137,7 +137,7 @@ class MotionSearch:
             np.zeros_like(self.motions.starts) if start_offsets is None else start_offsets,
         )
         problem, costs = _MotionProblem(self), [first_point.cost]
-        # Where nothing is shared, each motion has a termination of its own (``after_round``).
+        # If no unknown is shared, convergence is tested for each motion (``after_round``).
         termination = Termination(decrease=self.settings.tolerance if len(first_point.scaled) else None)
         policy = Policy(_BlockDamping(problem), DAMPING, self.settings.iterations, termination=termination)
         progress_bar = tqdm(total=self.settings.iterations, desc="fitting", disable=not progress)
@@ -157,7 +157,7 @@ class MotionSearch:
         return solution.points[0], costs, not solution.active[0]
 
     def simulate(self, scaled: np.ndarray, starts: np.ndarray) -> np.ndarray:
-        """Coordinates [R, T, G, P] of simulations with unknowns [R, K] from starts [R, S], of the windows in turn."""
+        """Coordinates [R, T, G, P] of simulations with unknowns [R, K] from starts [R, S]; row r belongs to window r modulo M."""
         window_index, batches = np.arange(len(scaled)) % len(self.windows), []
         for first in range(0, len(scaled), self.settings.worlds):
             batch = slice(first, first + self.settings.worlds)

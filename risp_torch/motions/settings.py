@@ -76,9 +76,9 @@ class MotionFitSettings:
         tolerance: relative change of the cost below which the fit has converged.
         worlds: most worlds that are simulated at once.
         first_guesses: points from which ``fit_motions`` begins: the scene's values, and others spread over the bounds.
-        shortest_window: frames of the pieces that ``fit_motions`` begins with; their length is doubled until they are the given
-            windows. None fits the given windows alone.
-        pieces: into how many pieces each window is cut, one fit after the other; by default ..., 8, 4, 2, 1 for
+        shortest_window: least number of frames of the first pieces of ``fit_motions``; their length is doubled until they are
+            the windows. None fits the windows only.
+        piece_counts: numbers of pieces of each window in consecutive fits; by default ..., 8, 4, 2, 1 for
             ``shortest_window``.
 
     Raises:
@@ -94,4 +94,4 @@ class MotionFitSettings:
     worlds: Count = 4096
     first_guesses: Count = 3
     shortest_window: Annotated[int, Rule(integer=True, minimum=4)] | None = 12
-    pieces: Annotated[tuple[int, ...], Rule(shape=(None,), exact=True, integer=True, minimum=1)] | None = None
+    piece_counts: Annotated[tuple[int, ...], Rule(shape=(None,), exact=True, integer=True, minimum=1)] | None = None

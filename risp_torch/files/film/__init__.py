@@ -1,4 +1,4 @@
-"""Films as they come: what a file says of its pictures, and the pictures as linear colour with their times."""
+"""Films of cameras and other programs: properties of a file, and its pictures as linear colour with their times."""
 
 from risp_torch.files.film.clock import Clock
 from risp_torch.files.film.colours import Colours

@@ -99,7 +99,7 @@ def numbered_pictures(folder: Path) -> list[Path]:
 
 def _pictures_of(folder: Path) -> list[Path]:
     """The picture files of a folder, all of one format, in the natural order of their names."""
-    # Hidden files are no pictures: macOS puts one with notes, ._NAME.png, beside each into its archives.
+    # Hidden files are not pictures: archives of macOS contain a file of metadata, ._NAME.png, for each picture.
     visible_files = (path for path in folder.iterdir() if not path.name.startswith("."))
     names = sorted((path for path in visible_files if path.suffix.lower() in _FORMATS), key=_natural_order)
     kinds = sorted({_FORMATS[name.suffix.lower()] for name in names})

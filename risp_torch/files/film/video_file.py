@@ -137,7 +137,7 @@ def _decode_frames(container: Any, stream: Any, packets: _Packets | None = None)
     for packet in container.demux(stream):
         if packet.size:
             packets.count, packets.size = packets.count + 1, packets.size + packet.size
-            if not packet.is_discard:  # an edit list leaves the others out
+            if not packet.is_discard:  # an edit list discards the others
                 packets.stamps.append(packet.pts)
                 packets.keys.append(packet.is_keyframe)
         elif packet.pts is not None:

@@ -36,7 +36,7 @@ def grown(
         zeros: as of ``fit_motions``.
         say: is called with a line after each fit.
     """
-    settings = replace(settings, first_guesses=1, pieces=SHARES)
+    settings = replace(settings, first_guesses=1, piece_counts=SHARES)
     fits = fit_growing_windows(scene, whole_recordings([recording], first=0), unknown, settings, zeros=zeros, say=say)
     for name, value in fits.values.items():
         scene.table.set(name, value)
