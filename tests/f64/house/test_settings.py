@@ -48,8 +48,8 @@ NO_SETTINGS = {
 NO_SETTINGS |= {"Scene"}
 # Public functions that only the library calls with numbers, and those that read numbers of files or of models.
 NOT_CALLED_BY_USERS = {
-    "averaged", "check_mass", "check_memory", "check_network", "colours_of", "inversion_result", "is_running", "similar_names",
-    "pack_camera", "plot_curves", "plot_landscape_1d", "plot_landscape_2d", "plot_parameters", "readable_bytes",
+    "average_cells", "check_mass", "check_memory", "check_network", "colours_of", "inversion_result", "is_running",
+    "similar_names", "pack_camera", "plot_curves", "plot_landscape_1d", "plot_landscape_2d", "plot_parameters", "readable_bytes",
     "rgb_of_luma_chroma", "write_photoreal_frames",
 }  # fmt: skip
 # Their numbers are checked by what they are handed to, or are results.
