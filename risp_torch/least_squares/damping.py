@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -14,6 +14,7 @@ TINY = 1e-300  # keeps a matrix of zeros regular
 MIN_RELATIVE_SCALE = (
     1e-12  # of the largest of Marquardt's scales: regularises coordinates without effect where the residual is zero
 )
+KEPT = -1.0  # in place of a damping: the step by an inverse from an earlier round (``InverseReuse``)
 
 Limit = np.ndarray | float
 
@@ -21,8 +22,8 @@ Limit = np.ndarray | float
 class Damping(Protocol):
     """A rule that computes a step from normal equations and a damping."""
 
-    def step(self, equations: NormalEquations, damping: float) -> np.ndarray:
-        """The damped step [D]."""
+    def step(self, equations: Any, damping: float) -> np.ndarray | None:
+        """The damped step of a point's equations; None where the rule has none, and the next candidate takes its turn."""
 
 
 @dataclass(frozen=True)
@@ -97,6 +98,8 @@ def limited(step: np.ndarray, length: float = 1.0, limit: Limit = math.inf) -> n
 
     The limit holds for a step of length 1: shorter ones are parts of the limited step.
     """
+    if isinstance(limit, float) and limit == math.inf:
+        return length * step
     step = max(length, 1.0) * step
     share = float((limit / np.maximum(np.abs(step), TINY)).min(initial=math.inf))
     return min(length, 1.0) * step * min(1.0, share)

@@ -4,10 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
+
+
+class LocalModel(Protocol):
+    """A problem near a point, as the loop reads it. Damping rules read more: usually ``NormalEquations``.
+
+    Coordinates may have any shape, which is that of the steps.
+    """
+
+    @property
+    def is_finite(self) -> bool:
+        """Whether steps can be computed; a start ends where they cannot."""
+
+    def decrease(self, step: np.ndarray) -> float:
+        """Expected decrease of the objective by a step; read where acceptance or termination depends on it."""
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,10 @@ from typing import Any, Protocol
 import numpy as np
 
 from risp_torch.least_squares.damping import Damping, Limit, limited
-from risp_torch.least_squares.equations import NormalEquations
+from risp_torch.least_squares.equations import LocalModel
 from risp_torch.least_squares.horizon import GrowingHorizon
 from risp_torch.least_squares.problem import LeastSquaresProblem
-from risp_torch.least_squares.step_search import Candidate, StepSearch, ValleySearch
+from risp_torch.least_squares.step_search import StepSearch, ValleySearch
 from risp_torch.least_squares.termination import Acceptance, Termination
 
 
@@ -22,7 +22,7 @@ class Policy:
     """The exchangeable parts of a search.
 
     Attributes:
-        damping: from normal equations to steps.
+        damping: from normal equations to steps; ``InverseReuse`` keeps an inverse for several rounds.
         search: which steps are evaluated.
         rounds: largest number of rounds.
         limit: largest change of each coordinate in a step of length 1.
@@ -106,6 +106,7 @@ class Checkpoint(Protocol):
 
 
 AfterRound = Callable[[Starts, Starts], None]
+_Group = tuple[Sequence[float], np.ndarray]  # dampings and steps [M, D] of M candidates that are evaluated together
 
 
 def minimise(
@@ -161,17 +162,19 @@ class _Round:
         damping: of the best candidate; None before one is accepted.
         used: of the last candidate.
         longest: largest change of a coordinate in a step of length 1.
+        is_last: whether the start ends after the last candidate.
     """
 
     point: Any
-    equations: NormalEquations
-    groups: Iterator[Sequence[Candidate]]
+    equations: LocalModel
+    groups: Iterator[_Group]
     before: float
     best: Any
     after: float
     damping: float | None = None
     used: float = 0.0
     longest: float = 0.0
+    is_last: bool = False
 
 
 def _advance(problem: LeastSquaresProblem, policy: Policy, starts: Starts, before: Starts, rows: np.ndarray) -> None:
@@ -187,7 +190,8 @@ def _advance(problem: LeastSquaresProblem, policy: Policy, starts: Starts, befor
                 starts.objectives[row] = before.objectives[row] = np.nan
             continue
         point, objective = starts.points[row], float(starts.objectives[row])
-        rounds[row] = _Round(point, equations, policy.search.groups(starts.damping[row]), objective, point, objective)
+        rounds[row] = start_round = _Round(point, equations, iter(()), objective, point, objective)
+        start_round.groups = _groups(policy, start_round, starts.damping[row])
     _search(problem, policy, rounds)
     for row, start_round in rounds.items():
         if start_round.damping is None and policy.valley is not None:
@@ -200,39 +204,47 @@ def _search(problem: LeastSquaresProblem, policy: Policy, rounds: Mapping[int, _
     """Evaluate groups of candidates until one of each start is accepted."""
     waiting, first = list(rounds.values()), True
     while waiting:
-        groups = [next(start_round.groups, None) for start_round in waiting]
-        requests = [(start_round, group) for start_round, group in zip(waiting, groups, strict=True) if group]
+        following = [(start_round, next(start_round.groups, None)) for start_round in waiting]
+        requests = [(start_round, group) for start_round, group in following if group is not None]
         if not requests:
             break
-        steps = [_steps(policy, start_round, group) for start_round, group in requests]
         candidates, objectives, before = problem.evaluate(
-            [start_round.point for start_round, _ in requests], [start_round.equations for start_round, _ in requests], steps,
-            np.array([start_round.before for start_round, _ in requests]), first=first,
+            [start_round.point for start_round, _ in requests], [start_round.equations for start_round, _ in requests],
+            [steps for _, (_, steps) in requests], np.array([start_round.before for start_round, _ in requests]), first=first,
         )  # fmt: skip
-        for (start_round, group), moved, values, reference, step in zip(
-            requests, candidates, objectives, before, steps, strict=True
-        ):
-            if first:
-                start_round.before = start_round.after = float(reference)
-            values = np.where(np.isnan(values), np.inf, values)
-            pick = int(values.argmin())
-            start_round.used = group[pick][0]
-            expected = start_round.equations.decrease(step[pick]) if policy.acceptance.gain else 0.0
-            if policy.acceptance.accepts(start_round.before, values[pick], expected):
-                start_round.best, start_round.after, start_round.damping = moved[pick], float(values[pick]), group[pick][0]
-        waiting, first = [start_round for start_round, _ in requests if start_round.damping is None], False
+        for (start_round, group), moved, values, reference in zip(requests, candidates, objectives, before, strict=True):
+            _choose(policy, start_round, group, moved, values, float(reference))
+        waiting = [start_round for start_round, _ in requests if start_round.damping is None and not start_round.is_last]
+        first = False
 
 
-def _steps(policy: Policy, start_round: _Round, group: Sequence[Candidate]) -> np.ndarray:
-    """Steps [M, D] of a group of candidates."""
-    step_of_damping: dict[float, np.ndarray] = {}
-    for damping, _ in group:
-        if damping not in step_of_damping:
-            step_of_damping[damping] = policy.damping.step(start_round.equations, damping)
-    start_round.longest = max(
-        float(np.abs(limited(step, 1.0, policy.limit)).max(initial=0.0)) for step in step_of_damping.values()
-    )
-    return np.array([limited(step_of_damping[damping], length, policy.limit) for damping, length in group])
+def _choose(
+    policy: Policy, start_round: _Round, group: _Group, moved: Sequence[Any], values: np.ndarray, reference: float
+) -> None:
+    """Accept the best candidate of a group, or none; they are compared with the objective ``reference``."""
+    pick = int(np.where(np.isnan(values), np.inf, values).argmin())
+    (dampings, steps), expected = group, 0.0
+    start_round.used = dampings[pick]
+    if policy.acceptance.gain or policy.termination.expected is not None:
+        expected = start_round.equations.decrease(steps[pick])
+        change = max(expected, start_round.before - reference)
+        start_round.is_last = policy.termination.is_last(start_round.before, change)
+    start_round.before = start_round.after = reference
+    if policy.acceptance.accepts(reference, values[pick], 0.0 if start_round.is_last else expected):
+        start_round.best, start_round.after, start_round.damping = moved[pick], float(values[pick]), start_round.used
+
+
+def _groups(policy: Policy, start_round: _Round, damping: float) -> Iterator[_Group]:
+    """The groups of a search, without candidates of which the damping rule has no step."""
+    for group in policy.search.groups(damping):
+        steps = {used: policy.damping.step(start_round.equations, used) for used in dict.fromkeys(used for used, _ in group)}
+        steps = {used: step for used, step in steps.items() if step is not None}
+        candidates = [(used, limited(steps[used], length, policy.limit)) for used, length in group if used in steps]
+        if candidates:
+            if policy.termination.step:
+                whole = [limited(step, 1.0, policy.limit) for step in steps.values()]
+                start_round.longest = max(float(np.abs(step).max(initial=0.0)) for step in whole)
+            yield [used for used, _ in candidates], np.array([step for _, step in candidates])
 
 
 def _search_valley(
@@ -258,7 +270,7 @@ def _conclude(policy: Policy, starts: Starts, row: int, start_round: _Round, low
     if not accepted:
         starts.damping[row] = search.rejected(damping)
     elif not math.isnan(start_round.before):  # a step that was compared with nothing says nothing about the damping
-        starts.damping[row] = search.accepted(start_round.damping)
+        starts.damping[row] = search.accepted(damping, start_round.damping)
     horizon = policy.horizon
     if horizon is not None and starts.stage[row] < horizon.stages - 1:
         if start_round.before - start_round.after <= horizon.settled * start_round.before:
@@ -266,6 +278,6 @@ def _conclude(policy: Policy, starts: Starts, row: int, start_round: _Round, low
             starts.stage[row] += 1
             starts.damping[row] = min(starts.damping[row], search.first)
         return
-    starts.active[row] = policy.termination.continues(
+    starts.active[row] = not start_round.is_last and policy.termination.continues(
         start_round.before, start_round.after, lowest=lowest, longest=start_round.longest
     )

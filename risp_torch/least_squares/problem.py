@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from risp_torch.least_squares.equations import NormalEquations
+from risp_torch.least_squares.equations import LocalModel, NormalEquations
 
-Equations = Sequence[NormalEquations]
+Equations = Sequence[Any]  # what ``linearise`` has made of points: ``LocalModel``, usually ``NormalEquations``
 
 
 class LeastSquaresProblem(ABC):
@@ -26,7 +26,7 @@ class LeastSquaresProblem(ABC):
     reevaluates: bool = False
 
     @abstractmethod
-    def linearise(self, points: Sequence[Any]) -> Sequence[NormalEquations | None]:
+    def linearise(self, points: Sequence[Any]) -> Sequence[LocalModel | None]:
         """Normal equations at G points; None where worlds diverge."""
 
     @abstractmethod

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 
-from risp_torch.least_squares.damping import Damping
+from risp_torch.least_squares.damping import KEPT, Damping
 from risp_torch.least_squares.equations import NormalEquations
 from risp_torch.least_squares.problem import PointwiseProblem
 
@@ -16,7 +16,7 @@ Candidate = tuple[float, float]  # damping and length of a step
 
 
 class StepSearch(Protocol):
-    """The steps of a round, and the damping of the next one.
+    """The steps of a round, and the damping of the next one, which is the same unless a search has another rule.
 
     Attributes:
         first: damping that a start begins with.
@@ -27,40 +27,35 @@ class StepSearch(Protocol):
     def groups(self, damping: float) -> Iterator[Sequence[Candidate]]:
         """Candidates that are evaluated together; later groups are reached only if no step of those before is accepted."""
 
-    def accepted(self, damping: float) -> float:
-        """The damping after a step with this one was accepted."""
+    def accepted(self, damping: float, used: float) -> float:
+        """The damping after a round with this one, in which a step with the damping ``used`` was accepted."""
+        return damping
 
     def rejected(self, damping: float) -> float:
         """The damping after all steps of a round with this one were rejected."""
+        return damping
 
 
 @dataclass(frozen=True)
-class FixedSteps:
+class FixedSteps(StepSearch):
     """The same dampings in every round, each with several lengths.
 
     Attributes:
         dampings: of the steps.
         lengths: of each.
-        first: unused.
     """
 
     dampings: Sequence[float]
     lengths: Sequence[float] = (1.0,)
-    first: float = 1.0
+    first: ClassVar[float] = 1.0  # has no effect
 
     def groups(self, damping: float) -> Iterator[Sequence[Candidate]]:
         """All steps at once (``StepSearch.groups``)."""
         yield [(fixed_damping, length) for fixed_damping in self.dampings for length in self.lengths]
 
-    def accepted(self, damping: float) -> float:
-        """Unused (``StepSearch.accepted``)."""
-        return self.first
-
-    rejected = accepted
-
 
 @dataclass(frozen=True)
-class RelativeDampings:
+class RelativeDampings(StepSearch):
     """Several dampings relative to that of the last accepted step.
 
     Attributes:
@@ -89,9 +84,9 @@ class RelativeDampings:
             yield candidates[first : first + count]
             first, count = first + count, self.at_once or 0
 
-    def accepted(self, damping: float) -> float:
-        """That damping, within the limits (``StepSearch.accepted``)."""
-        return float(np.clip(damping, self.least, self.most))
+    def accepted(self, damping: float, used: float) -> float:
+        """That of the step, within the limits (``StepSearch.accepted``)."""
+        return float(np.clip(used, self.least, self.most))
 
     def rejected(self, damping: float) -> float:
         """A larger one (``StepSearch.rejected``)."""
@@ -99,12 +94,13 @@ class RelativeDampings:
 
 
 @dataclass(frozen=True)
-class RisingDamping:
+class RisingDamping(StepSearch):
     """One step at a time, with more damping until one is accepted (Levenberg and Marquardt).
 
     Attributes:
         first, least, most: damping of the first step, and limits.
         rise, fall: factor after a rejected step, and divisor after an accepted one.
+        reuses: whether the step by an inverse from an earlier round comes first; it leaves the damping.
     """
 
     first: float
@@ -112,24 +108,23 @@ class RisingDamping:
     most: float
     rise: float
     fall: float
+    reuses: bool = False
 
     def groups(self, damping: float) -> Iterator[Sequence[Candidate]]:
         """Single steps with rising damping (``StepSearch.groups``)."""
+        if self.reuses:
+            yield [(KEPT, 1.0)]
         while damping <= self.most:
             yield [(damping, 1.0)]
             damping *= self.rise
 
-    def accepted(self, damping: float) -> float:
-        """A smaller one (``StepSearch.accepted``)."""
-        return max(damping / self.fall, self.least)
-
-    def rejected(self, damping: float) -> float:
-        """The last one (``StepSearch.rejected``)."""
-        return damping
+    def accepted(self, damping: float, used: float) -> float:
+        """A smaller one than that of the step (``StepSearch.accepted``)."""
+        return damping if used == KEPT else max(used / self.fall, self.least)
 
 
 @dataclass(frozen=True)
-class RegionSchedule:
+class RegionSchedule(StepSearch):
     """One step a round within a trust region (``TrustRegion``), whose radius takes the place of the damping.
 
     Attributes:
@@ -145,9 +140,9 @@ class RegionSchedule:
         """One step (``StepSearch.groups``)."""
         yield [(damping, 1.0)]
 
-    def accepted(self, damping: float) -> float:
+    def accepted(self, damping: float, used: float) -> float:
         """A larger radius (``StepSearch.accepted``)."""
-        return min(self.longer * damping, self.first)
+        return min(self.longer * used, self.first)
 
     def rejected(self, damping: float) -> float:
         """A smaller radius (``StepSearch.rejected``)."""

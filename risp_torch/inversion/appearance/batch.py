@@ -11,7 +11,7 @@ import torch
 from risp_torch.inversion.appearance.fit.appearance_system import AppearanceSystem
 from risp_torch.inversion.appearance.fit.frozen_appearance import FrozenAppearance
 from risp_torch.inversion.appearance.fit.look import Look
-from risp_torch.inversion.appearance.fit.normal_equations import Inverse
+from risp_torch.inversion.appearance.fit.look_equations import LookInverse
 from risp_torch.inversion.appearance.fit.objective import PLATE_REGULARISATION
 from risp_torch.inversion.appearance.fit.solve import solve_look
 from risp_torch.inversion.appearance.model.background_plate import SmoothPictures
@@ -35,13 +35,13 @@ class SolvedLook:
         look: solved for the pixels that show a body.
         system: these pixels.
         plate: [H W, 3] what stands behind, also in the pixels that never show a body.
-        inverse: factors of the look's normal matrix, with which a look of a near motion begins.
+        inverse: of the look's normal matrix, with which a look of a near motion begins.
     """
 
     look: Look
     system: AppearanceSystem
     plate: np.ndarray
-    inverse: Inverse | None
+    inverse: LookInverse | None
 
     def seen_in(self, system: AppearanceSystem) -> Look | None:
         """The look for another motion's pixels, or None if it has other colours or frames."""

@@ -44,6 +44,7 @@ NO_SETTINGS = {
     "ShapeOnly", "Shard", "Sheet", "SmokeRollout", "Smoothness", "Stage", "StageResult", "Starts", "Stiffness", "Submesh",
     "SubtreeInertia", "Tangent", "Termination", "Tiles", "Track", "TrustRegion", "Unlit", "ValleySearch", "View", "Whitening",
 }  # fmt: skip
+NO_SETTINGS |= {"InverseReuse", "KeptInverse"}
 # Its initialiser, and not its fields: ``test_arguments``.
 NO_SETTINGS |= {"Scene"}
 # Public functions that only the library calls with numbers, and those that read numbers of files or of models.

@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch.autograd import forward_ad
 
-from risp_torch.inversion.appearance.fit import normal_equations
+from risp_torch.inversion.appearance.fit import look_equations
 from risp_torch.inversion.appearance.matched_loss import MatchedLoss
 from risp_torch.inversion.appearance.settings import LookSettings
 from risp_torch.inversion.diagnostics.gradient_check import check_torch
@@ -91,9 +91,9 @@ def test_many_colours_are_solved_by_conjugate_gradients(monkeypatch):
     film = film_of(scene, {})
     losses = []
     for direct in (1500, 1):
-        monkeypatch.setattr(normal_equations, "DIRECT", direct)
-        monkeypatch.setattr(normal_equations, "INNER", 1000)
-        monkeypatch.setattr(normal_equations, "INNER_TOLERANCE", 1e-9)
+        monkeypatch.setattr(look_equations, "DIRECT", direct)
+        monkeypatch.setattr(look_equations, "INNER", 1000)
+        monkeypatch.setattr(look_equations, "INNER_TOLERANCE", 1e-9)
         comparison = Comparison.of(scene, MatchedLoss(LookSettings(tolerance=1e-12, rounds=60)), film)
         with torch.no_grad():
             velocity = torch.tensor([[0.65, 0.1, 0.7]], dtype=torch.float64)
@@ -141,9 +141,9 @@ def test_conjugate_gradients_and_factors_agree_before_a_smooth_plate(monkeypatch
     film = film_of(scene, {})
     losses = []
     for direct in (1500, 1):
-        monkeypatch.setattr(normal_equations, "DIRECT", direct)
-        monkeypatch.setattr(normal_equations, "INNER", 1000)
-        monkeypatch.setattr(normal_equations, "INNER_TOLERANCE", 1e-9)
+        monkeypatch.setattr(look_equations, "DIRECT", direct)
+        monkeypatch.setattr(look_equations, "INNER", 1000)
+        monkeypatch.setattr(look_equations, "INNER_TOLERANCE", 1e-9)
         comparison = Comparison.of(scene, MatchedLoss(LookSettings(tolerance=1e-12, rounds=60, plate="smooth")), film)
         with torch.no_grad():
             velocity = torch.tensor([[0.65, 0.1, 0.7]], dtype=torch.float64)

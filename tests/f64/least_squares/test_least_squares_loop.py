@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from copy import copy
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -12,12 +12,13 @@ import numpy as np
 import pytest
 import torch
 
-from risp_torch.least_squares.damping import MarquardtDamping, MeanDiagonalDamping, TrustRegion
+from risp_torch.least_squares.damping import KEPT, MarquardtDamping, MeanDiagonalDamping, TrustRegion
 from risp_torch.least_squares.equations import NormalEquations
 from risp_torch.least_squares.horizon import GrowingHorizon
+from risp_torch.least_squares.inverse_reuse import InverseReuse, KeptInverse
 from risp_torch.least_squares.jacobian import central_differences
 from risp_torch.least_squares.loop import Policy, Starts, minimise
-from risp_torch.least_squares.problem import BoundedProblem
+from risp_torch.least_squares.problem import BoundedProblem, PointwiseProblem
 from risp_torch.least_squares.step_search import FixedSteps, RegionSchedule, RelativeDampings, RisingDamping, ValleySearch
 from risp_torch.least_squares.termination import Acceptance, Termination
 
@@ -313,6 +314,165 @@ def test_steps_along_the_valley_leave_small_minima() -> None:
     np.testing.assert_array_equal(solved(problem, two, begin).points[0], stuck.points[0])  # a start that is behind
     few = replace(FIXED, valley=replace(valley, most=1))
     np.testing.assert_array_equal(solved(problem, few, begin).points[0], stuck.points[0])
+
+
+@dataclass(frozen=True)
+class KeepingPoint:
+    """A point, its objective, and the inverse that its start keeps."""
+
+    vector: np.ndarray
+    objective: float
+    kept: KeptInverse
+
+
+@dataclass(frozen=True)
+class DenseInverse:
+    """An inverse [K, K] as a matrix."""
+
+    matrix: np.ndarray
+
+    def step(self, right: np.ndarray) -> np.ndarray:
+        return self.matrix @ right
+
+
+@dataclass(frozen=True)
+class KeepingModel:
+    """Normal equations at a point, whose matrices are recorded in ``made`` when they are inverted."""
+
+    equations: NormalEquations
+    point: np.ndarray
+    objective: float
+    kept: KeptInverse
+    made: list[np.ndarray]
+    is_finite: bool = True
+
+    @property
+    def gradient(self) -> np.ndarray:
+        return self.equations.gradient
+
+    def decrease(self, step: np.ndarray) -> float:
+        return float(self.gradient @ step)
+
+    def inverse(self, damping: float) -> DenseInverse:
+        matrix = self.equations.matrix + damping * np.diag(np.diag(self.equations.matrix))
+        self.made.append(matrix)
+        return DenseInverse(np.linalg.inv(matrix))
+
+
+class Keeping(PointwiseProblem):
+    """A problem whose starts each keep an inverse."""
+
+    def __init__(self, fit: Fit) -> None:
+        self.fit, self.made = fit, []
+
+    def linearise(self, points: Sequence[KeepingPoint]) -> list[KeepingModel]:
+        equations = self.fit.linearise([point.vector for point in points])
+        return [
+            KeepingModel(each, point.vector, point.objective, point.kept, self.made)
+            for each, point in zip(equations, points, strict=True)
+        ]
+
+    def moved(self, point: KeepingPoint, equations: KeepingModel, steps: np.ndarray) -> list[KeepingPoint]:
+        return [self.point(point.vector + step, point.kept) for step in steps]
+
+    def objectives(self, candidates: Sequence[Sequence[KeepingPoint]], equations: Sequence[KeepingModel]) -> np.ndarray:
+        return np.array([[point.objective for point in row] for row in candidates])
+
+    def point(self, vector: np.ndarray, kept: KeptInverse) -> KeepingPoint:
+        return KeepingPoint(vector, float(self.fit.at(vector[None])[0]), kept)
+
+    def solved(self, policy: Policy, *vectors: Sequence[float]) -> Starts:
+        points = [self.point(np.array(vector), KeptInverse()) for vector in vectors]
+        return minimise(self, Starts.begin(points, policy, np.array([point.objective for point in points])), policy)
+
+
+REUSING = Policy(
+    InverseReuse(slow=0.3, young=3, negligible=1e-14), replace(LEVENBERG.search, reuses=True), rounds=200,
+    acceptance=Acceptance(gain=0.1), termination=Termination(expected=1e-14),
+)  # fmt: skip
+DECAYS = (1.0, 1.5, 0.2), (3.0, 0.4, -2.0)
+
+
+def noisy_decays() -> Keeping:
+    target = decays(np.array([[1.5, 0.8, -0.7]]))[0] + 0.05 * np.random.default_rng(0).normal(size=40)
+    return Keeping(Fit(decays, target, (0.0, 0.1, -3.0), (4.0, 3.0, 3.0)))
+
+
+def test_an_inverse_serves_in_several_rounds() -> None:
+    """The minimum is that of a matrix in every round, from fewer matrices than rounds."""
+    keeping, rounds = noisy_decays(), []
+    policy = replace(REUSING, in_one_batch=True)
+    points = [keeping.point(np.array(DECAYS[0]), KeptInverse())]
+    starts = Starts.begin(points, policy, np.array([points[0].objective]))
+    minimise(keeping, starts, policy, after_round=lambda before, after: rounds.append(after.objectives[0]))
+    anew = solved(keeping.fit, LEVENBERG, DECAYS[0])
+    np.testing.assert_allclose(starts.points[0].vector, anew.points[0], atol=1e-6)
+    assert 1 < len(keeping.made) < 0.6 * len(rounds) and rounds == sorted(rounds, reverse=True)
+
+
+def test_an_inverse_of_a_near_problem_serves_from_the_first_round() -> None:
+    keeping = noisy_decays()
+    (end,) = keeping.solved(REUSING, DECAYS[0]).points
+    made = len(keeping.made)
+    near = keeping.point(end.vector + 1e-3, KeptInverse(end.kept.inverse))
+    starts = minimise(keeping, Starts.begin([near], REUSING, np.array([near.objective])), REUSING)
+    np.testing.assert_allclose(starts.points[0].vector, end.vector, atol=1e-6)
+    assert len(keeping.made) == made
+
+
+def test_each_start_keeps_an_inverse_of_its_own() -> None:
+    alone = [noisy_decays().solved(REUSING, begin).points[0] for begin in DECAYS]
+    together = noisy_decays().solved(replace(REUSING, in_one_batch=True), *DECAYS).points
+    np.testing.assert_array_equal([point.vector for point in alone], [point.vector for point in together])
+    np.testing.assert_allclose(alone[0].vector, alone[1].vector, atol=1e-6)
+    assert together[0].kept.inverse is not together[1].kept.inverse
+
+
+def test_a_slow_inverse_has_negligible_steps_only() -> None:
+    keeping = noisy_decays()
+    (equations,) = keeping.linearise([keeping.point(np.array(DECAYS[0]), KeptInverse())])
+    rule = InverseReuse(slow=0.3, young=0)
+    assert rule.step(equations, KEPT) is None  # nothing is kept yet
+    step = rule.step(equations, 1e-3)
+    np.testing.assert_allclose(keeping.made[0] @ step, equations.gradient)
+    assert rule.step(equations, KEPT) is None and equations.kept.is_slow  # it promises no less than the last one
+    np.testing.assert_allclose(replace(rule, young=9).step(equations, KEPT), step)
+    np.testing.assert_allclose(replace(rule, negligible=np.inf).step(equations, KEPT), step)
+    assert len(keeping.made) == 1
+
+
+class Falling(Fit):
+    """Objectives that are lower by 1 than those of the point, when it is evaluated again in some rounds."""
+
+    falls = 0
+
+    def evaluate(
+        self, points: Any, equations: Any, steps: Any, before: np.ndarray, *, first: bool
+    ) -> tuple[Any, np.ndarray, np.ndarray]:
+        candidates, objectives, before = super().evaluate(points, equations, steps, before, first=first)
+        self.falls, fall = self.falls - 1, 1.0 * (self.falls > 0)
+        return candidates, objectives - fall, before - fall
+
+
+@pytest.mark.parametrize("falls", [0, 2])
+def test_a_start_ends_after_a_step_of_little_promise(falls: int) -> None:
+    """Such a step is accepted for any decrease. While its point's objective falls by being evaluated again, a start goes on."""
+    fit, begin, rounds = rosenbrock(), np.array([-1.2, 1.0]), []
+    problem = Falling(fit.predict, fit.target, fit.low, fit.high)
+    problem.falls = falls
+    termination = Termination(None, expected=1e-3)
+    policy = replace(FIXED, search=FixedSteps((1e6,)), acceptance=Acceptance(gain=10.0), termination=termination)
+    starts = Starts.begin([begin], policy, fit.at(begin[None]))
+    minimise(problem, starts, policy, after_round=lambda before, after: rounds.append(before.points[0] is not after.points[0]))
+    assert rounds == [False] * falls + [falls == 0] and not starts.active.any()
+
+
+def test_every_finite_step_is_accepted_where_the_policy_says_so() -> None:
+    """Undamped steps climb before they reach the minimum of Rosenbrock's valley."""
+    policy = replace(FIXED, search=FixedSteps((0.0,)), rounds=2, acceptance=Acceptance(every=True))
+    starts = solved(rosenbrock(), replace(policy, termination=Termination(decrease=None)), (-1.2, 1.0))
+    np.testing.assert_allclose(starts.points[0], [1.0, 1.0], atol=1e-6)
+    assert not Acceptance(every=True).accepts(1.0, np.inf)
 
 
 def test_a_start_that_cannot_reach_the_best_ends() -> None:

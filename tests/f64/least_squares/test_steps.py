@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
-from risp_torch.least_squares.damping import MarquardtDamping, MeanDiagonalDamping, TrustRegion, limited
+from risp_torch.least_squares.damping import KEPT, MarquardtDamping, MeanDiagonalDamping, TrustRegion, limited
 from risp_torch.least_squares.equations import NormalEquations
 from risp_torch.least_squares.jacobian import adjoint_rows, central_differences
 from risp_torch.least_squares.step_search import FixedSteps, RegionSchedule, RelativeDampings, RisingDamping
@@ -125,10 +127,13 @@ def test_the_candidates_of_searches() -> None:
     assert [list(group) for group in search.groups(1.0)] == [
         [(0.1, 8.0), (0.1, 2.0)], [(0.1, 1.0), (1.0, 1.0), (10.0, 1.0)]
     ]  # fmt: skip
-    assert search.accepted(1e-9) == 0.1 and search.accepted(3.0) == 3.0 and search.rejected(1.0) == 30.0
+    assert search.accepted(1.0, 1e-9) == 0.1 and search.accepted(1.0, 3.0) == 3.0 and search.rejected(1.0) == 30.0
     assert search.rejected(10.0) == 50.0
     rising = RisingDamping(first=1.0, least=0.5, most=30.0, rise=5.0, fall=5.0)
     assert list(rising.groups(1.0)) == [[(1.0, 1.0)], [(5.0, 1.0)], [(25.0, 1.0)]]
-    assert rising.accepted(25.0) == 5.0 and rising.accepted(1.0) == 0.5 and rising.rejected(1.0) == 1.0
+    assert rising.accepted(1.0, 25.0) == 5.0 and rising.accepted(1.0, 1.0) == 0.5 and rising.rejected(1.0) == 1.0
+    reusing = replace(rising, reuses=True)
+    assert list(reusing.groups(20.0)) == [[(KEPT, 1.0)], [(20.0, 1.0)]]
+    assert reusing.accepted(20.0, KEPT) == 20.0 and reusing.accepted(20.0, 20.0) == 4.0
     region = RegionSchedule(first=3.0, longer=2.0, shorter=0.3)
-    assert region.accepted(1.0) == 2.0 and region.accepted(2.0) == 3.0 and region.rejected(1.0) == 0.3
+    assert region.accepted(1.0, 1.0) == 2.0 and region.accepted(2.0, 2.0) == 3.0 and region.rejected(1.0) == 0.3

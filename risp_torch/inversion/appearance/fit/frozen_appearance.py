@@ -14,7 +14,7 @@ import numpy as np
 
 from risp_torch.inversion.appearance.fit.appearance_system import AppearanceSystem
 from risp_torch.inversion.appearance.fit.look import Look
-from risp_torch.inversion.appearance.fit.normal_equations import Inverse, NormalEquations
+from risp_torch.inversion.appearance.fit.look_equations import LookEquations, LookInverse
 from risp_torch.inversion.appearance.fit.objective import Fit, robust_factor
 from risp_torch.inversion.appearance.fit.solve import DAMPING
 from risp_torch.inversion.appearance.settings import LookSettings
@@ -38,7 +38,7 @@ class FrozenAppearance:
     look: Look
     plate: np.ndarray
     factor: np.ndarray
-    inverse: Inverse | None
+    inverse: LookInverse | None
 
     @staticmethod
     def of(
@@ -64,7 +64,7 @@ class FrozenAppearance:
             return FrozenAppearance(settings, look, plate, np.zeros(left.shape[:2]), None)
         factor = robust_factor(np.einsum("npc,npc->np", left, left), settings.robust) ** 2
         fit = Fit.holding(system, settings, look, system.weight * factor[:, system.active])
-        return FrozenAppearance(settings, look, plate, factor, NormalEquations(fit).inverse(DAMPING.least))
+        return FrozenAppearance(settings, look, plate, factor, LookEquations(fit).inverse(DAMPING.least))
 
     def followed(self, system: AppearanceSystem) -> Look:
         """The look for another motion's pixels (same palette and frames): the held one, or a step from it.
@@ -76,5 +76,5 @@ class FrozenAppearance:
             return look
         fit = Fit.holding(system, self.settings, look, system.weight * self.factor[:, system.active])
         for _ in range(WITH_EXPOSURE if self.settings.exposure else 1):
-            fit = fit.after(*self.inverse.step(NormalEquations(fit).right))
+            fit = fit.after(self.inverse.step(LookEquations(fit).gradient))
         return fit.look

@@ -22,7 +22,6 @@ class Look:
         gain, offset: [n, 3] of the frames.
         objective: the sum that the look minimises, regularisation included.
         penalty: its part by regularisation.
-        rounds: steps taken.
     """
 
     colors: np.ndarray
@@ -32,7 +31,6 @@ class Look:
     offset: np.ndarray
     objective: float
     penalty: float
-    rounds: int
 
     @staticmethod
     def grey(system: AppearanceSystem) -> Look:
@@ -42,15 +40,16 @@ class Look:
         light[0] = 1.0
         return Look(
             np.repeat(system.palette.home, 3, axis=1), light, system.film.mean(axis=0), np.ones((frames, 3)),
-            np.zeros((frames, 3)), np.inf, 0.0, 0,
+            np.zeros((frames, 3)), np.inf, 0.0,
         )  # fmt: skip
 
-    def moved(self, system: AppearanceSystem, colors: np.ndarray, light: np.ndarray) -> Look:
-        """The look after a step of the colours [N, 3] and of the light's last coefficients [L - 1, 3].
+    def moved(self, system: AppearanceSystem, step: np.ndarray) -> Look:
+        """The look after a step [N + L - 1, 3] of the colours and of the light's last coefficients.
 
         A colour times its mean brightness changes linearly: where a body hardly turns, only this product is identifiable, and
         colours and light that keep it lie on a curve.
         """
+        colors, light = step[: len(self.colors)], step[len(self.colors) :]
         new = np.concatenate([self.light[:1], self.light[1:] + light])
         before, after = system.mean_basis @ self.light, system.mean_basis @ new
         change = after - before

@@ -57,12 +57,12 @@ class Fit:
             look = fit.look
         return replace(fit, fixed_weight=weight)
 
-    def after(self, colors: np.ndarray, light: np.ndarray) -> Fit:
-        """The fit after a step of the colours [N, 3] and the light [L - 1, 3].
+    def after(self, step: np.ndarray) -> Fit:
+        """The fit after a step [N + L - 1, 3] of the colours and the light.
 
         The plate follows first with the weights from before: those of the new colours before the old plate would hold it back.
         """
-        look = self.look.moved(self.system, colors, light)
+        look = self.look.moved(self.system, step)
         if self.fixed_weight is not None:
             return Fit.holding(self.system, self.settings, look, self.fixed_weight)
         bodies = look.bodies(self.system)

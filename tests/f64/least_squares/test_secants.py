@@ -4,10 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from risp_torch.inversion.appearance.fit.secants import KEPT, Secants
+from risp_torch.least_squares.secants import KEPT_PAIRS, Secants
 
-COLORS, LIGHT = (5, 3), (2, 3)
-SIZE = 21
+SHAPE, SIZE = (7, 3), 21
 
 
 @dataclass(frozen=True)
@@ -17,15 +16,7 @@ class Dense:
     matrix: np.ndarray
 
     def step(self, right):
-        return split(self.matrix @ joined(right))
-
-
-def joined(step):
-    return np.concatenate([step[0].ravel(), step[1].ravel()])
-
-
-def split(vector):
-    return vector[:15].reshape(COLORS), vector[15:].reshape(LIGHT)
+        return (self.matrix @ right.ravel()).reshape(SHAPE)
 
 
 def positive(seed):
@@ -47,7 +38,7 @@ def along_a_path(hessian, count):
     points = np.random.default_rng(4).standard_normal((count + 1, SIZE))
     secants = Secants()
     for point in points:
-        secants.note(split(point), split(-hessian @ point))
+        secants.note(point.reshape(SHAPE), (-hessian @ point).reshape(SHAPE))
     steps = np.diff(points, axis=0)
     return secants, [(step, hessian @ step) for step in steps]
 
@@ -56,26 +47,26 @@ def test_the_corrected_inverse_is_that_of_bfgs():
     hessian, inverse = positive(0), np.linalg.inv(positive(1))
     secants, pairs = along_a_path(hessian, 4)
     right = np.random.default_rng(5).standard_normal(SIZE)
-    found = joined(secants.step(Dense(inverse), split(right)))
-    np.testing.assert_allclose(found, bfgs(inverse, pairs) @ right, rtol=1e-10)
+    found = secants.step(Dense(inverse), right.reshape(SHAPE))
+    np.testing.assert_allclose(found.ravel(), bfgs(inverse, pairs) @ right, rtol=1e-10)
 
 
 def test_the_last_change_gives_the_last_step():
-    secants, pairs = along_a_path(positive(0), KEPT + 3)
-    assert len(secants.pairs) == KEPT
-    found = joined(secants.step(Dense(np.eye(SIZE)), split(pairs[-1][1])))
-    np.testing.assert_allclose(found, pairs[-1][0], rtol=1e-10)
+    secants, pairs = along_a_path(positive(0), KEPT_PAIRS + 3)
+    assert len(secants.pairs) == KEPT_PAIRS
+    found = secants.step(Dense(np.eye(SIZE)), pairs[-1][1].reshape(SHAPE))
+    np.testing.assert_allclose(found.ravel(), pairs[-1][0], rtol=1e-10)
 
 
 def test_a_new_matrix_is_not_corrected():
     secants, _ = along_a_path(positive(0), 3)
     secants.forget()
-    right = split(np.arange(float(SIZE)))
-    np.testing.assert_array_equal(joined(secants.step(Dense(2 * np.eye(SIZE)), right)), 2 * joined(right))
+    right = np.arange(float(SIZE)).reshape(SHAPE)
+    np.testing.assert_array_equal(secants.step(Dense(2 * np.eye(SIZE)), right), 2 * right)
 
 
 def test_steps_that_bend_the_wrong_way_are_left_out():
     secants = Secants()
-    for point in np.random.default_rng(4).standard_normal((4, SIZE)):
-        secants.note(split(point), split(point))
+    for point in np.random.default_rng(4).standard_normal((4, *SHAPE)):
+        secants.note(point, point)
     assert secants.pairs == []
