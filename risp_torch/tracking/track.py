@@ -10,12 +10,12 @@ import torch
 from tqdm import tqdm
 
 from risp_torch.inversion.solvers.registration.tangent import Tangent
-from risp_torch.least_squares.damping import MeanDiagonalDamping, limited
+from risp_torch.least_squares.damping import MeanDiagonalDamping
 from risp_torch.least_squares.equations import NormalEquations
 from risp_torch.least_squares.loop import Policy, Starts, minimise
 from risp_torch.least_squares.problem import Equations, PointwiseProblem
 from risp_torch.least_squares.step_search import FixedSteps
-from risp_torch.least_squares.termination import Termination
+from risp_torch.least_squares.termination import Acceptance, Termination
 from risp_torch.motions.recording import rotation_vector
 from risp_torch.scene.scene import Scene
 from risp_torch.tracking.coverage import CoverageRenderer, check_bodies
@@ -32,6 +32,10 @@ SINGLE_FRAME_REFITS = 3
 MAX_RELATIVE_STEP = 0.3  # largest step, relative to the size of each body
 POLICY = Policy(
     MeanDiagonalDamping(), FixedSteps((1e-6,), (1.0, 0.4)), rounds=1, termination=Termination(decrease=0.0)
+)  # fmt: skip
+# With blurred pictures every step is accepted: costs are not compared.
+FIRST_POLICY = replace(
+    POLICY, search=FixedSteps((1e-6,)), acceptance=Acceptance(every=True), termination=Termination(decrease=None)
 )  # fmt: skip
 
 NeighbourColors = Sequence[np.ndarray] | None  # [N, 3] colours in the neighbouring frame, for each camera
@@ -175,12 +179,10 @@ class _Tracker:
         metres_per_pixel = min(view.renderer.metres_per_pixel(starts[0]) for view in self.views)
         fits = []
         for placement in starts:
-            for _ in range(self.settings.first_steps):
-                equations = self.equations(frame, placement, metres_per_pixel, neighbour_colors, blurred=True)
-                (damping,) = POLICY.search.dampings
-                step = limited(POLICY.damping.step(equations, damping), limit=self.step_limit)
-                placement = self.displaced(placement, step[None])[0]
-            fits.append(self._refine(frame, placement, metres_per_pixel, neighbour_colors, steps=2))
+            policy = replace(FIRST_POLICY, rounds=self.settings.first_steps, limit=self.step_limit)
+            problem = _BlurredFrameProblem(self, frame, metres_per_pixel, neighbour_colors)
+            (blurred_fit,) = minimise(problem, Starts.begin([placement], policy), policy).points
+            fits.append(self._refine(frame, blurred_fit, metres_per_pixel, neighbour_colors, steps=2))
         best = min(fits, key=lambda fit: fit.cost)
         return self._refine(frame, best.placement, metres_per_pixel, neighbour_colors, steps=self.settings.steps)
 
@@ -241,10 +243,11 @@ class _FrameProblem(PointwiseProblem):
     """The pictures of a frame; a point is a placement [N, 7].
 
     Attributes:
+        blurred: whether the normal equations are those of blurred pictures.
         colors: [N, 3] of the bodies for each camera, at the last linearisation.
     """
 
-    reevaluates = True
+    blurred, reevaluates = False, True
 
     def __init__(self, tracker: _Tracker, frame: int, metres_per_pixel: float, neighbour_colors: NeighbourColors) -> None:
         self.tracker, self.frame, self.metres_per_pixel, self.neighbour_colors = (
@@ -258,7 +261,9 @@ class _FrameProblem(PointwiseProblem):
     def linearise(self, points: Sequence[np.ndarray]) -> list[NormalEquations]:
         """Normal equations of all cameras (``LeastSquaresProblem.linearise``)."""
         (placement,) = points
-        equations = self.tracker.equations(self.frame, placement, self.metres_per_pixel, self.neighbour_colors, blurred=False)
+        equations = self.tracker.equations(
+            self.frame, placement, self.metres_per_pixel, self.neighbour_colors, blurred=self.blurred
+        )
         self.colors = [view_equations.colors for view_equations in equations.context]
         return [equations]
 
@@ -278,3 +283,13 @@ class _FrameProblem(PointwiseProblem):
             for k, view in enumerate(self.tracker.views)
         ]
         return np.sum(costs, axis=0)[None]
+
+
+class _BlurredFrameProblem(_FrameProblem):
+    """The same with blurred pictures, without costs."""
+
+    blurred, reevaluates = True, False
+
+    def objectives(self, candidates: Sequence[Sequence[np.ndarray]], equations: Equations) -> np.ndarray:
+        """Zeros: a policy that compares no steps needs no costs (``PointwiseProblem.objectives``)."""
+        return np.zeros((1, len(candidates[0])))
