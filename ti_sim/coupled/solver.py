@@ -206,7 +206,7 @@ class CoupledSolver(Solver):
             Launcher(
                 advance_adjoint, row, length, int(is_last), self.settings.substeps,
                 joints, states, rollout.links.diverged_step, joint_bar, bar, dual, frame_bars, self._touching(like),
-                links, packed.rows, particles, sums.parts(), self._self_contact(inputs, start + length - 1),
+                links, packed.rows, particles, sums.partial_sums(), self._self_contact(inputs, start + length - 1),
                 *self._numbers(inputs),
             )(start)  # fmt: skip
             sums.join()

@@ -1,8 +1,8 @@
 """Lift and drag of the air on a triangle, and their adjoint.
 
-With s = N . u the flow through the triangle, N its area vector (area times unit normal) and u its velocity relative to the air:
-drag -c_d |s| u, and lift -c_l (N . u) (|u| n - (n . u) u / |u|), which is orthogonal to u and does no work. Both are independent
-of the winding of the triangle, and vanish for a triangle at rest in the air.
+With s = N . u the volume flow through the triangle, N its area vector (area times unit normal) and u its velocity relative to the
+air: drag -c_d |s| u, and lift -c_l (N . u) (|u| n - (n . u) u / |u|), which is orthogonal to u and does no work. Both are
+independent of the winding of the triangle, and vanish for a triangle at rest in the air.
 """
 
 from ti_sim.base.runtime import ti
@@ -26,9 +26,9 @@ def air_force(area, n, u, drag, lift):
     force = vec3(0.0)
     speed = u.norm()
     if speed > 0:
-        signed_speed = n.dot(u)
-        direction = signed_speed / speed
-        force = -area * ((drag * ti.abs(signed_speed) - lift * signed_speed * direction) * u + lift * signed_speed * speed * n)
+        normal_speed = n.dot(u)
+        cosine = normal_speed / speed
+        force = -area * ((drag * ti.abs(normal_speed) - lift * normal_speed * cosine) * u + lift * normal_speed * speed * n)
     return force
 
 
@@ -45,19 +45,21 @@ def air_force_adjoint(area, n, u, drag, lift, w):
     lift_bar = 0.0
     speed = u.norm()
     if speed > 0:
-        across = n.dot(u)
-        magnitude = ti.abs(across)
-        side = ti.select(across < 0, -1.0, 1.0)
-        inverse = 1 / speed
-        direction = inverse * across
+        normal_speed = n.dot(u)
+        abs_normal_speed = ti.abs(normal_speed)
+        sign = ti.select(normal_speed < 0, -1.0, 1.0)
+        inverse_speed = 1 / speed
+        cosine = inverse_speed * normal_speed
         uw, nw = u.dot(w), n.dot(w)
-        dw = inverse * uw
-        drag_bar = -area * magnitude * uw
-        lift_bar = -area * across * (speed * nw - across * dw)
-        # The virtual power of the lift is -lift area (across speed nw - across^2 dw).
-        across_bar = -drag * side * uw - lift * (speed * nw - 2 * across * dw)  # per area
-        area_vector_bar = across_bar * u + lift * across * ((speed * nw - across * dw) * n - speed * w)
+        dw = inverse_speed * uw
+        drag_bar = -area * abs_normal_speed * uw
+        lift_bar = -area * normal_speed * (speed * nw - normal_speed * dw)
+        # With v_n the normal speed, the virtual power of the lift is -lift area (v_n speed nw - v_n^2 dw).
+        normal_speed_bar = -drag * sign * uw - lift * (speed * nw - 2 * normal_speed * dw)  # per area
+        area_vector_bar = normal_speed_bar * u + lift * normal_speed * ((speed * nw - normal_speed * dw) * n - speed * w)
         u_bar = area * (
-            across_bar * n - (drag * magnitude - lift * across * direction) * w - lift * direction * (nw + direction * dw) * u
+            normal_speed_bar * n
+            - (drag * abs_normal_speed - lift * normal_speed * cosine) * w
+            - lift * cosine * (nw + cosine * dw) * u
         )
     return area_vector_bar, u_bar, drag_bar, lift_bar

@@ -40,28 +40,28 @@ def bending_edges(tri_indices: np.ndarray) -> np.ndarray:
     Raises:
         UserError: an edge has three triangles, or its two triangles have opposite winding.
     """
-    triangle = np.asarray(tri_indices)
-    count = len(triangle)
-    start = triangle.T.ravel()  # corner by corner: edges 01, 12, 20
-    end = triangle[:, [1, 2, 0]].T.ravel()
-    opposite = triangle[:, [2, 0, 1]].T.ravel()
+    triangles = np.asarray(tri_indices)
+    triangle_count = len(triangles)
+    start = triangles.T.ravel()  # corner by corner: edges 01, 12, 20
+    end = triangles[:, [1, 2, 0]].T.ravel()
+    opposite = triangles[:, [2, 0, 1]].T.ravel()
     low, high = np.minimum(start, end), np.maximum(start, end)
     order = np.lexsort((start > end, high, low))  # the two half-edges of an edge are adjacent, the one from the lower index first
-    low, high, owner = low[order], high[order], order % max(count, 1)
-    same = (low[1:] == low[:-1]) & (high[1:] == high[:-1])
-    thrice = same[1:] & same[:-1]
-    if thrice.any():
-        k = int(np.argmax(thrice))
+    low, high, owner = low[order], high[order], order % max(triangle_count, 1)
+    shares_edge = (low[1:] == low[:-1]) & (high[1:] == high[:-1])
+    has_third = shares_edge[1:] & shares_edge[:-1]
+    if has_third.any():
+        k = int(np.argmax(has_third))
         raise UserError(
             f"edge {low[k]}-{high[k]} belongs to triangles {owner[k]}, {owner[k + 1]} and {owner[k + 2]}: bending needs a sheet, "
             "in which an edge has at most two triangles; remove one, or give the third its own particles"
         )
-    first = order[:-1][same]
-    second = order[1:][same]
-    alike = start[first] == start[second]
-    if alike.any():
-        k = int(np.argmax(alike))
-        low_triangle, high_triangle = sorted((int(first[k] % count), int(second[k] % count)))
+    first = order[:-1][shares_edge]
+    second = order[1:][shares_edge]
+    has_equal_direction = start[first] == start[second]
+    if has_equal_direction.any():
+        k = int(np.argmax(has_equal_direction))
+        low_triangle, high_triangle = sorted((int(first[k] % triangle_count), int(second[k] % triangle_count)))
         raise UserError(
             f"triangles {low_triangle} and {high_triangle} have opposite winding at edge {start[first[k]]}-{end[first[k]]}: "
             "reverse the order of the particles of one of them"
@@ -147,8 +147,8 @@ def hinge(edge, first, second):
 
 
 @ti.func
-def turned_half(sine, cosine, turn):
-    """Sine and cosine of phi / 2 + turn, from those of phi, for phi in (-pi, pi)."""
+def half_angle_plus(sine, cosine, offset):
+    """Sine and cosine of phi / 2 + offset, from those of phi, for phi in (-pi, pi)."""
     # The larger of sin(phi / 2) and cos(phi / 2) from its square, the other from sin(phi) = 2 sin(phi / 2) cos(phi / 2).
     large = ti.sqrt(0.5 + 0.5 * ti.abs(cosine))
     small = 0.5 * sine / large
@@ -157,11 +157,11 @@ def turned_half(sine, cosine, turn):
         half_sine, half_cosine = large, small
         if sine < 0:
             half_sine, half_cosine = -large, -small
-    if turn != 0:
-        turn_sine, turn_cosine = ti.sin(turn), ti.cos(turn)
+    if offset != 0:
+        offset_sine, offset_cosine = ti.sin(offset), ti.cos(offset)
         half_sine, half_cosine = (
-            half_sine * turn_cosine + half_cosine * turn_sine,
-            half_cosine * turn_cosine - half_sine * turn_sine,
+            half_sine * offset_cosine + half_cosine * offset_sine,
+            half_cosine * offset_cosine - half_sine * offset_sine,
         )
     return half_sine, half_cosine
 
@@ -170,8 +170,8 @@ def turned_half(sine, cosine, turn):
 def deflection(body: ti.template(), b, frame, e, second, n1, n2, inverse1, inverse2, length):
     """Sine and cosine of (phi - phi_rest) / 2 + a of edge e, from its ``hinge``."""
     scale = ti.sqrt(inverse1) * ti.sqrt(inverse2)
-    turn = body.edge_actuation[b, frame, e] - 0.5 * body.edge_material[b, e, REST_ANGLE]
-    return turned_half(-length * scale * n1.dot(second), scale * n1.dot(n2), turn)
+    offset = body.edge_actuation[b, frame, e] - 0.5 * body.edge_material[b, e, REST_ANGLE]
+    return half_angle_plus(-length * scale * n1.dot(second), scale * n1.dot(n2), offset)
 
 
 @ti.func
@@ -214,13 +214,15 @@ def bending_force(body: ti.template(), state: ti.template(), out: ti.template(),
 
 
 @ti.func
-def side_adjoint(edge, d_edge, lengthening, inverse_square, apex, d_apex, n, d_n, inverse, factor, t, turning):
+def triangle_side_adjoint(
+    edge, d_edge, relative_stretch, inverse_square, apex, d_apex, n, d_n, inverse, factor, t, minus_angle_bar
+):
     """Contribution of one triangle of an edge to the adjoints of positions, from the change of its part of ``hinge``.
 
     Args:
         edge: vector from its start to its end [m].
         d_edge: its change.
-        lengthening: relative change of its length.
+        relative_stretch: relative change of its length.
         inverse_square: inverse of its squared length [1/m2].
         apex: vector from the start of the edge to the opposite particle [m].
         d_apex: its change.
@@ -229,14 +231,14 @@ def side_adjoint(edge, d_edge, lengthening, inverse_square, apex, d_apex, n, d_n
         inverse: inverse of its squared length [1/m4].
         factor: factor of n in dphi/dx of the opposite particle.
         t: foot of the opposite particle on the edge [1].
-        turning: adjoint of -phi.
+        minus_angle_bar: adjoint of -phi.
 
     Returns:
-        (apex_bar, foot): the adjoint of the opposite particle, minus the change of its dphi/dx and minus turning times dphi/dx;
-        and the factor of n in the contribution of the change of the foot to the end of the edge.
+        (apex_bar, foot): the adjoint of the opposite particle, minus the change of its dphi/dx and minus ``minus_angle_bar``
+        times dphi/dx; and the factor of n in the contribution of the change of the foot to the end of the edge.
     """
-    apex_bar = -factor * d_n - factor * (lengthening + turning - 2 * inverse * n.dot(d_n)) * n
-    return apex_bar, factor * ((d_apex.dot(edge) + apex.dot(d_edge)) * inverse_square - 2 * lengthening * t)
+    apex_bar = -factor * d_n - factor * (relative_stretch + minus_angle_bar - 2 * inverse * n.dot(d_n)) * n
+    return apex_bar, factor * ((d_apex.dot(edge) + apex.dot(d_edge)) * inverse_square - 2 * relative_stretch * t)
 
 
 @ti.func
@@ -274,17 +276,21 @@ def bending_force_adjoint(
         velocity_factor = -damping * s
 
         z0, z1, z3 = moment * w0 - velocity_factor * v0, moment * w1 - velocity_factor * v1, moment * w3 - velocity_factor * v3
-        lengthening = edge.dot(z3) * inverse_square
+        relative_stretch = edge.dot(z3) * inverse_square
         dn1, dn2 = z3.cross(first) + edge.cross(z0), z1.cross(edge) + second.cross(z3)
-        turning = 0.5 * stiffness * cosine * s
-        h0, foot1 = side_adjoint(edge, z3, lengthening, inverse_square, first, z0, n1, dn1, inverse1, factor1, t1, turning)
-        h1, foot2 = side_adjoint(edge, z3, lengthening, inverse_square, second, z1, n2, dn2, inverse2, factor2, t2, turning)
+        minus_angle_bar = 0.5 * stiffness * cosine * s
+        h0, foot1 = triangle_side_adjoint(
+            edge, z3, relative_stretch, inverse_square, first, z0, n1, dn1, inverse1, factor1, t1, minus_angle_bar
+        )
+        h1, foot2 = triangle_side_adjoint(
+            edge, z3, relative_stretch, inverse_square, second, z1, n2, dn2, inverse2, factor2, t2, minus_angle_bar
+        )
         h3 = foot1 * n1 + foot2 * n2 - t1 * h0 - t2 * h1
 
         add_bar(bars.edge_material, b, e, STIFFNESS, -sine * s)
         add_bar(bars.edge_material, b, e, DAMPING, -angle_rate * s)
-        add_bar(bars.edge_material, b, e, REST_ANGLE, turning)
-        add_bar(bars.edge_actuation, b, frame, e, -2 * turning)
+        add_bar(bars.edge_material, b, e, REST_ANGLE, minus_angle_bar)
+        add_bar(bars.edge_actuation, b, frame, e, -2 * minus_angle_bar)
     u0, u1, u3 = velocity_factor * g1, velocity_factor * g2, velocity_factor * g3
     slot = first_slot + 4 * e
     add_state_corner(body.gather, out, b, slot, i0, h0, u0)
@@ -305,8 +311,8 @@ def bending_energy_of(body: ti.template(), state: ti.template(), b, row, frame, 
     if inverse1 > 0:
         sine, cosine = deflection(body, b, frame, e, second, n1, n2, inverse1, inverse2, length)
         # 1 - cos without cancellation near 0.
-        lift = 1 - cosine
+        one_minus_cosine = 1 - cosine
         if cosine > 0:
-            lift = sine * sine / (1 + cosine)
-        energy = 2 * body.edge_material[b, e, STIFFNESS] * lift
+            one_minus_cosine = sine * sine / (1 + cosine)
+        energy = 2 * body.edge_material[b, e, STIFFNESS] * one_minus_cosine
     return energy

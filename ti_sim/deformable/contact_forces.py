@@ -1,4 +1,4 @@
-"""Contact forces of particles at one state, and their adjoint: those with which the explicit step from this state begins."""
+"""Contact forces of particles at one state, as evaluated at the start of an explicit step, and their adjoint."""
 
 from ti_sim.base.arrays import Array, assign, reals_in_same_library, to_numpy, zeros_in_same_library
 from ti_sim.base.bundles import kernel, views
@@ -13,8 +13,8 @@ from ti_sim.deformable.self_contact_forces import self_contact_adjoint, self_con
 
 
 @ti.func
-def meets_ground(body: ti.template(), p):
-    """Whether the ground has a force on particle p in contact: held particles have none."""
+def has_ground_force(body: ti.template(), p):
+    """Whether the ground may exert a force on particle p: it is in contact with the ground, and not fixed or prescribed."""
     return body.particle_table[p, HELD] == 0 and body.particle_table[p, GROUND_CONTACT] == 1
 
 
@@ -22,7 +22,7 @@ def meets_ground(body: ti.template(), p):
 def ground_forces(force: ti.types.ndarray(), ground: float, dt: float, body: DeformableArrays):
     """Write the force of the ground on each particle, [B, P, 3] N. Hand-written adjoint: ``ground_forces_adjoint``."""
     for b, p in ti.ndrange(force.shape[0], force.shape[1]):
-        if meets_ground(body, p):
+        if has_ground_force(body, p):
             x, v = load_vec3(body.particle_q0, b, p, 0), load_vec3(body.particle_qd0, b, p, 0)
             store_vec3(force, b, p, 0, ground_force(body, b, p, x, v, ground, dt))
 
@@ -33,7 +33,7 @@ def ground_forces_adjoint(
 ):
     """Adjoint of ``ground_forces``: adds to the adjoints of the positions, velocities and contacts of the particles."""
     for b, p in ti.ndrange(force_bar.shape[0], force_bar.shape[1]):
-        if meets_ground(body, p):
+        if has_ground_force(body, p):
             contact = load_vec4(body.particle_contact, b, p, 0)
             height_bar, u_bar, contact_bar = contact_force_adjoint(
                 body.particle_q0[b, p, 2] - ground, load_vec3(body.particle_qd0, b, p, 0), contact.x, contact.y, contact.z,

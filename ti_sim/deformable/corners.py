@@ -19,8 +19,8 @@ class JacobianRow:
 
     _data_oriented = True
 
-    def __init__(self, velocity_factor: Any) -> None:
-        self.rate = velocity_factor
+    def __init__(self, rate: Any) -> None:
+        self.rate = rate
 
 
 class UnitDual:
@@ -34,13 +34,13 @@ class UnitDual:
 
 
 class NoBar:
-    """An adjoint that is not wanted: ``add_bar`` adds nothing to it."""
+    """Placeholder of an adjoint that is not computed: ``add_bar`` adds nothing to it."""
 
     _data_oriented = True
 
 
 class NoBars:
-    """In place of ``DeformableInputs`` of adjoints, none of which is wanted."""
+    """Placeholder of the ``DeformableInputs`` of adjoints, none of which is computed."""
 
     _data_oriented = True
     solid_material = tri_material = edge_material = spring_material = solid_actuation = tri_actuation = edge_actuation = NoBar()
@@ -61,9 +61,9 @@ def thread_copy(first: Any) -> ThreadCopy:
     return ThreadCopy(first)
 
 
-def jacobian_row(velocity_factor: Any) -> JacobianRow:
+def jacobian_row(rate: Any) -> JacobianRow:
     """Create a ``JacobianRow`` at compile time of a kernel."""
-    return JacobianRow(velocity_factor)
+    return JacobianRow(rate)
 
 
 def unit_dual(particle: Any, column: Any) -> UnitDual:
@@ -76,7 +76,7 @@ for _maker in (thread_copy, jacobian_row, unit_dual):
 
 
 @ti.func
-def place_of(gather: ti.template(), particle):
+def output_row(gather: ti.template(), particle):
     """Row of ``out`` to which an element without slots adds."""
     row = particle
     if ti.static(isinstance(gather, ThreadCopy)):
@@ -91,7 +91,7 @@ def add_corner(gather: ti.template(), out: ti.template(), b, slot, particle, col
     Args:
         gather: True writes it to ``out[b, slot, column...]``, the slot of the corner; False adds it to ``out[b, particle,
             column...]``, which requires that one thread processes all elements of world b; a ``ThreadCopy`` adds it to the copy
-            of one of several threads; a ``JacobianRow`` writes it to ``out[slot]``, or adds the velocity's to it.
+            of one of several threads; a ``JacobianRow`` writes it to ``out[slot]``, or adds ``rate`` times the velocity's.
         out: [B, slots or P or copies times P, columns].
         b: world.
         slot: slot of the corner.
@@ -109,7 +109,7 @@ def add_corner(gather: ti.template(), out: ti.template(), b, slot, particle, col
         store_vec3(out, b, slot, column, value)
     else:
         # All three are read before one is written, so the compiler computes their addresses once.
-        row = place_of(gather, particle)
+        row = output_row(gather, particle)
         total = load_vec3(out, b, row, column) + value
         store_vec3(out, b, row, column, total)
 
@@ -146,7 +146,7 @@ def add_state_corner(gather: ti.template(), out: ti.template(), b, slot, particl
         add_corner(gather, out, b, slot, particle, PARTICLE.position, position)
         add_corner(gather, out, b, slot, particle, PARTICLE.velocity, velocity)
     else:
-        row = place_of(gather, particle)
+        row = output_row(gather, particle)
         x = load_vec3(out, b, row, PARTICLE.position) + position
         v = load_vec3(out, b, row, PARTICLE.velocity) + velocity
         store_vec3(out, b, row, PARTICLE.position, x)
@@ -155,7 +155,7 @@ def add_state_corner(gather: ti.template(), out: ti.template(), b, slot, particl
 
 @ti.func
 def add_bar(bar: ti.template(), b, e, column: ti.template(), value):
-    """Add to an entry of the adjoint of an input, bar [B, elements, columns], which no other thread writes; a
-    ``NoBar`` takes nothing."""
+    """Add to an entry of the adjoint of an input, bar [B, elements, columns], which no other thread writes; nothing
+    for a ``NoBar``."""
     if ti.static(not isinstance(bar, NoBar)):
         bar[b, e, column] = bar[b, e, column] + value

@@ -1,9 +1,10 @@
 """Element-parallel plan: in each step threads share the elements, then the particles.
 
-No thread writes where another one does. With ``copies`` (for the few threads of a CPU) the elements have so many chunks, each of
-which adds to its own copy of the particles, and a launch takes many steps. Without (for the many of a GPU), there is one thread
-an element, which writes what it gives its corners to slots of its own. Each particle then sums up its copies or slots, always in
-the same order: results are repeatable, and those of the world-parallel plan up to the order of sums.
+No two threads write to the same memory. With ``copies`` (on a CPU, with few threads) the elements are divided into that many
+chunks, each of which adds to a separate copy of the particles, and a launch takes many steps. Without copies (on a GPU, with many
+threads) each element has one thread, which writes the contribution to each corner to a separate slot. Each particle then sums its
+copies or slots, always in the same order: results are repeatable, and equal those of the world-parallel plan up to the order of
+sums.
 """
 
 import numpy as np
@@ -39,14 +40,14 @@ _MAX_COPIES = 16
 
 @bundle
 class Slots:
-    """Where particles find what their elements give them.
+    """Memory of the contributions of the elements to their particles.
 
     Attributes:
-        start: [P + 1] int32, where each particle's entries in ``slot`` begin.
+        start: [P + 1] int32, first entry of each particle in ``slot``.
         slot: [slots] int32, numbers of slots, particle by particle.
         elements: number of elements of all families.
         copies: chunks of the elements with a copy of the particles each; 0 for slots.
-        rows: number of copies times P, or of slots and, after these, what P particles get from self-contact.
+        rows: number of copies times P, or of slots plus P rows after these for self-contact.
     """
 
     start: Array
@@ -68,7 +69,7 @@ def slots_of(model: DeformableModel, like: Array) -> Slots:
     particles = np.concatenate([model.tables[table].ravel() for table in TABLES.values()])
     start = np.concatenate([[0], np.cumsum(np.bincount(particles, minlength=model.particle_count))])
     order = np.argsort(particles, kind="stable") if len(particles) else np.zeros(1)
-    copies = copies_of()
+    copies = copy_count()
     return Slots(
         start=ints_in_same_library(like, start),
         slot=ints_in_same_library(like, order),
@@ -78,63 +79,65 @@ def slots_of(model: DeformableModel, like: Array) -> Slots:
     )
 
 
-def copies_of() -> int:
-    """Parts into which the plan cuts the elements on this device; 0 for one thread an element."""
+def copy_count() -> int:
+    """Number of chunks of the elements on this device, each with a copy of the particles; 0 for one thread per element."""
     return min(max(thread_count(), 2), _MAX_COPIES) if require().device == "cpu" else 0
 
 
-def team_of(worlds: int) -> int:
-    """Threads of a CPU that share one of so many worlds: all teams together are no more than there are."""
-    return max(min(copies_of(), thread_count() // worlds), 1)
+def threads_per_world(worlds: int) -> int:
+    """Number of CPU threads that share one of ``worlds`` worlds, so that all worlds together use the available threads."""
+    return max(min(copy_count(), thread_count() // worlds), 1)
 
 
 @ti.func
-def take(slots: ti.template(), forces: ti.template(), b, p, particles, column: ti.template()):
-    """Sum of three columns of particle p's copies, or slots and contacts, in forces [B, rows, columns]; copies and contacts are
-    cleared."""
+def sum_contributions(slots: ti.template(), contributions: ti.template(), b, p, particles, column: ti.template()):
+    """Sum of three columns of particle p's copies, or slots and contacts, in contributions [B, rows, columns]; clears copies and
+    contacts."""
     total = vec3(0.0)
     if ti.static(slots.copies > 0):
         for copy in range(slots.copies):
             row = copy * particles + p
             for k in ti.static(range(3)):
-                total[k] += forces[b, row, column + k]
-                forces[b, row, column + k] = 0.0
+                total[k] += contributions[b, row, column + k]
+                contributions[b, row, column + k] = 0.0
     else:
         for entry in range(slots.start[p], slots.start[p + 1]):
             slot = slots.slot[entry]
-            total += load_vec3(forces, b, slot, column)
+            total += load_vec3(contributions, b, slot, column)
         row = slots.slot.shape[0] + p
-        if row < forces.shape[1]:
+        if row < contributions.shape[1]:
             for k in ti.static(range(3)):
-                total[k] += forces[b, row, column + k]
-                forces[b, row, column + k] = 0.0
+                total[k] += contributions[b, row, column + k]
+                contributions[b, row, column + k] = 0.0
     return total
 
 
 @ti.func
-def any_force(body: ti.template(), states: ti.template(), forces: ti.template(), b, row, frame, i):
-    """Write the forces of element i, counted through all families, to its slots."""
-    first_slot, slot = 0, 0
+def indexed_element_force(body: ti.template(), states: ti.template(), forces: ti.template(), b, row, frame, i):
+    """Write the forces of element i, its index over all families, to its slots."""
+    first_element, first_slot = 0, 0
     for family in ti.static(body.features.families):
         count = body.indices_of(family).shape[0]
-        if first_slot <= i and i < first_slot + count:
-            element_force(family, body, states, forces, b, row, frame, i - first_slot, first_slot, slot)
-        first_slot += count
-        slot += FAMILIES[family] * count
+        if first_element <= i and i < first_element + count:
+            element_force(family, body, states, forces, b, row, frame, i - first_element, first_element, first_slot)
+        first_element += count
+        first_slot += FAMILIES[family] * count
 
 
 @ti.func
-def any_adjoint(
+def indexed_element_adjoint(
     body: ti.template(), bars: ti.template(), states: ti.template(), dual: ti.template(), forces: ti.template(), b, row, frame, i
 ):
-    """Adjoint of ``any_force``: writes to the element's slots and adds to its ``bars``."""
-    first_slot, slot = 0, 0
+    """Adjoint of ``indexed_element_force``: writes to the element's slots and adds to its ``bars``."""
+    first_element, first_slot = 0, 0
     for family in ti.static(body.features.families):
         count = body.indices_of(family).shape[0]
-        if first_slot <= i and i < first_slot + count:
-            element_force_adjoint(family, body, bars, states, dual, forces, b, row, frame, i - first_slot, first_slot, slot)
-        first_slot += count
-        slot += FAMILIES[family] * count
+        if first_element <= i and i < first_element + count:
+            element_force_adjoint(
+                family, body, bars, states, dual, forces, b, row, frame, i - first_element, first_element, first_slot
+            )
+        first_element += count
+        first_slot += FAMILIES[family] * count
 
 
 @ti.func
@@ -142,13 +145,13 @@ def move_and_store(
     slots: ti.template(), body: ti.template(), contacts: ti.template(), states: ti.template(), forces: ti.template(),
     output: ti.template(), b, row, next_row, step, p, settings: ti.template(),
 ):  # fmt: skip
-    """Step particle p of world b, and write what ``step_all`` writes of it."""
+    """Step particle p of world b, and write its state and its entries of ``output``."""
     frame = step // settings.substeps
-    force = take(slots, forces, b, p, states.shape[2], 0)
-    size = move_particle(body, states, b, row, next_row, frame, p, force, settings.ground, settings.dt)
+    force = sum_contributions(slots, forces, b, p, states.shape[2], 0)
+    magnitude = move_particle(body, states, b, row, next_row, frame, p, force, settings.ground, settings.dt)
     if ti.static(body.features.with_self_contact):
         mark_if_stale(contacts, states, b, next_row, p, step + 1, settings.dt)
-    if not size < LARGEST and output.fault[b, p] == 0:
+    if not magnitude < LARGEST and output.fault[b, p] == 0:
         output.fault[b, p] = step + 1
     if output.write_frames == 1 and (step + 1) % settings.substeps == 0:
         store_frame(states, b, next_row, frame + 1, p, output.particle_q, output.particle_qd)
@@ -173,15 +176,15 @@ def rebuild_hash_collective(
     Returns:
         Number of barriers passed, 0 or 1.
     """
-    met = 0
+    passed = 0
     if is_stale(contacts, b, step, runtime_zero):
         if thread == 0:
             build_hash(contacts, states, b, row, step, dt)
         barrier_wait(barrier, b, num_threads, passed_barriers, runtime_zero)
-        met = 1
+        passed = 1
         for k in range(chunks_of_thread(thread, num_threads, copies)):
             invalidate_list(contacts, b, thread + k * num_threads)
-    return met
+    return passed
 
 
 @kernel
@@ -205,25 +208,30 @@ def step_all(
                 b, thread = index // PORTION // num_threads, index // PORTION % num_threads
                 passed_barriers = 0
                 for s in range(num_steps):
-                    current = step + s
-                    row, next_row = current - first_step, current - first_step + 1
+                    current_step = step + s
+                    row, next_row = current_step - first_step, current_step - first_step + 1
                     if in_place == 1:
                         row, next_row = 0, 0
                     if ti.static(body.features.with_self_contact):
                         passed_barriers += rebuild_hash_collective(
-                            contacts, states, b, row, current, settings.dt, thread, num_threads, slots.copies, barrier,
+                            contacts, states, b, row, current_step, settings.dt, thread, num_threads, slots.copies, barrier,
                             passed_barriers, runtime_zero,
                         )  # fmt: skip
                     for k in range(chunks_of_thread(thread, num_threads, slots.copies)):
                         chunk = thread + k * num_threads
                         chunk_copy = thread_copy(chunk * states.shape[2])
-                        own_body, own_contacts = with_fields(body, gather=chunk_copy), with_fields(contacts, gather=chunk_copy)
-                        add_forces(own_body, own_contacts, states, forces, b, row, current, settings, chunk, slots.copies)
+                        thread_body = with_fields(body, gather=chunk_copy)
+                        thread_contacts = with_fields(contacts, gather=chunk_copy)
+                        add_forces(
+                            thread_body, thread_contacts, states, forces, b, row, current_step, settings, chunk, slots.copies
+                        )
                     barrier_wait(barrier, b, num_threads, passed_barriers, runtime_zero)
                     for k in range(chunks_of_thread(thread, num_threads, slots.copies)):
                         chunk = thread + k * num_threads
                         for p in range(states.shape[2] * chunk // slots.copies, states.shape[2] * (chunk + 1) // slots.copies):
-                            move_and_store(slots, body, contacts, states, forces, output, b, row, next_row, current, p, settings)
+                            move_and_store(
+                                slots, body, contacts, states, forces, output, b, row, next_row, current_step, p, settings
+                            )
                     barrier_wait(barrier, b, num_threads, passed_barriers + 1, runtime_zero)
                     passed_barriers += 2
     else:
@@ -231,8 +239,8 @@ def step_all(
             row = step - first_step
             if in_place == 1:
                 row = 0
-            slotted = with_fields(body, gather=True)
-            any_force(slotted, states, forces, b, row, actuation_row(body, step, settings.substeps), i)
+            body_with_slots = with_fields(body, gather=True)
+            indexed_element_force(body_with_slots, states, forces, b, row, actuation_row(body, step, settings.substeps), i)
         for b, p in ti.ndrange(states.shape[0], states.shape[2]):
             row, next_row = step - first_step, step - first_step + 1
             if in_place == 1:
@@ -251,15 +259,15 @@ def first_fault(fault: ti.types.ndarray(), diverged_step: ti.types.ndarray(), di
 
 
 @ti.func
-def take_and_move_adjoint(
+def particle_adjoint_step(
     slots: ti.template(), body: ti.template(), bars: ti.template(), contacts: ti.template(), states: ti.template(),
-    pending: ti.template(), adjoints: ti.template(), b, row, step, p, settings: ti.template(),
+    element_bars: ti.template(), adjoints: ti.template(), b, row, step, p, settings: ti.template(),
 ):  # fmt: skip
-    """Sum particle p's adjoint, with that of the frame that the step reaches, and step it back."""
+    """Sum particle p's adjoint, with that of the frame at the end of the step, and step it backwards."""
     frame = step // settings.substeps
     state_bar = load_particle_adjoint(adjoints.state, b, p)
-    state_bar.position += take(slots, pending, b, p, states.shape[2], PARTICLE.position)
-    state_bar.velocity += take(slots, pending, b, p, states.shape[2], PARTICLE.velocity)
+    state_bar.position += sum_contributions(slots, element_bars, b, p, states.shape[2], PARTICLE.position)
+    state_bar.velocity += sum_contributions(slots, element_bars, b, p, states.shape[2], PARTICLE.velocity)
     if (step + 1) % settings.substeps == 0:
         add_frame_adjoint(adjoints.particle_q, adjoints.particle_qd, b, frame + 1, p, state_bar)
     move_particle_adjoint(
@@ -272,16 +280,16 @@ def take_and_move_adjoint(
 @kernel
 def step_all_adjoint(
     step: int, num_steps: int, num_threads: int, runtime_zero: int, barrier: ti.types.ndarray(), slots: Slots,
-    states: ti.types.ndarray(), first_step: int, pending: ti.types.ndarray(), adjoints: ParticleAdjoints,
+    states: ti.types.ndarray(), first_step: int, element_bars: ti.types.ndarray(), adjoints: ParticleAdjoints,
     body: DeformableArrays, bars: DeformableInputs, contacts: SelfContactArrays, settings: StepSettings,
 ):  # fmt: skip
     """Adjoint of ``step_all``, from ``step`` downwards: over particles, then over elements.
 
     The state before a step is in row ``step - first_step`` of states. Steps, threads and barriers are as for ``step_all``.
 
-    Turns ``adjoints.state``, to which pending [B, copies P or slots, 6] belongs, from the adjoint of the state after the step
-    into that of the first one, with the adjoints of the frame that the step reaches. Adds to the inputs' adjoints (gravity [B, P,
-    3] by particle, wind [B, T, 3] by triangle).
+    Replaces ``adjoints.state``, the adjoint of the state after the step, by that of the first state, where element_bars [B,
+    copies P or slots, 6] holds the contributions of the elements; adds the adjoints of the frame at the end of the step. Adds to
+    the inputs' adjoints (gravity [B, P, 3] by particle, wind [B, T, 3] by triangle).
     """
     if ti.static(slots.copies > 0):
         for index in range(states.shape[0] * num_threads * PORTION):
@@ -289,43 +297,46 @@ def step_all_adjoint(
                 b, thread = index // PORTION // num_threads, index // PORTION % num_threads
                 passed_barriers = 0
                 for s in range(num_steps):
-                    current, row = step - s, step - s - first_step
+                    current_step, row = step - s, step - s - first_step
                     for k in range(chunks_of_thread(thread, num_threads, slots.copies)):
                         chunk = thread + k * num_threads
                         for p in range(states.shape[2] * chunk // slots.copies, states.shape[2] * (chunk + 1) // slots.copies):
-                            take_and_move_adjoint(
-                                slots, body, bars, contacts, states, pending, adjoints, b, row, current, p, settings
+                            particle_adjoint_step(
+                                slots, body, bars, contacts, states, element_bars, adjoints, b, row, current_step, p, settings
                             )
                     barrier_wait(barrier, b, num_threads, passed_barriers, runtime_zero)
                     passed_barriers += 1
                     if ti.static(body.features.with_self_contact):
                         passed_barriers += rebuild_hash_collective(
-                            contacts, states, b, row, current, settings.dt, thread, num_threads, slots.copies, barrier,
+                            contacts, states, b, row, current_step, settings.dt, thread, num_threads, slots.copies, barrier,
                             passed_barriers, runtime_zero,
                         )  # fmt: skip
                     for k in range(chunks_of_thread(thread, num_threads, slots.copies)):
                         chunk = thread + k * num_threads
                         chunk_copy = thread_copy(chunk * states.shape[2])
-                        own_body, own_contacts = with_fields(body, gather=chunk_copy), with_fields(contacts, gather=chunk_copy)
+                        thread_body = with_fields(body, gather=chunk_copy)
+                        thread_contacts = with_fields(contacts, gather=chunk_copy)
                         add_forces_adjoint(
-                            own_body, bars, own_contacts, states, adjoints.dual, pending, b, row, current, settings, chunk,
-                            slots.copies,
+                            thread_body, bars, thread_contacts, states, adjoints.dual, element_bars, b, row, current_step,
+                            settings, chunk, slots.copies,
                         )  # fmt: skip
                     barrier_wait(barrier, b, num_threads, passed_barriers, runtime_zero)
                     passed_barriers += 1
     else:
         for b, p in ti.ndrange(states.shape[0], states.shape[2]):
-            take_and_move_adjoint(slots, body, bars, contacts, states, pending, adjoints, b, step - first_step, step, p, settings)
+            particle_adjoint_step(
+                slots, body, bars, contacts, states, element_bars, adjoints, b, step - first_step, step, p, settings
+            )
         for b, i in ti.ndrange(states.shape[0], slots.elements):
-            slotted = with_fields(body, gather=True)
+            body_with_slots = with_fields(body, gather=True)
             control = actuation_row(body, step, settings.substeps)
-            any_adjoint(slotted, bars, states, adjoints.dual, pending, b, step - first_step, control, i)
+            indexed_element_adjoint(body_with_slots, bars, states, adjoints.dual, element_bars, b, step - first_step, control, i)
 
 
 @kernel
-def sum_pending(slots: Slots, pending: ti.types.ndarray(), bar: ti.types.ndarray()):
-    """Add pending [B, copies P or slots, 6] to bar [B, P, 6]."""
+def sum_element_bars(slots: Slots, element_bars: ti.types.ndarray(), bar: ti.types.ndarray()):
+    """Add element_bars [B, copies P or slots, 6] to bar [B, P, 6]."""
     for b, p in ti.ndrange(bar.shape[0], bar.shape[1]):
         for column in ti.static((PARTICLE.position, PARTICLE.velocity)):
-            total = take(slots, pending, b, p, bar.shape[1], column)
+            total = sum_contributions(slots, element_bars, b, p, bar.shape[1], column)
             add_vec3(bar, b, p, column, total)

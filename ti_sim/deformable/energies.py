@@ -19,7 +19,8 @@ from ti_sim.deformable.families import ENERGIES
 COROTATED, STVK = (ENERGIES.index(name) for name in ("corotated", "stvk"))
 
 _NEWTON_STEPS = 40  # maximum for the sum of the singular values; a few are enough unless F is nearly flat
-_SINGULAR = 1e-6  # smallest determinant of the equations for the change of rotation, over the cubed sum of the singular values
+# Smallest determinant of the equations for the change of rotation, over the cubed sum of the singular values.
+_MIN_DETERMINANT = 1e-6
 _TINY = 1e-18  # its square is a normal number in f32
 
 
@@ -84,20 +85,23 @@ def nearest_rotation(f):
         a = f / norm
         c = cofactor(a)
         determinant = a[0, 0] * c[0, 0] + a[0, 1] * c[0, 1] + a[0, 2] * c[0, 2]
-        minors = inner(c, c)
-        top = ti.sqrt(3.0 * inner(a, a))
+        squared_cofactor_norm = inner(c, c)
+        eigenvalue = ti.sqrt(3.0 * inner(a, a))
         for _ in range(_NEWTON_STEPS):
-            pairs = 0.5 * (top * top - 1)  # sum of the products of pairs of singular values, at the root
-            determinant_derivative = 2 * (pairs * top - determinant)
-            following = top
-            if determinant_derivative > 0:
-                following = top - (pairs * pairs - 2 * determinant * top - minors) / determinant_derivative
-            if not following < top:
+            pair_sum = 0.5 * (eigenvalue * eigenvalue - 1)  # sum of the products of pairs of singular values, at the root
+            polynomial_derivative = 2 * (pair_sum * eigenvalue - determinant)
+            next_eigenvalue = eigenvalue
+            if polynomial_derivative > 0:
+                next_eigenvalue = (
+                    eigenvalue
+                    - (pair_sum * pair_sum - 2 * determinant * eigenvalue - squared_cofactor_norm) / polynomial_derivative
+                )
+            if not next_eigenvalue < eigenvalue:
                 break
-            top = following
-        # top - (matrix of the quadratic form), in the order x, y, z, w.
-        xx, yy = top - a[0, 0] + a[1, 1] + a[2, 2], top + a[0, 0] - a[1, 1] + a[2, 2]
-        zz, ww = top + a[0, 0] + a[1, 1] - a[2, 2], top - a[0, 0] - a[1, 1] - a[2, 2]
+            eigenvalue = next_eigenvalue
+        # eigenvalue - (matrix of the quadratic form), in the order x, y, z, w.
+        xx, yy = eigenvalue - a[0, 0] + a[1, 1] + a[2, 2], eigenvalue + a[0, 0] - a[1, 1] + a[2, 2]
+        zz, ww = eigenvalue + a[0, 0] + a[1, 1] - a[2, 2], eigenvalue - a[0, 0] - a[1, 1] - a[2, 2]
         xy, xz, yz = -a[0, 1] - a[1, 0], -a[0, 2] - a[2, 0], -a[1, 2] - a[2, 1]
         xw, yw, zw = a[1, 2] - a[2, 1], a[2, 0] - a[0, 2], a[0, 1] - a[1, 0]
         # Minors of the first two and of the last two rows.
@@ -108,18 +112,18 @@ def nearest_rotation(f):
         column0 = vec4(yy * c5 - yz * c4 + yw * c3, -xy * c5 + xz * c4 - xw * c3, yw * s5 - zw * s4 + ww * s3,
                      -yz * s5 + zz * s4 - zw * s3)  # fmt: skip
         column1 = vec4(column0.y, xx * c5 - xz * c2 + xw * c1, -xw * s5 + zw * s2 - ww * s1, xz * s5 - zz * s2 + zw * s1)
-        third = vec4(column0.z, column1.z, xw * s4 - yw * s2 + ww * s0, -xz * s4 + yz * s2 - zw * s0)
-        fourth = vec4(column0.w, column1.w, third.w, xz * s3 - yz * s1 + zz * s0)
-        best = fourth
-        length = fourth.w
-        if third.z > length:
-            best, length = third, third.z
-        if column1.y > length:
-            best, length = column1, column1.y
-        if column0.x > length:
-            best, length = column0, column0.x
-        if best.norm_sqr() > _TINY * _TINY:
-            q = best.normalized()
+        column2 = vec4(column0.z, column1.z, xw * s4 - yw * s2 + ww * s0, -xz * s4 + yz * s2 - zw * s0)
+        column3 = vec4(column0.w, column1.w, column2.w, xz * s3 - yz * s1 + zz * s0)
+        longest_column = column3
+        longest_diagonal = column3.w
+        if column2.z > longest_diagonal:
+            longest_column, longest_diagonal = column2, column2.z
+        if column1.y > longest_diagonal:
+            longest_column, longest_diagonal = column1, column1.y
+        if column0.x > longest_diagonal:
+            longest_column, longest_diagonal = column0, column0.x
+        if longest_column.norm_sqr() > _TINY * _TINY:
+            q = longest_column.normalized()
     return rotation_matrix(q)
 
 
@@ -128,7 +132,7 @@ def rotation_differential(f, rotation, g):
     """Differential of ``rotation = nearest_rotation(f)`` for a change g of f.
 
     It is R [w]x with (tr U - U) w the axial vector of R^T dF - dF^T R, and U = R^T F. The matrix is singular if F maps onto a
-    line, or inverts by as much as it stretches. The rotation is discontinuous there, and the result is a bounded change.
+    line, or inverts by as much as it stretches. The rotation is discontinuous there, and the result is bounded.
     """
     u = symmetric_product(rotation, f)
     trace = u[0, 0] + u[1, 1] + u[2, 2]
@@ -139,7 +143,7 @@ def rotation_differential(f, rotation, g):
         m[i, i] = trace - u[i, i]
     adjugate = cofactor(m)
     determinant = m[0, 0] * adjugate[0, 0] + m[0, 1] * adjugate[0, 1] + m[0, 2] * adjugate[0, 2]
-    w = adjugate @ axis / ti.max(determinant, _SINGULAR * trace * trace * trace + _TINY)
+    w = adjugate @ axis / ti.max(determinant, _MIN_DETERMINANT * trace * trace * trace + _TINY)
     return rotation @ mat3(0.0, -w.z, w.y, w.z, 0.0, -w.x, -w.y, w.x, 0.0)
 
 
@@ -159,14 +163,14 @@ def energy_density(energy: ti.template(), f, mu, lam, actuation):
         dilation = strain[0, 0] + strain[1, 1] + strain[2, 2] - actuation
         psi = mu * inner(strain, strain) + 0.5 * lam * dilation * dilation
     else:
-        volume = f.determinant() - 1
-        psi = 0.5 * lam * (volume - actuation) * (volume - actuation)
+        volume_change = f.determinant() - 1
+        psi = 0.5 * lam * (volume_change - actuation) * (volume_change - actuation)
         if ti.static(energy == COROTATED):
             deviation = f - nearest_rotation(f)
             psi += mu * inner(deviation, deviation)
         else:
             squared_norm = inner(f, f)
-            psi += mu * (0.5 * (squared_norm - 3) - 0.75 * volume - 0.5 * ti.log(0.25 * (squared_norm + 1)))
+            psi += mu * (0.5 * (squared_norm - 3) - 0.75 * volume_change - 0.5 * ti.log(0.25 * (squared_norm + 1)))
     return psi
 
 
@@ -183,17 +187,17 @@ def stress(energy: ti.template(), f, mu, lam, actuation):
         p = f @ second_stress
     else:
         c = cofactor(f)
-        volume = f[0, 0] * c[0, 0] + f[0, 1] * c[0, 1] + f[0, 2] * c[0, 2] - 1 - actuation
+        excess_volume = f[0, 0] * c[0, 0] + f[0, 1] * c[0, 1] + f[0, 2] * c[0, 2] - 1 - actuation
         if ti.static(energy == COROTATED):
-            p = 2 * mu * (f - nearest_rotation(f)) + lam * volume * c
+            p = 2 * mu * (f - nearest_rotation(f)) + lam * excess_volume * c
         else:
-            p = mu * (1 - 1 / (inner(f, f) + 1)) * f + (lam * volume - 0.75 * mu) * c
+            p = mu * (1 - 1 / (inner(f, f) + 1)) * f + (lam * excess_volume - 0.75 * mu) * c
     return p
 
 
 @ti.func
 def rotation_for(energy: ti.template(), f):
-    """What ``stress_differential`` needs of f and takes long to compute: ``nearest_rotation``, if the energy has one."""
+    """Argument ``rotation`` of ``stress_differential``: ``nearest_rotation`` of f if the energy depends on it, else zero."""
     rotation = mat3(0.0)
     if ti.static(energy == COROTATED):
         rotation = nearest_rotation(f)
@@ -214,30 +218,38 @@ def stress_differential(energy: ti.template(), f, rotation, g, mu, lam, actuatio
         dP, and the 3-vector of derivatives of <P, G> with respect to (mu, lambda, actuation).
     """
     dp = mat3(0.0)
-    parameters = vec3(0.0)
+    parameter_derivatives = vec3(0.0)
     if ti.static(energy == STVK):
         strain = green_strain(f)
-        change = symmetric_product(f, g)
+        strain_differential = symmetric_product(f, g)
         dilation = strain[0, 0] + strain[1, 1] + strain[2, 2] - actuation
-        growth = change[0, 0] + change[1, 1] + change[2, 2]
-        second_stress, second_change = 2 * mu * strain, 2 * mu * change
+        volume_differential = strain_differential[0, 0] + strain_differential[1, 1] + strain_differential[2, 2]
+        second_stress, second_stress_differential = 2 * mu * strain, 2 * mu * strain_differential
         for i in ti.static(range(3)):
             second_stress[i, i] += lam * dilation
-            second_change[i, i] += lam * growth
-        dp = g @ second_stress + f @ second_change
-        parameters = vec3(2 * inner(strain, change), dilation * growth, -lam * growth)
+            second_stress_differential[i, i] += lam * volume_differential
+        dp = g @ second_stress + f @ second_stress_differential
+        parameter_derivatives = vec3(
+            2 * inner(strain, strain_differential), dilation * volume_differential, -lam * volume_differential
+        )
     else:
         c = cofactor(f)
-        volume = f[0, 0] * c[0, 0] + f[0, 1] * c[0, 1] + f[0, 2] * c[0, 2] - 1 - actuation
-        growth = inner(c, g)
+        excess_volume = f[0, 0] * c[0, 0] + f[0, 1] * c[0, 1] + f[0, 2] * c[0, 2] - 1 - actuation
+        volume_differential = inner(c, g)
         if ti.static(energy == COROTATED):
-            dp = 2 * mu * (g - rotation_differential(f, rotation, g)) + lam * growth * c
-            dp += lam * volume * cofactor_differential(f, g)
-            parameters = vec3(2 * inner(f - rotation, g), volume * growth, -lam * growth)
+            dp = 2 * mu * (g - rotation_differential(f, rotation, g)) + lam * volume_differential * c
+            dp += lam * excess_volume * cofactor_differential(f, g)
+            parameter_derivatives = vec3(
+                2 * inner(f - rotation, g), excess_volume * volume_differential, -lam * volume_differential
+            )
         else:
             inverse = 1 / (inner(f, f) + 1)
             inner_product = inner(f, g)
-            dp = mu * (1 - inverse) * g + (2 * mu * inverse * inverse * inner_product) * f + lam * growth * c
-            dp += (lam * volume - 0.75 * mu) * cofactor_differential(f, g)
-            parameters = vec3((1 - inverse) * inner_product - 0.75 * growth, volume * growth, -lam * growth)
-    return dp, parameters
+            dp = mu * (1 - inverse) * g + (2 * mu * inverse * inverse * inner_product) * f + lam * volume_differential * c
+            dp += (lam * excess_volume - 0.75 * mu) * cofactor_differential(f, g)
+            parameter_derivatives = vec3(
+                (1 - inverse) * inner_product - 0.75 * volume_differential,
+                excess_volume * volume_differential,
+                -lam * volume_differential,
+            )
+    return dp, parameter_derivatives

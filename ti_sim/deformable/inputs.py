@@ -79,56 +79,56 @@ class DeformableInputs(Arrays):
         """Raise a UserError for values that make a simulation impossible."""
         self._check_finite(model)
         mass = to_numpy(self.particle_mass)
-        free = model.particle_table[:, 0] == 0
-        bad = np.argwhere(~(mass > 0) & free)
+        is_free = model.particle_table[:, 0] == 0
+        bad = np.argwhere(~(mass > 0) & is_free)
         if len(bad):
             b, p = (int(k) for k in bad[0])
             raise UserError(
                 f"{model.particle_name(p)} has a mass of {float(mass[b, p]):g} kg in world {b}: give it a positive one, or fix it"
             )
-        signs = (
+        non_negative_columns = (
             ("particle_contact", ("contact stiffness", "contact damping", "tangential stiffness", "friction"), None),
             ("solid_material", (None, None, "damping"), "solid"),
             ("tri_material", (None, None, "damping", "drag", "lift"), "triangle"),
             ("edge_material", (None, "damping", None), "edge"),
             ("spring_material", ("stiffness", "damping", "rest length"), "spring"),
         )
-        names = ("stiffness", "damping", "tangential stiffness", "friction")
+        contact_names = ("stiffness", "damping", "tangential stiffness", "friction")
         for b, column in np.argwhere(to_numpy(self.self_contact) < 0)[:1]:
             value = float(to_numpy(self.self_contact)[b, column])
-            raise UserError(f"the {names[column]} of self-contact is {value:g} in world {b}: it must not be negative")
-        for name, columns, owner in signs:
+            raise UserError(f"the {contact_names[column]} of self-contact is {value:g} in world {b}: it must not be negative")
+        for name, columns, family in non_negative_columns:
             values = to_numpy(getattr(self, name))
-            for column, meaning in enumerate(columns):
-                if meaning is not None and (values[..., column] < 0).any():
+            for column, quantity in enumerate(columns):
+                if quantity is not None and (values[..., column] < 0).any():
                     b, i = (int(k) for k in np.argwhere(values[..., column] < 0)[0])
                     raise UserError(
-                        f"the {meaning} of {_owner(model, owner, i)} is {float(values[b, i, column]):g} in world {b}: "
+                        f"the {quantity} of {_owner_name(model, family, i)} is {float(values[b, i, column]):g} in world {b}: "
                         "it must not be negative"
                     )
 
     def _check_finite(self, model: DeformableModel) -> None:
         """Raise a UserError if a number is not finite."""
-        owners = {
+        families = {
             "solid_material": "solid", "solid_actuation": "solid", "tri_material": "triangle", "tri_actuation": "triangle",
             "edge_material": "edge", "edge_actuation": "edge", "spring_material": "spring",
         }  # fmt: skip
-        over_time = ("solid_actuation", "tri_actuation", "edge_actuation", "load", "prescribed_qd")
+        time_dependent = ("solid_actuation", "tri_actuation", "edge_actuation", "load", "prescribed_qd")
         particles = {"load": model.loaded, "prescribed_qd": model.prescribed}
         for name, values in self.named_arrays().items():
             values = to_numpy(values)
             if np.isfinite(values).all():
                 continue
             index = [int(k) for k in np.argwhere(~np.isfinite(values))[0]]
-            row = "row" if name.endswith("actuation") and self.controls > 1 else "frame"
-            where = f" in {row} {index.pop(1)}" if name in over_time else ""
+            row_name = "row" if name.endswith("actuation") and self.controls > 1 else "frame"
+            location = f" in {row_name} {index.pop(1)}" if name in time_dependent else ""
             if name in particles:
-                where = f" of {model.particle_name(int(particles[name][index[1]]))}{where}"
+                location = f" of {model.particle_name(int(particles[name][index[1]]))}{location}"
             elif len(index) > 1 and name not in (
                 "gravity", "wind", "self_contact", "particle_history0", "particle_driving0", "particle_factor0",
             ):  # fmt: skip
-                where = f" of {_owner(model, owners.get(name), index[1])}{where}"
-            raise UserError(f"{name}{where} of world {index[0]} is not finite: give finite numbers")
+                location = f" of {_owner_name(model, families.get(name), index[1])}{location}"
+            raise UserError(f"{name}{location} of world {index[0]} is not finite: give finite numbers")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -142,7 +142,7 @@ class ContinuedInputs(DeformableInputs):
         double=True,
     )
     particle_driving0: Array | None = array(
-        "B G", "loads [N] and actuations of the step before, which BDF2 reads", default=None, double=True
+        "B G", "loads [N] and actuations of the step before the first one, for BDF2", default=None, double=True
     )
     particle_factor0: Array | None = array(
         "B W", "matrices whose factors precondition linear solves, for large bodies (``LinearSolver.memory``)", default=None,
@@ -162,14 +162,14 @@ class ContinuedInputs(DeformableInputs):
         return DeformableInputs(**{field.name: getattr(self, field.name) for field in fields(DeformableInputs)})
 
 
-def _owner(model: DeformableModel, family: str | None, index: int) -> str:
+def _owner_name(model: DeformableModel, family: str | None, index: int) -> str:
     """Name, for messages, of a particle (family None), of a solid by its index among all solids, or of an element of a family."""
     if family is None:
         return model.particle_name(index)
     if family == "solid":
-        for kind in ("tet", "hex", "tet10"):
-            count = len(getattr(model, TABLES[kind]))
+        for solid_family in ("tet", "hex", "tet10"):
+            count = len(getattr(model, TABLES[solid_family]))
             if index < count:
-                return model.element_name(kind, index)
+                return model.element_name(solid_family, index)
             index -= count
     return model.element_name(family, index)

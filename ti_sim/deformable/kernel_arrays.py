@@ -21,7 +21,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 # Adjoints to which every step adds: of all inputs but the initial state and those that have one row per control row or frame.
-_SUMMED = tuple(
+_SUMMED_INPUTS = tuple(
     field.name
     for field in fields(DeformableInputs)
     if field.name not in ("particle_q0", "particle_qd0") and not {"F", "R"} & set(field.metadata["shape"])
@@ -79,8 +79,8 @@ def compiled_for(model: DeformableModel, function: Callable[P, R]) -> Callable[P
 
     Kernels of many families or energies would compile for half a minute. They skip a pass and run about a seventh slower.
     """
-    many = len(model.families) > 2 or len(np.unique(model.solid_energy_numbers)) > 1
-    return (compiled_plainly if many else compiled_lightly)(function)
+    is_large = len(model.families) > 2 or len(np.unique(model.solid_energy_numbers)) > 1
+    return (compiled_plainly if is_large else compiled_lightly)(function)
 
 
 def features_of(model: DeformableModel, inputs: DeformableInputs, *, differentiable: bool = False) -> Features:
@@ -94,13 +94,13 @@ def features_of(model: DeformableModel, inputs: DeformableInputs, *, differentia
     solid, triangle, edge, spring = (
         to_numpy(array) for array in (inputs.solid_material, inputs.tri_material, inputs.edge_material, inputs.spring_material)
     )
-    damped = solid[..., 2].any() or triangle[..., 2].any() or edge[..., 1].any() or spring[..., 1].any()
-    membranes = not np.any(model.tri_normal, axis=1).all()
+    has_damping = solid[..., 2].any() or triangle[..., 2].any() or edge[..., 1].any() or spring[..., 1].any()
+    has_membranes = not np.any(model.tri_normal, axis=1).all()
     return Features(
         families=model.families,
         energies=tuple(int(number) for number in np.unique(model.solid_energy_numbers)),
-        with_damping=bool(damped or differentiable),
-        with_air=bool(membranes and (differentiable or triangle[..., 3:].any())),
+        with_damping=bool(has_damping or differentiable),
+        with_air=bool(has_membranes and (differentiable or triangle[..., 3:].any())),
         controls=inputs.controls,
         with_self_contact=model.with_self_contact,
     )
@@ -127,7 +127,7 @@ def _table(like: Array, values: np.ndarray) -> Array:
 
 class AdjointSums:
     """Adjoints of the inputs of a rollout while its steps add to them. They are sums of partial sums (one sum over 1e4 steps
-    would lose two digits in f32), per particle, triangle or part if many of these add to one number.
+    would lose two digits in f32), kept per particle, triangle or chunk where many of these add to one number.
     """
 
     def __init__(self, model: DeformableModel, inputs: DeformableInputs) -> None:
@@ -144,15 +144,15 @@ class AdjointSums:
             "self_contact": (b, BAR_ROWS * model.with_self_contact, 4),
         }  # fmt: skip
         self._rows = {name: zeros(like, shape) for name, shape in rows.items()}
-        self._parts = {name: zeros(like, tuple(self._total(name).shape)) for name in _SUMMED}
+        self._partial_sums = {name: zeros(like, tuple(self._total(name).shape)) for name in _SUMMED_INPUTS}
 
-    def parts(self) -> DeformableInputs:
+    def partial_sums(self) -> DeformableInputs:
         """Adjoints to which steps add; chunks of triangles add to different rows [B, rows, 4] of ``self_contact``."""
-        return replace(self.bars, **self._parts)
+        return replace(self.bars, **self._partial_sums)
 
     def join(self) -> None:
         """Add the partial sums since the last call to the sums over the rollout."""
-        for name, addend in self._parts.items():
+        for name, addend in self._partial_sums.items():
             if 0 not in addend.shape:
                 join(*views(addend, self._total(name)))
 

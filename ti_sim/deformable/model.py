@@ -88,9 +88,11 @@ class DeformableModel:
             raise UserError(f"self_thickness is {self.self_thickness} m: give a finite length above zero")
         for name in ("fixed", "prescribed", "loaded", "contact"):
             self._check_particles(getattr(self, name), name)
-        both = np.intersect1d(self.fixed, self.prescribed)
-        if len(both):
-            raise UserError(f"{self.particle_name(int(both[0]))} is fixed and has a prescribed velocity: choose one of both")
+        fixed_and_prescribed = np.intersect1d(self.fixed, self.prescribed)
+        if len(fixed_and_prescribed):
+            raise UserError(
+                f"{self.particle_name(int(fixed_and_prescribed[0]))} is fixed and has a prescribed velocity: choose one of both"
+            )
         if self.solid_energy and len(self.solid_energy) != self.solid_count:
             raise UserError(
                 f"solid_energy holds {len(self.solid_energy)} names for {self.solid_count} solids: give one per solid"
@@ -227,20 +229,20 @@ class DeformableModel:
 
     def element_name(self, family: str, element: int) -> str:
         """Name of an element of a family for messages: its index among those of its part."""
-        words = {"hex": "hexahedron", "tet": "tetrahedron", "tet10": "ten-node tetrahedron", "edge": "bending edge"}
+        element_words = {"hex": "hexahedron", "tet": "tetrahedron", "tet10": "ten-node tetrahedron", "edge": "bending edge"}
         table = np.asarray(getattr(self, TABLES[family]))
         for name, first, stop in self.parts:
-            inside = (table[:, 0] >= first) & (table[:, 0] < stop)
-            if inside[element]:
-                return f"{words.get(family, family)} {int(inside[:element].sum())} of {name!r}"
-        return f"{words.get(family, family)} {element}"
+            in_part = (table[:, 0] >= first) & (table[:, 0] < stop)
+            if in_part[element]:
+                return f"{element_words.get(family, family)} {int(in_part[:element].sum())} of {name!r}"
+        return f"{element_words.get(family, family)} {element}"
 
     def element_of(self, particle: int) -> str | None:
         """Name of an element with this particle, None if there is none."""
         for family, table in TABLES.items():
-            holders = np.flatnonzero((np.asarray(getattr(self, table)) == particle).any(axis=1))
-            if len(holders):
-                return self.element_name(family, int(holders[0]))
+            elements = np.flatnonzero((np.asarray(getattr(self, table)) == particle).any(axis=1))
+            if len(elements):
+                return self.element_name(family, int(elements[0]))
         return None
 
 

@@ -18,13 +18,13 @@ LARGEST = 1e18  # a larger number is treated as not finite; the square of this o
 
 @bundle
 class Output:
-    """What a rollout keeps of its states.
+    """Arrays in which a rollout stores its states.
 
     Attributes:
         particle_q, particle_qd: [B, frames + 1, P, 3] positions [m] and velocities [m/s] at the frames.
-        checkpoints: [B, checkpoints, P, 6] state of every ``keep_every``-th step of the rollout.
+        checkpoints: [B, checkpoints, P, 6] state after every ``keep_every``-th step of the rollout.
         write_frames: whether the frames are written (0 or 1).
-        keep_every: steps between states that are kept; 0 keeps none.
+        keep_every: number of steps between checkpoints; 0 stores none.
     """
 
     particle_q: Array
@@ -109,24 +109,24 @@ def move_particle(body: ti.template(), states: ti.template(), b, row, next_row, 
         dt: step [s].
 
     Returns:
-        Size of the new state: finite and small if the state is (see ``LARGEST``).
+        Sum of the absolute entries of the new state, which is compared with ``LARGEST``.
     """
     x = load_position(states, b, row, p)
     v = load_velocity(states, b, row, p)
     if body.particle_table[p, HELD] == 0:
-        total = force
-        loaded = body.particle_table[p, LOADED]
-        if loaded >= 0:
-            total += load_slot_vec3(body.load, b, frame, loaded, 0)
+        total_force = force
+        load_row = body.particle_table[p, LOADED]
+        if load_row >= 0:
+            total_force += load_slot_vec3(body.load, b, frame, load_row, 0)
         if body.particle_table[p, GROUND_CONTACT] == 1 and x.z - ground < dt * ti.abs(v.z):
-            total += ground_force(body, b, p, x, v, ground, dt)
-        v += dt / body.particle_mass[b, p] * total + dt * vec3(body.gravity[b, 0], body.gravity[b, 1], body.gravity[b, 2])
+            total_force += ground_force(body, b, p, x, v, ground, dt)
+        v += dt / body.particle_mass[b, p] * total_force + dt * vec3(body.gravity[b, 0], body.gravity[b, 1], body.gravity[b, 2])
     else:
         v = vec3(0.0)
-        prescribed = body.particle_table[p, PRESCRIBED]
-        if prescribed >= 0:
+        prescribed_row = body.particle_table[p, PRESCRIBED]
+        if prescribed_row >= 0:
             for k in ti.static(range(3)):
-                v[k] = body.prescribed_qd[b, frame, prescribed, k]
+                v[k] = body.prescribed_qd[b, frame, prescribed_row, k]
     x += dt * v
     store_particle(states, b, next_row, p, x, v)
     return ti.abs(x).sum() + ti.abs(v).sum()
@@ -134,7 +134,7 @@ def move_particle(body: ti.template(), states: ti.template(), b, row, next_row, 
 
 @ti.func
 def particle_size(states: ti.template(), b, row, p):
-    """Size of a state, as returned by ``move_particle``."""
+    """Sum of the absolute entries of a state, as returned by ``move_particle``."""
     return ti.abs(load_position(states, b, row, p)).sum() + ti.abs(load_velocity(states, b, row, p)).sum()
 
 
@@ -155,7 +155,7 @@ def add_frame_adjoint(particle_q_bar: ti.template(), particle_qd_bar: ti.templat
 
 @ti.func
 def move_particle_adjoint(
-    body: ti.template(), bars: ti.template(), states: ti.template(), bar: ti.template(), dual: ti.template(),
+    body: ti.template(), bars: ti.template(), states: ti.template(), previous_state_bar: ti.template(), dual: ti.template(),
     b, row, frame, p, state_bar: ti.template(), ground, dt,
 ):  # fmt: skip
     """Adjoint of ``move_particle`` without the elements; writes the adjoint of their force.
@@ -163,41 +163,41 @@ def move_particle_adjoint(
     Args:
         body, states, b, frame, p, ground, dt: as in ``move_particle``.
         bars: ``DeformableInputs`` of adjoints; those of the particle are added to.
-        bar: [B, P, 6], receives the adjoint of the state before the step, without the contribution of the elements.
+        previous_state_bar: [B, P, 6], receives the adjoint of the state before the step, without that of the elements.
         dual: [B, P, 3], receives the adjoint of the force on the particle, for the elements.
         row: row of the state before the step; the state after it is in the next row.
         state_bar: adjoint of its state after the step.
     """
-    x_bar, v_bar, w = state_bar.position, state_bar.velocity, vec3(0.0)
+    x_bar, v_bar, force_bar = state_bar.position, state_bar.velocity, vec3(0.0)
     v_bar += dt * x_bar
     if body.particle_table[p, HELD] == 0:
         mass = body.particle_mass[b, p]
-        w = dt / mass * v_bar
+        force_bar = dt / mass * v_bar
         x = load_position(states, b, row, p)
         v = load_velocity(states, b, row, p)
         velocity_change = load_velocity(states, b, row + 1, p) - v
-        weight = dt * vec3(body.gravity[b, 0], body.gravity[b, 1], body.gravity[b, 2])
-        # The force on the particle is mass (gained - weight) / dt.
-        bars.particle_mass[b, p] = bars.particle_mass[b, p] - (velocity_change - weight).dot(v_bar) / mass
+        gravity_change = dt * vec3(body.gravity[b, 0], body.gravity[b, 1], body.gravity[b, 2])
+        # The force on the particle is mass (velocity_change - gravity_change) / dt.
+        bars.particle_mass[b, p] = bars.particle_mass[b, p] - (velocity_change - gravity_change).dot(v_bar) / mass
         add_vec3(bars.gravity, b, p, 0, dt * v_bar)
-        loaded = body.particle_table[p, LOADED]
-        if loaded >= 0:
+        load_row = body.particle_table[p, LOADED]
+        if load_row >= 0:
             for k in ti.static(range(3)):
-                bars.load[b, frame, loaded, k] = bars.load[b, frame, loaded, k] + w[k]
+                bars.load[b, frame, load_row, k] = bars.load[b, frame, load_row, k] + force_bar[k]
         if body.particle_table[p, GROUND_CONTACT] == 1 and x.z - ground < dt * ti.abs(v.z):
             height_bar, u_bar, contact_bar = contact_force_adjoint(
                 x.z - ground, v, body.particle_contact[b, p, CONTACT_LAW.ke], body.particle_contact[b, p, CONTACT_LAW.kd],
-                body.particle_contact[b, p, CONTACT_LAW.kf], body.particle_contact[b, p, CONTACT_LAW.mu], dt, w,
+                body.particle_contact[b, p, CONTACT_LAW.kf], body.particle_contact[b, p, CONTACT_LAW.mu], dt, force_bar,
             )  # fmt: skip
             x_bar.z += height_bar
             v_bar += u_bar
             add_vec4(bars.particle_contact, b, p, 0, contact_bar)
     else:
-        prescribed = body.particle_table[p, PRESCRIBED]
-        if prescribed >= 0:
+        prescribed_row = body.particle_table[p, PRESCRIBED]
+        if prescribed_row >= 0:
             for k in ti.static(range(3)):
-                bars.prescribed_qd[b, frame, prescribed, k] = bars.prescribed_qd[b, frame, prescribed, k] + v_bar[k]
+                bars.prescribed_qd[b, frame, prescribed_row, k] = bars.prescribed_qd[b, frame, prescribed_row, k] + v_bar[k]
         v_bar = vec3(0.0)
-    store_vec3(bar, b, p, PARTICLE.position, x_bar)
-    store_vec3(bar, b, p, PARTICLE.velocity, v_bar)
-    store_vec3(dual, b, p, 0, w)
+    store_vec3(previous_state_bar, b, p, PARTICLE.position, x_bar)
+    store_vec3(previous_state_bar, b, p, PARTICLE.velocity, v_bar)
+    store_vec3(dual, b, p, 0, force_bar)

@@ -52,7 +52,7 @@ def add_state(contacts: ti.template(), out: ti.template(), states: ti.template()
 
 
 @ti.func
-def farthest_contact(contacts: ti.template(), b):
+def squared_contact_distance(contacts: ti.template(), b):
     """Squared distance at which contact may begin [m2]."""
     distance = contacts.reals[b, REALS.thickness] + 2 * contacts.reals[b, REALS.travel]
     return distance * distance
@@ -69,7 +69,7 @@ def pair_force(contacts: ti.template(), states: ti.template(), out: ti.template(
     s, t, _region = closest_on_triangle(p, e1, e2)
     r = p - s * e1 - t * e2
     squared_distance = r.dot(r)
-    if 0 < squared_distance and squared_distance < farthest_contact(contacts, b):
+    if 0 < squared_distance and squared_distance < squared_contact_distance(contacts, b):
         d = ti.sqrt(squared_distance)
         u = load_velocity(states, b, row, i) - (1 - s - t) * load_velocity(states, b, row, a)
         u -= s * load_velocity(states, b, row, j) + t * load_velocity(states, b, row, k)
@@ -128,7 +128,7 @@ def pair_force_adjoint(
     s, t, region = closest_on_triangle(p, e1, e2)
     r = p - s * e1 - t * e2
     squared_distance = r.dot(r)
-    if 0 < squared_distance and squared_distance < farthest_contact(contacts, b):
+    if 0 < squared_distance and squared_distance < squared_contact_distance(contacts, b):
         d = ti.sqrt(squared_distance)
         n = r / d
         va, vj, vk = load_velocity(states, b, row, a), load_velocity(states, b, row, j), load_velocity(states, b, row, k)
@@ -139,10 +139,8 @@ def pair_force_adjoint(
             ke, kd = contacts.parameters[b, CONTACT_LAW.ke], contacts.parameters[b, CONTACT_LAW.kd]
             kf, mu = contacts.parameters[b, CONTACT_LAW.kf], contacts.parameters[b, CONTACT_LAW.mu]
             force, _path = contact_force_along(n, d - thickness, u, ke, kd, kf, mu, dt)
-            n_bar, gap_bar, u_bar, contact_bar_here = contact_force_along_adjoint(
-                n, d - thickness, u, ke, kd, kf, mu, dt, w, vec3(0.0)
-            )
-            contact_bar = contact_bar_here
+            n_bar, gap_bar, u_bar, pair_bar = contact_force_along_adjoint(n, d - thickness, u, ke, kd, kf, mu, dt, w, vec3(0.0))
+            contact_bar = pair_bar
             r_bar = n_bar / d + gap_bar * n
             s_bar = -force.dot(wj - wa) - u_bar.dot(vj - va) - r_bar.dot(e1)
             t_bar = -force.dot(wk - wa) - u_bar.dot(vk - va) - r_bar.dot(e2)
@@ -170,14 +168,14 @@ def chunk_contacts(contacts: ti.template(), states: ti.template(), out: ti.templ
         num_chunks: number of chunks.
         dt: physics step [s].
     """
-    triangles = contacts.table[TABLE.triangles]
-    first, stop = triangles * chunk // num_chunks, triangles * (chunk + 1) // num_chunks
+    triangle_count = contacts.table[TABLE.triangles]
+    first, stop = triangle_count * chunk // num_chunks, triangle_count * (chunk + 1) // num_chunks
     triangle, last_particle = first, -1
     while triangle < stop:
         triangle, last_particle = list_next_pairs(contacts, b, chunk, first, stop, triangle, last_particle)
-        pairs = first_pair(contacts, chunk)
+        first_entry = first_pair(contacts, chunk)
         for pair in range(contacts.ints[b, INTS.counts + 2 * chunk]):
-            entry = pairs + 2 * pair
+            entry = first_entry + 2 * pair
             pair_force(contacts, states, out, b, row, contacts.ints[b, entry], contacts.ints[b, entry + 1], dt)
 
 
@@ -189,15 +187,15 @@ def chunk_contacts_adjoint(
     """Adjoint of ``chunk_contacts`` with the dual [B, P, 3] of the forces: adds to out [B, rows, 6] and to row ``chunk`` modulo
     rows of contact_bar [B, rows, 4].
     """
-    triangles = contacts.table[TABLE.triangles]
-    first, stop = triangles * chunk // num_chunks, triangles * (chunk + 1) // num_chunks
+    triangle_count = contacts.table[TABLE.triangles]
+    first, stop = triangle_count * chunk // num_chunks, triangle_count * (chunk + 1) // num_chunks
     triangle, last_particle = first, -1
     total = vec4(0.0)
     while triangle < stop:
         triangle, last_particle = list_next_pairs(contacts, b, chunk, first, stop, triangle, last_particle)
-        pairs = first_pair(contacts, chunk)
+        first_entry = first_pair(contacts, chunk)
         for pair in range(contacts.ints[b, INTS.counts + 2 * chunk]):
-            entry = pairs + 2 * pair
+            entry = first_entry + 2 * pair
             i = contacts.ints[b, entry + 1]
             total += pair_force_adjoint(contacts, states, dual, out, b, row, contacts.ints[b, entry], i, dt)
     if ti.abs(total).sum() > 0:

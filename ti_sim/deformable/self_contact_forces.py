@@ -80,9 +80,9 @@ def self_contact_adjoint(
     like, (worlds, particles, _) = inputs.particle_mass, particle_q.shape
     states = states_at(model, inputs, particle_q, particle_qd)
     shapes = ((worlds, particles, 6), (worlds, 1, 4), (worlds, 4))
-    bar, row, contact_bar = (zeros_in_same_library(like, shape) for shape in shapes)
+    bar, contact_bar_rows, contact_bar = (zeros_in_same_library(like, shape) for shape in shapes)
     if model.with_self_contact:
-        memory = self_contact_memory(model, inputs, step=0, num_chunks=1)
-        sum_contact_adjoints(*views(states, reals_in_same_library(like, dual), bar, float(dt), memory, row))
-        sum_rows(*views(row, contact_bar))
+        contacts = self_contact_memory(model, inputs, step=0, num_chunks=1)
+        sum_contact_adjoints(*views(states, reals_in_same_library(like, dual), bar, float(dt), contacts, contact_bar_rows))
+        sum_rows(*views(contact_bar_rows, contact_bar))
     return bar, contact_bar

@@ -29,11 +29,11 @@ def triangle_rings(triangles: np.ndarray) -> list[np.ndarray]:
     Args:
         triangles: [S, 3] particles.
     """
-    joined: dict[int, set[int]] = {}
+    neighbours: dict[int, set[int]] = {}
     for corners in triangles.tolist():
         for corner in corners:
-            joined.setdefault(corner, set()).update(corners)
-    return [np.array(sorted(joined[a] | joined[b] | joined[c]), dtype=np.int32) for a, b, c in triangles.tolist()]
+            neighbours.setdefault(corner, set()).update(corners)
+    return [np.array(sorted(neighbours[a] | neighbours[b] | neighbours[c]), dtype=np.int32) for a, b, c in triangles.tolist()]
 
 
 def contact_table(triangles: np.ndarray, particles: int) -> np.ndarray:

@@ -112,8 +112,8 @@ def min_travel(contacts: ti.template(), b):
 
 
 @ti.func
-def raised_travel(contacts: ti.template(), states: ti.template(), b, row, q, dt):
-    """Bound of the travel that vertex q needs [m]: more than its own, so that motions may get faster until the next hash."""
+def travel_bound(contacts: ti.template(), states: ti.template(), b, row, q, dt):
+    """Bound of the travel for vertex q [m]: 1.5 times its current travel, so that it may get faster until the next hash."""
     v = load_velocity(states, b, row, contacts.table[contacts.table[TABLE.vertex] + q])
     for k in ti.static(range(3)):
         v[k] -= contacts.reals[b, REALS.drift + k]
@@ -132,30 +132,30 @@ def build_hash(contacts: ti.template(), states: ti.template(), b, row, step, dt)
         step: step that starts at this row.
         dt: physics step [s].
     """
-    vertices, start = contacts.table[TABLE.vertices], contacts.table[TABLE.bucket]
+    vertex_count, first_bucket = contacts.table[TABLE.vertices], contacts.table[TABLE.bucket]
     for bucket in range(contacts.table[TABLE.buckets]):
-        contacts.ints[b, start + 2 * bucket + 1] = 0
+        contacts.ints[b, first_bucket + 2 * bucket + 1] = 0
     drift = vec3(0.0)
-    for q in range(vertices):
+    for q in range(vertex_count):
         drift += load_velocity(states, b, row, contacts.table[contacts.table[TABLE.vertex] + q])
-        cursor = start + 2 * record_vertex(contacts, states, b, row, q) + 1
+        cursor = first_bucket + 2 * record_vertex(contacts, states, b, row, q) + 1
         contacts.ints[b, cursor] = contacts.ints[b, cursor] + 1
     total = 0
     for bucket in range(contacts.table[TABLE.buckets]):
-        count = contacts.ints[b, start + 2 * bucket + 1]
-        contacts.ints[b, start + 2 * bucket] = total
-        contacts.ints[b, start + 2 * bucket + 1] = total
+        count = contacts.ints[b, first_bucket + 2 * bucket + 1]
+        contacts.ints[b, first_bucket + 2 * bucket] = total
+        contacts.ints[b, first_bucket + 2 * bucket + 1] = total
         total += count
-    for q in range(vertices):
-        cursor = start + 2 * contacts.ints[b, contacts.table[TABLE.key] + q] + 1
+    for q in range(vertex_count):
+        cursor = first_bucket + 2 * contacts.ints[b, contacts.table[TABLE.key] + q] + 1
         entry = contacts.ints[b, cursor]
         contacts.ints[b, cursor] = entry + 1
         store_entry(contacts, b, q, entry)
     for k in ti.static(range(3)):
-        contacts.reals[b, REALS.drift + k] = drift[k] / vertices
+        contacts.reals[b, REALS.drift + k] = drift[k] / vertex_count
     travel = min_travel(contacts, b)
-    for q in range(vertices):
-        travel = ti.max(travel, raised_travel(contacts, states, b, row, q, dt))
+    for q in range(vertex_count):
+        travel = ti.max(travel, travel_bound(contacts, states, b, row, q, dt))
     contacts.reals[b, REALS.travel] = travel
     contacts.ints[b, INTS.built] = step
 
@@ -186,11 +186,11 @@ def mark_if_stale(contacts: ti.template(), states: ti.template(), b, row, p, ste
         v = load_velocity(states, b, row, p)
         for k in ti.static(range(3)):
             v[k] -= contacts.reals[b, REALS.drift + k]
-        squared_travel = displacement.dot(displacement)
+        squared_displacement = displacement.dot(displacement)
         slack, travel = contacts.reals[b, REALS.slack], contacts.reals[b, REALS.travel]
-        has_left = squared_travel > slack * slack or dt * dt * v.dot(v) > travel * travel
+        is_invalid = squared_displacement > slack * slack or dt * dt * v.dot(v) > travel * travel
         # Particles of a diverged world are ignored.
-        if has_left and squared_travel < LARGEST and v.dot(v) < LARGEST:
+        if is_invalid and squared_displacement < LARGEST and v.dot(v) < LARGEST:
             contacts.ints[b, INTS.stale] = step
 
 
@@ -198,11 +198,11 @@ def mark_if_stale(contacts: ti.template(), states: ti.template(), b, row, p, ste
 def in_ring(contacts: ti.template(), triangle, particle):
     """Whether a particle is a corner of a triangle, or connected to one by an edge."""
     ring = contacts.table[TABLE.ring]
-    matches = 0
+    is_member = 0
     for n in range(contacts.table[ring + triangle], contacts.table[ring + triangle + 1]):
         if contacts.table[n] == particle:
-            matches = 1
-    return matches == 1
+            is_member = 1
+    return is_member == 1
 
 
 @ti.func
@@ -241,29 +241,29 @@ def list_triangle(contacts: ti.template(), b, triangle, last_particle, first, ca
         capacity: maximum number of pairs; the vertices with the lowest indices are kept.
 
     Returns:
-        (count, dropped): number of listed vertices, and whether more were found.
+        (count, dropped): number of listed vertices, and whether some were left out.
     """
     search_radius = contacts.reals[b, REALS.reach] + 2 * contacts.reals[b, REALS.travel]
     origin = stored_position(contacts, b, REALS.positions, corner_of(contacts, triangle, 0))
     corner1 = stored_position(contacts, b, REALS.positions, corner_of(contacts, triangle, 1))
-    third = stored_position(contacts, b, REALS.positions, corner_of(contacts, triangle, 2))
-    low, high = ti.min(origin, corner1, third) - search_radius, ti.max(origin, corner1, third) + search_radius
+    corner2 = stored_position(contacts, b, REALS.positions, corner_of(contacts, triangle, 2))
+    low, high = ti.min(origin, corner1, corner2) - search_radius, ti.max(origin, corner1, corner2) + search_radius
     low_cell = cell_of(contacts, b, low)
     span = cell_of(contacts, b, high) - low_cell + 1
     cells = span.x * span.y * span.z
     count, dropped = 0, False
     # A huge triangle tests every vertex, which is faster than a search in all cells; a triangle that is not finite tests none.
-    everywhere = cells > contacts.table[TABLE.vertices]
-    visits, nx, ny = 0, 1, 1
+    tests_all = cells > contacts.table[TABLE.vertices]
+    visit_count, nx, ny = 0, 1, 1
     if ti.abs(low).sum() + ti.abs(high).sum() < LARGEST:
-        visits = 1
-        if not everywhere:
+        visit_count = 1
+        if not tests_all:
             nx, ny = ti.cast(span.x, ti.i32), ti.cast(span.y, ti.i32)
-            visits = ti.cast(cells, ti.i32)
-    for visit in range(visits):
+            visit_count = ti.cast(cells, ti.i32)
+    for visit in range(visit_count):
         cell = low_cell + vec3(visit % nx, visit // nx % ny, visit // (nx * ny))
         start, stop = 0, contacts.table[TABLE.vertices]
-        if not everywhere:
+        if not tests_all:
             key = hash_key(contacts, ti.cast(cell.x, ti.i32), ti.cast(cell.y, ti.i32), ti.cast(cell.z, ti.i32))
             bucket = contacts.table[TABLE.bucket] + 2 * key
             start, stop = contacts.ints[b, bucket], contacts.ints[b, bucket + 1]
@@ -271,15 +271,15 @@ def list_triangle(contacts: ti.template(), b, triangle, last_particle, first, ca
             x = stored_position(contacts, b, contacts.table[TABLE.entry_position], entry)
             is_inside = low.x <= x.x and low.y <= x.y and low.z <= x.z and x.x <= high.x and x.y <= high.y and x.z <= high.z
             # Cells that share a bucket would list a vertex twice.
-            if is_inside and (everywhere or (cell_of(contacts, b, x) == cell).all()):
+            if is_inside and (tests_all or (cell_of(contacts, b, x) == cell).all()):
                 particle = contacts.ints[b, contacts.table[TABLE.entry] + entry]
-                e1, e2 = corner1 - origin, third - origin
+                e1, e2 = corner1 - origin, corner2 - origin
                 s, t, _region = closest_on_triangle(x - origin, e1, e2)
                 r = x - origin - s * e1 - t * e2
                 if r.dot(r) < search_radius * search_radius and particle > last_particle:
                     if not in_ring(contacts, triangle, particle):
-                        count, more = insert(contacts, b, triangle, particle, first, count, capacity)
-                        dropped = dropped or more
+                        count, was_dropped = insert(contacts, b, triangle, particle, first, count, capacity)
+                        dropped = dropped or was_dropped
     return count, dropped
 
 
@@ -316,9 +316,9 @@ def list_next_pairs(contacts: ti.template(), b, chunk, first, stop, triangle, la
         (triangle, last_particle) at which to continue after these pairs; triangle is ``stop`` if they are the last ones.
     """
     complete_flag = INTS.counts + 2 * chunk + 1
-    next_triangle, next_after = stop, -1
+    next_triangle, next_last_particle = stop, -1
     if contacts.ints[b, complete_flag] == 0:
-        next_triangle, next_after = fill_list(contacts, b, chunk, triangle, last_particle, stop)
+        next_triangle, next_last_particle = fill_list(contacts, b, chunk, triangle, last_particle, stop)
         if triangle == first and last_particle == -1 and next_triangle == stop:
             contacts.ints[b, complete_flag] = 1
-    return next_triangle, next_after
+    return next_triangle, next_last_particle

@@ -20,9 +20,9 @@ PAIRS_PER_TRIANGLE = 16  # capacity of the lists; more pairs cost time, see ``se
 def search_distances(model: DeformableModel) -> tuple[float, float]:
     """The skin and the size of a cell [m]."""
     corners = np.asarray(model.particle_rest)[np.asarray(model.contact_triangles)]
-    edge = float(np.linalg.norm(corners - np.roll(corners, 1, axis=1), axis=2).mean())
-    skin = _SKIN_OF_THICKNESS * model.self_thickness + _SKIN_OF_EDGE * edge
-    return skin, model.self_thickness + skin + _CELL_OF_EDGE * edge
+    edge_length = float(np.linalg.norm(corners - np.roll(corners, 1, axis=1), axis=2).mean())
+    skin = _SKIN_OF_THICKNESS * model.self_thickness + _SKIN_OF_EDGE * edge_length
+    return skin, model.self_thickness + skin + _CELL_OF_EDGE * edge_length
 
 
 def self_contact_memory(model: DeformableModel, inputs: DeformableInputs, *, step: int, num_chunks: int) -> SelfContactArrays:
@@ -39,24 +39,24 @@ def self_contact_memory(model: DeformableModel, inputs: DeformableInputs, *, ste
     """
     like, worlds = inputs.particle_mass, inputs.world_count
     if not model.with_self_contact:
-        empty = ints_in_same_library(like, np.zeros((1, 1), dtype=np.int32))
+        no_ints = ints_in_same_library(like, np.zeros((1, 1), dtype=np.int32))
         return SelfContactArrays(
-            inputs.self_contact, ints_in_same_library(like, np.zeros(1)), empty, reals_in_same_library(like, np.zeros((1, 1)))
+            inputs.self_contact, ints_in_same_library(like, np.zeros(1)), no_ints, reals_in_same_library(like, np.zeros((1, 1)))
         )
     table = model.tables["self_contact"].copy()
-    vertices = int(table[layout.TABLE.vertices])
+    vertex_count = int(table[layout.TABLE.vertices])
     table[layout.TABLE.capacity] = max(-(-int(table[layout.TABLE.triangles]) // num_chunks) * PAIRS_PER_TRIANGLE, 1)
     table[layout.TABLE.bucket] = layout.INTS.counts + 2 * num_chunks
     table[layout.TABLE.entry] = table[layout.TABLE.bucket] + 2 * table[layout.TABLE.buckets]
-    table[layout.TABLE.key] = table[layout.TABLE.entry] + vertices
-    table[layout.TABLE.pairs] = table[layout.TABLE.key] + vertices
+    table[layout.TABLE.key] = table[layout.TABLE.entry] + vertex_count
+    table[layout.TABLE.pairs] = table[layout.TABLE.key] + vertex_count
     table[layout.TABLE.entry_position] = layout.REALS.positions + 3 * model.particle_count
     ints = np.zeros((worlds, int(table[layout.TABLE.pairs]) + 2 * num_chunks * int(table[layout.TABLE.capacity])), dtype=np.int32)
     ints[:, layout.INTS.stale] = step
-    reals = np.zeros((worlds, int(table[layout.TABLE.entry_position]) + 3 * vertices))
-    skin, cell = search_distances(model)
+    reals = np.zeros((worlds, int(table[layout.TABLE.entry_position]) + 3 * vertex_count))
+    skin, cell_size = search_distances(model)
     reals[:, layout.REALS.thickness], reals[:, layout.REALS.reach] = model.self_thickness, model.self_thickness + skin
-    reals[:, layout.REALS.slack], reals[:, layout.REALS.inverse_cell] = 0.49 * skin, 1 / cell
+    reals[:, layout.REALS.slack], reals[:, layout.REALS.inverse_cell] = 0.49 * skin, 1 / cell_size
     return SelfContactArrays(
         inputs.self_contact, ints_in_same_library(like, table), ints_in_same_library(like, ints),
         reals_in_same_library(like, reals),

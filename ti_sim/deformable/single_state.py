@@ -58,9 +58,9 @@ def forces(model: DeformableModel, inputs: DeformableInputs, particle_q: Array, 
     Raises:
         UserError: shapes or precision do not fit.
     """
-    prepared, states = _kernel_arguments(model, inputs, particle_q, particle_qd)
+    body, states = _kernel_arguments(model, inputs, particle_q, particle_qd)
     force = zeros_in_same_library(inputs.particle_mass, tuple(particle_q.shape))
-    compiled_for(model, sum_forces)(*views(states, force, prepared))
+    compiled_for(model, sum_forces)(*views(states, force, body))
     return force
 
 
@@ -76,9 +76,9 @@ def energy(model: DeformableModel, inputs: DeformableInputs, particle_q: Array) 
     Raises:
         UserError: shapes or precision do not fit.
     """
-    prepared, states = _kernel_arguments(model, inputs, particle_q, particle_q)
+    body, states = _kernel_arguments(model, inputs, particle_q, particle_q)
     result = zeros_in_same_library(inputs.particle_mass, (inputs.world_count,))
-    compiled_for(model, sum_energy)(*views(states, result, prepared))
+    compiled_for(model, sum_energy)(*views(states, result, body))
     return result
 
 
@@ -91,7 +91,7 @@ class ForceDerivative:
         Args:
             model, inputs, particle_q, particle_qd: as in ``forces``.
         """
-        self._prepared, self._states = _kernel_arguments(model, inputs, particle_q, particle_qd, differentiable=True)
+        self._body, self._states = _kernel_arguments(model, inputs, particle_q, particle_qd, differentiable=True)
         self._model, self._like = model, inputs.particle_mass
         self._sums = AdjointSums(model, inputs)
 
@@ -106,7 +106,7 @@ class ForceDerivative:
         """
         bar = zeros_in_same_library(self._like, (*dual.shape[:2], 6))
         compiled_for(self._model, sum_adjoints)(*views(
-            self._states, reals_in_same_library(self._like, dual), bar, self._prepared, self._sums.parts(),
+            self._states, reals_in_same_library(self._like, dual), bar, self._body, self._sums.partial_sums(),
         ))  # fmt: skip
         return to_numpy(bar).astype(np.float64)
 

@@ -90,21 +90,21 @@ def rest_table(
     indices = np.asarray(indices)
     points, weights = _quadrature(kind)
     rest = np.asarray(particle_rest, dtype=np.float64)[indices]
-    slopes = _shape_slopes(kind, points)
-    jacobians = np.einsum("eni,qnj->eqij", rest, slopes)
-    corners = np.einsum("eni,qnj->eqij", rest, _shape_slopes(kind, _node_places(kind)))
-    least = np.linalg.det(np.concatenate([jacobians, corners], axis=1)).min(axis=1)
+    reference_gradients = _reference_gradients(kind, points)
+    jacobians = np.einsum("eni,qnj->eqij", rest, reference_gradients)
+    node_jacobians = np.einsum("eni,qnj->eqij", rest, _reference_gradients(kind, _reference_nodes(kind)))
+    min_determinants = np.linalg.det(np.concatenate([jacobians, node_jacobians], axis=1)).min(axis=1)
     length = np.linalg.norm(np.ptp(rest, axis=1), axis=-1)
-    faulty = np.flatnonzero(~(least > _FLAT * length**3))
-    if faulty.size:
-        element = int(faulty[0])
-        state = "inverted" if least[element] < -_FLAT * length[element] ** 3 else "flat"
+    bad_elements = np.flatnonzero(~(min_determinants > _FLAT * length**3))
+    if bad_elements.size:
+        element = int(bad_elements[0])
+        defect = "inverted" if min_determinants[element] < -_FLAT * length[element] ** 3 else "flat"
         raise UserError(
-            f"{element_name(element) if element_name else f'{kind} element {element}'} is {state} at rest"
-            f"{f' (and {faulty.size - 1} more)' if faulty.size > 1 else ''}: "
+            f"{element_name(element) if element_name else f'{kind} element {element}'} is {defect} at rest"
+            f"{f' (and {bad_elements.size - 1} more)' if bad_elements.size > 1 else ''}: "
             "give distinct nodes in the order of a positive volume, or repair the mesh"
         )
-    gradients = np.einsum("qnj,eqji->eqni", slopes, np.linalg.inv(jacobians))
+    gradients = np.einsum("qnj,eqji->eqni", reference_gradients, np.linalg.inv(jacobians))
     volumes = np.linalg.det(jacobians) * weights
     table = gradients[:, :, 1:].reshape(*volumes.shape, 3 * indices.shape[1] - 3)
     return np.concatenate([table, volumes[..., None]], axis=-1)
@@ -127,8 +127,8 @@ def corner_volumes(kind: str, rest: np.ndarray) -> np.ndarray:
     volumes = rest[..., -1]
     if kind == "hex":
         return volumes @ (np.prod(1 + _quadrature(kind)[0][:, None] * _HEX_CORNERS, axis=-1) / 8)  # trilinear shape functions
-    shares = np.full(4, 1 / 4) if kind == "tet" else np.repeat([1 / 36, 4 / 27], [4, 6])
-    return volumes.sum(axis=1, keepdims=True) * shares
+    fractions = np.full(4, 1 / 4) if kind == "tet" else np.repeat([1 / 36, 4 / 27], [4, 6])
+    return volumes.sum(axis=1, keepdims=True) * fractions
 
 
 def _quadrature(kind: str) -> tuple[np.ndarray, np.ndarray]:
@@ -141,26 +141,26 @@ def _quadrature(kind: str) -> tuple[np.ndarray, np.ndarray]:
     return low + (high - low) * _TET_CORNERS, np.full(4, 1 / 24)
 
 
-def _node_places(kind: str) -> np.ndarray:
+def _reference_nodes(kind: str) -> np.ndarray:
     """Nodes [nodes, 3] of the reference element."""
     if kind == "hex":
         return _HEX_CORNERS
     return _TET_CORNERS if kind == "tet" else np.concatenate([_TET_CORNERS, _TET_CORNERS[_MID_EDGES].mean(axis=1)])
 
 
-def _shape_slopes(kind: str, places: np.ndarray) -> np.ndarray:
-    """Derivatives [places, nodes, 3] of the shape functions with respect to the reference coordinates."""
+def _reference_gradients(kind: str, points: np.ndarray) -> np.ndarray:
+    """Derivatives [points, nodes, 3] of the shape functions with respect to the reference coordinates."""
     if kind == "hex":
-        terms = 1 + places[:, None] * _HEX_CORNERS
+        terms = 1 + points[:, None] * _HEX_CORNERS
         xi, eta, zeta = terms[..., 0], terms[..., 1], terms[..., 2]
         return _HEX_CORNERS * np.stack([eta * zeta, zeta * xi, xi * eta], axis=-1) / 8
     linear = np.concatenate([-np.ones((1, 3)), np.eye(3)])
     if kind == "tet":
-        return np.broadcast_to(linear, (len(places), 4, 3))
-    shares = np.concatenate([1 - places.sum(axis=1, keepdims=True), places], axis=1)
-    corners = (4 * shares[..., None] - 1) * linear
+        return np.broadcast_to(linear, (len(points), 4, 3))
+    barycentric = np.concatenate([1 - points.sum(axis=1, keepdims=True), points], axis=1)
+    corners = (4 * barycentric[..., None] - 1) * linear
     i, j = _MID_EDGES.T
-    edges = 4 * (shares[:, i, None] * linear[j] + shares[:, j, None] * linear[i])
+    edges = 4 * (barycentric[:, i, None] * linear[j] + barycentric[:, j, None] * linear[i])
     return np.concatenate([corners, edges], axis=1)
 
 
@@ -183,15 +183,15 @@ solid_kind._is_wrapped_kernel = True  # Taichi otherwise warns about plain funct
 
 
 @ti.func
-def _shift_of(nodes: ti.template(), indices: ti.template(), array: ti.template(), b, row, e, column: ti.template()):
+def _node_differences(nodes: ti.template(), indices: ti.template(), array: ti.template(), b, row, e, column: ti.template()):
     """Differences of the nodes a >= 1 to node 0, in three columns of a state."""
-    shift = ti.Matrix([[0.0] * 3 for _ in range(nodes - 1)])
+    differences = ti.Matrix([[0.0] * 3 for _ in range(nodes - 1)])
     first = indices[e, 0]
     origin = load_slot_vec3(array, b, row, first, column)
     for a in range(nodes - 1):
         for k in ti.static(range(3)):
-            shift[a, k] = array[b, row, indices[e, a + 1], column + k] - origin[k]
-    return shift
+            differences[a, k] = array[b, row, indices[e, a + 1], column + k] - origin[k]
+    return differences
 
 
 @ti.func
@@ -202,50 +202,50 @@ def _material_of(body: ti.template(), b, frame, solid):
 
 
 @ti.func
-def _shifts_of(kind: ti.template(), body: ti.template(), state: ti.template(), b, row, e):
-    """``_shift_of`` the positions, and of the velocities (zeros without damping)."""
-    arms = _shift_of(kind.nodes, kind.indices, state, b, row, e, PARTICLE.position)
-    rates = ti.Matrix([[0.0] * 3 for _ in range(kind.nodes - 1)])
+def _state_differences(kind: ti.template(), body: ti.template(), state: ti.template(), b, row, e):
+    """``_node_differences`` the positions, and of the velocities (zeros without damping)."""
+    position_differences = _node_differences(kind.nodes, kind.indices, state, b, row, e, PARTICLE.position)
+    velocity_differences = ti.Matrix([[0.0] * 3 for _ in range(kind.nodes - 1)])
     if ti.static(body.features.with_damping):
-        rates = _shift_of(kind.nodes, kind.indices, state, b, row, e, PARTICLE.velocity)
-    return arms, rates
+        velocity_differences = _node_differences(kind.nodes, kind.indices, state, b, row, e, PARTICLE.velocity)
+    return position_differences, velocity_differences
 
 
 @ti.func
-def _dual_shift_of(nodes: ti.template(), indices: ti.template(), dual: ti.template(), b, e):
+def _dual_differences(nodes: ti.template(), indices: ti.template(), dual: ti.template(), b, e):
     """Differences of the nodes a >= 1 to node 0 in a dual field [B, P, 3]."""
-    shift = ti.Matrix([[0.0] * 3 for _ in range(nodes - 1)])
+    differences = ti.Matrix([[0.0] * 3 for _ in range(nodes - 1)])
     first = indices[e, 0]
     origin = load_dual(dual, b, first)
     for a in range(nodes - 1):
         node_dual = load_dual(dual, b, indices[e, a + 1])
         for k in ti.static(range(3)):
-            shift[a, k] = node_dual[k] - origin[k]
-    return shift
+            differences[a, k] = node_dual[k] - origin[k]
+    return differences
 
 
 @ti.func
-def _gradient_of(nodes: ti.template(), rest: ti.template(), shift, e, point):
-    """Gradient in the rest shape, at a quadrature point, of the field with the node differences ``shift``."""
+def _gradient_of(nodes: ti.template(), rest: ti.template(), differences, e, point):
+    """Gradient in the rest shape, at a quadrature point, of the field with the node differences ``differences``."""
     gradient = mat3(0.0)
     for a in range(nodes - 1):
         for j in ti.static(range(3)):
-            slope = rest[e, point, 3 * a + j]
+            shape_derivative = rest[e, point, 3 * a + j]
             for i in ti.static(range(3)):
-                gradient[i, j] += shift[a, i] * slope
+                gradient[i, j] += differences[a, i] * shape_derivative
     return gradient
 
 
 @ti.func
-def _spread(nodes: ti.template(), rest: ti.template(), stress_volume, e, point, forces: ti.template()):
+def _add_stress_forces(nodes: ti.template(), rest: ti.template(), stress_volume, e, point, forces: ti.template()):
     """Add a stress times volume, multiplied by the rest gradients, to ``forces`` of the nodes a >= 1: the adjoint of
     ``_gradient_of``.
     """
     for a in range(nodes - 1):
         for j in ti.static(range(3)):
-            slope = rest[e, point, 3 * a + j]
+            shape_derivative = rest[e, point, 3 * a + j]
             for i in ti.static(range(3)):
-                forces[a, i] += stress_volume[i, j] * slope
+                forces[a, i] += stress_volume[i, j] * shape_derivative
 
 
 @ti.func
@@ -255,12 +255,12 @@ def _scatter(
 ):  # fmt: skip
     """Add the forces to the nodes a >= 1, and their negative sum to node 0."""
     slot = first_slot + e * nodes
-    balance = vec3(0.0)
+    first_force = vec3(0.0)
     for a in range(nodes - 1):
         force = vec3(forces[a, 0], forces[a, 1], forces[a, 2])
-        balance -= force
+        first_force -= force
         add_corner(gather, out, b, slot + a + 1, indices[e, a + 1], column, force)
-    add_corner(gather, out, b, slot, indices[e, 0], column, balance)
+    add_corner(gather, out, b, slot, indices[e, 0], column, first_force)
 
 
 @ti.func
@@ -284,10 +284,10 @@ def solid_force(
     kind = solid_kind(family, body)
     solid = first_solid + e
     mu, lam, eta, actuation = _material_of(body, b, frame, solid)
-    arms, rates = _shifts_of(kind, body, state, b, row, e)
+    position_differences, velocity_differences = _state_differences(kind, body, state, b, row, e)
     forces = ti.Matrix([[0.0] * 3 for _ in range(kind.nodes - 1)])
     for point in range(kind.points):
-        f = _gradient_of(kind.nodes, kind.rest, arms, e, point)
+        f = _gradient_of(kind.nodes, kind.rest, position_differences, e, point)
         p = mat3(0.0)
         for energy in ti.static(body.features.energies):
             if ti.static(len(body.features.energies) == 1):
@@ -296,13 +296,13 @@ def solid_force(
                 if body.solid_energy[solid] == energy:
                     p = stress(energy, f, mu, lam, actuation)
         if ti.static(body.features.with_damping):
-            p += f @ (eta * symmetric_product(f, _gradient_of(kind.nodes, kind.rest, rates, e, point)))
-        _spread(kind.nodes, kind.rest, -kind.rest[e, point, 3 * kind.nodes - 3] * p, e, point, forces)
+            p += f @ (eta * symmetric_product(f, _gradient_of(kind.nodes, kind.rest, velocity_differences, e, point)))
+        _add_stress_forces(kind.nodes, kind.rest, -kind.rest[e, point, 3 * kind.nodes - 3] * p, e, point, forces)
     _scatter(kind.nodes, kind.indices, body.gather, out, b, e, first_slot, 0, forces)
 
 
 @ti.func
-def _rotation(body: ti.template(), solid, f):
+def _rotation_of(body: ti.template(), solid, f):
     """``rotation_for`` the energy of a solid."""
     rotation = mat3(0.0)
     for energy in ti.static(body.features.energies):
@@ -315,17 +315,17 @@ def _rotation(body: ti.template(), solid, f):
 
 
 @ti.func
-def _differential(body: ti.template(), solid, f, rotation, g, mu, lam, actuation):
+def _stress_differential_of(body: ti.template(), solid, f, rotation, g, mu, lam, actuation):
     """``stress_differential`` for the energy of a solid."""
     dp = mat3(0.0)
-    parameters = vec3(0.0)
+    parameter_derivatives = vec3(0.0)
     for energy in ti.static(body.features.energies):
         if ti.static(len(body.features.energies) == 1):
-            dp, parameters = stress_differential(energy, f, rotation, g, mu, lam, actuation)
+            dp, parameter_derivatives = stress_differential(energy, f, rotation, g, mu, lam, actuation)
         else:
             if body.solid_energy[solid] == energy:
-                dp, parameters = stress_differential(energy, f, rotation, g, mu, lam, actuation)
-    return dp, parameters
+                dp, parameter_derivatives = stress_differential(energy, f, rotation, g, mu, lam, actuation)
+    return dp, parameter_derivatives
 
 
 @ti.func
@@ -346,26 +346,26 @@ def solid_force_adjoint(
     kind = solid_kind(family, body)
     solid = first_solid + e
     mu, lam, eta, actuation = _material_of(body, b, frame, solid)
-    arms, rates = _shifts_of(kind, body, state, b, row, e)
-    duals = _dual_shift_of(kind.nodes, kind.indices, dual, b, e)
+    position_differences, velocity_differences = _state_differences(kind, body, state, b, row, e)
+    dual_differences = _dual_differences(kind.nodes, kind.indices, dual, b, e)
     position_bars = ti.Matrix([[0.0] * 3 for _ in range(kind.nodes - 1)])
     velocity_bars = ti.Matrix([[0.0] * 3 for _ in range(kind.nodes - 1)])
     parameter_bars = vec3(0.0)
     eta_bar = 0.0
     for point in range(kind.points):
-        f = _gradient_of(kind.nodes, kind.rest, arms, e, point)
-        g = _gradient_of(kind.nodes, kind.rest, duals, e, point)
-        volume = -kind.rest[e, point, 3 * kind.nodes - 3]
-        dp, parameters = _differential(body, solid, f, _rotation(body, solid, f), g, mu, lam, actuation)
+        f = _gradient_of(kind.nodes, kind.rest, position_differences, e, point)
+        g = _gradient_of(kind.nodes, kind.rest, dual_differences, e, point)
+        minus_volume = -kind.rest[e, point, 3 * kind.nodes - 3]
+        dp, parameter_derivatives = _stress_differential_of(body, solid, f, _rotation_of(body, solid, f), g, mu, lam, actuation)
         if ti.static(body.features.with_damping):
-            rate = _gradient_of(kind.nodes, kind.rest, rates, e, point)
-            strain_rate = symmetric_product(f, rate)
+            f_rate = _gradient_of(kind.nodes, kind.rest, velocity_differences, e, point)
+            strain_rate = symmetric_product(f, f_rate)
             strain_dual = symmetric_product(f, g)
-            dp += eta * (rate @ strain_dual + g @ strain_rate)
-            _spread(kind.nodes, kind.rest, (volume * eta) * (f @ strain_dual), e, point, velocity_bars)
-            eta_bar += volume * inner(strain_rate, strain_dual)
-        _spread(kind.nodes, kind.rest, volume * dp, e, point, position_bars)
-        parameter_bars += volume * parameters
+            dp += eta * (f_rate @ strain_dual + g @ strain_rate)
+            _add_stress_forces(kind.nodes, kind.rest, (minus_volume * eta) * (f @ strain_dual), e, point, velocity_bars)
+            eta_bar += minus_volume * inner(strain_rate, strain_dual)
+        _add_stress_forces(kind.nodes, kind.rest, minus_volume * dp, e, point, position_bars)
+        parameter_bars += minus_volume * parameter_derivatives
     add_bar(bars.solid_material, b, solid, 0, parameter_bars.x)
     add_bar(bars.solid_material, b, solid, 1, parameter_bars.y)
     add_bar(bars.solid_material, b, solid, 2, eta_bar)
@@ -381,18 +381,18 @@ def solid_energy_of(family: ti.template(), body: ti.template(), state: ti.templa
     kind = solid_kind(family, body)
     solid = first_solid + e
     mu, lam, _eta, actuation = _material_of(body, b, frame, solid)
-    arms = _shift_of(kind.nodes, kind.indices, state, b, row, e, PARTICLE.position)
-    total = 0.0
+    position_differences = _node_differences(kind.nodes, kind.indices, state, b, row, e, PARTICLE.position)
+    element_energy = 0.0
     for point in range(kind.points):
-        f = _gradient_of(kind.nodes, kind.rest, arms, e, point)
+        f = _gradient_of(kind.nodes, kind.rest, position_differences, e, point)
         volume = kind.rest[e, point, 3 * kind.nodes - 3]
         for energy in ti.static(body.features.energies):
             if ti.static(len(body.features.energies) == 1):
-                total += volume * energy_density(energy, f, mu, lam, actuation)
+                element_energy += volume * energy_density(energy, f, mu, lam, actuation)
             else:
                 if body.solid_energy[solid] == energy:
-                    total += volume * energy_density(energy, f, mu, lam, actuation)
-    return total
+                    element_energy += volume * energy_density(energy, f, mu, lam, actuation)
+    return element_energy
 
 
 @ti.func
@@ -411,50 +411,50 @@ def solid_force_jacobian(
     kind = solid_kind(family, body)
     solid = first_solid + e
     mu, lam, eta, actuation = _material_of(body, b, frame, solid)
-    arms, rates = _shifts_of(kind, body, state, b, row, e)
+    position_differences, velocity_differences = _state_differences(kind, body, state, b, row, e)
     for entry in range(3 * kind.nodes * kind.nodes):
         for k in ti.static(range(3)):
             rows[first_row + entry, k] = 0.0
     for point in range(kind.points):
-        f = _gradient_of(kind.nodes, kind.rest, arms, e, point)
-        volume = -kind.rest[e, point, 3 * kind.nodes - 3]
-        rotation = _rotation(body, solid, f)
+        f = _gradient_of(kind.nodes, kind.rest, position_differences, e, point)
+        minus_volume = -kind.rest[e, point, 3 * kind.nodes - 3]
+        rotation = _rotation_of(body, solid, f)
         f_rate, strain_rate = mat3(0.0), mat3(0.0)
         if ti.static(body.features.with_damping):
-            f_rate = _gradient_of(kind.nodes, kind.rest, rates, e, point)
+            f_rate = _gradient_of(kind.nodes, kind.rest, velocity_differences, e, point)
             strain_rate = symmetric_product(f, f_rate)
         for c in range(kind.nodes):
-            slope = _slope(kind.nodes, kind.rest, e, point, c)
+            shape_gradient = _shape_gradient(kind.nodes, kind.rest, e, point, c)
             for k in range(3):
                 g = mat3(0.0)
                 for i, j in ti.static(ti.ndrange(3, 3)):
                     if i == k:
-                        g[i, j] = slope[j]
-                dp, _parameters = _differential(body, solid, f, rotation, g, mu, lam, actuation)
+                        g[i, j] = shape_gradient[j]
+                dp, _parameters = _stress_differential_of(body, solid, f, rotation, g, mu, lam, actuation)
                 if ti.static(body.features.with_damping):
                     strain_dual = symmetric_product(f, g)
                     dp += eta * (f_rate @ strain_dual + g @ strain_rate + rate * (f @ strain_dual))
-                dp *= volume
+                dp *= minus_volume
                 first = first_row + (3 * c + k) * kind.nodes
-                balance = vec3(0.0)
+                first_node_value = vec3(0.0)
                 for a in range(kind.nodes - 1):
-                    value = dp @ _slope(kind.nodes, kind.rest, e, point, a + 1)
-                    balance -= value
+                    value = dp @ _shape_gradient(kind.nodes, kind.rest, e, point, a + 1)
+                    first_node_value -= value
                     for i in ti.static(range(3)):
                         rows[first + a + 1, i] += value[i]
                 for i in ti.static(range(3)):
-                    rows[first, i] += balance[i]
+                    rows[first, i] += first_node_value[i]
 
 
 @ti.func
-def _slope(nodes: ti.template(), rest: ti.template(), e, point, a):
+def _shape_gradient(nodes: ti.template(), rest: ti.template(), e, point, a):
     """Rest gradient of the shape function of node a [1/m]."""
-    slope = vec3(0.0)
+    gradient = vec3(0.0)
     if a > 0:
         for j in ti.static(range(3)):
-            slope[j] = rest[e, point, 3 * (a - 1) + j]
+            gradient[j] = rest[e, point, 3 * (a - 1) + j]
     else:
         for node in range(nodes - 1):
             for j in ti.static(range(3)):
-                slope[j] -= rest[e, point, 3 * node + j]
-    return slope
+                gradient[j] -= rest[e, point, 3 * node + j]
+    return gradient

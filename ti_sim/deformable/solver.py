@@ -51,7 +51,7 @@ _SUM_STEPS = 1024
 _LARGEST_ARRAY = 2**31 - 1  # kernels use 32-bit indices
 
 # Cost of the force of an element on a CPU core [us], and least cost of the elements of a step for which several threads are used.
-_COST = {"tet": 0.06, "hex": 0.9, "tet10": 0.6, "triangle": 0.04, "edge": 0.03, "spring": 0.01}
+_ELEMENT_COST = {"tet": 0.06, "hex": 0.9, "tet10": 0.6, "triangle": 0.04, "edge": 0.03, "spring": 0.01}
 _MIN_ELEMENT_PLAN_WORK = 12.0
 _MANY_CUDA_WORLDS = 4096  # number of worlds that keeps a GPU busy with one thread per world
 
@@ -115,13 +115,15 @@ class DeformableSolver(Solver):
         keep_every = 0 if adjoint is None or interval == 1 else interval
         states = empty_in_same_library(like, (b, 1, p, PARTICLE.size)) if keep_every else checkpoints
         frame_arrays = tuple(empty_in_same_library(like, (b, frames + 1, p, 3)) for _ in range(2))
-        marks = (ints_in_same_library(like, np.full(b, -1)) for _ in range(2))
-        start = (inputs.particle_q0, inputs.particle_qd0)
-        initialise_state(*views(*start, checkpoints))
-        initialise_frames(*views(*start, *frame_arrays))
+        divergence_marks = (ints_in_same_library(like, np.full(b, -1)) for _ in range(2))
+        initial_state = (inputs.particle_q0, inputs.particle_qd0)
+        initialise_state(*views(*initial_state, checkpoints))
+        initialise_frames(*views(*initial_state, *frame_arrays))
         if keep_every:
-            initialise_state(*views(*start, states))
-        result = DeformableRollout(*frame_arrays, *marks, inputs, frames, adjoint, None if adjoint is None else checkpoints)
+            initialise_state(*views(*initial_state, states))
+        result = DeformableRollout(
+            *frame_arrays, *divergence_marks, inputs, frames, adjoint, None if adjoint is None else checkpoints
+        )
         self._advance(prepare(self.model, inputs), result, states, interval != 1, True, keep_every, checkpoints, 0, steps)
         mark_diverged_frames(frame_arrays, to_numpy(result.diverged_step), self.settings.substeps)
         return result
@@ -134,43 +136,43 @@ class DeformableSolver(Solver):
             return self._differentiate_implicitly(rollout, bars, last_bars)
         inputs, like, steps = rollout.inputs, rollout.inputs.particle_mass, rollout.frames * self.settings.substeps
         b, p = inputs.world_count, self.model.particle_count
-        span, states = segment_length(rollout.adjoint, steps), rollout.states
+        segment_steps, states = segment_length(rollout.adjoint, steps), rollout.states
         if rollout.adjoint.interval > 1:
-            states = empty_in_same_library(like, (b, span + 1, p, PARTICLE.size))
+            states = empty_in_same_library(like, (b, segment_steps + 1, p, PARTICLE.size))
         bar, dual = zeros_in_same_library(like, (b, p, PARTICLE.size)), empty_in_same_library(like, (b, p, 3))
         sums = AdjointSums(self.model, inputs)
-        slots = slots_of(self.model, like) if self._by_element(like) else None
-        pace, pace_again = (ThreadTuner(element_plan.team_of(b)) for _ in range(2))
-        pending = zeros_in_same_library(like, (b, slots.rows, PARTICLE.size)) if slots else None
-        prepared, prepared_adjoint = prepare(self.model, inputs), prepare(self.model, inputs, differentiable=True)
-        shared = (bar, dual, *bars, prepared_adjoint, sums.parts())
+        slots = slots_of(self.model, like) if self._uses_element_plan(like) else None
+        thread_tuner, recompute_tuner = (ThreadTuner(element_plan.threads_per_world(b)) for _ in range(2))
+        element_bars = zeros_in_same_library(like, (b, slots.rows, PARTICLE.size)) if slots else None
+        body, adjoint_body = prepare(self.model, inputs), prepare(self.model, inputs, differentiable=True)
+        shared_arguments = (bar, dual, *bars, adjoint_body, sums.partial_sums())
         num_chunks = self._contact_chunks(slots)
 
         def recompute_segment(first: int, count: int) -> None:
-            copy_row(*views(rollout.states, first // span, states, 0))
-            self._advance(prepared, rollout, states, False, False, 0, states, first, count, pace_again)
+            copy_row(*views(rollout.states, first // segment_steps, states, 0))
+            self._advance(body, rollout, states, False, False, 0, states, first, count, recompute_tuner)
 
         def differentiate_segment(first: int, count: int) -> None:
             for start in reversed(range(first, first + count, _SUM_STEPS)):
-                length = min(_SUM_STEPS, first + count - start)
-                memory = self_contact_memory(self.model, inputs, step=start + length - 1, num_chunks=num_chunks)
+                step_count = min(_SUM_STEPS, first + count - start)
+                contacts = self_contact_memory(self.model, inputs, step=start + step_count - 1, num_chunks=num_chunks)
                 if slots:
-                    steps_back = StepLauncher(
-                        element_plan.step_all_adjoint, slots, states, first, pending, *shared, memory, *self._numbers(),
-                        worlds=b, like=like,
-                        after=self._contact_launchers_adjoint(slots, states, first, dual, pending, memory, sums),
+                    step_launcher = StepLauncher(
+                        element_plan.step_all_adjoint, slots, states, first, element_bars, *shared_arguments, contacts,
+                        *self._step_arguments(), worlds=b, like=like,
+                        after=self._contact_launchers_adjoint(slots, states, first, dual, element_bars, contacts, sums),
                     )  # fmt: skip
-                    steps_back.run(start + length - 1, length, pace, direction=-1)
+                    step_launcher.run(start + step_count - 1, step_count, thread_tuner, direction=-1)
                 else:
                     world_plan.advance_adjoint(*views(
-                        states, rollout.diverged_step, *shared, memory, iterations_per_task(b), *self._numbers(),
-                        start, start - first, length,
+                        states, rollout.diverged_step, *shared_arguments, contacts, iterations_per_task(b),
+                        *self._step_arguments(), start, start - first, step_count,
                     ))  # fmt: skip
                 sums.join()
 
         rollout.adjoint.run_backwards(steps, recompute=recompute_segment, differentiate=differentiate_segment)
         if slots:
-            element_plan.sum_pending(*views(slots, pending, bar))
+            element_plan.sum_element_bars(*views(slots, element_bars, bar))
         sums.finish()
         initialise_state_adjoint(*views(bar, *bars, sums.bars.particle_q0, sums.bars.particle_qd0))
         return sums.bars
@@ -178,35 +180,37 @@ class DeformableSolver(Solver):
     def _simulate_implicitly(
         self, inputs: DeformableInputs, frames: int, adjoint: Adjoint | None, first_frame: int
     ) -> DeformableRollout:
-        """``rollout`` by implicit steps, whose stages are all kept, in double precision."""
+        """``rollout`` by implicit steps in double precision, which stores all stages."""
         settings, like = self.settings, inputs.particle_mass
         motion = simulate(
             self.model, in_double(inputs), frames, integrator=settings.integrator, dt=settings.dt, substeps=settings.substeps,
             settings=settings.implicit, first_step=first_frame * settings.substeps,
         )  # fmt: skip
-        at_frames = motion.states[:, motion.frame_rows]
-        halves = np.split(at_frames, 2, axis=-1)
+        frame_states = motion.states[:, motion.frame_rows]
+        halves = np.split(frame_states, 2, axis=-1)
         positions, velocities = (reals_in_same_library(like, np.ascontiguousarray(half)) for half in halves)
-        marks = (ints_in_same_library(like, indices) for indices in (motion.failed_step, motion.failed_particle))
-        b, last = inputs.world_count, []
+        divergence_marks = (ints_in_same_library(like, indices) for indices in (motion.failed_step, motion.failed_particle))
+        b, last_arrays = inputs.world_count, []
         for name in self.last_names(inputs):
-            last.append(doubles_in_same_library(like, motion.history.get(name, np.zeros((b, 0)))))
-        return DeformableRollout(positions, velocities, *marks, inputs, frames, adjoint, None, motion, tuple(last))
+            last_arrays.append(doubles_in_same_library(like, motion.history.get(name, np.zeros((b, 0)))))
+        return DeformableRollout(
+            positions, velocities, *divergence_marks, inputs, frames, adjoint, None, motion, tuple(last_arrays)
+        )
 
     def _differentiate_implicitly(
         self, rollout: DeformableRollout, bars: tuple[Array, ...], last_bars: tuple[Array, ...]
     ) -> DeformableInputs:
         """``rollout_adjoint`` by the implicit function theorem."""
         frame_bars = tuple(to_numpy(bar).astype(np.float64) for bar in bars)
-        last = dict(zip(self.last_names(rollout.inputs), map(to_numpy, last_bars), strict=False))
+        named_last_bars = dict(zip(self.last_names(rollout.inputs), map(to_numpy, last_bars), strict=False))
         settings = self.settings
         input_bars = differentiate(
-            self.model, in_double(rollout.inputs), rollout.motion, frame_bars, last, dt=settings.dt, substeps=settings.substeps,
-            settings=settings.implicit,
+            self.model, in_double(rollout.inputs), rollout.motion, frame_bars, named_last_bars, dt=settings.dt,
+            substeps=settings.substeps, settings=settings.implicit,
         )  # fmt: skip
-        doubles, like = rollout.inputs.double_names(), rollout.inputs.named_arrays()
+        double_names, inputs_by_name = rollout.inputs.double_names(), rollout.inputs.named_arrays()
         return rollout.inputs.with_arrays(
-            (doubles_in_same_library if name in doubles else reals_in_same_library)(like[name], values)
+            (doubles_in_same_library if name in double_names else reals_in_same_library)(inputs_by_name[name], values)
             for name, values in input_bars.named_arrays().items()
         )
 
@@ -214,14 +218,16 @@ class DeformableSolver(Solver):
         """``forces`` of checked inputs: those of the ground and of self-contact, each [B, P, 3] (``contact_forces``)."""
         if not self._is_implicit:
             return contact_forces(self.model, inputs, dt=self.settings.dt)
-        like, force = inputs.particle_mass, ground_forces(self.model, *self._stages(inputs), **self._formula)
+        like, force = inputs.particle_mass, ground_forces(self.model, *self._stages(inputs), **self._integrator_settings)
         return reals_in_same_library(like, force), zeros_in_same_library(like, force.shape)
 
     def _forces_adjoint(self, inputs: DeformableInputs, bars: tuple[Array, Array]) -> DeformableInputs:
         """``forces_adjoint`` of checked inputs."""
         if self._is_implicit:
             force_bar, bars = np.ascontiguousarray(to_numpy(bars[0]), dtype=np.float64), inputs.zeros()
-            history_bar, contact_bar = ground_forces_adjoint(self.model, *self._stages(inputs), force_bar, **self._formula)
+            history_bar, contact_bar = ground_forces_adjoint(
+                self.model, *self._stages(inputs), force_bar, **self._integrator_settings
+            )
             history_bar = doubles_in_same_library(inputs.particle_mass, history_bar)
             contact_bar = reals_in_same_library(inputs.particle_mass, contact_bar)
             return replace(bars, particle_history0=history_bar, particle_contact=contact_bar)
@@ -236,8 +242,8 @@ class DeformableSolver(Solver):
         return history, contact
 
     @property
-    def _formula(self) -> dict[str, Any]:
-        """Numbers of implicit steps."""
+    def _integrator_settings(self) -> dict[str, Any]:
+        """Settings of the implicit integrator that ``ground_forces`` takes."""
         settings = self.settings
         return {"integrator": settings.integrator, "dt": settings.dt, "onset": settings.implicit.onset}
 
@@ -279,35 +285,35 @@ class DeformableSolver(Solver):
         return to_numpy(rollout.diverged_step)[:, None]
 
     def _advance(
-        self, prepared: DeformableArrays, rollout: DeformableRollout, states: Array, in_place: bool, write_frames: bool,
-        keep_every: int, checkpoints: Array, first: int, steps: int, pace: ThreadTuner | None = None,
+        self, body: DeformableArrays, rollout: DeformableRollout, states: Array, in_place: bool, write_frames: bool,
+        keep_every: int, checkpoints: Array, first: int, steps: int, thread_tuner: ThreadTuner | None = None,
     ) -> None:  # fmt: skip
-        """Run ``advance`` over a segment from row 0 of ``states``; ``rollout`` holds the frames and the marks of divergence, and
-        ``pace`` the timings of earlier segments.
+        """Run ``advance`` over a segment from row 0 of ``states``; ``rollout`` holds the frames and the steps of divergence, and
+        ``thread_tuner`` the timings of earlier segments.
         """
         like, b, p = rollout.inputs.particle_mass, rollout.inputs.world_count, self.model.particle_count
         output = Output(rollout.particle_q, rollout.particle_qd, checkpoints, int(write_frames), keep_every)
         diverged = (rollout.diverged_step, rollout.diverged_particle)
-        if self._by_element(like):
+        if self._uses_element_plan(like):
             slots = slots_of(self.model, like)
-            memory = self_contact_memory(self.model, rollout.inputs, step=first, num_chunks=self._contact_chunks(slots))
+            contacts = self_contact_memory(self.model, rollout.inputs, step=first, num_chunks=self._contact_chunks(slots))
             forces = zeros_in_same_library(like, (b, slots.rows, 3))
             fault = int_zeros_in_same_library(like, (b, p))
-            all_steps = StepLauncher(
-                element_plan.step_all, slots, states, first, int(in_place), forces, output, fault, prepared, memory,
-                *self._numbers(), worlds=b, like=like,
-                before=self._contact_launchers(slots, states, first, in_place, forces, memory),
+            step_launcher = StepLauncher(
+                element_plan.step_all, slots, states, first, int(in_place), forces, output, fault, body, contacts,
+                *self._step_arguments(), worlds=b, like=like,
+                before=self._contact_launchers(slots, states, first, in_place, forces, contacts),
             )  # fmt: skip
-            all_steps.run(first, steps, pace or ThreadTuner(element_plan.team_of(b)), direction=1)
+            step_launcher.run(first, steps, thread_tuner or ThreadTuner(element_plan.threads_per_world(b)), direction=1)
             element_plan.first_fault(*views(fault, *diverged))
             return
-        memory = self_contact_memory(self.model, rollout.inputs, step=first, num_chunks=1)
+        contacts = self_contact_memory(self.model, rollout.inputs, step=first, num_chunks=1)
         world_plan.advance(*views(
-            states, int(in_place), zeros_in_same_library(like, (b, p, 3)), output, *diverged, prepared, memory,
-            iterations_per_task(b), *self._numbers(), first, steps,
+            states, int(in_place), zeros_in_same_library(like, (b, p, 3)), output, *diverged, body, contacts,
+            iterations_per_task(b), *self._step_arguments(), first, steps,
         ))  # fmt: skip
 
-    def _numbers(self) -> tuple[float, float, int]:
+    def _step_arguments(self) -> tuple[float, float, int]:
         """Ground height [m], step [s] and substeps as kernel arguments."""
         return float(self.model.ground_height), float(self.settings.dt), int(self.settings.substeps)
 
@@ -315,35 +321,36 @@ class DeformableSolver(Solver):
         """Number of chunks of the self-contact triangles: that of the elements, or on a GPU one per triangle."""
         return 1 if slots is None else slots.copies or max(len(self.model.contact_triangles), 1)
 
-    def _sorting(self, states: Array, first: int, in_place: bool, memory: SelfContactArrays) -> Launcher:
+    def _hash_launcher(self, states: Array, first: int, in_place: bool, contacts: SelfContactArrays) -> Launcher:
         """Launcher that rebuilds the hash of self-contact on a GPU if a step needs it."""
         table = self.model.tables["self_contact"]
-        sizes = (int(table[layout.TABLE.vertices]), int(table[layout.TABLE.buckets]), int(table[layout.TABLE.triangles]))
-        return Launcher(self_contact_gpu.sort_vertices, states, first, int(in_place), *sizes, float(self.settings.dt), memory)
+        counts = (int(table[layout.TABLE.vertices]), int(table[layout.TABLE.buckets]), int(table[layout.TABLE.triangles]))
+        return Launcher(self_contact_gpu.sort_vertices, states, first, int(in_place), *counts, float(self.settings.dt), contacts)
 
     def _contact_launchers(
-        self, slots: Slots, states: Array, first: int, in_place: bool, forces: Array, memory: SelfContactArrays
+        self, slots: Slots, states: Array, first: int, in_place: bool, forces: Array, contacts: SelfContactArrays
     ) -> tuple[Launcher, ...]:
         """Launchers before and after a step of the element plan, for self-contact on a GPU."""
         if slots.copies or not self.model.with_self_contact:
             return ()
-        add = Launcher(
+        force_launcher = Launcher(
             self_contact_gpu.add_contacts, states, first, int(in_place), forces, self._contact_chunks(slots),
-            float(self.settings.dt), memory,
+            float(self.settings.dt), contacts,
         )  # fmt: skip
-        return self._sorting(states, first, in_place, memory), add
+        return self._hash_launcher(states, first, in_place, contacts), force_launcher
 
     def _contact_launchers_adjoint(
-        self, slots: Slots, states: Array, first: int, dual: Array, pending: Array, memory: SelfContactArrays, sums: AdjointSums
-    ) -> tuple[Launcher, ...]:
+        self, slots: Slots, states: Array, first: int, dual: Array, element_bars: Array, contacts: SelfContactArrays,
+        sums: AdjointSums,
+    ) -> tuple[Launcher, ...]:  # fmt: skip
         """``_contact_launchers`` for the adjoint."""
         if slots.copies or not self.model.with_self_contact:
             return ()
-        add = Launcher(
-            self_contact_gpu.add_contacts_adjoint, states, first, dual, pending, self._contact_chunks(slots),
-            float(self.settings.dt), memory, sums.parts().self_contact,
+        adjoint_launcher = Launcher(
+            self_contact_gpu.add_contacts_adjoint, states, first, dual, element_bars, self._contact_chunks(slots),
+            float(self.settings.dt), contacts, sums.partial_sums().self_contact,
         )  # fmt: skip
-        return self._sorting(states, first, False, memory), add
+        return self._hash_launcher(states, first, False, contacts), adjoint_launcher
 
     def plan(self, world_count: int) -> str:
         """Execution plan ("world" or "element") of a rollout of ``world_count`` worlds.
@@ -354,10 +361,10 @@ class DeformableSolver(Solver):
             return self.settings.plan
         if require().device != "cpu":
             return "element" if world_count < _MANY_CUDA_WORLDS else "world"
-        work = sum(_COST[family] * len(self.model.tables[TABLES[family]]) for family in self.model.families)
+        work = sum(_ELEMENT_COST[family] * len(self.model.tables[TABLES[family]]) for family in self.model.families)
         return "element" if world_count < thread_count() and work > _MIN_ELEMENT_PLAN_WORK else "world"
 
-    def _by_element(self, like: Array) -> bool:
+    def _uses_element_plan(self, like: Array) -> bool:
         """Whether the element plan is used for worlds with the masses ``like``."""
-        travels = require().device != "cpu" and isinstance(kernel_view(like), np.ndarray)
-        return self.plan(like.shape[0]) == "element" and not (travels and self.settings.plan == "auto")
+        needs_transfer = require().device != "cpu" and isinstance(kernel_view(like), np.ndarray)
+        return self.plan(like.shape[0]) == "element" and not (needs_transfer and self.settings.plan == "auto")

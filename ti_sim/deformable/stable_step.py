@@ -52,8 +52,8 @@ def stable_steps(model: DeformableModel, inputs: DeformableInputs, *, iterations
     """
     derivative = ForceDerivative(model, inputs, inputs.particle_q0, inputs.particle_qd0)
     mass = to_numpy(inputs.particle_mass).astype(np.float64)
-    free = model.particle_table[:, HELD] == 0
-    root = np.where(free, 1 / np.sqrt(np.where(free, mass, 1.0)), 0.0)[..., None]
+    is_free = model.particle_table[:, HELD] == 0
+    inverse_sqrt_mass = np.where(is_free, 1 / np.sqrt(np.where(is_free, mass, 1.0)), 0.0)[..., None]
     contact = to_numpy(inputs.particle_contact).astype(np.float64)
     contact *= (model.particle_table[:, GROUND_CONTACT] == 1)[:, None]
     stiffness = np.stack([0 * contact[..., 0], 0 * contact[..., 0], contact[..., 0]], axis=-1)
@@ -61,21 +61,21 @@ def stable_steps(model: DeformableModel, inputs: DeformableInputs, *, iterations
 
     # Two equal sheets moving against each other have four times ke on each particle: as a vertex and as a corner, both moving. A
     # vertex over another one touches every triangle with that corner.
-    triangles = np.bincount(model.contact_triangles.ravel(), minlength=model.particle_count)[:, None]
-    contact_bound = 4 * to_numpy(inputs.self_contact).astype(np.float64)[:, None] * triangles
+    triangle_counts = np.bincount(model.contact_triangles.ravel(), minlength=model.particle_count)[:, None]
+    contact_bound = 4 * to_numpy(inputs.self_contact).astype(np.float64)[:, None] * triangle_counts
     stiffness += contact_bound[..., :1]
     damping += np.maximum(contact_bound[..., 1:2], contact_bound[..., 2:3])
 
-    def curvature(x: np.ndarray) -> np.ndarray:
-        product = derivative.transposed(root * x)[..., :3]
-        return root * (stiffness * (root * x) - product)
+    def scaled_stiffness(x: np.ndarray) -> np.ndarray:
+        product = derivative.transposed(inverse_sqrt_mass * x)[..., :3]
+        return inverse_sqrt_mass * (stiffness * (inverse_sqrt_mass * x) - product)
 
-    def drag(x: np.ndarray) -> np.ndarray:
-        product = derivative.transposed(root * x)[..., 3:]
-        return root * (damping * (root * x) - product)
+    def scaled_damping(x: np.ndarray) -> np.ndarray:
+        product = derivative.transposed(inverse_sqrt_mass * x)[..., 3:]
+        return inverse_sqrt_mass * (damping * (inverse_sqrt_mass * x) - product)
 
     shape = (*mass.shape, 3)
-    omega2, c = (_largest_eigenvalue(product, shape, iterations) for product in (curvature, drag))
+    omega2, c = (_largest_eigenvalue(product, shape, iterations) for product in (scaled_stiffness, scaled_damping))
     # dt = (sqrt(c^2 + 4 omega^2) - c) / omega^2, written so that omega may be zero.
     with np.errstate(divide="ignore"):
         return 4 / (np.sqrt(c * c + 4 * omega2) + c)
@@ -93,21 +93,22 @@ def _largest_eigenvalue(product: Callable[[np.ndarray], np.ndarray], shape: tupl
         [B].
     """
     worlds, count = shape[0], shape[1] * 3
-    current = np.tile(np.random.default_rng(0).normal(size=count), (worlds, 1))
-    current /= np.linalg.norm(current, axis=1, keepdims=True)
-    basis = [current]
+    start = np.tile(np.random.default_rng(0).normal(size=count), (worlds, 1))
+    start /= np.linalg.norm(start, axis=1, keepdims=True)
+    basis = [start]
     diagonal, off_diagonal = [], []
     for _ in range(min(iterations, count)):
-        new = product(basis[-1].reshape(shape)).reshape(worlds, count)
-        diagonal.append((new * basis[-1]).sum(1))
-        for vector in 2 * basis:  # f32 products lose the orthogonality of the three-term recurrence, and one pass is not enough
-            new = new - (new * vector).sum(1, keepdims=True) * vector
-        length = np.linalg.norm(new, axis=1)
-        off_diagonal.append(length)
-        basis.append(new / np.maximum(length, np.finfo(np.float64).tiny)[:, None])
-    row_count = len(diagonal)
-    matrix = np.zeros((worlds, row_count, row_count))
-    k = np.arange(row_count)
+        vector = product(basis[-1].reshape(shape)).reshape(worlds, count)
+        diagonal.append((vector * basis[-1]).sum(1))
+        # f32 products lose the orthogonality of the three-term recurrence, and one pass is not enough.
+        for basis_vector in 2 * basis:
+            vector = vector - (vector * basis_vector).sum(1, keepdims=True) * basis_vector
+        norm = np.linalg.norm(vector, axis=1)
+        off_diagonal.append(norm)
+        basis.append(vector / np.maximum(norm, np.finfo(np.float64).tiny)[:, None])
+    size = len(diagonal)
+    matrix = np.zeros((worlds, size, size))
+    k = np.arange(size)
     matrix[:, k, k] = np.array(diagonal).T
-    matrix[:, k[1:], k[:-1]] = matrix[:, k[:-1], k[1:]] = np.array(off_diagonal[:-1]).T.reshape(worlds, row_count - 1)
+    matrix[:, k[1:], k[:-1]] = matrix[:, k[:-1], k[1:]] = np.array(off_diagonal[:-1]).T.reshape(worlds, size - 1)
     return np.maximum(np.linalg.eigvalsh(matrix)[:, -1], 0.0)

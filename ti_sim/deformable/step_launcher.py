@@ -35,13 +35,13 @@ class StepLauncher:
         self._barrier = np.zeros((worlds, 2), dtype=np.int32) if slots.copies else int_zeros_in_same_library(like, (1, 2))
         self._launch = Launcher(kernel, self._barrier, slots, *arguments, integers=4)
 
-    def run(self, first: int, steps: int, pace: ThreadTuner, *, direction: int) -> None:
+    def run(self, first: int, steps: int, thread_tuner: ThreadTuner, *, direction: int) -> None:
         """Run ``steps`` steps.
 
         Args:
             first: first step.
             steps: number of steps.
-            pace: chooses the number of threads.
+            thread_tuner: chooses the number of threads.
             direction: 1 for ascending steps, -1 for descending ones.
 
         Raises:
@@ -62,4 +62,4 @@ class StepLauncher:
             if self._barrier[:, 1].any():
                 raise RuntimeError("threads of a simulation timed out at a barrier: choose plan='world'")
 
-        pace.run(launch_group, steps)
+        thread_tuner.run(launch_group, steps)

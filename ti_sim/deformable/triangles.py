@@ -40,7 +40,7 @@ _TWO_THIRDS = 2 / 3
 # Twice the area of a triangle over its squared longest edge, below which it is flat.
 _FLAT = 1e-9
 # Tolerance between the normal of an element of a plane body and that of the plane.
-_TILT = 1e-6
+_NORMAL_TOLERANCE = 1e-6
 
 
 def triangle_rest_table(particle_rest: np.ndarray, tri_indices: np.ndarray, tri_normal: np.ndarray) -> np.ndarray:
@@ -60,17 +60,19 @@ def triangle_rest_table(particle_rest: np.ndarray, tri_indices: np.ndarray, tri_
     """
     first, second, cross = _edges(particle_rest, tri_indices)
     double_area = np.linalg.norm(cross, axis=1)
-    longest = np.maximum(np.maximum((first**2).sum(1), (second**2).sum(1)), ((second - first) ** 2).sum(1))
-    _refuse(double_area <= _FLAT * longest, tri_indices, "has no area at rest: remove it, or move its particles apart")
-    plane = np.linalg.norm(tri_normal, axis=1) > 0
-    facing = (cross * tri_normal).sum(1) / double_area
-    _refuse(
-        plane & (facing < 0),
+    longest_squared = np.maximum(np.maximum((first**2).sum(1), (second**2).sum(1)), ((second - first) ** 2).sum(1))
+    _raise_if_any(
+        double_area <= _FLAT * longest_squared, tri_indices, "has no area at rest: remove it, or move its particles apart"
+    )
+    is_plane = np.linalg.norm(tri_normal, axis=1) > 0
+    normal_cosine = (cross * tri_normal).sum(1) / double_area
+    _raise_if_any(
+        is_plane & (normal_cosine < 0),
         tri_indices,
         "of a plane body is wound against the plane's normal: reverse the order of its particles",
     )
-    _refuse(
-        plane & (np.abs(facing - 1) > _TILT),
+    _raise_if_any(
+        is_plane & (np.abs(normal_cosine - 1) > _NORMAL_TOLERANCE),
         tri_indices,
         "of a plane body is not at right angles to its tri_normal: give the plane's unit normal, or zeros for a membrane",
     )
@@ -105,9 +107,9 @@ def membrane_constants(youngs_modulus: Number, poisson_ratio: Number, thickness:
     Returns:
         (mu, lambda) [N/m] that agree with linear elasticity at small strains.
     """
-    stretching = youngs_modulus * thickness
-    shear = stretching / (2 * (1 + poisson_ratio))
-    return triangle_constants(shear, stretching * poisson_ratio / (1 - poisson_ratio * poisson_ratio))
+    tensile_stiffness = youngs_modulus * thickness
+    shear = tensile_stiffness / (2 * (1 + poisson_ratio))
+    return triangle_constants(shear, tensile_stiffness * poisson_ratio / (1 - poisson_ratio * poisson_ratio))
 
 
 @checked
@@ -137,12 +139,12 @@ def _edges(positions: np.ndarray, tri_indices: np.ndarray) -> tuple[np.ndarray, 
     return first, second, np.cross(first, second)
 
 
-def _refuse(bad: np.ndarray, tri_indices: np.ndarray, defect: str) -> None:
+def _raise_if_any(bad: np.ndarray, tri_indices: np.ndarray, defect: str) -> None:
     """Raise a UserError for the first bad triangle."""
     if bad.any():
-        worst = int(np.argmax(bad))
+        index = int(np.argmax(bad))
         count_note = f" (and {bad.sum() - 1} more)" if bad.sum() > 1 else ""
-        raise UserError(f"triangle {worst} of particles {tri_indices[worst].tolist()}{count_note} {defect}")
+        raise UserError(f"triangle {index} of particles {tri_indices[index].tolist()}{count_note} {defect}")
 
 
 @ti.func
@@ -161,13 +163,13 @@ def area_stretch(body: ti.template(), e, f1, f2):
     """
     cross = f1.cross(f2)
     n = vec3(body.tri_rest[e, NORMAL], body.tri_rest[e, NORMAL + 1], body.tri_rest[e, NORMAL + 2])
-    turning = 0.0
+    normal_derivative = 0.0
     if n.dot(n) == 0:
-        doubled_area = cross.norm()
-        if doubled_area > 0:
-            turning = 1 / doubled_area
-            n = turning * cross
-    return n.dot(cross), n, turning
+        cross_norm = cross.norm()
+        if cross_norm > 0:
+            normal_derivative = 1 / cross_norm
+            n = normal_derivative * cross
+    return n.dot(cross), n, normal_derivative
 
 
 @ti.func
@@ -187,11 +189,11 @@ def triangle_force(body: ti.template(), state: ti.template(), out: ti.template()
     i0, i1, i2 = body.tri_indices[e, 0], body.tri_indices[e, 1], body.tri_indices[e, 2]
     x0 = load_position(state, b, row, i0)
     f1, f2 = gradient_columns(body, e, load_position(state, b, row, i1) - x0, load_position(state, b, row, i2) - x0)
-    stretch, n, turning = area_stretch(body, e, f1, f2)
+    stretch, n, normal_derivative = area_stretch(body, e, f1, f2)
     mu = body.tri_material[b, e, MU]
-    shape = mu - mu / (f1.dot(f1) + f2.dot(f2) + 1)
+    isotropic_stress = mu - mu / (f1.dot(f1) + f2.dot(f2) + 1)
     pressure = body.tri_material[b, e, LAMBDA] * (stretch - 1 - body.tri_actuation[b, frame, e]) - _TWO_THIRDS * mu
-    s11, s22, s12 = shape, shape, 0.0
+    s11, s22, s12 = isotropic_stress, isotropic_stress, 0.0
     area = body.tri_rest[e, AREA]
     air = vec3(0.0)
     if ti.static(body.features.with_damping or body.features.with_air):
@@ -206,7 +208,7 @@ def triangle_force(body: ti.template(), state: ti.template(), out: ti.template()
             s12 = 0.5 * damping * (f1.dot(d2) + f2.dot(d1))
         if ti.static(body.features.with_air):
             drag, lift = body.tri_material[b, e, DRAG], body.tri_material[b, e, LIFT]
-            if turning > 0 and (drag != 0 or lift != 0):
+            if normal_derivative > 0 and (drag != 0 or lift != 0):
                 u = _THIRD * (v0 + v1 + v2) - vec3(body.wind[b, 0], body.wind[b, 1], body.wind[b, 2])
                 air = _THIRD * air_force(area * stretch, n, u, drag, lift)
     pressure_force = pressure * n
@@ -235,54 +237,54 @@ def triangle_force_adjoint(
     d1, d2 = gradient_columns(body, e, v1 - v0, v2 - v0)
     w0, w1, w2 = load_dual(dual, b, i0), load_dual(dual, b, i1), load_dual(dual, b, i2)
     g1, g2 = gradient_columns(body, e, w1 - w0, w2 - w0)
-    stretch, n, turning = area_stretch(body, e, f1, f2)
+    stretch, n, normal_derivative = area_stretch(body, e, f1, f2)
     mu, lame = body.tri_material[b, e, MU], body.tri_material[b, e, LAMBDA]
     damping = body.tri_material[b, e, DAMPING]
     drag, lift = body.tri_material[b, e, DRAG], body.tri_material[b, e, LIFT]
     area = body.tri_rest[e, AREA]
 
-    # Virtual power of the elastic stress per area: shape q + pressure s, with q = F : G and s the change of J along G.
+    # Virtual power of the elastic stress per area: isotropic_stress q + pressure s, with q = F : G, s the change of J along G.
     inverse = 1 / (f1.dot(f1) + f2.dot(f2) + 1)
-    shape = mu - mu * inverse
-    strain = stretch - 1 - body.tri_actuation[b, frame, e]
-    pressure = lame * strain - _TWO_THIRDS * mu
+    isotropic_stress = mu - mu * inverse
+    area_strain = stretch - 1 - body.tri_actuation[b, frame, e]
+    pressure = lame * area_strain - _TWO_THIRDS * mu
     q = f1.dot(g1) + f2.dot(g2)
-    change = g1.cross(f2) + f1.cross(g2)
-    s = n.dot(change)
-    pressure_rate = pressure * turning
-    curl = (lame - pressure_rate) * s * n + pressure_rate * change  # adjoint of f1 x f2
+    cross_change = g1.cross(f2) + f1.cross(g2)
+    s = n.dot(cross_change)
+    pressure_over_norm = pressure * normal_derivative
+    cross_bar = (lame - pressure_over_norm) * s * n + pressure_over_norm * cross_change  # adjoint of f1 x f2
     pressure_force = pressure * n
-    spread = 2 * mu * inverse * inverse * q
+    isotropic_change = 2 * mu * inverse * inverse * q
 
     # Virtual power of the damping per area: damping A : B, with A and B the symmetric parts of F^T dF/dt and F^T G.
     a11, a22, a12 = f1.dot(d1), f2.dot(d2), 0.5 * (f1.dot(d2) + f2.dot(d1))
     b11, b22, b12 = f1.dot(g1), f2.dot(g2), 0.5 * (f1.dot(g2) + f2.dot(g1))
-    lost = a11 * b11 + a22 * b22 + 2 * a12 * b12
-    a11, a22, a12 = damping * a11 + shape, damping * a22 + shape, damping * a12
+    strain_rate_product = a11 * b11 + a22 * b22 + 2 * a12 * b12
+    a11, a22, a12 = damping * a11 + isotropic_stress, damping * a22 + isotropic_stress, damping * a12
     b11, b22, b12 = damping * b11, damping * b22, damping * b12
-    p1 = a11 * g1 + a12 * g2 + b11 * d1 + b12 * d2 + spread * f1 + g2.cross(pressure_force)
-    p2 = a12 * g1 + a22 * g2 + b12 * d1 + b22 * d2 + spread * f2 + pressure_force.cross(g1)
+    p1 = a11 * g1 + a12 * g2 + b11 * d1 + b12 * d2 + isotropic_change * f1 + g2.cross(pressure_force)
+    p2 = a12 * g1 + a22 * g2 + b12 * d1 + b22 * d2 + isotropic_change * f2 + pressure_force.cross(g1)
     r1 = b11 * f1 + b12 * f2
     r2 = b12 * f1 + b22 * f2
 
     u_bar = vec3(0.0)
-    if turning > 0:  # air forces act on membranes only
+    if normal_derivative > 0:  # air forces act on membranes only
         u = _THIRD * (v0 + v1 + v2) - vec3(body.wind[b, 0], body.wind[b, 1], body.wind[b, 2])
         area_vector_bar, velocity_bar, drag_bar, lift_bar = air_force_adjoint(
             area * stretch, n, u, drag, lift, _THIRD * (w0 + w1 + w2)
         )
-        curl -= area_vector_bar
+        cross_bar -= area_vector_bar
         u_bar = _THIRD * velocity_bar
         add_bar(bars.tri_material, b, e, DRAG, drag_bar)
         add_bar(bars.tri_material, b, e, LIFT, lift_bar)
         for k in ti.static(range(3)):
             add_bar(bars.wind, b, e, k, -velocity_bar[k])
 
-    p1 += f2.cross(curl)
-    p2 += curl.cross(f1)
+    p1 += f2.cross(cross_bar)
+    p2 += cross_bar.cross(f1)
     add_bar(bars.tri_material, b, e, MU, -area * (q - inverse * q - _TWO_THIRDS * s))
-    add_bar(bars.tri_material, b, e, LAMBDA, -area * strain * s)
-    add_bar(bars.tri_material, b, e, DAMPING, -area * lost)
+    add_bar(bars.tri_material, b, e, LAMBDA, -area * area_strain * s)
+    add_bar(bars.tri_material, b, e, DAMPING, -area * strain_rate_product)
     add_bar(bars.tri_actuation, b, frame, e, area * lame * s)
 
     c00, c01 = -area * body.tri_rest[e, INVERSE], -area * body.tri_rest[e, INVERSE + 1]
@@ -303,13 +305,13 @@ def triangle_energy_of(body: ti.template(), state: ti.template(), b, row, frame,
         body, e,
         load_position(state, b, row, body.tri_indices[e, 1]) - x0, load_position(state, b, row, body.tri_indices[e, 2]) - x0,
     )  # fmt: skip
-    stretch, _n, _turning = area_stretch(body, e, f1, f2)
+    stretch, _n, _normal_derivative = area_stretch(body, e, f1, f2)
     mu, lame = body.tri_material[b, e, MU], body.tri_material[b, e, LAMBDA]
-    membrane_strain = f1.dot(f1) + f2.dot(f2) - 2
-    strain = stretch - 1 - body.tri_actuation[b, frame, e]
-    density = (
-        0.5 * mu * (membrane_strain - ti.log(1 + membrane_strain / 3))
-        + 0.5 * lame * strain * strain
+    norm_excess = f1.dot(f1) + f2.dot(f2) - 2
+    area_strain = stretch - 1 - body.tri_actuation[b, frame, e]
+    energy_density = (
+        0.5 * mu * (norm_excess - ti.log(1 + norm_excess / 3))
+        + 0.5 * lame * area_strain * area_strain
         - _TWO_THIRDS * mu * (stretch - 1)
     )
-    return body.tri_rest[e, AREA] * density
+    return body.tri_rest[e, AREA] * energy_density

@@ -90,7 +90,7 @@ def run(
 @pytest.mark.threads
 @pytest.mark.parametrize("copies", [0, 3])
 def test_both_plans_give_the_same(copies: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(element_plan, "copies_of", lambda: copies if on_cpu() else 0)  # copies are for threads of a CPU
+    monkeypatch.setattr(element_plan, "copy_count", lambda: copies if on_cpu() else 0)  # copies are for threads of a CPU
     model, inputs = block_and_sheet()
     wanted = run(model, inputs, "world", StoreAll())
     assert all(np.any(wanted[name]) for name in NAMES if name != "self_contact")
@@ -103,7 +103,7 @@ def test_both_plans_give_the_same(copies: int, monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.threads
 def test_element_plan_repeats_itself_bit_by_bit(monkeypatch: pytest.MonkeyPatch) -> None:
     if on_cpu():
-        monkeypatch.setattr(element_plan, "copies_of", lambda: 3)
+        monkeypatch.setattr(element_plan, "copy_count", lambda: 3)
     model, inputs = block_and_sheet()
     once, twice = (run(model, inputs, "element", StoreAll()) for _ in range(2))
     for name, array in once.items():
@@ -114,11 +114,11 @@ def test_element_plan_repeats_itself_bit_by_bit(monkeypatch: pytest.MonkeyPatch)
 def test_a_team_gives_what_one_thread_gives(monkeypatch: pytest.MonkeyPatch) -> None:
     """The parts and the order of their sums are the same, so that the choice of threads changes no bit."""
     if on_cpu():
-        monkeypatch.setattr(element_plan, "copies_of", lambda: 2)
+        monkeypatch.setattr(element_plan, "copy_count", lambda: 2)
     model, inputs = block_and_sheet(worlds=1)
     found = []
     for threads in sorted({1, min(2, thread_count())}) if on_cpu() else (1, 1):  # a GPU has no teams
-        monkeypatch.setattr(element_plan, "team_of", lambda worlds, threads=threads: threads)
+        monkeypatch.setattr(element_plan, "threads_per_world", lambda worlds, threads=threads: threads)
         found.append(run(model, inputs, "element", StoreAll()))
     for name, array in found[0].items():
         assert_same(array, found[-1][name])

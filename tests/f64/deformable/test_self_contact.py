@@ -68,7 +68,7 @@ def test_plans_and_checkpoints_give_the_same(monkeypatch: pytest.MonkeyPatch) ->
     free = run(model, replace(inputs, self_contact=0 * inputs.self_contact), "world")
     assert np.abs(wanted["particle_q"] - free["particle_q"]).max() > 0.05 and wanted["self_contact"].all()
     for copies in (2, 0) if on_cpu() else (0,):  # copies are for threads of a CPU
-        monkeypatch.setattr(element_plan, "copies_of", lambda copies=copies: copies)
+        monkeypatch.setattr(element_plan, "copy_count", lambda copies=copies: copies)
         for adjoint in (StoreAll(), Checkpoint(4)):
             assert_same(run(model, inputs, "element", adjoint), wanted, 1e-12)
     assert_same(run(model, inputs, "world", Checkpoint(4)), wanted, 1e-12)
@@ -80,11 +80,11 @@ def test_no_bit_depends_on_lists_and_threads(monkeypatch: pytest.MonkeyPatch) ->
     of atomics come in any order, nothing but rounding.
     """
     if on_cpu():
-        monkeypatch.setattr(element_plan, "copies_of", lambda: 2)
+        monkeypatch.setattr(element_plan, "copy_count", lambda: 2)
     model, inputs = two_sheets(worlds=1)
     wanted = {plan: run(model, inputs, plan) for plan in ("world", "element")}
     for threads in sorted({1, min(2, thread_count())}) if on_cpu() else (1,):
-        monkeypatch.setattr(element_plan, "team_of", lambda worlds, threads=threads: threads)
+        monkeypatch.setattr(element_plan, "threads_per_world", lambda worlds, threads=threads: threads)
         for name, value in (
             ("PAIRS_PER_TRIANGLE", 0), ("_SKIN_OF_EDGE", 1e-6), ("_SKIN_OF_EDGE", 3.0), ("_CELL_OF_EDGE", 1e-2)
         ):  # fmt: skip

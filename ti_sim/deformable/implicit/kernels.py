@@ -9,7 +9,7 @@ from ti_sim.base.rows import Row, add_vec4, load_slot_vec3, load_vec3, load_vec4
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import mat3, vec3
 from ti_sim.deformable.corners import PARTICLE, NoBars, jacobian_row, load_dual, load_position, load_velocity, unit_dual
-from ti_sim.deformable.element_plan import any_adjoint, any_force
+from ti_sim.deformable.element_plan import indexed_element_adjoint, indexed_element_force
 from ti_sim.deformable.elements import element_energy, element_force_adjoint
 from ti_sim.deformable.families import FAMILIES
 from ti_sim.deformable.implicit.ground import ground_bars, ground_law, normal_work
@@ -102,10 +102,10 @@ def evaluate(
                 states[b, row, p, PARTICLE.velocity + k] = move / stage.numbers[GAMMA]
     for i in range(stage.elements):
         gathering = with_fields(body, gather=True)
-        any_force(gathering, states, stage.force, b, row, control, i)
+        indexed_element_force(gathering, states, stage.force, b, row, control, i)
         if ti.static(body.features.with_damping or body.features.with_air):
             elastic_body = with_fields(body, gather=True, features=body.features.elastic)
-            any_force(elastic_body, states, stage.elastic, b, row, control, i)
+            indexed_element_force(elastic_body, states, stage.elastic, b, row, control, i)
         first = 0
         for family in ti.static(body.features.families):
             count = body.indices_of(family).shape[0]
@@ -243,7 +243,7 @@ def stage_adjoint(
     """
     for i in range(stage.elements):
         slotted = with_fields(body, gather=True)
-        any_adjoint(slotted, bars, states, dual, external, b, row, control, i)
+        indexed_element_adjoint(slotted, bars, states, dual, external, b, row, control, i)
     for p in range(states.shape[2]):
         x_bar, v_bar = particle_vec3(bar, p, PARTICLE.position), particle_vec3(bar, p, PARTICLE.velocity)
         fx, fv = slot_sum(stage, external, b, p, PARTICLE.position), slot_sum(stage, external, b, p, PARTICLE.velocity)
