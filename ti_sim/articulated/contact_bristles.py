@@ -15,7 +15,7 @@ adjoints of the displacements after a step until the adjoint of its forces repla
 
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import vec2
-from ti_sim.contact.patch import PATCH_SIZE
+from ti_sim.contact.patch import STORED_PATCH_SIZE
 
 PAIR_SIZE = 4  # displacement and angle
 POINT_SIZE = 2
@@ -56,7 +56,7 @@ def state_columns(world: ti.template()):
     """Number of columns of a row of states: coordinates, velocities, accelerations, and what dry friction and bristles add."""
     columns = first_bristle(world)
     if ti.static(world.sticking):
-        columns += 2 * bristle_size(world) + PATCH_SIZE * pair_count(world)
+        columns += 2 * bristle_size(world) + STORED_PATCH_SIZE * pair_count(world)
     return columns
 
 
@@ -75,7 +75,7 @@ def point_column(world: ti.template(), p):
 @ti.func
 def patch_column(world: ti.template(), p):
     """Column of the patch of pair p in a row of states."""
-    return first_bristle(world) + 2 * bristle_size(world) + PATCH_SIZE * p
+    return first_bristle(world) + 2 * bristle_size(world) + STORED_PATCH_SIZE * p
 
 
 @ti.func

@@ -14,7 +14,7 @@ from ti_sim.base.rows import add_vec3, add_vec4, load_vec3, load_vec4
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import vec3, vec4
 from ti_sim.contact.collision import NEAR, SHAPE
-from ti_sim.contact.law import contact_force_along, contact_force_along_adjoint, onset, slack
+from ti_sim.contact.law import contact_force_along, contact_force_along_adjoint, path_average, surface_offset
 from ti_sim.contact.patch import PATCH, add_to_patch, patch_point_adjoint
 from ti_sim.contact.shape_distance import shape_vec3
 
@@ -89,8 +89,8 @@ def depth_in_contact(gap, speed, dt):
     """Depth of which the elastic force of ``ti_sim.contact.law`` is a multiple [m], and its derivatives by minus the gap and by
     the normal velocity ``speed``.
     """
-    depth, travel, speed_rate = -gap - ti.static(slack()), dt * ti.abs(speed), 0.0
-    mean, rate = onset(depth, travel)
+    depth, travel, speed_rate = -gap - ti.static(surface_offset()), dt * ti.abs(speed), 0.0
+    mean, rate = path_average(depth, travel)
     if ti.abs(depth) < travel:
         y = ti.abs(depth) / travel
         speed_rate = (1 - y) * (1 - y) * (1 + 2 * y) / 6 * dt * ti.select(speed < 0, -1.0, 1.0)

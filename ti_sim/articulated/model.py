@@ -24,7 +24,7 @@ from ti_sim.contact.collision import (
     possible_pairs,
     shape_rows,
 )
-from ti_sim.contact.patch import PATCH_SIZE
+from ti_sim.contact.patch import STORED_PATCH_SIZE
 from ti_sim.rollout.arrays import Arrays, array
 from ti_sim.rollout.time_steps import ExplicitIntegrator, check_integrator
 from ti_sim.shapes.contact_points import WithContactPoints
@@ -142,7 +142,7 @@ class ArticulatedModel(WithContactPoints):
         those of ``contact_bristles`` where contacts have bristles.
         """
         first_column, column_count = self.bristle_columns(inputs)
-        return first_column + 2 * column_count + (PATCH_SIZE * len(self.candidate_pairs) if inputs.has_bristles else 0)
+        return first_column + 2 * column_count + (STORED_PATCH_SIZE * len(self.candidate_pairs) if inputs.has_bristles else 0)
 
     def bristle_columns(self, inputs: ArticulatedInputs) -> tuple[int, int]:
         """First column and number of columns of the displacements of contacts before a step in a row of states."""

@@ -25,15 +25,15 @@ their resultant, and so is the limit of friction.
 A pair with kt = 0 has the friction of ``contact_force`` at each point instead, and no bristle.
 
 The normal forces of the points are added as without bristles, and gathered into the patch. ``patch`` is a vector of
-``PATCH.size`` numbers: kt, the patch (the ``PATCH_SIZE`` numbers that rows of states keep), and in the adjoint the derivatives
-of L (see ``adjoint``) with respect to centre, r^2, resultant and path. The adjoint of friction comes first, from the kept
-patch; each point then takes its part with ``patch_point_adjoint``, in the same sweep as the adjoint of its normal force.
+``PATCH.size`` numbers: kt, the patch (the ``STORED_PATCH_SIZE`` numbers that rows of states store), and in the adjoint the
+derivatives of L (see ``adjoint``) with respect to centre, r^2, resultant and path. The adjoint of friction comes first, from the
+stored patch; ``patch_point_adjoint`` then gives the adjoint of each point, in the sweep of the adjoint of its normal force.
 
 Without travel there are kinks, at which the derivative is one-sided: that of sticking where a limit is just reached.
 """
 
 from ti_sim.articulated.contact_bristles import (
-    PATCH_SIZE,
+    STORED_PATCH_SIZE,
     bristle_size,
     first_bristle,
     first_bristle_bar,
@@ -48,17 +48,17 @@ from ti_sim.base.differentiable import Real, Vector, differentiable, inverse, re
 from ti_sim.base.rows import add_vec3, add_vec4, load_vec3, load_vec4, store_vec3
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import vec3
-from ti_sim.contact.law import limited_friction, onset, onset_rates
-from ti_sim.contact.patch import BAR_SIZE, PATCH, patch_vec3
+from ti_sim.contact.law import limited_friction, path_average, path_average_derivatives
+from ti_sim.contact.patch import PATCH, PATCH_BAR_SIZE, patch_vec3
 
 _MIN_SQUARED_FORCE = 1e-30  # square of the normal force below which there is no friction [N2]; its powers are in the range of f32
 
 
-def _onset(path: Vector) -> tuple[Real, Real]:
-    """``onset`` of a recorded path."""
+def _path_average(path: Vector) -> tuple[Real, Real]:
+    """``path_average`` of a recorded path."""
     depth, travel = path[0], path[1]
-    mean, fraction = onset(depth.value, travel.value)
-    by_depth, by_travel, mean_by_travel = onset_rates(depth.value, travel.value)
+    mean, fraction = path_average(depth.value, travel.value)
+    by_depth, by_travel, mean_by_travel = path_average_derivatives(depth.value, travel.value)
     fraction_variable = recorded(fraction, [(depth, by_depth), (travel, by_travel)])
     return recorded(mean, [(depth, fraction), (travel, mean_by_travel)]), fraction_variable
 
@@ -80,7 +80,7 @@ def grip(resultant, spread, path, u, angular_velocity, s, angle, contact, kt, dt
 
     Args:
         resultant: N, of length above zero [N].
-        spread: r^2 [m2].
+        squared_radius: r^2 [m2].
         path: mean path of the points.
         u: relative velocity at the centre [m/s].
         angular_velocity: relative angular velocity [rad/s].
@@ -94,7 +94,7 @@ def grip(resultant, spread, path, u, angular_velocity, s, angle, contact, kt, dt
         (force on the first link [N], moment on it about the centre [N m], displacement [m] and angle [rad] after the step).
     """
     ke, kd, kf, mu = contact.entries
-    force, (mean, fraction) = sqrt(resultant.dot(resultant)), _onset(path)
+    force, (mean, fraction) = sqrt(resultant.dot(resultant)), _path_average(path)
     weight = force * inverse(ke * mean + kd * fraction * path[2])
     normal, law = resultant * inverse(force), Vector([ke, kd, mu])
     slide, twist = u - normal * u.dot(normal), angular_velocity.dot(normal)
@@ -123,7 +123,7 @@ def store_displacement(rows: ti.template(), b, row, column, s, angle):
 @ti.func
 def begin_patch(world: ti.template(), b, i, j, patch: ti.template()):
     """Begin the patch of a pair of links: its kt, and no point."""
-    for k in ti.static(range(1 + PATCH_SIZE)):
+    for k in ti.static(range(1 + STORED_PATCH_SIZE)):
         patch[k] = 0.0
     patch[PATCH.kt] = mean_bristle(world, b, i, j)
 
@@ -149,8 +149,8 @@ def patch_loads(world: ti.template(), states: ti.template(), b, slot, p, i, j, p
     Reads the displacement before the step in a row of ``states``, and writes that after it and the patch there.
     """
     resultant = patch_vec3(patch, PATCH.resultant)
-    if patch[PATCH.kt] > 0 and patch[PATCH.sum] > 0 and resultant.dot(resultant) > _MIN_SQUARED_FORCE:
-        patch[PATCH.spread] = patch[PATCH.spread] / patch[PATCH.sum]
+    if patch[PATCH.kt] > 0 and patch[PATCH.force_sum] > 0 and resultant.dot(resultant) > _MIN_SQUARED_FORCE:
+        patch[PATCH.squared_radius] = patch[PATCH.squared_radius] / patch[PATCH.force_sum]
         centre, contact = patch_vec3(patch, PATCH.centre), mean_contact(world, b, i, j)
         separation = load_vec3(world.work, b, i, WORK.position) - load_vec3(world.work, b, j, WORK.position)
         u, angular_velocity = centre_motion(world, b, i, j, centre, separation)
@@ -158,7 +158,7 @@ def patch_loads(world: ti.template(), states: ti.template(), b, slot, p, i, j, p
         s, angle = load_displacement(world, states, b, slot, column)
         force, moment, new_slide, angle_after = grip.value(
             resultant,
-            patch[PATCH.spread],
+            patch[PATCH.squared_radius],
             patch_vec3(patch, PATCH.path),
             u,
             angular_velocity,
@@ -173,8 +173,8 @@ def patch_loads(world: ti.template(), states: ti.template(), b, slot, p, i, j, p
         add_moment(world, b, i, moment)
         add_moment(world, b, j, -moment)
         store_displacement(states, b, slot, column + bristle_size(world), rotated_back(rotation, new_slide), angle_after)
-        for k in ti.static(range(PATCH_SIZE)):
-            states[b, slot, patch_column(world, p) + k] = patch[PATCH.sum + k]
+        for k in ti.static(range(STORED_PATCH_SIZE)):
+            states[b, slot, patch_column(world, p) + k] = patch[PATCH.force_sum + k]
 
 
 @ti.func
@@ -204,11 +204,11 @@ def patch_loads_adjoint(
     links' motion, contact parameters and bristle stiffness.
     """
     patch[PATCH.kt] = mean_bristle(world, b, i, j)
-    for k in ti.static(range(PATCH_SIZE)):
-        patch[PATCH.sum + k] = states[b, slot, patch_column(world, p) + k]
-    for k in ti.static(range(BAR_SIZE)):
+    for k in ti.static(range(STORED_PATCH_SIZE)):
+        patch[PATCH.force_sum + k] = states[b, slot, patch_column(world, p) + k]
+    for k in ti.static(range(PATCH_BAR_SIZE)):
         patch[PATCH.centre_bar + k] = 0.0
-    if patch[PATCH.kt] > 0 and patch[PATCH.sum] > 0:
+    if patch[PATCH.kt] > 0 and patch[PATCH.force_sum] > 0:
         centre, contact = patch_vec3(patch, PATCH.centre), mean_contact(world, b, i, j)
         separation = load_vec3(world.work, b, i, WORK.position) - load_vec3(world.work, b, j, WORK.position)
         u, angular_velocity = centre_motion(world, b, i, j, centre, separation)
@@ -221,7 +221,7 @@ def patch_loads_adjoint(
         y -= load_vec3(world.work, b, j, WORK.virtual + 3) + ws_j.cross(centre + separation)
         linearization = grip.linearize(
             patch_vec3(patch, PATCH.resultant),
-            patch[PATCH.spread],
+            patch[PATCH.squared_radius],
             patch_vec3(patch, PATCH.path),
             u,
             angular_velocity,
@@ -253,4 +253,4 @@ def patch_loads_adjoint(
             patch[PATCH.centre_bar + k] = centre_bar[k]
             patch[PATCH.resultant_bar + k] = resultant_bar[k]
             patch[PATCH.path_bar + k] = path_bar[k]
-        patch[PATCH.spread_bar] = spread_bar
+        patch[PATCH.squared_radius_bar] = spread_bar

@@ -1,6 +1,6 @@
 """Entire rollouts (or checkpoint segments) in one launch, one thread per world, and their adjoints.
 
-The loops have ``spread`` iterations per world (see ``ti_sim.base.parallel``).
+The loops have ``squared_radius`` iterations per world (see ``ti_sim.base.parallel``).
 """
 
 from ti_sim.articulated.adjoint import accelerate_adjoint

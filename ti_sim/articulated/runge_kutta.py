@@ -9,7 +9,7 @@ from ti_sim.articulated.tables import JOINT_WORK, TREE
 from ti_sim.base.rows import load_vec3, load_vec4, store_vec4
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import body_quaternion_rate, normalized_adjoint
-from ti_sim.rollout.runge_kutta import stage_ahead, stage_weight
+from ti_sim.rollout.runge_kutta import next_stage_time, stage_weight
 
 
 @ti.func
@@ -22,7 +22,7 @@ def rate_coordinates(world: ti.template(), run: ti.template(), b, stage):
 @ti.func
 def next_stage(world: ti.template(), run: ti.template(), b, stage):
     """Write the state of stage + 1 from the start and the rates of ``stage``."""
-    time_ahead = world.dt * stage_ahead(stage)
+    time_ahead = world.dt * next_stage_time(stage)
     rates = world.coordinates + 2 * world.velocities
     for j in range(world.coordinates):
         run[b, stage + 1, j] = run[b, 0, j] + time_ahead * run[b, stage, rates + j]
@@ -86,7 +86,7 @@ def stage_adjoint(world: ti.template(), states: ti.template(), bar: ti.template(
     Coordinates and velocities of the stage are in ``row`` of ``states``. The negative adjoints of the accelerations are written
     to column JOINT_WORK.drive of the joint velocities.
     """
-    weight, time_ahead = world.dt * stage_weight(stage), world.dt * stage_ahead(stage)
+    weight, time_ahead = world.dt * stage_weight(stage), world.dt * next_stage_time(stage)
     for d in range(world.velocities):
         rate_column = world.coordinates + d
         world.velocity_work[b, d, JOINT_WORK.drive] = -(weight * bar[b, 1, rate_column] + time_ahead * bar[b, 2, rate_column])

@@ -47,21 +47,21 @@ def bristle_force(height, u, s, ke, kd, kf, mu, kt, dt):
     Returns:
         (force [N], 3-vector; displacement at the end of the step [m], 2-vector).
     """
-    force, new_deflection = vec3(0.0), vec2(0.0)
+    force, new_displacement = vec3(0.0), vec2(0.0)
     path = contact_path(height, u.z, ke, kd, dt)
-    normal, fraction = normal_force(path, ke, kd)
-    if normal > 0:
-        tangential = vec2(u.x, u.y)
-        new_deflection = s + dt * fraction * tangential
+    normal_magnitude, fraction = normal_force(path, ke, kd)
+    if normal_magnitude > 0:
+        tangential_velocity = vec2(u.x, u.y)
+        new_displacement = s + dt * fraction * tangential_velocity
         if kt > 0:
-            new_deflection = limited_friction_vector(kt * new_deflection, path, ke, kd, mu) / (kt * fraction)
-        friction = limited_friction_vector(kt * new_deflection + kf * tangential, path, ke, kd, mu)
-        force = vec3(-friction.x, -friction.y, normal)
-    return force, new_deflection
+            new_displacement = limited_friction_vector(kt * new_displacement, path, ke, kd, mu) / (kt * fraction)
+        friction = limited_friction_vector(kt * new_displacement + kf * tangential_velocity, path, ke, kd, mu)
+        force = vec3(-friction.x, -friction.y, normal_magnitude)
+    return force, new_displacement
 
 
 @ti.func
-def bristle_force_adjoint(height, u, s, ke, kd, kf, mu, kt, dt, force_bar, after_bar):
+def bristle_force_adjoint(height, u, s, ke, kd, kf, mu, kt, dt, force_bar, new_displacement_bar):
     """Adjoint of ``bristle_force``.
 
     At kinks the derivative is one-sided: that of no contact at f_n = 0, and that of sticking where a limit is just reached.
@@ -73,32 +73,37 @@ def bristle_force_adjoint(height, u, s, ke, kd, kf, mu, kt, dt, force_bar, after
     u_bar, s_bar = vec3(0.0), vec2(0.0)
     contact_bar = vec4(0.0)
     path = contact_path(height, u.z, ke, kd, dt)
-    normal, fraction = normal_force(path, ke, kd)
-    if normal > 0:
-        tangential, fraction_bar = vec2(u.x, u.y), 0.0
-        trial = s + dt * fraction * tangential
-        new_deflection = trial
+    normal_magnitude, fraction = normal_force(path, ke, kd)
+    if normal_magnitude > 0:
+        tangential_velocity, fraction_bar = vec2(u.x, u.y), 0.0
+        trial_displacement = s + dt * fraction * tangential_velocity
+        new_displacement = trial_displacement
         if kt > 0:
-            new_deflection = limited_friction_vector(kt * trial, path, ke, kd, mu) / (kt * fraction)
-        pull_bar, path_bar, law_bar = limited_friction_vector_adjoint(
-            kt * new_deflection + kf * tangential, path, ke, kd, mu, -vec2(force_bar.x, force_bar.y)
+            new_displacement = limited_friction_vector(kt * trial_displacement, path, ke, kd, mu) / (kt * fraction)
+        trial_friction_bar, path_bar, law_bar = limited_friction_vector_adjoint(
+            kt * new_displacement + kf * tangential_velocity, path, ke, kd, mu, -vec2(force_bar.x, force_bar.y)
         )
-        kt_bar, s_bar = new_deflection.dot(pull_bar), after_bar + kt * pull_bar
+        kt_bar, s_bar = new_displacement.dot(trial_friction_bar), new_displacement_bar + kt * trial_friction_bar
         if kt > 0:
             spring_bar = s_bar / (kt * fraction)
-            trial_bar, path_bar_after, law_bar_after = limited_friction_vector_adjoint(kt * trial, path, ke, kd, mu, spring_bar)
-            fraction_bar = -kt * new_deflection.dot(spring_bar)
-            kt_bar += trial.dot(trial_bar) - fraction * new_deflection.dot(spring_bar)
-            s_bar = kt * trial_bar
-            path_bar, law_bar = path_bar + path_bar_after, law_bar + law_bar_after
-        path_bar_force, ke_bar, kd_bar = normal_force_adjoint(
-            path, ke, kd, force_bar.z, fraction_bar + dt * tangential.dot(s_bar)
+            trial_spring_bar, path_bar_spring, law_bar_spring = limited_friction_vector_adjoint(
+                kt * trial_displacement, path, ke, kd, mu, spring_bar
+            )
+            fraction_bar = -kt * new_displacement.dot(spring_bar)
+            kt_bar += trial_displacement.dot(trial_spring_bar) - fraction * new_displacement.dot(spring_bar)
+            s_bar = kt * trial_spring_bar
+            path_bar, law_bar = path_bar + path_bar_spring, law_bar + law_bar_spring
+        path_bar_normal, ke_bar, kd_bar = normal_force_adjoint(
+            path, ke, kd, force_bar.z, fraction_bar + dt * tangential_velocity.dot(s_bar)
         )
-        height_bar, speed_bar, ke_bar_path, kd_bar_path = contact_path_adjoint(u.z, ke, kd, dt, path_bar + path_bar_force)
-        tangential_bar = kf * pull_bar + dt * fraction * s_bar
-        u_bar = vec3(tangential_bar.x, tangential_bar.y, speed_bar)
+        height_bar, speed_bar, ke_bar_path, kd_bar_path = contact_path_adjoint(u.z, ke, kd, dt, path_bar + path_bar_normal)
+        tangential_velocity_bar = kf * trial_friction_bar + dt * fraction * s_bar
+        u_bar = vec3(tangential_velocity_bar.x, tangential_velocity_bar.y, speed_bar)
         contact_bar = vec4(
-            ke_bar + ke_bar_path + law_bar[0], kd_bar + kd_bar_path + law_bar[1], tangential.dot(pull_bar), law_bar[2]
+            ke_bar + ke_bar_path + law_bar[0],
+            kd_bar + kd_bar_path + law_bar[1],
+            tangential_velocity.dot(trial_friction_bar),
+            law_bar[2],
         )
     return height_bar, u_bar, s_bar, contact_bar, kt_bar
 
@@ -117,8 +122,8 @@ def store_bristle(bristle: ti.template(), b, slot, p, s):
 
 
 @ti.func
-def copy_bristles(source: ti.template(), source_slot, target: ti.template(), slot, b, first, last):
+def copy_bristles(source: ti.template(), source_slot, target: ti.template(), target_slot, b, first, past_last):
     """Copy the displacements of the points first..last-1 of world b from one slot to another."""
-    for p in range(first, last):
+    for p in range(first, past_last):
         for k in ti.static(range(2)):
-            target[b, slot, p, k] = source[b, source_slot, p, k]
+            target[b, target_slot, p, k] = source[b, source_slot, p, k]

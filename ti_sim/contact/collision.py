@@ -62,8 +62,8 @@ NEAR = Row(count=1, tests=1, lists=1, faulty_pair=1, fault=1, fault_step=1, firs
 # a step.
 DEEP, FAST = range(2)
 
-_INSIDE, _SECTIONS = 0.98, 16  # radius over that of a cylinder or cone, and sides, of the prism or pyramid inside
-_SLACK_PART = 0.5  # fraction of the bounding radius of a shape
+_INSCRIBED_SCALE, _PRISM_SIDES = 0.98, 16  # radius over that of a cylinder or cone, and sides, of the prism or pyramid inside
+_SLACK_FRACTION = 0.5  # fraction of the bounding radius of a shape
 
 
 @checked
@@ -170,7 +170,7 @@ def mesh_shape(shape: Shape, *, position: tuple[float, float, float] = (0.0, 0.0
     rims = rows[rows[:, KIND] == RIM]
     if len(rims):  # a cylinder or cone: a prism or pyramid inside, which touches with its edges where its rims do not
         corners = rows[rows[:, KIND] == BALL, POSITION : POSITION + 3]
-        solid = replace(solid, radius=_INSIDE * solid.radius, sections=_SECTIONS)
+        solid = replace(solid, radius=_INSCRIBED_SCALE * solid.radius, sections=_PRISM_SIDES)
     surface = solid.surface().transformed(offset=-mass_properties(shape).centre_of_mass)
     return CollisionShape("mesh", (), position, distance=shape.distance_field, corners=corners, surface=surface, rims=rims)
 
@@ -202,18 +202,21 @@ def possible_pairs(
     Excluded are links that are fixed to each other (connected by fixed joints, or both fixed to the world), and links with one
     joint between them: a link and its parent, including the links fixed to either of them.
     """
-    rigid = list(range(len(parents)))  # first of the links that are connected to a link by fixed joints
+    fixed_root = list(range(len(parents)))  # first of the links that are connected to a link by fixed joints
     for i, (parent, kind) in enumerate(zip(parents, joint_types, strict=True)):
         if kind == "fixed" and parent >= 0:
-            rigid[i] = rigid[parent]
-    is_fixed = [parents[i] < 0 and joint_types[i] == "fixed" for i in rigid]
-    carrier = [rigid[parents[i]] if parents[i] >= 0 else -1 for i in rigid]
-    shaped = [i for i, shape in enumerate(shapes) if shape is not None]
+            fixed_root[i] = fixed_root[parent]
+    is_fixed = [parents[i] < 0 and joint_types[i] == "fixed" for i in fixed_root]
+    parent_root = [fixed_root[parents[i]] if parents[i] >= 0 else -1 for i in fixed_root]
+    links_with_shape = [i for i, shape in enumerate(shapes) if shape is not None]
     return [
         (i, j)
-        for k, i in enumerate(shaped)
-        for j in shaped[k + 1 :]
-        if rigid[i] != rigid[j] and carrier[i] != rigid[j] and carrier[j] != rigid[i] and not (is_fixed[i] and is_fixed[j])
+        for k, i in enumerate(links_with_shape)
+        for j in links_with_shape[k + 1 :]
+        if fixed_root[i] != fixed_root[j]
+        and parent_root[i] != fixed_root[j]
+        and parent_root[j] != fixed_root[i]
+        and not (is_fixed[i] and is_fixed[j])
     ]
 
 
@@ -230,7 +233,7 @@ def shape_rows(shapes: tuple[CollisionShape | None, ...], centre_offsets: np.nda
     bounds = rows[rows[:, SHAPE.bound] > 0, SHAPE.bound]
     for i in range(len(shapes)):
         if shapes[i] is not None and centre_offsets[i]:
-            rows[i, SHAPE.slack] = _SLACK_PART * min(rows[i, SHAPE.bound], 2 * float(np.median(bounds)))
+            rows[i, SHAPE.slack] = _SLACK_FRACTION * min(rows[i, SHAPE.bound], 2 * float(np.median(bounds)))
     return rows
 
 
@@ -239,7 +242,7 @@ def mesh_rows(shapes: tuple[CollisionShape | None, ...]) -> tuple[np.ndarray, np
 
     An array shared by several links is stored once.
     """
-    rows, numbers, starts, table_size = np.zeros((max(len(shapes), 1), MESH.size), dtype=np.int32), [np.zeros(1)], {}, 1
+    rows, table_parts, first_number, table_size = np.zeros((max(len(shapes), 1), MESH.size), dtype=np.int32), [np.zeros(1)], {}, 1
     for i, shape in enumerate(shapes):
         if shape is not None and shape.kind in ("mesh", "box"):
             arrays = {MESH.first_feature: shape.features}
@@ -247,16 +250,16 @@ def mesh_rows(shapes: tuple[CollisionShape | None, ...]) -> tuple[np.ndarray, np
                 rows[i, MESH.nodes : MESH.nodes + 3] = shape.distance.coefficients.shape
                 arrays[MESH.first_sample] = shape.distance.coefficients
             for column, array in arrays.items():
-                if id(array) not in starts:
-                    starts[id(array)] = table_size
-                    numbers.append(array.ravel())
+                if id(array) not in first_number:
+                    first_number[id(array)] = table_size
+                    table_parts.append(array.ravel())
                     table_size += array.size
-                rows[i, column] = starts[id(array)]
-    return rows, np.concatenate(numbers)
+                rows[i, column] = first_number[id(array)]
+    return rows, np.concatenate(table_parts)
 
 
 def pair_rows(shapes: tuple[CollisionShape | None, ...], pairs: list[tuple[int, int]]) -> np.ndarray:
-    """Table of pairs, [max(P, 1), 6] int32; columns see above."""
+    """Table of pairs, [max(P, 1), 6] int32, with the columns of ``PAIR``."""
     order = ("sphere", "capsule", "box", "mesh")
     rows = []
     for pair in pairs:

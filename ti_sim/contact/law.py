@@ -17,50 +17,50 @@ one. Friction is the mean over the same path, along which its limit mu f_n grows
 
 Rounding decides whether a point that is placed exactly on the surface and rests there is in contact. The force at that depth is
 negligible, but its derivative is that of full contact: friction would hold a point at rest against velocities up to 1e-15 m/s,
-and the adjoint would report sticking. The contact surface therefore lies lower by ``slack``, which is well above rounding and far
-below visible size.
+and the adjoint would report sticking. The contact surface therefore lies lower by ``surface_offset``, which is well above
+rounding and far below visible size.
 """
 
 from ti_sim.base.rows import Row
 from ti_sim.base.runtime import require, ti
 from ti_sim.base.vecmath import vec2, vec3, vec4
 
-# Columns of the parameters of a contact: stiffness [N/m], damping [N s/m], damping and coefficient of friction [N s/m], [1].
+# Columns of the parameters of a contact: stiffness [N/m], damping [N s/m], tangential damping [N s/m], friction coefficient [1].
 CONTACT_LAW = Row(ke=1, kd=1, kf=1, mu=1)
 
 
-def slack() -> float:
+def surface_offset() -> float:
     """Offset of the contact surface below the plane [m]: above the rounding of a sum of coordinates of about 1 m."""
     return 4e-7 if require().precision == "f32" else 4e-15
 
 
-slack._is_wrapped_kernel = True  # Taichi otherwise warns about plain functions in kernels
+surface_offset._is_wrapped_kernel = True  # Taichi otherwise warns about plain functions in kernels
 
 
 @ti.func
-def onset(depth, travel):
+def path_average(depth, travel):
     """Mean depth [m] and fraction of the time in contact [1] of a point on a straight path, see the formulas above.
 
     Args:
         depth: depth of the point at the time of evaluation [m].
         travel: distance that it moves along the normal in a step [m], not negative.
     """
-    mean, fraction = 0.0, 0.0
+    mean_depth, fraction = 0.0, 0.0
     if depth >= travel:
-        mean, fraction = depth, 1.0
+        mean_depth, fraction = depth, 1.0
     elif depth > -travel:
         y = depth / travel
         remaining = 1 - ti.abs(y)
-        mean, fraction = travel * remaining * remaining * remaining / 6, 0.5 * remaining * remaining
+        mean_depth, fraction = travel * remaining * remaining * remaining / 6, 0.5 * remaining * remaining
         if y >= 0:
-            mean += depth
+            mean_depth += depth
             fraction = 1 - fraction
-    return mean, fraction
+    return mean_depth, fraction
 
 
 @ti.func
-def onset_rates(depth, travel):
-    """Derivatives of the fraction of ``onset`` by depth and by travel [1/m], and of its mean depth by travel [1]."""
+def path_average_derivatives(depth, travel):
+    """Derivatives of the fraction of ``path_average`` by depth and by travel [1/m], and of its mean depth by travel [1]."""
     by_depth, by_travel, mean_by_travel = 0.0, 0.0, 0.0
     if ti.abs(depth) < travel:
         y = depth / travel
@@ -75,7 +75,7 @@ def onset_rates(depth, travel):
 
 @ti.func
 def separating_depth(speed, ke, kd):
-    """Depth at which the force on a separating point is zero: kd u_n / ke [m]; out of reach without stiffness."""
+    """Depth at which the force on a separating point is zero: kd u_n / ke [m]; huge without stiffness."""
     depth = 0.0
     if speed > 0 and kd > 0:
         depth = kd * speed / ti.max(ke, 1e-30)
@@ -96,7 +96,7 @@ def contact_path(height, speed, ke, kd, dt):
     Returns:
         3-vector: depth below which the point bears a force [m], travel in a step [m], closing speed [m/s].
     """
-    depth = -height - ti.static(slack()) - separating_depth(speed, ke, kd)
+    depth = -height - ti.static(surface_offset()) - separating_depth(speed, ke, kd)
     return vec3(depth, dt * ti.abs(speed), ti.max(-speed, 0.0))
 
 
@@ -125,61 +125,66 @@ def normal_force(path, ke, kd):
     Returns:
         (force [N], fraction of the time in contact [1]).
     """
-    mean, fraction = onset(path[0], path[1])
-    return ke * mean + kd * fraction * path[2], fraction
+    mean_depth, fraction = path_average(path[0], path[1])
+    return ke * mean_depth + kd * fraction * path[2], fraction
 
 
 @ti.func
 def normal_force_adjoint(path, ke, kd, force_bar, fraction_bar):
     """Adjoint of ``normal_force``: (path_bar, ke_bar, kd_bar)."""
-    mean, fraction = onset(path[0], path[1])
-    by_depth, by_travel, mean_by_travel = onset_rates(path[0], path[1])
+    mean_depth, fraction = path_average(path[0], path[1])
+    by_depth, by_travel, mean_by_travel = path_average_derivatives(path[0], path[1])
     fraction_bar += kd * path[2] * force_bar
     path_bar = vec3(
         fraction * ke * force_bar + by_depth * fraction_bar,
         mean_by_travel * ke * force_bar + by_travel * fraction_bar,
         kd * fraction * force_bar,
     )
-    return path_bar, mean * force_bar, fraction * path[2] * force_bar
+    return path_bar, mean_depth * force_bar, fraction * path[2] * force_bar
 
 
 @ti.func
-def limited_friction(pull, path, ke, kd, mu):
+def limited_friction(trial_force, path, ke, kd, mu):
     """Mean of min(pull, mu f_n) over a path [N], with f_n = ke c + kd s at the depth c > 0 and the closing speed s.
 
     Args:
-        pull: not negative [N].
+        trial_force: friction without the limit, not negative [N].
         path: of ``contact_path``.
         ke, kd, mu: of the contact.
 
     Returns:
-        (mean [N], its derivative by ``pull`` [1], vec3 of those by the path, vec3 of those by ke, kd and mu).
+        (mean [N], its derivative by ``trial_force`` [1], vec3 of those by the path, vec3 of those by ke, kd and mu).
     """
-    value, by_pull, by_path, by_law = pull, 1.0, vec3(0.0), vec3(0.0)
-    damped, stiffness = mu * kd * path[2], mu * ke
-    elastic_pull = pull - damped  # is held elastically
-    if path[0] < path[1] or elastic_pull > stiffness * (path[0] - path[1]) or damped + stiffness == 0:
-        mean, fraction = onset(path[0], path[1])
-        by_depth, by_travel, mean_by_travel = onset_rates(path[0], path[1])
-        viscous_force, damped_rate, stiffness_rate = ti.min(pull, damped), 0.0, 0.0
-        value, by_pull = fraction * viscous_force, 0.0
-        by_path = vec3(viscous_force * by_depth, viscous_force * by_travel, 0.0)
-        if elastic_pull > 0:
-            damped_rate, stiffness_rate = fraction, mean
-            if elastic_pull < stiffness * (path[0] + path[1]):  # the limit is above ``pull`` for the rest of the step
-                depth = path[0] - elastic_pull / stiffness
-                remaining_mean, by_pull = onset(depth, path[1])
-                _by_depth, _by_travel, more_by_travel = onset_rates(depth, path[1])
-                mean_by_travel -= more_by_travel
-                damped_rate -= by_pull
-                stiffness_rate -= remaining_mean + by_pull * elastic_pull / stiffness
-                mean -= remaining_mean
-            value += stiffness * mean
-            by_path += vec3(stiffness * damped_rate, stiffness * mean_by_travel, mu * kd * damped_rate)
-            by_law = vec3(mu * stiffness_rate, mu * path[2] * damped_rate, ke * stiffness_rate + kd * path[2] * damped_rate)
-        elif damped + stiffness > 0:
-            by_pull = fraction
-    return value, by_pull, by_path, by_law
+    value, by_trial_force, by_path, by_law = trial_force, 1.0, vec3(0.0), vec3(0.0)
+    damping_limit, limit_stiffness = mu * kd * path[2], mu * ke
+    elastic_excess = trial_force - damping_limit  # part of the force that only the elastic limit mu ke c can hold
+    if path[0] < path[1] or elastic_excess > limit_stiffness * (path[0] - path[1]) or damping_limit + limit_stiffness == 0:
+        mean_depth, fraction = path_average(path[0], path[1])
+        by_depth, by_travel, mean_by_travel = path_average_derivatives(path[0], path[1])
+        viscous_part, damping_limit_rate, limit_stiffness_rate = ti.min(trial_force, damping_limit), 0.0, 0.0
+        value, by_trial_force = fraction * viscous_part, 0.0
+        by_path = vec3(viscous_part * by_depth, viscous_part * by_travel, 0.0)
+        if elastic_excess > 0:
+            damping_limit_rate, limit_stiffness_rate = fraction, mean_depth
+            # Whether the limit is above ``trial_force`` for the rest of the step.
+            if elastic_excess < limit_stiffness * (path[0] + path[1]):
+                depth = path[0] - elastic_excess / limit_stiffness
+                remaining_mean, by_trial_force = path_average(depth, path[1])
+                _by_depth, _by_travel, remaining_by_travel = path_average_derivatives(depth, path[1])
+                mean_by_travel -= remaining_by_travel
+                damping_limit_rate -= by_trial_force
+                limit_stiffness_rate -= remaining_mean + by_trial_force * elastic_excess / limit_stiffness
+                mean_depth -= remaining_mean
+            value += limit_stiffness * mean_depth
+            by_path += vec3(limit_stiffness * damping_limit_rate, limit_stiffness * mean_by_travel, mu * kd * damping_limit_rate)
+            by_law = vec3(
+                mu * limit_stiffness_rate,
+                mu * path[2] * damping_limit_rate,
+                ke * limit_stiffness_rate + kd * path[2] * damping_limit_rate,
+            )
+        elif damping_limit + limit_stiffness > 0:
+            by_trial_force = fraction
+    return value, by_trial_force, by_path, by_law
 
 
 @ti.func
@@ -210,13 +215,13 @@ def limited_friction_vector_adjoint(force, path, ke, kd, mu, result_bar):
     force_bar, path_bar, law_bar = result_bar, vec3(0.0), vec3(0.0)
     if not sticks_throughout(force, path, ke, kd, mu):
         length = force.norm()
-        value, by_pull, by_path, by_law = limited_friction(length, path, ke, kd, mu)
-        force_bar = by_pull * result_bar
+        value, by_trial_force, by_path, by_law = limited_friction(length, path, ke, kd, mu)
+        force_bar = by_trial_force * result_bar
         if length > 0:
             inverse = 1 / length
             scale, direction = value * inverse, inverse * force
             value_bar = direction.dot(result_bar)
-            force_bar = scale * result_bar + (by_pull - scale) * value_bar * direction
+            force_bar = scale * result_bar + (by_trial_force - scale) * value_bar * direction
             path_bar, law_bar = value_bar * by_path, value_bar * by_law
     return force_bar, path_bar, law_bar
 
@@ -231,7 +236,7 @@ def contact_force(height, u, ke, kd, kf, mu, dt):
     Args:
         height, ke, kd, dt: as in ``contact_path``.
         u: velocity of the point [m/s], 3-vector.
-        kf: tangential (friction) stiffness [N s/m].
+        kf: tangential damping [N s/m].
         mu: friction coefficient [1].
 
     Returns:
@@ -239,10 +244,10 @@ def contact_force(height, u, ke, kd, kf, mu, dt):
     """
     force = vec3(0.0)
     path = contact_path(height, u.z, ke, kd, dt)
-    normal, _fraction = normal_force(path, ke, kd)
-    if normal > 0:
+    normal_magnitude, _fraction = normal_force(path, ke, kd)
+    if normal_magnitude > 0:
         friction = limited_friction_vector(kf * vec2(u.x, u.y), path, ke, kd, mu)
-        force = vec3(-friction.x, -friction.y, normal)
+        force = vec3(-friction.x, -friction.y, normal_magnitude)
     return force
 
 
@@ -252,13 +257,20 @@ def contact_force_adjoint(height, u, ke, kd, kf, mu, dt, force_bar):
     height_bar, u_bar, contact_bar = 0.0, vec3(0.0), vec4(0.0)
     path = contact_path(height, u.z, ke, kd, dt)
     if path[0] > -path[1]:
-        slide = vec2(u.x, u.y)
+        tangential_velocity = vec2(u.x, u.y)
         friction_bar = -vec2(force_bar.x, force_bar.y)
-        pull_bar, path_bar, law_bar = limited_friction_vector_adjoint(kf * slide, path, ke, kd, mu, friction_bar)
-        path_bar_force, ke_bar, kd_bar = normal_force_adjoint(path, ke, kd, force_bar.z, 0.0)
-        height_bar, speed_bar, ke_bar_path, kd_bar_path = contact_path_adjoint(u.z, ke, kd, dt, path_bar + path_bar_force)
-        contact_bar = vec4(ke_bar + ke_bar_path + law_bar[0], kd_bar + kd_bar_path + law_bar[1], slide.dot(pull_bar), law_bar[2])
-        u_bar = vec3(kf * pull_bar.x, kf * pull_bar.y, speed_bar)
+        trial_force_bar, path_bar, law_bar = limited_friction_vector_adjoint(
+            kf * tangential_velocity, path, ke, kd, mu, friction_bar
+        )
+        path_bar_normal, ke_bar, kd_bar = normal_force_adjoint(path, ke, kd, force_bar.z, 0.0)
+        height_bar, speed_bar, ke_bar_path, kd_bar_path = contact_path_adjoint(u.z, ke, kd, dt, path_bar + path_bar_normal)
+        contact_bar = vec4(
+            ke_bar + ke_bar_path + law_bar[0],
+            kd_bar + kd_bar_path + law_bar[1],
+            tangential_velocity.dot(trial_force_bar),
+            law_bar[2],
+        )
+        u_bar = vec3(kf * trial_force_bar.x, kf * trial_force_bar.y, speed_bar)
     return height_bar, u_bar, contact_bar
 
 
@@ -295,17 +307,24 @@ def contact_force_along_adjoint(normal, gap, u, ke, kd, kf, mu, dt, force_bar, p
     path = contact_path(gap, speed, ke, kd, dt)
     normal_magnitude, fraction = normal_force(path, ke, kd)
     if fraction > 0:
-        slide = u - speed * normal
-        pull_bar, path_bar_friction, law_bar = limited_friction_vector_adjoint(kf * slide, path, ke, kd, mu, -force_bar)
-        path_bar_force, ke_bar, kd_bar = normal_force_adjoint(path, ke, kd, force_bar.dot(normal), 0.0)
-        gap_bar, speed_bar, ke_bar_path, kd_bar_path = contact_path_adjoint(
-            speed, ke, kd, dt, path_bar + path_bar_force + path_bar_friction
+        tangential_velocity = u - speed * normal
+        trial_force_bar, path_bar_friction, law_bar = limited_friction_vector_adjoint(
+            kf * tangential_velocity, path, ke, kd, mu, -force_bar
         )
-        contact_bar = vec4(ke_bar + ke_bar_path + law_bar[0], kd_bar + kd_bar_path + law_bar[1], slide.dot(pull_bar), law_bar[2])
-        # The normal changes the speed along it, and what is left of the velocity.
-        slide_bar = kf * pull_bar
-        speed_bar -= slide_bar.dot(normal)
-        u_bar = slide_bar + speed_bar * normal
-        normal_bar = normal_magnitude * force_bar + speed_bar * slide - speed * slide_bar
+        path_bar_normal, ke_bar, kd_bar = normal_force_adjoint(path, ke, kd, force_bar.dot(normal), 0.0)
+        gap_bar, speed_bar, ke_bar_path, kd_bar_path = contact_path_adjoint(
+            speed, ke, kd, dt, path_bar + path_bar_normal + path_bar_friction
+        )
+        contact_bar = vec4(
+            ke_bar + ke_bar_path + law_bar[0],
+            kd_bar + kd_bar_path + law_bar[1],
+            tangential_velocity.dot(trial_force_bar),
+            law_bar[2],
+        )
+        # The normal determines the speed along it and the tangential velocity.
+        tangential_velocity_bar = kf * trial_force_bar
+        speed_bar -= tangential_velocity_bar.dot(normal)
+        u_bar = tangential_velocity_bar + speed_bar * normal
+        normal_bar = normal_magnitude * force_bar + speed_bar * tangential_velocity - speed * tangential_velocity_bar
         normal_bar -= normal_bar.dot(normal) * normal
     return normal_bar, gap_bar, u_bar, contact_bar

@@ -31,90 +31,111 @@ class Line:
 
 
 @ti.func
-def window(s, h, is_free):
-    """Window at position s of a line of half length h, and its derivative; 1 and 0 without ``is_free``."""
+def window(s, h, is_deepest):
+    """Window at position s of a line of half length h, and its derivative; 1 and 0 without ``is_deepest``."""
     value, rate = 1.0, 0.0
-    if is_free > 0:
+    if is_deepest > 0:
         value, rate = 1 - s * s / (h * h), -2 * s / (h * h)
     return value, rate
 
 
 @ti.func
-def line_shape_contact(world: ti.template(), j, matrix, line: ti.template(), s, is_free, margin):
+def line_shape_contact(world: ti.template(), j, rotation, line: ti.template(), s, is_deepest, margin):
     """Contact of a line with the shape of link j.
 
     Args:
         world: ``WorldArrays``.
         j: link.
-        matrix: rotation matrix of the shape.
+        rotation: rotation matrix of the shape.
         line: the line.
         s: position of the contact point on the line, in multiples of its direction.
-        is_free: 1 for the deepest point in a box or mesh (``shape_distance``) instead of that at ``s``.
+        is_deepest: 1 for the deepest point in a box or mesh (``shape_distance``) instead of that at ``s``.
         margin: gap above which a point may be out of range of a mesh [m].
 
     Returns:
         (contact point minus the centre of the line [m], unit normal from j to the line, both in world axes; gap [m]; weight [1];
         s).
     """
-    centre, along, h, radius = line.centre, line.direction, line.half_length, line.radius
+    centre, line_direction, h, radius = line.centre, line.direction, line.half_length, line.radius
     point, normal, gap, weight = vec3(0.0), vec3(0.0), 1e9, 1.0
     if world.shape[j, SHAPE.radius] > 0:
         point, normal, gap = line_line_contact.value(
-            centre, along, matrix @ vec3(0.0, 0.0, 1.0), h, world.shape[j, SHAPE.half_length], radius,
+            centre, line_direction, rotation @ vec3(0.0, 0.0, 1.0), h, world.shape[j, SHAPE.half_length], radius,
             world.shape[j, SHAPE.radius],
         )  # fmt: skip
     else:
-        local_centre, local_along, touches = matrix.transpose() @ centre, matrix.transpose() @ along, True
-        if is_free > 0:
-            s, touches = deepest_on_line(world, j, local_centre, local_along, h, radius)
+        local_centre, local_direction, touches = rotation.transpose() @ centre, rotation.transpose() @ line_direction, True
+        if is_deepest > 0:
+            s, touches = deepest_on_line(world, j, local_centre, local_direction, h, radius)
         if touches:
-            distance, direction, _slope, _bend = shape_distance(world, j, local_centre + s * local_along, radius + margin, False)
+            distance, direction, _distance_gradient, _direction_jacobian = shape_distance(
+                world, j, local_centre + s * local_direction, radius + margin, False
+            )
             local_normal, local_gap, length = unit_normal(distance, direction, radius)
-            taper, _rate = window(s, h, is_free)
-            normal, gap, weight = matrix @ local_normal, local_gap, taper * taper * length * length
-            point = s * along - (radius + 0.5 * gap) * normal
+            window_value, _window_rate = window(s, h, is_deepest)
+            normal, gap, weight = rotation @ local_normal, local_gap, window_value * window_value * length * length
+            point = s * line_direction - (radius + 0.5 * gap) * normal
     return point, normal, gap, weight, s
 
 
 @ti.func
 def line_shape_contact_adjoint(
-    world: ti.template(), j, matrix, line: ti.template(), s, is_free, normal, gap, place_bar, normal_bar, gap_bar, weight_bar
+    world: ti.template(),
+    j,
+    rotation,
+    line: ti.template(),
+    s,
+    is_deepest,
+    normal,
+    gap,
+    contact_point_bar,
+    normal_bar,
+    gap_bar,
+    weight_bar,
 ):
     """Adjoint of ``line_shape_contact``, given its results.
 
     Returns:
         Adjoints of the centre and the direction of the line, and of the rotation of link j.
     """
-    centre, along, h, radius = line.centre, line.direction, line.half_length, line.radius
-    centre_bar, along_bar, turn_bar = vec3(0.0), vec3(0.0), vec3(0.0)
+    centre, line_direction, h, radius = line.centre, line.direction, line.half_length, line.radius
+    centre_bar, line_direction_bar, rotation_bar = vec3(0.0), vec3(0.0), vec3(0.0)
     if world.shape[j, SHAPE.radius] > 0:
-        shape_axis = matrix @ vec3(0.0, 0.0, 1.0)
+        shape_axis = rotation @ vec3(0.0, 0.0, 1.0)
         bars = line_line_contact.vjp(
-            (centre, along, shape_axis, h, world.shape[j, SHAPE.half_length], radius, world.shape[j, SHAPE.radius]),
-            (place_bar, normal_bar, gap_bar),
+            (centre, line_direction, shape_axis, h, world.shape[j, SHAPE.half_length], radius, world.shape[j, SHAPE.radius]),
+            (contact_point_bar, normal_bar, gap_bar),
         )
-        centre_bar, along_bar = bars[0], bars[1]
-        turn_bar = shape_axis.cross(bars[2])
+        centre_bar, line_direction_bar = bars[0], bars[1]
+        rotation_bar = shape_axis.cross(bars[2])
     else:
-        inverse_rotation = matrix.transpose()
-        local_along = inverse_rotation @ along
-        distance, direction, slope, bend = shape_distance(world, j, inverse_rotation @ centre + s * local_along, 1e9, True)
+        inverse_rotation = rotation.transpose()
+        local_direction = inverse_rotation @ line_direction
+        distance, direction, distance_gradient, direction_jacobian = shape_distance(
+            world, j, inverse_rotation @ centre + s * local_direction, 1e9, True
+        )
         _normal, _gap, length = unit_normal(distance, direction, radius)
-        taper, rate = window(s, h, is_free)
-        normal_bar -= (radius + 0.5 * gap) * place_bar
-        gap_bar -= 0.5 * normal.dot(place_bar)
+        window_value, window_rate = window(s, h, is_deepest)
+        normal_bar -= (radius + 0.5 * gap) * contact_point_bar
+        gap_bar -= 0.5 * normal.dot(contact_point_bar)
         point_bar = distance_adjoint(
-            inverse_rotation @ normal, gap, length, slope, bend, inverse_rotation @ normal_bar, gap_bar,
-            2 * taper * taper * length * weight_bar,
+            inverse_rotation @ normal, gap, length, distance_gradient, direction_jacobian, inverse_rotation @ normal_bar, gap_bar,
+            2 * window_value * window_value * length * weight_bar,
         )  # fmt: skip
-        s_bar = local_along.dot(point_bar) + along.dot(place_bar) + 2 * taper * rate * length * length * weight_bar
-        centre_bar, along_bar = point_bar, s * point_bar
-        if is_free > 0:
-            line_bar, line_along_bar = deepest_adjoint(local_along, s, h, radius - distance, direction, slope, bend, s_bar)
-            centre_bar += line_bar
-            along_bar += line_along_bar
-        centre_bar, along_bar = matrix @ centre_bar, matrix @ along_bar
+        s_bar = (
+            local_direction.dot(point_bar)
+            + line_direction.dot(contact_point_bar)
+            + 2 * window_value * window_rate * length * length * weight_bar
+        )
+        centre_bar, line_direction_bar = point_bar, s * point_bar
+        if is_deepest > 0:
+            deepest_centre_bar, deepest_direction_bar = deepest_adjoint(
+                local_direction, s, h, radius - distance, direction, distance_gradient, direction_jacobian, s_bar
+            )
+            centre_bar += deepest_centre_bar
+            line_direction_bar += deepest_direction_bar
+        centre_bar, line_direction_bar = rotation @ centre_bar, rotation @ line_direction_bar
         # The frame of j rotates the normal forwards and the line backwards.
-        turn_bar = normal.cross(normal_bar) - centre.cross(centre_bar) - along.cross(along_bar)
-        along_bar += s * place_bar
-    return centre_bar, along_bar, turn_bar
+        rotation_bar = normal.cross(normal_bar) - centre.cross(centre_bar) - line_direction.cross(line_direction_bar)
+        line_direction_bar += s * contact_point_bar
+    return centre_bar, line_direction_bar, rotation_bar

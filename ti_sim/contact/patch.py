@@ -11,15 +11,15 @@ from ti_sim.base.vecmath import vec3
 
 PATCH = Row(
     kt=1,  # bristle stiffness of the pair [N/m]; 0 for a pair without bristle, whose patch is not gathered
-    sum=1,  # sum of the normal forces [N]
+    force_sum=1,  # sum of the normal forces [N]
     centre=3,  # [m]
-    spread=1,  # mean square of the distance from the centre [m2]; while points are gathered, times the sum of the forces [N m2]
+    squared_radius=1,  # mean square of the distance from the centre [m2]; while points are gathered, times force_sum [N m2]
     resultant=3,  # sum of the normal forces as vectors [N]
     path=3,  # path (``ti_sim.contact.law``), mean over the points with their forces as weights
-    centre_bar=3, spread_bar=1, resultant_bar=3, path_bar=3,  # adjoints, that of the spread by the mean square of the radius
+    centre_bar=3, squared_radius_bar=1, resultant_bar=3, path_bar=3,  # adjoints, of squared_radius in m2
 )  # fmt: skip
-PATCH_SIZE = PATCH.centre_bar - PATCH.sum  # numbers of a patch that rows of states store: sum to path
-BAR_SIZE = PATCH.size - PATCH.centre_bar
+STORED_PATCH_SIZE = PATCH.centre_bar - PATCH.force_sum  # numbers of a patch that rows of states store: force_sum to path
+PATCH_BAR_SIZE = PATCH.size - PATCH.centre_bar  # numbers of its adjoints
 
 
 @ti.func
@@ -29,9 +29,9 @@ def empty_patch():
 
 
 @ti.func
-def patch_vec3(patch: ti.template(), first: ti.template()):
+def patch_vec3(patch: ti.template(), column: ti.template()):
     """Three numbers of a patch."""
-    return vec3(patch[first], patch[first + 1], patch[first + 2])
+    return vec3(patch[column], patch[column + 1], patch[column + 2])
 
 
 @ti.func
@@ -40,49 +40,49 @@ def add_to_patch(patch: ti.template(), point, normal, force, path):
 
     Args:
         patch: the sums so far.
-        point: of the point, relative to the origin of the pair's first link [m].
+        point: position of the point relative to the origin of the pair's first link [m].
         normal: unit vector towards the first link.
         force: normal force [N]; a point without force adds nothing.
-        path: of the point.
+        path: path of the point, of ``contact_path``.
     """
     if force > 0:
-        total = patch[PATCH.sum] + force
+        new_force_sum = patch[PATCH.force_sum] + force
         offset = point - patch_vec3(patch, PATCH.centre)
-        step = force / total * offset
-        patch[PATCH.sum] = total
-        patch[PATCH.spread] += force * offset.dot(offset - step)
+        centre_shift = force / new_force_sum * offset
+        patch[PATCH.force_sum] = new_force_sum
+        patch[PATCH.squared_radius] += force * offset.dot(offset - centre_shift)
         for k in ti.static(range(3)):
-            patch[PATCH.path + k] += force / total * (path[k] - patch[PATCH.path + k])
-            patch[PATCH.centre + k] += step[k]
+            patch[PATCH.path + k] += force / new_force_sum * (path[k] - patch[PATCH.path + k])
+            patch[PATCH.centre + k] += centre_shift[k]
             patch[PATCH.resultant + k] += force * normal[k]
 
 
 @ti.func
 def merge_patch(patch: ti.template(), addend: ti.template(), scale):
     """Add the points of another patch to a patch, with their forces times a scale."""
-    force = scale * addend[PATCH.sum]
+    force = scale * addend[PATCH.force_sum]
     if force > 0:
         add_to_patch(patch, patch_vec3(addend, PATCH.centre), vec3(0.0), force, patch_vec3(addend, PATCH.path))
-        patch[PATCH.spread] += scale * addend[PATCH.spread]
+        patch[PATCH.squared_radius] += scale * addend[PATCH.squared_radius]
         for k in ti.static(range(3)):
             patch[PATCH.resultant + k] += scale * addend[PATCH.resultant + k]
 
 
 @ti.func
 def patch_point_adjoint(patch: ti.template(), point, normal, force, path):
-    """Adjoint of ``add_to_patch``, from the derivatives that the patch holds: (force_bar, place_bar, normal_bar, path_bar).
+    """Adjoint of ``add_to_patch``, from the derivatives that the patch holds: (force_bar, point_bar, normal_bar, path_bar).
 
     The adjoint of the normal is orthogonal to it. Zeros for a pair that has no bristle, or did not touch in the step.
     """
-    force_bar, place_bar, normal_bar, path_bar = 0.0, vec3(0.0), vec3(0.0), vec3(0.0)
-    if patch[PATCH.kt] > 0 and patch[PATCH.sum] > 0:
+    force_bar, point_bar, normal_bar, path_bar = 0.0, vec3(0.0), vec3(0.0), vec3(0.0)
+    if patch[PATCH.kt] > 0 and patch[PATCH.force_sum] > 0:
         offset, resultant_bar = point - patch_vec3(patch, PATCH.centre), patch_vec3(patch, PATCH.resultant_bar)
-        centre_bar, mean_bar = patch_vec3(patch, PATCH.centre_bar), patch_vec3(patch, PATCH.path_bar)
+        centre_bar, mean_path_bar = patch_vec3(patch, PATCH.centre_bar), patch_vec3(patch, PATCH.path_bar)
         normal_component = resultant_bar.dot(normal)
-        spread_part = patch[PATCH.spread_bar] * (offset.dot(offset) - patch[PATCH.spread])
-        force_bar = normal_component + (offset.dot(centre_bar) + spread_part) / patch[PATCH.sum]
-        force_bar += mean_bar.dot(path - patch_vec3(patch, PATCH.path)) / patch[PATCH.sum]
-        path_bar = force / patch[PATCH.sum] * mean_bar
-        place_bar = force / patch[PATCH.sum] * (centre_bar + 2 * patch[PATCH.spread_bar] * offset)
+        squared_radius_term = patch[PATCH.squared_radius_bar] * (offset.dot(offset) - patch[PATCH.squared_radius])
+        force_bar = normal_component + (offset.dot(centre_bar) + squared_radius_term) / patch[PATCH.force_sum]
+        force_bar += mean_path_bar.dot(path - patch_vec3(patch, PATCH.path)) / patch[PATCH.force_sum]
+        path_bar = force / patch[PATCH.force_sum] * mean_path_bar
+        point_bar = force / patch[PATCH.force_sum] * (centre_bar + 2 * patch[PATCH.squared_radius_bar] * offset)
         normal_bar = force * (resultant_bar - normal_component * normal)
-    return force_bar, place_bar, normal_bar, path_bar
+    return force_bar, point_bar, normal_bar, path_bar

@@ -1,8 +1,7 @@
-"""Positions of a body's contact points and their shares of the contact parameters, with adjoints (Taichi functions).
+"""Positions of a body's contact points and their weights of the contact parameters, with adjoints (Taichi functions).
 
-The rows of points are described in ``ti_sim.shapes.contact_points``. The compile-time flag ``turning`` tells whether there are
-rims or patches, whose position or share depends on the direction of their axis; without any, only the first four columns are
-read.
+The rows of points are described in ``ti_sim.shapes.contact_points``. The compile-time flag ``turning`` is True if there are rims
+or patches, whose position or weight depends on the direction of their axis; otherwise only the first four columns are read.
 """
 
 from ti_sim.base.runtime import ti
@@ -10,7 +9,7 @@ from ti_sim.base.vecmath import vec2, vec3
 from ti_sim.shapes.contact_points import KIND, PATCH, RADIUS, RIM, VECTOR
 
 # Sine of the tilt of a rim below which it has no distinct lowest point: the four points are then fixed to the body.
-_UPRIGHT = 1e-6
+_MIN_TILT_SINE = 1e-6
 
 
 @ti.func
@@ -26,9 +25,14 @@ def point_vector(point: ti.template(), p):
 
 
 @ti.func
-def contact_height(turning: ti.template(), point: ti.template(), p, local, rotation):
-    """Height of the lowest place of point p, at ``local`` in the body frame, above the body's centre [m]."""
-    height = rotation[2, 0] * local.x + rotation[2, 1] * local.y + rotation[2, 2] * local.z - point[p, RADIUS]
+def contact_height(turning: ti.template(), point: ti.template(), p, local_position, rotation):
+    """Height of the lowest point of contact point p, at ``local_position`` in the body frame, above the body's centre [m]."""
+    height = (
+        rotation[2, 0] * local_position.x
+        + rotation[2, 1] * local_position.y
+        + rotation[2, 2] * local_position.z
+        - point[p, RADIUS]
+    )
     if ti.static(turning):
         quarter = ti.cast(point[p, KIND], int) - RIM
         if quarter >= 0 and quarter < 4:
@@ -37,31 +41,31 @@ def contact_height(turning: ti.template(), point: ti.template(), p, local, rotat
 
 
 @ti.func
-def contact_arm(turning: ti.template(), point: ti.template(), p, local, rotation):
+def contact_arm(turning: ti.template(), point: ti.template(), p, local_position, rotation):
     """Position where point p touches the plane.
 
     Args:
         turning: whether there are rims or patches.
         point: [P, 4 or 8] rows.
         p: index of the point.
-        local: its position in the body frame.
+        local_position: its position in the body frame.
         rotation: rotation matrix of the body.
 
     Returns:
         (arm from the body's centre to that point, world axes [m]; weight of the contact parameters: 1, or the area of a patch
         that faces the plane [m2]).
     """
-    arm, turning_weight = rotation @ local, 1.0
+    arm, weight = rotation @ local_position, 1.0
     if ti.static(turning):
         kind, downwards = ti.cast(point[p, KIND], int), vec3(0.0, 0.0, -1.0)
         if kind == PATCH:
-            turning_weight = ti.max(0.0, -(rotation @ point_vector(point, p)).z)
+            weight = ti.max(0.0, -(rotation @ point_vector(point, p)).z)
         elif kind >= RIM:
             downwards = rim_direction(rotation @ point_vector(point, p), kind - RIM)
         arm += point[p, RADIUS] * downwards
     else:
         arm.z -= point[p, RADIUS]
-    return arm, turning_weight
+    return arm, weight
 
 
 @ti.func
@@ -82,10 +86,10 @@ def contact_vector_adjoint(point: ti.template(), p, rotation, arm_bar, weight_ba
 
 
 @ti.func
-def heading_of(axis):
+def horizontal_direction(axis):
     """Unit vector along the horizontal part of an axis, and the length of that part; x if the axis is vertical."""
     sine, heading = ti.sqrt(axis.x * axis.x + axis.y * axis.y), vec2(1.0, 0.0)
-    if sine > _UPRIGHT:
+    if sine > _MIN_TILT_SINE:
         heading = vec2(axis.x, axis.y) / sine
     return heading, sine
 
@@ -98,7 +102,7 @@ def rim_direction(axis, quarter):
     (-h_y, h_x), whose height -k.a a_z is zero. If the axis is vertical, h is fixed, and these are the directions of points fixed
     to the body, to first order in its tilt.
     """
-    h, _sine = heading_of(axis)
+    h, _sine = horizontal_direction(axis)
     result = vec3(axis.z * h.x, axis.z * h.y, -(h.x * axis.x + h.y * axis.y))
     if quarter == 1 or quarter == 3:
         result = vec3(-h.y, h.x, (h.y * axis.x - h.x * axis.y) * axis.z)
@@ -110,19 +114,19 @@ def rim_direction(axis, quarter):
 @ti.func
 def rim_direction_adjoint(axis, quarter, direction_bar):
     """Adjoint of ``rim_direction`` with respect to the axis."""
-    h, sine = heading_of(axis)
-    bar = direction_bar
+    h, sine = horizontal_direction(axis)
+    signed_bar = direction_bar
     if quarter >= 2:
-        bar = -bar
+        signed_bar = -signed_bar
     axis_bar, h_bar = vec3(0.0), vec2(0.0)
     if quarter == 1 or quarter == 3:
-        lift = h.y * axis.x - h.x * axis.y
-        axis_bar = bar.z * vec3(h.y * axis.z, -h.x * axis.z, lift)
-        h_bar = vec2(bar.y - axis.y * axis.z * bar.z, axis.x * axis.z * bar.z - bar.x)
+        cross_component = h.y * axis.x - h.x * axis.y
+        axis_bar = signed_bar.z * vec3(h.y * axis.z, -h.x * axis.z, cross_component)
+        h_bar = vec2(signed_bar.y - axis.y * axis.z * signed_bar.z, axis.x * axis.z * signed_bar.z - signed_bar.x)
     else:
-        axis_bar = vec3(-h.x * bar.z, -h.y * bar.z, h.x * bar.x + h.y * bar.y)
-        h_bar = vec2(axis.z * bar.x - axis.x * bar.z, axis.z * bar.y - axis.y * bar.z)
-    if sine > _UPRIGHT:
+        axis_bar = vec3(-h.x * signed_bar.z, -h.y * signed_bar.z, h.x * signed_bar.x + h.y * signed_bar.y)
+        h_bar = vec2(axis.z * signed_bar.x - axis.x * signed_bar.z, axis.z * signed_bar.y - axis.y * signed_bar.z)
+    if sine > _MIN_TILT_SINE:
         tangent_bar = (h_bar - h * h.dot(h_bar)) / sine
         axis_bar += vec3(tangent_bar.x, tangent_bar.y, 0.0)
     return axis_bar

@@ -1,17 +1,17 @@
-"""Coefficient of restitution of the contact law, and the damping that gives a wanted one (numpy, no kernels).
+"""Coefficient of restitution of the contact law, and the damping for a required coefficient (numpy, no kernels).
 
 A mass m that hits the ground at one contact point moves by m c'' = -f_n, with the depth c and the force f_n = ke c + kd c' of
-``ti_sim.contact.law``. Contact ends when this force is zero, before the depth is: a contact does not pull. With the frequency
-w = sqrt(ke / m) and the damping ratio z = kd / (2 sqrt(ke m)) it lasts
+``ti_sim.contact.law``. A contact does not pull, so it ends when this force is zero, which is before the depth is zero. With the
+frequency w = sqrt(ke / m) and the damping ratio z = kd / (2 sqrt(ke m)) it lasts
 
     t = 2 acos(z) / (w sqrt(1 - z^2)) for z < 1,    2 / w for z = 1,    2 acosh(z) / (w sqrt(z^2 - 1)) for z > 1,
 
 and the mass leaves with e = exp(-z w t) times its speed v (Schwager and Poeschel, Coefficient of restitution and linear-dashpot
-model revisited, Granular Matter 9, 2007), at the depth kd e v / ke. So e falls from 1 to 0, and every e between has one damping.
-A law that ends with the depth has exp(-pi z / sqrt(1 - z^2)) instead, and no rebound from z = 1 on.
+model revisited, Granular Matter 9, 2007), at the depth kd e v / ke. As z grows, e falls from 1 to 0, so each e in this range
+belongs to one damping. A law whose contact ends at zero depth has exp(-pi z / sqrt(1 - z^2)) instead, and no rebound for z >= 1.
 
-These are limits of short steps and of contact forces far above the weight. The damper of a step reads the velocity of the step
-before, which changes e by an amount of order dt kd / m.
+These are the limits for short steps and for contact forces far above the weight. The damper of a step reads the velocity of the
+previous step, which changes e by an amount of order dt kd / m.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def restitution(stiffness: FiniteArray, damping: FiniteArray, mass: FiniteArray)
     Args:
         stiffness: ke [N/m], above zero.
         damping: kd [N s/m], not negative.
-        mass: mass that hits [kg], above zero; for a corner ``effective_mass``. Arrays are broadcast.
+        mass: mass that hits the ground [kg], above zero; for a corner ``effective_mass``. Arrays are broadcast.
 
     Returns:
         e in (0, 1], float64 of the broadcast shape.
@@ -64,12 +64,12 @@ def contact_time(stiffness: FiniteArray, damping: FiniteArray, mass: FiniteArray
 
 @checked
 def damping_for_restitution(stiffness: FiniteArray, restitution: FiniteArray, mass: FiniteArray) -> np.ndarray:
-    """The damping of a contact with a given restitution: inverse of the function ``restitution``, by bisection.
+    """Damping of a contact with a required coefficient of restitution: inverse of ``restitution``, by bisection.
 
     Args:
         stiffness: ke [N/m], above zero.
         restitution: e in (0, 1].
-        mass: mass that hits [kg], above zero. Arrays are broadcast.
+        mass: mass that hits the ground [kg], above zero. Arrays are broadcast.
 
     Returns:
         kd [N s/m], float64 of the broadcast shape.
@@ -140,10 +140,10 @@ def _half_angle(ratio: np.ndarray) -> np.ndarray:
     underdamped, overdamped = np.minimum(ratio, 1 - _NEAR_ONE), np.maximum(ratio, 1 + _NEAR_ONE)
     s = 1 - ratio
     series = 1 + s / 3 + 2 * s**2 / 15  # error: 2 s^3 / 35
-    inner = np.where(
+    exact = np.where(
         ratio < 1, np.arccos(underdamped) / np.sqrt(1 - underdamped**2), np.arccosh(overdamped) / np.sqrt(overdamped**2 - 1)
     )
-    return np.where(np.abs(s) < _NEAR_ONE, series, inner)
+    return np.where(np.abs(s) < _NEAR_ONE, series, exact)
 
 
 def _half_angle_times_ratio(ratio: np.ndarray) -> np.ndarray:

@@ -5,9 +5,9 @@ shape and r a radius. Its force is along the gradient of d, which is shorter tha
 normal n the gap is (d - r) / |grad d|, and the factor of the force |grad d|^2.
 
 A line c + s k, |s| <= h, touches at the point where (1 - s^2 / h^2) (r - d) is largest. Its force vanishes at the ends, which are
-contacts themselves, and its place is unique in a box. The derivative of a maximum by the pose is that of the function at the
-maximum, so the force is the gradient of the energy although the place depends on the pose. It is so only for the largest of all
-maxima: another one would release less energy than the contact took up.
+contacts themselves, and its position is unique in a box. The derivative of a maximum by the pose is that of the function at the
+maximum, so the force is the gradient of the energy although the position depends on the pose. This holds only for the largest of
+all maxima: another one would release less energy than the contact stored.
 """
 
 from ti_sim.base.runtime import require, ti
@@ -16,21 +16,21 @@ from ti_sim.contact.collision import MESH, SHAPE
 from ti_sim.contact.shape_geometry import box_distance, box_distance_along
 from ti_sim.shapes.distance_kernels import closest_grid_point, grid_distance, spline_along, spline_value
 
-_ITERATIONS = 50
+_MAX_ITERATIONS = 50
 _MAX_SAMPLES = 128  # points along a line in a mesh that are tested first
-_SAFE = 0.9  # of the distance of a point outside, which the spline approximates
-_ALIKE = 0.1  # difference of two maxima that their estimates may mistake, in cells
-_ANYWHERE = 1e9  # reach of points whose distance is computed anywhere [m]
-_OUTSIDE = 4.5  # nodes of a grid along an axis, less the cells of the box: the solid has at least two nodes beyond each side
-_SHORT = 1e-9  # squared length of a gradient that is treated as zero
+_SAFE_STEP_FRACTION = 0.9  # step over the distance of a point outside; below 1, since the spline only approximates the distance
+_MAXIMA_TOLERANCE = 0.1  # difference of two maxima below which their estimates may be in the wrong order, in cells
+_LARGE_DISTANCE = 1e9  # gap where there is no contact, and range of a distance that is computed at every point [m]
+_OUTSIDE_NODES = 4.5  # nodes of a grid along an axis minus the cells of the box: two nodes or more are beyond each side
+_MIN_SQUARED_GRADIENT = 1e-9  # squared length of a gradient that is treated as zero
 
 
-def tolerance() -> float:
+def newton_tolerance() -> float:
     """Last Newton step, in half lengths of a line, whose squared error is about the rounding."""
     return 3e-4 if require().precision == "f32" else 1e-8
 
 
-tolerance._is_wrapped_kernel = True  # Taichi otherwise warns about plain functions in kernels
+newton_tolerance._is_wrapped_kernel = True  # Taichi otherwise warns about plain functions in kernels
 
 
 @ti.func
@@ -56,14 +56,14 @@ def distance_field(world: ti.template(), j):
 
 
 @ti.func
-def shape_distance(world: ti.template(), j, x, max_distance, with_second):
+def shape_distance(world: ti.template(), j, x, max_distance, with_second_derivatives):
     """Signed distance of link j's box or mesh at a point x of its frame, as returned by ``distance_kernels.grid_distance``."""
     distance, direction, distance_gradient, direction_jacobian = 0.0, vec3(0.0), vec3(0.0), mat3(0.0)
     if is_mesh(world, j):
         if ti.static(world.with_meshes):
-            offset, nodes, low, cell = distance_field(world, j)
+            first_coefficient, nodes, first_node, cell = distance_field(world, j)
             distance, direction, distance_gradient, direction_jacobian = grid_distance(
-                world.sample, offset, nodes, low, cell, x, max_distance, with_second
+                world.sample, first_coefficient, nodes, first_node, cell, x, max_distance, with_second_derivatives
             )
     else:
         distance, direction, direction_jacobian = box_distance(x, shape_vec3(world, j, SHAPE.half_size))
@@ -74,9 +74,9 @@ def shape_distance(world: ti.template(), j, x, max_distance, with_second):
 @ti.func
 def unit_normal(distance, direction, radius):
     """Unit normal, gap along it [m], and length of the direction; a zero length and a large gap where there is no normal."""
-    normal, gap, length = vec3(0.0), _ANYWHERE, 0.0
+    normal, gap, length = vec3(0.0), _LARGE_DISTANCE, 0.0
     squared = direction.dot(direction)
-    if squared > _SHORT:
+    if squared > _MIN_SQUARED_GRADIENT:
         length = ti.sqrt(squared)
         normal, gap = direction / length, (distance - radius) / length
     return normal, gap, length
@@ -98,7 +98,7 @@ def bounding_box(world: ti.template(), j):
         if ti.static(world.with_meshes):
             _first, nodes, first_node, cell = distance_field(world, j)
             middle = first_node + 0.5 * cell * (nodes - 1)
-            half = 0.5 * cell * (nodes - _OUTSIDE)
+            half = 0.5 * cell * (nodes - _OUTSIDE_NODES)
     return middle, half
 
 
@@ -125,14 +125,14 @@ def distance_along(world: ti.template(), j, x, k):
     distance, rate, gradient_rate, curvature = 0.0, 0.0, 0.0, 0.0
     if is_mesh(world, j):
         if ti.static(world.with_meshes):
-            offset, nodes, low, cell = distance_field(world, j)
-            u, offset_outside = closest_grid_point(nodes, low, cell, x)
+            first_coefficient, nodes, first_node, cell = distance_field(world, j)
+            u, offset_outside = closest_grid_point(nodes, first_node, cell, x)
             if offset_outside.dot(offset_outside) == 0:
-                distance, rate, curvature = spline_along(world.sample, offset, nodes, cell, u, k)
+                distance, rate, curvature = spline_along(world.sample, first_coefficient, nodes, cell, u, k)
                 gradient_rate = rate
             else:
                 distance_outside, direction, distance_gradient, direction_jacobian = grid_distance(
-                    world.sample, offset, nodes, low, cell, x, _ANYWHERE, True
+                    world.sample, first_coefficient, nodes, first_node, cell, x, _LARGE_DISTANCE, True
                 )
                 distance, rate, gradient_rate, curvature = (
                     distance_outside,
@@ -149,13 +149,15 @@ def distance_along(world: ti.template(), j, x, k):
 @ti.func
 def depth_in_mesh(world: ti.template(), j, x, radius):
     """Depth r - d of a point x of the frame of link j's mesh [m]."""
-    offset, nodes, low, cell = distance_field(world, j)
-    u, offset_outside = closest_grid_point(nodes, low, cell, x)
+    first_coefficient, nodes, first_node, cell = distance_field(world, j)
+    u, offset_outside = closest_grid_point(nodes, first_node, cell, x)
     distance = 0.0
     if offset_outside.dot(offset_outside) == 0:
-        distance = spline_value(world.sample, offset, nodes, u)
+        distance = spline_value(world.sample, first_coefficient, nodes, u)
     else:
-        distance, _direction, _slope, _bend = grid_distance(world.sample, offset, nodes, low, cell, x, _ANYWHERE, False)
+        distance, _direction, _distance_gradient, _direction_jacobian = grid_distance(
+            world.sample, first_coefficient, nodes, first_node, cell, x, _LARGE_DISTANCE, False
+        )
     return radius - distance
 
 
@@ -170,35 +172,35 @@ def largest_maxima(world: ti.template(), j, c, k, h, radius, low, high, step):
     Returns:
         Two rows (estimated maximum [m], its position, the samples before and after it [m]), the larger one first.
     """
-    largest, second_largest = vec4(-_ANYWHERE, low, low, high), vec4(-_ANYWHERE, low, low, high)
+    largest, second_largest = vec4(-_LARGE_DISTANCE, low, low, high), vec4(-_LARGE_DISTANCE, low, low, high)
     previous_s, s, next_s = low, low, low
-    previous_value, value, next_value = -_ANYWHERE, -_ANYWHERE, -_ANYWHERE
+    previous_value, value, next_value = -_LARGE_DISTANCE, -_LARGE_DISTANCE, -_LARGE_DISTANCE
     safe_step, is_sampling = 0.0, True
     while is_sampling:
-        if value > -_ANYWHERE:
+        if value > -_LARGE_DISTANCE:
             next_s = ti.min(s + ti.max(step, safe_step), high)
-        is_sampling = next_s > s or value == -_ANYWHERE
-        next_value = -_ANYWHERE
+        is_sampling = next_s > s or value == -_LARGE_DISTANCE
+        next_value = -_LARGE_DISTANCE
         if is_sampling:
             depth = depth_in_mesh(world, j, c + next_s * k, radius)
-            safe_step = -_SAFE * depth
+            safe_step = -_SAFE_STEP_FRACTION * depth
             next_value = depth
             if depth > 0:
                 next_value *= 1 - next_s * next_s / (h * h)
-        if value > -_ANYWHERE and value >= previous_value and value > next_value:
+        if value > -_LARGE_DISTANCE and value >= previous_value and value > next_value:
             position, estimate = s, value
             if previous_s < s and s < next_s:
                 slope_before, slope_after = (value - previous_value) / (s - previous_s), (next_value - value) / (next_s - s)
-                distance_gradient = (slope_before * (next_s - s) + slope_after * (s - previous_s)) / (next_s - previous_s)
+                slope = (slope_before * (next_s - s) + slope_after * (s - previous_s)) / (next_s - previous_s)
                 half_curvature = (slope_after - slope_before) / (next_s - previous_s)  # half the second derivative
-                position -= 0.5 * distance_gradient / half_curvature
-                estimate -= 0.25 * distance_gradient * distance_gradient / half_curvature
-            row = vec4(estimate, position, previous_s, next_s)
+                position -= 0.5 * slope / half_curvature
+                estimate -= 0.25 * slope * slope / half_curvature
+            maximum = vec4(estimate, position, previous_s, next_s)
             if estimate > largest[0]:
                 second_largest = largest
-                largest = row
+                largest = maximum
             elif estimate > second_largest[0]:
-                second_largest = row
+                second_largest = maximum
         previous_s, previous_value = s, value
         s, value = next_s, next_value
     return largest, second_largest
@@ -222,7 +224,7 @@ def deepest_on_line(world: ti.template(), j, c, k, h, radius):
     middle, half = bounding_box(world, j)
     low, high = clip_to_box(c, k, middle - half - radius, middle + half + radius, h)
     start = ti.max(0.75 * low + 0.25 * high, ti.min(0.25 * low + 0.75 * high, 0.0))
-    next_start, next_low, next_high, num_maxima = 0.0, 0.0, 0.0, ti.select(low < high, 1, 0)
+    second_start, second_low, second_high, num_maxima = 0.0, 0.0, 0.0, ti.select(low < high, 1, 0)
     if ti.static(world.with_meshes):
         if num_maxima > 0 and is_mesh(world, j):
             cell = world.shape[j, SHAPE.grid_cell]
@@ -230,15 +232,15 @@ def deepest_on_line(world: ti.template(), j, c, k, h, radius):
                 world, j, c, k, h, radius, low, high, ti.max(0.5 * cell, 2 * h / _MAX_SAMPLES)
             )
             start, low, high = largest[1], largest[2], largest[3]
-            if second_largest[0] > largest[0] - _ALIKE * cell:
-                num_maxima, next_start, next_low, next_high = 2, second_largest[1], second_largest[2], second_largest[3]
-    result, deepest = 0.0, -_ANYWHERE
+            if second_largest[0] > largest[0] - _MAXIMA_TOLERANCE * cell:
+                num_maxima, second_start, second_low, second_high = 2, second_largest[1], second_largest[2], second_largest[3]
+    deepest_s, max_depth = 0.0, -_LARGE_DISTANCE
     for n in range(num_maxima):
         s, depth = start, 0.0
         if n == 1:
-            s, low, high = next_start, next_low, next_high
+            s, low, high = second_start, second_low, second_high
         is_searching = low < high
-        for _ in range(_ITERATIONS):
+        for _ in range(_MAX_ITERATIONS):
             if is_searching:
                 distance, rate, gradient_rate, curvature = distance_along(world, j, c + s * k, k)
                 depth = radius - distance
@@ -252,10 +254,10 @@ def deepest_on_line(world: ti.template(), j, c, k, h, radius):
                         high = s
                     next_s = 0.5 * (low + high)
                     if second_derivative < 0:
-                        newton = s - derivative / second_derivative
-                        if newton >= low and newton <= high:
-                            next_s = newton
-                            is_searching = ti.abs(newton - s) > ti.static(tolerance()) * h
+                        newton_s = s - derivative / second_derivative
+                        if newton_s >= low and newton_s <= high:
+                            next_s = newton_s
+                            is_searching = ti.abs(newton_s - s) > ti.static(newton_tolerance()) * h
                 else:
                     if rate > 0:
                         high = s
@@ -264,15 +266,15 @@ def deepest_on_line(world: ti.template(), j, c, k, h, radius):
                     next_s = 0.5 * (low + high)
                     is_searching = ti.abs(rate) * (high - low) > -depth  # a convex distance does not decrease further
                 s = next_s
-        if depth > deepest:
-            result, deepest = s, depth
-    return result, deepest > 0
+        if depth > max_depth:
+            deepest_s, max_depth = s, depth
+    return deepest_s, max_depth > 0
 
 
 @ti.func
 def _window_rates(s, h, depth, rate, gradient_rate, curvature):
-    """Derivative by s of (1 - s^2 / h^2) times the depth of the point at s, which is zero where the line touches, and its own
-    derivative; the last arguments are those of ``distance_along``.
+    """First and second derivative by s of (1 - s^2 / h^2) times the depth of the point at s; the line touches where the first is
+    zero. The last arguments are results of ``distance_along``.
     """
     window, window_rate, window_curvature = 1 - s * s / (h * h), -2 * s / (h * h), -2 / (h * h)
     return window_rate * depth - window * rate, window_curvature * depth - window_rate * (

@@ -22,7 +22,7 @@ from ti_sim.rigid.body import (
     zero_state,
 )
 from ti_sim.rigid.dynamics import body_load, body_load_adjoint
-from ti_sim.rollout.runge_kutta import stage_ahead, stage_weight
+from ti_sim.rollout.runge_kutta import next_stage_time, stage_weight
 
 
 @ti.func
@@ -82,7 +82,7 @@ def runge_kutta_step(rigid: ti.template(), body: ti.template(), state: ti.templa
         total.quaternion += weight * rate.quaternion
         total.velocity += weight * rate.velocity
         total.momentum += weight * rate.momentum
-        stage_after(state, rigid.dt * stage_ahead(stage), rate, stage_state)
+        stage_after(state, rigid.dt * next_stage_time(stage), rate, stage_state)
     state.position += rigid.dt * total.position
     state.quaternion = (state.quaternion + rigid.dt * total.quaternion).normalized()
     state.velocity += rigid.dt * total.velocity
@@ -98,7 +98,7 @@ def stage_of(rigid: ti.template(), body: ti.template(), state: ti.template(), st
     for earlier in range(stage):
         rate = rates(rigid, body, stage_state, step, frame)
         total.quaternion += stage_weight(earlier) * rate.quaternion
-        stage_after(state, rigid.dt * stage_ahead(earlier), rate, stage_state)
+        stage_after(state, rigid.dt * next_stage_time(earlier), rate, stage_state)
     return stage_state, total.quaternion
 
 
@@ -119,7 +119,7 @@ def runge_kutta_step_adjoint(
     stage = 3
     while stage >= 0:
         stage_state, _sum = stage_of(rigid, body, state, stage, step, frame)
-        weight, ahead = rigid.dt * stage_weight(stage), rigid.dt * stage_ahead(stage)
+        weight, ahead = rigid.dt * stage_weight(stage), rigid.dt * next_stage_time(stage)
         rate_bar = zero_state()
         rate_bar.position = weight * end_bar.position + ahead * stage_bar.position
         rate_bar.quaternion = weight * end_bar.quaternion + ahead * stage_bar.quaternion

@@ -27,7 +27,7 @@ class SolverTape:
         Args:
             solver: solver to run.
             frames: frame intervals.
-            adjoint: how states are kept; StoreAll() when None.
+            adjoint: how states are stored; StoreAll() when None.
         """
         self.solver = solver
         self.frames = frames

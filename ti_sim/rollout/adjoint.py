@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ti_sim.base.rules import Count, checked
 
-Segment = Callable[[int, int], None]  # called with the first step and the number of steps of a segment
+SegmentFunction = Callable[[int, int], None]  # called with the first step and the number of steps of a segment
 
 
 @checked
@@ -20,7 +20,7 @@ class StoreAll:
         """Steps between two stored states."""
         return 1
 
-    def run_backwards(self, steps: int, *, recompute: Segment, differentiate: Segment) -> None:
+    def run_backwards(self, steps: int, *, recompute: SegmentFunction, differentiate: SegmentFunction) -> None:
         """Run the adjoint over all steps (``recompute`` is not called)."""
         differentiate(0, steps)
 
@@ -44,7 +44,7 @@ class Checkpoint:
         """Steps between two stored states."""
         return self.every
 
-    def run_backwards(self, steps: int, *, recompute: Segment, differentiate: Segment) -> None:
+    def run_backwards(self, steps: int, *, recompute: SegmentFunction, differentiate: SegmentFunction) -> None:
         """Run the adjoint segment by segment, from the last to the first.
 
         Args:

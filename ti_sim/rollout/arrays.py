@@ -32,25 +32,25 @@ class Arrays:
 
     def named_arrays(self) -> dict[str, Array]:
         """The arrays by name ("links.gravity" in a field that is an ``Arrays``), in the order of the fields, without None."""
-        named: dict[str, Array] = {}
-        for declared in fields(self):
-            value = getattr(self, declared.name)
+        arrays_by_name: dict[str, Array] = {}
+        for array_field in fields(self):
+            value = getattr(self, array_field.name)
             if isinstance(value, Arrays):
-                named |= {f"{declared.name}.{name}": array for name, array in value.named_arrays().items()}
+                arrays_by_name |= {f"{array_field.name}.{name}": array for name, array in value.named_arrays().items()}
             elif value is not None:
-                named[declared.name] = value
-        return named
+                arrays_by_name[array_field.name] = value
+        return arrays_by_name
 
     def double_names(self) -> frozenset[str]:
         """Names of the arrays that have double precision, whatever the working precision."""
-        doubles = set()
-        for declared in fields(self):
-            value = getattr(self, declared.name)
+        names = set()
+        for array_field in fields(self):
+            value = getattr(self, array_field.name)
             if isinstance(value, Arrays):
-                doubles |= {f"{declared.name}.{name}" for name in value.double_names()}
-            elif declared.metadata["double"]:
-                doubles.add(declared.name)
-        return frozenset(doubles)
+                names |= {f"{array_field.name}.{name}" for name in value.double_names()}
+            elif array_field.metadata["double"]:
+                names.add(array_field.name)
+        return frozenset(names)
 
     def arrays(self) -> tuple[Array, ...]:
         """The arrays in the order of ``named_arrays``."""
@@ -58,7 +58,7 @@ class Arrays:
 
     def with_arrays(self, arrays: Iterable[Array]) -> Self:
         """A copy with other arrays, in the order of ``named_arrays``."""
-        return self._filled(iter(arrays))
+        return self._with_next_arrays(iter(arrays))
 
     def zeros(self) -> Self:
         """Zeros with the shapes and containers of the arrays, to which adjoints are added."""
@@ -80,10 +80,10 @@ class Arrays:
             if not is_contiguous(array):
                 raise UserError(f"{name} is not contiguous: give a contiguous copy of it")
 
-    def _filled(self, arrays: Iterator[Array]) -> Self:
+    def _with_next_arrays(self, arrays: Iterator[Array]) -> Self:
         values: dict[str, Any] = {}
-        for declared in fields(self):
-            value = getattr(self, declared.name)
-            filled = value._filled(arrays) if isinstance(value, Arrays) else value if value is None else next(arrays)
-            values[declared.name] = filled
+        for array_field in fields(self):
+            value = getattr(self, array_field.name)
+            new_value = value._with_next_arrays(arrays) if isinstance(value, Arrays) else value if value is None else next(arrays)
+            values[array_field.name] = new_value
         return type(self)(**values)

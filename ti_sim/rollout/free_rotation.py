@@ -19,9 +19,9 @@ import numpy as np
 from ti_sim.base.runtime import require, ti
 from ti_sim.base.vecmath import mat3, outer, vec3
 
-_ITERATIONS = 12  # seven are enough at 2 rad per step
+_MAX_ITERATIONS = 12  # seven are enough at 2 rad per step
 _TOLERANCE = 16.0  # in rounding units
-_SOLVED = 1e-3  # of the momentum: with a larger residual there is no solution nearby
+_MAX_RELATIVE_RESIDUAL = 1e-3  # of the momentum: with a larger residual there is no solution nearby
 
 
 def rounding_unit() -> float:
@@ -33,13 +33,13 @@ rounding_unit._is_wrapped_kernel = True  # Taichi otherwise warns about plain fu
 
 
 @ti.func
-def crossed(v):
+def cross_matrix(v):
     """Cross-product matrix [v]x."""
     return mat3(0.0, -v.z, v.y, v.z, 0.0, -v.x, -v.y, v.x, 0.0)
 
 
 @ti.func
-def solved(a, b):
+def solve_3x3(a, b):
     """Solution x of a x = b for a 3 x 3 matrix a."""
     r0, r1, r2 = vec3(a[0, 0], a[0, 1], a[0, 2]), vec3(a[1, 0], a[1, 1], a[1, 2]), vec3(a[2, 0], a[2, 1], a[2, 2])
     c0 = r1.cross(r2)
@@ -47,68 +47,68 @@ def solved(a, b):
 
 
 @ti.func
-def turning_part(mean, inverse, armature, armed: ti.template()):
+def midpoint_terms(mean, inverse_inertia, armature, has_armature: ti.template()):
     """(J m, matrix N with d(J m x (m - armature J m)) = (J m) x dm - N J dm, m - armature J m)."""
-    w = inverse @ mean
-    rotating = mean
-    if ti.static(armed):
-        rotating -= armature * w
-    n = crossed(rotating)
-    if ti.static(armed):
-        n += mat3(
+    w = inverse_inertia @ mean
+    body_momentum = mean
+    if ti.static(has_armature):
+        body_momentum -= armature * w
+    torque_matrix = cross_matrix(body_momentum)
+    if ti.static(has_armature):
+        torque_matrix += mat3(
             0.0, -w.z * armature.y, w.y * armature.z, w.z * armature.x, 0.0, -w.x * armature.z,
             -w.y * armature.x, w.x * armature.y, 0.0,
         )  # fmt: skip
-    return w, n, rotating
+    return w, torque_matrix, body_momentum
 
 
 @ti.func
-def slope_of(w, n, inverse, h):
+def residual_jacobian(w, torque_matrix, inverse_inertia, h):
     """Derivative of m + h (J m) x (m - armature J m) with respect to m."""
-    return mat3(1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0) + h * (crossed(w) - n @ inverse)
+    return mat3(1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0) + h * (cross_matrix(w) - torque_matrix @ inverse_inertia)
 
 
 @ti.func
-def mean_momentum(momentum, inverse, armature, h, armed: ti.template()):
+def mean_momentum(momentum, inverse_inertia, armature, h, has_armature: ti.template()):
     """Mean of the angular momenta before and after a torque-free step, in body axes.
 
     Args:
         momentum: angular momentum before the step [kg m2/s], 3-vector.
-        inverse: J, inverse of the inertia with the armature on its diagonal [1/(kg m2)].
-        armature: drive inertia about each axis, which does not rotate with the body [kg m2]; read only if ``armed``.
+        inverse_inertia: J, inverse of the inertia with the armature on its diagonal [1/(kg m2)].
+        armature: drive inertia about each axis, which does not rotate with the body [kg m2]; read only if ``has_armature``.
         h: half the step [s].
-        armed: whether there is an armature.
+        has_armature: whether there is an armature.
 
     Returns:
         3-vector; NaN if there is no solution (only above 2 rad per step).
     """
-    w = inverse @ momentum
+    w = inverse_inertia @ momentum
     a = h * w
     mean = (momentum - a.cross(momentum) + a.dot(momentum) * a) / (1 + a.dot(a))  # extrapolates with constant w
-    rounding = _TOLERANCE * ti.static(rounding_unit())
+    tolerance = _TOLERANCE * ti.static(rounding_unit())
     momentum_squared = momentum.dot(momentum)
     residual_squared = momentum_squared
-    count = 0
-    while count < _ITERATIONS:
-        w, n, rotating = turning_part(mean, inverse, armature, armed)
-        residual = mean + h * w.cross(rotating) - momentum
+    iteration = 0
+    while iteration < _MAX_ITERATIONS:
+        w, torque_matrix, body_momentum = midpoint_terms(mean, inverse_inertia, armature, has_armature)
+        residual = mean + h * w.cross(body_momentum) - momentum
         residual_squared = residual.dot(residual)
-        if residual_squared <= rounding * rounding * momentum_squared:
-            count = _ITERATIONS
+        if residual_squared <= tolerance * tolerance * momentum_squared:
+            iteration = _MAX_ITERATIONS
         else:
-            mean -= solved(slope_of(w, n, inverse, h), residual)
-            count += 1
-    if not residual_squared <= _SOLVED * _SOLVED * momentum_squared:
+            mean -= solve_3x3(residual_jacobian(w, torque_matrix, inverse_inertia, h), residual)
+            iteration += 1
+    if not residual_squared <= _MAX_RELATIVE_RESIDUAL * _MAX_RELATIVE_RESIDUAL * momentum_squared:
         mean *= ti.math.nan
     return mean
 
 
 @ti.func
-def mean_momentum_adjoint(mean, inverse, armature, h, mean_bar, armed: ti.template()):
+def mean_momentum_adjoint(mean, inverse_inertia, armature, h, mean_bar, has_armature: ti.template()):
     """Adjoint of ``mean_momentum``, given its result: (momentum_bar, inverse_bar, armature_bar)."""
-    w, n, _rotating = turning_part(mean, inverse, armature, armed)
-    momentum_bar = solved(slope_of(w, n, inverse, h).transpose(), mean_bar)
+    w, torque_matrix, _body_momentum = midpoint_terms(mean, inverse_inertia, armature, has_armature)
+    momentum_bar = solve_3x3(residual_jacobian(w, torque_matrix, inverse_inertia, h).transpose(), mean_bar)
     armature_bar = vec3(0.0)
-    if ti.static(armed):
+    if ti.static(has_armature):
         armature_bar = h * momentum_bar.cross(w) * w
-    return momentum_bar, h * outer(n.transpose() @ momentum_bar, mean), armature_bar
+    return momentum_bar, h * outer(torque_matrix.transpose() @ momentum_bar, mean), armature_bar

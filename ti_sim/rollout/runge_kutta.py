@@ -13,11 +13,11 @@ def stage_weight(stage):
 
 
 @ti.func
-def stage_ahead(stage):
-    """Fraction of dt from the start to the next stage: 1/2, 1/2, 1, and 0 after the last stage."""
-    ahead = 0.5
+def next_stage_time(stage):
+    """Time of the next stage after the start of the step, in steps: 1/2, 1/2, 1, and 0 after the last stage."""
+    fraction = 0.5
     if stage == 2:
-        ahead = 1.0
+        fraction = 1.0
     if stage == 3:
-        ahead = 0.0
-    return ahead
+        fraction = 0.0
+    return fraction

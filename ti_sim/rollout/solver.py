@@ -48,7 +48,7 @@ class Solver(ABC):
         self.settings = settings
 
     def last_names(self, inputs: Any) -> tuple[str, ...]:
-        """Names of ``last_arrays``: what the next step reads of the last state besides the arrays at the last frame."""
+        """Names of ``last_arrays``: parts of the last state that the next step reads besides the arrays at the last frame."""
         return ()
 
     @checked
@@ -98,10 +98,12 @@ class Solver(ABC):
             raise UserError(
                 "this rollout kept no states: run it with adjoint=StoreAll() or Checkpoint(every=k) to differentiate it"
             )
-        for name, bar, like in zip(self.frame_names, bars, rollout.frame_arrays, strict=True):
-            check_array(bar, f"{name}_bar", tuple(like.shape))
-        for name, bar, like in zip(self.last_names(rollout.inputs), last_bars, rollout.last_arrays, strict=bool(last_bars)):
-            check_array(bar, f"{name}_bar", tuple(like.shape), double=str(like.dtype).endswith(("64", "f64")))
+        for name, bar, frame_array in zip(self.frame_names, bars, rollout.frame_arrays, strict=True):
+            check_array(bar, f"{name}_bar", tuple(frame_array.shape))
+        for name, bar, frame_array in zip(
+            self.last_names(rollout.inputs), last_bars, rollout.last_arrays, strict=bool(last_bars)
+        ):
+            check_array(bar, f"{name}_bar", tuple(frame_array.shape), double=str(frame_array.dtype).endswith(("64", "f64")))
         result = self._compiled(self._differentiate)(rollout, bars, tuple(last_bars))
         mark_diverged_worlds(result.arrays(), rollout.diverged)
         return result
@@ -134,13 +136,13 @@ class Solver(ABC):
 
     def _forces(self, inputs: Any) -> tuple[Array, ...]:
         """``forces`` of checked inputs."""
-        raise self._no_forces()
+        raise self._no_forces_error()
 
     def _forces_adjoint(self, inputs: Any, bars: tuple[Array, ...]) -> Any:
         """``forces_adjoint`` of checked inputs."""
-        raise self._no_forces()
+        raise self._no_forces_error()
 
-    def _no_forces(self) -> UserError:
+    def _no_forces_error(self) -> UserError:
         return UserError(f"{type(self).__name__} has no contact and no joint forces: ask solvers of bodies or particles for them")
 
     def _check(self, inputs: Any) -> None:

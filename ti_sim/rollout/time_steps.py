@@ -17,7 +17,7 @@ Plan = Literal["auto", "world", "element"]
 def check_integrator(integrator: str, allowed: Any = ExplicitIntegrator) -> None:
     """Raise a UserError for an integrator that is not in the Literal ``allowed``."""
     if integrator in get_args(AnyIntegrator) and integrator not in get_args(allowed):
-        raise UserError(f"integrator {integrator!r} is not one of these bodies': choose {_listed(allowed)}")
+        raise UserError(f"integrator {integrator!r} is not one of these bodies': choose {_joined_choices(allowed)}")
     _check("integrator", integrator, allowed)
 
 
@@ -32,9 +32,9 @@ def check_plan(plan: str, integrator: str = "semi_implicit") -> None:
 
 def _check(label: str, value: str, allowed: Any) -> None:
     if value not in get_args(allowed):
-        raise UserError(f"{label} {value!r} is unknown: choose {_listed(allowed)}")
+        raise UserError(f"{label} {value!r} is unknown: choose {_joined_choices(allowed)}")
 
 
-def _listed(literal: Any) -> str:
+def _joined_choices(literal: Any) -> str:
     *first_choices, last = map(repr, get_args(literal))
     return f"{', '.join(first_choices)} or {last}"

@@ -9,14 +9,14 @@ from tests.reference import numpy_rigid
 from tests.reference.repeated import to_the_last_bit
 from tests.reference.rigid_cases import INPUT_NAMES, PAIR_MODEL, box_inertia, box_points, cast, one_body, pair, tilted_box
 from ti_sim.base.errors import UserError
-from ti_sim.contact.law import slack
+from ti_sim.contact.law import surface_offset
 from ti_sim.rigid.model import RigidSettings
 from ti_sim.rigid.solver import RigidSolver
 from ti_sim.rollout.adjoint import Checkpoint, StoreAll
 
 pytestmark = pytest.mark.threads
 METHODS = [("semi_implicit", "world"), ("semi_implicit", "element"), ("rk4", "world")]
-LOWER = replace(PAIR_MODEL, ground_height=PAIR_MODEL.ground_height - slack())  # where the law sees the ground
+LOWER = replace(PAIR_MODEL, ground_height=PAIR_MODEL.ground_height - surface_offset())  # where the law sees the ground
 STEPS = {
     "body_q0": 1e-7, "body_qd0": 1e-6, "body_mass": 1e-6, "body_inertia": 1e-9, "body_contact": 1e-5, "gravity": 1e-5,
     "body_force": 1e-5, "force_point": 1e-6,
