@@ -43,7 +43,7 @@ def describe(scene: SceneSpec) -> dict[str, Any]:
         "textures": [[*body.surface.textures, body.surface.wrap] if body.surface else [] for body in scene.bodies],
         "lights": [[light.name for light in of_array(scene.lights, array)] for array in ARRAYS],
         "geometry_sha256": _geometry_checksum(scene.bodies),
-        "forces": [[f.name, f.body, f.first_step, f.last_step, f.kind] for f in scene.applied_forces],
+        "forces": [[f.name, f.body, f.first_step, f.end_step, f.kind] for f in scene.applied_forces],
         "cameras": [[c.name, c.width, c.height, c.near, c.far, np.asarray(c.rotation).tolist()] for c in scene.cameras],
         "parameters": {name: _listed(param.value) for name, param in scene.parameters.items()},
     } | _driving(scene) | _described(scene) | _implicit(scene) | ({} if scene.clock is None else {"film": scene.clock.to_json()})

@@ -106,7 +106,7 @@ def _coarse(scene: Scene, random: Random) -> None:
     times = int(random.choice((5, 10)))
     scene.stepping = replace(scene.stepping, substeps=scene.stepping.substeps // times)
     scene.applied_forces = tuple(
-        replace(force, first_step=force.first_step // times, last_step=force.last_step // times) for force in scene.applied_forces
+        replace(force, first_step=force.first_step // times, end_step=force.end_step // times) for force in scene.applied_forces
     )
 
 

@@ -214,7 +214,7 @@ def _give_lens(scene: Scene) -> None:
 
 def _halve_steps(scene: Scene) -> None:
     scene.stepping = replace(scene.stepping, substeps=2 * scene.stepping.substeps)
-    scene.applied_forces = tuple(replace(f, first_step=2 * f.first_step, last_step=2 * f.last_step) for f in scene.applied_forces)
+    scene.applied_forces = tuple(replace(f, first_step=2 * f.first_step, end_step=2 * f.end_step) for f in scene.applied_forces)
 
 
 def _move_center(scene: Scene, *, body: int, shift: np.ndarray) -> None:
@@ -246,14 +246,16 @@ def _resize(scene: Scene, *, body: int, times: float) -> None:
     points = old_body.points.copy()
     points[:, POSITION : RADIUS + 1] *= times
     points[points[:, KIND] == PATCH, VECTOR:] *= times**2
-    mesh, solid, collision = replace(old_body.mesh, vertices=times * old_body.mesh.vertices), old_body.solid, old_body.collision
-    if solid is not None:
-        volume, inertia = times**3 * solid.volume, times**5 * solid.inertia_per_density
-        solid = replace(solid, volume=volume, inertia_per_density=inertia)
+    mesh, collision = replace(old_body.mesh, vertices=times * old_body.mesh.vertices), old_body.collision
+    properties = old_body.mass_properties
+    if properties is not None:
+        volume, inertia = times**3 * properties.volume, times**5 * properties.inertia_per_density
+        properties = replace(properties, volume=volume, inertia_per_density=inertia)
     if collision is not None:
         size, position = (tuple(times * np.asarray(lengths)) for lengths in (collision.size, collision.position))
         collision = replace(collision, size=size, position=position)
-    resized = replace(old_body, surface=replace(old_body.surface, mesh=mesh), points=points, solid=solid, collision=collision)
+    surface = replace(old_body.surface, mesh=mesh)
+    resized = replace(old_body, surface=surface, points=points, mass_properties=properties, collision=collision)
     scene.bodies = tuple(resized if k == body else scene_body for k, scene_body in enumerate(scene.bodies))
 
 
@@ -284,8 +286,8 @@ def _drag(scene: Scene, free: Scene) -> Iterator[Nuisance]:
 def _give_inertia(scene: Scene) -> None:
     for body in scene.bodies:
         name = f"{body.name}.inertia_per_mass"
-        if body.solid is not None and not {name, f"{body.name}.inertia"} & set(scene.table.params):
-            unit = np.asarray(body.solid.inertia_per_density) / body.solid.volume
+        if body.mass_properties is not None and not {name, f"{body.name}.inertia"} & set(scene.table.params):
+            unit = np.asarray(body.mass_properties.inertia_per_density) / body.mass_properties.volume
             scene.table.add(name, unit, unit="m2", shape=(3, 3))
 
 

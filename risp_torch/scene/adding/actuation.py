@@ -25,18 +25,19 @@ def add_actuation(
             raise UserError(f"{name} has groups and no values: give both")
         return None
     shape = np.shape(actuation.value if isinstance(actuation, Param) else actuation)
-    columns, numbers = count, None
+    columns, element_groups = count, None
     if groups is not None:
-        numbers = np.asarray(groups)
-        if numbers.shape != (count,) or numbers.dtype.kind not in "iu" or numbers.min() < 0:
+        element_groups = np.asarray(groups)
+        if element_groups.shape != (count,) or element_groups.dtype.kind not in "iu" or element_groups.min() < 0:
             raise UserError(
-                f"the groups of {name} have shape {numbers.shape} of {numbers.dtype}: give {(count,)} whole numbers from 0 on"
+                f"the groups of {name} have shape {element_groups.shape} of {element_groups.dtype}: give {(count,)} "
+                "whole numbers from 0 on"
             )
-        columns = int(numbers.max()) + 1
+        columns = int(element_groups.max()) + 1
     rows = frames * controls
     if shape != (rows, columns):
         column_unit = "groups" if groups is not None else "elements"
         row_unit = "frame intervals" if controls == 1 else f"{controls} rows a frame interval"
         raise UserError(f"{name} has shape {shape}, and {(rows, columns)} is needed ({row_unit}, {column_unit})")
     table.add(name, actuation, unit=unit, shape=(rows, columns))
-    return Actuation(name, numbers, controls)
+    return Actuation(name, element_groups, controls)

@@ -22,22 +22,22 @@ from ti_sim.shapes.primitives import Box, Capsule, Sphere
 from ti_sim.shapes.shape import Shape, contact_points, mass_properties
 from ti_sim.shapes.surface import TriangleMesh
 
-_OVERLAP = 1e-3  # of the volume: smaller overlaps are ignored
+_IGNORED_OVERLAP = 1e-3  # of the volume: smaller overlaps are ignored
 
 
 @dataclass(frozen=True, eq=False)
 class Form:
-    """Surface, contact points and solid of a body.
+    """Surface, contact points and mass properties of a body.
 
     Attributes:
         mesh: render mesh about the centre of mass [m], None for an invisible body.
         points: rows of contact points relative to the centre of mass (``ti_sim.shapes.contact_points``).
-        solid: volume and inertia per density, None if mass and inertia are given.
+        mass_properties: volume and inertia per density, None if mass and inertia are given.
     """
 
     mesh: TriangleMesh | None
     points: np.ndarray
-    solid: MassProperties | None
+    mass_properties: MassProperties | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +47,7 @@ class BodyOptions:
     Attributes:
         shape: geometry, or the form from a robot file.
         density, mass, inertia, inertia_per_mass, contact, collision, surface: see ``Scene.add_rigid``.
-        carrier: whether its mass may be zero because other links are attached to it.
+        may_be_massless: whether its mass may be zero, as of a link to which others are attached.
     """
 
     shape: Shape | Form
@@ -58,7 +58,7 @@ class BodyOptions:
     contact: Contact | None = None
     collision: bool = False
     surface: Surface | None = None
-    carrier: bool = False
+    may_be_massless: bool = False
 
     def check(self, scene: SceneSpec, name: str) -> None:
         """Raise a UserError for options that contradict each other or the scene, before any parameter is added."""
@@ -66,28 +66,32 @@ class BodyOptions:
         self._check_contact(scene, name)
 
     def add_mass(self, table: ParameterTable, name: str) -> None:
-        """Add mass or density, and the inertia if it is given; the mass of a carrier may be zero."""
+        """Add mass or density, and the inertia if it is given; the mass may be zero if ``may_be_massless``."""
         if self.density is not None:
             table.add(f"{name}.density", self.density, unit="kg/m3", sign="positive")
         else:
-            table.add(f"{name}.mass", self.mass, unit="kg", sign="not negative" if self.carrier else "positive")
+            table.add(f"{name}.mass", self.mass, unit="kg", sign="not negative" if self.may_be_massless else "positive")
         for kind, value, unit in (("inertia", self.inertia, "kg m2"), ("inertia_per_mass", self.inertia_per_mass, "m2")):
             if value is not None:
-                check_inertia(value.value if isinstance(value, Param) else value, f"{name}.{kind}", solid=not self.carrier)
+                check_inertia(
+                    value.value if isinstance(value, Param) else value, f"{name}.{kind}", solid=not self.may_be_massless
+                )
                 table.add(f"{name}.{kind}", value, unit=unit, shape=(3, 3))
 
     def add_to(self, scene: SceneSpec, name: str) -> dict[str, Any]:
         """Add the parameters of contact and surface, and return the attributes of the ``Body`` that follow from these options."""
-        ground = scene.ground is not None
-        form = form_of(self.shape, touches=ground, per_area=meant_per_area(scene.table, self.contact, ground=ground))
+        has_ground = scene.ground is not None
+        form = form_of(
+            self.shape, has_ground=has_ground, per_area=meant_per_area(scene.table, self.contact, has_ground=has_ground)
+        )
         self._warn_of_overlap(name)
         if self.contact is not None:
             add_contact(scene.table, f"{name}.contact", self.contact)
         phong, surface = scene.style.shading == "phong", self.surface or Surface()
         return {
             "surface": None if form.mesh is None else make_surface_mesh(scene.table, name, form.mesh, surface, phong=phong),
-            "points": form.points, "solid": form.solid,
-            "contact_name": f"{name}.contact" if self.contact is not None else "ground.contact" if ground else None,
+            "points": form.points, "mass_properties": form.mass_properties,
+            "contact_name": f"{name}.contact" if self.contact is not None else "ground.contact" if has_ground else None,
             "collision": collision_shape(name, self.shape) if self.collision else None,
         }  # fmt: skip
 
@@ -101,14 +105,14 @@ class BodyOptions:
 
     def _check_contact(self, scene: SceneSpec, name: str) -> None:
         """Raise a UserError for unused contact parameters, and for colliding bodies with none or with parameters per area."""
-        ground = scene.ground is not None
-        if self.collision and meant_per_area(scene.table, self.contact, ground=ground):
+        has_ground = scene.ground is not None
+        if self.collision and meant_per_area(scene.table, self.contact, has_ground=has_ground):
             raise UserError(
                 f"{name} collides with other bodies, at points, and its contact parameters are per area: give a Contact per point"
             )
-        if self.contact is not None and not ground and not self.collision:
+        if self.contact is not None and not has_ground and not self.collision:
             raise UserError(f"{name} has a Contact and the scene has no ground: call add_ground first")
-        if self.collision and self.contact is None and not ground:
+        if self.collision and self.contact is None and not has_ground:
             raise UserError(
                 f"{name} collides with other bodies and has no contact parameters: give it a Contact, or the scene a ground"
             )
@@ -116,7 +120,7 @@ class BodyOptions:
     def _warn_of_overlap(self, name: str) -> None:
         """Warn if mass or inertia are computed from a mesh that intersects itself."""
         has_inertia = self.mass is not None and (self.inertia is not None or self.inertia_per_mass is not None)
-        if isinstance(self.shape, Mesh) and not has_inertia and self.shape.miscounted_share > _OVERLAP:
+        if isinstance(self.shape, Mesh) and not has_inertia and self.shape.miscounted_share > _IGNORED_OVERLAP:
             warn(
                 f"the mesh of {name} intersects itself, or has parts that overlap or are inside out: "
                 f"{100 * self.shape.miscounted_share:.2g} % of its volume is wrong in mass and inertia: unite its parts in "
@@ -124,18 +128,18 @@ class BodyOptions:
             )
 
 
-def form_of(shape: Shape | Form, *, touches: bool, per_area: bool) -> Form:
-    """The form of a shape, or the given form; without contact points if there is nothing to touch.
+def form_of(shape: Shape | Form, *, has_ground: bool, per_area: bool) -> Form:
+    """The form of a shape, or the shape itself if it is a form; without contact points in a scene without a ground.
 
     Args:
         shape: shape of the body.
-        touches: whether the scene has a ground or contact.
+        has_ground: whether the scene has a ground.
         per_area: whether its contact parameters are per area.
     """
     no_points = balls(np.zeros((0, 3)))
     if isinstance(shape, Form):
-        return shape if touches else replace(shape, points=no_points)
-    points = contact_points(shape, per_area=per_area) if touches else no_points
+        return shape if has_ground else replace(shape, points=no_points)
+    points = contact_points(shape, per_area=per_area) if has_ground else no_points
     return Form(shape.mesh(), points, mass_properties(shape))
 
 

@@ -76,15 +76,16 @@ def film_with(scene: SceneSpec, name: str) -> None:
         if not names:
             raise UserError(f"no camera is called {name!r}: the scene's only camera has no name, leave it out")
         raise unknown_name_error("camera", name, names)
-    (first,) = matching
-    scene.cameras = (first, *(camera for camera in scene.cameras if camera is not first))
+    (chosen,) = matching
+    scene.cameras = (chosen, *(camera for camera in scene.cameras if camera is not chosen))
 
 
 @checked
 def place_camera(scene: SceneSpec, placement: Placement, *, name: str | None = None) -> None:
-    """Let a camera film a part of its pictures, such as the crop in fewer pixels that a film is (``Film.placement``).
+    """Restrict a camera to a part of its pictures, such as the crop, in fewer pixels, that a film shows (``Film.placement``).
 
-    Its numbers and their bounds follow: focal lengths and principal point in the part's pixels, and the axes of a turned picture.
+    Its parameters and their bounds change: focal lengths and principal point are in the part's pixels, axes those
+    of a rotated picture.
 
     Args:
         scene: the scene.
@@ -97,9 +98,9 @@ def place_camera(scene: SceneSpec, placement: Placement, *, name: str | None = N
     (camera,) = chosen_cameras(scene.cameras, name)
     rotation, numbers = placed_numbers(camera.width, camera.height, placement)
     for field, change in numbers.items():
-        full = f"{prefix_of(camera)}.{field}"
+        parameter_name = f"{prefix_of(camera)}.{field}"
         if field != "distortion" or camera.distortion is not None:
-            scene.table.params[full] = change.of(scene.table[full])
+            scene.table.params[parameter_name] = change.apply(scene.table[parameter_name])
     cropped = replace(camera, rotation=rotation @ camera.rotation, width=placement.width, height=placement.height)
     scene.cameras = tuple(cropped if entry is camera else entry for entry in scene.cameras)
 

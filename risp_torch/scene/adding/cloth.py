@@ -93,20 +93,22 @@ def make_cloth(
     stiffness = add_stiffness(
         table, name, material, count=count, units=("N/m", "N s/m"),
         from_young=lambda young, poisson: membrane_constants(young, poisson, thickness), from_lame=triangle_constants,
-        least=MIN_RATIO_PLANE,
+        min_ratio=MIN_RATIO_PLANE,
     )  # fmt: skip
     if air is not None:
         for key in ("drag", "lift"):
             add_element_number(table, f"{name}.air.{key}", getattr(air, key), count, unit="kg/m3", sign="not negative")
     edges = np.zeros((0, 4), dtype=np.int32) if bending is None else bending_edges(mesh.triangles)
-    fold = turn = None
+    stiffness_per_rigidity = bending_actuation = None
     if bending is not None:
-        fold, turn = add_bending(table, name, mesh, bending, edges, frames=frames, controls=controls)
+        stiffness_per_rigidity, bending_actuation = add_bending(
+            table, name, mesh, bending, edges, frames=frames, controls=controls
+        )
     corner_areas = np.repeat(triangle_areas(mesh.vertices, mesh.triangles)[:, None] / 3, 3, axis=1)
     return Sheet(
         mesh.triangles, corner_areas, np.zeros(3), 1.0, stiffness,
         add_actuation(table, f"{name}.actuation", actuation, groups, count=count, frames=frames, controls=controls),
-        air is not None, edges, fold, turn,
+        air is not None, edges, stiffness_per_rigidity, bending_actuation,
     )  # fmt: skip
 
 
@@ -114,11 +116,11 @@ def add_bending(
     table: ParameterTable, name: str, mesh: SheetMesh, bending: Bending, edges: np.ndarray, *, frames: int, controls: int
 ) -> tuple[np.ndarray | None, Actuation | None]:
     """Add the bending parameters; return the edge stiffness per rigidity if the rigidity is given, and the actuation."""
-    count, fold = len(edges), None
+    count, stiffness_per_rigidity = len(edges), None
     if (bending.stiffness is None) == (bending.rigidity is None):
         raise UserError(f"the bending of {name} needs its stiffness or its rigidity: give exactly one of the two")
     if bending.rigidity is not None:
-        fold = edge_stiffness(1.0, mesh.vertices, edges)
+        stiffness_per_rigidity = edge_stiffness(1.0, mesh.vertices, edges)
         table.add(f"{name}.bending.rigidity", bending.rigidity, unit="N m", sign="not negative")
     else:
         add_element_number(table, f"{name}.bending.stiffness", bending.stiffness, count, unit="N m", sign="not negative")
@@ -129,8 +131,8 @@ def add_bending(
             raise UserError(f"the bending of {name} has rest_angle={rest!r}: give angles [rad], or 'mesh'")
         rest = rest_angles(mesh.vertices, edges)
     add_element_number(table, f"{name}.bending.rest_angle", rest, count, unit="rad")
-    turn = add_actuation(
+    bending_actuation = add_actuation(
         table, f"{name}.bending.actuation", bending.actuation, bending.actuation_groups, count=count, frames=frames,
         controls=controls, unit="rad",
     )  # fmt: skip
-    return fold, turn
+    return stiffness_per_rigidity, bending_actuation

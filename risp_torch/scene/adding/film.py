@@ -59,7 +59,7 @@ def set_film(
     scene.table.add(RATE, rate, unit="", sign="positive")
     scene.table.add(EXPOSURE, exposure, unit="s", sign="not negative")
     scene.table.add(LINE_TIME, line_time, unit="s", sign="not negative")
-    _use(scene, clock)
+    _set_clock(scene, clock)
 
 
 @checked
@@ -77,7 +77,7 @@ def change_film(scene: SceneSpec, *, times: Times | None = None, samples: Sample
     if scene.clock is None:
         set_film(scene)
     changes = {name: value for name, value in (("times", times), ("samples", samples)) if value is not None}
-    _use(scene, replace(scene.clock, **changes))
+    _set_clock(scene, replace(scene.clock, **changes))
 
 
 def default_states_per_interval(stepping: TimeStepping) -> int:
@@ -88,7 +88,7 @@ def default_states_per_interval(stepping: TimeStepping) -> int:
     return max((n for n in fits if stepping.substeps % n == 0), default=1)
 
 
-def _use(scene: SceneSpec, clock: FilmClock) -> None:
+def _set_clock(scene: SceneSpec, clock: FilmClock) -> None:
     scene.clock = clock
     if clock.times is not None:
         if len(clock.times) < 2:

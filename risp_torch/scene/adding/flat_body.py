@@ -68,7 +68,7 @@ def add_flat_body(
     if isinstance(start.rotation, Param) or np.any(start.rotation):
         raise UserError(f"{name} is flat and starts with a rotation: turn its plane by the start's orientation alone")
     elements = make_flat_body(
-        scene.table, name, mesh, material, depth=depth, turn=axes, actuation=actuation, groups=actuation_groups,
+        scene.table, name, mesh, material, depth=depth, rotation=axes, actuation=actuation, groups=actuation_groups,
         frames=scene.frames, controls=scene.stepping.controls,
     )  # fmt: skip
     options = ParticleOptions(
@@ -83,21 +83,21 @@ def add_flat_body(
 
 
 def make_flat_body(
-    table: ParameterTable, name: str, mesh: SheetMesh, material: Elastic, *, depth: float, turn: np.ndarray, actuation: Any,
+    table: ParameterTable, name: str, mesh: SheetMesh, material: Elastic, *, depth: float, rotation: np.ndarray, actuation: Any,
     groups: Any, frames: int, controls: int,
 ) -> Sheet:  # fmt: skip
-    """Add the parameters of a flat body to the table and return its elements (arguments: ``add_flat_body``; ``turn`` [3, 3] takes
-    the mesh's axes to the world's)."""
+    """Add the parameters of a flat body to the table and return its elements (arguments: ``add_flat_body``; ``rotation``
+    [3, 3] takes the mesh's axes to the world's)."""
     if material.energy != "neo_hookean":
         raise UserError(f"{name} is flat and its material has the energy {material.energy!r}: flat bodies are 'neo_hookean'")
     count = len(mesh.triangles)
     stiffness = add_stiffness(
         table, name, material, count=count, units=("Pa", "Pa s"), from_young=plane_strain_constants,
-        from_lame=triangle_constants, least=MIN_RATIO_PLANE,
+        from_lame=triangle_constants, min_ratio=MIN_RATIO_PLANE,
     )  # fmt: skip
     corner_volumes = np.repeat(depth * triangle_areas(mesh.vertices, mesh.triangles)[:, None] / 3, 3, axis=1)
     return Sheet(
-        mesh.triangles, corner_volumes, turn @ plane_normal(name, mesh), depth, stiffness,
+        mesh.triangles, corner_volumes, rotation @ plane_normal(name, mesh), depth, stiffness,
         add_actuation(table, f"{name}.actuation", actuation, groups, count=count, frames=frames, controls=controls), False,
         np.zeros((0, 4), dtype=np.int32), None, None,
     )  # fmt: skip
@@ -112,11 +112,13 @@ def plane_normal(name: str, mesh: SheetMesh) -> np.ndarray:
     a, b, c = np.moveaxis(mesh.vertices[mesh.triangles], 1, 0)
     normals = np.cross(b - a, c - a)
     normals /= np.linalg.norm(normals, axis=1, keepdims=True)
-    turned = normals @ normals[0] < 0
-    if turned.any():
-        triangle = int(np.argmax(turned))
+    is_reversed = normals @ normals[0] < 0
+    if is_reversed.any():
+        triangle = int(np.argmax(is_reversed))
         raise UserError(f"{name} is a flat body, and its triangle {triangle} has the opposite winding of triangle 0: reverse it")
-    heights = np.abs((mesh.vertices - mesh.vertices[0]) @ normals[0])
-    if heights.max() > 1e-9 * np.ptp(mesh.vertices, axis=0).max():
-        raise UserError(f"{name} is a flat body, and vertex {int(heights.argmax())} is outside the plane of triangle 0: move it")
+    distances = np.abs((mesh.vertices - mesh.vertices[0]) @ normals[0])
+    if distances.max() > 1e-9 * np.ptp(mesh.vertices, axis=0).max():
+        raise UserError(
+            f"{name} is a flat body, and vertex {int(distances.argmax())} is outside the plane of triangle 0: move it"
+        )
     return normals[0]

@@ -40,11 +40,11 @@ def add_force(
     index, dt = body_index(scene, body), scene.stepping.dt
     if (force is None) == (impulse is None):
         raise UserError(f"{name} needs a force or an impulse: give exactly one of the two")
-    first, last = (round(min(time / dt, 2.0**62)) for time in (start, start + duration))
-    if not first < last or first >= scene.frames * scene.stepping.substeps:
+    first_step, end_step = (round(min(time / dt, 2.0**62)) for time in (start, start + duration))
+    if not first_step < end_step or first_step >= scene.frames * scene.stepping.substeps:
         raise UserError(f"{name} acts from {start} s for {duration} s: that is no physics step of {dt:.3g} s")
     kind, value, unit = ("force", force, "N") if force is not None else ("impulse", impulse, "N s")
-    scale = 1.0 if kind == "force" else 1.0 / ((last - first) * dt)
+    scale = 1.0 if kind == "force" else 1.0 / ((end_step - first_step) * dt)
     scene.table.add(f"{name}.{kind}", value, unit=unit, shape=(3,))
     scene.table.add(f"{name}.point", point, unit="m", shape=(3,))
-    scene.applied_forces += (AppliedForce(name, index, first, min(last, LAST_STEP), kind, scale),)
+    scene.applied_forces += (AppliedForce(name, index, first_step, min(end_step, LAST_STEP), kind, scale),)

@@ -128,27 +128,27 @@ def make_link(
     options.add_mass(table, name)
     table.add(f"{name}.position", frame.position, unit="m", shape=(3,))
     table.add(f"{name}.center", frame.center, unit="m", shape=(3,))
-    unit = None
+    unit_direction = None
     if frame.length is not None:
-        unit = unit_vector(name, frame.direction)
+        unit_direction = unit_vector(name, frame.direction)
         table.add(f"{name}.length", frame.length, unit="m", sign="positive")
-    names = add_joint(table, name, joint, left_out=() if coupling is None else (joint.coordinate, "rate"))
+    names = add_joint(table, name, joint, excluded=() if coupling is None else (joint.coordinate, "rate"))
     axis = joint.unit_axis(name) if hasattr(joint, "unit_axis") else np.array([0.0, 0.0, 1.0])
     return Link(
         name=name, orientation=quaternion, **options.add_to(scene, name), parent=index, joint=joint, names=names, axis=axis,
-        direction=unit, share=frame.share, at_tip=frame.at_tip, coupling=coupling,
+        direction=unit_direction, share=frame.share, at_tip=frame.at_tip, coupling=coupling,
     )  # fmt: skip
 
 
-def add_joint(table: ParameterTable, link: str, joint: Joint, *, left_out: Sequence[str] = ()) -> dict[str, str]:
-    """Add the parameters of a joint, except shared ones and those ``left_out``; return joint quantity -> parameter name.
+def add_joint(table: ParameterTable, link: str, joint: Joint, *, excluded: Sequence[str] = ()) -> dict[str, str]:
+    """Add the parameters of a joint, except shared ones and those ``excluded``; return joint quantity -> parameter name.
 
     Raises:
         UserError: a shared parameter does not exist, the limits are reversed, or dry friction has no stiffness.
     """
     names = {}
     for key, value in joint.numbers().items():
-        if key in left_out:
+        if key in excluded:
             continue
         if isinstance(value, str):
             table[value]  # raises an error with similar names

@@ -47,21 +47,21 @@ def add_load(
     if body not in names:
         raise unknown_name_error("deformable body", body, names)
     deformable, frames = scene.deformables[names.index(body)], scene.frames
-    loaded = chosen_particles(f"{name}.where", where, deformable.vertices)
-    if not len(loaded):
+    body_particles = chosen_particles(f"{name}.where", where, deformable.vertices)
+    if not len(body_particles):
         raise UserError(f"{name} acts on no particle: say where")
-    particles = deformable.first + loaded
+    particles = deformable.first + body_particles
     shape = np.shape(force.value if isinstance(force, Param) else force)
     allowed = ((3,), (frames, 3), (frames, len(particles), 3)) if direction is None else ((), (frames,))
     if shape not in allowed:
         per_particle = f", or {allowed[-1]} (particle by particle; for a number along a direction, give the direction too)"
         hint = per_particle if direction is None else ""
         raise UserError(f"{name}.force has shape {shape}: give {allowed[0]}, or {allowed[1]} (frame intervals){hint}")
-    unit = None
+    unit_direction = None
     if direction is not None:
-        unit = np.asarray(direction, dtype=np.float64)
-        if not np.linalg.norm(unit) > 0:
+        vector = np.asarray(direction, dtype=np.float64)
+        if not np.linalg.norm(vector) > 0:
             raise UserError(f"{name} has the direction {direction}: give three numbers that are not all zero")
-        unit = unit / np.linalg.norm(unit)
+        unit_direction = vector / np.linalg.norm(vector)
     scene.table.add(f"{name}.force", force, unit="N", shape=shape)
-    scene.loads += (Load(name, particles, unit, limit),)
+    scene.loads += (Load(name, particles, unit_direction, limit),)

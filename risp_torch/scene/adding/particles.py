@@ -88,8 +88,8 @@ def add_deformable(scene: SceneSpec, name: str, particles: Particles, options: P
     options.start.add_to(table, name, velocity_shape=_velocity_shape(name, options.start.velocity, len(vertices)))
     table.add(f"{name}.velocity_gradient", options.start.velocity_gradient, unit="1/s", shape=(3, 3))
     fixed, prescribed = _add_constraints(scene, name, vertices, options)
-    ground, contact = scene.ground is not None, options.contact
-    per_area = meant_per_area(table, contact, ground=ground)
+    has_ground, contact = scene.ground is not None, options.contact
+    per_area = meant_per_area(table, contact, has_ground=has_ground)
     if per_area and not len(particles.mesh.faces):
         raise UserError(f"{name} has no surface, and its contact parameters are per area: give it a Contact per point")
     if contact is not None:
@@ -99,7 +99,7 @@ def add_deformable(scene: SceneSpec, name: str, particles: Particles, options: P
         Deformable(
             name=name, first=first, vertices=vertices, rest=vertices @ particles.axes.T, elements=particles.elements,
             fixed=fixed, prescribed=prescribed, touching=particles.touching,
-            contact_name=f"{name}.contact" if contact is not None else "ground.contact" if ground else None,
+            contact_name=f"{name}.contact" if contact is not None else "ground.contact" if has_ground else None,
             surface=replace(surface, carrier=first + surface.carrier), thickness=particles.thickness,
             area=vertex_areas(vertices, particles.mesh.faces) if per_area else None,
         ),

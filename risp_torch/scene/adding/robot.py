@@ -94,12 +94,12 @@ def add_robot(
     robot = read_robot(path, free_base=free_base)
     name = name or _spelt(robot.name or "robot")
     check_name(name)
-    ground = scene.ground is not None
+    has_ground = scene.ground is not None
     if contact is not None:
-        if not ground:
+        if not has_ground:
             raise UserError(f"{name} has a Contact and the scene has no ground: call add_ground first")
         add_contact(scene.table, f"{name}.contact", contact)
-    per_area = meant_per_area(scene.table, contact, ground=ground)
+    per_area = meant_per_area(scene.table, contact, has_ground=has_ground)
     left_out = Unsupported()
     couplings = {} if free_mimic else _couplings(robot, first=len(scene.bodies))
     for mimic in robot.mimics if free_mimic else ():
@@ -108,7 +108,7 @@ def add_robot(
     properties = zip(subtree_inertias(robot.links), inertias_of_free_joints(robot.links), strict=True)
     for link, body, (subtree, inertia) in zip(robot.links, names, properties, strict=True):
         form, surface = _form(link, left_out, per_area=per_area)
-        options = BodyOptions(shape=form, mass=link.mass, inertia=link.inertia, surface=surface, carrier=True)
+        options = BodyOptions(shape=form, mass=link.mass, inertia=link.inertia, surface=surface, may_be_massless=True)
         frame = _joint_frame(link, robot.links, base_position, turn)
         if link.joint.type == "free":
             added = _free_body(scene, body, link, frame, options, left_out)

@@ -106,7 +106,7 @@ def make_solid(
     stiffness = add_stiffness(
         table, name, material, count=count, units=("Pa", "Pa s"),
         from_young=lambda young, poisson: from_lame(*lame_from_young(young, poisson)), from_lame=from_lame,
-        least=MIN_RATIO_SOLID if material.energy == "neo_hookean" else MIN_RATIO_LINEAR,
+        min_ratio=MIN_RATIO_SOLID if material.energy == "neo_hookean" else MIN_RATIO_LINEAR,
     )  # fmt: skip
     rest = rest_table(mesh.kind, mesh.vertices, mesh.indices, element_name=lambda e: f"element {e} of {name!r}")
     return Solid(

@@ -24,7 +24,7 @@ class Body:
         name: the body's part of parameter names.
         surface: render mesh about the centre of mass [m] with its reflectance, None for an invisible body.
         points: rows of contact points relative to the centre of mass (``ti_sim.shapes.contact_points``).
-        solid: volume and inertia per density, None if mass and inertia are given.
+        mass_properties: volume and inertia per density, None if mass and inertia are given.
         orientation: given quaternion (x, y, z, w), to which the parameter "rotation" is applied.
         contact_name: prefix of its contact parameters ("ground.contact" or "<name>.contact"), None without contact.
         collision: the shape with which it collides with other bodies, centred at the centre of mass; None if it does not collide.
@@ -33,7 +33,7 @@ class Body:
     name: str
     surface: SurfaceMesh | None
     points: np.ndarray
-    solid: MassProperties | None
+    mass_properties: MassProperties | None
     orientation: np.ndarray
     contact_name: str | None
     collision: CollisionShape | None = None
@@ -46,7 +46,7 @@ class Body:
     def mass(self, values: Values) -> torch.Tensor:
         """[B] kg."""
         mass = values.get(f"{self.name}.mass")
-        return mass if mass is not None else values[f"{self.name}.density"] * self.solid.volume
+        return mass if mass is not None else values[f"{self.name}.density"] * self.mass_properties.volume
 
     def inertia(self, values: Values) -> torch.Tensor:
         """[B, 3, 3] kg m2 about the centre of mass, body frame."""
@@ -56,7 +56,9 @@ class Body:
         mass = self.mass(values)
         unit = values.get(f"{self.name}.inertia_per_mass")
         if unit is None:
-            unit = torch.as_tensor(self.solid.inertia_per_density / self.solid.volume, dtype=mass.dtype, device=mass.device)
+            unit = torch.as_tensor(
+                self.mass_properties.inertia_per_density / self.mass_properties.volume, dtype=mass.dtype, device=mass.device
+            )
         return mass[:, None, None] * unit
 
     def pose(self, values: Values) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""A camera's numbers for a part of its pictures: turned, cut out, in other pixels."""
+"""Parameters of a camera for a part of its pictures: rotated by quarter turns, cropped and resampled."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ class Rearrangement:
     shift: np.ndarray
 
     @staticmethod
-    def by(matrix: np.ndarray, shift: Any = 0.0) -> Rearrangement:
+    def from_matrix(matrix: np.ndarray, shift: Any = 0.0) -> Rearrangement:
         """matrix @ old + shift, with a matrix [n, n] that has one number in each row and column."""
         order = np.abs(matrix).argmax(axis=1)
         return Rearrangement(order, matrix[np.arange(len(matrix)), order], np.broadcast_to(shift, len(matrix)))
 
-    def of(self, number: Any) -> Any:
+    def apply(self, number: Any) -> Any:
         """The new numbers, in a ``Param`` with its bounds where they were in one."""
         if not isinstance(number, Param):
-            return self._moved(number)
-        low, high = (None if bound is None else self._moved(bound) for bound in (number.low, number.high))
+            return self._rearranged(number)
+        low, high = (None if bound is None else self._rearranged(bound) for bound in (number.low, number.high))
         if low is not None and high is not None:
             low, high = np.minimum(low, high), np.maximum(low, high)
         elif (self.factor < 0).any() and (low is not None or high is not None):
             raise UserError("a camera with numbers that have one bound only cannot be turned: give both bounds, or none")
-        return replace(number, value=self._moved(number.value), low=low, high=high)
+        return replace(number, value=self._rearranged(number.value), low=low, high=high)
 
-    def _moved(self, number: Any) -> np.ndarray:
+    def _rearranged(self, number: Any) -> np.ndarray:
         old = np.broadcast_to(np.asarray(number, dtype=np.float64), len(self.order))
         return self.factor * old[self.order] + self.shift
 
@@ -48,8 +48,8 @@ class Rearrangement:
 def placed_numbers(width: int, height: int, placement: Placement) -> tuple[np.ndarray, Mapping[str, Rearrangement]]:
     """The numbers of a camera, rearranged for a crop of its pictures.
 
-    With p the camera's image points, the part's are (p - offset) / scale: focal lengths and principal point change. Distortion is
-    one of normalised coordinates, and does not. A quarter turn is one of the camera about its axis.
+    With p the camera's image points, the part's are (p - offset) / scale: focal lengths and principal point change. Distortion
+    applies to normalised coordinates, and does not change. A quarter turn of the picture is one of the camera about its axis.
 
     Args:
         width, height: of the camera's pictures [pixels]: those of the film as shown, or as stored, turned or not.
@@ -78,8 +78,8 @@ def placed_numbers(width: int, height: int, placement: Placement) -> tuple[np.nd
     tangential = np.eye(5)
     tangential[2:4, 2:4] = plane[::-1, ::-1]  # p2, p1 are a vector of the picture
     return rotation, {
-        "focal": Rearrangement.by(np.diag(scale) @ np.abs(plane)),
-        "center": Rearrangement.by(np.diag(scale) @ plane, scale * corner + shift),
-        "turn": Rearrangement.by(rotation),
-        "distortion": Rearrangement.by(tangential),
+        "focal": Rearrangement.from_matrix(np.diag(scale) @ np.abs(plane)),
+        "center": Rearrangement.from_matrix(np.diag(scale) @ plane, scale * corner + shift),
+        "turn": Rearrangement.from_matrix(rotation),
+        "distortion": Rearrangement.from_matrix(tangential),
     }

@@ -124,10 +124,10 @@ class Camera:
             UserError: the camera's pictures are of another size than the film's.
         """
         rotation, numbers = placed_numbers(self.width, self.height, placement)
-        distortion = None if self.distortion is None else numbers["distortion"].of(self.distortion)
+        distortion = None if self.distortion is None else numbers["distortion"].apply(self.distortion)
         return replace(
-            self, rotation=rotation @ self.rotation, focal=numbers["focal"].of(self.focal), distortion=distortion,
-            center=numbers["center"].of(self.center), turn=numbers["turn"].of(self.turn), width=placement.width,
+            self, rotation=rotation @ self.rotation, focal=numbers["focal"].apply(self.focal), distortion=distortion,
+            center=numbers["center"].apply(self.center), turn=numbers["turn"].apply(self.turn), width=placement.width,
             height=placement.height,
         )  # fmt: skip
 

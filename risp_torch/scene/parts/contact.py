@@ -87,6 +87,6 @@ def add_contact(table: ParameterTable, prefix: str, contact: Contact) -> None:
             table.add(f"{prefix}.{field}", value, unit=_PER_AREA.get(unit, unit) if contact.per == "area" else unit, sign=sign)
 
 
-def meant_per_area(table: ParameterTable, contact: Contact | None, *, ground: bool) -> bool:
+def meant_per_area(table: ParameterTable, contact: Contact | None, *, has_ground: bool) -> bool:
     """Whether the contact parameters of a body, its own or those of the ground, are per area."""
-    return contact.per == "area" if contact is not None else ground and "ground.contact" in table.per_area
+    return contact.per == "area" if contact is not None else has_ground and "ground.contact" in table.per_area

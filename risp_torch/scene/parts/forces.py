@@ -16,7 +16,7 @@ class AppliedForce:
     Attributes:
         name: first part of its parameter names.
         body: index of the body.
-        first_step, last_step: it acts in steps first_step <= step < last_step.
+        first_step, end_step: it acts in steps first_step <= step < end_step.
         kind: "force" [N] or "impulse" [N s], its parameter.
         scale: factor from the parameter to a force.
     """
@@ -24,7 +24,7 @@ class AppliedForce:
     name: str
     body: int
     first_step: int
-    last_step: int
+    end_step: int
     kind: str
     scale: float
 

@@ -144,7 +144,7 @@ class Stiffness:
 
 def add_stiffness(
     table: ParameterTable, name: str, material: Elastic | Membrane, *, count: int, units: tuple[str, str],
-    from_young: Constants, from_lame: Constants, least: Mapping[Convention, float],
+    from_young: Constants, from_lame: Constants, min_ratio: Mapping[Convention, float],
 ) -> Stiffness:  # fmt: skip
     """Add the constants of a material to the table.
 
@@ -156,7 +156,7 @@ def add_stiffness(
         units: unit of mu and lam, and unit of the damping.
         from_young: function from E and nu to the constants of the energy.
         from_lame: function from the Lamé constants to those of the energy.
-        least: for each convention, the lam / mu above which the material resists a change of volume.
+        min_ratio: for each convention, the lam / mu above which the material resists a change of volume.
 
     Raises:
         UserError: not exactly one pair of constants, or an invalid number.
@@ -172,7 +172,7 @@ def add_stiffness(
     else:
         add_element_number(table, f"{name}.mu", material.mu, count, unit=units[0], sign="positive")
         add_element_number(table, f"{name}.lam", material.lam, count, unit=units[0])
-        bound = least[material.convention]
+        bound = min_ratio[material.convention]
         mu, lam = (np.asarray(table[f"{name}.{key}"].value) for key in ("mu", "lam"))
         if not (lam > bound * mu).all():
             raise UserError(

@@ -48,7 +48,7 @@ class RigidAdapter(SolverAdapter):
             body_names=tuple(b.name for b in spec.bodies),
             contact_points=tuple(b.points for b in spec.bodies),
             force_body=tuple(f.body for f in spec.applied_forces),
-            force_steps=tuple((f.first_step, f.last_step) for f in spec.applied_forces),
+            force_steps=tuple((f.first_step, f.end_step) for f in spec.applied_forces),
             ground_height=spec.ground_height or 0.0,
             driven=spec.driven,
             bristled=spec.contacts_have("bristle_stiffness"),

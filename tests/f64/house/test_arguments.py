@@ -128,7 +128,7 @@ def test_scenes_refuse_more_steps_than_can_be_counted() -> None:
     scene = Scene(frame_dt=1e-3, frames=2, substeps=1)
     scene.add_rigid("die", shape=ti_sim.Box(1, 1, 1), mass=1.0)
     scene.add_force("push", body="die", start=0.0, duration=1e300, force=(1.0, 0.0, 0.0))
-    assert scene.applied_forces[0].last_step == 2**31 - 1
+    assert scene.applied_forces[0].end_step == 2**31 - 1
     _ = scene.simulator.solver  # its table of windows holds 32 bits
 
 
