@@ -62,7 +62,7 @@ def timed_parameters(scene: Scene) -> dict[str, int]:
     for deformable in scene.deformables:
         elements = deformable.elements
         if isinstance(elements, Sheet):
-            actuations = (elements.actuation, elements.turn)
+            actuations = (elements.actuation, elements.bending_actuation)
         else:
             actuations = (elements.actuation,) if isinstance(elements, Solid) else ()
         rows_per_frame |= {actuation.name: actuation.controls for actuation in actuations if actuation is not None}

@@ -47,12 +47,14 @@ class JointMotions:
         bodies = {body.name: k for k, body in enumerate(scene.bodies)}
         self._coordinate_columns = [coordinate_slices(scene.bodies)[bodies[name]].start for name in self.links]
         joints = [scene.bodies[bodies[name]] for name in self.links]
-        self._start_parameters = [(joint.names[joint.joint.coordinate], joint.names["rate"]) for joint in joints]
+        self._start_parameters = [
+            (joint.parameter_names[joint.joint.coordinate], joint.parameter_names["rate"]) for joint in joints
+        ]
         self.start_names = frozenset(name for names in self._start_parameters for name in names)
         self.target = np.full((len(windows), self.frames, len(self.links), 1), np.nan)
         for row, window in zip(self.target, windows, strict=True):
             row[: window.frames, :, 0] = window.recording.joint_q[window.first : window.first + window.frames]
-        num_joints, num_motors = len(self.links), sum(group.rows for group in scene.motors)
+        num_joints, num_motors = len(self.links), sum(group.command_count for group in scene.motors)
         self.noise = noise_of_windows(windows, self.frames, broadcast_numbers(noise.coordinate, num_joints, "coordinate"))
         start_sd = [
             broadcast_numbers(noise.start_coordinate, num_joints, "start_coordinate"),
@@ -127,7 +129,7 @@ def check_joints(scene: Scene, windows: Sequence[Window], zeros: Sequence[str] |
         raise UserError("coordinates of joints are needed in at least one window, and in no other windows poses")
     links = {body.name: body for body in scene.bodies if isinstance(body, Link)}
     first = windows[0].recording
-    motors = sum(group.rows for group in scene.motors)
+    motors = sum(group.command_count for group in scene.motors)
     for window in windows:
         recording = window.recording
         if recording.links != first.links or (recording.actions is None) != (first.actions is None):

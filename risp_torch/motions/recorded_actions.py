@@ -97,7 +97,7 @@ class RecordedActions:
 
 def check_instruments(scene: Scene, offsets: Sequence[str] | None, lag: str | None) -> None:
     """Raise a UserError unless offsets and lag are parameters of the scene (``RecordedActions``)."""
-    motors = sum(group.rows for group in scene.motors)
+    motors = sum(group.command_count for group in scene.motors)
     if offsets is not None and (len(offsets) != motors or not set(offsets) <= set(scene.parameters)):
         raise UserError(
             f"action_offsets are {list(offsets)}: name a number of {scene.name} (add_number) for each of its {motors} motors"

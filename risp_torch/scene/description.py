@@ -14,7 +14,7 @@ from risp_torch.scene.parts.body import Body
 from risp_torch.scene.parts.deformable import Deformable
 from risp_torch.scene.parts.described import DescribedPart
 from risp_torch.scene.parts.elements import Actuation, Net, Sheet
-from risp_torch.scene.parts.lights import ARRAYS, of_array
+from risp_torch.scene.parts.lights import ARRAYS, lights_of_array
 from risp_torch.scene.parts.links import Link
 from risp_torch.scene.parts.surface import SurfaceMesh
 from risp_torch.scene.simulation.deformable import deformable_model
@@ -41,7 +41,7 @@ def describe(scene: SceneSpec) -> dict[str, Any]:
         "ground": None if ground is None else [ground.height, ground.pattern, ground.wrap],
         "bodies": [body.name for body in scene.bodies],
         "textures": [[*body.surface.textures, body.surface.wrap] if body.surface else [] for body in scene.bodies],
-        "lights": [[light.name for light in of_array(scene.lights, array)] for array in ARRAYS],
+        "lights": [[light.name for light in lights_of_array(scene.lights, array)] for array in ARRAYS],
         "geometry_sha256": _geometry_checksum(scene.bodies),
         "forces": [[f.name, f.body, f.first_step, f.end_step, f.kind] for f in scene.applied_forces],
         "cameras": [[c.name, c.width, c.height, c.near, c.far, np.asarray(c.rotation).tolist()] for c in scene.cameras],
@@ -64,7 +64,7 @@ def _driving(scene: SceneSpec) -> dict[str, Any]:
     """Rotors, the maximum distance, links, motors and collisions, if the scene has them; other descriptions do not
     contain them."""
     links = [_link(body) for body in scene.bodies if isinstance(body, Link)]
-    motors = [[m.name, list(m.velocities), str(m.limit), m.rows, m.pulse] for m in scene.motors]
+    motors = [[m.name, list(m.velocities), str(m.limit), m.command_count, m.pulse_period] for m in scene.motors]
     meets = [b.name for b in scene.bodies if b.collision is not None]
     joints = {key: value for key, value in (("links", links), ("motors", motors), ("collision", meets)) if value}
     rotors = [[r.name, r.body, list(r.axis), r.limit, r.count] for r in scene.rotors]
@@ -105,13 +105,13 @@ def _deformable(deformable: Deformable) -> list[Any]:
     described = [
         deformable.name,
         deformable.contact_name,
-        elements.stiffness.young,
+        elements.stiffness.uses_young_modulus,
         elements.stiffness.convention,
         _groups(elements.actuation),
     ]
     if isinstance(elements, Sheet):
         described += [elements.depth, elements.stiffness.thickness, deformable.thickness]
-        described += [_groups(elements.turn)] if _groups(elements.turn) is not None else []
+        described += [_groups(elements.bending_actuation)] if _groups(elements.bending_actuation) is not None else []
     return described
 
 

@@ -154,7 +154,7 @@ class SceneSpec:
     @property
     def has_bristles(self) -> bool:
         """Whether contacts or joints have bristles, whose displacements are a part of the state."""
-        dry = any("dry_friction" in getattr(body, "names", ()) for body in self.bodies)
+        dry = any("dry_friction" in getattr(body, "parameter_names", ()) for body in self.bodies)
         return dry or self.contacts_have("bristle_stiffness")
 
     @property

@@ -98,7 +98,7 @@ def _gravity(scene: Scene, random: Random) -> None:
 
 
 def _drag(scene: Scene, random: Random) -> None:
-    mass = scene.parameters["body.density"].value * scene.bodies[0].solid.volume
+    mass = scene.parameters["body.density"].value * scene.bodies[0].mass_properties.volume
     scene.table.add("body.linear_drag", random.uniform(0.1, 0.5) * mass, unit="N s/m", sign="not negative")
 
 
@@ -111,7 +111,7 @@ def _coarse(scene: Scene, random: Random) -> None:
 
 
 def _inertia(scene: Scene, random: Random) -> None:
-    solid = scene.bodies[0].solid
+    solid = scene.bodies[0].mass_properties
     unit = np.asarray(solid.inertia_per_density) / solid.volume
     root = np.diag(1.0 + np.array([_either_way(random, 0.02, 0.12) for _ in range(3)]))
     scene.table.add("body.inertia_per_mass", root @ unit @ root, unit="m2", shape=(3, 3))

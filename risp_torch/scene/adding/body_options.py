@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from risp_torch.scene.parameters import ParameterTable
-from risp_torch.scene.parts.contact import Contact, add_contact, meant_per_area
+from risp_torch.scene.parts.contact import Contact, add_contact, is_per_area
 from risp_torch.scene.parts.surface import Surface, make_surface_mesh
 from risp_torch.scene.spec import SceneSpec
 from ti_sim.base.errors import UserError
@@ -82,7 +82,7 @@ class BodyOptions:
         """Add the parameters of contact and surface, and return the attributes of the ``Body`` that follow from these options."""
         has_ground = scene.ground is not None
         form = form_of(
-            self.shape, has_ground=has_ground, per_area=meant_per_area(scene.table, self.contact, has_ground=has_ground)
+            self.shape, has_ground=has_ground, per_area=is_per_area(scene.table, self.contact, has_ground=has_ground)
         )
         self._warn_of_overlap(name)
         if self.contact is not None:
@@ -106,7 +106,7 @@ class BodyOptions:
     def _check_contact(self, scene: SceneSpec, name: str) -> None:
         """Raise a UserError for unused contact parameters, and for colliding bodies with none or with parameters per area."""
         has_ground = scene.ground is not None
-        if self.collision and meant_per_area(scene.table, self.contact, has_ground=has_ground):
+        if self.collision and is_per_area(scene.table, self.contact, has_ground=has_ground):
             raise UserError(
                 f"{name} collides with other bodies, at points, and its contact parameters are per area: give a Contact per point"
             )

@@ -27,7 +27,7 @@ def set_film(
     between: Count | None = None,
     readout: Readout = "down",
 ) -> None:
-    """Say when the pictures of the film are taken; without it there is one at every frame of the scene.
+    """Set the times at which the pictures of the film are taken; by default there is one at every frame of the scene.
 
     A picture with the time stamp tau begins its exposure at the scene time rate (tau - start).
 

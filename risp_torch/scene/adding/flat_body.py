@@ -76,8 +76,8 @@ def add_flat_body(
         contact=contact, surface=surface,
     )  # fmt: skip
     particles = Particles(
-        vertices=mesh.vertices, axes=axes, elements=elements, mesh=mesh.surface(), touching=np.arange(len(mesh.vertices)),
-        density_unit="kg/m3",
+        vertices=mesh.vertices, axes=axes, elements=elements, mesh=mesh.surface(),
+        surface_particles=np.arange(len(mesh.vertices)), density_unit="kg/m3",
     )  # fmt: skip
     add_deformable(scene, name, particles, options)
 

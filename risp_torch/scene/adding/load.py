@@ -50,7 +50,7 @@ def add_load(
     body_particles = chosen_particles(f"{name}.where", where, deformable.vertices)
     if not len(body_particles):
         raise UserError(f"{name} acts on no particle: say where")
-    particles = deformable.first + body_particles
+    particles = deformable.first_particle + body_particles
     shape = np.shape(force.value if isinstance(force, Param) else force)
     allowed = ((3,), (frames, 3), (frames, len(particles), 3)) if direction is None else ((), (frames,))
     if shape not in allowed:

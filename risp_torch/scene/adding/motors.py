@@ -48,15 +48,15 @@ def add_motors(
         UserError: the joint does not exist or has motors already, a shape does not fit, or a number is invalid.
     """
     velocities = _driven_velocities(scene, name, joints)
-    rows, table = 1 if shared else len(velocities), scene.table
-    _add_actions(table, name, actions, shape=(scene.frames, rows), shared=shared)
+    command_count, table = 1 if shared else len(velocities), scene.table
+    _add_actions(table, name, actions, shape=(scene.frames, command_count), shared=shared)
     table.add(f"{name}.gain", gain, unit="")
     table.add(f"{name}.servo_stiffness", servo_stiffness, unit="", sign="not negative")
     table.add(f"{name}.servo_damping", servo_damping, unit="", sign="not negative")
     if targets is not None:
-        table.add(f"{name}.targets", targets, unit="", shape=(scene.frames, rows))
-    pulse = float(actions.period) if isinstance(actions, SinePulse) else None
-    scene.motors += (Motors(name, velocities, float(limit), rows, pulse),)
+        table.add(f"{name}.targets", targets, unit="", shape=(scene.frames, command_count))
+    pulse_period = float(actions.period) if isinstance(actions, SinePulse) else None
+    scene.motors += (Motors(name, velocities, float(limit), command_count, pulse_period),)
 
 
 def _driven_velocities(scene: SceneSpec, name: str, joints: Sequence[str]) -> tuple[int, ...]:

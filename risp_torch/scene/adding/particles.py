@@ -10,7 +10,7 @@ import torch
 
 from risp_torch.scene.arguments import Where
 from risp_torch.scene.parameters import ParameterTable, check_name
-from risp_torch.scene.parts.contact import Contact, add_contact, meant_per_area
+from risp_torch.scene.parts.contact import Contact, add_contact, is_per_area
 from risp_torch.scene.parts.deformable import Deformable
 from risp_torch.scene.parts.elements import Elements
 from risp_torch.scene.parts.materials import add_element_number
@@ -51,7 +51,7 @@ class Particles:
         axes: [3, 3] from the mesh's axes to the world's.
         elements: elements between its particles.
         mesh: render mesh, with the vertices ``vertices``.
-        touching: particles of its surface.
+        surface_particles: particles of its surface.
         density_unit: unit of the density in tables.
         radius: radius of balls that are rendered instead of ``mesh`` [m], or None.
         thickness: see ``Scene.add_cloth`` [m].
@@ -61,7 +61,7 @@ class Particles:
     axes: np.ndarray
     elements: Elements
     mesh: TriangleMesh
-    touching: np.ndarray
+    surface_particles: np.ndarray
     density_unit: str = ""
     radius: float | None = None
     thickness: float = 0.0
@@ -89,18 +89,18 @@ def add_deformable(scene: SceneSpec, name: str, particles: Particles, options: P
     table.add(f"{name}.velocity_gradient", options.start.velocity_gradient, unit="1/s", shape=(3, 3))
     fixed, prescribed = _add_constraints(scene, name, vertices, options)
     has_ground, contact = scene.ground is not None, options.contact
-    per_area = meant_per_area(table, contact, has_ground=has_ground)
+    per_area = is_per_area(table, contact, has_ground=has_ground)
     if per_area and not len(particles.mesh.faces):
         raise UserError(f"{name} has no surface, and its contact parameters are per area: give it a Contact per point")
     if contact is not None:
         add_contact(table, f"{name}.contact", contact)
-    surface, first = _surface_mesh(scene, name, particles, options.surface or Surface()), scene.particle_count
+    surface, first_particle = _surface_mesh(scene, name, particles, options.surface or Surface()), scene.particle_count
     scene.deformables += (
         Deformable(
-            name=name, first=first, vertices=vertices, rest=vertices @ particles.axes.T, elements=particles.elements,
-            fixed=fixed, prescribed=prescribed, touching=particles.touching,
+            name=name, first_particle=first_particle, vertices=vertices, rest=vertices @ particles.axes.T,
+            elements=particles.elements, fixed=fixed, prescribed=prescribed, surface_particles=particles.surface_particles,
             contact_name=f"{name}.contact" if contact is not None else "ground.contact" if has_ground else None,
-            surface=replace(surface, carrier=first + surface.carrier), thickness=particles.thickness,
+            surface=replace(surface, vertex_particle=first_particle + surface.vertex_particle), thickness=particles.thickness,
             area=vertex_areas(vertices, particles.mesh.faces) if per_area else None,
         ),
     )  # fmt: skip
@@ -158,7 +158,7 @@ def _add_constraints(
     if (options.prescribed_velocity is None) != (options.prescribed is None):
         raise UserError(f"{name} needs both prescribed (which particles) and prescribed_velocity: give both, or neither")
     if options.prescribed_velocity is not None:
-        shape, frames = np.shape(_plain(options.prescribed_velocity)), scene.frames
+        shape, frames = np.shape(_param_value(options.prescribed_velocity)), scene.frames
         if shape not in ((3,), (frames, 3), (frames, len(prescribed), 3)):
             raise UserError(
                 f"{name}.prescribed_velocity has shape {shape}: give (3,), {(frames, 3)} (frame intervals) or "
@@ -171,32 +171,36 @@ def _add_constraints(
 def _surface_mesh(scene: SceneSpec, name: str, particles: Particles, surface: Surface) -> SurfaceMesh:
     phong = scene.style.shading == "phong"
     if particles.radius is None:
-        return _skin(scene.table, name, particles.mesh, surface, phong=phong)
-    return _balls(scene.table, name, particles.vertices, particles.radius, surface, phong=phong)
+        return _particle_surface(scene.table, name, particles.mesh, surface, phong=phong)
+    return _ball_surface(scene.table, name, particles.vertices, particles.radius, surface, phong=phong)
 
 
 def _velocity_shape(name: str, velocity: Any, count: int) -> tuple[int, ...]:
-    shape = np.shape(_plain(velocity))
+    shape = np.shape(_param_value(velocity))
     if shape not in ((), (3,), (count, 3)):
         raise UserError(f"{name}.velocity has shape {shape}: give (3,), or {(count, 3)}, one for each particle")
     return (count, 3) if shape == (count, 3) else (3,)
 
 
-def _plain(value: Any) -> Any:
+def _param_value(value: Any) -> Any:
     return value.value if isinstance(value, Param) else value
 
 
-def _skin(table: ParameterTable, name: str, mesh: TriangleMesh, surface: Surface, *, phong: bool) -> SurfaceMesh:
+def _particle_surface(table: ParameterTable, name: str, mesh: TriangleMesh, surface: Surface, *, phong: bool) -> SurfaceMesh:
     """The surface mesh whose vertices are the particles."""
     surface_mesh = make_surface_mesh(table, name, mesh, surface, phong=phong)
-    return replace(surface_mesh, carrier=np.arange(len(mesh.vertices)), offset=np.zeros_like(mesh.vertices))
+    return replace(surface_mesh, vertex_particle=np.arange(len(mesh.vertices)), vertex_offset=np.zeros_like(mesh.vertices))
 
 
-def _balls(table: ParameterTable, name: str, points: np.ndarray, radius: float, surface: Surface, *, phong: bool) -> SurfaceMesh:
+def _ball_surface(
+    table: ParameterTable, name: str, points: np.ndarray, radius: float, surface: Surface, *, phong: bool
+) -> SurfaceMesh:
     """The surface mesh of particles that are rendered as balls."""
     ball = Sphere(radius=radius, subdivisions=1).mesh()
-    carrier = np.repeat(np.arange(len(points)), len(ball.vertices))
-    offset = np.tile(ball.vertices, (len(points), 1))
+    vertex_particle = np.repeat(np.arange(len(points)), len(ball.vertices))
+    vertex_offset = np.tile(ball.vertices, (len(points), 1))
     faces = (ball.faces[None] + len(ball.vertices) * np.arange(len(points))[:, None, None]).reshape(-1, 3)
-    surface_mesh = make_surface_mesh(table, name, ungrouped_mesh(points[carrier] + offset, faces), surface, phong=phong)
-    return replace(surface_mesh, carrier=carrier, offset=offset)
+    surface_mesh = make_surface_mesh(
+        table, name, ungrouped_mesh(points[vertex_particle] + vertex_offset, faces), surface, phong=phong
+    )
+    return replace(surface_mesh, vertex_particle=vertex_particle, vertex_offset=vertex_offset)

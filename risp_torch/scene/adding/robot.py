@@ -20,7 +20,7 @@ from risp_torch.scene.adding.rigid import make_body
 from risp_torch.scene.arguments import UPRIGHT, Direction, Quaternion
 from risp_torch.scene.parameters import check_name
 from risp_torch.scene.parts.body import Body
-from risp_torch.scene.parts.contact import Contact, add_contact, meant_per_area
+from risp_torch.scene.parts.contact import Contact, add_contact, is_per_area
 from risp_torch.scene.parts.joints import Fixed, Joint, Prismatic, Revolute, Spherical
 from risp_torch.scene.parts.links import JointCoupling
 from risp_torch.scene.parts.surface import GREY, Surface
@@ -38,10 +38,10 @@ from ti_sim.shapes.contact_points import balls, patches, placed
 from ti_sim.shapes.primitives import Box, Capsule, Cylinder, Sphere
 from ti_sim.shapes.surface import TriangleMesh, merge_vertices
 
-OVERSHOOT = 0.05  # of a joint's range: displacement beyond a limit under the largest motor force
-SOFTEST = 2.0 * math.pi * 10.0  # rad/s: least frequency of the moved mass on the spring of a limit
-STIFFEST = 0.2  # rad: largest phase of that oscillation in a physics step
-STUCK = 0.1  # rad: phase of the oscillation of a joint that sticks in a physics step
+LIMIT_OVERSHOOT = 0.05  # of a joint's range: displacement beyond a limit under the largest motor force
+MIN_LIMIT_FREQUENCY = 2.0 * math.pi * 10.0  # rad/s: least frequency of the moved mass on the spring of a limit
+MAX_LIMIT_PHASE = 0.2  # rad: largest phase of that oscillation in a physics step
+STICTION_PHASE = 0.1  # rad: phase of the oscillation of a joint that sticks in a physics step
 _PRIMITIVES = {"box": Box, "sphere": Sphere, "cylinder": Cylinder, "capsule": Capsule}
 
 
@@ -90,40 +90,42 @@ def add_robot(
         UserError: the file cannot be read or describes no valid robot, a name is taken, or there are contact
             parameters and no ground.
     """
-    base_position, turn = _placement(position, orientation)
+    base_position, base_rotation = _placement(position, orientation)
     robot = read_robot(path, free_base=free_base)
-    name = name or _spelt(robot.name or "robot")
+    name = name or _valid_name(robot.name or "robot")
     check_name(name)
     has_ground = scene.ground is not None
     if contact is not None:
         if not has_ground:
             raise UserError(f"{name} has a Contact and the scene has no ground: call add_ground first")
         add_contact(scene.table, f"{name}.contact", contact)
-    per_area = meant_per_area(scene.table, contact, has_ground=has_ground)
+    per_area = is_per_area(scene.table, contact, has_ground=has_ground)
     left_out = Unsupported()
-    couplings = {} if free_mimic else _couplings(robot, first=len(scene.bodies))
+    couplings = {} if free_mimic else _joint_couplings(robot, first=len(scene.bodies))
     for mimic in robot.mimics if free_mimic else ():
         left_out.add("<mimic> is not used: the joint moves freely", f"joint {mimic.joint!r}")
     names = _body_names(name, robot.links)
     properties = zip(subtree_inertias(robot.links), inertias_of_free_joints(robot.links), strict=True)
-    for link, body, (subtree, inertia) in zip(robot.links, names, properties, strict=True):
-        form, surface = _form(link, left_out, per_area=per_area)
+    for link, body_name, (subtree, inertia) in zip(robot.links, names, properties, strict=True):
+        form, surface = _link_form(link, left_out, per_area=per_area)
         options = BodyOptions(shape=form, mass=link.mass, inertia=link.inertia, surface=surface, may_be_massless=True)
-        frame = _joint_frame(link, robot.links, base_position, turn)
+        frame = _joint_frame(link, robot.links, base_position, base_rotation)
         if link.joint.type == "free":
-            added = _free_body(scene, body, link, frame, options, left_out)
+            scene_body = _free_body(scene, body_name, link, frame, options, left_out)
         else:
-            joint = _rubbing(scene, link.joint, left_out, used=dry_friction)
+            robot_joint = _with_supported_friction(scene, link.joint, left_out, is_used=dry_friction)
             parent = names[link.parent] if link.parent >= 0 else None
-            joint_frame = LinkFrame(parent, frame.position, frame.turn.as_quat(), link.com)
-            numbers = _joint(joint, subtree, inertia, step=scene.stepping.dt)
-            added = make_link(scene, body, options, joint_frame, joint=numbers, coupling=couplings.get(joint.name))
-        scene.bodies += (added if contact is None else replace(added, contact_name=f"{name}.contact"),)
-    for link, body in zip(robot.links, names, strict=True):
+            joint_frame = LinkFrame(parent, frame.position, frame.rotation.as_quat(), link.com)
+            scene_joint = _scene_joint(robot_joint, subtree, inertia, step=scene.stepping.dt)
+            scene_body = make_link(
+                scene, body_name, options, joint_frame, joint=scene_joint, coupling=couplings.get(robot_joint.name)
+            )
+        scene.bodies += (scene_body if contact is None else replace(scene_body, contact_name=f"{name}.contact"),)
+    for link, body_name in zip(robot.links, names, strict=True):
         if link.joint.name in couplings:
             continue
-        _add_motor(scene, body, link.joint, left_out)
-    _note_gravity(scene, robot, left_out)
+        _add_motor(scene, body_name, link.joint, left_out)
+    _report_gravity(scene, robot, left_out)
     robot = replace(robot, unsupported=robot.unsupported + left_out.sentences())
     if robot.unsupported:
         warn(f"{path} is not imported completely: {'; '.join(robot.unsupported)}")
@@ -142,11 +144,11 @@ def limit_stiffness(joint: RobotJoint, subtree: SubtreeInertia, *, step: float) 
         subtree: mass properties of the subtree that it moves.
         step: physics step [s].
     """
-    about_axis = float(subtree.axis @ subtree.inertia @ subtree.axis)
-    inertia = joint.armature + (subtree.mass if joint.type == "prismatic" else about_axis)
-    drives = _has_motor(joint) and math.isfinite(joint.motor_limit)
-    holding = joint.motor_limit / (OVERSHOOT * (joint.limit_high - joint.limit_low)) if drives else 0.0
-    return min(max(holding, inertia * SOFTEST**2), inertia * (STIFFEST / step) ** 2)
+    axis_inertia = float(subtree.axis @ subtree.inertia @ subtree.axis)
+    inertia = joint.armature + (subtree.mass if joint.type == "prismatic" else axis_inertia)
+    has_limited_motor = _has_motor(joint) and math.isfinite(joint.motor_limit)
+    motor_stiffness = joint.motor_limit / (LIMIT_OVERSHOOT * (joint.limit_high - joint.limit_low)) if has_limited_motor else 0.0
+    return min(max(motor_stiffness, inertia * MIN_LIMIT_FREQUENCY**2), inertia * (MAX_LIMIT_PHASE / step) ** 2)
 
 
 def friction_numbers(joint: RobotJoint, inertia: float, *, step: float) -> dict[str, float]:
@@ -164,20 +166,21 @@ def friction_numbers(joint: RobotJoint, inertia: float, *, step: float) -> dict[
         ``dry_friction``, ``dry_stiffness`` and ``dry_damping`` (N m, N m/rad, N m s/rad; N, N/m, N s/m).
     """
     return {
-        "dry_friction": joint.dry_friction, "dry_stiffness": inertia * (STUCK / step) ** 2, "dry_damping": inertia * STUCK / step,
+        "dry_friction": joint.dry_friction, "dry_stiffness": inertia * (STICTION_PHASE / step) ** 2,
+        "dry_damping": inertia * STICTION_PHASE / step,
     }  # fmt: skip
 
 
-def _rubbing(scene: SceneSpec, joint: RobotJoint, left_out: Unsupported, *, used: bool) -> RobotJoint:
-    """The joint, without its dry friction where the scene has none; this is recorded."""
-    if not joint.dry_friction or (used and scene.stepping.integrator == "semi_implicit"):
+def _with_supported_friction(scene: SceneSpec, joint: RobotJoint, left_out: Unsupported, *, is_used: bool) -> RobotJoint:
+    """The joint, without its dry friction if the scene does not simulate it, which is recorded."""
+    if not joint.dry_friction or (is_used and scene.stepping.integrator == "semi_implicit"):
         return joint
-    left_out.add("joint friction is not used" + (f" with the integrator {scene.stepping.integrator!r}" if used else ""),
+    left_out.add("joint friction is not used" + (f" with the integrator {scene.stepping.integrator!r}" if is_used else ""),
                  f"joint {joint.name!r}")  # fmt: skip
     return replace(joint, dry_friction=0.0)
 
 
-def _couplings(robot: RobotDescription, *, first: int) -> dict[str, JointCoupling]:
+def _joint_couplings(robot: RobotDescription, *, first: int) -> dict[str, JointCoupling]:
     """Couplings of the joints by name; ``first``: index of the robot's first link among the scene's bodies."""
     index = {link.joint.name: first + k for k, link in enumerate(robot.links)}
     return {mimic.joint: JointCoupling(index[mimic.leader], mimic.multiplier, mimic.offset) for mimic in robot.mimics}
@@ -188,17 +191,17 @@ class _Frame:
     """A joint's frame in its parent's, or in the world."""
 
     position: np.ndarray
-    turn: Rotation
+    rotation: Rotation
 
 
 def _placement(position: Sequence[float], orientation: Sequence[float]) -> tuple[np.ndarray, Rotation]:
     return np.asarray(position, dtype=np.float64), Rotation.from_quat(unit_quaternion("the robot", orientation))
 
 
-def _spelt(name: str) -> str:
+def _valid_name(name: str) -> str:
     """A name with characters that are invalid in parameter names replaced."""
-    spelt = re.sub(r"[^A-Za-z0-9_-]", "_", name)
-    return spelt if re.match(r"[A-Za-z_]", spelt) else f"_{spelt}"
+    valid = re.sub(r"[^A-Za-z0-9_-]", "_", name)
+    return valid if re.match(r"[A-Za-z_]", valid) else f"_{valid}"
 
 
 def _body_names(robot: str, links: Sequence[RobotLink]) -> list[str]:
@@ -213,11 +216,11 @@ def _body_names(robot: str, links: Sequence[RobotLink]) -> list[str]:
     return names
 
 
-def _joint_frame(link: RobotLink, links: Sequence[RobotLink], base_position: np.ndarray, turn: Rotation) -> _Frame:
-    """The frame of a link's joint; ``base_position`` and ``turn`` are those of the file's axes in the world."""
+def _joint_frame(link: RobotLink, links: Sequence[RobotLink], base_position: np.ndarray, base_rotation: Rotation) -> _Frame:
+    """The frame of a link's joint; ``base_position`` and ``base_rotation`` are those of the file's axes in the world."""
     joint_rotation = Rotation.from_quat(link.joint.quaternion)
     if link.parent < 0:
-        return _Frame(base_position + turn.apply(link.joint.position), turn * joint_rotation)
+        return _Frame(base_position + base_rotation.apply(link.joint.position), base_rotation * joint_rotation)
     parent = links[link.parent]
     # The frame of a rigid body is at its centre of mass, that of a link at its joint.
     origin = parent.com if parent.joint.type == "free" else np.zeros(3)
@@ -231,12 +234,12 @@ def _free_body(scene: SceneSpec, name: str, link: RobotLink, frame: _Frame, opti
         left_out.add("damping and armature of free joints are not used", f"joint {joint.name!r}")
     if joint.dry_friction:
         left_out.add("friction of free joints is not used", f"joint {joint.name!r}")
-    turn = frame.turn * Rotation.from_quat(joint.start[3:])
-    center = frame.position + frame.turn.apply(joint.start[:3]) + turn.apply(link.com)
-    return make_body(scene, name, options, Start(position=center, orientation=turn.as_quat()))
+    body_rotation = frame.rotation * Rotation.from_quat(joint.start[3:])
+    center = frame.position + frame.rotation.apply(joint.start[:3]) + body_rotation.apply(link.com)
+    return make_body(scene, name, options, Start(position=center, orientation=body_rotation.as_quat()))
 
 
-def _joint(joint: RobotJoint, subtree: SubtreeInertia, inertia: float, *, step: float) -> Joint:
+def _scene_joint(joint: RobotJoint, subtree: SubtreeInertia, inertia: float, *, step: float) -> Joint:
     """A joint of the scene, at its coordinates in the file; ``inertia``: as in ``friction_numbers``."""
     if joint.type == "fixed":
         return Fixed()
@@ -273,7 +276,7 @@ def _add_motor(scene: SceneSpec, body: str, joint: RobotJoint, left_out: Unsuppo
     )  # fmt: skip
 
 
-def _note_gravity(scene: SceneSpec, robot: RobotDescription, left_out: Unsupported) -> None:
+def _report_gravity(scene: SceneSpec, robot: RobotDescription, left_out: Unsupported) -> None:
     scene_gravity = np.asarray(scene.table["gravity"].value)
     gravity_vector = scene_gravity if scene_gravity.ndim else np.array([0.0, 0.0, -float(scene_gravity)])
     if robot.gravity is not None and not np.allclose(robot.gravity, gravity_vector):
@@ -284,9 +287,9 @@ def _note_gravity(scene: SceneSpec, robot: RobotDescription, left_out: Unsupport
 # -- shapes -------------------------------------------------------------------------------------------------------------
 
 
-def _form(link: RobotLink, left_out: Unsupported, *, per_area: bool) -> tuple[Form, Surface | None]:
+def _link_form(link: RobotLink, left_out: Unsupported, *, per_area: bool) -> tuple[Form, Surface | None]:
     """Render mesh and contact points of a link, about its centre of mass."""
-    points = [placed(_touching(shape, per_area=per_area), np.eye(3), -link.com) for shape in link.collisions]
+    points = [placed(_contact_points(shape, per_area=per_area), np.eye(3), -link.com) for shape in link.collisions]
     mesh, surface = _visual_mesh(link, left_out) if link.visuals else (None, None)
     return Form(mesh, np.concatenate(points) if points else balls(np.zeros((0, 3))), None), surface
 
@@ -301,7 +304,7 @@ def _link_triangles(shape: RobotShape) -> TriangleMesh:
     return replace(mesh, vertices=vertices)
 
 
-def _touching(shape: RobotShape, *, per_area: bool) -> np.ndarray:
+def _contact_points(shape: RobotShape, *, per_area: bool) -> np.ndarray:
     """Contact points of a shape, rows in the link frame: for a mesh the vertices of its convex hull, which touch a plane first.
     """
     if per_area:

@@ -58,6 +58,6 @@ def add_rotors(
         rows = np.tile(np.asarray(thrusts), (scene.frames, 1))
         actions = replace(actions, value=rows) if isinstance(actions, Param) else rows
     table.add(f"{name}.actions", actions, unit="N", shape=(scene.frames, count))
-    unit = direction / np.linalg.norm(direction)
-    group = Rotors(name, index, (float(unit[0]), float(unit[1]), float(unit[2])), float(limit), count)
+    unit_axis = direction / np.linalg.norm(direction)
+    group = Rotors(name, index, (float(unit_axis[0]), float(unit_axis[1]), float(unit_axis[2])), float(limit), count)
     scene.rotors += (group,)

@@ -51,11 +51,13 @@ def add_self_contact(
             raise unknown_name_error("deformable body", name, names)
     if not contact_bodies:
         raise UserError("self-contact names no body: name some, or leave bodies out for all")
-    joined = [scene.deformables[names.index(name)] for name in contact_bodies]
-    surfaces = [surface_triangles(deformable) for deformable in joined]
-    for deformable, faces in zip(joined, surfaces, strict=True):
+    deformables = [scene.deformables[names.index(name)] for name in contact_bodies]
+    surfaces = [surface_triangles(deformable) for deformable in deformables]
+    for deformable, faces in zip(deformables, surfaces, strict=True):
         _check_rest(deformable, faces, thickness)
-    triangles = np.concatenate([faces + deformable.first for deformable, faces in zip(joined, surfaces, strict=True)])
+    triangles = np.concatenate(
+        [faces + deformable.first_particle for deformable, faces in zip(deformables, surfaces, strict=True)]
+    )
     add_contact(scene.table, PREFIX, contact)
     scene.self_contact = SelfContact(contact_bodies, triangles.astype(np.int32), float(thickness))
 

@@ -17,8 +17,8 @@ from ti_sim.base.rules import Positive, Rule, checked
 from ti_sim.smoke import SmokeModel, SmokeSettings
 from ti_sim.smoke.model import Advection
 
-# Cells that no smoke enters: a mask, or a function of the x and y of their middles that returns one.
-Inside = Callable[[np.ndarray, np.ndarray], np.ndarray] | Any
+# Cells that no smoke enters: a mask, or a function of the x and y of the cell centres that returns one.
+ObstacleMask = Callable[[np.ndarray, np.ndarray], np.ndarray] | Any
 Cells = Annotated[tuple[int, int], Rule(shape=(2,), exact=True, integer=True, minimum=2)]
 
 
@@ -29,7 +29,7 @@ def add_smoke(
     *,
     cells: Cells,
     cell: Positive,
-    obstacle: Inside = None,
+    obstacle: ObstacleMask = None,
     density: Array = 0.0,
     velocity_x: Array = 0.0,
     velocity_y: Array = 0.0,
@@ -43,19 +43,19 @@ def add_smoke(
 ) -> None:
     """Add smoke in a plane: a box of square cells with walls around it, which fills the picture.
 
-    x points to the right and y up; arrays begin in the lower left corner. A scene with smoke has no bodies; of its camera the
-    size of the pictures counts.
+    x points to the right and y up; arrays begin in the lower left corner. A scene with smoke has no bodies; only the image
+    size of its camera is used.
 
     Args:
         scene: the scene.
         name: first part of its parameter names.
         cells: X and Y, the number of cells along x and y.
         cell: side of a cell [m].
-        obstacle: [X, Y] bool, cells that no smoke enters, or a function of the x and y [m] of their middles; None for none.
+        obstacle: [X, Y] bool, cells that no smoke enters, or a function of the x and y [m] of the cell centres; None for none.
         density: at the start [1], a number or [X, Y].
-        velocity_x: at the start, at the faces across x [m/s], a number or [X + 1, Y]; what changes the volume is projected out.
+        velocity_x: at the start, at the faces across x [m/s], a number or [X + 1, Y]; its divergence is projected out.
         velocity_y: the same across y, [X, Y + 1].
-        source: density that is added [1/s], a number, [X, Y], or [frames, X, Y] for each frame interval.
+        source: rate at which density is added [1/s], a number, [X, Y], or [frames, X, Y] for each frame interval.
         buoyancy: upward acceleration of smoke of density 1 [m/s2].
         viscosity: kinematic [m2/s].
         confinement: strength of vorticity confinement [1/s]: eps of the acceleration eps h (N x vorticity) in cells of side h.
@@ -73,17 +73,17 @@ def add_smoke(
         obstacle = obstacle(*np.meshgrid(*((np.arange(count) + 0.5) * cell for count in cells), indexing="ij"))
     model = SmokeModel(cells, cell, obstacle)
     SmokeSettings(dt=scene.stepping.dt, substeps=scene.stepping.substeps, advection=advection)
-    x, y = model.cells
+    cells_x, cells_y = model.cells
     shape = np.shape(source.value if isinstance(source, Param) else source)
-    added = {
-        "density": (density, "", (x, y)), "velocity_x": (velocity_x, "m/s", (x + 1, y)),
-        "velocity_y": (velocity_y, "m/s", (x, y + 1)), "source": (source, "1/s", shape if len(shape) == 3 else (x, y)),
-        "buoyancy": (buoyancy, "m/s2", ()),
+    fields = {
+        "density": (density, "", (cells_x, cells_y)), "velocity_x": (velocity_x, "m/s", (cells_x + 1, cells_y)),
+        "velocity_y": (velocity_y, "m/s", (cells_x, cells_y + 1)),
+        "source": (source, "1/s", shape if len(shape) == 3 else (cells_x, cells_y)), "buoyancy": (buoyancy, "m/s2", ()),
     }  # fmt: skip
     if len(shape) == 3 and shape[0] < scene.frames:
         raise UserError(f"{name}: the source has {shape[0]} frame intervals, and the film {scene.frames}: give one for each")
-    table = ParameterTable(dict(scene.table.params))  # what is refused leaves the scene as it was
-    for key, (value, unit, field_shape) in added.items():
+    table = ParameterTable(dict(scene.table.params))  # an error leaves the scene unchanged
+    for key, (value, unit, field_shape) in fields.items():
         table.add(f"{name}.{key}", value, unit=unit, shape=field_shape)
     table.add(f"{name}.viscosity", viscosity, unit="m2/s", sign="not negative")
     table.add(f"{name}.confinement", confinement, unit="1/s", sign="not negative")

@@ -82,7 +82,7 @@ def add_solid(
     )  # fmt: skip
     particles = Particles(
         vertices=mesh.vertices, axes=axes, elements=elements, mesh=mesh.surface(),
-        touching=np.unique(mesh.faces).astype(np.int64), density_unit="kg/m3",
+        surface_particles=np.unique(mesh.faces).astype(np.int64), density_unit="kg/m3",
     )  # fmt: skip
     add_deformable(scene, name, particles, options)
 

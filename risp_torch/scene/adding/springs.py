@@ -67,7 +67,7 @@ def add_springs(
     elements = make_net(scene.table, name, vertices, springs, stiffness=stiffness, damping=damping, rest_length=rest_length)
     if radius is not None and faces is not None:
         raise UserError(f"{name} has the radius {radius} m and faces: give one of the two")
-    drawn = 0.05 * float(np.ptp(vertices, axis=0).max()) if radius is None else radius
+    ball_radius = 0.05 * float(np.ptp(vertices, axis=0).max()) if radius is None else radius
     triangles = np.zeros((0, 3), dtype=np.int32)
     if faces is not None:
         triangles = SheetMesh(vertices, np.asarray(faces), name=f"the faces of {name}").triangles
@@ -77,7 +77,7 @@ def add_springs(
     )  # fmt: skip
     particles = Particles(
         vertices=vertices, axes=axes, elements=elements, mesh=ungrouped_mesh(vertices, triangles),
-        touching=np.arange(len(vertices)), radius=drawn if faces is None else None,
+        surface_particles=np.arange(len(vertices)), radius=ball_radius if faces is None else None,
     )  # fmt: skip
     add_deformable(scene, name, particles, options)
 

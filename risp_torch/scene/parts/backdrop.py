@@ -45,10 +45,10 @@ class Ground:
 
 def backdrop_names(table: ParameterTable, prefix: str) -> tuple[str, ...]:
     """Names of the parameters in the renderer's array of the "background" or the "ground"."""
-    apart = ("background.image", "ground.texture")
+    image_names = ("background.image", "ground.texture")
     return tuple(
         name for name in table.params
-        if name.startswith(f"{prefix}.") and not name.startswith("ground.contact.") and name not in apart
+        if name.startswith(f"{prefix}.") and not name.startswith("ground.contact.") and name not in image_names
     )  # fmt: skip
 
 

@@ -25,7 +25,7 @@ class Body:
         surface: render mesh about the centre of mass [m] with its reflectance, None for an invisible body.
         points: rows of contact points relative to the centre of mass (``ti_sim.shapes.contact_points``).
         mass_properties: volume and inertia per density, None if mass and inertia are given.
-        orientation: given quaternion (x, y, z, w), to which the parameter "rotation" is applied.
+        orientation: quaternion (x, y, z, w) of the body's axes before the parameter "rotation" is applied.
         contact_name: prefix of its contact parameters ("ground.contact" or "<name>.contact"), None without contact.
         collision: the shape with which it collides with other bodies, centred at the centre of mass; None if it does not collide.
     """
@@ -54,18 +54,20 @@ class Body:
         if inertia is not None:
             return inertia
         mass = self.mass(values)
-        unit = values.get(f"{self.name}.inertia_per_mass")
-        if unit is None:
-            unit = torch.as_tensor(
+        inertia_per_mass = values.get(f"{self.name}.inertia_per_mass")
+        if inertia_per_mass is None:
+            inertia_per_mass = torch.as_tensor(
                 self.mass_properties.inertia_per_density / self.mass_properties.volume, dtype=mass.dtype, device=mass.device
             )
-        return mass[:, None, None] * unit
+        return mass[:, None, None] * inertia_per_mass
 
     def pose(self, values: Values) -> torch.Tensor:
-        """[B, 7] initial position of the centre of mass [m] and quaternion: "rotation" [rad] applied to the given one."""
-        turn = values[f"{self.name}.rotation"]
-        orientation = torch.as_tensor(self.orientation, dtype=turn.dtype, device=turn.device)
-        return torch.cat([values[f"{self.name}.position"], quaternion_product(rotation_quaternion(turn), orientation)], dim=-1)
+        """[B, 7] initial position of the centre of mass [m] and quaternion: "rotation" [rad] applied to ``orientation``."""
+        rotation_vector = values[f"{self.name}.rotation"]
+        orientation = torch.as_tensor(self.orientation, dtype=rotation_vector.dtype, device=rotation_vector.device)
+        return torch.cat(
+            [values[f"{self.name}.position"], quaternion_product(rotation_quaternion(rotation_vector), orientation)], dim=-1
+        )
 
     def velocity(self, values: Values) -> torch.Tensor:
         """[B, 6] initial velocity [m/s] and angular velocity [rad/s], world frame."""

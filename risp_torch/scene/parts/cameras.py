@@ -191,7 +191,7 @@ def distortion_names(cameras: Sequence[Camera]) -> tuple[str, ...]:
 
 def camera_rows(cameras: Sequence[Camera], values: Values, worlds: int) -> torch.Tensor:
     """[n, 16] for one camera, or [worlds C, 16] for C cameras, worlds outermost."""
-    return _by_world([_camera_row(camera, values) for camera in cameras], worlds)
+    return _interleaved([_camera_row(camera, values) for camera in cameras], worlds)
 
 
 def distortion_rows(cameras: Sequence[Camera], values: Values, worlds: int) -> torch.Tensor | None:
@@ -199,7 +199,7 @@ def distortion_rows(cameras: Sequence[Camera], values: Values, worlds: int) -> t
     if all(camera.distortion is None for camera in cameras):
         return None
     no_distortion = constant(np.zeros((1, DISTORTION_SIZE)))
-    return _by_world([values.get(f"{prefix_of(camera)}.distortion", no_distortion) for camera in cameras], worlds)
+    return _interleaved([values.get(f"{prefix_of(camera)}.distortion", no_distortion) for camera in cameras], worlds)
 
 
 def _camera_row(camera: Camera, values: Values) -> torch.Tensor:
@@ -210,7 +210,7 @@ def _camera_row(camera: Camera, values: Values) -> torch.Tensor:
     return torch.cat([column.expand(rows, -1) for column in (focal, center, rotation.flatten(1), translation)], dim=-1)
 
 
-def _by_world(rows: list[torch.Tensor], worlds: int) -> torch.Tensor:
+def _interleaved(rows: list[torch.Tensor], worlds: int) -> torch.Tensor:
     if len(rows) == 1:
         return rows[0]
     return torch.stack([row.expand(worlds, -1) for row in rows], dim=1).flatten(0, 1)

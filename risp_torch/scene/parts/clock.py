@@ -1,4 +1,4 @@
-"""When the pictures of a film are taken: time stamps, exposure, and lines that are read one after the other."""
+"""Clock of a film: time stamps of its pictures, exposure, and line-by-line read-out (rolling shutter)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class FilmClock:
     Attributes:
         times: time stamps of the pictures [s of the film], ascending; None for one at every frame of the scene.
         samples: moments at which a picture with an exposure or a line time is rendered.
-        between: states that a frame interval of the scene is divided by, between which motions are interpolated.
+        between: states per frame interval of the scene, between which motions are interpolated.
         readout: direction in the picture in which lines are read: the first line is the top row for "down".
 
     Raises:
@@ -47,9 +47,9 @@ class FilmClock:
         if self.times is None:
             return
         times = np.asarray(self.times, dtype=np.float64)
-        late = np.flatnonzero(np.diff(times) <= 0)
-        if len(late):
-            time, next_time = times[late[0]], times[late[0] + 1]
+        not_ascending = np.flatnonzero(np.diff(times) <= 0)
+        if len(not_ascending):
+            time, next_time = times[not_ascending[0]], times[not_ascending[0] + 1]
             raise UserError(f"the film's times do not ascend: {next_time:g} s follows {time:g} s; give each picture a later time")
         object.__setattr__(self, "times", tuple(times.tolist()))
 

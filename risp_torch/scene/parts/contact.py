@@ -57,7 +57,7 @@ class Contact:
     ) -> Contact:
         """Contact per point whose damping gives a coefficient of restitution, for normal impacts on one contact point.
 
-        The damping is a number of its own afterwards: it does not follow a stiffness that changes.
+        The damping is a separate parameter afterwards: it does not follow a stiffness that changes.
 
         Args:
             stiffness: ke [N/m].
@@ -77,7 +77,7 @@ class Contact:
 
 
 def add_contact(table: ParameterTable, prefix: str, contact: Contact) -> None:
-    """Add the contact parameters that are given under ``prefix``; negative values and zero stiffness are errors."""
+    """Add the contact parameters under ``prefix``, except those that are None; negative values and zero stiffness are errors."""
     if contact.per == "area":
         table.per_area.add(prefix)
     for field, unit in (CONTACT_FIELDS | OPTIONAL_FIELDS).items():
@@ -87,6 +87,6 @@ def add_contact(table: ParameterTable, prefix: str, contact: Contact) -> None:
             table.add(f"{prefix}.{field}", value, unit=_PER_AREA.get(unit, unit) if contact.per == "area" else unit, sign=sign)
 
 
-def meant_per_area(table: ParameterTable, contact: Contact | None, *, has_ground: bool) -> bool:
+def is_per_area(table: ParameterTable, contact: Contact | None, *, has_ground: bool) -> bool:
     """Whether the contact parameters of a body, its own or those of the ground, are per area."""
     return contact.per == "area" if contact is not None else has_ground and "ground.contact" in table.per_area

@@ -9,7 +9,7 @@ import torch
 
 from risp_torch.scene.numbers import Values, constant
 from risp_torch.scene.parts.contact import CONTACT_FIELDS
-from risp_torch.scene.parts.elements import Elements, lumped, over_frames
+from risp_torch.scene.parts.elements import Elements, first_frames, lumped_masses
 from risp_torch.scene.parts.materials import element_rows
 from risp_torch.scene.parts.surface import SurfaceMesh
 from risp_torch.scene.rotations import matrix_vector, rotation_matrix, rotation_quaternion
@@ -21,13 +21,13 @@ class Deformable:
 
     Attributes:
         name: the body's part of parameter names.
-        first: index of its first particle in the scene.
+        first_particle: index of its first particle in the scene.
         vertices: [V, 3] vertices of its mesh [m].
         rest: [V, 3] the same in the world's axes, without its "rotation" [m].
         elements: elements between its particles.
         fixed: indices within the body of particles that never move; the next two also index within the body.
         prescribed: particles with prescribed velocity.
-        touching: particles of its surface, which touch the ground and bodies with collision.
+        surface_particles: particles of its surface, which touch the ground and bodies with collision.
         contact_name: prefix of its contact parameters ("ground.contact" or "<name>.contact"), None without contact.
         surface: its surface mesh, None for an invisible body.
         thickness: twice the distance at which its particles touch bodies with collision [m].
@@ -35,13 +35,13 @@ class Deformable:
     """
 
     name: str
-    first: int
+    first_particle: int
     vertices: np.ndarray
     rest: np.ndarray
     elements: Elements
     fixed: np.ndarray
     prescribed: np.ndarray
-    touching: np.ndarray
+    surface_particles: np.ndarray
     contact_name: str | None
     surface: SurfaceMesh | None
     thickness: float = 0.0
@@ -54,25 +54,27 @@ class Deformable:
 
     def start(self, values: Values) -> torch.Tensor:
         """[B, V, 3] initial positions [m]."""
-        return values[f"{self.name}.position"][:, None] + self._arms(values)
+        return values[f"{self.name}.position"][:, None] + self._offsets(values)
 
     def start_velocity(self, values: Values) -> torch.Tensor:
         """[B, V, 3] initial velocities [m/s]; zero for fixed particles."""
-        velocity, turning = values[f"{self.name}.velocity"], values[f"{self.name}.angular_velocity"]
+        velocity, angular_velocity = values[f"{self.name}.velocity"], values[f"{self.name}.angular_velocity"]
         velocity = velocity if velocity.ndim == 3 else velocity[:, None]
-        arms = self._arms(values)
-        turned = torch.linalg.cross(turning[:, None].expand_as(arms), arms)
-        moving = velocity + turned + matrix_vector(values[f"{self.name}.velocity_gradient"][:, None], arms)
-        free = np.ones((self.count, 1))
-        free[self.fixed] = 0.0
-        return moving * constant(free)
+        offsets = self._offsets(values)
+        rotation_velocity = torch.linalg.cross(angular_velocity[:, None].expand_as(offsets), offsets)
+        particle_velocity = (
+            velocity + rotation_velocity + matrix_vector(values[f"{self.name}.velocity_gradient"][:, None], offsets)
+        )
+        is_free = np.ones((self.count, 1))
+        is_free[self.fixed] = 0.0
+        return particle_velocity * constant(is_free)
 
     def mass(self, values: Values) -> torch.Tensor:
         """[B, V] kg."""
         mass = values.get(f"{self.name}.mass")
         if mass is not None:
             return element_rows(mass, self.count)
-        return lumped(element_rows(values[f"{self.name}.density"], len(self.elements.indices)), self.elements, self.count)
+        return lumped_masses(element_rows(values[f"{self.name}.density"], len(self.elements.indices)), self.elements, self.count)
 
     def contact(self, values: Values) -> torch.Tensor:
         """[B, V, 4] ke, kd, kf, mu of every particle; zeros without contact."""
@@ -92,10 +94,10 @@ class Deformable:
         velocity = values[name]
         if velocity.ndim == 2:
             return velocity[:, None, None].expand(-1, frames, count, 3)
-        velocity = over_frames(name, velocity, frames)
+        velocity = first_frames(name, velocity, frames)
         return velocity if velocity.ndim == 4 else velocity[:, :, None].expand(-1, -1, count, 3)
 
-    def _arms(self, values: Values) -> torch.Tensor:
+    def _offsets(self, values: Values) -> torch.Tensor:
         """[B, V, 3] initial offsets of its particles from its position [m]."""
-        turn = rotation_matrix(rotation_quaternion(values[f"{self.name}.rotation"]))
-        return matrix_vector(turn[:, None], constant(self.rest))
+        rotation = rotation_matrix(rotation_quaternion(values[f"{self.name}.rotation"]))
+        return matrix_vector(rotation[:, None], constant(self.rest))

@@ -33,7 +33,7 @@ class Actuation:
         Raises:
             UserError: it has fewer frames than are simulated.
         """
-        rows = over_frames(self.name, values[self.name], frames, controls=self.controls)
+        rows = first_frames(self.name, values[self.name], frames, controls=self.controls)
         if self.groups is None:
             return rows
         return rows[:, :, torch.as_tensor(self.groups.astype(np.int64), device=rows.device)]
@@ -46,7 +46,7 @@ class Solid:
     Attributes:
         kind: "tet", "hex" or "tet10".
         indices: [E, nodes] particles, within the body.
-        shares: [E, nodes] volume share of each node [m3].
+        lumping_weights: [E, nodes] volume of each node, which multiplies the density to its lumped mass [m3].
         energy: name of the energy.
         stiffness: elastic constants and damping.
         actuation: change of the rest volume, or None.
@@ -54,7 +54,7 @@ class Solid:
 
     kind: str
     indices: np.ndarray
-    shares: np.ndarray
+    lumping_weights: np.ndarray
     energy: str
     stiffness: Stiffness
     actuation: Actuation | None
@@ -66,27 +66,28 @@ class Sheet:
 
     Attributes:
         indices: [T, 3] particles, within the body.
-        shares: [T, 3] area share (for a flat body volume share) of each corner [m2, m3].
+        lumping_weights: [T, 3] area of each corner, for a flat body volume, which multiplies the density to its lumped mass [m2,
+            m3].
         normal: [3] unit normal of a flat body's plane, zeros for a cloth.
         depth: depth of a flat body, which multiplies its constants [m]; 1 for a cloth.
         stiffness: elastic constants and damping.
         actuation: change of the rest area, or None.
         air: whether "<name>.air.drag" and "<name>.air.lift" exist.
         edges: [M, 4] bending edges.
-        fold: stiffness of each edge [M] for a rigidity of 1 N m, None if the stiffness is given.
-        turn: angles of the edges over time, or None.
+        stiffness_per_rigidity: stiffness of each edge [M] for a rigidity of 1 N m, None if the stiffness is given.
+        bending_actuation: angles added at the edges over time, or None.
     """
 
     indices: np.ndarray
-    shares: np.ndarray
+    lumping_weights: np.ndarray
     normal: np.ndarray
     depth: float
     stiffness: Stiffness
     actuation: Actuation | None
     air: bool
     edges: np.ndarray
-    fold: np.ndarray | None
-    turn: Actuation | None
+    stiffness_per_rigidity: np.ndarray | None
+    bending_actuation: Actuation | None
 
     def material(self, values: Values) -> torch.Tensor:
         """[B, T, 5] mu, lambda, damping [N/m, N s/m], drag, lift [kg/m3]."""
@@ -101,10 +102,10 @@ class Sheet:
         name, count = self.stiffness.name, len(self.edges)
         if not count:
             return values["gravity"].new_zeros(len(values["gravity"]), 0, 3)
-        if self.fold is None:
+        if self.stiffness_per_rigidity is None:
             stiffness = element_rows(values[f"{name}.bending.stiffness"], count)
         else:
-            stiffness = values[f"{name}.bending.rigidity"][:, None] * constant(self.fold)
+            stiffness = values[f"{name}.bending.rigidity"][:, None] * constant(self.stiffness_per_rigidity)
         remaining = (element_rows(values[f"{name}.bending.{key}"], count) for key in ("damping", "rest_angle"))
         return torch.stack([stiffness, *remaining], dim=-1)
 
@@ -130,7 +131,7 @@ class Net:
 Elements = Solid | Sheet | Net
 
 
-def over_frames(name: str, value: torch.Tensor, frames: int, *, controls: int = 1) -> torch.Tensor:
+def first_frames(name: str, value: torch.Tensor, frames: int, *, controls: int = 1) -> torch.Tensor:
     """The rows of the first ``frames`` frames of a parameter [B, frame intervals times controls, ...].
 
     Raises:
@@ -144,9 +145,9 @@ def over_frames(name: str, value: torch.Tensor, frames: int, *, controls: int = 
     return value[:, : frames * controls]
 
 
-def lumped(density: torch.Tensor, elements: Solid | Sheet, count: int) -> torch.Tensor:
+def lumped_masses(density: torch.Tensor, elements: Solid | Sheet, count: int) -> torch.Tensor:
     """Masses [B, V] of a body's particles from the densities [B, E] of its elements."""
-    masses = density[:, :, None] * constant(elements.shares)
+    masses = density[:, :, None] * constant(elements.lumping_weights)
     particle_indices = torch.as_tensor(elements.indices.astype(np.int64).ravel(), device=density.device)
     return density.new_zeros(len(density), count).index_add(1, particle_indices, masses.flatten(1))
 

@@ -135,14 +135,14 @@ def prefix_of(light: Light) -> str:
     return f"light.{light.name}"
 
 
-def of_array(lights: Sequence[Light], array: str) -> list[Light]:
+def lights_of_array(lights: Sequence[Light], array: str) -> list[Light]:
     """The lights that one array of the renderer holds."""
     return [light for light in lights if light.array == array]
 
 
 def light_names(lights: Sequence[Light], table: ParameterTable, array: str) -> tuple[str, ...]:
     """Names of the parameters that ``light_rows`` reads, in the table's order."""
-    prefixes = tuple(f"{prefix_of(light)}." for light in of_array(lights, array))
+    prefixes = tuple(f"{prefix_of(light)}." for light in lights_of_array(lights, array))
     return tuple(name for name in table.params if prefixes and name.startswith(prefixes))
 
 
@@ -153,7 +153,7 @@ def light_rows(lights: Sequence[Light], values: Values, array: str) -> torch.Ten
         "ambient" [n, 3], "directional" and "point" [n, L, 6], "environment" [n, 9, 3]; without lights, None, or zeros for
         "ambient".
     """
-    rows = [light.row(values, prefix_of(light)) for light in of_array(lights, array)]
+    rows = [light.row(values, prefix_of(light)) for light in lights_of_array(lights, array)]
     if array in SUMMED and rows:
         return sum(rows[1:], rows[0])
     if rows:

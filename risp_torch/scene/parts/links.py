@@ -39,25 +39,25 @@ class Link(Body):
     Attributes:
         parent: index among the scene's bodies, -1 for the world.
         joint: joint to the parent.
-        names: joint quantity -> name of its parameter.
+        parameter_names: joint quantity -> name of its parameter.
         axis: unit vector in the joint frame.
         direction: unit vector in the link frame along its length.
         share: fraction of the length between the joint and the centre of mass.
         at_tip: whether the joint is at the tip of the parent.
-        coupling: what determines the joint's motion, None for a joint that moves freely. A coupled joint has no numbers for its
-            start.
+        coupling: coupling to another joint, None for a joint that moves freely. A coupled joint has no parameters for its initial
+            coordinate and velocity.
     """
 
     parent: int = -1
     joint: Joint = field(default_factory=lambda: Spherical())
-    names: dict[str, str] = field(default_factory=dict)
+    parameter_names: dict[str, str] = field(default_factory=dict)
     axis: np.ndarray = field(default_factory=lambda: np.array([0.0, 0.0, 1.0]))
     direction: np.ndarray | None = None
     share: float = 0.0
     at_tip: bool = False
     coupling: JointCoupling | None = None
 
-    def along(self, values: Values) -> torch.Tensor:
+    def tip_offset(self, values: Values) -> torch.Tensor:
         """[B, 3] from the joint to the tip, link frame [m]; zeros for a link without length."""
         if self.direction is None:
             return torch.zeros_like(values[f"{self.name}.center"])
@@ -66,34 +66,34 @@ class Link(Body):
 
     def center(self, values: Values) -> torch.Tensor:
         """[B, 3] centre of mass, link frame [m]."""
-        return values[f"{self.name}.center"] + self.share * self.along(values)
+        return values[f"{self.name}.center"] + self.share * self.tip_offset(values)
 
     def joint_frame(self, values: Values, parent: Link | None) -> torch.Tensor:
         """[B, 7] pose of the joint in the parent's frame, or in the world."""
         position = values[f"{self.name}.position"]
         if self.at_tip and parent is not None:
-            position = position + parent.along(values)
+            position = position + parent.tip_offset(values)
         return torch.cat([position, position.new_tensor(self.orientation).expand(len(position), 4)], dim=-1)
 
-    def number(self, values: Values, key: str) -> torch.Tensor:
+    def joint_quantity(self, values: Values, key: str) -> torch.Tensor:
         """[B, velocities] values of a joint quantity (zeros if the joint does not have it)."""
         gravity, count = values["gravity"], self.joint.velocities
-        if key not in self.names:
+        if key not in self.parameter_names:
             return gravity.new_zeros(len(gravity), count)
-        value = values[self.names[key]]
+        value = values[self.parameter_names[key]]
         return value if value.ndim == 2 else value[:, None].expand(-1, count)
 
     def start(self, values: Values, bodies: Sequence[Body]) -> torch.Tensor:
         """[B, coordinates] of the joint at the start (rad, m; quaternions of length one); ``bodies``: of the scene."""
         if self.coupling is not None:
             return self.coupling.multiplier * bodies[self.coupling.leader].start(values, bodies) + self.coupling.offset
-        return self.joint.start(self.number(values, self.joint.coordinate))
+        return self.joint.start(self.joint_quantity(values, self.joint.coordinate))
 
     def rate(self, values: Values, bodies: Sequence[Body]) -> torch.Tensor:
         """[B, velocities] of the joint at the start (rad/s, m/s); ``bodies``: of the scene."""
         if self.coupling is not None:
             return self.coupling.multiplier * bodies[self.coupling.leader].rate(values, bodies)
-        return self.number(values, "rate")
+        return self.joint_quantity(values, "rate")
 
 
 def velocity_slices(bodies: Sequence[Body]) -> list[slice]:

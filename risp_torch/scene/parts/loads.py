@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from risp_torch.scene.numbers import Values
-from risp_torch.scene.parts.elements import over_frames
+from risp_torch.scene.parts.elements import first_frames
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,7 +27,7 @@ class Load:
     direction: np.ndarray | None
     limit: float
 
-    def share(self, values: Values, frames: int) -> torch.Tensor:
+    def particle_forces(self, values: Values, frames: int) -> torch.Tensor:
         """[B, frames, K, 3] force on each of the K particles [N].
 
         Raises:
@@ -37,11 +37,11 @@ class Load:
         count = len(self.particles)
         force = values[name].clamp(-self.limit, self.limit)
         if force.ndim == 4:
-            return over_frames(name, force, frames)
-        constant_axes = 1 if self.direction is not None else 2
-        if force.ndim == constant_axes:
+            return first_frames(name, force, frames)
+        constant_ndim = 1 if self.direction is not None else 2
+        if force.ndim == constant_ndim:
             force = force[:, None].expand(-1, frames, *force.shape[1:])
         else:
-            force = over_frames(name, force, frames)
+            force = first_frames(name, force, frames)
         force = force if self.direction is None else force[..., None] * force.new_tensor(self.direction)
         return (force / count)[:, :, None].expand(-1, -1, count, 3)

@@ -121,7 +121,7 @@ class Stiffness:
     Attributes:
         name: the body's part of parameter names.
         convention: convention of mu and lam; "lame" for E and nu.
-        young: whether the parameters are "<name>.E" and "<name>.nu" instead of "<name>.mu" and "<name>.lam".
+        uses_young_modulus: whether the parameters are "<name>.E" and "<name>.nu" instead of "<name>.mu" and "<name>.lam".
         constants: function from these two to the constants of the energy.
         count: number of elements.
         thickness: thickness of the sheet if E and nu are those of its material [m]; None otherwise.
@@ -129,14 +129,14 @@ class Stiffness:
 
     name: str
     convention: Convention
-    young: bool
+    uses_young_modulus: bool
     constants: Constants
     count: int
     thickness: float | None
 
     def rows(self, values: Values) -> torch.Tensor:
         """[B, E, 3] mu, lambda of the energy, and damping."""
-        first, second = ("E", "nu") if self.young else ("mu", "lam")
+        first, second = ("E", "nu") if self.uses_young_modulus else ("mu", "lam")
         moduli = (element_rows(values[f"{self.name}.{key}"], self.count) for key in (first, second))
         mu, lam = self.constants(*moduli)
         return torch.stack([mu, lam, element_rows(values[f"{self.name}.damping"], self.count)], dim=-1)
@@ -165,8 +165,8 @@ def add_stiffness(
     complete_pairs = [pair for pair, (first, second) in pairs.items() if first is not None and second is not None]
     if len(complete_pairs) != 1 or any((a is None) != (b is None) for a, b in pairs.values()):
         raise UserError(f"the material of {name} needs E and nu, or mu and lam: give exactly one of the two pairs")
-    young = complete_pairs == ["E and nu"]
-    if young:
+    uses_young_modulus = complete_pairs == ["E and nu"]
+    if uses_young_modulus:
         add_element_number(table, f"{name}.E", material.E, count, unit="Pa", sign="positive")
         add_element_number(table, f"{name}.nu", material.nu, count, unit="", sign="poisson")
     else:
@@ -180,9 +180,9 @@ def add_stiffness(
                 f"above {bound:.3g} mu"
             )
     add_element_number(table, f"{name}.damping", material.damping, count, unit=units[1], sign="not negative")
-    constants = from_young if young else from_lame if material.convention == "lame" else lambda mu, lam: (mu, lam)
-    convention = "lame" if young else material.convention
-    return Stiffness(name, convention, young, constants, count, getattr(material, "thickness", None))
+    constants = from_young if uses_young_modulus else from_lame if material.convention == "lame" else lambda mu, lam: (mu, lam)
+    convention = "lame" if uses_young_modulus else material.convention
+    return Stiffness(name, convention, uses_young_modulus, constants, count, getattr(material, "thickness", None))
 
 
 def add_element_number(table: ParameterTable, name: str, value: Any, count: int, *, unit: str, sign: Sign | None = None) -> None:

@@ -20,9 +20,8 @@ class SinePulse:
     """A single sine pulse: amplitude sin(2 pi clip((t - delay) / period, 0, 1)) of frame t (RISP, ICLR 2022, B.1.4).
 
     The corners of the clip are rounded over the first and the last frame of the pulse, so that the derivative in the delay is
-    continuous: the corner at 0 is x^2 (2 - x) for 0 < x = t - delay < 1. A delay of whole frames gives exactly the formula's
-        actions,
-    as does a period of whole frames at its end.
+    continuous: the corner at 0 is x^2 (2 - x) for 0 < x = t - delay < 1. Delays and periods of whole frames give exactly the
+    actions of the formula.
 
     Attributes:
         amplitude: amplitude in the unit of the actions.
@@ -43,23 +42,23 @@ class Motors:
         name: first part of their parameter names.
         velocities: D indices into the joint velocities of the scene.
         limit: largest magnitude of the force [N or N m].
-        rows: numbers per action: one for all motors of the group, or one each.
-        pulse: period of a ``SinePulse`` [frames], None if the actions are given per frame.
+        command_count: commands per frame interval: one for all motors of the group, or one each.
+        pulse_period: period of a ``SinePulse`` [frames], None if the actions are given per frame.
     """
 
     name: str
     velocities: tuple[int, ...]
     limit: float
-    rows: int
-    pulse: float | None
+    command_count: int
+    pulse_period: float | None
 
     def actions(self, values: Values, frames: int) -> torch.Tensor:
-        """[B, frames, rows] from the scene's parameters.
+        """[B, frames, command_count] from the scene's parameters.
 
         Raises:
             UserError: there are actions for fewer frames than are simulated.
         """
-        if self.pulse is None:
+        if self.pulse_period is None:
             actions = values[f"{self.name}.actions"]
             if actions.shape[1] < frames:
                 raise UserError(
@@ -69,11 +68,11 @@ class Motors:
             return actions[:, :frames]
         amplitude, delay = values[f"{self.name}.amplitude"], values[f"{self.name}.delay"]
         time = torch.arange(frames, dtype=delay.dtype, device=delay.device)
-        passed = self.pulse - _ramp(self.pulse - _ramp(time - delay[:, None]))  # from 0 to the period
-        return (amplitude[:, None] * torch.sin(2.0 * math.pi * passed / self.pulse))[..., None]
+        elapsed = self.pulse_period - _ramp(self.pulse_period - _ramp(time - delay[:, None]))  # from 0 to the period
+        return (amplitude[:, None] * torch.sin(2.0 * math.pi * elapsed / self.pulse_period))[..., None]
 
     def targets(self, values: Values, frames: int) -> torch.Tensor | None:
-        """[B, frames, rows] target positions of the servo, None without a servo."""
+        """[B, frames, command_count] target positions of the servo, None without a servo."""
         targets = values.get(f"{self.name}.targets")
         return None if targets is None else targets[:, :frames]
 
@@ -85,15 +84,15 @@ def _ramp(x: torch.Tensor) -> torch.Tensor:
 
 
 def split_actions(groups: Sequence[Motors], actions: torch.Tensor, *, worlds: int, frames: int) -> list[torch.Tensor]:
-    """Actions [B or 1, F, A] of all groups, concatenated, as one [B, frames, rows] for each group.
+    """Actions [B or 1, F, A] of all groups, concatenated, as one [B, frames, command_count] for each group.
 
     Raises:
         UserError: the shape does not fit, a number is not finite, or there are fewer frame intervals.
     """
-    rows = [group.rows for group in groups]
-    if actions.ndim != 3 or actions.shape[0] not in (1, worlds) or actions.shape[2] != sum(rows):
+    counts = [group.command_count for group in groups]
+    if actions.ndim != 3 or actions.shape[0] not in (1, worlds) or actions.shape[2] != sum(counts):
         raise UserError(
-            f"the actions have shape {tuple(actions.shape)}, and [{worlds}, frames, {sum(rows)}] is needed "
+            f"the actions have shape {tuple(actions.shape)}, and [{worlds}, frames, {sum(counts)}] is needed "
             "(worlds, frame intervals, motors)"
         )
     if not torch.isfinite(actions.detach()).all():
@@ -103,4 +102,4 @@ def split_actions(groups: Sequence[Motors], actions: torch.Tensor, *, worlds: in
             f"there are actions for {actions.shape[1]} frame intervals, and {frames} are simulated: give more rows of actions, "
             "or simulate fewer frames"
         )
-    return list(actions[:, :frames].expand(worlds, -1, -1).split(rows, dim=2))
+    return list(actions[:, :frames].expand(worlds, -1, -1).split(counts, dim=2))

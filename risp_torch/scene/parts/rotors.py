@@ -86,7 +86,7 @@ def body_wrench(
         frames: frame intervals.
     """
     gravity = values["gravity"]
-    total = [gravity.new_zeros(gravity.shape[0], frames, 6) for _ in range(bodies)]
-    for group, rows in zip(groups, actions, strict=True):
-        total[group.body] = total[group.body] + group.wrench(values, rows)
-    return torch.stack(total, dim=2)
+    wrenches = [gravity.new_zeros(gravity.shape[0], frames, 6) for _ in range(bodies)]
+    for group, thrusts in zip(groups, actions, strict=True):
+        wrenches[group.body] = wrenches[group.body] + group.wrench(values, thrusts)
+    return torch.stack(wrenches, dim=2)

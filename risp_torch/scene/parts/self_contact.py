@@ -54,11 +54,11 @@ def near_pairs(points: np.ndarray, triangles: np.ndarray, distance: float) -> li
     """
     vertices = np.unique(triangles)
     corners = points[triangles]
-    middle = corners.mean(axis=1)
-    radius = np.linalg.norm(corners - middle[:, None], axis=2).max(axis=1)
+    centroids = corners.mean(axis=1)
+    radius = np.linalg.norm(corners - centroids[:, None], axis=2).max(axis=1)
     rings = triangle_rings(triangles)
     pairs = []
-    for triangle, neighbours in enumerate(cKDTree(points[vertices]).query_ball_point(middle, radius + distance)):
+    for triangle, neighbours in enumerate(cKDTree(points[vertices]).query_ball_point(centroids, radius + distance)):
         candidates = np.setdiff1d(vertices[neighbours], rings[triangle])
         if len(candidates):
             distances = _distances(points[candidates], corners[triangle])
@@ -68,34 +68,35 @@ def near_pairs(points: np.ndarray, triangles: np.ndarray, distance: float) -> li
 
 def _distances(points: np.ndarray, corners: np.ndarray) -> np.ndarray:
     """Distances [N] of points [N, 3] to a triangle with corners [3, 3]."""
-    sides = []
+    edge_distances = []
     for a, b in pairwise([*corners, corners[0]]):
         fraction = np.clip((points - a) @ (b - a) / ((b - a) @ (b - a)), 0.0, 1.0)
-        sides.append(np.linalg.norm(points - a - fraction[:, None] * (b - a), axis=1))
+        edge_distances.append(np.linalg.norm(points - a - fraction[:, None] * (b - a), axis=1))
     normal = np.cross(corners[1] - corners[0], corners[2] - corners[0])
-    inside = np.ones(len(points), dtype=bool)
+    projects_inside = np.ones(len(points), dtype=bool)
     for a, b in pairwise([*corners, corners[0]]):
-        inside &= np.cross(b - a, points - a) @ normal >= 0
-    height = np.abs((points - corners[0]) @ normal) / np.linalg.norm(normal)
-    return np.where(inside, height, np.min(sides, axis=0))
+        projects_inside &= np.cross(b - a, points - a) @ normal >= 0
+    plane_distance = np.abs((points - corners[0]) @ normal) / np.linalg.norm(normal)
+    return np.where(projects_inside, plane_distance, np.min(edge_distances, axis=0))
 
 
-def check_start(touching: SelfContact, bodies: Sequence[Deformable], values: Values) -> None:
+def check_start(self_contact: SelfContact, bodies: Sequence[Deformable], values: Values) -> None:
     """Raise a UserError where a vertex starts on a triangle.
 
     Args:
-        touching: surfaces that touch.
+        self_contact: surfaces that touch.
         bodies: all deformable bodies of the scene.
         values: its parameters; only the first world is checked.
     """
-    triangles = touching.triangles
+    triangles = self_contact.triangles
     start = torch.cat([body.start(values) for body in bodies], dim=1)[0].detach().cpu().double().numpy()
-    for distance, vertex, triangle in near_pairs(start, triangles, _MIN_INITIAL_GAP * touching.thickness)[:1]:
+    for distance, vertex, triangle in near_pairs(start, triangles, _MIN_INITIAL_GAP * self_contact.thickness)[:1]:
         vertex_body, triangle_body = (
-            next(body for body in bodies if body.first <= p < body.first + body.count) for p in (vertex, triangles[triangle, 0])
+            next(body for body in bodies if body.first_particle <= p < body.first_particle + body.count)
+            for p in (vertex, triangles[triangle, 0])
         )
         raise UserError(
-            f"vertex {vertex - vertex_body.first} of {vertex_body.name!r} starts {distance:.3g} m from triangle "
-            f"{(triangles[triangle] - triangle_body.first).tolist()} of {triangle_body.name!r}, so self-contact has no direction "
-            "to separate them: start with some distance between them"
+            f"vertex {vertex - vertex_body.first_particle} of {vertex_body.name!r} starts {distance:.3g} m from triangle "
+            f"{(triangles[triangle] - triangle_body.first_particle).tolist()} of {triangle_body.name!r}, so self-contact has "
+            "no direction to separate them: start with some distance between them"
         )

@@ -39,8 +39,8 @@ class Smoke(DescribedPart):
 
     def description(self) -> dict[str, Any]:
         """As ``DescribedPart.description``: the grid, with a checksum of its obstacles."""
-        walls = sha256(np.ascontiguousarray(self.model.open_cells).tobytes()).hexdigest()
-        return {"smoke": [self.name, list(self.model.cells), self.model.cell, self.advection, walls]}
+        obstacle_checksum = sha256(np.ascontiguousarray(self.model.open_cells).tobytes()).hexdigest()
+        return {"smoke": [self.name, list(self.model.cells), self.model.cell, self.advection, obstacle_checksum]}
 
     def start(self, values: Values) -> torch.Tensor:
         """Density [B, X, Y] at the start, none in obstacles, from parameter values [B, ...]."""
@@ -61,10 +61,10 @@ class Smoke(DescribedPart):
         )  # fmt: skip
 
     def pictures(self, values: Values, density: torch.Tensor, camera: Camera) -> torch.Tensor:
-        """Pictures [B, T, H, W, 4] of the whole box, colour and how much smoke covers; its left lower corner is the picture's.
+        """Pictures [B, T, H, W, 4] of the whole box, colour and coverage; the lower left corners of box and picture coincide.
 
-        Behind smoke of density d, 1 - exp(-opacity d) of the background gives way to the smoke's colour (Beer and Lambert). A
-        pixel is the mean of what it covers.
+        Behind smoke of density d, 1 - exp(-opacity d) of the background is replaced by the smoke's colour (Beer and Lambert). A
+        pixel is the mean over its area.
 
         Args:
             values: parameters [B, ...].
@@ -72,31 +72,35 @@ class Smoke(DescribedPart):
             camera: gives the pictures' size.
         """
         color, opacity = (values[name] for name in self.picture_names)
-        behind = background_rows(values)
+        edge_colors = background_rows(values)
         height = (torch.arange(camera.height, device=density.device, dtype=density.dtype) + 0.5) / camera.height
         height_fraction = height[:, None, None]  # from the upper edge
-        backdrop = behind[:, :1, None] * (1 - height_fraction) + behind[:, 1:, None] * height_fraction  # [B or 1, H, 1, 3]
-        cover = 1 - torch.exp(-opacity[:, None, None, None] * density)
-        x, y = self.model.cells
-        cover = _averaged(_averaged(cover, overlaps(y, camera.height)[::-1]).mT, overlaps(x, camera.width))[..., None]
-        return torch.cat([backdrop[:, None] * (1 - cover) + color[:, None, None, None] * cover, cover], dim=-1)
+        top, bottom = edge_colors[:, :1, None], edge_colors[:, 1:, None]
+        backdrop = top * (1 - height_fraction) + bottom * height_fraction  # [B or 1, H, 1, 3]
+        coverage = 1 - torch.exp(-opacity[:, None, None, None] * density)
+        cells_x, cells_y = self.model.cells
+        coverage = _pixel_means(
+            _pixel_means(coverage, overlaps(cells_y, camera.height)[::-1]).mT, overlaps(cells_x, camera.width)
+        )[..., None]
+        return torch.cat([backdrop[:, None] * (1 - coverage) + color[:, None, None, None] * coverage, coverage], dim=-1)
 
 
-def _averaged(cover: torch.Tensor, weights: np.ndarray) -> torch.Tensor:
-    """Averages [..., pixels] of cells [..., cells] with the shares [pixels, cells] of ``overlaps``.
+def _pixel_means(coverage: torch.Tensor, weights: np.ndarray) -> torch.Tensor:
+    """Means [..., pixels] of values of cells [..., cells] with the weights [pixels, cells] of ``overlaps``.
 
     Sums over the few cells of each pixel keep the precision, which ``torch.autocast`` and TF32 take from matrix multiplications.
     """
     count = int((weights > 0).sum(axis=1).max())
     cells = np.argsort(-weights, axis=1, kind="stable")[:, :count]
-    gathered = cover.index_select(-1, torch.as_tensor(cells.ravel(), device=cover.device))
+    gathered = coverage.index_select(-1, torch.as_tensor(cells.ravel(), device=coverage.device))
     return (gathered.unflatten(-1, cells.shape) * constant(np.take_along_axis(weights, cells, axis=1))).sum(dim=-1)
 
 
 @cache
 def overlaps(cells: int, pixels: int) -> np.ndarray:
     """[pixels, cells] share of each pixel of a row that each of the cells along it covers."""
-    edges = np.linspace(0, 1, pixels + 1)
-    bounds = np.linspace(0, 1, cells + 1)
-    low, high = np.maximum(edges[:-1, None], bounds[None, :-1]), np.minimum(edges[1:, None], bounds[None, 1:])
+    pixel_bounds = np.linspace(0, 1, pixels + 1)
+    cell_bounds = np.linspace(0, 1, cells + 1)
+    low = np.maximum(pixel_bounds[:-1, None], cell_bounds[None, :-1])
+    high = np.minimum(pixel_bounds[1:, None], cell_bounds[None, 1:])
     return np.clip(high - low, 0, None) * pixels

@@ -76,8 +76,8 @@ class SurfaceMesh:
         wrap: wrap mode of the textures.
         uv: [F, 3, 2] the mesh's own texture coordinates, or None if the surface has no texture or its own coordinates.
         corner_normal: [F, 3] int32 groups of corners that share a normal, -1 for flat faces.
-        carrier: [V] particle of the scene that moves each vertex; None for a rigid body.
-        offset: [V, 3] offsets of the vertices from these particles [m].
+        vertex_particle: [V] index in the scene of the particle that moves each vertex; None for a rigid body.
+        vertex_offset: [V, 3] offsets of the vertices from these particles [m].
     """
 
     name: str
@@ -87,8 +87,8 @@ class SurfaceMesh:
     wrap: Wrap
     uv: np.ndarray | None
     corner_normal: np.ndarray
-    carrier: np.ndarray | None = None
-    offset: np.ndarray | None = None
+    vertex_particle: np.ndarray | None = None
+    vertex_offset: np.ndarray | None = None
 
     def color_name(self, values: Any) -> str:
         """The parameter of the body's colour in ``values``, one of three possible names."""
@@ -153,26 +153,26 @@ def _add_textures(table: ParameterTable, name: str, mesh: TriangleMesh, surface:
     """Parameter names of the textures, and the texture index of each face."""
     untextured = np.full(len(mesh.faces), -1, dtype=np.int32)
     if surface.texture is not None:
-        bare = np.isnan(mesh.uv).any(axis=(1, 2)).sum() if mesh.uv is not None else len(mesh.faces)
-        if surface.uv is None and bare:
+        faces_without_uv = np.isnan(mesh.uv).any(axis=(1, 2)).sum() if mesh.uv is not None else len(mesh.faces)
+        if surface.uv is None and faces_without_uv:
             raise UserError(
-                f"{name} has a texture, and {bare} of its mesh's {len(mesh.faces)} faces have no uv: "
+                f"{name} has a texture, and {faces_without_uv} of its mesh's {len(mesh.faces)} faces have no uv: "
                 "unwrap the mesh in a mesh editor, or give Surface(uv=...)"
             )
         add_picture(table, f"{name}.texture", surface.texture)
         return (f"{name}.texture",), np.zeros_like(untextured)
-    colored = any(colors is not None for colors in (surface.color, surface.face_colors, surface.vertex_colors))
-    if not colored and mesh.texture_fault:
+    has_colors = any(colors is not None for colors in (surface.color, surface.face_colors, surface.vertex_colors))
+    if not has_colors and mesh.texture_fault:
         raise UserError(
             f"{name}: a mesh file has a texture that cannot be used: {mesh.texture_fault}: fix it, or give the body a "
             "Surface with a color or a texture"
         )
-    if colored or not mesh.textures:
+    if has_colors or not mesh.textures:
         if surface.uv is not None:
             raise UserError(f"{name} has uv but no texture: give Surface(texture=...) too")
         return (), untextured
-    numbers = [""] if len(mesh.textures) == 1 else [f".{k}" for k in range(len(mesh.textures))]
-    names = tuple(f"{name}.texture{number}" for number in numbers)
+    suffixes = [""] if len(mesh.textures) == 1 else [f".{k}" for k in range(len(mesh.textures))]
+    names = tuple(f"{name}.texture{suffix}" for suffix in suffixes)
     for parameter, picture in zip(names, mesh.textures, strict=True):
         add_picture(table, parameter, picture)
     return names, mesh.face_texture

@@ -216,7 +216,7 @@ def articulated_inputs(
     worlds, velocities = len(gravity), velocity_slices(bodies)[-1].stop
     springs = {key: torch.cat([_spring(body, values, key) for body in bodies], dim=1) for key in _SPRINGS}
     dry: dict[str, torch.Tensor] = {}
-    if any(isinstance(body, Link) and "dry_friction" in body.names for body in bodies):
+    if any(isinstance(body, Link) and "dry_friction" in body.parameter_names for body in bodies):
         dry = {f"joint_{key}": torch.cat([_spring(body, values, key) for body in bodies], dim=1) for key in _DRY}
         dry["joint_bristle0"] = gravity.new_zeros(worlds, velocities)
     action, target = gravity.new_zeros(worlds, frames, velocities), gravity.new_zeros(worlds, frames, velocities)
@@ -280,8 +280,8 @@ def centers_of_mass(
 
 def _spring(body: Body, values: Values, key: str) -> torch.Tensor:
     gravity = values["gravity"]
-    if isinstance(body, Link) and key in body.names:
-        return body.number(values, key)
+    if isinstance(body, Link) and key in body.parameter_names:
+        return body.joint_quantity(values, key)
     count = body.joint.velocities if isinstance(body, Link) else 6
     default = {"limit_low": -torch.inf, "limit_high": torch.inf}.get(key, 0.0)
     return gravity.new_full((len(gravity), count), default)

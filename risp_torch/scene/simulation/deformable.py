@@ -189,29 +189,29 @@ def deformable_model(
     sheets = [body for body in bodies if isinstance(body.elements, Sheet)]
     nets = [body for body in bodies if isinstance(body.elements, Net)]
     tables = {
-        TABLES[kind]: _joined([body.elements.indices + body.first for body in solids if body.elements.kind == kind])
+        TABLES[kind]: _joined([body.elements.indices + body.first_particle for body in solids if body.elements.kind == kind])
         for kind in SOLIDS
     }
     tables |= {
-        "tri_indices": _joined([body.elements.indices + body.first for body in sheets]),
+        "tri_indices": _joined([body.elements.indices + body.first_particle for body in sheets]),
         "tri_normal": _joined([np.tile(body.elements.normal, (len(body.elements.indices), 1)) for body in sheets]),
-        "edge_indices": _joined([body.elements.edges + body.first for body in sheets]),
-        "spring_indices": _joined([body.elements.indices + body.first for body in nets]),
+        "edge_indices": _joined([body.elements.edges + body.first_particle for body in sheets]),
+        "spring_indices": _joined([body.elements.indices + body.first_particle for body in nets]),
     }
     if self_contact is not None:
         tables |= {"contact_triangles": self_contact.triangles}
-    grounded = ground_height is not None
+    has_ground = ground_height is not None
     energies = [body.elements.energy for body in solids for _ in body.elements.indices]
     return DeformableModel(
         particle_rest=np.concatenate([body.rest for body in bodies]),
         solid_energy=tuple(energies) if len(set(energies)) > 1 or set(energies) - {"neo_hookean"} else (),
-        fixed=np.concatenate([body.fixed + body.first for body in bodies]),
-        prescribed=np.concatenate([body.prescribed + body.first for body in bodies]),
+        fixed=np.concatenate([body.fixed + body.first_particle for body in bodies]),
+        prescribed=np.concatenate([body.prescribed + body.first_particle for body in bodies]),
         loaded=_loaded(loads),
-        contact=np.concatenate([body.touching[: None if grounded else 0] + body.first for body in bodies]),
-        ground_height=ground_height if grounded else 0.0,
+        contact=np.concatenate([body.surface_particles[: None if has_ground else 0] + body.first_particle for body in bodies]),
+        ground_height=ground_height if has_ground else 0.0,
         self_thickness=0.0 if self_contact is None else self_contact.thickness,
-        parts=tuple((body.name, body.first, body.first + body.count) for body in bodies),
+        parts=tuple((body.name, body.first_particle, body.first_particle + body.count) for body in bodies),
         **{name: table for name, table in tables.items() if table is not None},
     )
 
@@ -252,7 +252,7 @@ def deformable_inputs(
         tri_material=joined_rows([k.material(values) for k in sheets], gravity, (worlds, 0, 5), 1),
         tri_actuation=acted(sheets, "actuation", "indices"),
         edge_material=joined_rows([k.edge_material(values) for k in sheets], gravity, (worlds, 0, 3), 1),
-        edge_actuation=acted(sheets, "turn", "edges"),
+        edge_actuation=acted(sheets, "bending_actuation", "edges"),
         spring_material=joined_rows([k.material(values) for k in nets], gravity, (worlds, 0, 3), 1),
         gravity=gravity_rows(values),
         wind=gravity.new_zeros(worlds, 3) if wind is None else wind,
@@ -282,7 +282,7 @@ def _load_rows(loads: Sequence[Load], values: Values, frames: int) -> torch.Tens
     total = gravity.new_zeros(len(gravity), frames, len(loaded), 3)
     for load in loads:
         row_indices = torch.as_tensor(np.searchsorted(loaded, load.particles), device=gravity.device)
-        total = total.index_add(2, row_indices, load.share(values, frames))
+        total = total.index_add(2, row_indices, load.particle_forces(values, frames))
     return total
 
 

@@ -174,7 +174,7 @@ def deformable_step_warnings(spec: SceneSpec, model: DeformableModel, inputs: De
 def touching_particles(spec: SceneSpec) -> np.ndarray:
     """[M] surface particles with contact parameters in a scene with colliding bodies; none in other scenes."""
     in_contact = [deformable for deformable in spec.deformables if deformable.contact_name is not None]
-    surface_particles = [deformable.touching + deformable.first for deformable in in_contact]
+    surface_particles = [deformable.surface_particles + deformable.first_particle for deformable in in_contact]
     if not surface_particles or all(body.collision is None for body in spec.bodies):
         return np.zeros(0, dtype=np.int64)
     return np.concatenate(surface_particles)

@@ -81,7 +81,7 @@ class SensorHead(StateHead, kind="sensors"):
 
     def outputs(self, scene: Scene, body_q: torch.Tensor) -> torch.Tensor:
         """The sensors' coordinates (``StateHead.outputs``)."""
-        first = len(scene.bodies) + self._deformable(scene).first
+        first = len(scene.bodies) + self._deformable(scene).first_particle
         position = body_q[..., [first + k for k in self.particles], self.axis]
         return (2.0 * position - (self.low + self.high)) / (self.high - self.low)
 

@@ -90,7 +90,9 @@ class PictureArrays:
 
     def vertices(self) -> torch.Tensor:
         """[V, 3] vertices of all bodies, each in its body's frame, or relative to its particle [m]."""
-        return constant(np.concatenate([k.mesh.vertices if k.carrier is None else k.offset for k in self.surfaces]))
+        return constant(
+            np.concatenate([k.mesh.vertices if k.vertex_particle is None else k.vertex_offset for k in self.surfaces])
+        )
 
     def deformed_vertices(self, vertices: torch.Tensor, particle_q: torch.Tensor) -> torch.Tensor:
         """[M, V, 3] vertices of M images, those of deformable bodies at their particles [m].
@@ -100,9 +102,11 @@ class PictureArrays:
             particle_q: [M, P, 3] positions of the particles [m].
         """
         zero_row = particle_q.shape[1]  # a row of zeros for the vertices of rigid bodies
-        carriers = [np.full(len(k.mesh.vertices), zero_row) if k.carrier is None else k.carrier for k in self.surfaces]
-        carrier = torch.as_tensor(np.concatenate(carriers).astype(np.int64), device=particle_q.device)
-        return vertices + torch.cat([particle_q, particle_q.new_zeros(len(particle_q), 1, 3)], dim=1)[:, carrier]
+        particle_indices = [
+            np.full(len(k.mesh.vertices), zero_row) if k.vertex_particle is None else k.vertex_particle for k in self.surfaces
+        ]
+        vertex_particle = torch.as_tensor(np.concatenate(particle_indices).astype(np.int64), device=particle_q.device)
+        return vertices + torch.cat([particle_q, particle_q.new_zeros(len(particle_q), 1, 3)], dim=1)[:, vertex_particle]
 
     def topology(self, *, bare: bool = False) -> MeshTopology:
         """The meshes of all bodies as one, with reflectances, textures and smooth normals; body i has reflectance i.

@@ -178,7 +178,7 @@ def test_the_quadrotor_flies_within_view_for_every_mass() -> None:
     assert turns["pitch"].abs().max() < 0.45 and turns["roll"].abs().max() < 0.45 and turns["yaw"].max() > 0.7
     spread = outputs[..., 2].max(dim=0).values - outputs[..., 2].min(dim=0).values
     assert spread[-1] * 0.42 > 0.5  # m
-    np.testing.assert_allclose(scene.bodies[0].solid.centre_of_mass, 0.0, atol=1e-12)
+    np.testing.assert_allclose(scene.bodies[0].mass_properties.centre_of_mass, 0.0, atol=1e-12)
     assert scene.unknowns == ["quadrotor.mass"]
     light, _, heavy = scene.render(states, frames=[40])
     assert ((light - heavy).abs().amax(dim=-1) > 0.05).sum() > 10
