@@ -1,7 +1,7 @@
 """A thrown body that is pushed in flight, lands and slides: density, contact, friction, initial velocity (gradSim's rigid task).
 
 The known push off the centre of mass, after the third frame, is what makes the density visible: without it, density, stiffness,
-damping and tangential stiffness could all be scaled together and no picture would change. The tangential stiffness is high
+damping and tangential damping could all be scaled together and no picture would change. The tangential damping is high
 enough that contacts slip, without which friction leaves no trace.
 """
 

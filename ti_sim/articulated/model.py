@@ -310,7 +310,7 @@ class ArticulatedInputs(Arrays):
     )
     link_contact: Array = array(
         "B N 4",
-        "contact stiffness ke [N/m], damping kd [N s/m], tangential stiffness kf [N s/m], friction coefficient mu [1], "
+        "contact stiffness ke [N/m], damping kd [N s/m], tangential damping kf [N s/m], friction coefficient mu [1], "
         "per contact point (per m2 of a patch); a contact of two links has the mean of both, with a bristle one kf for all its "
         "points",
     )

@@ -80,19 +80,9 @@ def line_shape_contact(world: ti.template(), j, rotation, line: ti.template(), s
 
 @ti.func
 def line_shape_contact_adjoint(
-    world: ti.template(),
-    j,
-    rotation,
-    line: ti.template(),
-    s,
-    is_deepest,
-    normal,
-    gap,
-    contact_point_bar,
-    normal_bar,
-    gap_bar,
+    world: ti.template(), j, rotation, line: ti.template(), s, is_deepest, normal, gap, contact_point_bar, normal_bar, gap_bar,
     weight_bar,
-):
+):  # fmt: skip
     """Adjoint of ``line_shape_contact``, given its results.
 
     Returns:

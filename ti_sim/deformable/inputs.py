@@ -29,7 +29,7 @@ class DeformableInputs(Arrays):
     particle_mass: Array = array("B P", "kg; not read for fixed and prescribed particles")
     particle_contact: Array = array(
         "B P 4",
-        "contact with the ground: stiffness ke [N/m], damping kd [N s/m], tangential stiffness kf [N s/m], friction "
+        "contact with the ground: stiffness ke [N/m], damping kd [N s/m], tangential damping kf [N s/m], friction "
         "coefficient mu [1], per particle",
     )
     solid_material: Array = array(
@@ -87,13 +87,13 @@ class DeformableInputs(Arrays):
                 f"{model.particle_name(p)} has a mass of {float(mass[b, p]):g} kg in world {b}: give it a positive one, or fix it"
             )
         non_negative_columns = (
-            ("particle_contact", ("contact stiffness", "contact damping", "tangential stiffness", "friction"), None),
+            ("particle_contact", ("contact stiffness", "contact damping", "tangential damping", "friction"), None),
             ("solid_material", (None, None, "damping"), "solid"),
             ("tri_material", (None, None, "damping", "drag", "lift"), "triangle"),
             ("edge_material", (None, "damping", None), "edge"),
             ("spring_material", ("stiffness", "damping", "rest length"), "spring"),
         )
-        contact_names = ("stiffness", "damping", "tangential stiffness", "friction")
+        contact_names = ("stiffness", "damping", "tangential damping", "friction")
         for b, column in np.argwhere(to_numpy(self.self_contact) < 0)[:1]:
             value = float(to_numpy(self.self_contact)[b, column])
             raise UserError(f"the {contact_names[column]} of self-contact is {value:g} in world {b}: it must not be negative")

@@ -8,16 +8,16 @@ from ti_sim.base.vecmath import vec3
 
 @bundle
 class BristleArrays:
-    """Displacements of the bristles, [B, slots, P, 2] m, which a rollout carries along; placeholders without bristles.
+    """Displacements of the bristles, [B, slots, P, 2] m, a part of the state of a rollout; placeholders without bristles.
 
     Attributes:
-        now: at the current step; one slot.
+        current: at the current step; one slot.
         stored: at the stored steps of the rollout.
         segment: at every step of the segment that the adjoint runs over.
         bar: adjoint of the displacements at the current step; one slot.
     """
 
-    now: Array
+    current: Array
     stored: Array
     segment: Array
     bar: Array
@@ -88,11 +88,11 @@ class FrameArrays:
     write: Integer
 
 
-# Columns of a state, of an applied force's window of steps [first, past), and of a body's drag.
+# Columns of a state, of an applied force's window first_step <= step < past_step, and of a body's drag.
 STATE = Row(position=3, quaternion=4, velocity=3, momentum=3)
 WINDOW = Row(body=1, first_step=1, past_step=1)
 DRAG = Row(linear=1, angular=1)
-# Numbers of a body's contact, which the plans pass on and whose adjoints they sum: ke, kd, kf, mu, and two that a model may have.
+# Entries of the vector of a body's contact parameters (``load_contact``) after ke, kd, kf, mu: bristle stiffness, contact radius.
 BRISTLE, ROUNDING = 4, 5
 CONTACT_SIZE = 6
 
@@ -100,7 +100,7 @@ CONTACT_SIZE = 6
 @ti.func
 def load_contact(rigid: ti.template(), b, n):
     """(ke, kd, kf, mu, bristle stiffness, contact radius) of body n of world b; the last two are 0 in a model without."""
-    contact = no_contact()
+    contact = zero_contact()
     for k in ti.static(range(4)):
         contact[k] = rigid.body_contact[b, n, k]
     if ti.static(rigid.bristled):
@@ -111,7 +111,7 @@ def load_contact(rigid: ti.template(), b, n):
 
 
 @ti.func
-def no_contact():
+def zero_contact():
     """Zeros for the numbers of a contact, or for their adjoints."""
     return ti.Vector([0.0, 0.0, 0.0, 0.0, 0.0, 0.0])
 

@@ -9,7 +9,7 @@ from typing import Any
 from ti_sim.base.bundles import bundle
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import angular_velocity, mat3, rotation_matrix, vec2, vec3, vec4
-from ti_sim.rigid.arrays import DRAG, load_contact, load_gravity, no_contact
+from ti_sim.rigid.arrays import DRAG, load_contact, load_gravity, zero_contact
 
 
 @bundle
@@ -97,7 +97,7 @@ class LoadInputsAdjoint:
     Attributes:
         rotation, velocity, angular_velocity, height: of the motion.
         contact, drag: of the body's parameters.
-        work: sum of force · adjoint of the force, from which the adjoint of the mass follows.
+        force_dot_bar: sum of force · adjoint of the force, from which the adjoint of the mass follows.
     """
 
     rotation: Any
@@ -106,7 +106,7 @@ class LoadInputsAdjoint:
     height: Any
     contact: Any
     drag: Any
-    work: Any
+    force_dot_bar: Any
 
 
 @ti.func
@@ -149,7 +149,7 @@ def load_body(rigid: ti.template(), world, index):
 @ti.func
 def zero_parameter_adjoint():
     """Zeros."""
-    mass, inverse_inertia, contact, gravity, drag = 0.0, mat3(0.0), no_contact(), vec3(0.0), vec2(0.0)
+    mass, inverse_inertia, contact, gravity, drag = 0.0, mat3(0.0), zero_contact(), vec3(0.0), vec2(0.0)
     return ParameterAdjoint(mass, inverse_inertia, contact, gravity, drag)
 
 
@@ -168,7 +168,7 @@ def clear_parameter_adjoint(total: ti.template()):
     """Set the sums to zero."""
     total.mass = 0.0
     total.inverse_inertia = mat3(0.0)
-    total.contact = no_contact()
+    total.contact = zero_contact()
     total.gravity = vec3(0.0)
     total.drag = vec2(0.0)
 
@@ -237,9 +237,9 @@ def zero_wrench():
 @ti.func
 def zero_load_inputs_adjoint():
     """Zeros."""
-    rotation, velocity, angular, height = mat3(0.0), vec3(0.0), vec3(0.0), 0.0
-    contact, drag, work = no_contact(), vec2(0.0), 0.0
-    return LoadInputsAdjoint(rotation, velocity, angular, height, contact, drag, work)
+    rotation, velocity, angular_velocity, height = mat3(0.0), vec3(0.0), vec3(0.0), 0.0
+    contact, drag, force_dot_bar = zero_contact(), vec2(0.0), 0.0
+    return LoadInputsAdjoint(rotation, velocity, angular_velocity, height, contact, drag, force_dot_bar)
 
 
 @ti.func
@@ -251,4 +251,4 @@ def sum_load_inputs_adjoints(total: ti.template(), addend: ti.template()):
     total.height += addend.height
     total.contact += addend.contact
     total.drag += addend.drag
-    total.work += addend.work
+    total.force_dot_bar += addend.force_dot_bar

@@ -21,7 +21,7 @@ from ti_sim.base.vecmath import (
 from ti_sim.contact.bristle import bristle_force, bristle_force_adjoint, load_bristle, store_bristle
 from ti_sim.contact.law import contact_force, contact_force_adjoint
 from ti_sim.contact.point_geometry import contact_arm, contact_height, contact_vector_adjoint, point_position, point_vector
-from ti_sim.rigid.arrays import BRISTLE, ROUNDING, WINDOW, no_contact
+from ti_sim.rigid.arrays import BRISTLE, ROUNDING, WINDOW, zero_contact
 from ti_sim.rigid.body import sum_load_inputs_adjoints, zero_load_inputs_adjoint, zero_wrench
 from ti_sim.rollout.free_rotation import mean_momentum, mean_momentum_adjoint
 
@@ -29,8 +29,8 @@ from ti_sim.rollout.free_rotation import mean_momentum, mean_momentum_adjoint
 @ti.func
 def acts_on(rigid: ti.template(), a, n, step):
     """Whether applied force a acts on body n in this step."""
-    is_open = rigid.force_window[a, WINDOW.first_step] <= step and step < rigid.force_window[a, WINDOW.past_step]
-    return rigid.force_window[a, WINDOW.body] == n and is_open
+    is_active = rigid.force_window[a, WINDOW.first_step] <= step and step < rigid.force_window[a, WINDOW.past_step]
+    return rigid.force_window[a, WINDOW.body] == n and is_active
 
 
 @ti.func
@@ -41,7 +41,7 @@ def body_load(rigid: ti.template(), body: ti.template(), motion: ti.template(), 
         rigid: ``RigidArrays``.
         body, motion: the body.
         step: step of the rollout.
-        frame: its frame interval.
+        frame: frame interval of the step.
     """
     load = zero_wrench()
     force, torque = contact_load(rigid, body, motion)
@@ -85,9 +85,9 @@ def add_external_loads_adjoint(
 ):  # fmt: skip
     """Adjoint of ``add_external_loads``: adds to the adjoints of the arrays and to the sums ``total``."""
     if rigid.force_count > 0:
-        rotation_bar, work = applied_load_adjoint(rigid, bars, body, motion, step, load_bar)
+        rotation_bar, force_dot_bar = applied_load_adjoint(rigid, bars, body, motion, step, load_bar)
         total.rotation += rotation_bar
-        total.work += work
+        total.force_dot_bar += force_dot_bar
     if ti.static(rigid.driven):
         driving = driving_load_adjoint(rigid, bars, body, motion, frame, load_bar)
         sum_load_inputs_adjoints(total, driving)
@@ -111,7 +111,7 @@ def applied_load_adjoint(
 ):
     """Adjoint of ``applied_load``: adds to the force arrays' adjoints, returns (rotation_bar, sum of force · load_bar.force)."""
     rotation_bar = mat3(0.0)
-    work = 0.0
+    force_dot_bar = 0.0
     for a in range(rigid.force_count):
         if acts_on(rigid, a, body.index, step):
             f = load_vec3(rigid.body_force, body.world, a, 0)
@@ -120,17 +120,18 @@ def applied_load_adjoint(
             add_vec3(bars.body_force, body.world, a, 0, load_bar.force + load_bar.torque.cross(motion.rotation @ point))
             add_vec3(bars.force_point, body.world, a, 0, motion.rotation.transpose() @ arm_bar)
             rotation_bar += outer(arm_bar, point)
-            work += f.dot(load_bar.force)
-    return rotation_bar, work
+            force_dot_bar += f.dot(load_bar.force)
+    return rotation_bar, force_dot_bar
 
 
 @ti.func
 def driving_load(rigid: ti.template(), body: ti.template(), motion: ti.template(), frame):
     """Force [N] and torque about the centre of mass [N m] from a body's wrench in this frame and from its drag."""
-    push = load_slot_vec3(rigid.body_wrench, body.world, frame, body.index, WRENCH.force)
-    twist = load_slot_vec3(rigid.body_wrench, body.world, frame, body.index, WRENCH.torque)
+    local_force = load_slot_vec3(rigid.body_wrench, body.world, frame, body.index, WRENCH.force)
+    local_torque = load_slot_vec3(rigid.body_wrench, body.world, frame, body.index, WRENCH.torque)
     return (
-        motion.rotation @ push - body.drag.x * motion.velocity, motion.rotation @ twist - body.drag.y * motion.angular_velocity
+        motion.rotation @ local_force - body.drag.x * motion.velocity,
+        motion.rotation @ local_torque - body.drag.y * motion.angular_velocity,
     )  # fmt: skip
 
 
@@ -140,79 +141,84 @@ def driving_load_adjoint(
 ):
     """Adjoint of ``driving_load``: adds to the wrench's adjoint, and returns ``LoadInputsAdjoint``."""
     b, n = body.world, body.index
-    push = load_slot_vec3(rigid.body_wrench, b, frame, n, WRENCH.force)
-    twist = load_slot_vec3(rigid.body_wrench, b, frame, n, WRENCH.torque)
-    push_bar, twist_bar = motion.rotation.transpose() @ load_bar.force, motion.rotation.transpose() @ load_bar.torque
+    local_force = load_slot_vec3(rigid.body_wrench, b, frame, n, WRENCH.force)
+    local_torque = load_slot_vec3(rigid.body_wrench, b, frame, n, WRENCH.torque)
+    local_force_bar, local_torque_bar = (
+        motion.rotation.transpose() @ load_bar.force,
+        motion.rotation.transpose() @ load_bar.torque,
+    )
     for k in ti.static(range(3)):
-        bars.body_wrench[b, frame, n, WRENCH.force + k] = bars.body_wrench[b, frame, n, WRENCH.force + k] + push_bar[k]
-        bars.body_wrench[b, frame, n, WRENCH.torque + k] = bars.body_wrench[b, frame, n, WRENCH.torque + k] + twist_bar[k]
+        bars.body_wrench[b, frame, n, WRENCH.force + k] = bars.body_wrench[b, frame, n, WRENCH.force + k] + local_force_bar[k]
+        bars.body_wrench[b, frame, n, WRENCH.torque + k] = bars.body_wrench[b, frame, n, WRENCH.torque + k] + local_torque_bar[k]
     result = zero_load_inputs_adjoint()
-    result.rotation = outer(load_bar.force, push) + outer(load_bar.torque, twist)
+    result.rotation = outer(load_bar.force, local_force) + outer(load_bar.torque, local_torque)
     result.velocity = -body.drag.x * load_bar.force
     result.angular_velocity = -body.drag.y * load_bar.torque
     result.drag = vec2(-motion.velocity.dot(load_bar.force), -motion.angular_velocity.dot(load_bar.torque))
-    result.work = push.dot(push_bar) + body.drag.x * result.drag.x
+    result.force_dot_bar = local_force.dot(local_force_bar) + body.drag.x * result.drag.x
     return result
 
 
 @ti.func
 def contact_margin(rigid: ti.template(), motion: ti.template(), contact, n):
-    """Height below which a contact point of body n can touch [m]: the farthest that it moves along z in a step."""
+    """Height below which a contact point of body n can touch [m]: the largest distance that it moves along z in a step."""
     w = motion.angular_velocity
     return rigid.dt * (ti.abs(motion.velocity.z) + ti.sqrt(w.x * w.x + w.y * w.y) * (rigid.point_reach[n] + contact[ROUNDING]))
 
 
 @ti.func
-def past_near_points(rigid: ti.template(), body: ti.template(), motion: ti.template(), margin):
+def end_of_tested_points(rigid: ti.template(), body: ti.template(), motion: ti.template(), margin):
     """End of the range of contact points to be tested: empty without bristles where no contact point of the body can touch."""
-    stop = body.past_point
+    end = body.past_point
     if ti.static(not rigid.bristled):
         if motion.height - rigid.ground - rigid.point_reach[body.index] - body.contact[ROUNDING] > margin:
-            stop = body.first_point
-    return stop
+            end = body.first_point
+    return end
 
 
 @ti.func
-def point_height(rigid: ti.template(), motion: ti.template(), contact, p, local):
-    """Height of contact point p, at ``local`` in the body's frame, above the ground [m]."""
-    lowest = contact_height(rigid.turning, rigid.point, p, local, motion.rotation)
-    return motion.height - rigid.ground + lowest - contact[ROUNDING]
+def point_height(rigid: ti.template(), motion: ti.template(), contact, p, local_position):
+    """Height of contact point p, at ``local_position`` in the body's frame, above the ground [m]."""
+    lowest_offset = contact_height(rigid.turning, rigid.point, p, local_position, motion.rotation)
+    return motion.height - rigid.ground + lowest_offset - contact[ROUNDING]
 
 
 @ti.func
-def point_arm(rigid: ti.template(), motion: ti.template(), contact, p, local):
+def point_arm(rigid: ti.template(), motion: ti.template(), contact, p, local_position):
     """``contact_arm`` of contact point p, with the radius of the contact."""
-    arm, share = contact_arm(rigid.turning, rigid.point, p, local, motion.rotation)
+    arm, weight = contact_arm(rigid.turning, rigid.point, p, local_position, motion.rotation)
     arm.z -= contact[ROUNDING]
-    return arm, share
+    return arm, weight
 
 
 @ti.func
 def contact_load(rigid: ti.template(), body: ti.template(), motion: ti.template()):
     """Force [N] and torque about the centre of mass [N m] of the ground on the contact points of a body.
 
-    With bristles it advances their displacements in ``rigid.bristles.now``.
+    With bristles it advances their displacements in ``rigid.bristles.current``.
     """
     force, torque = vec3(0.0), vec3(0.0)
     contact, b = body.contact, body.world
     margin = contact_margin(rigid, motion, contact, body.index)
-    for p in range(body.first_point, past_near_points(rigid, body, motion, margin)):
-        local = point_position(rigid.point, p)
-        height = point_height(rigid, motion, contact, p, local)
-        after = vec2(0.0)
+    for p in range(body.first_point, end_of_tested_points(rigid, body, motion, margin)):
+        local_position = point_position(rigid.point, p)
+        height = point_height(rigid, motion, contact, p, local_position)
+        new_displacement = vec2(0.0)
         if height < margin:
-            arm, share = point_arm(rigid, motion, contact, p, local)
+            arm, weight = point_arm(rigid, motion, contact, p, local_position)
             u = motion.velocity + motion.angular_velocity.cross(arm)
             f = vec3(0.0)
             if ti.static(rigid.bristled):
-                s = load_bristle(rigid.bristles.now, b, 0, p)
-                f, after = bristle_force(height, u, s, contact[0], contact[1], contact[2], contact[3], contact[BRISTLE], rigid.dt)
+                s = load_bristle(rigid.bristles.current, b, 0, p)
+                f, new_displacement = bristle_force(
+                    height, u, s, contact[0], contact[1], contact[2], contact[3], contact[BRISTLE], rigid.dt
+                )
             else:
                 f = point_force(height, u, contact, rigid.dt)
-            force += share * f
-            torque += arm.cross(share * f)
+            force += weight * f
+            torque += arm.cross(weight * f)
         if ti.static(rigid.bristled):
-            store_bristle(rigid.bristles.now, b, 0, p, after)
+            store_bristle(rigid.bristles.current, b, 0, p, new_displacement)
     return force, torque
 
 
@@ -226,15 +232,20 @@ def contact_load_adjoint(rigid: ti.template(), body: ti.template(), motion: ti.t
     total = zero_load_inputs_adjoint()
     contact, b = body.contact, body.world
     margin = contact_margin(rigid, motion, contact, body.index)
-    for p in range(body.first_point, past_near_points(rigid, body, motion, margin)):
-        local = point_position(rigid.point, p)
-        height = point_height(rigid, motion, contact, p, local)
+    for p in range(body.first_point, end_of_tested_points(rigid, body, motion, margin)):
+        local_position = point_position(rigid.point, p)
+        height = point_height(rigid, motion, contact, p, local_position)
         s_bar = vec2(0.0)
         if height < margin:
-            s, after_bar = vec2(0.0), vec2(0.0)
+            s, new_displacement_bar = vec2(0.0), vec2(0.0)
             if ti.static(rigid.bristled):
-                s, after_bar = load_bristle(rigid.bristles.segment, b, slot, p), load_bristle(rigid.bristles.bar, b, 0, p)
-            s_bar = add_point_load_adjoint(rigid, motion, contact, p, local, height, s, after_bar, load_bar, total)
+                s, new_displacement_bar = (
+                    load_bristle(rigid.bristles.segment, b, slot, p),
+                    load_bristle(rigid.bristles.bar, b, 0, p),
+                )
+            s_bar = add_point_load_adjoint(
+                rigid, motion, contact, p, local_position, height, s, new_displacement_bar, load_bar, total
+            )
         if ti.static(rigid.bristled):
             store_bristle(rigid.bristles.bar, b, 0, p, s_bar)
     return total
@@ -242,8 +253,8 @@ def contact_load_adjoint(rigid: ti.template(), body: ti.template(), motion: ti.t
 
 @ti.func
 def add_point_load_adjoint(
-    rigid: ti.template(), motion: ti.template(), contact, p, local, height, s, after_bar, load_bar: ti.template(),
-    total: ti.template(),
+    rigid: ti.template(), motion: ti.template(), contact, p, local_position, height, s, new_displacement_bar,
+    load_bar: ti.template(), total: ti.template(),
 ):  # fmt: skip
     """Adjoint of the load of one contact point.
 
@@ -252,33 +263,33 @@ def add_point_load_adjoint(
         motion: of the body.
         contact: numbers of the contact.
         p: the point.
-        local: its position in the body's frame [m].
+        local_position: its position in the body's frame [m].
         height: its height above the ground [m].
         s: displacement of its bristle at the start of the step [m]; not used without bristles.
-        after_bar: adjoint of the displacement at the end of the step.
+        new_displacement_bar: adjoint of the displacement at the end of the step.
         load_bar: adjoint of the load of the body.
         total: sums, to which the adjoints of motion and contact are added.
 
     Returns:
         Adjoint of s.
     """
-    arm, share = point_arm(rigid, motion, contact, p, local)
+    arm, weight = point_arm(rigid, motion, contact, p, local_position)
     v, w = motion.velocity, motion.angular_velocity
     f, f_bar, height_bar, u_bar, s_bar, contact_bar = point_load_adjoint(
-        rigid, height, v + w.cross(arm), s, arm, share, contact, load_bar.force, load_bar.torque, after_bar
+        rigid, height, v + w.cross(arm), s, arm, weight, contact, load_bar.force, load_bar.torque, new_displacement_bar
     )
-    arm_bar = share * f.cross(load_bar.torque) + u_bar.cross(w)
+    arm_bar = weight * f.cross(load_bar.torque) + u_bar.cross(w)
     arm_bar.z += height_bar
     contact_bar[ROUNDING] = -arm_bar.z
     total.height += height_bar
     total.velocity += u_bar
     total.angular_velocity += arm.cross(u_bar)
-    total.rotation += outer(arm_bar, local)
+    total.rotation += outer(arm_bar, local_position)
     if ti.static(rigid.turning):
         vector_bar = contact_vector_adjoint(rigid.point, p, motion.rotation, arm_bar, f.dot(f_bar))
         total.rotation += outer(vector_bar, point_vector(rigid.point, p))
     total.contact += contact_bar
-    total.work += share * f.dot(load_bar.force)
+    total.force_dot_bar += weight * f.dot(load_bar.force)
     return s_bar
 
 
@@ -289,38 +300,38 @@ def point_force(height, u, contact, dt):
 
 
 @ti.func
-def point_load_adjoint(rigid: ti.template(), height, u, s, arm, share, contact, force_bar, torque_bar, after_bar):
-    """Adjoint of the force of the ground on one point in contact, share * f, and of its torque.
+def point_load_adjoint(rigid: ti.template(), height, u, s, arm, weight, contact, force_bar, torque_bar, new_displacement_bar):
+    """Adjoint of the force of the ground on one point in contact, weight * f, and of its torque.
 
     Args:
         rigid: arrays of the bodies.
         height, u: of the point [m, m/s].
         s: displacement of its bristle at the start of the step [m]; not used without bristles.
-        arm, share: of ``contact_arm``.
+        arm, weight: of ``contact_arm``.
         contact: numbers of the contact.
         force_bar, torque_bar: adjoints of the body's load.
-        after_bar: adjoint of the bristle's displacement at the end of the step.
+        new_displacement_bar: adjoint of the bristle's displacement at the end of the step.
 
     Returns:
-        (f for a share of 1, adjoint of share * f, and the adjoints of height, u, s and the contact numbers).
+        (f for a weight of 1, adjoint of weight * f, and the adjoints of height, u, s and the contact numbers).
     """
     f_bar = force_bar + torque_bar.cross(arm)
-    f, s_bar, theta_bar = vec3(0.0), vec2(0.0), no_contact()
+    f, s_bar, contact_bar = vec3(0.0), vec2(0.0), zero_contact()
     height_bar, u_bar, law_bar = 0.0, vec3(0.0), vec4(0.0)
     if ti.static(rigid.bristled):
         ke, kd, kf, mu, kt = contact[0], contact[1], contact[2], contact[3], contact[BRISTLE]
-        f, _after = bristle_force(height, u, s, ke, kd, kf, mu, kt, rigid.dt)
-        height_bar, u_bar, s_bar, law_bar, theta_bar[BRISTLE] = bristle_force_adjoint(
-            height, u, s, ke, kd, kf, mu, kt, rigid.dt, share * f_bar, after_bar
+        f, _new_displacement = bristle_force(height, u, s, ke, kd, kf, mu, kt, rigid.dt)
+        height_bar, u_bar, s_bar, law_bar, contact_bar[BRISTLE] = bristle_force_adjoint(
+            height, u, s, ke, kd, kf, mu, kt, rigid.dt, weight * f_bar, new_displacement_bar
         )
     else:
         f = point_force(height, u, contact, rigid.dt)
         height_bar, u_bar, law_bar = contact_force_adjoint(
-            height, u, contact[0], contact[1], contact[2], contact[3], rigid.dt, share * f_bar
+            height, u, contact[0], contact[1], contact[2], contact[3], rigid.dt, weight * f_bar
         )
     for k in ti.static(range(4)):
-        theta_bar[k] = law_bar[k]
-    return f, f_bar, height_bar, u_bar, s_bar, theta_bar
+        contact_bar[k] = law_bar[k]
+    return f, f_bar, height_bar, u_bar, s_bar, contact_bar
 
 
 @ti.func
@@ -333,8 +344,10 @@ def semi_implicit_update(state: ti.template(), load: ti.template(), body: ti.tem
     q = state.quaternion
     state.velocity = state.velocity + dt * (load.force / body.mass + body.gravity)
     state.momentum = state.momentum + dt * load.torque
-    mean = mean_momentum(rotation_matrix(q).transpose() @ state.momentum, body.inverse_inertia, vec3(0.0), 0.5 * dt, False)
-    q_next = q + dt * body_quaternion_rate(q, body.inverse_inertia @ mean)
+    midpoint_momentum = mean_momentum(
+        rotation_matrix(q).transpose() @ state.momentum, body.inverse_inertia, vec3(0.0), 0.5 * dt, False
+    )
+    q_next = q + dt * body_quaternion_rate(q, body.inverse_inertia @ midpoint_momentum)
     state.position = state.position + dt * state.velocity
     state.quaternion = q_next.normalized()
 
@@ -348,23 +361,24 @@ def semi_implicit_update_adjoint(q, momentum_next, body: ti.template(), dt, stat
         momentum_next: angular momentum after it.
         body: the body.
         dt: step [s].
-        state_bar: adjoint of the state after the step, which becomes that of the state before it at a fixed rotation matrix and
-            load. Then the adjoints of force and torque are dt / mass * velocity and dt * momentum of it, that of gravity dt *
-            velocity, and that of the mass -dt / mass2 * force · velocity.
+        state_bar: adjoint of the state after the step, replaced by that of the state before it at a fixed rotation matrix and
+            load. Afterwards the adjoint of the force is dt / mass * state_bar.velocity, that of the torque dt *
+            state_bar.momentum, that of gravity dt * state_bar.velocity, and that of the mass -dt / mass2 * force ·
+            state_bar.velocity.
 
     Returns:
         (rotation_bar, inverse_inertia_bar).
     """
     rotation = rotation_matrix(q)
-    mean = mean_momentum(rotation.transpose() @ momentum_next, body.inverse_inertia, vec3(0.0), 0.5 * dt, False)
-    w = body.inverse_inertia @ mean
-    unit_bar = normalized_adjoint(q + dt * body_quaternion_rate(q, w), state_bar.quaternion)
-    rate_q_bar, w_bar = body_quaternion_rate_adjoint(q, w, dt * unit_bar)
-    momentum_bar, inverse_inertia_bar, _none = mean_momentum_adjoint(
-        mean, body.inverse_inertia, vec3(0.0), 0.5 * dt, body.inverse_inertia.transpose() @ w_bar, False
+    midpoint_momentum = mean_momentum(rotation.transpose() @ momentum_next, body.inverse_inertia, vec3(0.0), 0.5 * dt, False)
+    w = body.inverse_inertia @ midpoint_momentum
+    raw_quaternion_bar = normalized_adjoint(q + dt * body_quaternion_rate(q, w), state_bar.quaternion)
+    q_bar_from_rate, w_bar = body_quaternion_rate_adjoint(q, w, dt * raw_quaternion_bar)
+    momentum_bar, inverse_inertia_bar, _armature_bar = mean_momentum_adjoint(
+        midpoint_momentum, body.inverse_inertia, vec3(0.0), 0.5 * dt, body.inverse_inertia.transpose() @ w_bar, False
     )
-    inverse_inertia_bar += outer(w_bar, mean)
-    state_bar.quaternion = unit_bar + rate_q_bar
+    inverse_inertia_bar += outer(w_bar, midpoint_momentum)
+    state_bar.quaternion = raw_quaternion_bar + q_bar_from_rate
     state_bar.velocity = state_bar.velocity + dt * state_bar.position
     state_bar.momentum = state_bar.momentum + rotation @ momentum_bar
     return outer(momentum_next, momentum_bar), inverse_inertia_bar

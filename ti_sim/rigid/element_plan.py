@@ -19,7 +19,7 @@ from ti_sim.rigid.arrays import (
     RigidArrays,
     add_contact_adjoint,
     load_contact,
-    no_contact,
+    zero_contact,
 )
 from ti_sim.rigid.body import (
     Motion,
@@ -56,10 +56,10 @@ from ti_sim.rigid.state import (
 # Compile time grows faster than the number of unrolled steps (adjoint: 4, 11, 41 s for 1, 2, 4 steps), hence the small numbers.
 UNROLL = 4
 ADJOINT_UNROLL = 2
-# The motion of a body, which its contact points read; and the adjoints of all that they read, after those of the motion the work
-# force · force_bar and the adjoints of the contact numbers.
+# MOTION: motion of a body, which its contact points read. POINT_BAR: adjoints of the motion and of the contact parameters, and
+# force · force_bar, summed over the points of a body.
 MOTION = Row(rotation=9, velocity=3, angular_velocity=3, height=1)
-POINT_BAR = Row(rotation=9, velocity=3, angular_velocity=3, height=1, work=1, contact=CONTACT_SIZE)
+POINT_BAR = Row(rotation=9, velocity=3, angular_velocity=3, height=1, force_dot_bar=1, contact=CONTACT_SIZE)
 
 
 @ti.func
@@ -113,50 +113,55 @@ def copy_slot(source: ti.types.ndarray(), source_slot: int, states: ti.types.nda
 @kernel
 def advance_unrolled(
     count: ti.template(), states: ti.types.ndarray(), first_slot: int, motion: ti.types.ndarray(), load: ti.types.ndarray(),
-    frames: FrameArrays, first_step: int, substeps: int, reach: float, rigid: RigidArrays,
+    frames: FrameArrays, first_step: int, substeps: int, max_distance: float, rigid: RigidArrays,
 ):  # fmt: skip
     """Advance by ``count`` steps from slot first_slot of states [B, slots, N, 13], writing the slots after it.
 
     Reads the inputs of the bodies, contact points and force table. motion [B, N, 16] and load [B, N, 6] (force, torque; zero
     between steps) pass data between the loops. Hand-written adjoint: ``advance_unrolled_adjoint``.
     """
-    for u in ti.static(range(count)):
+    for unrolled_step in ti.static(range(count)):
         for b, p in ti.ndrange(rigid.body_mass.shape[0], rigid.point_count):
             n = rigid.point_body[p]
-            body_motion, local, contact = load_motion(motion, b, n), point_position(rigid.point, p), load_contact(rigid, b, n)
-            height = point_height(rigid, body_motion, contact, p, local)
+            body_motion, local_position, contact = (
+                load_motion(motion, b, n),
+                point_position(rigid.point, p),
+                load_contact(rigid, b, n),
+            )
+            height = point_height(rigid, body_motion, contact, p, local_position)
             if height < contact_margin(rigid, body_motion, contact, n):
-                arm, share = point_arm(rigid, body_motion, contact, p, local)
+                arm, weight = point_arm(rigid, body_motion, contact, p, local_position)
                 velocity = body_motion.velocity + body_motion.angular_velocity.cross(arm)
-                f = share * point_force(height, velocity, contact, rigid.dt)
+                f = weight * point_force(height, velocity, contact, rigid.dt)
                 torque = arm.cross(f)
                 for k in ti.static(range(3)):
                     ti.atomic_add(load[b, n, WRENCH.force + k], f[k])
                     ti.atomic_add(load[b, n, WRENCH.torque + k], torque[k])
         for b, n in ti.ndrange(rigid.body_mass.shape[0], rigid.body_mass.shape[1]):
             if frames.diverged_step[b, n] < 0:
-                step = first_step + u
-                state = load_state(states, b, first_slot + u, n)
+                step = first_step + unrolled_step
+                state = load_state(states, b, first_slot + unrolled_step, n)
                 body, body_load = load_body(rigid, b, n), load_wrench(load, b, n)
-                before = motion_of(state, state.quaternion, body)
-                add_external_loads(rigid, body, before, step, step // substeps, body_load)
+                motion_before = motion_of(state, state.quaternion, body)
+                add_external_loads(rigid, body, motion_before, step, step // substeps, body_load)
                 semi_implicit_update(state, body_load, body, rigid.dt)
-                store_state(states, b, first_slot + u + 1, n, state)
-                after = motion_of(state, state.quaternion, body)
-                store_motion(motion, b, n, after)
+                store_state(states, b, first_slot + unrolled_step + 1, n, state)
+                motion_after = motion_of(state, state.quaternion, body)
+                store_motion(motion, b, n, motion_after)
                 for k in ti.static(range(6)):
                     load[b, n, WRENCH.force + k] = 0
                 if frames.write == 1 and (step + 1) % substeps == 0:
-                    store_frame(frames.body_q, frames.body_qd, b, (step + 1) // substeps, n, state, after.angular_velocity)
-                wrong = divergence_code(state, reach)
-                if wrong > 0:
-                    frames.diverged_step[b, n] = step + wrong
+                    store_frame(frames.body_q, frames.body_qd, b, (step + 1) // substeps, n, state, motion_after.angular_velocity)
+                code = divergence_code(state, max_distance)
+                if code > 0:
+                    frames.diverged_step[b, n] = step + code
 
 
 @ti.func
 def add_point_adjoint(
-    rigid: ti.template(), load_bar: ti.template(), point_bar: ti.template(), b, n, p, local, height, motion: ti.template()
-):
+    rigid: ti.template(), load_bar: ti.template(), point_bar: ti.template(), b, n, p, local_position, height,
+    motion: ti.template(),
+):  # fmt: skip
     """Add the adjoint of the load of point p on body n of world b to point_bar [B, N, POINT_BAR.size].
 
     Args:
@@ -164,12 +169,12 @@ def add_point_adjoint(
         load_bar: [B, N, 6] adjoints of the bodies' loads.
         point_bar: [B, N, POINT_BAR.size] sums of the points' adjoints.
         b, n, p: world, body, point.
-        local: position of the point in the body's frame [m].
+        local_position: position of the point in the body's frame [m].
         height: of the point above the ground [m].
         motion: ``Motion`` of the body.
     """
     contact, body_load_bar, total = load_contact(rigid, b, n), load_wrench(load_bar, b, n), zero_load_inputs_adjoint()
-    add_point_load_adjoint(rigid, motion, contact, p, local, height, vec2(0.0), vec2(0.0), body_load_bar, total)
+    add_point_load_adjoint(rigid, motion, contact, p, local_position, height, vec2(0.0), vec2(0.0), body_load_bar, total)
     for i, j in ti.static(ti.ndrange(3, 3)):
         ti.atomic_add(point_bar[b, n, POINT_BAR.rotation + 3 * i + j], total.rotation[i, j])
     for k in ti.static(range(3)):
@@ -178,7 +183,7 @@ def add_point_adjoint(
     ti.atomic_add(point_bar[b, n, POINT_BAR.height], total.height)
     for k in ti.static(range(CONTACT_SIZE)):
         ti.atomic_add(point_bar[b, n, POINT_BAR.contact + k], total.contact[k])
-    ti.atomic_add(point_bar[b, n, POINT_BAR.work], total.work)
+    ti.atomic_add(point_bar[b, n, POINT_BAR.force_dot_bar], total.force_dot_bar)
 
 
 @kernel
@@ -195,12 +200,12 @@ def advance_unrolled_adjoint(
     over points, sums the adjoints of the points in point_bar [B, N, POINT_BAR.size]; the third, over bodies, completes
     state_bar [B, N, 13] and the adjoints of the inputs. Reads the states of every step.
     """
-    for u in ti.static(range(count - 1, -1, -1)):
+    for unrolled_step in ti.static(range(count - 1, -1, -1)):
         for b, n in ti.ndrange(rigid.body_mass.shape[0], rigid.body_mass.shape[1]):
             if diverged_step[b, n] < 0:
-                step = first_step + u
-                body, state = load_body(rigid, b, n), load_state(states, b, first_slot + u, n)
-                next_state, bar = load_state(states, b, first_slot + u + 1, n), load_state_adjoint(state_bar, b, n)
+                step = first_step + unrolled_step
+                body, state = load_body(rigid, b, n), load_state(states, b, first_slot + unrolled_step, n)
+                next_state, bar = load_state(states, b, first_slot + unrolled_step + 1, n), load_state_adjoint(state_bar, b, n)
                 parameter_bar, total = zero_parameter_adjoint(), zero_load_inputs_adjoint()
                 if (step + 1) % substeps == 0:
                     add_frame_adjoint(
@@ -218,15 +223,15 @@ def advance_unrolled_adjoint(
                 store_motion(motion, b, n, body_motion)
                 add_external_loads_adjoint(rigid, bars, body, body_motion, step, step // substeps, body_load_bar, total)
                 if ti.static(rigid.driven):
-                    wq_bar, momentum_bar, driven_inertia_bar = frame_velocity_adjoint(
+                    q_bar_from_velocity, momentum_bar, driven_inertia_bar = frame_velocity_adjoint(
                         state.quaternion, state.momentum, body.inverse_inertia, total.angular_velocity
                     )
-                    bar.quaternion += wq_bar
+                    bar.quaternion += q_bar_from_velocity
                     bar.velocity += total.velocity
                     bar.momentum += momentum_bar
                     parameter_bar.inverse_inertia += driven_inertia_bar
                     parameter_bar.drag += total.drag
-                parameter_bar.mass -= total.work / body.mass
+                parameter_bar.mass -= total.force_dot_bar / body.mass
                 bar.quaternion += rotation_matrix_adjoint(state.quaternion, total.rotation)
                 add_parameter_adjoint(bars, rigid, body, parameter_bar)
                 store_vec3(load_bar, b, n, WRENCH.force, force_bar)
@@ -236,54 +241,59 @@ def advance_unrolled_adjoint(
                     point_bar[b, n, k] = 0
         for b, p in ti.ndrange(rigid.body_mass.shape[0], rigid.point_count):
             n = rigid.point_body[p]
-            body_motion, local, contact = load_motion(motion, b, n), point_position(rigid.point, p), load_contact(rigid, b, n)
-            height = point_height(rigid, body_motion, contact, p, local)
+            body_motion, local_position, contact = (
+                load_motion(motion, b, n),
+                point_position(rigid.point, p),
+                load_contact(rigid, b, n),
+            )
+            height = point_height(rigid, body_motion, contact, p, local_position)
             if height < contact_margin(rigid, body_motion, contact, n) and diverged_step[b, n] < 0:
-                add_point_adjoint(rigid, load_bar, point_bar, b, n, p, local, height, body_motion)
+                add_point_adjoint(rigid, load_bar, point_bar, b, n, p, local_position, height, body_motion)
         for b, n in ti.ndrange(rigid.body_mass.shape[0], rigid.body_mass.shape[1]):
             if diverged_step[b, n] < 0:
-                body, state = load_body(rigid, b, n), load_state(states, b, first_slot + u, n)
+                body, state = load_body(rigid, b, n), load_state(states, b, first_slot + unrolled_step, n)
                 motion_bar = load_motion(point_bar, b, n)
-                wq_bar, momentum_bar, inverse_inertia_bar = frame_velocity_adjoint(
+                q_bar_from_velocity, momentum_bar, inverse_inertia_bar = frame_velocity_adjoint(
                     state.quaternion, state.momentum, body.inverse_inertia, motion_bar.angular_velocity
                 )
-                q_bar = rotation_matrix_adjoint(state.quaternion, motion_bar.rotation) + wq_bar
+                q_bar = rotation_matrix_adjoint(state.quaternion, motion_bar.rotation) + q_bar_from_velocity
                 add_inertia_adjoint(bars.body_inertia, body, inverse_inertia_bar)
                 state_bar[b, n, STATE.position + 2] = state_bar[b, n, STATE.position + 2] + motion_bar.height
                 add_vec3(state_bar, b, n, STATE.velocity, motion_bar.velocity)
                 add_vec3(state_bar, b, n, STATE.momentum, momentum_bar)
                 add_vec4(state_bar, b, n, STATE.quaternion, q_bar)
-                contact_bar = no_contact()
+                contact_bar = zero_contact()
                 for k in ti.static(range(CONTACT_SIZE)):
                     contact_bar[k] = point_bar[b, n, POINT_BAR.contact + k]
                 add_contact_adjoint(bars, rigid, b, n, contact_bar)
-                bars.body_mass[b, n] = bars.body_mass[b, n] - point_bar[b, n, POINT_BAR.work] / body.mass
+                bars.body_mass[b, n] = bars.body_mass[b, n] - point_bar[b, n, POINT_BAR.force_dot_bar] / body.mass
 
 
 def advance(
     source: Array, source_slot: int, states: Array, store_every: int, frames: FrameArrays,
-    first_step: int, steps: int, substeps: int, reach: float, rigid: RigidArrays,
+    first_step: int, steps: int, substeps: int, max_distance: float, rigid: RigidArrays,
 ) -> None:  # fmt: skip
     """Advance by ``steps`` semi-implicit steps with the arguments of ``world_plan.advance``."""
     b, n = rigid.body_mass.shape
     motion, load = zeros_in_same_library(states, (b, n, MOTION.size)), zeros_in_same_library(states, (b, n, WRENCH.size))
     keep_all = store_every == 1
-    work = states if keep_all else zeros_in_same_library(states, (b, UNROLL + 1, n, states.shape[3]))
+    segment_states = states if keep_all else zeros_in_same_library(states, (b, UNROLL + 1, n, states.shape[3]))
     begin_segment(source, source_slot, states, motion, rigid)
     if not keep_all:
-        copy_slot(source, source_slot, work, 0)
-    done = 0
-    while done < steps:
-        to_checkpoint = steps if keep_all else store_every - done % store_every
-        count = block_length(min(steps - done, to_checkpoint), UNROLL)
+        copy_slot(source, source_slot, segment_states, 0)
+    executed_steps = 0
+    while executed_steps < steps:
+        to_checkpoint = steps if keep_all else store_every - executed_steps % store_every
+        count = block_length(min(steps - executed_steps, to_checkpoint), UNROLL)
         advance_unrolled(
-            count, work, done if keep_all else 0, motion, load, frames, first_step + done, substeps, reach, rigid,
+            count, segment_states, executed_steps if keep_all else 0, motion, load, frames, first_step + executed_steps, substeps,
+            max_distance, rigid,
         )  # fmt: skip
-        done += count
+        executed_steps += count
         if not keep_all:
-            if done % store_every == 0:
-                copy_slot(work, count, states, done // store_every)
-            copy_slot(work, count, work, 0)
+            if executed_steps % store_every == 0:
+                copy_slot(segment_states, count, states, executed_steps // store_every)
+            copy_slot(segment_states, count, segment_states, 0)
 
 
 def advance_adjoint(
@@ -295,13 +305,13 @@ def advance_adjoint(
     motion = zeros_in_same_library(states, (b, n, MOTION.size))
     load_bar = zeros_in_same_library(states, (b, n, WRENCH.size))
     point_bar = zeros_in_same_library(states, (b, n, POINT_BAR.size))
-    left = steps
-    while left > 0:
-        count = block_length(left, ADJOINT_UNROLL)
-        left -= count
+    remaining_steps = steps
+    while remaining_steps > 0:
+        count = block_length(remaining_steps, ADJOINT_UNROLL)
+        remaining_steps -= count
         advance_unrolled_adjoint(
-            count, states, left, motion, load_bar, point_bar, diverged_step, state_bar, body_q_bar, body_qd_bar,
-            first_step + left, substeps, rigid, bars,
+            count, states, remaining_steps, motion, load_bar, point_bar, diverged_step, state_bar, body_q_bar, body_qd_bar,
+            first_step + remaining_steps, substeps, rigid, bars,
         )  # fmt: skip
 
 

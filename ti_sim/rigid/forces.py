@@ -23,7 +23,7 @@ def contact_wrenches(body_q: ti.types.ndarray(), body_qd: ti.types.ndarray(), wr
     """Write the wrench of the ground on each body: force [N] and torque about the centre of mass [N m], [B, N, 6], world axes.
 
     Reads poses body_q [B, N, 7], whose quaternions it normalises, and velocities body_qd [B, N, 6]. Displacements of bristles in
-    ``rigid.bristles.now`` are advanced. Hand-written adjoint: ``contact_wrenches_adjoint``.
+    ``rigid.bristles.current`` are advanced. Hand-written adjoint: ``contact_wrenches_adjoint``.
     """
     for b, n in ti.ndrange(body_q.shape[0], body_q.shape[1]):
         body, motion = load_body(rigid, b, n), load_motion(body_q, body_qd, b, n)
@@ -46,11 +46,11 @@ def contact_wrenches_adjoint(
         force_bar, torque_bar = load_vec3(wrench_bar, b, n, WRENCH.force), load_vec3(wrench_bar, b, n, WRENCH.torque)
         load_bar = Wrench(force_bar, torque_bar)
         total = contact_load_adjoint(rigid, body, motion, 0, load_bar)
-        raw = load_vec4(body_q, b, n, POSE.quaternion)
+        raw_quaternion = load_vec4(body_q, b, n, POSE.quaternion)
         body_q_bar[b, n, POSE.position + 2] = total.height
         store_vec4(
             body_q_bar, b, n, POSE.quaternion,
-            normalized_adjoint(raw, rotation_matrix_adjoint(raw.normalized(), total.rotation)),
+            normalized_adjoint(raw_quaternion, rotation_matrix_adjoint(raw_quaternion.normalized(), total.rotation)),
         )  # fmt: skip
         store_vec3(body_qd_bar, b, n, TWIST.linear, total.velocity)
         store_vec3(body_qd_bar, b, n, TWIST.angular, total.angular_velocity)

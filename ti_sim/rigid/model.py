@@ -26,7 +26,7 @@ class RigidModel(WithContactPoints):
             body frame [m], or rows [P_n, POINT_SIZE] (see ``ti_sim.shapes.contact_points``); a body without points has no
             contact.
         force_body: A body indices, the body on which each applied force acts.
-        force_steps: A pairs (first, last); the force acts in the steps first <= step < last.
+        force_steps: A pairs (first, past_last); the force acts in the steps first <= step < past_last.
         ground_height: z of the ground plane [m].
         driven: whether bodies have wrenches and drag.
         bristled: whether contact points have bristles, which make friction stick (see ``ti_sim.contact.bristle``).
@@ -49,9 +49,9 @@ class RigidModel(WithContactPoints):
             )
         if len(self.force_body) != len(self.force_steps):
             raise UserError("a rigid model needs a pair of steps for each applied force")
-        for body, (first, last) in zip(self.force_body, self.force_steps, strict=True):
-            if not 0 <= body < len(self.body_names) or last <= first:
-                raise UserError(f"the applied force on body {body} in steps {first} to {last} is empty or names no body")
+        for body, (first, past_last) in zip(self.force_body, self.force_steps, strict=True):
+            if not 0 <= body < len(self.body_names) or past_last <= first:
+                raise UserError(f"the applied force on body {body} in steps {first} to {past_last} is empty or names no body")
 
     @property
     def body_count(self) -> int:
@@ -81,7 +81,7 @@ class RigidModel(WithContactPoints):
 
     @property
     def force_window(self) -> np.ndarray:
-        """Rows (body, first step, last step), [max(A, 1), 3] int32; an empty table has one row with body -1."""
+        """Rows (body, first step, last step + 1), [max(A, 1), 3] int32; an empty table has one row with body -1."""
         rows = [(body, *steps) for body, steps in zip(self.force_body, self.force_steps, strict=True)]
         return np.array(rows or [(-1, 0, 0)], dtype=np.int32)
 
@@ -103,7 +103,7 @@ class RigidInputs(Arrays):
     )
     body_contact: Array = array(
         "B N 4",
-        "contact stiffness ke [N/m], damping kd [N s/m], tangential stiffness kf [N s/m], friction coefficient mu [1], "
+        "contact stiffness ke [N/m], damping kd [N s/m], tangential damping kf [N s/m], friction coefficient mu [1], "
         "per contact point (per m2 of a patch)",
     )
     gravity: Array = array("B 3", "m/s2")
@@ -123,19 +123,19 @@ class RigidInputs(Arrays):
     )
     body_bristle: Array | None = array(
         "B N",
-        "bristle stiffness kt [N/m] per contact point (per m2 of a patch), from 0; None in a model without bristles",
+        "bristle stiffness kt [N/m] per contact point (per m2 of a patch), not negative; None in a model without bristles",
         default=None,
     )
     body_radius: Array | None = array(
         "B N",
-        "contact radius [m], added to that of every contact point, from 0; None in a model that is not rounded",
+        "contact radius [m], added to that of every contact point, not negative; None in a model that is not rounded",
         default=None,
     )
 
     body_momentum0: Array | None = array(
         "B N 3",
-        "initial angular momentum [kg m2/s], world frame, of a rollout that continues another one: with it body_q0 is used as it "
-        "is, and of body_qd0 the velocity alone; None at a start",
+        "initial angular momentum [kg m2/s], world frame, of a rollout that continues another one: with it body_q0 is not "
+        "normalised, and of body_qd0 the velocity alone is used; None at a start",
         default=None,
     )
     contact_bristle0: Array | None = array(
@@ -156,17 +156,17 @@ class RigidInputs(Arrays):
 
     def check(self, model: RigidModel) -> None:
         """Raise a UserError for an array whose shape or precision does not fit the model."""
-        present = [array is not None for array in (self.body_wrench, self.body_drag)]
-        if present != [model.driven, model.driven]:
-            words = " and ".join(itertools.compress(("wrenches", "drag"), present))
+        is_present = [array is not None for array in (self.body_wrench, self.body_drag)]
+        if is_present != [model.driven, model.driven]:
+            present_names = " and ".join(itertools.compress(("wrenches", "drag"), is_present))
             raise UserError(
-                f"the inputs have {words or 'neither wrenches nor drag'}, "
+                f"the inputs have {present_names or 'neither wrenches nor drag'}, "
                 f"and the model is {'' if model.driven else 'not '}driven: a driven model needs both, any other neither"
             )
-        for name, needed, word in (("body_bristle", model.bristled, "bristled"), ("body_radius", model.rounded, "rounded")):
-            if (getattr(self, name) is not None) != needed:
+        for name, is_needed, word in (("body_bristle", model.bristled, "bristled"), ("body_radius", model.rounded, "rounded")):
+            if (getattr(self, name) is not None) != is_needed:
                 raise UserError(
-                    f"the inputs have {'no ' if needed else ''}{name}, and the model is {'' if needed else 'not '}{word}: "
+                    f"the inputs have {'no ' if is_needed else ''}{name}, and the model is {'' if is_needed else 'not '}{word}: "
                     f"a {word} model needs it, any other must not have it"
                 )
         frames = self.frame_count if model.driven and len(self.body_wrench.shape) == 4 else 1

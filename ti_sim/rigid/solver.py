@@ -31,12 +31,12 @@ from ti_sim.rollout.solver import Solver
 
 # On a CPU one thread per body is faster than two that share its points through atomic sums, at every size measured (`python -m
 # benchmarks rigid`). A GPU needs more threads.
-_ELEMENT_POINTS_CUDA = 64
+_MIN_ELEMENT_POINTS_CUDA = 64
 _FULL_CUDA_THREADS = 1024
 # Columns of a state.
 POSE, VELOCITY = slice(STATE.position, STATE.velocity), slice(STATE.velocity, STATE.momentum)
 MOMENTUM = slice(STATE.momentum, STATE.size)
-_FARTHEST = 1e18  # m: a position beyond it is treated as not finite, whatever max_distance is
+_MAX_FINITE_DISTANCE = 1e18  # m: a position beyond it is treated as not finite, whatever max_distance is
 
 
 @dataclass(frozen=True)
@@ -118,18 +118,20 @@ class RigidSolver(Solver):
         if inputs.body_momentum0 is None:
             initialise_state(*views(inputs.body_q0, inputs.body_qd0, inputs.body_inertia, states, body_q, body_qd))
         else:
-            _continue(inputs, states, body_q, body_qd)
+            _write_continued_state(inputs, states, body_q, body_qd)
         bristles = self._bristles(like, b, steps // interval + 1, inputs.contact_bristle0)
-        rigid = self._arrays_of(inputs, bristles, first_frame)
+        rigid = self._kernel_arrays(inputs, bristles, first_frame)
         self._advance(rigid, states, 0, states, interval, FrameArrays(body_q, body_qd, diverged, 1), 0, steps)
-        left = to_numpy(diverged) >= LEFT_REGION
-        if left.any():
-            diverged = ints_in_same_library(like, to_numpy(diverged) - LEFT_REGION * left)
-        last = self._last_arrays(inputs, states, bristles, interval, diverged, first_frame, steps)
+        left_region = to_numpy(diverged) >= LEFT_REGION
+        if left_region.any():
+            diverged = ints_in_same_library(like, to_numpy(diverged) - LEFT_REGION * left_region)
+        last_arrays = self._last_arrays(inputs, states, bristles, interval, diverged, first_frame, steps)
         stored_states = None if adjoint is None else states
         stored_bristles = bristles.stored if adjoint is not None and self.model.bristled else None
-        stored = stored_states, stored_bristles
-        result = RigidRollout(body_q, body_qd, diverged, inputs, frames, adjoint, *stored, first_frame, last, left)
+        stored_arrays = stored_states, stored_bristles
+        result = RigidRollout(
+            body_q, body_qd, diverged, inputs, frames, adjoint, *stored_arrays, first_frame, last_arrays, left_region
+        )
         mark_diverged_frames(result.frame_arrays, to_numpy(diverged), self.settings.substeps)
         return result
 
@@ -141,21 +143,22 @@ class RigidSolver(Solver):
         row, remainder = divmod(steps, interval)
         if remainder:
             like, b, n = inputs.body_mass, inputs.world_count, self.model.body_count
-            tail, no_frames = empty_in_same_library(like, (b, 2, n, STATE.size)), zeros_in_same_library(like, (b, 1, n, 7))
+            last_segment = empty_in_same_library(like, (b, 2, n, STATE.size))
+            no_frames = zeros_in_same_library(like, (b, 1, n, 7))
             if self.model.bristled:
                 initial = section(bristles.stored, (slice(None), row))
                 bristles = self._bristles(like, b, 2, initial)
-            rigid = self._arrays_of(inputs, bristles, first_frame)
-            unwritten = FrameArrays(no_frames, no_frames, diverged, 0)
-            self._advance(rigid, states, row, tail, remainder, unwritten, row * interval, remainder)
-            states, row = tail, 1
+            rigid = self._kernel_arrays(inputs, bristles, first_frame)
+            frames_without_output = FrameArrays(no_frames, no_frames, diverged, 0)
+            self._advance(rigid, states, row, last_segment, remainder, frames_without_output, row * interval, remainder)
+            states, row = last_segment, 1
         momentum = section(states, (slice(None), row, slice(None), MOMENTUM))
-        last = (momentum, section(bristles.stored, (slice(None), row))) if self.model.bristled else (momentum,)
+        last_arrays = (momentum, section(bristles.stored, (slice(None), row))) if self.model.bristled else (momentum,)
         for world, body in np.argwhere(to_numpy(diverged) >= 0).tolist():
             first, stop = self.model.point_start[body : body + 2].tolist()
-            for array, entries in zip(last, (body, slice(first, stop)), strict=False):
+            for array, entries in zip(last_arrays, (body, slice(first, stop)), strict=False):
                 fill_nan(array, (world, entries))
-        return last
+        return last_arrays
 
     @compiled_briefly
     def _differentiate(self, rollout: RigidRollout, bars: tuple[Array, ...], last_bars: tuple[Array, ...]) -> RigidInputs:
@@ -171,7 +174,7 @@ class RigidSolver(Solver):
         if inputs.contact_bristle0 is not None:
             assign(input_bars.contact_bristle0, (...,), section(bristle_bar, (slice(None), 0)))
         if inputs.body_momentum0 is not None:
-            _continue_adjoint(state_bar, bars, input_bars)
+            _write_continued_state_adjoint(state_bar, bars, input_bars)
             return input_bars
         initialise_state_adjoint(*views(
             inputs.body_q0, inputs.body_qd0, inputs.body_inertia, state_bar, *bars,
@@ -184,7 +187,7 @@ class RigidSolver(Solver):
         """``forces`` of checked inputs: ground_wrench [B, N, 6], of the ground on each body (``contact_wrenches``)."""
         wrench = zeros_in_same_library(inputs.body_mass, (inputs.world_count, self.model.body_count, 6))
         bristles = self._bristles(inputs.body_mass, inputs.world_count, 1, inputs.contact_bristle0)
-        contact_wrenches(*views(inputs.body_q0, inputs.body_qd0, wrench, self._arrays_of(inputs, bristles, 0)))
+        contact_wrenches(*views(inputs.body_q0, inputs.body_qd0, wrench, self._kernel_arrays(inputs, bristles, 0)))
         return (wrench,)
 
     @compiled_briefly
@@ -194,7 +197,7 @@ class RigidSolver(Solver):
         bristles = self._bristles(inputs.body_mass, inputs.world_count, 1, inputs.contact_bristle0)
         contact_wrenches_adjoint(*views(
             inputs.body_q0, inputs.body_qd0, *bars, input_bars.body_q0, input_bars.body_qd0,
-            self._arrays_of(inputs, bristles, 0), BodyArrays(**_numbers(input_bars)),
+            self._kernel_arrays(inputs, bristles, 0), BodyArrays(**_kernel_fields(input_bars)),
         ))  # fmt: skip
         if inputs.contact_bristle0 is not None:
             assign(input_bars.contact_bristle0, (...,), section(bristles.bar, (slice(None), 0)))
@@ -234,21 +237,22 @@ class RigidSolver(Solver):
         if self.settings.integrator == "rk4" or self.model.bristled:
             return "world"
         if require().device == "cuda":
-            return "element" if threads < _FULL_CUDA_THREADS and points >= _ELEMENT_POINTS_CUDA else "world"
+            return "element" if threads < _FULL_CUDA_THREADS and points >= _MIN_ELEMENT_POINTS_CUDA else "world"
         return "world"
 
     def _advance(
         self, rigid: RigidArrays, source: Array, source_slot: int, states: Array, store_every: int, frames: FrameArrays,
         first: int, steps: int,
     ) -> None:  # fmt: skip
-        rk4, reach = self.settings.integrator == "rk4", min(self.settings.max_distance, _FARTHEST)
+        rk4, max_distance = self.settings.integrator == "rk4", min(self.settings.max_distance, _MAX_FINITE_DISTANCE)
         worlds, bodies = rigid.body_mass.shape
-        count = first, steps, self.settings.substeps, reach
+        step_arguments = first, steps, self.settings.substeps, max_distance
         if self.plan(worlds) == "element":
             arguments = views(source, source_slot, states, store_every)
-            element_plan.advance(*arguments, viewed(frames), *count, viewed(rigid))
+            element_plan.advance(*arguments, viewed(frames), *step_arguments, viewed(rigid))
         else:
-            arguments = rk4, source, source_slot, states, store_every, frames, iterations_per_task(worlds * bodies), *count
+            iterations_per_body = iterations_per_task(worlds * bodies)
+            arguments = rk4, source, source_slot, states, store_every, frames, iterations_per_body, *step_arguments
             world_plan.advance(*views(*arguments, rigid))
 
     def _steps_adjoint(
@@ -261,28 +265,29 @@ class RigidSolver(Solver):
             [B, 1, P, 2] adjoint of the initial displacements of bristles, from that of the last ones, if it is given.
         """
         inputs, stored_states = rollout.inputs, rollout.states
-        recompute, span = rollout.adjoint.interval > 1, segment_length(rollout.adjoint, steps)
-        shape = (inputs.world_count, span + 1, self.model.body_count, STATE.size)
+        recompute, segment_steps = rollout.adjoint.interval > 1, segment_length(rollout.adjoint, steps)
+        shape = (inputs.world_count, segment_steps + 1, self.model.body_count, STATE.size)
         states = empty_in_same_library(inputs.body_mass, shape) if recompute else stored_states
         rk4, substeps = self.settings.integrator == "rk4", self.settings.substeps
-        bristles = self._bristles(inputs.body_mass, inputs.world_count, span + 1 if recompute else 1)
+        bristles = self._bristles(inputs.body_mass, inputs.world_count, segment_steps + 1 if recompute else 1)
         if rollout.bristles is not None:
             segment = bristles.stored if recompute else rollout.bristles
             bristles = replace(bristles, stored=rollout.bristles, segment=segment)
         for bar in last_bristle_bar:
             assign(bristles.bar, (slice(None), 0), bar)
-        rigid, body_bars = self._arrays_of(inputs, bristles, rollout.first_frame), BodyArrays(**_numbers(bars))
+        rigid, body_bars = self._kernel_arrays(inputs, bristles, rollout.first_frame), BodyArrays(**_kernel_fields(bars))
         frames = (rollout.diverged_step, state_bar, body_q_bar, body_qd_bar)
         if self.plan(inputs.world_count) == "world":
-            spread = iterations_per_task(inputs.world_count * self.model.body_count)
+            iterations_per_body = iterations_per_task(inputs.world_count * self.model.body_count)
             world_plan.advance_adjoint(*views(
-                rk4, stored_states, states, span, int(recompute), *frames, spread, steps, substeps, rigid, body_bars
+                rk4, stored_states, states, segment_steps, int(recompute), *frames, iterations_per_body, steps, substeps, rigid,
+                body_bars,
             ))  # fmt: skip
             return bristles.bar
 
         def recompute_segment(first: int, count: int) -> None:
-            unwritten = FrameArrays(rollout.body_q, rollout.body_qd, rollout.diverged_step, 0)
-            self._advance(rigid, stored_states, first // span, states, 1, unwritten, first, count)
+            frames_without_output = FrameArrays(rollout.body_q, rollout.body_qd, rollout.diverged_step, 0)
+            self._advance(rigid, stored_states, first // segment_steps, states, 1, frames_without_output, first, count)
 
         def differentiate_segment(first: int, count: int) -> None:
             arguments = views(states, *frames, first, count, substeps)
@@ -304,14 +309,14 @@ class RigidSolver(Solver):
             placeholder = zeros_in_same_library(like, (1, 1, 1, 2))
             return BristleArrays(placeholder, placeholder, placeholder, placeholder)
         points = self.model.point_count
-        now, bar = (zeros_in_same_library(like, (worlds, 1, points, 2)) for _ in range(2))
+        current, bar = (zeros_in_same_library(like, (worlds, 1, points, 2)) for _ in range(2))
         stored = zeros_in_same_library(like, (worlds, slots, points, 2))
         if initial is not None:
-            assign(now, (slice(None), 0), initial)
+            assign(current, (slice(None), 0), initial)
             assign(stored, (slice(None), 0), initial)
-        return BristleArrays(now, stored, stored, bar)
+        return BristleArrays(current, stored, stored, bar)
 
-    def _arrays_of(self, inputs: RigidInputs, bristles: BristleArrays, first_frame: int) -> RigidArrays:
+    def _kernel_arrays(self, inputs: RigidInputs, bristles: BristleArrays, first_frame: int) -> RigidArrays:
         """Inputs and tables as kernel arguments; the kernels count steps from the beginning of the rollout."""
         tables = self._tables(inputs.body_mass)
         if first_frame and self.model.force_count:
@@ -319,7 +324,7 @@ class RigidSolver(Solver):
             tables = tables | {"force_window": ints_in_same_library(inputs.body_mass, window)}
         return RigidArrays(
             bristles=bristles, driven=self.model.driven, bristled=self.model.bristled, rounded=self.model.rounded,
-            turning=self.model.turning, **_numbers(inputs), **tables,
+            turning=self.model.turning, **_kernel_fields(inputs), **tables,
             force_count=self.model.force_count, point_count=self.model.point_count,
             dt=float(self.settings.dt), ground=float(self.model.ground_height),
         )  # fmt: skip
@@ -338,18 +343,21 @@ class RigidSolver(Solver):
         return self._arrays[key]
 
 
-def _continue(inputs: RigidInputs, states: Array, body_q: Array, body_qd: Array) -> None:
-    """Write the first state and frame 0 of a rollout that continues another one. Adjoint: ``_continue_adjoint``, by hand."""
-    every = slice(None)
-    assign(states, (every, 0, every, POSE), inputs.body_q0)
-    assign(states, (every, 0, every, VELOCITY), section(inputs.body_qd0, (..., slice(3))))
-    assign(states, (every, 0, every, MOMENTUM), inputs.body_momentum0)
-    assign(body_q, (every, 0), inputs.body_q0)
-    assign(body_qd, (every, 0), inputs.body_qd0)
+def _write_continued_state(inputs: RigidInputs, states: Array, body_q: Array, body_qd: Array) -> None:
+    """Write the first state and frame 0 of a rollout that continues another one.
+
+    Hand-written adjoint: ``_write_continued_state_adjoint``.
+    """
+    all_entries = slice(None)
+    assign(states, (all_entries, 0, all_entries, POSE), inputs.body_q0)
+    assign(states, (all_entries, 0, all_entries, VELOCITY), section(inputs.body_qd0, (..., slice(3))))
+    assign(states, (all_entries, 0, all_entries, MOMENTUM), inputs.body_momentum0)
+    assign(body_q, (all_entries, 0), inputs.body_q0)
+    assign(body_qd, (all_entries, 0), inputs.body_qd0)
 
 
-def _continue_adjoint(state_bar: Array, bars: tuple[Array, ...], input_bars: RigidInputs) -> None:
-    """Adjoint of ``_continue`` from that of the first state [B, N, 13] and those of the frames."""
+def _write_continued_state_adjoint(state_bar: Array, bars: tuple[Array, ...], input_bars: RigidInputs) -> None:
+    """Adjoint of ``_write_continued_state`` from that of the first state [B, N, 13] and those of the frames."""
     body_q_bar, body_qd_bar = (to_numpy(section(bar, (slice(None), 0))) for bar in bars)
     assign(input_bars.body_q0, (...,), reals_in_same_library(state_bar, body_q_bar + to_numpy(section(state_bar, (..., POSE)))))
     velocity_bar = np.array(body_qd_bar)
@@ -358,7 +366,7 @@ def _continue_adjoint(state_bar: Array, bars: tuple[Array, ...], input_bars: Rig
     assign(input_bars.body_momentum0, (...,), section(state_bar, (..., MOMENTUM)))
 
 
-def _numbers(inputs: RigidInputs) -> dict[str, Array]:
+def _kernel_fields(inputs: RigidInputs) -> dict[str, Array]:
     """Arrays of inputs or adjoints as kernel arguments; those that the model does not have are unused placeholders."""
     arrays = {field.name: getattr(inputs, field.name) for field in fields(BodyArrays)}
     return {name: inputs.body_mass if array is None else array for name, array in arrays.items()}

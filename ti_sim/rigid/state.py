@@ -83,9 +83,9 @@ def add_frame_adjoint(
 ):  # fmt: skip
     """Add the adjoint of a frame to those of its state, of which q and momentum are arguments, and of the parameters."""
     x_bar, q_bar, v_bar, w_bar = load_frame_adjoint(body_q_bar, body_qd_bar, body.world, frame, body.index)
-    wq_bar, momentum_bar, inverse_inertia_bar = frame_velocity_adjoint(q, momentum, body.inverse_inertia, w_bar)
+    q_bar_from_velocity, momentum_bar, inverse_inertia_bar = frame_velocity_adjoint(q, momentum, body.inverse_inertia, w_bar)
     state_bar.position += x_bar
-    state_bar.quaternion += q_bar + wq_bar
+    state_bar.quaternion += q_bar + q_bar_from_velocity
     state_bar.velocity += v_bar
     state_bar.momentum += momentum_bar
     total.inverse_inertia += inverse_inertia_bar
@@ -101,18 +101,18 @@ def frame_velocity_adjoint(q, momentum, inverse_inertia, w_bar):
 
 
 @ti.func
-def divergence_code(state: ti.template(), reach):
+def divergence_code(state: ti.template(), max_distance):
     """0 if the state is valid, else the number that is added to the step in ``diverged_step``.
 
     A state is valid if every number is finite and below 1e18 (whose square is finite in f32; else 1), and the centre of mass is
-    within ``reach`` [m] of the origin (else 1 + LEFT_REGION).
+    within ``max_distance`` [m] of the origin (else 1 + LEFT_REGION).
     """
     x, q, v, momentum = state.position, state.quaternion, state.velocity, state.momentum
-    size = x.dot(x) + q.dot(q) + v.dot(v) + momentum.dot(momentum)
+    squared_norm = x.dot(x) + q.dot(q) + v.dot(v) + momentum.dot(momentum)
     result = 0
-    if ti.math.isnan(size) or ti.math.isinf(size) or size > 1e36:
+    if ti.math.isnan(squared_norm) or ti.math.isinf(squared_norm) or squared_norm > 1e36:
         result = 1
-    elif x.dot(x) > reach * reach:
+    elif x.dot(x) > max_distance * max_distance:
         result = 1 + LEFT_REGION
     return result
 
@@ -151,8 +151,8 @@ def initialise_state_adjoint(
     body_inertia. L0 = R I R^T w0 has the form of ``angular_velocity``, so the adjoint of that function is used.
     """
     for b, n in ti.ndrange(body_q0.shape[0], body_q0.shape[1]):
-        raw = load_vec4(body_q0, b, n, POSE.quaternion)
-        q = raw.normalized()
+        raw_quaternion = load_vec4(body_q0, b, n, POSE.quaternion)
+        q = raw_quaternion.normalized()
         w = load_vec3(body_qd0, b, n, TWIST.angular)
         x_bar, q_bar, v_bar, w_bar = load_frame_adjoint(body_q_bar, body_qd_bar, b, 0, n)
         momentum_bar = load_vec3(state_bar, b, n, STATE.momentum)
@@ -161,14 +161,14 @@ def initialise_state_adjoint(
         )
         for k in ti.static(range(4)):
             q_bar[k] += state_bar[b, n, STATE.quaternion + k]
-        raw_bar = normalized_adjoint(raw, q_bar + rotation_matrix_adjoint(q, rotation_bar))
+        raw_quaternion_bar = normalized_adjoint(raw_quaternion, q_bar + rotation_matrix_adjoint(q, rotation_bar))
         for k in ti.static(range(3)):
-            frame_x_bar = body_q0_bar[b, n, POSE.position + k] + x_bar[k]
-            body_q0_bar[b, n, POSE.position + k] = frame_x_bar + state_bar[b, n, STATE.position + k]
-            frame_v_bar = body_qd0_bar[b, n, TWIST.linear + k] + v_bar[k]
-            body_qd0_bar[b, n, TWIST.linear + k] = frame_v_bar + state_bar[b, n, STATE.velocity + k]
+            x_bar_sum = body_q0_bar[b, n, POSE.position + k] + x_bar[k]
+            body_q0_bar[b, n, POSE.position + k] = x_bar_sum + state_bar[b, n, STATE.position + k]
+            v_bar_sum = body_qd0_bar[b, n, TWIST.linear + k] + v_bar[k]
+            body_qd0_bar[b, n, TWIST.linear + k] = v_bar_sum + state_bar[b, n, STATE.velocity + k]
             body_qd0_bar[b, n, TWIST.angular + k] = body_qd0_bar[b, n, TWIST.angular + k] + w_bar[k] + momentum_w_bar[k]
         for k in ti.static(range(4)):
-            body_q0_bar[b, n, POSE.quaternion + k] = body_q0_bar[b, n, POSE.quaternion + k] + raw_bar[k]
+            body_q0_bar[b, n, POSE.quaternion + k] = body_q0_bar[b, n, POSE.quaternion + k] + raw_quaternion_bar[k]
         for i, j in ti.static(ti.ndrange(3, 3)):
             body_inertia_bar[b, n, i, j] = body_inertia_bar[b, n, i, j] + inertia_bar[i, j]

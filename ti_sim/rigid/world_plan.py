@@ -1,7 +1,7 @@
 """World-parallel plan: one thread per body and world, a whole rollout (or checkpoint segment) in one launch.
 
-The bodies of this solver collide with the ground only, so they are independent of each other. The loops have ``spread``
-iterations per body (see ``ti_sim.base.parallel``).
+The bodies of this solver collide with the ground only, so they are independent of each other. Only one of
+``iterations_per_body`` iterations of a loop computes a body (see ``ti_sim.base.parallel``).
 """
 
 from ti_sim.base.bundles import kernel
@@ -38,14 +38,14 @@ _SUM_STEPS = 128
 
 @ti.func
 def step_state(rk4: ti.template(), rigid: ti.template(), body: ti.template(), state: ti.template(), step, frame):
-    """Advance the state by one step of the chosen integrator. Adjoint: ``step_state_adjoint``.
+    """Advance the state by one step of the selected integrator. Adjoint: ``step_state_adjoint``.
 
     Args:
         rk4: whether the integrator is Runge-Kutta; otherwise semi-implicit Euler.
         rigid: ``RigidArrays``.
         body, state: ``Body`` and ``BodyState``.
         step: step of the rollout.
-        frame: its frame interval.
+        frame: frame interval of the step.
     """
     if ti.static(rk4):
         runge_kutta_step(rigid, body, state, step, frame)
@@ -58,48 +58,51 @@ def step_state(rk4: ti.template(), rigid: ti.template(), body: ti.template(), st
 @kernel
 def advance(
     rk4: ti.template(), source: ti.types.ndarray(), source_slot: int, states: ti.types.ndarray(), store_every: int,
-    frames: FrameArrays, spread: int, first_step: int, steps: int, substeps: int, reach: float, rigid: RigidArrays,
+    frames: FrameArrays, iterations_per_body: int, first_step: int, steps: int, substeps: int, max_distance: float,
+    rigid: RigidArrays,
 ):  # fmt: skip
     """Advance every body of every world by ``steps`` steps.
 
     Reads source [B, S, N, 13] at source_slot, the inputs (see ``RigidInputs``), the contact points and the force table (see
-    ``RigidModel``). Writes states [B, slots, N, 13] at slots 0, 1, ... after every ``store_every`` steps, in which it
-    also keeps the displacements of bristles, which it advances from those in ``rigid.bristles.now``, the frames in the segment,
-    and diverged_step [B, N] (first step with a ``divergence_code``, else -1). Wrenches and drag are read only if ``driven``.
-    Hand-written adjoint: ``advance_adjoint``.
+    ``RigidModel``). Writes states [B, slots, N, 13] to slots 0, 1, ... at the start and after every ``store_every`` steps, the
+    displacements of bristles to the same slots, the frames in the segment, and diverged_step [B, N] (first step with a
+    ``divergence_code``, else -1). The displacements begin with those in ``rigid.bristles.current``. Wrenches and drag are read
+    only if ``driven``. Hand-written adjoint: ``advance_adjoint``.
     """
     bodies = rigid.body_mass.shape[1]
-    for index in range(rigid.body_mass.shape[0] * bodies * spread):
-        b, n = index // spread // bodies, index // spread % bodies
-        if index % spread == 0 and frames.diverged_step[b, n] < 0:
+    for index in range(rigid.body_mass.shape[0] * bodies * iterations_per_body):
+        b, n = index // iterations_per_body // bodies, index // iterations_per_body % bodies
+        if index % iterations_per_body == 0 and frames.diverged_step[b, n] < 0:
             state = load_state(source, b, source_slot, n)
             store_state(states, b, 0, n, state)
             body = load_body(rigid, b, n)
-            to_store, to_frame = store_every, substeps - first_step % substeps
+            steps_until_store, steps_until_frame = store_every, substeps - first_step % substeps
             slot, frame = 0, first_step // substeps
-            done = 0
-            while done < steps:
-                step = first_step + done
+            executed_steps = 0
+            while executed_steps < steps:
+                step = first_step + executed_steps
                 step_state(rk4, rigid, body, state, step, step // substeps)
-                done += 1
-                to_store -= 1
-                to_frame -= 1
-                if to_store == 0:
-                    to_store = store_every
+                executed_steps += 1
+                steps_until_store -= 1
+                steps_until_frame -= 1
+                if steps_until_store == 0:
+                    steps_until_store = store_every
                     slot += 1
                     store_state(states, b, slot, n, state)
                     if ti.static(rigid.bristled):
-                        copy_bristles(rigid.bristles.now, 0, rigid.bristles.stored, slot, b, body.first_point, body.past_point)
-                if to_frame == 0:
-                    to_frame = substeps
+                        copy_bristles(
+                            rigid.bristles.current, 0, rigid.bristles.stored, slot, b, body.first_point, body.past_point
+                        )
+                if steps_until_frame == 0:
+                    steps_until_frame = substeps
                     frame += 1
                     if frames.write == 1:
                         w = angular_velocity(rotation_matrix(state.quaternion), body.inverse_inertia, state.momentum)
                         store_frame(frames.body_q, frames.body_qd, b, frame, n, state, w)
-                wrong = divergence_code(state, reach)
-                if wrong > 0:
-                    frames.diverged_step[b, n] = step + wrong
-                    done = steps
+                code = divergence_code(state, max_distance)
+                if code > 0:
+                    frames.diverged_step[b, n] = step + code
+                    executed_steps = steps
 
 
 @ti.func
@@ -130,14 +133,14 @@ def step_state_adjoint(
         force_bar, torque_bar = rigid.dt / body.mass * state_bar.velocity, rigid.dt * state_bar.momentum
         load_bar = Wrench(force_bar, torque_bar)
         body_load_adjoint(rigid, bars, body, motion, slot, step, frame, load_bar, total)
-        wq_bar, momentum_bar, inverse_inertia_bar_load = frame_velocity_adjoint(
+        q_bar_from_velocity, momentum_bar, inverse_inertia_bar_load = frame_velocity_adjoint(
             q, momentum, body.inverse_inertia, total.angular_velocity
         )
         state_bar.position.z += total.height
-        state_bar.quaternion += rotation_matrix_adjoint(q, total.rotation) + wq_bar
+        state_bar.quaternion += rotation_matrix_adjoint(q, total.rotation) + q_bar_from_velocity
         state_bar.velocity += total.velocity
         state_bar.momentum += momentum_bar
-        parameter_bar.mass -= total.work / body.mass
+        parameter_bar.mass -= total.force_dot_bar / body.mass
         parameter_bar.inverse_inertia += inverse_inertia_bar_load
         parameter_bar.contact += total.contact
         parameter_bar.drag += total.drag
@@ -145,12 +148,12 @@ def step_state_adjoint(
 
 @kernel
 def advance_adjoint(
-    rk4: ti.template(), stored_states: ti.types.ndarray(), states: ti.types.ndarray(), every: int, recompute: int,
+    rk4: ti.template(), stored_states: ti.types.ndarray(), states: ti.types.ndarray(), segment_steps: int, recompute: int,
     diverged_step: ti.types.ndarray(), state_bar: ti.types.ndarray(),
     body_q_bar: ti.types.ndarray(), body_qd_bar: ti.types.ndarray(),
-    spread: int, steps: int, substeps: int, rigid: RigidArrays, bars: BodyArrays,
+    iterations_per_body: int, steps: int, substeps: int, rigid: RigidArrays, bars: BodyArrays,
 ):  # fmt: skip
-    """Adjoint of ``advance`` over a whole rollout, in segments of ``every`` steps from the last to the first.
+    """Adjoint of ``advance`` over a whole rollout, in segments of ``segment_steps`` steps from the last to the first.
 
     With ``recompute``, stored_states [B, segments + 1, N, 13] holds the state at the start of each segment, and the segment is
     simulated again into states [B, every + 1, N, 13]; otherwise there is one segment and states holds it. Reads the adjoints
@@ -158,39 +161,43 @@ def advance_adjoint(
     adjoint of a frame is added at the end of the step that wrote it, so ``initialise_state_adjoint`` handles frame 0.
     """
     bodies = rigid.body_mass.shape[1]
-    for index in range(rigid.body_mass.shape[0] * bodies * spread):
-        b, n = index // spread // bodies, index // spread % bodies
-        if index % spread == 0 and diverged_step[b, n] < 0:
+    for index in range(rigid.body_mass.shape[0] * bodies * iterations_per_body):
+        b, n = index // iterations_per_body // bodies, index // iterations_per_body % bodies
+        if index % iterations_per_body == 0 and diverged_step[b, n] < 0:
             body = load_body(rigid, b, n)
             bar = load_state_adjoint(state_bar, b, n)
             parameter_bar = zero_parameter_adjoint()
             momentum_next = vec3(0.0)
             step = steps - 1
             while step >= 0:
-                segment = step // every
-                s = step - segment * every
-                if step == steps - 1 or s == every - 1:
+                segment = step // segment_steps
+                segment_step = step - segment * segment_steps
+                if step == steps - 1 or segment_step == segment_steps - 1:
                     if recompute == 1:
-                        current = load_state(stored_states, b, segment, n)
-                        store_state(states, b, 0, n, current)
-                        first, last = body.first_point, body.past_point
+                        current_state = load_state(stored_states, b, segment, n)
+                        store_state(states, b, 0, n, current_state)
+                        first_point, past_point = body.first_point, body.past_point
                         if ti.static(rigid.bristled):
-                            copy_bristles(rigid.bristles.stored, segment, rigid.bristles.segment, 0, b, first, last)
-                            copy_bristles(rigid.bristles.stored, segment, rigid.bristles.now, 0, b, first, last)
-                        for k in range(s + 1):
-                            current_step = segment * every + k
-                            step_state(rk4, rigid, body, current, current_step, current_step // substeps)
-                            store_state(states, b, k + 1, n, current)
+                            copy_bristles(rigid.bristles.stored, segment, rigid.bristles.segment, 0, b, first_point, past_point)
+                            copy_bristles(rigid.bristles.stored, segment, rigid.bristles.current, 0, b, first_point, past_point)
+                        for k in range(segment_step + 1):
+                            current_step = segment * segment_steps + k
+                            step_state(rk4, rigid, body, current_state, current_step, current_step // substeps)
+                            store_state(states, b, k + 1, n, current_state)
                             if ti.static(rigid.bristled):
-                                copy_bristles(rigid.bristles.now, 0, rigid.bristles.segment, k + 1, b, first, last)
-                    momentum_next = load_slot_vec3(states, b, s + 1, n, STATE.momentum)
-                state = load_state(states, b, s, n)
+                                copy_bristles(
+                                    rigid.bristles.current, 0, rigid.bristles.segment, k + 1, b, first_point, past_point
+                                )
+                    momentum_next = load_slot_vec3(states, b, segment_step + 1, n, STATE.momentum)
+                state = load_state(states, b, segment_step, n)
                 if (step + 1) % substeps == 0:
-                    q_next = load_slot_vec4(states, b, s + 1, n, STATE.quaternion)
+                    q_next = load_slot_vec4(states, b, segment_step + 1, n, STATE.quaternion)
                     add_frame_adjoint(
                         body_q_bar, body_qd_bar, (step + 1) // substeps, q_next, momentum_next, body, bar, parameter_bar
                     )
-                step_state_adjoint(rk4, rigid, bars, body, state, momentum_next, s, step, step // substeps, bar, parameter_bar)
+                step_state_adjoint(
+                    rk4, rigid, bars, body, state, momentum_next, segment_step, step, step // substeps, bar, parameter_bar
+                )
                 momentum_next = state.momentum
                 if step % _SUM_STEPS == 0:  # sums of partial sums: one sum over 1e4 steps would lose two digits in f32
                     add_contact_adjoint(bars, rigid, b, n, parameter_bar.contact)
