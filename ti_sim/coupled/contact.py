@@ -26,12 +26,12 @@ def point_shape_contact(world: ti.template(), i, x, margin, travel):
     """
     gap, normal, weight, axis = 1.0, vec3(0.0), 1.0, vec3(0.0, 0.0, 1.0)
     if world.shape[i, SHAPE.radius] > 0:
-        _place, line_direction, distance = line_line_contact.value(
+        _point, surface_normal, distance = line_line_contact.value(
             x, axis, axis, 0.0, world.shape[i, SHAPE.half_length], 0.0, world.shape[i, SHAPE.radius]
         )
-        gap, normal = distance - margin, line_direction
+        gap, normal = distance - margin, surface_normal
     else:
-        distance, direction, _slope, _bend = shape_distance(world, i, x, margin + travel, False)
+        distance, direction, _distance_gradient, _direction_jacobian = shape_distance(world, i, x, margin + travel, False)
         normal, gap, length = unit_normal(distance, direction, margin)
         weight = length * length
     return gap, normal, weight
@@ -64,22 +64,22 @@ def may_touch(world: ti.template(), i, d, margin, travel):
         world: ``WorldArrays``.
         i: link.
         d: the point minus the centre of the shape [m].
-        margin: of the point [m].
-        travel: the farthest that it moves relative to the shape in a step [m].
+        margin: distance from the shape at which the point touches it [m].
+        travel: largest distance that it moves relative to the shape in a step [m].
     """
     max_separation = world.shape[i, SHAPE.bound] + margin + travel
     return d.dot(d) < max_separation * max_separation
 
 
 @ti.func
-def mean_contact(world: ti.template(), body: ti.template(), b, i, p):
+def mean_contact(world: ti.template(), deformable: ti.template(), b, i, p):
     """Mean of the contact parameters of link i and particle p."""
-    return 0.5 * (load_vec4(body.particle_contact, b, p, 0) + load_vec4(world.link, b, i, LINK.contact))
+    return 0.5 * (load_vec4(deformable.particle_contact, b, p, 0) + load_vec4(world.link, b, i, LINK.contact))
 
 
 @ti.func
 def particle_loads(
-    world: ti.template(), body: ti.template(), candidates: ti.template(), states: ti.template(),
+    world: ti.template(), deformable: ti.template(), candidates: ti.template(), states: ti.template(),
     force: ti.template(), b, row,
 ):  # fmt: skip
     """Add the forces between particles and links to the forces of the particles and the loads of the links; needs the links'
@@ -87,7 +87,7 @@ def particle_loads(
 
     Args:
         world: ``WorldArrays``.
-        body: ``DeformableArrays``.
+        deformable: ``DeformableArrays``.
         candidates: ``ContactParticles``.
         states: [B, rows, P, 6] of the particles.
         force: [B, P, 3] N, added to.
@@ -97,21 +97,21 @@ def particle_loads(
     for i in range(world.links):
         if world.shape[i, SHAPE.bound] > 0:
             origin = load_vec3(world.work, b, i, WORK.position)
-            middle = origin + shape_arm(world, b, i)
-            matrix = rotation_matrix(shape_rotation(world, b, i))
+            shape_centre = origin + shape_arm(world, b, i)
+            rotation = rotation_matrix(shape_rotation(world, b, i))
             for n in range(candidates.index.shape[0]):
                 p = candidates.index[n]
                 x = load_position(states, b, row, p)
-                d = x - middle
+                d = x - shape_centre
                 u = load_velocity(states, b, row, p) - point_velocity(world, b, i, x - origin)
                 travel = world.dt * u.norm()
                 if may_touch(world, i, d, candidates.margin[n], travel):
-                    local = matrix.transpose() @ d
-                    gap, local_normal, weight = point_shape_contact(world, i, local, candidates.margin[n], travel)
+                    local_position = rotation.transpose() @ d
+                    gap, local_normal, weight = point_shape_contact(world, i, local_position, candidates.margin[n], travel)
                     if gap < travel:
-                        contact = mean_contact(world, body, b, i, p)
+                        contact = mean_contact(world, deformable, b, i, p)
                         f, _path = contact_force_along(
-                            matrix @ local_normal, gap, u, contact.x, contact.y, contact.z, contact.w, world.dt
+                            rotation @ local_normal, gap, u, contact.x, contact.y, contact.z, contact.w, world.dt
                         )
                         f *= weight
                         add_load(world, b, i, x - origin, -f)
@@ -120,8 +120,8 @@ def particle_loads(
 
 @ti.func
 def particle_loads_adjoint(
-    world: ti.template(), bars: ti.template(), body: ti.template(), body_bars: ti.template(),
-    candidates: ti.template(), states: ti.template(), dual: ti.template(), bar: ti.template(), b, row,
+    world: ti.template(), bars: ti.template(), deformable: ti.template(), deformable_bars: ti.template(),
+    candidates: ti.template(), states: ti.template(), force_bar: ti.template(), bar: ti.template(), b, row,
 ):  # fmt: skip
     """Adjoint of ``particle_loads`` between links with virtual velocities (see ``articulated.adjoint``) and particles.
 
@@ -131,45 +131,46 @@ def particle_loads_adjoint(
     Args:
         world: ``WorldArrays``.
         bars: ``BarArrays``.
-        body, candidates, states, b, row: as in ``particle_loads``.
-        body_bars: ``DeformableInputs`` of adjoints.
-        dual: [B, P, 3] adjoint of the force on each particle.
+        deformable, candidates, states, b, row: as in ``particle_loads``.
+        deformable_bars: ``DeformableInputs`` of adjoints.
+        force_bar: [B, P, 3] adjoint of the force on each particle.
         bar: [B, P, 6] adjoint of the particles' state.
     """
     for i in range(world.links):
         if world.shape[i, SHAPE.bound] > 0:
-            origin, center = load_vec3(world.work, b, i, WORK.position), shape_arm(world, b, i)
-            matrix = rotation_matrix(shape_rotation(world, b, i))
+            origin, centre_arm = load_vec3(world.work, b, i, WORK.position), shape_arm(world, b, i)
+            rotation = rotation_matrix(shape_rotation(world, b, i))
             for n in range(candidates.index.shape[0]):
                 p = candidates.index[n]
                 x = load_position(states, b, row, p)
-                d = x - origin - center
+                d = x - origin - centre_arm
                 arm = x - origin
                 u = load_velocity(states, b, row, p) - point_velocity(world, b, i, arm)
                 travel = world.dt * u.norm()
                 if may_touch(world, i, d, candidates.margin[n], travel):
-                    local = matrix.transpose() @ d
-                    gap, local_normal, weight = point_shape_contact(world, i, local, candidates.margin[n], travel)
+                    local_position = rotation.transpose() @ d
+                    gap, local_normal, weight = point_shape_contact(world, i, local_position, candidates.margin[n], travel)
                     if gap < travel:
-                        normal = matrix @ local_normal
-                        contact = mean_contact(world, body, b, i, p)
+                        normal = rotation @ local_normal
+                        contact = mean_contact(world, deformable, b, i, p)
                         f, _path = contact_force_along(normal, gap, u, contact.x, contact.y, contact.z, contact.w, world.dt)
-                        f_bar = load_vec3(dual, b, p, 0)
+                        f_bar = load_vec3(force_bar, b, p, 0)
                         virtual_spin = load_vec3(world.work, b, i, WORK.virtual)
                         f_bar += load_vec3(world.work, b, i, WORK.virtual + 3) + virtual_spin.cross(arm)
                         normal_bar, gap_bar, u_bar, contact_bar = contact_force_along_adjoint(
                             normal, gap, u, contact.x, contact.y, contact.z, contact.w, world.dt, weight * f_bar, vec3(0.0)
                         )
-                        d_bar = matrix @ point_shape_contact_adjoint(
-                            world, i, local, candidates.margin[n], gap_bar, matrix.transpose() @ normal_bar, f.dot(f_bar)
-                        )
+                        d_bar = rotation @ point_shape_contact_adjoint(
+                            world, i, local_position, candidates.margin[n], gap_bar, rotation.transpose() @ normal_bar,
+                            f.dot(f_bar),
+                        )  # fmt: skip
                         x_bar = d_bar + point_adjoint(world, b, i, arm, -weight * f, -u_bar)
                         # The frame of the shape rotates the normal forwards and the point backwards; its centre rotates with the
                         # link.
-                        turn_bar = normal.cross(normal_bar) - (d + center).cross(d_bar)
-                        add_vec3(world.work, b, i, WORK.bars, turn_bar)
+                        rotation_bar = normal.cross(normal_bar) - (d + centre_arm).cross(d_bar)
+                        add_vec3(world.work, b, i, WORK.bars, rotation_bar)
                         add_vec3(world.work, b, i, WORK.bars + 3, -x_bar)
                         add_vec4(bars.link, b, i, LINK.contact, 0.5 * contact_bar)
-                        add_vec4(body_bars.particle_contact, b, p, 0, 0.5 * contact_bar)
+                        add_vec4(deformable_bars.particle_contact, b, p, 0, 0.5 * contact_bar)
                         add_vec3(bar, b, p, 0, x_bar)
                         add_vec3(bar, b, p, 3, u_bar)

@@ -1,6 +1,6 @@
-"""Contact forces between particles and links at one state, and their adjoint: those with which the step from it begins.
+"""Contact forces between particles and links at one state, and their adjoint: the forces of the step that starts there.
 
-The loads of the links are taken as in ``ti_sim.articulated.forces``.
+The loads of the links are computed as in ``ti_sim.articulated.forces``.
 """
 
 from ti_sim.articulated.adjoint import link_adjoint

@@ -116,7 +116,7 @@ class CoupledSolver(Solver):
             settings: time stepping.
         """
         super().__init__(model, settings)
-        self._faults = ContactWarnings(model.articulated, settings.dt)
+        self._contact_warnings = ContactWarnings(model.articulated, settings.dt)
 
     def _check(self, inputs: CoupledInputs) -> None:
         super()._check(inputs)
@@ -136,27 +136,27 @@ class CoupledSolver(Solver):
         rows = steps // interval + 1
         stored_joints = empty_in_same_library(like, (b, rows, columns))
         stored_particles = empty_in_same_library(like, (b, rows, p, PARTICLE.size))
-        joints, states, keep_every = stored_joints, stored_particles, 0
+        joints, states, store_every = stored_joints, stored_particles, 0
         if interval > 1 and (adjoint is not None or last_names(inputs.links)):
-            keep_every = interval
+            store_every = interval
             joints, states = empty_in_same_library(like, (b, 1, columns)), empty_in_same_library(like, (b, 1, p, PARTICLE.size))
         links = (zeros_in_same_library(like, (b, frames + 1, *tail)) for tail in ((q,), (d,), (n, 7), (n, 6)))
         particles = (zeros_in_same_library(like, (b, frames + 1, p, 3)) for _ in range(2))
         step, link, particle = (ints_in_same_library(like, np.full(b, -1)) for _ in range(3))
         stored_states = (None, None) if adjoint is None else (stored_joints, stored_particles)
-        tests = np.zeros((b, 2), dtype=np.int32)
+        pair_tests = np.zeros((b, 2), dtype=np.int32)
         result = CoupledRollout(
-            ArticulatedRollout(*links, step, link, tests, inputs.links, frames, adjoint, stored_states[0], first_frame),
+            ArticulatedRollout(*links, step, link, pair_tests, inputs.links, frames, adjoint, stored_states[0], first_frame),
             DeformableRollout(*particles, step, particle, inputs.particles, frames, adjoint, stored_states[1]),
             inputs,
         )
-        self._begin(inputs, joints, states, first_frame)
-        if keep_every:
-            self._begin(inputs, stored_joints, stored_particles, first_frame)
-        self._advance(result, joints, states, interval == 1, True, keep_every, stored_joints, stored_particles, 0, steps)
+        self._write_first_state(inputs, joints, states, first_frame)
+        if store_every:
+            self._write_first_state(inputs, stored_joints, stored_particles, first_frame)
+        self._advance(result, joints, states, interval == 1, True, store_every, stored_joints, stored_particles, 0, steps)
         mark_diverged_frames(result.frame_arrays, to_numpy(step), self.settings.substeps)
-        last = self._last_arrays(result, stored_joints, stored_particles, interval, steps)
-        return replace(result, links=replace(result.links, last_arrays=last))
+        last_arrays = self._last_arrays(result, stored_joints, stored_particles, interval, steps)
+        return replace(result, links=replace(result.links, last_arrays=last_arrays))
 
     def _last_arrays(self, rollout: CoupledRollout, joints: Array, states: Array, interval: int, steps: int) -> tuple[Array, ...]:
         """``ArticulatedRollout.last_arrays``; NaN in worlds that diverged. Repeats the steps after the last checkpoint."""
@@ -165,49 +165,51 @@ class CoupledSolver(Solver):
             return ()
         (row, remainder), (b, _rows, count) = divmod(steps, interval), joints.shape
         if remainder:
-            tail = empty_in_same_library(joints, (b, remainder + 1, count))
-            tail_states = empty_in_same_library(states, (b, remainder + 1, *states.shape[2:]))
-            copy_row(*views(states, row, tail_states, 0))
-            _copy_joints(joints, row, tail)
-            self._advance(rollout, tail, tail_states, True, False, 0, tail, tail_states, steps - remainder, remainder)
-            joints = tail
-        last = tuple(section(joints, (slice(None), int(joints.shape[1]) - 1, column)) for column in columns)
-        mark_diverged_worlds(last, rollout.diverged)
-        return last
+            segment = empty_in_same_library(joints, (b, remainder + 1, count))
+            segment_states = empty_in_same_library(states, (b, remainder + 1, *states.shape[2:]))
+            copy_row(*views(states, row, segment_states, 0))
+            _copy_joints(joints, row, segment)
+            self._advance(
+                rollout, segment, segment_states, True, False, 0, segment, segment_states, steps - remainder, remainder,
+            )  # fmt: skip
+            joints = segment
+        last_arrays = tuple(section(joints, (slice(None), int(joints.shape[1]) - 1, column)) for column in columns)
+        mark_diverged_worlds(last_arrays, rollout.diverged)
+        return last_arrays
 
     @compiled_plainly
     def _differentiate(self, rollout: CoupledRollout, bars: tuple[Array, ...], last_bars: tuple[Array, ...]) -> CoupledInputs:
         """``rollout_adjoint`` of checked arguments."""
         inputs, steps = rollout.inputs, rollout.frames * self.settings.substeps
         b, _n, _q, _d, p = self._sizes(inputs)
-        like, span, frame_bars = inputs.links.link_mass, segment_length(rollout.adjoint, steps), CoupledFrames(*bars)
+        like, segment_steps, frame_bars = inputs.links.link_mass, segment_length(rollout.adjoint, steps), CoupledFrames(*bars)
         joints, states = rollout.links.states, rollout.particles.states
         columns = self.model.articulated.state_columns(inputs.links)
         if rollout.adjoint.interval > 1:
-            joints = empty_in_same_library(like, (b, span + 1, columns))
-            states = empty_in_same_library(like, (b, span + 1, p, PARTICLE.size))
+            joints = empty_in_same_library(like, (b, segment_steps + 1, columns))
+            states = empty_in_same_library(like, (b, segment_steps + 1, p, PARTICLE.size))
         joint_bar = zeros_in_same_library(like, (b, 1, self.model.articulated.bar_columns(inputs.links)))
-        last = [(slice(None), 0, column) for column in last_columns(self.model.articulated, inputs.links, adjoint=True)]
+        last_entries = [(slice(None), 0, column) for column in last_columns(self.model.articulated, inputs.links, adjoint=True)]
         if last_bars and inputs.links.has_dry_friction:
-            assign(joint_bar, last[0], last_bars[0])
-        bar = zeros_in_same_library(like, (b, p, PARTICLE.size))
-        dual = zeros_in_same_library(like, (b, p, 3))
+            assign(joint_bar, last_entries[0], last_bars[0])
+        particle_bar = zeros_in_same_library(like, (b, p, PARTICLE.size))
+        force_bar = zeros_in_same_library(like, (b, p, 3))
         sums = AdjointSums(self.model.deformable, inputs.particles)
         packed = PackedBars(self.model.articulated, inputs.links, rollout.links.first_frame)
         links = prepare_links(self.model.articulated, inputs.links, dt=self.settings.dt)
         particles = prepare_particles(self.model.deformable, inputs.particles, differentiable=True)
 
         def recompute_segment(first: int, count: int) -> None:
-            copy_row(*views(rollout.particles.states, first // span, states, 0))
-            _copy_joints(rollout.links.states, first // span, joints)
+            copy_row(*views(rollout.particles.states, first // segment_steps, states, 0))
+            _copy_joints(rollout.links.states, first // segment_steps, joints)
             self._advance(rollout, joints, states, True, False, 0, joints, states, first, count)
 
         def run(start: int, row: int, length: int, *, is_last: bool) -> None:
             Launcher(
                 advance_adjoint, row, length, int(is_last), self.settings.substeps,
-                joints, states, rollout.links.diverged_step, joint_bar, bar, dual, frame_bars, self._touching(like),
-                links, packed.rows, particles, sums.partial_sums(), self._self_contact(inputs, start + length - 1),
-                *self._numbers(inputs),
+                joints, states, rollout.links.diverged_step, joint_bar, particle_bar, force_bar, frame_bars,
+                self._contact_particles(like), links, packed.rows, particles, sums.partial_sums(),
+                self._self_contact(inputs, start + length - 1), *self._last_arguments(inputs),
             )(start)  # fmt: skip
             sums.join()
 
@@ -218,25 +220,26 @@ class CoupledSolver(Solver):
                 if is_last and last_bars and inputs.links.has_bristles:
                     # The adjoint of the last frame's poses clears those of displacements: it comes first, alone.
                     run(steps, count, 0, is_last=True)
-                    assign(joint_bar, last[-1], last_bars[-1])
+                    assign(joint_bar, last_entries[-1], last_bars[-1])
                     is_last = False
                 run(start, start - first, length, is_last=is_last)
 
         rollout.adjoint.run_backwards(steps, recompute=recompute_segment, differentiate=differentiate_segment)
         sums.finish()
         packed.finish(links, joint_bar)
-        soft = sums.bars
-        initial_bars = soft.particle_q0, soft.particle_qd0
-        initialise_particles_adjoint(*views(bar, frame_bars.particle_q, frame_bars.particle_qd, *initial_bars))
-        return CoupledInputs(packed.bars, soft)
+        deformable_bars = sums.bars
+        initial_bars = deformable_bars.particle_q0, deformable_bars.particle_qd0
+        initialise_particles_adjoint(*views(particle_bar, frame_bars.particle_q, frame_bars.particle_qd, *initial_bars))
+        return CoupledInputs(packed.bars, deformable_bars)
 
     @compiled_plainly
     def _forces(self, inputs: CoupledInputs) -> tuple[Array, ...]:
         """``forces`` of checked inputs: those of both solvers, link_force [B, P, 3] of the links on the particles, and
         particle_wrench [B, G, N, 6] of the particles of each of the G deformable bodies on each link (``link_contacts``).
         """
-        like, (b, n, _q, _d, p), groups = inputs.links.link_mass, self._sizes(inputs), self._groups(inputs.links.link_mass)
-        world, joints, states = self._at_state(inputs)
+        like, (b, n, _q, _d, p) = inputs.links.link_mass, self._sizes(inputs)
+        groups = self._particles_by_body(like)
+        world, joints, states = self._initial_arguments(inputs)
         force, wrenches = zeros_in_same_library(like, (b, p, 3)), zeros_in_same_library(like, (b, len(groups), n, 6))
         for index, candidates in enumerate(groups):
             wrench = zeros_in_same_library(like, (b, n, 6))
@@ -244,54 +247,57 @@ class CoupledSolver(Solver):
                 contact = ParticleContact(inputs.particles.particle_contact)
                 link_contacts(*views(joints, states, force, wrench, world, contact, candidates))
             assign(wrenches, (slice(None), index), wrench)
-        soft = contact_forces(self.model.deformable, inputs.particles, dt=self.settings.dt)
-        return *self._links.forces(inputs.links), *soft, force, wrenches
+        deformable_forces = contact_forces(self.model.deformable, inputs.particles, dt=self.settings.dt)
+        return *self._link_solver.forces(inputs.links), *deformable_forces, force, wrenches
 
     @compiled_plainly
     def _forces_adjoint(self, inputs: CoupledInputs, bars: tuple[Array, ...]) -> CoupledInputs:
         """``forces_adjoint`` of checked inputs."""
         like, (b, _n, _q, _d, p) = inputs.links.link_mass, self._sizes(inputs)
         *link_bars, ground_bar, self_bar, force_bar, wrench_bar = bars
-        soft = contact_forces_adjoint(self.model.deformable, inputs.particles, ground_bar, self_bar, dt=self.settings.dt)
-        world, joints, states = self._at_state(inputs)
-        packed, bar = PackedBars(self.model.articulated, inputs.links, 0), zeros_in_same_library(like, (b, p, PARTICLE.size))
+        deformable_bars = contact_forces_adjoint(
+            self.model.deformable, inputs.particles, ground_bar, self_bar, dt=self.settings.dt
+        )
+        world, joints, states = self._initial_arguments(inputs)
+        packed = PackedBars(self.model.articulated, inputs.links, 0)
+        particle_bar = zeros_in_same_library(like, (b, p, PARTICLE.size))
         joint_bar = zeros_in_same_library(like, (b, 3, self.model.articulated.bar_columns(inputs.links)))
-        for index, candidates in enumerate(self._groups(like)):
+        for index, candidates in enumerate(self._particles_by_body(like)):
             if candidates is not None:
                 link_contacts_adjoint(*views(
                     joints, states, force_bar, section(wrench_bar, (slice(None), index)), zeros_in_same_library(like, (b, p, 3)),
-                    joint_bar, bar, world, packed.rows, ParticleContact(inputs.particles.particle_contact),
-                    ParticleContact(soft.particle_contact), candidates,
+                    joint_bar, particle_bar, world, packed.rows, ParticleContact(inputs.particles.particle_contact),
+                    ParticleContact(deformable_bars.particle_contact), candidates,
                 ))  # fmt: skip
         packed.finish(world, joint_bar)
-        for array, columns in ((soft.particle_q0, slice(3)), (soft.particle_qd0, slice(3, 6))):
-            assign(array, (...,), reals_in_same_library(array, to_numpy(array) + to_numpy(bar)[..., columns]))
-        links = self._links.forces_adjoint(inputs.links, *link_bars)
+        for array, columns in ((deformable_bars.particle_q0, slice(3)), (deformable_bars.particle_qd0, slice(3, 6))):
+            assign(array, (...,), reals_in_same_library(array, to_numpy(array) + to_numpy(particle_bar)[..., columns]))
+        links = self._link_solver.forces_adjoint(inputs.links, *link_bars)
         pairs = zip(links.arrays(), packed.bars.arrays(), strict=True)
-        links = links.with_arrays(reals_in_same_library(like, to_numpy(one) + to_numpy(other)) for one, other in pairs)
-        return CoupledInputs(links, soft)
+        links = links.with_arrays(reals_in_same_library(like, to_numpy(first) + to_numpy(second)) for first, second in pairs)
+        return CoupledInputs(links, deformable_bars)
 
     @property
-    def _links(self) -> ArticulatedSolver:
+    def _link_solver(self) -> ArticulatedSolver:
         """A solver of the links alone."""
         return ArticulatedSolver(self.model.articulated, ArticulatedSettings(self.settings.dt, self.settings.substeps))
 
-    def _groups(self, like: Array) -> list[ContactParticles | None]:
+    def _particles_by_body(self, like: Array) -> list[ContactParticles | None]:
         """Particles of each deformable body that collide with links; None for a body without any."""
         particles, margins, groups = self.model.contact_particles, self.model.margins, []
-        for _name, first, past in self.model.deformable.parts or (("particles", 0, self.model.deformable.particle_count),):
-            chosen = (particles >= first) & (particles < past)
-            arrays = ints_in_same_library(like, particles[chosen]), reals_in_same_library(like, margins[chosen])
-            groups.append(ContactParticles(*arrays) if chosen.any() else None)
+        for _name, first, past_last in self.model.deformable.parts or (("particles", 0, self.model.deformable.particle_count),):
+            is_in_body = (particles >= first) & (particles < past_last)
+            arrays = ints_in_same_library(like, particles[is_in_body]), reals_in_same_library(like, margins[is_in_body])
+            groups.append(ContactParticles(*arrays) if is_in_body.any() else None)
         return groups
 
-    def _at_state(self, inputs: CoupledInputs) -> tuple[WorldArrays, Array, Array]:
+    def _initial_arguments(self, inputs: CoupledInputs) -> tuple[WorldArrays, Array, Array]:
         """Kernel arguments of the links, and the initial state of joints and particles in rows."""
         links, like, (b, _n, _q, _d, p) = self.model.articulated, inputs.links.link_mass, self._sizes(inputs)
         world = with_all_links_loaded(links, inputs.links, prepare_links(links, inputs.links, dt=self.settings.dt))
         joints = zeros_in_same_library(like, (b, 1, links.state_columns(inputs.links)))
         states = empty_in_same_library(like, (b, 1, p, PARTICLE.size))
-        self._begin(inputs, joints, states, 0)
+        self._write_first_state(inputs, joints, states, 0)
         return world, joints, states
 
     def check_divergence(self, rollout: CoupledRollout) -> None:
@@ -317,7 +323,7 @@ class CoupledSolver(Solver):
         links, particles = self.model.articulated, self.model.deformable.particle_count
         return inputs.world_count, links.link_count, links.coordinate_count, links.velocity_count, particles
 
-    def _touching(self, like: Array) -> ContactParticles:
+    def _contact_particles(self, like: Array) -> ContactParticles:
         """Particles that collide with links, as kernel arguments."""
         particles, margins = self.model.contact_particles, self.model.margins
         return ContactParticles(ints_in_same_library(like, particles), reals_in_same_library(like, margins))
@@ -326,17 +332,17 @@ class CoupledSolver(Solver):
         """Kernel arguments for the self-contact of the particles, from this step on."""
         return self_contact_memory(self.model.deformable, inputs.particles, step=step, num_chunks=1)
 
-    def _numbers(self, inputs: CoupledInputs) -> tuple[int, float]:
-        """The last arguments of both kernels."""
+    def _last_arguments(self, inputs: CoupledInputs) -> tuple[int, float]:
+        """The last arguments of both kernels: iterations per world, height of the ground [m]."""
         return iterations_per_task(inputs.world_count), float(self.model.deformable.ground_height)
 
-    def _begin(self, inputs: CoupledInputs, joints: Array, states: Array, first_frame: int) -> None:
+    def _write_first_state(self, inputs: CoupledInputs, joints: Array, states: Array, first_frame: int) -> None:
         """Write the first state to row 0 of both arrays."""
         start_links(self.model.articulated, inputs.links, joints, first_frame)
         initialise_particles(*views(inputs.particles.particle_q0, inputs.particles.particle_qd0, states))
 
     def _advance(
-        self, rollout: CoupledRollout, joints: Array, states: Array, store_all: bool, write_frames: bool, keep_every: int,
+        self, rollout: CoupledRollout, joints: Array, states: Array, store_all: bool, write_frames: bool, store_every: int,
         stored_joints: Array, stored_particles: Array, first: int, steps: int,
     ) -> None:  # fmt: skip
         """Run ``advance`` over a segment from row 0 of both arrays; ``rollout`` holds the frames and the marks of divergence."""
@@ -344,15 +350,16 @@ class CoupledSolver(Solver):
         b, _n, q, d, p = self._sizes(inputs)
         particles = prepare_particles(self.model.deformable, inputs.particles)
         links = prepare_links(self.model.articulated, inputs.links, dt=self.settings.dt)
-        run = zeros_in_same_library(like, (b, 1, self.model.articulated.state_columns(inputs.links) + q))
-        _copy_joints(joints, 0, run)
+        stage_rows = zeros_in_same_library(like, (b, 1, self.model.articulated.state_columns(inputs.links) + q))
+        _copy_joints(joints, 0, stage_rows)
         Launcher(
-            advance, steps, self.settings.substeps, int(store_all), int(write_frames), keep_every, run, joints, states,
+            advance, steps, self.settings.substeps, int(store_all), int(write_frames), store_every, stage_rows, joints, states,
             zeros_in_same_library(like, (b, p, 3)), stored_joints, stored_particles, CoupledFrames(*rollout.frame_arrays),
-            rollout.marks, self._touching(like), links, particles, self._self_contact(inputs, first), *self._numbers(inputs),
+            rollout.marks, self._contact_particles(like), links, particles, self._self_contact(inputs, first),
+            *self._last_arguments(inputs),
         )(first)  # fmt: skip
         if write_frames:
-            self._faults.warn(to_numpy(links.near_pairs))
+            self._contact_warnings.warn(to_numpy(links.near_pairs))
 
 
 def _copy_joints(source: Array, row: int, target: Array) -> None:
