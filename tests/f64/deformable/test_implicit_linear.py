@@ -38,9 +38,9 @@ def test_a_system_whose_residual_is_rounding_takes_one_factor() -> None:
     solution = solver.solve(data, right, tolerance=TOLERANCE, renew=True, transposed=True)
     assert np.linalg.norm(right - matrix.T @ solution) > TOLERANCE * np.linalg.norm(right)
     assert solver.factors == 1
-    assert solver.unsolved(data, right, solution, tolerance=1e-2 * TOLERANCE) is None
+    assert solver.unsolved_row(data, right, solution, tolerance=1e-2 * TOLERANCE) is None
     wrong = solution * (1 + 1e-4 * np.random.default_rng(0).normal(size=len(solution)))
-    assert solver.unsolved(data, right, wrong, tolerance=TOLERANCE) is not None
+    assert solver.unsolved_row(data, right, wrong, tolerance=TOLERANCE) is not None
 
 
 def test_a_factor_is_made_anew_when_its_iterations_have_cost_more() -> None:

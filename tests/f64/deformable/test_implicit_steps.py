@@ -294,7 +294,7 @@ def test_conjugate_gradients_find_the_same_steps(monkeypatch: pytest.MonkeyPatch
     wanted = solver.rollout(inputs, 2, adjoint=StoreAll())
     ones = np.ones_like(wanted.particle_q)
     wanted_bars = solver.rollout_adjoint(wanted, ones, ones)
-    monkeypatch.setattr(linear, "_LARGEST_FACTOR", 0.0)
+    monkeypatch.setattr(linear, "_MAX_FACTOR_SIZE", 0.0)
     found = solver.rollout(inputs, 2, adjoint=StoreAll())
     np.testing.assert_allclose(found.particle_q, wanted.particle_q, atol=1e-9)
     for one, other in zip(solver.rollout_adjoint(found, ones, ones).arrays(), wanted_bars.arrays(), strict=True):

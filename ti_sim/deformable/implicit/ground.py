@@ -58,15 +58,15 @@ def mean_over_path(depth, above, below):
         (mean [m], fraction [1], mean_by: derivatives of the mean by above and below, as that by the depth is the fraction,
         fraction_by: derivatives of the fraction by depth, above and below).
     """
-    side = above
+    side_distance = above
     if depth <= 0:
-        side = below
+        side_distance = below
     width = above + below
-    remaining = ti.max(side - ti.abs(depth), 0.0)
-    fraction, fraction_by_depth = remaining * remaining / (side * width), 2 * remaining / (side * width)
+    remaining = ti.max(side_distance - ti.abs(depth), 0.0)
+    fraction, fraction_by_depth = remaining * remaining / (side_distance * width), 2 * remaining / (side_distance * width)
     mean = remaining * fraction / 3
-    mean_by_side, mean_by_other = fraction - mean * (1 / side + 1 / width), -mean / width
-    by_side, by_other = fraction_by_depth - fraction * (1 / side + 1 / width), -fraction / width
+    mean_by_side, mean_by_other = fraction - mean * (1 / side_distance + 1 / width), -mean / width
+    by_side, by_other = fraction_by_depth - fraction * (1 / side_distance + 1 / width), -fraction / width
     mean_by, fraction_by = vec2(mean_by_other, mean_by_side), vec3(fraction_by_depth, by_other, by_side)
     if depth > 0:
         mean += depth + (below - above) / 3
@@ -102,7 +102,7 @@ def path_of(heights, gamma, onset, reach, ke, kd):
 
 
 @ti.func
-def lowest(z, previous_height, onset, reach):
+def max_depth(z, previous_height, onset, reach):
     """Depth of the lower end of the path of a particle that does not separate [m]: a convex function of z."""
     travel = ti.abs(z - previous_height)
     depth = travel - z
@@ -114,31 +114,31 @@ def lowest(z, previous_height, onset, reach):
 @ti.func
 def normal_law(heights, gamma, onset, reach, ke, kd):
     """Normal force [N], fraction q [1], and their gradients by z, z_hat, z_before, ke and kd (arguments of ``path_of``)."""
-    path, closing = path_of(heights, gamma, onset, reach, ke, kd)
+    path, closing_speed = path_of(heights, gamma, onset, reach, ke, kd)
     mean, fraction, mean_by_sides, fraction_by_path = mean_over_path(path.x, path.y, path.z)
-    force = ke * mean + kd * fraction * closing
+    force = ke * mean + kd * fraction * closing_speed
     force_by, fraction_by = vec5(0.0, 0.0, 0.0, 0.0, 0.0), vec5(0.0, 0.0, 0.0, 0.0, 0.0)
     if fraction > 0:
-        side = 1.0
+        sign = 1.0
         if heights.x < heights.z:
-            side = -1.0
-        depth_by, closing_by = vec5(-1.0, 0.0, 0.0, 0.0, 0.0), vec5(0.0, 0.0, 0.0, 0.0, 0.0)
-        above_by = vec5(side, 0.0, -side, 0.0, 0.0)
+            sign = -1.0
+        depth_by, closing_speed_by = vec5(-1.0, 0.0, 0.0, 0.0, 0.0), vec5(0.0, 0.0, 0.0, 0.0, 0.0)
+        above_by = vec5(sign, 0.0, -sign, 0.0, 0.0)
         below_by = above_by
         if reach > 0:
             depth_by = vec5(0.0, 0.0, -1.0, 0.0, 0.0)
-            above_by *= reach * ti.max(side, 0.0)
-            below_by *= reach * ti.max(-side, 0.0)
-        if closing > 0:
-            closing_by = vec5(-1.0, 1.0, 0.0, 0.0, 0.0) / gamma
+            above_by *= reach * ti.max(sign, 0.0)
+            below_by *= reach * ti.max(-sign, 0.0)
+        if closing_speed > 0:
+            closing_speed_by = vec5(-1.0, 1.0, 0.0, 0.0, 0.0) / gamma
         elif ke > 0:
             speed, damping_ratio = (heights.x - heights.y) / gamma, kd / (ke * gamma)
             depth_by += vec5(-damping_ratio, damping_ratio, 0.0, kd * speed / (ke * ke), -speed / ke)
         mean_by = fraction * depth_by + mean_by_sides.x * above_by + mean_by_sides.y * below_by
         fraction_by = fraction_by_path.x * depth_by + fraction_by_path.y * above_by + fraction_by_path.z * below_by
-        force_by = ke * mean_by + kd * (fraction * closing_by + closing * fraction_by)
+        force_by = ke * mean_by + kd * (fraction * closing_speed_by + closing_speed * fraction_by)
         force_by[KE] += mean
-        force_by[KD] += fraction * closing
+        force_by[KD] += fraction * closing_speed
     return force, fraction, force_by, fraction_by
 
 
@@ -147,17 +147,17 @@ def normal_work(start, heights, gamma, onset, reach, ke, kd):
     """Integral of the normal force from the height ``start`` to z: minus the change of its potential [J].
 
     Two Gauss points in each of eight cells. The force is smooth but for jumps of its curvature, so that the error relative to
-    the work of a change of the force vanishes with the length of the way.
+    the work of a change of the force vanishes with the length of the path.
     """
     work = 0.0
     # Without contact at both ends there is none between them.
-    if ti.max(lowest(heights.x, heights.z, onset, reach), lowest(start, heights.z, onset, reach)) > 0:
+    if ti.max(max_depth(heights.x, heights.z, onset, reach), max_depth(start, heights.z, onset, reach)) > 0:
         cell = (heights.x - start) / _CELLS
         for i in range(2 * _CELLS):
             node = (i // 2) + 0.5 + (2 * (i % 2) - 1) * _GAUSS
-            path, closing = path_of(vec3(start + node * cell, heights.y, heights.z), gamma, onset, reach, ke, kd)
+            path, closing_speed = path_of(vec3(start + node * cell, heights.y, heights.z), gamma, onset, reach, ke, kd)
             mean, fraction, _mean_by, _fraction_by = mean_over_path(path.x, path.y, path.z)
-            work += 0.5 * cell * (ke * mean + kd * fraction * closing)
+            work += 0.5 * cell * (ke * mean + kd * fraction * closing_speed)
     return work
 
 
@@ -176,7 +176,7 @@ def ground_law(x, x_hat, previous_height, ground, gamma, onset, reach, contact):
         contact: ke, kd, kf, mu, a 4-vector.
 
     Returns:
-        (force [N], by_x and by_x_hat: 3x3 derivatives of the force [N/m], normal_by and slide_by: gradients of ``normal_law``
+        (force [N], by_x and by_x_hat: 3x3 derivatives of the force [N/m], normal_by and friction_by: gradients of ``normal_law``
         of the normal force and of the friction along the tangent, tangent: direction of sliding, friction_by_kf_mu: derivatives
         of the friction along it by kf and mu).
     """
@@ -184,37 +184,37 @@ def ground_law(x, x_hat, previous_height, ground, gamma, onset, reach, contact):
     heights = vec3(x.z, x_hat.z, previous_height) - ground
     normal, fraction, normal_by, fraction_by = normal_law(heights, gamma, onset, reach, ke, kd)
 
-    tangent, friction_by_kf_mu, slide_by = vec3(0.0), vec2(0.0), vec5(0.0, 0.0, 0.0, 0.0, 0.0)
-    drag, drag_along = 0.0, 0.0
+    tangent, friction_by_kf_mu, friction_by = vec3(0.0), vec2(0.0), vec5(0.0, 0.0, 0.0, 0.0, 0.0)
+    damping, damping_along = 0.0, 0.0
     u = vec3(x.x - x_hat.x, x.y - x_hat.y, 0.0) / gamma
-    limit, stick = mu * normal, kf * fraction
-    if limit > 0 and stick > 0:
+    friction_limit, sticking_damping = mu * normal, kf * fraction
+    if friction_limit > 0 and sticking_damping > 0:
         speed = u.norm()
-        friction_share, friction_slope = grip(stick * speed / limit)
-        drag, drag_along = stick, stick * friction_slope
-        remaining = friction_share - stick * speed / limit * friction_slope
+        phi, phi_derivative = grip(sticking_damping * speed / friction_limit)
+        damping, damping_along = sticking_damping, sticking_damping * phi_derivative
+        phi_remainder = phi - sticking_damping * speed / friction_limit * phi_derivative
         if speed > 0:
             tangent = u / speed
-            if stick * speed > (1 - _WIDTH) * limit:
-                drag = limit * friction_share / speed
-        friction_by_kf_mu = vec2(-fraction * speed * friction_slope, -normal * remaining)
-        slide_by = -mu * remaining * normal_by - kf * speed * friction_slope * fraction_by
-    force = vec3(-drag * u.x, -drag * u.y, normal)
+            if sticking_damping * speed > (1 - _WIDTH) * friction_limit:
+                damping = friction_limit * phi / speed
+        friction_by_kf_mu = vec2(-fraction * speed * phi_derivative, -normal * phi_remainder)
+        friction_by = -mu * phi_remainder * normal_by - kf * speed * phi_derivative * fraction_by
+    force = vec3(-damping * u.x, -damping * u.y, normal)
     by_x, by_x_hat = mat3(0.0), mat3(0.0)
     for i, j in ti.static(ti.ndrange(2, 2)):
-        same = ti.static(1.0 if i == j else 0.0)
-        by_x[i, j] = -(drag * (same - tangent[i] * tangent[j]) + drag_along * tangent[i] * tangent[j]) / gamma
+        identity = ti.static(1.0 if i == j else 0.0)
+        by_x[i, j] = -(damping * (identity - tangent[i] * tangent[j]) + damping_along * tangent[i] * tangent[j]) / gamma
         by_x_hat[i, j] = -by_x[i, j]
     for i in ti.static(range(2)):
-        by_x[i, 2] = slide_by[Z] * tangent[i]
-        by_x_hat[i, 2] = slide_by[Z_HAT] * tangent[i]
+        by_x[i, 2] = friction_by[Z] * tangent[i]
+        by_x_hat[i, 2] = friction_by[Z_HAT] * tangent[i]
     by_x[2, 2], by_x_hat[2, 2] = normal_by[Z], normal_by[Z_HAT]
-    return force, by_x, by_x_hat, normal_by, slide_by, tangent, friction_by_kf_mu
+    return force, by_x, by_x_hat, normal_by, friction_by, tangent, friction_by_kf_mu
 
 
 @ti.func
-def ground_bars(normal_by, slide_by, tangent, friction_by_kf_mu, dual):
+def ground_bars(normal_by, friction_by, tangent, friction_by_kf_mu, dual):
     """Adjoints of z_before and of (ke, kd, kf, mu) from the last results of ``ground_law`` and the force's adjoint ``dual``."""
-    slide_bar = tangent.dot(dual)
-    by = dual.z * normal_by + slide_bar * slide_by
-    return by[Z_BEFORE], vec4(by[KE], by[KD], friction_by_kf_mu[0] * slide_bar, friction_by_kf_mu[1] * slide_bar)
+    bar = tangent.dot(dual)
+    gradient = dual.z * normal_by + bar * friction_by
+    return gradient[Z_BEFORE], vec4(gradient[KE], gradient[KD], friction_by_kf_mu[0] * bar, friction_by_kf_mu[1] * bar)

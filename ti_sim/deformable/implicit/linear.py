@@ -1,7 +1,7 @@
-"""Linear systems of a stage: sparse LDL^T of the symmetric part, and GMRES with it for what is not symmetric.
+"""Linear systems of a stage: sparse LDL^T of the symmetric part, as preconditioner of GMRES if the matrix is not symmetric.
 
-A factor is kept over iterations and steps as preconditioner, and made anew when the iterations since the last one that a new one
-would have saved cost more than it. Its cost is counted from the factor itself, so that results do not depend on the clock.
+A factor is reused as preconditioner over iterations and steps. It is recomputed when the iterations that a new factor would have
+saved cost more than factoring. That cost is estimated from the size of the factor, not measured, so that results are repeatable.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from scipy.sparse.linalg import LinearOperator, cg, gmres, minres
 
 from ti_sim.deformable.implicit.matrix import Pattern
 
-_LARGEST_FACTOR = 4e7  # numbers; larger ones take longer than conjugate gradients with the diagonal, and gigabytes
-_MAX_ITERATIONS = 60  # with a kept factor
-_CHEAP = 40  # solves that a factor costs, up to which Newton's method takes a new one for each stage
+_MAX_FACTOR_SIZE = 4e7  # entries; a larger factor takes longer than conjugate gradients with the diagonal, and gigabytes
+_MAX_ITERATIONS = 60  # with a reused factor
+_MAX_CHEAP_COST = 40  # cost of a factor in solves, up to which Newton's method computes a new one for each stage
 _ROUNDING = 1e-15  # of a product, relative to the sum of the sizes of its terms: a residual of this size ends a solve
-_MAX_SOLVE_ROUNDOFF = 1e-13  # the same after a solve with a factor, which has rounding of its own
+_MAX_SOLVE_ROUNDOFF = 1e-13  # the same after a solve with a factor, which adds rounding errors
 _ATTEMPTS = 12  # refinements and restarts of GMRES
-_STUCK = 0.5  # of the least excess so far, up to which another attempt helps
-_MARGIN = 10  # tolerances, within which a solve may end that rounding lets come no nearer
-_REFINED = 0.01  # of the excess before, up to which a correction with the factor alone is used
+_STAGNATION_RATIO = 0.5  # of the lowest excess so far: above it, another attempt does not help
+_MARGIN = 10  # tolerances within which a solve may end if it stagnates by rounding
+_REFINEMENT_RATIO = 0.01  # of the previous excess: up to it, corrections with the factor alone continue
 _MAX_DIAGONAL_ITERATIONS, _RESTART = 5000, 50  # with the diagonal
 
 
@@ -36,24 +36,24 @@ class LinearSolver:
         """
         self._pattern = pattern
         self._factor: qdldl.Solver | None = None
-        self._worth = 0  # iterations that cost as much as a factor
-        self._least = 0  # iterations with a new factor
-        self._lost = 0  # iterations since the last factor that a new one would have saved
-        self._direct = True
-        self._data = np.zeros(0)  # of the matrix with the last factor
-        self.factors = 0  # made so far
+        self._factor_cost = 0  # cost of a factor, in iterations
+        self._fresh_iterations = 0  # iterations with a new factor
+        self._excess_iterations = 0  # iterations since the last factor that a new factor would have saved
+        self._uses_factor = True
+        self._data = np.zeros(0)  # of the last factored matrix
+        self.factors = 0  # number of factorizations so far
 
     def memory(self) -> np.ndarray:
-        """What later solves depend on: two counts and the matrix of the last factor; empty where each stage makes a new one."""
+        """State that later solves depend on: two counts and the last factored matrix; empty if each stage makes a new factor."""
         if not self.has_factor or self.factor_is_cheap:
             return np.zeros(0)
-        return np.concatenate([[self._least, self._lost], self._data])
+        return np.concatenate([[self._fresh_iterations, self._excess_iterations], self._data])
 
     def restore(self, memory: np.ndarray) -> None:
         """Continue from the result of ``memory``."""
         if memory.size and memory[0] >= 0:
             self._make_factor(memory[2:])
-            self._least, self._lost = int(memory[0]), int(memory[1])
+            self._fresh_iterations, self._excess_iterations = int(memory[0]), int(memory[1])
 
     @property
     def has_factor(self) -> bool:
@@ -63,9 +63,9 @@ class LinearSolver:
     @property
     def factor_is_cheap(self) -> bool:
         """Whether there is a factor, which costs few solves with it."""
-        return self._factor is not None and self._worth <= _CHEAP
+        return self._factor is not None and self._factor_cost <= _MAX_CHEAP_COST
 
-    def with_last_factor(self, rhs: np.ndarray) -> np.ndarray:
+    def solve_with_last_factor(self, rhs: np.ndarray) -> np.ndarray:
         """[n] solution with the last factor, for a right-hand side [n]."""
         return self._factor.solve(rhs)
 
@@ -92,39 +92,39 @@ class LinearSolver:
         rhs_norm = np.linalg.norm(rhs)
         if rhs_norm == 0 or not np.isfinite(rhs_norm):
             return np.zeros_like(rhs) if rhs_norm == 0 else np.full_like(rhs, np.nan)
-        renew = renew or self._factor is None or self._lost >= self._worth
-        if self._direct and renew:
+        renew = renew or self._factor is None or self._excess_iterations >= self._factor_cost
+        if self._uses_factor and renew:
             self._make_factor(data)
-        if not self._direct:
-            return _solve_plainly(matrix, rhs, tolerance, indefinite=indefinite)
-        most = _MAX_ITERATIONS if renew else min(self._worth, _MAX_ITERATIONS)  # then a new factor is made
-        solution, count, solved = self._with_factor(matrix, rhs, tolerance, most)
-        if not solved and not renew:
+        if not self._uses_factor:
+            return _solve_with_diagonal(matrix, rhs, tolerance, indefinite=indefinite)
+        max_iterations = _MAX_ITERATIONS if renew else min(self._factor_cost, _MAX_ITERATIONS)  # then a new factor is made
+        solution, count, is_solved = self._refine_with_factor(matrix, rhs, tolerance, max_iterations)
+        if not is_solved and not renew:
             renew = True
             self._make_factor(data)
-            solution, count, solved = self._with_factor(matrix, rhs, tolerance, _MAX_ITERATIONS)
-        self._least = count if renew else self._least
-        self._lost += max(count - self._least, 0)
+            solution, count, is_solved = self._refine_with_factor(matrix, rhs, tolerance, _MAX_ITERATIONS)
+        self._fresh_iterations = count if renew else self._fresh_iterations
+        self._excess_iterations += max(count - self._fresh_iterations, 0)
         return solution
 
     def _make_factor(self, data: np.ndarray) -> None:
         """Factor the symmetric part of a matrix, or decide that its factor would be too large."""
         upper = self._pattern.symmetric_upper(data)
         if self._factor is None:
-            if _fill_estimate(upper) > _LARGEST_FACTOR:
-                self._direct = False
+            if _fill_estimate(upper) > _MAX_FACTOR_SIZE:
+                self._uses_factor = False
                 return
             self._factor = qdldl.Solver(upper, upper=True)
             lower = self._factor.factors()[0]
             columns = np.diff(lower.indptr).astype(float)
-            self._worth = max(int((columns * columns).sum() / max(4 * columns.sum(), 1)), 1)
+            self._factor_cost = max(int((columns * columns).sum() / max(4 * columns.sum(), 1)), 1)
         else:
             self._factor.update(upper, upper=True)
-        self._lost = 0
+        self._excess_iterations = 0
         self._data = np.array(data)
         self.factors += 1
 
-    def unsolved(self, data: np.ndarray, rhs: np.ndarray, solution: np.ndarray, *, tolerance: float) -> int | None:
+    def unsolved_row(self, data: np.ndarray, rhs: np.ndarray, solution: np.ndarray, *, tolerance: float) -> int | None:
         """Row of the largest residual of a transposed system, if it is more than ten tolerances, and more than rounding.
 
         Args:
@@ -134,12 +134,12 @@ class LinearSolver:
             return None
         matrix = self._pattern.full(data).T
         residual = rhs - matrix @ solution
-        within = np.linalg.norm(residual) <= _MARGIN * tolerance * np.linalg.norm(rhs)
-        if within or _is_rounding(matrix, solution, residual, _MAX_SOLVE_ROUNDOFF):
+        is_within_tolerance = np.linalg.norm(residual) <= _MARGIN * tolerance * np.linalg.norm(rhs)
+        if is_within_tolerance or _is_rounding(matrix, solution, residual, _MAX_SOLVE_ROUNDOFF):
             return None
         return int(np.abs(residual).argmax())
 
-    def _with_factor(
+    def _refine_with_factor(
         self, matrix: csr_matrix, rhs: np.ndarray, tolerance: float, max_iterations: int
     ) -> tuple[np.ndarray, int, bool]:
         """Solution with the factor, its number of iterations, and whether it is within the tolerance, or as near as rounding
@@ -149,36 +149,36 @@ class LinearSolver:
         is far from symmetric, corrections with the factor are too short. Corrections with the factor alone (iterative
         refinement) continue while each lowers the error far; then GMRES.
         """
-        solution = best = self._factor.solve(rhs)
+        solution = best_solution = self._factor.solve(rhs)
         operator = LinearOperator(matrix.shape, self._factor.solve, dtype=np.float64)
-        count, lowest_residual, refining = 0, np.inf, True
+        count, lowest_excess, is_refining = 0, np.inf, True
 
-        def step(_residual: float) -> None:
+        def count_iteration(_residual: float) -> None:
             nonlocal count
             count += 1
 
         for attempt in range(_ATTEMPTS + 1):
             residual = rhs - matrix @ solution
             correction = self._factor.solve(residual)
-            length = float(np.linalg.norm(correction) / np.linalg.norm(solution))
-            excess = max(float(np.linalg.norm(residual) / np.linalg.norm(rhs)), length) / tolerance
-            if excess <= 1 or (length <= tolerance and _is_rounding(matrix, solution, residual, _ROUNDING)):
+            relative_correction = float(np.linalg.norm(correction) / np.linalg.norm(solution))
+            excess = max(float(np.linalg.norm(residual) / np.linalg.norm(rhs)), relative_correction) / tolerance
+            if excess <= 1 or (relative_correction <= tolerance and _is_rounding(matrix, solution, residual, _ROUNDING)):
                 return solution, count, True
-            stuck = not refining and excess > _STUCK * lowest_residual
-            refining = refining and excess <= _REFINED * lowest_residual
-            if excess < lowest_residual:
-                best, lowest_residual = solution, excess
-            if stuck or count >= max_iterations or attempt == _ATTEMPTS:
+            is_stagnating = not is_refining and excess > _STAGNATION_RATIO * lowest_excess
+            is_refining = is_refining and excess <= _REFINEMENT_RATIO * lowest_excess
+            if excess < lowest_excess:
+                best_solution, lowest_excess = solution, excess
+            if is_stagnating or count >= max_iterations or attempt == _ATTEMPTS:
                 break
-            if refining:
+            if is_refining:
                 solution, count = solution + correction, count + 1
                 continue
-            more, _failed = gmres(
+            gmres_correction, _failed = gmres(
                 matrix, residual, rtol=min(0.5 / excess, 0.1), atol=0.0, restart=max_iterations, maxiter=1, M=operator,
-                callback=step, callback_type="pr_norm",
+                callback=count_iteration, callback_type="pr_norm",
             )  # fmt: skip
-            solution = solution + more
-        return best, count, lowest_residual <= _MARGIN and stuck
+            solution = solution + gmres_correction
+        return best_solution, count, lowest_excess <= _MARGIN and is_stagnating
 
 
 def _is_rounding(matrix: csr_matrix, solution: np.ndarray, residual: np.ndarray, rounding: float) -> bool:
@@ -188,19 +188,19 @@ def _is_rounding(matrix: csr_matrix, solution: np.ndarray, residual: np.ndarray,
 
 def _fill_estimate(upper: csr_matrix) -> float:
     """Estimate of the numbers in the factor of a matrix of a body in three dimensions (nested dissection: n^(4/3))."""
-    rhs_norm = upper.shape[0]
-    return max(upper.nnz, 2.0 * rhs_norm ** (4 / 3))
+    row_count = upper.shape[0]
+    return max(upper.nnz, 2.0 * row_count ** (4 / 3))
 
 
-def _solve_plainly(matrix: csr_matrix, rhs: np.ndarray, tolerance: float, *, indefinite: bool) -> np.ndarray:
+def _solve_with_diagonal(matrix: csr_matrix, rhs: np.ndarray, tolerance: float, *, indefinite: bool) -> np.ndarray:
     """Solution with the diagonal as preconditioner: conjugate gradients, MINRES, or GMRES if the matrix is not symmetric."""
-    scale = 1 / np.abs(matrix.diagonal())
-    operator = LinearOperator(matrix.shape, lambda x: scale * x, dtype=np.float64)
+    inverse_diagonal = 1 / np.abs(matrix.diagonal())
+    operator = LinearOperator(matrix.shape, lambda x: inverse_diagonal * x, dtype=np.float64)
     probe = np.random.default_rng(0).normal(size=len(rhs))
-    symmetric = np.linalg.norm(matrix @ probe - matrix.T @ probe) <= 1e-10 * np.linalg.norm(matrix @ probe)
-    if symmetric and not indefinite:
+    is_symmetric = np.linalg.norm(matrix @ probe - matrix.T @ probe) <= 1e-10 * np.linalg.norm(matrix @ probe)
+    if is_symmetric and not indefinite:
         solution, _failed = cg(matrix, rhs, rtol=tolerance, atol=0.0, maxiter=_MAX_DIAGONAL_ITERATIONS, M=operator)
-    elif symmetric:
+    elif is_symmetric:
         solution, _failed = minres(matrix, rhs, rtol=tolerance, maxiter=_MAX_DIAGONAL_ITERATIONS, M=operator)
     else:
         solution, _failed = gmres(

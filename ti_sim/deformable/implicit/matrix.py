@@ -13,14 +13,14 @@ from ti_sim.deformable.model import HELD, DeformableModel
 
 @dataclass(frozen=True)
 class Pattern:
-    """Places of 3x3 blocks in the Jacobian of the free particles of a model, which stays the same over a rollout.
+    """Sparsity pattern of 3x3 blocks in the Jacobian of the free particles of a model, constant over a rollout.
 
     Attributes:
         free: [F] particles whose positions are unknown; rows 3 i to 3 i + 2 of the matrix are those of particle ``free[i]``.
         rows: number of rows that ``kernels.element_jacobians`` writes.
         start, entry, stride, value_index, diagonal: int32 tables of ``kernels.assemble``.
         columns, offsets: int32 indices and row starts of the matrix in CSR.
-        upper, mirrored: places in the CSR data of the upper triangle in CSC order, and of its transpose.
+        upper, mirrored: indices in the CSR data of the upper triangle's entries in CSC order, and of their transposed entries.
         upper_rows, upper_offsets: indices and column starts of the upper triangle in CSC.
     """
 
@@ -54,40 +54,40 @@ def pattern_of(model: DeformableModel) -> Pattern:
     """The pattern of a model's elements and of the diagonal."""
     free = np.flatnonzero(model.particle_table[:, HELD] == 0)
     count = len(free)
-    number = np.full(model.particle_count, -1)
-    number[free] = np.arange(count)
+    free_index = np.full(model.particle_count, -1)
+    free_index[free] = np.arange(count)
     keys, entries, strides, rows = [np.arange(count) * (count + 1)], [np.full(count, -1)], [np.zeros(count, int)], 0
     for family, nodes in FAMILIES.items():
-        corner_nodes = number[model.tables[TABLES[family]]]
-        e, c, a = (arrays.ravel() for arrays in np.meshgrid(np.arange(len(corner_nodes)), *[np.arange(nodes)] * 2, indexing="ij"))
-        row, column = corner_nodes[e, c], corner_nodes[e, a]
-        both = (row >= 0) & (column >= 0)
-        keys.append((row * count + column)[both])
-        entries.append((rows + (e * 3 * nodes + 3 * c) * nodes + a)[both])
-        strides.append(np.full(both.sum(), nodes))
-        rows += 3 * nodes * nodes * len(corner_nodes)
-    key, entry, stride = (np.concatenate(arrays) for arrays in (keys, entries, strides))
-    unique, block = np.unique(key, return_inverse=True)
+        corners = free_index[model.tables[TABLES[family]]]
+        e, c, a = (values.ravel() for values in np.meshgrid(np.arange(len(corners)), *[np.arange(nodes)] * 2, indexing="ij"))
+        row, column = corners[e, c], corners[e, a]
+        is_free_pair = (row >= 0) & (column >= 0)
+        keys.append((row * count + column)[is_free_pair])
+        entries.append((rows + (e * 3 * nodes + 3 * c) * nodes + a)[is_free_pair])
+        strides.append(np.full(is_free_pair.sum(), nodes))
+        rows += 3 * nodes * nodes * len(corners)
+    key, entry, stride = (np.concatenate(values) for values in (keys, entries, strides))
+    unique_keys, block = np.unique(key, return_inverse=True)
     is_free = entry >= 0
     order = np.argsort(block[is_free], kind="stable")
-    start = np.concatenate([[0], np.cumsum(np.bincount(block[is_free], minlength=len(unique)))])
-    block_row, block_column = unique // count, unique % count
+    start = np.concatenate([[0], np.cumsum(np.bincount(block[is_free], minlength=len(unique_keys)))])
+    block_row, block_column = unique_keys // count, unique_keys % count
     diagonal = np.where(block_row == block_column, free[block_row], -1)
     offsets, columns, value_index = _scalar_rows(block_row, block_column, count)
     upper, mirrored, upper_rows, upper_offsets = _upper_triangle(columns, offsets)
     return Pattern(
-        free, rows, _int(start), _int(entry[is_free][order]), _int(stride[is_free][order]), _int(value_index), _int(diagonal),
-        _int(columns), _int(offsets), upper, mirrored, upper_rows, upper_offsets,
+        free, rows, _as_int32(start), _as_int32(entry[is_free][order]), _as_int32(stride[is_free][order]), _as_int32(value_index),
+        _as_int32(diagonal), _as_int32(columns), _as_int32(offsets), upper, mirrored, upper_rows, upper_offsets,
     )  # fmt: skip
 
 
 def _scalar_rows(block_row: np.ndarray, block_column: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """CSR row starts and columns of a matrix of 3x3 blocks in order of rows and columns, and ``value_index`` of each block."""
-    per_row = np.bincount(block_row, minlength=count)
-    first = np.concatenate([[0], np.cumsum(per_row)])
-    offsets = np.concatenate([[0], np.cumsum(np.repeat(3 * per_row, 3))])
-    within = np.arange(len(block_row)) - first[block_row]
-    value_index = np.stack([9 * first[block_row] + 3 * within, 3 * per_row[block_row]], axis=1)
+    blocks_per_row = np.bincount(block_row, minlength=count)
+    first_block = np.concatenate([[0], np.cumsum(blocks_per_row)])
+    offsets = np.concatenate([[0], np.cumsum(np.repeat(3 * blocks_per_row, 3))])
+    block_in_row = np.arange(len(block_row)) - first_block[block_row]
+    value_index = np.stack([9 * first_block[block_row] + 3 * block_in_row, 3 * blocks_per_row[block_row]], axis=1)
     columns = np.empty(9 * len(block_row), dtype=int)
     for i in range(3):
         for j in range(3):
@@ -98,14 +98,14 @@ def _scalar_rows(block_row: np.ndarray, block_column: np.ndarray, count: int) ->
 def _upper_triangle(columns: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """The last four attributes of ``Pattern`` for a matrix whose pattern is symmetric."""
     row_count = len(offsets) - 1
-    numbers = csr_matrix((np.arange(len(columns)), columns, offsets), shape=(row_count, row_count))
-    mirrored = csr_matrix(numbers.T).data  # place of (j, i) at that of (i, j)
+    entry_indices = csr_matrix((np.arange(len(columns)), columns, offsets), shape=(row_count, row_count))
+    mirrored = csr_matrix(entry_indices.T).data  # index of entry (j, i), in the order of (i, j)
     row = np.repeat(np.arange(row_count), np.diff(offsets))
-    above = np.flatnonzero(row <= columns)
-    order = above[np.lexsort((row[above], columns[above]))]
+    upper = np.flatnonzero(row <= columns)
+    order = upper[np.lexsort((row[upper], columns[upper]))]
     starts = np.concatenate([[0], np.cumsum(np.bincount(columns[order], minlength=row_count))])
-    return order, mirrored[order], _int(row[order]), _int(starts)
+    return order, mirrored[order], _as_int32(row[order]), _as_int32(starts)
 
 
-def _int(values: np.ndarray) -> np.ndarray:
+def _as_int32(values: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(values, dtype=np.int32)

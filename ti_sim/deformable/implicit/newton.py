@@ -1,15 +1,15 @@
 """Newton's method for a stage, with a line search on the incremental potential.
 
 A direction solves with the exact Jacobian. Where that is no descent direction, it solves with the Jacobian whose element blocks
-are projected to positive semi-definite ones (Teran et al., SCA 2005). Where a factor is cheap, every direction has a new one, but
-while directions become short fast they use the last one as it is (chord iterations). The result does not depend on the kind of
+are projected to positive semi-definite ones (Teran et al., SCA 2005). If factoring is cheap, every direction uses a new factor,
+except that fast convergence continues with the last factor (chord iterations). The result does not depend on the kind of
 direction.
 
-A stage has converged when the next direction is short. The residual does not tell that: of a thin body it holds stretching, which
-is stiff and converges first, and hardly any bending.
+A stage has converged when the next direction is short. The residual is no measure of that: in a thin body it is dominated by
+stretching, which is stiff and converges first, and contains hardly any bending.
 
 The potential holds inertia, elastic energies, loads and the normal force of the ground. Damping, air and friction have none:
-their work along the step is counted by the trapezoidal rule, with the forces at both ends. Where this search does not end and
+their work along the step is counted by the trapezoidal rule, with the forces at both ends. If this search does not converge and
 particles have friction, ``_with_friction`` solves the stage.
 """
 
@@ -25,23 +25,23 @@ from ti_sim.deformable.implicit.settings import ImplicitSettings
 from ti_sim.deformable.implicit.stepper import Evaluation, Stepper
 
 _ARMIJO = 1e-4
-_NOISE = 1e-12  # of the energies, relative to the sum of their sizes
-_SHORTEST = 2.0**-30  # step of the line search
-_LOOSEST, _FORCING = 1e-2, 0.1  # relative residual of linear solves: at first, and over Newton's last reduction
-_SLOW = 0.4  # reduction of residual and direction, up to which directions use the factor as it is
-_STUCK = 0.5  # reduction from which on a factor that is not cheap is made anew
-_SHORTEST_NATURAL = 2.0**-12  # step that is shortened by the natural monotonicity test
-_INITIAL_FRICTION_STEP, _MIN_FRICTION_STEP = 0.25, 1e-4  # of the friction, by which continuation makes it larger
+_ROUNDING = 1e-12  # of the energies, relative to the sum of their sizes
+_MIN_STEP_LENGTH = 2.0**-30  # of the step, in the line search
+_MAX_FORCING, _FORCING_FACTOR = 1e-2, 0.1  # relative residual of linear solves: at first, and over Newton's last reduction
+_CHORD_REDUCTION = 0.4  # reduction of residual and direction, up to which the next direction is a chord iteration
+_REFACTOR_REDUCTION = 0.5  # reduction above which a factor that is not cheap is recomputed
+_MIN_NATURAL_LENGTH = 2.0**-12  # of the step, in the natural monotonicity test
+_INITIAL_FRICTION_STEP, _MIN_FRICTION_STEP = 0.25, 1e-4  # increments of the fraction of the friction in the continuation
 _MARGIN = 0.1  # of the tolerance, for directions with the last factor, which may be too short
 
 
 @dataclass(frozen=True)
 class StageResult:
-    """How a stage ended.
+    """Result of the solution of a stage.
 
     Attributes:
-        converged: whether the expected next correction is within the tolerance.
-        iterations: linear solves.
+        converged: whether the estimated next correction is within the tolerance.
+        iterations: number of linear solves.
         residual: largest residual of a particle [N].
         particle: that particle.
     """
@@ -84,57 +84,57 @@ def _with_potential(
     """Newton's method with the line search on the potential, from ``positions``, a view of the row of the states."""
     free = stepper.pattern.free
     evaluation = stepper.evaluate(world, row, control, frame)
-    forcing, renew = _LOOSEST, linear.factor_is_cheap
-    chord: np.ndarray | None = None
+    forcing, refactor = _MAX_FORCING, linear.factor_is_cheap
+    chord_step: np.ndarray | None = None
     for iteration in range(settings.iterations):
         if not np.isfinite(evaluation.residual).all():
             break
         if not evaluation.residual.any():
             return _result(stepper, evaluation, iteration, converged=True)
-        step = chord
+        step = chord_step
         if step is None:
-            step = _newton(stepper, linear, evaluation, forcing, world, row, control, renew=renew)
+            step = _newton_direction(stepper, linear, evaluation, forcing, world, row, control, refactor=refactor)
             if not linear.has_factor and np.abs(step).max(initial=0.0) <= gamma * settings.tolerance:
                 return _result(stepper, evaluation, iteration, converged=True)
-        new_evaluation, length = _search(stepper, evaluation, positions[free], step, world, row, control, frame)
+        new_evaluation, length = _line_search(stepper, evaluation, positions[free], step, world, row, control, frame)
         if new_evaluation is None:
-            if chord is None:
+            if chord_step is None:
                 break
-            chord = None
+            chord_step = None
             continue
-        reduction = _ratio(new_evaluation.residual, evaluation.residual)
-        evaluation, chord = new_evaluation, None
+        reduction = _norm_ratio(new_evaluation.residual, evaluation.residual)
+        evaluation, chord_step = new_evaluation, None
         if linear.has_factor:
-            trial_step = linear.with_last_factor(-evaluation.residual)
+            trial_step = linear.solve_with_last_factor(-evaluation.residual)
             if np.abs(trial_step).max(initial=0.0) <= _MARGIN * gamma * settings.tolerance:
                 return _result(stepper, evaluation, iteration + 1, converged=True)
-            reduction = max(reduction, _ratio(trial_step, step))
-            if linear.factor_is_cheap and length == 1 and reduction < _SLOW:
-                chord = trial_step
-        forcing = min(max(_FORCING * min(reduction, 1.0), 1e-10), _LOOSEST)
-        renew = linear.factor_is_cheap or reduction > _STUCK
+            reduction = max(reduction, _norm_ratio(trial_step, step))
+            if linear.factor_is_cheap and length == 1 and reduction < _CHORD_REDUCTION:
+                chord_step = trial_step
+        forcing = min(max(_FORCING_FACTOR * min(reduction, 1.0), 1e-10), _MAX_FORCING)
+        refactor = linear.factor_is_cheap or reduction > _REFACTOR_REDUCTION
     return _result(stepper, evaluation, settings.iterations, converged=False)
 
 
 def _with_friction(
-    stepper: Stepper, linear: LinearSolver, settings: ImplicitSettings, failed: StageResult, initial_positions: np.ndarray, *,
-    gamma: float,
+    stepper: Stepper, linear: LinearSolver, settings: ImplicitSettings, failed_result: StageResult,
+    initial_positions: np.ndarray, *, gamma: float,
     world: int, row: int, control: int, frame: int,
 ) -> StageResult:  # fmt: skip
-    """Solve a stage that ``_with_potential`` did not: from its first positions, then by continuation in the friction.
+    """Solve a stage for which ``_with_potential`` failed: from its initial positions, then by continuation in the friction.
 
     Friction depends on the normal force, so that it has no potential, and a search on one may cycle. Here every step lowers the
-    next correction (``_natural_newton``). Continuation begins without friction, and makes it larger as far as Newton's method
-    follows.
+    next correction (``_natural_newton``). Continuation begins without friction, and increases it in steps for which
+    Newton's method converges.
     """
     positions, friction = stepper.states[world, row, :, :3], stepper.friction(world)
-    full_friction, count = friction.copy(), failed.iterations
+    full_friction, count = friction.copy(), failed_result.iterations
 
     def solve() -> bool:
         nonlocal count
-        evaluation, iterations, solved_positions = _natural_newton(stepper, settings, gamma, world, row, control, frame)
+        evaluation, iterations, converged = _natural_newton(stepper, settings, gamma, world, row, control, frame)
         count += iterations
-        return solved_positions
+        return converged
 
     try:
         positions[:] = initial_positions
@@ -142,20 +142,20 @@ def _with_friction(
             return _result(stepper, stepper.evaluate(world, row, control, frame), count, converged=True)
         positions[:] = initial_positions
         friction[:] = 0.0
-        start = _with_potential(
+        frictionless_result = _with_potential(
             stepper, linear, settings, gamma=gamma, world=world, row=row, control=control, frame=frame, positions=positions
         )
-        count += start.iterations
-        friction_fraction, step = 0.0, _INITIAL_FRICTION_STEP
+        count += frictionless_result.iterations
+        friction_fraction, fraction_step = 0.0, _INITIAL_FRICTION_STEP
         solved_positions = positions.copy()
-        while start.converged and friction_fraction < 1 and step >= _MIN_FRICTION_STEP:
-            friction[:] = min(friction_fraction + step, 1.0) * full_friction
+        while frictionless_result.converged and friction_fraction < 1 and fraction_step >= _MIN_FRICTION_STEP:
+            friction[:] = min(friction_fraction + fraction_step, 1.0) * full_friction
             if solve():
-                friction_fraction, step = min(friction_fraction + step, 1.0), 2 * step
+                friction_fraction, fraction_step = min(friction_fraction + fraction_step, 1.0), 2 * fraction_step
                 solved_positions = positions.copy()
             else:
                 positions[:] = solved_positions
-                step /= 4
+                fraction_step /= 4
         friction[:] = full_friction
         evaluation = stepper.evaluate(world, row, control, frame)
         return _result(stepper, evaluation, count, converged=friction_fraction == 1)
@@ -173,7 +173,7 @@ def _natural_newton(
         (last evaluation, linear solves, whether the next correction is within the tolerance).
     """
     free, positions = stepper.pattern.free, stepper.states[world, row, :, :3]
-    evaluation, length, close = stepper.evaluate(world, row, control, frame), 1.0, _MARGIN * gamma * settings.tolerance
+    evaluation, length, step_tolerance = stepper.evaluate(world, row, control, frame), 1.0, _MARGIN * gamma * settings.tolerance
     for iteration in range(settings.iterations):
         if not np.isfinite(evaluation.residual).all():
             return evaluation, iteration, False
@@ -194,32 +194,32 @@ def _natural_newton(
             if np.linalg.norm(simplified_step) <= (1 - length / 4) * np.linalg.norm(step):
                 break
             length /= 2
-            if length < _SHORTEST_NATURAL:
+            if length < _MIN_NATURAL_LENGTH:
                 positions[free] = start
                 return evaluation, iteration, False
         evaluation = new_evaluation
-        if length == 1 and np.abs(simplified_step).max() <= close:
+        if length == 1 and np.abs(simplified_step).max() <= step_tolerance:
             return evaluation, iteration + 1, True
     return evaluation, settings.iterations, False
 
 
-def _ratio(numerator: np.ndarray, denominator: np.ndarray) -> float:
+def _norm_ratio(numerator: np.ndarray, denominator: np.ndarray) -> float:
     """Ratio of the norms of two vectors, 1 where both are zero."""
     denominator_norm = np.linalg.norm(denominator)
     return float(np.linalg.norm(numerator) / denominator_norm) if denominator_norm > 0 else 1.0
 
 
-def _newton(
+def _newton_direction(
     stepper: Stepper, linear: LinearSolver, evaluation: Evaluation, forcing: float, world: int, row: int, control: int, *,
-    renew: bool,
+    refactor: bool,
 ) -> np.ndarray:  # fmt: skip
-    """Newton's direction [n], or that of projected element blocks where it does not lead down; ``renew`` factors the Jacobian."""
+    """Newton's direction [n], or with projected element blocks where that does not descend; ``refactor`` factors the Jacobian."""
     data = stepper.jacobian(world, row, control)
-    step = linear.solve(data, -evaluation.residual, tolerance=forcing, renew=renew)
+    step = linear.solve(data, -evaluation.residual, tolerance=forcing, renew=refactor)
     if evaluation.residual @ step < 0:
         return step
     # Newton's direction with projected element blocks, from the last Jacobian.
-    return linear.solve(stepper.projected(world), -evaluation.residual, tolerance=_LOOSEST, renew=True)
+    return linear.solve(stepper.projected_jacobian(world), -evaluation.residual, tolerance=_MAX_FORCING, renew=True)
 
 
 def _result(stepper: Stepper, evaluation: Evaluation, iterations: int, *, converged: bool) -> StageResult:
@@ -230,25 +230,25 @@ def _result(stepper: Stepper, evaluation: Evaluation, iterations: int, *, conver
     return StageResult(converged, iterations, float(residual_norms[worst]), int(stepper.pattern.free[worst]))
 
 
-def _search(
+def _line_search(
     stepper: Stepper, evaluation: Evaluation, start: np.ndarray, step: np.ndarray, world: int, row: int, control: int, frame: int
 ) -> tuple[Evaluation | None, float]:
     """Halve the step until the incremental potential decreases; the row of states holds the result.
 
     Returns:
-        (evaluation at the result, part of the step), (None, 0) if no part of it helps.
+        (evaluation at the result, fraction of the step), (None, 0) if no fraction decreases the potential.
     """
     free, positions = stepper.pattern.free, stepper.states[world, row, :, :3]
     stepper.stage.reference[:] = positions[:, 2]
     directional_derivative, length, noise = float(evaluation.residual @ step), 1.0, stepper.energy_noise[world]
     if not directional_derivative < 0:
         return None, 0.0
-    while length >= _SHORTEST:
+    while length >= _MIN_STEP_LENGTH:
         positions[free] = start + length * step.reshape(-1, 3)
         new_evaluation = stepper.evaluate(world, row, control, frame)
         work = 0.5 * length * float((evaluation.non_potential + new_evaluation.non_potential) @ step)
         change = new_evaluation.energy - evaluation.energy + new_evaluation.contact - work
-        if change <= _ARMIJO * length * directional_derivative + _NOISE * (evaluation.scale + new_evaluation.scale) + noise:
+        if change <= _ARMIJO * length * directional_derivative + _ROUNDING * (evaluation.scale + new_evaluation.scale) + noise:
             return new_evaluation, length
         length /= 2
     positions[free] = start

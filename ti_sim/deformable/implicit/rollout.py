@@ -1,6 +1,6 @@
 """Rollouts of implicit steps and their adjoint, in double precision.
 
-Every stage's result is kept for the adjoint: a frame has few of them.
+The result of every stage is stored for the adjoint: a frame has few stages.
 """
 
 from __future__ import annotations
@@ -73,52 +73,52 @@ def simulate(
         settings: convergence and contact.
         first_step: steps that were taken before.
     """
-    first_inputs, initial, previous_driving, memory = inputs, _initial_rows(inputs), None, None
+    first_inputs, initial, previous_driving, factor_memory = inputs, _initial_rows(inputs), None, None
     if isinstance(inputs, ContinuedInputs):
-        previous_driving, memory, inputs = inputs.particle_driving0, inputs.particle_factor0, inputs.without_history()
+        previous_driving, factor_memory, inputs = inputs.particle_driving0, inputs.particle_factor0, inputs.without_history()
     initial_count = initial.shape[1]
     stages = tuple(stages_of(integrator, frames * substeps, initial_count=initial_count))
     worlds, particles = inputs.particle_mass.shape
     states = np.full((worlds, len(stages) + initial_count, particles, 6), np.nan)
     states[:, :initial_count] = initial
-    failed, particle, residuals = np.full(worlds, -1), np.full(worlds, -1), np.zeros(worlds)
+    failed_step, failed_particle, residuals = np.full(worlds, -1), np.full(worlds, -1), np.zeros(worlds)
     iterations = np.zeros(worlds, dtype=int)
     driving = Driving(inputs, substeps, previous_driving)
     inputs = driving.inputs
     times = times_of(integrator, stages, initial_count=initial_count, first_step=first_step)
-    memories = [np.zeros(0)] * worlds
+    last_memories = [np.zeros(0)] * worlds
 
-    def work(stepper: Stepper, world: int) -> None:
+    def run_world(stepper: Stepper, world: int) -> None:
         linear = LinearSolver(stepper.pattern)
-        if memory is not None:
-            linear.restore(memory[world])
+        if factor_memory is not None:
+            linear.restore(factor_memory[world])
         for stage in stages:
             control, frame = driving.rows(stage, world)
             hat = _hat(model, inputs, states[world], stage, dt, world, stage.step // substeps)
             stepper.begin(stage.gamma * dt, hat, reach=stage.reach)
-            _guess(model, states[world], stage, stepper.stage.hat, dt, times)
+            _write_initial_guess(model, states[world], stage, stepper.stage.hat, dt, times)
             result = solve_stage(
                 stepper, linear, settings, gamma=stage.gamma * dt, world=world, row=stage.row, control=control, frame=frame
             )
             iterations[world] += result.iterations
             if not result.converged:
-                failed[world], particle[world], residuals[world] = stage.step + 1, result.particle, result.residual
+                failed_step[world], failed_particle[world], residuals[world] = stage.step + 1, result.particle, result.residual
                 states[world, stage.row :] = np.nan
                 break
-        memories[world] = linear.memory()
+        last_memories[world] = linear.memory()
 
     pattern = pattern_of(model)
-    for_each_world([Stepper(model, inputs, states, settings, pattern) for _ in range(worker_count(worlds))], worlds, work)
+    for_each_world([Stepper(model, inputs, states, settings, pattern) for _ in range(worker_count(worlds))], worlds, run_world)
     rows = [initial_count - 1] + [stage.row for stage in stages if stage.ends_step and (stage.step + 1) % substeps == 0]
-    starting = integrator == "bdf2" and initial_count == 1 and frames * substeps == 1
-    history = {"particle_history": states[:, -3:] if starting else states[:, -2:]}
+    is_first_step = integrator == "bdf2" and initial_count == 1 and frames * substeps == 1
+    history = {"particle_history": states[:, -3:] if is_first_step else states[:, -2:]}
     if integrator == "bdf2":
         history["particle_driving"] = last_driving(first_inputs, frames)
-    if width := max(map(len, memories)):
-        padded = (np.append(values, np.full(width - len(values), -1.0)) for values in memories)
+    if width := max(map(len, last_memories)):
+        padded = (np.append(values, np.full(width - len(values), -1.0)) for values in last_memories)
         history["particle_factor"] = np.stack(list(padded))
-    frame_rows, iteration_count = np.array(rows), int(iterations.sum())
-    return ImplicitMotion(stages, initial_count, states, frame_rows, failed, particle, residuals, iteration_count, history)
+    frame_rows, solves = np.array(rows), int(iterations.sum())
+    return ImplicitMotion(stages, initial_count, states, frame_rows, failed_step, failed_particle, residuals, solves, history)
 
 
 def _initial_rows(inputs: DeformableInputs) -> np.ndarray:
@@ -132,7 +132,7 @@ def converging_division(
     model: DeformableModel, inputs: DeformableInputs, motion: ImplicitMotion, world: int, *, integrator: str, dt: float,
     substeps: int, settings: ImplicitSettings,
 ) -> int | None:  # fmt: skip
-    """Least power of two, up to 16, of steps that converge in place of the failed step of a world; None if none of them does.
+    """Least power of two, up to 16, of equal steps that converge in place of the failed step of a world; None if none does.
 
     Args:
         model, inputs, integrator, dt, substeps, settings: as in ``simulate``.
@@ -143,16 +143,16 @@ def converging_division(
         inputs = inputs.without_history()
     step = int(motion.failed_step[world]) - 1
     start = motion.states[world, next(stage.start for stage in motion.stages if stage.step == step)]
-    rows = {name: getattr(inputs, name)[world : world + 1] for name in inputs.named_arrays()}
-    rows |= {name: rows[name][:, step // substeps :][:, :1] for name in ("load", "prescribed_qd")}
+    arrays = {name: getattr(inputs, name)[world : world + 1] for name in inputs.named_arrays()}
+    arrays |= {name: arrays[name][:, step // substeps :][:, :1] for name in ("load", "prescribed_qd")}
     control = step * inputs.controls // substeps
-    rows |= {name: rows[name][:, control:][:, :1] for name in ("solid_actuation", "tri_actuation", "edge_actuation")}
-    rows |= {"particle_q0": start[None, :, :3], "particle_qd0": start[None, :, 3:]}
-    one = inputs.with_arrays(np.ascontiguousarray(rows[name]) for name in inputs.named_arrays())
-    for divisions in (2, 4, 8, 16):
-        shorter = simulate(model, one, 1, integrator=integrator, dt=dt / divisions, substeps=divisions, settings=settings)
-        if shorter.failed_step[0] < 0:
-            return divisions
+    arrays |= {name: arrays[name][:, control:][:, :1] for name in ("solid_actuation", "tri_actuation", "edge_actuation")}
+    arrays |= {"particle_q0": start[None, :, :3], "particle_qd0": start[None, :, 3:]}
+    world_inputs = inputs.with_arrays(np.ascontiguousarray(arrays[name]) for name in inputs.named_arrays())
+    for division in (2, 4, 8, 16):
+        trial = simulate(model, world_inputs, 1, integrator=integrator, dt=dt / division, substeps=division, settings=settings)
+        if trial.failed_step[0] < 0:
+            return division
     return None
 
 
@@ -181,7 +181,7 @@ def differentiate(
     sums = replace(result, gravity=np.zeros((worlds, particles, 3)), wind=np.zeros((worlds, max(model.triangle_count, 1), 3)))
     is_held = model.particle_table[:, HELD] == 1
 
-    def work(stepper: Stepper, world: int) -> None:
+    def run_world(stepper: Stepper, world: int) -> None:
         if motion.failed_step[world] >= 0:
             return
         linear, row_bars = LinearSolver(stepper.pattern), np.zeros(motion.states.shape[1:])
@@ -199,7 +199,7 @@ def differentiate(
                 model, stepper, linear, row_bars[stage.row], stage, dt, world, control, frame,
                 tolerance=settings.adjoint_tolerance,
             )  # fmt: skip
-            driving.spread(sums, stage, world)
+            driving.rows_adjoint(sums, stage, world)
             for row, weight in zip(stage.rows, stage.weights, strict=True):
                 row_bars[row][~is_held] += weight * stepper.hat_bar[~is_held, :6]
             if stage.corrected:
@@ -213,10 +213,10 @@ def differentiate(
 
     pattern = pattern_of(model)
     steppers = [Stepper(model, inputs, motion.states, settings, pattern, sums) for _ in range(worker_count(worlds))]
-    for_each_world(steppers, worlds, work)
+    for_each_world(steppers, worlds, run_world)
     result.gravity[:] = sums.gravity.sum(1)
     result.wind[:] = sums.wind.sum(1)
-    result, before_bar = driving.without_more_rows(result)
+    result, previous_driving_bar = driving.without_added_rows(result)
     if "particle_driving" in history_bars:
         last_driving_adjoint(first_inputs, result, motion.frame_rows.size - 1, history_bars["particle_driving"])
     if not isinstance(first_inputs, ContinuedInputs):
@@ -224,7 +224,7 @@ def differentiate(
         return result
     return ContinuedInputs(
         *result.arrays(), initial_bars,
-        None if first_inputs.particle_driving0 is None else before_bar,
+        None if first_inputs.particle_driving0 is None else previous_driving_bar,
         None if first_inputs.particle_factor0 is None else np.zeros_like(first_inputs.particle_factor0),
     )  # fmt: skip
 
@@ -243,9 +243,9 @@ def _stage_adjoint(
     data = stepper.jacobian(world, stage.row, control)
     rhs = (bar[free, :3] + bar[free, 3:] / gamma).ravel()
     solution = linear.solve(data, rhs, tolerance=tolerance, renew=linear.factor_is_cheap, transposed=True, indefinite=True)
-    bad = linear.unsolved(data, rhs, solution, tolerance=tolerance)
-    if bad is not None:
-        particle = int(free[bad // 3])
+    row = linear.unsolved_row(data, rhs, solution, tolerance=tolerance)
+    if row is not None:
+        particle = int(free[row // 3])
         raise ConvergenceError(
             f"the adjoint of step {stage.step + 1} did not converge at {model.particle_name(particle)}: its linear system left "
             "more than the adjoint_tolerance; take shorter steps (more substeps) or a larger tolerance (ImplicitSettings)",
@@ -254,7 +254,7 @@ def _stage_adjoint(
     stepper.dual[world] = 0.0
     stepper.dual[world, free] = solution.reshape(-1, 3)
     stepper.bar[:] = bar
-    stepper.way[0] = stage.time * dt
+    stepper.elapsed[0] = stage.time * dt
     stepper.adjoint(world, stage.row, control, frame)
 
 
@@ -273,16 +273,18 @@ def _hat(
     return np.column_stack([hat, states[stage.before, :, 2]])
 
 
-def _guess(model: DeformableModel, states: np.ndarray, stage: Stage, hat: np.ndarray, dt: float, times: np.ndarray) -> None:
-    """Write the first positions of a stage to its row: of held particles the final ones, of others with velocities that go on as
-    between the two latest rows, at ``times`` [rows] in steps; and the velocities of held ones.
+def _write_initial_guess(
+    model: DeformableModel, states: np.ndarray, stage: Stage, hat: np.ndarray, dt: float, times: np.ndarray
+) -> None:
+    """Write the initial positions of a stage to its row: the final ones of held particles; for others with velocities
+    extrapolated from the two previous rows, at ``times`` [rows] in steps. Also writes the velocities of held particles.
     """
     is_held = model.particle_table[:, HELD] == 1
     row = states[stage.row]
-    latest = states[stage.row - 1, :, 3:]
+    velocity = states[stage.row - 1, :, 3:]
     if stage.row > 1:
         previous_time, last_time, stage_time = times[stage.row - 2 : stage.row + 1]
-        latest = latest + (stage_time - last_time) / (last_time - previous_time) * (latest - states[stage.row - 2, :, 3:])
-    row[:, :3] = hat[:, :3] + stage.gamma * dt * latest
+        velocity = velocity + (stage_time - last_time) / (last_time - previous_time) * (velocity - states[stage.row - 2, :, 3:])
+    row[:, :3] = hat[:, :3] + stage.gamma * dt * velocity
     row[:, 3:] = hat[:, 3:6]
     row[is_held, :3] = hat[is_held, :3] + stage.time * dt * hat[is_held, 3:6]

@@ -15,10 +15,10 @@ class ImplicitSettings:
     Attributes:
         tolerance: a step has converged when Newton's next correction is expected to change no velocity by more [m/s]. Errors of
             states and of gradients are proportional to it.
-        iterations: most iterations of Newton's method in a stage of a step; one that needs more has failed.
+        iterations: maximum number of iterations of Newton's method in a stage; a stage that needs more has failed.
         onset: depth over which the ground's stiffness sets in at rest [m]; it is added to the travel of a step (``ground``).
-        adjoint_tolerance: relative size of the residual of the adjoint's linear systems, and of the next correction (but for
-            bodies that are too large to factor) [1]; errors of gradients are proportional to it, too.
+        adjoint_tolerance: relative size of the residual of the adjoint's linear systems, and of the next correction (except for
+            bodies that are too large to factor) [1]; errors of gradients are also proportional to it.
     """
 
     tolerance: Positive = 1e-6

@@ -79,28 +79,28 @@ class Stage:
 
 
 def stages_of(integrator: ImplicitIntegrator, steps: int, *, initial_count: int = 1) -> Iterator[Stage]:
-    """Stages of so many steps, in order.
+    """Stages of ``steps`` steps, in order.
 
     Args:
         integrator: the formula.
         steps: number of steps.
-        initial_count: rows before that of the first stage, the last of which is the initial state: 1 at a start, more where
-            the steps continue others (``ImplicitMotion.history``).
+        initial_count: rows before that of the first stage, the last of which is the initial state: 1 at the start, more if
+            the steps continue another rollout (``ImplicitMotion.history``).
     """
-    last, before = initial_count - 1, 0
+    last, previous = initial_count - 1, 0
     for step in range(steps):
         if integrator == "backward_euler":
             yield Stage(step, last + 1, 1.0, (last, last), (1.0, 0.0), last, last, 1.0, True)
-            before, last = last, last + 1
+            previous, last = last, last + 1
         elif integrator == "bdf2" and (step > 0 or initial_count > 1):
-            yield Stage(step, last + 1, 2 / 3, (last, before), (4 / 3, -1 / 3), last, last, 1.0, True)
-            before, last = last, last + 1
+            yield Stage(step, last + 1, 2 / 3, (last, previous), (4 / 3, -1 / 3), last, last, 1.0, True)
+            previous, last = last, last + 1
         elif integrator == "bdf2":
             yield Stage(step, last + 1, 2 / 3, (last, last), (1.0, 0.0), last, last, 2 / 3, False, reach=1.5)
             yield Stage(step, last + 2, 2 / 3, (last + 1, last), (0.5, 0.5), last, last, 1.0, True, corrected=True)
-            before, last = last, last + 2
+            previous, last = last, last + 2
         else:
-            further = (1 - _SDIRK) / _SDIRK
+            weight = (1 - _SDIRK) / _SDIRK
             yield Stage(step, last + 1, _SDIRK, (last, last), (1.0, 0.0), last, max(last - 1, 0), _SDIRK, False)
-            yield Stage(step, last + 2, _SDIRK, (last + 1, last), (further, 1 - further), last, last, 1.0, True)
-            before, last = last, last + 2
+            yield Stage(step, last + 2, _SDIRK, (last + 1, last), (weight, 1 - weight), last, last, 1.0, True)
+            previous, last = last, last + 2

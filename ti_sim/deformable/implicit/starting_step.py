@@ -27,7 +27,8 @@ from ti_sim.deformable.implicit.stages import Stage
 from ti_sim.deformable.inputs import DeformableInputs
 from ti_sim.deformable.model import LOADED, DeformableModel
 
-_PART, _GAMMA = 7 / 12, 2 / 3  # of a step: over which u counts, and in which u arises
+# In steps: time by which u is multiplied, and duration of the stage in which u arises.
+_CORRECTION_FACTOR, _STAGE_GAMMA = 7 / 12, 2 / 3
 
 
 def position_correction(
@@ -44,8 +45,8 @@ def position_correction(
         world: the world.
         frame: frame interval of the loads.
     """
-    u, _outer, squared_tolerance, denominator = _correction_terms(model, inputs, states, stage, dt, world, frame)
-    return -_PART * dt * (5 * squared_tolerance / denominator) * u
+    u, _acceleration, squared_fall_speed, denominator = _correction_terms(model, inputs, states, stage, dt, world, frame)
+    return -_CORRECTION_FACTOR * dt * (5 * squared_fall_speed / denominator) * u
 
 
 def position_correction_adjoint(
@@ -62,28 +63,30 @@ def position_correction_adjoint(
     Returns:
         [P, 3] adjoint of u.
     """
-    u, outer, squared_tolerance, denominator = _correction_terms(model, inputs, states, stage, dt, world, frame)
-    bar = -_PART * dt * bar
+    u, acceleration, squared_fall_speed, denominator = _correction_terms(model, inputs, states, stage, dt, world, frame)
+    bar = -_CORRECTION_FACTOR * dt * bar
     factor_bar = (u * bar).sum(1, keepdims=True)
-    outer_bar = 2 * (_GAMMA * dt) ** 2 * (5 * (u * u).sum(1, keepdims=True) / denominator**2 * factor_bar) * outer
-    bars.gravity[world] += outer_bar
+    acceleration_bar = (
+        2 * (_STAGE_GAMMA * dt) ** 2 * (5 * (u * u).sum(1, keepdims=True) / denominator**2 * factor_bar) * acceleration
+    )
+    bars.gravity[world] += acceleration_bar
     loaded_particles = np.flatnonzero(model.particle_table[:, LOADED] >= 0)
-    rows, mass = model.particle_table[loaded_particles, LOADED], inputs.particle_mass[world, loaded_particles, None]
-    bars.load[world, frame, rows] += outer_bar[loaded_particles] / mass
-    load = inputs.load[world, frame, rows]
-    bars.particle_mass[world, loaded_particles] -= (load * outer_bar[loaded_particles] / mass**2).sum(1)
-    return 5 * squared_tolerance / denominator * bar - 10 * squared_tolerance / denominator**2 * factor_bar * u
+    load_rows, mass = model.particle_table[loaded_particles, LOADED], inputs.particle_mass[world, loaded_particles, None]
+    bars.load[world, frame, load_rows] += acceleration_bar[loaded_particles] / mass
+    load = inputs.load[world, frame, load_rows]
+    bars.particle_mass[world, loaded_particles] -= (load * acceleration_bar[loaded_particles] / mass**2).sum(1)
+    return 5 * squared_fall_speed / denominator * bar - 10 * squared_fall_speed / denominator**2 * factor_bar * u
 
 
 def _correction_terms(
     model: DeformableModel, inputs: DeformableInputs, states: np.ndarray, stage: Stage, dt: float, world: int, frame: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """u [P, 3], g + load / m [P, 3], w^2 [P, 1] and 4 w^2 + |u|^2 [P, 1], of which zeros are made one."""
+    """u [P, 3], g + load / m [P, 3], w^2 [P, 1] and 4 w^2 + |u|^2 [P, 1], where zeros are replaced by 1."""
     u = states[stage.rows[0], :, 3:] - states[stage.start, :, 3:]
-    outer = np.repeat(inputs.gravity[world][None], len(u), axis=0)
+    acceleration = np.repeat(inputs.gravity[world][None], len(u), axis=0)
     loaded_particles = np.flatnonzero(model.particle_table[:, LOADED] >= 0)
     load = inputs.load[world, frame, model.particle_table[loaded_particles, LOADED]]
-    outer[loaded_particles] += load / inputs.particle_mass[world, loaded_particles, None]
-    squared_tolerance = (_GAMMA * dt) ** 2 * (outer * outer).sum(1, keepdims=True)
-    denominator = 4 * squared_tolerance + (u * u).sum(1, keepdims=True)
-    return u, outer, squared_tolerance, np.where(denominator > 0, denominator, 1.0)
+    acceleration[loaded_particles] += load / inputs.particle_mass[world, loaded_particles, None]
+    squared_fall_speed = (_STAGE_GAMMA * dt) ** 2 * (acceleration * acceleration).sum(1, keepdims=True)
+    denominator = 4 * squared_fall_speed + (u * u).sum(1, keepdims=True)
+    return u, acceleration, squared_fall_speed, np.where(denominator > 0, denominator, 1.0)

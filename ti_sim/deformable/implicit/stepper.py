@@ -31,7 +31,7 @@ from ti_sim.deformable.model import SOLIDS, DeformableModel
 from ti_sim.deformable.triangles import AREA
 
 _ROUNDING = 1e-15
-_LAUNCH = Lock()  # Taichi runs one kernel at a time
+_LAUNCH_LOCK = Lock()  # Taichi runs one kernel at a time
 
 
 @dataclass
@@ -41,9 +41,9 @@ class Evaluation:
     Attributes:
         residual: [n] of free particles [N].
         non_potential: [n] forces without potential: damping, air, friction [N].
-        energy: incremental potential of all others but the ground's normal force [J].
+        energy: incremental potential of all other forces except the ground's normal force [J].
         contact: potential of the ground's normal force, from the reference heights [J].
-        scale: sum of the sizes of the terms of both, and of what their rounding is proportional to [J].
+        scale: sum of the absolute terms of both and of the scale of their rounding errors [J].
     """
 
     residual: np.ndarray
@@ -77,18 +77,18 @@ class Stepper:
         slot_count = max(len(indices), 1)
         self._counts = {family: len(model.tables[table]) for family, table in TABLES.items()}
         elements = sum(self._counts.values())
-        start = np.concatenate([[0], np.cumsum(np.bincount(indices, minlength=particles))])
+        slot_start = np.concatenate([[0], np.cumsum(np.bincount(indices, minlength=particles))])
         features = features_of(model, inputs, differentiable=bars is not None)
         has_other_forces = features.with_damping or features.with_air
         self.stage = StageArrays(
-            numbers=np.zeros(4), hat=np.zeros((particles, 7)), reference=np.zeros(particles),
+            scalars=np.zeros(4), hat=np.zeros((particles, 7)), reference=np.zeros(particles),
             force=np.zeros((worlds, slot_count, 3)), elastic=np.zeros((worlds, slot_count if has_other_forces else 1, 3)),
             residual=np.zeros((particles, 3)), non_potential=np.zeros((particles, 3)), energy=np.zeros((particles, 3)),
             element_energy=np.zeros(max(elements, 1)),
-            ground=np.zeros((particles, 3, 3)), slot_start=start.astype(np.int32),
+            ground_jacobian=np.zeros((particles, 3, 3)), slot_start=slot_start.astype(np.int32),
             slot=(np.argsort(indices, kind="stable") if len(indices) else np.zeros(1)).astype(np.int32), elements=elements,
         )  # fmt: skip
-        self.stage.numbers[GROUND], self.stage.numbers[ONSET] = model.ground_height, settings.onset
+        self.stage.scalars[GROUND], self.stage.scalars[ONSET] = model.ground_height, settings.onset
         self.energy_noise = energy_noise(model, inputs)
         self.body = kernel_arrays(model, inputs, differentiable=bars is not None)
         self.rows = np.zeros((max(self.pattern.rows, 1), 3))
@@ -106,11 +106,11 @@ class Stepper:
         if bars is not None:
             worlds, particles = self.mass.shape
             self.dual, self.bar = np.zeros((worlds, particles, 3)), np.zeros((particles, 6))
-            self.hat_bar, self.way = np.zeros((particles, 7)), np.zeros(1)
-            external = np.zeros((worlds, self.stage.slot.shape[0], 6))
+            self.hat_bar, self.elapsed = np.zeros((particles, 7)), np.zeros(1)
+            corner_adjoints = np.zeros((worlds, self.stage.slot.shape[0], 6))
             self._adjoint = Launcher(
-                stage_adjoint, self.states, self.dual, external, self.bar, self.hat_bar, self.way, self.body, bars, self.stage,
-                integers=4,
+                stage_adjoint, self.states, self.dual, corner_adjoints, self.bar, self.hat_bar, self.elapsed, self.body, bars,
+                self.stage, integers=4,
             )  # fmt: skip
 
     def friction(self, world: int) -> np.ndarray:
@@ -123,12 +123,12 @@ class Stepper:
 
     def begin(self, gamma: float, hat: np.ndarray, *, reach: float = 0.0) -> None:
         """Set gamma [s], ``StageArrays.hat`` [P, 7] and ``Stage.reach`` of the stage."""
-        self.stage.numbers[GAMMA], self.stage.numbers[REACH] = gamma, reach
+        self.stage.scalars[GAMMA], self.stage.scalars[REACH] = gamma, reach
         self.stage.hat[:] = hat
 
     def evaluate(self, world: int, row: int, control: int, frame: int) -> Evaluation:
         """Evaluate the stage at the positions in a row of the states; its velocities are written."""
-        with _LAUNCH:
+        with _LAUNCH_LOCK:
             self._evaluate(world, row, control, frame)
         stage, free = self.stage, self.pattern.free
         particles, elements = stage.energy, stage.element_energy
@@ -139,29 +139,29 @@ class Stepper:
 
     def jacobian(self, world: int, row: int, control: int) -> np.ndarray:
         """Data of the Jacobian at the last evaluation; overwritten by the next call."""
-        with _LAUNCH:
+        with _LAUNCH_LOCK:
             self._jacobians(world, row, control)
             self._assemble(world)
         return self.data
 
-    def projected(self, world: int) -> np.ndarray:
+    def projected_jacobian(self, world: int) -> np.ndarray:
         """``jacobian`` of the last call with symmetric, positive semi-definite blocks of the elements: for descent only."""
         first = 0
         for family, count in self._counts.items():
-            entry_count = 3 * FAMILIES[family]
-            stop = first + count * entry_count * FAMILIES[family]
-            blocks = -self.rows[first:stop].reshape(count, entry_count, entry_count)
-            values, vectors = np.linalg.eigh(0.5 * (blocks + blocks.transpose(0, 2, 1)))
-            positive = np.einsum("eik,ek,ejk->eij", vectors, np.maximum(values, 0.0), vectors)
-            self.rows[first:stop] = -positive.reshape(-1, 3)
+            dof_count = 3 * FAMILIES[family]
+            stop = first + count * dof_count * FAMILIES[family]
+            blocks = -self.rows[first:stop].reshape(count, dof_count, dof_count)
+            eigenvalues, eigenvectors = np.linalg.eigh(0.5 * (blocks + blocks.transpose(0, 2, 1)))
+            projected_blocks = np.einsum("eik,ek,ejk->eij", eigenvectors, np.maximum(eigenvalues, 0.0), eigenvectors)
+            self.rows[first:stop] = -projected_blocks.reshape(-1, 3)
             first = stop
-        with _LAUNCH:
+        with _LAUNCH_LOCK:
             self._assemble(world)
         return self.data
 
     def adjoint(self, world: int, row: int, control: int, frame: int) -> None:
         """Run ``stage_adjoint`` from ``dual`` and ``bar``."""
-        with _LAUNCH:
+        with _LAUNCH_LOCK:
             self._adjoint(world, row, control, frame)
 
 

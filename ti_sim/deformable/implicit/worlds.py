@@ -1,4 +1,4 @@
-"""Worlds of implicit steps on threads: their linear systems are solved side by side, and kernels take turns."""
+"""Worlds of implicit steps on threads: their linear systems are solved in parallel, and kernels run one at a time."""
 
 from __future__ import annotations
 
@@ -33,28 +33,28 @@ def for_each_world(workers: Sequence[Worker], worlds: int, work: Callable[[Worke
         for world in range(worlds):
             work(workers[0], world)
         return
-    free: SimpleQueue[Worker] = SimpleQueue()
+    idle_workers: SimpleQueue[Worker] = SimpleQueue()
     for worker in workers:
-        free.put(worker)
+        idle_workers.put(worker)
 
-    ended = Event()
+    stopped = Event()
 
-    def one(world: int) -> None:
-        if ended.is_set():
+    def run_world(world: int) -> None:
+        if stopped.is_set():
             return
-        worker = free.get()
+        worker = idle_workers.get()
         try:
             work(worker, world)
         except BaseException:
-            ended.set()
+            stopped.set()
             raise
         finally:
-            free.put(worker)
+            idle_workers.put(worker)
 
     with ThreadPoolExecutor(len(workers)) as pool:
-        calls = [pool.submit(one, world) for world in range(worlds)]
+        calls = [pool.submit(run_world, world) for world in range(worlds)]
         try:
             for call in calls:
                 call.result()
         finally:
-            ended.set()
+            stopped.set()
