@@ -15,11 +15,15 @@ from ti_sim.base.rules import Count, Positive
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """board with PICTURES, --board, --square, --marker, --dictionary, --lens; pose with --points, --size and the lens; --out."""
-    parser.add_argument("how", choices=("board", "pose"), help="from pictures of a board, or from points whose places are known")
+    parser.add_argument(
+        "method", choices=("board", "pose"), help="from pictures of a board, or from points whose places are known"
+    )
     parser.add_argument("pictures", nargs="*", metavar="PICTURE", help="of board: PNG or JPEG files of one size, three or more")
     parser.add_argument("--out", required=True, metavar="FILE.json", help="the cameras, as --camera-file reads them")
     board = parser.add_argument_group("board")
-    board.add_argument("--board", type=_sides, metavar="CxR", help="inner corners along both sides (9x6); of ChArUco its squares")
+    board.add_argument(
+        "--board", type=_board_size, metavar="CxR", help="inner corners along both sides (9x6); of ChArUco its squares"
+    )
     board.add_argument("--square", type=number(Positive), metavar="M", help="side of a square [m]")
     board.add_argument("--marker", type=number(Positive), metavar="M", help="ChArUco: side of a marker [m]")
     board.add_argument("--dictionary", help="ChArUco: dictionary of its markers (default 4X4_50)")
@@ -41,13 +45,13 @@ def run(options: argparse.Namespace) -> int:
     """Estimate the cameras, print them with their error bars, and write them."""
     from ti_render.calibration.estimate import write_estimates
 
-    _refuse_options_of_other_way(options)
-    estimates = _from_board(options) if options.how == "board" else [_from_points(options)]
+    _refuse_options_of_other_method(options)
+    estimates = _from_board(options) if options.method == "board" else [_from_points(options)]
     write_estimates(options.out, estimates)
-    _print(estimates)
+    _print_estimates(estimates)
     print(f"written: {options.out}")
-    following = ("risp", "invert", "SCENE", "--camera-file", options.out, "--video", "FILE", "--unknown", "NAME")
-    print_closing(options.out, following=following)
+    next_command = ("risp", "invert", "SCENE", "--camera-file", options.out, "--video", "FILE", "--unknown", "NAME")
+    print_closing(options.out, next_command=next_command)
     return 0
 
 
@@ -58,16 +62,16 @@ def _from_board(options: argparse.Namespace) -> list[Any]:
     if options.board is None or options.square is None or not options.pictures:
         raise UserError("risp camera board takes pictures, --board CxR and --square M: give all three")
     columns, rows = options.board
-    kind = {} if options.dictionary is None else {"dictionary": options.dictionary}
-    board = Board(columns=columns, rows=rows, square=options.square, marker=options.marker, **kind)
+    dictionary_setting = {} if options.dictionary is None else {"dictionary": options.dictionary}
+    board = Board(columns=columns, rows=rows, square=options.square, marker=options.marker, **dictionary_setting)
     names = [Path(path).stem for path in options.pictures]
     estimates = calibrate(
         [read_grey(path) for path in options.pictures], board, names=names, lens=options.lens or "standard",
         square_pixels=not options.non_square_pixels,
     )  # fmt: skip
-    missed = sorted(set(names) - {estimate.record.name for estimate in estimates})
-    if missed:
-        print(f"the board is not found in {', '.join(missed)}")
+    undetected = sorted(set(names) - {estimate.record.name for estimate in estimates})
+    if undetected:
+        print(f"the board is not found in {', '.join(undetected)}")
     return estimates
 
 
@@ -90,16 +94,17 @@ def _from_points(options: argparse.Namespace) -> Any:
     )  # fmt: skip
 
 
-def _print(estimates: list[Any]) -> None:
-    """Intrinsics of the first camera, residuals and poses of all, and the options that make them priors."""
+def _print_estimates(estimates: list[Any]) -> None:
+    """Print the first camera's intrinsics, all residuals and poses, and options that make the estimates priors."""
     from risp_torch.files.report import format_table
 
     first = estimates[0]
-    bars = {name: list(sd) for name, sd in first.sd.items()}
-    numbers = {"focal": first.record.intrinsics[:2], "center": first.record.intrinsics[2:], "distortion": first.record.distortion}
+    sds = {name: list(sd) for name, sd in first.sd.items()}
+    camera = first.record
+    intrinsics = {"focal": camera.intrinsics[:2], "center": camera.intrinsics[2:], "distortion": camera.distortion}
     rows = [
-        [f"{name}[{k}]", f"{value:.6g}", f"± {bars[name][k]:.2g}" if name in bars and bars[name][k] > 0 else "given"]
-        for name, values in numbers.items()
+        [f"{name}[{k}]", f"{value:.6g}", f"± {sds[name][k]:.2g}" if name in sds and sds[name][k] > 0 else "given"]
+        for name, values in intrinsics.items()
         for k, value in enumerate(values)
     ]
     print(format_table(rows, ["intrinsics", "estimate", "error bar"]))
@@ -118,22 +123,22 @@ def _print(estimates: list[Any]) -> None:
     print("as priors of the first camera: " + " ".join(first.prior_options))
 
 
-def _refuse_options_of_other_way(options: argparse.Namespace) -> None:
-    """Raise a UserError for an option of the other way."""
-    ways = {
+def _refuse_options_of_other_method(options: argparse.Namespace) -> None:
+    """Raise a UserError for an option of the other method."""
+    options_by_method = {
         "board": ("board", "square", "marker", "dictionary", "lens", "non_square_pixels", "pictures"),
         "pose": ("points", "size", "focal", "camera_file", "free_focal", "below_ground"),
     }
-    (second_way,) = set(ways) - {options.how}
-    for name in ways[second_way]:
+    (other_method,) = set(options_by_method) - {options.method}
+    for name in options_by_method[other_method]:
         if getattr(options, name):
             option_text = "pictures" if name == "pictures" else f"--{name.replace('_', '-')}"
-            raise UserError(f"{option_text} belong to risp camera {second_way}: leave them out, or choose that")
+            raise UserError(f"{option_text} belong to risp camera {other_method}: leave them out, or choose that")
 
 
-def _sides(text: str) -> tuple[int, int]:
-    """Two numbers of CxR, for argparse."""
-    first, cross, second = text.lower().partition("x")
+def _board_size(text: str) -> tuple[int, int]:
+    """Columns and rows of CxR, for argparse."""
+    columns, cross, rows = text.lower().partition("x")
     if not cross:
         raise argparse.ArgumentTypeError(f"{format_value(text)} is not CxR: write for example 9x6")
-    return number(Count)(first), number(Count)(second)
+    return number(Count)(columns), number(Count)(rows)

@@ -20,9 +20,9 @@ from risp_torch.inversion.problem.linearisation import Step
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import StandardDeviation
 
-MAX_LISTED_PAIRS = 12  # that are listed
-ADJOINT_STEP = 1e-8  # of differences that check the adjoint
-CRF, UNCOMPRESSED = 18, "none"  # rate factor of a film, and the word for a film without compression
+MAX_LISTED_CORRELATIONS = 12  # strongly correlated pairs of unknowns that the output lists
+ADJOINT_STEP = 1e-8  # step of the central differences that check the adjoint, in ranges
+DEFAULT_CRF, UNCOMPRESSED = 18, "none"  # rate factor of a film, and the word for a film without compression
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -51,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "the share of a pixel on an edge of a mask (default 0.2), or a coordinate of a track in pixels (default 1)",
     )  # fmt: skip
     parser.add_argument(
-        "--crf", type=_quality, metavar="CRF",
+        "--crf", type=_rate_factor, metavar="CRF",
         help="count the errors of an H.264 file of this constant rate factor as well: 0 best, 18 good, 28 poor; none for a film "
         "that is not compressed (default 18; pixels alone)",
     )  # fmt: skip
@@ -73,19 +73,19 @@ def _check_gradient(options: argparse.Namespace) -> int:
     from risp_torch.files.report import format_table
     from risp_torch.inversion.diagnostics.gradient_check import check_film_gradient
 
-    names = ("bounds", "prior", "loss", "noise", "crf", "strict", "out")
-    needless = [name for name in names if getattr(options, name) not in (None, False, [])]
-    if needless:
-        raise UserError(f"--{needless[0]} has no effect with --gradient: leave one of the two out")
+    gradient_options = ("bounds", "prior", "loss", "noise", "crf", "strict", "out")
+    ineffective = [name for name in gradient_options if getattr(options, name) not in (None, False, [])]
+    if ineffective:
+        raise UserError(f"--{ineffective[0]} has no effect with --gradient: leave one of the two out")
     scene = make_scene(options)
     checks, loss = check_film_gradient(scene, options.unknown or scene.unknowns, step=options.gradient, progress=True)
     rows = [[c.label, f"{c.gradient:+.6e}", f"{c.difference:+.6e}", f"{c.relative:.1e}", c.verdict] for c in checks]
     print(f"{scene.name}: loss {loss:.6e} against a film with every unknown moved by 5 % of its range; gradients per range")
     print(format_table(rows, ["unknown", "gradient", "central difference", "relative", ""]))
-    is_right = all(check.ok for check in checks)
-    wider_steps = () if is_right and options.gradient == ADJOINT_STEP else ("--gradient", "1e-3")
-    print_closing(following=("risp", "check", options.scene, *wider_steps))
-    return 0 if is_right else 1
+    all_correct = all(check.ok for check in checks)
+    wider_steps = () if all_correct and options.gradient == ADJOINT_STEP else ("--gradient", "1e-3")
+    print_closing(next_command=("risp", "check", options.scene, *wider_steps))
+    return 0 if all_correct else 1
 
 
 def _predict(options: argparse.Namespace) -> int:
@@ -103,53 +103,55 @@ def _predict(options: argparse.Namespace) -> int:
     if not unknown:
         raise UserError(f"{scene.name} declares no unknowns: name a parameter with --unknown")
     planned = planned_loss(scene, loss)
-    noise, quality = options.noise or planned.noise, CRF if options.crf is None else options.crf
-    crf = quality if planned.is_compressed and quality != UNCOMPRESSED else None
-    observed = observability(
-        scene, unknown_of(unknown, options, scene), bounds=bounds, priors=dict(options.prior), noise=noise, crf=crf,
+    noise_sd, rate_factor = options.noise or planned.noise, DEFAULT_CRF if options.crf is None else options.crf
+    crf = rate_factor if planned.is_compressed and rate_factor != UNCOMPRESSED else None
+    prediction = observability(
+        scene, unknown_of(unknown, options, scene), bounds=bounds, priors=dict(options.prior), noise=noise_sd, crf=crf,
         loss=planned.loss,
     )  # fmt: skip
-    observed = replace(observed, unit=planned.unit)
-    settings = simulation_settings(scene, options) | dict(settings_of(observed.unknowns, noise, crf)) | {"loss": loss}
+    prediction = replace(prediction, unit=planned.unit)
+    settings = simulation_settings(scene, options) | dict(settings_of(prediction.unknowns, noise_sd, crf)) | {"loss": loss}
     folder = RunFolder.create(options.out or default_run_path("check", scene.name), settings)
-    ranges = observed.unknowns.scaled_range()
-    labels = [f"{k + 1}  {label}" for k, label in enumerate(observed.unknowns.labels)]
+    ranges = prediction.unknowns.scaled_range()
+    labels = [f"{k + 1}  {label}" for k, label in enumerate(prediction.unknowns.labels)]
     report.plot_observability(
-        folder.path / "observability.png", labels, observed.shares, observed.alone / ranges, observed.bars.correlation
+        folder.path / "observability.png", labels, prediction.shares, prediction.alone / ranges, prediction.bars.correlation
     )
-    folder.write_result({"schema": 1, "scene": scene.name} | observed.to_json())
-    _print(observed)
+    folder.write_result({"schema": 1, "scene": scene.name} | prediction.to_json())
+    _print_prediction(prediction)
     print(f"written: {folder.path}/observability.png, result.json")
-    following = ("risp", "invert", options.scene, "--video", "FILE", "--unknown", *unknown)
-    print_closing(folder.path / "observability.png", following=following)
-    return 1 if options.strict and not all(observed.bars.observable) else 0
+    next_command = ("risp", "invert", options.scene, "--video", "FILE", "--unknown", *unknown)
+    print_closing(folder.path / "observability.png", next_command=next_command)
+    return 1 if options.strict and not all(prediction.bars.observable) else 0
 
 
-def _quality(text: str) -> float | str:
+def _rate_factor(text: str) -> float | str:
     """A rate factor, or none, for argparse."""
     return text if text == UNCOMPRESSED else number(Quality)(text)
 
 
-def _print(observed: Any) -> None:
-    """The verdict, the table, null directions, singular values and strong correlations."""
+def _print_prediction(prediction: Any) -> None:
+    """Print the verdict, the table, null directions, singular values and strong correlations."""
     from risp_torch.files.report import format_table
 
-    print(observed.verdict())
-    print(format_table(_rows(observed), ["unknown", "value", "error bar", "of its range", "alone"]))
-    for sentence in observed.bars.unobservable:
+    print(prediction.verdict())
+    print(format_table(_rows(prediction), ["unknown", "value", "error bar", "of its range", "alone"]))
+    for sentence in prediction.bars.unobservable:
         print(f"not visible in this film: {sentence}")
-    for first, second, size in observed.strong_pairs[:MAX_LISTED_PAIRS]:
-        print(f"strongly correlated: {first} and {second} (correlation {size:+.3f})")
-    print("singular values per range: " + ", ".join(f"{value:.3g}" for value in observed.singular))
+    for first, second, correlation in prediction.strong_pairs[:MAX_LISTED_CORRELATIONS]:
+        print(f"strongly correlated: {first} and {second} (correlation {correlation:+.3f})")
+    print("singular values per range: " + ", ".join(f"{value:.3g}" for value in prediction.singular))
 
 
-def _rows(observed: Any) -> list[list[str]]:
+def _rows(prediction: Any) -> list[list[str]]:
     """A row for each unknown: value, error bar with the others unknown, its share of the range, and with the others known."""
     rows = []
-    for k, label in enumerate(observed.unknowns.labels):
-        value = f"{observed.values[k]:.5g} {observed.unknowns.units[k]}".strip()
-        bar = observed.size(k, observed.bars.sd[k]) if observed.bars.observable[k] else "not observable"
-        share_text = f"{100 * observed.shares[k]:.2g} %" if observed.shares[k] < 1 else "all"
-        alone = observed.size(k, observed.alone[k]) if observed.alone[k] < observed.unknowns.scaled_range()[k] else "no trace"
-        rows.append([label, value, bar, share_text, alone])
+    for k, label in enumerate(prediction.unknowns.labels):
+        value = f"{prediction.values[k]:.5g} {prediction.unknowns.units[k]}".strip()
+        bar_text = prediction.size(k, prediction.bars.sd[k]) if prediction.bars.observable[k] else "not observable"
+        share_text = f"{100 * prediction.shares[k]:.2g} %" if prediction.shares[k] < 1 else "all"
+        bar_alone = (
+            prediction.size(k, prediction.alone[k]) if prediction.alone[k] < prediction.unknowns.scaled_range()[k] else "no trace"
+        )
+        rows.append([label, value, bar_text, share_text, bar_alone])
     return rows

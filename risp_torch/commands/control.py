@@ -35,8 +35,8 @@ def run(options: argparse.Namespace) -> int:
     from risp_torch.control import control, load_control
     from risp_torch.files.run_folder import default_run_path
 
-    for_network = options.feedback == "risp" and options.network is not None
-    scene = make_scene_of_network(options, options.network) if for_network else make_scene(options)
+    has_network = options.feedback == "risp" and options.network is not None
+    scene = make_scene_of_network(options, options.network) if has_network else make_scene(options)
     options.out = options.out or default_run_path("control", scene.name)
     result = control(
         scene, load_control(options.scene, scene), objective=options.objective, seed=options.seed, goal=options.goal,
@@ -45,10 +45,10 @@ def run(options: argparse.Namespace) -> int:
     )  # fmt: skip
     history = result.search.history
     print(f"{scene.name}: {result.note}, objective {result.objective}")
-    for name, entry in (("start", 0), (f"iteration {result.search.best}", result.search.best)):
-        error = history.errors[entry]
+    for title, index in (("start", 0), (f"iteration {result.search.best}", result.search.best)):
+        error = history.errors[index]
         error_text = f"error {100 * error:.2f} % of the size" if error == error else "no error known"
-        print(f"{name}: {error_text}, loss {history.losses[entry]:.4e}")
+        print(f"{title}: {error_text}, loss {history.losses[index]:.4e}")
     print(f"written: {result.folder} ({result.seconds:.1f} s, {min(history.seconds):.2f} s an iteration)")
     print_closing(result.folder / "curves.png", result.folder / "strip.png")
     return 0

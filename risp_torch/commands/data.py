@@ -12,10 +12,12 @@ from ti_sim.base.errors import UserError
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """list; fetch with NAME and --out; errors with FOLDER and --results."""
     parser.add_argument(
-        "how", choices=("list", "fetch", "errors"),
+        "action", choices=("list", "fetch", "errors"),
         help="the data sets there are; download one; errors of estimates for a folder of films with true values",
     )  # fmt: skip
-    parser.add_argument("what", nargs="?", metavar="NAME|FOLDER", help="of fetch: a data set; of errors: a folder of films")
+    parser.add_argument(
+        "name_or_folder", nargs="?", metavar="NAME|FOLDER", help="of fetch: a data set; of errors: a folder of films"
+    )
     parser.add_argument(
         "--out", metavar="DIR", help="of fetch: make DIR/NAME (default: what RISP_DATA names, or else the user's cache)"
     )
@@ -24,11 +26,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print a table of data sets or of errors, or fetch a data set."""
-    takes = {"list": (), "fetch": ("what", "out"), "errors": ("what", "results")}[options.how]
-    for name, option_text in (("what", options.what), ("out", "--out"), ("results", "--results")):
-        if name not in takes and getattr(options, name) is not None:
-            raise UserError(f"risp data {options.how} takes no {option_text}: leave it out")
-    return {"list": _list, "fetch": _fetch, "errors": _errors}[options.how](options)
+    accepted = {"list": (), "fetch": ("name_or_folder", "out"), "errors": ("name_or_folder", "results")}[options.action]
+    for name, argument_text in (("name_or_folder", options.name_or_folder), ("out", "--out"), ("results", "--results")):
+        if name not in accepted and getattr(options, name) is not None:
+            raise UserError(f"risp data {options.action} takes no {argument_text}: leave it out")
+    return {"list": _list, "fetch": _fetch, "errors": _errors}[options.action](options)
 
 
 def _list(options: argparse.Namespace) -> int:
@@ -40,7 +42,7 @@ def _list(options: argparse.Namespace) -> int:
         for name, data_set in DATA_SETS.items()
     ]
     print(format_table(rows, ["data set", "what it is", "licence", "size", "where"]))
-    print_closing(following=("risp", "data", "fetch", "NAME"))
+    print_closing(next_command=("risp", "data", "fetch", "NAME"))
     return 0
 
 
@@ -60,9 +62,9 @@ def _fetch(options: argparse.Namespace) -> int:
     from risp_torch.data.locations import FOLDER_VARIABLE, missing_data_error
     from risp_torch.data.registry import DATA_SETS, find_data_set
 
-    if options.what is None:
+    if options.name_or_folder is None:
         raise UserError(f"risp data fetch takes a name: choose one of {', '.join(DATA_SETS)}")
-    data_set = find_data_set(options.what)
+    data_set = find_data_set(options.name_or_folder)
     print(f"{data_set.name}: {data_set.title}")
     for source in data_set.sources:
         print(f"source: github.com/{source.repository} at {source.commit}, {data_set.licence}, {source.copyright}")
@@ -72,8 +74,10 @@ def _fetch(options: argparse.Namespace) -> int:
     print(licence.read_text(encoding="utf-8"))
     if fetched.unavailable:
         raise missing_data_error(data_set, fetched.folder)
-    done = f"downloaded: {', '.join(fetched.downloaded)}" if fetched.downloaded else "all files were there, nothing is downloaded"
-    print(f"{done}\nfolder: {fetched.folder}")
+    download_text = (
+        f"downloaded: {', '.join(fetched.downloaded)}" if fetched.downloaded else "all files were there, nothing is downloaded"
+    )
+    print(f"{download_text}\nfolder: {fetched.folder}")
     if options.out:
         print(f"to use it from there: export {FOLDER_VARIABLE}={fetched.folder.parent.resolve()}")
     print_closing(licence, fetched.folder)
@@ -84,10 +88,10 @@ def _errors(options: argparse.Namespace) -> int:
     from risp_torch.data import estimate_errors, median_errors, read_measured_films
     from risp_torch.files.report import format_table
 
-    if options.what is None or options.results is None:
+    if options.name_or_folder is None or options.results is None:
         raise UserError("risp data errors takes a folder of films and --results RUNS: give both")
-    rows = estimate_errors(read_measured_films(options.what), options.results)
-    cells = [
+    rows = estimate_errors(read_measured_films(options.name_or_folder), options.results)
+    table_rows = [
         [
             row.film, row.quantity, f"{row.truth:.5g} {row.unit}".strip(),
             "-" if row.estimate is None else f"{row.estimate:.5g} {row.unit}".strip(),
@@ -95,11 +99,13 @@ def _errors(options: argparse.Namespace) -> int:
         ]
         for row in rows
     ]  # fmt: skip
-    for quantity, (median, covered, bars) in median_errors(rows).items():
+    for quantity, (median, covered_count, bar_count) in median_errors(rows).items():
         median_text = "-" if median is None else f"{median:.2f} %"
-        cells.append(["median of |error|", quantity, "", "", "", median_text, f"{covered} of {bars}" if bars else "-"])
-    print(format_table(cells, ["film", "quantity", "truth", "estimate", "error bar", "error", "bar holds truth"]))
-    print_closing(following=("risp", "show", f"{options.results}/FILM"))
+        table_rows.append(
+            ["median of |error|", quantity, "", "", "", median_text, f"{covered_count} of {bar_count}" if bar_count else "-"]
+        )
+    print(format_table(table_rows, ["film", "quantity", "truth", "estimate", "error bar", "error", "bar holds truth"]))
+    print_closing(next_command=("risp", "show", f"{options.results}/FILM"))
     return 0
 
 

@@ -35,10 +35,10 @@ def run(options: argparse.Namespace) -> int:
         if options.scene or options.out:
             raise UserError(f"--verify {options.verify} only reads a folder: leave out SCENE and --out")
         return _verify(options.verify)
-    lacking = [name for name in ("scene", "images", "out") if not getattr(options, name)]
-    if lacking:
-        named = " and ".join("SCENE" if name == "scene" else f"--{name}" for name in lacking)
-        raise UserError(f"{named} must be given: for example risp dataset cube --images 2000 --out data/cube")
+    missing = [name for name in ("scene", "images", "out") if not getattr(options, name)]
+    if missing:
+        missing_text = " and ".join("SCENE" if name == "scene" else f"--{name}" for name in missing)
+        raise UserError(f"{missing_text} must be given: for example risp dataset cube --images 2000 --out data/cube")
     return _generate(options)
 
 
@@ -54,7 +54,7 @@ def _verify(folder: str) -> int:
     for name, fault in faults.items():
         print(f"{name} {fault}")
     print(f"{folder}: {len(faults)} bad files" if faults else f"{folder}: every file is unchanged")
-    print_closing(f"{folder}/pictures.png", following=() if faults else ("risp", "train", "SCENE", "--data", folder))
+    print_closing(f"{folder}/pictures.png", next_command=() if faults else ("risp", "train", "SCENE", "--data", folder))
     return 1 if faults else 0
 
 
@@ -67,18 +67,18 @@ def _generate(options: argparse.Namespace) -> int:
     rank, ranks = ranks_from_environment()
     scene, _ = make_unsized_scene(options)
     resize_pictures(scene, settings.size)
-    name = os.path.normpath(options.scene) if options.scene.endswith(".py") else options.scene
+    scene_name = os.path.normpath(options.scene) if options.scene.endswith(".py") else options.scene
     summary = generate(
-        scene, load_task(options.scene, scene), settings, options.out, name=name, rank=rank, ranks=ranks, progress=rank == 0
+        scene, load_task(options.scene, scene), settings, options.out, name=scene_name, rank=rank, ranks=ranks, progress=rank == 0
     )
-    _print(summary, settings)
+    _print_summary(summary, settings)
     if summary.complete:
-        pictures = [summary.folder / name for name in ("pictures.png", "derivatives.png")]
-        print_closing(*pictures, following=("risp", "train", options.scene, "--data", summary.folder))
+        pictures = [summary.folder / file_name for file_name in ("pictures.png", "derivatives.png")]
+        print_closing(*pictures, next_command=("risp", "train", options.scene, "--data", summary.folder))
     return 0
 
 
-def _print(summary: object, settings: object) -> None:
+def _print_summary(summary: object, settings: object) -> None:
     print(
         f"{summary.images} pictures rendered in {summary.seconds:.0f} s; {summary.folder} has {summary.bytes / 1e6:.1f} MB in "
         f"at most {settings.shards} files: pictures of {settings.size} x {settings.size} pixels, "

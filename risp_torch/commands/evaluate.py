@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="of the test pictures: the rasteriser of the training, Mitsuba's path tracer (extra 'photoreal'); default both",
     )  # fmt: skip
     parser.add_argument(
-        "--images", type=_pictures, default=800, metavar="N",
+        "--images", type=_picture_count, default=800, metavar="N",
         help=f"pictures of each renderer, {APPEARANCES} appearances of N / {APPEARANCES} states each (default 800)",
     )  # fmt: skip
     parser.add_argument("--seed", type=number(Seed), default=0, help="of states and appearances (default 0)")
@@ -53,29 +53,29 @@ def run(options: argparse.Namespace) -> int:
     folder = RunFolder.create(options.out or default_run_path("evaluate", scene.name), settings)
     results = {}
     for renderer in dict.fromkeys(options.renderers):
-        settings_of_set = TestSettings(
+        test_settings = TestSettings(
             renderer=renderer, appearances=APPEARANCES, states=options.images // APPEARANCES, seed=options.seed
         )
-        test_set = make_test_set(scene, task, settings_of_set, cache=options.cache)
-        outcome = evaluate(scene, task, networks, test_set, seed=options.seed)
+        test_set = make_test_set(scene, task, test_settings, cache=options.cache)
+        evaluation = evaluate(scene, task, networks, test_set, seed=options.seed)
         print(f"\n{scene.name}, {renderer}: {len(test_set)} pictures, {APPEARANCES} held-out appearances")
-        print(error_table(outcome.errors))
-        print(output_table(outcome.errors))
+        print(error_table(evaluation.errors))
+        print(output_table(evaluation.errors))
         for index, name in enumerate(networks):
             sheet = f"sheet-{renderer}-{index}.png"
-            write_prediction_sheet(folder.path / sheet, test_set, outcome.predicted[name], task.head)
-        results[renderer] = outcome.to_json()
+            write_prediction_sheet(folder.path / sheet, test_set, evaluation.predicted[name], task.head)
+        results[renderer] = evaluation.to_json()
     print('"random, normal": standard normal outputs, as in the paper; "random state": the outputs of another state')
     folder.write_result({"schema": 1, "scene": scene.name, "renderers": results})
     print(f"written: {folder.path}/result.json, sheet-RENDERER-NETWORK.png")
     sheets = [folder.path / f"sheet-{renderer}-0.png" for renderer in results]
-    reading = ("--loss", "risp", "--network", options.network[0], "--video", "FILE")
-    print_closing(*sheets, following=("risp", "invert", options.scene, *reading, "--unknown", "NAME"))
+    loss_arguments = ("--loss", "risp", "--network", options.network[0], "--video", "FILE")
+    print_closing(*sheets, next_command=("risp", "invert", options.scene, *loss_arguments, "--unknown", "NAME"))
     return 0
 
 
 def _networks(scene: Any, task: Any, paths: Sequence[str], size: int | None) -> dict[str, Any]:
-    """The networks by short names; the camera's pictures get this size, by default that of the first network's."""
+    """The networks by short names; resizes the camera's pictures to ``size``, by default that of the first network."""
     from risp_torch.risp.network.file import check_network, load_network
     from risp_torch.risp.task import resize_pictures
 
@@ -93,7 +93,7 @@ def short_names(paths: Sequence[str]) -> list[str]:
     return names if len(set(names)) == len(names) else list(paths)
 
 
-def _pictures(text: str) -> int:
+def _picture_count(text: str) -> int:
     """A number of pictures divisible by the number of appearances, for argparse."""
     count = number(Count)(text)
     if count % APPEARANCES:

@@ -1,4 +1,4 @@
-"""Say what a film is, draw a contact sheet, and cut it for a scene."""
+"""Describe a film, draw a contact sheet, and cut it for a scene."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Count
 
 _SHEET_SIDE = 320  # pixels of the longer side of a picture on the sheet
-_DARK_FRAMES, _DARK = 60, 0.01  # how many of the first frames are looked at, and the light below which all is black
+_DARK_FRAMES, _DARK_LEVEL = 60, 0.01  # first frames that are tested, and the linear level below which a frame is black
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -23,10 +23,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("video", metavar="VIDEO", help="a video file, or a folder of PNG or JPEG pictures")
     group = parser.add_argument_group("part")
     group.add_argument(
-        "--first", type=_moment, metavar="WHEN",
+        "--first", type=_frame_or_seconds, metavar="WHEN",
         help="first frame: its number, or seconds from the film's first one, as 1.5s",
     )  # fmt: skip
-    group.add_argument("--last", type=_moment, metavar="WHEN", help="last frame, written as for --first")
+    group.add_argument("--last", type=_frame_or_seconds, metavar="WHEN", help="last frame, written as for --first")
     group.add_argument("--every", type=number(Count), default=1, metavar="K", help="every K-th of these frames (default 1)")
     group.add_argument(
         "--crop", type=_crop, metavar="X,Y,W,H", help="upper left corner, width and height of the part [pixels as shown]"
@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print what the film is, write the sheet and, with --out, the part."""
+    """Print a description of the film, write the sheet and, with --out, the part."""
     from risp_torch.files.film.cut import Cut
     from risp_torch.files.film.film import open_film
     from risp_torch.files.film.write import write_part
@@ -65,28 +65,30 @@ def run(options: argparse.Namespace) -> int:
     print(f"written: {sheet}")
     if options.out:
         write_part(options.out, film, cut, bits=options.bits)
-        size = f"{placement.width}x{placement.height} pixels, {options.bits} bits"
-        print(f"written: {options.out} ({len(frames)} pictures of {size})")
-    cut_next = ("risp", "film", options.video, "--out", "DIR")
-    invert_next = ("risp", "invert", "SCENE", "--video", options.out, "--unknown", "NAME")
-    print_closing(sheet, following=invert_next if options.out else cut_next)
+        size_text = f"{placement.width}x{placement.height} pixels, {options.bits} bits"
+        print(f"written: {options.out} ({len(frames)} pictures of {size_text})")
+    cut_command = ("risp", "film", options.video, "--out", "DIR")
+    invert_command = ("risp", "invert", "SCENE", "--video", options.out, "--unknown", "NAME")
+    print_closing(sheet, next_command=invert_command if options.out else cut_command)
     return 0
 
 
 def describe(facts: Any) -> str:
-    """A table of what a film is (``FilmFacts``)."""
+    """A table of a film's properties (``FilmFacts``)."""
     from risp_torch.files.report import format_table
 
     stored, colours = facts.stored, facts.colours
-    aspect = f", pixels {stored.pixel_aspect.numerator}:{stored.pixel_aspect.denominator}" if stored.pixel_aspect != 1 else ""
-    turned = f", turned by {90 * stored.quarter_turns} degrees" if stored.quarter_turns else ""
+    aspect_text = (
+        f", pixels {stored.pixel_aspect.numerator}:{stored.pixel_aspect.denominator}" if stored.pixel_aspect != 1 else ""
+    )
+    rotation_text = f", turned by {90 * stored.quarter_turns} degrees" if stored.quarter_turns else ""
     encoding = [
         f"{tag} {getattr(colours, tag)}{' (assumed)' if tag in colours.assumed else ''}"
         for tag in ("range", "matrix", "primaries", "curve")
     ]
     rows = [
         ("kind", f"{facts.container}, {facts.codec}, {facts.pixel_format}, {facts.bits} bits"),
-        ("size as stored", f"{stored.width}x{stored.height}{aspect}{turned}"),
+        ("size as stored", f"{stored.width}x{stored.height}{aspect_text}{rotation_text}"),
         ("size as shown", "{}x{}".format(*stored.shown_size)),
         *_clock_rows(facts),
         ("colours", ", ".join(encoding) if not colours.refusal else f"{colours.refusal}: not read"),
@@ -108,17 +110,17 @@ def _clock_rows(facts: Any) -> list[tuple[str, str]]:
     rows = [("frames", f"{facts.frames} in {clock.times[-1]:.6g} s"), ("first time stamp", f"{clock.start:.6g} s")]
     if clock.rate is None:
         return rows
-    even = "constant" if clock.is_even else f"variable, intervals off by up to {1e3 * clock.jitter:.3g} ms"
-    even = even if clock.is_even or clock.jitter > 0.1 * clock.period else "constant but for gaps"
-    rows.append(("rate", f"{clock.rate:.6g} frames/s, {even}"))
-    gaps = [f"{1e3 * step:.4g} ms before frame {frame}" for frame, step in clock.gaps]
+    regularity = "constant" if clock.is_even else f"variable, intervals off by up to {1e3 * clock.jitter:.3g} ms"
+    regularity = regularity if clock.is_even or clock.jitter > 0.1 * clock.period else "constant but for gaps"
+    rows.append(("rate", f"{clock.rate:.6g} frames/s, {regularity}"))
+    gaps = [f"{1e3 * interval:.4g} ms before frame {frame}" for frame, interval in clock.gaps]
     if gaps:
         rows.append(("gaps", ", ".join(gaps[:5]) + (f" and {len(gaps) - 5} more" if len(gaps) > 5 else "")))
     return rows
 
 
 def _remarks(film: Any, frames: Sequence[int], placement: Any) -> list[str]:
-    """Numbers for a scene that is compared with this part, and what stands in the way."""
+    """Settings of a scene for this part, and remarks on uneven times and pixels that are not square."""
     clock = None if film.facts.clock is None else film.facts.clock.select(frames)
     lines = []
     if clock is not None and clock.period is not None:
@@ -135,26 +137,28 @@ def _remarks(film: Any, frames: Sequence[int], placement: Any) -> list[str]:
 
 
 def _write_sheet(path: Path, film: Any, frames: Sequence[int], placement: Any, count: int) -> None:
-    """Write pictures spread over the part, and say whether it begins with black ones."""
+    """Write pictures spread over the part, and print a remark if it begins with black ones."""
     import numpy as np
 
     from risp_torch.scene.rendering_parameters import contact_sheet
 
     sheet_frames = [frames[k] for k in np.unique(np.linspace(0, len(frames) - 1, min(count, len(frames))).round().astype(int))]
-    looked_at = sorted({*sheet_frames, *frames[:_DARK_FRAMES]})
-    side = max(placement.width, placement.height) / _SHEET_SIDE
-    small = placement
-    if side > 1:
-        small = placement.resampled(max(int(placement.width / side), 1), max(int(placement.height / side), 1), (side, side))
-    pictures, dark = {}, []
-    for frame, picture in zip(looked_at, film.pictures(looked_at, small), strict=True):
+    read_frames = sorted({*sheet_frames, *frames[:_DARK_FRAMES]})
+    reduction = max(placement.width, placement.height) / _SHEET_SIDE
+    sheet_placement = placement
+    if reduction > 1:
+        sheet_placement = placement.resampled(
+            max(int(placement.width / reduction), 1), max(int(placement.height / reduction), 1), (reduction, reduction)
+        )
+    pictures, dark_frames = {}, []
+    for frame, picture in zip(read_frames, film.pictures(read_frames, sheet_placement), strict=True):
         if frame in sheet_frames:
             pictures[frame] = picture
-        if picture.max() < _DARK and frame in frames[:_DARK_FRAMES] and len(dark) == frames.index(frame):
-            dark.append(frame)
-    if dark and len(dark) < len(frames):
-        black = f"frame {dark[0]} is" if len(dark) == 1 else f"frames {dark[0]} to {dark[-1]} are"
-        print(f"remark: {black} black: begin with --first {frames[len(dark)]}")
+        if picture.max() < _DARK_LEVEL and frame in frames[:_DARK_FRAMES] and len(dark_frames) == frames.index(frame):
+            dark_frames.append(frame)
+    if dark_frames and len(dark_frames) < len(frames):
+        dark_text = f"frame {dark_frames[0]} is" if len(dark_frames) == 1 else f"frames {dark_frames[0]} to {dark_frames[-1]} are"
+        print(f"remark: {dark_text} black: begin with --first {frames[len(dark_frames)]}")
     times = None if film.facts.clock is None else film.facts.clock.times
     captions = [f"frame {frame}" + ("" if times is None else f"\n{times[frame]:.4f} s") for frame in sheet_frames]
     columns = round((len(sheet_frames) * placement.height / placement.width) ** 0.5) or 1
@@ -162,7 +166,7 @@ def _write_sheet(path: Path, film: Any, frames: Sequence[int], placement: Any, c
 
 
 def _sheet_path(options: argparse.Namespace) -> Path:
-    """Where the sheet goes; not into the folder of the part, whose pictures are the film's."""
+    """Path of the sheet; not in the folder of the part, where every picture is a frame."""
     from risp_torch.files.folders import contains
     from risp_torch.files.run_folder import default_run_path
 
@@ -183,17 +187,17 @@ def _bits(text: str) -> int:
     return int(text)
 
 
-def _moment(text: str) -> tuple[int | None, float | None]:
+def _frame_or_seconds(text: str) -> tuple[int | None, float | None]:
     """Frame and seconds, one of which is None, for argparse."""
     try:
-        moment = (None, float(text[:-1])) if text.endswith("s") else (int(text), None)
+        frame_and_seconds = (None, float(text[:-1])) if text.endswith("s") else (int(text), None)
     except ValueError:
-        moment = (None, None)
-    if not any(value is not None and 0 <= value < float("inf") for value in moment):
+        frame_and_seconds = (None, None)
+    if not any(value is not None and 0 <= value < float("inf") for value in frame_and_seconds):
         raise argparse.ArgumentTypeError(
             f"{text[:40]!r} is neither a frame nor a time: write for example 40, or 1.3s for seconds"
         )
-    return moment
+    return frame_and_seconds
 
 
 def _crop(text: str) -> tuple[int, ...]:

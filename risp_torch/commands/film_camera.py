@@ -1,4 +1,4 @@
-"""Cameras of films that show a part of what the cameras took."""
+"""Cameras of films that show a crop or a resized part of the recorded pictures."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ from typing import Any
 from ti_sim.base.errors import UserError
 from ti_sim.base.warn import warn
 
-_SQUARE = 0.01  # difference, relative, between the shape of pixels and the focal lengths, from which it is told
+_SQUARE_TOLERANCE = (
+    0.01  # relative difference of the pixels' aspect and that of the focal lengths, above which there is a warning
+)
 
 
 def follow_films(scene: Any, options: argparse.Namespace) -> None:
-    """Let the scene's cameras film the parts that the films of --video are: their crops, sizes and turns.
+    """Change the scene's cameras to film the parts in --video: their crops, sizes and rotations.
 
     A camera whose pictures have the size of the film stays as it is. One whose pictures have the size of those that the film was
     cut from, as shown or as stored, follows (``place_camera``).
@@ -35,21 +37,23 @@ def follow_films(scene: Any, options: argparse.Namespace) -> None:
     camera_films: dict[str | None, tuple[str, Any]] = {}
     for video, name in zip(videos, names * len(videos) if len(names) == 1 else names, strict=False):
         if not Path(video).exists():
-            return  # what reads the film says so
+            return  # the reader of the film raises the error
         facts = film_facts(video)
         placement = facts.full_placement
-        first, first_placement = camera_films.setdefault(name, (video, placement))
+        first_video, first_placement = camera_films.setdefault(name, (video, placement))
         if placement != first_placement:
             raise UserError(
-                f"{first} and {video} are other parts of what a camera took: name a camera for each film (--camera), or cut them "
-                "alike"
+                f"{first_video} and {video} are other parts of what a camera took: name a camera for each film (--camera), or "
+                "cut them alike"
             )
     for name, (video, placement) in camera_films.items():
-        _follow(scene, name, video, placement, resized=bool(options.size) or getattr(options, "loss", None) == "risp")
+        _place_camera_for_film(
+            scene, name, video, placement, resized=bool(options.size) or getattr(options, "loss", None) == "risp"
+        )
 
 
-def _follow(scene: Any, name: str | None, video: str, placement: Any, *, resized: bool) -> None:
-    """Let one camera film a part, unless its pictures have the part's size already, or get another one."""
+def _place_camera_for_film(scene: Any, name: str | None, video: str, placement: Any, *, resized: bool) -> None:
+    """Change one camera to film a part, unless its pictures have the part's size already, or are resized."""
     from risp_torch.scene.parts.cameras import chosen_cameras
 
     camera = chosen_cameras(scene.cameras, name)[0]
@@ -60,7 +64,7 @@ def _follow(scene: Any, name: str | None, video: str, placement: Any, *, resized
         scene.place_camera(placement, name=name)
         print(f"camera: its {size[0]}x{size[1]} pixels become the {placement.width}x{placement.height} of {video}")
     elif not (resized or placement.is_whole):
-        scene.place_camera(placement, name=name)  # says which sizes it may have
+        scene.place_camera(placement, name=name)  # raises an error that lists the allowed sizes
 
 
 def _check_pixels(scene: Any, camera: Any, video: str, placement: Any) -> None:
@@ -68,7 +72,7 @@ def _check_pixels(scene: Any, camera: Any, video: str, placement: Any) -> None:
     from risp_torch.scene.parts.cameras import prefix_of
 
     fx, fy = scene.table[f"{prefix_of(camera)}.focal"].value
-    if abs(fx * placement.pixel_aspect / fy - 1) > _SQUARE:
+    if abs(fx * placement.pixel_aspect / fy - 1) > _SQUARE_TOLERANCE:
         warn(
             f"pixels of {video} are {placement.pixel_aspect:.4g} times as wide as high, and the camera's focal lengths are "
             f"{fx:.4g} and {fy:.4g} pixels: read the film in square pixels, or change {prefix_of(camera)}.focal",

@@ -12,40 +12,40 @@ import numpy as np
 
 from ti_sim.base.errors import UserError
 
-_PREFIX = "film."  # of the numbers of a clock
-_SAME_RATE, _AT_FRAME = 0.01, 2e-3  # of the scene's rate, and of its frame interval
-_SPARE = 1e-6  # part of its length by which a film may be longer than its scene
+_PREFIX = "film."  # of the parameters of a clock
+_RATE_TOLERANCE, _TIME_TOLERANCE = 0.01, 2e-3  # in parts of the scene's rate, and of its frame interval
+_LENGTH_TOLERANCE = 1e-6  # part of a scene's length by which its film may be longer
 
 
-def options_about(options: argparse.Namespace) -> list[str]:
+def parameters_in_options(options: argparse.Namespace) -> list[str]:
     """Names of parameters in options other than --set."""
     option_values = [getattr(options, name, None) or [] for name in ("unknown", "bounds", "per_film")]
     return [text.partition("=")[0] for texts in option_values for text in ([texts] if isinstance(texts, str) else texts)]
 
 
-def use_film(scene: Any, options: argparse.Namespace, named: Iterable[str]) -> None:
-    """Give the scene the clock that the options describe; none of them leaves the scene as it is.
+def use_film(scene: Any, options: argparse.Namespace, parameter_names: Iterable[str]) -> None:
+    """Give the scene the clock that the options describe; without such options the scene does not change.
 
     Args:
         scene: the scene.
         options: of a command with ``add_scene_arguments``.
-        named: names of parameters in other options; one of a clock needs one.
+        parameter_names: names of parameters in other options; a name of a clock's parameter adds a clock.
 
     Raises:
         UserError: the film has no time stamps.
     """
-    if scene.clock is None and any(name.startswith(_PREFIX) for name in named):
+    if scene.clock is None and any(name.startswith(_PREFIX) for name in parameter_names):
         scene.set_film()
-    by_film = options.fps == "film" or options.fps is None and _differs(scene, options)
-    if by_film or options.fps not in (None, "scene"):
-        times = _of_films(options) if by_film else np.arange(_longest(scene, options.fps)) / options.fps
-        scene.change_film(times=times[times <= scene.frames * scene.frame_dt * (1 + _SPARE)])
+    uses_film_times = options.fps == "film" or options.fps is None and _film_times_differ(scene, options)
+    if uses_film_times or options.fps not in (None, "scene"):
+        times = _shared_time_stamps(options) if uses_film_times else np.arange(_picture_count(scene, options.fps)) / options.fps
+        scene.change_film(times=times[times <= scene.frames * scene.frame_dt * (1 + _LENGTH_TOLERANCE)])
     if "exposure" in dict(options.samples):
         scene.change_film(samples=dict(options.samples)["exposure"])
 
 
-def _differs(scene: Any, options: argparse.Namespace) -> bool:
-    """Whether a film has nearly the rate of the scene and other time stamps than its frames; says so."""
+def _film_times_differ(scene: Any, options: argparse.Namespace) -> bool:
+    """Whether a film has nearly the scene's rate but other time stamps than its frames; prints which film."""
     from risp_torch.files.film import film_facts
 
     video = getattr(options, "video", None)
@@ -58,24 +58,24 @@ def _differs(scene: Any, options: argparse.Namespace) -> bool:
             clock is None
             or clock.rate is None
             or clock.first_unordered_frame is not None
-            or abs(clock.rate * scene.frame_dt - 1) > _SAME_RATE
+            or abs(clock.rate * scene.frame_dt - 1) > _RATE_TOLERANCE
         ):
             return False
         times = clock.unrounded[: scene.frames + 1]
-        off = np.abs(times - scene.frame_dt * np.arange(len(times)))
-        if (off > clock.tick + _AT_FRAME * scene.frame_dt).any():
+        time_errors = np.abs(times - scene.frame_dt * np.arange(len(times)))
+        if (time_errors > clock.tick + _TIME_TOLERANCE * scene.frame_dt).any():
             rates = f"{clock.rate:.6g} pictures per second, where the scene has {1 / scene.frame_dt:.6g} frames"
             print(f"times: those of {video} ({rates})")
             return True
     return False
 
 
-def _longest(scene: Any, fps: float) -> int:
-    """Pictures at this rate from the start of the scene to its end."""
-    return math.floor(scene.frames * scene.frame_dt * fps * (1 + _SPARE)) + 1
+def _picture_count(scene: Any, fps: float) -> int:
+    """Number of pictures at this rate from the start of the scene to its end."""
+    return math.floor(scene.frames * scene.frame_dt * fps * (1 + _LENGTH_TOLERANCE)) + 1
 
 
-def _of_films(options: argparse.Namespace) -> np.ndarray:
+def _shared_time_stamps(options: argparse.Namespace) -> np.ndarray:
     """Time stamps of the film, which several films share.
 
     Raises:
@@ -84,8 +84,8 @@ def _of_films(options: argparse.Namespace) -> np.ndarray:
     videos = [options.video] if isinstance(options.video, str) else options.video or []
     if not videos:
         raise UserError("--fps film takes the time stamps of a film: give it with --video")
-    first, *following = [_time_stamps(video) for video in videos]
-    if any(len(stamps) != len(first) or not np.allclose(stamps, first, rtol=0.0, atol=1e-6) for stamps in following):
+    first, *others = [_time_stamps(video) for video in videos]
+    if any(len(stamps) != len(first) or not np.allclose(stamps, first, rtol=0.0, atol=1e-6) for stamps in others):
         raise UserError("the films have different time stamps: invert them one by one, or give films of one rate")
     return first
 

@@ -58,9 +58,12 @@ def run(options: argparse.Namespace) -> int:
     options.out = options.out or default_run_path("invert", scene.name)
     losses = make_losses(options, scene)
     unknown = unknown_of(options.unknown, options, scene)
-    for sentence in [*_films_used(options, scene), *(remark for loss in losses for remark in loss.target_used(scene))]:
+    for sentence in [
+        *_unused_frame_sentences(options, scene),
+        *(remark for loss in losses for remark in loss.target_used(scene)),
+    ]:
         print(f"used: {sentence}")
-    scene, video = _films(options, scene)
+    scene, video = _scene_and_film(options, scene)
     try:
         result = invert(
             scene, video, unknown, starts=[{}] if options.starts == "scene" else options.starts, seed=options.seed, loss=losses,
@@ -70,19 +73,19 @@ def run(options: argparse.Namespace) -> int:
         record = RunFolder(Path(options.out), {}).read_result()
         print("\n".join([*record.get("doubts", []), f"risp invert: {finished}"]))
         _print_closing(options)
-        return _status(options, record.get("converged"), record.get("fits"))
+        return _exit_status(options, record.get("converged"), record.get("fits"))
     print_inversion(result)
     _print_closing(options)
-    return _status(options, result.converged, result.fits)
+    return _exit_status(options, result.converged, result.fits)
 
 
 def _print_closing(options: argparse.Namespace) -> None:
     """Print the last line of a finished run."""
     pictures = [Path(options.out) / name for name in ("strip.png", "error_bars.png")]
-    print_closing(*(path for path in pictures if path.exists()), following=("risp", "show", options.out))
+    print_closing(*(path for path in pictures if path.exists()), next_command=("risp", "show", options.out))
 
 
-def _films_used(options: argparse.Namespace, scene: Any) -> list[str]:
+def _unused_frame_sentences(options: argparse.Namespace, scene: Any) -> list[str]:
     """Sentences on films that are longer than the scene, of which the first frames are compared."""
     from risp_torch.files.film import film_facts
 
@@ -94,12 +97,12 @@ def _films_used(options: argparse.Namespace, scene: Any) -> list[str]:
     ]
 
 
-def _status(options: argparse.Namespace, converged: bool | None, fits: bool | None) -> int:
+def _exit_status(options: argparse.Namespace, converged: bool | None, fits: bool | None) -> int:
     """Exit status of a finished run: 1 with --strict if the estimate may be wrong."""
     return 1 if options.strict and (converged is not True or fits is not True) else 0
 
 
-def _films(options: argparse.Namespace, scene: Any) -> tuple[Any, Any]:
+def _scene_and_film(options: argparse.Namespace, scene: Any) -> tuple[Any, Any]:
     """The scene and its film; with several films or parameters of each film, the scene of all of them.
 
     Raises:

@@ -71,12 +71,12 @@ def run(options: argparse.Namespace) -> int:
         )  # fmt: skip
     with replacing(folder.path / "landscape.npz") as temporary, open(temporary, "wb") as file:
         np.savez(file, loss=losses, **{f"axis{i}": axis for i, axis in enumerate(axes)})
-    grid_minimum = np.unravel_index(int(np.nanargmin(losses)), losses.shape)
-    lowest = {name: float(axis[i]) for name, axis, i in zip(names, axes, grid_minimum, strict=True)}
-    folder.write_result({"schema": 1, "scene": scene.name, "lowest": lowest, "loss": float(losses[grid_minimum])})
+    minimum_index = np.unravel_index(int(np.nanargmin(losses)), losses.shape)
+    minimum = {name: float(axis[i]) for name, axis, i in zip(names, axes, minimum_index, strict=True)}
+    folder.write_result({"schema": 1, "scene": scene.name, "lowest": minimum, "loss": float(losses[minimum_index])})
     if not np.ptp(losses[np.isfinite(losses)]) > 0:
         print(f"the loss is the same everywhere: {' and '.join(names)} leaves no trace in this film")
-    print(f"lowest loss {losses[grid_minimum]:.4e} at " + ", ".join(f"{name} = {value:.5g}" for name, value in lowest.items()))
+    print(f"lowest loss {losses[minimum_index]:.4e} at " + ", ".join(f"{name} = {value:.5g}" for name, value in minimum.items()))
     print(f"written: {folder.path}/landscape.png, landscape.npz")
-    print_closing(picture, following=("risp", "check", options.scene, "--unknown", *names))
+    print_closing(picture, next_command=("risp", "check", options.scene, "--unknown", *names))
     return 0

@@ -29,19 +29,19 @@ LOSSES: dict[str, type[Loss]] = {
     for loss in (PixelLoss, LuminanceLoss, MatchedLoss, PerceptualLoss, RispLoss, StateLoss, MaskLoss, ImageTracksLoss, DepthLoss)
 }  # fmt: skip
 # Options of which a loss needs one.
-_FILES = {
+_FILE_OPTIONS = {
     "state": ("states",), "mask": ("masks", "plate"), "image-tracks": ("tracks",), "depth": ("depth",)
 }  # fmt: skip
 # Option -> the loss that it belongs to.
-_OPTION_OF = {option: loss for loss, options in _FILES.items() for option in options} | {
+_LOSS_OF_OPTION = {option: loss for loss, options in _FILE_OPTIONS.items() for option in options} | {
     "look": "matched"
 }  # fmt: skip
-_NETWORK_LOSSES = ("risp", "perceptual")  # those that read pictures by a network
-_WEIGHTED = ("pixel", "luminance", "matched", "perceptual", "mask", "depth")  # those that weights of pixels apply to
+_NETWORK_LOSSES = ("risp", "perceptual")  # losses that read pictures by a network
+_PIXEL_WEIGHTED_LOSSES = ("pixel", "luminance", "matched", "perceptual", "mask", "depth")  # losses that use weights of pixels
 
 
 def add_loss_arguments(parser: argparse.ArgumentParser) -> None:
-    """--loss, the files that losses compare with or need, and which observations count how much."""
+    """--loss, the files that losses compare with or need, and the weights of observations."""
     parser.add_argument(
         "--loss", type=_loss_text, default="pixel", metavar="[X*]LOSS[+[X*]LOSS ...][,LOSS ...]",
         help="compared quantity: pixel (colours, default), luminance (what compressed films keep at full resolution), matched "
@@ -61,13 +61,13 @@ def add_loss_arguments(parser: argparse.ArgumentParser) -> None:
         "perceptual (default: torchvision's, or those of the extra perceptual); of both, risp=FILE perceptual=FILE",
     )  # fmt: skip
     files.add_argument(
-        "--look", type=_of_look, nargs="+", action="extend", metavar="NAME[=VALUE]",
+        "--look", type=_look_setting, nargs="+", action="extend", metavar="NAME[=VALUE]",
         help="of --loss matched: what is solved of the look: exposure, shadow, colors=texel|vertex|face|body, texels=N, "
         "light=none|sh1|sh2, robust=X ...",
     )  # fmt: skip
     group = parser.add_argument_group("observations that count")
     group.add_argument(
-        "--noise", metavar="[LOSS=]SD", type=_noise, action="append", default=[],
+        "--noise", metavar="[LOSS=]SD", type=_noise_setting, action="append", default=[],
         help="standard deviation of what a loss compares: pixel and mask as shares of white, image-tracks in pixels, depth in m; "
         "error bars are no smaller than it says; with LOSS= of one of several losses, repeatable",
     )  # fmt: skip
@@ -90,12 +90,12 @@ def check_loss_options(options: argparse.Namespace, *, target_needed: bool) -> N
         target_needed: whether the target's film, or its states, must be given.
     """
     names = losses_of(options)
-    for option, loss in _OPTION_OF.items():
+    for option, loss in _LOSS_OF_OPTION.items():
         if getattr(options, option) is not None and loss not in names:
             name = option.replace("_", "-")
             raise UserError(f"--{name} belongs to --loss {loss}, not to {options.loss}: choose that loss, or leave it out")
     for loss in names:
-        files = _FILES.get(loss, ())
+        files = _FILE_OPTIONS.get(loss, ())
         has_files = not files or any(getattr(options, option) is not None for option in files)
         if not has_files and (loss != "state" or target_needed):
             raise UserError(f"--loss {loss} needs {' or '.join(f'--{option} FILE' for option in files)}")
@@ -113,7 +113,7 @@ def _check_combinations(options: argparse.Namespace, names: list[str]) -> None:
         raise UserError("--masks and --plate both say where bodies are: leave one out")
     if len(options.tracks or []) > 2:
         raise UserError("--tracks takes a table of tracks, and one of the points on the bodies: give at most these two")
-    if options.pixel_weights is not None and not set(names) & set(_WEIGHTED):
+    if options.pixel_weights is not None and not set(names) & set(_PIXEL_WEIGHTED_LOSSES):
         raise UserError(f"--pixel-weights belongs to losses that compare pictures, not to --loss {options.loss}: leave it out")
     for loss, _ in options.noise:
         if loss is None and len(set(names)) > 1:
@@ -153,13 +153,13 @@ def make_losses(options: argparse.Namespace, scene: Any) -> list[Loss]:
     """The losses that follow each other (errors: their classes); the state loss uses the scene's own states if none are given."""
     pixel_weights, stages = pixel_weights_of(options, scene), []
     for stage in options.loss.split(","):
-        weighted = [text.rpartition("*") for text in stage.split("+")]
-        losses = {name: _single_loss(name, options, scene) for *_, name in weighted}
+        terms = [text.rpartition("*") for text in stage.split("+")]
+        losses = {name: _single_loss(name, options, scene) for *_, name in terms}
         for name, loss in losses.items():
-            if name in _WEIGHTED:
+            if name in _PIXEL_WEIGHTED_LOSSES:
                 loss.weights = pixel_weights
         noise = {name or next(iter(losses)): sd for name, sd in options.noise if name in (None, *losses)}
-        weights = {name: float(weight) for weight, _, name in weighted if weight}
+        weights = {name: float(weight) for weight, _, name in terms if weight}
         is_single = len(losses) == 1 and not noise and not weights
         stages.append(losses[stage] if is_single else MixedLoss(
             *(MixedPart(loss=loss, noise=noise.get(name), weight=weights.get(name, 1.0)) for name, loss in losses.items())
@@ -173,9 +173,9 @@ def _loss_text(text: str) -> str:
     for parts in stages:
         names = []
         for part in parts:
-            weight, times, name = part.rpartition("*")
+            weight, star, name = part.rpartition("*")
             names.append(name)
-            if times:
+            if star:
                 number(Positive)(weight)
             if name not in LOSSES:
                 loss_names = ", ".join(LOSSES)
@@ -187,7 +187,7 @@ def _loss_text(text: str) -> str:
     return ",".join("+".join(parts) for parts in stages)
 
 
-def _noise(text: str) -> tuple[str | None, float]:
+def _noise_setting(text: str) -> tuple[str | None, float]:
     """Name (or None) and number of [LOSS=]SD, for argparse."""
     name, equals, value = text.rpartition("=")
     if equals and name.strip() not in LOSSES:
@@ -195,17 +195,17 @@ def _noise(text: str) -> tuple[str | None, float]:
     return (name.strip() if equals else None), number(Positive)(value)
 
 
-def _of_look(text: str) -> tuple[str, Any]:
-    """Name and value of NAME=VALUE, or of NAME for what is there or not, for argparse."""
-    kinds = {field.name: type(field.default) for field in fields(LookSettings)}
+def _look_setting(text: str) -> tuple[str, Any]:
+    """Name and value of NAME=VALUE, or of NAME for a flag, for argparse."""
+    types = {field.name: type(field.default) for field in fields(LookSettings)}
     name, equals, value = text.partition("=")
-    kind = kinds.get(name.strip())
-    if kind is None:
-        raise argparse.ArgumentTypeError(f"unknown part of the look {text[:40]!r}: write one of {', '.join(kinds)}")
-    if (kind is bool) == bool(equals):
-        raise argparse.ArgumentTypeError(f"{text[:40]!r}: write {name.strip()}{'' if kind is bool else '=VALUE'}")
+    value_type = types.get(name.strip())
+    if value_type is None:
+        raise argparse.ArgumentTypeError(f"unknown part of the look {text[:40]!r}: write one of {', '.join(types)}")
+    if (value_type is bool) == bool(equals):
+        raise argparse.ArgumentTypeError(f"{text[:40]!r}: write {name.strip()}{'' if value_type is bool else '=VALUE'}")
     try:
-        setting = True if kind is bool else kind(value)
+        setting = True if value_type is bool else value_type(value)
         LookSettings(**{name.strip(): setting})
     except ValueError:
         raise argparse.ArgumentTypeError(f"{text[:40]!r} is no number: write for example robust=0.1") from None
@@ -229,12 +229,12 @@ def networks_of(options: argparse.Namespace) -> dict[str, str]:
         UserError: no loss reads by a network, or it is not clear which loss a file belongs to.
     """
     losses = [name for name in dict.fromkeys(losses_of(options)) if name in _NETWORK_LOSSES]
-    words = [text.partition("=") for text in options.network or []]
-    files = {name: path for name, _, path in words if name in losses}
-    unnamed = [f"{name}{equals}{path}" for name, equals, path in words if name not in losses]
+    arguments = [text.partition("=") for text in options.network or []]
+    files = {name: path for name, _, path in arguments if name in losses}
+    unnamed = [f"{name}{equals}{path}" for name, equals, path in arguments if name not in losses]
     if unnamed and not losses:
         raise UserError(f"--network belongs to --loss {' or '.join(_NETWORK_LOSSES)}, not to {options.loss}: leave it out")
-    if unnamed and (len(losses) > 1 or len(words) > 1) or len(files) + len(unnamed) < len(words):
+    if unnamed and (len(losses) > 1 or len(arguments) > 1) or len(files) + len(unnamed) < len(arguments):
         raise UserError(f"--network takes one file for each loss: write {' '.join(f'{name}=FILE' for name in losses)}")
     return files | dict(zip(losses, unnamed, strict=False))
 
@@ -270,6 +270,6 @@ def _state_loss(options: argparse.Namespace, scene: Any) -> Any:
 
     with torch.no_grad():
         states = options.states or scene.rollout()
-    table = options.states is not None and options.states.lower().endswith(".csv")
-    by_head = not table and has_function(options.scene, "make_task")
-    return StateLoss(load_task(options.scene, scene).head if by_head else None, states)
+    is_table = options.states is not None and options.states.lower().endswith(".csv")
+    has_head = not is_table and has_function(options.scene, "make_task")
+    return StateLoss(load_task(options.scene, scene).head if has_head else None, states)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ti_render.photoreal import Appearance, MitsubaSettings
 
 MITSUBA_OPTIONS = ("appearance", "seed", "spp", "variant", "colors")
-RANDOM, OF_SCENE = "random", "scene"  # appearances that are no files
+RANDOM, OF_SCENE = "random", "scene"  # values of --appearance that name no file
 
 
 def add_mitsuba_arguments(parser: argparse.ArgumentParser) -> None:
@@ -56,7 +56,7 @@ def mitsuba_settings(options: argparse.Namespace) -> MitsubaSettings:
     from ti_render.photoreal import MitsubaSettings
 
     names = {"seed": "seed", "samples": "spp", "variant": "variant"}
-    settings = {name: getattr(options, o) for name, o in names.items() if getattr(options, o) is not None}
+    settings = {name: getattr(options, option) for name, option in names.items() if getattr(options, option) is not None}
     return MitsubaSettings(look="match" if options.appearance == OF_SCENE else "photoreal", **settings)
 
 
@@ -77,6 +77,6 @@ def chosen_appearance(scene: Any, options: argparse.Namespace, mitsuba: MitsubaS
         text = Path(options.appearance).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"appearance {options.appearance} cannot be read ({error}): give the appearance.json of a run") from error
-    look = Appearance.from_json(text, name=options.appearance)
-    look.check(bodies, name=options.appearance)
-    return look
+    appearance = Appearance.from_json(text, name=options.appearance)
+    appearance.check(bodies, name=options.appearance)
+    return appearance

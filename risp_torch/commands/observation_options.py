@@ -69,10 +69,12 @@ def _plate_masks(options: argparse.Namespace, scene: Any) -> Any:
     video = load_target(scene, options.video[0] if isinstance(options.video, list) else options.video)
     if plate == MEDIAN:
         video = even_exposures(video)
-    return masks_by_difference(video, read_plate(plate, video), threshold=THRESHOLD if threshold is None else _share(threshold))
+    return masks_by_difference(
+        video, read_plate(plate, video), threshold=THRESHOLD if threshold is None else _threshold(threshold)
+    )
 
 
-def _share(text: str) -> float:
+def _threshold(text: str) -> float:
     """The least difference of --plate (UserError: it is out of range)."""
     try:
         return number(UnitInterval)(text)
@@ -81,7 +83,7 @@ def _share(text: str) -> float:
 
 
 def film_of(options: argparse.Namespace) -> str | None:
-    """The folder of --video that masks and weights belong to, such as a part; None where there is another film."""
+    """The folder of --video that masks and weights belong to, such as a part; None for a video file or several films."""
     videos = [options.video] if isinstance(options.video, str) else options.video or []
     return videos[0] if len(videos) == 1 and os.path.isdir(videos[0]) else None
 

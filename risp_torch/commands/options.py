@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Annotated, Any, Literal, get_args
 
 from risp_torch.commands.film_camera import follow_films
-from risp_torch.commands.film_options import options_about, use_film
+from risp_torch.commands.film_options import parameters_in_options, use_film
 from risp_torch.files.suggest import unknown_name_error
 from ti_sim.base.errors import UserError
 from ti_sim.base.numbers import format_value
@@ -21,7 +21,7 @@ _SAMPLES = {
     "exposure": Annotated[int, Rule(integer=True, minimum=2, maximum=1024)],
     "pixel": Annotated[int, Rule(integer=True, minimum=1, maximum=16)],
 }
-_UP = ("z", "y", "-y")
+_UP_AXES = ("z", "y", "-y")
 
 
 def add_scene_arguments(
@@ -53,7 +53,7 @@ def add_scene_arguments(
         "scene and film", "parameters of --set and --unknown: film.start [s], film.rate, film.exposure [s], film.line_time [s]"
     )
     films.add_argument(
-        "--from", dest="found", metavar="RESULT.json",
+        "--from", dest="result_path", metavar="RESULT.json",
         help="set the scene's parameters to the estimates of a run; --set has precedence",
     )  # fmt: skip
     films.add_argument(
@@ -61,13 +61,13 @@ def add_scene_arguments(
     )
     films.add_argument("--frames", type=number(Count), help="frame intervals instead of the scene's, as --set frames=N")
     films.add_argument(
-        "--fps", type=_rate if with_video else number(Positive), metavar="RATE|film|scene" if with_video else "RATE",
+        "--fps", type=_film_rate if with_video else number(Positive), metavar="RATE|film|scene" if with_video else "RATE",
         help="pictures per second of the film; film takes the time stamps of --video, scene a picture at every frame (default: "
         "the time stamps where they differ from the frames and the rates are within 1 %%, else the frames)"
         if with_video else "pictures per second of the film (default: one at every frame of the scene)",
     )  # fmt: skip
     films.add_argument(
-        "--samples", type=_samples, nargs="+", action="extend", default=[], metavar="NAME=N",
+        "--samples", type=_sample_count, nargs="+", action="extend", default=[], metavar="NAME=N",
         help="samples of a picture: exposure=N pictures for one of a film with film.exposure or film.line_time (default 8), "
         "pixel=N along each side of a pixel (default: the scene's)",
     )  # fmt: skip
@@ -126,7 +126,7 @@ def bounds_of(text: str) -> tuple[str, tuple]:
     try:
         if not equals or not name.strip() or len(limits) not in (2, 3):
             raise ValueError
-        return name.strip(), (_bound(limits[0]), _bound(limits[1]), *limits[2:])
+        return name.strip(), (_parsed_numbers(limits[0]), _parsed_numbers(limits[1]), *limits[2:])
     except (ValueError, TypeError, SyntaxError):
         raise UserError(
             f"--bounds {text!r} is not NAME=LOW:HIGH: write for example --bounds die.position=-0.1:0.1 or "
@@ -166,8 +166,8 @@ def prior_of(text: str) -> tuple[str, Any]:
     try:
         if not equals or not name.strip() or len(mean) > 1:
             raise ValueError
-        wide = sd.strip() if sd.strip().endswith("%") else _bound(sd)
-        return name.strip(), (_bound(mean[0]), wide) if mean else wide
+        deviation = sd.strip() if sd.strip().endswith("%") else _parsed_numbers(sd)
+        return name.strip(), (_parsed_numbers(mean[0]), deviation) if mean else deviation
     except (ValueError, TypeError, SyntaxError):
         raise argparse.ArgumentTypeError(
             f"{format_value(text)} is not NAME=SD or NAME=MEAN:SD: write for example camera.turn=0.02, body.density=700:50 or "
@@ -175,7 +175,7 @@ def prior_of(text: str) -> tuple[str, Any]:
         ) from None
 
 
-def _bound(text: str) -> Any:
+def _parsed_numbers(text: str) -> Any:
     """A number, or nested lists of them."""
     try:
         return float(text)
@@ -196,7 +196,7 @@ def number(kind: Any) -> Callable[[str], Any]:
     """
     rule = get_args(kind)[1]
 
-    def read(text: str) -> Any:
+    def parse(text: str) -> Any:
         try:
             parsed: Any = int(text) if rule.integer else float(text)
         except ValueError:
@@ -207,7 +207,7 @@ def number(kind: Any) -> Callable[[str], Any]:
             raise argparse.ArgumentTypeError(str(error)) from None
         return parsed
 
-    return read
+    return parse
 
 
 def picture_size(text: str) -> tuple[int, int]:
@@ -247,22 +247,22 @@ def make_scene(options: argparse.Namespace) -> Any:
         settings = {name: value for name, value in settings.items() if name not in settings_of_films(options)}
     frames = _frames(options, settings)
     overrides = {name: value for name, value in settings.items() if "." not in name and name not in ("gravity",)}
-    scene_options, any_name = _options_of(options.scene)
+    scene_options, accepts_any_name = _make_scene_options(options.scene)
     if frames is not None and "frames" in scene_options:
         overrides["frames"] = frames
-    if not any_name:
+    if not accepts_any_name:
         _check_overrides(options.scene, overrides, scene_options)
     scene = load_scene(options.scene, **overrides)
     scene.name = scene.name or options.scene
     if frames is not None:
         scene.frames = frames
-    use_film(scene, options, [*settings, *options_about(options)])
+    use_film(scene, options, [*settings, *parameters_in_options(options)])
     _use_camera_file(scene, options)
     follow_films(scene, options)
-    if options.found is not None:
+    if options.result_path is not None:
         from risp_torch.inversion.report.apply_result import apply_result
 
-        apply_result(scene, options.found)
+        apply_result(scene, options.result_path)
     for name, value in settings.items():
         if name not in overrides:
             scene.set(name, value)
@@ -301,7 +301,7 @@ def make_unsized_scene(options: argparse.Namespace) -> tuple[Any, int | None]:
 
 
 def settings_of_films(options: argparse.Namespace) -> dict[str, Any]:
-    """Values of --set for parameters of single films, "body.velocity@2" (``inversion.films``)."""
+    """Values of --set for parameters of single films, "body.velocity@2" (``Films``)."""
     return {name: value for name, value in (_setting(text) for text in options.settings) if "@" in name}
 
 
@@ -320,13 +320,13 @@ def _frames(options: argparse.Namespace, settings: dict[str, Any]) -> int | None
     return frames
 
 
-def _options_of(scene: str) -> tuple[list[str], bool]:
+def _make_scene_options(scene: str) -> tuple[list[str], bool]:
     """Names of the options of a scene's make_scene, and whether it accepts any other name."""
     from risp_torch.scene.load import find_make_scene
 
     parameters = inspect.signature(find_make_scene(scene)).parameters.values()
-    named = [p.name for p in parameters if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
-    return named, any(p.kind is p.VAR_KEYWORD for p in parameters)
+    option_names = [p.name for p in parameters if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
+    return option_names, any(p.kind is p.VAR_KEYWORD for p in parameters)
 
 
 def _check_overrides(name: str, overrides: dict[str, Any], scene_options: list[str]) -> None:
@@ -362,7 +362,7 @@ def _camera_setting(text: str) -> tuple[str, Any]:
     """Name and value of up=AXIS, scale=M or depth=NEAR:FAR, for argparse."""
     name, _, value = text.partition("=")
     near, colon, far = value.partition(":")
-    if name == "up" and value in _UP:
+    if name == "up" and value in _UP_AXES:
         return name, value
     if name == "scale":
         return name, number(Positive)(value)
@@ -373,7 +373,7 @@ def _camera_setting(text: str) -> tuple[str, Any]:
     )
 
 
-def _samples(text: str) -> tuple[str, int]:
+def _sample_count(text: str) -> tuple[str, int]:
     """Name and number of exposure=N or pixel=N, for argparse."""
     name, equals, value = text.partition("=")
     if not equals or name not in _SAMPLES:
@@ -381,7 +381,7 @@ def _samples(text: str) -> tuple[str, int]:
     return name, number(_SAMPLES[name])(value)
 
 
-def _rate(text: str) -> float | str:
+def _film_rate(text: str) -> float | str:
     """A rate, film or scene, for argparse."""
     if text in ("film", "scene"):
         return text

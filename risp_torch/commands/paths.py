@@ -15,13 +15,13 @@ from ti_sim.base.rules import check_path
 # Options that name files or folders which a command reads.
 _INPUTS = (
     "scene", "video", "masks", "plate", "tracks", "depth", "pixel_weights", "states", "network",
-    "found", "camera_file", "appearance", "data", "points", "pictures", "target", "cache", "verify",
+    "result_path", "camera_file", "appearance", "data", "points", "pictures", "target", "cache", "verify",
 )  # fmt: skip
 _OUTPUTS = ("out", "sheet")
-_SHARED = ("found", "data", "cache")  # folders of runs, data sets and kept pictures, in which more runs may lie
+_SHARED_FOLDERS = ("result_path", "data", "cache")  # folders of runs, data sets and kept pictures, in which more runs may lie
 _NUMBERED = re.compile(r"(.+):(\d{1,10})")
 _WITH_THRESHOLD = re.compile(r"(.+):([\d.eE+-]+)")
-_WORDS = {"appearance": ("random", "scene"), "plate": ("median",)}  # in place of a path
+_KEYWORDS = {"appearance": ("random", "scene"), "plate": ("median",)}  # words that an option takes in place of a path
 
 
 def check_paths(options: argparse.Namespace) -> None:
@@ -38,23 +38,29 @@ def check_paths(options: argparse.Namespace) -> None:
     inputs = [(name, path) for name, path in inputs if os.path.exists(path)]
     for name, path in inputs:
         check_regular(path, f"{_option_text(name)} {path}")
-    for output, target in outputs:
+    for option, output_path in outputs:
         for name, path in inputs:
-            is_input = is_same_path(target, path)
-            inside = os.path.isdir(path) and name not in _SHARED and contains(path, target)
-            is_film_folder = options.command == "film" and output == "out" and contains(target, path)
-            if is_input or inside or is_film_folder:
-                relation = "is" if is_input else "lies in" if inside else "is a folder around"
+            is_input = is_same_path(output_path, path)
+            is_inside_input = os.path.isdir(path) and name not in _SHARED_FOLDERS and contains(path, output_path)
+            is_film_folder = options.command == "film" and option == "out" and contains(output_path, path)
+            if is_input or is_inside_input or is_film_folder:
+                relation = "is" if is_input else "lies in" if is_inside_input else "is a folder around"
                 raise UserError(
-                    f"--{output} {target} {relation} the input {path}, which would change: choose another place for it"
+                    f"--{option} {output_path} {relation} the input {path}, which would change: choose another place for it"
                 )
 
 
 def _paths_of(options: argparse.Namespace, name: str) -> Iterator[str]:
-    """The texts of an option that may be paths; numbers of an option with the same name are none."""
+    """The texts of an option that may be paths, without numbers and keywords."""
     value: Any = getattr(options, name, None)
     for text in value if isinstance(value, list | tuple) else [value]:
-        if not isinstance(text, str) or not text or text in _WORDS.get(name, ()) or name == "scene" and not text.endswith(".py"):
+        if (
+            not isinstance(text, str)
+            or not text
+            or text in _KEYWORDS.get(name, ())
+            or name == "scene"
+            and not text.endswith(".py")
+        ):
             continue
         if name == "masks":
             yield split_mask(text)[1]
@@ -80,5 +86,5 @@ def split_plate(text: str) -> tuple[str, str | None]:
 
 def _option_text(name: str) -> str:
     """An option as it is written on the command line."""
-    words = {"found": "--from", "video": "the film", "scene": "the scene", "pictures": "the picture"}
-    return words.get(name, f"--{name.replace('_', '-')}")
+    special_texts = {"result_path": "--from", "video": "the film", "scene": "the scene", "pictures": "the picture"}
+    return special_texts.get(name, f"--{name.replace('_', '-')}")

@@ -20,7 +20,7 @@ from risp_torch.files.suggest import similar_names
 from ti_sim.base.errors import DivergenceError, UserError
 from ti_sim.base.rules import checked
 
-_READER_GONE = 141  # 128 + SIGPIPE, as shells report it
+_BROKEN_PIPE_STATUS = 141  # 128 + SIGPIPE, as shells report it
 Work = Callable[[], int]  # returns an exit status
 
 
@@ -38,7 +38,7 @@ class Program:
     """A command line of several commands.
 
     Attributes:
-        name: how the program is called; messages begin with it.
+        name: the program's name, with which messages begin.
         description: for ``--help``.
         modules: package of the commands' modules.
         commands: their names. The module of a command has ``run(options) -> int``; for its options
@@ -84,7 +84,7 @@ class Program:
         except BrokenPipeError:
             # Python would try again at exit and print an error.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            return _READER_GONE
+            return _BROKEN_PIPE_STATUS
 
     def run(self, options: argparse.Namespace) -> int:
         """Run the command of parsed options; the exit status, with a message on stderr if it is not 0 (``main``)."""
@@ -93,29 +93,29 @@ class Program:
             from risp_torch.risp.training.ranks import bind_local_gpu
 
             bind_local_gpu()
-        warnings.showwarning = partial(_warn, program)
+        warnings.showwarning = partial(_print_warning, program)
         try:
             return exit_status(program, lambda: _checked_run(options))
         except SystemExit as stop:
-            fault = f"the scene's file ends the program (sys.exit({stop.code})): take that out of it"
-            print(f"{program}: error: {fault}", file=sys.stderr)
+            message = f"the scene's file ends the program (sys.exit({stop.code})): take that out of it"
+            print(f"{program}: error: {message}", file=sys.stderr)
             return 2
         except KeyboardInterrupt as stop:
             out = getattr(options, "out", None)
             resumable = out and options.is_resumable(options)
-            resuming = f"; repeat the command with --out {out} to resume the run" if resumable else ""
-            print(f"{program}: stopped{resuming}", file=sys.stderr)
+            resume_text = f"; repeat the command with --out {out} to resume the run" if resumable else ""
+            print(f"{program}: stopped{resume_text}", file=sys.stderr)
             return 143 if isinstance(stop, Terminated) else 130
 
     def _parsed(self, arguments: Sequence[str] | None) -> argparse.Namespace:
         """The options of the command line; an unknown one ends the program with status 2 and similar options."""
         parser, parsers = self.parsers()
-        options, rest = parser.parse_known_args(arguments)
-        if rest:
-            parsers[options.command].error(self._unknown(rest[0], options.command, parsers))
+        options, unparsed = parser.parse_known_args(arguments)
+        if unparsed:
+            parsers[options.command].error(self._unknown_argument_error(unparsed[0], options.command, parsers))
         return options
 
-    def _unknown(self, argument: str, command: str, parsers: Mapping[str, argparse.ArgumentParser]) -> str:
+    def _unknown_argument_error(self, argument: str, command: str, parsers: Mapping[str, argparse.ArgumentParser]) -> str:
         """Error message for an unknown word of the command line."""
         if not argument.startswith("--"):
             return f"unexpected argument {argument!r} ({self.name} {command} --help shows what it takes)"
@@ -138,7 +138,7 @@ def exit_status(program: str, work: Work) -> int:
     """Do the work of a program, and turn errors of its user into one sentence on stderr.
 
     Args:
-        program: what messages begin with.
+        program: name with which messages begin.
         work: returns the exit status of a program that comes to its end.
 
     Returns:
@@ -160,7 +160,7 @@ def exit_status(program: str, work: Work) -> int:
             raise
         sentence = f"{error.filename} cannot be used ({error.strerror}): check the path"
     except (MemoryError, RuntimeError) as error:
-        # Torch has no separate error type for it.
+        # Torch has no separate error type for a failed allocation.
         if isinstance(error, RuntimeError) and "can't allocate memory" not in str(error):
             raise
         sentence = "it does not fit into memory: take less of it at a time"
@@ -174,6 +174,6 @@ def _checked_run(options: argparse.Namespace) -> int:
     return options.run(options)
 
 
-def _warn(program: str, message: Warning | str, *location: object) -> None:
+def _print_warning(program: str, message: Warning | str, *location: object) -> None:
     """Print a warning as one line, without its source line."""
     print(f"{program}: warning: {' '.join(str(message).split())}", file=sys.stderr)

@@ -11,8 +11,8 @@ from risp_torch.commands.options import add_scene_arguments, make_scene, number
 from ti_sim.base.rules import Count, FromZero, Seed
 
 QUANTITIES = ("color", "depth", "normal", "alpha")
-_PICTURE_BYTES = 3 * 16  # of a pixel: colour and alpha as they are rendered, on the CPU, and as they are shown
-_COPIES = 4  # of an appearance's numbers: as sampled, as values, as the renderer's arrays, and as text
+_PIXEL_PICTURE_BYTES = 3 * 16  # bytes per pixel: colour and alpha as they are rendered, on the CPU, and as they are shown
+_APPEARANCE_COPIES = 4  # copies of an appearance's numbers: as sampled, as values, as the renderer's arrays, and as text
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -48,9 +48,9 @@ def run(options: argparse.Namespace) -> int:
     print(f"written: {out}")
     if parameters:
         json_path = re.sub(r"\.png$", ".json", out, flags=re.IGNORECASE)
-        write_text(json_path, _record(scene, options, parameters, psi))
+        write_text(json_path, _appearances_json(scene, options, parameters, psi))
         print(f"written: {json_path} ({parameters.size} numbers of each appearance)")
-    print_closing(out, following=("risp", "simulate", options.scene))
+    print_closing(out, next_command=("risp", "simulate", options.scene))
     return 0
 
 
@@ -75,12 +75,14 @@ def _check_memory(scene: Any, options: argparse.Namespace, settings: Any) -> Non
     count = max(options.psi, 1) * (len(scene.cameras) if options.camera == "all" else 1)
     pixels = settings.width * settings.height
     zoom = max(-(-MIN_SIDE // min(settings.width, settings.height)), 1)
-    picture_bytes = pixels * (_PICTURE_BYTES + 3 * zoom**2) + (_COPIES * _numbers(scene) * 8 if options.psi else 0)
+    picture_bytes = pixels * (_PIXEL_PICTURE_BYTES + 3 * zoom**2) + (
+        _APPEARANCE_COPIES * _appearance_size(scene) * 8 if options.psi else 0
+    )
     subject = f"{count} pictures of {settings.width} x {settings.height} pixels" if count > 1 else "a picture"
     check_memory(count * picture_bytes + pixels * settings.antialias**2 * PIXEL_BYTES, subject, "take fewer or smaller ones")
 
 
-def _numbers(scene: Any) -> int:
+def _appearance_size(scene: Any) -> int:
     """How many numbers an appearance has, with the colours of all faces' corners."""
     import numpy as np
 
@@ -116,15 +118,15 @@ def _display_images(pictures: Any, quantity: str) -> tuple[Any, list[str]]:
     if quantity == "color":
         return colors, remarks
     if quantity == "normal":
-        grey = 0.5 + 0.5 * colors
+        displayed = 0.5 + 0.5 * colors
     elif quantity == "alpha":
-        grey = alpha.repeat(3, axis=-1)
+        displayed = alpha.repeat(3, axis=-1)
     else:
         depth_ranges = [_depth_range(depth[..., 0], mask[..., 0]) for depth, mask in zip(colors, alpha, strict=True)]
-        low, high = (np.array(limit).reshape(-1, 1, 1, 1) for limit in zip(*depth_ranges, strict=True))
-        grey = ((high - colors) / (high - low)).clip(0.0, 1.0).repeat(3, axis=-1)
+        nearest, farthest = (np.array(limit).reshape(-1, 1, 1, 1) for limit in zip(*depth_ranges, strict=True))
+        displayed = ((farthest - colors) / (farthest - nearest)).clip(0.0, 1.0).repeat(3, axis=-1)
         remarks = [f"\n{near:.3g} m white, {far:.3g} m black" for near, far in depth_ranges]
-    return srgb_to_linear(grey), remarks  # in the file, equal steps of the quantity are equal steps of grey
+    return srgb_to_linear(displayed), remarks  # in the file, equal steps of the quantity are equal steps of grey
 
 
 def _depth_range(depth: Any, alpha: Any) -> tuple[float, float]:
@@ -143,13 +145,13 @@ def _captions(scene: Any, options: argparse.Namespace, remarks: list[str]) -> li
     names = [camera.name for camera in scene.cameras] if options.camera == "all" else [options.camera or ""]
     captions = []
     for index, remark in enumerate(remarks):
-        number, name = index // len(names) + 1, names[index % len(names)]
-        appearance = f"appearance {number}" if options.psi else scene.name
+        appearance_number, name = index // len(names) + 1, names[index % len(names)]
+        appearance = f"appearance {appearance_number}" if options.psi else scene.name
         captions.append(", ".join(filter(None, [appearance, name, f"frame {options.frame}"])) + remark)
     return captions
 
 
-def _record(scene: Any, options: argparse.Namespace, parameters: Any, psi: Any) -> str:
+def _appearances_json(scene: Any, options: argparse.Namespace, parameters: Any, psi: Any) -> str:
     """The appearances as JSON: the rendering parameters, and values of psi."""
     import json
 
@@ -168,7 +170,7 @@ def _record(scene: Any, options: argparse.Namespace, parameters: Any, psi: Any) 
 
 
 def _appearances(text: str) -> int:
-    """"default" as 0, "random:N" as N, for argparse."""
+    """ "default" as 0, "random:N" as N, for argparse."""
     if text == "default":
         return 0
     kind, colon, count = text.partition(":")

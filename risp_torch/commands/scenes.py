@@ -20,5 +20,5 @@ def run(options: argparse.Namespace) -> int:
             print(f"{'':15s} unknown: {', '.join(scene.unknowns)}")
         if name in controlled_scenes:
             print(f"{'':15s} driven by a network: {load_control(name, scene).drives} (risp control)")
-    print_closing(following=("risp", "simulate", "SCENE"))
+    print_closing(next_command=("risp", "simulate", "SCENE"))
     return 0

@@ -13,9 +13,9 @@ from risp_torch.commands.solver_settings import (
     SEARCHES,
     WARM_START_GROUPS,
     SolverAction,
-    after_search,
     settings_of,
     solver_texts,
+    stage_settings,
 )
 from risp_torch.inversion.problem.search_settings import NewtonSteps, OptimiseSettings, SearchSettings
 from ti_sim.base.rules import Count, Seed
@@ -52,7 +52,8 @@ def add_search_arguments(parser: argparse.ArgumentParser) -> None:
         help="another setting of a solver, such as refine=0 or first_frames=6; --solver help lists all; repeatable",
     )  # fmt: skip
     group.add_argument(
-        "--strict", action="store_true",
+        "--strict",
+        action="store_true",
         help="exit status 1 where the search has not converged, nothing fits the film, or it is not known whether",
     )
 
@@ -62,27 +63,27 @@ def search_stages(options: argparse.Namespace) -> SearchStages:
     from risp_torch.inversion.problem.search_stages import SearchStages
 
     find_start, warm_start = warm_start_settings(options)
-    after = after_search(solver_texts(options))
-    return SearchStages(steps=_steps_by_loss(options), find_start=find_start, warm_start=warm_start, **after)
+    stage_arguments = stage_settings(solver_texts(options))
+    return SearchStages(steps=_steps_by_loss(options), find_start=find_start, warm_start=warm_start, **stage_arguments)
 
 
 def _steps_by_loss(options: argparse.Namespace) -> Callable[[Loss, int], SearchSettings]:
     """The settings of the steps by the loss and the number of unknowns."""
     texts = solver_texts(options)
 
-    def settings_by(loss: Loss, count: int) -> SearchSettings:
+    def settings_for(loss: Loss, count: int) -> SearchSettings:
         from risp_torch.inversion.problem.search_stages import usual_search
 
         search = SEARCHES[options.search] if options.search else type(usual_search(loss, count))
-        settings, steps = settings_of(search, texts), options.iterations
+        settings, iterations = settings_of(search, texts), options.iterations
         if search is OptimiseSettings:
-            changes = {} if steps is None else {"iterations": steps}
+            changes = {} if iterations is None else {"iterations": iterations}
             return replace(settings, optimizer=options.search or OPTIMIZERS[0], **changes)
         if search is NewtonSteps:
-            return settings if steps is None else replace(settings, rounds=steps)
-        return settings.shortened(steps, None)
+            return settings if iterations is None else replace(settings, rounds=iterations)
+        return settings.shortened(iterations, None)
 
-    return settings_by
+    return settings_for
 
 
 def warm_start_settings(options: argparse.Namespace) -> tuple[Any, Any]:

@@ -15,8 +15,8 @@ from risp_torch.files.video import Quality
 if TYPE_CHECKING:
     import numpy as np
 
-FILM_BYTES = 3 * (4 + 4 + 1)  # of a pixel: rendered colours, colours joined to a film, and bytes of the video
-CHUNK = 64  # frames rendered at once
+FILM_PIXEL_BYTES = 3 * (4 + 4 + 1)  # per pixel: rendered colours, colours joined to a film, and bytes of the video
+CHUNK_FRAMES = 64  # frames rendered at once
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,12 +34,14 @@ def run(options: argparse.Namespace) -> int:
     check_mitsuba_options(options)
     scene = make_scene(options)
     check_film(scene)
-    began = time.perf_counter()
+    start_time = time.perf_counter()
     with torch.no_grad():
-        return film_with_mitsuba(scene, options, began) if options.renderer == "mitsuba" else film(scene, options, began)
+        return (
+            film_with_mitsuba(scene, options, start_time) if options.renderer == "mitsuba" else film(scene, options, start_time)
+        )
 
 
-def film(scene: Any, options: argparse.Namespace, began: float) -> int:
+def film(scene: Any, options: argparse.Namespace, start_time: float) -> int:
     """Simulate, and render with the rasteriser."""
     import numpy as np
     from tqdm import tqdm
@@ -50,20 +52,20 @@ def film(scene: Any, options: argparse.Namespace, began: float) -> int:
     folder = RunFolder.create(options.out or default_run_path("simulate", scene.name), settings)
     announce(scene)
     states = scene.rollout()
-    chunks = range(0, scene.frames + 1, CHUNK)
-    bar = tqdm(chunks, desc="filming", unit_scale=CHUNK, disable=len(chunks) == 1)
-    filmed = (scene.render(states, frames=slice(k, k + CHUNK))[0] for k in bar)
-    pictures = np.concatenate([chunk.cpu().numpy() for chunk in filmed])
+    chunks = range(0, scene.frames + 1, CHUNK_FRAMES)
+    progress_bar = tqdm(chunks, desc="filming", unit_scale=CHUNK_FRAMES, disable=len(chunks) == 1)
+    rendered_chunks = (scene.render(states, frames=slice(k, k + CHUNK_FRAMES))[0] for k in progress_bar)
+    pictures = np.concatenate([chunk.cpu().numpy() for chunk in rendered_chunks])
     write_outcome(folder.path, scene, states, pictures, options)
-    seconds = time.perf_counter() - began
+    seconds = time.perf_counter() - start_time
     folder.write_result({"schema": 1, "scene": scene.name, "frames": scene.frames + 1, "seconds": seconds})
     print(f"written: {folder.path}/video.mp4, states.npz, strip.png ({seconds:.1f} s)")
-    following = ("risp", "invert", options.scene, "--video", folder.path / "video.mp4", "--unknown", "NAME")
-    print_closing(folder.path / "strip.png", folder.path / "video.mp4", following=following)
+    next_command = ("risp", "invert", options.scene, "--video", folder.path / "video.mp4", "--unknown", "NAME")
+    print_closing(folder.path / "strip.png", folder.path / "video.mp4", next_command=next_command)
     return 0
 
 
-def film_with_mitsuba(scene: Any, options: argparse.Namespace, began: float) -> int:
+def film_with_mitsuba(scene: Any, options: argparse.Namespace, start_time: float) -> int:
     """Simulate, and render with Mitsuba frame by frame; a killed run with the same settings is resumed."""
     from risp_torch.files.atomic import write_text
     from risp_torch.files.run_folder import RunFolder, default_run_path
@@ -72,25 +74,25 @@ def film_with_mitsuba(scene: Any, options: argparse.Namespace, began: float) -> 
     from ti_render.photoreal import choose_variant
 
     mitsuba = mitsuba_settings(options)
-    look = chosen_appearance(scene, options, mitsuba)
+    appearance = chosen_appearance(scene, options, mitsuba)
     variant = choose_variant(mitsuba.variant)
     settings = simulation_settings(scene, options) | {"description": scene.description()}
-    settings["renderer"] = {"name": "mitsuba", **vars(mitsuba), "variant": variant.name, "appearance": look}
+    settings["renderer"] = {"name": "mitsuba", **vars(mitsuba), "variant": variant.name, "appearance": appearance}
     folder = RunFolder.open_or_create(options.out or default_run_path("simulate", scene.name), settings)
     announce(scene)
     states = scene.rollout()
-    path_traced = photoreal_film(scene, states, options=mitsuba, look=look, variant=variant)
-    if look is not None:
-        write_text(folder.path / "appearance.json", look.to_json())
+    path_traced = photoreal_film(scene, states, options=mitsuba, look=appearance, variant=variant)
+    if appearance is not None:
+        write_text(folder.path / "appearance.json", appearance.to_json())
     print(f"path tracing with Mitsuba's variant {variant}, {mitsuba.samples} samples a pixel, into {folder.path}")
     rendered = write_photoreal_frames(folder.path, path_traced, fps=scene.fps)
     pictures = read_video(folder.path / FRAMES_FOLDER, frames=scene.frames + 1)
     write_outcome(folder.path, scene, states, pictures, options)
-    seconds = time.perf_counter() - began
+    seconds = time.perf_counter() - start_time
     result = {"schema": 1, "scene": scene.name, "frames": scene.frames + 1, "seconds": seconds}
     folder.write_result(result | {"rendered": rendered, "variant": variant.name, "llvm": variant.llvm})
     print(f"written: {folder.path}/video.mp4, frames, masks, states.npz, strip.png ({rendered} frames in {seconds:.1f} s)")
-    following = (
+    next_command = (
         "risp",
         "invert",
         options.scene,
@@ -101,7 +103,7 @@ def film_with_mitsuba(scene: Any, options: argparse.Namespace, began: float) -> 
         "--unknown",
         "NAME",
     )
-    print_closing(folder.path / "strip.png", folder.path / "video.mp4", following=following)
+    print_closing(folder.path / "strip.png", folder.path / "video.mp4", next_command=next_command)
     return 0
 
 
@@ -126,13 +128,13 @@ def write_outcome(path: Path, scene: Any, states: Any, pictures: np.ndarray, opt
 
     write_video(path / "video.mp4", pictures, fps=scene.fps, crf=options.crf)
     with replacing(path / "states.npz") as temporary, open(temporary, "wb") as file:
-        names = {"body_names": [b.name for b in scene.bodies]}
+        label_arrays = {"body_names": [b.name for b in scene.bodies]}
         if states.joint_q is not None:
-            names["joint_q_names"], names["joint_qd_names"] = joint_labels(scene.bodies)
+            label_arrays["joint_q_names"], label_arrays["joint_qd_names"] = joint_labels(scene.bodies)
         if scene.deformables:
-            names["deformable_names"] = [deformable.name for deformable in scene.deformables]
+            label_arrays["deformable_names"] = [deformable.name for deformable in scene.deformables]
         np.savez(
-            file, time=scene.film_times, **{key: np.array(value) for key, value in names.items()},
+            file, time=scene.film_times, **{key: np.array(value) for key, value in label_arrays.items()},
             **{key: array[0].cpu().numpy() for key, array in states.arrays().items()},
         )  # fmt: skip
     report.write_film_strip(path / "strip.png", pictures, fps=scene.fps)
@@ -154,7 +156,7 @@ def check_film(scene: Any) -> None:
         )
     subject = f"a film of {scene.frames + 1} pictures of {camera.width} x {camera.height} pixels"
     remedy = "take fewer frames (--frames) or smaller pictures (--size)"
-    check_memory((scene.frames + 1) * camera.width * camera.height * FILM_BYTES, subject, remedy)
+    check_memory((scene.frames + 1) * camera.width * camera.height * FILM_PIXEL_BYTES, subject, remedy)
 
 
 def simulation_settings(scene: Any, options: argparse.Namespace) -> dict[str, object]:

@@ -29,7 +29,7 @@ OPTIMIZERS = ("adam", "rmsprop", "lbfgs")
 SEARCHES: dict[str, type[SearchSettings]] = {
     "lm": NewtonSteps, **dict.fromkeys(OPTIMIZERS, OptimiseSettings), "wide": WideSteps
 }  # fmt: skip
-AFTER_SEARCH = {"refine": FromZero, "linearise_up_to": Count}  # fields of ``SearchStages``
+STAGE_SETTINGS = {"refine": FromZero, "linearise_up_to": Count}  # fields of ``SearchStages``
 
 
 @dataclass(frozen=True)
@@ -101,8 +101,8 @@ def solver_help() -> str:
     """Name, default and meaning of every setting."""
     from risp_torch.inversion.problem.search_stages import SearchStages
 
-    after = {name: getattr(SearchStages(), name) for name in AFTER_SEARCH}
-    lines = ["after the search:", *_described(after, _meanings(SearchStages, "Attributes:"))]
+    stage_defaults = {name: getattr(SearchStages(), name) for name in STAGE_SETTINGS}
+    lines = ["after the search:", *_described(stage_defaults, _meanings(SearchStages, "Attributes:"))]
     for group in _GROUPS:
         defaults = {name: getattr(group.defaults, name.removeprefix(group.prefix)) for name in group.names}
         meanings = {group.prefix + name: text for name, text in _meanings(group.defaults, "Attributes:").items()}
@@ -119,31 +119,31 @@ def solver_texts(options: argparse.Namespace) -> dict[str, str]:
     texts = {}
     for text in options.solver:
         name, equals, value = text.partition("=")
-        name, known = name.strip(), dict.fromkeys([*AFTER_SEARCH, *(name for group in _GROUPS for name in group.names)])
-        if not equals or name not in known:
+        name, known_names = name.strip(), dict.fromkeys([*STAGE_SETTINGS, *(name for group in _GROUPS for name in group.names)])
+        if not equals or name not in known_names:
             fault = f"unknown setting {name[:40]!r}" if equals else f"{text[:40]!r} is not NAME=VALUE"
-            raise UserError(f"--solver: {fault}: give one of {', '.join(known)} (--solver help explains them)")
+            raise UserError(f"--solver: {fault}: give one of {', '.join(known_names)} (--solver help explains them)")
         texts[name] = value.strip()
     for kind, group in WARM_START_GROUPS.items():
-        needless = sorted(set(group.names) & set(texts))
-        if needless and kind not in options.warm_start:
-            raise UserError(f"--solver {needless[0]} belongs to {group.option}: give that too, or leave it out")
+        unused_names = sorted(set(group.names) & set(texts))
+        if unused_names and kind not in options.warm_start:
+            raise UserError(f"--solver {unused_names[0]} belongs to {group.option}: give that too, or leave it out")
     return texts
 
 
-def after_search(texts: Mapping[str, str]) -> dict[str, int]:
+def stage_settings(texts: Mapping[str, str]) -> dict[str, int]:
     """The fields of ``SearchStages`` among the settings.
 
     Raises:
         UserError: a value is out of its range.
     """
     arguments = {}
-    for name in texts.keys() & AFTER_SEARCH.keys():
+    for name in texts.keys() & STAGE_SETTINGS.keys():
         try:
-            arguments[name] = number(AFTER_SEARCH[name])(texts[name])
+            arguments[name] = number(STAGE_SETTINGS[name])(texts[name])
         except argparse.ArgumentTypeError as error:
             sentence = str(error).removeprefix("it ")
-            raise UserError(f"--solver {name} {sentence} (settings of every search: {', '.join(AFTER_SEARCH)})") from None
+            raise UserError(f"--solver {name} {sentence} (settings of every search: {', '.join(STAGE_SETTINGS)})") from None
     return arguments
 
 
@@ -158,10 +158,10 @@ def settings_of(search: type[SearchSettings], texts: Mapping[str, str]) -> Any:
         UserError: a setting of another search, or a value is out of its range.
     """
     (group,) = (group for group in SEARCH_GROUPS if type(group.defaults) is search)
-    of_searches = [name for each in SEARCH_GROUPS for name in each.names]
+    search_setting_names = [name for other_group in SEARCH_GROUPS for name in other_group.names]
     for name in texts:
-        if name in of_searches and name not in group.names:
-            owner = next(each.option for each in SEARCH_GROUPS if name in each.names)
+        if name in search_setting_names and name not in group.names:
+            owner = next(other_group.option for other_group in SEARCH_GROUPS if name in other_group.names)
             names = ", ".join(group.names)
             raise UserError(
                 f"--solver {name} belongs to {owner}: choose that search, or leave it out (settings of {group.option}: {names})"

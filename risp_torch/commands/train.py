@@ -64,19 +64,19 @@ def run(options: argparse.Namespace) -> int:
     task = load_task(options.scene, scene)
     settings = _settings(options, task)
     if options.data:
-        source = _stored(options, scene, task, size)
+        source = _dataset_source(options, scene, task, size)
     else:
         resize_pictures(scene, size or DEFAULT_SIZE)
-        source = _rendered(options, scene, task, size or DEFAULT_SIZE)
+        source = _renderer_source(options, scene, task, size or DEFAULT_SIZE)
     device = "cuda" if options.device != "cpu" and torch.cuda.is_available() else "cpu"
     options.out = options.out or default_run_path("train", scene.name)
     path = train(scene, task, source, settings, out=options.out, device=device)
     network, _ = load_network(path)
-    kind = "no gradient loss" if not settings.weighted else f"gamma {settings.gamma:g}"
-    print(f"trained with {kind}: {path} ({parameter_count(network)} numbers, {path.stat().st_size / 1e6:.1f} MB)")
+    loss_text = "no gradient loss" if not settings.weighted else f"gamma {settings.gamma:g}"
+    print(f"trained with {loss_text}: {path} ({parameter_count(network)} numbers, {path.stat().st_size / 1e6:.1f} MB)")
     print(f"curves: tensorboard --logdir {path.parent}/tensorboard")
     pictures = [path.parent / name for name in ("predictions.png", "training.png")]
-    print_closing(*pictures, following=("risp", "evaluate", options.scene, "--network", path))
+    print_closing(*pictures, next_command=("risp", "evaluate", options.scene, "--network", path))
     return 0
 
 
@@ -91,9 +91,11 @@ def _check(options: argparse.Namespace) -> None:
 
     if not options.data and not options.images:
         raise UserError("no pictures to train on: give --data DIR ('risp dataset' makes one), or --images N to render them")
-    without = [f"--{name.replace('_', '-')}" for name in ("images", "configs", "data_seed") if getattr(options, name) is not None]
-    if options.data and without:
-        raise UserError(f"{without[0]} is for pictures rendered on demand, but --data has its own: leave one out")
+    on_demand_options = [
+        f"--{name.replace('_', '-')}" for name in ("images", "configs", "data_seed") if getattr(options, name) is not None
+    ]
+    if options.data and on_demand_options:
+        raise UserError(f"{on_demand_options[0]} is for pictures rendered on demand, but --data has its own: leave one out")
     if options.verify and not options.data:
         raise UserError("--verify compares the files of a dataset: add --data DIR, or leave it out")
     if options.no_grad and (options.regulariser or options.norm or options.moves):
@@ -119,7 +121,7 @@ def _settings(options: argparse.Namespace, task: Any) -> Any:
     return preset(options.preset, task, **changes)
 
 
-def _stored(options: argparse.Namespace, scene: Any, task: Any, size: int | None) -> Any:
+def _dataset_source(options: argparse.Namespace, scene: Any, task: Any, size: int | None) -> Any:
     """The dataset of --data, checked against the scene."""
     from risp_torch.risp.dataset.source import ShardSource
     from risp_torch.risp.task import resize_pictures
@@ -132,7 +134,7 @@ def _stored(options: argparse.Namespace, scene: Any, task: Any, size: int | None
     return ShardSource(options.data, scene, task)
 
 
-def _rendered(options: argparse.Namespace, scene: Any, task: Any, size: int) -> Any:
+def _renderer_source(options: argparse.Namespace, scene: Any, task: Any, size: int) -> Any:
     """Pictures rendered on demand."""
     from risp_torch.risp.dataset.renderer import RendererSource
     from risp_torch.risp.dataset.settings import DatasetSettings
