@@ -46,7 +46,7 @@ def cost_table(*, quick: bool) -> Table:
     best_seconds = time_rollouts(cases, repeats=3 if quick else 9)
     result = Table(
         "A square sheet that is folded in two and closes, with and without self-contact (steps/s)",
-        ("triangles", "plan", "steps", *(f"{kind}, {of}" for kind in KINDS.array() for of in ("without", "with", "ratio"))),
+        ("triangles", "plan", "steps", *(f"{kind}, {of}" for kind in KINDS.values() for of in ("without", "with", "ratio"))),
     )  # fmt: skip
     for count in CELLS:
         case = cases[count, True]

@@ -1,1 +1,1 @@
-"""Scenes, a file for each."""
+"""Scenes, one per file."""

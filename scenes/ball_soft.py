@@ -1,8 +1,8 @@
 """A soft ball that bounces: how dense is it?
 
 A ball of 20 cm is thrown at the ground, flattens and bounces (after gradSim, ICLR 2021, table 3). Its elasticity and that of
-the contact are known: the heavier it is, the more it flattens, and the later it leaves the ground. In the air nothing tells its
-density.
+the contact are known: the heavier it is, the more it flattens, and the later it leaves the ground. In flight its density is not
+observable.
 """
 
 import numpy as np
@@ -19,15 +19,17 @@ def make_scene(density: float = 100.0, mu: float = 4e3, lam: float = 4e3, stiffn
 
     Args:
         density: kg/m3.
-        mu, lam: constants of the stable neo-Hookean energy, as gradSim counts them [Pa].
+        mu, lam: constants of the stable neo-Hookean energy, in the convention of gradSim [Pa].
         stiffness: ke of the contact, of every point of the ball's surface [N/m].
         size: of the square picture [pixels].
     """
     scene = Scene(frame_dt=1 / 60, frames=36, substeps=40, gamma=1e-2, name="ball_soft")
     scene.add_ground(
         contact=Contact(
-            stiffness=Param(stiffness, low=100.0, high=1000.0, scale="log10", frozen=True), damping=0.1,
-            friction_stiffness=0.5, friction=0.5,
+            stiffness=Param(stiffness, low=100.0, high=1000.0, scale="log10", frozen=True),
+            damping=0.1,
+            friction_stiffness=0.5,
+            friction=0.5,
         ),  # fmt: skip
         color=(0.35, 0.36, 0.33),
     )
@@ -39,7 +41,9 @@ def make_scene(density: float = 100.0, mu: float = 4e3, lam: float = 4e3, stiffn
         mesh=mesh,
         material=Elastic(
             mu=Param(mu, low=1e3, high=2e4, scale="log10", frozen=True),
-            lam=Param(lam, low=1e3, high=2e4, scale="log10", frozen=True), convention="energy", damping=1.0,
+            lam=Param(lam, low=1e3, high=2e4, scale="log10", frozen=True),
+            convention="energy",
+            damping=1.0,
         ),  # fmt: skip
         density=Param(density, low=30.0, high=400.0, scale="log10"),
         start=Start(position=(-0.25, 0.0, 0.4), velocity=(1.0, 0.0, -0.5)),

@@ -1,9 +1,9 @@
 """A beam under gravity: how stiff is it, and how much does it thin where it is stretched?
 
-A soft beam of 40 x 12 x 12 cm, clamped at one end, is let go straight and swings down under its own weight (after gradSim, ICLR
-2021, section 4 and figure 4). The strain near the clamp is some 30 %, so that Young's modulus shows in how far and how fast it
-sinks, and Poisson's ratio in how it thins and swells there. Its two halves may be of different stuff, the clamped one three times
-as stiff, and then the stiffness of every element is unknown.
+A soft beam of 40 x 12 x 12 cm, clamped at one end, is released straight and swings down under its weight (after gradSim, ICLR
+2021, section 4 and figure 4). The strain near the clamp is some 30 %, so that its deflection and frequency determine Young's
+modulus, and the lateral contraction there Poisson's ratio. Its two halves may have different materials, the clamped one three
+times as stiff, and then the stiffness of every element is unknown.
 """
 
 import numpy as np
@@ -13,8 +13,8 @@ from ti_sim.meshes import SolidMesh, box_hexes
 
 SIZE = (0.4, 0.12, 0.12)  # m
 CELLS = (12, 4, 4)
-PART_CELLS = (12, 3, 3)  # where every element has unknowns of its own
-CONTRAST = 3.0  # of the halves' stiffness
+TWO_PART_CELLS = (12, 3, 3)  # if every element has its own unknowns
+STIFFNESS_RATIO = 3.0  # of the halves' stiffness
 BLUE, WHITE = (0.1, 0.3, 0.6), (0.9, 0.9, 0.85)
 
 
@@ -27,7 +27,7 @@ def make_scene(E: float = 1e5, nu: float = 0.35, size: int = 128, parts: bool = 
         size: of the square picture [pixels].
         parts: whether the half at the clamp is stiffer than the other; Lamé's constants of every element are then the unknowns.
     """
-    cells, substeps = (PART_CELLS, 20) if parts else (CELLS, 50)
+    cells, substeps = (TWO_PART_CELLS, 20) if parts else (CELLS, 50)
     scene = Scene(frame_dt=1 / 60, frames=30, substeps=substeps, gamma=1e-2, name="beam")
     mesh = box_hexes(SIZE, cells)
     if parts:
@@ -36,15 +36,15 @@ def make_scene(E: float = 1e5, nu: float = 0.35, size: int = 128, parts: bool = 
         material = Elastic(
             E=Param(E, low=3e4, high=6e5, scale="log10"), nu=Param(nu, low=0.05, high=0.45), damping=20.0,
         )  # fmt: skip
-    # Bands one cell wide, which show how the surface moves within its outline.
-    column = np.rint((mesh.vertices[:, 0] / SIZE[0] + 0.5) * cells[0]).astype(int)
+    # Bands one cell wide make the motion of the surface within its outline visible.
+    node_column = np.rint((mesh.vertices[:, 0] / SIZE[0] + 0.5) * cells[0]).astype(int)
     scene.add_solid(
         "beam",
         mesh=mesh,
         material=material,
         density=1000.0,
         fixed=lambda x: x[:, 0] < -0.499 * SIZE[0],
-        surface=Surface(vertex_colors=np.where(column[:, None] % 2, BLUE, WHITE)),
+        surface=Surface(vertex_colors=np.where(node_column[:, None] % 2, BLUE, WHITE)),
     )
     scene.add_camera(
         Camera.look_at(
@@ -58,15 +58,15 @@ def make_scene(E: float = 1e5, nu: float = 0.35, size: int = 128, parts: bool = 
 
 
 def two_parts(mesh: SolidMesh, E: float, nu: float) -> Elastic:
-    """A material with its own constants for each element: stiff where x < 0, soft elsewhere.
+    """A material with separate constants for each element: stiff where x < 0, soft elsewhere.
 
     Args:
         mesh: E elements.
         E: geometric mean of the parts' Young's moduli [Pa].
         nu: Poisson's ratio of both.
     """
-    stiff = mesh.vertices[mesh.indices].mean(axis=1)[:, 0] < 0
-    factor = np.where(stiff, np.sqrt(CONTRAST), 1 / np.sqrt(CONTRAST))
+    is_stiff = mesh.vertices[mesh.indices].mean(axis=1)[:, 0] < 0
+    factor = np.where(is_stiff, np.sqrt(STIFFNESS_RATIO), 1 / np.sqrt(STIFFNESS_RATIO))
     mu, lam = E / (2 * (1 + nu)), E * nu / ((1 + nu) * (1 - 2 * nu))
     return Elastic(
         mu=Param(mu * factor, low=0.12 * mu, high=8 * mu, scale="log10"),

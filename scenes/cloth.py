@@ -1,8 +1,8 @@
 """A cloth tied at two corners: how fast was it moving at the start?
 
-A cloth of 80 x 40 cm hangs by its upper corners and is thrown, all of it with the same velocity (after gradSim, ICLR 2021,
-table 3). It swings, folds and is slowed by the air. Its velocity may also differ from place to place: an affine field of twelve
-numbers, or each particle's own.
+A cloth of 80 x 40 cm hangs by its upper corners and starts with a uniform velocity (after gradSim, ICLR 2021,
+table 3). It swings, folds and is slowed by the air. The initial velocity may also be an affine field of
+twelve numbers, or a separate one for each particle.
 """
 
 from typing import Literal
@@ -16,7 +16,11 @@ SIZE = (0.8, 0.4)  # m
 CELLS = (16, 8)
 UPRIGHT = (np.sqrt(0.5), 0.0, 0.0, np.sqrt(0.5))  # the mesh's y axis points up
 RED, YELLOW = (0.7, 0.12, 0.1), (0.9, 0.75, 0.3)
-GRADIENT = ((0.9, 0.0, -0.8), (2.0, 0.0, -1.5), (-1.2, 0.0, 0.6))  # 1/s; the cloth has no depth, along which nothing is seen
+VELOCITY_GRADIENT = (
+    (0.9, 0.0, -0.8),
+    (2.0, 0.0, -1.5),
+    (-1.2, 0.0, 0.6),
+)  # 1/s; the derivative normal to the cloth is unobservable
 
 Field = Literal["uniform", "affine", "particles"]
 
@@ -29,10 +33,10 @@ def make_scene(
     Args:
         velocity: of all its points at the start, of an affine field at the middle [m/s].
         size: of the square picture [pixels].
-        field: what is unknown of the velocity: "uniform", the same everywhere; "affine", which adds a gradient; "particles", the
-            same affine field as one velocity for each particle (of those that are held nothing comes).
-        stiffness: Lamé's mu of the membrane, whose lambda is two thirds of it [N/m]. The stiffer, the sooner it stops a
-            stretching that it starts with, and the less of that is seen.
+        field: unknowns of the velocity: "uniform", the same everywhere; "affine", which adds a gradient; "particles", the
+            same affine field as one velocity for each particle (fixed particles have no effect).
+        stiffness: Lamé's mu of the membrane, whose lambda is two thirds of it [N/m]. The stiffer, the sooner an
+            initial stretching stops, and the less observable it is.
 
     Raises:
         UserError: another field.
@@ -41,10 +45,10 @@ def make_scene(
         raise UserError(f"the field {field!r} is unknown: choose uniform, affine or particles")
     scene = Scene(frame_dt=1 / 60, frames=36, substeps=40, two_sided=True, name="cloth")
     mesh = sheet_grid(SIZE, CELLS)
-    cell = np.rint((mesh.vertices[:, :2] / SIZE + 0.5) * CELLS).astype(int)
-    turned = mesh.vertices[:, [0, 2, 1]]  # as the upright cloth lies in the world
-    each = turned @ np.transpose(GRADIENT) + velocity if field == "particles" else velocity
-    gradient = Param(GRADIENT, low=-5.0, high=5.0, unit="1/s") if field == "affine" else 0.0
+    cell_index = np.rint((mesh.vertices[:, :2] / SIZE + 0.5) * CELLS).astype(int)
+    upright_positions = mesh.vertices[:, [0, 2, 1]]  # in the world, for the upright cloth
+    start_velocity = upright_positions @ np.transpose(VELOCITY_GRADIENT) + velocity if field == "particles" else velocity
+    gradient = Param(VELOCITY_GRADIENT, low=-5.0, high=5.0, unit="1/s") if field == "affine" else 0.0
     scene.add_cloth(
         "cloth",
         mesh=mesh,
@@ -52,9 +56,11 @@ def make_scene(
         bending=Bending(stiffness=2e-3, damping=2e-5),
         air=Air(drag=0.6, lift=0.2),
         density=0.2,
-        start=Start(orientation=UPRIGHT, velocity=Param(each, low=-4.0, high=4.0, unit="m/s"), velocity_gradient=gradient),
+        start=Start(
+            orientation=UPRIGHT, velocity=Param(start_velocity, low=-4.0, high=4.0, unit="m/s"), velocity_gradient=gradient
+        ),
         fixed=lambda x: (np.abs(x[:, 0]) > 0.499 * SIZE[0]) & (x[:, 1] > 0.499 * SIZE[1]),
-        surface=Surface(vertex_colors=np.where((cell.sum(axis=1) // 2 % 2)[:, None] > 0, RED, YELLOW), smooth=True),
+        surface=Surface(vertex_colors=np.where((cell_index.sum(axis=1) // 2 % 2)[:, None] > 0, RED, YELLOW), smooth=True),
     )
     scene.add_camera(
         Camera.look_at(

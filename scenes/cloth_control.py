@@ -1,8 +1,7 @@
 """A cloth that is thrown into the shape of a picture.
 
 A square cloth of 2 m with a cord in its rim flies through the air for 1.5 s, turns, falls and folds (after gradSim, ICLR 2021,
-section 4.2). All that can be chosen is its velocity at the start, the same for all its points. The goal is one picture of the
-end of another throw.
+section 4.2). The control is its uniform initial velocity. The goal is one picture of the end of another throw.
 """
 
 import numpy as np
@@ -13,7 +12,7 @@ from risp_torch.control import ControlTask, DirectPolicy, Goal
 from ti_sim.meshes import SheetMesh, sheet_grid
 
 SIDE = 2.0  # m
-LOW, HIGH = np.array([1.5, -0.5, 2.0]), np.array([3.5, 0.5, 4.0])  # m/s, between which throws are drawn
+MIN_VELOCITY, MAX_VELOCITY = np.array([1.5, -0.5, 2.0]), np.array([3.5, 0.5, 4.0])  # m/s, range of random throws
 RED, YELLOW, BLUE, WHITE = np.array([(0.7, 0.12, 0.1), (0.9, 0.75, 0.3), (0.1, 0.3, 0.6), (0.85, 0.85, 0.85)])
 
 
@@ -24,7 +23,7 @@ def make_scene(
 
     Args:
         velocity: of all its points at the start [m/s].
-        cells: along its sides, of two triangles each; the step serves up to (32, 32).
+        cells: along its sides, of two triangles each; the step is stable up to (32, 32).
         frames: frame intervals of 1/30 s.
         size: of the square picture [pixels].
     """
@@ -57,10 +56,10 @@ def make_scene(
 
 
 def make_control(scene: Scene) -> ControlTask:
-    """The velocity itself is what is looked for; goals and starts are drawn alike."""
+    """The control is the velocity; goals and starts have the same distribution."""
     return ControlTask(
         drives="cloth.velocity",
-        policy=lambda scene, seed: DirectPolicy(_drawn(seed, 1)),
+        policy=lambda scene, seed: DirectPolicy(_random_velocity(seed, 1)),
         goal=goal,
         size=SIDE,
         measure="vertices",
@@ -72,35 +71,35 @@ def make_control(scene: Scene) -> ControlTask:
 
 
 def goal(scene: Scene, number: int) -> Goal:
-    """The motion after a throw that only its number tells."""
-    velocity = _drawn(number, 0)
+    """The motion after a random throw with seed ``number``."""
+    velocity = _random_velocity(number, 0)
     with torch.no_grad():
         states = scene.rollout({"cloth.velocity": torch.as_tensor(velocity)}, worlds=1)
     return Goal(states.particle_q[0], f"the end of a throw at ({', '.join(f'{v:.2f}' for v in velocity)}) m/s")
 
 
-def _drawn(number: int, stream: int) -> np.ndarray:
+def _random_velocity(number: int, stream: int) -> np.ndarray:
     """[3] m/s; goals and starts of one number have different streams."""
-    return np.random.default_rng((number, stream)).uniform(LOW, HIGH)
+    return np.random.default_rng((number, stream)).uniform(MIN_VELOCITY, MAX_VELOCITY)
 
 
 def _masses(mesh: SheetMesh, *, density: float, cord: float) -> np.ndarray:
     """Masses [V] of the particles of a cloth [kg/m2] with a cord along its rim [kg/m], kg.
 
-    Without the cord every triangle would fly alike, and the cloth stay flat.
+    Without the cord every triangle would move identically, and the cloth stay flat.
     """
     corners, masses = mesh.vertices[mesh.triangles], np.zeros(len(mesh.vertices))
-    doubled = np.linalg.norm(np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0]), axis=1)
-    np.add.at(masses, mesh.triangles, density * doubled[:, None] / 6)
+    doubled_areas = np.linalg.norm(np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0]), axis=1)
+    np.add.at(masses, mesh.triangles, density * doubled_areas[:, None] / 6)
     sides = np.sort(mesh.triangles[:, [[0, 1], [1, 2], [2, 0]]].reshape(-1, 2), axis=1)
-    edges, triangles = np.unique(sides, axis=0, return_counts=True)
-    rim = edges[triangles == 1]
-    lengths = np.linalg.norm(mesh.vertices[rim[:, 1]] - mesh.vertices[rim[:, 0]], axis=1)
-    np.add.at(masses, rim, cord * lengths[:, None] / 2)
+    edges, triangle_counts = np.unique(sides, axis=0, return_counts=True)
+    rim_edges = edges[triangle_counts == 1]
+    lengths = np.linalg.norm(mesh.vertices[rim_edges[:, 1]] - mesh.vertices[rim_edges[:, 0]], axis=1)
+    np.add.at(masses, rim_edges, cord * lengths[:, None] / 2)
     return masses
 
 
 def _colors(mesh: SheetMesh) -> np.ndarray:
-    """Linear rgb [V, 3]: a colour at each corner, mixed between them, so that no two places look alike."""
+    """Linear rgb [V, 3]: a colour at each corner, interpolated between them, so that all points differ in colour."""
     x, y = np.moveaxis(mesh.vertices[:, :2, None] / SIDE + 0.5, 1, 0)
     return (1 - x) * ((1 - y) * RED + y * YELLOW) + x * ((1 - y) * BLUE + y * WHITE)

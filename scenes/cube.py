@@ -1,8 +1,8 @@
 """RISP's die on the ground: how stiff is the contact?
 
 A die of 4 cm and 64 g falls tilted from 6 cm, touches down at about 0.1 s and turns. Dimensions, contact law and horizon follow
-RISP (ICLR 2022), B.1.2, and the example that its simulator ships, in SI units: its lambda is log10(stiffness) + 3. The tilted
-start makes the loss have one minimum over the whole range; over longer films there are many.
+RISP (ICLR 2022), B.1.2, and the example of its simulator, in SI units: its lambda is log10(stiffness) + 3. With the
+tilted start the loss has one minimum in the whole range; over longer films there are many.
 """
 
 import math
@@ -11,7 +11,7 @@ from risp_torch import AmbientLight, Box, Camera, Contact, DirectionalLight, Par
 from risp_torch.risp import Domains, RigidPoseHead, RispTask
 from risp_torch.scene.rendering_parameters import RenderingParameters, default_psi
 
-# +x, -x, +y, -y, +z, -z: six colours that stay apart in grey values too.
+# +x, -x, +y, -y, +z, -z: six colours that also differ in grey values.
 SIX_COLORS = [(0.85, 0.1, 0.1), (0.1, 0.55, 0.75), (0.95, 0.75, 0.1), (0.15, 0.6, 0.2), (0.9, 0.9, 0.85), (0.45, 0.15, 0.6)]
 
 TILT = 0.3  # rad, about (1, 0.7, 0.2)
@@ -55,11 +55,11 @@ def make_scene(stiffness: float = 1e3, size: int = 128) -> Scene:
 
 
 def make_task(scene: Scene) -> RispTask:
-    """RISP reads the die's pose, in the surroundings of all its motions, whatever light, tint and ground are."""
+    """RISP reads the die's pose, in the range of all its motions, for all lights, tints and grounds."""
     head = RigidPoseHead(
         "die", low=(-0.02, -0.03, 0.015), high=(0.065, 0.03, 0.07), yaw=(-0.6, 0.6), pitch=(-0.6, 0.9), roll=(-0.5, 1.1)
     )
-    usual = default_psi(scene).spreads
-    # The ground fills the picture: no background is seen.
-    psi = RenderingParameters(scene, {name: spread for name, spread in usual.items() if name != "background.color"})
+    default_spreads = default_psi(scene).spreads
+    # The ground fills the picture: the background is not visible.
+    psi = RenderingParameters(scene, {name: spread for name, spread in default_spreads.items() if name != "background.color"})
     return RispTask(head, Domains.default(scene, psi), gamma=20.0)

@@ -1,4 +1,4 @@
-"""A double pendulum: how long are its two rods, and where were they let go?
+"""A double pendulum: how long are its two rods, and at which angles were they released?
 
 Two balls on light rods swing in the plane of the picture for half a second, short enough for the loss to have one minimum.
 """
@@ -7,7 +7,7 @@ import math
 
 from risp_torch import AmbientLight, Camera, DirectionalLight, Param, Revolute, Scene, Sphere, Surface
 
-PIVOT = 0.45  # m, height
+PIVOT_HEIGHT = 0.45  # m, height
 
 
 def make_scene(
@@ -30,7 +30,7 @@ def make_scene(
             joint=Revolute(axis=(0.0, -1.0, 0.0), angle=Param(angle, low=-math.pi / 2, high=math.pi / 2)),
             shape=Sphere(radius=radius),
             mass=0.5,
-            position=(0.0, 0.0, 0.0 if k else PIVOT),
+            position=(0.0, 0.0, 0.0 if k else PIVOT_HEIGHT),
             at_tip=k > 0,
             length=Param(length, low=0.15, high=0.7),
             surface=Surface(color=color),

@@ -1,7 +1,7 @@
-"""A cloth that is thrown over itself: how much does it rub?
+"""A cloth that is thrown over itself: how large is its friction?
 
-A square cloth of 40 cm lies on a table. Its left half is thrown up, turns over, comes down on the rest and stays there. Cloth on
-cloth and cloth on table both are contact of surfaces (``add_self_contact``); the table is a sheet that never moves.
+A square cloth of 40 cm lies on a table. Its left half is thrown up, folds over onto the right half and stays there. Cloth on
+cloth and cloth on table are both contact of surfaces (``add_self_contact``); the table is a fixed sheet.
 """
 
 import numpy as np
@@ -10,7 +10,7 @@ from risp_torch import Air, AmbientLight, Bending, Camera, Contact, DirectionalL
 from ti_sim.meshes import sheet_grid
 
 SIDE, CELLS = 0.4, 16  # m, 1
-TABLE = (0.7, 0.6)  # m
+TABLE_SIZE = (0.7, 0.6)  # m
 THICKNESS = 0.012  # m
 RED, YELLOW, GREY = (0.7, 0.12, 0.1), (0.9, 0.75, 0.3), (0.35, 0.38, 0.42)
 
@@ -20,12 +20,12 @@ def make_scene(friction: float = 0.4, rate: float = 17.0, size: int = 128) -> Sc
 
     Args:
         friction: of the cloth on itself and on the table.
-        rate: at which the half turns at the start [rad/s].
+        rate: initial angular velocity of the half [rad/s].
         size: of the square picture [pixels].
     """
     scene = Scene(frame_dt=1 / 60, frames=300, substeps=100, two_sided=True, name="fold")
     mesh = sheet_grid((SIDE, SIDE), (CELLS, CELLS))
-    cell = np.rint((mesh.vertices[:, :2] / SIDE + 0.5) * CELLS).astype(int)
+    cell_index = np.rint((mesh.vertices[:, :2] / SIDE + 0.5) * CELLS).astype(int)
     scene.add_cloth(
         "cloth",
         mesh=mesh,
@@ -34,11 +34,11 @@ def make_scene(friction: float = 0.4, rate: float = 17.0, size: int = 128) -> Sc
         air=Air(drag=0.6, lift=0.1),
         density=0.2,
         start=Start(position=(0.0, 0.0, THICKNESS), velocity=np.outer(np.maximum(-mesh.vertices[:, 0], 0.0), (0.0, 0.0, rate))),
-        surface=Surface(vertex_colors=np.where((cell.sum(axis=1) // 2 % 2)[:, None] > 0, RED, YELLOW), smooth=True),
+        surface=Surface(vertex_colors=np.where((cell_index.sum(axis=1) // 2 % 2)[:, None] > 0, RED, YELLOW), smooth=True),
     )
     scene.add_cloth(
         "table",
-        mesh=sheet_grid(TABLE, (1, 1)),
+        mesh=sheet_grid(TABLE_SIZE, (1, 1)),
         material=Membrane(mu=100.0, lam=60.0),
         density=1.0,
         fixed=lambda x: np.ones(len(x), dtype=bool),

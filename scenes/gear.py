@@ -1,9 +1,9 @@
-"""A soft gear that rolls to where a picture shows it.
+"""A soft gear that rolls to the position in a picture.
 
-A gear wheel of 1,120 tetrahedra rolls onto the ground at 2 m/s. A network drives it: eight sine waves, a linear layer and tanh
-say at every frame by how much each tetrahedron swells or shrinks, which shifts the wheel's weight and pushes it off the ground
-(after gradSim, ICLR 2021, section 4.2 and appendix E). Both sides of the wheel act alike, so that it rolls straight: a picture
-tells little of a drift towards the camera. The goal is a picture of the gear at rest somewhere ahead.
+A gear wheel of 1,120 tetrahedra rolls onto the ground at 2 m/s. A network controls it: eight sine waves, a linear layer and
+tanh determine for every frame the volume change of each tetrahedron, which shifts the wheel's centre of mass and pushes it off
+the ground (after gradSim, ICLR 2021, section 4.2 and appendix E). The actuation is symmetric, so that the wheel rolls straight:
+a drift towards the camera is hardly observable in a picture. The goal is a picture of the gear at rest somewhere ahead.
 """
 
 import numpy as np
@@ -12,16 +12,16 @@ from risp_torch import AmbientLight, Camera, Contact, DirectionalLight, Elastic,
 from risp_torch.control import ControlTask, Goal, SinePolicy, control_times
 from ti_sim.meshes import SolidMesh, gear_tets
 
-RADII = (0.7, 1.5, 1.84)  # m, of the hole, of the gaps between the teeth and of their tips
+RADII = (0.7, 1.5, 1.84)  # m, of the hole, of the roots and of the tips of the teeth
 WIDTH = 1.3  # m
 TEETH = 16
-CELLS = (2, 3, 1, 2)  # around for each tooth, along the radius in the rim and in the teeth, along the axis
-START = (-4.0, 0.0, 2.0)  # m
+CELLS = (2, 3, 1, 2)  # circumferential per tooth, radial in the rim, radial in the teeth, axial
+START_POSITION = (-4.0, 0.0, 2.0)  # m
 SPEED = 2.0  # m/s, rolling
-HEIGHT = 1.72  # m, of the axis when the gear stands on the ground
-BLUR = (4.0, 16.0)  # pixels: the first does not see which way the spokes point, the second feels gears that do not overlap
-UPRIGHT = (np.sqrt(0.5), 0.0, 0.0, np.sqrt(0.5))  # the wheel's axis lies across the road
-STEEL, BRASS, DARK = (0.1, 0.22, 0.42), (0.85, 0.5, 0.08), (0.02, 0.05, 0.12)
+AXIS_HEIGHT = 1.72  # m, of the axis when the gear stands on the ground
+BLUR = (4.0, 16.0)  # pixels: the first is insensitive to the angle of the spokes, the second has a gradient for disjoint gears
+UPRIGHT = (np.sqrt(0.5), 0.0, 0.0, np.sqrt(0.5))  # the wheel's axis is along y
+STEEL, BRASS, DARK_STEEL = (0.1, 0.22, 0.42), (0.85, 0.5, 0.08), (0.02, 0.05, 0.12)
 
 
 def make_scene(density: float = 3.0, frames: int = 180, controls: int = 1, size: int = 128) -> Scene:
@@ -46,7 +46,10 @@ def make_scene(density: float = 3.0, frames: int = 180, controls: int = 1, size:
         material=Elastic(mu=2.5e3, lam=2.5e3, convention="energy", damping=4.0),
         density=density,
         start=Start(
-            position=START, orientation=UPRIGHT, velocity=(SPEED, 0.0, 0.0), angular_velocity=(0.0, SPEED / RADII[2], 0.0)
+            position=START_POSITION,
+            orientation=UPRIGHT,
+            velocity=(SPEED, 0.0, 0.0),
+            angular_velocity=(0.0, SPEED / RADII[2], 0.0),
         ),
         actuation=np.zeros((frames * controls, pairs.max() + 1)),
         actuation_groups=pairs,
@@ -64,7 +67,7 @@ def make_scene(density: float = 3.0, frames: int = 180, controls: int = 1, size:
 
 
 def make_control(scene: Scene) -> ControlTask:
-    """Eight sine waves drive the pairs of tetrahedra; the goals are places where a coasting wheel does not stop."""
+    """Eight sine waves drive the pairs of tetrahedra; the goals are positions where a coasting wheel does not stop."""
     outputs = np.shape(scene.table["gear.actuation"].value)[1]
     return ControlTask(
         drives="gear.actuation",
@@ -84,20 +87,20 @@ def make_control(scene: Scene) -> ControlTask:
 def goal(scene: Scene, number: int) -> Goal:
     """The gear standing upright between 0 and 5 m."""
     x = float(np.random.default_rng(number).uniform(0.0, 5.0))
-    placement = scene.deformables[0].rest + (x, 0.0, HEIGHT)
+    placement = scene.deformables[0].rest + (x, 0.0, AXIS_HEIGHT)
     return Goal(placement[None], f"the gear at rest at x = {x:.2f} m")
 
 
 def mirror_pairs(mesh: SolidMesh) -> np.ndarray:
-    """[E] number of the pair that each tetrahedron makes with its mirror image on the wheel's other side."""
+    """[E] index of the pair of each tetrahedron and its mirror image on the wheel's other side."""
     centres = mesh.vertices[mesh.indices].mean(axis=1)
     centres[:, 2] = np.abs(centres[:, 2])
     return np.unique(np.round(centres, 6), axis=0, return_inverse=True)[1].reshape(-1)
 
 
 def _colors(mesh: SolidMesh) -> np.ndarray:
-    """Linear rgb [F, 3]: teeth of brass, and a rim with dark spokes, which show it turn."""
+    """Linear rgb [F, 3]: teeth of brass, and a rim with dark spokes, which make its rotation visible."""
     x, y, _ = np.moveaxis(mesh.vertices[mesh.faces].mean(axis=1), -1, 0)
-    spoke = np.floor((np.arctan2(y, x) / (2 * np.pi) + 0.25 / TEETH) * TEETH).astype(int) % 2 == 0
-    rim = np.where(spoke[:, None], STEEL, DARK)
+    is_spoke = np.floor((np.arctan2(y, x) / (2 * np.pi) + 0.25 / TEETH) * TEETH).astype(int) % 2 == 0
+    rim = np.where(is_spoke[:, None], STEEL, DARK_STEEL)
     return np.where((np.hypot(x, y) > 0.99 * RADII[1])[:, None], BRASS, rim)

@@ -1,12 +1,12 @@
 """The hand moves a free cube: how heavy is the cube, how stiff is the finger that pushes it?
 
-The thumb swings towards the fingers and pushes a cube that lies on the ground before it; the other fingers move in the air.
-Links and cube meet by their boxes, with compliant contact like that of the ground.
+The thumb swings towards the fingers and pushes a cube that lies on the ground before it; the other fingers move freely.
+The boxes of links and cube are in compliant contact, as with the ground.
 """
 
 from risp_torch import Box, Contact, Param, Scene, Start, Surface
 
-from .hand import add_hand, film
+from .hand import add_camera_and_lights, add_hand
 
 SIDE = 0.04  # m, of the cube
 COLORS = [(0.9, 0.9, 0.85), (0.85, 0.3, 0.2), (0.2, 0.5, 0.8), (0.9, 0.7, 0.1), (0.3, 0.7, 0.3), (0.5, 0.3, 0.7)]
@@ -34,5 +34,5 @@ def make_scene(mass: float = 0.1, stiffness: float = 1.0, size: int = 128) -> Sc
         collision=True,
         surface=Surface(face_colors=COLORS),
     )
-    film(scene, size)
+    add_camera_and_lights(scene, size)
     return scene

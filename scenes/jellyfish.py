@@ -1,9 +1,9 @@
-"""A jellyfish that swims up to where a picture shows it.
+"""A jellyfish that swims up to the position in a picture.
 
-A bell of cloth with six tentacles floats in still water and has no weight. A network drives it: eight sine waves, a linear layer
-and tanh say at every frame how far each inner edge of the cloth tries to fold (after gradSim, ICLR 2021, section 4.2 and appendix
-E); edges that a turn by a sixth takes to one another do the same. It can push on nothing but the water, which gives lift and
-drag to every triangle. The goal is a picture of the jellyfish farther up.
+A bell of cloth with six tentacles floats weightlessly in still water. A network controls it: eight sine waves, a linear layer and
+tanh determine for every frame the rest angle of each inner edge of the cloth (after gradSim, ICLR 2021, section 4.2 and appendix
+E); edges that are equivalent under a rotation by 60 degrees have the same actuation. The only external forces are lift and drag
+of the water on every triangle. The goal is a picture of the jellyfish farther up.
 """
 
 import math
@@ -15,13 +15,13 @@ from risp_torch.control import ControlTask, Goal, SinePolicy, control_times
 from ti_sim import bending_edges
 from ti_sim.meshes import SheetMesh, sheet_disk
 
-RADIUS = 0.5  # m, of the sphere of which the bell is a cap
+RADIUS = 0.5  # m, of the sphere; the bell is its cap
 OPENING = math.radians(75.0)  # from the cap's pole to its rim
 RINGS = 5
-BELL = 1 + 3 * RINGS * (RINGS + 1)  # vertices of the bell, the first ones
-TENTACLE = 0.42  # m, length
-FOLD = 0.15 * math.pi  # rad, largest actuation: an edge tries to change its angle by twice as much
-HEIGHT = RADIUS * (1 - math.cos(OPENING)) + TENTACLE  # m, of the whole at rest
+BELL_VERTICES = 1 + 3 * RINGS * (RINGS + 1)  # number of vertices of the bell, the first of the mesh
+TENTACLE_LENGTH = 0.42  # m, length
+MAX_ACTUATION = 0.15 * math.pi  # rad: an edge changes its rest angle by twice the actuation
+HEIGHT = RADIUS * (1 - math.cos(OPENING)) + TENTACLE_LENGTH  # m, at rest, tentacles included
 PINK, ROSE, CREAM = (0.85, 0.35, 0.5), (0.6, 0.12, 0.35), (0.95, 0.8, 0.75)
 
 
@@ -39,16 +39,18 @@ def make_scene(frames: int = 90, controls: int = 1, size: int = 128) -> Scene:
     )  # fmt: skip
     mesh = jellyfish_mesh()
     edges = bending_edges(mesh.triangles)
-    # All edges are driven, but those of the tentacles are too weak to do anything.
+    # All edges are actuated, but those of the tentacles are too weak to have an effect.
     groups = edge_groups(mesh, edges)
-    strength = np.where((edges < BELL).all(axis=1), 1.0, 0.01)
+    relative_stiffness = np.where((edges < BELL_VERTICES).all(axis=1), 1.0, 0.01)
     scene.add_cloth(
         "jellyfish",
         mesh=mesh,
         material=Membrane(mu=2e3, lam=3e3, damping=20.0),
         bending=Bending(
-            stiffness=10.0 * strength, damping=np.where(strength == 1, 1.0, 0.05),
-            actuation=np.zeros((frames * controls, groups.max() + 1)), actuation_groups=groups,
+            stiffness=10.0 * relative_stiffness,
+            damping=np.where(relative_stiffness == 1, 1.0, 0.05),
+            actuation=np.zeros((frames * controls, groups.max() + 1)),
+            actuation_groups=groups,
         ),  # fmt: skip
         air=Air(drag=500.0, lift=500.0),
         density=100.0,
@@ -66,12 +68,12 @@ def make_scene(frames: int = 90, controls: int = 1, size: int = 128) -> Scene:
 
 
 def make_control(scene: Scene) -> ControlTask:
-    """Eight sine waves drive the edges; the goals are the jellyfish at rest, farther and farther up."""
+    """Eight sine waves drive the edges; the goals are the jellyfish at rest at increasing heights."""
     groups = scene.table["jellyfish.bending.actuation"].value.shape[1]
     return ControlTask(
         drives="jellyfish.bending.actuation",
         policy=lambda scene, seed: SinePolicy(
-            groups, signals=8, frequency=3 * math.pi, limit=FOLD, times=control_times(scene), fade=0.5, seed=seed
+            groups, signals=8, frequency=3 * math.pi, limit=MAX_ACTUATION, times=control_times(scene), fade=0.5, seed=seed
         ),
         goal=goal,
         size=HEIGHT,
@@ -92,19 +94,19 @@ def goal(scene: Scene, number: int) -> Goal:
 
 
 def edge_groups(mesh: SheetMesh, edges: np.ndarray) -> np.ndarray:
-    """[M] edges that a turn by a sixth, or a mirror between two tentacles, takes to one another have the same number."""
+    """[M] equivalence class of each edge under rotations by 60 degrees and the mirror planes between tentacles."""
     x, y, z = mesh.vertices[edges[:, 2:]].mean(axis=1).T
     sector = np.abs((np.arctan2(y, x) / (math.pi / 3)) % 1.0 - 0.5)
-    places = np.stack([z, np.hypot(x, y), sector], axis=1).round(6)
-    return np.unique(places, axis=0, return_inverse=True)[1].ravel()
+    orbit_coordinates = np.stack([z, np.hypot(x, y), sector], axis=1).round(6)
+    return np.unique(orbit_coordinates, axis=0, return_inverse=True)[1].ravel()
 
 
 def jellyfish_mesh(tentacles: int = 6, joints: int = 3) -> SheetMesh:
     """A cap of a sphere, open below, its pole at (0, 0, RADIUS), with strips that hang from edges of its rim.
 
     Args:
-        tentacles: strips; a divisor of the rim's edges.
-        joints: rectangles of a strip; a triangle is its end.
+        tentacles: number of strips; a divisor of the rim's edges.
+        joints: rectangles of a strip, which ends with a triangle.
 
     Returns:
         ``6 RINGS^2 + tentacles (2 joints + 1)`` triangles.
@@ -112,37 +114,38 @@ def jellyfish_mesh(tentacles: int = 6, joints: int = 3) -> SheetMesh:
     disk = sheet_disk(1.0, RINGS)
     distance = np.linalg.norm(disk.vertices[:, :2], axis=1)
     polar = OPENING * distance
-    stretch = np.sin(polar) / np.maximum(distance, 1e-12)
-    vertices = RADIUS * np.concatenate([stretch[:, None] * disk.vertices[:, :2], np.cos(polar)[:, None]], axis=1)
+    radial_scale = np.sin(polar) / np.maximum(distance, 1e-12)
+    vertices = RADIUS * np.concatenate([radial_scale[:, None] * disk.vertices[:, :2], np.cos(polar)[:, None]], axis=1)
     points, triangles = [vertices], [disk.triangles]
-    first, rim, count = len(vertices) - 6 * RINGS, 6 * RINGS, len(vertices)
+    first_rim_vertex, rim_vertices, vertex_count = len(vertices) - 6 * RINGS, 6 * RINGS, len(vertices)
     for tentacle in range(tentacles):
-        start = tentacle * rim // tentacles
-        ends = [first + start, first + (start + 1) % rim]
-        strip, used = _strip(vertices[ends], joints)
-        number = np.array(ends + list(range(count, count + len(used))))
-        points.append(used)
-        triangles.append(number[strip])
-        count += len(used)
+        rim_index = tentacle * rim_vertices // tentacles
+        edge_ends = [first_rim_vertex + rim_index, first_rim_vertex + (rim_index + 1) % rim_vertices]
+        strip_triangles, new_points = _strip(vertices[edge_ends], joints)
+        vertex_numbers = np.array(edge_ends + list(range(vertex_count, vertex_count + len(new_points))))
+        points.append(new_points)
+        triangles.append(vertex_numbers[strip_triangles])
+        vertex_count += len(new_points)
     return SheetMesh(np.concatenate(points), np.concatenate(triangles), name="jellyfish")
 
 
 def _strip(root: np.ndarray, joints: int) -> tuple[np.ndarray, np.ndarray]:
-    """A strip that hangs from an edge: triangles [2 joints + 1, 3], which count from the edge's ends, and its own points.
+    """A strip that hangs from an edge: triangles [2 joints + 1, 3], whose indices 0 and 1 are the ends of the edge, and new
+    points.
 
     Args:
         root: [2, 3] ends of the edge, counter-clockwise along the rim seen from above [m].
         joints: rectangles.
     """
-    across, middle = root[1] - root[0], root.mean(axis=0)
-    down = np.array([0.0, 0.0, -TENTACLE / (joints + 1)])
+    edge_vector, edge_centre = root[1] - root[0], root.mean(axis=0)
+    step_down = np.array([0.0, 0.0, -TENTACLE_LENGTH / (joints + 1)])
     points, triangles = [], []
     for k in range(joints):
-        width = 0.5 * (1 - 0.15 * (k + 1)) * across
-        points += [middle + (k + 1) * down - width, middle + (k + 1) * down + width]
+        half_width = 0.5 * (1 - 0.15 * (k + 1)) * edge_vector
+        points += [edge_centre + (k + 1) * step_down - half_width, edge_centre + (k + 1) * step_down + half_width]
         a, b, c, d = 2 * k, 2 * k + 1, 2 * k + 2, 2 * k + 3
         triangles += [(a, c, b), (b, c, d)]
-    points.append(middle + (joints + 1) * down)
+    points.append(edge_centre + (joints + 1) * step_down)
     triangles.append((2 * joints, 2 * joints + 2, 2 * joints + 1))
     return np.array(triangles), np.array(points)
 
@@ -151,5 +154,5 @@ def _colors(mesh: SheetMesh) -> np.ndarray:
     """Linear rgb [V, 3]: stripes from the pole to the rim, and pale tentacles."""
     x, y, _ = mesh.vertices.T
     sector = np.floor(np.arctan2(y, x) * 6 / np.pi + 1e-6).astype(int)
-    striped = np.where(sector[:, None] % 2, PINK, ROSE)
-    return np.where(np.arange(len(mesh.vertices))[:, None] < BELL, striped, CREAM)
+    stripe_colors = np.where(sector[:, None] % 2, PINK, ROSE)
+    return np.where(np.arange(len(mesh.vertices))[:, None] < BELL_VERTICES, stripe_colors, CREAM)

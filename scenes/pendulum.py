@@ -1,20 +1,18 @@
-"""A pendulum: how long is it, how strong is gravity, how much does its joint damp, where was it let go?
+"""A pendulum: how long is it, how strong is gravity, how large is the damping of its joint, at which angle was it released?
 
-A ball on a light rod swings in the plane of the picture. Length and gravity enter the motion as their quotient, but the film
-shows the length: each of the four numbers can be read with the others known.
+A ball on a light rod swings in the plane of the picture. The motion depends on the quotient of gravity and length, but the
+length is visible: each of the four numbers is identifiable if the others are known.
 """
 
 import math
 
 from risp_torch import AmbientLight, Camera, DirectionalLight, Param, Revolute, Scene, Sphere, Surface
 
-BALL = 0.09  # m, radius
-PIVOT = 0.4  # m, height
+BALL_RADIUS = 0.09  # m, radius
+PIVOT_HEIGHT = 0.4  # m, height
 
 
-def make_scene(
-    length: float = 0.5, gravity: float = 9.81, damping: float = 0.02, angle: float = 0.9, size: int = 128
-) -> Scene:
+def make_scene(length: float = 0.5, gravity: float = 9.81, damping: float = 0.02, angle: float = 0.9, size: int = 128) -> Scene:
     """The pendulum.
 
     Args:
@@ -32,9 +30,9 @@ def make_scene(
             angle=Param(angle, low=-math.pi / 2, high=math.pi / 2),
             damping=Param(damping, low=0.002, high=0.2, scale="log10"),
         ),
-        shape=Sphere(radius=BALL),
+        shape=Sphere(radius=BALL_RADIUS),
         mass=0.5,
-        position=(0.0, 0.0, PIVOT),
+        position=(0.0, 0.0, PIVOT_HEIGHT),
         length=Param(length, low=0.2, high=0.8),
         surface=Surface(color=(0.85, 0.25, 0.1)),
     )

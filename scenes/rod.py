@@ -1,8 +1,8 @@
 """RISP's rod: how stiff is it?
 
 A rod of 1.0 x 0.2 x 0.2 m and 40 kg, fixed at both ends, sinks under its weight while a vertical force at its middle pushes it up
-and down (RISP, ICLR 2022, section 4.1). Size, mesh and force are not published; with these, weight and force are alike, and at a
-Young's modulus of 1e5 Pa the middle moves by some 20 cm. Ten sensors on the spine are the state.
+and down (RISP, ICLR 2022, section 4.1). Size, mesh and force are not published; here, weight and force are of the same size, and
+at a Young's modulus of 1e5 Pa the middle moves by about 20 cm. The state is that of ten sensors on the spine.
 """
 
 import math
@@ -15,8 +15,8 @@ from risp_torch.scene.rendering_parameters import default_psi
 from ti_sim.meshes import box_hexes
 
 SIZE = (1.0, 0.2, 0.2)  # m
-LIMIT = 500.0  # N
-FRAME = 0.02  # s
+FORCE_LIMIT = 500.0  # N
+FRAME_DT = 0.02  # s
 FRAMES = 40
 BLUE, WHITE = (0.15, 0.35, 0.6), (0.85, 0.85, 0.8)
 
@@ -30,33 +30,33 @@ def make_scene(
     Args:
         E: Young's modulus [Pa]; log10 E is unknown within [4, 7), or up to twice a stiffer one.
         cells: hexahedra along the sides.
-        substeps: of a frame, with explicit steps the most; the usual number serves rods up to 1e7 Pa, softer ones take fewer.
+        substeps: of a frame, for explicit steps the maximum; the default is sufficient up to 1e7 Pa, softer rods take fewer.
         frames: frame intervals of 0.02 s.
         size: of the square picture [pixels].
-        integrator: of the scene; one or two implicit steps to a frame take the place of the usual number.
+        integrator: of the scene; implicit integrators need one or two steps in a frame.
     """
     adaptive = integrator == "semi_implicit"
     scene = Scene(
-        frame_dt=FRAME, frames=frames, substeps=substeps, integrator=integrator, adaptive=adaptive, gamma=1e-2, name="rod"
+        frame_dt=FRAME_DT, frames=frames, substeps=substeps, integrator=integrator, adaptive=adaptive, gamma=1e-2, name="rod"
     )
     mesh = box_hexes(SIZE, cells)
-    band = np.rint((mesh.vertices[:, 0] / SIZE[0] + 0.5) * cells[0]).astype(int)
+    node_column = np.rint((mesh.vertices[:, 0] / SIZE[0] + 0.5) * cells[0]).astype(int)
     scene.add_solid(
         "rod",
         mesh=mesh,
         material=Elastic(E=Param(E, low=1e4, high=max(1e7, 2 * E), scale="log10"), nu=0.4, energy="corotated", damping=50.0),
         density=1000.0,
         fixed=lambda x: np.abs(x[:, 0]) > 0.499 * SIZE[0],
-        surface=Surface(vertex_colors=np.where(band[:, None] % 2, BLUE, WHITE)),
+        surface=Surface(vertex_colors=np.where(node_column[:, None] % 2, BLUE, WHITE)),
     )
     time = np.arange(frames)
     scene.add_load(
         "press",
         body="rod",
         where=lambda x: np.abs(x[:, 0]) < 0.01 * SIZE[0],
-        force=Param(LIMIT * np.sin(2 * math.pi * time / FRAMES), low=-LIMIT, high=LIMIT, frozen=True),
+        force=Param(FORCE_LIMIT * np.sin(2 * math.pi * time / FRAMES), low=-FORCE_LIMIT, high=FORCE_LIMIT, frozen=True),
         direction=(0.0, 0.0, 1.0),
-        limit=LIMIT,
+        limit=FORCE_LIMIT,
     )
     scene.add_camera(
         Camera.look_at(
@@ -70,10 +70,10 @@ def make_scene(
 
 
 def make_task(scene: Scene) -> RispTask:
-    """RISP reads the heights of the ten sensors, whatever light, tint and background are.
+    """RISP reads the heights of the ten sensors, for all lights, tints and backgrounds.
 
-    Motions for training have a Young's modulus from 2e4 Pa on, as softer rods sag out of the picture, to 1e6 Pa: stiffer ones all
-    look straight.
+    Training motions have a Young's modulus from 2e4 Pa (softer rods sag out of the picture) to 1e6 Pa (stiffer ones all look
+    straight).
     """
     head = SensorHead(
         "rod", particles=sensors(scene), axis=2, low=-0.5, high=0.2,
@@ -83,8 +83,8 @@ def make_task(scene: Scene) -> RispTask:
 
 
 def sensors(scene: Scene, count: int = 10) -> tuple[int, ...]:
-    """Numbers of the particles on the spine next to ``count`` places at equal distances, half of one from the ends."""
+    """Indices of the particles closest to ``count`` equidistant points on the spine, the first half a spacing from the end."""
     vertices = scene.deformables[0].vertices
-    places = SIZE[0] * ((np.arange(count) + 0.5) / count - 0.5)
-    spine = np.stack([places, np.zeros(count), np.zeros(count)], axis=1)
+    positions = SIZE[0] * ((np.arange(count) + 0.5) / count - 0.5)
+    spine = np.stack([positions, np.zeros(count), np.zeros(count)], axis=1)
     return tuple(int(k) for k in np.linalg.norm(vertices[None] - spine[:, None], axis=2).argmin(axis=1))

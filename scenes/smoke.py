@@ -1,7 +1,7 @@
-"""Smoke in a box: bands of it rise and are wound up by four vortices (gradSim's smoke task); buoyancy, viscosity, the flow.
+"""Smoke in a box: bands rise and are stirred by four vortices (gradSim's smoke task); unknown buoyancy, viscosity and flow.
 
-Viscosity shows by how soon the vortices, of half the box's side, lose their speed; buoyancy by how fast the bands rise.
-Advection is cubic: the plain one blurs the bands as a viscosity would.
+The decay of the vortices, of half the box's side, determines the viscosity, and the speed of the bands the buoyancy. Advection
+is cubic: linear interpolation blurs the bands like a viscosity.
 """
 
 import numpy as np
@@ -24,25 +24,26 @@ def make_scene(
         cells: along each side.
         buoyancy: upward acceleration of smoke of density 1, above 0 [m/s2].
         viscosity: kinematic, above 0 [m2/s].
-        speed: largest of the vortices at the start [m/s].
+        speed: initial maximum in the vortices [m/s].
         advection: "cubic", "maccormack" or "semi_lagrangian".
         frames: frame intervals of 1/30 s.
         size: of the square picture [pixels].
     """
     cell = 1 / cells
-    # An explicit step of viscosity is stable up to a quarter of the squared side of a cell; bounds are five times the default.
+    # An explicit step of viscosity is stable up to a quarter of the squared side of a cell; the upper bound is five times the
+    # default.
     substeps = max(2, int(np.ceil(5 * viscosity / 30 / (0.24 * cell**2))))
     scene = Scene(frame_dt=1 / 30, frames=frames, substeps=substeps, name="smoke")
-    edges = np.sin(2 * np.pi * np.linspace(0, 1, cells + 1))
-    stream = speed / (2 * np.pi) * edges[:, None] * edges[None]
-    middles = (np.arange(cells) + 0.5) * cell
-    bands = 0.5 + 0.5 * np.cos(2 * np.pi * 4 * middles)
-    bounds = {"low": 0.2, "high": 5.0}
+    node_sines = np.sin(2 * np.pi * np.linspace(0, 1, cells + 1))
+    stream_function = speed / (2 * np.pi) * node_sines[:, None] * node_sines[None]
+    cell_centres = (np.arange(cells) + 0.5) * cell
+    bands = 0.5 + 0.5 * np.cos(2 * np.pi * 4 * cell_centres)
+    bound_factors = {"low": 0.2, "high": 5.0}
     scene.add_smoke(
-        "smoke", cells=(cells, cells), cell=cell, density=np.tile(bands * (middles < 0.75), (cells, 1)),
-        velocity_x=np.diff(stream, axis=1) / cell, velocity_y=-np.diff(stream, axis=0) / cell,
-        buoyancy=Param(buoyancy, **{key: factor * buoyancy for key, factor in bounds.items()}, scale="log10"),
-        viscosity=Param(viscosity, **{key: factor * viscosity for key, factor in bounds.items()}, scale="log10"),
+        "smoke", cells=(cells, cells), cell=cell, density=np.tile(bands * (cell_centres < 0.75), (cells, 1)),
+        velocity_x=np.diff(stream_function, axis=1) / cell, velocity_y=-np.diff(stream_function, axis=0) / cell,
+        buoyancy=Param(buoyancy, **{key: factor * buoyancy for key, factor in bound_factors.items()}, scale="log10"),
+        viscosity=Param(viscosity, **{key: factor * viscosity for key, factor in bound_factors.items()}, scale="log10"),
         advection=advection,
     )  # fmt: skip
     scene.set_background(color=(0.05, 0.06, 0.08))

@@ -2,8 +2,8 @@
 
 The strip is 0.3 x 0.1 m and 2 mm thick, with a Young's modulus of 1e9 Pa. The longest stable explicit step is below a
 microsecond, so its steps are implicit, two for each picture of a film with 30 per second. The strip sags under its weight, and a
-known force at its free end pushes it up and lets go: how far the force bends it tells the stiffness, the swings afterwards tell
-the mass. Its tetrahedra have ten nodes, as one layer of linear ones would lock.
+known force at its free end pushes it up and is released: the deflection determines the stiffness, the subsequent
+oscillation the mass. Its tetrahedra have ten nodes, as one layer of linear ones would lock.
 """
 
 import numpy as np
@@ -12,9 +12,9 @@ from risp_torch import AmbientLight, Camera, DirectionalLight, Elastic, Param, S
 from ti_sim.meshes import box_tet10s, box_tets
 
 SIZE = (0.3, 0.1, 0.002)  # m
-FRAME = 1 / 30  # s
-RISE = 0.25  # s
-BANDS = 4  # of alternating colours along the strip, wider than it moves in a frame
+FRAME_DT = 1 / 30  # s
+RISE_TIME = 0.25  # s
+BANDS = 4  # of alternating colours along the strip, wider than its motion in a frame
 BLUE, WHITE = (0.15, 0.35, 0.6), (0.85, 0.85, 0.8)
 
 
@@ -28,15 +28,15 @@ def make_scene(
         E: Young's modulus [Pa].
         density: kg/m3.
         cells: blocks of five tetrahedra along the sides.
-        linear: tetrahedra of four nodes, which lock: one layer of them bends like a strip several times as stiff.
+        linear: whether the tetrahedra have four nodes, which lock: one layer of them is several times too stiff in bending.
         substeps: of a frame.
-        push: the largest force, which is reached after .25 s [N].
-        release: time in which the force goes back to zero; the shorter, the more the strip swings [s].
+        push: maximum force, at 0.25 s [N].
+        release: time in which the force returns to zero; shorter times excite larger oscillations [s].
         frames: frame intervals of 1/30 s.
         size: of the square picture [pixels].
         integrator: of the scene.
     """
-    scene = Scene(frame_dt=FRAME, frames=frames, substeps=substeps, integrator=integrator, gamma=1e-2, name="strip")
+    scene = Scene(frame_dt=FRAME_DT, frames=frames, substeps=substeps, integrator=integrator, gamma=1e-2, name="strip")
     mesh = (box_tets if linear else box_tet10s)(SIZE, cells)
     band = np.rint((mesh.vertices[:, 0] / SIZE[0] + 0.5) * BANDS).astype(int)
     scene.add_solid(
@@ -51,7 +51,7 @@ def make_scene(
         "push",
         body="strip",
         where=lambda x: x[:, 0] > 0.499 * SIZE[0],
-        force=Param(push * force_over_time(np.arange(frames) * FRAME, release), low=-2 * push, high=2 * push, frozen=True),
+        force=Param(push * force_over_time(np.arange(frames) * FRAME_DT, release), low=-2 * push, high=2 * push, frozen=True),
         direction=(0.0, 0.0, 1.0),
         limit=2 * push,
     )
@@ -67,6 +67,9 @@ def make_scene(
 
 
 def force_over_time(time: np.ndarray, release: float) -> np.ndarray:
-    """The force at some times [...] in units of the largest one: it rises and falls like the square of a sine."""
-    rise, fall = np.sin(np.pi * time / (2 * RISE)) ** 2, np.cos(np.pi * (time - RISE) / (2 * max(release, 1e-9))) ** 2
-    return np.select([time < RISE, time < RISE + release], [rise, fall], 0.0)
+    """The force at times [...] [s] in units of its maximum: it rises and falls as a squared sine."""
+    rising, falling = (
+        np.sin(np.pi * time / (2 * RISE_TIME)) ** 2,
+        np.cos(np.pi * (time - RISE_TIME) / (2 * max(release, 1e-9))) ** 2,
+    )
+    return np.select([time < RISE_TIME, time < RISE_TIME + release], [rising, falling], 0.0)

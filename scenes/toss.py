@@ -1,8 +1,8 @@
 """A thrown body that is pushed in flight, lands and slides: density, contact, friction, initial velocity (gradSim's rigid task).
 
-The known push off the centre of mass, after the third frame, is what makes the density visible: without it, density, stiffness,
-damping and tangential damping could all be scaled together and no picture would change. The tangential damping is high
-enough that contacts slip, without which friction leaves no trace.
+The known push off the centre of mass, after the third frame, makes the density identifiable: without it, density, stiffness,
+damping and tangential damping could be scaled together without a change of the pictures. The tangential damping is high
+enough that contacts slip, without which friction is not identifiable.
 """
 
 from pathlib import Path
@@ -22,7 +22,7 @@ EIGHT_COLORS = np.array(
 
 
 def octant_colors(mesh: Mesh) -> np.ndarray:
-    """A colour for each face [F, 3] by the octant it looks into, so that a turn of the body is seen."""
+    """A colour for each face [F, 3] by the octant of its normal, which makes rotations visible."""
     corners = mesh.mesh().vertices[mesh.mesh().faces]
     normal = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
     return EIGHT_COLORS[(normal > 0) @ np.array([1, 2, 4])]

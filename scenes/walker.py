@@ -1,7 +1,7 @@
-"""A soft walker that goes where a picture shows it.
+"""A soft walker that walks to the position in a picture.
 
-A flat body of 104 triangles with two legs stands on the ground. A network drives it: four sine waves, a linear layer and tanh
-say at every frame by how much the area of each triangle grows or shrinks, at most by a fifth (after gradSim, ICLR 2021, section
+A flat body of 104 triangles with two legs stands on the ground. A network controls it: four sine waves, a linear layer and
+tanh determine for every frame the area change of each triangle, at most a fifth (after gradSim, ICLR 2021, section
 4.2 and appendix E). The goal is a picture of the walker half its length farther.
 """
 
@@ -13,7 +13,7 @@ from ti_sim.meshes import SheetMesh, sheet_grid
 
 SIZE = (2.0, 1.8)  # m, length and height
 CELLS = (8, 9)
-LEG = 5  # cells of a leg, from the ground up
+LEG_CELLS = 5  # cells of a leg, from the ground up
 UPRIGHT = (np.sqrt(0.5), 0.0, 0.0, np.sqrt(0.5))  # the mesh's y axis points up
 CORAL, CREAM, NAVY = (0.8, 0.22, 0.14), (0.95, 0.75, 0.5), (0.12, 0.16, 0.3)
 
@@ -79,8 +79,8 @@ def walker_mesh() -> SheetMesh:
     """A body of 8 x 4 cells on two legs of 2 x 5, two triangles a cell, in the plane z = 0, y upwards."""
     grid = sheet_grid(SIZE, CELLS)
     column, row = _cells(grid)
-    kept = grid.triangles[(row >= LEG) | np.isin(column, (0, 1, 6, 7))]
-    used, triangles = np.unique(kept, return_inverse=True)
+    body_triangles = grid.triangles[(row >= LEG_CELLS) | np.isin(column, (0, 1, 6, 7))]
+    used, triangles = np.unique(body_triangles, return_inverse=True)
     return SheetMesh(grid.vertices[used], triangles.reshape(-1, 3), name="walker")
 
 

@@ -1,4 +1,4 @@
-"""Makes the mesh files of this folder, always the same ones: ``python scenes/assets/make_assets.py``."""
+"""Makes the mesh files of this folder reproducibly: ``python scenes/assets/make_assets.py``."""
 
 from __future__ import annotations
 
@@ -14,21 +14,19 @@ WEDGE_SIZE = (0.06, 0.04, 0.03)  # m
 def pebble() -> tuple[np.ndarray, np.ndarray]:
     """An irregular, asymmetric stone: vertices [162, 3] m and faces [320, 3].
 
-    An icosphere with axes 1 : 0.75 : 0.55, whose radius is bumped by waves of low frequency.
+    An icosphere with axes 1 : 0.75 : 0.55, whose radius is modulated by waves of low frequency.
     """
     sphere = trimesh.creation.icosphere(subdivisions=2, radius=1.0)
     x, y, z = sphere.vertices.T
     bumps = (
-        0.10 * np.sin(1.7 * x + 0.9 * y + 0.4)
-        + 0.07 * np.sin(2.3 * y - 1.1 * z + 1.3)
-        + 0.05 * np.sin(2.9 * z + 1.9 * x - 0.7)
+        0.10 * np.sin(1.7 * x + 0.9 * y + 0.4) + 0.07 * np.sin(2.3 * y - 1.1 * z + 1.3) + 0.05 * np.sin(2.9 * z + 1.9 * x - 0.7)
     )
     vertices = sphere.vertices * (1.0 + bumps)[:, None] * (1.0, 0.75, 0.55)
     return vertices * (PEBBLE_LENGTH / np.ptp(vertices, axis=0).max()), np.asarray(sphere.faces)
 
 
 def wedge() -> tuple[np.ndarray, np.ndarray]:
-    """A ramp, a right-angled triangle in xz drawn out along y: vertices [6, 3] m and faces [8, 3]."""
+    """A ramp, a right-angled triangle in xz, extruded along y: vertices [6, 3] m and faces [8, 3]."""
     length, width, height = WEDGE_SIZE
     profile = [(0.0, 0.0), (length, 0.0), (0.0, height)]
     vertices = np.array([(x, y, z) for y in (0.0, width) for x, z in profile])

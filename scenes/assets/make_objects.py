@@ -1,8 +1,8 @@
-"""Makes the fourteen objects of gradSim's rigid films, always the same ones, and tetrahedra that fill them (for soft objects):
+"""Makes the fourteen objects of gradSim's rigid films reproducibly, and tetrahedral meshes of them (for soft objects):
 ``python scenes/assets/make_objects.py``.
 
 The paper's own meshes (ICLR 2021, appendix G: primitives, and shapes of ShapeNet and DexNet, of at most 250 vertices) were never
-released. Six primitives stand here, and eight shapes that are not convex.
+released. These are six primitives and eight non-convex shapes.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from ti_sim import Mesh
 from ti_sim.meshes import SolidMesh, tetrahedralise, write_solid_mesh
 
 MAX_VERTICES = 250  # appendix G
-TET_EDGE = 0.25  # of the diagonal of an object's box: length of the edges of its tetrahedra
+TET_EDGE = 0.25  # edge length of tetrahedra, relative to the diagonal of an object's bounding box
 
 
 def lathe(profile: Sequence[tuple[float, float]], around: int) -> trimesh.Trimesh:
-    """A closed profile of (radius, height), counter-clockwise, turned about the z axis; points on the axis are shared."""
+    """A closed profile of (radius, height), counter-clockwise, revolved about the z axis; points on the axis are shared."""
     return trimesh.creation.revolve(np.array(profile), sections=around)
 
 
-def extruded(outline: np.ndarray, triangles: Sequence[tuple[int, int, int]], height: float) -> trimesh.Trimesh:
-    """An outline [n, 2], counter-clockwise, with a triangulation of its inside, drawn out along z."""
+def extrude(outline: np.ndarray, triangles: Sequence[tuple[int, int, int]], height: float) -> trimesh.Trimesh:
+    """An outline [n, 2], counter-clockwise, with a triangulation of its inside, extruded along z."""
     count, side = len(outline), np.arange(len(outline))
     vertices = np.concatenate([np.column_stack([outline, np.full(count, z)]) for z in (-height / 2, height / 2)])
-    after = (side + 1) % count
-    flat = np.array(triangles)
-    faces = [flat[:, ::-1], flat + count, np.column_stack([side, after, after + count])]
-    return trimesh.Trimesh(vertices, np.concatenate([*faces, np.column_stack([side, after + count, side + count])]))
+    next_side = (side + 1) % count
+    base_triangles = np.array(triangles)
+    faces = [base_triangles[:, ::-1], base_triangles + count, np.column_stack([side, next_side, next_side + count])]
+    return trimesh.Trimesh(vertices, np.concatenate([*faces, np.column_stack([side, next_side + count, side + count])]))
 
 
 def tube(centres: np.ndarray, radius: float, sides: int) -> trimesh.Trimesh:
@@ -46,16 +46,18 @@ def tube(centres: np.ndarray, radius: float, sides: int) -> trimesh.Trimesh:
     angles = 2 * np.pi * np.arange(sides) / sides
     rings = []
     for k, (centre, tangent, normal) in enumerate(zip(centres, tangents, normals, strict=True)):
-        across = normal / np.linalg.norm(normal)
-        beside = np.cross(tangent, across)
-        # The last ring would meet the first at an angle: every ring takes its share of that.
-        closing = _closing_angle(tangents, normals) * k / count
-        turned = angles + closing
-        rings.append(centre + radius * (np.cos(turned)[:, None] * across + np.sin(turned)[:, None] * beside))
+        normal_axis = normal / np.linalg.norm(normal)
+        binormal = np.cross(tangent, normal_axis)
+        # The last ring would meet the first at an angle, which is distributed over all rings.
+        closing_angle = _closing_angle(tangents, normals) * k / count
+        ring_angles = angles + closing_angle
+        rings.append(centre + radius * (np.cos(ring_angles)[:, None] * normal_axis + np.sin(ring_angles)[:, None] * binormal))
     index = np.arange(count * sides).reshape(count, sides)
-    ahead, beside = np.roll(index, -1, axis=0), np.roll(index, -1, axis=1)
-    both = np.roll(ahead, -1, axis=1)
-    faces = np.concatenate([np.stack([index, beside, both], -1), np.stack([index, both, ahead], -1)]).reshape(-1, 3)
+    next_ring, next_side = np.roll(index, -1, axis=0), np.roll(index, -1, axis=1)
+    next_ring_and_side = np.roll(next_ring, -1, axis=1)
+    faces = np.concatenate(
+        [np.stack([index, next_side, next_ring_and_side], -1), np.stack([index, next_ring_and_side, next_ring], -1)]
+    ).reshape(-1, 3)
     mesh = trimesh.Trimesh(np.concatenate(rings), faces, process=False)
     return mesh if mesh.volume > 0 else trimesh.Trimesh(np.concatenate(rings), faces[:, ::-1], process=False)
 
@@ -96,7 +98,7 @@ def cone() -> trimesh.Trimesh:
 
 
 def ellipsoid() -> trimesh.Trimesh:
-    """An egg of three different axes."""
+    """An egg with three different axes."""
     mesh = trimesh.creation.icosphere(subdivisions=2)
     x, y, z = mesh.vertices.T
     return trimesh.Trimesh(np.column_stack([x * (1 + 0.2 * z), 0.75 * y * (1 + 0.2 * z), 1.3 * z]), mesh.faces, process=False)
@@ -110,11 +112,11 @@ def torus() -> trimesh.Trimesh:
 
 def bowl() -> trimesh.Trimesh:
     """Half of a spherical shell with a thick wall."""
-    down = np.linspace(-np.pi / 2, 0.0, 6)
-    outside = [(np.cos(a), np.sin(a)) for a in down]
-    inside = [(0.8 * np.cos(a), 0.8 * np.sin(a)) for a in down[::-1]]
-    outside[0], inside[-1] = (0.0, -1.0), (0.0, -0.8)
-    return lathe([*outside, *inside], 20)
+    angles = np.linspace(-np.pi / 2, 0.0, 6)
+    outer = [(np.cos(a), np.sin(a)) for a in angles]
+    inner = [(0.8 * np.cos(a), 0.8 * np.sin(a)) for a in angles[::-1]]
+    outer[0], inner[-1] = (0.0, -1.0), (0.0, -0.8)
+    return lathe([*outer, *inner], 20)
 
 
 def mug() -> trimesh.Trimesh:
@@ -122,21 +124,21 @@ def mug() -> trimesh.Trimesh:
     cup = lathe([(0.0, -1.0), (0.8, -1.0), (0.8, 1.0), (0.62, 1.0), (0.62, -0.8), (0.0, -0.8)], 20)
     angles = np.linspace(0.0, 2 * np.pi, 16, endpoint=False)
     ring = tube(np.column_stack([0.72 + 0.55 * np.cos(angles), 0 * angles, 0.6 * np.sin(angles)]), 0.12, 6)
-    inside = lathe([(0.0, -0.8), (0.7, -0.8), (0.7, 1.1), (0.0, 1.1)], 20)
-    return trimesh.boolean.union([cup, trimesh.boolean.difference([ring, inside])])
+    interior = lathe([(0.0, -0.8), (0.7, -0.8), (0.7, 1.1), (0.0, 1.1)], 20)
+    return trimesh.boolean.union([cup, trimesh.boolean.difference([ring, interior])])
 
 
 def corner() -> trimesh.Trimesh:
     """An L."""
     outline = np.array([(0.0, 0.0), (1.0, 0.0), (1.0, 0.4), (0.4, 0.4), (0.4, 1.4), (0.0, 1.4)])
-    return extruded(outline, [(0, 1, 2), (0, 2, 3), (0, 3, 4), (0, 4, 5)], 0.6)
+    return extrude(outline, [(0, 1, 2), (0, 2, 3), (0, 3, 4), (0, 4, 5)], 0.6)
 
 
 def bracket() -> trimesh.Trimesh:
     """A U with unequal arms."""
     outline = np.array([(0.0, 0.0), (1.6, 0.0), (1.6, 1.2), (1.2, 1.2), (1.2, 0.4), (0.4, 0.4), (0.4, 0.8), (0.0, 0.8)])
     triangles = [(0, 1, 5), (1, 4, 5), (1, 2, 4), (2, 3, 4), (0, 5, 6), (0, 6, 7)]
-    return extruded(outline, triangles, 0.7)
+    return extrude(outline, triangles, 0.7)
 
 
 def knot() -> trimesh.Trimesh:
@@ -147,11 +149,11 @@ def knot() -> trimesh.Trimesh:
 
 
 def star() -> trimesh.Trimesh:
-    """Five points, drawn out."""
+    """A star with five spikes, extruded."""
     angles = np.pi / 2 + np.pi * np.arange(10) / 5
     outline = np.column_stack([np.cos(angles), np.sin(angles)]) * np.where(np.arange(10) % 2, 0.45, 1.0)[:, None]
-    points = [(k, (k + 1) % 10, (k - 1) % 10) for k in range(0, 10, 2)]
-    return extruded(outline, [*points, (1, 3, 5), (1, 5, 7), (1, 7, 9)], 0.5)
+    spikes = [(k, (k + 1) % 10, (k - 1) % 10) for k in range(0, 10, 2)]
+    return extrude(outline, [*spikes, (1, 3, 5), (1, 5, 7), (1, 7, 9)], 0.5)
 
 
 def dumbbell() -> trimesh.Trimesh:
@@ -165,14 +167,14 @@ MAKERS: tuple[Callable[[], trimesh.Trimesh], ...] = (
 )  # fmt: skip
 
 
-def normalised(mesh: trimesh.Trimesh) -> tuple[np.ndarray, np.ndarray]:
+def normalise(mesh: trimesh.Trimesh) -> tuple[np.ndarray, np.ndarray]:
     """Vertices [V, 3], centred at the centre of mass, the longest side of their box 1, and faces [F, 3]."""
     vertices = mesh.vertices - mesh.center_mass
     return vertices / np.ptp(vertices, axis=0).max(), np.asarray(mesh.faces)
 
 
 def write_obj(path: Path, vertices: np.ndarray, faces: np.ndarray) -> None:
-    """Write vertices [V, 3] to the millionth, and faces [F, 3], without colours."""
+    """Write vertices [V, 3] with six decimals, and faces [F, 3], without colours."""
     lines = [f"# {path.stem}, longest side 1, made by make_objects.py"]
     lines += ["v {:.6f} {:.6f} {:.6f}".format(*vertex) for vertex in vertices]
     lines += ["f {} {} {}".format(*face) for face in faces + 1]
@@ -182,7 +184,7 @@ def write_obj(path: Path, vertices: np.ndarray, faces: np.ndarray) -> None:
 def write_tets(folder: Path) -> None:
     """Write tetrahedra of the objects that have none in ``folder``.
 
-    The tetrahedraliser's meshes differ from run to run, so that those that are there are kept.
+    The tetrahedraliser's meshes differ from run to run, so that existing files are kept.
     """
     for make in MAKERS:
         path, surface = folder / f"{make.__name__}.tet", Mesh(folder / f"{make.__name__}.obj").mesh()
@@ -195,7 +197,7 @@ def main(folder: Path = Path(__file__).parent / "objects") -> None:
     """Write all objects into ``folder``."""
     folder.mkdir(exist_ok=True)
     for make in MAKERS:
-        write_obj(folder / f"{make.__name__}.obj", *normalised(make()))
+        write_obj(folder / f"{make.__name__}.obj", *normalise(make()))
     write_tets(folder)
 
 

@@ -1,14 +1,14 @@
 """A cube of 10.5 cm that is tossed onto a table: ContactNets' 570 tosses (Pfrommer, Halm and Posa, 2020).
 
-The measured poses are a little small, and a scene has a fixed geometry. So lengths of this scene are those of a cube whose
-nominal side is right by definition, and two numbers make up for it: ``gravity``, which tells how long its metre is, and
-``poses.scale``, the measured metres in one of its metres. With g = 9.81 m/s2, the real side is 9.81 / gravity times that of
+The scale of the measured poses is slightly too small, and a scene has a fixed geometry. Lengths of this scene are therefore in
+units in which the nominal side of the cube is exact, and two numbers calibrate the unit: ``gravity`` determines its length, and
+``poses.scale`` is the number of measured metres in one unit. With g = 9.81 m/s2, the real side is 9.81 / gravity times that of
 the scene (``real_side``), and one real metre is measured as ``poses.scale`` gravity / 9.81 metres (``measured_metre``).
 
-The corners of the collision shape are drawn in by ``ROUNDING``, and ``ground.contact.radius`` puts balls about them: rounded
+The corners of the collision shape are moved inwards by ``ROUNDING`` and are balls of radius ``ground.contact.radius``: rounded
 corners, whose radius can be unknown.
 
-A motion without forces but contact and weight tells no mass: stiffness, damping and inertia over mass. The scene keeps the
+A motion under contact and weight alone determines stiffness, damping and inertia only relative to the mass. The scene keeps the
 published inertia, so that ``cube.mass`` stands for their ratio (``inertia_ratio``).
 """
 
@@ -25,11 +25,11 @@ from risp_torch.data import data_folder
 from risp_torch.motions import Recording, Window
 
 SIDE, INERTIA = 0.1048, 8.1e-4  # m, kg m2: of the published description
-ROUNDING = 3e-3  # m, by which the corners of the collision shape are drawn in
+ROUNDING = 3e-3  # m, inward shift of the corners of the collision shape
 RATE, GRAVITY = 148.0, 9.81  # Hz, m/s2
 MEASURED_SIDE = 0.1024  # m, twice the measured height of the resting cube's centre
-NEAR = 4e-3  # m: a corner below this height may touch
-FLIGHT_NOISE, CONTACT_NOISE = 1e-4, 5e-4  # m, standard deviations of a coordinate before the first contact and from there on
+CONTACT_HEIGHT = 4e-3  # m: a corner below this height may be in contact
+FLIGHT_NOISE, CONTACT_NOISE = 1e-4, 5e-4  # m, standard deviations of a coordinate before and after the first contact
 COLORS = [(0.6, 0.05, 0.05), (0.75, 0.45, 0.1), (0.8, 0.75, 0.2), (0.2, 0.45, 0.2), (0.2, 0.3, 0.6), (0.8, 0.8, 0.78)]
 
 
@@ -40,10 +40,10 @@ def make_scene(
 
     Args:
         frames: frame intervals at 148 Hz.
-        substeps: physics steps in each.
+        substeps: physics steps in each frame interval.
         size: of the square picture [pixels].
         radius: of the balls about the corners [m].
-        bristle_stiffness: of the friction [N/m]; 0 for friction that is viscous at rest.
+        bristle_stiffness: of the friction [N/m]; 0 for friction that is viscous in sticking contact.
     """
     scene = Scene(
         frame_dt=1 / RATE, frames=frames, substeps=substeps, gamma=2e-3, name="contactnets_cube",
@@ -62,10 +62,10 @@ def make_scene(
         color=(0.45, 0.42, 0.38),
     )
     corners = Box(SIDE, SIDE, SIDE).surface()
-    inner = Box(SIDE - 2 * ROUNDING, SIDE - 2 * ROUNDING, SIDE - 2 * ROUNDING)
+    collision_box = Box(SIDE - 2 * ROUNDING, SIDE - 2 * ROUNDING, SIDE - 2 * ROUNDING)
     scene.add_rigid(
         "cube",
-        shape=Mesh(vertices=corners.vertices, faces=corners.faces, collision=inner),
+        shape=Mesh(vertices=corners.vertices, faces=corners.faces, collision=collision_box),
         mass=Param(0.3, low=0.15, high=0.6, scale="log10"),
         inertia=INERTIA * np.eye(3),
         start=Start(
@@ -101,12 +101,12 @@ def measured_poses(rows: np.ndarray) -> np.ndarray:
 
 
 def real_side(values: Mapping[str, float]) -> float:
-    """Side of the cube [m], balls included, from what was found (``MotionFit.values``)."""
+    """Side of the cube [m], balls included, from fitted values (``MotionFit.values``)."""
     return GRAVITY / values["gravity"] * (SIDE - 2 * ROUNDING + 2 * values["ground.contact.radius"])
 
 
 def measured_metre(values: Mapping[str, float]) -> float:
-    """What a metre is measured as [m]."""
+    """Measured length of one metre [m]."""
     return values["poses.scale"] * values["gravity"] / GRAVITY
 
 
@@ -117,16 +117,16 @@ def inertia_ratio(values: Mapping[str, float]) -> float:
 
 
 def lowest_corner(poses: np.ndarray) -> np.ndarray:
-    """Height [T] m of the lowest corner of a cube that is measured as small as it rests, for poses [T, 7]."""
+    """Height [T] m of the lowest corner of a cube of side ``MEASURED_SIDE``, for poses [T, 7]."""
     corners = 0.5 * MEASURED_SIDE * np.stack(np.meshgrid(*[(-1.0, 1.0)] * 3), axis=-1).reshape(-1, 3)
-    turned = np.einsum("tij,kj->tki", Rotation.from_quat(poses[:, 3:]).as_matrix(), corners)
-    return poses[:, 2] + turned[..., 2].min(axis=1)
+    rotated_corners = np.einsum("tij,kj->tki", Rotation.from_quat(poses[:, 3:]).as_matrix(), corners)
+    return poses[:, 2] + rotated_corners[..., 2].min(axis=1)
 
 
 def with_contact_noise(window: Window) -> Window:
-    """A window whose frames count less from the first contact on: what the contact law lacks is more than the noise of the poses.
+    """A window whose frames have a larger noise from the first contact on, as the model error of contact exceeds the pose noise.
 
-    In free flight nothing is unknown to the model, and the poses are that exact: a parabola leaves less than 0.1 mm.
+    In free flight the model is exact, and so are the poses: residuals of a parabola are below 0.1 mm.
     """
-    touched = np.maximum.accumulate(lowest_corner(window.body_q[:, 0]) < NEAR)
-    return replace(window, noise=np.where(touched, CONTACT_NOISE, FLIGHT_NOISE))
+    after_contact = np.maximum.accumulate(lowest_corner(window.body_q[:, 0]) < CONTACT_HEIGHT)
+    return replace(window, noise=np.where(after_contact, CONTACT_NOISE, FLIGHT_NOISE))

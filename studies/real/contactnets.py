@@ -129,7 +129,7 @@ def free_flight(tosses: Sequence[Recording]) -> tuple[float, float, float]:
     accelerations, left = [], []
     for toss in tosses:
         poses = toss.body_q[:, 0]
-        low = cube.lowest_corner(poses) < cube.NEAR
+        low = cube.lowest_corner(poses) < cube.CONTACT_HEIGHT
         count = (int(low.argmax()) if low.any() else len(poses)) - 2
         if count >= 12:
             times = np.arange(count) * toss.dt

@@ -34,7 +34,7 @@ def tables(film: Figures, swing: Figures, power: Figures, spring: Figures, moved
                 ["frames off by more than 10 degrees", *(str(count) for count in film["off by more than 10 degrees, from rest"])],
             ],
         ),
-        f"Second length {length:.4f} ± {bar:.4f} m ({100 * (length / pendulum.LOWER - 1):+.2f} %). The film is "
+        f"Second length {length:.4f} ± {bar:.4f} m ({100 * (length / pendulum.LOWER_LENGTH - 1):+.2f} %). The film is "
         f"{offset:.4f} ± {offset_bar:.4f} s behind the log in the middle of the swing-up (by hand {OFFSET_BY_HAND:g} s), and its "
         f"time stamps grow by {100 * film['drift']:.2f} % more. With one offset for all frames it would be "
         f"{film['offset of all frames, without drift [s]']:.4f} s.",

@@ -27,7 +27,7 @@ AWAY = (3.3, -1.8, 1.35)  # m: where the cube is in the last pictures, out of si
 
 def window_of(toss: Recording) -> Window:
     """The frames of a film: from a little before the first contact."""
-    near_ground = np.flatnonzero(cube.lowest_corner(toss.body_q[:, 0]) < cube.NEAR)
+    near_ground = np.flatnonzero(cube.lowest_corner(toss.body_q[:, 0]) < cube.CONTACT_HEIGHT)
     first = max(1, int(near_ground[0]) - BEFORE) if len(near_ground) else 1
     return Window(toss, min(first, len(toss) - FRAMES - 1), FRAMES + 1)
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from risp_torch import Scene, WideSteps
-from scenes.hand import FINGERS, FRAMES, NAMES, make_scene
+from scenes.hand import FINGER_NAMES, FINGERS, FRAMES, make_scene
 from studies.risp.trials.trial import Trial
 
 # Pulses that are imitated: none begins with the film, which would be a bound of its delay.
@@ -21,10 +21,10 @@ def make_trials() -> dict[str, Trial]:
     Amplitude and delay of the five pulses are imitated with the stiffness known; unseen is how they move a softer hand. The goal
     to be reached lies 0.8 s after a start with drawn joint angles.
     """
-    stiffness = tuple(f"{finger}.stiffness" for finger in NAMES)
+    stiffness = tuple(f"{finger}.stiffness" for finger in FINGER_NAMES)
     pulses = {
         "unknowns": tuple(_commands(IMITATED)), "truth": _commands(IMITATED), "guess": _draw_guess, "random": _draw_pulses,
-        "average": _commands(dict.fromkeys(NAMES, (0.5, 20.0))),
+        "average": _commands(dict.fromkeys(FINGER_NAMES, (0.5, 20.0))),
         "starts": 4,
     }  # fmt: skip
     search = WideSteps(widths=(0.1,) * 5 + (0.05,) * 4, reach=2, trial_rounds=3)
@@ -55,22 +55,23 @@ def make_trials() -> dict[str, Trial]:
 def _commands(pulses: Mapping[str, tuple[float, float]]) -> dict[str, float]:
     """Names and values of the ten numbers, from (amplitude, delay) of the fingers."""
     return {
-        f"{finger}.motor.{key}": pulses[finger][k] for finger in NAMES for k, key in enumerate(("amplitude", "delay"))
+        f"{finger}.motor.{key}": pulses[finger][k] for finger in FINGER_NAMES for k, key in enumerate(("amplitude", "delay"))
     }  # fmt: skip
 
 
 def _draw_pulses(random: np.random.Generator) -> dict[str, float]:
-    return _commands({finger: (random.uniform(0.01, 0.99), random.uniform(0.4, 39.6)) for finger in NAMES})
+    return _commands({finger: (random.uniform(0.01, 0.99), random.uniform(0.4, 39.6)) for finger in FINGER_NAMES})
 
 
 def _draw_guess(random: np.random.Generator) -> dict[str, float]:
     """Pulses of middle size that begin within the first half of what is allowed."""
-    return _commands({finger: (random.uniform(0.3, 0.7), random.uniform(5.0, 20.0)) for finger in NAMES})
+    return _commands({finger: (random.uniform(0.3, 0.7), random.uniform(5.0, 20.0)) for finger in FINGER_NAMES})
 
 
 def _draw_start(random: np.random.Generator) -> dict[str, float]:
     """Joint angles within 0.15 rad of the straight hand."""
-    phalanges = [f"{finger}{k + 1}" for finger in NAMES for k in range(len(FINGERS[finger][1]) if finger in FINGERS else 2)]
+    counts = {finger: len(FINGERS[finger][1]) if finger in FINGERS else 2 for finger in FINGER_NAMES}
+    phalanges = [f"{finger}{k + 1}" for finger, count in counts.items() for k in range(count)]
     return {f"{phalanx}.angle": float(random.uniform(-0.15, 0.15)) for phalanx in phalanges}
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from risp_torch import WIDE_SEARCH, Scene, WideSteps
-from scenes.quadrotor import FRAMES, HOVER, NOMINAL_MASS, ROOM, make_scene, manoeuvre
+from scenes.quadrotor import FRAMES, HOVER_THRUST, NOMINAL_MASS, THRUST_MARGIN, make_scene, manoeuvre
 from studies.risp.trials.sequences import smooth_sequence
 from studies.risp.trials.trial import Trial
 
@@ -28,13 +28,14 @@ def make_trials() -> dict[str, Trial]:
         "imitate": Trial(
             **thrusts, search=WideSteps(widths=(0.03,) * 5 + (0.015,) * 3, reach=2, spacing=4, first_frames=10),
             truth=_thrusts(manoeuvre(NOMINAL_MASS)), guess=lambda r: _thrusts(_near_hover(r, FRAMES)),
-            average=_thrusts(np.full((FRAMES, 4), HOVER)), random=lambda r: _thrusts(_any_thrust(r, FRAMES)), measure="motion",
+            average=_thrusts(np.full((FRAMES, 4), HOVER_THRUST)),
+            random=lambda r: _thrusts(_any_thrust(r, FRAMES)), measure="motion",
             unseen=lambda: {"100 g less": make_scene(mass=2.9)},
         ),
         "reach": Trial(
             **thrusts, search=WideSteps(widths=(0.1,) * 8 + (0.05,) * 6, reach=1, trial_rounds=4), starts=8,
             truth=_thrusts(manoeuvre(NOMINAL_MASS, GOAL)), guess=lambda r: _thrusts(_near_hover(r, GOAL)),
-            average=_thrusts(np.full((GOAL, 4), HOVER)), random=lambda r: _thrusts(_any_thrust(r, GOAL)), measure="final",
+            average=_thrusts(np.full((GOAL, 4), HOVER_THRUST)), random=lambda r: _thrusts(_any_thrust(r, GOAL)), measure="final",
             options={"frames": GOAL}, initial=_draw_start, sampling="last",
         ),
     }  # fmt: skip
@@ -50,11 +51,11 @@ def _draw_mass(random: np.random.Generator) -> dict[str, float]:
 
 def _near_hover(random: np.random.Generator, frames: int) -> np.ndarray:
     """Thrusts [frames, 4] that hover, but for a smooth tenth of a newton."""
-    return HOVER + smooth_sequence(random, (frames, 4), 0.1)
+    return HOVER_THRUST + smooth_sequence(random, (frames, 4), 0.1)
 
 
 def _any_thrust(random: np.random.Generator, frames: int) -> np.ndarray:
-    return random.uniform(HOVER - ROOM, HOVER + ROOM, size=(frames, 4))
+    return random.uniform(HOVER_THRUST - THRUST_MARGIN, HOVER_THRUST + THRUST_MARGIN, size=(frames, 4))
 
 
 def _draw_start(random: np.random.Generator) -> dict[str, np.ndarray]:

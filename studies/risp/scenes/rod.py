@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from risp_torch import WIDE_SEARCH, Scene, WideSteps
-from scenes.rod import FRAMES, LIMIT, make_scene
+from scenes.rod import FORCE_LIMIT, FRAMES, make_scene
 from studies.risp.trials.sequences import smooth_sequence
 from studies.risp.trials.trial import Trial
 
@@ -35,12 +35,14 @@ def make_trials() -> dict[str, Trial]:
         ),
         "imitate": Trial(
             **forces, truth=_force(two_swings(FRAMES)), guess=lambda r: _force(_little_force(r, FRAMES)),
-            average=_force(np.zeros(FRAMES)), random=lambda r: _force(r.uniform(-LIMIT, LIMIT, size=FRAMES)), measure="motion",
+            average=_force(np.zeros(FRAMES)),
+            random=lambda r: _force(r.uniform(-FORCE_LIMIT, FORCE_LIMIT, size=FRAMES)), measure="motion",
             options=scene_options, unseen=lambda: {"softer rod": _pressed(two_swings(FRAMES), E=7e4, **scene_options)},
         ),
         "reach": Trial(
             **forces, truth=_force(two_swings(FRAMES)[:GOAL]), guess=lambda r: _force(_little_force(r, GOAL)),
-            average=_force(np.zeros(GOAL)), random=lambda r: _force(r.uniform(-LIMIT, LIMIT, size=GOAL)), measure="final",
+            average=_force(np.zeros(GOAL)),
+            random=lambda r: _force(r.uniform(-FORCE_LIMIT, FORCE_LIMIT, size=GOAL)), measure="final",
             options=scene_options | {"frames": GOAL}, initial=lambda r: {"rod.velocity": (0.0, 0.0, r.uniform(-0.5, 0.5))},
             sampling="last",
         ),

@@ -18,7 +18,7 @@ import torch
 import trimesh
 
 from risp_torch import UserError, film
-from scenes.assets.make_objects import MAKERS, MAX_VERTICES, normalised
+from scenes.assets.make_objects import MAKERS, MAX_VERTICES, normalise
 from studies.gradsim.__main__ import main
 from studies.gradsim.cells import FAILED, Cell, run_cells, write_archive
 from studies.gradsim.pages import digits
@@ -57,7 +57,7 @@ def seen(index: int, units: str = "paper"):
 @pytest.mark.parametrize("make", MAKERS)
 def test_objects_are_solids_of_few_vertices_and_as_they_are_made(make) -> None:
     path = MESHES / f"{make.__name__}.obj"
-    read, (vertices, faces) = trimesh.load(path, process=False), normalised(make())
+    read, (vertices, faces) = trimesh.load(path, process=False), normalise(make())
     np.testing.assert_allclose(read.vertices, vertices, atol=1e-6)
     assert read.is_watertight and read.is_winding_consistent and read.volume > 0 and len(read.vertices) <= MAX_VERTICES
     assert (read.faces == faces).all() and np.ptp(read.vertices, axis=0).max() == pytest.approx(1, abs=2e-6)

@@ -27,11 +27,11 @@ def short(module: object) -> tuple[Scene, ControlTask]:
 def test_the_jellyfish_has_a_round_bell_and_six_tentacles() -> None:
     mesh = jellyfish.jellyfish_mesh()
     assert len(mesh.triangles) == 6 * 5**2 + 6 * 7 == 192 and len(mesh.vertices) == 91 + 6 * 7
-    bell, tentacles = mesh.vertices[: jellyfish.BELL], mesh.vertices[jellyfish.BELL :]
+    bell, tentacles = mesh.vertices[: jellyfish.BELL_VERTICES], mesh.vertices[jellyfish.BELL_VERTICES :]
     np.testing.assert_allclose(np.linalg.norm(bell, axis=1), jellyfish.RADIUS, rtol=1e-12)
     rim = jellyfish.RADIUS * math.cos(jellyfish.OPENING)
     assert bell[:, 2].min() == pytest.approx(rim) and tentacles[:, 2].max() < rim
-    assert tentacles[:, 2].min() == pytest.approx(rim - jellyfish.TENTACLE)
+    assert tentacles[:, 2].min() == pytest.approx(rim - jellyfish.TENTACLE_LENGTH)
     assert np.ptp(mesh.vertices[:, 2]) == pytest.approx(jellyfish.HEIGHT)
     turned = mesh.vertices @ np.array([[0.5, -math.sqrt(0.75), 0], [math.sqrt(0.75), 0.5, 0], [0, 0, 1]])
     assert np.abs(turned[:, None] - mesh.vertices[None]).max(axis=2).min(axis=1).max() < 1e-12, "all sixths are alike"
@@ -73,12 +73,12 @@ def test_goals() -> None:
         goal = task.goal(scene, number)
         np.testing.assert_allclose(goal.placement[0] - rest, np.tile([0, 0, heights * task.size], (133, 1)), atol=1e-12)
     actuation = task.policy(scene, 0)().detach()
-    assert actuation.shape == (6, 28) and float(actuation.abs().max()) <= jellyfish.FOLD
+    assert actuation.shape == (6, 28) and float(actuation.abs().max()) <= jellyfish.MAX_ACTUATION
     scene, task = short(cloth_control)
     ends = np.stack([task.goal(scene, number).placement[-1].cpu().numpy() for number in range(3)])
     starts = np.stack([task.policy(scene, number)().detach().cpu().numpy() for number in range(3)])
     assert np.unique(ends[:, 0, 0]).size == 3 and np.unique(starts[:, 0]).size == 3
-    assert (starts >= cloth_control.LOW).all() and (starts <= cloth_control.HIGH).all()
+    assert (starts >= cloth_control.MIN_VELOCITY).all() and (starts <= cloth_control.MAX_VELOCITY).all()
     again = task.goal(scene, 1).placement[-1].cpu().numpy()
     np.testing.assert_array_equal(again, ends[1])
 

@@ -62,7 +62,8 @@ def test_frames_count_less_from_the_first_contact_on() -> None:
     noise = cube.with_contact_noise(window).noise
     first = int(np.argmax(noise == cube.CONTACT_NOISE))
     assert 0 < first < len(noise) and (noise[:first] == cube.FLIGHT_NOISE).all() and (noise[first:] == cube.CONTACT_NOISE).all()
-    assert cube.lowest_corner(window.body_q[:first, 0]).min() >= cube.NEAR > cube.lowest_corner(window.body_q[:, 0])[first]
+    heights = cube.lowest_corner(window.body_q[:, 0])
+    assert heights[:first].min() >= cube.CONTACT_HEIGHT > heights[first]
 
 
 def test_rows_of_the_data_set_become_poses() -> None:

@@ -44,7 +44,7 @@ def test_base_numbers_of_the_published_models_are_those_of_the_scene() -> None:
     lower, upper = numbers.lower_mass(values), numbers.upper_mass(values)
     r1, r2 = pendulum.MODELS[numbers.IDENTIFIED]["r"]
     assert lower * r2 == pytest.approx(numbers.moment(values))
-    assert upper * r1 + lower * pendulum.UPPER == pytest.approx(numbers.whole_moment(values))
+    assert upper * r1 + lower * pendulum.UPPER_LENGTH == pytest.approx(numbers.whole_moment(values))
 
 
 def test_growth_upright_is_that_of_the_simulation() -> None:

@@ -59,7 +59,7 @@ def test_contact_counts_less_than_flight_and_films_less_than_markers() -> None:
     plain, filmed = fits.with_noise(part, 0.0).noise, fits.with_noise(part, 3e-4).noise
     smaller = rows[1:31, 0].copy()
     smaller[:, :3] *= cube.MEASURED_SIDE / cube.SIDE
-    touched = np.maximum.accumulate(cube.lowest_corner(smaller) < cube.NEAR)
+    touched = np.maximum.accumulate(cube.lowest_corner(smaller) < cube.CONTACT_HEIGHT)
     assert touched.any() and not touched.all()
     np.testing.assert_allclose(plain, np.where(touched, cube.CONTACT_NOISE, cube.FLIGHT_NOISE))
     np.testing.assert_allclose(filmed**2, plain**2 + 9e-8)

@@ -32,7 +32,7 @@ def camera_numbers(values: np.ndarray, size: int) -> dict[str, np.ndarray]:
 def first_camera() -> np.ndarray:
     """Values [5] (``CAMERA``) of the scene file."""
     position = pendulum.film_camera(SIZE).position.value
-    return np.array([position[0], position[2], 0.0, -position[1], pendulum.LOWER])
+    return np.array([position[0], position[2], 0.0, -position[1], pendulum.LOWER_LENGTH])
 
 
 def camera_step(

@@ -56,14 +56,15 @@ def elastic_scene(stiffness: float) -> Scene:
     """The double pendulum with a spring [N m/rad] between motor and link in both joints, and nothing to look at."""
     scene = Scene(frame_dt=1 / RATE, frames=FRAMES, substeps=SUBSTEPS, name="elastic_double_pendulum")
     published = pendulum.MODELS[GIVEN]
-    for k, (name, length) in enumerate((("upper", pendulum.UPPER), ("lower", pendulum.LOWER))):
+    for k, (name, length) in enumerate((("upper", pendulum.UPPER_LENGTH), ("lower", pendulum.LOWER_LENGTH))):
         mass, offset = published["m"][k], published["r"][k]
         scene.add_link(
             f"{name}_rotor", parent="upper" if k else None, at_tip=k > 0, shape=Sphere(radius=0.004, subdivisions=1),
-            mass=pendulum.LIGHT, inertia=1e-7 * np.eye(3), center=(0.0, 0.0, 0.0),
+            mass=pendulum.SHAPE_MASS, inertia=1e-7 * np.eye(3), center=(0.0, 0.0, 0.0),
             joint=Revolute(
                 axis=pendulum.AXIS, angle=Param(0.0, low=-10.0, high=10.0), rate=Param(0.0, low=-25.0, high=25.0),
-                damping=Param(0.01, low=0.0, high=0.15), armature=Param(pendulum.GEAR**2 * published["Ir"], low=1e-4, high=0.02),
+                damping=Param(0.01, low=0.0, high=0.15),
+                armature=Param(pendulum.GEAR_RATIO**2 * published["Ir"], low=1e-4, high=0.02),
                 dry_friction=Param(0.1, low=0.0, high=0.4), dry_stiffness=pendulum.DRY_STIFFNESS,
                 dry_damping=pendulum.DRY_DAMPING,
             ),

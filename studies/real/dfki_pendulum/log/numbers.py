@@ -54,12 +54,12 @@ def moment(values: Values) -> float:
 
 def whole_moment(values: Values) -> float:
     """m1 r1 + m2 l1 [kg m]."""
-    return mass(values, "upper") * pendulum.MODELS[GIVEN]["r"][0] + mass(values, "lower") * pendulum.UPPER
+    return mass(values, "upper") * pendulum.MODELS[GIVEN]["r"][0] + mass(values, "lower") * pendulum.UPPER_LENGTH
 
 
 def whole_inertia(values: Values) -> float:
     """I1 + m2 l1^2 [kg m2]."""
-    return inertia(values, "upper") + mass(values, "lower") * pendulum.UPPER**2
+    return inertia(values, "upper") + mass(values, "lower") * pendulum.UPPER_LENGTH**2
 
 
 def lower_mass(values: Values) -> float:
@@ -69,16 +69,19 @@ def lower_mass(values: Values) -> float:
 
 def upper_mass(values: Values) -> float:
     """m1 [kg] with the centres of mass of the identified model."""
-    return (whole_moment(values) - lower_mass(values) * pendulum.UPPER) / pendulum.MODELS[IDENTIFIED]["r"][0]
+    return (whole_moment(values) - lower_mass(values) * pendulum.UPPER_LENGTH) / pendulum.MODELS[IDENTIFIED]["r"][0]
 
 
 BASE = (
-    Number("m1 r1 + m2 l1", "kg m", whole_moment, lambda m: m["m"][0] * m["r"][0] + m["m"][1] * pendulum.UPPER),
+    Number("m1 r1 + m2 l1", "kg m", whole_moment, lambda m: m["m"][0] * m["r"][0] + m["m"][1] * pendulum.UPPER_LENGTH),
     Number("m2 r2", "kg m", moment, lambda m: m["m"][1] * m["r"][1]),
-    Number("I1 + m2 l1²", "kg m2", whole_inertia, lambda m: m["I"][0] + m["m"][1] * pendulum.UPPER**2),
+    Number("I1 + m2 l1²", "kg m2", whole_inertia, lambda m: m["I"][0] + m["m"][1] * pendulum.UPPER_LENGTH**2),
     Number("I2", "kg m2", lambda values: inertia(values, "lower"), lambda m: m["I"][1]),
     Number(
-        "rotor's inertia at the joint", "kg m2", lambda values: values["lower.armature"], lambda m: pendulum.GEAR**2 * m["Ir"]
+        "rotor's inertia at the joint",
+        "kg m2",
+        lambda values: values["lower.armature"],
+        lambda m: pendulum.GEAR_RATIO**2 * m["Ir"],
     ),
 )
 RATIOS = tuple(
@@ -92,7 +95,8 @@ OF_IDENTIFIED_CENTRES = (
     Number("m1, centres as identified", "kg", upper_mass, lambda m: m["m"][0]),
     Number("m2, centres as identified", "kg", lower_mass, lambda m: m["m"][1]),
     Number(
-        "I1, centres as identified", "kg m2", lambda values: whole_inertia(values) - lower_mass(values) * pendulum.UPPER**2,
+        "I1, centres as identified", "kg m2",
+        lambda values: whole_inertia(values) - lower_mass(values) * pendulum.UPPER_LENGTH**2,
         lambda m: m["I"][0],
     ),
 )  # fmt: skip
@@ -112,8 +116,8 @@ JOINTS = tuple(
 
 def upright_growth(values: Values) -> float:
     """Rate [1/s] at which the pendulum falls fastest from upright, without friction: errors grow e-fold in its inverse."""
-    p, coupling = moment(values), moment(values) * pendulum.UPPER
-    rotor, lower = pendulum.GEAR**2 * pendulum.MODELS[GIVEN]["Ir"], inertia(values, "lower")
+    p, coupling = moment(values), moment(values) * pendulum.UPPER_LENGTH
+    rotor, lower = pendulum.GEAR_RATIO**2 * pendulum.MODELS[GIVEN]["Ir"], inertia(values, "lower")
     mixed = lower + coupling
     masses = np.array(
         [[whole_inertia(values) + rotor + lower + 2 * coupling, mixed], [mixed, lower + values["lower.armature"]]]
