@@ -100,20 +100,20 @@ def add_robot(
             raise UserError(f"{name} has a Contact and the scene has no ground: call add_ground first")
         add_contact(scene.table, f"{name}.contact", contact)
     per_area = is_per_area(scene.table, contact, has_ground=has_ground)
-    left_out = Unsupported()
+    unsupported = Unsupported()
     couplings = {} if free_mimic else _joint_couplings(robot, first=len(scene.bodies))
     for mimic in robot.mimics if free_mimic else ():
-        left_out.add("<mimic> is not used: the joint moves freely", f"joint {mimic.joint!r}")
+        unsupported.add("<mimic> is not used: the joint moves freely", f"joint {mimic.joint!r}")
     names = _body_names(name, robot.links)
     properties = zip(subtree_inertias(robot.links), inertias_of_free_joints(robot.links), strict=True)
     for link, body_name, (subtree, inertia) in zip(robot.links, names, properties, strict=True):
-        form, surface = _link_form(link, left_out, per_area=per_area)
+        form, surface = _link_form(link, unsupported, per_area=per_area)
         options = BodyOptions(shape=form, mass=link.mass, inertia=link.inertia, surface=surface, may_be_massless=True)
         frame = _joint_frame(link, robot.links, base_position, base_rotation)
         if link.joint.type == "free":
-            scene_body = _free_body(scene, body_name, link, frame, options, left_out)
+            scene_body = _free_body(scene, body_name, link, frame, options, unsupported)
         else:
-            robot_joint = _with_supported_friction(scene, link.joint, left_out, is_used=dry_friction)
+            robot_joint = _with_supported_friction(scene, link.joint, unsupported, is_used=dry_friction)
             parent = names[link.parent] if link.parent >= 0 else None
             joint_frame = LinkFrame(parent, frame.position, frame.rotation.as_quat(), link.com)
             scene_joint = _scene_joint(robot_joint, subtree, inertia, step=scene.stepping.dt)
@@ -124,9 +124,9 @@ def add_robot(
     for link, body_name in zip(robot.links, names, strict=True):
         if link.joint.name in couplings:
             continue
-        _add_motor(scene, body_name, link.joint, left_out)
-    _report_gravity(scene, robot, left_out)
-    robot = replace(robot, unsupported=robot.unsupported + left_out.sentences())
+        _add_motor(scene, body_name, link.joint, unsupported)
+    _report_gravity(scene, robot, unsupported)
+    robot = replace(robot, unsupported=robot.unsupported + unsupported.sentences())
     if robot.unsupported:
         warn(f"{path} is not imported completely: {'; '.join(robot.unsupported)}")
     return robot
@@ -171,11 +171,11 @@ def friction_numbers(joint: RobotJoint, inertia: float, *, step: float) -> dict[
     }  # fmt: skip
 
 
-def _with_supported_friction(scene: SceneSpec, joint: RobotJoint, left_out: Unsupported, *, is_used: bool) -> RobotJoint:
+def _with_supported_friction(scene: SceneSpec, joint: RobotJoint, unsupported: Unsupported, *, is_used: bool) -> RobotJoint:
     """The joint, without its dry friction if the scene does not simulate it, which is recorded."""
     if not joint.dry_friction or (is_used and scene.stepping.integrator == "semi_implicit"):
         return joint
-    left_out.add("joint friction is not used" + (f" with the integrator {scene.stepping.integrator!r}" if is_used else ""),
+    unsupported.add("joint friction is not used" + (f" with the integrator {scene.stepping.integrator!r}" if is_used else ""),
                  f"joint {joint.name!r}")  # fmt: skip
     return replace(joint, dry_friction=0.0)
 
@@ -227,13 +227,15 @@ def _joint_frame(link: RobotLink, links: Sequence[RobotLink], base_position: np.
     return _Frame(link.joint.position - origin, joint_rotation)
 
 
-def _free_body(scene: SceneSpec, name: str, link: RobotLink, frame: _Frame, options: BodyOptions, left_out: Unsupported) -> Body:
+def _free_body(
+    scene: SceneSpec, name: str, link: RobotLink, frame: _Frame, options: BodyOptions, unsupported: Unsupported
+) -> Body:
     """A link with a free joint as a rigid body, whose frame is at its centre of mass."""
     joint = link.joint
     if joint.damping or joint.armature:
-        left_out.add("damping and armature of free joints are not used", f"joint {joint.name!r}")
+        unsupported.add("damping and armature of free joints are not used", f"joint {joint.name!r}")
     if joint.dry_friction:
-        left_out.add("friction of free joints is not used", f"joint {joint.name!r}")
+        unsupported.add("friction of free joints is not used", f"joint {joint.name!r}")
     body_rotation = frame.rotation * Rotation.from_quat(joint.start[3:])
     center = frame.position + frame.rotation.apply(joint.start[:3]) + body_rotation.apply(link.com)
     return make_body(scene, name, options, Start(position=center, orientation=body_rotation.as_quat()))
@@ -262,12 +264,12 @@ def _has_motor(joint: RobotJoint) -> bool:
     return any((joint.motor_gain, joint.servo_stiffness, joint.servo_damping))
 
 
-def _add_motor(scene: SceneSpec, body: str, joint: RobotJoint, left_out: Unsupported) -> None:
+def _add_motor(scene: SceneSpec, body: str, joint: RobotJoint, unsupported: Unsupported) -> None:
     """The motor of a joint, if it has one: without command, its servo holds the coordinate of the file's pose."""
     if not _has_motor(joint):
         return
     if not joint.motor_limit > 0:
-        left_out.add("motors without any force are left out", f"joint {joint.name!r}")
+        unsupported.add("motors without any force are left out", f"joint {joint.name!r}")
         return
     add_motors(
         scene, f"{body}.motor", joints=[body], gain=joint.motor_gain, limit=joint.motor_limit,
@@ -276,21 +278,21 @@ def _add_motor(scene: SceneSpec, body: str, joint: RobotJoint, left_out: Unsuppo
     )  # fmt: skip
 
 
-def _report_gravity(scene: SceneSpec, robot: RobotDescription, left_out: Unsupported) -> None:
+def _report_gravity(scene: SceneSpec, robot: RobotDescription, unsupported: Unsupported) -> None:
     scene_gravity = np.asarray(scene.table["gravity"].value)
     gravity_vector = scene_gravity if scene_gravity.ndim else np.array([0.0, 0.0, -float(scene_gravity)])
     if robot.gravity is not None and not np.allclose(robot.gravity, gravity_vector):
         listed = ", ".join(f"{component:g}" for component in robot.gravity)
-        left_out.add("the scene's own gravity is used", f"the file has {listed} m/s2")
+        unsupported.add("the scene's own gravity is used", f"the file has {listed} m/s2")
 
 
 # -- shapes -------------------------------------------------------------------------------------------------------------
 
 
-def _link_form(link: RobotLink, left_out: Unsupported, *, per_area: bool) -> tuple[Form, Surface | None]:
+def _link_form(link: RobotLink, unsupported: Unsupported, *, per_area: bool) -> tuple[Form, Surface | None]:
     """Render mesh and contact points of a link, about its centre of mass."""
     points = [placed(_contact_points(shape, per_area=per_area), np.eye(3), -link.com) for shape in link.collisions]
-    mesh, surface = _visual_mesh(link, left_out) if link.visuals else (None, None)
+    mesh, surface = _visual_mesh(link, unsupported) if link.visuals else (None, None)
     return Form(mesh, np.concatenate(points) if points else balls(np.zeros((0, 3))), None), surface
 
 
@@ -321,7 +323,7 @@ def _contact_points(shape: RobotShape, *, per_area: bool) -> np.ndarray:
     return placed(rows, Rotation.from_quat(shape.quaternion).as_matrix(), shape.position)
 
 
-def _visual_mesh(link: RobotLink, left_out: Unsupported) -> tuple[TriangleMesh, Surface]:
+def _visual_mesh(link: RobotLink, unsupported: Unsupported) -> tuple[TriangleMesh, Surface]:
     """All visual shapes of a link as one mesh about its centre of mass, and its surface.
 
     A single shape keeps the colours or texture of its mesh file, unless the robot file gives it a colour. Several have one colour
@@ -340,7 +342,7 @@ def _visual_mesh(link: RobotLink, left_out: Unsupported) -> tuple[TriangleMesh, 
         face_groups=np.repeat(np.arange(len(meshes), dtype=np.int32), [len(mesh.faces) for mesh in meshes]),
     )
     if any(mesh.textures and shape.color is None for mesh, shape in zip(meshes, link.visuals, strict=True)):
-        left_out.add("textures of a link with several visual shapes are not used", f"link {link.name!r}")
+        unsupported.add("textures of a link with several visual shapes are not used", f"link {link.name!r}")
     colors = [_face_colors(shape, mesh) for shape, mesh in zip(link.visuals, meshes, strict=True)]
     if not all(len(rows) == 1 for rows in colors):
         face_colors = [np.broadcast_to(rows, (len(mesh.faces), 3)) for rows, mesh in zip(colors, meshes, strict=True)]

@@ -14,17 +14,17 @@ from risp_torch.scene.robot_files.unsupported import Unsupported
 from ti_sim.base.errors import UserError
 from ti_sim.shapes.mass import check_mass
 
-_ROUNDED = 1e-3  # relative: files give inertias to three digits or more
-_NO_INERTIA = 1e-12  # of the size of the inertia about a joint: roundoff of the sums
+_INERTIA_TOLERANCE = 1e-3  # relative: files give inertias to three digits or more
+_MIN_RELATIVE_INERTIA = 1e-12  # of the size of the inertia about a joint: roundoff of the sums
 
 
-def check_robot(robot: RobotDescription, path: Path, left_out: Unsupported) -> None:
+def check_robot(robot: RobotDescription, path: Path, unsupported: Unsupported) -> None:
     """Check numbers, limits and masses.
 
     Args:
         robot: the description, parents before children.
         path: path of the file, for errors.
-        left_out: collects remarks that are not errors.
+        unsupported: collects remarks that are not errors.
 
     Raises:
         UserError: there is no link, limits are reversed, a mass or inertia is not physical, or a joint
@@ -33,11 +33,11 @@ def check_robot(robot: RobotDescription, path: Path, left_out: Unsupported) -> N
     if not robot.links:
         raise UserError(f"{path}: the robot has no links: describe one at least")
     for link in robot.links:
-        _check_link(link, path, left_out)
+        _check_link(link, path, unsupported)
     _check_subtree_inertias(robot.links, path)
 
 
-def _check_link(link: RobotLink, path: Path, left_out: Unsupported) -> None:
+def _check_link(link: RobotLink, path: Path, unsupported: Unsupported) -> None:
     joint = link.joint
     name = f"{path}: joint {joint.name!r}"
     if joint.moves and not joint.limit_low < joint.limit_high:
@@ -57,15 +57,15 @@ def _check_link(link: RobotLink, path: Path, left_out: Unsupported) -> None:
             raise UserError(f"{path}: the size of a {shape.kind} of link {link.name!r} is {listed}: lengths must be above zero")
     # Real files contain thin rods and point masses, so moments may be zero.
     moments = np.linalg.eigvalsh(link.inertia)
-    if moments[0] < -_ROUNDED * moments[2]:
+    if moments[0] < -_INERTIA_TOLERANCE * moments[2]:
         listed = ", ".join(f"{moment:.4g}" for moment in moments)
         raise UserError(
             f"{path}: the inertia of link {link.name!r} has the principal moments {listed} kg m2, and none may be below zero: "
             "check the signs of the products of inertia"
         )
-    if moments[2] > (moments[0] + moments[1]) * (1.0 + _ROUNDED):
+    if moments[2] > (moments[0] + moments[1]) * (1.0 + _INERTIA_TOLERANCE):
         quantity = "an inertia that is not physical, with one principal moment above the sum of the others, is used as it is"
-        left_out.add(quantity, f"link {link.name!r}")
+        unsupported.add(quantity, f"link {link.name!r}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,13 +76,13 @@ class SubtreeInertia:
         mass: kg.
         inertia: [3, 3] kg m2 about the origin of the link frame, world axes.
         axis: [3] axis of the joint in the world; undefined if the kind has none.
-        size: kg m2, magnitude of the terms summed in the inertia, for the tolerance of roundoff.
+        magnitude: kg m2, sum of the magnitudes of the terms of the inertia, for the tolerance of roundoff.
     """
 
     mass: float
     inertia: np.ndarray
     axis: np.ndarray
-    size: float
+    magnitude: float
 
 
 def subtree_inertias(links: Sequence[RobotLink]) -> list[SubtreeInertia]:
@@ -92,23 +92,25 @@ def subtree_inertias(links: Sequence[RobotLink]) -> list[SubtreeInertia]:
         links: every parent before its children.
     """
     poses = start_poses(links)
-    mass, moment, inertia = np.zeros(len(links)), np.zeros((len(links), 3)), np.zeros((len(links), 3, 3))
+    mass, first_moment, inertia = np.zeros(len(links)), np.zeros((len(links), 3)), np.zeros((len(links), 3, 3))
     for k in reversed(range(len(links))):  # children come after their parents: sums over all descendants
-        link, (position, turn) = links[k], poses[k]
-        centre = position + turn.apply(link.com)
-        axes = turn.as_matrix()
+        link, (position, rotation) = links[k], poses[k]
+        centre = position + rotation.apply(link.com)
+        axes = rotation.as_matrix()
         mass[k] += link.mass
-        moment[k] += link.mass * centre
-        inertia[k] += axes @ link.inertia @ axes.T + link.mass * _spread(centre, centre)
+        first_moment[k] += link.mass * centre
+        inertia[k] += axes @ link.inertia @ axes.T + link.mass * _inertia_form(centre, centre)
         if link.parent >= 0:
             mass[link.parent] += mass[k]
-            moment[link.parent] += moment[k]
+            first_moment[link.parent] += first_moment[k]
             inertia[link.parent] += inertia[k]
     inertias = []
-    for k, (position, turn) in enumerate(poses):
-        about = inertia[k] - 2.0 * _spread(position, moment[k]) + mass[k] * _spread(position, position)
-        size = float(np.trace(inertia[k]) + mass[k] * position @ position)
-        inertias.append(SubtreeInertia(float(mass[k]), about, turn.apply(links[k].joint.axis), size))
+    for k, (position, rotation) in enumerate(poses):
+        inertia_about_joint = (
+            inertia[k] - 2.0 * _inertia_form(position, first_moment[k]) + mass[k] * _inertia_form(position, position)
+        )
+        magnitude = float(np.trace(inertia[k]) + mass[k] * position @ position)
+        inertias.append(SubtreeInertia(float(mass[k]), inertia_about_joint, rotation.apply(links[k].joint.axis), magnitude))
     return inertias
 
 
@@ -125,24 +127,26 @@ def inertias_of_free_joints(links: Sequence[RobotLink]) -> list[float]:
         For each link, kg m2 or kg: the least of its joint's velocities; 0 for fixed joints.
     """
     twists: list[np.ndarray] = []  # [velocities, 6]: angular velocity, and velocity of the point at the world's origin
-    for link, (position, turn) in zip(links, start_poses(links), strict=True):
-        kind, axes = link.joint.type, turn.as_matrix().T
-        turning = {"revolute": turn.apply(link.joint.axis)[None], "spherical": axes, "free": axes}.get(kind, np.zeros((0, 3)))
-        sliding = {"prismatic": turn.apply(link.joint.axis)[None], "free": np.eye(3)}.get(kind, np.zeros((0, 3)))
-        about = np.hstack([turning, np.cross(position, turning)])
-        twists.append(np.vstack([about, np.hstack([np.zeros_like(sliding), sliding])]))
-    first = np.cumsum([0, *(len(rows) for rows in twists)])
-    matrix = np.zeros((first[-1], first[-1]))
+    for link, (position, rotation) in zip(links, start_poses(links), strict=True):
+        kind, axes = link.joint.type, rotation.as_matrix().T
+        axis = rotation.apply(link.joint.axis)[None]
+        angular_axes = {"revolute": axis, "spherical": axes, "free": axes}.get(kind, np.zeros((0, 3)))
+        linear_axes = {"prismatic": axis, "free": np.eye(3)}.get(kind, np.zeros((0, 3)))
+        angular_twists = np.hstack([angular_axes, np.cross(position, angular_axes)])
+        twists.append(np.vstack([angular_twists, np.hstack([np.zeros_like(linear_axes), linear_axes])]))
+    offsets = np.cumsum([0, *(len(rows) for rows in twists)])
+    mass_matrix = np.zeros((offsets[-1], offsets[-1]))
     for k, inertia in enumerate(_subtree_inertias(links)):
-        columns, j = slice(first[k], first[k + 1]), k
+        columns, j = slice(offsets[k], offsets[k + 1]), k
         while j >= 0:
-            matrix[columns, first[j] : first[j + 1]] = twists[k] @ inertia @ twists[j].T
-            matrix[first[j] : first[j + 1], columns] = matrix[columns, first[j] : first[j + 1]].T
+            mass_matrix[columns, offsets[j] : offsets[j + 1]] = twists[k] @ inertia @ twists[j].T
+            mass_matrix[offsets[j] : offsets[j + 1], columns] = mass_matrix[columns, offsets[j] : offsets[j + 1]].T
             j = links[j].parent
-        matrix[columns, columns] += links[k].joint.armature * np.eye(len(twists[k]))
-    values, vectors = np.linalg.eigh(matrix)
-    mobility = (vectors**2 / np.maximum(values, _NO_INERTIA * values.max(initial=0.0) + np.finfo(float).tiny)).sum(axis=1)
-    return [float(1.0 / mobility[a:b].max()) if b > a else 0.0 for a, b in zip(first[:-1], first[1:], strict=True)]
+        mass_matrix[columns, columns] += links[k].joint.armature * np.eye(len(twists[k]))
+    values, vectors = np.linalg.eigh(mass_matrix)
+    min_value = _MIN_RELATIVE_INERTIA * values.max(initial=0.0) + np.finfo(float).tiny
+    mobility = (vectors**2 / np.maximum(values, min_value)).sum(axis=1)
+    return [float(1.0 / mobility[a:b].max()) if b > a else 0.0 for a, b in zip(offsets[:-1], offsets[1:], strict=True)]
 
 
 def _subtree_inertias(links: Sequence[RobotLink]) -> list[np.ndarray]:
@@ -150,12 +154,12 @@ def _subtree_inertias(links: Sequence[RobotLink]) -> list[np.ndarray]:
     result = [np.zeros((6, 6)) for _ in links]
     poses = start_poses(links)
     for k in reversed(range(len(links))):
-        link, (position, turn) = links[k], poses[k]
-        x, y, z = position + turn.apply(link.com)
-        cross, axes = np.array([[0.0, -z, y], [z, 0.0, -x], [-y, x, 0.0]]), turn.as_matrix()
-        result[k][:3, :3] += axes @ link.inertia @ axes.T - link.mass * cross @ cross
-        result[k][:3, 3:] += link.mass * cross
-        result[k][3:, :3] -= link.mass * cross
+        link, (position, rotation) = links[k], poses[k]
+        x, y, z = position + rotation.apply(link.com)
+        cross_matrix, axes = np.array([[0.0, -z, y], [z, 0.0, -x], [-y, x, 0.0]]), rotation.as_matrix()
+        result[k][:3, :3] += axes @ link.inertia @ axes.T - link.mass * cross_matrix @ cross_matrix
+        result[k][:3, 3:] += link.mass * cross_matrix
+        result[k][3:, :3] -= link.mass * cross_matrix
         result[k][3:, 3:] += link.mass * np.eye(3)
         if link.parent >= 0:
             result[link.parent] += result[k]
@@ -170,16 +174,16 @@ def _check_subtree_inertias(links: Sequence[RobotLink], path: Path) -> None:
         location = f"{path}: link {link.name!r} is attached to the moving joint {link.joint.name!r}"
         if subtree.mass <= 0.0:
             raise UserError(f"{location} and neither it nor a link below it has mass: give it a mass and an inertia")
-        least = _NO_INERTIA * subtree.size
+        min_inertia = _MIN_RELATIVE_INERTIA * subtree.magnitude
         if link.joint.type == "revolute":
-            turns = subtree.axis @ subtree.inertia @ subtree.axis > least
+            has_inertia = subtree.axis @ subtree.inertia @ subtree.axis > min_inertia
         else:
-            turns = link.joint.type == "prismatic" or np.linalg.eigvalsh(subtree.inertia)[0] > least
-        if not turns:
+            has_inertia = link.joint.type == "prismatic" or np.linalg.eigvalsh(subtree.inertia)[0] > min_inertia
+        if not has_inertia:
             raise UserError(f"{location}, but the links there have no inertia about the joint: give it an inertia")
 
 
-def _spread(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+def _inertia_form(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Symmetric [3, 3] bilinear form whose value (a, a) is the inertia about the origin of a unit mass at a."""
     return a @ b * np.eye(3) - 0.5 * (np.outer(a, b) + np.outer(b, a))
 
@@ -195,18 +199,18 @@ def start_poses(links: Sequence[RobotLink]) -> list[tuple[np.ndarray, Rotation]]
     """
     poses: list[tuple[np.ndarray, Rotation]] = []
     for link in links:
-        position, turn = poses[link.parent] if link.parent >= 0 else (np.zeros(3), Rotation.identity())
+        position, rotation = poses[link.parent] if link.parent >= 0 else (np.zeros(3), Rotation.identity())
         joint = link.joint
-        position = position + turn.apply(joint.position)
-        turn = turn * Rotation.from_quat(joint.quaternion)
+        position = position + rotation.apply(joint.position)
+        rotation = rotation * Rotation.from_quat(joint.quaternion)
         if joint.type == "revolute":
-            turn = turn * Rotation.from_rotvec(joint.start[0] * joint.axis)
+            rotation = rotation * Rotation.from_rotvec(joint.start[0] * joint.axis)
         elif joint.type == "prismatic":
-            position = position + turn.apply(joint.start[0] * joint.axis)
+            position = position + rotation.apply(joint.start[0] * joint.axis)
         elif joint.type == "spherical":
-            turn = turn * Rotation.from_quat(joint.start)
+            rotation = rotation * Rotation.from_quat(joint.start)
         elif joint.type == "free":
-            position = position + turn.apply(joint.start[:3])
-            turn = turn * Rotation.from_quat(joint.start[3:])
-        poses.append((position, turn))
+            position = position + rotation.apply(joint.start[:3])
+            rotation = rotation * Rotation.from_quat(joint.start[3:])
+        poses.append((position, rotation))
     return poses

@@ -140,7 +140,7 @@ class RobotDescription:
         links: every parent before its children.
         gravity: (x, y, z) m/s2, or None if the format has none (URDF).
         unsupported: one sentence for each kind of feature that is not imported or should be checked, with its
-            places; may be empty.
+            locations; may be empty.
         mimics: the joints whose coordinates the file couples to those of others.
     """
 

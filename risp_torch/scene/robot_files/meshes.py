@@ -22,13 +22,13 @@ class MeshFiles:
 
     Args:
         robot: path of the robot file; relative names start from its folder.
-        left_out: collects missing parts of mesh files.
+        unsupported: collects missing parts of mesh files.
     """
 
-    def __init__(self, robot: Path, left_out: Unsupported) -> None:
+    def __init__(self, robot: Path, unsupported: Unsupported) -> None:
         self._robot = robot
-        self._left_out = left_out
-        self._read: dict[Path, TriangleMesh] = {}
+        self._unsupported = unsupported
+        self._meshes_by_path: dict[Path, TriangleMesh] = {}
 
     def mesh(self, name: str, scale: np.ndarray, location: str) -> TriangleMesh:
         """The triangles of a file, scaled.
@@ -41,22 +41,24 @@ class MeshFiles:
         Raises:
             UserError: the file does not exist or is not a mesh.
         """
-        path = self._find(name, location)
-        if path not in self._read:
-            self._read[path] = read_mesh_file(path).transformed(scale=self._unit(path))
-            if self._read[path].texture_fault:
-                self._left_out.add(f"a texture is not used: {self._read[path].texture_fault}", f"mesh file {path.name}")
-        mesh = self._read[path]
+        path = self._existing_path(name, location)
+        if path not in self._meshes_by_path:
+            self._meshes_by_path[path] = read_mesh_file(path).transformed(scale=self._metres_per_unit(path))
+            if self._meshes_by_path[path].texture_fault:
+                self._unsupported.add(
+                    f"a texture is not used: {self._meshes_by_path[path].texture_fault}", f"mesh file {path.name}"
+                )
+        mesh = self._meshes_by_path[path]
         scaled = dataclasses.replace(mesh, vertices=mesh.vertices * scale)
         if (scale == 1.0).all() and extent(scaled.vertices) > HUGE:
             remark = f"a mesh {extent(scaled.vertices):.3g} m across, whose unit may be millimetres, is used as it is"
-            self._left_out.add(remark, f"mesh file {path.name}")
+            self._unsupported.add(remark, f"mesh file {path.name}")
         if np.prod(scale) > 0:
             return scaled
         uv = None if mesh.uv is None else np.ascontiguousarray(mesh.uv[:, ::-1])
         return dataclasses.replace(scaled, faces=np.ascontiguousarray(mesh.faces[:, ::-1]), uv=uv)
 
-    def _unit(self, path: Path) -> float:
+    def _metres_per_unit(self, path: Path) -> float:
         """Metres in one unit of a mesh file: 1, except for Collada, which defines its unit but whose reader ignores it."""
         if path.suffix.lower() != ".dae":
             return 1.0
@@ -70,30 +72,30 @@ class MeshFiles:
             raise UserError(f"mesh file {path} has a unit of {metres:g} m: it must be above zero")
         up = root.findtext("{*}asset/{*}up_axis", "Z_UP").strip()
         if up != "Z_UP":
-            self._left_out.add(f"the upward axis {up} of a Collada file is not used", f"mesh file {path.name}")
+            self._unsupported.add(f"the upward axis {up} of a Collada file is not used", f"mesh file {path.name}")
         return metres
 
-    def _find(self, name: str, location: str) -> Path:
+    def _existing_path(self, name: str, location: str) -> Path:
         candidates = self._candidates(name, location)
         existing = next((path for path in candidates if path.is_file()), None)
         if existing is None:
-            looked = ", ".join(str(path) for path in candidates)
-            raise UserError(f"{self._robot}: mesh file {name!r} of {location} does not exist (looked for {looked}): add it")
+            searched = ", ".join(str(path) for path in candidates)
+            raise UserError(f"{self._robot}: mesh file {name!r} of {location} does not exist (looked for {searched}): add it")
         return existing.resolve()
 
     def _candidates(self, name: str, location: str) -> list[Path]:
         folder = self._robot.resolve().parent
-        scheme, separator, rest = name.partition("://")
+        scheme, separator, address = name.partition("://")
         if not separator:
             return [folder / name]
         if scheme == "file":
-            return [folder / unquote(rest)]
+            return [folder / unquote(address)]
         if scheme not in _PACKAGE_SCHEMES:
             raise UserError(
                 f"{self._robot}: mesh {name!r} of {location} is not a file: save it beside the robot file and use that"
             )
-        package, _, inside = rest.partition("/")
+        package, _, relative_path = address.partition("/")
         # A package is a folder of that name among the parents of the robot file or beside one of them.
         search_folders = [folder, *folder.parents]
-        package_paths = [parent / inside for parent in search_folders if parent.name == package]
-        return package_paths or [parent / package / inside for parent in search_folders[:4]]
+        package_paths = [parent / relative_path for parent in search_folders if parent.name == package]
+        return package_paths or [parent / package / relative_path for parent in search_folders[:4]]

@@ -19,21 +19,21 @@ def mimics_of_free_joints(mimics: Sequence[RobotMimic], path: Path, element: str
     Raises:
         UserError: a joint is coupled twice, or follows itself.
     """
-    direct: dict[str, RobotMimic] = {}
+    mimic_of_joint: dict[str, RobotMimic] = {}
     for mimic in mimics:
-        if mimic.joint in direct:
+        if mimic.joint in mimic_of_joint:
             raise UserError(f"{path}: {element} couples joint {mimic.joint!r} twice: couple it to one joint")
-        direct[mimic.joint] = mimic
-    return tuple(_to_free_joint(mimic, direct, path, element) for mimic in mimics)
+        mimic_of_joint[mimic.joint] = mimic
+    return tuple(_to_free_joint(mimic, mimic_of_joint, path, element) for mimic in mimics)
 
 
-def _to_free_joint(mimic: RobotMimic, direct: dict[str, RobotMimic], path: Path, element: str) -> RobotMimic:
-    passed = {mimic.joint}
-    while mimic.leader in direct and mimic.leader not in passed:
-        passed.add(mimic.leader)
-        further = direct[mimic.leader]
-        offset = mimic.offset + mimic.multiplier * further.offset
-        mimic = replace(mimic, leader=further.leader, multiplier=mimic.multiplier * further.multiplier, offset=offset)
-    if mimic.leader in passed:
+def _to_free_joint(mimic: RobotMimic, mimic_of_joint: dict[str, RobotMimic], path: Path, element: str) -> RobotMimic:
+    visited = {mimic.joint}
+    while mimic.leader in mimic_of_joint and mimic.leader not in visited:
+        visited.add(mimic.leader)
+        next_mimic = mimic_of_joint[mimic.leader]
+        offset = mimic.offset + mimic.multiplier * next_mimic.offset
+        mimic = replace(mimic, leader=next_mimic.leader, multiplier=mimic.multiplier * next_mimic.multiplier, offset=offset)
+    if mimic.leader in visited:
         raise UserError(f"{path}: joint {mimic.joint!r} follows itself by {element}: couple it to a joint that moves freely")
     return mimic

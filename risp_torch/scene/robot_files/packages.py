@@ -8,7 +8,7 @@ from types import ModuleType
 from ti_sim.base.errors import UserError
 
 
-def required(name: str) -> ModuleType:
+def import_robot_package(name: str) -> ModuleType:
     """Import a package of the extra "robots".
 
     Args:

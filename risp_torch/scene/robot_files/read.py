@@ -28,7 +28,7 @@ def read_robot(path: str | Path, *, free_base: bool = False) -> RobotDescription
             joint that starts in the pose of the file.
 
     Returns:
-        The description; ``unsupported`` lists what is not imported or should be checked.
+        The description; ``unsupported`` lists features that are not imported or should be checked.
 
     Raises:
         UserError: the file is missing, not XML, neither URDF nor MJCF, or does not describe a valid tree of links: an unknown
@@ -42,9 +42,9 @@ def read_robot(path: str | Path, *, free_base: bool = False) -> RobotDescription
     robot = read_urdf(path, root) if root.tag == "robot" else read_mjcf(path)
     if free_base:
         robot = _with_free_base(robot, path)
-    left_out = Unsupported()
-    check_robot(robot, path, left_out)
-    return dataclasses.replace(robot, unsupported=robot.unsupported + left_out.sentences())
+    unsupported = Unsupported()
+    check_robot(robot, path, unsupported)
+    return dataclasses.replace(robot, unsupported=robot.unsupported + unsupported.sentences())
 
 
 def _with_free_base(robot: RobotDescription, path: Path) -> RobotDescription:
@@ -56,7 +56,7 @@ def _with_free_base(robot: RobotDescription, path: Path) -> RobotDescription:
         raise UserError(f"{path}: the robot has a free joint already: leave free_base out")
     base = robot.links[roots[0]]
     pose = (*base.joint.position.tolist(), *base.joint.quaternion.tolist())
-    free = RobotJoint(f"{base.name}_base", "free", np.zeros(3), np.array([0.0, 0.0, 0.0, 1.0]), start=pose)
+    free_joint = RobotJoint(f"{base.name}_base", "free", np.zeros(3), np.array([0.0, 0.0, 0.0, 1.0]), start=pose)
     links = list(robot.links)
-    links[roots[0]] = dataclasses.replace(base, joint=free)
+    links[roots[0]] = dataclasses.replace(base, joint=free_joint)
     return dataclasses.replace(robot, links=tuple(links))

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 
 class Unsupported:
-    """Features that are not imported, each kind once with all its places."""
+    """Features that are not imported, each kind once with all its locations."""
 
     def __init__(self) -> None:
-        self._places: dict[str, list[str]] = {}
+        self._locations: dict[str, list[str]] = {}
 
     def add(self, feature: str, location: str) -> None:
         """Record one feature.
 
         Args:
             feature: the kind of feature and how it is treated, the beginning of a sentence: "joint friction is not used".
-            location: its place in the file: "joint 'elbow'".
+            location: its location in the file: "joint 'elbow'".
         """
-        locations = self._places.setdefault(feature, [])
+        locations = self._locations.setdefault(feature, [])
         if location not in locations:
             locations.append(location)
 
     def sentences(self) -> tuple[str, ...]:
         """One sentence for each kind, in order of first occurrence."""
-        return tuple(f"{feature} ({', '.join(locations)})" for feature, locations in self._places.items())
+        return tuple(f"{feature} ({', '.join(locations)})" for feature, locations in self._locations.items())

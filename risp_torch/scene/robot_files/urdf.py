@@ -15,9 +15,9 @@ from risp_torch.files.suggest import unknown_name_error
 from risp_torch.scene.robot_files.description import RobotDescription, RobotJoint, RobotLink, RobotMimic, RobotShape
 from risp_torch.scene.robot_files.meshes import MeshFiles
 from risp_torch.scene.robot_files.mimics import mimics_of_free_joints
-from risp_torch.scene.robot_files.packages import required
+from risp_torch.scene.robot_files.packages import import_robot_package
 from risp_torch.scene.robot_files.unsupported import Unsupported
-from risp_torch.scene.robot_files.xml_elements import ElementRule, check_element, label
+from risp_torch.scene.robot_files.xml_elements import ElementRule, check_element, element_location
 from ti_sim.base.errors import UserError
 
 _JOINT_TYPES = {
@@ -26,7 +26,7 @@ _JOINT_TYPES = {
 }  # fmt: skip
 _GEOMETRIES = ("box", "sphere", "cylinder", "mesh")
 
-_TABLE = {
+_ELEMENT_RULES = {
     "robot": ElementRule(text=("name", "version"), required=("name",), repeated=("link", "joint", "material")),
     "link": ElementRule(text=("name",), required=("name",), single=("inertial",), repeated=("visual", "collision")),
     "inertial": ElementRule(required=("mass", "inertia"), single=("origin", "mass", "inertia")),
@@ -55,7 +55,7 @@ _TABLE = {
     "dynamics": ElementRule(numbers={"damping": (1,), "friction": (1,)}),
     "mimic": ElementRule(text=("joint",), numbers={"multiplier": (1,), "offset": (1,)}, required=("joint",)),
 }  # fmt: skip
-_EXPLAIN = {"limit.velocity": "velocity limits of joints are not used", "texture": "textures of materials are not used"}
+_TREATMENTS = {"limit.velocity": "velocity limits of joints are not used", "texture": "textures of materials are not used"}
 
 
 def read_urdf(path: Path, root: Any) -> RobotDescription:
@@ -72,35 +72,35 @@ def read_urdf(path: Path, root: Any) -> RobotDescription:
     Raises:
         UserError: see ``read_robot``.
     """
-    left_out = Unsupported()
-    _refuse_xacro(root, path)
-    _drop_other_geometries(root, left_out, path)
-    check_element(root, _TABLE, left_out, path, explain=_EXPLAIN)
+    unsupported = Unsupported()
+    _check_not_xacro(root, path)
+    _drop_unknown_geometries(root, unsupported, path)
+    check_element(root, _ELEMENT_RULES, unsupported, path, treatments=_TREATMENTS)
     robot = _parse(root, path)
-    meshes = MeshFiles(path, left_out)
-    order = _order(robot, path)
+    meshes = MeshFiles(path, unsupported)
+    order = _depth_first(robot, path)
     colors = _colors(robot)
     links: list[RobotLink] = []
     for link, parent, joint in order:
         no_joint = RobotJoint("", "fixed", np.zeros(3), np.array([0.0, 0.0, 0.0, 1.0]))
-        described = no_joint if joint is None else _joint(joint, path, left_out)
-        if described.type == "free":
-            described = _attached_to_world(described, links, parent, path)
+        robot_joint = no_joint if joint is None else _joint(joint, path, unsupported)
+        if robot_joint.type == "free":
+            robot_joint = _attached_to_world(robot_joint, links, parent, path)
             parent = -1
         mass, com, inertia = _inertial(link)
         links.append(
             RobotLink(
                 name=link.name,
                 parent=parent,
-                joint=described,
+                joint=robot_joint,
                 mass=mass,
                 com=com,
                 inertia=inertia,
-                visuals=tuple(_shape(shape, link, path, meshes, left_out, colors) for shape in link.visuals),
-                collisions=tuple(_shape(shape, link, path, meshes, left_out, colors) for shape in link.collisions),
+                visuals=tuple(_shape(shape, link, path, meshes, unsupported, colors) for shape in link.visuals),
+                collisions=tuple(_shape(shape, link, path, meshes, unsupported, colors) for shape in link.collisions),
             )
         )
-    return RobotDescription(robot.name, tuple(links), unsupported=left_out.sentences(), mimics=_mimics(robot, path))
+    return RobotDescription(robot.name, tuple(links), unsupported=unsupported.sentences(), mimics=_mimics(robot, path))
 
 
 def _mimics(robot: Any, path: Path) -> tuple[RobotMimic, ...]:
@@ -126,12 +126,12 @@ def _mimics(robot: Any, path: Path) -> tuple[RobotMimic, ...]:
     return mimics_of_free_joints(mimics, path, "<mimic>")
 
 
-def _refuse_xacro(root: Any, path: Path) -> None:
+def _check_not_xacro(root: Any, path: Path) -> None:
     if any("xacro" in str(element.tag) for element in root.iter()):
         raise UserError(f"{path} is a xacro file, from which URDF is made: run xacro {path} -o robot.urdf and read that")
 
 
-def _drop_other_geometries(root: Any, left_out: Unsupported, path: Path) -> None:
+def _drop_unknown_geometries(root: Any, unsupported: Unsupported, path: Path) -> None:
     """Remove shapes that are not one of the four of URDF, on which the parser fails."""
     for kind in ("visual", "collision"):
         for shape in list(root.iterfind(f"link/{kind}")):
@@ -139,13 +139,15 @@ def _drop_other_geometries(root: Any, left_out: Unsupported, path: Path) -> None
             if geometry is None or (len(geometry) and geometry[0].tag in _GEOMETRIES):
                 continue
             if not len(geometry):
-                raise UserError(f"{path}: <geometry> of {label(shape)} is empty: it needs one of {', '.join(_GEOMETRIES)}")
-            left_out.add(f"<{geometry[0].tag}> geometry is not used", label(shape))
+                raise UserError(
+                    f"{path}: <geometry> of {element_location(shape)} is empty: it needs one of {', '.join(_GEOMETRIES)}"
+                )
+            unsupported.add(f"<{geometry[0].tag}> geometry is not used", element_location(shape))
             shape.getparent().remove(shape)
 
 
 def _parse(root: Any, path: Path) -> Any:
-    yourdfpy, etree = required("yourdfpy"), required("lxml.etree")
+    yourdfpy, etree = import_robot_package("yourdfpy"), import_robot_package("lxml.etree")
     try:
         # Without scene graph, which needs a tree, and without meshes, which are read here.
         parsed = yourdfpy.URDF.load(io.BytesIO(etree.tostring(root)), build_scene_graph=False, load_meshes=False)
@@ -154,35 +156,35 @@ def _parse(root: Any, path: Path) -> Any:
     return parsed.robot
 
 
-def _order(robot: Any, path: Path) -> list[tuple[Any, int, Any]]:
+def _depth_first(robot: Any, path: Path) -> list[tuple[Any, int, Any]]:
     """Every link with the index of its parent (-1 for the root) and its joint (None for the root)."""
     links = {link.name: link for link in robot.links}
-    _refuse_doubles([link.name for link in robot.links], "links", path)
-    _refuse_doubles([joint.name for joint in robot.joints], "joints", path)
+    _check_unique([link.name for link in robot.links], "links", path)
+    _check_unique([joint.name for joint in robot.joints], "joints", path)
     if not links:
         raise UserError(f"{path}: the robot has no links: describe one at least")
-    above: dict[str, Any] = {}
-    below: dict[str, list[Any]] = {name: [] for name in links}
+    parent_joint: dict[str, Any] = {}
+    child_joints: dict[str, list[Any]] = {name: [] for name in links}
     for joint in robot.joints:
         for link_name in (joint.parent, joint.child):
             if link_name not in links:
                 raise UserError(f"{path}: joint {joint.name!r}: {unknown_name_error('link', link_name, links)}")
-        if joint.child in above:
+        if joint.child in parent_joint:
             raise UserError(
-                f"{path}: link {joint.child!r} is the child of joints {above[joint.child].name!r} and {joint.name!r}: "
+                f"{path}: link {joint.child!r} is the child of joints {parent_joint[joint.child].name!r} and {joint.name!r}: "
                 "a link has one joint, loops cannot be closed"
             )
-        above[joint.child] = joint
-        below[joint.parent].append(joint)
-    roots = [name for name in links if name not in above]
+        parent_joint[joint.child] = joint
+        child_joints[joint.parent].append(joint)
+    roots = [name for name in links if name not in parent_joint]
     if len(roots) > 1:
         raise UserError(f"{path}: links {', '.join(map(repr, roots))} have no parent: there can be only one root link")
     order: list[tuple[Any, int, Any]] = []
-    waiting = [(name, -1, None) for name in roots]
-    while waiting:
-        name, parent, joint = waiting.pop()
+    stack = [(name, -1, None) for name in roots]
+    while stack:
+        name, parent, joint = stack.pop()
         order.append((links[name], parent, joint))
-        waiting += [(child.child, len(order) - 1, child) for child in reversed(below[name])]
+        stack += [(child.child, len(order) - 1, child) for child in reversed(child_joints[name])]
     if len(order) < len(links):
         reached = {link.name for link, _, _ in order}
         loop = [repr(name) for name in links if name not in reached]
@@ -190,33 +192,33 @@ def _order(robot: Any, path: Path) -> list[tuple[Any, int, Any]]:
     return order
 
 
-def _refuse_doubles(names: Sequence[str], kind: str, path: Path) -> None:
-    doubled = sorted({name for name in names if names.count(name) > 1})
-    if doubled:
-        raise UserError(f"{path}: several {kind} have the name {doubled[0]!r}: names must be unique")
+def _check_unique(names: Sequence[str], kind: str, path: Path) -> None:
+    duplicates = sorted({name for name in names if names.count(name) > 1})
+    if duplicates:
+        raise UserError(f"{path}: several {kind} have the name {duplicates[0]!r}: names must be unique")
 
 
-def _joint(joint: Any, path: Path, left_out: Unsupported) -> RobotJoint:
+def _joint(joint: Any, path: Path, unsupported: Unsupported) -> RobotJoint:
     location = f"joint {joint.name!r}"
     if joint.type not in _JOINT_TYPES:
         raise UserError(f"{path}: {location}: {unknown_name_error('joint type', joint.type, _JOINT_TYPES)}")
     if joint.type == "planar":
-        left_out.add("planar joints are not supported: the link is held fixed", location)
+        unsupported.add("planar joints are not supported: the link is held fixed", location)
     kind = _JOINT_TYPES[joint.type]
     position, quaternion = _pose(joint.origin)
     values: dict[str, Any] = {}
     if kind in ("revolute", "prismatic"):
-        values = _axis_values(joint, path, left_out)
+        values = _axis_values(joint, path, unsupported)
     else:
         for tag in ("limit", "dynamics"):
             if getattr(joint, tag) is not None:
-                left_out.add(f"<{tag}> of a {joint.type} joint is not used", location)
+                unsupported.add(f"<{tag}> of a {joint.type} joint is not used", location)
     if kind == "free":
         values["start"] = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0)
     return RobotJoint(joint.name, kind, position, quaternion, **values)
 
 
-def _axis_values(joint: Any, path: Path, left_out: Unsupported) -> dict[str, Any]:
+def _axis_values(joint: Any, path: Path, unsupported: Unsupported) -> dict[str, Any]:
     """Axis, limits, damping, friction and motor of a joint with an axis."""
     location = f"joint {joint.name!r}"
     length = np.linalg.norm(joint.axis)
@@ -232,7 +234,7 @@ def _axis_values(joint: Any, path: Path, left_out: Unsupported) -> dict[str, Any
             )
         values |= {"limit_low": limit.lower, "limit_high": limit.upper}
     elif limit is not None and (limit.lower is not None or limit.upper is not None):
-        left_out.add("limits of continuous joints are not used", location)
+        unsupported.add("limits of continuous joints are not used", location)
     if limit is not None and limit.effort is not None:
         values |= {"motor_gain": 1.0, "motor_limit": limit.effort}
     if joint.dynamics is not None and joint.dynamics.damping is not None:
@@ -244,18 +246,18 @@ def _axis_values(joint: Any, path: Path, left_out: Unsupported) -> dict[str, Any
 
 def _attached_to_world(joint: RobotJoint, links: Sequence[RobotLink], parent: int, path: Path) -> RobotJoint:
     """A free joint of a link that is fixed to the world, attached to the world instead, with the offset in its start."""
-    position, turn = joint.position, Rotation.from_quat(joint.quaternion)
+    position, rotation = joint.position, Rotation.from_quat(joint.quaternion)
     while parent >= 0:
-        above = links[parent]
-        if above.joint.moves:
+        parent_link = links[parent]
+        if parent_link.joint.moves:
             raise UserError(
-                f"{path}: the floating joint {joint.name!r} is attached to link {above.name!r}, which moves: "
+                f"{path}: the floating joint {joint.name!r} is attached to link {parent_link.name!r}, which moves: "
                 "it can only be attached to the world"
             )
-        mount_rotation = Rotation.from_quat(above.joint.quaternion)
-        position, turn = above.joint.position + mount_rotation.apply(position), mount_rotation * turn
-        parent = above.parent
-    pose = (*position.tolist(), *turn.as_quat(canonical=True).tolist())
+        mount_rotation = Rotation.from_quat(parent_link.joint.quaternion)
+        position, rotation = parent_link.joint.position + mount_rotation.apply(position), mount_rotation * rotation
+        parent = parent_link.parent
+    pose = (*position.tolist(), *rotation.as_quat(canonical=True).tolist())
     return RobotJoint(joint.name, "free", np.zeros(3), np.array([0.0, 0.0, 0.0, 1.0]), start=pose)
 
 
@@ -283,7 +285,7 @@ def _colors(robot: Any) -> dict[str, np.ndarray]:
 
 
 def _shape(
-    shape: Any, link: Any, path: Path, meshes: MeshFiles, left_out: Unsupported, colors: dict[str, np.ndarray]
+    shape: Any, link: Any, path: Path, meshes: MeshFiles, unsupported: Unsupported, colors: dict[str, np.ndarray]
 ) -> RobotShape:
     location = f"link {link.name!r}"
     geometry = shape.geometry
@@ -303,12 +305,12 @@ def _shape(
             "cylinder": lambda: (dimensions.radius, dimensions.length),
         }[kind]()
     position, quaternion = _pose(shape.origin)
-    color = _color(getattr(shape, "material", None), location, colors, left_out)
+    color = _color(getattr(shape, "material", None), location, colors, unsupported)
     return RobotShape(shape.name or "", kind, size, position, quaternion, color, mesh)
 
 
 def _color(
-    material: Any, location: str, colors: dict[str, np.ndarray], left_out: Unsupported
+    material: Any, location: str, colors: dict[str, np.ndarray], unsupported: Unsupported
 ) -> tuple[float, float, float] | None:
     """Linear colour of a material: its own, or that of the named material."""
     if material is None:
@@ -316,9 +318,9 @@ def _color(
     rgba = material.color.rgba if material.color is not None else colors.get(material.name)
     if rgba is None:
         if material.texture is None:
-            left_out.add("a material that the file does not describe is not used", f"material {material.name!r} of {location}")
+            unsupported.add("a material that the file does not describe is not used", f"material {material.name!r} of {location}")
         return None
     if rgba[3] < 1.0:
-        left_out.add("transparency is not used", location)
+        unsupported.add("transparency is not used", location)
     red, green, blue = srgb_to_linear(rgba[:3]).tolist()
     return red, green, blue

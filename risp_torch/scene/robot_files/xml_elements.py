@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from risp_torch.scene.robot_files.packages import required
+from risp_torch.scene.robot_files.packages import import_robot_package
 from risp_torch.scene.robot_files.unsupported import Unsupported
 from ti_sim.base.errors import UserError
 
@@ -41,7 +41,7 @@ def read_xml(path: Path) -> Any:
     """
     if not path.is_file():
         raise UserError(f"robot file {path} does not exist (looked for {path.absolute()}): check the path")
-    etree = required("lxml.etree")
+    etree = import_robot_package("lxml.etree")
     try:
         return parse_xml(path.read_bytes())
     except OSError as error:
@@ -59,7 +59,7 @@ def parse_xml(data: bytes) -> Any:
         lxml.etree.XMLSyntaxError: it is not XML.
         ValueError: it declares a document type.
     """
-    etree = required("lxml.etree")
+    etree = import_robot_package("lxml.etree")
     parser = etree.XMLParser(resolve_entities=False, load_dtd=False, no_network=True, remove_comments=True, remove_pis=True)
     root = etree.fromstring(data, parser)
     if root.getroottree().docinfo.doctype:
@@ -67,8 +67,8 @@ def parse_xml(data: bytes) -> Any:
     return root
 
 
-def label(element: Any) -> str:
-    """The place of an element by the nearest name, "joint 'elbow'", or by the parent element if nothing has a name."""
+def element_location(element: Any) -> str:
+    """The location of an element by the nearest name, "joint 'elbow'", or by the parent element if nothing has a name."""
     for ancestor in (element, *element.iterancestors()):
         name = ancestor.get("name") or (ancestor.get("class") if ancestor.tag == "default" else None)
         if name:
@@ -78,46 +78,44 @@ def label(element: Any) -> str:
 
 def check_element(
     element: Any,
-    table: Mapping[str, ElementRule],
-    left_out: Unsupported,
+    rules: Mapping[str, ElementRule],
+    unsupported: Unsupported,
     path: Path,
     *,
-    explain: Mapping[str, str],
-    harmless: Callable[[Any, str], bool] = lambda element, attribute: False,
+    treatments: Mapping[str, str],
 ) -> None:
     """Check an element and its descendants against a table, and record what the table does not contain.
 
     Args:
-        element: element whose kind is in ``table``.
-        table: what is imported, by tag.
-        left_out: collects everything else.
+        element: element whose tag is in ``rules``.
+        rules: imported attributes and children, by tag.
+        unsupported: collects all other elements and attributes.
         path: path of the file, for errors.
-        explain: how a feature that is not imported is treated, by tag or by "tag.attribute"; others are "not used".
-        harmless: whether an attribute of an element that is not in the table may be ignored silently.
+        treatments: how a feature that is not imported is treated, by tag or by "tag.attribute"; others are "not used".
 
     Raises:
         UserError: something required is missing, or a number is invalid.
     """
-    allowed = table[element.tag]
-    location = label(element)
-    for requirement in allowed.required:
+    rule = rules[element.tag]
+    location = element_location(element)
+    for requirement in rule.required:
         if element.get(requirement) is None and element.find(requirement) is None:
             raise UserError(f"{path}: <{element.tag}> of {location} has no {requirement}: it needs one")
     for attribute, value in element.attrib.items():
-        if attribute in allowed.numbers:
-            _check_numbers(value, allowed.numbers[attribute], f"{path}: {attribute} of <{element.tag}> of {location}")
-        elif attribute not in allowed.text and not harmless(element, attribute):
-            feature = explain.get(f"{element.tag}.{attribute}", f"{attribute} of <{element.tag}> is not used")
-            left_out.add(feature, location)
-    met = set()
+        if attribute in rule.numbers:
+            _check_numbers(value, rule.numbers[attribute], f"{path}: {attribute} of <{element.tag}> of {location}")
+        elif attribute not in rule.text:
+            feature = treatments.get(f"{element.tag}.{attribute}", f"{attribute} of <{element.tag}> is not used")
+            unsupported.add(feature, location)
+    seen_tags = set()
     for child in element:
-        if child.tag in allowed.single and child.tag in met:
-            left_out.add(f"a second <{child.tag}> is not used", location)
-        elif child.tag in allowed.single or child.tag in allowed.repeated:
-            met.add(child.tag)
-            check_element(child, table, left_out, path, explain=explain, harmless=harmless)
+        if child.tag in rule.single and child.tag in seen_tags:
+            unsupported.add(f"a second <{child.tag}> is not used", location)
+        elif child.tag in rule.single or child.tag in rule.repeated:
+            seen_tags.add(child.tag)
+            check_element(child, rules, unsupported, path, treatments=treatments)
         else:
-            left_out.add(explain.get(child.tag, f"<{child.tag}> is not used"), label(child))
+            unsupported.add(treatments.get(child.tag, f"<{child.tag}> is not used"), element_location(child))
 
 
 def _check_numbers(value: str, counts: tuple[int, ...], name: str) -> None:
