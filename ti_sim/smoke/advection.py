@@ -1,4 +1,4 @@
-"""Advection by the velocity of a staggered grid: values are those of the places that the flow comes from.
+"""Semi-Lagrangian advection by the velocity of a staggered grid: each value is interpolated where the flow comes from.
 
 Stam, Stable Fluids, SIGGRAPH 1999. Values between the nodes are bilinear, or cubic by Hermite's formula. Fields lie at the
 centres of the cells, or at the faces across x or y. Beyond the walls they are mirrored; velocities across a wall change sign.
@@ -11,8 +11,8 @@ from ti_sim.base.differentiable import Differentiable, differentiable
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import vec2, vec4
 
-CENTRE, FACE_X, FACE_Y = range(3)  # where a field lies
-SMALL = 0.03**2  # squared difference of density between cells, below which its slope is not limited [1]
+CENTRE, FACE_X, FACE_Y = range(3)  # position of the values of a field in the cells
+MIN_SQUARED_DIFFERENCE = 0.03**2  # squared difference of density between cells, below which its slope is not limited [1]
 
 
 @bundle
@@ -25,7 +25,7 @@ class Flow:
 
 @bundle
 class GridPoints:
-    """Where the values of a field lie.
+    """Positions of the values of a field, and the mask of its open ones.
 
     Attributes:
         kind: ``CENTRE``, ``FACE_X`` or ``FACE_Y``.
@@ -83,26 +83,26 @@ def velocity_at_adjoint(kind: ti.template(), bar: ti.template(), b, i, j, u_bar)
 
 @ti.func
 def trace_back(grid_points: ti.template(), flow: ti.template(), shape: ti.template(), b, i, j):
-    """Where value (i, j) comes from, held at the walls.
+    """Start of the path that ends at value (i, j), clamped at the walls.
 
     Returns:
-        (its lower left node, the parts of a cell beyond it, 0 for axes along which the path is held and 1 otherwise).
+        (its lower left node, the fractions of a cell beyond this node, 0 for axes along which the path is clamped, else 1).
     """
     u = velocity_at(grid_points.kind, flow, b, i, j)
     position = vec2(i, j) - grid_points.scale * u
-    free = vec2(1.0)
+    unclamped = vec2(1.0)
     node = ti.Vector([0, 0])
     for axis in ti.static(range(2)):
         on_wall = ti.static(grid_points.kind == axis + 1)  # of the outermost nodes; the others are half a cell away
         lower_bound = ti.static(0.0 if on_wall else -0.5)
         upper_bound = shape[axis + 1] - 1 - lower_bound
         if position[axis] < lower_bound:
-            position[axis], free[axis] = lower_bound, 0.0
+            position[axis], unclamped[axis] = lower_bound, 0.0
         elif position[axis] > upper_bound:
-            position[axis], free[axis] = upper_bound, 0.0
+            position[axis], unclamped[axis] = upper_bound, 0.0
         first, last = ti.static(0 if on_wall else -1), shape[axis + 1] - (2 if ti.static(on_wall) else 1)
-        node[axis] = ti.max(first, ti.min(int(ti.floor(position[axis])), last))  # both ends: a position may be no number
-    return node, position - node, free
+        node[axis] = ti.max(first, ti.min(int(ti.floor(position[axis])), last))  # both bounds: a position may be NaN
+    return node, position - node, unclamped
 
 
 @ti.func
@@ -124,7 +124,7 @@ def mirrored(on_wall: ti.template(), index, count):
 
 @kernel
 def advect(grid_points: GridPoints, flow: Flow, field: ti.types.ndarray(), result: ti.types.ndarray()):
-    """result = field where the flow comes from, bilinear, and 0 where the place is closed; fields [B, ., .]."""
+    """result = field at the start of each path, bilinear, and 0 at closed positions; fields [B, ., .]."""
     for b, i, j in result:
         value = 0.0
         if grid_points.open[i, j] > 0:
@@ -141,28 +141,30 @@ def advect_adjoint(
     grid_points: GridPoints, flow: Flow, field: ti.types.ndarray(), result_bar: ti.types.ndarray(), flow_bar: Flow,
     field_bar: ti.types.ndarray(),
 ):  # fmt: skip
-    """Adjoint of ``advect``: adds to those of the flow and of the field. Where a path begins at a node, slopes are one-sided."""
+    """Adjoint of ``advect``: adds to those of the flow and of the field. At nodes, where slopes jump, it is one-sided."""
     for b, i, j in result_bar:
         if grid_points.open[i, j] > 0:
             bar = result_bar[b, i, j]
-            node, fraction, free = trace_back(grid_points, flow, field.shape, b, i, j)
+            node, fraction, unclamped = trace_back(grid_points, flow, field.shape, b, i, j)
             gradient = vec2(0.0)
             for k, m in ti.static(ti.ndrange(2, 2)):
                 x, _x = mirrored(grid_points.kind == FACE_X, node[0] + k, field.shape[1])
                 y, _y = mirrored(grid_points.kind == FACE_Y, node[1] + m, field.shape[2])
-                along_x, along_y = (fraction[0] if k else 1 - fraction[0]), (fraction[1] if m else 1 - fraction[1])
-                field_bar[b, x, y] += bar * along_x * along_y
-                gradient[0] += (1.0 if k else -1.0) * along_y * field[b, x, y]
-                gradient[1] += (1.0 if m else -1.0) * along_x * field[b, x, y]
-            velocity_at_adjoint(grid_points.kind, flow_bar, b, i, j, -grid_points.scale * bar * free * gradient)
+                weight_x, weight_y = (fraction[0] if k else 1 - fraction[0]), (fraction[1] if m else 1 - fraction[1])
+                field_bar[b, x, y] += bar * weight_x * weight_y
+                gradient[0] += (1.0 if k else -1.0) * weight_y * field[b, x, y]
+                gradient[1] += (1.0 if m else -1.0) * weight_x * field[b, x, y]
+            velocity_at_adjoint(grid_points.kind, flow_bar, b, i, j, -grid_points.scale * bar * unclamped * gradient)
 
 
 def _hermite(values, fraction, slope):
     """Cubic from the second to the third of four values, with these slopes at both."""
     before, middle, after = values[1] - values[0], values[2] - values[1], values[3] - values[2]
-    first, second = slope(before, middle), slope(middle, after)
-    cubic_factor = first + second - 2.0 * middle
-    return values[1] + fraction * (first + fraction * (3.0 * middle - 2.0 * first - second + fraction * cubic_factor))
+    first_slope, second_slope = slope(before, middle), slope(middle, after)
+    cubic_factor = first_slope + second_slope - 2.0 * middle
+    return values[1] + fraction * (
+        first_slope + fraction * (3.0 * middle - 2.0 * first_slope - second_slope + fraction * cubic_factor)
+    )
 
 
 @differentiable()
@@ -175,11 +177,12 @@ def cubic(values, fraction):
 def limited_cubic(values, fraction):
     """Cubic whose slopes are those of van Albada et al., Astron. Astrophys. 108, 1982: smooth, and hardly outside the values.
 
-    Differences far below the root of ``SMALL`` have the slopes of ``cubic``, so that there is a derivative where all are equal.
+    Differences far below the root of ``MIN_SQUARED_DIFFERENCE`` have the slopes of ``cubic``, so that it is differentiable where
+    all values are equal.
     """
 
     def slope(a, b):
-        aa, bb = a * a + SMALL, b * b + SMALL
+        aa, bb = a * a + MIN_SQUARED_DIFFERENCE, b * b + MIN_SQUARED_DIFFERENCE
         return (a * bb + b * aa) / (aa + bb)
 
     return _hermite(values, fraction, slope)
@@ -207,7 +210,7 @@ def values_along_x(grid_points: ti.template(), field: ti.template(), b, node, fr
 
 @kernel
 def advect_cubic(grid_points: GridPoints, flow: Flow, field: ti.types.ndarray(), result: ti.types.ndarray()):
-    """As ``advect``, cubic along y and then along x; what lies at the centres is limited."""
+    """As ``advect``, cubic along y and then along x; fields at the centres are limited."""
     for b, i, j in result:
         value = 0.0
         if grid_points.open[i, j] > 0:
@@ -224,18 +227,18 @@ def advect_cubic_adjoint(
     """Adjoint of ``advect_cubic``: adds to those of the flow and of the field."""
     for b, i, j in result_bar:
         if grid_points.open[i, j] > 0:
-            node, fraction, free = trace_back(grid_points, flow, field.shape, b, i, j)
-            rows, part_bar = values_along_x(grid_points, field, b, node, fraction), vec2(0.0)
-            rows_bar, part_bar[0] = grid_points.curve.vjp((rows, fraction[0]), result_bar[b, i, j])
+            node, fraction, unclamped = trace_back(grid_points, flow, field.shape, b, i, j)
+            values_x, fraction_bar = values_along_x(grid_points, field, b, node, fraction), vec2(0.0)
+            values_x_bar, fraction_bar[0] = grid_points.curve.vjp((values_x, fraction[0]), result_bar[b, i, j])
             for k in ti.static(range(4)):
                 x, sign = mirrored(grid_points.kind == FACE_X, node[0] - 1 + k, field.shape[1])
-                values = values_along_y(grid_points, field, b, x, sign, node[1] - 1)
-                values_bar, y_bar = grid_points.curve.vjp((values, fraction[1]), rows_bar[k])
-                part_bar[1] += y_bar
+                values_y = values_along_y(grid_points, field, b, x, sign, node[1] - 1)
+                values_y_bar, fraction_y_bar = grid_points.curve.vjp((values_y, fraction[1]), values_x_bar[k])
+                fraction_bar[1] += fraction_y_bar
                 for m in ti.static(range(4)):
                     y, y_sign = mirrored(grid_points.kind == FACE_Y, node[1] - 1 + m, field.shape[2])
-                    field_bar[b, x, y] += sign * y_sign * values_bar[m]
-            velocity_at_adjoint(grid_points.kind, flow_bar, b, i, j, -grid_points.scale * free * part_bar)
+                    field_bar[b, x, y] += sign * y_sign * values_y_bar[m]
+            velocity_at_adjoint(grid_points.kind, flow_bar, b, i, j, -grid_points.scale * unclamped * fraction_bar)
 
 
 @kernel
@@ -250,7 +253,7 @@ def correct(
         field: before the step.
         forward: ``advect`` of it.
         backward: ``advect`` of ``forward`` against the flow.
-        result: written, 0 where the place is closed.
+        result: receives the corrected field, 0 at closed positions.
     """
     for b, i, j in result:
         result[b, i, j] = grid_points.open[i, j] * (forward[b, i, j] + 0.5 * (field[b, i, j] - backward[b, i, j]))
@@ -258,12 +261,12 @@ def correct(
 
 @kernel
 def correct_adjoint(
-    grid_points: GridPoints, result_bar: ti.types.ndarray(), field_bar: ti.types.ndarray(), ahead_bar: ti.types.ndarray(),
-    back_bar: ti.types.ndarray(),
+    grid_points: GridPoints, result_bar: ti.types.ndarray(), field_bar: ti.types.ndarray(), forward_bar: ti.types.ndarray(),
+    backward_bar: ti.types.ndarray(),
 ):  # fmt: skip
     """Adjoint of ``correct``: adds to that of the field, and writes those of the others."""
     for b, i, j in result_bar:
         bar = grid_points.open[i, j] * result_bar[b, i, j]
         field_bar[b, i, j] += 0.5 * bar
-        ahead_bar[b, i, j] = bar
-        back_bar[b, i, j] = -0.5 * bar
+        forward_bar[b, i, j] = bar
+        backward_bar[b, i, j] = -0.5 * bar

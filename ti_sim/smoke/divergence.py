@@ -1,4 +1,4 @@
-"""Divergence of the velocities of a grid, and the gradient of a pressure: kernels without derivatives of their own."""
+"""Divergence of the velocities of a grid, and the gradient of a pressure: kernels without adjoints."""
 
 from ti_sim.base.bundles import kernel
 from ti_sim.base.runtime import ti
@@ -8,11 +8,11 @@ from ti_sim.smoke.forces import Grid
 
 @kernel
 def diverge(grid: Grid, flow: Flow, result: ti.types.ndarray()):
-    """result [B, X, Y] = what flows out of each open cell, times the side of a cell [m/s]."""
+    """result [B, X, Y] = net outflow of each open cell, the divergence times the side of a cell [m/s]."""
     for b, i, j in result:
-        out = grid.open_x[i + 1, j] * flow.x[b, i + 1, j] - grid.open_x[i, j] * flow.x[b, i, j]
-        out += grid.open_y[i, j + 1] * flow.y[b, i, j + 1] - grid.open_y[i, j] * flow.y[b, i, j]
-        result[b, i, j] = out
+        outflow = grid.open_x[i + 1, j] * flow.x[b, i + 1, j] - grid.open_x[i, j] * flow.x[b, i, j]
+        outflow += grid.open_y[i, j + 1] * flow.y[b, i, j + 1] - grid.open_y[i, j] * flow.y[b, i, j]
+        result[b, i, j] = outflow
 
 
 @kernel

@@ -6,7 +6,7 @@ from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import vec2
 from ti_sim.smoke.advection import Flow
 
-SMALL = 1e-3  # 1/s: vorticity, and its difference between cells, below which confinement fades out
+MIN_VORTICITY = 1e-3  # 1/s: vorticity, and its difference between cells, below which confinement fades out
 
 
 @bundle
@@ -15,7 +15,7 @@ class Grid:
 
     Attributes:
         open, open_x, open_y: 1 where smoke is, and where it moves across a face; [X, Y], [X + 1, Y], [X, Y + 1].
-        beside_x, beside_y: 0 for faces inside obstacles, between two closed cells; 1 for the others, those of walls too.
+        beside_x, beside_y: 0 for faces between two closed cells, inside obstacles; 1 for all others, including walls.
         dt: s.
         cell: side of a cell [m].
     """
@@ -45,7 +45,7 @@ def add_source_adjoint(grid: Grid, density_bar: ti.types.ndarray(), frame: int, 
 
 @ti.func
 def laplacian(field: ti.template(), neighbour_open: ti.template(), b, i, j):
-    """Sum of the differences to the four neighbours; walls and obstacles are free of friction: no neighbour is inside them."""
+    """Sum of the differences to four neighbours; walls and obstacles are frictionless: neighbours inside them are left out."""
     centre, total = field[b, i, j], 0.0
     if i > 0:
         total += neighbour_open[i - 1, j] * (field[b, i - 1, j] - centre)
@@ -65,20 +65,20 @@ def accelerate(
 ):  # fmt: skip
     """result = flow + dt (viscosity times its Laplacian + buoyancy of the smoke at the face), 0 at closed faces."""
     for b, i, j in result.x:
-        spread = viscosity[b] * grid.dt / (grid.cell * grid.cell)
-        result.x[b, i, j] = grid.open_x[i, j] * (flow.x[b, i, j] + spread * laplacian(flow.x, grid.beside_x, b, i, j))
+        factor = viscosity[b] * grid.dt / (grid.cell * grid.cell)
+        result.x[b, i, j] = grid.open_x[i, j] * (flow.x[b, i, j] + factor * laplacian(flow.x, grid.beside_x, b, i, j))
     for b, i, j in result.y:
         value = 0.0
         if grid.open_y[i, j] > 0:
-            spread = viscosity[b] * grid.dt / (grid.cell * grid.cell)
-            smoke = 0.5 * (density[b, i, j - 1] + density[b, i, j])
-            value = flow.y[b, i, j] + spread * laplacian(flow.y, grid.beside_y, b, i, j) + grid.dt * buoyancy[b] * smoke
+            factor = viscosity[b] * grid.dt / (grid.cell * grid.cell)
+            face_density = 0.5 * (density[b, i, j - 1] + density[b, i, j])
+            value = flow.y[b, i, j] + factor * laplacian(flow.y, grid.beside_y, b, i, j) + grid.dt * buoyancy[b] * face_density
         result.y[b, i, j] = value
 
 
 @ti.func
-def spread_adjoint(open_faces: ti.template(), neighbour_open: ti.template(), bar: ti.template(), b, i, j, factor):
-    """Adjoint of a velocity at face (i, j) from those of the accelerated ones: its own, and those of the neighbours."""
+def viscosity_adjoint(open_faces: ti.template(), neighbour_open: ti.template(), bar: ti.template(), b, i, j, factor):
+    """Adjoint of a velocity at face (i, j) from the adjoints of the accelerated velocities at the face and at its neighbours."""
     centre = open_faces[i, j] * bar[b, i, j]
     total = 0.0
     if i > 0:
@@ -101,11 +101,11 @@ def accelerate_adjoint(
     """Adjoint of ``accelerate``: writes that of the flow, and adds to the others."""
     for b, i, j in flow_bar.x:
         factor = grid.dt / (grid.cell * grid.cell)
-        flow_bar.x[b, i, j] = spread_adjoint(grid.open_x, grid.beside_x, result_bar.x, b, i, j, viscosity[b] * factor)
+        flow_bar.x[b, i, j] = viscosity_adjoint(grid.open_x, grid.beside_x, result_bar.x, b, i, j, viscosity[b] * factor)
         viscosity_bar[b] += grid.open_x[i, j] * result_bar.x[b, i, j] * factor * laplacian(flow.x, grid.beside_x, b, i, j)
     for b, i, j in flow_bar.y:
         factor = grid.dt / (grid.cell * grid.cell)
-        flow_bar.y[b, i, j] = spread_adjoint(grid.open_y, grid.beside_y, result_bar.y, b, i, j, viscosity[b] * factor)
+        flow_bar.y[b, i, j] = viscosity_adjoint(grid.open_y, grid.beside_y, result_bar.y, b, i, j, viscosity[b] * factor)
         if grid.open_y[i, j] > 0:
             bar = result_bar.y[b, i, j]
             viscosity_bar[b] += bar * factor * laplacian(flow.y, grid.beside_y, b, i, j)
@@ -119,26 +119,26 @@ def accelerate_adjoint(
 
 @differentiable()
 def confining(left, right, below, above, centre, strength):
-    """Acceleration (x, y) times dt [m/s] that turns with the vorticity, from the vorticity [1/s] here and in the cells around.
+    """Confinement acceleration (x, y) times dt [m/s], from the vorticity [1/s] of a cell and of its four neighbours.
 
-    ``strength`` is epsilon h dt [m s]. The length of a vector v is sqrt(v^2 + SMALL^2), which has slopes where it vanishes.
+    ``strength`` is epsilon h dt [m s]. The length of a vector v is sqrt(v^2 + MIN_VORTICITY^2), which is differentiable at zero.
     """
-    def size(vorticity):
-        return sqrt(vorticity * vorticity + SMALL * SMALL)
+    def smooth_abs(vorticity):
+        return sqrt(vorticity * vorticity + MIN_VORTICITY * MIN_VORTICITY)
 
-    x, y = size(right) - size(left), size(above) - size(below)
-    length = sqrt(x * x + y * y + SMALL * SMALL)
+    x, y = smooth_abs(right) - smooth_abs(left), smooth_abs(above) - smooth_abs(below)
+    length = sqrt(x * x + y * y + MIN_VORTICITY * MIN_VORTICITY)
     return strength * (y / length) * centre, -(strength * (x / length) * centre)
 
 
 @ti.func
 def is_inside(cells: ti.template(), i, j):
     """Whether a cell and the four around it are open."""
-    inside = 0
+    is_open = 0
     if 0 < i < cells.shape[0] - 1 and 0 < j < cells.shape[1] - 1:
         if cells[i, j] * cells[i - 1, j] * cells[i + 1, j] * cells[i, j - 1] * cells[i, j + 1] > 0:
-            inside = 1
-    return inside
+            is_open = 1
+    return is_open
 
 
 @ti.func
@@ -205,12 +205,12 @@ def confine_adjoint(
             bar[1] += 0.5 * flow_bar.y[b, i, j + k] * grid.open_y[i, j + k]
         left, right, below, above, centre = vorticity_neighbours(vorticity, b, i, j)
         scale = grid.cell * grid.dt
-        l_bar, r_bar, b_bar, a_bar, h_bar, s_bar = confining.vjp(
+        left_bar, right_bar, below_bar, above_bar, centre_bar, strength_bar = confining.vjp(
             (left, right, below, above, centre, confinement[b] * scale), (bar[0], bar[1])
         )
-        vorticity_bar[b, ti.max(i - 1, 0), j] += l_bar
-        vorticity_bar[b, ti.min(i + 1, vorticity.shape[1] - 1), j] += r_bar
-        vorticity_bar[b, i, ti.max(j - 1, 0)] += b_bar
-        vorticity_bar[b, i, ti.min(j + 1, vorticity.shape[2] - 1)] += a_bar
-        vorticity_bar[b, i, j] += h_bar
-        confinement_bar[b] += s_bar * scale
+        vorticity_bar[b, ti.max(i - 1, 0), j] += left_bar
+        vorticity_bar[b, ti.min(i + 1, vorticity.shape[1] - 1), j] += right_bar
+        vorticity_bar[b, i, ti.max(j - 1, 0)] += below_bar
+        vorticity_bar[b, i, ti.min(j + 1, vorticity.shape[2] - 1)] += above_bar
+        vorticity_bar[b, i, j] += centre_bar
+        confinement_bar[b] += strength_bar * scale

@@ -56,31 +56,31 @@ class SmokeModel:
     @cached_property
     def open_x(self) -> np.ndarray:
         """[X + 1, Y] bool, faces between two open cells that lie beside each other: where smoke moves along x."""
-        return _between(self.open_cells)
+        return _open_faces(self.open_cells)
 
     @cached_property
     def open_y(self) -> np.ndarray:
         """[X, Y + 1] bool, faces between two open cells of which one lies above the other: where smoke moves along y."""
-        return _between(self.open_cells.T).T
+        return _open_faces(self.open_cells.T).T
 
     @cached_property
     def beside_x(self) -> np.ndarray:
         """[X + 1, Y] bool, faces across x that an open cell touches: the others are inside obstacles."""
-        return _beside(self.open_cells)
+        return _faces_of_open_cells(self.open_cells)
 
     @cached_property
     def beside_y(self) -> np.ndarray:
         """[X, Y + 1] bool, faces across y that an open cell touches."""
-        return _beside(self.open_cells.T).T
+        return _faces_of_open_cells(self.open_cells.T).T
 
 
-def _beside(cells: np.ndarray) -> np.ndarray:
+def _faces_of_open_cells(cells: np.ndarray) -> np.ndarray:
     """Faces along the first axis at least one side of which is open; there is nothing open beyond the walls."""
     padded = np.pad(cells, ((1, 1), (0, 0)))
     return padded[1:] | padded[:-1]
 
 
-def _between(cells: np.ndarray) -> np.ndarray:
+def _open_faces(cells: np.ndarray) -> np.ndarray:
     """Faces between two open cells along the first axis; those of the walls are closed."""
     return np.pad(cells[1:] & cells[:-1], ((1, 1), (0, 0)))
 

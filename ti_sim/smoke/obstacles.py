@@ -7,12 +7,12 @@ from ti_sim.base.bundles import Array, bundle, kernel
 from ti_sim.base.runtime import ti
 
 _MAX_NEIGHBOURS = 8  # nodes at the same distance from a node of a square grid, at least for the first three distances
-_SAME = 1e-9  # relative difference of equal distances
+_DISTANCE_TOLERANCE = 1e-9  # relative difference up to which distances are equal
 
 
 @bundle
 class Filling:
-    """Nodes of a field inside obstacles, and those outside whose mean they take.
+    """Nodes of a field inside obstacles, and the nodes outside whose weighted mean is written there.
 
     Attributes:
         target: [n, 2] int32, nodes inside.
@@ -47,9 +47,9 @@ def fill_adjoint(filling: Filling, field_bar: ti.types.ndarray()):
 
 
 def nearest_outside(outside: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The arrays of ``Filling`` for nodes [., .] that are True outside obstacles; of no length without obstacles."""
+    """The arrays of ``Filling`` for nodes [., .] that are True outside obstacles; of length 0 without obstacles."""
     target, nodes = np.argwhere(~outside), np.argwhere(outside)
     count = min(_MAX_NEIGHBOURS, len(nodes))
     distance, index = cKDTree(nodes).query(target, k=range(1, count + 1))
-    is_nearest = distance <= (1 + _SAME) * distance[:, :1]
+    is_nearest = distance <= (1 + _DISTANCE_TOLERANCE) * distance[:, :1]
     return target, nodes[index], is_nearest / is_nearest.sum(axis=1, keepdims=True)

@@ -1,4 +1,4 @@
-"""Copies between fields [B, X, Y] and rows of arrays [B, rows, X, Y]: states that are kept, frames, and their adjoints."""
+"""Copies between fields [B, X, Y] and rows of arrays [B, rows, X, Y]: stored states, frames, and their adjoints."""
 
 from ti_sim.base.bundles import kernel
 from ti_sim.base.runtime import ti
@@ -33,7 +33,7 @@ def add_field(source: ti.types.ndarray(), target: ti.types.ndarray()):
 
 
 @kernel
-def close(is_open: ti.types.ndarray(), field: ti.types.ndarray()):
+def zero_closed(is_open: ti.types.ndarray(), field: ti.types.ndarray()):
     """field = 0 where is_open [X, Y] is 0."""
     for b, i, j in field:
         field[b, i, j] *= is_open[i, j]

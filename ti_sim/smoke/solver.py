@@ -38,7 +38,7 @@ from ti_sim.smoke.forces import Grid
 from ti_sim.smoke.model import SmokeInputs, SmokeModel, SmokeSettings
 from ti_sim.smoke.obstacles import Filling, fill, fill_adjoint, nearest_outside
 from ti_sim.smoke.pressure import Pressure
-from ti_sim.smoke.rows import add_field, add_row, close, read_row, write_row
+from ti_sim.smoke.rows import add_field, add_row, read_row, write_row, zero_closed
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class SmokeRollout:
 
     @property
     def last_arrays(self) -> tuple[Array, ...]:
-        """None: the frames hold all of a state."""
+        """An empty tuple: the frames hold the whole state."""
         return ()
 
     @property
@@ -123,50 +123,52 @@ class SmokeSolver(Solver):
         substeps = self.settings.substeps
         steps, grid = frames * substeps, self._grid(inputs.density0)
         interval = kept_interval(adjoint, steps)
-        state = self._start(inputs, grid, continued=first_frame > 0)
-        checkpoints, frame_rows = (_rows(state, count) for count in (steps // interval + 1, frames + 1))
-        _write(state, checkpoints, 0)
-        _write(state, frame_rows, 0)
+        state = self._initial_state(inputs, grid, continued=first_frame > 0)
+        checkpoints, frame_rows = (_empty_rows(state, count) for count in (steps // interval + 1, frames + 1))
+        _write_state(state, checkpoints, 0)
+        _write_state(state, frame_rows, 0)
         for step in range(steps):
-            state = self._stepped(inputs, grid, state, step // substeps)
+            state = self._step(inputs, grid, state, step // substeps)
             if (step + 1) % interval == 0:
-                _write(state, checkpoints, (step + 1) // interval)
+                _write_state(state, checkpoints, (step + 1) // interval)
             if (step + 1) % substeps == 0:
-                _write(state, frame_rows, (step + 1) // substeps)
-        diverged = _diverged(frame_rows, substeps)
-        mark_diverged_frames(frame_rows, diverged, substeps)
-        return SmokeRollout(*frame_rows, diverged, inputs, frames, adjoint, None if adjoint is None else checkpoints, first_frame)
+                _write_state(state, frame_rows, (step + 1) // substeps)
+        diverged_step = _diverged_steps(frame_rows, substeps)
+        mark_diverged_frames(frame_rows, diverged_step, substeps)
+        return SmokeRollout(
+            *frame_rows, diverged_step, inputs, frames, adjoint, None if adjoint is None else checkpoints, first_frame
+        )
 
     def _differentiate(self, rollout: SmokeRollout, bars: tuple[Array, ...], last_bars: tuple[Array, ...]) -> SmokeInputs:
         """``rollout_adjoint`` of checked arguments."""
         inputs, substeps = rollout.inputs, self.settings.substeps
         steps, grid, sums = rollout.frames * substeps, self._grid(inputs.density0), inputs.zeros()
-        every = rollout.adjoint.interval
-        first_state = _read(rollout.states, 0)
-        rows = rollout.states if every == 1 else _rows(first_state, segment_length(rollout.adjoint, steps) + 1)
+        interval = rollout.adjoint.interval
+        first_state = _read_state(rollout.states, 0)
+        rows = rollout.states if interval == 1 else _empty_rows(first_state, segment_length(rollout.adjoint, steps) + 1)
         bar = first_state.zeros()
-        begins = 0
+        segment_start = 0
 
         def recompute_segment(first: int, count: int) -> None:
-            nonlocal begins
-            begins = first
-            state = _read(rollout.states, first // every)
-            _write(state, rows, 0)
+            nonlocal segment_start
+            segment_start = first
+            state = _read_state(rollout.states, first // interval)
+            _write_state(state, rows, 0)
             for k in range(count - 1):
-                state = self._stepped(inputs, grid, state, (first + k) // substeps)
-                _write(state, rows, k + 1)
+                state = self._step(inputs, grid, state, (first + k) // substeps)
+                _write_state(state, rows, k + 1)
 
         def differentiate_segment(first: int, count: int) -> None:
             nonlocal bar
             for step in reversed(range(first, first + count)):
                 if (step + 1) % substeps == 0:
-                    _add(bars, (step + 1) // substeps, bar)
-                bar = self._stepped_adjoint(inputs, grid, _read(rows, step - begins), step // substeps, bar, sums)
+                    _add_row_to_state(bars, (step + 1) // substeps, bar)
+                bar = self._step_adjoint(inputs, grid, _read_state(rows, step - segment_start), step // substeps, bar, sums)
 
         rollout.adjoint.run_backwards(steps, recompute=recompute_segment, differentiate=differentiate_segment)
-        _add(bars, 0, bar)
+        _add_row_to_state(bars, 0, bar)
         if not rollout.first_frame:
-            close(*views(grid.open, bar.density))
+            zero_closed(*views(grid.open, bar.density))
             self._pressure.project(grid, bar.flow)
         for source, target in zip(bar.fields(), (sums.density0, sums.velocity_x0, sums.velocity_y0), strict=True):
             add_field(*views(source, target))
@@ -193,44 +195,44 @@ class SmokeSolver(Solver):
         )
         return Grid(*masks, float(self.settings.dt), float(model.cell))
 
-    def _start(self, inputs: SmokeInputs, grid: Grid, *, continued: bool) -> _State:
-        """The initial state, in new arrays; at a start with no smoke in obstacles, and the velocities projected."""
-        density, x, y = (_copied(field) for field in (inputs.density0, inputs.velocity_x0, inputs.velocity_y0))
+    def _initial_state(self, inputs: SmokeInputs, grid: Grid, *, continued: bool) -> _State:
+        """The initial state, in new arrays; unless ``continued``, without smoke in obstacles and with projected velocities."""
+        density, x, y = (_copy(field) for field in (inputs.density0, inputs.velocity_x0, inputs.velocity_y0))
         if continued:
             return _State(density, Flow(x, y))
-        close(*views(grid.open, density))
+        zero_closed(*views(grid.open, density))
         state = _State(density, Flow(x, y))
         self._pressure.project(grid, state.flow)
         return state
 
-    def _places(self, grid: Grid, sign: float = 1.0) -> tuple[GridPoints, GridPoints, GridPoints]:
+    def _grid_points(self, grid: Grid, sign: float = 1.0) -> tuple[GridPoints, GridPoints, GridPoints]:
         scale = sign * grid.dt / grid.cell
         return (
             GridPoints(CENTRE, grid.open, scale), GridPoints(FACE_X, grid.open_x, scale), GridPoints(FACE_Y, grid.open_y, scale),
         )  # fmt: skip
 
     @cached_property
-    def _fillings(self) -> tuple[tuple[np.ndarray, np.ndarray, np.ndarray], ...]:
+    def _nearest_outside(self) -> tuple[tuple[np.ndarray, np.ndarray, np.ndarray], ...]:
         """``nearest_outside`` of the fields."""
         model = self.model
         return tuple(nearest_outside(outside) for outside in (model.open_cells, model.beside_x, model.beside_y))
 
-    def _filling(self, number: int, like: Array) -> Filling:
-        target, source, weight = self._fillings[number]
-        indices = (ints_in_same_library(like, numbers) for numbers in (target, source))
+    def _filling(self, field_index: int, like: Array) -> Filling:
+        target, source, weight = self._nearest_outside[field_index]
+        indices = (ints_in_same_library(like, values) for values in (target, source))
         return Filling(*indices, reals_in_same_library(like, weight))
 
-    def _filled(self, number: int, field: Array) -> Array:
-        """A field with values inside obstacles; itself if there are none."""
-        if not len(self._fillings[number][0]):
+    def _fill_obstacles(self, field_index: int, field: Array) -> Array:
+        """A copy of a field with values inside obstacles; the field itself if there are no obstacles."""
+        if not len(self._nearest_outside[field_index][0]):
             return field
-        result = _copied(field)
-        fill(viewed(self._filling(number, field)), *views(result))
+        result = _copy(field)
+        fill(viewed(self._filling(field_index, field)), *views(result))
         return result
 
-    def _stepped(self, inputs: SmokeInputs, grid: Grid, state: _State, frame: int) -> _State:
+    def _step(self, inputs: SmokeInputs, grid: Grid, state: _State, frame: int) -> _State:
         """The state after a step, in new arrays."""
-        density, flow = self._advected(grid, state)
+        density, flow = self._advect(grid, state)
         forces.add_source(viewed(grid), *views(inputs.source), frame, *views(density))
         result = Flow(*(empty_in_same_library(field, tuple(field.shape)) for field in (flow.x, flow.y)))
         forces.accelerate(viewed(grid), viewed(flow), *views(density, inputs.buoyancy, inputs.viscosity), viewed(result))
@@ -244,33 +246,31 @@ class SmokeSolver(Solver):
         forces.curl(viewed(grid), viewed(flow), *views(vorticity))
         return vorticity
 
-    def _advected(self, grid: Grid, state: _State) -> tuple[Array, Flow]:
-        """Density and velocities where the flow comes from, in new arrays."""
-        advected = [self._moved(grid, k, state)[-1] for k in range(3)]
+    def _advect(self, grid: Grid, state: _State) -> tuple[Array, Flow]:
+        """Advected density and velocities, in new arrays."""
+        advected = [self._advect_field(grid, k, state)[-1] for k in range(3)]
         return advected[0], Flow(*advected[1:])
 
-    def _moved(self, grid: Grid, number: int, state: _State) -> list[Array]:
-        """Advection of one field: the result last, before it what its adjoint needs."""
-        field, grid_points, flow = state.fields()[number], viewed(self._places(grid)[number]), viewed(state.flow)
-        source, result = self._filled(number, field), empty_in_same_library(field, tuple(field.shape))
+    def _advect_field(self, grid: Grid, field_index: int, state: _State) -> list[Array]:
+        """Advect one field: the filled field, in MacCormack's scheme the filled intermediate field, and last the result."""
+        field, grid_points, flow = state.fields()[field_index], viewed(self._grid_points(grid)[field_index]), viewed(state.flow)
+        source, result = self._fill_obstacles(field_index, field), empty_in_same_library(field, tuple(field.shape))
         if self.settings.advection == "cubic":
             advect_cubic(grid_points, flow, *views(source, result))
             return [source, result]
         advect(grid_points, flow, *views(source, result))
         if self.settings.advection == "semi_lagrangian":
             return [source, result]
-        filled = self._filled(number, result)
+        filled = self._fill_obstacles(field_index, result)
         round_trip, corrected = (empty_in_same_library(field, tuple(field.shape)) for _ in range(2))
-        advect(viewed(self._places(grid, -1.0)[number]), flow, *views(filled, round_trip))
+        advect(viewed(self._grid_points(grid, -1.0)[field_index]), flow, *views(filled, round_trip))
         correct(grid_points, *views(field, result, round_trip, corrected))
         return [source, filled, corrected]
 
-    def _stepped_adjoint(
-        self, inputs: SmokeInputs, grid: Grid, state: _State, frame: int, bar: _State, sums: SmokeInputs
-    ) -> _State:
-        """The adjoint of the state before a step from that after it, which is overwritten; adds to those of the inputs."""
-        advected = [self._moved(grid, k, state) for k in range(3)]
-        density, flow = advected[0][-1], Flow(advected[1][-1], advected[2][-1])
+    def _step_adjoint(self, inputs: SmokeInputs, grid: Grid, state: _State, frame: int, bar: _State, sums: SmokeInputs) -> _State:
+        """Adjoint of the state before a step from ``bar``, that of the state after it, which is overwritten; adds to ``sums``."""
+        advected_fields = [self._advect_field(grid, k, state) for k in range(3)]
+        density, flow = advected_fields[0][-1], Flow(advected_fields[1][-1], advected_fields[2][-1])
         forces.add_source(viewed(grid), *views(inputs.source), frame, *views(density))
         state_bar = state.zeros()
         self._pressure.project(grid, bar.flow)
@@ -286,72 +286,75 @@ class SmokeSolver(Solver):
             *views(bar.density, sums.buoyancy, sums.viscosity),
         )  # fmt: skip
         forces.add_source_adjoint(viewed(grid), *views(bar.density), frame, *views(sums.source))
-        for number, result_bar in enumerate((bar.density, flow_bar.x, flow_bar.y)):
-            self._moved_adjoint(grid, number, state, advected[number], result_bar, state_bar)
+        for field_index, result_bar in enumerate((bar.density, flow_bar.x, flow_bar.y)):
+            self._advect_field_adjoint(grid, field_index, state, advected_fields[field_index], result_bar, state_bar)
         return state_bar
 
-    def _moved_adjoint(
-        self, grid: Grid, number: int, state: _State, advected: list[Array], result_bar: Array, before: _State
+    def _advect_field_adjoint(
+        self, grid: Grid, index: int, state: _State, advected: list[Array], result_bar: Array, state_bar: _State
     ) -> None:
-        """Adjoint of ``_moved``: adds to the adjoint of the state before."""
-        grid_points, flow, flow_bar = viewed(self._places(grid)[number]), viewed(state.flow), viewed(before.flow)
-        source, shape, field_bar = advected[0], tuple(result_bar.shape), before.fields()[number]
-        ahead_bar = result_bar
+        """Adjoint of ``_advect_field``: adds to ``state_bar``, the adjoint of the state before the step."""
+        grid_points, flow, flow_bar = viewed(self._grid_points(grid)[index]), viewed(state.flow), viewed(state_bar.flow)
+        source, shape, field_bar = advected[0], tuple(result_bar.shape), state_bar.fields()[index]
+        forward_bar = result_bar
         if self.settings.advection == "maccormack":
-            ahead_bar, back_bar = (empty_in_same_library(source, shape) for _ in range(2))
-            correct_adjoint(grid_points, *views(result_bar, field_bar, ahead_bar, back_bar))
-            filled_bar = self._filled_bar(number, ahead_bar)
+            forward_bar, backward_bar = (empty_in_same_library(source, shape) for _ in range(2))
+            correct_adjoint(grid_points, *views(result_bar, field_bar, forward_bar, backward_bar))
+            filled_bar = self._filled_field_bar(index, forward_bar)
             advect_adjoint(
-                viewed(self._places(grid, -1.0)[number]), flow, *views(advected[1], back_bar), flow_bar, *views(filled_bar)
-            )
-            self._filled_adjoint(number, filled_bar, ahead_bar)
-        source_bar = self._filled_bar(number, field_bar)
-        run = advect_cubic_adjoint if self.settings.advection == "cubic" else advect_adjoint
-        run(grid_points, flow, *views(source, ahead_bar), flow_bar, *views(source_bar))
-        self._filled_adjoint(number, source_bar, field_bar)
+                viewed(self._grid_points(grid, -1.0)[index]), flow, *views(advected[1], backward_bar), flow_bar,
+                *views(filled_bar),
+            )  # fmt: skip
+            self._fill_obstacles_adjoint(index, filled_bar, forward_bar)
+        source_bar = self._filled_field_bar(index, field_bar)
+        advection_adjoint = advect_cubic_adjoint if self.settings.advection == "cubic" else advect_adjoint
+        advection_adjoint(grid_points, flow, *views(source, forward_bar), flow_bar, *views(source_bar))
+        self._fill_obstacles_adjoint(index, source_bar, field_bar)
 
-    def _filled_bar(self, number: int, field_bar: Array) -> Array:
-        """Where the adjoint of a filled field is summed: that of the field itself if there are no obstacles."""
-        return zeros_in_same_library(field_bar, tuple(field_bar.shape)) if len(self._fillings[number][0]) else field_bar
+    def _filled_field_bar(self, field_index: int, field_bar: Array) -> Array:
+        """Array that sums the adjoint of a filled field: ``field_bar`` itself if there are no obstacles."""
+        return (
+            zeros_in_same_library(field_bar, tuple(field_bar.shape)) if len(self._nearest_outside[field_index][0]) else field_bar
+        )
 
-    def _filled_adjoint(self, number: int, filled_bar: Array, field_bar: Array) -> None:
-        """Adjoint of ``_filled`` from the result of ``_filled_bar``: adds to the adjoint of the field."""
+    def _fill_obstacles_adjoint(self, field_index: int, filled_bar: Array, field_bar: Array) -> None:
+        """Adjoint of ``_fill_obstacles`` from the result of ``_filled_field_bar``: adds to the adjoint of the field."""
         if filled_bar is not field_bar:
-            fill_adjoint(viewed(self._filling(number, filled_bar)), *views(filled_bar))
+            fill_adjoint(viewed(self._filling(field_index, filled_bar)), *views(filled_bar))
             add_field(*views(filled_bar, field_bar))
 
 
-def _copied(field: Array) -> Array:
+def _copy(field: Array) -> Array:
     result = zeros_in_same_library(field, tuple(field.shape))
     add_field(*views(field, result))
     return result
 
 
-def _rows(state: _State, count: int) -> tuple[Array, Array, Array]:
-    """Arrays [B, count, ...] for fields of so many steps or frames."""
+def _empty_rows(state: _State, count: int) -> tuple[Array, Array, Array]:
+    """Uninitialised arrays [B, count, ...] for the fields of ``count`` steps or frames."""
     return tuple(empty_in_same_library(field, (field.shape[0], count, *field.shape[1:])) for field in state.fields())
 
 
-def _write(state: _State, rows: tuple[Array, ...], row: int) -> None:
-    for field, stored in zip(state.fields(), rows, strict=True):
-        write_row(*views(field, stored), row)
+def _write_state(state: _State, rows: tuple[Array, ...], row: int) -> None:
+    for field, field_rows in zip(state.fields(), rows, strict=True):
+        write_row(*views(field, field_rows), row)
 
 
-def _read(rows: tuple[Array, ...], row: int) -> _State:
+def _read_state(rows: tuple[Array, ...], row: int) -> _State:
     fields = []
-    for stored in rows:
-        field = empty_in_same_library(stored, (stored.shape[0], *stored.shape[2:]))
-        read_row(*views(stored), row, *views(field))
+    for field_rows in rows:
+        field = empty_in_same_library(field_rows, (field_rows.shape[0], *field_rows.shape[2:]))
+        read_row(*views(field_rows), row, *views(field))
         fields.append(field)
     return _State(fields[0], Flow(*fields[1:]))
 
 
-def _add(rows: tuple[Array, ...], row: int, state: _State) -> None:
-    for source, field in zip(rows, state.fields(), strict=True):
-        add_row(*views(source), row, *views(field))
+def _add_row_to_state(rows: tuple[Array, ...], row: int, state: _State) -> None:
+    for field_rows, field in zip(rows, state.fields(), strict=True):
+        add_row(*views(field_rows), row, *views(field))
 
 
-def _diverged(frame_rows: tuple[Array, ...], substeps: int) -> np.ndarray:
+def _diverged_steps(frame_rows: tuple[Array, ...], substeps: int) -> np.ndarray:
     """[B] first step of the first frame that is not finite, -1 if all are."""
-    finite = np.all([np.isfinite(to_numpy(rows)).all(axis=(2, 3)) for rows in frame_rows], axis=0)
-    return np.where(finite.all(axis=1), -1, np.maximum(finite.argmin(axis=1) - 1, 0) * substeps + 1)
+    is_finite = np.all([np.isfinite(to_numpy(rows)).all(axis=(2, 3)) for rows in frame_rows], axis=0)
+    return np.where(is_finite.all(axis=1), -1, np.maximum(is_finite.argmin(axis=1) - 1, 0) * substeps + 1)

@@ -10,8 +10,8 @@ import pytest
 from tests.reference import numpy_smoke
 from ti_sim import Checkpoint, DivergenceError, StoreAll, UserError, gradcheck
 from ti_sim.smoke import SmokeInputs, SmokeModel, SmokeSettings, SmokeSolver
-from ti_sim.smoke.advection import SMALL
-from ti_sim.smoke.forces import SMALL as SMALL_VORTICITY
+from ti_sim.smoke.advection import MIN_SQUARED_DIFFERENCE
+from ti_sim.smoke.forces import MIN_VORTICITY
 
 CELLS, CELL, DT, FRAMES = (7, 6), 0.1, 0.02, 3
 NAMES = [each.name for each in fields(SmokeInputs)]
@@ -55,8 +55,8 @@ def test_steps_are_those_of_plain_numpy(advection: str) -> None:
             for _ in range(2 if frame < FRAMES else 0):
                 state = numpy_smoke.stepped(
                     *state, source=inputs.source[b, frame], buoyancy=inputs.buoyancy[b], viscosity=inputs.viscosity[b],
-                    confinement=inputs.confinement[b], cell=CELL, dt=DT, masks=masks, advection=advection, small=SMALL,
-                    small_vorticity=SMALL_VORTICITY,
+                    confinement=inputs.confinement[b], cell=CELL, dt=DT, masks=masks, advection=advection,
+                    small=MIN_SQUARED_DIFFERENCE, small_vorticity=MIN_VORTICITY,
                 )  # fmt: skip
 
 
@@ -222,7 +222,7 @@ def moved(profile: np.ndarray, shift: float) -> np.ndarray:
     """A profile after a shift by a part of a cell, by the limited cubic in plain numpy."""
     node, padded = int(np.floor(-shift)), np.pad(profile, 3)
     rows = (padded[k + node + 2 : k + node + 6] for k in range(len(profile)))
-    return np.array([numpy_smoke.cubic(values, -shift - node, SMALL) for values in rows])
+    return np.array([numpy_smoke.cubic(values, -shift - node, MIN_SQUARED_DIFFERENCE) for values in rows])
 
 
 def peaks_of_a_turned_blob(cells: float, radius: float, turn: float, steps: int) -> dict[str, float]:
