@@ -70,9 +70,9 @@ def largest_share(rows: np.ndarray) -> float:
 
     It is 1 for points; for patches the largest projected area in one of six directions [m2].
     """
-    patch = rows[rows[:, KIND] == PATCH, VECTOR:]
-    sides = [np.maximum(0.0, sign * patch[:, axis]).sum() for axis in range(3) for sign in (-1.0, 1.0)]
-    return float(max(sides)) if len(patch) else 1.0
+    area_vectors = rows[rows[:, KIND] == PATCH, VECTOR:]
+    projected_areas = [np.maximum(0.0, sign * area_vectors[:, axis]).sum() for axis in range(3) for sign in (-1.0, 1.0)]
+    return float(max(projected_areas)) if len(area_vectors) else 1.0
 
 
 def placed(rows: np.ndarray, rotation: np.ndarray, offset: np.ndarray) -> np.ndarray:

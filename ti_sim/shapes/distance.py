@@ -59,13 +59,13 @@ def sample_distance(surface: TriangleMesh, *, cells: int | None = None) -> Dista
         UserError: the cells are too coarse for the solid: no node is inside.
     """
     vertices, faces = surface.vertices, surface.faces
-    used = vertices[np.unique(faces)]
+    used_vertices = vertices[np.unique(faces)]
 
     def distance(first: np.ndarray, cell: float, counts: tuple[int, int, int]) -> np.ndarray:
         return signed_distance(vertices, faces, first, cell, counts)
 
-    bound = float(np.linalg.norm(used, axis=1).max())
-    return sample_field(distance, used.min(axis=0), np.ptp(used, axis=0), bound, cells=cells)
+    bound = float(np.linalg.norm(used_vertices, axis=1).max())
+    return sample_field(distance, used_vertices.min(axis=0), np.ptp(used_vertices, axis=0), bound, cells=cells)
 
 
 def sample_field(
@@ -122,12 +122,12 @@ def signed_distance(
     """
     points, index = merge_vertices(vertices)
     triangles = index[faces]
-    links = triangles[:, [0, 1, 1, 2]].reshape(-1, 2)
-    graph = coo_matrix((np.ones(len(links)), (links[:, 0], links[:, 1])), shape=(len(points),) * 2)
+    edges = triangles[:, [0, 1, 1, 2]].reshape(-1, 2)
+    graph = coo_matrix((np.ones(len(edges)), (edges[:, 0], edges[:, 1])), shape=(len(points),) * 2)
     component = connected_components(graph, directed=False)[1][triangles[:, 0]]
     solid, cavity = np.full(counts, np.inf), np.full(counts, -np.inf)
-    for number in np.unique(component):
-        component_triangles = triangles[component == number]
+    for label in np.unique(component):
+        component_triangles = triangles[component == label]
         distance = _distance_to_part(points, component_triangles, low, cell, counts)
         if enclosed_volume(points, component_triangles) > 0:
             solid = np.minimum(solid, distance)
@@ -139,7 +139,7 @@ def signed_distance(
 def _distance_to_part(
     points: np.ndarray, triangles: np.ndarray, low: np.ndarray, cell: float, counts: tuple[int, int, int]
 ) -> np.ndarray:
-    """``signed_distance`` for a surface of one part with merged vertices."""
+    """``signed_distance`` of one connected part of a surface with merged vertices."""
     corners, normals = points[triangles], _pseudonormals(points, triangles)
     centers = corners.mean(axis=1)
     radii = np.linalg.norm(corners - centers[:, None], axis=2).max(axis=1)
@@ -147,14 +147,14 @@ def _distance_to_part(
     for start in np.ndindex(*(-(-n // _BLOCK) for n in counts)):
         nodes, first, candidates = _near_triangles(centers, radii, low, cell, counts, _BLOCK * np.array(start))
         position = low + cell * nodes
-        owner = np.repeat(np.arange(len(nodes)), np.diff(first))
-        distance = np.empty(len(owner))
-        for row in range(0, len(owner), _ROWS):
+        node_index = np.repeat(np.arange(len(nodes)), np.diff(first))
+        distance = np.empty(len(node_index))
+        for row in range(0, len(node_index), _ROWS):
             rows = slice(row, row + _ROWS)
-            distance[rows] = np.linalg.norm(_offset(position[owner[rows]], corners[candidates[rows]])[0], axis=1)
+            distance[rows] = np.linalg.norm(_offset(position[node_index[rows]], corners[candidates[rows]])[0], axis=1)
         min_distance = np.minimum.reduceat(distance, first[:-1])
-        hits = np.flatnonzero(distance == min_distance[owner])
-        closest = candidates[hits[np.searchsorted(owner[hits], np.arange(len(nodes)))]]
+        hits = np.flatnonzero(distance == min_distance[node_index])
+        closest = candidates[hits[np.searchsorted(node_index[hits], np.arange(len(nodes)))]]
         offsets, weights = _offset(position, corners[closest])
         on_border = weights == 0
         feature = np.choose(on_border.sum(axis=1), [0, 1 + on_border.argmax(axis=1), 4 + weights.argmax(axis=1)])
@@ -183,16 +183,16 @@ def _near_triangles(
     blocks, block_size = start[None], _BLOCK
     first, candidates = np.array([0, len(centers)]), np.arange(len(centers))
     while True:
-        owner = np.repeat(np.arange(len(blocks)), np.diff(first))
-        middles = low + cell * (blocks + 0.5 * (block_size - 1))
-        centre_offset = middles[owner] - centers[candidates]
+        block_index = np.repeat(np.arange(len(blocks)), np.diff(first))
+        block_centers = low + cell * (blocks + 0.5 * (block_size - 1))
+        centre_offset = block_centers[block_index] - centers[candidates]
         distance = np.sqrt(_dot(centre_offset, centre_offset))
         # The closest triangle of a node is farther from the centre of the block than the closest one of the centre by at most
         # twice the radius of the block.
         max_distance = np.minimum.reduceat(distance, first[:-1]) * (1 + 1e-12) + np.sqrt(3.0) * cell * (block_size - 1)
-        within_reach = distance - radii[candidates] <= max_distance[owner]
-        owner, candidates = owner[within_reach], candidates[within_reach]
-        first = np.searchsorted(owner, np.arange(len(blocks) + 1))
+        within_reach = distance - radii[candidates] <= max_distance[block_index]
+        block_index, candidates = block_index[within_reach], candidates[within_reach]
+        first = np.searchsorted(block_index, np.arange(len(blocks) + 1))
         if block_size == 1:
             return blocks, first, candidates
         block_size //= 2
@@ -243,15 +243,15 @@ def _pseudonormals(points: np.ndarray, triangles: np.ndarray) -> np.ndarray:
     """Normals of a closed surface's features, [F, 7, 3]: of the face, of the edges opposite its corners, of the corners."""
     corners = points[triangles]
     sides = np.roll(corners, -1, axis=1) - corners
-    face = np.cross(sides[:, 0], sides[:, 1])
-    face /= np.linalg.norm(face, axis=1, keepdims=True)
+    face_normals = np.cross(sides[:, 0], sides[:, 1])
+    face_normals /= np.linalg.norm(face_normals, axis=1, keepdims=True)
     sides /= np.linalg.norm(sides, axis=2, keepdims=True)
     angles = np.arccos(np.clip(-np.einsum("fki,fki->fk", sides, np.roll(sides, 1, axis=1)), -1.0, 1.0))
-    at_vertex = np.zeros_like(points)
-    np.add.at(at_vertex, triangles, angles[:, :, None] * face[:, None])
+    vertex_normals = np.zeros_like(points)
+    np.add.at(vertex_normals, triangles, angles[:, :, None] * face_normals[:, None])
     edges = np.sort(np.stack([np.roll(triangles, -1, axis=1), np.roll(triangles, -2, axis=1)], axis=2), axis=2)
-    _, number = np.unique(edges.reshape(-1, 2), axis=0, return_inverse=True)
-    number = number.reshape(triangles.shape)
-    at_edge = np.zeros((number.max() + 1, 3))
-    np.add.at(at_edge, number, np.repeat(face[:, None], 3, axis=1))
-    return np.concatenate([face[:, None], at_edge[number], at_vertex[triangles]], axis=1)
+    _, edge_index = np.unique(edges.reshape(-1, 2), axis=0, return_inverse=True)
+    edge_index = edge_index.reshape(triangles.shape)
+    edge_normals = np.zeros((edge_index.max() + 1, 3))
+    np.add.at(edge_normals, edge_index, np.repeat(face_normals[:, None], 3, axis=1))
+    return np.concatenate([face_normals[:, None], edge_normals[edge_index], vertex_normals[triangles]], axis=1)

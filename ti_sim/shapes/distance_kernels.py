@@ -9,7 +9,7 @@ from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import mat3, offset_from_box, outer, vec3
 
 _MIN_SQUARED_GRADIENT = 1e-6  # squared length of the gradient [1] that is treated as zero
-_FAR = 1e9  # gap of points out of range [m]
+_OUT_OF_RANGE = 1e9  # gap of points out of range [m]
 
 
 @ti.func
@@ -100,13 +100,13 @@ def spline_along(sample: ti.template(), first_coefficient, nodes, cell, u, k):
     t, t_rate = u - ti.cast(base, float), k / cell
     total = vec3(0.0)
     for i in range(-1, 2):
-        sheet = vec3(0.0)
+        plane_sum = vec3(0.0)
         for j in range(-1, 2):
-            index, row = first_coefficient + ((base.x + i) * nodes.y + base.y + j) * nodes.z + base.z, vec3(0.0)
+            index, line_sum = first_coefficient + ((base.x + i) * nodes.y + base.y + j) * nodes.z + base.z, vec3(0.0)
             for m in ti.static(range(-1, 2)):
-                row += sample[index + m] * _weights_along(t.z, m, t_rate.z)
-            sheet += _product(_weights_along(t.y, j, t_rate.y), row)
-        total += _product(_weights_along(t.x, i, t_rate.x), sheet)
+                line_sum += sample[index + m] * _weights_along(t.z, m, t_rate.z)
+            plane_sum += _product(_weights_along(t.y, j, t_rate.y), line_sum)
+        total += _product(_weights_along(t.x, i, t_rate.x), plane_sum)
     return total.x, total.y, total.z
 
 
@@ -139,22 +139,22 @@ def grid_distance(sample: ti.template(), first_coefficient, nodes, low, cell, x,
         distance by x, matrix that maps the adjoint of the direction to that of x [1/m]); a large distance and zeros out of range.
     """
     u, offset_outside = closest_grid_point(nodes, low, cell, x)
-    distance, direction, distance_gradient, direction_jacobian = _FAR, vec3(0.0), vec3(0.0), mat3(0.0)
+    distance, direction, distance_gradient, direction_jacobian = _OUT_OF_RANGE, vec3(0.0), vec3(0.0), mat3(0.0)
     squared_outside = offset_outside.dot(offset_outside)
     if squared_outside == 0 or squared_outside < max_distance * max_distance:
         value, gradient, hessian = spline_at(sample, first_coefficient, nodes, cell, u, with_second)
         distance, direction, distance_gradient, direction_jacobian = value, gradient, gradient, hessian
         if squared_outside > 0:
-            squared, inverse = gradient.dot(gradient), 0.0
-            if squared > _MIN_SQUARED_GRADIENT:
-                inverse = 1 / ti.sqrt(squared)
-            normal = gradient * inverse
+            squared_gradient, inverse_norm = gradient.dot(gradient), 0.0
+            if squared_gradient > _MIN_SQUARED_GRADIENT:
+                inverse_norm = 1 / ti.sqrt(squared_gradient)
+            normal = gradient * inverse_norm
             surface_offset = value * normal + offset_outside
             distance = surface_offset.norm()
             direction = surface_offset / distance
             if with_second:
                 # Maps the adjoint of ``surface_offset`` to that of x.
-                surface_jacobian = outer(gradient, normal) + value * inverse * (hessian - outer(hessian @ normal, normal))
+                surface_jacobian = outer(gradient, normal) + value * inverse_norm * (hessian - outer(hessian @ normal, normal))
                 for k in ti.static(range(3)):
                     if offset_outside[k] != 0:
                         for m in ti.static(range(3)):

@@ -9,8 +9,8 @@ import numpy as np
 from ti_sim.base.errors import UserError
 from ti_sim.shapes.surface import TriangleMesh
 
-_TOLERANCE = 1e-8  # relative: manually entered numbers are rounded
-_TYPED = 1e-3  # relative: inertias in robot files have three digits or more
+_ROUNDING_TOLERANCE = 1e-8  # relative: manually entered numbers are rounded
+_INERTIA_TOLERANCE = 1e-3  # relative: inertias in robot files have three digits or more
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,12 +44,12 @@ def integrate_surface(mesh: TriangleMesh) -> MassProperties:
     origin = 0.5 * (vertices.min(axis=0) + vertices.max(axis=0))  # near the solid, to avoid cancellation
     corners = vertices[mesh.faces] - origin
     determinant = np.einsum("fi,fi->f", corners[:, 0], np.cross(corners[:, 1], corners[:, 2]))
-    total = corners.sum(axis=1)
+    sums = corners.sum(axis=1)
     volume = determinant.sum() / 6.0
-    centre = determinant @ total / (24.0 * volume)
-    second = np.einsum("f,fi,fj->ij", determinant, total, total) + np.einsum("f,fki,fkj->ij", determinant, corners, corners)
-    second = second / 120.0 - volume * np.outer(centre, centre)
-    inertia = np.trace(second) * np.eye(3) - second
+    centre = determinant @ sums / (24.0 * volume)
+    moment = np.einsum("f,fi,fj->ij", determinant, sums, sums) + np.einsum("f,fki,fkj->ij", determinant, corners, corners)
+    moment = moment / 120.0 - volume * np.outer(centre, centre)
+    inertia = np.trace(moment) * np.eye(3) - moment
     return MassProperties(float(volume), origin + centre, 0.5 * (inertia + inertia.T))
 
 
@@ -83,7 +83,7 @@ def possible_inertia(inertia: np.ndarray) -> np.ndarray:
     """
     moments = np.linalg.eigvalsh(0.5 * (inertia + np.swapaxes(inertia, -1, -2)))
     low, middle, high = np.moveaxis(moments, -1, 0)
-    return (low >= -_TYPED * np.abs(high)) & (high <= (low + middle) * (1 + _TYPED))
+    return (low >= -_INERTIA_TOLERANCE * np.abs(high)) & (high <= (low + middle) * (1 + _INERTIA_TOLERANCE))
 
 
 def check_inertia(I: np.ndarray, name: str, *, solid: bool = True) -> np.ndarray:  # noqa: E741, N803 (the field's symbol)
@@ -109,19 +109,19 @@ def check_inertia(I: np.ndarray, name: str, *, solid: bool = True) -> np.ndarray
     if not np.isfinite(inertia).all():
         raise UserError(f"{name} has entries that are not finite: give a 3 x 3 matrix in kg m2")
     largest_entry = np.abs(inertia).max()
-    if np.abs(inertia - inertia.T).max() > _TOLERANCE * largest_entry:
+    if np.abs(inertia - inertia.T).max() > _ROUNDING_TOLERANCE * largest_entry:
         raise UserError(f"{name} is not symmetric: entries [i, j] and [j, i] must be equal")
     moments = np.linalg.eigvalsh(0.5 * (inertia + inertia.T))
-    listed = ", ".join(f"{moment:.4g}" for moment in moments)
+    shown = ", ".join(f"{moment:.4g}" for moment in moments)
     if not solid:
-        if moments[0] < -_TYPED * largest_entry:
-            raise UserError(f"{name} has the principal moments {listed} kg m2, and none may be below zero")
+        if moments[0] < -_INERTIA_TOLERANCE * largest_entry:
+            raise UserError(f"{name} has the principal moments {shown} kg m2, and none may be below zero")
         return 0.5 * (inertia + inertia.T)
     if moments[0] <= 1e-14 * largest_entry:
-        raise UserError(f"{name} is not positive definite: its principal moments are {listed} kg m2, and all must be above zero")
-    if moments[2] > (moments[0] + moments[1]) * (1 + _TOLERANCE):
+        raise UserError(f"{name} is not positive definite: its principal moments are {shown} kg m2, and all must be above zero")
+    if moments[2] > (moments[0] + moments[1]) * (1 + _ROUNDING_TOLERANCE):
         raise UserError(
-            f"{name} breaks the triangle inequality: its principal moments are {listed} kg m2, and no body has one "
+            f"{name} breaks the triangle inequality: its principal moments are {shown} kg m2, and no body has one "
             "above the sum of the other two: check units and signs of the products of inertia"
         )
     return 0.5 * (inertia + inertia.T)

@@ -22,9 +22,9 @@ from ti_sim.shapes.shape import Shape
 from ti_sim.shapes.surface import TriangleMesh, check_arrays, check_solid, extent, ungrouped_mesh, without_slivers
 
 HUGE = 10.0  # m: a mesh of this size may be one in millimetres
-_LARGE = 20_000_000  # bytes: reading a file of this size takes seconds
+_LARGE_FILE_BYTES = 20_000_000  # bytes: reading a file of this size takes seconds
 _LINEAR_COLOUR_FILES = (".glb", ".gltf")  # the glTF 2.0 specification stores colours linear
-_MENDED = (".obj", ".stl", ".ply", ".off")
+_REPAIRED_SUFFIXES = (".obj", ".stl", ".ply", ".off")
 _STL_HEADER, _STL_FACET = 84, 50  # bytes
 _GREY = 0.5  # linear: the colour of bodies without colours
 
@@ -67,11 +67,11 @@ class Mesh(Shape):
     def __post_init__(self) -> None:
         object.__setattr__(self, "scale", float(self.scale))
         name = self._name()
-        with _stages(self.path, 3) as bar:
+        with _progress_bar(self.path, 3) as progress_bar:
             # Computed here, so that their errors are raised where the mesh is made.
             for attribute in ("_surface", "_merged", "_collision_surface"):
                 getattr(self, attribute)
-                bar.update()
+                progress_bar.update()
         if self.path is not None:
             warn_of_size(self._surface.vertices, self.scale, name)
 
@@ -86,8 +86,8 @@ class Mesh(Shape):
     @cached_property
     def _surface(self) -> TriangleMesh:
         """Read from the file or from the arrays, once."""
-        read = read_mesh_file(Path(self.path)) if self.path is not None else self._given(self._name())
-        return read.transformed(scale=self.scale)
+        mesh = read_mesh_file(Path(self.path)) if self.path is not None else self._mesh_from_arrays(self._name())
+        return mesh.transformed(scale=self.scale)
 
     @cached_property
     def _merged(self) -> tuple[np.ndarray, np.ndarray]:
@@ -135,7 +135,7 @@ class Mesh(Shape):
             raise UserError("Mesh: give a path, or vertices and faces")
         return f"Mesh of {len(self.vertices)} vertices and {len(self.faces)} faces"
 
-    def _given(self, name: str) -> TriangleMesh:
+    def _mesh_from_arrays(self, name: str) -> TriangleMesh:
         try:
             vertices, faces = np.array(self.vertices, dtype=np.float64), np.array(self.faces)
         except (TypeError, ValueError):
@@ -149,17 +149,17 @@ class Mesh(Shape):
         if isinstance(self.collision, Shape):
             return self.collision.collision_surface()
         if self.collision is None:
-            return _used(self._surface)
+            return _without_unused_vertices(self._surface)
         if not isinstance(self.collision, str | Path):
             raise UserError(f"{self._name()}: collision is {type(self.collision).__name__}: give a file or a shape")
-        return _used(read_mesh_file(Path(self.collision))).transformed(scale=self.scale)
+        return _without_unused_vertices(read_mesh_file(Path(self.collision))).transformed(scale=self.scale)
 
 
-def _stages(path: str | Path | None, count: int) -> tqdm:
+def _progress_bar(path: str | Path | None, count: int) -> tqdm:
     """A progress bar with this many stages, shown for large files only."""
     file = None if path is None else Path(path)
-    large = file is not None and file.is_file() and file.stat().st_size > _LARGE
-    return tqdm(total=count, desc="" if file is None else f"mesh file {file.name}", leave=False, disable=not large)
+    is_large = file is not None and file.is_file() and file.stat().st_size > _LARGE_FILE_BYTES
+    return tqdm(total=count, desc="" if file is None else f"mesh file {file.name}", leave=False, disable=not is_large)
 
 
 def warn_of_size(vertices: np.ndarray, scale: float, name: str) -> None:
@@ -174,10 +174,10 @@ def warn_of_size(vertices: np.ndarray, scale: float, name: str) -> None:
         warn(f"{name} is {extent(vertices):.3g} m across: if its numbers are millimetres, read it with scale=0.001")
 
 
-def _used(mesh: TriangleMesh) -> TriangleMesh:
+def _without_unused_vertices(mesh: TriangleMesh) -> TriangleMesh:
     """The geometry of a mesh without unused vertices."""
-    used, index = np.unique(mesh.faces, return_inverse=True)
-    return ungrouped_mesh(mesh.vertices[used], index.reshape(-1, 3))
+    used_vertices, index = np.unique(mesh.faces, return_inverse=True)
+    return ungrouped_mesh(mesh.vertices[used_vertices], index.reshape(-1, 3))
 
 
 def read_mesh_file(path: Path) -> TriangleMesh:
@@ -203,7 +203,7 @@ def read_mesh_file(path: Path) -> TriangleMesh:
     faces = np.concatenate([np.asarray(submesh.faces) + offset for submesh, offset in zip(submeshes, offsets, strict=True)])
     check_arrays(vertices, faces, f"mesh file {path}")
     textures, face_texture = _textures(submeshes)
-    vertex_colors, face_colors = _colors(submeshes, path)
+    vertex_colors, face_colors = _linear_colors(submeshes, path)
     return without_slivers(ungrouped_mesh(
         vertices, faces, vertex_colors=vertex_colors, face_colors=face_colors, uv=_uv(submeshes), textures=textures,
         face_texture=face_texture, texture_fault=_texture_fault(path),
@@ -214,14 +214,14 @@ def _triangle_meshes(path: Path) -> list[Any]:
     """The triangle meshes of a file, each transformed to its pose in the scene of the file."""
     import trimesh  # deferred: this import takes half a second
 
-    mended = _mended(path)
+    content = _repaired_content(path)
     try:
         # With process=True it would merge and drop vertices.
-        if mended is None:
+        if content is None:
             scene = trimesh.load_scene(path, process=False)
         else:
-            folder, kind = trimesh.resolvers.FilePathResolver(path), path.suffix[1:].lower()
-            scene = trimesh.load_scene(io.BytesIO(mended), file_type=kind, resolver=folder, process=False)
+            resolver, file_type = trimesh.resolvers.FilePathResolver(path), path.suffix[1:].lower()
+            scene = trimesh.load_scene(io.BytesIO(content), file_type=file_type, resolver=resolver, process=False)
         geometries = scene.dump()
     except Exception as error:  # the readers of about twenty formats raise different exceptions
         raise UserError(
@@ -230,19 +230,19 @@ def _triangle_meshes(path: Path) -> list[Any]:
     return [geometry for geometry in geometries if isinstance(geometry, trimesh.Trimesh) and len(geometry.faces)]
 
 
-def _mended(path: Path) -> bytes | None:
-    """The content of a file without what its reader does not take: a byte order mark, bytes behind an STL's facets; None if
-    there is nothing of this.
+def _repaired_content(path: Path) -> bytes | None:
+    """The content of a file without parts that its reader rejects: a byte order mark, bytes after the facets of an STL file;
+    None if it has none.
     """
     suffix = path.suffix.lower()
-    if suffix not in _MENDED:
+    if suffix not in _REPAIRED_SUFFIXES:
         return None
     try:
         content = path.read_bytes()
     except OSError as error:
         raise UserError(f"mesh file {path} cannot be read ({error.strerror}): check the path") from error
     if suffix == ".stl" and not _is_text_stl(content):
-        return _counted_facets(content, path)
+        return _with_counted_facets(content, path)
     return content[len(BOM_UTF8) :] if content.startswith(BOM_UTF8) else None
 
 
@@ -252,58 +252,59 @@ def _is_text_stl(content: bytes) -> bool:
     return head[:5].lower() == b"solid" and (b"facet" in head[:4096].lower() or b"endsolid" in head[-4096:].lower())
 
 
-def _counted_facets(content: bytes, path: Path) -> bytes | None:
-    """A binary STL file with as many facets as its header counts; None if it is one already, or has no header.
+def _with_counted_facets(content: bytes, path: Path) -> bytes | None:
+    """A binary STL file whose header counts the facets that follow; None if it is valid already, or has no header.
 
     Raises:
         UserError: it is cut short.
     """
     if len(content) < _STL_HEADER:
         return None
-    count, (stored, remaining_bytes) = int.from_bytes(content[80:84], "little"), divmod(len(content) - _STL_HEADER, _STL_FACET)
-    if count == stored and not remaining_bytes:
+    header_count = int.from_bytes(content[80:84], "little")
+    stored_count, remaining_bytes = divmod(len(content) - _STL_HEADER, _STL_FACET)
+    if header_count == stored_count and not remaining_bytes:
         return None
-    if count > stored and remaining_bytes:
-        raise UserError(f"mesh file {path} is cut short: it counts {count} facets and holds {stored}: save it again")
-    used = count if 0 < count <= stored else stored
-    stored_text = f"{stored} and {remaining_bytes} bytes" if remaining_bytes else str(stored)
-    warn(f"mesh file {path} counts {count} facets and holds {stored_text}: {used} are read")
-    return content[:80] + used.to_bytes(4, "little") + content[_STL_HEADER : _STL_HEADER + used * _STL_FACET]
+    if header_count > stored_count and remaining_bytes:
+        raise UserError(f"mesh file {path} is cut short: it counts {header_count} facets and holds {stored_count}: save it again")
+    facet_count = header_count if 0 < header_count <= stored_count else stored_count
+    stored_text = f"{stored_count} and {remaining_bytes} bytes" if remaining_bytes else str(stored_count)
+    warn(f"mesh file {path} counts {header_count} facets and holds {stored_text}: {facet_count} are read")
+    return content[:80] + facet_count.to_bytes(4, "little") + content[_STL_HEADER : _STL_HEADER + facet_count * _STL_FACET]
 
 
-def _colors(submeshes: list[Any], path: Path) -> tuple[np.ndarray | None, np.ndarray | None]:
-    """Linear colours of the vertices [V, 3] and of the faces [F, 3] of all parts: one of both, or none.
+def _linear_colors(submeshes: list[Any], path: Path) -> tuple[np.ndarray | None, np.ndarray | None]:
+    """Linear colours of the vertices [V, 3] and of the faces [F, 3] of all parts; one of them or both are None.
 
-    Where parts differ in kind every face gets a colour: a textured one white, which its texture is multiplied by, and one without
-    any the colour of bodies without colours.
+    If the kinds of colours of the parts differ, every face gets a colour: white if it is textured (its texture is multiplied by
+    it), and grey if it has no colour.
     """
     suffix = path.suffix.lower()
 
-    def linear(stored: Any) -> np.ndarray:
-        rows = np.asarray(stored, dtype=np.float64)[..., :3] / 255.0
-        return rows if suffix in _LINEAR_COLOUR_FILES else _srgb_to_linear(rows)
+    def to_linear(stored: Any) -> np.ndarray:
+        values = np.asarray(stored, dtype=np.float64)[..., :3] / 255.0
+        return values if suffix in _LINEAR_COLOUR_FILES else _srgb_to_linear(values)
 
     if all(submesh.visual.kind == "vertex" for submesh in submeshes):
-        return np.concatenate([linear(submesh.visual.vertex_colors) for submesh in submeshes]), None
-    # For a missing library of materials, trimesh makes grey ones up.
-    materials = suffix != ".obj" or any(library.is_file() for library in _named_files(path, "mtllib"))
-    rows = []
+        return np.concatenate([to_linear(submesh.visual.vertex_colors) for submesh in submeshes]), None
+    # If the material file is missing, trimesh substitutes grey materials.
+    has_materials = suffix != ".obj" or any(library.is_file() for library in _named_files(path, "mtllib"))
+    face_colors = []
     for submesh in submeshes:
         kind, colors = submesh.visual.kind, None
         if kind == "face":
-            colors = linear(submesh.visual.face_colors)
+            colors = to_linear(submesh.visual.face_colors)
         elif kind == "vertex":
-            colors = linear(submesh.visual.vertex_colors)[np.asarray(submesh.faces)].mean(axis=1)
-        elif kind == "texture" and materials and not _is_textured(submesh):
-            stored = _material_color(submesh.visual.material)
-            colors = None if stored is None else linear(stored)
-        rows.append(colors)
-    if all(colors is None for colors in rows):
+            colors = to_linear(submesh.visual.vertex_colors)[np.asarray(submesh.faces)].mean(axis=1)
+        elif kind == "texture" and has_materials and not _is_textured(submesh):
+            material_color = _material_color(submesh.visual.material)
+            colors = None if material_color is None else to_linear(material_color)
+        face_colors.append(colors)
+    if all(colors is None for colors in face_colors):
         return None, None
-    blank = [1.0 if _is_textured(submesh) else _GREY for submesh in submeshes]
+    default_colors = [1.0 if _is_textured(submesh) else _GREY for submesh in submeshes]
     return None, np.concatenate([
-        np.broadcast_to(grey if colors is None else colors, (len(submesh.faces), 3))
-        for submesh, colors, grey in zip(submeshes, rows, blank, strict=True)
+        np.broadcast_to(default if colors is None else colors, (len(submesh.faces), 3))
+        for submesh, colors, default in zip(submeshes, face_colors, default_colors, strict=True)
     ])  # fmt: skip
 
 
@@ -323,8 +324,8 @@ def _uv(submeshes: list[Any]) -> np.ndarray | None:
     coordinates = [_uv_of(submesh) for submesh in submeshes]
     if all(uv is None for uv in coordinates):
         return None
-    empty = [np.full((len(submesh.faces), 3, 2), np.nan) for submesh in submeshes]
-    return np.concatenate([zeros if uv is None else uv for uv, zeros in zip(coordinates, empty, strict=True)])
+    missing = [np.full((len(submesh.faces), 3, 2), np.nan) for submesh in submeshes]
+    return np.concatenate([missing_uv if uv is None else uv for uv, missing_uv in zip(coordinates, missing, strict=True)])
 
 
 def _uv_of(submesh: Any) -> np.ndarray | None:
@@ -336,17 +337,17 @@ def _uv_of(submesh: Any) -> np.ndarray | None:
 
 def _textures(submeshes: list[Any]) -> tuple[tuple[np.ndarray, ...], np.ndarray | None]:
     """Distinct texture images of the parts, and the index of the texture of each face (-1 for none)."""
-    pictures: list[np.ndarray] = []
-    worn = []
+    textures: list[np.ndarray] = []
+    face_texture = []
     for submesh in submeshes:
         image = _texture_image(submesh)
-        number = -1
+        index = -1
         if _is_textured(submesh):
-            picture = linear_picture(image)
-            number = next((k for k, texture in enumerate(pictures) if np.array_equal(texture, picture)), len(pictures))
-            pictures += [picture] * (number == len(pictures))
-        worn.append(np.full(len(submesh.faces), number, dtype=np.int32))
-    return tuple(pictures), np.concatenate(worn) if pictures else None
+            texture = linear_picture(image)
+            index = next((k for k, other in enumerate(textures) if np.array_equal(other, texture)), len(textures))
+            textures += [texture] * (index == len(textures))
+        face_texture.append(np.full(len(submesh.faces), index, dtype=np.int32))
+    return tuple(textures), np.concatenate(face_texture) if textures else None
 
 
 def _texture_image(submesh: Any) -> Any:

@@ -27,14 +27,14 @@ def miscounted_volume(points: np.ndarray, triangles: np.ndarray) -> float:
     spacing = sides[axes[:2]] / _LINES
     # In units of the grid; the offset moves lines away from the corners of regular shapes.
     position = np.column_stack([(points[:, axes[:2]] - low[axes[:2]]) / spacing - (0.4142, 0.6180), points[:, axes[2]]])
-    line, height, step = _crossings(position, triangles)
+    line, height, sign = _crossings(position, triangles)
     if np.linalg.det(np.eye(3)[axes]) < 0:
-        step = -step
+        sign = -sign
     order = np.lexsort((height, line))
-    line, height, inside = line[order], height[order], np.cumsum(step[order])  # every line ends outside: one sum for all
+    line, height, part_count = line[order], height[order], np.cumsum(sign[order])  # one sum: lines end outside
     length = np.where(np.diff(line) == 0, np.diff(height), 0.0)
-    wrong = np.maximum(inside - 1, 0) + np.maximum(-inside, 0)
-    return float((wrong[:-1] * length).sum() * spacing.prod())
+    miscount = np.maximum(part_count - 1, 0) + np.maximum(-part_count, 0)
+    return float((miscount[:-1] * length).sum() * spacing.prod())
 
 
 def _crossings(position: np.ndarray, triangles: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -48,25 +48,27 @@ def _crossings(position: np.ndarray, triangles: np.ndarray) -> tuple[np.ndarray,
         triangles: [F, 3].
 
     Returns:
-        (line [n], its height z there [n], 1 where the line enters the solid and -1 where it leaves it [n]).
+        (index of the line [n], height z of the crossing [n], 1 where the line enters the solid and -1 where it leaves it [n]).
     """
     order = np.take_along_axis(triangles, np.argsort(position[triangles, 1], axis=1, kind="stable"), axis=1)
     a, b, c = np.moveaxis(position[order], 1, 0)  # from the lowest to the highest y
-    first, last = np.ceil(a[:, 1]).astype(np.int64), np.ceil(c[:, 1]).astype(np.int64)
-    face = np.repeat(np.arange(len(order)), last - first)
-    y = np.arange(len(face)) - np.repeat(np.cumsum(last - first) - last, last - first)
+    first_y, last_y = np.ceil(a[:, 1]).astype(np.int64), np.ceil(c[:, 1]).astype(np.int64)
+    face = np.repeat(np.arange(len(order)), last_y - first_y)
+    y = np.arange(len(face)) - np.repeat(np.cumsum(last_y - first_y) - last_y, last_y - first_y)
     low, middle, high = a[face], b[face], c[face]
-    long = _on_edge(low, high, y)
-    upper = (y >= middle[:, 1])[:, None]
-    short = _on_edge(np.where(upper, middle, low), np.where(upper, high, middle), y)
-    left, right = (np.where((long[:, :1] <= short[:, :1]) == side, long, short) for side in (True, False))
+    long_edge = _on_edge(low, high, y)
+    is_upper = (y >= middle[:, 1])[:, None]
+    short_edge = _on_edge(np.where(is_upper, middle, low), np.where(is_upper, high, middle), y)
+    left, right = (
+        np.where((long_edge[:, :1] <= short_edge[:, :1]) == is_left, long_edge, short_edge) for is_left in (True, False)
+    )
     start, stop = np.ceil(left[:, 0]).astype(np.int64), np.ceil(right[:, 0]).astype(np.int64)
     row = np.repeat(np.arange(len(face)), stop - start)
     x = np.arange(len(row)) - np.repeat(np.cumsum(stop - start) - stop, stop - start)
     height = left[row, 1] + (x - left[row, 0]) / (right[row, 0] - left[row, 0]) * (right[row, 1] - left[row, 1])
     p, q, r = np.moveaxis(position[triangles][:, :, :2], 1, 0)
-    upwards = (q[:, 0] - p[:, 0]) * (r[:, 1] - p[:, 1]) - (q[:, 1] - p[:, 1]) * (r[:, 0] - p[:, 0]) > 0
-    return 4 * _LINES * y[row] + x, height, np.where(upwards[face[row]], -1, 1)
+    faces_up = (q[:, 0] - p[:, 0]) * (r[:, 1] - p[:, 1]) - (q[:, 1] - p[:, 1]) * (r[:, 0] - p[:, 0]) > 0
+    return 4 * _LINES * y[row] + x, height, np.where(faces_up[face[row]], -1, 1)
 
 
 def _on_edge(low: np.ndarray, high: np.ndarray, y: np.ndarray) -> np.ndarray:

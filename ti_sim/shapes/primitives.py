@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 Sections = Annotated[int, Rule(integer=True, minimum=3, maximum=4096)]
 
 
-class _Sized(Shape):
+class _ParametricShape(Shape):
     """A shape defined by numbers, which are stored as plain floats and integers."""
 
     def __post_init__(self) -> None:
@@ -37,7 +37,7 @@ class _Sized(Shape):
 
 @checked
 @dataclass(frozen=True)
-class Box(_Sized):
+class Box(_ParametricShape):
     """A box centred at the origin of its frame.
 
     Its mesh has 8 vertices and 12 faces, two per side; ``face_groups`` are the sides +x, -x, +y, -y, +z, -z as 0 to 5. A texture
@@ -65,7 +65,7 @@ class Box(_Sized):
 
 @checked
 @dataclass(frozen=True)
-class Sphere(_Sized):
+class Sphere(_ParametricShape):
     """An icosphere centred at the origin of its frame, with its vertices on the sphere.
 
     Attributes:
@@ -83,7 +83,7 @@ class Sphere(_Sized):
         """The icosphere."""
         vertices, faces = _icosahedron()
         for _ in range(self.subdivisions):
-            vertices, faces = _subdivided(vertices, faces)
+            vertices, faces = _subdivide(vertices, faces)
         return ungrouped_mesh(self.radius * vertices, faces, uv=sphere_uv(vertices[faces]))
 
     def local_contact_points(self) -> np.ndarray:
@@ -99,7 +99,7 @@ class Sphere(_Sized):
 
 @checked
 @dataclass(frozen=True)
-class Capsule(_Sized):
+class Capsule(_ParametricShape):
     """A cylinder with two hemispherical caps, centred at the origin of its frame, axis z, with its vertices on the capsule.
 
     Attributes:
@@ -116,7 +116,7 @@ class Capsule(_Sized):
         """The capsule as a surface of revolution."""
         angles = np.linspace(0.0, 0.5 * np.pi, max(2, self.sections // 4) + 1)
         rho, z = self.radius * np.sin(angles), 0.5 * self.length + self.radius * np.cos(angles)
-        return _revolved(np.concatenate([rho, rho[::-1]])[1:-1], np.concatenate([-z, z[::-1]]), self.sections)
+        return _surface_of_revolution(np.concatenate([rho, rho[::-1]])[1:-1], np.concatenate([-z, z[::-1]]), self.sections)
 
     def local_contact_points(self) -> np.ndarray:
         """The balls at its two ends."""
@@ -132,7 +132,7 @@ class Capsule(_Sized):
 
 @checked
 @dataclass(frozen=True)
-class Cylinder(_Sized):
+class Cylinder(_ParametricShape):
     """A cylinder centred at the origin of its frame, axis z: a prism over an inscribed regular polygon.
 
     Attributes:
@@ -148,7 +148,7 @@ class Cylinder(_Sized):
     def surface(self) -> TriangleMesh:
         """The prism; the two ends are fans about their centres."""
         low, high = -0.5 * self.height, 0.5 * self.height
-        return _revolved(np.full(2, self.radius), np.array([low, low, high, high]), self.sections)
+        return _surface_of_revolution(np.full(2, self.radius), np.array([low, low, high, high]), self.sections)
 
     def local_contact_points(self) -> np.ndarray:
         """The rims of its two ends."""
@@ -170,7 +170,7 @@ class Cylinder(_Sized):
 
 @checked
 @dataclass(frozen=True)
-class Cone(_Sized):
+class Cone(_ParametricShape):
     """A cone with its base at z = 0 of its frame and its tip at (0, 0, height).
 
     Attributes:
@@ -185,7 +185,7 @@ class Cone(_Sized):
 
     def surface(self) -> TriangleMesh:
         """The pyramid over an inscribed regular polygon; the base is a fan about its centre."""
-        return _revolved(np.full(1, self.radius), np.array([0.0, 0.0, self.height]), self.sections)
+        return _surface_of_revolution(np.full(1, self.radius), np.array([0.0, 0.0, self.height]), self.sections)
 
     def local_contact_points(self) -> np.ndarray:
         """The rim of its base, and its tip."""
@@ -219,13 +219,15 @@ def _field_of_revolution(profile: np.ndarray, height: float) -> DistanceField:
         x, y, z = (first[k] + cell * np.arange(counts[k]) for k in range(3))
         rho = np.hypot(x[:, None, None], y[None, :, None])
         position = np.stack(np.broadcast_arrays(rho, z), axis=-1)
-        nearest, inner = np.full(counts, np.inf), np.full(counts, -np.inf)
+        min_distance, half_plane_distance = np.full(counts, np.inf), np.full(counts, -np.inf)
         for start, stop in itertools.pairwise(profile):
             segment = stop - start
             fraction = np.clip((position - start) @ segment / (segment @ segment), 0.0, 1.0)
-            nearest = np.minimum(nearest, np.linalg.norm(position - start - fraction[..., None] * segment, axis=-1))
-            inner = np.maximum(inner, (position - start) @ (segment[1], -segment[0]) / np.hypot(*segment))
-        return np.where(inner < 0, -nearest, nearest)
+            min_distance = np.minimum(min_distance, np.linalg.norm(position - start - fraction[..., None] * segment, axis=-1))
+            half_plane_distance = np.maximum(
+                half_plane_distance, (position - start) @ (segment[1], -segment[0]) / np.hypot(*segment)
+            )
+        return np.where(half_plane_distance < 0, -min_distance, min_distance)
 
     radius, low, high = profile[:, 0].max(), profile[0, 1], profile[-1, 1]
     return sample_field(
@@ -234,19 +236,19 @@ def _field_of_revolution(profile: np.ndarray, height: float) -> DistanceField:
     )  # fmt: skip
 
 
-def _solid_of_revolution(volume: float, across: float, along: float, *, height: float = 0.0) -> MassProperties:
+def _solid_of_revolution(volume: float, transverse_moment: float, axial_moment: float, *, height: float = 0.0) -> MassProperties:
     """Mass properties of a solid about the z axis.
 
     Args:
         volume: m3.
-        across: moment per density about an axis through the centre of mass orthogonal to z [m5].
-        along: moment per density about z [m5].
+        transverse_moment: moment per density about an axis through the centre of mass orthogonal to z [m5].
+        axial_moment: moment per density about z [m5].
         height: z of the centre of mass [m].
     """
-    return MassProperties(volume, np.array([0.0, 0.0, height]), np.diag([across, across, along]))
+    return MassProperties(volume, np.array([0.0, 0.0, height]), np.diag([transverse_moment, transverse_moment, axial_moment]))
 
 
-def _revolved(radii: np.ndarray, heights: np.ndarray, sections: int) -> TriangleMesh:
+def _surface_of_revolution(radii: np.ndarray, heights: np.ndarray, sections: int) -> TriangleMesh:
     """Surface of revolution about z between two poles.
 
     Texture coordinates: u is the angle about z (0 at +x, increasing towards +y), v the length along the profile from the bottom
@@ -261,22 +263,24 @@ def _revolved(radii: np.ndarray, heights: np.ndarray, sections: int) -> Triangle
     circle = np.stack([np.cos(angles), np.sin(angles), np.zeros(sections)], axis=1)
     rings = [r * circle + (0.0, 0.0, z) for r, z in zip(radii, heights[1:-1], strict=True)]
     vertices = np.concatenate([[(0.0, 0.0, heights[0])], *rings, [(0.0, 0.0, heights[-1])]])
-    current = np.arange(sections)
-    next_section = (current + 1) % sections
-    starts = 1 + sections * np.arange(len(radii))
-    faces = [np.stack([np.zeros_like(current), starts[0] + next_section, starts[0] + current], axis=1)]
-    for low, high in zip(starts[:-1], starts[1:], strict=True):
-        faces.append(np.stack([low + current, low + next_section, high + next_section], axis=1))
-        faces.append(np.stack([low + current, high + next_section, high + current], axis=1))
-    faces.append(np.stack([np.full_like(current, len(vertices) - 1), starts[-1] + current, starts[-1] + next_section], axis=1))
-    return ungrouped_mesh(vertices, np.concatenate(faces), uv=_revolved_uv(radii, heights, sections))
+    section = np.arange(sections)
+    next_section = (section + 1) % sections
+    ring_starts = 1 + sections * np.arange(len(radii))
+    faces = [np.stack([np.zeros_like(section), ring_starts[0] + next_section, ring_starts[0] + section], axis=1)]
+    for low, high in zip(ring_starts[:-1], ring_starts[1:], strict=True):
+        faces.append(np.stack([low + section, low + next_section, high + next_section], axis=1))
+        faces.append(np.stack([low + section, high + next_section, high + section], axis=1))
+    faces.append(
+        np.stack([np.full_like(section, len(vertices) - 1), ring_starts[-1] + section, ring_starts[-1] + next_section], axis=1)
+    )
+    return ungrouped_mesh(vertices, np.concatenate(faces), uv=_surface_of_revolution_uv(radii, heights, sections))
 
 
-def _revolved_uv(radii: np.ndarray, heights: np.ndarray, sections: int) -> np.ndarray:
-    """uv [F, 3, 2] of the faces of ``_revolved``; a pole gets the angle of the middle of its face."""
+def _surface_of_revolution_uv(radii: np.ndarray, heights: np.ndarray, sections: int) -> np.ndarray:
+    """uv [F, 3, 2] of the faces of ``_surface_of_revolution``; a pole gets the angle of the middle of its face."""
     profile = np.concatenate([[0.0], radii, [0.0]])
-    length = np.concatenate([[0.0], np.cumsum(np.hypot(np.diff(profile), np.diff(heights)))])
-    v = length / length[-1]
+    arc_length = np.concatenate([[0.0], np.cumsum(np.hypot(np.diff(profile), np.diff(heights)))])
+    v = arc_length / arc_length[-1]
     left, right = np.arange(sections) / sections, (1.0 + np.arange(sections)) / sections
     middle = 0.5 * (left + right)
 
@@ -303,12 +307,12 @@ def box_uv(signs: np.ndarray, sides: np.ndarray) -> np.ndarray:
 def sphere_uv(corners: np.ndarray) -> np.ndarray:
     """uv [F, 3, 2] of faces with corners [F, 3, 3] on the unit sphere; a pole gets the mean angle of its face."""
     u = np.arctan2(corners[..., 1], corners[..., 0]) / (2.0 * np.pi) % 1.0
-    pole = np.hypot(corners[..., 0], corners[..., 1]) < 1e-9
-    low, high = np.where(pole, np.inf, u).min(axis=1), np.where(pole, -np.inf, u).max(axis=1)
+    is_pole = np.hypot(corners[..., 0], corners[..., 1]) < 1e-9
+    low, high = np.where(is_pole, np.inf, u).min(axis=1), np.where(is_pole, -np.inf, u).max(axis=1)
     u = u + ((high - low > 0.5)[:, None] & (u < 0.5))
-    mean = np.where(pole, 0.0, u).sum(axis=1) / (~pole).sum(axis=1)
+    mean = np.where(is_pole, 0.0, u).sum(axis=1) / (~is_pole).sum(axis=1)
     v = 0.5 + np.arcsin(np.clip(corners[..., 2], -1.0, 1.0)) / np.pi
-    return np.stack([np.where(pole, mean[:, None], u), v], axis=-1)
+    return np.stack([np.where(is_pole, mean[:, None], u), v], axis=-1)
 
 
 def _icosahedron() -> tuple[np.ndarray, np.ndarray]:
@@ -324,13 +328,13 @@ def _icosahedron() -> tuple[np.ndarray, np.ndarray]:
     return vertices, np.array(faces)
 
 
-def _subdivided(vertices: np.ndarray, faces: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _subdivide(vertices: np.ndarray, faces: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Split every face of a mesh on the unit sphere into four, with the new vertices on the sphere."""
     edges = np.concatenate([faces[:, [0, 1]], faces[:, [1, 2]], faces[:, [2, 0]]])
-    distinct, index = np.unique(np.sort(edges, axis=1), axis=0, return_inverse=True)
-    middles = vertices[distinct].sum(axis=1)
-    middles /= np.linalg.norm(middles, axis=1, keepdims=True)
+    distinct_edges, index = np.unique(np.sort(edges, axis=1), axis=0, return_inverse=True)
+    midpoints = vertices[distinct_edges].sum(axis=1)
+    midpoints /= np.linalg.norm(midpoints, axis=1, keepdims=True)
     ab, bc, ca = (len(vertices) + index.reshape(3, -1))[:, :, None]
     a, b, c = faces[:, 0:1], faces[:, 1:2], faces[:, 2:3]
     quarters = [np.hstack(face) for face in ((a, ab, ca), (ab, b, bc), (ca, bc, c), (ab, bc, ca))]
-    return np.concatenate([vertices, middles]), np.concatenate(quarters)
+    return np.concatenate([vertices, midpoints]), np.concatenate(quarters)

@@ -98,20 +98,20 @@ def merge_vertices(vertices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         The distinct points [P, 3] m in the order of their first appearance, and for each vertex its point [V] int64.
     """
     tolerance = MERGE_TOLERANCE * extent(vertices)
-    earliest, equal = _merge_equal(vertices)
-    distinct = vertices[earliest]
-    number = np.zeros(len(distinct), dtype=np.int64)  # index of the cell in the axes so far
+    first_equal, group = _merge_equal(vertices)
+    distinct = vertices[first_equal]
+    cell_index = np.zeros(len(distinct), dtype=np.int64)  # index of the cell, over the axes so far
     for axis in range(3):
         order = np.argsort(distinct[:, axis])
-        cell = np.empty_like(number)
-        cell[order] = np.concatenate([[0], np.cumsum(np.diff(distinct[order, axis]) > tolerance)])
-        number = np.unique(number * (cell.max() + 1) + cell, return_inverse=True)[1]
-    first = np.full(number.max() + 1, len(vertices))
-    np.minimum.at(first, number, earliest)
-    by_appearance = np.argsort(first)
-    rank = np.empty_like(by_appearance)
-    rank[by_appearance] = np.arange(len(first))
-    return vertices[first[by_appearance]], rank[number][equal]
+        interval = np.empty_like(cell_index)
+        interval[order] = np.concatenate([[0], np.cumsum(np.diff(distinct[order, axis]) > tolerance)])
+        cell_index = np.unique(cell_index * (interval.max() + 1) + interval, return_inverse=True)[1]
+    first = np.full(cell_index.max() + 1, len(vertices))
+    np.minimum.at(first, cell_index, first_equal)
+    order_of_appearance = np.argsort(first)
+    rank = np.empty_like(order_of_appearance)
+    rank[order_of_appearance] = np.arange(len(first))
+    return vertices[first[order_of_appearance]], rank[cell_index][group]
 
 
 def _merge_equal(vertices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -122,11 +122,11 @@ def _merge_equal(vertices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """
     bits = (np.ascontiguousarray(vertices, dtype=np.float64) + 0.0).view(np.int64)  # + 0.0 removes the sign of zeros
     bits = bits ^ (bits >> 29)  # the last bits of short decimals are zeros, which the products below would preserve
-    mix = bits[:, 0] * 0x1E3779B97F4A7C15 + bits[:, 1] * 0x32B2AE3D27D4EB4F + bits[:, 2] * 0x165667B19E3779F9
-    _, first, kind = np.unique(mix, return_index=True, return_inverse=True)
-    if (vertices[first][kind] != vertices).any():
-        first = kind = np.arange(len(vertices))
-    return first, kind
+    hashes = bits[:, 0] * 0x1E3779B97F4A7C15 + bits[:, 1] * 0x32B2AE3D27D4EB4F + bits[:, 2] * 0x165667B19E3779F9
+    _, first, group = np.unique(hashes, return_index=True, return_inverse=True)
+    if (vertices[first][group] != vertices).any():
+        first = group = np.arange(len(vertices))
+    return first, group
 
 
 def vertex_areas(vertices: np.ndarray, faces: np.ndarray) -> np.ndarray:
@@ -163,14 +163,15 @@ def smooth_groups(vertices: np.ndarray, faces: np.ndarray, *, crease_angle: floa
     a, b, c = np.moveaxis(vertices[faces], 1, 0)
     normals = np.cross(b - a, c - a)
     normals /= np.maximum(np.linalg.norm(normals, axis=1, keepdims=True), 1e-300)
-    face, neighbour, start, stop = _edge_neighbours(corners)
-    smooth = np.einsum("ni,ni->n", normals[face], normals[neighbour]) >= np.cos(crease_angle) - 1e-12
-    face, neighbour, start, stop = face[smooth], neighbour[smooth], start[smooth], stop[smooth]
+    face, neighbour, face_corners, neighbour_corners = _edge_neighbours(corners)
+    is_smooth = np.einsum("ni,ni->n", normals[face], normals[neighbour]) >= np.cos(crease_angle) - 1e-12
+    face, neighbour = face[is_smooth], neighbour[is_smooth]
+    face_corners, neighbour_corners = face_corners[is_smooth], neighbour_corners[is_smooth]
     rows, columns = [], []
     for k, m in np.ndindex(2, 2):
-        shared = corners[face, start[:, k]] == corners[neighbour, stop[:, m]]
-        rows.append((3 * face + start[:, k])[shared])
-        columns.append((3 * neighbour + stop[:, m])[shared])
+        is_shared = corners[face, face_corners[:, k]] == corners[neighbour, neighbour_corners[:, m]]
+        rows.append((3 * face + face_corners[:, k])[is_shared])
+        columns.append((3 * neighbour + neighbour_corners[:, m])[is_shared])
     links = np.concatenate(rows), np.concatenate(columns)
     graph = coo_matrix((np.ones(len(links[0])), links), shape=(corners.size, corners.size))
     return connected_components(graph, directed=False)[1].reshape(corners.shape).astype(np.int32)
@@ -181,8 +182,8 @@ def _edge_neighbours(corners: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.nd
     edge_corners = np.array([(0, 1), (1, 2), (2, 0)])
     edges = np.sort(np.concatenate([corners[:, pair] for pair in edge_corners]), axis=1)
     order = np.lexsort((edges[:, 1], edges[:, 0]))
-    same = (np.diff(edges[order], axis=0) == 0).all(axis=1)
-    face, neighbour = order[:-1][same], order[1:][same]
+    is_shared = (np.diff(edges[order], axis=0) == 0).all(axis=1)
+    face, neighbour = order[:-1][is_shared], order[1:][is_shared]
     count = len(corners)
     return face % count, neighbour % count, edge_corners[face // count], edge_corners[neighbour // count]
 
@@ -234,11 +235,11 @@ def check_solid(vertices: np.ndarray, faces: np.ndarray, name: str) -> tuple[np.
     triangles = index[faces]
     mesh_extent = extent(vertices)
     a, b, c = np.moveaxis(points[triangles], 1, 0)
-    empty = np.linalg.norm(np.cross(b - a, c - a), axis=1) <= _ZERO_AREA * mesh_extent**2
-    if empty.any():
+    has_no_area = np.linalg.norm(np.cross(b - a, c - a), axis=1) <= _ZERO_AREA * mesh_extent**2
+    if has_no_area.any():
         raise UserError(
-            f"{name} is degenerate: {int(empty.sum())} of its {len(faces)} faces have no area (the first is face "
-            f"{int(np.argmax(empty))}): remove them in a mesh editor"
+            f"{name} is degenerate: {int(has_no_area.sum())} of its {len(faces)} faces have no area (the first is face "
+            f"{int(np.argmax(has_no_area))}): remove them in a mesh editor"
         )
     _check_edges(triangles, name)
     volume = enclosed_volume(points, triangles)
@@ -259,12 +260,12 @@ def _check_parts(points: np.ndarray, triangles: np.ndarray, name: str) -> None:
     centre = 0.5 * (points.min(axis=0) + points.max(axis=0))
     a, b, c = np.moveaxis(points[triangles] - centre, 1, 0)
     volumes = np.bincount(component, weights=np.einsum("fi,fi->f", a, np.cross(b, c)) / 6.0)
-    for inverted in np.flatnonzero(volumes < 0):
-        faces = np.flatnonzero(component == inverted)
-        if _winding_number(points[triangles[faces[0], 0]], points[triangles[component != inverted]]) < 0.5:
+    for inverted_part in np.flatnonzero(volumes < 0):
+        faces = np.flatnonzero(component == inverted_part)
+        if _winding_number(points[triangles[faces[0], 0]], points[triangles[component != inverted_part]]) < 0.5:
             raise UserError(
                 f"{name} has a part that is inside-out (of its {count} parts, the one of {len(faces)} faces from face {faces[0]} "
-                f"on; volume {volumes[inverted]:.3g} m3): reverse the vertex order of its faces"
+                f"on; volume {volumes[inverted_part]:.3g} m3): reverse the vertex order of its faces"
             )
 
 
@@ -281,23 +282,25 @@ def connected_parts(indices: np.ndarray, count: int) -> tuple[int, np.ndarray]:
     rows = np.repeat(indices[:, 0], indices.shape[1] - 1)
     graph = coo_matrix((np.ones(len(rows), dtype=bool), (rows, indices[:, 1:].ravel())), shape=(count, count))
     label = connected_components(graph, directed=False)[1][indices[:, 0]]
-    _, first, component = np.unique(label, return_index=True, return_inverse=True)
-    return len(first), np.argsort(np.argsort(first))[component]
+    _, first, inverse = np.unique(label, return_index=True, return_inverse=True)
+    return len(first), np.argsort(np.argsort(first))[inverse]
 
 
 def _winding_number(point: np.ndarray, corners: np.ndarray) -> float:
-    """How many times a closed surface surrounds a point, from the solid angles of its triangles [F, 3, 3] (Van Oosterom and
+    """Winding number of a closed surface about a point, from the solid angles of its triangles [F, 3, 3] (Van Oosterom and
     Strackee, IEEE Transactions on Biomedical Engineering 30, 1983).
     """
     a, b, c = np.moveaxis(corners - point, 1, 0)
     la, lb, lc = (np.linalg.norm(side, axis=1) for side in (a, b, c))
-    volume = np.einsum("fi,fi->f", a, np.cross(b, c))
-    below = la * lb * lc + np.einsum("fi,fi->f", a, b) * lc + np.einsum("fi,fi->f", b, c) * la + np.einsum("fi,fi->f", c, a) * lb
-    return float(2 * np.arctan2(volume, below).sum() / (4 * np.pi))
+    determinant = np.einsum("fi,fi->f", a, np.cross(b, c))
+    denominator = (
+        la * lb * lc + np.einsum("fi,fi->f", a, b) * lc + np.einsum("fi,fi->f", b, c) * la + np.einsum("fi,fi->f", c, a) * lb
+    )
+    return float(2 * np.arctan2(determinant, denominator).sum() / (4 * np.pi))
 
 
 def without_slivers(mesh: TriangleMesh) -> TriangleMesh:
-    """A mesh without the triangles of no area that polygons with a vertex on an edge are divided into.
+    """A mesh without triangles of zero area, which result from dividing polygons that have a vertex on an edge.
 
     The vertex in the middle of such a triangle's longest edge divides the other triangle at this edge instead. Triangles of two
     equal vertices stay.
@@ -305,34 +308,34 @@ def without_slivers(mesh: TriangleMesh) -> TriangleMesh:
     points, index = merge_vertices(mesh.vertices)
     triangles = index[mesh.faces]
     a, b, c = np.moveaxis(points[triangles], 1, 0)
-    flat = np.linalg.norm(np.cross(b - a, c - a), axis=1) <= _ZERO_AREA * extent(points) ** 2
-    flat &= (triangles != np.roll(triangles, 1, axis=1)).all(axis=1)
-    if not flat.any():
+    is_flat = np.linalg.norm(np.cross(b - a, c - a), axis=1) <= _ZERO_AREA * extent(points) ** 2
+    is_flat &= (triangles != np.roll(triangles, 1, axis=1)).all(axis=1)
+    if not is_flat.any():
         return mesh
     mesh = mesh.transformed()  # a copy, whose arrays change below
-    corners, waiting = index[mesh.faces], set(np.flatnonzero(flat).tolist())
+    corners, slivers = index[mesh.faces], set(np.flatnonzero(is_flat).tolist())
     owner = {(int(row[k]), int(row[(k + 1) % 3])): face for face, row in enumerate(corners) for k in range(3)}
-    progress = True
-    while waiting and progress:
-        progress = False
-        for face in sorted(waiting):
+    has_progress = True
+    while slivers and has_progress:
+        has_progress = False
+        for face in sorted(slivers):
             row = corners[face]
             lengths = np.linalg.norm(points[row] - points[np.roll(row, -1)], axis=1)
-            long = int(np.argmax(lengths))  # from its corner `long` to the next; the corner after that lies between them
-            start, stop, middle = (int(row[(long + k) % 3]) for k in range(3))
+            longest = int(np.argmax(lengths))  # from corner `longest` to the next corner; the third corner lies between them
+            start, stop, middle = (int(row[(longest + k) % 3]) for k in range(3))
             neighbour = owner.get((stop, start))
-            if neighbour is None or neighbour in waiting:
+            if neighbour is None or neighbour in slivers:
                 continue
-            _divide(mesh, corners, face, neighbour, (start, stop, middle), (long + 2) % 3, points)
-            for one in (face, neighbour):
-                owner |= {(int(corners[one][k]), int(corners[one][(k + 1) % 3])): one for k in range(3)}
-            waiting.discard(face)
-            progress = True
+            _divide(mesh, corners, face, neighbour, (start, stop, middle), (longest + 2) % 3, points)
+            for changed in (face, neighbour):
+                owner |= {(int(corners[changed][k]), int(corners[changed][(k + 1) % 3])): changed for k in range(3)}
+            slivers.discard(face)
+            has_progress = True
     return mesh
 
 
 def _divide(
-    mesh: TriangleMesh, corners: np.ndarray, face: int, neighbour: int, edge: tuple[int, int, int], between: int,
+    mesh: TriangleMesh, corners: np.ndarray, face: int, neighbour: int, edge: tuple[int, int, int], middle_corner: int,
     points: np.ndarray,
 ) -> None:  # fmt: skip
     """Divide the triangle ``neighbour`` at the middle point of its edge; ``face``, without area, becomes one of the halves.
@@ -342,22 +345,22 @@ def _divide(
         corners: [F, 3] merged vertices of the faces, which change too.
         face, neighbour: indices of the two triangles.
         edge: start, stop and middle vertex of the edge of ``face``; ``neighbour`` has it from stop to start.
-        between: the corner of ``face`` in the middle.
+        middle_corner: the corner of ``face`` in the middle.
         points: [P, 3] merged vertices.
     """
     start, stop, middle = edge
-    k = int(np.flatnonzero(corners[neighbour] == stop)[0])  # end, start, tip
+    k = int(np.flatnonzero(corners[neighbour] == stop)[0])  # order of its corners: stop, start, tip
     order = [k, (k + 1) % 3, (k + 2) % 3]
     vertices, tip = mesh.faces[neighbour][order], int(corners[neighbour][order[2]])
-    center = mesh.faces[face][between]
+    middle_vertex = mesh.faces[face][middle_corner]
     corners[neighbour], corners[face] = (stop, middle, tip), (middle, start, tip)
-    mesh.faces[neighbour], mesh.faces[face] = (vertices[0], center, vertices[2]), (center, vertices[1], vertices[2])
+    mesh.faces[neighbour], mesh.faces[face] = (vertices[0], middle_vertex, vertices[2]), (middle_vertex, vertices[1], vertices[2])
     if mesh.uv is not None:
-        at_end, at_start, at_tip = mesh.uv[neighbour][order]
+        uv_stop, uv_start, uv_tip = mesh.uv[neighbour][order]
         length = np.linalg.norm(points[start] - points[stop])
         fraction = np.linalg.norm(points[middle] - points[stop]) / length
-        at_middle = at_end + fraction * (at_start - at_end)
-        mesh.uv[neighbour], mesh.uv[face] = (at_end, at_middle, at_tip), (at_middle, at_start, at_tip)
+        uv_middle = uv_stop + fraction * (uv_start - uv_stop)
+        mesh.uv[neighbour], mesh.uv[face] = (uv_stop, uv_middle, uv_tip), (uv_middle, uv_start, uv_tip)
     for attribute in (mesh.face_groups, mesh.face_colors, mesh.face_texture):
         if attribute is not None:
             attribute[face] = attribute[neighbour]
@@ -375,9 +378,9 @@ def _check_edges(triangles: np.ndarray, name: str) -> None:
         raise UserError(
             f"{name} is not watertight: {open_edges} edges belong to an odd number of faces: close its holes in a mesh editor"
         )
-    twisted = int((balance != 0).sum())
-    if twisted:
+    inconsistent_edges = int((balance != 0).sum())
+    if inconsistent_edges:
         raise UserError(
-            f"{name} has faces of opposite winding: the two faces at {twisted} edges disagree about the outside: "
+            f"{name} has faces of opposite winding: the two faces at {inconsistent_edges} edges disagree about the outside: "
             "make the normals consistent in a mesh editor (or trimesh.repair.fix_normals) and save it"
         )

@@ -238,6 +238,6 @@ def test_packed_files_are_measured_before_they_are_unpacked(tmp_path):
 def test_large_files_show_a_bar(monkeypatch, capsys):
     Mesh(ASSETS / "pebble.obj")
     assert "pebble" not in capsys.readouterr().err
-    monkeypatch.setattr("ti_sim.shapes.mesh._LARGE", 100)
+    monkeypatch.setattr("ti_sim.shapes.mesh._LARGE_FILE_BYTES", 100)
     Mesh(ASSETS / "pebble.obj")
     assert "mesh file pebble.obj" in capsys.readouterr().err
