@@ -57,12 +57,12 @@ class SurfaceAttributes(ABC):
 
     def _check_attributes(self) -> None:
         """Convert the arrays to their types and check their shapes."""
-        vertices, faces = len(self.vertices), len(self.faces)
-        self._check_attribute("vertex_colors", (vertices, 3), np.float64)
-        self._check_attribute("face_colors", (faces, 3), np.float64)
-        self._check_attribute("face_groups", (faces,), np.int32)
-        self._check_attribute("uv", (faces, 3, 2), np.float64)
-        self._check_attribute("face_texture", (faces,), np.int32)
+        vertex_count, face_count = len(self.vertices), len(self.faces)
+        self._check_attribute("vertex_colors", (vertex_count, 3), np.float64)
+        self._check_attribute("face_colors", (face_count, 3), np.float64)
+        self._check_attribute("face_groups", (face_count,), np.int32)
+        self._check_attribute("uv", (face_count, 3, 2), np.float64)
+        self._check_attribute("face_texture", (face_count,), np.int32)
         if self.face_texture is not None and self.face_texture.max() >= len(self.textures):
             raise UserError(
                 f"{self.name}: face_texture names picture {self.face_texture.max()}, and there are {len(self.textures)} textures"
@@ -104,19 +104,19 @@ def check_mesh_arrays(vertices: Any, indices: Any, name: str) -> tuple[np.ndarra
         raise UserError(f"{name}: its elements have shape {indices.shape} of {indices.dtype}, and [E, n] integers are needed")
     if vertices.ndim != 2 or vertices.shape[1] != 3:
         raise UserError(f"{name}: vertices have shape {vertices.shape}, and [V, 3] is needed")
-    finite = np.isfinite(vertices).all(axis=1)
-    if not finite.all():
-        raise UserError(f"{name}: vertex {int(np.argmin(finite))} is not finite: repair the mesh")
+    is_finite = np.isfinite(vertices).all(axis=1)
+    if not is_finite.all():
+        raise UserError(f"{name}: vertex {int(np.argmin(is_finite))} is not finite: repair the mesh")
     is_invalid = ((indices < 0) | (indices >= len(vertices))).any(axis=1)
     if is_invalid.any():
         element = int(np.argmax(is_invalid))
         raise UserError(
-            f"{name}: element {element} names the vertices {_listed(indices[element])}, and there are 0 to {len(vertices) - 1}"
+            f"{name}: element {element} names the vertices {_join(indices[element])}, and there are 0 to {len(vertices) - 1}"
         )
-    repeated = (np.diff(np.sort(indices, axis=1), axis=1) == 0).any(axis=1)
-    if repeated.any():
-        element = int(np.argmax(repeated))
-        raise UserError(f"{name}: element {element} names a vertex twice ({_listed(indices[element])}): remove it")
+    has_repeated_vertex = (np.diff(np.sort(indices, axis=1), axis=1) == 0).any(axis=1)
+    if has_repeated_vertex.any():
+        element = int(np.argmax(has_repeated_vertex))
+        raise UserError(f"{name}: element {element} names a vertex twice ({_join(indices[element])}): remove it")
     used = np.zeros(len(vertices), dtype=bool)
     used[indices] = True
     if not used.all():
@@ -127,5 +127,5 @@ def check_mesh_arrays(vertices: Any, indices: Any, name: str) -> tuple[np.ndarra
     return vertices, indices.astype(np.int32)
 
 
-def _listed(values: np.ndarray) -> str:
+def _join(values: np.ndarray) -> str:
     return ", ".join(str(int(value)) for value in values)

@@ -10,7 +10,7 @@ KINDS = {4: "tet", 8: "hex", 10: "tet10"}  # by nodes per element
 
 # Per kind: the faces of an element, each split into triangles, counter-clockwise seen from outside.
 _TETS = ((0, 2, 1), (0, 1, 3), (1, 2, 3), (0, 3, 2))
-_MIDDLE = {(0, 1): 4, (1, 2): 5, (0, 2): 6, (0, 3): 7, (1, 3): 8, (2, 3): 9}  # node of a ten-node tetrahedron on an edge
+_MIDDLE = {(0, 1): 4, (1, 2): 5, (0, 2): 6, (0, 3): 7, (1, 3): 8, (2, 3): 9}  # middle node of each edge of a ten-node tetrahedron
 _QUADS = ((0, 3, 2, 1), (4, 5, 6, 7), (0, 1, 5, 4), (1, 2, 6, 5), (2, 3, 7, 6), (3, 0, 4, 7))
 
 
@@ -39,27 +39,27 @@ def boundary_faces(indices: np.ndarray, name: str) -> tuple[np.ndarray, np.ndarr
 
     Returns:
         faces: [F, 3] int32, counter-clockwise seen from outside.
-        owner: [F] int32, the element each belongs to.
+        owner: [F] int32, the element of each face.
 
     Raises:
         UserError: three or more elements share a face.
     """
     kind = KINDS[indices.shape[1]]
     sides = ELEMENT_FACES[kind]
-    local = np.array(sides)  # [sides, triangles, 3]
+    side_triangles = np.array(sides)  # [sides, triangles, 3]
     corners = np.array(_QUADS if kind == "hex" else _TETS)
     keys = np.sort(indices[:, corners], axis=2).reshape(-1, corners.shape[1])
     _, inverse, count = np.unique(keys, axis=0, return_inverse=True, return_counts=True)
     if count.max() > 2:
-        crowded = int(np.argmax(count[inverse.reshape(-1)] > 2)) // len(sides)
-        raise UserError(f"{name}: element {crowded} has a face that belongs to {count.max()} elements: remove those that overlap")
-    outer = np.flatnonzero(count[inverse.reshape(-1)] == 1)
-    owner, side = np.divmod(outer, len(sides))
+        element = int(np.argmax(count[inverse.reshape(-1)] > 2)) // len(sides)
+        raise UserError(f"{name}: element {element} has a face that belongs to {count.max()} elements: remove those that overlap")
+    boundary_sides = np.flatnonzero(count[inverse.reshape(-1)] == 1)
+    owner, side = np.divmod(boundary_sides, len(sides))
     if kind == "hex":
         quads = indices[owner[:, None], corners[side]]
-        rotated_corners = (np.argmin(quads, axis=1)[:, None] + np.arange(4)) % 4
-        quads = np.take_along_axis(quads, rotated_corners, axis=1)
+        corner_order = (np.argmin(quads, axis=1)[:, None] + np.arange(4)) % 4
+        quads = np.take_along_axis(quads, corner_order, axis=1)
         faces = quads[:, [[0, 1, 2], [0, 2, 3]]]
     else:
-        faces = indices[owner[:, None, None], local[side]]
-    return faces.reshape(-1, 3).astype(np.int32), np.repeat(owner, local.shape[1]).astype(np.int32)
+        faces = indices[owner[:, None, None], side_triangles[side]]
+    return faces.reshape(-1, 3).astype(np.int32), np.repeat(owner, side_triangles.shape[1]).astype(np.int32)

@@ -42,7 +42,7 @@ def box_tets(size: Lengths, cells: Cells) -> SolidMesh:
         UserError: a length is not finite and positive, or a number of cells is not a positive integer.
     """
     vertices, corners = _grid(size, cells)
-    return _boxed(SolidMesh(vertices, _five_tets(corners, [int(count) for count in cells]), name="box"))
+    return _with_box_attributes(SolidMesh(vertices, _five_tets(corners, [int(count) for count in cells]), name="box"))
 
 
 @checked
@@ -54,7 +54,7 @@ def box_hexes(size: Lengths, cells: Cells) -> SolidMesh:
         cells: number of cells along x, y, z.
     """
     vertices, corners = _grid(size, cells)
-    return _boxed(SolidMesh(vertices, corners[:, np.array(_HEX)], name="box"))
+    return _with_box_attributes(SolidMesh(vertices, corners[:, np.array(_HEX)], name="box"))
 
 
 @checked
@@ -88,13 +88,13 @@ def sphere_tets(radius: Positive, resolution: Annotated[int, Rule(integer=True, 
     """
     n = int(resolution)
     icosahedron = Sphere(1.0, subdivisions=0).surface()
-    frames = icosahedron.vertices[icosahedron.faces]  # [20, 3, 3]
-    cells = _lattice_tets(n)  # [cells, 4 or 6, 4] integer barycentric coordinates, the first that of the centre
-    tets = np.concatenate([_on_sphere(lattice, frames, n) for lattice in cells if len(lattice)])
+    triangles = icosahedron.vertices[icosahedron.faces]  # [20, 3, 3]
+    lattices = _lattice_tets(n)  # [cells, 4 or 6, 4] integer barycentric coordinates, the first that of the centre
+    tets = np.concatenate([_tets_in_ball(lattice, triangles, n) for lattice in lattices if len(lattice)])
     points, index = merge_vertices(tets.reshape(-1, 3))
     indices = index.reshape(-1, 4)
-    x = points[indices]
-    is_inverted = np.linalg.det(x[:, 1:] - x[:, :1]) < 0
+    corners = points[indices]
+    is_inverted = np.linalg.det(corners[:, 1:] - corners[:, :1]) < 0
     indices[is_inverted] = indices[is_inverted][:, [1, 0, 2, 3]]
     mesh = SolidMesh(radius * points, indices, name="sphere")
     return mesh.with_attributes(uv=sphere_uv(points[mesh.faces]))
@@ -133,20 +133,21 @@ def gear_tets(
     # Positions around a tooth as fractions of a pitch, the tooth between -1/4 and 1/4; its flanks are inclined.
     position = np.arange(cells_around) / cells_around - 0.25
     radial_factor = np.minimum(1.0, (root / radius) ** 2)[:, None]
-    leaning = np.where(np.abs(position) <= 0.25, radial_factor * position, position)
-    angle = 2 * np.pi / teeth * (np.arange(teeth)[:, None] + leaning[:, None, :])
+    inclined_position = np.where(np.abs(position) <= 0.25, radial_factor * position, position)
+    angle = 2 * np.pi / teeth * (np.arange(teeth)[:, None] + inclined_position[:, None, :])
     angle = angle.reshape(len(radius), -1)
-    flat = radius[:, None, None] * np.stack([np.cos(angle), np.sin(angle)], axis=-1)
+    cross_section = radius[:, None, None] * np.stack([np.cos(angle), np.sin(angle)], axis=-1)
     height = width * (np.arange(axial + 1) / axial - 0.5)
     vertices = np.concatenate(
-        [np.repeat(flat[:, :, None], axial + 1, axis=2), np.broadcast_to(height[:, None], (*angle.shape, axial + 1, 1))], axis=-1
+        [np.repeat(cross_section[:, :, None], axial + 1, axis=2), np.broadcast_to(height[:, None], (*angle.shape, axial + 1, 1))],
+        axis=-1,
     ).reshape(-1, 3)
-    number = np.arange(len(vertices)).reshape(*angle.shape, axial + 1)
-    number = np.concatenate([number, number[:, :1]], axis=1)
+    vertex_index = np.arange(len(vertices)).reshape(*angle.shape, axial + 1)
+    vertex_index = np.concatenate([vertex_index, vertex_index[:, :1]], axis=1)
     counts = (rim + tooth, teeth * cells_around, axial)
     i, j, _ = np.indices(counts)
     in_gear = (i < rim) | (j % cells_around < cells_around // 2)
-    tets = _five_tets(_cell_corners(number), counts).reshape(-1, 5, 4)[in_gear.ravel()].reshape(-1, 4)
+    tets = _five_tets(_cell_corners(vertex_index), counts).reshape(-1, 5, 4)[in_gear.ravel()].reshape(-1, 4)
     used, indices = np.unique(tets, return_inverse=True)
     return SolidMesh(vertices[used], indices.reshape(-1, 4), name="gear")
 
@@ -172,16 +173,16 @@ def sheet_grid(
     """
     lengths = np.asarray(size, dtype=np.float64)
     nx, ny = (int(count) for count in cells)
-    across, along = np.meshgrid(np.arange(nx + 1) / nx, np.arange(ny + 1) / ny, indexing="ij")
-    unit = np.stack([across.ravel(), along.ravel()], axis=1)
+    u, v = np.meshgrid(np.arange(nx + 1) / nx, np.arange(ny + 1) / ny, indexing="ij")
+    uv = np.stack([u.ravel(), v.ravel()], axis=1)
     i, j = (axis.ravel() for axis in np.indices((nx, ny)))
     a = i * (ny + 1) + j
     b, c, d = a + ny + 1, a + ny + 2, a + 1
     even = np.stack([a, b, c, a, c, d], axis=1)
     odd = np.stack([a, b, d, b, c, d], axis=1)
     triangles = np.where(((i + j) % 2 == 1)[:, None], odd, even).reshape(-1, 3)
-    vertices = np.concatenate([(unit - 0.5) * lengths, np.zeros((len(unit), 1))], axis=1)
-    return SheetMesh(vertices, triangles, uv=unit[triangles], name="sheet")
+    vertices = np.concatenate([(uv - 0.5) * lengths, np.zeros((len(uv), 1))], axis=1)
+    return SheetMesh(vertices, triangles, uv=uv[triangles], name="sheet")
 
 
 @checked
@@ -202,17 +203,17 @@ def sheet_disk(radius: Positive, resolution: Annotated[int, Rule(integer=True, m
     rings = np.arange(1, n + 1)
     angles = np.concatenate([2.0 * np.pi * np.arange(6 * ring) / (6 * ring) for ring in rings])
     distance = np.repeat(rings, 6 * rings) / n
-    unit = np.concatenate([np.zeros((1, 2)), distance[:, None] * np.stack([np.cos(angles), np.sin(angles)], axis=1)])
+    unit_disk = np.concatenate([np.zeros((1, 2)), distance[:, None] * np.stack([np.cos(angles), np.sin(angles)], axis=1)])
     triangles = []
     for ring in range(1, n + 1):
-        outer, inner = 1 + 3 * ring * (ring - 1), 1 + 3 * (ring - 1) * (ring - 2) if ring > 1 else 0
+        outer_start, inner_start = 1 + 3 * ring * (ring - 1), 1 + 3 * (ring - 1) * (ring - 2) if ring > 1 else 0
         for sector in range(6):
-            out = [outer + (sector * ring + k) % (6 * ring) for k in range(ring + 1)]
-            into = [inner + (sector * (ring - 1) + k) % max(1, 6 * (ring - 1)) for k in range(ring)]
-            triangles += [(into[k], out[k], out[k + 1]) for k in range(ring)]
-            triangles += [(into[k], out[k + 1], into[k + 1]) for k in range(ring - 1)]
-    vertices = np.concatenate([radius * unit, np.zeros((len(unit), 1))], axis=1)
-    return SheetMesh(vertices, np.array(triangles), uv=(0.5 + 0.5 * unit)[np.array(triangles)], name="disk")
+            outer_ring = [outer_start + (sector * ring + k) % (6 * ring) for k in range(ring + 1)]
+            inner_ring = [inner_start + (sector * (ring - 1) + k) % max(1, 6 * (ring - 1)) for k in range(ring)]
+            triangles += [(inner_ring[k], outer_ring[k], outer_ring[k + 1]) for k in range(ring)]
+            triangles += [(inner_ring[k], outer_ring[k + 1], inner_ring[k + 1]) for k in range(ring - 1)]
+    vertices = np.concatenate([radius * unit_disk, np.zeros((len(unit_disk), 1))], axis=1)
+    return SheetMesh(vertices, np.array(triangles), uv=(0.5 + 0.5 * unit_disk)[np.array(triangles)], name="disk")
 
 
 def _grid(size: Sequence[float], cells: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
@@ -223,20 +224,20 @@ def _grid(size: Sequence[float], cells: Sequence[int]) -> tuple[np.ndarray, np.n
     return vertices, _cell_corners(np.arange(len(vertices)).reshape([count + 1 for count in counts]))
 
 
-def _cell_corners(number: np.ndarray) -> np.ndarray:
+def _cell_corners(vertex_index: np.ndarray) -> np.ndarray:
     """The eight corners [cells, 8] of each cell of a grid of vertices with these indices [nx + 1, ny + 1, nz + 1]."""
-    nx, ny, nz = (count - 1 for count in number.shape)
-    corners = [number[i : nx + i, j : ny + j, k : nz + k].ravel() for i in (0, 1) for j in (0, 1) for k in (0, 1)]
+    nx, ny, nz = (count - 1 for count in vertex_index.shape)
+    corners = [vertex_index[i : nx + i, j : ny + j, k : nz + k].ravel() for i in (0, 1) for j in (0, 1) for k in (0, 1)]
     return np.stack(corners, axis=1)
 
 
 def _five_tets(corners: np.ndarray, counts: Sequence[int]) -> np.ndarray:
     """Five tetrahedra [5 cells, 4] for each cell of a grid of ``counts``, from its corners [cells, 8]."""
-    odd = (np.indices(counts).sum(axis=0).reshape(-1) % 2 == 1)[:, None, None]
-    return np.where(odd, corners[:, np.array(_FIVE_ODD)], corners[:, np.array(_FIVE_EVEN)]).reshape(-1, 4)
+    is_odd = (np.indices(counts).sum(axis=0).reshape(-1) % 2 == 1)[:, None, None]
+    return np.where(is_odd, corners[:, np.array(_FIVE_ODD)], corners[:, np.array(_FIVE_EVEN)]).reshape(-1, 4)
 
 
-def _boxed(mesh: SolidMesh) -> SolidMesh:
+def _with_box_attributes(mesh: SolidMesh) -> SolidMesh:
     """The mesh of a box with its sides as face groups, and their uv."""
     corners = mesh.vertices[mesh.faces]
     normals = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
@@ -253,7 +254,7 @@ def _lattice_tets(n: int) -> tuple[np.ndarray, np.ndarray]:
     """
     unit = np.eye(4, dtype=np.int64)
     tets, octahedra = [], []
-    for total, corners, into in (
+    for total, corners, cells in (
         (n - 1, [unit[k] for k in range(4)], tets),
         (n - 2, [unit[a] + unit[b] for a, b in ((0, 1), (2, 3), (0, 2), (1, 3), (0, 3), (1, 2))], octahedra),
         (n - 3, [1 - unit[k] for k in range(4)], tets),
@@ -261,7 +262,7 @@ def _lattice_tets(n: int) -> tuple[np.ndarray, np.ndarray]:
         bases = [
             (a, b, c, total - a - b - c) for a in range(n - 2) for b in range(total + 1 - a) for c in range(total + 1 - a - b)
         ]  # a < n - 2: the lowest corner is at least two layers from the centre
-        into += [np.array(base) + np.array(corners) for base in bases]
+        cells += [np.array(base) + np.array(corners) for base in bases]
     centre = n * unit[0]
     layer = [(2, 0, 0), (1, 1, 0), (1, 0, 1), (0, 2, 0), (0, 1, 1), (0, 0, 2)]
     for face in ((0, 1, 2), (1, 3, 4), (2, 4, 5), (1, 4, 2)):
@@ -269,21 +270,21 @@ def _lattice_tets(n: int) -> tuple[np.ndarray, np.ndarray]:
     return np.array(tets), np.array(octahedra).reshape(-1, 6, 4)
 
 
-def _on_sphere(lattice: np.ndarray, frames: np.ndarray, n: int) -> np.ndarray:
-    """Corners [T, 4, 3] of tetrahedra in the unit ball, from lattice cells in each of the frames [20, 3, 3]."""
-    direction = np.einsum("cpk,fkx->fcpx", lattice[..., 1:].astype(np.float64), frames)
-    length = np.linalg.norm(direction, axis=-1, keepdims=True)
-    points = direction / np.maximum(length, 1e-300) * ((n - lattice[..., :1]) / n)
+def _tets_in_ball(lattice: np.ndarray, triangles: np.ndarray, n: int) -> np.ndarray:
+    """Corners [T, 4, 3] of tetrahedra in the unit ball, from lattice cells between the centre and triangles [20, 3, 3]."""
+    direction = np.einsum("cpk,fkx->fcpx", lattice[..., 1:].astype(np.float64), triangles)
+    norm = np.linalg.norm(direction, axis=-1, keepdims=True)
+    points = direction / np.maximum(norm, 1e-300) * ((n - lattice[..., :1]) / n)
     points = points.reshape(-1, *points.shape[2:])
     if points.shape[1] == 4:
         return points
     diagonals = np.linalg.norm(points[:, 0::2] - points[:, 1::2], axis=-1)
     shortest = np.argmin(np.round(diagonals, 9), axis=1)  # rounded, so that roundoff does not decide between equal ones
-    patches = []
+    tets = []
     for k in range(3):
         a, b = 2 * k, 2 * k + 1
         c, d, e, f = (m for m in range(6) if m not in (a, b))
         ring = (c, e, d, f)  # opposite corners are not adjacent on it
-        cut = points[shortest == k]
-        patches += [cut[:, [a, b, ring[m], ring[(m + 1) % 4]]] for m in range(4)]
-    return np.concatenate(patches)
+        octahedra = points[shortest == k]
+        tets += [octahedra[:, [a, b, ring[m], ring[(m + 1) % 4]]] for m in range(4)]
+    return np.concatenate(tets)

@@ -25,11 +25,11 @@ def element_neighbours(indices: np.ndarray) -> np.ndarray:
     keys = np.sort(indices[:, np.array(sides)], axis=2).reshape(-1, len(sides[0]))
     _, key, count = np.unique(keys, axis=0, return_inverse=True, return_counts=True)
     order = np.argsort(key.reshape(-1), kind="stable")
-    key, owner = key.reshape(-1)[order], order // len(sides)
+    key, element = key.reshape(-1)[order], order // len(sides)
     pairs = []
-    for step in range(1, count.max()):  # an edge may have more than two triangles
-        same = key[step:] == key[:-step]
-        pairs.append(np.stack([owner[:-step][same], owner[step:][same]], axis=1))
+    for offset in range(1, count.max()):  # an edge may have more than two triangles
+        is_shared = key[offset:] == key[:-offset]
+        pairs.append(np.stack([element[:-offset][is_shared], element[offset:][is_shared]], axis=1))
     if not pairs:
         return np.zeros((0, 2), dtype=np.int64)
     return np.unique(np.sort(np.concatenate(pairs), axis=1), axis=0).astype(np.int64)

@@ -37,11 +37,11 @@ class SheetMesh(SurfaceAttributes):
         object.__setattr__(self, "vertices", vertices)
         object.__setattr__(self, "triangles", triangles)
         a, b, c = np.moveaxis(vertices[triangles], 1, 0)
-        longest = np.ptp(vertices[triangles], axis=1).max(axis=1)
-        flat = np.linalg.norm(np.cross(b - a, c - a), axis=1) <= FLAT * longest**2
-        if flat.any():
+        longest_side = np.ptp(vertices[triangles], axis=1).max(axis=1)
+        is_flat = np.linalg.norm(np.cross(b - a, c - a), axis=1) <= FLAT * longest_side**2
+        if is_flat.any():
             raise UserError(
-                f"{self.name}: element {int(np.argmax(flat))} is flat ({int(flat.sum())} of {len(flat)} elements are): "
+                f"{self.name}: element {int(np.argmax(is_flat))} is flat ({int(is_flat.sum())} of {len(is_flat)} elements are): "
                 "its area vanishes: move its corners apart or remove it"
             )
         self._check_attributes()

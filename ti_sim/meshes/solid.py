@@ -70,21 +70,21 @@ class SolidMesh(SurfaceAttributes):
 
     @cached_property
     def _boundary(self) -> tuple[np.ndarray, np.ndarray]:
-        """Faces of the surface and their elements, found once."""
+        """Faces of the surface and their elements, computed once."""
         return boundary_faces(self.indices, self.name)
 
     def _check_elements(self) -> None:
         min_jacobian = jacobians(self.vertices, self.indices).min(axis=1)
         corners = self.vertices[self.indices]
         limit = FLAT * np.ptp(corners, axis=1).max(axis=1) ** 3
-        for wrong, complaint, advice in (
+        for is_invalid, defect, advice in (
             (min_jacobian < -limit, "inverted", "its nodes are in the wrong order, or it is folded over"),
             (min_jacobian <= limit, "flat", "its volume vanishes: move its nodes apart or remove it"),
         ):
-            if wrong.any():
+            if is_invalid.any():
                 raise UserError(
-                    f"{self.name}: element {int(np.argmax(wrong))} is {complaint} "
-                    f"({int(wrong.sum())} of {len(wrong)} elements are): {advice}"
+                    f"{self.name}: element {int(np.argmax(is_invalid))} is {defect} "
+                    f"({int(is_invalid.sum())} of {len(is_invalid)} elements are): {advice}"
                 )
 
 
@@ -115,15 +115,15 @@ def _tet10_derivatives() -> np.ndarray:
     """
     corners = np.eye(4)
     middles = [0.5 * (corners[a] + corners[b]) for a, b in _EDGES]
-    inner = (5.0 - np.sqrt(5.0)) / 20.0
-    gauss = inner + (1.0 - 4.0 * inner) * corners
+    gauss_coordinate = (5.0 - np.sqrt(5.0)) / 20.0
+    gauss = gauss_coordinate + (1.0 - 4.0 * gauss_coordinate) * corners
     points = np.concatenate([corners, middles, gauss])
-    by_all = np.zeros((len(points), 10, 4))
+    derivatives = np.zeros((len(points), 10, 4))
     for a in range(4):
-        by_all[:, a, a] = 4.0 * points[:, a] - 1.0
+        derivatives[:, a, a] = 4.0 * points[:, a] - 1.0
     for node, (a, b) in enumerate(_EDGES, start=4):
-        by_all[:, node, a], by_all[:, node, b] = 4.0 * points[:, b], 4.0 * points[:, a]
-    return by_all[:, :, 1:] - by_all[:, :, :1]  # the coordinate 0 is one minus the others
+        derivatives[:, node, a], derivatives[:, node, b] = 4.0 * points[:, b], 4.0 * points[:, a]
+    return derivatives[:, :, 1:] - derivatives[:, :, :1]  # coordinate 0 is one minus the sum of the others
 
 
 @checked
@@ -141,12 +141,12 @@ def quadratic(mesh: SolidMesh) -> SolidMesh:
     if mesh.kind != "tet":
         raise UserError(f"{mesh.name}: ten-node tetrahedra are made of linear ones, and its elements are of kind {mesh.kind!r}")
     edges = np.sort(mesh.indices[:, np.array(_EDGES)], axis=2)
-    distinct, inverse = np.unique(edges.reshape(-1, 2), axis=0, return_inverse=True)
-    vertices = np.concatenate([mesh.vertices, mesh.vertices[distinct].mean(axis=1)])
-    indices = np.concatenate([mesh.indices, len(mesh.vertices) + inverse.reshape(-1, 6)], axis=1)
+    distinct_edges, edge_index = np.unique(edges.reshape(-1, 2), axis=0, return_inverse=True)
+    vertices = np.concatenate([mesh.vertices, mesh.vertices[distinct_edges].mean(axis=1)])
+    indices = np.concatenate([mesh.indices, len(mesh.vertices) + edge_index.reshape(-1, 6)], axis=1)
     colors, uv = mesh.vertex_colors, mesh.uv
     if colors is not None:
-        colors = np.concatenate([colors, colors[distinct].mean(axis=1)])
+        colors = np.concatenate([colors, colors[distinct_edges].mean(axis=1)])
     if uv is not None:
         middle = 0.5 * (uv + np.roll(uv, -1, axis=1))  # of the edges 01, 12, 20
         a, b, c = np.moveaxis(uv, 1, 0)
@@ -154,10 +154,10 @@ def quadratic(mesh: SolidMesh) -> SolidMesh:
         quarters = ((a, ab, ca), (ab, b, bc), (ca, bc, c), (ab, bc, ca))
         uv = np.stack([np.stack(quarter, axis=1) for quarter in quarters], axis=1).reshape(-1, 3, 2)
 
-    def fourfold(values: np.ndarray | None) -> np.ndarray | None:
+    def repeated(values: np.ndarray | None) -> np.ndarray | None:
         return None if values is None else np.repeat(values, 4, axis=0)
 
     return SolidMesh(
-        vertices, indices, vertex_colors=colors, face_colors=fourfold(mesh.face_colors), face_groups=fourfold(mesh.face_groups),
-        uv=uv, textures=mesh.textures, face_texture=fourfold(mesh.face_texture), name=mesh.name,
+        vertices, indices, vertex_colors=colors, face_colors=repeated(mesh.face_colors), face_groups=repeated(mesh.face_groups),
+        uv=uv, textures=mesh.textures, face_texture=repeated(mesh.face_texture), name=mesh.name,
     )  # fmt: skip

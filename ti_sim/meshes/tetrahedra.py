@@ -17,17 +17,17 @@ from ti_sim.meshes.transfer import with_transferred_attributes
 from ti_sim.shapes.shape import Shape
 from ti_sim.shapes.surface import TriangleMesh, check_solid, enclosed_volume, merge_vertices
 
-_EDGE = 0.1  # of the diagonal of the bounding box
-_MAX_TETRAHEDRA = 5_000_000  # tetrahedra
-_VOLUME_TOLERANCE = 0.05
+_RELATIVE_EDGE_LENGTH = 0.1  # of the diagonal of the bounding box
+_MAX_TETRAHEDRA = 5_000_000
+_VOLUME_TOLERANCE = 0.05  # relative deviation of the volume of the tetrahedra from that of the surface
 
 # Runs in a separate process: it writes a file to its working folder, and a crash of native code must not end the caller. Without
 # coarsening many elements are far smaller than requested, and each of them reduces the step of an explicit solver.
 _PROGRAM = """
 import sys, numpy, pytetwild
-given = numpy.load(sys.argv[1])
+mesh = numpy.load(sys.argv[1])
 vertices, tets = pytetwild.tetrahedralize(
-    given["vertices"], given["faces"], edge_length_abs=float(given["edge_length"]), vtk_ordering=True, coarsen=True, num_threads=1
+    mesh["vertices"], mesh["faces"], edge_length_abs=float(mesh["edge_length"]), vtk_ordering=True, coarsen=True, num_threads=1
 )
 numpy.savez(sys.argv[2], vertices=vertices, tets=tets)
 """
@@ -37,7 +37,8 @@ numpy.savez(sys.argv[2], vertices=vertices, tets=tets)
 def tetrahedralise(surface: TriangleMesh | Shape, *, edge_length: Positive | None = None) -> SolidMesh:
     """Fill a closed surface with tetrahedra.
 
-    The surface of the tetrahedra is within a thousandth of the bounding box's diagonal of the given one, with different vertices.
+    The surface of the tetrahedra deviates from ``surface`` by up to a thousandth of the bounding box's diagonal, and has other
+    vertices.
     Colours, face groups and uv are transferred from the closest points.
 
     The tetrahedraliser uses random numbers that cannot be seeded: every mesh is different. For a repeatable run, write the mesh
@@ -61,21 +62,23 @@ def tetrahedralise(surface: TriangleMesh | Shape, *, edge_length: Positive | Non
     check_installed("pytetwild", "tetrahedralise")
     vertices, tets = _tetrahedra(surface, length, name)
     corners = vertices[tets]
-    filled = float(np.linalg.det(corners[:, 1:] - corners[:, :1]).sum() / 6.0)
-    if abs(filled - volume) > _VOLUME_TOLERANCE * volume:
+    filled_volume = float(np.linalg.det(corners[:, 1:] - corners[:, :1]).sum() / 6.0)
+    if abs(filled_volume - volume) > _VOLUME_TOLERANCE * volume:
         raise UserError(
-            f"{name} encloses {volume:.4g} m3 and its tetrahedra would fill {filled:.4g} m3: it intersects itself, or parts of "
-            "it are thinner than a thousandth of its size: repair it in a mesh editor (union of its parts)"
+            f"{name} encloses {volume:.4g} m3 and its tetrahedra would fill {filled_volume:.4g} m3: it intersects itself, or "
+            "parts of it are thinner than a thousandth of its size: repair it in a mesh editor (union of its parts)"
         )
-    used, compact = np.unique(tets, return_inverse=True)
-    return with_transferred_attributes(SolidMesh(vertices[used], compact.reshape(tets.shape), name=name), surface)
+    used_vertices, compact_indices = np.unique(tets, return_inverse=True)
+    return with_transferred_attributes(
+        SolidMesh(vertices[used_vertices], compact_indices.reshape(tets.shape), name=name), surface
+    )
 
 
 def _edge_length(surface: TriangleMesh, volume: float, edge_length: float | None) -> float:
     """The requested edge length, m."""
     diagonal = float(np.linalg.norm(np.ptp(surface.vertices, axis=0)))
     if edge_length is None:
-        return _EDGE * diagonal
+        return _RELATIVE_EDGE_LENGTH * diagonal
     length = float(edge_length)
     # A regular tetrahedron has the volume a^3 / (6 sqrt 2).
     min_length = (6.0 * np.sqrt(2.0) * volume / _MAX_TETRAHEDRA) ** (1 / 3)
@@ -89,10 +92,10 @@ def _edge_length(surface: TriangleMesh, volume: float, edge_length: float | None
 
 def _tetrahedra(surface: TriangleMesh, length: float, name: str) -> tuple[np.ndarray, np.ndarray]:
     """Vertices [V, 3] and tetrahedra [E, 4] from the tetrahedraliser."""
-    points, merged = merge_vertices(surface.vertices)
+    points, point_index = merge_vertices(surface.vertices)
     with TemporaryDirectory() as folder:
         surface_file, tetrahedra_file = Path(folder) / "surface.npz", Path(folder) / "tetrahedra.npz"
-        np.savez(surface_file, vertices=points, faces=merged[surface.faces].astype(np.int32), edge_length=length)
+        np.savez(surface_file, vertices=points, faces=point_index[surface.faces].astype(np.int32), edge_length=length)
         process = subprocess.run(
             [sys.executable, "-c", _PROGRAM, str(surface_file), str(tetrahedra_file)],
             cwd=folder, capture_output=True, text=True, errors="replace",

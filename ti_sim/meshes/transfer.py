@@ -10,8 +10,8 @@ from scipy.spatial.distance import cdist
 from ti_sim.meshes.solid import SolidMesh
 from ti_sim.shapes.surface import TriangleMesh, merge_vertices
 
-_PAIRS = 1 << 22  # maximum number of point-face distances in memory
-_SEAM = 2.0  # of the size of a face in the texture: a corner farther from its expected place is on another side of a seam
+_MAX_PAIRS = 1 << 22  # maximum number of point-face distances in memory
+_SEAM_TOLERANCE = 2.0  # of the size of a face in the texture: a corner farther from its expected uv is across a seam
 
 
 def with_transferred_attributes(mesh: SolidMesh, surface: TriangleMesh) -> SolidMesh:
@@ -28,32 +28,32 @@ def with_transferred_attributes(mesh: SolidMesh, surface: TriangleMesh) -> Solid
     """
     corners = surface.vertices[surface.faces]
     faces = mesh.faces
-    source, _ = closest_faces(mesh.vertices[faces].mean(axis=1), corners)
-    used, inverse = np.unique(faces, return_inverse=True)
+    source_face, _ = closest_faces(mesh.vertices[faces].mean(axis=1), corners)
+    used_vertices, inverse = np.unique(faces, return_inverse=True)
     colors = uv = None
     if surface.vertex_colors is not None or surface.uv is not None:
-        at_vertex, foot = closest_faces(mesh.vertices[used], corners)
-        weights = _plane_coordinates(foot, corners[at_vertex])
+        vertex_face, closest_points = closest_faces(mesh.vertices[used_vertices], corners)
+        weights = _plane_coordinates(closest_points, corners[vertex_face])
     if surface.vertex_colors is not None:
         colors = np.zeros((len(mesh.vertices), 3))  # black inside, which is not visible
-        blended = np.einsum("nk,nkc->nc", weights, surface.vertex_colors[surface.faces[at_vertex]])
-        colors[used] = np.clip(blended, 0.0, 1.0)
+        blended = np.einsum("nk,nkc->nc", weights, surface.vertex_colors[surface.faces[vertex_face]])
+        colors[used_vertices] = np.clip(blended, 0.0, 1.0)
     if surface.uv is not None:
-        closest = np.einsum("nk,nkc->nc", weights, surface.uv[at_vertex])[inverse.reshape(faces.shape)]
+        closest_uv = np.einsum("nk,nkc->nc", weights, surface.uv[vertex_face])[inverse.reshape(faces.shape)]
         points = mesh.vertices[faces].reshape(-1, 3)
-        planar = _plane_coordinates(points, np.repeat(corners[source], 3, axis=0)).reshape(-1, 3, 3)
-        expected = np.einsum("fpk,fkc->fpc", planar, surface.uv[source])
-        element_size = np.linalg.norm(expected - expected.mean(axis=1, keepdims=True), axis=2).max(axis=1)
+        plane_weights = _plane_coordinates(points, np.repeat(corners[source_face], 3, axis=0)).reshape(-1, 3, 3)
+        expected_uv = np.einsum("fpk,fkc->fpc", plane_weights, surface.uv[source_face])
+        uv_size = np.linalg.norm(expected_uv - expected_uv.mean(axis=1, keepdims=True), axis=2).max(axis=1)
         chart = _charts(surface)
-        joined = chart[at_vertex][inverse.reshape(faces.shape)] == chart[source][:, None]
+        is_same_chart = chart[vertex_face][inverse.reshape(faces.shape)] == chart[source_face][:, None]
         is_beyond = ~(
-            joined & (np.linalg.norm(closest - expected, axis=2) <= _SEAM * element_size[:, None] + 1e-9)
+            is_same_chart & (np.linalg.norm(closest_uv - expected_uv, axis=2) <= _SEAM_TOLERANCE * uv_size[:, None] + 1e-9)
         )  # NaN is beyond, too
-        uv = np.where(is_beyond[..., None], expected, closest)
+        uv = np.where(is_beyond[..., None], expected_uv, closest_uv)
     return mesh.with_attributes(
-        vertex_colors=colors, face_colors=None if surface.face_colors is None else surface.face_colors[source],
-        face_groups=surface.face_groups[source], uv=uv, textures=surface.textures,
-        face_texture=None if surface.face_texture is None else surface.face_texture[source],
+        vertex_colors=colors, face_colors=None if surface.face_colors is None else surface.face_colors[source_face],
+        face_groups=surface.face_groups[source_face], uv=uv, textures=surface.textures,
+        face_texture=None if surface.face_texture is None else surface.face_texture[source_face],
     )  # fmt: skip
 
 
@@ -70,20 +70,20 @@ def closest_faces(points: np.ndarray, corners: np.ndarray) -> tuple[np.ndarray, 
     from trimesh.triangles import closest_point  # deferred: this import takes half a second
 
     centers = corners.mean(axis=1)
-    radius = np.linalg.norm(corners - centers[:, None], axis=2).max(axis=1)
-    face_indices, feet = np.empty(len(points), dtype=np.int64), np.empty((len(points), 3))
-    rows = max(1, _PAIRS // len(corners))
+    radii = np.linalg.norm(corners - centers[:, None], axis=2).max(axis=1)
+    face_indices, face_points = np.empty(len(points), dtype=np.int64), np.empty((len(points), 3))
+    rows = max(1, _MAX_PAIRS // len(corners))
     for start in range(0, len(points), rows):
         chunk = points[start : start + rows]
         distance = cdist(chunk, centers)
         # A triangle is within its radius of its centre, and the closest one is not farther away than the closest centre.
-        point, face = np.nonzero(distance - radius <= distance.min(axis=1, keepdims=True))
-        foot = closest_point(corners[face], chunk[point])
-        distances = np.linalg.norm(foot - chunk[point], axis=1)
+        point, face = np.nonzero(distance - radii <= distance.min(axis=1, keepdims=True))
+        closest_points = closest_point(corners[face], chunk[point])
+        distances = np.linalg.norm(closest_points - chunk[point], axis=1)
         order = np.lexsort((distances, point))
-        best = order[np.searchsorted(point[order], np.arange(len(chunk)))]
-        face_indices[start : start + rows], feet[start : start + rows] = face[best], foot[best]
-    return face_indices, feet
+        first_pairs = order[np.searchsorted(point[order], np.arange(len(chunk)))]
+        face_indices[start : start + rows], face_points[start : start + rows] = face[first_pairs], closest_points[first_pairs]
+    return face_indices, face_points
 
 
 def _charts(surface: TriangleMesh) -> np.ndarray:
