@@ -6,8 +6,8 @@ from ti_sim.base import runtime
 
 # The library's kernels are compiled without the passes that ``compiled_plainly`` leaves out: those of the rasteriser compile in a
 # third of the time, and compute the same. The f32 tests run what is compiled for users.
-_usual = runtime.without
-runtime.without = lambda passes: _usual((*passes, "advanced_optimization"))
+_original = runtime.without_passes
+runtime.without_passes = lambda passes: _original((*passes, "advanced_optimization"))
 
 # At import, so that the runtime runs before any test module is collected.
 runtime.start(device=os.environ.get("RISP_DEVICE", "cpu"), precision="f64")

@@ -18,52 +18,52 @@ from ti_sim.base.frontend import LineReader
 compiling = threading.RLock()
 
 
-class _Left(threading.local):
-    passes: tuple[str, ...] = ()  # of this thread
+class _ThreadSettings(threading.local):
+    disabled_passes: tuple[str, ...] = ()
     in_double = False
 
 
-_left = _Left()
+_thread_settings = _ThreadSettings()
 
 
 @contextmanager
-def without(passes: tuple[str, ...]) -> Iterator[None]:
+def without_passes(passes: tuple[str, ...]) -> Iterator[None]:
     """Context in which this thread compiles kernels without these passes, in addition to those that are already disabled."""
-    previous = _left.passes
-    _left.passes = previous + passes
+    previous = _thread_settings.disabled_passes
+    _thread_settings.disabled_passes = previous + passes
     try:
         yield
     finally:
-        _left.passes = previous
+        _thread_settings.disabled_passes = previous
 
 
 @contextmanager
 def in_double() -> Iterator[None]:
     """Context in which this thread compiles kernels with double precision as that of every real number and ``float`` argument."""
-    previous = _left.in_double
-    _left.in_double = True
+    previous = _thread_settings.in_double
+    _thread_settings.in_double = True
     try:
         yield
     finally:
-        _left.in_double = previous
+        _thread_settings.in_double = previous
 
 
 @contextmanager
-def _real_numbers(impl: ModuleType, double: bool) -> Iterator[None]:
-    """Context with the type of real numbers that this thread compiles with; vector types follow Taichi's default settings."""
+def _default_float(impl: ModuleType, in_double_precision: bool) -> Iterator[None]:
+    """Context that sets the type of real numbers for compilation; vector types follow Taichi's default settings."""
     runtime = impl.get_runtime()
     double_type, working_type = impl.f64, impl.f64 if str(impl.current_cfg().default_fp) == "f64" else impl.f32
 
-    def choose(real: Any) -> None:
-        runtime.default_fp = impl.default_cfg().default_fp = impl.current_cfg().default_fp = real
+    def set_default(float_type: Any) -> None:
+        runtime.default_fp = impl.default_cfg().default_fp = impl.current_cfg().default_fp = float_type
 
-    if double:
-        choose(double_type)
+    if in_double_precision:
+        set_default(double_type)
     try:
         yield
     finally:
-        if double:
-            choose(working_type)
+        if in_double_precision:
+            set_default(working_type)
 
 
 def compile_one_at_a_time(kernel_impl: ModuleType, reader: LineReader) -> None:
@@ -71,7 +71,7 @@ def compile_one_at_a_time(kernel_impl: ModuleType, reader: LineReader) -> None:
 
     Args:
         kernel_impl: ``taichi.lang.kernel_impl``, patched in place.
-        reader: of kernels with disabled passes.
+        reader: installed while kernels with disabled passes are compiled.
     """
     materialize_kernel, impl = kernel_impl.Kernel.materialize, kernel_impl.impl
 
@@ -82,12 +82,12 @@ def compile_one_at_a_time(kernel_impl: ModuleType, reader: LineReader) -> None:
             if key in kernel.compiled_kernels:
                 return
             config = impl.current_cfg()
-            previous = {name: getattr(config, name) for name in _left.passes}
+            previous = {name: getattr(config, name) for name in _thread_settings.disabled_passes}
             try:
                 for name in previous:
                     setattr(config, name, False)
                 program = impl.get_runtime().prog
-                with _real_numbers(impl, _left.in_double), reader.reads() if previous else nullcontext():
+                with _default_float(impl, _thread_settings.in_double), reader.installed() if previous else nullcontext():
                     materialize_kernel(kernel, key, args, arg_features)
                     try:
                         program.compile_kernel(config, program.get_device_caps(), kernel.compiled_kernels[key])
@@ -103,7 +103,7 @@ def compile_one_at_a_time(kernel_impl: ModuleType, reader: LineReader) -> None:
 def refuse_launches(kernel_impl: ModuleType, message: str) -> None:
     """Make every kernel launch raise a UserError with this message."""
 
-    def refused(*_args: Any, **_options: Any) -> None:
+    def refuse(*_args: Any, **_options: Any) -> None:
         raise UserError(message)
 
-    kernel_impl.Kernel.__call__ = kernel_impl.Kernel.materialize = refused
+    kernel_impl.Kernel.__call__ = kernel_impl.Kernel.materialize = refuse

@@ -144,8 +144,13 @@ def _binary(a: Any, b: Any, function: Callable, partials: Callable) -> Real:
 
 
 def recorded(value: Any, partials: Sequence[tuple[Any, Any]]) -> Real:
-    """A number that other functions of the kernel compute, with its partial derivatives by recorded numbers and vectors."""
-    parents = [(x, _local(partial)) for pair in partials for x, partial in _pairs(*pair)]
+    """A recorded number from a value computed otherwise in the kernel and its partial derivatives.
+
+    Args:
+        value: the number.
+        partials: pairs of a recorded number or vector and the partial derivative with respect to it.
+    """
+    parents = [(x, _local(partial)) for pair in partials for x, partial in _zip_entries(*pair)]
     return Real(_local(value), parents, active=any(x.active for x, _ in parents))
 
 
@@ -208,10 +213,10 @@ def sigmoid(a: Real) -> Real:
 
 def normalize(v: Vector, *, min_squared: float = 0.0) -> Vector:
     """v / |v|, or zero where |v|^2 is not above ``min_squared``."""
-    squared = v.dot(v)
-    sound = squared > min_squared
-    length = sqrt(where(sound, squared, 1.0))
-    return v * where(sound, inverse(length), 0.0)
+    squared_norm = v.dot(v)
+    is_nonzero = squared_norm > min_squared
+    length = sqrt(where(is_nonzero, squared_norm, 1.0))
+    return v * where(is_nonzero, inverse(length), 0.0)
 
 
 def _kernel_function(function: Callable) -> Callable:
@@ -229,7 +234,7 @@ class Linearized:
         self.inputs = [_record(x, flag) for x, flag in zip(arguments, active, strict=True)]
         results = function(*self.inputs)
         self.outputs = list(results) if isinstance(results, tuple) else [results]
-        self.value = _bare([_unrecord(y, _value) for y in self.outputs])
+        self.value = _unpack_single([_unrecord(y, _value) for y in self.outputs])
 
     @_kernel_function
     def vjp(self, adjoints: Any) -> Any:
@@ -239,7 +244,7 @@ class Linearized:
         order: list[Real] = []
         visited: set[int] = set()
         for output, adjoint in zip(self.outputs, adjoints, strict=True):
-            for node, bar in _pairs(output, adjoint):
+            for node, bar in _zip_entries(output, adjoint):
                 if isinstance(node, Real) and node.active:
                     bars[id(node)] = _local(bars[id(node)] + bar) if id(node) in bars else _local(bar * 1.0)
                     _post_order(node, order, visited)
@@ -249,7 +254,7 @@ class Linearized:
             for parent, partial in node.parents:
                 term = _times(bars[id(node)], partial)
                 bars[id(parent)] = _local(bars[id(parent)] + term) if id(parent) in bars else _local(term)
-        return _bare([_unrecord(x, lambda node: bars.get(id(node), 0.0)) for x in self.inputs])
+        return _unpack_single([_unrecord(x, lambda node: bars.get(id(node), 0.0)) for x in self.inputs])
 
     @_kernel_function
     def jvp(self, tangents: Any) -> Any:
@@ -257,20 +262,20 @@ class Linearized:
         tangents = tangents if len(self.inputs) > 1 else [tangents]
         dots: dict[int, Any] = {}
         for argument, tangent in zip(self.inputs, tangents, strict=True):
-            for node, dot in _pairs(argument, tangent):
+            for node, dot in _zip_entries(argument, tangent):
                 if node.active:
                     dots[id(node)] = dot
         order: list[Real] = []
         visited: set[int] = set()
         for output in self.outputs:
-            for node, _ in _pairs(output, output):
+            for node, _ in _zip_entries(output, output):
                 if isinstance(node, Real) and node.active:
                     _post_order(node, order, visited)
         for node in order:
             terms = [_times(dots[id(parent)], partial) for parent, partial in node.parents]
             if terms:
                 dots[id(node)] = _local(sum(terms[1:], terms[0]))
-        return _bare([_unrecord(y, lambda node: dots.get(id(node), 0.0)) for y in self.outputs])
+        return _unpack_single([_unrecord(y, lambda node: dots.get(id(node), 0.0)) for y in self.outputs])
 
 
 class Differentiable:
@@ -312,7 +317,7 @@ def differentiable(*, constant: Sequence[str] = ()) -> Callable[[Callable], Diff
     return lambda function: Differentiable(function, constant)
 
 
-def _bare(values: list[Any]) -> Any:
+def _unpack_single(values: list[Any]) -> Any:
     """The single element, or a tuple of several."""
     return values[0] if len(values) == 1 else tuple(values)
 
@@ -337,14 +342,14 @@ def _record(x: Any, active: bool) -> Any:
     return Real(_local(x), active=active)
 
 
-def _unrecord(x: Any, read: Callable) -> Any:
-    """The scalar or vector with every recorded number replaced by ``of(node)``."""
+def _unrecord(x: Any, value_of: Callable) -> Any:
+    """The scalar or vector with every recorded number replaced by ``value_of(number)``."""
     if isinstance(x, Vector):
-        return ti.Vector([read(entry) * 1.0 for entry in x.entries])
-    return read(x)
+        return ti.Vector([value_of(entry) * 1.0 for entry in x.entries])
+    return value_of(x)
 
 
-def _pairs(recorded: Any, values: Any) -> list[tuple[Any, Any]]:
+def _zip_entries(recorded: Any, values: Any) -> list[tuple[Any, Any]]:
     """Pairs of recorded numbers and the entries of a value of the same shape."""
     if isinstance(recorded, Vector):
         if isinstance(values, Vector):

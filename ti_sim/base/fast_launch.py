@@ -53,8 +53,8 @@ def _argument_kind(kernel_impl: ModuleType, annotation: Any) -> int | None:
         return _ARRAY if annotation.dtype is None or id(annotation.dtype) in types.type_ids else None
     if id(annotation) in types.real_type_ids:
         return _REAL
-    signed = id(annotation) in types.integer_type_ids and kernel_impl.is_signed(kernel_impl.cook_dtype(annotation))
-    return _INTEGER if signed else None
+    is_signed_integer = id(annotation) in types.integer_type_ids and kernel_impl.is_signed(kernel_impl.cook_dtype(annotation))
+    return _INTEGER if is_signed_integer else None
 
 
 def _cached_lookup(kernel_impl: ModuleType, original: Callable[..., tuple[int, tuple]]) -> Callable[..., tuple[int, tuple]]:
@@ -97,7 +97,7 @@ def _specialization_key(args: Sequence[Any], argument_kinds: Sequence[int]) -> t
 
 
 def _fast_launch(kernel_impl: ModuleType, original: Callable[..., Any]) -> Callable[..., Any]:
-    """``Kernel.launch_kernel``, with the arguments set by ``_set``, and copies of host arrays on a GPU."""
+    """``Kernel.launch_kernel``, with the arguments set by ``_set_arguments``, and copies of host arrays on a GPU."""
     impl, cuda = kernel_impl.impl, kernel_impl._ti_core.Arch.cuda
 
     def launch_kernel(kernel: Any, compiled: Any, *args: Any, staged: bool = False) -> Any:
@@ -112,7 +112,7 @@ def _fast_launch(kernel_impl: ModuleType, original: Callable[..., Any]) -> Calla
         if len(args) != len(argument_kinds) or kernel.return_type is not None or kernel.has_print:
             return original(kernel, compiled, *args)
         context = compiled.make_launch_context()
-        if not _set(context, args, argument_kinds, on_cuda=on_cuda):
+        if not _set_arguments(context, args, argument_kinds, on_cuda=on_cuda):
             return original(kernel, compiled, *args)
         try:
             program.launch_kernel(program.compile_kernel(config, program.get_device_caps(), compiled), context)
@@ -123,7 +123,7 @@ def _fast_launch(kernel_impl: ModuleType, original: Callable[..., Any]) -> Calla
     return launch_kernel
 
 
-def _set(context: Any, args: Sequence[Any], argument_kinds: Sequence[int], *, on_cuda: bool) -> bool:
+def _set_arguments(context: Any, args: Sequence[Any], argument_kinds: Sequence[int], *, on_cuda: bool) -> bool:
     """Set the arguments of a launch; return False, with some of them set, if one is not supported."""
     position = 0
     for value, argument_kind in zip(args, argument_kinds, strict=True):

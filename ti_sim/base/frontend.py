@@ -1,7 +1,7 @@
 """Caches for work that Taichi's Python front end repeats for every definition and every inlined call, and positions by lines.
 
 The compiled code does not change, only the time to find and read the source of kernels and functions. This module patches
-``taichi.lang.kernel_impl`` and, while a ``LineReader`` reads, ``taichi.lang.ast`` of the Taichi release in pyproject.toml.
+``taichi.lang.kernel_impl`` and, while a ``LineReader`` is installed, ``taichi.lang.ast`` of the Taichi release in pyproject.toml.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ def skip_importer_frame(kernel_impl: ModuleType) -> None:
     the importer, which has no source, and the search goes through all modules each time. That is most of the import time of
     kernels.
     """
-    seen_inside_class: Callable[[int], bool] = kernel_impl._inside_class
+    original_inside_class: Callable[[int], bool] = kernel_impl._inside_class
 
     def inside_class(level_of_class_stackframe: int) -> bool:
         try:
             importer_file = sys._getframe(level_of_class_stackframe).f_code.co_filename
         except ValueError:  # the main program: no enclosing frame
             return False
-        return not importer_file.startswith("<frozen importlib") and seen_inside_class(level_of_class_stackframe + 1)
+        return not importer_file.startswith("<frozen importlib") and original_inside_class(level_of_class_stackframe + 1)
 
     kernel_impl._inside_class = inside_class
 
@@ -59,17 +59,17 @@ class LineReader:
         """Prepare the reader.
 
         Args:
-            lang: ``taichi.lang``, of which ``ast`` and ``impl`` are patched within ``reads``.
+            lang: ``taichi.lang``, of which ``ast`` and ``impl`` are patched within ``installed``.
         """
         self._impl, self._exception = lang.impl, lang.exception
         self._transformer = lang.ast.ast_transformer.ASTTransformer
         self._builder, self._context = (getattr(lang.ast.ast_transformer_utils, n) for n in ("Builder", "ASTTransformerContext"))
         self._expression, self._array = lang.expr.Expr, lang.any_array.AnyArray
-        self._core, self._usual_subscript = lang.impl._ti_core, lang.impl.subscript
+        self._core, self._original_subscript = lang.impl._ti_core, lang.impl.subscript
 
     @contextmanager
-    def reads(self) -> Iterator[None]:
-        """Context in which this reader reads kernels."""
+    def installed(self) -> Iterator[None]:
+        """Context in which Taichi reads kernels with this reader."""
         patches = [
             (self._builder, "__call__", lambda builder, context, node: self._build(builder, context, node)),
             (self._transformer, "build_Name", staticmethod(_build_name)),
@@ -88,8 +88,8 @@ class LineReader:
     def _build(self, builder: Any, context: Any, node: ast.AST) -> Any:
         """``Builder.__call__``: the expression of a syntax node."""
         method = getattr(builder, f"build_{node.__class__.__name__}", None)
-        statement = isinstance(node, ast.stmt)
-        if statement:
+        is_statement = isinstance(node, ast.stmt)
+        if is_statement:
             positions = self._impl.get_runtime().src_info_stack
             positions.append(_line_of(context, node))
         try:
@@ -97,13 +97,13 @@ class LineReader:
                 raise self._exception.TaichiSyntaxError(f'Unsupported node "{node.__class__.__name__}"')
             return method(context, node)
         except Exception as error:
-            raise self._positioned(error, context, node) from None
+            raise self._with_position(error, context, node) from None
         finally:
-            if statement:
+            if is_statement:
                 positions.pop()
 
-    def _positioned(self, error: Exception, context: Any, node: ast.AST) -> Exception:
-        """The error with the position of the innermost node in front, once."""
+    def _with_position(self, error: Exception, context: Any, node: ast.AST) -> Exception:
+        """The error, with the position of the innermost node prepended unless it has one already."""
         if context.raised or not isinstance(node, ast.stmt | ast.expr):
             return error.with_traceback(None)
         context.raised = True
@@ -115,15 +115,15 @@ class LineReader:
     def _subscript(self, builder: Any, value: Any, *indices: Any, skip_reordered: bool = False) -> Any:
         """``impl.subscript`` without its checks of fields, slices and vectors, for numbers as indices of arrays and matrices."""
         expression = self._expression
-        array = type(value) is self._array or (type(value) is expression and value.is_tensor())
-        if not array or not all(type(index) is expression or (type(index) is int and index >= 0) for index in indices):
-            return self._usual_subscript(builder, value, *indices, skip_reordered=skip_reordered)
-        group = self._core.ExprGroup()
+        is_array = type(value) is self._array or (type(value) is expression and value.is_tensor())
+        if not is_array or not all(type(index) is expression or (type(index) is int and index >= 0) for index in indices):
+            return self._original_subscript(builder, value, *indices, skip_reordered=skip_reordered)
+        index_group = self._core.ExprGroup()
         for index in indices:
-            group.push_back(index.ptr if type(index) is expression else expression(index).ptr)
+            index_group.push_back(index.ptr if type(index) is expression else expression(index).ptr)
         runtime = self._impl.get_runtime()
         position = self._core.DebugInfo(runtime.get_current_src_info())
-        return expression(runtime.compiling_callable.ast_builder().expr_subscript(value.ptr, group, position))
+        return expression(runtime.compiling_callable.ast_builder().expr_subscript(value.ptr, index_group, position))
 
 
 def _build_name(context: Any, node: ast.Name) -> Any:

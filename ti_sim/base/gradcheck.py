@@ -94,17 +94,17 @@ class GradcheckReport:
         Args:
             rows: maximum number of entries shown.
         """
-        order = sorted(self.entries, key=lambda entry: (entry.ok, entry.status == "not observable", -entry.relative))
+        sorted_entries = sorted(self.entries, key=lambda entry: (entry.ok, entry.status == "not observable", -entry.relative))
         failing = [entry for entry in self.entries if not entry.ok]
         lines = [
             f"gradcheck: {len(self.entries)} entries, {len(failing)} fail, "
             f"{len(self.entries) - self.observable} not observable (rtol {self.rtol:g}, floor {self.floor:g})"
         ]
-        width = max([len(_label(entry)) for entry in order[:rows]], default=0)
+        width = max([len(_entry_label(entry)) for entry in sorted_entries[:rows]], default=0)
         lines += [f"  {'entry':<{width}}  {'adjoint':>16}  {'difference':>16}  {'relative':>9}  status"]
-        lines += [_row(entry, width) for entry in order[:rows]]
-        if len(order) > rows:
-            lines.append(f"  ... and {len(order) - rows} more")
+        lines += [_table_row(entry, width) for entry in sorted_entries[:rows]]
+        if len(sorted_entries) > rows:
+            lines.append(f"  ... and {len(sorted_entries) - rows} more")
         if self.observable < self.min_observable:
             lines.append(
                 f"  {self.observable} entries are observable, and {self.min_observable} must be: "
@@ -170,42 +170,42 @@ def gradcheck(
         UserError: an array or the gradient is not float64, or an option or a name is unknown.
         GradientError: a loss or gradient is not finite, or a gradient is missing or has another shape.
     """
-    point = {name: _double(array, f"point[{name!r}]") for name, array in point.items()}
+    point = {name: _as_float64(array, f"point[{name!r}]") for name, array in point.items()}
     names = _checked_names(names, point)
     steps = _checked_steps(step, names)
     if order not in (2, 4):
         raise UserError(f"gradcheck: order {order!r} is unknown: choose 2 or 4")
-    value, gradient = loss_and_gradient(_copied(point))
-    centre = _finite_loss(value, "at the point itself")
+    value, gradient = loss_and_gradient(_copy_point(point))
+    centre_loss = _finite_loss(value, "at the point itself")
     adjoints = {name: _checked_gradient(gradient, name, point[name].shape) for name in names}
     evaluate = loss if loss is not None else lambda inputs: loss_and_gradient(inputs)[0]
     generator = np.random.default_rng(0)
     entries = []
     for name in names:
-        for flat in _chosen(point[name].size, max_entries, generator):
-            index = tuple(int(i) for i in np.unravel_index(flat, point[name].shape))
-            line = _Line(evaluate, point, name, index, steps[name], centre)
-            entries.append(_compared(line, float(adjoints[name][index]), rtol, atol, floor, order, allow_kinks))
+        for flat_index in _sample_indices(point[name].size, max_entries, generator):
+            index = tuple(int(i) for i in np.unravel_index(flat_index, point[name].shape))
+            coordinate_line = _CoordinateLine(evaluate, point, name, index, steps[name], centre_loss)
+            entries.append(_compare_entry(coordinate_line, float(adjoints[name][index]), rtol, atol, floor, order, allow_kinks))
     return GradcheckReport(entries, rtol, floor, min_observable)
 
 
-class _Line:
+class _CoordinateLine:
     """The loss along one coordinate; each value is computed once."""
 
     def __init__(
-        self, evaluate: Callable[[Point], float], point: Point, name: str, index: tuple[int, ...], step: float, centre: float
+        self, evaluate: Callable[[Point], float], point: Point, name: str, index: tuple[int, ...], step: float, centre_loss: float
     ) -> None:
         self.evaluate, self.point, self.name, self.index = evaluate, point, name, index
         self.x = float(point[name][index])
         self.h = (self.x + step * max(1.0, abs(self.x))) - self.x  # exactly representable step
-        self.values = {0: centre}
+        self.values = {0: centre_loss}
 
     def __call__(self, k: float) -> float:
         """Loss at x + k h."""
         if k not in self.values:
-            moved = _copied(self.point)
-            moved[self.name][self.index] = self.x + k * self.h
-            self.values[k] = _finite_loss(self.evaluate(moved), f"at {self.name}{list(self.index)} {k * self.h:+g}")
+            shifted_point = _copy_point(self.point)
+            shifted_point[self.name][self.index] = self.x + k * self.h
+            self.values[k] = _finite_loss(self.evaluate(shifted_point), f"at {self.name}{list(self.index)} {k * self.h:+g}")
         return self.values[k]
 
     def central(self, order: int) -> float:
@@ -229,8 +229,8 @@ class _Line:
         return 16 * _EPS * max(abs(value) for value in self.values.values()) / self.h
 
 
-def _compared(
-    line: _Line, adjoint: float, rtol: float, atol: float, floor: float, order: int, allow_kinks: bool
+def _compare_entry(
+    line: _CoordinateLine, adjoint: float, rtol: float, atol: float, floor: float, order: int, allow_kinks: bool
 ) -> GradcheckEntry:
     difference = line.central(order)
     relative = abs(adjoint - difference) / max(abs(difference), floor, _TINY)
@@ -243,14 +243,14 @@ def _compared(
         left, right = line.one_sided(-1), line.one_sided(1)
         tolerance = max(rtol * max(abs(left), abs(right), floor), atol) + line.noise()
         is_kink = abs(left - right) > tolerance
-        inside = min(left, right) - tolerance <= adjoint <= max(left, right) + tolerance
-        status = ("kink, inside" if allow_kinks and inside else "kink") if is_kink else "WRONG"
+        is_between = min(left, right) - tolerance <= adjoint <= max(left, right) + tolerance
+        status = ("kink, inside" if allow_kinks and is_between else "kink") if is_kink else "WRONG"
         if is_kink and (line.jumps(-1, tolerance) or line.jumps(1, tolerance)):
             status = "jump"
     return GradcheckEntry(line.name, line.index, adjoint, difference, relative, status, left, right, line.noise())
 
 
-def _double(array: np.ndarray, name: str) -> np.ndarray:
+def _as_float64(array: np.ndarray, name: str) -> np.ndarray:
     if isinstance(array, int | float) and not isinstance(array, bool | np.generic):
         array = np.float64(array)
     dtype = getattr(array, "dtype", type(array).__name__)
@@ -262,7 +262,7 @@ def _double(array: np.ndarray, name: str) -> np.ndarray:
     return np.array(array)
 
 
-def _copied(point: Point) -> Point:
+def _copy_point(point: Point) -> Point:
     return {name: array.copy() for name, array in point.items()}
 
 
@@ -282,14 +282,14 @@ def _checked_steps(step: float | Mapping[str, float], names: list[str]) -> dict[
     return steps
 
 
-def _finite_loss(value: float, where: str) -> float:
+def _finite_loss(value: float, location: str) -> float:
     if str(getattr(value, "dtype", "")).endswith(("float32", "float16")):
         raise UserError(
             f"gradcheck: the loss is {value.dtype}, and finite differences need float64: run in f64 precision"
         )  # type: ignore[union-attr]
     value = float(value)
     if not np.isfinite(value):
-        raise GradientError(f"gradcheck: the loss {where} is {value}")
+        raise GradientError(f"gradcheck: the loss {location} is {value}")
     return value
 
 
@@ -298,7 +298,7 @@ def _checked_gradient(gradient: Mapping[str, np.ndarray], name: str, shape: tupl
         raise GradientError(
             f"gradcheck: no gradient of {name!r} came back, only of {', '.join(map(repr, gradient)) or 'nothing'}"
         )
-    array = _double(gradient[name], f"the gradient of {name!r}")
+    array = _as_float64(gradient[name], f"the gradient of {name!r}")
     if array.shape != tuple(shape):
         raise GradientError(f"gradcheck: the gradient of {name!r} has shape {array.shape}, and {tuple(shape)} is needed")
     if not np.isfinite(array).all():
@@ -307,19 +307,19 @@ def _checked_gradient(gradient: Mapping[str, np.ndarray], name: str, shape: tupl
     return array
 
 
-def _chosen(size: int, most: int | None, generator: np.random.Generator) -> np.ndarray:
-    if most is None or size <= most:
+def _sample_indices(size: int, max_entries: int | None, generator: np.random.Generator) -> np.ndarray:
+    if max_entries is None or size <= max_entries:
         return np.arange(size)
-    return np.sort(generator.choice(size, most, replace=False))
+    return np.sort(generator.choice(size, max_entries, replace=False))
 
 
-def _label(entry: GradcheckEntry) -> str:
+def _entry_label(entry: GradcheckEntry) -> str:
     return f"{entry.name}{list(entry.index)}"
 
 
-def _row(entry: GradcheckEntry, width: int) -> str:
+def _table_row(entry: GradcheckEntry, width: int) -> str:
     numbers = f"{entry.adjoint:>16.9g}  {entry.difference:>16.9g}  {entry.relative:>9.1e}"
-    row = f"  {_label(entry):<{width}}  {numbers}  {entry.status}"
+    row = f"  {_entry_label(entry):<{width}}  {numbers}  {entry.status}"
     if entry.left is None or entry.right is None or entry.status == "WRONG":
         return row
     return f"{row} (left {entry.left:.6g}, right {entry.right:.6g})"

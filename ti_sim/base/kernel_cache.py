@@ -43,8 +43,8 @@ def _private_home() -> Path:
     try:
         folder.mkdir(mode=_PRIVATE, exist_ok=True)
     except OSError:
-        return _temporary("risp-home-")
-    return folder if _exposure(folder) is None else _temporary("risp-home-")
+        return _temporary_folder("risp-home-")
+    return folder if _exposure_risk(folder) is None else _temporary_folder("risp-home-")
 
 
 def cache_folder() -> Path:
@@ -69,7 +69,7 @@ def writable_cache() -> Path | None:
     try:
         preferred.parent.mkdir(mode=_PRIVATE, parents=True, exist_ok=True)
         preferred.mkdir(mode=_PRIVATE, exist_ok=True)
-        risk = _exposure(preferred.parent) or _exposure(preferred) or _replaceable(preferred.parent)
+        risk = _exposure_risk(preferred.parent) or _exposure_risk(preferred) or _replacement_risk(preferred.parent)
         if risk is None:
             preferred.chmod(_PRIVATE)
             tempfile.TemporaryFile(dir=preferred).close()
@@ -79,7 +79,7 @@ def writable_cache() -> Path | None:
         reason = f"cannot be written ({error.strerror})"
         advice = "make it writable, or set XDG_CACHE_HOME to another folder"
     try:
-        folder = _temporary("risp-kernels-")
+        folder = _temporary_folder("risp-kernels-")
     except OSError:
         folder = None
     consequence = "so that every process compiles again"
@@ -87,15 +87,15 @@ def writable_cache() -> Path | None:
     return folder
 
 
-def _temporary(prefix: str) -> Path:
+def _temporary_folder(prefix: str) -> Path:
     """A private folder that is deleted when the process ends."""
     folder = Path(tempfile.mkdtemp(prefix=prefix))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder
 
 
-def _exposure(folder: Path) -> str | None:
-    """Why a folder is not the user's alone, or None; always None on systems without user numbers."""
+def _exposure_risk(folder: Path) -> str | None:
+    """Reason why other users may access a folder, or None; always None on systems without user numbers."""
     if not hasattr(os, "getuid"):
         return None
     status = folder.lstat()
@@ -108,8 +108,8 @@ def _exposure(folder: Path) -> str | None:
     return None
 
 
-def _replaceable(folder: Path) -> str | None:
-    """Which folder above lets other users than root put another in the place of ``folder``, or None."""
+def _replacement_risk(folder: Path) -> str | None:
+    """Reason why another user than root may replace ``folder``, from its parent folders, or None."""
     if not hasattr(os, "getuid"):
         return None
     for parent in folder.resolve().parents:

@@ -38,37 +38,37 @@ class Launcher:
         views = [kernel_view(argument) if hasattr(argument, "shape") else argument for argument in arguments]
         self._program = ti.lang.impl.get_runtime().prog
         self._compiled = primal.compiled_kernels[primal.ensure_compiled(*[0] * integers, *views)]
-        named = [
-            (slot.name, view)
-            for slot, view in zip(primal.arguments[integers:], views, strict=True)
-            if not isinstance(slot.annotation, ti.template)
+        runtime_arguments = [
+            (parameter.name, view)
+            for parameter, view in zip(primal.arguments[integers:], views, strict=True)
+            if not isinstance(parameter.annotation, ti.template)
         ]
-        for name, view in named:
-            _check(name, view)
-        self._integers, self._views = integers, [view for _, view in named]
-        self._code = self._program.compile_kernel(self._program.config(), self._program.get_device_caps(), self._compiled)
+        for name, view in runtime_arguments:
+            _check_argument(name, view)
+        self._integer_count, self._views = integers, [view for _, view in runtime_arguments]
+        self._machine_code = self._program.compile_kernel(self._program.config(), self._program.get_device_caps(), self._compiled)
         self._bind()
 
     def _bind(self) -> None:
-        self._context = self._context_of(self._settings(self._views))
+        self._context = self._launch_context(self._setter_calls(self._views))
 
     def __call__(self, *numbers: int) -> None:
         """Launch with ``numbers`` for the first arguments."""
         for position, number in enumerate(numbers):
             self._context.set_arg_int((position,), number)
-        self._program.launch_kernel(self._code, self._context)
+        self._program.launch_kernel(self._machine_code, self._context)
 
-    def _context_of(self, settings: Sequence[tuple[str, tuple[Any, ...]]]) -> Any:
-        """What a launch with these settings for the arguments after the integers reads."""
+    def _launch_context(self, calls: Sequence[tuple[str, tuple[Any, ...]]]) -> Any:
+        """Launch context in which these calls have set the arguments after the integers."""
         context = self._compiled.make_launch_context()
-        for setter, arguments in settings:
-            getattr(context, setter)(*arguments)
+        for method, arguments in calls:
+            getattr(context, method)(*arguments)
         return context
 
-    def _settings(self, values: Sequence[Any]) -> list[tuple[str, tuple[Any, ...]]]:
-        """Calls that set the arguments after the integers to these values: methods of a context, and what each is given."""
+    def _setter_calls(self, values: Sequence[Any]) -> list[tuple[str, tuple[Any, ...]]]:
+        """Calls that set the arguments after the integers to these values: (name of a context method, its arguments)."""
         result: list[tuple[str, tuple[Any, ...]]] = []
-        for position, value in enumerate(values, self._integers):
+        for position, value in enumerate(values, self._integer_count):
             if isinstance(value, int):
                 result.append(("set_arg_int", ((position,), value)))
             elif isinstance(value, float):
@@ -84,24 +84,24 @@ class Launcher:
 class _DeviceLauncher(Launcher):
     """A launcher on a GPU.
 
-    After a launch on CUDA, the context refers to device memory that Taichi has freed: each launch needs a context of its own.
-    Where no array is on the host, what it is given stays the same and is kept: finding that takes a third of a launch's time.
+    After a launch on CUDA, the context refers to device memory that Taichi has freed: each launch needs a new context. If no
+    array is on the host, the calls that set its arguments are computed once: computing them takes a third of a launch's time.
     """
 
     def _bind(self) -> None:
-        """Keep the settings of a context, unless arrays have to be copied."""
-        self._kept = None if any(map(is_staged, self._views)) else self._settings(self._views)
+        """Compute the calls that set the arguments, unless arrays have to be copied at each launch."""
+        self._reused_calls = None if any(map(is_staged, self._views)) else self._setter_calls(self._views)
 
     def __call__(self, *numbers: int) -> None:
         """Launch with ``numbers`` for the first arguments."""
 
         def launch(values: Sequence[Any]) -> None:
-            context = self._context_of(self._settings(values) if self._kept is None else self._kept)
+            context = self._launch_context(self._setter_calls(values) if self._reused_calls is None else self._reused_calls)
             for position, number in enumerate(numbers):
                 context.set_arg_int((position,), number)
-            self._program.launch_kernel(self._code, context)
+            self._program.launch_kernel(self._machine_code, context)
 
-        if self._kept is None:
+        if self._reused_calls is None:
             launch_staged(self._views, launch, self._program.synchronize)
         else:
             launch(self._views)
@@ -111,7 +111,7 @@ def _on_gpu() -> bool:
     return require().device != "cpu"
 
 
-def _check(name: str, value: Any) -> None:
+def _check_argument(name: str, value: Any) -> None:
     """Raise a UserError for an array that kernels cannot read."""
     if isinstance(value, int | float | ti.Ndarray):
         return

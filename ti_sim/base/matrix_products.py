@@ -68,8 +68,8 @@ def build_products_directly(matrix_ops: ModuleType, impl: ModuleType, make_matri
         "transpose": (transpose, lambda left_shape: len(left_shape) == 2),
         "outer_product": (outer_product, lambda left, right: len(left) == len(right) == 1),
     }
-    for name, (product, fits) in products.items():
-        setattr(matrix_ops, name, _within_kernels(getattr(matrix_ops, name), product, fits, impl, expression))
+    for name, (product, shapes_fit) in products.items():
+        setattr(matrix_ops, name, _within_kernels(getattr(matrix_ops, name), product, shapes_fit, impl, expression))
 
 
 def _sum_of_products(row: list[Any], column: list[Any]) -> Any:
@@ -77,15 +77,15 @@ def _sum_of_products(row: list[Any], column: list[Any]) -> Any:
 
 
 def _within_kernels(
-    original: Callable[..., Any], product: Callable[..., Any], fits: Callable[..., bool], impl: ModuleType, expression: type
+    original: Callable[..., Any], product: Callable[..., Any], shapes_fit: Callable[..., bool], impl: ModuleType, expression: type
 ) -> Callable[..., Any]:
     """``product`` for expressions of matrices whose shapes fit, in a kernel; Taichi's own function for everything else."""
 
     @wraps(original)
-    def chosen(*matrices: Any, **options: Any) -> Any:
-        inside = not options and impl.inside_kernel() and all(type(m) is expression and m.is_tensor() for m in matrices)
-        if inside and fits(*(m.get_shape() for m in matrices)):
+    def dispatch(*matrices: Any, **options: Any) -> Any:
+        is_supported = not options and impl.inside_kernel() and all(type(m) is expression and m.is_tensor() for m in matrices)
+        if is_supported and shapes_fit(*(m.get_shape() for m in matrices)):
             return product(*matrices)
         return original(*matrices, **options)
 
-    return chosen
+    return dispatch

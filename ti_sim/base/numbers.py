@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-_LONGEST = 120  # characters of a value in a message
+_MAX_LENGTH = 120  # characters of a value in a message
 
 
 def real_numbers(value: Any) -> np.ndarray | None:
@@ -37,7 +37,7 @@ def format_value(value: Any) -> str:
     if not isinstance(value, str | list | tuple | dict | type(None)) and not hasattr(value, "tolist"):
         return f"of type {type(value).__name__}"
     text = " ".join(reprlib.repr(value.tolist() if hasattr(value, "tolist") else value).split())
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
+    return text if len(text) <= _MAX_LENGTH else f"{text[: _MAX_LENGTH - 3]}..."
 
 
 def _float(number: numbers.Real) -> float:

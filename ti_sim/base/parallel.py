@@ -72,10 +72,10 @@ def barrier_wait(barrier: ti.template(), b, threads, passed, zero):
     """
     if threads > 1:
         ti.atomic_add(barrier[b, 0], 1)
-        tries = 0
-        while ti.atomic_add(barrier[b, 0], zero) < threads * (passed + 1) and tries < _MAX_POLLS:
-            tries += 1
-        if tries >= _MAX_POLLS:
+        polls = 0
+        while ti.atomic_add(barrier[b, 0], zero) < threads * (passed + 1) and polls < _MAX_POLLS:
+            polls += 1
+        if polls >= _MAX_POLLS:
             barrier[b, 1] = 1
 
 
@@ -90,7 +90,7 @@ class ThreadTuner:
         """Start with a group of this many threads."""
         self._sizes = (threads, 1) if threads > 1 else (1,)
         self._seconds = [0.0] * len(self._sizes)
-        self._turn = 0
+        self._round = 0
         self._steps = _FIRST_STEPS
 
     def run(self, launch: Callable[[int, int, int], None], steps: int) -> None:
@@ -98,15 +98,15 @@ class ThreadTuner:
         executed_steps = 0
         while executed_steps < steps:
             # The first round warms up the threads. Then both choices are timed, and the slower one again every eighth round.
-            tries_other_size = len(self._sizes) > 1 and (self._turn == 2 or self._turn % 8 == 7)
-            preferred = 0 if self._turn < 3 else self._seconds.index(min(self._seconds))
-            thread_index = 1 - preferred if tries_other_size else preferred
-            count = min(max(self._steps // 4, 2) if tries_other_size else self._steps, steps - executed_steps)
-            began = time.perf_counter()
-            launch(self._sizes[thread_index], executed_steps, count)
-            seconds = time.perf_counter() - began
-            self._seconds[thread_index] = seconds / count
+            times_other_size = len(self._sizes) > 1 and (self._round == 2 or self._round % 8 == 7)
+            preferred = 0 if self._round < 3 else self._seconds.index(min(self._seconds))
+            choice = 1 - preferred if times_other_size else preferred
+            count = min(max(self._steps // 4, 2) if times_other_size else self._steps, steps - executed_steps)
+            start = time.perf_counter()
+            launch(self._sizes[choice], executed_steps, count)
+            seconds = time.perf_counter() - start
+            self._seconds[choice] = seconds / count
             executed_steps += count
-            self._turn += 1
-            if not tries_other_size and seconds < _ROUND_SECONDS:
+            self._round += 1
+            if not times_other_size and seconds < _ROUND_SECONDS:
                 self._steps = min(2 * self._steps, _MAX_TIMED_STEPS)

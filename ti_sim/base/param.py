@@ -18,7 +18,7 @@ from ti_sim.base.numbers import format_value, real_numbers
 Value = Any  # float, numpy.ndarray or torch.Tensor; results come in the container of the argument
 
 _SCALES = ("linear", "log10")
-_CLIP = 1e-6  # fraction of the range: margin that ``to_unbounded`` keeps to the bounds, so that its result is finite
+_MARGIN = 1e-6  # fraction of the range: margin that ``to_unbounded`` keeps to the bounds, so that its result is finite
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +68,7 @@ class Param:
         for name in ("value", "low", "high"):
             value = getattr(self, name)
             if value is not None or name == "value":
-                object.__setattr__(self, name, self._number(name, value))
+                object.__setattr__(self, name, self._checked_number(name, value))
         self._check_bounds()
 
     @property
@@ -80,12 +80,12 @@ class Param:
 
     def to_scaled(self, value: Value) -> Value:
         """The coordinate in which errors are reported: log10(value) for "log10", the value for "linear"."""
-        value = _real(value)
+        value = _as_float(value)
         return _module_of(value).log10(value) if self.scale == "log10" else value
 
     def from_scaled(self, scaled: Value) -> Value:
         """Inverse of ``to_scaled``: the physical value."""
-        scaled = _real(scaled)
+        scaled = _as_float(scaled)
         return 10.0**scaled if self.scale == "log10" else scaled
 
     def to_physical(self, z: Value) -> Value:
@@ -98,8 +98,8 @@ class Param:
             The value in ``unit``, same container and precision, differentiable in torch; never beyond a bound (for large |z|,
             rounding puts it on the bound).
         """
-        z = _real(z)
-        low, high, width = self._frame(z)
+        z = _as_float(z)
+        low, high, width = self._scaled_bounds(z)
         if low is not None and high is not None:
             scaled = low + (high - low) * _sigmoid(z)
         elif low is not None:
@@ -123,25 +123,25 @@ class Param:
         Raises:
             UserError: a value lies beyond a bound by more than rounding, or is not positive under "log10".
         """
-        value = _real(value)
-        self._check_inside(value)
+        value = _as_float(value)
+        self._check_within_bounds(value)
         if self.scale == "log10" and self.low is not None:  # rounding may reduce a value below a tiny bound to zero
             value = self._clip(value, self.low, None)
         scaled = self.to_scaled(value)
-        low, high, width = self._frame(scaled)
+        low, high, width = self._scaled_bounds(scaled)
         if low is None and high is None:
             return scaled if self.scale == "log10" else scaled - _constant(self.value, scaled)
         # Clipped as fractions of the width: single precision may not resolve the margin beside a large bound.
         module = _module_of(scaled)
         if low is not None and high is not None:
-            from_low = module.clip((scaled - low) / width, _CLIP, 1.0 - _CLIP)
-            to_high = module.clip((high - scaled) / width, _CLIP, 1.0 - _CLIP)  # not 1 - from_low, which would cancel
+            from_low = module.clip((scaled - low) / width, _MARGIN, 1.0 - _MARGIN)
+            to_high = module.clip((high - scaled) / width, _MARGIN, 1.0 - _MARGIN)  # not 1 - from_low, which would cancel
             return module.log(from_low) - module.log(to_high)
         if low is not None:
-            return _inverse_softplus(module.clip((scaled - low) / width, _CLIP, None))
-        return -_inverse_softplus(module.clip((high - scaled) / width, _CLIP, None))
+            return _inverse_softplus(module.clip((scaled - low) / width, _MARGIN, None))
+        return -_inverse_softplus(module.clip((high - scaled) / width, _MARGIN, None))
 
-    def _frame(self, like: Value) -> tuple[Value, Value, Value]:
+    def _scaled_bounds(self, like: Value) -> tuple[Value, Value, Value]:
         """Scaled bounds (or None) and the width w, in the container of ``like``; w is the range with two bounds."""
         low = None if self.low is None else self.to_scaled(self.low)
         high = None if self.high is None else self.to_scaled(self.high)
@@ -162,7 +162,7 @@ class Param:
         bounds = (None if bound is None else _constant(bound, value) for bound in (low, high))
         return _module_of(value).clip(value, *bounds)
 
-    def _number(self, name: str, value: Value) -> Value:
+    def _checked_number(self, name: str, value: Value) -> Value:
         numbers = real_numbers(value)
         if numbers is None:
             raise UserError(f"Param: {name} is {format_value(value)}: give a number or an array of numbers")
@@ -190,32 +190,33 @@ class Param:
             )
         below_low = np.zeros(shape, bool) if self.low is None else np.less(self.value, self.low)
         above_high = np.zeros(shape, bool) if self.high is None else np.greater(self.value, self.high)
-        self._refuse(np.asarray(self.value), below_low | above_high, "start value")
+        self._raise_if_outside(np.asarray(self.value), below_low | above_high, "start value")
 
-    def _check_inside(self, value: Value) -> None:
+    def _check_within_bounds(self, value: Value) -> None:
         """Raise unless every value lies within the bounds up to rounding in its own precision."""
-        single = str(getattr(value, "dtype", "")).endswith(("float32", "float16"))
+        is_single_precision = str(getattr(value, "dtype", "")).endswith(("float32", "float16"))
         numbers = value.detach().cpu().numpy() if hasattr(value, "detach") else value
         numbers = np.asarray(numbers, dtype=np.float64)
         if self.scale == "log10" and self.low is None:
-            wrong = ~(numbers > 0)
-            if wrong.any():
+            is_invalid = ~(numbers > 0)
+            if is_invalid.any():
                 raise UserError(
-                    f"Param: value {numbers[wrong].flat[0]:g} has no logarithm: scale 'log10' needs numbers above zero"
+                    f"Param: value {numbers[is_invalid].flat[0]:g} has no logarithm: scale 'log10' needs numbers above zero"
                 )
-        magnitude = np.maximum(np.abs(_or(self.low, 0.0)), np.abs(_or(self.high, 0.0)))
-        width = _or(self.high, 0.0) - _or(self.low, 0.0) if self.range is not None else magnitude
-        slack = _CLIP * np.abs(width) + (1e-6 if single else 1e-14) * magnitude
-        is_inside = (numbers >= _or(self.low, -np.inf) - slack) & (numbers <= _or(self.high, np.inf) + slack)
-        self._refuse(numbers, ~is_inside, "value")
+        magnitude = np.maximum(np.abs(_bound_or(self.low, 0.0)), np.abs(_bound_or(self.high, 0.0)))
+        width = _bound_or(self.high, 0.0) - _bound_or(self.low, 0.0) if self.range is not None else magnitude
+        slack = _MARGIN * np.abs(width) + (1e-6 if is_single_precision else 1e-14) * magnitude
+        is_inside = (numbers >= _bound_or(self.low, -np.inf) - slack) & (numbers <= _bound_or(self.high, np.inf) + slack)
+        self._raise_if_outside(numbers, ~is_inside, "value")
 
-    def _refuse(self, value: np.ndarray, wrong: np.ndarray, reason: str) -> None:
-        if not np.any(wrong):
+    def _raise_if_outside(self, value: np.ndarray, is_outside: np.ndarray, reason: str) -> None:
+        if not np.any(is_outside):
             return
-        value, wrong = np.broadcast_arrays(value, wrong)
-        index = np.unravel_index(int(np.argmax(wrong)), wrong.shape)
+        value, is_outside = np.broadcast_arrays(value, is_outside)
+        index = np.unravel_index(int(np.argmax(is_outside)), is_outside.shape)
         low, high = (
-            np.broadcast_to(_or(bound, bad), wrong.shape)[index] for bound, bad in ((self.low, -np.inf), (self.high, np.inf))
+            np.broadcast_to(_bound_or(bound, default), is_outside.shape)[index]
+            for bound, default in ((self.low, -np.inf), (self.high, np.inf))
         )
         location = f" at {[int(i) for i in index]}" if index else ""
         raise UserError(
@@ -239,7 +240,7 @@ def _module_of(x: Value) -> ModuleType:
     return sys.modules["torch"] if hasattr(x, "detach") else np
 
 
-def _real(x: Value) -> Value:
+def _as_float(x: Value) -> Value:
     """Tensors and floating-point numpy arrays unchanged, anything else as float64."""
     if hasattr(x, "detach") or isinstance(x, np.ndarray | np.generic) and np.issubdtype(x.dtype, np.floating):
         return x
@@ -255,7 +256,7 @@ def _constant(value: Value, like: Value) -> Value:
     return np.asarray(value, dtype=like.dtype)[()]
 
 
-def _or(bound: Value, default: float) -> Value:
+def _bound_or(bound: Value, default: float) -> Value:
     return default if bound is None else bound
 
 

@@ -21,7 +21,7 @@ from ti_sim.base.param import Param
 
 _UNCHECKED = (int, float, object, Any)
 _PACKAGES = ("ti_sim", "ti_render", "risp_torch")
-_COUNTED = 2**31 - 1  # kernels and arrays use 32-bit indices
+_MAX_INT32 = 2**31 - 1  # kernels and arrays use 32-bit indices
 T = TypeVar("T", bound=Callable[..., Any])
 
 
@@ -56,12 +56,12 @@ class Rule:
     @property
     def expected(self) -> str:
         """Description of the accepted values, for error messages."""
-        kind = "whole " if self.integer else "" if self.infinite else "finite "
+        qualifier = "whole " if self.integer else "" if self.infinite else "finite "
         shape = f" of shape {_format_shape(self.shape)}" if self.shape else ""
-        text = f"a {kind}number" if self.shape == () else f"{kind}numbers{shape}"
+        text = f"a {qualifier}number" if self.shape == () else f"{qualifier}numbers{shape}"
         text = f"names, each with {text}" if self.named else text
         # The bound of the integer type is not shown.
-        maximum = None if self.maximum is None or self.maximum >= _COUNTED else self.maximum
+        maximum = None if self.maximum is None or self.maximum >= _MAX_INT32 else self.maximum
         if self.minimum is not None and maximum is not None:
             return f"{text} from {self.minimum:.10g} to {maximum:.10g}"
         words = [
@@ -101,8 +101,10 @@ class Rule:
             needed = _format_shape(self.shape)
             raise UserError(f"{label} has shape {_format_shape(array.shape)}, and {needed} is needed: give {self.expected}")
         if array is None or not self._is_satisfied_by(array):
-            uncounted = self.integer and array is not None and array.size and array.max() > (self.maximum or math.inf) >= _COUNTED
-            limit = f", at most {self.maximum}" if uncounted else ""
+            exceeds_int32 = (
+                self.integer and array is not None and array.size and array.max() > (self.maximum or math.inf) >= _MAX_INT32
+            )
+            limit = f", at most {self.maximum}" if exceeds_int32 else ""
             raise UserError(f"{label} is {format_value(argument)}: give {self.expected}{limit}")
 
     def _accepts_number(self, value: Any) -> bool:
@@ -138,12 +140,12 @@ class Rule:
 
 @dataclass(frozen=True)
 class Container:
-    """A sequence, an iterable or a mapping of things.
+    """A sequence, an iterable or a mapping of items.
 
     Attributes:
         container: ``Sequence``, ``Iterable`` or ``Mapping``.
-        items: what each thing, or each value of a mapping, must be; None if that is not checked.
-        named: whether the keys of a mapping are texts.
+        items: accepted items, or values of a mapping; None if they are not checked.
+        named: whether the keys of a mapping must be strings.
     """
 
     container: type
@@ -151,21 +153,21 @@ class Container:
     named: bool = False
 
     def accepts(self, value: Any) -> bool:
-        """Whether a value is such a container of such things.
+        """Whether a value is such a container of accepted items.
 
-        Sets and views of mappings are accepted as sequences, and so are arrays of numbers where the things are numbers or arrays.
+        Sets and views of mappings are accepted as sequences, and so are arrays of numbers if the items are numbers or arrays.
         A mapping is an iterable of its keys. The items of an iterator are not checked.
         """
         if isinstance(value, str | bytes):
             return False
         if self.container is Mapping:
-            named = isinstance(value, Mapping) and (not self.named or all(isinstance(key, str) for key in value))
-            return named and self._all(value.values())
+            is_accepted_mapping = isinstance(value, Mapping) and (not self.named or all(isinstance(key, str) for key in value))
+            return is_accepted_mapping and self._all(value.values())
         if isinstance(value, Mapping) and self.container is Sequence:
             return False
         if hasattr(value, "dtype"):
-            numbers = self.items is None or not self.items.classes or bool(self.items.kinds)
-            return numbers and getattr(value, "ndim", 0) > 0 and self._all(value[:1])  # the first entry stands for all
+            accepts_numbers = self.items is None or not self.items.classes or bool(self.items.kinds)
+            return accepts_numbers and getattr(value, "ndim", 0) > 0 and self._all(value[:1])  # the first entry stands for all
         if isinstance(value, Collection):
             return self._all(value)
         return self.container is Iterable and isinstance(value, Iterable)
@@ -201,9 +203,9 @@ class Numbers:
     def accepts(self, value: Any) -> bool:
         """Whether a value is an array of numbers."""
         dtype = getattr(value, "dtype", None)
-        if dtype is not None:  # nothing of a large array is read
-            real = str(dtype).removeprefix("torch.").startswith(("float", "bfloat", "int", "uint", "bool"))
-            return real and (self.single or not isinstance(value, np.generic))
+        if dtype is not None:  # the entries of a large array are not read
+            is_real = str(dtype).removeprefix("torch.").startswith(("float", "bfloat", "int", "uint", "bool"))
+            return is_real and (self.single or not isinstance(value, np.generic))
         try:
             array = np.asarray(value)
             return array.dtype.kind in "biuf" and (self.single or array.ndim > 0)
@@ -278,7 +280,7 @@ class Argument:
     def expected(self) -> str:
         """Description of the accepted values, for error messages."""
         words = [] if self.rule is None else [self.rule.expected]
-        words += [*map(_article, self.classes), *map(repr, self.choices)]
+        words += [*map(_with_article, self.classes), *map(repr, self.choices)]
         words += [kind.expected for kind in sorted(self.kinds, key=lambda kind: isinstance(kind, Container))]
         return " or ".join(dict.fromkeys(words))
 
@@ -324,8 +326,8 @@ StandardDeviation = Annotated[
 FiniteArray = Annotated[Any, Rule(shape=None)]
 UnitInterval = Annotated[float, Rule(minimum=0, maximum=1)]
 WholeNumber = Annotated[int, Rule(integer=True)]
-Count = Annotated[int, Rule(integer=True, minimum=1, maximum=_COUNTED)]
-FromZero = Annotated[int, Rule(integer=True, minimum=0, maximum=_COUNTED)]
+Count = Annotated[int, Rule(integer=True, minimum=1, maximum=_MAX_INT32)]
+FromZero = Annotated[int, Rule(integer=True, minimum=0, maximum=_MAX_INT32)]
 Seed = Annotated[int, Rule(integer=True, minimum=0, maximum=2**63 - 1)]
 
 
@@ -355,18 +357,18 @@ def arguments_of(target: Callable[..., Any]) -> dict[str, Argument]:
 
 
 def _hints(target: Callable[..., Any]) -> Iterator[tuple[str, Any]]:
-    """Annotations of a function, or of a class and its bases; those of which a name is not known are left out."""
+    """Annotations of a function, or of a class and its bases; those with an unknown name are left out."""
     owners = reversed(target.__mro__) if isinstance(target, type) else [inspect.unwrap(target)]
     for owner in owners:
         names = vars(sys.modules[owner.__module__]) if isinstance(owner, type) else getattr(owner, "__globals__", {})
         for name, hint in inspect.get_annotations(owner).items():
             try:
-                yield name, eval(hint, {}, ChainMap(names, _Loaded())) if isinstance(hint, str) else hint
+                yield name, eval(hint, {}, ChainMap(names, _LoadedClasses())) if isinstance(hint, str) else hint
             except NameError:
                 continue
 
 
-class _Loaded(dict):
+class _LoadedClasses(dict):
     """Classes of modules that are loaded, by name: annotations may use what is imported below TYPE_CHECKING only."""
 
     def __missing__(self, name: str) -> Any:
@@ -378,9 +380,9 @@ class _Loaded(dict):
 
 def _wrap_checked(function: Callable[..., Any], owner: Callable[..., Any], title: str) -> Callable[..., Any]:
     signature = inspect.signature(function)
-    by_class = isinstance(owner, type) or function.__name__ == "__init__"
-    several = {name for name, parameter in signature.parameters.items() if parameter.kind is parameter.VAR_POSITIONAL}
-    options = {name for name, parameter in signature.parameters.items() if parameter.kind is parameter.VAR_KEYWORD}
+    is_constructor = isinstance(owner, type) or function.__name__ == "__init__"
+    variadic = {name for name, parameter in signature.parameters.items() if parameter.kind is parameter.VAR_POSITIONAL}
+    keyword_variadic = {name for name, parameter in signature.parameters.items() if parameter.kind is parameter.VAR_KEYWORD}
     bind = _binder(signature)
 
     @wraps(function)
@@ -389,13 +391,13 @@ def _wrap_checked(function: Callable[..., Any], owner: Callable[..., Any], title
             arguments = bind(args, kwargs)
         except TypeError:
             return function(*args, **kwargs)  # raises Python's own TypeError
-        named = None if by_class else arguments.get("name")
-        prefix = f"{named}." if isinstance(named, str) and named else f"{title}: "
+        object_name = None if is_constructor else arguments.get("name")
+        prefix = f"{object_name}." if isinstance(object_name, str) and object_name else f"{title}: "
         for name, argument in arguments_of(owner).items():
-            if name in several:
+            if name in variadic:
                 for k, value in enumerate(arguments.get(name, ())):
                     argument.check(f"{prefix}{name}[{k}]", value)
-            elif name in arguments and name not in options:
+            elif name in arguments and name not in keyword_variadic:
                 argument.check(prefix + name, arguments[name])
         return function(*args, **kwargs)
 
@@ -403,19 +405,19 @@ def _wrap_checked(function: Callable[..., Any], owner: Callable[..., Any], title
 
 
 def _binder(signature: inspect.Signature) -> Callable[[tuple[Any, ...], dict[str, Any]], Mapping[str, Any]]:
-    """Function (args, kwargs) -> arguments by name, as ``signature.bind`` has them, which takes several times longer."""
+    """Function (args, kwargs) -> arguments by name, the same as ``signature.bind`` returns, several times as fast."""
     parameters = signature.parameters.values()
     positional = [parameter.name for parameter in parameters if parameter.kind is parameter.POSITIONAL_OR_KEYWORD]
-    plain = all(parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY) for parameter in parameters)
+    has_no_variadic = all(parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY) for parameter in parameters)
     required = frozenset(parameter.name for parameter in parameters if parameter.default is parameter.empty)
-    known = frozenset(signature.parameters)
+    parameter_names = frozenset(signature.parameters)
 
     def bind(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Mapping[str, Any]:
-        if plain and len(args) <= len(positional):
+        if has_no_variadic and len(args) <= len(positional):
             arguments = dict(zip(positional, args, strict=False))
             if arguments.keys().isdisjoint(kwargs):
                 arguments.update(kwargs)
-                if required <= arguments.keys() <= known:
+                if required <= arguments.keys() <= parameter_names:
                     return arguments
         return signature.bind(*args, **kwargs).arguments
 
@@ -426,7 +428,7 @@ def _format_shape(shape: tuple[int | None, ...]) -> str:
     return str(tuple(shape)).replace("None", "any")
 
 
-def _article(kind: type) -> str:
+def _with_article(kind: type) -> str:
     words = {str: "a text", bool: "True or False"}
     return words.get(kind, f"{'an' if kind.__name__[0] in 'AEIOU' else 'a'} {kind.__name__}")
 
@@ -472,16 +474,16 @@ _CONTAINERS = {
 
 
 def _container(container: type, item_hints: tuple[Any, ...]) -> Container:
-    """A container of an annotation; tuples of different things are not looked into."""
+    """Accepted containers of an annotation; the items of tuples with different types are not checked."""
     if container is Mapping:
         value = _item(item_hints[1], single=True) if len(item_hints) == 2 else None
         return Container(container, value, named=item_hints[:1] == (str,))
-    alike = len(item_hints) == 1 or (len(item_hints) == 2 and item_hints[1] is Ellipsis)
-    return Container(container, _item(item_hints[0]) if alike else None)
+    is_homogeneous = len(item_hints) == 1 or (len(item_hints) == 2 and item_hints[1] is Ellipsis)
+    return Container(container, _item(item_hints[0]) if is_homogeneous else None)
 
 
 def _item(hint: Any, *, single: bool = False) -> Argument | None:
-    """Accepted values of a thing in a container: where tensors are annotated, arrays are accepted, and numbers if ``single``."""
+    """Accepted values of an item of a container: if tensors are annotated, arrays are accepted, and numbers if ``single``."""
     argument = _argument(hint)
     if argument is None or not (Numbers() in argument.kinds or any(kind.__name__ == "Tensor" for kind in argument.classes)):
         return argument

@@ -32,7 +32,7 @@ except ImportError as error:
         raise ImportError("Taichi loads the library libX11, which is missing: install it (apt-get install libx11-6)") from None
     raise
 
-from ti_sim.base.compilation import compile_one_at_a_time, compiling, in_double, refuse_launches, without  # noqa: E402
+from ti_sim.base.compilation import compile_one_at_a_time, compiling, in_double, refuse_launches, without_passes  # noqa: E402
 from ti_sim.base.fast_launch import install_fast_launch  # noqa: E402
 from ti_sim.base.frontend import LineReader, cache_sources, skip_importer_frame  # noqa: E402
 from ti_sim.base.matrix_products import build_products_directly  # noqa: E402
@@ -101,26 +101,26 @@ def start(*, device: str = "auto", precision: str = "f32", threads: Count | None
     if precision not in _PRECISIONS:
         raise UserError(f"precision {precision!r} is unknown: choose one of {', '.join(_PRECISIONS)}")
     with compiling:  # several threads may call start at once
-        running = _running()
-        if running is None:
+        current = _current_runtime()
+        if current is None:
             return _initialise(device, precision, threads)
-    if running.precision != precision or device not in ("auto", running.device):
+    if current.precision != precision or device not in ("auto", current.device):
         raise UserError(
-            f"the runtime already runs on {running.device} in {running.precision}, and {device} in {precision} was asked for: "
+            f"the runtime already runs on {current.device} in {current.precision}, and {device} in {precision} was asked for: "
             "choose device and precision before the first simulation or picture, or use a new process"
         )
-    return running
+    return current
 
 
 def require() -> Runtime:
     """Return the running runtime; if none runs, start it with the defaults (or ``RISP_DEVICE``, ``RISP_PRECISION``)."""
-    running = _running()
-    if running is not None:
-        return running
+    current = _current_runtime()
+    if current is not None:
+        return current
     return start(device=os.environ.get("RISP_DEVICE", "auto"), precision=os.environ.get("RISP_PRECISION", "f32"))
 
 
-def _running() -> Runtime | None:
+def _current_runtime() -> Runtime | None:
     """The current runtime: ours, or one that the user started with ``ti.init`` (adopted after a check)."""
     global _runtime
     if _forked:
@@ -150,8 +150,8 @@ def _adopt() -> Runtime:
 
 def _initialise(device: str, precision: str, threads: int | None) -> Runtime:
     global _runtime
-    on_cuda = device == "cuda" or (device == "auto" and _cuda_answers())
-    if device == "cuda" and not _cuda_answers():
+    on_cuda = device == "cuda" or (device == "auto" and _cuda_is_available())
+    if device == "cuda" and not _cuda_is_available():
         raise UserError("device 'cuda' was asked for and no CUDA device answers: choose device 'cpu', or repair the driver")
     options: dict[str, object] = {} if threads is None else {"cpu_max_num_threads": threads}
     cache = writable_cache()
@@ -190,7 +190,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
 
 
-def _cuda_answers() -> bool:
+def _cuda_is_available() -> bool:
     try:
         ctypes.CDLL("nvcuda.dll" if os.name == "nt" else "libcuda.so.1")
     except OSError:  # no driver: the check in Taichi would print a warning
@@ -232,21 +232,21 @@ def compiled_in_double(function: Callable[P, R]) -> Callable[P, R]:
     """
 
     @wraps(function)
-    def double(*args: P.args, **kwargs: P.kwargs) -> R:
+    def compile_and_call(*args: P.args, **kwargs: P.kwargs) -> R:
         require()
         with in_double():
             return function(*args, **kwargs)
 
-    return double
+    return compile_and_call
 
 
 def _compiled_without(function: Callable[P, R], passes: tuple[str, ...]) -> Callable[P, R]:
     """``function`` whose kernels are compiled without these passes and with short source positions in errors."""
 
     @wraps(function)
-    def light(*args: P.args, **kwargs: P.kwargs) -> R:
+    def compile_and_call(*args: P.args, **kwargs: P.kwargs) -> R:
         require()
-        with without(passes):
+        with without_passes(passes):
             return function(*args, **kwargs)
 
-    return light
+    return compile_and_call

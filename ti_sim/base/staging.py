@@ -22,7 +22,7 @@ import numpy as np
 from ti_sim.base.errors import UserError
 
 DEVICE = "cuda:0"  # Taichi launches on the first GPU that the process sees
-_ALIGNMENT = 64  # bytes: a copy's address has the remainder of the host's, so that numbers lie as they do there
+_ALIGNMENT = 64  # bytes: a copy has the same address modulo this as the host memory, so that its numbers are equally aligned
 
 R = TypeVar("R")
 
@@ -34,7 +34,7 @@ class Span(NamedTuple):
     end: int
 
 
-def merged(spans: Iterable[Span]) -> list[Span]:
+def merge_overlapping(spans: Iterable[Span]) -> list[Span]:
     """Spans that overlap as one, in ascending order; spans that only touch stay apart."""
     result: list[Span] = []
     for span in sorted(spans):
@@ -45,13 +45,13 @@ def merged(spans: Iterable[Span]) -> list[Span]:
     return result
 
 
-def launch_staged(arguments: Sequence[Any], launch: Callable[[Sequence[Any]], R], finish: Callable[[], None]) -> R:
+def launch_staged(arguments: Sequence[Any], launch: Callable[[Sequence[Any]], R], synchronize: Callable[[], None]) -> R:
     """Launch a kernel on a device; the host arrays among its arguments are copied there, and back.
 
     Args:
         arguments: arguments of the kernel.
-        launch: launches it with arguments of which no contiguous one is on the host.
-        finish: waits until it has run.
+        launch: launches the kernel with arguments whose contiguous arrays are all on the device.
+        synchronize: waits until it has run.
 
     Returns:
         What ``launch`` returns.
@@ -60,7 +60,7 @@ def launch_staged(arguments: Sequence[Any], launch: Callable[[Sequence[Any]], R]
         return launch(arguments)
     staging = Staging(arguments, DEVICE)
     result = launch(staging.arguments)
-    finish()
+    synchronize()
     staging.download()
     return result
 
@@ -98,31 +98,31 @@ class Staging:
         """
         self._torch = importlib.import_module("torch")
         arrays = [array for argument in arguments if is_staged(argument) for array in self._with_gradient(argument)]
-        self._spans = merged(_span(array) for array in arrays)
-        self._copies = [self._uploaded(span, device) for span in self._spans]
-        self._written = merged(_span(array) for array in arrays if _is_writeable(array))
-        self.arguments = [self._placed(argument) if is_staged(argument) else argument for argument in arguments]
+        self._spans = merge_overlapping(_span(array) for array in arrays)
+        self._copies = [self._upload(span, device) for span in self._spans]
+        self._writeable_spans = merge_overlapping(_span(array) for array in arrays if _is_writeable(array))
+        self.arguments = [self._device_tensor(argument) if is_staged(argument) else argument for argument in arguments]
 
     def download(self) -> None:
-        """Copy back what lies in host arrays that may be written to; the kernel must have run."""
-        for span in self._written:
+        """Copy the writeable host arrays back from the device; the kernel must have run."""
+        for span in self._writeable_spans:
             self._torch.from_numpy(_host_bytes(span)).copy_(self._bytes_of(span))
 
     def _with_gradient(self, array: Any) -> tuple[Any, ...]:
-        """An array, and its gradient where kernels read one: Taichi makes zeros of it if there is none yet."""
+        """An array, and its gradient if it requires one; a missing gradient is created with zeros, as Taichi does."""
         if isinstance(array, np.ndarray):
             return (array,)
         if array.requires_grad and array.grad is None:
             array.grad = self._torch.zeros_like(array)
         return (array,) if array.grad is None else (array, array.grad)
 
-    def _uploaded(self, span: Span, device: str) -> Any:
+    def _upload(self, span: Span, device: str) -> Any:
         misalignment = span.start % _ALIGNMENT
         copy = self._torch.empty(misalignment + span.end - span.start, dtype=self._torch.uint8, device=device)[misalignment:]
         return copy.copy_(self._torch.from_numpy(_host_bytes(span)))
 
-    def _placed(self, array: Any) -> Any:
-        """The tensor that stands for a host array, with its gradient."""
+    def _device_tensor(self, array: Any) -> Any:
+        """The device tensor of a host array, with its gradient."""
         tensor, *gradient = map(self._view, self._with_gradient(array))
         if gradient:
             tensor.requires_grad_(array.requires_grad).grad = gradient[0]

@@ -37,9 +37,9 @@ class Tape:
         self._tape.__enter__()
         return self
 
-    def __exit__(self, kind: Any, value: Any, trace: Any) -> None:
-        self._tape.__exit__(kind, value, trace)
-        if kind is None:
+    def __exit__(self, exception_type: Any, exception: Any, traceback: Any) -> None:
+        self._tape.__exit__(exception_type, exception, traceback)
+        if exception_type is None:
             for array in _arrays(arguments for _function, arguments in self._tape.calls):
                 array.grad.fill(0.0)
             self.loss.grad.fill(1.0)
@@ -53,7 +53,7 @@ def refuse_on_tape(name: str, *, recorded_by: str) -> None:
 
     Args:
         name: function that a program called.
-        recorded_by: what records the same computation on a tape.
+        recorded_by: name of the function or class that records the same computation on a tape.
 
     Raises:
         UserError: a tape records.

@@ -25,13 +25,13 @@ def offset_from_box(x, low, high):
     x minus the limited x is not always zero there: on a GPU, the multiplication that made x and the subtraction are one operation
     that rounds once, while the limited x is rounded.
     """
-    apart = vec3(0.0)
+    offset = vec3(0.0)
     for k in ti.static(range(3)):
         if x[k] > high[k]:
-            apart[k] = x[k] - high[k]
+            offset[k] = x[k] - high[k]
         elif x[k] < low[k]:
-            apart[k] = x[k] - low[k]
-    return apart
+            offset[k] = x[k] - low[k]
+    return offset
 
 
 @ti.func

@@ -27,14 +27,14 @@ MAKERS: dict[str, Callable[[np.ndarray], object]] = {
 def handed(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """One entry for each launch whose arguments were tried: whether all were plain."""
     outcomes: list[bool] = []
-    seen = fast_launch._set
+    seen = fast_launch._set_arguments
 
     def set_and_note(*args: object, **options: object) -> bool:
         outcomes.append(seen(*args, **options))
         return outcomes[-1]
 
     require()
-    monkeypatch.setattr(fast_launch, "_set", set_and_note)
+    monkeypatch.setattr(fast_launch, "_set_arguments", set_and_note)
     return outcomes
 
 

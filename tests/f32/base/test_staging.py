@@ -18,7 +18,7 @@ from ti_sim.base import fast_launch, launcher, staging
 from ti_sim.base.errors import UserError
 from ti_sim.base.launcher import Launcher
 from ti_sim.base.runtime import require, ti
-from ti_sim.base.staging import Span, Staging, launch_staged, merged
+from ti_sim.base.staging import Span, Staging, launch_staged, merge_overlapping
 
 
 @pytest.fixture
@@ -53,10 +53,10 @@ def staged(*arguments: object) -> Staging:
 
 
 def test_spans_that_overlap_are_one_and_spans_that_touch_are_not() -> None:
-    assert merged([Span(8, 12), Span(0, 4), Span(4, 8)]) == [Span(0, 4), Span(4, 8), Span(8, 12)]
-    assert merged([Span(6, 12), Span(0, 4), Span(3, 7)]) == [Span(0, 12)]
-    assert merged([Span(0, 12), Span(2, 4), Span(0, 12), Span(11, 12)]) == [Span(0, 12)]
-    assert merged([]) == []
+    assert merge_overlapping([Span(8, 12), Span(0, 4), Span(4, 8)]) == [Span(0, 4), Span(4, 8), Span(8, 12)]
+    assert merge_overlapping([Span(6, 12), Span(0, 4), Span(3, 7)]) == [Span(0, 12)]
+    assert merge_overlapping([Span(0, 12), Span(2, 4), Span(0, 12), Span(11, 12)]) == [Span(0, 12)]
+    assert merge_overlapping([]) == []
 
 
 # -- copies ---------------------------------------------------------------------------------------------------------------
