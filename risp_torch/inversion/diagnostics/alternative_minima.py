@@ -1,4 +1,4 @@
-"""Whether starts ended where the film shows what it does not show at the best one."""
+"""Starts with a loss near the lowest, at whose estimates more unknowns are observable than at the best start's."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from risp_torch.inversion.problem.search_stages import MAX_LINEARISED
 from risp_torch.inversion.solvers.search import SearchResult
 from risp_torch.inversion.uncertainty.covariance import UNOBSERVABLE, CovarianceEstimate
 
-AS_GOOD = 1.2  # times the lowest loss: a start that ended with less is as good an answer
-MAX_ALTERNATIVES = 4  # that are looked at
+MAX_LOSS_RATIO = 1.2  # times the lowest loss: a start with a smaller final loss fits the film as well as the best one
+MAX_ALTERNATIVES = 4  # other starts that are compared
 
 
 def best_observed(problem: Problem, search: SearchResult) -> tuple[SearchResult, list[str]]:
-    """The ends with a best start at which the film shows most, of those that fit it as well, and a sentence on others.
+    """The search result, with the best start replaced by one that fits as well and makes more unknowns observable; and remarks.
 
     The motion decides which parameters are observable: a wheel that rolls hides its friction, one that slips shows it.
 
@@ -31,18 +31,20 @@ def best_observed(problem: Problem, search: SearchResult) -> tuple[SearchResult,
     ]
     if not candidates or len(labels) > MAX_LINEARISED or problem.loss.non_smooth:
         return search, []
-    hidden = _unobservable(search, _linearised(problem, search, search.best))
-    if not hidden.any():
+    unobservable = _unobservable(search, _linearised(problem, search, search.best))
+    if not unobservable.any():
         return search, []
     sentences = []
     for start in candidates:
-        resolved = hidden & ~_unobservable(search, _linearised(problem, search, start))
-        if not resolved.any():
+        newly_observable = unobservable & ~_unobservable(search, _linearised(problem, search, start))
+        if not newly_observable.any():
             continue
-        names = " and ".join(label for label, one in zip(labels, resolved, strict=True) if one)
-        if search.losses[start] <= AS_GOOD * search.losses[search.best]:
-            said = f"start {start + 1} is the estimate, as it fits the film as well as start {search.best + 1} and shows {names}"
-            return replace(search, best=start), [said]
+        names = " and ".join(label for label, flag in zip(labels, newly_observable, strict=True) if flag)
+        if search.losses[start] <= MAX_LOSS_RATIO * search.losses[search.best]:
+            sentence = (
+                f"start {start + 1} is the estimate, as it fits the film as well as start {search.best + 1} and shows {names}"
+            )
+            return replace(search, best=start), [sentence]
         sentences.append(f"the film shows {names} at the end of start {start + 1}, which fits it less well")
     return search, sentences[:1]
 

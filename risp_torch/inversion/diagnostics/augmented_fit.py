@@ -23,11 +23,11 @@ from risp_torch.scene.bridge import bridge_dtype
 from risp_torch.scene.bridge.checks import bridge_device
 from risp_torch.scene.scene import Scene
 
-STEP = 0.03  # of the differences, in standard deviations of a nuisance
-OWN_STEP = 1e-3  # of the differences of the unknowns, in parts of their ranges
-MAX_EXPONENT = 60.0  # of the priors' factor
-FARTHEST = 3.0  # largest change of a nuisance, in standard deviations
-LIMIT_OF_NUISANCES, LIMIT_OF_UNKNOWNS = 2.0, 0.15  # of a step: standard deviations, and parts of the ranges
+NUISANCE_STEP = 0.03  # step of the differences by a nuisance, in its standard deviations
+UNKNOWN_STEP = 1e-3  # step of the differences by an unknown, in parts of its range
+MAX_EXPONENT = 60.0  # largest exponent of the priors' factor
+MAX_AMPLITUDE = 3.0  # largest change of a nuisance, in standard deviations
+MAX_NUISANCE_STEP, MAX_UNKNOWN_STEP = 2.0, 0.15  # limits of a step: standard deviations, and parts of the ranges
 POLICY = Policy(
     MarquardtDamping(residual_weight=0.0, with_priors=False, truncated=True), FixedSteps((1e-6, 1e-3, 1e-1), (1.0, 0.3)),
     rounds=1, termination=Termination(decrease=1e-3),
@@ -63,7 +63,7 @@ class AugmentedProblem:
     def bounds(self) -> tuple[np.ndarray, np.ndarray]:
         """Lowest and highest vectors."""
         low, high = (self.unknowns.scaled(bound) / self.unknowns.scaled_range() for bound in self.unknowns.bounds())
-        family_low, family_high = self.family.limits(FARTHEST)
+        family_low, family_high = self.family.limits(MAX_AMPLITUDE)
         return np.concatenate([low, family_low]), np.concatenate([high, family_high])
 
     def values(self, points: np.ndarray) -> dict[str, torch.Tensor]:
@@ -79,12 +79,12 @@ class AugmentedProblem:
         """Observations [n, P] of vectors [n, K + M], and which worlds stayed finite [n]; of another scene if that is given."""
         comparison, batches = comparison or self.comparison, []
         with torch.no_grad():
-            for first in range(0, len(points), comparison.worlds_at_once):
-                batch = points[first : first + comparison.worlds_at_once]
+            for start in range(0, len(points), comparison.worlds_at_once):
+                batch = points[start : start + comparison.worlds_at_once]
                 values = self.values(batch)
                 observed, finite = comparison.observe(scene or self.family.scene, values, worlds=len(batch))
                 batches.append((observed.flatten(1), finite))
-        return torch.cat([result[0] for result in batches]), torch.cat([result[1] for result in batches])
+        return torch.cat([batch_result[0] for batch_result in batches]), torch.cat([batch_result[1] for batch_result in batches])
 
     def columns(self, point: np.ndarray, entries: range, *, central: bool = True) -> torch.Tensor:
         """Derivatives [P, n] of the observations by some entries of the vector, by central or one-sided differences.
@@ -92,22 +92,22 @@ class AugmentedProblem:
         Those by variants of the scene are the differences to their films.
         """
         if self.family.variants:
-            reference, *changed = (
+            reference, *variant_films = (
                 self.observed(point[None], scene=scene)[0][0] for scene in (self.family.scene, *self.family.variants)
             )  # fmt: skip
-            return self.family.times * torch.stack([film - reference for film in changed], dim=1)
+            return self.family.variant_scale * torch.stack([film - reference for film in variant_films], dim=1)
         low, high = self.bounds
-        steps = np.where(np.arange(len(point)) < self.num_unknowns, OWN_STEP, STEP)
+        steps = np.where(np.arange(len(point)) < self.num_unknowns, UNKNOWN_STEP, NUISANCE_STEP)
         moves = np.diag(steps)[list(entries)]
-        nearby, count = self.comparison.frozen_at(self.family.scene, self.values(point[None])), len(entries)
+        frozen_comparison, count = self.comparison.frozen_at(self.family.scene, self.values(point[None])), len(entries)
         if central:
             points = np.concatenate([np.clip(point + sign * moves, low, high) for sign in (1, -1)])
             lengths = np.maximum((points[:count] - points[count:]).sum(axis=1), 1e-12)
         else:
-            first = np.clip(point + moves, low, high)
-            first = np.where(np.isclose(first, point).all(axis=1)[:, None], point - moves, first)
-            points, lengths = np.concatenate([first, point[None]]), (first - point).sum(axis=1)
-        observed, _ = self.observed(points, nearby)
+            moved_points = np.clip(point + moves, low, high)
+            moved_points = np.where(np.isclose(moved_points, point).all(axis=1)[:, None], point - moves, moved_points)
+            points, lengths = np.concatenate([moved_points, point[None]]), (moved_points - point).sum(axis=1)
+        observed, _ = self.observed(points, frozen_comparison)
         return ((observed[:count] - observed[count:]) / torch.as_tensor(lengths).to(observed)[:, None]).T
 
     def penalty(self, points: np.ndarray) -> np.ndarray:
@@ -125,13 +125,13 @@ class AugmentedProblem:
 
 @dataclass(frozen=True)
 class AugmentedFit:
-    """The estimate with a family of nuisances estimated, too.
+    """An estimate of the unknowns together with a family of nuisances.
 
     Attributes:
         family: the nuisances.
         amplitudes: [M] of the nuisances, standard deviations.
         shift: [K] change of the unknowns, scaled units.
-        loss: mean squared residual that is left.
+        loss: mean squared residual of the estimate.
     """
 
     family: Family
@@ -152,13 +152,13 @@ def fit_augmented(linearisation: Linearisation, joint: AugmentedProblem, *, desi
         design_effect: number of observations that count as one independent observation.
         rounds: largest number of rounds, each with 2 (K + M) films.
     """
-    first_vector = joint.start(linearisation.scaled)
-    problem, first = _JointProblem(joint, design_effect), _Evaluated(first_vector, linearisation.residual, linearisation.loss)
-    limit = np.where(np.arange(len(first_vector)) < joint.num_unknowns, LIMIT_OF_UNKNOWNS, LIMIT_OF_NUISANCES)
+    initial_vector = joint.start(linearisation.scaled)
+    problem, initial = _JointProblem(joint, design_effect), _Evaluated(initial_vector, linearisation.residual, linearisation.loss)
+    limit = np.where(np.arange(len(initial_vector)) < joint.num_unknowns, MAX_UNKNOWN_STEP, MAX_NUISANCE_STEP)
     policy = replace(POLICY, rounds=rounds, limit=limit)
-    objective = problem.penalised(np.array([linearisation.loss]), first_vector[None])
-    (minimum,) = minimise(problem, Starts.begin([first], policy, objective), policy).points
-    shift = (minimum.vector - first_vector)[: joint.num_unknowns] * joint.unknowns.scaled_range()
+    objective = problem.penalised(np.array([linearisation.loss]), initial_vector[None])
+    (minimum,) = minimise(problem, Starts.begin([initial], policy, objective), policy).points
+    shift = (minimum.vector - initial_vector)[: joint.num_unknowns] * joint.unknowns.scaled_range()
     return AugmentedFit(joint.family, minimum.vector[joint.num_unknowns :], shift, minimum.loss)
 
 
@@ -172,7 +172,7 @@ class _Evaluated:
 
 
 class _JointProblem(LeastSquaresProblem):
-    """The posterior of unknowns and nuisances; a point keeps its residual, so that no film is made twice."""
+    """The posterior of unknowns and nuisances; a point keeps its residual, so that no film is rendered twice."""
 
     def __init__(self, joint: AugmentedProblem, design_effect: float) -> None:
         self.joint, self.design_effect = joint, design_effect
@@ -185,8 +185,8 @@ class _JointProblem(LeastSquaresProblem):
         for point in points:
             columns = self.joint.columns(point.vector, range(len(point.vector)))
             variance = self.design_effect * max(point.loss, 1e-300)
-            film = NormalEquations.from_columns(columns.T, point.residual)
-            equations.append(film.with_prior(variance * self.precision, _away(self.joint, point.vector)))
+            film_equations = NormalEquations.from_columns(columns.T, point.residual)
+            equations.append(film_equations.with_prior(variance * self.precision, _prior_offset(self.joint, point.vector)))
         return equations
 
     def evaluate(
@@ -210,7 +210,7 @@ class _JointProblem(LeastSquaresProblem):
         return losses * np.exp(np.minimum(observation_weight * self.joint.penalty(vectors), MAX_EXPONENT))
 
 
-def _away(joint: AugmentedProblem, point: np.ndarray) -> np.ndarray:
+def _prior_offset(joint: AugmentedProblem, point: np.ndarray) -> np.ndarray:
     """Distance [K + M] of a vector from the priors' means."""
     ranges = joint.unknowns.scaled_range()
     return np.concatenate(

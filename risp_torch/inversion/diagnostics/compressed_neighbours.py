@@ -1,4 +1,4 @@
-"""Compressed films of neighbours of an estimate, whose errors are those of the film of a right scene."""
+"""Compressed films of points near an estimate: samples of the errors that a film has if the scene is correct."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from risp_torch.inversion.uncertainty.covariance import Uncertainty
 from risp_torch.scene.scene import Scene
 from ti_sim.base.rules import Count, checked
 
-COUNT, BOUNDS_OF_QUALITY = 16, (0, 51)
-QUALITIES_APART = (0, -1, 1)  # constant rate factors; the size of a file determines its own to about one
+NUM_FILMS, CRF_BOUNDS = 16, (0, 51)
+CRF_OFFSETS = (0, -1, 1)  # of the constant rate factor, which the size of a file determines to about one
 
 
 @checked
@@ -27,12 +27,12 @@ def compressed_neighbours(
     encoder: Encoder,
     crf: int,
     *,
-    count: Count = COUNT,
+    count: Count = NUM_FILMS,
 ) -> list[CompressedFilm]:
     """The film of the estimate and those of neighbours, each after encoding and decoding.
 
-    If the scene is right, the film is that of a point within the error bars. Its errors depend on its place on the encoder's
-    grids, on its quality, and on how far edges move in parts of a pixel. Neighbours share the place, and vary the others.
+    If the scene is correct, the film is that of a point within the error bars. Its errors depend on the position of edges on the
+    encoder's grids, on the quality, and on displacements of edges by fractions of a pixel. The films vary the last two.
 
     Args:
         scene, unknowns: those of the inversion.
@@ -47,17 +47,17 @@ def compressed_neighbours(
     """
     low, high = (unknowns.scaled(bound) for bound in unknowns.bounds())
     draws = np.random.default_rng(0).standard_normal((count - 1, len(linearisation.scaled)))
-    moves = bars.sd * (draws @ _root(bars.correlation))
+    moves = bars.sd * (draws @ _symmetric_root(bars.correlation))
     films = [encoder.film(crf)]
     for number, point in enumerate(np.clip(linearisation.scaled + moves, low, high), start=1):
         neighbour = film_at(scene, unknowns, unknowns.physical_values(point), linearisation.comparison.loss)
         if bool(neighbour.isfinite().all()):
-            quality = float(np.clip(crf + QUALITIES_APART[number % 3], *BOUNDS_OF_QUALITY))
-            films.append(replace(encoder, estimate=neighbour).film(quality))
+            neighbour_crf = float(np.clip(crf + CRF_OFFSETS[number % 3], *CRF_BOUNDS))
+            films.append(replace(encoder, estimate=neighbour).film(neighbour_crf))
     return films
 
 
-def _root(matrix: np.ndarray) -> np.ndarray:
+def _symmetric_root(matrix: np.ndarray) -> np.ndarray:
     """Symmetric root of a positive semidefinite matrix."""
     values, vectors = np.linalg.eigh(matrix)
     return (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T

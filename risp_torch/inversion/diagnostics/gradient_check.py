@@ -20,8 +20,8 @@ from ti_sim.base.param import Param
 from ti_sim.base.rules import Count, Rule, checked
 from ti_sim.rollout.adjoint import Adjoint
 
-SHIFT = 0.05  # of the range: distance of the target's unknowns from the point of the check
-FLOOR = 1e-6  # of the loss, per allowed range: below it an unknown is not observable
+TARGET_SHIFT = 0.05  # of the range: distance of the target's unknowns from the point of the check
+OBSERVABILITY_THRESHOLD = 1e-6  # of the loss, per allowed range: below it an unknown is not observable
 TOLERANCE = 1e-3  # relative, between gradient and difference
 ROUNDOFF = 4 * float(np.finfo(np.float64).eps)  # of a pixel
 
@@ -114,8 +114,8 @@ def check_film_gradient(
 
     Args:
         scene: the scene.
-        names: parameters, or entries of them; those without bounds are scaled by their own magnitude (at least 1, except for
-            that are always positive, which may be small).
+        names: parameters, or entries of them; those without bounds are scaled by their own magnitude (at least 1,
+            except for those that are always positive).
         frames: frame intervals; all by default.
         step: step of the differences, relative to the range.
         adjoint: how states are kept.
@@ -135,33 +135,33 @@ def check_film_gradient(
     values = {name: np.asarray(param.to_scaled(param.value), dtype=np.float64) for name, param in params.items()}
     positive = {name: scene.table.signs.get(split_entry(name)[0]) == "positive" for name in names}
     ranges = {name: _range(values[name], params[name], positive[name]) for name in names}
-    count = frames or scene.frames
+    num_intervals = frames or scene.frames
 
-    def physical(units: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    def physical(fractions: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         return {
-            name: params[name].from_scaled(torch.as_tensor(values[name]) + torch.as_tensor(ranges[name]) * unit)
-            for name, unit in units.items()
+            name: params[name].from_scaled(torch.as_tensor(values[name]) + torch.as_tensor(ranges[name]) * fraction)
+            for name, fraction in fractions.items()
         }
 
     with torch.no_grad():
-        moved = physical({name: torch.full(values[name].shape, SHIFT, dtype=torch.float64) for name in names})
-        target = film(scene, moved, worlds=1, frames=count)[0][0]
+        moved = physical({name: torch.full(values[name].shape, TARGET_SHIFT, dtype=torch.float64) for name in names})
+        target = film(scene, moved, worlds=1, frames=num_intervals)[0][0]
 
-    bar = tqdm(desc="films", disable=not progress, leave=False)
+    progress_bar = tqdm(desc="films", disable=not progress, leave=False)
 
-    def loss(units: dict[str, torch.Tensor]) -> torch.Tensor:
-        bar.update()
-        return pixel_loss(film(scene, physical(units), worlds=1, frames=count, adjoint=adjoint)[0], target).sum()
+    def loss(fractions: dict[str, torch.Tensor]) -> torch.Tensor:
+        progress_bar.update()
+        return pixel_loss(film(scene, physical(fractions), worlds=1, frames=num_intervals, adjoint=adjoint)[0], target).sum()
 
-    start = {name: np.zeros(values[name].shape) for name in names}
+    origin = {name: np.zeros(values[name].shape) for name in names}
     with torch.no_grad():
-        size = float(loss({name: torch.as_tensor(zeros) for name, zeros in start.items()}))
-    noise = (2 * size**0.5 + ROUNDOFF) * ROUNDOFF / step  # of a mean of squares
+        loss_value = float(loss({name: torch.as_tensor(zeros) for name, zeros in origin.items()}))
+    difference_noise = (2 * loss_value**0.5 + ROUNDOFF) * ROUNDOFF / step  # of differences of a mean of squares
     report = check_torch(
-        loss, start, step=step, order=4, rtol=TOLERANCE, atol=noise, floor=max(FLOOR * size, noise), allow_kinks=True,
-        min_observable=0,
+        loss, origin, step=step, order=4, rtol=TOLERANCE, atol=difference_noise,
+        floor=max(OBSERVABILITY_THRESHOLD * loss_value, difference_noise), allow_kinks=True, min_observable=0,
     )  # fmt: skip
-    bar.close()
+    progress_bar.close()
     entries = [
         FilmGradient(
             entry.name + "".join(f"[{i}]" for i in entry.index), entry.adjoint, entry.difference, entry.relative, entry.status,
@@ -169,7 +169,7 @@ def check_film_gradient(
         )
         for entry in report.entries
     ]  # fmt: skip
-    return entries, size
+    return entries, loss_value
 
 
 def _range(value: np.ndarray, param: Param, positive: bool) -> np.ndarray:

@@ -21,7 +21,12 @@ Points = Annotated[int, Rule(integer=True, minimum=2, maximum=2**31 - 1)]
 
 @checked
 def landscape(
-    scene: Scene, target: torch.Tensor | Comparison, names: list[str], *, points: Points = 41, bounds: Bounds | None = None,
+    scene: Scene,
+    target: torch.Tensor | Comparison,
+    names: list[str],
+    *,
+    points: Points = 41,
+    bounds: Bounds | None = None,
     progress: bool = True,
 ) -> tuple[list[np.ndarray], np.ndarray]:
     """Loss on a grid that spans the parameters' allowed ranges, evenly in their scales.
@@ -46,11 +51,13 @@ def landscape(
     axes = [np.linspace(a, b, points) for a, b in zip(low, high, strict=True)]
     grid = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(names))
     comparison, losses = Comparison.of_target(target), []
-    for first in tqdm(range(0, len(grid), 8), desc="landscape", disable=not progress):
-        rows = torch.as_tensor(grid[first : first + 8], dtype=bridge_dtype(), device=bridge_device())
+    for start in tqdm(range(0, len(grid), 8), desc="landscape", disable=not progress):
+        rows = torch.as_tensor(grid[start : start + 8], dtype=bridge_dtype(), device=bridge_device())
         losses.append(film_losses(scene, unknowns.from_scaled(rows), comparison, worlds=len(rows)))
-    physical = [np.power(10.0, axis) if scale == "log10" else axis for axis, scale in zip(axes, unknowns.scales, strict=True)]
-    return physical, torch.cat(losses).cpu().numpy().reshape([points] * len(names))
+    physical_axes = [
+        np.power(10.0, axis) if scale == "log10" else axis for axis, scale in zip(axes, unknowns.scales, strict=True)
+    ]
+    return physical_axes, torch.cat(losses).cpu().numpy().reshape([points] * len(names))
 
 
 @checked

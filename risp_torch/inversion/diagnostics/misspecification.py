@@ -1,10 +1,10 @@
-"""Numbers that were taken for known and are likely wrong, and how far that has moved an estimate.
+"""Numbers of a scene that were assumed known and are likely wrong, and the bias of an estimate by them.
 
-A score test (``score_tests``) checks every family of such numbers (``nuisance_parameters``). A family whose estimation moves an
-unknown by more than errors of the film let it, and by more than a part of its error bar, is named, as one that explains most of a
-residual that is larger than noise and compression leave. Named families are estimated, too, with priors of sensible sizes;
-the shift of the unknowns (omitted-variable bias) widens the error bars. Where nothing fits the film one step is no measure, and
-families are estimated. A residual that is not noise and that no family explains is doubted, too.
+A score test (``score_tests``) checks every family of such numbers (``nuisance_parameters``). A family is reported if estimating
+it moves an unknown significantly and by more than a part of its error bar, or if it explains most of a residual larger than
+noise and compression explain. Reported families are estimated, too, with priors of plausible sizes; the shift of the unknowns
+(omitted-variable bias) widens the error bars. If nothing fits the film, one step is too inaccurate, and families are estimated. A
+residual that neither noise nor a family explains makes a doubt.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from risp_torch.inversion.diagnostics.augmented_fit import FARTHEST, AugmentedFit, AugmentedProblem, fit_augmented
+from risp_torch.inversion.diagnostics.augmented_fit import MAX_AMPLITUDE, AugmentedFit, AugmentedProblem, fit_augmented
 from risp_torch.inversion.diagnostics.nuisance_parameters import (
     BODY_SIZE,
     CAMERA_ZOOM,
     COLOR,
-    STEP,
+    TIME_STEP,
     Family,
     families_of,
     sizes_of,
@@ -31,21 +31,21 @@ from risp_torch.inversion.diagnostics.nuisance_parameters import (
 from risp_torch.inversion.diagnostics.score_tests import FilmErrors, ScoreTest, score_test
 from risp_torch.inversion.problem.linearisation import Linearisation
 from risp_torch.inversion.problem.unknowns import Unknowns
-from risp_torch.inversion.uncertainty.misfit import MISFIT, NOTICED
+from risp_torch.inversion.uncertainty.misfit import DOUBTED_RATIO, MISFIT_RATIO
 from risp_torch.scene.scene import Scene
 from ti_sim.base.errors import DivergenceError, UserError
 
-ROUNDS, ROUNDS_OF_A_FIT = 10, 3  # Gauss-Newton steps with a family of nuisances, where nothing fits the film, and where it does
-LEVEL, CORRELATION_LEVEL = 0.05, 0.01  # of significance, for all tests together: of the families, and of the residual's power
-MATTERS = 0.5  # of an error bar: smaller shifts of the unknowns are left alone
-NAMED = 0.5  # of what noise leaves unexplained: a family that explains less of a large residual is not named
-AS_GOOD = 0.7  # of what the best family explains: others that explain this much are named, too
-CORRELATED = 2.0  # times the power of the film's errors in blocks: a residual with more is not noise, where that is significant
-ABSORBED = 2.0  # standard deviations of the film's errors: a number whose change by one of its own is less visible is assumed
+MISFIT_ROUNDS, FIT_ROUNDS = 10, 3  # Gauss-Newton steps with a family of nuisances if the estimate has a misfit, and if it fits
+SIGNIFICANCE_LEVEL, CORRELATION_LEVEL = 0.05, 0.01  # for all tests together: of the families, and of the residual's power
+MIN_SHIFT_IN_BARS = 0.5  # in error bars: smaller shifts of the unknowns are ignored
+MIN_EXPLAINED_FRACTION = 0.5  # of the residual that noise does not explain: a family that explains less is not reported
+MIN_RELATIVE_DECREASE = 0.7  # of the best family's decrease: families with a smaller one are not reported
+MAX_BLOCK_VARIANCE_RATIO = 2.0  # a residual with a larger significant ratio (``Diagnosis.block_variance_ratio``) is not noise
+MAX_ASSUMED_VISIBILITY = 2.0  # largest ``ScoreTest.visible`` of a number that an unknown is said to assume
 MAX_UNKNOWNS = 12  # of an inversion: with more, nothing is tested
-MOST_AUGMENTED = 5  # families that are estimated, too, where nothing fits the film: those whose first step explains most
+MAX_AUGMENTED = 5  # families that are estimated, too, if there is a misfit: those whose first step explains most
 _UNTESTED = "the estimates assume all other numbers of the scene, none of which was tested: {}"
-LISTED = 4  # parameters that a sentence names
+MAX_LISTED = 4  # parameters that a sentence names
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Misspecification:
 
     Attributes:
         augmented: the estimate when it is estimated, too.
-        share: of the residual that noise leaves unexplained, how much it explains.
+        share: fraction of the residual beyond noise that the family explains.
     """
 
     augmented: AugmentedFit
@@ -78,7 +78,7 @@ class Diagnosis:
         misspecifications: families that are likely wrong, the best explanation first.
         block_variance_ratio: largest significant power of the residual in blocks, divided by that of the film's errors, at
             least 1; None if nothing was tested or the errors are not known.
-        assumptions: sentences on numbers that the film does not show and that an unknown can stand for, or that are not tested.
+        assumptions: sentences on numbers that the film does not show and an unknown can compensate, or that are not tested.
     """
 
     misspecifications: list[Misspecification] = field(default_factory=list)
@@ -96,7 +96,7 @@ def diagnose(
         scene, unknowns: those of the inversion.
         linearisation: linearisation at the estimate.
         bars: [K] error bars, scaled units.
-        errors: of the film of a right scene.
+        errors: errors of a film if the scene is correct.
         explained: mean squared residual that noise and compression explain; None if unknown.
         misfit: mean squared residual divided by that; None if unknown.
     """
@@ -104,7 +104,7 @@ def diagnose(
         return Diagnosis()
     if len(unknowns.labels) > MAX_UNKNOWNS:
         return Diagnosis(assumptions=[_UNTESTED.format(f"more than {MAX_UNKNOWNS} unknowns have no such tests")])
-    with warnings.catch_warnings():  # of numbers that are varied beyond what a scene may have
+    with warnings.catch_warnings():  # warnings of numbers that are varied beyond the scene's limits
         warnings.simplefilter("ignore")
         tests = _tests(scene, unknowns, linearisation, errors)
         if not tests and (why := why_untested(scene, linearisation.comparison.loss)) is not None:
@@ -119,42 +119,44 @@ def _diagnosed(
     """Results of the tests (arguments: ``diagnose``)."""
     bars = np.maximum(bars / unknowns.scaled_range(), 1e-300)
     assumptions = _assumptions(tests, unknowns, bars)
-    if misfit is not None and misfit > MISFIT:
+    if misfit is not None and misfit > MISFIT_RATIO:
         return Diagnosis(_augmented_without_noise_model(linearisation, tests, errors, explained or 0.0), None, assumptions)
     ratio = None
     if tests and errors.variance is not None:
-        level = CORRELATION_LEVEL / len(tests)
-        ratio = max([1.0, *(test.block_variance_ratio for _, test in tests if test.correlation_p_value < level)])
+        corrected_level = CORRELATION_LEVEL / len(tests)
+        ratio = max([1.0, *(test.block_variance_ratio for _, test in tests if test.correlation_p_value < corrected_level)])
     unexplained = linearisation.loss - (explained or 0.0)
     p_values = np.array([_p_value(test, bars, linearisation.comparison.count, misfit, unexplained) for _, test in tests])
-    significant = [pair for pair, p_value in zip(tests, p_values, strict=True) if p_value < LEVEL]
-    if significant and p_value_of_all(p_values) >= LEVEL:
+    significant = [pair for pair, p_value in zip(tests, p_values, strict=True) if p_value < SIGNIFICANCE_LEVEL]
+    if significant and p_value_of_all(p_values) >= SIGNIFICANCE_LEVEL:
         significant = []
     whole_families = {joint.family.title for joint, _ in significant if joint.family.is_complete}
     subfamilies = sorted(
-        (pair for pair in significant if pair[0].family.title not in whole_families), key=lambda pair: -pair[1].falls
+        (pair for pair in significant if pair[0].family.title not in whole_families), key=lambda pair: -pair[1].residual_decrease
     )
     best = {pair[0].family.title: pair for pair in reversed(subfamilies)}
     significant = [pair for pair in significant if pair[0].family.is_complete or best.get(pair[0].family.title) is pair]
-    most = max((test.falls for _, test in significant), default=0.0)
-    named = [pair for pair in significant if pair[1].falls >= AS_GOOD * most]
-    misspecifications = [_misspecification(linearisation, *pair, errors, unexplained) for pair in named]
+    largest_decrease = max((test.residual_decrease for _, test in significant), default=0.0)
+    selected = [pair for pair in significant if pair[1].residual_decrease >= MIN_RELATIVE_DECREASE * largest_decrease]
+    misspecifications = [_misspecification(linearisation, *pair, errors, unexplained) for pair in selected]
     misspecifications.sort(key=lambda entry: -round(entry.share, 1))  # of families that explain as much, the first ones first
     return Diagnosis(misspecifications, ratio, assumptions)
 
 
 def _p_value(test: ScoreTest, bars: np.ndarray, count: float, misfit: float | None, unexplained: float) -> float:
-    """Of a test; 1 if the family moves no unknown by much of its bar [K], and explains no residual that is too large."""
-    p_values = np.minimum(test.p_value, test.shift_p_values * len(bars))[np.abs(test.shift) > MATTERS * bars]
-    explains = misfit is not None and misfit > NOTICED and test.falls / count > NAMED * unexplained
-    return float(min([1.0, *p_values, *([test.p_value] if explains else [])]))
+    """The p-value of a test; 1 if the family shifts all unknowns by little of their bars [K] and explains no misfit."""
+    p_values = np.minimum(test.p_value, test.shift_p_values * len(bars))[np.abs(test.shift) > MIN_SHIFT_IN_BARS * bars]
+    explains_misfit = (
+        misfit is not None and misfit > DOUBTED_RATIO and test.residual_decrease / count > MIN_EXPLAINED_FRACTION * unexplained
+    )
+    return float(min([1.0, *p_values, *([test.p_value] if explains_misfit else [])]))
 
 
 def p_value_of_all(p_values: np.ndarray) -> float:
     """Probability of a harmonic mean as small as that of L p-values [L], however they depend on each other (Wilson, 2019).
 
     The mean of 1 / p over many tests has a Landau distribution of scale pi / 2 at log L + 1 - gamma - log(2 / pi), with Euler's
-    gamma (equation 4 there). The p-value of a single test is its own.
+    gamma (equation 4 there). For a single test, its own p-value is returned.
     """
     from scipy.stats import landau  # takes most of a second
 
@@ -172,7 +174,7 @@ def _tests(
     tests, families = [], families_of(scene, linearisation.comparison.loss, unknowns)
     for family, columns in _derivatives(families, unknowns, linearisation):
         for subfamily, indices in family.subfamilies():
-            if (test := score_test(linearisation, columns[:, indices], subfamily.limits(FARTHEST), errors)) is not None:
+            if (test := score_test(linearisation, columns[:, indices], subfamily.limits(MAX_AMPLITUDE), errors)) is not None:
                 tests.append((AugmentedProblem(subfamily, linearisation.comparison, unknowns), test))
     return tests
 
@@ -192,12 +194,12 @@ def _derivatives(
         yield from zip(batch, columns.split([len(family.nuisances) for family in batch], dim=1), strict=True)
 
 
-def _batches(families: Sequence[Family], most: int) -> Iterator[list[Family]]:
+def _batches(families: Sequence[Family], max_nuisances: int) -> Iterator[list[Family]]:
     """Families of one scene, together with at most so many numbers."""
     batch: list[Family] = []
     for family in families:
-        count = sum(len(member.nuisances) for member in batch) + len(family.nuisances)
-        if batch and (family.scene is not batch[0].scene or family.variants or batch[0].variants or count > most):
+        count = sum(len(batch_family.nuisances) for batch_family in batch) + len(family.nuisances)
+        if batch and (family.scene is not batch[0].scene or family.variants or batch[0].variants or count > max_nuisances):
             yield batch
             batch = []
         batch.append(family)
@@ -216,21 +218,21 @@ def _misspecification(
     linearisation: Linearisation, joint: AugmentedProblem, test: ScoreTest, errors: FilmErrors, unexplained: float
 ) -> Misspecification:
     """A family whose test is significant, with its amplitudes after some steps, and the larger shifts of these and the test."""
-    ranges, loss = joint.unknowns.scaled_range(), linearisation.loss - test.falls / linearisation.comparison.count
+    ranges, loss = joint.unknowns.scaled_range(), linearisation.loss - test.residual_decrease / linearisation.comparison.count
     augmented = AugmentedFit(joint.family, test.amplitudes, test.shift * ranges, loss)
     if not joint.family.variants:
         try:
-            steps = fit_augmented(linearisation, joint, design_effect=errors.design_effect, rounds=ROUNDS_OF_A_FIT)
-            augmented = steps if steps.loss < linearisation.loss else augmented
+            fitted = fit_augmented(linearisation, joint, design_effect=errors.design_effect, rounds=FIT_ROUNDS)
+            augmented = fitted if fitted.loss < linearisation.loss else augmented
         except (UserError, DivergenceError):
             pass
     augmented = replace(
         augmented, shift=np.where(np.abs(augmented.shift) > np.abs(test.shift * ranges), augmented.shift, test.shift * ranges)
     )
-    return Misspecification(augmented, _share(linearisation, augmented, unexplained))
+    return Misspecification(augmented, _explained_fraction(linearisation, augmented, unexplained))
 
 
-def _share(linearisation: Linearisation, augmented: AugmentedFit, unexplained: float) -> float:
+def _explained_fraction(linearisation: Linearisation, augmented: AugmentedFit, unexplained: float) -> float:
     """Fraction of the unexplained residual that an estimated family takes away."""
     return float(np.clip((linearisation.loss - augmented.loss) / max(unexplained, 1e-300), 0.0, 1.0))
 
@@ -238,29 +240,37 @@ def _share(linearisation: Linearisation, augmented: AugmentedFit, unexplained: f
 def _augmented_without_noise_model(
     linearisation: Linearisation, tests: Sequence[tuple[AugmentedProblem, ScoreTest]], errors: FilmErrors, explained: float
 ) -> list[Misspecification]:
-    """Families that explain most of a residual, of those whose first step explains most."""
+    """Families whose estimation explains most of a residual, among those whose first step explains most."""
     misspecifications = []
-    able = [(joint, test.falls) for joint, test in tests if joint.family.is_complete and not joint.family.variants]
-    least = sorted((falls for _, falls in able), reverse=True)[:MOST_AUGMENTED]
-    for joint in [joint for joint, falls in able if falls >= least[-1]]:
+    family_decreases = [
+        (joint, test.residual_decrease) for joint, test in tests if joint.family.is_complete and not joint.family.variants
+    ]
+    largest_decreases = sorted((decrease for _, decrease in family_decreases), reverse=True)[:MAX_AUGMENTED]
+    for joint in [joint for joint, decrease in family_decreases if decrease >= largest_decreases[-1]]:
         try:
-            augmented = fit_augmented(linearisation, joint, design_effect=errors.design_effect, rounds=ROUNDS)
+            augmented = fit_augmented(linearisation, joint, design_effect=errors.design_effect, rounds=MISFIT_ROUNDS)
         except (UserError, DivergenceError):
             continue
-        misspecifications.append(Misspecification(augmented, _share(linearisation, augmented, linearisation.loss - explained)))
+        misspecifications.append(
+            Misspecification(augmented, _explained_fraction(linearisation, augmented, linearisation.loss - explained))
+        )
     misspecifications.sort(key=lambda entry: -round(entry.share, 1))
-    most = max((candidate.share for candidate in misspecifications), default=0.0)
-    return [candidate for candidate in misspecifications if candidate.share >= max(NAMED, AS_GOOD * most)]
+    largest_share = max((candidate.share for candidate in misspecifications), default=0.0)
+    return [
+        candidate
+        for candidate in misspecifications
+        if candidate.share >= max(MIN_EXPLAINED_FRACTION, MIN_RELATIVE_DECREASE * largest_share)
+    ]
 
 
 def _assumptions(tests: Sequence[tuple[AugmentedProblem, ScoreTest]], unknowns: Unknowns, bars: np.ndarray) -> list[str]:
-    """A sentence for each unknown that stands for numbers which the film does not show."""
+    """A sentence for each unknown whose estimate depends on numbers that the film does not determine."""
     assumed: dict[int, list[str]] = {}
     for joint, test in tests:
         if not joint.family.assumed:
             continue
-        moved = (np.abs(test.unit_shift) > bars[:, None]) & (test.visible < ABSORBED)
-        for k in np.flatnonzero(moved.any(axis=1)):
+        is_shifted = (np.abs(test.unit_shift) > bars[:, None]) & (test.visible < MAX_ASSUMED_VISIBILITY)
+        for k in np.flatnonzero(is_shifted.any(axis=1)):
             assumed.setdefault(int(k), []).append(joint.family.title)
     return [
         f"{unknowns.labels[k]} assumes {', '.join(names)}, which this film does not show beside it: an error there moves it"
@@ -275,17 +285,21 @@ def doubts_of_residual(diagnosis: Diagnosis, misfit: float | None) -> list[str]:
         diagnosis: the tests.
         misfit: mean squared residual divided by what noise and compression explain; None if unknown.
     """
-    if diagnosis.misspecifications or (misfit is not None and misfit > MISFIT):
+    if diagnosis.misspecifications or (misfit is not None and misfit > MISFIT_RATIO):
         return []
     ratio = diagnosis.block_variance_ratio
-    is_correlated = ratio is not None and ratio > CORRELATED
-    if not is_correlated and (misfit is None or misfit <= NOTICED):
+    is_correlated = ratio is not None and ratio > MAX_BLOCK_VARIANCE_RATIO
+    if not is_correlated and (misfit is None or misfit <= DOUBTED_RATIO):
         return []
-    size = f"its errors are correlated, {ratio:.2g} times as strongly as noise and compression" if is_correlated else ""
-    much = f"it is {misfit:.2g} times what noise and compression explain" if misfit is not None and misfit > NOTICED else ""
+    correlation_clause = (
+        f"its errors are correlated, {ratio:.2g} times as strongly as noise and compression" if is_correlated else ""
+    )
+    misfit_clause = (
+        f"it is {misfit:.2g} times what noise and compression explain" if misfit is not None and misfit > DOUBTED_RATIO else ""
+    )
     return [
         "the scene differs from the film: the residual is no noise "
-        f"({' and '.join(clause for clause in (much, size) if clause)}), "
+        f"({' and '.join(clause for clause in (misfit_clause, correlation_clause) if clause)}), "
         "and no number of the scene that was tested explains it: shapes, colours or laws may be others, and the error bars need "
         "not hold"
     ]
@@ -294,18 +308,18 @@ def doubts_of_residual(diagnosis: Diagnosis, misfit: float | None) -> list[str]:
 def misspecification_sentences(
     misspecifications: Sequence[Misspecification], unknowns: Unknowns, scaled: np.ndarray
 ) -> list[str]:
-    """A sentence on what is likely wrong, if anything is.
+    """A sentence on families that are likely wrong, if there are any.
 
     Args:
-        misspecifications: what is likely wrong.
+        misspecifications: families that are likely wrong.
         unknowns: unknowns of the inversion.
         scaled: [K] the estimate, scaled units.
     """
     if not misspecifications:
         return []
     clauses = [
-        f"{entry.augmented.family.title} ({_amounts(entry.augmented)} would explain {100 * entry.share:.0f} % of what "
-        f"noise does not, with {_estimates(unknowns, scaled + entry.augmented.shift)}; {_advice(entry.augmented.family)})"
+        f"{entry.augmented.family.title} ({_changes_text(entry.augmented)} would explain {100 * entry.share:.0f} % of what "
+        f"noise does not, with {_estimates_text(unknowns, scaled + entry.augmented.shift)}; {_advice(entry.augmented.family)})"
         for entry in misspecifications
     ]
     return [f"likely wrong: {'; or '.join(clauses)}: the error bars include the shift caused by also estimating it"]
@@ -323,34 +337,34 @@ def _changes(augmented: AugmentedFit) -> dict[str, np.ndarray]:
     return {name: np.asarray(sizes[name]) for name in sorted(sizes, key=lambda name: -amplitudes[name])}
 
 
-def _amounts(augmented: AugmentedFit) -> str:
+def _changes_text(augmented: AugmentedFit) -> str:
     """The largest changes in words."""
     phrases = []
     if augmented.family.variants:
         changes = _changes(augmented)
-        if STEP in changes:
-            return "errors of longer steps than the scene's" if changes[STEP] < 0 else "shorter steps than the scene's"
+        if TIME_STEP in changes:
+            return "errors of longer steps than the scene's" if changes[TIME_STEP] < 0 else "shorter steps than the scene's"
         if all(name.endswith(f".{BODY_SIZE}") for name in changes):
             return ", ".join(f"{name} by {100 * float(size):.2g} %" for name, size in changes.items())
         return ", ".join(f"{name} by {np.linalg.norm(size):.2g} m" for name, size in changes.items())
-    for name, change in list(_changes(augmented).items())[:LISTED]:
+    for name, change in list(_changes(augmented).items())[:MAX_LISTED]:
         value = np.asarray(augmented.family.scene.parameters[name].value)
         unit = augmented.family.scene.parameters[name].unit
         size = float(np.linalg.norm(change)) if change.ndim < 2 else float(np.abs(change).max())
-        last = name.rpartition(".")[2]
-        if last in ("turn", "rotation", "angle"):
+        suffix = name.rpartition(".")[2]
+        if suffix in ("turn", "rotation", "angle"):
             phrases.append(f"{name} by {np.degrees(size):.2g} degrees")
-        elif np.any(value) and (last in ("focal", "rate", "intensity") or augmented.family.assumed):
+        elif np.any(value) and (suffix in ("focal", "rate", "intensity") or augmented.family.assumed):
             phrases.append(f"{name} by {100 * size / max(float(np.linalg.norm(value)), 1e-12):.2g} %")
         else:
             phrases.append(f"{name} by {size:.2g} {unit}".rstrip())
     return ", ".join(phrases)
 
 
-def _estimates(unknowns: Unknowns, scaled: np.ndarray) -> str:
+def _estimates_text(unknowns: Unknowns, scaled: np.ndarray) -> str:
     """The first values of a point [K] in words."""
     values = zip(unknowns.labels, unknowns.physical_values(scaled), unknowns.units, strict=True)
-    return " and ".join(f"{label} of {value:.4g} {unit}".rstrip() for label, value, unit in list(values)[:LISTED])
+    return " and ".join(f"{label} of {value:.4g} {unit}".rstrip() for label, value, unit in list(values)[:MAX_LISTED])
 
 
 def _advice(family: Family) -> str:
@@ -358,7 +372,7 @@ def _advice(family: Family) -> str:
     if any(np.abs(nuisance.move).max() == COLOR for nuisance in family.nuisances):
         return "make psi unknown, or compare with --loss matched or mask"
     if family.variants:
-        if STEP in family.names:
+        if TIME_STEP in family.names:
             return "give the scene more substeps"
         return "give the bodies other sizes or shapes, or shapes in parts"
     logarithmic = {nuisance.name for nuisance in family.nuisances if nuisance.logarithmic}

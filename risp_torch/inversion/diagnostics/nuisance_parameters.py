@@ -1,7 +1,7 @@
-"""Numbers of a scene that an inversion takes for known and that may be wrong.
+"""Numbers of a scene that an inversion assumes known and that may be wrong.
 
-Families of them: camera and lens, time of the film, look, start of the bodies, gravity's direction, air drag, mass distribution,
-time step of the physics, centre of mass and size of bodies, and every other physical number by itself.
+Families of nuisance parameters: camera and lens, time of the film, look, start of the bodies, gravity's direction, air drag, mass
+distribution, time step of the physics, centre of mass and size of bodies, and every other physical number by itself.
 """
 
 from __future__ import annotations
@@ -37,14 +37,15 @@ CAMERA_TURN, CAMERA_SHIFT, CAMERA_ZOOM = np.radians(2.0), 0.07, 0.1
 FILM_START, FILM_RATE = 0.3, 0.03
 BRIGHTNESS, LIGHT_TURN, COLOR = 0.3, 0.2, 0.1
 BODY_TURN, BODY_SHIFT = 0.05, 0.02
-LENS, TILT, DRAG, INERTIA, NUMBER, RANGE, POISSON, STEPS = 0.2, np.radians(2.0), 0.2, 0.1, 0.2, 0.1, 0.05, 3.0
+LENS_COEFFICIENT, GRAVITY_TILT, DRAG, INERTIA = 0.2, np.radians(2.0), 0.2, 0.1
+NUMBER_FRACTION, RANGE_FRACTION, POISSON, TIME_STEP_ERROR = 0.2, 0.1, 0.05, 3.0
 MAX_SEPARATE_ENTRIES = 4  # of a vector whose entries are varied one by one; a larger array is scaled
 START_NAMES = ("position", "velocity", "rotation", "angle", "angular_velocity", "rate", "velocity_gradient")
-CENTER, SIZE = 0.05, 0.03
-RESIZED = 0.01  # change of a body's size in its variant
+CENTER_SHIFT, SIZE_CHANGE = 0.05, 0.03
+VARIANT_SIZE_CHANGE = 0.01  # change of a body's size in its variant
 MAX_TESTED_BODIES = 3  # whose centre of mass and size are tested
 CENTER_OF_MASS, BODY_SIZE = "center_of_mass", "size"  # names of nuisances that are no parameters
-STEP = "substeps"  # name of the nuisance that stands for the time step of the physics
+TIME_STEP = "substeps"  # name of the nuisance that stands for the time step of the physics
 
 
 @dataclass(frozen=True)
@@ -70,10 +71,10 @@ class Family:
         title: what they are, in sentences.
         nuisances: M directions.
         scene: the scene, with all parameters that these name.
-        variants: for what is no parameter, M scenes in which it differs by a part of a standard deviation of each direction; none
-            for other families.
-        times: standard deviations divided by that part.
-        assumed: whether an unknown can stand for it, so that a film that does not show it makes it an assumption.
+        variants: if the nuisances are no parameters, M scenes, each changed by a part of one nuisance's standard deviation;
+            empty for other families.
+        variant_scale: standard deviation of a nuisance, divided by its change in a variant.
+        assumed: whether an unknown can compensate its error, so that it is an assumption if the film does not determine it.
         is_complete: False for one of several parameters of a family.
     """
 
@@ -81,12 +82,12 @@ class Family:
     nuisances: tuple[Nuisance, ...]
     scene: Scene
     variants: tuple[Scene, ...] = ()
-    times: float = 1.0
+    variant_scale: float = 1.0
     assumed: bool = False
     is_complete: bool = True
 
     def subfamilies(self) -> Iterator[tuple[Family, list[int]]]:
-        """The family, and the numbers of each of its parameters where it has several; with their places among the nuisances."""
+        """The family, and the numbers of each of its parameters where it has several; with their indices among the nuisances."""
         yield self, list(range(len(self.nuisances)))
         for name in self.names if len(self.names) > 1 else []:
             member_indices = [m for m, nuisance in enumerate(self.nuisances) if nuisance.name == name]
@@ -107,7 +108,7 @@ class Family:
             move = torch.as_tensor(nuisance.move, dtype=amplitude.dtype).to(amplitude.device)
             moved, current = amplitude.reshape(-1, *[1] * move.ndim) * move, values.get(nuisance.name, scene_value)
             values[nuisance.name] = current * moved.exp() if nuisance.logarithmic else current + moved
-        return {name: self._allowed(name, value) for name, value in values.items()}
+        return {name: self._clamped(name, value) for name, value in values.items()}
 
     def limits(self, farthest: float) -> tuple[np.ndarray, np.ndarray]:
         """Lowest and highest amplitudes [M], ``farthest`` unless all numbers that a direction changes are on a limit."""
@@ -124,8 +125,8 @@ class Family:
                 high[m] = 0.0
         return low, high
 
-    def _allowed(self, name: str, value: torch.Tensor) -> torch.Tensor:
-        """The values within what the scene takes."""
+    def _clamped(self, name: str, value: torch.Tensor) -> torch.Tensor:
+        """The values, clamped to those that the scene accepts."""
         sign = self.scene.table.signs.get(name)
         if sign == "color":
             return value.clamp(0.0, 1.0)
@@ -154,9 +155,9 @@ def families_of(scene: Scene, loss: Loss, unknowns: Unknowns) -> list[Family]:
     """
     if why_untested(scene, loss) is not None:
         return []
-    taken = {split_entry(name)[0] for name in unknowns.params} | set(loss.appearance())
+    excluded = {split_entry(name)[0] for name in unknowns.params} | set(loss.appearance())
     if unknowns.appearance is not None:
-        taken |= set(unknowns.appearance.spreads)
+        excluded |= set(unknowns.appearance.spreads)
     candidates = []
     with_camera = loss.of_pictures and scene.view.has_projection
     if with_camera:
@@ -164,15 +165,15 @@ def families_of(scene: Scene, loss: Loss, unknowns: Unknowns) -> list[Family]:
     if isinstance(loss, PixelLoss) and PSI not in unknowns.params:
         candidates.append(Family("the look", tuple(_look(scene)), scene))
     candidates.append(Family("the start of the bodies", tuple(_starts(scene)), scene))
-    candidates += [Family(name, tuple(_varied(scene, name)), scene, assumed=True) for name in _numbers(scene)]
+    candidates += [Family(name, tuple(_varied(scene, name)), scene, assumed=True) for name in _number_names(scene)]
     candidates += _changed_scenes(scene)
     if with_camera:
-        lens = _changed(scene, _give_lens)
-        candidates.append(Family("the camera's lens", tuple(_lens(lens)), lens))
-    if (filmed := _with_clock(scene)) is not None:
-        candidates.append(Family("the film's time", tuple(_time(filmed)), filmed))
+        lens_scene = _changed(scene, _give_lens)
+        candidates.append(Family("the camera's lens", tuple(_lens(lens_scene)), lens_scene))
+    if (timed_scene := _with_clock(scene)) is not None:
+        candidates.append(Family("the film's time", tuple(_time(timed_scene)), timed_scene))
     families = [
-        replace(candidate, nuisances=tuple(n for n in candidate.nuisances if n.name not in taken)) for candidate in candidates
+        replace(candidate, nuisances=tuple(n for n in candidate.nuisances if n.name not in excluded)) for candidate in candidates
     ]
     return [family for family in families if family.nuisances]
 
@@ -181,24 +182,26 @@ def _changed_scenes(scene: Scene) -> Iterator[Family]:
     """Gravity's direction, drag and inertia of bodies for which the scene gives none, and the time step."""
     gravity = np.asarray(scene.parameters["gravity"].value) if "gravity" in scene.parameters else np.zeros(0)
     if gravity.shape == (3,) and gravity.any():
-        yield Family("the direction of gravity", tuple(Nuisance("gravity", TILT * way) for way in _tangents(gravity)), scene)
-    for title, change, numbers in (("air drag", _give_drag, _drag), ("the mass distribution", _give_inertia, _inertia)):
-        free = _changed(scene, change)
-        yield Family(title, tuple(numbers(scene, free)), free)
+        tilts = tuple(Nuisance("gravity", GRAVITY_TILT * tangent) for tangent in _tangents(gravity))
+        yield Family("the direction of gravity", tilts, scene)
+    for title, change, nuisances_of in (("air drag", _give_drag, _drag), ("the mass distribution", _give_inertia, _inertia)):
+        extended_scene = _changed(scene, change)
+        yield Family(title, tuple(nuisances_of(scene, extended_scene)), extended_scene)
     if scene.simulator.adapter.refinable:
-        finer = _changed(scene, _halve_steps)
-        yield Family("the time step of the physics", (Nuisance(STEP, np.asarray(STEPS)),), scene, (finer,), STEPS)
+        refined_scene = _changed(scene, _halve_steps)
+        time_step = (Nuisance(TIME_STEP, np.asarray(TIME_STEP_ERROR)),)
+        yield Family("the time step of the physics", time_step, scene, (refined_scene,), TIME_STEP_ERROR)
     if not scene.articulated and 0 < len(scene.bodies) <= MAX_TESTED_BODIES:
         visible = [k for k, body in enumerate(scene.bodies) if body.mesh is not None]
         sides = {k: float(np.ptp(scene.bodies[k].mesh.vertices, axis=0).max()) for k in visible}
-        shifts = [(k, CENTER * sides[k] * axis) for k in visible for axis in np.eye(3)]
+        shifts = [(k, CENTER_SHIFT * sides[k] * axis) for k in visible for axis in np.eye(3)]
         moved = tuple(_changed(scene, partial(_move_center, body=k, shift=shift)) for k, shift in shifts)
         center = tuple(Nuisance(f"{scene.bodies[k].name}.{CENTER_OF_MASS}", shift) for k, shift in shifts)
         yield Family("the centre of mass", center, scene, moved)
         resizable = [k for k in visible if scene.bodies[k].collision is None or scene.bodies[k].collision.kind != "mesh"]
-        resized = tuple(_changed(scene, partial(_resize, body=k, times=1.0 + RESIZED)) for k in resizable)
-        sizes = tuple(Nuisance(f"{scene.bodies[k].name}.{BODY_SIZE}", np.asarray(SIZE)) for k in resizable)
-        yield Family("the size of the bodies", sizes, scene, resized, SIZE / RESIZED)
+        resized = tuple(_changed(scene, partial(_resize, body=k, factor=1.0 + VARIANT_SIZE_CHANGE)) for k in resizable)
+        sizes = tuple(Nuisance(f"{scene.bodies[k].name}.{BODY_SIZE}", np.asarray(SIZE_CHANGE)) for k in resizable)
+        yield Family("the size of the bodies", sizes, scene, resized, SIZE_CHANGE / VARIANT_SIZE_CHANGE)
 
 
 def _changed(scene: Scene, change: Callable[[Scene], None]) -> Scene:
@@ -226,12 +229,12 @@ def _move_center(scene: Scene, *, body: int, shift: np.ndarray) -> None:
     collision = old_body.collision
     if collision is not None:
         collision = replace(collision, position=tuple(np.asarray(collision.position) - shift))
-    moved = replace(old_body, surface=replace(old_body.surface, mesh=mesh), points=points, collision=collision)
-    scene.bodies = tuple(moved if k == body else scene_body for k, scene_body in enumerate(scene.bodies))
+    moved_body = replace(old_body, surface=replace(old_body.surface, mesh=mesh), points=points, collision=collision)
+    scene.bodies = tuple(moved_body if k == body else scene_body for k, scene_body in enumerate(scene.bodies))
     pose = old_body.pose(scene.table.values(worlds=1))[0].double()
-    away = (rotation_matrix(pose[3:]) @ torch.as_tensor(shift, dtype=pose.dtype, device=pose.device)).cpu().numpy()
-    spin = np.asarray(scene.parameters[f"{old_body.name}.angular_velocity"].value)
-    for name, change in (("position", away), ("velocity", np.cross(spin, away))):
+    world_shift = (rotation_matrix(pose[3:]) @ torch.as_tensor(shift, dtype=pose.dtype, device=pose.device)).cpu().numpy()
+    angular_velocity = np.asarray(scene.parameters[f"{old_body.name}.angular_velocity"].value)
+    for name, change in (("position", world_shift), ("velocity", np.cross(angular_velocity, world_shift))):
         param = scene.table.params[f"{old_body.name}.{name}"]
         scene.table.params[f"{old_body.name}.{name}"] = replace(param, value=param.value + change, low=None, high=None)
     for force in scene.applied_forces:
@@ -240,23 +243,23 @@ def _move_center(scene: Scene, *, body: int, shift: np.ndarray) -> None:
             scene.table.params[f"{force.name}.point"] = replace(param, value=param.value - shift, low=None, high=None)
 
 
-def _resize(scene: Scene, *, body: int, times: float) -> None:
+def _resize(scene: Scene, *, body: int, factor: float) -> None:
     """Enlarge a body about its centre of mass. A mass or inertia that is a parameter stays."""
     old_body = scene.bodies[body]
     points = old_body.points.copy()
-    points[:, POSITION : RADIUS + 1] *= times
-    points[points[:, KIND] == PATCH, VECTOR:] *= times**2
-    mesh, collision = replace(old_body.mesh, vertices=times * old_body.mesh.vertices), old_body.collision
+    points[:, POSITION : RADIUS + 1] *= factor
+    points[points[:, KIND] == PATCH, VECTOR:] *= factor**2
+    mesh, collision = replace(old_body.mesh, vertices=factor * old_body.mesh.vertices), old_body.collision
     properties = old_body.mass_properties
     if properties is not None:
-        volume, inertia = times**3 * properties.volume, times**5 * properties.inertia_per_density
+        volume, inertia = factor**3 * properties.volume, factor**5 * properties.inertia_per_density
         properties = replace(properties, volume=volume, inertia_per_density=inertia)
     if collision is not None:
-        size, position = (tuple(times * np.asarray(lengths)) for lengths in (collision.size, collision.position))
+        size, position = (tuple(factor * np.asarray(lengths)) for lengths in (collision.size, collision.position))
         collision = replace(collision, size=size, position=position)
     surface = replace(old_body.surface, mesh=mesh)
-    resized = replace(old_body, surface=surface, points=points, mass_properties=properties, collision=collision)
-    scene.bodies = tuple(resized if k == body else scene_body for k, scene_body in enumerate(scene.bodies))
+    resized_body = replace(old_body, surface=surface, points=points, mass_properties=properties, collision=collision)
+    scene.bodies = tuple(resized_body if k == body else scene_body for k, scene_body in enumerate(scene.bodies))
 
 
 def _lens(scene: Scene) -> Iterator[Nuisance]:
@@ -264,7 +267,10 @@ def _lens(scene: Scene) -> Iterator[Nuisance]:
     prefix = prefix_of(scene.camera)
     yield Nuisance(f"{prefix}.focal", CAMERA_ZOOM * np.asarray(scene.parameters[f"{prefix}.focal"].value))
     coefficients = np.asarray(scene.parameters[f"{prefix}.distortion"].value)
-    yield from (Nuisance(f"{prefix}.distortion", LENS * np.eye(coefficients.size)[k]) for k in range(min(2, coefficients.size)))
+    yield from (
+        Nuisance(f"{prefix}.distortion", LENS_COEFFICIENT * np.eye(coefficients.size)[k])
+        for k in range(min(2, coefficients.size))
+    )
 
 
 def _give_drag(scene: Scene) -> None:
@@ -274,8 +280,8 @@ def _give_drag(scene: Scene) -> None:
                 scene.table.add(name, 0.0, unit=unit, sign="not negative")
 
 
-def _drag(scene: Scene, free: Scene) -> Iterator[Nuisance]:
-    values = free.table.values(worlds=1)
+def _drag(scene: Scene, extended_scene: Scene) -> Iterator[Nuisance]:
+    values = extended_scene.table.values(worlds=1)
     for body in [] if scene.articulated else scene.bodies:
         inertia = float(body.inertia(values)[0].diagonal().mean())
         for name, size in zip(body.drag_names, (float(body.mass(values)[0]), inertia), strict=True):
@@ -287,25 +293,25 @@ def _give_inertia(scene: Scene) -> None:
     for body in scene.bodies:
         name = f"{body.name}.inertia_per_mass"
         if body.mass_properties is not None and not {name, f"{body.name}.inertia"} & set(scene.table.params):
-            unit = np.asarray(body.mass_properties.inertia_per_density) / body.mass_properties.volume
-            scene.table.add(name, unit, unit="m2", shape=(3, 3))
+            inertia_per_mass = np.asarray(body.mass_properties.inertia_per_density) / body.mass_properties.volume
+            scene.table.add(name, inertia_per_mass, unit="m2", shape=(3, 3))
 
 
-def _inertia(scene: Scene, free: Scene) -> Iterator[Nuisance]:
+def _inertia(scene: Scene, extended_scene: Scene) -> Iterator[Nuisance]:
     """Rows and columns of the inertia tensors, scaled together: second moments of the mass along one axis."""
     for body in scene.bodies:
         name = f"{body.name}.inertia_per_mass"
-        if name in free.parameters:
-            unit = np.asarray(free.parameters[name].value)
-            yield from (Nuisance(name, 0.5 * INERTIA * (axis[:, None] + axis[None]) * unit) for axis in np.eye(3))
+        if name in extended_scene.parameters:
+            inertia_per_mass = np.asarray(extended_scene.parameters[name].value)
+            yield from (Nuisance(name, 0.5 * INERTIA * (axis[:, None] + axis[None]) * inertia_per_mass) for axis in np.eye(3))
 
 
-def _numbers(scene: Scene) -> Iterator[str]:
+def _number_names(scene: Scene) -> Iterator[str]:
     """Names of the physical numbers that are not zero or have bounds, without starts, cameras, clock and look."""
     picture_parameters = set(scene.view.picture_parameters)
     for name, param in scene.parameters.items():
-        first, _, last = name.rpartition(".")
-        if name in picture_parameters or first in ("softness", "film") or name.startswith("camera") or last in START_NAMES:
+        owner, _, suffix = name.rpartition(".")
+        if name in picture_parameters or owner in ("softness", "film") or name.startswith("camera") or suffix in START_NAMES:
             continue
         if np.any(param.value) and not (name == "gravity" and np.ndim(param.value)):
             yield name
@@ -315,18 +321,18 @@ def _varied(scene: Scene, name: str) -> Iterator[Nuisance]:
     """Directions of a physical number: a part of its range or of itself, each entry of a vector, a large array as a whole."""
     param = scene.parameters[name]
     value = np.asarray(param.value, dtype=np.float64)
-    bounded = value.ndim == 0 and param.low is not None and param.high is not None
+    is_bounded = value.ndim == 0 and param.low is not None and param.high is not None
     if scene.table.signs.get(name) == "poisson":
         yield Nuisance(name, np.full(value.shape, POISSON))
-    elif bounded and param.scale == "log10":
-        yield Nuisance(name, np.asarray(RANGE * np.log(param.high / param.low)), logarithmic=True)
-    elif bounded:
-        yield Nuisance(name, np.asarray(RANGE * (param.high - param.low)))
+    elif is_bounded and param.scale == "log10":
+        yield Nuisance(name, np.asarray(RANGE_FRACTION * np.log(param.high / param.low)), logarithmic=True)
+    elif is_bounded:
+        yield Nuisance(name, np.asarray(RANGE_FRACTION * (param.high - param.low)))
     elif 0 < value.size <= MAX_SEPARATE_ENTRIES and value.ndim == 1:
-        size = NUMBER * np.linalg.norm(value)
-        yield from (Nuisance(name, size * row) for row in np.eye(value.size))
+        amplitude = NUMBER_FRACTION * np.linalg.norm(value)
+        yield from (Nuisance(name, amplitude * row) for row in np.eye(value.size))
     else:
-        yield Nuisance(name, np.full(value.shape, NUMBER), logarithmic=True)
+        yield Nuisance(name, np.full(value.shape, NUMBER_FRACTION), logarithmic=True)
 
 
 def _with_clock(scene: Scene) -> Scene | None:
@@ -335,15 +341,15 @@ def _with_clock(scene: Scene) -> Scene | None:
         return scene
     if not scene.simulator.adapter.refinable:
         return None
-    filmed = copy.deepcopy(scene)
-    filmed.set_film()
-    return filmed
+    timed_scene = copy.deepcopy(scene)
+    timed_scene.set_film()
+    return timed_scene
 
 
 def _camera(scene: Scene) -> Iterator[Nuisance]:
-    prefix, reach = prefix_of(scene.camera), CAMERA_SHIFT * _distance(scene)
-    yield from _each(f"{prefix}.turn", CAMERA_TURN, 3)
-    yield from _each(f"{prefix}.position", reach, 3)
+    prefix, shift = prefix_of(scene.camera), CAMERA_SHIFT * _distance(scene)
+    yield from _entry_nuisances(f"{prefix}.turn", CAMERA_TURN, 3)
+    yield from _entry_nuisances(f"{prefix}.position", shift, 3)
     yield Nuisance(f"{prefix}.focal", CAMERA_ZOOM * np.asarray(scene.parameters[f"{prefix}.focal"].value))
 
 
@@ -357,13 +363,13 @@ def _look(scene: Scene) -> Iterator[Nuisance]:
     yield from _shading(scene)
     for array, field in scene.view.picture_fields().items():
         for name in field.names:
-            last = name.rpartition(".")[2]
-            if name not in scene.parameters or last in ("cell", "origin"):
+            suffix = name.rpartition(".")[2]
+            if name not in scene.parameters or suffix in ("cell", "origin"):
                 continue
             value = np.asarray(scene.parameters[name].value, dtype=np.float64)
-            if array in ARRAYS and last in ("intensity", "coefficients") and np.any(value):
+            if array in ARRAYS and suffix in ("intensity", "coefficients") and np.any(value):
                 yield Nuisance(name, BRIGHTNESS * value)
-            elif array == "directional" and last == "direction":
+            elif array == "directional" and suffix == "direction":
                 yield from (Nuisance(name, LIGHT_TURN * tangent) for tangent in _tangents(value))
             elif array in ("albedo", "ground", "background") and value.shape[-1:] == (3,):
                 yield from (Nuisance(name, COLOR * np.broadcast_to(np.eye(3)[c], value.shape)) for c in range(3))
@@ -374,27 +380,27 @@ def _shading(scene: Scene) -> Iterator[Nuisance]:
     for name in scene.view.shading_parameters:
         value = np.asarray(scene.parameters[name].value, dtype=np.float64)
         if value.shape == (3,):
-            yield from _each(name, COLOR, 3)
+            yield from _entry_nuisances(name, COLOR, 3)
         elif value.shape == ():
             yield Nuisance(name, BRIGHTNESS * value)
 
 
 def _starts(scene: Scene) -> Iterator[Nuisance]:
-    """Poses and velocities at the start: velocities that lead as far as the places in the time of the film."""
-    reach, seconds = BODY_SHIFT * _distance(scene), scene.frames * scene.frame_dt
+    """Poses and velocities at the start; a velocity error moves a body by a position error over the length of the film."""
+    shift, seconds = BODY_SHIFT * _distance(scene), scene.frames * scene.frame_dt
     sizes = {
-        "position": reach, "velocity": reach / seconds, "rotation": BODY_TURN, "angle": BODY_TURN,
+        "position": shift, "velocity": shift / seconds, "rotation": BODY_TURN, "angle": BODY_TURN,
         "angular_velocity": BODY_TURN / seconds, "rate": BODY_TURN / seconds,
     }  # fmt: skip
     bodies = [name.rpartition(".")[0] for name in scene.parameters if name.rpartition(".")[2] in ("density", "mass")]
     for body in dict.fromkeys(bodies):
-        for last, size in sizes.items():
-            name = f"{body}.{last}"
+        for suffix, size in sizes.items():
+            name = f"{body}.{suffix}"
             if name in scene.parameters and np.shape(scene.parameters[name].value) in ((), (3,)):
-                yield from _each(name, size, 3 if np.shape(scene.parameters[name].value) else 0)
+                yield from _entry_nuisances(name, size, 3 if np.shape(scene.parameters[name].value) else 0)
 
 
-def _each(name: str, size: float, count: int) -> Iterator[Nuisance]:
+def _entry_nuisances(name: str, size: float, count: int) -> Iterator[Nuisance]:
     """One direction for each of the entries of a vector, or one for a number."""
     yield from (Nuisance(name, size * row) for row in np.eye(count)) if count else [Nuisance(name, np.asarray(size))]
 
@@ -405,7 +411,7 @@ def _tangents(direction: np.ndarray) -> np.ndarray:
 
 
 def _distance(scene: Scene) -> float:
-    """Of the camera from the world's origin [m]."""
+    """Distance of the camera from the world's origin [m]."""
     return float(np.linalg.norm(scene.parameters[f"{prefix_of(scene.camera)}.position"].value))
 
 

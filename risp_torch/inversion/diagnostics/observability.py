@@ -37,7 +37,7 @@ from ti_sim.base.rules import StandardDeviation, checked
 
 GREY_LEVEL = 1 / 255  # default standard deviation of an observation
 USUAL_CRF = 18  # constant rate factor of films whose own is not known
-STRONG = 0.9  # correlations from which on two unknowns are named together
+STRONG_CORRELATION = 0.9  # smallest correlation of pairs that are reported
 
 
 @dataclass(frozen=True)
@@ -69,11 +69,11 @@ class Observability:
 
     @property
     def strong_pairs(self) -> list[tuple[str, str, float]]:
-        """Names and correlation of pairs of observable unknowns above ``STRONG``, the strongest first."""
+        """Names and correlation of pairs of observable unknowns above ``STRONG_CORRELATION``, the strongest first."""
         labels, observable, pairs = self.unknowns.labels, self.bars.observable, []
         for i in range(len(labels)):
             for j in range(i):
-                if abs(self.bars.correlation[i, j]) > STRONG and observable[i] and observable[j]:
+                if abs(self.bars.correlation[i, j]) > STRONG_CORRELATION and observable[i] and observable[j]:
                     pairs.append((labels[j], labels[i], float(self.bars.correlation[i, j])))
         return sorted(pairs, key=lambda pair: -abs(pair[2]))
 
@@ -89,14 +89,16 @@ class Observability:
         labels, observable = self.unknowns.labels, np.array(self.bars.observable)
         noise = f"errors of {self.noise:.2g} in a {self.unit}"
         worst = int(np.where(observable, self.shares, -1.0).argmax())
-        least = f"{labels[worst]} to {self.size(worst, self.bars.sd[worst])}" if observable.any() else ""
+        worst_text = f"{labels[worst]} to {self.size(worst, self.bars.sd[worst])}" if observable.any() else ""
         if observable.all():
-            many = f"all {len(labels)} unknowns" if len(labels) > 1 else labels[0]
-            least = f", {least} at worst" if len(labels) > 1 else f" to {self.size(0, self.bars.sd[0])}"
-            return f"the film identifies {many}{least} ({noise}, to first order)"
-        hidden = [label for label, one in zip(labels, observable, strict=True) if not one]
-        names = ", ".join(hidden[:MAX_LISTED]) + (f" and {len(hidden) - MAX_LISTED} more" if len(hidden) > MAX_LISTED else "")
-        addition = f"; of the others {least} at worst" if observable.any() else ""
+            subject = f"all {len(labels)} unknowns" if len(labels) > 1 else labels[0]
+            worst_text = f", {worst_text} at worst" if len(labels) > 1 else f" to {self.size(0, self.bars.sd[0])}"
+            return f"the film identifies {subject}{worst_text} ({noise}, to first order)"
+        unobservable = [label for label, is_observable in zip(labels, observable, strict=True) if not is_observable]
+        names = ", ".join(unobservable[:MAX_LISTED]) + (
+            f" and {len(unobservable) - MAX_LISTED} more" if len(unobservable) > MAX_LISTED else ""
+        )
+        addition = f"; of the others {worst_text} at worst" if observable.any() else ""
         return f"the film does not identify {names} ({noise}, to first order){addition}"
 
     def to_json(self) -> dict[str, Any]:
@@ -126,8 +128,8 @@ def observability(
         unknown: parameter names, and rendering parameters (``invert``).
         bounds, priors: those of the unknowns (``invert``).
         noise: standard deviation of an observation, for pixels of a linear colour from 0 to 1; a grey level of 255 by default.
-        crf: constant rate factor of the H.264 file that the film will be, whose errors are counted besides the noise; None for a
-            film that is not compressed.
+        crf: constant rate factor of the planned H.264 file, whose errors are added to the noise; None for a film that is not
+            compressed.
         loss: what is compared, ``PixelLoss()`` by default.
         sampling: compared frames (``invert``).
 
@@ -192,21 +194,23 @@ def observed(
         errors: [P] further errors, correlated within blocks.
     """
     ranges = unknowns.scaled_range()
-    film, systematic = replace(linearisation, residual=errors).normal_equations
+    film_matrix, error_gradient = replace(linearisation, residual=errors).normal_equations
     variance = noise**2 + float((errors.double() ** 2).sum()) / linearisation.comparison.count
     prior_precision = variance * unknowns.priors.precision(ranges)
-    values_of, vectors = np.linalg.eigh(film + prior_precision)
-    values_of = np.maximum(values_of, variance / NO_TRACE**2)
-    inverse = (vectors / values_of) @ vectors.T
+    eigenvalues, eigenvectors = np.linalg.eigh(film_matrix + prior_precision)
+    eigenvalues = np.maximum(eigenvalues, variance / NO_TRACE**2)
+    inverse = (eigenvectors / eigenvalues) @ eigenvectors.T
     scores = block_scores(replace(linearisation, residual=errors))
-    shift = inverse @ systematic
-    robust = inverse @ (scores.T @ scores + noise**2 * film + variance * prior_precision) @ inverse + np.outer(shift, shift)
-    covariances = CovarianceEstimate(values_of, vectors, variance, variance * inverse, robust[None])
+    shift = inverse @ error_gradient
+    robust = inverse @ (scores.T @ scores + noise**2 * film_matrix + variance * prior_precision) @ inverse + np.outer(
+        shift, shift
+    )
+    covariances = CovarianceEstimate(eigenvalues, eigenvectors, variance, variance * inverse, robust[None])
     no_shift = np.zeros(len(ranges))
     bars = widened(error_bars(linearisation, unknowns, floor=variance, covariances=covariances), unknowns, no_shift, no_shift)
     with np.errstate(divide="ignore"):
-        alone = ranges / np.sqrt(np.diag(film + prior_precision) / variance)
-    singular = np.sqrt(np.maximum(np.linalg.eigvalsh(film)[::-1], 0.0) / variance)
+        alone = ranges / np.sqrt(np.diag(film_matrix + prior_precision) / variance)
+    singular = np.sqrt(np.maximum(np.linalg.eigvalsh(film_matrix)[::-1], 0.0) / variance)
     return Observability(unknowns, values, variance**0.5, bars, alone, singular)
 
 

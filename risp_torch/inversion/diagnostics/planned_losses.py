@@ -23,7 +23,7 @@ from risp_torch.scene.scene import Scene
 from risp_torch.scene.states import States, split_placement
 from ti_sim.base.errors import UserError
 
-POINTS = 8  # that are tracked on a body: corners of the box around a rigid one, particles of a deformable one
+POINTS_PER_BODY = 8  # tracked points of a body: corners of the box around a rigid one, particles of a deformable one
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def _mask(scene: Scene) -> PlannedLoss:
 def _image_tracks(scene: Scene) -> PlannedLoss:
     with torch.no_grad():
         states = scene.rollout()
-        rows = list(_tracked(scene, states))
+        rows = list(_track_rows(scene, states))
     if not rows:
         raise UserError("the scene has no body to track: add one")
     with tempfile.TemporaryDirectory() as folder:
@@ -81,7 +81,7 @@ def _image_tracks(scene: Scene) -> PlannedLoss:
         return PlannedLoss(ImageTracksLoss(path), float(ImageTracksLoss.usual_noise), "coordinate of a track [pixels]")
 
 
-def _tracked(scene: Scene, states: States) -> list[dict[str, object]]:
+def _track_rows(scene: Scene, states: States) -> list[dict[str, object]]:
     """A row for each tracked point and frame (``ImageTracksLoss``)."""
     poses, particles = split_placement(states.placement, bodies=len(scene.bodies), particles=scene.particle_count)
     points, names = [], []
@@ -89,18 +89,18 @@ def _tracked(scene: Scene, states: States) -> list[dict[str, object]]:
         if body.mesh is None:
             continue
         low, high = body.mesh.vertices.min(axis=0), body.mesh.vertices.max(axis=0)
-        corners = [np.where([c & 1, c & 2, c & 4], high, low) for c in range(POINTS)]
-        turn = rotation_matrix(poses[:, :, k, 3:])
+        corners = [np.where([c & 1, c & 2, c & 4], high, low) for c in range(POINTS_PER_BODY)]
+        rotation = rotation_matrix(poses[:, :, k, 3:])
         for corner in corners:
-            local = torch.as_tensor(corner, dtype=turn.dtype, device=turn.device)
-            points.append(poses[:, :, k, :3] + (turn @ local[:, None])[..., 0])
+            local = torch.as_tensor(corner, dtype=rotation.dtype, device=rotation.device)
+            points.append(poses[:, :, k, :3] + (rotation @ local[:, None])[..., 0])
             names.append((body.name, *corner.tolist()))
-    first = 0
+    first_particle = 0
     for deformable in scene.deformables:
-        for particle in np.unique(np.linspace(0, deformable.count - 1, POINTS).astype(int)).tolist():
-            points.append(particles[:, :, first + particle])
+        for particle in np.unique(np.linspace(0, deformable.count - 1, POINTS_PER_BODY).astype(int)).tolist():
+            points.append(particles[:, :, first_particle + particle])
             names.append((f"{deformable.name}[{particle}]", "", "", ""))
-        first += deformable.count
+        first_particle += deformable.count
     if not points:
         return []
     pixels, _ = project_points(scene, scene.table.values(worlds=1), torch.stack(points, dim=2))

@@ -23,7 +23,7 @@ from ti_sim.base.json_text import parse_json
 from ti_sim.base.numbers import format_value, real_numbers
 from ti_sim.base.rules import checked
 
-_WRITERS = "the result.json of 'risp invert' or 'risp landscape'"
+_RESULT_FILES = "the result.json of 'risp invert' or 'risp landscape'"
 
 
 @checked
@@ -59,20 +59,20 @@ def apply_result(scene: Scene, path: str | Path) -> list[str]:
 
 def _path_and_film(path: str) -> tuple[Path, int]:
     """Path, and number of the film behind an @."""
-    plain, _, film = path.rpartition("@")
-    return (Path(plain), int(film)) if plain and film.isdecimal() and not Path(path).exists() else (Path(path), 1)
+    base, _, film = path.rpartition("@")
+    return (Path(base), int(film)) if base and film.isdecimal() and not Path(path).exists() else (Path(path), 1)
 
 
 def _read(file: Path) -> Mapping[str, Any]:
     if not file.is_file():
-        raise UserError(f"{file} does not exist: give {_WRITERS}, or the folder of a finished run")
+        raise UserError(f"{file} does not exist: give {_RESULT_FILES}, or the folder of a finished run")
     try:
         result = parse_json(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise UserError(f"{file} is not a JSON file: give {_WRITERS}") from error
-    kinds = ("unknowns", "lowest", "values")
-    if not isinstance(result, Mapping) or not any(isinstance(result.get(kind), Mapping) for kind in kinds):
-        raise UserError(f"{file} has no estimates: give {_WRITERS}")
+        raise UserError(f"{file} is not a JSON file: give {_RESULT_FILES}") from error
+    keys = ("unknowns", "lowest", "values")
+    if not isinstance(result, Mapping) or not any(isinstance(result.get(key), Mapping) for key in keys):
+        raise UserError(f"{file} has no estimates: give {_RESULT_FILES}")
     check_result_schema(result, file)
     return result
 
@@ -83,18 +83,18 @@ def _values(scene: Scene, result: Mapping[str, Any], file: str, film: int) -> di
         if isinstance(result.get(key), Mapping):
             return {name: _numbers(value, name, file) for name, value in result[key].items()}
     try:
-        estimates = {label: float(_numbers(about["value"], label, file)) for label, about in result["unknowns"].items()}
+        estimates = {label: float(_numbers(entry["value"], label, file)) for label, entry in result["unknowns"].items()}
     except (KeyError, TypeError, ValueError):
-        raise UserError(f"{file} is damaged: give {_WRITERS}") from None
+        raise UserError(f"{file} is damaged: give {_RESULT_FILES}") from None
     estimates = _of_one_film(estimates, film, file)
-    appearance = [estimates.pop(label) for label in list(estimates) if label.startswith(f"{PSI}: ")]
+    psi = [estimates.pop(label) for label in list(estimates) if label.startswith(f"{PSI}: ")]
     values = _merged_arrays(scene, estimates)
-    if appearance:
+    if psi:
         try:
             parameters = RenderingParameters.from_json(scene, result["settings"]["psi"])
         except (KeyError, TypeError):
-            raise UserError(f"{file} is damaged: give {_WRITERS}") from None
-        psi_values = parameters.values(torch.tensor(appearance, dtype=torch.float64))
+            raise UserError(f"{file} is damaged: give {_RESULT_FILES}") from None
+        psi_values = parameters.values(torch.tensor(psi, dtype=torch.float64))
         values |= {name: value.numpy() for name, value in psi_values.items()}
     return values
 

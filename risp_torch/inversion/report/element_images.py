@@ -32,9 +32,9 @@ def write_elements(path: Path, scene: Scene, unknowns: Unknowns, columns: Mappin
         if body is None:
             continue
         group = unknowns.groups[name]
-        corners, owner = _surface(body)
+        corners, face_elements = _surface(body)
         group_columns = {title: values[group] for title, values in columns.items()}
-        rows.append(ElementNumbers(name, corners, owner, group_columns, param.unit, param.scale == "log10"))
+        rows.append(ElementNumbers(name, corners, face_elements, group_columns, param.unit, param.scale == "log10"))
     if rows:
         plot_elements(path, rows)
     return bool(rows)
@@ -45,5 +45,5 @@ def _surface(body: Deformable) -> tuple[np.ndarray, np.ndarray]:
     indices = body.elements.indices
     if indices.shape[1] == 3:
         return body.rest[indices], np.arange(len(indices))
-    faces, owner = boundary_faces(indices, body.name)
-    return body.rest[faces], owner
+    faces, face_elements = boundary_faces(indices, body.name)
+    return body.rest[faces], face_elements

@@ -12,10 +12,10 @@ import numpy as np
 from risp_torch.inversion.problem.unknowns import Unknowns
 from risp_torch.inversion.solvers.gradient_descent import History
 from risp_torch.inversion.uncertainty.covariance import Uncertainty
-from risp_torch.inversion.uncertainty.misfit import MISFIT, Residual
+from risp_torch.inversion.uncertainty.misfit import MISFIT_RATIO, Residual
 
-SAME_MINIMUM = 1.05  # a start belongs to the best one's minimum when its loss is at most this many times the lowest
-SAME_PLACE = 0.02  # of the ranges: starts that end farther apart are not in one minimum
+SAME_MINIMUM_RATIO = 1.05  # a start belongs to the best one's minimum when its loss is at most this many times the lowest
+MAX_MINIMUM_DISTANCE = 0.02  # of the ranges: starts that end farther apart are not in one minimum
 MAX_LISTED = 12  # entries of one parameter that are listed separately
 
 
@@ -39,7 +39,7 @@ class Inversion:
         remarks: further sentences about the reliability of the result.
         seconds: wall-clock time.
         folder: folder of the run, or None.
-        residual: how large the residual is, and what of it the film's own noise leaves; None without error bars.
+        residual: size of the residual, and the part that the film's own noise explains; None without error bars.
         misspecifications: families of numbers that were taken for known and are likely wrong: the share of the residual that each
             explains, its changes, and the shifts of the unknowns.
         block_variance_ratio: power of the residual in blocks, divided by that of the film's errors: about 1 for noise; None if
@@ -71,13 +71,13 @@ class Inversion:
     @property
     def fits(self) -> bool | None:
         """Whether noise and compression explain the residual; None if unknown."""
-        return None if self.misfit is None else self.misfit <= MISFIT
+        return None if self.misfit is None else self.misfit <= MISFIT_RATIO
 
     def scaled_error(self, truth: Mapping[str, float]) -> dict[str, float]:
         """Estimate minus truth of every label in scaled units (log10 ratio for log10)."""
-        row = np.array([truth[label] for label in self.unknowns.labels])
+        true_values = np.array([truth[label] for label in self.unknowns.labels])
         estimate = np.array([self.values[label] for label in self.unknowns.labels])
-        return dict(zip(self.unknowns.labels, self.unknowns.scaled(estimate) - self.unknowns.scaled(row), strict=True))
+        return dict(zip(self.unknowns.labels, self.unknowns.scaled(estimate) - self.unknowns.scaled(true_values), strict=True))
 
 
 def status_of_starts(
@@ -92,25 +92,25 @@ def status_of_starts(
         final_positions: [S, K] their ends, in ranges.
         excess: loss beyond the best one's up to which starts that end elsewhere have the same loss; if None, a twentieth of it.
     """
-    nearly = SAME_MINIMUM * losses[best] + 1e-9
-    same = nearly if excess is None else losses[best] + excess
-    names = []
+    same_minimum_loss = SAME_MINIMUM_RATIO * losses[best] + 1e-9
+    same_loss = same_minimum_loss if excess is None else losses[best] + excess
+    statuses = []
     for index, loss in enumerate(losses):
         if index == best:
-            names.append("best")
+            statuses.append("best")
         elif not np.isfinite(loss):
-            names.append("diverged")
+            statuses.append("diverged")
         elif index in stopped:
-            names.append("stopped early")
+            statuses.append("stopped early")
         else:
-            is_close = np.abs(final_positions[index] - final_positions[best]).max() <= SAME_PLACE
-            alike = loss <= (max(nearly, same) if is_close else same)
-            names.append(("same minimum" if is_close else "same loss") if alike else "higher loss")
-    return names
+            is_close = np.abs(final_positions[index] - final_positions[best]).max() <= MAX_MINIMUM_DISTANCE
+            is_low = loss <= (max(same_minimum_loss, same_loss) if is_close else same_loss)
+            statuses.append(("same minimum" if is_close else "same loss") if is_low else "higher loss")
+    return statuses
 
 
 def remarks_on(unknowns: Unknowns, physical: np.ndarray, status: list[str]) -> list[str]:
-    """Remarks on the reliability: a minimum that only one start found, an estimate on its bound.
+    """Remarks on the reliability: a minimum that only one start reached, an estimate on its bound.
 
     Stopped starts are not counted.
     """
@@ -130,11 +130,12 @@ def remarks_on(unknowns: Unknowns, physical: np.ndarray, status: list[str]) -> l
     margin = np.minimum(unknowns.scaled(physical) - low, high - unknowns.scaled(physical)) / (high - low)
     labels = unknowns.labels
     for name, group in unknowns.groups.items():
-        bound = [labels[k] for k in range(group.start, group.stop) if margin[k] < 0.005]
-        if len(bound) > MAX_LISTED:
+        labels_on_bounds = [labels[k] for k in range(group.start, group.stop) if margin[k] < 0.005]
+        if len(labels_on_bounds) > MAX_LISTED:
             remarks.append(
-                f"{len(bound)} of the {group.stop - group.start} numbers of {name} lie on their bounds: widen the bounds"
+                f"{len(labels_on_bounds)} of the {group.stop - group.start} numbers of {name} lie on their bounds: widen the "
+                "bounds"
             )
         else:
-            remarks += [f"the estimate of {label} lies on its bound: widen the bounds" for label in bound]
+            remarks += [f"the estimate of {label} lies on its bound: widen the bounds" for label in labels_on_bounds]
     return remarks

@@ -39,11 +39,11 @@ def write_report(scene: Scene, film: torch.Tensor | None, result: Inversion, fol
         report.plot_error_bars(folder.path / "error_bars.png", result.unknowns.labels[rows], bar_parts)
     estimate = result.final[result.best]
     write_elements(folder.path / "elements.png", scene, result.unknowns, {"estimate": estimate})
-    target, picture = (loss.pictures(scene), shown_at) if film is None else (film, film_at)
+    target, render_at = (loss.pictures(scene), shown_at) if film is None else (film, film_at)
     if target is not None:
-        filmed, simulated = target.cpu().numpy(), picture(scene, result.unknowns, estimate, loss).cpu().numpy()
-        report.write_strip(folder.path / "strip.png", filmed, simulated, fps=scene.fps)
-        report.comparison_video(folder.path / "comparison.mp4", filmed, simulated, scene.fps)
+        target_pictures, estimate_pictures = target.cpu().numpy(), render_at(scene, result.unknowns, estimate, loss).cpu().numpy()
+        report.write_strip(folder.path / "strip.png", target_pictures, estimate_pictures, fps=scene.fps)
+        report.comparison_video(folder.path / "comparison.mp4", target_pictures, estimate_pictures, scene.fps)
         states, values = motion_at(scene, result.unknowns, estimate)
         loss.write_pictures(folder.path, scene, states, values)
     folder.write_result(
@@ -72,20 +72,24 @@ def _plot_search(result: Inversion, folder: RunFolder) -> None:
         [f"start {i + 1}" + ("" if i == best else f": {s}") for i, s in enumerate(result.status)], best=best,
     )  # fmt: skip
     sizes = {name: group.stop - group.start for name, group in unknowns.groups.items()}
-    listed = [k for name, group in unknowns.groups.items() if sizes[name] <= MAX_PANELS for k in range(group.start, group.stop)]
-    if listed:
+    plotted_indices = [
+        k for name, group in unknowns.groups.items() if sizes[name] <= MAX_PANELS for k in range(group.start, group.stop)
+    ]
+    if plotted_indices:
         report.plot_parameters(
-            folder.path / "parameters.png", {labels[k]: values[:, :, k] for k in listed},
-            {labels[k]: (low[k], high[k]) for k in listed}, dict(zip(labels, unknowns.units, strict=True)),
+            folder.path / "parameters.png", {labels[k]: values[:, :, k] for k in plotted_indices},
+            {labels[k]: (low[k], high[k]) for k in plotted_indices}, dict(zip(labels, unknowns.units, strict=True)),
             None, dict(zip(labels, unknowns.scales, strict=True)), best=best,
         )  # fmt: skip
-    long = {
+    large_parameters = {
         name: tuple(rows[best, group].reshape(np.shape(unknowns.params[name].value)) for rows in (result.initial, result.final))
         for name, group in unknowns.groups.items()
         if sizes[name] > MAX_PANELS
     }
-    if long:
-        report.plot_entries(folder.path / "entries.png", long, {name: unknowns.params[name].unit for name in long})
+    if large_parameters:
+        report.plot_entries(
+            folder.path / "entries.png", large_parameters, {name: unknowns.params[name].unit for name in large_parameters}
+        )
 
 
 def _unknowns_to_json(result: Inversion) -> dict[str, dict[str, Any]]:

@@ -26,7 +26,7 @@ from risp_torch.inversion.uncertainty.compression import compression_power, comp
 from risp_torch.inversion.uncertainty.covariance import Uncertainty, without_error_bars
 from risp_torch.inversion.uncertainty.error_bars import ErrorBars
 from risp_torch.inversion.uncertainty.misfit import (
-    MISFIT,
+    MISFIT_RATIO,
     Residual,
     doubts_of_misfit,
     local_noise,
@@ -36,7 +36,7 @@ from risp_torch.inversion.uncertainty.misfit import (
 from risp_torch.inversion.uncertainty.noise_floor import doubts_of_motion
 
 MIN_NOISE_FRACTION = 1e-3  # of the explained residual: independent errors beside those of rounding or compression
-UNMOVED = 1e-5  # of the range: change of a guess by rounding
+MIN_GUESS_CHANGE = 1e-5  # of the range: a guess that changed less has not moved but by rounding
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Assessment:
         misfit: mean squared residual divided by the part explained by noise and compression; None if unknown.
         doubts: sentences on why the estimate may be wrong.
         residual: how large the residual is, and what of it is noise of the film; None without error bars.
-        misspecifications: what is likely wrong with the scene (``Misspecification.to_json``).
+        misspecifications: families of the scene's numbers that are likely wrong (``Misspecification.to_json``).
         block_variance_ratio: power of the residual in blocks over that of the film's errors; None if unknown.
         assumptions: sentences on numbers that the film does not show, and that estimates stand for.
         excess: loss beyond the best start's that errors of the film explain (``excess_by_errors``); None without error bars.
@@ -76,20 +76,24 @@ def assess(problem: Problem, search: SearchResult) -> Assessment:
     scene, unknowns, comparison = problem.scene, search.unknowns, search.comparison
     if not problem.linear:
         return Assessment(without_error_bars(len(unknowns.labels)), None, [])
-    errors = error_bars.of(problem, search)
+    errors = error_bars.estimate_error_bars(problem, search)
     loss, linearisation, misfit = comparison.loss, errors.linearisation, errors.misfit
     doubts = loss.doubts(linearisation.residual.reshape(len(comparison.frames), -1), comparison.frames) + errors.unfinished
     if misfit is not None:
-        moved = np.abs(linearisation.scaled - unknowns.scaled(problem.initial[search.best])) / unknowns.scaled_range()
+        guess_change = np.abs(linearisation.scaled - unknowns.scaled(problem.initial[search.best])) / unknowns.scaled_range()
         doubts += doubts_of_misfit(
-            misfit, linearisation.loss, errors.explained, unmoved=bool(moved.max() < UNMOVED), stated=errors.noise_is_known
+            misfit,
+            linearisation.loss,
+            errors.explained,
+            unmoved=bool(guess_change.max() < MIN_GUESS_CHANGE),
+            noise_is_known=errors.noise_is_known,
         )
     if not errors.noise_is_known:
         doubts += doubts_of_motion(linearisation, errors.explained)
     diagnosis = Diagnosis()
     film_errors = _errors_of_film(problem, unknowns, errors)
     if not problem.is_intermediate:
-        is_judged = errors.noise_is_known or (misfit is not None and misfit > MISFIT)
+        is_judged = errors.noise_is_known or (misfit is not None and misfit > MISFIT_RATIO)
         diagnosis = diagnose(
             scene, unknowns, linearisation, errors.bars.sd, film_errors, explained=errors.explained,
             misfit=misfit if is_judged else None,
@@ -108,12 +112,12 @@ def assess(problem: Problem, search: SearchResult) -> Assessment:
 
 
 def _errors_of_film(problem: Problem, unknowns: Unknowns, errors: ErrorBars) -> FilmErrors:
-    """Residual of a film of a right scene: noise, and rounding, or compression of films near the estimate's at their quality."""
+    """Errors of the film if the scene is correct: noise, and rounding, or compression of films near the estimate's."""
     linearisation, explained, film = errors.linearisation, errors.explained, errors.film
     if not errors.noise_is_known:
         return FilmErrors(None, (), design_effect(linearisation))
-    loss, frames, size = linearisation.comparison.loss, list(linearisation.comparison.frames), errors.bytes_per_frame
-    if not errors.compressed or size is None:
+    loss, frames, bytes_per_frame = linearisation.comparison.loss, list(linearisation.comparison.frames), errors.bytes_per_frame
+    if not errors.compressed or bytes_per_frame is None:
         film_errors = FilmErrors(explained)
         if film is not None and loss.colors_of_pixels:
             noise = max(explained - rounding_error(linearisation, film), MIN_NOISE_FRACTION * explained)
@@ -121,11 +125,16 @@ def _errors_of_film(problem: Problem, unknowns: Unknowns, errors: ErrorBars) -> 
     elif problem.is_intermediate or loss.compression_by_refit or len(unknowns.labels) > MAX_UNKNOWNS:  # nothing is tested
         film_errors = FilmErrors(explained)
     else:
-        power, crf = compression_power(errors.compressed, size), compression_quality(errors.compressed, size)
-        neighbours = compressed_neighbours(problem.scene, unknowns, linearisation, errors.fitting, errors.encoder, crf)
+        power, crf = (
+            compression_power(errors.compressed, bytes_per_frame),
+            compression_quality(errors.compressed, bytes_per_frame),
+        )
+        neighbours = compressed_neighbours(problem.scene, unknowns, linearisation, errors.correct_scene_bars, errors.encoder, crf)
         samples = [neighbour.residual * (power / max(neighbour.power, 1e-300)) ** 0.5 for neighbour in neighbours]
         film_errors = FilmErrors(max(explained - power, MIN_NOISE_FRACTION * explained), samples, biased=True)
     # The noise of a pixel is that of its three colours: losses of other observations of pixels, such as luminance, have none.
     if type(loss) is PixelLoss and loss.weights is None and problem.pictures is not None:
-        film_errors = replace(film_errors, local=local_noise(problem.pictures[frames], film[frames], film_errors.variance))
+        film_errors = replace(
+            film_errors, relative_variance=local_noise(problem.pictures[frames], film[frames], film_errors.variance)
+        )
     return film_errors

@@ -85,22 +85,24 @@ def invert(
         UserError: a name, start, video, loss or prior is invalid, or pycma is not installed.
         DivergenceError: no start could be simulated.
     """
-    common: dict[str, Any] = {"sampling": sampling, "bounds": bounds, "priors": priors, "seed": seed}
+    common_arguments: dict[str, Any] = {"sampling": sampling, "bounds": bounds, "priors": priors, "seed": seed}
     search = SearchStages.of(search)
-    before, loss = split_losses(loss)
-    for number, (earlier, following) in enumerate(pairwise([*before, loss]), start=1):
-        phase_folder = None if out is None else Path(out) / f"{number}-{earlier.kind}"
-        problem = Problem.of(scene, video, unknown, loss=earlier, starts=starts, search=search, is_intermediate=True, **common)
+    earlier_losses, loss = split_losses(loss)
+    for number, (current_loss, next_loss) in enumerate(pairwise([*earlier_losses, loss]), start=1):
+        phase_folder = None if out is None else Path(out) / f"{number}-{current_loss.kind}"
+        problem = Problem.of(
+            scene, video, unknown, loss=current_loss, starts=starts, search=search, is_intermediate=True, **common_arguments
+        )
         starts = best_of_run(partial(_run, problem, phase_folder, sampling, progress=progress), phase_folder)
-        steps = refinement_settings(following, starts[0], frames=scene.frames)
+        steps = refinement_settings(next_loss, starts[0], frames=scene.frames)
         search = replace(search, steps=steps, find_start=None, warm_start=None)
-    problem = Problem.of(scene, video, unknown, loss=loss, starts=starts, search=search, **common)
+    problem = Problem.of(scene, video, unknown, loss=loss, starts=starts, search=search, **common_arguments)
     return _run(problem, out, sampling, progress=progress)
 
 
 def _run(problem: Problem, out: str | Path | None, sampling: str, *, progress: bool) -> Inversion:
     """The inversion of one loss: search, error bars, and the report in the folder ``out``, if given."""
-    began = time.perf_counter()
+    start_time = time.perf_counter()
     check_start(problem)
     folder = None if out is None else RunFolder.open_or_create(out, problem.to_json(sampling))
     if progress and (verdict := verdict_before_search(problem)) is not None:
@@ -110,30 +112,32 @@ def _run(problem: Problem, out: str | Path | None, sampling: str, *, progress: b
     search_result = search_from(problem, z, folder=folder, progress=progress)
     if progress:
         tqdm.write("error bars, plots and videos ...", file=sys.stderr)
-    result = _result(problem, initial, search_result, began, folder)
+    result = _result(problem, initial, search_result, start_time, folder)
     if folder is not None:
         write_report(problem.scene, problem.pictures, result, folder, seed=problem.seed, loss=problem.loss)
     return result
 
 
-def _result(problem: Problem, initial: np.ndarray, search: SearchResult, began: float, folder: RunFolder | None) -> Inversion:
+def _result(
+    problem: Problem, initial: np.ndarray, search: SearchResult, start_time: float, folder: RunFolder | None
+) -> Inversion:
     """The result of the search from the starts [S, K], with error bars unless there are too many unknowns."""
     search, choice_remarks = best_observed(problem, search) if problem.linear else (search, [])
     unknowns, best = search.unknowns, search.best
-    places = unknowns.scaled(search.final) / unknowns.scaled_range()
+    relative_ends = unknowns.scaled(search.final) / unknowns.scaled_range()
     assessment = assess(problem, search)
-    status = status_of_starts(search.losses, best, search.history.stopped, places, assessment.excess)
+    status = status_of_starts(search.losses, best, search.history.stopped, relative_ends, assessment.excess)
     remarks = remarks_on(unknowns, search.final[best], status) + far_from_priors(search.final[best], unknowns) + choice_remarks
     if not problem.linear:
-        count, most = len(unknowns.labels), problem.max_linearised
-        remarks.insert(0, f"{count} unknowns: no Gauss-Newton steps, no error bars (linearise_up_to is {most})")
+        count, max_unknowns = len(unknowns.labels), problem.max_linearised
+        remarks.insert(0, f"{count} unknowns: no Gauss-Newton steps, no error bars (linearise_up_to is {max_unknowns})")
     return Inversion(
         unknowns=unknowns,
         values=dict(zip(unknowns.labels, search.final[best].tolist(), strict=True)),
         sd=dict(zip(unknowns.labels, assessment.bars.sd.tolist(), strict=True)),
         uncertainty=assessment.bars, initial=initial, final=search.final, losses=search.losses, status=status, best=best,
         converged=assessment.converged, misfit=assessment.misfit, doubts=assessment.doubts, history=search.history,
-        remarks=remarks, seconds=time.perf_counter() - began, folder=folder.path if folder else None,
+        remarks=remarks, seconds=time.perf_counter() - start_time, folder=folder.path if folder else None,
         residual=assessment.residual, misspecifications=assessment.misspecifications,
         block_variance_ratio=assessment.block_variance_ratio, assumptions=assessment.assumptions,
     )  # fmt: skip

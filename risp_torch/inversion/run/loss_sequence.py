@@ -55,4 +55,4 @@ def best_of_run(search: Callable[[], Inversion], folder: Path | None) -> list[di
         return [dict(search().values)]
     except FinishedError:
         unknowns = RunFolder(folder, {}).read_result()["unknowns"]
-        return [{label: float(about["value"]) for label, about in unknowns.items()}]
+        return [{label: float(entry["value"]) for label, entry in unknowns.items()}]

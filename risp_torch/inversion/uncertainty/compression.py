@@ -19,9 +19,9 @@ from risp_torch.inversion.problem.comparison import Comparison
 from risp_torch.inversion.problem.linearisation import Linearisation, newton_step
 
 QUALITIES = (8, 13, 18, 23, 28, 33, 38)  # constant rate factors of H.264, best first
-# Pixels down and right: places of a picture on the encoder's grids, which transform blocks of 8 x 8 and 4 x 4 pixels and store
+# Pixels down and right: offsets of a picture on the encoder's grids, which transform blocks of 8 x 8 and 4 x 4 pixels and store
 # colours for 2 x 2. With (0, 0), every row and column of 8 x 8 once.
-PLACES = ((1, 3), (2, 5), (3, 2), (4, 1), (5, 7), (6, 4), (7, 6))
+OFFSETS = ((1, 3), (2, 5), (3, 2), (4, 1), (5, 7), (6, 4), (7, 6))
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Encoding:
     @staticmethod
     def of(video: Any) -> Encoding | None:
         """The encoding of a video file, of all files of several films, or of the file that a part was cut from (``risp film``);
-        None where nothing was compressed or nothing is known of it."""
+        None if nothing was compressed or its size is unknown."""
         if isinstance(video, list):
             if not all(isinstance(source, str | Path) and Path(source).is_file() for source in video):
                 return None
@@ -111,14 +111,14 @@ class Encoder:
             path, enlarged = Path(folder) / "film.mp4", _enlarged(self.estimate, self.enlargement)
             write_video(path, _shifted(enlarged, *offset).cpu().numpy(), fps=self.fps, crf=crf)
             decoded = torch.as_tensor(read_video(path), dtype=enlarged.dtype, device=enlarged.device)
-            size, returned = bytes_per_frame(path), _averaged(_shifted_back(decoded, enlarged, *offset), self.enlargement)
-            errors = loss.compared(returned[frames], frames) - loss.compared(self.estimate[frames], frames)
-        return CompressedFilm(size, errors.flatten(), self.comparison.count, returned, crf)
+            size, decoded_film = bytes_per_frame(path), _averaged(_shifted_back(decoded, enlarged, *offset), self.enlargement)
+            errors = loss.compared(decoded_film[frames], frames) - loss.compared(self.estimate[frames], frames)
+        return CompressedFilm(size, errors.flatten(), self.comparison.count, decoded_film, crf)
 
-    def elsewhere(self, film: CompressedFilm) -> list[CompressedFilm]:
-        """A film at the same quality at the other ``PLACES``, as far as they leave something of the picture."""
+    def at_other_offsets(self, film: CompressedFilm) -> list[CompressedFilm]:
+        """A film at the same quality at the other ``OFFSETS``, as far as they leave something of the picture."""
         side = self.enlargement * min(self.estimate.shape[1:3])
-        return [self.film(film.crf, offset) for offset in PLACES if max(offset) < side]
+        return [self.film(film.crf, offset) for offset in OFFSETS if max(offset) < side]
 
 
 def compressed_films(encoder: Encoder, qualities: Sequence[float] = QUALITIES) -> list[CompressedFilm]:
@@ -135,17 +135,17 @@ def bytes_per_frame(path: Path) -> float:
     return sum(sizes) / max(1, len(sizes))
 
 
-def _enlarged(film: torch.Tensor, times: int) -> torch.Tensor:
+def _enlarged(film: torch.Tensor, factor: int) -> torch.Tensor:
     """A film [T, H, W, 3] with so many times the pixels along each side, bilinear in between."""
-    if times == 1:
+    if factor == 1:
         return film
-    larger = torch.nn.functional.interpolate(film.movedim(-1, 1), scale_factor=times, mode="bilinear", align_corners=False)
-    return larger.movedim(1, -1)
+    enlarged = torch.nn.functional.interpolate(film.movedim(-1, 1), scale_factor=factor, mode="bilinear", align_corners=False)
+    return enlarged.movedim(1, -1)
 
 
-def _averaged(film: torch.Tensor, times: int) -> torch.Tensor:
+def _averaged(film: torch.Tensor, factor: int) -> torch.Tensor:
     """The means of blocks of pixels."""
-    return film if times == 1 else torch.nn.functional.avg_pool2d(film.movedim(-1, 1), times).movedim(1, -1)
+    return film if factor == 1 else torch.nn.functional.avg_pool2d(film.movedim(-1, 1), factor).movedim(1, -1)
 
 
 def _shifted(film: torch.Tensor, down: int, right: int) -> torch.Tensor:
@@ -156,16 +156,16 @@ def _shifted(film: torch.Tensor, down: int, right: int) -> torch.Tensor:
     return film[:, rows][:, :, columns]
 
 
-def _shifted_back(film: torch.Tensor, before: torch.Tensor, down: int, right: int) -> torch.Tensor:
-    """A film that was moved, at its place; what was moved out of the picture is that of ``before``."""
-    result, (height, width) = before.clone(), film.shape[1:3]
+def _shifted_back(film: torch.Tensor, original: torch.Tensor, down: int, right: int) -> torch.Tensor:
+    """A shifted film, shifted back; pixels that left the picture are those of ``original``."""
+    result, (height, width) = original.clone(), film.shape[1:3]
     result[:, : height - down, : width - right] = film[:, down:, right:]
     return result
 
 
 def compression_moves(
     linearisation: Linearisation, films: Sequence[CompressedFilm],
-    elsewhere: Callable[[CompressedFilm], Sequence[CompressedFilm]] = lambda film: (),
+    at_other_offsets: Callable[[CompressedFilm], Sequence[CompressedFilm]] = lambda film: (),
 ) -> np.ndarray:  # fmt: skip
     """Shifts of an estimate by video compression, [n, K] relative to the ranges, for n films; the most similar film is first.
 
@@ -178,12 +178,12 @@ def compression_moves(
     Args:
         linearisation: linearisation at the estimate.
         films: result of ``compressed_films``, best quality first.
-        elsewhere: a film, compressed at other places of the picture (``Encoder.elsewhere``).
+        at_other_offsets: a film, compressed at other places of the picture (``Encoder.at_other_offsets``).
     """
-    logs = np.array([np.log(film.power + 1e-12) for film in films])
-    closest = int(np.abs(logs - np.log(linearisation.loss + 1e-12)).argmin())
+    log_powers = np.array([np.log(film.power + 1e-12) for film in films])
+    closest = int(np.abs(log_powers - np.log(linearisation.loss + 1e-12)).argmin())
     similar = [films[number] for number in (closest, closest - 1, closest + 1) if 0 <= number < len(films)]
-    similar += elsewhere(similar[0])
+    similar += at_other_offsets(similar[0])
     steps = [newton_step(replace(linearisation, residual=film.residual, pull=0.0)) for film in similar]
     return np.array(steps) * np.sqrt([(linearisation.loss + 1e-12) / (film.power + 1e-12) for film in similar])[:, None]
 
@@ -238,12 +238,12 @@ def noise_variance(difference: torch.Tensor, weights: torch.Tensor | None = None
     """
     if min(difference.shape[1:3]) < 3:
         return 0.0
-    second = difference[:, 2:] - 2 * difference[:, 1:-1] + difference[:, :-2]
-    masked = second[:, :, 2:] - 2 * second[:, :, 1:-1] + second[:, :, :-2]
+    row_laplacian = difference[:, 2:] - 2 * difference[:, 1:-1] + difference[:, :-2]
+    response = row_laplacian[:, :, 2:] - 2 * row_laplacian[:, :, 1:-1] + row_laplacian[:, :, :-2]
     if weights is not None:
-        least = -torch.nn.functional.max_pool2d(-weights[:, None], 3, stride=1)[:, 0]
-        masked = masked[(least > 0).expand(masked.shape[:3])]
-    if not masked.numel():
+        smallest_weight = -torch.nn.functional.max_pool2d(-weights[:, None], 3, stride=1)[:, 0]
+        response = response[(smallest_weight > 0).expand(response.shape[:3])]
+    if not response.numel():
         return 0.0
-    median = float(masked.abs().flatten()[:: max(1, masked.numel() // 10**6)].median())
+    median = float(response.abs().flatten()[:: max(1, response.numel() // 10**6)].median())
     return (median / 0.6745 / 6.0) ** 2  # of a normal distribution; the squares of the mask's weights add to 36

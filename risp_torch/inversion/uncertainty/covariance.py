@@ -14,7 +14,7 @@ from risp_torch.inversion.uncertainty.unobservable import determined_by_priors, 
 from ti_sim.base.rules import NotNegative, checked
 
 UNOBSERVABLE = 0.25  # of the allowed range: a direction with a larger standard deviation counts as unobservable
-NO_TRACE = 1e3  # ranges: standard deviation of a direction without effect; rounding mixes a little of it into all others
+NO_TRACE = 1e3  # ranges: standard deviation of a direction without effect; rounding adds a little of it to all others
 _QUANTISATION = (1 / 255) ** 2 / 12  # variance of the rounding of eight-bit images
 
 
@@ -42,7 +42,7 @@ class Uncertainty:
     components: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     def wider(self, sd: np.ndarray, component: str) -> Uncertainty:
-        """With these standard deviations [K], whatever they are larger by counted as an error of that name."""
+        """With these standard deviations [K]; their increase counts as an error of the name ``component``."""
         added = np.sqrt(np.maximum(sd**2 - self.sd**2, 0.0))
         return replace(
             self, sd=sd, components={**self.components, component: np.hypot(self.components.get(component, 0.0), added)}
@@ -68,9 +68,11 @@ def widened(
     """
     sd = np.sqrt(bars.sd**2 + scatter**2 + shift**2)
     bars = replace(bars, components={**bars.components, "starts": scatter, shift_name: shift})
-    wide = sd > UNOBSERVABLE * unknowns.scaled_range()
-    remarks = weakly_identified(wide & np.array(bars.observable), sd, unknowns)
-    observable = [bool(is_observable and not much) for is_observable, much in zip(bars.observable, wide, strict=True)]
+    is_wide = sd > UNOBSERVABLE * unknowns.scaled_range()
+    remarks = weakly_identified(is_wide & np.array(bars.observable), sd, unknowns)
+    observable = [
+        bool(is_observable and not is_wide_bar) for is_observable, is_wide_bar in zip(bars.observable, is_wide, strict=True)
+    ]
     return replace(bars, sd=sd, observable=observable, unobservable=bars.unobservable + remarks)
 
 
@@ -96,21 +98,21 @@ class CovarianceEstimate:
     @staticmethod
     def of(linearisation: Linearisation, floor: float | None = None) -> CovarianceEstimate:
         """The covariances at an estimate; ``floor`` as in ``error_bars``."""
-        film, _ = linearisation.normal_equations
+        film_matrix, _ = linearisation.normal_equations
         floor = _QUANTISATION if floor is None else floor
         correlation_length = correlation_frames(linearisation) if linearisation.comparison.loss.temporally_correlated else 1.0
         noise = (
             correlation_length
             * float((linearisation.residual.double() ** 2).sum())
-            / max(1.0, linearisation.comparison.count - correlation_length * len(film))
+            / max(1.0, linearisation.comparison.count - correlation_length * len(film_matrix))
         )
         noise = max(noise, linearisation.variance, (linearisation.comparison.loss.noise or 0.0) ** 2)
-        values, vectors = _eigen(film + linearisation.prior, max(noise, floor) / NO_TRACE**2)
+        values, vectors = _eigen(film_matrix + linearisation.prior, max(noise, floor) / NO_TRACE**2)
         inverse = (vectors / values) @ vectors.T
         prior_precision = linearisation.variance * linearisation.precision
         # Pulls of the priors scatter, as their means do, with the covariance variance^2 precision.
-        pulls = noise * (linearisation.prior - prior_precision) + linearisation.variance * prior_precision
-        robust = [inverse @ (scores.T @ scores + pulls) @ inverse for scores in scores_of_sizes(linearisation)]
+        prior_scores = noise * (linearisation.prior - prior_precision) + linearisation.variance * prior_precision
+        robust = [inverse @ (scores.T @ scores + prior_scores) @ inverse for scores in scores_of_sizes(linearisation)]
         return CovarianceEstimate(values, vectors, noise, noise * inverse, np.array(robust))
 
     @property
@@ -124,15 +126,15 @@ class CovarianceEstimate:
         variances = [np.diag(self.vectors.T @ covariance @ self.vectors) for covariance in (self.plain, *self.robust)]
         return np.sqrt(np.maximum(np.max(variances, axis=0), 0.0))
 
-    def stretch(self, times: np.ndarray) -> np.ndarray:
-        """Matrix [K, K] that scales moves by ``times`` [K] along the principal directions."""
-        return (self.vectors * times) @ self.vectors.T
+    def stretch(self, factors: np.ndarray) -> np.ndarray:
+        """Matrix [K, K] that scales moves by ``factors`` [K] along the principal directions."""
+        return (self.vectors * factors) @ self.vectors.T
 
-    def stretched(self, times: np.ndarray) -> CovarianceEstimate:
-        """The covariances scaled by ``times`` [K] along the principal directions."""
-        stretch = self.stretch(times)
+    def stretched(self, factors: np.ndarray) -> CovarianceEstimate:
+        """The covariances scaled by ``factors`` [K] along the principal directions."""
+        stretch = self.stretch(factors)
         plain, robust = (stretch @ covariance @ stretch for covariance in (self.plain, self.robust))
-        return replace(self, values=self.values / times**2, plain=plain, robust=robust)
+        return replace(self, values=self.values / factors**2, plain=plain, robust=robust)
 
 
 @checked
@@ -165,47 +167,47 @@ def error_bars(
         floor: lower bound of the variance of the observations (``Loss.noise_floor``); that of eight-bit images by default.
         covariances: covariances to use instead of those of the Gauss-Newton model (``uncertainty.flatness``).
     """
-    film, _ = linearisation.normal_equations
-    count = len(film)
+    film_matrix, _ = linearisation.normal_equations
+    count = len(film_matrix)
     covariances = covariances or CovarianceEstimate.of(linearisation, floor)
     noise = max(covariances.noise, _QUANTISATION if floor is None else floor)
     plain, vectors = covariances.plain, covariances.vectors
     sd = np.sqrt(covariances.variances)
-    scale = np.sqrt(np.maximum(np.diag(plain), 1e-300))
+    plain_sd = np.sqrt(np.maximum(np.diag(plain), 1e-300))
     direction_sd = np.sqrt(noise / covariances.values)
     weak = [k for k in range(count) if direction_sd[k] > UNOBSERVABLE]
-    loose = np.zeros(count) if not weak else np.abs(vectors[:, weak]).max(axis=1)
-    film_values, modes = _eigen(film, noise / NO_TRACE**2)
+    largest_component = np.zeros(count) if not weak else np.abs(vectors[:, weak]).max(axis=1)
+    film_values, modes = _eigen(film_matrix, noise / NO_TRACE**2)
     mode_sd = np.sqrt(noise / film_values)
     ranges = unknowns.scaled_range()
-    sd, independent = sd * ranges, scale * ranges
+    sd, independent_sd = sd * ranges, plain_sd * ranges
     return Uncertainty(
         sd=sd,
-        correlation=plain / np.outer(scale, scale),
-        observable=[bool(size < 0.3) for size in loose],
+        correlation=plain / np.outer(plain_sd, plain_sd),
+        observable=[bool(size < 0.3) for size in largest_component],
         unobservable=[
             *unobservable_directions(vectors[:, weak], direction_sd[weak], unknowns), *determined_by_priors(sd, unknowns)
         ],
         modes=modes[:, ::-1], mode_sd=mode_sd[::-1],
-        components=_noise_components(covariances, unknowns, np.minimum(independent, sd))
-        | {"correlated errors": np.sqrt(np.maximum(sd**2 - independent**2, 0.0))},
+        components=_noise_components(covariances, unknowns, np.minimum(independent_sd, sd))
+        | {"correlated errors": np.sqrt(np.maximum(sd**2 - independent_sd**2, 0.0))},
     )  # fmt: skip
 
 
-def _noise_components(covariances: CovarianceEstimate, unknowns: Unknowns, independent: np.ndarray) -> dict[str, np.ndarray]:
-    """Error bars for independent errors [K], taken apart: if all others were known, what the look adds, and other unknowns."""
-    model, count = (covariances.vectors * covariances.values) @ covariances.vectors.T, len(independent)
-    look = np.zeros(count, dtype=bool)
+def _noise_components(covariances: CovarianceEstimate, unknowns: Unknowns, independent_sd: np.ndarray) -> dict[str, np.ndarray]:
+    """Components of error bars for independent errors [K]: noise alone, correlation with other unknowns, and with the look."""
+    model, count = (covariances.vectors * covariances.values) @ covariances.vectors.T, len(independent_sd)
+    is_look = np.zeros(count, dtype=bool)
     if PSI in unknowns.groups:
-        look[unknowns.groups[PSI]] = True
-    ranges, alone = unknowns.scaled_range(), np.sqrt(covariances.noise / np.maximum(np.diag(model), 1e-300))
-    alone, without_look = np.minimum(alone * ranges, independent), independent.copy()
-    if look.any() and not look.all():
-        of_motion = np.sqrt(covariances.noise * np.diag(np.linalg.pinv(model[np.ix_(~look, ~look)], hermitian=True)))
-        without_look[~look] = np.clip(of_motion * ranges[~look], alone[~look], independent[~look])
+        is_look[unknowns.groups[PSI]] = True
+    ranges, noise_sd = unknowns.scaled_range(), np.sqrt(covariances.noise / np.maximum(np.diag(model), 1e-300))
+    noise_sd, sd_without_look = np.minimum(noise_sd * ranges, independent_sd), independent_sd.copy()
+    if is_look.any() and not is_look.all():
+        motion_sd = np.sqrt(covariances.noise * np.diag(np.linalg.pinv(model[np.ix_(~is_look, ~is_look)], hermitian=True)))
+        sd_without_look[~is_look] = np.clip(motion_sd * ranges[~is_look], noise_sd[~is_look], independent_sd[~is_look])
     return {
-        "noise": alone, "other unknowns": np.sqrt(np.maximum(without_look**2 - alone**2, 0.0)),
-        "look": np.sqrt(np.maximum(independent**2 - without_look**2, 0.0)),
+        "noise": noise_sd, "other unknowns": np.sqrt(np.maximum(sd_without_look**2 - noise_sd**2, 0.0)),
+        "look": np.sqrt(np.maximum(independent_sd**2 - sd_without_look**2, 0.0)),
     }  # fmt: skip
 
 

@@ -1,10 +1,10 @@
-"""Error bars of an estimate: every part of them, and what they are computed from.
+"""Error bars of an estimate, with all their components and intermediate results.
 
 | component | error | file |
 |---|---|---|
 | noise, other unknowns, look, correlated errors | of the observations, by the Gauss-Newton model of the loss | covariance.py |
 | curvature | of that model: the loss may be flatter | flatness.py |
-| solved look | of a look that a solved one cannot represent | appearance_errors.py |
+| solved look | of a look that the solved look cannot represent | appearance_errors.py |
 | compression | of a compressed film | compression.py, compression_refits.py |
 | mask edges | of the observations of a simulated film | ``Loss.systematic`` |
 | starts | scatter of starts in equally good minima, and rounding | scatter_of_starts.py, rounding.py |
@@ -44,7 +44,7 @@ from risp_torch.inversion.uncertainty.covariance import CovarianceEstimate, Unce
 from risp_torch.inversion.uncertainty.distance import distance_in_newton_steps, distance_in_steps, unfinished
 from risp_torch.inversion.uncertainty.flatness import flatness
 from risp_torch.inversion.uncertainty.misfit import (
-    NOTICED,
+    DOUBTED_RATIO,
     Residual,
     explained_residual,
     widened_by_misfit,
@@ -57,16 +57,16 @@ from risp_torch.scene.scene import Scene
 
 WIDE_STEP = 1e-2  # of the range: step of the differences for error bars of more unknowns than MAX_LINEARISED
 NON_SMOOTH_STEP = 4e-2  # of the range: step of the differences for the convergence check on a non-smooth loss
-FEW_STEPS = 4.0  # longest distance to a minimum whose residual is explained, in Gauss-Newton steps
+MAX_EXPLAINED_STEPS = 4.0  # longest distance to a minimum whose residual is explained, in Gauss-Newton steps
 COMPRESSION = "compression"  # name of that part of an error bar
 
 
 @dataclass(frozen=True)
 class ErrorBars:
-    """Error bars of an estimate, and what they are computed from.
+    """Error bars of an estimate, with intermediate results.
 
     Attributes:
-        fitting: error bars if the scene is right, with all parts except the last two.
+        correct_scene_bars: error bars if the scene is correct, with all components except the last two.
         linearisation: of the observations at the estimate.
         film: [T, H, W, 3] the estimate's film, linear rgb; None for a loss that compares no pictures of a film.
         encoder: of that film, where the target is compressed; otherwise None.
@@ -80,7 +80,7 @@ class ErrorBars:
         unfinished: a sentence on the distance to the minimum, if the search has not converged.
     """
 
-    fitting: Uncertainty
+    correct_scene_bars: Uncertainty
     linearisation: Linearisation
     film: torch.Tensor | None
     encoder: Encoder | None
@@ -95,11 +95,15 @@ class ErrorBars:
 
     @cached_property
     def bars(self) -> Uncertainty:
-        """With the part of a misfit."""
-        return self.fitting if self.misfit is None else widened_by_misfit(self.fitting, self.misfit, self.widest)
+        """``correct_scene_bars`` with the component of a misfit."""
+        return (
+            self.correct_scene_bars
+            if self.misfit is None
+            else widened_by_misfit(self.correct_scene_bars, self.misfit, self.widest)
+        )
 
     def with_omitted_variable_bias(self, shifts: np.ndarray) -> Uncertainty:
-        """All parts, with the largest of N shifts [N, K] (scaled units) by misspecifications."""
+        """``bars`` with the largest of N shifts [N, K] (scaled units) by misspecifications."""
         return with_omitted_variable_bias(self.bars, shifts, self.widest)
 
     def residual(self, pictures: torch.Tensor | None) -> Residual:
@@ -107,7 +111,7 @@ class ErrorBars:
         return Residual.of(self.linearisation, self.film, pictures, self.compressed, self.bytes_per_frame, self.explained)
 
 
-def of(problem: Problem, estimate: SearchResult) -> ErrorBars:
+def estimate_error_bars(problem: Problem, estimate: SearchResult) -> ErrorBars:
     """Error bars of an estimate, the end of the best start of a search.
 
     Args:
@@ -127,21 +131,25 @@ def of(problem: Problem, estimate: SearchResult) -> ErrorBars:
     explained = explained_residual(linearisation, film, problem.pictures, compressed, size, floor)
     bars, model_bars, excess = _bars(
         scene, unknowns, linearisation, estimate, floor=floor, moves=moves,
-        look=look_moves(scene, unknowns, linearisation, values, explained),
-        flat=loss.of_pictures and not loss.non_smooth and len(values) <= MAX_LINEARISED, refits=refits,
+        look_shifts=look_moves(scene, unknowns, linearisation, values, explained),
+        measure_flatness=loss.of_pictures and not loss.non_smooth and len(values) <= MAX_LINEARISED, has_refits=refits,
         shift_name=COMPRESSION if encoder is not None and size is not None else "mask edges",
     )  # fmt: skip
     # Near the minimum of a non-smooth loss, local minima dominate the slopes; wide differences average over them.
     wide = linearise(scene, comparison, unknowns, values, step=NON_SMOOTH_STEP) if loss.non_smooth else linearisation
     step = newton_step(wide)
-    fit = min(1.0, explained / max(linearisation.loss, 1e-300)) ** 0.5 if explained is not None and loss.needs_film else 1.0
+    residual_fraction = (
+        min(1.0, explained / max(linearisation.loss, 1e-300)) ** 0.5 if explained is not None and loss.needs_film else 1.0
+    )
     noise_is_known = loss.colors_of_pixels or loss.noise is not None or loss.rounding() is not None
     expected = explained if noise_is_known else expected_residual(linearisation)
     misfit = None if expected is None else linearisation.loss / expected
     distance = distance_in_newton_steps(scene, unknowns, wide, step, distance_in_steps(wide, step, explained))
-    if noise_is_known and misfit <= NOTICED:  # the explained residual is known to some tens of percent: no more is left
-        distance = min(distance, FEW_STEPS)
-    bars, sentences = unfinished(bars, unknowns, step * ranges, model_bars=model_bars, times=distance, fit=fit)
+    if noise_is_known and misfit <= DOUBTED_RATIO:  # the explained residual is only known to some tens of percent
+        distance = min(distance, MAX_EXPLAINED_STEPS)
+    bars, sentences = unfinished(
+        bars, unknowns, step * ranges, model_bars=model_bars, distance=distance, residual_fraction=residual_fraction
+    )
     widest = unknowns.priors.widest(unknowns.scaled(values), ranges)
     return ErrorBars(
         bars, linearisation, film, encoder, compressed, size, expected, noise_is_known, misfit, excess, widest, sentences
@@ -169,20 +177,20 @@ def _moves(
     problem: Problem, unknowns: Unknowns, linearisation: Linearisation, values: np.ndarray, films: list[CompressedFilm],
     size: float | None, encoder: Encoder | None,
 ) -> np.ndarray:  # fmt: skip
-    """Shifts [M, K] of an estimate by compression, or by what simulated observations are wrong by, in parts of the ranges."""
+    """Shifts [M, K] of an estimate by compression, or by the bias of simulated observations, in parts of the ranges."""
     if encoder is None or size is None:
         return _systematic_move(problem.scene, unknowns, linearisation, values)
     if linearisation.comparison.loss.compression_by_refit:
         return refitted_moves(problem.scene, unknowns, linearisation, films, size)
-    return compression_moves(linearisation, films, encoder.elsewhere)
+    return compression_moves(linearisation, films, encoder.at_other_offsets)
 
 
 def _systematic_move(scene: Scene, unknowns: Unknowns, linearisation: Linearisation, values: np.ndarray) -> np.ndarray:
-    """Shift [1, K] of an estimate, in parts of the ranges, by what simulated observations are wrong by (``Loss.systematic``)."""
+    """Shift [1, K] of an estimate, in parts of the ranges, by the bias of simulated observations (``Loss.systematic``)."""
     frames = list(linearisation.comparison.frames)
-    states, numbers = motion_at(scene, unknowns, values)
+    states, parameter_values = motion_at(scene, unknowns, values)
     with torch.no_grad():
-        error = linearisation.comparison.loss.systematic(scene, states, numbers, frames)
+        error = linearisation.comparison.loss.systematic(scene, states, parameter_values, frames)
     if error is None:
         return np.zeros((1, len(values)))
     return newton_step(replace(linearisation, residual=error.flatten().to(linearisation.residual), pull=0.0))[None]
@@ -190,7 +198,7 @@ def _systematic_move(scene: Scene, unknowns: Unknowns, linearisation: Linearisat
 
 def _bars(
     scene: Scene, unknowns: Unknowns, linearisation: Linearisation, search: SearchResult, *, floor: float, moves: np.ndarray,
-    flat: bool, refits: bool, shift_name: str = COMPRESSION, look: np.ndarray | None = None,
+    measure_flatness: bool, has_refits: bool, shift_name: str = COMPRESSION, look_shifts: np.ndarray | None = None,
 ) -> tuple[Uncertainty, Uncertainty, float]:  # fmt: skip
     """Error bars of the estimate, those of the Gauss-Newton model, relative to which the length of its next step is measured, and
     the excess of a loss that errors of the film explain.
@@ -201,35 +209,36 @@ def _bars(
         search: ends of the starts.
         floor: lower bound of the variance of an observation.
         moves: [M, K] shifts of the estimate by compression, relative to the ranges.
-        flat: whether to evaluate the loss along the principal directions, where it may be flatter than its model.
-        refits: whether the moves are those of repeated estimates, which include the flatness of the loss.
-        shift_name: what makes the moves.
-        look: [L, K] shifts by errors of a solved look, relative to the ranges; None without.
+        measure_flatness: whether to evaluate the loss along the principal directions, where it may be flatter than its model.
+        has_refits: whether the moves are those of repeated estimates, which include the flatness of the loss.
+        shift_name: name of the component that the moves make.
+        look_shifts: [L, K] shifts by errors of a solved look, relative to the ranges; None without.
     """
     covariances, ranges = CovarianceEstimate.of(linearisation, floor), unknowns.scaled_range()
-    straight = bars = error_bars(linearisation, unknowns, floor=floor, covariances=covariances)
-    times, wider = np.ones(len(ranges)), moves
-    if flat:
-        local_moves = np.zeros_like(moves) if refits else moves
+    newton_bars = bars = error_bars(linearisation, unknowns, floor=floor, covariances=covariances)
+    flatness_ratios, stretched_moves = np.ones(len(ranges)), moves
+    if measure_flatness:
+        local_moves = np.zeros_like(moves) if has_refits else moves
         sizes = np.hypot(covariances.sizes, size_of_moves(local_moves @ covariances.vectors))
-        times = flatness(scene, unknowns, linearisation, covariances, sizes)
-        bars = error_bars(linearisation, unknowns, floor=floor, covariances=covariances.stretched(times))
+        flatness_ratios = flatness(scene, unknowns, linearisation, covariances, sizes)
+        bars = error_bars(linearisation, unknowns, floor=floor, covariances=covariances.stretched(flatness_ratios))
         bars = replace(
-            bars, components=replace(straight, components=dict(straight.components)).wider(bars.sd, "curvature").components
+            bars,
+            components=replace(newton_bars, components=dict(newton_bars.components)).wider(bars.sd, "curvature").components,
         )
-        wider = moves if refits else moves @ covariances.stretch(times)
-    if look is not None and look.any():
-        by_look = np.minimum(np.sqrt(np.mean((look @ covariances.stretch(times)) ** 2, axis=0)), 1.0) * ranges
-        bars = bars.wider(np.hypot(bars.sd, by_look), "solved look")
-    beyond = beyond_blocks if shift_name == COMPRESSION and not refits else lambda shift, _: shift
-    sizes = times * covariances.sizes
-    sizes = np.hypot(sizes, beyond(size_of_moves(wider @ covariances.vectors), sizes))
-    excess = excess_by_errors(covariances.values / times, sizes, floor) / linearisation.comparison.count
+        stretched_moves = moves if has_refits else moves @ covariances.stretch(flatness_ratios)
+    if look_shifts is not None and look_shifts.any():
+        look_sd = np.minimum(np.sqrt(np.mean((look_shifts @ covariances.stretch(flatness_ratios)) ** 2, axis=0)), 1.0) * ranges
+        bars = bars.wider(np.hypot(bars.sd, look_sd), "solved look")
+    beyond_residual = beyond_blocks if shift_name == COMPRESSION and not has_refits else lambda shift, _: shift
+    sizes = flatness_ratios * covariances.sizes
+    sizes = np.hypot(sizes, beyond_residual(size_of_moves(stretched_moves @ covariances.vectors), sizes))
+    excess = excess_by_errors(covariances.values / flatness_ratios, sizes, floor) / linearisation.comparison.count
     rounding = rounding_scatter(scene, unknowns, linearisation) if len(ranges) <= MAX_LINEARISED else np.zeros(len(ranges))
     scatter = np.hypot(scatter_of_starts(unknowns, search.final, search.losses, search.best, excess), rounding)
-    shift = beyond(size_of_moves(moves) * ranges, straight.sd)
-    model_bars, model = (widened(straight, unknowns, added_scatter, shift) for added_scatter in (rounding, scatter))
+    shift = beyond_residual(size_of_moves(moves) * ranges, newton_bars.sd)
+    model_bars, model = (widened(newton_bars, unknowns, added_scatter, shift) for added_scatter in (rounding, scatter))
     # If no start has converged, their scatter is not an error bar: the step is then compared with the bars without it.
     model_bars = replace(model_bars, sd=np.where(model.observable, model.sd, model_bars.sd))
-    shift = beyond(size_of_moves(wider) * ranges, bars.sd)
+    shift = beyond_residual(size_of_moves(stretched_moves) * ranges, bars.sd)
     return widened(bars, unknowns, scatter, shift, shift_name=shift_name), model_bars, excess

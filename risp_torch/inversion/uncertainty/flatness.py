@@ -22,7 +22,7 @@ LENGTHS = (2.0, 4.0, 8.0)  # lengths of the moves, in error bars of the Gauss-Ne
 EXTENDED_LENGTHS = (16.0, 32.0, 64.0, 128.0)  # lengths of further moves while the loss stays flat
 FLAT_LIMIT = 3.0  # x c(x) up to which longer moves are tried
 MIN_MOVE, MAX_RELATIVE_LENGTH = 1e-3, 1.5  # error bars, and lengths: a move that bounds make shorter, or longer, says nothing
-NARROWEST = 1e-5  # of the range: shorter moves are below rounding
+MIN_SIZE = 1e-5  # of the range: shorter moves are below rounding
 
 
 def flatness(
@@ -43,15 +43,17 @@ def flatness(
         sizes: [K] the model's error bars along the principal directions (``CovarianceEstimate.sizes``), with those of
             compression.
     """
-    relative, ranges = linearisation.scaled / unknowns.scaled_range(), unknowns.scaled_range()
+    relative_point, ranges = linearisation.scaled / unknowns.scaled_range(), unknowns.scaled_range()
     low, high = (unknowns.scaled(bound) / ranges for bound in unknowns.bounds())
     model = (covariances.vectors * covariances.values) @ covariances.vectors.T
 
-    def look(length: float, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def ratios_at(length: float, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The ratios from moves of one length along some directions, and the directions that need longer moves."""
-        steps = length * np.maximum(sizes[indices], NARROWEST)
+        steps = length * np.maximum(sizes[indices], MIN_SIZE)
         planned = np.concatenate([sign * (steps * covariances.vectors[:, indices]).T for sign in (1, -1)])
-        moves = np.clip(relative + planned, low, high) - relative  # an unknown on its bound stays there, and the others move
+        moves = (
+            np.clip(relative_point + planned, low, high) - relative_point
+        )  # an unknown on its bound stays there, and the others move
         inside = np.isclose(moves, planned, atol=1e-12).all(axis=1).reshape(2, len(indices))
         rises = np.array(list(_rises(scene, unknowns, linearisation, moves))).reshape(2, len(indices))
         expected = np.einsum("mk,kl,ml->m", moves, model, moves).reshape(2, len(indices))
@@ -59,16 +61,16 @@ def flatness(
         with np.errstate(divide="ignore", invalid="ignore"):
             rise_ratios = rises / expected
             wider = np.minimum(bars, np.where(rise_ratios > 0, 1 / rise_ratios, np.inf))
-        free = (bars > MIN_MOVE) & (bars < MAX_RELATIVE_LENGTH * length)
-        flat = ((rise_ratios * bars <= FLAT_LIMIT) & free & inside).any(axis=0)
-        return np.where((rise_ratios * bars <= 2.0) & free, wider, 1.0).max(axis=0), indices[flat]
+        is_valid = (bars > MIN_MOVE) & (bars < MAX_RELATIVE_LENGTH * length)
+        flat = ((rise_ratios * bars <= FLAT_LIMIT) & is_valid & inside).any(axis=0)
+        return np.where((rise_ratios * bars <= 2.0) & is_valid, wider, 1.0).max(axis=0), indices[flat]
 
     ratios, flat = np.ones(len(sizes)), np.arange(len(sizes))
     for length in LENGTHS + EXTENDED_LENGTHS:
-        looked = flat if length in EXTENDED_LENGTHS else np.arange(len(sizes))
-        if len(looked):
-            wider, flat = look(length, looked)
-            ratios[looked] = np.maximum(ratios[looked], wider)
+        direction_indices = flat if length in EXTENDED_LENGTHS else np.arange(len(sizes))
+        if len(direction_indices):
+            wider, flat = ratios_at(length, direction_indices)
+            ratios[direction_indices] = np.maximum(ratios[direction_indices], wider)
     return ratios
 
 

@@ -15,9 +15,9 @@ from risp_torch.inversion.problem.linearisation import Linearisation
 from risp_torch.inversion.uncertainty.compression import CompressedFilm, compression_power, noise_variance
 from risp_torch.inversion.uncertainty.covariance import Uncertainty
 
-MISFIT = 4.0  # times the explained residual: a larger mean squared residual is a misfit
-NOTICED = 1.3  # times the explained residual: from there on, the residual is doubted whatever it does to the estimate
-STILL, MIN_STILL_PIXELS = 1e-4, 64  # largest change of a pixel that stands still, and pixels that estimate the noise of a film
+MISFIT_RATIO = 4.0  # times the explained residual: a larger mean squared residual is a misfit
+DOUBTED_RATIO = 1.3  # times the explained residual: a larger one is reported even if it does not affect the estimate
+STILL_TOLERANCE, MIN_STILL_PIXELS = 1e-4, 64  # largest change of a still pixel, and still pixels that a noise estimate needs
 
 
 def explained_residual(
@@ -67,13 +67,13 @@ def local_noise(pictures: torch.Tensor, estimate: torch.Tensor, variance: float)
     stored = noise_variance((film - simulated).to(pictures))
     level = 1 / 255
     low, high = (simulated - level).clamp(0, 1), (simulated + level).clamp(0, 1)
-    linear = torch.as_tensor(srgb_to_linear(high.numpy()) - srgb_to_linear(low.numpy()))
-    slope = (linear / (high - low)).to(pictures)
+    linear_difference = torch.as_tensor(srgb_to_linear(high.numpy()) - srgb_to_linear(low.numpy()))
+    slope = (linear_difference / (high - low)).to(pictures)
     return (stored * slope**2 / max(variance, 1e-300)).clamp(min=1.0).flatten()
 
 
 def rounding_error(linearisation: Linearisation, estimate: torch.Tensor) -> float:
-    """Mean square of what rounding the estimate's film [T, H, W, 3] to eight bits changes observations that are colours by."""
+    """Mean squared change of observations that are colours, by rounding the estimate's film [T, H, W, 3] to eight bits."""
     loss, frames = linearisation.comparison.loss, list(linearisation.comparison.frames)
     if not loss.colors_of_pixels:
         return 0.0
@@ -91,12 +91,12 @@ def _rounded(loss: Loss, estimate: torch.Tensor, frames: list[int], stored: np.n
     return (film - unrounded).flatten()
 
 
-def doubts_of_misfit(misfit: float, loss: float, explained: float, *, unmoved: bool, stated: bool = True) -> list[str]:
-    """A sentence if the estimate does not fit the film; ``stated`` is whether the noise is known, not estimated from the data."""
-    if misfit <= MISFIT:
+def doubts_of_misfit(misfit: float, loss: float, explained: float, *, unmoved: bool, noise_is_known: bool = True) -> list[str]:
+    """A sentence if the estimate does not fit the film; ``noise_is_known`` is false for noise estimated from the data."""
+    if misfit <= MISFIT_RATIO:
         return []
     guess = ", a guess that no step has changed," if unmoved else ""
-    noise = "noise and compression explain" if stated else "usual errors of such data explain"
+    noise = "noise and compression explain" if noise_is_known else "usual errors of such data explain"
     return [
         f"nothing fits this film: the best start{guess} leaves {misfit:.2g} times what {noise} (loss "
         f"{loss:.2g}, explained {explained:.2g}): another minimum, bounds without the truth, or a scene unlike the film's; the "
@@ -110,7 +110,7 @@ def widened_by_misfit(bars: Uncertainty, misfit: float, widest: np.ndarray) -> U
     The bars treat the residual as noise. But errors of a wrong scene or minimum are correlated over the whole film, and
     count as another ``misfit`` times what noise explains.
     """
-    if misfit <= MISFIT:
+    if misfit <= MISFIT_RATIO:
         return bars
     return bars.wider(np.maximum(bars.sd, np.minimum(misfit**0.5 * bars.sd, widest)), "misfit")
 
@@ -133,11 +133,11 @@ def _compression(films: list[CompressedFilm], size: float | None) -> float:
 
 @dataclass(frozen=True)
 class Residual:
-    """Size of a residual, and what the film's own noise leaves.
+    """Size of a residual, and the size that the film's own noise explains.
 
     Attributes:
         mean_square: of the observations that count.
-        explained: what rounding, noise and compression explain of it; None if unknown.
+        explained: mean square that rounding, noise and compression explain; None if unknown.
         film_noise: variance that varies fast in time where no body is (``film_noise``); None without a film.
         noise: mean square that this noise, rounding and compression leave of the loss's observations; None if unknown.
         design_effect: number of observations that count as one independent observation.
@@ -165,21 +165,23 @@ class Residual:
             explained: mean squared residual that is explained, or None.
         """
         loss, frames = linearisation.comparison.loss, list(linearisation.comparison.frames)
-        shared, noise = None, None
+        variance, noise = None, None
         if estimate is not None and pictures is not None:
-            shared = film_noise(pictures, estimate)
-        if shared is not None and not loss.temporally_correlated and loss.weights is None:
-            noise = loss.noise_floor(estimate[frames]) + _compression(films, size) + noise_through(loss, estimate, frames, shared)
-        return Residual(linearisation.loss, explained, shared, noise, design_effect(linearisation))
+            variance = film_noise(pictures, estimate)
+        if variance is not None and not loss.temporally_correlated and loss.weights is None:
+            noise = (
+                loss.noise_floor(estimate[frames]) + _compression(films, size) + noise_through(loss, estimate, frames, variance)
+            )
+        return Residual(linearisation.loss, explained, variance, noise, design_effect(linearisation))
 
     def to_json(self) -> dict[str, float | None]:
         """All of it, and the residual over the film's noise, as JSON values."""
-        over = None if not self.noise else self.mean_square / self.noise
-        return {**asdict(self), "over_noise": over}
+        ratio = None if not self.noise else self.mean_square / self.noise
+        return {**asdict(self), "over_noise": ratio}
 
 
 def film_noise(pictures: torch.Tensor, estimate: torch.Tensor) -> float | None:
-    """Variance of what varies fast in time in the pixels of a film that no body covers; None if there are too few.
+    """Variance of fast variations in time in pixels of a film that no body covers; None if there are too few.
 
     That is a sixth of the mean square of second differences in time, where the film of the estimate stands still.
 
@@ -190,7 +192,7 @@ def film_noise(pictures: torch.Tensor, estimate: torch.Tensor) -> float | None:
     if len(pictures) < 3:
         return None
     moves = torch.maximum((estimate[1:-1] - estimate[:-2]).abs(), (estimate[2:] - estimate[1:-1]).abs()).amax(dim=-1)
-    still = moves < STILL
+    still = moves < STILL_TOLERANCE
     if int(still.sum()) < MIN_STILL_PIXELS:
         return None
     second = (pictures[2:] - 2 * pictures[1:-1] + pictures[:-2])[still]

@@ -1,4 +1,4 @@
-"""Scatter of an estimate by rounding: what is left of an error where a film has no noise."""
+"""Scatter of an estimate by rounding: the remaining error for a film without noise."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from risp_torch.inversion.problem.unknowns import Unknowns
 from risp_torch.scene.scene import Scene
 from ti_sim.base.rules import Count, checked
 
-MOVE = 1e-6  # of the range: many times the rounding of an unknown, and too little for curvature
+RELATIVE_MOVE = 1e-6  # of the range: many times the rounding of an unknown, and too little for curvature
 
 
 @checked
@@ -33,7 +33,7 @@ def rounding_scatter(scene: Scene, unknowns: Unknowns, linearisation: Linearisat
     """
     ranges, count = unknowns.scaled_range(), len(linearisation.scaled)
     low, high = (unknowns.scaled(bound) for bound in unknowns.bounds())
-    moves = MOVE * np.random.default_rng(0).uniform(-1, 1, (worlds, count))
+    moves = RELATIVE_MOVE * np.random.default_rng(0).uniform(-1, 1, (worlds, count))
     moves = np.where(
         (linearisation.scaled + moves * ranges < low) | (linearisation.scaled + moves * ranges > high), -moves, moves
     )
@@ -44,6 +44,6 @@ def rounding_scatter(scene: Scene, unknowns: Unknowns, linearisation: Linearisat
         return np.zeros(count)
     steps = []
     for row, move in zip(observed[1:], moves, strict=True):
-        rest = row - observed[0] - linearisation.jacobian @ linearisation.jacobian.new_tensor(move)
-        steps.append(newton_step(replace(linearisation, residual=rest, pull=0.0)) * ranges)
+        remainder = row - observed[0] - linearisation.jacobian @ linearisation.jacobian.new_tensor(move)
+        steps.append(newton_step(replace(linearisation, residual=remainder, pull=0.0)) * ranges)
     return np.sqrt(np.mean(np.square(steps), axis=0))

@@ -6,7 +6,7 @@ import numpy as np
 
 from risp_torch.inversion.problem.unknowns import Unknowns
 
-LEVEL = 0.01  # of the likelihood ratio test: probability that the true minimum is rejected
+SIGNIFICANCE_LEVEL = 0.01  # of the likelihood ratio test: probability that the true minimum is rejected
 
 
 def excess_by_errors(curvatures: np.ndarray, sizes: np.ndarray, variance: float) -> float:
@@ -24,7 +24,7 @@ def excess_by_errors(curvatures: np.ndarray, sizes: np.ndarray, variance: float)
     """
     from scipy.stats import chi2  # takes most of a second
 
-    return float(np.maximum(curvatures * sizes**2, variance).mean() * chi2.isf(LEVEL, len(sizes)))
+    return float(np.maximum(curvatures * sizes**2, variance).mean() * chi2.isf(SIGNIFICANCE_LEVEL, len(sizes)))
 
 
 def scatter_of_starts(unknowns: Unknowns, final: np.ndarray, losses: np.ndarray, best: int, excess: float) -> np.ndarray:
@@ -41,7 +41,7 @@ def scatter_of_starts(unknowns: Unknowns, final: np.ndarray, losses: np.ndarray,
         best: the start whose end is the estimate; after wide steps it need not have the lowest loss.
         excess: of a loss (``excess_by_errors``, divided by the number of observations).
     """
-    alike = losses <= losses[best] + excess
-    if alike.sum() < 2:
+    is_equally_good = losses <= losses[best] + excess
+    if is_equally_good.sum() < 2:
         return np.zeros(final.shape[1])
-    return unknowns.scaled(final[alike]).std(axis=0, ddof=1)
+    return unknowns.scaled(final[is_equally_good]).std(axis=0, ddof=1)

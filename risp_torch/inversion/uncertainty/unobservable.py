@@ -8,8 +8,8 @@ from risp_torch.inversion.problem.unknowns import Unknowns
 
 MAX_LISTED = 12  # unknowns that a sentence lists, and sentences
 MAX_REPORTED_SD = 10  # relative to the range: larger error bars are not reported as numbers
-NARROWED = 0.9  # of a prior's standard deviation: a wider error bar is the prior's
-SURPRISE = 3.0  # standard deviations of a prior: an estimate farther from its mean is remarked
+PRIOR_RATIO = 0.9  # of a prior's standard deviation: with a wider error bar, the film adds nothing to the prior
+MAX_PRIOR_DISTANCE = 3.0  # standard deviations of a prior: an estimate farther from its mean is remarked
 
 
 def unobservable_directions(directions: np.ndarray, sd: np.ndarray, unknowns: Unknowns) -> list[str]:
@@ -21,10 +21,12 @@ def unobservable_directions(directions: np.ndarray, sd: np.ndarray, unknowns: Un
         unknowns: unknowns of the inversion.
     """
     sentences = [describe_direction(directions[:, k], unknowns, sd[k]) for k in range(min(len(sd), MAX_LISTED))]
-    rest = sd[MAX_LISTED:]
-    if len(rest):
-        span = f"{size_of(rest.min(), 'times the ranges', 'linear')} to {size_of(rest.max(), 'times the ranges', 'linear')}"
-        sentences.append(f"{len(rest)} combinations more (error bars {span})")
+    unlisted = sd[MAX_LISTED:]
+    if len(unlisted):
+        span = (
+            f"{size_of(unlisted.min(), 'times the ranges', 'linear')} to {size_of(unlisted.max(), 'times the ranges', 'linear')}"
+        )
+        sentences.append(f"{len(unlisted)} combinations more (error bars {span})")
     return sentences
 
 
@@ -57,9 +59,9 @@ def weakly_identified(is_wide: np.ndarray, sd: np.ndarray, unknowns: Unknowns) -
 def determined_by_priors(sd: np.ndarray, unknowns: Unknowns) -> list[str]:
     """Sentences on unknowns whose error bars [K] (scaled units) are those of their priors."""
     priors, sentences = unknowns.priors, []
-    alone = {int(k) for k, indices in zip(priors.places, priors.sd, strict=True) if sd[k] >= NARROWED * indices}
+    prior_only = {int(k) for k, prior_sd in zip(priors.places, priors.sd, strict=True) if sd[k] >= PRIOR_RATIO * prior_sd}
     for name, group in unknowns.groups.items():
-        indices = sorted(alone & set(range(group.start, group.stop)))
+        indices = sorted(prior_only & set(range(group.start, group.stop)))
         if len(indices) > MAX_LISTED:
             sentences.append(
                 f"{len(indices)} of the {group.stop - group.start} numbers of {name} are known from their priors only"
@@ -73,8 +75,11 @@ def determined_by_priors(sd: np.ndarray, unknowns: Unknowns) -> list[str]:
 def far_from_priors(physical: np.ndarray, unknowns: Unknowns) -> list[str]:
     """Sentences on estimates [K] (physical units) that their priors call unlikely."""
     priors = unknowns.priors
-    away = (unknowns.scaled(physical)[priors.places] - priors.mean) / priors.sd
-    far = sorted(((abs(size), int(k)) for size, k in zip(away, priors.places, strict=True) if abs(size) > SURPRISE), reverse=True)
+    distances = (unknowns.scaled(physical)[priors.places] - priors.mean) / priors.sd
+    far = sorted(
+        ((abs(size), int(k)) for size, k in zip(distances, priors.places, strict=True) if abs(size) > MAX_PRIOR_DISTANCE),
+        reverse=True,
+    )
     return [
         f"the estimate of {unknowns.labels[k]} lies {size:.2g} standard deviations from the mean of its prior: the prior, the "
         "scene or its look is likely wrong"
@@ -102,13 +107,13 @@ def describe_direction(direction: np.ndarray, unknowns: Unknowns, sd: float) -> 
         if sd <= MAX_REPORTED_SD:
             bar = f"error bar {size_of(sd * unknowns.scaled_range()[k], unknowns.units[k], unknowns.scales[k])}"
         return f"{named[0]} leaves no trace in the film at this estimate ({bar})"
-    decades = direction * unknowns.scaled_range()
-    chosen = decades[large]
+    scaled_direction = direction * unknowns.scaled_range()
+    large_components = scaled_direction[large]
     logs = all(scale == "log10" for scale, is_large in zip(unknowns.scales, large, strict=True) if is_large)
     names = ", ".join(named)
-    if logs and np.ptp(chosen) < 0.15 * np.abs(chosen).mean():
+    if logs and np.ptp(large_components) < 0.15 * np.abs(large_components).mean():
         return f"{names} only up to a common scale ({bar})"
-    signs = ", ".join(f"{'+' if value > 0 else '-'}{label}" for label, value in zip(named, chosen, strict=True))
+    signs = ", ".join(f"{'+' if value > 0 else '-'}{label}" for label, value in zip(named, large_components, strict=True))
     return f"{names} only in combination ({signs} together leave no trace: {bar})"
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from risp_torch.commands.invert import _status
+from risp_torch.commands.invert import _exit_status
 from risp_torch.commands.show import shares_of
 
 Risp = Callable[..., tuple[int, str, str]]
@@ -48,5 +48,5 @@ def test_shares_are_those_of_squares_and_small_ones_are_left_out() -> None:
 
 @pytest.mark.parametrize(("converged", "fits", "status"), [(True, True, 0), (True, False, 1), (True, None, 1), (None, True, 1)])
 def test_strict_takes_no_unknown_for_a_yes(converged: bool | None, fits: bool | None, status: int) -> None:
-    assert _status(Namespace(strict=True), converged, fits) == status
-    assert _status(Namespace(strict=False), converged, fits) == 0
+    assert _exit_status(Namespace(strict=True), converged, fits) == status
+    assert _exit_status(Namespace(strict=False), converged, fits) == 0

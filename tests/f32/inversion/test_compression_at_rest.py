@@ -17,7 +17,7 @@ from risp_torch.inversion.problem.films.rendered_film import film_at
 from risp_torch.inversion.problem.linearisation import linearise, newton_step
 from risp_torch.inversion.problem.unknowns import Unknowns
 from risp_torch.inversion.uncertainty.compression import (
-    PLACES,
+    OFFSETS,
     CompressedFilm,
     Encoder,
     compressed_films,
@@ -58,8 +58,8 @@ def errors_in_bars(x: float, *, crf: float, loss: PictureLoss) -> tuple[np.ndarr
     found = unknowns.physical_values(unknowns.scaled(true) + error * ranges)
     encoder = encoder_of(scene, filmed, loss, found)
     at, films = linearise(scene, encoder.comparison, unknowns, found), compressed_films(encoder)
-    own, all_places = compression_moves(at, films), compression_moves(at, films, encoder.elsewhere)
-    assert len(all_places) == len(own) + len(PLACES)
+    own, all_places = compression_moves(at, films), compression_moves(at, films, encoder.at_other_offsets)
+    assert len(all_places) == len(own) + len(OFFSETS)
     np.testing.assert_array_equal(all_places[: len(own)], own)
     return np.abs(error) / size_of_moves(own), np.abs(error) / size_of_moves(all_places)
 
@@ -69,7 +69,7 @@ def test_bars_of_a_body_at_rest_hold() -> None:
     errors = np.array([errors_in_bars(x, crf=23.0, loss=PixelLoss()) for x in places])
     # A bar of eight samples holds as often as Student's t says. One sample does not, as its place of the edges is the film's.
     beyond = (errors > 1.96).mean(axis=(0, 2))
-    assert beyond[1] <= 2 * t.sf(1.96, 1 + len(PLACES)) < beyond[0], beyond
+    assert beyond[1] <= 2 * t.sf(1.96, 1 + len(OFFSETS)) < beyond[0], beyond
     assert errors[:, 1].max() < 4.5
 
 
@@ -77,8 +77,8 @@ def test_a_film_that_was_moved_comes_back_to_its_place() -> None:
     """At the best quality the film itself, and on the borders that were moved out of the picture exactly; each place differs."""
     scene = still(0.03, frames=4)
     encoder = encoder_of(scene, None, PixelLoss(), Unknowns.of(scene, [BOX]).current())
-    films = [encoder.film(1.0), *encoder.elsewhere(encoder.film(1.0))]
-    for film, (down, right) in zip(films, ((0, 0), *PLACES), strict=True):
+    films = [encoder.film(1.0), *encoder.at_other_offsets(encoder.film(1.0))]
+    for film, (down, right) in zip(films, ((0, 0), *OFFSETS), strict=True):
         assert (film.pictures - encoder.estimate).abs().mean() < 0.01 and film.crf == 1.0 and film.power > 0
         if down:
             assert torch.equal(film.pictures[:, -1], encoder.estimate[:, -1])
@@ -88,7 +88,7 @@ def test_a_film_that_was_moved_comes_back_to_its_place() -> None:
     tiny = replace(encoder, estimate=encoder.estimate[:, :4, :6])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Encoder, "film", lambda self, crf, place: place)
-        assert tiny.elsewhere(films[0]) == [(1, 3), (3, 2)]  # what a picture of 4 rows leaves room for
+        assert tiny.at_other_offsets(films[0]) == [(1, 3), (3, 2)]  # what a picture of 4 rows leaves room for
     larger = replace(encoder, enlargement=2)
     assert larger.film(1.0, (1, 1)).pictures.shape == encoder.estimate.shape
 

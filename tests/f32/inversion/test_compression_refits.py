@@ -67,7 +67,9 @@ def test_bars_of_refits_are_not_stretched_again(monkeypatch):
 
     def sd(move, refits):
         moves = np.array([[move]])
-        return bars_module._bars(scene, unknowns, at, ends, floor=1e-6, moves=moves, flat=True, refits=refits)[0].sd[0]
+        return bars_module._bars(scene, unknowns, at, ends, floor=1e-6, moves=moves, measure_flatness=True, has_refits=refits)[
+            0
+        ].sd[0]
 
     alone, both, stretched = sd(0.0, True), sd(0.1, True), sd(0.1, False)
     assert both == pytest.approx(np.hypot(alone, 0.1 * 1.2))

@@ -40,7 +40,7 @@ from risp_torch.inversion.uncertainty import error_bars as bars_module
 from risp_torch.inversion.uncertainty import misfit
 from risp_torch.inversion.uncertainty.compression import CompressedFilm, Encoder, compressed_films, compression_moves
 from risp_torch.inversion.uncertainty.distance import distance_in_newton_steps, distance_in_steps
-from risp_torch.inversion.uncertainty.misfit import MISFIT
+from risp_torch.inversion.uncertainty.misfit import MISFIT_RATIO
 from risp_torch.least_squares.horizon import GrowingHorizon
 from tests.reference import small_scenes
 from tests.reference.searches import quick
@@ -83,7 +83,7 @@ def test_a_guess_that_nothing_moves_is_no_answer(target: torch.Tensor) -> None:
     """The block of this scene flies above the picture: nothing that is unknown changes it."""
     scene = small_scenes.make_scene(height=0.5)
     result = invert(scene, target, [FRICTION], starts=[{FRICTION: 0.1}, {FRICTION: 1.0}], progress=False)
-    assert result.fits is False and result.misfit > 5 * MISFIT
+    assert result.fits is False and result.misfit > 5 * MISFIT_RATIO
     assert result.doubts[0].startswith("nothing fits this film: the best start, a guess that no step has changed, leaves ")
 
 

@@ -12,7 +12,7 @@ from risp_torch.inversion.diagnostics.alternative_minima import best_observed
 from risp_torch.inversion.problem.comparison import Comparison
 from risp_torch.inversion.problem.linearisation import Linearisation
 from risp_torch.inversion.report.result import remarks_on, status_of_starts
-from risp_torch.inversion.uncertainty.noise_floor import changes, doubts_of_motion, expected_residual, noise_in_time
+from risp_torch.inversion.uncertainty.noise_floor import change_power, doubts_of_motion, expected_residual, noise_in_time
 from tests.reference.linear_films import LinearLoss
 
 TIMES = np.linspace(0.0, 1.0, 60)[:, None]
@@ -55,13 +55,13 @@ def test_usual_errors_and_those_of_the_data_are_expected_whichever_are_larger() 
     assert expected_residual(at(PATHS + noise, noise, usual_noise=1.0)) == 1.0
     assert expected_residual(at(PATHS, noise, usual_noise=0.2, rounding=lambda: 1 / 12)) == pytest.approx(1 / 12)
     network = at(PATHS, noise, needs_film=True, temporally_correlated=True)
-    assert expected_residual(network) == pytest.approx(changes(network.comparison) / 8)
+    assert expected_residual(network) == pytest.approx(change_power(network.comparison) / 8)
     assert expected_residual(at(np.full((9, 2), 0.5), np.zeros((9, 2)), needs_film=True, temporally_correlated=True)) is None
 
 
 def test_a_film_in_which_nothing_moves_fits_no_worse() -> None:
     power = np.mean((PATHS - PATHS.mean(axis=0)) ** 2)
-    assert changes(compared(PATHS + 1.0)) == pytest.approx(power, rel=1e-6)
+    assert change_power(compared(PATHS + 1.0)) == pytest.approx(power, rel=1e-6)
     wrong = np.full(PATHS.shape, 0.9 * power**0.5)
     (sentence,) = doubts_of_motion(at(PATHS + 1.0, wrong), 1.0)
     assert sentence.startswith("the estimate does not explain the motion: it leaves 0.81 times the residual of a film in which")

@@ -30,7 +30,7 @@ from risp_torch.inversion.uncertainty.compression import (
 from risp_torch.inversion.uncertainty.covariance import CovarianceEstimate, widened
 from risp_torch.inversion.uncertainty.distance import distance_in_steps, unfinished
 from risp_torch.inversion.uncertainty.flatness import flatness
-from risp_torch.inversion.uncertainty.misfit import MISFIT, doubts_of_misfit, film_noise, widened_by_misfit
+from risp_torch.inversion.uncertainty.misfit import MISFIT_RATIO, doubts_of_misfit, film_noise, widened_by_misfit
 from risp_torch.inversion.uncertainty.scatter_of_starts import excess_by_errors, scatter_of_starts
 from risp_torch.least_squares.damping import limited
 from risp_torch.least_squares.loop import Starts, minimise
@@ -54,11 +54,11 @@ def test_a_long_next_step_is_said_and_covered() -> None:
     wider, (sentence,) = unfinished(bars, TWO, np.array([0.005, -0.06]))
     assert sentence.startswith("not converged: the next Gauss-Newton step would move b by 0.06 decades, 3 error bars")
     assert (wider.sd >= [0.01, 0.06]).all() and wider.observable == [True, True] and wider.unobservable == []
-    farther, _ = unfinished(bars, TWO, np.array([0.005, -0.06]), times=7.0)
+    farther, _ = unfinished(bars, TWO, np.array([0.005, -0.06]), distance=7.0)
     np.testing.assert_allclose(farther.sd, np.hypot([0.01, 0.02], [0.035, 0.42]))
-    assert unfinished(bars, TWO, np.array([0.0, 1.0]), times=1e9)[0].sd[1] == pytest.approx(2.0, rel=1e-3)  # its range
+    assert unfinished(bars, TWO, np.array([0.0, 1.0]), distance=1e9)[0].sd[1] == pytest.approx(2.0, rel=1e-3)  # its range
     assert unfinished(bars, TWO, np.array([0.0099, -0.0199])) == (bars, [])
-    assert unfinished(bars, TWO, np.array([0.0099, -0.0199]), fit=0.5)[1][0].endswith("from other starts")
+    assert unfinished(bars, TWO, np.array([0.0099, -0.0199]), residual_fraction=0.5)[1][0].endswith("from other starts")
 
 
 def test_the_way_that_is_left_is_as_long_as_the_loss_is_large() -> None:
@@ -75,7 +75,7 @@ def test_what_the_film_does_not_show_need_not_arrive() -> None:
 
 
 def test_a_misfit_is_said_with_its_size() -> None:
-    assert doubts_of_misfit(MISFIT, 1e-3, 2.5e-4, unmoved=False) == []
+    assert doubts_of_misfit(MISFIT_RATIO, 1e-3, 2.5e-4, unmoved=False) == []
     (sentence,) = doubts_of_misfit(20.0, 1e-3, 5e-5, unmoved=True)
     assert sentence.startswith("nothing fits this film: the best start, a guess that no step has changed, leaves 20 times what")
     assert "the error bars are widened 4.5 times" in sentence
@@ -234,7 +234,7 @@ def test_a_stretched_spread_is_wider_along_its_directions() -> None:
 
 def test_what_does_not_fit_widens_error_bars_up_to_the_range() -> None:
     bars = Uncertainty(np.array([0.01, 0.9]), np.eye(2), [True, True], [])
-    assert widened_by_misfit(bars, MISFIT, np.array([2.0, 2.0])) is bars
+    assert widened_by_misfit(bars, MISFIT_RATIO, np.array([2.0, 2.0])) is bars
     np.testing.assert_allclose(widened_by_misfit(bars, 9.0, np.array([2.0, 2.0])).sd, [0.03, 2.0])
     np.testing.assert_allclose(widened_by_misfit(bars, 9.0, np.array([2.0, 0.5])).sd, [0.03, 0.9])
 

@@ -13,7 +13,7 @@ from risp_torch.inversion import Uncertainty, Unknowns
 from risp_torch.inversion.diagnostics import misspecification as checked
 from risp_torch.inversion.diagnostics.augmented_fit import AugmentedFit, AugmentedProblem, fit_augmented
 from risp_torch.inversion.diagnostics.misspecification import (
-    CORRELATED,
+    MAX_BLOCK_VARIANCE_RATIO,
     Diagnosis,
     Misspecification,
     diagnose,
@@ -22,7 +22,7 @@ from risp_torch.inversion.diagnostics.misspecification import (
 )
 from risp_torch.inversion.diagnostics.nuisance_parameters import (
     BODY_TURN,
-    RESIZED,
+    VARIANT_SIZE_CHANGE,
     Family,
     Nuisance,
     families_of,
@@ -85,7 +85,7 @@ def test_the_right_family_is_named_and_nothing_where_the_scene_is_right(monkeypa
     clean = at_minimum(0.0)
     for known in (True, False):
         result = diagnosed(clean, monkeypatch, known=known)
-        assert result.misspecifications == [] and (result.block_variance_ratio or 1.0) < CORRELATED
+        assert result.misspecifications == [] and (result.block_variance_ratio or 1.0) < MAX_BLOCK_VARIANCE_RATIO
         assert doubts_of_residual(result, 1.0) == []
     assert misspecification_sentences([], UNKNOWNS, at.scaled) == []
 
@@ -103,7 +103,7 @@ def outcome(*, p_value: float = 1.0, shift_p_values: tuple[float, ...] = (1.0,),
     """A test of a family whose step explains little, with these probabilities."""
     count = len(shift_p_values)
     return SimpleNamespace(
-        p_value=p_value, shift_p_values=np.array(shift_p_values), shift=np.full(count, shift), falls=1e-9,
+        p_value=p_value, shift_p_values=np.array(shift_p_values), shift=np.full(count, shift), residual_decrease=1e-9,
         block_variance_ratio=1.0, correlation_p_value=1.0,
     )  # fmt: skip
 
@@ -168,7 +168,7 @@ def test_amounts_of_numbers_that_are_zero_have_units() -> None:
     (family,) = [f for f in families_of(scene, PixelLoss(), Unknowns.of(scene, ["pendulum.length"])) if f.title == STARTS]
     amplitudes = np.array([float(each.name == "pendulum.rate") for each in family.nuisances])
     assert scene.parameters["pendulum.rate"].value == 0
-    assert re.match(r"pendulum\.rate by \d\.\d+ rad/s", checked._amounts(AugmentedFit(family, amplitudes, np.zeros(1), 0.1)))
+    assert re.match(r"pendulum\.rate by \d\.\d+ rad/s", checked._changes_text(AugmentedFit(family, amplitudes, np.zeros(1), 0.1)))
 
 
 def test_a_residual_that_no_family_explains_is_said() -> None:
@@ -264,7 +264,7 @@ def test_variants_of_a_scene_differ_in_what_is_tested_alone() -> None:
 
 def test_the_variant_of_a_size_is_the_scene_with_a_larger_body() -> None:
     """Motion and pictures are those of the scene whose mesh is read with a larger unit."""
-    scene, larger = load_scene("toss", size=8), load_scene("toss", size=8, scale=1.0 + RESIZED)
+    scene, larger = load_scene("toss", size=8), load_scene("toss", size=8, scale=1.0 + VARIANT_SIZE_CHANGE)
     scene.frames = larger.frames = 6
     found = {each.title: each for each in families_of(scene, PixelLoss(), Unknowns.of(scene, ["body.density"]))}
     (variant,) = found["the size of the bodies"].variants

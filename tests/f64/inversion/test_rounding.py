@@ -6,7 +6,7 @@ import torch
 
 from risp_torch import Param
 from risp_torch.inversion import Unknowns, linearise
-from risp_torch.inversion.uncertainty.rounding import MOVE, rounding_scatter
+from risp_torch.inversion.uncertainty.rounding import RELATIVE_MOVE, rounding_scatter
 from tests.reference.linear_films import FRAMES, SIDE, LinearLoss, LinearScene, compared
 
 SIZE = 1e-9  # of the errors, in units of the unknown
@@ -40,7 +40,7 @@ def test_errors_of_the_simulation_move_the_estimate_by_their_own_size() -> None:
 def test_an_exact_simulation_has_none() -> None:
     scene, unknowns, comparison = made(LinearLoss)
     at = linearise(scene, comparison, unknowns, np.array([0.3]))
-    assert rounding_scatter(scene, unknowns, at)[0] < 1e-6 * MOVE
+    assert rounding_scatter(scene, unknowns, at)[0] < 1e-6 * RELATIVE_MOVE
 
 
 def test_points_lie_within_the_bounds() -> None:

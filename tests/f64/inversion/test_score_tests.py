@@ -145,7 +145,7 @@ def test_the_shift_is_the_bias_of_what_was_left_out() -> None:
     assert test.amplitudes[0] == pytest.approx(0.4, abs=5e-3)
     assert at.scaled[0] + 20.0 * test.shift[0] == pytest.approx(1.0, abs=5e-3) and abs(20.0 * test.shift[0]) > 0.1
     assert 20.0 * test.shift_sd[0] < 5e-3 and test.shift_p_values[0] < 1e-4
-    assert test.falls == pytest.approx(float((at.residual**2).sum()), rel=0.05)
+    assert test.residual_decrease == pytest.approx(float((at.residual**2).sum()), rel=0.05)
     assert 20.0 * test.unit_shift[0, 0] == pytest.approx(-0.5, abs=0.1) and test.visible[0] == pytest.approx(1700, rel=0.1)
 
 
