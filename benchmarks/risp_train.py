@@ -97,11 +97,11 @@ def _epoch_table(source: ShardSource, outputs: int) -> Table:
         ["epoch", "images/s", "waiting for data", "resident memory [MB]"],
     )
     for epoch in range(3):
-        start_time, waited_before = time.perf_counter(), feed.waited
+        start_time, waited_before = time.perf_counter(), feed.waiting_time
         for batch in feed.epoch(epoch):
             _adam_step(network, batch, _error_loss)()
         seconds = time.perf_counter() - start_time
-        waiting_fraction = (feed.waited - waited_before) / seconds
+        waiting_fraction = (feed.waiting_time - waited_before) / seconds
         images = feed.steps * BATCH
         table.add(epoch + 1, number(images / seconds), f"{100 * waiting_fraction:.1f} %", number(MEGA * resident_bytes()))
     table.remarks.append(f"Asked: waiting at most {100 * WAIT_TARGET:.0f} % of the time, and memory that does not grow.")

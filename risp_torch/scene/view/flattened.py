@@ -30,7 +30,7 @@ def flattened(unlit: Unlit, slopes: np.ndarray) -> Unlit:
     inputs = unlit.inputs
     standing = world.new_tensor([[[0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0]]]).expand(len(vertices), 1, 7)
     free = ints_in_same_library(inputs.mesh.vertex_body, np.full(len(unlit.vertex_body), -1))
-    mesh = replace(inputs.mesh, vertex_body=free, bodies=0)
+    mesh = replace(inputs.mesh, vertex_body=free, body_count=0)
     return replace(unlit, inputs=replace(inputs, mesh=mesh, vertices_rest=vertices, body_q=standing))
 
 

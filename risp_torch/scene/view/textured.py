@@ -28,7 +28,7 @@ def render_textured(unlit: Unlit, shade: torch.Tensor, texels: torch.Tensor) -> 
     table = np.column_stack([np.arange(faces) * side * side, np.full((faces, 2), side), np.zeros(faces, dtype=np.int64)])
     mesh = replace(
         mesh, corners=ints_in_same_library(mesh.corners, corners), textures=ints_in_same_library(mesh.textures, table),
-        texels=faces * side * side, textured=True,
+        texel_count=faces * side * side, has_textures=True,
     )  # fmt: skip
     near, far = 0.5 / side, 1 - 0.5 / side  # centres of the first and the last texel
     corner_uv = shade.new_tensor([[near, far], [far, far], [near, near]])

@@ -89,7 +89,7 @@ class Unlit:
         plain = torch.as_tensor(corners, device=lit_corners.device) if isinstance(lit_corners, torch.Tensor) else corners
         black = lit.body_q.new_zeros(1, 2, 3)
         inputs = replace(
-            lit, mesh=replace(lit.mesh, corners=plain, textured=False, texels=0), ambient=black[:, 0], background=black,
+            lit, mesh=replace(lit.mesh, corners=plain, has_textures=False, texel_count=0), ambient=black[:, 0], background=black,
             directional=None, point=None, environment=None, material=None, uv=None, texels=None, background_image=None,
             ground=None, albedo=lit.body_q.new_zeros(1, len(corners), 3, 3),
         )  # fmt: skip

@@ -69,7 +69,7 @@ def risp_observer(scene: Scene, goal_loss: GoalLoss) -> RispObserver:
 def test_closed_loop(kind: str) -> None:
     """Of a network's readings the one before counts, too: the third look remembers what the first answer has moved."""
     scene, task, goal_loss = setting(size=64 if kind == "risp" else 16)
-    observer = StateObserver(scene, task, goal_loss.places[-1]) if kind == "state" else risp_observer(scene, goal_loss)
+    observer = StateObserver(scene, task, goal_loss.target_positions[-1]) if kind == "state" else risp_observer(scene, goal_loss)
     every = 2 if kind == "state" else 1
     check_weights(feedback_policy(observer, scene), closed_loop(scene, task, observer, every=every), goal_loss)
 
