@@ -6,7 +6,7 @@ import numpy as np
 
 from tests.reference.contact_cases import BALL, CRATE, PEBBLE, ROD, at, inputs_of
 from tests.reference.rigid_cases import GRAVITY
-from ti_sim.articulated.contact_bristles import PAIR_SIZE, STORED_PATCH_SIZE
+from ti_sim.articulated.contact_bristles import PAIR_BRISTLE_SIZE, STORED_PATCH_SIZE
 from ti_sim.articulated.model import ArticulatedInputs, ArticulatedModel
 from ti_sim.articulated.single_state import forward_dynamics
 from ti_sim.articulated.solver import ArticulatedRollout
@@ -105,7 +105,7 @@ def loads_of_pairs(model: ArticulatedModel, inputs: ArticulatedInputs, rollout: 
     """
     first, size = model.bristle_columns(inputs)
     rows, pairs = np.asarray(rollout.states)[b, :-1], len(model.candidate_pairs)
-    after = rows[:, first + size : first + size + PAIR_SIZE * pairs].reshape(-1, pairs, PAIR_SIZE)
+    after = rows[:, first + size : first + size + PAIR_BRISTLE_SIZE * pairs].reshape(-1, pairs, PAIR_BRISTLE_SIZE)
     patch = rows[:, first + 2 * size :].reshape(-1, pairs, STORED_PATCH_SIZE)
     i, j = model.pair[:, 0], model.pair[:, 1]
     mu = 0.5 * (inputs.link_contact[b, i, 3] + inputs.link_contact[b, j, 3])
@@ -114,5 +114,3 @@ def loads_of_pairs(model: ArticulatedModel, inputs: ArticulatedInputs, rollout: 
     limit = mu * np.linalg.norm(patch[..., 5:8], axis=-1) / kt
     touching = (patch[..., 0] > 0) & (limit > 0)
     return np.where(touching, length / np.where(touching, limit, 1.0), np.nan)
-
-

@@ -7,17 +7,23 @@ The dynamics state that for all virtual joint velocities y, with the virtual lin
 
 where force and moment are the inertial ones minus the external ones. For adjoints g of the accelerations choose y with M y = -g.
 The adjoint of any quantity on which the accelerations depend is then the derivative of L with respect to it, at fixed
-accelerations and y. Couplings of joints restrict accelerations and y alike (see ``joint_coupling``); their forces do no virtual
+accelerations and y. Couplings of joints restrict both accelerations and y (see ``joint_coupling``); their forces do no virtual
 work. L depends on kinematics only, and its adjoint is one sweep from the leaves to the root.
 
-Rotations of a link are differentiated with respect to a small rotation vector in world axes, ``turn``: a vector u fixed to the
-link changes by turn x u, so u_bar adds u x u_bar to the adjoint of ``turn``.
+Rotations of a link are differentiated with respect to a small rotation vector a in world axes, with the adjoint ``rotation_bar``:
+a vector u fixed to the link changes by a x u, so u_bar adds u x u_bar to ``rotation_bar``.
 """
 
 from typing import Any
 
-from ti_sim.articulated.contact_bristles import first_bristle, first_bristle_bar, load_point, point_column, store_point
-from ti_sim.articulated.contact_pairs import pair_adjoint
+from ti_sim.articulated.contact_bristles import (
+    first_bristle,
+    first_bristle_bar,
+    load_point_displacement,
+    point_column,
+    store_point_displacement,
+)
+from ti_sim.articulated.contact_pairs import pair_loads_adjoint
 from ti_sim.articulated.dry_friction import dry_force_adjoint
 from ti_sim.articulated.dynamics import eliminate_links, ground_margin, place_links
 from ti_sim.articulated.joint_coupling import couple_virtual_links
@@ -29,9 +35,9 @@ from ti_sim.articulated.joints import (
     joint_adjoint,
     joint_position,
     joint_rates,
-    turn_adjoint,
+    quaternion_adjoint,
 )
-from ti_sim.articulated.spatial import rotated, rotated_back, symmetric
+from ti_sim.articulated.spatial import load_symmetric, rotated, rotated_back
 from ti_sim.articulated.tables import JOINT, JOINT_WORK, LINK, TREE, WORK
 from ti_sim.base.bundles import bundle
 from ti_sim.base.rows import (
@@ -62,32 +68,38 @@ def accelerations_of_links(world: ti.template(), states: ti.template(), b, slot)
         axis, r = load_vec3(world.work, b, i, WORK.axis), load_vec3(world.work, b, i, WORK.arm)
         rate_column = world.coordinates + world.tree[i, TREE.first_qd]
         kind = world.tree[i, TREE.kind]
-        angular, linear = joint_rates(world, b, i, kind, rotation, axis, states, slot, rate_column + world.velocities)
-        linear -= vec3(world.gravity[b, 0], world.gravity[b, 1], world.gravity[b, 2]) * ti.cast(parent < 0, float)
+        angular_acceleration, linear_acceleration = joint_rates(
+            world, b, i, kind, rotation, axis, states, slot, rate_column + world.velocities
+        )
+        linear_acceleration -= vec3(world.gravity[b, 0], world.gravity[b, 1], world.gravity[b, 2]) * ti.cast(parent < 0, float)
         if parent >= 0:
             j_w, j_v = joint_rates(world, b, i, kind, rotation, axis, states, slot, rate_column)
             w = load_vec3(world.work, b, parent, WORK.spin)
-            spin = load_vec3(world.work, b, parent, WORK.acceleration)
-            angular += spin + w.cross(j_w)
-            linear += load_vec3(world.work, b, parent, WORK.acceleration + 3) + spin.cross(r) + w.cross(w.cross(r) + 2 * j_v)
-        store_vec3(world.work, b, i, WORK.acceleration, angular)
-        store_vec3(world.work, b, i, WORK.acceleration + 3, linear)
+            parent_angular_acceleration = load_vec3(world.work, b, parent, WORK.acceleration)
+            angular_acceleration += parent_angular_acceleration + w.cross(j_w)
+            linear_acceleration += (
+                load_vec3(world.work, b, parent, WORK.acceleration + 3)
+                + parent_angular_acceleration.cross(r)
+                + w.cross(w.cross(r) + 2 * j_v)
+            )
+        store_vec3(world.work, b, i, WORK.acceleration, angular_acceleration)
+        store_vec3(world.work, b, i, WORK.acceleration + 3, linear_acceleration)
 
 
 @ti.func
-def begin_link_adjoints(world: ti.template(), b, frame, seeded, body_q_bar: ti.template(), body_qd_bar: ti.template()):
+def begin_link_adjoints(world: ti.template(), b, frame, has_frame_bars, body_q_bar: ti.template(), body_qd_bar: ti.template()):
     """Set the adjoints of the links to zero, or to those of the poses and velocities at a frame."""
     for i in range(world.links):
         for k in ti.static(range(24)):
             world.work[b, i, WORK.bars + k] = 0.0
-        if seeded == 1:
+        if has_frame_bars == 1:
             for k in ti.static(range(3)):
                 world.work[b, i, WORK.bars + 3 + k] = body_q_bar[b, frame, i, POSE.position + k]
                 world.work[b, i, WORK.bars + 9 + k] = body_qd_bar[b, frame, i, TWIST.linear + k]
                 world.work[b, i, WORK.bars + 6 + k] = body_qd_bar[b, frame, i, TWIST.angular + k]
-            g = load_slot_vec4(body_q_bar, b, frame, i, POSE.quaternion)
-            turn_bar, _ = quaternion_rate_adjoint(vec3(0.0), load_vec4(world.work, b, i, WORK.quaternion), g)
-            store_vec3(world.work, b, i, WORK.bars, turn_bar)
+            quaternion_bar = load_slot_vec4(body_q_bar, b, frame, i, POSE.quaternion)
+            rotation_bar, _ = quaternion_rate_adjoint(vec3(0.0), load_vec4(world.work, b, i, WORK.quaternion), quaternion_bar)
+            store_vec3(world.work, b, i, WORK.bars, rotation_bar)
 
 
 @bundle
@@ -97,7 +109,7 @@ class LinkMotionAdjoint:
     Attributes:
         virtual_velocity, virtual_spin: of the virtual velocities.
         spin: of the angular velocity.
-        rotation: of the rotation (``turn``).
+        rotation: of the rotation, a small rotation vector in world axes.
         center: of the centre of mass (world axes).
     """
 
@@ -126,64 +138,64 @@ def ground_load_adjoint(
     Returns:
         The adjoints of ``motion_bar``, in its order, with those of the contact.
     """
-    vs_bar, ws_bar, w_bar = motion_bar.virtual_velocity, motion_bar.virtual_spin, motion_bar.spin
-    turn_bar, center_bar = motion_bar.rotation, motion_bar.center
+    virtual_velocity_bar, virtual_spin_bar, w_bar = motion_bar.virtual_velocity, motion_bar.virtual_spin, motion_bar.spin
+    rotation_bar, center_bar = motion_bar.rotation, motion_bar.center
     w, center = load_vec3(world.work, b, i, WORK.spin), rotation @ load_vec3(world.link, b, i, LINK.center)
-    ws, vs = load_vec3(world.work, b, i, WORK.virtual), load_vec3(world.work, b, i, WORK.virtual + 3)
+    virtual_spin, virtual_velocity = load_vec3(world.work, b, i, WORK.virtual), load_vec3(world.work, b, i, WORK.virtual + 3)
     v = load_vec3(world.work, b, i, WORK.velocity)
     z = world.work[b, i, WORK.position + 2]
     contact = load_vec4(world.link, b, i, LINK.contact)
     v_bar, contact_bar, z_bar = vec3(0.0), vec4(0.0), 0.0
     margin = ground_margin(world, i, center, w, v)
     for p in range(world.tree[i, TREE.first_point], world.tree[i, TREE.end_point]):
-        local = point_position(world.point, p)
-        height = z - world.ground + center.z + contact_height(world.turning, world.point, p, local, rotation)
+        local_position = point_position(world.point, p)
+        height = z - world.ground + center.z + contact_height(world.turning, world.point, p, local_position, rotation)
         s_bar = vec2(0.0)
         if height < margin:
-            contact_offset, turning_weight = contact_arm(world.turning, world.point, p, local, rotation)
+            contact_offset, weight = contact_arm(world.turning, world.point, p, local_position, rotation)
             arm = center + contact_offset
-            u, power = v + w.cross(arm), -(vs + ws.cross(arm))
-            f, height_bar, u_bar, theta_bar = vec3(0.0), 0.0, vec3(0.0), vec4(0.0)
-            if ti.static(world.sticking):
-                s = load_point(states, b, slot, first_bristle(world) + point_column(world, p))
-                after_bar = load_point(bar, b, row, first_bristle_bar(world) + point_column(world, p))
+            u, f_bar = v + w.cross(arm), -(virtual_velocity + virtual_spin.cross(arm))
+            f, height_bar, u_bar, point_contact_bar = vec3(0.0), 0.0, vec3(0.0), vec4(0.0)
+            if ti.static(world.with_contact_bristles):
+                s = load_point_displacement(states, b, slot, first_bristle(world) + point_column(world, p))
+                new_displacement_bar = load_point_displacement(bar, b, row, first_bristle_bar(world) + point_column(world, p))
                 kt, kt_bar = world.link[b, i, LINK.bristle], 0.0
-                f, _after = bristle_force(height, u, s, contact.x, contact.y, contact.z, contact.w, kt, world.dt)
-                height_bar, u_bar, s_bar, theta_bar, kt_bar = bristle_force_adjoint(
-                    height, u, s, contact.x, contact.y, contact.z, contact.w, kt, world.dt, turning_weight * power, after_bar
+                f, _new_displacement = bristle_force(height, u, s, contact.x, contact.y, contact.z, contact.w, kt, world.dt)
+                height_bar, u_bar, s_bar, point_contact_bar, kt_bar = bristle_force_adjoint(
+                    height, u, s, contact.x, contact.y, contact.z, contact.w, kt, world.dt, weight * f_bar, new_displacement_bar
                 )
                 bars.link[b, i, LINK.bristle] = bars.link[b, i, LINK.bristle] + kt_bar
             else:
                 f = contact_force(height, u, contact.x, contact.y, contact.z, contact.w, world.dt)
-                height_bar, u_bar, theta_bar = contact_force_adjoint(
-                    height, u, contact.x, contact.y, contact.z, contact.w, world.dt, turning_weight * power
+                height_bar, u_bar, point_contact_bar = contact_force_adjoint(
+                    height, u, contact.x, contact.y, contact.z, contact.w, world.dt, weight * f_bar
                 )
-            arm_bar = u_bar.cross(w) - turning_weight * f.cross(ws)
+            arm_bar = u_bar.cross(w) - weight * f.cross(virtual_spin)
             arm_bar.z += height_bar
-            vs_bar -= turning_weight * f
-            ws_bar -= turning_weight * arm.cross(f)
+            virtual_velocity_bar -= weight * f
+            virtual_spin_bar -= weight * arm.cross(f)
             v_bar += u_bar
             w_bar += arm.cross(u_bar)
             z_bar += height_bar
-            contact_bar += theta_bar
-            turn_bar += (center + rotation @ local).cross(arm_bar)
+            contact_bar += point_contact_bar
+            rotation_bar += (center + rotation @ local_position).cross(arm_bar)
             if ti.static(world.turning):
                 vector = rotation @ point_vector(world.point, p)
-                turn_bar += vector.cross(contact_vector_adjoint(world.point, p, rotation, arm_bar, f.dot(power)))
+                rotation_bar += vector.cross(contact_vector_adjoint(world.point, p, rotation, arm_bar, f.dot(f_bar)))
             center_bar += arm_bar
-        if ti.static(world.sticking):
-            store_point(bar, b, row, first_bristle_bar(world) + point_column(world, p), s_bar)
+        if ti.static(world.with_contact_bristles):
+            store_point_displacement(bar, b, row, first_bristle_bar(world) + point_column(world, p), s_bar)
     add_vec4(bars.link, b, i, LINK.contact, contact_bar)
     add_vec3(world.work, b, i, WORK.bars + 3, vec3(0.0, 0.0, z_bar))
     add_vec3(world.work, b, i, WORK.bars + 9, v_bar)
-    return vs_bar, ws_bar, w_bar, turn_bar, center_bar
+    return virtual_velocity_bar, virtual_spin_bar, w_bar, rotation_bar, center_bar
 
 
 @ti.func
 def virtual_power_adjoint(
     world: ti.template(), bars: ti.template(), states: ti.template(), bar: ti.template(), b, slot, row, frame, i
 ):
-    """Adjoint of the part of L of link i: adds to the adjoints of the link's motion, of its row and of its wrench.
+    """Adjoint of the term of link i in L: adds to the adjoints of the link's motion, of its row and of its wrench.
 
     With bristles it replaces the adjoints of the displacements of its contact points after the step, in a row of ``bar``, by
     those before it.
@@ -191,64 +203,78 @@ def virtual_power_adjoint(
     rotation = rotation_matrix(load_vec4(world.work, b, i, WORK.quaternion))
     inverse_rotation = rotation.transpose()
     w = load_vec3(world.work, b, i, WORK.spin)
-    spin, pull = load_vec3(world.work, b, i, WORK.acceleration), load_vec3(world.work, b, i, WORK.acceleration + 3)
-    ws, vs = load_vec3(world.work, b, i, WORK.virtual), load_vec3(world.work, b, i, WORK.virtual + 3)
+    angular_acceleration, linear_acceleration = (
+        load_vec3(world.work, b, i, WORK.acceleration),
+        load_vec3(world.work, b, i, WORK.acceleration + 3),
+    )
+    virtual_spin, virtual_velocity = load_vec3(world.work, b, i, WORK.virtual), load_vec3(world.work, b, i, WORK.virtual + 3)
     mass, d = world.link[b, i, LINK.mass], rotation @ load_vec3(world.link, b, i, LINK.com)
 
     # Force on the mass, times the virtual velocity y of the centre of mass; the wrench acts at the centre of mass of the link
     # itself.
-    push = load_slot_vec3(world.wrench, b, frame, i, WRENCH.force)
-    twist = load_slot_vec3(world.wrench, b, frame, i, WRENCH.torque)
-    y, center = vs + ws.cross(d), rotation @ load_vec3(world.link, b, i, LINK.center)
-    pushed = vs + ws.cross(center)
-    turning = w.cross(d)
-    acceleration = pull + spin.cross(d) + w.cross(turning)
+    wrench_force = load_slot_vec3(world.wrench, b, frame, i, WRENCH.force)
+    wrench_torque = load_slot_vec3(world.wrench, b, frame, i, WRENCH.torque)
+    virtual_com_velocity, center = virtual_velocity + virtual_spin.cross(d), rotation @ load_vec3(world.link, b, i, LINK.center)
+    virtual_center_velocity = virtual_velocity + virtual_spin.cross(center)
+    rotational_velocity = w.cross(d)
+    acceleration = linear_acceleration + angular_acceleration.cross(d) + w.cross(rotational_velocity)
     force = mass * acceleration
     for k in ti.static(range(3)):
-        bars.wrench[b, frame, i, WRENCH.force + k] = bars.wrench[b, frame, i, WRENCH.force + k] - pushed[k]
-        bars.wrench[b, frame, i, WRENCH.torque + k] = bars.wrench[b, frame, i, WRENCH.torque + k] - ws[k]
-    bars.link[b, i, LINK.mass] = bars.link[b, i, LINK.mass] + acceleration.dot(y)
-    g = mass * y
-    turning_bar = g.cross(w)
-    d_bar = force.cross(ws) + g.cross(spin) + turning_bar.cross(w)
-    vs_bar, pull_bar = force - push, g
-    ws_bar, spin_bar = d.cross(force) - center.cross(push) - twist, d.cross(g)
-    w_bar = turning.cross(g) + d.cross(turning_bar)
+        bars.wrench[b, frame, i, WRENCH.force + k] = bars.wrench[b, frame, i, WRENCH.force + k] - virtual_center_velocity[k]
+        bars.wrench[b, frame, i, WRENCH.torque + k] = bars.wrench[b, frame, i, WRENCH.torque + k] - virtual_spin[k]
+    bars.link[b, i, LINK.mass] = bars.link[b, i, LINK.mass] + acceleration.dot(virtual_com_velocity)
+    acceleration_bar = mass * virtual_com_velocity
+    rotational_velocity_bar = acceleration_bar.cross(w)
+    d_bar = force.cross(virtual_spin) + acceleration_bar.cross(angular_acceleration) + rotational_velocity_bar.cross(w)
+    virtual_velocity_bar, linear_acceleration_bar = force - wrench_force, acceleration_bar
+    virtual_spin_bar, angular_acceleration_bar = (
+        d.cross(force) - center.cross(wrench_force) - wrench_torque,
+        d.cross(acceleration_bar),
+    )
+    w_bar = rotational_velocity.cross(acceleration_bar) + d.cross(rotational_velocity_bar)
     add_vec3(bars.link, b, i, LINK.com, inverse_rotation @ d_bar)
-    center_bar = ws.cross(push)
-    turn_bar = d.cross(d_bar) + center.cross(center_bar)
+    center_bar = virtual_spin.cross(wrench_force)
+    rotation_bar = d.cross(d_bar) + center.cross(center_bar)
 
     # Moment I w' + w x I w, times the virtual angular velocity ws; the second term is e.I w with e = ws x w. In link axes.
-    inertia = symmetric(world.link, b, i, LINK.inertia)
-    w_l, spin_l, ws_l = inverse_rotation @ w, inverse_rotation @ spin, inverse_rotation @ ws
-    e_l = ws_l.cross(w_l)
-    i_w, i_spin, i_ws, i_e = inertia @ w_l, inertia @ spin_l, inertia @ ws_l, inertia @ e_l
-    ws_l_bar = i_spin + w_l.cross(i_w)
-    w_l_bar = i_e + i_w.cross(ws_l)
-    turn_bar -= rotation @ (ws_l.cross(ws_l_bar) + w_l.cross(w_l_bar) + spin_l.cross(i_ws))
-    ws_bar += rotation @ ws_l_bar
-    w_bar += rotation @ w_l_bar
-    spin_bar += rotation @ i_ws
+    inertia = load_symmetric(world.link, b, i, LINK.inertia)
+    w_link, alpha_link, virtual_spin_link = (
+        inverse_rotation @ w,
+        inverse_rotation @ angular_acceleration,
+        inverse_rotation @ virtual_spin,
+    )
+    e_link = virtual_spin_link.cross(w_link)
+    i_w, i_alpha, i_virtual_spin, i_e = inertia @ w_link, inertia @ alpha_link, inertia @ virtual_spin_link, inertia @ e_link
+    virtual_spin_link_bar = i_alpha + w_link.cross(i_w)
+    w_link_bar = i_e + i_w.cross(virtual_spin_link)
+    rotation_bar -= rotation @ (
+        virtual_spin_link.cross(virtual_spin_link_bar) + w_link.cross(w_link_bar) + alpha_link.cross(i_virtual_spin)
+    )
+    virtual_spin_bar += rotation @ virtual_spin_link_bar
+    w_bar += rotation @ w_link_bar
+    angular_acceleration_bar += rotation @ i_virtual_spin
     for k in ti.static(range(3)):
-        bars.link[b, i, LINK.inertia + k] = bars.link[b, i, LINK.inertia + k] + ws_l[k] * spin_l[k] + e_l[k] * w_l[k]
+        bars.link[b, i, LINK.inertia + k] = (
+            bars.link[b, i, LINK.inertia + k] + virtual_spin_link[k] * alpha_link[k] + e_link[k] * w_link[k]
+        )
     for k, pair in ti.static(enumerate(((0, 1), (0, 2), (1, 2)))):
-        mixed = ws_l[pair[0]] * spin_l[pair[1]] + ws_l[pair[1]] * spin_l[pair[0]]
-        mixed += e_l[pair[0]] * w_l[pair[1]] + e_l[pair[1]] * w_l[pair[0]]
-        bars.link[b, i, LINK.inertia + 3 + k] = bars.link[b, i, LINK.inertia + 3 + k] + mixed
+        off_diagonal_bar = virtual_spin_link[pair[0]] * alpha_link[pair[1]] + virtual_spin_link[pair[1]] * alpha_link[pair[0]]
+        off_diagonal_bar += e_link[pair[0]] * w_link[pair[1]] + e_link[pair[1]] * w_link[pair[0]]
+        bars.link[b, i, LINK.inertia + 3 + k] = bars.link[b, i, LINK.inertia + 3 + k] + off_diagonal_bar
 
     if world.tree[i, TREE.first_point] < world.tree[i, TREE.end_point]:
-        motion_bar = LinkMotionAdjoint(vs_bar, ws_bar, w_bar, turn_bar, center_bar)
-        vs_bar, ws_bar, w_bar, turn_bar, center_bar = ground_load_adjoint(
+        motion_bar = LinkMotionAdjoint(virtual_velocity_bar, virtual_spin_bar, w_bar, rotation_bar, center_bar)
+        virtual_velocity_bar, virtual_spin_bar, w_bar, rotation_bar, center_bar = ground_load_adjoint(
             world, bars, states, bar, b, slot, row, i, rotation, motion_bar
         )
 
     add_vec3(bars.link, b, i, LINK.center, inverse_rotation @ center_bar)
-    add_vec3(world.work, b, i, WORK.bars, turn_bar)
+    add_vec3(world.work, b, i, WORK.bars, rotation_bar)
     add_vec3(world.work, b, i, WORK.bars + 6, w_bar)
-    add_vec3(world.work, b, i, WORK.bars + 12, spin_bar)
-    add_vec3(world.work, b, i, WORK.bars + 15, pull_bar)
-    add_vec3(world.work, b, i, WORK.bars + 18, ws_bar)
-    add_vec3(world.work, b, i, WORK.bars + 21, vs_bar)
+    add_vec3(world.work, b, i, WORK.bars + 12, angular_acceleration_bar)
+    add_vec3(world.work, b, i, WORK.bars + 15, linear_acceleration_bar)
+    add_vec3(world.work, b, i, WORK.bars + 18, virtual_spin_bar)
+    add_vec3(world.work, b, i, WORK.bars + 21, virtual_velocity_bar)
 
 
 @ti.func
@@ -265,79 +291,96 @@ def link_adjoint(world: ti.template(), bars: ti.template(), states: ti.template(
     rate_column = world.coordinates + world.tree[i, TREE.first_qd]
     rotation = load_vec4(world.work, b, i, WORK.quaternion)
     axis, r = load_vec3(world.work, b, i, WORK.axis), load_vec3(world.work, b, i, WORK.arm)
-    turn_bar, position_bar = load_vec3(world.work, b, i, WORK.bars), load_vec3(world.work, b, i, WORK.bars + 3)
+    rotation_bar, position_bar = load_vec3(world.work, b, i, WORK.bars), load_vec3(world.work, b, i, WORK.bars + 3)
     w_bar, v_bar = load_vec3(world.work, b, i, WORK.bars + 6), load_vec3(world.work, b, i, WORK.bars + 9)
-    spin_bar, pull_bar = load_vec3(world.work, b, i, WORK.bars + 12), load_vec3(world.work, b, i, WORK.bars + 15)
-    ws_bar, vs_bar = load_vec3(world.work, b, i, WORK.bars + 18), load_vec3(world.work, b, i, WORK.bars + 21)
+    angular_acceleration_bar, linear_acceleration_bar = (
+        load_vec3(world.work, b, i, WORK.bars + 12),
+        load_vec3(world.work, b, i, WORK.bars + 15),
+    )
+    virtual_spin_bar, virtual_velocity_bar = (
+        load_vec3(world.work, b, i, WORK.bars + 18),
+        load_vec3(world.work, b, i, WORK.bars + 21),
+    )
     parent_rotation = vec4(0.0, 0.0, 0.0, 1.0)
     r_bar, j_w_bar, j_v_bar = position_bar, w_bar, v_bar
     gravity_bar = vec3(0.0)
     if parent >= 0:
         j_w, j_v = joint_rates(world, b, i, kind, rotation, axis, states, slot, rate_column)
         parent_rotation = load_vec4(world.work, b, parent, WORK.quaternion)
-        w, spin = load_vec3(world.work, b, parent, WORK.spin), load_vec3(world.work, b, parent, WORK.acceleration)
-        ws = load_vec3(world.work, b, parent, WORK.virtual)
-        j_w_bar += spin_bar.cross(w)
-        y_bar = pull_bar.cross(w)
-        j_v_bar += 2 * y_bar
-        r_bar += v_bar.cross(w) + pull_bar.cross(spin) + y_bar.cross(w) + vs_bar.cross(ws)
-        swing = w.cross(r) + 2 * j_v
+        w, parent_angular_acceleration = (
+            load_vec3(world.work, b, parent, WORK.spin),
+            load_vec3(world.work, b, parent, WORK.acceleration),
+        )
+        parent_virtual_spin = load_vec3(world.work, b, parent, WORK.virtual)
+        j_w_bar += angular_acceleration_bar.cross(w)
+        coriolis_velocity_bar = linear_acceleration_bar.cross(w)
+        j_v_bar += 2 * coriolis_velocity_bar
+        r_bar += (
+            v_bar.cross(w)
+            + linear_acceleration_bar.cross(parent_angular_acceleration)
+            + coriolis_velocity_bar.cross(w)
+            + virtual_velocity_bar.cross(parent_virtual_spin)
+        )
+        coriolis_velocity = w.cross(r) + 2 * j_v
         add_vec3(world.work, b, parent, WORK.bars + 3, position_bar)
         add_vec3(
             world.work, b, parent, WORK.bars + 6,
-            w_bar + r.cross(v_bar) + j_w.cross(spin_bar) + swing.cross(pull_bar) + r.cross(y_bar),
+            w_bar + r.cross(v_bar) + j_w.cross(angular_acceleration_bar) + coriolis_velocity.cross(linear_acceleration_bar)
+            + r.cross(coriolis_velocity_bar),
         )  # fmt: skip
         add_vec3(world.work, b, parent, WORK.bars + 9, v_bar)
-        add_vec3(world.work, b, parent, WORK.bars + 12, spin_bar + r.cross(pull_bar))
-        add_vec3(world.work, b, parent, WORK.bars + 15, pull_bar)
-        add_vec3(world.work, b, parent, WORK.bars + 18, ws_bar + r.cross(vs_bar))
-        add_vec3(world.work, b, parent, WORK.bars + 21, vs_bar)
+        add_vec3(world.work, b, parent, WORK.bars + 12, angular_acceleration_bar + r.cross(linear_acceleration_bar))
+        add_vec3(world.work, b, parent, WORK.bars + 15, linear_acceleration_bar)
+        add_vec3(world.work, b, parent, WORK.bars + 18, virtual_spin_bar + r.cross(virtual_velocity_bar))
+        add_vec3(world.work, b, parent, WORK.bars + 21, virtual_velocity_bar)
     else:
-        gravity_bar = pull_bar
+        gravity_bar = linear_acceleration_bar
 
     offset_bar = r_bar  # adjoint of the frame's position in the parent, in world axes
-    motion_bar = JointMotionAdjoint(turn_bar, r_bar, j_w_bar, j_v_bar, spin_bar, pull_bar, ws_bar, vs_bar)
-    turn_bar = joint_adjoint(world, states, bar, b, slot, row, i, kind, parent_rotation, motion_bar)
+    motion_bar = JointMotionAdjoint(
+        rotation_bar, r_bar, j_w_bar, j_v_bar, angular_acceleration_bar, linear_acceleration_bar, virtual_spin_bar,
+        virtual_velocity_bar,
+    )  # fmt: skip
+    rotation_bar = joint_adjoint(world, states, bar, b, slot, row, i, kind, parent_rotation, motion_bar)
     quaternion = load_vec4(world.link, b, i, LINK.frame_quaternion)
     arm = rotated(parent_rotation, load_vec3(world.link, b, i, LINK.frame_position))
     add_vec3(bars.link, b, i, LINK.frame_position, rotated_back(parent_rotation, offset_bar))
-    add_vec4(bars.link, b, i, LINK.frame_quaternion, turn_adjoint(quaternion, rotated_back(parent_rotation, turn_bar)))
+    add_vec4(bars.link, b, i, LINK.frame_quaternion, quaternion_adjoint(quaternion, rotated_back(parent_rotation, rotation_bar)))
     if parent >= 0:
-        add_vec3(world.work, b, parent, WORK.bars, turn_bar + arm.cross(offset_bar))
+        add_vec3(world.work, b, parent, WORK.bars, rotation_bar + arm.cross(offset_bar))
     return gravity_bar
 
 
 @ti.func
 def drive_adjoint(world: ti.template(), bars: ti.template(), states: ti.template(), bar: ti.template(), b, slot, row, frame, i):
     """Adjoint of the joint forces and armatures of joint i, whose part of L is (armature * acceleration - force) * y."""
-    kind, first_q, first = world.tree[i, TREE.kind], world.tree[i, TREE.first_q], world.tree[i, TREE.first_qd]
-    for d in range(first, world.tree[i, TREE.end_qd]):
+    kind, first_q, first_qd = world.tree[i, TREE.kind], world.tree[i, TREE.first_q], world.tree[i, TREE.first_qd]
+    for d in range(first_qd, world.tree[i, TREE.end_qd]):
         rate_column = world.coordinates + d
-        y = world.velocity_work[b, d, JOINT_WORK.drive]
+        virtual_velocity = world.velocity_work[b, d, JOINT_WORK.drive]
         acceleration = states[b, slot, rate_column + world.velocities]
-        bars.velocity[b, d, JOINT.armature] = bars.velocity[b, d, JOINT.armature] + y * acceleration
-        x = joint_position(states, b, slot, kind, first_q, d - first)
-        x_bar, rate_bar = joint_force_adjoint(world, bars, b, frame, d, kind, x, states[b, slot, rate_column], -y)
-        add_position_adjoint(states, bar, b, slot, row, kind, first_q, d - first, x_bar)
+        bars.velocity[b, d, JOINT.armature] = bars.velocity[b, d, JOINT.armature] + virtual_velocity * acceleration
+        x = joint_position(states, b, slot, kind, first_q, d - first_qd)
+        x_bar, rate_bar = joint_force_adjoint(world, bars, b, frame, d, kind, x, states[b, slot, rate_column], -virtual_velocity)
+        add_position_adjoint(states, bar, b, slot, row, kind, first_q, d - first_qd, x_bar)
         bar[b, row, rate_column] = bar[b, row, rate_column] + rate_bar
-        if ti.static(world.with_bristles):
-            dry_force_adjoint(world, bars, states, bar, b, slot, row, kind, d, -y)
+        if ti.static(world.with_dry_friction):
+            dry_force_adjoint(world, bars, states, bar, b, slot, row, kind, d, -virtual_velocity)
 
 
 @ti.func
 def begin_accelerate_adjoint(
     world: ti.template(), states: ti.template(), b, slot, frame,
-    seed_frame, seeded, body_q_bar: ti.template(), body_qd_bar: ti.template(),
+    seed_frame, has_frame_bars, body_q_bar: ti.template(), body_qd_bar: ti.template(),
 ):  # fmt: skip
-    """First half of ``accelerate_adjoint``: computes poses and virtual velocities of the links, and initialises their adjoints.
-    """
+    """First half of ``accelerate_adjoint``: computes poses and virtual velocities of the links; initialises their adjoints."""
     place_links(world, states, b, slot, frame, True)
     eliminate_links(world, states, b, slot, frame, True)
     virtual_links(world, b, False)
     if ti.static(world.with_couplings):
         couple_virtual_links(world, b)
     accelerations_of_links(world, states, b, slot)
-    begin_link_adjoints(world, b, seed_frame, seeded, body_q_bar, body_qd_bar)
+    begin_link_adjoints(world, b, seed_frame, has_frame_bars, body_q_bar, body_qd_bar)
 
 
 @ti.func
@@ -350,7 +393,7 @@ def finish_accelerate_adjoint(
         Adjoint of the gravity [3].
     """
     if ti.static(world.with_pairs):
-        pair_adjoint(world, bars, states, bar, b, slot, row)
+        pair_loads_adjoint(world, bars, states, bar, b, slot, row)
     gravity_bar = vec3(0.0)
     for k in range(world.links):
         i = world.links - 1 - k
@@ -364,9 +407,9 @@ def finish_accelerate_adjoint(
 @ti.func
 def accelerate_adjoint(
     world: ti.template(), bars: ti.template(), states: ti.template(), bar: ti.template(), b, slot, row, frame,
-    seed_frame, seeded, body_q_bar: ti.template(), body_qd_bar: ti.template(),
+    seed_frame, has_frame_bars, body_q_bar: ti.template(), body_qd_bar: ti.template(),
 ):  # fmt: skip
-    """Adjoint of ``dynamics.accelerate`` and, if ``seeded``, of the links' poses and velocities at a frame.
+    """Adjoint of ``dynamics.accelerate`` and, if ``has_frame_bars``, of the links' poses and velocities at a frame.
 
     Column JOINT_WORK.drive of the joint velocities holds the negative adjoints of the accelerations. Adds to the adjoints of
     coordinates and velocities in a row of ``bar``, and to those of the tables.
@@ -374,5 +417,5 @@ def accelerate_adjoint(
     Returns:
         Adjoint of the gravity [3].
     """
-    begin_accelerate_adjoint(world, states, b, slot, frame, seed_frame, seeded, body_q_bar, body_qd_bar)
+    begin_accelerate_adjoint(world, states, b, slot, frame, seed_frame, has_frame_bars, body_q_bar, body_qd_bar)
     return finish_accelerate_adjoint(world, bars, states, bar, b, slot, row, frame)

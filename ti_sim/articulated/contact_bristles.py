@@ -17,8 +17,8 @@ from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import vec2
 from ti_sim.contact.patch import STORED_PATCH_SIZE
 
-PAIR_SIZE = 4  # displacement and angle
-POINT_SIZE = 2
+PAIR_BRISTLE_SIZE = 4  # displacement and angle
+POINT_BRISTLE_SIZE = 2
 
 
 @ti.func
@@ -33,14 +33,14 @@ def pair_count(world: ti.template()):
 @ti.func
 def bristle_size(world: ti.template()):
     """Number of columns of the displacements of all bristles."""
-    return PAIR_SIZE * pair_count(world) + POINT_SIZE * world.point.shape[0]
+    return PAIR_BRISTLE_SIZE * pair_count(world) + POINT_BRISTLE_SIZE * world.point.shape[0]
 
 
 @ti.func
 def first_bristle(world: ti.template()):
     """First column of the displacements before a step in a row of states."""
     columns = world.coordinates + 2 * world.velocities
-    if ti.static(world.with_bristles):
+    if ti.static(world.with_dry_friction):
         columns += world.velocities
     return columns
 
@@ -55,7 +55,7 @@ def first_bristle_bar(world: ti.template()):
 def state_columns(world: ti.template()):
     """Number of columns of a row of states: coordinates, velocities, accelerations, and what dry friction and bristles add."""
     columns = first_bristle(world)
-    if ti.static(world.sticking):
+    if ti.static(world.with_contact_bristles):
         columns += 2 * bristle_size(world) + STORED_PATCH_SIZE * pair_count(world)
     return columns
 
@@ -63,13 +63,13 @@ def state_columns(world: ti.template()):
 @ti.func
 def pair_column(p):
     """Column of the displacement of pair p among those of all bristles."""
-    return PAIR_SIZE * p
+    return PAIR_BRISTLE_SIZE * p
 
 
 @ti.func
 def point_column(world: ti.template(), p):
     """Column of the displacement of contact point p among those of all bristles."""
-    return PAIR_SIZE * pair_count(world) + POINT_SIZE * p
+    return PAIR_BRISTLE_SIZE * pair_count(world) + POINT_BRISTLE_SIZE * p
 
 
 @ti.func
@@ -79,15 +79,15 @@ def patch_column(world: ti.template(), p):
 
 
 @ti.func
-def load_point(rows: ti.template(), b, row, column):
+def load_point_displacement(rows: ti.template(), b, row, column):
     """Displacement of a contact point from a column on."""
     return vec2(rows[b, row, column], rows[b, row, column + 1])
 
 
 @ti.func
-def store_point(rows: ti.template(), b, row, column, s):
+def store_point_displacement(rows: ti.template(), b, row, column, s):
     """Write the displacement of a contact point from a column on."""
-    for k in ti.static(range(POINT_SIZE)):
+    for k in ti.static(range(POINT_BRISTLE_SIZE)):
         rows[b, row, column + k] = s[k]
 
 
@@ -95,12 +95,12 @@ def store_point(rows: ti.template(), b, row, column, s):
 def clear_pairs(world: ti.template(), states: ti.template(), b, slot):
     """Set the displacements of all pairs after the step to zero, and their patches to those of pairs that do not touch.
 
-    The sum of the normal forces, the first number of a patch, says so; the others are not read then.
+    The first number of a patch, the sum of the normal forces, is then zero, and the other numbers are not read.
     """
-    past_last = first_bristle(world) + bristle_size(world)
+    first_new_column = first_bristle(world) + bristle_size(world)
     for p in range(pair_count(world)):
-        for k in ti.static(range(PAIR_SIZE)):
-            states[b, slot, past_last + pair_column(p) + k] = 0.0
+        for k in ti.static(range(PAIR_BRISTLE_SIZE)):
+            states[b, slot, first_new_column + pair_column(p) + k] = 0.0
         states[b, slot, patch_column(world, p)] = 0.0
 
 

@@ -2,7 +2,7 @@
 
 The force is that of ``ti_sim.contact.law`` along the normal of the two surfaces, with the mean contact parameters of both
 links, times a weight. It acts on both links in opposite directions at the same point, so momentum and angular momentum are
-conserved. The points of a pair with a bristle have no friction of their own, and are gathered into its patch (``pair_bristle``).
+conserved. The points of a pair with a bristle have no friction, but are gathered into its patch, which has (``pair_bristle``).
 """
 
 from typing import Any
@@ -25,7 +25,7 @@ class ContactPoint:
 
     Attributes:
         arm: from the origin of link i to the point [m].
-        apart: origin of link i minus that of link j [m].
+        separation: origin of link i minus that of link j [m].
         normal: unit vector from j to i.
         gap: gap of the two surfaces along the normal [m].
         weight: factor of the force [1].
@@ -33,7 +33,7 @@ class ContactPoint:
     """
 
     arm: Any
-    apart: Any
+    separation: Any
     normal: Any
     gap: Any
     weight: Any
@@ -49,11 +49,11 @@ def shape_arm(world: ti.template(), b, i):
 @ti.func
 def shape_rotation(world: ti.template(), b, i):
     """Quaternion of link i's shape in the world frame."""
-    local = vec4(
+    local_rotation = vec4(
         world.shape[i, SHAPE.quaternion], world.shape[i, SHAPE.quaternion + 1],
         world.shape[i, SHAPE.quaternion + 2], world.shape[i, SHAPE.quaternion + 3],
     )  # fmt: skip
-    return quaternion_product(load_vec4(world.work, b, i, WORK.quaternion), local)
+    return quaternion_product(load_vec4(world.work, b, i, WORK.quaternion), local_rotation)
 
 
 @ti.func
@@ -72,7 +72,7 @@ def mean_bristle(world: ti.template(), b, i, j):
 def point_contact(world: ti.template(), b, i, j):
     """Contact parameters of the points of two links: the mean, without friction where the pair has a bristle."""
     contact = mean_contact(world, b, i, j)
-    if ti.static(world.sticking):
+    if ti.static(world.with_contact_bristles):
         if mean_bristle(world, b, i, j) > 0:
             contact.w = 0.0
     return contact
@@ -90,15 +90,15 @@ def depth_in_contact(gap, speed, dt):
     the normal velocity ``speed``.
     """
     depth, travel, speed_rate = -gap - ti.static(surface_offset()), dt * ti.abs(speed), 0.0
-    mean, rate = path_average(depth, travel)
+    mean_depth, depth_rate = path_average(depth, travel)
     if ti.abs(depth) < travel:
         y = ti.abs(depth) / travel
         speed_rate = (1 - y) * (1 - y) * (1 + 2 * y) / 6 * dt * ti.select(speed < 0, -1.0, 1.0)
-    return mean, rate, speed_rate
+    return mean_depth, depth_rate, speed_rate
 
 
 @ti.func
-def add_load(world: ti.template(), b, i, arm, force):
+def subtract_force(world: ti.template(), b, i, arm, force):
     """Subtract a force at ``arm`` from the origin of link i from its load."""
     if world.tree[i, TREE.moves] == 1:
         add_vec3(world.work, b, i, WORK.load, -arm.cross(force))
@@ -118,29 +118,29 @@ def add_contact_force(world: ti.template(), b, i, j, point: ti.template(), conta
         contact: contact parameters of the point (``point_contact``).
         patch: of the pair.
     """
-    arm, apart, normal = point.arm, point.apart, point.normal
-    u = point_velocity(world, b, i, arm) - point_velocity(world, b, j, arm + apart)
+    arm, separation, normal = point.arm, point.separation, point.normal
+    u = point_velocity(world, b, i, arm) - point_velocity(world, b, j, arm + separation)
     force, path = contact_force_along(normal, point.gap, u, contact.x, contact.y, contact.z, contact.w, world.dt)
     force *= point.weight
-    add_load(world, b, i, arm, force)
-    add_load(world, b, j, arm + apart, -force)
-    if ti.static(world.sticking):
+    subtract_force(world, b, i, arm, force)
+    subtract_force(world, b, j, arm + separation, -force)
+    if ti.static(world.with_contact_bristles):
         if patch[PATCH.kt] > 0:
-            add_to_patch(patch, from_first(point), point.side * normal, force.dot(normal), path)
+            add_to_patch(patch, position_from_first_link(point), point.side * normal, force.dot(normal), path)
 
 
 @ti.func
-def from_first(point: ti.template()):
+def position_from_first_link(point: ti.template()):
     """A ``ContactPoint`` relative to the origin of the first link of its pair [m]."""
     offset = point.arm
     if point.side < 0:
-        offset += point.apart
+        offset += point.separation
     return offset
 
 
 @ti.func
 def point_adjoint(world: ti.template(), b, i, arm, force, u_bar):
-    """Adjoint of the velocity of a point of link i, and of the negative power of a force there on the virtual velocity.
+    """Adjoint of the velocity of a point of link i, and of the negative power of a force at it on the virtual velocity.
 
     Adds to the adjoints of the link's real and virtual velocities, and returns that of the arm.
     """
@@ -162,42 +162,45 @@ def add_contact_force_adjoint(
     Adds to the adjoints of both links' velocities and contact parameters.
 
     Returns:
-        Adjoints of the point's arm, of ``apart``, of the normal, of the gap, and of the weight.
+        Adjoints of the point's arm, of ``separation``, of the normal, of the gap, and of the weight.
     """
     arm, normal, gap, weight, side = point.arm, point.normal, point.gap, point.weight, point.side
-    arm_j = arm + point.apart
+    arm_j = arm + point.separation
     u = point_velocity(world, b, i, arm) - point_velocity(world, b, j, arm_j)
     force, path = contact_force_along(normal, gap, u, contact.x, contact.y, contact.z, contact.w, world.dt)
-    y = load_vec3(world.work, b, i, WORK.virtual + 3) + load_vec3(world.work, b, i, WORK.virtual).cross(arm)
-    y -= load_vec3(world.work, b, j, WORK.virtual + 3) + load_vec3(world.work, b, j, WORK.virtual).cross(arm_j)
-    force_bar, size_bar, place_bar, turn_bar, path_bar = -weight * y, 0.0, vec3(0.0), vec3(0.0), vec3(0.0)
-    if ti.static(world.sticking):
-        size_bar, place_bar, turn_bar, path_bar = patch_point_adjoint(
-            patch, from_first(point), side * normal, weight * force.dot(normal), path
+    virtual_velocity = load_vec3(world.work, b, i, WORK.virtual + 3) + load_vec3(world.work, b, i, WORK.virtual).cross(arm)
+    virtual_velocity -= load_vec3(world.work, b, j, WORK.virtual + 3) + load_vec3(world.work, b, j, WORK.virtual).cross(arm_j)
+    force_bar, normal_force_bar = -weight * virtual_velocity, 0.0
+    point_bar, patch_normal_bar, path_bar = vec3(0.0), vec3(0.0), vec3(0.0)
+    if ti.static(world.with_contact_bristles):
+        normal_force_bar, point_bar, patch_normal_bar, path_bar = patch_point_adjoint(
+            patch, position_from_first_link(point), side * normal, weight * force.dot(normal), path
         )
-        force_bar += weight * size_bar * normal
+        force_bar += weight * normal_force_bar * normal
     normal_bar, gap_bar, u_bar, contact_bar = contact_force_along_adjoint(
         normal, gap, u, contact.x, contact.y, contact.z, contact.w, world.dt, force_bar, path_bar
     )
     arm_bar = point_adjoint(world, b, i, arm, weight * force, u_bar)
-    apart_bar = point_adjoint(world, b, j, arm_j, -weight * force, -u_bar)
-    weight_bar = -force.dot(y)
-    if ti.static(world.sticking):
+    separation_bar = point_adjoint(world, b, j, arm_j, -weight * force, -u_bar)
+    weight_bar = -force.dot(virtual_velocity)
+    if ti.static(world.with_contact_bristles):
         if patch[PATCH.kt] > 0:
             contact_bar.w = 0.0
         if side > 0:
-            arm_bar += place_bar
+            arm_bar += point_bar
         else:
-            apart_bar += place_bar
-        normal_bar += side * turn_bar
-        weight_bar += size_bar * force.dot(normal)
+            separation_bar += point_bar
+        normal_bar += side * patch_normal_bar
+        weight_bar += normal_force_bar * force.dot(normal)
     add_vec4(bars.link, b, i, LINK.contact, 0.5 * contact_bar)
     add_vec4(bars.link, b, j, LINK.contact, 0.5 * contact_bar)
-    return arm_bar + apart_bar, apart_bar, normal_bar, gap_bar, weight_bar
+    return arm_bar + separation_bar, separation_bar, normal_bar, gap_bar, weight_bar
 
 
 @ti.func
-def add_pose_adjoints(world: ti.template(), b, i, j, arm_i, arm_j, arm_bar, apart_bar, between_bar, turn_i_bar, turn_j_bar):
+def add_pose_adjoints(
+    world: ti.template(), b, i, j, arm_i, arm_j, arm_bar, separation_bar, centre_offset_bar, rotation_i_bar, rotation_j_bar
+):
     """Add the adjoints of two links' poses.
 
     Args:
@@ -205,27 +208,27 @@ def add_pose_adjoints(world: ti.template(), b, i, j, arm_i, arm_j, arm_bar, apar
         arm_i: vector from the origin of link i to the centre of its shape.
         arm_j: the same for link j.
         arm_bar: adjoint of arm_i as part of the positions of contact points.
-        apart_bar: adjoint of the origin of link i minus that of link j.
-        between_bar: adjoint of the centre of j's shape minus that of i's.
-        turn_i_bar: adjoint of the rotation of link i, without the contribution of its arm.
-        turn_j_bar: the same for link j.
+        separation_bar: adjoint of the origin of link i minus that of link j.
+        centre_offset_bar: adjoint of the centre of j's shape minus that of i's.
+        rotation_i_bar: adjoint of the rotation of link i, without the contribution of its arm.
+        rotation_j_bar: the same for link j.
     """
-    add_vec3(world.work, b, i, WORK.bars, turn_i_bar + arm_i.cross(arm_bar - between_bar))
-    add_vec3(world.work, b, j, WORK.bars, turn_j_bar + arm_j.cross(between_bar))
-    add_vec3(world.work, b, i, WORK.bars + 3, apart_bar - between_bar)
-    add_vec3(world.work, b, j, WORK.bars + 3, between_bar - apart_bar)
+    add_vec3(world.work, b, i, WORK.bars, rotation_i_bar + arm_i.cross(arm_bar - centre_offset_bar))
+    add_vec3(world.work, b, j, WORK.bars, rotation_j_bar + arm_j.cross(centre_offset_bar))
+    add_vec3(world.work, b, i, WORK.bars + 3, separation_bar - centre_offset_bar)
+    add_vec3(world.work, b, j, WORK.bars + 3, centre_offset_bar - separation_bar)
 
 
 @ti.func
-def travel_of(world: ti.template(), b, i):
-    """The farthest that a point of link i's shape moves in a step [m]."""
+def shape_travel(world: ti.template(), b, i):
+    """Largest distance that a point of link i's shape moves in a step [m]."""
     speed = point_velocity(world, b, i, shape_arm(world, b, i)).norm()
     return world.dt * (speed + load_vec3(world.work, b, i, WORK.spin).norm() * world.shape[i, SHAPE.bound])
 
 
 @ti.func
 def pair_margin(world: ti.template(), b, i, j):
-    """Gap of the shapes of two links at which contact may begin [m]: the farthest that they approach each other in a step."""
+    """Gap of the shapes of two links at which contact may begin [m]: the largest distance that they approach in a step."""
     u = point_velocity(world, b, i, shape_arm(world, b, i)) - point_velocity(world, b, j, shape_arm(world, b, j))
     rotation_speed = load_vec3(world.work, b, i, WORK.spin).norm() * world.shape[i, SHAPE.bound]
     rotation_speed += load_vec3(world.work, b, j, WORK.spin).norm() * world.shape[j, SHAPE.bound]
@@ -233,7 +236,7 @@ def pair_margin(world: ti.template(), b, i, j):
 
 
 @ti.func
-def greatest_depth(world: ti.template(), i, j):
+def min_resolved_gap(world: ti.template(), i, j):
     """Gap of two links below which contact does not resolve the overlap [m]: minus half of the smaller half size."""
     return -0.5 * ti.min(world.shape[i, SHAPE.min_half_extent], world.shape[j, SHAPE.min_half_extent])
 

@@ -24,16 +24,16 @@ from ti_sim.articulated.contact_force import (
     add_contact_force,
     add_contact_force_adjoint,
     add_pose_adjoints,
-    greatest_depth,
     mark_pair,
+    min_resolved_gap,
     pair_margin,
     point_contact,
     point_velocity,
     shape_arm,
     shape_rotation,
-    travel_of,
+    shape_travel,
 )
-from ti_sim.articulated.pair_bristle import begin_patch, clear_pair_adjoints, patch_loads, patch_loads_adjoint
+from ti_sim.articulated.pair_bristle import clear_pair_adjoints, clear_patch, patch_loads, patch_loads_adjoint
 from ti_sim.articulated.spatial import rotated
 from ti_sim.articulated.surface_contact import surface_contacts, surface_contacts_adjoint
 from ti_sim.articulated.tables import WORK
@@ -41,7 +41,7 @@ from ti_sim.base.bundles import bundle
 from ti_sim.base.rows import load_vec3, store_vec3
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import rotation_matrix, vec3
-from ti_sim.contact.collision import DEEP, FAST, NEAR, PAIR, SHAPE, SURFACES, WITH_ROUND, WITH_SURFACES
+from ti_sim.contact.collision import NEAR, PAIR, SHAPE, SURFACES, TOO_DEEP, TOO_FAST, WITH_ROUND, WITH_SURFACES
 from ti_sim.contact.line_contact import Line, line_shape_contact, line_shape_contact_adjoint
 from ti_sim.contact.patch import empty_patch
 
@@ -49,14 +49,14 @@ from ti_sim.contact.patch import empty_patch
 @ti.func
 def update_near_pairs(world: ti.template(), b):
     """Rebuild the list of near pairs if a shape has moved by its slack since the last build; needs the poses of the links."""
-    stale = world.near_pairs[b, NEAR.count] < 0
+    is_stale = world.near_pairs[b, NEAR.count] < 0
     for i in range(world.links):
-        if world.shape[i, SHAPE.slack] > 0 and not stale:
-            moved = load_vec3(world.work, b, i, WORK.position) + shape_arm(world, b, i)
-            moved -= vec3(world.anchor[b, i, 0], world.anchor[b, i, 1], world.anchor[b, i, 2])
-            left = ti.max(world.shape[i, SHAPE.slack] - travel_of(world, b, i), 0.0)
-            stale = moved.dot(moved) > left * left
-    if stale:
+        if world.shape[i, SHAPE.slack] > 0 and not is_stale:
+            displacement = load_vec3(world.work, b, i, WORK.position) + shape_arm(world, b, i)
+            displacement -= vec3(world.anchor[b, i, 0], world.anchor[b, i, 1], world.anchor[b, i, 2])
+            remaining_slack = ti.max(world.shape[i, SHAPE.slack] - shape_travel(world, b, i), 0.0)
+            is_stale = displacement.dot(displacement) > remaining_slack * remaining_slack
+    if is_stale:
         for i in range(world.links):
             if world.shape[i, SHAPE.bound] > 0:
                 centre = load_vec3(world.work, b, i, WORK.position) + shape_arm(world, b, i)
@@ -64,11 +64,11 @@ def update_near_pairs(world: ti.template(), b):
         count = 0
         for p in range(world.pairs):
             i, j = world.pair[p, PAIR.first_link], world.pair[p, PAIR.second_link]
-            reach = world.shape[i, SHAPE.bound] + world.shape[j, SHAPE.bound] + world.shape[i, SHAPE.slack]
-            reach += world.shape[j, SHAPE.slack]
-            reach += travel_of(world, b, i) + travel_of(world, b, j)
-            apart = load_vec3(world.anchor, b, i, 0) - load_vec3(world.anchor, b, j, 0)
-            if apart.dot(apart) < reach * reach:
+            max_separation = world.shape[i, SHAPE.bound] + world.shape[j, SHAPE.bound] + world.shape[i, SHAPE.slack]
+            max_separation += world.shape[j, SHAPE.slack]
+            max_separation += shape_travel(world, b, i) + shape_travel(world, b, j)
+            separation = load_vec3(world.anchor, b, i, 0) - load_vec3(world.anchor, b, j, 0)
+            if separation.dot(separation) < max_separation * max_separation:
                 world.near_pairs[b, NEAR.first_pair + count] = p
                 count += 1
         world.near_pairs[b, NEAR.count] = count
@@ -81,10 +81,13 @@ def check_speed(world: ti.template(), b, p, i, j):
     """Mark a near pair whose shapes move in one step by more than the smaller half size of both."""
     arm_i, arm_j = shape_arm(world, b, i), shape_arm(world, b, j)
     d = load_vec3(world.work, b, i, WORK.position) + arm_i - load_vec3(world.work, b, j, WORK.position) - arm_j
-    step = world.dt * (point_velocity(world, b, i, arm_i) - point_velocity(world, b, j, arm_j)).norm()
-    reach = world.shape[i, SHAPE.bound] + world.shape[j, SHAPE.bound] + step
-    if step > ti.min(world.shape[i, SHAPE.min_half_extent], world.shape[j, SHAPE.min_half_extent]) and d.dot(d) < reach * reach:
-        mark_pair(world, b, p, FAST)
+    travel = world.dt * (point_velocity(world, b, i, arm_i) - point_velocity(world, b, j, arm_j)).norm()
+    max_separation = world.shape[i, SHAPE.bound] + world.shape[j, SHAPE.bound] + travel
+    if (
+        travel > ti.min(world.shape[i, SHAPE.min_half_extent], world.shape[j, SHAPE.min_half_extent])
+        and d.dot(d) < max_separation * max_separation
+    ):
+        mark_pair(world, b, p, TOO_FAST)
 
 
 @bundle
@@ -92,14 +95,14 @@ class RoundPair:
     """A sphere or capsule of one link and the shape of another link, in a kernel.
 
     Attributes:
-        apart: origin of the first link minus that of the second [m].
+        separation: origin of the first link minus that of the second [m].
         first_arm, second_arm: from the origin of each link to the centre of its shape, world axes [m].
         second_rotation: rotation matrix of the second shape.
         line: ``Line`` of the first shape.
         margin: gap at which contact may begin [m].
     """
 
-    apart: Any
+    separation: Any
     first_arm: Any
     second_arm: Any
     second_rotation: Any
@@ -111,31 +114,31 @@ class RoundPair:
 def load_round_pair(world: ti.template(), b, i, j):
     """``RoundPair`` of two links."""
     arm_i, arm_j = shape_arm(world, b, i), shape_arm(world, b, j)
-    apart = load_vec3(world.work, b, i, WORK.position) - load_vec3(world.work, b, j, WORK.position)
-    centre, matrix = apart + arm_i - arm_j, rotation_matrix(shape_rotation(world, b, j))
-    along = rotated(shape_rotation(world, b, i), vec3(0.0, 0.0, 1.0))
-    h, radius = world.shape[i, SHAPE.half_length], world.shape[i, SHAPE.radius]
+    separation = load_vec3(world.work, b, i, WORK.position) - load_vec3(world.work, b, j, WORK.position)
+    centre, rotation = separation + arm_i - arm_j, rotation_matrix(shape_rotation(world, b, j))
+    line_direction = rotated(shape_rotation(world, b, i), vec3(0.0, 0.0, 1.0))
+    half_length, radius = world.shape[i, SHAPE.half_length], world.shape[i, SHAPE.radius]
     margin = pair_margin(world, b, i, j)
-    return RoundPair(apart, arm_i, arm_j, matrix, Line(centre, along, h, radius), margin)
+    return RoundPair(separation, arm_i, arm_j, rotation, Line(centre, line_direction, half_length, radius), margin)
 
 
 @ti.func
 def point_on_line(world: ti.template(), p, c, h):
-    """Position of contact point c of pair p on a line of half length h [m], and 1 if it is the deepest point instead of that."""
-    position, is_free = 0.0, 0.0
+    """Position of contact point c of pair p on a line of half length h [m], and 1 if the point is the deepest one instead."""
+    position, is_deepest = 0.0, 0.0
     if world.pair[p, PAIR.contacts] == 3:
         if c == 2:
-            is_free = 1.0
+            is_deepest = 1.0
         else:
             position = (2.0 * c - 1.0) * h
-    return position, is_free
+    return position, is_deepest
 
 
 @ti.func
 def mark_if_deep(world: ti.template(), b, p, i, j, gap):
     """Record a pair whose overlap contact does not resolve."""
-    if gap < greatest_depth(world, i, j):
-        mark_pair(world, b, p, DEEP)
+    if gap < min_resolved_gap(world, i, j):
+        mark_pair(world, b, p, TOO_DEEP)
 
 
 @ti.func
@@ -146,12 +149,14 @@ def round_contacts(world: ti.template(), b, p, i, j, patch: ti.template()):
     """
     pair = load_round_pair(world, b, i, j)
     for c in range(world.pair[p, PAIR.contacts]):
-        cap, is_free = point_on_line(world, p, c, pair.line.half_length)
-        offset, normal, gap, weight, _s = line_shape_contact(world, j, pair.second_rotation, pair.line, cap, is_free, pair.margin)
+        position, is_deepest = point_on_line(world, p, c, pair.line.half_length)
+        offset, normal, gap, weight, _s = line_shape_contact(
+            world, j, pair.second_rotation, pair.line, position, is_deepest, pair.margin
+        )
         if gap < pair.margin:
             mark_if_deep(world, b, p, i, j, gap)
             arm, contact = pair.first_arm + offset, point_contact(world, b, i, j)
-            point = ContactPoint(arm, pair.apart, normal, gap, weight, 1.0)
+            point = ContactPoint(arm, pair.separation, normal, gap, weight, 1.0)
             add_contact_force(world, b, i, j, point, contact, patch)
 
 
@@ -160,22 +165,25 @@ def round_contacts_adjoint(world: ti.template(), bars: ti.template(), b, p, i, j
     """Adjoint of ``round_contacts``; arguments are those of ``surface_contact.surface_contacts_adjoint``."""
     pair = load_round_pair(world, b, i, j)
     for c in range(world.pair[p, PAIR.contacts]):
-        cap, is_free = point_on_line(world, p, c, pair.line.half_length)
-        offset, normal, gap, weight, s = line_shape_contact(world, j, pair.second_rotation, pair.line, cap, is_free, pair.margin)
+        position, is_deepest = point_on_line(world, p, c, pair.line.half_length)
+        offset, normal, gap, weight, s = line_shape_contact(
+            world, j, pair.second_rotation, pair.line, position, is_deepest, pair.margin
+        )
         if gap < pair.margin:
             mark_if_deep(world, b, p, i, j, gap)
             arm, contact = pair.first_arm + offset, point_contact(world, b, i, j)
-            point = ContactPoint(arm, pair.apart, normal, gap, weight, 1.0)
-            place_bar, apart_bar, normal_bar, gap_bar, weight_bar = add_contact_force_adjoint(
+            point = ContactPoint(arm, pair.separation, normal, gap, weight, 1.0)
+            point_bar, separation_bar, normal_bar, gap_bar, weight_bar = add_contact_force_adjoint(
                 world, bars, b, i, j, point, contact, patch
             )
-            centre_bar, along_bar, turn_j_bar = line_shape_contact_adjoint(
-                world, j, pair.second_rotation, pair.line, s, is_free, normal, gap, place_bar, normal_bar, gap_bar, weight_bar
+            centre_bar, line_direction_bar, rotation_j_bar = line_shape_contact_adjoint(
+                world, j, pair.second_rotation, pair.line, s, is_deepest, normal, gap, point_bar, normal_bar, gap_bar, weight_bar
             )
-            turn_i_bar = pair.line.direction.cross(along_bar)
+            rotation_i_bar = pair.line.direction.cross(line_direction_bar)
             add_pose_adjoints(
-                world, b, i, j, pair.first_arm, pair.second_arm, place_bar, apart_bar, -centre_bar, turn_i_bar, turn_j_bar
-            )
+                world, b, i, j, pair.first_arm, pair.second_arm, point_bar, separation_bar, -centre_bar, rotation_i_bar,
+                rotation_j_bar,
+            )  # fmt: skip
 
 
 @ti.func
@@ -187,18 +195,18 @@ def one_pair_contacts(world: ti.template(), states: ti.template(), b, slot, p, p
         states, slot: row with the bristles of the pairs.
         b: world.
         p: the pair.
-        patch: its patch, which is begun here.
+        patch: its patch, which is cleared here.
     """
     i, j, kind = world.pair[p, PAIR.first_link], world.pair[p, PAIR.second_link], world.pair[p, PAIR.contact_kind]
     check_speed(world, b, p, i, j)
-    if ti.static(world.sticking):
-        begin_patch(world, b, i, j, patch)
+    if ti.static(world.with_contact_bristles):
+        clear_patch(world, b, i, j, patch)
     if kind == SURFACES:
         if ti.static(world.with_pairs & WITH_SURFACES):
             surface_contacts(world, b, p, i, j, patch)
     elif ti.static(world.with_pairs & WITH_ROUND):
         round_contacts(world, b, p, i, j, patch)
-    if ti.static(world.sticking):
+    if ti.static(world.with_contact_bristles):
         patch_loads(world, states, b, slot, p, i, j, patch)
 
 
@@ -206,10 +214,10 @@ def one_pair_contacts(world: ti.template(), states: ti.template(), b, slot, p, p
 def one_pair_contacts_adjoint(
     world: ti.template(), bars: ti.template(), states: ti.template(), bar: ti.template(), b, slot, row, p, patch: ti.template()
 ):
-    """Adjoint of ``one_pair_contacts``, as ``pair_adjoint``."""
+    """Adjoint of ``one_pair_contacts``, as ``pair_loads_adjoint``."""
     i, j, kind = world.pair[p, PAIR.first_link], world.pair[p, PAIR.second_link], world.pair[p, PAIR.contact_kind]
     check_speed(world, b, p, i, j)
-    if ti.static(world.sticking):
+    if ti.static(world.with_contact_bristles):
         patch_loads_adjoint(world, bars, states, bar, b, slot, row, p, i, j, patch)
     if kind == SURFACES:
         if ti.static(world.with_pairs & WITH_SURFACES):
@@ -225,7 +233,7 @@ def pair_loads(world: ti.template(), states: ti.template(), b, slot):
     With bristles it reads their displacements in a row of ``states``, and writes those after the step there.
     """
     update_near_pairs(world, b)
-    if ti.static(world.sticking):
+    if ti.static(world.with_contact_bristles):
         clear_pairs(world, states, b, slot)
     patch = empty_patch()
     for n in range(world.near_pairs[b, NEAR.count]):
@@ -233,7 +241,7 @@ def pair_loads(world: ti.template(), states: ti.template(), b, slot):
 
 
 @ti.func
-def pair_adjoint(world: ti.template(), bars: ti.template(), states: ti.template(), bar: ti.template(), b, slot, row):
+def pair_loads_adjoint(world: ti.template(), bars: ti.template(), states: ti.template(), bar: ti.template(), b, slot, row):
     """Adjoint of the part of L of the pairs (see ``adjoint``): the negative power of the forces on the virtual velocities of
     their points.
 
@@ -241,7 +249,7 @@ def pair_adjoint(world: ti.template(), bars: ti.template(), states: ti.template(
     displacements after the step, in a row of ``bar``, by those before it.
     """
     update_near_pairs(world, b)
-    if ti.static(world.sticking):
+    if ti.static(world.with_contact_bristles):
         clear_pair_adjoints(world, states, bar, b, slot, row)
     patch = empty_patch()
     for n in range(world.near_pairs[b, NEAR.count]):

@@ -4,7 +4,7 @@ import numpy as np
 
 from ti_sim.articulated.model import ArticulatedModel
 from ti_sim.base.warn import warn
-from ti_sim.contact.collision import DEEP, NEAR, PAIR
+from ti_sim.contact.collision import NEAR, PAIR, TOO_DEEP
 
 _REASONS = {
     True: "are inside each other, deeper than half of the smaller one's half size; contact may push them out on the wrong side: "
@@ -40,4 +40,4 @@ class ContactWarnings:
                 links = self._model.pair[pair, [PAIR.first_link, PAIR.second_link]]
                 first_link, second_link = (self._model.link_names[link] for link in links)
                 where = f"at step {step} ({step * self._dt:.4g} s)" + (f" of world {world}" if len(near_pairs) > 1 else "")
-                warn(f"{where} {first_link!r} and {second_link!r} {_REASONS[reason == DEEP]}")
+                warn(f"{where} {first_link!r} and {second_link!r} {_REASONS[reason == TOO_DEEP]}")

@@ -7,7 +7,8 @@ friction, 1995). With friction f_c, stiffness s and damping c, a step and the fo
     z <- clamp(z + dt w, -f_c / s, f_c / s)          force = -clamp(s z + c w, -f_c, f_c)
 
 Below f_c the joint is held by a damped spring: it deflects by force / s, and does not creep. Beyond, the force is f_c against the
-motion. A law of the rate alone, such as f_c tanh(w / w_0), creeps under every load. The deflections grow with the new velocities,
+motion. A law that depends on the rate only, such as f_c tanh(w / w_0), creeps under every load. The deflections grow with the new
+velocities,
 as coordinates do in a semi-implicit step, so that a bristle that sticks is integrated exactly as the spring of a joint.
 
 Both clamps have kinks, where the derivative is one-sided: that of slipping. A derivative with respect to f_c = 0 is a right-hand
@@ -65,11 +66,11 @@ def dry_force_adjoint(
         damping = world.velocity[b, d, JOINT.dry_damping]
         bristle_force = stiffness * z + damping * velocity
         if ti.abs(bristle_force) < limit:
-            deflection_at, rate_at = deflection_bar_column(world, d), world.coordinates + d
+            bar_column, rate_column = deflection_bar_column(world, d), world.coordinates + d
             bars.velocity[b, d, JOINT.dry_stiffness] = bars.velocity[b, d, JOINT.dry_stiffness] - z * force_bar
             bars.velocity[b, d, JOINT.dry_damping] = bars.velocity[b, d, JOINT.dry_damping] - velocity * force_bar
-            bar[b, row, deflection_at] = bar[b, row, deflection_at] - stiffness * force_bar
-            bar[b, row, rate_at] = bar[b, row, rate_at] - damping * force_bar
+            bar[b, row, bar_column] = bar[b, row, bar_column] - stiffness * force_bar
+            bar[b, row, rate_column] = bar[b, row, rate_column] - damping * force_bar
         else:
             sign = ti.math.sign(bristle_force)
             bars.velocity[b, d, JOINT.dry_friction] = bars.velocity[b, d, JOINT.dry_friction] - sign * force_bar
@@ -77,8 +78,7 @@ def dry_force_adjoint(
 
 @ti.func
 def step_bristles(world: ti.template(), states: ti.template(), b, slot):
-    """Step the deflections of all joints in a row of ``states``, with the velocities of that row, which are those after the step.
-    """
+    """Step the deflections of all joints in a row of ``states``, with the velocities after the step, which that row holds."""
     for d in range(world.velocities):
         column, limit = deflection_column(world, d), largest_deflection(world, b, d)
         z = states[b, slot, column] + world.dt * states[b, slot, world.coordinates + d]
@@ -92,13 +92,13 @@ def step_bristles_adjoint(world: ti.template(), states: ti.template(), bars: ti.
     The deflections before the step are in ``slot`` of ``states``, the velocities after it in the next slot.
     """
     for d in range(world.velocities):
-        deflection_at, rate_at = deflection_bar_column(world, d), world.coordinates + d
-        z = states[b, slot, deflection_column(world, d)] + world.dt * states[b, slot + 1, rate_at]
-        z_bar = bar[b, row, deflection_at]
+        bar_column, rate_column = deflection_bar_column(world, d), world.coordinates + d
+        z = states[b, slot, deflection_column(world, d)] + world.dt * states[b, slot + 1, rate_column]
+        z_bar = bar[b, row, bar_column]
         if ti.abs(z) < largest_deflection(world, b, d):
-            bar[b, row, rate_at] = bar[b, row, rate_at] + world.dt * z_bar
+            bar[b, row, rate_column] = bar[b, row, rate_column] + world.dt * z_bar
         else:
-            bar[b, row, deflection_at] = 0.0
+            bar[b, row, bar_column] = 0.0
             stiffness = world.velocity[b, d, JOINT.dry_stiffness]
             if stiffness > 0:
                 friction_limit_bar = ti.math.sign(z) * z_bar / stiffness

@@ -1,7 +1,7 @@
-"""Contact forces of links and joint forces at one state, and their adjoint: those with which the step from this state begins.
+"""Contact forces of links and joint forces at one state, and their adjoint: the forces of the step that starts from this state.
 
-A contact is the ground with a link, or a pair of links. Its loads are computed alone, into cleared loads of the links, by the
-functions of a step. The adjoint uses those of the virtual power (see ``adjoint``): the negative power of a load on virtual
+A contact is the ground with a link, or a pair of links. Its loads are computed separately, into cleared loads of the links, by
+the functions of a step. The adjoint uses those of the virtual power (see ``adjoint``): the negative power of a load on virtual
 velocities that are minus the adjoints of force and moment is the sum of their products, and has the same derivatives.
 """
 
@@ -44,8 +44,8 @@ PAIR_WRENCH = Row(first=6, second=6)
 def with_all_links_loaded(model: ArticulatedModel, inputs: ArticulatedInputs, world: WorldArrays) -> WorldArrays:
     """Kernel arguments with which links that cannot move also collect the loads of their pairs."""
     tree = np.array(model.tree)
-    fixed = tree[:, TREE.moves] == 0
-    tree[fixed, TREE.end_point] = tree[fixed, TREE.first_point]  # the ground has no force on them
+    is_fixed = tree[:, TREE.moves] == 0
+    tree[is_fixed, TREE.end_point] = tree[is_fixed, TREE.first_point]  # the ground has no force on them
     tree[:, TREE.moves] = 1
     return replace(world, tree=ints_in_same_library(inputs.link_mass, tree))
 
@@ -96,13 +96,13 @@ def begin_contacts(world: ti.template(), states: ti.template(), b):
         place_link(world, states, b, 0, i)
     if ti.static(world.with_pairs):
         update_near_pairs(world, b)
-        if ti.static(world.sticking):
+        if ti.static(world.with_contact_bristles):
             clear_pairs(world, states, b, 0)
 
 
 @ti.func
 def one_pair_loads(world: ti.template(), states: ti.template(), b, p, patch: ti.template()):
-    """The contacts of pair p alone, as loads of its two links."""
+    """Contacts of pair p only, as loads of its two links."""
     clear_load(world, b, world.pair[p, PAIR.first_link])
     clear_load(world, b, world.pair[p, PAIR.second_link])
     one_pair_contacts(world, states, b, 0, p, patch)
@@ -143,14 +143,14 @@ def joint_and_contact_forces(
             if world.tree[i, TREE.first_point] < world.tree[i, TREE.end_point]:
                 force, moment = ground_load_of(world, states, b, i)
                 store_wrench(world, b, i, force, moment, ground_wrench, i, 0)
-            kind, first = world.tree[i, TREE.kind], world.tree[i, TREE.first_qd]
-            for d in range(first, world.tree[i, TREE.end_qd]):
-                x = joint_position(states, b, 0, kind, world.tree[i, TREE.first_q], d - first)
+            kind, first_qd = world.tree[i, TREE.kind], world.tree[i, TREE.first_qd]
+            for d in range(first_qd, world.tree[i, TREE.end_qd]):
+                x = joint_position(states, b, 0, kind, world.tree[i, TREE.first_q], d - first_qd)
                 rate = states[b, 0, world.coordinates + d]
                 joint_force[b, d, JOINT_FORCE.motor] = motor_force(world, b, 0, d, kind, x, rate)
                 joint_force[b, d, JOINT_FORCE.passive] = passive_force(world, b, d, kind, x, rate)
                 joint_force[b, d, JOINT_FORCE.limit] = limit_force(world, b, d, kind, x)
-                if ti.static(world.with_bristles):
+                if ti.static(world.with_dry_friction):
                     joint_force[b, d, JOINT_FORCE.friction] = dry_force(world, states, b, 0, kind, d)
 
 
@@ -189,11 +189,11 @@ def joint_and_contact_forces_adjoint(
                 seed_wrench(world, bars, b, i, force, ground_bar, i, 0)
                 rotation = rotation_matrix(load_vec4(world.work, b, i, WORK.quaternion))
                 motion_bar = LinkMotionAdjoint(vec3(0.0), vec3(0.0), vec3(0.0), vec3(0.0), vec3(0.0))
-                _vs_bar, _ws_bar, w_bar, turn_bar, center_bar = ground_load_adjoint(
+                _vs_bar, _ws_bar, w_bar, rotation_bar, center_bar = ground_load_adjoint(
                     world, bars, states, bar, b, 0, 0, i, rotation, motion_bar
                 )
                 add_vec3(bars.link, b, i, LINK.center, rotation.transpose() @ center_bar)
-                add_vec3(world.work, b, i, WORK.bars, turn_bar)
+                add_vec3(world.work, b, i, WORK.bars, rotation_bar)
                 add_vec3(world.work, b, i, WORK.bars + 6, w_bar)
         for k in range(world.links):
             i = world.links - 1 - k
@@ -210,16 +210,16 @@ def joint_forces_adjoint(
     world: ti.template(), bars: ti.template(), states: ti.template(), joint_bar: ti.template(), bar: ti.template(), b, i
 ):
     """Adjoint of the forces of joint i."""
-    kind, first_q, first = world.tree[i, TREE.kind], world.tree[i, TREE.first_q], world.tree[i, TREE.first_qd]
-    for d in range(first, world.tree[i, TREE.end_qd]):
+    kind, first_q, first_qd = world.tree[i, TREE.kind], world.tree[i, TREE.first_q], world.tree[i, TREE.first_qd]
+    for d in range(first_qd, world.tree[i, TREE.end_qd]):
         rate_column = world.coordinates + d
-        x, rate = joint_position(states, b, 0, kind, first_q, d - first), states[b, 0, rate_column]
+        x, rate = joint_position(states, b, 0, kind, first_q, d - first_qd), states[b, 0, rate_column]
         x_bar, rate_bar = motor_force_adjoint(world, bars, b, 0, d, kind, x, rate, joint_bar[b, d, JOINT_FORCE.motor])
         passive_x_bar, passive_rate_bar = passive_force_adjoint(
             world, bars, b, d, kind, x, rate, joint_bar[b, d, JOINT_FORCE.passive]
         )
         x_bar += passive_x_bar + limit_force_adjoint(world, bars, b, d, kind, x, joint_bar[b, d, JOINT_FORCE.limit])
-        add_position_adjoint(states, bar, b, 0, 0, kind, first_q, d - first, x_bar)
+        add_position_adjoint(states, bar, b, 0, 0, kind, first_q, d - first_qd, x_bar)
         bar[b, 0, rate_column] = bar[b, 0, rate_column] + rate_bar + passive_rate_bar
-        if ti.static(world.with_bristles):
+        if ti.static(world.with_dry_friction):
             dry_force_adjoint(world, bars, states, bar, b, 0, 0, kind, d, joint_bar[b, d, JOINT_FORCE.friction])

@@ -5,8 +5,8 @@ work, so with the accelerations a of the uncoupled joints (Gauss's principle of 
 
     q'' = a - sum over k of w_k (J_k a) / (J_k w_k),   w_k = M^-1 J_k^T - sum over j < k of w_j (J_j M^-1 J_k^T) / (J_j w_j)
 
-The columns w_k are orthogonal in the metric of M (Gram-Schmidt), so J_j w_k = 0 for j < k, and the couplings are met one after
-the other. The same projection of M^-1 y solves the adjoint's virtual velocities, for which constraint forces do no work either.
+The columns w_k are orthogonal in the metric of M (Gram-Schmidt), so J_j w_k = 0 for j < k, and the couplings can be imposed one
+after the other. The same projection of M^-1 y gives the virtual velocities of the adjoint, on which constraint forces do no work.
 
 ``coupling_work`` [B, C + 1, D + 1] holds the w_k in its rows, the vector to project in the last one, and the multipliers in the
 last column.
@@ -23,26 +23,26 @@ FOLLOWER, LEADER = range(2)  # columns of ``ArticulatedModel.coupling``: joint v
 def coupling_residual(world: ti.template(), b, k, row):
     """J_k x of the vector in a row of ``coupling_work``."""
     multiplier = world.coupling_work[b, k, world.velocities]
-    leading = world.coupling_work[b, row, world.coupling[k, LEADER]]
-    return world.coupling_work[b, row, world.coupling[k, FOLLOWER]] - multiplier * leading
+    leader_value = world.coupling_work[b, row, world.coupling[k, LEADER]]
+    return world.coupling_work[b, row, world.coupling[k, FOLLOWER]] - multiplier * leader_value
 
 
 @ti.func
-def meet_coupling(world: ti.template(), b, k, row):
-    """Add the multiple of w_k to a row of ``coupling_work`` with which it meets coupling k."""
-    multiplier = coupling_residual(world, b, k, row) / coupling_residual(world, b, k, k)
+def project_onto_coupling(world: ti.template(), b, k, row):
+    """Add the multiple of w_k to a row of ``coupling_work`` with which the row satisfies coupling k."""
+    factor = coupling_residual(world, b, k, row) / coupling_residual(world, b, k, k)
     for d in range(world.velocities):
-        world.coupling_work[b, row, d] = world.coupling_work[b, row, d] - multiplier * world.coupling_work[b, k, d]
+        world.coupling_work[b, row, d] = world.coupling_work[b, row, d] - factor * world.coupling_work[b, k, d]
 
 
 @ti.func
-def meet_couplings(world: ti.template(), b):
+def project_onto_couplings(world: ti.template(), b):
     """Project the last row of ``coupling_work``, M^-1 y, with the factors of the last elimination.
 
     Overwrites the joint velocities' column JOINT_WORK.drive, and the links' loads and virtual velocities.
     """
-    last = world.coupling.shape[0]
-    for k in range(last):
+    last_row = world.coupling.shape[0]
+    for k in range(last_row):
         for d in range(world.velocities):
             world.velocity_work[b, d, JOINT_WORK.drive] = 0.0
         world.velocity_work[b, world.coupling[k, FOLLOWER], JOINT_WORK.drive] = 1.0
@@ -52,32 +52,32 @@ def meet_couplings(world: ti.template(), b):
         for d in range(world.velocities):
             world.coupling_work[b, k, d] = world.velocity_work[b, d, JOINT_WORK.drive]
         for j in range(k):
-            meet_coupling(world, b, j, k)
-    for k in range(last):
-        meet_coupling(world, b, k, last)
-    for k in range(last):  # without the rounding errors of the projection, which would add up over the steps
-        leading = world.coupling_work[b, last, world.coupling[k, LEADER]]
-        world.coupling_work[b, last, world.coupling[k, FOLLOWER]] = world.coupling_work[b, k, world.velocities] * leading
+            project_onto_coupling(world, b, j, k)
+    for k in range(last_row):
+        project_onto_coupling(world, b, k, last_row)
+    for k in range(last_row):  # without the rounding errors of the projection, which would add up over the steps
+        leader_value = world.coupling_work[b, last_row, world.coupling[k, LEADER]]
+        world.coupling_work[b, last_row, world.coupling[k, FOLLOWER]] = world.coupling_work[b, k, world.velocities] * leader_value
 
 
 @ti.func
 def couple_accelerations(world: ti.template(), states: ti.template(), b, slot):
     """Replace the accelerations of uncoupled joints in a row of ``states`` by those of the coupled ones."""
-    row_count, first_column = world.coupling.shape[0], world.coordinates + world.velocities
+    last_row, first_column = world.coupling.shape[0], world.coordinates + world.velocities
     for d in range(world.velocities):
-        world.coupling_work[b, row_count, d] = states[b, slot, first_column + d]
-    meet_couplings(world, b)
+        world.coupling_work[b, last_row, d] = states[b, slot, first_column + d]
+    project_onto_couplings(world, b)
     for d in range(world.velocities):
-        states[b, slot, first_column + d] = world.coupling_work[b, row_count, d]
+        states[b, slot, first_column + d] = world.coupling_work[b, last_row, d]
 
 
 @ti.func
 def couple_virtual_links(world: ti.template(), b):
     """Replace the virtual velocities of uncoupled joints (JOINT_WORK.drive) and of the links by those of the coupled ones."""
-    last = world.coupling.shape[0]
+    last_row = world.coupling.shape[0]
     for d in range(world.velocities):
-        world.coupling_work[b, last, d] = world.velocity_work[b, d, JOINT_WORK.drive]
-    meet_couplings(world, b)
+        world.coupling_work[b, last_row, d] = world.velocity_work[b, d, JOINT_WORK.drive]
+    project_onto_couplings(world, b)
     for d in range(world.velocities):
-        world.velocity_work[b, d, JOINT_WORK.drive] = world.coupling_work[b, last, d]
+        world.velocity_work[b, d, JOINT_WORK.drive] = world.coupling_work[b, last_row, d]
     virtual_links(world, b, True)

@@ -5,14 +5,14 @@ from ti_sim.articulated.tables import JOINT
 from ti_sim.base.runtime import ti
 
 # Width [m, rad] over which the spring of a limit sets in: as a fraction of the range between two limits, and for a single limit.
-SOFT_PART = 0.01
+SOFT_FRACTION = 0.01
 SOFT_WIDTH = 0.01
 
 
 @ti.func
 def soft_width(low, high):
     """Overshoot [m, rad] over which the spring of a limit sets in."""
-    width = SOFT_PART * (high - low)
+    width = SOFT_FRACTION * (high - low)
     if ti.math.isinf(width):
         width = SOFT_WIDTH
     return width
@@ -66,20 +66,20 @@ def limit_force_adjoint(world: ti.template(), bars: ti.template(), b, d, kind, x
             sign, overshoot = 1.0, low - x
             if x > high:
                 sign, overshoot = -1.0, x - high
-            k = world.velocity[b, d, JOINT.limit_stiffness]
+            limit_stiffness = world.velocity[b, d, JOINT.limit_stiffness]
             width = soft_width(low, high)
-            share = overshoot / (overshoot + width)
-            k_bar = sign * overshoot * share * force_bar
-            bars.velocity[b, d, JOINT.limit_stiffness] = bars.velocity[b, d, JOINT.limit_stiffness] + k_bar
-            over_bar = sign * k * share * (2 - share) * force_bar
-            x_bar -= sign * over_bar
-            low_bar, high_bar = over_bar, 0.0
+            ratio = overshoot / (overshoot + width)
+            limit_stiffness_bar = sign * overshoot * ratio * force_bar
+            bars.velocity[b, d, JOINT.limit_stiffness] = bars.velocity[b, d, JOINT.limit_stiffness] + limit_stiffness_bar
+            overshoot_bar = sign * limit_stiffness * ratio * (2 - ratio) * force_bar
+            x_bar -= sign * overshoot_bar
+            low_bar, high_bar = overshoot_bar, 0.0
             if x > high:
-                low_bar, high_bar = 0.0, -over_bar
+                low_bar, high_bar = 0.0, -overshoot_bar
             if not ti.math.isinf(high - low):
-                wide_bar = -sign * SOFT_PART * k * share * share * force_bar
-                low_bar -= wide_bar
-                high_bar += wide_bar
+                range_bar = -sign * SOFT_FRACTION * limit_stiffness * ratio * ratio * force_bar
+                low_bar -= range_bar
+                high_bar += range_bar
             bars.velocity[b, d, JOINT.low] = bars.velocity[b, d, JOINT.low] + low_bar
             bars.velocity[b, d, JOINT.high] = bars.velocity[b, d, JOINT.high] + high_bar
     return x_bar
@@ -88,40 +88,40 @@ def limit_force_adjoint(world: ti.template(), bars: ti.template(), b, d, kind, x
 @ti.func
 def motor_force(world: ti.template(), b, frame, d, kind, x, rate):
     """Force [N, N m] of the motor of joint velocity d, servo included, at position x and velocity ``rate``."""
-    servo, limit = world.velocity[b, d, JOINT.servo_stiffness], world.velocity[b, d, JOINT.motor_limit]
+    servo_stiffness, motor_limit = world.velocity[b, d, JOINT.servo_stiffness], world.velocity[b, d, JOINT.motor_limit]
     if not has_position(kind):
-        servo = 0.0
-    motor = (
+        servo_stiffness = 0.0
+    unclamped_force = (
         world.velocity[b, d, JOINT.gain] * world.action[b, frame, d]
-        + servo * (world.target[b, frame, d] - x)
+        + servo_stiffness * (world.target[b, frame, d] - x)
         - world.velocity[b, d, JOINT.servo_damping] * rate
     )
-    return ti.max(-limit, ti.min(limit, motor))
+    return ti.max(-motor_limit, ti.min(motor_limit, unclamped_force))
 
 
 @ti.func
 def motor_force_adjoint(world: ti.template(), bars: ti.template(), b, frame, d, kind, x, rate, force_bar):
     """Adjoint of ``motor_force``: adds to the adjoints of row d, action and target, returns (x_bar, rate_bar)."""
     x_bar, rate_bar = 0.0, 0.0
-    servo, limit = world.velocity[b, d, JOINT.servo_stiffness], world.velocity[b, d, JOINT.motor_limit]
+    servo_stiffness, motor_limit = world.velocity[b, d, JOINT.servo_stiffness], world.velocity[b, d, JOINT.motor_limit]
     if not has_position(kind):
-        servo = 0.0
+        servo_stiffness = 0.0
     gain, action, target = world.velocity[b, d, JOINT.gain], world.action[b, frame, d], world.target[b, frame, d]
-    resist = world.velocity[b, d, JOINT.servo_damping]
-    motor = gain * action + servo * (target - x) - resist * rate
-    if motor > limit:
+    servo_damping = world.velocity[b, d, JOINT.servo_damping]
+    unclamped_force = gain * action + servo_stiffness * (target - x) - servo_damping * rate
+    if unclamped_force > motor_limit:
         bars.velocity[b, d, JOINT.motor_limit] = bars.velocity[b, d, JOINT.motor_limit] + force_bar
-    elif motor < -limit:
+    elif unclamped_force < -motor_limit:
         bars.velocity[b, d, JOINT.motor_limit] = bars.velocity[b, d, JOINT.motor_limit] - force_bar
     else:
         bars.velocity[b, d, JOINT.gain] = bars.velocity[b, d, JOINT.gain] + action * force_bar
         bars.action[b, frame, d] = bars.action[b, frame, d] + gain * force_bar
         bars.velocity[b, d, JOINT.servo_damping] = bars.velocity[b, d, JOINT.servo_damping] - rate * force_bar
-        rate_bar -= resist * force_bar
+        rate_bar -= servo_damping * force_bar
         if has_position(kind):
             bars.velocity[b, d, JOINT.servo_stiffness] = bars.velocity[b, d, JOINT.servo_stiffness] + (target - x) * force_bar
-            bars.target[b, frame, d] = bars.target[b, frame, d] + servo * force_bar
-            x_bar -= servo * force_bar
+            bars.target[b, frame, d] = bars.target[b, frame, d] + servo_stiffness * force_bar
+            x_bar -= servo_stiffness * force_bar
     return x_bar, rate_bar
 
 

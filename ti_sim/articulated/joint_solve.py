@@ -25,9 +25,11 @@ def solve_joint(world: ti.template(), b, i, kind, angular, linear):
     first_qd = world.tree[i, TREE.first_qd]
     for d in range(first_qd, world.tree[i, TREE.end_qd]):
         axis, is_linear = direction(world, b, i, kind, d - first_qd)
-        coupling = load_vec3(world.velocity_work, b, d, JOINT_WORK.column).dot(angular)
-        coupling += load_vec3(world.velocity_work, b, d, JOINT_WORK.column + 3).dot(linear)
-        value = world.velocity_work[b, d, JOINT_WORK.inverse] * (world.velocity_work[b, d, JOINT_WORK.drive] - coupling)
+        inertial_force = load_vec3(world.velocity_work, b, d, JOINT_WORK.inertia_column).dot(angular)
+        inertial_force += load_vec3(world.velocity_work, b, d, JOINT_WORK.inertia_column + 3).dot(linear)
+        value = world.velocity_work[b, d, JOINT_WORK.inverse_inertia] * (
+            world.velocity_work[b, d, JOINT_WORK.drive] - inertial_force
+        )
         world.velocity_work[b, d, JOINT_WORK.drive] = value
         if is_linear:
             linear += value * axis
@@ -52,15 +54,15 @@ def eliminate_drives(world: ti.template(), b):
             moment, force = load_vec3(world.work, b, i, WORK.load), load_vec3(world.work, b, i, WORK.load + 3)
             d = world.tree[i, TREE.end_qd] - 1
             while d >= first_qd:
-                axis, linear = direction(world, b, i, kind, d - first_qd)
+                axis, is_linear = direction(world, b, i, kind, d - first_qd)
                 axis_load = axis.dot(moment)
-                if linear:
+                if is_linear:
                     axis_load = axis.dot(force)
                 drive = world.velocity_work[b, d, JOINT_WORK.drive] - axis_load
                 world.velocity_work[b, d, JOINT_WORK.drive] = drive
-                acceleration = world.velocity_work[b, d, JOINT_WORK.inverse] * drive
-                moment += acceleration * load_vec3(world.velocity_work, b, d, JOINT_WORK.column)
-                force += acceleration * load_vec3(world.velocity_work, b, d, JOINT_WORK.column + 3)
+                acceleration = world.velocity_work[b, d, JOINT_WORK.inverse_inertia] * drive
+                moment += acceleration * load_vec3(world.velocity_work, b, d, JOINT_WORK.inertia_column)
+                force += acceleration * load_vec3(world.velocity_work, b, d, JOINT_WORK.inertia_column + 3)
                 d -= 1
             if parent >= 0:
                 add_vec3(world.work, b, parent, WORK.load, moment + load_vec3(world.work, b, i, WORK.arm).cross(force))

@@ -30,19 +30,19 @@ class JointType:
     Attributes:
         coordinates: number of coordinates.
         velocities: number of velocities. Three angular velocities of a quaternion are the last ones.
-        about_axis: whether it has an axis.
+        has_axis: whether it has an axis.
     """
 
     coordinates: FromZero
     velocities: FromZero
-    about_axis: bool = False
+    has_axis: bool = False
 
 
-# The place of a type in this table is its number in kernels.
+# The position of a type in this table is its number in kernels.
 JOINT_TYPES = {
     "fixed": JointType(coordinates=0, velocities=0),
-    "revolute": JointType(coordinates=1, velocities=1, about_axis=True),
-    "prismatic": JointType(coordinates=1, velocities=1, about_axis=True),
+    "revolute": JointType(coordinates=1, velocities=1, has_axis=True),
+    "prismatic": JointType(coordinates=1, velocities=1, has_axis=True),
     "spherical": JointType(coordinates=4, velocities=3),
     "free": JointType(coordinates=7, velocities=6),
 }
@@ -68,7 +68,7 @@ def joint_position(states: ti.template(), b, slot, kind, first_q, j):
     if kind == REVOLUTE or kind == PRISMATIC:
         x = states[b, slot, first_q]
     elif kind == SPHERICAL:
-        x = entry(rotation_vector(load_vec4(states, b, slot, first_q)), j)
+        x = component(rotation_vector(load_vec4(states, b, slot, first_q)), j)
     return x
 
 
@@ -78,7 +78,7 @@ def add_position_adjoint(states: ti.template(), bar: ti.template(), b, slot, row
     if kind == REVOLUTE or kind == PRISMATIC:
         bar[b, row, first_q] = bar[b, row, first_q] + x_bar
     elif kind == SPHERICAL:
-        q_bar = rotation_vector_adjoint(load_vec4(states, b, slot, first_q), x_bar * unit(j))
+        q_bar = rotation_vector_adjoint(load_vec4(states, b, slot, first_q), x_bar * unit_vector(j))
         add_vec4(bar, b, row, first_q, q_bar)
 
 
@@ -122,33 +122,33 @@ def joint_rates(world: ti.template(), b, i, kind, rotation, axis, rates: ti.temp
 
 
 @ti.func
-def place_joint(world: ti.template(), states: ti.template(), b, slot, i, kind, frame, r):
-    """Orientation and place of link i on its joint, whose coordinates are in a row of ``states``.
+def place_joint(world: ti.template(), states: ti.template(), b, slot, i, kind, frame_rotation, r):
+    """Orientation and position of link i on its joint, whose coordinates are in a row of ``states``.
 
     Args:
-        frame: quaternion of the joint frame in the world.
+        frame_rotation: quaternion of the joint frame in the world.
         r: position of the joint frame relative to the parent's origin, in world axes [m].
 
     Returns:
         (quaternion of the link, position of its origin relative to the parent's, axis of the joint in world axes or zero).
     """
     first_q = world.tree[i, TREE.first_q]
-    rotation = frame
+    rotation = frame_rotation
     axis = vec3(0.0)
     if kind == REVOLUTE or kind == PRISMATIC:
-        local = joint_axis(world, b, i)
-        axis = rotated(frame, local)
+        local_axis = joint_axis(world, b, i)
+        axis = rotated(frame_rotation, local_axis)
         x = states[b, slot, first_q]
         if kind == REVOLUTE:
-            s = ti.sin(0.5 * x) * local
-            rotation = quaternion_product(frame, vec4(s.x, s.y, s.z, ti.cos(0.5 * x)))
+            vector_part = ti.sin(0.5 * x) * local_axis
+            rotation = quaternion_product(frame_rotation, vec4(vector_part.x, vector_part.y, vector_part.z, ti.cos(0.5 * x)))
         else:
             r += x * axis
     elif kind == SPHERICAL:
-        rotation = quaternion_product(frame, load_vec4(states, b, slot, first_q).normalized())
+        rotation = quaternion_product(frame_rotation, load_vec4(states, b, slot, first_q).normalized())
     elif kind == FREE:
-        r += rotated(frame, load_vec3(states, b, slot, first_q))
-        rotation = quaternion_product(frame, load_vec4(states, b, slot, first_q + 3).normalized())
+        r += rotated(frame_rotation, load_vec3(states, b, slot, first_q))
+        rotation = quaternion_product(frame_rotation, load_vec4(states, b, slot, first_q + 3).normalized())
     return rotation, r, axis
 
 
@@ -156,17 +156,17 @@ def place_joint(world: ti.template(), states: ti.template(), b, slot, i, kind, f
 def direction(world: ti.template(), b, i, kind, j):
     """Direction of joint velocity j of link i in world axes, and whether it is a translation."""
     axis = load_vec3(world.work, b, i, WORK.axis)
-    linear = kind == PRISMATIC
+    is_linear = kind == PRISMATIC
     if kind == SPHERICAL or kind == FREE:
         if kind == FREE and j < 3:
-            linear = True
-            axis = rotated(load_vec4(world.link, b, i, LINK.frame_quaternion), unit(j))
+            is_linear = True
+            axis = rotated(load_vec4(world.link, b, i, LINK.frame_quaternion), unit_vector(j))
         else:
             component = j
             if kind == FREE:
                 component = j - 3
-            axis = rotated(load_vec4(world.work, b, i, WORK.quaternion), unit(component))
-    return axis, linear
+            axis = rotated(load_vec4(world.work, b, i, WORK.quaternion), unit_vector(component))
+    return axis, is_linear
 
 
 @ti.func
@@ -212,33 +212,33 @@ def step_joint_adjoint(world: ti.template(), states: ti.template(), bar: ti.temp
             first_q += 3
             first_qd += 3
         q, w = load_vec4(states, b, slot, first_q), load_vec3(states, b, slot + 1, first_qd)
-        raw_bar = normalized_adjoint(q + world.dt * body_quaternion_rate(q, w), load_vec4(bar, b, row, first_q))
-        rate_bar, w_bar = body_quaternion_rate_adjoint(q, w, world.dt * raw_bar)
+        raw_quaternion_bar = normalized_adjoint(q + world.dt * body_quaternion_rate(q, w), load_vec4(bar, b, row, first_q))
+        q_bar_from_rate, w_bar = body_quaternion_rate_adjoint(q, w, world.dt * raw_quaternion_bar)
         for k in ti.static(range(4)):
-            bar[b, row, first_q + k] = raw_bar[k] + rate_bar[k]
+            bar[b, row, first_q + k] = raw_quaternion_bar[k] + q_bar_from_rate[k]
         add_vec3(bar, b, row, first_qd, w_bar)
 
 
 @ti.func
-def rate_joint(world: ti.template(), run: ti.template(), b, stage, i, kind):
+def joint_coordinate_rates(world: ti.template(), stage_rows: ti.template(), b, stage, i, kind):
     """Write the rates of the coordinates of joint i at a Runge-Kutta stage after its accelerations (see ``runge_kutta``)."""
-    rates = world.coordinates + 2 * world.velocities
+    rate_column = world.coordinates + 2 * world.velocities
     first_q, first_qd = world.tree[i, TREE.first_q], world.coordinates + world.tree[i, TREE.first_qd]
     if kind == REVOLUTE or kind == PRISMATIC:
-        run[b, stage, rates + first_q] = run[b, stage, first_qd]
+        stage_rows[b, stage, rate_column + first_q] = stage_rows[b, stage, first_qd]
     elif kind == SPHERICAL or kind == FREE:
         if kind == FREE:
             for k in ti.static(range(3)):
-                run[b, stage, rates + first_q + k] = run[b, stage, first_qd + k]
+                stage_rows[b, stage, rate_column + first_q + k] = stage_rows[b, stage, first_qd + k]
             first_q += 3
             first_qd += 3
-        rate = body_quaternion_rate(load_vec4(run, b, stage, first_q), load_vec3(run, b, stage, first_qd))
-        store_vec4(run, b, stage, rates + first_q, rate)
+        rate = body_quaternion_rate(load_vec4(stage_rows, b, stage, first_q), load_vec3(stage_rows, b, stage, first_qd))
+        store_vec4(stage_rows, b, stage, rate_column + first_q, rate)
 
 
 @ti.func
-def rate_joint_adjoint(world: ti.template(), states: ti.template(), bar: ti.template(), b, row, i, kind):
-    """Adjoint of ``rate_joint`` at the coordinates and velocities in ``row`` of ``states``.
+def joint_coordinate_rates_adjoint(world: ti.template(), states: ti.template(), bar: ti.template(), b, row, i, kind):
+    """Adjoint of ``joint_coordinate_rates`` at the coordinates and velocities in ``row`` of ``states``.
 
     In row 2 of ``bar`` the adjoints of the rates become those of the coordinates, and the adjoints of the velocities are written.
     """
@@ -265,7 +265,7 @@ class JointMotionAdjoint:
     """Adjoints of the motion of a link relative to its parent, in a kernel.
 
     Attributes:
-        rotation: of the link (a small rotation vector, as in ``adjoint``).
+        rotation: of the link (a small rotation vector, see ``adjoint``).
         position: of its origin relative to the parent's.
         spin, velocity: angular and linear velocity of the joint.
         angular_acceleration, acceleration: its accelerations.
@@ -299,35 +299,40 @@ def joint_adjoint(
     Returns:
         Adjoint of the rotation of the joint frame in the world.
     """
-    turn_bar, r_bar, j_w_bar, j_v_bar = motion_bar.rotation, motion_bar.position, motion_bar.spin, motion_bar.velocity
-    spin_bar, pull_bar = motion_bar.angular_acceleration, motion_bar.acceleration
-    ws_bar, vs_bar = motion_bar.virtual_spin, motion_bar.virtual_velocity
-    first_q, first = world.tree[i, TREE.first_q], world.tree[i, TREE.first_qd]
-    rate_column = world.coordinates + first
+    rotation_bar, r_bar, j_w_bar, j_v_bar = motion_bar.rotation, motion_bar.position, motion_bar.spin, motion_bar.velocity
+    angular_acceleration_bar, linear_acceleration_bar = motion_bar.angular_acceleration, motion_bar.acceleration
+    virtual_spin_bar, virtual_velocity_bar = motion_bar.virtual_spin, motion_bar.virtual_velocity
+    first_q, first_qd = world.tree[i, TREE.first_q], world.tree[i, TREE.first_qd]
+    rate_column = world.coordinates + first_qd
     rotation, axis = load_vec4(world.work, b, i, WORK.quaternion), load_vec3(world.work, b, i, WORK.axis)
     if kind == REVOLUTE or kind == PRISMATIC:
         rate, acceleration = states[b, slot, rate_column], states[b, slot, rate_column + world.velocities]
-        y = world.velocity_work[b, first, JOINT_WORK.drive]
+        virtual_rate = world.velocity_work[b, first_qd, JOINT_WORK.drive]
         if kind == REVOLUTE:
-            bar[b, row, first_q] = bar[b, row, first_q] + axis.dot(turn_bar)
+            bar[b, row, first_q] = bar[b, row, first_q] + axis.dot(rotation_bar)
             bar[b, row, rate_column] = bar[b, row, rate_column] + axis.dot(j_w_bar)
-            turn_bar += axis.cross(rate * j_w_bar + acceleration * spin_bar + y * ws_bar)
+            rotation_bar += axis.cross(rate * j_w_bar + acceleration * angular_acceleration_bar + virtual_rate * virtual_spin_bar)
         else:
             bar[b, row, first_q] = bar[b, row, first_q] + axis.dot(r_bar)
             bar[b, row, rate_column] = bar[b, row, rate_column] + axis.dot(j_v_bar)
-            along_bar = rate * j_v_bar + acceleration * pull_bar + y * vs_bar
-            turn_bar += axis.cross(along_bar + states[b, slot, first_q] * r_bar)
+            axis_bar = rate * j_v_bar + acceleration * linear_acceleration_bar + virtual_rate * virtual_velocity_bar
+            rotation_bar += axis.cross(axis_bar + states[b, slot, first_q] * r_bar)
     elif kind == SPHERICAL or kind == FREE:
-        frame = quaternion_product(parent_rotation, load_vec4(world.link, b, i, LINK.frame_quaternion))
-        frame_turn_bar = vec3(0.0)
-        first_angular = first  # first of the three angular velocities
+        frame_rotation = quaternion_product(parent_rotation, load_vec4(world.link, b, i, LINK.frame_quaternion))
+        frame_rotation_bar = vec3(0.0)
+        first_angular = first_qd  # first of the three angular velocities
         if kind == FREE:
-            x = rotated(frame, load_vec3(states, b, slot, first_q))
-            rate = rotated(frame, load_vec3(states, b, slot, rate_column))
-            acceleration = rotated(frame, load_vec3(states, b, slot, rate_column + world.velocities))
-            y = rotated(frame, drives(world, b, first))
-            frame_turn_bar = x.cross(r_bar) + rate.cross(j_v_bar) + acceleration.cross(pull_bar) + y.cross(vs_bar)
-            x_bar, rate_bar = rotated_back(frame, r_bar), rotated_back(frame, j_v_bar)
+            x = rotated(frame_rotation, load_vec3(states, b, slot, first_q))
+            rate = rotated(frame_rotation, load_vec3(states, b, slot, rate_column))
+            acceleration = rotated(frame_rotation, load_vec3(states, b, slot, rate_column + world.velocities))
+            virtual_rate = rotated(frame_rotation, virtual_velocities(world, b, first_qd))
+            frame_rotation_bar = (
+                x.cross(r_bar)
+                + rate.cross(j_v_bar)
+                + acceleration.cross(linear_acceleration_bar)
+                + virtual_rate.cross(virtual_velocity_bar)
+            )
+            x_bar, rate_bar = rotated_back(frame_rotation, r_bar), rotated_back(frame_rotation, j_v_bar)
             add_vec3(bar, b, row, first_q, x_bar)
             add_vec3(bar, b, row, rate_column, rate_bar)
             first_q += 3
@@ -335,18 +340,18 @@ def joint_adjoint(
             first_angular += 3
         rate = rotated(rotation, load_vec3(states, b, slot, rate_column))
         acceleration = rotated(rotation, load_vec3(states, b, slot, rate_column + world.velocities))
-        y = rotated(rotation, drives(world, b, first_angular))
-        turn_bar += rate.cross(j_w_bar) + acceleration.cross(spin_bar) + y.cross(ws_bar)
+        virtual_rate = rotated(rotation, virtual_velocities(world, b, first_angular))
+        rotation_bar += rate.cross(j_w_bar) + acceleration.cross(angular_acceleration_bar) + virtual_rate.cross(virtual_spin_bar)
         rate_bar = rotated_back(rotation, j_w_bar)
-        q_bar = turn_adjoint(load_vec4(states, b, slot, first_q), rotated_back(frame, turn_bar))
+        q_bar = quaternion_adjoint(load_vec4(states, b, slot, first_q), rotated_back(frame_rotation, rotation_bar))
         add_vec3(bar, b, row, rate_column, rate_bar)
         add_vec4(bar, b, row, first_q, q_bar)
-        turn_bar += frame_turn_bar
-    return turn_bar
+        rotation_bar += frame_rotation_bar
+    return rotation_bar
 
 
 @ti.func
-def drives(world: ti.template(), b, first_column):
+def virtual_velocities(world: ti.template(), b, first_column):
     """Three virtual joint velocities, beginning with ``first_column``."""
     return vec3(
         world.velocity_work[b, first_column, JOINT_WORK.drive],
@@ -356,13 +361,13 @@ def drives(world: ti.template(), b, first_column):
 
 
 @ti.func
-def turn_adjoint(q, turn_bar):
-    """Adjoint of a quaternion q (any length, normalised on reading) from that of its ``turn``, in the target frame."""
-    return 4 / q.dot(q) * quaternion_rate(turn_bar, q)
+def quaternion_adjoint(q, rotation_bar):
+    """Adjoint of a quaternion q (any length, normalised on reading) from that of its small rotation, in the target frame."""
+    return 4 / q.dot(q) * quaternion_rate(rotation_bar, q)
 
 
 @ti.func
-def entry(v, j):
+def component(v, j):
     """v[j] of a 3-vector for a run-time index j."""
     value = v.x
     if j == 1:
@@ -373,6 +378,6 @@ def entry(v, j):
 
 
 @ti.func
-def unit(j):
+def unit_vector(j):
     """Unit vector j of space, for a run-time index j."""
     return vec3(ti.cast(j == 0, float), ti.cast(j == 1, float), ti.cast(j == 2, float))

@@ -37,9 +37,9 @@ def place_link(world: ti.template(), states: ti.template(), b, slot, i):
         w_p = load_vec3(world.work, b, parent, WORK.spin)
         v_p = load_vec3(world.work, b, parent, WORK.velocity)
         position = load_vec3(world.work, b, parent, WORK.position)
-    frame = quaternion_product(parent_rotation, load_vec4(world.link, b, i, LINK.frame_quaternion))
+    frame_rotation = quaternion_product(parent_rotation, load_vec4(world.link, b, i, LINK.frame_quaternion))
     r = rotated(parent_rotation, load_vec3(world.link, b, i, LINK.frame_position))
-    rotation, r, axis = place_joint(world, states, b, slot, i, kind, frame, r)
+    rotation, r, axis = place_joint(world, states, b, slot, i, kind, frame_rotation, r)
     j_w, j_v = joint_rates(world, b, i, kind, rotation, axis, states, slot, world.coordinates + world.tree[i, TREE.first_qd])
     w = w_p + j_w
     v = v_p + w_p.cross(r) + j_v
@@ -67,9 +67,9 @@ def step_coordinates(world: ti.template(), states: ti.template(), b, slot):
             for column in range(first_qd, world.coordinates + world.tree[i, TREE.end_qd]):
                 states[b, slot, column] = states[b, slot, column] + world.dt * states[b, slot, column + world.velocities]
             step_joint(world, states, b, slot, i, kind)
-    if ti.static(world.with_bristles):
+    if ti.static(world.with_dry_friction):
         step_bristles(world, states, b, slot)
-    if ti.static(world.sticking):
+    if ti.static(world.with_contact_bristles):
         step_contact_bristles(world, states, b, slot)
 
 
@@ -82,7 +82,7 @@ def step_coordinates_adjoint(world: ti.template(), states: ti.template(), bars: 
     ``states`` holds coordinates, velocities and accelerations before the step in ``slot``, and the state after it in the next
     slot. The adjoints of the bristles of contacts stay those after the step: the adjoint of their forces replaces them.
     """
-    if ti.static(world.with_bristles):
+    if ti.static(world.with_dry_friction):
         step_bristles_adjoint(world, states, bars, bar, b, slot, row)
     for i in range(world.links):
         kind, first_qd, past_last = world.tree[i, TREE.kind], world.tree[i, TREE.first_qd], world.tree[i, TREE.end_qd]

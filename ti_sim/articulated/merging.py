@@ -1,15 +1,15 @@
-"""Merging of links that are fixed to a free body: mass, centre of mass and inertia of the whole, and the adjoint.
+"""Merging of links that are fixed to a free body: mass, centre of mass and inertia of the merged body, and the adjoint.
 
 A link that is attached to the world by a free or spherical joint, and whose descendants are all fixed to it, forms one rigid body
-with them and rotates freely (``free_spin``). Its row gets the mass, centre of mass and inertia of the whole, the rows of the
-others get zeros:
+with them and rotates freely (``free_spin``). Its row gets the mass, centre of mass and inertia of this body, the rows of the
+other links get zeros:
 
     M = sum m_k,    c = sum m_k c_k / M,    I = sum R_k I_k R_k^T + m_k (|e_k|^2 1 - e_k e_k^T),    e_k = c_k - c
 
 in the axes of the first link. Contact points and wrenches still refer to the centre of mass of each link, column CENTER.
 """
 
-from ti_sim.articulated.spatial import quaternion_product, rotated, rotated_back, store_symmetric, symmetric
+from ti_sim.articulated.spatial import load_symmetric, quaternion_product, rotated, rotated_back, store_symmetric
 from ti_sim.articulated.tables import LINK, TREE, WORK
 from ti_sim.base.rows import add_vec3, add_vec4, load_vec3, load_vec4, store_vec3, store_vec4
 from ti_sim.base.runtime import ti
@@ -38,8 +38,7 @@ def centre_of(link: ti.template(), work: ti.template(), b, i):
 
 @ti.func
 def merged_mass(tree: ti.template(), link: ti.template(), work: ti.template(), b, base):
-    """(Mass, centre of mass) of all links merged into one, in the frame of that one; the centre of that link if there is no mass.
-    """
+    """(Mass, centre of mass) of all links merged into ``base``, in its frame; if the mass is zero, the centre of ``base``."""
     mass, moment, centre = 0.0, vec3(0.0), load_vec3(link, b, base, LINK.com)
     for i in range(base, tree.shape[0]):
         if tree[i, TREE.merged_into] == base:
@@ -66,8 +65,8 @@ def merge(tree: ti.types.ndarray(), link: ti.types.ndarray(), work: ti.types.nda
                     if tree[i, TREE.merged_into] == base:
                         e = centre_of(link, work, b, i) - centre
                         rotation = rotation_matrix(load_vec4(work, b, i, WORK.quaternion))
-                        turned = rotation @ symmetric(link, b, i, LINK.inertia) @ rotation.transpose()
-                        inertia += turned - link[b, i, LINK.mass] * outer(e, e)
+                        rotated_inertia = rotation @ load_symmetric(link, b, i, LINK.inertia) @ rotation.transpose()
+                        inertia += rotated_inertia - link[b, i, LINK.mass] * outer(e, e)
                         for k in ti.static(range(3)):
                             inertia[k, k] += link[b, i, LINK.mass] * e.dot(e)
                         link[b, i, LINK.mass] = 0.0
@@ -80,16 +79,16 @@ def merge(tree: ti.types.ndarray(), link: ti.types.ndarray(), work: ti.types.nda
 @ti.func
 def symmetric_adjoint(link_bar: ti.template(), b, i):
     """Adjoint of the inertia in a row as a symmetric matrix; the off-diagonal entries of the row count twice."""
-    bar = 0.5 * symmetric(link_bar, b, i, LINK.inertia)
+    inertia_bar = 0.5 * load_symmetric(link_bar, b, i, LINK.inertia)
     for k in ti.static(range(3)):
-        bar[k, k] *= 2
-    return bar
+        inertia_bar[k, k] *= 2
+    return inertia_bar
 
 
 @ti.func
-def store_symmetric_adjoint(link_bar: ti.template(), b, i, bar):
+def store_symmetric_adjoint(link_bar: ti.template(), b, i, inertia_bar):
     """Inverse of ``symmetric_adjoint``: write the adjoint of the inertia to a row."""
-    entry_bar = 2 * bar
+    entry_bar = 2 * inertia_bar
     for k in ti.static(range(3)):
         entry_bar[k, k] *= 0.5
     store_symmetric(link_bar, b, i, LINK.inertia, entry_bar)
@@ -107,34 +106,41 @@ def merge_adjoint(tree: ti.types.ndarray(), link: ti.types.ndarray(), work: ti.t
         for base in range(tree.shape[0]):
             if tree[base, TREE.merged_into] == base:
                 mass, centre = merged_mass(tree, link, work, b, base)
-                mass_bar, bar = link_bar[b, base, LINK.mass], symmetric_adjoint(link_bar, b, base)
-                centre_bar, trace = load_vec3(link_bar, b, base, LINK.com), bar[0, 0] + bar[1, 1] + bar[2, 2]
+                mass_bar, inertia_bar = link_bar[b, base, LINK.mass], symmetric_adjoint(link_bar, b, base)
+                centre_bar, trace = (
+                    load_vec3(link_bar, b, base, LINK.com),
+                    inertia_bar[0, 0] + inertia_bar[1, 1] + inertia_bar[2, 2],
+                )
                 if mass > 0:
                     centre_bar /= mass
                 for i in range(base, tree.shape[0]):
                     if tree[i, TREE.merged_into] == base:
                         quaternion, link_mass = load_vec4(work, b, i, WORK.quaternion), link[b, i, LINK.mass]
                         rotation, e = rotation_matrix(quaternion), centre_of(link, work, b, i) - centre
-                        half_offset_bar = trace * e - bar @ e
-                        place_bar = link_mass * (2 * half_offset_bar + centre_bar)
-                        spread = rotation @ symmetric(link, b, i, LINK.inertia) @ rotation.transpose() @ bar
+                        half_offset_bar = trace * e - inertia_bar @ e
+                        position_bar = link_mass * (2 * half_offset_bar + centre_bar)
+                        inertia_product = rotation @ load_symmetric(link, b, i, LINK.inertia) @ rotation.transpose() @ inertia_bar
                         arm = rotated(quaternion, load_vec3(link, b, i, LINK.com))
-                        turn_bar = 2 * vec3(
-                            spread[1, 2] - spread[2, 1], spread[2, 0] - spread[0, 2], spread[0, 1] - spread[1, 0]
-                        ) + arm.cross(place_bar)
+                        rotation_bar = 2 * vec3(
+                            inertia_product[1, 2] - inertia_product[2, 1],
+                            inertia_product[2, 0] - inertia_product[0, 2],
+                            inertia_product[0, 1] - inertia_product[1, 0],
+                        ) + arm.cross(position_bar)
                         link_bar[b, i, LINK.mass] = mass_bar + e.dot(half_offset_bar) + e.dot(centre_bar)
-                        store_vec3(link_bar, b, i, LINK.com, rotated_back(quaternion, place_bar))
-                        store_symmetric_adjoint(link_bar, b, i, rotation.transpose() @ bar @ rotation)
-                        store_vec3(work, b, i, WORK.bars, turn_bar)
-                        store_vec3(work, b, i, WORK.bars + 3, place_bar)
+                        store_vec3(link_bar, b, i, LINK.com, rotated_back(quaternion, position_bar))
+                        store_symmetric_adjoint(link_bar, b, i, rotation.transpose() @ inertia_bar @ rotation)
+                        store_vec3(work, b, i, WORK.bars, rotation_bar)
+                        store_vec3(work, b, i, WORK.bars + 3, position_bar)
         for k in range(tree.shape[0]):
             i = tree.shape[0] - 1 - k
             if tree[i, TREE.merged_into] >= 0 and tree[i, TREE.merged_into] != i:
                 parent, quaternion = tree[i, TREE.parent], load_vec4(link, b, i, LINK.frame_quaternion)
                 rotation = load_vec4(work, b, parent, WORK.quaternion)
-                turn_bar, place_bar = load_vec3(work, b, i, WORK.bars), load_vec3(work, b, i, WORK.bars + 3)
+                rotation_bar, position_bar = load_vec3(work, b, i, WORK.bars), load_vec3(work, b, i, WORK.bars + 3)
                 arm = rotated(rotation, load_vec3(link, b, i, LINK.frame_position))
-                add_vec3(link_bar, b, i, LINK.frame_position, rotated_back(rotation, place_bar))
-                add_vec4(link_bar, b, i, LINK.frame_quaternion, 4 * quaternion_rate(rotated_back(rotation, turn_bar), quaternion))
-                add_vec3(work, b, parent, WORK.bars, turn_bar + arm.cross(place_bar))
-                add_vec3(work, b, parent, WORK.bars + 3, place_bar)
+                add_vec3(link_bar, b, i, LINK.frame_position, rotated_back(rotation, position_bar))
+                add_vec4(
+                    link_bar, b, i, LINK.frame_quaternion, 4 * quaternion_rate(rotated_back(rotation, rotation_bar), quaternion)
+                )
+                add_vec3(work, b, parent, WORK.bars, rotation_bar + arm.cross(position_bar))
+                add_vec3(work, b, parent, WORK.bars + 3, position_bar)

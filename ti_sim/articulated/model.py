@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from ti_sim.articulated.contact_bristles import PAIR_SIZE, POINT_SIZE
+from ti_sim.articulated.contact_bristles import PAIR_BRISTLE_SIZE, POINT_BRISTLE_SIZE
 from ti_sim.articulated.joints import JOINT_TYPES
 from ti_sim.base.arrays import Array, to_numpy
 from ti_sim.base.errors import UserError
@@ -54,7 +54,7 @@ class ArticulatedModel(WithContactPoints):
             each other or have a single joint between them.
         joint_coupling: (link, leading link, multiplier) of each coupled joint, whose velocity is that of the other link's joint
             times the multiplier [1, m/rad, rad/m]; both are revolute or prismatic, and a leading joint is not coupled itself.
-            Initial velocities meet the couplings; differences of the initial coordinates stay.
+            Initial velocities must satisfy the couplings; offsets between the initial coordinates are kept.
     """
 
     link_names: tuple[str, ...]
@@ -87,7 +87,7 @@ class ArticulatedModel(WithContactPoints):
                 raise UserError(f"the joint of link {name!r} is of unknown type {kind!r}: choose one of {', '.join(JOINT_TYPES)}")
             if kind == "free" and parent >= 0:
                 raise UserError(f"link {name!r} has a free joint and a parent: only links without a parent can have free joints")
-            if JOINT_TYPES[kind].about_axis and not 0 < np.linalg.norm(self.joint_axis[i]) < np.inf:
+            if JOINT_TYPES[kind].has_axis and not 0 < np.linalg.norm(self.joint_axis[i]) < np.inf:
                 raise UserError(f"the {kind} joint of link {name!r} has no axis: give a vector of finite length above zero")
         check_shapes(self.link_names, self.collision_shape, self.collision_pairs)
         self._check_couplings()
@@ -96,7 +96,7 @@ class ArticulatedModel(WithContactPoints):
         coupled = [link for link, _leader, _multiplier in self.joint_coupling]
         for link, leader, multiplier in self.joint_coupling:
             for i in (link, leader):
-                if not 0 <= i < self.link_count or not JOINT_TYPES[self.joint_type[i]].about_axis:
+                if not 0 <= i < self.link_count or not JOINT_TYPES[self.joint_type[i]].has_axis:
                     raise UserError(f"joint_coupling names link {i}: couple links that have a revolute or prismatic joint")
             name = self.link_names[link]
             if coupled.count(link) > 1 or leader in coupled:
@@ -147,12 +147,16 @@ class ArticulatedModel(WithContactPoints):
     def bristle_columns(self, inputs: ArticulatedInputs) -> tuple[int, int]:
         """First column and number of columns of the displacements of contacts before a step in a row of states."""
         first_column = self.coordinate_count + (3 if inputs.has_dry_friction else 2) * self.velocity_count
-        return first_column, PAIR_SIZE * len(self.candidate_pairs) + POINT_SIZE * len(self.point) if inputs.has_bristles else 0
+        return first_column, PAIR_BRISTLE_SIZE * len(self.candidate_pairs) + POINT_BRISTLE_SIZE * len(
+            self.point
+        ) if inputs.has_bristles else 0
 
     @property
     def bristle_count(self) -> int:
         """Numbers of the displacements of all contacts; ``bristle_columns`` also has those of a placeholder for no points."""
-        return PAIR_SIZE * len(self.candidate_pairs) + POINT_SIZE * sum(len(points) for points in self.contact_points)
+        return PAIR_BRISTLE_SIZE * len(self.candidate_pairs) + POINT_BRISTLE_SIZE * sum(
+            len(points) for points in self.contact_points
+        )
 
     def bar_columns(self, inputs: ArticulatedInputs) -> int:
         """Columns of a row of adjoints: of coordinates, velocities, deflections of joints and displacements of contacts."""
@@ -174,16 +178,20 @@ class ArticulatedModel(WithContactPoints):
     @property
     def spins_freely(self) -> np.ndarray:
         """Whether a link is attached to the world by a free or spherical joint and has no moving children, [N] bool."""
-        free = np.array([kind in ("spherical", "free") for kind in self.joint_type])
-        carriers = {self.fixed_root[parent] for parent, kind in zip(self.link_parent, self.joint_type, strict=True)
-                    if parent >= 0 and kind != "fixed"}  # fmt: skip
-        return free & (np.array(self.link_parent) < 0) & ~np.isin(np.arange(self.link_count), list(carriers))
+        has_free_rotation = np.array([kind in ("spherical", "free") for kind in self.joint_type])
+        links = zip(self.link_parent, self.joint_type, strict=True)
+        roots_with_moving_children = {self.fixed_root[parent] for parent, kind in links if parent >= 0 and kind != "fixed"}
+        return (
+            has_free_rotation
+            & (np.array(self.link_parent) < 0)
+            & ~np.isin(np.arange(self.link_count), list(roots_with_moving_children))
+        )
 
     @property
     def has_moving_children(self) -> np.ndarray:
         """Whether a link is attached to the world by a free or spherical joint and has moving children, [N] bool."""
-        free = np.array([kind in ("spherical", "free") for kind in self.joint_type])
-        return free & (np.array(self.link_parent) < 0) & ~self.spins_freely
+        has_free_rotation = np.array([kind in ("spherical", "free") for kind in self.joint_type])
+        return has_free_rotation & (np.array(self.link_parent) < 0) & ~self.spins_freely
 
     @cached_property
     def fixed_root(self) -> list[int]:
@@ -206,7 +214,7 @@ class ArticulatedModel(WithContactPoints):
         """Unit axes of the joints, zero for joints without axis, [N, 3] float64."""
         rows = np.zeros((self.link_count, 3))
         for i, kind in enumerate(self.joint_type):
-            if JOINT_TYPES[kind].about_axis:
+            if JOINT_TYPES[kind].has_axis:
                 rows[i] = np.asarray(self.joint_axis[i], dtype=np.float64) / np.linalg.norm(self.joint_axis[i])
         return rows
 
@@ -218,7 +226,7 @@ class ArticulatedModel(WithContactPoints):
 
     @property
     def candidate_pairs(self) -> list[tuple[int, int]]:
-        """Pairs of links that may collide: the given ones, or the default of ``collision_pairs``."""
+        """Pairs of links that may collide: ``collision_pairs``, or its default."""
         if self.collision_pairs is not None:
             return list(self.collision_pairs)
         return possible_pairs(self.link_parent, self.joint_type, self.collision_shape)
@@ -267,7 +275,7 @@ class ArticulatedModel(WithContactPoints):
         return np.stack([np.asarray(column, dtype=np.int32) for column in columns], axis=1)
 
 
-_DRY = ("joint_dry_friction", "joint_dry_stiffness", "joint_dry_damping", "joint_bristle0")
+_DRY_FRICTION_INPUTS = ("joint_dry_friction", "joint_dry_stiffness", "joint_dry_damping", "joint_bristle0")
 
 
 @dataclass(frozen=True)
@@ -333,8 +341,8 @@ class ArticulatedInputs(Arrays):
     joint_bristle0: Array | None = array("B D", "initial deflection of the bristle [m, rad]", default=None)
     link_bristle: Array | None = array(
         "B N",
-        "bristle stiffness kt of the contact [N/m], from 0: of each contact point with the ground (per m2 of a patch), and of "
-        "the whole contact of two links, which has the mean of both; None for friction that is viscous at rest",
+        "bristle stiffness kt of the contact [N/m], not negative: of each contact point with the ground (per m2 of a patch), and "
+        "of the whole contact of two links, which has the mean of both; None for friction that is viscous at rest",
         default=None,
     )
     contact_bristle0: Array | None = array(
@@ -365,9 +373,9 @@ class ArticulatedInputs(Arrays):
 
     def check(self, model: ArticulatedModel) -> None:
         """Raise a UserError for an array whose shape or precision does not fit the model."""
-        if len({getattr(self, name) is None for name in _DRY}) > 1:
-            missing = ", ".join(name for name in _DRY if getattr(self, name) is None)
-            raise UserError(f"dry friction of joints needs {missing}: give all of {', '.join(_DRY)}, or none")
+        if len({getattr(self, name) is None for name in _DRY_FRICTION_INPUTS}) > 1:
+            missing = ", ".join(name for name in _DRY_FRICTION_INPUTS if getattr(self, name) is None)
+            raise UserError(f"dry friction of joints needs {missing}: give all of {', '.join(_DRY_FRICTION_INPUTS)}, or none")
         frames = self.frame_count if len(self.action.shape) == 3 else 1
         axis_lengths = {"N": model.link_count, "Q": model.coordinate_count, "D": model.velocity_count}
         axis_lengths |= {"K": model.bristle_count if self.has_bristles else 0}
@@ -376,16 +384,16 @@ class ArticulatedInputs(Arrays):
     def check_values(self, model: ArticulatedModel) -> None:
         """Raise a UserError for values that make a simulation impossible."""
         for name in ("action", "servo_target"):
-            bad = np.argwhere(~np.isfinite(to_numpy(getattr(self, name))))
-            if len(bad):
-                b, frame, d = (int(k) for k in bad[0])
+            invalid = np.argwhere(~np.isfinite(to_numpy(getattr(self, name))))
+            if len(invalid):
+                b, frame, d = (int(k) for k in invalid[0])
                 link = model.link_names[model.velocity_link[d]]
                 raise UserError(
                     f"{name} of the joint of {link!r} in frame {frame} of world {b} is not finite: give finite numbers"
                 )
-        bad = np.argwhere(~(to_numpy(self.joint_limit_low) <= to_numpy(self.joint_limit_high)))
-        if len(bad):
-            b, d = (int(k) for k in bad[0])
+        invalid = np.argwhere(~(to_numpy(self.joint_limit_low) <= to_numpy(self.joint_limit_high)))
+        if len(invalid):
+            b, d = (int(k) for k in invalid[0])
             low, high = float(to_numpy(self.joint_limit_low)[b, d]), float(to_numpy(self.joint_limit_high)[b, d])
             raise UserError(
                 f"the limits of the joint of {model.link_names[model.velocity_link[d]]!r} are reversed, {low:g} to {high:g}: "
@@ -401,9 +409,9 @@ class ArticulatedInputs(Arrays):
         for i in reversed(range(model.link_count)):
             if model.link_parent[i] >= 0:
                 subtree_mass[:, model.link_parent[i]] += subtree_mass[:, i]
-        bare = (subtree_mass[:, model.velocity_link] == 0) & (to_numpy(self.joint_armature) <= 0)
-        if bare.any():
-            b, d = (int(k) for k in np.argwhere(bare)[0])
+        has_no_inertia = (subtree_mass[:, model.velocity_link] == 0) & (to_numpy(self.joint_armature) <= 0)
+        if has_no_inertia.any():
+            b, d = (int(k) for k in np.argwhere(has_no_inertia)[0])
             raise UserError(
                 f"the joint of {model.link_names[model.velocity_link[d]]!r} moves no mass in world {b}: "
                 "give the links on it a mass, or the joint an armature"
@@ -412,39 +420,43 @@ class ArticulatedInputs(Arrays):
     def _check_bristles(self, model: ArticulatedModel) -> None:
         """Raise a UserError for a bristle stiffness that is negative or not finite."""
         values = to_numpy(self.link_bristle)
-        bad = np.argwhere(~(np.isfinite(values) & (values >= 0)))
-        if len(bad):
-            b, i = (int(k) for k in bad[0])
+        invalid = np.argwhere(~(np.isfinite(values) & (values >= 0)))
+        if len(invalid):
+            b, i = (int(k) for k in invalid[0])
             raise UserError(
                 f"link_bristle of link {model.link_names[i]!r} is {float(values[b, i]):g} in world {b}: it must be finite and "
                 "not negative"
             )
 
     def _check_coupled_velocities(self, model: ArticulatedModel) -> None:
-        rates = to_numpy(self.joint_qd0).astype(np.float64)
+        velocities = to_numpy(self.joint_qd0).astype(np.float64)
         for (link, leader, multiplier), (d, e) in zip(model.joint_coupling, model.coupling, strict=True):
-            bad = ~(np.abs(rates[:, d] - multiplier * rates[:, e]) <= 1e-3 * (1.0 + np.abs(rates[:, d])))
-            if bad.any():
+            is_violated = ~(np.abs(velocities[:, d] - multiplier * velocities[:, e]) <= 1e-3 * (1.0 + np.abs(velocities[:, d])))
+            if is_violated.any():
+                initial, coupled = velocities[is_violated, d][0], multiplier * velocities[is_violated, e][0]
                 raise UserError(
-                    f"the joint of {model.link_names[link]!r} begins with the velocity {rates[bad, d][0]:g}, and its coupling to "
-                    f"that of {model.link_names[leader]!r} makes it {multiplier * rates[bad, e][0]:g}: begin with this velocity"
+                    f"the joint of {model.link_names[link]!r} begins with the velocity {initial:g}, and its coupling to that of "
+                    f"{model.link_names[leader]!r} makes it {coupled:g}: begin with this velocity"
                 )
 
     def _check_dry_friction(self, model: ArticulatedModel) -> None:
         """Raise a UserError for numbers of dry friction that are negative or not finite, and for friction without stiffness."""
         friction, stiffness = to_numpy(self.joint_dry_friction), to_numpy(self.joint_dry_stiffness)
-        for name in _DRY:
+        for name in _DRY_FRICTION_INPUTS:
             values = to_numpy(getattr(self, name))
-            bad = np.argwhere(~(np.isfinite(values) & ((values >= 0) | (name == "joint_bristle0"))))
-            if len(bad):
-                b, d = (int(k) for k in bad[0])
-                link, rule = model.link_names[model.velocity_link[d]], "" if name == "joint_bristle0" else " and not negative"
-                raise UserError(
-                    f"{name} of the joint of {link!r} is {float(values[b, d]):g} in world {b}: it must be finite{rule}"
+            invalid = np.argwhere(~(np.isfinite(values) & ((values >= 0) | (name == "joint_bristle0"))))
+            if len(invalid):
+                b, d = (int(k) for k in invalid[0])
+                link, condition = (
+                    model.link_names[model.velocity_link[d]],
+                    "" if name == "joint_bristle0" else " and not negative",
                 )
-        bad = np.argwhere((friction > 0) & (stiffness == 0))
-        if len(bad):
-            b, d = (int(k) for k in bad[0])
+                raise UserError(
+                    f"{name} of the joint of {link!r} is {float(values[b, d]):g} in world {b}: it must be finite{condition}"
+                )
+        invalid = np.argwhere((friction > 0) & (stiffness == 0))
+        if len(invalid):
+            b, d = (int(k) for k in invalid[0])
             raise UserError(
                 f"the joint of {model.link_names[model.velocity_link[d]]!r} has dry friction and no joint_dry_stiffness in world "
                 f"{b}: give the stiffness with which it sticks"

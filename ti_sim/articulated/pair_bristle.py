@@ -19,8 +19,8 @@ where <(v, b)> is (v, b) / L times the mean of min(L, mu f) over the path, with 
 patch at each time: force and moment are limited by an ellipsoid (Howe and Cutkosky, Practical force-motion models for sliding
 manipulation, 1996). For a single point r is zero: there is no torsion, and the law is that of ``ti_sim.contact.bristle``. ke, kd,
 kt, kf and mu are those of the pair as a whole, the means of both links. The displacement is kept in the frame of the second link,
-so that links that turn together keep their force. Where normals oppose each other, as of a peg in a hole that is one mesh, N is
-their resultant, and so is the limit of friction.
+so that links that rotate together keep their force. Where normals oppose each other, as for a peg in the hole of one mesh, N is
+the resultant, which also limits the friction.
 
 A pair with kt = 0 has the friction of ``contact_force`` at each point instead, and no bristle.
 
@@ -41,7 +41,7 @@ from ti_sim.articulated.contact_bristles import (
     pair_count,
     patch_column,
 )
-from ti_sim.articulated.contact_force import add_load, mean_bristle, mean_contact, point_adjoint, point_velocity
+from ti_sim.articulated.contact_force import mean_bristle, mean_contact, point_adjoint, point_velocity, subtract_force
 from ti_sim.articulated.spatial import rotated, rotated_back
 from ti_sim.articulated.tables import LINK, TREE, WORK
 from ti_sim.base.differentiable import Real, Vector, differentiable, inverse, recorded, sqrt, where
@@ -65,17 +65,17 @@ def _path_average(path: Vector) -> tuple[Real, Real]:
 
 def _friction_limit_factor(squared: Real, weight: Real, path: Vector, law: Vector) -> Real:
     """Factor that shortens a vector of this squared length to the mean of min(length, mu f) along the path of a patch."""
-    sound = squared > 0.0
-    length = sqrt(where(sound, squared, 1.0))
-    mean_pull = where(sound, length * inverse(weight), 0.0)
+    is_positive = squared > 0.0
+    length = sqrt(where(is_positive, squared, 1.0))
+    mean_force = where(is_positive, length * inverse(weight), 0.0)
     path_values = ti.Vector([x.value for x in path.entries])
-    value, rate, by_path, by_law = limited_friction(mean_pull.value, path_values, *(x.value for x in law.entries))
-    friction_value = recorded(value, [(mean_pull, rate), (path, by_path), (law, by_law)])
-    return where(sound, friction_value * weight * inverse(length), rate)
+    value, rate, by_path, by_law = limited_friction(mean_force.value, path_values, *(x.value for x in law.entries))
+    friction_value = recorded(value, [(mean_force, rate), (path, by_path), (law, by_law)])
+    return where(is_positive, friction_value * weight * inverse(length), rate)
 
 
 @differentiable(constant=("dt",))
-def grip(resultant, spread, path, u, angular_velocity, s, angle, contact, kt, dt):
+def patch_friction(resultant, squared_radius, path, u, angular_velocity, s, angle, contact, kt, dt):
     """Friction of a patch and its bristle after the step, see the formulas above.
 
     Args:
@@ -97,14 +97,16 @@ def grip(resultant, spread, path, u, angular_velocity, s, angle, contact, kt, dt
     force, (mean, fraction) = sqrt(resultant.dot(resultant)), _path_average(path)
     weight = force * inverse(ke * mean + kd * fraction * path[2])
     normal, law = resultant * inverse(force), Vector([ke, kd, mu])
-    slide, twist = u - normal * u.dot(normal), angular_velocity.dot(normal)
-    s = s - normal * s.dot(normal) + slide * (fraction * dt)
-    angle = where(spread > 0.0, angle + twist * (fraction * dt), 0.0)
-    shrink = _friction_limit_factor((s.dot(s) + spread * angle * angle) * kt * kt, weight, path, law) * inverse(fraction)
-    s, angle = s * shrink, angle * shrink
-    tangential_pull, torsion = s * kt + slide * kf, angle * kt + twist * kf
-    shrink = _friction_limit_factor(tangential_pull.dot(tangential_pull) + spread * torsion * torsion, weight, path, law)
-    return tangential_pull * (-shrink), normal * (-(spread * torsion * shrink)), s, angle
+    tangential_velocity, torsion_rate = u - normal * u.dot(normal), angular_velocity.dot(normal)
+    s = s - normal * s.dot(normal) + tangential_velocity * (fraction * dt)
+    angle = where(squared_radius > 0.0, angle + torsion_rate * (fraction * dt), 0.0)
+    factor = _friction_limit_factor((s.dot(s) + squared_radius * angle * angle) * kt * kt, weight, path, law) * inverse(fraction)
+    s, angle = s * factor, angle * factor
+    tangential_force, torsion = s * kt + tangential_velocity * kf, angle * kt + torsion_rate * kf
+    factor = _friction_limit_factor(
+        tangential_force.dot(tangential_force) + squared_radius * torsion * torsion, weight, path, law
+    )
+    return tangential_force * (-factor), normal * (-(squared_radius * torsion * factor)), s, angle
 
 
 @ti.func
@@ -121,8 +123,8 @@ def store_displacement(rows: ti.template(), b, row, column, s, angle):
 
 
 @ti.func
-def begin_patch(world: ti.template(), b, i, j, patch: ti.template()):
-    """Begin the patch of a pair of links: its kt, and no point."""
+def clear_patch(world: ti.template(), b, i, j, patch: ti.template()):
+    """Set the patch of a pair of links to its kt and no points."""
     for k in ti.static(range(1 + STORED_PATCH_SIZE)):
         patch[k] = 0.0
     patch[PATCH.kt] = mean_bristle(world, b, i, j)
@@ -136,7 +138,7 @@ def centre_motion(world: ti.template(), b, i, j, centre, separation):
 
 
 @ti.func
-def add_moment(world: ti.template(), b, i, moment):
+def subtract_moment(world: ti.template(), b, i, moment):
     """Subtract a moment from the load of link i."""
     if world.tree[i, TREE.moves] == 1:
         add_vec3(world.work, b, i, WORK.load, -moment)
@@ -156,7 +158,7 @@ def patch_loads(world: ti.template(), states: ti.template(), b, slot, p, i, j, p
         u, angular_velocity = centre_motion(world, b, i, j, centre, separation)
         column, rotation = first_bristle(world) + pair_column(p), load_vec4(world.work, b, j, WORK.quaternion)
         s, angle = load_displacement(world, states, b, slot, column)
-        force, moment, new_slide, angle_after = grip.value(
+        force, moment, new_displacement, new_angle = patch_friction.value(
             resultant,
             patch[PATCH.squared_radius],
             patch_vec3(patch, PATCH.path),
@@ -168,11 +170,11 @@ def patch_loads(world: ti.template(), states: ti.template(), b, slot, p, i, j, p
             patch[PATCH.kt],
             world.dt,
         )
-        add_load(world, b, i, centre, force)
-        add_load(world, b, j, centre + separation, -force)
-        add_moment(world, b, i, moment)
-        add_moment(world, b, j, -moment)
-        store_displacement(states, b, slot, column + bristle_size(world), rotated_back(rotation, new_slide), angle_after)
+        subtract_force(world, b, i, centre, force)
+        subtract_force(world, b, j, centre + separation, -force)
+        subtract_moment(world, b, i, moment)
+        subtract_moment(world, b, j, -moment)
+        store_displacement(states, b, slot, column + bristle_size(world), rotated_back(rotation, new_displacement), new_angle)
         for k in ti.static(range(STORED_PATCH_SIZE)):
             states[b, slot, patch_column(world, p) + k] = patch[PATCH.force_sum + k]
 
@@ -186,7 +188,7 @@ def clear_pair_adjoints(world: ti.template(), states: ti.template(), bar: ti.tem
 
 
 @ti.func
-def add_number_adjoints(bars: ti.template(), b, i, contact_bar, kt_bar):
+def add_parameter_adjoints(bars: ti.template(), b, i, contact_bar, kt_bar):
     """Add to the adjoints of link i's contact parameters and bristle stiffness."""
     add_vec4(bars.link, b, i, LINK.contact, contact_bar)
     bars.link[b, i, LINK.bristle] = bars.link[b, i, LINK.bristle] + kt_bar
@@ -214,12 +216,12 @@ def patch_loads_adjoint(
         u, angular_velocity = centre_motion(world, b, i, j, centre, separation)
         s, angle = load_displacement(world, states, b, slot, first_bristle(world) + pair_column(p))
         column, rotation = first_bristle_bar(world) + pair_column(p), load_vec4(world.work, b, j, WORK.quaternion)
-        after_bar, angle_after_bar = load_displacement(world, bar, b, row, column)
-        s, after_bar = rotated(rotation, s), rotated(rotation, after_bar)
-        ws, ws_j = load_vec3(world.work, b, i, WORK.virtual), load_vec3(world.work, b, j, WORK.virtual)
-        y = load_vec3(world.work, b, i, WORK.virtual + 3) + ws.cross(centre)
-        y -= load_vec3(world.work, b, j, WORK.virtual + 3) + ws_j.cross(centre + separation)
-        linearization = grip.linearize(
+        new_displacement_bar, new_angle_bar = load_displacement(world, bar, b, row, column)
+        s, new_displacement_bar = rotated(rotation, s), rotated(rotation, new_displacement_bar)
+        virtual_spin, virtual_spin_j = load_vec3(world.work, b, i, WORK.virtual), load_vec3(world.work, b, j, WORK.virtual)
+        virtual_velocity = load_vec3(world.work, b, i, WORK.virtual + 3) + virtual_spin.cross(centre)
+        virtual_velocity -= load_vec3(world.work, b, j, WORK.virtual + 3) + virtual_spin_j.cross(centre + separation)
+        linearization = patch_friction.linearize(
             patch_vec3(patch, PATCH.resultant),
             patch[PATCH.squared_radius],
             patch_vec3(patch, PATCH.path),
@@ -231,26 +233,26 @@ def patch_loads_adjoint(
             patch[PATCH.kt],
             world.dt,
         )
-        force, moment, new_slide, _angle = linearization.value
-        resultant_bar, spread_bar, path_bar, u_bar, turning_bar, s_bar, angle_bar, contact_bar, kt_bar, _dt = linearization.vjp(
-            (-y, ws_j - ws, after_bar, angle_after_bar)
+        force, moment, new_displacement, _angle = linearization.value
+        resultant_bar, squared_radius_bar, path_bar, u_bar, angular_velocity_bar, s_bar, angle_bar, contact_bar, kt_bar, _dt = (
+            linearization.vjp((-virtual_velocity, virtual_spin_j - virtual_spin, new_displacement_bar, new_angle_bar))
         )
         centre_bar = point_adjoint(world, b, i, centre, force, u_bar)
-        apart_bar = point_adjoint(world, b, j, centre + separation, -force, -u_bar)
-        add_vec3(world.work, b, i, WORK.bars + 3, apart_bar)
-        add_vec3(world.work, b, j, WORK.bars + 3, -apart_bar)
-        add_vec3(world.work, b, i, WORK.bars + 6, turning_bar)
-        add_vec3(world.work, b, j, WORK.bars + 6, -turning_bar)
+        separation_bar = point_adjoint(world, b, j, centre + separation, -force, -u_bar)
+        add_vec3(world.work, b, i, WORK.bars + 3, separation_bar)
+        add_vec3(world.work, b, j, WORK.bars + 3, -separation_bar)
+        add_vec3(world.work, b, i, WORK.bars + 6, angular_velocity_bar)
+        add_vec3(world.work, b, j, WORK.bars + 6, -angular_velocity_bar)
         add_vec3(world.work, b, i, WORK.bars + 18, -moment)
         add_vec3(world.work, b, j, WORK.bars + 18, moment)
         # The frame of j rotates the displacement before the step forwards, and that after it backwards.
-        add_vec3(world.work, b, j, WORK.bars, s.cross(s_bar) - new_slide.cross(after_bar))
+        add_vec3(world.work, b, j, WORK.bars, s.cross(s_bar) - new_displacement.cross(new_displacement_bar))
         store_displacement(bar, b, row, column, rotated_back(rotation, s_bar), angle_bar)
-        add_number_adjoints(bars, b, i, 0.5 * contact_bar, 0.5 * kt_bar)
-        add_number_adjoints(bars, b, j, 0.5 * contact_bar, 0.5 * kt_bar)
-        centre_bar += apart_bar
+        add_parameter_adjoints(bars, b, i, 0.5 * contact_bar, 0.5 * kt_bar)
+        add_parameter_adjoints(bars, b, j, 0.5 * contact_bar, 0.5 * kt_bar)
+        centre_bar += separation_bar
         for k in ti.static(range(3)):
             patch[PATCH.centre_bar + k] = centre_bar[k]
             patch[PATCH.resultant_bar + k] = resultant_bar[k]
             patch[PATCH.path_bar + k] = path_bar[k]
-        patch[PATCH.squared_radius_bar] = spread_bar
+        patch[PATCH.squared_radius_bar] = squared_radius_bar

@@ -1,6 +1,6 @@
 """Entire rollouts (or checkpoint segments) in one launch, one thread per world, and their adjoints.
 
-The loops have ``squared_radius`` iterations per world (see ``ti_sim.base.parallel``).
+Only one of ``iterations_per_world`` iterations of a loop computes a world (see ``ti_sim.base.parallel``).
 """
 
 from ti_sim.articulated.adjoint import accelerate_adjoint
@@ -9,7 +9,7 @@ from ti_sim.articulated.dry_friction import deflection_column
 from ti_sim.articulated.dynamics import accelerate_links, eliminate_links, place_links
 from ti_sim.articulated.joints import quaternion_column
 from ti_sim.articulated.kinematics import step_coordinates, step_coordinates_adjoint
-from ti_sim.articulated.runge_kutta import finish_step, finish_step_adjoint, next_stage, rate_coordinates, stage_adjoint
+from ti_sim.articulated.runge_kutta import coordinate_rates, finish_step, finish_step_adjoint, stage_adjoint, write_next_stage
 from ti_sim.articulated.tables import JOINT, JOINT_WORK, LINK, TREE, WORK, BarArrays, WorldArrays
 from ti_sim.base.bundles import kernel
 from ti_sim.base.rows import POSE, TWIST, load_vec4, store_vec4
@@ -33,11 +33,11 @@ def copy_row(source: ti.template(), slot, target: ti.template(), target_slot, b,
 def copy_state(world: ti.template(), source: ti.template(), slot, target: ti.template(), target_slot, b):
     """Copy the coordinates and velocities of a row, and the deflections of bristles, without the accelerations."""
     copy_row(source, slot, target, target_slot, b, world.coordinates + world.velocities)
-    if ti.static(world.with_bristles):
+    if ti.static(world.with_dry_friction):
         for d in range(world.velocities):
             column = deflection_column(world, d)
             target[b, target_slot, column] = source[b, slot, column]
-    if ti.static(world.sticking):
+    if ti.static(world.with_contact_bristles):
         copy_bristles(world, source, slot, target, target_slot, b)
 
 
@@ -54,32 +54,32 @@ def store_links(world: ti.template(), b, frame, body_q: ti.template(), body_qd: 
 
 
 @ti.func
-def store_joints(world: ti.template(), run: ti.template(), b, frame, joint_q: ti.template(), joint_qd: ti.template()):
+def store_joints(world: ti.template(), stage_rows: ti.template(), b, frame, joint_q: ti.template(), joint_qd: ti.template()):
     """Write coordinates and velocities of the joints at a frame."""
     for j in range(world.coordinates):
-        joint_q[b, frame, j] = run[b, 0, j]
+        joint_q[b, frame, j] = stage_rows[b, 0, j]
     for d in range(world.velocities):
-        joint_qd[b, frame, d] = run[b, 0, world.coordinates + d]
+        joint_qd[b, frame, d] = stage_rows[b, 0, world.coordinates + d]
 
 
 @ti.func
-def faulty_link(world: ti.template(), run: ti.template(), b):
+def faulty_link(world: ti.template(), stage_rows: ti.template(), b):
     """First link whose joint state is not finite, -1 if all are finite."""
     squared_norm = 0.0
     for j in range(world.coordinates + world.velocities):
-        squared_norm += ti.abs(run[b, 0, j])
+        squared_norm += ti.abs(stage_rows[b, 0, j])
     link = -1
     if not squared_norm < _LARGEST:
         i = world.links - 1
         while i >= 0:
             squared_norm = 0.0
             for j in range(world.tree[i, TREE.first_qd], world.tree[i, TREE.end_qd]):
-                squared_norm += ti.abs(run[b, 0, world.coordinates + j])
-            last = world.coordinates
+                squared_norm += ti.abs(stage_rows[b, 0, world.coordinates + j])
+            past_last_q = world.coordinates
             if i + 1 < world.links:
-                last = world.tree[i + 1, TREE.first_q]
-            for j in range(world.tree[i, TREE.first_q], last):
-                squared_norm += ti.abs(run[b, 0, j])
+                past_last_q = world.tree[i + 1, TREE.first_q]
+            for j in range(world.tree[i, TREE.first_q], past_last_q):
+                squared_norm += ti.abs(stage_rows[b, 0, j])
             if link < 0 or not squared_norm < _LARGEST:
                 link = i
             i -= 1
@@ -142,19 +142,21 @@ def initialise_state_adjoint(
         for i in range(tree.shape[0]):
             column = quaternion_column(tree, i)
             if column >= 0:
-                raw = ti.math.vec4(joint_q0[b, column], joint_q0[b, column + 1], joint_q0[b, column + 2], joint_q0[b, column + 3])
-                raw_bar = normalized_adjoint(raw, load_vec4(bar, b, 0, column))
+                raw_quaternion = ti.math.vec4(
+                    joint_q0[b, column], joint_q0[b, column + 1], joint_q0[b, column + 2], joint_q0[b, column + 3]
+                )
+                raw_quaternion_bar = normalized_adjoint(raw_quaternion, load_vec4(bar, b, 0, column))
                 for k in ti.static(range(4)):
-                    joint_q0_bar[b, column + k] = raw_bar[k]
+                    joint_q0_bar[b, column + k] = raw_quaternion_bar[k]
 
 
 @kernel
 def advance(
     rk4: ti.template(), source: ti.types.ndarray(), source_row: int, states: ti.types.ndarray(), store_every: int,
-    run: ti.types.ndarray(), joint_q: ti.types.ndarray(), joint_qd: ti.types.ndarray(),
+    stage_rows: ti.types.ndarray(), joint_q: ti.types.ndarray(), joint_qd: ti.types.ndarray(),
     body_q: ti.types.ndarray(), body_qd: ti.types.ndarray(), write_frames: int,
     diverged_step: ti.types.ndarray(), diverged_link: ti.types.ndarray(),
-    world: WorldArrays, spread: int, first_step: int, steps: int, substeps: int,
+    world: WorldArrays, iterations_per_world: int, first_step: int, steps: int, substeps: int,
 ):  # fmt: skip
     """Advance every world by ``steps`` steps from a row of source [B, rows, Q + 2 D].
 
@@ -169,53 +171,51 @@ def advance(
     after which a state is not finite, and its link; worlds that are marked there are skipped. The other arrays are scratch.
     Hand-written adjoint: ``advance_adjoint``.
     """
-    for index in range(source.shape[0] * spread):
-        b = index // spread
-        if index % spread == 0 and diverged_step[b] < 0:
+    for index in range(source.shape[0] * iterations_per_world):
+        b = index // iterations_per_world
+        if index % iterations_per_world == 0 and diverged_step[b] < 0:
             stages = 4 if ti.static(rk4) else 1
-            copy_state(world, source, source_row, run, 0, b)
-            copy_state(world, run, 0, states, 0, b)
-            to_store, row = store_every, 0
-            to_frame, frame = 0, first_step // substeps
+            copy_state(world, source, source_row, stage_rows, 0, b)
+            copy_state(world, stage_rows, 0, states, 0, b)
+            steps_until_store, row = store_every, 0
+            steps_until_frame, frame = 0, first_step // substeps
             executed_steps = 0
-            while (
-                executed_steps <= steps
-            ):  # the pass after the last step only computes the poses of the links, for the last frame
+            while executed_steps <= steps:  # the pass after the last step only computes the poses of the last frame
                 step = ti.min(first_step + executed_steps, first_step + steps - 1)
-                at_frame = write_frames == 1 and to_frame == 0
+                at_frame = write_frames == 1 and steps_until_frame == 0
                 for stage in range(stages):
                     if executed_steps < steps or (at_frame and stage == 0):
-                        place_links(world, run, b, stage, step // substeps, False)
+                        place_links(world, stage_rows, b, stage, step // substeps, False)
                         record_contact_fault(world, b, step)
                         if at_frame and stage == 0:
                             store_links(world, b, frame, body_q, body_qd)
-                            store_joints(world, run, b, frame, joint_q, joint_qd)
-                            to_frame = substeps
+                            store_joints(world, stage_rows, b, frame, joint_q, joint_qd)
+                            steps_until_frame = substeps
                             frame += 1
                         if executed_steps < steps:
-                            eliminate_links(world, run, b, stage, step // substeps, False)
-                            accelerate_links(world, run, b, stage)
+                            eliminate_links(world, stage_rows, b, stage, step // substeps, False)
+                            accelerate_links(world, stage_rows, b, stage)
                             if store_every == 1:
-                                copy_row(run, stage, states, row + stage, b, state_columns(world))
+                                copy_row(stage_rows, stage, states, row + stage, b, state_columns(world))
                             if ti.static(rk4):
-                                rate_coordinates(world, run, b, stage)
+                                coordinate_rates(world, stage_rows, b, stage)
                                 if stage < 3:
-                                    next_stage(world, run, b, stage)
-                to_frame -= 1
+                                    write_next_stage(world, stage_rows, b, stage)
+                steps_until_frame -= 1
                 if executed_steps < steps:
                     if ti.static(rk4):
-                        finish_step(world, run, b)
+                        finish_step(world, stage_rows, b)
                     else:
-                        step_coordinates(world, run, b, 0)
-                    to_store -= 1
-                    if to_store == 0:
-                        to_store = store_every
+                        step_coordinates(world, stage_rows, b, 0)
+                    steps_until_store -= 1
+                    if steps_until_store == 0:
+                        steps_until_store = store_every
                         row += stages if store_every == 1 else 1
-                        copy_state(world, run, 0, states, row, b)
-                    wrong = faulty_link(world, run, b)
-                    if wrong >= 0:
+                        copy_state(world, stage_rows, 0, states, row, b)
+                    failed_link = faulty_link(world, stage_rows, b)
+                    if failed_link >= 0:
                         diverged_step[b] = step + 1
-                        diverged_link[b] = wrong
+                        diverged_link[b] = failed_link
                         executed_steps = steps
                 executed_steps += 1
 
@@ -225,7 +225,7 @@ def advance_adjoint(
     rk4: ti.template(), states: ti.types.ndarray(), diverged_step: ti.types.ndarray(), bar: ti.types.ndarray(),
     joint_q_bar: ti.types.ndarray(), joint_qd_bar: ti.types.ndarray(),
     body_q_bar: ti.types.ndarray(), body_qd_bar: ti.types.ndarray(),
-    world: WorldArrays, bars: BarArrays, spread: int, first_step: int, steps: int, is_last: int, substeps: int,
+    world: WorldArrays, bars: BarArrays, iterations_per_world: int, first_step: int, steps: int, is_last: int, substeps: int,
 ):  # fmt: skip
     """Adjoint of ``advance`` over a segment of ``steps`` steps, in reverse order.
 
@@ -234,28 +234,28 @@ def advance_adjoint(
     adjoint of the state after the segment and is overwritten by that of the first state. Adds to the adjoints of the tables and
     of the inputs of each frame. The partial sums of the tables in bars must hold zeros on entry.
     """
-    for index in range(states.shape[0] * spread):
-        b = index // spread
-        if index % spread == 0 and diverged_step[b] < 0:
+    for index in range(states.shape[0] * iterations_per_world):
+        b = index // iterations_per_world
+        if index % iterations_per_world == 0 and diverged_step[b] < 0:
             stages = 4 if ti.static(rk4) else 1
-            count = world.coordinates + world.velocities
-            g_bar = vec3(0.0)
+            state_size = world.coordinates + world.velocities
+            gravity_bar = vec3(0.0)
             remaining_steps = steps - 1
             if is_last == 1:
                 remaining_steps = steps
             while remaining_steps >= 0:
                 step, row = first_step + remaining_steps, remaining_steps * stages
                 frame = ti.min(step, first_step + steps - 1) // substeps  # frame interval of the inputs
-                stage, seeded = 0, 0
+                stage, is_frame_step = 0, 0
                 if step % substeps == 0:
-                    seeded = 1
+                    is_frame_step = 1
                 if remaining_steps == steps:  # only the poses and velocities of the last frame
                     for d in range(world.velocities):
                         world.velocity_work[b, d, JOINT_WORK.drive] = 0.0
-                        states[b, row, count + d] = 0.0
-                    if ti.static(world.sticking):
+                        states[b, row, state_size + d] = 0.0
+                    if ti.static(world.with_contact_bristles):
                         clear_pairs(world, states, b, row)
-                    for j in range(count):
+                    for j in range(state_size):
                         bar[b, 2, j] = 0.0
                 elif ti.static(rk4):
                     finish_step_adjoint(world, states, bar, b, row)
@@ -263,22 +263,23 @@ def advance_adjoint(
                 else:
                     step_coordinates_adjoint(world, states, bars, bar, b, row, 0)
                 while stage >= 0:
-                    into = 0
+                    bar_row = 0
                     if ti.static(rk4):
-                        into = 2
+                        bar_row = 2
                         if remaining_steps < steps:
                             stage_adjoint(world, states, bar, b, row + stage, stage)
-                    seed = 0
+                    has_frame_bars = 0
                     if stage == 0:
-                        seed = seeded
-                    g_bar += accelerate_adjoint(
-                        world, bars, states, bar, b, row + stage, into, frame, step // substeps, seed, body_q_bar, body_qd_bar
-                    )
+                        has_frame_bars = is_frame_step
+                    gravity_bar += accelerate_adjoint(
+                        world, bars, states, bar, b, row + stage, bar_row, frame, step // substeps, has_frame_bars,
+                        body_q_bar, body_qd_bar,
+                    )  # fmt: skip
                     if ti.static(rk4):
-                        for j in range(count):
+                        for j in range(state_size):
                             bar[b, 0, j] = bar[b, 0, j] + bar[b, 2, j]
                     stage -= 1
-                if seeded == 1:
+                if is_frame_step == 1:
                     for j in range(world.coordinates):
                         bar[b, 0, j] = bar[b, 0, j] + joint_q_bar[b, step // substeps, j]
                     for d in range(world.velocities):
@@ -288,6 +289,6 @@ def advance_adjoint(
                 if step % SUM_STEPS == 0 or remaining_steps == 0:
                     add_and_clear_sums(world, bars, b)
                     for k in ti.static(range(3)):
-                        bars.gravity[b, k] = bars.gravity[b, k] + g_bar[k]
-                    g_bar = vec3(0.0)
+                        bars.gravity[b, k] = bars.gravity[b, k] + gravity_bar[k]
+                    gravity_bar = vec3(0.0)
                 remaining_steps -= 1

@@ -4,7 +4,7 @@ The rows 0 to 3 of ``run`` [B, 4, Q + D + D + Q] hold the four stages: coordinat
 coordinates. Row 0 holds the state. Quaternions are normalised after the step; stages normalise them on reading.
 """
 
-from ti_sim.articulated.joints import quaternion_column, rate_joint, rate_joint_adjoint
+from ti_sim.articulated.joints import joint_coordinate_rates, joint_coordinate_rates_adjoint, quaternion_column
 from ti_sim.articulated.tables import JOINT_WORK, TREE
 from ti_sim.base.rows import load_vec3, load_vec4, store_vec4
 from ti_sim.base.runtime import ti
@@ -13,45 +13,49 @@ from ti_sim.rollout.runge_kutta import next_stage_time, stage_weight
 
 
 @ti.func
-def rate_coordinates(world: ti.template(), run: ti.template(), b, stage):
+def coordinate_rates(world: ti.template(), stage_rows: ti.template(), b, stage):
     """Write the rates of the coordinates of a stage after its accelerations."""
     for i in range(world.links):
-        rate_joint(world, run, b, stage, i, world.tree[i, TREE.kind])
+        joint_coordinate_rates(world, stage_rows, b, stage, i, world.tree[i, TREE.kind])
 
 
 @ti.func
-def next_stage(world: ti.template(), run: ti.template(), b, stage):
+def write_next_stage(world: ti.template(), stage_rows: ti.template(), b, stage):
     """Write the state of stage + 1 from the start and the rates of ``stage``."""
-    time_ahead = world.dt * next_stage_time(stage)
-    rates = world.coordinates + 2 * world.velocities
+    next_time = world.dt * next_stage_time(stage)
+    first_rate_column = world.coordinates + 2 * world.velocities
     for j in range(world.coordinates):
-        run[b, stage + 1, j] = run[b, 0, j] + time_ahead * run[b, stage, rates + j]
+        stage_rows[b, stage + 1, j] = stage_rows[b, 0, j] + next_time * stage_rows[b, stage, first_rate_column + j]
     for d in range(world.velocities):
         rate_column = world.coordinates + d
-        run[b, stage + 1, rate_column] = run[b, 0, rate_column] + time_ahead * run[b, stage, rate_column + world.velocities]
+        stage_rows[b, stage + 1, rate_column] = (
+            stage_rows[b, 0, rate_column] + next_time * stage_rows[b, stage, rate_column + world.velocities]
+        )
 
 
 @ti.func
-def weighted_stage_sum(run: ti.template(), b, column):
+def weighted_stage_sum(stage_rows: ti.template(), b, column):
     """Weighted sum of a column of the four stages: 1/6, 1/3, 1/3, 1/6."""
-    middle = run[b, 1, column] + run[b, 2, column]
-    return (run[b, 0, column] + run[b, 3, column]) / 6 + middle / 3
+    middle_stages = stage_rows[b, 1, column] + stage_rows[b, 2, column]
+    return (stage_rows[b, 0, column] + stage_rows[b, 3, column]) / 6 + middle_stages / 3
 
 
 @ti.func
-def finish_step(world: ti.template(), run: ti.template(), b):
+def finish_step(world: ti.template(), stage_rows: ti.template(), b):
     """Write the state after the step to row 0, from the rates of all stages."""
-    rates = world.coordinates + 2 * world.velocities
+    first_rate_column = world.coordinates + 2 * world.velocities
     for j in range(world.coordinates):
-        run[b, 0, j] = run[b, 0, j] + world.dt * weighted_stage_sum(run, b, rates + j)
+        stage_rows[b, 0, j] = stage_rows[b, 0, j] + world.dt * weighted_stage_sum(stage_rows, b, first_rate_column + j)
     for d in range(world.velocities):
         column = world.coordinates + d
-        run[b, 0, column] = run[b, 0, column] + world.dt * weighted_stage_sum(run, b, column + world.velocities)
+        stage_rows[b, 0, column] = stage_rows[b, 0, column] + world.dt * weighted_stage_sum(
+            stage_rows, b, column + world.velocities
+        )
     for i in range(world.links):
         column = quaternion_column(world.tree, i)
         if column >= 0:
-            q = load_vec4(run, b, 0, column).normalized()
-            store_vec4(run, b, 0, column, q)
+            q = load_vec4(stage_rows, b, 0, column).normalized()
+            store_vec4(stage_rows, b, 0, column, q)
 
 
 @ti.func
@@ -65,14 +69,14 @@ def finish_step_adjoint(world: ti.template(), states: ti.template(), bar: ti.tem
     for i in range(world.links):
         column = quaternion_column(world.tree, i)
         if column >= 0:
-            spin = world.coordinates + world.tree[i, TREE.end_qd] - 3
-            raw = load_vec4(states, b, first_row, column)
+            w_column = world.coordinates + world.tree[i, TREE.end_qd] - 3
+            raw_quaternion = load_vec4(states, b, first_row, column)
             for stage in ti.static(range(4)):
                 row = first_row + stage
-                rate = body_quaternion_rate(load_vec4(states, b, row, column), load_vec3(states, b, row, spin))
-                raw += world.dt * stage_weight(stage) * rate
-            raw_bar = normalized_adjoint(raw, load_vec4(bar, b, 0, column))
-            store_vec4(bar, b, 0, column, raw_bar)
+                rate = body_quaternion_rate(load_vec4(states, b, row, column), load_vec3(states, b, row, w_column))
+                raw_quaternion += world.dt * stage_weight(stage) * rate
+            raw_quaternion_bar = normalized_adjoint(raw_quaternion, load_vec4(bar, b, 0, column))
+            store_vec4(bar, b, 0, column, raw_quaternion_bar)
     for j in range(world.coordinates + world.velocities):
         bar[b, 1, j] = bar[b, 0, j]
         bar[b, 2, j] = 0.0
@@ -86,12 +90,12 @@ def stage_adjoint(world: ti.template(), states: ti.template(), bar: ti.template(
     Coordinates and velocities of the stage are in ``row`` of ``states``. The negative adjoints of the accelerations are written
     to column JOINT_WORK.drive of the joint velocities.
     """
-    weight, time_ahead = world.dt * stage_weight(stage), world.dt * next_stage_time(stage)
+    weight, next_time = world.dt * stage_weight(stage), world.dt * next_stage_time(stage)
     for d in range(world.velocities):
         rate_column = world.coordinates + d
-        world.velocity_work[b, d, JOINT_WORK.drive] = -(weight * bar[b, 1, rate_column] + time_ahead * bar[b, 2, rate_column])
+        world.velocity_work[b, d, JOINT_WORK.drive] = -(weight * bar[b, 1, rate_column] + next_time * bar[b, 2, rate_column])
         bar[b, 2, rate_column] = 0.0
     for j in range(world.coordinates):
-        bar[b, 2, j] = weight * bar[b, 1, j] + time_ahead * bar[b, 2, j]
+        bar[b, 2, j] = weight * bar[b, 1, j] + next_time * bar[b, 2, j]
     for i in range(world.links):
-        rate_joint_adjoint(world, states, bar, b, row, i, world.tree[i, TREE.kind])
+        joint_coordinate_rates_adjoint(world, states, bar, b, row, i, world.tree[i, TREE.kind])

@@ -13,7 +13,7 @@ from ti_sim.articulated.joints import direction, joint_position
 from ti_sim.articulated.model import ArticulatedInputs, ArticulatedModel
 from ti_sim.articulated.rollout import initialise_state, store_links
 from ti_sim.articulated.solver import prepare
-from ti_sim.articulated.spatial import load_matrix, rotated, symmetric
+from ti_sim.articulated.spatial import load_matrix, load_symmetric, rotated
 from ti_sim.articulated.tables import JOINT, TREE, WORK, WorldArrays
 from ti_sim.base.arrays import Array, check_array, reals_in_same_library, to_numpy, zeros_in_same_library
 from ti_sim.base.bundles import kernel, views
@@ -24,7 +24,7 @@ from ti_sim.base.runtime import compiled_plainly, require, ti
 from ti_sim.base.vecmath import vec3
 
 # Step [s] that is small enough to have no effect in the contact law, which averages the force over a step.
-_NO_STEP = 1e-30
+_NEGLIGIBLE_STEP = 1e-30
 
 
 @checked
@@ -47,7 +47,7 @@ def forward_kinematics(
     Raises:
         UserError: shapes or precision do not fit.
     """
-    _states, body_q, body_qd = _evaluated(model, inputs, joint_q, joint_qd, 0, _NO_STEP)
+    _states, body_q, body_qd = _evaluate_links(model, inputs, joint_q, joint_qd, 0, _NEGLIGIBLE_STEP)
     return reals_in_same_library(joint_q, to_numpy(body_q)[:, 0]), reals_in_same_library(joint_q, to_numpy(body_qd)[:, 0])
 
 
@@ -60,7 +60,7 @@ def forward_dynamics(
     joint_qd: Array,
     *,
     frame: FromZero = 0,
-    dt: Positive = _NO_STEP,
+    dt: Positive = _NEGLIGIBLE_STEP,
 ) -> Array:
     """Joint accelerations under all modelled forces, by the articulated-body algorithm.
 
@@ -76,7 +76,7 @@ def forward_dynamics(
         UserError: shapes or precision do not fit, or there is no such frame.
     """
     inputs.check_values(model)
-    states, _body_q, _body_qd = _evaluated(model, inputs, joint_q, joint_qd, frame, dt)
+    states, _body_q, _body_qd = _evaluate_links(model, inputs, joint_q, joint_qd, frame, dt)
     first_column = model.coordinate_count + model.velocity_count
     return reals_in_same_library(joint_q, to_numpy(states)[:, 0, first_column : first_column + model.velocity_count])
 
@@ -91,7 +91,7 @@ def inverse_dynamics(
     joint_qdd: Array,
     *,
     frame: FromZero = 0,
-    dt: Positive = _NO_STEP,
+    dt: Positive = _NEGLIGIBLE_STEP,
 ) -> Array:
     """Joint forces that cause these accelerations, in addition to all modelled forces, by the recursive Newton-Euler algorithm.
 
@@ -107,10 +107,10 @@ def inverse_dynamics(
     Raises:
         UserError: shapes or precision do not fit, or there is no such frame.
     """
-    world, states = _begun(model, inputs, joint_q, joint_qd, frame, dt)
+    world, states = _prepared(model, inputs, joint_q, joint_qd, frame, dt)
     check_array(joint_qdd, "joint_qdd", (inputs.world_count, model.velocity_count))
     force = zeros_in_same_library(joint_q, (inputs.world_count, model.velocity_count))
-    inverse(*views(states, joint_qdd, force, world, frame))
+    inverse_dynamics_kernel(*views(states, joint_qdd, force, world, frame))
     return force
 
 
@@ -128,10 +128,10 @@ def mass_matrix(model: ArticulatedModel, inputs: ArticulatedInputs, joint_q: Arr
     Raises:
         UserError: shapes or precision do not fit.
     """
-    at_rest = zeros_in_same_library(joint_q, (inputs.world_count, model.velocity_count))
-    world, states = _begun(model, inputs, joint_q, at_rest, 0, 1.0)
+    zero_velocity = zeros_in_same_library(joint_q, (inputs.world_count, model.velocity_count))
+    world, states = _prepared(model, inputs, joint_q, zero_velocity, 0, 1.0)
     result = zeros_in_same_library(joint_q, (inputs.world_count, model.velocity_count, model.velocity_count))
-    inertias(*views(states, result, world))
+    mass_matrix_kernel(*views(states, result, world))
     return result
 
 
@@ -155,15 +155,15 @@ def point_jacobian(
     """
     if not 0 <= link < model.link_count:
         raise UserError(f"link {link} does not exist: there are links 0 to {model.link_count - 1}")
-    at_rest = zeros_in_same_library(joint_q, (inputs.world_count, model.velocity_count))
-    world, states = _begun(model, inputs, joint_q, at_rest, 0, 1.0)
+    zero_velocity = zeros_in_same_library(joint_q, (inputs.world_count, model.velocity_count))
+    world, states = _prepared(model, inputs, joint_q, zero_velocity, 0, 1.0)
     result = zeros_in_same_library(joint_q, (inputs.world_count, 6, model.velocity_count))
     x, y, z = (float(value) for value in to_numpy(point))
     jacobian(*views(states, result, world, link, x, y, z))
     return result
 
 
-def _begun(
+def _prepared(
     model: ArticulatedModel, inputs: ArticulatedInputs, joint_q: Array, joint_qd: Array, frame: int, dt: float
 ) -> tuple[WorldArrays, Array]:
     """Packed inputs, and coordinates and velocities in a row [B, 1, Q + 2 D]."""
@@ -182,11 +182,11 @@ def _begun(
     return world, states
 
 
-def _evaluated(
+def _evaluate_links(
     model: ArticulatedModel, inputs: ArticulatedInputs, joint_q: Array, joint_qd: Array, frame: int, dt: float
 ) -> tuple[Array, Array, Array]:
     """Row of coordinates, velocities and accelerations, and the poses and velocities of the links."""
-    world, states = _begun(model, inputs, joint_q, joint_qd, frame, dt)
+    world, states = _prepared(model, inputs, joint_q, joint_qd, frame, dt)
     body_q = zeros_in_same_library(joint_q, (inputs.world_count, 1, model.link_count, 7))
     body_qd = zeros_in_same_library(joint_q, (inputs.world_count, 1, model.link_count, 6))
     evaluate(*views(states, body_q, body_qd, world, frame))
@@ -199,11 +199,15 @@ def sum_forces(world: ti.template(), states: ti.template(), b):
     accelerations_of_links(world, states, b, 0)
     for i in range(world.links):
         if world.tree[i, TREE.moves] == 1:
-            c = load_matrix(world.work, b, i, WORK.body + 6)
-            angular, linear = load_vec3(world.work, b, i, WORK.acceleration), load_vec3(world.work, b, i, WORK.acceleration + 3)
-            a, m = symmetric(world.work, b, i, WORK.body), symmetric(world.work, b, i, WORK.body + 15)
-            add_vec3(world.work, b, i, WORK.load, a @ angular + c @ linear)
-            add_vec3(world.work, b, i, WORK.load + 3, c.transpose() @ angular + m @ linear)
+            coupling_block = load_matrix(world.work, b, i, WORK.articulated_inertia + 6)
+            angular_acceleration = load_vec3(world.work, b, i, WORK.acceleration)
+            linear_acceleration = load_vec3(world.work, b, i, WORK.acceleration + 3)
+            angular_block = load_symmetric(world.work, b, i, WORK.articulated_inertia)
+            mass_block = load_symmetric(world.work, b, i, WORK.articulated_inertia + 15)
+            moment = angular_block @ angular_acceleration + coupling_block @ linear_acceleration
+            force = coupling_block.transpose() @ angular_acceleration + mass_block @ linear_acceleration
+            add_vec3(world.work, b, i, WORK.load, moment)
+            add_vec3(world.work, b, i, WORK.load + 3, force)
     for k in range(world.links):
         i = world.links - 1 - k
         parent = world.tree[i, TREE.parent]
@@ -217,9 +221,9 @@ def sum_forces(world: ti.template(), states: ti.template(), b):
 @ti.func
 def load_along_joint(world: ti.template(), b, i, d):
     """Component of link i's total load along joint velocity d."""
-    axis, linear = direction(world, b, i, world.tree[i, TREE.kind], d - world.tree[i, TREE.first_qd])
+    axis, is_linear = direction(world, b, i, world.tree[i, TREE.kind], d - world.tree[i, TREE.first_qd])
     value = axis.dot(load_vec3(world.work, b, i, WORK.load))
-    if linear:
+    if is_linear:
         value = axis.dot(load_vec3(world.work, b, i, WORK.load + 3))
     return value
 
@@ -238,7 +242,7 @@ def evaluate(
 
 
 @kernel
-def inverse(
+def inverse_dynamics_kernel(
     states: ti.types.ndarray(), acceleration: ti.types.ndarray(), force: ti.types.ndarray(),
     world: WorldArrays, frame: int,
 ):  # fmt: skip
@@ -252,15 +256,15 @@ def inverse(
             kind, first_qd = world.tree[i, TREE.kind], world.tree[i, TREE.first_qd]
             for d in range(first_qd, world.tree[i, TREE.end_qd]):
                 x = joint_position(states, b, 0, kind, world.tree[i, TREE.first_q], d - first_qd)
-                modelled = joint_force(world, b, frame, d, kind, x, states[b, 0, world.coordinates + d])
-                if ti.static(world.with_bristles):
-                    modelled += dry_force(world, states, b, 0, kind, d)
-                inertial = load_along_joint(world, b, i, d) + world.velocity[b, d, JOINT.armature] * acceleration[b, d]
-                force[b, d] = inertial - modelled
+                modelled_force = joint_force(world, b, frame, d, kind, x, states[b, 0, world.coordinates + d])
+                if ti.static(world.with_dry_friction):
+                    modelled_force += dry_force(world, states, b, 0, kind, d)
+                inertial_force = load_along_joint(world, b, i, d) + world.velocity[b, d, JOINT.armature] * acceleration[b, d]
+                force[b, d] = inertial_force - modelled_force
 
 
 @kernel
-def inertias(
+def mass_matrix_kernel(
     states: ti.types.ndarray(), matrix: ti.types.ndarray(),
     world: WorldArrays,
 ):  # fmt: skip
@@ -269,10 +273,10 @@ def inertias(
     The loads without motion contain the upward acceleration of the world and are subtracted.
     """
     for b in range(states.shape[0]):
-        acceleration = world.coordinates + world.velocities
+        acceleration_column = world.coordinates + world.velocities
         for column in range(-1, world.velocities):
             if column >= 0:
-                states[b, 0, acceleration + column] = 1.0
+                states[b, 0, acceleration_column + column] = 1.0
             place_links(world, states, b, 0, 0, True)
             sum_forces(world, states, b)
             for i in range(world.links):
@@ -283,7 +287,7 @@ def inertias(
                     else:
                         matrix[b, d, column] = value - world.velocity_work[b, d, 0]
             if column >= 0:
-                states[b, 0, acceleration + column] = 0.0
+                states[b, 0, acceleration_column + column] = 0.0
                 matrix[b, column, column] = matrix[b, column, column] + world.velocity[b, column, JOINT.armature]
 
 
@@ -303,9 +307,9 @@ def jacobian(
         while i >= 0:
             first_qd = world.tree[i, TREE.first_qd]
             for d in range(first_qd, world.tree[i, TREE.end_qd]):
-                along_axis, linear = direction(world, b, i, world.tree[i, TREE.kind], d - first_qd)
+                along_axis, is_linear = direction(world, b, i, world.tree[i, TREE.kind], d - first_qd)
                 angular = vec3(0.0)
-                if not linear:
+                if not is_linear:
                     angular = along_axis
                     along_axis = angular.cross(point - load_vec3(world.work, b, i, WORK.position))
                 for k in ti.static(range(3)):

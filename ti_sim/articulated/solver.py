@@ -111,8 +111,8 @@ def prepare(model: ArticulatedModel, inputs: ArticulatedInputs, *, dt: float) ->
     pair, (mesh, sample) = model.pair, model.meshes
     near_pairs = np.zeros((b, NEAR.first_pair + len(pair)) if model.has_pairs else (1, NEAR.first_pair))
     near_pairs[:, [NEAR.count, NEAR.faulty_pair, NEAR.fault_step]] = -1
-    coupled = len(model.joint_coupling)
-    coupling_work = np.zeros((b, coupled + 1, d + 1) if coupled else (1, 1, 1))
+    coupling_count = len(model.joint_coupling)
+    coupling_work = np.zeros((b, coupling_count + 1, d + 1) if coupling_count else (1, 1, 1))
     coupling_work[:, :-1, -1] = [multiplier for _link, _leader, multiplier in model.joint_coupling]
     world = WorldArrays(
         tree=ints_in_same_library(like, model.tree),
@@ -132,27 +132,27 @@ def prepare(model: ArticulatedModel, inputs: ArticulatedInputs, *, dt: float) ->
         near_pairs=ints_in_same_library(like, near_pairs),
         anchor=empty_in_same_library(like, (b, n, 3) if model.has_pairs else (1, 1, 3)),
         mesh=ints_in_same_library(like, mesh),
-        sample=reals_in_same_library(like, sample),
-        coupling=ints_in_same_library(like, model.coupling if coupled else np.zeros((1, 2))),
+        mesh_data=reals_in_same_library(like, sample),
+        coupling=ints_in_same_library(like, model.coupling if coupling_count else np.zeros((1, 2))),
         coupling_work=reals_in_same_library(like, coupling_work),
         with_pairs=model.pair_kinds,
         with_meshes=model.has_meshes,
         turning=model.turning,
-        with_bristles=inputs.has_dry_friction,
-        sticking=inputs.has_bristles,
-        with_couplings=coupled > 0,
+        with_dry_friction=inputs.has_dry_friction,
+        with_contact_bristles=inputs.has_bristles,
+        with_couplings=coupling_count > 0,
         coordinates=model.coordinate_count,
         velocities=model.velocity_count,
         dt=float(dt),
         ground=float(model.ground_height),
     )
-    pack(*views(packed(inputs), world.link, world.velocity))
+    pack(*views(packed_arrays(inputs), world.link, world.velocity))
     if (model.merged_into >= 0).any():
         merge(*views(world.tree, world.link, world.work))
     return world
 
 
-def packed(inputs: ArticulatedInputs) -> PackedArrays:
+def packed_arrays(inputs: ArticulatedInputs) -> PackedArrays:
     """Those of the inputs, or of their adjoints, that kernels read in rows."""
     arrays = {field.name: getattr(inputs, field.name) for field in fields(PackedArrays)}
     for name, array in arrays.items():
@@ -164,11 +164,11 @@ def packed(inputs: ArticulatedInputs) -> PackedArrays:
 
 def last_columns(model: ArticulatedModel, inputs: ArticulatedInputs, *, adjoint: bool = False) -> list[slice]:
     """Columns of ``ArticulatedRollout.last_arrays`` in a row of states, or in one of adjoints, without accelerations."""
-    removed = model.velocity_count if adjoint else 0
+    omitted_columns = model.velocity_count if adjoint else 0
     first_column = model.bristle_columns(inputs)[0]
     ranges = [(first_column - model.velocity_count, first_column)] if inputs.has_dry_friction else []
     ranges += [(first_column, first_column + model.bristle_count)] if inputs.has_bristles else []
-    return [slice(start - removed, stop - removed) for start, stop in ranges]
+    return [slice(start - omitted_columns, stop - omitted_columns) for start, stop in ranges]
 
 
 def last_names(inputs: ArticulatedInputs) -> tuple[str, ...]:
@@ -240,9 +240,9 @@ class PackedBars:
         if inputs.has_dry_friction:
             initialise_bristles_adjoint(*views(bar, bars.joint_bristle0, world.coordinates + world.velocities))
         if (self._model.merged_into >= 0).any():
-            pack(*views(packed(inputs), world.link, world.velocity))
+            pack(*views(packed_arrays(inputs), world.link, world.velocity))
             merge_adjoint(*views(world.tree, world.link, world.work, self.rows.link_total))
-        unpack_adjoint(*views(self.rows.link_total, self.rows.velocity_total, inputs.joint_frame, packed(bars)))
+        unpack_adjoint(*views(self.rows.link_total, self.rows.velocity_total, inputs.joint_frame, packed_arrays(bars)))
 
 
 class ArticulatedSolver(Solver):
@@ -262,7 +262,7 @@ class ArticulatedSolver(Solver):
             settings: time stepping and integrator.
         """
         super().__init__(model, settings)
-        self._faults = ContactWarnings(model, settings.dt)
+        self._contact_warnings = ContactWarnings(model, settings.dt)
 
     def _check(self, inputs: ArticulatedInputs) -> None:
         super()._check(inputs)
@@ -291,15 +291,15 @@ class ArticulatedSolver(Solver):
         interval = kept_interval(adjoint, steps, last=bool(last_names(inputs)))
         states = empty_in_same_library(like, (b, self._rows(steps, interval), model.state_columns(inputs)))
         arrays = (zeros_in_same_library(like, (b, frames + 1, *tail)) for tail in ((q,), (d,), (n, 7), (n, 6)))
-        marks = (ints_in_same_library(like, np.full(b, -1)) for _ in range(2))
+        divergence_marks = (ints_in_same_library(like, np.full(b, -1)) for _ in range(2))
         start_links(model, inputs, states, first_frame)
-        stored_states, tests = None if adjoint is None else states, np.zeros((b, 2), dtype=np.int32)
-        result = ArticulatedRollout(*arrays, *marks, tests, inputs, frames, adjoint, stored_states, first_frame)
+        stored_states, pair_tests = None if adjoint is None else states, np.zeros((b, 2), dtype=np.int32)
+        result = ArticulatedRollout(*arrays, *divergence_marks, pair_tests, inputs, frames, adjoint, stored_states, first_frame)
         self._advance(world, result, states, 0, states, interval, True, 0, steps)
         if model.has_pairs:
             near_pairs = to_numpy(world.near_pairs)
             result.pair_tests[:] = near_pairs[:, [NEAR.tests, NEAR.lists]]
-            self._faults.warn(near_pairs)
+            self._contact_warnings.warn(near_pairs)
         mark_diverged_frames(result.frame_arrays, to_numpy(result.diverged_step), self.settings.substeps)
         return replace(result, last_arrays=self._last_arrays(world, result, states, interval, steps))
 
@@ -312,12 +312,12 @@ class ArticulatedSolver(Solver):
             return ()
         (row, remainder), shape = divmod(steps, interval), tuple(states.shape)
         if remainder:
-            tail = empty_in_same_library(states, (shape[0], self._rows(remainder, remainder), shape[2]))
-            self._advance(world, rollout, states, row, tail, remainder, False, steps - remainder, remainder)
-            states = tail
-        last = tuple(section(states, (slice(None), int(states.shape[1]) - 1, column)) for column in columns)
-        mark_diverged_worlds(last, rollout.diverged)
-        return last
+            segment = empty_in_same_library(states, (shape[0], self._rows(remainder, remainder), shape[2]))
+            self._advance(world, rollout, states, row, segment, remainder, False, steps - remainder, remainder)
+            states = segment
+        last_arrays = tuple(section(states, (slice(None), int(states.shape[1]) - 1, column)) for column in columns)
+        mark_diverged_worlds(last_arrays, rollout.diverged)
+        return last_arrays
 
     @compiled_plainly
     def _differentiate(
@@ -326,21 +326,21 @@ class ArticulatedSolver(Solver):
         """``rollout_adjoint`` of checked arguments."""
         model, inputs, like = self.model, rollout.inputs, rollout.inputs.link_mass
         b, columns, steps = inputs.world_count, model.state_columns(inputs), rollout.frames * self.settings.substeps
-        packed, world = PackedBars(model, inputs, rollout.first_frame), prepare(model, inputs, dt=self.settings.dt)
-        span, states = segment_length(rollout.adjoint, steps), rollout.states
+        packed_bars, world = PackedBars(model, inputs, rollout.first_frame), prepare(model, inputs, dt=self.settings.dt)
+        segment_steps, states = segment_length(rollout.adjoint, steps), rollout.states
         if rollout.adjoint.interval > 1:
-            states = empty_in_same_library(like, (b, self._rows(span, 1), columns))
+            states = empty_in_same_library(like, (b, self._rows(segment_steps, 1), columns))
         bar = zeros_in_same_library(like, (b, 3, model.bar_columns(inputs)))
         columns = [(slice(None), 0, column) for column in last_columns(model, inputs, adjoint=True)]
         if last_bars and inputs.has_dry_friction:
             assign(bar, columns[0], last_bars[0])
 
         def recompute_segment(first: int, count: int) -> None:
-            self._advance(world, rollout, rollout.states, first // span, states, 1, False, first, count)
+            self._advance(world, rollout, rollout.states, first // segment_steps, states, 1, False, first, count)
 
         def run(rows: Array, first: int, count: int, *, is_last: bool) -> None:
             advance_adjoint(*views(
-                self.settings.integrator == "rk4", rows, rollout.diverged_step, bar, *bars, world, packed.rows,
+                self.settings.integrator == "rk4", rows, rollout.diverged_step, bar, *bars, world, packed_bars.rows,
                 iterations_per_task(b), first, count, int(is_last), self.settings.substeps,
             ))  # fmt: skip
 
@@ -354,8 +354,8 @@ class ArticulatedSolver(Solver):
             run(states, first, count, is_last=is_last)
 
         rollout.adjoint.run_backwards(steps, recompute=recompute_segment, differentiate=differentiate_segment)
-        packed.finish(world, bar)
-        return packed.bars
+        packed_bars.finish(world, bar)
+        return packed_bars.bars
 
     @compiled_plainly
     def _forces(self, inputs: ArticulatedInputs) -> tuple[Array, ...]:
@@ -363,7 +363,7 @@ class ArticulatedSolver(Solver):
         (``joint_and_contact_forces``).
         """
         model, like, b = self.model, inputs.link_mass, inputs.world_count
-        world, states = self._at_state(inputs)
+        world, states = self._initial_arguments(inputs)
         pairs, velocities = max(len(model.candidate_pairs), 1), max(model.velocity_count, 1)
         tails = (model.link_count, 6), (pairs, PAIR_WRENCH.size), (velocities, JOINT_FORCE.size)
         arrays = tuple(zeros_in_same_library(like, (b, *tail)) for tail in tails)
@@ -373,14 +373,14 @@ class ArticulatedSolver(Solver):
     @compiled_plainly
     def _forces_adjoint(self, inputs: ArticulatedInputs, bars: tuple[Array, ...]) -> ArticulatedInputs:
         """``forces_adjoint`` of checked inputs."""
-        world, states = self._at_state(inputs)
-        packed = PackedBars(self.model, inputs, 0)
+        world, states = self._initial_arguments(inputs)
+        packed_bars = PackedBars(self.model, inputs, 0)
         bar = zeros_in_same_library(inputs.link_mass, (inputs.world_count, 3, self.model.bar_columns(inputs)))
-        joint_and_contact_forces_adjoint(*views(states, *bars, bar, world, packed.rows))
-        packed.finish(world, bar)
-        return packed.bars
+        joint_and_contact_forces_adjoint(*views(states, *bars, bar, world, packed_bars.rows))
+        packed_bars.finish(world, bar)
+        return packed_bars.bars
 
-    def _at_state(self, inputs: ArticulatedInputs) -> tuple[WorldArrays, Array]:
+    def _initial_arguments(self, inputs: ArticulatedInputs) -> tuple[WorldArrays, Array]:
         """Kernel arguments of ``forces``, and the initial state in a row."""
         world = with_all_links_loaded(self.model, inputs, prepare(self.model, inputs, dt=self.settings.dt))
         states = zeros_in_same_library(inputs.link_mass, (inputs.world_count, 1, self.model.state_columns(inputs)))
@@ -406,16 +406,16 @@ class ArticulatedSolver(Solver):
         return failed_links(rollout, self.model.link_count)
 
     def _advance(
-        self, prepared: WorldArrays, rollout: ArticulatedRollout, source: Array, source_row: int, states: Array,
+        self, world: WorldArrays, rollout: ArticulatedRollout, source: Array, source_row: int, states: Array,
         store_every: int, write_frames: bool, first: int, steps: int,
     ) -> None:  # fmt: skip
         """Run ``advance`` over a segment; ``rollout`` holds the frames and the marks of divergence."""
         b, columns = rollout.inputs.world_count, self.model.state_columns(rollout.inputs)
-        run = zeros_in_same_library(prepared.link, (b, self._stages, columns + prepared.coordinates))
+        stage_rows = zeros_in_same_library(world.link, (b, self._stages, columns + world.coordinates))
         advance(*views(
-            self.settings.integrator == "rk4", source, source_row, states, store_every, run,
+            self.settings.integrator == "rk4", source, source_row, states, store_every, stage_rows,
             rollout.joint_q, rollout.joint_qd, rollout.body_q, rollout.body_qd, int(write_frames),
-            rollout.diverged_step, rollout.diverged_link, prepared, iterations_per_task(b), first, steps, self.settings.substeps,
+            rollout.diverged_step, rollout.diverged_link, world, iterations_per_task(b), first, steps, self.settings.substeps,
         ))  # fmt: skip
 
     @property

@@ -32,7 +32,7 @@ def rotated_back(q, x):
 
 
 @ti.func
-def symmetric(array: ti.template(), b, i, column: ti.template()):
+def load_symmetric(array: ti.template(), b, i, column: ti.template()):
     """Symmetric matrix from its xx, yy, zz, xy, xz, yz in row (b, i) of an array."""
     xx, yy, zz = array[b, i, column], array[b, i, column + 1], array[b, i, column + 2]
     xy, xz, yz = array[b, i, column + 3], array[b, i, column + 4], array[b, i, column + 5]

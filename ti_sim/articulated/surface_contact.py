@@ -10,10 +10,10 @@ shared in any way by both surfaces. The elastic force is the gradient of U, so i
 The depth of a point is minus the signed distance d of the other shape; that of an edge is the largest value along it of
 (1 - s^2 / h^2) (r - d) - r, with a small length r (``shape_distance``). It is defined outside, too, where contact begins, and
 changes smoothly with the tilt of an edge that is parallel to a face. The energy has continuous derivatives: the distance of a box
-is smooth where two depths are equal, and that of a mesh is a smooth spline. Kinks are left where an edge enters a mesh at two
+is smooth where two depths are equal, and that of a mesh is a smooth spline. Kinks remain where an edge enters a mesh at two
 places.
 
-In terms of the contact law, a feature at the place x with the unit normal n, the gap g along it, and the mass m = w (D / -g)^4
+In terms of the contact law, a feature at the point x with the unit normal n, the gap g along it, and the factor m = w (D / -g)^4
 has the force of ``ti_sim.contact.law`` with all its parameters multiplied by m g^2 / sqrt(S), S = sum m g^4. So the features
 of a pair also share damping and friction.
 
@@ -25,8 +25,8 @@ from typing import Any
 
 from ti_sim.articulated.contact_force import (
     depth_in_contact,
-    greatest_depth,
     mark_pair,
+    min_resolved_gap,
     pair_margin,
     point_contact,
     shape_arm,
@@ -37,7 +37,7 @@ from ti_sim.base.bundles import bundle
 from ti_sim.base.rows import add_vec3, add_vec4, load_vec3
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import mat3, rotation_matrix, vec3, vec4
-from ti_sim.contact.collision import DEEP, MESH, PAIR, SHAPE
+from ti_sim.contact.collision import MESH, PAIR, SHAPE, TOO_DEEP
 from ti_sim.contact.law import contact_force_along, contact_force_along_adjoint
 from ti_sim.contact.patch import PATCH, add_to_patch, empty_patch, merge_patch, patch_point_adjoint
 from ti_sim.contact.shape_distance import (
@@ -52,36 +52,36 @@ from ti_sim.contact.shape_distance import (
 from ti_sim.contact.surface_points import FEATURE_SIZE, FEATURE_VECTOR, FEATURE_WEIGHT
 
 _FAR = 1e9  # overlap before the first test [m]
-_REACH = 0.01  # length r in the depth of an edge, in the smaller half size of a pair
-_GROUPS = 63  # bits of a word that are used
-_UNIT = 1e3  # depths are in mm where they are raised to the fourth power, for single precision
+_EDGE_RADIUS_RATIO = 0.01  # length r in the depth of an edge, in the smaller half size of a pair
+_USED_BITS = 63  # bits of a word that are used
+_DEPTH_SCALE = 1e3  # depths are in mm where they are raised to the fourth power, for single precision
 
 
 @ti.func
-def sampled(world: ti.template(), column):
-    """Three numbers of ``WorldArrays.sample``, from an index on."""
-    return vec3(world.sample[column], world.sample[column + 1], world.sample[column + 2])
+def load_mesh_vec3(world: ti.template(), column):
+    """Three numbers of ``WorldArrays.mesh_data``, from an index on."""
+    return vec3(world.mesh_data[column], world.mesh_data[column + 1], world.mesh_data[column + 2])
 
 
 @ti.func
-def bounds_of(world: ti.template(), j, rotation, shift, margin):
+def bounding_box_in_frame(world: ti.template(), j, rotation, frame_origin, margin):
     """Bounding box of link j's shape, a box or mesh, in another frame: (lowest corner, highest corner) [m].
 
     Args:
         world: ``WorldArrays``.
         j: link.
         rotation: rotation from that frame to the frame of the shape.
-        shift: origin of that frame in the frame of the shape [m].
+        frame_origin: origin of that frame in the frame of the shape [m].
         margin: enlargement of the box on all sides [m].
     """
     middle, half = bounding_box(world, j)
     inverse_rotation = rotation.transpose()
-    centre, half_extent = inverse_rotation @ (middle - shift), ti.abs(inverse_rotation) @ half + margin
+    centre, half_extent = inverse_rotation @ (middle - frame_origin), ti.abs(inverse_rotation) @ half + margin
     return centre - half_extent, centre + half_extent
 
 
 @ti.func
-def add_wrench(world: ti.template(), b, i, moment, force):
+def subtract_wrench(world: ti.template(), b, i, moment, force):
     """Subtract a force and its moment about the origin of link i from its load."""
     if world.tree[i, TREE.moves] == 1:
         add_vec3(world.work, b, i, WORK.load, -moment)
@@ -89,7 +89,9 @@ def add_wrench(world: ti.template(), b, i, moment, force):
 
 
 @ti.func
-def relative_motion(world: ti.template(), b, first, second, separation, angular_column: ti.template(), moving: ti.template()):
+def relative_motion(
+    world: ti.template(), b, first, second, separation, angular_column: ti.template(), linear_column: ti.template()
+):
     """Velocity of one link relative to another at the first link's origin, and relative angular velocity.
 
     Args:
@@ -99,16 +101,20 @@ def relative_motion(world: ti.template(), b, first, second, separation, angular_
         second: the other.
         separation: origin of the first minus that of the second [m].
         angular_column: column of the angular velocities of the links, real or virtual.
-        moving: column of the velocities of their origins.
+        linear_column: column of the velocities of their origins.
     """
-    spin = load_vec3(world.work, b, second, angular_column)
-    drift = load_vec3(world.work, b, first, moving) - load_vec3(world.work, b, second, moving) - spin.cross(separation)
-    return drift, load_vec3(world.work, b, first, angular_column) - spin
+    second_spin = load_vec3(world.work, b, second, angular_column)
+    origin_velocity = (
+        load_vec3(world.work, b, first, linear_column)
+        - load_vec3(world.work, b, second, linear_column)
+        - second_spin.cross(separation)
+    )
+    return origin_velocity, load_vec3(world.work, b, first, angular_column) - second_spin
 
 
 @ti.func
 def add_motion_adjoints(
-    world: ti.template(), bars: ti.template(), b, first, second, separation, u_bar, turn_bar, force, moment, contact_bar
+    world: ti.template(), bars: ti.template(), b, first, second, separation, u_bar, u_bar_moment, force, moment, contact_bar
 ):
     """Add the adjoints of two links' velocities, real and virtual, and contact parameters.
 
@@ -117,7 +123,7 @@ def add_motion_adjoints(
         bars: ``BarArrays``.
         b, first, second, separation: as in ``relative_motion``.
         u_bar: sum of the adjoints of the points' velocities (of the first link relative to the second).
-        turn_bar: sum of the moments of these adjoints about the origin of the first.
+        u_bar_moment: sum of the moments of these adjoints about the origin of the first.
         force: sum of the forces of the points on the first link.
         moment: sum of their moments.
         contact_bar: adjoint of the pair's contact parameters.
@@ -125,11 +131,11 @@ def add_motion_adjoints(
     Returns:
         Adjoint of ``separation``.
     """
-    add_vec3(world.work, b, first, WORK.bars + 6, turn_bar)
+    add_vec3(world.work, b, first, WORK.bars + 6, u_bar_moment)
     add_vec3(world.work, b, first, WORK.bars + 9, u_bar)
     add_vec3(world.work, b, first, WORK.bars + 18, -moment)
     add_vec3(world.work, b, first, WORK.bars + 21, -force)
-    add_vec3(world.work, b, second, WORK.bars + 6, -turn_bar - separation.cross(u_bar))
+    add_vec3(world.work, b, second, WORK.bars + 6, -u_bar_moment - separation.cross(u_bar))
     add_vec3(world.work, b, second, WORK.bars + 9, -u_bar)
     add_vec3(world.work, b, second, WORK.bars + 18, moment + separation.cross(force))
     add_vec3(world.work, b, second, WORK.bars + 21, force)
@@ -140,25 +146,25 @@ def add_motion_adjoints(
 
 @bundle
 class PairPose:
-    """Where the shapes of a pair of links are (values of a kernel).
+    """Poses of the shapes of a pair of links (values of a kernel).
 
     Attributes:
         first, second: the links.
-        apart: origin of the first minus that of the second [m].
+        separation: origin of the first minus that of the second [m].
         first_arm, second_arm: from the origin of each link to the centre of its shape, world axes [m].
         first_rotation, second_rotation: rotation matrix of each shape.
-        reach: length r in the depth of an edge [m].
+        edge_radius: length r in the depth of an edge [m].
         margin: gap at which contact may begin [m].
     """
 
     first: Any
     second: Any
-    apart: Any
+    separation: Any
     first_arm: Any
     second_arm: Any
     first_rotation: Any
     second_rotation: Any
-    reach: Any
+    edge_radius: Any
     margin: Any
 
 
@@ -227,8 +233,10 @@ def load_pair(world: ti.template(), b, first, second):
     first_arm, first_rotation = shape_arm(world, b, first), rotation_matrix(shape_rotation(world, b, first))
     second_arm, second_rotation = shape_arm(world, b, second), rotation_matrix(shape_rotation(world, b, second))
     margin = pair_margin(world, b, first, second)
-    reach = _REACH * ti.min(world.shape[first, SHAPE.min_half_extent], world.shape[second, SHAPE.min_half_extent])
-    return PairPose(first, second, separation, first_arm, second_arm, first_rotation, second_rotation, reach, margin)
+    edge_radius = _EDGE_RADIUS_RATIO * ti.min(
+        world.shape[first, SHAPE.min_half_extent], world.shape[second, SHAPE.min_half_extent]
+    )
+    return PairPose(first, second, separation, first_arm, second_arm, first_rotation, second_rotation, edge_radius, margin)
 
 
 @ti.func
@@ -237,10 +245,10 @@ def load_side(world: ti.template(), pair: ti.template(), second):
     i, j, sign, origin = pair.first, pair.second, 1.0, vec3(0.0)
     arm_i, arm_j, rotation, other_rotation = pair.first_arm, pair.second_arm, pair.first_rotation, pair.second_rotation
     if second == 1:
-        i, j, sign, origin = pair.second, pair.first, -1.0, -pair.apart
+        i, j, sign, origin = pair.second, pair.first, -1.0, -pair.separation
         arm_i, arm_j, rotation, other_rotation = pair.second_arm, pair.first_arm, pair.second_rotation, pair.first_rotation
-    centre, to_other = sign * pair.apart + arm_i - arm_j, other_rotation.transpose()
-    low, high = bounds_of(world, j, to_other @ rotation, to_other @ centre, pair.margin)
+    centre, to_other_frame = sign * pair.separation + arm_i - arm_j, other_rotation.transpose()
+    low, high = bounding_box_in_frame(world, j, to_other_frame @ rotation, to_other_frame @ centre, pair.margin)
     return PairSide(i, j, sign, origin, arm_i, arm_j, rotation, other_rotation, centre, low, high)
 
 
@@ -255,18 +263,18 @@ def overlap_and_count(world: ti.template(), side: ti.template(), feature_count):
 
 
 @ti.func
-def feature_contact(world: ti.template(), pair: ti.template(), side: ti.template(), column, is_tested, with_second):
+def feature_contact(world: ti.template(), pair: ti.template(), side: ti.template(), column, is_tested, with_second_derivatives):
     """``FeatureContact`` of a point, or of the deepest point of an edge, with the other shape of its pair.
 
     Args:
         world: ``WorldArrays``.
         pair: ``PairPose``.
         side: ``PairSide``.
-        column: first number of the feature in ``world.sample``.
+        column: first number of the feature in ``world.mesh_data``.
         is_tested: whether the feature may touch.
-        with_second: whether to compute second derivatives of the distance.
+        with_second_derivatives: whether to compute second derivatives of the distance.
     """
-    offset, edge_direction = sampled(world, column), sampled(world, column + FEATURE_VECTOR)
+    offset, edge_direction = load_mesh_vec3(world, column), load_mesh_vec3(world, column + FEATURE_VECTOR)
     h, s, window, extent = 0.0, 0.0, 1.0, ti.abs(edge_direction)
     normal, gap, length = vec3(0.0), _FAR, 0.0
     distance, direction, distance_gradient, direction_jacobian = 0.0, vec3(0.0), vec3(0.0), mat3(0.0)
@@ -276,18 +284,18 @@ def feature_contact(world: ti.template(), pair: ti.template(), side: ti.template
         may_touch = s_min < s_max
         h = edge_direction.norm()
     if may_touch:
-        to_other = side.other_rotation.transpose()
+        to_other_frame = side.other_rotation.transpose()
         offset = side.rotation @ offset
-        position = to_other @ (side.centre + offset)
+        position = to_other_frame @ (side.centre + offset)
         if h > 0:
             edge_direction = side.rotation @ (edge_direction / h)
-            s, may_touch = deepest_on_line(world, side.other_link, position, to_other @ edge_direction, h, pair.reach)
-            position += s * (to_other @ edge_direction)
+            s, may_touch = deepest_on_line(world, side.other_link, position, to_other_frame @ edge_direction, h, pair.edge_radius)
+            position += s * (to_other_frame @ edge_direction)
             window -= s * s / (h * h)
         distance, direction, distance_gradient, direction_jacobian = shape_distance(
-            world, side.other_link, position, pair.margin, with_second
+            world, side.other_link, position, pair.margin, with_second_derivatives
         )
-        normal, gap, length = unit_normal(distance, direction, pair.reach - pair.reach / window)
+        normal, gap, length = unit_normal(distance, direction, pair.edge_radius - pair.edge_radius / window)
         normal = side.other_rotation @ normal
     return FeatureContact(
         may_touch, offset, edge_direction, h, s, window, normal, gap, length, distance, direction, distance_gradient,
@@ -296,18 +304,18 @@ def feature_contact(world: ti.template(), pair: ti.template(), side: ti.template
 
 
 @ti.func
-def feature_velocity(side: ti.template(), drift, spin, arm, normal, round_u):
-    """Velocity of a feature relative to the other shape, without the normal part of ``round_u``, see above.
+def feature_velocity(side: ti.template(), origin_velocity, spin, arm, normal, roll_velocity):
+    """Velocity of a feature relative to the other shape, minus the normal component of ``roll_velocity``, see above.
 
     Args:
         side: ``PairSide``.
-        drift, spin: of ``relative_motion``.
+        origin_velocity, spin: of ``relative_motion``.
         arm: from the origin of the first link to the feature [m].
         normal: unit normal.
-        round_u: velocity of the feature by the spin of a round body about its axis [m/s].
+        roll_velocity: velocity of the feature due to the spin of a cylinder or cone about its axis [m/s].
     """
-    u = side.sign * (drift + spin.cross(arm))
-    u -= normal.dot(round_u) * normal
+    u = side.sign * (origin_velocity + spin.cross(arm))
+    u -= normal.dot(roll_velocity) * normal
     return u
 
 
@@ -332,47 +340,49 @@ def surface_contacts(world: ti.template(), b, p, first, second, patch: ti.templa
         patch: of the pair (``pair_bristle``): the points are added to it.
     """
     contact, pair = point_contact(world, b, first, second), load_pair(world, b, first, second)
-    drift, spin = relative_motion(world, b, first, second, pair.apart, WORK.spin, WORK.velocity)
+    origin_velocity, spin = relative_motion(world, b, first, second, pair.separation, WORK.spin, WORK.velocity)
     # Of the first link relative to the second; moments are about the origin of the first.
     force, moment, feature_patch = vec3(0.0), vec3(0.0), empty_patch()
-    total, deepest, overlap = 0.0, 0.0, _FAR
-    for half in range(2):
-        side, features = load_side(world, pair, half), world.pair[p, PAIR.first_features]
-        if half == 1:
-            features = world.pair[p, PAIR.second_features]
-        box_overlap, count = overlap_and_count(world, side, features)
+    total, min_distance, overlap = 0.0, 0.0, _FAR
+    for side_index in range(2):
+        side, feature_count = load_side(world, pair, side_index), world.pair[p, PAIR.first_features]
+        if side_index == 1:
+            feature_count = world.pair[p, PAIR.second_features]
+        box_overlap, count = overlap_and_count(world, side, feature_count)
         overlap = ti.min(overlap, box_overlap)
         axis = revolution_axis(world, side)
-        rolling = axis.dot(load_vec3(world.work, b, side.link, WORK.spin))
+        roll_rate = axis.dot(load_vec3(world.work, b, side.link, WORK.spin))
         for n in range(count):
             column = world.mesh[side.link, MESH.first_feature] + FEATURE_SIZE * n
-            hit = feature_contact(world, pair, side, column, True, False)
-            if hit.touches and hit.gap < pair.margin:
-                arm = side.origin + side.arm + hit.offset + hit.s * hit.edge_direction
-                round_u = rolling * axis.cross(hit.offset + hit.s * hit.edge_direction)
-                u = feature_velocity(side, drift, spin, arm, hit.normal, round_u)
-                depth, _depth_rate, _speed_rate = depth_in_contact(hit.gap, hit.normal.dot(u), world.dt)
-                depth *= _UNIT
-                weight = world.sample[column + FEATURE_WEIGHT] * (hit.window * hit.length) ** 4 * depth * depth
-                deepest = ti.min(deepest, hit.distance)
-                f, path = contact_force_along(hit.normal, hit.gap, u, contact.x, contact.y, contact.z, contact.w, world.dt)
+            feature = feature_contact(world, pair, side, column, True, False)
+            if feature.touches and feature.gap < pair.margin:
+                arm = side.origin + side.arm + feature.offset + feature.s * feature.edge_direction
+                roll_velocity = roll_rate * axis.cross(feature.offset + feature.s * feature.edge_direction)
+                u = feature_velocity(side, origin_velocity, spin, arm, feature.normal, roll_velocity)
+                depth, _depth_rate, _speed_rate = depth_in_contact(feature.gap, feature.normal.dot(u), world.dt)
+                depth *= _DEPTH_SCALE
+                weight = world.mesh_data[column + FEATURE_WEIGHT] * (feature.window * feature.length) ** 4 * depth * depth
+                min_distance = ti.min(min_distance, feature.distance)
+                f, path = contact_force_along(
+                    feature.normal, feature.gap, u, contact.x, contact.y, contact.z, contact.w, world.dt
+                )
                 total += weight * depth * depth
                 force += side.sign * weight * f
                 moment += side.sign * weight * arm.cross(f)
-                if ti.static(world.sticking):
+                if ti.static(world.with_contact_bristles):
                     if patch[PATCH.kt] > 0:
-                        add_to_patch(feature_patch, arm, side.sign * hit.normal, weight * f.dot(hit.normal), path)
+                        add_to_patch(feature_patch, arm, side.sign * feature.normal, weight * f.dot(feature.normal), path)
     if total > 0:
         scale = 1 / ti.sqrt(total)
         force *= scale
         moment *= scale
-        add_wrench(world, b, first, moment, force)
-        add_wrench(world, b, second, -moment - pair.apart.cross(force), -force)
-        if ti.static(world.sticking):
+        subtract_wrench(world, b, first, moment, force)
+        subtract_wrench(world, b, second, -moment - pair.separation.cross(force), -force)
+        if ti.static(world.with_contact_bristles):
             merge_patch(patch, feature_patch, scale)
-    limit = greatest_depth(world, first, second)
-    if overlap > -limit and deepest < 0.5 * limit:
-        mark_pair(world, b, p, DEEP)
+    min_gap = min_resolved_gap(world, first, second)
+    if overlap > -min_gap and min_distance < 0.5 * min_gap:
+        mark_pair(world, b, p, TOO_DEEP)
 
 
 @ti.func
@@ -389,128 +399,149 @@ def surface_contacts_adjoint(world: ti.template(), bars: ti.template(), b, p, fi
         patch: of the pair (``pair_bristle``): the adjoints of its points follow from it.
     """
     contact, pair = point_contact(world, b, first, second), load_pair(world, b, first, second)
-    drift, spin = relative_motion(world, b, first, second, pair.apart, WORK.spin, WORK.velocity)
-    virtual_drift, virtual_spin = relative_motion(world, b, first, second, pair.apart, WORK.virtual, WORK.virtual + 3)
-    force, moment, u_sum, u_moment, contact_bar = vec3(0.0), vec3(0.0), vec3(0.0), vec3(0.0), vec4(0.0)
-    first_turn_bar, second_turn_bar, apart_bar = vec3(0.0), vec3(0.0), vec3(0.0)
-    size_power, total, scale, total_bar = 0.0, 0.0, 0.0, 0.0
-    first_touching, second_touching = ti.i64(0), ti.i64(0)  # a bit for each group of features, of which there are at most 63
+    origin_velocity, spin = relative_motion(world, b, first, second, pair.separation, WORK.spin, WORK.velocity)
+    virtual_origin_velocity, virtual_spin = relative_motion(
+        world, b, first, second, pair.separation, WORK.virtual, WORK.virtual + 3
+    )
+    force, moment, u_bar_sum, u_bar_moment, contact_bar = vec3(0.0), vec3(0.0), vec3(0.0), vec3(0.0), vec4(0.0)
+    first_rotation_bar, second_rotation_bar, separation_bar = vec3(0.0), vec3(0.0), vec3(0.0)
+    normal_force_power, total, scale, total_bar = 0.0, 0.0, 0.0, 0.0
+    first_touching_bits, second_touching_bits = (
+        ti.i64(0),
+        ti.i64(0),
+    )  # a bit for each group of features, of which there are at most 63
     for sweep in range(2):
         if sweep == 0 or total > 0:
-            for half in range(2):
-                side, features, touching = load_side(world, pair, half), world.pair[p, PAIR.first_features], first_touching
-                if half == 1:
-                    features, touching = world.pair[p, PAIR.second_features], second_touching
-                group = features // _GROUPS + 1
-                _overlap, count = overlap_and_count(world, side, features)
-                place_sum, centre_bar, turn_i_bar, turn_j_bar = vec3(0.0), vec3(0.0), vec3(0.0), vec3(0.0)
-                axis, to_other = revolution_axis(world, side), side.other_rotation.transpose()
-                rolling, rolling_bar = axis.dot(load_vec3(world.work, b, side.link, WORK.spin)), 0.0
+            for side_index in range(2):
+                side, feature_count, touching_bits = (
+                    load_side(world, pair, side_index),
+                    world.pair[p, PAIR.first_features],
+                    first_touching_bits,
+                )
+                if side_index == 1:
+                    feature_count, touching_bits = world.pair[p, PAIR.second_features], second_touching_bits
+                group_size = feature_count // _USED_BITS + 1
+                _overlap, count = overlap_and_count(world, side, feature_count)
+                position_bar_sum, centre_bar, side_rotation_bar, other_rotation_bar = vec3(0.0), vec3(0.0), vec3(0.0), vec3(0.0)
+                axis, to_other_frame = revolution_axis(world, side), side.other_rotation.transpose()
+                roll_rate, roll_rate_bar = axis.dot(load_vec3(world.work, b, side.link, WORK.spin)), 0.0
                 for n in range(count):
-                    column, bit = world.mesh[side.link, MESH.first_feature] + FEATURE_SIZE * n, ti.i64(1) << (n // group)
-                    # The second sweep needs only what touched in the first one.
-                    tested = sweep == 0 or (touching & bit) != 0
-                    hit = feature_contact(world, pair, side, column, tested, sweep == 1)
-                    if hit.touches and hit.gap < pair.margin:
-                        arm = side.origin + side.arm + hit.offset + hit.s * hit.edge_direction
-                        round_u = rolling * axis.cross(hit.offset + hit.s * hit.edge_direction)
-                        u = feature_velocity(side, drift, spin, arm, hit.normal, round_u)
-                        depth, depth_rate, speed_rate = depth_in_contact(hit.gap, hit.normal.dot(u), world.dt)
-                        depth *= _UNIT
-                        mass = world.sample[column + FEATURE_WEIGHT] * (hit.window * hit.length) ** 4
-                        weight = mass * depth * depth
+                    column, bit = world.mesh[side.link, MESH.first_feature] + FEATURE_SIZE * n, ti.i64(1) << (n // group_size)
+                    # The second sweep needs only the features that touched in the first one.
+                    is_tested = sweep == 0 or (touching_bits & bit) != 0
+                    feature = feature_contact(world, pair, side, column, is_tested, sweep == 1)
+                    if feature.touches and feature.gap < pair.margin:
+                        arm = side.origin + side.arm + feature.offset + feature.s * feature.edge_direction
+                        roll_velocity = roll_rate * axis.cross(feature.offset + feature.s * feature.edge_direction)
+                        u = feature_velocity(side, origin_velocity, spin, arm, feature.normal, roll_velocity)
+                        depth, depth_rate, speed_rate = depth_in_contact(feature.gap, feature.normal.dot(u), world.dt)
+                        depth *= _DEPTH_SCALE
+                        depth_weight = world.mesh_data[column + FEATURE_WEIGHT] * (feature.window * feature.length) ** 4
+                        weight = depth_weight * depth * depth
                         f, path = contact_force_along(
-                            hit.normal, hit.gap, u, contact.x, contact.y, contact.z, contact.w, world.dt
+                            feature.normal, feature.gap, u, contact.x, contact.y, contact.z, contact.w, world.dt
                         )
-                        size_bar, patch_position_bar, patch_normal_bar, path_bar = 0.0, vec3(0.0), vec3(0.0), vec3(0.0)
-                        if ti.static(world.sticking):
-                            size_bar, patch_position_bar, patch_normal_bar, path_bar = patch_point_adjoint(
-                                patch, arm, side.sign * hit.normal, scale * weight * f.dot(hit.normal), path
+                        normal_force_bar, patch_position_bar, patch_normal_bar, path_bar = 0.0, vec3(0.0), vec3(0.0), vec3(0.0)
+                        if ti.static(world.with_contact_bristles):
+                            normal_force_bar, patch_position_bar, patch_normal_bar, path_bar = patch_point_adjoint(
+                                patch, arm, side.sign * feature.normal, scale * weight * f.dot(feature.normal), path
                             )
                         if sweep == 0:
                             total += weight * depth * depth
                             force += side.sign * weight * f
                             moment += side.sign * weight * arm.cross(f)
-                            touching |= bit
-                            size_power += weight * size_bar * f.dot(hit.normal)
+                            touching_bits |= bit
+                            normal_force_power += weight * normal_force_bar * f.dot(feature.normal)
                         else:
-                            y = side.sign * (virtual_drift + virtual_spin.cross(arm))
-                            normal_bar, gap_bar, u_bar, one_contact_bar = contact_force_along_adjoint(
-                                hit.normal, hit.gap, u, contact.x, contact.y, contact.z, contact.w, world.dt,
-                                scale * weight * (size_bar * hit.normal - y), path_bar,
+                            virtual_velocity = side.sign * (virtual_origin_velocity + virtual_spin.cross(arm))
+                            normal_bar, gap_bar, u_bar, feature_contact_bar = contact_force_along_adjoint(
+                                feature.normal, feature.gap, u, contact.x, contact.y, contact.z, contact.w, world.dt,
+                                scale * weight * (normal_force_bar * feature.normal - virtual_velocity), path_bar,
                             )  # fmt: skip
-                            if ti.static(world.sticking):
+                            if ti.static(world.with_contact_bristles):
                                 if patch[PATCH.kt] > 0:
-                                    one_contact_bar.w = 0.0
+                                    feature_contact_bar.w = 0.0
                                 normal_bar += side.sign * patch_normal_bar
-                            contact_bar += one_contact_bar
-                            weight_bar = scale * (size_bar * f.dot(hit.normal) - f.dot(y))
-                            mass_bar = depth * depth * (weight_bar + depth * depth * total_bar)
-                            depth_bar = _UNIT * mass * depth * (2 * weight_bar + 4 * depth * depth * total_bar)
+                            contact_bar += feature_contact_bar
+                            weight_bar = scale * (normal_force_bar * f.dot(feature.normal) - f.dot(virtual_velocity))
+                            depth_weight_bar = depth * depth * (weight_bar + depth * depth * total_bar)
+                            depth_bar = _DEPTH_SCALE * depth_weight * depth * (2 * weight_bar + 4 * depth * depth * total_bar)
                             gap_bar -= depth_rate * depth_bar
-                            u_bar += speed_rate * depth_bar * hit.normal
+                            u_bar += speed_rate * depth_bar * feature.normal
                             normal_bar += speed_rate * depth_bar * u
-                            round_u_bar = -u_bar.dot(hit.normal) * hit.normal
-                            normal_bar -= hit.normal.dot(round_u) * u_bar + u_bar.dot(hit.normal) * round_u
-                            lever_bar = rolling * round_u_bar.cross(axis)
-                            rolling_bar += round_u_bar.dot(axis.cross(hit.offset + hit.s * hit.edge_direction))
-                            turn_i_bar += round_u.cross(round_u_bar)
+                            roll_velocity_bar = -u_bar.dot(feature.normal) * feature.normal
+                            normal_bar -= feature.normal.dot(roll_velocity) * u_bar + u_bar.dot(feature.normal) * roll_velocity
+                            roll_arm_bar = roll_rate * roll_velocity_bar.cross(axis)
+                            roll_rate_bar += roll_velocity_bar.dot(
+                                axis.cross(feature.offset + feature.s * feature.edge_direction)
+                            )
+                            side_rotation_bar += roll_velocity.cross(roll_velocity_bar)
                             u_bar *= side.sign
                             position_bar = (
                                 u_bar.cross(spin) - side.sign * scale * weight * f.cross(virtual_spin) + patch_position_bar
                             )
                             point_bar = side.other_rotation @ distance_adjoint(
-                                to_other @ hit.normal, hit.gap, hit.length, hit.distance_gradient, hit.direction_jacobian,
-                                to_other @ normal_bar, gap_bar, 4 * mass / hit.length * mass_bar,
+                                to_other_frame @ feature.normal, feature.gap, feature.length, feature.distance_gradient,
+                                feature.direction_jacobian, to_other_frame @ normal_bar, gap_bar,
+                                4 * depth_weight / feature.length * depth_weight_bar,
                             )  # fmt: skip
-                            along_bar = hit.s * point_bar
+                            edge_direction_bar = feature.s * point_bar
                             # The frame of j rotates the direction forwards and the point backwards.
-                            rotation_bar = hit.normal.cross(normal_bar)
-                            if hit.h > 0:
-                                window_rate = -2 * hit.s / (hit.h * hit.h)
+                            direction_rotation_bar = feature.normal.cross(normal_bar)
+                            if feature.h > 0:
+                                window_rate = -2 * feature.s / (feature.h * feature.h)
                                 s_bar = (
-                                    hit.edge_direction.dot(point_bar + position_bar + lever_bar)
-                                    + 4 * mass / hit.window * window_rate * mass_bar
+                                    feature.edge_direction.dot(point_bar + position_bar + roll_arm_bar)
+                                    + 4 * depth_weight / feature.window * window_rate * depth_weight_bar
                                 )
-                                s_bar -= pair.reach / (hit.window * hit.window * hit.length) * window_rate * gap_bar
-                                line_bar, line_along_bar = deepest_adjoint(
-                                    to_other @ hit.edge_direction, hit.s, hit.h, pair.reach - hit.distance, hit.direction,
-                                    hit.distance_gradient, hit.direction_jacobian, s_bar,
+                                s_bar -= (
+                                    pair.edge_radius / (feature.window * feature.window * feature.length) * window_rate * gap_bar
+                                )
+                                deepest_centre_bar, deepest_direction_bar = deepest_adjoint(
+                                    to_other_frame @ feature.edge_direction, feature.s, feature.h,
+                                    pair.edge_radius - feature.distance, feature.direction, feature.distance_gradient,
+                                    feature.direction_jacobian, s_bar,
                                 )  # fmt: skip
-                                point_bar += side.other_rotation @ line_bar
-                                along_bar += side.other_rotation @ line_along_bar
-                            u_sum += u_bar
-                            u_moment += arm.cross(u_bar)
-                            place_sum += position_bar
+                                point_bar += side.other_rotation @ deepest_centre_bar
+                                edge_direction_bar += side.other_rotation @ deepest_direction_bar
+                            u_bar_sum += u_bar
+                            u_bar_moment += arm.cross(u_bar)
+                            position_bar_sum += position_bar
                             centre_bar += point_bar
-                            turn_i_bar += hit.offset.cross(point_bar + position_bar) + hit.edge_direction.cross(
-                                along_bar + hit.s * position_bar
+                            side_rotation_bar += feature.offset.cross(point_bar + position_bar) + feature.edge_direction.cross(
+                                edge_direction_bar + feature.s * position_bar
                             )
-                            turn_j_bar += (
-                                rotation_bar - (side.centre + hit.offset).cross(point_bar) - hit.edge_direction.cross(along_bar)
+                            other_rotation_bar += (
+                                direction_rotation_bar
+                                - (side.centre + feature.offset).cross(point_bar)
+                                - feature.edge_direction.cross(edge_direction_bar)
                             )
-                add_vec3(world.work, b, side.link, WORK.bars + 6, rolling_bar * axis)
-                turn_i_bar += rolling_bar * axis.cross(load_vec3(world.work, b, side.link, WORK.spin))
-                turn_i_bar += side.arm.cross(place_sum + centre_bar)
-                turn_j_bar -= side.other_arm.cross(centre_bar)
-                apart_bar += side.sign * centre_bar
-                if half == 0:
-                    first_touching = touching
-                    first_turn_bar += turn_i_bar
-                    second_turn_bar += turn_j_bar
+                add_vec3(world.work, b, side.link, WORK.bars + 6, roll_rate_bar * axis)
+                side_rotation_bar += roll_rate_bar * axis.cross(load_vec3(world.work, b, side.link, WORK.spin))
+                side_rotation_bar += side.arm.cross(position_bar_sum + centre_bar)
+                other_rotation_bar -= side.other_arm.cross(centre_bar)
+                separation_bar += side.sign * centre_bar
+                if side_index == 0:
+                    first_touching_bits = touching_bits
+                    first_rotation_bar += side_rotation_bar
+                    second_rotation_bar += other_rotation_bar
                 else:
-                    second_touching = touching
-                    first_turn_bar += turn_j_bar
-                    second_turn_bar += turn_i_bar
-                    apart_bar -= place_sum
+                    second_touching_bits = touching_bits
+                    first_rotation_bar += other_rotation_bar
+                    second_rotation_bar += side_rotation_bar
+                    separation_bar -= position_bar_sum
             if sweep == 0 and total > 0:
                 scale = 1 / ti.sqrt(total)
                 force *= scale
                 moment *= scale
-                total_bar = -0.5 / total * (scale * size_power - force.dot(virtual_drift) - moment.dot(virtual_spin))
+                total_bar = (
+                    -0.5 / total * (scale * normal_force_power - force.dot(virtual_origin_velocity) - moment.dot(virtual_spin))
+                )
     if total > 0:
-        apart_bar += add_motion_adjoints(world, bars, b, first, second, pair.apart, u_sum, u_moment, force, moment, contact_bar)
-        add_vec3(world.work, b, first, WORK.bars, first_turn_bar)
-        add_vec3(world.work, b, second, WORK.bars, second_turn_bar)
-        add_vec3(world.work, b, first, WORK.bars + 3, apart_bar)
-        add_vec3(world.work, b, second, WORK.bars + 3, -apart_bar)
+        separation_bar += add_motion_adjoints(
+            world, bars, b, first, second, pair.separation, u_bar_sum, u_bar_moment, force, moment, contact_bar
+        )
+        add_vec3(world.work, b, first, WORK.bars, first_rotation_bar)
+        add_vec3(world.work, b, second, WORK.bars, second_rotation_bar)
+        add_vec3(world.work, b, first, WORK.bars + 3, separation_bar)
+        add_vec3(world.work, b, second, WORK.bars + 3, -separation_bar)

@@ -36,7 +36,7 @@ WORK = Row(  # columns of the scratch memory of a link
     arm=3,  # from the parent's origin to the link's
     axis=3,  # of the joint, world frame
     bias=6,  # velocity-dependent acceleration (angular, linear)
-    body=21,  # articulated inertia about the link's origin: angular 6, coupling 9, linear 6
+    articulated_inertia=21,  # about the link's origin: angular 6, coupling 9, linear 6
     load=6,  # moment about the link's origin and force, without accelerations
     acceleration=6,  # angular, and linear of the link's origin relative to free fall
     position=3,  # of the link's origin
@@ -46,8 +46,8 @@ WORK = Row(  # columns of the scratch memory of a link
 )
 
 JOINT_WORK = Row(  # columns of the scratch memory of a joint velocity
-    column=6,  # articulated inertia times the velocity's direction
-    inverse=1,  # 1 / D, the inverse inertia at the velocity
+    inertia_column=6,  # articulated inertia times the velocity's direction
+    inverse_inertia=1,  # 1 / D, the inverse inertia at the velocity
     drive=1,  # u, the force that accelerates it; in a virtual solve first the right-hand side, then the virtual velocity
 )
 
@@ -57,8 +57,8 @@ class WorldArrays:
     """Arrays of the kernels: tree, inputs and scratch memory.
 
     Attributes:
-        tree: [N, 9] int32, see ``ArticulatedModel.tree``.
-        axis: [D, 3] axes of the joints' velocities, see ``ArticulatedModel.axis``.
+        tree: [N, 10] int32, see ``ArticulatedModel.tree``.
+        axis: [N, 3] unit axes of the joints, see ``ArticulatedModel.axis``.
         point: [P, columns] contact points with the ground, see ``ArticulatedModel.point``.
         point_reach: [N] radius of the ball about the link's centre of mass that contains its contact points [m].
         link: [B, N, LINK.size] rows of the links, see ``pack``.
@@ -70,14 +70,15 @@ class WorldArrays:
         pair: pairs of shapes that may collide, int32.
         near_pairs: [B, columns] int32, list of near pairs (see ``collision``).
         anchor: [B, N, 3] positions of the shapes when that list was built [m].
-        mesh, sample: tables of the shapes that are boxes or meshes, see ``collision.mesh_rows``.
+        mesh, mesh_data: tables of the shapes that are boxes or meshes, and their coefficients and features, see
+            ``collision.mesh_rows``.
         coupling: [C, 2] int32, coupled joint velocities, see ``joint_coupling``.
         coupling_work: [B, C + 1, D + 1] scratch memory and multipliers of the couplings.
         with_pairs: kinds of pairs in the model, as bits.
         with_meshes: whether any shape is a mesh.
         turning: whether the contact points include rims or patches, which depend on the rotation of the link.
-        with_bristles: whether joints have dry friction, whose deflections are D more columns of states (see ``dry_friction``).
-        sticking: whether contacts have bristles, which are more columns of states (see ``contact_bristles``).
+        with_dry_friction: whether joints have dry friction, whose deflections are D columns of states (see ``dry_friction``).
+        with_contact_bristles: whether contacts have bristles, which add columns to states (see ``contact_bristles``).
         with_couplings: whether joints are coupled.
         coordinates: number of joint coordinates Q.
         velocities: number of joint velocities D.
@@ -102,14 +103,14 @@ class WorldArrays:
     near_pairs: Array
     anchor: Array
     mesh: Array
-    sample: Array
+    mesh_data: Array
     coupling: Array
     coupling_work: Array
     with_pairs: Static
     with_meshes: Static
     turning: Static
-    with_bristles: Static
-    sticking: Static
+    with_dry_friction: Static
+    with_contact_bristles: Static
     with_couplings: Static
     coordinates: Integer
     velocities: Integer
@@ -210,8 +211,8 @@ def unpack_adjoint(
 ):
     """Adjoint of ``pack``: writes the adjoints of the inputs from those of the rows.
 
-    The adjoints of the unit quaternions in the rows are orthogonal to them (see ``joints.turn_adjoint``), so the adjoints of the
-    given quaternions follow by division by their lengths.
+    The adjoints of the unit quaternions in the rows are orthogonal to them (see ``joints.quaternion_adjoint``), so the adjoints
+    of the quaternions in ``joint_frame`` follow by division by their lengths.
     """
     for b, i in ti.ndrange(link_bar.shape[0], link_bar.shape[1]):
         length = load_vec4(joint_frame, b, i, POSE.quaternion).norm()

@@ -41,8 +41,8 @@ SHAPE = Row(  # columns of the table of shapes
 )
 
 # Columns of the table of meshes: first coefficient and nodes along x, y, z of the distance field (zero for other shapes), first
-# number of the features of a box or mesh (``surface_points``). All these numbers are in one array (``WorldArrays.sample``).
-MESH = Row(first_sample=1, nodes=3, first_feature=1)
+# number of the features of a box or mesh (``surface_points``). All these numbers are in one array (``WorldArrays.mesh_data``).
+MESH = Row(first_coefficient=1, nodes=3, first_feature=1)
 
 # Columns of the table of pairs. In a pair, spheres and capsules come before other shapes. The contacts of a round shape are
 # numbered; those of boxes and meshes are the features of both shapes.
@@ -60,7 +60,7 @@ NEAR = Row(count=1, tests=1, lists=1, faulty_pair=1, fault=1, fault_step=1, firs
 
 # Reasons why contact cannot resolve a pair: it overlaps deeper than half of the smallest half size of both, or moves that far in
 # a step.
-DEEP, FAST = range(2)
+TOO_DEEP, TOO_FAST = range(2)
 
 _INSCRIBED_SCALE, _PRISM_SIDES = 0.98, 16  # radius over that of a cylinder or cone, and sides, of the prism or pyramid inside
 _SLACK_FRACTION = 0.5  # fraction of the bounding radius of a shape
@@ -248,7 +248,7 @@ def mesh_rows(shapes: tuple[CollisionShape | None, ...]) -> tuple[np.ndarray, np
             arrays = {MESH.first_feature: shape.features}
             if shape.kind == "mesh":
                 rows[i, MESH.nodes : MESH.nodes + 3] = shape.distance.coefficients.shape
-                arrays[MESH.first_sample] = shape.distance.coefficients
+                arrays[MESH.first_coefficient] = shape.distance.coefficients
             for column, array in arrays.items():
                 if id(array) not in first_number:
                     first_number[id(array)] = table_size

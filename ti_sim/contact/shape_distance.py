@@ -52,7 +52,7 @@ def is_mesh(world: ti.template(), j):
 def distance_field(world: ti.template(), j):
     """Distance field of link j's mesh, as arguments of ``distance_kernels``: first coefficient, nodes, first node, cell."""
     nodes = ti.Vector([world.mesh[j, MESH.nodes], world.mesh[j, MESH.nodes + 1], world.mesh[j, MESH.nodes + 2]])
-    return world.mesh[j, MESH.first_sample], nodes, shape_vec3(world, j, SHAPE.grid_low), world.shape[j, SHAPE.grid_cell]
+    return world.mesh[j, MESH.first_coefficient], nodes, shape_vec3(world, j, SHAPE.grid_low), world.shape[j, SHAPE.grid_cell]
 
 
 @ti.func
@@ -63,7 +63,7 @@ def shape_distance(world: ti.template(), j, x, max_distance, with_second_derivat
         if ti.static(world.with_meshes):
             first_coefficient, nodes, first_node, cell = distance_field(world, j)
             distance, direction, distance_gradient, direction_jacobian = grid_distance(
-                world.sample, first_coefficient, nodes, first_node, cell, x, max_distance, with_second_derivatives
+                world.mesh_data, first_coefficient, nodes, first_node, cell, x, max_distance, with_second_derivatives
             )
     else:
         distance, direction, direction_jacobian = box_distance(x, shape_vec3(world, j, SHAPE.half_size))
@@ -128,11 +128,11 @@ def distance_along(world: ti.template(), j, x, k):
             first_coefficient, nodes, first_node, cell = distance_field(world, j)
             u, offset_outside = closest_grid_point(nodes, first_node, cell, x)
             if offset_outside.dot(offset_outside) == 0:
-                distance, rate, curvature = spline_along(world.sample, first_coefficient, nodes, cell, u, k)
+                distance, rate, curvature = spline_along(world.mesh_data, first_coefficient, nodes, cell, u, k)
                 gradient_rate = rate
             else:
                 distance_outside, direction, distance_gradient, direction_jacobian = grid_distance(
-                    world.sample, first_coefficient, nodes, first_node, cell, x, _LARGE_DISTANCE, True
+                    world.mesh_data, first_coefficient, nodes, first_node, cell, x, _LARGE_DISTANCE, True
                 )
                 distance, rate, gradient_rate, curvature = (
                     distance_outside,
@@ -153,10 +153,10 @@ def depth_in_mesh(world: ti.template(), j, x, radius):
     u, offset_outside = closest_grid_point(nodes, first_node, cell, x)
     distance = 0.0
     if offset_outside.dot(offset_outside) == 0:
-        distance = spline_value(world.sample, first_coefficient, nodes, u)
+        distance = spline_value(world.mesh_data, first_coefficient, nodes, u)
     else:
         distance, _direction, _distance_gradient, _direction_jacobian = grid_distance(
-            world.sample, first_coefficient, nodes, first_node, cell, x, _LARGE_DISTANCE, False
+            world.mesh_data, first_coefficient, nodes, first_node, cell, x, _LARGE_DISTANCE, False
         )
     return radius - distance
 

@@ -6,7 +6,7 @@ conserved. For the kinks see ``ti_sim.contact.shape_geometry``. Only particles w
 enlarged by their travel in a step, are tested.
 """
 
-from ti_sim.articulated.contact_force import add_load, point_adjoint, point_velocity, shape_arm, shape_rotation
+from ti_sim.articulated.contact_force import point_adjoint, point_velocity, shape_arm, shape_rotation, subtract_force
 from ti_sim.articulated.tables import LINK, WORK
 from ti_sim.base.rows import add_vec3, add_vec4, load_vec3, load_vec4
 from ti_sim.base.runtime import ti
@@ -114,7 +114,7 @@ def particle_loads(
                             rotation @ local_normal, gap, u, contact.x, contact.y, contact.z, contact.w, world.dt
                         )
                         f *= weight
-                        add_load(world, b, i, x - origin, -f)
+                        subtract_force(world, b, i, x - origin, -f)
                         add_vec3(force, b, p, 0, f)
 
 

@@ -148,7 +148,7 @@ def advance_adjoint(
                     for d in range(world.velocities):
                         world.velocity_work[b, d, JOINT_WORK.drive] = 0.0
                         joints[b, row, world.coordinates + world.velocities + d] = 0.0
-                    if ti.static(world.sticking):
+                    if ti.static(world.with_contact_bristles):
                         clear_pairs(world, joints, b, row)
                 else:
                     for p in range(deformable.particle_mass.shape[1]):

@@ -20,7 +20,7 @@ class Shapes:
 
     mesh: Array
     shape: Array
-    sample: Array
+    mesh_data: Array
     with_meshes: Static
 
 
