@@ -53,7 +53,7 @@ def first_bristle_bar(world: ti.template()):
 
 @ti.func
 def state_columns(world: ti.template()):
-    """Number of columns of a row of states: coordinates, velocities, accelerations, and what dry friction and bristles add."""
+    """Number of columns of a row of states: coordinates, velocities, accelerations, and those of dry friction and bristles."""
     columns = first_bristle(world)
     if ti.static(world.with_contact_bristles):
         columns += 2 * bristle_size(world) + STORED_PATCH_SIZE * pair_count(world)

@@ -148,8 +148,8 @@ def point_adjoint(world: ti.template(), b, i, arm, force, u_bar):
     add_vec3(world.work, b, i, WORK.bars + 9, u_bar)
     add_vec3(world.work, b, i, WORK.bars + 18, -arm.cross(force))
     add_vec3(world.work, b, i, WORK.bars + 21, -force)
-    spin, virtual = load_vec3(world.work, b, i, WORK.spin), load_vec3(world.work, b, i, WORK.virtual)
-    return u_bar.cross(spin) - force.cross(virtual)
+    spin, virtual_spin = load_vec3(world.work, b, i, WORK.spin), load_vec3(world.work, b, i, WORK.virtual)
+    return u_bar.cross(spin) - force.cross(virtual_spin)
 
 
 @ti.func

@@ -151,10 +151,10 @@ def eliminate_links(world: ti.template(), states: ti.template(), b, slot, frame,
             coupling_block = load_matrix(world.work, b, i, WORK.articulated_inertia + 6)
             mass_block = load_symmetric(world.work, b, i, WORK.articulated_inertia + 15)
             moment, force = load_vec3(world.work, b, i, WORK.load), load_vec3(world.work, b, i, WORK.load + 3)
-            first, past_last = world.tree[i, TREE.first_qd], world.tree[i, TREE.end_qd]
+            first_qd, past_last = world.tree[i, TREE.first_qd], world.tree[i, TREE.end_qd]
             d = past_last - 1
-            while d >= first:
-                axis, is_linear = direction(world, b, i, kind, d - first)
+            while d >= first_qd:
+                axis, is_linear = direction(world, b, i, kind, d - first_qd)
                 angular_column, linear_column = angular_block @ axis, coupling_block.transpose() @ axis
                 axis_inertia, axis_load = axis.dot(angular_column), axis.dot(moment)
                 if is_linear:
@@ -164,7 +164,7 @@ def eliminate_links(world: ti.template(), states: ti.template(), b, slot, frame,
                 if ti.static(virtual):
                     drive += world.velocity_work[b, d, JOINT_WORK.drive]
                 else:
-                    x = joint_position(states, b, slot, kind, world.tree[i, TREE.first_q], d - first)
+                    x = joint_position(states, b, slot, kind, world.tree[i, TREE.first_q], d - first_qd)
                     drive += joint_force(world, b, frame, d, kind, x, states[b, slot, world.coordinates + d])
                     if ti.static(world.with_dry_friction):
                         drive += dry_force(world, states, b, slot, kind, d)

@@ -161,7 +161,8 @@ def joint_and_contact_forces_adjoint(
 ):  # fmt: skip
     """Adjoint of ``joint_and_contact_forces``, from the adjoints of its arrays.
 
-    Row 0 of bar [B, 3, columns], zeros on entry, gets the adjoint of the state. Adds to the adjoints of the tables and inputs.
+    Writes the adjoint of the state to row 0 of bar [B, 3, columns], which must hold zeros on entry, and adds to the adjoints of
+    the tables and inputs.
     """
     for b in range(states.shape[0]):
         begin_contacts(world, states, b)
@@ -189,7 +190,7 @@ def joint_and_contact_forces_adjoint(
                 seed_wrench(world, bars, b, i, force, ground_bar, i, 0)
                 rotation = rotation_matrix(load_vec4(world.work, b, i, WORK.quaternion))
                 motion_bar = LinkMotionAdjoint(vec3(0.0), vec3(0.0), vec3(0.0), vec3(0.0), vec3(0.0))
-                _vs_bar, _ws_bar, w_bar, rotation_bar, center_bar = ground_load_adjoint(
+                _virtual_velocity_bar, _virtual_spin_bar, w_bar, rotation_bar, center_bar = ground_load_adjoint(
                     world, bars, states, bar, b, 0, 0, i, rotation, motion_bar
                 )
                 add_vec3(bars.link, b, i, LINK.center, rotation.transpose() @ center_bar)

@@ -57,10 +57,10 @@ _MIN_SQUARED_FORCE = 1e-30  # square of the normal force below which there is no
 def _path_average(path: Vector) -> tuple[Real, Real]:
     """``path_average`` of a recorded path."""
     depth, travel = path[0], path[1]
-    mean, fraction = path_average(depth.value, travel.value)
+    mean_depth, fraction = path_average(depth.value, travel.value)
     by_depth, by_travel, mean_by_travel = path_average_derivatives(depth.value, travel.value)
     fraction_variable = recorded(fraction, [(depth, by_depth), (travel, by_travel)])
-    return recorded(mean, [(depth, fraction), (travel, mean_by_travel)]), fraction_variable
+    return recorded(mean_depth, [(depth, fraction), (travel, mean_by_travel)]), fraction_variable
 
 
 def _friction_limit_factor(squared: Real, weight: Real, path: Vector, law: Vector) -> Real:
@@ -94,8 +94,8 @@ def patch_friction(resultant, squared_radius, path, u, angular_velocity, s, angl
         (force on the first link [N], moment on it about the centre [N m], displacement [m] and angle [rad] after the step).
     """
     ke, kd, kf, mu = contact.entries
-    force, (mean, fraction) = sqrt(resultant.dot(resultant)), _path_average(path)
-    weight = force * inverse(ke * mean + kd * fraction * path[2])
+    force, (mean_depth, fraction) = sqrt(resultant.dot(resultant)), _path_average(path)
+    weight = force * inverse(ke * mean_depth + kd * fraction * path[2])
     normal, law = resultant * inverse(force), Vector([ke, kd, mu])
     tangential_velocity, torsion_rate = u - normal * u.dot(normal), angular_velocity.dot(normal)
     s = s - normal * s.dot(normal) + tangential_velocity * (fraction * dt)

@@ -167,9 +167,9 @@ def advance(
     ``store_every`` 1, one row of coordinates, velocities and accelerations for each stage of each step, and the last state;
     otherwise coordinates and velocities at the start and after every ``store_every`` steps. With ``write_frames`` it writes the
     frames of the segment, which starts at a frame: joint_q [B, frames + 1, Q], joint_qd [B, frames + 1, D], body_q [B, frames +
-    1, N, 7] and body_qd [B, frames + 1, N, 6] (m, rad, m/s, rad/s). diverged_step [B] and diverged_link [B] get the first step
-    after which a state is not finite, and its link; worlds that are marked there are skipped. The other arrays are scratch.
-    Hand-written adjoint: ``advance_adjoint``.
+    1, N, 7] and body_qd [B, frames + 1, N, 6] (m, rad, m/s, rad/s). It writes to diverged_step [B] and diverged_link [B] the
+    first step after which a state is not finite, and its link, and skips worlds that are marked there. stage_rows [B, stages,
+    columns] is scratch. Hand-written adjoint: ``advance_adjoint``.
     """
     for index in range(source.shape[0] * iterations_per_world):
         b = index // iterations_per_world

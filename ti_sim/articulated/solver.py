@@ -108,7 +108,7 @@ def prepare(model: ArticulatedModel, inputs: ArticulatedInputs, *, dt: float) ->
     """
     like = inputs.link_mass
     b, n, d = inputs.world_count, model.link_count, model.velocity_count
-    pair, (mesh, sample) = model.pair, model.meshes
+    pair, (mesh, mesh_data) = model.pair, model.meshes
     near_pairs = np.zeros((b, NEAR.first_pair + len(pair)) if model.has_pairs else (1, NEAR.first_pair))
     near_pairs[:, [NEAR.count, NEAR.faulty_pair, NEAR.fault_step]] = -1
     coupling_count = len(model.joint_coupling)
@@ -132,7 +132,7 @@ def prepare(model: ArticulatedModel, inputs: ArticulatedInputs, *, dt: float) ->
         near_pairs=ints_in_same_library(like, near_pairs),
         anchor=empty_in_same_library(like, (b, n, 3) if model.has_pairs else (1, 1, 3)),
         mesh=ints_in_same_library(like, mesh),
-        mesh_data=reals_in_same_library(like, sample),
+        mesh_data=reals_in_same_library(like, mesh_data),
         coupling=ints_in_same_library(like, model.coupling if coupling_count else np.zeros((1, 2))),
         coupling_work=reals_in_same_library(like, coupling_work),
         with_pairs=model.pair_kinds,
@@ -347,7 +347,7 @@ class ArticulatedSolver(Solver):
         def differentiate_segment(first: int, count: int) -> None:
             is_last = first + count == steps
             if is_last and last_bars and inputs.has_bristles:
-                # The adjoint of the last frame's poses clears those of displacements: it comes first, alone.
+                # The adjoint of the last frame's poses clears the adjoints of displacements, so it runs before these are set.
                 run(section(states, (slice(None), slice(count * self._stages, count * self._stages + 1))), steps, 0, is_last=True)
                 assign(bar, columns[-1], last_bars[-1])
                 is_last = False

@@ -74,9 +74,9 @@ def bounding_box_in_frame(world: ti.template(), j, rotation, frame_origin, margi
         frame_origin: origin of that frame in the frame of the shape [m].
         margin: enlargement of the box on all sides [m].
     """
-    middle, half = bounding_box(world, j)
+    box_centre, half_size = bounding_box(world, j)
     inverse_rotation = rotation.transpose()
-    centre, half_extent = inverse_rotation @ (middle - frame_origin), ti.abs(inverse_rotation) @ half + margin
+    centre, half_extent = inverse_rotation @ (box_centre - frame_origin), ti.abs(inverse_rotation) @ half_size + margin
     return centre - half_extent, centre + half_extent
 
 
@@ -255,9 +255,9 @@ def load_side(world: ti.template(), pair: ti.template(), second):
 @ti.func
 def overlap_and_count(world: ti.template(), side: ti.template(), feature_count):
     """Least overlap of the bounding boxes of a side [m], and ``feature_count``, or 0 where the boxes do not overlap."""
-    middle, half_size = bounding_box(world, side.link)
-    overlap, count = ti.min(side.high - middle + half_size, middle + half_size - side.low).min(), feature_count
-    if (middle + half_size <= side.low).any() or (middle - half_size >= side.high).any():
+    box_centre, half_size = bounding_box(world, side.link)
+    overlap, count = ti.min(side.high - box_centre + half_size, box_centre + half_size - side.low).min(), feature_count
+    if (box_centre + half_size <= side.low).any() or (box_centre - half_size >= side.high).any():
         count = 0
     return overlap, count
 

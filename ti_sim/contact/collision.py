@@ -55,7 +55,7 @@ ROUND, SURFACES = range(2)
 WITH_ROUND, WITH_SURFACES = 1, 2
 
 # Columns of the list of near pairs of a world: their number (negative before the first list), the number of shape tests and of
-# lists so far, the first pair that contact could not resolve (negative for none), the reason, the step, and the pairs.
+# lists built since the start, the first pair that contact could not resolve (negative for none), the reason, the step, the pairs.
 NEAR = Row(count=1, tests=1, lists=1, faulty_pair=1, fault=1, fault_step=1, first_pair=1)
 
 # Reasons why contact cannot resolve a pair: it overlaps deeper than half of the smallest half size of both, or moves that far in
@@ -155,7 +155,7 @@ class CollisionShape:
 
 @checked
 def mesh_shape(shape: Shape, *, position: tuple[float, float, float] = (0.0, 0.0, 0.0)) -> CollisionShape:
-    """Collision shape of kind "mesh" from any shape, placed by its centre of mass; its distance field is sampled once, here.
+    """Collision shape of kind "mesh" from any shape, placed by its centre of mass; samples its distance field.
 
     Args:
         shape: other shapes collide with its distance field (``Shape.distance_field``); its own contact points are its collision

@@ -1,7 +1,7 @@
 """Compliant contact of a point with a plane (the ground or any other): linear spring and damper, regularised Coulomb friction.
 
 A force that is evaluated at discrete times jumps in its first and last step: the motion then depends on the time between the
-onset of a contact and the next evaluation, and its derivative, exact at a point, is far from the trend. The law here is therefore
+onset of a contact and the next evaluation, and its derivative, exact at a point, is far from the trend. This law is therefore
 the mean of the continuous law over the path, with a weight that decreases linearly from the time of evaluation to zero one step
 earlier and one step later (the weight of a variational integrator with a piecewise linear path; Marsden and West, Discrete
 mechanics and variational integrators, Acta Numerica 10, 2001). The path is straight, with the present normal velocity u_n. With

@@ -83,7 +83,7 @@ def line_shape_contact_adjoint(
     world: ti.template(), j, rotation, line: ti.template(), s, is_deepest, normal, gap, contact_point_bar, normal_bar, gap_bar,
     weight_bar,
 ):  # fmt: skip
-    """Adjoint of ``line_shape_contact``, given its results.
+    """Adjoint of ``line_shape_contact``, from its results and their adjoints.
 
     Returns:
         Adjoints of the centre and the direction of the line, and of the rotation of link j.

@@ -85,9 +85,9 @@ def damping_for_restitution(stiffness: FiniteArray, restitution: FiniteArray, ma
     # Bisection of the logarithm of the ratio z: z acos(z) / sqrt(1 - z^2) increases; it is below 2 z, and above ln z from 1 on.
     low, high = np.log(np.maximum(0.5 * target, np.finfo(np.float64).tiny)), np.maximum(target, 1.0)
     for _ in range(_HALVINGS):
-        middle = 0.5 * (low + high)
-        is_above = _half_angle_times_ratio(np.exp(middle)) > target
-        low, high = np.where(is_above, low, middle), np.where(is_above, middle, high)
+        midpoint = 0.5 * (low + high)
+        is_above = _half_angle_times_ratio(np.exp(midpoint)) > target
+        low, high = np.where(is_above, low, midpoint), np.where(is_above, midpoint, high)
     ratio = np.where(target > 0, np.exp(0.5 * (low + high)), 0.0)
     return 2 * ratio * np.sqrt(stiffness * mass)
 

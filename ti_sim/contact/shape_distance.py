@@ -75,9 +75,9 @@ def shape_distance(world: ti.template(), j, x, max_distance, with_second_derivat
 def unit_normal(distance, direction, radius):
     """Unit normal, gap along it [m], and length of the direction; a zero length and a large gap where there is no normal."""
     normal, gap, length = vec3(0.0), _LARGE_DISTANCE, 0.0
-    squared = direction.dot(direction)
-    if squared > _MIN_SQUARED_GRADIENT:
-        length = ti.sqrt(squared)
+    squared_length = direction.dot(direction)
+    if squared_length > _MIN_SQUARED_GRADIENT:
+        length = ti.sqrt(squared_length)
         normal, gap = direction / length, (distance - radius) / length
     return normal, gap, length
 
@@ -93,13 +93,13 @@ def distance_adjoint(normal, gap, length, distance_gradient, direction_jacobian,
 @ti.func
 def bounding_box(world: ti.template(), j):
     """Centre and half sizes of the bounding box of link j's shape, a box or mesh, in its frame [m]."""
-    middle, half = vec3(0.0), shape_vec3(world, j, SHAPE.half_size)
+    centre, half_size = vec3(0.0), shape_vec3(world, j, SHAPE.half_size)
     if is_mesh(world, j):
         if ti.static(world.with_meshes):
             _first, nodes, first_node, cell = distance_field(world, j)
-            middle = first_node + 0.5 * cell * (nodes - 1)
-            half = 0.5 * cell * (nodes - _OUTSIDE_NODES)
-    return middle, half
+            centre = first_node + 0.5 * cell * (nodes - 1)
+            half_size = 0.5 * cell * (nodes - _OUTSIDE_NODES)
+    return centre, half_size
 
 
 @ti.func
@@ -221,8 +221,8 @@ def deepest_on_line(world: ti.template(), j, c, k, h, radius):
     Returns:
         (s [m], whether the line touches there).
     """
-    middle, half = bounding_box(world, j)
-    low, high = clip_to_box(c, k, middle - half - radius, middle + half + radius, h)
+    centre, half_size = bounding_box(world, j)
+    low, high = clip_to_box(c, k, centre - half_size - radius, centre + half_size + radius, h)
     start = ti.max(0.75 * low + 0.25 * high, ti.min(0.25 * low + 0.75 * high, 0.0))
     second_start, second_low, second_high, num_maxima = 0.0, 0.0, 0.0, ti.select(low < high, 1, 0)
     if ti.static(world.with_meshes):

@@ -95,7 +95,7 @@ def _subtriangle_centres(divisions: int) -> np.ndarray:
 
 
 def _sharp_edges(points: np.ndarray, faces: np.ndarray, normals: np.ndarray, min_length: float) -> tuple[np.ndarray, np.ndarray]:
-    """Middles and half vectors, each [E, 3], of the convex sharp edges longer than a given length."""
+    """Middles and half vectors, each [E, 3] m, of the convex sharp edges longer than ``min_length`` [m]."""
     half_edges = np.concatenate([faces[:, [0, 1]], faces[:, [1, 2]], faces[:, [2, 0]]])
     face_of_edge, opposite_vertex = np.tile(np.arange(len(faces)), 3), np.concatenate([faces[:, 2], faces[:, 0], faces[:, 1]])
     order = np.lexsort(np.sort(half_edges, axis=1).T)

@@ -60,8 +60,8 @@ def advance(
     particles to states; the last state is stored, too. Otherwise row 0 of states holds the current state. With ``write_frames`` 1
     the frames of the segment, which starts at a frame, are written (as by the solvers of links and of particles). If
     ``store_every`` is above zero, the states after every ``store_every`` steps are copied to stored_joints and stored_particles.
-    diverged gets the first step after which a state is not finite, and the link or particle with that state; worlds that are
-    marked there are skipped. force [B, P, 3] must hold zeros. Hand-written adjoint: ``advance_adjoint``.
+    It writes to diverged the first step after which a state is not finite, and the link or particle with that state, and skips
+    worlds that are marked there. force [B, P, 3] must hold zeros. Hand-written adjoint: ``advance_adjoint``.
     """
     for index in range(states.shape[0] * iterations_per_world):
         b = index // iterations_per_world

@@ -195,7 +195,7 @@ class CoupledSolver(Solver):
         particle_bar = zeros_in_same_library(like, (b, p, PARTICLE.size))
         force_bar = zeros_in_same_library(like, (b, p, 3))
         sums = AdjointSums(self.model.deformable, inputs.particles)
-        packed = PackedBars(self.model.articulated, inputs.links, rollout.links.first_frame)
+        packed_bars = PackedBars(self.model.articulated, inputs.links, rollout.links.first_frame)
         links = prepare_links(self.model.articulated, inputs.links, dt=self.settings.dt)
         particles = prepare_particles(self.model.deformable, inputs.particles, differentiable=True)
 
@@ -208,7 +208,7 @@ class CoupledSolver(Solver):
             Launcher(
                 advance_adjoint, row, length, int(is_last), self.settings.substeps,
                 joints, states, rollout.links.diverged_step, joint_bar, particle_bar, force_bar, frame_bars,
-                self._contact_particles(like), links, packed.rows, particles, sums.partial_sums(),
+                self._contact_particles(like), links, packed_bars.rows, particles, sums.partial_sums(),
                 self._self_contact(inputs, start + length - 1), *self._last_arguments(inputs),
             )(start)  # fmt: skip
             sums.join()
@@ -218,7 +218,7 @@ class CoupledSolver(Solver):
                 length = min(_SUM_STEPS, first + count - start)
                 is_last = start + length == steps
                 if is_last and last_bars and inputs.links.has_bristles:
-                    # The adjoint of the last frame's poses clears those of displacements: it comes first, alone.
+                    # The adjoint of the last frame's poses clears the adjoints of displacements, so it runs before these are set.
                     run(steps, count, 0, is_last=True)
                     assign(joint_bar, last_entries[-1], last_bars[-1])
                     is_last = False
@@ -226,11 +226,11 @@ class CoupledSolver(Solver):
 
         rollout.adjoint.run_backwards(steps, recompute=recompute_segment, differentiate=differentiate_segment)
         sums.finish()
-        packed.finish(links, joint_bar)
+        packed_bars.finish(links, joint_bar)
         deformable_bars = sums.bars
         initial_bars = deformable_bars.particle_q0, deformable_bars.particle_qd0
         initialise_particles_adjoint(*views(particle_bar, frame_bars.particle_q, frame_bars.particle_qd, *initial_bars))
-        return CoupledInputs(packed.bars, deformable_bars)
+        return CoupledInputs(packed_bars.bars, deformable_bars)
 
     @compiled_plainly
     def _forces(self, inputs: CoupledInputs) -> tuple[Array, ...]:
@@ -259,21 +259,21 @@ class CoupledSolver(Solver):
             self.model.deformable, inputs.particles, ground_bar, self_bar, dt=self.settings.dt
         )
         world, joints, states = self._initial_arguments(inputs)
-        packed = PackedBars(self.model.articulated, inputs.links, 0)
+        packed_bars = PackedBars(self.model.articulated, inputs.links, 0)
         particle_bar = zeros_in_same_library(like, (b, p, PARTICLE.size))
         joint_bar = zeros_in_same_library(like, (b, 3, self.model.articulated.bar_columns(inputs.links)))
         for index, candidates in enumerate(self._particles_by_body(like)):
             if candidates is not None:
                 link_contacts_adjoint(*views(
                     joints, states, force_bar, section(wrench_bar, (slice(None), index)), zeros_in_same_library(like, (b, p, 3)),
-                    joint_bar, particle_bar, world, packed.rows, ParticleContact(inputs.particles.particle_contact),
+                    joint_bar, particle_bar, world, packed_bars.rows, ParticleContact(inputs.particles.particle_contact),
                     ParticleContact(deformable_bars.particle_contact), candidates,
                 ))  # fmt: skip
-        packed.finish(world, joint_bar)
+        packed_bars.finish(world, joint_bar)
         for array, columns in ((deformable_bars.particle_q0, slice(3)), (deformable_bars.particle_qd0, slice(3, 6))):
             assign(array, (...,), reals_in_same_library(array, to_numpy(array) + to_numpy(particle_bar)[..., columns]))
         links = self._link_solver.forces_adjoint(inputs.links, *link_bars)
-        pairs = zip(links.arrays(), packed.bars.arrays(), strict=True)
+        pairs = zip(links.arrays(), packed_bars.bars.arrays(), strict=True)
         links = links.with_arrays(reals_in_same_library(like, to_numpy(first) + to_numpy(second)) for first, second in pairs)
         return CoupledInputs(links, deformable_bars)
 

@@ -195,7 +195,7 @@ def zero_state():
 
 @ti.func
 def copy_state(source: ti.template()):
-    """A copy whose changes leave ``source`` as it is."""
+    """A copy that can be changed without changing ``source``."""
     position, quaternion, velocity, momentum = source.position, source.quaternion, source.velocity, source.momentum
     return BodyState(position, quaternion, velocity, momentum)
 

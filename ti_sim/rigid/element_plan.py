@@ -276,21 +276,21 @@ def advance(
     """Advance by ``steps`` semi-implicit steps with the arguments of ``world_plan.advance``."""
     b, n = rigid.body_mass.shape
     motion, load = zeros_in_same_library(states, (b, n, MOTION.size)), zeros_in_same_library(states, (b, n, WRENCH.size))
-    keep_all = store_every == 1
-    segment_states = states if keep_all else zeros_in_same_library(states, (b, UNROLL + 1, n, states.shape[3]))
+    store_all = store_every == 1
+    segment_states = states if store_all else zeros_in_same_library(states, (b, UNROLL + 1, n, states.shape[3]))
     begin_segment(source, source_slot, states, motion, rigid)
-    if not keep_all:
+    if not store_all:
         copy_slot(source, source_slot, segment_states, 0)
     executed_steps = 0
     while executed_steps < steps:
-        to_checkpoint = steps if keep_all else store_every - executed_steps % store_every
+        to_checkpoint = steps if store_all else store_every - executed_steps % store_every
         count = block_length(min(steps - executed_steps, to_checkpoint), UNROLL)
         advance_unrolled(
-            count, segment_states, executed_steps if keep_all else 0, motion, load, frames, first_step + executed_steps, substeps,
-            max_distance, rigid,
+            count, segment_states, executed_steps if store_all else 0, motion, load, frames, first_step + executed_steps,
+            substeps, max_distance, rigid,
         )  # fmt: skip
         executed_steps += count
-        if not keep_all:
+        if not store_all:
             if executed_steps % store_every == 0:
                 copy_slot(segment_states, count, states, executed_steps // store_every)
             copy_slot(segment_states, count, segment_states, 0)

@@ -163,11 +163,14 @@ class RigidInputs(Arrays):
                 f"the inputs have {present_names or 'neither wrenches nor drag'}, "
                 f"and the model is {'' if model.driven else 'not '}driven: a driven model needs both, any other neither"
             )
-        for name, is_needed, word in (("body_bristle", model.bristled, "bristled"), ("body_radius", model.rounded, "rounded")):
+        for name, is_needed, label in (
+            ("body_bristle", model.bristled, "bristled"),
+            ("body_radius", model.rounded, "rounded"),
+        ):
             if (getattr(self, name) is not None) != is_needed:
                 raise UserError(
-                    f"the inputs have {'no ' if is_needed else ''}{name}, and the model is {'' if is_needed else 'not '}{word}: "
-                    f"a {word} model needs it, any other must not have it"
+                    f"the inputs have {'no ' if is_needed else ''}{name}, and the model is {'' if is_needed else 'not '}{label}: "
+                    f"a {label} model needs it, any other must not have it"
                 )
         frames = self.frame_count if model.driven and len(self.body_wrench.shape) == 4 else 1
         self.check_shapes({

@@ -262,7 +262,7 @@ class RigidSolver(Solver):
         """Adjoint of all steps: one launch in the world plan, segment by segment in the element plan.
 
         Returns:
-            [B, 1, P, 2] adjoint of the initial displacements of bristles, from that of the last ones, if it is given.
+            [B, 1, P, 2] adjoint of the initial displacements of bristles, from ``last_bristle_bar`` (zeros if it is empty).
         """
         inputs, stored_states = rollout.inputs, rollout.states
         recompute, segment_steps = rollout.adjoint.interval > 1, segment_length(rollout.adjoint, steps)

@@ -73,5 +73,5 @@ def kept_interval(adjoint: Adjoint | None, steps: int, *, last: bool = False) ->
 
 
 def segment_length(adjoint: Adjoint, steps: int) -> int:
-    """Number of steps whose states are in memory at once in the backward pass."""
+    """Number of steps whose states are in memory at the same time in the backward pass."""
     return steps if adjoint.interval == 1 else min(adjoint.interval, steps)

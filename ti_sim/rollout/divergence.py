@@ -25,7 +25,7 @@ def mark_diverged_frames(arrays: Iterable[Array], diverged_step: np.ndarray, sub
 
 
 def mark_diverged_worlds(arrays: Iterable[Array], diverged: np.ndarray) -> None:
-    """Set the adjoints of diverged worlds to NaN, in place: they have no gradient, which is not a gradient of zero.
+    """Set the adjoints of diverged worlds to NaN, in place: their gradient does not exist, which zeros would hide.
 
     Args:
         arrays: [B, ...].

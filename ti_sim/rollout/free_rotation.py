@@ -105,7 +105,7 @@ def mean_momentum(momentum, inverse_inertia, armature, h, has_armature: ti.templ
 
 @ti.func
 def mean_momentum_adjoint(mean, inverse_inertia, armature, h, mean_bar, has_armature: ti.template()):
-    """Adjoint of ``mean_momentum``, given its result: (momentum_bar, inverse_bar, armature_bar)."""
+    """Adjoint of ``mean_momentum`` from its result ``mean``: (momentum_bar, inverse_inertia_bar, armature_bar)."""
     w, torque_matrix, _body_momentum = midpoint_terms(mean, inverse_inertia, armature, has_armature)
     momentum_bar = solve_3x3(residual_jacobian(w, torque_matrix, inverse_inertia, h).transpose(), mean_bar)
     armature_bar = vec3(0.0)

@@ -60,7 +60,7 @@ class Solver(ABC):
             frames: number of frame intervals; the result has one frame more, the initial one.
             adjoint: ``StoreAll()`` or ``Checkpoint(every=k)`` to store the states for ``rollout_adjoint``; None stores none.
             first_frame: frame at which the simulation begins. Above zero, the initial state is the last one of a rollout, and is
-                used as it is: the start of a simulation normalises quaternions, and projects velocities of smoke.
+                not changed: the start of a simulation normalises quaternions, and projects velocities of smoke.
 
         Returns:
             Frames and stored states. A world that diverges is marked; its later frames are NaN.

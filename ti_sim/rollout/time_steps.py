@@ -27,7 +27,7 @@ def check_plan(plan: str, integrator: str = "semi_implicit") -> None:
     if plan == "element" and integrator == "rk4":
         raise UserError("the element plan steps with 'semi_implicit' only: choose plan 'world' for 'rk4'")
     if plan != "auto" and integrator in IMPLICIT:
-        raise UserError(f"plan {plan!r} is one of explicit steps, and the integrator is {integrator!r}: leave the plan out")
+        raise UserError(f"plan {plan!r} is only for explicit steps, and the integrator is {integrator!r}: leave the plan out")
 
 
 def _check(label: str, value: str, allowed: Any) -> None:

@@ -351,7 +351,7 @@ def test_refusals() -> None:
     )  # fmt: skip
     with pytest.raises(UserError, match="self-contact needs integrator='semi_implicit'"):
         solver_of(model, "bdf2", dt=0.01).rollout(inputs_for(model), 1)
-    with pytest.raises(UserError, match="plan 'world' is one of explicit steps"):
+    with pytest.raises(UserError, match="plan 'world' is only for explicit steps"):
         DeformableSettings(dt=0.1, substeps=1, plan="world", integrator="bdf2")
     with pytest.raises(UserError, match="integrator 'rk4' is unknown: choose 'semi_implicit', 'backward_euler'"):
         DeformableSettings(dt=0.1, substeps=1, integrator="rk4")
