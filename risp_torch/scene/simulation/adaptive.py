@@ -17,7 +17,7 @@ from ti_sim.deformable.stable_step import stable_steps
 from ti_sim.rollout.adjoint import Adjoint
 
 # Iterations of stable_steps, safety margin, smallest fraction of a scene's steps, levels per factor of two.
-_LANCZOS, _SPARE, _MIN_STEP_DIVISOR, _RUNGS = 4, 1.4, 8, 4
+_LANCZOS, _SAFETY_MARGIN, _MIN_STEP_DIVISOR, _LEVELS_PER_OCTAVE = 4, 1.4, 8, 4
 
 
 def steps_of_worlds(solver: DeformableSolver, inputs: DeformableInputs, *, controls: int) -> list[int]:
@@ -32,12 +32,13 @@ def steps_of_worlds(solver: DeformableSolver, inputs: DeformableInputs, *, contr
         B numbers of steps, from an eighth of the solver's steps to all.
     """
     max_substeps = solver.settings.substeps
-    plain = inputs.with_arrays(kernel_tensor(tensor, name) for name, tensor in inputs.named_arrays().items())
-    longest = stable_steps(solver.model, plain, iterations=_LANCZOS)
-    needed = np.maximum(_SPARE * solver.settings.dt * max_substeps / longest, max_substeps / _MIN_STEP_DIVISOR)
-    rungs = np.where(needed < max_substeps, np.floor(_RUNGS * np.log2(max_substeps / needed)), 0)
+    kernel_inputs = inputs.with_arrays(kernel_tensor(tensor, name) for name, tensor in inputs.named_arrays().items())
+    stable_dt = stable_steps(solver.model, kernel_inputs, iterations=_LANCZOS)
+    needed_substeps = np.maximum(_SAFETY_MARGIN * solver.settings.dt * max_substeps / stable_dt, max_substeps / _MIN_STEP_DIVISOR)
+    levels = np.where(needed_substeps < max_substeps, np.floor(_LEVELS_PER_OCTAVE * np.log2(max_substeps / needed_substeps)), 0)
     return [
-        min(max_substeps, controls * math.ceil(max_substeps * 2 ** (-rung / _RUNGS) / controls - 1e-9)) for rung in rungs.tolist()
+        min(max_substeps, controls * math.ceil(max_substeps * 2 ** (-level / _LEVELS_PER_OCTAVE) / controls - 1e-9))
+        for level in levels.tolist()
     ]
 
 
@@ -64,7 +65,7 @@ def adaptive_rollout(
     for count in np.unique(steps).tolist():
         rows = np.flatnonzero(steps == count)
         settings = replace(solver.settings, dt=solver.settings.dt * max_substeps / count, substeps=count)
-        subset = inputs if len(rows) == len(steps) else _worlds(inputs, rows)
+        subset = inputs if len(rows) == len(steps) else _inputs_of_worlds(inputs, rows)
         particle_q, particle_qd, diverged = bridge.rollout(
             DeformableSolver(solver.model, settings), subset, frames, adjoint=adjoint, failures=failures
         )
@@ -80,6 +81,6 @@ def adaptive_rollout(
     return particle_q, particle_qd, diverged
 
 
-def _worlds(inputs: DeformableInputs, rows: np.ndarray) -> DeformableInputs:
+def _inputs_of_worlds(inputs: DeformableInputs, rows: np.ndarray) -> DeformableInputs:
     """The inputs of some worlds."""
     return inputs.with_arrays(array[torch.as_tensor(rows, device=array.device)] for array in inputs.arrays())

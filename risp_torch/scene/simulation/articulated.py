@@ -29,9 +29,9 @@ from ti_sim.articulated.single_state import forward_kinematics
 from ti_sim.articulated.solver import ArticulatedSolver
 from ti_sim.base.errors import UserError
 
-_SPRINGS = ("stiffness", "rest", "damping", "armature", "limit_low", "limit_high", "limit_stiffness")
-_COUPLED = 1e-4  # rad or m: how far coordinates of a state may be off their coupling, for rounding
-_DRY = ("dry_friction", "dry_stiffness", "dry_damping")
+_JOINT_QUANTITIES = ("stiffness", "rest", "damping", "armature", "limit_low", "limit_high", "limit_stiffness")
+_COUPLING_TOLERANCE = 1e-4  # rad or m: largest deviation of a state's coordinates from their coupling, for rounding
+_DRY_FRICTION = ("dry_friction", "dry_stiffness", "dry_damping")
 
 
 class ArticulatedAdapter(SolverAdapter):
@@ -98,19 +98,20 @@ class ArticulatedAdapter(SolverAdapter):
 
     def named_forces(self, arrays: Mapping[str, torch.Tensor]) -> Forces:
         """As ``SolverAdapter.named_forces``; bodies that cannot move have the forces of other bodies, not those of the ground."""
-        ground, model, names = arrays["ground_wrench"], self.solver.model, self.solver.model.link_names
-        touching = [i for i in bodies_with_points(self.spec.bodies) if model.moves[i]]
+        ground_wrench, model, names = arrays["ground_wrench"], self.solver.model, self.solver.model.link_names
+        bodies_on_ground = [i for i in bodies_with_points(self.spec.bodies) if model.moves[i]]
         pairs = model.candidate_pairs
         wrench = arrays["pair_wrench"][..., : len(pairs), :].unflatten(-1, (2, 6))
-        total = ground
+        body_wrench = ground_wrench
         for side in range(2):
-            links = torch.tensor([pair[side] for pair in pairs], dtype=torch.int64, device=ground.device)
-            total = total.index_add(-2, links, wrench[..., side, :])
+            links = torch.tensor([pair[side] for pair in pairs], dtype=torch.int64, device=ground_wrench.device)
+            body_wrench = body_wrench.index_add(-2, links, wrench[..., side, :])
         joint = arrays["joint_force"][..., : model.velocity_count, :]
         forces = {f"joint_{name}": joint[..., getattr(JOINT_FORCE, name)] for name in JOINT_FORCE.names}
         return Forces(
-            body_contact=total, contact=torch.cat([ground[..., touching, :], wrench[..., 0, :]], dim=-2), **forces,
-            contacts=(*((names[i], "ground") for i in touching), *((names[i], names[j]) for i, j in pairs)),
+            body_contact=body_wrench, **forces,
+            contact=torch.cat([ground_wrench[..., bodies_on_ground, :], wrench[..., 0, :]], dim=-2),
+            contacts=(*((names[i], "ground") for i in bodies_on_ground), *((names[i], names[j]) for i, j in pairs)),
         )  # fmt: skip
 
     def start(self, values: Values) -> tuple[torch.Tensor, None]:
@@ -132,14 +133,14 @@ class ArticulatedAdapter(SolverAdapter):
         """``poses_of_joints``, and the velocities [B, N, 6] of the centres of mass for joint velocities [B, D]."""
         inputs = articulated_inputs(self.spec.bodies, self.spec.motors, values, frames=1, actions=None)
 
-        def motion() -> tuple[torch.Tensor, ...]:
-            plain_inputs = inputs.with_arrays(array.detach().contiguous() for array in inputs.arrays())
+        def compute_motion() -> tuple[torch.Tensor, ...]:
+            detached_inputs = inputs.with_arrays(array.detach().contiguous() for array in inputs.arrays())
             joints = (array.detach().contiguous() for array in (joint_q, joint_qd))
-            link_q, link_qd = forward_kinematics(self.solver.model, plain_inputs, *joints)
+            link_q, link_qd = forward_kinematics(self.solver.model, detached_inputs, *joints)
             return tuple(array[:, 0] for array in centers_of_mass(self.spec.bodies, values, link_q[:, None], link_qd[:, None]))
 
         error = RuntimeError("trying to differentiate initial poses of links: use the first frame of Scene.rollout")
-        return without_second_derivative(motion, error, joint_q, joint_qd, *inputs.arrays(), *values.values())
+        return without_second_derivative(compute_motion, error, joint_q, joint_qd, *inputs.arrays(), *values.values())
 
 
 def articulated_model(bodies: Sequence[Body], values: Values, *, ground_height: float) -> ArticulatedModel:
@@ -190,11 +191,11 @@ def check_coupled_coordinates(bodies: Sequence[Body], joint_q: torch.Tensor) -> 
         if coupling is not None:
             follower, leader = joint_q.detach()[:, column], joint_q.detach()[:, columns[coupling.leader]]
             expected = coupling.multiplier * leader + coupling.offset
-            off = int((follower - expected).abs().argmax())
-            if not float((follower - expected).abs().max()) <= _COUPLED * (1.0 + float(expected.abs().max())):
+            world = int((follower - expected).abs().argmax())
+            if not float((follower - expected).abs().max()) <= _COUPLING_TOLERANCE * (1.0 + float(expected.abs().max())):
                 raise UserError(
-                    f"state.joint_q has the joint of {body.name!r} at {float(follower[off, 0]):g}, and its coupling to that of "
-                    f"{bodies[coupling.leader].name!r} puts it at {float(expected[off, 0]):g}: give a state of this scene"
+                    f"state.joint_q has the joint of {body.name!r} at {float(follower[world, 0]):g}, and its coupling to that of "
+                    f"{bodies[coupling.leader].name!r} puts it at {float(expected[world, 0]):g}: give a state of this scene"
                 )
 
 
@@ -214,44 +215,48 @@ def articulated_inputs(
     """
     gravity = values["gravity"]
     worlds, velocities = len(gravity), velocity_slices(bodies)[-1].stop
-    springs = {key: torch.cat([_spring(body, values, key) for body in bodies], dim=1) for key in _SPRINGS}
-    dry: dict[str, torch.Tensor] = {}
+    quantities = {
+        key: torch.cat([_joint_quantity(body, values, key) for body in bodies], dim=1) for key in _JOINT_QUANTITIES
+    }
+    dry_friction: dict[str, torch.Tensor] = {}
     if any(isinstance(body, Link) and "dry_friction" in body.parameter_names for body in bodies):
-        dry = {f"joint_{key}": torch.cat([_spring(body, values, key) for body in bodies], dim=1) for key in _DRY}
-        dry["joint_bristle0"] = gravity.new_zeros(worlds, velocities)
+        dry_friction = {
+            f"joint_{key}": torch.cat([_joint_quantity(body, values, key) for body in bodies], dim=1) for key in _DRY_FRICTION
+        }
+        dry_friction["joint_bristle0"] = gravity.new_zeros(worlds, velocities)
     action, target = gravity.new_zeros(worlds, frames, velocities), gravity.new_zeros(worlds, frames, velocities)
     gain, stiffness, damping = (gravity.new_zeros(worlds, velocities) for _ in range(3))
     limit = gravity.new_full((worlds, velocities), torch.inf)
     motor_actions = None if actions is None else split_actions(motors, actions, worlds=worlds, frames=frames)
     for k, group in enumerate(motors):
         velocity_indices = torch.tensor(group.velocities, device=gravity.device)
-        rows = group.actions(values, frames) if motor_actions is None else motor_actions[k]
+        group_action = group.actions(values, frames) if motor_actions is None else motor_actions[k]
         count = len(group.velocities)
-        action = action.index_copy(2, velocity_indices, rows.expand(worlds, frames, count))
+        action = action.index_copy(2, velocity_indices, group_action.expand(worlds, frames, count))
         targets = group.targets(values, frames)
         if targets is not None:
             target = target.index_copy(2, velocity_indices, targets.expand(worlds, frames, count))
         keys = ("gain", "servo_stiffness", "servo_damping")
-        numbers = [values[f"{group.name}.{key}"][:, None].expand(worlds, count) for key in keys]
+        group_values = [values[f"{group.name}.{key}"][:, None].expand(worlds, count) for key in keys]
         gain, stiffness, damping = (
-            array.index_copy(1, velocity_indices, number)
-            for array, number in zip((gain, stiffness, damping), numbers, strict=True)
+            array.index_copy(1, velocity_indices, group_value)
+            for array, group_value in zip((gain, stiffness, damping), group_values, strict=True)
         )
         limit = limit.index_fill(1, velocity_indices, group.limit)
     return ArticulatedInputs(
         joint_q0=torch.cat([_start(body, bodies, values) for body in bodies], dim=1),
         joint_qd0=torch.cat([_start_velocity(body, bodies, values) for body in bodies], dim=1),
         joint_frame=torch.stack([_joint_frame(body, bodies, values) for body in bodies], dim=1),
-        joint_stiffness=springs["stiffness"], joint_rest=springs["rest"], joint_damping=springs["damping"],
-        joint_armature=springs["armature"], joint_limit_low=springs["limit_low"], joint_limit_high=springs["limit_high"],
-        joint_limit_stiffness=springs["limit_stiffness"],
+        joint_stiffness=quantities["stiffness"], joint_rest=quantities["rest"], joint_damping=quantities["damping"],
+        joint_armature=quantities["armature"], joint_limit_low=quantities["limit_low"], joint_limit_high=quantities["limit_high"],
+        joint_limit_stiffness=quantities["limit_stiffness"],
         motor_gain=gain, motor_limit=limit, servo_stiffness=stiffness, servo_damping=damping, action=action, servo_target=target,
         link_mass=torch.stack([body.mass(values) for body in bodies], dim=1),
         link_com=torch.stack([center_of(body, values) for body in bodies], dim=1),
         link_inertia=torch.stack([body.inertia(values) for body in bodies], dim=1),
         link_contact=torch.stack([body.contact(values) for body in bodies], dim=1),
         gravity=gravity_rows(values),
-        link_wrench=gravity.new_zeros(worlds, frames, len(bodies), 6), link_bristle=_bristles(bodies, values), **dry,
+        link_wrench=gravity.new_zeros(worlds, frames, len(bodies), 6), link_bristle=_bristles(bodies, values), **dry_friction,
     )  # fmt: skip
 
 
@@ -272,13 +277,13 @@ def centers_of_mass(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Poses [B, T, N, 7] and velocities [B, T, N, 6] of the centres of mass from those of the link frames."""
     centers = torch.stack([center_of(body, values) for body in bodies], dim=1)[:, None]
-    arm = matrix_vector(rotation_matrix(link_q[..., 3:]), centers)
-    spin = link_qd[..., 3:]
-    body_q = torch.cat([link_q[..., :3] + arm, link_q[..., 3:]], dim=-1)
-    return body_q, torch.cat([link_qd[..., :3] + torch.linalg.cross(spin, arm), spin], dim=-1)
+    offsets = matrix_vector(rotation_matrix(link_q[..., 3:]), centers)
+    angular_velocity = link_qd[..., 3:]
+    body_q = torch.cat([link_q[..., :3] + offsets, link_q[..., 3:]], dim=-1)
+    return body_q, torch.cat([link_qd[..., :3] + torch.linalg.cross(angular_velocity, offsets), angular_velocity], dim=-1)
 
 
-def _spring(body: Body, values: Values, key: str) -> torch.Tensor:
+def _joint_quantity(body: Body, values: Values, key: str) -> torch.Tensor:
     gravity = values["gravity"]
     if isinstance(body, Link) and key in body.parameter_names:
         return body.joint_quantity(values, key)
@@ -294,8 +299,8 @@ def _start(body: Body, bodies: Sequence[Body], values: Values) -> torch.Tensor:
 def _start_velocity(body: Body, bodies: Sequence[Body], values: Values) -> torch.Tensor:
     if isinstance(body, Link):
         return body.rate(values, bodies)
-    velocity, turn = body.velocity(values), rotation_matrix(body.pose(values)[:, 3:])
-    return torch.cat([velocity[:, :3], matrix_vector(turn.mT, velocity[:, 3:])], dim=1)
+    velocity, rotation = body.velocity(values), rotation_matrix(body.pose(values)[:, 3:])
+    return torch.cat([velocity[:, :3], matrix_vector(rotation.mT, velocity[:, 3:])], dim=1)
 
 
 def _joint_frame(body: Body, bodies: Sequence[Body], values: Values) -> torch.Tensor:

@@ -24,7 +24,7 @@ from ti_sim.contact.surface_points import FEATURE_VECTOR, FEATURE_WEIGHT
 from ti_sim.shapes.contact_points import KIND, PATCH, POSITION, RADIUS, RIM, VECTOR
 
 _DIRECTIONS = tuple(sign * axis for axis in np.eye(3) for sign in (1.0, -1.0))
-_FLAT = 1e-3  # of a body's size: points within this height touch together
+_DEPTH_TOLERANCE = 1e-3  # of a body's size: points within this height touch together
 
 
 def ground_points(rows: np.ndarray, normal: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -43,12 +43,12 @@ def ground_points(rows: np.ndarray, normal: np.ndarray) -> tuple[np.ndarray, np.
         if kind == PATCH:
             weights[k] = max(0.0, float(vector @ normal))
         elif kind >= RIM:
-            low = normal - (vector @ normal) * vector
-            if np.linalg.norm(low) < 1e-6:  # the circle lies on the plane: any angle
-                low = np.cross(vector, np.eye(3)[np.abs(vector).argmin()])
-            low /= np.linalg.norm(low)
+            radial = normal - (vector @ normal) * vector
+            if np.linalg.norm(radial) < 1e-6:  # the circle lies on the plane: any angle
+                radial = np.cross(vector, np.eye(3)[np.abs(vector).argmin()])
+            radial /= np.linalg.norm(radial)
             angle = 0.5 * np.pi * (kind - RIM)
-            positions[k] += row[RADIUS] * (np.cos(angle) * low + np.sin(angle) * np.cross(vector, low))
+            positions[k] += row[RADIUS] * (np.cos(angle) * radial + np.sin(angle) * np.cross(vector, radial))
         else:
             positions[k] += row[RADIUS] * normal
     return _lowest(positions, weights, normal)
@@ -62,13 +62,13 @@ def touching_points(shape: CollisionShape, normal: np.ndarray) -> tuple[np.ndarr
     """
     if shape.kind in ("box", "mesh"):
         rows = shape.features
-        middles, halves = rows[:, :FEATURE_VECTOR], rows[:, FEATURE_VECTOR:FEATURE_WEIGHT]
-        tops = middles @ normal - np.abs(halves @ normal)  # an edge touches along its whole length, or not at all
-        lowest = tops >= tops.max() - _FLAT * np.ptp(middles, axis=0).max()
+        midpoints, half_edges = rows[:, :FEATURE_VECTOR], rows[:, FEATURE_VECTOR:FEATURE_WEIGHT]
+        edge_heights = midpoints @ normal - np.abs(half_edges @ normal)  # an edge touches along its whole length, or not at all
+        lowest = edge_heights >= edge_heights.max() - _DEPTH_TOLERANCE * np.ptp(midpoints, axis=0).max()
         weights = np.tile(rows[lowest, FEATURE_WEIGHT] / np.sqrt(rows[lowest, FEATURE_WEIGHT].sum()), 2)
-        return np.concatenate([middles[lowest] + sign * halves[lowest] / np.sqrt(6) for sign in (-1, 1)]), 0.5 * weights
-    half = shape.size[1] if shape.kind == "capsule" else 0.0
-    positions = np.array([[0.0, 0.0, half], [0.0, 0.0, -half]][: 1 + (half > 0)]) + shape.size[0] * normal
+        return np.concatenate([midpoints[lowest] + sign * half_edges[lowest] / np.sqrt(6) for sign in (-1, 1)]), 0.5 * weights
+    half_length = shape.size[1] if shape.kind == "capsule" else 0.0
+    positions = np.array([[0.0, 0.0, half_length], [0.0, 0.0, -half_length]][: 1 + (half_length > 0)]) + shape.size[0] * normal
     return _lowest(positions, np.ones(len(positions)), normal)
 
 
@@ -77,13 +77,13 @@ def _lowest(positions: np.ndarray, weights: np.ndarray, normal: np.ndarray) -> t
     if not len(positions):
         return positions, weights
     depth = positions @ normal
-    lowest = depth >= depth.max() - _FLAT * np.ptp(positions, axis=0).max()
+    lowest = depth >= depth.max() - _DEPTH_TOLERANCE * np.ptp(positions, axis=0).max()
     return positions[lowest], weights[lowest]
 
 
-def rates(
+def face_contact_rates(
     mass: float, inertia: np.ndarray, contact: np.ndarray, faces: list[tuple[np.ndarray, np.ndarray, np.ndarray]],
-    *, bristle: float = 0.0, shared: bool = False, surface: bool = False,
+    *, bristle: float = 0.0, bristle_per_face: bool = False, has_features: bool = False,
 ) -> np.ndarray:
     """Largest omega^2 [1/s2] and c [1/s] of a body in contact with a fixed one.
 
@@ -93,36 +93,36 @@ def rates(
         contact: [4] ke, kd, kf, mu of a point.
         faces: simultaneous contact faces: positions [n, 3], factors [n] and normal [3] of each.
         bristle: bristle stiffness kt of a point [N/m].
-        shared: whether it is that of a whole face instead.
-        surface: whether the shape is a box or mesh, whose features share their stiffness.
+        bristle_per_face: whether ``bristle`` is the stiffness of a whole face instead.
+        has_features: whether the shape is a box or mesh, whose weighted features share one stiffness.
     """
     ke, kd, kf, mu = contact
-    stiffness, damping, moving = np.zeros((6, 6)), np.zeros((6, 6)), np.zeros((6, 6))
-    thin = 1e-9 * np.trace(inertia)  # nonzero about the axis of a thin rod
-    moving[:3, :3], moving[3:, 3:] = mass * np.eye(3), inertia + thin * np.eye(3)
+    stiffness, damping, mass_matrix = np.zeros((6, 6)), np.zeros((6, 6)), np.zeros((6, 6))
+    min_inertia = 1e-9 * np.trace(inertia)  # nonzero about the axis of a thin rod
+    mass_matrix[:3, :3], mass_matrix[3:, 3:] = mass * np.eye(3), inertia + min_inertia * np.eye(3)
     for positions, weights, normal in faces:
         normal_projection = np.outer(normal, normal)
-        drag = kd * normal_projection + (kf if mu > 0 else 0.0) * (np.eye(3) - normal_projection)
-        sticking = (bristle if mu > 0 else 0.0) * (np.eye(3) - normal_projection)
+        point_damping = kd * normal_projection + (kf if mu > 0 else 0.0) * (np.eye(3) - normal_projection)
+        tangential_stiffness = (bristle if mu > 0 else 0.0) * (np.eye(3) - normal_projection)
         for position, weight in zip(positions, weights, strict=True):
-            map_ = np.hstack([np.eye(3), -np.cross(np.eye(3), position).T])
+            point_jacobian = np.hstack([np.eye(3), -np.cross(np.eye(3), position).T])
             # The patch of a pair is centred and turned by the loads of its points, which their shares are proportional to.
-            spring = (3 if surface else 1) * weight * ke * normal_projection + (
-                weight / weights.sum() if shared else weight
-            ) * sticking
-            stiffness += map_.T @ spring @ map_
-            damping += weight * map_.T @ drag @ map_
-        if surface and len(positions):
-            mean = np.concatenate([weights.sum() * normal, np.cross(weights @ positions, normal)])
-            stiffness -= 2 * ke * np.outer(mean, mean) / weights.sum()
-    return np.array([eigh(matrix, moving, eigvals_only=True)[-1] for matrix in (stiffness, damping)])
+            point_stiffness = (3 if has_features else 1) * weight * ke * normal_projection + (
+                weight / weights.sum() if bristle_per_face else weight
+            ) * tangential_stiffness
+            stiffness += point_jacobian.T @ point_stiffness @ point_jacobian
+            damping += weight * point_jacobian.T @ point_damping @ point_jacobian
+        if has_features and len(positions):
+            weighted_sum = np.concatenate([weights.sum() * normal, np.cross(weights @ positions, normal)])
+            stiffness -= 2 * ke * np.outer(weighted_sum, weighted_sum) / weights.sum()
+    return np.array([eigh(matrix, mass_matrix, eigvals_only=True)[-1] for matrix in (stiffness, damping)])
 
 
-def longest_step(squared: float, damping: float) -> float:
-    """Step [s] up to which a mode of omega^2 ``squared`` [1/s2] and c ``damping`` [1/s] stays bounded; inf without limit."""
-    if squared <= 0:
+def longest_step(omega_squared: float, damping: float) -> float:
+    """Step [s] up to which a mode with ``omega_squared`` [1/s2] and c = ``damping`` [1/s] stays bounded; inf without limit."""
+    if omega_squared <= 0:
         return np.inf if damping <= 0 else 2 / damping
-    return 4 / (damping + np.sqrt(damping**2 + 4 * squared))
+    return 4 / (damping + np.sqrt(damping**2 + 4 * omega_squared))
 
 
 def contact_rates(
@@ -132,19 +132,24 @@ def contact_rates(
     """Largest omega^2 [1/s2] and c [1/s] of a body that touches the ground, or others, at the faces of six directions.
 
     Args:
-        mass, inertia, contact: as in ``rates``.
+        mass, inertia, contact: as in ``face_contact_rates``.
         rows: contact points with the ground, if there is one.
         shape: collision shape, centred at the centre of mass; None if the body touches only the ground.
         partners: number of other bodies, including the ground, that may touch it: with two, opposite faces touch simultaneously.
         bristle: bristle stiffness kt of a point on the ground, or of the whole contact with another body [N/m]. A body that
             touches both counts as on the ground, which is the stiffer one.
     """
-    worst, shared = np.zeros(2), shape is not None and not len(rows)
+    max_rates, bristle_per_face = np.zeros(2), shape is not None and not len(rows)
     for normal in _DIRECTIONS[:: 2 if partners > 1 else 1]:
         faces = [
             (*(ground_points(rows, side) if shape is None else touching_points(shape, side)), side)
             for side in (normal, -normal)[: min(partners, 2)]
         ]
-        surface = shape is not None and shape.kind in ("box", "mesh")
-        worst = np.maximum(worst, rates(mass, inertia, contact, faces, bristle=bristle, shared=shared, surface=surface))
-    return worst
+        has_features = shape is not None and shape.kind in ("box", "mesh")
+        max_rates = np.maximum(
+            max_rates,
+            face_contact_rates(
+                mass, inertia, contact, faces, bristle=bristle, bristle_per_face=bristle_per_face, has_features=has_features
+            ),
+        )
+    return max_rates

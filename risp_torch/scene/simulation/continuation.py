@@ -1,4 +1,4 @@
-"""Simulations that continue from a state: its arrays as inputs of a solver, rows over time from its frame on, the last state."""
+"""Simulations that continue from a state: its arrays as inputs of a solver, rows over time from its frame, the last state."""
 
 from __future__ import annotations
 
@@ -53,15 +53,17 @@ def after_frame(inputs: Arrays, frame: int) -> Arrays:
     return replace(inputs, **changes)
 
 
-def last_state(states: States, arrays: Mapping[str, torch.Tensor], rest: Mapping[str, torch.Tensor], *, frame: int) -> State:
+def last_state(
+    states: States, arrays: Mapping[str, torch.Tensor], other_arrays: Mapping[str, torch.Tensor], *, frame: int
+) -> State:
     """The state at the last frame of a motion.
 
     Args:
         states: the motion.
         arrays: the solver's arrays at the frames [B, T, ...] by name.
-        rest: what a state has besides these [B, ...].
+        other_arrays: all other arrays of a state [B, ...] by name.
         frame: number of the last frame.
     """
     bodies = {"body_q": states.body_q, "body_qd": states.body_qd} if states.body_q.shape[2] else {}
     last = {name: array[:, -1] for name, array in (arrays | bodies).items() if name in STATE_ARRAYS}
-    return State(frame=frame, **last, **{name: array for name, array in rest.items() if array.numel()})
+    return State(frame=frame, **last, **{name: array for name, array in other_arrays.items() if array.numel()})

@@ -14,7 +14,7 @@ from risp_torch.scene.numbers import Values
 from risp_torch.scene.simulation.articulated import ArticulatedAdapter, check_coupled_coordinates
 from risp_torch.scene.simulation.deformable import DeformableAdapter
 from risp_torch.scene.simulation.solver_adapter import SolverAdapter
-from risp_torch.scene.simulation.step_warnings import touching_particles
+from risp_torch.scene.simulation.step_warnings import colliding_particles
 from risp_torch.scene.spec import SceneSpec
 from risp_torch.scene.state import State
 from risp_torch.scene.states import States
@@ -36,19 +36,21 @@ class CoupledAdapter(SolverAdapter):
     @classmethod
     def of(cls, spec: SceneSpec) -> Self | None:
         """As ``SolverAdapter.of``."""
-        return cls(spec) if spec.bodies and len(touching_particles(spec)) else None
+        return cls(spec) if spec.bodies and len(colliding_particles(spec)) else None
 
     def make_solver(self) -> CoupledSolver:
         """As ``SolverAdapter.make_solver``."""
-        stepping, touching = self.spec.stepping, touching_particles(self.spec)
+        stepping, contact_particles = self.spec.stepping, colliding_particles(self.spec)
         thickness = np.concatenate([np.full(deformable.count, deformable.thickness) for deformable in self.spec.deformables])
         return CoupledSolver(
-            CoupledModel(self.links.solver.model, self.particles.solver.model, touching, 0.5 * thickness[touching]),
+            CoupledModel(
+                self.links.solver.model, self.particles.solver.model, contact_particles, 0.5 * thickness[contact_particles]
+            ),
             CoupledSettings(stepping.dt, stepping.substeps),
         )
 
     def step_warnings(self, solver: CoupledSolver) -> list[str]:
-        """None: ``links`` and ``particles`` issue their own."""
+        """None: the adapters ``links`` and ``particles`` issue the warnings."""
         return []
 
     def inputs(self, values: Values, *, frames: int, actions: torch.Tensor | None = None) -> CoupledInputs:
@@ -71,9 +73,9 @@ class CoupledAdapter(SolverAdapter):
         """As ``SolverAdapter.named_forces``."""
         links, particles = self.links.named_forces(arrays), self.particles.named_forces(arrays)
         wrench = arrays["particle_wrench"]  # of each deformable body on each link
-        shaped = [i for i, body in enumerate(self.spec.bodies) if body.collision is not None]
-        contact = wrench[..., shaped, :].transpose(-3, -2).flatten(-3, -2)
-        names = ((self.spec.bodies[i].name, body.name) for i in shaped for body in self.spec.deformables)
+        colliding_bodies = [i for i, body in enumerate(self.spec.bodies) if body.collision is not None]
+        contact = wrench[..., colliding_bodies, :].transpose(-3, -2).flatten(-3, -2)
+        names = ((self.spec.bodies[i].name, body.name) for i in colliding_bodies for body in self.spec.deformables)
         return replace(
             links, body_contact=links.body_contact + wrench.sum(dim=-3), contact=torch.cat([links.contact, contact], dim=-2),
             contacts=(*links.contacts, *names), particle_contact=particles.particle_contact + arrays["link_force"],
@@ -82,8 +84,10 @@ class CoupledAdapter(SolverAdapter):
     def states(self, values: Values, *arrays: torch.Tensor) -> States:
         """As ``SolverAdapter.states``."""
         *links, particle_q, particle_qd, diverged = arrays
-        linked = self.links.states(values, *links, diverged)
-        return States(linked.body_q, linked.body_qd, diverged, linked.joint_q, linked.joint_qd, particle_q, particle_qd)
+        link_states = self.links.states(values, *links, diverged)
+        return States(
+            link_states.body_q, link_states.body_qd, diverged, link_states.joint_q, link_states.joint_qd, particle_q, particle_qd
+        )
 
     def start(self, values: Values) -> tuple[torch.Tensor, torch.Tensor]:
         """As ``SolverAdapter.start``."""

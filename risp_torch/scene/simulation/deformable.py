@@ -44,7 +44,7 @@ class DeformableAdapter(SolverAdapter):
     def make_solver(self) -> DeformableSolver:
         """As ``SolverAdapter.make_solver``."""
         spec, stepping = self.spec, self.spec.stepping
-        _check(spec)
+        _check_features(spec)
         model = deformable_model(spec.deformables, spec.loads, ground_height=spec.ground_height, self_contact=spec.self_contact)
         settings = DeformableSettings(
             dt=stepping.dt, substeps=stepping.substeps, plan=stepping.plan, integrator=stepping.integrator,
@@ -68,9 +68,11 @@ class DeformableAdapter(SolverAdapter):
         if state.particle_history is None:
             return
         with outside_transforms():
-            last = unwrapped(state.particle_history.detach())[:, -1]
+            final_stage = unwrapped(state.particle_history.detach())[:, -1]
             current = torch.cat([unwrapped(array.detach()) for array in (state.particle_q, state.particle_qd)], dim=-1)
-            if last.shape == current.shape and not torch.equal(last.to(current.dtype).nan_to_num(), current.nan_to_num()):
+            if final_stage.shape == current.shape and not torch.equal(
+                final_stage.to(current.dtype).nan_to_num(), current.nan_to_num()
+            ):
                 raise UserError(
                     "state.particle_history does not end in state.particle_q and state.particle_qd: change these with "
                     "state.replace(...), which begins the multistep formula again"
@@ -84,7 +86,7 @@ class DeformableAdapter(SolverAdapter):
         return ContinuedInputs(*inputs.arrays(), state.particle_history, state.particle_driving, state.particle_factor)
 
     def forces(self, values: Values, states: Sequence[State], *, rows: Sequence[int], actions: torch.Tensor | None) -> Forces:
-        """As ``SolverAdapter.forces`` (UserError: worlds have time steps of their own)."""
+        """As ``SolverAdapter.forces`` (UserError: the scene has adaptive steps)."""
         if self.spec.stepping.adaptive:
             raise UserError(
                 "contact forces are means over a step, and each world of an adaptive scene has its own: make the scene without "
@@ -99,8 +101,8 @@ class DeformableAdapter(SolverAdapter):
         """
         if not self.spec.stepping.is_implicit:
             return stacked(states)
-        time = 1.0 - last_stage(self.spec.stepping.integrator).gamma if self.spec.stepping.integrator == "sdirk2" else 1.0
-        return stacked([_with_stages(state, time * self.spec.stepping.dt) for state in states])
+        stage_age = 1.0 - last_stage(self.spec.stepping.integrator).gamma if self.spec.stepping.integrator == "sdirk2" else 1.0
+        return stacked([_with_stages(state, stage_age * self.spec.stepping.dt) for state in states])
 
     def inputs_at_states(
         self, inputs: DeformableInputs, state: Mapping[str, torch.Tensor], rows: Sequence[int]
@@ -144,11 +146,11 @@ class DeformableAdapter(SolverAdapter):
         return arrays, {"substeps": torch.tensor(steps, device=diverged.device)}, diverged
 
 
-def _with_stages(state: State, time: float) -> State:
-    """The state with two stages as its history: its first one, which is ``time`` [s] before the state, and the last one."""
+def _with_stages(state: State, stage_age: float) -> State:
+    """The state with its first and last stage as history; without a history the first one is ``stage_age`` [s] earlier."""
     if state.particle_history is None:
         q, qd = state.particle_q.double(), state.particle_qd.double()
-        history = torch.stack([torch.cat([q - time * qd, qd], dim=-1), torch.cat([q, qd], dim=-1)], dim=1)
+        history = torch.stack([torch.cat([q - stage_age * qd, qd], dim=-1), torch.cat([q, qd], dim=-1)], dim=1)
     else:
         history = torch.stack([state.particle_history[:, 0], state.particle_history[:, -1]], dim=1)
     return State(
@@ -157,7 +159,7 @@ def _with_stages(state: State, time: float) -> State:
     )  # fmt: skip
 
 
-def _check(spec: SceneSpec) -> None:
+def _check_features(spec: SceneSpec) -> None:
     """Raise a UserError if a scene has features that the deformable solver does not support."""
     if spec.stepping.integrator == "rk4":
         raise UserError(
@@ -207,7 +209,7 @@ def deformable_model(
         solid_energy=tuple(energies) if len(set(energies)) > 1 or set(energies) - {"neo_hookean"} else (),
         fixed=np.concatenate([body.fixed + body.first_particle for body in bodies]),
         prescribed=np.concatenate([body.prescribed + body.first_particle for body in bodies]),
-        loaded=_loaded(loads),
+        loaded=_loaded_particles(loads),
         contact=np.concatenate([body.surface_particles[: None if has_ground else 0] + body.first_particle for body in bodies]),
         ground_height=ground_height if has_ground else 0.0,
         self_thickness=0.0 if self_contact is None else self_contact.thickness,
@@ -237,8 +239,11 @@ def deformable_inputs(
     sheets = [body.elements for body in bodies if isinstance(body.elements, Sheet)]
     nets = [body.elements for body in bodies if isinstance(body.elements, Net)]
 
-    def acted(elements: Sequence[Elements], indexed: str, counted: str) -> torch.Tensor:
-        rows = [_actuation_rows(getattr(k, indexed), values, frames, controls, count=len(getattr(k, counted))) for k in elements]
+    def actuation_rows(elements: Sequence[Elements], actuation_field: str, indices_field: str) -> torch.Tensor:
+        rows = [
+            _actuation_rows(getattr(k, actuation_field), values, frames, controls, count=len(getattr(k, indices_field)))
+            for k in elements
+        ]
         return joined_rows(rows, gravity, (worlds, frames * controls, 0), 2)
 
     wind = values.get("wind")
@@ -248,11 +253,11 @@ def deformable_inputs(
         particle_mass=torch.cat([body.mass(values) for body in bodies], dim=1),
         particle_contact=torch.cat([body.contact(values) for body in bodies], dim=1),
         solid_material=joined_rows([k.stiffness.rows(values) for k in solids], gravity, (worlds, 0, 3), 1),
-        solid_actuation=acted(solids, "actuation", "indices"),
+        solid_actuation=actuation_rows(solids, "actuation", "indices"),
         tri_material=joined_rows([k.material(values) for k in sheets], gravity, (worlds, 0, 5), 1),
-        tri_actuation=acted(sheets, "actuation", "indices"),
+        tri_actuation=actuation_rows(sheets, "actuation", "indices"),
         edge_material=joined_rows([k.edge_material(values) for k in sheets], gravity, (worlds, 0, 3), 1),
-        edge_actuation=acted(sheets, "bending_actuation", "edges"),
+        edge_actuation=actuation_rows(sheets, "bending_actuation", "edges"),
         spring_material=joined_rows([k.material(values) for k in nets], gravity, (worlds, 0, 3), 1),
         gravity=gravity_rows(values),
         wind=gravity.new_zeros(worlds, 3) if wind is None else wind,
@@ -271,19 +276,19 @@ def _joined(tables: list[np.ndarray]) -> np.ndarray | None:
     return np.concatenate(tables) if tables else None
 
 
-def _loaded(loads: Sequence[Load]) -> np.ndarray:
+def _loaded_particles(loads: Sequence[Load]) -> np.ndarray:
     """Particles with a load, each once."""
     return np.unique(np.concatenate([load.particles for load in loads])) if loads else np.zeros(0, dtype=np.int64)
 
 
 def _load_rows(loads: Sequence[Load], values: Values, frames: int) -> torch.Tensor:
     """[B, frames, L, 3] forces on the particles of ``_loaded`` [N]."""
-    gravity, loaded = values["gravity"], _loaded(loads)
-    total = gravity.new_zeros(len(gravity), frames, len(loaded), 3)
+    gravity, loaded_particles = values["gravity"], _loaded_particles(loads)
+    forces = gravity.new_zeros(len(gravity), frames, len(loaded_particles), 3)
     for load in loads:
-        row_indices = torch.as_tensor(np.searchsorted(loaded, load.particles), device=gravity.device)
-        total = total.index_add(2, row_indices, load.particle_forces(values, frames))
-    return total
+        row_indices = torch.as_tensor(np.searchsorted(loaded_particles, load.particles), device=gravity.device)
+        forces = forces.index_add(2, row_indices, load.particle_forces(values, frames))
+    return forces
 
 
 def _actuation_rows(actuation: Actuation | None, values: Values, frames: int, controls: int, *, count: int) -> torch.Tensor:

@@ -23,10 +23,10 @@ from risp_torch.scene.rotations import matrix_vector, quaternion_product, rotati
 from risp_torch.scene.states import States, joined_placement
 
 # Coefficients of the series in a^2 of the factors of [r]^2 in J^-1 and J, and of [r] in J, and up to which a^2 they are used.
-_INVERSE = (1 / 12, 1 / 720, 1 / 30240, 1 / 1209600, 1 / 47900160, 691 / 1307674368000)
-_SQUARE = (1 / 6, -1 / 120, 1 / 5040, -1 / 362880, 1 / 39916800, -1 / 6227020800)
-_SINGLE = (1 / 2, -1 / 24, 1 / 720, -1 / 40320, 1 / 3628800, -1 / 479001600)
-_SMALL = 0.1
+_INVERSE_SERIES = (1 / 12, 1 / 720, 1 / 30240, 1 / 1209600, 1 / 47900160, 691 / 1307674368000)
+_SQUARE_SERIES = (1 / 6, -1 / 120, 1 / 5040, -1 / 362880, 1 / 39916800, -1 / 6227020800)
+_LINEAR_SERIES = (1 / 2, -1 / 24, 1 / 720, -1 / 40320, 1 / 3628800, -1 / 479001600)
+_SERIES_LIMIT = 0.1
 
 
 @dataclass(frozen=True)
@@ -35,20 +35,20 @@ class Moments:
 
     Attributes:
         interval: [B, M] number of the frame interval.
-        share: [B, M] part of it that has passed, in [0, 1]; beyond it before the first and after the last frame.
-        length: of an interval [s].
+        fraction: [B, M] elapsed fraction of the interval, in [0, 1]; outside before the first and after the last frame.
+        interval_dt: of an interval [s].
     """
 
     interval: torch.Tensor
-    share: torch.Tensor
-    length: float
+    fraction: torch.Tensor
+    interval_dt: float
 
     @staticmethod
-    def of(times: torch.Tensor, length: float, intervals: int, dtype: torch.dtype) -> Moments:
+    def of(times: torch.Tensor, interval_dt: float, intervals: int, dtype: torch.dtype) -> Moments:
         """The moments of scene times [B, M] (s, double precision) in ``intervals`` intervals of this length [s]."""
-        passed = times / length
-        interval = unwrapped(passed.detach()).floor().clamp(0, intervals - 1).long()
-        return Moments(interval, (passed - interval).to(dtype), length)
+        elapsed_intervals = times / interval_dt
+        interval = unwrapped(elapsed_intervals.detach()).floor().clamp(0, intervals - 1).long()
+        return Moments(interval, (elapsed_intervals - interval).to(dtype), interval_dt)
 
     def interval_ends(self, array: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Rows [B, M, ...] of an array [B, frames, ...] at both ends of the intervals."""
@@ -64,7 +64,7 @@ def placement_at(states: States, moments: Moments) -> torch.Tensor:
 
 
 def states_at(states: States, moments: Moments) -> States:
-    """A motion at moments; differentiable in both. Joint coordinates are left out (None): the poses of links are there."""
+    """A motion at moments; differentiable in both. Joint coordinates are None; ``body_q`` has the poses of links."""
     body_q, body_qd = _bodies(states, moments)
     particle_q, particle_qd = _particles(states, moments)
     return States(body_q, body_qd, states.diverged_step, particle_q=particle_q, particle_qd=particle_qd)
@@ -84,8 +84,8 @@ def _bodies(states: States, moments: Moments) -> tuple[torch.Tensor, torch.Tenso
         return states.body_q.new_zeros(worlds, count, 0, 7), states.body_q.new_zeros(worlds, count, 0, 6)
     (pose0, pose1), (rate0, rate1) = moments.interval_ends(states.body_q), moments.interval_ends(states.body_qd)
     position, velocity = _cubic(pose0[..., :3], pose1[..., :3], rate0[..., :3], rate1[..., :3], moments)
-    turn, spin = _turning(pose0[..., 3:], pose1[..., 3:], rate0[..., 3:], rate1[..., 3:], moments)
-    return torch.cat([position, turn], dim=-1), torch.cat([velocity, spin], dim=-1)
+    quaternion, angular_velocity = _interpolated_rotation(pose0[..., 3:], pose1[..., 3:], rate0[..., 3:], rate1[..., 3:], moments)
+    return torch.cat([position, quaternion], dim=-1), torch.cat([velocity, angular_velocity], dim=-1)
 
 
 def _cubic(
@@ -93,68 +93,74 @@ def _cubic(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Cubic Hermite interpolant [B, M, rows, 3] of values and their rates of change at both ends, and its derivative.
 
-    Before the first frame it is the parabola with the mean acceleration of the first interval: the cubic would enlarge what
-    positions and velocities of a solver of first order differ in.
+    Before the first frame it is the parabola with the mean acceleration of the first interval: the cubic would amplify
+    the inconsistency between positions and velocities of a first-order solver.
     """
-    u, h = moments.share[..., None, None], moments.length
+    u, h = moments.fraction[..., None, None], moments.interval_dt
     displacement = last - first - h * first_rate
     rate_change = h * (last_rate - first_rate)
-    early = u < 0
-    value = torch.where(early, 0.5 * rate_change, (3.0 - 2.0 * u) * displacement + (u - 1.0) * rate_change)
-    derivative = torch.where(early, u * rate_change, 6.0 * u * (1.0 - u) * displacement + u * (3.0 * u - 2.0) * rate_change)
+    is_before_start = u < 0
+    value = torch.where(is_before_start, 0.5 * rate_change, (3.0 - 2.0 * u) * displacement + (u - 1.0) * rate_change)
+    derivative = torch.where(
+        is_before_start, u * rate_change, 6.0 * u * (1.0 - u) * displacement + u * (3.0 * u - 2.0) * rate_change
+    )
     return first + h * u * first_rate + u * u * value, first_rate + derivative / h
 
 
-def _turning(
-    first: torch.Tensor, last: torch.Tensor, first_spin: torch.Tensor, last_spin: torch.Tensor, moments: Moments
+def _interpolated_rotation(
+    first: torch.Tensor,
+    last: torch.Tensor,
+    first_angular_velocity: torch.Tensor,
+    last_angular_velocity: torch.Tensor,
+    moments: Moments,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Unit quaternions [B, M, rows, 4] and angular velocities [B, M, rows, 3] (world frame) from those at both ends."""
     conjugate = torch.cat([-first[..., :3], first[..., 3:]], dim=-1)
-    turn = _rotation_vector(quaternion_product(conjugate, last))
-    rate0 = _into_body(first, first_spin)
-    rate1 = _inverse_right_jacobian(turn, _into_body(last, last_spin))
-    vector, rate = _cubic(torch.zeros_like(turn), turn, rate0, rate1, moments)
+    rotation_vector = _rotation_vector(quaternion_product(conjugate, last))
+    rate0 = _in_body_frame(first, first_angular_velocity)
+    rate1 = _inverse_right_jacobian(rotation_vector, _in_body_frame(last, last_angular_velocity))
+    vector, rate = _cubic(torch.zeros_like(rotation_vector), rotation_vector, rate0, rate1, moments)
     rotation = quaternion_product(first, rotation_quaternion(vector))
     return rotation, matrix_vector(rotation_matrix(rotation), _right_jacobian(vector, rate))
 
 
-def _into_body(q: torch.Tensor, vector: torch.Tensor) -> torch.Tensor:
+def _in_body_frame(q: torch.Tensor, vector: torch.Tensor) -> torch.Tensor:
     return matrix_vector(rotation_matrix(q).mT, vector)
 
 
 def _rotation_vector(q: torch.Tensor) -> torch.Tensor:
     """Rotation vector [..., 3] of a unit quaternion [..., 4], of at most half a turn, smooth at zero."""
-    shorter = torch.where(q[..., 3:] < 0, -q, q)
-    vector, cosine = shorter[..., :3], shorter[..., 3:]
+    shorter_q = torch.where(q[..., 3:] < 0, -q, q)
+    vector, cosine = shorter_q[..., :3], shorter_q[..., 3:]
     squared = (vector * vector).sum(dim=-1, keepdim=True)
-    small = squared < 1e-4
-    sine = torch.sqrt(torch.where(small, torch.ones_like(squared), squared))
+    is_small = squared < 1e-4
+    sine = torch.sqrt(torch.where(is_small, torch.ones_like(squared), squared))
     series = 1.0 + squared * (1 / 6 + squared * (3 / 40 + squared * (5 / 112 + squared * 35 / 1152)))
-    return 2.0 * vector * torch.where(small, series, torch.atan2(sine, torch.where(small, sine, cosine)) / sine)
+    return 2.0 * vector * torch.where(is_small, series, torch.atan2(sine, torch.where(is_small, sine, cosine)) / sine)
 
 
 def _inverse_right_jacobian(r: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
     """J(r)^-1 x of vectors [..., 3]."""
-    squared, small, angle = _angle(r)
-    factor = torch.where(small, _series(_INVERSE, squared), (1.0 - 0.5 * angle / torch.tan(0.5 * angle)) / angle**2)
+    squared, is_small, angle = _angle(r)
+    factor = torch.where(is_small, _series(_INVERSE_SERIES, squared), (1.0 - 0.5 * angle / torch.tan(0.5 * angle)) / angle**2)
     cross = torch.linalg.cross(r, x)
     return x + 0.5 * cross + factor * torch.linalg.cross(r, cross)
 
 
 def _right_jacobian(r: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
     """J(r) x of vectors [..., 3]."""
-    squared, small, angle = _angle(r)
-    single = torch.where(small, _series(_SINGLE, squared), (1.0 - torch.cos(angle)) / angle**2)
-    square = torch.where(small, _series(_SQUARE, squared), (angle - torch.sin(angle)) / angle**3)
+    squared, is_small, angle = _angle(r)
+    linear_factor = torch.where(is_small, _series(_LINEAR_SERIES, squared), (1.0 - torch.cos(angle)) / angle**2)
+    square_factor = torch.where(is_small, _series(_SQUARE_SERIES, squared), (angle - torch.sin(angle)) / angle**3)
     cross = torch.linalg.cross(r, x)
-    return x - single * cross + square * torch.linalg.cross(r, cross)
+    return x - linear_factor * cross + square_factor * torch.linalg.cross(r, cross)
 
 
 def _angle(r: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """|r|^2, where it is small, and |r| (1 there: derivatives of the unused branch stay finite), each [..., 1]."""
     squared = (r * r).sum(dim=-1, keepdim=True)
-    small = squared < _SMALL
-    return squared, small, torch.sqrt(torch.where(small, torch.ones_like(squared), squared))
+    is_small = squared < _SERIES_LIMIT
+    return squared, is_small, torch.sqrt(torch.where(is_small, torch.ones_like(squared), squared))
 
 
 def _series(coefficients: tuple[float, ...], x: torch.Tensor) -> torch.Tensor:

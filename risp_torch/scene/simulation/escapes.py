@@ -15,7 +15,7 @@ from risp_torch.scene.states import States
 from ti_sim.base.errors import DivergenceError
 from ti_sim.base.param import Param
 
-FARTHEST = 1e3  # times the range of a motion: no intended force of a scene moves a body so far
+MAX_RANGE_RATIO = 1e3  # distance relative to the range of a motion; no intended force of a scene moves a body so far
 
 
 def without_escapes(
@@ -39,7 +39,7 @@ def without_escapes(
     """
     if np.isfinite(spec.stepping.max_distance):
         return states
-    placement = unwrapped(states.placement.detach())  # joined inside a torch.func transform, then looked at outside of it
+    placement = unwrapped(states.placement.detach())  # joined inside a torch.func transform, then checked outside
     with outside_transforms():
         return _without_escapes(spec, table, states, placement[..., :3], parameters, between)
 
@@ -51,7 +51,7 @@ def _without_escapes(
     """``without_escapes`` of the positions [B, T, rows, 3]."""
     if placement.shape[1] < 2 or not placement.shape[2]:
         return states
-    limit = FARTHEST * _range(spec, table, states, placement, parameters, spec.frame_dt / between)
+    limit = MAX_RANGE_RATIO * _motion_range(spec, table, states, placement, parameters, spec.frame_dt / between)
     distance = (placement - placement[:, :1]).norm(dim=-1)  # NaN after a divergence that is already marked
     escaped = (distance > limit).any(dim=2)
     if not escaped.any():
@@ -59,26 +59,26 @@ def _without_escapes(
     diverged = unwrapped(states.diverged_step)
     steps = spec.stepping.substeps // between
     step = torch.where(escaped.any(dim=1), escaped.int().argmax(dim=1) * steps, -1).to(diverged)
-    marked = torch.where(diverged < 0, step[:, None], diverged)
-    if (marked >= 0).all(dim=1).all():
-        _raise(spec, distance, escaped, limit, between)
-    return replace(states, diverged_step=marked)
+    diverged_step = torch.where(diverged < 0, step[:, None], diverged)
+    if (diverged_step >= 0).all(dim=1).all():
+        _raise_divergence(spec, distance, escaped, limit, between)
+    return replace(states, diverged_step=diverged_step)
 
 
-def _raise(spec: SceneSpec, distance: torch.Tensor, escaped: torch.Tensor, limit: float, between: int) -> None:
+def _raise_divergence(spec: SceneSpec, distance: torch.Tensor, escaped: torch.Tensor, limit: float, between: int) -> None:
     world = int(escaped.any(dim=1).int().argmax())
     frame = int(escaped[world].int().argmax())
     row = int(distance[world, frame].nan_to_num(nan=0.0).argmax())
-    owners = [body.name for body in spec.bodies]
-    owners += [deformable.name for deformable in spec.deformables for _ in range(deformable.count)]
+    body_names = [body.name for body in spec.bodies]
+    body_names += [deformable.name for deformable in spec.deformables for _ in range(deformable.count)]
     raise DivergenceError(
-        f"{owners[row]!r} flew {distance[world, frame, row]:.3g} m by frame {frame / between:g}, but free flight goes no "
-        f"farther than {limit / FARTHEST:.3g} m: take smaller steps (more substeps), or softer contacts and materials",
-        body=owners[row], step=frame * (spec.stepping.substeps // between),
+        f"{body_names[row]!r} flew {distance[world, frame, row]:.3g} m by frame {frame / between:g}, but free flight goes no "
+        f"farther than {limit / MAX_RANGE_RATIO:.3g} m: take smaller steps (more substeps), or softer contacts and materials",
+        body=body_names[row], step=frame * (spec.stepping.substeps // between),
     )  # fmt: skip
 
 
-def _range(
+def _motion_range(
     spec: SceneSpec,
     table: ParameterTable,
     states: States,
@@ -88,20 +88,27 @@ def _range(
 ) -> float:
     """Range of a motion with states at this interval [s], in m: the scene's extent and free flight."""
     start = placement[:, 0].flatten(0, 1)
-    eyes = [np.asarray(_value(camera.position), dtype=np.float64).reshape(-1) for camera in spec.cameras]
-    points = [start[torch.isfinite(start).all(dim=1)].double().cpu().numpy(), *(np.broadcast_to(eye, (1, 3)) for eye in eyes)]
+    camera_positions = [np.asarray(_param_value(camera.position), dtype=np.float64).reshape(-1) for camera in spec.cameras]
+    points = [
+        start[torch.isfinite(start).all(dim=1)].double().cpu().numpy(),
+        *(np.broadcast_to(camera_position, (1, 3)) for camera_position in camera_positions),
+    ]
     extent = np.linalg.norm(np.ptp(np.concatenate(points), axis=0)) if len(np.concatenate(points)) else 0.0
     radii = [np.linalg.norm(body.mesh.vertices, axis=1).max() for body in spec.bodies if body.mesh is not None]
     extent += 2.0 * max(radii, default=0.0)
-    speeds = [unwrapped(rates).detach()[:, 0, ..., :3] for rates in (states.body_qd, states.particle_qd) if rates is not None]
-    fastest = max((float(speed.norm(dim=-1).nan_to_num(nan=0.0).max()) for speed in speeds if speed.numel()), default=0.0)
+    speeds = [
+        unwrapped(velocities).detach()[:, 0, ..., :3]
+        for velocities in (states.body_qd, states.particle_qd)
+        if velocities is not None
+    ]
+    max_speed = max((float(speed.norm(dim=-1).nan_to_num(nan=0.0).max()) for speed in speeds if speed.numel()), default=0.0)
     gravity = (parameters or {}).get("gravity", table["gravity"].value)
     if isinstance(gravity, torch.Tensor):
         gravity = unwrapped(gravity).detach().cpu().numpy()
-    strength = float(np.abs(gravity).max()) * np.sqrt(3.0)
-    time = interval * (placement.shape[1] - 1)
-    return float((extent or 1.0) + fastest * time + strength * time**2)
+    gravity_bound = float(np.abs(gravity).max()) * np.sqrt(3.0)
+    duration = interval * (placement.shape[1] - 1)
+    return float((extent or 1.0) + max_speed * duration + gravity_bound * duration**2)
 
 
-def _value(value: object) -> object:
+def _param_value(value: object) -> object:
     return value.value if isinstance(value, Param) else value

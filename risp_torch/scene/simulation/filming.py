@@ -1,4 +1,4 @@
-"""The states that a film with a clock shows: a motion at the pictures' own times."""
+"""States of a scene at the time stamps of a film with a clock."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from risp_torch.scene.states import Exposed, States
 from ti_sim.base.errors import UserError
 from ti_sim.rollout.adjoint import Adjoint
 
-SLACK = 1e-4  # frame intervals by which rounding may move a time
-BEYOND = 0.05  # frame intervals by which the differences of a search may go beyond a bound
+TIME_TOLERANCE = 1e-4  # frame intervals by which rounding may move a time
+SEARCH_TOLERANCE = 0.05  # frame intervals by which the differences of a search may go beyond a bound
 
 
 def filmed(
@@ -47,20 +47,20 @@ def filmed(
         UserError: a picture is taken earlier, or see ``Scene.rollout``.
         DivergenceError: as there.
     """
-    clock, length = spec.clock, spec.frame_dt
+    clock, frame_dt = spec.clock, spec.frame_dt
     actions, worlds = action_rows(actions, worlds)
     values = spec.table.values(parameters, worlds=worlds)
-    times = clock.scene_times(values, clock.stamps(frames, length))
+    times = clock.scene_times(values, clock.stamps(frames, frame_dt))
     exposure = _exposures(spec, values)
-    check_earliest(times, length, slack=BEYOND)
+    check_earliest(times, frame_dt, tolerance=SEARCH_TOLERANCE)
     latest = float(unwrapped(times.detach()).max()) + (0.0 if exposure is None else float(unwrapped(exposure[0].detach()).max()))
-    intervals = max(1, math.ceil(latest / length - SLACK))
+    intervals = max(1, math.ceil(latest / frame_dt - TIME_TOLERANCE))
     states = simulator.rollout(
         spec.table, parameters, frames=intervals, worlds=worlds, actions=actions, adjoint=adjoint, between=clock.between
     )
 
     def moments(instants: torch.Tensor) -> Moments:
-        return Moments.of(instants, length / clock.between, intervals * clock.between, states.body_q.dtype)
+        return Moments.of(instants, frame_dt / clock.between, intervals * clock.between, states.body_q.dtype)
 
     film = replace(states_at(states, moments(times)), moment=times)
     if exposure is None:
@@ -68,20 +68,20 @@ def filmed(
     offsets, weights = exposure
     exposure_times = (times[..., None] + offsets[:, None]).flatten(1)
     placement = placement_at(states, moments(exposure_times)).unflatten(1, (times.shape[1], clock.samples))
-    return replace(film, exposed=Exposed(placement, weights.to(placement.dtype), sideways(clock)))
+    return replace(film, exposed=Exposed(placement, weights.to(placement.dtype), reads_columns(clock)))
 
 
-def check_earliest(times: torch.Tensor, length: float, *, slack: float = SLACK) -> None:
+def check_earliest(times: torch.Tensor, frame_dt: float, *, tolerance: float = TIME_TOLERANCE) -> None:
     """Raise a UserError if a scene time [s] is more than one frame interval of this length before the scene's start."""
     first = float(unwrapped(times.detach()).min())
-    if first < -length * (1.0 + slack):
+    if first < -frame_dt * (1.0 + tolerance):
         raise UserError(
             f"the film's first picture is taken {-first:.4g} s before the scene begins, and motions are continued backwards for "
-            f"one frame interval of {length:g} s at most: give a smaller film.start (or upper bound of it)"
+            f"one frame interval of {frame_dt:g} s at most: give a smaller film.start (or upper bound of it)"
         )
 
 
-def sideways(clock: FilmClock) -> bool:
+def reads_columns(clock: FilmClock) -> bool:
     """Whether the lines that are read one after the other are columns of the picture."""
     return clock.readout in ("right", "left")
 

@@ -33,12 +33,12 @@ def _repeated(inputs: Arrays, between: int) -> Iterator[torch.Tensor]:
         if isinstance(array, Arrays):
             yield from _repeated(array, between)
         elif array is not None:
-            over_time = field.metadata["shape"][1:2]
-            times = {("F",): between, ("R",): _control_rows(inputs, between)}.get(over_time, 1)
-            yield array if times == 1 else array.repeat_interleave(times, dim=1)
+            time_axis = field.metadata["shape"][1:2]
+            repeats = {("F",): between, ("R",): _control_repeats(inputs, between)}.get(time_axis, 1)
+            yield array if repeats == 1 else array.repeat_interleave(repeats, dim=1)
 
 
-def _control_rows(inputs: Arrays, between: int) -> int:
+def _control_repeats(inputs: Arrays, between: int) -> int:
     """How often a control row is repeated."""
     controls = getattr(inputs, "controls", 1)
     if between % controls and controls % between:

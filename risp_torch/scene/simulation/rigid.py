@@ -22,9 +22,9 @@ from ti_sim.base.errors import UserError
 from ti_sim.rigid.model import RigidInputs, RigidModel, RigidSettings
 from ti_sim.rigid.solver import RigidSolver
 
-# Disagreement of angular momenta that counts: relative, and as an angular velocity [rad/s]. Rounding in single precision, also of
+# Tolerance of angular momenta: relative, and as an angular velocity [rad/s]. Rounding in single precision, also of
 # thin bodies, stays below.
-_DISAGREEMENT, _SLOW = 1e-2, 1e-4
+_MOMENTUM_TOLERANCE, _MIN_SPIN = 1e-2, 1e-4
 
 
 class RigidAdapter(SolverAdapter):
@@ -68,7 +68,7 @@ class RigidAdapter(SolverAdapter):
         """As ``SolverAdapter.inputs``."""
         stack, gravity, bodies, forces = torch.stack, values["gravity"], self.spec.bodies, self.spec.applied_forces
         no_force = [gravity.new_zeros(gravity.shape[0], 3)]
-        rows = group_actions(self.spec.rotors, values, actions, frames)
+        rotor_actions = group_actions(self.spec.rotors, values, actions, frames)
         has_wrenches = self.spec.driven
         return RigidInputs(
             body_q0=stack([b.pose(values) for b in bodies], 1),
@@ -79,7 +79,9 @@ class RigidAdapter(SolverAdapter):
             gravity=gravity_rows(values),
             body_force=stack([f.force(values) for f in forces] or no_force, 1),
             force_point=stack([f.point(values) for f in forces] or no_force, 1),
-            body_wrench=body_wrench(self.spec.rotors, values, rows, bodies=len(bodies), frames=frames) if has_wrenches else None,
+            body_wrench=body_wrench(self.spec.rotors, values, rotor_actions, bodies=len(bodies), frames=frames)
+            if has_wrenches
+            else None,
             body_drag=stack([b.drag(values) for b in bodies], 1) if has_wrenches else None,
             body_bristle=self._contact_option(values, "bristle_stiffness"),
             body_radius=self._contact_option(values, "radius"),
@@ -98,9 +100,10 @@ class RigidAdapter(SolverAdapter):
             body_q, body_qd, momentum, inertia = (
                 unwrapped(array.detach()) for array in (state.body_q, state.body_qd, state.body_momentum, inputs.body_inertia)
             )
-            turn = rotation_matrix(body_q[..., 3:])
-            expected = matrix_vector(turn, matrix_vector(inertia, matrix_vector(turn.mT, body_qd[..., 3:])))
-            allowed = _DISAGREEMENT * (expected.norm(dim=-1) + momentum.norm(dim=-1)) + _SLOW * inertia.flatten(-2).norm(dim=-1)
+            rotation = rotation_matrix(body_q[..., 3:])
+            expected = matrix_vector(rotation, matrix_vector(inertia, matrix_vector(rotation.mT, body_qd[..., 3:])))
+            size = expected.norm(dim=-1) + momentum.norm(dim=-1)
+            allowed = _MOMENTUM_TOLERANCE * size + _MIN_SPIN * inertia.flatten(-2).norm(dim=-1)
             if ((expected - momentum).norm(dim=-1) > allowed).any():
                 raise UserError(
                     "state.body_momentum is not that of state.body_qd and the bodies' inertias: change velocities, or inertias, "
@@ -113,10 +116,10 @@ class RigidAdapter(SolverAdapter):
 
     def named_forces(self, arrays: Mapping[str, torch.Tensor]) -> Forces:
         """As ``SolverAdapter.named_forces``."""
-        wrench, touching = arrays["ground_wrench"], bodies_with_points(self.spec.bodies)
+        wrench, bodies_on_ground = arrays["ground_wrench"], bodies_with_points(self.spec.bodies)
         return Forces(
-            body_contact=wrench, contact=wrench[..., touching, :],
-            contacts=tuple((self.spec.bodies[i].name, "ground") for i in touching),
+            body_contact=wrench, contact=wrench[..., bodies_on_ground, :],
+            contacts=tuple((self.spec.bodies[i].name, "ground") for i in bodies_on_ground),
         )  # fmt: skip
 
     def without_diverged(self, state: State) -> tuple[State, None]:
@@ -149,7 +152,7 @@ def _with_velocities_of_momenta(inputs: RigidInputs, state: State) -> State:
         return state
     # Without NaN, whose derivative is NaN even where the result is not used: the caller replaces worlds that are not finite.
     quaternion, momentum = state.body_q[..., 3:].nan_to_num(), state.body_momentum.nan_to_num()
-    turn = rotation_matrix(quaternion)
-    spin = torch.linalg.solve(inputs.body_inertia, matrix_vector(turn.mT, momentum))
-    body_qd = torch.cat([state.body_qd[..., :3], matrix_vector(turn, spin)], dim=-1)
+    rotation = rotation_matrix(quaternion)
+    angular_velocity = torch.linalg.solve(inputs.body_inertia, matrix_vector(rotation.mT, momentum))
+    body_qd = torch.cat([state.body_qd[..., :3], matrix_vector(rotation, angular_velocity)], dim=-1)
     return state.replace(body_qd=body_qd)

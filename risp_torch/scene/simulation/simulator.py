@@ -22,7 +22,7 @@ from risp_torch.scene.simulation.rigid import RigidAdapter
 from risp_torch.scene.simulation.smoke import SmokeAdapter
 from risp_torch.scene.simulation.solver_adapter import SolverAdapter, action_rows
 from risp_torch.scene.simulation.states_at_frames import frame_rows, states_of_motion
-from risp_torch.scene.simulation.step_warnings import touching_particles
+from risp_torch.scene.simulation.step_warnings import colliding_particles
 from risp_torch.scene.simulation.uncoupled import UncoupledSolvers
 from risp_torch.scene.spec import ALL_PARTS, SceneSpec
 from risp_torch.scene.state import State
@@ -33,7 +33,7 @@ from ti_sim.rollout.adjoint import Adjoint
 from ti_sim.rollout.solver import Solver
 from ti_sim.shapes.mass import possible_inertia
 
-_PARTS = (
+_SIMULATED_PARTS = (
     "stepping", "bodies", "deformables", "applied_forces", "rotors", "motors", "loads", "self_contact", "ground", "smoke",
     "table",
 )  # fmt: skip
@@ -46,12 +46,12 @@ class Simulator:
     Attributes:
         spec: spec of the scene when the simulator was made.
         adapter: between the scene and its solver.
-        placing_values: values that determine the positions of shapes in the solver's tables.
+        shape_values: values of the parameters that place collision shapes, which are in the solver's tables.
     """
 
     spec: SceneSpec
     adapter: SolverAdapter
-    placing_values: tuple[bytes, ...]
+    shape_values: tuple[bytes, ...]
 
     @property
     def solver(self) -> Solver:
@@ -68,9 +68,9 @@ class Simulator:
             raise UserError("the scene has no links: add some with add_link")
         return links
 
-    def serves(self, spec: SceneSpec) -> bool:
+    def is_valid_for(self, spec: SceneSpec) -> bool:
         """Whether the simulator is valid for a scene. Parameters may have other values, except those that place shapes."""
-        return spec.same_parts(self.spec, *_PARTS) and self.placing_values == _placing_numbers(spec)
+        return spec.same_parts(self.spec, *_SIMULATED_PARTS) and self.shape_values == _shape_values(spec)
 
     def rollout(
         self,
@@ -162,10 +162,10 @@ def current_simulator(simulator: Simulator | None, spec: SceneSpec) -> Simulator
     Raises:
         UserError: the scene has no bodies.
     """
-    if simulator is not None and simulator.serves(spec):
+    if simulator is not None and simulator.is_valid_for(spec):
         return simulator if spec.same_parts(simulator.spec, *ALL_PARTS) else replace(simulator, spec=spec.snapshot())
     spec = spec.snapshot()
-    return Simulator(spec, _adapter(spec), _placing_numbers(spec))
+    return Simulator(spec, _adapter(spec), _shape_values(spec))
 
 
 # The first one that simulates a scene is used.
@@ -187,8 +187,10 @@ def _check_contact_options(spec: SceneSpec) -> None:
             f"{spec.name} has a contact with radius, which rigid bodies that touch the ground alone can have: leave it out, "
             "or links, deformable bodies and collision=True"
         )
-    soft = any(f"{deformable.contact_name}.bristle_stiffness" in spec.table.params for deformable in spec.deformables)
-    if soft or (spec.contacts_have("bristle_stiffness") and len(touching_particles(spec))):
+    has_particle_bristles = any(
+        f"{deformable.contact_name}.bristle_stiffness" in spec.table.params for deformable in spec.deformables
+    )
+    if has_particle_bristles or (spec.contacts_have("bristle_stiffness") and len(colliding_particles(spec))):
         raise UserError(
             f"{spec.name} has a contact with bristle_stiffness that deformable bodies have, too, or a deformable body that "
             "collides with bodies: particles have no bristles, so leave it out, or give them a Contact of their own and no "
@@ -196,7 +198,7 @@ def _check_contact_options(spec: SceneSpec) -> None:
         )
 
 
-def _placing_numbers(spec: SceneSpec) -> tuple[bytes, ...]:
+def _shape_values(spec: SceneSpec) -> tuple[bytes, ...]:
     """Values that place the collision shapes of links in their frames, which are in the solver's tables."""
     links = [body for body in spec.bodies if isinstance(body, Link) and body.collision is not None]
     names = (f"{link.name}.{key}" for link in links for key in ("center", "length"))

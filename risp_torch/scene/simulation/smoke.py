@@ -55,7 +55,7 @@ class SmokeAdapter(SolverAdapter):
 
     @property
     def refinable(self) -> bool:
-        """False: each step blurs, so that more steps do not approach a limit."""
+        """False: each step blurs, so that shorter steps approach no limit."""
         return False
 
     @property
@@ -69,14 +69,14 @@ class SmokeAdapter(SolverAdapter):
         return SmokeSolver(smoke.model, SmokeSettings(dt=stepping.dt, substeps=stepping.substeps, advection=smoke.advection))
 
     def step_warnings(self, solver: SmokeSolver) -> list[str]:
-        """Of a viscosity whose upper bound the solver refuses, which would end a search. Advection is stable at any step."""
-        high = self.spec.table[f"{self.spec.smoke.name}.viscosity"].high
-        most = STABLE * self.spec.smoke.model.cell**2 / self.spec.stepping.dt
-        if high is None or high <= most:
+        """A warning if the upper bound of the viscosity is unstable, which would end a search. Advection is always stable."""
+        bound = self.spec.table[f"{self.spec.smoke.name}.viscosity"].high
+        max_viscosity = STABLE * self.spec.smoke.model.cell**2 / self.spec.stepping.dt
+        if bound is None or bound <= max_viscosity:
             return []
         return [
-            f"{self.spec.smoke.name}.viscosity may be up to {high:.3g} m2/s, and steps of {self.spec.stepping.dt:.3g} s are "
-            f"stable up to {most:.3g}: take more substeps, or lower the bound"
+            f"{self.spec.smoke.name}.viscosity may be up to {bound:.3g} m2/s, and steps of {self.spec.stepping.dt:.3g} s are "
+            f"stable up to {max_viscosity:.3g}: take more substeps, or lower the bound"
         ]
 
     def inputs(self, values: Values, *, frames: int, actions: torch.Tensor | None = None) -> SmokeInputs:
@@ -102,7 +102,7 @@ class SmokeAdapter(SolverAdapter):
         raise UserError(f"{self.spec.smoke.name} is smoke, which has no contact and no joint forces: bodies have them")
 
     def without_escapes(self, states: States, *_arguments: Any, **_options: Any) -> States:
-        """The motion as it is: nothing of it can leave the box."""
+        """The motion unchanged: smoke cannot leave the box."""
         return states
 
     def rollout(

@@ -121,7 +121,7 @@ class SolverAdapter(ABC):
         return without_escapes(self.spec, table, states, parameters, between=between)
 
     def state(self, values: Values) -> State:
-        """The state at the start for parameter values [B, ...]; differentiable but for what is ``derived``."""
+        """The state at the start for parameter values [B, ...]; differentiable, except the ``derived`` arrays."""
         return State(**initial_arrays(self.inputs(values, frames=1)))
 
     def rollout(
@@ -138,12 +138,14 @@ class SolverAdapter(ABC):
             self.check_state(inputs, state)
             state, diverged = self.without_diverged(state)
             inputs = self.with_state(inputs, state)
-        arrays, last, failed = self.simulate(inputs, frames, state=state, adjoint=adjoint, first_frame=first, between=between)
+        arrays, last_arrays, failed = self.simulate(
+            inputs, frames, state=state, adjoint=adjoint, first_frame=first, between=between
+        )
         if diverged is not None:
-            arrays, last = _diverged_arrays(arrays, diverged), _diverged_arrays(last, diverged)
+            arrays, last_arrays = _diverged_arrays(arrays, diverged), _diverged_arrays(last_arrays, diverged)
             failed = torch.where(diverged[:, None], torch.zeros_like(failed), failed)
         states = self.states(values, *arrays.values(), failed)
-        return replace(states, last=last_state(states, arrays, last, frame=first + frames))
+        return replace(states, last=last_state(states, arrays, last_arrays, frame=first + frames))
 
     def check_forces(self) -> None:
         """Check that the scene has contact or joint forces.
@@ -169,9 +171,9 @@ class SolverAdapter(ABC):
         if actions is not None:
             actions = torch.cat([actions.new_zeros(len(actions), first, *actions.shape[2:]), actions], dim=1)
         inputs = self.inputs(values, frames=rows[-1] + 1, actions=actions)
-        continued = after_frame(inputs, rows[0])
+        continued_inputs = after_frame(inputs, rows[0])
         for state in states:
-            self.check_state(continued, state)
+            self.check_state(continued_inputs, state)
         arrays = self.force_state(inputs, states)
         finite = torch.stack([state.finite for state in states], dim=1).flatten()
         if not finite.any():
@@ -179,11 +181,11 @@ class SolverAdapter(ABC):
                 f"every world of the state at frame {first} has diverged: give a state whose numbers are finite",
                 body="", step=first,
             )  # fmt: skip
-        flat, stand_in = self.inputs_at_states(inputs, arrays, rows), int(finite.int().argmax())
+        batched_inputs, replacement = self.inputs_at_states(inputs, arrays, rows), int(finite.int().argmax())
         if not finite.all():
-            finite_arrays = (_or_stand_in(array, finite, stand_in) for array in flat.arrays())
-            flat = flat.with_arrays(finite_arrays)
-        results = _diverged_arrays(bridge.forces(self.solver, flat), ~finite)
+            finite_arrays = (_replace_diverged(array, finite, replacement) for array in batched_inputs.arrays())
+            batched_inputs = batched_inputs.with_arrays(finite_arrays)
+        results = _diverged_arrays(bridge.forces(self.solver, batched_inputs), ~finite)
         return self.named_forces({name: array.unflatten(0, (worlds, len(states))) for name, array in results.items()})
 
     def force_state(self, inputs: Arrays, states: Sequence[State]) -> dict[str, torch.Tensor]:
@@ -211,8 +213,8 @@ class SolverAdapter(ABC):
             first_frame: frame of the initial state.
 
         Returns:
-            The arrays at the frames [B, frames between + 1, ...] and the rest of the last state [B, ...] by name, and the failed
-            steps [B, bodies].
+            The arrays at the frames [B, frames between + 1, ...] and the other arrays of the last state [B, ...] by name, and
+            the failed steps [B, bodies].
         """
         solver = self.solver
         if between > 1:
@@ -238,7 +240,7 @@ class SolverAdapter(ABC):
         check_fits(state, expected, optional=(*self.solver.last_names(inputs), *self.derived, *steps))
 
     def without_diverged(self, state: State) -> tuple[State, torch.Tensor | None]:
-        """The state, and [B] bool, worlds that have diverged; None if there are none. They get the numbers of another world.
+        """The state with diverged worlds replaced by a finite one, and [B] bool, the worlds that have diverged; None for none.
 
         Raises:
             DivergenceError: all worlds have diverged.
@@ -251,21 +253,21 @@ class SolverAdapter(ABC):
                 f"every world of the state at frame {state.frame} has diverged: start from a state whose numbers are finite",
                 body="", step=state.frame,
             )  # fmt: skip
-        stand_in = int(finite.int().argmax())
+        replacement = int(finite.int().argmax())
 
-        def change(array: torch.Tensor) -> torch.Tensor:
-            return torch.where(finite.reshape(-1, *[1] * (array.ndim - 1)), array, array.detach()[stand_in])
+        def replace_diverged(array: torch.Tensor) -> torch.Tensor:
+            return torch.where(finite.reshape(-1, *[1] * (array.ndim - 1)), array, array.detach()[replacement])
 
-        return state.map(change), ~finite
+        return state.map(replace_diverged), ~finite
 
     def _finer_solver(self, between: int) -> Solver:
         """``finer_solver``, made once: solvers keep tables."""
-        if between not in self._finer:
-            self._finer[between] = finer_solver(self.solver, between)
-        return self._finer[between]
+        if between not in self._finer_solvers:
+            self._finer_solvers[between] = finer_solver(self.solver, between)
+        return self._finer_solvers[between]
 
     @cached_property
-    def _finer(self) -> dict[int, Solver]:
+    def _finer_solvers(self) -> dict[int, Solver]:
         return {}
 
     def check(self, parameters: Mapping[str, object], actions: torch.Tensor | None) -> None:
@@ -284,9 +286,9 @@ class SolverAdapter(ABC):
             raise UserError(f"the actions are given twice, as {replaced[0]} and as actions: leave one of the two out")
 
 
-def _or_stand_in(array: torch.Tensor, finite: torch.Tensor, stand_in: int) -> torch.Tensor:
+def _replace_diverged(array: torch.Tensor, finite: torch.Tensor, replacement: int) -> torch.Tensor:
     """An array [M, ...] with one of its rows in place of those that are not ``finite`` [M]."""
-    return torch.where(finite.reshape(-1, *[1] * (array.ndim - 1)), array, array.detach()[stand_in])
+    return torch.where(finite.reshape(-1, *[1] * (array.ndim - 1)), array, array.detach()[replacement])
 
 
 def _diverged_arrays(arrays: Mapping[str, torch.Tensor], diverged: torch.Tensor) -> dict[str, torch.Tensor]:

@@ -36,10 +36,13 @@ def frame_rows(states: Sequence[State]) -> list[int]:
 
 
 def stacked(states: Sequence[State]) -> dict[str, torch.Tensor]:
-    """The arrays of T states [B, T, ...] by name; bristles that a state does not have are without displacement."""
+    """The arrays of T states [B, T, ...] by name; bristles that a state does not have get zero displacement."""
     arrays = [state.arrays() for state in states]
-    names = [name for name in arrays[-1] if all(name in one or name.endswith("_bristle") for one in arrays)]
-    return {name: torch.stack([one.get(name, torch.zeros_like(arrays[-1][name])) for one in arrays], dim=1) for name in names}
+    names = [name for name in arrays[-1] if all(name in state_arrays or name.endswith("_bristle") for state_arrays in arrays)]
+    return {
+        name: torch.stack([state_arrays.get(name, torch.zeros_like(arrays[-1][name])) for state_arrays in arrays], dim=1)
+        for name in names
+    }
 
 
 def inputs_at_states(inputs: Arrays, state: Mapping[str, torch.Tensor], rows: Sequence[int]) -> Arrays:

@@ -19,7 +19,7 @@ from ti_sim.deformable.model import DeformableModel
 from ti_sim.deformable.stable_step import stable_step
 from ti_sim.shapes.contact_points import largest_share
 
-_DRIFT = 0.05  # relative change of angular momentum above which there is a warning
+_MAX_DRIFT = 0.05  # relative change of angular momentum above which there is a warning
 
 
 def step_warnings(spec: SceneSpec) -> list[str]:
@@ -30,13 +30,13 @@ def step_warnings(spec: SceneSpec) -> list[str]:
     effect of several points of a face see ``contact_steps``; links, whose joints matter too, are not checked.
     """
     values, dt = spec.table.values(), spec.stepping.dt
-    sentences, stiff = [], set()
+    sentences, warned_names = [], set()
     for body in spec.bodies:
         mass = float(body.mass(values)[0])
         ke, kd, kf = (largest_share(body.points) * body.contact(values)[0, :3]).tolist()
         ke = max(ke, largest_share(body.points) * float(body.contact_option(values, "bristle_stiffness")[0]))
         if mass > 0 and len(body.points) and max(dt * math.sqrt(ke / mass), dt * kd / mass, dt * kf / mass) > 0.5:
-            stiff.add(body.name)
+            warned_names.add(body.name)
             sentences.append(
                 f"the step of {dt:.3g} s is too long for the contact of {body.name!r} (mass {mass:.3g} kg, stiffness "
                 f"{ke:.3g} N/m, damping {kd:.3g} and friction stiffness {kf:.3g} N s/m): take more substeps"
@@ -49,7 +49,7 @@ def step_warnings(spec: SceneSpec) -> list[str]:
                 f"{linear:.3g} N s/m, least moment of inertia {min_inertia:.3g} kg m2, angular drag {angular:.3g} N m s): "
                 "take more substeps"
             )
-    steps = {name: step for name, step in _longest_contact_steps(spec, values).items() if name not in stiff and step < dt}
+    steps = {name: step for name, step in _longest_contact_steps(spec, values).items() if name not in warned_names and step < dt}
     if steps:
         names, longest = ", ".join(repr(name) for name in steps), min(steps.values())
         sentences.append(
@@ -65,24 +65,25 @@ def _longest_contact_steps(spec: SceneSpec, values: Values) -> dict[str, float]:
     colliding = [body for body in spec.bodies if body.collision is not None]
     rates: dict[str, np.ndarray] = {}
     for body in spec.bodies:
-        mates = [mate for mate in colliding if mate is not body] if body.collision is not None else []
-        partners = len(mates) + (len(body.points) > 0)
-        if isinstance(body, Link) or partners == 0:
+        others = [other for other in colliding if other is not body] if body.collision is not None else []
+        num_partners = len(others) + (len(body.points) > 0)
+        if isinstance(body, Link) or num_partners == 0:
             continue
         contact = body.contact(values)[0]
-        pairs = [0.5 * (contact + mate.contact(values)[0]) for mate in mates]
-        material = torch.stack(pairs + [contact][: partners - len(mates)])
-        kt, *mates_kt = (float(each.contact_option(values, "bristle_stiffness")[0]) for each in (body, *mates))
+        pairs = [0.5 * (contact + other.contact(values)[0]) for other in others]
+        contact_parameters = torch.stack(pairs + [contact][: num_partners - len(others)])
+        kt, *other_kts = (float(each.contact_option(values, "bristle_stiffness")[0]) for each in (body, *others))
         rates[body.name] = contact_rates(
             float(body.mass(values)[0]), body.inertia(values)[0].numpy(force=True).astype(np.float64),
-            material.amax(dim=0).numpy(force=True).astype(np.float64), body.points, body.collision if mates else None, partners,
-            bristle=max([0.5 * (kt + mate_kt) for mate_kt in mates_kt] + [kt][: partners - len(mates)]),
+            contact_parameters.amax(dim=0).numpy(force=True).astype(np.float64), body.points,
+            body.collision if others else None, num_partners,
+            bristle=max([0.5 * (kt + other_kt) for other_kt in other_kts] + [kt][: num_partners - len(others)]),
         )  # fmt: skip
     steps = {}
     for name, body_rates in rates.items():
-        mates_rates = [rates[mate.name] for mate in colliding if mate.name in rates and mate.name != name]
-        if mates_rates and any(body.name == name for body in colliding):
-            body_rates = body_rates + min(mates_rates, key=lambda pair: longest_step(*pair))  # both move
+        other_rates = [rates[other.name] for other in colliding if other.name in rates and other.name != name]
+        if other_rates and any(body.name == name for body in colliding):
+            body_rates = body_rates + min(other_rates, key=lambda pair: longest_step(*pair))  # both move
         steps[name] = longest_step(*body_rates)
     return steps
 
@@ -100,16 +101,18 @@ def spin_warnings(spec: SceneSpec, model: ArticulatedModel) -> list[str]:
     stepping, values = spec.stepping, spec.table.values()
     if stepping.integrator != "semi_implicit":
         return []
-    sentences, time = [], spec.frames * spec.frame_dt
+    sentences, duration = [], spec.frames * spec.frame_dt
     for k in np.flatnonzero(model.has_moving_children):
         body = spec.bodies[k]
-        spin = float((body.rate(values, spec.bodies) if isinstance(body, Link) else body.velocity(values)[:, 3:])[0].norm())
-        drift = 0.5 * spin**2 * stepping.dt * time
-        if drift > _DRIFT:
+        angular_speed = float(
+            (body.rate(values, spec.bodies) if isinstance(body, Link) else body.velocity(values)[:, 3:])[0].norm()
+        )
+        drift = 0.5 * angular_speed**2 * stepping.dt * duration
+        if drift > _MAX_DRIFT:
             sentences.append(
-                f"{body.name!r} spins at {spin:.3g} rad/s and has moving links: semi-implicit steps of "
-                f"{stepping.dt:.3g} s change its angular momentum by up to about {100 * drift:.3g} % in {time:.3g} s, so use "
-                f"integrator 'rk4', or at least {math.ceil(stepping.substeps * drift / _DRIFT)} substeps"
+                f"{body.name!r} spins at {angular_speed:.3g} rad/s and has moving links: semi-implicit steps of "
+                f"{stepping.dt:.3g} s change its angular momentum by up to about {100 * drift:.3g} % in {duration:.3g} s, so use "
+                f"integrator 'rk4', or at least {math.ceil(stepping.substeps * drift / _MAX_DRIFT)} substeps"
             )
     return sentences
 
@@ -127,11 +130,12 @@ def dry_friction_warnings(spec: SceneSpec, model: ArticulatedModel, inputs: Arti
     """
     if not inputs.has_dry_friction:
         return []
-    fixed = inputs.with_arrays(array.detach().contiguous() for array in inputs.arrays())
-    inertia = mass_matrix(model, fixed, fixed.joint_q0)[0].numpy(force=True).astype(np.float64)
+    detached_inputs = inputs.with_arrays(array.detach().contiguous() for array in inputs.arrays())
+    inertia = mass_matrix(model, detached_inputs, detached_inputs.joint_q0)[0].numpy(force=True).astype(np.float64)
     mobility, dt = np.abs(np.diag(np.linalg.inv(inertia))), spec.stepping.dt
     friction, stiffness, damping = (
-        array[0].numpy(force=True) for array in (fixed.joint_dry_friction, fixed.joint_dry_stiffness, fixed.joint_dry_damping)
+        array[0].numpy(force=True)
+        for array in (detached_inputs.joint_dry_friction, detached_inputs.joint_dry_stiffness, detached_inputs.joint_dry_damping)
     )
     phase = np.where(friction > 0, dt * np.maximum(np.sqrt(stiffness * mobility), damping * mobility), 0.0)
     names = dict.fromkeys(repr(model.link_names[model.velocity_link[d]]) for d in np.flatnonzero(phase > 0.5))
@@ -154,12 +158,14 @@ def deformable_step_warnings(spec: SceneSpec, model: DeformableModel, inputs: De
     if spec.stepping.is_implicit:
         return []
     values, dt = spec.table.values(), spec.stepping.dt
-    touching = touching_particles(spec)
-    if len(touching):  # also against the stiffest body, as against a ground with its contact parameters
-        hardest = torch.stack([body.contact(values) for body in spec.bodies if body.collision is not None]).amax(dim=0)
+    contact_particles = colliding_particles(spec)
+    if len(contact_particles):  # also against the stiffest body, as against a ground with its contact parameters
+        max_contact = torch.stack([body.contact(values) for body in spec.bodies if body.collision is not None]).amax(dim=0)
         material = inputs.particle_contact.clone()
-        material[:, touching] = torch.maximum(material[:, touching], 0.5 * (material[:, touching] + hardest[:, None]))
-        model = replace(model, contact=np.union1d(model.contact, touching).astype(np.int64))
+        material[:, contact_particles] = torch.maximum(
+            material[:, contact_particles], 0.5 * (material[:, contact_particles] + max_contact[:, None])
+        )
+        model = replace(model, contact=np.union1d(model.contact, contact_particles).astype(np.int64))
         inputs = replace(inputs, particle_contact=material)
     longest = stable_step(model, inputs)
     if dt <= longest:
@@ -171,7 +177,7 @@ def deformable_step_warnings(spec: SceneSpec, model: DeformableModel, inputs: De
     ]
 
 
-def touching_particles(spec: SceneSpec) -> np.ndarray:
+def colliding_particles(spec: SceneSpec) -> np.ndarray:
     """[M] surface particles with contact parameters in a scene with colliding bodies; none in other scenes."""
     in_contact = [deformable for deformable in spec.deformables if deformable.contact_name is not None]
     surface_particles = [deformable.surface_particles + deformable.first_particle for deformable in in_contact]

@@ -24,10 +24,10 @@ from ti_sim.rollout.solver import Solver
 
 
 class UncoupledSolvers(SolverAdapter):
-    """Two motions in one scene, each with its own solver."""
+    """Bodies and deformable bodies of one scene, each with a separate solver."""
 
     def __init__(self, bodies: SolverAdapter, particles: DeformableAdapter) -> None:
-        """The motions of a scene's bodies and of its deformable bodies."""
+        """Combine the adapters of a scene's bodies and of its deformable bodies."""
         self.bodies, self.particles, self.spec = bodies, particles, particles.spec
         self.actuators, self.actuator_kind = bodies.actuators, bodies.actuator_kind
 
@@ -43,7 +43,7 @@ class UncoupledSolvers(SolverAdapter):
         raise UserError("bodies and deformable bodies of this scene have separate solvers: use one of these")
 
     def step_warnings(self, solver: Solver) -> list[str]:
-        """None: ``bodies`` and ``particles`` issue their own."""
+        """None: the adapters ``bodies`` and ``particles`` issue the warnings."""
         return []
 
     def inputs(self, values: Values, *, frames: int, actions: torch.Tensor | None = None) -> Arrays:
@@ -69,10 +69,10 @@ class UncoupledSolvers(SolverAdapter):
     ) -> States:  # fmt: skip
         """As ``SolverAdapter.rollout``."""
         body_state, particle_state = (None, None) if state is None else _split(state)
-        both: dict[str, Any] = {"frames": frames, "adjoint": adjoint, "between": between}
-        soft = self.particles.rollout(values, actions=None, state=particle_state, **both)
-        stiff = self.bodies.rollout(values, actions=actions, state=body_state, **both)
-        return self._joined(stiff, soft)
+        options: dict[str, Any] = {"frames": frames, "adjoint": adjoint, "between": between}
+        particle_states = self.particles.rollout(values, actions=None, state=particle_state, **options)
+        body_states = self.bodies.rollout(values, actions=actions, state=body_state, **options)
+        return self._joined(body_states, particle_states)
 
     def forces(self, values: Values, states: Sequence[State], *, rows: Sequence[int], actions: torch.Tensor | None) -> Forces:
         """As ``SolverAdapter.forces``."""
