@@ -23,13 +23,14 @@ from risp_torch.scene.states import placement_shape
 from ti_sim.deformable.model import TABLES
 from ti_sim.shapes.contact_points import RADIUS
 
-ROUNDED = -30  # checksums of geometry round to this power of two of an array's size: 1e-9
+ROUNDING_EXPONENT = -30  # checksums of geometry round to this power of two of an array's size: 1e-9
 MAX_LISTED = 4096  # entries of one parameter that are listed; larger arrays, such as textures, have a checksum
 
 
 def describe(scene: SceneSpec) -> dict[str, Any]:
     """All data that determine a film of a scene, as JSON values (geometry and pictures as checksums)."""
     ground = scene.ground
+    film = {} if scene.clock is None else {"film": scene.clock.to_json()}
     return {
         "name": scene.name,
         "frame_dt": scene.frame_dt,
@@ -45,8 +46,8 @@ def describe(scene: SceneSpec) -> dict[str, Any]:
         "geometry_sha256": _geometry_checksum(scene.bodies),
         "forces": [[f.name, f.body, f.first_step, f.end_step, f.kind] for f in scene.applied_forces],
         "cameras": [[c.name, c.width, c.height, c.near, c.far, np.asarray(c.rotation).tolist()] for c in scene.cameras],
-        "parameters": {name: _listed(param.value) for name, param in scene.parameters.items()},
-    } | _driving(scene) | _described(scene) | _implicit(scene) | ({} if scene.clock is None else {"film": scene.clock.to_json()})
+        "parameters": {name: _listed_values(param.value) for name, param in scene.parameters.items()},
+    } | _optional_entries(scene) | _self_described(scene) | _implicit(scene) | film
 
 
 def _implicit(scene: SceneSpec) -> dict[str, Any]:
@@ -54,27 +55,28 @@ def _implicit(scene: SceneSpec) -> dict[str, Any]:
     return {"implicit": asdict(scene.stepping.implicit)} if scene.stepping.is_implicit else {}
 
 
-def _described(scene: SceneSpec) -> dict[str, Any]:
+def _self_described(scene: SceneSpec) -> dict[str, Any]:
     """Entries of the parts that describe themselves."""
     fields = (getattr(scene, name) for name in ALL_PARTS)
     return {key: entry for field in fields if isinstance(field, DescribedPart) for key, entry in field.description().items()}
 
 
-def _driving(scene: SceneSpec) -> dict[str, Any]:
-    """Rotors, the maximum distance, links, motors and collisions, if the scene has them; other descriptions do not
-    contain them."""
+def _optional_entries(scene: SceneSpec) -> dict[str, Any]:
+    """Entries of rotors, the maximum distance, links, motors, collisions and deformable bodies, if the scene has them."""
     links = [_link(body) for body in scene.bodies if isinstance(body, Link)]
     motors = [[m.name, list(m.velocities), str(m.limit), m.command_count, m.pulse_period] for m in scene.motors]
-    meets = [b.name for b in scene.bodies if b.collision is not None]
-    joints = {key: value for key, value in (("links", links), ("motors", motors), ("collision", meets)) if value}
+    colliding = [b.name for b in scene.bodies if b.collision is not None]
+    entries = {key: value for key, value in (("links", links), ("motors", motors), ("collision", colliding)) if value}
     rotors = [[r.name, r.body, list(r.axis), r.limit, r.count] for r in scene.rotors]
-    region = scene.stepping.max_distance
-    joints |= _softness(scene) | ({"adaptive": True} if scene.stepping.adaptive else {})
-    joints |= {"contact_per_area": sorted(scene.table.per_area)} if scene.table.per_area else {}
-    return joints | ({"rotors": rotors} if rotors else {}) | ({"max_distance": region} if math.isfinite(region) else {})
+    max_distance = scene.stepping.max_distance
+    entries |= _deformable_entries(scene) | ({"adaptive": True} if scene.stepping.adaptive else {})
+    entries |= {"contact_per_area": sorted(scene.table.per_area)} if scene.table.per_area else {}
+    return (
+        entries | ({"rotors": rotors} if rotors else {}) | ({"max_distance": max_distance} if math.isfinite(max_distance) else {})
+    )
 
 
-def _softness(scene: SceneSpec) -> dict[str, Any]:
+def _deformable_entries(scene: SceneSpec) -> dict[str, Any]:
     """Deformable bodies and their loads, if the scene has any."""
     if not scene.deformables:
         return {}
@@ -89,12 +91,12 @@ def _softness(scene: SceneSpec) -> dict[str, Any]:
         for array in _surface_arrays(deformable.surface):
             checksum.update(rounded(array).tobytes())
     textures = [[*deformable.surface.textures, deformable.surface.wrap] for deformable in scene.deformables]
-    described = {"deformables": [_deformable(deformable) for deformable in scene.deformables], "deformable_textures": textures}
+    entries = {"deformables": [_deformable(deformable) for deformable in scene.deformables], "deformable_textures": textures}
     placement = placement_shape(bodies=len(scene.bodies), particles=scene.particle_count)
-    described |= {"deformable_sha256": checksum.hexdigest(), "placement": list(placement)}
-    touching = scene.self_contact
-    self_contact = {} if touching is None else {"self_contact": [list(touching.bodies), touching.thickness]}
-    return described | ({"loads": loads} if loads else {}) | self_contact
+    entries |= {"deformable_sha256": checksum.hexdigest(), "placement": list(placement)}
+    contact = scene.self_contact
+    self_contact = {} if contact is None else {"self_contact": [list(contact.bodies), contact.thickness]}
+    return entries | ({"loads": loads} if loads else {}) | self_contact
 
 
 def _deformable(deformable: Deformable) -> list[Any]:
@@ -102,7 +104,7 @@ def _deformable(deformable: Deformable) -> list[Any]:
     elements = deformable.elements
     if isinstance(elements, Net):
         return [deformable.name, deformable.contact_name]
-    described = [
+    entries = [
         deformable.name,
         deformable.contact_name,
         elements.stiffness.uses_young_modulus,
@@ -110,27 +112,27 @@ def _deformable(deformable: Deformable) -> list[Any]:
         _groups(elements.actuation),
     ]
     if isinstance(elements, Sheet):
-        described += [elements.depth, elements.stiffness.thickness, deformable.thickness]
-        described += [_groups(elements.bending_actuation)] if _groups(elements.bending_actuation) is not None else []
-    return described
+        entries += [elements.depth, elements.stiffness.thickness, deformable.thickness]
+        entries += [_groups(elements.bending_actuation)] if _groups(elements.bending_actuation) is not None else []
+    return entries
 
 
 def _groups(actuation: Actuation | None) -> list[int] | None:
-    """Which column of an actuation each element has, None where each has its own or there is none."""
+    """Column of the actuation for each element; None for one column per element, or without actuation."""
     return None if actuation is None or actuation.groups is None else actuation.groups.tolist()
 
 
 def _link(link: Link) -> list[Any]:
     """Data of a link, besides its parameters, that determine its motion."""
     direction = None if link.direction is None else link.direction.tolist()
-    described = [link.name, link.parent, link.joint.kind, link.axis.tolist(), direction, link.share, link.at_tip]
-    return described + ([] if link.coupling is None else [asdict(link.coupling)])
+    entries = [link.name, link.parent, link.joint.kind, link.axis.tolist(), direction, link.share, link.at_tip]
+    return entries + ([] if link.coupling is None else [asdict(link.coupling)])
 
 
 def _geometry_checksum(bodies: Iterable[Body]) -> str:
     checksum = sha256()
     for body in bodies:
-        surface, arrays = body.surface, [_touching(body.points), body.orientation]
+        surface, arrays = body.surface, [_contact_rows(body.points), body.orientation]
         if surface is not None:
             surface_arrays = _surface_arrays(surface)
             arrays = [*surface_arrays[:2], *arrays, *surface_arrays[2:]]
@@ -142,10 +144,10 @@ def _geometry_checksum(bodies: Iterable[Body]) -> str:
 
 
 def rounded(array: np.ndarray) -> np.ndarray:
-    """An array whose checksum is the same on all processors: rotations and products end in other last bits there.
+    """An array whose checksum is the same on all processors: the last bits of rotations and products differ between them.
 
     Args:
-        array: Numbers of any shape, dtype and unit; integers and booleans are not changed.
+        array: numbers of any shape, dtype and unit; integers and booleans are not changed.
 
     Returns:
         A contiguous array of the same shape: real numbers in f64, rounded to 2^-30 of the power of two above the largest
@@ -156,11 +158,11 @@ def rounded(array: np.ndarray) -> np.ndarray:
         return np.ascontiguousarray(array)
     values = array.astype(np.float64)
     finite = np.abs(values[np.isfinite(values)])
-    step = 2.0 ** (math.frexp(finite.max(initial=0.0))[1] + ROUNDED)
+    step = 2.0 ** (math.frexp(finite.max(initial=0.0))[1] + ROUNDING_EXPONENT)
     return np.ascontiguousarray(np.round(values / step) * step + 0.0)
 
 
-def _touching(points: np.ndarray) -> np.ndarray:
+def _contact_rows(points: np.ndarray) -> np.ndarray:
     """Contact points: positions of vertices, or the full rows of round bodies."""
     return points if points[:, RADIUS:].any() else points[:, :RADIUS]
 
@@ -171,7 +173,7 @@ def _surface_arrays(surface: SurfaceMesh) -> list[np.ndarray]:
     return [surface.mesh.vertices, surface.mesh.faces, surface.corner_normal, surface.face_texture, uv]
 
 
-def _listed(value: Any) -> Any:
+def _listed_values(value: Any) -> Any:
     """A parameter's values as lists; shape and checksum if there are many."""
     array = np.asarray(value)
     if array.size <= MAX_LISTED:

@@ -39,8 +39,8 @@ def scene_names(having: str = "make_scene") -> dict[str, str]:
     for path in (*sorted(_folder().glob("*.py")), *sorted(_folder().glob("real/*.py"))):
         source = path.read_text(encoding="utf-8")
         if "\ndef make_scene(" in source and f"\ndef {having}(" in source:
-            first = source.lstrip().lstrip('"').splitlines()[0]
-            result[path.relative_to(_folder()).with_suffix("").as_posix()] = first.rstrip('"').strip()
+            first_line = source.lstrip().lstrip('"').splitlines()[0]
+            result[path.relative_to(_folder()).with_suffix("").as_posix()] = first_line.rstrip('"').strip()
     return result
 
 
@@ -64,10 +64,10 @@ def load_scene(scene: str, **overrides: Any) -> Scene:
                 raise unknown_name_error(f"option of {scene}'s make_scene", name, list(options))
     override_text = ", ".join(f"{name}={value!r}" for name, value in overrides.items())
     with errors_of_scene_file(scene, f"make_scene({override_text})"):
-        loaded = make_scene(**overrides)
-    if not isinstance(loaded, Scene):
-        raise UserError(f"make_scene of {scene} returned {type(loaded).__name__}: return a Scene")
-    return loaded
+        made_scene = make_scene(**overrides)
+    if not isinstance(made_scene, Scene):
+        raise UserError(f"make_scene of {scene} returned {type(made_scene).__name__}: return a Scene")
+    return made_scene
 
 
 def find_make_scene(scene: str) -> Callable[..., Scene]:
@@ -123,9 +123,11 @@ def _load_module(path: Path) -> ModuleType:
     try:
         spec.loader.exec_module(module)
     except UserError as error:
-        raise UserError(f"scene file {path} does not load: {error}{_line(error, path)}") from error
+        raise UserError(f"scene file {path} does not load: {error}{_error_location(error, path)}") from error
     except (Exception, SystemExit) as error:
-        raise UserError(f"scene file {path} does not load: {type(error).__name__}: {error}{_line(error, path)}") from error
+        raise UserError(
+            f"scene file {path} does not load: {type(error).__name__}: {error}{_error_location(error, path)}"
+        ) from error
     return module
 
 
@@ -144,13 +146,13 @@ def errors_of_scene_file(scene: str, function: str) -> Iterator[None]:
     try:
         yield
     except UserError as error:
-        raise UserError(f"{function} of {scene}: {error}{_line(error, _scene_path(scene))}") from error
+        raise UserError(f"{function} of {scene}: {error}{_error_location(error, _scene_path(scene))}") from error
     except (Exception, SystemExit) as error:
         reason = f"{type(error).__name__}: {error}"
-        raise UserError(f"{function} of {scene} failed: {reason}{_line(error, _scene_path(scene))}") from error
+        raise UserError(f"{function} of {scene} failed: {reason}{_error_location(error, _scene_path(scene))}") from error
 
 
-def _line(error: BaseException, path: Path) -> str:
+def _error_location(error: BaseException, path: Path) -> str:
     """ " (file, line N)": the deepest line of the scene's file in the traceback of an error; "" if unknown."""
     if isinstance(error, SyntaxError) and re.search(r"line \d+\)$", str(error)):
         return ""  # the message already has it

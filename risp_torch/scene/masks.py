@@ -1,4 +1,4 @@
-"""Soft masks of bodies: how much of each pixel shows a body, what hides it taken away."""
+"""Soft masks of bodies: the fraction of each pixel in which a body is visible."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ def render_masks(
 ) -> torch.Tensor:
     """Masks of bodies, differentiable in poses, particles and the camera's numbers.
 
-    The soft rasteriser renders without lights, each body in a colour channel of its own before a black background. The ground
-    hides what is below it. A pixel's masks of all bodies add up to its coverage. Where a body's edge is before another body, the
+    The soft rasteriser renders without lights, each body in a separate colour channel over a black background. The ground
+    hides bodies below it. A pixel's masks of all bodies add up to its coverage. Where a body's edge is before another body, the
     edge is farther out by up to three times its softness (``RasterSettings.composite``).
 
     Args:
         scene, states, parameters: as in ``Scene.render``.
-        bodies: names of bodies, all visible ones by default. The others hide what is behind them.
+        bodies: names of bodies, all visible ones by default. The others occlude them.
         union: whether one mask shows all of them.
         frames: slice or list of frame numbers, all by default.
         camera: name of a camera, the first one by default.
@@ -69,11 +69,11 @@ def render_masks(
     groups = [[names.index(name) for name in mask_names]] if union else [[names.index(name)] for name in mask_names]
 
     def pictures(placement: torch.Tensor) -> torch.Tensor:
-        inputs = view.render_inputs(values, placement, camera=camera, quantity="depth")  # which needs no lights
+        inputs = view.render_inputs(values, placement, camera=camera, quantity="depth")  # depth needs no lights
         chunks = []
         for first in range(0, len(groups), CHANNELS):
             chunk = groups[first : first + CHANNELS]
-            images = bridge.render(_unlit(view, inputs, chunk), settings)
+            images = bridge.render(_mask_inputs(view, inputs, chunk), settings)
             images = view.film_of(images, *placement.shape[:2], camera=camera, quantity="color", alpha=False)
             chunks.append(images[..., : len(chunk)])
         return torch.cat(chunks, dim=-1)
@@ -97,14 +97,14 @@ def visible_bodies(scene: Scene) -> list[str]:
 def _settings(view: View, camera: str | None, edge: float, samples: int) -> RasterSettings:
     """The settings of a mask: unlit, and blended by coverage."""
     settings = view.raster_settings(camera=camera)
-    side = min(settings.width, settings.height)
+    shorter_side = min(settings.width, settings.height)
     return replace(
-        settings, shading="none", composite="alpha", aggregation="softras", shadows=None, sigma=(2 * edge / side) ** 2,
+        settings, shading="none", composite="alpha", aggregation="softras", shadows=None, sigma=(2 * edge / shorter_side) ** 2,
         ground=None if settings.ground is None else "plain", antialias=samples,
     )  # fmt: skip
 
 
-def _unlit(view: View, inputs: RenderInputs, groups: Sequence[Sequence[int]]) -> RenderInputs:
+def _mask_inputs(view: View, inputs: RenderInputs, groups: Sequence[Sequence[int]]) -> RenderInputs:
     """The inputs with the surfaces of group k in channel k, all else black, without lights and textures."""
     colors = [np.zeros((len(surface.mesh.faces), 3, CHANNELS)) for surface in view.arrays.surfaces]
     for channel, group in enumerate(groups):
@@ -114,7 +114,7 @@ def _unlit(view: View, inputs: RenderInputs, groups: Sequence[Sequence[int]]) ->
     if ground is not None:
         ground = constant([[0.0, 0.0, 0.0, float(view.arrays.ground.height), 0.0, 0.0, 0.0, 1.0, 0.0, 0.0]])
     return replace(
-        inputs, mesh=view.arrays.bare_topology, albedo=constant(np.concatenate(colors)[None]),
+        inputs, mesh=view.arrays.geometry_topology, albedo=constant(np.concatenate(colors)[None]),
         background=constant(np.zeros((1, 2, 3))), ambient=constant(np.zeros((1, 3))), ground=ground, softness=None,
         **dict.fromkeys(("directional", "point", "environment", "material", "uv", "texels", "background_image")),
     )  # fmt: skip

@@ -82,7 +82,7 @@ class ParameterTable:
         if base not in self.params:
             raise unknown_name_error("parameter", name, list(self.params))
         param = self.params[base]
-        return _entry(param, self._checked(base, index)) if index else param
+        return _entry(param, self._checked_index(base, index)) if index else param
 
     def set(self, name: str, value: Any) -> None:
         """Set the value of a parameter, or of an entry of one, within its bounds.
@@ -115,13 +115,13 @@ class ParameterTable:
         array[index] = entry
         return array
 
-    def _checked(self, name: str, indices: tuple[int, ...]) -> tuple[int, ...]:
+    def _checked_index(self, name: str, indices: tuple[int, ...]) -> tuple[int, ...]:
         """The index of an entry (UserError if the array does not have it)."""
         shape = np.shape(self.params[name].value)
         if len(indices) != len(shape) or any(index >= size for index, size in zip(indices, shape, strict=True)):
             entries = "".join(f"[0 to {size - 1}]" for size in shape)
-            has = f"name {name}{entries}" if shape else "it is one number"
-            raise UserError(f"{name} has no entry {''.join(f'[{index}]' for index in indices)}: {has}")
+            hint = f"name {name}{entries}" if shape else "it is one number"
+            raise UserError(f"{name} has no entry {''.join(f'[{index}]' for index in indices)}: {hint}")
         return indices
 
     def drop(self, *names: str) -> None:
@@ -177,13 +177,13 @@ class ParameterTable:
         param = self[name]  # raises for an unknown name first
         tensor = torch.as_tensor(value, dtype=bridge_dtype(), device=bridge_device())
         check_worlds(tensor, name)
-        plain = tensor.detach()
-        if not torch.isfinite(plain).all():
+        detached = tensor.detach()
+        if not torch.isfinite(detached).all():
             raise UserError(f"{name} has values that are not finite: give finite numbers")
         sign = self.signs.get(split_entry(name)[0])
         if sign in ("positive", "not negative", "poisson"):
-            _check_sign(name, plain.min().item(), param.unit, sign)
-            _check_sign(name, plain.max().item(), param.unit, sign)
+            _check_sign(name, detached.min().item(), param.unit, sign)
+            _check_sign(name, detached.max().item(), param.unit, sign)
         return tensor
 
 
@@ -210,13 +210,13 @@ def _check_sign(name: str, value: Any, unit: str, sign: Sign | None) -> None:
         "positive": "above zero", "not negative": "that is not negative", "color": "from 0 to 1 (linear colour)",
         "poisson": "between -1 and 0.5",
     }  # fmt: skip
-    wrong = {
+    violations = {
         None: False,
         "positive": (number <= 0).any(),
         "not negative": (number < 0).any(),
         "color": (number < 0).any() or (number > 1).any(),
         "poisson": (number <= -1).any() or (number >= 0.5).any(),
     }
-    if wrong[sign]:
+    if violations[sign]:
         text = value if number.size <= _MAX_LISTED else f"an array with numbers from {number.min():.4g} to {number.max():.4g}"
         raise UserError(f"{name} is {text} {unit}: give a number {requirements[sign]}".replace(" :", ":"))

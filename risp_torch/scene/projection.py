@@ -1,4 +1,4 @@
-"""Where points appear in a scene's pictures: the renderer's projection of single points, as a torch function."""
+"""Projection of points into a scene's pictures, as by the renderer, as a torch function."""
 
 from __future__ import annotations
 
@@ -38,22 +38,22 @@ def project_points(
     rotation = row[..., 4:13].unflatten(-1, (3, 3))
     camera_points = matrix_vector(rotation, points) + row[..., 13:16]
     depth = camera_points[..., 2]
-    plane = camera_points[..., :2] / depth.clamp_min(cameras[0].near)[..., None]
-    lens = distortion_rows(cameras, values, points.shape[0])
-    if lens is not None:
-        plane = _distorted(plane, lens[:, None, None])
-    return row[..., 0:2] * plane + row[..., 2:4], depth
+    normalised = camera_points[..., :2] / depth.clamp_min(cameras[0].near)[..., None]
+    distortion = distortion_rows(cameras, values, points.shape[0])
+    if distortion is not None:
+        normalised = _distorted(normalised, distortion[:, None, None])
+    return row[..., 0:2] * normalised + row[..., 2:4], depth
 
 
-def _distorted(normalised: torch.Tensor, lens: torch.Tensor) -> torch.Tensor:
-    """Places [..., 2] in the plane at depth 1 behind the lens k1, k2, p1, p2, k3 [..., 5]."""
-    (x, y), (k1, k2, p1, p2, k3) = normalised.unbind(-1), lens.unbind(-1)
-    squared = x * x + y * y
-    radial = 1 + squared * (k1 + squared * (k2 + squared * k3))
+def _distorted(normalised: torch.Tensor, distortion: torch.Tensor) -> torch.Tensor:
+    """Points [..., 2] in the plane at depth 1 after the distortion k1, k2, p1, p2, k3 [..., 5]."""
+    (x, y), (k1, k2, p1, p2, k3) = normalised.unbind(-1), distortion.unbind(-1)
+    r2 = x * x + y * y
+    radial = 1 + r2 * (k1 + r2 * (k2 + r2 * k3))
     return torch.stack(
         [
-            x * radial + 2 * p1 * x * y + p2 * (squared + 2 * x * x),
-            y * radial + p1 * (squared + 2 * y * y) + 2 * p2 * x * y,
+            x * radial + 2 * p1 * x * y + p2 * (r2 + 2 * x * x),
+            y * radial + p1 * (r2 + 2 * y * y) + 2 * p2 * x * y,
         ],
         dim=-1,
     )  # fmt: skip

@@ -10,14 +10,14 @@ import torch
 from ti_sim.base.errors import UserError
 
 
-def rotation_quaternion(turn: torch.Tensor) -> torch.Tensor:
+def rotation_quaternion(rotation_vector: torch.Tensor) -> torch.Tensor:
     """Unit quaternion [..., 4] of a rotation vector [..., 3] in rad, smooth at zero."""
-    half2 = 0.25 * (turn * turn).sum(dim=-1, keepdim=True)
+    half2 = 0.25 * (rotation_vector * rotation_vector).sum(dim=-1, keepdim=True)
     small = half2 < 1e-6
     half = torch.sqrt(torch.where(small, torch.ones_like(half2), half2))
     sinc = torch.where(small, 1 - half2 / 6 + half2**2 / 120, torch.sin(half) / half)
     cosine = torch.where(small, 1 - half2 / 2 + half2**2 / 24, torch.cos(half))
-    return torch.cat([0.5 * sinc * turn, cosine], dim=-1)
+    return torch.cat([0.5 * sinc * rotation_vector, cosine], dim=-1)
 
 
 def rotation_matrix(q: torch.Tensor) -> torch.Tensor:

@@ -40,7 +40,7 @@ from risp_torch.scene.simulation.simulator import Simulator, current_simulator
 from risp_torch.scene.spec import ALL_PARTS, PictureStyle, SceneSpec
 from risp_torch.scene.state import State
 from risp_torch.scene.states import States
-from risp_torch.scene.time_stepping import LAST_STEP, Integrator, TimeStepping
+from risp_torch.scene.time_stepping import MAX_STEPS, Integrator, TimeStepping
 from risp_torch.scene.view.current import current_view
 from risp_torch.scene.view.view import PictureOptions, Quantity, View
 from ti_sim.base.errors import UserError
@@ -115,8 +115,8 @@ class Scene(SceneSpec):
         Raises:
             UserError: a time, count or softness is not positive, or a choice is unknown.
         """
-        if frames * substeps > LAST_STEP:
-            raise UserError(f"Scene: frames {frames} of {substeps} substeps are more steps than are counted: at most {LAST_STEP}")
+        if frames * substeps > MAX_STEPS:
+            raise UserError(f"Scene: frames {frames} of {substeps} substeps are more steps than are counted: at most {MAX_STEPS}")
         stepping = TimeStepping(
             frame_dt=frame_dt, substeps=substeps, integrator=integrator, plan=plan, max_distance=max_distance,
             controls=controls, adaptive=adaptive, implicit=implicit,
@@ -125,8 +125,8 @@ class Scene(SceneSpec):
             shading=shading, aggregation=aggregation, composite=composite, antialias=antialias, two_sided=two_sided
         )
         super().__init__(name=name, frames=frames, stepping=stepping, style=style, table=ParameterTable({}))
-        strength = np.ndim(gravity.value if isinstance(gravity, Param) else gravity) == 0
-        self.table.add("gravity", gravity, unit="m/s2", shape=() if strength else (3,))
+        is_magnitude = np.ndim(gravity.value if isinstance(gravity, Param) else gravity) == 0
+        self.table.add("gravity", gravity, unit="m/s2", shape=() if is_magnitude else (3,))
         self.table.add("softness.sigma", sigma, unit="", sign="positive")
         self.table.add("softness.gamma", gamma, unit="", sign="positive")
         self.table.add("background.color", (0.9, 0.9, 0.92), unit="", shape=(3,), sign="color")

@@ -154,8 +154,8 @@ class SceneSpec:
     @property
     def has_bristles(self) -> bool:
         """Whether contacts or joints have bristles, whose displacements are a part of the state."""
-        dry = any("dry_friction" in getattr(body, "parameter_names", ()) for body in self.bodies)
-        return dry or self.contacts_have("bristle_stiffness")
+        has_dry_friction = any("dry_friction" in getattr(body, "parameter_names", ()) for body in self.bodies)
+        return has_dry_friction or self.contacts_have("bristle_stiffness")
 
     @property
     def camera(self) -> Camera | None:

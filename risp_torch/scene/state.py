@@ -83,10 +83,10 @@ class State:
         counts = {name: len(array) for name, array in self.arrays().items() if array.ndim}
         if not counts:
             raise UserError("the state holds no arrays: take it from Scene.state, Scene.step or States.last")
-        (first, count), *remaining = counts.items()
+        (first_name, count), *remaining = counts.items()
         for name, size in remaining:
             if size != count:
-                raise UserError(f"state.{name} has {size} worlds, and state.{first} has {count}: give as many in all arrays")
+                raise UserError(f"state.{name} has {size} worlds, and state.{first_name} has {count}: give as many in all arrays")
         return count
 
     @property
@@ -145,7 +145,7 @@ class State:
 STATE_ARRAYS = tuple(field.name for field in fields(State) if field.name != "frame")
 
 
-def check_fits(state: State, expected: Mapping[str, torch.Size], *, optional: Collection[str] = ()) -> None:
+def check_state_arrays(state: State, expected: Mapping[str, torch.Size], *, optional: Collection[str] = ()) -> None:
     """Raise a UserError for a state of another scene or of other worlds.
 
     Args:
@@ -162,6 +162,6 @@ def check_fits(state: State, expected: Mapping[str, torch.Size], *, optional: Co
                 f"state.{name} has shape {tuple(arrays[name].shape)}, and this scene in {shape[0]} worlds needs {tuple(shape)}: "
                 "give a state of this scene, with as many worlds as parameters and actions"
             )
-    foreign = [name for name in arrays if name not in expected and name not in optional]
-    if foreign:
-        raise UserError(f"the state has {foreign[0]}, which this scene does not read: give a state of this scene")
+    unexpected = [name for name in arrays if name not in expected and name not in optional]
+    if unexpected:
+        raise UserError(f"the state has {unexpected[0]}, which this scene does not read: give a state of this scene")

@@ -11,7 +11,7 @@ from ti_sim.base.errors import UserError
 
 
 @dataclass(frozen=True)
-class Exposed:
+class ExposureMotion:
     """Motion during the exposures of a film: a line of a picture is a weighted mean of the pictures at S moments.
 
     Attributes:
@@ -52,7 +52,7 @@ class States:
     particle_q: torch.Tensor | None = None
     particle_qd: torch.Tensor | None = None
     moment: torch.Tensor | None = None
-    exposed: Exposed | None = None
+    exposed: ExposureMotion | None = None
     last: State | None = None
 
     @property

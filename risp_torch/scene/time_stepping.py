@@ -11,7 +11,7 @@ from ti_sim.deformable.implicit.settings import ImplicitSettings
 from ti_sim.rollout.time_steps import IMPLICIT, AnyIntegrator, Plan, check_integrator, check_plan
 
 Integrator = AnyIntegrator  # those of all solvers; a motion refuses those that its solver does not have (``simulation``)
-LAST_STEP = 2**31 - 1  # of a simulation: kernels count steps in 32 bits
+MAX_STEPS = 2**31 - 1  # of a simulation: kernels count steps in 32 bits
 
 
 @checked

@@ -39,7 +39,7 @@ def shadowed_plate(
         [P, 3] linear rgb; NaN where the plate is unknown.
     """
     unlit = renderer.unlit(placement[None], edges=CAMERA_EDGES)
-    if unlit.ground is None:
+    if unlit.ground_height is None:
         return plate
     shadow_coverage = shadows_of(unlit)[0].flatten(1).double().cpu().numpy()
     pixels = np.flatnonzero((uncovered > 0.999) & np.isfinite(plate).all(axis=1) & (shadow_coverage.max(axis=0) > 0))

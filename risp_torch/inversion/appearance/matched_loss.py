@@ -122,7 +122,7 @@ class MatchedLoss(PictureLoss):
     ) -> torch.Tensor:
         """Observations of the motion in the solved look (``Loss.observe``)."""
         unlit, solved, numbers, film = self._solved(scene, states, values, frames)
-        inputs = [array for array in (*vars(unlit.inputs).values(), unlit.share) if isinstance(array, torch.Tensor)]
+        inputs = [array for array in (*vars(unlit.inputs).values(), unlit.exposure_weights) if isinstance(array, torch.Tensor)]
         pictures = rendered(unlit, solved) if any(map(_has_derivative, inputs)) else composed(solved, film)
         residual = pictures - film
         factor = torch.rsqrt(1.0 + (residual * residual).sum(dim=-1, keepdim=True) / self.settings.robust**2)

@@ -6,7 +6,7 @@ from risp_torch.scene.adding.rigid import body_index
 from risp_torch.scene.arguments import Vector
 from risp_torch.scene.parts.forces import AppliedForce
 from risp_torch.scene.spec import SceneSpec
-from risp_torch.scene.time_stepping import LAST_STEP
+from risp_torch.scene.time_stepping import MAX_STEPS
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import NotNegative, Positive, checked
 
@@ -47,4 +47,4 @@ def add_force(
     scale = 1.0 if kind == "force" else 1.0 / ((end_step - first_step) * dt)
     scene.table.add(f"{name}.{kind}", value, unit=unit, shape=(3,))
     scene.table.add(f"{name}.point", point, unit="m", shape=(3,))
-    scene.applied_forces += (AppliedForce(name, index, first_step, min(end_step, LAST_STEP), kind, scale),)
+    scene.applied_forces += (AppliedForce(name, index, first_step, min(end_step, MAX_STEPS), kind, scale),)

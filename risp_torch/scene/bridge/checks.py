@@ -57,7 +57,7 @@ def check_worlds(tensor: torch.Tensor, name: str) -> None:
         raise UserError(f"{name} has shape {tuple(tensor.shape)}, and at least one world is needed")
 
 
-def upstream(gradient: torch.Tensor | None, shape: torch.Size, like: torch.Tensor) -> torch.Tensor:
+def kernel_gradient(gradient: torch.Tensor | None, shape: torch.Size, like: torch.Tensor) -> torch.Tensor:
     """An upstream gradient for a kernel, which does not modify it: contiguous; zeros for None."""
     if gradient is None:
         return like.new_zeros(shape)

@@ -13,9 +13,9 @@ from ti_sim.base.errors import UserError
 
 PIXEL_BYTES = 72  # of a pixel, in single precision: the renderer's state and the colours
 VERTEX_REALS, FACE_REALS, IMAGE_REALS = 6, 12, 256
-HARMLESS = 2**28  # bytes that are used without a check of the available memory
-PASSES = 2  # the adjoint needs the same again for every vertex, face and image
-WITHOUT_ROWS = "vertices_rest"  # [V, 3], shared by all images
+UNCHECKED_BYTES = 2**28  # bytes that are used without a check of the available memory
+NUM_PASSES = 2  # forward and adjoint, each for every vertex, face and image
+SHARED_INPUT = "vertices_rest"  # [V, 3], shared by all images
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Chunk:
 
     def rows_of(self, name: str, tensor: torch.Tensor, *, axis: int = 0) -> torch.Tensor:
         """The rows along ``axis`` of one input of the renderer that these images need."""
-        if self.last - self.first == self.images or (name == WITHOUT_ROWS and tensor.ndim - axis == 2):
+        if self.last - self.first == self.images or (name == SHARED_INPUT and tensor.ndim - axis == 2):
             return tensor
         rows = self.rows(tensor.shape[axis])
         return tensor.narrow(axis, rows.start, rows.stop - rows.start)
@@ -54,7 +54,7 @@ def image_bytes(inputs: RenderInputs, settings: RasterSettings, *, columns: int 
     if settings.shadows is not None and inputs.directional is not None:
         samples += inputs.directional.shape[-2] * settings.shadows.resolution**2
     vertices, faces = inputs.vertices_rest.shape[-2], inputs.albedo.shape[-3]
-    reals = PASSES * (VERTEX_REALS * vertices + FACE_REALS * faces + IMAGE_REALS)
+    reals = NUM_PASSES * (VERTEX_REALS * vertices + FACE_REALS * faces + IMAGE_REALS)
     pixels = samples * PIXEL_BYTES * size // 4
     return (pixels + reals * size) * (1 + columns)
 
@@ -73,13 +73,13 @@ def plan_chunks(inputs: RenderInputs, settings: RasterSettings, memory_limit: fl
     """
     images = inputs.body_q.shape[0]
     picture_bytes = image_bytes(inputs, settings, columns=columns)
-    finished = images * settings.width * settings.height * 4 * inputs.body_q.element_size() * (1 + columns)
-    if finished + images * picture_bytes > HARMLESS:
-        free = _available_bytes(inputs.body_q)
+    output_bytes = images * settings.width * settings.height * 4 * inputs.body_q.element_size() * (1 + columns)
+    if output_bytes + images * picture_bytes > UNCHECKED_BYTES:
+        available = _available_bytes(inputs.body_q)
         subject = f"{images} pictures of {settings.width} x {settings.height} pixels" if images > 1 else "one picture"
-        check_memory(finished + picture_bytes, subject, "take fewer or smaller ones", available=free)
-        if memory_limit is None and finished + images * picture_bytes > free:
-            memory_limit = max((free - finished) // 2, picture_bytes)
+        check_memory(output_bytes + picture_bytes, subject, "take fewer or smaller ones", available=available)
+        if memory_limit is None and output_bytes + images * picture_bytes > available:
+            memory_limit = max((available - output_bytes) // 2, picture_bytes)
     if memory_limit is None:
         return [Chunk(0, images, images)]
     memory_limit = int(memory_limit)
@@ -88,9 +88,9 @@ def plan_chunks(inputs: RenderInputs, settings: RasterSettings, memory_limit: fl
             f"the memory limit is {memory_limit} bytes, and one picture of {settings.width} x {settings.height} pixels needs "
             f"{picture_bytes}: give at least that, or take smaller pictures"
         )
-    counts = {t.shape[0] for name, t in real_inputs(inputs).items() if name != WITHOUT_ROWS or t.ndim == 3}
-    counts = {count for count in counts if count and images % count == 0}  # the renderer raises for other counts
-    return [Chunk(first, last, images) for first, last in _spans(images, counts, memory_limit // picture_bytes)]
+    row_counts = {t.shape[0] for name, t in real_inputs(inputs).items() if name != SHARED_INPUT or t.ndim == 3}
+    row_counts = {count for count in row_counts if count and images % count == 0}  # the renderer raises for other counts
+    return [Chunk(first, last, images) for first, last in _spans(images, row_counts, memory_limit // picture_bytes)]
 
 
 def _available_bytes(tensor: torch.Tensor) -> int:
@@ -104,13 +104,13 @@ def real_inputs(inputs: RenderInputs) -> dict[str, torch.Tensor]:
     return {name: tensor for name, tensor in named if tensor is not None}
 
 
-def _spans(images: int, counts: Iterable[int], most: int) -> list[tuple[int, int]]:
-    """Cut the images into spans of at most ``most`` such that in each of them every array has whole rows, or one."""
-    blocks = [images // count for count in counts]
+def _spans(images: int, row_counts: Iterable[int], max_images: int) -> list[tuple[int, int]]:
+    """Cut the images into spans of at most ``max_images`` such that in each of them every array has whole rows, or one."""
+    images_per_row = [images // count for count in row_counts]
     spans, first = [], 0
     while first < images:
-        last = min(first + most, images)
-        while not all(first // b == (last - 1) // b or (first % b == 0 and last % b == 0) for b in blocks):
+        last = min(first + max_images, images)
+        while not all(first // b == (last - 1) // b or (first % b == 0 and last % b == 0) for b in images_per_row):
             last -= 1
         spans.append((first, last))
         first = last

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import torch
 
-_TWICE = "trying to differentiate {} twice: the kernels have first derivatives only; use finite differences of these"
+_SECOND_DERIVATIVE = "trying to differentiate {} twice: the kernels have first derivatives only; use finite differences of these"
 
 
 class _FirstDerivativeOnly(torch.autograd.Function):
@@ -48,7 +48,7 @@ def without_second_derivative(
 
 def second_derivative_error(name: str) -> RuntimeError:
     """The error for a second derivative."""
-    return RuntimeError(_TWICE.format(name))
+    return RuntimeError(_SECOND_DERIVATIVE.format(name))
 
 
 def one_by_one(
@@ -74,10 +74,10 @@ def one_by_one(
 
 
 class Derivative(torch.autograd.Function):
-    """Base of functions that compute a derivative: one of their own is an error, and batches are computed row by row.
+    """Base of functions that compute a derivative: differentiating them raises an error; batches are computed row by row.
 
     Attributes:
-        subject: what they differentiate, for messages.
+        subject: name of the differentiated function in messages.
     """
 
     subject: ClassVar[str]

@@ -12,23 +12,23 @@ from ti_sim.base.rules import checked
 from ti_sim.rollout.arrays import Arrays
 from ti_sim.rollout.solver import Solver
 
-_FORWARD = (
+_NO_FORWARD_MODE = (
     "contact forces have no forward derivatives (torch.func.jvp, jacfwd, forward_ad): use reverse ones (torch.func.vjp, jacrev, "
     "backward)"
 )
-_BATCH = "contact forces are computed in batches: pass all states in one call, as worlds or frames, in place of torch.func.vmap"
+_NO_VMAP = "contact forces are computed in batches: pass all states in one call, as worlds or frames, in place of torch.func.vmap"
 
 
-def _filled(inputs: Arrays, tensors: tuple[torch.Tensor, ...]) -> Arrays:
-    """The inputs with these arrays, for kernels."""
-    named, doubles = zip(tensors, inputs.named_arrays(), strict=True), inputs.double_names()
-    return inputs.with_arrays(kernel_tensor(tensor, name, double=name in doubles) for tensor, name in named)
+def _with_tensors(inputs: Arrays, tensors: tuple[torch.Tensor, ...]) -> Arrays:
+    """The inputs with these tensors as arrays of kernels."""
+    named, double_names = zip(tensors, inputs.named_arrays(), strict=True), inputs.double_names()
+    return inputs.with_arrays(kernel_tensor(tensor, name, double=name in double_names) for tensor, name in named)
 
 
 class _Forces(torch.autograd.Function):
     @staticmethod
     def forward(solver: Solver, inputs: Arrays, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        return tuple(solver.forces(_filled(inputs, tensors)))
+        return tuple(solver.forces(_with_tensors(inputs, tensors)))
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, ...]) -> None:
@@ -41,11 +41,11 @@ class _Forces(torch.autograd.Function):
 
     @staticmethod
     def jvp(ctx: Any, *_tangents: torch.Tensor | None) -> Any:
-        raise RuntimeError(_FORWARD)
+        raise RuntimeError(_NO_FORWARD_MODE)
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[Any, ...], *_arguments: Any) -> Any:
-        raise RuntimeError(_BATCH)
+        raise RuntimeError(_NO_VMAP)
 
 
 class _Adjoint(Derivative):
@@ -55,9 +55,9 @@ class _Adjoint(Derivative):
 
     @staticmethod
     def forward(call: tuple[Solver, Arrays, int], *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        solver, inputs, count = call
-        bars = (bar.detach().contiguous() for bar in tensors[:count])
-        return tuple(solver.forces_adjoint(_filled(inputs, tensors[count:]), *bars).arrays())
+        solver, inputs, num_bars = call
+        bars = (bar.detach().contiguous() for bar in tensors[:num_bars])
+        return tuple(solver.forces_adjoint(_with_tensors(inputs, tensors[num_bars:]), *bars).arrays())
 
 
 @checked

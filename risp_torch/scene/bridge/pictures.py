@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from risp_torch.scene.bridge.checks import kernel_tensor, upstream
+from risp_torch.scene.bridge.checks import kernel_gradient, kernel_tensor
 from risp_torch.scene.bridge.chunks import Chunk, plan_chunks, real_inputs
 from risp_torch.scene.bridge.derivative_errors import Derivative, one_by_one, second_derivative_error, without_second_derivative
 from ti_render import MeshTopology, RasterSettings, RenderInputs, RenderResult, render_adjoint, render_jvp
@@ -26,8 +26,8 @@ class _Call:
         self.mesh, self.names, self.settings, self.chunks = mesh, names, settings, chunks
         self.saved_result: RenderResult | None = None
 
-    def fresh(self) -> _Call:
-        """The same call for other tensors."""
+    def without_result(self) -> _Call:
+        """The same call without its result, for other tensors."""
         return _Call(self.mesh, self.names, self.settings, self.chunks)
 
     def render(self, tensors: tuple[torch.Tensor, ...]) -> torch.Tensor:
@@ -37,7 +37,7 @@ class _Call:
             # The images are returned; their graph must not reference itself.
             self.saved_result = result.without_pictures()
             return result.images
-        return _joined([self.result(chunk, tensors).images for chunk in self.chunks])
+        return _concatenated([self.result(chunk, tensors).images for chunk in self.chunks])
 
     def result(self, chunk: Chunk, tensors: tuple[torch.Tensor, ...]) -> RenderResult:
         """The result of the renderer for a chunk."""
@@ -51,7 +51,7 @@ class _Call:
 
     def adjoint(self, images_bar: torch.Tensor, tensors: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
         """Adjoints of all tensors."""
-        images_bar = upstream(images_bar, images_bar.shape, tensors[0])
+        images_bar = kernel_gradient(images_bar, images_bar.shape, tensors[0])
         if len(self.chunks) == 1:
             bars = render_adjoint(self.chunk_result(self.chunks[0], tensors), images_bar)
             return tuple(getattr(bars, name) for name in self.names)
@@ -66,7 +66,7 @@ class _Call:
 
     def tangents(self, tensors: tuple[torch.Tensor, ...], tangents: Mapping[str, torch.Tensor]) -> torch.Tensor:
         """Derivatives [M, K, H, W, 4] along the tangents [K, ...]."""
-        return _joined([
+        return _concatenated([
             render_jvp(self.chunk_result(chunk, tensors), self.tangents_of_chunk(chunk, tangents)) for chunk in self.chunks
         ])  # fmt: skip
 
@@ -105,7 +105,7 @@ class _Render(torch.autograd.Function):
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[Any, ...], *arguments: Any) -> Any:
-        calls = [arguments[0].fresh() for _ in range(info.batch_size)]
+        calls = [arguments[0].without_result() for _ in range(info.batch_size)]
         return one_by_one(_Render, info, in_dims, arguments, calls)
 
 
@@ -143,7 +143,7 @@ class _Tangents(Derivative):
         return images.unflatten(1, (info.batch_size, -1)), 1
 
 
-def _joined(chunks: list[torch.Tensor]) -> torch.Tensor:
+def _concatenated(chunks: list[torch.Tensor]) -> torch.Tensor:
     return chunks[0] if len(chunks) == 1 else torch.cat(chunks)
 
 
@@ -194,12 +194,12 @@ def render_jacobian(
     tensors = real_inputs(inputs)
     call = _Call(inputs.mesh, tuple(tensors), settings, plan_chunks(inputs, settings, memory_limit, columns=columns))
 
-    def rendered() -> tuple[torch.Tensor, torch.Tensor]:
+    def render_chunks() -> tuple[torch.Tensor, torch.Tensor]:
         images, derivatives = [], []
         for chunk in call.chunks:
             result = call.result(chunk, tuple(tensors.values()))
             images.append(result.images)
             derivatives.append(render_jvp(result, call.tangents_of_chunk(chunk, tangents)))
-        return _joined(images), _joined(derivatives)
+        return _concatenated(images), _concatenated(derivatives)
 
-    return without_second_derivative(rendered, second_derivative_error("a picture"), *tensors.values(), *tangents.values())
+    return without_second_derivative(render_chunks, second_derivative_error("a picture"), *tensors.values(), *tangents.values())

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from risp_torch.scene.bridge.checks import kernel_tensor, upstream
+from risp_torch.scene.bridge.checks import kernel_gradient, kernel_tensor
 from risp_torch.scene.bridge.derivative_errors import Derivative
 from ti_sim.base.errors import DivergenceError
 from ti_sim.base.rules import Count, FromZero, checked
@@ -16,11 +16,11 @@ from ti_sim.rollout.adjoint import Adjoint, StoreAll
 from ti_sim.rollout.arrays import Arrays
 from ti_sim.rollout.solver import Solver
 
-_FORWARD = (
+_NO_FORWARD_MODE = (
     "a rollout has no forward derivatives (torch.func.jvp, jacfwd, forward_ad): use reverse ones (torch.func.grad, vjp, jacrev, "
     "backward)"
 )
-_BATCH = "a rollout runs batches itself: pass all rows in one call, as worlds along the first axis, in place of torch.func.vmap"
+_NO_VMAP = "a rollout runs batches itself: pass all rows in one call, as worlds along the first axis, in place of torch.func.vmap"
 
 
 @dataclass
@@ -28,8 +28,8 @@ class _Call:
     """One rollout: its arguments besides tensors, and what its derivatives need.
 
     Attributes:
-        solver, inputs, frames, adjoint, failures, first_frame: of ``rollout``; ``adjoint`` is None where no derivative is asked
-            for.
+        solver, inputs, frames, adjoint, failures, first_frame: of ``rollout``; ``adjoint`` is None where no input requires
+            a gradient.
         result: the rollout with the states that were kept for its derivatives.
     """
 
@@ -43,8 +43,8 @@ class _Call:
 
     def simulate(self, tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
         """The frame arrays, the last arrays, and the failed steps."""
-        named, doubles = zip(tensors, self.inputs.named_arrays(), strict=True), self.inputs.double_names()
-        inputs = self.inputs.with_arrays(kernel_tensor(tensor, name, double=name in doubles) for tensor, name in named)
+        named, double_names = zip(tensors, self.inputs.named_arrays(), strict=True), self.inputs.double_names()
+        inputs = self.inputs.with_arrays(kernel_tensor(tensor, name, double=name in double_names) for tensor, name in named)
         result = self.solver.rollout(inputs, self.frames, adjoint=self.adjoint, first_frame=self.first_frame)
         self.result = result if self.adjoint is not None else None
         try:
@@ -59,9 +59,11 @@ class _Call:
 
     def differentiate(self, bars: Sequence[torch.Tensor | None]) -> tuple[torch.Tensor, ...]:
         """Adjoints of the tensors from those of the frame arrays and of the last arrays."""
-        frames, last = self.result.frame_arrays, self.result.last_arrays
-        filled = [upstream(bar, like.shape, like) for bar, like in zip(bars, (*frames, *last), strict=True)]
-        frame_bars, last_bars = filled[: len(frames)], filled[len(frames) :]
+        frame_arrays, last_arrays = self.result.frame_arrays, self.result.last_arrays
+        kernel_bars = [
+            kernel_gradient(bar, like.shape, like) for bar, like in zip(bars, (*frame_arrays, *last_arrays), strict=True)
+        ]
+        frame_bars, last_bars = kernel_bars[: len(frame_arrays)], kernel_bars[len(frame_arrays) :]
         return tuple(self.solver.rollout_adjoint(self.result, *frame_bars, last_bars=last_bars).arrays())
 
 
@@ -85,21 +87,21 @@ class _Rollout(torch.autograd.Function):
 
     @staticmethod
     def jvp(ctx: Any, *_tangents: torch.Tensor | None) -> Any:
-        raise RuntimeError(_FORWARD)
+        raise RuntimeError(_NO_FORWARD_MODE)
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[Any, ...], *_arguments: Any) -> Any:
-        raise RuntimeError(_BATCH)
+        raise RuntimeError(_NO_VMAP)
 
 
 class _Adjoint(Derivative):
-    """Adjoints of the tensors from those of ``count`` arrays of a result."""
+    """Adjoints of the tensors from those of ``num_bars`` arrays of a result."""
 
     subject = "a rollout"
 
     @staticmethod
-    def forward(call: _Call, count: int, *tensors: torch.Tensor | None) -> tuple[torch.Tensor, ...]:
-        return call.differentiate(tensors[:count])
+    def forward(call: _Call, num_bars: int, *tensors: torch.Tensor | None) -> tuple[torch.Tensor, ...]:
+        return call.differentiate(tensors[:num_bars])
 
 
 @checked

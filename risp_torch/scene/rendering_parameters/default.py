@@ -25,7 +25,7 @@ SPECULAR, SHININESS = (0.0, 0.6), (5.0, 60.0)
 CAMERA_SHIFT, CAMERA_TURN, CAMERA_ZOOM = 0.05, 0.03, (0.95, 1.05)
 
 # Arrays of the renderer that do not vary.
-_NEVER = ("softness", "uv", "texels", "background_image", "distortion")
+_CONSTANT_ARRAYS = ("softness", "uv", "texels", "background_image", "distortion")
 
 
 @checked
@@ -43,49 +43,49 @@ def default_psi(scene: Scene, *, camera: bool = False) -> RenderingParameters:
     Raises:
         UserError: the scene has no parameter that can vary.
     """
-    spreads = {}
+    distributions = {}
     for array, field in scene.view.picture_fields().items():
         for name in field.names:
-            if name in scene.parameters and (spread := _default_variation(scene, array, name, camera=camera)):
-                spreads[name] = spread
-    return RenderingParameters(scene, spreads)
+            if name in scene.parameters and (distribution := _default_distribution(scene, array, name, camera=camera)):
+                distributions[name] = distribution
+    return RenderingParameters(scene, distributions)
 
 
-def _default_variation(scene: Scene, array: str, name: str, *, camera: bool) -> Distribution | None:
+def _default_distribution(scene: Scene, array: str, name: str, *, camera: bool) -> Distribution | None:
     """Default variation of a parameter in the renderer's ``array``."""
-    param, last = scene.parameters[name], name.rpartition(".")[2]
-    if array in _NEVER or last in ("cell", "origin") or (array == "camera" and not camera):
+    param, suffix = scene.parameters[name], name.rpartition(".")[2]
+    if array in _CONSTANT_ARRAYS or suffix in ("cell", "origin") or (array == "camera" and not camera):
         return None
     if param.low is not None and param.high is not None:
         return Range(param.low, param.high, scale=param.scale)
     if array in ARRAYS:
-        return _of_light(array, last, param)
+        return _light_distribution(array, suffix, param)
     if array == "camera":
-        return _of_camera(last, param)
+        return _camera_distribution(suffix, param)
     if array == "material":
-        return Range(*SPECULAR, tied=True) if last == "specular" else Range(*SHININESS, scale="log10")
+        return Range(*SPECULAR, tied=True) if suffix == "specular" else Range(*SHININESS, scale="log10")
     if array == "ground" and "ground.texture" in scene.parameters:
         return Factor(*TINT, tied=True)
     if array in ("ground", "background"):
         return Range(*GREY, tied=True)
     if array == "albedo":
-        return Range(*TINT) if last == "color" else Factor(*TINT)
+        return Range(*TINT) if suffix == "color" else Factor(*TINT)
     raise NotImplementedError(f"{name} is in the renderer's array {array!r}, which has no default variation: add one here")
 
 
-def _of_light(array: str, last: str, param: Param) -> Distribution | None:
-    """Where directional lights come from, and how bright any light is; its other numbers do not vary."""
-    if array == "directional" and last == "direction":
+def _light_distribution(array: str, suffix: str, param: Param) -> Distribution | None:
+    """Directions of directional lights and brightness of all lights; their other parameters do not vary."""
+    if array == "directional" and suffix == "direction":
         return Direction((-math.pi, math.pi), ELEVATION)
-    if last in ("intensity", "coefficients") and np.any(param.value):
+    if suffix in ("intensity", "coefficients") and np.any(param.value):
         return Factor(*(AMBIENT if array == "ambient" else BRIGHTNESS), tied=True)
     return None
 
 
-def _of_camera(last: str, param: Param) -> Distribution | None:
-    if last == "position":
-        reach = CAMERA_SHIFT * np.linalg.norm(param.value)
-        return Range(param.value - reach, param.value + reach)
-    if last == "turn":
+def _camera_distribution(suffix: str, param: Param) -> Distribution | None:
+    if suffix == "position":
+        max_shift = CAMERA_SHIFT * np.linalg.norm(param.value)
+        return Range(param.value - max_shift, param.value + max_shift)
+    if suffix == "turn":
         return Range(param.value - CAMERA_TURN, param.value + CAMERA_TURN)
-    return Factor(*CAMERA_ZOOM, tied=True) if last == "focal" else None
+    return Factor(*CAMERA_ZOOM, tied=True) if suffix == "focal" else None

@@ -16,7 +16,7 @@ from risp_torch.scene.states import instant_placement
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Count, checked
 
-_NONE = "trying to differentiate pictures of image_jacobian: they have no derivatives, use Scene.render"
+_NO_DERIVATIVE = "trying to differentiate pictures of image_jacobian: they have no derivatives, use Scene.render"
 
 if TYPE_CHECKING:
     from risp_torch.scene.scene import Scene
@@ -65,19 +65,19 @@ def image_jacobian(
     placement, batch = _worlds_and_frames(scene, states, psi)
     worlds, frames = placement.shape[:2]
     indices = range(parameters.size) if columns is None else parameters.indices(columns)
-    steps = torch.eye(parameters.size, dtype=psi.dtype, device=psi.device)[list(indices)]
+    unit_vectors = torch.eye(parameters.size, dtype=psi.dtype, device=psi.device)[list(indices)]
     fields = scene.view.picture_fields(worlds, camera=camera)
     varied_fields = {name: field for name, field in fields.items() if set(field.names) & parameters.spreads.keys()}
 
     def arrays(step: torch.Tensor) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
         """The renderer's arrays that depend on psi, at a ``step`` [K] along the columns, for jacfwd and as auxiliary output."""
-        stepped = {**(parameter_values or {}), **parameters.values(psi + step @ steps)}
-        rows = shared_rows(scene.table.values(stepped, worlds=worlds))
+        varied_values = {**(parameter_values or {}), **parameters.values(psi + step @ unit_vectors)}
+        rows = shared_rows(scene.table.values(varied_values, worlds=worlds))
         field_values = {name: field.make(rows) for name, field in varied_fields.items()}
         return field_values, field_values
 
-    def rendered() -> tuple[torch.Tensor, torch.Tensor]:
-        derivatives, field_values = torch.func.jacfwd(arrays, has_aux=True)(psi.new_zeros(len(steps)))
+    def render_with_jacobian() -> tuple[torch.Tensor, torch.Tensor]:
+        derivatives, field_values = torch.func.jacfwd(arrays, has_aux=True)(psi.new_zeros(len(unit_vectors)))
         # Forward mode gives a float64 tangent to a float32 scalar combined with a Python number.
         tangents = {name: derivative.movedim(-1, 0).to(field_values[name].dtype) for name, derivative in derivatives.items()}
         values = scene.table.values({**(parameter_values or {}), **parameters.values(psi)}, worlds=worlds)
@@ -86,24 +86,24 @@ def image_jacobian(
         settings = scene.view.raster_settings(camera=camera, quantity=quantity)
         return bridge.render_jacobian(inputs, settings, tangents, memory_limit=memory_limit)
 
-    pictures, jacobian = without_second_derivative(rendered, RuntimeError(_NONE), *sources)
+    pictures, jacobian = without_second_derivative(render_with_jacobian, RuntimeError(_NO_DERIVATIVE), *sources)
     film = (scene.view.film_of(x, worlds, frames, camera=camera, quantity=quantity, alpha=alpha) for x in (pictures, jacobian))
-    image, columns_of_image = (x.reshape(*batch, *x.shape[2:]) for x in film)
-    return image, columns_of_image
+    image, image_derivatives = (x.reshape(*batch, *x.shape[2:]) for x in film)
+    return image, image_derivatives
 
 
 def _worlds_and_frames(scene: Scene, states: States | torch.Tensor, psi: torch.Tensor) -> tuple[torch.Tensor, tuple[int, ...]]:
     """Poses [B, T, N, 7] for the worlds of psi, and the batch axes of the result."""
     poses = states if isinstance(states, torch.Tensor) else states.placement
-    lacking = 4 - poses.ndim
-    if not 0 <= lacking <= 2:
+    missing_axes = 4 - poses.ndim
+    if not 0 <= missing_axes <= 2:
         raise UserError(f"the poses have shape {tuple(poses.shape)}: give [worlds, frames, bodies, 7], or without the first axes")
-    placement = poses[:, None] if lacking == 1 else poses[None, None] if lacking == 2 else poses
+    placement = poses[:, None] if missing_axes == 1 else poses[None, None] if missing_axes == 2 else poses
     placement = scene.view.poses(placement)
     if psi.ndim == 2 and placement.shape[0] == 1:
         placement = placement.expand(psi.shape[0], -1, -1, -1)
     if psi.ndim == 2 and psi.shape[0] != placement.shape[0]:
         raise UserError(f"psi has {psi.shape[0]} rows and the poses are of {placement.shape[0]} worlds: give one row for each")
     worlds, frames = placement.shape[:2]
-    batch = {0: (worlds, frames), 1: (worlds,), 2: (worlds,) if psi.ndim == 2 else ()}[lacking]
+    batch = {0: (worlds, frames), 1: (worlds,), 2: (worlds,) if psi.ndim == 2 else ()}[missing_axes]
     return placement, batch

@@ -18,7 +18,7 @@ from ti_sim.base.rules import Count, Seed, checked
 if TYPE_CHECKING:
     from risp_torch.scene.scene import Scene
 
-_SLACK = 1e-9
+_BOUND_TOLERANCE = 1e-9
 
 
 class RenderingParameters:
@@ -53,15 +53,15 @@ class RenderingParameters:
             if name not in names:
                 raise unknown_name_error("rendering parameter", name, names)
         self.spreads = dict(spreads)
-        self._own = {name: np.asarray(scene.parameters[name].value, dtype=np.float64) for name in spreads}
+        self._scene_values = {name: np.asarray(scene.parameters[name].value, dtype=np.float64) for name in spreads}
         self.labels: list[str] = []
         self._slices: dict[str, slice] = {}
-        for name, spread in self.spreads.items():
-            spread.check(name, self._own[name].shape)
+        for name, distribution in self.spreads.items():
+            distribution.check(name, self._scene_values[name].shape)
             first = len(self.labels)
-            self.labels += spread.labels(name, self._own[name].shape)
+            self.labels += distribution.labels(name, self._scene_values[name].shape)
             self._slices[name] = slice(first, len(self.labels))
-            self._check_bounds(scene, name, spread)
+            self._check_bounds(scene, name, distribution)
 
     @property
     def size(self) -> int:
@@ -97,8 +97,13 @@ class RenderingParameters:
         """
         if psi.ndim not in (1, 2) or psi.shape[-1] != self.size:
             raise UserError(f"psi has shape {tuple(psi.shape)}: give [{self.size}] or [worlds, {self.size}]")
-        scene_values = {name: torch.as_tensor(value, dtype=psi.dtype, device=psi.device) for name, value in self._own.items()}
-        return {name: spread.physical(scene_values[name], psi[..., self._slices[name]]) for name, spread in self.spreads.items()}
+        scene_values = {
+            name: torch.as_tensor(value, dtype=psi.dtype, device=psi.device) for name, value in self._scene_values.items()
+        }
+        return {
+            name: distribution.physical(scene_values[name], psi[..., self._slices[name]])
+            for name, distribution in self.spreads.items()
+        }
 
     def indices(self, names: Sequence[str]) -> list[int]:
         """Entries of psi that belong to parameter names or labels.
@@ -118,7 +123,7 @@ class RenderingParameters:
 
     def to_json(self) -> dict[str, Any]:
         """Names and ranges as JSON values."""
-        return {name: spread.to_json() for name, spread in self.spreads.items()}
+        return {name: distribution.to_json() for name, distribution in self.spreads.items()}
 
     @staticmethod
     def from_json(scene: Scene, data: Mapping[str, Any]) -> RenderingParameters:
@@ -127,17 +132,17 @@ class RenderingParameters:
         """
         return RenderingParameters(scene, {name: distribution_from_json(name, entry) for name, entry in data.items()})
 
-    def _check_bounds(self, scene: Scene, name: str, spread: Distribution) -> None:
+    def _check_bounds(self, scene: Scene, name: str, distribution: Distribution) -> None:
         """Raise a UserError for ranges outside the parameter's bounds."""
         columns = self._slices[name]
-        points = torch.as_tensor(spread.extremes(columns.stop - columns.start), dtype=torch.float64)
-        values = spread.physical(torch.as_tensor(self._own[name]), points).numpy()
+        points = torch.as_tensor(distribution.extremes(columns.stop - columns.start), dtype=torch.float64)
+        values = distribution.physical(torch.as_tensor(self._scene_values[name]), points).numpy()
         param, sign = scene.parameters[name], scene.table.signs.get(name)
         lower_bound = {"color": 0.0, "positive": 0.0, "not negative": 0.0}.get(sign, -np.inf)
         low = np.maximum(-np.inf if param.low is None else param.low, lower_bound)
         high = np.minimum(np.inf if param.high is None else param.high, 1.0 if sign == "color" else np.inf)
-        slack = _SLACK * np.maximum(1.0, np.abs(values))
-        outside = (values < low - slack) | (values > high + slack) | ((sign == "positive") & (values <= 0))
+        tolerance = _BOUND_TOLERANCE * np.maximum(1.0, np.abs(values))
+        outside = (values < low - tolerance) | (values > high + tolerance) | ((sign == "positive") & (values <= 0))
         if outside.any():
             raise UserError(
                 f"{name} would reach {values[outside].flat[0]:.6g} {param.unit}, outside its bounds "

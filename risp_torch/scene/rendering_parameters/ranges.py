@@ -19,7 +19,7 @@ from ti_sim.base.rules import FiniteArray, Rule, checked
 
 Scale = Literal["linear", "log10"]
 Shape = tuple[int, ...]
-SearchResult = Annotated[Sequence[float], Rule(shape=(2,), exact=True)]
+AngleLimits = Annotated[Sequence[float], Rule(shape=(2,), exact=True)]
 
 
 class Distribution(ABC):
@@ -45,9 +45,9 @@ class Distribution(ABC):
         return np.stack([-np.ones(count), np.ones(count)])
 
     def to_json(self) -> dict[str, Any]:
-        """The spread as JSON values; ``distribution_from_json`` reads them."""
-        plain = {key: value.tolist() if isinstance(value, np.ndarray) else value for key, value in asdict(self).items()}
-        return {"kind": self.kind, **plain}
+        """The distribution as JSON values; ``distribution_from_json`` reads them."""
+        values = {key: value.tolist() if isinstance(value, np.ndarray) else value for key, value in asdict(self).items()}
+        return {"kind": self.kind, **values}
 
 
 @checked
@@ -132,8 +132,8 @@ class Direction(Distribution):
         elevation: two angles above the horizon [rad].
     """
 
-    azimuth: SearchResult
-    elevation: SearchResult
+    azimuth: AngleLimits
+    elevation: AngleLimits
     kind = "direction"
 
     def labels(self, name: str, shape: Shape) -> list[str]:
@@ -144,8 +144,8 @@ class Direction(Distribution):
         """Unit vectors in which the light travels (``Distribution.physical``)."""
         azimuth = between(*self.azimuth, "linear", psi[..., 0])
         elevation = between(*self.elevation, "linear", psi[..., 1])
-        across = torch.cos(elevation)
-        return -torch.stack([across * torch.cos(azimuth), across * torch.sin(azimuth), torch.sin(elevation)], dim=-1)
+        horizontal = torch.cos(elevation)
+        return -torch.stack([horizontal * torch.cos(azimuth), horizontal * torch.sin(azimuth), torch.sin(elevation)], dim=-1)
 
     def check(self, name: str, shape: Shape) -> None:
         """Raise a UserError for reversed angles, and for parameters that are not directions (``Distribution.check``)."""
@@ -160,16 +160,16 @@ class Direction(Distribution):
         return np.stack(np.meshgrid(steps, steps), axis=-1).reshape(-1, 2)
 
 
-SPREADS = {spread.kind: spread for spread in (Range, Factor, Direction)}
+DISTRIBUTIONS = {distribution.kind: distribution for distribution in (Range, Factor, Direction)}
 
 
 def distribution_from_json(name: str, data: Mapping[str, Any]) -> Distribution:
-    """The spread from the result of ``Distribution.to_json``.
+    """The distribution from the result of ``Distribution.to_json``.
 
     Raises:
         UserError: the kind is unknown, or an entry is missing or unexpected.
     """
-    return of_kind(SPREADS, data, owner=name, verb="varies by")
+    return of_kind(DISTRIBUTIONS, data, owner=name, verb="varies by")
 
 
 def between(low: Any, high: Any, scale: Scale, psi: torch.Tensor) -> torch.Tensor:

@@ -15,7 +15,7 @@ from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Count, checked
 
 MIN_SIDE = 192  # pixels of a picture's shorter side on a sheet; smaller ones are enlarged by whole factors
-MARGIN, LINE, LETTERS = 8, 18, 13  # pixels around a picture, for its caption and of the letters
+MARGIN, CAPTION_HEIGHT, FONT_SIZE = 8, 18, 13  # pixels around a picture, for its caption and of the letters
 
 
 @checked
@@ -44,13 +44,13 @@ def contact_sheet(path: Path | str, pictures: Any, captions: Sequence[str], *, c
     columns = min(columns, len(linear))
     rows = math.ceil(len(linear) / columns)
     lines = max(caption.count("\n") + 1 for caption in captions)
-    step_x, step_y = width + MARGIN, height + lines * LINE + MARGIN
+    step_x, step_y = width + MARGIN, height + lines * CAPTION_HEIGHT + MARGIN
     sheet = Image.new("RGB", (columns * step_x + MARGIN, rows * step_y + MARGIN), "white")
-    draw, font = ImageDraw.Draw(sheet), ImageFont.load_default(size=LETTERS)
+    draw, font = ImageDraw.Draw(sheet), ImageFont.load_default(size=FONT_SIZE)
     for index, (picture, caption) in enumerate(zip(linear, captions, strict=True)):
         image = np.round(255 * linear_to_srgb(np.nan_to_num(picture).clip(0.0, 1.0))).astype(np.uint8)
         x, y = MARGIN + index % columns * step_x, MARGIN + index // columns * step_y
         sheet.paste(Image.fromarray(image.repeat(zoom, axis=0).repeat(zoom, axis=1)), (x, y))
-        draw.multiline_text((x, y + height + 2), caption, fill="black", font=font, spacing=LINE - LETTERS - 2)
+        draw.multiline_text((x, y + height + 2), caption, fill="black", font=font, spacing=CAPTION_HEIGHT - FONT_SIZE - 2)
     with replacing(path) as temporary:
         sheet.save(temporary, format="PNG")

@@ -15,7 +15,7 @@ from risp_torch.scene.simulation.exposure import exposures, is_instant
 from risp_torch.scene.simulation.simulator import Simulator
 from risp_torch.scene.simulation.solver_adapter import action_rows
 from risp_torch.scene.spec import SceneSpec
-from risp_torch.scene.states import Exposed, States
+from risp_torch.scene.states import ExposureMotion, States
 from ti_sim.base.errors import UserError
 from ti_sim.rollout.adjoint import Adjoint
 
@@ -68,7 +68,7 @@ def filmed(
     offsets, weights = exposure
     exposure_times = (times[..., None] + offsets[:, None]).flatten(1)
     placement = placement_at(states, moments(exposure_times)).unflatten(1, (times.shape[1], clock.samples))
-    return replace(film, exposed=Exposed(placement, weights.to(placement.dtype), reads_columns(clock)))
+    return replace(film, exposed=ExposureMotion(placement, weights.to(placement.dtype), reads_columns(clock)))
 
 
 def check_earliest(times: torch.Tensor, frame_dt: float, *, tolerance: float = TIME_TOLERANCE) -> None:

@@ -22,7 +22,7 @@ from risp_torch.scene.simulation.escapes import without_escapes
 from risp_torch.scene.simulation.finer_frames import finer_inputs, finer_solver
 from risp_torch.scene.simulation.states_at_frames import inputs_at_states, stacked
 from risp_torch.scene.spec import SceneSpec
-from risp_torch.scene.state import State, check_fits
+from risp_torch.scene.state import State, check_state_arrays
 from risp_torch.scene.states import States, joined_placement
 from ti_sim.base.errors import DivergenceError, UserError
 from ti_sim.base.warn import warn
@@ -237,7 +237,7 @@ class SolverAdapter(ABC):
         """
         expected = {name: array.shape for name, array in initial_arrays(inputs).items() if not name.endswith("_bristle")}
         steps = ("substeps",) if self.spec.stepping.adaptive else ()
-        check_fits(state, expected, optional=(*self.solver.last_names(inputs), *self.derived, *steps))
+        check_state_arrays(state, expected, optional=(*self.solver.last_names(inputs), *self.derived, *steps))
 
     def without_diverged(self, state: State) -> tuple[State, torch.Tensor | None]:
         """The state with diverged worlds replaced by a finite one, and [B] bool, the worlds that have diverged; None for none.

@@ -58,8 +58,8 @@ class StateHead(ABC):
 
     def beyond(self, outputs: torch.Tensor) -> dict[str, float]:
         """Outputs [..., S] outside the range of training: label -> largest distance, in half ranges."""
-        far = (outputs.reshape(-1, self.size).abs().amax(dim=0) - 1.0).tolist()
-        return {label: distance for label, distance in zip(self.labels, far, strict=True) if distance > _ROUNDING}
+        excess = (outputs.reshape(-1, self.size).abs().amax(dim=0) - 1.0).tolist()
+        return {label: distance for label, distance in zip(self.labels, excess, strict=True) if distance > _ROUNDING}
 
     @abstractmethod
     def to_json(self) -> dict[str, Any]:

@@ -48,7 +48,7 @@ class JointAngleHead(StateHead, kind="joint_angles"):
 
     def check(self, scene: Scene) -> None:
         """The joints must exist and be revolute (``StateHead.check``)."""
-        self._links(scene)
+        self._link_indices(scene)
 
     def sample(self, scene: Scene, random: np.random.Generator) -> torch.Tensor:
         """Poses with uniformly sampled angles; other joints have their initial coordinates (``StateHead.sample``)."""
@@ -57,7 +57,7 @@ class JointAngleHead(StateHead, kind="joint_angles"):
         values, links = scene.table.values(), scene.simulator.links
         joint_q = links.inputs(values, frames=1).joint_q0.detach().clone()
         slices = coordinate_slices(scene.bodies)
-        for index in self._links(scene):
+        for index in self._link_indices(scene):
             joint_q[0, slices[index]] = float(random.uniform(self.low, self.high))
         return links.poses_of_joints(values, joint_q)[0]
 
@@ -66,15 +66,15 @@ class JointAngleHead(StateHead, kind="joint_angles"):
         from risp_torch.scene.rotations import quaternion_product
 
         angles = []
-        for index in self._links(scene):
+        for index in self._link_indices(scene):
             link = scene.bodies[index]
             parent_rotation = body_q.new_tensor(link.orientation).expand(*body_q.shape[:-2], 4)
             frame = parent_rotation if link.parent < 0 else quaternion_product(body_q[..., link.parent, 3:], parent_rotation)
-            turn = quaternion_product(frame * frame.new_tensor([-1.0, -1.0, -1.0, 1.0]), body_q[..., index, 3:])
-            axis_component = (turn[..., :3] * turn.new_tensor(link.axis)).sum(-1)
+            joint_rotation = quaternion_product(frame * frame.new_tensor([-1.0, -1.0, -1.0, 1.0]), body_q[..., index, 3:])
+            axis_component = (joint_rotation[..., :3] * joint_rotation.new_tensor(link.axis)).sum(-1)
             # Twice the half angle, whose sign is arbitrary: the angle is within half a turn.
-            sign = torch.where(turn[..., 3] < 0, -1.0, 1.0)
-            angles.append(2.0 * torch.atan2(sign * axis_component, sign * turn[..., 3]))
+            sign = torch.where(joint_rotation[..., 3] < 0, -1.0, 1.0)
+            angles.append(2.0 * torch.atan2(sign * axis_component, sign * joint_rotation[..., 3]))
         stacked = torch.stack(angles, dim=-1)
         return (2.0 * stacked - (self.low + self.high)) / (self.high - self.low)
 
@@ -86,7 +86,7 @@ class JointAngleHead(StateHead, kind="joint_angles"):
         """The head's entries (``StateHead.to_json``)."""
         return {"kind": self.kind, **asdict(self)}
 
-    def _links(self, scene: Scene) -> list[int]:
+    def _link_indices(self, scene: Scene) -> list[int]:
         names = [body.name for body in scene.bodies]
         indices = []
         for joint in self.joints:

@@ -97,10 +97,10 @@ class RigidPoseHead(StateHead, kind="rigid_pose"):
         outside, angles = super().beyond(outputs), self.physical(outputs)
         for name in ("yaw", "pitch", "roll"):
             low, high = getattr(self, name)
-            off = angles[name] - 0.5 * (low + high)
-            off = torch.atan2(off.sin(), off.cos()).abs().max()  # the nearest modulo a full turn
-            if (far := float(off) / (0.5 * (high - low)) - 1.0) > 1e-4:
-                outside[name] = far
+            deviation = angles[name] - 0.5 * (low + high)
+            deviation = torch.atan2(deviation.sin(), deviation.cos()).abs().max()  # the nearest modulo a full turn
+            if (excess := float(deviation) / (0.5 * (high - low)) - 1.0) > 1e-4:
+                outside[name] = excess
         return outside
 
     def to_json(self) -> dict[str, Any]:

@@ -19,8 +19,8 @@ from ti_sim.base.rules import Count, Real, Rule, checked
 if TYPE_CHECKING:
     from risp_torch.scene.scene import Scene
 
-_STREAM = 7  # random stream of the simulated motions
-_TOGETHER = 8  # motions that are simulated together
+_SEED = 7  # random stream of the simulated motions
+_BATCH_SIZE = 8  # motions that are simulated together
 
 
 @checked
@@ -75,7 +75,7 @@ class SensorHead(StateHead, kind="sensors"):
         """A frame of a simulated motion (``StateHead.sample``)."""
         from risp_torch.scene.numbers import constant
 
-        motions = self._simulated(scene)
+        motions = self._simulated_placements(scene)
         world, frame = (int(random.integers(count)) for count in motions.shape[:2])
         return constant(motions[world, frame])
 
@@ -101,29 +101,29 @@ class SensorHead(StateHead, kind="sensors"):
         return scene.deformables[names.index(self.body)]
 
     @cached_property
-    def _kept(self) -> dict[str, Any]:
+    def _cache(self) -> dict[str, Any]:
         """Cache: parameters of the last simulated scene, and its motions; not a field of the head."""
         return {}
 
-    def _simulated(self, scene: Scene) -> np.ndarray:
+    def _simulated_placements(self, scene: Scene) -> np.ndarray:
         """[W, T, rows, columns] placement (``Scene.poses``) in the motions that did not diverge."""
-        numbers = list(scene.table.params.values())
-        cached = self._kept.get("numbers")
-        if cached is None or len(cached) != len(numbers) or any(a is not b for a, b in zip(cached, numbers, strict=True)):
-            sampled, chunks = self._sampled(scene), []
-            firsts = tqdm(range(0, self.worlds, _TOGETHER), desc="simulating", unit_scale=_TOGETHER, delay=2.0)
+        params = list(scene.table.params.values())
+        cached = self._cache.get("params")
+        if cached is None or len(cached) != len(params) or any(a is not b for a, b in zip(cached, params, strict=True)):
+            sampled_values, chunks = self._sampled_parameters(scene), []
+            batch_starts = tqdm(range(0, self.worlds, _BATCH_SIZE), desc="simulating", unit_scale=_BATCH_SIZE, delay=2.0)
             with torch.no_grad():
-                for first in firsts:
-                    chunk = {name: value[first : first + _TOGETHER] for name, value in sampled.items()}
-                    states = scene.rollout(chunk, worlds=min(_TOGETHER, self.worlds - first))
+                for first in batch_starts:
+                    chunk = {name: value[first : first + _BATCH_SIZE] for name, value in sampled_values.items()}
+                    states = scene.rollout(chunk, worlds=min(_BATCH_SIZE, self.worlds - first))
                     chunks.append(states.placement[states.finite].cpu().numpy())
-            self._kept.update(numbers=numbers, motions=np.concatenate(chunks))
-        return self._kept["motions"]
+            self._cache.update(params=params, motions=np.concatenate(chunks))
+        return self._cache["motions"]
 
-    def _sampled(self, scene: Scene) -> dict[str, torch.Tensor]:
+    def _sampled_parameters(self, scene: Scene) -> dict[str, torch.Tensor]:
         from risp_torch.scene.numbers import constant
 
-        random, values = np.random.default_rng(_STREAM), {}
+        random, values = np.random.default_rng(_SEED), {}
         for name, (low, high) in self.draws.items():
             param = scene.table[name]
             if np.ndim(param.value):

@@ -42,7 +42,7 @@ class PictureArrays:
     Attributes:
         table: parameter table of the scene.
         surfaces: surface meshes of the visible bodies, in their order.
-        bodies: index of the body of each; deformable bodies are counted after all others.
+        body_indices: index of the body of each; deformable bodies are counted after all others.
         lights: lights of the scene.
         ground: ground of the scene, or None.
         phong: whether surfaces have highlights.
@@ -50,7 +50,7 @@ class PictureArrays:
 
     table: ParameterTable
     surfaces: tuple[SurfaceMesh, ...]
-    bodies: tuple[int, ...]
+    body_indices: tuple[int, ...]
     lights: tuple[Light, ...]
     ground: Ground | None
     phong: bool
@@ -84,9 +84,9 @@ class PictureArrays:
         return _cacheable(self.topology()), self.vertices()
 
     @cached_property
-    def bare_topology(self) -> MeshTopology:
+    def geometry_topology(self) -> MeshTopology:
         """The same meshes without reflectances, textures and smooth normals, made once."""
-        return _cacheable(self.topology(bare=True))
+        return _cacheable(self.topology(geometry_only=True))
 
     def vertices(self) -> torch.Tensor:
         """[V, 3] vertices of all bodies, each in its body's frame, or relative to its particle [m]."""
@@ -108,21 +108,23 @@ class PictureArrays:
         vertex_particle = torch.as_tensor(np.concatenate(particle_indices).astype(np.int64), device=particle_q.device)
         return vertices + torch.cat([particle_q, particle_q.new_zeros(len(particle_q), 1, 3)], dim=1)[:, vertex_particle]
 
-    def topology(self, *, bare: bool = False) -> MeshTopology:
+    def topology(self, *, geometry_only: bool = False) -> MeshTopology:
         """The meshes of all bodies as one, with reflectances, textures and smooth normals; body i has reflectance i.
 
-        ``bare`` leaves these out.
+        ``geometry_only`` omits these.
         """
         offsets = np.cumsum([0] + [len(surface.mesh.vertices) for surface in self.surfaces])[:-1]
-        owners = [np.full(len(surface.mesh.vertices), body) for surface, body in zip(self.surfaces, self.bodies, strict=True)]
+        vertex_bodies = [
+            np.full(len(surface.mesh.vertices), body) for surface, body in zip(self.surfaces, self.body_indices, strict=True)
+        ]
         materials = [np.full(len(surface.mesh.faces), i) for i, surface in enumerate(self.surfaces)]
-        textured = bool(self._texture_names()) and not bare
+        textured = bool(self._texture_names()) and not geometry_only
         return mesh_topology(
             np.concatenate([surface.mesh.faces + offset for surface, offset in zip(self.surfaces, offsets, strict=True)]),
-            np.concatenate(owners),
-            face_material=np.concatenate(materials) if self.phong and not bare else None,
+            np.concatenate(vertex_bodies),
+            face_material=np.concatenate(materials) if self.phong and not geometry_only else None,
             face_texture=self._face_texture() if textured else None,
-            corner_normal=None if bare else self._corner_normal(),
+            corner_normal=None if geometry_only else self._corner_normal(),
             textures=self._texture_table() if textured else None,
             # On the CPU the kernels read numpy arrays, and inside a torch.func transform a tensor cannot be converted to one.
             like=np.zeros(1) if bridge_device().type == "cpu" else constant(np.zeros(1)),

@@ -7,11 +7,13 @@ from typing import Any
 
 import torch
 
-from risp_torch.scene.states import Exposed
+from risp_torch.scene.states import ExposureMotion
 from ti_sim.base.errors import UserError
 
 
-def exposed_pictures(pictures: Callable[[torch.Tensor], torch.Tensor], exposed: Exposed, frames: Any = None) -> torch.Tensor:
+def exposed_pictures(
+    pictures: Callable[[torch.Tensor], torch.Tensor], exposed: ExposureMotion, frames: Any = None
+) -> torch.Tensor:
     """The film of a motion during its exposures, moment by moment: no more than two films are kept without a derivative.
 
     Args:
@@ -40,7 +42,7 @@ def chosen_frames(placement: torch.Tensor, frames: Any) -> torch.Tensor:
         raise UserError(f"render: frames is {frames!r}: give a slice or list of frame numbers from 0 to {count - 1}") from error
 
 
-def weights_in_pixels(exposed: Exposed, *, height: int, width: int) -> torch.Tensor:
+def weights_in_pixels(exposed: ExposureMotion, *, height: int, width: int) -> torch.Tensor:
     """Weights [B, S, H, 1] or [B, S, 1, W] of the moments in the pixels of a picture (UserError: it has another size)."""
     _check_lines(exposed.weights, width if exposed.sideways else height)
     weights = exposed.weights.transpose(1, 2)

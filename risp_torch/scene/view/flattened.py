@@ -16,22 +16,22 @@ def flattened(unlit: Unlit, slopes: np.ndarray) -> Unlit:
     """The unlit pictures of a motion's shadows on the ground, for each direction.
 
     Args:
-        unlit: of M pictures; ``unlit.ground`` is not None.
-        slopes: [K, 2] horizontal way of the light for each metre that it falls; 0 is light from above.
+        unlit: of M pictures; ``unlit.ground_height`` is not None.
+        slopes: [K, 2] horizontal displacement of the light per metre of descent; 0 for vertical light.
 
     Returns:
-        M K pictures, those of one picture's directions one after the other; differentiable as the given ones.
+        M K pictures, ordered by picture, then direction; differentiable like ``unlit``.
     """
     world = world_vertices(unlit)
-    height = world[..., 2:] - unlit.ground
+    height = world[..., 2:] - unlit.ground_height
     light_slopes = torch.as_tensor(slopes).to(world)
-    flat = world[:, None, :, :2] + height[:, None] * light_slopes[:, None]  # [M, K, V, 2]
-    vertices = torch.cat([flat, torch.full_like(flat[..., :1], unlit.ground)], dim=-1).flatten(0, 1)
+    shadow_xy = world[:, None, :, :2] + height[:, None] * light_slopes[:, None]  # [M, K, V, 2]
+    vertices = torch.cat([shadow_xy, torch.full_like(shadow_xy[..., :1], unlit.ground_height)], dim=-1).flatten(0, 1)
     inputs = unlit.inputs
-    standing = world.new_tensor([[[0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0]]]).expand(len(vertices), 1, 7)
-    free = ints_in_same_library(inputs.mesh.vertex_body, np.full(len(unlit.vertex_body), -1))
-    mesh = replace(inputs.mesh, vertex_body=free, body_count=0)
-    return replace(unlit, inputs=replace(inputs, mesh=mesh, vertices_rest=vertices, body_q=standing))
+    identity_pose = world.new_tensor([[[0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0]]]).expand(len(vertices), 1, 7)
+    no_body = ints_in_same_library(inputs.mesh.vertex_body, np.full(len(unlit.vertex_body), -1))
+    mesh = replace(inputs.mesh, vertex_body=no_body, body_count=0)
+    return replace(unlit, inputs=replace(inputs, mesh=mesh, vertices_rest=vertices, body_q=identity_pose))
 
 
 def world_vertices(unlit: Unlit) -> torch.Tensor:
@@ -40,5 +40,5 @@ def world_vertices(unlit: Unlit) -> torch.Tensor:
     rest = rest.reshape(-1, *rest.shape[-2:])
     rest = rest.repeat_interleave(len(body_q) // len(rest), dim=0)
     body = torch.as_tensor(unlit.vertex_body.astype(np.int64), device=body_q.device)
-    turned = matrix_vector(rotation_matrix(body_q[..., 3:])[:, body], rest)
-    return torch.where(body[:, None] >= 0, turned + body_q[:, body, :3], rest)
+    rotated = matrix_vector(rotation_matrix(body_q[..., 3:])[:, body], rest)
+    return torch.where(body[:, None] >= 0, rotated + body_q[:, body, :3], rest)

@@ -37,7 +37,7 @@ class SmokeView(View):
             raise UserError(f"smoke has colours of one camera, no depths and no normals: leave both out, and compare {_LOSSES}")
         if "background.image" in self.spec.table.params:
             raise UserError("smoke is shown before a colour, not before a picture: use set_background(color=...), or top, bottom")
-        size, channels = self._chosen(options.camera)[0], 4 if options.alpha else 3
+        size, channels = self._chosen_cameras(options.camera)[0], 4 if options.alpha else 3
         return self.spec.smoke.pictures(values, placement, size)[..., :channels]
 
     def poses(self, states: States | torch.Tensor) -> torch.Tensor:

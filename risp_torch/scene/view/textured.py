@@ -30,8 +30,8 @@ def render_textured(unlit: Unlit, shade: torch.Tensor, texels: torch.Tensor) -> 
         mesh, corners=ints_in_same_library(mesh.corners, corners), textures=ints_in_same_library(mesh.textures, table),
         texel_count=faces * side * side, has_textures=True,
     )  # fmt: skip
-    near, far = 0.5 / side, 1 - 0.5 / side  # centres of the first and the last texel
-    corner_uv = shade.new_tensor([[near, far], [far, far], [near, near]])
+    first_center, last_center = 0.5 / side, 1 - 0.5 / side  # centres of the first and the last texel
+    corner_uv = shade.new_tensor([[first_center, last_center], [last_center, last_center], [first_center, first_center]])
     inputs = replace(
         unlit.inputs, mesh=mesh, albedo=shade[:, :, None].expand(-1, -1, 3, -1), uv=corner_uv.expand(1, faces, 3, 2),
         texels=texels.reshape(worlds, -1, 3),

@@ -22,7 +22,7 @@ NO_TEXTURE, TEXTURE, VERTICES = -1, 4, slice(0, 3)  # columns of MeshTopology.co
 
 @dataclass(frozen=True)
 class Edges:
-    """How a pixel shows an edge.
+    """Antialiasing of edges in a pixel.
 
     Attributes:
         samples: along each side of a pixel, which is their mean.
@@ -45,8 +45,8 @@ class Unlit:
         inputs: arrays of the renderer; the albedo is a dummy.
         settings: of the rasteriser.
         worlds, frames, moments: B, n and S: there are M = B n S pictures, ordered by world, frame and moment of the exposure.
-        ground: height of the scene's ground [m], None without one.
-        share: [B, S, H or 1, W or 1] weights of the moments in the pixels of a frame; None for one moment.
+        ground_height: height of the scene's ground [m], None without one.
+        exposure_weights: [B, S, H or 1, W or 1] weights of the moments in the pixels of a frame; None for one moment.
     """
 
     inputs: RenderInputs
@@ -54,8 +54,8 @@ class Unlit:
     worlds: int
     frames: int
     moments: int
-    ground: float | None
-    share: torch.Tensor | None
+    ground_height: float | None
+    exposure_weights: torch.Tensor | None
 
     @staticmethod
     def of(
@@ -82,22 +82,26 @@ class Unlit:
         worlds, count, moments = placement.shape[:3]
         exposed_weights = None if exposed is None else weights_in_pixels(exposed, height=settings.height, width=settings.width)
         values = view.spec.table.values(values, worlds=worlds)
-        lit = view.render_inputs(values, view.poses(placement.flatten(1, 2)), camera=camera)
-        corners = np.array(lit.mesh.corners.cpu() if isinstance(lit.mesh.corners, torch.Tensor) else lit.mesh.corners)
+        scene_inputs = view.render_inputs(values, view.poses(placement.flatten(1, 2)), camera=camera)
+        corners = np.array(
+            scene_inputs.mesh.corners.cpu() if isinstance(scene_inputs.mesh.corners, torch.Tensor) else scene_inputs.mesh.corners
+        )
         corners[:, TEXTURE] = NO_TEXTURE
-        lit_corners = lit.mesh.corners
-        plain = torch.as_tensor(corners, device=lit_corners.device) if isinstance(lit_corners, torch.Tensor) else corners
-        black = lit.body_q.new_zeros(1, 2, 3)
+        lit_corners = scene_inputs.mesh.corners
+        untextured_corners = (
+            torch.as_tensor(corners, device=lit_corners.device) if isinstance(lit_corners, torch.Tensor) else corners
+        )
+        black = scene_inputs.body_q.new_zeros(1, 2, 3)
         inputs = replace(
-            lit, mesh=replace(lit.mesh, corners=plain, has_textures=False, texel_count=0), ambient=black[:, 0], background=black,
-            directional=None, point=None, environment=None, material=None, uv=None, texels=None, background_image=None,
-            ground=None, albedo=lit.body_q.new_zeros(1, len(corners), 3, 3),
+            scene_inputs, mesh=replace(scene_inputs.mesh, corners=untextured_corners, has_textures=False, texel_count=0),
+            ambient=black[:, 0], background=black, directional=None, point=None, environment=None, material=None, uv=None,
+            texels=None, background_image=None, ground=None, albedo=scene_inputs.body_q.new_zeros(1, len(corners), 3, 3),
         )  # fmt: skip
         settings = replace(settings, shading="none", ground=None, ground_texture=0, shadows=None, aggregation="softras")
         if edges is not None:
             sigma = edges.sigma(min(settings.width, settings.height))
             settings = replace(settings, antialias=edges.samples, sigma=sigma)
-            gamma = lit.softness[:, 1:]
+            gamma = scene_inputs.softness[:, 1:]
             inputs = replace(inputs, softness=torch.cat([torch.full_like(gamma, sigma), gamma], dim=1))
         return Unlit(inputs, settings, worlds, count, moments, view.spec.ground_height, exposed_weights)
 
@@ -124,11 +128,11 @@ class Unlit:
         rest, body_q = self.inputs.vertices_rest, self.inputs.body_q
         faces = torch.as_tensor(self.faces.astype(np.int64), device=body_q.device)
         corner = rest.reshape(-1, *rest.shape[-2:])[:, faces]
-        across = torch.linalg.cross(corner[:, :, 1] - corner[:, :, 0], corner[:, :, 2] - corner[:, :, 0])
-        normal = across / across.norm(dim=-1, keepdim=True).clamp_min(1e-30)
+        area_vector = torch.linalg.cross(corner[:, :, 1] - corner[:, :, 0], corner[:, :, 2] - corner[:, :, 0])
+        normal = area_vector / area_vector.norm(dim=-1, keepdim=True).clamp_min(1e-30)
         body = torch.as_tensor(self.vertex_body.astype(np.int64), device=body_q.device)[faces[:, 0]]
-        turned = matrix_vector(rotation_matrix(body_q[..., 3:])[:, body], normal)
-        return torch.where(body[:, None] >= 0, turned, normal)
+        rotated = matrix_vector(rotation_matrix(body_q[..., 3:])[:, body], normal)
+        return torch.where(body[:, None] >= 0, rotated, normal)
 
     def render(self, albedo: torch.Tensor) -> torch.Tensor:
         """Pictures [M, H, W, 4], rgb and alpha, in the colours ``albedo`` [M or 1, F, 3, 3] of the corners; differentiable."""
@@ -137,12 +141,12 @@ class Unlit:
     def film_of(self, images: torch.Tensor) -> torch.Tensor:
         """The film [B, n, H, W, C] of images [M, H, W, C]: their mean over the moments of a frame; differentiable."""
         images = images.unflatten(0, (self.worlds, self.frames, self.moments))
-        if self.share is None:
+        if self.exposure_weights is None:
             return images[:, :, 0]
-        return (self.share.to(images)[:, None, ..., None] * images).sum(dim=2)
+        return (self.exposure_weights.to(images)[:, None, ..., None] * images).sum(dim=2)
 
     def weights(self) -> tuple[FragmentWeights, torch.Tensor]:
-        """Weights of the corner colours in the film, and what the bodies leave of the backdrop in each picture; no gradient.
+        """Weights of the corner colours in the film, and the visible fraction of the backdrop in each picture; no gradient.
 
         Returns:
             Entries of the M pictures, times the weights of their moments, where these are not 0; and 1 - alpha [M, H, W].
@@ -150,13 +154,13 @@ class Unlit:
         tensors = {name: array for name, array in vars(self.inputs).items() if isinstance(array, torch.Tensor)}
         tensors = {name: kernel_view(array.detach().contiguous()) for name, array in tensors.items()}
         result = render_arrays(replace(self.inputs, **tensors), self.settings)
-        return self._shared(fragment_weights(result)), 1.0 - torch.as_tensor(result.images)[..., 3]
+        return self._exposure_weighted(fragment_weights(result)), 1.0 - torch.as_tensor(result.images)[..., 3]
 
-    def _shared(self, entries: FragmentWeights) -> FragmentWeights:
+    def _exposure_weighted(self, entries: FragmentWeights) -> FragmentWeights:
         """The entries times the weights of their moments."""
-        if self.share is None:
+        if self.exposure_weights is None:
             return entries
-        weights = self.share.detach().cpu().numpy()
+        weights = self.exposure_weights.detach().cpu().numpy()
         size = (self.settings.height, self.settings.width)
         weights = np.broadcast_to(weights, (*weights.shape[:2], *size)).reshape(*weights.shape[:2], -1)
         world, moment = entries.image // (self.frames * self.moments), entries.image % self.moments

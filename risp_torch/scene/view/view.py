@@ -126,7 +126,7 @@ class View:
         self, images: torch.Tensor, worlds: int, frames: int, *, camera: str | None, quantity: Quantity, alpha: bool
     ) -> torch.Tensor:
         """The renderer's images [M, (K,) H, W, 4] as a film [B, T, (cameras,) (K,) H, W, C] (arguments: ``render``)."""
-        cameras = len(self._chosen(camera))
+        cameras = len(self._chosen_cameras(camera))
         images = images.unflatten(0, (worlds, cameras, frames)).transpose(1, 2)
         if camera != ALL:
             images = images.squeeze(2)
@@ -136,7 +136,7 @@ class View:
 
     def raster_settings(self, *, camera: str | None = None, quantity: Quantity = "color") -> RasterSettings:
         """Settings of the rasteriser for a camera (arguments: ``render``)."""
-        first_camera, ground, table = self._chosen(camera)[0], self.spec.ground, self.spec.table
+        first_camera, ground, table = self._chosen_cameras(camera)[0], self.spec.ground, self.spec.table
         return RasterSettings(
             width=first_camera.width, height=first_camera.height, near=first_camera.near, far=first_camera.far,
             sigma=table["softness.sigma"].value, gamma=table["softness.gamma"].value, quantity=quantity,
@@ -165,23 +165,25 @@ class View:
             raise UserError("no body of the scene has a visible shape: give the robot file visual shapes, or add a body")
         if not self.spec.lights and self.spec.style.shading != "none" and quantity == "color":
             raise UserError("the scene has no light: add one with add_light")
-        cameras, worlds = len(self._chosen(camera)), placement.shape[0]
+        cameras, worlds = len(self._chosen_cameras(camera)), placement.shape[0]
         topology, vertices = self.arrays.meshes
         rows = shared_rows(values)
         arrays = {name: field.make(rows) for name, field in self.picture_fields(worlds, camera=camera).items()}
-        repeated = placement[:, None].expand(-1, cameras, *placement.shape[1:])
+        camera_placement = placement[:, None].expand(-1, cameras, *placement.shape[1:])
         body_q, particle_q = split_placement(
-            repeated.flatten(0, 2), bodies=len(self.spec.bodies), particles=self.spec.particle_count
+            camera_placement.flatten(0, 2), bodies=len(self.spec.bodies), particles=self.spec.particle_count
         )
         if particle_q is not None:
-            at_rest = body_q.new_tensor([0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0]).expand(len(body_q), len(self.spec.deformables), 7)
-            body_q = torch.cat([body_q, at_rest], dim=1)
+            identity_pose = body_q.new_tensor([0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0]).expand(
+                len(body_q), len(self.spec.deformables), 7
+            )
+            body_q = torch.cat([body_q, identity_pose], dim=1)
             vertices = self.arrays.deformed_vertices(vertices, particle_q)
         return RenderInputs(mesh=topology, vertices_rest=vertices, body_q=body_q, **arrays)
 
     def picture_fields(self, worlds: int = 1, *, camera: str | None = ALL) -> dict[str, Field]:
         """The renderer's arrays except meshes and poses, each with its parameters."""
-        return self.arrays.fields(self.spec.cameras if camera == ALL else self._chosen(camera), worlds)
+        return self.arrays.fields(self.spec.cameras if camera == ALL else self._chosen_cameras(camera), worlds)
 
     @property
     def picture_parameters(self) -> list[str]:
@@ -194,5 +196,5 @@ class View:
         """Names of the numbers that affect pictures and are in none of the renderer's arrays."""
         return []
 
-    def _chosen(self, camera: str | None) -> Sequence[Camera]:
+    def _chosen_cameras(self, camera: str | None) -> Sequence[Camera]:
         return chosen_cameras(self.spec.cameras, camera)

@@ -228,7 +228,7 @@ def test_a_film_under_a_memory_limit_is_the_film(monkeypatch: pytest.MonkeyPatch
         run(1000)
     # Without a limit the machine's memory is one: of all of it what the finished pictures take, and half of the rest at a time.
     finished = 16 * 8 * 8 * 4 * 8
-    monkeypatch.setattr("risp_torch.scene.bridge.chunks.HARMLESS", 0)
+    monkeypatch.setattr("risp_torch.scene.bridge.chunks.UNCHECKED_BYTES", 0)
     monkeypatch.setattr("risp_torch.scene.bridge.chunks.available_bytes", lambda: finished + 6 * one)
     for a, w in zip(run(None), wanted, strict=True):
         assert (a - w).abs().max() <= 1e-10 * w.abs().max()

@@ -39,7 +39,7 @@ def shadows_of(unlit: Unlit) -> torch.Tensor:
     Raises:
         UserError: the scene has no ground.
     """
-    check_ground(unlit.ground)
+    check_ground(unlit.ground_height)
     directions = slopes()
     flat = flattened(unlit, directions)
     images = flat.render(torch.zeros_like(flat.inputs.albedo))
