@@ -245,7 +245,7 @@ def test_sensors_read_a_deformable_body() -> None:
     assert plan.shapes(0)["states"] == ("F32", (4, scene.particle_count, 3))
     outputs = small.outputs(scene, drawn)
     torch.testing.assert_close(small.physical(outputs)["position"], drawn[:, list(head.particles), 2])
-    many = SensorHead("rod", head.particles, axis=2, low=-0.5, high=0.2, draws=draws, worlds=400)._sampled(scene)
+    many = SensorHead("rod", head.particles, axis=2, low=-0.5, high=0.2, draws=draws, worlds=400)._sampled_parameters(scene)
     stiffness, force = many["rod.E"].log10().cpu().numpy(), many["press.force"].cpu().numpy()
     # Evenly over the decades of a log10 Param, and between the ends of a factor of what the scene has.
     np.testing.assert_allclose(np.quantile(stiffness, [0.0, 0.25, 0.5, 0.75, 1.0]), [4.0, 4.25, 4.5, 4.75, 5.0], atol=0.06)
