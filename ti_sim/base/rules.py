@@ -167,7 +167,7 @@ class Container:
             return False
         if hasattr(value, "dtype"):
             accepts_numbers = self.items is None or not self.items.classes or bool(self.items.kinds)
-            return accepts_numbers and getattr(value, "ndim", 0) > 0 and self._all(value[:1])  # the first entry stands for all
+            return accepts_numbers and getattr(value, "ndim", 0) > 0 and self._all(value[:1])  # only the first entry is checked
         if isinstance(value, Collection):
             return self._all(value)
         return self.container is Iterable and isinstance(value, Iterable)
@@ -369,7 +369,7 @@ def _hints(target: Callable[..., Any]) -> Iterator[tuple[str, Any]]:
 
 
 class _LoadedClasses(dict):
-    """Classes of modules that are loaded, by name: annotations may use what is imported below TYPE_CHECKING only."""
+    """Classes of modules that are loaded, by name: annotations may name classes that are imported under TYPE_CHECKING only."""
 
     def __missing__(self, name: str) -> Any:
         for path, module in list(sys.modules.items()):

@@ -1,8 +1,8 @@
 """Host arrays as arguments of kernels on a GPU: each piece of host memory has one copy on the device during a launch.
 
 Taichi copies each argument by itself. Two arguments that share memory, such as parts of one buffer, then have two copies, and
-what a kernel writes to one of them is lost, or overwritten by the other when both return. Here arguments that overlap are parts
-of one copy.
+values that a kernel writes to one of them are overwritten by the other when both are copied back. Here arguments that overlap are
+parts of one copy.
 
 Copies are torch tensors. Torch is imported at the first launch with host arrays; programs whose kernels run on the CPU need none
 of this.
@@ -54,7 +54,7 @@ def launch_staged(arguments: Sequence[Any], launch: Callable[[Sequence[Any]], R]
         synchronize: waits until it has run.
 
     Returns:
-        What ``launch`` returns.
+        The result of ``launch``.
     """
     if not any(is_staged(argument) for argument in arguments):
         return launch(arguments)

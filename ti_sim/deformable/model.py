@@ -258,7 +258,7 @@ class DeformableSettings:
             with many elements), or "auto" (selected by device and size); implicit steps have "auto" only.
         integrator: "semi_implicit" (Euler; explicit, so that stiff materials need short steps), or an implicit one:
             "backward_euler", "bdf2" or "sdirk2" (``implicit.stages``).
-        implicit: convergence of implicit steps; not read by explicit ones.
+        implicit: convergence of implicit steps; not used by explicit steps.
     """
 
     dt: Positive

@@ -24,10 +24,10 @@ class DeformableRollout:
         inputs: inputs of the rollout.
         frames: number of frame intervals.
         adjoint: how states were stored, None for a rollout without gradient.
-        states: [B, stored, P, 6] positions and velocities at every step or checkpoint; None without gradient, and of implicit
-            steps.
-        motion: stages of implicit steps; None of explicit ones.
-        last_arrays: those of ``ImplicitMotion.history``; none of explicit steps, whose frames hold all of a state.
+        states: [B, stored, P, 6] positions and velocities at every step or checkpoint; None without gradient, and for
+            implicit steps.
+        motion: stages of implicit steps; None for explicit steps.
+        last_arrays: arrays of ``ImplicitMotion.history``; empty for explicit steps, whose frames hold the whole state.
     """
 
     particle_q: Array

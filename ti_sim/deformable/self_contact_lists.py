@@ -5,8 +5,8 @@ the distance that a particle moves in a step relative to the mean motion, its tr
 of triangles contains all pairs closer than thickness + skin + two travels when the hash was built. It is valid until a particle
 has moved by half a skin relative to the mean motion, which changes no distance, or moves faster than the bound. The forces do not
 depend on the lists: they contain more pairs than touch, always in the same order (by triangle, then by particle index). If a
-chunk has more pairs than the capacity of its list, the list is filled and processed several times in each step: slower, with the
-same result.
+chunk has more pairs than the capacity of its list, the list is filled and processed several times in each step, which is slower
+and has the same result.
 """
 
 from ti_sim.base.bundles import Array, Static, bundle

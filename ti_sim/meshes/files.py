@@ -116,7 +116,7 @@ def write_solid_mesh(mesh: SolidMesh, path: str | Path) -> None:
 
 @checked
 def read_sheet_mesh(path: str | Path, *, scale: Positive = 1.0) -> SheetMesh:
-    """Read a sheet from a surface mesh file (OBJ, STL, PLY, OFF, GLB: what trimesh reads), with its colours and textures.
+    """Read a sheet from a surface mesh file (OBJ, STL, PLY, OFF, GLB and others of trimesh), with its colours and textures.
 
     Vertices that the file splits (for texture seams or normals) are merged, unused vertices are left out.
 

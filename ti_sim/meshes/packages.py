@@ -16,7 +16,7 @@ def required(name: str, purpose: str) -> ModuleType:
 
     Args:
         name: name of the module.
-        purpose: what requires it, for the error message.
+        purpose: action that requires it, for the error message.
 
     Raises:
         UserError: it is not installed or does not load.
@@ -32,7 +32,7 @@ def check_installed(name: str, purpose: str) -> None:
 
     Args:
         name: name of the module.
-        purpose: what requires it, for the error message.
+        purpose: action that requires it, for the error message.
     """
     if importlib.util.find_spec(name) is None:
         raise UserError(f"{purpose} needs the package {name}, which is not installed: {_INSTALL}")

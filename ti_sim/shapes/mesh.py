@@ -32,7 +32,7 @@ _GREY = 0.5  # linear: the colour of bodies without colours
 @checked
 @dataclass(frozen=True, eq=False)
 class Mesh(Shape):
-    """A closed mesh from a file (OBJ, STL, PLY, OFF, GLB: what trimesh reads) or from arrays.
+    """A closed mesh from a file (OBJ, STL, PLY, OFF, GLB and other formats of trimesh) or from arrays.
 
     Coordinates are multiplied by ``scale``; several geometries in one file become one body. Vertices that a file splits (for
     colours or normals) stay split in ``mesh()`` and are merged in ``contact_points``. Colours of vertices, faces and materials

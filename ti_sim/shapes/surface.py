@@ -341,11 +341,11 @@ def _divide(
     """Divide the triangle ``neighbour`` at the middle point of its edge; ``face``, without area, becomes one of the halves.
 
     Args:
-        mesh: whose faces, and their colours, groups and texture coordinates, change.
-        corners: [F, 3] merged vertices of the faces, which change too.
+        mesh: mesh whose faces, colours, groups and texture coordinates are modified.
+        corners: [F, 3] merged vertices of the faces, also modified.
         face, neighbour: indices of the two triangles.
         edge: start, stop and middle vertex of the edge of ``face``; ``neighbour`` has it from stop to start.
-        middle_corner: the corner of ``face`` in the middle.
+        middle_corner: corner (0 to 2) of ``face`` between the other two.
         points: [P, 3] merged vertices.
     """
     start, stop, middle = edge

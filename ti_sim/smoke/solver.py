@@ -48,7 +48,7 @@ class SmokeRollout:
     Attributes:
         density: [B, frames + 1, X, Y] density of the smoke at the frames; frame 0 is the start [1].
         velocity_x, velocity_y: [B, frames + 1, X + 1, Y] and [B, frames + 1, X, Y + 1] velocities at the faces [m/s].
-        diverged_step: [B] int, first step of the first frame that is not finite, -1 if there is none.
+        diverged_step: [B] int, first step of the interval that ends at the first frame that is not finite, -1 if all are finite.
         inputs: inputs of the rollout.
         frames: number of frame intervals.
         adjoint: how states were stored, None for a rollout without gradient.

@@ -80,7 +80,7 @@ class LinearSolver:
             rhs: [n] right-hand side.
             tolerance: relative size of the residual and of the next correction (without a factor, of the residual) at which to
                 stop.
-            renew: make a factor of this matrix, instead of trying the one of an earlier matrix first.
+            renew: factor this matrix, instead of first trying the factor of an earlier matrix.
             transposed: solve with the transpose.
             indefinite: whether the matrix may be indefinite (for the solver without a factor).
 
@@ -97,7 +97,7 @@ class LinearSolver:
             self._make_factor(data)
         if not self._uses_factor:
             return _solve_with_diagonal(matrix, rhs, tolerance, indefinite=indefinite)
-        max_iterations = _MAX_ITERATIONS if renew else min(self._factor_cost, _MAX_ITERATIONS)  # then a new factor is made
+        max_iterations = _MAX_ITERATIONS if renew else min(self._factor_cost, _MAX_ITERATIONS)  # then a new factor
         solution, count, is_solved = self._refine_with_factor(matrix, rhs, tolerance, max_iterations)
         if not is_solved and not renew:
             renew = True
@@ -142,12 +142,11 @@ class LinearSolver:
     def _refine_with_factor(
         self, matrix: csr_matrix, rhs: np.ndarray, tolerance: float, max_iterations: int
     ) -> tuple[np.ndarray, int, bool]:
-        """Solution with the factor, its number of iterations, and whether it is within the tolerance, or as near as rounding
-        lets it come.
+        """Solution with the factor, its number of iterations, and whether it is within the tolerance or limited by rounding.
 
-        Residual and next correction both count: of a stiff and thin body the residual hides what is soft, and where the matrix
-        is far from symmetric, corrections with the factor are too short. Corrections with the factor alone (iterative
-        refinement) continue while each lowers the error far; then GMRES.
+        Both the residual and the next correction must be small: the residual of a stiff, thin body hides its soft modes, and
+        corrections with the factor are too short if the matrix is far from symmetric. Corrections with the factor alone
+        (iterative refinement) continue while each reduces the error strongly; GMRES follows.
         """
         solution = best_solution = self._factor.solve(rhs)
         operator = LinearOperator(matrix.shape, self._factor.solve, dtype=np.float64)

@@ -61,7 +61,7 @@ def solve_stage(
     Args:
         stepper: kernels, with gamma and ``hat`` set; its row of states receives positions and velocities.
         linear: solver of linear systems.
-        settings: tolerance and most iterations.
+        settings: tolerance and maximum number of iterations.
         gamma: as in ``Stepper.begin`` [s].
         world, row, control, frame: as in ``kernels.evaluate``.
     """

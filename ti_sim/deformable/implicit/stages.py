@@ -52,7 +52,7 @@ class Stage:
         rows: the two rows that y_hat combines; the first is the latest known one.
         weights: their weights.
         start: row at the start of the step.
-        before: row one step before the result: of the same stage of the step before; the first row, where there is none.
+        before: row one step before the result (same stage of the previous step); the first row if there is no such row.
         time: time of the result after the start of the step, in steps [1].
         ends_step: whether the result is the state after the step.
         reach: of the first stage of BDF2, 1 / ``time``: its contact law is the mean over the path from the start to the end of

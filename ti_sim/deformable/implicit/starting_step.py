@@ -1,6 +1,6 @@
 """The starting step of BDF2, for which there is no step before.
 
-BDF2 extrapolates the change of velocity of the step before: an impulse in a starting step counts 3/2 of its weight there. Steps
+BDF2 extrapolates the change of velocity of the step before: an impulse in a starting step would have 3/2 of its weight. Steps
 of BDF2 have the weight 2/3, with which impulses add up to themselves. The starting step is one of them, with the ghost state
 
     y_(-1) = y_0 - 3/2 (Y - y_0),
@@ -10,9 +10,9 @@ where Y is the result of a stage of backward Euler over 2/3 of the step. The for
 weights that fall to zero at its end (``Stage.reach``). The weights of all contact forces then add up to one at every time after
 the start.
 
-An error of second order in one step leaves the order of BDF2. Under a constant acceleration a the velocity is exact, and
-positions would end 7/18 a h^2 too far. The second stage begins by as much less, with a = 3/2 u / h, where u is the change of
-velocity in Y. An impulse of contact is no constant acceleration, and must not displace x_hat: u counts by the share
+An error of second order in one step does not change the order of BDF2. Under a constant acceleration a the velocity is exact, and
+positions would end 7/18 a h^2 too far. The second stage starts from x_hat minus this, with a = 3/2 u / h, where u is the change
+of velocity in Y. An impulse of contact is no constant acceleration, and must not displace x_hat: u counts by the share
 
     5 w^2 / (4 w^2 + |u|^2),    w = 2/3 h |g + load / m|,
 

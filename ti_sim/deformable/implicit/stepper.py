@@ -54,7 +54,7 @@ class Evaluation:
 
 
 class Stepper:
-    """Kernels of a rollout with their arguments bound."""
+    """Kernels of a rollout of implicit steps with their arguments bound."""
 
     def __init__(
         self, model: DeformableModel, inputs: DeformableInputs, states: np.ndarray, settings: ImplicitSettings, pattern: Pattern,
