@@ -13,7 +13,7 @@ import numpy as np
 from risp_torch.scene.parts.body import Body
 from risp_torch.scene.parts.deformable import Deformable
 from risp_torch.scene.parts.described import DescribedPart
-from risp_torch.scene.parts.elements import Actuation, Net, Sheet
+from risp_torch.scene.parts.elements import Actuation, Sheet, SpringNetwork
 from risp_torch.scene.parts.lights import ARRAYS, lights_of_array
 from risp_torch.scene.parts.links import Link
 from risp_torch.scene.parts.surface import SurfaceMesh
@@ -102,7 +102,7 @@ def _deformable_entries(scene: SceneSpec) -> dict[str, Any]:
 def _deformable(deformable: Deformable) -> list[Any]:
     """Data of a deformable body, besides its parameters and its mesh, that determine its motion."""
     elements = deformable.elements
-    if isinstance(elements, Net):
+    if isinstance(elements, SpringNetwork):
         return [deformable.name, deformable.contact_name]
     entries = [
         deformable.name,

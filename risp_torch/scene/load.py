@@ -138,7 +138,7 @@ def errors_of_scene_file(scene: str, function: str) -> Iterator[None]:
 
     Args:
         scene: name or path, as for ``load_scene``.
-        function: what is called in the block, for the message, such as "make_task(scene)".
+        function: the call in the block, for the message, such as "make_task(scene)".
 
     Raises:
         UserError: in place of any exception of the block.

@@ -40,7 +40,7 @@ def render_masks(
     """Masks of bodies, differentiable in poses, particles and the camera's numbers.
 
     The soft rasteriser renders without lights, each body in a separate colour channel over a black background. The ground
-    hides bodies below it. A pixel's masks of all bodies add up to its coverage. Where a body's edge is before another body, the
+    hides bodies below it. A pixel's masks of all bodies add up to its coverage. Where a body occludes another one, its
     edge is farther out by up to three times its softness (``RasterSettings.composite``).
 
     Args:

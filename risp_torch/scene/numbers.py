@@ -52,7 +52,7 @@ def shared_rows(values: Values) -> dict[str, torch.Tensor]:
     return {name: value[:1] if name in repeated else value for name, value in values.items()}
 
 
-def joined(tensors: Sequence[torch.Tensor], dim: int) -> torch.Tensor:
+def concatenated_rows(tensors: Sequence[torch.Tensor], dim: int) -> torch.Tensor:
     """Concatenate tensors along ``dim`` (not the first), each of one row or of as many as the longest."""
     rows = max(tensor.shape[0] for tensor in tensors)
     return torch.cat([tensor.expand(rows, *tensor.shape[1:]) for tensor in tensors], dim=dim)

@@ -10,8 +10,8 @@ import numpy as np
 
 from risp_torch.files.film.placement import Placement
 from risp_torch.files.suggest import unknown_name_error
-from risp_torch.scene.parts.camera_placement import placed_numbers
-from risp_torch.scene.parts.cameras import ALL, Camera, add_camera_numbers, chosen_cameras, drop_camera_numbers, prefix_of
+from risp_torch.scene.parts.camera_placement import placed_parameters
+from risp_torch.scene.parts.cameras import ALL, Camera, add_camera_parameters, chosen_cameras, drop_camera_parameters, prefix_of
 from risp_torch.scene.spec import SceneSpec
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Count, checked
@@ -35,7 +35,7 @@ def add_camera(scene: SceneSpec, camera: Camera) -> None:
         raise UserError(f"the scene has a camera {camera.name!r} already: give the second one another name")
     if camera.name == ALL or camera.name and not re.fullmatch(r"[\w-]+", camera.name):
         raise UserError(f"a camera is called {camera.name!r}: use letters, digits, _ and -, and not 'all'")
-    add_camera_numbers(scene.table, camera)
+    add_camera_parameters(scene.table, camera)
     scene.cameras += (camera,)
 
 
@@ -53,7 +53,7 @@ def use_cameras(scene: SceneSpec, cameras: Sequence[Camera]) -> None:
     if not cameras:
         raise UserError("there are no cameras to film with: give at least one")
     for camera in scene.cameras:
-        drop_camera_numbers(scene.table, camera)
+        drop_camera_parameters(scene.table, camera)
     scene.cameras = ()
     for camera in cameras:
         add_camera(scene, camera)
@@ -96,8 +96,8 @@ def place_camera(scene: SceneSpec, placement: Placement, *, name: str | None = N
         UserError: there is no such camera, or its pictures are of another size than the film's.
     """
     (camera,) = chosen_cameras(scene.cameras, name)
-    rotation, numbers = placed_numbers(camera.width, camera.height, placement)
-    for field, change in numbers.items():
+    rotation, changes = placed_parameters(camera.width, camera.height, placement)
+    for field, change in changes.items():
         parameter_name = f"{prefix_of(camera)}.{field}"
         if field != "distortion" or camera.distortion is not None:
             scene.table.params[parameter_name] = change.apply(scene.table[parameter_name])

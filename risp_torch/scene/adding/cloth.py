@@ -12,7 +12,7 @@ from risp_torch.scene.arguments import Array, Where
 from risp_torch.scene.parameters import ParameterTable
 from risp_torch.scene.parts.contact import Contact
 from risp_torch.scene.parts.elements import Actuation, Sheet
-from risp_torch.scene.parts.materials import MIN_RATIO_PLANE, Air, Bending, Membrane, add_element_number, add_stiffness
+from risp_torch.scene.parts.materials import MIN_RATIO_PLANE, Air, Bending, Membrane, add_element_parameter, add_stiffness
 from risp_torch.scene.parts.surface import Surface
 from risp_torch.scene.spec import SceneSpec
 from risp_torch.scene.start import AT_REST, Start
@@ -97,7 +97,7 @@ def make_cloth(
     )  # fmt: skip
     if air is not None:
         for key in ("drag", "lift"):
-            add_element_number(table, f"{name}.air.{key}", getattr(air, key), count, unit="kg/m3", sign="not negative")
+            add_element_parameter(table, f"{name}.air.{key}", getattr(air, key), count, unit="kg/m3", sign="not negative")
     edges = np.zeros((0, 4), dtype=np.int32) if bending is None else bending_edges(mesh.triangles)
     stiffness_per_rigidity = bending_actuation = None
     if bending is not None:
@@ -123,14 +123,14 @@ def add_bending(
         stiffness_per_rigidity = edge_stiffness(1.0, mesh.vertices, edges)
         table.add(f"{name}.bending.rigidity", bending.rigidity, unit="N m", sign="not negative")
     else:
-        add_element_number(table, f"{name}.bending.stiffness", bending.stiffness, count, unit="N m", sign="not negative")
-    add_element_number(table, f"{name}.bending.damping", bending.damping, count, unit="N m s", sign="not negative")
-    rest = bending.rest_angle
-    if isinstance(rest, str):
-        if rest != "mesh":
-            raise UserError(f"the bending of {name} has rest_angle={rest!r}: give angles [rad], or 'mesh'")
-        rest = rest_angles(mesh.vertices, edges)
-    add_element_number(table, f"{name}.bending.rest_angle", rest, count, unit="rad")
+        add_element_parameter(table, f"{name}.bending.stiffness", bending.stiffness, count, unit="N m", sign="not negative")
+    add_element_parameter(table, f"{name}.bending.damping", bending.damping, count, unit="N m s", sign="not negative")
+    rest_angle = bending.rest_angle
+    if isinstance(rest_angle, str):
+        if rest_angle != "mesh":
+            raise UserError(f"the bending of {name} has rest_angle={rest_angle!r}: give angles [rad], or 'mesh'")
+        rest_angle = rest_angles(mesh.vertices, edges)
+    add_element_parameter(table, f"{name}.bending.rest_angle", rest_angle, count, unit="rad")
     bending_actuation = add_actuation(
         table, f"{name}.bending.actuation", bending.actuation, bending.actuation_groups, count=count, frames=frames,
         controls=controls, unit="rad",

@@ -61,14 +61,14 @@ def add_motors(
 
 def _driven_velocities(scene: SceneSpec, name: str, joints: Sequence[str]) -> tuple[int, ...]:
     """Indices of the motors' velocities in the joint velocities of the scene."""
-    slices, taken = velocity_slices(scene.bodies), {v for group in scene.motors for v in group.velocities}
+    slices, driven_velocities = velocity_slices(scene.bodies), {v for group in scene.motors for v in group.velocities}
     velocity_columns: list[int] = []
     for joint in joints:
         index = body_index(scene, joint)
         if not isinstance(scene.bodies[index], Link):
             raise UserError(f"{name} drives {joint!r}, which is a free rigid body: name links")
         body_columns = range(slices[index].start, slices[index].stop)
-        if taken.intersection(body_columns):
+        if driven_velocities.intersection(body_columns):
             raise UserError(f"{name} drives the joint of {joint!r}, which has motors already: one group for each joint")
         velocity_columns += body_columns
     if not velocity_columns:

@@ -13,7 +13,7 @@ from risp_torch.scene.parameters import ParameterTable, check_name
 from risp_torch.scene.parts.contact import Contact, add_contact, is_per_area
 from risp_torch.scene.parts.deformable import Deformable
 from risp_torch.scene.parts.elements import Elements
-from risp_torch.scene.parts.materials import add_element_number
+from risp_torch.scene.parts.materials import add_element_parameter
 from risp_torch.scene.parts.surface import Surface, SurfaceMesh, make_surface_mesh
 from risp_torch.scene.rotations import rotation_matrix, unit_quaternion
 from risp_torch.scene.spec import SceneSpec
@@ -130,9 +130,11 @@ def chosen_particles(owner: str, where: Where, vertices: np.ndarray) -> np.ndarr
         )
     if not chosen.size:
         raise UserError(f"{owner} selects no particle: leave it out, or fix the selection")
-    wrong = chosen[(chosen < 0) | (chosen >= len(vertices))]
-    if wrong.size:
-        raise UserError(f"{owner} contains particle {wrong[0]}, but the particles are 0 to {len(vertices) - 1}: use one of these")
+    invalid = chosen[(chosen < 0) | (chosen >= len(vertices))]
+    if invalid.size:
+        raise UserError(
+            f"{owner} contains particle {invalid[0]}, but the particles are 0 to {len(vertices) - 1}: use one of these"
+        )
     return np.unique(chosen).astype(np.int64)
 
 
@@ -141,9 +143,9 @@ def _add_mass(table: ParameterTable, name: str, particles: Particles, options: P
         raise UserError(f"{name} needs its density or the mass of its particles: give exactly one of the two")
     if options.density is not None:
         count, unit = len(particles.elements.indices), particles.density_unit
-        add_element_number(table, f"{name}.density", options.density, count, unit=unit, sign="positive")
+        add_element_parameter(table, f"{name}.density", options.density, count, unit=unit, sign="positive")
     else:
-        add_element_number(table, f"{name}.mass", options.mass, len(particles.vertices), unit="kg", sign="positive")
+        add_element_parameter(table, f"{name}.mass", options.mass, len(particles.vertices), unit="kg", sign="positive")
 
 
 def _add_constraints(
@@ -152,9 +154,9 @@ def _add_constraints(
     """Fixed particles, and particles with a prescribed velocity, which is added to the table."""
     fixed = chosen_particles(f"{name}.fixed", options.fixed, vertices)
     prescribed = chosen_particles(f"{name}.prescribed", options.prescribed, vertices)
-    both = np.intersect1d(fixed, prescribed)
-    if len(both):
-        raise UserError(f"particle {both[0]} of {name} is fixed and has a prescribed velocity: choose one of the two")
+    overlap = np.intersect1d(fixed, prescribed)
+    if len(overlap):
+        raise UserError(f"particle {overlap[0]} of {name} is fixed and has a prescribed velocity: choose one of the two")
     if (options.prescribed_velocity is None) != (options.prescribed is None):
         raise UserError(f"{name} needs both prescribed (which particles) and prescribed_velocity: give both, or neither")
     if options.prescribed_velocity is not None:

@@ -9,7 +9,7 @@ import numpy as np
 from risp_torch.files.suggest import unknown_name_error
 from risp_torch.scene.parts.contact import Contact, add_contact
 from risp_torch.scene.parts.deformable import Deformable
-from risp_torch.scene.parts.elements import Net, Sheet, Solid
+from risp_torch.scene.parts.elements import Sheet, Solid, SpringNetwork
 from risp_torch.scene.parts.self_contact import PREFIX, SelfContact, near_pairs
 from risp_torch.scene.spec import SceneSpec
 from ti_sim.base.errors import UserError
@@ -72,7 +72,11 @@ def surface_triangles(body: Deformable) -> np.ndarray:
         return boundary_faces(body.elements.indices, body.name)[0]
     if isinstance(body.elements, Sheet) and not np.any(body.elements.normal):
         return body.elements.indices
-    kind = "springs, which have no surface" if isinstance(body.elements, Net) else "a flat body, whose triangles lie in one plane"
+    kind = (
+        "springs, which have no surface"
+        if isinstance(body.elements, SpringNetwork)
+        else "a flat body, whose triangles lie in one plane"
+    )
     raise UserError(f"{body.name} cannot take part in self-contact: it is made of {kind}; name the solids and cloths in bodies")
 
 

@@ -108,8 +108,8 @@ def make_solid(
         from_young=lambda young, poisson: from_lame(*lame_from_young(young, poisson)), from_lame=from_lame,
         min_ratio=MIN_RATIO_SOLID if material.energy == "neo_hookean" else MIN_RATIO_LINEAR,
     )  # fmt: skip
-    rest = rest_table(mesh.kind, mesh.vertices, mesh.indices, element_name=lambda e: f"element {e} of {name!r}")
+    rest_shapes = rest_table(mesh.kind, mesh.vertices, mesh.indices, element_name=lambda e: f"element {e} of {name!r}")
     return Solid(
-        mesh.kind, mesh.indices, corner_volumes(mesh.kind, rest), material.energy, stiffness,
+        mesh.kind, mesh.indices, corner_volumes(mesh.kind, rest_shapes), material.energy, stiffness,
         add_actuation(table, f"{name}.actuation", actuation, groups, count=count, frames=frames, controls=controls),
     )  # fmt: skip

@@ -10,8 +10,8 @@ from risp_torch.scene.adding.particles import ParticleOptions, Particles, add_de
 from risp_torch.scene.arguments import Array, Where
 from risp_torch.scene.parameters import ParameterTable
 from risp_torch.scene.parts.contact import Contact
-from risp_torch.scene.parts.elements import Net
-from risp_torch.scene.parts.materials import add_element_number
+from risp_torch.scene.parts.elements import SpringNetwork
+from risp_torch.scene.parts.materials import add_element_parameter
 from risp_torch.scene.parts.surface import Surface
 from risp_torch.scene.spec import SceneSpec
 from risp_torch.scene.start import AT_REST, Start
@@ -53,7 +53,7 @@ def add_springs(
         damping: damping of a spring's length rate [N s/m], a number or [S].
         rest_length: m, a number or [S]; the distances of the points by default.
         start, fixed, prescribed, prescribed_velocity: see ``add_solid``.
-        contact: contact parameters of its points, with the ground and bodies with collision; the ground's own by default.
+        contact: contact parameters of its points, with the ground and bodies with collision; those of the ground by default.
         radius: radius of the balls as which the points are rendered [m]; a twentieth of the extent by default. Springs are
             invisible.
         faces: [F, 3] triangles of points that are rendered instead of balls.
@@ -64,7 +64,9 @@ def add_springs(
     """
     axes = start_axes(name, start)
     vertices = check_points(name, points)
-    elements = make_net(scene.table, name, vertices, springs, stiffness=stiffness, damping=damping, rest_length=rest_length)
+    elements = make_spring_network(
+        scene.table, name, vertices, springs, stiffness=stiffness, damping=damping, rest_length=rest_length
+    )
     if radius is not None and faces is not None:
         raise UserError(f"{name} has the radius {radius} m and faces: give one of the two")
     ball_radius = 0.05 * float(np.ptp(vertices, axis=0).max()) if radius is None else radius
@@ -82,25 +84,25 @@ def add_springs(
     add_deformable(scene, name, particles, options)
 
 
-def make_net(
+def make_spring_network(
     table: ParameterTable, name: str, points: np.ndarray, springs: Any, *, stiffness: Any, damping: Any, rest_length: Any
-) -> Net:
+) -> SpringNetwork:
     """Add the parameters of the springs to the table and return them (arguments: ``add_springs``)."""
     pairs = np.asarray(springs)
     if pairs.ndim != 2 or pairs.shape[1] != 2 or not len(pairs) or pairs.dtype.kind not in "iu":
         raise UserError(f"the springs of {name} have shape {pairs.shape} of {pairs.dtype}: give pairs of points, [S, 2] integers")
-    wrong = np.flatnonzero(((pairs < 0) | (pairs >= len(points))).any(axis=1) | (pairs[:, 0] == pairs[:, 1]))
-    if len(wrong):
+    invalid = np.flatnonzero(((pairs < 0) | (pairs >= len(points))).any(axis=1) | (pairs[:, 0] == pairs[:, 1]))
+    if len(invalid):
         raise UserError(
-            f"spring {wrong[0]} of {name} joins the points {pairs[wrong[0]].tolist()}: give two different points of 0 to "
+            f"spring {invalid[0]} of {name} joins the points {pairs[invalid[0]].tolist()}: give two different points of 0 to "
             f"{len(points) - 1}"
         )
     lengths = np.linalg.norm(points[pairs[:, 1]] - points[pairs[:, 0]], axis=1)
     rest_lengths = lengths if rest_length is None else rest_length
     for key, value, unit in (("stiffness", stiffness, "N/m"), ("damping", damping, "N s/m"), ("rest_length", rest_lengths, "m")):
         sign = "positive" if key == "stiffness" else "not negative"
-        add_element_number(table, f"{name}.{key}", value, len(pairs), unit=unit, sign=sign)
-    return Net(name, pairs.astype(np.int32))
+        add_element_parameter(table, f"{name}.{key}", value, len(pairs), unit=unit, sign=sign)
+    return SpringNetwork(name, pairs.astype(np.int32))
 
 
 def check_points(name: str, points: Any) -> np.ndarray:

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from risp_torch.scene.arguments import Wrap
-from risp_torch.scene.numbers import Values, constant, joined
+from risp_torch.scene.numbers import Values, concatenated_rows, constant
 from risp_torch.scene.parameters import ParameterTable
 
 Pattern = Literal["plain", "checker", "texture"]
@@ -34,7 +34,7 @@ class Ground:
         color = values["ground.color"]
         second = values.get("ground.second_color", color)
         cell, origin = values.get("ground.cell"), values.get("ground.origin")
-        return joined(
+        return concatenated_rows(
             [
                 color, constant([[self.height]]), second,
                 constant([[1.0]]) if cell is None else cell[:, None], constant([[0.0, 0.0]]) if origin is None else origin,
@@ -58,4 +58,4 @@ def background_rows(values: Values) -> torch.Tensor:
         return constant(np.zeros((1, 2, 3)))
     if "background.color" in values:
         return values["background.color"][:, None].expand(-1, 2, 3)
-    return joined([values[f"background.{edge}"][:, None] for edge in ("top", "bottom")], dim=1)
+    return concatenated_rows([values[f"background.{edge}"][:, None] for edge in ("top", "bottom")], dim=1)

@@ -45,7 +45,7 @@ class Rearrangement:
         return self.factor * old[self.order] + self.shift
 
 
-def placed_numbers(width: int, height: int, placement: Placement) -> tuple[np.ndarray, Mapping[str, Rearrangement]]:
+def placed_parameters(width: int, height: int, placement: Placement) -> tuple[np.ndarray, Mapping[str, Rearrangement]]:
     """The numbers of a camera, rearranged for a crop of its pictures.
 
     With p the camera's image points, the part's are (p - offset) / scale: focal lengths and principal point change. Distortion

@@ -16,7 +16,7 @@ from risp_torch.files.suggest import unknown_name_error
 from risp_torch.scene.arguments import Direction, Distortion, Pair, Vector
 from risp_torch.scene.numbers import Values, constant
 from risp_torch.scene.parameters import ParameterTable
-from risp_torch.scene.parts.camera_placement import placed_numbers
+from risp_torch.scene.parts.camera_placement import placed_parameters
 from risp_torch.scene.rotations import matrix_product, matrix_vector, rotation_matrix, rotation_quaternion
 from ti_render import intrinsics_from_fov, look_at
 from ti_render.geometry.lens import DISTORTION_SIZE
@@ -123,11 +123,11 @@ class Camera:
         Raises:
             UserError: the camera's pictures are of another size than the film's.
         """
-        rotation, numbers = placed_numbers(self.width, self.height, placement)
-        distortion = None if self.distortion is None else numbers["distortion"].apply(self.distortion)
+        rotation, changes = placed_parameters(self.width, self.height, placement)
+        distortion = None if self.distortion is None else changes["distortion"].apply(self.distortion)
         return replace(
-            self, rotation=rotation @ self.rotation, focal=numbers["focal"].apply(self.focal), distortion=distortion,
-            center=numbers["center"].apply(self.center), turn=numbers["turn"].apply(self.turn), width=placement.width,
+            self, rotation=rotation @ self.rotation, focal=changes["focal"].apply(self.focal), distortion=distortion,
+            center=changes["center"].apply(self.center), turn=changes["turn"].apply(self.turn), width=placement.width,
             height=placement.height,
         )  # fmt: skip
 
@@ -163,7 +163,7 @@ def prefix_of(camera: Camera) -> str:
     return f"camera.{camera.name}" if camera.name else "camera"
 
 
-def add_camera_numbers(table: ParameterTable, camera: Camera) -> None:
+def add_camera_parameters(table: ParameterTable, camera: Camera) -> None:
     """Add the parameters of a camera to a table."""
     prefix, add = prefix_of(camera), table.add
     add(f"{prefix}.position", camera.position, unit="m", shape=(3,))
@@ -174,7 +174,7 @@ def add_camera_numbers(table: ParameterTable, camera: Camera) -> None:
         add(f"{prefix}.distortion", camera.distortion, unit="", shape=(DISTORTION_SIZE,))
 
 
-def drop_camera_numbers(table: ParameterTable, camera: Camera) -> None:
+def drop_camera_parameters(table: ParameterTable, camera: Camera) -> None:
     """Remove the parameters of a camera from a table."""
     table.drop(*(f"{prefix_of(camera)}.{field}" for field in (*_PINHOLE, "distortion")))
 

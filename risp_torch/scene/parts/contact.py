@@ -62,8 +62,8 @@ class Contact:
         Args:
             stiffness: ke [N/m].
             restitution: speed after an impact relative to that before it, above 0 and at most 1.
-            mass: mass that hits [kg]: that of a ball, or ``ti_sim.effective_mass`` of a corner. Where several points hit at
-                once, such as the four of a face, the part of the mass for each of them.
+            mass: impacting mass [kg]: the mass of a ball, or ``ti_sim.effective_mass`` of a corner; if several points hit
+                simultaneously, such as the four of a face, the mass per point.
             friction_stiffness, friction: as of ``Contact``.
 
         Returns:

@@ -19,7 +19,7 @@ class Actuation:
 
     Attributes:
         name: name of the parameter.
-        groups: [E] column of the parameter for each element, None if each has its own.
+        groups: [E] column of the parameter for each element, None for one column per element.
         controls: C, rows per frame.
     """
 
@@ -111,7 +111,7 @@ class Sheet:
 
 
 @dataclass(frozen=True)
-class Net:
+class SpringNetwork:
     """Springs between the points of a body.
 
     Attributes:
@@ -128,7 +128,7 @@ class Net:
         return torch.stack([element_rows(values[f"{self.name}.{key}"], len(self.indices)) for key in keys], dim=-1)
 
 
-Elements = Solid | Sheet | Net
+Elements = Solid | Sheet | SpringNetwork
 
 
 def first_frames(name: str, value: torch.Tensor, frames: int, *, controls: int = 1) -> torch.Tensor:

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from risp_torch.scene.arguments import Vector
-from risp_torch.scene.numbers import Values, constant, joined
+from risp_torch.scene.numbers import Values, concatenated_rows, constant
 from risp_torch.scene.parameters import ParameterTable
 from ti_sim.base.errors import UserError
 from ti_sim.base.param import Param
@@ -47,7 +47,7 @@ class DirectionalLight:
 
     def row(self, values: Values, prefix: str) -> torch.Tensor:
         """[n, 1, 6] direction of travel and intensity."""
-        return joined([values[f"{prefix}.direction"], values[f"{prefix}.intensity"]], dim=1)[:, None]
+        return concatenated_rows([values[f"{prefix}.direction"], values[f"{prefix}.intensity"]], dim=1)[:, None]
 
 
 @checked
@@ -74,7 +74,7 @@ class PointLight:
 
     def row(self, values: Values, prefix: str) -> torch.Tensor:
         """[n, 1, 6] position [m] and intensity."""
-        return joined([values[f"{prefix}.position"], values[f"{prefix}.intensity"]], dim=1)[:, None]
+        return concatenated_rows([values[f"{prefix}.position"], values[f"{prefix}.intensity"]], dim=1)[:, None]
 
 
 @checked
@@ -157,7 +157,7 @@ def light_rows(lights: Sequence[Light], values: Values, array: str) -> torch.Ten
     if array in SUMMED and rows:
         return sum(rows[1:], rows[0])
     if rows:
-        return joined(rows, dim=1)
+        return concatenated_rows(rows, dim=1)
     return constant(np.zeros((1, 3))) if array == "ambient" else None
 
 

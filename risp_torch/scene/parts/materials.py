@@ -167,11 +167,11 @@ def add_stiffness(
         raise UserError(f"the material of {name} needs E and nu, or mu and lam: give exactly one of the two pairs")
     uses_young_modulus = complete_pairs == ["E and nu"]
     if uses_young_modulus:
-        add_element_number(table, f"{name}.E", material.E, count, unit="Pa", sign="positive")
-        add_element_number(table, f"{name}.nu", material.nu, count, unit="", sign="poisson")
+        add_element_parameter(table, f"{name}.E", material.E, count, unit="Pa", sign="positive")
+        add_element_parameter(table, f"{name}.nu", material.nu, count, unit="", sign="poisson")
     else:
-        add_element_number(table, f"{name}.mu", material.mu, count, unit=units[0], sign="positive")
-        add_element_number(table, f"{name}.lam", material.lam, count, unit=units[0])
+        add_element_parameter(table, f"{name}.mu", material.mu, count, unit=units[0], sign="positive")
+        add_element_parameter(table, f"{name}.lam", material.lam, count, unit=units[0])
         bound = min_ratio[material.convention]
         mu, lam = (np.asarray(table[f"{name}.{key}"].value) for key in ("mu", "lam"))
         if not (lam > bound * mu).all():
@@ -179,13 +179,15 @@ def add_stiffness(
                 f"{name}.lam is {lam.min():g} {units[0]} and its mu {mu.max():g}: such a material expands without load: give lam "
                 f"above {bound:.3g} mu"
             )
-    add_element_number(table, f"{name}.damping", material.damping, count, unit=units[1], sign="not negative")
+    add_element_parameter(table, f"{name}.damping", material.damping, count, unit=units[1], sign="not negative")
     constants = from_young if uses_young_modulus else from_lame if material.convention == "lame" else lambda mu, lam: (mu, lam)
     convention = "lame" if uses_young_modulus else material.convention
     return Stiffness(name, convention, uses_young_modulus, constants, count, getattr(material, "thickness", None))
 
 
-def add_element_number(table: ParameterTable, name: str, value: Any, count: int, *, unit: str, sign: Sign | None = None) -> None:
+def add_element_parameter(
+    table: ParameterTable, name: str, value: Any, count: int, *, unit: str, sign: Sign | None = None
+) -> None:
     """Add a parameter that all elements of a body share, or one for each of its ``count`` elements.
 
     Raises:

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from risp_torch.scene.arguments import Array, Number, Picture, Vector, Wrap
-from risp_torch.scene.numbers import Values, constant, joined
+from risp_torch.scene.numbers import Values, concatenated_rows, constant
 from risp_torch.scene.parameters import ParameterTable
 from risp_torch.scene.pictures import add_picture
 from ti_sim.base.errors import UserError
@@ -108,7 +108,7 @@ class SurfaceMesh:
 
     def reflectance(self, values: Values) -> torch.Tensor:
         """[n, 4] specular rgb and shininess."""
-        return joined([values[f"{self.name}.specular"], values[f"{self.name}.shininess"][:, None]], dim=1)
+        return concatenated_rows([values[f"{self.name}.specular"], values[f"{self.name}.shininess"][:, None]], dim=1)
 
     def uv_rows(self, values: Values) -> torch.Tensor:
         """[n, F, 3, 2] texture coordinates; zeros without texture."""

@@ -151,19 +151,19 @@ def inertias_of_free_joints(links: Sequence[RobotLink]) -> list[float]:
 
 def _subtree_inertias(links: Sequence[RobotLink]) -> list[np.ndarray]:
     """[6, 6] inertia of each link and all below about the world's origin, for twists (angular, linear)."""
-    result = [np.zeros((6, 6)) for _ in links]
+    spatial_inertias = [np.zeros((6, 6)) for _ in links]
     poses = start_poses(links)
     for k in reversed(range(len(links))):
         link, (position, rotation) = links[k], poses[k]
         x, y, z = position + rotation.apply(link.com)
         cross_matrix, axes = np.array([[0.0, -z, y], [z, 0.0, -x], [-y, x, 0.0]]), rotation.as_matrix()
-        result[k][:3, :3] += axes @ link.inertia @ axes.T - link.mass * cross_matrix @ cross_matrix
-        result[k][:3, 3:] += link.mass * cross_matrix
-        result[k][3:, :3] -= link.mass * cross_matrix
-        result[k][3:, 3:] += link.mass * np.eye(3)
+        spatial_inertias[k][:3, :3] += axes @ link.inertia @ axes.T - link.mass * cross_matrix @ cross_matrix
+        spatial_inertias[k][:3, 3:] += link.mass * cross_matrix
+        spatial_inertias[k][3:, :3] -= link.mass * cross_matrix
+        spatial_inertias[k][3:, 3:] += link.mass * np.eye(3)
         if link.parent >= 0:
-            result[link.parent] += result[k]
-    return result
+            spatial_inertias[link.parent] += spatial_inertias[k]
+    return spatial_inertias
 
 
 def _check_subtree_inertias(links: Sequence[RobotLink], path: Path) -> None:

@@ -11,7 +11,7 @@ import torch
 from risp_torch.scene.forces import Forces
 from risp_torch.scene.numbers import Values, gravity_rows, outside_transforms, unwrapped
 from risp_torch.scene.parts.deformable import Deformable
-from risp_torch.scene.parts.elements import Actuation, Elements, Net, Sheet, Solid, joined_rows
+from risp_torch.scene.parts.elements import Actuation, Elements, Sheet, Solid, SpringNetwork, joined_rows
 from risp_torch.scene.parts.loads import Load
 from risp_torch.scene.parts.self_contact import SelfContact, check_start, self_contact_rows
 from risp_torch.scene.simulation.adaptive import adaptive_rollout, steps_of_worlds
@@ -189,16 +189,18 @@ def deformable_model(
     """
     solids = _solids(bodies)
     sheets = [body for body in bodies if isinstance(body.elements, Sheet)]
-    nets = [body for body in bodies if isinstance(body.elements, Net)]
+    spring_networks = [body for body in bodies if isinstance(body.elements, SpringNetwork)]
     tables = {
-        TABLES[kind]: _joined([body.elements.indices + body.first_particle for body in solids if body.elements.kind == kind])
+        TABLES[kind]: _concatenated(
+            [body.elements.indices + body.first_particle for body in solids if body.elements.kind == kind]
+        )
         for kind in SOLIDS
     }
     tables |= {
-        "tri_indices": _joined([body.elements.indices + body.first_particle for body in sheets]),
-        "tri_normal": _joined([np.tile(body.elements.normal, (len(body.elements.indices), 1)) for body in sheets]),
-        "edge_indices": _joined([body.elements.edges + body.first_particle for body in sheets]),
-        "spring_indices": _joined([body.elements.indices + body.first_particle for body in nets]),
+        "tri_indices": _concatenated([body.elements.indices + body.first_particle for body in sheets]),
+        "tri_normal": _concatenated([np.tile(body.elements.normal, (len(body.elements.indices), 1)) for body in sheets]),
+        "edge_indices": _concatenated([body.elements.edges + body.first_particle for body in sheets]),
+        "spring_indices": _concatenated([body.elements.indices + body.first_particle for body in spring_networks]),
     }
     if self_contact is not None:
         tables |= {"contact_triangles": self_contact.triangles}
@@ -237,7 +239,7 @@ def deformable_inputs(
     worlds = len(gravity)
     solids = [body.elements for body in _solids(bodies)]
     sheets = [body.elements for body in bodies if isinstance(body.elements, Sheet)]
-    nets = [body.elements for body in bodies if isinstance(body.elements, Net)]
+    spring_networks = [body.elements for body in bodies if isinstance(body.elements, SpringNetwork)]
 
     def actuation_rows(elements: Sequence[Elements], actuation_field: str, indices_field: str) -> torch.Tensor:
         rows = [
@@ -258,7 +260,7 @@ def deformable_inputs(
         tri_actuation=actuation_rows(sheets, "actuation", "indices"),
         edge_material=joined_rows([k.edge_material(values) for k in sheets], gravity, (worlds, 0, 3), 1),
         edge_actuation=actuation_rows(sheets, "bending_actuation", "edges"),
-        spring_material=joined_rows([k.material(values) for k in nets], gravity, (worlds, 0, 3), 1),
+        spring_material=joined_rows([k.material(values) for k in spring_networks], gravity, (worlds, 0, 3), 1),
         gravity=gravity_rows(values),
         wind=gravity.new_zeros(worlds, 3) if wind is None else wind,
         load=_load_rows(loads, values, frames),
@@ -272,7 +274,7 @@ def _solids(bodies: Sequence[Deformable]) -> list[Deformable]:
     return [body for kind in SOLIDS for body in bodies if isinstance(body.elements, Solid) and body.elements.kind == kind]
 
 
-def _joined(tables: list[np.ndarray]) -> np.ndarray | None:
+def _concatenated(tables: list[np.ndarray]) -> np.ndarray | None:
     return np.concatenate(tables) if tables else None
 
 

@@ -90,8 +90,8 @@ class RigidAdapter(SolverAdapter):
     def check_state(self, inputs: RigidInputs, state: State) -> None:
         """As ``SolverAdapter.check_state``; angular momenta and angular velocities must agree.
 
-        Angular momenta are the solver's own, and angular velocities are computed from them. A change of one alone would have no
-        effect, or leave the other as it was.
+        The solver integrates angular momenta and computes angular velocities from them, so a change of one alone would have no
+        effect, or leave the other unchanged.
         """
         super().check_state(inputs, state)
         if state.body_momentum is None:

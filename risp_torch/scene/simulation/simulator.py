@@ -89,7 +89,7 @@ class Simulator:
         Args:
             table: parameter table of the scene, or one with as many rows over time as frames.
             parameters, worlds, actions, state, adjoint: see ``Scene.rollout``.
-            frames: frame intervals, whatever the scene's clock says.
+            frames: frame intervals, regardless of the scene's clock.
             between: states per frame interval, a divisor of the scene's substeps: the result has frames * between + 1.
 
         Raises:

@@ -65,9 +65,11 @@ class SensorHead(StateHead, kind="sensors"):
     def check(self, scene: Scene) -> None:
         """The body, its particles and the sampled parameters must exist (``StateHead.check``)."""
         body = self._deformable(scene)
-        wrong = [k for k in self.particles if not 0 <= k < body.count]
-        if wrong:
-            raise UserError(f"the state head has a sensor at particle {wrong[0]} of {self.body}, which has 0 to {body.count - 1}")
+        invalid = [k for k in self.particles if not 0 <= k < body.count]
+        if invalid:
+            raise UserError(
+                f"the state head has a sensor at particle {invalid[0]} of {self.body}, which has 0 to {body.count - 1}"
+            )
         for name in self.draws:
             scene.table[name]  # raises an error with similar names
 

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from risp_torch.scene.bridge.checks import bridge_device
-from risp_torch.scene.numbers import Values, constant, joined, unwrapped
+from risp_torch.scene.numbers import Values, concatenated_rows, constant, unwrapped
 from risp_torch.scene.parameters import ParameterTable
 from risp_torch.scene.parts.backdrop import Ground, backdrop_names, background_rows
 from risp_torch.scene.parts.cameras import Camera, camera_names, camera_rows, distortion_names, distortion_rows
@@ -172,19 +172,21 @@ class PictureArrays:
         return np.concatenate(rows) if first else None
 
     def _albedo(self, values: Values) -> torch.Tensor:
-        return joined([surface.albedo(values) for surface in self.surfaces], dim=1)
+        return concatenated_rows([surface.albedo(values) for surface in self.surfaces], dim=1)
 
     def _reflectance(self, values: Values) -> torch.Tensor | None:
-        return joined([surface.reflectance(values)[:, None] for surface in self.surfaces], dim=1) if self.phong else None
+        return (
+            concatenated_rows([surface.reflectance(values)[:, None] for surface in self.surfaces], dim=1) if self.phong else None
+        )
 
     def _uv(self, values: Values) -> torch.Tensor | None:
         if not any(surface.textures for surface in self.surfaces):
             return None
-        return joined([surface.uv_rows(values) for surface in self.surfaces], dim=1)
+        return concatenated_rows([surface.uv_rows(values) for surface in self.surfaces], dim=1)
 
     def _texels(self, values: Values) -> torch.Tensor | None:
         names = self._texture_names()
-        return joined([values[name].flatten(1, 2) for name in names], dim=1) if names else None
+        return concatenated_rows([values[name].flatten(1, 2) for name in names], dim=1) if names else None
 
 
 def _cacheable(topology: MeshTopology) -> MeshTopology:
@@ -194,4 +196,4 @@ def _cacheable(topology: MeshTopology) -> MeshTopology:
 
 def softness_rows(values: Values) -> torch.Tensor:
     """[1 or B, 2] sigma and gamma."""
-    return joined([values["softness.sigma"][:, None], values["softness.gamma"][:, None]], dim=1)
+    return concatenated_rows([values["softness.sigma"][:, None], values["softness.gamma"][:, None]], dim=1)

@@ -25,12 +25,12 @@ def exposed_pictures(
         UserError: the weights are for pictures with another number of lines.
     """
     placement = exposed.placement if frames is None else chosen_frames(exposed.placement, frames)
-    total: torch.Tensor | None = None
+    film: torch.Tensor | None = None
     for moment in range(placement.shape[2]):
         images = pictures(placement[:, :, moment])
         weighted = _as_images(exposed.weights[..., moment], images, sideways=exposed.sideways) * images
-        total = weighted if total is None else total + weighted
-    return total
+        film = weighted if film is None else film + weighted
+    return film
 
 
 def chosen_frames(placement: torch.Tensor, frames: Any) -> torch.Tensor:

@@ -92,7 +92,8 @@ class View:
 
         Args:
             states: from ``rollout``, or the placement.
-            pictures: from a placement [B, T, rows, columns] to images [B, T, (cameras,) H, W, C], linear in what is averaged.
+            pictures: from a placement [B, T, rows, columns] to images [B, T, (cameras,) H, W, C], linear in the averaged
+                quantity.
             frames: slice or list of frame numbers, all by default.
         """
         exposed = states.exposed if isinstance(states, States) else None
@@ -151,7 +152,7 @@ class View:
 
         Args:
             values: from ``ParameterTable.values``.
-            placement: poses, with deformable bodies what ``poses`` returns.
+            placement: poses, or with deformable bodies the placement from ``poses``.
             camera, quantity: as in ``render``. Images are ordered by world, camera, frame. After the poses of all bodies there is
                 an identity pose for each deformable body, whose vertices are in the world frame.
 
